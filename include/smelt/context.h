@@ -1,0 +1,115 @@
+/*
+ * smelt: the context. It ties a CUDA context (or, for compilation alone, an architecture) to a
+ * compiler, a disk cache and the table of loaded kernels.
+ */
+#ifndef SMELT_CONTEXT_H
+#define SMELT_CONTEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "smelt/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Opaque. Thread-safe: any number of threads may use one context, and operators made from it, at
+ * the same time; only its destruction must be alone. */
+typedef struct smelt_context smelt_context;
+
+typedef enum smelt_log_level {
+    SMELT_LOG_ERROR = 0,
+    SMELT_LOG_WARNING = 1,
+    SMELT_LOG_INFO = 2, /* what was found, compiled, loaded */
+    SMELT_LOG_DEBUG = 3 /* cache lookups, library searches */
+} smelt_log_level;
+
+/* Called with one line without its newline, from any thread that works for the context, possibly
+ * several at once. Must not call back into the same context. */
+typedef void (*smelt_log_function)(void *user, smelt_log_level level, const char *message);
+
+typedef enum smelt_cache_lock {
+    SMELT_CACHE_LOCK_DEFAULT = 0, /* the environment's, else local */
+    SMELT_CACHE_LOCK_LOCAL = 1,   /* one compile per node */
+    SMELT_CACHE_LOCK_SHARED = 2,  /* one compile per cache folder, on a file system that locks */
+    SMELT_CACHE_LOCK_OFF = 3      /* every process compiles for itself */
+} smelt_cache_lock;
+
+enum {
+    SMELT_DEVICE_CURRENT = -1,     /* the CUDA context current in the calling thread */
+    SMELT_DEVICE_COMPILE_ONLY = -2 /* no device: `arch` names the architecture */
+};
+
+/*
+ * Options. Zero or NULL in a field means: the environment variable named beside it, else the
+ * default. Environment variables are read once, when the context is made, and not at all in
+ * set-user-id programs.
+ */
+typedef struct smelt_context_options {
+    size_t size;      /* sizeof(smelt_context_options), set by SMELT_CONTEXT_OPTIONS_INIT */
+    int device;       /* SMELT_DEVICE_CURRENT, SMELT_DEVICE_COMPILE_ONLY, or a device's number: its
+                         primary       CUDA context is then retained until the smelt context is destroyed
+                       */
+    const char *arch; /* compile-only: "sm_80", "sm_90a", ...; otherwise NULL */
+    const char *nvrtc_path; /* SMELT_NVRTC: libnvrtc to use, nothing else is searched */
+    const char *cache_dir;  /* SMELT_CACHE_DIR, else $XDG_CACHE_HOME/smelt, ~/.cache/smelt */
+    const char *cache_readonly_dir; /* SMELT_CACHE_READONLY_DIR: looked at first, never written */
+    uint64_t cache_cap_bytes;       /* SMELT_CACHE_CAP (bytes, or with K, M, G); default 1 GiB */
+    smelt_cache_lock cache_lock;    /* SMELT_CACHE_LOCK: local, shared, off */
+    int cache_lock_timeout_ms;      /* SMELT_CACHE_LOCK_TIMEOUT (seconds); default 60 s */
+    int cache_disable;              /* SMELT_CACHE_DISABLE=1: neither read nor written */
+    int cache_recompile;            /* SMELT_CACHE_RECOMPILE=1: written, not read */
+    smelt_log_function log;         /* NULL: no log */
+    void *log_user;                 /* handed to `log` */
+    smelt_log_level log_level;      /* SMELT_LOG: error, warning, info, debug; default warning */
+} smelt_context_options;
+
+#define SMELT_CONTEXT_OPTIONS_INIT                                                                 \
+    {                                                                                              \
+        sizeof(smelt_context_options), SMELT_DEVICE_CURRENT, NULL, NULL, NULL, NULL, 0,            \
+            SMELT_CACHE_LOCK_DEFAULT, 0, 0, 0, NULL, NULL, SMELT_LOG_WARNING                       \
+    }
+
+/*
+ * Makes a context. `options` may be NULL for the defaults. The strings in it are copied.
+ *
+ * With a device: opens the driver and ties the context to a CUDA context. NVRTC is not opened: that
+ * happens at the first kernel the cache does not hold. A cache folder that cannot be used costs one
+ * warning in the log, not a failure.
+ *
+ * Errors: INVALID_ARGUMENT (size, device number), INVALID_SPEC (arch), NO_DRIVER, NO_DEVICE (no
+ * current CUDA context: name a device), DRIVER, OUT_OF_MEMORY. *context is NULL on failure.
+ */
+SMELT_API smelt_status smelt_context_create(smelt_context **context,
+                                            const smelt_context_options *options);
+
+/*
+ * Unloads the kernels, releases what create retained and sets *context to NULL; *context may be
+ * NULL. Operators made from the context must be destroyed first and their launches be complete. A
+ * CUDA context that was destroyed in the meantime is noticed and left alone.
+ */
+SMELT_API void smelt_context_destroy(smelt_context **context);
+
+/* The architecture kernels are compiled for, "sm_90a" on an H200. Lives as long as the context. */
+SMELT_API const char *smelt_context_arch(const smelt_context *context);
+
+/* What the context did so far. Counters only grow; each is read atomically. */
+typedef struct smelt_context_counters {
+    size_t size;
+    uint64_t cache_hits;   /* kernels read from the disk cache */
+    uint64_t cache_misses; /* lookups that found no usable entry */
+    uint64_t cache_errors; /* entries or folders that could not be used; work went on */
+    uint64_t compiled;     /* kernels compiled */
+    uint64_t loaded;       /* kernels handed to the driver */
+} smelt_context_counters;
+
+/* Fills *counters, whose `size` the caller has set. Errors: INVALID_ARGUMENT. */
+SMELT_API smelt_status smelt_context_get_counters(const smelt_context *context,
+                                                  smelt_context_counters *counters);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,137 @@
+/*
+ * smelt: specs, plans, sources and compiled kernels, for tools, cache warmers and the curious. A
+ * trainer needs only context.h and an operator's header.
+ *
+ * A spec in text form is `family:key=value,...`: an operator ("sparse_attn:heads=64,dqk=576,dv=512,
+ * topk=2048") or one of the kernels it expands to ("sparse_attn_fwd:..."). Nothing in the first
+ * half of this header touches a device, a compiler or a file.
+ */
+#ifndef SMELT_KERNELS_H
+#define SMELT_KERNELS_H
+
+#include <stddef.h>
+
+#include "smelt/context.h"
+#include "smelt/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- specs: pure, any thread ------------------------------------------------------------------
+ */
+
+/* Called once per item of a list; `text` is valid during the call. A value other than 0 ends the
+ * enumeration, which then returns SMELT_ERROR_CANCELLED. */
+typedef int (*smelt_text_function)(void *user, const char *text);
+
+/* *canonical: the spec's canonical text (defaults left out, keys in declared order); freed by
+ * smelt_free. Errors: INVALID_SPEC naming the key and what is legal, OUT_OF_MEMORY. */
+SMELT_API smelt_status smelt_spec_canonical(const char *spec, char **canonical);
+
+/* 1 when the spec's family is an operator, 0 when it is a kernel. Errors: INVALID_SPEC. */
+SMELT_API smelt_status smelt_spec_is_operator(const char *spec, int *is_operator);
+
+/* The kernels an operator needs, in launch order; a kernel expands to itself. */
+SMELT_API smelt_status smelt_spec_expand(const char *spec, smelt_text_function each, void *user);
+
+/* The operators a model needs on one of `tp` tensor-parallel ranks. Errors: INVALID_SPEC for an
+ * unknown preset, or a tp below 1 or that does not divide the model's heads. */
+SMELT_API smelt_status smelt_preset_expand(const char *preset, int tp, smelt_text_function each,
+                                           void *user);
+
+/* What there is to choose from: preset names, family names, architecture names. */
+SMELT_API smelt_status smelt_list_presets(smelt_text_function each, void *user);
+SMELT_API smelt_status smelt_list_families(smelt_text_function each, void *user);
+SMELT_API smelt_status smelt_list_archs(smelt_text_function each, void *user);
+
+/* One key of a family. Strings are constants of the library. */
+typedef struct smelt_key_info {
+    size_t size;
+    const char *name;
+    const char *legal;   /* "1..128 and multiples of 64 above", "auto, mma" */
+    const char *meaning; /* one line */
+    int required;        /* has no default */
+    int knob;            /* overrides the plan; does not change what is computed */
+} smelt_key_info;
+
+/* Key number `index` of a family, in canonical order. INVALID_SPEC: no such family;
+ * INVALID_ARGUMENT: index past the last key (that is how a caller finds the end). */
+SMELT_API smelt_status smelt_family_key(const char *family, int index, smelt_key_info *info);
+
+/* 1 operator, 0 kernel, and a line on what the family computes. Errors: INVALID_SPEC. */
+SMELT_API smelt_status smelt_family_describe(const char *family, int *is_operator,
+                                             const char **summary);
+
+/* ---- plan and source: pure, any thread --------------------------------------------------------
+ */
+
+/* The plan of a kernel on an architecture, as aligned text or (json != 0) as one JSON object.
+ * Freed by smelt_free. Errors: INVALID_SPEC (also for an operator: expand it first), UNSUPPORTED
+ * with the reason, OUT_OF_MEMORY. */
+SMELT_API smelt_status smelt_plan_print(const char *kernel, const char *arch, int json,
+                                        char **text);
+
+/* The complete CUDA source of a kernel on an architecture. Same spec and architecture, same bytes.
+ * Freed by smelt_free. Errors: as smelt_plan_print. */
+SMELT_API smelt_status smelt_source_emit(const char *kernel, const char *arch, char **source);
+
+/* ---- compiled kernels -------------------------------------------------------------------------
+ */
+
+typedef enum smelt_kernel_state {
+    SMELT_KERNEL_FAILED = 0,
+    SMELT_KERNEL_CACHED = 1,  /* came from the disk cache */
+    SMELT_KERNEL_COMPILED = 2 /* was compiled now */
+} smelt_kernel_state;
+
+/* What is known of one compiled kernel. Strings are held in the struct: it can be copied. */
+typedef struct smelt_kernel_info {
+    size_t size;
+    char spec[256];   /* canonical kernel spec */
+    char arch[16];    /* "sm_90a" */
+    char kernel[128]; /* the function's name in the module */
+    char key[40];     /* cache key, 32 hex digits */
+    smelt_kernel_state state;
+    smelt_status status;    /* why it failed */
+    double seconds;         /* of this call: compiling, or reading the cache */
+    double compile_seconds; /* what its compilation took when it happened */
+    int registers;          /* per thread */
+    int spill_bytes;        /* stores plus loads, from the assembler's report */
+    int static_shared_bytes;
+    int dynamic_shared_bytes; /* the plan's */
+    int threads;              /* per block */
+    size_t cubin_bytes;
+    char error[1024]; /* message of a failure */
+} smelt_kernel_info;
+
+typedef struct smelt_kernel_request {
+    const char *spec; /* a kernel (an operator is refused: expand it first) */
+    const char *arch; /* NULL: the context's */
+} smelt_kernel_request;
+
+/* Progress, called after each kernel, from the worker thread that finished it, one call at a time.
+ * `info` is valid during the call. A value other than 0 stops: kernels not begun stay undone. */
+typedef int (*smelt_progress_function)(void *user, size_t done, size_t total,
+                                       const smelt_kernel_info *info);
+
+/*
+ * Compiles (or finds in the cache) `count` kernels with `jobs` threads (0: one per processor);
+ * what is compiled goes into the cache. Nothing is loaded into a device: any context will do.
+ * infos[count] may be NULL; each element's `size` is set by the library. A kernel that fails does
+ * not stop the others: the call then returns the first failure's status.
+ */
+SMELT_API smelt_status smelt_kernels_prepare(smelt_context *context,
+                                             const smelt_kernel_request *requests, size_t count,
+                                             int jobs, smelt_progress_function progress, void *user,
+                                             smelt_kernel_info *infos);
+
+/* The cubin of one kernel, from the cache or compiled. *cubin is freed by smelt_free. */
+SMELT_API smelt_status smelt_kernel_cubin(smelt_context *context, const char *kernel,
+                                          const char *arch, void **cubin, size_t *bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,147 @@
+/*
+ * smelt: sparse attention over a shared latent (multi-query) cache, DeepSeek style: each query
+ * attends to its own list of at most `topk` KV rows, and the first dv columns of a KV row are its
+ * value.
+ *
+ * Shapes are in C order, last index fastest:
+ *   B batches, T query tokens of each, S KV rows of each, H query heads on this rank.
+ *   q [B,T,H,dqk] bf16      kv [B,S,dqk] bf16      indices [B,T,width] int32
+ *   out [B,T,H,dv] bf16     lse [B,T,H] fp32
+ *
+ * For query (b,t), slot i is valid when i < topk_length[b,t] (if given) and 0 <= indices[b,t,i] <
+ * S; every other slot is masked and its row never read. With s[h,i] = scale * <q[b,t,h,:],
+ * kv[b,indices[i],:]> over the valid slots:
+ *   lse[h]   = ln sum_i exp(s[h,i])                                   natural logarithm, no sink
+ *   p[h,i]   = exp(s[h,i]) / (exp(lse[h]) + exp(sink[h]))             sink: one logit per head
+ *   out[h,:] = sum_i p[h,i] * kv[b,indices[i],0:dv]
+ * A query without a valid slot gives out = 0, lse = -inf. A row named twice counts twice.
+ * The mathematics: DeepSeek-V3.2-Exp (sparse attention over MLA latents) and the streaming softmax
+ * of Milakov and Gimelshein (arXiv 1805.02867). fp32 accumulation; probabilities are rounded to
+ * bf16 before the second product.
+ *
+ * A query's results are bitwise independent of T, B, its position, its neighbours and the run.
+ */
+#ifndef SMELT_SPARSE_ATTN_H
+#define SMELT_SPARSE_ATTN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "smelt/context.h"
+#include "smelt/kernels.h"
+#include "smelt/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st;
+
+/* One configured operator: its kernels compiled and loaded. Thread-safe but for destruction. */
+typedef struct smelt_sparse_attn smelt_sparse_attn;
+
+typedef struct smelt_sparse_attn_spec {
+    size_t size;       /* sizeof, set by SMELT_SPARSE_ATTN_SPEC_INIT */
+    int heads;         /* H: 1..128, or a multiple of 64 above */
+    int dqk;           /* width of a query and of a KV row: dv or dv + 64 */
+    int dv;            /* width of a value: 64, 128, 256 or 512 */
+    int topk;          /* the most valid slots of a query, 1 and up */
+    int sink;          /* 1: the softmax denominator holds a learnt logit per head */
+    const char *knobs; /* plan overrides, "stages=2,block_keys=32", or NULL */
+} smelt_sparse_attn_spec;
+
+#define SMELT_SPARSE_ATTN_SPEC_INIT                                                                \
+    { sizeof(smelt_sparse_attn_spec), 0, 0, 0, 0, 0, NULL }
+
+/*
+ * Forward arguments. Every pointer is device memory. Strides count elements; the last dimension is
+ * contiguous; all strides of a tensor 0 means packed in C order. q, kv and out start at multiples
+ * of 16 bytes and their strides are multiples of 8 elements (a dimension of extent 1 may have any
+ * stride).
+ */
+typedef struct smelt_sparse_attn_args {
+    size_t size;                /* sizeof, set by SMELT_SPARSE_ATTN_ARGS_INIT */
+    int64_t batches;            /* B >= 0 */
+    int64_t tokens;             /* T >= 0; B * T <= 2^31 - 1; 0 queries launch nothing */
+    int64_t rows;               /* S, 0..2^31 - 1 */
+    int64_t width;              /* slots of an index row, 1..topk */
+    float scale;                /* softmax scale, > 0 and finite */
+    const void *q;              /* [B,T,H,dqk] bf16 */
+    const void *kv;             /* [B,S,dqk] bf16; may be NULL when rows is 0 */
+    const int32_t *indices;     /* [B,T,width] */
+    const int32_t *topk_length; /* [B,T] or NULL; values below 0 count as 0, above width as width */
+    const float *sink;          /* [H], exactly when the spec has sink=1 */
+    void *out;                  /* [B,T,H,dv] bf16, every element of a computed query is written */
+    float *lse;                 /* [B,T,H] */
+    float *max_logits;          /* [B,T,H] max_i s[h,i], -inf when empty, or NULL */
+    int64_t q_batch_stride, q_token_stride, q_head_stride;
+    int64_t kv_batch_stride, kv_row_stride;
+    int64_t indices_batch_stride, indices_token_stride;
+    int64_t topk_length_batch_stride, topk_length_token_stride;
+    int64_t out_batch_stride, out_token_stride, out_head_stride;
+    int64_t lse_batch_stride, lse_token_stride, lse_head_stride; /* max_logits shares them */
+    /* Query list: compute only these. queries[i] = b * T + t; entries outside [0, B*T) are skipped;
+     * outputs of queries not listed stay untouched. NULL: all queries. */
+    const int32_t *queries;
+    const int32_t *query_count; /* one int32 in device memory, clamped to 0..query_capacity; NULL:
+                                   query_capacity entries */
+    int64_t query_capacity;     /* length of `queries` */
+} smelt_sparse_attn_args;
+
+#define SMELT_SPARSE_ATTN_ARGS_INIT                                                                \
+    {                                                                                              \
+        sizeof(smelt_sparse_attn_args), 1, 0, 0, 0, 0.0F, NULL, NULL, NULL, NULL, NULL, NULL,      \
+            NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0                 \
+    }
+
+/* The spec's canonical text, freed by smelt_free; and the spec of a text (knobs are not kept when
+ * `knobs` is NULL; else *knobs receives them as a string freed by smelt_free, and spec->knobs
+ * points to it). Pure; any thread. Errors: INVALID_ARGUMENT, INVALID_SPEC, OUT_OF_MEMORY. */
+SMELT_API smelt_status smelt_sparse_attn_spec_print(const smelt_sparse_attn_spec *spec,
+                                                    char **text);
+SMELT_API smelt_status smelt_sparse_attn_spec_parse(const char *text, smelt_sparse_attn_spec *spec,
+                                                    char **knobs);
+
+/*
+ * Whether create would find a plan for every kernel of the spec on the context's architecture.
+ * Compiles nothing, needs no GPU. *why (may be NULL) receives "" or the reason, a string of this
+ * thread valid until its next failing call. Returns OK, INVALID_SPEC or UNSUPPORTED.
+ */
+SMELT_API smelt_status smelt_sparse_attn_supported(smelt_context *context,
+                                                   const smelt_sparse_attn_spec *spec,
+                                                   const char **why);
+
+/*
+ * Compiles, or takes from the cache, and loads every kernel of the spec. The context must outlive
+ * the operator. Errors: INVALID_ARGUMENT, INVALID_SPEC, UNSUPPORTED, NO_DEVICE (a compile-only
+ * context), NO_COMPILER, COMPILE, DRIVER, OUT_OF_MEMORY. *attn is NULL on failure.
+ */
+SMELT_API smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_context *context,
+                                                const smelt_sparse_attn_spec *spec);
+
+/* Sets *attn to NULL, which it may be. Launches of the operator should be complete. */
+SMELT_API void smelt_sparse_attn_destroy(smelt_sparse_attn **attn);
+
+/* The forward kernel's figures. Errors: INVALID_ARGUMENT. */
+SMELT_API smelt_status smelt_sparse_attn_forward_info(const smelt_sparse_attn *attn,
+                                                      smelt_kernel_info *info);
+
+/*
+ * Launches the forward pass on `stream` (NULL: the default stream) and returns without waiting.
+ * Allocates nothing, takes no lock, does not synchronise; may be captured in a CUDA graph (the
+ * arguments are copied at the call; the memory they point to is read at each replay). Makes the
+ * operator's CUDA context current for the call if this thread has none or another, and restores
+ * what was there.
+ *
+ * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for what the
+ * driver refuses (an unknown stream, for one).
+ */
+SMELT_API smelt_status smelt_sparse_attn_forward(smelt_sparse_attn *attn,
+                                                 const smelt_sparse_attn_args *args,
+                                                 struct CUstream_st *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

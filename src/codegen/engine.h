@@ -1,0 +1,54 @@
+/*
+ * The template engine. A template is ordinary CUDA in the subset it shares with C11, with these
+ * directives, each alone on its line (leading blanks are legal):
+ *
+ *     //@use ptx/mma.cuh           this part first (before any other text; each part once)
+ *     //@for i in EXPR..EXPR       repeat up to the matching //@end with i from first to last - 1
+ *     //@if EXPR  //@else  //@end  keep or drop
+ *
+ * Inside a //@for, `$i` and `${EXPR}` in ordinary lines are replaced by their value in decimal.
+ * EXPR: integers, names of plan constants and loop variables, ( ) ! - * / % + < <= > >= == != && ||
+ * with C's precedence.
+ */
+#ifndef SMELT_CODEGEN_ENGINE_H
+#define SMELT_CODEGEN_ENGINE_H
+
+#include <stddef.h>
+
+#include "codegen/plan.h"
+#include "codegen/text.h"
+
+/* One embedded template; the table is written at build time by tools/embed.c. */
+struct smelt__template {
+    const char *name; /* "ptx/mma.cuh", relative to templates/ */
+    const char *text; /* NUL-terminated */
+    size_t length;
+};
+
+extern const struct smelt__template smelt__templates[];
+extern const int smelt__template_count;
+
+/* Checks a template's syntax (directives known, balanced and well-formed, expressions parse). 0, or
+ * -1 with the message and the line it speaks of in *line. Used at build time. */
+int smelt__template_check(const char *text, int *line, struct smelt__message *message);
+
+/* The names a template //@use's, one call each. Assumes a checked template. */
+void smelt__template_uses(const char *text, void (*each)(void *user, const char *name), void *user);
+
+/* Appends the template with its directives carried out, its own `#line` markers (as
+ * "templates/NAME") included so that every emitted line still maps to its line in the template.
+ * `lookup` gives a constant's value (*found 0 when there is none of that name). */
+struct smelt__scope {
+    int (*lookup)(const void *user, const char *name, int *found);
+    const void *user;
+};
+int smelt__template_expand(const struct smelt__template *template_,
+                           const struct smelt__scope *scope, struct smelt__text *out,
+                           struct smelt__message *message);
+
+/* The complete source of a plan: banner, prologue, parts in dependency order. 0, or -1 with a
+ * message (a defect of a template: the suite emits every planned configuration). */
+int smelt__source_emit(const struct smelt__plan *plan, struct smelt__text *out,
+                       struct smelt__message *message);
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * Growing text and one-line messages: the two string types of the code generator. No globals; a
+ * `struct smelt__text` belongs to one thread.
+ */
+#ifndef SMELT_CODEGEN_TEXT_H
+#define SMELT_CODEGEN_TEXT_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+/* The message of a failure: set once, where the failure is known, and passed on. */
+struct smelt__message {
+    char text[1024];
+};
+
+__attribute__((format(printf, 2, 3))) void smelt__message_set(struct smelt__message *message,
+                                                              const char *format, ...);
+
+/* A string that grows. Zero-initialised is empty. When memory runs out it stays as it was and
+ * `failed` is set: check once, at the end. */
+struct smelt__text {
+    char *data; /* NUL-terminated once anything was appended, else NULL */
+    size_t length;
+    size_t capacity;
+    int failed;
+};
+
+void smelt__text_append(struct smelt__text *text, const char *bytes, size_t length);
+void smelt__text_append_string(struct smelt__text *text, const char *string);
+__attribute__((format(printf, 2, 3))) void smelt__text_print(struct smelt__text *text,
+                                                             const char *format, ...);
+/* A JSON string literal, quotes included. */
+void smelt__text_append_json(struct smelt__text *text, const char *string);
+/* Hands the string to the caller (free()), or NULL when memory ran out. The text is empty then. */
+char *smelt__text_release(struct smelt__text *text);
+void smelt__text_free(struct smelt__text *text);
+
+#endif

@@ -1,0 +1,50 @@
+/*
+ * Kernels: plans turned into loaded functions, kept in the context's table, and their launch.
+ */
+#ifndef SMELT_RUNTIME_KERNEL_H
+#define SMELT_RUNTIME_KERNEL_H
+
+#include <stdint.h>
+
+#include "codegen/plan.h"
+#include "runtime/cache.h"
+#include "smelt/context.h"
+#include "smelt/kernels.h"
+
+struct CUstream_st;
+
+/* One loaded kernel. Owned by its context's table, which outlives operators; immutable once it is
+ * handed out, so launching takes no lock. */
+struct smelt__kernel {
+    void *function; /* the driver's CUfunction */
+    void *module;   /* CUmodule */
+    int threads, shared_bytes;
+    int64_t head_blocks;
+    smelt_kernel_info info;
+};
+
+/* The architecture kernels of this context are planned for. */
+const struct smelt__arch *smelt__context_arch(const smelt_context *context);
+/* OK, or NO_DEVICE with a message for a compile-only context. */
+smelt_status smelt__context_need_device(const smelt_context *context);
+
+/* Source, then cubin from cache or compiler, without loading it: *compiled is the caller's to free
+ * (its cubin). `info` may be NULL. Two threads of this process asking for one key compile it once.
+ */
+smelt_status smelt__kernel_compile(smelt_context *context, const struct smelt__plan *plan,
+                                   struct smelt__compiled *compiled, smelt_kernel_info *info);
+
+/* The loaded kernel of a plan made for this context's architecture. Thread-safe; two threads asking
+ * for one kernel load it once. */
+smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan *plan,
+                               const struct smelt__kernel **kernel);
+
+/*
+ * Launches `blocks` blocks (1..2^31 - 1) with one params struct on a stream. No allocation, lock,
+ * synchronisation or file access. Makes the context's CUDA context current when this thread has
+ * none or another and restores what was there.
+ */
+smelt_status smelt__kernel_launch(const smelt_context *context, const struct smelt__kernel *kernel,
+                                  uint32_t blocks, const void *params, struct CUstream_st *stream);
+
+#endif
