@@ -1,0 +1,222 @@
+#include "reference/sparse_attn.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+float smelt__bf16_to_float(uint16_t value) {
+    uint32_t bits = (uint32_t)value << 16;
+    float result;
+    memcpy(&result, &bits, sizeof result);
+    return result;
+}
+
+uint16_t smelt__bf16_from_float(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffffU) > 0x7f800000U) /* NaN: keep it one when its low half is cut off */
+        return (uint16_t)((bits >> 16) | 0x40U);
+    bits += 0x7fffU + ((bits >> 16) & 1U);
+    return (uint16_t)(bits >> 16);
+}
+
+void smelt__sparse_attn_resolve_strides(const smelt_sparse_attn_spec *spec,
+                                        smelt_sparse_attn_args *args) {
+    int64_t heads = spec->heads, dqk = spec->dqk, dv = spec->dv;
+    if (args->q_batch_stride == 0 && args->q_token_stride == 0 && args->q_head_stride == 0) {
+        args->q_head_stride = dqk;
+        args->q_token_stride = heads * dqk;
+        args->q_batch_stride = args->tokens * heads * dqk;
+    }
+    if (args->kv_batch_stride == 0 && args->kv_row_stride == 0) {
+        args->kv_row_stride = dqk;
+        args->kv_batch_stride = args->rows * dqk;
+    }
+    if (args->indices_batch_stride == 0 && args->indices_token_stride == 0) {
+        args->indices_token_stride = args->width;
+        args->indices_batch_stride = args->tokens * args->width;
+    }
+    if (args->topk_length_batch_stride == 0 && args->topk_length_token_stride == 0) {
+        args->topk_length_token_stride = 1;
+        args->topk_length_batch_stride = args->tokens;
+    }
+    if (args->out_batch_stride == 0 && args->out_token_stride == 0 && args->out_head_stride == 0) {
+        args->out_head_stride = dv;
+        args->out_token_stride = heads * dv;
+        args->out_batch_stride = args->tokens * heads * dv;
+    }
+    if (args->lse_batch_stride == 0 && args->lse_token_stride == 0 && args->lse_head_stride == 0) {
+        args->lse_head_stride = 1;
+        args->lse_token_stride = heads;
+        args->lse_batch_stride = args->tokens * heads;
+    }
+}
+
+/* `args` with strides resolved, from here on. */
+static int64_t valid_rows(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *args,
+                          int64_t query, int64_t *rows) {
+    int64_t batch = query / args->tokens, token = query % args->tokens;
+    const int32_t *indices =
+        args->indices + batch * args->indices_batch_stride + token * args->indices_token_stride;
+    int64_t length = args->width;
+    if (args->topk_length) {
+        int64_t given = args->topk_length[batch * args->topk_length_batch_stride +
+                                          token * args->topk_length_token_stride];
+        length = given < length ? given : length;
+    }
+    int64_t count = 0;
+    for (int64_t i = 0; i < length && count < spec->topk; i++) {
+        if (indices[i] < 0 || indices[i] >= args->rows)
+            continue;
+        if (rows)
+            rows[count] = indices[i];
+        count++;
+    }
+    return count;
+}
+
+int64_t smelt__sparse_attn_valid_rows(const smelt_sparse_attn_spec *spec,
+                                      const smelt_sparse_attn_args *args, int64_t query,
+                                      int64_t *rows) {
+    smelt_sparse_attn_args resolved = *args;
+    smelt__sparse_attn_resolve_strides(spec, &resolved);
+    return valid_rows(spec, &resolved, query, rows);
+}
+
+static void widen(const uint16_t *from, int64_t count, double *to) {
+    for (int64_t i = 0; i < count; i++)
+        to[i] = (double)smelt__bf16_to_float(from[i]);
+}
+
+/* Four partial sums, because one would wait for each addition before the next. */
+static double dot(const double *a, const double *b, int64_t count) {
+    double sum[4] = {0, 0, 0, 0};
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        sum[0] += a[i] * b[i];
+        sum[1] += a[i + 1] * b[i + 1];
+        sum[2] += a[i + 2] * b[i + 2];
+        sum[3] += a[i + 3] * b[i + 3];
+    }
+    for (; i < count; i++)
+        sum[0] += a[i] * b[i];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* What one thread works with: one query at a time. */
+struct scratch {
+    int64_t *rows;  /* [width] */
+    double *keys;   /* [valid, dqk] */
+    double *q;      /* [dqk] */
+    double *scores; /* [valid] */
+    double *out;    /* [dv] */
+};
+
+static void scratch_free(struct scratch *scratch) {
+    free(scratch->rows);
+    free(scratch->keys);
+    free(scratch->q);
+    free(scratch->scores);
+    free(scratch->out);
+}
+
+static int scratch_allocate(struct scratch *scratch, const smelt_sparse_attn_spec *spec,
+                            int64_t width) {
+    size_t slots = width > 0 ? (size_t)width : 1, dqk = (size_t)spec->dqk, dv = (size_t)spec->dv;
+    memset(scratch, 0, sizeof *scratch);
+    scratch->rows = malloc(slots * sizeof *scratch->rows);
+    scratch->keys = malloc(slots * dqk * sizeof *scratch->keys);
+    scratch->q = malloc(dqk * sizeof *scratch->q);
+    scratch->scores = malloc(slots * sizeof *scratch->scores);
+    scratch->out = malloc(dv * sizeof *scratch->out);
+    if (scratch->rows && scratch->keys && scratch->q && scratch->scores && scratch->out)
+        return 0;
+    scratch_free(scratch);
+    return -1;
+}
+
+struct head_result {
+    double lse, max_logit, max_abs;
+};
+
+/* One head over `count` > 0 keys: scores, their log-sum-exp, and out = sum of p times the values.
+ * Everything is taken relative to the largest score (and the sink, where it is larger), so that no
+ * exponential overflows. */
+static struct head_result attend(const smelt_sparse_attn_spec *spec,
+                                 const smelt_sparse_attn_args *args, int head, int64_t count,
+                                 struct scratch *scratch) {
+    struct head_result result = {-INFINITY, -INFINITY, 0};
+    for (int64_t i = 0; i < count; i++) {
+        double score =
+            (double)args->scale * dot(scratch->q, scratch->keys + i * spec->dqk, spec->dqk);
+        scratch->scores[i] = score;
+        result.max_logit = fmax(result.max_logit, score);
+        result.max_abs = fmax(result.max_abs, fabs(score));
+    }
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += exp(scratch->scores[i] - result.max_logit);
+    result.lse = result.max_logit + log(sum);
+    /* p = exp(s) / (exp(lse) + exp(sink)) = exp(s - denominator) */
+    double denominator = result.lse;
+    if (spec->sink && args->sink) {
+        double sink = (double)args->sink[head], high = fmax(sink, result.lse);
+        denominator = isinf(high) ? high : high + log(exp(sink - high) + exp(result.lse - high));
+    }
+    memset(scratch->out, 0, (size_t)spec->dv * sizeof *scratch->out);
+    for (int64_t i = 0; i < count; i++) {
+        double p = exp(scratch->scores[i] - denominator);
+        const double *value = scratch->keys + i * spec->dqk;
+        for (int d = 0; d < spec->dv; d++)
+            scratch->out[d] += p * value[d];
+    }
+    return result;
+}
+
+static void compute_query(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *args,
+                          int64_t query, int64_t place, struct scratch *scratch,
+                          const struct smelt__sparse_attn_results *results) {
+    int64_t batch = query / args->tokens, token = query % args->tokens;
+    const uint16_t *q =
+        (const uint16_t *)args->q + batch * args->q_batch_stride + token * args->q_token_stride;
+    int64_t count = valid_rows(spec, args, query, scratch->rows);
+    const uint16_t *kv = args->kv;
+    for (int64_t i = 0; i < count; i++)
+        widen(kv + batch * args->kv_batch_stride + scratch->rows[i] * args->kv_row_stride,
+              spec->dqk, scratch->keys + i * spec->dqk);
+    double max_abs = 0;
+    for (int head = 0; head < spec->heads; head++) {
+        struct head_result one = {-INFINITY, -INFINITY, 0};
+        if (count > 0) {
+            widen(q + head * args->q_head_stride, spec->dqk, scratch->q);
+            one = attend(spec, args, head, count, scratch);
+        } else {
+            memset(scratch->out, 0, (size_t)spec->dv * sizeof *scratch->out);
+        }
+        int64_t at = place * spec->heads + head;
+        if (results->out)
+            memcpy(results->out + at * spec->dv, scratch->out,
+                   (size_t)spec->dv * sizeof *scratch->out);
+        if (results->lse)
+            results->lse[at] = one.lse;
+        if (results->max_logits)
+            results->max_logits[at] = one.max_logit;
+        max_abs = fmax(max_abs, one.max_abs);
+    }
+    if (results->max_abs)
+        results->max_abs[place] = max_abs;
+}
+
+int smelt__sparse_attn_reference(const smelt_sparse_attn_spec *spec,
+                                 const smelt_sparse_attn_args *args, const int64_t *queries,
+                                 int64_t count, const struct smelt__sparse_attn_results *results) {
+    smelt_sparse_attn_args resolved = *args;
+    smelt__sparse_attn_resolve_strides(spec, &resolved);
+    struct scratch scratch;
+    if (scratch_allocate(&scratch, spec, args->width) != 0)
+        return -1;
+    for (int64_t i = 0; i < count; i++)
+        compute_query(spec, &resolved, queries ? queries[i] : i, i, &scratch, results);
+    scratch_free(&scratch);
+    return 0;
+}

@@ -1,0 +1,44 @@
+/*
+ * The meaning of sparse attention in scalar C and double precision: OPERATORS.md section 1 word for
+ * word. Nothing in the library depends on it; checks compare kernels with it.
+ */
+#ifndef SMELT_REFERENCE_SPARSE_ATTN_H
+#define SMELT_REFERENCE_SPARSE_ATTN_H
+
+#include <stdint.h>
+
+#include "smelt/sparse_attn.h"
+
+/* bf16 is the upper half of an IEEE single; rounding is to nearest, ties to even. NaN stays NaN. */
+float smelt__bf16_to_float(uint16_t value);
+uint16_t smelt__bf16_from_float(float value);
+
+/* Packed results of `count` queries. Any pointer may be NULL. */
+struct smelt__sparse_attn_results {
+    double *out;        /* [count, H, dv] */
+    double *lse;        /* [count, H], -inf for a query without a valid slot */
+    double *max_logits; /* [count, H], likewise */
+    double *max_abs;    /* [count]: largest absolute score, 0 when there is none */
+};
+
+/*
+ * Computes queries[0..count), each b * T + t and in range; queries NULL means the first `count`.
+ * `args` is what the operator takes, with host pointers: its inputs, strides and scale are read,
+ * its outputs and its own query list are not. spec: heads, dqk, dv, topk and sink. 0, or -1 when
+ * memory runs out. Any thread.
+ */
+int smelt__sparse_attn_reference(const smelt_sparse_attn_spec *spec,
+                                 const smelt_sparse_attn_args *args, const int64_t *queries,
+                                 int64_t count, const struct smelt__sparse_attn_results *results);
+
+/* The slots of query (b * T + t) that are valid, at most spec->topk of them: their rows in slot
+ * order go to rows[width] (may be NULL). Returns their number. */
+int64_t smelt__sparse_attn_valid_rows(const smelt_sparse_attn_spec *spec,
+                                      const smelt_sparse_attn_args *args, int64_t query,
+                                      int64_t *rows);
+
+/* The public strides with packed tensors' zeros replaced by what they stand for. */
+void smelt__sparse_attn_resolve_strides(const smelt_sparse_attn_spec *spec,
+                                        smelt_sparse_attn_args *args);
+
+#endif

@@ -1,0 +1,275 @@
+#include "placed.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "parallel.h"
+#include "reference/sparse_attn.h"
+#include "smelt/device.h"
+
+enum { GUARD = 4096, POISON = 0xff }; /* bytes of ones are NaN as bf16 and as fp32 */
+
+enum { Q, KV, INDICES, TOPK_LENGTH, SINK, QUERIES, QUERY_COUNT, INPUTS };
+
+struct input {
+    const void *host;
+    size_t bytes;
+};
+
+static void list_inputs(const struct smelt__problem *problem, struct input inputs[INPUTS]) {
+    inputs[Q] = (struct input){problem->q, problem->q_elements * sizeof *problem->q};
+    inputs[KV] = (struct input){problem->kv, problem->kv_elements * sizeof *problem->kv};
+    inputs[INDICES] =
+        (struct input){problem->indices, problem->indices_elements * sizeof *problem->indices};
+    inputs[TOPK_LENGTH] = (struct input){problem->topk_length, problem->topk_length_elements *
+                                                                   sizeof *problem->topk_length};
+    inputs[SINK] =
+        (struct input){problem->sink, (size_t)problem->spec.heads * sizeof *problem->sink};
+    inputs[QUERIES] = (struct input){problem->queries, (size_t)problem->args.query_capacity *
+                                                           sizeof *problem->queries};
+    inputs[QUERY_COUNT] = (struct input){problem->args.query_count, sizeof *problem->query_count};
+}
+
+static smelt_status place_output(struct smelt__placed *placed, struct smelt__output *output,
+                                 size_t bytes) {
+    void *pointer = NULL;
+    output->bytes = bytes;
+    smelt_status status = smelt_device_alloc(placed->context, bytes + 2 * GUARD, &pointer);
+    output->allocation = pointer;
+    return status;
+}
+
+static smelt_status place_outputs(struct smelt__placed *placed) {
+    const struct smelt__problem *problem = placed->problem;
+    size_t lse_bytes = problem->lse_elements * sizeof(float);
+    smelt_status status =
+        place_output(placed, &placed->out, problem->out_elements * sizeof(uint16_t));
+    if (status == SMELT_OK)
+        status = place_output(placed, &placed->lse, lse_bytes);
+    if (status == SMELT_OK && problem->options.max_logits)
+        status = place_output(placed, &placed->max_logits, lse_bytes);
+    if (status != SMELT_OK)
+        return status;
+    placed->args.out = placed->out.allocation + GUARD;
+    placed->args.lse = (float *)(void *)(placed->lse.allocation + GUARD);
+    if (placed->max_logits.allocation)
+        placed->args.max_logits = (float *)(void *)(placed->max_logits.allocation + GUARD);
+    return SMELT_OK;
+}
+
+smelt_status smelt__placed_refresh(struct smelt__placed *placed) {
+    struct input inputs[INPUTS];
+    list_inputs(placed->problem, inputs);
+    smelt_status status = SMELT_OK;
+    for (int i = 0; i < INPUTS && status == SMELT_OK; i++)
+        if (placed->inputs[i])
+            status = smelt_device_upload(placed->context, placed->inputs[i], inputs[i].host,
+                                         inputs[i].bytes);
+    return status;
+}
+
+smelt_status smelt__placed_create(struct smelt__placed *placed, smelt_context *context,
+                                  const struct smelt__problem *problem) {
+    struct input inputs[INPUTS];
+    memset(placed, 0, sizeof *placed);
+    placed->context = context;
+    placed->problem = problem;
+    placed->args = problem->args;
+    list_inputs(problem, inputs);
+    smelt_status status = SMELT_OK;
+    for (int i = 0; i < INPUTS && status == SMELT_OK; i++)
+        if (inputs[i].host && inputs[i].bytes > 0)
+            status = smelt_device_alloc(context, inputs[i].bytes, &placed->inputs[i]);
+    if (status == SMELT_OK)
+        status = smelt__placed_refresh(placed);
+    if (status == SMELT_OK)
+        status = place_outputs(placed);
+    if (status != SMELT_OK) {
+        smelt__placed_destroy(placed);
+        return status;
+    }
+    placed->args.q = placed->inputs[Q];
+    placed->args.kv = placed->inputs[KV];
+    placed->args.indices = placed->inputs[INDICES];
+    placed->args.topk_length = placed->inputs[TOPK_LENGTH];
+    placed->args.sink = placed->inputs[SINK];
+    placed->args.queries = placed->inputs[QUERIES];
+    placed->args.query_count = placed->inputs[QUERY_COUNT];
+    return SMELT_OK;
+}
+
+void smelt__placed_destroy(struct smelt__placed *placed) {
+    struct smelt__output *outputs[] = {&placed->out, &placed->lse, &placed->max_logits};
+    for (int i = 0; i < INPUTS; i++)
+        if (placed->inputs[i])
+            smelt_device_free(placed->context, placed->inputs[i]);
+    for (int i = 0; i < 3; i++) {
+        if (outputs[i]->allocation)
+            smelt_device_free(placed->context, outputs[i]->allocation);
+        free(outputs[i]->host);
+    }
+    memset(placed, 0, sizeof *placed);
+}
+
+smelt_status smelt__placed_poison(struct smelt__placed *placed) {
+    struct smelt__output *outputs[] = {&placed->out, &placed->lse, &placed->max_logits};
+    smelt_status status = SMELT_OK;
+    for (int i = 0; i < 3 && status == SMELT_OK; i++)
+        if (outputs[i]->allocation)
+            status = smelt_device_fill(placed->context, outputs[i]->allocation, POISON,
+                                       outputs[i]->bytes + 2 * GUARD);
+    return status;
+}
+
+smelt_status smelt__placed_download(struct smelt__placed *placed) {
+    struct smelt__output *outputs[] = {&placed->out, &placed->lse, &placed->max_logits};
+    for (int i = 0; i < 3; i++) {
+        size_t bytes = outputs[i]->bytes + 2 * GUARD;
+        if (!outputs[i]->allocation)
+            continue;
+        if (!outputs[i]->host)
+            outputs[i]->host = malloc(bytes);
+        if (!outputs[i]->host)
+            return SMELT_ERROR_OUT_OF_MEMORY;
+        smelt_status status =
+            smelt_device_download(placed->context, outputs[i]->host, outputs[i]->allocation, bytes);
+        if (status != SMELT_OK)
+            return status;
+    }
+    return SMELT_OK;
+}
+
+smelt_status smelt__placed_run(struct smelt__placed *placed, smelt_sparse_attn *attn,
+                               struct CUstream_st *stream) {
+    smelt_status status = smelt__placed_poison(placed);
+    /* The fill ran on the default stream, which a non-blocking one does not wait for. */
+    if (status == SMELT_OK)
+        status = smelt_stream_synchronize(placed->context, NULL);
+    if (status == SMELT_OK)
+        status = smelt_sparse_attn_forward(attn, &placed->args, stream);
+    if (status == SMELT_OK)
+        status = smelt_stream_synchronize(placed->context, stream);
+    if (status == SMELT_OK)
+        status = smelt__placed_download(placed);
+    return status;
+}
+
+/* ---- reading the copy ------------------------------------------------------------------------ */
+
+static uint16_t *out_at(const struct smelt__placed *placed, int64_t query, int head) {
+    smelt_sparse_attn_args a = placed->args;
+    smelt__sparse_attn_resolve_strides(&placed->problem->spec, &a);
+    uint16_t *out = (uint16_t *)(void *)(placed->out.host + GUARD);
+    return out + query / a.tokens * a.out_batch_stride + query % a.tokens * a.out_token_stride +
+           head * a.out_head_stride;
+}
+
+static float *lse_at(const struct smelt__placed *placed, const struct smelt__output *output,
+                     int64_t query, int head) {
+    smelt_sparse_attn_args a = placed->args;
+    smelt__sparse_attn_resolve_strides(&placed->problem->spec, &a);
+    float *lse = (float *)(void *)(output->host + GUARD);
+    return lse + query / a.tokens * a.lse_batch_stride + query % a.tokens * a.lse_token_stride +
+           head * a.lse_head_stride;
+}
+
+const uint16_t *smelt__placed_out(const struct smelt__placed *placed, int64_t query, int head) {
+    return out_at(placed, query, head);
+}
+
+float smelt__placed_lse(const struct smelt__placed *placed, int64_t query, int head) {
+    return *lse_at(placed, &placed->lse, query, head);
+}
+
+float smelt__placed_max_logit(const struct smelt__placed *placed, int64_t query, int head) {
+    return *lse_at(placed, &placed->max_logits, query, head);
+}
+
+/* ---- what was touched ------------------------------------------------------------------------ */
+
+struct extent {
+    struct smelt__placed *placed;
+    const struct smelt__output *scanned;
+    _Atomic int64_t nan_row; /* query * heads + head of a computed NaN, or -1 */
+    _Atomic int64_t stray;   /* byte touched outside, relative to the tensor; INT64_MIN: none */
+};
+
+/* Looks for NaN in what was computed, then poisons it again: what remains must be poison all over.
+ */
+static void erase_computed(void *user, int64_t begin, int64_t end) {
+    struct extent *extent = user;
+    struct smelt__placed *placed = extent->placed;
+    const struct smelt__problem *problem = placed->problem;
+    for (int64_t row = begin; row < end; row++) {
+        int64_t query = row / problem->spec.heads;
+        int head = (int)(row % problem->spec.heads);
+        if (problem->listed && !problem->listed[query])
+            continue;
+        uint16_t *out = out_at(placed, query, head);
+        float *lse = lse_at(placed, &placed->lse, query, head);
+        int bad = isnan(*lse);
+        for (int d = 0; d < problem->spec.dv; d++)
+            bad |= (out[d] & 0x7fff) > 0x7f80;
+        memset(out, POISON, (size_t)problem->spec.dv * sizeof *out);
+        memset(lse, POISON, sizeof *lse);
+        if (placed->max_logits.host) {
+            float *max_logit = lse_at(placed, &placed->max_logits, query, head);
+            bad |= isnan(*max_logit);
+            memset(max_logit, POISON, sizeof *max_logit);
+        }
+        if (bad)
+            atomic_store(&extent->nan_row, row);
+    }
+}
+
+static void scan_bytes(void *user, int64_t begin, int64_t end) {
+    struct extent *extent = user;
+    const unsigned char *bytes = extent->scanned->host;
+    /* All equal to the first, and the first is poison: one fast pass. */
+    if (bytes[begin] == POISON &&
+        memcmp(bytes + begin, bytes + begin + 1, (size_t)(end - begin - 1)) == 0)
+        return;
+    for (int64_t i = begin; i < end; i++)
+        if (bytes[i] != POISON) {
+            atomic_store(&extent->stray, i - GUARD);
+            return;
+        }
+}
+
+static int scan(struct extent *extent, const struct smelt__output *output, const char *name,
+                char *message, size_t size) {
+    if (!output->host)
+        return 0;
+    extent->scanned = output;
+    smelt__parallel_for((int64_t)(output->bytes + 2 * GUARD), 1 << 20, scan_bytes, extent);
+    int64_t stray = atomic_load(&extent->stray);
+    if (stray == INT64_MIN)
+        return 0;
+    snprintf(message, size, "%s: byte %lld of %zu was written and is none of a computed query's%s",
+             name, (long long)stray, output->bytes,
+             stray < 0 || stray >= (int64_t)output->bytes ? " (outside the tensor)" : "");
+    return -1;
+}
+
+int smelt__placed_verify_extent(struct smelt__placed *placed, char *message, size_t size) {
+    struct extent extent = {.placed = placed};
+    const struct smelt__problem *problem = placed->problem;
+    int heads = problem->spec.heads;
+    atomic_init(&extent.nan_row, -1);
+    atomic_init(&extent.stray, INT64_MIN);
+    smelt__parallel_for(problem->args.batches * problem->args.tokens * heads, 1024, erase_computed,
+                        &extent);
+    int64_t row = atomic_load(&extent.nan_row);
+    if (row >= 0) {
+        snprintf(message, size, "query %lld head %lld: NaN, or not written at all",
+                 (long long)(row / heads), (long long)(row % heads));
+        return -1;
+    }
+    if (scan(&extent, &placed->out, "out", message, size) != 0 ||
+        scan(&extent, &placed->lse, "lse", message, size) != 0)
+        return -1;
+    return scan(&extent, &placed->max_logits, "max_logits", message, size);
+}

@@ -1,0 +1,52 @@
+/*
+ * A problem placed on the device: inputs uploaded, outputs with guard zones and filled with NaN
+ * before each run, so that what a kernel did not write, or should not have written, is seen.
+ */
+#ifndef SMELT_TOOLS_PLACED_H
+#define SMELT_TOOLS_PLACED_H
+
+#include "problem.h"
+
+struct smelt__output {
+    unsigned char *allocation; /* device: guard, tensor, guard */
+    size_t bytes;              /* of the tensor, gaps included */
+    unsigned char *host;       /* downloaded: the same with its guards; NULL before */
+};
+
+struct smelt__placed {
+    smelt_context *context;
+    const struct smelt__problem *problem;
+    smelt_sparse_attn_args args; /* the problem's, with device pointers */
+    void *inputs[7];             /* device allocations, for destroy */
+    struct smelt__output out, lse, max_logits;
+};
+
+/* Uploads. The problem must outlive it. On failure everything is released and the status of the
+ * failing call returned. */
+smelt_status smelt__placed_create(struct smelt__placed *placed, smelt_context *context,
+                                  const struct smelt__problem *problem);
+void smelt__placed_destroy(struct smelt__placed *placed);
+
+/* Uploads the problem's inputs again, after the caller changed them on the host. */
+smelt_status smelt__placed_refresh(struct smelt__placed *placed);
+
+/* Fills all outputs and their guards with NaN patterns. */
+smelt_status smelt__placed_poison(struct smelt__placed *placed);
+
+/* Copies all outputs to the host; a second call reuses the memory. */
+smelt_status smelt__placed_download(struct smelt__placed *placed);
+
+/* Poison, forward on `stream`, wait, download. */
+smelt_status smelt__placed_run(struct smelt__placed *placed, smelt_sparse_attn *attn,
+                               struct CUstream_st *stream);
+
+/* The downloaded results of a query and head: dv bf16 values; pointers into the copy. */
+const uint16_t *smelt__placed_out(const struct smelt__placed *placed, int64_t query, int head);
+float smelt__placed_lse(const struct smelt__placed *placed, int64_t query, int head);
+float smelt__placed_max_logit(const struct smelt__placed *placed, int64_t query, int head);
+
+/* Looks at every byte downloaded: 0 when all computed elements are numbers and nothing else was
+ * touched; -1 with a message saying where not. Overwrites the downloaded copy. */
+int smelt__placed_verify_extent(struct smelt__placed *placed, char *message, size_t size);
+
+#endif
