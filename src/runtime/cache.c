@@ -1,0 +1,579 @@
+/*
+ * The cache's calls: lookups through both layers, stores, maintenance, and what is counted and said
+ * about them. Nothing in here fails a launch: every failure is a miss, or -1, and a line in the
+ * log.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/cache_internal.h"
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+void smelt__cache_warn_once(struct smelt__cache *cache, enum smelt__cache_warning which,
+                            const char *format, ...) {
+    char line[1024];
+    va_list arguments;
+    unsigned before =
+        atomic_fetch_or_explicit(&cache->warned, (unsigned)which, memory_order_relaxed);
+
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    smelt__log_write(&cache->log, before & (unsigned)which ? SMELT_LOG_DEBUG : SMELT_LOG_WARNING,
+                     "%s", line);
+}
+
+/* The path from the root, so that a change of the working directory does not move the cache, and
+ * without slashes at its end, which would make the system follow a link there. NULL when out of
+ * memory, or when there is no working directory to start from. */
+static char *absolute_path(const char *path) {
+    char *here, *joined = NULL;
+
+    if (!path || path[0] == '\0' || path[0] == '/') {
+        joined = strdup(path ? path : "");
+    } else {
+        here = getcwd(NULL, 0);
+        if (here && asprintf(&joined, "%s/%s", here, path) < 0)
+            joined = NULL;
+        free(here);
+    }
+    if (joined)
+        for (size_t end = strlen(joined); end > 1 && joined[end - 1] == '/'; end--)
+            joined[end - 1] = '\0';
+    return joined;
+}
+
+/* Makes and checks the writable layer; a fault becomes the cache's problem. */
+static void check_folder(struct smelt__cache *cache) {
+    char why[sizeof cache->problem];
+    int folder;
+
+    if (cache->folder[0] == '\0') {
+        snprintf(cache->problem, sizeof cache->problem,
+                 "there is no cache folder: neither SMELT_CACHE_DIR, XDG_CACHE_HOME nor HOME is "
+                 "set");
+        return;
+    }
+    if (!cache->disabled && smelt__folder_make(cache->folder) != 0) {
+        snprintf(cache->problem, sizeof cache->problem, "%.400s cannot be created: %s",
+                 cache->folder, strerror(errno));
+        return;
+    }
+    folder = smelt__folder_open(cache->folder, false, why, sizeof why);
+    if (folder >= 0)
+        close(folder);
+    else if (errno != ENOENT)
+        memcpy(cache->problem, why, sizeof cache->problem);
+    else if (!cache->disabled)
+        snprintf(cache->problem, sizeof cache->problem, "%.400s: %s", cache->folder,
+                 strerror(ENOENT));
+}
+
+struct smelt__cache *smelt__cache_open(const struct smelt__cache_settings *settings,
+                                       const struct smelt__log *log) {
+    struct smelt__cache *cache = calloc(1, sizeof *cache);
+
+    if (!cache)
+        return NULL;
+    cache->folder = absolute_path(settings->folder);
+    cache->readonly = absolute_path(settings->readonly_folder);
+    if (!cache->folder || !cache->readonly) {
+        smelt__cache_close(cache);
+        return NULL;
+    }
+    if (log)
+        cache->log = *log;
+    cache->cap_bytes = settings->cap_bytes;
+    cache->lock_mode = settings->lock;
+    cache->lock_timeout_ms = settings->lock_timeout_ms;
+    cache->disabled = settings->disable != 0;
+    cache->recompile = settings->recompile != 0;
+    check_folder(cache);
+    if (cache->problem[0] != '\0' && !cache->disabled)
+        smelt__cache_warn_once(cache, SMELT__WARNED_FOLDER,
+                               "cache: going on without a writable cache: %s", cache->problem);
+    return cache;
+}
+
+void smelt__cache_close(struct smelt__cache *cache) {
+    if (!cache)
+        return;
+    free(cache->folder);
+    free(cache->readonly);
+    free(cache);
+}
+
+const char *smelt__cache_folder(const struct smelt__cache *cache) {
+    return cache ? cache->folder : "";
+}
+
+const char *smelt__cache_problem(const struct smelt__cache *cache) {
+    return cache ? cache->problem : "out of memory";
+}
+
+struct smelt__cache_counts smelt__cache_counts(const struct smelt__cache *cache) {
+    struct smelt__cache_counts counts = {0, 0, 0};
+
+    if (cache) {
+        counts.hits = atomic_load_explicit(&cache->hits, memory_order_relaxed);
+        counts.misses = atomic_load_explicit(&cache->misses, memory_order_relaxed);
+        counts.errors = atomic_load_explicit(&cache->errors, memory_order_relaxed);
+    }
+    return counts;
+}
+
+static void count_up(atomic_uint_fast64_t *counter) {
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+static bool is_writable_layer_used(const struct smelt__cache *cache) {
+    return cache && !cache->disabled && cache->problem[0] == '\0';
+}
+
+/* ---- lookup -------------------------------------------------------------------------------- */
+
+struct lookup {
+    struct smelt__cache *cache;
+    const struct smelt__cache_key *key;
+    const struct smelt__compiler_id *compiler;
+    struct smelt__compiled *compiled;
+    bool readonly; /* the layer looked at */
+    bool any;      /* any compiler's entry will do */
+    bool polling;
+};
+
+static bool keys_equal(const struct smelt__cache_key *a, const struct smelt__cache_key *b) {
+    return memcmp(a->name, b->name, sizeof a->name) == 0 &&
+           memcmp(a->digest, b->digest, sizeof a->digest) == 0 &&
+           a->input_bytes == b->input_bytes && strcmp(a->arch, b->arch) == 0;
+}
+
+static bool compilers_equal(const struct smelt__compiler_id *a,
+                            const struct smelt__compiler_id *b) {
+    return a->major == b->major && a->minor == b->minor &&
+           memcmp(a->build_ids, b->build_ids, sizeof a->build_ids) == 0;
+}
+
+static void note_bad(const struct lookup *lookup, const char *name, const char *why) {
+    struct smelt__cache *cache = lookup->cache;
+
+    if (!lookup->polling)
+        count_up(&cache->errors);
+    smelt__log_write(&cache->log, lookup->polling ? SMELT_LOG_DEBUG : SMELT_LOG_WARNING,
+                     "cache: %s/%.2s/%s is not used: %s",
+                     lookup->readonly ? cache->readonly : cache->folder, name, name, why);
+}
+
+static enum smelt__read_state look_at_file(const struct lookup *lookup, int subfolder,
+                                           const char *name) {
+    struct smelt__cache_entry entry;
+    const char *why;
+    enum smelt__read_state state =
+        smelt__file_read(subfolder, name, lookup->readonly, true, &entry, &why);
+
+    if (state == SMELT__READ_BAD || state == SMELT__READ_FAILED)
+        note_bad(lookup, name, why);
+    if (state != SMELT__READ_SOUND)
+        return state;
+    /* Two inputs with one hash (or, exact, two builds of which the name holds 112 bits): a miss. */
+    if (!keys_equal(&entry.key, lookup->key) ||
+        (!lookup->any && !compilers_equal(&entry.compiler, lookup->compiler))) {
+        free(entry.compiled.cubin);
+        return SMELT__READ_ABSENT;
+    }
+    *lookup->compiled = entry.compiled;
+    return SMELT__READ_SOUND;
+}
+
+/* The entries of the key, newest compiler first, but for `exact`, which was looked at. */
+static enum smelt__read_state look_at_others(const struct lookup *lookup, int subfolder,
+                                             const char *exact) {
+    enum { COMPILERS = 16 };
+    char prefix[SMELT__FILE_NAME_BYTES], names[COMPILERS][SMELT__FILE_NAME_BYTES];
+    int count;
+
+    smelt__cache_file_name(lookup->key, NULL, prefix);
+    count = smelt__subfolder_list(subfolder, prefix, names, COMPILERS);
+    for (int i = 0; i < count; i++) {
+        enum smelt__read_state state;
+        if (exact && strcmp(names[i], exact) == 0)
+            continue;
+        state = look_at_file(lookup, subfolder, names[i]);
+        if (state == SMELT__READ_SOUND || state == SMELT__READ_STALE)
+            return state;
+    }
+    return SMELT__READ_ABSENT;
+}
+
+static enum smelt__read_state look_at_layer_once(const struct lookup *lookup) {
+    struct smelt__cache *cache = lookup->cache;
+    enum smelt__read_state state = SMELT__READ_ABSENT;
+    char why[512], name[SMELT__FILE_NAME_BYTES];
+    int folder, subfolder;
+
+    folder = smelt__folder_open(lookup->readonly ? cache->readonly : cache->folder,
+                                lookup->readonly, why, sizeof why);
+    if (folder < 0) {
+        if (errno == ESTALE)
+            return SMELT__READ_STALE;
+        if (why[0] != '\0')
+            smelt__cache_warn_once(cache,
+                                   lookup->readonly ? SMELT__WARNED_READONLY : SMELT__WARNED_FOLDER,
+                                   "cache: %s is bypassed: %s",
+                                   lookup->readonly ? "the read-only folder" : "the folder", why);
+        return SMELT__READ_ABSENT;
+    }
+    smelt__cache_file_name(lookup->key, lookup->compiler, name);
+    subfolder = smelt__subfolder_open(folder, name, lookup->readonly, false);
+    if (subfolder < 0) {
+        if (errno == ESTALE)
+            state = SMELT__READ_STALE;
+        else if (errno != ENOENT)
+            note_bad(lookup, name, "its folder is not one of ours");
+    } else {
+        if (lookup->compiler)
+            state = look_at_file(lookup, subfolder, name);
+        if (lookup->any && state != SMELT__READ_SOUND && state != SMELT__READ_STALE)
+            state = look_at_others(lookup, subfolder, lookup->compiler ? name : NULL);
+        close(subfolder);
+    }
+    close(folder);
+    return state;
+}
+
+/* A stale NFS handle means that the file was replaced under us: begin again, but not for ever. */
+static bool look_at_layer(const struct lookup *lookup) {
+    enum { TRIES = 3 };
+
+    for (int i = 0; i < TRIES; i++) {
+        enum smelt__read_state state = look_at_layer_once(lookup);
+        if (state != SMELT__READ_STALE)
+            return state == SMELT__READ_SOUND;
+    }
+    smelt__log_write(&lookup->cache->log, SMELT_LOG_DEBUG, "cache: stale file handles, a miss");
+    return false;
+}
+
+/* Never 0, which marks a free place in the ring. */
+static uint64_t refused_mark(const struct smelt__cache_key *key) {
+    return smelt__cache_hash(key, sizeof *key) | 1;
+}
+
+static bool is_refused(const struct smelt__cache *cache, const struct smelt__cache_key *key) {
+    uint64_t mark = refused_mark(key);
+
+    for (int i = 0; i < SMELT__REFUSED_KEYS; i++)
+        if (atomic_load_explicit(&cache->refused[i], memory_order_relaxed) == mark)
+            return true;
+    return false;
+}
+
+int smelt__cache_look(struct smelt__cache *cache, const struct smelt__cache_key *key,
+                      const struct smelt__compiler_id *compiler, bool polling,
+                      struct smelt__compiled *compiled) {
+    struct lookup lookup = {
+        .cache = cache, .key = key, .compiler = compiler, .compiled = compiled, .polling = polling};
+    bool hit = false;
+
+    if (cache->readonly[0] != '\0' && !is_refused(cache, key)) {
+        lookup.readonly = lookup.any = true;
+        hit = look_at_layer(&lookup);
+    }
+    if (!hit && is_writable_layer_used(cache)) {
+        lookup.readonly = false;
+        lookup.any = compiler == NULL;
+        hit = look_at_layer(&lookup);
+    }
+    if (hit)
+        count_up(&cache->hits);
+    else if (!polling)
+        count_up(&cache->misses);
+    return hit;
+}
+
+int smelt__cache_lookup(struct smelt__cache *cache, const struct smelt__cache_key *key,
+                        const struct smelt__compiler_id *compiler,
+                        struct smelt__compiled *compiled) {
+    char hex[33];
+    int hit = 0;
+
+    if (!cache || cache->disabled)
+        return 0;
+    if (cache->recompile)
+        count_up(&cache->misses);
+    else
+        hit = smelt__cache_look(cache, key, compiler, false, compiled);
+    smelt__cache_key_hex(key, hex);
+    smelt__log_write(&cache->log, SMELT_LOG_DEBUG, "cache: %s %s", hit ? "hit" : "miss", hex);
+    return hit;
+}
+
+/* ---- store, forget ------------------------------------------------------------------------- */
+
+/* Opens the layer for writing, making it again should it have been deleted since. */
+static int open_for_store(struct smelt__cache *cache, char *why, size_t why_bytes) {
+    int folder = smelt__folder_open(cache->folder, false, why, why_bytes);
+
+    if (folder < 0 && errno == ENOENT && smelt__folder_make(cache->folder) == 0)
+        folder = smelt__folder_open(cache->folder, false, why, why_bytes);
+    if (folder < 0 && why[0] == '\0')
+        snprintf(why, why_bytes, "%s: %s", cache->folder, strerror(errno));
+    return folder;
+}
+
+static int store_failed(struct smelt__cache *cache, const char *why) {
+    count_up(&cache->errors);
+    smelt__cache_warn_once(cache, SMELT__WARNED_STORE, "cache: a kernel is not kept: %s", why);
+    return -1;
+}
+
+int smelt__cache_store(struct smelt__cache *cache, const struct smelt__cache_key *key,
+                       const struct smelt__compiler_id *compiler,
+                       const struct smelt__compiled *compiled) {
+    struct smelt__cache_entry entry = {.key = *key, .compiler = *compiler, .compiled = *compiled};
+    char why[512], name[SMELT__FILE_NAME_BYTES], path[SMELT__FILE_NAME_BYTES];
+    struct timespec now;
+    int folder, subfolder, result = -1;
+
+    if (!cache || cache->disabled)
+        return 0;
+    if (cache->problem[0] != '\0') /* said when the cache was opened */
+        return -1;
+    if (compiled->cubin_bytes == 0 || compiled->cubin_bytes > SMELT__CUBIN_MAX_BYTES)
+        return store_failed(cache, "its size is 0 or above 64 MiB");
+    folder = open_for_store(cache, why, sizeof why);
+    if (folder < 0)
+        return store_failed(cache, why);
+    smelt__cache_file_name(key, compiler, name);
+    subfolder = smelt__subfolder_open(folder, name, false, true);
+    if (subfolder >= 0)
+        result = smelt__file_write(subfolder, name, &entry, &now);
+    if (result != 0) {
+        snprintf(why, sizeof why, "writing into %.400s: %s", cache->folder, strerror(errno));
+        store_failed(cache, why);
+    } else {
+        snprintf(path, sizeof path, "%.2s/%.76s", name, name);
+        smelt__log_write(&cache->log, SMELT_LOG_DEBUG, "cache: stored %s", path);
+        smelt__cache_evict(cache, folder, compiled->cubin_bytes + SMELT__ENTRY_HEADER_BYTES, path,
+                           &now);
+    }
+    if (subfolder >= 0)
+        close(subfolder);
+    close(folder);
+    return result;
+}
+
+void smelt__cache_forget(struct smelt__cache *cache, const struct smelt__cache_key *key,
+                         const struct smelt__compiler_id *compiler) {
+    char why[512], name[SMELT__FILE_NAME_BYTES];
+    int folder, subfolder = -1;
+    unsigned slot;
+
+    if (!cache || cache->disabled)
+        return;
+    if (cache->readonly[0] != '\0' && !is_refused(cache, key)) {
+        slot = atomic_fetch_add_explicit(&cache->refused_next, 1, memory_order_relaxed);
+        atomic_store_explicit(&cache->refused[slot % SMELT__REFUSED_KEYS], refused_mark(key),
+                              memory_order_relaxed);
+    }
+    if (!is_writable_layer_used(cache))
+        return;
+    folder = smelt__folder_open(cache->folder, false, why, sizeof why);
+    smelt__cache_file_name(key, compiler, name);
+    if (folder >= 0)
+        subfolder = smelt__subfolder_open(folder, name, false, false);
+    /* Without a compiler the refused entry was the newest one's. */
+    if (subfolder >= 0 && (compiler || smelt__subfolder_list(subfolder, name, &name, 1) == 1) &&
+        unlinkat(subfolder, name, 0) == 0)
+        smelt__log_write(&cache->log, SMELT_LOG_INFO, "cache: removed %s, which was refused", name);
+    if (subfolder >= 0)
+        close(subfolder);
+    if (folder >= 0)
+        close(folder);
+}
+
+/* ---- maintenance --------------------------------------------------------------------------- */
+
+/* Opens the writable layer for a walk. *folder -1 with OK: there is none yet, and so nothing. */
+static smelt_status maintenance_open(struct smelt__cache *cache, int *folder) {
+    char why[512];
+
+    *folder = -1;
+    if (!cache)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
+    if (cache->problem[0] != '\0')
+        return smelt__fail(SMELT_ERROR_CACHE, "the cache cannot be used: %s", cache->problem);
+    *folder = smelt__folder_open(cache->folder, false, why, sizeof why);
+    if (*folder < 0 && errno != ENOENT)
+        return smelt__fail(SMELT_ERROR_CACHE, "the cache cannot be used: %s", why);
+    return SMELT_OK;
+}
+
+static smelt_status maintenance_walk(struct smelt__cache *cache, smelt__found_function each,
+                                     void *user) {
+    int folder, result;
+    smelt_status status = maintenance_open(cache, &folder);
+
+    if (status != SMELT_OK || folder < 0)
+        return status;
+    result = smelt__folder_each(folder, false, each, user);
+    if (result == -1)
+        status = smelt__fail(SMELT_ERROR_CACHE, "the cache folder %s cannot be read: %s",
+                             cache->folder, strerror(errno));
+    close(folder);
+    return status;
+}
+
+static int count_found(void *user, const struct smelt__found *found) {
+    smelt_cache_stats *stats = user;
+
+    if (found->temporary) {
+        stats->temporaries++;
+        return 0;
+    }
+    if (!S_ISREG(found->status.st_mode))
+        return 0;
+    stats->entries++;
+    stats->bytes += (uint64_t)found->status.st_size;
+    return 0;
+}
+
+smelt_status smelt__cache_stat(struct smelt__cache *cache, smelt_cache_stats *stats) {
+    size_t size;
+
+    if (!stats)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "stats is NULL");
+    size = stats->size;
+    memset(stats, 0, sizeof *stats);
+    stats->size = size;
+    snprintf(stats->problem, sizeof stats->problem, "%s", smelt__cache_problem(cache));
+    if (!cache)
+        return SMELT_OK;
+    snprintf(stats->folder, sizeof stats->folder, "%s", cache->folder);
+    snprintf(stats->readonly, sizeof stats->readonly, "%s", cache->readonly);
+    stats->cap_bytes = cache->cap_bytes;
+    if (cache->problem[0] != '\0')
+        return SMELT_OK;
+    return maintenance_walk(cache, count_found, stats);
+}
+
+struct walk {
+    smelt_cache_entry_function each;
+    void *user;
+};
+
+static void describe_entry(const struct smelt__cache_entry *entry, smelt_kernel_info *info) {
+    const struct smelt__compiled *compiled = &entry->compiled;
+
+    memcpy(info->spec, compiled->spec, sizeof info->spec);
+    memcpy(info->arch, entry->key.arch, sizeof info->arch);
+    memcpy(info->kernel, compiled->kernel_name, sizeof info->kernel);
+    smelt__cache_key_hex(&entry->key, info->key);
+    info->state = SMELT_KERNEL_CACHED;
+    info->compile_seconds = compiled->compile_seconds;
+    info->registers = compiled->registers;
+    info->spill_bytes = compiled->spill_bytes;
+    info->static_shared_bytes = compiled->static_shared_bytes;
+    info->dynamic_shared_bytes = compiled->dynamic_shared_bytes;
+    info->threads = compiled->threads;
+    info->cubin_bytes = compiled->cubin_bytes;
+}
+
+static int walk_found(void *user, const struct smelt__found *found) {
+    const struct walk *walk = user;
+    smelt_kernel_info info = {.size = sizeof info};
+    struct smelt__cache_entry entry;
+    enum smelt__read_state state;
+    const char *why;
+
+    if (found->temporary)
+        return 0;
+    state = smelt__file_read(found->subfolder, found->name, false, false, &entry, &why);
+    if (state == SMELT__READ_ABSENT) /* evicted since it was listed */
+        return 0;
+    if (state == SMELT__READ_SOUND) {
+        describe_entry(&entry, &info);
+        free(entry.compiled.cubin);
+    } else {
+        info.state = SMELT_KERNEL_FAILED;
+        info.status = SMELT_ERROR_CACHE;
+        snprintf(info.key, sizeof info.key, "%.32s", found->name);
+        snprintf(info.error, sizeof info.error, "%s: %s", found->path, why);
+    }
+    return walk->each(walk->user, found->path, &info) != 0;
+}
+
+smelt_status smelt__cache_walk(struct smelt__cache *cache, smelt_cache_entry_function each,
+                               void *user) {
+    struct walk walk = {each, user};
+
+    if (!each)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "the function to call is NULL");
+    return maintenance_walk(cache, walk_found, &walk);
+}
+
+struct verification {
+    uint64_t sound, removed;
+};
+
+static bool remove_found(const struct smelt__found *found) {
+    int flags = S_ISDIR(found->status.st_mode) ? AT_REMOVEDIR : 0;
+
+    return unlinkat(found->subfolder, found->name, flags) == 0;
+}
+
+static int verify_found(void *user, const struct smelt__found *found) {
+    struct verification *counts = user;
+    struct smelt__cache_entry entry;
+    struct stat now;
+    enum smelt__read_state state;
+    const char *why;
+
+    if (found->temporary)
+        return 0;
+    state = smelt__file_read(found->subfolder, found->name, false, false, &entry, &why);
+    if (state == SMELT__READ_SOUND) {
+        counts->sound++;
+        free(entry.compiled.cubin);
+    }
+    /* Not what a store healed a moment ago. */
+    if (state == SMELT__READ_BAD &&
+        fstatat(found->subfolder, found->name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+        now.st_ino == found->status.st_ino && remove_found(found))
+        counts->removed++;
+    return 0;
+}
+
+smelt_status smelt__cache_verify(struct smelt__cache *cache, uint64_t *sound, uint64_t *removed) {
+    struct verification counts = {0, 0};
+    smelt_status status = maintenance_walk(cache, verify_found, &counts);
+
+    if (sound)
+        *sound = counts.sound;
+    if (removed)
+        *removed = counts.removed;
+    return status;
+}
+
+static int clear_found(void *user, const struct smelt__found *found) {
+    uint64_t *removed = user;
+
+    if (remove_found(found) && !found->temporary)
+        (*removed)++;
+    return 0;
+}
+
+smelt_status smelt__cache_clear(struct smelt__cache *cache, uint64_t *removed) {
+    uint64_t count = 0;
+    smelt_status status = maintenance_walk(cache, clear_found, &count);
+
+    if (removed)
+        *removed = count;
+    return status;
+}
