@@ -1,0 +1,620 @@
+//@use common/base.cuh
+//@use common/slots.cuh
+//@use common/tile.cuh
+//@use ptx/cp_async.cuh
+//@use ptx/ldmatrix.cuh
+//@use ptx/math.cuh
+//@use ptx/mma.cuh
+//@use sparse_attn_fwd.params.h
+/*
+ * Sparse attention forward with mma.sync: one block computes one query's BLOCK_HEADS heads.
+ * Mathematics and shapes: include/smelt/sparse_attn.h.
+ *
+ * Grid: query * HEAD_BLOCKS + head block, so that the blocks which gather the same rows run side by
+ * side. WARPS warps, all of one role; they change formation between the two products:
+ *
+ *   scores  S[BLOCK_HEADS, BLOCK_KEYS] = Q K^T   warps over heads x keys x depth (SCORE_*_GROUPS)
+ *   softmax row by row                           ROW_THREADS threads a head
+ *   output  O[BLOCK_HEADS, DV] += P V            warps over heads x columns (OUTPUT_*_GROUPS)
+ *
+ * Scores pass through shared memory, where the SCORE_DEPTH_GROUPS partial sums meet; P (bf16) then
+ * takes the place of the first partial sum's row. O stays in registers.
+ *
+ * Shared memory (offsets and sizes: the plan above):
+ *   QUERY   [BLOCK_HEADS][DQK] bf16; at the end the output tile, on its way to global memory
+ *   LATENT  [STAGES][BLOCK_KEYS][DV] bf16: the columns that are key and value
+ *   ROPE    [ROPE_STAGES][BLOCK_KEYS][DQK - DV] bf16: the columns that are key alone
+ *   SCORES  [SCORE_DEPTH_GROUPS][BLOCK_HEADS][BLOCK_KEYS] fp32, then P
+ *   FACTORS [BLOCK_HEADS] fp32: what O's rows are multiplied by
+ *   RING, COUNTS: common/slots.cuh
+ *
+ * Copies and barriers, for key block j in stage j % STAGES:
+ *   top:           own copies of block j done (groups of STAGES - 2 later blocks may be under way),
+ *                  then a block-wide barrier: everybody's have landed, and nobody reads stage
+ *                  (j - 1) % STAGES any more: gather block j + STAGES - 1
+ *   after scores:  S complete; the rope tile is free (ROPE_STAGES = 1: gather the next block's)
+ *   after softmax: P and FACTORS complete
+ *
+ * Knobs: BLOCK_KEYS, STAGES, WARPS, COMPACT, blocks per multiprocessor; legal values and the rule
+ * that picks them: src/codegen/sparse_attn_fwd.c.
+ */
+
+enum {
+    LATENT_PITCH = DV * 2, /* bytes of a row */
+    ROPE_PITCH = (DQK - DV) * 2,
+    QUERY_PITCH = DQK * 2,
+    SCORE_PITCH = BLOCK_KEYS * 4,
+    LATENT_BYTES = BLOCK_KEYS * LATENT_PITCH, /* of a stage */
+    ROPE_BYTES = BLOCK_KEYS * ROPE_PITCH,
+    LATENT_CHUNKS = DV / CHUNK_COLUMNS, /* of a row */
+    ROPE_CHUNKS = (DQK - DV) / CHUNK_COLUMNS,
+    QUERY_CHUNKS = DQK / CHUNK_COLUMNS,
+    LATENT_STEPS = DV / 16, /* k-steps of the first product */
+    ROPE_STEPS = (DQK - DV) / 16,
+    LATE_ROPE = ROPE_STEPS > 0 && ROPE_STAGES < STAGES, /* gathered after the scores */
+
+    HEAD_TILES = BLOCK_HEADS / 16,
+    SCORE_TILES = HEAD_TILES / SCORE_HEAD_GROUPS,           /* m16 tiles of a warp */
+    SCORE_PAIRS = BLOCK_KEYS / 16 / SCORE_KEY_GROUPS,       /* pairs of n8 tiles of a warp */
+    SCORE_LATENT_STEPS = LATENT_STEPS / SCORE_DEPTH_GROUPS, /* k-steps of a warp */
+    SCORE_ROPE_STEPS = ROPE_STEPS / SCORE_DEPTH_GROUPS,
+    SCORE_STEPS = SCORE_LATENT_STEPS + SCORE_ROPE_STEPS,
+    OUTPUT_TILES = HEAD_TILES / OUTPUT_HEAD_GROUPS,
+    OUTPUT_PAIRS = DV / 16 / OUTPUT_COLUMN_GROUPS,
+    OUTPUT_STEPS = BLOCK_KEYS / 16,
+
+    SCORE_UNITS = BLOCK_KEYS / 2, /* pairs of scores in a row */
+    ROW_UNITS = SCORE_UNITS / ROW_THREADS,
+    QUERY_FRAGMENTS = QUERY_IN_REGISTERS ? SCORE_STEPS * SCORE_TILES * 4 : 1
+};
+
+#define LOG2_E 1.4426950408889634f
+#define LN_2 0.6931471805599453f
+#define MINUS_INFINITY (-__int_as_float(0x7f800000))
+
+/* The maximum a row works with may lag behind the true one by so many powers of two before O is
+ * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
+#define RESCALE_THRESHOLD 8.0f
+
+/* Which query and heads this block computes. */
+struct work {
+    int batch, token;
+    int first_head;
+    int tiles; /* m16 tiles of heads it has, at most HEAD_TILES */
+};
+
+/* False when there is nothing to do: past the end of the query list, or an entry outside. */
+DEVICE bool find_work(const struct sparse_attn_fwd_params *params, struct work *work) {
+    const int place = (int)blockIdx.x / HEAD_BLOCKS;
+    const int head_block = (int)blockIdx.x % HEAD_BLOCKS;
+    int query = place;
+    if (params->queries) {
+        const int count = params->query_count
+                              ? minimum(*params->query_count, params->query_capacity)
+                              : params->query_capacity;
+        if (place >= count) {
+            return false;
+        }
+        query = params->queries[place];
+        if (query < 0 || query >= params->batches * params->tokens) {
+            return false;
+        }
+    }
+    work->batch = query / params->tokens;
+    work->token = query % params->tokens;
+    work->first_head = head_block * BLOCK_HEADS;
+    work->tiles = head_block == HEAD_BLOCKS - 1 ? LAST_BLOCK_TILES : HEAD_TILES;
+    return true;
+}
+
+/* Slots to scan: the row's width, cut by topk_length. */
+DEVICE int find_slots(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    if (!params->topk_length) {
+        return params->width;
+    }
+    const int length = params->topk_length[work->batch * params->topk_length_batch_stride +
+                                           work->token * params->topk_length_token_stride];
+    return minimum(maximum(length, 0), params->width);
+}
+
+/* Starts the copy of the query tile; rows past the last head become zeros. */
+DEVICE void load_query(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    const char *const q = (const char *)params->q + 2 * (work->batch * params->q_batch_stride +
+                                                         work->token * params->q_token_stride);
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < BLOCK_HEADS * QUERY_CHUNKS; i += THREADS) {
+        const int row = i / QUERY_CHUNKS, chunk = i % QUERY_CHUNKS;
+        const int head = work->first_head + row;
+        const bool present = head < HEADS;
+        const char *const source =
+            present ? q + 2 * (head * params->q_head_stride) + chunk * CHUNK_BYTES : q;
+        cp_async_16(shared_address(QUERY_OFFSET + tile_chunk(row, chunk, QUERY_PITCH)), source,
+                    present ? CHUNK_BYTES : 0);
+    }
+}
+
+/*
+ * Starts the copy of `columns` chunks, from column chunk `skip` on, of the block's KV rows into a
+ * tile. Rows past `count` become zeros, and so do masked ones: nothing is read for them.
+ */
+DEVICE void gather(const struct sparse_attn_fwd_params *params, const char *kv, int first,
+                   int count, u32 tile, int pitch, int columns, int skip) {
+    const int rows_at_once = THREADS / columns;
+    const int chunk = (int)threadIdx.x % columns;
+#pragma unroll 4
+    for (int i = 0; i < (BLOCK_KEYS + rows_at_once - 1) / rows_at_once; ++i) {
+        const int key = i * rows_at_once + (int)threadIdx.x / columns;
+        if (BLOCK_KEYS % rows_at_once != 0 && key >= BLOCK_KEYS) {
+            break;
+        }
+        const int row = key < count ? scan_entry(first + key) : MASKED;
+        const bool present = row >= 0;
+        const char *const source =
+            kv + (present ? 2 * (row * params->kv_row_stride) : 0) + (skip + chunk) * CHUNK_BYTES;
+        cp_async_16(tile + tile_chunk(key, chunk, pitch), source, present ? CHUNK_BYTES : 0);
+    }
+}
+
+DEVICE void gather_latent(const struct sparse_attn_fwd_params *params, const char *kv, int first,
+                          int count, int stage) {
+    if (count > 0) {
+        gather(params, kv, first, count,
+               shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES)), LATENT_PITCH,
+               LATENT_CHUNKS, 0);
+    }
+}
+
+DEVICE void gather_rope(const struct sparse_attn_fwd_params *params, const char *kv, int first,
+                        int count, int stage) {
+    if (ROPE_STEPS > 0 && count > 0) {
+        gather(params, kv, first, count, shared_address(ROPE_OFFSET + (u32)(stage * ROPE_BYTES)),
+               ROPE_PITCH, ROPE_CHUNKS > 0 ? ROPE_CHUNKS : 1, LATENT_CHUNKS);
+    }
+}
+
+/*
+ * ldmatrix addresses. A warp reads 16 rows and two chunks (16 columns) at a time. `base` is the
+ * address of this lane's row at step 0; a step of 16 columns goes on by two chunks, whose lower
+ * bits are xor-ed in and whose upper bits are added (see common/tile.cuh).
+ */
+DEVICE u32 step_address(u32 base, int step) {
+    return (base ^ (u32)((step & 3) * 2 * CHUNK_BYTES)) + (u32)((step >> 2) * 8 * CHUNK_BYTES);
+}
+
+/* A operand: rows lane % 16, chunk lane / 16. */
+DEVICE u32 a_address(u32 tile, int first_row, int pitch) {
+    const int lane = (int)threadIdx.x % 32;
+    return tile + tile_chunk(first_row + lane % 16, lane / 16, pitch);
+}
+
+/* B operand, keys as columns: rows lane % 8 and, for the second n8 tile, 8 more; chunk by bit 3. */
+DEVICE u32 b_address(u32 tile, int first_row, int pitch) {
+    const int lane = (int)threadIdx.x % 32;
+    return tile + tile_chunk(first_row + lane % 8 + lane / 16 * 8, lane / 8 % 2, pitch);
+}
+
+/* This warp's place in the formation of the first product. */
+struct score_place {
+    int tile;  /* first m16 tile */
+    int key;   /* first key */
+    int depth; /* takes the k-steps equal to this modulo SCORE_DEPTH_GROUPS */
+};
+
+DEVICE struct score_place find_score_place(void) {
+    const int warp = (int)threadIdx.x / 32;
+    struct score_place place;
+    place.tile = warp % SCORE_HEAD_GROUPS * SCORE_TILES;
+    place.key = warp / SCORE_HEAD_GROUPS % SCORE_KEY_GROUPS * SCORE_PAIRS * 16;
+    place.depth = warp / (SCORE_HEAD_GROUPS * SCORE_KEY_GROUPS);
+    return place;
+}
+
+/* Query fragments of one k-step, from the query tile. */
+DEVICE void load_query_step(u32 *a, const struct score_place *place, int step) {
+#pragma unroll
+    for (int m = 0; m < SCORE_TILES; ++m) {
+        const u32 base =
+            a_address(shared_address(QUERY_OFFSET), (place->tile + m) * 16, QUERY_PITCH);
+        ldmatrix_x4(&a[m * 4], step_address(base, step));
+    }
+}
+
+/* All of this warp's query fragments, when they stay in registers for the whole query. */
+DEVICE void load_query_fragments(u32 *query, const struct score_place *place) {
+#pragma unroll
+    for (int i = 0; i < SCORE_STEPS; ++i) {
+        load_query_step(&query[i * SCORE_TILES * 4], place, i * SCORE_DEPTH_GROUPS + place->depth);
+    }
+}
+
+/*
+ * One k-step of the first product: step number `index` of this warp, at column `step` * 16 of the
+ * key tile whose ldmatrix address at column 0 is `keys`.
+ */
+DEVICE void score_step(float *s, const u32 *query, const struct score_place *place, int index,
+                       u32 keys, int pitch, int step, int tiles) {
+    u32 loaded[SCORE_TILES * 4];
+    const u32 *const a = QUERY_IN_REGISTERS ? &query[index * SCORE_TILES * 4] : loaded;
+    if (!QUERY_IN_REGISTERS) {
+        load_query_step(loaded, place, index * SCORE_DEPTH_GROUPS + place->depth);
+    }
+#pragma unroll
+    for (int n = 0; n < SCORE_PAIRS; ++n) {
+        u32 b[4];
+        ldmatrix_x4(b, step_address(keys + (u32)(n * 16 * pitch), step));
+#pragma unroll
+        for (int m = 0; m < SCORE_TILES; ++m) {
+            if (!RAGGED_HEADS || m < tiles - place->tile) {
+                mma_m16n8k16_bf16(&s[(m * SCORE_PAIRS + n) * 8], &a[m * 4], &b[0]);
+                mma_m16n8k16_bf16(&s[(m * SCORE_PAIRS + n) * 8 + 4], &a[m * 4], &b[2]);
+            }
+        }
+    }
+}
+
+/* s = this warp's part of Q K^T for the key block in a stage. */
+DEVICE void compute_scores(float *s, const u32 *query, const struct score_place *place, int stage,
+                           int rope_stage, int tiles) {
+#pragma unroll
+    for (int i = 0; i < SCORE_TILES * SCORE_PAIRS * 8; ++i) {
+        s[i] = 0.0f;
+    }
+    const u32 latent = b_address(shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES)),
+                                 place->key, LATENT_PITCH);
+#pragma unroll SCORE_UNROLL
+    for (int i = 0; i < SCORE_LATENT_STEPS; ++i) {
+        const int step = i * SCORE_DEPTH_GROUPS + place->depth;
+        score_step(s, query, place, i, latent, LATENT_PITCH, step, tiles);
+    }
+    const u32 rope = b_address(shared_address(ROPE_OFFSET + (u32)(rope_stage * ROPE_BYTES)),
+                               place->key, ROPE_PITCH);
+#pragma unroll
+    for (int i = 0; i < SCORE_ROPE_STEPS; ++i) {
+        const int step = i * SCORE_DEPTH_GROUPS + place->depth;
+        score_step(s, query, place, SCORE_LATENT_STEPS + i, rope, ROPE_PITCH, step, tiles);
+    }
+}
+
+/* The address of a pair of scores: 8-byte units, swizzled so that four rows do not collide. */
+DEVICE float *score_unit(int depth, int row, int unit) {
+    const int swizzled = unit ^ ((row & 3) * 4 & (SCORE_UNITS - 1));
+    return (float *)(arena + SCORES_OFFSET + (depth * BLOCK_HEADS + row) * SCORE_PITCH +
+                     swizzled * 8);
+}
+
+DEVICE void store_scores(const float *s, const struct score_place *place) {
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < SCORE_TILES; ++m) {
+        const int row = (place->tile + m) * 16 + lane / 4;
+#pragma unroll
+        for (int n = 0; n < SCORE_PAIRS * 2; ++n) {
+            const float *const tile = &s[(m * SCORE_PAIRS * 2 + n) * 4];
+            const int unit = (place->key + n * 8) / 2 + lane % 4;
+            float *const upper = score_unit(place->depth, row, unit);
+            float *const lower = score_unit(place->depth, row + 8, unit);
+            upper[0] = tile[0];
+            upper[1] = tile[1];
+            lower[0] = tile[2];
+            lower[1] = tile[3];
+        }
+    }
+}
+
+/* What a head's softmax has come to; the same in its ROW_THREADS threads but for `sum`. */
+struct softmax_row {
+    float maximum; /* the one P is relative to, scores before scaling */
+    float highest; /* the true one */
+    float sum;     /* of this thread's exponentials */
+};
+
+/* P's place: chunk of 8 keys of a row, in the first partial sum's row. */
+DEVICE u32 probability_chunk(int row, int chunk) {
+    return (u32)(SCORES_OFFSET + row * SCORE_PITCH +
+                 (chunk ^ (row & 7 & (SCORE_PITCH / CHUNK_BYTES - 1))) * CHUNK_BYTES);
+}
+
+/* This thread's scores of its row: partial sums added, keys past `count` and masked ones -inf. */
+DEVICE void load_row(float *s, int row, int part, int first, int count) {
+#pragma unroll
+    for (int i = 0; i < ROW_UNITS; ++i) {
+        const int unit = part + i * ROW_THREADS;
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            const int key = unit * 2 + e;
+            float sum = score_unit(0, row, unit)[e];
+#pragma unroll
+            for (int d = 1; d < SCORE_DEPTH_GROUPS; ++d) {
+                sum += score_unit(d, row, unit)[e];
+            }
+            const bool present = key < count && (COMPACT || scan_entry(first + key) >= 0);
+            s[i * 2 + e] = present ? sum : MINUS_INFINITY;
+        }
+    }
+}
+
+DEVICE float row_maximum(const float *s) {
+    float highest = s[0];
+#pragma unroll
+    for (int i = 1; i < ROW_UNITS * 2; ++i) {
+        highest = fmaxf(highest, s[i]);
+    }
+#pragma unroll
+    for (int mask = 1; mask < ROW_THREADS; mask *= 2) {
+        highest = fmaxf(highest, __shfl_xor_sync((u32)ALL_LANES, highest, mask));
+    }
+    return highest;
+}
+
+/* Moves the row's maximum if it has to; the factor the old sums and O are multiplied by. */
+DEVICE float move_maximum(struct softmax_row *state, float highest, float scale_log2) {
+    state->highest = fmaxf(state->highest, highest);
+    if (!((highest - state->maximum) * scale_log2 > RESCALE_THRESHOLD)) {
+        return 1.0f;
+    }
+    const float old = state->maximum;
+    state->maximum = highest;
+    return old == MINUS_INFINITY ? 1.0f : exp2_approximate((old - highest) * scale_log2);
+}
+
+/*
+ * Softmax of one key block: scores -> P, sums, FACTORS. True if some row's O must be rescaled. A
+ * row's threads are neighbours in one warp: P may overwrite the scores once all have read them.
+ */
+DEVICE bool softmax_block(struct softmax_row *state, int first, int count, float scale_log2) {
+    const int row = (int)threadIdx.x / ROW_THREADS, part = (int)threadIdx.x % ROW_THREADS;
+    if (row >= BLOCK_HEADS) {
+        return false;
+    }
+    float s[ROW_UNITS * 2];
+    load_row(s, row, part, first, count);
+    const float factor = move_maximum(state, row_maximum(s), scale_log2);
+    const float offset = state->maximum == MINUS_INFINITY ? 0.0f : -state->maximum * scale_log2;
+    float sum = 0.0f;
+    __syncwarp((u32)ALL_LANES);
+#pragma unroll
+    for (int i = 0; i < ROW_UNITS; ++i) {
+        const float p0 = exp2_approximate(fmaf(s[i * 2], scale_log2, offset));
+        const float p1 = exp2_approximate(fmaf(s[i * 2 + 1], scale_log2, offset));
+        const int key = (part + i * ROW_THREADS) * 2;
+        sum += p0 + p1;
+        *(u32 *)(arena + probability_chunk(row, key / CHUNK_COLUMNS) + key % CHUNK_COLUMNS * 2) =
+            pack_bf16x2(p0, p1);
+    }
+    state->sum = fmaf(state->sum, factor, sum);
+    if (part == 0) {
+        ((float *)(arena + FACTORS_OFFSET))[row] = factor;
+    }
+    return factor != 1.0f;
+}
+
+/* This warp's place in the formation of the second product. */
+struct output_place {
+    int tile;   /* first m16 tile */
+    int column; /* first column */
+};
+
+DEVICE struct output_place find_output_place(void) {
+    const int warp = (int)threadIdx.x / 32;
+    struct output_place place;
+    place.tile = warp % OUTPUT_HEAD_GROUPS * OUTPUT_TILES;
+    place.column = warp / OUTPUT_HEAD_GROUPS * OUTPUT_PAIRS * 16;
+    return place;
+}
+
+/* o *= FACTORS, row by row. */
+DEVICE void scale_output(float *o, const struct output_place *place) {
+    const float *const factors = (const float *)(arena + FACTORS_OFFSET);
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < OUTPUT_TILES; ++m) {
+        const float upper = factors[(place->tile + m) * 16 + lane / 4];
+        const float lower = factors[(place->tile + m) * 16 + lane / 4 + 8];
+#pragma unroll
+        for (int n = 0; n < OUTPUT_PAIRS * 2; ++n) {
+            float *const tile = &o[(m * OUTPUT_PAIRS * 2 + n) * 4];
+            tile[0] *= upper;
+            tile[1] *= upper;
+            tile[2] *= lower;
+            tile[3] *= lower;
+        }
+    }
+}
+
+/* P fragments of 16 keys. */
+DEVICE void load_probabilities(u32 *a, const struct output_place *place, int step) {
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < OUTPUT_TILES; ++m) {
+        const int row = (place->tile + m) * 16 + lane % 16;
+        ldmatrix_x4(&a[m * 4], shared_address(probability_chunk(row, step * 2 + lane / 16)));
+    }
+}
+
+/* o += P V for the key block in a stage. */
+DEVICE void accumulate_output(float *o, const struct output_place *place, int stage, int tiles) {
+    const int lane = (int)threadIdx.x % 32;
+    const u32 values = shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES));
+#pragma unroll
+    for (int step = 0; step < OUTPUT_STEPS; ++step) {
+        u32 a[OUTPUT_TILES * 4];
+        load_probabilities(a, place, step);
+#pragma unroll
+        for (int n = 0; n < OUTPUT_PAIRS; ++n) {
+            u32 b[4];
+            ldmatrix_x4_trans(b,
+                              values + tile_chunk(step * 16 + lane % 16,
+                                                  place->column / CHUNK_COLUMNS + n * 2 + lane / 16,
+                                                  LATENT_PITCH));
+#pragma unroll
+            for (int m = 0; m < OUTPUT_TILES; ++m) {
+                if (!RAGGED_HEADS || m < tiles - place->tile) {
+                    mma_m16n8k16_bf16(&o[(m * OUTPUT_PAIRS + n) * 8], &a[m * 4], &b[0]);
+                    mma_m16n8k16_bf16(&o[(m * OUTPUT_PAIRS + n) * 8 + 4], &a[m * 4], &b[2]);
+                }
+            }
+        }
+    }
+}
+
+/* A head's statistics to global memory, and to FACTORS what makes O's row the output. */
+DEVICE void finish_row(const struct sparse_attn_fwd_params *params, const struct work *work,
+                       const struct softmax_row *state, float scale_log2) {
+    const int row = (int)threadIdx.x / ROW_THREADS, part = (int)threadIdx.x % ROW_THREADS;
+    const int head = work->first_head + row;
+    if (row >= BLOCK_HEADS) {
+        return;
+    }
+    float sum = state->sum;
+#pragma unroll
+    for (int mask = 1; mask < ROW_THREADS; mask *= 2) {
+        sum += __shfl_xor_sync((u32)ALL_LANES, sum, mask);
+    }
+    if (part != 0) {
+        return;
+    }
+    const bool empty = state->maximum == MINUS_INFINITY;
+    const float maximum_log2 = empty ? 0.0f : state->maximum * scale_log2;
+    float denominator = sum;
+    if (HAS_SINK && head < HEADS) {
+        denominator += exp2_approximate(params->sink[head] * LOG2_E - maximum_log2);
+    }
+    ((float *)(arena + FACTORS_OFFSET))[row] = empty ? 0.0f : 1.0f / denominator;
+    if (head < HEADS) {
+        const i64 place = work->batch * params->lse_batch_stride +
+                          work->token * params->lse_token_stride + head * params->lse_head_stride;
+        params->lse[place] = empty ? MINUS_INFINITY : (maximum_log2 + log2_approximate(sum)) * LN_2;
+        if (params->max_logits) {
+            params->max_logits[place] = state->highest * params->scale;
+        }
+    }
+}
+
+/* O as bf16 into the output tile, which takes the query tile's place. */
+DEVICE void stage_output(const float *o, const struct output_place *place) {
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < OUTPUT_TILES; ++m) {
+        const int row = (place->tile + m) * 16 + lane / 4;
+#pragma unroll
+        for (int n = 0; n < OUTPUT_PAIRS * 2; ++n) {
+            const float *const tile = &o[(m * OUTPUT_PAIRS * 2 + n) * 4];
+            const int chunk = place->column / CHUNK_COLUMNS + n;
+            unsigned char *const at = arena + QUERY_OFFSET + lane % 4 * 4;
+            *(u32 *)(at + tile_chunk(row, chunk, LATENT_PITCH)) = pack_bf16x2(tile[0], tile[1]);
+            *(u32 *)(at + tile_chunk(row + 8, chunk, LATENT_PITCH)) = pack_bf16x2(tile[2], tile[3]);
+        }
+    }
+}
+
+/* The output tile to global memory, 16 bytes a thread. */
+DEVICE void store_output(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    char *const out = (char *)params->out + 2 * (work->batch * params->out_batch_stride +
+                                                 work->token * params->out_token_stride);
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < BLOCK_HEADS * LATENT_CHUNKS; i += THREADS) {
+        const int row = i / LATENT_CHUNKS, chunk = i % LATENT_CHUNKS;
+        const int head = work->first_head + row;
+        if (head < HEADS) {
+            *(uint4 *)(out + 2 * (head * params->out_head_stride) + chunk * CHUNK_BYTES) =
+                *(const uint4 *)(arena + QUERY_OFFSET + tile_chunk(row, chunk, LATENT_PITCH));
+        }
+    }
+}
+
+/* The key blocks under way: place of the first entry and number of keys, oldest first. */
+struct pipeline {
+    int first[STAGES];
+    int count[STAGES];
+};
+
+/* Takes the next key block and starts its gather into `stage`, as the pipeline's newest. */
+DEVICE void advance(struct pipeline *pipeline, struct slot_scan *scan,
+                    const struct sparse_attn_fwd_params *params, const char *kv, int stage) {
+    int first;
+    const int count = scan_take(scan, params->rows, &first);
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; ++i) {
+        pipeline->first[i] = pipeline->first[i + 1];
+        pipeline->count[i] = pipeline->count[i + 1];
+    }
+    pipeline->first[STAGES - 1] = first;
+    pipeline->count[STAGES - 1] = count;
+    gather_latent(params, kv, first, count, stage);
+    if (!LATE_ROPE) {
+        gather_rope(params, kv, first, count, stage);
+    }
+    cp_async_commit();
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
+    struct work work;
+    if (!find_work(&params, &work)) {
+        return;
+    }
+    const char *const kv = (const char *)params.kv + 2 * (work.batch * params.kv_batch_stride);
+    const float scale_log2 = params.scale * LOG2_E;
+    const struct score_place score_place = find_score_place();
+    const struct output_place output_place = find_output_place();
+    struct slot_scan scan;
+    struct pipeline pipeline;
+    struct softmax_row state = {MINUS_INFINITY, MINUS_INFINITY, 0.0f};
+    u32 query[QUERY_FRAGMENTS];
+    float o[OUTPUT_TILES * OUTPUT_PAIRS * 8];
+
+    scan_begin(&scan,
+               params.indices + work.batch * params.indices_batch_stride +
+                   work.token * params.indices_token_stride,
+               find_slots(&params, &work));
+    load_query(&params, &work);
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; ++i) {
+        advance(&pipeline, &scan, &params, kv, i);
+    }
+    if (LATE_ROPE) {
+        gather_rope(&params, kv, pipeline.first[1], pipeline.count[1], 0);
+        cp_async_commit();
+    }
+#pragma unroll
+    for (int i = 0; i < OUTPUT_TILES * OUTPUT_PAIRS * 8; ++i) {
+        o[i] = 0.0f;
+    }
+
+    for (int block = 0;; ++block) {
+        const int stage = block % STAGES;
+        //@for pending in STAGES - 2..STAGES - 1
+        cp_async_wait_$pending();
+        //@end
+        __syncthreads();
+        advance(&pipeline, &scan, &params, kv, (stage + STAGES - 1) % STAGES);
+        const int first = pipeline.first[0], count = pipeline.count[0];
+        if (count == 0) {
+            break;
+        }
+        if (QUERY_IN_REGISTERS && block == 0) {
+            load_query_fragments(query, &score_place);
+        }
+        float s[SCORE_TILES * SCORE_PAIRS * 8];
+        compute_scores(s, query, &score_place, stage, LATE_ROPE ? 0 : stage, work.tiles);
+        store_scores(s, &score_place);
+        __syncthreads();
+        if (LATE_ROPE) {
+            gather_rope(&params, kv, pipeline.first[1], pipeline.count[1], 0);
+            cp_async_commit();
+        }
+        const bool rescale = softmax_block(&state, first, count, scale_log2);
+        if (__syncthreads_or(rescale)) {
+            scale_output(o, &output_place);
+        }
+        accumulate_output(o, &output_place, stage, work.tiles);
+    }
+
+    cp_async_wait_0();
+    finish_row(&params, &work, &state, scale_log2);
+    __syncthreads();
+    scale_output(o, &output_place);
+    stage_output(o, &output_place);
+    __syncthreads();
+    store_output(&params, &work);
+}
