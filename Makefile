@@ -1,0 +1,29 @@
+# A thin layer over Meson. Each target first installs what it misses (scripts/setup.sh).
+#
+#   make run         the first minute: build, compile a model's kernels, try them
+#   make test        every test but the long ones; the last line counts them
+#   make test-full   the whole compile matrix, sanitizers, clang, CUDA 12's NVRTC, formatting
+
+.PHONY: build run test test-full format clean
+
+build:
+	@scripts/setup.sh build
+	@scripts/build.sh
+
+run: build
+	@scripts/run.sh
+
+test:
+	@scripts/setup.sh test
+	@scripts/test.sh
+
+test-full:
+	@scripts/setup.sh full
+	@scripts/test-full.sh
+
+format:
+	@scripts/setup.sh format
+	@scripts/format.sh --fix
+
+clean:
+	rm -rf build build-asan build-clang

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Checks that every C and CUDA file is as clang-format lays it out; with --fix, makes it so.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mode=(--dry-run -Werror)
+[ "${1:-}" != --fix ] || mode=(-i)
+git ls-files -z --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' |
+    xargs -0 clang-format "${mode[@]}"

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Makes sure that what `make WHAT` needs is there: distribution packages, and NVRTC.
+#
+#   scripts/setup.sh build|test|full|format
+#
+# On Debian and Ubuntu, as root or where sudo asks no password, missing packages are installed with
+# apt-get; elsewhere they are named and the script stops with status 3. NVRTC comes from the CUDA
+# toolkit; where none is found, from NVIDIA's Python wheel, unpacked into build/nvrtc. Nothing else
+# on the machine is touched. Repeated, it only looks, which takes well under a second.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/nvrtc.sh
+. scripts/nvrtc.sh
+
+what=${1:-build}
+
+say() { printf '%s\n' "$*" >&2; }
+
+have_library() { command -v pkg-config >/dev/null && pkg-config --exists "$1"; }
+
+# A C compiler without the C library's headers (gcc without libc6-dev) is as good as none.
+have_c_headers() {
+    command -v "${CC:-cc}" >/dev/null &&
+        printf '#include <stdio.h>\n' | "${CC:-cc}" -E - >/dev/null 2>&1
+}
+
+# Prints the packages that are missing, by Debian's names.
+missing_packages() {
+    if [ "$what" != format ]; then
+        have_c_headers || echo gcc libc6-dev
+        command -v make >/dev/null || echo make
+        command -v meson >/dev/null || echo meson
+        command -v ninja >/dev/null || echo ninja-build
+        command -v pkg-config >/dev/null || echo pkg-config
+        command -v python3 >/dev/null || echo python3
+        have_library cmocka || echo libcmocka-dev
+        have_library jansson || echo libjansson-dev
+        have_library libxxhash || echo libxxhash-dev
+    fi
+    case $what in
+    test | full)
+        command -v "${CXX:-c++}" >/dev/null || echo g++ # the headers are also compiled as C++
+        command -v readelf >/dev/null || echo binutils
+        ;;
+    esac
+    case $what in
+    full)
+        command -v clang >/dev/null || echo clang
+        command -v clang-format >/dev/null || echo clang-format
+        ;;
+    format) command -v clang-format >/dev/null || echo clang-format ;;
+    esac
+}
+
+# The prefix a command needs to install packages ("" or "sudo -n"), or status 1.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        echo ""
+    elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+        echo "sudo -n"
+    else
+        return 1
+    fi
+}
+
+install_packages() {
+    local prefix
+    if ! command -v apt-get >/dev/null; then
+        say "smelt: this machine lacks (names as on Debian): $*"
+        say "smelt: install them with the machine's package manager, then repeat."
+        exit 3
+    fi
+    if ! prefix=$(as_root); then
+        say "smelt: these packages are missing, and installing them needs root:"
+        say "    apt-get install $*"
+        exit 3
+    fi
+    say "smelt: installing $*"
+    local get="$prefix env DEBIAN_FRONTEND=noninteractive apt-get -q -y"
+    # The lists on a fresh image are empty or stale: refresh them when the first attempt fails.
+    $get install --no-install-recommends "$@" >build/apt.log 2>&1 </dev/null ||
+        { $get update >>build/apt.log 2>&1 </dev/null &&
+            $get install --no-install-recommends "$@" >>build/apt.log 2>&1 </dev/null; } ||
+        { tail -n 20 build/apt.log >&2; say "smelt: apt-get failed, see build/apt.log"; exit 3; }
+}
+
+check_meson() {
+    local version
+    version=$(meson --version)
+    if [ "${version%%.*}" -lt 1 ]; then
+        say "smelt: Meson 1.0 or newer is needed, this is $version."
+        say "smelt: a newer one: python3 -m venv ~/meson && ~/meson/bin/pip install meson," \
+            "then put ~/meson/bin first in PATH."
+        exit 3
+    fi
+}
+
+# A python3 with pip: the first in PATH, else the distribution's.
+python_with_pip() {
+    local python
+    for python in python3 /usr/bin/python3; do
+        if "$python" -m pip --version >/dev/null 2>&1; then
+            echo "$python"
+            return
+        fi
+    done
+    return 1
+}
+
+# fetch_nvrtc FOLDER REQUIREMENT: unpacks a wheel and records what it was.
+fetch_nvrtc() {
+    local folder=$1 requirement=$2 python
+    nvrtc_in "$folder" >/dev/null && return
+    python_with_pip >/dev/null || install_packages python3-pip
+    python=$(python_with_pip)
+    say "smelt: no CUDA toolkit here, fetching NVRTC ($requirement) into $folder"
+    rm -rf "$folder.new" "$folder"
+    if ! "$python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps \
+        --only-binary :all: --target "$folder.new" "$requirement" </dev/null; then
+        say "smelt: the wheel could not be fetched. Install a CUDA toolkit (12 or 13), or set"
+        say "smelt: SMELT_NVRTC to a libnvrtc.so, then repeat."
+        exit 3
+    fi
+    (cd "$folder.new" && ls -d ./*.dist-info) | sed 's,^\./,,; s,\.dist-info$,,' \
+        >"$folder.new/VERSION"
+    mv "$folder.new" "$folder"
+    say "smelt: $(cat "$folder/VERSION")"
+}
+
+mkdir -p build
+missing=$(missing_packages | tr '\n' ' ')
+# shellcheck disable=SC2086 # a list of words
+[ -z "$missing" ] || install_packages $missing
+[ "$what" = format ] && exit 0
+check_meson
+if ! installed_nvrtc >/dev/null; then
+    fetch_nvrtc build/nvrtc "$(nvrtc_requirement)"
+fi
+if [ "$what" = full ]; then
+    fetch_nvrtc build/nvrtc-cu12 'nvidia-cuda-nvrtc-cu12>=12.4,<13'
+fi

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Everything `make test` leaves out. One line a step at the end, then `N passed, N failed`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/nvrtc.sh
+. scripts/nvrtc.sh
+export_nvrtc
+
+passed=0 failed=0 report=""
+
+# step NAME COMMAND...: runs it, goes on whatever happens.
+step() {
+    local name=$1 begin=$SECONDS verdict
+    shift
+    printf '\n==== %s\n' "$name"
+    if "$@"; then
+        verdict=ok passed=$((passed + 1))
+    else
+        verdict=FAILED failed=$((failed + 1))
+    fi
+    report+=$(printf '%-42s %-6s %5d s' "$name" "$verdict" $((SECONDS - begin)))$'\n'
+}
+
+with_gcc() { scripts/build.sh build && meson test -C build --no-rebuild --print-errorlogs; }
+
+whole_matrix() {
+    meson test -C build --no-rebuild --print-errorlogs --setup full --suite full &&
+        tail -n 12 build/meson-logs/testlog-full.txt
+}
+
+# The leaks of NVRTC and of the driver are theirs: tests/lsan.supp names them.
+with_sanitizers() {
+    scripts/build.sh build-asan -Db_sanitize=address,undefined -Db_lundef=false &&
+        ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 \
+        UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+        LSAN_OPTIONS=suppressions="$PWD/tests/lsan.supp":print_suppressions=0 \
+            meson test -C build-asan --no-rebuild --print-errorlogs --timeout-multiplier 5
+}
+
+with_clang() {
+    local folder=build-clang
+    if [ ! -f $folder/build.ninja ]; then
+        CC=clang CXX=clang++ meson setup $folder -Dwerror=true || return
+    fi
+    ninja -C $folder && meson test -C $folder --no-rebuild --print-errorlogs --no-suite compile
+}
+
+with_cuda_12() {
+    local library
+    library=$(nvrtc_in build/nvrtc-cu12) || return
+    SMELT_NVRTC=$library meson test -C build --no-rebuild --print-errorlogs
+}
+
+step 'gcc, the quick tests' with_gcc
+step 'compile matrix, whole' whole_matrix
+step 'ASan and UBSan, the quick tests' with_sanitizers
+step 'clang, no warnings, the quick tests' with_clang
+step "CUDA 12's NVRTC, the quick tests" with_cuda_12
+step 'clang-format' scripts/format.sh
+
+printf '\n%s%d passed, %d failed\n' "$report" "$passed" "$failed"
+[ "$failed" = 0 ]

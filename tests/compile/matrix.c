@@ -1,0 +1,326 @@
+/*
+ * The compile matrix: compiles kernels for architectures whose GPUs need not be here, and holds
+ * what the assembler reports against the plan: no spills, registers within the launch bound's,
+ * shared memory exactly the plan's.
+ *
+ *     matrix --full | --sample N [--seed S] [-j N]
+ *
+ * A sample holds every preset at its largest and smallest head count on sm_80 and sm_90a, and fills
+ * up with a fixed random choice. Nothing is read from the disk cache nor written to it. Exit
+ * status: 0, 1 when a cell failed, 2 for a usage error, 77 (meson: skipped) without NVRTC.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cells.h"
+#include "codegen/arch.h"
+#include "codegen/plan.h"
+#include "smelt/smelt.h"
+
+enum { SKIPPED = 77, SLOWEST = 5, DEFAULT_SEED = 1 };
+
+static const char *const arch_names[] = {"sm_80",   "sm_86",   "sm_89",   "sm_90",  "sm_90a",
+                                         "sm_100a", "sm_103a", "sm_120a", "sm_121a"};
+enum { ARCHS = sizeof arch_names / sizeof *arch_names };
+
+/* One kernel on one architecture. */
+struct cell {
+    size_t kernel;
+    int arch;
+    uint64_t order; /* of a sample: lowest first */
+    int planned;
+    int max_registers, shared_bytes; /* the plan's claims */
+    char problem[256];               /* "" when all is well */
+    smelt_kernel_info info;
+};
+
+struct matrix {
+    struct kernel_list kernels;
+    int supported[ARCHS]; /* by this NVRTC */
+    struct cell *cells;
+    size_t count;
+};
+
+struct choice {
+    size_t sample; /* 0: everything */
+    uint64_t seed;
+    int jobs;
+};
+
+/* splitmix64, from Steele, Lea and Flood, "Fast splittable pseudorandom number generators". */
+static uint64_t next_random(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15U;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+    return z ^ (z >> 31);
+}
+
+/* Which architectures the NVRTC that would be used compiles for: it lists them without the `a`.
+ * 0, or SKIPPED. */
+static int find_supported(int supported[ARCHS]) {
+    static smelt_machine_report report;
+    report.size = sizeof report;
+    if (smelt_machine_inspect(NULL, &report) != SMELT_OK || !report.nvrtc_found) {
+        printf("matrix: skipped, no NVRTC: %s\n", report.nvrtc_problem);
+        return SKIPPED;
+    }
+    printf("NVRTC %d.%d, %s\n", report.nvrtc_major, report.nvrtc_minor, report.nvrtc_path);
+    char listed[sizeof report.nvrtc_archs + 2];
+    snprintf(listed, sizeof listed, " %s ", report.nvrtc_archs);
+    for (int a = 0; a < ARCHS; a++) {
+        char name[32];
+        snprintf(name, sizeof name, " %.*s ", (int)strcspn(arch_names[a], "a"), arch_names[a]);
+        supported[a] = strstr(listed, name) != NULL;
+        if (!supported[a])
+            printf("%s: not supported by this NVRTC, its cells are not compiled\n", arch_names[a]);
+    }
+    return 0;
+}
+
+/* A preset's kernel on the two architectures most are run on belongs to every sample. */
+static int always_sampled(const struct kernel_list *kernels, size_t kernel, const char *arch) {
+    int common = strcmp(arch, "sm_80") == 0 || strcmp(arch, "sm_90a") == 0;
+    int edge = strstr(kernels->specs[kernel], "heads=8,") != NULL ||
+               strstr(kernels->specs[kernel], "heads=64,") != NULL ||
+               strstr(kernels->specs[kernel], "heads=128,") != NULL;
+    return kernels->preset[kernel] && common && edge;
+}
+
+static int compare_order(const void *left, const void *right) {
+    const struct cell *a = left, *b = right;
+    return (a->order > b->order) - (a->order < b->order);
+}
+
+/* By kernel, then architecture: the table's order. */
+static int compare_place(const void *left, const void *right) {
+    const struct cell *a = left, *b = right;
+    if (a->kernel != b->kernel)
+        return a->kernel < b->kernel ? -1 : 1;
+    return a->arch - b->arch;
+}
+
+static int choose_cells(struct matrix *matrix, const struct choice *choice) {
+    uint64_t state = choice->seed;
+    matrix->cells = calloc(matrix->kernels.count * ARCHS, sizeof *matrix->cells);
+    if (!matrix->cells)
+        return -1;
+    for (size_t k = 0; k < matrix->kernels.count; k++) {
+        for (int a = 0; a < ARCHS; a++) {
+            uint64_t order = next_random(&state);
+            if (!matrix->supported[a])
+                continue;
+            struct cell *cell = &matrix->cells[matrix->count++];
+            cell->kernel = k;
+            cell->arch = a;
+            cell->order = always_sampled(&matrix->kernels, k, arch_names[a]) ? 0 : order;
+        }
+    }
+    if (choice->sample && choice->sample < matrix->count) {
+        qsort(matrix->cells, matrix->count, sizeof *matrix->cells, compare_order);
+        matrix->count = choice->sample;
+        qsort(matrix->cells, matrix->count, sizeof *matrix->cells, compare_place);
+    }
+    return 0;
+}
+
+/* What the plan claims of a cell. A refusal is a failure: every kernel of the matrix fits every
+ * architecture in it. */
+static void plan_cell(const struct kernel_list *kernels, struct cell *cell) {
+    struct smelt__message message = {""};
+    struct smelt__spec spec;
+    struct smelt__plan plan;
+    const struct smelt__arch *arch = smelt__arch_find(arch_names[cell->arch], &message);
+    cell->planned = arch && smelt__spec_parse(kernels->specs[cell->kernel], &spec, &message) == 0 &&
+                    smelt__plan_make(&spec, arch, &plan, &message) == 0;
+    if (!cell->planned) {
+        snprintf(cell->problem, sizeof cell->problem, "not planned: %.200s", message.text);
+        return;
+    }
+    cell->max_registers = plan.max_registers;
+    cell->shared_bytes = plan.shared_bytes;
+}
+
+static int report_progress(void *user, size_t done, size_t total, const smelt_kernel_info *info) {
+    (void)user, (void)info;
+    if (done % 100 == 0)
+        fprintf(stderr, "matrix: %zu of %zu\n", done, total);
+    return 0;
+}
+
+/* Compiles all planned cells, on `jobs` threads. */
+static int compile_cells(struct matrix *matrix, int jobs) {
+    int result = -1;
+    size_t count = 0;
+    smelt_context *context = NULL;
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    smelt_kernel_request *requests = calloc(matrix->count + 1, sizeof *requests);
+    smelt_kernel_info *infos = calloc(matrix->count + 1, sizeof *infos);
+    if (!requests || !infos)
+        goto out;
+    for (size_t i = 0; i < matrix->count; i++) {
+        if (matrix->cells[i].planned)
+            requests[count++] = (smelt_kernel_request){
+                matrix->kernels.specs[matrix->cells[i].kernel], arch_names[matrix->cells[i].arch]};
+    }
+    options.device = SMELT_DEVICE_COMPILE_ONLY;
+    options.arch = "sm_80";
+    options.cache_disable = 1;
+    if (smelt_context_create(&context, &options) != SMELT_OK) {
+        fprintf(stderr, "matrix: context: %s\n", smelt_last_error());
+        goto out;
+    }
+    /* A kernel that fails shows in its info: the call's own status adds nothing. */
+    (void)smelt_kernels_prepare(context, requests, count, jobs, report_progress, NULL, infos);
+    for (size_t i = 0, next = 0; i < matrix->count; i++) {
+        if (matrix->cells[i].planned)
+            matrix->cells[i].info = infos[next++];
+    }
+    result = 0;
+out:
+    smelt_context_destroy(&context);
+    free(requests);
+    free(infos);
+    return result;
+}
+
+/* Holds the assembler's report against the plan. */
+static void judge_cell(struct cell *cell) {
+    const smelt_kernel_info *info = &cell->info;
+    int shared = info->static_shared_bytes + info->dynamic_shared_bytes;
+    if (!cell->planned)
+        return;
+    if (info->state != SMELT_KERNEL_COMPILED)
+        snprintf(cell->problem, sizeof cell->problem, "not compiled: %.200s", info->error);
+    else if (info->spill_bytes != 0)
+        snprintf(cell->problem, sizeof cell->problem, "spills %d bytes", info->spill_bytes);
+    else if (info->registers < 1 || info->registers > cell->max_registers)
+        snprintf(cell->problem, sizeof cell->problem, "%d registers, the plan allows %d",
+                 info->registers, cell->max_registers);
+    else if (shared != cell->shared_bytes)
+        snprintf(cell->problem, sizeof cell->problem,
+                 "%d bytes of shared memory (%d of them static), the plan claims %d", shared,
+                 info->static_shared_bytes, cell->shared_bytes);
+}
+
+static void print_table(const struct matrix *matrix) {
+    printf("\nregisters/seconds  %-58s", "");
+    for (int a = 0; a < ARCHS; a++)
+        printf(" %8s", arch_names[a]);
+    size_t next = 0;
+    while (next < matrix->count) {
+        size_t kernel = matrix->cells[next].kernel;
+        printf("\n%-77s", matrix->kernels.specs[kernel]);
+        for (int a = 0; a < ARCHS; a++) {
+            const struct cell *cell = &matrix->cells[next];
+            if (next == matrix->count || cell->kernel != kernel || cell->arch != a) {
+                printf(" %8s", "-"); /* not in the sample, or not supported */
+                continue;
+            }
+            if (cell->problem[0])
+                printf(" %8s", "FAILED");
+            else
+                printf(" %3d/%.2f", cell->info.registers, cell->info.compile_seconds);
+            next++;
+        }
+    }
+    printf("\n");
+}
+
+static int compare_seconds(const void *left, const void *right) {
+    const struct cell *a = left, *b = right;
+    return (a->info.compile_seconds < b->info.compile_seconds) -
+           (a->info.compile_seconds > b->info.compile_seconds);
+}
+
+/* Sorts the cells; the table must have been printed. */
+static void print_slowest(struct matrix *matrix) {
+    qsort(matrix->cells, matrix->count, sizeof *matrix->cells, compare_seconds);
+    printf("\nslowest compiles:\n");
+    for (size_t i = 0; i < matrix->count && i < SLOWEST; i++)
+        printf("  %.2f s  %s on %s\n", matrix->cells[i].info.compile_seconds,
+               matrix->kernels.specs[matrix->cells[i].kernel], arch_names[matrix->cells[i].arch]);
+}
+
+/* Prints what failed and the totals; the number of failures. */
+static size_t print_verdict(const struct matrix *matrix) {
+    size_t failed = 0, spilling = 0;
+    int cells[ARCHS] = {0}, archs = 0;
+    for (size_t i = 0; i < matrix->count; i++) {
+        const struct cell *cell = &matrix->cells[i];
+        cells[cell->arch]++;
+        spilling += cell->info.spill_bytes != 0;
+        if (!cell->problem[0])
+            continue;
+        failed++;
+        printf("FAILED: %s: reproduce with: smelt show %s --arch %s\n", cell->problem,
+               matrix->kernels.specs[cell->kernel], arch_names[cell->arch]);
+    }
+    printf("\nkernels by architecture:");
+    for (int a = 0; a < ARCHS; a++) {
+        archs += cells[a] > 0;
+        printf(" %s %d", arch_names[a], cells[a]);
+    }
+    printf("\n%zu kernels on %d architectures: %zu failed, %zu with spills\n", matrix->count, archs,
+           failed, spilling);
+    return failed;
+}
+
+static int parse_arguments(int argc, char **argv, struct choice *choice) {
+    int chosen = 0;
+    *choice = (struct choice){0, DEFAULT_SEED, 0};
+    for (int i = 1; i < argc; i++) {
+        char *end = NULL;
+        if (strcmp(argv[i], "--full") == 0) {
+            chosen = 1;
+            continue;
+        }
+        if (i + 1 == argc)
+            return -1;
+        unsigned long long value = strtoull(argv[i + 1], &end, 10);
+        if (end == argv[i + 1] || *end || value > INT32_MAX)
+            return -1;
+        if (strcmp(argv[i], "--sample") == 0 && value > 0)
+            choice->sample = (size_t)value, chosen = 1;
+        else if (strcmp(argv[i], "--seed") == 0)
+            choice->seed = value;
+        else if (strcmp(argv[i], "-j") == 0)
+            choice->jobs = (int)value;
+        else
+            return -1;
+        i++;
+    }
+    return chosen ? 0 : -1;
+}
+
+int main(int argc, char **argv) {
+    struct matrix matrix = {0};
+    struct choice choice;
+    if (parse_arguments(argc, argv, &choice) != 0) {
+        fprintf(stderr, "usage: matrix --full | --sample N [--seed S] [-j N]\n");
+        return 2;
+    }
+    int status = find_supported(matrix.supported);
+    if (status != 0)
+        return status;
+    status = EXIT_FAILURE;
+    if (kernel_list_fill(&matrix.kernels) != 0 || choose_cells(&matrix, &choice) != 0)
+        goto out;
+    if (choice.sample)
+        printf("a sample of %zu kernels, seed %llu\n", matrix.count,
+               (unsigned long long)choice.seed);
+    for (size_t i = 0; i < matrix.count; i++)
+        plan_cell(&matrix.kernels, &matrix.cells[i]);
+    if (compile_cells(&matrix, choice.jobs) != 0)
+        goto out;
+    for (size_t i = 0; i < matrix.count; i++)
+        judge_cell(&matrix.cells[i]);
+    print_table(&matrix);
+    print_slowest(&matrix);
+    status = matrix.count > 0 && print_verdict(&matrix) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+out:
+    free(matrix.cells);
+    kernel_list_free(&matrix.kernels);
+    return status;
+}
