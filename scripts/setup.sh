@@ -115,7 +115,7 @@ fetch_nvrtc() {
     python=$(python_with_pip)
     say "smelt: no CUDA toolkit here, fetching NVRTC ($requirement) into $folder"
     rm -rf "$folder.new" "$folder"
-    if ! "$python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps \
+    if ! PIP_ROOT_USER_ACTION=ignore "$python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps \
         --only-binary :all: --target "$folder.new" "$requirement" </dev/null; then
         say "smelt: the wheel could not be fetched. Install a CUDA toolkit (12 or 13), or set"
         say "smelt: SMELT_NVRTC to a libnvrtc.so, then repeat."

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# The first minute with smelt: what is on this machine, one model's kernels compiled into the cache
+# and, on a GPU, checked against the reference and timed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/nvrtc.sh
+. scripts/nvrtc.sh
+export_nvrtc
+
+smelt=build/smelt
+model=(--preset glm-5.2 --tp 8) # GLM-5.2 on one of eight tensor-parallel ranks: 8 heads
+
+show() {
+    printf '\n$ smelt %s\n' "$*"
+    "$smelt" "$@"
+}
+
+gpu=yes
+show doctor || gpu=no # status 3: something is missing, and doctor said what
+
+if [ $gpu = yes ]; then
+    show warm "${model[@]}"
+    show check "${model[@]}" --queries 512 --rows 8192
+    show bench "${model[@]}" --queries 4096 --rows 8192
+    build/examples/embed
+else
+    cat <<'END'
+
+No GPU that can be used here, so nothing can be run: the emulator that will run kernels on the CPU
+is a later piece (NEWS.md). What can be done without a GPU: plan, write and compile the same kernels
+for GPUs that are elsewhere. Here for an H100 or H200 (sm_90a) and an A100 (sm_80):
+END
+    show warm "${model[@]}" --arch sm_90a --arch sm_80
+    show show sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048 --arch sm_90a
+fi
+show cache stat
+
+printf '\nNext:\n'
+if [ -n "${SMELT_NVRTC:-}" ]; then
+    printf '  export SMELT_NVRTC=%s   # the compiler that was fetched\n' "$SMELT_NVRTC"
+fi
+cat <<'END'
+  build/smelt list                                          models, kernels, their keys, GPUs
+  build/smelt warm --preset deepseek-v3.2 --arch sm_90a     another model, for a GPU elsewhere
+  build/smelt emit sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048 --arch sm_90a   the CUDA text
+  make test                                                 the tests
+  examples/embed.c                                          smelt in a program of your own
+END
