@@ -1,0 +1,88 @@
+/* Contexts and compiled kernels: what several verbs need. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+smelt_context_options tool_context_options(const struct tool_options *options) {
+    smelt_context_options context = SMELT_CONTEXT_OPTIONS_INIT;
+    context.log = tool_log;
+    if (options->verbose > 0)
+        context.log_level = options->verbose > 1 ? SMELT_LOG_DEBUG : SMELT_LOG_INFO;
+    return context;
+}
+
+int tool_open_compiler(const struct tool_options *options, const char *arch,
+                       smelt_context **context) {
+    smelt_context_options settings = tool_context_options(options);
+    settings.device = SMELT_DEVICE_COMPILE_ONLY;
+    settings.arch = arch;
+    smelt_status status = smelt_context_create(context, &settings);
+    return status ? tool_fail_status(options, status) : TOOL_OK;
+}
+
+int tool_open_device(const struct tool_options *options, smelt_context **context) {
+    smelt_context_options settings = tool_context_options(options);
+    settings.device = options->device >= 0 ? (int)options->device : 0;
+    smelt_status status = smelt_context_create(context, &settings);
+    if (status == SMELT_ERROR_NO_DRIVER || status == SMELT_ERROR_NO_DEVICE)
+        return tool_fail(options, TOOL_MISSING, "needs a GPU: %s", smelt_last_error());
+    return status ? tool_fail_status(options, status) : TOOL_OK;
+}
+
+const char *tool_kernel_state(smelt_kernel_state state) {
+    switch (state) {
+    case SMELT_KERNEL_CACHED:
+        return "cached";
+    case SMELT_KERNEL_COMPILED:
+        return "compiled";
+    default:
+        return "failed";
+    }
+}
+
+json_t *tool_kernel_json(const smelt_kernel_info *info) {
+    json_t *kernel = tool_json(json_pack(
+        "{s:s, s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:s}", "spec",
+        info->spec, "arch", info->arch, "kernel", info->kernel, "state",
+        tool_kernel_state(info->state), "seconds", info->seconds, "compile_seconds",
+        info->compile_seconds, "registers", info->registers, "spill_bytes", info->spill_bytes,
+        "shared_bytes", info->static_shared_bytes + info->dynamic_shared_bytes,
+        "static_shared_bytes", info->static_shared_bytes, "dynamic_shared_bytes",
+        info->dynamic_shared_bytes, "threads", info->threads, "cubin_bytes",
+        (json_int_t)info->cubin_bytes, "key", info->key));
+    if (info->state == SMELT_KERNEL_FAILED)
+        json_object_set_new(kernel, "error", tool_json(json_string(info->error)));
+    return kernel;
+}
+
+int tool_kernels_exit(const smelt_kernel_info *infos, size_t count) {
+    int result = TOOL_OK;
+    for (size_t i = 0; i < count; i++) {
+        if (infos[i].state != SMELT_KERNEL_FAILED)
+            continue;
+        int status = tool_exit_of(infos[i].status);
+        if (status == TOOL_OK)
+            status = TOOL_FAILED;
+        result = result == TOOL_OK || result == status ? status : TOOL_FAILED;
+    }
+    return result;
+}
+
+void tool_kernels_say_errors(const struct tool_options *options, const smelt_kernel_info *infos,
+                             size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        size_t same = 0;
+        if (infos[i].state != SMELT_KERNEL_FAILED || infos[i].status == SMELT_ERROR_CANCELLED)
+            continue;
+        while (same < i && strcmp(infos[same].error, infos[i].error) != 0)
+            same++;
+        if (same < i)
+            continue;
+        /* A missing compiler is the machine's matter, not one kernel's. */
+        if (infos[i].status == SMELT_ERROR_NO_COMPILER)
+            tool_say(options, "%s", infos[i].error);
+        else
+            tool_say(options, "%s on %s: %s", infos[i].spec, infos[i].arch, infos[i].error);
+    }
+}

@@ -1,0 +1,153 @@
+/* The `smelt` command: its verbs and its general help. docs/smelt.1 says the same at more length.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+#define OPTION(name) (1U << TOOL_##name)
+
+static const char SPEC_HELP[] =
+    "A SPEC is `family:key=value,...`, an operator or one of its kernels; `smelt list`\n"
+    "says what there is.\n";
+
+static const struct tool_verb verbs[] = {
+    {"warm", "[SPEC]...", "compile kernels into the cache",
+     "Compiles into the cache every kernel that the specs, presets and the manifest need,\n"
+     "for every --arch. What is cached is not compiled again. It may be stopped (Ctrl-C)\n"
+     "and started again: what is done stays done.\n",
+     TOOL_TARGETS | OPTION(ARCH) | OPTION(JOBS) | TOOL_COMMON, tool_run_warm},
+    {"list", "", "list presets, families and architectures, or the cache",
+     "Lists what there is to choose from: presets, operators and kernels with their keys,\n"
+     "architectures. With --cache: the kernels that are cached.\n",
+     OPTION(CACHE) | TOOL_COMMON, tool_run_list},
+    {"show", "SPEC", "show a kernel's plan and what its compilation gave",
+     "Shows the plan of a kernel, every knob and derived number, then what its compilation\n"
+     "(or the cache) says: registers, spills, shared memory, size, seconds, cache key. Of an\n"
+     "operator it lists the kernels. Without NVRTC the plan is still shown (exit status 3).\n",
+     TOOL_TARGETS | OPTION(ARCH) | TOOL_COMMON, tool_run_show},
+    {"emit", "KERNEL", "print a kernel's CUDA source",
+     "Prints the complete CUDA source of a kernel. Needs neither GPU nor compiler; the\n"
+     "result compiles with `nvcc -arch=ARCH -cubin -x cu`.\n",
+     OPTION(ARCH) | TOOL_COMMON, tool_run_emit},
+    {"check", "[SPEC]...", "compare kernels with the double-precision reference",
+     "Runs each operator on the GPU on input made from a seed and compares the results with\n"
+     "the double-precision reference; without --lists, on every kind of index lists. A\n"
+     "failure prints the command that reproduces it.\n",
+     TOOL_TARGETS | OPTION(DEVICE) | OPTION(EMULATE) | TOOL_PROBLEM | OPTION(SAMPLE) | TOOL_COMMON,
+     tool_run_check},
+    {"bench", "[SPEC]...", "time kernels on the GPU",
+     "Times each operator on the GPU, in turn with the others: median time, TFLOP/s, gathered\n"
+     "TB/s, CPU time of a launch, and the share of an H200's ceilings. --queries is 4096 and\n"
+     "--rows 8192 unless given; --shapes peers runs a table of published shapes.\n",
+     TOOL_TARGETS | OPTION(DEVICE) | TOOL_PROBLEM | OPTION(SHAPES) | OPTION(REPEAT) | TOOL_COMMON,
+     tool_run_bench},
+    {"cache", "stat|verify|clear", "look after the cache of compiled kernels",
+     "stat    counts the cache's entries and bytes\n"
+     "verify  reads every entry and removes damaged ones (exit status 1 if there were any)\n"
+     "clear   removes every entry\n",
+     TOOL_COMMON, tool_run_cache},
+    {"doctor", "", "say what this machine has and lacks",
+     "Says what was found (driver, GPUs, NVRTC, cache folder), what is wrong and what to do.\n"
+     "Exit status 3 when something is missing, 1 when the cache cannot be used.\n",
+     TOOL_COMMON, tool_run_doctor},
+};
+
+enum { VERBS = sizeof verbs / sizeof verbs[0] };
+
+/* ---- general help ---------------------------------------------------------------------------- */
+
+static void print_short_help(FILE *file) {
+    fputs("usage: smelt VERB [OPTION]... [ARGUMENT]...\n\n", file);
+    for (size_t i = 0; i < VERBS; i++)
+        fprintf(file, "  %-8s %s\n", verbs[i].name, verbs[i].summary);
+    fputs("\n`smelt VERB --help` tells more; `smelt --version` prints the version.\n", file);
+}
+
+static void print_long_help(void) {
+    printf("smelt writes, compiles, caches and launches CUDA kernels for sparse attention.\n\n");
+    print_short_help(stdout);
+    printf("\n%s\n"
+           "Every verb takes --json: one JSON document on standard output.\n\n"
+           "exit status:\n"
+           "  0  all well\n"
+           "  1  something failed: a check, a compilation\n"
+           "  2  a usage error or an impossible spec\n"
+           "  3  the machine lacks something: a GPU, a driver, NVRTC\n\n"
+           "environment:\n"
+           "  SMELT_CACHE_DIR           the cache's folder; default ~/.cache/smelt\n"
+           "  SMELT_CACHE_READONLY_DIR  a cache that is looked at first and never written\n"
+           "  SMELT_CACHE_CAP           the cache's size limit: bytes, or with K, M, G\n"
+           "  SMELT_NVRTC               the libnvrtc to use, and no other\n"
+           "  SMELT_LOG                 error, warning, info or debug\n"
+           "  NO_COLOR                  no colour and no progress bar\n",
+           SPEC_HELP);
+}
+
+/* ---- dispatch -------------------------------------------------------------------------------- */
+
+static const struct tool_verb *find_verb(const char *name) {
+    for (size_t i = 0; i < VERBS; i++)
+        if (!strcmp(verbs[i].name, name))
+            return &verbs[i];
+    return NULL;
+}
+
+static int refuse_verb(const struct tool_options *options, const char *name) {
+    const char *names[VERBS];
+    for (size_t i = 0; i < VERBS; i++)
+        names[i] = verbs[i].name;
+    const char *nearest = tool_nearest(name, names, VERBS);
+    const char *kind = *name == '-' ? "option" : "verb";
+    if (nearest)
+        return tool_fail(options, TOOL_USAGE, "unknown %s '%s', did you mean %s?", kind, name,
+                         nearest);
+    return tool_fail(options, TOOL_USAGE, "unknown %s '%s'; `smelt --help` lists them", kind, name);
+}
+
+static int run_verb(const struct tool_verb *verb, int argc, char **argv) {
+    struct tool_options options;
+    int status = tool_options_read(&options, verb, argc, argv);
+    if (status == TOOL_OK && options.help)
+        tool_print_verb_help(verb);
+    else if (status == TOOL_OK)
+        status = verb->run(&options);
+    tool_options_free(&options);
+    return status;
+}
+
+/* What stands in front of any verb: --help, --version, `help [VERB]`; or the verb itself. */
+static int run(int argc, char **argv) {
+    struct tool_options none = {.json = tool_wants_json(argc, argv)};
+    const char *first = argc > 1 ? argv[1] : "";
+    if (argc < 2) {
+        print_short_help(stderr);
+        return TOOL_USAGE;
+    }
+    if (!strcmp(first, "--version") || !strcmp(first, "-V")) {
+        printf("smelt %s\n", smelt_version());
+        return TOOL_OK;
+    }
+    if (!strcmp(first, "--help") || !strcmp(first, "-h") || (!strcmp(first, "help") && argc == 2)) {
+        print_long_help();
+        return TOOL_OK;
+    }
+    int help = !strcmp(first, "help");
+    const struct tool_verb *verb = find_verb(help ? argv[2] : first);
+    if (!verb)
+        return refuse_verb(&none, help ? argv[2] : first);
+    if (!help)
+        return run_verb(verb, argc, argv);
+    tool_print_verb_help(verb);
+    return TOOL_OK;
+}
+
+int main(int argc, char **argv) {
+    int status = run(argc, argv);
+    /* A full disk or a closed pipe must not look like success. */
+    if (fflush(stdout) || ferror(stdout)) {
+        fputs("smelt: standard output could not be written completely\n", stderr);
+        return TOOL_FAILED;
+    }
+    return status;
+}

@@ -1,0 +1,243 @@
+/*
+ * Manifests: {"specs": ["SPEC", {"preset": "NAME", "tp": N}, ...], "archs": ["ARCH", ...]}.
+ *
+ * jansson reports where text stops being JSON, but keeps no position of a value that is well-formed
+ * and wrong; a second, small walk over the text finds its line.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+/* What a message needs: the file, and its text to find a line in. */
+struct manifest {
+    const struct tool_options *options;
+    const char *path;
+    const char *text;
+};
+
+/* ---- finding a line -------------------------------------------------------------------------- */
+
+static const char *skip_blanks(const char *at) {
+    return at + strspn(at, " \t\r\n");
+}
+
+/* The character behind a string literal that starts at `at`. The text is known to be JSON. */
+static const char *skip_string(const char *at) {
+    for (at++; *at && *at != '"'; at++)
+        if (*at == '\\' && at[1])
+            at++;
+    return *at ? at + 1 : at;
+}
+
+/* The character behind any value. */
+static const char *skip_value(const char *at) {
+    int depth = 0;
+    do {
+        if (*at == '"') {
+            at = skip_string(at);
+            continue;
+        }
+        if (*at == '{' || *at == '[')
+            depth++;
+        if (*at == '}' || *at == ']')
+            depth--;
+        at++;
+    } while (*at && (depth > 0 || !strchr(",]}", *at)));
+    return at;
+}
+
+/* The value of a key of the object at `at`, or the object itself when there is none. Keys of a
+ * manifest hold no escapes. */
+static const char *find_key(const char *at, const char *key) {
+    const char *object = at;
+    size_t length = strlen(key);
+    at = skip_blanks(at + 1);
+    while (*at == '"') {
+        const char *name = at + 1;
+        const char *end = skip_string(at);
+        const char *value = skip_blanks(skip_blanks(end) + 1);
+        if ((size_t)(end - 1 - name) == length && !strncmp(name, key, length))
+            return value;
+        at = skip_blanks(skip_value(value));
+        if (*at == ',')
+            at = skip_blanks(at + 1);
+    }
+    return object;
+}
+
+/* Element number `index` of the array at `at`. */
+static const char *find_element(const char *at, size_t index) {
+    at = skip_blanks(at + 1);
+    for (; index && *at && *at != ']'; index--) {
+        at = skip_blanks(skip_value(at));
+        if (*at == ',')
+            at = skip_blanks(at + 1);
+    }
+    return at;
+}
+
+static int line_of(const char *text, const char *at) {
+    int line = 1;
+    for (; text < at; text++)
+        line += *text == '\n';
+    return line;
+}
+
+/* The line of element `index` of the array `key`; of the array's start when `index` is -1; of the
+ * manifest's first value when `key` is NULL. */
+static int find_line(const struct manifest *manifest, const char *key, long index) {
+    const char *at = skip_blanks(manifest->text);
+    if (key && *at == '{')
+        at = find_key(at, key);
+    if (key && *at == '[' && index >= 0)
+        at = find_element(at, (size_t)index);
+    return line_of(manifest->text, at);
+}
+
+/* ---- meaning --------------------------------------------------------------------------------- */
+
+static int refuse(const struct manifest *manifest, const char *key, long index,
+                  const char *message) {
+    return tool_fail(manifest->options, TOOL_USAGE, "%s:%d: %s", manifest->path,
+                     find_line(manifest, key, index), message);
+}
+
+/* Refuses a key of `object` that is not one of `known`. */
+static int check_keys(const struct manifest *manifest, json_t *object, const char *const *known,
+                      size_t count, const char *array, long index) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value) {
+        size_t i = 0;
+        char message[256];
+        while (i < count && strcmp(key, known[i]) != 0)
+            i++;
+        if (i < count)
+            continue;
+        const char *nearest = tool_nearest(key, known, count);
+        snprintf(message, sizeof message, "no key \"%s\" here%s%s%s", key,
+                 nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : "");
+        return refuse(manifest, array ? array : key, index, message);
+    }
+    return TOOL_OK;
+}
+
+static int add_preset(struct tool_targets *targets, const struct manifest *manifest, json_t *object,
+                      long index) {
+    static const char *const known[] = {"preset", "tp"};
+    json_t *preset = json_object_get(object, "preset");
+    json_t *tp = json_object_get(object, "tp");
+    int status = check_keys(manifest, object, known, 2, "specs", index);
+    if (status)
+        return status;
+    if (!json_is_string(preset))
+        return refuse(manifest, "specs", index, "\"preset\" must be a name");
+    if (tp &&
+        (!json_is_integer(tp) || json_integer_value(tp) < 1 || json_integer_value(tp) > INT32_MAX))
+        return refuse(manifest, "specs", index, "\"tp\" must be a whole number, 1 or more");
+    if (smelt_preset_expand(json_string_value(preset), tp ? (int)json_integer_value(tp) : 1,
+                            tool_list_collect, &targets->specs))
+        return refuse(manifest, "specs", index, smelt_last_error());
+    return TOOL_OK;
+}
+
+static int add_spec(struct tool_targets *targets, const struct manifest *manifest, json_t *value,
+                    long index) {
+    char *canonical = NULL;
+    if (json_is_object(value))
+        return add_preset(targets, manifest, value, index);
+    if (!json_is_string(value))
+        return refuse(manifest, "specs", index,
+                      "a spec is a string, or an object {\"preset\": NAME, \"tp\": N}");
+    if (smelt_spec_canonical(json_string_value(value), &canonical))
+        return refuse(manifest, "specs", index, smelt_last_error());
+    tool_list_add(&targets->specs, canonical);
+    smelt_free(canonical);
+    return TOOL_OK;
+}
+
+static int add_arch(struct tool_targets *targets, const struct manifest *manifest, json_t *value,
+                    long index) {
+    char where[4200];
+    if (!json_is_string(value))
+        return refuse(manifest, "archs", index, "an architecture is a string, \"sm_90a\"");
+    snprintf(where, sizeof where, "%s:%d: ", manifest->path, find_line(manifest, "archs", index));
+    int status = tool_check_arch(manifest->options, where, json_string_value(value));
+    if (status == TOOL_OK)
+        tool_list_add(&targets->archs, json_string_value(value));
+    return status;
+}
+
+static int add_all(struct tool_targets *targets, const struct manifest *manifest, json_t *root) {
+    static const char *const known[] = {"specs", "archs"};
+    int archs_named = manifest->options->archs.count > 0;
+    size_t index;
+    json_t *value;
+    if (!json_is_object(root))
+        return refuse(manifest, NULL, -1, "a manifest is an object {\"specs\": [...], ...}");
+    json_t *specs = json_object_get(root, "specs");
+    json_t *archs = json_object_get(root, "archs");
+    int status = check_keys(manifest, root, known, 2, NULL, -1);
+    if (status)
+        return status;
+    if (!json_is_array(specs))
+        return refuse(manifest, "specs", -1, "\"specs\" must be there and be an array");
+    if (archs && !json_is_array(archs))
+        return refuse(manifest, "archs", -1, "\"archs\" must be an array");
+    json_array_foreach(specs, index, value) {
+        if ((status = add_spec(targets, manifest, value, (long)index)) != TOOL_OK)
+            return status;
+    }
+    if (archs_named)
+        return TOOL_OK; /* --archs on the command line replace the manifest's */
+    json_array_foreach(archs, index, value) {
+        if ((status = add_arch(targets, manifest, value, (long)index)) != TOOL_OK)
+            return status;
+    }
+    return TOOL_OK;
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+/* The file's bytes and a NUL; NULL with errno set when it cannot be read. */
+static char *read_file(const char *path, size_t *length) {
+    size_t capacity = 1 << 16;
+    char *text = NULL;
+    FILE *file = fopen(path, "re");
+    *length = 0;
+    if (!file)
+        return NULL;
+    do {
+        if (!text || *length + 1 == capacity)
+            text = tool_allocate(text, capacity *= 2, 1);
+        *length += fread(text + *length, 1, capacity - *length - 1, file);
+    } while (!feof(file) && !ferror(file));
+    text[*length] = '\0';
+    if (ferror(file)) {
+        int saved = errno;
+        free(text);
+        text = NULL;
+        errno = saved;
+    }
+    fclose(file);
+    return text;
+}
+
+int tool_manifest_read(struct tool_targets *targets, const struct tool_options *options) {
+    struct manifest manifest = {options, options->manifest, NULL};
+    json_error_t error;
+    size_t length;
+    char *text = read_file(options->manifest, &length);
+    if (!text)
+        return tool_fail(options, TOOL_USAGE, "%s: %s", options->manifest, strerror(errno));
+    manifest.text = text;
+    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    int status = root ? add_all(targets, &manifest, root)
+                      : tool_fail(options, TOOL_USAGE, "%s:%d: not JSON: %s", options->manifest,
+                                  error.line, error.text);
+    json_decref(root);
+    free(text);
+    return status;
+}

@@ -1,0 +1,179 @@
+/* Which specs and architectures a command line names. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+void tool_list_add(struct tool_list *list, const char *text) {
+    for (size_t i = 0; i < list->count; i++)
+        if (!strcmp(list->items[i], text))
+            return;
+    if (list->count == list->capacity) {
+        list->capacity = list->capacity ? 2 * list->capacity : 16;
+        list->items = tool_allocate(list->items, list->capacity, sizeof list->items[0]);
+    }
+    list->items[list->count++] = tool_copy(text);
+}
+
+void tool_list_free(struct tool_list *list) {
+    for (size_t i = 0; i < list->count; i++)
+        free(list->items[i]);
+    free(list->items);
+    *list = (struct tool_list){0};
+}
+
+int tool_list_collect(void *list, const char *text) {
+    tool_list_add(list, text);
+    return 0;
+}
+
+/* ---- architectures --------------------------------------------------------------------------- */
+
+int tool_check_arch(const struct tool_options *options, const char *where, const char *arch) {
+    struct tool_list known = {0};
+    char legal[512] = "";
+    smelt_status status = smelt_list_archs(tool_list_collect, &known);
+    int result = status ? tool_fail_status(options, status) : TOOL_USAGE;
+    for (size_t i = 0; i < known.count && !status; i++) {
+        size_t used = strlen(legal);
+        snprintf(legal + used, sizeof legal - used, "%s%s", i ? ", " : "", known.items[i]);
+        if (!strcmp(known.items[i], arch))
+            result = TOOL_OK;
+    }
+    if (result == TOOL_USAGE) {
+        const char *nearest = tool_nearest(arch, (const char *const *)known.items, known.count);
+        tool_fail(options, TOOL_USAGE, "%sno architecture '%s'; legal: %s%s%s%s", where, arch,
+                  legal, nearest ? " (did you mean " : "", nearest ? nearest : "",
+                  nearest ? "?)" : "");
+    }
+    tool_list_free(&known);
+    return result;
+}
+
+int tool_targets_need_arch(struct tool_targets *targets, const struct tool_options *options) {
+    static smelt_machine_report report; /* 20 KB */
+    if (targets->archs.count)
+        return TOOL_OK;
+    smelt_context_options context = tool_context_options(options);
+    context.log = NULL; /* the context that follows says it all once */
+    report.size = sizeof report;
+    smelt_status status = smelt_machine_inspect(&context, &report);
+    if (status)
+        return tool_fail_status(options, status);
+    if (!report.driver_found || !report.devices)
+        return tool_fail(options, TOOL_MISSING,
+                         "no GPU here whose architecture would be meant; name one: --arch sm_90a "
+                         "(`smelt list` has them all)");
+    if (!report.device_archs[0][0])
+        return tool_fail(options, TOOL_MISSING,
+                         "the GPU that is here, %s, is older than sm_80; name an architecture with "
+                         "--arch",
+                         report.device_names[0]);
+    tool_list_add(&targets->archs, report.device_archs[0]);
+    return TOOL_OK;
+}
+
+/* ---- specs ----------------------------------------------------------------------------------- */
+
+static int add_argument(struct tool_targets *targets, const struct tool_options *options,
+                        const char *text) {
+    char *canonical = NULL;
+    smelt_status status = smelt_spec_canonical(text, &canonical);
+    if (status)
+        return tool_fail_status(options, status);
+    tool_list_add(&targets->specs, canonical);
+    smelt_free(canonical);
+    return TOOL_OK;
+}
+
+static int add_presets(struct tool_targets *targets, const struct tool_options *options) {
+    int given = options->tp != TOOL_NOT_GIVEN;
+    int tp = given ? (int)options->tp : 1;
+    if (given && !options->presets.count)
+        return tool_fail(options, TOOL_USAGE,
+                         "--tp divides the heads of a --preset, and none is named; a spec names "
+                         "the heads of one rank");
+    for (int64_t i = 0; i < options->presets.count; i++) {
+        smelt_status status =
+            smelt_preset_expand(options->presets.items[i], tp, tool_list_collect, &targets->specs);
+        if (status)
+            return tool_fail_status(options, status);
+    }
+    return TOOL_OK;
+}
+
+int tool_targets_read(struct tool_targets *targets, const struct tool_options *options) {
+    int status = TOOL_OK;
+    *targets = (struct tool_targets){0};
+    for (int64_t i = 0; i < options->archs.count && status == TOOL_OK; i++) {
+        status = tool_check_arch(options, "", options->archs.items[i]);
+        if (status == TOOL_OK)
+            tool_list_add(&targets->archs, options->archs.items[i]);
+    }
+    for (int64_t i = 0; i < options->arguments.count && status == TOOL_OK; i++)
+        status = add_argument(targets, options, options->arguments.items[i]);
+    if (status == TOOL_OK)
+        status = add_presets(targets, options);
+    if (status == TOOL_OK && options->manifest)
+        status = tool_manifest_read(targets, options);
+    if (status == TOOL_OK && !targets->specs.count) {
+        unsigned more = options->verb->options & 1U << TOOL_PRESET;
+        status = tool_fail(options, TOOL_USAGE, "name a spec%s; `smelt list` says what there is",
+                           more ? ", a --preset or a --manifest" : "");
+    }
+    return status;
+}
+
+void tool_targets_free(struct tool_targets *targets) {
+    tool_list_free(&targets->specs);
+    tool_list_free(&targets->archs);
+}
+
+/* ---- operators ------------------------------------------------------------------------------- */
+
+/* Adds the operator of a family that has the kernel's keys and expands to that very kernel, knobs
+ * included. 1 when there was one. */
+static int add_operator_from(struct tool_list *operators, const char *family, const char *kernel) {
+    const char *keys = strchr(kernel, ':');
+    struct tool_list kernels = {0};
+    char *canonical = NULL;
+    char text[512];
+    int is_operator = 0, found = 0;
+    const char *summary;
+    if (!keys || smelt_family_describe(family, &is_operator, &summary) || !is_operator)
+        return 0;
+    snprintf(text, sizeof text, "%s%s", family, keys);
+    if (!smelt_spec_canonical(text, &canonical) &&
+        !smelt_spec_expand(canonical, tool_list_collect, &kernels))
+        for (size_t i = 0; i < kernels.count; i++)
+            found |= !strcmp(kernels.items[i], kernel);
+    if (found)
+        tool_list_add(operators, canonical);
+    smelt_free(canonical);
+    tool_list_free(&kernels);
+    return found;
+}
+
+int tool_operators_of(struct tool_list *operators, const struct tool_list *specs,
+                      const struct tool_options *options) {
+    struct tool_list families = {0};
+    int result = TOOL_OK;
+    smelt_status status = smelt_list_families(tool_list_collect, &families);
+    for (size_t i = 0; i < specs->count && !status && !result; i++) {
+        int is_operator = 0, found = 0;
+        status = smelt_spec_is_operator(specs->items[i], &is_operator);
+        if (status)
+            break;
+        if (is_operator)
+            tool_list_add(operators, specs->items[i]);
+        for (size_t j = 0; j < families.count && !is_operator && !found; j++)
+            found = add_operator_from(operators, families.items[j], specs->items[i]);
+        if (!is_operator && !found)
+            result = tool_fail(options, TOOL_USAGE, "%s: no operator runs this kernel alone",
+                               specs->items[i]);
+    }
+    tool_list_free(&families);
+    return status ? tool_fail_status(options, status) : result;
+}

@@ -1,0 +1,233 @@
+/*
+ * The `smelt` command: what its files share. The command is a client of the public API; nothing in
+ * here is part of the library, hence the prefix tool_ instead of smelt__.
+ *
+ * Output rules (docs/smelt.1): results go to standard output, messages to standard error. With
+ * --json standard output carries exactly one JSON document.
+ */
+#ifndef SMELT_TOOL_H
+#define SMELT_TOOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+#include "problem.h"
+#include "smelt/smelt.h"
+
+/* The exit status scripts rely on. */
+enum tool_exit {
+    TOOL_OK = 0,
+    TOOL_FAILED = 1, /* a check or a compilation failed */
+    TOOL_USAGE = 2,  /* a usage error or an impossible spec */
+    TOOL_MISSING = 3 /* the machine lacks a GPU, a driver or NVRTC */
+};
+
+/* ---- arguments.c: verbs, their options and their help ---------------------------------------- */
+
+enum tool_option {
+    TOOL_ARCH,
+    TOOL_PRESET,
+    TOOL_TP,
+    TOOL_MANIFEST,
+    TOOL_JOBS,
+    TOOL_DEVICE,
+    TOOL_CACHE,
+    TOOL_EMULATE,
+    TOOL_SEED,
+    TOOL_QUERIES,
+    TOOL_ROWS,
+    TOOL_BATCHES,
+    TOOL_WIDTH,
+    TOOL_VALID,
+    TOOL_LISTS,
+    TOOL_DOCUMENTS,
+    TOOL_QUERY_LIST,
+    TOOL_SCALE,
+    TOOL_SPIKY,
+    TOOL_TOPK_LENGTH,
+    TOOL_STRIDED,
+    TOOL_MAX_LOGITS,
+    TOOL_SAMPLE,
+    TOOL_SHAPES,
+    TOOL_REPEAT,
+    TOOL_JSON,
+    TOOL_VERBOSE,
+    TOOL_HELP,
+    TOOL_OPTION_COUNT
+};
+
+/* Every verb has these. */
+#define TOOL_COMMON (1U << TOOL_JSON | 1U << TOOL_VERBOSE | 1U << TOOL_HELP)
+/* What check and bench ask of a problem: seed to max_logits. */
+#define TOOL_PROBLEM ((1U << TOOL_SAMPLE) - (1U << TOOL_SEED))
+/* What says which specs are meant. */
+#define TOOL_TARGETS (1U << TOOL_PRESET | 1U << TOOL_TP | 1U << TOOL_MANIFEST)
+
+struct tool_options;
+
+struct tool_verb {
+    const char *name;
+    const char *arguments; /* as the usage line has them: "[SPEC]..." */
+    const char *summary;   /* one line */
+    const char *details;   /* the help's paragraphs, ending in a newline */
+    unsigned options;      /* a set: bit number enum tool_option */
+    int (*run)(const struct tool_options *options);
+};
+
+/* A list of an option's values, or of arguments: pointers into argv. */
+struct tool_values {
+    const char **items;
+    int64_t count;
+};
+
+/* A number that was not given. */
+#define TOOL_NOT_GIVEN INT64_MIN
+
+/* What the command line says. */
+struct tool_options {
+    const struct tool_verb *verb;
+    struct tool_values arguments, presets, archs;
+    const char *manifest, *shapes;
+    int64_t tp, jobs, device, sample, repeat;
+    int64_t cache, emulate, json, verbose, help; /* how often each flag was given */
+    struct smelt__problem_options problem;       /* 0 where not given */
+    int lists_given;                             /* no value of `lists` says so */
+};
+
+/* Reads argv[2..] by the verb's table. TOOL_OK, or TOOL_USAGE with the error printed. Free with
+ * tool_options_free in both cases. */
+int tool_options_read(struct tool_options *options, const struct tool_verb *verb, int argc,
+                      char **argv);
+void tool_options_free(struct tool_options *options);
+void tool_print_verb_help(const struct tool_verb *verb);
+/* Whether argv holds --json: errors in front of it obey it too. */
+int tool_wants_json(int argc, char **argv);
+
+/* ---- output.c: messages, tables, the progress bar -------------------------------------------- */
+
+/* "smelt VERB: message" on standard error and, with --json, {"error", "exit_status"} as the one
+ * document. Returns exit_status. Not after another document was printed. */
+__attribute__((format(printf, 3, 4))) int tool_fail(const struct tool_options *options,
+                                                    int exit_status, const char *format, ...);
+/* The same with the library's last message; the exit status follows from the status. */
+int tool_fail_status(const struct tool_options *options, smelt_status status);
+int tool_exit_of(smelt_status status);
+/* "smelt VERB: message" on standard error, nothing else. */
+__attribute__((format(printf, 2, 3))) void tool_say(const struct tool_options *options,
+                                                    const char *format, ...);
+
+/* Prints a document and a newline on standard output and drops the reference. */
+void tool_print_json(json_t *document);
+/* A json_t that must exist; ends the program when memory ran out. */
+json_t *tool_json(json_t *value);
+
+/* Memory that must exist: the program ends with a message when there is none. */
+void *tool_allocate(void *old, size_t count, size_t size);
+char *tool_copy(const char *string);
+
+/* The name nearest to `given`, or NULL when none is near. */
+const char *tool_nearest(const char *given, const char *const *names, size_t count);
+
+enum tool_style { TOOL_PLAIN, TOOL_GOOD, TOOL_BAD };
+
+/* An aligned table. `alignment` has a letter per column: l or r. */
+struct tool_table {
+    const char *alignment;
+    size_t columns, count, capacity;
+    struct tool_cell {
+        char *text;
+        enum tool_style style;
+    } * cells;
+};
+
+/* headers: one string per letter of `alignment`. */
+void tool_table_begin(struct tool_table *table, const char *alignment, const char *const *headers);
+__attribute__((format(printf, 3, 4))) void
+tool_table_add(struct tool_table *table, enum tool_style style, const char *format, ...);
+/* Prints on standard output, indented by two columns, and frees the cells. */
+void tool_table_end(struct tool_table *table);
+
+/* "512 B", "12.3 KiB", "1.0 GiB". */
+struct tool_size_text {
+    char text[24];
+};
+struct tool_size_text tool_size(uint64_t bytes);
+
+/* Draws "[####....] 3/12 label" when standard error is a terminal and NO_COLOR is unset; nothing
+ * otherwise. One at a time; tool_log keeps clear of it. */
+void tool_progress_draw(size_t done, size_t total, const char *label);
+void tool_progress_clear(void);
+
+/* A smelt_log_function that writes to standard error. */
+void tool_log(void *user, smelt_log_level level, const char *message);
+
+/* ---- targets.c, manifest.c: which kernels, for which architectures ----------------------------
+ */
+
+/* A growing list of owned strings without repetitions. */
+struct tool_list {
+    char **items;
+    size_t count, capacity;
+};
+
+void tool_list_add(struct tool_list *list, const char *text);
+void tool_list_free(struct tool_list *list);
+/* A smelt_text_function; user is a struct tool_list. */
+int tool_list_collect(void *list, const char *text);
+
+/* The specs (canonical, operators and kernels) and architectures a command line names. */
+struct tool_targets {
+    struct tool_list specs, archs;
+};
+
+/* Arguments, presets, the manifest; at least one spec. Exit status, with the error printed. The
+ * architectures are those of --arch, else of the manifest; empty when neither names one. */
+int tool_targets_read(struct tool_targets *targets, const struct tool_options *options);
+/* Leaves at least one architecture: if none was named, that of the GPU that is there. */
+int tool_targets_need_arch(struct tool_targets *targets, const struct tool_options *options);
+void tool_targets_free(struct tool_targets *targets);
+/* The operators that run these specs: an operator itself, a kernel through the operator it belongs
+ * to. Exit status, with the error printed. */
+int tool_operators_of(struct tool_list *operators, const struct tool_list *specs,
+                      const struct tool_options *options);
+
+/* Adds what a manifest file holds. Exit status, with the error (file and line) printed. */
+int tool_manifest_read(struct tool_targets *targets, const struct tool_options *options);
+/* Refuses an architecture the library does not know. `where` precedes the message. */
+int tool_check_arch(const struct tool_options *options, const char *where, const char *arch);
+
+/* ---- kernels.c: contexts and compiled kernels, shared by warm and show ------------------------
+ */
+
+/* Context options as every verb wants them: log to standard error, at the level -v asks for. */
+smelt_context_options tool_context_options(const struct tool_options *options);
+/* A compile-only context. TOOL_OK, or an exit status with the error printed. */
+int tool_open_compiler(const struct tool_options *options, const char *arch,
+                       smelt_context **context);
+/* A context on --device, else the first GPU. */
+int tool_open_device(const struct tool_options *options, smelt_context **context);
+
+const char *tool_kernel_state(smelt_kernel_state state);
+/* One element of "kernels" in warm's and show's documents. */
+json_t *tool_kernel_json(const smelt_kernel_info *info);
+/* TOOL_OK when nothing failed; the failures' exit status when they agree, else TOOL_FAILED. */
+int tool_kernels_exit(const smelt_kernel_info *infos, size_t count);
+/* Each different message of the failures, once, on standard error. */
+void tool_kernels_say_errors(const struct tool_options *options, const smelt_kernel_info *infos,
+                             size_t count);
+
+/* ---- the verbs ------------------------------------------------------------------------------- */
+
+int tool_run_warm(const struct tool_options *options);
+int tool_run_list(const struct tool_options *options);
+int tool_run_show(const struct tool_options *options);
+int tool_run_emit(const struct tool_options *options);
+int tool_run_check(const struct tool_options *options);
+int tool_run_bench(const struct tool_options *options);
+int tool_run_cache(const struct tool_options *options);
+int tool_run_doctor(const struct tool_options *options);
+
+#endif
