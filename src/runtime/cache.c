@@ -337,7 +337,7 @@ int smelt__cache_store(struct smelt__cache *cache, const struct smelt__cache_key
                        const struct smelt__compiler_id *compiler,
                        const struct smelt__compiled *compiled) {
     struct smelt__cache_entry entry = {.key = *key, .compiler = *compiler, .compiled = *compiled};
-    char why[512], name[SMELT__FILE_NAME_BYTES], path[SMELT__FILE_NAME_BYTES];
+    char why[512], name[SMELT__FILE_NAME_BYTES];
     struct timespec now;
     int folder, subfolder, result = -1;
 
@@ -358,9 +358,8 @@ int smelt__cache_store(struct smelt__cache *cache, const struct smelt__cache_key
         snprintf(why, sizeof why, "writing into %.400s: %s", cache->folder, strerror(errno));
         store_failed(cache, why);
     } else {
-        snprintf(path, sizeof path, "%.2s/%.76s", name, name);
-        smelt__log_write(&cache->log, SMELT_LOG_DEBUG, "cache: stored %s", path);
-        smelt__cache_evict(cache, folder, compiled->cubin_bytes + SMELT__ENTRY_HEADER_BYTES, path,
+        smelt__log_write(&cache->log, SMELT_LOG_DEBUG, "cache: stored %s", name);
+        smelt__cache_evict(cache, folder, compiled->cubin_bytes + SMELT__ENTRY_HEADER_BYTES, name,
                            &now);
     }
     if (subfolder >= 0)

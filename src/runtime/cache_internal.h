@@ -157,7 +157,7 @@ int smelt__subfolder_list(int subfolder, const char *prefix, char (*names)[SMELT
 
 /* ---- cache_evict.c ---- */
 
-/* After a store of `bytes` under `kept` at file system time `now`. */
+/* After a store of `bytes` into the file named `kept` at file system time `now`. */
 void smelt__cache_evict(struct smelt__cache *cache, int folder, uint64_t bytes, const char *kept,
                         const struct timespec *now);
 

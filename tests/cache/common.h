@@ -1,0 +1,63 @@
+/* What the cache's tests share: a scratch folder, made-up kernels, a log that counts. */
+#ifndef SMELT_TESTS_CACHE_COMMON_H
+#define SMELT_TESTS_CACHE_COMMON_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/cache_internal.h"
+
+enum { PATH_BYTES = 512 };
+
+struct scratch {
+    char folder[PATH_BYTES];               /* private, removed at the end */
+    char cache[PATH_BYTES];                /* folder/cache: not made yet */
+    char readonly[PATH_BYTES];             /* folder/readonly: not made yet */
+    struct smelt__cache_settings settings; /* the cache alone, no cap, shared lock, 10 s */
+    struct smelt__log log;
+    int warnings;
+    char last_warning[1024];
+};
+
+/* cmocka's setup and teardown. */
+int scratch_setup(void **state);
+int scratch_teardown(void **state);
+
+struct smelt__cache *cache_begin(struct scratch *scratch);
+
+/* Kernel number n: its key, and a cubin of pseudo-random bytes that depends on n. */
+struct smelt__cache_key key_number(int n);
+struct smelt__compiled compiled_number(int n, size_t bytes);
+extern const struct smelt__compiler_id compiler_old, compiler_new;
+
+/* Lookups and stores of kernel n by compiler_new; a hit is compared with what was stored. */
+int hits(struct smelt__cache *cache, int n, const struct smelt__compiler_id *compiler,
+         size_t bytes);
+int store(struct smelt__cache *cache, int n, const struct smelt__compiler_id *compiler,
+          size_t bytes);
+
+/* The path of an entry's file, of its subfolder. */
+void entry_path(const char *folder, int n, const struct smelt__compiler_id *compiler,
+                char path[PATH_BYTES]);
+void subfolder_path(const char *folder, int n, char path[PATH_BYTES]);
+
+unsigned char *read_file(const char *path, size_t *bytes);
+void write_file(const char *path, const void *bytes, size_t count);
+/* Sets a file's modification time to `seconds` from now. */
+void set_age(const char *path, long seconds);
+/* Files in the tree whose names contain `part`. */
+int count_files(const char *folder, const char *part);
+
+double now_seconds(void);
+/* SMELT_TEST_SEED or the time; printed, so that a failure can be repeated. */
+uint64_t test_seed(void);
+uint64_t next_random(uint64_t *random);
+
+#endif

@@ -1,0 +1,464 @@
+/* Keys, the entry's grammar, every kind of damage to it, and which entry a lookup picks. */
+#include "common.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+enum { BYTES = 200 };
+
+static void test_round_trip(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    const size_t sizes[] = {1, 2, 4095, 4096, 100000, 3000000};
+    struct smelt__cache_counts counts;
+
+    for (int n = 0; n < 6; n++)
+        assert_int_equal(hits(cache, n, &compiler_new, sizes[n]), 0);
+    for (int n = 0; n < 6; n++)
+        assert_int_equal(store(cache, n, &compiler_new, sizes[n]), 0);
+    for (int n = 0; n < 6; n++)
+        assert_int_equal(hits(cache, n, &compiler_new, sizes[n]), 1);
+    counts = smelt__cache_counts(cache);
+    assert_int_equal(counts.hits, 6);
+    assert_int_equal(counts.misses, 6);
+    assert_int_equal(counts.errors, 0);
+    assert_int_equal(scratch->warnings, 0);
+    smelt__cache_close(cache);
+
+    cache = cache_begin(scratch);
+    assert_int_equal(hits(cache, 3, &compiler_new, sizes[3]), 1);
+    smelt__cache_close(cache);
+}
+
+/* Changing a field changes the key; the same fields give the same key, now and in later builds. */
+static void test_key(void **state) {
+    const char *const ab_c[] = {"ab", "c", NULL}, *const a_bc[] = {"a", "bc", NULL},
+                      *const abc[] = {"abc", NULL}, *const c_ab[] = {"c", "ab", NULL};
+    const char *const *const options[] = {NULL, abc, ab_c, a_bc, c_ab};
+    struct smelt__cache_key keys[8], again;
+    char hex[33];
+
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        smelt__cache_key_make(&keys[i], "source", 6, options[i], "sm_90");
+    smelt__cache_key_make(&keys[5], "source", 6, NULL, "sm_90a");
+    smelt__cache_key_make(&keys[6], "source", 5, NULL, "sm_90");
+    smelt__cache_key_make(&keys[7], "sourcf", 6, NULL, "sm_90");
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < i; j++) {
+            assert_memory_not_equal(keys[i].name, keys[j].name, 16);
+            assert_memory_not_equal(keys[i].digest, keys[j].digest, 16);
+            assert_memory_not_equal(keys[i].digest + 16, keys[j].digest + 16, 16);
+        }
+    smelt__cache_key_make(&again, "source", 6, ab_c, "sm_90");
+    assert_memory_equal(&again, &keys[2], sizeof again);
+    assert_memory_not_equal(again.name, again.digest, 16);
+    assert_string_equal(again.arch, "sm_90");
+    smelt__cache_key_hex(&again, hex);
+    /* A new value here means that every cache in the world is cold: raise SMELT__ENTRY_VERSION. */
+    assert_string_equal(hex, "0f112d03ec6b4a78ab0adc2c864bcc8e");
+}
+
+/* The offsets that the grammar promises. */
+static void test_grammar(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    struct smelt__cache_key key = key_number(1);
+    struct smelt__compiled compiled = compiled_number(1, BYTES);
+    char path[PATH_BYTES];
+    unsigned char *file;
+    size_t bytes;
+
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    entry_path(scratch->cache, 1, &compiler_new, path);
+    file = read_file(path, &bytes);
+    assert_int_equal(bytes, 544 + BYTES + 16);
+    assert_memory_equal(file, "smelt\r\n\x1a\1\0\0\0\x20\2\0\0", 16);
+    assert_memory_equal(file + 16, "\xf8\2\0\0\0\0\0\0", 8);
+    assert_memory_equal(file + 24, key.name, 16);
+    assert_memory_equal(file + 40, key.digest, 32);
+    assert_string_equal((char *)file + 80, "sm_90a");
+    assert_memory_equal(file + 96, "\x0d\0\0\0\0\0\0\0\4\5\6\0", 12);
+    assert_memory_equal(file + 120, "\xa8\0\0\0\1\0\0\0\x10\0\0\0\x40\x0d\3\0\0\1\0\0", 20);
+    assert_memory_equal(file + 144, "\0\0\0\0\0\0\xf8\x3f", 8);
+    assert_string_equal((char *)file + 152, "sparse_attn_fwd:heads=1");
+    assert_string_equal((char *)file + 408, "kernel_1");
+    assert_memory_equal(file + 536, "\xc8\0\0\0\0\0\0\0", 8);
+    assert_memory_equal(file + 544, compiled.cubin, BYTES);
+    free(compiled.cubin);
+    free(file);
+    smelt__cache_close(cache);
+}
+
+/* Puts `bytes` where the entry belongs: a miss, counted as an error, and every so often healed. */
+static void expect_damaged(struct smelt__cache *cache, const char *path, const void *bytes,
+                           size_t count, bool heal) {
+    uint64_t errors = smelt__cache_counts(cache).errors;
+
+    write_file(path, bytes, count);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(smelt__cache_counts(cache).errors, errors + 1);
+    if (heal) {
+        assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+        assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
+    }
+}
+
+static void test_truncated_at_every_byte(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    char path[PATH_BYTES];
+    unsigned char *file;
+    size_t bytes;
+
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    entry_path(scratch->cache, 1, &compiler_new, path);
+    file = read_file(path, &bytes);
+    for (size_t count = 0; count < bytes; count++)
+        expect_damaged(cache, path, file, count, count % 53 == 0);
+    file[bytes] = 0;
+    expect_damaged(cache, path, file, bytes + 1, true);
+    free(file);
+    smelt__cache_close(cache);
+}
+
+static void test_every_bit_flipped(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    char path[PATH_BYTES];
+    unsigned char *file;
+    size_t bytes;
+
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    entry_path(scratch->cache, 1, &compiler_new, path);
+    file = read_file(path, &bytes);
+    for (size_t bit = 0; bit < 8 * bytes; bit++) {
+        file[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        expect_damaged(cache, path, file, bytes, bit % 397 == 0);
+        file[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+    write_file(path, file, bytes);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
+    free(file);
+    smelt__cache_close(cache);
+}
+
+static void seal(unsigned char *file, size_t bytes) {
+    XXH128_canonical_t canonical;
+
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(file, bytes - 16));
+    memcpy(file + bytes - 16, canonical.digest, 16);
+}
+
+static void put(unsigned char *at, int width, uint64_t number) {
+    for (int i = 0; i < width; i++)
+        at[i] = (unsigned char)(number >> (8 * i));
+}
+
+/* Lies with a right checksum, as somebody who means harm would write them. */
+static void test_malicious_headers(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    static const uint64_t sizes[] = {
+        0,          1,          BYTES - 1,  BYTES + 1,        1u << 31,        UINT32_MAX,
+        1ull << 32, 1ull << 63, UINT64_MAX, UINT64_MAX - 543, UINT64_MAX - 559};
+    char path[PATH_BYTES];
+    unsigned char *file, *copy;
+    size_t bytes;
+
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    entry_path(scratch->cache, 1, &compiler_new, path);
+    file = read_file(path, &bytes);
+    copy = malloc(bytes);
+    assert_non_null(copy);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        static const struct { int at, width; } fields[] = {{12, 4}, {16, 8}, {536, 8}};
+        for (int f = 0; f < 3; f++) {
+            memcpy(copy, file, bytes);
+            put(copy + fields[f].at, fields[f].width, sizes[i]);
+            seal(copy, bytes);
+            expect_damaged(cache, path, copy, bytes, false);
+        }
+    }
+    static const struct { size_t at, width; } texts[] = {{80, 16}, {152, 256}, {408, 128}};
+    for (int i = 0; i < 3; i++) {
+        memcpy(copy, file, bytes);
+        memset(copy + texts[i].at, 'x', texts[i].width);
+        seal(copy, bytes);
+        expect_damaged(cache, path, copy, bytes, false);
+    }
+    /* A header alone, and the shortest file with a prefix and a checksum. */
+    for (size_t size = 40; size <= 560; size += 260) {
+        memcpy(copy, file, bytes);
+        put(copy + 16, 8, size);
+        put(copy + 536, 8, 0);
+        seal(copy, size);
+        expect_damaged(cache, path, copy, size, false);
+    }
+    free(copy);
+    free(file);
+    smelt__cache_close(cache);
+}
+
+/* 4 GiB that are not there cost neither memory nor time. */
+static void test_huge_sparse_file(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    char path[PATH_BYTES];
+    unsigned char *file;
+    size_t bytes;
+    double begin;
+
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    entry_path(scratch->cache, 1, &compiler_new, path);
+    file = read_file(path, &bytes);
+    put(file + 16, 8, UINT64_C(1) << 32);
+    write_file(path, file, bytes);
+    assert_int_equal(truncate(path, (off_t)1 << 32), 0);
+    begin = now_seconds();
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
+    assert_true(now_seconds() - begin < 0.1);
+    assert_int_equal(smelt__cache_counts(cache).errors, 1);
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
+    free(file);
+    smelt__cache_close(cache);
+}
+
+/* An entry of a later version is a miss, no error, and no business of ours to remove. */
+static void test_other_version(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    uint64_t sound, removed;
+    char path[PATH_BYTES];
+    unsigned char *file;
+    size_t bytes;
+
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    entry_path(scratch->cache, 1, &compiler_new, path);
+    file = read_file(path, &bytes);
+    put(file + 8, 4, 2);
+    seal(file, bytes);
+    write_file(path, file, bytes);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(smelt__cache_counts(cache).errors, 0);
+    assert_int_equal(smelt__cache_verify(cache, &sound, &removed), SMELT_OK);
+    assert_int_equal(sound, 0);
+    assert_int_equal(removed, 0);
+    assert_int_equal(access(path, F_OK), 0);
+    free(file);
+    smelt__cache_close(cache);
+}
+
+/* Two inputs with one name: the digest tells them apart, and a miss it is. */
+static void test_collision(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    struct smelt__cache_key key = key_number(1), other;
+    struct smelt__compiled compiled;
+
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    other = key;
+    other.digest[31] ^= 1;
+    assert_int_equal(smelt__cache_lookup(cache, &other, &compiler_new, &compiled), 0);
+    other = key;
+    other.input_bytes++;
+    assert_int_equal(smelt__cache_lookup(cache, &other, &compiler_new, &compiled), 0);
+    other = key;
+    strcpy(other.arch, "sm_90");
+    assert_int_equal(smelt__cache_lookup(cache, &other, &compiler_new, &compiled), 0);
+    assert_int_equal(smelt__cache_counts(cache).errors, 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
+    smelt__cache_close(cache);
+}
+
+/* An entry under another kernel's name is damage. */
+static void test_renamed_entry(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    char from[PATH_BYTES], to[PATH_BYTES];
+
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(store(cache, 2, &compiler_new, BYTES), 0);
+    entry_path(scratch->cache, 1, &compiler_new, from);
+    entry_path(scratch->cache, 2, &compiler_new, to);
+    assert_int_equal(rename(from, to), 0);
+    assert_int_equal(hits(cache, 2, &compiler_new, BYTES), 0);
+    assert_int_equal(smelt__cache_counts(cache).errors, 1);
+    smelt__cache_close(cache);
+}
+
+static void test_exact_and_any(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    struct smelt__compiler_id rebuilt = compiler_new;
+    char path[PATH_BYTES];
+
+    assert_int_equal(hits(cache, 1, NULL, BYTES), 0);
+    assert_int_equal(store(cache, 1, &compiler_old, 10), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, 10), 0);
+    assert_int_equal(hits(cache, 1, &compiler_old, 10), 1);
+    assert_int_equal(hits(cache, 1, NULL, 10), 1);
+    assert_int_equal(store(cache, 1, &compiler_new, 20), 0);
+    assert_int_equal(hits(cache, 1, NULL, 20), 1);
+    assert_int_equal(hits(cache, 1, &compiler_old, 10), 1);
+    rebuilt.build_ids[0]++;
+    assert_int_equal(hits(cache, 1, &rebuilt, 20), 0);
+
+    /* The newest is damaged: the next one will do. */
+    entry_path(scratch->cache, 1, &compiler_new, path);
+    write_file(path, "", 0);
+    assert_int_equal(hits(cache, 1, NULL, 10), 1);
+    smelt__cache_close(cache);
+}
+
+static void test_readonly_layer(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache;
+    struct smelt__cache_key key = key_number(1);
+
+    scratch->settings.folder = scratch->readonly;
+    cache = cache_begin(scratch);
+    assert_int_equal(store(cache, 1, &compiler_old, 10), 0);
+    assert_int_equal(store(cache, 2, &compiler_old, 10), 0);
+    assert_int_equal(store(cache, 2, &compiler_new, 20), 0);
+    smelt__cache_close(cache);
+
+    scratch->settings.folder = scratch->cache;
+    scratch->settings.readonly_folder = scratch->readonly;
+    cache = cache_begin(scratch);
+    assert_int_equal(hits(cache, 1, &compiler_new, 10), 1); /* any compiler's */
+    assert_int_equal(hits(cache, 2, &compiler_old, 10), 1); /* the exact one preferred */
+    assert_int_equal(hits(cache, 2, NULL, 20), 1);          /* the newest */
+    assert_int_equal(hits(cache, 3, NULL, 20), 0);
+    assert_int_equal(store(cache, 3, &compiler_new, 30), 0);
+    assert_int_equal(hits(cache, 3, &compiler_new, 30), 1);
+    assert_int_equal(count_files(scratch->readonly, ".smelt"), 3);
+    assert_int_equal(count_files(scratch->cache, ".smelt"), 1);
+
+    /* What the driver refused there is passed over from now on; what replaces it is found. */
+    smelt__cache_forget(cache, &key, &compiler_new);
+    assert_int_equal(hits(cache, 1, &compiler_new, 10), 0);
+    assert_int_equal(count_files(scratch->readonly, ".smelt"), 3);
+    assert_int_equal(store(cache, 1, &compiler_new, 40), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, 40), 1);
+    smelt__cache_close(cache);
+
+    /* The read-only layer works without a writable one. */
+    scratch->settings.folder = "";
+    cache = cache_begin(scratch);
+    assert_int_equal(hits(cache, 2, &compiler_new, 20), 1);
+    smelt__cache_close(cache);
+}
+
+static void test_forget(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    struct smelt__cache_key key = key_number(1);
+
+    smelt__cache_forget(cache, &key, &compiler_new); /* nothing there: nothing happens */
+    assert_int_equal(store(cache, 1, &compiler_old, 10), 0);
+    assert_int_equal(store(cache, 1, &compiler_new, 20), 0);
+    smelt__cache_forget(cache, &key, NULL);
+    assert_int_equal(hits(cache, 1, &compiler_new, 20), 0);
+    assert_int_equal(hits(cache, 1, &compiler_old, 10), 1);
+    smelt__cache_forget(cache, &key, &compiler_old);
+    assert_int_equal(hits(cache, 1, NULL, 10), 0);
+    smelt__cache_close(cache);
+}
+
+static void test_disable_and_recompile(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache;
+
+    scratch->settings.disable = 1;
+    cache = cache_begin(scratch);
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(access(scratch->cache, F_OK), -1);
+    smelt__cache_close(cache);
+
+    scratch->settings.disable = 0;
+    scratch->settings.recompile = 1;
+    cache = cache_begin(scratch);
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
+    smelt__cache_close(cache);
+
+    scratch->settings.recompile = 0;
+    cache = cache_begin(scratch);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
+    smelt__cache_close(cache);
+}
+
+static void test_no_cache_at_all(void **state) {
+    struct smelt__cache_lock lock;
+    struct smelt__compiled compiled;
+    struct smelt__cache_key key = key_number(1);
+
+    (void)state;
+    assert_int_equal(smelt__cache_lookup(NULL, &key, &compiler_new, &compiled), 0);
+    assert_int_equal(smelt__cache_lock(NULL, &key, &compiler_new, &lock, &compiled), 0);
+    smelt__cache_unlock(NULL, &lock);
+    smelt__cache_forget(NULL, &key, &compiler_new);
+    assert_string_equal(smelt__cache_folder(NULL), "");
+    smelt__cache_close(NULL);
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double left = *(const double *)a, right = *(const double *)b;
+
+    return (left > right) - (left < right);
+}
+
+/* Prints the time; the bar of 300 µs is checked at ten times that, for slow machines and
+ * sanitizers. */
+static void test_warm_hit_time(void **state) {
+    enum { ROUNDS = 201, CUBIN = 100000 };
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    struct smelt__cache_key key = key_number(1);
+    struct smelt__compiled compiled;
+    double times[ROUNDS];
+
+    assert_int_equal(store(cache, 1, &compiler_new, CUBIN), 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        double begin = now_seconds();
+        assert_int_equal(smelt__cache_lookup(cache, &key, &compiler_new, &compiled), 1);
+        times[i] = now_seconds() - begin;
+        free(compiled.cubin);
+    }
+    qsort(times, ROUNDS, sizeof times[0], compare_doubles);
+    printf("warm hit, %d byte cubin: median %.1f us, slowest %.1f us\n", CUBIN,
+           1e6 * times[ROUNDS / 2], 1e6 * times[ROUNDS - 1]);
+    assert_true(times[ROUNDS / 2] < 3e-3);
+    smelt__cache_close(cache);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_round_trip),
+        TEST(test_key),
+        TEST(test_grammar),
+        TEST(test_truncated_at_every_byte),
+        TEST(test_every_bit_flipped),
+        TEST(test_malicious_headers),
+        TEST(test_huge_sparse_file),
+        TEST(test_other_version),
+        TEST(test_collision),
+        TEST(test_renamed_entry),
+        TEST(test_exact_and_any),
+        TEST(test_readonly_layer),
+        TEST(test_forget),
+        TEST(test_disable_and_recompile),
+        TEST(test_no_cache_at_all),
+        TEST(test_warm_hit_time),
+    };
+
+    return cmocka_run_group_tests_name("cache entry", tests, NULL, NULL);
+}

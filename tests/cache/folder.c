@@ -1,0 +1,657 @@
+/* What is trusted, what is bypassed, what is evicted: the cache against its surroundings. */
+#include "common.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BYTES = 1000, FILE_BYTES = 544 + BYTES + 16, NOBODY = 65534 };
+
+/* ---- the folder ---------------------------------------------------------------------------- */
+
+static mode_t mode_of(const char *path) {
+    struct stat status;
+
+    assert_int_equal(lstat(path, &status), 0);
+    return status.st_mode & 07777;
+}
+
+static void test_folder_is_private(void **state) {
+    struct scratch *scratch = *state;
+    char deep[PATH_BYTES], path[PATH_BYTES];
+    struct smelt__cache *cache;
+
+    umask(022);
+    snprintf(deep, sizeof deep, "%.300s/a//b/cache/", scratch->folder);
+    scratch->settings.folder = deep;
+    cache = cache_begin(scratch);
+    assert_string_equal(smelt__cache_problem(cache), "");
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    snprintf(path, sizeof path, "%.300s/a", scratch->folder);
+    assert_int_equal(mode_of(path), 0700);
+    assert_int_equal(mode_of(deep), 0700);
+    subfolder_path(deep, 1, path);
+    assert_int_equal(mode_of(path), 0700);
+    entry_path(deep, 1, &compiler_new, path);
+    assert_int_equal(mode_of(path), 0600);
+    assert_int_equal(count_files(deep, ".tmp-"), 0);
+    smelt__cache_close(cache);
+}
+
+/* One warning, however often the cache is used; no call fails loudly, none blocks. */
+static void expect_bypassed(struct scratch *scratch, const char *problem) {
+    struct smelt__cache *cache;
+    struct smelt__cache_key key = key_number(1);
+    struct smelt__cache_lock lock;
+    struct smelt__compiled compiled;
+    smelt_cache_stats stats = {.size = sizeof stats};
+
+    scratch->warnings = 0;
+    cache = cache_begin(scratch);
+    assert_non_null(strstr(smelt__cache_problem(cache), problem));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
+        assert_int_equal(smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled), 0);
+        assert_int_equal(lock.fd, -1);
+        assert_int_equal(store(cache, 1, &compiler_new, BYTES), -1);
+        smelt__cache_unlock(cache, &lock);
+    }
+    assert_int_equal(smelt__cache_stat(cache, &stats), SMELT_OK);
+    assert_non_null(strstr(stats.problem, problem));
+    assert_int_equal(smelt__cache_clear(cache, NULL), SMELT_ERROR_CACHE);
+    assert_int_equal(scratch->warnings, 1);
+    assert_non_null(strstr(scratch->last_warning, problem));
+    smelt__cache_close(cache);
+}
+
+static void test_no_home(void **state) {
+    struct scratch *scratch = *state;
+
+    scratch->settings.folder = "";
+    expect_bypassed(scratch, "HOME");
+}
+
+static void test_folder_is_a_file(void **state) {
+    struct scratch *scratch = *state;
+    char below[PATH_BYTES];
+
+    write_file(scratch->cache, "x", 1);
+    expect_bypassed(scratch, "Not a directory");
+    snprintf(below, sizeof below, "%.400s/below", scratch->cache);
+    scratch->settings.folder = below;
+    expect_bypassed(scratch, "Not a directory");
+}
+
+static void test_folder_writable_by_all(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache;
+
+    assert_int_equal(mkdir(scratch->cache, 0700), 0);
+    assert_int_equal(chmod(scratch->cache, 0777), 0);
+    expect_bypassed(scratch, "writable by everyone");
+
+    assert_int_equal(chmod(scratch->cache, 01777), 0);
+    cache = cache_begin(scratch);
+    assert_string_equal(smelt__cache_problem(cache), "");
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    smelt__cache_close(cache);
+}
+
+static void test_folder_of_another(void **state) {
+    struct scratch *scratch = *state;
+
+    if (geteuid() != 0) {
+        print_message("needs root to give a folder away\n");
+        skip();
+    }
+    assert_int_equal(mkdir(scratch->cache, 0755), 0);
+    assert_int_equal(chown(scratch->cache, NOBODY, NOBODY), 0);
+    expect_bypassed(scratch, "another user");
+}
+
+static void test_folder_is_a_link(void **state) {
+    struct scratch *scratch = *state;
+    char real[PATH_BYTES], trailing[PATH_BYTES];
+    struct smelt__cache *cache;
+
+    snprintf(real, sizeof real, "%.300s/real", scratch->folder);
+    assert_int_equal(mkdir(real, 0700), 0);
+    assert_int_equal(symlink(real, scratch->cache), 0);
+    cache = cache_begin(scratch); /* our link in our folder */
+    assert_string_equal(smelt__cache_problem(cache), "");
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
+    smelt__cache_close(cache);
+
+    assert_int_equal(chmod(scratch->folder, 01777), 0); /* a shared place, as /tmp is */
+    expect_bypassed(scratch, "symbolic link");
+    snprintf(trailing, sizeof trailing, "%.400s//", scratch->cache);
+    scratch->settings.folder = trailing;
+    expect_bypassed(scratch, "symbolic link");
+}
+
+static void test_folder_vanishes(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    smelt_cache_stats stats = {.size = sizeof stats};
+    char aside[PATH_BYTES];
+
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    snprintf(aside, sizeof aside, "%.300s/aside", scratch->folder);
+    assert_int_equal(rename(scratch->cache, aside), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(smelt__cache_stat(cache, &stats), SMELT_OK);
+    assert_int_equal(stats.entries, 0);
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
+    assert_int_equal(scratch->warnings, 0);
+    smelt__cache_close(cache);
+}
+
+static void test_relative_folder(void **state) {
+    struct scratch *scratch = *state;
+    int before = open(".", O_RDONLY | O_DIRECTORY);
+    struct smelt__cache *cache;
+
+    assert_int_equal(chdir(scratch->folder), 0);
+    scratch->settings.folder = "cache";
+    cache = cache_begin(scratch);
+    assert_int_equal(fchdir(before), 0);
+    close(before);
+    assert_string_equal(smelt__cache_folder(cache), scratch->cache);
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(count_files(scratch->cache, ".smelt"), 1);
+    smelt__cache_close(cache);
+}
+
+/* ---- in place of an entry ------------------------------------------------------------------ */
+
+static void make_link(const char *path) {
+    char target[PATH_BYTES];
+
+    /* To a sound entry, so that only the link can be what is refused. */
+    snprintf(target, sizeof target, "%.400s.aside", path);
+    assert_int_equal(rename(path, target), 0);
+    assert_int_equal(symlink(target, path), 0);
+}
+
+static void make_fifo(const char *path) {
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+}
+
+static void make_folder(const char *path) {
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+}
+
+static void make_socket(const char *path) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int file = socket(AF_UNIX, SOCK_STREAM, 0), before = open(".", O_RDONLY | O_DIRECTORY);
+    char folder[PATH_BYTES], *slash;
+
+    /* The path is longer than a socket's may be. */
+    snprintf(folder, sizeof folder, "%s", path);
+    slash = strrchr(folder, '/');
+    *slash = '\0';
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(chdir(folder), 0);
+    snprintf(address.sun_path, sizeof address.sun_path, "%.100s", slash + 1);
+    assert_int_equal(bind(file, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(fchdir(before), 0);
+    close(before);
+    close(file);
+}
+
+static void make_writable_by_all(const char *path) {
+    assert_int_equal(chmod(path, 0666), 0);
+}
+
+static void make_writable_by_group(const char *path) {
+    assert_int_equal(chmod(path, 0660), 0);
+}
+
+static void make_empty(const char *path) {
+    assert_int_equal(truncate(path, 0), 0);
+}
+
+static void make_anothers(const char *path) {
+    if (geteuid() == 0)
+        assert_int_equal(chown(path, NOBODY, NOBODY), 0);
+    else
+        make_empty(path); /* only root can give files away */
+}
+
+static void test_in_place_of_an_entry(void **state) {
+    static void (*const make[])(const char *) = {make_link,
+                                                 make_fifo,
+                                                 make_folder,
+                                                 make_socket,
+                                                 make_writable_by_all,
+                                                 make_anothers,
+                                                 make_writable_by_group,
+                                                 make_empty};
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    struct smelt__cache_key key = key_number(1);
+    uint64_t sound, removed;
+    char path[PATH_BYTES];
+
+    alarm(20); /* a FIFO that blocks must not hang the run */
+    entry_path(scratch->cache, 1, &compiler_new, path);
+    for (uint64_t i = 0; i < sizeof make / sizeof make[0]; i++) {
+        for (int heal = 0; heal < 2; heal++) {
+            assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+            make[i](path);
+            assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
+            assert_int_equal(smelt__cache_counts(cache).errors, 2 * i + (uint64_t)heal + 1);
+            if (heal) {
+                assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+                assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
+            } else {
+                assert_int_equal(smelt__cache_verify(cache, &sound, &removed), SMELT_OK);
+                assert_int_equal(sound, 0);
+                assert_int_equal(removed, 1);
+            }
+        }
+    }
+    smelt__cache_forget(cache, &key, &compiler_new);
+    alarm(0);
+    smelt__cache_close(cache);
+}
+
+/* A folder with something in it is not ours to delete. */
+static void test_full_folder_in_place_of_an_entry(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    char path[PATH_BYTES], inside[PATH_BYTES];
+
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    entry_path(scratch->cache, 1, &compiler_new, path);
+    make_folder(path);
+    snprintf(inside, sizeof inside, "%.480s/precious", path);
+    write_file(inside, "x", 1);
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), -1);
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), -1);
+    assert_int_equal(scratch->warnings, 1);
+    assert_int_equal(access(inside, F_OK), 0);
+    assert_int_equal(count_files(scratch->cache, ".tmp-"), 0);
+    smelt__cache_close(cache);
+}
+
+static void test_subfolder_is_not_ours(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    char path[PATH_BYTES], real[PATH_BYTES];
+
+    snprintf(real, sizeof real, "%.300s/real", scratch->folder);
+    subfolder_path(scratch->cache, 1, path);
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(rename(path, real), 0);
+    assert_int_equal(symlink(real, path), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), -1);
+    assert_int_equal(smelt__cache_clear(cache, NULL), SMELT_OK);
+    assert_int_equal(count_files(real, ".smelt"), 1);
+    smelt__cache_close(cache);
+}
+
+static void test_readonly_layer_is_checked(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache;
+    char path[PATH_BYTES];
+
+    scratch->settings.folder = scratch->readonly;
+    cache = cache_begin(scratch);
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    smelt__cache_close(cache);
+
+    scratch->settings.folder = scratch->cache;
+    scratch->settings.readonly_folder = scratch->readonly;
+    cache = cache_begin(scratch);
+    entry_path(scratch->readonly, 1, &compiler_new, path);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
+    assert_int_equal(chmod(path, 0664), 0); /* a group's shared cache */
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(path, NOBODY, NOBODY), 0);
+        assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
+    }
+    assert_int_equal(chmod(path, 0666), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_int_equal(scratch->warnings, 1);
+
+    assert_int_equal(chmod(scratch->readonly, 01777), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(scratch->warnings, 2);
+    assert_non_null(strstr(scratch->last_warning, "writable by everyone"));
+    smelt__cache_close(cache);
+}
+
+/* ---- what the system refuses --------------------------------------------------------------- */
+
+/* Runs `body` in a child, as nobody where root would be let through. Its result is 0 for success:
+ * cmocka's assertions belong to the parent. */
+static void in_child(struct scratch *scratch, int (*body)(struct scratch *)) {
+    int status;
+    pid_t child = fork();
+
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(body(scratch));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
+            return 1;                                                                              \
+        }                                                                                          \
+    } while (0)
+
+static int use_readonly_folder(struct scratch *scratch) {
+    struct smelt__cache *cache;
+
+    if (geteuid() == 0) {
+        CHECK(chmod(scratch->folder, 0755) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
+    }
+    cache = smelt__cache_open(&scratch->settings, &scratch->log);
+    CHECK(cache && smelt__cache_problem(cache)[0] == '\0');
+    CHECK(hits(cache, 1, &compiler_new, BYTES) == 1); /* what is there is still used */
+    CHECK(store(cache, 2, &compiler_new, BYTES) == -1);
+    CHECK(store(cache, 2, &compiler_new, BYTES) == -1);
+    CHECK(hits(cache, 2, &compiler_new, BYTES) == 0);
+    CHECK(scratch->warnings == 1);
+    smelt__cache_close(cache);
+    return 0;
+}
+
+static void test_readonly_folder(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    char path[PATH_BYTES];
+
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    smelt__cache_close(cache);
+    subfolder_path(scratch->cache, 1, path);
+    assert_int_equal(chmod(path, 0555), 0);
+    assert_int_equal(chmod(scratch->cache, 0555), 0);
+    entry_path(scratch->cache, 1, &compiler_new, path);
+    assert_int_equal(chmod(path, 0444), 0);
+    in_child(scratch, use_readonly_folder); /* for nobody, root's folder is one to trust */
+    assert_int_equal(chmod(scratch->cache, 0700), 0);
+    subfolder_path(scratch->cache, 1, path);
+    assert_int_equal(chmod(path, 0700), 0);
+}
+
+/* A file size limit stands in for a full disk: writes fail half-way. */
+static int use_full_disk(struct scratch *scratch) {
+    const struct rlimit limit = {FILE_BYTES - 8, FILE_BYTES - 8};
+    struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
+
+    CHECK(cache && signal(SIGXFSZ, SIG_IGN) != SIG_ERR && setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    CHECK(store(cache, 1, &compiler_new, BYTES) == -1);
+    CHECK(store(cache, 1, &compiler_new, BYTES) == -1);
+    CHECK(scratch->warnings == 1);
+    CHECK(hits(cache, 1, &compiler_new, BYTES) == 0);
+    CHECK(store(cache, 2, &compiler_new, BYTES - 8) == 0);
+    CHECK(hits(cache, 2, &compiler_new, BYTES - 8) == 1);
+    smelt__cache_close(cache);
+    return 0;
+}
+
+static void test_full_disk(void **state) {
+    struct scratch *scratch = *state;
+
+    in_child(scratch, use_full_disk);
+    assert_int_equal(count_files(scratch->cache, ".tmp-"), 0);
+    assert_int_equal(count_files(scratch->cache, ".smelt"), 1);
+}
+
+/* Every number of free descriptors from none to enough: a miss or a hit, never worse. */
+static int use_few_descriptors(struct scratch *scratch) {
+    struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
+    struct smelt__cache_key key = key_number(1);
+    struct smelt__cache_lock lock;
+    struct smelt__compiled compiled;
+    int lowest = open(".", O_RDONLY), hit = 0, stored = -1;
+
+    CHECK(cache && store(cache, 1, &compiler_new, BYTES) == 0);
+    close(lowest);
+    for (int n = 0; n < 8; n++) {
+        const struct rlimit limit = {(rlim_t)(lowest + n), 4096};
+        CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+        hit = hits(cache, 1, &compiler_new, BYTES);
+        if (smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled))
+            free(compiled.cubin);
+        smelt__cache_unlock(cache, &lock);
+        stored = store(cache, 1, &compiler_new, BYTES);
+    }
+    CHECK(hit == 1 && stored == 0);
+    smelt__cache_close(cache);
+    return 0;
+}
+
+static void test_few_descriptors(void **state) {
+    struct scratch *scratch = *state;
+
+    in_child(scratch, use_few_descriptors);
+    assert_int_equal(count_files(scratch->cache, ".tmp-"), 0);
+}
+
+/* ---- the cap, the sweep, maintenance ------------------------------------------------------- */
+
+static int is_there(struct scratch *scratch, int n) {
+    char path[PATH_BYTES];
+
+    entry_path(scratch->cache, n, &compiler_new, path);
+    return access(path, F_OK) == 0;
+}
+
+static void age_entry(struct scratch *scratch, int n, long seconds) {
+    char path[PATH_BYTES];
+
+    entry_path(scratch->cache, n, &compiler_new, path);
+    set_age(path, seconds);
+}
+
+static void test_cap(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache;
+    smelt_cache_stats stats = {.size = sizeof stats};
+
+    scratch->settings.cap_bytes = 8 * FILE_BYTES;
+    cache = cache_begin(scratch);
+    for (int n = 0; n < 8; n++) {
+        assert_int_equal(store(cache, n, &compiler_new, BYTES), 0);
+        age_entry(scratch, n, -100000 + 1000 * n);
+    }
+    assert_int_equal(count_files(scratch->cache, ".smelt"), 8);
+
+    /* The oldest is used, the second oldest comes from the future: both are fresh now. */
+    assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1);
+    age_entry(scratch, 1, 10L * 365 * 86400);
+    assert_int_equal(store(cache, 8, &compiler_new, BYTES), 0);
+    assert_int_equal(is_there(scratch, 0), 1);
+    assert_int_equal(is_there(scratch, 1), 1);
+    assert_int_equal(is_there(scratch, 2), 0);
+    assert_int_equal(is_there(scratch, 3), 0);
+    assert_int_equal(is_there(scratch, 4), 1);
+    assert_int_equal(is_there(scratch, 8), 1);
+    assert_int_equal(smelt__cache_stat(cache, &stats), SMELT_OK);
+    assert_int_equal(stats.entries, 7);
+    assert_int_equal(stats.bytes, 7 * FILE_BYTES);
+    assert_int_equal(stats.cap_bytes, 8 * FILE_BYTES);
+    smelt__cache_close(cache);
+}
+
+/* What was just stored stays even when it alone is above the cap. */
+static void test_cap_below_one_entry(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache;
+
+    scratch->settings.cap_bytes = 1;
+    cache = cache_begin(scratch);
+    for (int n = 0; n < 4; n++) {
+        assert_int_equal(store(cache, n, &compiler_new, BYTES), 0);
+        assert_int_equal(hits(cache, n, &compiler_new, BYTES), 1);
+        assert_int_equal(count_files(scratch->cache, ".smelt"), 1);
+    }
+    smelt__cache_close(cache);
+}
+
+static void test_hit_renews_rarely(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    struct stat before, after;
+    char path[PATH_BYTES];
+
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    entry_path(scratch->cache, 1, &compiler_new, path);
+    set_age(path, -60);
+    assert_int_equal(stat(path, &before), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(after.st_mtim.tv_sec, before.st_mtim.tv_sec);
+    set_age(path, -7200);
+    assert_int_equal(smelt__cache_verify(cache, NULL, NULL), SMELT_OK); /* looking is not using */
+    assert_int_equal(stat(path, &after), 0);
+    assert_true(after.st_mtim.tv_sec < before.st_mtim.tv_sec);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
+    assert_int_equal(stat(path, &after), 0);
+    assert_true(after.st_mtim.tv_sec > before.st_mtim.tv_sec);
+    smelt__cache_close(cache);
+}
+
+static void make_temporary(struct scratch *scratch, int n, char path[PATH_BYTES]) {
+    char subfolder[PATH_BYTES];
+
+    subfolder_path(scratch->cache, 1, subfolder);
+    snprintf(path, PATH_BYTES, "%.400s/.tmp-%032d", subfolder, n);
+    write_file(path, "half", 4);
+}
+
+static void test_temporaries(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    smelt_cache_stats stats = {.size = sizeof stats};
+    char old[PATH_BYTES], fresh[PATH_BYTES];
+    uint64_t removed;
+
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    make_temporary(scratch, 1, old);
+    make_temporary(scratch, 2, fresh);
+    set_age(old, -3700);
+    set_age(fresh, -3000);
+    smelt__cache_close(cache);
+    cache = cache_begin(scratch); /* a process's first store counts and sweeps */
+    assert_int_equal(smelt__cache_stat(cache, &stats), SMELT_OK);
+    assert_int_equal(stats.temporaries, 2);
+    assert_int_equal(stats.entries, 1);
+    assert_int_equal(store(cache, 2, &compiler_new, BYTES), 0);
+    assert_int_equal(access(old, F_OK), -1);
+    assert_int_equal(access(fresh, F_OK), 0);
+    assert_int_equal(smelt__cache_clear(cache, &removed), SMELT_OK);
+    assert_int_equal(removed, 2);
+    assert_int_equal(access(fresh, F_OK), -1);
+    smelt__cache_close(cache);
+}
+
+struct walk_seen {
+    int calls, cached, failed, stop_after;
+};
+
+static int see_entry(void *user, const char *file, const smelt_kernel_info *info) {
+    struct walk_seen *seen = user;
+    struct smelt__cache_key key;
+    char hex[33];
+    int n;
+
+    seen->calls++;
+    assert_int_equal(info->size, sizeof *info);
+    assert_int_equal(file[2], '/');
+    if (info->state == SMELT_KERNEL_FAILED) {
+        seen->failed++;
+        assert_int_equal(info->status, SMELT_ERROR_CACHE);
+        assert_non_null(strstr(info->error, "checksum"));
+        assert_non_null(strstr(info->error, file));
+    } else {
+        assert_int_equal(sscanf(info->kernel, "kernel_%d", &n), 1);
+        key = key_number(n);
+        smelt__cache_key_hex(&key, hex);
+        assert_string_equal(info->key, hex);
+        assert_string_equal(info->arch, "sm_90a");
+        assert_int_equal(info->registers, 168);
+        assert_int_equal(info->cubin_bytes, BYTES);
+        seen->cached++;
+    }
+    return seen->stop_after != 0 && seen->calls >= seen->stop_after;
+}
+
+static void test_walk_verify_clear(void **state) {
+    enum { ENTRIES = 20 };
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    struct walk_seen seen = {0, 0, 0, 0};
+    char path[PATH_BYTES], strange[PATH_BYTES];
+    unsigned char *file;
+    uint64_t sound, removed;
+    size_t bytes;
+
+    for (int n = 0; n < ENTRIES; n++)
+        assert_int_equal(store(cache, n, &compiler_new, BYTES), 0);
+    entry_path(scratch->cache, 7, &compiler_new, path);
+    file = read_file(path, &bytes);
+    file[700] ^= 1;
+    write_file(path, file, bytes);
+    free(file);
+    subfolder_path(scratch->cache, 7, path);
+    snprintf(strange, sizeof strange, "%.400s/notes.txt", path);
+    write_file(strange, "mine", 4);
+
+    assert_int_equal(smelt__cache_walk(cache, see_entry, &seen), SMELT_OK);
+    assert_int_equal(seen.cached, ENTRIES - 1);
+    assert_int_equal(seen.failed, 1);
+    seen = (struct walk_seen){0, 0, 0, 3};
+    assert_int_equal(smelt__cache_walk(cache, see_entry, &seen), SMELT_OK);
+    assert_int_equal(seen.calls, 3);
+    assert_int_equal(smelt__cache_verify(cache, &sound, &removed), SMELT_OK);
+    assert_int_equal(sound, ENTRIES - 1);
+    assert_int_equal(removed, 1);
+    assert_int_equal(smelt__cache_clear(cache, &removed), SMELT_OK);
+    assert_int_equal(removed, ENTRIES - 1);
+    assert_int_equal(count_files(scratch->cache, ".smelt"), 0);
+    assert_int_equal(access(strange, F_OK), 0);
+    assert_int_equal(smelt__cache_walk(cache, NULL, NULL), SMELT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(smelt__cache_stat(cache, NULL), SMELT_ERROR_INVALID_ARGUMENT);
+    smelt__cache_close(cache);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_folder_is_private),     TEST(test_no_home),
+        TEST(test_folder_is_a_file),      TEST(test_folder_writable_by_all),
+        TEST(test_folder_of_another),     TEST(test_folder_is_a_link),
+        TEST(test_folder_vanishes),       TEST(test_relative_folder),
+        TEST(test_in_place_of_an_entry),  TEST(test_full_folder_in_place_of_an_entry),
+        TEST(test_subfolder_is_not_ours), TEST(test_readonly_layer_is_checked),
+        TEST(test_readonly_folder),       TEST(test_full_disk),
+        TEST(test_few_descriptors),       TEST(test_cap),
+        TEST(test_cap_below_one_entry),   TEST(test_hit_renews_rarely),
+        TEST(test_temporaries),           TEST(test_walk_verify_clear),
+    };
+
+    return cmocka_run_group_tests_name("cache folder", tests, NULL, NULL);
+}
