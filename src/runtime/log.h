@@ -20,4 +20,13 @@ smelt__log_write(const struct smelt__log *log, smelt_log_level level, const char
 __attribute__((format(printf, 2, 3))) smelt_status smelt__fail(smelt_status status,
                                                                const char *format, ...);
 
+/* This thread's message, kept across work whose own failure does not fail the call: a call that
+ * succeeds leaves the previous message untouched. */
+enum { SMELT__ERROR_MESSAGE = 8192 };
+struct smelt__saved_error {
+    char text[SMELT__ERROR_MESSAGE];
+};
+void smelt__error_save(struct smelt__saved_error *saved);
+void smelt__error_restore(const struct smelt__saved_error *saved);
+
 #endif

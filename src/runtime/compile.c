@@ -1,0 +1,160 @@
+/* Source to cubin, and what the assembler reports about it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/compile.h"
+
+enum { SHOWN_LOG = 6000 }; /* bytes of a compiler's log that a message holds */
+
+void smelt__compile_options(struct smelt__compile_options *options, const char *arch) {
+    snprintf(options->arch_option, sizeof options->arch_option, "--gpu-architecture=%s", arch);
+    options->list[0] = options->arch_option;
+    options->list[1] = "--std=c++17";
+    /* Registers and spills are known from the assembler's report only. */
+    options->list[2] = "--ptxas-options=-v";
+    options->list[3] = NULL;
+    options->count = 3;
+}
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static smelt_status call_failed(const struct smelt__nvrtc *nvrtc, const char *call,
+                                nvrtcResult result) {
+    if (result == NVRTC_ERROR_OUT_OF_MEMORY)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "%s: out of memory", call);
+    return smelt__fail(SMELT_ERROR_COMPILE, "%s of NVRTC %d.%d (%s) failed: %s", call, nvrtc->major,
+                       nvrtc->minor, nvrtc->path, nvrtc->nvrtcGetErrorString(result));
+}
+
+/* The number that stands before `unit` in the text up to `end`; 0 when the unit is not there. */
+static int number_before(const char *text, const char *end, const char *unit) {
+    const char *at = memmem(text, (size_t)(end - text), unit, strlen(unit));
+    if (!at)
+        return 0;
+    const char *digit = at;
+    while (digit > text && digit[-1] >= '0' && digit[-1] <= '9')
+        digit--;
+    return digit < at ? (int)strtol(digit, NULL, 10) : 0;
+}
+
+/* The assembler reports kernel by kernel: "Compiling entry function 'NAME' for 'sm_90a'", then its
+ * stack frame and spills, then "Used N registers, ... N bytes smem". */
+static void read_report(const char *log, const char *kernel_name,
+                        struct smelt__compiled *compiled) {
+    static const char heading[] = "Compiling entry function '";
+    size_t name_length = strlen(kernel_name);
+    const char *part = strstr(log, heading);
+
+    while (part) {
+        const char *name = part + sizeof heading - 1;
+        const char *next = strstr(name, heading);
+        const char *end = next ? next : name + strlen(name);
+        if (strncmp(name, kernel_name, name_length) == 0 && name[name_length] == '\'') {
+            const char *used = memmem(name, (size_t)(end - name), "Used ", 5);
+            compiled->registers = used ? (int)strtol(used + 5, NULL, 10) : 0;
+            compiled->spill_bytes = number_before(name, end, " bytes spill stores") +
+                                    number_before(name, end, " bytes spill loads");
+            compiled->static_shared_bytes = number_before(name, end, " bytes smem");
+            return;
+        }
+        part = next;
+    }
+}
+
+/* *log: the program's log, freed by the caller, or NULL. */
+static smelt_status get_log(const struct smelt__nvrtc *nvrtc, nvrtcProgram program, char **log) {
+    size_t bytes = 0;
+    *log = NULL;
+    nvrtcResult result = nvrtc->nvrtcGetProgramLogSize(program, &bytes);
+    if (result != NVRTC_SUCCESS)
+        return call_failed(nvrtc, "nvrtcGetProgramLogSize", result);
+    *log = calloc(1, bytes + 1);
+    if (!*log)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for %zu bytes of compiler log",
+                           bytes);
+    result = nvrtc->nvrtcGetProgramLog(program, *log);
+    return result == NVRTC_SUCCESS ? SMELT_OK : call_failed(nvrtc, "nvrtcGetProgramLog", result);
+}
+
+static smelt_status get_cubin(const struct smelt__nvrtc *nvrtc, nvrtcProgram program,
+                              struct smelt__compiled *compiled) {
+    size_t bytes = 0;
+    nvrtcResult result = nvrtc->nvrtcGetCUBINSize(program, &bytes);
+    if (result != NVRTC_SUCCESS)
+        return call_failed(nvrtc, "nvrtcGetCUBINSize", result);
+    if (bytes == 0)
+        return smelt__fail(SMELT_ERROR_COMPILE, "NVRTC %d.%d (%s) made an empty cubin",
+                           nvrtc->major, nvrtc->minor, nvrtc->path);
+    compiled->cubin = malloc(bytes);
+    if (!compiled->cubin)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for a cubin of %zu bytes",
+                           bytes);
+    result = nvrtc->nvrtcGetCUBIN(program, (char *)compiled->cubin);
+    if (result != NVRTC_SUCCESS) {
+        free(compiled->cubin);
+        compiled->cubin = NULL;
+        return call_failed(nvrtc, "nvrtcGetCUBIN", result);
+    }
+    compiled->cubin_bytes = bytes;
+    return SMELT_OK;
+}
+
+/* The first errors matter most, so a long log loses its end. */
+static smelt_status refused(const struct smelt__nvrtc *nvrtc, nvrtcResult result,
+                            const char *file_name, const char *arch, const char *log) {
+    size_t length = log ? strlen(log) : 0;
+    return smelt__fail(SMELT_ERROR_COMPILE,
+                       "nvrtcCompileProgram of NVRTC %d.%d (%s) refused %s for %s: %s\n%.*s%s",
+                       nvrtc->major, nvrtc->minor, nvrtc->path, file_name, arch,
+                       nvrtc->nvrtcGetErrorString(result),
+                       (int)(length < SHOWN_LOG ? length : SHOWN_LOG), log ? log : "",
+                       length > SHOWN_LOG ? "\n(the log goes on)" : "");
+}
+
+static smelt_status check_arch(const struct smelt__nvrtc *nvrtc, const char *arch) {
+    char archs[512];
+    if (smelt__nvrtc_supports(nvrtc, arch))
+        return SMELT_OK;
+    smelt__nvrtc_archs(nvrtc, archs, sizeof archs);
+    return smelt__fail(SMELT_ERROR_NO_COMPILER,
+                       "NVRTC %d.%d (%s) cannot compile for %s, only for %s: install a newer one, "
+                       "or name another in SMELT_NVRTC",
+                       nvrtc->major, nvrtc->minor, nvrtc->path, arch, archs);
+}
+
+smelt_status smelt__compile_source(const struct smelt__nvrtc *nvrtc, const char *source,
+                                   const char *file_name, const char *kernel_name, const char *arch,
+                                   const struct smelt__compile_options *options,
+                                   struct smelt__compiled *compiled) {
+    nvrtcProgram program = NULL;
+    char *log = NULL;
+    double begin = seconds_now();
+
+    smelt_status status = check_arch(nvrtc, arch);
+    if (status)
+        return status;
+    nvrtcResult result = nvrtc->nvrtcCreateProgram(&program, source, file_name, 0, NULL, NULL);
+    if (result != NVRTC_SUCCESS)
+        return call_failed(nvrtc, "nvrtcCreateProgram", result);
+    nvrtcResult compilation = nvrtc->nvrtcCompileProgram(program, options->count, options->list);
+    status = get_log(nvrtc, program, &log);
+    if (compilation != NVRTC_SUCCESS)
+        status = compilation == NVRTC_ERROR_OUT_OF_MEMORY
+                     ? call_failed(nvrtc, "nvrtcCompileProgram", compilation)
+                     : refused(nvrtc, compilation, file_name, arch, log);
+    if (status)
+        goto out;
+    read_report(log, kernel_name, compiled);
+    status = get_cubin(nvrtc, program, compiled);
+    compiled->compile_seconds = seconds_now() - begin;
+out:
+    free(log);
+    nvrtc->nvrtcDestroyProgram(&program);
+    return status;
+}

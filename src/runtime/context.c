@@ -1,0 +1,268 @@
+/* Making, entering and destroying contexts. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/context.h"
+#include "runtime/kernel.h"
+
+/* What the compile flights carry. */
+static void free_compiled(void *result) {
+    struct smelt__compiled *compiled = result;
+    free(compiled->cubin);
+    free(compiled);
+}
+
+/* ---- the device ---- */
+
+static smelt_status retain_primary(smelt_context *context) {
+    const struct smelt__driver *driver = context->driver;
+    int ordinal = context->settings.device;
+    int count = 0;
+
+    CUresult result = driver->cuDeviceGetCount(&count);
+    if (result != CUDA_SUCCESS)
+        return smelt__driver_fail(driver, "cuDeviceGetCount", result);
+    if (count == 0)
+        return smelt__fail(SMELT_ERROR_NO_DEVICE, "the CUDA driver sees no device");
+    if (ordinal >= count)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "options.device is %d, but the CUDA driver sees %d device%s: legal are "
+                           "0..%d",
+                           ordinal, count, count == 1 ? "" : "s", count - 1);
+    result = driver->cuDeviceGet(&context->device, ordinal);
+    if (result != CUDA_SUCCESS)
+        return smelt__driver_fail(driver, "cuDeviceGet", result);
+    result = driver->cuDevicePrimaryCtxRetain(&context->cuda, context->device);
+    if (result != CUDA_SUCCESS)
+        return smelt__driver_fail(driver, "cuDevicePrimaryCtxRetain", result);
+    context->retained = 1;
+    return SMELT_OK;
+}
+
+static smelt_status take_current(smelt_context *context) {
+    const struct smelt__driver *driver = context->driver;
+    CUresult result = driver->cuCtxGetCurrent(&context->cuda);
+    if (result != CUDA_SUCCESS)
+        return smelt__driver_fail(driver, "cuCtxGetCurrent", result);
+    if (!context->cuda)
+        return smelt__fail(SMELT_ERROR_NO_DEVICE,
+                           "this thread has no current CUDA context: make one current first, or "
+                           "name a device in options.device");
+    result = driver->cuCtxGetDevice(&context->device);
+    return result == CUDA_SUCCESS ? SMELT_OK : smelt__driver_fail(driver, "cuCtxGetDevice", result);
+}
+
+static smelt_status read_arch(smelt_context *context) {
+    const struct smelt__driver *driver = context->driver;
+    struct smelt__message message;
+    int major = 0;
+    int minor = 0;
+
+    CUresult result = driver->cuDeviceGetAttribute(
+        &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, context->device);
+    if (result == CUDA_SUCCESS)
+        result = driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                                              context->device);
+    if (result != CUDA_SUCCESS)
+        return smelt__driver_fail(driver, "cuDeviceGetAttribute", result);
+    context->arch = smelt__arch_for_capability(major, minor, &message);
+    if (!context->arch)
+        return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
+    return SMELT_OK;
+}
+
+static smelt_status open_device(smelt_context *context) {
+    context->driver = smelt__driver_get();
+    if (!context->driver)
+        return SMELT_ERROR_NO_DRIVER;
+    CUresult result = context->driver->cuInit(0);
+    if (result != CUDA_SUCCESS)
+        return smelt__driver_fail(context->driver, "cuInit", result);
+    smelt_status status = context->settings.device == SMELT_DEVICE_CURRENT
+                              ? take_current(context)
+                              : retain_primary(context);
+    if (status)
+        return status;
+    result = context->driver->cuCtxGetId(context->cuda, &context->cuda_id);
+    if (result != CUDA_SUCCESS)
+        return smelt__driver_fail(context->driver, "cuCtxGetId", result);
+    return read_arch(context);
+}
+
+static smelt_status choose_arch(smelt_context *context) {
+    struct smelt__message message;
+    if (context->settings.device != SMELT_DEVICE_COMPILE_ONLY)
+        return open_device(context);
+    context->arch = smelt__arch_find(context->settings.arch, &message);
+    if (!context->arch)
+        return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
+    return SMELT_OK;
+}
+
+int smelt__context_alive(const smelt_context *context) {
+    unsigned long long id = 0;
+    return context->driver->cuCtxGetId(context->cuda, &id) == CUDA_SUCCESS &&
+           id == context->cuda_id;
+}
+
+smelt_status smelt__context_enter(const smelt_context *context, int *pushed) {
+    const struct smelt__driver *driver = context->driver;
+    CUcontext current = NULL;
+
+    *pushed = 0;
+    CUresult result = driver->cuCtxGetCurrent(&current);
+    if (result != CUDA_SUCCESS)
+        return smelt__driver_fail(driver, "cuCtxGetCurrent", result);
+    if (!smelt__context_alive(context))
+        return smelt__fail(SMELT_ERROR_DRIVER,
+                           "the CUDA context was destroyed or reset since this smelt context was "
+                           "made (cuCtxGetId): destroy the smelt context and make a new one");
+    if (current == context->cuda)
+        return SMELT_OK;
+    result = driver->cuCtxPushCurrent(context->cuda);
+    if (result != CUDA_SUCCESS)
+        return smelt__driver_fail(driver, "cuCtxPushCurrent", result);
+    *pushed = 1;
+    return SMELT_OK;
+}
+
+void smelt__context_leave(const smelt_context *context, int pushed) {
+    CUcontext popped;
+    if (pushed)
+        context->driver->cuCtxPopCurrent(&popped);
+}
+
+/* ---- the compiler ---- */
+
+static void search_compiler(smelt_context *context) {
+    struct smelt__compiler *compiler = &context->compiler;
+    struct smelt__saved_error saved;
+
+    smelt__error_save(&saved);
+    compiler->status = smelt__nvrtc_find(context->settings.nvrtc_path, smelt__driver_version(),
+                                         &context->settings.log, &compiler->file);
+    if (compiler->status)
+        snprintf(compiler->problem, sizeof compiler->problem, "%s", smelt_last_error());
+    smelt__error_restore(&saved);
+    smelt__log_write(&context->settings.log, SMELT_LOG_INFO, "%s%s",
+                     compiler->status ? "" : "NVRTC is ",
+                     compiler->status ? compiler->problem : compiler->file.path);
+}
+
+const struct smelt__nvrtc_file *smelt__context_compiler(smelt_context *context) {
+    struct smelt__compiler *compiler = &context->compiler;
+
+    pthread_mutex_lock(&compiler->mutex);
+    if (!compiler->searched)
+        search_compiler(context);
+    compiler->searched = 1;
+    pthread_mutex_unlock(&compiler->mutex);
+    return compiler->status ? NULL : &compiler->file;
+}
+
+smelt_status smelt__context_compiler_problem(smelt_context *context) {
+    if (smelt__context_compiler(context))
+        return SMELT_OK;
+    return smelt__fail(context->compiler.status, "%s", context->compiler.problem);
+}
+
+/* ---- public ---- */
+
+smelt_status smelt_context_create(smelt_context **out, const smelt_context_options *options) {
+    if (!out)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "context is NULL");
+    *out = NULL;
+    smelt_context *context = calloc(1, sizeof *context);
+    if (!context)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for a context");
+    pthread_mutex_init(&context->compiler.mutex, NULL);
+    smelt__flights_init(&context->compiling, 0, free_compiled);
+    smelt__flights_init(&context->kernels, 1, NULL);
+
+    smelt_status status = smelt__settings_resolve(&context->settings, options);
+    if (!status)
+        status = choose_arch(context);
+    if (!status) {
+        context->cache = smelt__cache_open(&context->settings.cache, &context->settings.log);
+        if (!context->cache)
+            status = smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for the cache");
+    }
+    if (status) {
+        smelt_context_destroy(&context);
+        return status;
+    }
+    smelt__log_write(&context->settings.log, SMELT_LOG_INFO, "context for %s%s, cache %s",
+                     context->arch->name, context->driver ? "" : ", compile-only",
+                     smelt__cache_folder(context->cache));
+    *out = context;
+    return SMELT_OK;
+}
+
+static void unload_kernels(smelt_context *context) {
+    int pushed = 0;
+    int usable = context->kernels.first && smelt__context_enter(context, &pushed) == SMELT_OK;
+
+    for (struct smelt__flight *flight = context->kernels.first; flight; flight = flight->next) {
+        struct smelt__kernel *kernel = flight->result;
+        /* Modules of a destroyed CUDA context went with it. */
+        if (usable)
+            context->driver->cuModuleUnload((CUmodule)kernel->module);
+        free(kernel);
+        flight->result = NULL;
+    }
+    smelt__context_leave(context, pushed);
+}
+
+void smelt_context_destroy(smelt_context **pointer) {
+    if (!pointer || !*pointer)
+        return;
+    smelt_context *context = *pointer;
+    unload_kernels(context);
+    smelt__flights_finish(&context->kernels);
+    smelt__flights_finish(&context->compiling);
+    /* Retaining counts on the device, whatever became of the context itself. */
+    if (context->retained)
+        context->driver->cuDevicePrimaryCtxRelease(context->device);
+    if (context->cache)
+        smelt__cache_close(context->cache);
+    pthread_mutex_destroy(&context->compiler.mutex);
+    free(context);
+    *pointer = NULL;
+}
+
+const char *smelt_context_arch(const smelt_context *context) {
+    return context ? context->arch->name : "";
+}
+
+const struct smelt__arch *smelt__context_arch(const smelt_context *context) {
+    return context->arch;
+}
+
+smelt_status smelt__context_need_device(const smelt_context *context) {
+    if (!context)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "context is NULL");
+    if (!context->driver)
+        return smelt__fail(SMELT_ERROR_NO_DEVICE,
+                           "this context only compiles (for %s): make one with a device to run "
+                           "kernels",
+                           context->arch->name);
+    return SMELT_OK;
+}
+
+smelt_status smelt_context_get_counters(const smelt_context *context,
+                                        smelt_context_counters *counters) {
+    if (!context || !counters)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL",
+                           context ? "counters" : "context");
+    if (counters->size < sizeof *counters)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "counters.size is %zu, expected %zu",
+                           counters->size, sizeof *counters);
+    struct smelt__cache_counts counts = smelt__cache_counts(context->cache);
+    counters->cache_hits = counts.hits;
+    counters->cache_misses = counts.misses;
+    counters->cache_errors = counts.errors;
+    counters->compiled = atomic_load_explicit(&context->compiled, memory_order_relaxed);
+    counters->loaded = atomic_load_explicit(&context->loaded, memory_order_relaxed);
+    return SMELT_OK;
+}

@@ -1,0 +1,68 @@
+/* The context's inside, for the files of src/runtime. */
+#ifndef SMELT_RUNTIME_CONTEXT_H
+#define SMELT_RUNTIME_CONTEXT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "codegen/arch.h"
+#include "runtime/cache.h"
+#include "runtime/driver.h"
+#include "runtime/flight.h"
+#include "runtime/log.h"
+#include "runtime/nvrtc.h"
+#include "smelt/context.h"
+
+/* Options and environment, resolved. */
+struct smelt__settings {
+    int device;
+    char arch[16]; /* compile-only */
+    char nvrtc_path[SMELT__PATH];
+    char cache_folder[SMELT__PATH];
+    char cache_readonly[SMELT__PATH];
+    struct smelt__cache_settings cache; /* its strings are the two above */
+    struct smelt__log log;
+};
+
+/* `options` may be NULL. Errors: INVALID_ARGUMENT naming the option or variable. */
+smelt_status smelt__settings_resolve(struct smelt__settings *settings,
+                                     const smelt_context_options *options);
+
+/* The compiler, looked for at the first kernel and opened at the first miss. */
+struct smelt__compiler {
+    pthread_mutex_t mutex; /* guards what follows until `searched` is set */
+    int searched;
+    smelt_status status; /* of the search */
+    char problem[2048];  /* its message */
+    struct smelt__nvrtc_file file;
+};
+
+struct smelt_context {
+    struct smelt__settings settings;
+    const struct smelt__arch *arch;
+    const struct smelt__driver *driver; /* NULL: compile-only */
+    CUcontext cuda;
+    unsigned long long cuda_id; /* of `cuda`: an address may be used again, an id never */
+    CUdevice device;
+    int retained; /* the primary context is ours to release */
+    struct smelt__cache *cache;
+    struct smelt__compiler compiler;
+    struct smelt__flights compiling; /* by cache key: struct smelt__cubin */
+    struct smelt__flights kernels;   /* by spec: struct smelt__kernel, kept */
+    atomic_ullong compiled, loaded;
+};
+
+/* Makes the context's CUDA context current. *pushed says whether smelt__context_leave has to undo
+ * that. Errors: DRIVER, also when the CUDA context was destroyed in the meantime. */
+smelt_status smelt__context_enter(const smelt_context *context, int *pushed);
+void smelt__context_leave(const smelt_context *context, int pushed);
+
+/* Whether the CUDA context still is the one this context was made with. */
+int smelt__context_alive(const smelt_context *context);
+
+/* The NVRTC of this context, searched for by the first call; NULL when none was found, of which the
+ * second function gives status and message. Lives as long as the context. Thread-safe. */
+const struct smelt__nvrtc_file *smelt__context_compiler(smelt_context *context);
+smelt_status smelt__context_compiler_problem(smelt_context *context);
+
+#endif

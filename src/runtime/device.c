@@ -1,0 +1,229 @@
+/* Device memory, streams and events for programs without a CUDA API of their own: see
+ * smelt/device.h. */
+#include <stdint.h>
+#include <string.h>
+
+#include "runtime/context.h"
+#include "runtime/kernel.h"
+#include "smelt/device.h"
+
+static smelt_status enter(smelt_context *context, int *pushed) {
+    smelt_status status = smelt__context_need_device(context);
+    return status ? status : smelt__context_enter(context, pushed);
+}
+
+/* Ends what enter began; `call` and what it returned become the status. */
+static smelt_status leave(smelt_context *context, int pushed, const char *call, CUresult result) {
+    smelt__context_leave(context, pushed);
+    if (result == CUDA_SUCCESS)
+        return SMELT_OK;
+    return smelt__driver_fail(context->driver, call, result);
+}
+
+static smelt_status null_argument(const char *name) {
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL", name);
+}
+
+static CUdeviceptr address(const void *pointer) {
+    return (CUdeviceptr)(uintptr_t)pointer;
+}
+
+static CUresult read_info(const smelt_context *context, smelt_device_info *info,
+                          const char **call) {
+    const struct smelt__driver *driver = context->driver;
+    CUdevice device = context->device;
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+
+    *call = "cuDeviceGetName";
+    CUresult result = driver->cuDeviceGetName(info->name, sizeof info->name, device);
+    if (result == CUDA_SUCCESS) {
+        *call = "cuDeviceGetAttribute";
+        result = driver->cuDeviceGetAttribute(&info->capability_major,
+                                              CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+    }
+    if (result == CUDA_SUCCESS)
+        result = driver->cuDeviceGetAttribute(&info->capability_minor,
+                                              CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+    if (result == CUDA_SUCCESS)
+        result = driver->cuDeviceGetAttribute(&info->multiprocessors,
+                                              CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+    if (result == CUDA_SUCCESS) {
+        *call = "cuMemGetInfo";
+        result = driver->cuMemGetInfo(&free_bytes, &total_bytes);
+    }
+    info->driver_version = driver->version;
+    info->memory_bytes = total_bytes;
+    info->free_bytes = free_bytes;
+    return result;
+}
+
+smelt_status smelt_device_get_info(smelt_context *context, smelt_device_info *info) {
+    int pushed;
+    const char *call;
+
+    if (!info || info->size < sizeof *info)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "info is NULL or its size is not set (%zu expected)", sizeof *info);
+    smelt_status status = enter(context, &pushed);
+    if (status)
+        return status;
+    CUresult result = read_info(context, info, &call);
+    return leave(context, pushed, call, result);
+}
+
+/* ---- memory ---- */
+
+smelt_status smelt_device_alloc(smelt_context *context, size_t bytes, void **pointer) {
+    int pushed;
+    CUdeviceptr allocated = 0;
+
+    if (!pointer)
+        return null_argument("pointer");
+    *pointer = NULL;
+    if (bytes == 0)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "bytes is 0; legal: 1 and up");
+    smelt_status status = enter(context, &pushed);
+    if (status)
+        return status;
+    CUresult result = context->driver->cuMemAlloc(&allocated, bytes);
+    if (result == CUDA_SUCCESS)
+        *pointer = (void *)(uintptr_t)allocated;
+    return leave(context, pushed, "cuMemAlloc", result);
+}
+
+smelt_status smelt_device_free(smelt_context *context, void *pointer) {
+    int pushed;
+    smelt_status status = smelt__context_need_device(context);
+    if (status || !pointer)
+        return status;
+    status = enter(context, &pushed);
+    if (status)
+        return status;
+    return leave(context, pushed, "cuMemFree", context->driver->cuMemFree(address(pointer)));
+}
+
+smelt_status smelt_device_upload(smelt_context *context, void *device, const void *host,
+                                 size_t bytes) {
+    int pushed;
+    if (!device || !host)
+        return null_argument(device ? "host" : "device");
+    smelt_status status = enter(context, &pushed);
+    if (status)
+        return status;
+    return leave(context, pushed, "cuMemcpyHtoD",
+                 context->driver->cuMemcpyHtoD(address(device), host, bytes));
+}
+
+smelt_status smelt_device_download(smelt_context *context, void *host, const void *device,
+                                   size_t bytes) {
+    int pushed;
+    if (!device || !host)
+        return null_argument(device ? "host" : "device");
+    smelt_status status = enter(context, &pushed);
+    if (status)
+        return status;
+    return leave(context, pushed, "cuMemcpyDtoH",
+                 context->driver->cuMemcpyDtoH(host, address(device), bytes));
+}
+
+smelt_status smelt_device_fill(smelt_context *context, void *device, int byte, size_t bytes) {
+    int pushed;
+    if (!device)
+        return null_argument("device");
+    smelt_status status = enter(context, &pushed);
+    if (status)
+        return status;
+    /* A fill of device memory may return before it is done; the header promises otherwise. */
+    const char *call = "cuMemsetD8";
+    CUresult result =
+        context->driver->cuMemsetD8(address(device), (unsigned char)(byte & 0xFF), bytes);
+    if (result == CUDA_SUCCESS) {
+        call = "cuStreamSynchronize";
+        result = context->driver->cuStreamSynchronize(NULL);
+    }
+    return leave(context, pushed, call, result);
+}
+
+/* ---- streams and events ---- */
+
+smelt_status smelt_stream_create(smelt_context *context, struct CUstream_st **stream) {
+    int pushed;
+    if (!stream)
+        return null_argument("stream");
+    *stream = NULL;
+    smelt_status status = enter(context, &pushed);
+    if (status)
+        return status;
+    return leave(context, pushed, "cuStreamCreate",
+                 context->driver->cuStreamCreate(stream, CU_STREAM_NON_BLOCKING));
+}
+
+smelt_status smelt_stream_synchronize(smelt_context *context, struct CUstream_st *stream) {
+    int pushed;
+    smelt_status status = enter(context, &pushed);
+    if (status)
+        return status;
+    return leave(context, pushed, "cuStreamSynchronize",
+                 context->driver->cuStreamSynchronize(stream));
+}
+
+smelt_status smelt_stream_destroy(smelt_context *context, struct CUstream_st *stream) {
+    int pushed;
+    if (!stream)
+        return null_argument("stream");
+    smelt_status status = enter(context, &pushed);
+    if (status)
+        return status;
+    return leave(context, pushed, "cuStreamDestroy", context->driver->cuStreamDestroy(stream));
+}
+
+smelt_status smelt_event_create(smelt_context *context, struct CUevent_st **event) {
+    int pushed;
+    if (!event)
+        return null_argument("event");
+    *event = NULL;
+    smelt_status status = enter(context, &pushed);
+    if (status)
+        return status;
+    return leave(context, pushed, "cuEventCreate",
+                 context->driver->cuEventCreate(event, CU_EVENT_DEFAULT));
+}
+
+smelt_status smelt_event_record(smelt_context *context, struct CUevent_st *event,
+                                struct CUstream_st *stream) {
+    int pushed;
+    if (!event)
+        return null_argument("event");
+    smelt_status status = enter(context, &pushed);
+    if (status)
+        return status;
+    return leave(context, pushed, "cuEventRecord", context->driver->cuEventRecord(event, stream));
+}
+
+smelt_status smelt_event_elapsed(smelt_context *context, struct CUevent_st *begin,
+                                 struct CUevent_st *end, float *milliseconds) {
+    int pushed;
+    if (!begin || !end || !milliseconds)
+        return null_argument(!begin ? "begin" : !end ? "end" : "milliseconds");
+    smelt_status status = enter(context, &pushed);
+    if (status)
+        return status;
+    const char *call = "cuEventSynchronize";
+    CUresult result = context->driver->cuEventSynchronize(end);
+    if (result == CUDA_SUCCESS) {
+        call = "cuEventElapsedTime";
+        result = context->driver->cuEventElapsedTime(milliseconds, begin, end);
+    }
+    return leave(context, pushed, call, result);
+}
+
+smelt_status smelt_event_destroy(smelt_context *context, struct CUevent_st *event) {
+    int pushed;
+    if (!event)
+        return null_argument("event");
+    smelt_status status = enter(context, &pushed);
+    if (status)
+        return status;
+    return leave(context, pushed, "cuEventDestroy", context->driver->cuEventDestroy(event));
+}

@@ -1,0 +1,357 @@
+/*
+ * From a plan to a loaded kernel, and its launch. Compilation is a flight per cache key, loading
+ * one per spec (flight.h), so that threads asking for one kernel compile and load it once while
+ * different kernels go in parallel.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "codegen/engine.h"
+#include "runtime/compile.h"
+#include "runtime/context.h"
+#include "runtime/kernel.h"
+
+/* One kernel on its way to a cubin. */
+struct job {
+    smelt_context *context;
+    const struct smelt__plan *plan;
+    struct smelt__text source;
+    struct smelt__compile_options options;
+    struct smelt__cache_key key;
+    const struct smelt__nvrtc_file *compiler; /* NULL: none was found */
+    char spec[SMELT__SPEC_TEXT];
+};
+
+/* What a compile flight carries: the kernel, and how it was come by. The cubin stays first: the
+ * context frees the result through it. */
+struct outcome {
+    struct smelt__compiled compiled;
+    smelt_kernel_state state;
+    double seconds;
+};
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- source to cubin ---- */
+
+static smelt_status begin_job(struct job *job, smelt_context *context,
+                              const struct smelt__plan *plan) {
+    struct smelt__message message;
+
+    memset(job, 0, sizeof *job);
+    job->context = context;
+    job->plan = plan;
+    smelt__spec_print(&plan->spec, job->spec);
+    if (smelt__source_emit(plan, &job->source, &message))
+        return smelt__fail(SMELT_ERROR_INTERNAL, "%s on %s: %s", job->spec, plan->arch->name,
+                           message.text);
+    if (job->source.failed)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for the source of %s",
+                           job->spec);
+    smelt__compile_options(&job->options, plan->arch->name);
+    smelt__cache_key_make(&job->key, job->source.data, job->source.length, job->options.list,
+                          plan->arch->name);
+    return SMELT_OK;
+}
+
+static const struct smelt__compiler_id *compiler_id(const struct job *job) {
+    return job->compiler ? &job->compiler->id : NULL;
+}
+
+/* Opens NVRTC and compiles. The cache's bookkeeping is the caller's. */
+static smelt_status compile_job(struct job *job, struct smelt__compiled *compiled) {
+    const struct smelt__plan *plan = job->plan;
+    const struct smelt__nvrtc *nvrtc;
+
+    smelt_status status = smelt__nvrtc_open(job->compiler, &nvrtc);
+    if (status)
+        return status;
+    memset(compiled, 0, sizeof *compiled);
+    status = smelt__compile_source(nvrtc, job->source.data, plan->template_name, plan->kernel_name,
+                                   plan->arch->name, &job->options, compiled);
+    if (status)
+        return status;
+    snprintf(compiled->spec, sizeof compiled->spec, "%s", job->spec);
+    snprintf(compiled->kernel_name, sizeof compiled->kernel_name, "%s", plan->kernel_name);
+    compiled->dynamic_shared_bytes = plan->shared_bytes;
+    compiled->threads = plan->threads;
+    atomic_fetch_add_explicit(&job->context->compiled, 1, memory_order_relaxed);
+    smelt__log_write(&job->context->settings.log, SMELT_LOG_INFO,
+                     "compiled %s for %s in %.2f s with NVRTC %d.%d", job->spec, plan->arch->name,
+                     compiled->compile_seconds, nvrtc->major, nvrtc->minor);
+    return SMELT_OK;
+}
+
+/* Cache, then lock, cache again and compiler (the lock looks into the cache while it waits).
+ * `fresh`: what the cache holds was refused by the driver, so it is not asked. */
+static smelt_status produce(struct job *job, int fresh, struct outcome *outcome) {
+    struct smelt__cache *cache = job->context->cache;
+    struct smelt__compiled *compiled = &outcome->compiled;
+    struct smelt__cache_lock lock = {-1};
+    smelt_status status = SMELT_OK;
+
+    /* Without a compiler any compiler's entry will do, so its absence matters on a miss only. */
+    job->compiler = smelt__context_compiler(job->context);
+    outcome->state = SMELT_KERNEL_CACHED;
+    if (!fresh && smelt__cache_lookup(cache, &job->key, compiler_id(job), compiled))
+        return SMELT_OK;
+    if (!job->compiler)
+        return smelt__context_compiler_problem(job->context);
+    if (!fresh && smelt__cache_lock(cache, &job->key, compiler_id(job), &lock, compiled))
+        goto out;
+    outcome->state = SMELT_KERNEL_COMPILED;
+    status = compile_job(job, compiled);
+    if (!status)
+        smelt__cache_store(cache, &job->key, compiler_id(job), compiled);
+out:
+    smelt__cache_unlock(cache, &lock);
+    return status;
+}
+
+static void fill_info(const struct job *job, const struct outcome *outcome,
+                      smelt_kernel_info *info) {
+    const struct smelt__compiled *compiled = &outcome->compiled;
+    const struct smelt__plan *plan = job->plan;
+
+    memset(info, 0, sizeof *info);
+    info->size = sizeof *info;
+    snprintf(info->spec, sizeof info->spec, "%s", job->spec);
+    snprintf(info->arch, sizeof info->arch, "%s", plan->arch->name);
+    snprintf(info->kernel, sizeof info->kernel, "%s", plan->kernel_name);
+    char hex[33];
+    smelt__cache_key_hex(&job->key, hex);
+    snprintf(info->key, sizeof info->key, "%s", hex);
+    info->state = outcome->state;
+    info->seconds = outcome->seconds;
+    info->compile_seconds = compiled->compile_seconds;
+    info->registers = compiled->registers;
+    info->spill_bytes = compiled->spill_bytes;
+    info->static_shared_bytes = compiled->static_shared_bytes;
+    info->dynamic_shared_bytes = plan->shared_bytes;
+    info->threads = plan->threads;
+    info->cubin_bytes = compiled->cubin_bytes;
+}
+
+static smelt_status copy_compiled(const struct smelt__compiled *from, struct smelt__compiled *to) {
+    *to = *from;
+    to->cubin = malloc(from->cubin_bytes);
+    if (!to->cubin)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for a cubin of %zu bytes",
+                           from->cubin_bytes);
+    memcpy(to->cubin, from->cubin, from->cubin_bytes);
+    return SMELT_OK;
+}
+
+/* The leader's part of a compile flight. */
+static smelt_status lead_compilation(struct job *job, struct outcome **result) {
+    double begin = seconds_now();
+    struct outcome *outcome = calloc(1, sizeof *outcome);
+    if (!outcome)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
+    smelt_status status = produce(job, 0, outcome);
+    outcome->seconds = seconds_now() - begin;
+    if (status) {
+        free(outcome);
+        return status;
+    }
+    *result = outcome;
+    return SMELT_OK;
+}
+
+static smelt_status compile_once(struct job *job, struct outcome *outcome) {
+    struct smelt__flights *flights = &job->context->compiling;
+    struct smelt__flight *flight;
+    struct outcome *result = NULL;
+    char hex[33];
+
+    smelt__cache_key_hex(&job->key, hex);
+    int leads = smelt__flight_board(flights, hex, &flight);
+    if (!flight)
+        return SMELT_ERROR_OUT_OF_MEMORY;
+    if (leads) {
+        smelt_status status = lead_compilation(job, &result);
+        smelt__flight_land(flights, flight, status, result);
+    }
+    smelt_status status = flight->status;
+    if (!status) {
+        *outcome = *(const struct outcome *)flight->result;
+        status =
+            copy_compiled(&((const struct outcome *)flight->result)->compiled, &outcome->compiled);
+    }
+    smelt__flight_leave(flights, flight);
+    return status;
+}
+
+smelt_status smelt__kernel_compile(smelt_context *context, const struct smelt__plan *plan,
+                                   struct smelt__compiled *compiled, smelt_kernel_info *info) {
+    struct job job;
+    struct outcome outcome;
+
+    memset(compiled, 0, sizeof *compiled);
+    smelt_status status = begin_job(&job, context, plan);
+    if (!status)
+        status = compile_once(&job, &outcome);
+    if (!status) {
+        *compiled = outcome.compiled;
+        if (info)
+            fill_info(&job, &outcome, info);
+    }
+    smelt__text_free(&job.source);
+    return status;
+}
+
+/* ---- cubin to kernel ---- */
+
+/* Hands a cubin to the driver; the CUDA context is current. Nothing stays loaded on failure. */
+static smelt_status load_cubin(const struct smelt__driver *driver,
+                               const struct smelt__compiled *compiled,
+                               struct smelt__kernel *kernel) {
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+
+    CUresult result = driver->cuModuleLoadData(&module, compiled->cubin);
+    if (result != CUDA_SUCCESS)
+        return smelt__driver_fail(driver, "cuModuleLoadData", result);
+    const char *call = "cuModuleGetFunction";
+    result = driver->cuModuleGetFunction(&function, module, compiled->kernel_name);
+    if (result == CUDA_SUCCESS) {
+        /* Above 48 KB a kernel must ask for its shared memory; below, asking does no harm. */
+        call = "cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)";
+        result = driver->cuFuncSetAttribute(
+            function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel->shared_bytes);
+    }
+    if (result != CUDA_SUCCESS) {
+        smelt_status status = smelt__driver_fail(driver, call, result);
+        driver->cuModuleUnload(module);
+        return status;
+    }
+    kernel->module = module;
+    kernel->function = function;
+    return SMELT_OK;
+}
+
+/* A sound entry the driver refuses (another machine's driver made no complaint, this one does) is
+ * compiled anew, once. */
+static smelt_status load_or_recompile(struct job *job, struct outcome *outcome,
+                                      struct smelt__kernel *kernel) {
+    const struct smelt__driver *driver = job->context->driver;
+    struct smelt__saved_error saved;
+    double begin = seconds_now();
+
+    smelt__error_save(&saved);
+    smelt_status status = load_cubin(driver, &outcome->compiled, kernel);
+    if (!status || outcome->state != SMELT_KERNEL_CACHED)
+        return status;
+    smelt__log_write(&job->context->settings.log, SMELT_LOG_WARNING,
+                     "the driver refused the cached %s, which is compiled again: %s", job->spec,
+                     smelt_last_error());
+    job->compiler = smelt__context_compiler(job->context);
+    smelt__cache_forget(job->context->cache, &job->key, compiler_id(job));
+    free(outcome->compiled.cubin);
+    outcome->compiled.cubin = NULL;
+    status = produce(job, 1, outcome);
+    outcome->seconds += seconds_now() - begin;
+    if (!status)
+        status = load_cubin(driver, &outcome->compiled, kernel);
+    if (!status)
+        smelt__error_restore(&saved);
+    return status;
+}
+
+static smelt_status load_kernel(smelt_context *context, const struct smelt__plan *plan,
+                                struct smelt__kernel *kernel) {
+    struct job job;
+    struct outcome outcome = {0};
+    int pushed = 0;
+
+    smelt_status status = begin_job(&job, context, plan);
+    if (!status)
+        status = compile_once(&job, &outcome);
+    if (status)
+        goto out;
+    kernel->threads = plan->threads;
+    kernel->shared_bytes = plan->shared_bytes;
+    kernel->head_blocks = plan->head_blocks;
+    status = smelt__context_enter(context, &pushed);
+    if (status)
+        goto out;
+    status = load_or_recompile(&job, &outcome, kernel);
+    smelt__context_leave(context, pushed);
+    if (!status) {
+        fill_info(&job, &outcome, &kernel->info);
+        atomic_fetch_add_explicit(&context->loaded, 1, memory_order_relaxed);
+    }
+out:
+    free(outcome.compiled.cubin);
+    smelt__text_free(&job.source);
+    return status;
+}
+
+smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan *plan,
+                               const struct smelt__kernel **out) {
+    struct smelt__flight *flight;
+    char spec[SMELT__SPEC_TEXT];
+
+    *out = NULL;
+    smelt_status status = smelt__context_need_device(context);
+    if (status)
+        return status;
+    if (plan->arch != context->arch)
+        return smelt__fail(SMELT_ERROR_INTERNAL, "a plan for %s in a context for %s",
+                           plan->arch->name, context->arch->name);
+    smelt__spec_print(&plan->spec, spec);
+    int leads = smelt__flight_board(&context->kernels, spec, &flight);
+    if (!flight)
+        return SMELT_ERROR_OUT_OF_MEMORY;
+    if (leads) {
+        struct smelt__kernel *kernel = calloc(1, sizeof *kernel);
+        status = kernel ? load_kernel(context, plan, kernel)
+                        : smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for a kernel");
+        if (status) {
+            free(kernel);
+            kernel = NULL;
+        }
+        smelt__flight_land(&context->kernels, flight, status, kernel);
+    }
+    status = flight->status;
+    *out = flight->result;
+    smelt__flight_leave(&context->kernels, flight);
+    return status;
+}
+
+/* ---- launch ---- */
+
+smelt_status smelt__kernel_launch(const smelt_context *context, const struct smelt__kernel *kernel,
+                                  uint32_t blocks, const void *params, struct CUstream_st *stream) {
+    const struct smelt__driver *driver = context->driver;
+    CUlaunchConfig config = {
+        .gridDimX = blocks,
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = (unsigned)kernel->threads,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .sharedMemBytes = (unsigned)kernel->shared_bytes,
+        .hStream = stream,
+    };
+    /* The driver copies the parameters before it returns, and does not write to them. */
+    void *parameters[1];
+    memcpy(&parameters[0], &params, sizeof params);
+
+    int pushed;
+    smelt_status status = smelt__context_enter(context, &pushed);
+    if (status)
+        return status;
+    CUresult result =
+        driver->cuLaunchKernelEx(&config, (CUfunction)kernel->function, parameters, NULL);
+    smelt__context_leave(context, pushed);
+    if (result != CUDA_SUCCESS)
+        return smelt__driver_fail(driver, "cuLaunchKernelEx", result);
+    return SMELT_OK;
+}

@@ -1,0 +1,211 @@
+/* Options and environment variables, resolved once when a context is made. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/context.h"
+
+enum { DEFAULT_LOCK_TIMEOUT_MS = 60000 };
+#define DEFAULT_CACHE_CAP ((uint64_t)1 << 30)
+
+/* NULL when unset, empty, or the program runs with somebody else's rights. */
+static const char *environment(const char *name) {
+    const char *value = secure_getenv(name);
+    return value && *value ? value : NULL;
+}
+
+static smelt_status copy_path(char *to, const char *what, const char *from) {
+    if (strlen(from) >= SMELT__PATH)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is longer than %d bytes", what,
+                           SMELT__PATH - 1);
+    snprintf(to, SMELT__PATH, "%s", from);
+    return SMELT_OK;
+}
+
+static smelt_status bad_variable(const char *name, const char *value, const char *legal) {
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "the environment variable %s is \"%s\"; legal: %s", name, value, legal);
+}
+
+static smelt_status resolve_flag(int option, const char *name, int *flag) {
+    const char *value = environment(name);
+    *flag = option != 0;
+    if (option || !value || strcmp(value, "0") == 0)
+        return SMELT_OK;
+    if (strcmp(value, "1") != 0)
+        return bad_variable(name, value, "0, 1");
+    *flag = 1;
+    return SMELT_OK;
+}
+
+static smelt_status resolve_cap(uint64_t option, uint64_t *cap) {
+    static const char legal[] = "a number of bytes above 0, or one with K, M or G";
+    const char *value = environment("SMELT_CACHE_CAP");
+    char *end;
+
+    *cap = option ? option : DEFAULT_CACHE_CAP;
+    if (option || !value)
+        return SMELT_OK;
+    errno = 0;
+    unsigned long long number = strtoull(value, &end, 10);
+    const char *unit = strchr("KMG", *end);
+    int shift = *end && unit ? 10 * (1 + (int)(unit - "KMG")) : 0;
+    if (*end && unit)
+        end++;
+    if (errno || *end || value[0] < '0' || value[0] > '9' || number == 0 ||
+        number > UINT64_MAX >> shift)
+        return bad_variable("SMELT_CACHE_CAP", value, legal);
+    *cap = (uint64_t)number << shift;
+    return SMELT_OK;
+}
+
+static smelt_status resolve_lock(smelt_cache_lock option, smelt_cache_lock *lock) {
+    static const char *const names[] = {"local", "shared", "off"};
+    const char *value = environment("SMELT_CACHE_LOCK");
+
+    if ((int)option < 0 || option > SMELT_CACHE_LOCK_OFF)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "options.cache_lock is %d; legal: 0..3",
+                           (int)option);
+    *lock = option ? option : SMELT_CACHE_LOCK_LOCAL;
+    if (option || !value)
+        return SMELT_OK;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(value, names[i]) == 0) {
+            *lock = (smelt_cache_lock)(i + 1);
+            return SMELT_OK;
+        }
+    return bad_variable("SMELT_CACHE_LOCK", value, "local, shared, off");
+}
+
+static smelt_status resolve_timeout(int option, int *milliseconds) {
+    const char *value = environment("SMELT_CACHE_LOCK_TIMEOUT");
+    char *end;
+
+    if (option < 0)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "options.cache_lock_timeout_ms is %d; legal: 0 (the default) and up",
+                           option);
+    *milliseconds = option ? option : DEFAULT_LOCK_TIMEOUT_MS;
+    if (option || !value)
+        return SMELT_OK;
+    double seconds = strtod(value, &end);
+    if (end == value || *end || !(seconds >= 0) || seconds > INT_MAX / 1000)
+        return bad_variable("SMELT_CACHE_LOCK_TIMEOUT", value, "seconds, 0 and up");
+    *milliseconds = (int)(seconds * 1000);
+    return SMELT_OK;
+}
+
+/* The variable wins over the option: it is how one looks into a program that sets its own level. */
+static smelt_status resolve_log(const smelt_context_options *options, struct smelt__log *log) {
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    const char *value = environment("SMELT_LOG");
+
+    log->function = options->log;
+    log->user = options->log_user;
+    log->level = options->log_level;
+    if (!value)
+        return SMELT_OK;
+    for (int i = 0; i < 4; i++)
+        if (strcmp(value, names[i]) == 0) {
+            log->level = (smelt_log_level)i;
+            return SMELT_OK;
+        }
+    return bad_variable("SMELT_LOG", value, "error, warning, info, debug");
+}
+
+static smelt_status resolve_path(const char *option, const char *what, const char *name,
+                                 char *path) {
+    const char *value = option && *option ? option : environment(name);
+    return copy_path(path, option && *option ? what : name, value ? value : "");
+}
+
+/* $XDG_CACHE_HOME must be absolute to count (XDG Base Directory Specification). */
+static void default_cache_folder(char *folder) {
+    const char *xdg = environment("XDG_CACHE_HOME");
+    const char *home = environment("HOME");
+    int length = 0;
+
+    if (xdg && xdg[0] == '/')
+        length = snprintf(folder, SMELT__PATH, "%s/smelt", xdg);
+    else if (home)
+        length = snprintf(folder, SMELT__PATH, "%s/.cache/smelt", home);
+    if (length < 0 || length >= SMELT__PATH)
+        folder[0] = '\0';
+}
+
+static smelt_status resolve_cache(struct smelt__settings *settings,
+                                  const smelt_context_options *options) {
+    struct smelt__cache_settings *cache = &settings->cache;
+    smelt_status status = resolve_path(options->cache_dir, "options.cache_dir", "SMELT_CACHE_DIR",
+                                       settings->cache_folder);
+    if (!status && !settings->cache_folder[0])
+        default_cache_folder(settings->cache_folder);
+    if (!status)
+        status = resolve_path(options->cache_readonly_dir, "options.cache_readonly_dir",
+                              "SMELT_CACHE_READONLY_DIR", settings->cache_readonly);
+    if (!status)
+        status = resolve_cap(options->cache_cap_bytes, &cache->cap_bytes);
+    if (!status)
+        status = resolve_lock(options->cache_lock, &cache->lock);
+    if (!status)
+        status = resolve_timeout(options->cache_lock_timeout_ms, &cache->lock_timeout_ms);
+    if (!status)
+        status = resolve_flag(options->cache_disable, "SMELT_CACHE_DISABLE", &cache->disable);
+    if (!status)
+        status = resolve_flag(options->cache_recompile, "SMELT_CACHE_RECOMPILE", &cache->recompile);
+    cache->folder = settings->cache_folder;
+    cache->readonly_folder = settings->cache_readonly;
+    return status;
+}
+
+static smelt_status resolve_device(struct smelt__settings *settings,
+                                   const smelt_context_options *options) {
+    settings->device = options->device;
+    if (options->device < SMELT_DEVICE_COMPILE_ONLY)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "options.device is %d; legal: a device's number, SMELT_DEVICE_CURRENT "
+                           "(-1), SMELT_DEVICE_COMPILE_ONLY (-2)",
+                           options->device);
+    if (options->device != SMELT_DEVICE_COMPILE_ONLY) {
+        if (!options->arch)
+            return SMELT_OK;
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "options.arch is \"%s\", but only a compile-only context takes one: a "
+                           "device's own is used otherwise",
+                           options->arch);
+    }
+    if (!options->arch)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "options.arch is NULL: a compile-only context needs an architecture, "
+                           "for example \"sm_90a\"");
+    snprintf(settings->arch, sizeof settings->arch, "%s", options->arch);
+    return SMELT_OK;
+}
+
+smelt_status smelt__settings_resolve(struct smelt__settings *settings,
+                                     const smelt_context_options *given) {
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+
+    memset(settings, 0, sizeof *settings);
+    if (given) {
+        /* A caller built against a later header may hand in more; what it added is not known here.
+         */
+        if (given->size < sizeof options)
+            return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                               "options.size is %zu, expected %zu: initialise the struct with "
+                               "SMELT_CONTEXT_OPTIONS_INIT",
+                               given->size, sizeof options);
+        options = *given;
+    }
+    smelt_status status = resolve_device(settings, &options);
+    if (!status)
+        status = resolve_path(options.nvrtc_path, "options.nvrtc_path", "SMELT_NVRTC",
+                              settings->nvrtc_path);
+    if (!status)
+        status = resolve_cache(settings, &options);
+    if (!status)
+        status = resolve_log(&options, &settings->log);
+    return status;
+}

@@ -1,0 +1,223 @@
+/* The public, pure calls on specs, plans and sources: see smelt/kernels.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/engine.h"
+#include "codegen/family.h"
+#include "codegen/preset.h"
+#include "runtime/log.h"
+#include "runtime/specs.h"
+#include "smelt/kernels.h"
+
+static smelt_status null_argument(const char *name) {
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL", name);
+}
+
+static smelt_status parse(const char *text, struct smelt__spec *spec) {
+    struct smelt__message message;
+    if (!text)
+        return null_argument("spec");
+    if (smelt__spec_parse(text, spec, &message))
+        return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
+    return SMELT_OK;
+}
+
+/* Hands one item to the caller's function. */
+static smelt_status give(smelt_text_function each, void *user, const char *text) {
+    if (each(user, text))
+        return smelt__fail(SMELT_ERROR_CANCELLED, "the caller's function ended the enumeration");
+    return SMELT_OK;
+}
+
+static smelt_status give_specs(const struct smelt__spec *specs, int count, smelt_text_function each,
+                               void *user) {
+    smelt_status status = SMELT_OK;
+    for (int i = 0; i < count && !status; i++) {
+        char text[SMELT__SPEC_TEXT];
+        smelt__spec_print(&specs[i], text);
+        status = give(each, user, text);
+    }
+    return status;
+}
+
+smelt_status smelt_spec_canonical(const char *text, char **canonical) {
+    struct smelt__spec spec;
+    char printed[SMELT__SPEC_TEXT];
+
+    if (!canonical)
+        return null_argument("canonical");
+    *canonical = NULL;
+    smelt_status status = parse(text, &spec);
+    if (status)
+        return status;
+    smelt__spec_print(&spec, printed);
+    *canonical = strdup(printed);
+    return *canonical ? SMELT_OK : smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
+}
+
+smelt_status smelt_spec_is_operator(const char *text, int *is_operator) {
+    struct smelt__spec spec;
+    if (!is_operator)
+        return null_argument("is_operator");
+    smelt_status status = parse(text, &spec);
+    if (!status)
+        *is_operator = spec.family->expand != NULL;
+    return status;
+}
+
+smelt_status smelt_spec_expand(const char *text, smelt_text_function each, void *user) {
+    struct smelt__spec spec;
+    struct smelt__spec kernels[SMELT__MAX_KERNELS];
+
+    if (!each)
+        return null_argument("each");
+    smelt_status status = parse(text, &spec);
+    if (status)
+        return status;
+    if (!spec.family->expand)
+        return give_specs(&spec, 1, each, user);
+    return give_specs(kernels, spec.family->expand(&spec, kernels), each, user);
+}
+
+smelt_status smelt_preset_expand(const char *preset, int tp, smelt_text_function each, void *user) {
+    struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
+    struct smelt__message message;
+
+    if (!preset || !each)
+        return null_argument(preset ? "each" : "preset");
+    int count = smelt__preset_expand(preset, tp, specs, &message);
+    if (count < 0)
+        return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
+    return give_specs(specs, count, each, user);
+}
+
+smelt_status smelt_list_presets(smelt_text_function each, void *user) {
+    smelt_status status = each ? SMELT_OK : null_argument("each");
+    for (int i = 0; !status && smelt__preset_at(i); i++)
+        status = give(each, user, smelt__preset_at(i));
+    return status;
+}
+
+smelt_status smelt_list_families(smelt_text_function each, void *user) {
+    smelt_status status = each ? SMELT_OK : null_argument("each");
+    for (int i = 0; !status && smelt__family_at(i); i++)
+        status = give(each, user, smelt__family_at(i)->name);
+    return status;
+}
+
+smelt_status smelt_list_archs(smelt_text_function each, void *user) {
+    smelt_status status = each ? SMELT_OK : null_argument("each");
+    for (int i = 0; !status && smelt__arch_at(i); i++)
+        status = give(each, user, smelt__arch_at(i)->name);
+    return status;
+}
+
+static smelt_status find_family(const char *name, const struct smelt__family **family) {
+    struct smelt__message message;
+    if (!name)
+        return null_argument("family");
+    *family = smelt__family_find(name, &message);
+    return *family ? SMELT_OK : smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
+}
+
+smelt_status smelt_family_key(const char *name, int index, smelt_key_info *info) {
+    const struct smelt__family *family;
+
+    smelt_status status = find_family(name, &family);
+    if (status)
+        return status;
+    if (!info || info->size < sizeof *info)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "info is NULL or its size is not set (%zu expected)", sizeof *info);
+    if (index < 0 || index >= family->key_count)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s has no key number %d: legal are 0..%d",
+                           name, index, family->key_count - 1);
+    const struct smelt__key *key = &family->keys[index];
+    info->name = key->name;
+    info->legal = key->legal;
+    info->meaning = key->meaning;
+    info->required = key->required;
+    info->knob = key->knob;
+    return SMELT_OK;
+}
+
+smelt_status smelt_family_describe(const char *name, int *is_operator, const char **summary) {
+    const struct smelt__family *family;
+
+    smelt_status status = find_family(name, &family);
+    if (status)
+        return status;
+    if (is_operator)
+        *is_operator = family->expand != NULL;
+    if (summary)
+        *summary = family->summary;
+    return SMELT_OK;
+}
+
+smelt_status smelt__plan_from_text(const char *kernel, const char *arch_name,
+                                   struct smelt__plan *plan) {
+    struct smelt__spec spec;
+    struct smelt__message message;
+
+    smelt_status status = parse(kernel, &spec);
+    if (status)
+        return status;
+    if (!arch_name)
+        return null_argument("arch");
+    if (!spec.family->plan)
+        return smelt__fail(SMELT_ERROR_INVALID_SPEC,
+                           "%s is an operator, not a kernel: expand it (smelt_spec_expand, `smelt "
+                           "show`) and name one of its kernels",
+                           kernel);
+    const struct smelt__arch *arch = smelt__arch_find(arch_name, &message);
+    if (!arch)
+        return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
+    if (smelt__plan_make(&spec, arch, plan, &message))
+        return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
+    return SMELT_OK;
+}
+
+static smelt_status release(struct smelt__text *text, char **out) {
+    int failed = text->failed;
+    *out = smelt__text_release(text);
+    if (*out && !failed)
+        return SMELT_OK;
+    free(*out);
+    *out = NULL;
+    return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
+}
+
+smelt_status smelt_plan_print(const char *kernel, const char *arch, int json, char **out) {
+    struct smelt__plan plan;
+    struct smelt__text text = {0};
+
+    if (!out)
+        return null_argument("text");
+    *out = NULL;
+    smelt_status status = smelt__plan_from_text(kernel, arch, &plan);
+    if (status)
+        return status;
+    if (json)
+        smelt__plan_print_json(&plan, &text);
+    else
+        smelt__plan_print_text(&plan, &text);
+    return release(&text, out);
+}
+
+smelt_status smelt_source_emit(const char *kernel, const char *arch, char **source) {
+    struct smelt__plan plan;
+    struct smelt__text text = {0};
+    struct smelt__message message;
+
+    if (!source)
+        return null_argument("source");
+    *source = NULL;
+    smelt_status status = smelt__plan_from_text(kernel, arch, &plan);
+    if (status)
+        return status;
+    if (smelt__source_emit(&plan, &text, &message)) {
+        smelt__text_free(&text);
+        return smelt__fail(SMELT_ERROR_INTERNAL, "%s on %s: %s", kernel, arch, message.text);
+    }
+    return release(&text, source);
+}
