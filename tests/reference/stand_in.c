@@ -1,0 +1,324 @@
+#include "stand_in.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reference/sparse_attn.h"
+#include "smelt/smelt.h"
+
+enum stand_in_defect stand_in_defect = STAND_IN_CORRECT;
+
+struct smelt_context {
+    int unused;
+};
+
+struct smelt_sparse_attn {
+    smelt_sparse_attn_spec spec;
+};
+
+static _Thread_local char last_error[256];
+
+static smelt_status fail(smelt_status status, const char *what) {
+    snprintf(last_error, sizeof last_error, "%s: refused by the stand-in", what);
+    return status;
+}
+
+/* ---- status, context, specs ------------------------------------------------------------------ */
+
+const char *smelt_last_error(void) {
+    return last_error;
+}
+
+const char *smelt_status_name(smelt_status status) {
+    return status == SMELT_OK ? "SMELT_OK" : "SMELT_ERROR";
+}
+
+void smelt_free(void *string) {
+    free(string);
+}
+
+smelt_status smelt_context_create(smelt_context **context, const smelt_context_options *options) {
+    (void)options;
+    *context = calloc(1, sizeof **context);
+    return *context ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
+}
+
+void smelt_context_destroy(smelt_context **context) {
+    free(*context);
+    *context = NULL;
+}
+
+const char *smelt_context_arch(const smelt_context *context) {
+    (void)context;
+    return "stand-in";
+}
+
+smelt_status smelt_sparse_attn_spec_print(const smelt_sparse_attn_spec *spec, char **text) {
+    *text = malloc(256);
+    if (!*text)
+        return SMELT_ERROR_OUT_OF_MEMORY;
+    snprintf(*text, 256, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%s", spec->heads, spec->dqk,
+             spec->dv, spec->topk, spec->sink ? ",sink=1" : "");
+    return SMELT_OK;
+}
+
+smelt_status smelt_sparse_attn_spec_parse(const char *text, smelt_sparse_attn_spec *spec,
+                                          char **knobs) {
+    if (knobs)
+        *knobs = NULL;
+    spec->knobs = NULL;
+    spec->sink = strstr(text, ",sink=1") != NULL;
+    if (sscanf(text, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d", &spec->heads, &spec->dqk,
+               &spec->dv, &spec->topk) == 4)
+        return SMELT_OK;
+    return fail(SMELT_ERROR_INVALID_SPEC, text);
+}
+
+smelt_status smelt_spec_expand(const char *spec, smelt_text_function each, void *user) {
+    return each(user, spec) ? SMELT_ERROR_CANCELLED : SMELT_OK;
+}
+
+smelt_status smelt_kernels_prepare(smelt_context *context, const smelt_kernel_request *requests,
+                                   size_t count, int jobs, smelt_progress_function progress,
+                                   void *user, smelt_kernel_info *infos) {
+    (void)context, (void)requests, (void)count, (void)jobs, (void)progress, (void)user;
+    (void)infos;
+    return SMELT_OK;
+}
+
+/* ---- device ---------------------------------------------------------------------------------- */
+
+smelt_status smelt_device_get_info(smelt_context *context, smelt_device_info *info) {
+    (void)context;
+    snprintf(info->name, sizeof info->name, "stand-in");
+    info->free_bytes = info->memory_bytes = 1U << 30;
+    return SMELT_OK;
+}
+
+smelt_status smelt_device_alloc(smelt_context *context, size_t bytes, void **pointer) {
+    (void)context;
+    *pointer = malloc(bytes);
+    return *pointer ? SMELT_OK : fail(SMELT_ERROR_DRIVER, "memory");
+}
+
+smelt_status smelt_device_free(smelt_context *context, void *pointer) {
+    (void)context;
+    free(pointer);
+    return SMELT_OK;
+}
+
+smelt_status smelt_device_upload(smelt_context *context, void *device, const void *host,
+                                 size_t bytes) {
+    (void)context;
+    memcpy(device, host, bytes);
+    return SMELT_OK;
+}
+
+smelt_status smelt_device_download(smelt_context *context, void *host, const void *device,
+                                   size_t bytes) {
+    (void)context;
+    memcpy(host, device, bytes);
+    return SMELT_OK;
+}
+
+smelt_status smelt_device_fill(smelt_context *context, void *device, int byte, size_t bytes) {
+    (void)context;
+    memset(device, byte, bytes);
+    return SMELT_OK;
+}
+
+/* Streams and events: any pointer that can be freed. */
+smelt_status smelt_stream_create(smelt_context *context, struct CUstream_st **stream) {
+    (void)context;
+    *stream = malloc(1);
+    return *stream ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
+}
+
+smelt_status smelt_stream_synchronize(smelt_context *context, struct CUstream_st *stream) {
+    (void)context, (void)stream;
+    return SMELT_OK;
+}
+
+smelt_status smelt_stream_destroy(smelt_context *context, struct CUstream_st *stream) {
+    (void)context;
+    free(stream);
+    return SMELT_OK;
+}
+
+smelt_status smelt_event_create(smelt_context *context, struct CUevent_st **event) {
+    (void)context;
+    *event = malloc(1);
+    return *event ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
+}
+
+smelt_status smelt_event_record(smelt_context *context, struct CUevent_st *event,
+                                struct CUstream_st *stream) {
+    (void)context, (void)event, (void)stream;
+    return SMELT_OK;
+}
+
+/* Every launch takes half a millisecond here, so that the benchmark's arithmetic can be checked. */
+smelt_status smelt_event_elapsed(smelt_context *context, struct CUevent_st *begin,
+                                 struct CUevent_st *end, float *milliseconds) {
+    (void)context, (void)begin, (void)end;
+    *milliseconds = 0.5F;
+    return SMELT_OK;
+}
+
+smelt_status smelt_event_destroy(smelt_context *context, struct CUevent_st *event) {
+    (void)context;
+    free(event);
+    return SMELT_OK;
+}
+
+/* ---- the operator ---------------------------------------------------------------------------- */
+
+smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_context *context,
+                                      const smelt_sparse_attn_spec *spec) {
+    (void)context;
+    *attn = calloc(1, sizeof **attn);
+    if (!*attn)
+        return SMELT_ERROR_OUT_OF_MEMORY;
+    (*attn)->spec = *spec;
+    return SMELT_OK;
+}
+
+void smelt_sparse_attn_destroy(smelt_sparse_attn **attn) {
+    free(*attn);
+    *attn = NULL;
+}
+
+static int off(const void *pointer) {
+    return (uintptr_t)pointer % 16 != 0;
+}
+
+/* The name of the argument at fault, or NULL. */
+static const char *fault(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *a) {
+    if (a->size != sizeof *a)
+        return "size";
+    if (a->batches < 0 || (a->tokens > 0 && a->batches > INT32_MAX / a->tokens))
+        return "batches";
+    if (a->tokens < 0 || a->tokens > INT32_MAX)
+        return "tokens";
+    if (a->rows < 0 || a->rows > INT32_MAX)
+        return "rows";
+    if (a->width < 1 || a->width > spec->topk)
+        return "width";
+    if (!(a->scale > 0) || isinf(a->scale))
+        return "scale";
+    if (!a->q || off(a->q) || a->q_head_stride % 8 || a->q_token_stride % 8)
+        return "q";
+    if ((!a->kv && a->rows > 0) || off(a->kv) || a->kv_row_stride % 8)
+        return "kv";
+    if (!a->out || off(a->out) || a->out_head_stride % 8 || a->out_token_stride % 8)
+        return "out";
+    if (!a->indices)
+        return "indices";
+    if (!a->lse)
+        return "lse";
+    if (!a->sink != !spec->sink)
+        return "sink";
+    return a->queries && a->query_capacity < 0 ? "query_capacity" : NULL;
+}
+
+static int is_listed(const smelt_sparse_attn_args *args, int64_t query) {
+    if (!args->queries || stand_in_defect == STAND_IN_COMPUTES_UNLISTED)
+        return 1;
+    int64_t count = args->query_capacity;
+    if (args->query_count && *args->query_count < count)
+        count = *args->query_count;
+    for (int64_t i = 0; i < count; i++)
+        if (args->queries[i] == query)
+            return 1;
+    return 0;
+}
+
+static void spoil(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *args,
+                  int64_t query, int head, double *out, double *lse, double *max_logit) {
+    int64_t valid = smelt__sparse_attn_valid_rows(spec, args, query, NULL);
+    int empty = valid == 0;
+    if (stand_in_defect == STAND_IN_LSE_BASE_2)
+        *lse /= log(2.0);
+    if (stand_in_defect == STAND_IN_MAX_LOGITS_BASE_2)
+        *max_logit /= log(2.0);
+    if (stand_in_defect == STAND_IN_LSE_WITH_SINK && args->sink && !empty)
+        *lse = log(exp(*lse) + exp((double)args->sink[head]));
+    if (stand_in_defect == STAND_IN_LSE_POSITIVE_WHEN_EMPTY && empty)
+        *lse = INFINITY;
+    if (stand_in_defect == STAND_IN_NAN_WHEN_EMPTY && empty)
+        out[0] = NAN;
+    if (stand_in_defect == STAND_IN_CLAMPS_MASKED && valid < args->width)
+        for (int d = 0; d < spec->dv; d++)
+            out[d] += 0 * (double)smelt__bf16_to_float(((const uint16_t *)args->kv)[d]);
+    if (stand_in_defect == STAND_IN_ONE_ROW_OFF && query == 0 && head == spec->heads - 1)
+        for (int d = 0; d < spec->dv; d++)
+            out[d] *= 1.03;
+}
+
+static void store(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *a,
+                  int64_t query, int head, const double *out, double lse, double max_logit) {
+    int64_t batch = query / a->tokens, token = query % a->tokens;
+    uint16_t *to = (uint16_t *)a->out + batch * a->out_batch_stride + token * a->out_token_stride +
+                   head * a->out_head_stride;
+    int64_t at =
+        batch * a->lse_batch_stride + token * a->lse_token_stride + head * a->lse_head_stride;
+    for (int d = 0; d < spec->dv; d++)
+        to[d] = smelt__bf16_from_float((float)out[d]);
+    if (stand_in_defect == STAND_IN_WRITES_GAP ||
+        (stand_in_defect == STAND_IN_WRITES_PAST_END && head == spec->heads - 1 &&
+         query == a->batches * a->tokens - 1))
+        to[spec->dv] = 0;
+    a->lse[at] = (float)lse;
+    if (a->max_logits)
+        a->max_logits[at] = (float)max_logit;
+}
+
+static smelt_status compute(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *args,
+                            int64_t query) {
+    size_t heads = (size_t)spec->heads, dv = (size_t)spec->dv;
+    smelt_sparse_attn_args resolved = *args, inputs = *args;
+    smelt__sparse_attn_resolve_strides(spec, &resolved);
+    inputs = resolved;
+    if (stand_in_defect == STAND_IN_DROPS_LAST_SLOT && inputs.width > 1)
+        inputs.width--;
+    if (stand_in_defect == STAND_IN_IGNORES_LENGTH)
+        inputs.topk_length = NULL;
+    if (stand_in_defect == STAND_IN_IGNORES_SINK)
+        inputs.sink = NULL;
+    double *memory = malloc(heads * (dv + 2) * sizeof *memory);
+    if (!memory)
+        return SMELT_ERROR_OUT_OF_MEMORY;
+    struct smelt__sparse_attn_results results = {memory, memory + heads * dv,
+                                                 memory + heads * (dv + 1), NULL};
+    smelt_status status = SMELT_OK;
+    if (smelt__sparse_attn_reference(spec, &inputs, &query, 1, &results) != 0)
+        status = SMELT_ERROR_OUT_OF_MEMORY;
+    for (size_t head = 0; head < heads && status == SMELT_OK; head++) {
+        spoil(spec, &resolved, query, (int)head, results.out + head * dv, &results.lse[head],
+              &results.max_logits[head]);
+        store(spec, &resolved, query, (int)head, results.out + head * dv, results.lse[head],
+              results.max_logits[head]);
+    }
+    free(memory);
+    return status;
+}
+
+smelt_status smelt_sparse_attn_forward(smelt_sparse_attn *attn, const smelt_sparse_attn_args *args,
+                                       struct CUstream_st *stream) {
+    (void)stream;
+    if (!attn || !args)
+        return fail(SMELT_ERROR_INVALID_ARGUMENT, attn ? "args" : "attn");
+    const char *wrong = fault(&attn->spec, args);
+    if (wrong && args->batches != 0 && args->tokens != 0)
+        return fail(SMELT_ERROR_INVALID_ARGUMENT, wrong);
+    int64_t queries = args->batches * args->tokens;
+    smelt_status status = SMELT_OK;
+    if (stand_in_defect == STAND_IN_SKIPS_LAST_QUERY)
+        queries--;
+    for (int64_t query = 0; query < queries && status == SMELT_OK; query++)
+        if (is_listed(args, query))
+            status = compute(&attn->spec, args, query);
+    return status;
+}

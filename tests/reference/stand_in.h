@@ -1,0 +1,30 @@
+/*
+ * A stand-in for the library's device half: "device" memory is the host's, and forward runs the
+ * reference, with a chosen defect. It shows that the harness passes what is right and catches what
+ * is not.
+ */
+#ifndef SMELT_TEST_STAND_IN_H
+#define SMELT_TEST_STAND_IN_H
+
+enum stand_in_defect {
+    STAND_IN_CORRECT = 0,
+    STAND_IN_DROPS_LAST_SLOT,
+    STAND_IN_LSE_BASE_2,
+    STAND_IN_LSE_WITH_SINK,
+    STAND_IN_LSE_POSITIVE_WHEN_EMPTY,
+    STAND_IN_NAN_WHEN_EMPTY,
+    STAND_IN_IGNORES_LENGTH,
+    STAND_IN_CLAMPS_MASKED, /* takes row 0 with weight 0 for masked slots: 0 * NaN */
+    STAND_IN_IGNORES_SINK,
+    STAND_IN_WRITES_GAP,
+    STAND_IN_WRITES_PAST_END,
+    STAND_IN_COMPUTES_UNLISTED,
+    STAND_IN_SKIPS_LAST_QUERY,
+    STAND_IN_ONE_ROW_OFF, /* one head of one query is 3 % too large */
+    STAND_IN_MAX_LOGITS_BASE_2,
+    STAND_IN_DEFECTS
+};
+
+extern enum stand_in_defect stand_in_defect;
+
+#endif

@@ -1,0 +1,203 @@
+/* The core of check and bench against the stand-in: what is right passes, every defect is caught.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "bench.h"
+#include "check.h"
+#include "stand_in.h"
+
+static uint64_t seed;
+static smelt_context *context;
+
+static int make_context(void **state) {
+    (void)state;
+    return smelt_context_create(&context, NULL) == SMELT_OK ? 0 : -1;
+}
+
+static int drop_context(void **state) {
+    (void)state;
+    smelt_context_destroy(&context);
+    return 0;
+}
+
+static int restore(void **state) {
+    (void)state;
+    stand_in_defect = STAND_IN_CORRECT;
+    return 0;
+}
+
+/* Everything on, so that every defect has something to be seen by. */
+static struct smelt__check_options everything(void) {
+    struct smelt__check_options options = {
+        .spec = "sparse_attn:heads=4,dqk=128,dv=64,topk=24,sink=1", .sample = 100};
+    options.problem.seed = seed;
+    options.problem.batches = 2;
+    options.problem.tokens = 10;
+    options.problem.rows = 50;
+    options.problem.lists = SMELT__LISTS_ADVERSARIAL;
+    options.problem.query_list = SMELT__QUERY_LIST_NONE;
+    options.problem.topk_length = 1;
+    options.problem.strided = 1;
+    options.problem.max_logits = 1;
+    return options;
+}
+
+static void test_correct_passes(void **state) {
+    (void)state;
+    struct smelt__check_result result;
+    for (int i = 0; i < 4 * 5 * 4; i++) {
+        struct smelt__check_options options = everything();
+        options.problem.seed = seed + (uint64_t)i;
+        options.problem.lists = (enum smelt__lists)(i % 4);
+        options.problem.query_list = (enum smelt__query_list)(i / 4 % 5);
+        options.problem.strided = i / 20 % 2;
+        options.problem.spiky = i / 40;
+        options.sample = i % 3 == 0 ? 3 : 100;
+        if (smelt__check_run(context, &options, &result) != 0)
+            print_message("%s\n", result.message);
+        assert_true(result.passed);
+        assert_true(result.compared <= options.sample && result.compared <= 20);
+        assert_true(result.compared > 0 || i / 4 % 5 == SMELT__QUERY_LIST_EMPTY);
+        assert_true(!options.problem.spiky || result.compared == 0 || result.largest_score >= 100 ||
+                    result.largest_score == 0);
+    }
+}
+
+static void test_defects_are_caught(void **state) {
+    (void)state;
+    for (int defect = 1; defect < STAND_IN_DEFECTS; defect++) {
+        struct smelt__check_options options = everything();
+        struct smelt__check_result result;
+        if (defect == STAND_IN_COMPUTES_UNLISTED)
+            options.problem.query_list = SMELT__QUERY_LIST_PARTIAL;
+        if (defect == STAND_IN_DROPS_LAST_SLOT || defect == STAND_IN_WRITES_PAST_END)
+            options.problem.strided = 0;
+        if (defect == STAND_IN_DROPS_LAST_SLOT)
+            options.problem.topk_length = 0;
+        if (defect == STAND_IN_ONE_ROW_OFF) { /* that row must not be zero */
+            options.spec = "sparse_attn:heads=4,dqk=128,dv=64,topk=24";
+            options.problem.lists = SMELT__LISTS_RANDOM;
+            options.problem.topk_length = 0;
+        }
+        stand_in_defect = (enum stand_in_defect)defect;
+        if (smelt__check_run(context, &options, &result) == 0)
+            print_message("defect %d was not caught\n", defect);
+        assert_false(result.passed);
+        assert_non_null(strstr(result.message, "reproduce: smelt check sparse_attn:heads=4"));
+        assert_non_null(strstr(result.message, " --seed "));
+    }
+}
+
+/* What a failure prints, parsed again, is the same problem. */
+static void test_command_round_trip(void **state) {
+    (void)state;
+    struct smelt__check_options options = everything();
+    struct smelt__problem_options parsed = {0};
+    char text[768], message[256], *rest = NULL;
+    options.problem.query_list = SMELT__QUERY_LIST_CLAMPED;
+    options.problem.spiky = 1;
+    options.problem.width = 7;
+    options.problem.scale = 0.1F;
+    smelt__problem_command("check", options.spec, &options.problem, text, sizeof text);
+    char *word = strtok_r(text, " ", &rest);
+    for (int i = 0; i < 3; i++) /* smelt check SPEC */
+        word = strtok_r(NULL, " ", &rest);
+    while (word) {
+        const char *name = word + 2;
+        const char *value =
+            smelt__problem_option_takes_value(name) == 1 ? strtok_r(NULL, " ", &rest) : NULL;
+        assert_int_equal(smelt__problem_option_set(&parsed, name, value, message, sizeof message),
+                         1);
+        word = strtok_r(NULL, " ", &rest);
+    }
+    assert_memory_equal(&parsed, &options.problem, sizeof parsed);
+}
+
+static void test_bad_options(void **state) {
+    (void)state;
+    static const char *const bad[][2] = {
+        {"rows", "0"},      {"rows", "-5"},    {"rows", "x"},   {"rows", "4294967296"},
+        {"rows", ""},       {"lists", "fast"}, {"seed", "-1"},  {"seed", "1x"},
+        {"scale", "0"},     {"scale", "nan"},  {"width", NULL}, {"query-list", "some"},
+        {"batches", "1e3"},
+    };
+    struct smelt__problem_options options = {0};
+    char message[256];
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(
+            smelt__problem_option_set(&options, bad[i][0], bad[i][1], message, sizeof message), -1);
+        assert_non_null(strstr(message, bad[i][0]));
+    }
+    assert_int_equal(smelt__problem_option_set(&options, "colour", "1", message, sizeof message),
+                     0);
+    assert_int_equal(smelt__problem_option_takes_value("colour"), -1);
+}
+
+static void test_bad_spec(void **state) {
+    (void)state;
+    struct smelt__check_options options = {.spec = "sparse_attn:heads=none"};
+    struct smelt__check_result result;
+    assert_int_equal(smelt__check_run(context, &options, &result), -1);
+    assert_int_equal(result.status, SMELT_ERROR_INVALID_SPEC);
+}
+
+static void test_bench_arithmetic(void **state) {
+    (void)state;
+    struct smelt__bench_item items[10];
+    struct smelt__bench_result results[10];
+    memset(items, 0, sizeof items);
+    for (int i = 0; i < 10; i++) {
+        strcpy(items[i].spec, "sparse_attn:heads=2,dqk=128,dv=64,topk=16");
+        items[i].problem.seed = seed;
+        items[i].problem.tokens = 8;
+        items[i].problem.rows = 100;
+        items[i].problem.valid = i < 5 ? 0 : 4;
+    }
+    items[0].peer_ms = 1.0;
+    assert_int_equal(smelt__bench_run(context, items, 10, 4, results), 0);
+    for (int i = 0; i < 10; i++) {
+        int64_t slots = i < 5 ? 8 * 16 : 8 * 4;
+        assert_int_equal(results[i].valid_slots, slots);
+        assert_true(results[i].ms_median == 0.5);
+        assert_true(fabs(results[i].tflops - 2.0 * (double)slots * 2 * 192 / 0.5e9) < 1e-12);
+        assert_true(fabs(results[i].gather_tbs - (double)slots * 256 / 0.5e9) < 1e-12);
+    }
+    assert_true(results[0].peer_ratio == 2.0 && results[1].peer_ratio == 0);
+    strcpy(items[1].spec, "no spec");
+    assert_int_equal(smelt__bench_run(context, items, 3, 4, results), 1);
+    assert_int_equal(results[1].status, SMELT_ERROR_INVALID_SPEC);
+    assert_int_equal(results[2].status, SMELT_OK);
+}
+
+static void test_peer_items(void **state) {
+    (void)state;
+    struct smelt__bench_item items[64];
+    int count = smelt__bench_peer_items(NULL, 0);
+    assert_int_equal(count, 24 + 4 + 3);
+    assert_int_equal(smelt__bench_peer_items(items, 64), count);
+    assert_string_equal(items[3].spec, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048");
+    assert_true(items[3].problem.rows == 8192 && items[3].peer_tflops == 587);
+}
+
+int main(void) {
+    const char *given = getenv("SMELT_TEST_SEED");
+    seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+    print_message("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_correct_passes),
+        cmocka_unit_test_teardown(test_defects_are_caught, restore),
+        cmocka_unit_test(test_command_round_trip),
+        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_bad_spec),
+        cmocka_unit_test(test_bench_arithmetic),
+        cmocka_unit_test(test_peer_items),
+    };
+    return cmocka_run_group_tests(tests, make_context, drop_context);
+}

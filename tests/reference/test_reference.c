@@ -1,0 +1,333 @@
+/* The reference against values computed by hand, and against a second implementation written
+ * differently: streaming, in long double, without a list of valid slots. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "problem.h"
+#include "random.h"
+#include "reference/sparse_attn.h"
+
+enum { DV = 4, DQK = 6, MAX_HEADS = 3, MAX_WIDTH = 8, ROWS = 4 };
+
+/* ---- by hand --------------------------------------------------------------------------------- */
+
+/* One query, one head, q = (1, 0, 0, 0, 0, 2), scale 0.5; rows whose scores are 0.5 * (first + 2 *
+ * last). */
+struct tiny {
+    smelt_sparse_attn_spec spec;
+    smelt_sparse_attn_args args;
+    uint16_t q[DQK], kv[ROWS][DQK];
+    int32_t indices[MAX_WIDTH], topk_length;
+    float sink;
+    double out[DV], lse, max_logit, max_abs;
+};
+
+static void tiny_make(struct tiny *tiny, const int32_t *indices, int width) {
+    static const float q[DQK] = {1, 0, 0, 0, 0, 2};
+    static const float kv[ROWS][DQK] = {
+        {2, 1, 0, -1, 9, 1}, {4, 3, 2, 1, 9, 0}, {0, 8, -8, 0, 9, 1}, {-6, 1, 1, 1, 9, 1}};
+    memset(tiny, 0, sizeof *tiny);
+    tiny->spec = (smelt_sparse_attn_spec){sizeof tiny->spec, 1, DQK, DV, MAX_WIDTH, 0, NULL};
+    tiny->args = (smelt_sparse_attn_args)SMELT_SPARSE_ATTN_ARGS_INIT;
+    for (int d = 0; d < DQK; d++) {
+        tiny->q[d] = smelt__bf16_from_float(q[d]);
+        for (int row = 0; row < ROWS; row++)
+            tiny->kv[row][d] = smelt__bf16_from_float(kv[row][d]);
+    }
+    memcpy(tiny->indices, indices, (size_t)width * sizeof *indices);
+    tiny->args.tokens = 1;
+    tiny->args.rows = ROWS;
+    tiny->args.width = width;
+    tiny->args.scale = 0.5F;
+    tiny->args.q = tiny->q;
+    tiny->args.kv = tiny->kv;
+    tiny->args.indices = tiny->indices;
+}
+
+static void assert_close(double got, double expected, double tolerance) {
+    assert_true(fabs(got - expected) <= tolerance);
+}
+
+static void tiny_run(struct tiny *tiny) {
+    struct smelt__sparse_attn_results results = {tiny->out, &tiny->lse, &tiny->max_logit,
+                                                 &tiny->max_abs};
+    assert_int_equal(smelt__sparse_attn_reference(&tiny->spec, &tiny->args, NULL, 1, &results), 0);
+}
+
+static void expect(const struct tiny *tiny, double lse, double out0, double out1, double out2,
+                   double out3) {
+    const double out[DV] = {out0, out1, out2, out3};
+    assert_close(tiny->lse, lse, 1e-12);
+    for (int d = 0; d < DV; d++)
+        assert_close(tiny->out[d], out[d], 1e-12);
+}
+
+static void expect_empty(const struct tiny *tiny) {
+    assert_true(isinf(tiny->lse) && tiny->lse < 0);
+    assert_true(isinf(tiny->max_logit) && tiny->max_logit < 0);
+    for (int d = 0; d < DV; d++)
+        assert_true(tiny->out[d] == 0);
+}
+
+static void test_single_key(void **state) {
+    (void)state;
+    struct tiny tiny;
+    tiny_make(&tiny, (const int32_t[]){1}, 1);
+    tiny_run(&tiny);
+    expect(&tiny, 2.0, 4, 3, 2, 1); /* 0.5 * (1 * 4 + 2 * 0) */
+    assert_close(tiny.max_logit, 2.0, 0);
+    tiny_make(&tiny, (const int32_t[]){3}, 1);
+    tiny_run(&tiny);
+    expect(&tiny, -2.0, -6, 1, 1, 1); /* 0.5 * (-6 + 2) */
+    assert_close(tiny.max_abs, 2.0, 0);
+}
+
+static void test_equal_keys_and_duplicates(void **state) {
+    (void)state;
+    struct tiny tiny;
+    tiny_make(&tiny, (const int32_t[]){0, 1}, 2); /* both score 2 */
+    tiny_run(&tiny);
+    expect(&tiny, 2.0 + log(2.0), 3, 2, 1, 0);
+    tiny_make(&tiny, (const int32_t[]){0, 1, 0, 0}, 4); /* row 0 counts three times */
+    tiny_run(&tiny);
+    expect(&tiny, 2.0 + log(4.0), 2.5, 1.5, 0.5, -0.5);
+}
+
+static void test_two_scores(void **state) {
+    (void)state;
+    struct tiny tiny;
+    tiny_make(&tiny, (const int32_t[]){2, 1}, 2); /* scores 1 and 2 */
+    tiny_run(&tiny);
+    double p = 1 / (1 + exp(1.0));
+    expect(&tiny, log(exp(1.0) + exp(2.0)), 4 * (1 - p), 8 * p + 3 * (1 - p), -8 * p + 2 * (1 - p),
+           1 - p);
+}
+
+static void test_sink(void **state) {
+    (void)state;
+    struct tiny tiny;
+    const float sinks[] = {-INFINITY, INFINITY, 2.0F, 2000.0F, -2000.0F};
+    const double kept[] = {1, 0, 0.5, 0, 1};
+    for (int i = 0; i < 5; i++) {
+        tiny_make(&tiny, (const int32_t[]){1}, 1);
+        tiny.spec.sink = 1;
+        tiny.sink = sinks[i];
+        tiny.args.sink = &tiny.sink;
+        tiny_run(&tiny);
+        expect(&tiny, 2.0, 4 * kept[i], 3 * kept[i], 2 * kept[i], kept[i]);
+        tiny_make(&tiny, (const int32_t[]){-1}, 1);
+        tiny.spec.sink = 1;
+        tiny.sink = sinks[i];
+        tiny.args.sink = &tiny.sink;
+        tiny_run(&tiny);
+        expect_empty(&tiny);
+    }
+}
+
+static void test_masked(void **state) {
+    (void)state;
+    struct tiny tiny;
+    tiny_make(&tiny, (const int32_t[]){-1, ROWS, INT32_MAX, INT32_MIN}, 4);
+    tiny_run(&tiny);
+    expect_empty(&tiny);
+    tiny_make(&tiny, (const int32_t[]){-1, INT32_MAX, 1, ROWS, INT32_MIN}, 5);
+    tiny_run(&tiny);
+    expect(&tiny, 2.0, 4, 3, 2, 1);
+    tiny_make(&tiny, (const int32_t[]){0}, 1);
+    tiny.args.rows = 0;
+    tiny.args.kv = NULL;
+    tiny_run(&tiny);
+    expect_empty(&tiny);
+}
+
+static void test_topk_length(void **state) {
+    (void)state;
+    struct tiny tiny;
+    const int32_t lengths[] = {INT32_MIN, -1, 0, 1, 2, 3, INT32_MAX};
+    for (int i = 0; i < 7; i++) {
+        tiny_make(&tiny, (const int32_t[]){1, 0}, 2);
+        tiny.topk_length = lengths[i];
+        tiny.args.topk_length = &tiny.topk_length;
+        tiny_run(&tiny);
+        if (lengths[i] <= 0)
+            expect_empty(&tiny);
+        else if (lengths[i] == 1)
+            expect(&tiny, 2.0, 4, 3, 2, 1);
+        else
+            expect(&tiny, 2.0 + log(2.0), 3, 2, 1, 0);
+    }
+}
+
+/* A kernel handed a longer row keeps the first topk valid slots. */
+static void test_first_topk_valid(void **state) {
+    (void)state;
+    struct tiny tiny;
+    tiny_make(&tiny, (const int32_t[]){-1, 1, -1, 3, 2}, 5);
+    tiny.spec.topk = 1;
+    tiny_run(&tiny);
+    expect(&tiny, 2.0, 4, 3, 2, 1);
+}
+
+static void test_large_scores(void **state) {
+    (void)state;
+    struct tiny tiny;
+    tiny_make(&tiny, (const int32_t[]){1, 3}, 2); /* 8000 and -8000 */
+    tiny.args.scale = 2000.0F;
+    tiny_run(&tiny);
+    expect(&tiny, 8000.0, 4, 3, 2, 1);
+    assert_close(tiny.max_abs, 8000.0, 0);
+}
+
+static void test_bf16(void **state) {
+    (void)state;
+    assert_int_equal(smelt__bf16_from_float(1.0F), 0x3f80);
+    assert_int_equal(smelt__bf16_from_float(-2.0F), 0xc000);
+    assert_int_equal(smelt__bf16_from_float(1.0F + 1.0F / 256), 0x3f80); /* tie, down to even */
+    assert_int_equal(smelt__bf16_from_float(1.0F + 3.0F / 256), 0x3f82); /* tie, up to even */
+    assert_int_equal(smelt__bf16_from_float(1.0F + 1.01F / 256), 0x3f81);
+    assert_int_equal(smelt__bf16_from_float(3.4e38F), 0x7f80); /* rounds to infinity */
+    assert_int_equal(smelt__bf16_from_float(INFINITY), 0x7f80);
+    assert_true(isnan(smelt__bf16_to_float(smelt__bf16_from_float(NAN))));
+    for (uint32_t bits = 0; bits < 0x10000; bits++) {
+        float value = smelt__bf16_to_float((uint16_t)bits);
+        if (!isnan(value))
+            assert_int_equal(smelt__bf16_from_float(value), bits);
+    }
+}
+
+/* ---- against another implementation ---------------------------------------------------------- */
+
+/* The streaming softmax (Milakov and Gimelshein), slot by slot. */
+static void stream_head(const struct smelt__problem *problem, const smelt_sparse_attn_args *a,
+                        int64_t batch, int64_t token, int head, long double *out,
+                        long double *lse) {
+    const uint16_t *q = problem->q + batch * a->q_batch_stride + token * a->q_token_stride +
+                        head * a->q_head_stride;
+    long double high = -INFINITY, sum = 0;
+    for (int d = 0; d < problem->spec.dv; d++)
+        out[d] = 0;
+    for (int64_t i = 0; i < a->width; i++) {
+        int64_t row =
+            problem->indices[batch * a->indices_batch_stride + token * a->indices_token_stride + i];
+        if (problem->topk_length && i >= problem->topk_length[batch * a->topk_length_batch_stride +
+                                                              token * a->topk_length_token_stride])
+            break;
+        if (row < 0 || row > a->rows - 1)
+            continue;
+        const uint16_t *kv = problem->kv + batch * a->kv_batch_stride + row * a->kv_row_stride;
+        long double score = 0;
+        for (int d = problem->spec.dqk - 1; d >= 0; d--)
+            score +=
+                (long double)smelt__bf16_to_float(q[d]) * (long double)smelt__bf16_to_float(kv[d]);
+        score *= (long double)a->scale;
+        long double higher = score > high ? score : high;
+        long double shrink = expl(high - higher), weight = expl(score - higher);
+        for (int d = 0; d < problem->spec.dv; d++)
+            out[d] = out[d] * shrink + weight * (long double)smelt__bf16_to_float(kv[d]);
+        sum = sum * shrink + weight;
+        high = higher;
+    }
+    *lse = sum > 0 ? high + logl(sum) : -INFINITY;
+    long double sink = problem->sink ? expl((long double)problem->sink[head] - high) : 0;
+    for (int d = 0; d < problem->spec.dv; d++)
+        out[d] = sum > 0 ? out[d] / (sum + sink) : 0;
+}
+
+static int close_enough(long double a, double b) {
+    return (isinf(a) && a == (long double)b) || fabsl(a - (long double)b) <= 1e-9L * (1 + fabsl(a));
+}
+
+static void compare_problem(const struct smelt__problem *problem) {
+    int heads = problem->spec.heads, dv = problem->spec.dv;
+    int64_t queries = problem->args.batches * problem->args.tokens;
+    smelt_sparse_attn_args resolved = problem->args;
+    smelt__sparse_attn_resolve_strides(&problem->spec, &resolved);
+    double *out = malloc((size_t)(queries * heads * (dv + 2)) * sizeof *out);
+    assert_non_null(out);
+    struct smelt__sparse_attn_results results = {out, out + queries * heads * dv, NULL, NULL};
+    assert_int_equal(
+        smelt__sparse_attn_reference(&problem->spec, &problem->args, NULL, queries, &results), 0);
+    for (int64_t at = 0; at < queries * heads; at++) {
+        long double expected[256], lse;
+        int64_t query = at / heads;
+        stream_head(problem, &resolved, query / resolved.tokens, query % resolved.tokens,
+                    (int)(at % heads), expected, &lse);
+        assert_true(close_enough(lse, results.lse[at]));
+        for (int d = 0; d < dv; d++)
+            assert_true(close_enough(expected[d], out[at * dv + d]));
+    }
+    free(out);
+}
+
+static uint64_t seed;
+
+static void test_against_streaming(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 60; i++) {
+        struct smelt__random random = smelt__random_at(seed, 0, i);
+        struct smelt__problem problem;
+        smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+        struct smelt__problem_options options = {.seed = seed + i};
+        spec.heads = 1 + (int)smelt__random_below(&random, MAX_HEADS + 2);
+        spec.dv = 64 << smelt__random_below(&random, 2);
+        spec.dqk = spec.dv + 64 * (int)smelt__random_below(&random, 2);
+        spec.topk = 1 + (int)smelt__random_below(&random, 40);
+        spec.sink = (int)smelt__random_below(&random, 2);
+        options.batches = 1 + smelt__random_below(&random, 3);
+        options.tokens = 1 + smelt__random_below(&random, 5);
+        options.rows = 1 + smelt__random_below(&random, 60);
+        options.lists = (enum smelt__lists)(i % 4);
+        options.spiky = smelt__random_below(&random, 3) == 0;
+        options.topk_length = (int)smelt__random_below(&random, 2);
+        options.strided = (int)smelt__random_below(&random, 2);
+        assert_int_equal(smelt__problem_create(&problem, &spec, &options), 0);
+        compare_problem(&problem);
+        smelt__problem_destroy(&problem);
+    }
+}
+
+/* "These queries only" gives the same as all of them, in the order asked for. */
+static void test_some_queries(void **state) {
+    (void)state;
+    struct smelt__problem problem;
+    smelt_sparse_attn_spec spec = {sizeof spec, 2, 64, 64, 8, 0, NULL};
+    struct smelt__problem_options options = {.seed = seed, .batches = 2, .tokens = 3};
+    assert_int_equal(smelt__problem_create(&problem, &spec, &options), 0);
+    const int64_t some[] = {5, 0, 3};
+    double all_out[6 * 2 * 64], out[3 * 2 * 64], all_lse[6 * 2], lse[3 * 2];
+    struct smelt__sparse_attn_results all = {all_out, all_lse, NULL, NULL};
+    struct smelt__sparse_attn_results results = {out, lse, NULL, NULL};
+    assert_int_equal(smelt__sparse_attn_reference(&spec, &problem.args, NULL, 6, &all), 0);
+    assert_int_equal(smelt__sparse_attn_reference(&spec, &problem.args, some, 3, &results), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_memory_equal(lse + i * 2, all_lse + some[i] * 2, 2 * sizeof *lse);
+        assert_memory_equal(out + i * 128, all_out + some[i] * 128, 128 * sizeof *out);
+    }
+    smelt__problem_destroy(&problem);
+}
+
+int main(void) {
+    const char *given = getenv("SMELT_TEST_SEED");
+    seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+    print_message("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_single_key),
+        cmocka_unit_test(test_equal_keys_and_duplicates),
+        cmocka_unit_test(test_two_scores),
+        cmocka_unit_test(test_sink),
+        cmocka_unit_test(test_masked),
+        cmocka_unit_test(test_topk_length),
+        cmocka_unit_test(test_first_topk_valid),
+        cmocka_unit_test(test_large_scores),
+        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_against_streaming),
+        cmocka_unit_test(test_some_queries),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
