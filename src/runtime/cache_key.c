@@ -55,7 +55,9 @@ void smelt__cache_key_make(struct smelt__cache_key *key, const char *source, siz
     uint64_t option_count = 0;
 
     memset(key, 0, sizeof *key);
-    hash.bytes = 0;
+    /* Resetting with a seed looks at what the state held before: stale bytes could pass for this
+     * seed, whose secret would then not be derived. */
+    memset(&hash, 0, sizeof hash);
     for (int i = 0; i < HASHES; i++)
         XXH3_128bits_reset_withSeed(&hash.state[i], hash_seeds[i]);
 

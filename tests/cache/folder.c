@@ -425,11 +425,13 @@ static int use_few_descriptors(struct scratch *scratch) {
     struct smelt__cache_lock lock;
     struct smelt__compiled compiled;
     int lowest = open(".", O_RDONLY), hit = 0, stored = -1;
+    struct rlimit limit;
 
     CHECK(cache && store(cache, 1, &compiler_new, BYTES) == 0);
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     close(lowest);
     for (int n = 0; n < 8; n++) {
-        const struct rlimit limit = {(rlim_t)(lowest + n), 4096};
+        limit.rlim_cur = (rlim_t)(lowest + n);
         CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
         hit = hits(cache, 1, &compiler_new, BYTES);
         if (smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled))

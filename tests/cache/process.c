@@ -84,6 +84,7 @@ static pid_t start_child(struct scratch *scratch, child_function body, int numbe
     pid_t child = fork();
     struct smelt__cache *cache;
     char byte;
+    int result;
 
     assert_true(child >= 0);
     if (child != 0)
@@ -96,7 +97,9 @@ static pid_t start_child(struct scratch *scratch, child_function body, int numbe
     cache = smelt__cache_open(&scratch->settings, &scratch->log);
     if (!cache)
         _exit(3);
-    _exit(body(scratch, cache, number) == 0 ? 0 : 1);
+    result = body(scratch, cache, number);
+    smelt__cache_close(cache);
+    _exit(result == 0 ? 0 : 1);
 }
 
 static void expect_success(pid_t child) {
