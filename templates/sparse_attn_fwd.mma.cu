@@ -134,40 +134,50 @@ DEVICE void load_query(const struct sparse_attn_fwd_params *params, const struct
 }
 
 /*
- * Starts the copy of `columns` chunks, from column chunk `skip` on, of the block's KV rows into a
- * tile. Rows past `count` become zeros, and so do masked ones: nothing is read for them.
+ * Starts the copy of `columns` chunks, from column chunk `skip` on, of a block's KV rows into a
+ * tile. Unless `whole`, rows past `count` become zeros, and so do masked ones: nothing is read for
+ * them. A block's entries stand side by side in the ring: `first` is a multiple of BLOCK_KEYS.
  */
-DEVICE void gather(const struct sparse_attn_fwd_params *params, const char *kv, int first,
-                   int count, u32 tile, int pitch, int columns, int skip) {
+DEVICE void gather_rows(const char *kv, u32 row_bytes, int block, int count, bool whole, u32 tile,
+                        int pitch, int columns, int skip) {
     const int rows_at_once = THREADS / columns;
     const int chunk = (int)threadIdx.x % columns;
+    const int thread_row = (int)threadIdx.x / columns % rows_at_once;
+    const char *const source = kv + (skip + chunk) * CHUNK_BYTES;
+    const int *const entries = scan_entries(block) + thread_row;
 #pragma unroll 4
     for (int i = 0; i < (BLOCK_KEYS + rows_at_once - 1) / rows_at_once; ++i) {
-        const int key = i * rows_at_once + (int)threadIdx.x / columns;
+        const int key = i * rows_at_once + thread_row;
         if (BLOCK_KEYS % rows_at_once != 0 && key >= BLOCK_KEYS) {
             break;
         }
-        const int row = key < count ? scan_entry(first + key) : MASKED;
-        const bool present = row >= 0;
-        const char *const source =
-            kv + (present ? 2 * (row * params->kv_row_stride) : 0) + (skip + chunk) * CHUNK_BYTES;
-        cp_async_16(tile + tile_chunk(key, chunk, pitch), source, present ? CHUNK_BYTES : 0);
+        const int row = whole || key < count ? entries[i * rows_at_once] : MASKED;
+        const bool present = whole || row >= 0;
+        cp_async_16(tile + tile_chunk(key, chunk, pitch),
+                    present ? source + (u64)(u32)row * row_bytes : kv, present ? CHUNK_BYTES : 0);
     }
 }
 
-DEVICE void gather_latent(const struct sparse_attn_fwd_params *params, const char *kv, int first,
+/* The same for a block that is most often whole. An empty one is left alone. */
+DEVICE void gather(const struct sparse_attn_fwd_params *params, const char *kv, int block,
+                   int count, u32 tile, int pitch, int columns, int skip) {
+    if (COMPACT && count == BLOCK_KEYS) {
+        gather_rows(kv, params->kv_row_bytes, block, count, true, tile, pitch, columns, skip);
+    } else if (count > 0) {
+        gather_rows(kv, params->kv_row_bytes, block, count, false, tile, pitch, columns, skip);
+    }
+}
+
+DEVICE void gather_latent(const struct sparse_attn_fwd_params *params, const char *kv, int block,
                           int count, int stage) {
-    if (count > 0) {
-        gather(params, kv, first, count,
-               shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES)), LATENT_PITCH,
-               LATENT_CHUNKS, 0);
-    }
+    gather(params, kv, block, count, shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES)),
+           LATENT_PITCH, LATENT_CHUNKS, 0);
 }
 
-DEVICE void gather_rope(const struct sparse_attn_fwd_params *params, const char *kv, int first,
+DEVICE void gather_rope(const struct sparse_attn_fwd_params *params, const char *kv, int block,
                         int count, int stage) {
-    if (ROPE_STEPS > 0 && count > 0) {
-        gather(params, kv, first, count, shared_address(ROPE_OFFSET + (u32)(stage * ROPE_BYTES)),
+    if (ROPE_STEPS > 0) {
+        gather(params, kv, block, count, shared_address(ROPE_OFFSET + (u32)(stage * ROPE_BYTES)),
                ROPE_PITCH, ROPE_CHUNKS > 0 ? ROPE_CHUNKS : 1, LATENT_CHUNKS);
     }
 }
@@ -198,6 +208,7 @@ struct score_place {
     int tile;  /* first m16 tile */
     int key;   /* first key */
     int depth; /* takes the k-steps equal to this modulo SCORE_DEPTH_GROUPS */
+    u32 query; /* ldmatrix address of the first query tile at step 0 */
 };
 
 DEVICE struct score_place find_score_place(void) {
@@ -206,16 +217,21 @@ DEVICE struct score_place find_score_place(void) {
     place.tile = warp % SCORE_HEAD_GROUPS * SCORE_TILES;
     place.key = warp / SCORE_HEAD_GROUPS % SCORE_KEY_GROUPS * SCORE_PAIRS * 16;
     place.depth = warp / (SCORE_HEAD_GROUPS * SCORE_KEY_GROUPS);
+    place.query = a_address(shared_address(QUERY_OFFSET), place.tile * 16, QUERY_PITCH);
     return place;
+}
+
+/* The k-step number `index` of this warp. */
+DEVICE int find_step(const struct score_place *place, int index) {
+    return SCORE_DEPTH_GROUPS == 1 ? index : index * SCORE_DEPTH_GROUPS + place->depth;
 }
 
 /* Query fragments of one k-step, from the query tile. */
 DEVICE void load_query_step(u32 *a, const struct score_place *place, int step) {
+    const u32 address = step_address(place->query, step);
 #pragma unroll
     for (int m = 0; m < SCORE_TILES; ++m) {
-        const u32 base =
-            a_address(shared_address(QUERY_OFFSET), (place->tile + m) * 16, QUERY_PITCH);
-        ldmatrix_x4(&a[m * 4], step_address(base, step));
+        ldmatrix_x4(&a[m * 4], address + (u32)(m * 16 * QUERY_PITCH));
     }
 }
 
@@ -223,7 +239,7 @@ DEVICE void load_query_step(u32 *a, const struct score_place *place, int step) {
 DEVICE void load_query_fragments(u32 *query, const struct score_place *place) {
 #pragma unroll
     for (int i = 0; i < SCORE_STEPS; ++i) {
-        load_query_step(&query[i * SCORE_TILES * 4], place, i * SCORE_DEPTH_GROUPS + place->depth);
+        load_query_step(&query[i * SCORE_TILES * 4], place, find_step(place, i));
     }
 }
 
@@ -235,13 +251,14 @@ DEVICE void score_step(float *s, const u32 *query, const struct score_place *pla
                        u32 keys, int pitch, int step, int tiles) {
     u32 loaded[SCORE_TILES * 4];
     const u32 *const a = QUERY_IN_REGISTERS ? &query[index * SCORE_TILES * 4] : loaded;
+    const u32 address = step_address(keys, step);
     if (!QUERY_IN_REGISTERS) {
-        load_query_step(loaded, place, index * SCORE_DEPTH_GROUPS + place->depth);
+        load_query_step(loaded, place, find_step(place, index));
     }
 #pragma unroll
     for (int n = 0; n < SCORE_PAIRS; ++n) {
         u32 b[4];
-        ldmatrix_x4(b, step_address(keys + (u32)(n * 16 * pitch), step));
+        ldmatrix_x4(b, address + (u32)(n * 16 * pitch));
 #pragma unroll
         for (int m = 0; m < SCORE_TILES; ++m) {
             if (!RAGGED_HEADS || m < tiles - place->tile) {
@@ -263,15 +280,14 @@ DEVICE void compute_scores(float *s, const u32 *query, const struct score_place 
                                  place->key, LATENT_PITCH);
 #pragma unroll SCORE_UNROLL
     for (int i = 0; i < SCORE_LATENT_STEPS; ++i) {
-        const int step = i * SCORE_DEPTH_GROUPS + place->depth;
-        score_step(s, query, place, i, latent, LATENT_PITCH, step, tiles);
+        score_step(s, query, place, i, latent, LATENT_PITCH, find_step(place, i), tiles);
     }
     const u32 rope = b_address(shared_address(ROPE_OFFSET + (u32)(rope_stage * ROPE_BYTES)),
                                place->key, ROPE_PITCH);
 #pragma unroll
     for (int i = 0; i < SCORE_ROPE_STEPS; ++i) {
-        const int step = i * SCORE_DEPTH_GROUPS + place->depth;
-        score_step(s, query, place, SCORE_LATENT_STEPS + i, rope, ROPE_PITCH, step, tiles);
+        score_step(s, query, place, SCORE_LATENT_STEPS + i, rope, ROPE_PITCH, find_step(place, i),
+                   tiles);
     }
 }
 
@@ -315,7 +331,7 @@ DEVICE u32 probability_chunk(int row, int chunk) {
 }
 
 /* This thread's scores of its row: partial sums added, keys past `count` and masked ones -inf. */
-DEVICE void load_row(float *s, int row, int part, int first, int count) {
+DEVICE void load_row(float *s, int row, int part, int block, int count) {
 #pragma unroll
     for (int i = 0; i < ROW_UNITS; ++i) {
         const int unit = part + i * ROW_THREADS;
@@ -327,7 +343,7 @@ DEVICE void load_row(float *s, int row, int part, int first, int count) {
             for (int d = 1; d < SCORE_DEPTH_GROUPS; ++d) {
                 sum += score_unit(d, row, unit)[e];
             }
-            const bool present = key < count && (COMPACT || scan_entry(first + key) >= 0);
+            const bool present = key < count && (COMPACT || scan_entries(block)[key] >= 0);
             s[i * 2 + e] = present ? sum : MINUS_INFINITY;
         }
     }
@@ -361,13 +377,13 @@ DEVICE float move_maximum(struct softmax_row *state, float highest, float scale_
  * Softmax of one key block: scores -> P, sums, FACTORS. True if some row's O must be rescaled. A
  * row's threads are neighbours in one warp: P may overwrite the scores once all have read them.
  */
-DEVICE bool softmax_block(struct softmax_row *state, int first, int count, float scale_log2) {
+DEVICE bool softmax_block(struct softmax_row *state, int block, int count, float scale_log2) {
     const int row = (int)threadIdx.x / ROW_THREADS, part = (int)threadIdx.x % ROW_THREADS;
     if (row >= BLOCK_HEADS) {
         return false;
     }
     float s[ROW_UNITS * 2];
-    load_row(s, row, part, first, count);
+    load_row(s, row, part, block, count);
     const float factor = move_maximum(state, row_maximum(s), scale_log2);
     const float offset = state->maximum == MINUS_INFINITY ? 0.0f : -state->maximum * scale_log2;
     float sum = 0.0f;
@@ -390,15 +406,21 @@ DEVICE bool softmax_block(struct softmax_row *state, int first, int count, float
 
 /* This warp's place in the formation of the second product. */
 struct output_place {
-    int tile;   /* first m16 tile */
-    int column; /* first column */
+    int tile;          /* first m16 tile */
+    int column;        /* first column */
+    u32 probabilities; /* ldmatrix address of the first m16 tile at step 0 */
+    u32 values;        /* ldmatrix address of the first columns in stage 0, keys 0..15 */
 };
 
 DEVICE struct output_place find_output_place(void) {
-    const int warp = (int)threadIdx.x / 32;
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     struct output_place place;
     place.tile = warp % OUTPUT_HEAD_GROUPS * OUTPUT_TILES;
     place.column = warp / OUTPUT_HEAD_GROUPS * OUTPUT_PAIRS * 16;
+    place.probabilities = shared_address(probability_chunk(place.tile * 16 + lane % 16, lane / 16));
+    place.values = shared_address(
+        LATENT_OFFSET +
+        tile_chunk(lane % 16, place.column / CHUNK_COLUMNS + lane / 16, LATENT_PITCH));
     return place;
 }
 
@@ -423,18 +445,16 @@ DEVICE void scale_output(float *o, const struct output_place *place) {
 
 /* P fragments of 16 keys. */
 DEVICE void load_probabilities(u32 *a, const struct output_place *place, int step) {
-    const int lane = (int)threadIdx.x % 32;
+    const u32 address = step_address(place->probabilities, step);
 #pragma unroll
     for (int m = 0; m < OUTPUT_TILES; ++m) {
-        const int row = (place->tile + m) * 16 + lane % 16;
-        ldmatrix_x4(&a[m * 4], shared_address(probability_chunk(row, step * 2 + lane / 16)));
+        ldmatrix_x4(&a[m * 4], address + (u32)(m * 16 * SCORE_PITCH));
     }
 }
 
 /* o += P V for the key block in a stage. */
 DEVICE void accumulate_output(float *o, const struct output_place *place, int stage, int tiles) {
-    const int lane = (int)threadIdx.x % 32;
-    const u32 values = shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES));
+    const u32 values = place->values + (u32)(stage * LATENT_BYTES);
 #pragma unroll
     for (int step = 0; step < OUTPUT_STEPS; ++step) {
         u32 a[OUTPUT_TILES * 4];
@@ -442,10 +462,7 @@ DEVICE void accumulate_output(float *o, const struct output_place *place, int st
 #pragma unroll
         for (int n = 0; n < OUTPUT_PAIRS; ++n) {
             u32 b[4];
-            ldmatrix_x4_trans(b,
-                              values + tile_chunk(step * 16 + lane % 16,
-                                                  place->column / CHUNK_COLUMNS + n * 2 + lane / 16,
-                                                  LATENT_PITCH));
+            ldmatrix_x4_trans(b, step_address(values, n) + (u32)(step * 16 * LATENT_PITCH));
 #pragma unroll
             for (int m = 0; m < OUTPUT_TILES; ++m) {
                 if (!RAGGED_HEADS || m < tiles - place->tile) {
@@ -522,29 +539,34 @@ DEVICE void store_output(const struct sparse_attn_fwd_params *params, const stru
     }
 }
 
-/* The key blocks under way: place of the first entry and number of keys, oldest first. */
-struct pipeline {
-    int first[STAGES];
-    int count[STAGES];
-};
-
-/* Takes the next key block and starts its gather into `stage`, as the pipeline's newest. */
-DEVICE void advance(struct pipeline *pipeline, struct slot_scan *scan,
-                    const struct sparse_attn_fwd_params *params, const char *kv, int stage) {
-    int first;
-    const int count = scan_take(scan, params->rows, &first);
-#pragma unroll
-    for (int i = 0; i < STAGES - 1; ++i) {
-        pipeline->first[i] = pipeline->first[i + 1];
-        pipeline->count[i] = pipeline->count[i + 1];
-    }
-    pipeline->first[STAGES - 1] = first;
-    pipeline->count[STAGES - 1] = count;
-    gather_latent(params, kv, first, count, stage);
+/* Starts the gather of a key block, as one group of copies; nothing when the query has no such. */
+DEVICE void begin_block(struct slot_scan *scan, const struct sparse_attn_fwd_params *params,
+                        const char *kv, int block) {
+    const int stage = block % STAGES;
+    scan_reach(scan, params->rows, block);
+    gather_latent(params, kv, block, scan_count(scan, block), stage);
     if (!LATE_ROPE) {
-        gather_rope(params, kv, first, count, stage);
+        gather_rope(params, kv, block, scan_count(scan, block), stage);
     }
     cp_async_commit();
+}
+
+/* With one rope buffer: the rest of that gather, when the buffer is free. */
+DEVICE void finish_block(const struct slot_scan *scan, const struct sparse_attn_fwd_params *params,
+                         const char *kv, int block) {
+    if (LATE_ROPE) {
+        gather_rope(params, kv, block, scan_count(scan, block), 0);
+        cp_async_commit();
+    }
+}
+
+/* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
+ * come so far. The query tile lands with the first. */
+DEVICE void wait_for_block(void) {
+    //@for pending in STAGES - 2..STAGES - 1
+    cp_async_wait_$pending();
+    //@end
+    __syncthreads();
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
@@ -558,7 +580,6 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const struct score_place score_place = find_score_place();
     const struct output_place output_place = find_output_place();
     struct slot_scan scan;
-    struct pipeline pipeline;
     struct softmax_row state = {MINUS_INFINITY, MINUS_INFINITY, 0.0f};
     u32 query[QUERY_FRAGMENTS];
     float o[OUTPUT_TILES * OUTPUT_PAIRS * 8];
@@ -570,40 +591,31 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     load_query(&params, &work);
 #pragma unroll
     for (int i = 0; i < STAGES - 1; ++i) {
-        advance(&pipeline, &scan, &params, kv, i);
+        begin_block(&scan, &params, kv, i);
     }
-    if (LATE_ROPE) {
-        gather_rope(&params, kv, pipeline.first[1], pipeline.count[1], 0);
-        cp_async_commit();
-    }
+    finish_block(&scan, &params, kv, 0);
 #pragma unroll
     for (int i = 0; i < OUTPUT_TILES * OUTPUT_PAIRS * 8; ++i) {
         o[i] = 0.0f;
     }
+    if (QUERY_IN_REGISTERS) {
+        wait_for_block();
+        load_query_fragments(query, &score_place);
+    }
 
     for (int block = 0;; ++block) {
-        const int stage = block % STAGES;
-        //@for pending in STAGES - 2..STAGES - 1
-        cp_async_wait_$pending();
-        //@end
-        __syncthreads();
-        advance(&pipeline, &scan, &params, kv, (stage + STAGES - 1) % STAGES);
-        const int first = pipeline.first[0], count = pipeline.count[0];
+        wait_for_block();
+        begin_block(&scan, &params, kv, block + STAGES - 1);
+        const int stage = block % STAGES, count = scan_count(&scan, block);
         if (count == 0) {
             break;
-        }
-        if (QUERY_IN_REGISTERS && block == 0) {
-            load_query_fragments(query, &score_place);
         }
         float s[SCORE_TILES * SCORE_PAIRS * 8];
         compute_scores(s, query, &score_place, stage, LATE_ROPE ? 0 : stage, work.tiles);
         store_scores(s, &score_place);
         __syncthreads();
-        if (LATE_ROPE) {
-            gather_rope(&params, kv, pipeline.first[1], pipeline.count[1], 0);
-            cp_async_commit();
-        }
-        const bool rescale = softmax_block(&state, first, count, scale_log2);
+        finish_block(&scan, &params, kv, block + 1);
+        const bool rescale = softmax_block(&state, block, count, scale_log2);
         if (__syncthreads_or(rescale)) {
             scale_output(o, &output_place);
         }

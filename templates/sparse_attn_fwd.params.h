@@ -15,12 +15,13 @@ struct sparse_attn_fwd_params {
     const int *queries;     /* query list: batch * tokens + token, or null for all queries */
     const int *query_count; /* its length in device memory, or null for query_capacity */
     long long q_batch_stride, q_token_stride, q_head_stride;
-    long long kv_batch_stride, kv_row_stride;
+    long long kv_batch_stride;
     long long indices_batch_stride, indices_token_stride;
     long long topk_length_batch_stride, topk_length_token_stride;
     long long out_batch_stride, out_token_stride, out_head_stride;
     long long lse_batch_stride, lse_token_stride, lse_head_stride;
     int batches, tokens, rows, width;
-    int query_capacity; /* entries of `queries`, or batches * tokens */
-    float scale;        /* softmax scale, natural units */
+    int query_capacity;    /* entries of `queries`, or batches * tokens */
+    unsigned kv_row_bytes; /* from one KV row to the next */
+    float scale;           /* softmax scale, natural units */
 };

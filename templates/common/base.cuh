@@ -2,6 +2,7 @@
 
 typedef unsigned int u32;
 typedef long long i64;
+typedef unsigned long long u64;
 
 #ifdef __cplusplus
 #define KERNEL extern "C" __global__

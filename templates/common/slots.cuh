@@ -5,7 +5,7 @@
  * every slot does, a masked one as MASKED. No more than TOPK valid slots are kept.
  *
  * The ring lives at RING_OFFSET (RING_ENTRIES ints, a power of two) with one count per warp at
- * COUNTS_OFFSET. An entry stays until STAGES blocks after its own were taken.
+ * COUNTS_OFFSET. A key block's entries stay until the block STAGES after it is reached.
  */
 
 enum { MASKED = -1, RING_MASK = RING_ENTRIES - 1, ALL_LANES = -1 };
@@ -17,7 +17,6 @@ struct slot_scan {
     int scanned;    /* slots looked at so far, a multiple of THREADS */
     int entries;    /* entries put into the ring since the query began */
     int valid;      /* valid ones among them */
-    int taken;      /* entries handed out to blocks */
     int value;      /* slot scanned + threadIdx.x, loaded ahead */
 };
 
@@ -32,7 +31,6 @@ DEVICE void scan_begin(struct slot_scan *scan, const int *row, int slots) {
     scan->scanned = 0;
     scan->entries = 0;
     scan->valid = 0;
-    scan->taken = 0;
     scan_load_ahead(scan);
 }
 
@@ -79,19 +77,21 @@ DEVICE void scan_more(struct slot_scan *scan, int rows) {
     __syncthreads();
 }
 
-/* Takes the next up to BLOCK_KEYS entries: *first is their place in the ring, the result their
- * number, 0 when the query has no more. Called by the whole block. */
-DEVICE int scan_take(struct slot_scan *scan, int rows, int *first) {
-    while (scan->entries - scan->taken < BLOCK_KEYS && scan->scanned < scan->slots) {
+/* Scans until the ring holds all entries of key block number `block`, or the row ends. Called by
+ * the whole block. */
+DEVICE void scan_reach(struct slot_scan *scan, int rows, int block) {
+    while (scan->entries < (block + 1) * BLOCK_KEYS && scan->scanned < scan->slots) {
         scan_more(scan, rows);
     }
-    const int count = minimum(scan->entries - scan->taken, BLOCK_KEYS);
-    *first = scan->taken;
-    scan->taken += count;
-    return count;
 }
 
-/* Entry number `position`; MASKED only without COMPACT. */
-DEVICE int scan_entry(int position) {
-    return ((const int *)(arena + RING_OFFSET))[position & RING_MASK];
+/* Number of entries of a key block that was reached: BLOCK_KEYS but for the last, 0 past it. */
+DEVICE int scan_count(const struct slot_scan *scan, int block) {
+    return minimum(maximum(scan->entries - block * BLOCK_KEYS, 0), BLOCK_KEYS);
+}
+
+/* A key block's entries: they do not wrap, RING_ENTRIES being a multiple of BLOCK_KEYS. MASKED
+ * occurs only without COMPACT. */
+DEVICE const int *scan_entries(int block) {
+    return (const int *)(arena + RING_OFFSET) + (block * BLOCK_KEYS & RING_MASK);
 }
