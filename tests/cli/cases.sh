@@ -1,0 +1,102 @@
+# What the command-line tests share: sourced, not run. Prints TAP: one "ok" or "not ok" a case.
+# $smelt: the command; $has: the JSON checker; $work: an empty folder that goes away at the end.
+set -u
+
+smelt=$1
+has=$2
+number=0
+failures=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# Nothing of the caller's settings reaches the command, and no case touches the caller's cache.
+unset SMELT_CACHE_READONLY_DIR SMELT_CACHE_CAP SMELT_CACHE_LOCK SMELT_CACHE_LOCK_TIMEOUT \
+    SMELT_CACHE_DISABLE SMELT_CACHE_RECOMPILE SMELT_LOG
+export SMELT_CACHE_DIR=$work/cache
+
+kernel=sparse_attn_fwd:heads=8,dqk=64,dv=64,topk=64
+operator=sparse_attn:heads=8,dqk=64,dv=64,topk=64
+
+passed() {
+    number=$((number + 1))
+    echo "ok $number - $1"
+}
+
+failed() {
+    number=$((number + 1))
+    failures=$((failures + 1))
+    echo "not ok $number - $1"
+    echo "# $2"
+    [ -s "$work/out" ] && sed 's/^/# stdout: /' "$work/out" | head -5
+    [ -s "$work/err" ] && sed 's/^/# stderr: /' "$work/err" | head -5
+}
+
+skipped() {
+    number=$((number + 1))
+    echo "ok $number - $1 # SKIP $2"
+}
+
+# Runs the command; $status, $work/out and $work/err say what happened.
+run() {
+    "$smelt" "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+}
+
+# gives STATUS PATTERN ARGUMENT...: exit status, and an extended pattern in standard error ('' : it
+# must be empty; - : it does not matter).
+gives() {
+    expected=$1 pattern=$2
+    shift 2
+    run "$@"
+    title="smelt $*"
+    if [ "$status" -ne "$expected" ]; then
+        failed "$title" "exit status $status, expected $expected"
+    elif [ -z "$pattern" ] && [ -s "$work/err" ]; then
+        failed "$title" 'standard error is not empty'
+    elif [ -n "$pattern" ] && [ "$pattern" != - ] && ! grep -Eq -- "$pattern" "$work/err"; then
+        failed "$title" "standard error does not match: $pattern"
+    else
+        passed "$title"
+    fi
+}
+
+# refuses PATTERN ARGUMENT...: a usage error (2) says so, on standard error alone; asked for JSON, it
+# is one document with the error in it.
+refuses() {
+    pattern=$1
+    shift
+    gives 2 "$pattern" "$@"
+    if [ -s "$work/out" ]; then
+        failed "smelt $* (standard output)" 'a usage error wrote to standard output'
+    fi
+    run "$@" --json
+    if [ "$status" -eq 2 ] && "$has" error:string exit_status:integer <"$work/out" 2>"$work/why"; then
+        passed "smelt $* --json"
+    else
+        failed "smelt $* --json" "exit status $status; $(cat "$work/why" 2>/dev/null)"
+    fi
+}
+
+# prints TITLE PATTERN: the last run's standard output matches.
+prints() {
+    if grep -Eq -- "$2" "$work/out"; then
+        passed "$1"
+    else
+        failed "$1" "standard output does not match: $2"
+    fi
+}
+
+# document TITLE FIELD...: the last run's standard output is one JSON document with these fields.
+document() {
+    title=$1
+    shift
+    if "$has" "$@" <"$work/out" 2>"$work/why"; then
+        passed "$title"
+    else
+        failed "$title" "$(cat "$work/why")"
+    fi
+}
+
+finish() {
+    echo "1..$number"
+    exit $((failures > 0))
+}

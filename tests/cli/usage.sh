@@ -1,0 +1,144 @@
+#!/bin/sh
+# Help, and the bad input every verb must answer: exit status 2 and a message naming the value.
+. "$(dirname "$0")/cases.sh"
+documents=$3 # the folder of the man page and the completion
+
+# ---- help -----------------------------------------------------------------------------------------
+run
+if [ "$status" -eq 2 ] && grep -q '^usage: smelt' "$work/err"; then
+    passed 'smelt alone prints short help'
+else
+    failed 'smelt alone prints short help' "exit status $status"
+fi
+gives 0 '' --version
+prints 'the version' '^smelt [0-9]+\.[0-9]+\.[0-9]+$'
+gives 0 '' --help
+prints 'general help has the exit statuses' '^  3  the machine lacks'
+cp "$work/out" "$work/help"
+for verb in warm list show emit check bench cache doctor; do
+    gives 0 '' "$verb" --help
+    prints "$verb has a usage line" "^usage: smelt $verb"
+    prints "$verb takes --json" '^ +--json'
+    for option in $(grep -Eo -- '--[a-z-]+' "$work/out" | sort -u); do
+        # troff writes a hyphen that is meant as one with a backslash.
+        if sed 's/\\-/-/g' "$documents/smelt.1" | grep -q -- "$option"; then
+            passed "smelt.1 knows $option ($verb)"
+        else
+            failed "smelt.1 knows $option ($verb)" 'not in the man page'
+        fi
+    done
+    grep -q "^  $verb " "$work/help" || failed "$verb in --help" 'not there'
+    grep -q "fB$verb" "$documents/smelt.1" || failed "$verb in smelt.1" 'not there'
+    grep -q "\<$verb\>" "$documents/smelt.bash-completion" || failed "$verb completes" 'not there'
+done
+gives 0 '' help warm
+prints 'help VERB is VERB --help' '^usage: smelt warm'
+for verb in tune prune export import; do
+    if grep -Eq "^  $verb|\<$verb\>" "$work/help"; then
+        failed "$verb is not advertised" 'it is in --help'
+    else
+        passed "$verb is not advertised"
+    fi
+done
+if bash -n "$documents/smelt.bash-completion" 2>"$work/err"; then
+    passed 'the completion is bash'
+else
+    failed 'the completion is bash' 'it does not parse'
+fi
+
+# ---- verbs and options ----------------------------------------------------------------------------
+refuses "unknown verb 'wram', did you mean warm" wram
+refuses "unknown verb 'tune'" tune
+refuses "unknown verb 'frobnicate'; .smelt --help. lists them" frobnicate
+refuses "unknown option '--frobnicate'" --frobnicate
+refuses "unknown verb 'nothing'" help nothing
+refuses 'no option --pre, did you mean|no option --prest, did you mean --preset' warm --prest x
+refuses 'no option --frobnicate; .smelt list --help. lists' list --frobnicate
+refuses 'no option -x' list -x
+refuses '--preset needs a value' warm --arch sm_90a --preset
+refuses '--json takes no value' list --json=yes
+refuses "takes no argument, not 'x'" list x
+refuses "takes no argument, not 'x'" doctor x
+refuses "--jobs takes a number, not 'many'" warm --jobs many
+refuses '--jobs 0 is out of range; legal: 1\.\.1024' warm --jobs 0
+refuses '--jobs 99999999999999999999 is out of range' warm -j 99999999999999999999
+refuses "no 'sta', did you mean stat|no 'sta'; did you mean stat" cache sta
+refuses "no 'prune'; legal: stat, verify, clear" cache prune
+refuses 'name one of stat, verify, clear' cache
+refuses 'name one of stat, verify, clear' cache stat clear
+
+# ---- specs ----------------------------------------------------------------------------------------
+for verb in warm show; do
+    refuses 'name a spec' "$verb" --arch sm_90a
+    refuses "sparse_atn.*sparse_attn" "$verb" --arch sm_90a sparse_atn:heads=64,dqk=576,dv=512,topk=8
+    refuses "heads=0" "$verb" --arch sm_90a sparse_attn:heads=0,dqk=576,dv=512,topk=8
+    refuses "heads=-1" "$verb" --arch sm_90a sparse_attn:heads=-1,dqk=576,dv=512,topk=8
+    refuses "heads=129" "$verb" --arch sm_90a sparse_attn:heads=129,dqk=576,dv=512,topk=8
+    refuses "heads=4096" "$verb" --arch sm_90a sparse_attn:heads=4096,dqk=576,dv=512,topk=8
+    refuses "dqk=500" "$verb" --arch sm_90a sparse_attn:heads=64,dqk=500,dv=512,topk=8
+    refuses "dv=96" "$verb" --arch sm_90a sparse_attn:heads=64,dqk=96,dv=96,topk=8
+    refuses "topk=0" "$verb" --arch sm_90a sparse_attn:heads=64,dqk=576,dv=512,topk=0
+    refuses "topk" "$verb" --arch sm_90a sparse_attn:heads=64,dqk=576,dv=512
+    refuses "haeds.*heads" "$verb" --arch sm_90a sparse_attn:haeds=64,dqk=576,dv=512,topk=8
+    refuses "heads" "$verb" --arch sm_90a sparse_attn:heads=64,heads=64,dqk=576,dv=512,topk=8
+    refuses "sink=2" "$verb" --arch sm_90a sparse_attn:heads=64,dqk=576,dv=512,topk=8,sink=2
+    refuses "variant" "$verb" --arch sm_90a sparse_attn:heads=64,dqk=576,dv=512,topk=8,variant=x
+    refuses "no architecture 'sm_91'.*sm_90" "$verb" --arch sm_91 "$kernel"
+    refuses "no architecture 'h200'; legal: sm_80" "$verb" --arch h200 "$kernel"
+    refuses "unknown preset 'glm-5.1'.*glm-5.2" "$verb" --arch sm_90a --preset glm-5.1
+    refuses "tp=3" "$verb" --arch sm_90a --preset glm-5.2 --tp 3
+    refuses "tp=0" "$verb" --arch sm_90a --preset glm-5.2 --tp 0
+    refuses "tp=-1" "$verb" --arch sm_90a --preset glm-5.2 --tp -1
+    refuses "--tp divides the heads of a --preset" "$verb" --arch sm_90a --tp 2 "$operator"
+done
+big=sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048
+refuses 'stages=0' show --arch sm_90a $big,stages=0
+refuses 'stages=99' show --arch sm_90a $big,stages=99
+refuses 'block_keys=17' show --arch sm_90a $big,block_keys=17
+refuses 'shared memory' show --arch sm_86 $big,block_keys=128,stages=4
+refuses 'shared memory' emit --arch sm_86 $big,block_keys=128,stages=4
+refuses 'takes one spec' show --arch sm_90a "$kernel" "$big"
+refuses 'takes one spec' show --arch sm_90a --arch sm_80 "$kernel"
+refuses 'takes one kernel' emit --arch sm_90a "$kernel" "$big"
+refuses 'name a spec' emit --arch sm_90a
+refuses "is an operator; name one of its kernels: $kernel" emit --arch sm_90a "$operator"
+refuses "no architecture 'sm_70'" emit --arch sm_70 "$kernel"
+refuses 'emulator is not there yet' check --emulate "$operator"
+refuses "--lists: 'sorted' is none of random, causal, window, adversarial" check --lists sorted x
+refuses "--rows: '0' is not a number" check --rows 0 "$operator"
+refuses "--seed: 'x' is not a number" check --seed x "$operator"
+refuses "--sample takes a number, not 'x'" check --sample x "$operator"
+refuses "--shapes: unknown 'peer', did you mean peers" bench --shapes peer
+refuses '--shapes stands in the place of specs' bench --shapes peers "$operator"
+refuses '--repeat 0 is out of range' bench --repeat 0 "$operator"
+refuses 'name a spec' check
+refuses 'name a spec' bench
+
+# ---- manifests ------------------------------------------------------------------------------------
+# manifest TEXT PATTERN: refused at that line.
+manifest() {
+    printf '%b' "$1" >"$work/manifest.json"
+    refuses "manifest.json:$2" warm --arch sm_90a --manifest "$work/manifest.json"
+}
+manifest '{"specs": [\n  "sparse_attn"\n' '[0-9]+: not JSON'
+manifest 'heads = 64\n' '1: not JSON'
+manifest '' '1: not JSON'
+manifest '[]\n' '1: a manifest is an object'
+manifest '{\n  "spec": []}\n' '2: no key "spec" here; did you mean "specs"'
+manifest '{}\n' '1: "specs" must be there'
+manifest '{"specs": 7}\n' '1: "specs" must be there and be an array'
+manifest '{\n "specs": [\n  7]}\n' '3: a spec is a string'
+manifest '{\n "specs": [\n  "'$operator'",\n  "sparse_attn:heads=0"]}\n' '4: .*heads=0'
+manifest '{"specs": [\n {"preset": "glm-5.2"},\n {"preset": "glm"}]}\n' "3: unknown preset 'glm'"
+manifest '{"specs": [{"preset": "glm-5.2",\n "tp": 3}]}\n' '1: .*tp=3'
+manifest '{"specs": [{"preset": "glm-5.2", "tp": "8"}]}\n' '1: "tp" must be a whole number'
+manifest '{"specs": [{"preste": "glm-5.2"}]}\n' '1: no key "preste" here; did you mean "preset"'
+manifest '{"specs": [], "specs": []}\n' '1: not JSON: duplicate'
+printf '{"specs": ["%s"],\n "archs": [\n  "sm_90a",\n  "sm_9"]}\n' "$operator" >"$work/archs.json"
+refuses "archs.json:4: no architecture 'sm_9'" warm --manifest "$work/archs.json"
+refuses 'nowhere.json: No such file' warm --arch sm_90a --manifest "$work/nowhere.json"
+refuses 'Is a directory' warm --arch sm_90a --manifest "$work"
+printf '{"specs": []}' >"$work/empty.json"
+refuses 'name a spec' warm --arch sm_90a --manifest "$work/empty.json"
+
+finish

@@ -1,0 +1,149 @@
+#!/bin/sh
+# What the verbs print, in text and in JSON, and what warm leaves in the cache.
+. "$(dirname "$0")/cases.sh"
+nvcc=${3:-}
+
+# ---- what needs nothing ---------------------------------------------------------------------------
+gives 0 '' list
+prints 'list has the presets' '^  deepseek-v4-pro +sparse_attn:heads=128,dqk=512,dv=512,topk=1152,sink=1$'
+prints 'list has the operators' '^operator sparse_attn:'
+prints 'list has the kernels' '^kernel sparse_attn_fwd:'
+prints 'list has the architectures' '^architectures: sm_80 .*sm_90a'
+gives 0 '' list --json
+document 'list --json' presets.0.name:string presets.0.specs.0:string families.0.name:string \
+    families.0.kind=operator families.0.summary:string families.0.keys.0.name=heads \
+    families.0.keys.0.legal:string families.0.keys.0.meaning:string \
+    families.0.keys.0.required=true families.0.keys.0.knob=false archs.0=sm_80
+
+gives 0 '' emit --arch sm_90a "$kernel"
+cp "$work/out" "$work/first.cu"
+gives 0 '' emit --arch sm_90a "$kernel"
+if cmp -s "$work/first.cu" "$work/out"; then
+    passed 'emit twice: the same bytes'
+else
+    failed 'emit twice: the same bytes' 'they differ'
+fi
+gives 0 '' emit --arch sm_90a sparse_attn_fwd:topk=64,sink=0,dv=64,heads=8,dqk=64
+if cmp -s "$work/first.cu" "$work/out"; then
+    passed 'emit by any order of keys: the same bytes'
+else
+    failed 'emit by any order of keys: the same bytes' 'they differ'
+fi
+prints 'the source names its spec' "$kernel"
+gives 0 '' emit --arch sm_90a --json "$kernel"
+document 'emit --json' spec=$kernel arch=sm_90a source:string
+if [ -n "$nvcc" ]; then
+    for arch in sm_80 sm_90a; do
+        run emit --arch $arch sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048
+        if "$nvcc" -arch=$arch -cubin -x cu -o "$work/kernel.cubin" "$work/out" 2>"$work/err"; then
+            passed "nvcc compiles what emit prints for $arch"
+        else
+            failed "nvcc compiles what emit prints for $arch" 'it does not'
+        fi
+    done
+else
+    skipped 'nvcc compiles what emit prints' 'no nvcc'
+fi
+if [ -w /dev/full ]; then
+    "$smelt" list >/dev/full 2>"$work/err"
+    if [ $? -eq 1 ] && grep -q 'could not be written' "$work/err"; then
+        passed 'a full disk is an error'
+    else
+        failed 'a full disk is an error' 'it is not'
+    fi
+fi
+run doctor --json
+document 'doctor --json' version:string driver.found:boolean devices:array nvrtc.found:boolean \
+    nvrtc.path:string cache.folder=$SMELT_CACHE_DIR cache.rights:string ok:boolean
+run doctor
+prints 'doctor names the cache' "^cache +$SMELT_CACHE_DIR, writable"
+if ! grep -Eq '^NVRTC +[0-9]' "$work/out"; then
+    skipped 'compiling' 'NVRTC is not here'
+    finish
+fi
+
+# ---- warm, and what it leaves ---------------------------------------------------------------------
+fields="kernels.0.spec=$kernel kernels.0.arch=sm_90a kernels.0.kernel:string \
+    kernels.0.seconds:number kernels.0.registers:integer kernels.0.spill_bytes=0 \
+    kernels.0.shared_bytes:integer kernels.0.cubin_bytes:integer kernels.0.key:string \
+    seconds:number failed=0"
+gives 0 '' warm --arch sm_90a --json "$kernel"
+document 'warm compiles' $fields kernels.0.state=compiled compiled=1 cached=0
+gives 0 '' warm --arch sm_90a --json "$operator" "$kernel" "$operator"
+document 'warm again takes it from the cache, once' $fields kernels.0.state=cached compiled=0 cached=1
+SMELT_NVRTC=/nonexistent gives 0 '' warm --arch sm_90a "$kernel"
+prints 'what is cached needs no NVRTC' '1 kernel: 0 compiled, 1 cached, 0 failed'
+gives 0 '' show --arch sm_90a --json "$kernel"
+document 'show --json' spec=$kernel arch=sm_90a variant=mma plan.knobs:object plan.derived:object \
+    plan.shared_memory.0.offset:integer kernels.0.state=cached kernels.0.registers:integer
+gives 0 '' show --arch sm_90a "$kernel"
+prints 'show has registers' '^ +registers +[0-9]+ per thread'
+prints 'show has spills' '^ +spills +0 B'
+prints 'show has the key' '^ +cache key +[0-9a-f]{32}$'
+gives 0 '' show --arch sm_90a "$operator"
+prints 'show of an operator lists its kernels' "^  $kernel +mma "
+gives 0 '' show --arch sm_90a --json "$operator"
+document 'show --json of an operator' spec=$operator kernels.0.spec=$kernel \
+    kernels.0.variant=mma kernels.0.plan:object
+gives 0 '' cache stat --json
+document 'cache stat --json' folder=$SMELT_CACHE_DIR entries=1 bytes:integer cap_bytes:integer \
+    hits:integer misses:integer problem=
+gives 0 '' cache stat
+prints 'cache stat' '^entries +1$'
+gives 0 '' list --cache
+prints 'list --cache' "^  $kernel +sm_90a"
+gives 0 '' list --cache --json
+document 'list --cache --json' folder=$SMELT_CACHE_DIR entries.0.spec=$kernel entries.0.sound=true \
+    entries.0.file:string
+
+# ---- a manifest, several architectures ------------------------------------------------------------
+cat >"$work/manifest.json" <<END
+{"specs": ["$operator", {"preset": "deepseek-v4-flash", "tp": 8}],
+ "archs": ["sm_80", "sm_90a"]}
+END
+gives 0 '' warm --manifest "$work/manifest.json" --json -j 2
+document 'warm by manifest' kernels.3.arch=sm_90a compiled=3 cached=1 failed=0
+gives 0 '' warm --manifest "$work/manifest.json" --arch sm_80 --json
+document '--arch replaces those of the manifest' compiled=0 cached=2
+
+# ---- stopping -------------------------------------------------------------------------------------
+export SMELT_CACHE_DIR=$work/stopped
+"$smelt" warm --preset glm-5.2 --preset deepseek-v3.2 --preset deepseek-v4-pro -j 1 \
+    --arch sm_80 --arch sm_86 --arch sm_90a --arch sm_120a --json >"$work/out" 2>"$work/err" &
+process=$!
+waited=0
+while [ -z "$(find "$SMELT_CACHE_DIR" -type f -size +4k 2>/dev/null)" ] && [ $waited -lt 200 ]; do
+    sleep 0.1
+    waited=$((waited + 1))
+done
+kill -TERM $process
+wait $process
+status=$?
+if [ $status -eq 1 ] && grep -q 'stopped: [0-9]* of 12 kernels are not done' "$work/err"; then
+    passed 'warm stops when it is asked to'
+else
+    failed 'warm stops when it is asked to' "exit status $status"
+fi
+document 'a stopped warm is a document' kernels.0.state=compiled kernels.0.spill_bytes:integer failed=0
+run cache stat --json
+if "$has" entries=0 <"$work/out" 2>/dev/null; then
+    failed 'what is done stays done' 'the cache is empty'
+else
+    passed 'what is done stays done'
+fi
+
+# ---- damage and clearing --------------------------------------------------------------------------
+export SMELT_CACHE_DIR=$work/cache
+gives 0 '' cache verify --json
+document 'cache verify of a sound cache' sound=4 removed=0 damaged:array
+entry=$(find "$SMELT_CACHE_DIR" -type f -size +4k | head -1)
+printf 'damage' | dd of="$entry" bs=1 seek=3000 conv=notrunc 2>/dev/null
+gives 1 'removed ' cache verify
+prints 'cache verify counts' '^3 sound, 1 damaged and removed$'
+gives 0 '' cache clear
+prints 'cache clear counts' '^[0-9]+ removed$'
+gives 0 '' cache stat
+prints 'nothing is left' '^entries +0$'
+gives 0 '' cache clear --json
+document 'cache clear --json' removed=0
+finish
