@@ -6,7 +6,8 @@
  *     //@for i in EXPR..EXPR       repeat up to the matching //@end with i from first to last - 1
  *     //@if EXPR  //@else  //@end  keep or drop
  *
- * Inside a //@for, `$i` and `${EXPR}` in ordinary lines are replaced by their value in decimal.
+ * Inside a //@for, `$i` and `${EXPR}` in ordinary lines are replaced by their value in decimal;
+ * outside, a `$` is an error.
  * EXPR: integers, names of plan constants and loop variables, ( ) ! - * / % + < <= > >= == != && ||
  * with C's precedence.
  */
@@ -45,6 +46,17 @@ struct smelt__scope {
 int smelt__template_expand(const struct smelt__template *template_,
                            const struct smelt__scope *scope, struct smelt__text *out,
                            struct smelt__message *message);
+
+/* Checks a whole table: each template, that every part //@use'd is there, and that none uses
+ * itself. 0, or -1 with the message, the template's index in *index and the line in *line. Used at
+ * build time. */
+int smelt__parts_check(const struct smelt__template *templates, int count, int *index, int *line,
+                       struct smelt__message *message);
+
+/* Appends the template `root` and before it what it //@use's, depth first, each once. */
+int smelt__parts_emit(const struct smelt__template *templates, int count, const char *root,
+                      const struct smelt__scope *scope, struct smelt__text *out,
+                      struct smelt__message *message);
 
 /* The complete source of a plan: banner, prologue, parts in dependency order. 0, or -1 with a
  * message (a defect of a template: the suite emits every planned configuration). */

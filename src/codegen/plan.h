@@ -67,7 +67,10 @@ int smelt__plan_add_region(struct smelt__plan *plan, const char *name, int bytes
 /* A constant's or a region offset's value; 0 when there is none of that name (*found tells). */
 int smelt__plan_constant(const struct smelt__plan *plan, const char *name, int *found);
 
+/* Text: everything; summary: the knobs, the shared-memory map and the launch, for the source's
+ * banner; JSON: one object, what tools embed as "plan". */
 void smelt__plan_print_text(const struct smelt__plan *plan, struct smelt__text *text);
+void smelt__plan_print_summary(const struct smelt__plan *plan, struct smelt__text *text);
 void smelt__plan_print_json(const struct smelt__plan *plan, struct smelt__text *text);
 
 #endif

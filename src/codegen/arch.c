@@ -1,0 +1,80 @@
+/* See arch.h. */
+#include "codegen/arch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "codegen/spec.h"
+
+enum { KB = 1024, REGISTERS = 64 * KB, RESERVED = 1 * KB };
+
+/* Name, capability, KB of shared memory per block and per multiprocessor, resident threads per
+ * multiprocessor. Ascending by capability; an `a` name directly after its plain one. */
+#define ARCH(name, major, minor, block, multiprocessor, threads)                                   \
+    { name, major, minor, (block)*KB, (multiprocessor)*KB, RESERVED, REGISTERS, threads }
+
+static const struct smelt__arch archs[] = {
+    ARCH("sm_80", 8, 0, 163, 164, 2048),   ARCH("sm_86", 8, 6, 99, 100, 1536),
+    ARCH("sm_87", 8, 7, 163, 164, 1536),   ARCH("sm_89", 8, 9, 99, 100, 1536),
+    ARCH("sm_90", 9, 0, 227, 228, 2048),   ARCH("sm_90a", 9, 0, 227, 228, 2048),
+    ARCH("sm_100", 10, 0, 227, 228, 2048), ARCH("sm_100a", 10, 0, 227, 228, 2048),
+    ARCH("sm_103", 10, 3, 227, 228, 2048), ARCH("sm_103a", 10, 3, 227, 228, 2048),
+    ARCH("sm_110", 11, 0, 227, 228, 1536), ARCH("sm_110a", 11, 0, 227, 228, 1536),
+    ARCH("sm_120", 12, 0, 99, 100, 1536),  ARCH("sm_120a", 12, 0, 99, 100, 1536),
+    ARCH("sm_121", 12, 1, 99, 100, 1536),  ARCH("sm_121a", 12, 1, 99, 100, 1536),
+};
+enum { ARCH_COUNT = sizeof archs / sizeof archs[0] };
+
+const struct smelt__arch *smelt__arch_at(int index) {
+    return index >= 0 && index < ARCH_COUNT ? &archs[index] : NULL;
+}
+
+static void list_archs(struct smelt__message *message, const char *name) {
+    const char *names[ARCH_COUNT + 1] = {0};
+    char list[256] = "";
+    size_t used = 0;
+    for (int i = 0; i < ARCH_COUNT; i++) {
+        names[i] = archs[i].name;
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+    }
+    const char *nearest = smelt__nearest_name(name, names);
+    smelt__message_set(message, "unknown architecture '%.40s'%s%s%s; known: %s", name,
+                       nearest ? ", did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",
+                       list);
+}
+
+const struct smelt__arch *smelt__arch_find(const char *name, struct smelt__message *message) {
+    for (int i = 0; i < ARCH_COUNT; i++)
+        if (strcmp(archs[i].name, name) == 0)
+            return &archs[i];
+    list_archs(message, name);
+    return NULL;
+}
+
+static int is_specific(const struct smelt__arch *arch) {
+    return arch->name[strlen(arch->name) - 1] == 'a';
+}
+
+const struct smelt__arch *smelt__arch_for_capability(int major, int minor,
+                                                     struct smelt__message *message) {
+    const struct smelt__arch *best = NULL;
+    for (int i = 0; i < ARCH_COUNT; i++) {
+        const struct smelt__arch *arch = &archs[i];
+        if (arch->capability_major != major || arch->capability_minor > minor)
+            continue;
+        /* An `a` kernel runs on exactly its own capability. */
+        if (is_specific(arch) && arch->capability_minor != minor)
+            continue;
+        best = arch;
+    }
+    if (!best && major < 8)
+        smelt__message_set(message,
+                           "compute capability %d.%d is too old: smelt needs 8.0 (A100) or newer",
+                           major, minor);
+    else if (!best)
+        smelt__message_set(message,
+                           "compute capability %d.%d is not known to this version of smelt: it "
+                           "knows the major versions 8 to %d",
+                           major, minor, archs[ARCH_COUNT - 1].capability_major);
+    return best;
+}

@@ -1,0 +1,84 @@
+/* See sparse_attn_keys.h. */
+#include "codegen/sparse_attn_keys.h"
+
+#include <inttypes.h>
+
+#include "codegen/family.h"
+
+/* Above FEW_HEADS, heads come in whole groups of HEAD_GROUP; a KV row ends in ROPE_WIDTH columns
+ * that are no value, or in none. */
+enum { FEW_HEADS = 128, HEAD_GROUP = 64, MAX_HEADS = 1024, ROPE_WIDTH = 64, MAX_TOPK = 1 << 20 };
+
+#define HEADS_LEGAL "1..128 and multiples of 64 above, up to 1024"
+#define DQK_LEGAL "dv or dv+64"
+#define DV_LEGAL "64, 128, 256, 512"
+#define BLOCK_KEYS_LEGAL "auto, 16, 32, 48, 64, 96, 128"
+
+static const char *const variants[] = {"mma", NULL};
+
+/* A required key, a key with a default, a knob, a knob with names. */
+#define REQUIRED(name, legal, meaning, minimum, maximum)                                           \
+    { name, legal, meaning, minimum, maximum, SMELT__AUTO, 1, 0, NULL }
+#define OPTIONAL(name, legal, meaning, minimum, maximum, value)                                    \
+    { name, legal, meaning, minimum, maximum, value, 0, 0, NULL }
+#define KNOB(name, legal, meaning, minimum, maximum)                                               \
+    { name, legal, meaning, minimum, maximum, SMELT__AUTO, 0, 1, NULL }
+#define NAMED_KNOB(name, legal, meaning, choices)                                                  \
+    { name, legal, meaning, 0, 0, SMELT__AUTO, 0, 1, choices }
+
+const struct smelt__key smelt__sparse_attn_keys[SMELT__SPARSE_ATTN_KEY_COUNT] = {
+    REQUIRED("heads", HEADS_LEGAL, "query heads on this rank", 1, MAX_HEADS),
+    REQUIRED("dqk", DQK_LEGAL, "width of a query and of a KV row", 64, 512 + ROPE_WIDTH),
+    REQUIRED("dv", DV_LEGAL, "width of a value: the first columns of a KV row", 64, 512),
+    REQUIRED("topk", "1..1048576", "the most valid slots of a query", 1, MAX_TOPK),
+    OPTIONAL("sink", "0, 1", "1: a learnt logit per head in the softmax denominator", 0, 1, 0),
+    NAMED_KNOB("variant", "auto, mma", "which instructions the kernel is built on", variants),
+    KNOB("compact", "auto, 0, 1", "1: a row of slots is compacted to its valid ones first", 0, 1),
+    KNOB("block_keys", BLOCK_KEYS_LEGAL, "KV rows of one step of the main loop", 16, 128),
+    KNOB("stages", "auto, 1..4", "key blocks in flight: the depth of the gather's ring", 1, 4),
+    KNOB("warps", "auto, 4, 8", "warps of a thread block", 4, 8),
+    KNOB("blocks", "auto, 1..4", "resident thread blocks a multiprocessor is compiled for", 1, 4),
+};
+
+static int is_one_of(int64_t value, const int *values, int count) {
+    for (int i = 0; i < count; i++)
+        if (values[i] == value)
+            return 1;
+    return 0;
+}
+
+static int refuse(const struct smelt__spec *spec, const char *key, const char *legal,
+                  struct smelt__message *message) {
+    smelt__message_set(message, "%s: %s=%" PRId64 " is not legal; legal: %s", spec->family->name,
+                       key, smelt__spec_get(spec, key), legal);
+    return -1;
+}
+
+int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message) {
+    static const int widths[] = {64, 128, 256, 512};
+    static const int key_blocks[] = {16, 32, 48, 64, 96, 128};
+    static const int warp_counts[] = {4, 8};
+
+    int64_t heads = smelt__spec_get(spec, "heads");
+    if (heads > FEW_HEADS && heads % HEAD_GROUP != 0)
+        return refuse(spec, "heads", HEADS_LEGAL, message);
+
+    int64_t dqk = smelt__spec_get(spec, "dqk"), dv = smelt__spec_get(spec, "dv");
+    if (!is_one_of(dv, widths, 4))
+        return refuse(spec, "dv", DV_LEGAL, message);
+    if (dqk != dv && dqk != dv + ROPE_WIDTH) {
+        smelt__message_set(message,
+                           "%s: dqk=%" PRId64 " is not legal with dv=%" PRId64 "; legal: %" PRId64
+                           " or %" PRId64 " (%s)",
+                           spec->family->name, dqk, dv, dv, dv + ROPE_WIDTH, DQK_LEGAL);
+        return -1;
+    }
+
+    int64_t block_keys = smelt__spec_get(spec, "block_keys");
+    if (block_keys != SMELT__AUTO && !is_one_of(block_keys, key_blocks, 6))
+        return refuse(spec, "block_keys", BLOCK_KEYS_LEGAL, message);
+    int64_t warps = smelt__spec_get(spec, "warps");
+    if (warps != SMELT__AUTO && !is_one_of(warps, warp_counts, 2))
+        return refuse(spec, "warps", "auto, 4, 8", message);
+    return 0;
+}

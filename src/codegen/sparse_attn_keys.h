@@ -1,0 +1,20 @@
+/*
+ * The keys that the operator sparse_attn and its kernels have in common: an operator hands its keys
+ * and knobs to its kernels unchanged.
+ */
+#ifndef SMELT_CODEGEN_SPARSE_ATTN_KEYS_H
+#define SMELT_CODEGEN_SPARSE_ATTN_KEYS_H
+
+#include "codegen/spec.h"
+
+enum { SMELT__SPARSE_ATTN_KEY_COUNT = 11 };
+
+extern const struct smelt__key smelt__sparse_attn_keys[SMELT__SPARSE_ATTN_KEY_COUNT];
+
+/* Values of the knob `variant`. */
+enum smelt__sparse_attn_variant { SMELT__SPARSE_ATTN_MMA = 0 };
+
+/* What the keys' ranges cannot say: the widths' pairs, the heads' rule, the listed key blocks. */
+int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message);
+
+#endif

@@ -1,0 +1,102 @@
+/* See text.h. */
+#include "codegen/text.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void smelt__message_set(struct smelt__message *message, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message->text, sizeof message->text, format, arguments);
+    va_end(arguments);
+}
+
+/* Room for `more` bytes and the NUL. 0, or -1 with `failed` set. */
+static int reserve(struct smelt__text *text, size_t more) {
+    if (text->failed)
+        return -1;
+    if (more >= SIZE_MAX / 2 - text->length) {
+        text->failed = 1;
+        return -1;
+    }
+    size_t needed = text->length + more + 1;
+    if (needed <= text->capacity)
+        return 0;
+    size_t capacity = text->capacity ? text->capacity : 256;
+    while (capacity < needed)
+        capacity *= 2;
+    char *data = realloc(text->data, capacity);
+    if (!data) {
+        text->failed = 1;
+        return -1;
+    }
+    text->data = data;
+    text->capacity = capacity;
+    return 0;
+}
+
+void smelt__text_append(struct smelt__text *text, const char *bytes, size_t length) {
+    if (reserve(text, length))
+        return;
+    if (length)
+        memcpy(text->data + text->length, bytes, length);
+    text->length += length;
+    text->data[text->length] = '\0';
+}
+
+void smelt__text_append_string(struct smelt__text *text, const char *string) {
+    smelt__text_append(text, string, strlen(string));
+}
+
+void smelt__text_print(struct smelt__text *text, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    va_list again;
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    if (length < 0)
+        text->failed = 1;
+    else if (!reserve(text, (size_t)length)) {
+        vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
+        text->length += (size_t)length;
+    }
+    va_end(again);
+    va_end(arguments);
+}
+
+void smelt__text_append_json(struct smelt__text *text, const char *string) {
+    smelt__text_append(text, "\"", 1);
+    for (const char *c = string; *c; c++) {
+        unsigned char byte = (unsigned char)*c;
+        if (byte == '"' || byte == '\\')
+            smelt__text_print(text, "\\%c", byte);
+        else if (byte == '\n')
+            smelt__text_append(text, "\\n", 2);
+        else if (byte == '\t')
+            smelt__text_append(text, "\\t", 2);
+        else if (byte < 0x20 || byte == 0x7f)
+            smelt__text_print(text, "\\u%04x", byte);
+        else
+            smelt__text_append(text, c, 1);
+    }
+    smelt__text_append(text, "\"", 1);
+}
+
+char *smelt__text_release(struct smelt__text *text) {
+    /* A released text is never NULL for want of content: an empty one becomes "". */
+    char *data = NULL;
+    if (!reserve(text, 0)) {
+        text->data[text->length] = '\0';
+        data = text->data;
+        text->data = NULL;
+    }
+    smelt__text_free(text);
+    return data;
+}
+
+void smelt__text_free(struct smelt__text *text) {
+    free(text->data);
+    memset(text, 0, sizeof *text);
+}
