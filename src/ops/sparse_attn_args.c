@@ -1,0 +1,308 @@
+/* See sparse_attn_args.h. */
+#include "ops/sparse_attn_args.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdint.h>
+
+#include "runtime/log.h"
+
+enum {
+    ROW_ALIGNMENT = 16, /* bytes: q, kv and out are moved 16 bytes at a time */
+    ROW_ELEMENTS = 8,   /* bf16 elements in that */
+    MAX_DIMENSIONS = 4,
+};
+
+/* A tensor argument: leading dimensions with their strides; the last dimension is contiguous. */
+struct tensor {
+    const char *name;
+    const void *pointer;
+    int required;
+    int rows;       /* 1: bf16 rows moved 16 bytes at a time */
+    int64_t width;  /* extent of the last dimension, elements */
+    int dimensions; /* leading ones */
+    struct {
+        const char *name; /* "token" */
+        int64_t extent;
+        int64_t *stride; /* filled in when all are 0 */
+    } dimension[MAX_DIMENSIONS];
+};
+
+static smelt_status refuse_pointer(const struct tensor *tensor) {
+    if (!tensor->pointer)
+        return tensor->required
+                   ? smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                                 "%s is NULL; it must point to device memory", tensor->name)
+                   : SMELT_OK;
+    const uintptr_t alignment = tensor->rows ? ROW_ALIGNMENT : sizeof(int32_t);
+    if ((uintptr_t)tensor->pointer % alignment != 0)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "%s = %p is not aligned; it must start at a multiple of %d bytes",
+                           tensor->name, tensor->pointer, (int)alignment);
+    return SMELT_OK;
+}
+
+/* All strides 0 means packed in C order. */
+static void pack_strides(struct tensor *tensor) {
+    for (int i = 0; i < tensor->dimensions; i++)
+        if (*tensor->dimension[i].stride != 0)
+            return;
+    int64_t stride = tensor->width;
+    for (int i = tensor->dimensions - 1; i >= 0; i--) {
+        *tensor->dimension[i].stride = stride;
+        stride *= tensor->dimension[i].extent;
+    }
+}
+
+static smelt_status check_strides(const struct tensor *tensor) {
+    for (int i = 0; i < tensor->dimensions; i++) {
+        const int64_t stride = *tensor->dimension[i].stride;
+        const char *const dimension = tensor->dimension[i].name;
+        if (tensor->dimension[i].extent <= 1)
+            continue;
+        if (stride < 0)
+            return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                               "%s_%s_stride = %" PRId64 " is negative; strides count elements "
+                               "forward",
+                               tensor->name, dimension, stride);
+        if (tensor->rows && stride % ROW_ELEMENTS != 0)
+            return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                               "%s_%s_stride = %" PRId64 " is not a multiple of %d elements; rows "
+                               "must start at multiples of %d bytes",
+                               tensor->name, dimension, stride, ROW_ELEMENTS, ROW_ALIGNMENT);
+        /* The widths of the innermost rows must not overlap; a stride of 0 repeats one row, which
+         * only an input may. */
+        if (i == tensor->dimensions - 1 && stride != 0 && stride < tensor->width)
+            return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                               "%s_%s_stride = %" PRId64 " is below the row's %" PRId64 " elements",
+                               tensor->name, dimension, stride, tensor->width);
+    }
+    return SMELT_OK;
+}
+
+/* Outputs must not have two queries or heads write one place. */
+static smelt_status check_output(const struct tensor *tensor) {
+    for (int i = 0; i < tensor->dimensions; i++)
+        if (tensor->dimension[i].extent > 1 && *tensor->dimension[i].stride == 0)
+            return smelt__fail(
+                SMELT_ERROR_INVALID_ARGUMENT,
+                "%s_%s_stride = 0 makes outputs overlap; give every stride of %s, or "
+                "0 for all of them when it is packed",
+                tensor->name, tensor->dimension[i].name, tensor->name);
+    return SMELT_OK;
+}
+
+static smelt_status check_tensor(struct tensor *tensor, int output) {
+    smelt_status status = refuse_pointer(tensor);
+    if (status != SMELT_OK || !tensor->pointer)
+        return status;
+    pack_strides(tensor);
+    status = check_strides(tensor);
+    return status == SMELT_OK && output ? check_output(tensor) : status;
+}
+
+static smelt_status check_extent(const char *name, int64_t value, int64_t least, int64_t most) {
+    if (value >= least && value <= most)
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "%s = %" PRId64 " is out of range; legal: %" PRId64 "..%" PRId64, name,
+                       value, least, most);
+}
+
+static smelt_status check_extents(const struct smelt__sparse_attn_shape *shape,
+                                  const smelt_sparse_attn_args *args) {
+    smelt_status status = check_extent("batches", args->batches, 0, INT32_MAX);
+    if (status == SMELT_OK)
+        status = check_extent("tokens", args->tokens, 0, INT32_MAX);
+    if (status == SMELT_OK)
+        status = check_extent("rows", args->rows, 0, INT32_MAX);
+    if (status != SMELT_OK)
+        return status;
+    if (args->width < 1 || args->width > shape->topk)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "width = %" PRId64
+                           " is out of range; this operator was made for topk=%d: "
+                           "legal are 1..%d, or make one with a larger topk",
+                           args->width, shape->topk, shape->topk);
+    if (args->batches * args->tokens > INT32_MAX)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "batches * tokens = %" PRId64 " exceeds 2^31 - 1; split the call",
+                           args->batches * args->tokens);
+    if (!(args->scale > 0.0F) || isinf(args->scale))
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "scale = %g is not legal; it must be positive and finite",
+                           (double)args->scale);
+    return SMELT_OK;
+}
+
+static smelt_status check_query_list(const smelt_sparse_attn_args *args) {
+    if (!args->queries) {
+        if (args->query_count || args->query_capacity)
+            return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                               "queries is NULL but query_count or query_capacity = %" PRId64
+                               " is given; a query list needs its entries",
+                               args->query_capacity);
+        return SMELT_OK;
+    }
+    if ((uintptr_t)args->queries % sizeof(int32_t) != 0)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "queries = %p is not aligned; it must start at a multiple of 4 bytes",
+                           (const void *)args->queries);
+    if ((uintptr_t)args->query_count % sizeof(int32_t) != 0)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "query_count = %p is not aligned; it must be at a multiple of 4 bytes",
+                           (const void *)args->query_count);
+    return check_extent("query_capacity", args->query_capacity, 0, INT32_MAX);
+}
+
+/* Tensors whose rows the kernel moves whole. */
+static smelt_status check_rows(const struct smelt__sparse_attn_shape *shape,
+                               smelt_sparse_attn_args *args) {
+    const int64_t B = args->batches, T = args->tokens;
+    struct tensor q = {"q",
+                       args->q,
+                       1,
+                       1,
+                       shape->dqk,
+                       3,
+                       {{"batch", B, &args->q_batch_stride},
+                        {"token", T, &args->q_token_stride},
+                        {"head", shape->heads, &args->q_head_stride}}};
+    struct tensor kv = {
+        "kv",
+        args->kv,
+        args->rows > 0,
+        1,
+        shape->dqk,
+        2,
+        {{"batch", B, &args->kv_batch_stride}, {"row", args->rows, &args->kv_row_stride}}};
+    struct tensor out = {"out",
+                         args->out,
+                         1,
+                         1,
+                         shape->dv,
+                         3,
+                         {{"batch", B, &args->out_batch_stride},
+                          {"token", T, &args->out_token_stride},
+                          {"head", shape->heads, &args->out_head_stride}}};
+    smelt_status status = check_tensor(&q, 0);
+    if (status == SMELT_OK)
+        status = check_tensor(&kv, 0);
+    if (status == SMELT_OK)
+        status = check_tensor(&out, 1);
+    if (status == SMELT_OK && args->rows > 1 && args->kv_row_stride > INT32_MAX)
+        status = smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                             "kv_row_stride = %" PRId64 " exceeds 2^31 - 1 elements",
+                             args->kv_row_stride);
+    return status;
+}
+
+/* The others. */
+static smelt_status check_values(const struct smelt__sparse_attn_shape *shape,
+                                 smelt_sparse_attn_args *args) {
+    const int64_t B = args->batches, T = args->tokens;
+    struct tensor indices = {
+        "indices",
+        args->indices,
+        1,
+        0,
+        args->width,
+        2,
+        {{"batch", B, &args->indices_batch_stride}, {"token", T, &args->indices_token_stride}}};
+    struct tensor length = {"topk_length",
+                            args->topk_length,
+                            0,
+                            0,
+                            1,
+                            2,
+                            {{"batch", B, &args->topk_length_batch_stride},
+                             {"token", T, &args->topk_length_token_stride}}};
+    struct tensor lse = {"lse",
+                         args->lse,
+                         1,
+                         0,
+                         1,
+                         3,
+                         {{"batch", B, &args->lse_batch_stride},
+                          {"token", T, &args->lse_token_stride},
+                          {"head", shape->heads, &args->lse_head_stride}}};
+    struct tensor max_logits = lse;
+    max_logits.name = "max_logits";
+    max_logits.pointer = args->max_logits;
+    max_logits.required = 0;
+    struct tensor sink = {"sink", args->sink, shape->sink, 0, shape->heads, 0, {{0}}};
+    if (args->sink && !shape->sink)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "sink is given but the operator was made with sink=0; make one with "
+                           "sink=1, or pass NULL");
+    struct tensor *const inputs[] = {&indices, &length, &sink}, *const outputs[] = {&lse,
+                                                                                    &max_logits};
+    smelt_status status = SMELT_OK;
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs && status == SMELT_OK; i++)
+        status = check_tensor(inputs[i], 0);
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs && status == SMELT_OK; i++)
+        status = check_tensor(outputs[i], 1);
+    return status;
+}
+
+static void fill(const smelt_sparse_attn_args *args, int64_t queries,
+                 struct sparse_attn_fwd_params *params) {
+    *params = (struct sparse_attn_fwd_params){
+        .q = args->q,
+        .kv = args->kv,
+        .indices = args->indices,
+        .topk_length = args->topk_length,
+        .sink = args->sink,
+        .out = args->out,
+        .lse = args->lse,
+        .max_logits = args->max_logits,
+        .queries = args->queries,
+        .query_count = args->query_count,
+        .q_batch_stride = args->q_batch_stride,
+        .q_token_stride = args->q_token_stride,
+        .q_head_stride = args->q_head_stride,
+        .kv_batch_stride = args->kv_batch_stride,
+        .indices_batch_stride = args->indices_batch_stride,
+        .indices_token_stride = args->indices_token_stride,
+        .topk_length_batch_stride = args->topk_length_batch_stride,
+        .topk_length_token_stride = args->topk_length_token_stride,
+        .out_batch_stride = args->out_batch_stride,
+        .out_token_stride = args->out_token_stride,
+        .out_head_stride = args->out_head_stride,
+        .lse_batch_stride = args->lse_batch_stride,
+        .lse_token_stride = args->lse_token_stride,
+        .lse_head_stride = args->lse_head_stride,
+        .batches = (int)args->batches,
+        .tokens = (int)args->tokens,
+        .rows = (int)args->rows,
+        .width = (int)args->width,
+        .query_capacity = (int)queries,
+        .kv_row_bytes = args->rows > 1 ? (unsigned)(args->kv_row_stride * 2) : 0,
+        .scale = args->scale,
+    };
+}
+
+smelt_status smelt__sparse_attn_pack(const struct smelt__sparse_attn_shape *shape,
+                                     const smelt_sparse_attn_args *args,
+                                     struct sparse_attn_fwd_params *params, int64_t *queries) {
+    *queries = 0;
+    if (!args || args->size != sizeof *args)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "args is %s; fill it from SMELT_SPARSE_ATTN_ARGS_INIT",
+                           args ? "of another size than this library's" : "NULL");
+    smelt_sparse_attn_args packed = *args;
+    smelt_status status = check_extents(shape, &packed);
+    if (status == SMELT_OK)
+        status = check_query_list(&packed);
+    const int64_t all = packed.batches * packed.tokens;
+    if (status != SMELT_OK || all == 0 || (packed.queries && packed.query_capacity == 0))
+        return status;
+    status = check_rows(shape, &packed);
+    if (status == SMELT_OK)
+        status = check_values(shape, &packed);
+    if (status != SMELT_OK)
+        return status;
+    *queries = packed.queries ? packed.query_capacity : all;
+    fill(&packed, *queries, params);
+    return SMELT_OK;
+}

@@ -1,0 +1,22 @@
+/* The arguments of the sparse attention operators: checked, then packed for the kernel. */
+#ifndef SMELT_OPS_SPARSE_ATTN_ARGS_H
+#define SMELT_OPS_SPARSE_ATTN_ARGS_H
+
+#include "smelt/sparse_attn.h"
+#include "sparse_attn_fwd.params.h"
+
+/* What the checks must know of the operator. */
+struct smelt__sparse_attn_shape {
+    int heads, dqk, dv, topk, sink;
+};
+
+/*
+ * Checks *args against the shape and fills *params; *queries: how many queries the grid must cover,
+ * 0 when there is nothing to launch. INVALID_ARGUMENT naming the argument, its value and what is
+ * legal. Reads no device memory.
+ */
+smelt_status smelt__sparse_attn_pack(const struct smelt__sparse_attn_shape *shape,
+                                     const smelt_sparse_attn_args *args,
+                                     struct sparse_attn_fwd_params *params, int64_t *queries);
+
+#endif
