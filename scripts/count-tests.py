@@ -2,7 +2,7 @@
 """Counts the results of a `meson test` run: count-tests.py build/meson-logs/testlog.json
 
 The last line is `N passed, N failed`, with `, N skipped` when some were. The line before counts the
-cmocka cases inside those tests. Status 1 when a test failed or none ran.
+cases (cmocka's, TAP's) inside those tests. Status 1 when a test failed or none ran.
 """
 
 import json
@@ -22,9 +22,11 @@ def read_results(path):
 
 
 def count_cases(results):
-    """cmocka ends each group with `[==========] N test(s) run.`."""
-    text = "".join(r.get("stdout", "") + r.get("stderr", "") for r in results)
-    return sum(int(n) for n in re.findall(r"\[=+\] (\d+) test\(s\) run\.", text))
+    """cmocka ends each group with `[==========] N test(s) run.`; TAP has one `ok` line a case."""
+    text = "\n".join(r.get("stdout", "") + r.get("stderr", "") for r in results)
+    groups = re.findall(r"\[=+\] (\d+) test\(s\) run\.", text)
+    lines = re.findall(r"^(?:not )?ok\b(?!:)", text, re.MULTILINE)
+    return sum(map(int, groups)) + len(lines)
 
 
 def main():
@@ -38,7 +40,7 @@ def main():
     for result in results:
         if result["result"] not in PASSED:
             print(f"{result['result']}: {result['name']}")
-    print(f"{count_cases(results)} cmocka cases in {len(results)} tests")
+    print(f"{count_cases(results)} cases in {len(results)} tests")
     line = f"{passed} passed, {failed} failed"
     print(line + (f", {skipped} skipped" if skipped else ""))
     return 1 if failed else 0
