@@ -91,7 +91,7 @@ static int has(const struct tool_verb *verb, int option) {
 /* ---- help ------------------------------------------------------------------------------------ */
 
 void tool_print_verb_help(const struct tool_verb *verb) {
-    printf("usage: smelt %s [OPTION]...%s%s\n\n%s\n\noptions:\n", verb->name,
+    printf("usage: smelt %s [OPTION]...%s%s\n\n%s\noptions:\n", verb->name,
            *verb->arguments ? " " : "", verb->arguments, verb->details);
     for (int i = 0; i < TOOL_OPTION_COUNT; i++) {
         const struct option_description *option = &descriptions[i];

@@ -1,4 +1,5 @@
 /* Messages, tables and the progress bar of the `smelt` command. */
+#include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -117,6 +118,10 @@ json_t *tool_json(json_t *value) {
     if (!value)
         die_of_memory();
     return value;
+}
+
+json_t *tool_json_real(double value) {
+    return tool_json(isfinite(value) ? json_real(value) : json_null());
 }
 
 void tool_print_json(json_t *document) {

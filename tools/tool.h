@@ -124,6 +124,9 @@ void tool_print_json(json_t *document);
 /* A json_t that must exist; ends the program when memory ran out. */
 json_t *tool_json(json_t *value);
 
+/* A number; null when it is none that JSON can write (a failed check may have met infinity). */
+json_t *tool_json_real(double value);
+
 /* Memory that must exist: the program ends with a message when there is none. */
 void *tool_allocate(void *old, size_t count, size_t size);
 char *tool_copy(const char *string);

@@ -47,13 +47,15 @@ static void run_checks(struct checks *checks, smelt_context *context) {
 static json_t *result_json(const struct smelt__check_options *asked,
                            const struct smelt__check_result *result) {
     json_t *errors =
-        tool_json(json_pack("{s:f, s:f, s:f}", "out", result->out_absolute, "lse",
-                            result->lse_absolute, "max_logits", result->max_logits_absolute));
-    json_t *relative = tool_json(
-        json_pack("{s:f, s:f}", "out", result->out_relative, "out_row", result->row_relative));
-    json_t *tolerance =
-        tool_json(json_pack("{s:f, s:f, s:f}", "out", result->out_tolerance, "out_row",
-                            result->row_tolerance, "lse", result->lse_tolerance));
+        tool_json(json_pack("{s:o, s:o, s:o}", "out", tool_json_real(result->out_absolute), "lse",
+                            tool_json_real(result->lse_absolute), "max_logits",
+                            tool_json_real(result->max_logits_absolute)));
+    json_t *relative =
+        tool_json(json_pack("{s:o, s:o}", "out", tool_json_real(result->out_relative), "out_row",
+                            tool_json_real(result->row_relative)));
+    json_t *tolerance = tool_json(json_pack(
+        "{s:o, s:o, s:o}", "out", tool_json_real(result->out_tolerance), "out_row",
+        tool_json_real(result->row_tolerance), "lse", tool_json_real(result->lse_tolerance)));
     json_t *document = tool_json(json_pack(
         "{s:s, s:s, s:s, s:I, s:s, s:b, s:o, s:o, s:o, s:I, s:I, s:f}", "spec", result->spec,
         "arch", result->arch, "where", "gpu", "seed", (json_int_t)asked->problem.seed, "lists",

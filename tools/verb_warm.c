@@ -94,7 +94,7 @@ static double now(void) {
 static int prepare(struct work *work, smelt_context *context, const struct tool_options *options) {
     double begin = now();
     catch_signals();
-    tool_progress_draw(0, work->count, work->requests[0].spec);
+    tool_progress_draw(0, work->count, "compiling");
     smelt_status status = smelt_kernels_prepare(context, work->requests, work->count,
                                                 options->jobs > 0 ? (int)options->jobs : 0,
                                                 show_progress, NULL, work->infos);

@@ -1,0 +1,43 @@
+#!/bin/sh
+# check and bench, on a stand-in for the GPU that computes on the CPU: what they print, that they fail
+# when results are wrong, and that the command a failure prints reproduces it.
+. "$(dirname "$0")/cases.sh"
+gives 0 '' check "$operator"
+prints 'check tries every kind of lists' "^  $operator +random +16 of 16 .* passed$"
+prints 'check counts' '^4 passed, 0 failed on stand-in \(seed 0\)$'
+gives 0 '' check --json --seed 7 --lists causal --queries 12 --spiky "$operator"
+document 'check --json' results.0.spec=$operator results.0.arch=stand-in results.0.where=gpu \
+    results.0.seed=7 results.0.lists=causal results.0.passed=true results.0.queries=12 \
+    results.0.max_abs_error.out:number results.0.max_abs_error.lse:number \
+    results.0.tolerance.out:number results.0.tolerance.lse:number passed=1 failed=0
+gives 0 '' check --json --lists window --preset glm-5.2 --tp 64 --preset deepseek-v3.2 --tp 64
+document 'check of presets' results.1.passed=true passed=2
+
+# Defect 1 drops the last slot; 4 makes the lse of an empty query infinite, which JSON cannot write.
+export STAND_IN_DEFECT=1
+gives 1 'reproduce: smelt check|smelt check sparse_attn' check --seed 11 --lists random "$operator"
+prints 'a wrong result is FAILED' ' FAILED$'
+command=$(grep -o 'smelt check .*' "$work/err" | tail -1)
+cp "$work/out" "$work/first"
+eval "run ${command#smelt }"
+if [ "$status" -eq 1 ] && [ "$(sed 's/ [0-9.]* *FAILED//' "$work/out")" = "$(sed 's/ [0-9.]* *FAILED//' "$work/first")" ]; then
+    passed 'the command of a failure reproduces it'
+else
+    failed 'the command of a failure reproduces it' "exit status $status: $command"
+fi
+for defect in 1 4 5; do
+    STAND_IN_DEFECT=$defect
+    gives 1 - check --json --lists adversarial "$operator"
+    document "defect $defect is a document" results.0.passed=false results.0.error:string \
+        results.0.command:string failed=1
+done
+unset STAND_IN_DEFECT
+
+gives 0 '' bench --queries 8 --rows 64 --repeat 3 "$operator"
+prints 'bench has a row' "^  $operator +8 +64 +random +0\.500 "
+gives 0 '' bench --queries 8 --rows 64 --repeat 3 --json "$operator"
+document 'bench --json' device.name:string results.0.spec=$operator results.0.queries=8 \
+    results.0.rows=64 results.0.lists=random results.0.ms.median:number results.0.ms.min:number \
+    results.0.ms.max:number results.0.tflops:number results.0.gather_tbs:number \
+    results.0.launch_us:number
+finish
