@@ -198,10 +198,9 @@ static int off(const void *pointer) {
 static const char *fault(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *a) {
     if (a->size != sizeof *a)
         return "size";
-    if (a->batches < 0 || (a->tokens > 0 && a->batches > INT32_MAX / a->tokens))
-        return "batches";
-    if (a->tokens < 0 || a->tokens > INT32_MAX)
-        return "tokens";
+    if (a->batches < 0 || a->tokens < 0 || a->tokens > INT32_MAX ||
+        (a->tokens > 0 && a->batches > INT32_MAX / a->tokens))
+        return "batches * tokens";
     if (a->rows < 0 || a->rows > INT32_MAX)
         return "rows";
     if (a->width < 1 || a->width > spec->topk)
@@ -209,11 +208,11 @@ static const char *fault(const smelt_sparse_attn_spec *spec, const smelt_sparse_
     if (!(a->scale > 0) || isinf(a->scale))
         return "scale";
     if (!a->q || off(a->q) || a->q_head_stride % 8 || a->q_token_stride % 8)
-        return "q";
+        return "q, q_token_stride or q_head_stride";
     if ((!a->kv && a->rows > 0) || off(a->kv) || a->kv_row_stride % 8)
-        return "kv";
+        return "kv or kv_row_stride";
     if (!a->out || off(a->out) || a->out_head_stride % 8 || a->out_token_stride % 8)
-        return "out";
+        return "out, out_token_stride or out_head_stride";
     if (!a->indices)
         return "indices";
     if (!a->lse)

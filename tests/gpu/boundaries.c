@@ -1,0 +1,116 @@
+/* Shapes at their edges, and offsets beyond 32 bits. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "suite.h"
+
+static const char SPEC[] = "sparse_attn:heads=16,dqk=576,dv=512,topk=100";
+
+struct large {
+    const char *name, *spec;
+    int64_t tokens, rows;
+};
+
+/* Rows times dqk, and queries times heads times dqk and dv, pass 2^31 elements. */
+static const struct large large_cases[] = {
+    {"large: S above 2^22", "sparse_attn:heads=16,dqk=128,dv=64,topk=640", 64, (1 << 22) + 7},
+    {"large: S x dqk above 2^31", "sparse_attn:heads=16,dqk=576,dv=512,topk=640", 32,
+     (1 << 22) + 7},
+    {"large: T x H x dqk above 2^31", "sparse_attn:heads=128,dqk=576,dv=512,topk=64", 33000, 4096},
+};
+
+void run_large(struct suite *suite) {
+    for (size_t i = 0; i < sizeof large_cases / sizeof large_cases[0] && !suite->quick; i++) {
+        struct smelt__check_result result;
+        struct smelt__check_options options = {.spec = large_cases[i].spec, .sample = 64};
+        if (!suite_wants(suite, large_cases[i].name))
+            continue;
+        options.problem.seed = suite->seed;
+        options.problem.tokens = large_cases[i].tokens;
+        options.problem.rows = large_cases[i].rows;
+        options.problem.max_logits = 1;
+        smelt__check_run(suite->context, &options, &result);
+        suite_report(suite, large_cases[i].name, result.passed ? NULL : result.message);
+    }
+}
+
+/* ---- edges ----------------------------------------------------------------------------------- */
+
+typedef void (*edge_function)(struct smelt__problem *problem, struct smelt__placed *placed);
+
+static void compute_nothing(struct smelt__problem *problem) {
+    static uint8_t none[4096]; /* no query is listed; more than a workload here has */
+    problem->computed = 0;
+    problem->listed = none;
+}
+
+static void no_tokens(struct smelt__problem *problem, struct smelt__placed *placed) {
+    placed->args.tokens = 0;
+    compute_nothing(problem);
+}
+
+static void no_batches(struct smelt__problem *problem, struct smelt__placed *placed) {
+    placed->args.batches = 0;
+    compute_nothing(problem);
+}
+
+static void no_capacity(struct smelt__problem *problem, struct smelt__placed *placed) {
+    placed->args.queries = placed->args.indices; /* not to be read */
+    placed->args.query_capacity = 0;
+    compute_nothing(problem);
+}
+
+/* Every slot is out of range then, whatever it holds. */
+static void no_rows(struct smelt__problem *problem, struct smelt__placed *placed) {
+    problem->args.rows = placed->args.rows = 0;
+    placed->args.kv = NULL;
+}
+
+static void narrow(struct smelt__problem *problem, struct smelt__placed *placed) {
+    int64_t stride = problem->args.width;
+    problem->args.width = placed->args.width = 1; /* a longer row's first slot */
+    problem->args.indices_token_stride = placed->args.indices_token_stride = stride;
+    problem->args.indices_batch_stride = placed->args.indices_batch_stride =
+        stride * problem->args.tokens;
+}
+
+static const struct {
+    const char *name;
+    edge_function edit;
+} edges[] = {
+    {"boundaries: no tokens", no_tokens},
+    {"boundaries: no batches", no_batches},
+    {"boundaries: empty query list", no_capacity},
+    {"boundaries: no rows", no_rows},
+    {"boundaries: width 1 of a longer row", narrow},
+};
+
+static void run_edge(struct suite *suite, edge_function edit, char *message, size_t size) {
+    struct workload workload;
+    struct smelt__problem_options options = {
+        .seed = suite->seed, .batches = 2, .tokens = 6, .rows = 500, .max_logits = 1};
+    if (workload_open(&workload, suite, SPEC, &options, message, size) != 0)
+        return;
+    smelt_sparse_attn_args args = workload.placed.args;
+    edit(&workload.problem, &workload.placed);
+    if (suite_ok(smelt__placed_run(&workload.placed, workload.attn, NULL), "forward", message,
+                 size) == 0) {
+        /* The copy is of the whole tensors: read it by the shape they were made for. */
+        workload.placed.args.tokens = args.tokens;
+        workload.placed.args.batches = args.batches;
+        workload_judge(&workload, message, size);
+    }
+    workload.problem.listed = NULL;
+    workload_close(&workload);
+}
+
+void run_boundaries(struct suite *suite) {
+    for (size_t i = 0; i < sizeof edges / sizeof edges[0]; i++) {
+        char message[1024] = "";
+        if (!suite_wants(suite, edges[i].name))
+            continue;
+        run_edge(suite, edges[i].edit, message, sizeof message);
+        suite_report(suite, edges[i].name, message);
+    }
+}

@@ -1,0 +1,32 @@
+/* The few driver calls the suite makes itself, beside the library: graphs and the current context.
+ */
+#ifndef SMELT_TEST_GPU_DRIVER_H
+#define SMELT_TEST_GPU_DRIVER_H
+
+#include <stddef.h>
+
+struct CUctx_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
+struct CUstream_st;
+
+/* Return 0, or the driver's error code. */
+struct driver {
+    void *library;
+    int (*ctx_get_current)(struct CUctx_st **context);
+    int (*ctx_set_current)(struct CUctx_st *context);
+    int (*stream_get_ctx)(struct CUstream_st *stream, struct CUctx_st **context);
+    int (*stream_begin_capture)(struct CUstream_st *stream, int mode);
+    int (*stream_end_capture)(struct CUstream_st *stream, struct CUgraph_st **graph);
+    int (*graph_instantiate)(struct CUgraphExec_st **executable, struct CUgraph_st *graph,
+                             unsigned long long flags);
+    int (*graph_launch)(struct CUgraphExec_st *executable, struct CUstream_st *stream);
+    int (*graph_exec_destroy)(struct CUgraphExec_st *executable);
+    int (*graph_destroy)(struct CUgraph_st *graph);
+};
+
+/* 0, or -1 with what is missing in `message`. */
+int driver_open(struct driver *driver, char *message, size_t size);
+void driver_close(struct driver *driver);
+
+#endif

@@ -1,0 +1,185 @@
+/* A query's bits do not depend on its place, its neighbours, the shape of the call or the run. */
+#include <stdio.h>
+#include <string.h>
+
+#include "suite.h"
+
+enum { TOKENS = 24, OTHER_TOKENS = 37, ROWS = 3000 };
+
+static const char *const specs[] = {
+    "sparse_attn:heads=64,dqk=576,dv=512,topk=640",
+    "sparse_attn:heads=8,dqk=512,dv=512,topk=640,sink=1",
+    "sparse_attn:heads=128,dqk=576,dv=512,topk=100",
+    "sparse_attn:heads=7,dqk=128,dv=128,topk=65,sink=1",
+};
+
+static struct smelt__problem_options base_options(const struct suite *suite) {
+    return (struct smelt__problem_options){.seed = suite->seed,
+                                           .batches = 2,
+                                           .tokens = TOKENS,
+                                           .rows = ROWS,
+                                           .lists = SMELT__LISTS_ADVERSARIAL,
+                                           .topk_length = 1,
+                                           .max_logits = 1};
+}
+
+/* 0 when the results of query `a` of one run have the bits of query `b` of the other. */
+static int compare_bits(const struct smelt__placed *first, int64_t a,
+                        const struct smelt__placed *second, int64_t b, char *message, size_t size) {
+    const smelt_sparse_attn_spec *spec = &first->problem->spec;
+    for (int head = 0; head < spec->heads; head++) {
+        float lse[2] = {smelt__placed_lse(first, a, head), smelt__placed_lse(second, b, head)};
+        float high[2] = {smelt__placed_max_logit(first, a, head),
+                         smelt__placed_max_logit(second, b, head)};
+        if (memcmp(smelt__placed_out(first, a, head), smelt__placed_out(second, b, head),
+                   (size_t)spec->dv * sizeof(uint16_t)) == 0 &&
+            memcmp(&lse[0], &lse[1], sizeof lse[0]) == 0 &&
+            memcmp(&high[0], &high[1], sizeof high[0]) == 0)
+            continue;
+        snprintf(message, size, "%lld and %lld, head %d, differ in their bits", (long long)a,
+                 (long long)b, head);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- the comparisons: base was run and downloaded -------------------------------------------- */
+
+typedef void (*invariance_function)(struct suite *suite, struct workload *base, char *message,
+                                    size_t size);
+
+/* Each query as a call of its own: T = B = 1, pointers moved to it. */
+static void alone(struct suite *suite, struct workload *base, char *message, size_t size) {
+    const smelt_sparse_attn_spec *spec = &base->spec;
+    struct smelt__placed single;
+    if (suite_ok(smelt__placed_create(&single, suite->context, &base->problem), "placing", message,
+                 size) != 0)
+        return;
+    smelt_sparse_attn_args whole = single.args;
+    for (int64_t query = 0; query < 2 * TOKENS && !message[0]; query++) {
+        single.args = whole;
+        single.args.batches = single.args.tokens = 1;
+        single.args.q = (const uint16_t *)whole.q + query * spec->heads * spec->dqk;
+        single.args.kv = (const uint16_t *)whole.kv + query / TOKENS * ROWS * spec->dqk;
+        single.args.indices = whole.indices + query * whole.width;
+        single.args.topk_length = whole.topk_length + query;
+        if (suite_ok(smelt__placed_run(&single, base->attn, NULL), "forward", message, size) == 0)
+            compare_bits(&base->placed, query, &single, 0, message, size);
+    }
+    smelt__placed_destroy(&single);
+}
+
+/* Copies the queries of a batch, its keys and values into another problem, in another order; the
+ * queries that remain between them become NaN. */
+static void transplant(const struct smelt__problem *from, int64_t batch,
+                       struct smelt__problem *to) {
+    size_t width = (size_t)from->options.width;
+    size_t query_elements = (size_t)from->spec.heads * (size_t)from->spec.dqk;
+    size_t table = (size_t)ROWS * (size_t)from->spec.dqk;
+    memset(to->q, 0xff, to->q_elements * sizeof *to->q);
+    memcpy(to->kv, from->kv + (size_t)batch * table, table * sizeof *to->kv);
+    if (from->sink)
+        memcpy(to->sink, from->sink, (size_t)from->spec.heads * sizeof *to->sink);
+    for (int64_t token = 0; token < TOKENS; token++) {
+        size_t source = (size_t)(batch * TOKENS + token);
+        size_t place = (size_t)((token * 7 + 3) % OTHER_TOKENS);
+        memcpy(to->q + place * query_elements, from->q + source * query_elements,
+               query_elements * sizeof *to->q);
+        memcpy(to->indices + place * width, from->indices + source * width,
+               width * sizeof *to->indices);
+        to->topk_length[place] = from->topk_length[source];
+    }
+}
+
+static void elsewhere(struct suite *suite, struct workload *base, char *message, size_t size) {
+    struct workload other;
+    struct smelt__problem_options options = base_options(suite);
+    options.seed++;
+    options.batches = 1;
+    options.tokens = OTHER_TOKENS;
+    char *spec = NULL;
+    if (suite_ok(smelt_sparse_attn_spec_print(&base->spec, &spec), "spec_print", message, size))
+        return;
+    int opened = workload_open(&other, suite, spec, &options, message, size);
+    smelt_free(spec);
+    if (opened != 0)
+        return;
+    for (int64_t batch = 0; batch < 2 && !message[0]; batch++) {
+        transplant(&base->problem, batch, &other.problem);
+        if (suite_ok(smelt__placed_refresh(&other.placed), "upload", message, size) != 0 ||
+            suite_ok(smelt__placed_run(&other.placed, other.attn, NULL), "forward", message, size))
+            break;
+        for (int64_t token = 0; token < TOKENS && !message[0]; token++)
+            compare_bits(&base->placed, batch * TOKENS + token, &other.placed,
+                         (token * 7 + 3) % OTHER_TOKENS, message, size);
+    }
+    workload_close(&other);
+}
+
+/* The same problem through a query list in random order. */
+static void listed(struct suite *suite, struct workload *base, char *message, size_t size) {
+    struct workload other;
+    struct smelt__problem_options options = base_options(suite);
+    options.query_list = SMELT__QUERY_LIST_PARTIAL;
+    char *spec = NULL;
+    if (suite_ok(smelt_sparse_attn_spec_print(&base->spec, &spec), "spec_print", message, size))
+        return;
+    int opened = workload_open(&other, suite, spec, &options, message, size);
+    smelt_free(spec);
+    if (opened != 0)
+        return;
+    if (suite_ok(smelt__placed_run(&other.placed, other.attn, NULL), "forward", message, size) == 0)
+        for (int64_t query = 0; query < 2 * TOKENS && !message[0]; query++)
+            if (other.problem.listed[query])
+                compare_bits(&base->placed, query, &other.placed, query, message, size);
+    workload_close(&other);
+}
+
+static void repeated(struct suite *suite, struct workload *base, char *message, size_t size) {
+    struct smelt__placed again;
+    int repetitions = suite->quick ? 3 : 100;
+    if (suite_ok(smelt__placed_create(&again, suite->context, &base->problem), "placing", message,
+                 size) != 0)
+        return;
+    for (int i = 0; i < repetitions && !message[0]; i++) {
+        if (suite_ok(smelt__placed_run(&again, base->attn, NULL), "forward", message, size) != 0)
+            break;
+        for (int64_t query = 0; query < 2 * TOKENS && !message[0]; query++)
+            compare_bits(&base->placed, query, &again, query, message, size);
+    }
+    smelt__placed_destroy(&again);
+}
+
+static const struct {
+    const char *name;
+    invariance_function run;
+} comparisons[] = {
+    {"alone", alone}, {"elsewhere", elsewhere}, {"listed", listed}, {"repeated", repeated}};
+
+static void run_one(struct suite *suite, const char *spec, invariance_function run, char *message,
+                    size_t size) {
+    struct workload base;
+    struct smelt__problem_options options = base_options(suite);
+    if (workload_open(&base, suite, spec, &options, message, size) != 0)
+        return;
+    if (suite_ok(smelt__placed_run(&base.placed, base.attn, NULL), "forward", message, size) == 0) {
+        run(suite, &base, message, size);
+        if (!message[0])
+            workload_judge(&base, message, size);
+    }
+    workload_close(&base);
+}
+
+void run_invariance(struct suite *suite) {
+    size_t count = suite->quick ? 1 : sizeof specs / sizeof specs[0];
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < sizeof comparisons / sizeof comparisons[0]; k++) {
+            char name[256], message[1024] = "";
+            const char *spec = suite->quick ? specs[3] : specs[i];
+            snprintf(name, sizeof name, "invariance: %s %s", comparisons[k].name, spec);
+            if (!suite_wants(suite, name))
+                continue;
+            run_one(suite, spec, comparisons[k].run, message, sizeof message);
+            suite_report(suite, name, message);
+        }
+}

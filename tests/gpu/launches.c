@@ -1,0 +1,314 @@
+/* Graphs, streams, threads and contexts around a launch. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "driver.h"
+#include "smelt/device.h"
+#include "suite.h"
+
+static const char SPEC[] = "sparse_attn:heads=16,dqk=576,dv=512,topk=256";
+
+enum { CAPTURE_MODE_GLOBAL = 0, THREADS = 8, ROUNDS = 20, QUICK_ROUNDS = 2 };
+
+struct launch_test {
+    struct suite *suite;
+    struct driver *driver; /* NULL when the suite runs without it */
+    struct workload *workload;
+    struct CUstream_st *stream;
+    char *message;
+    size_t size;
+};
+
+static struct smelt__problem_options launch_options(const struct suite *suite) {
+    return (struct smelt__problem_options){
+        .seed = suite->seed, .tokens = suite->quick ? 4 : 64, .rows = 5000, .max_logits = 1};
+}
+
+static int works(const struct launch_test *test, smelt_status status, const char *call) {
+    return suite_ok(status, call, test->message, test->size) == 0;
+}
+
+static int driven(const struct launch_test *test, int code, const char *call) {
+    if (code)
+        snprintf(test->message, test->size, "%s: driver error %d", call, code);
+    return code == 0;
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------- */
+
+static struct CUgraphExec_st *capture(struct launch_test *test) {
+    struct driver *driver = test->driver;
+    struct CUgraph_st *graph = NULL;
+    struct CUgraphExec_st *executable = NULL;
+    if (!driven(test, driver->stream_begin_capture(test->stream, CAPTURE_MODE_GLOBAL),
+                "begin capture"))
+        return NULL;
+    smelt_status status =
+        smelt_sparse_attn_forward(test->workload->attn, &test->workload->placed.args, test->stream);
+    int code = driver->stream_end_capture(test->stream, &graph);
+    if (works(test, status, "forward while capturing") && driven(test, code, "end capture"))
+        driven(test, driver->graph_instantiate(&executable, graph, 0), "instantiate");
+    if (graph)
+        driver->graph_destroy(graph);
+    return executable;
+}
+
+static void replay(struct launch_test *test, struct CUgraphExec_st *executable) {
+    struct smelt__placed *placed = &test->workload->placed;
+    if (works(test, smelt__placed_poison(placed), "poison") &&
+        works(test, smelt_stream_synchronize(test->suite->context, NULL), "wait") &&
+        driven(test, test->driver->graph_launch(executable, test->stream), "graph launch") &&
+        works(test, smelt_stream_synchronize(test->suite->context, test->stream), "wait") &&
+        works(test, smelt__placed_download(placed), "download"))
+        workload_judge(test->workload, test->message, test->size);
+}
+
+/* Captured once; replayed on the data it was captured with and on other data in the same place. */
+static void graph(struct launch_test *test) {
+    struct CUctx_st *context = NULL;
+    if (!driven(test, test->driver->stream_get_ctx(test->stream, &context), "stream's context") ||
+        !driven(test, test->driver->ctx_set_current(context), "set current"))
+        return;
+    struct CUgraphExec_st *executable = capture(test);
+    if (executable)
+        replay(test, executable);
+    for (uint64_t i = 1; i <= 3 && executable && !test->message[0]; i++) {
+        struct smelt__problem_options options = launch_options(test->suite);
+        options.seed += i;
+        options.lists = (enum smelt__lists)i;
+        smelt__problem_destroy(&test->workload->problem);
+        if (smelt__problem_create(&test->workload->problem, &test->workload->spec, &options) != 0)
+            snprintf(test->message, test->size, "out of memory");
+        else if (works(test, smelt__placed_refresh(&test->workload->placed), "upload"))
+            replay(test, executable);
+    }
+    if (executable)
+        test->driver->graph_exec_destroy(executable);
+    test->driver->ctx_set_current(NULL);
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+/* Two problems on two streams, launched in turn without waiting. */
+static void two_streams(struct launch_test *test) {
+    struct workload second;
+    struct CUstream_st *streams[2] = {test->stream, NULL};
+    struct smelt__problem_options options = launch_options(test->suite);
+    options.seed += 77;
+    options.lists = SMELT__LISTS_WINDOW;
+    if (workload_open(&second, test->suite, SPEC, &options, test->message, test->size) != 0)
+        return;
+    struct workload *workloads[2] = {test->workload, &second};
+    smelt_context *context = test->suite->context;
+    int launches = 2 * (test->suite->quick ? QUICK_ROUNDS : ROUNDS);
+    int good = works(test, smelt_stream_create(context, &streams[1]), "stream_create");
+    for (int i = 0; i < 2 && good; i++)
+        good = works(test, smelt__placed_poison(&workloads[i]->placed), "poison");
+    good = good && works(test, smelt_stream_synchronize(context, NULL), "wait");
+    for (int i = 0; i < launches && good; i++)
+        good = works(test,
+                     smelt_sparse_attn_forward(test->workload->attn, &workloads[i % 2]->placed.args,
+                                               streams[i % 2]),
+                     "forward");
+    for (int i = 0; i < 2 && good; i++) {
+        good = works(test, smelt_stream_synchronize(context, streams[i]), "wait") &&
+               works(test, smelt__placed_download(&workloads[i]->placed), "download");
+        if (good)
+            workload_judge(workloads[i], test->message, test->size);
+        good = good && !test->message[0];
+    }
+    if (streams[1])
+        smelt_stream_destroy(context, streams[1]);
+    workload_close(&second);
+}
+
+static void default_stream(struct launch_test *test) {
+    if (works(test, smelt__placed_run(&test->workload->placed, test->workload->attn, NULL),
+              "forward"))
+        workload_judge(test->workload, test->message, test->size);
+}
+
+/* ---- threads and the current context --------------------------------------------------------- */
+
+/* The context current in this thread, which the launch must find and leave. */
+static void launch_under(struct launch_test *test, struct CUctx_st *context, const char *what) {
+    struct CUctx_st *after = NULL;
+    if (!driven(test, test->driver->ctx_set_current(context), "set current"))
+        return;
+    smelt_status status =
+        smelt__placed_run(&test->workload->placed, test->workload->attn, test->stream);
+    driven(test, test->driver->ctx_get_current(&after), "get current");
+    test->driver->ctx_set_current(NULL);
+    if (!works(test, status, what))
+        return;
+    if (after != context)
+        snprintf(test->message, test->size, "%s: the current context was not restored", what);
+    else
+        workload_judge(test->workload, test->message, test->size);
+}
+
+static void *launch_without_context(void *user) {
+    launch_under(user, NULL, "a thread without a current context");
+    return NULL;
+}
+
+static void *launch_with_context(void *user) {
+    struct launch_test *test = user;
+    struct CUctx_st *context = NULL;
+    if (driven(test, test->driver->stream_get_ctx(test->stream, &context), "stream's context"))
+        launch_under(test, context, "a thread with the operator's context");
+    return NULL;
+}
+
+static void in_a_thread(struct launch_test *test, void *(*body)(void *user)) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, body, test) != 0)
+        snprintf(test->message, test->size, "pthread_create failed");
+    else
+        pthread_join(thread, NULL);
+}
+
+static void thread_without_context(struct launch_test *test) {
+    in_a_thread(test, launch_without_context);
+}
+
+static void thread_with_context(struct launch_test *test) {
+    in_a_thread(test, launch_with_context);
+}
+
+/* ---- SMELT_DEVICE_CURRENT -------------------------------------------------------------------- */
+
+static void adopt_current(struct launch_test *test, struct smelt_context **adopted) {
+    struct suite suite = *test->suite;
+    struct workload workload;
+    struct smelt__problem_options options = launch_options(test->suite);
+    if (!works(test, smelt_context_create(adopted, NULL), "context_create on the current context"))
+        return;
+    suite.context = *adopted;
+    if (workload_open(&workload, &suite, SPEC, &options, test->message, test->size) != 0)
+        return;
+    if (works(test, smelt__placed_run(&workload.placed, workload.attn, NULL), "forward"))
+        workload_judge(&workload, test->message, test->size);
+    workload_close(&workload);
+}
+
+static void current_context(struct launch_test *test) {
+    struct smelt_context *adopted = NULL;
+    struct CUctx_st *context = NULL;
+    if (!driven(test, test->driver->stream_get_ctx(test->stream, &context), "stream's context"))
+        return;
+    test->driver->ctx_set_current(NULL);
+    if (smelt_context_create(&adopted, NULL) != SMELT_ERROR_NO_DEVICE)
+        snprintf(test->message, test->size, "no current context: NO_DEVICE was expected");
+    smelt_context_destroy(&adopted);
+    if (!test->message[0] && driven(test, test->driver->ctx_set_current(context), "set current"))
+        adopt_current(test, &adopted);
+    smelt_context_destroy(&adopted);
+    test->driver->ctx_set_current(NULL);
+}
+
+/* ---- many threads, one operator -------------------------------------------------------------- */
+
+struct shared {
+    struct launch_test *test;
+    uint64_t seed;
+    char message[512];
+};
+
+static void *share(void *user) {
+    struct shared *shared = user;
+    struct smelt__problem_options options = launch_options(shared->test->suite);
+    struct smelt__placed placed;
+    struct smelt__problem problem;
+    struct smelt__check_result result;
+    struct launch_test test = *shared->test;
+    memset(&result, 0, sizeof result);
+    test.message = shared->message;
+    test.size = sizeof shared->message;
+    test.stream = NULL;
+    options.seed = shared->seed;
+    if (smelt__problem_create(&problem, &test.workload->spec, &options) != 0) {
+        snprintf(test.message, test.size, "out of memory");
+        return NULL;
+    }
+    if (works(&test, smelt__placed_create(&placed, test.suite->context, &problem), "placing")) {
+        if (works(&test, smelt_stream_create(test.suite->context, &test.stream), "stream") &&
+            works(&test, smelt__placed_run(&placed, test.workload->attn, test.stream), "forward") &&
+            smelt__check_compare(&placed, 4, &result) != 0)
+            snprintf(test.message, test.size, "%.500s", result.message);
+        if (test.stream)
+            smelt_stream_destroy(test.suite->context, test.stream);
+        smelt__placed_destroy(&placed);
+    }
+    smelt__problem_destroy(&problem);
+    return NULL;
+}
+
+static void many_threads(struct launch_test *test) {
+    struct shared shared[THREADS];
+    pthread_t threads[THREADS];
+    int started = 0;
+    for (; started < THREADS; started++) {
+        shared[started] = (struct shared){test, test->suite->seed + 100 + (uint64_t)started, ""};
+        if (pthread_create(&threads[started], NULL, share, &shared[started]) != 0)
+            break;
+    }
+    if (started < THREADS)
+        snprintf(test->message, test->size, "pthread_create failed");
+    for (int i = 0; i < started; i++) {
+        pthread_join(threads[i], NULL);
+        if (shared[i].message[0])
+            snprintf(test->message, test->size, "thread %d: %s", i, shared[i].message);
+    }
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*run)(struct launch_test *test);
+    int needs_driver;
+} tests[] = {
+    {"launches: default stream", default_stream, 0},
+    {"launches: two streams", two_streams, 0},
+    {"launches: eight threads, one operator", many_threads, 0},
+    {"launches: graph captured and replayed on changed data", graph, 1},
+    {"launches: thread without a current context", thread_without_context, 1},
+    {"launches: thread with the operator's context", thread_with_context, 1},
+    {"launches: smelt context on the current CUDA context", current_context, 1},
+};
+
+static void run_one(struct launch_test *test, void (*run)(struct launch_test *test)) {
+    struct workload workload;
+    struct smelt__problem_options options = launch_options(test->suite);
+    if (workload_open(&workload, test->suite, SPEC, &options, test->message, test->size) != 0)
+        return;
+    test->workload = &workload;
+    if (works(test, smelt_stream_create(test->suite->context, &test->stream), "stream_create")) {
+        run(test);
+        smelt_stream_destroy(test->suite->context, test->stream);
+    }
+    workload_close(&workload);
+}
+
+void run_launches(struct suite *suite) {
+    struct driver driver;
+    char missing[512] = "";
+    if (!suite->without_driver && !suite->list)
+        driver_open(&driver, missing, sizeof missing);
+    for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
+        char message[1024] = "";
+        if ((tests[i].needs_driver && suite->without_driver) || !suite_wants(suite, tests[i].name))
+            continue;
+        struct launch_test test = {
+            suite, suite->without_driver ? NULL : &driver, NULL, NULL, message, sizeof message};
+        if (tests[i].needs_driver && missing[0])
+            snprintf(message, sizeof message, "%s", missing);
+        else
+            run_one(&test, tests[i].run);
+        suite_report(suite, tests[i].name, message);
+    }
+    if (!suite->without_driver && !suite->list && !missing[0])
+        driver_close(&driver);
+}

@@ -1,0 +1,160 @@
+#include "suite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+int suite_wants(const struct suite *suite, const char *name) {
+    if (suite->filter && !strstr(name, suite->filter))
+        return 0;
+    if (suite->list)
+        puts(name);
+    return !suite->list;
+}
+
+void suite_report(struct suite *suite, const char *name, const char *message) {
+    int failed = message && message[0];
+    suite->failed += failed;
+    suite->passed += !failed;
+    if (failed)
+        printf("FAILED %s: %s\n", name, message);
+    else if (suite->verbose)
+        printf("ok     %s\n", name);
+    else if (suite->passed % 50 == 0)
+        printf("       %d passed so far\n", suite->passed);
+    fflush(stdout);
+}
+
+int suite_ok(smelt_status status, const char *call, char *message, size_t size) {
+    if (status == SMELT_OK)
+        return 0;
+    snprintf(message, size, "%s: %s: %s", call, smelt_status_name(status), smelt_last_error());
+    return -1;
+}
+
+int workload_open(struct workload *workload, struct suite *suite, const char *spec,
+                  const struct smelt__problem_options *options, char *message, size_t size) {
+    memset(workload, 0, sizeof *workload);
+    workload->spec = (smelt_sparse_attn_spec)SMELT_SPARSE_ATTN_SPEC_INIT;
+    if (suite_ok(smelt_sparse_attn_spec_parse(spec, &workload->spec, NULL), "spec_parse", message,
+                 size) != 0 ||
+        suite_ok(smelt_sparse_attn_create(&workload->attn, suite->context, &workload->spec),
+                 "create", message, size) != 0)
+        return -1;
+    if (smelt__problem_create(&workload->problem, &workload->spec, options) != 0) {
+        snprintf(message, size, "out of memory while making the problem");
+        smelt_sparse_attn_destroy(&workload->attn);
+        return -1;
+    }
+    if (suite_ok(smelt__placed_create(&workload->placed, suite->context, &workload->problem),
+                 "placing the problem", message, size) == 0)
+        return 0;
+    smelt__problem_destroy(&workload->problem);
+    smelt_sparse_attn_destroy(&workload->attn);
+    return -1;
+}
+
+void workload_close(struct workload *workload) {
+    smelt__placed_destroy(&workload->placed);
+    smelt__problem_destroy(&workload->problem);
+    smelt_sparse_attn_destroy(&workload->attn);
+}
+
+void workload_judge(struct workload *workload, char *message, size_t size) {
+    struct smelt__check_result result;
+    memset(&result, 0, sizeof result);
+    smelt__check_compare(&workload->placed, 16, &result);
+    snprintf(message, size, "%s", result.passed ? "" : result.message);
+}
+
+static void log_line(void *user, smelt_log_level level, const char *message) {
+    (void)user, (void)level;
+    fprintf(stderr, "smelt: %s\n", message);
+}
+
+static int usage(void) {
+    fputs("usage: gpu_suite [--quick] [--list] [--filter TEXT] [--seed N] [--verbose]\n"
+          "                 [--device N] [--without-driver]\n",
+          stderr);
+    return 2;
+}
+
+static int read_arguments(struct suite *suite, int *device, int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (strcmp(argv[i], "--quick") == 0)
+            suite->quick = 1;
+        else if (strcmp(argv[i], "--list") == 0)
+            suite->list = 1;
+        else if (strcmp(argv[i], "--verbose") == 0)
+            suite->verbose = 1;
+        else if (strcmp(argv[i], "--without-driver") == 0)
+            suite->without_driver = 1;
+        else if (strcmp(argv[i], "--filter") == 0 && value)
+            suite->filter = argv[++i];
+        else if (strcmp(argv[i], "--seed") == 0 && value)
+            suite->seed = strtoull(argv[++i], NULL, 0);
+        else if (strcmp(argv[i], "--device") == 0 && value)
+            *device = atoi(argv[++i]);
+        else
+            return -1;
+    }
+    return 0;
+}
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void run_all(struct suite *suite) {
+    static const struct {
+        const char *name;
+        void (*run)(struct suite *suite);
+    } groups[] = {
+        {"matrix", run_matrix},         {"boundaries", run_boundaries},
+        {"invariance", run_invariance}, {"arguments", run_arguments},
+        {"launches", run_launches},     {"large", run_large},
+    };
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        double begin = seconds_now();
+        int passed = suite->passed, failed = suite->failed;
+        groups[i].run(suite);
+        if (!suite->list && suite->passed + suite->failed > passed + failed)
+            printf("%-10s %4d passed, %d failed, %.1f s\n", groups[i].name, suite->passed - passed,
+                   suite->failed - failed, seconds_now() - begin);
+    }
+}
+
+int main(int argc, char **argv) {
+    struct suite suite = {.seed = 1};
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    const char *seed = getenv("SMELT_TEST_SEED");
+    if (seed)
+        suite.seed = strtoull(seed, NULL, 0);
+    options.device = 0;
+    options.log = log_line;
+    if (read_arguments(&suite, &options.device, argc, argv) != 0)
+        return usage();
+    if (!suite.list) {
+        smelt_device_info info = {.size = sizeof info};
+        char message[1024];
+        if (suite_ok(smelt_context_create(&suite.context, &options), "context_create", message,
+                     sizeof message) != 0 ||
+            suite_ok(smelt_device_get_info(suite.context, &info), "device_get_info", message,
+                     sizeof message) != 0) {
+            fprintf(stderr, "gpu_suite: %s\n", message);
+            smelt_context_destroy(&suite.context);
+            return 3;
+        }
+        printf("%s, %s, seed %llu\n", info.name, smelt_context_arch(suite.context),
+               (unsigned long long)suite.seed);
+    }
+    run_all(&suite);
+    smelt_context_destroy(&suite.context);
+    if (!suite.list)
+        printf("%d passed, %d failed\n", suite.passed, suite.failed);
+    return suite.failed > 0;
+}

@@ -1,0 +1,59 @@
+/*
+ * The GPU suite: run by hand on a machine with a GPU (no test framework, so that the program can be
+ * carried there with the library alone). Groups of cases; each case reports itself once.
+ */
+#ifndef SMELT_TEST_GPU_SUITE_H
+#define SMELT_TEST_GPU_SUITE_H
+
+#include <stdint.h>
+
+#include "check.h"
+#include "smelt/smelt.h"
+
+struct suite {
+    smelt_context *context;
+    uint64_t seed;
+    const char *filter; /* run cases whose name contains it; NULL: all */
+    int quick;          /* few and small cases, for compute-sanitizer */
+    int list;           /* print names, run nothing */
+    int without_driver; /* leave out what needs libcuda beside the library */
+    int verbose;
+    int passed, failed;
+};
+
+/* Whether to run the case; with --list prints its name and says no. */
+int suite_wants(const struct suite *suite, const char *name);
+
+/* Counts a case and prints it when it failed (or always, verbose). message: what is wrong; NULL or
+ * "" means it passed. */
+void suite_report(struct suite *suite, const char *name, const char *message);
+
+/* A library call that must succeed: 0, or -1 with "CALL: STATUS: message" in `message`. */
+int suite_ok(smelt_status status, const char *call, char *message, size_t size);
+
+/* An operator with its problem on the device. */
+struct workload {
+    smelt_sparse_attn_spec spec;
+    smelt_sparse_attn *attn;
+    struct smelt__problem problem;
+    struct smelt__placed placed;
+};
+
+/* 0, or -1 with a message and nothing to close. */
+int workload_open(struct workload *workload, struct suite *suite, const char *spec,
+                  const struct smelt__problem_options *options, char *message, size_t size);
+void workload_close(struct workload *workload);
+
+/* Compares what was run and downloaded with the reference; "" or what is wrong in `message`. */
+void workload_judge(struct workload *workload, char *message, size_t size);
+
+/* ---- the groups ------------------------------------------------------------------------------ */
+
+void run_matrix(struct suite *suite);     /* heads x topk x widths x lists x everything else */
+void run_large(struct suite *suite);      /* offsets beyond 32 bits */
+void run_boundaries(struct suite *suite); /* no queries, no rows, empty lists */
+void run_invariance(struct suite *suite); /* the same bits wherever a query stands */
+void run_arguments(struct suite *suite);  /* what forward must refuse, and what it must not */
+void run_launches(struct suite *suite);   /* graphs, streams, threads, contexts */
+
+#endif
