@@ -183,12 +183,11 @@ DEVICE void gather_rope(const struct sparse_attn_fwd_params *params, const char 
 }
 
 /*
- * ldmatrix addresses. A warp reads 16 rows and two chunks (16 columns) at a time. `base` is the
- * address of this lane's row at step 0; a step of 16 columns goes on by two chunks, whose lower
- * bits are xor-ed in and whose upper bits are added (see common/tile.cuh).
+ * ldmatrix addresses. A warp reads 16 rows and two chunks (16 columns, 32 bytes of a row) at a
+ * time; `base` is the address of this lane's row at step 0.
  */
 DEVICE u32 step_address(u32 base, int step) {
-    return (base ^ (u32)((step & 3) * 2 * CHUNK_BYTES)) + (u32)((step >> 2) * 8 * CHUNK_BYTES);
+    return tile_advance(base, step * 2 * CHUNK_BYTES);
 }
 
 /* A operand: rows lane % 16, chunk lane / 16. */
@@ -291,24 +290,25 @@ DEVICE void compute_scores(float *s, const u32 *query, const struct score_place 
     }
 }
 
-/* The address of a pair of scores: 8-byte units, swizzled so that four rows do not collide. */
-DEVICE float *score_unit(int depth, int row, int unit) {
-    const int swizzled = unit ^ ((row & 3) * 4 & (SCORE_UNITS - 1));
-    return (float *)(arena + SCORES_OFFSET + (depth * BLOCK_HEADS + row) * SCORE_PITCH +
-                     swizzled * 8);
+/* Scores in shared memory: pairs of 8 bytes, swizzled in groups of four pairs so that four rows do
+ * not collide. The offset of a pair in the arena. */
+DEVICE u32 score_offset(int depth, int row, int pair) {
+    const int swizzled = pair ^ ((row & 3) * 4 & (SCORE_UNITS - 1));
+    return (u32)(SCORES_OFFSET + (depth * BLOCK_HEADS + row) * SCORE_PITCH + swizzled * 8);
 }
 
 DEVICE void store_scores(const float *s, const struct score_place *place) {
     const int lane = (int)threadIdx.x % 32;
+    const u32 base =
+        score_offset(place->depth, place->tile * 16 + lane / 4, place->key / 2 + lane % 4);
 #pragma unroll
-    for (int m = 0; m < SCORE_TILES; ++m) {
-        const int row = (place->tile + m) * 16 + lane / 4;
+    for (int n = 0; n < SCORE_PAIRS * 2; ++n) {
+        const u32 offset = tile_advance(base, n * 32);
 #pragma unroll
-        for (int n = 0; n < SCORE_PAIRS * 2; ++n) {
+        for (int m = 0; m < SCORE_TILES; ++m) {
             const float *const tile = &s[(m * SCORE_PAIRS * 2 + n) * 4];
-            const int unit = (place->key + n * 8) / 2 + lane % 4;
-            float *const upper = score_unit(place->depth, row, unit);
-            float *const lower = score_unit(place->depth, row + 8, unit);
+            float *const upper = (float *)(arena + offset + m * 16 * SCORE_PITCH);
+            float *const lower = (float *)(arena + offset + (m * 16 + 8) * SCORE_PITCH);
             upper[0] = tile[0];
             upper[1] = tile[1];
             lower[0] = tile[2];
@@ -332,16 +332,17 @@ DEVICE u32 probability_chunk(int row, int chunk) {
 
 /* This thread's scores of its row: partial sums added, keys past `count` and masked ones -inf. */
 DEVICE void load_row(float *s, int row, int part, int block, int count) {
+    const u32 base = score_offset(0, row, part);
 #pragma unroll
     for (int i = 0; i < ROW_UNITS; ++i) {
-        const int unit = part + i * ROW_THREADS;
+        const u32 offset = tile_advance(base, i * ROW_THREADS * 8);
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-            const int key = unit * 2 + e;
-            float sum = score_unit(0, row, unit)[e];
+            const int key = (part + i * ROW_THREADS) * 2 + e;
+            float sum = ((const float *)(arena + offset))[e];
 #pragma unroll
             for (int d = 1; d < SCORE_DEPTH_GROUPS; ++d) {
-                sum += score_unit(d, row, unit)[e];
+                sum += ((const float *)(arena + offset + d * BLOCK_HEADS * SCORE_PITCH))[e];
             }
             const bool present = key < count && (COMPACT || scan_entries(block)[key] >= 0);
             s[i * 2 + e] = present ? sum : MINUS_INFINITY;
@@ -386,16 +387,15 @@ DEVICE bool softmax_block(struct softmax_row *state, int block, int count, float
     load_row(s, row, part, block, count);
     const float factor = move_maximum(state, row_maximum(s), scale_log2);
     const float offset = state->maximum == MINUS_INFINITY ? 0.0f : -state->maximum * scale_log2;
+    const u32 probabilities = probability_chunk(row, part / 4) + (u32)(part % 4 * 4);
     float sum = 0.0f;
     __syncwarp((u32)ALL_LANES);
 #pragma unroll
     for (int i = 0; i < ROW_UNITS; ++i) {
         const float p0 = exp2_approximate(fmaf(s[i * 2], scale_log2, offset));
         const float p1 = exp2_approximate(fmaf(s[i * 2 + 1], scale_log2, offset));
-        const int key = (part + i * ROW_THREADS) * 2;
         sum += p0 + p1;
-        *(u32 *)(arena + probability_chunk(row, key / CHUNK_COLUMNS) + key % CHUNK_COLUMNS * 2) =
-            pack_bf16x2(p0, p1);
+        *(u32 *)(arena + tile_advance(probabilities, i * ROW_THREADS * 4)) = pack_bf16x2(p0, p1);
     }
     state->sum = fmaf(state->sum, factor, sum);
     if (part == 0) {
@@ -510,16 +510,17 @@ DEVICE void finish_row(const struct sparse_attn_fwd_params *params, const struct
 /* O as bf16 into the output tile, which takes the query tile's place. */
 DEVICE void stage_output(const float *o, const struct output_place *place) {
     const int lane = (int)threadIdx.x % 32;
+    const u32 base =
+        QUERY_OFFSET + (u32)(lane % 4 * 4) +
+        tile_chunk(place->tile * 16 + lane / 4, place->column / CHUNK_COLUMNS, LATENT_PITCH);
 #pragma unroll
-    for (int m = 0; m < OUTPUT_TILES; ++m) {
-        const int row = (place->tile + m) * 16 + lane / 4;
+    for (int n = 0; n < OUTPUT_PAIRS * 2; ++n) {
+        const u32 offset = tile_advance(base, n * CHUNK_BYTES);
 #pragma unroll
-        for (int n = 0; n < OUTPUT_PAIRS * 2; ++n) {
+        for (int m = 0; m < OUTPUT_TILES; ++m) {
             const float *const tile = &o[(m * OUTPUT_PAIRS * 2 + n) * 4];
-            const int chunk = place->column / CHUNK_COLUMNS + n;
-            unsigned char *const at = arena + QUERY_OFFSET + lane % 4 * 4;
-            *(u32 *)(at + tile_chunk(row, chunk, LATENT_PITCH)) = pack_bf16x2(tile[0], tile[1]);
-            *(u32 *)(at + tile_chunk(row + 8, chunk, LATENT_PITCH)) = pack_bf16x2(tile[2], tile[3]);
+            *(u32 *)(arena + offset + m * 16 * LATENT_PITCH) = pack_bf16x2(tile[0], tile[1]);
+            *(u32 *)(arena + offset + (m * 16 + 8) * LATENT_PITCH) = pack_bf16x2(tile[2], tile[3]);
         }
     }
 }
