@@ -11,5 +11,6 @@ log=build/meson-logs/testlog.json
 rm -f "$log" # a build that fails must not be counted by an older run's results
 status=0
 scripts/build.sh build && meson test -C build --no-rebuild --print-errorlogs || status=$?
-python3 scripts/count-tests.py "$log" || status=1
+mkdir -p build
+python3 scripts/count-tests.py "$log" | tee build/test-counts.txt || status=1
 exit "$status"
