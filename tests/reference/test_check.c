@@ -100,13 +100,14 @@ static void test_command_round_trip(void **state) {
     (void)state;
     struct smelt__check_options options = everything();
     struct smelt__problem_options parsed = {0};
-    char text[768], message[256], *rest = NULL;
+    char text[768], words[768], message[256], *rest = NULL;
     options.problem.query_list = SMELT__QUERY_LIST_CLAMPED;
     options.problem.spiky = 1;
     options.problem.width = 7;
     options.problem.scale = 0.1F;
     smelt__problem_command("check", options.spec, &options.problem, text, sizeof text);
-    char *word = strtok_r(text, " ", &rest);
+    strcpy(words, text);
+    char *word = strtok_r(words, " ", &rest);
     for (int i = 0; i < 3; i++) /* smelt check SPEC */
         word = strtok_r(NULL, " ", &rest);
     while (word) {
@@ -117,7 +118,10 @@ static void test_command_round_trip(void **state) {
                          1);
         word = strtok_r(NULL, " ", &rest);
     }
-    assert_memory_equal(&parsed, &options.problem, sizeof parsed);
+    smelt__problem_command("check", options.spec, &parsed, words, sizeof words);
+    assert_string_equal(words, text);
+    assert_true(parsed.seed == seed && parsed.width == 7 && parsed.scale == 0.1F);
+    assert_true(parsed.lists == SMELT__LISTS_ADVERSARIAL && parsed.spiky && parsed.strided);
 }
 
 static void test_bad_options(void **state) {
