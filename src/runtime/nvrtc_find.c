@@ -70,7 +70,9 @@ static void describe(struct smelt__nvrtc_file *file) {
     int major, minor;
 
     const char *name = realpath(file->path, resolved) ? strrchr(resolved, '/') : NULL;
-    version_from_name(name ? name : file->path, &major, &minor);
+    version_from_name(name ? name : "", &major, &minor);
+    if (major < 0 && (name = strrchr(file->path, '/')) != NULL)
+        version_from_name(name, &major, &minor);
     snprintf(folder_name, sizeof folder_name, "%s", file->path);
     char *slash = strrchr(folder_name, '/');
     snprintf(slash ? slash : folder_name, 2, "%s", slash == folder_name ? "/" : slash ? "" : ".");

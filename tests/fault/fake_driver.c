@@ -1,0 +1,300 @@
+/* The fake driver: see fake_driver.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_driver.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
+enum { STACK = 8 };
+
+struct CUctx_st {
+    int unused;
+};
+
+static struct fake_driver state = {
+    .context_id = 1, .devices = 1, .capability_major = 9, .version = 13000};
+static struct CUctx_st primary;
+static char handle; /* what modules, streams and events point to */
+static _Thread_local CUcontext stack[STACK];
+static _Thread_local int depth;
+
+EXPORT struct fake_driver *fake_driver_state(void) {
+    return &state;
+}
+
+/* Every call begins here. A call that releases something does so even when it fails. */
+static CUresult begin(const char *name) {
+    int number = atomic_fetch_add(&state.calls, 1) + 1;
+    if (number <= FAKE_LOGGED)
+        snprintf(state.log[number - 1], FAKE_CALL, "%s", name);
+    return number == state.fail_at ? state.fail_with : CUDA_SUCCESS;
+}
+
+#define BEGIN()                                                                                    \
+    do {                                                                                           \
+        CUresult begun = begin(__func__);                                                          \
+        if (begun)                                                                                 \
+            return begun;                                                                          \
+    } while (0)
+
+EXPORT CUresult cuInit(unsigned int flags) {
+    (void)flags;
+    BEGIN();
+    return CUDA_SUCCESS;
+}
+
+/* Asked once, when the library is opened. */
+EXPORT CUresult cuDriverGetVersion(int *version) {
+    *version = state.version;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGetErrorName(CUresult error, const char **name) {
+    *name = error == FAKE_UNKNOWN_ERROR ? "CUDA_ERROR_UNKNOWN" : "CUDA_ERROR_OTHER";
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
+    (void)error;
+    *text = "told to fail";
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetCount(int *count) {
+    BEGIN();
+    *count = state.devices;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal) {
+    BEGIN();
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
+    BEGIN();
+    snprintf(name, (size_t)length, "Fake GPU %d", device);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
+    (void)device;
+    BEGIN();
+    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? state.capability_major
+             : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? state.capability_minor
+                                                                         : 132;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
+    (void)device;
+    BEGIN();
+    *bytes = (size_t)1 << 37;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+    (void)device;
+    BEGIN();
+    *context = &primary;
+    state.retained++;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+    (void)device;
+    state.retained--;
+    return begin(__func__);
+}
+
+EXPORT CUresult cuCtxGetCurrent(CUcontext *context) {
+    BEGIN();
+    *context = depth ? stack[depth - 1] : NULL;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context) {
+    BEGIN();
+    if (depth == STACK)
+        abort();
+    stack[depth++] = context;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *context) {
+    if (!depth)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *context = stack[--depth];
+    return begin(__func__);
+}
+
+EXPORT CUresult cuCtxGetDevice(CUdevice *device) {
+    BEGIN();
+    *device = 0;
+    return depth ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+EXPORT CUresult cuCtxGetId(CUcontext context, unsigned long long *id) {
+    BEGIN();
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *id = state.context_id;
+    return CUDA_SUCCESS;
+}
+
+/* Device work needs a current context, as in the real driver. */
+#define BEGIN_WORK()                                                                               \
+    do {                                                                                           \
+        BEGIN();                                                                                   \
+        if (!depth)                                                                                \
+            return CUDA_ERROR_INVALID_CONTEXT;                                                     \
+    } while (0)
+
+EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+    BEGIN_WORK();
+    state.loads++;
+    if (memcmp(image, "FAKECUBIN", 9) != 0)
+        return CUDA_ERROR_INVALID_IMAGE;
+    if (state.reject_images > 0) {
+        state.reject_images--;
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    state.modules++;
+    *module = (CUmodule)(void *)&handle;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuModuleUnload(CUmodule module) {
+    state.modules--;
+    (void)module;
+    return begin(__func__);
+}
+
+EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+    BEGIN_WORK();
+    if (!name[0])
+        return CUDA_ERROR_NOT_FOUND;
+    *function = (CUfunction)(void *)module;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
+    (void)function;
+    BEGIN_WORK();
+    if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+        state.shared_bytes = value;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
+                                 void **parameters, void **extra) {
+    (void)extra;
+    BEGIN_WORK();
+    state.launch = *config;
+    state.launched = function;
+    state.launch_context = stack[depth - 1];
+    memcpy(state.params, parameters[0], FAKE_PARAMS);
+    return CUDA_SUCCESS;
+}
+
+/* Device memory is host memory. */
+EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes) {
+    BEGIN_WORK();
+    void *memory = malloc(bytes);
+    if (!memory)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    state.allocations++;
+    *pointer = (CUdeviceptr)memory;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer) {
+    free((void *)pointer);
+    state.allocations--;
+    return begin(__func__);
+}
+
+EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
+    BEGIN_WORK();
+    memcpy((void *)to, from, bytes);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
+    BEGIN_WORK();
+    memcpy(to, (const void *)from, bytes);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t bytes) {
+    BEGIN_WORK();
+    memset((void *)pointer, value, bytes);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
+    BEGIN_WORK();
+    *free_bytes = (size_t)1 << 36;
+    *total_bytes = (size_t)1 << 37;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
+    BEGIN_WORK();
+    if (flags != CU_STREAM_NON_BLOCKING)
+        abort();
+    *stream = (CUstream)(void *)&handle;
+    state.streams++;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuStreamSynchronize(CUstream stream) {
+    (void)stream;
+    BEGIN_WORK();
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
+    (void)stream;
+    state.streams--;
+    return begin(__func__);
+}
+
+EXPORT CUresult cuEventCreate(CUevent *event, unsigned int flags) {
+    (void)flags;
+    BEGIN_WORK();
+    *event = (CUevent)(void *)&handle;
+    state.events++;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
+    (void)event;
+    (void)stream;
+    BEGIN_WORK();
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuEventSynchronize(CUevent event) {
+    (void)event;
+    BEGIN_WORK();
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
+    (void)start;
+    (void)end;
+    BEGIN_WORK();
+    *milliseconds = 1.5F;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuEventDestroy_v2(CUevent event) {
+    (void)event;
+    state.events--;
+    return begin(__func__);
+}

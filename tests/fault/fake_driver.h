@@ -1,0 +1,35 @@
+/*
+ * A CUDA driver without a device, for tests: a shared library with the exports that
+ * src/runtime/driver.c looks for. It records its calls, fails the one it is told to, and counts
+ * what is alive. Tests reach its state through dlsym("fake_driver_state").
+ */
+#ifndef FAKE_DRIVER_H
+#define FAKE_DRIVER_H
+
+#include <stdatomic.h>
+
+#include "runtime/cuda_abi.h"
+
+enum { FAKE_LOGGED = 256, FAKE_CALL = 48, FAKE_PARAMS = 64, FAKE_UNKNOWN_ERROR = 999 };
+
+struct fake_driver {
+    atomic_int calls;   /* since the test last set it to 0 */
+    atomic_int fail_at; /* the call with this number fails, 0: none does */
+    int fail_with;
+    char log[FAKE_LOGGED][FAKE_CALL]; /* names of the first calls */
+    /* Alive now. */
+    atomic_int modules, retained, allocations, streams, events;
+    atomic_int loads;         /* of modules, ever */
+    atomic_int reject_images; /* so many loads to come are refused as invalid images */
+    unsigned long long context_id;
+    int devices, capability_major, capability_minor, version;
+    int shared_bytes; /* what cuFuncSetAttribute asked for */
+    CUlaunchConfig launch;
+    CUfunction launched;
+    unsigned char params[FAKE_PARAMS]; /* the first bytes of the launched params struct */
+    CUcontext launch_context;          /* current at the launch */
+};
+
+typedef struct fake_driver *(*fake_driver_function)(void);
+
+#endif

@@ -1,0 +1,136 @@
+/* The fake NVRTC: see fake_nvrtc.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fake_nvrtc.h"
+#include "runtime/cuda_abi.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
+struct _nvrtcProgram {
+    char cubin[64];
+    char log[512];
+};
+
+static struct fake_nvrtc state;
+static const int archs[] = {75, 80, 86, 90, 100};
+
+EXPORT struct fake_nvrtc *fake_nvrtc_state(void) {
+    return &state;
+}
+
+static nvrtcResult begin(const char *name) {
+    return strcmp(name, state.fail) == 0 ? state.fail_with : NVRTC_SUCCESS;
+}
+
+#define BEGIN()                                                                                    \
+    do {                                                                                           \
+        nvrtcResult begun = begin(__func__);                                                       \
+        if (begun)                                                                                 \
+            return begun;                                                                          \
+    } while (0)
+
+EXPORT nvrtcResult nvrtcVersion(int *major, int *minor) {
+    BEGIN();
+    *major = 13;
+    *minor = 0;
+    return NVRTC_SUCCESS;
+}
+
+EXPORT const char *nvrtcGetErrorString(nvrtcResult result) {
+    return result == NVRTC_ERROR_COMPILATION ? "NVRTC_ERROR_COMPILATION" : "told to fail";
+}
+
+EXPORT nvrtcResult nvrtcGetNumSupportedArchs(int *count) {
+    BEGIN();
+    *count = (int)(sizeof archs / sizeof archs[0]);
+    return NVRTC_SUCCESS;
+}
+
+EXPORT nvrtcResult nvrtcGetSupportedArchs(int *supported) {
+    BEGIN();
+    memcpy(supported, archs, sizeof archs);
+    return NVRTC_SUCCESS;
+}
+
+/* The report of the assembler, in the form of the real one, for the kernel of the source. */
+static void write_log(nvrtcProgram program, const char *source) {
+    char name[128] = "kernel";
+    const char *definition = strstr(source, "#define KERNEL_NAME ");
+    if (definition)
+        sscanf(definition, "#define KERNEL_NAME %127s", name);
+    snprintf(program->log, sizeof program->log,
+             "ptxas info    : Compiling entry function '%s' for 'sm_90a'\n"
+             "ptxas         .     0 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads\n"
+             "ptxas info    : Used 168 registers, used 1 barriers, 16 bytes smem\n",
+             name);
+}
+
+EXPORT nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source, const char *name,
+                                      int headers, const char *const *texts,
+                                      const char *const *names) {
+    (void)name;
+    BEGIN();
+    if (headers || texts || names)
+        return NVRTC_ERROR_INVALID_OPTION;
+    *program = calloc(1, sizeof **program);
+    if (!*program)
+        return NVRTC_ERROR_OUT_OF_MEMORY;
+    snprintf((*program)->cubin, sizeof(*program)->cubin, "FAKECUBIN %zu", strlen(source));
+    write_log(*program, source);
+    state.programs++;
+    return NVRTC_SUCCESS;
+}
+
+EXPORT nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program) {
+    free(*program);
+    *program = NULL;
+    state.programs--;
+    return begin(__func__);
+}
+
+EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count,
+                                       const char *const *options) {
+    int running = atomic_fetch_add(&state.running, 1) + 1;
+    int most = state.max_running;
+    while (running > most && !atomic_compare_exchange_weak(&state.max_running, &most, running))
+        continue;
+    state.compiles++;
+    if (state.sleep_ms)
+        usleep((useconds_t)state.sleep_ms * 1000);
+    for (int i = 0; i < count && i < FAKE_NVRTC_OPTIONS && running == 1; i++)
+        snprintf(state.options[i], FAKE_NVRTC_OPTION, "%s", options[i]);
+    state.option_count = count;
+    state.running--;
+    nvrtcResult result = begin(__func__);
+    if (result)
+        snprintf(program->log, sizeof program->log, "kernel.cu(7): error: told to fail\n");
+    return result;
+}
+
+EXPORT nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, size_t *bytes) {
+    BEGIN();
+    *bytes = strlen(program->log) + 1;
+    return NVRTC_SUCCESS;
+}
+
+EXPORT nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char *log) {
+    BEGIN();
+    memcpy(log, program->log, strlen(program->log) + 1);
+    return NVRTC_SUCCESS;
+}
+
+EXPORT nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, size_t *bytes) {
+    BEGIN();
+    *bytes = strlen(program->cubin) + 1;
+    return NVRTC_SUCCESS;
+}
+
+EXPORT nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char *cubin) {
+    BEGIN();
+    memcpy(cubin, program->cubin, strlen(program->cubin) + 1);
+    return NVRTC_SUCCESS;
+}

@@ -1,0 +1,26 @@
+/*
+ * An NVRTC that compiles nothing, for tests: its cubins are "FAKECUBIN" and the source's length.
+ * Tests reach its state through dlsym("fake_nvrtc_state").
+ */
+#ifndef FAKE_NVRTC_H
+#define FAKE_NVRTC_H
+
+#include <stdatomic.h>
+
+enum { FAKE_NVRTC_OPTIONS = 8, FAKE_NVRTC_OPTION = 64 };
+
+struct fake_nvrtc {
+    atomic_int compiles;
+    atomic_int programs;    /* alive */
+    atomic_int running;     /* compilations at this moment */
+    atomic_int max_running; /* most at once */
+    int sleep_ms;           /* what a compilation takes */
+    char fail[48];          /* the function that fails, "" for none */
+    int fail_with;
+    char options[FAKE_NVRTC_OPTIONS][FAKE_NVRTC_OPTION]; /* of the last compilation */
+    int option_count;
+};
+
+typedef struct fake_nvrtc *(*fake_nvrtc_function)(void);
+
+#endif

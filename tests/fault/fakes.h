@@ -1,0 +1,33 @@
+/* What the fault tests share: the fakes' states, a kernel to ask for, children for what a process
+ * does only once. */
+#ifndef FAKES_H
+#define FAKES_H
+
+#include "codegen/plan.h"
+#include "fake_driver.h"
+#include "fake_nvrtc.h"
+#include "smelt/context.h"
+
+#define FAKES_SPEC "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048"
+
+/* The states of the libraries that SMELT_CUDA and SMELT_NVRTC name; opens them. */
+struct fake_driver *fakes_driver(void);
+struct fake_nvrtc *fakes_nvrtc(void);
+/* The driver's own function, for a test that plays the part of another CUDA user. */
+void *fakes_driver_symbol(const char *name);
+/* Whether that NVRTC is loaded in this process. */
+int fakes_nvrtc_loaded(void);
+
+/* Options of a context on device 0 without a cache. */
+smelt_context_options fakes_options(void);
+
+/* The plan of a spec on the fake device; aborts the test when there is none. */
+void fakes_plan(const char *spec, struct smelt__plan *plan);
+
+/* Runs `body` in a forked child; its result is the child's exit status. A child reports a false
+ * condition with EXPECT, which ends it. */
+int fakes_in_child(void (*body)(void));
+#define EXPECT(condition) fakes_expect(!!(condition), #condition, __FILE__, __LINE__)
+void fakes_expect(int holds, const char *condition, const char *file, int line);
+
+#endif

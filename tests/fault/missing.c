@@ -1,0 +1,281 @@
+/* What the runtime says when the machine lacks something, and what it does without NVRTC when the
+ * cache holds the kernel. Each case runs in a child: a process opens its driver once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fakes.h"
+#include "runtime/kernel.h"
+#include "runtime/nvrtc.h"
+#include "smelt/device.h"
+#include "smelt/kernels.h"
+
+static char folder[] = "/tmp/smelt-missing-XXXXXX";
+static char cache[64];
+static const char *other_library; /* argv[1]: a shared library that is neither driver nor NVRTC */
+
+static int says(const char *text) {
+    return strstr(smelt_last_error(), text) != NULL;
+}
+
+static smelt_status get(smelt_context *context, const struct smelt__kernel **kernel) {
+    struct smelt__plan plan;
+    fakes_plan(FAKES_SPEC, &plan);
+    return smelt__kernel_get(context, &plan, kernel);
+}
+
+/* A context that works without NVRTC, and a kernel that does not. */
+static void expect_no_compiler(const char *path, const char *why) {
+    smelt_context_options options = fakes_options();
+    smelt_context *context = NULL;
+    const struct smelt__kernel *kernel;
+
+    setenv("SMELT_NVRTC", path, 1);
+    EXPECT(smelt_context_create(&context, &options) == SMELT_OK);
+    EXPECT(get(context, &kernel) == SMELT_ERROR_NO_COMPILER);
+    EXPECT(says(path));
+    EXPECT(says(why));
+    smelt_context_destroy(&context);
+}
+
+/* ---- the driver ---- */
+
+static void no_driver(void) {
+    smelt_context_options options = fakes_options();
+    smelt_context *context = NULL;
+    smelt_machine_report report = {.size = sizeof report};
+
+    setenv("SMELT_CUDA", "/nowhere/libcuda.so.1", 1);
+    EXPECT(smelt_context_create(&context, &options) == SMELT_ERROR_NO_DRIVER);
+    EXPECT(!context && says("/nowhere/libcuda.so.1") && says("install"));
+    options.device = SMELT_DEVICE_COMPILE_ONLY;
+    options.arch = "sm_90a";
+    EXPECT(smelt_context_create(&context, &options) == SMELT_OK);
+    EXPECT(smelt_machine_inspect(&options, &report) == SMELT_OK);
+    EXPECT(!report.driver_found && strstr(report.driver_problem, "/nowhere/libcuda.so.1"));
+    EXPECT(report.nvrtc_found && report.nvrtc_major == 13);
+    EXPECT(smelt__context_need_device(context) == SMELT_ERROR_NO_DEVICE);
+    smelt_context_destroy(&context);
+}
+
+static void driver_too_old(void) {
+    smelt_context_options options = fakes_options();
+    smelt_context *context = NULL;
+    setenv("SMELT_CUDA", other_library, 1);
+    EXPECT(smelt_context_create(&context, &options) == SMELT_ERROR_NO_DRIVER);
+    EXPECT(says("cuInit") && says("CUDA 12.0"));
+}
+
+static void machine_report(void) {
+    smelt_context_options options = fakes_options();
+    smelt_machine_report report = {.size = sizeof report};
+    options.cache_dir = cache;
+    EXPECT(smelt_machine_inspect(&options, &report) == SMELT_OK);
+    EXPECT(report.driver_found && report.driver_version == 13000 && report.devices == 1);
+    EXPECT(strcmp(report.driver_path, getenv("SMELT_CUDA")) == 0);
+    EXPECT(strcmp(report.device_names[0], "Fake GPU 0") == 0);
+    EXPECT(strcmp(report.device_archs[0], "sm_90a") == 0);
+    EXPECT(strcmp(report.nvrtc_path, getenv("SMELT_NVRTC")) == 0);
+    EXPECT(strcmp(report.nvrtc_archs, "sm_75 sm_80 sm_86 sm_90 sm_100") == 0);
+    EXPECT(strcmp(report.cache_folder, cache) == 0);
+}
+
+/* ---- NVRTC ---- */
+
+static void nvrtc_not_there(void) {
+    expect_no_compiler("/nowhere/libnvrtc.so.13", "No such file");
+}
+
+static void nvrtc_is_another_library(void) {
+    expect_no_compiler(other_library, "nvrtcVersion");
+}
+
+static void nvrtc_is_a_text(void) {
+    expect_no_compiler("/etc/passwd", "not a shared library");
+}
+
+static void nvrtc_is_an_empty_folder(void) {
+    expect_no_compiler("/proc/self/task", "holds no libnvrtc");
+}
+
+static void nvrtc_fails_to_open(void) {
+    static const char *const names[] = {"nvrtcVersion", "nvrtcGetNumSupportedArchs",
+                                        "nvrtcGetSupportedArchs"};
+    struct fake_nvrtc *nvrtc = fakes_nvrtc();
+    smelt_context_options options = fakes_options();
+    smelt_context *context = NULL;
+    const struct smelt__kernel *kernel;
+
+    EXPECT(smelt_context_create(&context, &options) == SMELT_OK);
+    nvrtc->fail_with = 11;
+    for (int i = 0; i < 3; i++) {
+        snprintf(nvrtc->fail, sizeof nvrtc->fail, "%s", names[i]);
+        EXPECT(get(context, &kernel) == SMELT_ERROR_NO_COMPILER);
+        EXPECT(says(names[i]));
+    }
+    nvrtc->fail[0] = '\0';
+    EXPECT(get(context, &kernel) == SMELT_OK);
+    smelt_context_destroy(&context);
+}
+
+/* ---- the search ---- */
+
+static void copy_file(const char *from, const char *name) {
+    char command[9000];
+    snprintf(command, sizeof command, "cp '%s' '%s/lib64/%s'", from, folder, name);
+    EXPECT(system(command) == 0);
+}
+
+static void newest_that_the_driver_runs(void) {
+    struct smelt__nvrtc_file file;
+    char lib[64];
+    const char *fake = getenv("SMELT_NVRTC");
+
+    snprintf(lib, sizeof lib, "%s/lib64", folder);
+    EXPECT(mkdir(lib, 0700) == 0);
+    copy_file(fake, "libnvrtc.so.12");
+    copy_file(other_library, "libnvrtc-builtins.so.12.12");
+    copy_file(fake, "libnvrtc.so.19");
+    setenv("CUDA_HOME", folder, 1);
+    EXPECT(smelt__nvrtc_find(NULL, 0, NULL, &file) == SMELT_OK);
+    EXPECT(file.id.major == 19 && strstr(file.path, "libnvrtc.so.19"));
+    EXPECT(file.builtins[0] == '\0');
+    EXPECT(smelt__nvrtc_find(NULL, 12040, NULL, &file) == SMELT_OK);
+    EXPECT(file.id.major == 12 && file.id.minor == 12 && strstr(file.path, folder));
+    EXPECT(strstr(file.builtins, "libnvrtc-builtins.so.12.12"));
+    EXPECT(smelt__nvrtc_find(NULL, 11080, NULL, &file) == SMELT_ERROR_NO_COMPILER);
+    EXPECT(says("newer than the driver") && says("CUDA 11"));
+    EXPECT(smelt__nvrtc_find(lib, 11080, NULL, &file) == SMELT_OK);
+    EXPECT(!fakes_nvrtc_loaded());
+}
+
+/* Two builds of one version are two compilers. */
+static void identity_follows_the_files(void) {
+    struct smelt__nvrtc_file a;
+    struct smelt__nvrtc_file b;
+    EXPECT(smelt__nvrtc_find(getenv("SMELT_NVRTC"), 0, NULL, &a) == SMELT_OK);
+    EXPECT(smelt__nvrtc_find(getenv("SMELT_NVRTC"), 0, NULL, &b) == SMELT_OK);
+    EXPECT(memcmp(&a.id, &b.id, sizeof a.id) == 0);
+    EXPECT(smelt__nvrtc_find(other_library, 0, NULL, &b) == SMELT_OK);
+    EXPECT(memcmp(a.id.build_ids, b.id.build_ids, sizeof a.id.build_ids) != 0);
+}
+
+/* ---- the cache in place of NVRTC ---- */
+
+static smelt_context *cached_context(void) {
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    smelt_context *context = NULL;
+    options.device = 0;
+    options.cache_dir = cache;
+    EXPECT(smelt_context_create(&context, &options) == SMELT_OK);
+    return context;
+}
+
+static void expect_state(smelt_kernel_state state) {
+    const struct smelt__kernel *kernel;
+    smelt_context *context = cached_context();
+    EXPECT(get(context, &kernel) == SMELT_OK);
+    EXPECT(kernel->info.state == state);
+    EXPECT(kernel->info.registers == 168 && kernel->info.spill_bytes == 12);
+    EXPECT(smelt_last_error()[0] == '\0');
+    smelt_context_destroy(&context);
+}
+
+static void cache_is_filled(void) {
+    expect_state(SMELT_KERNEL_COMPILED);
+    EXPECT(fakes_nvrtc_loaded());
+}
+
+static void cached_kernel_leaves_nvrtc_closed(void) {
+    expect_state(SMELT_KERNEL_CACHED);
+    EXPECT(!fakes_nvrtc_loaded());
+}
+
+static void cached_kernel_needs_no_nvrtc(void) {
+    setenv("SMELT_NVRTC", "/nowhere/libnvrtc.so.13", 1);
+    expect_state(SMELT_KERNEL_CACHED);
+}
+
+static void refused_entry_is_compiled_again(void) {
+    struct fake_driver *driver = fakes_driver();
+    driver->reject_images = 1;
+    expect_state(SMELT_KERNEL_COMPILED);
+    EXPECT(fakes_nvrtc()->compiles == 1);
+    EXPECT(driver->loads == 2 && driver->modules == 0);
+    expect_state(SMELT_KERNEL_CACHED);
+    driver->reject_images = 2; /* and only once */
+    const struct smelt__kernel *kernel;
+    smelt_context *context = cached_context();
+    EXPECT(get(context, &kernel) == SMELT_ERROR_DRIVER);
+    EXPECT(says("cuModuleLoadData"));
+    smelt_context_destroy(&context);
+    EXPECT(driver->modules == 0);
+}
+
+#define CHILD_TEST(name)                                                                           \
+    static void test_##name(void **unused) {                                                       \
+        (void)unused;                                                                              \
+        assert_int_equal(fakes_in_child(name), 0);                                                 \
+    }
+CHILD_TEST(no_driver)
+CHILD_TEST(driver_too_old)
+CHILD_TEST(machine_report)
+CHILD_TEST(nvrtc_not_there)
+CHILD_TEST(nvrtc_is_another_library)
+CHILD_TEST(nvrtc_is_a_text)
+CHILD_TEST(nvrtc_is_an_empty_folder)
+CHILD_TEST(nvrtc_fails_to_open)
+CHILD_TEST(newest_that_the_driver_runs)
+CHILD_TEST(identity_follows_the_files)
+CHILD_TEST(cache_is_filled)
+CHILD_TEST(cached_kernel_leaves_nvrtc_closed)
+CHILD_TEST(cached_kernel_needs_no_nvrtc)
+CHILD_TEST(refused_entry_is_compiled_again)
+
+static int make_folder(void **unused) {
+    (void)unused;
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(cache, sizeof cache, "%s/cache", folder);
+    return 0;
+}
+
+static int remove_folder(void **unused) {
+    (void)unused;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+int main(int count, char **arguments) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_driver),
+        cmocka_unit_test(test_driver_too_old),
+        cmocka_unit_test(test_machine_report),
+        cmocka_unit_test(test_nvrtc_not_there),
+        cmocka_unit_test(test_nvrtc_is_another_library),
+        cmocka_unit_test(test_nvrtc_is_a_text),
+        cmocka_unit_test(test_nvrtc_is_an_empty_folder),
+        cmocka_unit_test(test_nvrtc_fails_to_open),
+        cmocka_unit_test(test_newest_that_the_driver_runs),
+        cmocka_unit_test(test_identity_follows_the_files),
+        cmocka_unit_test(test_cache_is_filled),
+        cmocka_unit_test(test_cached_kernel_leaves_nvrtc_closed),
+        cmocka_unit_test(test_cached_kernel_needs_no_nvrtc),
+        cmocka_unit_test(test_refused_entry_is_compiled_again),
+    };
+    if (count != 2) {
+        fprintf(stderr, "usage: %s LIBRARY\n", arguments[0]);
+        return 2;
+    }
+    other_library = arguments[1];
+    return cmocka_run_group_tests_name("missing parts", tests, make_folder, remove_folder);
+}

@@ -1,0 +1,123 @@
+/* Whatever NVRTC this machine has, through the search, the loading and the compilation: one small
+ * kernel for every architecture it knows. Skipped (77) with a message where there is none. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codegen/arch.h"
+#include "runtime/compile.h"
+
+static struct smelt__nvrtc_file file;
+static const struct smelt__nvrtc *nvrtc;
+
+static const char plain[] = "extern \"C\" __global__ void scale(float *x) {\n"
+                            "    __shared__ float tile[32];\n"
+                            "    tile[threadIdx.x] = x[threadIdx.x];\n"
+                            "    __syncthreads();\n"
+                            "    x[threadIdx.x] = 2.0f * tile[31 - threadIdx.x];\n"
+                            "}\n";
+
+/* 100 live floats in the 32 registers that 2048 threads a multiprocessor leave. */
+static const char spilling[] =
+    "extern \"C\" __global__ void __launch_bounds__(1024, 2) crowd(float *x) {\n"
+    "    float a[100];\n"
+    "    for (int i = 0; i < 100; i++) a[i] = x[i * threadIdx.x];\n"
+    "    __syncthreads();\n"
+    "    for (int i = 0; i < 100; i++) x[i * 7 * threadIdx.x] = a[i];\n"
+    "}\n";
+
+static void compile(const char *source, const char *kernel, const char *arch,
+                    struct smelt__compiled *compiled) {
+    struct smelt__compile_options options;
+    memset(compiled, 0, sizeof *compiled);
+    smelt__compile_options(&options, arch);
+    if (smelt__compile_source(nvrtc, source, "test.cu", kernel, arch, &options, compiled))
+        fail_msg("%s", smelt_last_error());
+    assert_memory_equal(compiled->cubin, "\177ELF", 4);
+    assert_in_range(compiled->registers, 4, 255);
+    assert_true(compiled->compile_seconds > 0);
+}
+
+static void compile_for(const char *arch) {
+    struct smelt__compiled compiled;
+    compile(plain, "scale", arch, &compiled);
+    assert_int_equal(compiled.static_shared_bytes, 128);
+    assert_int_equal(compiled.spill_bytes, 0);
+    print_message("%-8s %3d registers, %6zu bytes, %.3f s\n", arch, compiled.registers,
+                  compiled.cubin_bytes, compiled.compile_seconds);
+    free(compiled.cubin);
+}
+
+static void every_architecture_compiles(void **unused) {
+    (void)unused;
+    for (int i = 0; i < nvrtc->arch_count; i++) {
+        char arch[16];
+        snprintf(arch, sizeof arch, "sm_%d", nvrtc->archs[i]);
+        compile_for(arch);
+    }
+    for (int i = 0; smelt__arch_at(i); i++) {
+        const char *arch = smelt__arch_at(i)->name;
+        if (!smelt__nvrtc_supports(nvrtc, arch))
+            print_message("%-8s not supported by NVRTC %d.%d\n", arch, nvrtc->major, nvrtc->minor);
+        else if (arch[strlen(arch) - 1] == 'a')
+            compile_for(arch);
+    }
+}
+
+static void spills_are_read(void **unused) {
+    (void)unused;
+    struct smelt__compiled compiled;
+    compile(spilling, "crowd", "sm_90", &compiled);
+    assert_int_equal(compiled.registers, 32);
+    assert_true(compiled.spill_bytes > 0);
+    free(compiled.cubin);
+}
+
+static void errors_hold_the_log(void **unused) {
+    (void)unused;
+    struct smelt__compile_options options;
+    struct smelt__compiled compiled = {0};
+    smelt__compile_options(&options, "sm_90");
+    assert_int_equal(smelt__compile_source(nvrtc, "\nint broken = ;\n", "test.cu", "broken",
+                                           "sm_90", &options, &compiled),
+                     SMELT_ERROR_COMPILE);
+    assert_non_null(strstr(smelt_last_error(), "test.cu(2)"));
+    assert_null(compiled.cubin);
+    smelt__compile_options(&options, "sm_35");
+    assert_int_equal(
+        smelt__compile_source(nvrtc, plain, "test.cu", "scale", "sm_35", &options, &compiled),
+        SMELT_ERROR_NO_COMPILER);
+    assert_non_null(strstr(smelt_last_error(), "sm_35"));
+}
+
+/* What the file names said before loading is what the library says of itself. */
+static void version_was_foretold(void **unused) {
+    (void)unused;
+    assert_int_equal(file.id.major, nvrtc->major);
+    assert_int_equal(file.id.minor, nvrtc->minor);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_architecture_compiles),
+        cmocka_unit_test(spills_are_read),
+        cmocka_unit_test(errors_hold_the_log),
+        cmocka_unit_test(version_was_foretold),
+    };
+    if (smelt__nvrtc_find(getenv("SMELT_NVRTC"), 0, NULL, &file)) {
+        fprintf(stderr, "skipped: %s\n", smelt_last_error());
+        return 77;
+    }
+    if (smelt__nvrtc_open(&file, &nvrtc)) {
+        fprintf(stderr, "%s\n", smelt_last_error());
+        return 1;
+    }
+    print_message("NVRTC %d.%d, %s\n", nvrtc->major, nvrtc->minor, nvrtc->path);
+    return cmocka_run_group_tests_name("real NVRTC", tests, NULL, NULL);
+}

@@ -1,0 +1,521 @@
+/* The runtime on a fake driver and a fake NVRTC: what is called in which order, what happens when a
+ * call fails, when threads ask for the same, when the CUDA context goes away. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fakes.h"
+#include "runtime/compile.h"
+#include "runtime/kernel.h"
+#include "smelt/device.h"
+#include "smelt/kernels.h"
+
+static struct fake_driver *driver;
+static struct fake_nvrtc *nvrtc;
+
+static int reset(void **unused) {
+    (void)unused;
+    driver = fakes_driver();
+    nvrtc = fakes_nvrtc();
+    driver->calls = driver->fail_at = driver->loads = driver->reject_images = 0;
+    driver->context_id = 1;
+    driver->devices = 1;
+    driver->capability_major = 9;
+    nvrtc->compiles = nvrtc->max_running = 0;
+    nvrtc->sleep_ms = 0;
+    nvrtc->fail[0] = '\0';
+    return 0;
+}
+
+static void assert_nothing_alive(void) {
+    assert_int_equal(driver->modules, 0);
+    assert_int_equal(driver->retained, 0);
+    assert_int_equal(driver->allocations, 0);
+    assert_int_equal(driver->streams, 0);
+    assert_int_equal(driver->events, 0);
+    assert_int_equal(nvrtc->programs, 0);
+}
+
+static smelt_context *make_context(void) {
+    smelt_context_options options = fakes_options();
+    smelt_context *context = NULL;
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
+    return context;
+}
+
+static const struct smelt__kernel *get_kernel(smelt_context *context) {
+    struct smelt__plan plan;
+    const struct smelt__kernel *kernel = NULL;
+    fakes_plan(FAKES_SPEC, &plan);
+    assert_int_equal(smelt__kernel_get(context, &plan, &kernel), SMELT_OK);
+    return kernel;
+}
+
+static void assert_logged(const char *const *names) {
+    int count = 0;
+    for (; names[count]; count++)
+        assert_string_equal(driver->log[count], names[count]);
+    assert_int_equal(driver->calls, count);
+}
+
+/* ---- order and arguments ---- */
+
+static void launch_order_and_arguments(void **unused) {
+    (void)unused;
+    static const char *const with_push[] = {"cuCtxGetCurrent",     "cuCtxGetId",
+                                            "cuCtxPushCurrent_v2", "cuLaunchKernelEx",
+                                            "cuCtxPopCurrent_v2",  NULL};
+    unsigned char params[FAKE_PARAMS];
+    CUcontext current;
+    CUresult (*get_current)(CUcontext *);
+    void *symbol = fakes_driver_symbol("cuCtxGetCurrent");
+    memcpy(&get_current, &symbol, sizeof symbol);
+    memset(params, 0x5A, sizeof params);
+
+    smelt_context *context = make_context();
+    assert_string_equal(smelt_context_arch(context), "sm_90a");
+    const struct smelt__kernel *kernel = get_kernel(context);
+    struct CUstream_st *stream = (struct CUstream_st *)(uintptr_t)0x1234;
+    driver->calls = 0;
+    assert_int_equal(smelt__kernel_launch(context, kernel, 77, params, stream), SMELT_OK);
+    assert_logged(with_push);
+    assert_int_equal(driver->launch.gridDimX, 77);
+    assert_int_equal(driver->launch.gridDimY, 1);
+    assert_int_equal(driver->launch.gridDimZ, 1);
+    assert_int_equal(driver->launch.blockDimX, kernel->threads);
+    assert_int_equal(driver->launch.blockDimY, 1);
+    assert_int_equal(driver->launch.blockDimZ, 1);
+    assert_int_equal(driver->launch.sharedMemBytes, kernel->shared_bytes);
+    assert_int_equal(driver->shared_bytes, kernel->shared_bytes);
+    assert_ptr_equal(driver->launch.hStream, stream);
+    assert_int_equal(driver->launch.numAttrs, 0);
+    assert_ptr_equal(driver->launched, kernel->function);
+    assert_memory_equal(driver->params, params, sizeof params);
+    /* This thread had no current context and has none again. */
+    assert_int_equal(get_current(&current), CUDA_SUCCESS);
+    assert_null(current);
+    smelt_context_destroy(&context);
+    assert_null(context);
+    assert_nothing_alive();
+}
+
+/* The context that is current is used as it is, and is not retained. */
+static void launch_in_the_current_context(void **unused) {
+    (void)unused;
+    static const char *const bare[] = {"cuCtxGetCurrent", "cuCtxGetId", "cuLaunchKernelEx", NULL};
+    unsigned char params[FAKE_PARAMS] = {0};
+    smelt_context_options options = fakes_options();
+    smelt_context *context = NULL;
+    CUcontext own = (CUcontext)(void *)params; /* any address will do */
+    CUresult (*push)(CUcontext);
+    CUresult (*pop)(CUcontext *);
+    void *symbol = fakes_driver_symbol("cuCtxPushCurrent_v2");
+    memcpy(&push, &symbol, sizeof symbol);
+    symbol = fakes_driver_symbol("cuCtxPopCurrent_v2");
+    memcpy(&pop, &symbol, sizeof symbol);
+
+    options.device = SMELT_DEVICE_CURRENT;
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_NO_DEVICE);
+    assert_null(context);
+    push(own);
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
+    assert_int_equal(driver->retained, 0);
+    const struct smelt__kernel *kernel = get_kernel(context);
+    driver->calls = 0;
+    assert_int_equal(smelt__kernel_launch(context, kernel, 1, params, NULL), SMELT_OK);
+    assert_logged(bare);
+    assert_ptr_equal(driver->launch_context, own);
+    smelt_context_destroy(&context);
+    pop(&own);
+    assert_nothing_alive();
+}
+
+static void compile_options_and_report(void **unused) {
+    (void)unused;
+    static const char *const options[] = {"--gpu-architecture=sm_90a", "--std=c++17",
+                                          "--ptxas-options=-v"};
+    smelt_context *context = make_context();
+    const smelt_kernel_info *info = &get_kernel(context)->info;
+    assert_int_equal(nvrtc->option_count, 3);
+    for (int i = 0; i < 3; i++)
+        assert_string_equal(nvrtc->options[i], options[i]);
+    assert_string_equal(info->spec, FAKES_SPEC);
+    assert_string_equal(info->arch, "sm_90a");
+    assert_int_equal(info->state, SMELT_KERNEL_COMPILED);
+    assert_int_equal(info->registers, 168);
+    assert_int_equal(info->spill_bytes, 12);
+    assert_int_equal(info->static_shared_bytes, 16);
+    assert_int_equal(strlen(info->key), 32);
+    smelt_context_destroy(&context);
+}
+
+/* ---- failures ---- */
+
+static void keep_first(smelt_status *first, smelt_status status, char *message, size_t bytes) {
+    if (status && !*first) {
+        *first = status;
+        snprintf(message, bytes, "%s", smelt_last_error());
+    }
+}
+
+/* Everything the runtime does with a driver; goes on after a failure, as a careless caller might.
+ * The first failure's status, its message, and the number of the destruction's first call. */
+static smelt_status whole_life(char *message, size_t bytes, int *destroy_begins) {
+    smelt_context_options options = fakes_options();
+    smelt_device_info info = {.size = sizeof info};
+    smelt_context *context = NULL;
+    const struct smelt__kernel *kernel = NULL;
+    struct smelt__plan plan;
+    void *memory = NULL;
+    struct CUstream_st *stream = NULL;
+    struct CUevent_st *begin = NULL;
+    struct CUevent_st *end = NULL;
+    unsigned char params[FAKE_PARAMS] = {0};
+    float milliseconds;
+    smelt_status first = SMELT_OK;
+#define KEEP(call) keep_first(&first, call, message, bytes)
+
+    fakes_plan(FAKES_SPEC, &plan);
+    KEEP(smelt_context_create(&context, &options));
+    if (!context)
+        return first;
+    KEEP(smelt__kernel_get(context, &plan, &kernel));
+    if (kernel)
+        KEEP(smelt__kernel_launch(context, kernel, 1, params, NULL));
+    KEEP(smelt_device_get_info(context, &info));
+    KEEP(smelt_device_alloc(context, 64, &memory));
+    if (memory) {
+        KEEP(smelt_device_upload(context, memory, params, sizeof params));
+        KEEP(smelt_device_fill(context, memory, 1, 64));
+        KEEP(smelt_device_download(context, params, memory, sizeof params));
+    }
+    KEEP(smelt_stream_create(context, &stream));
+    KEEP(smelt_event_create(context, &begin));
+    KEEP(smelt_event_create(context, &end));
+    if (begin && end) {
+        KEEP(smelt_event_record(context, begin, stream));
+        KEEP(smelt_event_record(context, end, stream));
+        KEEP(smelt_event_elapsed(context, begin, end, &milliseconds));
+    }
+    KEEP(smelt_stream_synchronize(context, stream));
+    /* A handle that a failure kept from being given back is given back again. */
+#define GIVE_BACK(call, alive)                                                                     \
+    do {                                                                                           \
+        int before = alive;                                                                        \
+        KEEP(call);                                                                                \
+        if (before && alive == before)                                                             \
+            KEEP(call);                                                                            \
+    } while (0)
+    if (end)
+        GIVE_BACK(smelt_event_destroy(context, end), driver->events);
+    if (begin)
+        GIVE_BACK(smelt_event_destroy(context, begin), driver->events);
+    if (stream)
+        GIVE_BACK(smelt_stream_destroy(context, stream), driver->streams);
+    GIVE_BACK(smelt_device_free(context, memory), driver->allocations);
+    *destroy_begins = driver->calls + 1;
+    smelt_context_destroy(&context);
+    return first;
+#undef GIVE_BACK
+#undef KEEP
+}
+
+/* What nobody can act upon is not reported: a pop that fails after the work was done, and failures
+ * while the context is destroyed. */
+static int is_silent(const char *name, int number, int destroy_begins) {
+    return strcmp(name, "cuCtxPopCurrent_v2") == 0 || number >= destroy_begins;
+}
+
+/* "cuMemAlloc_v2" is called cuMemAlloc in messages. */
+static void assert_names(const char *message, const char *export) {
+    char name[FAKE_CALL];
+    snprintf(name, sizeof name, "%s", export);
+    char *suffix = strstr(name, "_v2");
+    if (suffix)
+        *suffix = '\0';
+    if (!strstr(message, name))
+        fail_msg("%s failed, but the message is: %s", name, message);
+}
+
+static void every_driver_call_fails_in_turn(void **unused) {
+    (void)unused;
+    char message[SMELT__ERROR_MESSAGE];
+    int destroy_begins = 0;
+
+    assert_int_equal(whole_life(message, sizeof message, &destroy_begins), SMELT_OK);
+    int total = driver->calls;
+    assert_in_range(total, 40, FAKE_LOGGED);
+    assert_nothing_alive();
+    driver->fail_with = FAKE_UNKNOWN_ERROR;
+    for (int number = 1; number <= total; number++) {
+        driver->calls = 0;
+        driver->fail_at = number;
+        message[0] = '\0';
+        destroy_begins = FAKE_LOGGED;
+        smelt_status status = whole_life(message, sizeof message, &destroy_begins);
+        const char *name = driver->log[number - 1];
+        driver->fail_at = 0;
+        if (is_silent(name, number, destroy_begins)) {
+            assert_int_equal(status, SMELT_OK);
+            /* Without its CUDA context a module cannot be unloaded. */
+            driver->modules = 0;
+        } else {
+            assert_names(message, name);
+            assert_int_equal(status, SMELT_ERROR_DRIVER);
+        }
+        assert_nothing_alive();
+    }
+    print_message("%d driver calls failed in turn\n", total);
+}
+
+static void every_nvrtc_call_fails_in_turn(void **unused) {
+    (void)unused;
+    static const char *const names[] = {"nvrtcCreateProgram",     "nvrtcCompileProgram",
+                                        "nvrtcGetProgramLogSize", "nvrtcGetProgramLog",
+                                        "nvrtcGetCUBINSize",      "nvrtcGetCUBIN"};
+    static const int codes[] = {NVRTC_ERROR_OUT_OF_MEMORY, NVRTC_ERROR_COMPILATION, 11};
+    struct smelt__plan plan;
+    const struct smelt__kernel *kernel;
+
+    fakes_plan(FAKES_SPEC, &plan);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        for (size_t j = 0; j < 3; j++) {
+            smelt_context *context = make_context();
+            snprintf(nvrtc->fail, sizeof nvrtc->fail, "%s", names[i]);
+            nvrtc->fail_with = codes[j];
+            assert_int_equal(smelt__kernel_get(context, &plan, &kernel),
+                             j == 0 ? SMELT_ERROR_OUT_OF_MEMORY : SMELT_ERROR_COMPILE);
+            assert_null(kernel);
+            assert_names(smelt_last_error(), names[i]);
+            if (i == 1 && j == 1)
+                assert_non_null(strstr(smelt_last_error(), "kernel.cu(7): error: told to fail"));
+            nvrtc->fail[0] = '\0';
+            /* The failure is not remembered. */
+            assert_int_equal(smelt__kernel_get(context, &plan, &kernel), SMELT_OK);
+            smelt_context_destroy(&context);
+            assert_nothing_alive();
+        }
+}
+
+static void unsupported_architecture(void **unused) {
+    (void)unused;
+    smelt_context_options options = fakes_options();
+    smelt_context *context = NULL;
+    void *cubin;
+    size_t bytes;
+
+    options.device = SMELT_DEVICE_COMPILE_ONLY;
+    options.arch = "sm_120a"; /* not in the fake's list */
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
+    assert_int_equal(smelt_kernel_cubin(context, "sparse_attn_fwd:heads=16,dqk=128,dv=128,topk=64",
+                                        NULL, &cubin, &bytes),
+                     SMELT_ERROR_NO_COMPILER);
+    assert_non_null(strstr(smelt_last_error(), "NVRTC 13.0"));
+    assert_non_null(strstr(smelt_last_error(), "sm_120a"));
+    assert_non_null(strstr(smelt_last_error(), "sm_75 sm_80 sm_86 sm_90 sm_100"));
+    smelt_context_destroy(&context);
+}
+
+static void bad_options(void **unused) {
+    (void)unused;
+    smelt_context_options options = fakes_options();
+    smelt_context *context = NULL;
+
+    options.device = 3;
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(smelt_last_error(), "3"));
+    options.device = -7;
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_ARGUMENT);
+    options.device = 0;
+    options.arch = "sm_80";
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_ARGUMENT);
+    options.device = SMELT_DEVICE_COMPILE_ONLY;
+    options.arch = "sm_9";
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_SPEC);
+    options.size = 0;
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_ARGUMENT);
+    driver->devices = 0;
+    options = fakes_options();
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_NO_DEVICE);
+    setenv("SMELT_CACHE_CAP", "12Q", 1);
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(smelt_last_error(), "SMELT_CACHE_CAP"));
+    unsetenv("SMELT_CACHE_CAP");
+    assert_null(context);
+    assert_nothing_alive();
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 24 };
+
+struct asker {
+    smelt_context *context;
+    pthread_barrier_t *barrier;
+    const char *spec;
+    const struct smelt__kernel *kernel;
+    smelt_status status;
+    int compile_only;
+};
+
+static void *ask(void *user) {
+    struct asker *asker = user;
+    struct smelt__compiled compiled;
+    struct smelt__plan plan;
+
+    fakes_plan(asker->spec, &plan);
+    pthread_barrier_wait(asker->barrier);
+    if (asker->compile_only) {
+        asker->status = smelt__kernel_compile(asker->context, &plan, &compiled, NULL);
+        free(compiled.cubin);
+    } else {
+        asker->status = smelt__kernel_get(asker->context, &plan, &asker->kernel);
+    }
+    return NULL;
+}
+
+/* Thread i asks for specs[i % spec_count]. */
+static void ask_at_once(struct asker *askers, int count, smelt_context *context,
+                        const char *const *specs, int spec_count, int compile_only) {
+    pthread_t threads[THREADS];
+    pthread_barrier_t barrier;
+
+    pthread_barrier_init(&barrier, NULL, (unsigned)count);
+    for (int i = 0; i < count; i++) {
+        askers[i] = (struct asker){.context = context,
+                                   .barrier = &barrier,
+                                   .spec = specs[i % spec_count],
+                                   .compile_only = compile_only};
+        assert_int_equal(pthread_create(&threads[i], NULL, ask, &askers[i]), 0);
+    }
+    for (int i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&barrier);
+}
+
+static void threads_share_one_compile_and_load(void **unused) {
+    (void)unused;
+    static const char *const specs[] = {FAKES_SPEC};
+    struct asker askers[THREADS];
+
+    nvrtc->sleep_ms = 20;
+    smelt_context *context = make_context();
+    ask_at_once(askers, THREADS, context, specs, 1, 0);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(askers[i].status, SMELT_OK);
+        assert_ptr_equal(askers[i].kernel, askers[0].kernel);
+    }
+    assert_int_equal(nvrtc->compiles, 1);
+    assert_int_equal(driver->loads, 1);
+    ask_at_once(askers, THREADS, context, specs, 1, 1);
+    assert_int_equal(nvrtc->compiles, 2);
+    smelt_context_destroy(&context);
+    assert_nothing_alive();
+}
+
+static void threads_share_one_failure(void **unused) {
+    (void)unused;
+    static const char *const specs[] = {FAKES_SPEC};
+    struct asker askers[THREADS];
+
+    nvrtc->sleep_ms = 50;
+    snprintf(nvrtc->fail, sizeof nvrtc->fail, "nvrtcCompileProgram");
+    nvrtc->fail_with = NVRTC_ERROR_COMPILATION;
+    smelt_context *context = make_context();
+    ask_at_once(askers, THREADS, context, specs, 1, 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(askers[i].status, SMELT_ERROR_COMPILE);
+    smelt_context_destroy(&context);
+    assert_nothing_alive();
+}
+
+static void different_kernels_compile_in_parallel(void **unused) {
+    (void)unused;
+    static const char *const specs[] = {"sparse_attn_fwd:heads=16,dqk=128,dv=128,topk=64",
+                                        "sparse_attn_fwd:heads=32,dqk=128,dv=128,topk=64",
+                                        "sparse_attn_fwd:heads=48,dqk=128,dv=128,topk=64",
+                                        "sparse_attn_fwd:heads=64,dqk=128,dv=128,topk=64"};
+    struct asker askers[THREADS];
+
+    nvrtc->sleep_ms = 200;
+    smelt_context *context = make_context();
+    ask_at_once(askers, THREADS, context, specs, 4, 0);
+    assert_int_equal(nvrtc->compiles, 4);
+    assert_int_equal(driver->loads, 4);
+    assert_in_range(nvrtc->max_running, 2, 4);
+    smelt_context_destroy(&context);
+    assert_nothing_alive();
+}
+
+/* ---- the CUDA context goes away ---- */
+
+static void context_destroyed_under_us(void **unused) {
+    (void)unused;
+    unsigned char params[FAKE_PARAMS] = {0};
+    smelt_context *context = make_context();
+    const struct smelt__kernel *kernel = get_kernel(context);
+
+    driver->context_id = 2; /* another context at the same address */
+    driver->calls = 0;
+    assert_int_equal(smelt__kernel_launch(context, kernel, 1, params, NULL), SMELT_ERROR_DRIVER);
+    assert_non_null(strstr(smelt_last_error(), "destroyed"));
+    for (int i = 0; i < driver->calls; i++)
+        assert_string_not_equal(driver->log[i], "cuLaunchKernelEx");
+    driver->calls = 0;
+    smelt_context_destroy(&context);
+    for (int i = 0; i < driver->calls; i++)
+        assert_string_not_equal(driver->log[i], "cuModuleUnload");
+    assert_int_equal(driver->retained, 0);
+    /* The module went with its context. */
+    assert_int_equal(driver->modules, 1);
+    driver->modules = 0;
+}
+
+static void prepare_reports_each_kernel(void **unused) {
+    (void)unused;
+    static const smelt_kernel_request requests[] = {
+        {FAKES_SPEC, NULL},
+        {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048", NULL},
+        {"sparse_attn_fwd:heads=16,dqk=128,dv=128,topk=64", "sm_80"},
+        {NULL, NULL}};
+    smelt_kernel_info infos[4];
+    smelt_context *context = make_context();
+
+    assert_int_equal(smelt_kernels_prepare(context, requests, 4, 3, NULL, NULL, infos),
+                     SMELT_ERROR_INVALID_SPEC);
+    assert_int_equal(infos[0].state, SMELT_KERNEL_COMPILED);
+    assert_int_equal(infos[1].status, SMELT_ERROR_INVALID_SPEC);
+    assert_non_null(strstr(infos[1].error, "operator"));
+    assert_int_equal(infos[2].state, SMELT_KERNEL_COMPILED);
+    assert_string_equal(infos[2].arch, "sm_80");
+    assert_int_equal(infos[3].status, SMELT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(driver->loads, 0);
+    smelt_context_destroy(&context);
+    assert_nothing_alive();
+}
+
+int main(void) {
+#define TEST(function) cmocka_unit_test_setup(function, reset)
+    const struct CMUnitTest tests[] = {
+        TEST(launch_order_and_arguments),
+        TEST(launch_in_the_current_context),
+        TEST(compile_options_and_report),
+        TEST(every_driver_call_fails_in_turn),
+        TEST(every_nvrtc_call_fails_in_turn),
+        TEST(unsupported_architecture),
+        TEST(bad_options),
+        TEST(threads_share_one_compile_and_load),
+        TEST(threads_share_one_failure),
+        TEST(different_kernels_compile_in_parallel),
+        TEST(context_destroyed_under_us),
+        TEST(prepare_reports_each_kernel),
+    };
+    return cmocka_run_group_tests_name("runtime on fakes", tests, NULL, NULL);
+}
