@@ -41,7 +41,7 @@ static void add_case(struct matrix *matrix, const struct suite *suite, int heads
     struct smelt__problem_options *problem = &options->problem;
     struct smelt__random random = smelt__random_at(suite->seed, 0, (uint64_t)number);
     memset(options, 0, sizeof *options);
-    int sink = (heads + topk + dqk / 64 + variation / 2) % 2;
+    int sink = (heads + topk + dqk / 64 + variation) % 2; /* both, over the variations */
     snprintf(matrix->specs[number], SPEC, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%s", heads, dqk,
              dv, topk, sink ? ",sink=1" : "");
     options->spec = matrix->specs[number];
