@@ -1,0 +1,44 @@
+#!/bin/sh
+# embed.sh EMBED FOLDER: runs the embedder on malformed templates and compares what it says.
+set -u
+embed=$1
+folder=$2
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
+failures=0
+
+# refuses "the message" case template...
+refuses() {
+    expected=$1
+    case=$2
+    shift 2
+    rm -f "$output"
+    message=$(cd "$folder/$case" && "$embed" "$output" "$@" 2>&1)
+    status=$?
+    if [ $status -ne 1 ] || [ "$message" != "$expected" ] || [ -e "$output" ]; then
+        echo "$case: status $status, said: $message"
+        echo "$case: expected: $expected"
+        failures=$((failures + 1))
+    fi
+}
+
+# Meson may hand the program over by a relative path.
+embed=$(realpath "$embed")
+
+refuses 'templates/bad.cu:3: error: unknown directive //@fro; known: use, for, if, else, end' \
+    directive templates/bad.cu
+refuses 'templates/bad.cu:1: error: //@if has no //@end' nested templates/bad.cu
+refuses 'templates/bad.cu:2: error: byte 0xc3: templates are plain ASCII' bytes templates/bad.cu
+refuses 'templates/a.cu:2: error: a.cu uses part/gone.cuh, which does not exist' \
+    missing templates/part/there.cuh templates/a.cu
+refuses 'templates/part/b.cuh:2: error: part/b.cuh uses a.cu, which uses it in turn' \
+    cycle templates/a.cu templates/part/b.cuh
+refuses 'templates/absent.cu: error: No such file or directory' directive templates/absent.cu
+
+# A good set is taken, whatever path leads to it.
+if ! "$embed" "$output" "$folder/missing/templates/part/there.cuh" ||
+    ! grep -q '"part/there.cuh"' "$output"; then
+    echo 'a good template was refused'
+    failures=$((failures + 1))
+fi
+[ $failures -eq 0 ]

@@ -1,0 +1,2 @@
+//@use part/b.cuh
+int a;

@@ -1,0 +1,3 @@
+
+//@use a.cu
+int b;

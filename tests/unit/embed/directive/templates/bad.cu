@@ -1,0 +1,4 @@
+/* A good first line. */
+
+//@fro i in 0..4
+//@end

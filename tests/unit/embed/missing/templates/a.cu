@@ -1,0 +1,3 @@
+//@use part/there.cuh
+//@use part/gone.cuh
+int a;

@@ -1,0 +1,102 @@
+/* Architectures: the table's limits, and which one a device gets. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codegen/arch.h"
+
+static void limits(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        int shared_kb, multiprocessor_kb, threads;
+    } cases[] = {
+        {"sm_80", 163, 164, 2048},   {"sm_86", 99, 100, 1536},    {"sm_87", 163, 164, 1536},
+        {"sm_89", 99, 100, 1536},    {"sm_90", 227, 228, 2048},   {"sm_90a", 227, 228, 2048},
+        {"sm_100a", 227, 228, 2048}, {"sm_103a", 227, 228, 2048}, {"sm_110a", 227, 228, 1536},
+        {"sm_120a", 99, 100, 1536},  {"sm_121a", 99, 100, 1536},
+    };
+    struct smelt__message message;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct smelt__arch *arch = smelt__arch_find(cases[i].name, &message);
+        assert_non_null(arch);
+        assert_string_equal(arch->name, cases[i].name);
+        assert_int_equal(arch->shared_per_block, cases[i].shared_kb * 1024);
+        assert_int_equal(arch->shared_per_multiprocessor, cases[i].multiprocessor_kb * 1024);
+        assert_int_equal(arch->threads_per_multiprocessor, cases[i].threads);
+    }
+}
+
+/* A block that takes all it may must fit on a multiprocessor, its reserve included. */
+static void table_is_consistent(void **state) {
+    (void)state;
+    int count = 0;
+    for (const struct smelt__arch *arch; (arch = smelt__arch_at(count)); count++) {
+        char name[16];
+        snprintf(name, sizeof name, "sm_%d%d", arch->capability_major, arch->capability_minor);
+        assert_memory_equal(arch->name, name, strlen(name));
+        assert_int_equal(arch->shared_per_block + arch->shared_reserved,
+                         arch->shared_per_multiprocessor);
+        assert_int_equal(arch->registers_per_multiprocessor, 65536);
+    }
+    assert_int_equal(count, 16);
+    assert_null(smelt__arch_at(-1));
+}
+
+static void capabilities(void **state) {
+    (void)state;
+    static const struct {
+        int major, minor;
+        const char *name;
+    } cases[] = {
+        {8, 0, "sm_80"},   {8, 6, "sm_86"},    {8, 7, "sm_87"},    {8, 9, "sm_89"},
+        {8, 8, "sm_87"},   {9, 0, "sm_90a"},   {10, 0, "sm_100a"}, {10, 3, "sm_103a"},
+        {10, 1, "sm_100"}, {11, 0, "sm_110a"}, {12, 0, "sm_120a"}, {12, 1, "sm_121a"},
+        {12, 7, "sm_121"}, {9, 5, "sm_90"},
+    };
+    struct smelt__message message;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct smelt__arch *arch =
+            smelt__arch_for_capability(cases[i].major, cases[i].minor, &message);
+        assert_non_null(arch);
+        assert_string_equal(arch->name, cases[i].name);
+    }
+    assert_null(smelt__arch_for_capability(7, 5, &message));
+    assert_non_null(strstr(message.text, "compute capability 7.5 is too old"));
+    assert_null(smelt__arch_for_capability(13, 0, &message));
+    assert_non_null(strstr(message.text, "compute capability 13.0 is not known"));
+}
+
+static void unknown_names(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *part;
+    } cases[] = {
+        {"sm_90A", "unknown architecture 'sm_90A', did you mean sm_90?"},
+        {"sm90a", "unknown architecture 'sm90a', did you mean sm_90a?"},
+        {"", "unknown architecture ''; known: sm_80, sm_86"},
+        {"hopper", "unknown architecture 'hopper'; known:"},
+        {"sm_75", "unknown architecture 'sm_75'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__message message = {""};
+        assert_null(smelt__arch_find(cases[i].name, &message));
+        if (!strstr(message.text, cases[i].part))
+            fail_msg("'%s' gave '%s'", cases[i].name, message.text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(limits),
+        cmocka_unit_test(table_is_consistent),
+        cmocka_unit_test(capabilities),
+        cmocka_unit_test(unknown_names),
+    };
+    return cmocka_run_group_tests_name("arch", tests, NULL, NULL);
+}

@@ -1,0 +1,411 @@
+/* The template engine: every directive, expressions, #line, parts, and malformed templates. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codegen/engine.h"
+#include "codegen/expression.h"
+#include "random.h"
+
+static int lookup(const void *user, const char *name, int *found) {
+    (void)user;
+    *found = 1;
+    if (strcmp(name, "THREE") == 0)
+        return 3;
+    if (strcmp(name, "ZERO") == 0)
+        return 0;
+    if (strcmp(name, "BIG") == 0)
+        return INT32_MAX;
+    *found = 0;
+    return 0;
+}
+
+static const struct smelt__scope scope = {lookup, NULL};
+
+/* ---- expressions ------------------------------------------------------------------------------
+ */
+
+static void expressions(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int value;
+    } cases[] = {
+        {"1", 1},
+        {" 2 ", 2},
+        {"1+2*3", 7},
+        {"(1+2)*3", 9},
+        {"10-3-2", 5},
+        {"100/7/2", 7},
+        {"17%5*2", 4},
+        {"-3+5", 2},
+        {"--3", 3},
+        {"- -3", 3},
+        {"!0", 1},
+        {"!5", 0},
+        {"!!5", 1},
+        {"!0+1", 2},
+        {"-7/2", -3},
+        {"-7%2", -1},
+        {"1<2", 1},
+        {"2<=1", 0},
+        {"3>2==1", 1},
+        {"1==1!=1", 0},
+        {"1+1==2&&2*2==4", 1},
+        {"1||0&&0", 1},
+        {"(1||0)&&0", 0},
+        {"0||0", 0},
+        {"5&&7", 1},
+        {"THREE", 3},
+        {"THREE*THREE-1", 8},
+        {"ZERO && 1/ZERO", 0},
+        {"1 || 1/ZERO", 1},
+        {"ZERO && unknown", 0},
+        {"2147483647", INT32_MAX},
+        {"-BIG-1", INT32_MIN},
+        {"((((1))))", 1},
+        {"THREE >= 3", 1},
+        {"THREE\t> 3", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__message message = {""};
+        int value = -12345;
+        if (smelt__expression_evaluate(cases[i].text, strlen(cases[i].text), &scope, &value,
+                                       &message))
+            fail_msg("'%s': %s", cases[i].text, message.text);
+        if (value != cases[i].value)
+            fail_msg("'%s' is %d, not %d", cases[i].text, value, cases[i].value);
+        assert_int_equal(smelt__expression_check(cases[i].text, strlen(cases[i].text), &message),
+                         0);
+    }
+}
+
+static void bad_expressions(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *part;
+        int syntax; /* the check alone refuses it, too */
+    } cases[] = {
+        {"", "operand is missing", 1},    {"1+", "operand is missing", 1},
+        {"(1", "')' is missing", 1},      {"1)", "unexpected ')'", 1},
+        {"1 2", "unexpected '2'", 1},     {"*1", "unexpected '*'", 1},
+        {"1=2", "unexpected '='", 1},     {"1&2", "unexpected '&'", 1},
+        {"THREE$b", "unexpected '$'", 1}, {"2147483648", "too large", 1},
+        {"12ab", "runs into a name", 1},  {"nope", "is called 'nope'", 0},
+        {"1/ZERO", "divides 1 by 0", 0},  {"1%ZERO", "divides 1 by 0", 0},
+        {"BIG+1", "overflows", 0},        {"BIG*2", "overflows", 0},
+        {"-BIG-2", "overflows", 0},       {"-(-BIG-1)", "overflows", 0},
+        {"(-BIG-1)/-1", "divides", 0},    {"1 || 2 +", "operand is missing", 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__message message = {""};
+        int value;
+        size_t length = strlen(cases[i].text);
+        assert_int_equal(
+            smelt__expression_evaluate(cases[i].text, length, &scope, &value, &message), -1);
+        if (!strstr(message.text, cases[i].part))
+            fail_msg("'%s' gave '%s'", cases[i].text, message.text);
+        assert_int_equal(smelt__expression_check(cases[i].text, length, &message),
+                         cases[i].syntax ? -1 : 0);
+    }
+    char deep[1001];
+    struct smelt__message message;
+    memset(deep, '(', sizeof deep - 1);
+    deep[sizeof deep - 1] = '\0';
+    assert_int_equal(smelt__expression_check(deep, sizeof deep - 1, &message), -1);
+    assert_non_null(strstr(message.text, "too deeply"));
+}
+
+/* ---- expansion --------------------------------------------------------------------------------
+ */
+
+static char *expand(const char *text) {
+    struct smelt__template template_ = {"t.cu", text, strlen(text)};
+    struct smelt__text out = {0};
+    struct smelt__message message = {""};
+    if (smelt__template_expand(&template_, &scope, &out, &message))
+        fail_msg("'%s': %s", text, message.text);
+    return smelt__text_release(&out);
+}
+
+static void directives(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *expanded;
+    } cases[] = {
+        {"", ""},
+        {"a\nb\n", "#line 1 \"templates/t.cu\"\na\nb\n"},
+        {"a", "#line 1 \"templates/t.cu\"\na\n"},
+        {"//@use x.cuh\na\n", "#line 2 \"templates/t.cu\"\na\n"},
+        {"//@if THREE == 3\na\n//@end\n", "#line 2 \"templates/t.cu\"\na\n"},
+        {"//@if ZERO\na\n//@end\n", ""},
+        {"//@if ZERO\na\n//@else\nb\n//@end\nc\n",
+         "#line 4 \"templates/t.cu\"\nb\n#line 6 \"templates/t.cu\"\nc\n"},
+        {"//@if 1\na\n//@else\nb\n//@end\nc\n",
+         "#line 2 \"templates/t.cu\"\na\n#line 6 \"templates/t.cu\"\nc\n"},
+        {"  //@for i in 0..2\n  x$i;\n  //@end\n",
+         "#line 2 \"templates/t.cu\"\n  x0;\n#line 2 \"templates/t.cu\"\n  x1;\n"},
+        {"//@for i in 0..2\na${i}b\n${i*2+THREE}$i\n//@end\n",
+         "#line 2 \"templates/t.cu\"\na0b\n30\n#line 2 \"templates/t.cu\"\na1b\n51\n"},
+        {"//@for i in 2..2\n$i\n//@end\n", ""},
+        {"//@for i in 2..0\n$i\n//@end\n", ""},
+        {"//@for i in 0 - 1..1\n$i\n//@end\n",
+         "#line 2 \"templates/t.cu\"\n-1\n#line 2 \"templates/t.cu\"\n0\n"},
+        /* Nested: an inner bound and condition that look at the outer variable. */
+        {"//@for i in 1..THREE\n//@for j in 0..i\n//@if i != j + 1\n$i$j\n//@end\n//@end\n//@end\n",
+         "#line 4 \"templates/t.cu\"\n20\n"},
+        /* A branch that is dropped is not evaluated. */
+        {"//@if ZERO\n//@if unknown\na\n//@end\n//@else\nb\n//@end\n",
+         "#line 6 \"templates/t.cu\"\nb\n"},
+        /* One variable in two loops, one after the other. */
+        {"//@for i in 0..1\n$i\n//@end\n//@for i in 4..5\n$i\n//@end\n",
+         "#line 2 \"templates/t.cu\"\n0\n#line 5 \"templates/t.cu\"\n4\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *expanded = expand(cases[i].text);
+        assert_string_equal(expanded, cases[i].expanded);
+        free(expanded);
+    }
+}
+
+static void expansion_errors(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"a\n//@if nope\n//@end\n",
+         "templates/t.cu:2: no constant or loop variable is called 'nope'"},
+        {"//@for i in 0..2\n\n${1/(i-1)}\n//@end\n",
+         "templates/t.cu:3: the expression divides 1 by 0"},
+        {"//@for i in 0..BIG\n//@end\n", "templates/t.cu:1: the loop 0..2147483647 is longer"},
+        {"a\n//@end\n", "templates/t.cu:2: //@end without an open"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__template template_ = {"t.cu", cases[i].text, strlen(cases[i].text)};
+        struct smelt__text out = {0};
+        struct smelt__message message = {""};
+        assert_int_equal(smelt__template_expand(&template_, &scope, &out, &message), -1);
+        smelt__text_free(&out);
+        if (!strstr(message.text, cases[i].message))
+            fail_msg("'%s' gave '%s'", cases[i].text, message.text);
+    }
+}
+
+/* Templates whose check fails, the line it names and a part of what it says. */
+static void malformed(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int line;
+        const char *part;
+    } cases[] = {
+        {"a\n//@fro i in 0..1\n//@end\n", 2, "unknown directive //@fro"},
+        {"//@\n", 1, "unknown directive //@"},
+        {"//@ if 1\n", 1, "unknown directive"},
+        {"//@end\n", 1, "//@end without an open //@if or //@for"},
+        {"a\n//@else\n", 2, "//@else without an open //@if"},
+        {"//@for i in 0..1\n//@else\n//@end\n", 2, "//@else inside //@for"},
+        {"//@if 1\n//@else\n//@else\n//@end\n", 3, "a second //@else"},
+        {"a\n\n//@if 1\nb\n", 3, "//@if has no //@end"},
+        {"//@if 1\n//@else\nb\n", 2, "//@else has no //@end"},
+        {"//@if 1\n//@for i in 0..1\n//@end\n", 1, "//@if has no //@end"},
+        {"//@if\n//@end\n", 1, "//@if lacks its argument"},
+        {"//@use\n", 1, "//@use lacks its argument"},
+        {"//@if 1\n//@end x\n", 2, "//@end takes no argument"},
+        {"//@if 1 +\n//@end\n", 1, "operand is missing"},
+        {"//@for i 0..1\n//@end\n", 1, "write //@for NAME in EXPR..EXPR"},
+        {"//@for 3 in 0..1\n//@end\n", 1, "write //@for"},
+        {"//@for i in 0\n//@end\n", 1, "write //@for"},
+        {"//@for i in ..\n//@end\n", 1, "operand is missing"},
+        {"//@for i in\n//@end\n", 1, "write //@for"},
+        {"//@for ..\n//@end\n", 1, "write //@for"},
+        {"//@for i in 0..\n//@end\n", 1, "operand is missing"},
+        {"//@for i in 0..1..2\n//@end\n", 1, "unexpected '.'"},
+        {"//@for i in 0..1\n//@for i in 0..1\n//@end\n//@end\n", 2, "is in use by an outer"},
+        {"a $i\n", 1, "'$' outside of //@for"},
+        {"//@for i in 0..1\n$j\n//@end\n", 2, "$j is no loop variable here"},
+        {"//@for i in 0..1\nx$i_y\n//@end\n", 2, "$i_y is no loop variable here"},
+        {"//@for i in 0..1\n$\n//@end\n", 2, "'$' is not followed by"},
+        {"//@for i in 0..1\n${i\n//@end\n", 2, "'$' is not followed by"},
+        {"//@for i in 0..1\n${}\n//@end\n", 2, "operand is missing"},
+        {"//@for i in 0..1\n//@end\n$i\n", 3, "'$' outside of //@for"},
+        {"int a; //@if 1\n", 1, "stands alone on its line"},
+        {"//@if 1 //@end\n", 1, "stands alone on its line"},
+        {"a\n//@use b\n", 2, "//@use comes before any other text"},
+        {"//@if 1\n//@use b\n//@end\n", 2, "//@use comes before any other text"},
+        {"//@use a b\n", 1, "//@use takes one name"},
+        {"#define A \\\n//@if 1\nb\n//@end\n", 2, "cannot follow a line that ends in '\\'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__message message = {""};
+        int line = -1;
+        if (!smelt__template_check(cases[i].text, &line, &message))
+            fail_msg("'%s' was accepted", cases[i].text);
+        if (line != cases[i].line || !strstr(message.text, cases[i].part))
+            fail_msg("'%s' gave line %d: '%s'", cases[i].text, line, message.text);
+    }
+}
+
+/* Whatever bytes: an answer, no crash; what is accepted expands or says why not. */
+static void random_templates(void **state) {
+    (void)state;
+    static const char *const pieces[] = {"//@if 1",  "//@else",
+                                         "//@end",   "//@for i in 0..3",
+                                         "//@use a", "$i",
+                                         "${i+1}",   "\n",
+                                         "\n",       "\n",
+                                         " ",        "x",
+                                         "\\",       "//@for j in 0..ZERO",
+                                         "//@",      "..",
+                                         "(",        "{",
+                                         "$"};
+    struct random random = random_begin("random_templates");
+    for (int i = 0; i < 20000; i++) {
+        char text[600] = "";
+        size_t used = 0;
+        for (int n = random_below(&random, 20); n; n--) {
+            const char *piece =
+                pieces[random_below(&random, (int)(sizeof pieces / sizeof pieces[0]))];
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", piece,
+                                     random_below(&random, 3) ? "\n" : "");
+        }
+        struct smelt__message message = {""};
+        struct smelt__text out = {0};
+        struct smelt__template template_ = {"t.cu", text, used};
+        int line;
+        int bad = smelt__template_check(text, &line, &message);
+        int failed = smelt__template_expand(&template_, &scope, &out, &message);
+        if (bad)
+            assert_int_equal(failed, -1);
+        if (bad || failed)
+            assert_true(message.text[0] != '\0');
+        smelt__text_free(&out);
+    }
+}
+
+/* ---- parts ------------------------------------------------------------------------------------
+ */
+
+#define TEMPLATE(name, text)                                                                       \
+    { name, text, sizeof(text) - 1 }
+
+static void parts(void **state) {
+    (void)state;
+    static const struct smelt__template templates[] = {
+        TEMPLATE("k.cu", "//@use b.cuh\n//@use c.cuh\nkernel\n"),
+        TEMPLATE("c.cuh", "//@use a.cuh\nc\n"),
+        TEMPLATE("b.cuh", "//@use a.cuh\nb\n"),
+        TEMPLATE("a.cuh", "a\n"),
+        TEMPLATE("unused.cuh", "unused\n"),
+    };
+    struct smelt__message message = {""};
+    struct smelt__text out = {0};
+    int index, line;
+    assert_int_equal(smelt__parts_check(templates, 5, &index, &line, &message), 0);
+    assert_int_equal(smelt__parts_emit(templates, 5, "k.cu", &scope, &out, &message), 0);
+    assert_string_equal(out.data,
+                        "#line 1 \"templates/a.cuh\"\na\n\n#line 2 \"templates/b.cuh\"\nb\n"
+                        "\n#line 2 \"templates/c.cuh\"\nc\n\n#line 3 \"templates/k.cu\"\n"
+                        "kernel\n");
+    smelt__text_free(&out);
+    assert_int_equal(smelt__parts_emit(templates, 5, "z.cu", &scope, &out, &message), -1);
+    assert_non_null(strstr(message.text, "no template 'z.cu'"));
+}
+
+static void wrong_parts(void **state) {
+    (void)state;
+    static const struct smelt__template cycle[] = {
+        TEMPLATE("a", "//@use b\n"),
+        TEMPLATE("b", "//@use c\n"),
+        TEMPLATE("c", "\n//@use a\n"),
+    };
+    static const struct smelt__template itself[] = {TEMPLATE("a", "//@use a\n")};
+    static const struct smelt__template missing[] = {TEMPLATE("a", "\n//@use gone\n")};
+    struct smelt__message message = {""};
+    struct smelt__text out = {0};
+    int index, line;
+    assert_int_equal(smelt__parts_emit(cycle, 3, "a", &scope, &out, &message), -1);
+    assert_non_null(strstr(message.text, "c uses a, which uses it in turn"));
+    assert_int_equal(smelt__parts_check(cycle, 3, &index, &line, &message), -1);
+    assert_int_equal(index, 2);
+    assert_int_equal(line, 2);
+    assert_int_equal(smelt__parts_check(itself, 1, &index, &line, &message), -1);
+    assert_int_equal(smelt__parts_emit(missing, 1, "a", &scope, &out, &message), -1);
+    assert_non_null(strstr(message.text, "a uses gone, which does not exist"));
+    assert_int_equal(smelt__parts_check(missing, 1, &index, &line, &message), -1);
+    assert_int_equal(line, 2);
+    smelt__text_free(&out);
+}
+
+/* ---- #line ------------------------------------------------------------------------------------
+ */
+
+static const struct smelt__template *find_template(const char *name, size_t length) {
+    for (int i = 0; i < smelt__template_count; i++)
+        if (strlen(smelt__templates[i].name) == length &&
+            memcmp(smelt__templates[i].name, name, length) == 0)
+            return &smelt__templates[i];
+    return NULL;
+}
+
+static const char *line_at(const char *text, int number) {
+    for (; number > 1; number--)
+        text = strchr(text, '\n') + 1;
+    return text;
+}
+
+/* Every emitted line without a substitution is, byte for byte, the template's line that the
+ * markers say it is. */
+static void line_markers(void **state) {
+    (void)state;
+    struct smelt__spec spec;
+    struct smelt__plan plan;
+    struct smelt__text out = {0};
+    struct smelt__message message = {""};
+    assert_int_equal(smelt__spec_parse("sparse_attn_fwd:heads=24,dqk=576,dv=512,topk=2048,sink=1",
+                                       &spec, &message),
+                     0);
+    assert_int_equal(smelt__plan_make(&spec, smelt__arch_find("sm_90a", &message), &plan, &message),
+                     0);
+    assert_int_equal(smelt__source_emit(&plan, &out, &message), 0);
+    const struct smelt__template *template_ = NULL;
+    int number = 0, compared = 0;
+    for (const char *at = out.data; *at;) {
+        size_t length = (size_t)(strchr(at, '\n') - at);
+        if (strncmp(at, "#line ", 6) == 0) {
+            const char *name = strstr(at, "\"templates/") + strlen("\"templates/");
+            number = atoi(at + 6);
+            template_ = find_template(name, (size_t)(strchr(name, '"') - name));
+            assert_non_null(template_);
+        } else if (template_) {
+            const char *expected = line_at(template_->text, number++);
+            size_t expected_length = (size_t)(strchr(expected, '\n') - expected);
+            int separator = length == 0 && at[1] == '#';
+            if (!separator && !memchr(expected, '$', expected_length)) {
+                assert_int_equal(length, expected_length);
+                assert_memory_equal(at, expected, length);
+                compared++;
+            }
+        }
+        at += length + 1;
+    }
+    smelt__text_free(&out);
+    assert_true(compared > 100);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(expressions),  cmocka_unit_test(bad_expressions),
+        cmocka_unit_test(directives),   cmocka_unit_test(expansion_errors),
+        cmocka_unit_test(malformed),    cmocka_unit_test(random_templates),
+        cmocka_unit_test(parts),        cmocka_unit_test(wrong_parts),
+        cmocka_unit_test(line_markers),
+    };
+    return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
+}

@@ -1,0 +1,204 @@
+/* Plans and sources of random specs on every architecture: what must hold of each. */
+#include <ctype.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codegen/engine.h"
+#include "random_spec.h"
+
+/* The plan's numbers against the architecture's. */
+static void check_limits(const struct smelt__plan *plan) {
+    const struct smelt__arch *arch = plan->arch;
+    assert_in_range(plan->shared_bytes, 0, arch->shared_per_block);
+    assert_true(plan->threads > 0 && plan->threads <= 1024 && plan->threads % 32 == 0);
+    assert_true(plan->blocks_per_multiprocessor >= 1);
+    assert_true(plan->blocks_per_multiprocessor * plan->threads <=
+                arch->threads_per_multiprocessor);
+    assert_true(plan->blocks_per_multiprocessor * (plan->shared_bytes + arch->shared_reserved) <=
+                arch->shared_per_multiprocessor);
+    assert_true(plan->max_registers >= 24 && plan->max_registers <= 255);
+    assert_true((long)plan->max_registers * plan->threads * plan->blocks_per_multiprocessor <=
+                arch->registers_per_multiprocessor);
+    /* Every head is somebody's, and no block is idle. */
+    int heads = (int)smelt__spec_get(&plan->spec, "heads");
+    assert_true(plan->heads_per_block > 0 && plan->head_blocks > 0);
+    assert_true(plan->heads_per_block * plan->head_blocks >= heads);
+    assert_true(plan->heads_per_block * (plan->head_blocks - 1) < heads);
+}
+
+static void check_regions(const struct smelt__plan *plan) {
+    int end = 0;
+    for (int i = 0; i < plan->region_count; i++) {
+        const struct smelt__region *region = &plan->regions[i];
+        assert_true(region->bytes >= 0);    /* 0: a tile this shape has no use for */
+        assert_true(region->offset >= end); /* ascending and disjoint */
+        assert_int_equal(region->offset % 16, 0);
+        end = region->offset + region->bytes;
+    }
+    assert_int_equal(end, plan->shared_bytes);
+}
+
+static int is_identifier(const char *name) {
+    if (!isalpha((unsigned char)*name) && *name != '_')
+        return 0;
+    for (; *name; name++)
+        if (!isalnum((unsigned char)*name) && *name != '_')
+            return 0;
+    return 1;
+}
+
+/* A knob the spec names is the plan's, and said to be the spec's; every number has a meaning. */
+static void check_constants(const struct smelt__plan *plan) {
+    for (int i = 0; i < plan->constant_count; i++) {
+        const struct smelt__constant *constant = &plan->constants[i];
+        assert_true(is_identifier(constant->name));
+        assert_true(constant->meaning && *constant->meaning);
+        assert_null(strstr(constant->meaning, "*/"));
+    }
+    int knobs = 0, given = 0;
+    for (int i = 0; i < plan->constant_count; i++)
+        knobs += plan->constants[i].origin == SMELT__FROM_KNOB;
+    for (int i = 0; i < plan->spec.family->key_count; i++) {
+        const struct smelt__key *key = &plan->spec.family->keys[i];
+        if (!key->knob || key->choices || plan->spec.values[i] == SMELT__AUTO)
+            continue;
+        given++;
+        char name[32] = "";
+        for (size_t j = 0; key->name[j]; j++)
+            name[j] = (char)toupper((unsigned char)key->name[j]);
+        int found;
+        int value = smelt__plan_constant(plan, name, &found);
+        if (found)
+            assert_int_equal(value, plan->spec.values[i]);
+    }
+    assert_int_equal(knobs, given);
+    assert_true(is_identifier(plan->kernel_name));
+}
+
+static void check_deterministic(const struct smelt__plan *plan) {
+    struct smelt__plan again;
+    struct smelt__message message = {""};
+    struct smelt__text first = {0}, second = {0};
+    memset(&again, 0x5a, sizeof again);
+    assert_int_equal(smelt__plan_make(&plan->spec, plan->arch, &again, &message), 0);
+    smelt__plan_print_text(plan, &first);
+    smelt__plan_print_json(plan, &first);
+    smelt__plan_print_text(&again, &second);
+    smelt__plan_print_json(&again, &second);
+    if (smelt__source_emit(plan, &first, &message) || smelt__source_emit(&again, &second, &message))
+        fail_msg("%s", message.text);
+    assert_int_equal(first.failed + second.failed, 0);
+    assert_string_equal(first.data, second.data);
+    smelt__text_free(&first);
+    smelt__text_free(&second);
+}
+
+static void invariants(void **state) {
+    (void)state;
+    struct random random = random_begin("invariants");
+    int planned = 0, refused = 0;
+    for (int i = 0; i < 3000; i++) {
+        const struct smelt__family *family;
+        do
+            family = smelt__family_at(random_below(&random, 16));
+        while (!family || !family->plan);
+        struct smelt__spec spec = random_spec(&random, family);
+        const struct smelt__arch *arch;
+        for (int a = 0; (arch = smelt__arch_at(a)); a++) {
+            struct smelt__plan plan;
+            struct smelt__message message = {""};
+            if (smelt__plan_make(&spec, arch, &plan, &message)) {
+                assert_true(strlen(message.text) > 10);
+                refused++;
+                continue;
+            }
+            check_limits(&plan);
+            check_regions(&plan);
+            check_constants(&plan);
+            if (random_below(&random, 16) == 0)
+                check_deterministic(&plan);
+            planned++;
+        }
+    }
+    printf("%d planned, %d refused with a reason\n", planned, refused);
+    assert_true(planned > 10000);
+}
+
+/* Without knobs everything legal has a plan on every architecture. */
+static void every_shape_is_planned(void **state) {
+    (void)state;
+    struct random random = random_begin("every_shape_is_planned");
+    for (int i = 0; i < 2000; i++) {
+        struct smelt__spec spec = random_spec(&random, &smelt__sparse_attn_fwd);
+        for (int k = 0; k < spec.family->key_count; k++)
+            if (spec.family->keys[k].knob)
+                spec.values[k] = SMELT__AUTO;
+        const struct smelt__arch *arch;
+        for (int a = 0; (arch = smelt__arch_at(a)); a++) {
+            struct smelt__plan plan;
+            struct smelt__message message = {""};
+            char text[SMELT__SPEC_TEXT];
+            smelt__spec_print(&spec, text);
+            if (smelt__plan_make(&spec, arch, &plan, &message))
+                fail_msg("%s on %s: %s", text, arch->name, message.text);
+        }
+    }
+}
+
+static void refusals(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec, *arch, *part;
+    } cases[] = {
+        {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048", "sm_90a", "is an operator"},
+        {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,block_keys=128,stages=4", "sm_86",
+         "KB of shared memory"},
+        {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,block_keys=128,stages=4,blocks=1",
+         "sm_86", "99"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__spec spec;
+        struct smelt__plan plan;
+        struct smelt__message message = {""};
+        assert_int_equal(smelt__spec_parse(cases[i].spec, &spec, &message), 0);
+        assert_int_equal(
+            smelt__plan_make(&spec, smelt__arch_find(cases[i].arch, &message), &plan, &message),
+            -1);
+        if (!strstr(message.text, cases[i].part))
+            fail_msg("%s gave '%s'", cases[i].spec, message.text);
+    }
+}
+
+/* The arena's arithmetic, and what a family adds. */
+static void building(void **state) {
+    (void)state;
+    struct smelt__plan plan = {0};
+    int found;
+    smelt__plan_add(&plan, "ONE", 1, SMELT__DERIVED, "one");
+    assert_int_equal(smelt__plan_add_region(&plan, "A_OFFSET", 100, 16, "a"), 0);
+    assert_int_equal(plan.shared_bytes, 100);
+    assert_int_equal(smelt__plan_add_region(&plan, "B_OFFSET", 4, 128, "b"), 128);
+    assert_int_equal(plan.shared_bytes, 132);
+    assert_int_equal(smelt__plan_constant(&plan, "ONE", &found), 1);
+    assert_int_equal(smelt__plan_constant(&plan, "B_OFFSET", &found), 128);
+    assert_int_equal(smelt__plan_constant(&plan, "SHARED_BYTES", &found), 132);
+    assert_int_equal(found, 1);
+    smelt__plan_constant(&plan, "TWO", &found);
+    assert_int_equal(found, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(invariants),
+        cmocka_unit_test(every_shape_is_planned),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(building),
+    };
+    return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
+}

@@ -1,0 +1,80 @@
+/* Presets: the specs of each model, and how tensor parallelism divides them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codegen/preset.h"
+
+static void table(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        int tp;
+        const char *spec;
+    } cases[] = {
+        {"glm-5.2", 1, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048"},
+        {"glm-5.2", 8, "sparse_attn:heads=8,dqk=576,dv=512,topk=2048"},
+        {"glm-5.2", 64, "sparse_attn:heads=1,dqk=576,dv=512,topk=2048"},
+        {"glm-5.3-flash", 2, "sparse_attn:heads=32,dqk=512,dv=512,topk=2048"},
+        {"deepseek-v3.2", 1, "sparse_attn:heads=128,dqk=576,dv=512,topk=2048"},
+        {"deepseek-v4-flash", 4, "sparse_attn:heads=16,dqk=512,dv=512,topk=640,sink=1"},
+        {"deepseek-v4-pro", 1, "sparse_attn:heads=128,dqk=512,dv=512,topk=1152,sink=1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
+        struct smelt__message message = {""};
+        char text[SMELT__SPEC_TEXT];
+        assert_int_equal(smelt__preset_expand(cases[i].name, cases[i].tp, specs, &message), 1);
+        smelt__spec_print(&specs[0], text);
+        assert_string_equal(text, cases[i].spec);
+        assert_int_equal(smelt__spec_check(&specs[0], &message), 0);
+    }
+}
+
+static void names(void **state) {
+    (void)state;
+    int count = 0;
+    struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
+    struct smelt__message message;
+    for (; smelt__preset_at(count); count++)
+        assert_true(smelt__preset_expand(smelt__preset_at(count), 1, specs, &message) > 0);
+    assert_int_equal(count, 5);
+    assert_null(smelt__preset_at(-1));
+}
+
+static void bad_input(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        int tp;
+        const char *part;
+    } cases[] = {
+        {"glm-5.2", 0, "glm-5.2: tp=0 is not legal; legal: a divisor of its 64 heads"},
+        {"glm-5.2", -1, "tp=-1 is not legal"},
+        {"glm-5.2", 3, "tp=3 is not legal"},
+        {"glm-5.2", 128, "tp=128 is not legal"},
+        {"glm5.2", 1, "unknown preset 'glm5.2', did you mean glm-5.2?"},
+        {"", 1, "unknown preset ''; known: glm-5.2, glm-5.3-flash"},
+        {"llama", 1, "unknown preset 'llama'; known:"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
+        struct smelt__message message = {""};
+        assert_int_equal(smelt__preset_expand(cases[i].name, cases[i].tp, specs, &message), -1);
+        if (!strstr(message.text, cases[i].part))
+            fail_msg("'%s' tp %d gave '%s'", cases[i].name, cases[i].tp, message.text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(table),
+        cmocka_unit_test(names),
+        cmocka_unit_test(bad_input),
+    };
+    return cmocka_run_group_tests_name("preset", tests, NULL, NULL);
+}

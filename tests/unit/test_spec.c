@@ -1,0 +1,237 @@
+/* Specs: round trips, canonical text, what bad input is answered with. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "random_spec.h"
+
+static void round_trip(void **state) {
+    (void)state;
+    struct random random = random_begin("round_trip");
+    for (int f = 0; smelt__family_at(f); f++) {
+        for (int i = 0; i < 4000; i++) {
+            struct smelt__spec spec = random_spec(&random, smelt__family_at(f)), again;
+            struct smelt__message message = {""};
+            char text[SMELT__SPEC_TEXT], text_again[SMELT__SPEC_TEXT];
+            smelt__spec_print(&spec, text);
+            if (smelt__spec_parse(text, &again, &message))
+                fail_msg("%s: %s", text, message.text);
+            smelt__spec_print(&again, text_again);
+            assert_string_equal(text, text_again);
+            assert_ptr_equal(spec.family, again.family);
+            assert_memory_equal(spec.values, again.values, sizeof spec.values);
+        }
+    }
+}
+
+static void canonical(void **state) {
+    (void)state;
+    static const struct {
+        const char *given, *canonical;
+    } cases[] = {
+        {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048",
+         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048"},
+        {"sparse_attn:topk=2048,dv=512,dqk=576,heads=64",
+         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048"},
+        {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048,sink=0",
+         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048"},
+        {"sparse_attn_fwd:heads=8,dqk=64,dv=64,topk=1,variant=auto,stages=auto",
+         "sparse_attn_fwd:heads=8,dqk=64,dv=64,topk=1"},
+        {"sparse_attn_fwd:heads=16,dqk=512,dv=512,topk=640,sink=1,variant=mma,block_keys=64,"
+         "stages=3",
+         "sparse_attn_fwd:heads=16,dqk=512,dv=512,topk=640,sink=1,variant=mma,block_keys=64,"
+         "stages=3"},
+        {"sparse_attn:heads=008,dqk=64,dv=64,topk=01", "sparse_attn:heads=8,dqk=64,dv=64,topk=1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__spec spec;
+        struct smelt__message message = {""};
+        char text[SMELT__SPEC_TEXT];
+        if (smelt__spec_parse(cases[i].given, &spec, &message))
+            fail_msg("%s: %s", cases[i].given, message.text);
+        smelt__spec_print(&spec, text);
+        assert_string_equal(text, cases[i].canonical);
+    }
+}
+
+#define GOOD "heads=64,dqk=576,dv=512,topk=2048"
+
+/* Text that is no spec, and what its message must hold. */
+static const struct {
+    const char *text, *part, *second_part;
+} bad[] = {
+    {"", "has no ':'", "family:key=value"},
+    {"sparse_attn", "'sparse_attn' has no ':'", NULL},
+    {":" GOOD, "unknown family ''", "known: sparse_attn, sparse_attn_fwd"},
+    {"sparse_atn:" GOOD, "unknown family 'sparse_atn', did you mean sparse_attn?", NULL},
+    {"matmul:" GOOD, "unknown family 'matmul'; known:", NULL},
+    {"sparse_attn:", "heads is missing", NULL},
+    {"sparse_attn:heads=64", "dqk is missing; legal: dv or dv+64", NULL},
+    {"sparse_attn:dqk=576,dv=512,topk=2048", "heads is missing; legal: 1..128 and", NULL},
+    {"sparse_attn:" GOOD ",", "an empty item", NULL},
+    {"sparse_attn:," GOOD, "an empty item", NULL},
+    {"sparse_attn:heads=64,,dqk=576", "an empty item", NULL},
+    {"sparse_attn:" GOOD ",heads=64", "heads is given twice", NULL},
+    {"sparse_attn:" GOOD ",stages=auto,stages=2", "stages is given twice", NULL},
+    {"sparse_attn:hads=64", "unknown key 'hads', did you mean heads?", "known: heads, dqk, dv"},
+    {"sparse_attn:" GOOD ",zzz=1", "unknown key 'zzz'; known: heads", NULL},
+    {"sparse_attn:" GOOD ",Heads=1", "unknown key 'Heads', did you mean heads?", NULL},
+    {"sparse_attn:heads", "'heads' has no '='", NULL},
+    {"sparse_attn:=64", "unknown key ''", NULL},
+    {"sparse_attn:heads=", "heads has no value; legal: 1..128", NULL},
+    {"sparse_attn:heads=0,dqk=576,dv=512,topk=1", "heads=0 is not legal", "1..128 and multiples"},
+    {"sparse_attn:heads=-1,dqk=576,dv=512,topk=1", "heads=-1 is not legal", NULL},
+    {"sparse_attn:heads=+8,dqk=576,dv=512,topk=1", "heads=+8 is not legal", NULL},
+    {"sparse_attn:heads=0x8,dqk=576,dv=512,topk=1", "heads=0x8 is not legal", NULL},
+    {"sparse_attn:heads=8.0,dqk=576,dv=512,topk=1", "heads=8.0 is not legal", NULL},
+    {"sparse_attn:heads=8=8,dqk=576,dv=512,topk=1", "heads=8=8 is not legal", NULL},
+    {"sparse_attn:heads=auto,dqk=576,dv=512,topk=1", "heads=auto is not legal", NULL},
+    {"sparse_attn:heads=129,dqk=576,dv=512,topk=1", "heads=129 is not legal", "multiples of 64"},
+    {"sparse_attn:heads=1088,dqk=576,dv=512,topk=1", "heads=1088 is not legal", "up to 1024"},
+    {"sparse_attn:heads=9223372036854775808,dqk=576,dv=512,topk=1",
+     "heads=9223372036854775808 is not legal", NULL},
+    {"sparse_attn:heads=18446744073709551680,dqk=576,dv=512,topk=1",
+     "heads=18446744073709551680 is not legal", NULL},
+    {"sparse_attn:heads=8,dqk=576,dv=513,topk=1", "dv=513 is not legal; legal: 64, 128", NULL},
+    {"sparse_attn:heads=8,dqk=96,dv=96,topk=1", "dv=96 is not legal; legal: 64, 128", NULL},
+    {"sparse_attn:heads=8,dqk=520,dv=512,topk=1", "dqk=520 is not legal with dv=512", "512 or 576"},
+    {"sparse_attn:heads=8,dqk=448,dv=512,topk=1", "dqk=448 is not legal with dv=512", NULL},
+    {"sparse_attn:heads=8,dqk=576,dv=512,topk=0", "topk=0 is not legal; legal: 1..1048576", NULL},
+    {"sparse_attn:heads=8,dqk=576,dv=512,topk=1048577", "topk=1048577 is not legal", NULL},
+    {"sparse_attn:" GOOD ",sink=2", "sink=2 is not legal; legal: 0, 1", NULL},
+    {"sparse_attn:" GOOD ",sink=auto", "sink=auto is not legal", NULL},
+    {"sparse_attn:" GOOD ",variant=mmma", "variant=mmma is not legal, did you mean mma?",
+     "legal: auto, mma"},
+    {"sparse_attn:" GOOD ",variant=0", "variant=0 is not legal", NULL},
+    {"sparse_attn:" GOOD ",block_keys=17", "block_keys=17 is not legal", "16, 32, 48, 64"},
+    {"sparse_attn:" GOOD ",block_keys=80", "block_keys=80 is not legal", "16, 32, 48, 64"},
+    {"sparse_attn:" GOOD ",stages=5", "stages=5 is not legal; legal: auto, 1..4", NULL},
+    {"sparse_attn:" GOOD ",warps=6", "warps=6 is not legal; legal: auto, 4, 8", NULL},
+    {"sparse_attn:" GOOD ",blocks=0", "blocks=0 is not legal", NULL},
+    {"sparse_attn:" GOOD ",compact=2", "compact=2 is not legal", NULL},
+    {" sparse_attn:" GOOD, "byte 0x20 at position 1", NULL},
+    {"sparse_attn:heads= 64", "byte 0x20 at position 19", NULL},
+    {"sparse_attn:" GOOD "\n", "byte 0x0a", NULL},
+    {"sparse_attn:heads=\xc3\xa9", "byte 0xc3", NULL},
+};
+
+static void bad_input(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct smelt__spec spec;
+        struct smelt__message message = {""};
+        if (!smelt__spec_parse(bad[i].text, &spec, &message))
+            fail_msg("'%s' was accepted", bad[i].text);
+        if (!strstr(message.text, bad[i].part) ||
+            (bad[i].second_part && !strstr(message.text, bad[i].second_part)))
+            fail_msg("'%s' gave '%s', which lacks '%s' or '%s'", bad[i].text, message.text,
+                     bad[i].part, bad[i].second_part ? bad[i].second_part : "");
+    }
+}
+
+static void too_long(void **state) {
+    (void)state;
+    char text[1000];
+    struct smelt__spec spec;
+    struct smelt__message message = {""};
+    /* Leading zeros bring a good spec to the last legal length, and one beyond. */
+    for (size_t length = SMELT__SPEC_TEXT - 1; length <= SMELT__SPEC_TEXT; length++) {
+        strcpy(text, "sparse_attn:dqk=64,dv=64,topk=1,heads=");
+        size_t used = strlen(text);
+        memset(text + used, '0', length - used);
+        strcpy(text + length - 1, "8");
+        assert_int_equal(smelt__spec_parse(text, &spec, &message),
+                         length < SMELT__SPEC_TEXT ? 0 : -1);
+    }
+    assert_non_null(strstr(message.text, "is too long: at most 255 characters"));
+}
+
+static void knobs_only(void **state) {
+    (void)state;
+    struct smelt__spec spec;
+    struct smelt__message message = {""};
+    smelt__spec_init(&spec, &smelt__sparse_attn);
+    assert_int_equal(smelt__spec_parse_keys("stages=2,block_keys=32", 1, &spec, &message), 0);
+    assert_int_equal(smelt__spec_get(&spec, "stages"), 2);
+    assert_int_equal(smelt__spec_get(&spec, "block_keys"), 32);
+    assert_int_equal(smelt__spec_parse_keys("", 1, &spec, &message), 0);
+    assert_int_equal(smelt__spec_parse_keys("heads=8", 1, &spec, &message), -1);
+    assert_non_null(strstr(message.text, "heads says what is computed and is no knob"));
+    assert_int_equal(smelt__spec_parse_keys("stage=2", 1, &spec, &message), -1);
+    assert_non_null(strstr(message.text, "unknown knob 'stage', did you mean stages?"));
+    assert_null(strstr(message.text, "topk"));
+}
+
+/* What the parser takes, it can print and take again; the rest it refuses with a message. */
+static void check_any_text(const char *text) {
+    struct smelt__spec spec, again;
+    struct smelt__message message = {""};
+    if (smelt__spec_parse(text, &spec, &message)) {
+        assert_true(message.text[0] != '\0');
+        return;
+    }
+    char printed[SMELT__SPEC_TEXT];
+    smelt__spec_print(&spec, printed);
+    assert_int_equal(smelt__spec_parse(printed, &again, &message), 0);
+    assert_memory_equal(spec.values, again.values, sizeof spec.values);
+}
+
+static void random_bytes(void **state) {
+    (void)state;
+    struct random random = random_begin("random_bytes");
+    char text[400];
+    for (int i = 0; i < 20000; i++) {
+        int length = random_below(&random, (int)sizeof text);
+        for (int j = 0; j < length; j++)
+            text[j] = (char)(1 + random_below(&random, 255));
+        text[length] = '\0';
+        check_any_text(text);
+    }
+    /* Near misses: a good text with a few bytes changed, lost or doubled. */
+    static const char alphabet[] = ":=,0123456789autoheadsdqkv_ \x80";
+    for (int i = 0; i < 50000; i++) {
+        struct smelt__spec spec = random_spec(&random, smelt__family_at(i & 1));
+        smelt__spec_print(&spec, text);
+        for (int changes = 1 + random_below(&random, 4); changes; changes--) {
+            size_t length = strlen(text);
+            size_t at = (size_t)random_below(&random, (int)length);
+            if (random_below(&random, 3) == 0)
+                memmove(text + at, text + at + 1, length - at);
+            else if (random_below(&random, 2) == 0)
+                memmove(text + at + 1, text + at, length - at + 1);
+            else
+                text[at] = alphabet[random_below(&random, (int)sizeof alphabet - 1)];
+            if (!*text)
+                break;
+        }
+        check_any_text(text);
+    }
+}
+
+static void nearest_name(void **state) {
+    (void)state;
+    static const char *const names[] = {"heads", "dqk", "dv", "topk", "block_keys", NULL};
+    assert_string_equal(smelt__nearest_name("haeds", names), "heads");
+    assert_string_equal(smelt__nearest_name("block_key", names), "block_keys");
+    assert_string_equal(smelt__nearest_name("tpk", names), "topk");
+    assert_null(smelt__nearest_name("zzzzz", names));
+    assert_null(smelt__nearest_name("", names));
+    char longest[4096];
+    memset(longest, 'h', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    assert_null(smelt__nearest_name(longest, names));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(round_trip),   cmocka_unit_test(canonical),
+        cmocka_unit_test(bad_input),    cmocka_unit_test(too_long),
+        cmocka_unit_test(knobs_only),   cmocka_unit_test(random_bytes),
+        cmocka_unit_test(nearest_name),
+    };
+    return cmocka_run_group_tests_name("spec", tests, NULL, NULL);
+}
