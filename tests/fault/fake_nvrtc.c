@@ -1,4 +1,5 @@
 /* The fake NVRTC: see fake_nvrtc.h. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ struct _nvrtcProgram {
 };
 
 static struct fake_nvrtc state;
+static pthread_mutex_t options_mutex = PTHREAD_MUTEX_INITIALIZER;
 static const int archs[] = {75, 80, 86, 90, 100};
 
 EXPORT struct fake_nvrtc *fake_nvrtc_state(void) {
@@ -101,9 +103,11 @@ EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count,
     state.compiles++;
     if (state.sleep_ms)
         usleep((useconds_t)state.sleep_ms * 1000);
-    for (int i = 0; i < count && i < FAKE_NVRTC_OPTIONS && running == 1; i++)
+    pthread_mutex_lock(&options_mutex);
+    for (int i = 0; i < count && i < FAKE_NVRTC_OPTIONS; i++)
         snprintf(state.options[i], FAKE_NVRTC_OPTION, "%s", options[i]);
     state.option_count = count;
+    pthread_mutex_unlock(&options_mutex);
     state.running--;
     nvrtcResult result = begin(__func__);
     if (result)
