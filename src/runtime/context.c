@@ -140,8 +140,13 @@ static void search_compiler(smelt_context *context) {
     struct smelt__saved_error saved;
 
     smelt__error_save(&saved);
+    /* The driver's limit holds for compile-only contexts too, so that a cache warmed without a
+     * device serves the same machine with it; but there it is a preference. */
     compiler->status = smelt__nvrtc_find(context->settings.nvrtc_path, smelt__driver_version(),
                                          &context->settings.log, &compiler->file);
+    if (compiler->status && !context->driver)
+        compiler->status =
+            smelt__nvrtc_find(context->settings.nvrtc_path, 0, NULL, &compiler->file);
     if (compiler->status)
         snprintf(compiler->problem, sizeof compiler->problem, "%s", smelt_last_error());
     smelt__error_restore(&saved);

@@ -269,10 +269,10 @@ static smelt_status not_found(const struct search *search) {
         return smelt__fail(
             SMELT_ERROR_NO_COMPILER,
             "NVRTC %d.%d at %s is newer than the driver, which runs CUDA %d: install "
-            "NVRTC %d (for example `pip install nvidia-cuda-nvrtc-cu%d`), or a newer "
-            "driver",
+            "NVRTC %d beside it (CUDA 12's is in the Python package "
+            "nvidia-cuda-nvrtc-cu12), or a newer driver",
             search->too_new.id.major, search->too_new.id.minor, search->too_new.path,
-            search->max_major, search->max_major, search->max_major);
+            search->max_major, search->max_major);
     return smelt__fail(SMELT_ERROR_NO_COMPILER,
                        "no NVRTC 12 or newer was found in the loader's path, CUDA_HOME, CUDA_PATH, "
                        "/usr/local/cuda* or Python's packages: install the CUDA toolkit or `pip "
