@@ -26,7 +26,8 @@
  *   ROPE    [ROPE_STAGES][BLOCK_KEYS][DQK - DV] bf16: the columns that are key alone
  *   SCORES  [SCORE_DEPTH_GROUPS][BLOCK_HEADS][BLOCK_KEYS] fp32, then P
  *   FACTORS [BLOCK_HEADS] fp32: what O's rows are multiplied by
- *   RING, COUNTS: common/slots.cuh
+ *   WORK    struct work
+ *   SLOTS, RING, COUNTS: common/slots.cuh
  *
  * Copies and barriers, for key block j in stage j % STAGES:
  *   top:           own copies of block j done (groups of STAGES - 2 later blocks may be under way),
@@ -76,18 +77,22 @@ enum {
  * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
 #define RESCALE_THRESHOLD 8.0f
 
-/* Which query and heads this block computes. */
+/* Which query and heads this block computes: at WORK_OFFSET, since registers are short. */
 struct work {
     int batch, token;
     int first_head;
     int tiles; /* m16 tiles of heads it has, at most HEAD_TILES */
 };
 
-/* False when there is nothing to do: past the end of the query list, or an entry outside. */
-DEVICE bool find_work(const struct sparse_attn_fwd_params *params, struct work *work) {
+DEVICE struct work *block_work(void) {
+    return (struct work *)(arena + WORK_OFFSET);
+}
+
+/* Finds the block's query, written to *query; false when there is none: past the end of the query
+ * list, or an entry outside. */
+DEVICE bool find_query(const struct sparse_attn_fwd_params *params, int *query) {
     const int place = (int)blockIdx.x / HEAD_BLOCKS;
-    const int head_block = (int)blockIdx.x % HEAD_BLOCKS;
-    int query = place;
+    *query = place;
     if (params->queries) {
         const int count = params->query_count
                               ? minimum(*params->query_count, params->query_capacity)
@@ -95,30 +100,43 @@ DEVICE bool find_work(const struct sparse_attn_fwd_params *params, struct work *
         if (place >= count) {
             return false;
         }
-        query = params->queries[place];
-        if (query < 0 || query >= params->batches * params->tokens) {
-            return false;
-        }
+        *query = params->queries[place];
     }
-    work->batch = query / params->tokens;
-    work->token = query % params->tokens;
-    work->first_head = head_block * BLOCK_HEADS;
-    work->tiles = head_block == HEAD_BLOCKS - 1 ? LAST_BLOCK_TILES : HEAD_TILES;
-    return true;
+    return *query >= 0 && *query < params->batches * params->tokens;
 }
 
 /* Slots to scan: the row's width, cut by topk_length. */
-DEVICE int find_slots(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE int find_slots(const struct sparse_attn_fwd_params *params, i64 batch, i64 token) {
     if (!params->topk_length) {
         return params->width;
     }
-    const int length = params->topk_length[work->batch * params->topk_length_batch_stride +
-                                           work->token * params->topk_length_token_stride];
+    const int length = params->topk_length[batch * params->topk_length_batch_stride +
+                                           token * params->topk_length_token_stride];
     return minimum(maximum(length, 0), params->width);
 }
 
+/* Writes down, for the whole block, what there is to do. Ends in a barrier. */
+DEVICE void describe_work(const struct sparse_attn_fwd_params *params, int query) {
+    if (threadIdx.x == 0) {
+        const int head_block = (int)blockIdx.x % HEAD_BLOCKS;
+        const int batch = query / params->tokens, token = query % params->tokens;
+        struct work *const work = block_work();
+        work->batch = batch;
+        work->token = token;
+        work->first_head = head_block * BLOCK_HEADS;
+        work->tiles = head_block == HEAD_BLOCKS - 1 ? LAST_BLOCK_TILES : HEAD_TILES;
+        struct slot_row *const row = scan_row();
+        row->row = params->indices + batch * params->indices_batch_stride +
+                   token * params->indices_token_stride;
+        row->slots = find_slots(params, batch, token);
+        row->rows = params->rows;
+    }
+    __syncthreads();
+}
+
 /* Starts the copy of the query tile; rows past the last head become zeros. */
-DEVICE void load_query(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE void load_query(const struct sparse_attn_fwd_params *params) {
+    const struct work *const work = block_work();
     const char *const q = (const char *)params->q + 2 * (work->batch * params->q_batch_stride +
                                                          work->token * params->q_token_stride);
 #pragma unroll 4
@@ -159,8 +177,10 @@ DEVICE void gather_rows(const char *kv, u32 row_bytes, int block, int count, boo
 }
 
 /* The same for a block that is most often whole. An empty one is left alone. */
-DEVICE void gather(const struct sparse_attn_fwd_params *params, const char *kv, int block,
-                   int count, u32 tile, int pitch, int columns, int skip) {
+DEVICE void gather(const struct sparse_attn_fwd_params *params, int block, int count, u32 tile,
+                   int pitch, int columns, int skip) {
+    const char *const kv =
+        (const char *)params->kv + 2 * (block_work()->batch * params->kv_batch_stride);
     if (COMPACT && count == BLOCK_KEYS) {
         gather_rows(kv, params->kv_row_bytes, block, count, true, tile, pitch, columns, skip);
     } else if (count > 0) {
@@ -168,16 +188,16 @@ DEVICE void gather(const struct sparse_attn_fwd_params *params, const char *kv, 
     }
 }
 
-DEVICE void gather_latent(const struct sparse_attn_fwd_params *params, const char *kv, int block,
-                          int count, int stage) {
-    gather(params, kv, block, count, shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES)),
+DEVICE void gather_latent(const struct sparse_attn_fwd_params *params, int block, int count,
+                          int stage) {
+    gather(params, block, count, shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES)),
            LATENT_PITCH, LATENT_CHUNKS, 0);
 }
 
-DEVICE void gather_rope(const struct sparse_attn_fwd_params *params, const char *kv, int block,
-                        int count, int stage) {
+DEVICE void gather_rope(const struct sparse_attn_fwd_params *params, int block, int count,
+                        int stage) {
     if (ROPE_STEPS > 0) {
-        gather(params, kv, block, count, shared_address(ROPE_OFFSET + (u32)(stage * ROPE_BYTES)),
+        gather(params, block, count, shared_address(ROPE_OFFSET + (u32)(stage * ROPE_BYTES)),
                ROPE_PITCH, ROPE_CHUNKS > 0 ? ROPE_CHUNKS : 1, LATENT_CHUNKS);
     }
 }
@@ -270,7 +290,8 @@ DEVICE void score_step(float *s, const u32 *query, const struct score_place *pla
 
 /* s = this warp's part of Q K^T for the key block in a stage. */
 DEVICE void compute_scores(float *s, const u32 *query, const struct score_place *place, int stage,
-                           int rope_stage, int tiles) {
+                           int rope_stage) {
+    const int tiles = block_work()->tiles;
 #pragma unroll
     for (int i = 0; i < SCORE_TILES * SCORE_PAIRS * 8; ++i) {
         s[i] = 0.0f;
@@ -453,9 +474,10 @@ DEVICE void load_probabilities(u32 *a, const struct output_place *place, int ste
 }
 
 /* o += P V for the key block in a stage. */
-DEVICE void accumulate_output(float *o, const struct output_place *place, int stage, int tiles) {
+DEVICE void accumulate_output(float *o, const struct output_place *place, int stage) {
+    const int tiles = block_work()->tiles;
     const u32 values = place->values + (u32)(stage * LATENT_BYTES);
-#pragma unroll
+#pragma unroll OUTPUT_UNROLL
     for (int step = 0; step < OUTPUT_STEPS; ++step) {
         u32 a[OUTPUT_TILES * 4];
         load_probabilities(a, place, step);
@@ -475,8 +497,9 @@ DEVICE void accumulate_output(float *o, const struct output_place *place, int st
 }
 
 /* A head's statistics to global memory, and to FACTORS what makes O's row the output. */
-DEVICE void finish_row(const struct sparse_attn_fwd_params *params, const struct work *work,
-                       const struct softmax_row *state, float scale_log2) {
+DEVICE void finish_row(const struct sparse_attn_fwd_params *params, const struct softmax_row *state,
+                       float scale_log2) {
+    const struct work *const work = block_work();
     const int row = (int)threadIdx.x / ROW_THREADS, part = (int)threadIdx.x % ROW_THREADS;
     const int head = work->first_head + row;
     if (row >= BLOCK_HEADS) {
@@ -526,7 +549,8 @@ DEVICE void stage_output(const float *o, const struct output_place *place) {
 }
 
 /* The output tile to global memory, 16 bytes a thread. */
-DEVICE void store_output(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE void store_output(const struct sparse_attn_fwd_params *params) {
+    const struct work *const work = block_work();
     char *const out = (char *)params->out + 2 * (work->batch * params->out_batch_stride +
                                                  work->token * params->out_token_stride);
 #pragma unroll 4
@@ -542,21 +566,21 @@ DEVICE void store_output(const struct sparse_attn_fwd_params *params, const stru
 
 /* Starts the gather of a key block, as one group of copies; nothing when the query has no such. */
 DEVICE void begin_block(struct slot_scan *scan, const struct sparse_attn_fwd_params *params,
-                        const char *kv, int block) {
+                        int block) {
     const int stage = block % STAGES;
-    scan_reach(scan, params->rows, block);
-    gather_latent(params, kv, block, scan_count(scan, block), stage);
+    scan_reach(scan, block);
+    gather_latent(params, block, scan_count(scan, block), stage);
     if (!LATE_ROPE) {
-        gather_rope(params, kv, block, scan_count(scan, block), stage);
+        gather_rope(params, block, scan_count(scan, block), stage);
     }
     cp_async_commit();
 }
 
 /* With one rope buffer: the rest of that gather, when the buffer is free. */
 DEVICE void finish_block(const struct slot_scan *scan, const struct sparse_attn_fwd_params *params,
-                         const char *kv, int block) {
+                         int block) {
     if (LATE_ROPE) {
-        gather_rope(params, kv, block, scan_count(scan, block), 0);
+        gather_rope(params, block, scan_count(scan, block), 0);
         cp_async_commit();
     }
 }
@@ -572,11 +596,11 @@ DEVICE void wait_for_block(void) {
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
-    struct work work;
-    if (!find_work(&params, &work)) {
+    int query_number;
+    if (!find_query(&params, &query_number)) {
         return;
     }
-    const char *const kv = (const char *)params.kv + 2 * (work.batch * params.kv_batch_stride);
+    describe_work(&params, query_number);
     const float scale_log2 = params.scale * LOG2_E;
     const struct score_place score_place = find_score_place();
     const struct output_place output_place = find_output_place();
@@ -585,16 +609,13 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     u32 query[QUERY_FRAGMENTS];
     float o[OUTPUT_TILES * OUTPUT_PAIRS * 8];
 
-    scan_begin(&scan,
-               params.indices + work.batch * params.indices_batch_stride +
-                   work.token * params.indices_token_stride,
-               find_slots(&params, &work));
-    load_query(&params, &work);
+    scan_begin(&scan);
+    load_query(&params);
 #pragma unroll
     for (int i = 0; i < STAGES - 1; ++i) {
-        begin_block(&scan, &params, kv, i);
+        begin_block(&scan, &params, i);
     }
-    finish_block(&scan, &params, kv, 0);
+    finish_block(&scan, &params, 0);
 #pragma unroll
     for (int i = 0; i < OUTPUT_TILES * OUTPUT_PAIRS * 8; ++i) {
         o[i] = 0.0f;
@@ -606,28 +627,28 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
 
     for (int block = 0;; ++block) {
         wait_for_block();
-        begin_block(&scan, &params, kv, block + STAGES - 1);
+        begin_block(&scan, &params, block + STAGES - 1);
         const int stage = block % STAGES, count = scan_count(&scan, block);
         if (count == 0) {
             break;
         }
         float s[SCORE_TILES * SCORE_PAIRS * 8];
-        compute_scores(s, query, &score_place, stage, LATE_ROPE ? 0 : stage, work.tiles);
+        compute_scores(s, query, &score_place, stage, LATE_ROPE ? 0 : stage);
         store_scores(s, &score_place);
         __syncthreads();
-        finish_block(&scan, &params, kv, block + 1);
+        finish_block(&scan, &params, block + 1);
         const bool rescale = softmax_block(&state, block, count, scale_log2);
         if (__syncthreads_or(rescale)) {
             scale_output(o, &output_place);
         }
-        accumulate_output(o, &output_place, stage, work.tiles);
+        accumulate_output(o, &output_place, stage);
     }
 
     cp_async_wait_0();
-    finish_row(&params, &work, &state, scale_log2);
+    finish_row(&params, &state, scale_log2);
     __syncthreads();
     scale_output(o, &output_place);
     stage_output(o, &output_place);
     __syncthreads();
-    store_output(&params, &work);
+    store_output(&params);
 }

@@ -17,12 +17,13 @@
 #include "codegen/sparse_attn_keys.h"
 
 enum {
-    TILE = 16,             /* heads of an mma tile, columns of a k-step, keys of two n8 tiles */
-    MAX_BLOCK_TILES = 4,   /* 64 heads: more leaves no shared memory for two stages */
-    WARP = 32,             /* threads */
-    REGISTER_LIMIT = 255,  /* of a thread, the architecture's */
-    OTHER_REGISTERS = 36,  /* addresses, loop state, one operand: measured from ptxas's reports */
-    TILE_ALIGNMENT = 1024, /* bytes; the swizzle repeats every 1024 */
+    TILE = 16,              /* heads of an mma tile, columns of a k-step, keys of two n8 tiles */
+    MAX_BLOCK_TILES = 4,    /* 64 heads: more leaves no shared memory for two stages */
+    MAX_REGISTER_TILES = 2, /* of a query kept in registers: three spill */
+    WARP = 32,              /* threads */
+    REGISTER_LIMIT = 255,   /* of a thread, the architecture's */
+    OTHER_REGISTERS = 36,   /* addresses, loop state, one operand: measured from ptxas's reports */
+    TILE_ALIGNMENT = 1024,  /* bytes; the swizzle repeats every 1024 */
     SMALL_ALIGNMENT = 128,
 };
 
@@ -89,6 +90,8 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
                            "partial scores, fp32; then the probabilities, bf16");
     smelt__plan_add_region(plan, "FACTORS_OFFSET", heads * 4, SMALL_ALIGNMENT,
                            "what the output's rows are multiplied by, fp32");
+    smelt__plan_add_region(plan, "WORK_OFFSET", 4 * 4, 16, "which query and heads this is");
+    smelt__plan_add_region(plan, "SLOTS_OFFSET", 8 + 2 * 4, 16, "where its slots are");
     smelt__plan_add_region(plan, "RING_OFFSET", ring_entries(choice) * 4, SMALL_ALIGNMENT,
                            "KV row numbers of the key blocks to come");
     smelt__plan_add_region(plan, "COUNTS_OFFSET", choice->warps * 4, SMALL_ALIGNMENT,
@@ -208,6 +211,8 @@ static int choose_formation(struct choice *choice, const struct smelt__arch *arc
                 next.score_depth_groups = depth;
                 next.score_key_groups = choice->warps / (heads * depth);
                 next.query_in_registers = in_registers;
+                if (in_registers && choice->block_tiles > MAX_REGISTER_TILES)
+                    continue;
                 if (!score_groups_legal(&next) || !fits(&next, arch, scratch, misses))
                     continue;
                 long traffic = shared_traffic(&next);
@@ -226,32 +231,37 @@ static int knob(const struct smelt__spec *spec, const char *name) {
     return value == SMELT__AUTO ? 0 : (int)value;
 }
 
-/* Tries the shapes that the knobs leave for this block of heads and number of resident blocks.
- * Separate rope buffers for every stage are preferred; with two stages one will do, gathered late.
- */
+/* Tries the pipeline shapes that the knobs leave, for a number of warps. Separate rope buffers for
+ * every stage are preferred; with two stages one will do, gathered late. */
 static int choose_shape(struct choice *choice, const struct smelt__spec *spec,
                         const struct smelt__arch *arch, struct smelt__plan *scratch,
                         struct misses *misses) {
     const int block_keys = knob(spec, "block_keys"), stages = knob(spec, "stages");
-    const int warps = knob(spec, "warps");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         if ((block_keys && block_keys != shapes[i].block_keys) ||
             (stages && stages != shapes[i].stages))
             continue;
         choice->block_keys = shapes[i].block_keys;
         choice->stages = shapes[i].stages;
-        for (choice->warps = 8; choice->warps >= 4; choice->warps /= 2) {
-            if (warps && warps != choice->warps)
-                continue;
-            choice->rope_stages = rope_width(choice) ? choice->stages : 0;
-            if (choose_formation(choice, arch, scratch, misses))
-                return 1;
-            choice->rope_stages = 1;
-            if (rope_width(choice) && choice->stages == 2 &&
-                choose_formation(choice, arch, scratch, misses))
-                return 1;
-        }
+        choice->rope_stages = rope_width(choice) ? choice->stages : 0;
+        if (choose_formation(choice, arch, scratch, misses))
+            return 1;
+        choice->rope_stages = 1;
+        if (rope_width(choice) && choice->stages == 2 &&
+            choose_formation(choice, arch, scratch, misses))
+            return 1;
     }
+    return 0;
+}
+
+/* Eight warps where they fit: they halve each one's accumulators. */
+static int choose_warps(struct choice *choice, const struct smelt__spec *spec,
+                        const struct smelt__arch *arch, struct smelt__plan *scratch,
+                        struct misses *misses) {
+    const int warps = knob(spec, "warps");
+    for (choice->warps = 8; choice->warps >= 4; choice->warps /= 2)
+        if ((!warps || warps == choice->warps) && choose_shape(choice, spec, arch, scratch, misses))
+            return 1;
     return 0;
 }
 
@@ -275,7 +285,7 @@ static int choose(struct choice *choice, const struct smelt__spec *spec,
         for (choice->blocks = blocks ? blocks : 2; choice->blocks >= 1; choice->blocks--) {
             if (blocks ? choice->blocks != blocks : choice->blocks == 2 && choice->block_tiles > 1)
                 continue;
-            if (choose_shape(choice, spec, arch, scratch, misses))
+            if (choose_warps(choice, spec, arch, scratch, misses))
                 return 1;
         }
     }
@@ -320,6 +330,9 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"QUERY_IN_REGISTERS", choice->query_in_registers, "1: query fragments are loaded once"},
         {"SCORE_UNROLL", choice->query_in_registers ? choice->dv / TILE : 8,
          "k-steps of QK unrolled; all when the query is in registers"},
+        {"OUTPUT_UNROLL",
+         choice->query_in_registers && choice->blocks > 1 ? 1 : choice->block_keys / TILE,
+         "k-steps of PV unrolled; one where registers are scarcest"},
         {"ROW_THREADS", row_threads(choice), "threads of a head in the softmax"},
         {"OUTPUT_HEAD_GROUPS", choice->output_head_groups, "warps side by side over PV's heads"},
         {"OUTPUT_COLUMN_GROUPS", choice->output_column_groups, "over its columns"},

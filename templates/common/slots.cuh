@@ -10,24 +10,32 @@
 
 enum { MASKED = -1, RING_MASK = RING_ENTRIES - 1, ALL_LANES = -1 };
 
-/* The same in every thread of the block, but for `value`. */
-struct slot_scan {
+/* What the scan reads, at SLOTS_OFFSET: in shared memory, since registers are short in between. */
+struct slot_row {
     const int *row; /* this query's indices */
     int slots;      /* how many there are to scan */
-    int scanned;    /* slots looked at so far, a multiple of THREADS */
-    int entries;    /* entries put into the ring since the query began */
-    int valid;      /* valid ones among them */
-    int value;      /* slot scanned + threadIdx.x, loaded ahead */
+    int rows;       /* KV rows: an index from 0 on and below this is valid */
 };
+
+/* The same in every thread of the block, but for `value`. */
+struct slot_scan {
+    int scanned; /* slots looked at so far, a multiple of THREADS */
+    int entries; /* entries put into the ring since the query began */
+    int valid;   /* valid ones among them */
+    int value;   /* slot scanned + threadIdx.x, loaded ahead */
+};
+
+DEVICE struct slot_row *scan_row(void) {
+    return (struct slot_row *)(arena + SLOTS_OFFSET);
+}
 
 DEVICE void scan_load_ahead(struct slot_scan *scan) {
     const int slot = scan->scanned + (int)threadIdx.x;
-    scan->value = slot < scan->slots ? scan->row[slot] : MASKED;
+    scan->value = slot < scan_row()->slots ? scan_row()->row[slot] : MASKED;
 }
 
-DEVICE void scan_begin(struct slot_scan *scan, const int *row, int slots) {
-    scan->row = row;
-    scan->slots = slots;
+/* Called by the whole block after *scan_row() was written and a barrier passed. */
+DEVICE void scan_begin(struct slot_scan *scan) {
     scan->scanned = 0;
     scan->entries = 0;
     scan->valid = 0;
@@ -47,12 +55,12 @@ DEVICE int scan_lower_warps(const int *counts, int warp, int *total) {
 }
 
 /* Scans THREADS more slots. Called by the whole block; two barriers. */
-DEVICE void scan_more(struct slot_scan *scan, int rows) {
+DEVICE void scan_more(struct slot_scan *scan) {
     int *const ring = (int *)(arena + RING_OFFSET);
     int *const counts = (int *)(arena + COUNTS_OFFSET);
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int row = scan->value;
-    const bool valid = row >= 0 && row < rows;
+    const bool valid = row >= 0 && row < scan_row()->rows;
     const u32 votes = __ballot_sync((u32)ALL_LANES, valid);
     if (lane == 0) {
         counts[warp] = __popc(votes);
@@ -66,22 +74,22 @@ DEVICE void scan_more(struct slot_scan *scan, int rows) {
         if (keep) {
             ring[rank & RING_MASK] = row;
         }
-        scan->entries = minimum(scan->valid + total, TOPK);
     } else {
         ring[(scan->entries + (int)threadIdx.x) & RING_MASK] = keep ? row : MASKED;
-        scan->entries += minimum(scan->slots - scan->scanned, THREADS);
     }
-    scan->valid += total;
-    scan->scanned = scan->valid < TOPK ? scan->scanned + THREADS : scan->slots;
+    scan->valid = minimum(scan->valid + total, TOPK);
+    scan->entries =
+        COMPACT ? scan->valid : scan->entries + minimum(scan_row()->slots - scan->scanned, THREADS);
+    scan->scanned = scan->valid < TOPK ? scan->scanned + THREADS : scan_row()->slots;
     scan_load_ahead(scan);
     __syncthreads();
 }
 
 /* Scans until the ring holds all entries of key block number `block`, or the row ends. Called by
  * the whole block. */
-DEVICE void scan_reach(struct slot_scan *scan, int rows, int block) {
-    while (scan->entries < (block + 1) * BLOCK_KEYS && scan->scanned < scan->slots) {
-        scan_more(scan, rows);
+DEVICE void scan_reach(struct slot_scan *scan, int block) {
+    while (scan->entries < (block + 1) * BLOCK_KEYS && scan->scanned < scan_row()->slots) {
+        scan_more(scan);
     }
 }
 
