@@ -1,0 +1,192 @@
+/* The problems of check and bench are what problem.h says. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "lists.h"
+#include "problem.h"
+#include "reference/sparse_attn.h"
+
+static uint64_t seed;
+static const smelt_sparse_attn_spec spec = {sizeof spec, 4, 128, 64, 48, 1, NULL};
+
+static void make(struct smelt__problem *problem, const struct smelt__problem_options *options) {
+    assert_int_equal(smelt__problem_create(problem, &spec, options), 0);
+}
+
+static int seen_before(const int32_t *row, int64_t slot) {
+    for (int64_t i = 0; i < slot; i++)
+        if (row[i] == row[slot])
+            return 1;
+    return 0;
+}
+
+/* Every valid entry is in range and named once; returns how many there are. */
+static int64_t count_distinct(const struct smelt__problem *problem, int64_t query, int64_t first,
+                              int64_t last) {
+    const int32_t *row = problem->indices + query * problem->options.width;
+    int64_t count = 0;
+    for (int64_t i = 0; i < problem->options.width; i++) {
+        if (row[i] == -1)
+            continue;
+        assert_in_range(row[i], first, last);
+        assert_false(seen_before(row, i));
+        count++;
+    }
+    return count;
+}
+
+static void test_random_lists(void **state) {
+    (void)state;
+    static const struct {
+        int64_t rows, width, valid, expected;
+    } cases[] = {{1000, 48, 0, 48}, {48, 48, 0, 48},  {47, 48, 0, 47}, {1, 48, 0, 1},
+                 {1000, 1, 0, 1},   {64, 48, 12, 12}, {5, 33, 12, 5}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__problem problem;
+        struct smelt__problem_options options = {.seed = seed + i, .tokens = 20};
+        options.rows = cases[i].rows;
+        options.width = cases[i].width;
+        options.valid = cases[i].valid;
+        make(&problem, &options);
+        for (int64_t query = 0; query < 20; query++)
+            assert_int_equal(count_distinct(&problem, query, 0, cases[i].rows - 1),
+                             cases[i].expected);
+        assert_int_equal(problem.valid_slots, 20 * cases[i].expected);
+        smelt__problem_destroy(&problem);
+    }
+}
+
+/* Four documents of 10, 20, 30 and 40 rows: nothing of another document, nothing of the future. */
+static void test_causal_lists(void **state) {
+    (void)state;
+    static const int64_t starts[] = {0, 10, 30, 60, 100};
+    struct smelt__problem problem;
+    struct smelt__problem_options options = {.seed = seed, .batches = 2, .tokens = 100};
+    options.rows = 100;
+    options.width = 25;
+    options.lists = SMELT__LISTS_CAUSAL;
+    options.topk_length = 1;
+    make(&problem, &options);
+    for (int64_t query = 0; query < 200; query++) {
+        int document = 0;
+        while (starts[document + 1] <= query % 100)
+            document++;
+        int64_t available = query % 100 - starts[document] + 1;
+        int64_t expected = available < 25 ? available : 25;
+        assert_int_equal(count_distinct(&problem, query, starts[document], query % 100), expected);
+        assert_int_equal(problem.topk_length[query], expected);
+        assert_int_equal(smelt__problem_valid_slots(&problem, query), expected);
+    }
+    smelt__problem_destroy(&problem);
+}
+
+static void test_window_lists(void **state) {
+    (void)state;
+    struct smelt__problem problem;
+    struct smelt__problem_options options = {.seed = seed, .tokens = 30, .rows = 30, .width = 8};
+    options.lists = SMELT__LISTS_WINDOW;
+    make(&problem, &options);
+    for (int64_t query = 0; query < 30; query++)
+        for (int64_t i = 0; i < 8; i++) {
+            int64_t row = query - 7 + i;
+            assert_int_equal(problem.indices[query * 8 + i], row < 0 ? -1 : row);
+        }
+    smelt__problem_destroy(&problem);
+}
+
+/* The rows that lists avoid hold NaN and are never named; some query is empty, some is full. */
+static void test_adversarial_lists(void **state) {
+    (void)state;
+    struct smelt__problem problem;
+    struct smelt__problem_options options = {.seed = seed, .tokens = 40, .rows = 70};
+    options.lists = SMELT__LISTS_ADVERSARIAL;
+    make(&problem, &options);
+    int empty = 0, full = 0, huge = 0;
+    for (int64_t query = 0; query < 40; query++) {
+        int64_t valid = smelt__problem_valid_slots(&problem, query);
+        empty += valid == 0;
+        full += valid == 48;
+        for (int64_t i = 0; i < 48; i++) {
+            int32_t row = problem.indices[query * 48 + i];
+            assert_true(row != 0 && row != 69);
+            huge += row == INT32_MAX || row == INT32_MIN || row == 70;
+        }
+    }
+    assert_true(empty > 0 && full > 0 && huge > 0);
+    assert_true(smelt__lists_avoids(&problem.options, 0));
+    for (int d = 0; d < spec.dqk; d++) {
+        assert_true(isnan(smelt__bf16_to_float(problem.kv[d])));
+        assert_true(isnan(smelt__bf16_to_float(problem.kv[69 * spec.dqk + d])));
+        assert_true(isfinite(smelt__bf16_to_float(problem.kv[spec.dqk + d])));
+    }
+    smelt__problem_destroy(&problem);
+}
+
+static void test_normal_and_spiky(void **state) {
+    (void)state;
+    double largest[2] = {0, 0}, mean = 0, square = 0;
+    for (int spiky = 0; spiky < 2; spiky++) {
+        struct smelt__problem problem;
+        struct smelt__problem_options options = {.seed = seed, .tokens = 20, .spiky = spiky};
+        double max_abs[20];
+        struct smelt__sparse_attn_results results = {NULL, NULL, NULL, max_abs};
+        make(&problem, &options);
+        assert_int_equal(smelt__sparse_attn_reference(&spec, &problem.args, NULL, 20, &results), 0);
+        for (int i = 0; i < 20; i++)
+            largest[spiky] = fmax(largest[spiky], max_abs[i]);
+        for (size_t i = 0; i < problem.q_elements && !spiky; i++) {
+            double value = (double)smelt__bf16_to_float(problem.q[i]);
+            mean += value / (double)problem.q_elements;
+            square += value * value / (double)problem.q_elements;
+        }
+        smelt__problem_destroy(&problem);
+    }
+    assert_true(largest[0] < 20 && largest[1] >= 100);
+    assert_true(fabs(mean) < 0.08 && fabs(square - 1) < 0.1);
+}
+
+static void test_same_seed_same_bytes(void **state) {
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct smelt__problem first, second, other;
+        struct smelt__problem_options options = {.seed = seed, .batches = 2, .tokens = 30};
+        options.lists = (enum smelt__lists)(i % 4);
+        options.query_list = (enum smelt__query_list)i;
+        options.strided = i % 2;
+        options.spiky = i % 2;
+        make(&first, &options);
+        make(&second, &options);
+        options.seed++;
+        make(&other, &options);
+        size_t bytes = first.q_elements * sizeof *first.q;
+        assert_memory_equal(first.q, second.q, bytes);
+        assert_memory_not_equal(first.q, other.q, bytes);
+        assert_memory_equal(first.kv, second.kv, first.kv_elements * sizeof *first.kv);
+        assert_memory_equal(first.indices, second.indices,
+                            first.indices_elements * sizeof *first.indices);
+        assert_memory_equal(first.sink, second.sink, (size_t)spec.heads * sizeof *first.sink);
+        assert_int_equal(first.args.query_capacity, second.args.query_capacity);
+        assert_int_equal(first.valid_slots, second.valid_slots);
+        smelt__problem_destroy(&first);
+        smelt__problem_destroy(&second);
+        smelt__problem_destroy(&other);
+    }
+}
+
+int main(void) {
+    const char *given = getenv("SMELT_TEST_SEED");
+    seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+    print_message("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_lists),     cmocka_unit_test(test_causal_lists),
+        cmocka_unit_test(test_window_lists),     cmocka_unit_test(test_adversarial_lists),
+        cmocka_unit_test(test_normal_and_spiky), cmocka_unit_test(test_same_seed_same_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
