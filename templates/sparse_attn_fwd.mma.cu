@@ -32,8 +32,9 @@
  * Copies and barriers, for key block j in stage j % STAGES:
  *   top:           own copies of block j done (groups of STAGES - 2 later blocks may be under way),
  *                  then a block-wide barrier: everybody's have landed, and nobody reads stage
- *                  (j - 1) % STAGES any more: gather block j + STAGES - 1
- *   after scores:  S complete; the rope tile is free (ROPE_STAGES = 1: gather the next block's)
+ *                  (j - 1) % STAGES any more
+ *   after scores:  S complete. Nobody reads block j's rope columns any more, so that one rope
+ *                  buffer does for two stages: gather block j + STAGES - 1
  *   after softmax: P and FACTORS complete
  *
  * Knobs: BLOCK_KEYS, STAGES, WARPS, COMPACT, blocks per multiprocessor; legal values and the rule
@@ -52,7 +53,6 @@ enum {
     QUERY_CHUNKS = DQK / CHUNK_COLUMNS,
     LATENT_STEPS = DV / 16, /* k-steps of the first product */
     ROPE_STEPS = (DQK - DV) / 16,
-    LATE_ROPE = ROPE_STEPS > 0 && ROPE_STAGES < STAGES, /* gathered after the scores */
 
     HEAD_TILES = BLOCK_HEADS / 16,
     SCORE_TILES = HEAD_TILES / SCORE_HEAD_GROUPS,           /* m16 tiles of a warp */
@@ -177,28 +177,12 @@ DEVICE void gather_rows(const char *kv, u32 row_bytes, int block, int count, boo
 }
 
 /* The same for a block that is most often whole. An empty one is left alone. */
-DEVICE void gather(const struct sparse_attn_fwd_params *params, int block, int count, u32 tile,
-                   int pitch, int columns, int skip) {
-    const char *const kv =
-        (const char *)params->kv + 2 * (block_work()->batch * params->kv_batch_stride);
+DEVICE void gather(const struct sparse_attn_fwd_params *params, const char *kv, int block,
+                   int count, u32 tile, int pitch, int columns, int skip) {
     if (COMPACT && count == BLOCK_KEYS) {
         gather_rows(kv, params->kv_row_bytes, block, count, true, tile, pitch, columns, skip);
     } else if (count > 0) {
         gather_rows(kv, params->kv_row_bytes, block, count, false, tile, pitch, columns, skip);
-    }
-}
-
-DEVICE void gather_latent(const struct sparse_attn_fwd_params *params, int block, int count,
-                          int stage) {
-    gather(params, block, count, shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES)),
-           LATENT_PITCH, LATENT_CHUNKS, 0);
-}
-
-DEVICE void gather_rope(const struct sparse_attn_fwd_params *params, int block, int count,
-                        int stage) {
-    if (ROPE_STEPS > 0) {
-        gather(params, block, count, shared_address(ROPE_OFFSET + (u32)(stage * ROPE_BYTES)),
-               ROPE_PITCH, ROPE_CHUNKS > 0 ? ROPE_CHUNKS : 1, LATENT_CHUNKS);
     }
 }
 
@@ -262,52 +246,76 @@ DEVICE void load_query_fragments(u32 *query, const struct score_place *place) {
     }
 }
 
-/*
- * One k-step of the first product: step number `index` of this warp, at column `step` * 16 of the
- * key tile whose ldmatrix address at column 0 is `keys`.
- */
-DEVICE void score_step(float *s, const u32 *query, const struct score_place *place, int index,
-                       u32 keys, int pitch, int step, int tiles) {
-    u32 loaded[SCORE_TILES * 4];
-    const u32 *const a = QUERY_IN_REGISTERS ? &query[index * SCORE_TILES * 4] : loaded;
-    const u32 address = step_address(keys, step);
+/* Operands of this warp's step number `index`, which lies at column `step` * 16 of the key tile
+ * whose ldmatrix address at column 0 is `keys`. */
+DEVICE void load_step(u32 *a, u32 *b, const struct score_place *place, int index, u32 keys,
+                      int pitch, int step) {
     if (!QUERY_IN_REGISTERS) {
-        load_query_step(loaded, place, find_step(place, index));
+        load_query_step(a, place, find_step(place, index));
     }
+    const u32 address = step_address(keys, step);
 #pragma unroll
     for (int n = 0; n < SCORE_PAIRS; ++n) {
-        u32 b[4];
-        ldmatrix_x4(b, address + (u32)(n * 16 * pitch));
+        ldmatrix_x4(&b[n * 4], address + (u32)(n * 16 * pitch));
+    }
+}
+
+DEVICE void multiply_step(float *s, const u32 *a, const u32 *b, int tiles) {
+#pragma unroll
+    for (int n = 0; n < SCORE_PAIRS; ++n) {
 #pragma unroll
         for (int m = 0; m < SCORE_TILES; ++m) {
-            if (!RAGGED_HEADS || m < tiles - place->tile) {
-                mma_m16n8k16_bf16(&s[(m * SCORE_PAIRS + n) * 8], &a[m * 4], &b[0]);
-                mma_m16n8k16_bf16(&s[(m * SCORE_PAIRS + n) * 8 + 4], &a[m * 4], &b[2]);
+            if (!RAGGED_HEADS || m < tiles) {
+                mma_m16n8k16_bf16(&s[(m * SCORE_PAIRS + n) * 8], &a[m * 4], &b[n * 4]);
+                mma_m16n8k16_bf16(&s[(m * SCORE_PAIRS + n) * 8 + 4], &a[m * 4], &b[n * 4 + 2]);
             }
         }
     }
 }
 
-/* s = this warp's part of Q K^T for the key block in a stage. */
-DEVICE void compute_scores(float *s, const u32 *query, const struct score_place *place, int stage,
-                           int rope_stage) {
-    const int tiles = block_work()->tiles;
+/*
+ * s = this warp's part of Q K^T for the key block in a stage: the rope columns first, then the
+ * latent ones. The operands of a step are loaded while the one before is multiplied, into the other
+ * of two buffers. Step number `index` counts the latent steps first, as the query tile does.
+ */
+DEVICE void compute_scores(float *s, const u32 *query, const struct score_place *place, int stage) {
+    enum { A = SCORE_TILES * 4, B = SCORE_PAIRS * 4 };
+    const int rope_stage = ROPE_STAGES == 1 ? 0 : stage;
+    const int tiles = block_work()->tiles - place->tile;
+    const u32 latent = b_address(shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES)),
+                                 place->key, LATENT_PITCH);
+    const u32 rope = b_address(shared_address(ROPE_OFFSET + (u32)(rope_stage * ROPE_BYTES)),
+                               place->key, ROPE_PITCH);
+    u32 a[2 * A], b[2 * B];
 #pragma unroll
     for (int i = 0; i < SCORE_TILES * SCORE_PAIRS * 8; ++i) {
         s[i] = 0.0f;
     }
-    const u32 latent = b_address(shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES)),
-                                 place->key, LATENT_PITCH);
-#pragma unroll SCORE_UNROLL
-    for (int i = 0; i < SCORE_LATENT_STEPS; ++i) {
-        score_step(s, query, place, i, latent, LATENT_PITCH, find_step(place, i), tiles);
+    if (SCORE_ROPE_STEPS > 0) {
+        load_step(a, b, place, SCORE_LATENT_STEPS, rope, ROPE_PITCH, find_step(place, 0));
+    } else {
+        load_step(a, b, place, 0, latent, LATENT_PITCH, find_step(place, 0));
     }
-    const u32 rope = b_address(shared_address(ROPE_OFFSET + (u32)(rope_stage * ROPE_BYTES)),
-                               place->key, ROPE_PITCH);
 #pragma unroll
     for (int i = 0; i < SCORE_ROPE_STEPS; ++i) {
-        score_step(s, query, place, SCORE_LATENT_STEPS + i, rope, ROPE_PITCH, find_step(place, i),
-                   tiles);
+        const int now = i % 2, next = (i + 1) % 2, index = SCORE_LATENT_STEPS + i;
+        if (i + 1 < SCORE_ROPE_STEPS) {
+            load_step(&a[next * A], &b[next * B], place, index + 1, rope, ROPE_PITCH,
+                      find_step(place, i + 1));
+        } else {
+            load_step(&a[next * A], &b[next * B], place, 0, latent, LATENT_PITCH,
+                      find_step(place, 0));
+        }
+        multiply_step(s, QUERY_IN_REGISTERS ? &query[index * A] : &a[now * A], &b[now * B], tiles);
+    }
+#pragma unroll SCORE_UNROLL
+    for (int i = 0; i < SCORE_LATENT_STEPS; ++i) {
+        const int now = (SCORE_ROPE_STEPS + i) % 2, next = (SCORE_ROPE_STEPS + i + 1) % 2;
+        if (i + 1 < SCORE_LATENT_STEPS) {
+            load_step(&a[next * A], &b[next * B], place, i + 1, latent, LATENT_PITCH,
+                      find_step(place, i + 1));
+        }
+        multiply_step(s, QUERY_IN_REGISTERS ? &query[i * A] : &a[now * A], &b[now * B], tiles);
     }
 }
 
@@ -566,23 +574,18 @@ DEVICE void store_output(const struct sparse_attn_fwd_params *params) {
 
 /* Starts the gather of a key block, as one group of copies; nothing when the query has no such. */
 DEVICE void begin_block(struct slot_scan *scan, const struct sparse_attn_fwd_params *params,
-                        int block) {
-    const int stage = block % STAGES;
+                        const char *kv, int block) {
     scan_reach(scan, block);
-    gather_latent(params, block, scan_count(scan, block), stage);
-    if (!LATE_ROPE) {
-        gather_rope(params, block, scan_count(scan, block), stage);
+    const int count = scan_count(scan, block), stage = block % STAGES;
+    const int rope_stage = ROPE_STAGES == 1 ? 0 : stage;
+    gather(params, kv, block, count, shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES)),
+           LATENT_PITCH, LATENT_CHUNKS, 0);
+    if (ROPE_STEPS > 0) {
+        gather(params, kv, block, count,
+               shared_address(ROPE_OFFSET + (u32)(rope_stage * ROPE_BYTES)), ROPE_PITCH,
+               ROPE_CHUNKS > 0 ? ROPE_CHUNKS : 1, LATENT_CHUNKS);
     }
     cp_async_commit();
-}
-
-/* With one rope buffer: the rest of that gather, when the buffer is free. */
-DEVICE void finish_block(const struct slot_scan *scan, const struct sparse_attn_fwd_params *params,
-                         int block) {
-    if (LATE_ROPE) {
-        gather_rope(params, block, scan_count(scan, block), 0);
-        cp_async_commit();
-    }
 }
 
 /* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
@@ -601,6 +604,8 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
         return;
     }
     describe_work(&params, query_number);
+    const char *const kv =
+        (const char *)params.kv + 2 * (block_work()->batch * params.kv_batch_stride);
     const float scale_log2 = params.scale * LOG2_E;
     const struct score_place score_place = find_score_place();
     const struct output_place output_place = find_output_place();
@@ -613,9 +618,8 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     load_query(&params);
 #pragma unroll
     for (int i = 0; i < STAGES - 1; ++i) {
-        begin_block(&scan, &params, i);
+        begin_block(&scan, &params, kv, i);
     }
-    finish_block(&scan, &params, 0);
 #pragma unroll
     for (int i = 0; i < OUTPUT_TILES * OUTPUT_PAIRS * 8; ++i) {
         o[i] = 0.0f;
@@ -627,16 +631,15 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
 
     for (int block = 0;; ++block) {
         wait_for_block();
-        begin_block(&scan, &params, block + STAGES - 1);
         const int stage = block % STAGES, count = scan_count(&scan, block);
         if (count == 0) {
             break;
         }
         float s[SCORE_TILES * SCORE_PAIRS * 8];
-        compute_scores(s, query, &score_place, stage, LATE_ROPE ? 0 : stage);
+        compute_scores(s, query, &score_place, stage);
         store_scores(s, &score_place);
         __syncthreads();
-        finish_block(&scan, &params, block + 1);
+        begin_block(&scan, &params, kv, block + STAGES - 1);
         const bool rescale = softmax_block(&state, block, count, scale_log2);
         if (__syncthreads_or(rescale)) {
             scale_output(o, &output_place);
