@@ -22,9 +22,10 @@ def read_results(path):
 
 
 def count_cases(results):
-    """cmocka ends each group with `[==========] N test(s) run.`; TAP has one `ok` line a case."""
+    """cmocka ends each group with `[==========] N test(s) run.`, newer ones put the group's name
+    before the number; TAP has one `ok` line a case."""
     text = "\n".join(r.get("stdout", "") + r.get("stderr", "") for r in results)
-    groups = re.findall(r"\[=+\] (\d+) test\(s\) run\.", text)
+    groups = re.findall(r"^\[=+\] (?:.*: )?(\d+) test\(s\) run\.", text, re.MULTILINE)
     lines = re.findall(r"^(?:not )?ok\b(?!:)", text, re.MULTILINE)
     return sum(map(int, groups)) + len(lines)
 

@@ -43,14 +43,15 @@ enum {
 
 /*
  * Options. Zero or NULL in a field means: the environment variable named beside it, else the
- * default. Environment variables are read once, when the context is made, and not at all in
- * set-user-id programs.
+ * default. One variable works the other way round: SMELT_LOG wins over log_level, so that one can
+ * look into a program that sets its own. Environment variables are read once, when the context is
+ * made, and not at all in set-user-id programs. For tests, SMELT_CUDA names the driver library to
+ * open in place of libcuda.so.1; it is read when the process first uses the driver.
  */
 typedef struct smelt_context_options {
     size_t size;      /* sizeof(smelt_context_options), set by SMELT_CONTEXT_OPTIONS_INIT */
     int device;       /* SMELT_DEVICE_CURRENT, SMELT_DEVICE_COMPILE_ONLY, or a device's number: its
-                         primary       CUDA context is then retained until the smelt context is destroyed
-                       */
+                         primary CUDA context is then retained until the smelt context is destroyed */
     const char *arch; /* compile-only: "sm_80", "sm_90a", ...; otherwise NULL */
     const char *nvrtc_path; /* SMELT_NVRTC: libnvrtc to use, nothing else is searched */
     const char *cache_dir;  /* SMELT_CACHE_DIR, else $XDG_CACHE_HOME/smelt, ~/.cache/smelt */
@@ -62,7 +63,7 @@ typedef struct smelt_context_options {
     int cache_recompile;            /* SMELT_CACHE_RECOMPILE=1: written, not read */
     smelt_log_function log;         /* NULL: no log */
     void *log_user;                 /* handed to `log` */
-    smelt_log_level log_level;      /* SMELT_LOG: error, warning, info, debug; default warning */
+    smelt_log_level log_level;      /* unless SMELT_LOG says error, warning, info or debug */
 } smelt_context_options;
 
 #define SMELT_CONTEXT_OPTIONS_INIT                                                                 \

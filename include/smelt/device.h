@@ -82,8 +82,9 @@ typedef struct smelt_machine_report {
 } smelt_machine_report;
 
 /* Looks for driver, devices, NVRTC and the cache folder as a context made with `options` would
- * (NULL: defaults), opening each for the duration of the call. Missing things are not an error: the
- * report says so. Errors: INVALID_ARGUMENT. */
+ * (NULL: defaults). The driver and NVRTC, once opened, stay open until the process ends: neither
+ * can be unloaded safely. The cache is closed again. Missing things are not an error: the report
+ * says so. Errors: INVALID_ARGUMENT. */
 SMELT_API smelt_status smelt_machine_inspect(const smelt_context_options *options,
                                              smelt_machine_report *report);
 

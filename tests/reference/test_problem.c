@@ -120,10 +120,11 @@ static void test_adversarial_lists(void **state) {
     }
     assert_true(empty > 0 && full > 0 && huge > 0);
     assert_true(smelt__lists_avoids(&problem.options, 0));
-    for (int d = 0; d < spec.dqk; d++) {
+    const size_t width = (size_t)spec.dqk;
+    for (size_t d = 0; d < width; d++) {
         assert_true(isnan(smelt__bf16_to_float(problem.kv[d])));
-        assert_true(isnan(smelt__bf16_to_float(problem.kv[69 * spec.dqk + d])));
-        assert_true(isfinite(smelt__bf16_to_float(problem.kv[spec.dqk + d])));
+        assert_true(isnan(smelt__bf16_to_float(problem.kv[69 * width + d])));
+        assert_true(isfinite(smelt__bf16_to_float(problem.kv[width + d])));
     }
     smelt__problem_destroy(&problem);
 }
