@@ -54,7 +54,7 @@ static void pack_strides(struct tensor *tensor) {
     }
 }
 
-static smelt_status check_strides(const struct tensor *tensor) {
+static smelt_status check_strides(const struct tensor *tensor, int output) {
     for (int i = 0; i < tensor->dimensions; i++) {
         const int64_t stride = *tensor->dimension[i].stride;
         const char *const dimension = tensor->dimension[i].name;
@@ -70,9 +70,9 @@ static smelt_status check_strides(const struct tensor *tensor) {
                                "%s_%s_stride = %" PRId64 " is not a multiple of %d elements; rows "
                                "must start at multiples of %d bytes",
                                tensor->name, dimension, stride, ROW_ELEMENTS, ROW_ALIGNMENT);
-        /* The widths of the innermost rows must not overlap; a stride of 0 repeats one row, which
-         * only an input may. */
-        if (i == tensor->dimensions - 1 && stride != 0 && stride < tensor->width)
+        /* Two rows of an output must not overlap in any dimension; those of an input may, but in
+         * the innermost one that is a slip. A stride of 0 repeats one row: see check_output. */
+        if ((output || i == tensor->dimensions - 1) && stride != 0 && stride < tensor->width)
             return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                                "%s_%s_stride = %" PRId64 " is below the row's %" PRId64 " elements",
                                tensor->name, dimension, stride, tensor->width);
@@ -97,7 +97,7 @@ static smelt_status check_tensor(struct tensor *tensor, int output) {
     if (status != SMELT_OK || !tensor->pointer)
         return status;
     pack_strides(tensor);
-    status = check_strides(tensor);
+    status = check_strides(tensor, output);
     return status == SMELT_OK && output ? check_output(tensor) : status;
 }
 

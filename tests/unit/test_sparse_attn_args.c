@@ -1,0 +1,542 @@
+/* The arguments of sparse_attn: what is refused, by which name, and what reaches the kernel. No
+ * device: the pointers are never followed. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ops/sparse_attn_args.h"
+#include "smelt/sparse_attn.h"
+#include "smelt/status.h"
+
+static const struct smelt__sparse_attn_shape shape = {8, 128, 64, 48, 0};
+static const struct smelt__sparse_attn_shape shape_sink = {8, 128, 64, 48, 1};
+static const struct smelt__sparse_attn_shape one_head = {1, 128, 64, 48, 0};
+
+/* An address that is only looked at: `number` tells pointers apart, `offset` misaligns. */
+static void *address(int number, uintptr_t offset) {
+    return (void *)((uintptr_t)number * 4096 + offset); // NOLINT: never followed
+}
+
+/* Legal, packed, all the optional tensors given but the sink and the query list. */
+static smelt_sparse_attn_args legal_args(void) {
+    smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
+    args.batches = 2;
+    args.tokens = 3;
+    args.rows = 5;
+    args.width = 40;
+    args.scale = 0.25F;
+    args.q = address(1, 0);
+    args.kv = address(2, 0);
+    args.indices = address(3, 0);
+    args.topk_length = address(4, 0);
+    args.out = address(6, 0);
+    args.lse = address(7, 0);
+    args.max_logits = address(8, 0);
+    return args;
+}
+
+/* Legal, with every stride given: each tensor has gaps. */
+static smelt_sparse_attn_args strided_args(void) {
+    smelt_sparse_attn_args args = legal_args();
+    args.q_head_stride = 136, args.q_token_stride = 8 * 136 + 8, args.q_batch_stride = 4000;
+    args.kv_row_stride = 144, args.kv_batch_stride = 800;
+    args.indices_token_stride = 41, args.indices_batch_stride = 131;
+    args.topk_length_token_stride = 2, args.topk_length_batch_stride = 7;
+    args.out_head_stride = 72, args.out_token_stride = 8 * 72 + 16, args.out_batch_stride = 2000;
+    args.lse_head_stride = 3, args.lse_token_stride = 25, args.lse_batch_stride = 79;
+    return args;
+}
+
+/* One field of the arguments, set to one value. */
+struct change {
+    size_t offset;
+    enum { INTEGER, POINTER, SCALE } kind;
+    int64_t integer; /* or the pointer's offset from an address that is aligned; -1: NULL */
+    float scale;
+};
+
+enum { MISSING = -1 };
+#define SET(field, value)                                                                          \
+    { offsetof(smelt_sparse_attn_args, field), INTEGER, value, 0 }
+#define POINT(field, offset)                                                                       \
+    { offsetof(smelt_sparse_attn_args, field), POINTER, offset, 0 }
+#define SCALED(value)                                                                              \
+    { offsetof(smelt_sparse_attn_args, scale), SCALE, 0, value }
+
+static void apply(const struct change *change, smelt_sparse_attn_args *args) {
+    char *field = (char *)args + change->offset;
+    void *pointer =
+        change->integer == MISSING ? NULL : address(9, (uintptr_t)change->integer & 4095);
+    if (change->kind == INTEGER)
+        memcpy(field, &change->integer, sizeof change->integer);
+    else if (change->kind == POINTER)
+        memcpy(field, &pointer, sizeof pointer);
+    else
+        memcpy(field, &change->scale, sizeof change->scale);
+}
+
+static void expect_refusal(const struct smelt__sparse_attn_shape *given,
+                           const smelt_sparse_attn_args *args, const char *message) {
+    struct sparse_attn_fwd_params params;
+    int64_t queries = 77;
+    smelt_status status = smelt__sparse_attn_pack(given, args, &params, &queries);
+    if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), message))
+        fail_msg("expected '%s', got status %d '%s'", message, (int)status, smelt_last_error());
+    assert_int_equal(queries, 0);
+}
+
+static int64_t expect_legal(const struct smelt__sparse_attn_shape *given,
+                            const smelt_sparse_attn_args *args,
+                            struct sparse_attn_fwd_params *params) {
+    int64_t queries = -1;
+    if (smelt__sparse_attn_pack(given, args, params, &queries) != SMELT_OK)
+        fail_msg("refused: %s", smelt_last_error());
+    return queries;
+}
+
+struct refusal {
+    struct change change;
+    const char *message;
+};
+
+static void refuse_all(const smelt_sparse_attn_args *base, const struct refusal *cases,
+                       size_t count) {
+    struct sparse_attn_fwd_params params;
+    expect_legal(&shape, base, &params);
+    for (size_t i = 0; i < count; i++) {
+        smelt_sparse_attn_args args = *base;
+        apply(&cases[i].change, &args);
+        expect_refusal(&shape, &args, cases[i].message);
+    }
+}
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static void extents(void **state) {
+    (void)state;
+    static const struct refusal cases[] = {
+        {SET(batches, -1), "batches = -1 is out of range; legal: 0..2147483647"},
+        {SET(tokens, -1), "tokens = -1 is out of range"},
+        {SET(rows, -1), "rows = -1 is out of range"},
+        {SET(batches, INT64_MAX), "batches = 9223372036854775807 is out of range"},
+        {SET(tokens, INT64_MIN), "tokens = -9223372036854775808 is out of range"},
+        {SET(rows, (int64_t)INT32_MAX + 1), "rows = 2147483648 is out of range"},
+        {SET(width, 0), "width = 0 is out of range; this operator was made for topk=48"},
+        {SET(width, -1), "width = -1 is out of range"},
+        {SET(width, 49), "width = 49 is out of range"},
+        {SET(width, INT64_MAX), "width = 9223372036854775807 is out of range"},
+        {SET(tokens, INT32_MAX), "batches * tokens = 4294967294 exceeds 2^31 - 1"},
+        {SET(batches, 715827883), "batches * tokens = 2147483649 exceeds 2^31 - 1"},
+        {SCALED(0), "scale = 0 is not legal; it must be positive and finite"},
+        {SCALED(-0.0F), "scale = -0 is not legal"},
+        {SCALED(-1), "scale = -1 is not legal"},
+        {SCALED(NAN), "scale = nan is not legal"},
+        {SCALED(INFINITY), "scale = inf is not legal"},
+        {SCALED(-INFINITY), "scale = -inf is not legal"},
+    };
+    smelt_sparse_attn_args args = legal_args();
+    refuse_all(&args, cases, COUNT(cases));
+
+    /* Together their product would not fit 64 bits: each is refused alone, first. */
+    args.batches = args.tokens = INT64_MAX / 2;
+    expect_refusal(&shape, &args, "batches = 4611686018427387903 is out of range");
+    args.batches = args.tokens = INT32_MAX;
+    expect_refusal(&shape, &args, "batches * tokens = 4611686014132420609 exceeds");
+}
+
+static void sizes(void **state) {
+    (void)state;
+    smelt_sparse_attn_args args = legal_args();
+    expect_refusal(&shape, NULL, "args is NULL; fill it from SMELT_SPARSE_ATTN_ARGS_INIT");
+    args.size = 0;
+    expect_refusal(&shape, &args, "args is of another size");
+    args.size = sizeof args + 8;
+    expect_refusal(&shape, &args, "args is of another size");
+}
+
+static void pointers(void **state) {
+    (void)state;
+    static const struct refusal cases[] = {
+        {POINT(q, MISSING), "q is NULL; it must point to device memory"},
+        {POINT(kv, MISSING), "kv is NULL"},
+        {POINT(indices, MISSING), "indices is NULL"},
+        {POINT(out, MISSING), "out is NULL"},
+        {POINT(lse, MISSING), "lse is NULL"},
+        {POINT(q, 8), "is not aligned; it must start at a multiple of 16 bytes"},
+        {POINT(q, 2), "q = 0x9002 is not aligned"},
+        {POINT(kv, 8), "kv = 0x9008 is not aligned"},
+        {POINT(out, 4), "out = 0x9004 is not aligned"},
+        {POINT(indices, 2), "indices = 0x9002 is not aligned; it must start at a multiple of 4"},
+        {POINT(topk_length, 1), "topk_length = 0x9001 is not aligned"},
+        {POINT(lse, 3), "lse = 0x9003 is not aligned"},
+        {POINT(max_logits, 2), "max_logits = 0x9002 is not aligned"},
+        {POINT(sink, 0), "sink is given but the operator was made with sink=0"},
+    };
+    smelt_sparse_attn_args args = legal_args();
+    refuse_all(&args, cases, COUNT(cases));
+
+    struct sparse_attn_fwd_params params;
+    args.topk_length = NULL, args.max_logits = NULL;
+    assert_int_equal(expect_legal(&shape, &args, &params), 6);
+    assert_null(params.topk_length);
+    assert_null(params.max_logits);
+    args.kv = NULL, args.rows = 0;
+    assert_int_equal(expect_legal(&shape, &args, &params), 6);
+    assert_null(params.kv);
+    args.indices = address(3, 4), args.lse = address(7, 4);
+    expect_legal(&shape, &args, &params);
+}
+
+static void sink(void **state) {
+    (void)state;
+    struct sparse_attn_fwd_params params;
+    smelt_sparse_attn_args args = legal_args();
+    expect_refusal(&shape_sink, &args, "sink is NULL; it must point to device memory");
+    args.sink = address(5, 2);
+    expect_refusal(&shape_sink, &args, "sink = 0x5002 is not aligned");
+    args.sink = address(5, 4);
+    expect_legal(&shape_sink, &args, &params);
+    assert_ptr_equal(params.sink, args.sink);
+}
+
+static void strides(void **state) {
+    (void)state;
+    static const struct refusal cases[] = {
+        {SET(q_batch_stride, -8), "q_batch_stride = -8 is negative"},
+        {SET(q_token_stride, -8), "q_token_stride = -8 is negative"},
+        {SET(q_head_stride, INT64_MIN), "q_head_stride = -9223372036854775808 is negative"},
+        {SET(kv_row_stride, -144), "kv_row_stride = -144 is negative"},
+        {SET(kv_batch_stride, -8), "kv_batch_stride = -8 is negative"},
+        {SET(indices_token_stride, -1), "indices_token_stride = -1 is negative"},
+        {SET(topk_length_batch_stride, -1), "topk_length_batch_stride = -1 is negative"},
+        {SET(out_token_stride, -592), "out_token_stride = -592 is negative"},
+        {SET(lse_head_stride, -1), "lse_head_stride = -1 is negative"},
+        {SET(q_head_stride, 132), "q_head_stride = 132 is not a multiple of 8 elements"},
+        {SET(q_token_stride, 1097), "q_token_stride = 1097 is not a multiple of 8 elements"},
+        {SET(kv_row_stride, 130), "kv_row_stride = 130 is not a multiple of 8 elements"},
+        {SET(kv_batch_stride, 801), "kv_batch_stride = 801 is not a multiple of 8 elements"},
+        {SET(out_batch_stride, 2004), "out_batch_stride = 2004 is not a multiple of 8 elements"},
+        {SET(q_head_stride, 120), "q_head_stride = 120 is below the row's 128 elements"},
+        {SET(kv_row_stride, 120), "kv_row_stride = 120 is below the row's 128 elements"},
+        {SET(indices_token_stride, 39), "indices_token_stride = 39 is below the row's 40"},
+        {SET(out_head_stride, 56), "out_head_stride = 56 is below the row's 64 elements"},
+        {SET(out_token_stride, 56), "out_token_stride = 56 is below the row's 64 elements"},
+        {SET(out_batch_stride, 8), "out_batch_stride = 8 is below the row's 64 elements"},
+        {SET(out_batch_stride, 0), "out_batch_stride = 0 makes outputs overlap"},
+        {SET(out_token_stride, 0), "out_token_stride = 0 makes outputs overlap"},
+        {SET(out_head_stride, 0), "out_head_stride = 0 makes outputs overlap"},
+        {SET(lse_batch_stride, 0), "lse_batch_stride = 0 makes outputs overlap"},
+        {SET(lse_token_stride, 0), "lse_token_stride = 0 makes outputs overlap"},
+        {SET(lse_head_stride, 0), "lse_head_stride = 0 makes outputs overlap"},
+        {SET(kv_row_stride, 2147483648), "kv_row_stride = 2147483648 exceeds 2^31 - 1 elements"},
+    };
+    smelt_sparse_attn_args args = strided_args();
+    refuse_all(&args, cases, COUNT(cases));
+}
+
+/* What only looks unusual. */
+static void legal_strides(void **state) {
+    (void)state;
+    struct sparse_attn_fwd_params params;
+    smelt_sparse_attn_args args = strided_args();
+    args.q_token_stride = 0, args.kv_batch_stride = 0, args.kv_row_stride = 0;
+    args.indices_token_stride = 0, args.topk_length_token_stride = 0;
+    expect_legal(&shape, &args, &params); /* inputs may repeat a row */
+    assert_int_equal(params.q_token_stride, 0);
+
+    args = strided_args(); /* tensors stored [B,H,T,...] */
+    args.q_token_stride = 128, args.q_head_stride = 3 * 128;
+    args.out_token_stride = 64, args.out_head_stride = 3 * 64;
+    expect_legal(&shape, &args, &params);
+    args.kv_row_stride = INT32_MAX - 7;
+    expect_legal(&shape, &args, &params);
+    assert_true(params.kv_row_bytes == 2U * (INT32_MAX - 7));
+
+    args = strided_args(); /* extent 1: any stride */
+    args.batches = args.tokens = args.rows = 1;
+    args.q_batch_stride = args.q_token_stride = args.q_head_stride = -3;
+    args.kv_batch_stride = args.kv_row_stride = INT64_MIN;
+    args.indices_batch_stride = args.indices_token_stride = -1;
+    args.topk_length_batch_stride = args.topk_length_token_stride = INT64_MAX;
+    args.out_batch_stride = args.out_token_stride = args.out_head_stride = 7;
+    args.lse_batch_stride = args.lse_token_stride = args.lse_head_stride = -9;
+    assert_int_equal(expect_legal(&one_head, &args, &params), 1);
+    assert_true(params.kv_row_bytes == 0);
+
+    args = strided_args(); /* one head: the tokens are the innermost rows */
+    args.out_token_stride = 56;
+    expect_refusal(&one_head, &args, "out_token_stride = 56 is below the row's 64 elements");
+}
+
+static void packed(void **state) {
+    (void)state;
+    struct sparse_attn_fwd_params params;
+    smelt_sparse_attn_args args = legal_args();
+    assert_int_equal(expect_legal(&shape, &args, &params), 6);
+    assert_int_equal(params.q_head_stride, 128);
+    assert_int_equal(params.q_token_stride, 8 * 128);
+    assert_int_equal(params.q_batch_stride, 3 * 8 * 128);
+    assert_true(params.kv_row_bytes == 256);
+    assert_int_equal(params.kv_batch_stride, 5 * 128);
+    assert_int_equal(params.indices_token_stride, 40);
+    assert_int_equal(params.indices_batch_stride, 120);
+    assert_int_equal(params.topk_length_token_stride, 1);
+    assert_int_equal(params.topk_length_batch_stride, 3);
+    assert_int_equal(params.out_head_stride, 64);
+    assert_int_equal(params.out_token_stride, 8 * 64);
+    assert_int_equal(params.out_batch_stride, 3 * 8 * 64);
+    assert_int_equal(params.lse_head_stride, 1);
+    assert_int_equal(params.lse_token_stride, 8);
+    assert_int_equal(params.lse_batch_stride, 24);
+    assert_int_equal(args.q_head_stride, 0); /* the caller's are his */
+
+    args.batches = 1, args.tokens = args.rows = INT32_MAX; /* strides past 32 bits */
+    assert_true(expect_legal(&shape, &args, &params) == INT32_MAX);
+    assert_true(params.q_batch_stride == (int64_t)INT32_MAX * 8 * 128);
+    assert_true(params.kv_batch_stride == (int64_t)INT32_MAX * 128);
+}
+
+static void query_list(void **state) {
+    (void)state;
+    struct sparse_attn_fwd_params params;
+    smelt_sparse_attn_args args = legal_args();
+    args.query_capacity = 4;
+    expect_refusal(&shape, &args, "queries is NULL but query_count or query_capacity = 4 is given");
+    args.query_capacity = 0, args.query_count = address(10, 0);
+    expect_refusal(&shape, &args, "queries is NULL but query_count");
+    args.queries = address(9, 2), args.query_capacity = 4;
+    expect_refusal(&shape, &args, "queries = 0x9002 is not aligned");
+    args.queries = address(9, 4), args.query_count = address(10, 1);
+    expect_refusal(&shape, &args, "query_count = 0xa001 is not aligned");
+    args.query_count = address(10, 4), args.query_capacity = -1;
+    expect_refusal(&shape, &args, "query_capacity = -1 is out of range");
+    args.query_capacity = (int64_t)INT32_MAX + 1;
+    expect_refusal(&shape, &args, "query_capacity = 2147483648 is out of range");
+    args.query_capacity = 9; /* more than there are queries: entries may repeat or be skipped */
+    assert_int_equal(expect_legal(&shape, &args, &params), 9);
+    assert_int_equal(params.query_capacity, 9);
+    args.query_count = NULL;
+    assert_int_equal(expect_legal(&shape, &args, &params), 9);
+    assert_null(params.query_count);
+    args.query_capacity = 0;
+    assert_int_equal(expect_legal(&shape, &args, &params), 0);
+}
+
+static void nothing_to_do(void **state) {
+    (void)state;
+    struct sparse_attn_fwd_params params;
+    smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT; /* an empty batch has no memory */
+    args.width = 1, args.scale = 1;
+    assert_int_equal(expect_legal(&shape, &args, &params), 0);
+    args.batches = 0, args.tokens = 5;
+    assert_int_equal(expect_legal(&shape, &args, &params), 0);
+    args.scale = 0; /* still checked */
+    expect_refusal(&shape, &args, "scale = 0");
+}
+
+static void filled(void **state) {
+    (void)state;
+    smelt_sparse_attn_args args = strided_args();
+    args.sink = address(5, 0);
+    args.queries = address(9, 0), args.query_count = address(10, 0), args.query_capacity = 11;
+    struct sparse_attn_fwd_params params;
+    assert_int_equal(expect_legal(&shape_sink, &args, &params), 11);
+    assert_ptr_equal(params.q, address(1, 0));
+    assert_ptr_equal(params.kv, address(2, 0));
+    assert_ptr_equal(params.indices, address(3, 0));
+    assert_ptr_equal(params.topk_length, address(4, 0));
+    assert_ptr_equal(params.sink, address(5, 0));
+    assert_ptr_equal(params.out, address(6, 0));
+    assert_ptr_equal(params.lse, address(7, 0));
+    assert_ptr_equal(params.max_logits, address(8, 0));
+    assert_ptr_equal(params.queries, address(9, 0));
+    assert_ptr_equal(params.query_count, address(10, 0));
+    const long long found[] = {params.q_batch_stride,
+                               params.q_token_stride,
+                               params.q_head_stride,
+                               params.kv_batch_stride,
+                               params.indices_batch_stride,
+                               params.indices_token_stride,
+                               params.topk_length_batch_stride,
+                               params.topk_length_token_stride,
+                               params.out_batch_stride,
+                               params.out_token_stride,
+                               params.out_head_stride,
+                               params.lse_batch_stride,
+                               params.lse_token_stride,
+                               params.lse_head_stride,
+                               params.batches,
+                               params.tokens,
+                               params.rows,
+                               params.width,
+                               params.query_capacity,
+                               params.kv_row_bytes};
+    static const long long expected[] = {4000, 1096, 136, 800, 131, 41, 7, 2,  2000, 592,
+                                         72,   79,   25,  3,   2,   3,  5, 40, 11,   288};
+    assert_int_equal(COUNT(found), COUNT(expected));
+    for (size_t i = 0; i < COUNT(found); i++)
+        assert_int_equal(found[i], expected[i]);
+    assert_true(params.scale == 0.25F);
+}
+
+/* ---- the spec ---- */
+
+static const smelt_sparse_attn_spec glm = {sizeof glm, 64, 576, 512, 2048, 0, NULL};
+
+static void spec_print(void **state) {
+    (void)state;
+    smelt_sparse_attn_spec spec = glm;
+    char *text;
+    assert_int_equal(smelt_sparse_attn_spec_print(&spec, &text), SMELT_OK);
+    assert_string_equal(text, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048");
+    smelt_free(text);
+    spec.sink = 1, spec.knobs = "stages=3,block_keys=32";
+    assert_int_equal(smelt_sparse_attn_spec_print(&spec, &text), SMELT_OK);
+    assert_string_equal(
+        text, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,sink=1,block_keys=32,stages=3");
+    smelt_free(text);
+    spec.sink = 0, spec.knobs = "";
+    assert_int_equal(smelt_sparse_attn_spec_print(&spec, &text), SMELT_OK);
+    assert_string_equal(text, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048");
+    smelt_free(text);
+}
+
+static void spec_refusals(void **state) {
+    (void)state;
+    static const struct {
+        smelt_sparse_attn_spec spec;
+        smelt_status status;
+        const char *message;
+    } cases[] = {
+        {{0, 64, 576, 512, 2048, 0, NULL}, SMELT_ERROR_INVALID_ARGUMENT, "another size"},
+        {{sizeof glm, 0, 576, 512, 2048, 0, NULL}, SMELT_ERROR_INVALID_SPEC, "heads=0"},
+        {{sizeof glm, -64, 576, 512, 2048, 0, NULL}, SMELT_ERROR_INVALID_SPEC, "heads=-64"},
+        {{sizeof glm, 129, 576, 512, 2048, 0, NULL}, SMELT_ERROR_INVALID_SPEC, "heads=129"},
+        {{sizeof glm, 64, 512, 576, 2048, 0, NULL}, SMELT_ERROR_INVALID_SPEC, "dv=576"},
+        {{sizeof glm, 64, 520, 512, 2048, 0, NULL}, SMELT_ERROR_INVALID_SPEC, "dqk=520"},
+        {{sizeof glm, 64, 576, 512, 0, 0, NULL}, SMELT_ERROR_INVALID_SPEC, "topk=0"},
+        {{sizeof glm, 64, 576, 512, 2048, 2, NULL}, SMELT_ERROR_INVALID_SPEC, "sink=2"},
+        {{sizeof glm, 64, 576, 512, 2048, 0, "stages=9"}, SMELT_ERROR_INVALID_SPEC, "stages"},
+        {{sizeof glm, 64, 576, 512, 2048, 0, "stage=2"}, SMELT_ERROR_INVALID_SPEC, "stages"},
+        {{sizeof glm, 64, 576, 512, 2048, 0, "heads=8"}, SMELT_ERROR_INVALID_SPEC, "heads"},
+        {{sizeof glm, 64, 576, 512, 2048, 0, "stages"}, SMELT_ERROR_INVALID_SPEC, "stages"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *text = address(1, 0);
+        smelt_status status = smelt_sparse_attn_spec_print(&cases[i].spec, &text);
+        if (status != cases[i].status || !strstr(smelt_last_error(), cases[i].message))
+            fail_msg("case %zu: expected '%s', got status %d '%s'", i, cases[i].message,
+                     (int)status, smelt_last_error());
+        assert_null(text);
+    }
+    char *text;
+    assert_int_equal(smelt_sparse_attn_spec_print(NULL, &text), SMELT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(smelt_last_error(), "spec is NULL"));
+    assert_int_equal(smelt_sparse_attn_spec_print(&glm, NULL), SMELT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(smelt_last_error(), "text is NULL"));
+}
+
+static void spec_parse(void **state) {
+    (void)state;
+    static const char text[] = "sparse_attn:stages=3,heads=8,dqk=128,dv=64,topk=7,sink=1,warps=4";
+    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+    char *knobs, *again;
+    assert_int_equal(smelt_sparse_attn_spec_parse(text, &spec, &knobs), SMELT_OK);
+    assert_int_equal(spec.heads, 8);
+    assert_int_equal(spec.dqk, 128);
+    assert_int_equal(spec.dv, 64);
+    assert_int_equal(spec.topk, 7);
+    assert_int_equal(spec.sink, 1);
+    assert_string_equal(knobs, "stages=3,warps=4");
+    assert_ptr_equal(spec.knobs, knobs);
+    assert_int_equal(smelt_sparse_attn_spec_print(&spec, &again), SMELT_OK);
+    assert_string_equal(again, "sparse_attn:heads=8,dqk=128,dv=64,topk=7,sink=1,stages=3,warps=4");
+    smelt_free(again);
+    smelt_free(knobs);
+    assert_int_equal(smelt_sparse_attn_spec_parse(text, &spec, NULL), SMELT_OK);
+    assert_null(spec.knobs);
+    assert_int_equal(
+        smelt_sparse_attn_spec_parse("sparse_attn:heads=8,dqk=64,dv=64,topk=7", &spec, &knobs),
+        SMELT_OK);
+    assert_null(knobs);
+}
+
+static void spec_parse_refusals(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"", ""},
+        {"sparse_attn", "has no ':'"},
+        {"sparse_atn:heads=8,dqk=64,dv=64,topk=7", "sparse_attn"},
+        {"sparse_attn:heads=8,dqk=64,dv=64", "topk"},
+        {"sparse_attn:heads=8,dqk=64,dv=64,topk=x", "topk"},
+        {"sparse_attn_fwd:heads=8,dqk=64,dv=64,topk=7", "sparse_attn_fwd is no sparse_attn"},
+    };
+    smelt_sparse_attn_spec spec = glm;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *knobs = address(1, 0);
+        assert_int_equal(smelt_sparse_attn_spec_parse(cases[i].text, &spec, &knobs),
+                         SMELT_ERROR_INVALID_SPEC);
+        if (!strstr(smelt_last_error(), cases[i].message))
+            fail_msg("expected '%s', got '%s'", cases[i].message, smelt_last_error());
+        assert_null(knobs);
+    }
+    assert_memory_equal(&spec, &glm, sizeof spec); /* untouched by failures */
+    assert_int_equal(smelt_sparse_attn_spec_parse(NULL, &spec, NULL), SMELT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(smelt_sparse_attn_spec_parse("sparse_attn:heads=8", NULL, NULL),
+                     SMELT_ERROR_INVALID_ARGUMENT);
+    spec.size = 0;
+    assert_int_equal(
+        smelt_sparse_attn_spec_parse("sparse_attn:heads=8,dqk=64,dv=64,topk=7", &spec, NULL),
+        SMELT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(smelt_last_error(), "spec->size is not set"));
+}
+
+static void supported(void **state) {
+    (void)state;
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    options.device = SMELT_DEVICE_COMPILE_ONLY;
+    options.arch = "sm_90a";
+    options.cache_disable = 1;
+    smelt_context *context;
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
+    smelt_sparse_attn_spec spec = glm;
+    const char *why = NULL;
+    assert_int_equal(smelt_sparse_attn_supported(context, &spec, &why), SMELT_OK);
+    assert_string_equal(why, "");
+    assert_int_equal(smelt_sparse_attn_supported(context, &spec, NULL), SMELT_OK);
+    spec.knobs = "stages=4,block_keys=128"; /* more shared memory than there is */
+    assert_int_equal(smelt_sparse_attn_supported(context, &spec, &why), SMELT_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(why, "shared memory"));
+    spec.knobs = NULL, spec.heads = 129;
+    assert_int_equal(smelt_sparse_attn_supported(context, &spec, &why), SMELT_ERROR_INVALID_SPEC);
+    assert_non_null(strstr(why, "heads=129"));
+    assert_int_equal(smelt_sparse_attn_supported(NULL, &glm, &why), SMELT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(smelt_sparse_attn_supported(context, NULL, &why),
+                     SMELT_ERROR_INVALID_ARGUMENT);
+
+    smelt_sparse_attn *attn = address(1, 0); /* an operator needs a device */
+    assert_int_equal(smelt_sparse_attn_create(&attn, context, &glm), SMELT_ERROR_NO_DEVICE);
+    assert_null(attn);
+    smelt_context_destroy(&context);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(extents),       cmocka_unit_test(sizes),
+        cmocka_unit_test(pointers),      cmocka_unit_test(sink),
+        cmocka_unit_test(strides),       cmocka_unit_test(legal_strides),
+        cmocka_unit_test(packed),        cmocka_unit_test(query_list),
+        cmocka_unit_test(nothing_to_do), cmocka_unit_test(filled),
+        cmocka_unit_test(spec_print),    cmocka_unit_test(spec_refusals),
+        cmocka_unit_test(spec_parse),    cmocka_unit_test(spec_parse_refusals),
+        cmocka_unit_test(supported),
+    };
+    return cmocka_run_group_tests_name("sparse_attn_args", tests, NULL, NULL);
+}
