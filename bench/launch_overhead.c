@@ -22,7 +22,7 @@
 
 enum {
     CALLS = 500, /* between synchronisations: fewer than the driver queues, so that none waits */
-    WINDOWS = 41,
+    WINDOWS = 45, /* odd, and a multiple of the ways */
     WARM_UP = 3,
     PROCESSES = 9,
     HEADS = 8,
