@@ -21,7 +21,7 @@
 #include "smelt/smelt.h"
 
 enum {
-    CALLS = 500, /* between synchronisations: fewer than the driver queues, so that none waits */
+    CALLS = 500,  /* between synchronisations: fewer than the driver queues, so that none waits */
     WINDOWS = 45, /* odd, and a multiple of the ways */
     WARM_UP = 3,
     PROCESSES = 9,
