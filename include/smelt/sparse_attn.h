@@ -42,10 +42,10 @@ typedef struct smelt_sparse_attn smelt_sparse_attn;
 
 typedef struct smelt_sparse_attn_spec {
     size_t size;       /* sizeof, set by SMELT_SPARSE_ATTN_SPEC_INIT */
-    int heads;         /* H: 1..128, or a multiple of 64 above */
+    int heads;         /* H: 1..128, or a multiple of 64 up to 1024 */
     int dqk;           /* width of a query and of a KV row: dv or dv + 64 */
     int dv;            /* width of a value: 64, 128, 256 or 512 */
-    int topk;          /* the most valid slots of a query, 1 and up */
+    int topk;          /* the most valid slots of a query, 1..1048576 */
     int sink;          /* 1: the softmax denominator holds a learnt logit per head */
     const char *knobs; /* plan overrides, "stages=2,block_keys=32", or NULL */
 } smelt_sparse_attn_spec;
@@ -65,7 +65,7 @@ typedef struct smelt_sparse_attn_args {
     int64_t tokens;             /* T >= 0; B * T <= 2^31 - 1; 0 queries launch nothing */
     int64_t rows;               /* S, 0..2^31 - 1 */
     int64_t width;              /* slots of an index row, 1..topk */
-    float scale;                /* softmax scale, > 0 and finite */
+    float scale;                /* softmax scale, > 0 and at most 2e38 */
     const void *q;              /* [B,T,H,dqk] bf16 */
     const void *kv;             /* [B,S,dqk] bf16; may be NULL when rows is 0 */
     const int32_t *indices;     /* [B,T,width] */
@@ -105,7 +105,8 @@ SMELT_API smelt_status smelt_sparse_attn_spec_parse(const char *text, smelt_spar
 /*
  * Whether create would find a plan for every kernel of the spec on the context's architecture.
  * Compiles nothing, needs no GPU. *why (may be NULL) receives "" or the reason, a string of this
- * thread valid until its next failing call. Returns OK, INVALID_SPEC or UNSUPPORTED.
+ * thread valid until its next failing call. Returns OK, INVALID_ARGUMENT,
+ * INVALID_SPEC or UNSUPPORTED.
  */
 SMELT_API smelt_status smelt_sparse_attn_supported(smelt_context *context,
                                                    const smelt_sparse_attn_spec *spec,
@@ -122,7 +123,8 @@ SMELT_API smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_
 /* Sets *attn to NULL, which it may be. Launches of the operator should be complete. */
 SMELT_API void smelt_sparse_attn_destroy(smelt_sparse_attn **attn);
 
-/* The forward kernel's figures. Errors: INVALID_ARGUMENT. */
+/* The forward kernel's figures into *info, whose `size` the caller has set. Errors:
+ * INVALID_ARGUMENT. */
 SMELT_API smelt_status smelt_sparse_attn_forward_info(const smelt_sparse_attn *attn,
                                                       smelt_kernel_info *info);
 

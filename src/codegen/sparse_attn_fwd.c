@@ -22,7 +22,7 @@ enum {
     MAX_REGISTER_TILES = 2, /* of a query kept in registers: three spill */
     WARP = 32,              /* threads */
     REGISTER_LIMIT = 255,   /* of a thread, the architecture's */
-    OTHER_REGISTERS = 36,   /* addresses, loop state, one operand: measured from ptxas's reports */
+    OTHER_REGISTERS = 44,   /* addresses, loop state: below it some configurations spill */
     TILE_ALIGNMENT = 1024,  /* bytes; the swizzle repeats every 1024 */
     SMALL_ALIGNMENT = 128,
 };
@@ -43,9 +43,9 @@ struct choice {
     int output_head_groups, output_column_groups;
 };
 
-/* The nearest miss, for the message when nothing fits. */
+/* The nearest misses, for the message when nothing fits. */
 struct misses {
-    int shared_bytes; /* the least that a choice needed beyond the limit; INT_MAX: none */
+    int shared_bytes; /* of the choice that missed its limit by least; INT_MAX: none */
     int shared_limit; /* the limit it missed */
     int registers;    /* likewise, registers */
     int register_limit;
@@ -106,15 +106,18 @@ static int score_steps(const struct choice *choice) {
     return choice->dqk / TILE / choice->score_depth_groups;
 }
 
-/* An estimate: accumulators, operands and the rest. */
+/* An estimate: O and the query all along, then the larger of the two products' needs. The first has
+ * its scores and two buffers of operands, the second one. */
 static int registers_needed(const struct choice *choice) {
     int threads = choice->warps * WARP;
     int output = choice->block_tiles * TILE * choice->dv / threads;
     int scores =
         choice->block_tiles * TILE * choice->block_keys * choice->score_depth_groups / threads;
     int query = choice->query_in_registers ? score_steps(choice) * score_tiles(choice) * 4 : 0;
-    int operand = 4 * choice->block_tiles / choice->output_head_groups;
-    return output + scores + query + operand + OTHER_REGISTERS;
+    int keys = 4 * choice->block_keys / TILE / choice->score_key_groups;
+    int first = scores + 2 * (keys + (choice->query_in_registers ? 0 : 4 * score_tiles(choice)));
+    int second = 4 * choice->block_tiles / choice->output_head_groups + 4;
+    return output + query + (first > second ? first : second) + OTHER_REGISTERS;
 }
 
 static int register_limit(const struct choice *choice, const struct smelt__arch *arch) {
@@ -143,7 +146,8 @@ static int fits(const struct choice *choice, const struct smelt__arch *arch,
     add_regions(choice, scratch);
     int limit = shared_limit(choice, arch);
     if (scratch->shared_bytes > limit) {
-        if (scratch->shared_bytes < misses->shared_bytes) {
+        if (misses->shared_bytes == INT_MAX ||
+            scratch->shared_bytes - limit < misses->shared_bytes - misses->shared_limit) {
             misses->shared_bytes = scratch->shared_bytes;
             misses->shared_limit = limit;
         }

@@ -117,10 +117,9 @@ smelt_status smelt_sparse_attn_supported(smelt_context *context, const smelt_spa
                                          const char **why) {
     if (why)
         *why = "";
-    if (!context)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "context is NULL");
     struct smelt__plan plan;
-    smelt_status status = plan_forward(context, spec, &plan);
+    smelt_status status = context ? plan_forward(context, spec, &plan)
+                                  : smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "context is NULL");
     if (status != SMELT_OK && why)
         *why = smelt_last_error();
     return status;
@@ -163,6 +162,10 @@ smelt_status smelt_sparse_attn_forward_info(const smelt_sparse_attn *attn,
                                             smelt_kernel_info *info) {
     if (!attn || !info)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL", attn ? "info" : "attn");
+    if (info->size != sizeof *info)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "info->size = %zu is not this library's %zu; set it to sizeof *info",
+                           info->size, sizeof *info);
     *info = attn->forward->info;
     return SMELT_OK;
 }

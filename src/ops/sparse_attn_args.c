@@ -13,6 +13,9 @@ enum {
     MAX_DIMENSIONS = 4,
 };
 
+/* Times log2(e) this still is finite in fp32, in which the kernel multiplies them. */
+static const float MAX_SCALE = 2e38F;
+
 /* A tensor argument: leading dimensions with their strides; the last dimension is contiguous. */
 struct tensor {
     const char *name;
@@ -50,7 +53,8 @@ static void pack_strides(struct tensor *tensor) {
     int64_t stride = tensor->width;
     for (int i = tensor->dimensions - 1; i >= 0; i--) {
         *tensor->dimension[i].stride = stride;
-        stride *= tensor->dimension[i].extent;
+        if (i > 0) /* the outermost extent is no stride's factor, and its product may overflow */
+            stride *= tensor->dimension[i].extent;
     }
 }
 
@@ -80,15 +84,35 @@ static smelt_status check_strides(const struct tensor *tensor, int output) {
     return SMELT_OK;
 }
 
-/* Outputs must not have two queries or heads write one place. */
+/* Outputs must not have two queries or heads write one place: taken by ascending stride, every
+ * dimension must step over all that the ones before it span. */
 static smelt_status check_output(const struct tensor *tensor) {
-    for (int i = 0; i < tensor->dimensions; i++)
-        if (tensor->dimension[i].extent > 1 && *tensor->dimension[i].stride == 0)
+    int done[MAX_DIMENSIONS] = {0};
+    int64_t span = tensor->width;
+    for (int round = 0; round < tensor->dimensions; round++) {
+        int next = -1;
+        for (int i = 0; i < tensor->dimensions; i++)
+            if (!done[i] && tensor->dimension[i].extent > 1 &&
+                (next < 0 || *tensor->dimension[i].stride < *tensor->dimension[next].stride))
+                next = i;
+        if (next < 0)
+            return SMELT_OK;
+        const int64_t stride = *tensor->dimension[next].stride;
+        if (stride < span)
             return smelt__fail(
                 SMELT_ERROR_INVALID_ARGUMENT,
-                "%s_%s_stride = 0 makes outputs overlap; give every stride of %s, or "
-                "0 for all of them when it is packed",
-                tensor->name, tensor->dimension[i].name, tensor->name);
+                "%s_%s_stride = %" PRId64 " makes outputs overlap: it must step over "
+                "%" PRId64 " elements; give every stride of %s, or 0 for all of them "
+                "when it is packed",
+                tensor->name, tensor->dimension[next].name, stride, span, tensor->name);
+        int64_t more;
+        if (__builtin_mul_overflow(tensor->dimension[next].extent - 1, stride, &more) ||
+            __builtin_add_overflow(span, more, &span))
+            return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                               "%s_%s_stride = %" PRId64 " reaches beyond 2^63 elements",
+                               tensor->name, tensor->dimension[next].name, stride);
+        done[next] = 1;
+    }
     return SMELT_OK;
 }
 
@@ -128,10 +152,10 @@ static smelt_status check_extents(const struct smelt__sparse_attn_shape *shape,
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "batches * tokens = %" PRId64 " exceeds 2^31 - 1; split the call",
                            args->batches * args->tokens);
-    if (!(args->scale > 0.0F) || isinf(args->scale))
+    if (!(args->scale > 0.0F) || args->scale > MAX_SCALE)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "scale = %g is not legal; it must be positive and finite",
-                           (double)args->scale);
+                           "scale = %g is not legal; it must be positive and at most %g",
+                           (double)args->scale, (double)MAX_SCALE);
     return SMELT_OK;
 }
 
@@ -139,9 +163,8 @@ static smelt_status check_query_list(const smelt_sparse_attn_args *args) {
     if (!args->queries) {
         if (args->query_count || args->query_capacity)
             return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                               "queries is NULL but query_count or query_capacity = %" PRId64
-                               " is given; a query list needs its entries",
-                               args->query_capacity);
+                               "queries is NULL but %s is given; a query list needs its entries",
+                               args->query_count ? "query_count" : "query_capacity");
         return SMELT_OK;
     }
     if ((uintptr_t)args->queries % sizeof(int32_t) != 0)

@@ -206,7 +206,11 @@ smelt_status smelt_context_create(smelt_context **out, const smelt_context_optio
 
 static void unload_kernels(smelt_context *context) {
     int pushed = 0;
+    struct smelt__saved_error saved;
+
+    smelt__error_save(&saved); /* a context destroyed under us is no error of this call */
     int usable = context->kernels.first && smelt__context_enter(context, &pushed) == SMELT_OK;
+    smelt__error_restore(&saved);
 
     for (struct smelt__flight *flight = context->kernels.first; flight; flight = flight->next) {
         struct smelt__kernel *kernel = flight->result;

@@ -47,7 +47,7 @@ struct smelt_context {
     int retained; /* the primary context is ours to release */
     struct smelt__cache *cache;
     struct smelt__compiler compiler;
-    struct smelt__flights compiling; /* by cache key: struct smelt__cubin */
+    struct smelt__flights compiling; /* by cache key: struct outcome of kernel.c */
     struct smelt__flights kernels;   /* by spec: struct smelt__kernel, kept */
     atomic_ullong compiled, loaded;
 };

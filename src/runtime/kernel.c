@@ -252,7 +252,8 @@ static smelt_status load_or_recompile(struct job *job, struct outcome *outcome,
                      "the driver refused the cached %s, which is compiled again: %s", job->spec,
                      smelt_last_error());
     job->compiler = smelt__context_compiler(job->context);
-    smelt__cache_forget(job->context->cache, &job->key, compiler_id(job));
+    if (job->compiler) /* else nobody here can replace it, and another driver may take it */
+        smelt__cache_forget(job->context->cache, &job->key, compiler_id(job));
     free(outcome->compiled.cubin);
     outcome->compiled.cubin = NULL;
     status = produce(job, 1, outcome);

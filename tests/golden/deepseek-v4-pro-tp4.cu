@@ -16,13 +16,13 @@
  *   QUERY_OFFSET                     0    32768  query tile; at the end the output tile
  *   LATENT_OFFSET                32768   131072  key blocks, the columns that are key and value
  *   ROPE_OFFSET                 163840        0  key blocks, the columns that are key alone
- *   SCORES_OFFSET               163840    16384  partial scores, fp32; then the probabilities, bf16
- *   FACTORS_OFFSET              180224      128  what the output's rows are multiplied by, fp32
- *   WORK_OFFSET                 180352       16  which query and heads this is
- *   SLOTS_OFFSET                180368       16  where its slots are
- *   RING_OFFSET                 180480     2048  KV row numbers of the key blocks to come
- *   COUNTS_OFFSET               182528       32  valid slots that each warp found
- *   SHARED_BYTES                182560  of 232448 that a block may have on sm_100a
+ *   SCORES_OFFSET               163840    32768  partial scores, fp32; then the probabilities, bf16
+ *   FACTORS_OFFSET              196608      128  what the output's rows are multiplied by, fp32
+ *   WORK_OFFSET                 196736       16  which query and heads this is
+ *   SLOTS_OFFSET                196752       16  where its slots are
+ *   RING_OFFSET                 196864     2048  KV row numbers of the key blocks to come
+ *   COUNTS_OFFSET               198912       32  valid slots that each warp found
+ *   SHARED_BYTES                198944  of 232448 that a block may have on sm_100a
  * launch
  *   256 threads a block, 1 block resident per multiprocessor, at most 255 registers a thread
  *   32 heads a block, 1 block a query
@@ -46,8 +46,8 @@ enum {
     RAGGED_HEADS = 0,               /* 1: the last one has fewer tiles than the others */
     ROPE_STAGES = 0,                /* buffers for the columns that are key alone */
     SCORE_HEAD_GROUPS = 1,          /* warps side by side over the heads of QK */
-    SCORE_KEY_GROUPS = 4,           /* over its keys */
-    SCORE_DEPTH_GROUPS = 2,         /* over its depth: partial sums */
+    SCORE_KEY_GROUPS = 2,           /* over its keys */
+    SCORE_DEPTH_GROUPS = 4,         /* over its depth: partial sums */
     QUERY_IN_REGISTERS = 1,         /* 1: query fragments are loaded once */
     SCORE_UNROLL = 32,              /* k-steps of QK unrolled; all when the query is in registers */
     OUTPUT_UNROLL = 4,              /* k-steps of PV unrolled; one where registers are scarcest */
@@ -63,12 +63,12 @@ enum {
     LATENT_OFFSET = 32768,          /* key blocks, the columns that are key and value */
     ROPE_OFFSET = 163840,           /* key blocks, the columns that are key alone */
     SCORES_OFFSET = 163840,         /* partial scores, fp32; then the probabilities, bf16 */
-    FACTORS_OFFSET = 180224,        /* what the output's rows are multiplied by, fp32 */
-    WORK_OFFSET = 180352,           /* which query and heads this is */
-    SLOTS_OFFSET = 180368,          /* where its slots are */
-    RING_OFFSET = 180480,           /* KV row numbers of the key blocks to come */
-    COUNTS_OFFSET = 182528,         /* valid slots that each warp found */
-    SHARED_BYTES = 182560,          /* the arena's size */
+    FACTORS_OFFSET = 196608,        /* what the output's rows are multiplied by, fp32 */
+    WORK_OFFSET = 196736,           /* which query and heads this is */
+    SLOTS_OFFSET = 196752,          /* where its slots are */
+    RING_OFFSET = 196864,           /* KV row numbers of the key blocks to come */
+    COUNTS_OFFSET = 198912,         /* valid slots that each warp found */
+    SHARED_BYTES = 198944,          /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_sparse_attn_fwd_mma_h32_qk512_v512_k1152
@@ -495,7 +495,7 @@ DEVICE void load_query(const struct sparse_attn_fwd_params *params) {
 /*
  * Starts the copy of `columns` chunks, from column chunk `skip` on, of a block's KV rows into a
  * tile. Unless `whole`, rows past `count` become zeros, and so do masked ones: nothing is read for
- * them. A block's entries stand side by side in the ring: `first` is a multiple of BLOCK_KEYS.
+ * them.
  */
 DEVICE void gather_rows(const char *kv, u32 row_bytes, int block, int count, bool whole, u32 tile,
                         int pitch, int columns, int skip) {
@@ -862,8 +862,9 @@ DEVICE void finish_row(const struct sparse_attn_fwd_params *params, const struct
     if (part != 0) {
         return;
     }
-    const bool empty = state->maximum == MINUS_INFINITY;
-    const float maximum_log2 = empty ? 0.0f : state->maximum * scale_log2;
+    const bool empty = sum == 0.0f; /* else at least 1, or NaN, which stays visible in lse */
+    const float maximum_log2 =
+        state->maximum == MINUS_INFINITY ? 0.0f : state->maximum * scale_log2;
     float denominator = sum;
     if (HAS_SINK && head < HEADS) {
         denominator += exp2_approximate(params->sink[head] * LOG2_E - maximum_log2);
@@ -932,9 +933,9 @@ DEVICE void begin_block(struct slot_scan *scan, const struct sparse_attn_fwd_par
 /* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
  * come so far. The query tile lands with the first. */
 DEVICE void wait_for_block(void) {
-#line 595 "templates/sparse_attn_fwd.mma.cu"
+#line 596 "templates/sparse_attn_fwd.mma.cu"
     cp_async_wait_0();
-#line 597 "templates/sparse_attn_fwd.mma.cu"
+#line 598 "templates/sparse_attn_fwd.mma.cu"
     __syncthreads();
 }
 

@@ -495,7 +495,7 @@ DEVICE void load_query(const struct sparse_attn_fwd_params *params) {
 /*
  * Starts the copy of `columns` chunks, from column chunk `skip` on, of a block's KV rows into a
  * tile. Unless `whole`, rows past `count` become zeros, and so do masked ones: nothing is read for
- * them. A block's entries stand side by side in the ring: `first` is a multiple of BLOCK_KEYS.
+ * them.
  */
 DEVICE void gather_rows(const char *kv, u32 row_bytes, int block, int count, bool whole, u32 tile,
                         int pitch, int columns, int skip) {
@@ -862,8 +862,9 @@ DEVICE void finish_row(const struct sparse_attn_fwd_params *params, const struct
     if (part != 0) {
         return;
     }
-    const bool empty = state->maximum == MINUS_INFINITY;
-    const float maximum_log2 = empty ? 0.0f : state->maximum * scale_log2;
+    const bool empty = sum == 0.0f; /* else at least 1, or NaN, which stays visible in lse */
+    const float maximum_log2 =
+        state->maximum == MINUS_INFINITY ? 0.0f : state->maximum * scale_log2;
     float denominator = sum;
     if (HAS_SINK && head < HEADS) {
         denominator += exp2_approximate(params->sink[head] * LOG2_E - maximum_log2);
@@ -932,9 +933,9 @@ DEVICE void begin_block(struct slot_scan *scan, const struct sparse_attn_fwd_par
 /* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
  * come so far. The query tile lands with the first. */
 DEVICE void wait_for_block(void) {
-#line 595 "templates/sparse_attn_fwd.mma.cu"
+#line 596 "templates/sparse_attn_fwd.mma.cu"
     cp_async_wait_0();
-#line 597 "templates/sparse_attn_fwd.mma.cu"
+#line 598 "templates/sparse_attn_fwd.mma.cu"
     __syncthreads();
 }
 

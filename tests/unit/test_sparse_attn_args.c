@@ -132,11 +132,12 @@ static void extents(void **state) {
         {SET(width, INT64_MAX), "width = 9223372036854775807 is out of range"},
         {SET(tokens, INT32_MAX), "batches * tokens = 4294967294 exceeds 2^31 - 1"},
         {SET(batches, 715827883), "batches * tokens = 2147483649 exceeds 2^31 - 1"},
-        {SCALED(0), "scale = 0 is not legal; it must be positive and finite"},
+        {SCALED(0), "scale = 0 is not legal; it must be positive and at most 2e+38"},
         {SCALED(-0.0F), "scale = -0 is not legal"},
         {SCALED(-1), "scale = -1 is not legal"},
         {SCALED(NAN), "scale = nan is not legal"},
         {SCALED(INFINITY), "scale = inf is not legal"},
+        {SCALED(3e38F), "scale = 3e+38 is not legal"}, /* times log2(e) it would be infinite */
         {SCALED(-INFINITY), "scale = -inf is not legal"},
     };
     smelt_sparse_attn_args args = legal_args();
@@ -233,6 +234,10 @@ static void strides(void **state) {
         {SET(lse_batch_stride, 0), "lse_batch_stride = 0 makes outputs overlap"},
         {SET(lse_token_stride, 0), "lse_token_stride = 0 makes outputs overlap"},
         {SET(lse_head_stride, 0), "lse_head_stride = 0 makes outputs overlap"},
+        {SET(out_token_stride, 512), "out_token_stride = 512 makes outputs overlap"},
+        {SET(out_batch_stride, 1744), "out_batch_stride = 1744 makes outputs overlap"},
+        {SET(lse_token_stride, 21), "lse_token_stride = 21 makes outputs overlap"},
+        {SET(lse_batch_stride, INT64_MAX), "lse_batch_stride = 9223372036854775807 reaches beyond"},
         {SET(kv_row_stride, 2147483648), "kv_row_stride = 2147483648 exceeds 2^31 - 1 elements"},
     };
     smelt_sparse_attn_args args = strided_args();
@@ -306,7 +311,7 @@ static void query_list(void **state) {
     struct sparse_attn_fwd_params params;
     smelt_sparse_attn_args args = legal_args();
     args.query_capacity = 4;
-    expect_refusal(&shape, &args, "queries is NULL but query_count or query_capacity = 4 is given");
+    expect_refusal(&shape, &args, "queries is NULL but query_capacity is given");
     args.query_capacity = 0, args.query_count = address(10, 0);
     expect_refusal(&shape, &args, "queries is NULL but query_count");
     args.queries = address(9, 2), args.query_capacity = 4;
