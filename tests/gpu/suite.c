@@ -115,8 +115,9 @@ static void run_all(struct suite *suite) {
         void (*run)(struct suite *suite);
     } groups[] = {
         {"matrix", run_matrix},         {"boundaries", run_boundaries},
-        {"invariance", run_invariance}, {"arguments", run_arguments},
-        {"launches", run_launches},     {"large", run_large},
+        {"invariance", run_invariance}, {"nonfinite", run_nonfinite},
+        {"arguments", run_arguments},   {"launches", run_launches},
+        {"large", run_large},
     };
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
         double begin = seconds_now();

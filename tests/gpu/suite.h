@@ -53,6 +53,7 @@ void run_matrix(struct suite *suite);     /* heads x topk x widths x lists x eve
 void run_large(struct suite *suite);      /* offsets beyond 32 bits */
 void run_boundaries(struct suite *suite); /* no queries, no rows, empty lists */
 void run_invariance(struct suite *suite); /* the same bits wherever a query stands */
+void run_nonfinite(struct suite *suite);  /* NaN and infinity */
 void run_arguments(struct suite *suite);  /* what forward must refuse, and what it must not */
 void run_launches(struct suite *suite);   /* graphs, streams, threads, contexts */
 
