@@ -8,10 +8,8 @@
  * moves the fewest bytes through shared memory is taken. Two products with mma.sync are bound by
  * what ldmatrix reads: an operand row is read once by every warp that needs it.
  */
-#include <assert.h>
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "codegen/family.h"
 #include "codegen/sparse_attn_keys.h"
@@ -236,7 +234,7 @@ static int knob(const struct smelt__spec *spec, const char *name) {
 }
 
 /* Tries the pipeline shapes that the knobs leave, for a number of warps. Separate rope buffers for
- * every stage are preferred; with two stages one will do, gathered late. */
+ * every stage are preferred; with two stages one will do, since it is free once the scores are. */
 static int choose_shape(struct choice *choice, const struct smelt__spec *spec,
                         const struct smelt__arch *arch, struct smelt__plan *scratch,
                         struct misses *misses) {
