@@ -1,0 +1,101 @@
+/*
+ * The emulator's control interface: what a program that loaded it as its CUDA driver (SMELT_CUDA)
+ * and its NVRTC (SMELT_NVRTC) can tell it and ask it, beyond what a driver offers. The library
+ * exports one function, found by dlsym in the file SMELT_CUDA names:
+ *
+ *     const struct emu_interface *emu_get(void);
+ *
+ * One launch runs at a time; the interface is called from the thread that launches, or between
+ * launches.
+ */
+#ifndef SMELT_EMU_EMULATOR_H
+#define SMELT_EMU_EMULATOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* When an asynchronous operation takes effect, of the moments the rules allow. */
+enum emu_timing {
+    EMU_LATE = 0,   /* at the wait that needs it, or when nothing else can run */
+    EMU_EARLY = 1,  /* at once */
+    EMU_RANDOM = 2, /* at any moment in between, by the seed */
+};
+
+/* Which of the threads that can run does. */
+enum emu_order {
+    EMU_ASCENDING = 0, /* the lowest warp first */
+    EMU_DESCENDING = 1,
+    EMU_SHUFFLED = 2, /* by the seed, changing places at every call into the emulator */
+};
+
+struct emu_settings {
+    size_t size;         /* of this struct */
+    int major, minor;    /* compute capability of the device; default 9.0 */
+    int multiprocessors; /* default 2, so that a persistent kernel goes round */
+    enum emu_timing timing;
+    enum emu_order order;
+    uint64_t seed;
+    double seconds; /* processor time a launch may take; default 60 */
+};
+
+/* What a report is about. */
+enum emu_kind {
+    EMU_RACE = 0,      /* two threads, one location, no order between them */
+    EMU_UNWAITED,      /* a destination read or written before the wait that covers its copy */
+    EMU_OVERWRITTEN,   /* a source changed while an asynchronous operation may still read it */
+    EMU_PROXY,         /* a fence between the generic and the async proxy is missing */
+    EMU_REGISTERS,     /* registers of a wgmma touched while it runs, or without a fence */
+    EMU_UNINITIALIZED, /* a read of shared memory that nobody wrote */
+    EMU_BOUNDS,        /* outside the plan's map, of an argument buffer, of a register array */
+    EMU_FORBIDDEN,     /* inside a range that emu_interface.forbid named */
+    EMU_ALIGNMENT,     /* an address the instruction does not take */
+    EMU_CONVERGENCE,   /* lanes of a warp disagree about a collective instruction */
+    EMU_BARRIER,       /* misuse of a barrier: counts, phases, transaction bytes, lifetime */
+    EMU_DEADLOCK,      /* nothing can run; who waits where */
+    EMU_LEFTOVER,      /* a block ended with copies, products or barriers outstanding */
+    EMU_ARITHMETIC,    /* signed overflow, a shift too far, a division by zero */
+    EMU_ILLEGAL,       /* an operand or a state that the PTX ISA does not allow */
+    EMU_CRASH,         /* the compiled kernel faulted */
+    EMU_TIME,          /* it took longer than settings.seconds */
+    EMU_KINDS
+};
+
+struct emu_report {
+    enum emu_kind kind;
+    const char *text; /* complete sentences: what, where (array, address), who, source lines */
+};
+
+struct emu_statistics {
+    uint64_t launches, blocks, instructions /* calls into the emulator */, accesses, reports;
+};
+
+struct emu_interface {
+    size_t size; /* of this struct */
+
+    /* Takes the settings from the next launch on; zero fields mean the defaults. The capability
+     * counts when a context is made. */
+    void (*configure)(const struct emu_settings *settings);
+
+    /* Reports since the last clear, at most 16 of each launch; `text` lives until the next clear.
+     * A launch that made a report returned CUDA_ERROR_LAUNCH_FAILED (719); later ones run. */
+    size_t (*report_count)(void);
+    struct emu_report (*report)(size_t index);
+    void (*clear)(void);
+
+    /* "race", "deadlock", ...: for tables and JSON. */
+    const char *(*kind_name)(enum emu_kind kind);
+
+    /* Gives device memory a name in reports. The string is copied. */
+    void (*name)(uint64_t pointer, const char *name);
+    /* Any access to these bytes of device memory is a report. Freed memory forgets it. */
+    void (*forbid)(uint64_t pointer, size_t bytes);
+    /* Reserves device memory whose pages exist when touched, for tensors of many gigabytes with
+     * little in them; freed by cuMemFree. 0 when there is no address space. */
+    uint64_t (*reserve)(size_t bytes);
+
+    void (*statistics)(struct emu_statistics *statistics);
+};
+
+typedef const struct emu_interface *(*emu_get_function)(void);
+
+#endif
