@@ -1,0 +1,119 @@
+/*
+ * Where things lie: wgmma's operands in shared memory, ldmatrix and stmatrix's elements, tensor
+ * maps' boxes. Pure functions; nothing here touches memory but what it is given.
+ *
+ * A swizzle is named by its span in bytes: 32, 64 or 128; 0: none.
+ */
+#ifndef SMELT_EMU_LAYOUT_H
+#define SMELT_EMU_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The address a swizzle sends `address` to, and back: an involution that exchanges 16-byte pieces
+ * within each `span` bytes by the address's own bits: bits 4.. ^= bits 7.. (1, 2 or 3 of them).
+ * The pattern repeats every 8 * span bytes. */
+uint32_t emu_swizzle(uint32_t address, int span);
+
+/* ---- wgmma's operands (PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout")
+ * ------ */
+
+/* A or B in shared memory. "Rows" are A's rows (m) or B's columns (n): what is not k. */
+struct emu_operand {
+    uint32_t address; /* 32-bit shared address of the first element, below 2^18 */
+    uint32_t leading; /* leading dimension byte offset */
+    uint32_t stride;  /* stride dimension byte offset */
+    int base_offset;  /* 0..7, in units of a swizzle pattern's eighth */
+    int swizzle;      /* 0, 32, 64, 128 */
+    bool transposed;  /* rows are contiguous ("MN-major"), not k */
+    int element_bytes;
+    int rows; /* 64 for A, N for B */
+};
+
+void emu_operand_decode(struct emu_operand *operand, uint64_t descriptor, int rows, bool transposed,
+                        int element_bytes);
+
+/* What the instruction does not take about this operand, in words; NULL: nothing. */
+const char *emu_operand_problem(const struct emu_operand *operand);
+
+/* Shared address of element (row, k); all its bytes lie there. */
+uint32_t emu_operand_element(const struct emu_operand *operand, int row, int k);
+
+/* A run of bytes that the instruction reads. */
+struct emu_piece {
+    uint32_t address; /* multiple of 16 */
+    uint32_t bytes;   /* 16 */
+};
+enum { EMU_OPERAND_PIECES = 512 }; /* of 256 rows at most */
+
+/* The 16-byte pieces that hold rows `first` .. `first` + `count` - 1; returns their number. `first`
+ * and `count` are multiples of 8. */
+int emu_operand_pieces(const struct emu_operand *operand, int first, int count,
+                       struct emu_piece *pieces);
+
+/* Rows `first` .. `first` + `count` - 1 as rows[i] = the 32 bytes of their k elements in order.
+ * memory[0] is the byte at shared address `base`; the pieces lie within what it points to. */
+void emu_operand_load(const struct emu_operand *operand, int first, int count,
+                      const uint8_t *memory, uint32_t base, uint8_t (*rows)[32]);
+
+/* ---- ldmatrix, stmatrix (b16 elements)
+ * ----------------------------------------------------------- */
+
+/* `count` 8 x 8 matrices (1, 2, 4): rows[8 * i + j] points to the 16 bytes of row j of matrix i,
+ * the address lane 8 * i + j gave; registers[lane][i] holds lane's two elements of matrix i: row
+ * lane / 4, columns 2 * (lane % 4) and the next, of the matrix or of its transpose. */
+void emu_ldmatrix(uint32_t *const *registers, const uint8_t *const *rows, int count,
+                  bool transposed);
+void emu_stmatrix(uint8_t *const *rows, const uint32_t *const *registers, int count,
+                  bool transposed);
+
+/* ---- tensor maps
+ * --------------------------------------------------------------------------------- */
+
+enum { EMU_TENSOR_RANK = 5, EMU_TENSOR_MAGIC = 0x736d746d, EMU_TENSOR_BYTES = 128 };
+
+/* What stands in the 128 opaque bytes of a CUtensorMap. Dimension 0 is the contiguous one. */
+struct emu_tensor_map {
+    uint32_t magic;
+    uint8_t rank;
+    uint8_t type; /* CUtensorMapDataType */
+    uint8_t element_bytes;
+    uint8_t swizzle; /* span */
+    uint64_t address;
+    uint64_t dimensions[EMU_TENSOR_RANK];  /* elements */
+    uint64_t strides[EMU_TENSOR_RANK - 1]; /* bytes, of dimensions 1.. */
+    uint16_t box[EMU_TENSOR_RANK];
+    uint8_t steps[EMU_TENSOR_RANK]; /* traversal strides, "elementStrides" */
+};
+
+/* cuTensorMapEncodeTiled, its arguments in its order: false when a rule of its documentation is
+ * broken, or what is asked is not emulated, and `why` says which. `map` is EMU_TENSOR_BYTES long
+ * and is filled only on success. */
+bool emu_tensor_map_encode(void *map, int type, uint32_t rank, uint64_t address,
+                           const uint64_t *dimensions, const uint64_t *strides, const uint32_t *box,
+                           const uint32_t *element_strides, int interleave, int swizzle,
+                           int promotion, int fill, char *why, size_t why_size);
+
+/* NULL: no tensor map is there. */
+const struct emu_tensor_map *emu_tensor_map_at(const void *opaque);
+
+/* Bytes of a box in shared memory: what a load's mbarrier transaction counts. */
+uint32_t emu_tensor_box_bytes(const struct emu_tensor_map *map);
+/* Alignment in bytes that a box's shared address must have: 128. */
+uint32_t emu_tensor_box_alignment(const struct emu_tensor_map *map);
+
+struct emu_tensor_piece {
+    uint64_t global; /* 0: outside the tensor: zero on a load, nothing on a store */
+    uint32_t shared; /* address, swizzled */
+    uint32_t bytes;  /* at most 16, within one aligned 16 bytes of shared memory */
+};
+
+/* Walks the box whose first element has these coordinates (dimension 0 first; outside the tensor is
+ * legal) and whose shared address is `shared`; every byte of the box comes once, in ascending order
+ * of unswizzled shared addresses. */
+void emu_tensor_walk(const struct emu_tensor_map *map, const int32_t *coordinates, uint32_t shared,
+                     void (*visit)(void *context, const struct emu_tensor_piece *piece),
+                     void *context);
+
+#endif
