@@ -1,0 +1,70 @@
+//@use ptx/shared.cuh
+/*
+ * Copies of whole runs of bytes by the async proxy, issued by one thread (PTX ISA, "Data Movement
+ * and Conversion Instructions: Bulk copy"). Addresses and `bytes` are multiples of 16. What reads
+ * shared memory needs fence_proxy_async after plain stores to it. Copies to shared memory count
+ * their bytes down on a barrier; those to global memory gather in bulk groups.
+ */
+
+/* Global to shared memory; the barrier expects `bytes` (PTX ISA, "cp.async.bulk"). */
+DEVICE void bulk_load(u32 to, const void *from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];"
+                 :
+                 : "r"(to), "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+/* Shared memory of this block to that of any block of the cluster: `to` and `barrier` are
+ * cluster addresses of the same block. */
+DEVICE void bulk_copy_cluster(u32 to, u32 from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];"
+                 :
+                 : "r"(to), "r"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+/* Shared to global memory. */
+DEVICE void bulk_store(void *to, u32 from, u32 bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+                 :
+                 : "l"(to), "r"(from), "r"(bytes)
+                 : "memory");
+}
+
+/* Adds fp32 values in shared memory to those in global memory (PTX ISA, "cp.reduce.async.bulk"). */
+DEVICE void bulk_reduce_add_f32(void *to, u32 from, u32 bytes) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"
+                 :
+                 : "l"(to), "r"(from), "r"(bytes)
+                 : "memory");
+}
+
+/* The same for bf16 values, each sum rounded to the nearest. */
+DEVICE void bulk_reduce_add_bf16(void *to, u32 from, u32 bytes) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16 "
+                 "[%0], [%1], %2;"
+                 :
+                 : "l"(to), "r"(from), "r"(bytes)
+                 : "memory");
+}
+
+/* Closes this thread's group of stores and reductions (PTX ISA, "cp.async.bulk.commit_group"). */
+DEVICE void bulk_commit(void) {
+    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
+}
+
+/* Waits until at most so many of this thread's groups are under way (PTX ISA,
+ * "cp.async.bulk.wait_group"); _read: until the others have read their sources, which may then be
+ * written again. */
+//@for i in 0..4
+DEVICE void bulk_wait_$i(void) {
+    asm volatile("cp.async.bulk.wait_group $i;" : : : "memory");
+}
+
+DEVICE void bulk_wait_read_$i(void) {
+    asm volatile("cp.async.bulk.wait_group.read $i;" : : : "memory");
+}
+
+//@end

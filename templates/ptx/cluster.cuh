@@ -1,0 +1,66 @@
+//@use ptx/shared.cuh
+/*
+ * Blocks of a cluster, which see each other's shared memory (PTX ISA, "State Spaces",
+ * .shared::cluster). A block must not end while others still reach into it.
+ */
+
+/* Comes to the cluster's barrier and releases what this thread wrote; every thread of the cluster
+ * comes and later waits (PTX ISA, "barrier.cluster"). */
+DEVICE void cluster_arrive(void) {
+    asm volatile("barrier.cluster.arrive.release.aligned;" : : : "memory");
+}
+
+DEVICE void cluster_wait(void) {
+    asm volatile("barrier.cluster.wait.acquire.aligned;" : : : "memory");
+}
+
+/* This block's number in its cluster (PTX ISA, "Special Registers", %cluster_ctarank). */
+DEVICE u32 cluster_rank(void) {
+    u32 rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+/* The address, in block `rank` of the cluster, of what stands at `address` in this one (PTX ISA,
+ * "mapa"). */
+DEVICE u32 cluster_address(u32 address, u32 rank) {
+    u32 mapped;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
+    return mapped;
+}
+
+/* A plain load and a plain store in another block (PTX ISA, "ld", "st", .shared::cluster). */
+DEVICE u32 cluster_load_32(u32 cluster_address) {
+    u32 value;
+    asm volatile("ld.shared::cluster.u32 %0, [%1];"
+                 : "=r"(value)
+                 : "r"(cluster_address)
+                 : "memory");
+    return value;
+}
+
+DEVICE void cluster_store_32(u32 cluster_address, u32 value) {
+    asm volatile("st.shared::cluster.u32 [%0], %1;"
+                 :
+                 : "r"(cluster_address), "r"(value)
+                 : "memory");
+}
+
+/* Stores that count their bytes down on a barrier of the same block as `to`; both are cluster
+ * addresses. The block that waits sees the values (PTX ISA, "st.async"). */
+DEVICE void cluster_store_async_4(u32 to, u32 value, u32 barrier) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];"
+                 :
+                 : "r"(to), "r"(value), "r"(barrier)
+                 : "memory");
+}
+
+/* 16 bytes, 16-byte aligned. */
+DEVICE void cluster_store_async_16(u32 to, const u32 *values, u32 barrier) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.u32 "
+                 "[%0], {%1, %2, %3, %4}, [%5];"
+                 :
+                 : "r"(to), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3]),
+                   "r"(barrier)
+                 : "memory");
+}

@@ -1,0 +1,13 @@
+/* templates/ptx/math.cuh, emulated. */
+#ifndef EMU_PTX_MATH
+#define EMU_PTX_MATH
+
+float emu_exp2_approximate(float x);
+float emu_log2_approximate(float x);
+unsigned emu_pack_bf16x2(float low, float high);
+
+#define exp2_approximate(x) emu_exp2_approximate(x)
+#define log2_approximate(x) emu_log2_approximate(x)
+#define pack_bf16x2(low, high) emu_pack_bf16x2(low, high)
+
+#endif
