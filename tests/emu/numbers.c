@@ -1,0 +1,442 @@
+/*
+ * How the tensor cores add, as H200s were seen to do it and bit for bit (tests/emu/micro; the same
+ * model for H100: Xie et al., "MMA-Sim", arXiv 2511.10909, 2025, and Khattak and Mikaitis,
+ * "Accurate Models of NVIDIA Tensor Cores", arXiv 2512.07004, 2025). One instruction forms, for
+ * each element of d, one fused sum of d and all its products, 16 of bf16 or 32 of e4m3:
+ *   1. every product is exact: two significands multiplied, not normalised, the exponents added;
+ *      subnormal operands count with the smallest exponent;
+ *   2. all terms are aligned to the largest exponent among those that are not zero and cut off
+ *      (towards zero) below a fixed number of fraction bits: 25 for bf16, 13 for e4m3;
+ *   3. they are added exactly, so that their order does not matter;
+ *   4. the sum is cut off to fp32, subnormals included; for e4m3 to 13 fraction bits of it.
+ * A zero is +0 whatever its terms were, a NaN 0x7fffffff; beyond the largest float comes infinity.
+ * (Ampere and Ada add 8 products at a time with 24 fraction bits; that is not modelled: the sums of
+ * the `mma` kernels are checked as a Hopper GPU forms them, for every architecture.)
+ */
+#include "numbers.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    FLOAT_BIAS = 127,
+    FLOAT_FRACTION = 23,
+    BF16_FRACTION = 7,
+    E4M3_FRACTION = 3,
+    E4M3_BIAS = 7,
+    WARP = 32,
+    MAX_DEPTH = 32,
+};
+
+static const uint32_t nan_bits = 0x7fffffff, infinity_bits = 0x7f800000;
+
+static float float_from(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static uint32_t bits_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* ---- conversions -------------------------------------------------------------------------------
+ */
+
+float emu_float_from_bf16(uint16_t bits) {
+    return float_from((uint32_t)bits << 16);
+}
+
+uint16_t emu_bf16_from_float(float value) {
+    uint32_t bits = bits_of(value);
+    if ((bits & 0x7fffffff) > infinity_bits)
+        return 0x7fff;
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+uint32_t emu_bf16x2(float low, float high) {
+    return emu_bf16_from_float(low) | (uint32_t)emu_bf16_from_float(high) << 16;
+}
+
+float emu_float_from_e4m3(uint8_t bits) {
+    int exponent = bits >> E4M3_FRACTION & 15, fraction = bits & 7;
+    if (exponent == 15 && fraction == 7)
+        return float_from(nan_bits);
+    int significand = exponent ? fraction | 8 : fraction;
+    float value = ldexpf((float)significand, (exponent ? exponent : 1) - E4M3_BIAS - E4M3_FRACTION);
+    return bits & 0x80 ? -value : value;
+}
+
+uint8_t emu_e4m3_from_float(float value) {
+    if (isnan(value))
+        return 0x7f;
+    uint8_t sign = signbit(value) ? 0x80 : 0;
+    float magnitude = fabsf(value);
+    if (magnitude >= 448)
+        return sign | 0x7e;
+    int exponent = magnitude > 0 ? ilogbf(magnitude) : 1 - E4M3_BIAS;
+    if (exponent < 1 - E4M3_BIAS)
+        exponent = 1 - E4M3_BIAS;
+    /* In units of the last place; 16 carries into the exponent by itself, as does 8 of a subnormal.
+     */
+    int units = (int)rintf(ldexpf(magnitude, E4M3_FRACTION - exponent));
+    int code = ((exponent + E4M3_BIAS - 1) << E4M3_FRACTION) + units;
+    return sign | (uint8_t)(code > 0x7e ? 0x7e : code);
+}
+
+uint16_t emu_e4m3x2(float low, float high) {
+    return (uint16_t)(emu_e4m3_from_float(low) | emu_e4m3_from_float(high) << 8);
+}
+
+float emu_flush(float value) {
+    uint32_t bits = bits_of(value);
+    return bits & infinity_bits ? value : float_from(bits & 0x80000000);
+}
+
+/* ---- approximate functions ----------------------------------------------------------------------
+ */
+
+float emu_exp2(float x) {
+    if (isnan(x))
+        return float_from(nan_bits);
+    return emu_flush((float)exp2((double)emu_flush(x)));
+}
+
+float emu_log2(float x) {
+    if (isnan(x) || x < 0)
+        return float_from(nan_bits);
+    return (float)log2((double)x);
+}
+
+float emu_log2_flushing(float x) {
+    return emu_log2(emu_flush(x));
+}
+
+/* ---- one sum, any operands
+ * ------------------------------------------------------------------------ */
+
+/* (-1)^negative * significand * 2^(exponent - the format's fraction bits). */
+struct number {
+    bool negative;
+    enum { FINITE, INFINITE, NOT_A_NUMBER } kind;
+    int significand;
+    int exponent;
+};
+
+static struct number number_of_float(uint32_t bits) {
+    int exponent = (int)(bits >> FLOAT_FRACTION & 255), fraction = (int)(bits & 0x7fffff);
+    struct number number = {.negative = bits >> 31, .kind = FINITE};
+    if (exponent == 255)
+        number.kind = fraction ? NOT_A_NUMBER : INFINITE;
+    number.significand = exponent ? fraction | 0x800000 : fraction;
+    number.exponent = (exponent ? exponent : 1) - FLOAT_BIAS;
+    return number;
+}
+
+static struct number number_of_bf16(uint32_t bits) {
+    struct number number = number_of_float(bits << 16);
+    number.significand >>= FLOAT_FRACTION - BF16_FRACTION;
+    return number;
+}
+
+static struct number number_of_e4m3(uint32_t bits) {
+    int exponent = (int)(bits >> E4M3_FRACTION & 15), fraction = (int)(bits & 7);
+    return (struct number){
+        .negative = bits >> 7 & 1,
+        .kind = exponent == 15 && fraction == 7 ? NOT_A_NUMBER : FINITE,
+        .significand = exponent ? fraction | 8 : fraction,
+        .exponent = (exponent ? exponent : 1) - E4M3_BIAS,
+    };
+}
+
+static bool is_zero(struct number number) {
+    return number.kind == FINITE && number.significand == 0;
+}
+
+struct format {
+    int depth;            /* products of one sum */
+    int product_fraction; /* fraction bits of a product */
+    int aligned_fraction; /* of the aligned terms */
+    int result_fraction;  /* of the result */
+};
+static const struct format formats[] = {
+    [EMU_BF16] = {16, 2 * BF16_FRACTION, 25, 23},
+    [EMU_E4M3] = {32, 2 * E4M3_FRACTION, 13, 13},
+};
+
+/* What infinities and NaNs among the terms make of the sum; 0: there are none. */
+static uint32_t special_sum(int depth, const struct number *a, const struct number *b,
+                            struct number c) {
+    bool infinite[2] = {false, false};
+    if (c.kind == NOT_A_NUMBER)
+        return nan_bits;
+    if (c.kind == INFINITE)
+        infinite[c.negative] = true;
+    for (int k = 0; k < depth; k++) {
+        if (a[k].kind == NOT_A_NUMBER || b[k].kind == NOT_A_NUMBER)
+            return nan_bits;
+        if (a[k].kind == FINITE && b[k].kind == FINITE)
+            continue;
+        if (is_zero(a[k]) || is_zero(b[k]))
+            return nan_bits;
+        infinite[a[k].negative != b[k].negative] = true;
+    }
+    if (infinite[0] && infinite[1])
+        return nan_bits;
+    return infinite[0] ? infinity_bits : infinite[1] ? infinity_bits | 0x80000000 : 0;
+}
+
+/* `significand` * 2^`shift`, cut off. */
+static int64_t aligned(int64_t significand, int shift) {
+    return shift >= 0 ? significand << shift : shift > -63 ? significand >> -shift : 0;
+}
+
+/* sum * 2^exponent cut off to a float with so many fraction bits. */
+static uint32_t cut_off(int64_t sum, int exponent, int fraction_bits) {
+    if (sum == 0)
+        return 0;
+    uint32_t sign = sum < 0 ? 0x80000000 : 0;
+    uint64_t magnitude = sum < 0 ? -(uint64_t)sum : (uint64_t)sum;
+    int top = 63 - __builtin_clzll(magnitude);
+    int value_exponent = top + exponent; /* 2^this <= value < 2 * that */
+    if (value_exponent > FLOAT_BIAS)
+        return sign | infinity_bits;
+    int lowest = value_exponent < 1 - FLOAT_BIAS ? 1 - FLOAT_BIAS : value_exponent;
+    int drop = lowest - fraction_bits - exponent; /* bits of `magnitude` below the last place */
+    if (drop > top)
+        return 0; /* +0 */
+    uint64_t kept = drop > 0 ? magnitude >> drop << drop : magnitude;
+    return sign | bits_of((float)ldexp((double)kept, exponent));
+}
+
+static uint32_t fused_sum(const struct format *format, const struct number *a,
+                          const struct number *b, uint32_t accumulator) {
+    struct number c = number_of_float(accumulator);
+    uint32_t special = special_sum(format->depth, a, b, c);
+    if (special)
+        return special;
+    bool any = c.significand != 0;
+    int largest = c.exponent;
+    for (int k = 0; k < format->depth; k++) {
+        int exponent = a[k].exponent + b[k].exponent;
+        if (a[k].significand && b[k].significand && (!any || exponent > largest)) {
+            largest = exponent;
+            any = true;
+        }
+    }
+    if (!any)
+        return 0;
+    int64_t sum =
+        aligned(c.significand, c.exponent - largest + format->aligned_fraction - FLOAT_FRACTION);
+    sum = c.negative ? -sum : sum;
+    for (int k = 0; k < format->depth; k++) {
+        int64_t product = (int64_t)a[k].significand * b[k].significand;
+        int shift = a[k].exponent + b[k].exponent - largest + format->aligned_fraction -
+                    format->product_fraction;
+        int64_t term = product ? aligned(product, shift) : 0;
+        sum += a[k].negative != b[k].negative ? -term : term;
+    }
+    return cut_off(sum, largest - format->aligned_fraction, format->result_fraction);
+}
+
+/* ---- many sums of plain operands
+ * -------------------------------------------------------------------
+ *
+ * The same sums, four at a time in floats, where no exponent is near the ends of the range:
+ * products and powers of two are exact then. fused_sum does the others, and the tests hold the two
+ * together. */
+
+typedef float floats __attribute__((vector_size(16)));
+typedef int32_t ints __attribute__((vector_size(16)));
+
+enum {
+    LANES = 4,
+    CHUNK = 8,              /* columns at a time */
+    PLAIN_EXPONENT = 45,    /* of an operand: at most this, either sign */
+    PLAIN_ACCUMULATOR = 95, /* of d likewise; products reach 2 * 45 + 1 */
+};
+
+/* The 32 bytes of a row of A or a column of B as numbers, and as the powers of two of their
+ * exponents, 0 where the number is 0. False: a number that is not plain is among them. */
+static bool unpack_bf16(const uint8_t *bytes, float *values, float *powers) {
+    uint32_t outside = 0;
+    for (int k = 0; k < 16; k++) {
+        uint16_t half;
+        memcpy(&half, bytes + 2 * k, sizeof half);
+        uint32_t bits = (uint32_t)half << 16;
+        uint32_t distance = (bits >> FLOAT_FRACTION & 255) - (FLOAT_BIAS - PLAIN_EXPONENT);
+        outside |= (distance > 2 * PLAIN_EXPONENT) & ((bits & 0x7fffffff) != 0);
+        values[k] = float_from(bits);
+        powers[k] = float_from(bits & infinity_bits);
+    }
+    return !outside;
+}
+
+static bool unpack_e4m3(const uint8_t *bytes, float *values, float *powers) {
+    const float rebias = 0x1p120f; /* 2^(127 - 7) */
+    bool plain = true;
+    for (int k = 0; k < 32; k++) {
+        uint32_t magnitude = bytes[k] & 0x7f, exponent = magnitude >> E4M3_FRACTION;
+        plain &= magnitude != 0x7f;
+        float value = float_from(magnitude << (FLOAT_FRACTION - E4M3_FRACTION)) * rebias;
+        values[k] = bytes[k] & 0x80 ? -value : value;
+        uint32_t power = (exponent ? exponent : 1) + FLOAT_BIAS - E4M3_BIAS;
+        powers[k] = magnitude ? float_from(power << FLOAT_FRACTION) : 0;
+    }
+    return plain;
+}
+
+static bool unpack(enum emu_element element, const uint8_t *bytes, float *values, float *powers) {
+    return element == EMU_BF16 ? unpack_bf16(bytes, values, powers)
+                               : unpack_e4m3(bytes, values, powers);
+}
+
+static struct number number_at(enum emu_element element, const uint8_t *bytes, int k) {
+    if (element == EMU_E4M3)
+        return number_of_e4m3(bytes[k]);
+    uint16_t half;
+    memcpy(&half, bytes + 2 * k, sizeof half);
+    return number_of_bf16(half);
+}
+
+/* One element of d, any operands. */
+static float any_sum(enum emu_element element, const uint8_t *row, const uint8_t *column,
+                     float accumulator) {
+    struct number a[MAX_DEPTH], b[MAX_DEPTH];
+    for (int k = 0; k < formats[element].depth; k++) {
+        a[k] = number_at(element, row, k);
+        b[k] = number_at(element, column, k);
+    }
+    return float_from(fused_sum(&formats[element], a, b, bits_of(accumulator)));
+}
+
+static floats larger(floats x, floats y) {
+    ints which = x > y;
+    return (floats)(((ints)x & which) | ((ints)y & ~which));
+}
+
+/* CHUNK columns of B, unpacked, by k. */
+struct columns {
+    floats values[MAX_DEPTH][CHUNK / LANES], powers[MAX_DEPTH][CHUNK / LANES];
+    bool plain;
+};
+
+/* Whether d takes part in the plain way. */
+static bool plain_accumulator(float value) {
+    uint32_t magnitude = bits_of(value) & 0x7fffffff;
+    uint32_t distance = (magnitude >> FLOAT_FRACTION) - (FLOAT_BIAS - PLAIN_ACCUMULATOR);
+    return distance <= 2 * PLAIN_ACCUMULATOR || magnitude == 0;
+}
+
+/* LANES neighbouring elements of a row of d. `values` and `powers` are the row's of A. */
+static void plain_sums(const struct format *format, const float *values, const float *powers,
+                       const struct columns *b, int part, float *d) {
+    const float lowest =
+        0x1p-95f; /* PLAIN_ACCUMULATOR: so that an empty sum has an exponent, too */
+    floats c, largest;
+    memcpy(&c, d, sizeof c);
+    largest = (floats)((ints)c & (int32_t)infinity_bits);
+    largest = larger(largest, (floats){lowest, lowest, lowest, lowest});
+    for (int k = 0; k < format->depth; k++)
+        largest = larger(largest, powers[k] * b->powers[k][part]);
+
+    /* 2^(aligned_fraction) / largest; a term times that, cut off, is below 2^27. */
+    ints exponents = (ints)largest;
+    floats scale =
+        (floats)(((2 * FLOAT_BIAS + format->aligned_fraction) << FLOAT_FRACTION) - exponents);
+    floats last_place = (floats)(exponents - (format->aligned_fraction << FLOAT_FRACTION));
+    ints sum = {0};
+    for (int k = 0; k < format->depth; k++)
+        sum += __builtin_convertvector(values[k] * b->values[k][part] * scale, ints);
+    ints accumulated = __builtin_convertvector(c * scale, ints);
+
+    const int double_fraction = 52;
+    uint64_t kept = ~UINT64_C(0) << (double_fraction - format->result_fraction);
+    for (int lane = 0; lane < LANES; lane++) {
+        double total = (double)sum[lane] + accumulated[lane];
+        uint64_t bits;
+        memcpy(&bits, &total, sizeof bits);
+        bits &= kept;
+        memcpy(&total, &bits, sizeof total);
+        d[lane] = (float)total * last_place[lane];
+    }
+}
+
+/* d[16][CHUNK] += a[16] * b[CHUNK]. */
+static void multiply_chunk(enum emu_element element, const uint8_t (*a)[EMU_DEPTH_BYTES],
+                           const uint8_t (*b)[EMU_DEPTH_BYTES], const struct columns *columns,
+                           const float (*values)[MAX_DEPTH], const float (*powers)[MAX_DEPTH],
+                           const bool *plain, float (*d)[CHUNK]) {
+    const struct format *format = &formats[element];
+    for (int row = 0; row < EMU_QUARTER_ROWS; row++) {
+        for (int part = 0; part < CHUNK / LANES; part++) {
+            float *out = &d[row][part * LANES];
+            bool all_plain = plain[row] && columns->plain;
+            for (int lane = 0; lane < LANES; lane++)
+                all_plain &= plain_accumulator(out[lane]);
+            if (all_plain) {
+                plain_sums(format, values[row], powers[row], columns, part, out);
+                continue;
+            }
+            for (int lane = 0; lane < LANES; lane++)
+                out[lane] = any_sum(element, a[row], b[part * LANES + lane], out[lane]);
+        }
+    }
+}
+
+static void unpack_columns(enum emu_element element, const uint8_t (*b)[EMU_DEPTH_BYTES],
+                           struct columns *columns) {
+    columns->plain = true;
+    for (int column = 0; column < CHUNK; column++) {
+        float values[MAX_DEPTH], powers[MAX_DEPTH];
+        columns->plain &= unpack(element, b[column], values, powers);
+        for (int k = 0; k < formats[element].depth; k++) {
+            columns->values[k][column / LANES][column % LANES] = values[k];
+            columns->powers[k][column / LANES][column % LANES] = powers[k];
+        }
+    }
+}
+
+/* ---- matrix products
+ * ------------------------------------------------------------------------------- */
+
+void emu_wgmma_a_registers(const uint32_t *const *a, enum emu_element element,
+                           uint8_t (*rows)[EMU_DEPTH_BYTES]) {
+    (void)element; /* in bytes, both formats' fragments are the same */
+    for (int lane = 0; lane < WARP; lane++)
+        for (int i = 0; i < 4; i++)
+            memcpy(&rows[lane / 4 + i % 2 * 8][lane % 4 * 4 + i / 2 * 16], &a[lane][i], 4);
+}
+
+void emu_wgmma_quarter(float *const *d, int columns, enum emu_element element, bool accumulate,
+                       const uint8_t (*a)[EMU_DEPTH_BYTES], const uint8_t (*b)[EMU_DEPTH_BYTES]) {
+    float values[EMU_QUARTER_ROWS][MAX_DEPTH], powers[EMU_QUARTER_ROWS][MAX_DEPTH];
+    bool plain[EMU_QUARTER_ROWS];
+    for (int row = 0; row < EMU_QUARTER_ROWS; row++)
+        plain[row] = unpack(element, a[row], values[row], powers[row]);
+    for (int first = 0; first < columns; first += CHUNK) {
+        struct columns unpacked;
+        float sums[EMU_QUARTER_ROWS][CHUNK] = {{0}};
+        unpack_columns(element, b + first, &unpacked);
+        for (int lane = 0; lane < WARP && accumulate; lane++)
+            for (int i = 0; i < 4; i++)
+                sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = d[lane][first / 2 + i];
+        multiply_chunk(element, a, b + first, &unpacked, (const float(*)[MAX_DEPTH])values,
+                       (const float(*)[MAX_DEPTH])powers, plain, sums);
+        for (int lane = 0; lane < WARP; lane++)
+            for (int i = 0; i < 4; i++)
+                d[lane][first / 2 + i] = sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
+    }
+}
+
+void emu_mma_m16n8k16(float *const *d, const uint32_t *const *a, const uint32_t *const *b) {
+    uint8_t rows[EMU_QUARTER_ROWS][EMU_DEPTH_BYTES], columns[CHUNK][EMU_DEPTH_BYTES];
+    emu_wgmma_a_registers(a, EMU_BF16, rows);
+    for (int lane = 0; lane < WARP; lane++)
+        for (int i = 0; i < 2; i++)
+            memcpy(&columns[lane / 4][lane % 4 * 4 + i * 16], &b[lane][i], 4);
+    emu_wgmma_quarter(d, CHUNK, EMU_BF16, true, (const uint8_t(*)[EMU_DEPTH_BYTES])rows,
+                      (const uint8_t(*)[EMU_DEPTH_BYTES])columns);
+}
