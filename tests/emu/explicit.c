@@ -1,0 +1,127 @@
+/* Loads, stores and reductions that have wrappers of their own, and fences. */
+#include <string.h>
+
+#include "internal.h"
+
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
+static void check_aligned(const void *pointer, size_t bytes, const char *what, site at) {
+    if ((uintptr_t)pointer % bytes != 0)
+        emu_fatal(EMU_ALIGNMENT, at, 0, "%s: %s of %zu bytes at an address %zu past a multiple {1}",
+                  emu_who(emu.self), what, bytes, (size_t)((uintptr_t)pointer % bytes));
+}
+
+EMU_EXPORT void emu_store_global(void *to, const unsigned *values, int count) {
+    site at = EMU_SITE;
+    size_t bytes = 4 * (size_t)count;
+    emu.statistics.instructions++;
+    check_aligned(to, bytes, "a store", at);
+    emu_global_access(to, bytes, true, at);
+    memcpy(to, values, bytes);
+}
+
+EMU_EXPORT void emu_load_global(unsigned *values, const void *from, int count, int read_only) {
+    site at = EMU_SITE;
+    size_t bytes = 4 * (size_t)count;
+    (void)read_only;
+    emu.statistics.instructions++;
+    check_aligned(from, bytes, "a load", at);
+    emu_global_access(from, bytes, false, at);
+    memcpy(values, from, bytes);
+}
+
+EMU_EXPORT unsigned emu_load_l2(const void *from) {
+    site at = EMU_SITE;
+    unsigned value;
+    emu.statistics.instructions++;
+    check_aligned(from, sizeof value, "a load", at);
+    emu_global_access(from, sizeof value, false, at);
+    memcpy(&value, from, sizeof value);
+    return value;
+}
+
+EMU_EXPORT void emu_load_shared(unsigned *values, unsigned address, int count) {
+    site at = EMU_SITE;
+    u32 bytes = 4 * (u32)count;
+    emu.statistics.instructions++;
+    struct place place = emu_shared_place(address, bytes, bytes, "ld.shared", at);
+    emu_shared_read(place.cta, place.offset, bytes, at);
+    memcpy(values, place.cta->arena + place.offset, bytes);
+}
+
+EMU_EXPORT void emu_store_shared(unsigned address, const unsigned *values, int count) {
+    site at = EMU_SITE;
+    u32 bytes = 4 * (u32)count;
+    emu.statistics.instructions++;
+    struct place place = emu_shared_place(address, bytes, bytes, "st.shared", at);
+    emu_shared_write(place.cta, place.offset, bytes, at);
+    memcpy(place.cta->arena + place.offset, values, bytes);
+}
+
+EMU_EXPORT unsigned emu_cluster_load(unsigned address) {
+    site at = EMU_SITE;
+    unsigned value;
+    emu.statistics.instructions++;
+    struct place place = emu_shared_place(address, 4, 4, "ld.shared::cluster", at);
+    emu_shared_read(place.cta, place.offset, 4, at);
+    memcpy(&value, place.cta->arena + place.offset, 4);
+    return value;
+}
+
+EMU_EXPORT void emu_cluster_store(unsigned address, unsigned value) {
+    site at = EMU_SITE;
+    emu.statistics.instructions++;
+    struct place place = emu_shared_place(address, 4, 4, "st.shared::cluster", at);
+    emu_shared_write(place.cta, place.offset, 4, at);
+    memcpy(place.cta->arena + place.offset, &value, 4);
+}
+
+EMU_EXPORT void emu_reduce_add_f32(float *to, const float *values, int count) {
+    site at = EMU_SITE;
+    size_t bytes = 4 * (size_t)count;
+    emu.statistics.instructions++;
+    check_aligned(to, bytes, "red.global.add", at);
+    emu_global_access(to, bytes, true, at);
+    for (int i = 0; i < count; i++)
+        to[i] += values[i];
+    emu_yield();
+}
+
+/* Gangs run one after another, so that a counter orders what earlier ones did in any case. */
+EMU_EXPORT void emu_counter_add(unsigned *counter, unsigned value) {
+    site at = EMU_SITE;
+    emu.statistics.instructions++;
+    check_aligned(counter, sizeof *counter, "red.release", at);
+    emu_global_access(counter, sizeof *counter, true, at);
+    *counter += value;
+}
+
+/* Most often read in a loop: others go first. */
+EMU_EXPORT unsigned emu_counter_read(const unsigned *counter) {
+    site at = EMU_SITE;
+    emu.statistics.instructions++;
+    check_aligned(counter, sizeof *counter, "ld.acquire", at);
+    emu_global_access(counter, sizeof *counter, false, at);
+    emu_poll(at);
+    return *counter;
+}
+
+EMU_EXPORT void emu_fence_proxy_async(void) {
+    emu.statistics.instructions++;
+    emu_clock_fence(emu.self->clock);
+    emu_mbarriers_fenced(emu.self);
+    emu_yield();
+}
+
+/* Launches run one after another here: what griddepcontrol waits for is over. */
+EMU_EXPORT void emu_grid_launch_dependents(void) {
+    emu.statistics.instructions++;
+}
+
+EMU_EXPORT void emu_grid_wait(void) {
+    emu.statistics.instructions++;
+}
+
+EMU_EXPORT unsigned long long emu_policy(int first) {
+    return first ? 1 : 2;
+}

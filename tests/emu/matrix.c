@@ -1,0 +1,108 @@
+/* The warp's matrix instructions: ldmatrix, stmatrix, mma. */
+#include <string.h>
+
+#include "internal.h"
+#include "layout.h"
+#include "numbers.h"
+
+enum { ROW_BYTES = 16 }; /* of an 8 x 8 matrix of 16-bit elements */
+
+struct moved { /* arguments of one lane to ldmatrix or stmatrix */
+    u32 *registers;
+    u32 address;
+    int count;
+    bool transposed;
+};
+
+/* The rows' addresses come from the first 8 * count lanes; every lane names the same form. */
+static void find_rows(struct warp *warp, void **arguments, const char *name, u8 **rows, bool write,
+                      site at) {
+    const struct moved *first = arguments[0];
+    struct thread *self = emu.self;
+    for (int lane = 0; lane < WARP; lane++) {
+        const struct moved *moved = arguments[lane];
+        if (moved->count != first->count || moved->transposed != first->transposed)
+            emu_fatal(EMU_CONVERGENCE, at, 0, "lanes of warp %d execute different forms of %s {1}",
+                      warp->index, name);
+        if (lane >= 8 * first->count)
+            continue;
+        emu.self = warp->threads[lane];
+        struct place place = emu_shared_place(moved->address, ROW_BYTES, ROW_BYTES, name, at);
+        if (write)
+            emu_shared_write(place.cta, place.offset, ROW_BYTES, at);
+        else
+            emu_shared_read(place.cta, place.offset, ROW_BYTES, at);
+        rows[lane] = place.cta->arena + place.offset;
+        emu.self = self;
+    }
+}
+
+static void execute_ldmatrix(struct warp *warp, u32 mask, void **arguments, site at) {
+    u8 *rows[WARP];
+    u32 *registers[WARP];
+    (void)mask;
+    find_rows(warp, arguments, "ldmatrix", rows, false, at);
+    const struct moved *first = arguments[0];
+    for (int lane = 0; lane < WARP; lane++)
+        registers[lane] = ((struct moved *)arguments[lane])->registers;
+    emu_ldmatrix(registers, (const u8 *const *)rows, first->count, first->transposed);
+}
+
+static void execute_stmatrix(struct warp *warp, u32 mask, void **arguments, site at) {
+    u8 *rows[WARP];
+    const u32 *registers[WARP];
+    (void)mask;
+    find_rows(warp, arguments, "stmatrix", rows, true, at);
+    const struct moved *first = arguments[0];
+    for (int lane = 0; lane < WARP; lane++)
+        registers[lane] = ((struct moved *)arguments[lane])->registers;
+    emu_stmatrix(rows, registers, first->count, first->transposed);
+}
+
+/* .aligned: every lane of a whole warp. */
+void emu_meet_whole(const char *name,
+                    void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
+                    void *arguments, site at) {
+    if (emu.self->warp->present != ~(u32)0)
+        emu_fatal(EMU_CONVERGENCE, at, 0, "%s: %s in a warp of fewer than 32 threads {1}",
+                  emu_who(emu.self), name);
+    emu_meet(name, ~(u32)0, execute, arguments, at);
+}
+
+struct multiplied { /* arguments of one lane to mma */
+    float *d;
+    const u32 *a, *b;
+};
+
+static void execute_mma(struct warp *warp, u32 mask, void **arguments, site at) {
+    float *d[WARP];
+    const u32 *a[WARP], *b[WARP];
+    (void)warp;
+    (void)mask;
+    (void)at;
+    for (int lane = 0; lane < WARP; lane++) {
+        const struct multiplied *one = arguments[lane];
+        d[lane] = one->d;
+        a[lane] = one->a;
+        b[lane] = one->b;
+    }
+    emu_mma_m16n8k16(d, a, b);
+}
+
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
+EMU_EXPORT void emu_op_ldmatrix(unsigned *registers, unsigned address, int count, int transposed) {
+    struct moved moved = {registers, address, count, transposed != 0};
+    emu_meet_whole("ldmatrix", execute_ldmatrix, &moved, EMU_SITE);
+}
+
+EMU_EXPORT void emu_op_stmatrix(const unsigned *registers, unsigned address, int count,
+                                int transposed) {
+    struct moved moved = {(unsigned *)(uintptr_t)registers, address, count, transposed != 0};
+    emu_meet_whole("stmatrix", execute_stmatrix, &moved, EMU_SITE);
+}
+
+EMU_EXPORT void emu_op_mma_m16n8k16_bf16(float *d, const unsigned *a, const unsigned *b) {
+    struct multiplied one = {d, a, b};
+    emu_meet_whole("mma", execute_mma, &one, EMU_SITE);
+}

@@ -1,0 +1,195 @@
+/*
+ * Device memory: one mapping an allocation, page-aligned inside guard zones of address space that
+ * nothing is mapped to, so that an overrun neither hits another allocation nor goes unseen. A
+ * device pointer is the host address.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "internal.h"
+
+enum { PAGE = 4096, GUARD = 1 << 20, NAME = 48 };
+
+struct forbidden {
+    u64 begin, end;
+};
+
+struct allocation {
+    u64 begin, bytes;
+    void *mapping;
+    size_t mapped;
+    char name[NAME];
+    struct forbidden *forbidden; /* ascending, disjoint, once `sorted` */
+    size_t forbidden_count, forbidden_capacity;
+    bool sorted;
+};
+
+static struct allocation *allocations;
+static size_t count, capacity;
+static size_t last_hit;
+
+static struct allocation *find(u64 pointer) {
+    if (last_hit < count && pointer - allocations[last_hit].begin < allocations[last_hit].bytes)
+        return &allocations[last_hit];
+    for (size_t i = 0; i < count; i++)
+        if (pointer - allocations[i].begin < allocations[i].bytes) {
+            last_hit = i;
+            return &allocations[i];
+        }
+    return NULL;
+}
+
+u64 emu_memory_allocate(size_t bytes, bool sparse) {
+    size_t mapped = (bytes + PAGE - 1) / PAGE * PAGE;
+    if (bytes == 0 || mapped < bytes)
+        return 0;
+    if (count == capacity) {
+        size_t more = capacity ? 2 * capacity : 64;
+        struct allocation *larger = realloc(allocations, more * sizeof *larger);
+        if (!larger)
+            return 0;
+        allocations = larger;
+        capacity = more;
+    }
+    void *mapping = mmap(NULL, mapped + 2 * (size_t)GUARD, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping == MAP_FAILED)
+        return 0;
+    u8 *begin = (u8 *)mapping + GUARD;
+    if (mprotect(begin, mapped, PROT_READ | PROT_WRITE)) {
+        munmap(mapping, mapped + 2 * (size_t)GUARD);
+        return 0;
+    }
+    if (!sparse)
+        memset(begin, 0xff, bytes); /* what was never written is NaN, or an index out of range */
+    allocations[count++] = (struct allocation){.begin = (u64)(uintptr_t)begin,
+                                               .bytes = bytes,
+                                               .mapping = mapping,
+                                               .mapped = mapped + 2 * (size_t)GUARD};
+    return (u64)(uintptr_t)begin;
+}
+
+bool emu_memory_free(u64 pointer) {
+    struct allocation *allocation = find(pointer);
+    if (!allocation || allocation->begin != pointer)
+        return false;
+    munmap(allocation->mapping, allocation->mapped);
+    free(allocation->forbidden);
+    *allocation = allocations[--count];
+    return true;
+}
+
+bool emu_memory_holds(u64 pointer, size_t bytes) {
+    const struct allocation *allocation = find(pointer);
+    return allocation && bytes <= allocation->bytes - (pointer - allocation->begin);
+}
+
+void emu_memory_name(u64 pointer, const char *name) {
+    struct allocation *allocation = find(pointer);
+    if (allocation)
+        snprintf(allocation->name, NAME, "%s", name);
+}
+
+void emu_memory_forbid(u64 pointer, size_t bytes) {
+    struct allocation *allocation = find(pointer);
+    if (!allocation || bytes == 0)
+        return;
+    if (allocation->forbidden_count == allocation->forbidden_capacity) {
+        size_t more = allocation->forbidden_capacity ? 2 * allocation->forbidden_capacity : 64;
+        struct forbidden *larger = realloc(allocation->forbidden, more * sizeof *larger);
+        if (!larger)
+            return;
+        allocation->forbidden = larger;
+        allocation->forbidden_capacity = more;
+    }
+    allocation->forbidden[allocation->forbidden_count++] =
+        (struct forbidden){pointer, pointer + bytes};
+    allocation->sorted = false;
+}
+
+static int by_begin(const void *a, const void *b) {
+    const struct forbidden *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+static void sort_forbidden(struct allocation *allocation) {
+    size_t kept = 0;
+    struct forbidden *list = allocation->forbidden;
+    qsort(list, allocation->forbidden_count, sizeof *list, by_begin);
+    for (size_t i = 0; i < allocation->forbidden_count; i++) {
+        if (kept > 0 && list[i].begin <= list[kept - 1].end) {
+            if (list[i].end > list[kept - 1].end)
+                list[kept - 1].end = list[i].end;
+        } else {
+            list[kept++] = list[i];
+        }
+    }
+    allocation->forbidden_count = kept;
+    allocation->sorted = true;
+}
+
+/* Whether a forbidden range overlaps [pointer, pointer + bytes). */
+static bool is_forbidden(struct allocation *allocation, u64 pointer, size_t bytes) {
+    if (!allocation->sorted)
+        sort_forbidden(allocation);
+    size_t low = 0, high = allocation->forbidden_count;
+    while (low < high) { /* the first that ends after the pointer */
+        size_t middle = (low + high) / 2;
+        if (allocation->forbidden[middle].end > pointer)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low < allocation->forbidden_count && allocation->forbidden[low].begin < pointer + bytes;
+}
+
+/* The allocation that ends or begins nearest, for the message. */
+static const struct allocation *nearest(u64 pointer) {
+    const struct allocation *best = NULL;
+    u64 distance = (u64)1 << 40;
+    for (size_t i = 0; i < count; i++) {
+        const struct allocation *one = &allocations[i];
+        u64 away = pointer < one->begin ? one->begin - pointer : pointer - one->begin - one->bytes;
+        if (away < distance) {
+            distance = away;
+            best = one;
+        }
+    }
+    return best;
+}
+
+static const char *name_of(const struct allocation *allocation) {
+    return allocation->name[0] ? allocation->name : "a buffer";
+}
+
+static _Noreturn void outside(u64 pointer, size_t bytes, const char *what, site at) {
+    const struct allocation *near = nearest(pointer);
+    if (!near)
+        emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %zu bytes at %p, which is no device memory {1}",
+                  emu_who(emu.self), what, bytes, (void *)(uintptr_t)pointer);
+    bool before = pointer < near->begin;
+    emu_fatal(
+        EMU_BOUNDS, at, 0, "%s: %s of %zu bytes %llu bytes %s %s of %llu bytes {1}",
+        emu_who(emu.self), what, bytes,
+        (unsigned long long)(before ? near->begin - pointer : pointer - near->begin - near->bytes),
+        before ? "before" : "past the end of", name_of(near), (unsigned long long)near->bytes);
+}
+
+void emu_global_access(const void *pointer, size_t bytes, bool write, site at) {
+    u64 address = (u64)(uintptr_t)pointer;
+    const char *what = write ? "write" : "read";
+    struct allocation *allocation = find(address);
+    if (!allocation)
+        outside(address, bytes, what, at);
+    u64 offset = address - allocation->begin;
+    if (bytes > allocation->bytes - offset)
+        emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %zu bytes at byte %llu of %s, which has %llu {1}",
+                  emu_who(emu.self), what, bytes, (unsigned long long)offset, name_of(allocation),
+                  (unsigned long long)allocation->bytes);
+    if (allocation->forbidden_count > 0 && is_forbidden(allocation, address, bytes))
+        emu_fatal(EMU_FORBIDDEN, at, 0,
+                  "%s: %s of %zu bytes at byte %llu of %s, which must not be touched {1}",
+                  emu_who(emu.self), what, bytes, (unsigned long long)offset, name_of(allocation));
+}
