@@ -11,7 +11,7 @@
 
 enum { DEEPEST_BLOCK = 16, MAX_ITERATIONS = 4096, MARK_LENGTH = 3, LONGEST_PART = 127 };
 
-enum kind { ORDINARY, USE, FOR, IF, ELSE, END };
+enum kind { ORDINARY, USE, TAKES, FOR, IF, ELSE, END };
 
 struct line {
     enum kind kind;
@@ -26,6 +26,7 @@ struct line {
 struct lines {
     struct line *items;
     int count;
+    struct smelt__parameters parameters; /* of TAKES */
 };
 
 /* ---- cutting into lines and checking ----------------------------------------------------------
@@ -74,20 +75,42 @@ static int split_for(struct line *line, struct smelt__message *message) {
     return smelt__expression_check(text + line->last, line->last_length, message);
 }
 
+/* Length of the part's name that //@use begins with. */
+static size_t part_length(const char *text, size_t length) {
+    size_t at = 0;
+    while (at < length && !is_blank(text[at]))
+        at++;
+    return at;
+}
+
+/* Splits "PART NAME = EXPR, ...". */
+static int split_use(struct line *line, struct smelt__message *message) {
+    struct smelt__arguments arguments;
+    line->name_length = part_length(line->text, line->length);
+    if (line->name_length > LONGEST_PART) {
+        smelt__message_set(message, "//@use takes a name of at most %d characters", LONGEST_PART);
+        return -1;
+    }
+    return smelt__arguments_read(line->text + line->name_length, line->length - line->name_length,
+                                 &arguments, message);
+}
+
 /* Reads a directive: text and length are what follows the mark. */
 static int read_directive(struct line *line, const char *text, size_t length,
                           struct smelt__message *message) {
     static const struct {
         const char *name;
         enum kind kind;
-    } directives[] = {{"use", USE}, {"for", FOR}, {"if", IF}, {"else", ELSE}, {"end", END}};
+    } directives[] = {{"use", USE}, {"takes", TAKES}, {"for", FOR},
+                      {"if", IF},   {"else", ELSE},   {"end", END}};
     size_t name_length = smelt__name_length(text, length);
     size_t found = 0, count = sizeof directives / sizeof directives[0];
     while (found < count && (strlen(directives[found].name) != name_length ||
                              memcmp(directives[found].name, text, name_length) != 0))
         found++;
     if (found == count) {
-        smelt__message_set(message, "unknown directive //@%.*s; known: use, for, if, else, end",
+        smelt__message_set(message,
+                           "unknown directive //@%.*s; known: use, takes, for, if, else, end",
                            (int)(name_length < 40 ? name_length : 40), text);
         return -1;
     }
@@ -95,7 +118,7 @@ static int read_directive(struct line *line, const char *text, size_t length,
     line->text = text + name_length;
     line->length = length - name_length;
     trim(&line->text, &line->length);
-    int wants_argument = line->kind == USE || line->kind == FOR || line->kind == IF;
+    int wants_argument = line->kind != ELSE && line->kind != END;
     if (wants_argument != (line->length > 0)) {
         smelt__message_set(message, "//@%s %s", directives[found].name,
                            wants_argument ? "lacks its argument" : "takes no argument");
@@ -105,12 +128,8 @@ static int read_directive(struct line *line, const char *text, size_t length,
         smelt__message_set(message, "a directive stands alone on its line");
         return -1;
     }
-    if (line->kind == USE &&
-        (line->length > LONGEST_PART || memchr(line->text, ' ', line->length) ||
-         memchr(line->text, '\t', line->length))) {
-        smelt__message_set(message, "//@use takes one name of at most %d characters", LONGEST_PART);
-        return -1;
-    }
+    if (line->kind == USE)
+        return split_use(line, message);
     if (line->kind == IF)
         return smelt__expression_check(line->text, line->length, message);
     return line->kind == FOR ? split_for(line, message) : 0;
@@ -126,9 +145,13 @@ static int same_name(const struct line *line, const char *name, size_t length) {
     return line->name_length == length && memcmp(line->text, name, length) == 0;
 }
 
-/* Whether a loop variable of that name is in scope; with length 0, whether any is. */
-static int is_loop_variable(const struct lines *lines, const struct open_blocks *open,
-                            const char *name, size_t length) {
+/* Whether a parameter or a loop variable of that name is in scope; with length 0, whether any is.
+ */
+static int is_variable(const struct lines *lines, const struct open_blocks *open, const char *name,
+                       size_t length) {
+    if (length ? smelt__parameter_find(&lines->parameters, name, length) >= 0
+               : lines->parameters.count > 0)
+        return 1;
     for (int i = 0; i < open->count; i++) {
         const struct line *line = &lines->items[open->lines[i]];
         if (line->kind == FOR && (!length || same_name(line, name, length)))
@@ -168,7 +191,7 @@ static int check_ordinary(const struct lines *lines, const struct open_blocks *o
     }
     const char *at = line->text, *end = line->text + line->length;
     while ((at = memchr(at, '$', (size_t)(end - at)))) {
-        if (!is_loop_variable(lines, open, NULL, 0)) {
+        if (!is_variable(lines, open, NULL, 0)) {
             smelt__message_set(message, "'$' outside of //@for");
             return -1;
         }
@@ -180,7 +203,7 @@ static int check_ordinary(const struct lines *lines, const struct open_blocks *o
         if (at[1] == '{') {
             if (smelt__expression_check(substitution.text, substitution.length, message))
                 return -1;
-        } else if (!is_loop_variable(lines, open, substitution.text, substitution.length)) {
+        } else if (!is_variable(lines, open, substitution.text, substitution.length)) {
             smelt__message_set(message, "$%.*s is no loop variable here",
                                (int)(substitution.length < 60 ? substitution.length : 60),
                                substitution.text);
@@ -198,13 +221,23 @@ static int open_block(struct lines *lines, struct open_blocks *open, int index,
         smelt__message_set(message, "blocks are nested deeper than %d", DEEPEST_BLOCK);
         return -1;
     }
-    if (line->kind == FOR && is_loop_variable(lines, open, line->text, line->name_length)) {
-        smelt__message_set(message, "the loop variable '%.*s' is in use by an outer //@for",
-                           (int)(line->name_length < 60 ? line->name_length : 60), line->text);
+    if (line->kind == FOR && is_variable(lines, open, line->text, line->name_length)) {
+        smelt__message_set(
+            message, "the loop variable '%.*s' is in use by an outer //@for or as a parameter",
+            (int)(line->name_length < 60 ? line->name_length : 60), line->text);
         return -1;
     }
     open->lines[open->count++] = index;
     return 0;
+}
+
+static int take_parameters(struct lines *lines, const struct line *line,
+                           struct smelt__message *message) {
+    if (lines->parameters.count) {
+        smelt__message_set(message, "a second //@takes");
+        return -1;
+    }
+    return smelt__parameters_read(line->text, line->length, &lines->parameters, message);
 }
 
 /* Joins an ELSE or END to the block it belongs to. */
@@ -245,11 +278,13 @@ static int check_line(struct lines *lines, struct open_blocks *open, int index, 
     }
     switch (line->kind) {
     case USE:
+    case TAKES:
         if (*text_has_begun) {
-            smelt__message_set(message, "//@use comes before any other text");
+            smelt__message_set(message, "//@%s comes before any other text",
+                               line->kind == USE ? "use" : "takes");
             return -1;
         }
-        return 0;
+        return line->kind == USE ? 0 : take_parameters(lines, line, message);
     case FOR:
     case IF:
         *text_has_begun = 1;
@@ -281,6 +316,7 @@ static int read_lines(const char *text, struct lines *lines, int *number,
     int count = count_lines(text);
     *number = 0;
     lines->count = 0;
+    lines->parameters.count = 0;
     lines->items = calloc((size_t)count + 1, sizeof *lines->items);
     if (!lines->items) {
         smelt__message_set(message, "out of memory");
@@ -479,23 +515,53 @@ int smelt__template_expand(const struct smelt__template *template_,
     return status;
 }
 
-void smelt__template_uses(const char *text, void (*each)(void *user, const char *name),
-                          void *user) {
-    while (*text) {
+/* Calls `each` for every directive of that kind. */
+static void each_directive(const char *text, enum kind kind,
+                           void (*each)(void *user, const struct line *line), void *user) {
+    for (int number = 1; *text; number++) {
         const char *end = strchrnul(text, '\n');
         const char *start = text;
         size_t length = (size_t)(end - text);
         trim(&start, &length);
-        struct line line = {0};
+        struct line line = {.number = number};
         struct smelt__message ignored;
         if (length >= MARK_LENGTH && memcmp(start, "//@", MARK_LENGTH) == 0 &&
             !read_directive(&line, start + MARK_LENGTH, length - MARK_LENGTH, &ignored) &&
-            line.kind == USE) {
-            char name[LONGEST_PART + 1];
-            memcpy(name, line.text, line.length);
-            name[line.length] = '\0';
-            each(user, name);
-        }
+            line.kind == kind)
+            each(user, &line);
         text = end + (*end == '\n');
     }
+}
+
+struct use_callback {
+    void (*each)(void *user, const struct smelt__use *use);
+    void *user;
+};
+
+static void call_use(void *data, const struct line *line) {
+    const struct use_callback *callback = data;
+    struct smelt__message ignored;
+    char part[LONGEST_PART + 1];
+    struct smelt__use use = {.part = part, .line = line->number};
+    memcpy(part, line->text, line->name_length);
+    part[line->name_length] = '\0';
+    smelt__arguments_read(line->text + line->name_length, line->length - line->name_length,
+                          &use.arguments, &ignored);
+    callback->each(callback->user, &use);
+}
+
+void smelt__template_uses(const char *text, void (*each)(void *user, const struct smelt__use *use),
+                          void *user) {
+    struct use_callback callback = {each, user};
+    each_directive(text, USE, call_use, &callback);
+}
+
+static void read_takes(void *data, const struct line *line) {
+    struct smelt__message ignored;
+    smelt__parameters_read(line->text, line->length, data, &ignored);
+}
+
+void smelt__template_takes(const char *text, struct smelt__parameters *parameters) {
+    parameters->count = 0;
+    each_directive(text, TAKES, read_takes, parameters);
 }

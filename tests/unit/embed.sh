@@ -25,7 +25,7 @@ refuses() {
 # Meson may hand the program over by a relative path.
 embed=$(realpath "$embed")
 
-refuses 'templates/bad.cu:3: error: unknown directive //@fro; known: use, for, if, else, end' \
+refuses 'templates/bad.cu:3: error: unknown directive //@fro; known: use, takes, for, if, else, end' \
     directive templates/bad.cu
 refuses 'templates/bad.cu:1: error: //@if has no //@end' nested templates/bad.cu
 refuses 'templates/bad.cu:2: error: byte 0xc3: templates are plain ASCII' bytes templates/bad.cu

@@ -239,7 +239,21 @@ static void malformed(void **state) {
         {"//@if 1 //@end\n", 1, "stands alone on its line"},
         {"a\n//@use b\n", 2, "//@use comes before any other text"},
         {"//@if 1\n//@use b\n//@end\n", 2, "//@use comes before any other text"},
-        {"//@use a b\n", 1, "//@use takes one name"},
+        {"//@use a b\n", 1, "write //@use PART NAME = EXPR"},
+        {"//@use a = 1\n", 1, "write //@use PART NAME = EXPR"},
+        {"//@use a b = 1,\n", 1, "write //@use PART NAME = EXPR"},
+        {"//@use a b = 1 c = 2\n", 1, "unexpected 'c'"},
+        {"//@use a b =\n", 1, "operand is missing"},
+        {"//@use a b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1,j=1\n", 1, "more than 8 arguments"},
+        {"//@takes\n", 1, "//@takes lacks its argument"},
+        {"//@takes 3\n", 1, "unexpected '3'"},
+        {"//@takes n, k\n", 1, "unexpected ','"},
+        {"//@takes n k n\n", 1, "names 'n' twice"},
+        {"//@takes a b c d e f g h i\n", 1, "more than 8 parameters"},
+        {"//@takes n\n//@takes k\n", 2, "a second //@takes"},
+        {"a\n//@takes n\n", 2, "//@takes comes before any other text"},
+        {"//@takes n\n$k\n", 2, "$k is no loop variable"},
+        {"//@takes n\n//@for n in 0..1\n//@end\n", 2, "'n' is in use by"},
         {"#define A \\\n//@if 1\nb\n//@end\n", 2, "cannot follow a line that ends in '\\'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -255,15 +269,16 @@ static void malformed(void **state) {
 /* Whatever bytes: an answer, no crash; what is accepted expands or says why not. */
 static void random_templates(void **state) {
     (void)state;
-    static const char *const pieces[] = {"//@if 1",  "//@else",
-                                         "//@end",   "//@for i in 0..3",
-                                         "//@use a", "$i",
-                                         "${i+1}",   "\n",
-                                         "\n",       "\n",
-                                         " ",        "x",
-                                         "\\",       "//@for j in 0..ZERO",
-                                         "//@",      "..",
-                                         "(",        "{",
+    static const char *const pieces[] = {"//@if 1",    "//@else",
+                                         "//@end",     "//@for i in 0..3",
+                                         "//@use a",   "$i",
+                                         "${i+1}",     "\n",
+                                         "\n",         "\n",
+                                         " ",          "x",
+                                         "\\",         "//@for j in 0..ZERO",
+                                         "//@",        "..",
+                                         "//@takes i", "//@use p i = 1, k=2",
+                                         "(",          "{",
                                          "$"};
     struct random random = random_begin("random_templates");
     for (int i = 0; i < 20000; i++) {
@@ -316,6 +331,75 @@ static void parts(void **state) {
     smelt__text_free(&out);
     assert_int_equal(smelt__parts_emit(templates, 5, "z.cu", &scope, &out, &message), -1);
     assert_non_null(strstr(message.text, "no template 'z.cu'"));
+}
+
+/* Parts with parameters: once for each set of values, in the order of their use. */
+static void part_parameters(void **state) {
+    (void)state;
+    static const struct smelt__template templates[] = {
+        TEMPLATE("k.cu", "//@use p.cuh n = THREE - 1, m=THREE\n//@use q.cuh n = 5\n"
+                         "//@use p.cuh m = 3, n = 2\n//@use p.cuh n = 3, m = 2\nkernel\n"),
+        TEMPLATE("p.cuh", "//@use a.cuh\n//@takes n m\n//@if n < m\nless$n\n//@end\nf$n$m ${n*m}\n"
+                          "//@for i in 0..n\n$i,$n\n//@end\n"),
+        TEMPLATE("q.cuh", "//@takes n\n//@use p.cuh n = 0, m = n + 1\nq$n\n"),
+        TEMPLATE("a.cuh", "a\n"),
+    };
+    struct smelt__message message = {""};
+    struct smelt__text out = {0};
+    int index, line;
+    assert_int_equal(smelt__parts_check(templates, 4, &index, &line, &message), 0);
+    assert_int_equal(smelt__parts_emit(templates, 4, "k.cu", &scope, &out, &message), 0);
+    assert_string_equal(out.data,
+                        "#line 1 \"templates/a.cuh\"\na\n\n#line 4 \"templates/p.cuh\"\nless2\n"
+                        "#line 6 \"templates/p.cuh\"\nf23 6\n#line 8 \"templates/p.cuh\"\n0,2\n"
+                        "#line 8 \"templates/p.cuh\"\n1,2\n\n#line 4 \"templates/p.cuh\"\nless0\n"
+                        "#line 6 \"templates/p.cuh\"\nf06 0\n\n#line 3 \"templates/q.cuh\"\nq5\n"
+                        "\n#line 6 \"templates/p.cuh\"\nf32 6\n#line 8 \"templates/p.cuh\"\n0,3\n"
+                        "#line 8 \"templates/p.cuh\"\n1,3\n#line 8 \"templates/p.cuh\"\n2,3\n"
+                        "\n#line 5 \"templates/k.cu\"\nkernel\n");
+    smelt__text_free(&out);
+}
+
+/* Arguments that do not fit: what is said, and where. */
+static void wrong_arguments(void **state) {
+    (void)state;
+    static const struct {
+        const char *user;
+        int line;
+        const char *part;
+        int emitted_only; /* the check of the whole table cannot know */
+    } cases[] = {
+        {"//@use p\n", 1, "p takes 'n', which is given no value", 0},
+        {"\n//@use p n = 1, k = 2\n", 2, "p takes no 'k'", 0},
+        {"//@use p n = 1, n = 1\n", 1, "p takes 'n', which is given twice", 0},
+        {"//@use b n = 1\n", 1, "b takes no 'n'", 0},
+        {"//@use p n = 1\n//@use p n = gone\n", 2, "is called 'gone'", 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__template templates[] = {
+            TEMPLATE("p", "//@takes n\n$n\n"),
+            TEMPLATE("b", "b\n"),
+            {"k", cases[i].user, strlen(cases[i].user)},
+        };
+        struct smelt__message message = {""};
+        struct smelt__text out = {0};
+        int index = -1, line = -1;
+        assert_int_equal(smelt__parts_check(templates, 3, &index, &line, &message),
+                         cases[i].emitted_only ? 0 : -1);
+        if (!cases[i].emitted_only) {
+            assert_non_null(strstr(message.text, cases[i].part));
+            assert_int_equal(index, 2);
+            assert_int_equal(line, cases[i].line);
+        }
+        assert_int_equal(smelt__parts_emit(templates, 3, "k", &scope, &out, &message), -1);
+        assert_non_null(strstr(message.text, cases[i].part));
+        char place[40];
+        snprintf(place, sizeof place, "templates/k:%d: ", cases[i].line);
+        assert_non_null(strstr(message.text, place));
+        assert_int_equal(smelt__parts_emit(templates, 3, "p", &scope, &out, &message), -1);
+        assert_non_null(strstr(message.text, "p takes 'n', which is given no value"));
+        smelt__text_free(&out);
+    }
 }
 
 static void wrong_parts(void **state) {
@@ -401,10 +485,11 @@ static void line_markers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(expressions),  cmocka_unit_test(bad_expressions),
-        cmocka_unit_test(directives),   cmocka_unit_test(expansion_errors),
-        cmocka_unit_test(malformed),    cmocka_unit_test(random_templates),
-        cmocka_unit_test(parts),        cmocka_unit_test(wrong_parts),
+        cmocka_unit_test(expressions),     cmocka_unit_test(bad_expressions),
+        cmocka_unit_test(directives),      cmocka_unit_test(expansion_errors),
+        cmocka_unit_test(malformed),       cmocka_unit_test(random_templates),
+        cmocka_unit_test(parts),           cmocka_unit_test(part_parameters),
+        cmocka_unit_test(wrong_arguments), cmocka_unit_test(wrong_parts),
         cmocka_unit_test(line_markers),
     };
     return cmocka_run_group_tests_name("engine", tests, NULL, NULL);

@@ -1,0 +1,48 @@
+/*
+ * The two directives that give a part parameters: the part names them, `//@takes n kind`, and who
+ * uses it gives each a value, `//@use part.cuh n = EXPR, kind = EXPR`, in any order.
+ */
+#ifndef SMELT_CODEGEN_ARGUMENTS_H
+#define SMELT_CODEGEN_ARGUMENTS_H
+
+#include <stddef.h>
+
+#include "codegen/text.h"
+
+enum { SMELT__PARAMETERS = 8 };
+
+/* Names stand in the template's text, not NUL-terminated. */
+struct smelt__parameters {
+    int count;
+    struct smelt__parameter {
+        const char *name;
+        size_t length;
+    } items[SMELT__PARAMETERS];
+};
+
+struct smelt__arguments {
+    int count;
+    struct smelt__argument {
+        const char *name, *expression;
+        size_t length, expression_length;
+    } items[SMELT__PARAMETERS];
+};
+
+/* Read what follows //@takes, and what follows the name after //@use; expressions are checked. 0,
+ * or -1 with a message. */
+int smelt__parameters_read(const char *text, size_t length, struct smelt__parameters *parameters,
+                           struct smelt__message *message);
+int smelt__arguments_read(const char *text, size_t length, struct smelt__arguments *arguments,
+                          struct smelt__message *message);
+
+/* Index of the parameter of that name, or -1. */
+int smelt__parameter_find(const struct smelt__parameters *parameters, const char *name,
+                          size_t length);
+
+/* Whether the arguments give each parameter one value and no other. 0, or -1 with a message; `part`
+ * is the used template's name. */
+int smelt__arguments_match(const struct smelt__arguments *arguments,
+                           const struct smelt__parameters *parameters, const char *part,
+                           struct smelt__message *message);
+
+#endif
