@@ -87,7 +87,8 @@ struct emu_interface {
 
     /* Gives device memory a name in reports. The string is copied. */
     void (*name)(uint64_t pointer, const char *name);
-    /* Any access to these bytes of device memory is a report. Freed memory forgets it. */
+    /* Any access to these bytes of device memory is a report. Freed memory forgets it; so does the
+     * whole allocation that `pointer` lies in when `bytes` is 0. */
     void (*forbid)(uint64_t pointer, size_t bytes);
     /* Reserves device memory whose pages exist when touched, for tensors of many gigabytes with
      * little in them; freed by cuMemFree. 0 when there is no address space. */
