@@ -35,7 +35,7 @@ static void look_at(const u8 *pointer, u32 bytes, bool write, site at) {
     }
     if (!write && emu_kernel_holds(pointer))
         return;
-    emu_global_access(pointer, bytes, write, at);
+    emu_global_access(pointer, bytes, write ? EMU_WRITE : EMU_READ, at);
 }
 
 static void look_aligned(const u8 *pointer, u32 bytes, bool write, site at) {

@@ -109,7 +109,7 @@ EMU_EXPORT void emu_bulk_load(unsigned to, const void *from, unsigned bytes, uns
     emu.statistics.instructions++;
     check_bulk(bytes, from, "cp.async.bulk", at);
     struct place place = emu_shared_place(to, bytes, PIECE, "cp.async.bulk", at);
-    emu_global_access(from, bytes, false, at);
+    emu_global_access(from, bytes, EMU_READ, at);
     struct load *load = load_new(place.cta, barrier, "cp.async.bulk", at);
     load_add(load, place.offset, bytes, from);
     load_go(load);
@@ -153,7 +153,7 @@ static void add_load_piece(void *context, const struct emu_tensor_piece *piece) 
     struct place place =
         emu_shared_place(piece->shared, piece->bytes, 1, "a tensor load", walk->at);
     if (source)
-        emu_global_access(source, piece->bytes, false, walk->at);
+        emu_global_access(source, piece->bytes, EMU_READ, walk->at);
     load_add(walk->load, place.offset, piece->bytes, source);
 }
 
@@ -164,9 +164,8 @@ EMU_EXPORT void emu_tensor_load(unsigned to, const void *map, unsigned barrier, 
     const int32_t coordinates[EMU_TENSOR_RANK] = {x, y, z, 0, 0};
     const struct emu_tensor_map *found = find_map(map, rank, "cp.async.bulk.tensor", at);
     emu.statistics.instructions++;
-    struct place place =
-        emu_shared_place(to, emu_tensor_box_bytes(found), emu_tensor_box_alignment(found),
-                         "cp.async.bulk.tensor", at);
+    struct place place = emu_shared_place(to, emu_tensor_box_bytes(found), EMU_TENSOR_ALIGNMENT,
+                                          "cp.async.bulk.tensor", at);
     struct walk walk = {load_new(place.cta, barrier, "cp.async.bulk.tensor", at), at};
     emu_tensor_walk(found, coordinates, to, add_load_piece, &walk);
     load_go(walk.load);
@@ -250,7 +249,7 @@ static void add_store(struct place from, void *to, u32 bytes, enum store_kind ki
     if (!part)
         emu_fatal(EMU_ILLEGAL, at, 0, "out of memory");
     emu_shared_read_begin(from.cta, from.offset, bytes, at);
-    emu_global_access(to, bytes, true, at);
+    emu_global_access(to, bytes, kind == STORE ? EMU_WRITE : EMU_ATOMIC, at);
     *part = (struct store_part){
         .cta = from.cta, .offset = from.offset, .bytes = bytes, .to = to, .kind = kind, .at = at};
     while (*last)
@@ -287,7 +286,7 @@ EMU_EXPORT void emu_tensor_store(const void *map, unsigned from, int rank, int x
     const struct emu_tensor_map *found = find_map(map, rank, "cp.async.bulk.tensor", at);
     struct walk walk = {NULL, at};
     emu.statistics.instructions++;
-    emu_shared_place(from, emu_tensor_box_bytes(found), emu_tensor_box_alignment(found),
+    emu_shared_place(from, emu_tensor_box_bytes(found), EMU_TENSOR_ALIGNMENT,
                      "cp.async.bulk.tensor", at);
     emu_tensor_walk(found, coordinates, from, add_store_piece, &walk);
     emu_yield();

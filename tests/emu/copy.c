@@ -73,7 +73,7 @@ EMU_EXPORT void emu_cp_async(unsigned address, const void *source, int bytes, in
                   "%s: cp.async from an address that is %u past a multiple of %d {1}",
                   emu_who(self), (u32)((uintptr_t)source % (uintptr_t)bytes), bytes);
     if (given > 0)
-        emu_global_access(source, (size_t)given, false, at);
+        emu_global_access(source, (size_t)given, EMU_READ, at);
     if (!make_room(self))
         emu_fatal(EMU_ILLEGAL, at, 0, "out of memory");
     u32 number = newest(self);

@@ -87,9 +87,7 @@ static char error_text[512];
 /* A launch's failure is described by its first report. */
 EMU_EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
     snprintf(error_text, sizeof error_text, "the emulator: %.480s",
-             error == ERROR_LAUNCH_FAILED && emu_report_count() > 0
-                 ? emu_report_at(emu_report_count() - 1).text
-                 : "the call is not possible");
+             error == ERROR_LAUNCH_FAILED ? emu_first_report() : "the call is not possible");
     *text = error_text;
     return CUDA_SUCCESS;
 }

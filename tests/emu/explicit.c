@@ -16,7 +16,7 @@ EMU_EXPORT void emu_store_global(void *to, const unsigned *values, int count) {
     size_t bytes = 4 * (size_t)count;
     emu.statistics.instructions++;
     check_aligned(to, bytes, "a store", at);
-    emu_global_access(to, bytes, true, at);
+    emu_global_access(to, bytes, EMU_WRITE, at);
     memcpy(to, values, bytes);
 }
 
@@ -26,7 +26,7 @@ EMU_EXPORT void emu_load_global(unsigned *values, const void *from, int count, i
     (void)read_only;
     emu.statistics.instructions++;
     check_aligned(from, bytes, "a load", at);
-    emu_global_access(from, bytes, false, at);
+    emu_global_access(from, bytes, EMU_READ, at);
     memcpy(values, from, bytes);
 }
 
@@ -35,7 +35,7 @@ EMU_EXPORT unsigned emu_load_l2(const void *from) {
     unsigned value;
     emu.statistics.instructions++;
     check_aligned(from, sizeof value, "a load", at);
-    emu_global_access(from, sizeof value, false, at);
+    emu_global_access(from, sizeof value, EMU_READ, at);
     memcpy(&value, from, sizeof value);
     return value;
 }
@@ -81,7 +81,7 @@ EMU_EXPORT void emu_reduce_add_f32(float *to, const float *values, int count) {
     size_t bytes = 4 * (size_t)count;
     emu.statistics.instructions++;
     check_aligned(to, bytes, "red.global.add", at);
-    emu_global_access(to, bytes, true, at);
+    emu_global_access(to, bytes, EMU_ATOMIC, at);
     for (int i = 0; i < count; i++)
         to[i] += values[i];
     emu_yield();
@@ -92,7 +92,7 @@ EMU_EXPORT void emu_counter_add(unsigned *counter, unsigned value) {
     site at = EMU_SITE;
     emu.statistics.instructions++;
     check_aligned(counter, sizeof *counter, "red.release", at);
-    emu_global_access(counter, sizeof *counter, true, at);
+    emu_global_access(counter, sizeof *counter, EMU_ATOMIC, at);
     *counter += value;
 }
 
@@ -101,7 +101,7 @@ EMU_EXPORT unsigned emu_counter_read(const unsigned *counter) {
     site at = EMU_SITE;
     emu.statistics.instructions++;
     check_aligned(counter, sizeof *counter, "ld.acquire", at);
-    emu_global_access(counter, sizeof *counter, false, at);
+    emu_global_access(counter, sizeof *counter, EMU_ATOMIC, at);
     emu_poll(at);
     return *counter;
 }

@@ -276,6 +276,7 @@ struct machine {
     u32 shared_bytes;
 
     int ctas, cta_threads, thread_count, warp_count, slots; /* of the gang */
+    u32 gang, first_gang; /* running number of the gang, and of this launch's first; from 1 */
     struct cta cta[MAX_CLUSTER];
     struct thread *threads;
     struct warp *warps;
@@ -352,7 +353,8 @@ bool emu_memory_holds(u64 pointer, size_t bytes);
 void emu_memory_name(u64 pointer, const char *name);
 void emu_memory_forbid(u64 pointer, size_t bytes);
 /* A kernel's access; ends the thread when it is outside every allocation. */
-void emu_global_access(const void *pointer, size_t bytes, bool write, site at);
+enum emu_access { EMU_READ, EMU_WRITE, EMU_ATOMIC /* a reduction: adds to what is there */ };
+void emu_global_access(const void *pointer, size_t bytes, enum emu_access access, site at);
 
 /* ---- pieces that the files call in each other ---------------------------------------------------
  */
@@ -374,6 +376,7 @@ void emu_registers_touched(struct thread *thread, const u8 *low, u32 bytes, bool
 bool emu_kernel_holds(const void *pointer);
 
 /* The control interface's view of the reports (report.c). */
+const char *emu_first_report(void); /* of the last launch */
 size_t emu_report_count(void);
 struct emu_report emu_report_at(size_t index);
 void emu_reports_clear(void);

@@ -85,7 +85,8 @@ static void parse(struct lines *lines, FILE *output) {
         function[strcspn(function, "\n")] = '\0';
         if (!fgets(place, sizeof place, output))
             break;
-        if (line && strncmp(place, "??", 2) != 0)
+        bool kernel = strncmp(function, "smelt_", 6) == 0 && depth > 0;
+        if (line && !kernel && strncmp(place, "??", 2) != 0)
             add_frame(line, depth++, function, place);
     }
 }

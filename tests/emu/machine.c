@@ -356,6 +356,7 @@ static void make_gang(unsigned x, unsigned y, unsigned z) {
     emu.threads = calloc((size_t)emu.thread_count, sizeof *emu.threads);
     emu.warps = calloc((size_t)emu.warp_count, sizeof *emu.warps);
     emu.live = emu.thread_count;
+    emu.gang++;
     memset(emu.ready, 0, sizeof emu.ready);
     memset(&emu.cluster_barrier, 0, sizeof emu.cluster_barrier);
     emu.deferred = NULL;
@@ -544,6 +545,7 @@ bool emu_launch(struct kernel *kernel, void **parameters) {
     emu.random = (emu.settings.seed + 1) * 0x9e3779b97f4a7c15ull | 1;
     emu.ended = false;
     emu.statistics.launches++;
+    emu.first_gang = emu.gang + 1;
     emu_reports_begin();
     if (valid_shape()) {
         int threads = emu.ctas * emu.cta_threads;

@@ -16,6 +16,16 @@ struct forbidden {
     u64 begin, end;
 };
 
+/* Who wrote a granule of device memory in this launch, for races between blocks and threads. */
+enum { GRANULE = 2 }; /* bytes: the narrowest element the kernels store */
+
+struct written {
+    u32 gang; /* emu.gang of the writer; older than emu.first_gang: an earlier launch */
+    u32 clock, at;
+    u16 slot;
+    u16 atomic; /* by a reduction: those may meet */
+};
+
 struct allocation {
     u64 begin, bytes;
     void *mapping;
@@ -24,6 +34,7 @@ struct allocation {
     struct forbidden *forbidden; /* ascending, disjoint, once `sorted` */
     size_t forbidden_count, forbidden_capacity;
     bool sorted;
+    struct written *written; /* one per granule; pages exist when touched */
 };
 
 static struct allocation *allocations;
@@ -39,6 +50,10 @@ static struct allocation *find(u64 pointer) {
             return &allocations[i];
         }
     return NULL;
+}
+
+static size_t written_bytes(size_t bytes) {
+    return (bytes / GRANULE + 1) * sizeof(struct written);
 }
 
 u64 emu_memory_allocate(size_t bytes, bool sparse) {
@@ -64,10 +79,17 @@ u64 emu_memory_allocate(size_t bytes, bool sparse) {
     }
     if (!sparse)
         memset(begin, 0xff, bytes); /* what was never written is NaN, or an index out of range */
+    void *written = mmap(NULL, written_bytes(bytes), PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (written == MAP_FAILED) {
+        munmap(mapping, mapped + 2 * (size_t)GUARD);
+        return 0;
+    }
     allocations[count++] = (struct allocation){.begin = (u64)(uintptr_t)begin,
                                                .bytes = bytes,
                                                .mapping = mapping,
-                                               .mapped = mapped + 2 * (size_t)GUARD};
+                                               .mapped = mapped + 2 * (size_t)GUARD,
+                                               .written = written};
     return (u64)(uintptr_t)begin;
 }
 
@@ -76,6 +98,7 @@ bool emu_memory_free(u64 pointer) {
     if (!allocation || allocation->begin != pointer)
         return false;
     munmap(allocation->mapping, allocation->mapped);
+    munmap(allocation->written, written_bytes(allocation->bytes));
     free(allocation->forbidden);
     *allocation = allocations[--count];
     return true;
@@ -94,8 +117,12 @@ void emu_memory_name(u64 pointer, const char *name) {
 
 void emu_memory_forbid(u64 pointer, size_t bytes) {
     struct allocation *allocation = find(pointer);
-    if (!allocation || bytes == 0)
+    if (!allocation)
         return;
+    if (bytes == 0) {
+        allocation->forbidden_count = 0;
+        return;
+    }
     if (allocation->forbidden_count == allocation->forbidden_capacity) {
         size_t more = allocation->forbidden_capacity ? 2 * allocation->forbidden_capacity : 64;
         struct forbidden *larger = realloc(allocation->forbidden, more * sizeof *larger);
@@ -177,9 +204,35 @@ static _Noreturn void outside(u64 pointer, size_t bytes, const char *what, site 
         before ? "before" : "past the end of", name_of(near), (unsigned long long)near->bytes);
 }
 
-void emu_global_access(const void *pointer, size_t bytes, bool write, site at) {
+/* Two accesses of which one is a write, by threads that nothing orders: of two gangs, which may
+ * run at the same time, or of one, as its clocks say. Reads are not remembered. */
+static void check_race(struct allocation *allocation, u64 offset, size_t bytes,
+                       enum emu_access access, site at) {
+    const struct thread *self = emu.self;
+    struct written now = {emu.gang, self->clock[self->number], at, (u16)self->number,
+                          access == EMU_ATOMIC};
+    for (u64 i = offset / GRANULE; i <= (offset + bytes - 1) / GRANULE; i++) {
+        struct written *before = &allocation->written[i];
+        bool same_gang = before->gang == emu.gang;
+        bool ordered =
+            before->gang < emu.first_gang || (before->atomic && access == EMU_ATOMIC) ||
+            (same_gang && (before->slot == now.slot || self->clock[before->slot] >= before->clock));
+        if (!ordered) {
+            emu_report(EMU_RACE, at, before->at,
+                       "%s: %s of byte %llu of %s {1}, written by %s {2}: nothing orders the two",
+                       emu_who(self), access == EMU_READ ? "read" : "write",
+                       (unsigned long long)offset, name_of(allocation),
+                       same_gang ? emu_who(&emu.threads[before->slot]) : "an earlier block");
+            return;
+        }
+        if (access != EMU_READ)
+            *before = now;
+    }
+}
+
+void emu_global_access(const void *pointer, size_t bytes, enum emu_access access, site at) {
     u64 address = (u64)(uintptr_t)pointer;
-    const char *what = write ? "write" : "read";
+    const char *what = access == EMU_READ ? "read" : "write";
     struct allocation *allocation = find(address);
     if (!allocation)
         outside(address, bytes, what, at);
@@ -192,4 +245,5 @@ void emu_global_access(const void *pointer, size_t bytes, bool write, site at) {
         emu_fatal(EMU_FORBIDDEN, at, 0,
                   "%s: %s of %zu bytes at byte %llu of %s, which must not be touched {1}",
                   emu_who(emu.self), what, bytes, (unsigned long long)offset, name_of(allocation));
+    check_race(allocation, offset, bytes, access, at);
 }

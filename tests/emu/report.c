@@ -175,6 +175,10 @@ size_t emu_reports_end(void) {
 /* ---- what the control interface shows ----------------------------------------------------------
  */
 
+const char *emu_first_report(void) {
+    return count > launch_begin ? collected[launch_begin].text : "no report";
+}
+
 size_t emu_report_count(void) {
     return count;
 }
