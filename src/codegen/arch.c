@@ -11,12 +11,14 @@ enum { KB = 1024, REGISTERS = 64 * KB, RESERVED = 1 * KB };
 /* Name, capability, KB of shared memory per block and per multiprocessor, resident threads per
  * multiprocessor. Ascending by capability; an `a` name directly after its plain one. */
 #define ARCH(name, major, minor, block, multiprocessor, threads)                                   \
-    { name, major, minor, (block)*KB, (multiprocessor)*KB, RESERVED, REGISTERS, threads }
+    { name, major, minor, (block)*KB, (multiprocessor)*KB, RESERVED, REGISTERS, threads, 0 }
+#define ARCH_WGMMA(name, major, minor, block, multiprocessor, threads)                             \
+    { name, major, minor, (block)*KB, (multiprocessor)*KB, RESERVED, REGISTERS, threads, 1 }
 
 static const struct smelt__arch archs[] = {
     ARCH("sm_80", 8, 0, 163, 164, 2048),   ARCH("sm_86", 8, 6, 99, 100, 1536),
     ARCH("sm_87", 8, 7, 163, 164, 1536),   ARCH("sm_89", 8, 9, 99, 100, 1536),
-    ARCH("sm_90", 9, 0, 227, 228, 2048),   ARCH("sm_90a", 9, 0, 227, 228, 2048),
+    ARCH("sm_90", 9, 0, 227, 228, 2048),   ARCH_WGMMA("sm_90a", 9, 0, 227, 228, 2048),
     ARCH("sm_100", 10, 0, 227, 228, 2048), ARCH("sm_100a", 10, 0, 227, 228, 2048),
     ARCH("sm_103", 10, 3, 227, 228, 2048), ARCH("sm_103a", 10, 3, 227, 228, 2048),
     ARCH("sm_110", 11, 0, 227, 228, 1536), ARCH("sm_110a", 11, 0, 227, 228, 1536),

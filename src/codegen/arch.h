@@ -16,6 +16,7 @@ struct smelt__arch {
     int shared_reserved;           /* bytes the driver keeps per resident block */
     int registers_per_multiprocessor;
     int threads_per_multiprocessor;
+    int warpgroup_products; /* 1: has wgmma and setmaxnreg, which sm_90a alone has */
 };
 
 /* The architecture of that name, or NULL with a message naming what is known and the nearest. */

@@ -153,6 +153,9 @@ static void print_launch(const struct smelt__plan *plan, struct smelt__text *tex
                       plan->blocks_per_multiprocessor == 1 ? "" : "s", plan->max_registers,
                       plan->heads_per_block, plan->heads_per_block == 1 ? "" : "s",
                       plan->head_blocks, plan->head_blocks == 1 ? "" : "s");
+    if (plan->persistent)
+        smelt__text_append_string(text,
+                                  "  persistent: one such block after another in a resident one\n");
 }
 
 void smelt__plan_print_text(const struct smelt__plan *plan, struct smelt__text *text) {
@@ -224,8 +227,8 @@ void smelt__plan_print_json(const struct smelt__plan *plan, struct smelt__text *
     smelt__text_print(text,
                       "], \"threads\": %d, \"shared_bytes\": %d, \"shared_limit\": %d, "
                       "\"registers_max\": %d, \"blocks_per_multiprocessor\": %d, "
-                      "\"heads_per_block\": %d, \"head_blocks\": %d}",
+                      "\"heads_per_block\": %d, \"head_blocks\": %d, \"persistent\": %s}",
                       plan->threads, plan->shared_bytes, plan->arch->shared_per_block,
                       plan->max_registers, plan->blocks_per_multiprocessor, plan->heads_per_block,
-                      plan->head_blocks);
+                      plan->head_blocks, plan->persistent ? "true" : "false");
 }

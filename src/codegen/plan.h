@@ -50,6 +50,7 @@ struct smelt__plan {
     int shared_bytes;              /* dynamic, the arena's size */
     int heads_per_block;           /* grid rule: blocks = queries * head_blocks */
     int head_blocks;
+    int persistent; /* 1: no more blocks than are resident at once; each takes several items */
 };
 
 /* Plans a kernel; refuses operators. 0, or -1 with the reason. */

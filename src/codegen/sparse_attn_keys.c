@@ -14,7 +14,7 @@ enum { FEW_HEADS = 128, HEAD_GROUP = 64, MAX_HEADS = 1024, ROPE_WIDTH = 64, MAX_
 #define DV_LEGAL "64, 128, 256, 512"
 #define BLOCK_KEYS_LEGAL "auto, 16, 32, 64, 128"
 
-static const char *const variants[] = {"mma", NULL};
+static const char *const variants[] = {"mma", "sm90", NULL};
 
 /* A required key, a key with a default, a knob, a knob with names. */
 #define REQUIRED(name, legal, meaning, minimum, maximum)                                           \
@@ -32,7 +32,7 @@ const struct smelt__key smelt__sparse_attn_keys[SMELT__SPARSE_ATTN_KEY_COUNT] = 
     REQUIRED("dv", DV_LEGAL, "width of a value: the first columns of a KV row", 64, 512),
     REQUIRED("topk", "1..1048576", "the most valid slots of a query", 1, MAX_TOPK),
     OPTIONAL("sink", "0, 1", "1: a learnt logit per head in the softmax denominator", 0, 1, 0),
-    NAMED_KNOB("variant", "auto, mma", "which instructions the kernel is built on", variants),
+    NAMED_KNOB("variant", "auto, mma, sm90", "which instructions the kernel is built on", variants),
     KNOB("compact", "auto, 0, 1", "1: a row of slots is compacted to its valid ones first", 0, 1),
     KNOB("block_keys", BLOCK_KEYS_LEGAL, "KV rows of one step of the main loop", 16, 128),
     KNOB("stages", "auto, 2..4", "key blocks in flight: the depth of the gather's ring", 2, 4),

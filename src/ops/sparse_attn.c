@@ -185,5 +185,7 @@ smelt_status smelt_sparse_attn_forward(smelt_sparse_attn *attn, const smelt_spar
                            "%" PRId64 " queries with %" PRId64 " blocks each exceed the grid's "
                            "2^31 - 1 blocks; split the call",
                            queries, attn->forward->head_blocks);
-    return smelt__kernel_launch(attn->context, attn->forward, (uint32_t)blocks, &params, stream);
+    const int64_t most = attn->forward->most_blocks;
+    return smelt__kernel_launch(attn->context, attn->forward,
+                                (uint32_t)(blocks < most ? blocks : most), &params, stream);
 }

@@ -265,6 +265,23 @@ static smelt_status load_or_recompile(struct job *job, struct outcome *outcome,
     return status;
 }
 
+/* How many blocks of a persistent kernel are resident at once. */
+static smelt_status find_most_blocks(const smelt_context *context, const struct smelt__plan *plan,
+                                     struct smelt__kernel *kernel) {
+    int multiprocessors = 0;
+
+    kernel->most_blocks = INT32_MAX;
+    if (!plan->persistent)
+        return SMELT_OK;
+    CUresult result = context->driver->cuDeviceGetAttribute(
+        &multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, context->device);
+    if (result != CUDA_SUCCESS)
+        return smelt__driver_fail(context->driver,
+                                  "cuDeviceGetAttribute(MULTIPROCESSOR_COUNT)", result);
+    kernel->most_blocks = (int64_t)multiprocessors * plan->blocks_per_multiprocessor;
+    return SMELT_OK;
+}
+
 static smelt_status load_kernel(smelt_context *context, const struct smelt__plan *plan,
                                 struct smelt__kernel *kernel) {
     struct job job;
@@ -279,7 +296,9 @@ static smelt_status load_kernel(smelt_context *context, const struct smelt__plan
     kernel->threads = plan->threads;
     kernel->shared_bytes = plan->shared_bytes;
     kernel->head_blocks = plan->head_blocks;
-    status = smelt__context_enter(context, &pushed);
+    status = find_most_blocks(context, plan, kernel);
+    if (!status)
+        status = smelt__context_enter(context, &pushed);
     if (status)
         goto out;
     status = load_or_recompile(&job, &outcome, kernel);

@@ -20,6 +20,7 @@ struct smelt__kernel {
     void *module;   /* CUmodule */
     int threads, shared_bytes;
     int64_t head_blocks;
+    int64_t most_blocks; /* of a launch: more are never needed; INT32_MAX when not persistent */
     smelt_kernel_info info;
 };
 

@@ -1,0 +1,17 @@
+/* What the files of the kernel family sparse_attn_fwd share: one plan function a variant. */
+#ifndef SMELT_CODEGEN_SPARSE_ATTN_FWD_H
+#define SMELT_CODEGEN_SPARSE_ATTN_FWD_H
+
+#include "codegen/family.h"
+#include "codegen/sparse_attn_keys.h"
+
+/* Each plans its variant or says why it cannot: 0, or -1 with the reason. */
+int smelt__sparse_attn_fwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                    struct smelt__plan *plan, struct smelt__message *message);
+int smelt__sparse_attn_fwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                     struct smelt__plan *plan, struct smelt__message *message);
+
+/* Names the kernel of a plan whose variant is set, and adds the constants that the spec gives. */
+void smelt__sparse_attn_fwd_name(const struct smelt__spec *spec, struct smelt__plan *plan);
+
+#endif

@@ -1,0 +1,15 @@
+//@use common/base.cuh
+
+/* A place in a ring of stages or buffers, and the parity of the barrier phase that its current use
+ * ends: the first use ends phase 0. */
+struct ring_place {
+    int index;
+    int parity;
+};
+
+DEVICE void ring_advance(struct ring_place *place, int size) {
+    if (++place->index == size) {
+        place->index = 0;
+        place->parity ^= 1;
+    }
+}

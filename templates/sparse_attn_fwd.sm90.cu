@@ -1,0 +1,640 @@
+//@use common/base.cuh
+//@use common/descriptor.cuh
+//@use common/ring.cuh
+//@use common/gather_slots.cuh
+//@use common/work.cuh
+//@use ptx/cp_async.cuh
+//@use ptx/cp_async_mbarrier.cuh
+//@use ptx/math.cuh
+//@use ptx/mbarrier.cuh
+//@use ptx/memory.cuh
+//@use ptx/named_barrier.cuh
+//@use ptx/proxy.cuh
+//@use ptx/registers.cuh
+//@use ptx/stmatrix.cuh
+//@use ptx/wgmma.cuh
+//@use ptx/wgmma_rs.cuh n = 64, tb = 0
+//@use ptx/wgmma_ss.cuh n = 64, ta = 0, tb = 0
+//@use ptx/wgmma_ss.cuh n = 128, ta = 0, tb = 1
+//@use sparse_attn_fwd.params.h
+/*
+ * Sparse attention forward with wgmma, 64 heads at a time: heads are the matrices' rows. Mathematics
+ * and shapes: include/smelt/sparse_attn.h.
+ *
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th item (a query and 64 of its
+ * heads; common/work.cuh), so that the halves of a query's 128 heads run side by side. Four
+ * warpgroups, each with its role; none waits for another but through the barriers below:
+ *
+ *   scores   S[64, 64] = Q K^T and its softmax; most of Q stays in registers, the rest in QUERY
+ *   output   two of them, DV / 2 columns each: O[64, DV / 2] += P V, in registers
+ *   gather   scans the slots and copies the rows they name, STAGES key blocks ahead, across queries
+ *
+ * The next query's Q is loaded while the softmax of the last block runs, its slots and first rows
+ * while the last blocks are computed, and its first scores are while O is written.
+ *
+ * A row's maximum is rounded up to an integer (in powers of two), so that what O's rows are
+ * multiplied by when it moves is a power of two and fits into a byte; it moves only when the true
+ * one is more than RESCALE_THRESHOLD above.
+ *
+ * Shared memory (offsets and sizes: the plan above). A tile is 64 rows of 64 columns, 128-byte
+ * swizzled:
+ *   LATENT        [STAGES][DV / 64] tiles: the columns that are key and value
+ *   ROPE          one tile: the columns that are key alone
+ *   PROBABILITIES [P_BUFFERS] tiles: P, 64 heads of 64 keys
+ *   QUERY         [STEPS - REGISTER_STEPS][64][16]: the last k-steps of Q, 32-byte swizzled
+ *   EXPONENTS     [P_BUFFERS][64] bytes: what O's rows are multiplied by before P V is added
+ *   INVERSES      [P_BUFFERS][64] fp32: 1 / denominator, with a query's last block
+ *   WORDS         [STAGES]: what a key block is (count, FIRST_BLOCK, LAST_BLOCK)
+ *   RING, COUNTS: common/gather_slots.cuh
+ *
+ * Barriers (parity counts uses; stage s = key block % STAGES, buffer b = key block % P_BUFFERS):
+ *   barrier      count  who arrives                                   who waits
+ *   FULL[s]       129   gather: every thread when its copies have     scores
+ *                       landed, one for the word
+ *   ROPE_FULL     128   gather: every thread when its copies landed   scores, before those k-steps
+ *   ROPE_FREE       4   scores: warps, Q K^T complete                 gather
+ *   P_FULL[b]       4   scores: warps, P and its exponents written    output
+ *   TURN[b]         4   scores: warps, next Q K^T almost issued (or   output, before P V, so that
+ *                       at once after a query's last block)           Q K^T need not share
+ *   P_FREE[b]       8   output: warps, P V complete                   scores, before the next P
+ *   EMPTY_LOW[s]    8   output: warps, rows 0 to 31 used              gather
+ *   EMPTY_HIGH[s]   8   output: warps, all rows used                  gather
+ * Named barriers: 1 the scores' warpgroup, 2 the gather's.
+ *
+ * Knobs: STAGES, REGISTER_STEPS, TURN_STEPS and the registers of each role; legal values and the
+ * rule that picks them: src/codegen/sparse_attn_fwd_sm90.c.
+ */
+
+enum {
+    WARPGROUP = 128, /* threads */
+    SCORES_WARPGROUP = 0,
+    OUTPUT_WARPGROUP = 1, /* and the next */
+    GATHER_WARPGROUP = 3,
+    SCORES_BARRIER = 1, /* a named one */
+
+    TILE_PITCH = 128,                /* bytes of a row, 64 columns */
+    TILE_BYTES = 64 * TILE_PITCH,    /* of a tile */
+    ATOM_BYTES = 8 * TILE_PITCH,     /* eight rows of a tile */
+    STEP_BYTES = 32,                 /* 16 columns of a row: a k-step of Q K^T */
+    KEY_STEP_BYTES = 2 * ATOM_BYTES, /* 16 keys of a tile: a k-step of P V */
+    LATENT_TILES = DV / 64,
+    STAGE_BYTES = LATENT_TILES * TILE_BYTES,
+    STEPS = DQK / 16,
+    LATENT_STEPS = DV / 16,
+    SLICE_STEPS = STEPS - REGISTER_STEPS, /* k-steps of Q in shared memory */
+    SLICE_BYTES = 64 * STEP_BYTES,        /* of one of them */
+    ROPE_STEPS = STEPS - LATENT_STEPS,
+    LAST_HEAD = HEADS - 1,
+    OUTPUT_COLUMNS = DV / 2, /* of a warpgroup */
+    OUTPUT_TILES = LATENT_TILES / 2,
+
+    SCORE_VALUES = 32,                   /* S of a thread */
+    OUTPUT_VALUES = OUTPUT_COLUMNS / 2,  /* O of a thread */
+    OUTPUT_HALF = OUTPUT_VALUES / 2,     /* of one wgmma */
+    QUERY_FRAGMENTS = REGISTER_STEPS * 4 /* registers */
+};
+
+/* Places in BARRIERS. */
+enum {
+    FULL = 0,
+    EMPTY_LOW = FULL + STAGES,
+    EMPTY_HIGH = EMPTY_LOW + STAGES,
+    P_FULL = EMPTY_HIGH + STAGES,
+    TURN = P_FULL + P_BUFFERS,
+    P_FREE = TURN + P_BUFFERS,
+    ROPE_FULL = P_FREE + P_BUFFERS,
+    ROPE_FREE = ROPE_FULL + 1
+};
+
+#define LOG2_E 1.4426950408889634f
+#define LN_2 0.6931471805599453f
+#define MINUS_INFINITY (-__int_as_float(0x7f800000))
+
+/* In powers of two: P stays below 2^8, and most blocks rescale nothing. */
+#define RESCALE_THRESHOLD 8.0f
+/* The least factor a byte of exponent expresses; smaller ones make no difference to a sum. */
+#define LEAST_EXPONENT (-126.0f)
+
+DEVICE u32 barrier_at(int place) {
+    return shared_address((u32)(BARRIERS_OFFSET + place * 8));
+}
+
+/* The word of a key block: how many keys it has, 0 to 64, and where it stands in its query. */
+enum { FIRST_BLOCK = 256, LAST_BLOCK = 512, COUNT_MASK = 255 };
+
+DEVICE int *block_word(int stage) {
+    return (int *)(arena + WORDS_OFFSET) + stage;
+}
+
+DEVICE void initialise_barriers(void) {
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(barrier_at(FULL + stage), WARPGROUP + 1);
+            mbarrier_init(barrier_at(EMPTY_LOW + stage), 8);
+            mbarrier_init(barrier_at(EMPTY_HIGH + stage), 8);
+        }
+        for (int buffer = 0; buffer < P_BUFFERS; ++buffer) {
+            mbarrier_init(barrier_at(P_FULL + buffer), 4);
+            mbarrier_init(barrier_at(TURN + buffer), 4);
+            mbarrier_init(barrier_at(P_FREE + buffer), 8);
+        }
+        mbarrier_init(barrier_at(ROPE_FULL), WARPGROUP);
+        mbarrier_init(barrier_at(ROPE_FREE), 4);
+    }
+    __syncthreads();
+}
+
+/* One arrival a warp, when all of its threads have come so far. */
+DEVICE void arrive_warp(int place) {
+    if (threadIdx.x % 32 == 0) {
+        mbarrier_arrive(barrier_at(place));
+    }
+}
+
+/* ---- gather ------------------------------------------------------------------------------------
+ */
+
+/*
+ * Starts the copy of a run of tiles of a key block: eight threads a row and tile, 16 rows at once.
+ * `tile`: address of the first tile, this thread's row and chunk included; `source`: the same place
+ * in KV row 0; `taken`: the block's first entry in the ring. Rows past `count` become zeros. The
+ * lower half of a stage is free before the upper one: there is a wait for `high_free` in between
+ * (the rope tile has no halves).
+ */
+DEVICE void gather_tiles(const struct sparse_attn_fwd_params *params, const char *source, u32 tile,
+                         int tiles, int taken, int count, u32 high_free, int parity) {
+    const int *const ring = (const int *)(arena + RING_OFFSET);
+    const int first = (int)threadIdx.x % WARPGROUP / 8;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (i == 2 && tiles > 1) {
+            mbarrier_wait(high_free, parity);
+        }
+        const int key = first + i * 16;
+        const bool present = key < count;
+        const u32 row = present ? (u32)ring[(taken + key) & RING_MASK] : 0;
+        const char *const from = source + (u64)row * params->kv_row_bytes;
+#pragma unroll
+        for (int k = 0; k < tiles; ++k) {
+            cp_async_16(tile + (u32)(k * TILE_BYTES + i * 16 * TILE_PITCH), from + k * TILE_PITCH,
+                        present ? 16 : 0);
+        }
+    }
+}
+
+/* Copies a key block into its stage, when the stage is free, and the rope columns into theirs. */
+DEVICE void fill_stage(const struct sparse_attn_fwd_params *params, const char *source,
+                       const struct ring_place *stage, int *rope_parity, int taken, int word) {
+    const int thread = (int)threadIdx.x % WARPGROUP, count = word & COUNT_MASK;
+    const u32 place = shared_address(
+        (u32)(thread / 8 * TILE_PITCH + ((thread % 8) ^ (thread / 8 % 8)) * 16));
+    mbarrier_wait(barrier_at(EMPTY_LOW + stage->index), stage->parity ^ 1);
+    if (thread == 0) {
+        *block_word(stage->index) = word;
+        mbarrier_arrive(barrier_at(FULL + stage->index));
+    }
+    gather_tiles(params, source, place + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES),
+                 LATENT_TILES, taken, count, barrier_at(EMPTY_HIGH + stage->index),
+                 stage->parity ^ 1);
+    cp_async_arrive_noinc(barrier_at(FULL + stage->index));
+    if (ROPE_STEPS > 0) {
+        mbarrier_wait(barrier_at(ROPE_FREE), *rope_parity ^ 1);
+        gather_tiles(params, source + DV * 2, place + ROPE_OFFSET, 1, taken, count, 0, 0);
+        cp_async_arrive_noinc(barrier_at(ROPE_FULL));
+        *rope_parity ^= 1;
+    }
+}
+
+/* The gather's warpgroup. A block is filled when it is known whether it is the query's last. A query
+ * without valid slots has one block of no keys. */
+DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
+    registers_decrease(GATHER_REGISTERS);
+    struct ring_place stage = {0, 0};
+    int rope_parity = 0;
+    struct slot_scan scan;
+    struct work work = first_work(params);
+    scan_open(&scan, params, &work);
+    while (work.query >= 0) {
+        const char *const source = (const char *)params->kv +
+                                   2 * (work.query / params->tokens * params->kv_batch_stride) +
+                                   threadIdx.x % 8 * 16;
+        int entries = 0, taken = 0, position = FIRST_BLOCK;
+        bool ended = false;
+        while (!ended) {
+            entries = scan_more(&scan, params->rows, entries);
+            ended = scan_ended(&scan, entries);
+            if (ended) {
+                work = next_work(params, &work);
+                scan_open(&scan, params, &work);
+            }
+            while (entries - taken > 64 || (ended && !(position & LAST_BLOCK))) {
+                const int count = minimum(entries - taken, 64);
+                position |= ended && entries - taken <= 64 ? LAST_BLOCK : 0;
+                fill_stage(params, source, &stage, &rope_parity, taken, count | position);
+                ring_advance(&stage, STAGES);
+                taken += count;
+                position &= ~FIRST_BLOCK;
+            }
+        }
+    }
+    cp_async_wait_all();
+}
+
+/* ---- scores ------------------------------------------------------------------------------------
+ */
+
+/* Where Q's rows of an item are; a head past the last is the last again, and never stored. */
+DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const struct work *work,
+                             int row) {
+    const int batch = work->query / params->tokens, token = work->query % params->tokens;
+    const int head = minimum(work->head_block * 64 + row, LAST_HEAD);
+    return (const char *)params->q + 2 * (batch * params->q_batch_stride +
+                                          token * params->q_token_stride +
+                                          head * params->q_head_stride);
+}
+
+/*
+ * Starts the load of an item's Q: the first REGISTER_STEPS k-steps into A fragments, the others
+ * into QUERY. The warpgroup has read QUERY for the last time.
+ */
+DEVICE void load_query(u32 *query, const struct sparse_attn_fwd_params *params,
+                       const struct work *work) {
+    const int thread = (int)threadIdx.x, lane = thread % 32;
+    const int row = thread / 32 * 16 + lane / 4;
+    const char *const upper = query_row(params, work, row) + lane % 4 * 4;
+    const char *const lower = query_row(params, work, row + 8) + lane % 4 * 4;
+#pragma unroll
+    for (int k = 0; k < REGISTER_STEPS; ++k) {
+        query[k * 4] = *(const u32 *)(upper + k * STEP_BYTES);
+        query[k * 4 + 1] = *(const u32 *)(lower + k * STEP_BYTES);
+        query[k * 4 + 2] = *(const u32 *)(upper + k * STEP_BYTES + 16);
+        query[k * 4 + 3] = *(const u32 *)(lower + k * STEP_BYTES + 16);
+    }
+    const int slice_row = thread / 2, chunk = thread % 2;
+    const char *const source =
+        query_row(params, work, slice_row) + REGISTER_STEPS * STEP_BYTES + chunk * 16;
+    const u32 slice = shared_address(
+        (u32)(QUERY_OFFSET + slice_row * STEP_BYTES + (chunk ^ (slice_row / 4 % 2)) * 16));
+#pragma unroll
+    for (int k = 0; k < SLICE_STEPS; ++k) {
+        cp_async_16(slice + (u32)(k * SLICE_BYTES), source + k * STEP_BYTES, 16);
+    }
+}
+
+/* Waits for what load_query started. */
+DEVICE void finish_query(void) {
+    cp_async_wait_all();
+    fence_proxy_async();
+    barrier_sync(SCORES_BARRIER, WARPGROUP);
+}
+
+/* The descriptor of k-step `step` in the latent tiles that begin at `keys`. */
+DEVICE u64 latent_step(u64 keys, int step) {
+    return descriptor_advance(keys, (u32)(step / 4 * TILE_BYTES + step % 4 * STEP_BYTES));
+}
+
+/* Issues S = Q K^T for the block in a stage, in two groups; the second has TURN_STEPS k-steps. */
+DEVICE void issue_scores(float *s, const u32 *query, int stage, int *rope_parity) {
+    const u64 keys = shared_descriptor(
+        shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES)), 16, ATOM_BYTES, 128);
+    const u64 slices =
+        shared_descriptor(shared_address(QUERY_OFFSET), 16, 8 * STEP_BYTES, STEP_BYTES);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < REGISTER_STEPS - TURN_STEPS; ++k) {
+        wgmma_rs_n64_t00(s, &query[k * 4], latent_step(keys, k), k > 0);
+    }
+#pragma unroll
+    for (int k = REGISTER_STEPS; k < LATENT_STEPS; ++k) {
+        wgmma_ss_n64_t00(
+            s, descriptor_advance(slices, (u32)((k - REGISTER_STEPS) * SLICE_BYTES)),
+            latent_step(keys, k), 1);
+    }
+    if (ROPE_STEPS > 0) {
+        mbarrier_wait(barrier_at(ROPE_FULL), *rope_parity);
+        *rope_parity ^= 1;
+        fence_proxy_async();
+        const u64 rope = shared_descriptor(shared_address(ROPE_OFFSET), 16, ATOM_BYTES, 128);
+#pragma unroll
+        for (int k = 0; k < ROPE_STEPS; ++k) {
+            wgmma_ss_n64_t00(
+                s,
+                descriptor_advance(slices,
+                                   (u32)((k + LATENT_STEPS - REGISTER_STEPS) * SLICE_BYTES)),
+                descriptor_advance(rope, (u32)(k * STEP_BYTES)), 1);
+        }
+    }
+    wgmma_commit();
+#pragma unroll
+    for (int k = REGISTER_STEPS - TURN_STEPS; k < REGISTER_STEPS; ++k) {
+        wgmma_rs_n64_t00(s, &query[k * 4], latent_step(keys, k), 1);
+    }
+    wgmma_commit();
+}
+
+/* What the softmax of this thread's two heads has come to; in powers of two. */
+struct softmax_rows {
+    float maximum[2]; /* P is relative to it: an integer, or -inf */
+    float highest[2]; /* the true maximum */
+    float sum[2];     /* of this thread's exponentials */
+};
+
+/* Scores of keys past `count` become -inf. */
+DEVICE void mask_scores(float *s, int count) {
+    const int column = (int)threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < SCORE_VALUES; ++i) {
+        if (i / 4 * 8 + column + i % 2 >= count) {
+            s[i] = MINUS_INFINITY;
+        }
+    }
+}
+
+/* The greatest of one head's scores: r = 0, the upper head of the thread's two, or 1. */
+DEVICE float row_maximum(const float *s, int r) {
+    float highest = fmaxf(s[2 * r], s[2 * r + 1]);
+#pragma unroll
+    for (int i = 1; i < SCORE_VALUES / 4; ++i) {
+        highest = fmaxf(highest, fmaxf(s[4 * i + 2 * r], s[4 * i + 2 * r + 1]));
+    }
+    highest = fmaxf(highest, __shfl_xor_sync((u32)ALL_LANES, highest, 1));
+    return fmaxf(highest, __shfl_xor_sync((u32)ALL_LANES, highest, 2));
+}
+
+/* Scores -> P in place, sums, and what O's rows are multiplied by. */
+DEVICE void softmax_block(float *s, struct softmax_rows *rows, float *factors, float scale_log2) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const float highest = row_maximum(s, r) * scale_log2;
+        rows->highest[r] = fmaxf(rows->highest[r], highest);
+        factors[r] = 1.0f;
+        if (highest > rows->maximum[r] + RESCALE_THRESHOLD) {
+            const float old = rows->maximum[r];
+            rows->maximum[r] = ceilf(highest);
+            factors[r] = exp2_approximate(fmaxf(old - rows->maximum[r], LEAST_EXPONENT));
+            rows->sum[r] *= factors[r];
+        }
+        const float offset = rows->maximum[r] == MINUS_INFINITY ? 0.0f : -rows->maximum[r];
+#pragma unroll
+        for (int i = 0; i < SCORE_VALUES / 2; ++i) {
+            float *const score = &s[i / 2 * 4 + 2 * r + i % 2];
+            *score = exp2_approximate(fmaf(*score, scale_log2, offset));
+            rows->sum[r] += *score;
+        }
+    }
+}
+
+/* P as bf16 and the exponents of the factors into a buffer. */
+DEVICE void store_probabilities(const float *s, const float *factors, int buffer) {
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const u32 base =
+        shared_address((u32)(PROBABILITIES_OFFSET + buffer * TILE_BYTES +
+                             (warp * 16 + lane % 16) * TILE_PITCH + ((lane / 16) ^ (lane % 8)) * 16));
+#pragma unroll
+    for (int i = 0; i < SCORE_VALUES / 8; ++i) {
+        const u32 p[4] = {pack_bf16x2(s[8 * i], s[8 * i + 1]),
+                          pack_bf16x2(s[8 * i + 2], s[8 * i + 3]),
+                          pack_bf16x2(s[8 * i + 4], s[8 * i + 5]),
+                          pack_bf16x2(s[8 * i + 6], s[8 * i + 7])};
+        stmatrix_x4(base ^ (u32)(i * STEP_BYTES), p);
+    }
+    if (lane % 4 == 0) {
+        unsigned char *const exponents =
+            arena + EXPONENTS_OFFSET + buffer * 64 + warp * 16 + lane / 4;
+        exponents[0] = (unsigned char)(__float_as_int(factors[0]) >> 23);
+        exponents[8] = (unsigned char)(__float_as_int(factors[1]) >> 23);
+    }
+}
+
+/* Statistics of a query's heads, after its last block: 1 / denominator for the output warpgroups,
+ * and lse and max_logits. */
+DEVICE void finish_rows(const struct sparse_attn_fwd_params *params, struct softmax_rows *rows,
+                        const struct work *work, int buffer) {
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const int batch = work->query / params->tokens, token = work->query % params->tokens;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int row = warp * 16 + lane / 4 + 8 * r, head = work->head_block * 64 + row;
+        float sum = rows->sum[r];
+        sum += __shfl_xor_sync((u32)ALL_LANES, sum, 1);
+        sum += __shfl_xor_sync((u32)ALL_LANES, sum, 2);
+        const bool empty = sum == 0.0f; /* else at least 1, or NaN, which stays visible in lse */
+        const float maximum = rows->maximum[r] == MINUS_INFINITY ? 0.0f : rows->maximum[r];
+        float denominator = sum;
+        if (HAS_SINK) {
+            denominator +=
+                exp2_approximate(params->sink[minimum(head, LAST_HEAD)] * LOG2_E - maximum);
+        }
+        if (lane % 4 == 0) {
+            ((float *)(arena + INVERSES_OFFSET))[buffer * 64 + row] =
+                empty ? 0.0f : 1.0f / denominator;
+        }
+        if (lane % 4 == 0 && head < HEADS) {
+            const i64 place = batch * params->lse_batch_stride + token * params->lse_token_stride +
+                              head * params->lse_head_stride;
+            params->lse[place] = empty ? MINUS_INFINITY : (maximum + log2_approximate(sum)) * LN_2;
+            if (params->max_logits) {
+                params->max_logits[place] = rows->highest[r] * LN_2;
+            }
+        }
+    }
+}
+
+/* The scores' warpgroup. */
+DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
+    registers_increase(SCORES_REGISTERS);
+    const float scale_log2 = params->scale * LOG2_E;
+    struct ring_place stage = {0, 0}, buffer = {0, 0};
+    int rope_parity = 0, last_buffer = 0;
+    struct work work = first_work(params);
+    u32 query[QUERY_FRAGMENTS];
+    if (work.query >= 0) {
+        load_query(query, params, &work);
+    }
+    while (work.query >= 0) {
+        struct softmax_rows rows = {{MINUS_INFINITY, MINUS_INFINITY},
+                                    {MINUS_INFINITY, MINUS_INFINITY},
+                                    {0.0f, 0.0f}};
+        int word;
+        finish_query();
+        do {
+            float s[SCORE_VALUES], factors[2];
+            mbarrier_wait(barrier_at(FULL + stage.index), stage.parity);
+            word = *block_word(stage.index);
+            fence_proxy_async();
+            issue_scores(s, query, stage.index, &rope_parity);
+            wgmma_wait_1();
+            if (!(word & FIRST_BLOCK)) {
+                arrive_warp(TURN + last_buffer);
+            }
+            wgmma_wait_0();
+            if (ROPE_STEPS > 0) {
+                arrive_warp(ROPE_FREE);
+            }
+            struct work next = work;
+            if (word & LAST_BLOCK) {
+                next = next_work(params, &work);
+                barrier_sync(SCORES_BARRIER, WARPGROUP);
+                if (next.query >= 0) {
+                    load_query(query, params, &next);
+                }
+            }
+            if ((word & COUNT_MASK) < 64) {
+                mask_scores(s, word & COUNT_MASK);
+            }
+            softmax_block(s, &rows, factors, scale_log2);
+            mbarrier_wait(barrier_at(P_FREE + buffer.index), buffer.parity ^ 1);
+            store_probabilities(s, factors, buffer.index);
+            if (word & LAST_BLOCK) {
+                finish_rows(params, &rows, &work, buffer.index);
+            }
+            fence_proxy_async();
+            __syncwarp((u32)ALL_LANES);
+            arrive_warp(P_FULL + buffer.index);
+            if (word & LAST_BLOCK) {
+                arrive_warp(TURN + buffer.index);
+            }
+            work = next;
+            last_buffer = buffer.index;
+            ring_advance(&stage, STAGES);
+            ring_advance(&buffer, P_BUFFERS);
+        } while (!(word & LAST_BLOCK));
+    }
+}
+
+/* ---- output ------------------------------------------------------------------------------------
+ */
+
+/* O's rows times the powers of two that the softmax asks for, unless all of the warp's are 1. */
+DEVICE void rescale_output(float *o, int buffer) {
+    enum { ONE = 127 }; /* the exponent of 1 */
+    const int warp = (int)threadIdx.x % WARPGROUP / 32, lane = (int)threadIdx.x % 32;
+    const unsigned char *const exponents =
+        arena + EXPONENTS_OFFSET + buffer * 64 + warp * 16 + lane / 4;
+    const int upper = exponents[0], lower = exponents[8];
+    if (__any_sync((u32)ALL_LANES, (upper & lower) != ONE)) {
+        const float factors[2] = {__int_as_float(upper << 23), __int_as_float(lower << 23)};
+#pragma unroll
+        for (int i = 0; i < OUTPUT_VALUES; ++i) {
+            o[i] *= factors[i / 2 % 2];
+        }
+    }
+}
+
+/* Issues o += P V, or o = P V for a query's first block, in two groups of 32 keys. `column`: the
+ * warpgroup's first. */
+DEVICE void issue_output(float *o, int stage, int buffer, int half, bool first) {
+    const u64 p = shared_descriptor(
+        shared_address((u32)(PROBABILITIES_OFFSET + buffer * TILE_BYTES)), 16, ATOM_BYTES, 128);
+    const u64 v = shared_descriptor(
+        shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES + half * OUTPUT_TILES * TILE_BYTES)),
+        TILE_BYTES, ATOM_BYTES, 128);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        const u64 a = descriptor_advance(p, (u32)(k * STEP_BYTES));
+        const u64 b = descriptor_advance(v, (u32)(k * KEY_STEP_BYTES));
+        wgmma_ss_n128_t01(o, a, b, k > 0 || !first);
+        wgmma_ss_n128_t01(&o[OUTPUT_HALF], a, descriptor_advance(b, OUTPUT_TILES / 2 * TILE_BYTES),
+                          k > 0 || !first);
+        if (k % 2 == 1) {
+            wgmma_commit();
+        }
+    }
+}
+
+/* Turns a 4 x 4 matrix of words, one row a thread of four, over its diagonal. */
+DEVICE void transpose_quad(u32 *x) {
+    const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+    const u32 a = __shfl_xor_sync((u32)ALL_LANES, odd ? x[0] : x[1], 1);
+    const u32 b = __shfl_xor_sync((u32)ALL_LANES, odd ? x[2] : x[3], 1);
+    x[0] = odd ? a : x[0];
+    x[1] = odd ? x[1] : a;
+    x[2] = odd ? b : x[2];
+    x[3] = odd ? x[3] : b;
+    const u32 c = __shfl_xor_sync((u32)ALL_LANES, upper ? x[0] : x[2], 2);
+    const u32 d = __shfl_xor_sync((u32)ALL_LANES, upper ? x[1] : x[3], 2);
+    x[0] = upper ? c : x[0];
+    x[1] = upper ? d : x[1];
+    x[2] = upper ? x[2] : c;
+    x[3] = upper ? x[3] : d;
+}
+
+/* O times `inverses` to global memory, 16 bytes a thread at a time. */
+DEVICE void store_output(const struct sparse_attn_fwd_params *params, const float *o,
+                         const float *inverses, const struct work *work, int half) {
+    const int warp = (int)threadIdx.x % WARPGROUP / 32, lane = (int)threadIdx.x % 32;
+    const int batch = work->query / params->tokens, token = work->query % params->tokens;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int head = work->head_block * 64 + warp * 16 + lane / 4 + 8 * r;
+        char *const out = (char *)params->out + 2 * (batch * params->out_batch_stride +
+                                                     token * params->out_token_stride +
+                                                     head * params->out_head_stride) +
+                          half * OUTPUT_COLUMNS * 2 + lane % 4 * 16;
+#pragma unroll
+        for (int i = 0; i < OUTPUT_VALUES / 16; ++i) {
+            u32 x[4];
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                const float *const pair = &o[i * 16 + k * 4 + 2 * r];
+                x[k] = pack_bf16x2(pair[0] * inverses[r], pair[1] * inverses[r]);
+            }
+            transpose_quad(x);
+            if (head < HEADS) {
+                store_streaming_16(out + i * 64, x);
+            }
+        }
+    }
+}
+
+/* One of the two output warpgroups: columns half * DV / 2 and on. */
+DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
+    registers_increase(OUTPUT_REGISTERS);
+    const int row = (int)threadIdx.x % WARPGROUP / 32 * 16 + (int)threadIdx.x % 32 / 4;
+    struct ring_place stage = {0, 0}, buffer = {0, 0};
+    float o[OUTPUT_VALUES];
+    for (struct work work = first_work(params); work.query >= 0;
+         work = next_work(params, &work)) {
+        float inverses[2];
+        int word;
+        do {
+            mbarrier_wait(barrier_at(P_FULL + buffer.index), buffer.parity);
+            word = *block_word(stage.index);
+            if (!(word & FIRST_BLOCK)) {
+                rescale_output(o, buffer.index);
+            }
+            fence_proxy_async();
+            mbarrier_wait(barrier_at(TURN + buffer.index), buffer.parity);
+            issue_output(o, stage.index, buffer.index, half, word & FIRST_BLOCK);
+            wgmma_wait_1();
+            arrive_warp(EMPTY_LOW + stage.index);
+            wgmma_wait_0();
+            if (word & LAST_BLOCK) {
+                const float *const values =
+                    (const float *)(arena + INVERSES_OFFSET) + buffer.index * 64 + row;
+                inverses[0] = values[0];
+                inverses[1] = values[8];
+                __syncwarp((u32)ALL_LANES);
+            }
+            arrive_warp(P_FREE + buffer.index);
+            arrive_warp(EMPTY_HIGH + stage.index);
+            ring_advance(&stage, STAGES);
+            ring_advance(&buffer, P_BUFFERS);
+        } while (!(word & LAST_BLOCK));
+        store_output(params, o, inverses, &work, half);
+    }
+}
+
+KERNEL void __launch_bounds__(THREADS, 1)
+    KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
+    initialise_barriers();
+    const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)threadIdx.x / WARPGROUP, 0);
+    if (warpgroup == SCORES_WARPGROUP) {
+        run_scores(&params);
+    } else if (warpgroup < GATHER_WARPGROUP) {
+        run_output(&params, warpgroup - OUTPUT_WARPGROUP);
+    } else {
+        run_gather(&params);
+    }
+}
