@@ -6,6 +6,6 @@
  * instruction.
  */
 #define registers_increase(count)                                                                  \
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(count) : "memory")
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
 #define registers_decrease(count)                                                                  \
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count) : "memory")
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
