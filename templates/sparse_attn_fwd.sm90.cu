@@ -18,8 +18,8 @@
 //@use ptx/wgmma_ss.cuh n = 128, ta = 0, tb = 1
 //@use sparse_attn_fwd.params.h
 /*
- * Sparse attention forward with wgmma, 64 heads at a time: heads are the matrices' rows. Mathematics
- * and shapes: include/smelt/sparse_attn.h.
+ * Sparse attention forward with wgmma, 64 heads at a time: heads are the matrices' rows.
+ * Mathematics and shapes: include/smelt/sparse_attn.h.
  *
  * Grid: one block a multiprocessor, each taking every gridDim.x-th item (a query and 64 of its
  * heads; common/work.cuh), so that the halves of a query's 128 heads run side by side. Four
@@ -164,7 +164,7 @@ DEVICE void arrive_warp(int place) {
 DEVICE void gather_tiles(const struct sparse_attn_fwd_params *params, const char *source, u32 tile,
                          int tiles, int taken, int count, u32 high_free, int parity) {
     const int *const ring = (const int *)(arena + RING_OFFSET);
-    const int first = (int)threadIdx.x % WARPGROUP / 8;
+    const int first = (int)(threadIdx.x % WARPGROUP / 8);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         if (i == 2 && tiles > 1) {
@@ -185,9 +185,10 @@ DEVICE void gather_tiles(const struct sparse_attn_fwd_params *params, const char
 /* Copies a key block into its stage, when the stage is free, and the rope columns into theirs. */
 DEVICE void fill_stage(const struct sparse_attn_fwd_params *params, const char *source,
                        const struct ring_place *stage, int *rope_parity, int taken, int word) {
-    const int thread = (int)threadIdx.x % WARPGROUP, count = word & COUNT_MASK;
-    const u32 place = shared_address(
-        (u32)(thread / 8 * TILE_PITCH + ((thread % 8) ^ (thread / 8 % 8)) * 16));
+    const u32 thread = threadIdx.x % WARPGROUP;
+    const u32 place =
+        shared_address(thread / 8 * TILE_PITCH + ((thread % 8) ^ (thread / 8 % 8)) * 16);
+    const int count = word & COUNT_MASK;
     mbarrier_wait(barrier_at(EMPTY_LOW + stage->index), stage->parity ^ 1);
     if (thread == 0) {
         *block_word(stage->index) = word;
@@ -205,8 +206,8 @@ DEVICE void fill_stage(const struct sparse_attn_fwd_params *params, const char *
     }
 }
 
-/* The gather's warpgroup. A block is filled when it is known whether it is the query's last. A query
- * without valid slots has one block of no keys. */
+/* The gather's warpgroup. A block is filled when it is known whether it is the query's last. A
+ * query without valid slots has one block of no keys. */
 DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
     registers_decrease(GATHER_REGISTERS);
     struct ring_place stage = {0, 0};
@@ -248,9 +249,9 @@ DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const 
                              int row) {
     const int batch = work->query / params->tokens, token = work->query % params->tokens;
     const int head = minimum(work->head_block * 64 + row, LAST_HEAD);
-    return (const char *)params->q + 2 * (batch * params->q_batch_stride +
-                                          token * params->q_token_stride +
-                                          head * params->q_head_stride);
+    return (const char *)params->q +
+           2 * (batch * params->q_batch_stride + token * params->q_token_stride +
+                head * params->q_head_stride);
 }
 
 /*
@@ -259,10 +260,10 @@ DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const 
  */
 DEVICE void load_query(u32 *query, const struct sparse_attn_fwd_params *params,
                        const struct work *work) {
-    const int thread = (int)threadIdx.x, lane = thread % 32;
-    const int row = thread / 32 * 16 + lane / 4;
-    const char *const upper = query_row(params, work, row) + lane % 4 * 4;
-    const char *const lower = query_row(params, work, row + 8) + lane % 4 * 4;
+    const u32 thread = threadIdx.x, lane = thread % 32;
+    const u32 row = thread / 32 * 16 + lane / 4;
+    const char *const upper = query_row(params, work, (int)row) + lane % 4 * 4;
+    const char *const lower = query_row(params, work, (int)row + 8) + lane % 4 * 4;
 #pragma unroll
     for (int k = 0; k < REGISTER_STEPS; ++k) {
         query[k * 4] = *(const u32 *)(upper + k * STEP_BYTES);
@@ -270,11 +271,11 @@ DEVICE void load_query(u32 *query, const struct sparse_attn_fwd_params *params,
         query[k * 4 + 2] = *(const u32 *)(upper + k * STEP_BYTES + 16);
         query[k * 4 + 3] = *(const u32 *)(lower + k * STEP_BYTES + 16);
     }
-    const int slice_row = thread / 2, chunk = thread % 2;
+    const u32 slice_row = thread / 2, chunk = thread % 2;
     const char *const source =
-        query_row(params, work, slice_row) + REGISTER_STEPS * STEP_BYTES + chunk * 16;
-    const u32 slice = shared_address(
-        (u32)(QUERY_OFFSET + slice_row * STEP_BYTES + (chunk ^ (slice_row / 4 % 2)) * 16));
+        query_row(params, work, (int)slice_row) + REGISTER_STEPS * STEP_BYTES + chunk * 16;
+    const u32 slice =
+        shared_address(QUERY_OFFSET + slice_row * STEP_BYTES + (chunk ^ (slice_row / 4 % 2)) * 16);
 #pragma unroll
     for (int k = 0; k < SLICE_STEPS; ++k) {
         cp_async_16(slice + (u32)(k * SLICE_BYTES), source + k * STEP_BYTES, 16);
@@ -295,8 +296,8 @@ DEVICE u64 latent_step(u64 keys, int step) {
 
 /* Issues S = Q K^T for the block in a stage, in two groups; the second has TURN_STEPS k-steps. */
 DEVICE void issue_scores(float *s, const u32 *query, int stage, int *rope_parity) {
-    const u64 keys = shared_descriptor(
-        shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES)), 16, ATOM_BYTES, 128);
+    const u64 keys = shared_descriptor(shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES)),
+                                       16, ATOM_BYTES, 128);
     const u64 slices =
         shared_descriptor(shared_address(QUERY_OFFSET), 16, 8 * STEP_BYTES, STEP_BYTES);
     wgmma_fence();
@@ -306,9 +307,8 @@ DEVICE void issue_scores(float *s, const u32 *query, int stage, int *rope_parity
     }
 #pragma unroll
     for (int k = REGISTER_STEPS; k < LATENT_STEPS; ++k) {
-        wgmma_ss_n64_t00(
-            s, descriptor_advance(slices, (u32)((k - REGISTER_STEPS) * SLICE_BYTES)),
-            latent_step(keys, k), 1);
+        wgmma_ss_n64_t00(s, descriptor_advance(slices, (u32)((k - REGISTER_STEPS) * SLICE_BYTES)),
+                         latent_step(keys, k), 1);
     }
     if (ROPE_STEPS > 0) {
         mbarrier_wait(barrier_at(ROPE_FULL), *rope_parity);
@@ -317,11 +317,10 @@ DEVICE void issue_scores(float *s, const u32 *query, int stage, int *rope_parity
         const u64 rope = shared_descriptor(shared_address(ROPE_OFFSET), 16, ATOM_BYTES, 128);
 #pragma unroll
         for (int k = 0; k < ROPE_STEPS; ++k) {
-            wgmma_ss_n64_t00(
-                s,
-                descriptor_advance(slices,
-                                   (u32)((k + LATENT_STEPS - REGISTER_STEPS) * SLICE_BYTES)),
-                descriptor_advance(rope, (u32)(k * STEP_BYTES)), 1);
+            wgmma_ss_n64_t00(s,
+                             descriptor_advance(
+                                 slices, (u32)((k + LATENT_STEPS - REGISTER_STEPS) * SLICE_BYTES)),
+                             descriptor_advance(rope, (u32)(k * STEP_BYTES)), 1);
         }
     }
     wgmma_commit();
@@ -341,7 +340,7 @@ struct softmax_rows {
 
 /* Scores of keys past `count` become -inf. */
 DEVICE void mask_scores(float *s, int count) {
-    const int column = (int)threadIdx.x % 4 * 2;
+    const int column = (int)(threadIdx.x % 4 * 2);
 #pragma unroll
     for (int i = 0; i < SCORE_VALUES; ++i) {
         if (i / 4 * 8 + column + i % 2 >= count) {
@@ -386,16 +385,15 @@ DEVICE void softmax_block(float *s, struct softmax_rows *rows, float *factors, f
 
 /* P as bf16 and the exponents of the factors into a buffer. */
 DEVICE void store_probabilities(const float *s, const float *factors, int buffer) {
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    const u32 base =
-        shared_address((u32)(PROBABILITIES_OFFSET + buffer * TILE_BYTES +
-                             (warp * 16 + lane % 16) * TILE_PITCH + ((lane / 16) ^ (lane % 8)) * 16));
+    const int warp = (int)(threadIdx.x / 32), lane = (int)(threadIdx.x % 32);
+    const u32 base = shared_address((u32)(PROBABILITIES_OFFSET + buffer * TILE_BYTES +
+                                          (warp * 16 + lane % 16) * TILE_PITCH +
+                                          ((lane / 16) ^ (lane % 8)) * 16));
 #pragma unroll
     for (int i = 0; i < SCORE_VALUES / 8; ++i) {
-        const u32 p[4] = {pack_bf16x2(s[8 * i], s[8 * i + 1]),
-                          pack_bf16x2(s[8 * i + 2], s[8 * i + 3]),
-                          pack_bf16x2(s[8 * i + 4], s[8 * i + 5]),
-                          pack_bf16x2(s[8 * i + 6], s[8 * i + 7])};
+        const u32 p[4] = {
+            pack_bf16x2(s[8 * i], s[8 * i + 1]), pack_bf16x2(s[8 * i + 2], s[8 * i + 3]),
+            pack_bf16x2(s[8 * i + 4], s[8 * i + 5]), pack_bf16x2(s[8 * i + 6], s[8 * i + 7])};
         stmatrix_x4(base ^ (u32)(i * STEP_BYTES), p);
     }
     if (lane % 4 == 0) {
@@ -410,7 +408,7 @@ DEVICE void store_probabilities(const float *s, const float *factors, int buffer
  * and lse and max_logits. */
 DEVICE void finish_rows(const struct sparse_attn_fwd_params *params, struct softmax_rows *rows,
                         const struct work *work, int buffer) {
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const int warp = (int)(threadIdx.x / 32), lane = (int)(threadIdx.x % 32);
     const int batch = work->query / params->tokens, token = work->query % params->tokens;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -452,9 +450,8 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
         load_query(query, params, &work);
     }
     while (work.query >= 0) {
-        struct softmax_rows rows = {{MINUS_INFINITY, MINUS_INFINITY},
-                                    {MINUS_INFINITY, MINUS_INFINITY},
-                                    {0.0f, 0.0f}};
+        struct softmax_rows rows = {
+            {MINUS_INFINITY, MINUS_INFINITY}, {MINUS_INFINITY, MINUS_INFINITY}, {0.0f, 0.0f}};
         int word;
         finish_query();
         do {
@@ -508,7 +505,7 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
 /* O's rows times the powers of two that the softmax asks for, unless all of the warp's are 1. */
 DEVICE void rescale_output(float *o, int buffer) {
     enum { ONE = 127 }; /* the exponent of 1 */
-    const int warp = (int)threadIdx.x % WARPGROUP / 32, lane = (int)threadIdx.x % 32;
+    const int warp = (int)(threadIdx.x % WARPGROUP / 32), lane = (int)(threadIdx.x % 32);
     const unsigned char *const exponents =
         arena + EXPONENTS_OFFSET + buffer * 64 + warp * 16 + lane / 4;
     const int upper = exponents[0], lower = exponents[8];
@@ -526,9 +523,9 @@ DEVICE void rescale_output(float *o, int buffer) {
 DEVICE void issue_output(float *o, int stage, int buffer, int half, bool first) {
     const u64 p = shared_descriptor(
         shared_address((u32)(PROBABILITIES_OFFSET + buffer * TILE_BYTES)), 16, ATOM_BYTES, 128);
-    const u64 v = shared_descriptor(
-        shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES + half * OUTPUT_TILES * TILE_BYTES)),
-        TILE_BYTES, ATOM_BYTES, 128);
+    const u64 v = shared_descriptor(shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES +
+                                                         half * OUTPUT_TILES * TILE_BYTES)),
+                                    TILE_BYTES, ATOM_BYTES, 128);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -563,14 +560,14 @@ DEVICE void transpose_quad(u32 *x) {
 /* O times `inverses` to global memory, 16 bytes a thread at a time. */
 DEVICE void store_output(const struct sparse_attn_fwd_params *params, const float *o,
                          const float *inverses, const struct work *work, int half) {
-    const int warp = (int)threadIdx.x % WARPGROUP / 32, lane = (int)threadIdx.x % 32;
+    const int warp = (int)(threadIdx.x % WARPGROUP / 32), lane = (int)(threadIdx.x % 32);
     const int batch = work->query / params->tokens, token = work->query % params->tokens;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const int head = work->head_block * 64 + warp * 16 + lane / 4 + 8 * r;
-        char *const out = (char *)params->out + 2 * (batch * params->out_batch_stride +
-                                                     token * params->out_token_stride +
-                                                     head * params->out_head_stride) +
+        char *const out = (char *)params->out +
+                          2 * (batch * params->out_batch_stride + token * params->out_token_stride +
+                               head * params->out_head_stride) +
                           half * OUTPUT_COLUMNS * 2 + lane % 4 * 16;
 #pragma unroll
         for (int i = 0; i < OUTPUT_VALUES / 16; ++i) {
@@ -591,11 +588,10 @@ DEVICE void store_output(const struct sparse_attn_fwd_params *params, const floa
 /* One of the two output warpgroups: columns half * DV / 2 and on. */
 DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
     registers_increase(OUTPUT_REGISTERS);
-    const int row = (int)threadIdx.x % WARPGROUP / 32 * 16 + (int)threadIdx.x % 32 / 4;
+    const int row = (int)(threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x % 32 / 4);
     struct ring_place stage = {0, 0}, buffer = {0, 0};
     float o[OUTPUT_VALUES];
-    for (struct work work = first_work(params); work.query >= 0;
-         work = next_work(params, &work)) {
+    for (struct work work = first_work(params); work.query >= 0; work = next_work(params, &work)) {
         float inverses[2];
         int word;
         do {
@@ -629,7 +625,7 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
 KERNEL void __launch_bounds__(THREADS, 1)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
     initialise_barriers();
-    const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)threadIdx.x / WARPGROUP, 0);
+    const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
     if (warpgroup == SCORES_WARPGROUP) {
         run_scores(&params);
     } else if (warpgroup < GATHER_WARPGROUP) {

@@ -14,24 +14,24 @@
 #include "codegen/sparse_attn_fwd.h"
 
 enum {
-    WARPGROUP = 128,       /* threads */
-    WARPGROUPS = 4,        /* scores, two of output, gather */
-    HEADS = 64,            /* of a block: wgmma's rows */
-    KEYS = 64,             /* of a key block */
-    VALUE_WIDTH = 512,     /* the only one: two output warpgroups of 256 columns */
-    TILE = 64 * 64 * 2,    /* bytes: 64 rows of 64 columns */
-    STEP = 64 * 16 * 2,    /* bytes: 64 rows of Q of one k-step */
-    STEP_FRAGMENTS = 4,    /* registers a k-step of Q takes */
-    SCORES = 32,           /* accumulators of a thread */
-    SPARE = 26,            /* registers beside wgmma's operands */
-    ALIGNMENT = 1024,      /* bytes: the swizzle repeats every 1024 */
+    WARPGROUP = 128,    /* threads */
+    WARPGROUPS = 4,     /* scores, two of output, gather */
+    HEADS = 64,         /* of a block: wgmma's rows */
+    KEYS = 64,          /* of a key block */
+    VALUE_WIDTH = 512,  /* the only one: two output warpgroups of 256 columns */
+    TILE = 64 * 64 * 2, /* bytes: 64 rows of 64 columns */
+    STEP = 64 * 16 * 2, /* bytes: 64 rows of Q of one k-step */
+    STEP_FRAGMENTS = 4, /* registers a k-step of Q takes */
+    SCORES = 32,        /* accumulators of a thread */
+    SPARE = 26,         /* registers beside wgmma's operands */
+    ALIGNMENT = 1024,   /* bytes: the swizzle repeats every 1024 */
     SCORES_REGISTERS = 168,
     OUTPUT_REGISTERS = 160,
     GATHER_REGISTERS = 24,
     REGISTER_STEPS = (SCORES_REGISTERS - SPARE - SCORES) / STEP_FRAGMENTS,
-    TURN_STEPS = 10,       /* 16 is as fast, 4 up to 3 % slower (notes-forward.md) */
+    TURN_STEPS = 10, /* 16 is as fast, 4 up to 3 % slower (notes-forward.md) */
     MOST_STAGES = 3,
-    RING_ENTRIES = 128,    /* the most that one scan leaves over and the next one's */
+    RING_ENTRIES = 128, /* the most that one scan leaves over and the next one's */
 };
 
 static int knob(const struct smelt__spec *spec, const char *name, int otherwise) {
@@ -104,8 +104,7 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
         const char *meaning;
     } others[] = {
         {"REGISTER_STEPS", REGISTER_STEPS, SMELT__FROM_RULE, "k-steps of Q held in registers"},
-        {"TURN_STEPS", TURN_STEPS, SMELT__FROM_RULE,
-         "k-steps of QK in flight when PV may begin"},
+        {"TURN_STEPS", TURN_STEPS, SMELT__FROM_RULE, "k-steps of QK in flight when PV may begin"},
         {"SCORES_REGISTERS", SCORES_REGISTERS, SMELT__FROM_RULE, "of a thread, QK and softmax"},
         {"OUTPUT_REGISTERS", OUTPUT_REGISTERS, SMELT__FROM_RULE, "of a thread, PV"},
         {"GATHER_REGISTERS", GATHER_REGISTERS, SMELT__FROM_RULE, "of a thread, gather"},
@@ -116,8 +115,7 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
         {"RING_ENTRIES", RING_ENTRIES, SMELT__DERIVED, "row numbers the ring holds"},
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        smelt__plan_add(plan, others[i].name, others[i].value, others[i].origin,
-                        others[i].meaning);
+        smelt__plan_add(plan, others[i].name, others[i].value, others[i].origin, others[i].meaning);
 }
 
 static void add_regions(const struct smelt__spec *spec, struct smelt__plan *plan) {

@@ -276,8 +276,8 @@ static smelt_status find_most_blocks(const smelt_context *context, const struct 
     CUresult result = context->driver->cuDeviceGetAttribute(
         &multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, context->device);
     if (result != CUDA_SUCCESS)
-        return smelt__driver_fail(context->driver,
-                                  "cuDeviceGetAttribute(MULTIPROCESSOR_COUNT)", result);
+        return smelt__driver_fail(context->driver, "cuDeviceGetAttribute(MULTIPROCESSOR_COUNT)",
+                                  result);
     kernel->most_blocks = (int64_t)multiprocessors * plan->blocks_per_multiprocessor;
     return SMELT_OK;
 }

@@ -26,7 +26,7 @@ struct slot_scan {
 };
 
 DEVICE void scan_load_ahead(struct slot_scan *scan) {
-    const int thread = (int)threadIdx.x % 128, slot = scan->scanned + thread;
+    const int thread = (int)(threadIdx.x % 128), slot = scan->scanned + thread;
     scan->value = thread < SCAN_SLOTS && slot < scan->slots ? scan->row[slot] : MASKED;
 }
 
@@ -55,7 +55,7 @@ DEVICE void scan_open(struct slot_scan *scan, const struct sparse_attn_fwd_param
 DEVICE int scan_more(struct slot_scan *scan, int rows, int entries) {
     int *const ring = (int *)(arena + RING_OFFSET);
     int *const counts = (int *)(arena + COUNTS_OFFSET);
-    const int thread = (int)threadIdx.x % 128, lane = thread % 32;
+    const u32 thread = threadIdx.x % 128, lane = thread % 32;
     const bool valid = scan->value >= 0 && scan->value < rows;
     const u32 votes = __ballot_sync((u32)ALL_LANES, valid);
     if (thread < SCAN_SLOTS && lane == 0) {
@@ -63,7 +63,8 @@ DEVICE int scan_more(struct slot_scan *scan, int rows, int entries) {
     }
     barrier_sync(SCAN_BARRIER, 128);
     const int first = counts[0], total = first + counts[1];
-    const int rank = entries + (thread < 32 ? 0 : first) + __popc(votes & ((1u << lane) - 1u));
+    /* Of a valid slot: it counts itself. */
+    const int rank = entries + (thread < 32 ? 0 : first) + __popc(votes << (31 - lane)) - 1;
     if (valid && rank < TOPK) {
         ring[rank & RING_MASK] = scan->value;
     }

@@ -20,7 +20,7 @@ enum {
     CASES = 3, /* of each spec of the main widths */
     MOST_CASES = 700,
     SAMPLE = 24,
-    SPEC = 96
+    SPEC = 192
 };
 
 struct matrix {
@@ -42,8 +42,9 @@ static void add_case(struct matrix *matrix, const struct suite *suite, int heads
     struct smelt__random random = smelt__random_at(suite->seed, 0, (uint64_t)number);
     memset(options, 0, sizeof *options);
     int sink = (heads + topk + dqk / 64 + variation) % 2; /* both, over the variations */
-    snprintf(matrix->specs[number], SPEC, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%s", heads, dqk,
-             dv, topk, sink ? ",sink=1" : "");
+    const char *knobs = dv == SUITE_KNOB_DV && suite->knobs ? suite->knobs : "";
+    snprintf(matrix->specs[number], SPEC, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%s%s%s", heads,
+             dqk, dv, topk, sink ? ",sink=1" : "", *knobs ? "," : "", knobs);
     options->spec = matrix->specs[number];
     options->sample = suite->quick ? 4 : SAMPLE;
     problem->seed = suite->seed * 1000 + (uint64_t)number;

@@ -38,8 +38,11 @@ int workload_open(struct workload *workload, struct suite *suite, const char *sp
     memset(workload, 0, sizeof *workload);
     workload->spec = (smelt_sparse_attn_spec)SMELT_SPARSE_ATTN_SPEC_INIT;
     if (suite_ok(smelt_sparse_attn_spec_parse(spec, &workload->spec, NULL), "spec_parse", message,
-                 size) != 0 ||
-        suite_ok(smelt_sparse_attn_create(&workload->attn, suite->context, &workload->spec),
+                 size) != 0)
+        return -1;
+    if (workload->spec.dv == SUITE_KNOB_DV)
+        workload->spec.knobs = suite->knobs;
+    if (suite_ok(smelt_sparse_attn_create(&workload->attn, suite->context, &workload->spec),
                  "create", message, size) != 0)
         return -1;
     if (smelt__problem_create(&workload->problem, &workload->spec, options) != 0) {
@@ -75,7 +78,7 @@ static void log_line(void *user, smelt_log_level level, const char *message) {
 
 static int usage(void) {
     fputs("usage: gpu_suite [--quick] [--list] [--filter TEXT] [--seed N] [--verbose]\n"
-          "                 [--device N] [--without-driver]\n",
+          "                 [--device N] [--without-driver] [--knobs TEXT]\n",
           stderr);
     return 2;
 }
@@ -93,6 +96,8 @@ static int read_arguments(struct suite *suite, int *device, int argc, char **arg
             suite->without_driver = 1;
         else if (strcmp(argv[i], "--filter") == 0 && value)
             suite->filter = argv[++i];
+        else if (strcmp(argv[i], "--knobs") == 0 && value)
+            suite->knobs = argv[++i];
         else if (strcmp(argv[i], "--seed") == 0 && value)
             suite->seed = strtoull(argv[++i], NULL, 0);
         else if (strcmp(argv[i], "--device") == 0 && value)

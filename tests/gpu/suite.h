@@ -14,12 +14,16 @@ struct suite {
     smelt_context *context;
     uint64_t seed;
     const char *filter; /* run cases whose name contains it; NULL: all */
+    const char *knobs;  /* for every operator of dv 512, "variant=sm90"; NULL: none */
     int quick;          /* few and small cases, for compute-sanitizer */
     int list;           /* print names, run nothing */
     int without_driver; /* leave out what needs libcuda beside the library */
     int verbose;
     int passed, failed;
 };
+
+/* The width of a value that every variant has: operators of it take suite->knobs. */
+enum { SUITE_KNOB_DV = 512 };
 
 /* Whether to run the case; with --list prints its name and says no. */
 int suite_wants(const struct suite *suite, const char *name);
