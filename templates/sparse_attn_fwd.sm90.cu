@@ -1,7 +1,8 @@
 //@use common/base.cuh
 //@use common/descriptor.cuh
-//@use common/ring.cuh
 //@use common/gather_slots.cuh
+//@use common/quad.cuh
+//@use common/ring.cuh
 //@use common/work.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
@@ -9,6 +10,7 @@
 //@use ptx/mbarrier.cuh
 //@use ptx/memory.cuh
 //@use ptx/named_barrier.cuh
+//@use ptx/prefetch.cuh
 //@use ptx/proxy.cuh
 //@use ptx/registers.cuh
 //@use ptx/stmatrix.cuh
@@ -151,58 +153,74 @@ DEVICE void arrive_warp(int place) {
     }
 }
 
+/* Where Q's rows of an item are; a head past the last is the last again, and never stored. */
+DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const struct work *work,
+                             int row) {
+    const int batch = work->query / params->tokens, token = work->query % params->tokens;
+    const int head = minimum(work->head_block * 64 + row, LAST_HEAD);
+    return (const char *)params->q +
+           2 * (batch * params->q_batch_stride + token * params->q_token_stride +
+                head * params->q_head_stride);
+}
+
 /* ---- gather ------------------------------------------------------------------------------------
  */
 
 /*
- * Starts the copy of a run of tiles of a key block: eight threads a row and tile, 16 rows at once.
- * `tile`: address of the first tile, this thread's row and chunk included; `source`: the same place
- * in KV row 0; `taken`: the block's first entry in the ring. Rows past `count` become zeros. The
- * lower half of a stage is free before the upper one: there is a wait for `high_free` in between
- * (the rope tile has no halves).
+ * Copies a key block into its stage, when the stage is free (its lower half is before the upper
+ * one), and the rope columns into theirs. Eight threads copy a row of a tile, 16 rows at once; rows
+ * past the word's count become zeros. `source`: this thread's 16 bytes of KV row 0; `taken`: the
+ * block's first entry in the ring.
  */
-DEVICE void gather_tiles(const struct sparse_attn_fwd_params *params, const char *source, u32 tile,
-                         int tiles, int taken, int count, u32 high_free, int parity) {
-    const int *const ring = (const int *)(arena + RING_OFFSET);
-    const int first = (int)(threadIdx.x % WARPGROUP / 8);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        if (i == 2 && tiles > 1) {
-            mbarrier_wait(high_free, parity);
-        }
-        const int key = first + i * 16;
-        const bool present = key < count;
-        const u32 row = present ? (u32)ring[(taken + key) & RING_MASK] : 0;
-        const char *const from = source + (u64)row * params->kv_row_bytes;
-#pragma unroll
-        for (int k = 0; k < tiles; ++k) {
-            cp_async_16(tile + (u32)(k * TILE_BYTES + i * 16 * TILE_PITCH), from + k * TILE_PITCH,
-                        present ? 16 : 0);
-        }
-    }
-}
-
-/* Copies a key block into its stage, when the stage is free, and the rope columns into theirs. */
 DEVICE void fill_stage(const struct sparse_attn_fwd_params *params, const char *source,
                        const struct ring_place *stage, int *rope_parity, int taken, int word) {
+    const int *const ring = (const int *)(arena + RING_OFFSET);
     const u32 thread = threadIdx.x % WARPGROUP;
     const u32 place =
         shared_address(thread / 8 * TILE_PITCH + ((thread % 8) ^ (thread / 8 % 8)) * 16);
-    const int count = word & COUNT_MASK;
+    const u32 latent = place + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
+    const int first = (int)(thread / 8), count = word & COUNT_MASK;
     mbarrier_wait(barrier_at(EMPTY_LOW + stage->index), stage->parity ^ 1);
     if (thread == 0) {
         *block_word(stage->index) = word;
         mbarrier_arrive(barrier_at(FULL + stage->index));
     }
-    gather_tiles(params, source, place + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES),
-                 LATENT_TILES, taken, count, barrier_at(EMPTY_HIGH + stage->index),
-                 stage->parity ^ 1);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (i == 2) {
+            mbarrier_wait(barrier_at(EMPTY_HIGH + stage->index), stage->parity ^ 1);
+        }
+        const bool present = first + i * 16 < count;
+        const u32 row = present ? (u32)ring[(taken + first + i * 16) & RING_MASK] : 0;
+        const char *const from = source + (u64)row * params->kv_row_bytes;
+#pragma unroll
+        for (int k = 0; k < LATENT_TILES; ++k) {
+            cp_async_16(latent + (u32)(k * TILE_BYTES + i * 16 * TILE_PITCH), from + k * TILE_PITCH,
+                        present ? 16 : 0);
+        }
+    }
     cp_async_arrive_noinc(barrier_at(FULL + stage->index));
-    if (ROPE_STEPS > 0) {
-        mbarrier_wait(barrier_at(ROPE_FREE), *rope_parity ^ 1);
-        gather_tiles(params, source + DV * 2, place + ROPE_OFFSET, 1, taken, count, 0, 0);
-        cp_async_arrive_noinc(barrier_at(ROPE_FULL));
-        *rope_parity ^= 1;
+    if (ROPE_STEPS == 0) {
+        return;
+    }
+    mbarrier_wait(barrier_at(ROPE_FREE), *rope_parity ^ 1);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const bool present = first + i * 16 < count;
+        const u32 row = present ? (u32)ring[(taken + first + i * 16) & RING_MASK] : 0;
+        cp_async_16(place + (u32)(ROPE_OFFSET + i * 16 * TILE_PITCH),
+                    source + (u64)row * params->kv_row_bytes + DV * 2, present ? 16 : 0);
+    }
+    cp_async_arrive_noinc(barrier_at(ROPE_FULL));
+    *rope_parity ^= 1;
+}
+
+/* Brings an item's Q into the L2 cache, ahead of load_query: all multiprocessors begin their next
+ * query at about the same time, and would wait for memory together. */
+DEVICE void prefetch_query(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    const u32 row = threadIdx.x % WARPGROUP;
+    if (work->query >= 0 && row < 64) {
+        prefetch_l2(query_row(params, work, (int)row), DQK * 2);
     }
 }
 
@@ -227,6 +245,7 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
             if (ended) {
                 work = next_work(params, &work);
                 scan_open(&scan, params, &work);
+                prefetch_query(params, &work);
             }
             while (entries - taken > 64 || (ended && !(position & LAST_BLOCK))) {
                 const int count = minimum(entries - taken, 64);
@@ -244,32 +263,37 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
 /* ---- scores ------------------------------------------------------------------------------------
  */
 
-/* Where Q's rows of an item are; a head past the last is the last again, and never stored. */
-DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const struct work *work,
-                             int row) {
-    const int batch = work->query / params->tokens, token = work->query % params->tokens;
-    const int head = minimum(work->head_block * 64 + row, LAST_HEAD);
-    return (const char *)params->q +
-           2 * (batch * params->q_batch_stride + token * params->q_token_stride +
-                head * params->q_head_stride);
+DEVICE void load_16(u32 *words, const char *from) {
+    const uint4 value = *(const uint4 *)from;
+    words[0] = value.x;
+    words[1] = value.y;
+    words[2] = value.z;
+    words[3] = value.w;
 }
 
 /*
- * Starts the load of an item's Q: the first REGISTER_STEPS k-steps into A fragments, the others
- * into QUERY. The warpgroup has read QUERY for the last time.
+ * Starts the load of an item's Q: the first REGISTER_STEPS k-steps into registers, the others into
+ * QUERY. The warpgroup has read QUERY for the last time. A thread loads 16 bytes at a time, two
+ * k-steps of a row with its quad; arrange_query makes A fragments of them.
  */
 DEVICE void load_query(u32 *query, const struct sparse_attn_fwd_params *params,
                        const struct work *work) {
     const u32 thread = threadIdx.x, lane = thread % 32;
     const u32 row = thread / 32 * 16 + lane / 4;
-    const char *const upper = query_row(params, work, (int)row) + lane % 4 * 4;
-    const char *const lower = query_row(params, work, (int)row + 8) + lane % 4 * 4;
+    const char *const upper = query_row(params, work, (int)row);
+    const char *const lower = query_row(params, work, (int)row + 8);
 #pragma unroll
-    for (int k = 0; k < REGISTER_STEPS; ++k) {
-        query[k * 4] = *(const u32 *)(upper + k * STEP_BYTES);
-        query[k * 4 + 1] = *(const u32 *)(lower + k * STEP_BYTES);
-        query[k * 4 + 2] = *(const u32 *)(upper + k * STEP_BYTES + 16);
-        query[k * 4 + 3] = *(const u32 *)(lower + k * STEP_BYTES + 16);
+    for (int k = 0; k + 1 < REGISTER_STEPS; k += 2) {
+        load_16(&query[k * 4], upper + k * STEP_BYTES + lane % 4 * 16);
+        load_16(&query[k * 4 + 4], lower + k * STEP_BYTES + lane % 4 * 16);
+    }
+    if (REGISTER_STEPS % 2 == 1) { /* as it will be used */
+        u32 *const last = &query[QUERY_FRAGMENTS - 4];
+        const u32 offset = (REGISTER_STEPS - 1) * STEP_BYTES + lane % 4 * 4;
+        last[0] = *(const u32 *)(upper + offset);
+        last[1] = *(const u32 *)(lower + offset);
+        last[2] = *(const u32 *)(upper + offset + 16);
+        last[3] = *(const u32 *)(lower + offset + 16);
     }
     const u32 slice_row = thread / 2, chunk = thread % 2;
     const char *const source =
@@ -282,8 +306,25 @@ DEVICE void load_query(u32 *query, const struct sparse_attn_fwd_params *params,
     }
 }
 
-/* Waits for what load_query started. */
-DEVICE void finish_query(void) {
+/* Waits for what load_query started and makes A fragments of it: a thread's words of a k-step are
+ * columns 2t, 2t + 1 (t: its place in the quad) and 8 on, of the upper row and of the lower. */
+DEVICE void finish_query(u32 *query) {
+#pragma unroll
+    for (int k = 0; k + 1 < REGISTER_STEPS; k += 2) {
+        u32 upper[4], lower[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            upper[i] = query[k * 4 + i];
+            lower[i] = query[k * 4 + 4 + i];
+        }
+        transpose_quad(upper);
+        transpose_quad(lower);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            query[k * 4 + 2 * i] = upper[i];
+            query[k * 4 + 2 * i + 1] = lower[i];
+        }
+    }
     cp_async_wait_all();
     fence_proxy_async();
     barrier_sync(SCORES_BARRIER, WARPGROUP);
@@ -349,52 +390,76 @@ DEVICE void mask_scores(float *s, int count) {
     }
 }
 
-/* The greatest of one head's scores: r = 0, the upper head of the thread's two, or 1. */
-DEVICE float row_maximum(const float *s, int r) {
-    float highest = fmaxf(s[2 * r], s[2 * r + 1]);
+/* The greatest of each of the thread's two heads' scores. */
+DEVICE void row_maxima(const float *s, float *highest) {
+    highest[0] = fmaxf(s[0], s[1]);
+    highest[1] = fmaxf(s[2], s[3]);
 #pragma unroll
     for (int i = 1; i < SCORE_VALUES / 4; ++i) {
-        highest = fmaxf(highest, fmaxf(s[4 * i + 2 * r], s[4 * i + 2 * r + 1]));
+        highest[0] = fmaxf(highest[0], fmaxf(s[4 * i], s[4 * i + 1]));
+        highest[1] = fmaxf(highest[1], fmaxf(s[4 * i + 2], s[4 * i + 3]));
     }
-    highest = fmaxf(highest, __shfl_xor_sync((u32)ALL_LANES, highest, 1));
-    return fmaxf(highest, __shfl_xor_sync((u32)ALL_LANES, highest, 2));
+#pragma unroll
+    for (int mask = 1; mask <= 2; mask *= 2) {
+        const float other[2] = {__shfl_xor_sync((u32)ALL_LANES, highest[0], mask),
+                                __shfl_xor_sync((u32)ALL_LANES, highest[1], mask)};
+        highest[0] = fmaxf(highest[0], other[0]);
+        highest[1] = fmaxf(highest[1], other[1]);
+    }
 }
 
 /* Scores -> P in place, sums, and what O's rows are multiplied by. */
 DEVICE void softmax_block(float *s, struct softmax_rows *rows, float *factors, float scale_log2) {
+    float highest[2], offset[2];
+    row_maxima(s, highest);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const float highest = row_maximum(s, r) * scale_log2;
-        rows->highest[r] = fmaxf(rows->highest[r], highest);
+        highest[r] *= scale_log2;
+        rows->highest[r] = fmaxf(rows->highest[r], highest[r]);
         factors[r] = 1.0f;
-        if (highest > rows->maximum[r] + RESCALE_THRESHOLD) {
+        if (highest[r] > rows->maximum[r] + RESCALE_THRESHOLD) {
             const float old = rows->maximum[r];
-            rows->maximum[r] = ceilf(highest);
+            rows->maximum[r] = ceilf(highest[r]);
             factors[r] = exp2_approximate(fmaxf(old - rows->maximum[r], LEAST_EXPONENT));
             rows->sum[r] *= factors[r];
         }
-        const float offset = rows->maximum[r] == MINUS_INFINITY ? 0.0f : -rows->maximum[r];
+        offset[r] = rows->maximum[r] == MINUS_INFINITY ? 0.0f : -rows->maximum[r];
+    }
 #pragma unroll
-        for (int i = 0; i < SCORE_VALUES / 2; ++i) {
-            float *const score = &s[i / 2 * 4 + 2 * r + i % 2];
-            *score = exp2_approximate(fmaf(*score, scale_log2, offset));
-            rows->sum[r] += *score;
-        }
+    for (int i = 0; i < SCORE_VALUES; ++i) {
+        s[i] = exp2_approximate(fmaf(s[i], scale_log2, offset[i / 2 % 2]));
+        rows->sum[i / 2 % 2] += s[i];
     }
 }
 
-/* P as bf16 and the exponents of the factors into a buffer. */
-DEVICE void store_probabilities(const float *s, const float *factors, int buffer) {
-    const int warp = (int)(threadIdx.x / 32), lane = (int)(threadIdx.x % 32);
-    const u32 base = shared_address((u32)(PROBABILITIES_OFFSET + buffer * TILE_BYTES +
-                                          (warp * 16 + lane % 16) * TILE_PITCH +
-                                          ((lane / 16) ^ (lane % 8)) * 16));
+/* P as bf16, two to a word. */
+DEVICE void pack_probabilities(u32 *p, const float *s) {
+#pragma unroll
+    for (int i = 0; i < SCORE_VALUES / 2; ++i) {
+        p[i] = pack_bf16x2(s[2 * i], s[2 * i + 1]);
+    }
+}
+
+/* `parity`, known no sooner than all of P: a wait would else begin, and hold the warp, before the
+ * exponentials are computed. (No value of P has its sign bit set.) */
+DEVICE int parity_after(int parity, const u32 *p) {
+    u32 all = 0;
+#pragma unroll
+    for (int i = 0; i < SCORE_VALUES / 2; ++i) {
+        all |= p[i];
+    }
+    return parity | (int)(all >> 31);
+}
+
+/* P and the exponents of the factors into a buffer. */
+DEVICE void store_probabilities(const u32 *p, const float *factors, int buffer) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const u32 base =
+        shared_address((u32)(PROBABILITIES_OFFSET + buffer * TILE_BYTES) +
+                       (warp * 16 + lane % 16) * TILE_PITCH + ((lane / 16) ^ (lane % 8)) * 16);
 #pragma unroll
     for (int i = 0; i < SCORE_VALUES / 8; ++i) {
-        const u32 p[4] = {
-            pack_bf16x2(s[8 * i], s[8 * i + 1]), pack_bf16x2(s[8 * i + 2], s[8 * i + 3]),
-            pack_bf16x2(s[8 * i + 4], s[8 * i + 5]), pack_bf16x2(s[8 * i + 6], s[8 * i + 7])};
-        stmatrix_x4(base ^ (u32)(i * STEP_BYTES), p);
+        stmatrix_x4(base ^ (u32)(i * STEP_BYTES), &p[4 * i]);
     }
     if (lane % 4 == 0) {
         unsigned char *const exponents =
@@ -404,33 +469,45 @@ DEVICE void store_probabilities(const float *s, const float *factors, int buffer
     }
 }
 
-/* Statistics of a query's heads, after its last block: 1 / denominator for the output warpgroups,
- * and lse and max_logits. */
-DEVICE void finish_rows(const struct sparse_attn_fwd_params *params, struct softmax_rows *rows,
-                        const struct work *work, int buffer) {
-    const int warp = (int)(threadIdx.x / 32), lane = (int)(threadIdx.x % 32);
-    const int batch = work->query / params->tokens, token = work->query % params->tokens;
+/* After a query's last block: sums over the quad's threads, and 1 / denominator for the output. */
+DEVICE void store_inverses(const struct sparse_attn_fwd_params *params, struct softmax_rows *rows,
+                           const struct work *work, int buffer) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const int row = warp * 16 + lane / 4 + 8 * r, head = work->head_block * 64 + row;
-        float sum = rows->sum[r];
-        sum += __shfl_xor_sync((u32)ALL_LANES, sum, 1);
-        sum += __shfl_xor_sync((u32)ALL_LANES, sum, 2);
-        const bool empty = sum == 0.0f; /* else at least 1, or NaN, which stays visible in lse */
-        const float maximum = rows->maximum[r] == MINUS_INFINITY ? 0.0f : rows->maximum[r];
-        float denominator = sum;
+        const int row = (int)(warp * 16 + lane / 4) + 8 * r;
+        rows->sum[r] += __shfl_xor_sync((u32)ALL_LANES, rows->sum[r], 1);
+        rows->sum[r] += __shfl_xor_sync((u32)ALL_LANES, rows->sum[r], 2);
+        if (rows->maximum[r] == MINUS_INFINITY) {
+            rows->maximum[r] = 0.0f;
+        }
+        float denominator = rows->sum[r];
         if (HAS_SINK) {
-            denominator +=
-                exp2_approximate(params->sink[minimum(head, LAST_HEAD)] * LOG2_E - maximum);
+            const int head = minimum(work->head_block * 64 + row, LAST_HEAD);
+            denominator += exp2_approximate(params->sink[head] * LOG2_E - rows->maximum[r]);
         }
         if (lane % 4 == 0) {
             ((float *)(arena + INVERSES_OFFSET))[buffer * 64 + row] =
-                empty ? 0.0f : 1.0f / denominator;
+                rows->sum[r] == 0.0f ? 0.0f : 1.0f / denominator;
         }
+    }
+}
+
+/* Then lse and max_logits. A sum is 0 without valid slots, else at least 1, or NaN, which stays
+ * visible. */
+DEVICE void store_statistics(const struct sparse_attn_fwd_params *params,
+                             const struct softmax_rows *rows, const struct work *work) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int batch = work->query / params->tokens, token = work->query % params->tokens;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int head = work->head_block * 64 + (int)(warp * 16 + lane / 4) + 8 * r;
         if (lane % 4 == 0 && head < HEADS) {
             const i64 place = batch * params->lse_batch_stride + token * params->lse_token_stride +
                               head * params->lse_head_stride;
-            params->lse[place] = empty ? MINUS_INFINITY : (maximum + log2_approximate(sum)) * LN_2;
+            params->lse[place] = rows->sum[r] == 0.0f
+                                     ? MINUS_INFINITY
+                                     : (rows->maximum[r] + log2_approximate(rows->sum[r])) * LN_2;
             if (params->max_logits) {
                 params->max_logits[place] = rows->highest[r] * LN_2;
             }
@@ -453,9 +530,10 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
         struct softmax_rows rows = {
             {MINUS_INFINITY, MINUS_INFINITY}, {MINUS_INFINITY, MINUS_INFINITY}, {0.0f, 0.0f}};
         int word;
-        finish_query();
+        finish_query(query);
         do {
             float s[SCORE_VALUES], factors[2];
+            u32 p[SCORE_VALUES / 2];
             mbarrier_wait(barrier_at(FULL + stage.index), stage.parity);
             word = *block_word(stage.index);
             fence_proxy_async();
@@ -480,16 +558,17 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
                 mask_scores(s, word & COUNT_MASK);
             }
             softmax_block(s, &rows, factors, scale_log2);
-            mbarrier_wait(barrier_at(P_FREE + buffer.index), buffer.parity ^ 1);
-            store_probabilities(s, factors, buffer.index);
+            pack_probabilities(p, s);
+            mbarrier_wait(barrier_at(P_FREE + buffer.index), parity_after(buffer.parity ^ 1, p));
+            store_probabilities(p, factors, buffer.index);
             if (word & LAST_BLOCK) {
-                finish_rows(params, &rows, &work, buffer.index);
+                store_inverses(params, &rows, &work, buffer.index);
             }
-            fence_proxy_async();
-            __syncwarp((u32)ALL_LANES);
+            __syncwarp((u32)ALL_LANES); /* the proxy fence is the output's: here it would wait for Q */
             arrive_warp(P_FULL + buffer.index);
             if (word & LAST_BLOCK) {
                 arrive_warp(TURN + buffer.index);
+                store_statistics(params, &rows, &work);
             }
             work = next;
             last_buffer = buffer.index;
@@ -538,23 +617,6 @@ DEVICE void issue_output(float *o, int stage, int buffer, int half, bool first) 
             wgmma_commit();
         }
     }
-}
-
-/* Turns a 4 x 4 matrix of words, one row a thread of four, over its diagonal. */
-DEVICE void transpose_quad(u32 *x) {
-    const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
-    const u32 a = __shfl_xor_sync((u32)ALL_LANES, odd ? x[0] : x[1], 1);
-    const u32 b = __shfl_xor_sync((u32)ALL_LANES, odd ? x[2] : x[3], 1);
-    x[0] = odd ? a : x[0];
-    x[1] = odd ? x[1] : a;
-    x[2] = odd ? b : x[2];
-    x[3] = odd ? x[3] : b;
-    const u32 c = __shfl_xor_sync((u32)ALL_LANES, upper ? x[0] : x[2], 2);
-    const u32 d = __shfl_xor_sync((u32)ALL_LANES, upper ? x[1] : x[3], 2);
-    x[0] = upper ? c : x[0];
-    x[1] = upper ? d : x[1];
-    x[2] = upper ? x[2] : c;
-    x[3] = upper ? x[3] : d;
 }
 
 /* O times `inverses` to global memory, 16 bytes a thread at a time. */

@@ -58,8 +58,10 @@ DEVICE int scan_more(struct slot_scan *scan, int rows, int entries) {
     const u32 thread = threadIdx.x % 128, lane = thread % 32;
     const bool valid = scan->value >= 0 && scan->value < rows;
     const u32 votes = __ballot_sync((u32)ALL_LANES, valid);
-    if (thread < SCAN_SLOTS && lane == 0) {
-        counts[thread / 32] = __popc(votes);
+    if (thread == 0) {
+        counts[0] = __popc(votes);
+    } else if (thread == 32) {
+        counts[1] = __popc(votes);
     }
     barrier_sync(SCAN_BARRIER, 128);
     const int first = counts[0], total = first + counts[1];
