@@ -10,7 +10,7 @@
 #include "layout.h"
 #include "numbers.h"
 
-enum { PIECE = 16 };
+enum { PIECE = 16, BOX_ALIGNMENT = 128 }; /* bytes */
 
 /* ---- what arrives in shared memory
  * ----------------------------------------------------------------- */
@@ -164,7 +164,7 @@ EMU_EXPORT void emu_tensor_load(unsigned to, const void *map, unsigned barrier, 
     const int32_t coordinates[EMU_TENSOR_RANK] = {x, y, z, 0, 0};
     const struct emu_tensor_map *found = find_map(map, rank, "cp.async.bulk.tensor", at);
     emu.statistics.instructions++;
-    struct place place = emu_shared_place(to, emu_tensor_box_bytes(found), EMU_TENSOR_ALIGNMENT,
+    struct place place = emu_shared_place(to, emu_tensor_box_bytes(found), BOX_ALIGNMENT,
                                           "cp.async.bulk.tensor", at);
     struct walk walk = {load_new(place.cta, barrier, "cp.async.bulk.tensor", at), at};
     emu_tensor_walk(found, coordinates, to, add_load_piece, &walk);
@@ -286,8 +286,7 @@ EMU_EXPORT void emu_tensor_store(const void *map, unsigned from, int rank, int x
     const struct emu_tensor_map *found = find_map(map, rank, "cp.async.bulk.tensor", at);
     struct walk walk = {NULL, at};
     emu.statistics.instructions++;
-    emu_shared_place(from, emu_tensor_box_bytes(found), EMU_TENSOR_ALIGNMENT,
-                     "cp.async.bulk.tensor", at);
+    emu_shared_place(from, emu_tensor_box_bytes(found), BOX_ALIGNMENT, "cp.async.bulk.tensor", at);
     emu_tensor_walk(found, coordinates, from, add_store_piece, &walk);
     emu_yield();
 }

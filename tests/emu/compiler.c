@@ -21,7 +21,7 @@ enum { MOST_ARGUMENTS = 64 };
 static const char *const options[] = {
     "-std=gnu11",
     "-O1",
-    "-g",
+    "-gdwarf-4",
     "-fPIC",
     "-fno-strict-aliasing",
     "-ffp-contract=off",

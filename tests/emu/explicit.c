@@ -102,7 +102,7 @@ EMU_EXPORT unsigned emu_counter_read(const unsigned *counter) {
     emu.statistics.instructions++;
     check_aligned(counter, sizeof *counter, "ld.acquire", at);
     emu_global_access(counter, sizeof *counter, EMU_ATOMIC, at);
-    emu_poll(at);
+    emu_poll("ld.acquire", at);
     return *counter;
 }
 

@@ -313,7 +313,7 @@ void emu_wake(struct thread *thread);
 /* A point at which another thread may take over, in a shuffled order. */
 void emu_yield(void);
 /* After a fruitless test: other threads go first. */
-void emu_poll(site at);
+void emu_poll(const char *name, site at);
 /* Ends the launch from inside a fibre. */
 _Noreturn void emu_end(void);
 u32 emu_random(void);

@@ -51,6 +51,8 @@ static void set_waiting(struct thread *thread) {
 }
 
 void emu_wake(struct thread *thread) {
+    if (thread->wait != POLLS)
+        emu.fruitless = 0;
     thread->wait = RUNS;
     thread->wait_object = NULL;
     set_ready(thread->warp, 1u << thread->lane);
@@ -122,13 +124,13 @@ void emu_end(void) {
 }
 
 /* A fruitless test in a loop: others go first. */
-void emu_poll(site at) {
+void emu_poll(const char *name, site at) {
     emu.pollers++;
-    emu_block(POLLS, "a test of an mbarrier", NULL, at);
+    emu_block(POLLS, name, NULL, at);
 }
 
 static bool wake_pollers(void) {
-    enum { FRUITLESS_ROUNDS = 20000 };
+    enum { FRUITLESS_ROUNDS = 200 };
     if (emu.pollers == 0 || emu.fruitless++ > FRUITLESS_ROUNDS)
         return false;
     emu.pollers = 0;

@@ -449,5 +449,5 @@ EMU_EXPORT void emu_registers(int registers, int increase) {
     emu_meet_whole("setmaxnreg", execute_resize, &resize, at);
     /* An increase is granted when the sum fits. */
     while (increase && self->cta->registers_taken > 65536)
-        emu_poll(at);
+        emu_poll("setmaxnreg.inc", at);
 }
