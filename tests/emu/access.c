@@ -101,8 +101,7 @@ EMU_EXPORT void __tsan_func_entry(void *caller) {
 
 EMU_EXPORT void __tsan_func_exit(void) {}
 
-/* ---- errors of arithmetic and arrays (the layout of the compilers' own run-time library)
- * --------- */
+/* ---- errors of arithmetic and arrays (the layout of the compilers' own run-time library) ----- */
 
 struct source_place {
     const char *file;

@@ -12,8 +12,7 @@
 
 enum { PIECE = 16, BOX_ALIGNMENT = 128 }; /* bytes */
 
-/* ---- what arrives in shared memory
- * ----------------------------------------------------------------- */
+/* ---- what arrives in shared memory ----------------------------------------------------------- */
 
 struct part { /* of a load: `bytes` at an offset */
     u32 offset, bytes;
@@ -131,8 +130,7 @@ EMU_EXPORT void emu_bulk_copy_cluster(unsigned to, unsigned from, unsigned bytes
     load_go(load);
 }
 
-/* ---- tensor loads
- * -------------------------------------------------------------------------------------- */
+/* ---- tensor loads ---------------------------------------------------------------------------- */
 
 static const struct emu_tensor_map *find_map(const void *map, int rank, const char *what, site at) {
     const struct emu_tensor_map *found = emu_tensor_map_at(map);
@@ -184,8 +182,7 @@ EMU_EXPORT void emu_cluster_store_async(unsigned to, const unsigned *values, int
     load_go(load);
 }
 
-/* ---- stores and reductions to global memory
- * ------------------------------------------------------------- */
+/* ---- stores and reductions to global memory -------------------------------------------------- */
 
 enum store_kind { STORE = 0, ADD_F32 = 1, ADD_BF16 = 2 };
 

@@ -129,8 +129,7 @@ EMU_EXPORT void emu_cp_async_wait_all(void) {
     emu_yield();
 }
 
-/* ---- arrival at an mbarrier when the thread's copies so far are complete
- * ------------------------- */
+/* ---- arrival at an mbarrier when the thread's copies so far are complete --------------------- */
 
 struct arrival {
     struct deferred deferred;
@@ -174,8 +173,7 @@ EMU_EXPORT void emu_cp_async_arrive(unsigned address, int increments) {
     emu_yield();
 }
 
-/* ---- leaving
- * --------------------------------------------------------------------------------------- */
+/* ---- leaving --------------------------------------------------------------------------------- */
 
 void emu_thread_leaves(struct thread *thread) {
     if (thread->copies_begin < thread->copies_end && thread->copies_end > thread->copies_arriving)

@@ -63,8 +63,7 @@ static void open_emulator(struct emulator *emulator) {
     find(library, "nvrtcDestroyProgram", &emulator->destroy);
 }
 
-/* ---- reading the cases ------------------------------------------------------------------------
- */
+/* ---- reading the cases ----------------------------------------------------------------------- */
 
 static void die(const char *path, int line, const char *what) {
     fprintf(stderr, "%s:%d: %s\n", path, line, what);
@@ -117,8 +116,7 @@ static int read_cases(const char *path, struct defect *defects) {
     return count;
 }
 
-/* ---- source ------------------------------------------------------------------------------------
- */
+/* ---- source ---------------------------------------------------------------------------------- */
 
 static int lookup(const void *user, const char *name, int *found) {
     (void)user;
@@ -173,8 +171,7 @@ static CUmodule load(const struct emulator *emulator, const struct smelt__driver
     return module;
 }
 
-/* ---- running ------------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static CUresult launch(const struct smelt__driver *driver, CUmodule module,
                        const struct defect *defect, CUdeviceptr data) {

@@ -19,8 +19,7 @@ static u8 *stacks;
 static u32 *touched;
 static int stacks_for; /* threads */
 
-/* ---- random numbers: xorshift64*, Vigna 2016 ---------------------------------------------------
- */
+/* ---- random numbers: xorshift64*, Vigna 2016 ------------------------------------------------- */
 
 u32 emu_random(void) {
     emu.random ^= emu.random >> 12;
@@ -35,8 +34,7 @@ bool emu_lands_now(void) {
     return emu.settings.timing == EMU_EARLY;
 }
 
-/* ---- who runs ----------------------------------------------------------------------------------
- */
+/* ---- who runs -------------------------------------------------------------------------------- */
 
 static void set_ready(struct warp *warp, u32 lanes) {
     warp->ready |= lanes;
@@ -140,8 +138,7 @@ static bool wake_pollers(void) {
     return true;
 }
 
-/* ---- what takes effect by itself ----------------------------------------------------------------
- */
+/* ---- what takes effect by itself ------------------------------------------------------------- */
 
 void emu_defer(struct deferred *deferred) {
     deferred->next = NULL;
@@ -174,8 +171,7 @@ static bool land_one(void) {
     return true;
 }
 
-/* ---- collective instructions of a warp
- * ----------------------------------------------------------- */
+/* ---- collective instructions of a warp ------------------------------------------------------- */
 
 static struct meeting *find_meeting(struct warp *warp, const char *name, u32 mask, int lane) {
     for (int i = 0; i < WARP; i++) {
@@ -202,9 +198,9 @@ static void check_convergence(const struct warp *warp, const char *name, u32 mas
     }
 }
 
-void emu_meet(const char *name, u32 mask,
-              void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
-              void *arguments, site at) {
+static void meet(const char *name, u32 mask, bool aligned,
+                 void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
+                 void *arguments, site at) {
     struct thread *self = emu.self;
     struct warp *warp = self->warp;
     emu.statistics.instructions++;
@@ -223,6 +219,10 @@ void emu_meet(const char *name, u32 mask,
         *meeting = (struct meeting){
             .execute = execute, .name = name, .mask = mask, .at = at, .open = true};
     }
+    if (aligned && meeting->at != at)
+        emu_fatal(EMU_CONVERGENCE, at, meeting->at,
+                  "lanes of warp %d come to %s, which is .aligned, at two places: {1} and {2}",
+                  warp->index, name);
     meeting->arrived |= 1u << self->lane;
     meeting->arguments[self->lane] = arguments;
     if (meeting->arrived != mask) {
@@ -236,8 +236,33 @@ void emu_meet(const char *name, u32 mask,
     emu_yield();
 }
 
-/* ---- order
- * --------------------------------------------------------------------------------------- */
+void emu_meet(const char *name, u32 mask,
+              void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
+              void *arguments, site at) {
+    meet(name, mask, false, execute, arguments, at);
+}
+
+void emu_meet_whole(const char *name,
+                    void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
+                    void *arguments, site at) {
+    if (emu.self->warp->present != ~(u32)0)
+        emu_fatal(EMU_CONVERGENCE, at, 0, "%s: %s in a warp of fewer than 32 threads {1}",
+                  emu_who(emu.self), name);
+    meet(name, ~(u32)0, true, execute, arguments, at);
+}
+
+static void execute_nothing(struct warp *warp, u32 mask, void **arguments, site at) {
+    (void)warp;
+    (void)mask;
+    (void)arguments;
+    (void)at;
+}
+
+void emu_converge(const char *name, site at) {
+    meet(name, emu.self->warp->present, true, execute_nothing, NULL, at);
+}
+
+/* ---- order ----------------------------------------------------------------------------------- */
 
 void emu_release(u32 *clock) {
     struct thread *self = emu.self;
@@ -249,8 +274,7 @@ void emu_acquire(const u32 *clock) {
     emu_clock_join(emu.self->clock, clock);
 }
 
-/* ---- a gang
- * --------------------------------------------------------------------------------------- */
+/* ---- a gang ---------------------------------------------------------------------------------- */
 
 /* What every fibre runs. */
 static void thread_body(void) {
@@ -384,8 +408,7 @@ static void make_gang(unsigned x, unsigned y, unsigned z) {
     emu_products_begin();
 }
 
-/* ---- deadlock
- * --------------------------------------------------------------------------------------- */
+/* ---- deadlock -------------------------------------------------------------------------------- */
 
 static void describe_wait(const struct thread *thread, char *text, size_t size) {
     if (thread->wait == AT_MEETING) {
@@ -448,8 +471,7 @@ static void report_deadlock(void) {
                emu.thread_count - emu.live, emu.thread_count, text);
 }
 
-/* ---- running
- * ----------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* What the block still owes when its last thread has left. */
 static void check_leftovers(void) {

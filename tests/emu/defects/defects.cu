@@ -201,6 +201,18 @@ KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x] = 1;
 }
 
+//! an aligned barrier at two places of a warp: convergence, 64 threads; at two places
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (threadIdx.x % 2 == 0) {
+        __syncthreads();
+        data[threadIdx.x] = 1;
+    } else {
+        __syncthreads();
+        data[threadIdx.x] = 2;
+    }
+}
+
 //! two counts at one barrier: barrier, 96 threads; where others came with
 //@use ptx/named_barrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
