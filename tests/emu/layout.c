@@ -308,8 +308,11 @@ static void walk_row(const struct emu_tensor_map *map, int64_t coordinate, uint6
         while (done < PIECE) {
             int64_t byte = first + at + done;
             bool inside = global && byte >= 0 && byte < end;
-            int64_t next = inside ? end : byte < 0 && global ? 0 : INT64_MAX;
-            uint32_t bytes = next - byte < PIECE - done ? (uint32_t)(next - byte) : PIECE - done;
+            /* The next byte that may differ. */
+            int64_t edge = inside ? end : global && byte < 0 ? 0 : byte + PIECE;
+            uint32_t bytes = PIECE - done;
+            if (edge - byte < bytes)
+                bytes = (uint32_t)(edge - byte);
             struct emu_tensor_piece piece = {inside ? global + (uint64_t)byte : 0, to + done,
                                              bytes};
             visit(context, &piece);
