@@ -140,6 +140,15 @@ static const struct emu_tensor_map *find_map(const void *map, int rank, const ch
     return found;
 }
 
+/* The box's coordinates; its shared address has been checked. */
+static void check_box(const struct emu_tensor_map *map, const int32_t *coordinates, u32 shared,
+                      site at) {
+    const char *problem = emu_tensor_problem(map, coordinates, shared);
+    if (problem)
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: cp.async.bulk.tensor: %s {1}", emu_who(emu.self),
+                  problem);
+}
+
 struct walk {
     struct load *load; /* NULL: a store */
     site at;
@@ -164,6 +173,7 @@ EMU_EXPORT void emu_tensor_load(unsigned to, const void *map, unsigned barrier, 
     emu.statistics.instructions++;
     struct place place = emu_shared_place(to, emu_tensor_box_bytes(found), BOX_ALIGNMENT,
                                           "cp.async.bulk.tensor", at);
+    check_box(found, coordinates, to, at);
     struct walk walk = {load_new(place.cta, barrier, "cp.async.bulk.tensor", at), at};
     emu_tensor_walk(found, coordinates, to, add_load_piece, &walk);
     load_go(walk.load);
@@ -284,6 +294,7 @@ EMU_EXPORT void emu_tensor_store(const void *map, unsigned from, int rank, int x
     struct walk walk = {NULL, at};
     emu.statistics.instructions++;
     emu_shared_place(from, emu_tensor_box_bytes(found), BOX_ALIGNMENT, "cp.async.bulk.tensor", at);
+    check_box(found, coordinates, from, at);
     emu_tensor_walk(found, coordinates, from, add_store_piece, &walk);
     emu_yield();
 }
