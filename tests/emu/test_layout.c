@@ -504,6 +504,8 @@ static void boxes(void **state) {
         }
         assert_int_equal(visited, emu_tensor_box_bytes(map));
         assert_true(end <= emu_tensor_box_extent(map));
+        assert_true(end + (uint32_t)spans[request.swizzle] + !request.swizzle >
+                    emu_tensor_box_extent(map));
     }
 }
 

@@ -232,8 +232,10 @@ static float operand(struct random *random, int kind) {
         return emu_float_from_bf16((uint16_t)random_next(random));
     if (kind == 4 && random_below(random, 2))
         return random_below(random, 2) ? 0.0f : -0.0f;
-    if (kind == 6 && random_below(random, 30) == 0)
-        return random_below(random, 3) ? INFINITY : random_below(random, 2) ? -INFINITY : NAN;
+    if (kind == 6 && random_below(random, 20) == 0) {
+        static const float values[] = {0, -0.0f, INFINITY, INFINITY, -INFINITY, NAN};
+        return values[random_below(random, COUNT(values))];
+    }
     float value = random_float(random, low[kind], high[kind]);
     return emu_float_from_bf16((uint16_t)(bits_of(value) >> 16));
 }
@@ -381,7 +383,7 @@ static void a_from_registers(void **state) {
     }
 }
 
-/* One recorded sum, at a place of the product; zeros elsewhere. */
+/* One sum of recorded or chosen operands, at a place of the product; zeros elsewhere. */
 static uint32_t one_sum(enum emu_element element, const void *a, const void *b, uint32_t before) {
     uint8_t rows[16][32] = {{0}}, columns[8][32] = {{0}};
     float d[32][4] = {{0}}, *lanes[32];
@@ -393,6 +395,44 @@ static uint32_t one_sum(enum emu_element element, const void *a, const void *b, 
     emu_wgmma_quarter(lanes, 8, element, true, (const uint8_t(*)[32])rows,
                       (const uint8_t(*)[32])columns);
     return bits_of(d[14][3]);
+}
+
+/* By hand: 1 - 1 leaves the last aligned place, and what is below it was cut off before, of either
+ * sign; a larger term moves the place up. */
+static void places_cut_off(void **state) {
+    (void)state;
+    static const struct {
+        float products[4];
+        float after;
+    } bf16_cases[] =
+        {
+            {{1, 0x1p-25f, -1, 0}, 0x1p-25f},        {{1, 0x1.8p-25f, -1, 0}, 0x1p-25f},
+            {{1, -0x1.8p-25f, -1, 0}, -0x1p-25f},    {{1, 0x1p-26f, 0x1p-26f, -1}, 0},
+            {{4, 0x1p-23f, 0x1p-24f, -4}, 0x1p-23f}, {{0x1p-60f, 0, 0, 0}, 0x1p-60f},
+        },
+      e4m3_cases[] = {
+          {{1, 0x1p-13f, -1, 0}, 0x1p-13f},           {{1, 0x1p-14f, 0x1p-14f, -1}, 0},
+          {{2, 0x1p-12f, 0x1p-13f, -2}, 0x1p-12f},    {{1, 0x1p-13f, 0, 0}, 1 + 0x1p-13f},
+          {{4, 0x1p-11f, 0x1p-11f, 0}, 4 + 0x1p-10f},
+      };
+    for (int i = 0; i < COUNT(bf16_cases); i++) {
+        uint16_t a[16] = {0}, b[16] = {0};
+        for (int k = 0; k < 4; k++) {
+            a[5 * k] = emu_bf16_from_float(bf16_cases[i].products[k]);
+            b[5 * k] = emu_bf16_from_float(1);
+        }
+        assert_int_equal(one_sum(EMU_BF16, a, b, 0), bits_of(bf16_cases[i].after));
+    }
+    for (int i = 0; i < COUNT(e4m3_cases); i++) {
+        uint8_t a[32] = {0}, b[32] = {0};
+        for (int k = 0; k < 4; k++) {
+            float product = e4m3_cases[i].products[k];
+            float split = fabsf(product) < 0x1p-6f ? 0x1p-7f : 1;
+            a[9 * k] = emu_e4m3_from_float(product / split);
+            b[9 * k] = emu_e4m3_from_float(split);
+        }
+        assert_int_equal(one_sum(EMU_E4M3, a, b, 0), bits_of(e4m3_cases[i].after));
+    }
 }
 
 static void recorded_sums(void **state) {
@@ -417,6 +457,7 @@ int main(void) {
         cmocka_unit_test(mma_matches_model),
         cmocka_unit_test(wgmma_matches_model),
         cmocka_unit_test(a_from_registers),
+        cmocka_unit_test(places_cut_off),
         cmocka_unit_test(recorded_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
