@@ -62,8 +62,8 @@ static int64_t far_stride(int64_t last) {
     return ((INT64_C(1) << 32) / (last > 0 ? last : 1) / 8 + 2) * 8;
 }
 
-/* Every dimension strides so far that its last index lies beyond 2^32 elements, the heads innermost
- * in q and out, outermost in lse. */
+/* Every dimension strides so far that its last index lies beyond 2^32 elements. The one with the
+ * most indices is the innermost, else address space would run short. */
 static void set_far_strides(struct smelt__problem *problem) {
     smelt_sparse_attn_args *args = &problem->args;
     int64_t heads = problem->spec.heads, tokens = args->tokens;
@@ -80,9 +80,9 @@ static void set_far_strides(struct smelt__problem *problem) {
     args->topk_length_token_stride = far_stride(tokens - 1);
     args->topk_length_batch_stride =
         tokens * args->topk_length_token_stride + far_stride(args->batches - 1);
-    args->lse_token_stride = far_stride(tokens - 1);
-    args->lse_head_stride = tokens * args->lse_token_stride + far_stride(heads - 1);
-    args->lse_batch_stride = heads * args->lse_head_stride + far_stride(args->batches - 1);
+    args->lse_head_stride = head;
+    args->lse_token_stride = token;
+    args->lse_batch_stride = batch;
 }
 
 static size_t extent(int64_t batches, int64_t batch_stride, int64_t count, int64_t stride,
