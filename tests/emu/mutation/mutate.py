@@ -31,7 +31,7 @@ import equivalents
 from operators import find_mutants
 
 HERE = pathlib.Path(__file__).resolve().parent
-SLOWER = 10  # processor time a mutant may take, as a multiple of the unchanged kernel's
+SLOWER = 5  # processor time a mutant may take, as a multiple of the unchanged kernel's
 LEAST_SECONDS = 3
 STILLBORN = "does not compile"
 
@@ -46,8 +46,8 @@ class Subject:
         self.mutants = {mutant.name: mutant for mutant in find_mutants(self.text)}
         self.limit = 60
 
-    def run(self, text, folder):
-        """How a text fares: (what caught it or "", in words)."""
+    def run(self, text, folder, variables=()):
+        """How a text fares: (what caught it or "", in words). variables: more of the environment."""
         with tempfile.TemporaryDirectory(dir=folder) as own:
             source = pathlib.Path(own, "mutant.cu")
             source.write_text(text, encoding="utf-8")
@@ -55,6 +55,7 @@ class Subject:
             command += self.configuration.command(self.tools)
             environment = dict(os.environ, SMELT_EMU_SOURCE=str(source), TMPDIR=own)
             environment.update(self.configuration.environment(self.tools))
+            environment.update(variables)
             try:
                 done = subprocess.run(command, capture_output=True, env=environment, text=True,
                                       errors="replace", timeout=20 * self.limit, check=False)

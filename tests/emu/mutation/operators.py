@@ -183,8 +183,15 @@ class Finder:
         handler = getattr(self, "on_" + node.kind, None)
         if handler:
             handler(node, constant)
-        for child in node.children:
+        for child in node.children[self.is_changed(node):]:
             self.expression(child, constant)
+
+    @staticmethod
+    def is_changed(node):
+        """1 when the first operand is no value but a plain place that is written to."""
+        place = node.kind in ("assign", "postfix") or node.text in ("++", "--") or (
+            node.kind == "unary" and node.text == "&")
+        return int(place and node.children[0].kind in ("name", "member"))
 
     def on_number(self, node, constant):
         match = re.fullmatch(r"(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)", node.text)
@@ -201,9 +208,14 @@ class Finder:
     def on_name(self, node, constant):
         if node.text in ("true", "false"):
             self.replace_token("constant", node.start, "false" if node.text == "true" else "true")
-        elif STAGE.match(node.text) and not constant:
-            past = f"(({node.text} + 1) % {self.stages})" if self.stages else f"({node.text} + 1)"
-            self.replace_token("stage-off", node.start, past)
+        else:
+            self.on_member(node, constant)
+
+    def on_member(self, node, constant):
+        if STAGE.match(node.text) and not constant:
+            stage = self.source(node)
+            past = f"(({stage} + 1) % {self.stages})" if self.stages else f"({stage} + 1)"
+            self.replace("stage-off", node, past)
 
     def on_binary(self, node, constant):
         left, right = node.children
