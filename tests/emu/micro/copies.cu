@@ -16,7 +16,7 @@
 
 enum {
     CP_ASYNC = 0,        /* 0..16 bytes of 16, the others zero */
-    CP_ASYNC_GROUPS = 1, /* two groups, the first waited for alone */
+    CP_ASYNC_GROUPS = 1, /* three groups, the first waited for alone */
     CP_ASYNC_NOINC = 2,  /* arrivals on a barrier, among the expected */
     CP_ASYNC_ARRIVE = 3, /* arrivals that are not */
     CP_ASYNC_ALL = 4,    /* wait_all */
@@ -61,6 +61,9 @@ DEVICE void copy_async(const struct micro_params *params) {
         cp_async_commit();
         cp_async_16(shared_address((u32)SECOND_OFFSET + threadIdx.x * 16u), from, 16);
         cp_async_commit();
+        cp_async_commit();
+        cp_async_wait_2();
+        copy_out(params);
         cp_async_wait_1();
     } else if (params->form == CP_ASYNC_NOINC) {
         cp_async_arrive_noinc(barrier);
@@ -83,7 +86,18 @@ DEVICE void copy_async(const struct micro_params *params) {
     }
 }
 
-/* One thread; the others look at what it did. */
+DEVICE void wait_for_groups(void) {
+    bulk_wait_read_3();
+    bulk_wait_read_2();
+    bulk_wait_read_1();
+    bulk_wait_read_0();
+    bulk_wait_3();
+    bulk_wait_2();
+    bulk_wait_1();
+    bulk_wait_0();
+}
+
+/* One thread's. */
 DEVICE void copy_bulk(const struct micro_params *params) {
     const u32 barrier = shared_address(BARRIER_OFFSET), tile = shared_address(TILE_OFFSET);
     const u32 bytes = (u32)params->bytes;
@@ -101,16 +115,19 @@ DEVICE void copy_bulk(const struct micro_params *params) {
         mbarrier_arrive(barrier);
     }
     mbarrier_wait(barrier, 0);
-    if (params->form == BULK_COPY) {
-        bulk_store(params->out, tile, bytes);
-    } else if (params->form == BULK_ADD_F32) {
-        bulk_reduce_add_f32(params->out, tile, bytes);
-    } else {
-        bulk_reduce_add_bf16(params->out, tile, bytes);
+    for (u32 part = 0; part < 4; ++part) { /* a group each */
+        char *const to = (char *)params->out + part * (bytes / 4);
+        const u32 from = tile + part * (bytes / 4);
+        if (params->form == BULK_COPY) {
+            bulk_store(to, from, bytes / 4);
+        } else if (params->form == BULK_ADD_F32) {
+            bulk_reduce_add_f32(to, from, bytes / 4);
+        } else {
+            bulk_reduce_add_bf16(to, from, bytes / 4);
+        }
+        bulk_commit();
     }
-    bulk_commit();
-    bulk_wait_read_0();
-    bulk_wait_0();
+    wait_for_groups();
 }
 
 DEVICE void add(const struct micro_params *params) {

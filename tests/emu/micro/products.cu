@@ -10,10 +10,11 @@
 //@use ptx/wgmma_ss.cuh n = N, ta = 1, tb = 0
 //@use ptx/wgmma_ss.cuh n = N, ta = 1, tb = 1
 /*
- * D [64][N] = A B^T by one warpgroup: four instructions, 32 bytes of depth each (64 bf16 or 128
- * e4m3 values in all). a is A [64][depth], b is B [N][depth], both plain; the kernel lays them out
- * in shared memory, transposed or not and with any swizzle, element by element. `count`: 0, the
- * first instruction ignores what D holds; 1, it adds to the values 0, 1, 2... that D begins with.
+ * D [64][N] = A B^T by one warpgroup: four instructions, a group each, of 32 bytes of depth (64
+ * bf16 or 128 e4m3 values in all). a is A [64][depth], b is B [N][depth], both plain; the kernel
+ * lays them out in shared memory, transposed or not and with any swizzle, element by element.
+ * `count`: 0, the first instruction ignores what D holds; 1, it adds to the values 0, 1, 2... that
+ * D begins with.
  *
  * Shared memory: A, 8192 bytes; B, 128 * N, N rounded up to 64.
  */
@@ -156,8 +157,11 @@ KERNEL void __launch_bounds__(128, 1)
     for (int step = 0; step < STEPS; ++step) {
         multiply(d, form, fragments[step], step_descriptor(&a, step), step_descriptor(&b, step),
                  params.count || step > 0);
+        wgmma_commit();
     }
-    wgmma_commit();
+    wgmma_wait_3();
+    wgmma_wait_2();
+    wgmma_wait_1();
     wgmma_wait_0();
     store_result((float *)params.out, d);
 }
