@@ -304,8 +304,6 @@ static void run_once(struct smelt__placed *placed, smelt_sparse_attn *attn, int 
                      uint64_t *bits, struct smelt__check_result *result) {
     const struct emu_interface *emulator = smelt__emulator();
     result->passed = 0;
-    if (emulator)
-        emulator->clear();
     result->status = smelt__placed_run(placed, attn, NULL);
     if (emulator && emulator->report_count() > 0) {
         take_reports(result);
@@ -316,6 +314,14 @@ static void run_once(struct smelt__placed *placed, smelt_sparse_attn *attn, int 
         if (smelt__check_compare(placed, sample, result) == 0 && emulator)
             result->passed = !inputs_changed(placed, result);
     }
+}
+
+/* Processor time a launch may take on the emulator, seconds: its speed is a few hundred million
+ * multiplications a second, and a tenth of that still does. */
+static double time_limit(const struct smelt__problem *problem) {
+    const smelt_sparse_attn_spec *spec = &problem->spec;
+    double rows = (double)problem->computed * (double)problem->args.width;
+    return 60 + rows * spec->heads * (spec->dqk + spec->dv) / 20e6;
 }
 
 /* Under every schedule asked for, on the emulator; once anywhere else. */
@@ -330,7 +336,7 @@ static void run_schedules(struct smelt__placed *placed, smelt_sparse_attn *attn,
     }
     for (int i = 0; i < options->schedule_count; i++) {
         smelt__schedule_print(options->schedules[i], name[i > 0]);
-        smelt__emulator_configure(result->arch, options->schedules[i]);
+        smelt__emulator_configure(result->arch, options->schedules[i], time_limit(placed->problem));
         run_once(placed, attn, options->sample, &bits, result);
         if (i == 0)
             first = bits;

@@ -42,7 +42,7 @@ void smelt__emulator_use(const struct emu_interface *interface) {
     emulator = interface;
 }
 
-void smelt__emulator_configure(const char *arch, struct smelt__schedule schedule) {
+void smelt__emulator_configure(const char *arch, struct smelt__schedule schedule, double seconds) {
     const struct emu_interface *interface = smelt__emulator();
     struct emu_settings settings = {.size = sizeof settings};
     int capability = 0; /* 90 for sm_90a */
@@ -55,6 +55,7 @@ void smelt__emulator_configure(const char *arch, struct smelt__schedule schedule
     settings.timing = schedule.timing;
     settings.order = schedule.order;
     settings.seed = schedule.seed;
+    settings.seconds = seconds;
     interface->configure(&settings);
 }
 

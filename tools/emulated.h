@@ -38,7 +38,9 @@ void smelt__schedule_print(struct smelt__schedule schedule, char text[SMELT__SCH
 int smelt__schedule_parse(const char *text, struct smelt__schedule *schedule, char *message,
                           size_t size);
 
-/* Sets how the next launches run, on a device that runs kernels for `arch` ("sm_90a"). */
-void smelt__emulator_configure(const char *arch, struct smelt__schedule schedule);
+/* Sets how the next launches run, on a device that runs kernels for `arch` ("sm_90a"). `seconds` is
+ * the processor time one may take, to end a loop without an end; 0: the emulator's own limit, which
+ * is for small problems. */
+void smelt__emulator_configure(const char *arch, struct smelt__schedule schedule, double seconds);
 
 #endif

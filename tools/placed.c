@@ -266,6 +266,8 @@ smelt_status smelt__placed_download(struct smelt__placed *placed) {
 
 smelt_status smelt__placed_run(struct smelt__placed *placed, smelt_sparse_attn *attn,
                                struct CUstream_st *stream) {
+    if (smelt__emulator())
+        smelt__emulator()->clear(); /* reports from here on are this run's */
     smelt_status status = smelt__placed_poison(placed);
     /* The fill ran on the default stream, which a non-blocking one does not wait for. */
     if (status == SMELT_OK)

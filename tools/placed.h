@@ -39,7 +39,7 @@ smelt_status smelt__placed_poison(struct smelt__placed *placed);
 /* Copies all outputs to the host; a second call reuses the memory. */
 smelt_status smelt__placed_download(struct smelt__placed *placed);
 
-/* Poison, forward on `stream`, wait, download. */
+/* Poison, forward on `stream`, wait, download. Forgets what the emulator reported before. */
 smelt_status smelt__placed_run(struct smelt__placed *placed, smelt_sparse_attn *attn,
                                struct CUstream_st *stream);
 

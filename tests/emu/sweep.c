@@ -102,7 +102,7 @@ static int sweep_arch(struct sweep *sweep, const char *arch, int specs) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     options.device = 0;
     options.cache_disable = 1;
-    smelt__emulator_configure(arch, smelt__schedule_at(0, 0));
+    smelt__emulator_configure(arch, smelt__schedule_at(0, 0), 0);
     if (smelt_context_create(&context, &options) != SMELT_OK) {
         printf("%s: %s\n", arch, smelt_last_error());
         return -1;

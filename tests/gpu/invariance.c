@@ -144,7 +144,7 @@ static void repeated(struct suite *suite, struct workload *base, char *message, 
     for (int i = 0; i < repetitions && !message[0]; i++) {
         /* On the emulator each time otherwise; without it this does nothing. */
         smelt__emulator_configure(smelt_context_arch(suite->context),
-                                  smelt__schedule_at(suite->seed, i));
+                                  smelt__schedule_at(suite->seed, i), 0);
         if (suite_ok(smelt__placed_run(&again, base->attn, NULL), "forward", message, size) != 0)
             break;
         for (int64_t query = 0; query < 2 * TOKENS && !message[0]; query++)

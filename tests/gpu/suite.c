@@ -34,8 +34,14 @@ void suite_skip(struct suite *suite, const char *name, const char *reason) {
 }
 
 int suite_ok(smelt_status status, const char *call, char *message, size_t size) {
+    const struct emu_interface *emulator = smelt__emulator();
     if (status == SMELT_OK)
         return 0;
+    if (emulator && emulator->report_count() > 0) {
+        struct emu_report report = emulator->report(0);
+        snprintf(message, size, "%s: %s: %s", call, emulator->kind_name(report.kind), report.text);
+        return -1;
+    }
     snprintf(message, size, "%s: %s: %s", call, smelt_status_name(status), smelt_last_error());
     return -1;
 }
@@ -177,7 +183,7 @@ static int open_device(struct suite *suite, const struct choice *choice) {
     options.device = choice->device;
     options.log = log_line;
     options.cache_disable = suite->emulated; /* no cubins, and perhaps edited ones */
-    smelt__emulator_configure("sm_90a", choice->schedule);
+    smelt__emulator_configure("sm_90a", choice->schedule, 0);
     if (suite_ok(smelt_context_create(&suite->context, &options), "context_create", message,
                  sizeof message) != 0 ||
         suite_ok(smelt_device_get_info(suite->context, &info), "device_get_info", message,
