@@ -51,9 +51,9 @@ static void add_arithmetic(void) {
     } forms[] = {
         {"exp2_approximate", 1, 1, ULPS},     {"log2_approximate", 1, 1, ULPS},
         {"pack_bf16x2", 2, 1, BIT_FOR_BIT},   {"pack_e4m3x2", 2, 1, BIT_FOR_BIT},
-        {"unpack_e4m3x2", 1, 2, BIT_FOR_BIT},
+        {"unpack_e4m3x2", 1, 2, BIT_FOR_BIT}, {"built-ins", 2, 8, BIT_FOR_BIT},
     };
-    for (int form = 0; form < 5; form++) {
+    for (int form = 0; form < 6; form++) {
         struct micro_case *one = add("arithmetic", "math %s", forms[form].name);
         int unpacks = form == 4;
         int count = unpacks ? CODES : COUNT;
@@ -154,6 +154,10 @@ static void add_product(int columns, int form, int swizzle, enum numbers numbers
 
 static void add_products(void) {
     static const int columns[] = {8, 16, 24, 32, 48, 64, 96, 128, 192, 256};
+    static const int more[] = {40, 56, 80, 112, 160, 224}; /* the other widths, one swizzle */
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
+        for (int form = 0; form < FORMS; form++)
+            add_product(more[i], form, i % 2 ? 32 : 0, INTEGERS);
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
         int n = columns[i], varied = n == 8 || n == 64 || n == 192;
         for (int form = 0; form < FORMS; form++) {

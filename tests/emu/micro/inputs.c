@@ -65,7 +65,7 @@ static uint8_t e4m3(enum fill fill, uint64_t *state) {
         return sign | integers[below(state, 9)];
     if (fill == FILL_RANDOM_E4M3)
         return sign | (uint8_t)below(state, 0x39);
-    int code = below(state, 100) == 0 ? 0x7f : below(state, 0x7f);
+    int code = below(state, 2000) == 0 ? 0x7f : below(state, 0x7f);
     return sign | (uint8_t)code;
 }
 

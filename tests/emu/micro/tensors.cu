@@ -6,8 +6,9 @@
 //@use ptx/tensor.cuh
 /*
  * One box of the tensor of maps[0], loaded at (x, y, z), its `bytes` shown as they lie in shared
- * memory, then stored into the tensor of maps[1] at (x, y, z). out begins with the shown bytes; the
- * second tensor lies behind them.
+ * memory, then stored into the tensor of maps[1] at the same place, coordinates below 0 as 0 (a
+ * store there is an illegal instruction on an H200, unlike a load). out begins with the shown
+ * bytes; the second tensor lies behind them.
  *
  * Shared memory: BOX; BARRIER, 8 bytes. 32 threads.
  */
@@ -35,10 +36,11 @@ DEVICE void load(const struct micro_params *params, u32 box, u32 barrier) {
 
 DEVICE void store(const struct micro_params *params, u32 box) {
     const struct tensor_map *const map = &params->maps[1];
+    const int x = maximum(params->x, 0), y = maximum(params->y, 0), z = maximum(params->z, 0);
     if (params->form == LOAD_2D || params->form == LOAD_2D_FIRST) {
-        tensor_store_2d(map, box, params->x, params->y);
+        tensor_store_2d(map, box, x, y);
     } else {
-        tensor_store_3d(map, box, params->x, params->y, params->z);
+        tensor_store_3d(map, box, x, y, z);
     }
     bulk_commit();
     bulk_wait_0();
