@@ -3,7 +3,6 @@
  * "cp.reduce.async.bulk", "cp.async.bulk.tensor", "st.async"). Loads count their bytes down on an
  * mbarrier; stores are waited for in groups. All work through the async proxy.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
@@ -45,16 +44,14 @@ static void load_effect(struct deferred *deferred) {
     struct mbarrier *barrier = load->barrier;
     i64 bytes = load->bytes;
     site at = deferred->at;
-    free(load->parts);
-    free(load);
+    emu_give(load->parts);
+    emu_give(load);
     emu_mbarrier_bytes(barrier, -bytes, at);
 }
 
 /* A load on its way to a barrier that `what` names; parts are added, then load_go. */
 static struct load *load_new(struct cta *cta, u32 barrier, const char *what, site at) {
-    struct load *load = calloc(1, sizeof *load);
-    if (!load)
-        emu_fatal(EMU_ILLEGAL, at, 0, "out of memory");
+    struct load *load = emu_take(sizeof *load);
     load->barrier = emu_mbarrier_at(barrier, what, at);
     emu_mbarrier_check_fenced(load->barrier, what, at);
     load->cta = cta;
@@ -67,9 +64,10 @@ static struct part *load_add(struct load *load, u32 offset, u32 bytes, const voi
     site at = load->deferred.at;
     if (load->count == load->capacity) {
         size_t more = load->capacity ? 2 * load->capacity : 16;
-        struct part *larger = realloc(load->parts, more * sizeof *larger);
-        if (!larger)
-            emu_fatal(EMU_ILLEGAL, at, 0, "out of memory");
+        struct part *larger = emu_take(more * sizeof *larger);
+        if (load->count > 0)
+            memcpy(larger, load->parts, load->count * sizeof *larger);
+        emu_give(load->parts);
         load->parts = larger;
         load->capacity = more;
     }
@@ -231,9 +229,7 @@ static void finish_reading(struct thread *thread, struct store_part *part) {
     if (part->kept)
         return;
     struct epoch now = {(u16)thread->number, thread->clock[thread->number]};
-    part->kept = malloc(part->bytes);
-    if (!part->kept)
-        emu_fatal(EMU_ILLEGAL, part->at, 0, "out of memory");
+    part->kept = emu_take(part->bytes);
     memcpy(part->kept, part->cta->arena + part->offset, part->bytes);
     emu_shared_read_end(part->cta, part->offset, part->bytes, now, part->at);
 }
@@ -246,15 +242,13 @@ static void finish_writing(struct thread *thread, struct store_part *part) {
         add_bf16(part->to, part->kept, part->bytes);
     else
         memcpy(part->to, part->kept, part->bytes);
-    free(part->kept);
-    free(part);
+    emu_give(part->kept);
+    emu_give(part);
 }
 
 static void add_store(struct place from, void *to, u32 bytes, enum store_kind kind, site at) {
     struct thread *self = emu.self;
-    struct store_part *part = calloc(1, sizeof *part), **last = &self->bulk_stores;
-    if (!part)
-        emu_fatal(EMU_ILLEGAL, at, 0, "out of memory");
+    struct store_part *part = emu_take(sizeof *part), **last = &self->bulk_stores;
     emu_shared_read_begin(from.cta, from.offset, bytes, at);
     emu_global_access(to, bytes, kind == STORE ? EMU_WRITE : EMU_ATOMIC, at);
     *part = (struct store_part){
@@ -295,6 +289,9 @@ EMU_EXPORT void emu_tensor_store(const void *map, unsigned from, int rank, int x
     emu.statistics.instructions++;
     emu_shared_place(from, emu_tensor_box_bytes(found), BOX_ALIGNMENT, "cp.async.bulk.tensor", at);
     check_box(found, coordinates, from, at);
+    if (x < 0 || y < 0 || z < 0) /* an H200 takes it for an illegal instruction, unlike a load's */
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: a tensor store at a coordinate below 0 {1}",
+                  emu_who(emu.self));
     emu_tensor_walk(found, coordinates, from, add_store_piece, &walk);
     emu_yield();
 }

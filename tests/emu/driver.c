@@ -205,6 +205,7 @@ static void read_map(struct kernel *kernel, const char *map) {
 }
 
 static CUresult describe_kernel(struct CUmod_st *module) {
+    static u32 modules;
     struct kernel *kernel = &module->kernel;
     Dl_info where;
     void *entry = dlsym(module->library, "emu_entry");
@@ -213,6 +214,7 @@ static CUresult describe_kernel(struct CUmod_st *module) {
     if (!entry || !map || !module->name || !dladdr(entry, &where))
         return CUDA_ERROR_INVALID_IMAGE;
     memcpy(&kernel->entry, &entry, sizeof entry);
+    kernel->serial = ++modules;
     kernel->image = where.dli_fbase;
     read_map(kernel, map);
     return CUDA_SUCCESS;

@@ -51,6 +51,9 @@ typedef u32 site;
 struct cta;
 struct warp;
 
+/* Whether two sites are on one line of the text: compilers may write one call twice. */
+bool emu_same_line(site a, site b);
+
 /* ---- reports (report.c) ---------------------------------------------------------------------- */
 
 /* `{1}` and `{2}` in the text become the source lines of the two sites. The same kind at the same
@@ -261,6 +264,7 @@ struct kernel {
     size_t image_bytes;
     struct region regions[32];
     int region_count;
+    u32 serial;      /* running number of the module */
     char object[64]; /* path of the loaded object, for addr2line */
 };
 
@@ -342,6 +346,11 @@ static inline u16 emu_copy_slot(const struct thread *thread) {
 static inline u16 emu_product_slot(const struct warp *warp) {
     return (u16)(2 * emu.thread_count + warp->number);
 }
+
+/* Memory for as long as the gang runs, given back earlier or at its end. Ends the launch when there
+ * is none. */
+void *emu_take(size_t bytes);
+void emu_give(void *memory);
 
 /* ---- device memory (memory.c) ---------------------------------------------------------------- */
 

@@ -219,7 +219,7 @@ static void meet(const char *name, u32 mask, bool aligned,
         *meeting = (struct meeting){
             .execute = execute, .name = name, .mask = mask, .at = at, .open = true};
     }
-    if (aligned && meeting->at != at)
+    if (aligned && meeting->at != at && !emu_same_line(meeting->at, at))
         emu_fatal(EMU_CONVERGENCE, at, meeting->at,
                   "lanes of warp %d come to %s, which is .aligned, at two places: {1} and {2}",
                   warp->index, name);
@@ -278,6 +278,7 @@ void emu_acquire(const u32 *clock) {
 
 /* What every fibre runs. */
 static void thread_body(void) {
+    fibre_arrived();
     emu.kernel->entry(emu.parameters);
     struct thread *self = emu.self;
     emu_thread_leaves(self);
@@ -321,6 +322,37 @@ size_t emu_stack_bytes(void) {
     return STACK_BYTES;
 }
 
+struct taken {
+    struct taken *previous, *next;
+    max_align_t memory[];
+};
+
+static struct taken *all_taken;
+
+void *emu_take(size_t bytes) {
+    struct taken *taken = calloc(1, sizeof *taken + bytes);
+    if (!taken)
+        emu_fatal(EMU_ILLEGAL, 0, 0, "out of memory");
+    taken->next = all_taken;
+    if (all_taken)
+        all_taken->previous = taken;
+    all_taken = taken;
+    return taken->memory;
+}
+
+void emu_give(void *memory) {
+    if (!memory)
+        return;
+    struct taken *taken = (struct taken *)(void *)((u8 *)memory - offsetof(struct taken, memory));
+    if (taken->next)
+        taken->next->previous = taken->previous;
+    if (taken->previous)
+        taken->previous->next = taken->next;
+    else
+        all_taken = taken->next;
+    free(taken);
+}
+
 static void release_thread(struct thread *thread) {
     free(thread->copies);
     free(thread->groups);
@@ -329,6 +361,8 @@ static void release_thread(struct thread *thread) {
 }
 
 static void release_gang(void) {
+    while (all_taken)
+        emu_give(all_taken->memory);
     for (int i = 0; i < emu.thread_count; i++)
         release_thread(&emu.threads[i]);
     for (int i = 0; i < emu.warp_count; i++)
@@ -369,8 +403,8 @@ static void make_thread(struct thread *thread, int number) {
     thread->clock[number] = 1;
     thread->fences = ++emu.fences;
     thread->touched = touched + (size_t)(STACK_BYTES / 4) * (size_t)number;
-    fibre_prepare(&thread->fibre, stacks + (size_t)STACK_BYTES * (size_t)number, STACK_BYTES,
-                  thread_body);
+    fibre_prepare(&thread->fibre, stacks + (size_t)STACK_BYTES * (size_t)number + PAGE,
+                  STACK_BYTES - PAGE, thread_body);
 }
 
 /* Everything of the gang whose first block is (x, y, z), as at its start. */
@@ -489,8 +523,8 @@ static void check_leftovers(void) {
 static void run_gang(void) {
     while (emu.live > 0 && !emu.ended) {
         struct thread *thread = pick();
-        if (emu.settings.timing == EMU_RANDOM && emu_random() % 8 == 0)
-            land_one();
+        if (emu.settings.timing == EMU_RANDOM && emu_random() % 8 == 0 && land_one() && !thread)
+            continue; /* what landed may have woken somebody */
         if (!thread) {
             if (land_one() || wake_pollers())
                 continue;
