@@ -3,7 +3,6 @@
 # must not touch is watched: copies of a kernel with one line changed, which the emulator takes in its
 # place (SMELT_EMU_SOURCE).
 . "$(dirname "$0")/cases.sh"
-unset SMELT_EMULATOR SMELT_EMU_CFLAGS SMELT_EMU_SOURCE
 
 operator=sparse_attn:heads=9,dqk=128,dv=64,topk=70,sink=1
 kernel=sparse_attn_fwd:heads=9,dqk=128,dv=64,topk=70,sink=1
