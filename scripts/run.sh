@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The first minute with smelt: what is on this machine, one model's kernels compiled into the cache
-# and, on a GPU, checked against the reference and timed.
+# and checked against the reference: on a GPU, where they are timed too, else on the emulator.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/nvrtc.sh
@@ -26,12 +26,17 @@ if [ $gpu = yes ]; then
 else
     cat <<'END'
 
-No GPU that can be used here, so nothing can be run: the emulator that will run kernels on the CPU
-is a later piece (NEWS.md). What can be done without a GPU: plan, write and compile the same kernels
-for GPUs that are elsewhere. Here for an H100 or H200 (sm_90a) and an A100 (sm_80):
+No GPU that can be used here. The same kernels can be compiled for GPUs that are elsewhere: here for
+an H100 or H200 (sm_90a) and an A100 (sm_80).
 END
     show warm "${model[@]}" --arch sm_90a --arch sm_80
     show show sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048 --arch sm_90a
+    cat <<'END'
+
+And they can be run on the CPU: the emulator compiles their CUDA text as C, runs it thread by thread
+under several schedules, and looks for races and for reads of what must not be read besides.
+END
+    show check --emulate "${model[@]}"
 fi
 show cache stat
 
@@ -42,6 +47,8 @@ fi
 cat <<'END'
   build/smelt list                                          models, kernels, their keys, GPUs
   build/smelt warm --preset deepseek-v3.2 --arch sm_90a     another model, for a GPU elsewhere
+  build/smelt check --emulate --arch sm_80 sparse_attn:heads=64,dqk=576,dv=512,topk=512
+                                                            a kernel run without a GPU
   build/smelt emit sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048 --arch sm_90a   the CUDA text
   make test                                                 the tests
   examples/embed.c                                          smelt in a program of your own

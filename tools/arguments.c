@@ -53,7 +53,7 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
         NUMBER_OPTION(jobs, 'j', 1, 1024, "kernels compiled at a time; default: one per processor"),
     [TOOL_DEVICE] = NUMBER_OPTION(device, 0, 0, 1023, "number of the GPU; default 0"),
     [TOOL_CACHE] = FLAG_OPTION(cache, 0, "list what is cached instead"),
-    [TOOL_EMULATE] = FLAG_OPTION(emulate, 0, "run on the CPU (not there yet)"),
+    [TOOL_EMULATE] = FLAG_OPTION(emulate, 0, "run on the emulator instead of a GPU"),
     [TOOL_SEED] = PROBLEM_OPTION("seed", "N", "seed of the random input; default 0"),
     [TOOL_QUERIES] = PROBLEM_OPTION("queries", "N", "query tokens of each batch"),
     [TOOL_ROWS] = PROBLEM_OPTION("rows", "N", "KV rows of each batch"),
@@ -72,6 +72,11 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_MAX_LOGITS] = PROBLEM_OPTION("max-logits", NULL, "ask for max_logits too"),
     [TOOL_SAMPLE] =
         NUMBER_OPTION(sample, 0, 1, INT32_MAX, "queries compared with the reference; default 32"),
+    [TOOL_FAR] = PROBLEM_OPTION("far", NULL, "strides of billions; with --emulate"),
+    [TOOL_SCHEDULES] =
+        NUMBER_OPTION(schedules, 0, 1, 1000000, "emulated runs of each check; default 4"),
+    [TOOL_SCHEDULE] = {"schedule", 0, "NAME", "one such run by its name; may be repeated", VALUES,
+                       FIELD(schedule), 0, 0, NULL},
     [TOOL_SHAPES] = {"shapes", 0, "TABLE", "a table of shapes instead of specs: peers", NAME,
                      FIELD(shapes), 0, 0, shape_tables},
     [TOOL_REPEAT] = NUMBER_OPTION(repeat, 0, 1, 100000, "timed launches of each shape; default 30"),
@@ -275,7 +280,8 @@ int tool_options_read(struct tool_options *options, const struct tool_verb *verb
                                      .jobs = TOOL_NOT_GIVEN,
                                      .device = TOOL_NOT_GIVEN,
                                      .sample = TOOL_NOT_GIVEN,
-                                     .repeat = TOOL_NOT_GIVEN};
+                                     .repeat = TOOL_NOT_GIVEN,
+                                     .schedules = TOOL_NOT_GIVEN};
     /* An error in front of --json obeys it too. */
     options->json = tool_wants_json(argc, argv);
     return read_all(options, argc - 1, argv + 1);
@@ -285,4 +291,5 @@ void tool_options_free(struct tool_options *options) {
     free(options->arguments.items);
     free(options->presets.items);
     free(options->archs.items);
+    free(options->schedule.items);
 }

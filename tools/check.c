@@ -151,7 +151,8 @@ static void collect(const struct comparison *comparison, int64_t count,
         result->largest_score = fmax(result->largest_score, error->largest_score);
     }
     if (different > 0)
-        result->out_relative = sqrt(different) / fmax(sqrt(reference), SMALLEST_ROW_NORM);
+        result->out_relative =
+            fmax(result->out_relative, sqrt(different) / fmax(sqrt(reference), SMALLEST_ROW_NORM));
     result->lse_tolerance = LSE_TOLERANCE + LSE_TOLERANCE_PER_SCORE * result->largest_score;
 }
 
@@ -226,20 +227,25 @@ static double seconds_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+static void append(struct smelt__check_result *result, const char *text, const char *value) {
+    size_t length = strlen(result->command);
+    snprintf(result->command + length, sizeof result->command - length, " %s %s", text, value);
+}
+
 static void describe(const struct smelt__check_options *options, const smelt_sparse_attn_spec *spec,
                      struct smelt__check_result *result) {
-    char *canonical = NULL;
+    char *canonical = NULL, number[16];
     snprintf(result->spec, sizeof result->spec, "%s", options->spec);
     if (spec && smelt_sparse_attn_spec_print(spec, &canonical) == SMELT_OK)
         snprintf(result->spec, sizeof result->spec, "%s", canonical);
     smelt_free(canonical);
     smelt__problem_command("check", result->spec, &options->problem, result->command,
                            sizeof result->command);
-    if (options->sample > 0) {
-        size_t length = strlen(result->command);
-        snprintf(result->command + length, sizeof result->command - length, " --sample %d",
-                 options->sample);
-    }
+    snprintf(number, sizeof number, "%d", options->sample);
+    if (options->sample > 0)
+        append(result, "--sample", number);
+    if (result->emulated)
+        append(result, "--emulate --arch", result->arch);
 }
 
 static void library_failed(struct smelt__check_result *result, const char *step) {
@@ -247,8 +253,109 @@ static void library_failed(struct smelt__check_result *result, const char *step)
              smelt_status_name(result->status), smelt_last_error());
 }
 
+/* FNV-1a. */
+static uint64_t mix(uint64_t hash, const void *bytes, size_t count) {
+    const unsigned char *byte = bytes;
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ byte[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+/* The bits of all results, as a number. */
+static uint64_t digest(const struct smelt__placed *placed) {
+    const struct smelt__problem *problem = placed->problem;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (int64_t query = 0; query < problem->args.batches * problem->args.tokens; query++)
+        for (int head = 0; head < problem->spec.heads; head++) {
+            if (problem->listed && !problem->listed[query])
+                continue;
+            float numbers[2] = {smelt__placed_lse(placed, query, head), 0};
+            if (placed->max_logits.host)
+                numbers[1] = smelt__placed_max_logit(placed, query, head);
+            hash = mix(hash, numbers, sizeof numbers);
+            hash = mix(hash, smelt__placed_out(placed, query, head),
+                       (size_t)problem->spec.dv * sizeof(uint16_t));
+        }
+    return hash;
+}
+
+/* Inputs are read, never written. */
+static int inputs_changed(const struct smelt__placed *placed, struct smelt__check_result *result) {
+    const char *name = smelt__placed_changed_input(placed, &result->status);
+    if (result->status != SMELT_OK)
+        library_failed(result, "downloading the inputs");
+    else if (name)
+        snprintf(result->message, sizeof result->message, "the input %s was written to", name);
+    return result->status != SMELT_OK || name != NULL;
+}
+
+/* The emulator stopped the kernel: the first report says why. */
+static void take_reports(struct smelt__check_result *result) {
+    const struct emu_interface *emulator = smelt__emulator();
+    struct emu_report first = emulator->report(0);
+    result->reports = (int)emulator->report_count();
+    result->status = SMELT_OK; /* no call's fault */
+    snprintf(result->message, sizeof result->message, "%s: %s", emulator->kind_name(first.kind),
+             first.text);
+}
+
+/* Runs a placed problem once and compares it with the reference. */
+static void run_once(struct smelt__placed *placed, smelt_sparse_attn *attn, int sample,
+                     uint64_t *bits, struct smelt__check_result *result) {
+    const struct emu_interface *emulator = smelt__emulator();
+    result->passed = 0;
+    result->status = smelt__placed_run(placed, attn, NULL);
+    if (emulator && emulator->report_count() > 0) {
+        take_reports(result);
+    } else if (result->status != SMELT_OK) {
+        library_failed(result, "running it");
+    } else {
+        *bits = digest(placed);
+        if (smelt__check_compare(placed, sample, result) == 0 && emulator)
+            result->passed = !inputs_changed(placed, result);
+    }
+}
+
+/* Processor time a launch may take on the emulator, seconds: its speed is a few hundred million
+ * multiplications a second, and a tenth of that still does. */
+static double time_limit(const struct smelt__problem *problem) {
+    const smelt_sparse_attn_spec *spec = &problem->spec;
+    double rows = (double)problem->computed * (double)problem->args.width;
+    return 60 + rows * spec->heads * (spec->dqk + spec->dv) / 20e6;
+}
+
+/* Under every schedule asked for, on the emulator; once anywhere else. */
+static void run_schedules(struct smelt__placed *placed, smelt_sparse_attn *attn,
+                          const struct smelt__check_options *options,
+                          struct smelt__check_result *result) {
+    char name[2][SMELT__SCHEDULE_TEXT];
+    uint64_t first = 0, bits = 0;
+    if (!result->emulated || !options->schedules) {
+        run_once(placed, attn, options->sample, &bits, result);
+        return;
+    }
+    for (int i = 0; i < options->schedule_count; i++) {
+        smelt__schedule_print(options->schedules[i], name[i > 0]);
+        smelt__emulator_configure(result->arch, options->schedules[i], time_limit(placed->problem));
+        run_once(placed, attn, options->sample, &bits, result);
+        if (i == 0)
+            first = bits;
+        if (result->passed && bits != first) {
+            result->passed = 0;
+            snprintf(result->message, sizeof result->message,
+                     "schedule %s gives other bits than %s", name[1], name[0]);
+            append(result, "--schedule", name[0]); /* both are needed to see it */
+        }
+        if (!result->passed) {
+            append(result, "--schedule", name[i > 0]);
+            return;
+        }
+    }
+}
+
 static void run_placed(smelt_context *context, const smelt_sparse_attn_spec *spec,
-                       const struct smelt__problem *problem, int sample,
+                       const struct smelt__problem *problem,
+                       const struct smelt__check_options *options,
                        struct smelt__check_result *result) {
     struct smelt__placed placed;
     smelt_sparse_attn *attn = NULL;
@@ -258,15 +365,10 @@ static void run_placed(smelt_context *context, const smelt_sparse_attn_spec *spe
         return;
     }
     result->status = smelt_sparse_attn_create(&attn, context, spec);
-    if (result->status != SMELT_OK) {
+    if (result->status != SMELT_OK)
         library_failed(result, "smelt_sparse_attn_create");
-    } else {
-        result->status = smelt__placed_run(&placed, attn, NULL);
-        if (result->status != SMELT_OK)
-            library_failed(result, "running it");
-        else
-            smelt__check_compare(&placed, sample, result);
-    }
+    else
+        run_schedules(&placed, attn, options, result);
     smelt_sparse_attn_destroy(&attn);
     smelt__placed_destroy(&placed);
 }
@@ -279,6 +381,7 @@ int smelt__check_run(smelt_context *context, const struct smelt__check_options *
     struct smelt__problem problem;
     memset(result, 0, sizeof *result);
     snprintf(result->arch, sizeof result->arch, "%s", smelt_context_arch(context));
+    result->emulated = smelt__emulator() != NULL;
     result->status = smelt_sparse_attn_spec_parse(options->spec, &spec, &knobs);
     describe(options, result->status == SMELT_OK ? &spec : NULL, result);
     if (result->status != SMELT_OK) {
@@ -287,7 +390,7 @@ int smelt__check_run(smelt_context *context, const struct smelt__check_options *
         result->status = SMELT_ERROR_OUT_OF_MEMORY;
         snprintf(result->message, sizeof result->message, "out of memory while making the problem");
     } else {
-        run_placed(context, &spec, &problem, options->sample, result);
+        run_placed(context, &spec, &problem, options, result);
         smelt__problem_destroy(&problem);
     }
     smelt_free(knobs);

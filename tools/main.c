@@ -33,8 +33,15 @@ static const struct tool_verb verbs[] = {
     {"check", "[SPEC]...", "compare kernels with the double-precision reference",
      "Runs each operator on the GPU on input made from a seed and compares the results with\n"
      "the double-precision reference; without --lists, on every kind of index lists. A\n"
-     "failure prints the command that reproduces it.\n",
-     TOOL_TARGETS | OPTION(DEVICE) | OPTION(EMULATE) | TOOL_PROBLEM | OPTION(SAMPLE) | TOOL_COMMON,
+     "failure prints the command that reproduces it.\n"
+     "\n"
+     "With --emulate on the CPU, as a device for --arch (default sm_90a): the kernels are\n"
+     "compiled with the C compiler (CC, cc, gcc or clang), each check runs under several\n"
+     "schedules (when copies land, which warp goes first), and races, missing waits, bad\n"
+     "addresses and deadlocks are reported by name. Problems are small unless --queries,\n"
+     "--rows and --width say otherwise.\n",
+     TOOL_TARGETS | OPTION(ARCH) | OPTION(DEVICE) | OPTION(EMULATE) | TOOL_PROBLEM |
+         OPTION(SAMPLE) | OPTION(FAR) | OPTION(SCHEDULES) | OPTION(SCHEDULE) | TOOL_COMMON,
      tool_run_check},
     {"bench", "[SPEC]...", "time kernels on the GPU",
      "Times each operator on the GPU, in turn with the others: median time, TFLOP/s, gathered\n"
@@ -73,12 +80,13 @@ static void print_long_help(void) {
            "  0  all well\n"
            "  1  something failed: a check, a compilation\n"
            "  2  a usage error or an impossible spec\n"
-           "  3  the machine lacks something: a GPU, a driver, NVRTC\n\n"
+           "  3  the machine lacks something: a GPU, a driver, NVRTC, a C compiler\n\n"
            "environment:\n"
            "  SMELT_CACHE_DIR           the cache's folder; default ~/.cache/smelt\n"
            "  SMELT_CACHE_READONLY_DIR  a cache that is looked at first and never written\n"
            "  SMELT_CACHE_CAP           the cache's size limit: bytes, or with K, M, G\n"
            "  SMELT_NVRTC               the libnvrtc to use, and no other\n"
+           "  SMELT_EMULATOR            the emulator's library for check --emulate\n"
            "  SMELT_LOG                 error, warning, info or debug\n"
            "  NO_COLOR                  no colour and no progress bar\n",
            SPEC_HELP);

@@ -6,38 +6,48 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "emulated.h"
 #include "parallel.h"
 #include "reference/sparse_attn.h"
 #include "smelt/device.h"
 
 enum { GUARD = 4096, POISON = 0xff }; /* bytes of ones are NaN as bf16 and as fp32 */
 
-enum { Q, KV, INDICES, TOPK_LENGTH, SINK, QUERIES, QUERY_COUNT, INPUTS };
-
 struct input {
     const void *host;
     size_t bytes;
 };
 
-static void list_inputs(const struct smelt__problem *problem, struct input inputs[INPUTS]) {
-    inputs[Q] = (struct input){problem->q, problem->q_elements * sizeof *problem->q};
-    inputs[KV] = (struct input){problem->kv, problem->kv_elements * sizeof *problem->kv};
-    inputs[INDICES] =
+static void list_inputs(const struct smelt__problem *problem, struct input inputs[SMELT__INPUTS]) {
+    inputs[SMELT__BUFFER_Q] = (struct input){problem->q, problem->q_elements * sizeof *problem->q};
+    inputs[SMELT__BUFFER_KV] =
+        (struct input){problem->kv, problem->kv_elements * sizeof *problem->kv};
+    inputs[SMELT__BUFFER_INDICES] =
         (struct input){problem->indices, problem->indices_elements * sizeof *problem->indices};
-    inputs[TOPK_LENGTH] = (struct input){problem->topk_length, problem->topk_length_elements *
-                                                                   sizeof *problem->topk_length};
-    inputs[SINK] =
+    inputs[SMELT__BUFFER_TOPK_LENGTH] = (struct input){
+        problem->topk_length, problem->topk_length_elements * sizeof *problem->topk_length};
+    inputs[SMELT__BUFFER_SINK] =
         (struct input){problem->sink, (size_t)problem->spec.heads * sizeof *problem->sink};
-    inputs[QUERIES] = (struct input){problem->queries, (size_t)problem->args.query_capacity *
-                                                           sizeof *problem->queries};
-    inputs[QUERY_COUNT] = (struct input){problem->args.query_count, sizeof *problem->query_count};
+    inputs[SMELT__BUFFER_QUERIES] = (struct input){
+        problem->queries, (size_t)problem->args.query_capacity * sizeof *problem->queries};
+    inputs[SMELT__BUFFER_QUERY_COUNT] =
+        (struct input){problem->args.query_count, sizeof *problem->query_count};
+}
+
+/* Memory for a tensor; for one with far strides, the emulator's, whose pages exist when touched. */
+static smelt_status allocate(const struct smelt__placed *placed, size_t bytes, void **pointer) {
+    const struct emu_interface *emulator = smelt__emulator();
+    if (!placed->problem->options.far)
+        return smelt_device_alloc(placed->context, bytes, pointer);
+    *pointer = emulator ? (void *)(uintptr_t)emulator->reserve(bytes) : NULL;
+    return *pointer ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
 }
 
 static smelt_status place_output(struct smelt__placed *placed, struct smelt__output *output,
                                  size_t bytes) {
     void *pointer = NULL;
     output->bytes = bytes;
-    smelt_status status = smelt_device_alloc(placed->context, bytes + 2 * GUARD, &pointer);
+    smelt_status status = allocate(placed, bytes + 2 * GUARD, &pointer);
     output->allocation = pointer;
     return status;
 }
@@ -60,90 +70,204 @@ static smelt_status place_outputs(struct smelt__placed *placed) {
     return SMELT_OK;
 }
 
-smelt_status smelt__placed_refresh(struct smelt__placed *placed) {
-    struct input inputs[INPUTS];
+/* ---- what the emulator is told ----------------------------------------------------------------
+ */
+
+/* Forbids what of an allocation lies outside a footprint, which starts `offset` bytes into it. */
+static void forbid_rest(const struct emu_interface *emulator, const void *allocation, size_t bytes,
+                        size_t offset, const struct smelt__footprint *footprint, const char *name) {
+    uint64_t begin = (uint64_t)(uintptr_t)allocation, at = begin;
+    if (!allocation)
+        return;
+    emulator->name(begin, name);
+    emulator->forbid(begin, 0); /* forgets what was forbidden before */
+    for (size_t i = 0; i < footprint->count; i++) {
+        uint64_t next = begin + offset + (uint64_t)footprint->intervals[i].begin;
+        if (next > at)
+            emulator->forbid(at, next - at);
+        at = begin + offset + (uint64_t)footprint->intervals[i].end;
+    }
+    if (begin + bytes > at)
+        emulator->forbid(at, begin + bytes - at);
+}
+
+static smelt_status survey(struct smelt__placed *placed) {
+    const struct emu_interface *emulator = smelt__emulator();
+    const struct smelt__output *outputs[] = {&placed->out, &placed->lse, &placed->max_logits};
+    struct input inputs[SMELT__INPUTS];
+    if (!emulator)
+        return SMELT_OK;
+    smelt__footprint_free(placed->footprints);
+    if (smelt__footprint_make(placed->problem, placed->footprints) != 0)
+        return SMELT_ERROR_OUT_OF_MEMORY;
     list_inputs(placed->problem, inputs);
+    for (int i = 0; i < SMELT__INPUTS; i++)
+        forbid_rest(emulator, placed->inputs[i], inputs[i].bytes, 0, &placed->footprints[i],
+                    smelt__buffer_name((enum smelt__buffer)i));
+    for (int i = 0; i < 3; i++)
+        forbid_rest(emulator, outputs[i]->allocation, outputs[i]->bytes + 2 * GUARD, GUARD,
+                    &placed->footprints[SMELT__BUFFER_OUT + i],
+                    smelt__buffer_name((enum smelt__buffer)(SMELT__BUFFER_OUT + i)));
+    return SMELT_OK;
+}
+
+/* ---- inputs ---------------------------------------------------------------------------------- */
+
+typedef smelt_status (*piece_function)(const struct smelt__placed *placed, unsigned char *device,
+                                       unsigned char *host, size_t bytes);
+
+/* A whole tensor; of one with far strides what its footprint holds. */
+static smelt_status each_piece(const struct smelt__placed *placed, enum smelt__buffer buffer,
+                               void *device, void *host, size_t bytes, piece_function each) {
+    const struct smelt__footprint *footprint = &placed->footprints[buffer];
+    unsigned char *to = device, *from = host;
     smelt_status status = SMELT_OK;
-    for (int i = 0; i < INPUTS && status == SMELT_OK; i++)
-        if (placed->inputs[i])
-            status = smelt_device_upload(placed->context, placed->inputs[i], inputs[i].host,
-                                         inputs[i].bytes);
+    if (!placed->problem->options.far)
+        return each(placed, to, from, bytes);
+    for (size_t i = 0; i < footprint->count && status == SMELT_OK; i++) {
+        struct smelt__interval interval = footprint->intervals[i];
+        status = each(placed, to + interval.begin, from ? from + interval.begin : NULL,
+                      (size_t)(interval.end - interval.begin));
+    }
     return status;
 }
 
+static smelt_status upload(const struct smelt__placed *placed, unsigned char *device,
+                           unsigned char *host, size_t bytes) {
+    return smelt_device_upload(placed->context, device, host, bytes);
+}
+
+smelt_status smelt__placed_refresh(struct smelt__placed *placed) {
+    struct input inputs[SMELT__INPUTS];
+    list_inputs(placed->problem, inputs);
+    smelt_status status = survey(placed);
+    for (int i = 0; i < SMELT__INPUTS && status == SMELT_OK; i++)
+        if (placed->inputs[i])
+            status = each_piece(placed, (enum smelt__buffer)i, placed->inputs[i],
+                                (void *)(uintptr_t)inputs[i].host, inputs[i].bytes, upload);
+    return status;
+}
+
+static smelt_status compare(const struct smelt__placed *placed, unsigned char *device,
+                            unsigned char *host, size_t bytes) {
+    void *copy = malloc(bytes);
+    if (!copy)
+        return SMELT_ERROR_OUT_OF_MEMORY;
+    smelt_status status = smelt_device_download(placed->context, copy, device, bytes);
+    if (status == SMELT_OK && memcmp(copy, host, bytes) != 0)
+        status = SMELT_ERROR_CANCELLED; /* changed */
+    free(copy);
+    return status;
+}
+
+const char *smelt__placed_changed_input(const struct smelt__placed *placed, smelt_status *status) {
+    struct input inputs[SMELT__INPUTS];
+    list_inputs(placed->problem, inputs);
+    *status = SMELT_OK;
+    for (int i = 0; i < SMELT__INPUTS && *status == SMELT_OK; i++) {
+        if (!placed->inputs[i])
+            continue;
+        *status = each_piece(placed, (enum smelt__buffer)i, placed->inputs[i],
+                             (void *)(uintptr_t)inputs[i].host, inputs[i].bytes, compare);
+        if (*status == SMELT_ERROR_CANCELLED) {
+            *status = SMELT_OK;
+            return smelt__buffer_name((enum smelt__buffer)i);
+        }
+    }
+    return NULL;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
 smelt_status smelt__placed_create(struct smelt__placed *placed, smelt_context *context,
                                   const struct smelt__problem *problem) {
-    struct input inputs[INPUTS];
+    struct input inputs[SMELT__INPUTS];
     memset(placed, 0, sizeof *placed);
     placed->context = context;
     placed->problem = problem;
     placed->args = problem->args;
     list_inputs(problem, inputs);
     smelt_status status = SMELT_OK;
-    for (int i = 0; i < INPUTS && status == SMELT_OK; i++)
+    for (int i = 0; i < SMELT__INPUTS && status == SMELT_OK; i++)
         if (inputs[i].host && inputs[i].bytes > 0)
-            status = smelt_device_alloc(context, inputs[i].bytes, &placed->inputs[i]);
-    if (status == SMELT_OK)
-        status = smelt__placed_refresh(placed);
+            status = allocate(placed, inputs[i].bytes, &placed->inputs[i]);
     if (status == SMELT_OK)
         status = place_outputs(placed);
+    if (status == SMELT_OK)
+        status = smelt__placed_refresh(placed);
     if (status != SMELT_OK) {
         smelt__placed_destroy(placed);
         return status;
     }
-    placed->args.q = placed->inputs[Q];
-    placed->args.kv = placed->inputs[KV];
-    placed->args.indices = placed->inputs[INDICES];
-    placed->args.topk_length = placed->inputs[TOPK_LENGTH];
-    placed->args.sink = placed->inputs[SINK];
-    placed->args.queries = placed->inputs[QUERIES];
-    placed->args.query_count = placed->inputs[QUERY_COUNT];
+    placed->args.q = placed->inputs[SMELT__BUFFER_Q];
+    placed->args.kv = placed->inputs[SMELT__BUFFER_KV];
+    placed->args.indices = placed->inputs[SMELT__BUFFER_INDICES];
+    placed->args.topk_length = placed->inputs[SMELT__BUFFER_TOPK_LENGTH];
+    placed->args.sink = placed->inputs[SMELT__BUFFER_SINK];
+    placed->args.queries = placed->inputs[SMELT__BUFFER_QUERIES];
+    placed->args.query_count = placed->inputs[SMELT__BUFFER_QUERY_COUNT];
     return SMELT_OK;
 }
 
 void smelt__placed_destroy(struct smelt__placed *placed) {
     struct smelt__output *outputs[] = {&placed->out, &placed->lse, &placed->max_logits};
-    for (int i = 0; i < INPUTS; i++)
+    const int far = placed->problem && placed->problem->options.far;
+    for (int i = 0; i < SMELT__INPUTS; i++)
         if (placed->inputs[i])
             smelt_device_free(placed->context, placed->inputs[i]);
     for (int i = 0; i < 3; i++) {
         if (outputs[i]->allocation)
             smelt_device_free(placed->context, outputs[i]->allocation);
-        free(outputs[i]->host);
+        smelt__host_free(outputs[i]->host, outputs[i]->bytes + 2 * GUARD, far);
     }
+    smelt__footprint_free(placed->footprints);
     memset(placed, 0, sizeof *placed);
 }
 
-smelt_status smelt__placed_poison(struct smelt__placed *placed) {
-    struct smelt__output *outputs[] = {&placed->out, &placed->lse, &placed->max_logits};
-    smelt_status status = SMELT_OK;
-    for (int i = 0; i < 3 && status == SMELT_OK; i++)
-        if (outputs[i]->allocation)
-            status = smelt_device_fill(placed->context, outputs[i]->allocation, POISON,
-                                       outputs[i]->bytes + 2 * GUARD);
-    return status;
+static smelt_status poison(const struct smelt__placed *placed, unsigned char *device,
+                           unsigned char *host, size_t bytes) {
+    (void)host;
+    return smelt_device_fill(placed->context, device, POISON, bytes);
 }
 
-smelt_status smelt__placed_download(struct smelt__placed *placed) {
+static smelt_status download(const struct smelt__placed *placed, unsigned char *device,
+                             unsigned char *host, size_t bytes) {
+    return smelt_device_download(placed->context, host, device, bytes);
+}
+
+/* The guards belong to a whole tensor, not to one with far strides: there the emulator watches. */
+static smelt_status each_output(struct smelt__placed *placed, int host, piece_function each) {
     struct smelt__output *outputs[] = {&placed->out, &placed->lse, &placed->max_logits};
-    for (int i = 0; i < 3; i++) {
+    const int far = placed->problem->options.far;
+    const size_t guard = far ? GUARD : 0;
+    smelt_status status = SMELT_OK;
+    for (int i = 0; i < 3 && status == SMELT_OK; i++) {
         size_t bytes = outputs[i]->bytes + 2 * GUARD;
         if (!outputs[i]->allocation)
             continue;
-        if (!outputs[i]->host)
-            outputs[i]->host = malloc(bytes);
-        if (!outputs[i]->host)
+        if (host && !outputs[i]->host)
+            outputs[i]->host = smelt__host_allocate(bytes, far);
+        if (host && !outputs[i]->host)
             return SMELT_ERROR_OUT_OF_MEMORY;
-        smelt_status status =
-            smelt_device_download(placed->context, outputs[i]->host, outputs[i]->allocation, bytes);
-        if (status != SMELT_OK)
-            return status;
+        status = each_piece(placed, (enum smelt__buffer)(SMELT__BUFFER_OUT + i),
+                            outputs[i]->allocation + guard,
+                            outputs[i]->host ? outputs[i]->host + guard : NULL, bytes, each);
     }
-    return SMELT_OK;
+    return status;
+}
+
+smelt_status smelt__placed_poison(struct smelt__placed *placed) {
+    return each_output(placed, 0, poison);
+}
+
+smelt_status smelt__placed_download(struct smelt__placed *placed) {
+    return each_output(placed, 1, download);
 }
 
 smelt_status smelt__placed_run(struct smelt__placed *placed, smelt_sparse_attn *attn,
                                struct CUstream_st *stream) {
+    if (smelt__emulator())
+        smelt__emulator()->clear(); /* reports from here on are this run's */
     smelt_status status = smelt__placed_poison(placed);
     /* The fill ran on the default stream, which a non-blocking one does not wait for. */
     if (status == SMELT_OK)
@@ -241,7 +365,7 @@ static void scan_bytes(void *user, int64_t begin, int64_t end) {
 
 static int scan(struct extent *extent, const struct smelt__output *output, const char *name,
                 char *message, size_t size) {
-    if (!output->host)
+    if (!output->host || extent->placed->problem->options.far)
         return 0;
     extent->scanned = output;
     smelt__parallel_for((int64_t)(output->bytes + 2 * GUARD), 1 << 20, scan_bytes, extent);

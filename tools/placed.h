@@ -5,6 +5,7 @@
 #ifndef SMELT_TOOLS_PLACED_H
 #define SMELT_TOOLS_PLACED_H
 
+#include "footprint.h"
 #include "problem.h"
 
 struct smelt__output {
@@ -17,12 +18,14 @@ struct smelt__placed {
     smelt_context *context;
     const struct smelt__problem *problem;
     smelt_sparse_attn_args args; /* the problem's, with device pointers */
-    void *inputs[7];             /* device allocations, for destroy */
+    void *inputs[SMELT__INPUTS]; /* device allocations; NULL for an input that is not given */
     struct smelt__output out, lse, max_logits;
+    struct smelt__footprint footprints[SMELT__BUFFERS]; /* on the emulator; else empty */
 };
 
-/* Uploads. The problem must outlive it. On failure everything is released and the status of the
- * failing call returned. */
+/* Uploads; the emulator is told each buffer's name and what of it must not be touched: whoever
+ * changes the arguments afterwards may only narrow what they name. The problem must outlive it. On
+ * failure everything is released and the status of the failing call returned. */
 smelt_status smelt__placed_create(struct smelt__placed *placed, smelt_context *context,
                                   const struct smelt__problem *problem);
 void smelt__placed_destroy(struct smelt__placed *placed);
@@ -36,9 +39,13 @@ smelt_status smelt__placed_poison(struct smelt__placed *placed);
 /* Copies all outputs to the host; a second call reuses the memory. */
 smelt_status smelt__placed_download(struct smelt__placed *placed);
 
-/* Poison, forward on `stream`, wait, download. */
+/* Poison, forward on `stream`, wait, download. Forgets what the emulator reported before. */
 smelt_status smelt__placed_run(struct smelt__placed *placed, smelt_sparse_attn *attn,
                                struct CUstream_st *stream);
+
+/* The name of an input whose bytes on the device are no longer the problem's; NULL when there is
+ * none, or when *status is not OK. */
+const char *smelt__placed_changed_input(const struct smelt__placed *placed, smelt_status *status);
 
 /* The downloaded results of a query and head: dv bf16 values; pointers into the copy. */
 const uint16_t *smelt__placed_out(const struct smelt__placed *placed, int64_t query, int head);

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "lists.h"
 #include "parallel.h"
@@ -54,6 +55,34 @@ static void set_strides(struct smelt__problem *problem) {
     args->lse_token_stride = 1;
     args->lse_head_stride = args->tokens + 3;
     args->lse_batch_stride = heads * args->lse_head_stride + 1;
+}
+
+/* A stride, of 16 bytes at least, by which index `last` alone passes 2^32 elements. */
+static int64_t far_stride(int64_t last) {
+    return ((INT64_C(1) << 32) / (last > 0 ? last : 1) / 8 + 2) * 8;
+}
+
+/* Every dimension strides so far that its last index lies beyond 2^32 elements. The one with the
+ * most indices is the innermost, else address space would run short. */
+static void set_far_strides(struct smelt__problem *problem) {
+    smelt_sparse_attn_args *args = &problem->args;
+    int64_t heads = problem->spec.heads, tokens = args->tokens;
+    int64_t head = far_stride(heads - 1), token = heads * head + far_stride(tokens - 1);
+    int64_t batch = tokens * token + far_stride(args->batches - 1);
+    args->q_head_stride = args->out_head_stride = head;
+    args->q_token_stride = args->out_token_stride = token;
+    args->q_batch_stride = args->out_batch_stride = batch;
+    args->kv_row_stride = problem->spec.dqk + far_stride(args->rows - 1);
+    args->kv_batch_stride = args->rows * args->kv_row_stride + far_stride(args->batches - 1);
+    args->indices_token_stride = args->width + far_stride(tokens - 1);
+    args->indices_batch_stride =
+        tokens * args->indices_token_stride + far_stride(args->batches - 1);
+    args->topk_length_token_stride = far_stride(tokens - 1);
+    args->topk_length_batch_stride =
+        tokens * args->topk_length_token_stride + far_stride(args->batches - 1);
+    args->lse_head_stride = head;
+    args->lse_token_stride = token;
+    args->lse_batch_stride = batch;
 }
 
 static size_t extent(int64_t batches, int64_t batch_stride, int64_t count, int64_t stride,
@@ -267,37 +296,56 @@ static int make_query_list(struct smelt__problem *problem) {
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* Memory with every byte 0xff where there are gaps; NULL for nothing. */
-static int allocate(void **pointer, size_t elements, size_t element_bytes, int strided) {
+void *smelt__host_allocate(size_t bytes, int far) {
+    if (!far)
+        return malloc(bytes);
+    void *pointer = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return pointer == MAP_FAILED ? NULL : pointer;
+}
+
+void smelt__host_free(void *pointer, size_t bytes, int far) {
+    if (pointer && far)
+        munmap(pointer, bytes);
+    else
+        free(pointer);
+}
+
+/* Memory with every byte 0xff where there are gaps; NULL for nothing. Far gaps stay zero: the
+ * emulator watches them. */
+static int allocate(const struct smelt__problem_options *options, void **pointer, size_t elements,
+                    size_t element_bytes) {
     *pointer = NULL;
     if (elements == 0)
         return 0;
-    *pointer = malloc(elements * element_bytes);
-    if (*pointer && strided)
+    *pointer = smelt__host_allocate(elements * element_bytes, options->far);
+    if (*pointer && options->strided && !options->far)
         memset(*pointer, GAP & 0xff, elements * element_bytes);
     return *pointer ? 0 : -1;
 }
 
 static int allocate_all(struct smelt__problem *problem) {
-    int strided = problem->options.strided, failed = 0;
-    void *q, *kv, *indices, *lengths, *sink;
-    failed |= allocate(&q, problem->q_elements, sizeof *problem->q, strided);
-    failed |= allocate(&kv, problem->kv_elements, sizeof *problem->kv, strided);
-    failed |= allocate(&indices, problem->indices_elements, sizeof *problem->indices, strided);
+    const struct smelt__problem_options *options = &problem->options;
+    int failed = 0;
+    void *q, *kv, *indices, *lengths;
+    failed |= allocate(options, &q, problem->q_elements, sizeof *problem->q);
+    failed |= allocate(options, &kv, problem->kv_elements, sizeof *problem->kv);
+    failed |= allocate(options, &indices, problem->indices_elements, sizeof *problem->indices);
     failed |=
-        allocate(&lengths, problem->topk_length_elements, sizeof *problem->topk_length, strided);
-    failed |= allocate(&sink, problem->spec.sink ? (size_t)problem->spec.heads : 0,
-                       sizeof *problem->sink, 0);
+        allocate(options, &lengths, problem->topk_length_elements, sizeof *problem->topk_length);
+    if (problem->spec.sink) {
+        problem->sink = malloc((size_t)problem->spec.heads * sizeof *problem->sink);
+        failed |= problem->sink == NULL;
+    }
     problem->q = q;
     problem->kv = kv;
     problem->indices = indices;
     problem->topk_length = lengths;
-    problem->sink = sink;
     problem->args.q = q;
     problem->args.kv = kv;
     problem->args.indices = indices;
     problem->args.topk_length = lengths;
-    problem->args.sink = sink;
+    problem->args.sink = problem->sink;
     return failed;
 }
 
@@ -340,7 +388,9 @@ int smelt__problem_create(struct smelt__problem *problem, const smelt_sparse_att
     problem->args.rows = problem->options.rows;
     problem->args.width = problem->options.width;
     problem->args.scale = problem->options.scale;
-    if (problem->options.strided)
+    if (problem->options.far)
+        set_far_strides(problem);
+    else if (problem->options.strided)
         set_strides(problem);
     set_extents(problem);
     if (allocate_all(problem) == 0 && fill_all(problem) == 0)
@@ -350,10 +400,12 @@ int smelt__problem_create(struct smelt__problem *problem, const smelt_sparse_att
 }
 
 void smelt__problem_destroy(struct smelt__problem *problem) {
-    free(problem->q);
-    free(problem->kv);
-    free(problem->indices);
-    free(problem->topk_length);
+    const int far = problem->options.far;
+    smelt__host_free(problem->q, problem->q_elements * sizeof *problem->q, far);
+    smelt__host_free(problem->kv, problem->kv_elements * sizeof *problem->kv, far);
+    smelt__host_free(problem->indices, problem->indices_elements * sizeof *problem->indices, far);
+    smelt__host_free(problem->topk_length,
+                     problem->topk_length_elements * sizeof *problem->topk_length, far);
     free(problem->queries);
     free(problem->query_count);
     free(problem->sink);

@@ -41,6 +41,8 @@ struct smelt__problem_options {
     int topk_length; /* causal lists: the true counts; others: any, also out of range */
     int strided;     /* gaps between batches, tokens and heads, lse transposed; gaps hold NaN */
     int max_logits;  /* ask for the optional output */
+    int far;         /* strides of billions, so that every product of an index and a stride passes
+                        2^32 elements; on the emulator alone, whose memory exists when touched */
     float scale;     /* default 1 / sqrt(dqk) */
 };
 
@@ -67,6 +69,10 @@ int smelt__problem_create(struct smelt__problem *problem, const smelt_sparse_att
                           const struct smelt__problem_options *options);
 void smelt__problem_destroy(struct smelt__problem *problem);
 
+/* Host memory for a tensor. `far`: its pages exist when touched, and are zero. */
+void *smelt__host_allocate(size_t bytes, int far);
+void smelt__host_free(void *pointer, size_t bytes, int far);
+
 /* The number of valid slots of a query (b * T + t). */
 int64_t smelt__problem_valid_slots(const struct smelt__problem *problem, int64_t query);
 
@@ -74,8 +80,8 @@ int64_t smelt__problem_valid_slots(const struct smelt__problem *problem, int64_t
 
 /* Sets the option of a command-line name, without its dashes: seed, batches, queries (the tokens of
  * a batch), rows, width, valid, documents, lists, query-list, scale with a value; spiky,
- * topk-length, strided, max-logits without one (`value` NULL). 1: set; 0: no such option; -1: bad
- * value, with a message naming it and what is legal. */
+ * topk-length, strided, max-logits, far without one (`value` NULL). 1: set; 0: no such option; -1:
+ * bad value, with a message naming it and what is legal. */
 int smelt__problem_option_set(struct smelt__problem_options *options, const char *name,
                               const char *value, char *message, size_t message_size);
 

@@ -34,6 +34,7 @@ static const struct option options_table[] = {
     {"topk-length", FLAG, FIELD(topk_length), 0, 0},
     {"strided", FLAG, FIELD(strided), 0, 0},
     {"max-logits", FLAG, FIELD(max_logits), 0, 0},
+    {"far", FLAG, FIELD(far), 0, 0},
 };
 
 enum { OPTIONS = sizeof options_table / sizeof options_table[0] };

@@ -51,6 +51,9 @@ enum tool_option {
     TOOL_STRIDED,
     TOOL_MAX_LOGITS,
     TOOL_SAMPLE,
+    TOOL_FAR,
+    TOOL_SCHEDULES,
+    TOOL_SCHEDULE,
     TOOL_SHAPES,
     TOOL_REPEAT,
     TOOL_JSON,
@@ -89,9 +92,9 @@ struct tool_values {
 /* What the command line says. */
 struct tool_options {
     const struct tool_verb *verb;
-    struct tool_values arguments, presets, archs;
+    struct tool_values arguments, presets, archs, schedule;
     const char *manifest, *shapes;
-    int64_t tp, jobs, device, sample, repeat;
+    int64_t tp, jobs, device, sample, repeat, schedules;
     int64_t cache, emulate, json, verbose, help; /* how often each flag was given */
     struct smelt__problem_options problem;       /* 0 where not given */
     int lists_given;                             /* no value of `lists` says so */
@@ -221,6 +224,16 @@ int tool_kernels_exit(const smelt_kernel_info *infos, size_t count);
 /* Each different message of the failures, once, on standard error. */
 void tool_kernels_say_errors(const struct tool_options *options, const smelt_kernel_info *infos,
                              size_t count);
+
+/* ---- emulator.c: the emulator in place of the GPU -------------------------------------------- */
+
+/* Makes the emulator the driver and the compiler of this process, which must not have used either:
+ * SMELT_EMULATOR, else the library beside the command in a build folder, else the installed one.
+ * TOOL_OK, or an exit status with the error printed. */
+int tool_open_emulator(const struct tool_options *options);
+/* A context on an emulated device that runs kernels for `arch`. */
+int tool_open_emulated_device(const struct tool_options *options, const char *arch,
+                              smelt_context **context);
 
 /* ---- the verbs ------------------------------------------------------------------------------- */
 

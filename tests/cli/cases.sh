@@ -10,7 +10,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # Nothing of the caller's settings reaches the command, and no case touches the caller's cache.
 unset SMELT_CACHE_READONLY_DIR SMELT_CACHE_CAP SMELT_CACHE_LOCK SMELT_CACHE_LOCK_TIMEOUT \
-    SMELT_CACHE_DISABLE SMELT_CACHE_RECOMPILE SMELT_LOG
+    SMELT_CACHE_DISABLE SMELT_CACHE_RECOMPILE SMELT_LOG SMELT_CUDA SMELT_EMULATOR \
+    SMELT_EMU_SOURCE SMELT_EMU_CFLAGS SMELT_EMU_KEEP
 export SMELT_CACHE_DIR=$work/cache
 
 kernel=sparse_attn_fwd:heads=8,dqk=64,dv=64,topk=64

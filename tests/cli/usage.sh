@@ -103,7 +103,18 @@ refuses 'takes one kernel' emit --arch sm_90a "$kernel" "$big"
 refuses 'name a spec' emit --arch sm_90a
 refuses "is an operator; name one of its kernels: $kernel" emit --arch sm_90a "$operator"
 refuses "no architecture 'sm_70'" emit --arch sm_70 "$kernel"
-refuses 'emulator is not there yet' check --emulate "$operator"
+refuses '--arch goes with --emulate' check --arch sm_80 "$operator"
+refuses '--schedules goes with --emulate' check --schedules 2 "$operator"
+refuses '--schedule goes with --emulate' check --schedule late,ascending "$operator"
+refuses '--far goes with --emulate' check --far "$operator"
+refuses '--device numbers GPUs' check --emulate --device 0 "$operator"
+refuses 'not both' check --emulate --schedules 2 --schedule late,ascending "$operator"
+for schedule in '' late late, ,ascending soon,ascending late,first late,ascending,x \
+    late,ascending, random,shuffled,-1 random,shuffled,1,2; do
+    refuses "--schedule: '$schedule' is none of late, early or random" check --emulate \
+        --schedule "$schedule" "$operator"
+done
+refuses '--schedules 0 is out of range' check --emulate --schedules 0 "$operator"
 refuses "--lists: 'sorted' is none of random, causal, window, adversarial" check --lists sorted x
 refuses "--rows: '0' is not a number" check --rows 0 "$operator"
 refuses "--seed: 'x' is not a number" check --seed x "$operator"

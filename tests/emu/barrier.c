@@ -28,7 +28,7 @@ static void complete(struct barrier *barrier, int result) {
 static int come(struct barrier *barrier, const char *name, int threads, bool wait,
                 enum reduction kind, bool predicate, site at) {
     struct thread *self = emu.self;
-    emu.statistics.instructions++;
+    emu_converge(name, at);
     if (!barrier->clock)
         barrier->clock = emu_clock_new();
     if (barrier->arrived == 0) {
@@ -111,8 +111,7 @@ EMU_EXPORT int emu_barrier_or(int id, int threads, int predicate) {
     return come(named(id, threads, at), "bar.red.or", threads, true, OR, predicate != 0, at);
 }
 
-/* ---- the cluster's
- * ------------------------------------------------------------------------------- */
+/* ---- the cluster's --------------------------------------------------------------------------- */
 
 /* arrive and wait are two instructions: what came in between is not waited for. The barrier counts
  * arrivals; a thread that waits must have arrived, and goes on when that generation is complete. */
@@ -170,8 +169,7 @@ EMU_EXPORT unsigned emu_cluster_address(unsigned address, unsigned rank) {
     return (address & ((1u << CLUSTER_SHIFT) - 1)) | (rank + 1) << CLUSTER_SHIFT;
 }
 
-/* ---- part of a warp
- * -------------------------------------------------------------------------------- */
+/* ---- part of a warp -------------------------------------------------------------------------- */
 
 static void execute_syncwarp(struct warp *warp, u32 mask, void **arguments, site at) {
     static u32 *together;

@@ -3,17 +3,15 @@
  * "cp.reduce.async.bulk", "cp.async.bulk.tensor", "st.async"). Loads count their bytes down on an
  * mbarrier; stores are waited for in groups. All work through the async proxy.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
 #include "layout.h"
 #include "numbers.h"
 
-enum { PIECE = 16 };
+enum { PIECE = 16, BOX_ALIGNMENT = 128 }; /* bytes */
 
-/* ---- what arrives in shared memory
- * ----------------------------------------------------------------- */
+/* ---- what arrives in shared memory ----------------------------------------------------------- */
 
 struct part { /* of a load: `bytes` at an offset */
     u32 offset, bytes;
@@ -46,16 +44,14 @@ static void load_effect(struct deferred *deferred) {
     struct mbarrier *barrier = load->barrier;
     i64 bytes = load->bytes;
     site at = deferred->at;
-    free(load->parts);
-    free(load);
+    emu_give(load->parts);
+    emu_give(load);
     emu_mbarrier_bytes(barrier, -bytes, at);
 }
 
 /* A load on its way to a barrier that `what` names; parts are added, then load_go. */
 static struct load *load_new(struct cta *cta, u32 barrier, const char *what, site at) {
-    struct load *load = calloc(1, sizeof *load);
-    if (!load)
-        emu_fatal(EMU_ILLEGAL, at, 0, "out of memory");
+    struct load *load = emu_take(sizeof *load);
     load->barrier = emu_mbarrier_at(barrier, what, at);
     emu_mbarrier_check_fenced(load->barrier, what, at);
     load->cta = cta;
@@ -68,9 +64,10 @@ static struct part *load_add(struct load *load, u32 offset, u32 bytes, const voi
     site at = load->deferred.at;
     if (load->count == load->capacity) {
         size_t more = load->capacity ? 2 * load->capacity : 16;
-        struct part *larger = realloc(load->parts, more * sizeof *larger);
-        if (!larger)
-            emu_fatal(EMU_ILLEGAL, at, 0, "out of memory");
+        struct part *larger = emu_take(more * sizeof *larger);
+        if (load->count > 0)
+            memcpy(larger, load->parts, load->count * sizeof *larger);
+        emu_give(load->parts);
         load->parts = larger;
         load->capacity = more;
     }
@@ -131,8 +128,7 @@ EMU_EXPORT void emu_bulk_copy_cluster(unsigned to, unsigned from, unsigned bytes
     load_go(load);
 }
 
-/* ---- tensor loads
- * -------------------------------------------------------------------------------------- */
+/* ---- tensor loads ---------------------------------------------------------------------------- */
 
 static const struct emu_tensor_map *find_map(const void *map, int rank, const char *what, site at) {
     const struct emu_tensor_map *found = emu_tensor_map_at(map);
@@ -140,6 +136,15 @@ static const struct emu_tensor_map *find_map(const void *map, int rank, const ch
         emu_fatal(EMU_ILLEGAL, at, 0, "%s: %s: there is no tensor map of rank %d there {1}",
                   emu_who(emu.self), what, rank);
     return found;
+}
+
+/* The box's coordinates; its shared address has been checked. */
+static void check_box(const struct emu_tensor_map *map, const int32_t *coordinates, u32 shared,
+                      site at) {
+    const char *problem = emu_tensor_problem(map, coordinates, shared);
+    if (problem)
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: cp.async.bulk.tensor: %s {1}", emu_who(emu.self),
+                  problem);
 }
 
 struct walk {
@@ -164,8 +169,9 @@ EMU_EXPORT void emu_tensor_load(unsigned to, const void *map, unsigned barrier, 
     const int32_t coordinates[EMU_TENSOR_RANK] = {x, y, z, 0, 0};
     const struct emu_tensor_map *found = find_map(map, rank, "cp.async.bulk.tensor", at);
     emu.statistics.instructions++;
-    struct place place = emu_shared_place(to, emu_tensor_box_bytes(found), EMU_TENSOR_ALIGNMENT,
+    struct place place = emu_shared_place(to, emu_tensor_box_bytes(found), BOX_ALIGNMENT,
                                           "cp.async.bulk.tensor", at);
+    check_box(found, coordinates, to, at);
     struct walk walk = {load_new(place.cta, barrier, "cp.async.bulk.tensor", at), at};
     emu_tensor_walk(found, coordinates, to, add_load_piece, &walk);
     load_go(walk.load);
@@ -184,8 +190,7 @@ EMU_EXPORT void emu_cluster_store_async(unsigned to, const unsigned *values, int
     load_go(load);
 }
 
-/* ---- stores and reductions to global memory
- * ------------------------------------------------------------- */
+/* ---- stores and reductions to global memory -------------------------------------------------- */
 
 enum store_kind { STORE = 0, ADD_F32 = 1, ADD_BF16 = 2 };
 
@@ -224,9 +229,7 @@ static void finish_reading(struct thread *thread, struct store_part *part) {
     if (part->kept)
         return;
     struct epoch now = {(u16)thread->number, thread->clock[thread->number]};
-    part->kept = malloc(part->bytes);
-    if (!part->kept)
-        emu_fatal(EMU_ILLEGAL, part->at, 0, "out of memory");
+    part->kept = emu_take(part->bytes);
     memcpy(part->kept, part->cta->arena + part->offset, part->bytes);
     emu_shared_read_end(part->cta, part->offset, part->bytes, now, part->at);
 }
@@ -239,15 +242,13 @@ static void finish_writing(struct thread *thread, struct store_part *part) {
         add_bf16(part->to, part->kept, part->bytes);
     else
         memcpy(part->to, part->kept, part->bytes);
-    free(part->kept);
-    free(part);
+    emu_give(part->kept);
+    emu_give(part);
 }
 
 static void add_store(struct place from, void *to, u32 bytes, enum store_kind kind, site at) {
     struct thread *self = emu.self;
-    struct store_part *part = calloc(1, sizeof *part), **last = &self->bulk_stores;
-    if (!part)
-        emu_fatal(EMU_ILLEGAL, at, 0, "out of memory");
+    struct store_part *part = emu_take(sizeof *part), **last = &self->bulk_stores;
     emu_shared_read_begin(from.cta, from.offset, bytes, at);
     emu_global_access(to, bytes, kind == STORE ? EMU_WRITE : EMU_ATOMIC, at);
     *part = (struct store_part){
@@ -286,8 +287,11 @@ EMU_EXPORT void emu_tensor_store(const void *map, unsigned from, int rank, int x
     const struct emu_tensor_map *found = find_map(map, rank, "cp.async.bulk.tensor", at);
     struct walk walk = {NULL, at};
     emu.statistics.instructions++;
-    emu_shared_place(from, emu_tensor_box_bytes(found), EMU_TENSOR_ALIGNMENT,
-                     "cp.async.bulk.tensor", at);
+    emu_shared_place(from, emu_tensor_box_bytes(found), BOX_ALIGNMENT, "cp.async.bulk.tensor", at);
+    check_box(found, coordinates, from, at);
+    if (x < 0 || y < 0 || z < 0) /* an H200 takes it for an illegal instruction, unlike a load's */
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: a tensor store at a coordinate below 0 {1}",
+                  emu_who(emu.self));
     emu_tensor_walk(found, coordinates, from, add_store_piece, &walk);
     emu_yield();
 }

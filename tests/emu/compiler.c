@@ -18,10 +18,11 @@ enum { MOST_ARGUMENTS = 64 };
 /* Every plain access calls out (thread), and so does what no GPU would notice: an index outside a
  * register array, an overflow. Optimised a little: at -O0 the calls alone would be four times as
  * many. No contraction: a * b + c is what it says; the templates write fmaf where they mean it. */
+#define CHECKS "bounds,object-size,shift,signed-integer-overflow,integer-divide-by-zero,alignment"
 static const char *const options[] = {
     "-std=gnu11",
     "-O1",
-    "-g",
+    "-gdwarf-4",
     "-fPIC",
     "-fno-strict-aliasing",
     "-ffp-contract=off",
@@ -29,9 +30,8 @@ static const char *const options[] = {
     "-fno-omit-frame-pointer",
     "-fno-optimize-sibling-calls",
     "-fsanitize=thread",
-    "-fsanitize=bounds,object-size,shift,signed-integer-overflow,integer-divide-by-zero,alignment",
-    "-fsanitize-recover=bounds,object-size,shift,signed-integer-overflow,integer-divide-by-zero,"
-    "alignment",
+    "-fsanitize=" CHECKS,
+    "-fsanitize-recover=" CHECKS,
 };
 static const char *const plain_options[] = {
     /* under SMELT_EMU_CFLAGS=--coverage...: no callbacks */

@@ -129,8 +129,7 @@ EMU_EXPORT void emu_cp_async_wait_all(void) {
     emu_yield();
 }
 
-/* ---- arrival at an mbarrier when the thread's copies so far are complete
- * ------------------------- */
+/* ---- arrival at an mbarrier when the thread's copies so far are complete --------------------- */
 
 struct arrival {
     struct deferred deferred;
@@ -149,18 +148,16 @@ static void arrival_effect(struct deferred *deferred) {
     struct mbarrier *barrier = arrival->barrier;
     u32 *clock = arrival->clock;
     site at = deferred->at;
-    free(arrival);
+    emu_give(arrival);
     emu_mbarrier_arrived(barrier, 1, clock, at);
-    free(clock);
+    emu_give(clock);
 }
 
 EMU_EXPORT void emu_cp_async_arrive(unsigned address, int increments) {
     site at = EMU_SITE;
     struct mbarrier *barrier = emu_mbarrier_at(address, "cp.async.mbarrier.arrive", at);
-    struct arrival *arrival = calloc(1, sizeof *arrival);
-    u32 *clock = emu_clock_new();
-    if (!arrival || !clock)
-        emu_fatal(EMU_ILLEGAL, at, 0, "out of memory");
+    struct arrival *arrival = emu_take(sizeof *arrival);
+    u32 *clock = emu_take(2 * (size_t)emu.slots * sizeof *clock);
     if (increments)
         barrier->pending++;
     arrival->deferred = (struct deferred){arrival_effect, NULL, emu.self, at};
@@ -174,8 +171,7 @@ EMU_EXPORT void emu_cp_async_arrive(unsigned address, int increments) {
     emu_yield();
 }
 
-/* ---- leaving
- * --------------------------------------------------------------------------------------- */
+/* ---- leaving --------------------------------------------------------------------------------- */
 
 void emu_thread_leaves(struct thread *thread) {
     if (thread->copies_begin < thread->copies_end && thread->copies_end > thread->copies_arriving)

@@ -126,8 +126,23 @@ static inline __attribute__((always_inline, unused)) unsigned __dp4a(unsigned a,
     return c;
 }
 
-#define fmaxf(a, b) __builtin_fmaxf(a, b)
-#define fminf(a, b) __builtin_fminf(a, b)
+/* As an H200 does it: a NaN, also a signalling one, counts as missing, and -0 is below +0. */
+static inline __attribute__((always_inline, unused)) float emu_larger(float a, float b) {
+    return a != a   ? b
+           : b != b ? a
+           : a == b ? __uint_as_float(__float_as_uint(a) & __float_as_uint(b))
+                    : (a > b ? a : b);
+}
+
+static inline __attribute__((always_inline, unused)) float emu_smaller(float a, float b) {
+    return a != a   ? b
+           : b != b ? a
+           : a == b ? __uint_as_float(__float_as_uint(a) | __float_as_uint(b))
+                    : (a < b ? a : b);
+}
+
+#define fmaxf(a, b) emu_larger(a, b)
+#define fminf(a, b) emu_smaller(a, b)
 #define fmaf(a, b, c) __builtin_fmaf(a, b, c)
 #define fabsf(a) __builtin_fabsf(a)
 #define ceilf(a) __builtin_ceilf(a)

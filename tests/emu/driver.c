@@ -58,8 +58,7 @@ static _Thread_local CUcontext stack[STACK];
 static _Thread_local int depth;
 static char handle; /* what streams and events point to */
 
-/* ---- the device
- * ----------------------------------------------------------------------------------- */
+/* ---- the device ------------------------------------------------------------------------------ */
 
 EMU_EXPORT CUresult cuInit(unsigned int flags) {
     (void)flags;
@@ -147,8 +146,7 @@ EMU_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
-/* ---- contexts
- * ---------------------------------------------------------------------------------------- */
+/* ---- contexts -------------------------------------------------------------------------------- */
 
 EMU_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     (void)device;
@@ -193,8 +191,7 @@ EMU_EXPORT CUresult cuCtxGetId(CUcontext context, unsigned long long *id) {
     return CUDA_SUCCESS;
 }
 
-/* ---- modules
- * ------------------------------------------------------------------------------------------- */
+/* ---- modules --------------------------------------------------------------------------------- */
 
 /* "QUERY 0 73728;LATENT 73728 131072;" */
 static void read_map(struct kernel *kernel, const char *map) {
@@ -208,6 +205,7 @@ static void read_map(struct kernel *kernel, const char *map) {
 }
 
 static CUresult describe_kernel(struct CUmod_st *module) {
+    static u32 modules;
     struct kernel *kernel = &module->kernel;
     Dl_info where;
     void *entry = dlsym(module->library, "emu_entry");
@@ -216,6 +214,7 @@ static CUresult describe_kernel(struct CUmod_st *module) {
     if (!entry || !map || !module->name || !dladdr(entry, &where))
         return CUDA_ERROR_INVALID_IMAGE;
     memcpy(&kernel->entry, &entry, sizeof entry);
+    kernel->serial = ++modules;
     kernel->image = where.dli_fbase;
     read_map(kernel, map);
     return CUDA_SUCCESS;
@@ -279,8 +278,7 @@ bool emu_kernel_holds(const void *pointer) {
            (size_t)((const u8 *)pointer - emu.kernel->image) < emu.kernel->image_bytes;
 }
 
-/* ---- launches
- * --------------------------------------------------------------------------------------------- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 static void read_attributes(const CUlaunchConfig *config) {
     const struct launch_attribute *attributes = config->attrs;
@@ -313,9 +311,7 @@ EMU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction fu
     return good ? CUDA_SUCCESS : ERROR_LAUNCH_FAILED;
 }
 
-/* ---- memory
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 EMU_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes) {
     pthread_mutex_lock(&lock);
@@ -373,8 +369,7 @@ EMU_EXPORT CUresult cuTensorMapEncodeTiled(void *map, int type, unsigned rank, v
     return ERROR_INVALID_VALUE;
 }
 
-/* ---- streams and events
- * ------------------------------------------------------------------------------------------ */
+/* ---- streams and events ---------------------------------------------------------------------- */
 
 EMU_EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
     (void)flags;
@@ -421,8 +416,7 @@ EMU_EXPORT CUresult cuEventDestroy_v2(CUevent event) {
     return CUDA_SUCCESS;
 }
 
-/* ---- the control interface
- * ------------------------------------------------------------------------------------------ */
+/* ---- the control interface ------------------------------------------------------------------- */
 
 static void configure(const struct emu_settings *settings) {
     struct emu_settings taken = {.size = sizeof taken};
@@ -456,9 +450,7 @@ EMU_EXPORT const struct emu_interface *emu_get(void) {
     return &interface;
 }
 
-/* ---- the object's size
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- the object's size ----------------------------------------------------------------------- */
 
 /* Of an ELF file as linkers write it: the section headers stand last. */
 static size_t object_bytes(const unsigned char *image) {

@@ -102,7 +102,7 @@ EMU_EXPORT unsigned emu_counter_read(const unsigned *counter) {
     emu.statistics.instructions++;
     check_aligned(counter, sizeof *counter, "ld.acquire", at);
     emu_global_access(counter, sizeof *counter, EMU_ATOMIC, at);
-    emu_poll(at);
+    emu_poll("ld.acquire", at);
     return *counter;
 }
 
@@ -120,6 +120,14 @@ EMU_EXPORT void emu_grid_launch_dependents(void) {
 
 EMU_EXPORT void emu_grid_wait(void) {
     emu.statistics.instructions++;
+}
+
+/* Reads, as far as what may be read goes; there is no cache. */
+EMU_EXPORT void emu_prefetch(const void *from, unsigned bytes) {
+    site at = EMU_SITE;
+    emu.statistics.instructions++;
+    check_aligned(from, 16, "cp.async.bulk.prefetch", at);
+    emu_global_access(from, bytes, EMU_READ, at);
 }
 
 EMU_EXPORT unsigned long long emu_policy(int first) {

@@ -3,9 +3,68 @@
 
 #include <stdint.h>
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FIBRE_ASAN 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define FIBRE_ASAN 1
+#endif
+
+#ifdef FIBRE_ASAN
+
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+
+static struct fibre *left; /* by the switch under way */
+
+static void leave(struct fibre *from, struct fibre *to) {
+    left = from;
+    __sanitizer_start_switch_fiber(&from->shelter, to->low, to->bytes);
+}
+
+static void arrive(struct fibre *at) {
+    __sanitizer_finish_switch_fiber(at ? at->shelter : NULL, &left->low, &left->bytes);
+}
+
+/* What an abandoned fibre poisoned. */
+static void forget(void *low, size_t bytes) {
+    ASAN_UNPOISON_MEMORY_REGION(low, bytes);
+}
+
+#else
+
+static void leave(struct fibre *from, struct fibre *to) {
+    (void)from;
+    (void)to;
+}
+
+static void arrive(struct fibre *at) {
+    (void)at;
+}
+
+static void forget(void *low, size_t bytes) {
+    (void)low;
+    (void)bytes;
+}
+
+#endif
+
+void fibre_arrived(void) {
+    arrive(NULL);
+}
+
+static void note_stack(struct fibre *fibre, void *low, size_t bytes) {
+    fibre->low = low;
+    fibre->bytes = bytes;
+    fibre->shelter = NULL;
+    forget(low, bytes);
+}
+
 #ifdef FIBRE_UCONTEXT
 
 void fibre_prepare(struct fibre *fibre, void *low, size_t bytes, void (*body)(void)) {
+    note_stack(fibre, low, bytes);
     getcontext(&fibre->context);
     fibre->context.uc_stack.ss_sp = low;
     fibre->context.uc_stack.ss_size = bytes;
@@ -14,7 +73,9 @@ void fibre_prepare(struct fibre *fibre, void *low, size_t bytes, void (*body)(vo
 }
 
 void fibre_switch(struct fibre *from, struct fibre *to) {
+    leave(from, to);
     swapcontext(&from->context, &to->context);
+    arrive(from);
 }
 
 #else
@@ -87,6 +148,7 @@ enum { SAVED_WORDS = 20, RETURN_WORD = 11 };
 void fibre_prepare(struct fibre *fibre, void *low, size_t bytes, void (*body)(void)) {
     /* The frame that the switch pops. On entry to body the stack pointer must be, on x86-64, 8 off
      * a multiple of 16 (as after a call); on AArch64 a multiple of 16. */
+    note_stack(fibre, low, bytes);
     uintptr_t top = ((uintptr_t)low + bytes) & ~(uintptr_t)63;
     uintptr_t *frame = (uintptr_t *)top - SAVED_WORDS - 2;
     for (int i = 0; i < SAVED_WORDS + 2; i++)
@@ -96,7 +158,9 @@ void fibre_prepare(struct fibre *fibre, void *low, size_t bytes, void (*body)(vo
 }
 
 void fibre_switch(struct fibre *from, struct fibre *to) {
+    leave(from, to);
     smelt__emu_switch_stacks(&from->stack_pointer, to->stack_pointer);
+    arrive(from);
 }
 
 #endif

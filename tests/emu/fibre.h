@@ -20,13 +20,19 @@ struct fibre {
 #else
     void *stack_pointer;
 #endif
+    const void *low; /* its stack, for AddressSanitizer, which has to know where it stands */
+    size_t bytes;
+    void *shelter;
 };
 
 /* Prepares a fibre that calls body() on the given stack (`low` is its lowest byte) when it is first
- * switched to. body must not return. */
+ * switched to. body must not return, and must call fibre_arrived first. */
 void fibre_prepare(struct fibre *fibre, void *low, size_t bytes, void (*body)(void));
 
 /* Saves where the caller stands in *from and goes on in *to. */
 void fibre_switch(struct fibre *from, struct fibre *to);
+
+/* The first thing a fibre's body does. */
+void fibre_arrived(void);
 
 #endif

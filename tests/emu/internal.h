@@ -51,8 +51,10 @@ typedef u32 site;
 struct cta;
 struct warp;
 
-/* ---- reports (report.c) -----------------------------------------------------------------------
- */
+/* Whether two sites are on one line of the text: compilers may write one call twice. */
+bool emu_same_line(site a, site b);
+
+/* ---- reports (report.c) ---------------------------------------------------------------------- */
 
 /* `{1}` and `{2}` in the text become the source lines of the two sites. The same kind at the same
  * two sites is reported once a launch. After a few reports the launch ends. */
@@ -69,8 +71,7 @@ size_t emu_reports_end(void);
 struct thread;
 const char *emu_who(const struct thread *thread);
 
-/* ---- shared memory's shadow (shadow.c) --------------------------------------------------------
- */
+/* ---- shared memory's shadow (shadow.c) ------------------------------------------------------- */
 
 struct cell { /* of one byte */
     u32 write_clock, write_site, read_clock, read_site;
@@ -125,8 +126,7 @@ void emu_clock_fence(u32 *clock);
 u32 *emu_clock_new(void);
 void emu_clock_clear(u32 *clock);
 
-/* ---- threads ----------------------------------------------------------------------------------
- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 enum wait_kind {
     RUNS = 0,
@@ -264,6 +264,7 @@ struct kernel {
     size_t image_bytes;
     struct region regions[32];
     int region_count;
+    u32 serial;      /* running number of the module */
     char object[64]; /* path of the loaded object, for addr2line */
 };
 
@@ -301,8 +302,7 @@ extern struct machine emu;
 const u8 *emu_stack_low(const struct thread *thread);
 size_t emu_stack_bytes(void);
 
-/* ---- scheduling (machine.c) -------------------------------------------------------------------
- */
+/* ---- scheduling (machine.c) ------------------------------------------------------------------ */
 
 /* Runs the launch that `emu` describes; true when it made no report. */
 bool emu_launch(struct kernel *kernel, void **parameters);
@@ -313,7 +313,7 @@ void emu_wake(struct thread *thread);
 /* A point at which another thread may take over, in a shuffled order. */
 void emu_yield(void);
 /* After a fruitless test: other threads go first. */
-void emu_poll(site at);
+void emu_poll(const char *name, site at);
 /* Ends the launch from inside a fibre. */
 _Noreturn void emu_end(void);
 u32 emu_random(void);
@@ -326,11 +326,14 @@ void emu_defer(struct deferred *deferred);
 void emu_meet(const char *name, u32 mask,
               void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
               void *arguments, site at);
-/* For .aligned instructions: all 32 lanes of a whole warp. */
+/* For .aligned instructions: all 32 lanes of a whole warp, at one place of the text. */
 void emu_meet_whole(const char *name,
                     void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
                     void *arguments, site at);
 enum { ALL_LANES_PRESENT = 0 }; /* as mask: every lane the warp has */
+
+/* The same for all lanes the warp has, with nothing to carry out: before a barrier. */
+void emu_converge(const char *name, site at);
 
 /* The running thread's release and acquire. */
 void emu_release(u32 *clock); /* joins the thread's clock into *clock and moves its own time on */
@@ -344,8 +347,12 @@ static inline u16 emu_product_slot(const struct warp *warp) {
     return (u16)(2 * emu.thread_count + warp->number);
 }
 
-/* ---- device memory (memory.c) -----------------------------------------------------------------
- */
+/* Memory for as long as the gang runs, given back earlier or at its end. Ends the launch when there
+ * is none. */
+void *emu_take(size_t bytes);
+void emu_give(void *memory);
+
+/* ---- device memory (memory.c) ---------------------------------------------------------------- */
 
 u64 emu_memory_allocate(size_t bytes, bool sparse);
 bool emu_memory_free(u64 pointer);
@@ -356,8 +363,7 @@ void emu_memory_forbid(u64 pointer, size_t bytes);
 enum emu_access { EMU_READ, EMU_WRITE, EMU_ATOMIC /* a reduction: adds to what is there */ };
 void emu_global_access(const void *pointer, size_t bytes, enum emu_access access, site at);
 
-/* ---- pieces that the files call in each other ---------------------------------------------------
- */
+/* ---- pieces that the files call in each other ------------------------------------------------ */
 
 void emu_copies_complete(struct thread *thread, u32 end); /* copy.c: all before number `end` */
 void emu_thread_leaves(struct thread *thread);            /* copy.c: what is left over */

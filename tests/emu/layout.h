@@ -16,8 +16,8 @@
  * The pattern repeats every 8 * span bytes. */
 uint32_t emu_swizzle(uint32_t address, int span);
 
-/* ---- wgmma's operands (PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout")
- * ------ */
+/* ---- wgmma's operands (PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout") ----
+ */
 
 /* A or B in shared memory. "Rows" are A's rows (m) or B's columns (n): what is not k. */
 struct emu_operand {
@@ -28,7 +28,8 @@ struct emu_operand {
     int swizzle;      /* 0, 32, 64, 128 */
     bool transposed;  /* rows are contiguous ("MN-major"), not k */
     int element_bytes;
-    int rows; /* 64 for A, N for B */
+    int rows;      /* 64 for A, N for B */
+    bool reserved; /* bits of the descriptor that must be zero are not */
 };
 
 void emu_operand_decode(struct emu_operand *operand, uint64_t descriptor, int rows, bool transposed,
@@ -57,8 +58,7 @@ int emu_operand_pieces(const struct emu_operand *operand, int first, int count,
 void emu_operand_load(const struct emu_operand *operand, int first, int count,
                       const uint8_t *memory, uint32_t base, uint8_t (*rows)[32]);
 
-/* ---- ldmatrix, stmatrix (b16 elements)
- * ----------------------------------------------------------- */
+/* ---- ldmatrix, stmatrix (b16 elements) ---- */
 
 /* `count` 8 x 8 matrices (1, 2, 4): rows[8 * i + j] points to the 16 bytes of row j of matrix i,
  * the address lane 8 * i + j gave; registers[lane][i] holds lane's two elements of matrix i: row
@@ -68,8 +68,7 @@ void emu_ldmatrix(uint32_t *const *registers, const uint8_t *const *rows, int co
 void emu_stmatrix(uint8_t *const *rows, const uint32_t *const *registers, int count,
                   bool transposed);
 
-/* ---- tensor maps
- * --------------------------------------------------------------------------------- */
+/* ---- tensor maps ---- */
 
 enum { EMU_TENSOR_RANK = 5, EMU_TENSOR_MAGIC = 0x736d746d, EMU_TENSOR_BYTES = 128 };
 
@@ -88,8 +87,9 @@ struct emu_tensor_map {
 };
 
 /* cuTensorMapEncodeTiled, its arguments in its order: false when a rule of its documentation is
- * broken, or what is asked is not emulated, and `why` says which. `map` is EMU_TENSOR_BYTES long
- * and is filled only on success. */
+ * broken, or what is asked is not emulated (interleaving, a fill of NaN), and `why` says which.
+ * `map` is EMU_TENSOR_BYTES long and is filled only on success. `strides` is not read for rank 1.
+ */
 bool emu_tensor_map_encode(void *map, int type, uint32_t rank, uint64_t address,
                            const uint64_t *dimensions, const uint64_t *strides, const uint32_t *box,
                            const uint32_t *element_strides, int interleave, int swizzle,
@@ -98,10 +98,17 @@ bool emu_tensor_map_encode(void *map, int type, uint32_t rank, uint64_t address,
 /* NULL: no tensor map is there. */
 const struct emu_tensor_map *emu_tensor_map_at(const void *opaque);
 
-/* Bytes of a box in shared memory: what a load's mbarrier transaction counts. */
+/* Bytes of a box: what a load's mbarrier transaction counts. */
 uint32_t emu_tensor_box_bytes(const struct emu_tensor_map *map);
+/* From a box's shared address to its end: more than its bytes where its rows are narrower than the
+ * swizzle's span, since each begins a new span; the gaps are left alone. */
+uint32_t emu_tensor_box_extent(const struct emu_tensor_map *map);
 /* Alignment in bytes that a box's shared address must have: 128. */
 uint32_t emu_tensor_box_alignment(const struct emu_tensor_map *map);
+
+/* What the instruction does not take about a box's place, in words; NULL: nothing. */
+const char *emu_tensor_problem(const struct emu_tensor_map *map, const int32_t *coordinates,
+                               uint32_t shared);
 
 struct emu_tensor_piece {
     uint64_t global; /* 0: outside the tensor: zero on a load, nothing on a store */
@@ -110,8 +117,7 @@ struct emu_tensor_piece {
 };
 
 /* Walks the box whose first element has these coordinates (dimension 0 first; outside the tensor is
- * legal) and whose shared address is `shared`; every byte of the box comes once, in ascending order
- * of unswizzled shared addresses. */
+ * legal) and whose shared address is `shared`; every byte of the box comes once, row by row. */
 void emu_tensor_walk(const struct emu_tensor_map *map, const int32_t *coordinates, uint32_t shared,
                      void (*visit)(void *context, const struct emu_tensor_piece *piece),
                      void *context);

@@ -19,8 +19,7 @@ static u8 *stacks;
 static u32 *touched;
 static int stacks_for; /* threads */
 
-/* ---- random numbers: xorshift64*, Vigna 2016 ---------------------------------------------------
- */
+/* ---- random numbers: xorshift64*, Vigna 2016 ------------------------------------------------- */
 
 u32 emu_random(void) {
     emu.random ^= emu.random >> 12;
@@ -35,8 +34,7 @@ bool emu_lands_now(void) {
     return emu.settings.timing == EMU_EARLY;
 }
 
-/* ---- who runs ----------------------------------------------------------------------------------
- */
+/* ---- who runs -------------------------------------------------------------------------------- */
 
 static void set_ready(struct warp *warp, u32 lanes) {
     warp->ready |= lanes;
@@ -51,6 +49,8 @@ static void set_waiting(struct thread *thread) {
 }
 
 void emu_wake(struct thread *thread) {
+    if (thread->wait != POLLS)
+        emu.fruitless = 0;
     thread->wait = RUNS;
     thread->wait_object = NULL;
     set_ready(thread->warp, 1u << thread->lane);
@@ -122,13 +122,13 @@ void emu_end(void) {
 }
 
 /* A fruitless test in a loop: others go first. */
-void emu_poll(site at) {
+void emu_poll(const char *name, site at) {
     emu.pollers++;
-    emu_block(POLLS, "a test of an mbarrier", NULL, at);
+    emu_block(POLLS, name, NULL, at);
 }
 
 static bool wake_pollers(void) {
-    enum { FRUITLESS_ROUNDS = 20000 };
+    enum { FRUITLESS_ROUNDS = 200 };
     if (emu.pollers == 0 || emu.fruitless++ > FRUITLESS_ROUNDS)
         return false;
     emu.pollers = 0;
@@ -138,8 +138,7 @@ static bool wake_pollers(void) {
     return true;
 }
 
-/* ---- what takes effect by itself ----------------------------------------------------------------
- */
+/* ---- what takes effect by itself ------------------------------------------------------------- */
 
 void emu_defer(struct deferred *deferred) {
     deferred->next = NULL;
@@ -172,8 +171,7 @@ static bool land_one(void) {
     return true;
 }
 
-/* ---- collective instructions of a warp
- * ----------------------------------------------------------- */
+/* ---- collective instructions of a warp ------------------------------------------------------- */
 
 static struct meeting *find_meeting(struct warp *warp, const char *name, u32 mask, int lane) {
     for (int i = 0; i < WARP; i++) {
@@ -200,9 +198,9 @@ static void check_convergence(const struct warp *warp, const char *name, u32 mas
     }
 }
 
-void emu_meet(const char *name, u32 mask,
-              void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
-              void *arguments, site at) {
+static void meet(const char *name, u32 mask, bool aligned,
+                 void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
+                 void *arguments, site at) {
     struct thread *self = emu.self;
     struct warp *warp = self->warp;
     emu.statistics.instructions++;
@@ -221,6 +219,10 @@ void emu_meet(const char *name, u32 mask,
         *meeting = (struct meeting){
             .execute = execute, .name = name, .mask = mask, .at = at, .open = true};
     }
+    if (aligned && meeting->at != at && !emu_same_line(meeting->at, at))
+        emu_fatal(EMU_CONVERGENCE, at, meeting->at,
+                  "lanes of warp %d come to %s, which is .aligned, at two places: {1} and {2}",
+                  warp->index, name);
     meeting->arrived |= 1u << self->lane;
     meeting->arguments[self->lane] = arguments;
     if (meeting->arrived != mask) {
@@ -234,8 +236,33 @@ void emu_meet(const char *name, u32 mask,
     emu_yield();
 }
 
-/* ---- order
- * --------------------------------------------------------------------------------------- */
+void emu_meet(const char *name, u32 mask,
+              void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
+              void *arguments, site at) {
+    meet(name, mask, false, execute, arguments, at);
+}
+
+void emu_meet_whole(const char *name,
+                    void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
+                    void *arguments, site at) {
+    if (emu.self->warp->present != ~(u32)0)
+        emu_fatal(EMU_CONVERGENCE, at, 0, "%s: %s in a warp of fewer than 32 threads {1}",
+                  emu_who(emu.self), name);
+    meet(name, ~(u32)0, true, execute, arguments, at);
+}
+
+static void execute_nothing(struct warp *warp, u32 mask, void **arguments, site at) {
+    (void)warp;
+    (void)mask;
+    (void)arguments;
+    (void)at;
+}
+
+void emu_converge(const char *name, site at) {
+    meet(name, emu.self->warp->present, true, execute_nothing, NULL, at);
+}
+
+/* ---- order ----------------------------------------------------------------------------------- */
 
 void emu_release(u32 *clock) {
     struct thread *self = emu.self;
@@ -247,11 +274,11 @@ void emu_acquire(const u32 *clock) {
     emu_clock_join(emu.self->clock, clock);
 }
 
-/* ---- a gang
- * --------------------------------------------------------------------------------------- */
+/* ---- a gang ---------------------------------------------------------------------------------- */
 
 /* What every fibre runs. */
 static void thread_body(void) {
+    fibre_arrived();
     emu.kernel->entry(emu.parameters);
     struct thread *self = emu.self;
     emu_thread_leaves(self);
@@ -295,6 +322,37 @@ size_t emu_stack_bytes(void) {
     return STACK_BYTES;
 }
 
+struct taken {
+    struct taken *previous, *next;
+    max_align_t memory[];
+};
+
+static struct taken *all_taken;
+
+void *emu_take(size_t bytes) {
+    struct taken *taken = calloc(1, sizeof *taken + bytes);
+    if (!taken)
+        emu_fatal(EMU_ILLEGAL, 0, 0, "out of memory");
+    taken->next = all_taken;
+    if (all_taken)
+        all_taken->previous = taken;
+    all_taken = taken;
+    return taken->memory;
+}
+
+void emu_give(void *memory) {
+    if (!memory)
+        return;
+    struct taken *taken = (struct taken *)(void *)((u8 *)memory - offsetof(struct taken, memory));
+    if (taken->next)
+        taken->next->previous = taken->previous;
+    if (taken->previous)
+        taken->previous->next = taken->next;
+    else
+        all_taken = taken->next;
+    free(taken);
+}
+
 static void release_thread(struct thread *thread) {
     free(thread->copies);
     free(thread->groups);
@@ -303,6 +361,8 @@ static void release_thread(struct thread *thread) {
 }
 
 static void release_gang(void) {
+    while (all_taken)
+        emu_give(all_taken->memory);
     for (int i = 0; i < emu.thread_count; i++)
         release_thread(&emu.threads[i]);
     for (int i = 0; i < emu.warp_count; i++)
@@ -343,8 +403,8 @@ static void make_thread(struct thread *thread, int number) {
     thread->clock[number] = 1;
     thread->fences = ++emu.fences;
     thread->touched = touched + (size_t)(STACK_BYTES / 4) * (size_t)number;
-    fibre_prepare(&thread->fibre, stacks + (size_t)STACK_BYTES * (size_t)number, STACK_BYTES,
-                  thread_body);
+    fibre_prepare(&thread->fibre, stacks + (size_t)STACK_BYTES * (size_t)number + PAGE,
+                  STACK_BYTES - PAGE, thread_body);
 }
 
 /* Everything of the gang whose first block is (x, y, z), as at its start. */
@@ -382,8 +442,7 @@ static void make_gang(unsigned x, unsigned y, unsigned z) {
     emu_products_begin();
 }
 
-/* ---- deadlock
- * --------------------------------------------------------------------------------------- */
+/* ---- deadlock -------------------------------------------------------------------------------- */
 
 static void describe_wait(const struct thread *thread, char *text, size_t size) {
     if (thread->wait == AT_MEETING) {
@@ -446,8 +505,7 @@ static void report_deadlock(void) {
                emu.thread_count - emu.live, emu.thread_count, text);
 }
 
-/* ---- running
- * ----------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* What the block still owes when its last thread has left. */
 static void check_leftovers(void) {
@@ -465,8 +523,8 @@ static void check_leftovers(void) {
 static void run_gang(void) {
     while (emu.live > 0 && !emu.ended) {
         struct thread *thread = pick();
-        if (emu.settings.timing == EMU_RANDOM && emu_random() % 8 == 0)
-            land_one();
+        if (emu.settings.timing == EMU_RANDOM && emu_random() % 8 == 0 && land_one() && !thread)
+            continue; /* what landed may have woken somebody */
         if (!thread) {
             if (land_one() || wake_pollers())
                 continue;

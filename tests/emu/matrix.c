@@ -59,16 +59,6 @@ static void execute_stmatrix(struct warp *warp, u32 mask, void **arguments, site
     emu_stmatrix(rows, registers, first->count, first->transposed);
 }
 
-/* .aligned: every lane of a whole warp. */
-void emu_meet_whole(const char *name,
-                    void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
-                    void *arguments, site at) {
-    if (emu.self->warp->present != ~(u32)0)
-        emu_fatal(EMU_CONVERGENCE, at, 0, "%s: %s in a warp of fewer than 32 threads {1}",
-                  emu_who(emu.self), name);
-    emu_meet(name, ~(u32)0, execute, arguments, at);
-}
-
 struct multiplied { /* arguments of one lane to mma */
     float *d;
     const u32 *a, *b;

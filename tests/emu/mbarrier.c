@@ -238,7 +238,7 @@ EMU_EXPORT int emu_mbarrier_test(unsigned address, int parity) {
     struct mbarrier *barrier = emu_mbarrier_at(address, "mbarrier.test_wait", at);
     check_aliasing(barrier, at);
     if ((barrier->phase & 1) == ((u32)parity & 1)) {
-        emu_poll(at);
+        emu_poll("mbarrier.test_wait", at);
         return 0;
     }
     emu_acquire(barrier->released);

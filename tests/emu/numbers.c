@@ -5,8 +5,9 @@
  * each element of d, one fused sum of d and all its products, 16 of bf16 or 32 of e4m3:
  *   1. every product is exact: two significands multiplied, not normalised, the exponents added;
  *      subnormal operands count with the smallest exponent;
- *   2. all terms are aligned to the largest exponent among those that are not zero and cut off
- *      (towards zero) below a fixed number of fraction bits: 25 for bf16, 13 for e4m3;
+ *   2. all terms are aligned to the largest exponent among those that are not zero, but no less
+ *      than -133, and cut off (towards zero) below a number of fraction bits: 25 for bf16, 13 for
+ *      e4m3;
  *   3. they are added exactly, so that their order does not matter;
  *   4. the sum is cut off to fp32, subnormals included; for e4m3 to 13 fraction bits of it.
  * A zero is +0 whatever its terms were, a NaN 0x7fffffff; beyond the largest float comes infinity.
@@ -24,6 +25,7 @@ enum {
     BF16_FRACTION = 7,
     E4M3_FRACTION = 3,
     E4M3_BIAS = 7,
+    LOWEST_ALIGNMENT = -133, /* the exponent of bf16's least subnormal */
     WARP = 32,
     MAX_DEPTH = 32,
 };
@@ -42,8 +44,7 @@ static uint32_t bits_of(float value) {
     return bits;
 }
 
-/* ---- conversions -------------------------------------------------------------------------------
- */
+/* ---- conversions ---- */
 
 float emu_float_from_bf16(uint16_t bits) {
     return float_from((uint32_t)bits << 16);
@@ -95,8 +96,7 @@ float emu_flush(float value) {
     return bits & infinity_bits ? value : float_from(bits & 0x80000000);
 }
 
-/* ---- approximate functions ----------------------------------------------------------------------
- */
+/* ---- approximate functions ---- */
 
 float emu_exp2(float x) {
     if (isnan(x))
@@ -114,8 +114,7 @@ float emu_log2_flushing(float x) {
     return emu_log2(emu_flush(x));
 }
 
-/* ---- one sum, any operands
- * ------------------------------------------------------------------------ */
+/* ---- one sum, any operands ---- */
 
 /* (-1)^negative * significand * 2^(exponent - the format's fraction bits). */
 struct number {
@@ -217,17 +216,14 @@ static uint32_t fused_sum(const struct format *format, const struct number *a,
     uint32_t special = special_sum(format->depth, a, b, c);
     if (special)
         return special;
-    bool any = c.significand != 0;
-    int largest = c.exponent;
+    int largest = LOWEST_ALIGNMENT;
+    if (c.significand && c.exponent > largest)
+        largest = c.exponent;
     for (int k = 0; k < format->depth; k++) {
         int exponent = a[k].exponent + b[k].exponent;
-        if (a[k].significand && b[k].significand && (!any || exponent > largest)) {
+        if (a[k].significand && b[k].significand && exponent > largest)
             largest = exponent;
-            any = true;
-        }
     }
-    if (!any)
-        return 0;
     int64_t sum =
         aligned(c.significand, c.exponent - largest + format->aligned_fraction - FLOAT_FRACTION);
     sum = c.negative ? -sum : sum;
@@ -241,56 +237,146 @@ static uint32_t fused_sum(const struct format *format, const struct number *a,
     return cut_off(sum, largest - format->aligned_fraction, format->result_fraction);
 }
 
-/* ---- many sums of plain operands
- * -------------------------------------------------------------------
- *
- * The same sums, four at a time in floats, where no exponent is near the ends of the range:
- * products and powers of two are exact then. fused_sum does the others, and the tests hold the two
- * together. */
+/* ---- many sums of plain operands ---- */
+
+/* The same sums, several at a time in floats, where no exponent is near the ends of the range:
+ * products and powers of two are exact then. fused_sum does the others. */
 
 typedef float floats __attribute__((vector_size(16)));
 typedef int32_t ints __attribute__((vector_size(16)));
+typedef int16_t shorts __attribute__((vector_size(16)));
 
 enum {
+    CHUNK = 8, /* columns at a time: a vector of shorts, two of floats */
     LANES = 4,
-    CHUNK = 8,              /* columns at a time */
     PLAIN_EXPONENT = 45,    /* of an operand: at most this, either sign */
-    PLAIN_ACCUMULATOR = 95, /* of d likewise; products reach 2 * 45 + 1 */
+    PLAIN_ACCUMULATOR = 95, /* of d likewise; a product's is at most 91 */
+    ZERO_EXPONENT = -1000,  /* below all that count */
 };
 
-/* The 32 bytes of a row of A or a column of B as numbers, and as the powers of two of their
- * exponents, 0 where the number is 0. False: a number that is not plain is among them. */
-static bool unpack_bf16(const uint8_t *bytes, float *values, float *powers) {
-    uint32_t outside = 0;
+/* A row of A or a column of B. */
+struct line {
+    float values[MAX_DEPTH];
+    int16_t exponents[MAX_DEPTH];
+    bool plain;
+};
+
+static void unpack_bf16(const uint8_t *bytes, struct line *line) {
+    uint16_t halves[16];
+    bool plain = true;
+    memcpy(halves, bytes, sizeof halves);
     for (int k = 0; k < 16; k++) {
-        uint16_t half;
-        memcpy(&half, bytes + 2 * k, sizeof half);
-        uint32_t bits = (uint32_t)half << 16;
-        uint32_t distance = (bits >> FLOAT_FRACTION & 255) - (FLOAT_BIAS - PLAIN_EXPONENT);
-        outside |= (distance > 2 * PLAIN_EXPONENT) & ((bits & 0x7fffffff) != 0);
-        values[k] = float_from(bits);
-        powers[k] = float_from(bits & infinity_bits);
+        int exponent = (halves[k] >> BF16_FRACTION & 255) - FLOAT_BIAS;
+        bool zero = (halves[k] & 0x7fff) == 0;
+        plain &= zero | ((exponent <= PLAIN_EXPONENT) & (exponent >= -PLAIN_EXPONENT));
+        line->values[k] = emu_float_from_bf16(halves[k]);
+        line->exponents[k] = (int16_t)(zero ? ZERO_EXPONENT : exponent);
     }
-    return !outside;
+    line->plain = plain;
 }
 
-static bool unpack_e4m3(const uint8_t *bytes, float *values, float *powers) {
-    const float rebias = 0x1p120f; /* 2^(127 - 7) */
+static void unpack_e4m3(const uint8_t *bytes, struct line *line) {
+    const float rebias = 0x1p120f; /* 2^(FLOAT_BIAS - E4M3_BIAS) */
     bool plain = true;
     for (int k = 0; k < 32; k++) {
-        uint32_t magnitude = bytes[k] & 0x7f, exponent = magnitude >> E4M3_FRACTION;
+        uint32_t magnitude = bytes[k] & 0x7f, sign = (uint32_t)(bytes[k] & 0x80) << 24;
+        int exponent = (int)(magnitude >> E4M3_FRACTION);
         plain &= magnitude != 0x7f;
-        float value = float_from(magnitude << (FLOAT_FRACTION - E4M3_FRACTION)) * rebias;
-        values[k] = bytes[k] & 0x80 ? -value : value;
-        uint32_t power = (exponent ? exponent : 1) + FLOAT_BIAS - E4M3_BIAS;
-        powers[k] = magnitude ? float_from(power << FLOAT_FRACTION) : 0;
+        line->values[k] = float_from(sign | magnitude << (FLOAT_FRACTION - E4M3_FRACTION)) * rebias;
+        line->exponents[k] =
+            (int16_t)(magnitude ? (exponent ? exponent : 1) - E4M3_BIAS : ZERO_EXPONENT);
+    }
+    line->plain = plain;
+}
+
+static void unpack(enum emu_element element, const uint8_t *bytes, struct line *line) {
+    if (element == EMU_BF16)
+        unpack_bf16(bytes, line);
+    else
+        unpack_e4m3(bytes, line);
+}
+
+/* CHUNK columns of B, by k. */
+struct columns {
+    float values[MAX_DEPTH][CHUNK];
+    int16_t exponents[MAX_DEPTH][CHUNK];
+    bool plain;
+};
+
+static void unpack_columns(enum emu_element element, const uint8_t (*b)[EMU_DEPTH_BYTES],
+                           struct columns *columns) {
+    columns->plain = true;
+    for (int column = 0; column < CHUNK; column++) {
+        struct line line;
+        unpack(element, b[column], &line);
+        columns->plain &= line.plain;
+        for (int k = 0; k < formats[element].depth; k++) {
+            columns->values[k][column] = line.values[k];
+            columns->exponents[k][column] = line.exponents[k];
+        }
+    }
+}
+
+/* A row of d's exponents; false: one that is not plain. */
+static bool accumulator_exponents(const float *d, int16_t *exponents) {
+    bool plain = true;
+    for (int column = 0; column < CHUNK; column++) {
+        uint32_t magnitude = bits_of(d[column]) & 0x7fffffff;
+        int exponent = (int)(magnitude >> FLOAT_FRACTION) - FLOAT_BIAS;
+        bool zero = magnitude == 0;
+        plain &= zero | ((exponent <= PLAIN_ACCUMULATOR) & (exponent >= -PLAIN_ACCUMULATOR));
+        /* So low that nothing is lost, and the scale stays a float. */
+        exponents[column] = (int16_t)(zero ? -PLAIN_ACCUMULATOR : exponent);
     }
     return plain;
 }
 
-static bool unpack(enum emu_element element, const uint8_t *bytes, float *values, float *powers) {
-    return element == EMU_BF16 ? unpack_bf16(bytes, values, powers)
-                               : unpack_e4m3(bytes, values, powers);
+static shorts larger(shorts x, shorts y) {
+    shorts which = x > y;
+    return (x & which) | (y & ~which);
+}
+
+/* d[CHUNK] += row * columns; `exponents` are d's. */
+static void plain_sums(const struct format *format, const struct line *row,
+                       const struct columns *columns, const int16_t *exponents, float *d) {
+    shorts largest;
+    memcpy(&largest, exponents, sizeof largest);
+    for (int k = 0; k < format->depth; k++) {
+        shorts column_exponents;
+        memcpy(&column_exponents, columns->exponents[k], sizeof column_exponents);
+        largest = larger(largest, row->exponents[k] + column_exponents);
+    }
+
+    /* Terms times 2^(aligned_fraction - largest), cut off: below 2^27, sixteen below 2^31. */
+    float scale[CHUNK], last_place[CHUNK];
+    for (int column = 0; column < CHUNK; column++) {
+        int shift = format->aligned_fraction - largest[column];
+        scale[column] = float_from((uint32_t)(FLOAT_BIAS + shift) << FLOAT_FRACTION);
+        last_place[column] = float_from((uint32_t)(FLOAT_BIAS - shift) << FLOAT_FRACTION);
+    }
+    floats scales[CHUNK / LANES];
+    memcpy(scales, scale, sizeof scales);
+    ints low = {0}, high = {0};
+    for (int k = 0; k < format->depth; k++) {
+        floats values[CHUNK / LANES];
+        memcpy(values, columns->values[k], sizeof values);
+        low += __builtin_convertvector(row->values[k] * values[0] * scales[0], ints);
+        high += __builtin_convertvector(row->values[k] * values[1] * scales[1], ints);
+    }
+
+    int32_t sums[CHUNK];
+    memcpy(sums, &low, sizeof low);
+    memcpy(sums + LANES, &high, sizeof high);
+    const int double_fraction = 52;
+    uint64_t kept = ~UINT64_C(0) << (double_fraction - format->result_fraction);
+    for (int column = 0; column < CHUNK; column++) {
+        double sum = (double)sums[column] + (int32_t)(d[column] * scale[column]);
+        uint64_t bits;
+        memcpy(&bits, &sum, sizeof bits);
+        bits &= kept;
+        memcpy(&sum, &bits, sizeof sum);
+        d[column] = (float)sum * last_place[column];
+    }
 }
 
 static struct number number_at(enum emu_element element, const uint8_t *bytes, int k) {
@@ -312,95 +398,7 @@ static float any_sum(enum emu_element element, const uint8_t *row, const uint8_t
     return float_from(fused_sum(&formats[element], a, b, bits_of(accumulator)));
 }
 
-static floats larger(floats x, floats y) {
-    ints which = x > y;
-    return (floats)(((ints)x & which) | ((ints)y & ~which));
-}
-
-/* CHUNK columns of B, unpacked, by k. */
-struct columns {
-    floats values[MAX_DEPTH][CHUNK / LANES], powers[MAX_DEPTH][CHUNK / LANES];
-    bool plain;
-};
-
-/* Whether d takes part in the plain way. */
-static bool plain_accumulator(float value) {
-    uint32_t magnitude = bits_of(value) & 0x7fffffff;
-    uint32_t distance = (magnitude >> FLOAT_FRACTION) - (FLOAT_BIAS - PLAIN_ACCUMULATOR);
-    return distance <= 2 * PLAIN_ACCUMULATOR || magnitude == 0;
-}
-
-/* LANES neighbouring elements of a row of d. `values` and `powers` are the row's of A. */
-static void plain_sums(const struct format *format, const float *values, const float *powers,
-                       const struct columns *b, int part, float *d) {
-    const float lowest =
-        0x1p-95f; /* PLAIN_ACCUMULATOR: so that an empty sum has an exponent, too */
-    floats c, largest;
-    memcpy(&c, d, sizeof c);
-    largest = (floats)((ints)c & (int32_t)infinity_bits);
-    largest = larger(largest, (floats){lowest, lowest, lowest, lowest});
-    for (int k = 0; k < format->depth; k++)
-        largest = larger(largest, powers[k] * b->powers[k][part]);
-
-    /* 2^(aligned_fraction) / largest; a term times that, cut off, is below 2^27. */
-    ints exponents = (ints)largest;
-    floats scale =
-        (floats)(((2 * FLOAT_BIAS + format->aligned_fraction) << FLOAT_FRACTION) - exponents);
-    floats last_place = (floats)(exponents - (format->aligned_fraction << FLOAT_FRACTION));
-    ints sum = {0};
-    for (int k = 0; k < format->depth; k++)
-        sum += __builtin_convertvector(values[k] * b->values[k][part] * scale, ints);
-    ints accumulated = __builtin_convertvector(c * scale, ints);
-
-    const int double_fraction = 52;
-    uint64_t kept = ~UINT64_C(0) << (double_fraction - format->result_fraction);
-    for (int lane = 0; lane < LANES; lane++) {
-        double total = (double)sum[lane] + accumulated[lane];
-        uint64_t bits;
-        memcpy(&bits, &total, sizeof bits);
-        bits &= kept;
-        memcpy(&total, &bits, sizeof total);
-        d[lane] = (float)total * last_place[lane];
-    }
-}
-
-/* d[16][CHUNK] += a[16] * b[CHUNK]. */
-static void multiply_chunk(enum emu_element element, const uint8_t (*a)[EMU_DEPTH_BYTES],
-                           const uint8_t (*b)[EMU_DEPTH_BYTES], const struct columns *columns,
-                           const float (*values)[MAX_DEPTH], const float (*powers)[MAX_DEPTH],
-                           const bool *plain, float (*d)[CHUNK]) {
-    const struct format *format = &formats[element];
-    for (int row = 0; row < EMU_QUARTER_ROWS; row++) {
-        for (int part = 0; part < CHUNK / LANES; part++) {
-            float *out = &d[row][part * LANES];
-            bool all_plain = plain[row] && columns->plain;
-            for (int lane = 0; lane < LANES; lane++)
-                all_plain &= plain_accumulator(out[lane]);
-            if (all_plain) {
-                plain_sums(format, values[row], powers[row], columns, part, out);
-                continue;
-            }
-            for (int lane = 0; lane < LANES; lane++)
-                out[lane] = any_sum(element, a[row], b[part * LANES + lane], out[lane]);
-        }
-    }
-}
-
-static void unpack_columns(enum emu_element element, const uint8_t (*b)[EMU_DEPTH_BYTES],
-                           struct columns *columns) {
-    columns->plain = true;
-    for (int column = 0; column < CHUNK; column++) {
-        float values[MAX_DEPTH], powers[MAX_DEPTH];
-        columns->plain &= unpack(element, b[column], values, powers);
-        for (int k = 0; k < formats[element].depth; k++) {
-            columns->values[k][column / LANES][column % LANES] = values[k];
-            columns->powers[k][column / LANES][column % LANES] = powers[k];
-        }
-    }
-}
-
-/* ---- matrix products
- * ------------------------------------------------------------------------------- */
+/* ---- matrix products ---- */
 
 void emu_wgmma_a_registers(const uint32_t *const *a, enum emu_element element,
                            uint8_t (*rows)[EMU_DEPTH_BYTES]) {
@@ -410,21 +408,34 @@ void emu_wgmma_a_registers(const uint32_t *const *a, enum emu_element element,
             memcpy(&rows[lane / 4 + i % 2 * 8][lane % 4 * 4 + i / 2 * 16], &a[lane][i], 4);
 }
 
+/* d[16][CHUNK] += a[16] * b[CHUNK]; `rows` is a, unpacked. */
+static void multiply_chunk(enum emu_element element, const struct line *rows,
+                           const uint8_t (*a)[EMU_DEPTH_BYTES], const uint8_t (*b)[EMU_DEPTH_BYTES],
+                           float (*d)[CHUNK]) {
+    struct columns columns;
+    unpack_columns(element, b, &columns);
+    for (int row = 0; row < EMU_QUARTER_ROWS; row++) {
+        int16_t exponents[CHUNK];
+        if (accumulator_exponents(d[row], exponents) && rows[row].plain && columns.plain) {
+            plain_sums(&formats[element], &rows[row], &columns, exponents, d[row]);
+            continue;
+        }
+        for (int column = 0; column < CHUNK; column++)
+            d[row][column] = any_sum(element, a[row], b[column], d[row][column]);
+    }
+}
+
 void emu_wgmma_quarter(float *const *d, int columns, enum emu_element element, bool accumulate,
                        const uint8_t (*a)[EMU_DEPTH_BYTES], const uint8_t (*b)[EMU_DEPTH_BYTES]) {
-    float values[EMU_QUARTER_ROWS][MAX_DEPTH], powers[EMU_QUARTER_ROWS][MAX_DEPTH];
-    bool plain[EMU_QUARTER_ROWS];
+    struct line rows[EMU_QUARTER_ROWS];
     for (int row = 0; row < EMU_QUARTER_ROWS; row++)
-        plain[row] = unpack(element, a[row], values[row], powers[row]);
+        unpack(element, a[row], &rows[row]);
     for (int first = 0; first < columns; first += CHUNK) {
-        struct columns unpacked;
         float sums[EMU_QUARTER_ROWS][CHUNK] = {{0}};
-        unpack_columns(element, b + first, &unpacked);
         for (int lane = 0; lane < WARP && accumulate; lane++)
             for (int i = 0; i < 4; i++)
                 sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = d[lane][first / 2 + i];
-        multiply_chunk(element, a, b + first, &unpacked, (const float(*)[MAX_DEPTH])values,
-                       (const float(*)[MAX_DEPTH])powers, plain, sums);
+        multiply_chunk(element, rows, a, b + first, sums);
         for (int lane = 0; lane < WARP; lane++)
             for (int i = 0; i < 4; i++)
                 d[lane][first / 2 + i] = sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];

@@ -9,8 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* ---- conversions (PTX ISA, "cvt") -------------------------------------------------------------
- */
+/* ---- conversions (PTX ISA, "cvt") ---- */
 
 float emu_float_from_bf16(uint16_t bits);
 /* Nearest, ties to even; every NaN becomes 0x7fff; beyond the largest finite value, infinity. */
@@ -27,8 +26,7 @@ uint16_t emu_e4m3x2(float low, float high);
 /* A subnormal becomes zero of its sign (.ftz). */
 float emu_flush(float value);
 
-/* ---- approximate functions ---------------------------------------------------------------------
- */
+/* ---- approximate functions ---- */
 
 /* ex2.approx.ftz.f32. The nearest value; the device is within 2 ulp. */
 float emu_exp2(float x);
@@ -37,8 +35,7 @@ float emu_log2(float x);
 /* lg2.approx.ftz.f32 */
 float emu_log2_flushing(float x);
 
-/* ---- matrix products
- * ----------------------------------------------------------------------------- */
+/* ---- matrix products ---- */
 
 /* d += a * b, one warp (PTX ISA, mma.m16n8k16 with bf16 operands, fp32 accumulators). Lane i's
  * registers are at a[i] (4), b[i] (2) and d[i] (4). Which sums are formed, and how they are

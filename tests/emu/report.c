@@ -102,8 +102,7 @@ void emu_reports_begin(void) {
     launch_begin = count;
 }
 
-/* ---- resolving --------------------------------------------------------------------------------
- */
+/* ---- resolving ------------------------------------------------------------------------------- */
 
 static void append(char *out, size_t *used, const char *text, size_t length) {
     if (*used + length >= 2 * TEXT)
@@ -172,8 +171,7 @@ size_t emu_reports_end(void) {
     return count - launch_begin;
 }
 
-/* ---- what the control interface shows ----------------------------------------------------------
- */
+/* ---- what the control interface shows -------------------------------------------------------- */
 
 const char *emu_first_report(void) {
     return count > launch_begin ? collected[launch_begin].text : "no report";

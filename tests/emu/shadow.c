@@ -6,8 +6,7 @@
 
 #include "internal.h"
 
-/* ---- clocks -------------------------------------------------------------------------------------
- */
+/* ---- clocks ---------------------------------------------------------------------------------- */
 
 /* Twice the slots: `seen`, then `fenced`. */
 static size_t clock_words(void) {
@@ -48,8 +47,7 @@ static bool fenced(const struct thread *thread, u16 slot, u32 clock) {
     return thread->clock[emu.slots + slot] >= clock;
 }
 
-/* ---- readers of a byte since its last write
- * ------------------------------------------------------ */
+/* ---- readers of a byte since its last write -------------------------------------------------- */
 
 /* Most bytes have one reader, which the cell holds. The others have a list, in nodes of a pool. */
 enum { NODE_ENTRIES = 6, NO_NODE = 0 };
@@ -158,8 +156,7 @@ static u16 find_concurrent_reader(const struct cell *cell, const struct thread *
     return NOBODY;
 }
 
-/* ---- names
- * ---------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static const struct region *find_region(u32 offset) {
     for (int i = 0; i < emu.kernel->region_count; i++) {
@@ -222,8 +219,7 @@ struct place emu_shared_place(u32 address, u32 bytes, u32 alignment, const char 
     return place;
 }
 
-/* ---- accesses
- * --------------------------------------------------------------------------------------- */
+/* ---- accesses -------------------------------------------------------------------------------- */
 
 /* Of one region of the plan's map, and not of a living mbarrier. */
 static void check_region(const struct cta *cta, u32 offset, u32 bytes, const char *what, site at) {

@@ -4,8 +4,7 @@
 #include "internal.h"
 #include "numbers.h"
 
-/* ---- votes
- * ---------------------------------------------------------------------------------------- */
+/* ---- votes ----------------------------------------------------------------------------------- */
 
 struct vote {
     int predicate;
@@ -44,8 +43,7 @@ EMU_EXPORT int emu_all_sync(unsigned mask, int predicate) {
     return ballot("__all_sync", mask, predicate, EMU_SITE) == mask;
 }
 
-/* ---- shuffles and reductions
- * ------------------------------------------------------------------------ */
+/* ---- shuffles and reductions ----------------------------------------------------------------- */
 
 enum shuffle_kind { INDEXED, UP, DOWN, XOR };
 static const char *const shuffle_names[] = {"__shfl_sync", "__shfl_up_sync", "__shfl_down_sync",
@@ -145,8 +143,7 @@ EMU_EXPORT unsigned emu_reduce_sync(int kind, unsigned mask, unsigned value) {
     return reduce.result;
 }
 
-/* ---- built-in variables
- * -------------------------------------------------------------------------------- */
+/* ---- built-in variables ---------------------------------------------------------------------- */
 
 struct index3 { /* as device.h declares it */
     unsigned x, y, z;
@@ -186,8 +183,7 @@ EMU_EXPORT _Noreturn void emu_trap(void) {
     emu_fatal(EMU_CRASH, EMU_SITE, 0, "%s: __trap() {1}", emu_who(emu.self));
 }
 
-/* ---- arithmetic
- * ------------------------------------------------------------------------------------------ */
+/* ---- arithmetic ------------------------------------------------------------------------------ */
 
 EMU_EXPORT float emu_exp2_approximate(float x) {
     return emu_exp2(x);

@@ -50,8 +50,7 @@ static int quarter(const struct warp *warp) {
     return warp->index % WARPGROUP_WARPS;
 }
 
-/* ---- registers ----------------------------------------------------------------------------------
- */
+/* ---- registers ------------------------------------------------------------------------------- */
 
 void emu_registers_touched(struct thread *thread, const u8 *low, u32 bytes, bool write, site at) {
     size_t first = (size_t)(low - emu_stack_low(thread)) / 4;
@@ -124,8 +123,7 @@ static void release_registers(struct thread *thread, u32 number) {
     thread->range_count = kept;
 }
 
-/* ---- operands in shared memory
- * --------------------------------------------------------------------- */
+/* ---- operands in shared memory --------------------------------------------------------------- */
 
 static const u8 *operand_memory(const struct warp *warp) {
     return warp->cta->arena;
@@ -174,8 +172,7 @@ static void decode(struct emu_operand *operand, u64 descriptor, int rows, bool t
                   name, problem);
 }
 
-/* ---- effect
- * ------------------------------------------------------------------------------------------ */
+/* ---- effect ---------------------------------------------------------------------------------- */
 
 static void land(struct warp *warp, struct product *product) {
     u8 a[EMU_QUARTER_ROWS][EMU_DEPTH_BYTES], b[EMU_WGMMA_COLUMNS][EMU_DEPTH_BYTES];
@@ -217,8 +214,7 @@ static void finish(struct warp *warp, int count) {
         warp->threads[lane]->clock[slot] = warp->products_done;
 }
 
-/* ---- issue
- * ---------------------------------------------------------------------------------------------- */
+/* ---- issue ----------------------------------------------------------------------------------- */
 
 /* The four warps issue the same products in the same order. */
 static void compare_warps(const struct warp *warp, const struct form *form, site at) {
@@ -377,8 +373,7 @@ EMU_EXPORT void emu_wgmma_wait(int pending) {
     emu_meet_whole("wgmma.wait_group", execute_wait, &pending, EMU_SITE);
 }
 
-/* ---- leaving
- * -------------------------------------------------------------------------------------------- */
+/* ---- leaving --------------------------------------------------------------------------------- */
 
 void emu_products_leaving(struct thread *thread) {
     const struct warp *warp = thread->warp;
@@ -410,8 +405,7 @@ void emu_products_compare(void) {
     }
 }
 
-/* ---- setmaxnreg
- * -------------------------------------------------------------------------------------------- */
+/* ---- setmaxnreg ------------------------------------------------------------------------------ */
 
 /* Registers a thread has at the launch: the share that __launch_bounds__(threads, 1) leaves. */
 static int share(void) {
@@ -449,5 +443,5 @@ EMU_EXPORT void emu_registers(int registers, int increase) {
     emu_meet_whole("setmaxnreg", execute_resize, &resize, at);
     /* An increase is granted when the sum fits. */
     while (increase && self->cta->registers_taken > 65536)
-        emu_poll(at);
+        emu_poll("setmaxnreg.inc", at);
 }

@@ -137,11 +137,14 @@ static void listed(struct suite *suite, struct workload *base, char *message, si
 
 static void repeated(struct suite *suite, struct workload *base, char *message, size_t size) {
     struct smelt__placed again;
-    int repetitions = suite->quick ? 3 : 100;
+    int repetitions = suite->emulated ? 8 : suite->quick ? 3 : 100;
     if (suite_ok(smelt__placed_create(&again, suite->context, &base->problem), "placing", message,
                  size) != 0)
         return;
     for (int i = 0; i < repetitions && !message[0]; i++) {
+        /* On the emulator each time otherwise; without it this does nothing. */
+        smelt__emulator_configure(smelt_context_arch(suite->context),
+                                  smelt__schedule_at(suite->seed, i), 0);
         if (suite_ok(smelt__placed_run(&again, base->attn, NULL), "forward", message, size) != 0)
             break;
         for (int64_t query = 0; query < 2 * TOKENS && !message[0]; query++)
@@ -171,11 +174,12 @@ static void run_one(struct suite *suite, const char *spec, invariance_function r
 }
 
 void run_invariance(struct suite *suite) {
-    size_t count = suite->quick ? 1 : sizeof specs / sizeof specs[0];
+    const int small = suite->quick || suite->emulated;
+    size_t count = small ? 1 : sizeof specs / sizeof specs[0];
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < sizeof comparisons / sizeof comparisons[0]; k++) {
             char name[256], message[1024] = "";
-            const char *spec = suite->quick ? specs[3] : specs[i];
+            const char *spec = small ? specs[3] : specs[i];
             snprintf(name, sizeof name, "invariance: %s %s", comparisons[k].name, spec);
             if (!suite_wants(suite, name))
                 continue;

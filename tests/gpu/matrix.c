@@ -20,17 +20,27 @@ enum {
     CASES = 3, /* of each spec of the main widths */
     MOST_CASES = 700,
     SAMPLE = 24,
+    SCHEDULES = 4,
     SPEC = 192
 };
 
 struct matrix {
     char specs[MOST_CASES][SPEC];
     struct smelt__check_options cases[MOST_CASES];
+    struct smelt__schedule schedules[MOST_CASES]; /* on the emulator: a case's own */
     int count;
 };
 
 static int64_t pick(struct smelt__random *random, const int64_t *values, int count) {
     return values[smelt__random_below(random, count)];
+}
+
+/* To what the emulator does in a second or so. */
+static void shrink(struct smelt__problem_options *problem) {
+    problem->batches = problem->batches > 2 ? 2 : problem->batches;
+    problem->tokens = 3;
+    problem->rows = problem->rows > 1000 ? 1000 : problem->rows;
+    problem->width = problem->width > 200 ? 200 : problem->width;
 }
 
 /* Case number `count`: what cycles does so by that number, the rest is drawn. */
@@ -49,6 +59,9 @@ static void add_case(struct matrix *matrix, const struct suite *suite, int heads
     options->sample = suite->quick ? 4 : SAMPLE;
     problem->seed = suite->seed * 1000 + (uint64_t)number;
     problem->batches = pick(&random, (const int64_t[]){1, 1, 2, 3}, 4);
+    matrix->schedules[number] = smelt__schedule_at(problem->seed, number % SCHEDULES);
+    options->schedules = &matrix->schedules[number];
+    options->schedule_count = 1;
     problem->tokens = suite->quick ? 5 : pick(&random, (const int64_t[]){11, 13, 20, 37}, 4);
     problem->rows = pick(&random, (const int64_t[]){topk / 2 + 3, topk + 1, 4096, 10007}, 4);
     problem->width = number % 3 == 0 ? 1 + smelt__random_below(&random, topk) : topk;
@@ -60,6 +73,8 @@ static void add_case(struct matrix *matrix, const struct suite *suite, int heads
     problem->max_logits = (int)smelt__random_below(&random, 2);
     if (smelt__random_below(&random, 8) == 0)
         problem->scale = 0.5F;
+    if (suite->emulated)
+        shrink(problem);
 }
 
 static void add_main(struct matrix *matrix, const struct suite *suite) {

@@ -26,9 +26,22 @@ void suite_report(struct suite *suite, const char *name, const char *message) {
     fflush(stdout);
 }
 
+void suite_skip(struct suite *suite, const char *name, const char *reason) {
+    if (!suite_wants(suite, name))
+        return;
+    suite->skipped++;
+    printf("skipped %s: %s\n", name, reason);
+}
+
 int suite_ok(smelt_status status, const char *call, char *message, size_t size) {
+    const struct emu_interface *emulator = smelt__emulator();
     if (status == SMELT_OK)
         return 0;
+    if (emulator && emulator->report_count() > 0) {
+        struct emu_report report = emulator->report(0);
+        snprintf(message, size, "%s: %s: %s", call, emulator->kind_name(report.kind), report.text);
+        return -1;
+    }
     snprintf(message, size, "%s: %s: %s", call, smelt_status_name(status), smelt_last_error());
     return -1;
 }
@@ -77,13 +90,51 @@ static void log_line(void *user, smelt_log_level level, const char *message) {
 }
 
 static int usage(void) {
-    fputs("usage: gpu_suite [--quick] [--list] [--filter TEXT] [--seed N] [--verbose]\n"
-          "                 [--device N] [--without-driver] [--knobs TEXT]\n",
+    fputs("usage: gpu_suite [--quick] [--list] [--group NAME]... [--filter TEXT] [--seed N]\n"
+          "                 [--verbose] [--device N] [--without-driver] [--schedule NAME]\n"
+          "                 [--knobs TEXT]\n"
+          "SMELT_CUDA and SMELT_NVRTC naming the emulator, it runs there; --schedule is for it.\n",
           stderr);
     return 2;
 }
 
-static int read_arguments(struct suite *suite, int *device, int argc, char **argv) {
+static const struct {
+    const char *name;
+    void (*run)(struct suite *suite);
+} groups[] = {
+    {"matrix", run_matrix},         {"boundaries", run_boundaries},
+    {"invariance", run_invariance}, {"nonfinite", run_nonfinite},
+    {"arguments", run_arguments},   {"launches", run_launches},
+    {"large", run_large},           {"far", run_far},
+};
+enum { GROUPS = sizeof groups / sizeof groups[0] };
+
+/* What the command line says beside the suite itself. */
+struct choice {
+    int device;
+    unsigned groups; /* a set: bit number in the table */
+    struct smelt__schedule schedule;
+};
+
+static int read_group(struct choice *choice, const char *name) {
+    for (unsigned i = 0; i < GROUPS; i++)
+        if (strcmp(groups[i].name, name) == 0) {
+            choice->groups |= 1U << i;
+            return 0;
+        }
+    fprintf(stderr, "gpu_suite: no group '%s'\n", name);
+    return -1;
+}
+
+static int read_schedule(struct choice *choice, const char *text) {
+    char message[256];
+    if (smelt__schedule_parse(text, &choice->schedule, message, sizeof message) == 0)
+        return 0;
+    fprintf(stderr, "gpu_suite: %s\n", message);
+    return -1;
+}
+
+static int read_arguments(struct suite *suite, struct choice *choice, int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--quick") == 0)
@@ -101,8 +152,12 @@ static int read_arguments(struct suite *suite, int *device, int argc, char **arg
         else if (strcmp(argv[i], "--seed") == 0 && value)
             suite->seed = strtoull(argv[++i], NULL, 0);
         else if (strcmp(argv[i], "--device") == 0 && value)
-            *device = atoi(argv[++i]);
-        else
+            choice->device = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--group") == 0 && value) {
+            if (read_group(choice, argv[++i]) != 0)
+                return -1;
+        } else if (strcmp(argv[i], "--schedule") != 0 || !value ||
+                   read_schedule(choice, argv[++i]) != 0)
             return -1;
     }
     return 0;
@@ -114,17 +169,10 @@ static double seconds_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static void run_all(struct suite *suite) {
-    static const struct {
-        const char *name;
-        void (*run)(struct suite *suite);
-    } groups[] = {
-        {"matrix", run_matrix},         {"boundaries", run_boundaries},
-        {"invariance", run_invariance}, {"nonfinite", run_nonfinite},
-        {"arguments", run_arguments},   {"launches", run_launches},
-        {"large", run_large},
-    };
-    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+static void run_groups(struct suite *suite, unsigned chosen) {
+    for (unsigned i = 0; i < GROUPS; i++) {
+        if (chosen && !(chosen >> i & 1U))
+            continue;
         double begin = seconds_now();
         int passed = suite->passed, failed = suite->failed;
         groups[i].run(suite);
@@ -134,33 +182,41 @@ static void run_all(struct suite *suite) {
     }
 }
 
-int main(int argc, char **argv) {
-    struct suite suite = {.seed = 1};
+static int open_device(struct suite *suite, const struct choice *choice) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    smelt_device_info info = {.size = sizeof info};
+    char message[1024];
+    options.device = choice->device;
+    options.log = log_line;
+    options.cache_disable = suite->emulated; /* no cubins, and perhaps edited ones */
+    smelt__emulator_configure("sm_90a", choice->schedule, 0);
+    if (suite_ok(smelt_context_create(&suite->context, &options), "context_create", message,
+                 sizeof message) != 0 ||
+        suite_ok(smelt_device_get_info(suite->context, &info), "device_get_info", message,
+                 sizeof message) != 0) {
+        fprintf(stderr, "gpu_suite: %s\n", message);
+        return -1;
+    }
+    printf("%s, %s, seed %llu\n", info.name, smelt_context_arch(suite->context),
+           (unsigned long long)suite->seed);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    struct suite suite = {.seed = 1, .emulated = smelt__emulator() != NULL};
+    struct choice choice = {0};
     const char *seed = getenv("SMELT_TEST_SEED");
     if (seed)
         suite.seed = strtoull(seed, NULL, 0);
-    options.device = 0;
-    options.log = log_line;
-    if (read_arguments(&suite, &options.device, argc, argv) != 0)
+    if (read_arguments(&suite, &choice, argc, argv) != 0)
         return usage();
-    if (!suite.list) {
-        smelt_device_info info = {.size = sizeof info};
-        char message[1024];
-        if (suite_ok(smelt_context_create(&suite.context, &options), "context_create", message,
-                     sizeof message) != 0 ||
-            suite_ok(smelt_device_get_info(suite.context, &info), "device_get_info", message,
-                     sizeof message) != 0) {
-            fprintf(stderr, "gpu_suite: %s\n", message);
-            smelt_context_destroy(&suite.context);
-            return 3;
-        }
-        printf("%s, %s, seed %llu\n", info.name, smelt_context_arch(suite.context),
-               (unsigned long long)suite.seed);
-    }
-    run_all(&suite);
+    int failed = !suite.list && open_device(&suite, &choice) != 0;
+    if (!failed)
+        run_groups(&suite, choice.groups);
     smelt_context_destroy(&suite.context);
+    if (failed)
+        return 3;
     if (!suite.list)
-        printf("%d passed, %d failed\n", suite.passed, suite.failed);
+        printf("%d passed, %d failed, %d skipped\n", suite.passed, suite.failed, suite.skipped);
     return suite.failed > 0;
 }

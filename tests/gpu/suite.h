@@ -1,6 +1,7 @@
 /*
  * The GPU suite: run by hand on a machine with a GPU (no test framework, so that the program can be
- * carried there with the library alone). Groups of cases; each case reports itself once.
+ * carried there with the library alone), and by `meson test` on the emulator, where SMELT_CUDA
+ * names it: problems are then smaller. Groups of cases; each case reports itself once.
  */
 #ifndef SMELT_TEST_GPU_SUITE_H
 #define SMELT_TEST_GPU_SUITE_H
@@ -18,8 +19,9 @@ struct suite {
     int quick;          /* few and small cases, for compute-sanitizer */
     int list;           /* print names, run nothing */
     int without_driver; /* leave out what needs libcuda beside the library */
+    int emulated;       /* the driver is the emulator */
     int verbose;
-    int passed, failed;
+    int passed, failed, skipped;
 };
 
 /* The width of a value that every variant has: operators of it take suite->knobs. */
@@ -31,6 +33,9 @@ int suite_wants(const struct suite *suite, const char *name);
 /* Counts a case and prints it when it failed (or always, verbose). message: what is wrong; NULL or
  * "" means it passed. */
 void suite_report(struct suite *suite, const char *name, const char *message);
+
+/* Counts and prints a case that cannot be run here, when it is wanted. */
+void suite_skip(struct suite *suite, const char *name, const char *reason);
 
 /* A library call that must succeed: 0, or -1 with "CALL: STATUS: message" in `message`. */
 int suite_ok(smelt_status status, const char *call, char *message, size_t size);
@@ -54,7 +59,8 @@ void workload_judge(struct workload *workload, char *message, size_t size);
 /* ---- the groups ------------------------------------------------------------------------------ */
 
 void run_matrix(struct suite *suite);     /* heads x topk x widths x lists x everything else */
-void run_large(struct suite *suite);      /* offsets beyond 32 bits */
+void run_large(struct suite *suite);      /* offsets beyond 32 bits, on a GPU */
+void run_far(struct suite *suite);        /* every offset beyond 32 bits, on the emulator */
 void run_boundaries(struct suite *suite); /* no queries, no rows, empty lists */
 void run_invariance(struct suite *suite); /* the same bits wherever a query stands */
 void run_nonfinite(struct suite *suite);  /* NaN and infinity */

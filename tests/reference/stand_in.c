@@ -269,6 +269,10 @@ static void store(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_ar
         (stand_in_defect == STAND_IN_WRITES_PAST_END && head == spec->heads - 1 &&
          query == a->batches * a->tokens - 1))
         to[spec->dv] = 0;
+    if (stand_in_defect == STAND_IN_LAST_BIT && query == 0 && head == 0)
+        to[0] ^= 1;
+    if (stand_in_defect == STAND_IN_WRITES_INPUT && a->sink)
+        ((float *)(uintptr_t)a->sink)[head] += 1e-6F;
     a->lse[at] = (float)lse;
     if (a->max_logits)
         a->max_logits[at] = (float)max_logit;

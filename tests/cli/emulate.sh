@@ -1,0 +1,157 @@
+#!/bin/sh
+# check --emulate: what it prints, what the machine may lack, and that each kind of memory a kernel
+# must not touch is watched: copies of a kernel with one line changed, which the emulator takes in its
+# place (SMELT_EMU_SOURCE).
+. "$(dirname "$0")/cases.sh"
+
+operator=sparse_attn:heads=9,dqk=128,dv=64,topk=70,sink=1
+kernel=sparse_attn_fwd:heads=9,dqk=128,dv=64,topk=70,sink=1
+everything='--batches 2 --queries 4 --topk-length --strided --max-logits'
+
+# ---- what it prints -------------------------------------------------------------------------------
+gives 0 '' check --emulate "$operator"
+prints 'every kind of lists' "^  $operator +sm_90a +adversarial +3 of 3 .* passed$"
+prints 'the count' '^4 passed, 0 failed on sm_90a, emulated, 4 schedules each \(seed 0\)$'
+gives 0 '' check --emulate --arch sm_80 --arch sm_120a --schedules 7 --seed 5 --lists causal "$kernel"
+prints 'the architectures' '^2 passed, 0 failed on sm_80, sm_120a, emulated, 7 schedules each \(seed 5\)$'
+# shellcheck disable=SC2086 # words
+gives 0 '' check --emulate --json --lists adversarial --query-list partial $everything "$operator"
+document 'check --emulate --json' results.0.spec=$operator results.0.arch=sm_90a \
+    results.0.where=emulator results.0.seed=0 results.0.passed=true results.0.schedules=4 passed=1
+gives 0 '' check --emulate --schedule random,shuffled,12 --schedule late,descending "$operator"
+prints 'the schedules named' 'emulated, 2 schedules each'
+# shellcheck disable=SC2086
+gives 0 '' check --emulate --far --lists random --query-list partial $everything "$operator"
+if [ -e "$SMELT_CACHE_DIR" ]; then
+    failed 'the cache is left alone' 'there is a cache folder'
+else
+    passed 'the cache is left alone'
+fi
+
+# ---- what the machine lacks -----------------------------------------------------------------------
+gives 2 'say --arch sm_90a' check --emulate --arch sm_90 "$operator"
+SMELT_EMULATOR=$work/nothing.so
+export SMELT_EMULATOR
+gives 3 'SMELT_EMULATOR names .*nothing.so' check --emulate "$operator"
+SMELT_EMULATOR=$smelt
+gives 3 'is not smelt.s emulator' check --emulate "$operator"
+unset SMELT_EMULATOR
+cp "$smelt" "$work/smelt"
+(
+    smelt=$work/smelt
+    LD_LIBRARY_PATH=$(dirname "$1"):${LD_LIBRARY_PATH:-}
+    export LD_LIBRARY_PATH
+    run check --emulate "$operator"
+    # Where the library was installed before, it is found.
+    [ "$status" -eq 0 ] || { [ "$status" -eq 3 ] && grep -q 'the emulator was not found' "$work/err"; }
+)
+if [ $? -eq 0 ]; then
+    passed 'a command away from its build folder'
+else
+    failed 'a command away from its build folder' 'neither found nor refused'
+fi
+(
+    PATH=$work CC=
+    export PATH CC
+    "$smelt" check --emulate "$operator" >"$work/out" 2>"$work/err"
+    [ $? -eq 3 ]
+)
+if [ $? -eq 0 ] && grep -q 'install gcc or clang' "$work/err"; then
+    passed 'no C compiler'
+else
+    failed 'no C compiler' 'not said, or another exit status'
+fi
+
+# ---- kernels with a defect ------------------------------------------------------------------------
+run emit --arch sm_90a "$kernel"
+cp "$work/out" "$work/kernel.cu"
+SMELT_EMU_SOURCE=$work/edited.cu
+export SMELT_EMU_SOURCE
+
+# edit FROM TO: the kernel with a piece of text in another's place, wherever it stands.
+edit() {
+    awk -v from="$1" -v to="$2" '{
+        while ((at = index($0, from)) > 0) {
+            printf "%s%s", substr($0, 1, at - 1), to
+            $0 = substr($0, at + length(from))
+            found = 1
+        }
+        print
+    } END { exit !found }' "$work/kernel.cu" >"$SMELT_EMU_SOURCE" ||
+        failed "edit: $1" 'the kernel has no such text any more: change this test'
+}
+
+# reported KIND NAME FROM TO OPTION...: the kernel changed so is reported, by kind and buffer.
+reported() {
+    kind=$1 name=$2
+    edit "$3" "$4"
+    title="$name: $4"
+    shift 4
+    # shellcheck disable=SC2086
+    run check --emulate --json $everything "$@" "$operator"
+    if [ "$status" -eq 1 ] && "$has" results.0.passed=false "results.0.reports.0.kind=$kind" \
+        results.0.reports.0.text:string failed=1 <"$work/out" 2>"$work/why" &&
+        grep -q "\"text\": .* of $name[, ]" "$work/out"; then
+        passed "$title"
+    else
+        failed "$title" "exit status $status; $(cat "$work/why")"
+    fi
+}
+
+cp "$work/kernel.cu" "$SMELT_EMU_SOURCE"
+# shellcheck disable=SC2086
+gives 0 '' check --emulate $everything --query-list partial "$operator"
+# A row that no slot names: the adversarial lists leave out row 0.
+reported forbidden kv '+ (u64)(u32)row * row_bytes : kv, present ? CHUNK_BYTES : 0' \
+    '+ (u64)(u32)row * row_bytes : kv, CHUNK_BYTES' --lists adversarial
+reported forbidden kv 'present ? source + (u64)(u32)row * row_bytes' \
+    'present ? source + (u64)(u32)(row + 1) * row_bytes' --lists window --query-list partial
+# A query that is not listed, and the list's end.
+reported forbidden topk_length '*query = params->queries[place]' \
+    '*query = params->queries[place] ^ 1' --lists random --query-list partial
+reported forbidden queries 'minimum(*params->query_count, params->query_capacity)' \
+    'params->query_capacity' --lists random --query-list partial
+reported bounds queries 'params->queries[place]' 'params->queries[place + 1]' --lists random \
+    --query-list whole
+# Slots from topk_length on, and past the row.
+reported forbidden indices 'return minimum(maximum(length, 0), params->width);' \
+    'return params->width;' --lists causal
+reported forbidden indices 'return minimum(maximum(length, 0), params->width);' \
+    'return minimum(maximum(length, 0), params->width) + 1;' --lists causal
+# Gaps between heads, tokens and batches.
+reported forbidden q '2 * (head * params->q_head_stride) + chunk * CHUNK_BYTES' \
+    '2 * (head * params->q_head_stride) + (chunk + 1) * CHUNK_BYTES' --lists random
+reported forbidden kv '(skip + chunk) * CHUNK_BYTES' '(skip + chunk + 1) * CHUNK_BYTES' --lists random
+reported forbidden out '(head * params->out_head_stride) + chunk * CHUNK_BYTES' \
+    '(head * params->out_head_stride) + (chunk + 1) * CHUNK_BYTES' --lists random
+reported forbidden topk_length 'token * params->topk_length_token_stride]' \
+    'token * params->topk_length_token_stride + 1]' --lists random
+# Guard zones.
+reported forbidden lse 'const i64 place = work->batch' 'const i64 place = -1 + work->batch' \
+    --lists random --queries 1 --batches 1
+reported forbidden max_logits 'params->max_logits[place]' 'params->max_logits[place + 1]' \
+    --lists random --queries 1 --batches 1
+# Past the end of an allocation.
+reported bounds sink 'params->sink[head]' 'params->sink[head + HEADS]' --lists random
+# What the other operands of an offset are: narrowed, it lands elsewhere.
+reported forbidden indices 'batch * params->indices_batch_stride' \
+    '(int)(batch * params->indices_batch_stride)' --lists random --far
+
+# ---- a failure, and the command that reproduces it ------------------------------------------------
+edit 'log2_approximate(sum)) * LN_2' 'log2_approximate(sum))'
+gives 1 'error of lse' check --emulate --lists random "$operator"
+edit '__syncthreads();' ';'
+# shellcheck disable=SC2086
+gives 1 'race: ' check --emulate --seed 3 --lists causal $everything "$operator"
+command=$(grep -o 'smelt check .*' "$work/err" | tail -1)
+sed 's/^smelt check: //' "$work/err" | grep -o '^[a-z]*: ' | head -1 >"$work/first"
+eval "run ${command#smelt }"
+if [ "$status" -eq 1 ] && grep -q "$(cat "$work/first")" "$work/err" &&
+    echo "$command" | grep -q -- '--emulate --arch sm_90a --schedule '; then
+    passed 'the command of a failure reproduces it'
+else
+    failed 'the command of a failure reproduces it' "exit status $status: $command"
+fi
+edit 'int query_number;' 'int query_number = nothing;'
+gives 1 "nothing" check --emulate --lists random "$operator"
+finish

@@ -1,0 +1,282 @@
+/*
+ * The emulator against known defects: each small kernel of defects/defects.cu is run under several
+ * schedules, and must be reported as its heading says, at the line it marks, under each; those
+ * without a defect must not be.
+ *
+ *     defects FILE [NAME]      with SMELT_CUDA and SMELT_NVRTC naming the emulator
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/engine.h"
+#include "emulator.h"
+#include "runtime/driver.h"
+
+enum { WORDS = 4096, SHARED = 16384, MOST_CASES = 128, FORBIDDEN_WORD = 4000 };
+
+struct defect {
+    char name[96], kind[64], words[96];
+    int threads, cluster;
+    char *text;
+    int line;   /* of the file, at which the text begins */
+    int marked; /* line of the case's HERE, from 1; 0: none */
+};
+
+/* The driver's and the compiler's entry points that are needed here, all of the emulator. */
+struct emulator {
+    const struct emu_interface *interface;
+    nvrtcResult (*create)(nvrtcProgram *, const char *, const char *, int, const char *const *,
+                          const char *const *);
+    nvrtcResult (*compile)(nvrtcProgram, int, const char *const *);
+    nvrtcResult (*log)(nvrtcProgram, char *);
+    nvrtcResult (*size)(nvrtcProgram, size_t *);
+    nvrtcResult (*object)(nvrtcProgram, char *);
+    nvrtcResult (*destroy)(nvrtcProgram *);
+};
+
+static void find(void *library, const char *name, void *function) {
+    void *symbol = dlsym(library, name);
+    if (!symbol) {
+        fprintf(stderr, "SMELT_CUDA names no emulator: it has no %s\n", name);
+        exit(2);
+    }
+    memcpy(function, &symbol, sizeof symbol);
+}
+
+static void open_emulator(struct emulator *emulator) {
+    const char *path = getenv("SMELT_CUDA");
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    emu_get_function get;
+    if (!library) {
+        fprintf(stderr, "SMELT_CUDA names no emulator\n");
+        exit(2);
+    }
+    find(library, "emu_get", &get);
+    emulator->interface = get();
+    find(library, "nvrtcCreateProgram", &emulator->create);
+    find(library, "nvrtcCompileProgram", &emulator->compile);
+    find(library, "nvrtcGetProgramLog", &emulator->log);
+    find(library, "nvrtcGetCUBINSize", &emulator->size);
+    find(library, "nvrtcGetCUBIN", &emulator->object);
+    find(library, "nvrtcDestroyProgram", &emulator->destroy);
+}
+
+/* ---- reading the cases ----------------------------------------------------------------------- */
+
+static void die(const char *path, int line, const char *what) {
+    fprintf(stderr, "%s:%d: %s\n", path, line, what);
+    exit(2);
+}
+
+/* "NAME: KIND, N threads[, clusters of N][; WORDS]" */
+static void read_heading(struct defect *defect, const char *heading, const char *path) {
+    char rest[256] = "";
+    defect->cluster = 1;
+    if (sscanf(heading, "%95[^:]: %63[a-z/], %d threads%255[^\n]", defect->name, defect->kind,
+               &defect->threads, rest) < 3)
+        die(path, defect->line, "a heading is `//! NAME: KIND, N threads ...`");
+    sscanf(rest, ", clusters of %d", &defect->cluster);
+    const char *words = strstr(rest, "; ");
+    snprintf(defect->words, sizeof defect->words, "%.95s", words ? words + 2 : "");
+}
+
+static int read_cases(const char *path, struct defect *defects) {
+    char *line = NULL;
+    size_t room = 0, used = 0;
+    int count = 0, number = 0;
+    FILE *file = fopen(path, "r");
+    if (!file)
+        die(path, 0, "cannot be read");
+    while (getline(&line, &room, file) > 0) {
+        struct defect *defect = count ? &defects[count - 1] : NULL;
+        number++;
+        if (strncmp(line, "//! ", 4) == 0) {
+            if (count == MOST_CASES)
+                die(path, number, "too many cases");
+            defect = &defects[count++];
+            defect->line = number;
+            read_heading(defect, line + 4, path);
+            used = 0;
+            continue;
+        }
+        if (!defect)
+            continue;
+        defect->text = realloc(defect->text, used + strlen(line) + 1);
+        if (!defect->text)
+            die(path, number, "out of memory");
+        strcpy(defect->text + used, line);
+        used += strlen(line);
+        if (strstr(line, "/* HERE */"))
+            defect->marked = number - defect->line;
+    }
+    free(line);
+    fclose(file);
+    return count;
+}
+
+/* ---- source ---------------------------------------------------------------------------------- */
+
+static int lookup(const void *user, const char *name, int *found) {
+    (void)user;
+    *found = strcmp(name, "STAGES") == 0; /* how many waits cp_async.cuh has */
+    return 4;
+}
+
+static void emit(const struct defect *defect, struct smelt__text *out) {
+    struct smelt__message message = {""};
+    struct smelt__scope scope = {lookup, NULL};
+    struct smelt__template *all = calloc((size_t)smelt__template_count + 1, sizeof *all);
+    if (!all)
+        exit(2);
+    memcpy(all, smelt__templates, (size_t)smelt__template_count * sizeof *all);
+    all[smelt__template_count] =
+        (struct smelt__template){"defect.cu", defect->text, strlen(defect->text)};
+    smelt__text_append_string(out, "/*\n * shared memory (offset, bytes)\n"
+                                   " *   LEFT_OFFSET 0 8192 one half\n"
+                                   " *   RIGHT_OFFSET 8192 8180 the other\n * launch\n */\n"
+                                   "#define KERNEL_NAME smelt_defect\n");
+    if (smelt__parts_emit(all, smelt__template_count + 1, "defect.cu", &scope, out, &message)) {
+        fprintf(stderr, "%s: %s\n", defect->name, message.text);
+        exit(2);
+    }
+    free(all);
+}
+
+/* The loaded kernel, or exits: every case compiles. */
+static CUmodule load(const struct emulator *emulator, const struct smelt__driver *driver,
+                     const struct defect *defect) {
+    struct smelt__text text = {0};
+    nvrtcProgram program;
+    size_t bytes = 0;
+    CUmodule module;
+    emit(defect, &text);
+    if (emulator->create(&program, text.data, "defect.cu", 0, NULL, NULL) ||
+        emulator->compile(program, 0, NULL)) {
+        static char log[64 * 1024];
+        emulator->log(program, log);
+        fprintf(stderr, "%s does not compile:\n%s\n", defect->name, log);
+        exit(2);
+    }
+    emulator->size(program, &bytes);
+    char *object = malloc(bytes);
+    if (!object || emulator->object(program, object) || driver->cuModuleLoadData(&module, object)) {
+        fprintf(stderr, "%s does not load\n", defect->name);
+        exit(2);
+    }
+    emulator->destroy(&program);
+    smelt__text_free(&text);
+    free(object);
+    return module;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static CUresult launch(const struct smelt__driver *driver, CUmodule module,
+                       const struct defect *defect, CUdeviceptr data) {
+    struct {
+        int id;
+        char pad[4];
+        unsigned dimensions[16];
+    } cluster = {4, "", {(unsigned)defect->cluster, 1, 1}};
+    CUlaunchConfig config = {.gridDimX = (unsigned)defect->cluster,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = (unsigned)defect->threads,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .sharedMemBytes = SHARED,
+                             .attrs = &cluster,
+                             .numAttrs = 1};
+    CUfunction function;
+    void *parameters[] = {&data};
+    if (driver->cuModuleGetFunction(&function, module, "smelt_defect"))
+        return -1;
+    return driver->cuLaunchKernelEx(&config, function, parameters, NULL);
+}
+
+/* Whether `name` is one of "kind/kind/...". */
+static int is_among(const char *name, const char *kinds) {
+    size_t length = strlen(name);
+    for (const char *at = strstr(kinds, name); at; at = strstr(at + 1, name))
+        if ((at == kinds || at[-1] == '/') && (at[length] == '\0' || at[length] == '/'))
+            return 1;
+    return 0;
+}
+
+/* Whether the reports are what the heading says; prints what is not. */
+static int verify(const struct emulator *emulator, const struct defect *defect, CUresult result,
+                  const char *schedule) {
+    const struct emu_interface *emu = emulator->interface;
+    char place[32];
+    int none = strcmp(defect->kind, "none") == 0;
+    if (none && result == CUDA_SUCCESS)
+        return 1;
+    snprintf(place, sizeof place, "defect.cu:%d ", defect->marked);
+    for (size_t i = 0; i < emu->report_count() && !none; i++) {
+        struct emu_report report = emu->report(i);
+        if (is_among(emu->kind_name(report.kind), defect->kind) &&
+            strstr(report.text, defect->words) && (!defect->marked || strstr(report.text, place)))
+            return 1;
+    }
+    printf("FAILED defects.cu:%d %s, %s: wants %s%s%s%s%s, got\n", defect->line, defect->name,
+           schedule, defect->kind, *defect->words ? ", \"" : "", defect->words,
+           *defect->words ? "\"" : "", defect->marked ? " at its marked line" : "");
+    for (size_t i = 0; i < emu->report_count(); i++)
+        printf("    %s: %s\n", emu->kind_name(emu->report(i).kind), emu->report(i).text);
+    if (emu->report_count() == 0)
+        printf("    nothing\n");
+    return 0;
+}
+
+static int run(const struct emulator *emulator, const struct smelt__driver *driver,
+               const struct defect *defect) {
+    static const char *const names[] = {"late, ascending", "early, descending", "random, shuffled"};
+    CUmodule module = load(emulator, driver, defect);
+    int good = 1;
+    for (int i = 0; i < 3 && good; i++) {
+        struct emu_settings settings = {.size = sizeof settings,
+                                        .timing = (enum emu_timing)i,
+                                        .order = (enum emu_order)i,
+                                        .seed = (uint64_t)i,
+                                        .seconds = 0.3};
+        static int words[WORDS];
+        CUdeviceptr data;
+        for (int w = 0; w < WORDS; w++)
+            words[w] = w;
+        emulator->interface->configure(&settings);
+        emulator->interface->clear();
+        if (driver->cuMemAlloc(&data, sizeof words) ||
+            driver->cuMemcpyHtoD(data, words, sizeof words))
+            exit(2);
+        emulator->interface->name(data, "the data");
+        emulator->interface->forbid(data + FORBIDDEN_WORD * sizeof(int), 4 * sizeof(int));
+        good = verify(emulator, defect, launch(driver, module, defect, data), names[i]);
+        driver->cuMemFree(data);
+    }
+    driver->cuModuleUnload(module);
+    return good;
+}
+
+int main(int argc, char **argv) {
+    static struct defect defects[MOST_CASES];
+    struct emulator emulator;
+    if (argc < 2) {
+        fprintf(stderr, "usage: defects FILE [NAME]\n");
+        return 2;
+    }
+    open_emulator(&emulator);
+    const struct smelt__driver *driver = smelt__driver_get();
+    int count = read_cases(argv[1], defects), passed = 0, asked = 0;
+    for (int i = 0; driver && i < count; i++) {
+        if (argc > 2 && !strstr(defects[i].name, argv[2]))
+            continue;
+        asked++;
+        passed += run(&emulator, driver, &defects[i]);
+    }
+    for (int i = 0; i < count; i++)
+        free(defects[i].text);
+    printf("%d passed, %d failed\n", passed, asked - passed);
+    return asked == 0 || passed != asked;
+}

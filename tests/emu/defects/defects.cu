@@ -1,0 +1,883 @@
+/*
+ * Small kernels, each with one defect, and what the emulator must say of it. A case begins with
+ *
+ *     //! NAME: KIND[/KIND...], THREADS threads[, clusters of N][; WORDS]
+ *
+ * KIND is a report's kind (several where the schedule decides), or `none`: a kernel without a
+ * defect. WORDS stand in the
+ * report's text. The line that ends in HERE is the one the report must name. The kernel's parameter
+ * is the address of 4096 ints, 0, 1, 2, ...; its shared memory is 16 KB and of two regions: LEFT,
+ * 8192 bytes from 0 on, and RIGHT, 8180 from 8192 on. Word 4000 of the data is forbidden.
+ */
+//! unordered store and load: race, 64 threads; no barrier orders the two
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((int *)arena)[threadIdx.x] = 1;
+    data[threadIdx.x] = ((int *)arena)[threadIdx.x ^ 32]; /* HERE */
+}
+
+//! ordered store and load: none, 64 threads
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((int *)arena)[threadIdx.x] = 1;
+    __syncthreads();
+    data[threadIdx.x] = ((int *)arena)[threadIdx.x ^ 32];
+}
+
+//! store over another's load: race, 64 threads; read by
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    int *const words = (int *)arena;
+    words[threadIdx.x] = 1;
+    __syncthreads();
+    data[threadIdx.x] = words[threadIdx.x ^ 32];
+    words[threadIdx.x] = 2; /* HERE */
+}
+
+//! store over a load of two: race, 64 threads; read by
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    int *const words = (int *)arena;
+    words[threadIdx.x] = 1;
+    __syncthreads();
+    data[threadIdx.x] = words[0];
+    __syncwarp(0xffffffffu);
+    if (threadIdx.x == 0) {
+        words[0] = 2; /* HERE */
+    }
+}
+
+//! a warp's barrier orders its lanes: none, 32 threads
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    int *const words = (int *)arena;
+    words[threadIdx.x] = 1;
+    __syncwarp(0xffffffffu);
+    data[threadIdx.x] = words[threadIdx.x ^ 1];
+    __syncwarp(0xffffffffu);
+    words[threadIdx.x] = 2;
+}
+
+//! a shuffle orders nothing: race, 32 threads
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    int *const words = (int *)arena;
+    words[threadIdx.x] = __shfl_xor_sync(0xffffffffu, (int)threadIdx.x, 1);
+    data[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 0, 1) + words[threadIdx.x ^ 1]; /* HERE */
+}
+
+//! bytes beside each other do not race: none, 64 threads
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    arena[threadIdx.x] = (unsigned char)threadIdx.x;
+    data[threadIdx.x] = arena[threadIdx.x];
+}
+
+//! nobody wrote it: uninitialized, 32 threads; RIGHT + 4
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    data[threadIdx.x] = ((int *)(arena + 8192))[1]; /* HERE */
+}
+
+//! past the arena: bounds, 32 threads; outside the plan's map
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((int *)arena)[4096 + data[0]] = 1; /* HERE */
+}
+
+//! from one region into the next: bounds, 32 threads; beyond the region's end
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    *(long long *)(arena + 16368 + 8 * data[0]) = 1; /* HERE */
+}
+
+//! past a buffer: bounds, 32 threads; past the end of the data
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    data[4096 + threadIdx.x] = 1; /* HERE */
+}
+
+//! a range that must not be touched: forbidden, 32 threads; must not be touched
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    data[0] = data[4000]; /* HERE */
+}
+
+//! one location of device memory from two threads: race, 64 threads; nothing orders the two
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    data[threadIdx.x % 32] = 1; /* HERE */
+}
+
+//! an index past a register array: bounds, 32 threads
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    int registers[4] = {1, 2, 3, 4};
+    data[threadIdx.x] = registers[data[4] + (int)threadIdx.x / 32]; /* HERE */
+}
+
+//! a pointer past a register array: bounds, 32 threads
+//@use common/base.cuh
+DEVICE int fifth(const int *values) {
+    return values[4]; /* HERE */
+}
+KERNEL void KERNEL_NAME(int *data) {
+    int registers[4] = {1, 2, 3, 4};
+    data[threadIdx.x] = fifth(registers);
+}
+
+//! a misaligned load: alignment, 32 threads
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((int *)arena)[threadIdx.x] = 1;
+    data[threadIdx.x] = (int)*(const long long *)(arena + 4 + (threadIdx.x / 32)); /* HERE */
+}
+
+//! a signed overflow: arithmetic, 32 threads; overflows its signed type
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    data[threadIdx.x] = (data[0] + 0x7fffffff) * 2; /* HERE */
+}
+
+//! a wild address: bounds, 32 threads; no device memory
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    *(volatile int *)(8192 + (u64)data[0]) = 1; /* HERE */
+}
+
+//! no end: time, 32 threads
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    volatile int turns = 0;
+    while (turns >= 0) {
+        turns = turns == 1000 ? 0 : turns + 1;
+    }
+    data[0] = turns;
+}
+
+//! a lane leaves before the others' barrier: deadlock, 32 threads; others have left the kernel
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (threadIdx.x == 5) {
+        return;
+    }
+    __syncwarp(0xffffffffu); /* HERE */
+    data[threadIdx.x] = 1;
+}
+
+//! lanes part: convergence, 32 threads; __ballot_sync
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (threadIdx.x < 16) {
+        data[threadIdx.x] = (int)__ballot_sync(0xffffffffu, 1);
+    } else {
+        __syncwarp(0xffffffffu);
+    }
+}
+
+//! halves of a warp, each with its mask: none, 32 threads
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (threadIdx.x < 16) {
+        data[threadIdx.x] = (int)__ballot_sync(0xffffu, 1);
+    } else {
+        data[threadIdx.x] = (int)__ballot_sync(0xffff0000u, 1);
+    }
+    __syncwarp(0xffffffffu);
+}
+
+//! a lane outside its own mask: convergence, 32 threads; does not name the lane itself
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    data[threadIdx.x] = (int)__ballot_sync(1u, 1); /* HERE */
+}
+
+//! a warp misses the block's barrier: deadlock, 64 threads; 32 of 64 threads have come
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (threadIdx.x < 32) {
+        __syncthreads(); /* HERE */
+    }
+    data[threadIdx.x] = 1;
+}
+
+//! an aligned barrier at two places of a warp: convergence, 64 threads; at two places
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (threadIdx.x % 2 == 0) {
+        __syncthreads();
+        data[threadIdx.x] = 1;
+    } else {
+        __syncthreads();
+        data[threadIdx.x] = 2;
+    }
+}
+
+//! two counts at one barrier: barrier, 96 threads; where others came with
+//@use ptx/named_barrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    barrier_sync(1, threadIdx.x < 32 ? 64 : 96);
+    data[threadIdx.x] = 1;
+}
+
+//! an arrival without a wait orders one way: none, 64 threads
+//@use ptx/named_barrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    int *const words = (int *)arena;
+    if (threadIdx.x < 32) {
+        words[threadIdx.x] = 1;
+        barrier_arrive(1, 64);
+    } else {
+        barrier_sync(1, 64);
+        data[threadIdx.x] = words[threadIdx.x - 32];
+    }
+}
+
+//! who only arrived knows nothing: race, 64 threads
+//@use ptx/named_barrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    int *const words = (int *)arena;
+    words[threadIdx.x] = 0;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        barrier_arrive(1, 64);
+        data[threadIdx.x] = words[threadIdx.x]; /* HERE */
+    } else {
+        words[threadIdx.x - 32] = 1;
+        barrier_sync(1, 64);
+    }
+}
+
+//! a copy that nobody waited for: unwaited, 32 threads; no wait covers it
+//@use ptx/cp_async.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    cp_async_16(shared_address(16 * threadIdx.x), data, 16);
+    cp_async_commit();
+    cp_async_wait_1();
+    data[threadIdx.x + 64] = ((int *)arena)[4 * threadIdx.x]; /* HERE */
+    cp_async_wait_0();
+}
+
+//! a copy that its issuer waited for: none, 32 threads
+//@use ptx/cp_async.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    cp_async_16(shared_address(16 * threadIdx.x), data, 16);
+    cp_async_commit();
+    cp_async_wait_0();
+    data[threadIdx.x + 64] = ((int *)arena)[4 * threadIdx.x];
+}
+
+//! a copy that only its issuer waited for: race, 32 threads; a cp.async of
+//@use ptx/cp_async.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    cp_async_16(shared_address(16 * threadIdx.x), data, 16);
+    cp_async_commit();
+    cp_async_wait_0();
+    data[threadIdx.x + 64] = ((int *)arena)[4 * (threadIdx.x ^ 1)]; /* HERE */
+}
+
+//! a copy without its commit: unwaited, 32 threads
+//@use ptx/cp_async.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    cp_async_16(shared_address(16 * threadIdx.x), data, 16);
+    cp_async_wait_0();
+    data[threadIdx.x + 64] = ((int *)arena)[4 * threadIdx.x]; /* HERE */
+    cp_async_commit();
+    cp_async_wait_0();
+}
+
+//! a store to where a copy goes: unwaited, 32 threads
+//@use ptx/cp_async.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    cp_async_16(shared_address(16 * threadIdx.x), data, 16);
+    cp_async_commit();
+    ((int *)arena)[4 * threadIdx.x] = 1; /* HERE */
+    cp_async_wait_0();
+}
+
+//! a copy to a misaligned address: alignment, 32 threads
+//@use ptx/cp_async.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    cp_async_16(shared_address(8 + 16 * threadIdx.x), data, 16); /* HERE */
+    cp_async_commit();
+    cp_async_wait_0();
+}
+
+//! a copy left behind: leftover, 32 threads; did not wait for
+//@use ptx/cp_async.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    cp_async_16(shared_address(16 * threadIdx.x), data, 16); /* HERE */
+    cp_async_commit();
+}
+
+//! copies that arrive at an mbarrier: none, 64 threads
+//@use ptx/cp_async.cuh
+//@use ptx/cp_async_mbarrier.cuh
+//@use ptx/mbarrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    const u32 full = shared_address(8192);
+    if (threadIdx.x == 0) {
+        mbarrier_init(full, 32);
+    }
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        cp_async_16(shared_address(16 * threadIdx.x), data, 16);
+        cp_async_arrive_noinc(full);
+    } else {
+        mbarrier_wait(full, 0);
+        data[threadIdx.x + 64] = ((int *)arena)[4 * (threadIdx.x - 32)];
+    }
+}
+
+//! their arrival does not order plain stores: race, 64 threads
+//@use ptx/cp_async.cuh
+//@use ptx/cp_async_mbarrier.cuh
+//@use ptx/mbarrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    const u32 full = shared_address(8192);
+    if (threadIdx.x == 0) {
+        mbarrier_init(full, 32);
+    }
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        cp_async_16(shared_address(16 * threadIdx.x), data, 16);
+        ((int *)(arena + 4096))[threadIdx.x] = 1;
+        cp_async_arrive_noinc(full);
+    } else {
+        mbarrier_wait(full, 0);
+        data[threadIdx.x + 64] = ((int *)(arena + 4096))[threadIdx.x - 32]; /* HERE */
+    }
+}
+
+//! a wait for the wrong parity: unwaited/race/uninitialized, 64 threads
+//@use ptx/cp_async.cuh
+//@use ptx/cp_async_mbarrier.cuh
+//@use ptx/mbarrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    const u32 full = shared_address(8192);
+    if (threadIdx.x == 0) {
+        mbarrier_init(full, 32);
+    }
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        cp_async_16(shared_address(16 * threadIdx.x), data, 16);
+        cp_async_arrive_noinc(full);
+        mbarrier_wait(full, 0);
+    } else {
+        mbarrier_wait(full, 1);
+        data[threadIdx.x + 64] = ((int *)arena)[4 * (threadIdx.x - 32)]; /* HERE */
+    }
+}
+
+//! an mbarrier used before its initialisation is known: race/barrier, 64 threads; mbarrier.arrive at LEFT
+//@use ptx/mbarrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (threadIdx.x == 0) {
+        mbarrier_init(shared_address(0), 64);
+    }
+    if (threadIdx.x < 32) {
+        __syncwarp(0xffffffffu);
+    }
+    mbarrier_arrive(shared_address(0)); /* HERE */
+    data[threadIdx.x] = 1;
+}
+
+//! no mbarrier there: barrier, 32 threads; no mbarrier was initialised
+//@use ptx/mbarrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    mbarrier_arrive(shared_address(0)); /* HERE */
+    data[threadIdx.x] = 1;
+}
+
+//! one arrival too many: barrier, 32 threads; misses only
+//@use ptx/mbarrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (threadIdx.x == 0) {
+        mbarrier_init(shared_address(0), 3);
+        mbarrier_arrive_count(shared_address(0), 4); /* HERE */
+    }
+    data[threadIdx.x] = 1;
+}
+
+//! one arrival too few: deadlock, 64 threads; 1 of 64 arrivals
+//@use ptx/mbarrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (threadIdx.x == 0) {
+        mbarrier_init(shared_address(0), 64);
+    }
+    __syncthreads();
+    if (threadIdx.x != 0) {
+        mbarrier_arrive(shared_address(0));
+    }
+    mbarrier_wait(shared_address(0), 0); /* HERE */
+    data[threadIdx.x] = 1;
+}
+
+//! a plain store into an mbarrier: barrier, 32 threads; where an mbarrier lives
+//@use ptx/mbarrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (threadIdx.x == 0) {
+        mbarrier_init(shared_address(0), 1);
+        ((int *)arena)[1] = 0; /* HERE */
+    }
+    data[threadIdx.x] = 1;
+}
+
+//! two phases missed: barrier, 32 threads; the parity cannot tell them apart
+//@use ptx/mbarrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    const u32 barrier = shared_address(0);
+    if (threadIdx.x == 0) {
+        mbarrier_init(barrier, 1);
+        mbarrier_arrive(barrier);
+        mbarrier_arrive(barrier);
+        mbarrier_wait(barrier, 1); /* HERE */
+    }
+    data[threadIdx.x] = 1;
+}
+
+//! a bulk load, waited for: none, 64 threads
+//@use ptx/bulk.cuh
+//@use ptx/mbarrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    const u32 full = shared_address(8192);
+    if (threadIdx.x == 0) {
+        mbarrier_init(full, 1);
+        mbarrier_fence_init();
+        mbarrier_arrive_expect(full, 1024);
+        bulk_load(shared_address(0), data, 1024, full);
+    }
+    __syncthreads();
+    mbarrier_wait(full, 0);
+    data[threadIdx.x + 512] = ((int *)arena)[threadIdx.x];
+}
+
+//! a bulk load, not waited for: unwaited/race, 64 threads; a bulk copy
+//@use ptx/bulk.cuh
+//@use ptx/mbarrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    const u32 full = shared_address(8192);
+    if (threadIdx.x == 0) {
+        mbarrier_init(full, 1);
+        mbarrier_fence_init();
+        mbarrier_arrive_expect(full, 1024);
+        bulk_load(shared_address(0), data, 1024, full);
+    }
+    __syncthreads();
+    data[threadIdx.x + 512] = ((int *)arena)[threadIdx.x]; /* HERE */
+}
+
+//! a bulk load with too many bytes expected: deadlock, 64 threads; 16 bytes to come
+//@use ptx/bulk.cuh
+//@use ptx/mbarrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    const u32 full = shared_address(8192);
+    if (threadIdx.x == 0) {
+        mbarrier_init(full, 1);
+        mbarrier_fence_init();
+        mbarrier_arrive_expect(full, 1040);
+        bulk_load(shared_address(0), data, 1024, full);
+    }
+    __syncthreads();
+    mbarrier_wait(full, 0); /* HERE */
+    data[threadIdx.x + 512] = ((int *)arena)[threadIdx.x];
+}
+
+//! a bulk load on a barrier the async proxy does not know: proxy, 32 threads; fence.mbarrier_init
+//@use ptx/bulk.cuh
+//@use ptx/mbarrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    const u32 full = shared_address(8192);
+    if (threadIdx.x == 0) {
+        mbarrier_init(full, 1);
+        mbarrier_arrive_expect(full, 1024);
+        bulk_load(shared_address(0), data, 1024, full); /* HERE */
+        mbarrier_wait(full, 0);
+    }
+}
+
+//! a bulk load of 8 bytes: illegal, 32 threads; not a multiple of 16
+//@use ptx/bulk.cuh
+//@use ptx/mbarrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    const u32 full = shared_address(8192);
+    if (threadIdx.x == 0) {
+        mbarrier_init(full, 1);
+        mbarrier_fence_init();
+        bulk_load(shared_address(0), data, 8, full); /* HERE */
+    }
+}
+
+//! a bulk load over what is still read: race, 64 threads; read by
+//@use ptx/bulk.cuh
+//@use ptx/mbarrier.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    const u32 full = shared_address(8192);
+    if (threadIdx.x == 0) {
+        mbarrier_init(full, 1);
+        mbarrier_fence_init();
+        mbarrier_arrive_expect(full, 256);
+        bulk_load(shared_address(0), data, 256, full);
+    }
+    __syncthreads();
+    mbarrier_wait(full, 0);
+    data[threadIdx.x + 512] = ((int *)arena)[threadIdx.x];
+    __syncwarp(0xffffffffu);
+    if (threadIdx.x == 32) {
+        mbarrier_arrive_expect(full, 256);
+        bulk_load(shared_address(0), data, 256, full); /* HERE */
+    }
+    if (threadIdx.x >= 32) {
+        mbarrier_wait(full, 1);
+    }
+}
+
+//! a bulk store of what no proxy fence covers: proxy, 32 threads; no fence.proxy.async
+//@use ptx/bulk.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((int *)arena)[threadIdx.x] = 1;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        bulk_store(data, shared_address(0), 128); /* HERE */
+        bulk_commit();
+        bulk_wait_0();
+    }
+}
+
+//! a bulk store, fenced by the writers: none, 32 threads
+//@use ptx/bulk.cuh
+//@use ptx/proxy.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((int *)arena)[threadIdx.x] = 1;
+    fence_proxy_async();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        bulk_store(data, shared_address(0), 128);
+        bulk_commit();
+        bulk_wait_0();
+    }
+}
+
+//! a bulk store, fenced by who starts it: none, 32 threads
+//@use ptx/bulk.cuh
+//@use ptx/proxy.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((int *)arena)[threadIdx.x] = 1;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        fence_proxy_async();
+        bulk_store(data, shared_address(0), 128);
+        bulk_commit();
+        bulk_wait_0();
+    }
+}
+
+//! a fence before the barrier by another thread: proxy, 64 threads
+//@use ptx/bulk.cuh
+//@use ptx/proxy.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((int *)arena)[threadIdx.x] = 1;
+    if (threadIdx.x >= 32) {
+        fence_proxy_async();
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        bulk_store(data, shared_address(0), 128); /* HERE */
+        bulk_commit();
+        bulk_wait_0();
+    }
+}
+
+//! a store into a bulk store's source: overwritten, 32 threads; may still be reading
+//@use ptx/bulk.cuh
+//@use ptx/proxy.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((int *)arena)[threadIdx.x] = 1;
+    fence_proxy_async();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        bulk_store(data, shared_address(0), 128);
+        bulk_commit();
+        bulk_wait_read_1();
+        ((int *)arena)[0] = 2; /* HERE */
+        bulk_wait_0();
+    }
+}
+
+//! a bulk store left behind: leftover, 32 threads; before its bulk store
+//@use ptx/bulk.cuh
+//@use ptx/proxy.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((int *)arena)[threadIdx.x] = 1;
+    fence_proxy_async();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        bulk_store(data, shared_address(0), 128); /* HERE */
+        bulk_commit();
+    }
+}
+
+//! a product: none, 128 threads
+//@use common/descriptor.cuh
+//@use ptx/proxy.cuh
+//@use ptx/shared.cuh
+//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
+KERNEL void KERNEL_NAME(int *data) {
+    float d[4];
+    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
+        ((int *)arena)[i] = 0;
+    }
+    fence_proxy_async();
+    __syncthreads();
+    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
+    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    wgmma_fence();
+    wgmma_ss_n8_t00(d, a, b, 0);
+    wgmma_commit();
+    wgmma_wait_0();
+    data[threadIdx.x] = (int)d[0];
+}
+
+//! a product of what no proxy fence covers: proxy, 128 threads; no fence.proxy.async
+//@use common/descriptor.cuh
+//@use ptx/proxy.cuh
+//@use ptx/shared.cuh
+//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
+KERNEL void KERNEL_NAME(int *data) {
+    float d[4];
+    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
+        ((int *)arena)[i] = 0;
+    }
+    __syncthreads();
+    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
+    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    wgmma_fence();
+    wgmma_ss_n8_t00(d, a, b, 0); /* HERE */
+    wgmma_commit();
+    wgmma_wait_0();
+    data[threadIdx.x] = (int)d[0];
+}
+
+//! accumulators read before the wait: registers, 128 threads; a read of the accumulators
+//@use common/descriptor.cuh
+//@use ptx/proxy.cuh
+//@use ptx/shared.cuh
+//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
+KERNEL void KERNEL_NAME(int *data) {
+    float d[4];
+    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
+        ((int *)arena)[i] = 0;
+    }
+    fence_proxy_async();
+    __syncthreads();
+    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
+    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    wgmma_fence();
+    wgmma_ss_n8_t00(d, a, b, 0);
+    wgmma_commit();
+    data[threadIdx.x] = (int)d[0]; /* HERE */
+    wgmma_wait_0();
+}
+
+//! accumulators set without a fence: registers, 128 threads; after the last wgmma.fence
+//@use common/descriptor.cuh
+//@use ptx/proxy.cuh
+//@use ptx/shared.cuh
+//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
+KERNEL void KERNEL_NAME(int *data) {
+    float d[4];
+    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
+        ((int *)arena)[i] = 0;
+    }
+    fence_proxy_async();
+    __syncthreads();
+    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
+    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    wgmma_fence();
+    for (int i = 0; i < 4; ++i) {
+        d[i] = (float)data[i];
+    }
+    wgmma_ss_n8_t00(d, a, b, 1); /* HERE */
+    wgmma_commit();
+    wgmma_wait_0();
+    data[threadIdx.x + 64] = (int)d[0];
+}
+
+//! no fence at all: registers, 128 threads; without any wgmma.fence
+//@use common/descriptor.cuh
+//@use ptx/proxy.cuh
+//@use ptx/shared.cuh
+//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
+KERNEL void KERNEL_NAME(int *data) {
+    float d[4];
+    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
+        ((int *)arena)[i] = 0;
+    }
+    fence_proxy_async();
+    __syncthreads();
+    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
+    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    wgmma_ss_n8_t00(d, a, b, 0); /* HERE */
+    wgmma_commit();
+    wgmma_wait_0();
+    data[threadIdx.x] = (int)d[0];
+}
+
+//! A's registers changed before the wait: registers, 128 threads; a write of A's registers
+//@use common/descriptor.cuh
+//@use ptx/proxy.cuh
+//@use ptx/shared.cuh
+//@use ptx/wgmma_rs.cuh n = 8, tb = 0
+KERNEL void KERNEL_NAME(int *data) {
+    float d[4];
+    u32 a[4] = {0, 0, 0, 0};
+    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
+        ((int *)arena)[i] = 0;
+    }
+    fence_proxy_async();
+    __syncthreads();
+    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    wgmma_fence();
+    wgmma_rs_n8_t00(d, a, b, 0);
+    wgmma_commit();
+    a[0] = (u32)data[1]; /* HERE */
+    wgmma_wait_0();
+    data[threadIdx.x + 64] = (int)d[0] + (int)a[0];
+}
+
+//! an operand overwritten before the wait: overwritten, 128 threads; may still be reading
+//@use common/descriptor.cuh
+//@use ptx/proxy.cuh
+//@use ptx/shared.cuh
+//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
+KERNEL void KERNEL_NAME(int *data) {
+    float d[4];
+    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
+        ((int *)arena)[i] = 0;
+    }
+    fence_proxy_async();
+    __syncthreads();
+    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
+    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    wgmma_fence();
+    wgmma_ss_n8_t00(d, a, b, 0);
+    wgmma_commit();
+    if (threadIdx.x == 0) {
+        ((int *)arena)[0] = 1; /* HERE */
+    }
+    wgmma_wait_0();
+    data[threadIdx.x] = (int)d[0];
+}
+
+//! an operand overwritten when only one warp has waited: race, 128 threads
+//@use common/descriptor.cuh
+//@use ptx/proxy.cuh
+//@use ptx/shared.cuh
+//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
+KERNEL void KERNEL_NAME(int *data) {
+    float d[4];
+    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
+        ((int *)arena)[i] = 0;
+    }
+    fence_proxy_async();
+    __syncthreads();
+    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
+    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    wgmma_fence();
+    wgmma_ss_n8_t00(d, a, b, 0);
+    wgmma_commit();
+    wgmma_wait_0();
+    if (threadIdx.x >= 96) {
+        __syncwarp(0xffffffffu);
+        ((int *)(arena + 8192))[threadIdx.x - 96] = 1;
+    }
+    data[threadIdx.x] = (int)d[0];
+}
+
+//! a product without its commit: registers, 128 threads
+//@use common/descriptor.cuh
+//@use ptx/proxy.cuh
+//@use ptx/shared.cuh
+//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
+KERNEL void KERNEL_NAME(int *data) {
+    float d[4];
+    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
+        ((int *)arena)[i] = 0;
+    }
+    fence_proxy_async();
+    __syncthreads();
+    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
+    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    wgmma_fence();
+    wgmma_ss_n8_t00(d, a, b, 0);
+    wgmma_wait_0();
+    data[threadIdx.x] = (int)d[0]; /* HERE */
+}
+
+//! a warp with another descriptor: convergence, 128 threads; than its warpgroup did
+//@use common/descriptor.cuh
+//@use ptx/proxy.cuh
+//@use ptx/shared.cuh
+//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
+KERNEL void KERNEL_NAME(int *data) {
+    float d[4];
+    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
+        ((int *)arena)[i] = 0;
+    }
+    fence_proxy_async();
+    __syncthreads();
+    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
+    const u64 b = shared_descriptor(shared_address(8192 + threadIdx.x / 96 * 1024), 16, 1024, 128);
+    wgmma_fence();
+    wgmma_ss_n8_t00(d, a, b, 0); /* HERE */
+    wgmma_commit();
+    wgmma_wait_0();
+    data[threadIdx.x] = (int)d[0];
+}
+
+//! registers beyond the pool: deadlock, 512 threads
+//@use ptx/registers.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    registers_increase(160); /* HERE */
+    data[threadIdx.x] = 1;
+}
+
+//! registers moved: none, 512 threads
+//@use ptx/registers.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (threadIdx.x < 128) {
+        registers_decrease(24);
+    } else {
+        registers_increase(160);
+    }
+    data[threadIdx.x] = 1;
+}
+
+//! an increase that is a decrease: illegal, 512 threads; setmaxnreg.inc to 64
+//@use ptx/registers.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    registers_increase(64); /* HERE */
+    data[threadIdx.x] = 1;
+}
+
+//! a neighbour's memory before the cluster's barrier: race, 32 threads, clusters of 2
+//@use ptx/cluster.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((int *)arena)[threadIdx.x] = 1;
+    const u32 other = cluster_address(shared_address(4 * threadIdx.x), cluster_rank() ^ 1u);
+    data[threadIdx.x + 32 * blockIdx.x] = (int)cluster_load_32(other); /* HERE */
+    cluster_arrive();
+    cluster_wait();
+}
+
+//! a neighbour's memory after the cluster's barrier: none, 32 threads, clusters of 2
+//@use ptx/cluster.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((int *)arena)[threadIdx.x] = 1;
+    cluster_arrive();
+    cluster_wait();
+    const u32 other = cluster_address(shared_address(4 * threadIdx.x), cluster_rank() ^ 1u);
+    data[threadIdx.x + 32 * blockIdx.x] = (int)cluster_load_32(other);
+    cluster_arrive();
+    cluster_wait();
+}

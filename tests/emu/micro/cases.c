@@ -1,0 +1,429 @@
+/* The list of cases: see cases.h. Forms are the enumerators of each kernel's own text. */
+#include "cases.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct micro_case *cases;
+static size_t case_count, case_capacity;
+
+/* A new case; what is not set is 0. */
+__attribute__((format(printf, 2, 3))) static struct micro_case *add(const char *kernel,
+                                                                    const char *format, ...) {
+    if (case_count == case_capacity) {
+        case_capacity = 2 * case_capacity + 64;
+        cases = realloc(cases, case_capacity * sizeof *cases);
+        if (!cases) {
+            fprintf(stderr, "micro: out of memory\n");
+            exit(1);
+        }
+    }
+    struct micro_case *one = &cases[case_count++];
+    va_list list;
+    memset(one, 0, sizeof *one);
+    va_start(list, format);
+    vsnprintf(one->name, sizeof one->name, format, list);
+    va_end(list);
+    one->kernel = kernel;
+    one->blocks = 1;
+    one->cluster = 1;
+    one->out = FILL_POISON;
+    return one;
+}
+
+static void set_region(struct micro_case *one, int index, const char *name, int bytes) {
+    one->regions[index].name = name;
+    one->regions[index].bytes = bytes;
+}
+
+/* ---- arithmetic.cu, fragments.cu
+ * -----------------------------------------------------------------
+ */
+
+static void add_arithmetic(void) {
+    enum { COUNT = 4096, CODES = 65536 };
+    static const struct {
+        const char *name;
+        size_t in, out; /* words of one input and one result */
+        enum comparison comparison;
+    } forms[] = {
+        {"exp2_approximate", 1, 1, ULPS},     {"log2_approximate", 1, 1, ULPS},
+        {"pack_bf16x2", 2, 1, BIT_FOR_BIT},   {"pack_e4m3x2", 2, 1, BIT_FOR_BIT},
+        {"unpack_e4m3x2", 1, 2, BIT_FOR_BIT}, {"built-ins", 2, 8, BIT_FOR_BIT},
+    };
+    for (int form = 0; form < 6; form++) {
+        struct micro_case *one = add("arithmetic", "math %s", forms[form].name);
+        int unpacks = form == 4;
+        int count = unpacks ? CODES : COUNT;
+        one->params.form = form;
+        one->params.count = count;
+        one->threads = 128;
+        one->blocks = count / 128;
+        one->a = unpacks ? FILL_CODES : FILL_WIDE_FLOAT;
+        one->a_bytes = 4 * forms[form].in * (size_t)count;
+        one->out_bytes = 4 * forms[form].out * (size_t)count;
+        one->comparison = forms[form].comparison;
+        if (form == 1) /* near 1 the logarithm's error is absolute (PTX ISA, "lg2") */
+            one->tolerance = 0x1p-22f;
+    }
+}
+
+static void add_fragments(void) {
+    static const char *const moves[] = {
+        "ldmatrix_x4", "ldmatrix_x4_trans", "ldmatrix_x2", "ldmatrix_x2_trans",
+        "stmatrix_x4", "stmatrix_x4_trans", "stmatrix_x2", "stmatrix_x2_trans"};
+    static const struct {
+        const char *name;
+        enum fill factors, before;
+        enum comparison comparison;
+    } products[] = {
+        {"integers", FILL_INTEGER_BF16, FILL_INTEGER_FLOAT, BIT_FOR_BIT},
+        {"random", FILL_RANDOM_BF16, FILL_RANDOM_FLOAT, ROUNDED},
+        {"extremes", FILL_EXTREME_BF16, FILL_ZERO, ROUNDED},
+    };
+    enum { MMA = 8, PRODUCTS = 16 };
+    for (int form = 0; form < MMA; form++) {
+        struct micro_case *one = add("fragments", "fragment %s", moves[form]);
+        one->params.form = form;
+        one->a = FILL_WORDS;
+        one->b = FILL_LANE_ROWS;
+        one->a_bytes = one->out_bytes = 512;
+        one->b_bytes = 128;
+    }
+    for (int i = 0; i < 3; i++) {
+        struct micro_case *one = add("fragments", "mma %s", products[i].name);
+        one->params.form = MMA;
+        one->params.count = PRODUCTS;
+        one->a = products[i].factors;
+        one->b = products[i].before;
+        one->a_bytes = PRODUCTS * 192 * 4;
+        one->b_bytes = one->out_bytes = PRODUCTS * 128 * 4;
+        one->comparison = products[i].comparison;
+        one->scale = 1;
+        one->tolerance = 0x1p-20f; /* 17 terms up to 1, aligned and cut off at 2^-25 or finer */
+    }
+    for (size_t i = case_count - MMA - 3; i < case_count; i++) {
+        cases[i].threads = 32;
+        set_region(&cases[i], 0, "TILE", 512);
+    }
+}
+
+/* ---- products.cu
+ * ----------------------------------------------------------------------------------
+ */
+
+enum form { SS_00, SS_01, SS_10, SS_11, RS_00, RS_01, FP8_SS, FP8_RS, FORMS };
+
+static const char *const form_names[FORMS] = {"ss_t00", "ss_t01", "ss_t10", "ss_t11",
+                                              "rs_t00", "rs_t01", "fp8_ss", "fp8_rs"};
+
+enum numbers { INTEGERS, RANDOM, EXTREMES };
+
+static void add_product(int columns, int form, int swizzle, enum numbers numbers) {
+    static const char *const names[] = {"integers", "random", "extremes"};
+    static const enum fill fills[][2] = {{FILL_INTEGER_BF16, FILL_INTEGER_E4M3},
+                                         {FILL_RANDOM_BF16, FILL_RANDOM_E4M3},
+                                         {FILL_EXTREME_BF16, FILL_EXTREME_E4M3}};
+    int fp8 = form >= FP8_SS;
+    int b_transposed = form == SS_01 || form == SS_11 || form == RS_01;
+    /* A swizzled line of a transposed B holds swizzle / 2 columns: all of them exist. */
+    if (b_transposed && 2 * columns % (swizzle ? swizzle : 16) != 0)
+        return;
+    struct micro_case *one = add("products", "wgmma n%d %s swizzle %d %s", columns,
+                                 form_names[form], swizzle, names[numbers]);
+    one->constants[0].name = "N";
+    one->constants[0].value = columns;
+    set_region(one, 0, "A", 8192);
+    set_region(one, 1, "B", 128 * columns);
+    one->threads = 128;
+    one->params.form = form;
+    one->params.swizzle = swizzle;
+    one->params.count = (int)(case_count & 1); /* every second one begins with values */
+    one->a = one->b = fills[numbers][fp8];
+    one->a_bytes = 8192;
+    one->b_bytes = (size_t)(128 * columns);
+    one->out_bytes = (size_t)(64 * columns) * 4;
+    one->comparison = numbers == INTEGERS ? BIT_FOR_BIT : ROUNDED;
+    /* bf16: four sums of 17 terms, cut off 25 bits below the largest, at most 2 (or D's up to 127);
+     * e4m3: of 33 terms, 13 bits. */
+    one->scale = one->params.count ? 128 : 2;
+    one->tolerance = fp8 ? 4 * 33 * 0x1p-13f : 4 * 17 * 0x1p-24f;
+}
+
+static void add_products(void) {
+    static const int columns[] = {8, 16, 24, 32, 48, 64, 96, 128, 192, 256};
+    static const int more[] = {40, 56, 80, 112, 160, 224}; /* the other widths, one swizzle */
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
+        for (int form = 0; form < FORMS; form++)
+            add_product(more[i], form, i % 2 ? 32 : 0, INTEGERS);
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+        int n = columns[i], varied = n == 8 || n == 64 || n == 192;
+        for (int form = 0; form < FORMS; form++) {
+            add_product(n, form, 0, INTEGERS);
+            for (int swizzle = 32; swizzle <= 128; swizzle *= 2)
+                add_product(n, form, swizzle, INTEGERS);
+            if (varied)
+                add_product(n, form, n == 64 ? 128 : 0, RANDOM);
+            if (n == 64)
+                add_product(n, form, 128, EXTREMES);
+        }
+    }
+}
+
+/* ---- copies.cu
+ * ------------------------------------------------------------------------------------
+ */
+
+static void add_copies(void) {
+    enum { THREADS = 64, TILE = THREADS * 16, RED_F32 = 8, RED_F32X4 = 10 };
+    static const struct {
+        const char *name;
+        enum fill a, b, out;
+        size_t out_bytes;
+        int count;
+    } forms[] = {
+        {"cp_async bytes", FILL_WORDS, FILL_BYTE_COUNTS, FILL_POISON, TILE, 0},
+        {"cp_async groups", FILL_WORDS, FILL_BYTE_COUNTS, FILL_POISON, TILE, 0},
+        {"cp_async arrive_noinc", FILL_WORDS, FILL_BYTE_COUNTS, FILL_POISON, TILE, 0},
+        {"cp_async arrive", FILL_WORDS, FILL_BYTE_COUNTS, FILL_POISON, TILE, 0},
+        {"cp_async wait_all", FILL_WORDS, FILL_BYTE_COUNTS, FILL_POISON, TILE, 0},
+        {"bulk copy", FILL_WORDS, FILL_NOTHING, FILL_POISON, TILE, 0},
+        {"bulk add f32", FILL_INTEGER_FLOAT, FILL_NOTHING, FILL_INTEGER_FLOAT, TILE, 0},
+        {"bulk add bf16", FILL_RANDOM_BF16, FILL_NOTHING, FILL_RANDOM_BF16, TILE, 0},
+        {"red f32", FILL_INTEGER_FLOAT, FILL_NOTHING, FILL_INTEGER_FLOAT, 64, 16},
+        {"red f32x2", FILL_INTEGER_FLOAT, FILL_NOTHING, FILL_INTEGER_FLOAT, 128, 16},
+        {"red f32x4", FILL_INTEGER_FLOAT, FILL_NOTHING, FILL_INTEGER_FLOAT, 256, 16},
+        {"memory streaming", FILL_WORDS, FILL_NOTHING, FILL_POISON, TILE, 0},
+        {"memory through l2", FILL_WORDS, FILL_NOTHING, FILL_POISON, TILE, 0},
+        {"memory shared 16", FILL_WORDS, FILL_NOTHING, FILL_POISON, TILE, 0},
+        {"counter", FILL_NOTHING, FILL_NOTHING, FILL_ZERO, 4, THREADS * (THREADS + 1) / 2},
+    };
+    for (int form = 0; form < (int)(sizeof forms / sizeof forms[0]); form++) {
+        struct micro_case *one = add("copies", "%s", forms[form].name);
+        one->constants[0].name =
+            "STAGES"; /* of ptx/cp_async.cuh: its waits for 0, 1 and 2 groups */
+        one->constants[0].value = 4;
+        set_region(one, 0, "TILE", TILE);
+        set_region(one, 1, "SECOND", TILE);
+        set_region(one, 2, "BARRIER", 8);
+        one->threads = THREADS;
+        one->params.form = form;
+        one->params.count = forms[form].count;
+        one->params.bytes = TILE;
+        one->a = forms[form].a;
+        one->b = forms[form].b;
+        one->out = forms[form].out;
+        one->a_bytes = one->a == FILL_NOTHING ? 0 : TILE;
+        one->b_bytes = one->b == FILL_NOTHING ? 0 : 4 * THREADS;
+        one->out_bytes = forms[form].out_bytes;
+        one->blocks = form >= RED_F32 && form <= RED_F32X4 ? 4 : 1;
+    }
+}
+
+/* ---- tensors.cu
+ * -----------------------------------------------------------------------------------
+ */
+
+/* A box of 8 rows (2 layers of 4 in three dimensions) whose inner bytes are the swizzle's span. */
+static void add_tensor(int form, int swizzle, int element_bytes, const int at[3]) {
+    static const char *const names[] = {"2d", "3d", "2d evict_first", "3d evict_last"};
+    enum { ROWS = 20, LAYERS = 3, PITCH = 288 };
+    struct micro_case *one = add("tensors", "tensor %s swizzle %d of %d at %d,%d,%d", names[form],
+                                 swizzle, element_bytes, at[0], at[1], at[2]);
+    int rank = form % 2 ? 3 : 2;
+    int inner = swizzle ? swizzle : 48;
+    struct case_map map = {
+        .buffer = IN_A,
+        .rank = rank,
+        .element_bytes = element_bytes,
+        .swizzle = swizzle,
+        .dimensions = {272 / element_bytes, ROWS, LAYERS}, /* 16 bytes of each row lie outside */
+        .box = {inner / element_bytes, rank == 3 ? 4 : 8, rank == 3 ? 2 : 1},
+        .strides = {0, PITCH, ROWS * PITCH},
+    };
+    size_t tensor_bytes = (size_t)PITCH * ROWS * LAYERS, box_bytes = (size_t)(8 * inner);
+    one->params.form = form;
+    one->params.x = at[0];
+    one->params.y = at[1];
+    one->params.z = at[2];
+    one->params.bytes = (int)box_bytes;
+    one->threads = 32;
+    one->a = FILL_WORDS;
+    one->a_bytes = tensor_bytes;
+    one->out_bytes = box_bytes + tensor_bytes;
+    set_region(one, 0, "BOX", (int)box_bytes);
+    set_region(one, 1, "BARRIER", 8);
+    one->maps[0] = map;
+    map.buffer = IN_OUT;
+    map.offset = box_bytes;
+    one->maps[1] = map;
+    one->map_count = 2;
+}
+
+static void add_tensors(void) {
+    /* Inside, over each edge, wholly outside; in elements. */
+    static const int places[][3] = {
+        {0, 0, 0}, {8, 3, 1}, {-8, -2, -1}, {104, 15, 2}, {128, 18, 1}, {200, 4, 0}, {8, -8, 0},
+    };
+    for (int swizzle = 0; swizzle <= 128; swizzle = swizzle ? 2 * swizzle : 32)
+        for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+            add_tensor(0, swizzle, 2, places[i]);
+            add_tensor(1, swizzle, 2, places[i]);
+        }
+    add_tensor(2, 128, 2, places[1]);
+    add_tensor(3, 128, 2, places[1]);
+    add_tensor(0, 128, 4, places[1]);
+    add_tensor(0, 64, 1, (const int[3]){-16, 2, 0});
+}
+
+/* ---- barriers.cu, registers.cu, clusters.cu
+ * -------------------------------------------------------------------
+ */
+
+static void add_barriers(void) {
+    static const char *const names[] = {"mbarrier phases",
+                                        "mbarrier counts",
+                                        "named hand-over",
+                                        "named or",
+                                        "block-wide votes",
+                                        "lanes",
+                                        "bits",
+                                        "griddepcontrol"};
+    for (int form = 0; form < 8; form++) {
+        struct micro_case *one = add("barriers", "block %s", names[form]);
+        set_region(one, 0, "WORDS", 1024);
+        set_region(one, 1, "BARRIER", 16);
+        one->params.form = form;
+        one->threads = 256;
+        one->b = FILL_WORDS;
+        one->b_bytes = one->out_bytes = 1024;
+    }
+    struct micro_case *one = add("registers", "setmaxnreg");
+    one->threads = 384;
+    one->params.count = 20;
+    one->b = FILL_WORDS;
+    one->b_bytes = one->out_bytes = 384 * 4;
+}
+
+static void add_clusters(void) {
+    static const char *const names[] = {"loads",       "stores",    "st.async 4",
+                                        "st.async 16", "bulk copy", "remote arrivals"};
+    for (int blocks = 2; blocks <= 4; blocks *= 2)
+        for (int form = 0; form < 6; form++) {
+            struct micro_case *one = add("clusters", "cluster of %d %s", blocks, names[form]);
+            set_region(one, 0, "MINE", 1024);
+            set_region(one, 1, "THEIRS", 1024);
+            set_region(one, 2, "BARRIER", 8);
+            one->params.form = form;
+            one->params.count = blocks;
+            one->cluster = blocks;
+            one->blocks = 2 * blocks;
+            one->threads = 64;
+            one->a = FILL_WORDS;
+            one->a_bytes = one->out_bytes = (size_t)(2 * blocks) * 1024;
+        }
+}
+
+/* ---- the pipelines
+ * --------------------------------------------------------------------------------
+ */
+
+static struct case_map bf16_map(int buffer, int columns, int rows) {
+    return (struct case_map){
+        .buffer = buffer,
+        .rank = 2,
+        .element_bytes = 2,
+        .swizzle = 128,
+        .dimensions = {columns, rows, 1},
+        .box = {64, 64, 1},
+        .strides = {0, 2 * columns, 0},
+    };
+}
+
+/* Q lies behind the rows in a. */
+static void add_gather(int blocks, int stages) {
+    enum { ROWS = 256, TILE = 8192 };
+    struct micro_case *one =
+        add("pipeline_gather", "pipeline gather %d blocks %d stages", blocks, stages);
+    one->constants[0].name = "STAGES";
+    one->constants[0].value = stages;
+    set_region(one, 0, "QUERY", TILE);
+    set_region(one, 1, "SCORES", TILE);
+    set_region(one, 2, "KEYS", stages * TILE);
+    set_region(one, 3, "WORDS", 4 * stages);
+    set_region(one, 4, "BARRIERS", 8 * (2 * stages + 3));
+    one->threads = 384;
+    one->params.count = blocks;
+    one->a = FILL_TERNARY_BF16;
+    one->a_bytes = ROWS * 128 + TILE;
+    one->b = FILL_ROW_NUMBERS;
+    one->b_bytes = (size_t)(64 * blocks) * 4;
+    one->out_bytes = 64 * 64 * 4;
+    one->maps[0] = bf16_map(IN_A, 64, 64);
+    one->maps[0].offset = ROWS * 128;
+    one->map_count = 1;
+}
+
+static void add_tensor_product(int rows, int columns, int steps, int blocks) {
+    enum { STAGES = 2, TILE = 8192 };
+    struct micro_case *one = add("pipeline_tensor", "pipeline tensor %d x %d x %d on %d blocks",
+                                 rows, columns, 64 * steps, blocks);
+    one->constants[0].name = "STAGES";
+    one->constants[0].value = STAGES;
+    set_region(one, 0, "LEFT", 2 * STAGES * TILE);
+    set_region(one, 1, "RIGHT", STAGES * TILE);
+    set_region(one, 2, "STAGED", 2 * TILE);
+    set_region(one, 3, "BARRIERS", 8 * 2 * STAGES);
+    one->threads = 384;
+    one->blocks = blocks;
+    one->params.count = rows / 128 * (columns / 64);
+    one->params.x = columns / 64;
+    one->params.y = steps;
+    one->a = one->b = FILL_TERNARY_BF16;
+    one->a_bytes = (size_t)(rows * steps) * 128;
+    one->b_bytes = (size_t)(columns * steps) * 128;
+    one->out_bytes = (size_t)(rows * columns) * 2;
+    one->maps[0] = bf16_map(IN_A, 64 * steps, rows);
+    one->maps[1] = bf16_map(IN_B, 64 * steps, columns);
+    one->maps[2] = bf16_map(IN_OUT, columns, rows);
+    one->map_count = 3;
+}
+
+static void add_exchange(int rounds) {
+    struct micro_case *one = add("pipeline_exchange", "pipeline exchange %d rounds", rounds);
+    set_region(one, 0, "RIGHT", 2 * 4096);
+    set_region(one, 1, "LANDING", 2 * 8192);
+    set_region(one, 2, "STAGED", 8192);
+    set_region(one, 3, "BARRIERS", 48);
+    one->threads = 128;
+    one->blocks = one->cluster = 2;
+    one->params.count = rounds;
+    one->a = one->b = FILL_INTEGER_BF16;
+    one->a_bytes = 2 * 64 * 128;
+    one->b_bytes = (size_t)rounds * 4096;
+    one->out = FILL_INTEGER_FLOAT;
+    one->out_bytes = (size_t)rounds * 8192;
+}
+
+const struct micro_case *micro_cases(size_t *count) {
+    if (!cases) {
+        add_arithmetic();
+        add_fragments();
+        add_products();
+        add_copies();
+        add_tensors();
+        add_barriers();
+        add_clusters();
+        add_gather(7, 3);
+        add_gather(1, 2);
+        add_gather(5, 2);
+        add_tensor_product(256, 128, 3, 2);
+        add_tensor_product(384, 64, 1, 1);
+        add_exchange(9);
+        add_exchange(1);
+    }
+    *count = case_count;
+    return cases;
+}

@@ -1,0 +1,85 @@
+/*
+ * The suite's cases: each one launch of a micro-kernel with inputs made from a fixed seed, so that
+ * what an H200 computed for it can be held against what the emulator computes.
+ */
+#ifndef SMELT_MICRO_CASES_H
+#define SMELT_MICRO_CASES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/tensor_map.h"
+
+#include "params.h"
+
+enum { CASE_CONSTANTS = 2, CASE_REGIONS = 6, CASE_MAPS = 3, CASE_NAME = 64 };
+
+/* What a buffer holds before the launch. */
+enum fill {
+    FILL_NOTHING, /* there is no buffer */
+    FILL_ZERO,
+    FILL_POISON,        /* bytes 0xff: NaNs, so that what is not written shows */
+    FILL_WORDS,         /* any 32 bits */
+    FILL_INTEGER_BF16,  /* -8 .. 8 */
+    FILL_TERNARY_BF16,  /* -1, 0, 1 */
+    FILL_RANDOM_BF16,   /* -1 .. 1, rounded */
+    FILL_EXTREME_BF16,  /* any 16 bits, zeros and infinities and NaNs often */
+    FILL_INTEGER_E4M3,  /* -8 .. 8 */
+    FILL_RANDOM_E4M3,   /* any code of at most 1 in size */
+    FILL_EXTREME_E4M3,  /* any code */
+    FILL_INTEGER_FLOAT, /* -64 .. 64 */
+    FILL_RANDOM_FLOAT,  /* -1 .. 1 */
+    FILL_WIDE_FLOAT,    /* special values, then any exponent, then -160 .. 160 */
+    FILL_CODES,         /* 0, 1, 2... as words */
+    FILL_LANE_ROWS,     /* a permutation of 0 .. 31 as ints */
+    FILL_BYTE_COUNTS,   /* ints from 0 to 16 */
+    FILL_ROW_NUMBERS,   /* ints from 0 to 255, a quarter of them -1 */
+};
+
+/* How a result is compared with the recorded one. */
+enum comparison {
+    BIT_FOR_BIT,
+    ROUNDED, /* floats, within `tolerance` of `scale` + their size */
+    ULPS,    /* floats, within 2 units in the last place or `tolerance` */
+};
+
+/* A tensor, bf16 or bytes, in one of the buffers. */
+struct case_map {
+    enum { IN_A, IN_B, IN_OUT } buffer;
+    size_t offset; /* bytes into it */
+    int rank, element_bytes, swizzle;
+    int dimensions[3], box[3];
+    int strides[3]; /* bytes, of dimensions 1 and 2 (0: dense) */
+};
+
+struct micro_case {
+    char name[CASE_NAME];
+    const char *kernel; /* "products": products.cu */
+    struct {
+        const char *name;
+        int value;
+    } constants[CASE_CONSTANTS]; /* until a NULL name */
+    struct {
+        const char *name;
+        int bytes;
+    } regions[CASE_REGIONS]; /* of shared memory, each 1024-byte aligned, until a NULL name */
+    int blocks, threads, cluster;
+    struct micro_params params; /* pointers and maps are set at the launch */
+    enum fill a, b, out;
+    size_t a_bytes, b_bytes, out_bytes;
+    struct case_map maps[CASE_MAPS];
+    int map_count;
+    enum comparison comparison;
+    float tolerance, scale;
+};
+
+/* All cases, in their order; *count receives their number. Allocated once, never freed. */
+const struct micro_case *micro_cases(size_t *count);
+
+/* Writes a buffer's contents; the same for the same fill, size and seed. */
+void micro_fill(enum fill fill, void *buffer, size_t bytes, uint64_t seed);
+
+/* A seed from a case's name and a buffer's letter. */
+uint64_t micro_seed(const char *name, char buffer);
+
+#endif

@@ -1,0 +1,193 @@
+//@use micro/params.h
+//@use ptx/bulk.cuh
+//@use ptx/math.cuh
+//@use ptx/mbarrier.cuh
+//@use ptx/named_barrier.cuh
+//@use ptx/proxy.cuh
+//@use ptx/registers.cuh
+//@use ptx/stmatrix.cuh
+//@use ptx/tensor.cuh
+//@use ptx/wgmma_ss.cuh n = 64, ta = 0, tb = 0
+/*
+ * A persistent matrix product with tensor copies in and out: C = A B^T in tiles of 128 x 64,
+ * `count` tiles in columns of `x`, depth `y` steps of 64.
+ *
+ * maps[0]: A, maps[1]: B, maps[2]: C, all bf16, boxes of 64 x 64 with the 128-byte swizzle.
+ *
+ * Warpgroup 0 loads (one thread of it), 1 and 2 each compute 64 rows of a tile, and one thread of
+ * each stores them while the warpgroup goes on.
+ *
+ * Shared memory: LEFT [STAGES][2][64][64] bf16: A for both; RIGHT [STAGES][64][64]: B; STAGED
+ * [2][64][64]: C on its way out; BARRIERS:
+ *   full[s]   1 and the bytes of three boxes; for the products
+ *   empty[s]  8 warps of the two warpgroups; for the loader
+ * Named barriers 1 and 2: a warpgroup's 128 threads, about STAGED.
+ */
+
+enum {
+    ROW_BYTES = 128,
+    TILE_BYTES = 64 * ROW_BYTES,
+    GROUP_BYTES = 8 * ROW_BYTES, /* of a swizzle atom */
+    STEPS = 4,                   /* of 16 depths */
+    WARPGROUP = 128,
+    CONSUMER_WARPS = 8,
+    STAGE_BYTES = 3 * TILE_BYTES
+};
+
+struct pipe {
+    int stage, parity;
+};
+
+DEVICE void pipe_advance(struct pipe *pipe) {
+    pipe->stage = pipe->stage + 1;
+    if (pipe->stage == STAGES) {
+        pipe->stage = 0;
+        pipe->parity = pipe->parity ^ 1;
+    }
+}
+
+DEVICE u32 barrier_full(int stage) {
+    return shared_address((u32)(BARRIERS_OFFSET + 8 * stage));
+}
+
+DEVICE u32 barrier_empty(int stage) {
+    return shared_address((u32)(BARRIERS_OFFSET + 8 * (STAGES + stage)));
+}
+
+DEVICE u32 left_tile(int stage, int half) {
+    return shared_address((u32)(LEFT_OFFSET + (2 * stage + half) * TILE_BYTES));
+}
+
+DEVICE u32 right_tile(int stage) {
+    return shared_address((u32)(RIGHT_OFFSET + stage * TILE_BYTES));
+}
+
+DEVICE u32 staged_tile(int half) {
+    return shared_address((u32)(STAGED_OFFSET + half * TILE_BYTES));
+}
+
+/* ---- warpgroup 0 ---- */
+
+DEVICE void load_stage(const struct micro_params *params, int tile, int step, int stage) {
+    const u32 barrier = barrier_full(stage);
+    const int row = tile / params->x * 128, column = tile % params->x * 64;
+    mbarrier_arrive_expect(barrier, STAGE_BYTES);
+    tensor_load_2d(left_tile(stage, 0), &params->maps[0], barrier, 64 * step, row);
+    tensor_load_2d(left_tile(stage, 1), &params->maps[0], barrier, 64 * step, row + 64);
+    tensor_load_2d(right_tile(stage), &params->maps[1], barrier, 64 * step, column);
+}
+
+DEVICE void load_tiles(const struct micro_params *params) {
+    struct pipe pipe = {0, 0};
+    for (int tile = (int)blockIdx.x; tile < params->count; tile += (int)gridDim.x) {
+        for (int step = 0; step < params->y; ++step) {
+            mbarrier_wait(barrier_empty(pipe.stage), pipe.parity ^ 1);
+            load_stage(params, tile, step, pipe.stage);
+            pipe_advance(&pipe);
+        }
+    }
+}
+
+/* ---- warpgroups 1 and 2 ---- */
+
+DEVICE void multiply(float *d, int half, int stage, int accumulate) {
+    const u64 left = shared_descriptor(left_tile(stage, half), 16, GROUP_BYTES, ROW_BYTES);
+    const u64 right = shared_descriptor(right_tile(stage), 16, GROUP_BYTES, ROW_BYTES);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+        wgmma_ss_n64_t00(d, descriptor_advance(left, (u32)(32 * step)),
+                         descriptor_advance(right, (u32)(32 * step)), accumulate || step > 0);
+    }
+    wgmma_commit();
+}
+
+DEVICE void release(int stage) {
+    if (threadIdx.x % 32 == 0) {
+        mbarrier_arrive(barrier_empty(stage));
+    }
+}
+
+/* One tile's products; a stage is released while the next one's are under way. */
+DEVICE void compute_tile(const struct micro_params *params, float *d, int half, struct pipe *pipe) {
+    int before = -1;
+    for (int step = 0; step < params->y; ++step) {
+        mbarrier_wait(barrier_full(pipe->stage), pipe->parity);
+        multiply(d, half, pipe->stage, step > 0);
+        if (before >= 0) {
+            wgmma_wait_1();
+            release(before);
+        }
+        before = pipe->stage;
+        pipe_advance(pipe);
+    }
+    wgmma_wait_0();
+    release(before);
+}
+
+DEVICE void stage_tile(const float *d, int half) {
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
+    const int row = 16 * warp + lane % 16;
+#pragma unroll
+    for (int pair = 0; pair < 4; ++pair) {
+        const int chunk = 2 * pair + lane / 16;
+        u32 packed[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            packed[i] = pack_bf16x2(d[8 * pair + 2 * i], d[8 * pair + 2 * i + 1]);
+        }
+        stmatrix_x4(staged_tile(half) + (u32)(row * ROW_BYTES + ((chunk ^ (row & 7)) << 4)),
+                    packed);
+    }
+}
+
+/* Puts a tile on its way out; the one before has left STAGED by then. */
+DEVICE void store_tile(const struct micro_params *params, const float *d, int half, int tile) {
+    const bool issues = threadIdx.x % WARPGROUP == 0;
+    if (issues) {
+        bulk_wait_read_0();
+    }
+    barrier_sync(1 + half, WARPGROUP);
+    stage_tile(d, half);
+    fence_proxy_async();
+    barrier_sync(1 + half, WARPGROUP);
+    if (issues) {
+        tensor_store_2d(&params->maps[2], staged_tile(half), tile % params->x * 64,
+                        tile / params->x * 128 + 64 * half);
+        bulk_commit();
+    }
+}
+
+DEVICE void compute_tiles(const struct micro_params *params, int half) {
+    struct pipe pipe = {0, 0};
+    float d[32];
+    for (int tile = (int)blockIdx.x; tile < params->count; tile += (int)gridDim.x) {
+        compute_tile(params, d, half, &pipe);
+        store_tile(params, d, half, tile);
+    }
+    if (threadIdx.x % WARPGROUP == 0) {
+        bulk_wait_0();
+    }
+}
+
+KERNEL void __launch_bounds__(384, 1)
+    KERNEL_NAME(const __grid_constant__ struct micro_params params) {
+    const int warpgroup = (int)threadIdx.x / WARPGROUP;
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(barrier_full(stage), 1);
+            mbarrier_init(barrier_empty(stage), CONSUMER_WARPS);
+        }
+        mbarrier_fence_init();
+    }
+    __syncthreads();
+    if (warpgroup == 0) {
+        registers_decrease(40);
+        if (threadIdx.x == 0) {
+            load_tiles(&params);
+        }
+    } else {
+        registers_increase(232);
+        compute_tiles(&params, warpgroup - 1);
+    }
+}

@@ -1,0 +1,167 @@
+//@use micro/params.h
+//@use ptx/proxy.cuh
+//@use ptx/shared.cuh
+//@use ptx/wgmma_fp8_rs.cuh n = N
+//@use ptx/wgmma_fp8_ss.cuh n = N
+//@use ptx/wgmma_rs.cuh n = N, tb = 0
+//@use ptx/wgmma_rs.cuh n = N, tb = 1
+//@use ptx/wgmma_ss.cuh n = N, ta = 0, tb = 0
+//@use ptx/wgmma_ss.cuh n = N, ta = 0, tb = 1
+//@use ptx/wgmma_ss.cuh n = N, ta = 1, tb = 0
+//@use ptx/wgmma_ss.cuh n = N, ta = 1, tb = 1
+/*
+ * D [64][N] = A B^T by one warpgroup: four instructions, a group each, of 32 bytes of depth (64
+ * bf16 or 128 e4m3 values in all). a is A [64][depth], b is B [N][depth], both plain; the kernel
+ * lays them out in shared memory, transposed or not and with any swizzle, element by element.
+ * `count`: 0, the first instruction ignores what D holds; 1, it adds to the values 0, 1, 2... that
+ * D begins with.
+ *
+ * Shared memory: A, 8192 bytes; B, 128 * N, N rounded up to 64.
+ */
+
+enum {
+    SS_00 = 0, /* A not transposed, B not transposed */
+    SS_01 = 1,
+    SS_10 = 2,
+    SS_11 = 3,
+    RS_00 = 4,
+    RS_01 = 5,
+    FP8_SS = 6,
+    FP8_RS = 7,
+
+    ROWS = 64,
+    DEPTH_BYTES = 128, /* of a row of A or B */
+    STEP_BYTES = 32,
+    STEPS = DEPTH_BYTES / STEP_BYTES,
+    THREADS = 128
+};
+
+/* How an operand lies in shared memory: blocks of `lines` lines of `span` bytes; a line holds
+ * `span` bytes of depth of one row or, transposed, of rows at one depth. */
+struct arrangement {
+    int offset; /* in the arena */
+    int rows, transposed, swizzle, element_bytes;
+    int span, lines;
+};
+
+DEVICE struct arrangement arrange(int offset, int rows, int transposed, int swizzle,
+                                  int element_bytes) {
+    struct arrangement result;
+    result.offset = offset;
+    result.rows = rows;
+    result.transposed = transposed;
+    result.swizzle = swizzle;
+    result.element_bytes = element_bytes;
+    result.span = swizzle ? swizzle : 16;
+    result.lines = transposed ? DEPTH_BYTES / element_bytes : rows;
+    return result;
+}
+
+/* Offset of an element's first byte. */
+DEVICE u32 element_place(const struct arrangement *it, int row, int depth) {
+    const int line = it->transposed ? depth : row;
+    const int byte = (it->transposed ? row : depth) * it->element_bytes;
+    const u32 place = (u32)((byte / it->span * it->lines + line) * it->span + byte % it->span);
+    const u32 exchanged = it->swizzle ? (place >> 7) & (u32)(it->swizzle / 16 - 1) : 0;
+    return (u32)it->offset + (place ^ (exchanged << 4));
+}
+
+/* The operand's descriptor at its k-step `step`. */
+DEVICE u64 step_descriptor(const struct arrangement *it, int step) {
+    const int group = 8 * it->span, block = it->lines * it->span;
+    const int byte = step * STEP_BYTES;
+    const int advance = it->transposed ? byte / it->element_bytes * it->span
+                                       : byte / it->span * block + byte % it->span;
+    const bool exchanged = it->transposed && it->swizzle == 0;
+    return shared_descriptor(shared_address((u32)(it->offset + advance)),
+                             (u32)(exchanged ? group : block), (u32)(exchanged ? block : group),
+                             it->swizzle);
+}
+
+DEVICE void lay_out(const struct arrangement *it, const void *from) {
+    const unsigned char *const bytes = (const unsigned char *)from;
+    const int depth = DEPTH_BYTES / it->element_bytes;
+    for (int i = (int)threadIdx.x; i < it->rows * depth; i += THREADS) {
+        const u32 place = element_place(it, i / depth, i % depth);
+        for (int j = 0; j < it->element_bytes; ++j) {
+            arena[place + (u32)j] = bytes[i * it->element_bytes + j];
+        }
+    }
+}
+
+/* A's registers of k-step `step`, from the plain [64][depth]. */
+DEVICE void load_fragment(u32 *registers, const void *a, int step) {
+    const int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * 16 + lane / 4;
+    for (int i = 0; i < 4; ++i) {
+        const int byte = step * STEP_BYTES + lane % 4 * 4 + i / 2 * 16;
+        registers[i] = ((const u32 *)a)[((row + i % 2 * 8) * DEPTH_BYTES + byte) / 4];
+    }
+}
+
+// clang-format off
+//@for n in N..N + 1
+DEVICE void multiply(float *d, int form, const u32 *fragment, u64 a, u64 b, int accumulate) {
+    if (form == SS_00) {
+        wgmma_ss_n${n}_t00(d, a, b, accumulate);
+    } else if (form == SS_01) {
+        wgmma_ss_n${n}_t01(d, a, b, accumulate);
+    } else if (form == SS_10) {
+        wgmma_ss_n${n}_t10(d, a, b, accumulate);
+    } else if (form == SS_11) {
+        wgmma_ss_n${n}_t11(d, a, b, accumulate);
+    } else if (form == RS_00) {
+        wgmma_rs_n${n}_t00(d, fragment, b, accumulate);
+    } else if (form == RS_01) {
+        wgmma_rs_n${n}_t01(d, fragment, b, accumulate);
+    } else if (form == FP8_SS) {
+        wgmma_fp8_ss_n${n}(d, a, b, accumulate);
+    } else {
+        wgmma_fp8_rs_n${n}(d, fragment, b, accumulate);
+    }
+}
+//@end
+// clang-format on
+
+DEVICE void store_result(float *out, const float *d) {
+    const int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * 16 + lane / 4;
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+        out[(row + i / 2 % 2 * 8) * N + i / 4 * 8 + lane % 4 * 2 + i % 2] = d[i];
+    }
+}
+
+KERNEL void __launch_bounds__(128, 1)
+    KERNEL_NAME(const __grid_constant__ struct micro_params params) {
+    const int form = params.form, element_bytes = form >= FP8_SS ? 1 : 2;
+    const struct arrangement a =
+        arrange(A_OFFSET, ROWS, form == SS_10 || form == SS_11, params.swizzle, element_bytes);
+    const struct arrangement b =
+        arrange(B_OFFSET, N, form == SS_01 || form == SS_11 || form == RS_01, params.swizzle,
+                element_bytes);
+    float d[N / 2];
+    u32 fragments[STEPS][4];
+    lay_out(&a, params.a);
+    lay_out(&b, params.b);
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+        d[i] = params.count ? (float)i : 1e30f;
+    }
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+        load_fragment(fragments[step], params.a, step);
+    }
+    fence_proxy_async();
+    __syncthreads();
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+        multiply(d, form, fragments[step], step_descriptor(&a, step), step_descriptor(&b, step),
+                 params.count || step > 0);
+        wgmma_commit();
+    }
+    wgmma_wait_3();
+    wgmma_wait_2();
+    wgmma_wait_1();
+    wgmma_wait_0();
+    store_result((float *)params.out, d);
+}

@@ -1,0 +1,39 @@
+//@use micro/params.h
+//@use ptx/registers.cuh
+/* Three warpgroups share a multiprocessor's registers: one gives, two take and need them. b and out
+ * are one word a thread, which each mixes with VALUES others `count` times. 384 threads. */
+
+enum { WARPGROUP = 128, VALUES = 180 };
+
+/* VALUES values live at once: they must all stand in registers. */
+DEVICE u32 mix(u32 seed, int times) {
+    u32 held[VALUES], sum = 0;
+#pragma unroll
+    for (u32 i = 0; i < VALUES; ++i) {
+        held[i] = seed * (2 * i + 1);
+    }
+    for (int time = 0; time < times; ++time) {
+#pragma unroll
+        for (u32 i = 0; i < VALUES; ++i) {
+            held[i] += held[(i + 1) % VALUES] >> 3;
+        }
+    }
+#pragma unroll
+    for (u32 i = 0; i < VALUES; ++i) {
+        sum ^= held[i];
+    }
+    return sum;
+}
+
+KERNEL void __launch_bounds__(384, 1)
+    KERNEL_NAME(const __grid_constant__ struct micro_params params) {
+    const u32 value = ((const u32 *)params.b)[threadIdx.x];
+    u32 result = value;
+    if (threadIdx.x < WARPGROUP) {
+        registers_decrease(24);
+    } else {
+        registers_increase(240);
+        result = mix(value, params.count);
+    }
+    ((u32 *)params.out)[threadIdx.x] = result;
+}

@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""Template coverage: every statement of every template must run in one of the configurations that
+the mutation test uses, and both branches of every conditional expression.
+
+    coverage.py --smelt build/smelt --templates templates [--micro build/tests/emu/micro/micro]
+
+Statements are counted on the template's own lines, whatever kernel they were emitted into: a branch
+that is folded away in one configuration must be taken in another, and text that //@if drops
+everywhere counts as not run. A compiler's coverage does not know of code it folded away, so marks
+are put into the emitted text instead, and each run writes down which were passed.
+
+The wrappers of templates/ptx, which the emulator replaces, count as run when a text that ran calls
+them.
+
+Exit status: 0 everything ran; 1 not; 2 wrong use, or a run failed.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import os
+import pathlib
+import re
+import sys
+import tempfile
+
+import configurations
+from mutate import Subject
+from syntax import parse
+from tokens import tokenize
+
+MARKED = ("expression", "return", "jump", "if", "for", "while", "do")
+
+# Marks are bytes of the object itself, out of the sanitizer's sight.
+PROLOGUE = """
+char *getenv(const char *);
+int open(const char *, int, ...);
+long write(int, const void *, unsigned long);
+int close(int);
+static unsigned char emu_marks[%d];
+__attribute__((noinline, no_sanitize("thread"))) static void emu_mark(int mark) {
+    emu_marks[mark] = 1;
+}
+__attribute__((destructor, no_sanitize("thread"))) static void emu_write_marks(void) {
+    const char *path = getenv("SMELT_COVERAGE_MARKS");
+    const int file = path ? open(path, 0101, 0600) : -1; /* write, create */
+    if (file >= 0) {
+        write(file, emu_marks, sizeof emu_marks);
+        close(file);
+    }
+}
+"""
+
+
+class Items:
+    """What has to run, of a text: (file, line, token of the line, kind), with where the mark goes."""
+
+    def __init__(self, text, file=""):
+        self.syntax = parse(text, file)
+        self.tokens = self.syntax.tokens
+        self.marks = []  # (key, [(offset, text with {} for the mark's number)])
+        self.function = ""
+        for function in self.syntax.functions:
+            if self.wanted(function.body.start):
+                self.statement(function.body, None)
+
+    def wanted(self, at):
+        file = self.tokens[at].file
+        return file.endswith((".cu", ".cuh")) and "/ptx/" not in file
+
+    def add(self, at, kind, places):
+        token = self.tokens[at]
+        self.marks.append(((token.file, token.line, token.index, kind), places))
+
+    def statement(self, statement, parent):
+        begin, end = self.tokens[statement.start].start, self.tokens[statement.end - 1].end
+        runs = statement.kind == "declaration" and statement.expressions
+        if parent and (statement.kind in MARKED or runs):
+            places = [(begin, "emu_mark({}); ")]
+            if parent.kind != "block":
+                places = [(begin, "{{ emu_mark({}); "), (end, " }}")]
+            self.add(statement.start, "statement", places)
+        for expression in statement.expressions:
+            self.expression(expression)
+        for child in statement.children:
+            self.statement(child, statement)
+
+    def expression(self, node):
+        if node.kind == "ternary":
+            for branch in node.children[1:]:
+                begin, end = self.tokens[branch.start].start, self.tokens[branch.end - 1].end
+                self.add(branch.start, "branch", [(begin, "(emu_mark({}), "), (end, ")")])
+        for child in node.children:
+            self.expression(child)
+
+
+def insert(text, marks):
+    """The text with every mark, numbered in order."""
+    places = []
+    for number, (_, spots) in enumerate(marks):
+        for order, (offset, new) in enumerate(spots):
+            # Of the insertions at one place, those that close come first, innermost first.
+            places.append((offset, order == 0, number if order == 0 else -number,
+                           new.format(number)))
+    for offset, _, _, new in sorted(places, reverse=True):
+        text = text[:offset] + new + text[offset:]
+    begin = text.index("#define KERNEL_NAME")
+    return text[:begin] + PROLOGUE % max(len(marks), 1) + text[begin:]
+
+
+class Run:
+    def __init__(self, subject):
+        self.subject = subject
+        self.items = Items(subject.text)
+        self.passed = set()
+        self.problem = ""
+
+    def run(self, folder):
+        """Runs one configuration; its passed items stay in .passed."""
+        path = pathlib.Path(folder, self.subject.configuration.name)
+        text = insert(self.subject.text, self.items.marks)
+        caught, words = self.subject.run(text, folder, {"SMELT_COVERAGE_MARKS": str(path)})
+        if caught or not path.exists():
+            self.problem = f"{caught or 'no marks were written'}: {words}"
+            return
+        marks = path.read_bytes()
+        self.passed = {key for (key, _), mark in zip(self.items.marks, marks) if mark}
+
+
+# ---- what there is -----------------------------------------------------------------------------
+
+
+def expected(templates, prefix):
+    """Items of every template, those no configuration emits included. {file: [keys]}."""
+    found = collections.OrderedDict()
+    for path in sorted(templates.rglob("*.cu*")):
+        name = f"{prefix}/{path.relative_to(templates).as_posix()}"
+        if path.suffix in (".cu", ".cuh") and "/ptx/" not in name:
+            items = Items(path.read_text(encoding="utf-8"), name)
+            found[name] = [key for key, _ in items.marks]
+    return found
+
+
+def wrappers(templates):
+    """{name: file} of the functions of templates/ptx, as patterns where a directive numbers them."""
+    found = {}
+    for path in sorted((templates / "ptx").glob("*.cuh")):
+        tokens = tokenize(path.read_text(encoding="utf-8"), path.name)
+        for before, token, after in zip(tokens, tokens[1:], tokens[2:]):
+            if token.kind == "name" and after.text == "(" and before.kind == "name" and \
+                    before.text in ("void", "u32", "u64", "bool", "float", "int"):
+                found[re.sub(r"\$\{[^}]*\}|\$[a-z]+", r"\\w+", token.text)] = path.name
+    return found
+
+
+def called(texts):
+    names = set()
+    for text in texts:
+        tokens = tokenize(text)
+        names |= {t.text for t, after in zip(tokens, tokens[1:])
+                  if t.kind == "name" and after.text == "(" and "/ptx/" not in t.file}
+        # A wrapper that another one uses.
+        names |= {t.text for before, t, after in zip(tokens, tokens[1:], tokens[2:])
+                  if t.kind == "name" and after.text == "(" and "/ptx/" in t.file and
+                  before.kind == "punct"}
+    return names
+
+
+# ---- the command -------------------------------------------------------------------------------
+
+
+def report(want, passed, templates):
+    missing = 0
+    for file, keys in want.items():
+        lines = (templates / file.split("/", 1)[1]).read_text(encoding="utf-8").splitlines()
+        for key in keys:
+            if key not in passed:
+                missing += 1
+                words = " ".join(lines[key[1] - 1].split())
+                print(f"{file}:{key[1]}: {key[3]} never run: {words}")
+    kinds = collections.Counter(key[3] for keys in want.values() for key in keys)
+    ran = collections.Counter(key[3] for keys in want.values() for key in keys if key in passed)
+    print(f"{ran['statement']} of {kinds['statement']} statements and {ran['branch']} of "
+          f"{kinds['branch']} branches of conditional expressions in {len(want)} files")
+    return missing
+
+
+def report_wrappers(templates, texts):
+    names = called(texts)
+    missing = [(name, file) for name, file in wrappers(templates).items()
+               if not any(re.fullmatch(name, other) for other in names)]
+    for name, file in missing:
+        print(f"templates/ptx/{file}: never called: {name}")
+    count = len(wrappers(templates))
+    print(f"{count - len(missing)} of {count} wrappers of templates/ptx called")
+    return len(missing)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--smelt", required=True, help="the command")
+    parser.add_argument("--templates", required=True, type=pathlib.Path)
+    parser.add_argument("--micro", help="the micro-kernels' program; without: wrappers do not count")
+    parser.add_argument("--emulator", help="libsmelt_emu.so, for --micro")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    arguments = parser.parse_args()
+    tools = configurations.Tools(arguments.smelt, arguments.micro, arguments.emulator)
+    runs = [Run(Subject(c, tools)) for c in configurations.every(tools)]
+    with tempfile.TemporaryDirectory(prefix="smelt-coverage-") as folder, \
+            concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        list(pool.map(lambda run: run.run(folder), runs))
+    problems = [f"{run.subject.configuration.name}: {run.problem}" for run in runs if run.problem]
+    if problems:
+        print("\n".join(problems))
+        return 2
+    passed = set().union(*(run.passed for run in runs))
+    missing = report(expected(arguments.templates, "templates"), passed, arguments.templates)
+    if arguments.micro:
+        missing += report_wrappers(arguments.templates, [run.subject.text for run in runs])
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

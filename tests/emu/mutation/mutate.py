@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""The mutation test of the kernels: every small mistake that fits into a template is made, one at a
+time, and each must be caught by the emulator or by the comparison with the reference.
+
+    mutate.py --smelt build/smelt [--micro build/tests/emu/micro/micro] [--sample N --seed S]
+
+A mutant is one change of the emitted text (operators.py), at a line that comes from templates/ or
+from the micro-kernels; templates/ptx is not changed, since the emulator has its own version of it.
+It is compiled and run in each configuration that has the line (configurations.py), in order, until
+one catches it. What no test can catch is listed with its proof in equivalent.txt; a listed mutant
+that is caught, or that is no longer there, is an error, and so is a survivor that is not listed.
+A line that an engine directive repeats is one site for each time it is emitted.
+
+Exit status: 0 every mutant is accounted for; 1 not; 2 wrong use, or the kernels fail unchanged.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+import configurations
+import equivalents
+from operators import find_mutants
+
+HERE = pathlib.Path(__file__).resolve().parent
+SLOWER = 5  # processor time a mutant may take, as a multiple of the unchanged kernel's
+LEAST_SECONDS = 3
+STILLBORN = "does not compile"
+
+
+class Subject:
+    """A configuration with its text and the mutants of it."""
+
+    def __init__(self, configuration, tools):
+        self.configuration = configuration
+        self.tools = tools
+        self.text = configuration.emit(tools)
+        self.mutants = {mutant.name: mutant for mutant in find_mutants(self.text)}
+        self.limit = 60
+
+    def run(self, text, folder, variables=()):
+        """How a text fares: (what caught it or "", in words). variables: more of the environment."""
+        with tempfile.TemporaryDirectory(dir=folder) as own:
+            source = pathlib.Path(own, "mutant.cu")
+            source.write_text(text, encoding="utf-8")
+            command = ["/bin/sh", "-c", f'ulimit -t {self.limit}; exec "$@"', "sh"]
+            command += self.configuration.command(self.tools)
+            environment = dict(os.environ, SMELT_EMU_SOURCE=str(source), TMPDIR=own)
+            environment.update(self.configuration.environment(self.tools))
+            environment.update(variables)
+            try:
+                done = subprocess.run(command, capture_output=True, env=environment, text=True,
+                                      errors="replace", timeout=20 * self.limit, check=False)
+            except subprocess.TimeoutExpired:
+                return "time", "the process did not end"
+            return self.configuration.judge(done)
+
+    def measure(self, folder):
+        """Runs the unchanged text and sets the limit. Returns what is wrong, or ""."""
+        before = os.times()
+        caught, words = self.run(self.text, folder)
+        after = os.times()
+        seconds = (after.children_user + after.children_system - before.children_user -
+                   before.children_system)
+        self.limit = int(max(LEAST_SECONDS, SLOWER * seconds)) + 1
+        return f"{self.configuration.name}: {caught}: {words}" if caught else ""
+
+
+def fate(name, subjects, folder):
+    """Runs one mutant until it is caught: (caught by, configuration, words, seconds). Caught by is
+    "" when it survives all, STILLBORN when it compiles nowhere."""
+    begin = time.monotonic()
+    compiled = False
+    words = ""
+    for subject in subjects:
+        mutant = subject.mutants.get(name)
+        if not mutant:
+            continue
+        caught, words = subject.run(mutant.apply(subject.text), folder)
+        if caught and caught != STILLBORN:
+            return caught, subject.configuration.name, words, time.monotonic() - begin
+        compiled = compiled or not caught
+    return "" if compiled else STILLBORN, "", words, time.monotonic() - begin
+
+
+def collect(subjects):
+    """One mutant of each name, in the order in which the configurations bring them."""
+    found = {}
+    for subject in subjects:
+        for name, mutant in subject.mutants.items():
+            found.setdefault(name, mutant)
+    return found
+
+
+def draw(names, count, seed):
+    """`count` of the names, by the seed alone, in their order."""
+    if count >= len(names):
+        return list(names)
+    chosen = set(random.Random(seed).sample(range(len(names)), count))
+    return [name for index, name in enumerate(names) if index in chosen]
+
+
+def run_all(names, subjects, jobs, show):
+    """fate() of each name, several at a time."""
+    results = {}
+    with tempfile.TemporaryDirectory(prefix="smelt-mutants-") as folder, \
+            concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        futures = {pool.submit(fate, name, subjects, folder): name for name in names}
+        for future in concurrent.futures.as_completed(futures):
+            results[futures[future]] = future.result()
+            show(futures[future], results[futures[future]])
+    return results
+
+
+# ---- the report --------------------------------------------------------------------------------
+
+
+def place(mutant):
+    return f"{mutant.file}:{mutant.line}:{mutant.column} in {mutant.function}"
+
+
+def table(results, mutants, listed):
+    """Operator x caught by."""
+    counts = collections.defaultdict(collections.Counter)
+    for name, (caught, _, _, _) in results.items():
+        column = caught or ("equivalent" if name in listed else "SURVIVED")
+        counts[mutants[name].operator][column] += 1
+    total = sum(counts.values(), collections.Counter())
+    columns = sorted(total, key=lambda c: (c in (STILLBORN, "equivalent", "SURVIVED"), -total[c], c))
+    rows = [["operator", *columns, "all"]]
+    for operator in sorted(counts, key=lambda o: (-counts[o].total(), o)):
+        row = counts[operator]
+        rows.append([operator, *[str(row[c] or "") for c in columns], str(row.total())])
+    rows.append(["all", *[str(total[c]) for c in columns], str(total.total())])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0])] + [c.rjust(w) for c, w in zip(row[1:], widths[1:])]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def judge(results, mutants, listed):
+    """(survivors without a proof, listed ones that were caught)."""
+    survivors = [n for n, r in results.items() if r[0] == "" and n not in listed]
+    stale = [n for n, r in results.items() if n in listed and r[0] != ""]
+    order = {name: index for index, name in enumerate(mutants)}
+    return sorted(survivors, key=order.get), sorted(stale, key=order.get)
+
+
+def write_json(path, results, mutants, listed, arguments, seconds):
+    document = {
+        "seed": arguments.seed, "sample": arguments.sample, "seconds": round(seconds, 1),
+        "sites": len(mutants), "run": len(results),
+        "mutants": [{
+            "file": mutants[n].file, "line": mutants[n].line, "column": mutants[n].column,
+            "function": mutants[n].function, "text": mutants[n].line_text,
+            "operator": mutants[n].operator, "change": n[3].split(": ", 1)[1],
+            "caught_by": r[0], "configuration": r[1], "words": r[2], "seconds": round(r[3], 2),
+            "equivalent": listed[n].proof if n in listed else None,
+        } for n, r in results.items()],
+    }
+    pathlib.Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def report(results, mutants, listed, unmatched):
+    survivors, stale = judge(results, mutants, listed)
+    print(table(results, mutants, listed))
+    for name in survivors:
+        print(f"\nsurvived: {place(mutants[name])}\n{equivalents.write_stanza(mutants[name])}")
+    for name in stale:
+        print(f"\nlisted as equivalent, yet {results[name][0]} ({results[name][1]}): "
+              f"{place(mutants[name])}: {name[3]}\n  {results[name][2][:400]}")
+    for entry in unmatched:
+        print(f"\nequivalent.txt:{entry.line}: no line or change of this kind is left: "
+              f"{' | '.join(entry.name)}")
+    born = [r for r in results.values() if r[0] != STILLBORN]
+    caught = sum(r[0] != "" for r in born)
+    print(f"\n{len(born)} mutants: {caught} caught, {len(born) - caught - len(survivors)} "
+          f"equivalent with a proof, {len(survivors)} unexplained survivors, {len(stale)} stale "
+          f"proofs; {len(results) - len(born)} more did not compile")
+    return 1 if survivors or stale or unmatched else 0
+
+
+# ---- the command -------------------------------------------------------------------------------
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--smelt", required=True, help="the command")
+    parser.add_argument("--micro", help="the micro-kernels' program; without: the templates alone")
+    parser.add_argument("--emulator", help="libsmelt_emu.so, for --micro")
+    parser.add_argument("--sample", type=int, default=0, help="so many mutants, drawn by --seed")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--only", help="mutants whose file, function, line or change has this text")
+    parser.add_argument("--again", help="a result of --json: its unexplained survivors alone")
+    parser.add_argument("--configuration", action="append", help="this one; may be repeated")
+    parser.add_argument("--json", help="write every mutant's fate to this file")
+    parser.add_argument("--list", action="store_true", help="print the mutants and run none")
+    return parser.parse_args()
+
+
+def choose(names, arguments):
+    if arguments.again:
+        with open(arguments.again, encoding="utf-8") as file:
+            old = json.load(file)["mutants"]
+        wanted = {(m["file"], m["function"], m["text"], f"{m['operator']}: {m['change']}")
+                  for m in old if not m["caught_by"] and not m["equivalent"]}
+        names = [n for n in names if n in wanted]
+    if arguments.only:
+        names = [n for n in names if arguments.only in " | ".join(n)]
+    return draw(names, arguments.sample or len(names), arguments.seed)
+
+
+def main():
+    arguments = parse_arguments()
+    tools = configurations.Tools(arguments.smelt, arguments.micro, arguments.emulator)
+    subjects = [Subject(c, tools) for c in configurations.every(tools)
+                if not arguments.configuration or c.name in arguments.configuration]
+    mutants = collect(subjects)
+    listed = equivalents.read((HERE / "equivalent.txt").read_text(encoding="utf-8"))
+    complete = not arguments.configuration and arguments.micro
+    unmatched = [e for n, e in listed.items() if n not in mutants] if complete else []
+    chosen = choose(list(mutants), arguments)
+    if arguments.list:
+        for name in chosen:
+            print(f"{place(mutants[name])}: {name[3]}")
+        return 0
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="smelt-mutants-") as folder:
+        wrong = [w for w in (subject.measure(folder) for subject in subjects) if w]
+    if wrong:
+        print("the unchanged kernels fail:\n" + "\n".join(wrong))
+        return 2
+    print(f"{len(mutants)} mutants in {len(subjects)} configurations; {len(chosen)} run, "
+          f"seed {arguments.seed}, {arguments.jobs} at a time", flush=True)
+    done = 0
+
+    def show(name, result):
+        nonlocal done
+        done += 1
+        if sys.stderr.isatty() or done % 100 == 0 or (not result[0] and name not in listed):
+            print(f"[{done}/{len(chosen)}] {place(mutants[name])}: {name[3]}: "
+                  f"{result[0] or 'not caught'}", file=sys.stderr, flush=True)
+
+    results = run_all(chosen, subjects, arguments.jobs, show)
+    results = {name: results[name] for name in chosen}
+    seconds = time.monotonic() - begin
+    if arguments.json:
+        write_json(arguments.json, results, mutants, listed, arguments, seconds)
+    status = report(results, mutants, listed, unmatched)
+    print(f"{seconds:.0f} s")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

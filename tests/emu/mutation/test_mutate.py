@@ -1,0 +1,314 @@
+#!/usr/bin/env python3
+"""Tests of the mutation test's own parts: tokens, syntax, each operator, the drawing of samples, the
+file of equivalents, the report."""
+
+import contextlib
+import io
+import unittest
+
+import coverage
+import equivalents
+import mutate
+from operators import find_mutants
+from syntax import parse
+from tokens import TextError, tokenize
+
+FILE = "templates/common/part.cuh"
+
+
+def changes(body, operator, parameters="void"):
+    """The changed bodies that an operator makes of a function's body."""
+    text = f"DEVICE void f({parameters}) {{\n{body}\n}}\n"
+    mutants = [m for m in find_mutants(text, FILE) if m.operator == operator]
+    return [m.apply(text).split("{\n", 1)[1].rsplit("\n}", 1)[0].strip() for m in mutants]
+
+
+class Tokens(unittest.TestCase):
+    def test_places(self):
+        text = '/* a */ int x;\n#line 7 "templates/a.cu"\n  y = 1; // no\n/* two\n lines */ z;\n'
+        places = [(t.text, t.file, t.line, t.column, t.index) for t in tokenize(text)]
+        self.assertEqual(places, [
+            ("int", "", 1, 9, 0), ("x", "", 1, 13, 1), (";", "", 1, 14, 2),
+            ("y", "templates/a.cu", 7, 3, 0), ("=", "templates/a.cu", 7, 5, 1),
+            ("1", "templates/a.cu", 7, 7, 2), (";", "templates/a.cu", 7, 8, 3),
+            ("z", "templates/a.cu", 9, 11, 0), (";", "templates/a.cu", 9, 12, 1)])
+
+    def test_preprocessor_lines_are_skipped(self):
+        text = "#define A \\\n  b\nc\n#pragma unroll\nd"
+        self.assertEqual([(t.text, t.line) for t in tokenize(text)], [("c", 3), ("d", 5)])
+
+    def test_directives_and_placeholders(self):
+        text = "//@for i in 0..2\nwait_$i(); x_${n / 2}_y = $i + ${2 * i};\n//@end\n"
+        self.assertEqual([t.text for t in tokenize(text)],
+                         ["wait_$i", "(", ")", ";", "x_${n / 2}_y", "=", "$i", "+", "${2 * i}", ";"])
+
+    def test_numbers(self):
+        text = "1.4426950408889634f 0x7f800000 1u 1e-5 .5f 3..4"
+        self.assertEqual([t.text for t in tokenize(text.replace("3..4", ""))],
+                         ["1.4426950408889634f", "0x7f800000", "1u", "1e-5", ".5f"])
+
+    def test_what_is_no_token(self):
+        with self.assertRaisesRegex(TextError, "a.cu:2:"):
+            tokenize("x\n`", "a.cu")
+
+
+class Syntax(unittest.TestCase):
+    def expression(self, text):
+        parser = parse(f"int f(void) {{ return {text}; }}", FILE)
+        return parser.functions[0].body.children[0].expressions[0]
+
+    def shape(self, node):
+        if not node.children:
+            return node.text
+        return (node.text or node.kind, *map(self.shape, node.children))
+
+    def test_precedence(self):
+        self.assertEqual(self.shape(self.expression("a + b * c < d && e ^ f")),
+                         ("&&", ("<", ("+", "a", ("*", "b", "c")), "d"), ("^", "e", "f")))
+        self.assertEqual(self.shape(self.expression("a - b - c")), ("-", ("-", "a", "b"), "c"))
+        self.assertEqual(self.shape(self.expression("a ? b : c ? d : e")),
+                         ("?", "a", "b", ("?", "c", "d", "e")))
+
+    def test_casts_and_parentheses(self):
+        self.assertEqual(self.shape(self.expression("(int)x.y / 2")),
+                         ("/", ("int", ("y", "x")), "2"))
+        self.assertEqual(self.shape(self.expression("(x) - 2")), ("-", ("paren", "x"), "2"))
+        self.assertEqual(self.shape(self.expression("*(const float *)(a + 1)")),
+                         ("*", ("const float *", ("paren", ("+", "a", "1")))))
+
+    def test_statements(self):
+        text = ("DEVICE int f(int a) { if (a) { return 1; } else b(); for (int i = 0; i < 2; ++i) "
+                "{ continue; } do { --a; } while (a); enum { K = 3 }; float x[K], y = 1.0f; ; }")
+        body = parse(text, FILE).functions[0].body
+        self.assertEqual([s.kind for s in body.children],
+                         ["if", "for", "do", "declaration", "declaration", "empty"])
+        self.assertEqual(len(body.children[4].constants), 1)
+        self.assertEqual(len(body.children[4].expressions), 1)
+
+    def test_outside_functions(self):
+        text = ("typedef unsigned int mine; struct s { int a[3]; }; extern int x[]; "
+                "enum { A = 1 << 2, B }; static mine g(mine a); KERNEL void __launch_bounds__(A, 1) "
+                "NAME(const struct s s) { mine b = (mine)s.a[0]; }")
+        parser = parse(text, FILE)
+        self.assertEqual([f.name for f in parser.functions], ["NAME"])
+        self.assertEqual(len(parser.enumerators), 1)
+        self.assertEqual(parser.functions[0].body.children[0].kind, "declaration")
+
+    def test_errors_name_the_place(self):
+        with self.assertRaisesRegex(TextError, r"part.cuh:2:7: '\)' expected"):
+            parse("void f(void) {\n if (a;\n}", FILE)
+
+
+class Operators(unittest.TestCase):
+    def check(self, operator, body, *expected, parameters="void"):
+        self.assertEqual(changes(body, operator, parameters), list(expected))
+
+    def test_waits(self):
+        self.check("wait-removed", "cp_async_wait_1();", ";")
+        self.check("wait-raised", "cp_async_wait_1();", "cp_async_wait_2();")
+        self.check("wait-removed", "mbarrier_wait(full, parity);", ";")
+        self.check("parity-flipped", "mbarrier_wait(full, p ^ 1);",
+                   "mbarrier_wait(full, ((p ^ 1) ^ 1));")
+        self.check("parity-flipped", "parity ^= 1;", "parity ^= (1 ^ 1);")
+
+    def test_arrivals(self):
+        self.check("arrive-removed", "mbarrier_arrive(b);", ";")
+        self.check("arrive-doubled", "mbarrier_arrive(b);",
+                   "{ mbarrier_arrive(b); mbarrier_arrive(b); }")
+        self.check("expect-changed", "mbarrier_arrive_expect(b, BYTES);",
+                   "mbarrier_arrive_expect(b, (BYTES + 16));",
+                   "mbarrier_arrive_expect(b, (BYTES - 16));")
+        self.check("count-changed", "mbarrier_init(b, WARPS);", "mbarrier_init(b, (WARPS + 1));",
+                   "mbarrier_init(b, (WARPS - 1));")
+        self.check("count-changed", "barrier_sync(ID, 128);", "barrier_sync((ID + 1), 128);",
+                   "barrier_sync(ID, (128 + 32));", "barrier_sync(ID, (128 - 32));")
+
+    def test_stages(self):
+        self.check("stage-off", "g(stage); int a = block % STAGES;",
+                   "g(((stage + 1) % STAGES)); int a = block % STAGES;",
+                   "g(stage); int a = (block + 1) % STAGES;")
+        self.check("stage-off", "g(pipe.stage);", "g((pipe.stage + 1));")
+        self.check("stage-off", "pipe->stage = 0; ++stage; stage += 1;")
+
+    def test_fences_commits_and_barriers(self):
+        self.check("fence-removed", "fence_proxy_async();", ";")
+        self.check("commit-removed", "wgmma_commit();", ";")
+        self.check("commit-moved", "a();\nwgmma_commit();\nb();", "a();\nb();\nwgmma_commit();",
+                   "wgmma_commit();\na();\nb();")
+        self.check("barrier-removed", "__syncthreads();", ";")
+        self.check("barrier-removed", "__syncwarp(m);", ";")
+        self.check("barrier-removed", "if (__syncthreads_or(x)) { a(); }", "if ((x)) { a(); }")
+
+    def test_bounds(self):
+        self.check("bound-dropped", "if (i < n) { a(); }", "if (1) { a(); }", "if (0) { a(); }")
+        self.check("bound-dropped", "const bool ok = i < n;", "const bool ok = 1;",
+                   "const bool ok = 0;")
+        self.check("bound-dropped", "x = a || b;", "x = 0 || b;", "x = a || 0;")
+        self.check("bound-dropped", "for (int i = 0; i < n; ++i) { a(); }",
+                   "for (int i = 0; 0; ++i) { a(); }")
+        self.check("bound-dropped", "x = a ? b : c;", "x = 1 ? b : c;", "x = 0 ? b : c;")
+
+    def test_masks_swizzles_and_lanes(self):
+        self.check("mask-off", "x = row & 7;", "x = row & (7 - 1);")
+        self.check("mask-off", "x = __ballot_sync(ALL, y);", "x = __ballot_sync((ALL - 1), y);")
+        self.check("swizzle-bit", "x = chunk ^ row;", "x = chunk ^ (row ^ 1);")
+        self.check("lanes-swapped", "x = lane / 4;", "x = lane % 4;")
+        self.check("lanes-swapped", "x = lane / 8 % 2;", "x = lane % 8 % 2;", "x = lane / 8 / 2;")
+        self.check("lanes-swapped", "x = pack_bf16x2(a, b);", "x = pack_bf16x2(b, a);")
+        self.check("divide-modulo", "x = i / CHUNKS;", "x = i % CHUNKS;")
+
+    def test_offsets(self):
+        self.check("offset-narrowed", "x = (u64)a;", "x = (u32)a;")
+        self.check("offset-narrowed", "const i64 a = 1;", "const int a = 1;")
+        self.check("offset-narrowed", "x = a * p->q_head_stride;",
+                   "x = (int)(a * p->q_head_stride);")
+        text = "DEVICE void f(i64 batch, int b) {\n}\n"
+        narrowed = [m for m in find_mutants(text, FILE) if m.operator == "offset-narrowed"]
+        self.assertEqual([m.apply(text) for m in narrowed], [text.replace("i64", "int")])
+
+    def test_arithmetic(self):
+        for old, new in (("<", "<="), ("<=", "<"), (">", ">="), (">=", ">"), ("==", "!="),
+                         ("!=", "==")):
+            self.check("comparison", f"x = a {old} b;", f"x = a {new} b;")
+        self.check("plus-minus", "x = a + b;", "x = a - b;")
+        self.check("plus-minus", "x += b;", "x -= b;")
+        self.check("plus-minus", "x = -b;")  # a sign, no sum
+        self.check("and-or", "x = a && b;", "x = a || b;")
+        self.check("minimum-maximum", "x = minimum(a, b);", "x = maximum(a, b);")
+        self.check("minimum-maximum", "x = fmaxf(a, b);", "x = fminf(a, b);")
+
+    def test_constants(self):
+        self.check("constant", "x = 15u;", "x = 16u;")
+        self.check("constant", "x = 0x7f;", "x = 0x80;")
+        self.check("constant", "x = 1.0f;", "x = 2.0f;")
+        self.check("constant", "x = true;", "x = false;")
+        self.assertEqual([m.apply("enum { A = 8 * 2 };") for m in
+                          find_mutants("enum { A = 8 * 2 };", FILE)],
+                         ["enum { A = 9 * 2 };", "enum { A = 8 * 3 };"])
+
+    def test_statements(self):
+        self.check("statement-deleted", "a = b;", ";")
+        self.check("statement-deleted", "break;", ";")
+        self.check("statement-deleted", "return;", ";")
+        self.check("statement-deleted", "int a = b;")
+        self.check("statement-deleted", "wgmma_commit();")  # is called commit-removed
+
+    def test_lines_stay_in_place(self):
+        text = f'#line 3 "{FILE}"\nDEVICE void f(void) {{\n    a = b +\n        c;\n    d();\n}}\n'
+        mutant = next(m for m in find_mutants(text) if m.operator == "statement-deleted")
+        self.assertEqual(mutant.apply(text).count("\n"), text.count("\n"))
+
+    def test_other_files_are_left_alone(self):
+        text = "DEVICE void f(void) { a = 1 + b; }"
+        self.assertEqual(find_mutants(text, "templates/ptx/mma.cuh"), [])
+        self.assertEqual(find_mutants(text, "templates/f.params.h"), [])
+        self.assertEqual(find_mutants(text), [])  # the prologue
+
+    def test_names_are_different_and_survive_other_edits(self):
+        text = "DEVICE void f(void) {\n    a(1, 1);\n    a(1, 1);\n}\n"
+        names = [m.name for m in find_mutants(text, FILE)]
+        self.assertEqual(len(set(names)), len(names))
+        self.assertIn((FILE, "f", "a(1, 1);", "constant: 1 -> 2 #4"), names)
+        moved = find_mutants("DEVICE int g(void) {\n    return x;\n}\n\n" + text, FILE)
+        self.assertEqual([m.name for m in moved], names)
+
+
+class Samples(unittest.TestCase):
+    def test_the_seed_decides(self):
+        names = [str(i) for i in range(100)]
+        self.assertEqual(mutate.draw(names, 10, 7), mutate.draw(names, 10, 7))
+        self.assertNotEqual(mutate.draw(names, 10, 7), mutate.draw(names, 10, 8))
+        self.assertEqual(len(mutate.draw(names, 10, 7)), 10)
+        self.assertEqual(mutate.draw(names, 10, 7), sorted(mutate.draw(names, 10, 7), key=int))
+        self.assertEqual(mutate.draw(names, 200, 7), names)
+
+
+class Equivalents(unittest.TestCase):
+    STANZA = "# words\n\na.cu f\n> x = 1;\n- constant: 1 -> 2\n- statement-deleted: x = 1; removed\n" \
+             "Nobody reads\nx.\n"
+
+    def test_reading(self):
+        found = equivalents.read(self.STANZA)
+        self.assertEqual(sorted(found), [
+            ("a.cu", "f", "x = 1;", "constant: 1 -> 2"),
+            ("a.cu", "f", "x = 1;", "statement-deleted: x = 1; removed")])
+        self.assertEqual({e.proof for e in found.values()}, {"Nobody reads x."})
+
+    def test_mistakes(self):
+        for text in ("a.cu f\n> x\n- y: z\n", "a.cu\n> x\n- y: z\nwhy\n", "a.cu f\n- y\nwhy\nmore\n",
+                     self.STANZA + "\n" + self.STANZA):
+            with self.assertRaises(equivalents.EquivalentsError):
+                equivalents.read(text)
+
+    def test_written_stanzas_are_read(self):
+        mutant = find_mutants("DEVICE void f(void) {\n    x = 1;\n}\n", FILE)[0]
+        self.assertEqual(list(equivalents.read(equivalents.write_stanza(mutant, "so"))),
+                         [mutant.name])
+
+
+class Report(unittest.TestCase):
+    """What decides the exit status."""
+
+    def setUp(self):
+        text = "DEVICE void f(void) {\n    x = 1;\n    y = 2;\n}\n"
+        self.mutants = {m.name: m for m in find_mutants(text, FILE)}
+        self.names = list(self.mutants)
+
+    def status(self, fates, listed=(), unmatched=()):
+        results = {n: (f, "c", "words", 0.1) for n, f in zip(self.names, fates)}
+        known = {self.names[i]: equivalents.Equivalent(self.names[i], "so", 1) for i in listed}
+        self.output = io.StringIO()
+        with contextlib.redirect_stdout(self.output):
+            return mutate.report(results, self.mutants, known, list(unmatched))
+
+    def test_all_caught(self):
+        self.assertEqual(self.status(["race", "bounds", "wrong result", "time"]), 0)
+        self.assertIn("4 mutants: 4 caught", self.output.getvalue())
+
+    def test_a_survivor(self):
+        self.assertEqual(self.status(["race", "", "race", "race"]), 1)
+        self.assertIn("survived: templates/common/part.cuh:2:", self.output.getvalue())
+
+    def test_a_proved_survivor(self):
+        self.assertEqual(self.status(["race", "", "race", "race"], listed=[1]), 0)
+
+    def test_a_stale_proof(self):
+        self.assertEqual(self.status(["race", "race", "race", "race"], listed=[1]), 1)
+        self.assertIn("listed as equivalent, yet race", self.output.getvalue())
+
+    def test_a_proof_of_nothing(self):
+        gone = equivalents.Equivalent(("a.cu", "f", "x", "constant: 1 -> 2"), "so", 9)
+        self.assertEqual(self.status(["race"] * 4, unmatched=[gone]), 1)
+        self.assertIn("equivalent.txt:9:", self.output.getvalue())
+
+    def test_one_that_does_not_compile_is_not_caught(self):
+        self.assertEqual(self.status(["race", mutate.STILLBORN, "race", "race"]), 0)
+        self.assertIn("3 mutants: 3 caught", self.output.getvalue())
+        self.assertIn("1 more did not compile", self.output.getvalue())
+
+
+class Coverage(unittest.TestCase):
+    def test_marks(self):
+        text = ('#define KERNEL_NAME k\n#line 1 "templates/common/part.cuh"\n'
+                "DEVICE int f(int a) {\n    int b;\n    if (a)\n        b = a ? 1 : a ? 2 : 3;\n"
+                "    return b;\n}\n")
+        items = coverage.Items(text)
+        self.assertEqual([(k[1], k[3]) for k, _ in items.marks], [
+            (3, "statement"), (4, "statement"), (4, "branch"), (4, "branch"), (4, "branch"),
+            (4, "branch"), (5, "statement")])
+        marked = coverage.insert(text, items.marks)
+        body = marked.split("templates/common/part.cuh", 1)[1]
+        self.assertIn("emu_mark(0); if (a)\n        { emu_mark(1); b = a ? (emu_mark(2), 1) : "
+                      "(emu_mark(3), a ? (emu_mark(4), 2) : (emu_mark(5), 3)); }\n"
+                      "    emu_mark(6); return b;", body)
+
+    def test_a_template_has_the_items_of_its_text(self):
+        template = "DEVICE void f(void) {\n    //@for i in 0..2\n    wait_$i(x, $i);\n    //@end\n}\n"
+        emitted = (f'#line 1 "{FILE}"\nDEVICE void f(void) {{\n#line 3 "{FILE}"\n    wait_0(x, 0);\n'
+                   f'#line 3 "{FILE}"\n    wait_1(x, 1);\n}}\n')
+        wanted = {k for k, _ in coverage.Items(template, FILE).marks}
+        self.assertEqual(wanted, {k for k, _ in coverage.Items(emitted).marks})
+
+
+if __name__ == "__main__":
+    unittest.main()

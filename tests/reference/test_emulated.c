@@ -1,0 +1,409 @@
+/*
+ * What the harness does on the emulator, against an interface that writes down what it is told and
+ * the stand-in for the library: which memory is forbidden, which schedules run, what fails a check.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "check.h"
+#include "random.h"
+#include "reference/sparse_attn.h"
+#include "stand_in.h"
+
+static uint64_t seed;
+static smelt_context *context;
+
+/* ---- an interface that remembers ------------------------------------------------------------- */
+
+enum { MOST_FORBIDDEN = 4096, MOST_NAMES = 32, MOST_RUNS = 16 };
+
+static struct {
+    struct {
+        uint64_t begin, end;
+    } forbidden[MOST_FORBIDDEN];
+    size_t forbidden_count;
+    struct {
+        uint64_t pointer;
+        char name[16];
+    } names[MOST_NAMES];
+    size_t name_count;
+    struct emu_settings runs[MOST_RUNS];
+    size_t run_count;
+    size_t bad_run;              /* in this run, counted from 1, ... */
+    enum stand_in_defect defect; /* ... the library does this, */
+    size_t reports;              /* and the emulator has so many reports */
+} told;
+
+static void configure(const struct emu_settings *settings) {
+    assert_true(told.run_count < MOST_RUNS);
+    told.runs[told.run_count++] = *settings;
+    stand_in_defect = told.run_count == told.bad_run ? told.defect : STAND_IN_CORRECT;
+}
+
+static size_t report_count(void) {
+    return told.run_count == told.bad_run ? told.reports : 0;
+}
+
+static struct emu_report report(size_t index) {
+    return (struct emu_report){EMU_PROXY, index == 0 ? "The first." : "Another."};
+}
+
+static void clear(void) {}
+
+static const char *kind_name(enum emu_kind kind) {
+    assert_int_equal(kind, EMU_PROXY);
+    return "proxy";
+}
+
+static void name(uint64_t pointer, const char *text) {
+    assert_true(told.name_count < MOST_NAMES);
+    told.names[told.name_count].pointer = pointer;
+    strcpy(told.names[told.name_count++].name, text);
+}
+
+static uint64_t named(const char *text) {
+    for (size_t i = told.name_count; i-- > 0;)
+        if (strcmp(told.names[i].name, text) == 0)
+            return told.names[i].pointer;
+    return 0;
+}
+
+/* 0 bytes forget what begins at the pointer or after it, up to the next name. */
+static void forbid(uint64_t pointer, size_t bytes) {
+    size_t kept = 0;
+    uint64_t end = UINT64_MAX;
+    if (bytes > 0) {
+        assert_true(told.forbidden_count < MOST_FORBIDDEN);
+        told.forbidden[told.forbidden_count].begin = pointer;
+        told.forbidden[told.forbidden_count++].end = pointer + bytes;
+        return;
+    }
+    for (size_t i = 0; i < told.name_count; i++)
+        if (told.names[i].pointer > pointer && told.names[i].pointer < end)
+            end = told.names[i].pointer;
+    for (size_t i = 0; i < told.forbidden_count; i++)
+        if (told.forbidden[i].begin < pointer || told.forbidden[i].begin >= end)
+            told.forbidden[kept++] = told.forbidden[i];
+    told.forbidden_count = kept;
+}
+
+static int is_forbidden(uint64_t pointer) {
+    for (size_t i = 0; i < told.forbidden_count; i++)
+        if (pointer >= told.forbidden[i].begin && pointer < told.forbidden[i].end)
+            return 1;
+    return 0;
+}
+
+static const struct emu_interface recorder = {
+    .size = sizeof recorder,
+    .configure = configure,
+    .report_count = report_count,
+    .report = report,
+    .clear = clear,
+    .kind_name = kind_name,
+    .name = name,
+    .forbid = forbid,
+};
+
+static int begin(void **state) {
+    (void)state;
+    memset(&told, 0, sizeof told);
+    stand_in_defect = STAND_IN_CORRECT;
+    smelt__emulator_use(&recorder);
+    return smelt_context_create(&context, NULL) == SMELT_OK ? 0 : -1;
+}
+
+static int end(void **state) {
+    (void)state;
+    smelt_context_destroy(&context);
+    smelt__emulator_use(NULL);
+    return 0;
+}
+
+/* ---- what must not be touched ---------------------------------------------------------------- */
+
+static const smelt_sparse_attn_spec spec = {
+    .size = sizeof spec, .heads = 3, .dqk = 128, .dv = 64, .topk = 20, .sink = 1};
+
+/* A second derivation, byte by byte, of what a kernel may touch. */
+struct touched {
+    const struct smelt__problem *problem;
+    const smelt_sparse_attn_args *args;
+    uint8_t *bytes[SMELT__BUFFERS];
+    size_t sizes[SMELT__BUFFERS];
+};
+
+static void touch(struct touched *touched, enum smelt__buffer buffer, int64_t element,
+                  size_t element_bytes) {
+    size_t first = (size_t)element * element_bytes;
+    if (!touched->bytes[buffer])
+        return;
+    assert_true(element >= 0 && first + element_bytes <= touched->sizes[buffer]);
+    memset(touched->bytes[buffer] + first, 1, element_bytes);
+}
+
+static void touch_slots(struct touched *touched, int64_t b, int64_t t) {
+    const smelt_sparse_attn_args *a = touched->args;
+    for (int64_t slot = 0; slot < a->width; slot++) {
+        int64_t place = b * a->indices_batch_stride + t * a->indices_token_stride + slot;
+        if (a->topk_length &&
+            slot >=
+                a->topk_length[b * a->topk_length_batch_stride + t * a->topk_length_token_stride])
+            return;
+        touch(touched, SMELT__BUFFER_INDICES, place, 4);
+        int64_t row = a->indices[place];
+        for (int64_t d = 0; d < spec.dqk && row >= 0 && row < a->rows; d++)
+            touch(touched, SMELT__BUFFER_KV, b * a->kv_batch_stride + row * a->kv_row_stride + d,
+                  2);
+    }
+}
+
+static void touch_query(struct touched *touched, int64_t b, int64_t t) {
+    const smelt_sparse_attn_args *a = touched->args;
+    touch(touched, SMELT__BUFFER_TOPK_LENGTH,
+          b * a->topk_length_batch_stride + t * a->topk_length_token_stride, 4);
+    touch_slots(touched, b, t);
+    for (int64_t h = 0; h < spec.heads; h++) {
+        int64_t lse = b * a->lse_batch_stride + t * a->lse_token_stride + h * a->lse_head_stride;
+        touch(touched, SMELT__BUFFER_LSE, lse, 4);
+        touch(touched, SMELT__BUFFER_MAX_LOGITS, lse, 4);
+        for (int64_t d = 0; d < spec.dqk; d++)
+            touch(touched, SMELT__BUFFER_Q,
+                  b * a->q_batch_stride + t * a->q_token_stride + h * a->q_head_stride + d, 2);
+        for (int64_t d = 0; d < spec.dv; d++)
+            touch(touched, SMELT__BUFFER_OUT,
+                  b * a->out_batch_stride + t * a->out_token_stride + h * a->out_head_stride + d,
+                  2);
+    }
+}
+
+static void touch_all(struct touched *touched) {
+    const smelt_sparse_attn_args *a = touched->args;
+    int64_t listed = a->query_capacity;
+    if (a->query_count && *a->query_count < listed)
+        listed = *a->query_count;
+    for (int64_t i = 0; i < listed; i++) {
+        int64_t query = a->queries[i];
+        touch(touched, SMELT__BUFFER_QUERIES, i, 4);
+        if (query >= 0 && query < a->batches * a->tokens)
+            touch_query(touched, query / a->tokens, query % a->tokens);
+    }
+    for (int64_t query = 0; query < a->batches * a->tokens && !a->queries; query++)
+        touch_query(touched, query / a->tokens, query % a->tokens);
+    touch(touched, SMELT__BUFFER_QUERY_COUNT, 0, 4);
+    for (int64_t head = 0; head < spec.heads; head++)
+        touch(touched, SMELT__BUFFER_SINK, head, 4);
+}
+
+static void expect_buffer(const struct touched *touched, enum smelt__buffer buffer,
+                          uint64_t tensor) {
+    int64_t wrong = -1;
+    for (size_t i = 0; i < touched->sizes[buffer] && wrong < 0; i++)
+        if (is_forbidden(tensor + i) == touched->bytes[buffer][i])
+            wrong = (int64_t)i;
+    if (wrong >= 0)
+        print_message("seed %llu: byte %lld of %s\n", (unsigned long long)seed, (long long)wrong,
+                      smelt__buffer_name(buffer));
+    assert_true(wrong < 0);
+}
+
+/* The forbidden bytes of every buffer are exactly those that a kernel has no business with. */
+static void expect_forbidden(const struct smelt__placed *placed) {
+    const struct smelt__problem *problem = placed->problem;
+    smelt_sparse_attn_args args = problem->args;
+    const struct smelt__output *outputs[] = {&placed->out, &placed->lse, &placed->max_logits};
+    const size_t sizes[SMELT__INPUTS] = {problem->q_elements * 2,
+                                         problem->kv_elements * 2,
+                                         problem->indices_elements * 4,
+                                         problem->topk_length_elements * 4,
+                                         (size_t)spec.heads * 4,
+                                         (size_t)args.query_capacity * 4,
+                                         args.query_count != NULL ? 4U : 0U};
+    struct touched touched = {.problem = problem, .args = &args};
+    smelt__sparse_attn_resolve_strides(&spec, &args);
+    for (int i = 0; i < SMELT__BUFFERS; i++) {
+        touched.sizes[i] = i < SMELT__INPUTS ? sizes[i] : outputs[i - SMELT__INPUTS]->bytes;
+        touched.bytes[i] = touched.sizes[i] ? calloc(touched.sizes[i], 1) : NULL;
+    }
+    touch_all(&touched);
+    for (int i = 0; i < SMELT__BUFFERS; i++) {
+        const char *text = smelt__buffer_name((enum smelt__buffer)i);
+        uint64_t tensor = named(text);
+        if (!touched.sizes[i])
+            continue;
+        assert_true(tensor != 0);
+        if (i >= SMELT__INPUTS) { /* named with its guards */
+            assert_true(is_forbidden(tensor) && is_forbidden(tensor + 4095));
+            tensor += 4096;
+            assert_true(is_forbidden(tensor + touched.sizes[i]) &&
+                        is_forbidden(tensor + touched.sizes[i] + 4095));
+        }
+        expect_buffer(&touched, (enum smelt__buffer)i, tensor);
+        free(touched.bytes[i]);
+    }
+}
+
+static struct smelt__problem_options draw_options(uint64_t number) {
+    struct smelt__random random = smelt__random_at(seed, 1, number);
+    return (struct smelt__problem_options){
+        .seed = seed + number,
+        .batches = 1 + smelt__random_below(&random, 3),
+        .tokens = 1 + smelt__random_below(&random, 6),
+        .rows = 1 + smelt__random_below(&random, 60),
+        .width = 1 + smelt__random_below(&random, 20),
+        .lists = (enum smelt__lists)(number % 4),
+        .query_list = (enum smelt__query_list)(number / 4 % 5),
+        .topk_length = (int)smelt__random_below(&random, 2),
+        .strided = (int)smelt__random_below(&random, 2),
+        .max_logits = (int)smelt__random_below(&random, 2),
+    };
+}
+
+static void test_forbidden(void **state) {
+    (void)state;
+    for (uint64_t number = 0; number < 60; number++) {
+        struct smelt__problem_options options = draw_options(number);
+        struct smelt__problem problem, other;
+        struct smelt__placed placed;
+        memset(&told, 0, sizeof told);
+        assert_int_equal(smelt__problem_create(&problem, &spec, &options), 0);
+        assert_int_equal(smelt__placed_create(&placed, context, &problem), SMELT_OK);
+        expect_forbidden(&placed);
+        /* Other lists in the same place: what was forbidden before is forgotten. */
+        options.seed += 1000;
+        assert_int_equal(smelt__problem_create(&other, &spec, &options), 0);
+        memcpy(problem.indices, other.indices, problem.indices_elements * sizeof *problem.indices);
+        assert_int_equal(smelt__placed_refresh(&placed), SMELT_OK);
+        expect_forbidden(&placed);
+        smelt__placed_destroy(&placed);
+        smelt__problem_destroy(&other);
+        smelt__problem_destroy(&problem);
+    }
+}
+
+/* ---- schedules ------------------------------------------------------------------------------- */
+
+static void test_schedule_text(void **state) {
+    (void)state;
+    static const char *const bad[] = {"",
+                                      "late",
+                                      "late,",
+                                      ",late",
+                                      "late,ascending,",
+                                      "late,ascending,x",
+                                      "late,ascending,-1",
+                                      "late ,ascending",
+                                      "random,shuffled,1,2",
+                                      "random,shuffled,99999999999999999999"};
+    char text[SMELT__SCHEDULE_TEXT], message[256];
+    struct smelt__schedule parsed;
+    for (int i = 0; i < 50; i++) {
+        struct smelt__schedule schedule = smelt__schedule_at(seed, i);
+        smelt__schedule_print(schedule, text);
+        assert_int_equal(smelt__schedule_parse(text, &parsed, message, sizeof message), 0);
+        assert_memory_equal(&parsed, &schedule, sizeof parsed);
+    }
+    smelt__schedule_print(smelt__schedule_at(seed, 0), text);
+    assert_string_equal(text, "late,ascending");
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(smelt__schedule_parse(bad[i], &parsed, message, sizeof message), -1);
+        assert_non_null(strstr(message, "--schedule: '"));
+    }
+}
+
+enum { RUNS = 5 };
+
+/* A check of five schedules of which number `bad_run` goes wrong. */
+static int run(size_t bad_run, enum stand_in_defect defect, size_t reports,
+               struct smelt__check_result *result) {
+    struct smelt__schedule schedules[RUNS];
+    struct smelt__check_options options = {.spec =
+                                               "sparse_attn:heads=3,dqk=128,dv=64,topk=20,sink=1",
+                                           .schedules = schedules,
+                                           .schedule_count = RUNS};
+    for (int i = 0; i < RUNS; i++)
+        schedules[i] = smelt__schedule_at(seed, i);
+    options.problem.seed = seed;
+    options.problem.rows = 50;
+    memset(&told, 0, sizeof told);
+    told.bad_run = bad_run;
+    told.defect = defect;
+    told.reports = reports;
+    int failed = smelt__check_run(context, &options, result);
+    assert_int_equal(failed, result->passed ? 0 : -1);
+    assert_int_equal(result->status, SMELT_OK);
+    assert_true(result->emulated);
+    return failed;
+}
+
+static void test_every_schedule_runs(void **state) {
+    (void)state;
+    struct smelt__check_result result;
+    assert_int_equal(run(0, STAND_IN_CORRECT, 0, &result), 0);
+    assert_int_equal(told.run_count, RUNS);
+    for (int i = 0; i < RUNS; i++) {
+        struct smelt__schedule schedule = smelt__schedule_at(seed, i);
+        assert_true(told.runs[i].timing == schedule.timing &&
+                    told.runs[i].order == schedule.order && told.runs[i].seed == schedule.seed);
+    }
+    assert_null(strstr(result.command, "--schedule"));
+}
+
+/* The run that fails ends the check, and the command names its schedule. */
+static void expect_failure(size_t bad_run, enum stand_in_defect defect, size_t reports,
+                           const char *message) {
+    struct smelt__check_result result;
+    char expected[64] = "--emulate --arch stand-in --schedule ";
+    assert_int_equal(run(bad_run, defect, reports, &result), -1);
+    assert_int_equal(told.run_count, bad_run);
+    assert_int_equal(result.reports, reports);
+    if (!strstr(result.message, message))
+        print_message("%s\n", result.message);
+    assert_non_null(strstr(result.message, message));
+    if (defect != STAND_IN_LAST_BIT)
+        smelt__schedule_print(smelt__schedule_at(seed, (int)bad_run - 1),
+                              expected + strlen(expected));
+    assert_non_null(strstr(result.command, expected));
+}
+
+static void test_failures(void **state) {
+    (void)state;
+    for (size_t bad_run = 1; bad_run <= RUNS; bad_run++) {
+        expect_failure(bad_run, STAND_IN_LSE_BASE_2, 0, "lse");
+        expect_failure(bad_run, STAND_IN_CORRECT, 3, "proxy: The first.");
+        expect_failure(bad_run, STAND_IN_WRITES_INPUT, 0, "the input sink was written to");
+    }
+}
+
+static void test_other_bits(void **state) {
+    (void)state;
+    struct smelt__check_result result;
+    char text[SMELT__SCHEDULE_TEXT], both[160];
+    for (size_t bad_run = 2; bad_run <= RUNS; bad_run++) {
+        expect_failure(bad_run, STAND_IN_LAST_BIT, 0, "gives other bits than late,ascending");
+        run(bad_run, STAND_IN_LAST_BIT, 0, &result);
+        smelt__schedule_print(smelt__schedule_at(seed, (int)bad_run - 1), text);
+        snprintf(both, sizeof both, " --schedule late,ascending --schedule %s", text);
+        assert_non_null(strstr(result.command, both));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_forbidden, begin, end),
+        cmocka_unit_test_setup_teardown(test_schedule_text, begin, end),
+        cmocka_unit_test_setup_teardown(test_every_schedule_runs, begin, end),
+        cmocka_unit_test_setup_teardown(test_failures, begin, end),
+        cmocka_unit_test_setup_teardown(test_other_bits, begin, end),
+    };
+    const char *given = getenv("SMELT_TEST_SEED");
+    seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+    print_message("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,114 @@
+/* The emulator in place of the GPU: see tests/emu/emulator.h for what it is. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "emulated.h"
+#include "tool.h"
+
+enum { PATH = 4096 };
+
+/* ---- a C compiler ---------------------------------------------------------------------------- */
+
+/* Whether a program of this name (the first word of it) lies in PATH, or where the name says. */
+static int can_run(const char *name) {
+    const char *folders = getenv("PATH");
+    int length = (int)strcspn(name, " ");
+    char path[PATH];
+    if (length == 0)
+        return 0;
+    snprintf(path, sizeof path, "%.*s", length, name);
+    if (strchr(path, '/'))
+        return access(path, X_OK) == 0;
+    while (folders && *folders) {
+        int folder = (int)strcspn(folders, ":");
+        snprintf(path, sizeof path, "%.*s/%.*s", folder, folders, length, name);
+        if (access(path, X_OK) == 0)
+            return 1;
+        folders += folder + (folders[folder] == ':');
+    }
+    return 0;
+}
+
+static int compiler_is_there(void) {
+    const char *named = getenv("CC");
+    return (named && can_run(named)) || can_run("cc") || can_run("gcc") || can_run("clang");
+}
+
+/* ---- the library ----------------------------------------------------------------------------- */
+
+static int is_file(const char *path) {
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+/* Where the library lies in the build folder of the command that runs. */
+static void path_beside_command(char path[PATH]) {
+    ssize_t length = readlink("/proc/self/exe", path, PATH - 1);
+    path[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(path, '/');
+    size_t folder = slash ? (size_t)(slash - path) : 0;
+    snprintf(path + folder, PATH - folder, "/tests/emu/libsmelt_emu.so");
+}
+
+static int find_library(const struct tool_options *options, char path[PATH]) {
+    static const char installed[] = SMELT_EMULATOR_FOLDER "/libsmelt_emu.so";
+    const char *named = secure_getenv("SMELT_EMULATOR");
+    if (named && *named) {
+        if (!is_file(named))
+            return tool_fail(options, TOOL_MISSING,
+                             "SMELT_EMULATOR names %s, and there is no such file", named);
+        snprintf(path, PATH, "%s", named);
+        return TOOL_OK;
+    }
+    path_beside_command(path);
+    if (is_file(path))
+        return TOOL_OK;
+    if (!is_file(installed))
+        return tool_fail(options, TOOL_MISSING,
+                         "the emulator was not found: neither %s nor %s is there; it is built with "
+                         "the tests (meson setup -Dtests=true), and SMELT_EMULATOR names one that "
+                         "lies elsewhere",
+                         path, installed);
+    snprintf(path, PATH, "%s", installed);
+    return TOOL_OK;
+}
+
+int tool_open_emulator(const struct tool_options *options) {
+    char path[PATH];
+    if (!compiler_is_there())
+        return tool_fail(options, TOOL_MISSING,
+                         "--emulate compiles kernels with the C compiler, and neither $CC nor cc, "
+                         "gcc or clang is there: install gcc or clang");
+    int status = find_library(options, path);
+    if (status != TOOL_OK)
+        return status;
+    setenv("SMELT_CUDA", path, 1);
+    setenv("SMELT_NVRTC", path, 1);
+    if (!smelt__emulator())
+        return tool_fail(options, TOOL_MISSING, "%s is not smelt's emulator, or cannot be opened",
+                         path);
+    return TOOL_OK;
+}
+
+/* ---- an emulated device ---------------------------------------------------------------------- */
+
+int tool_open_emulated_device(const struct tool_options *options, const char *arch,
+                              smelt_context **context) {
+    smelt_context_options settings = tool_context_options(options);
+    settings.device = 0;
+    settings.cache_disable = 1; /* what is compiled here is no cubin */
+    smelt__emulator_configure(arch, smelt__schedule_at(0, 0), 0);
+    smelt_status status = smelt_context_create(context, &settings);
+    if (status)
+        return tool_fail_status(options, status);
+    if (strcmp(smelt_context_arch(*context), arch) == 0)
+        return TOOL_OK;
+    int failed = tool_fail(options, TOOL_USAGE,
+                           "--arch %s: a GPU of that compute capability takes kernels for %s: say "
+                           "--arch %s",
+                           arch, smelt_context_arch(*context), smelt_context_arch(*context));
+    smelt_context_destroy(context);
+    return failed;
+}
