@@ -148,6 +148,7 @@ DEVICE void initialise_barriers(void) {
 
 /* One arrival a warp, when all of its threads have come so far. */
 DEVICE void arrive_warp(int place) {
+    __syncwarp((u32)ALL_LANES);
     if (threadIdx.x % 32 == 0) {
         mbarrier_arrive(barrier_at(place));
     }
@@ -564,7 +565,7 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
             if (word & LAST_BLOCK) {
                 store_inverses(params, &rows, &work, buffer.index);
             }
-            __syncwarp((u32)ALL_LANES); /* the proxy fence is the output's: here it would wait for Q */
+            /* The proxy fence is the output's: here it would wait for Q to come. */
             arrive_warp(P_FULL + buffer.index);
             if (word & LAST_BLOCK) {
                 arrive_warp(TURN + buffer.index);
@@ -673,7 +674,6 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
                     (const float *)(arena + INVERSES_OFFSET) + buffer.index * 64 + row;
                 inverses[0] = values[0];
                 inverses[1] = values[8];
-                __syncwarp((u32)ALL_LANES);
             }
             arrive_warp(P_FREE + buffer.index);
             arrive_warp(EMPTY_HIGH + stage.index);

@@ -11,7 +11,7 @@
 
 /* Fewest heads for which sm90 is chosen: measured on an H200 at topk 2048 (bench/LOG.md), one block
  * of its 64 heads takes as long as mma's 16. */
-enum { SM90_HEADS = 17 };
+enum { SM90_HEADS = 1 };
 
 void smelt__sparse_attn_fwd_name(const struct smelt__spec *spec, struct smelt__plan *plan) {
     static const struct {

@@ -12,9 +12,10 @@ enum { FEW_HEADS = 128, HEAD_GROUP = 64, MAX_HEADS = 1024, ROPE_WIDTH = 64, MAX_
 #define HEADS_LEGAL "1..128 and multiples of 64 above, up to 1024"
 #define DQK_LEGAL "dv or dv+64"
 #define DV_LEGAL "64, 128, 256, 512"
-#define BLOCK_KEYS_LEGAL "auto, 16, 32, 64, 128"
+#define BLOCK_KEYS_LEGAL "auto, 16, 32, 48, 64, 128"
 
 static const char *const variants[] = {"mma", "sm90", NULL};
+static const char *const orientations[] = {"heads", "keys", NULL};
 
 /* A required key, a key with a default, a knob, a knob with names. */
 #define REQUIRED(name, legal, meaning, minimum, maximum)                                           \
@@ -33,6 +34,8 @@ const struct smelt__key smelt__sparse_attn_keys[SMELT__SPARSE_ATTN_KEY_COUNT] = 
     REQUIRED("topk", "1..1048576", "the most valid slots of a query", 1, MAX_TOPK),
     OPTIONAL("sink", "0, 1", "1: a learnt logit per head in the softmax denominator", 0, 1, 0),
     NAMED_KNOB("variant", "auto, mma, sm90", "which instructions the kernel is built on", variants),
+    NAMED_KNOB("orientation", "auto, heads, keys", "what the matrices' rows are, with sm90",
+               orientations),
     KNOB("compact", "auto, 0, 1", "1: a row of slots is compacted to its valid ones first", 0, 1),
     KNOB("block_keys", BLOCK_KEYS_LEGAL, "KV rows of one step of the main loop", 16, 128),
     KNOB("stages", "auto, 2..4", "key blocks in flight: the depth of the gather's ring", 2, 4),
@@ -56,7 +59,7 @@ static int refuse(const struct smelt__spec *spec, const char *key, const char *l
 
 int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message) {
     static const int widths[] = {64, 128, 256, 512};
-    static const int key_blocks[] = {16, 32, 64, 128};
+    static const int key_blocks[] = {16, 32, 48, 64, 128};
     static const int warp_counts[] = {4, 8};
 
     int64_t heads = smelt__spec_get(spec, "heads");
@@ -75,7 +78,7 @@ int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__messa
     }
 
     int64_t block_keys = smelt__spec_get(spec, "block_keys");
-    if (block_keys != SMELT__AUTO && !is_one_of(block_keys, key_blocks, 4))
+    if (block_keys != SMELT__AUTO && !is_one_of(block_keys, key_blocks, 5))
         return refuse(spec, "block_keys", BLOCK_KEYS_LEGAL, message);
     int64_t warps = smelt__spec_get(spec, "warps");
     if (warps != SMELT__AUTO && !is_one_of(warps, warp_counts, 2))

@@ -7,12 +7,15 @@
 
 #include "codegen/spec.h"
 
-enum { SMELT__SPARSE_ATTN_KEY_COUNT = 11 };
+enum { SMELT__SPARSE_ATTN_KEY_COUNT = 12 };
 
 extern const struct smelt__key smelt__sparse_attn_keys[SMELT__SPARSE_ATTN_KEY_COUNT];
 
 /* Values of the knob `variant`. */
 enum smelt__sparse_attn_variant { SMELT__SPARSE_ATTN_MMA = 0, SMELT__SPARSE_ATTN_SM90 };
+
+/* Values of the knob `orientation`. */
+enum smelt__sparse_attn_orientation { SMELT__SPARSE_ATTN_HEADS = 0, SMELT__SPARSE_ATTN_KEYS };
 
 /* What the keys' ranges cannot say: the widths' pairs, the heads' rule, the listed key blocks. */
 int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message);

@@ -38,7 +38,7 @@ static void check_regions(const struct smelt__plan *plan) {
         const struct smelt__region *region = &plan->regions[i];
         assert_true(region->bytes >= 0);    /* 0: a tile this shape has no use for */
         assert_true(region->offset >= end); /* ascending and disjoint */
-        assert_int_equal(region->offset % 16, 0);
+        assert_int_equal(region->offset % 4, 0);
         end = region->offset + region->bytes;
     }
     assert_int_equal(end, plan->shared_bytes);

@@ -1,0 +1,132 @@
+/*
+ * The kernel family sparse_attn_fwd: the plan of its variant sm90, keys as the matrices' rows. What
+ * the kernel does with these numbers stands at the head of templates/sparse_attn_fwd.sm90_few.cu.
+ *
+ * The rule. The gather is the limit, so the ring is as deep as fits: three stages of 64 keys, else
+ * three of 48, else two of 64. Heads are rounded up to the next 8. Registers: each of two math
+ * warpgroups holds a whole O^T, 8 slabs of heads / 2 values a thread, 128 for 32 heads, and gets
+ * 208; the gather gets 88.
+ */
+#include <inttypes.h>
+
+#include "codegen/sparse_attn_fwd.h"
+
+enum {
+    WARPGROUP = 128,   /* threads */
+    WARPGROUPS = 3,    /* two of math, gather */
+    ROWS = 64,         /* of wgmma: a block of fewer keys has zeros behind it */
+    ROW = 128,         /* bytes of a tile's row */
+    HEAD_GROUP = 8,    /* wgmma's columns come in eights */
+    VALUE_WIDTH = 512, /* columns */
+    ALIGNMENT = 1024,  /* bytes: the swizzle repeats every 1024 */
+    MATH_REGISTERS = 208,
+    GATHER_REGISTERS = 88,
+    RING_ENTRIES = 256, /* two blocks held back, an incomplete one, a scan's worth */
+    SHARED_LIMIT = 227 * 1024,
+};
+
+/* Best first. */
+static const struct ring {
+    int block_keys, stages;
+} rings[] = {{64, 3}, {48, 3}, {64, 2}, {48, 2}, {48, 4}, {64, 4}};
+
+/* Everything that is chosen, and what follows at once. */
+struct choice {
+    int heads; /* rounded up */
+    int dqk, rope;
+    int block_keys, stages, stage_bytes;
+};
+
+static void choose_ring(struct choice *choice, const struct ring *ring) {
+    choice->block_keys = ring->block_keys;
+    choice->stages = ring->stages;
+    choice->stage_bytes =
+        choice->dqk / 64 * ring->block_keys * ROW + (ROWS - ring->block_keys) * ROW;
+}
+
+/* P may stand in the rope tile from this row on; the rows before it are given back first. */
+static int low_keys(const struct choice *choice) {
+    const int room = choice->heads > 16 ? choice->heads : 16;
+    return choice->block_keys == ROWS ? ROWS / 2 : (choice->block_keys - room) / 16 * 16;
+}
+
+static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
+    plan->region_count = 0;
+    smelt__plan_add_region(plan, "KEYS_OFFSET", choice->stages * choice->stage_bytes, ALIGNMENT,
+                           "key blocks; at a query's end what the warpgroups exchange");
+    smelt__plan_add_region(plan, "QUERY_OFFSET", choice->heads * choice->dqk * 2, ALIGNMENT, "Q");
+    smelt__plan_add_region(plan, "P_OFFSET", choice->rope ? 0 : 2 * choice->heads * ROW, ALIGNMENT,
+                           "probabilities, where there is no rope tile for them");
+    smelt__plan_add_region(plan, "MAXIMA_OFFSET", 2 * 4 * choice->heads * 4, 16,
+                           "maxima that warps tell each other, fp32");
+    smelt__plan_add_region(plan, "RING_OFFSET", RING_ENTRIES * 4, 16,
+                           "KV row numbers of the key blocks to come");
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET", (4 * choice->stages + 1) * 8, 8, "mbarriers");
+    smelt__plan_add_region(plan, "WORDS_OFFSET", choice->stages * 4, 4, "what each stage holds");
+    smelt__plan_add_region(plan, "COUNTS_OFFSET", 2 * 4, 4, "valid slots that each warp found");
+}
+
+static void add_constants(const struct smelt__spec *spec, const struct choice *choice,
+                          struct smelt__plan *plan) {
+    const struct {
+        const char *name;
+        int value;
+        enum smelt__origin origin;
+        const char *meaning;
+    } constants[] = {
+        {"BLOCK_KEYS", choice->block_keys, smelt__sparse_attn_fwd_origin(spec, "block_keys"),
+         "KV rows of a key block"},
+        {"STAGES", choice->stages, smelt__sparse_attn_fwd_origin(spec, "stages"),
+         "key blocks in flight"},
+        {"MATH_REGISTERS", MATH_REGISTERS, SMELT__FROM_RULE, "of a thread, products and softmax"},
+        {"GATHER_REGISTERS", GATHER_REGISTERS, SMELT__FROM_RULE, "of a thread, gather"},
+        {"THREADS", WARPGROUPS * WARPGROUP, SMELT__DERIVED, "of a thread block"},
+        {"BLOCK_HEADS", choice->heads, SMELT__DERIVED, "heads, rounded up to eights"},
+        {"HEAD_BLOCKS", 1, SMELT__DERIVED, "items of a query"},
+        {"STAGE_BYTES", choice->stage_bytes, SMELT__DERIVED, "from one stage to the next"},
+        {"LOW_KEYS", low_keys(choice), SMELT__DERIVED, "rows of a stage given back first"},
+        {"RING_ENTRIES", RING_ENTRIES, SMELT__DERIVED, "row numbers the ring holds"},
+    };
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        smelt__plan_add(plan, constants[i].name, constants[i].value, constants[i].origin,
+                        constants[i].meaning);
+}
+
+/* The first ring that the knobs leave and that fits; 0 when there is none. */
+static int choose(const struct smelt__spec *spec, struct choice *choice, struct smelt__plan *plan) {
+    for (size_t i = 0; i < sizeof rings / sizeof *rings; i++) {
+        if (smelt__sparse_attn_fwd_knob(spec, "block_keys", rings[i].block_keys) !=
+                rings[i].block_keys ||
+            smelt__sparse_attn_fwd_knob(spec, "stages", rings[i].stages) != rings[i].stages)
+            continue;
+        choose_ring(choice, &rings[i]);
+        add_regions(choice, plan);
+        if (plan->shared_bytes <= SHARED_LIMIT)
+            return 1;
+    }
+    return 0;
+}
+
+int smelt__sparse_attn_fwd_plan_keys(const struct smelt__spec *spec, struct smelt__plan *plan,
+                                     struct smelt__message *message) {
+    struct choice choice = {0};
+    choice.heads = ((int)smelt__spec_get(spec, "heads") + HEAD_GROUP - 1) / HEAD_GROUP * HEAD_GROUP;
+    choice.dqk = (int)smelt__spec_get(spec, "dqk");
+    choice.rope = choice.dqk > VALUE_WIDTH;
+    if (!choose(spec, &choice, plan)) {
+        char text[SMELT__SPEC_TEXT];
+        smelt__spec_print(spec, text);
+        smelt__message_set(message,
+                           "%s: keys as rows have block_keys 48 or 64 and stages 2..4 that fit "
+                           "into %d KB of shared memory; auto finds what fits",
+                           text, SHARED_LIMIT / 1024);
+        return -1;
+    }
+    plan->template_name = "sparse_attn_fwd.sm90_few.cu";
+    add_constants(spec, &choice, plan);
+    add_regions(&choice, plan);
+    plan->threads = WARPGROUPS * WARPGROUP;
+    plan->heads_per_block = choice.heads;
+    plan->head_blocks = 1;
+    return 0;
+}

@@ -1,0 +1,999 @@
+/*
+ * Written by smelt; do not edit. To write it again:
+ *   smelt emit sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,variant=mma --arch sm_90a
+ *
+ * spec     sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,variant=mma
+ * arch     sm_90a
+ * variant  mma
+ * kernel   smelt_sparse_attn_fwd_mma_h64_qk576_v512_k2048
+ * knobs (by the spec, or by rule)
+ *   COMPACT                          1  rule     1: masked slots are dropped before the gather
+ *   BLOCK_KEYS                      64  rule     KV rows of one step of the main loop
+ *   STAGES                           2  rule     key blocks in flight
+ *   WARPS                            8  rule     of a thread block
+ *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once, at least
+ * shared memory (offset, bytes)
+ *   QUERY_OFFSET                     0    73728  query tile; at the end the output tile
+ *   LATENT_OFFSET                73728   131072  key blocks, the columns that are key and value
+ *   ROPE_OFFSET                 204800     8192  key blocks, the columns that are key alone
+ *   SCORES_OFFSET               212992    16384  partial scores, fp32; then the probabilities, bf16
+ *   FACTORS_OFFSET              229376      256  what the output's rows are multiplied by, fp32
+ *   WORK_OFFSET                 229632       16  which query and heads this is
+ *   SLOTS_OFFSET                229648       16  where its slots are
+ *   RING_OFFSET                 229760     2048  KV row numbers of the key blocks to come
+ *   COUNTS_OFFSET               231808       32  valid slots that each warp found
+ *   SHARED_BYTES                231840  of 232448 that a block may have on sm_90a
+ * launch
+ *   256 threads a block, 1 block resident per multiprocessor, at most 255 registers a thread
+ *   64 heads a block, 1 block a query
+ */
+
+enum {
+    HEADS = 64,                     /* query heads */
+    DQK = 576,                      /* width of a query and of a KV row, elements */
+    DV = 512,                       /* width of a value, elements */
+    TOPK = 2048,                    /* valid slots of a query, at most */
+    HAS_SINK = 0,                   /* 1: a logit per head in the denominator */
+    COMPACT = 1,                    /* 1: masked slots are dropped before the gather */
+    BLOCK_KEYS = 64,                /* KV rows of one step of the main loop */
+    STAGES = 2,                     /* key blocks in flight */
+    WARPS = 8,                      /* of a thread block */
+    BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once, at least */
+    THREADS = 256,                  /* of a thread block */
+    BLOCK_HEADS = 64,               /* heads of a thread block */
+    HEAD_BLOCKS = 1,                /* thread blocks of a query */
+    LAST_BLOCK_TILES = 4,           /* tiles of 16 heads in the last of them */
+    RAGGED_HEADS = 0,               /* 1: the last one has fewer tiles than the others */
+    ROPE_STAGES = 1,                /* buffers for the columns that are key alone */
+    SCORE_HEAD_GROUPS = 2,          /* warps side by side over the heads of QK */
+    SCORE_KEY_GROUPS = 4,           /* over its keys */
+    SCORE_DEPTH_GROUPS = 1,         /* over its depth: partial sums */
+    QUERY_IN_REGISTERS = 0,         /* 1: query fragments are loaded once */
+    SCORE_UNROLL = 8,               /* k-steps of QK unrolled; all when the query is in registers */
+    OUTPUT_UNROLL = 4,              /* k-steps of PV unrolled; one where registers are scarcest */
+    ROW_THREADS = 4,                /* threads of a head in the softmax */
+    OUTPUT_HEAD_GROUPS = 1,         /* warps side by side over PV's heads */
+    OUTPUT_COLUMN_GROUPS = 8,       /* over its columns */
+    RING_ENTRIES = 512,             /* row numbers the ring holds, a power of two */
+};
+
+/* Shared memory, in bytes from the arena's start. */
+enum {
+    QUERY_OFFSET = 0,               /* query tile; at the end the output tile */
+    LATENT_OFFSET = 73728,          /* key blocks, the columns that are key and value */
+    ROPE_OFFSET = 204800,           /* key blocks, the columns that are key alone */
+    SCORES_OFFSET = 212992,         /* partial scores, fp32; then the probabilities, bf16 */
+    FACTORS_OFFSET = 229376,        /* what the output's rows are multiplied by, fp32 */
+    WORK_OFFSET = 229632,           /* which query and heads this is */
+    SLOTS_OFFSET = 229648,          /* where its slots are */
+    RING_OFFSET = 229760,           /* KV row numbers of the key blocks to come */
+    COUNTS_OFFSET = 231808,         /* valid slots that each warp found */
+    SHARED_BYTES = 231840,          /* the arena's size */
+};
+
+#define KERNEL_NAME smelt_sparse_attn_fwd_mma_h64_qk576_v512_k2048
+
+#line 1 "templates/common/base.cuh"
+/* Names every part uses: short integer types, function kinds, the shared-memory arena. */
+
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+
+#ifdef __cplusplus
+#define KERNEL extern "C" __global__
+#else
+#define KERNEL __global__
+#endif
+#define DEVICE static __device__ __forceinline__
+
+/* The one dynamic shared-memory array. The plan's *_OFFSET constants are byte offsets into it. */
+extern __shared__ __align__(1024) unsigned char arena[];
+
+DEVICE int minimum(int a, int b) {
+    return a < b ? a : b;
+}
+
+DEVICE int maximum(int a, int b) {
+    return a > b ? a : b;
+}
+
+#line 2 "templates/common/slots.cuh"
+/*
+ * The slots of one query's index row, turned into a ring of KV row numbers. The whole block scans
+ * THREADS slots at a time; with COMPACT only the valid ones enter the ring, in slot order, else
+ * every slot does, a masked one as MASKED. No more than TOPK valid slots are kept.
+ *
+ * The ring lives at RING_OFFSET (RING_ENTRIES ints, a power of two) with one count per warp at
+ * COUNTS_OFFSET. A key block's entries stay until the block STAGES after it is reached.
+ */
+
+enum { MASKED = -1, RING_MASK = RING_ENTRIES - 1, ALL_LANES = -1 };
+
+/* What the scan reads, at SLOTS_OFFSET: in shared memory, since registers are short in between. */
+struct slot_row {
+    const int *row; /* this query's indices */
+    int slots;      /* how many there are to scan */
+    int rows;       /* KV rows: an index from 0 on and below this is valid */
+};
+
+/* The same in every thread of the block, but for `value`. */
+struct slot_scan {
+    int scanned; /* slots looked at so far, a multiple of THREADS */
+    int entries; /* entries put into the ring since the query began */
+    int valid;   /* valid ones among them */
+    int value;   /* slot scanned + threadIdx.x, loaded ahead */
+};
+
+DEVICE struct slot_row *scan_row(void) {
+    return (struct slot_row *)(arena + SLOTS_OFFSET);
+}
+
+DEVICE void scan_load_ahead(struct slot_scan *scan) {
+    const int slot = scan->scanned + (int)threadIdx.x;
+    scan->value = slot < scan_row()->slots ? scan_row()->row[slot] : MASKED;
+}
+
+/* Called by the whole block after *scan_row() was written and a barrier passed. */
+DEVICE void scan_begin(struct slot_scan *scan) {
+    scan->scanned = 0;
+    scan->entries = 0;
+    scan->valid = 0;
+    scan_load_ahead(scan);
+}
+
+/* Number of valid slots in lower warps, and in all of them, from the counts just written. */
+DEVICE int scan_lower_warps(const int *counts, int warp, int *total) {
+    int lower = 0;
+    *total = 0;
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w) {
+        lower += w < warp ? counts[w] : 0;
+        *total += counts[w];
+    }
+    return lower;
+}
+
+/* Scans THREADS more slots. Called by the whole block; two barriers. */
+DEVICE void scan_more(struct slot_scan *scan) {
+    int *const ring = (int *)(arena + RING_OFFSET);
+    int *const counts = (int *)(arena + COUNTS_OFFSET);
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const int row = scan->value;
+    const bool valid = row >= 0 && row < scan_row()->rows;
+    const u32 votes = __ballot_sync((u32)ALL_LANES, valid);
+    if (lane == 0) {
+        counts[warp] = __popc(votes);
+    }
+    __syncthreads();
+    int total;
+    const int rank =
+        scan->valid + scan_lower_warps(counts, warp, &total) + __popc(votes & ((1u << lane) - 1u));
+    const bool keep = valid && rank < TOPK;
+    if (COMPACT) {
+        if (keep) {
+            ring[rank & RING_MASK] = row;
+        }
+    } else {
+        ring[(scan->entries + (int)threadIdx.x) & RING_MASK] = keep ? row : MASKED;
+    }
+    scan->valid = minimum(scan->valid + total, TOPK);
+    scan->entries =
+        COMPACT ? scan->valid : scan->entries + minimum(scan_row()->slots - scan->scanned, THREADS);
+    scan->scanned = scan->valid < TOPK ? scan->scanned + THREADS : scan_row()->slots;
+    scan_load_ahead(scan);
+    __syncthreads();
+}
+
+/* Scans until the ring holds all entries of key block number `block`, or the row ends. Called by
+ * the whole block. */
+DEVICE void scan_reach(struct slot_scan *scan, int block) {
+    while (scan->entries < (block + 1) * BLOCK_KEYS && scan->scanned < scan_row()->slots) {
+        scan_more(scan);
+    }
+}
+
+/* Number of entries of a key block that was reached: BLOCK_KEYS but for the last, 0 past it. */
+DEVICE int scan_count(const struct slot_scan *scan, int block) {
+    return minimum(maximum(scan->entries - block * BLOCK_KEYS, 0), BLOCK_KEYS);
+}
+
+/* A key block's entries: they do not wrap, RING_ENTRIES being a multiple of BLOCK_KEYS. MASKED
+ * occurs only without COMPACT. */
+DEVICE const int *scan_entries(int block) {
+    return (const int *)(arena + RING_OFFSET) + (block * BLOCK_KEYS & RING_MASK);
+}
+
+#line 2 "templates/common/tile.cuh"
+/*
+ * Tiles of bf16 in shared memory: rows of a multiple of 128 bytes, cut into 16-byte chunks (8
+ * columns); chunk c of row r stands at place c ^ (r & 7), so that the eight rows ldmatrix reads at
+ * one chunk lie in eight different groups of four banks.
+ */
+
+enum { CHUNK_BYTES = 16, CHUNK_COLUMNS = 8 };
+
+/* Byte offset of a chunk inside a tile whose rows take `pitch` bytes. */
+DEVICE u32 tile_chunk(int row, int chunk, int pitch) {
+    return (u32)(row * pitch + ((chunk ^ (row & 7)) * CHUNK_BYTES));
+}
+
+/* The swizzled place `delta` bytes on from `base` in the same row. Holds when adding delta to the
+ * unswizzled place carries nothing into or within its lower 7 bits, which is where the swizzle
+ * works: delta then is xor-ed in below 128 and added above, and differs by constants alone. */
+DEVICE u32 tile_advance(u32 base, int delta) {
+    return (base ^ (u32)(delta & 127)) + (u32)(delta & ~127);
+}
+
+#line 2 "templates/ptx/shared.cuh"
+
+/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
+ * "State Spaces", .shared). */
+DEVICE u32 shared_address(u32 offset) {
+    return (u32)__cvta_generic_to_shared(arena) + offset;
+}
+
+#line 2 "templates/ptx/cp_async.cuh"
+
+/* Copies 16 bytes from global to shared memory without registers, past L1; the last 16 - `bytes`
+ * are filled with zeros, and with bytes = 0 the source is not read (PTX ISA, "cp.async"). */
+DEVICE void cp_async_16(u32 address, const void *source, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(address), "l"(source), "r"(bytes)
+                 : "memory");
+}
+
+/* Closes this thread's group of copies (PTX ISA, "cp.async.commit_group"). */
+DEVICE void cp_async_commit(void) {
+    asm volatile("cp.async.commit_group;" : : : "memory");
+}
+
+/* Waits until at most so many of this thread's groups are under way (PTX ISA,
+ * "cp.async.wait_group"). */
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_0(void) {
+    asm volatile("cp.async.wait_group 0;" : : : "memory");
+}
+
+#line 2 "templates/ptx/ldmatrix.cuh"
+
+/*
+ * Four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix i / 8, and
+ * receives row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level matrix
+ * load instruction: ldmatrix"). `address` is a 32-bit shared-memory address, 16-byte aligned.
+ */
+DEVICE void ldmatrix_x4(u32 *r, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+/* The same, each matrix transposed on the way. */
+DEVICE void ldmatrix_x4_trans(u32 *r, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+#line 2 "templates/ptx/math.cuh"
+
+/* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
+DEVICE float exp2_approximate(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* log2(x); -inf for 0 (PTX ISA, "lg2.approx.f32": absolute error 2^-22 near 1). */
+DEVICE float log2_approximate(float x) {
+    float y;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
+DEVICE u32 pack_bf16x2(float low, float high) {
+    u32 packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+#line 2 "templates/ptx/mma.cuh"
+
+/*
+ * d += a * b for one 16 x 8 tile, depth 16, bf16 in, fp32 accumulation (PTX ISA, "Matrix
+ * Multiply-Accumulate Instruction: mma", m16n8k16). Fragments, by lane = 4 * g + t:
+ *   a[0..3]: rows g, g + 8, g, g + 8; columns 2t, 2t + 1 (+ 8 in a[2], a[3])
+ *   b[0..1]: rows 2t, 2t + 1 (+ 8 in b[1]); column g
+ *   d[0..3]: rows g, g, g + 8, g + 8; columns 2t, 2t + 1, 2t, 2t + 1
+ */
+DEVICE void mma_m16n8k16_bf16(float *d, const u32 *a, const u32 *b) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+#line 1 "templates/sparse_attn_fwd.params.h"
+/*
+ * Arguments of the sparse_attn_fwd kernels, every variant. Included by the host code and, by the
+ * generator, by the CUDA source: plain C types only. Strides count elements. See
+ * include/smelt/sparse_attn.h for what each tensor holds.
+ */
+struct sparse_attn_fwd_params {
+    const void *q;          /* [batches, tokens, HEADS, DQK] bf16 */
+    const void *kv;         /* [batches, rows, DQK] bf16 */
+    const int *indices;     /* [batches, tokens, width] */
+    const int *topk_length; /* [batches, tokens] or null */
+    const float *sink;      /* [HEADS], read when HAS_SINK */
+    void *out;              /* [batches, tokens, HEADS, DV] bf16 */
+    float *lse;             /* [batches, tokens, HEADS] */
+    float *max_logits;      /* as lse, or null */
+    const int *queries;     /* query list: batch * tokens + token, or null for all queries */
+    const int *query_count; /* its length in device memory, or null for query_capacity */
+    long long q_batch_stride, q_token_stride, q_head_stride;
+    long long kv_batch_stride;
+    long long indices_batch_stride, indices_token_stride;
+    long long topk_length_batch_stride, topk_length_token_stride;
+    long long out_batch_stride, out_token_stride, out_head_stride;
+    long long lse_batch_stride, lse_token_stride, lse_head_stride;
+    int batches, tokens, rows, width;
+    int query_capacity;    /* entries of `queries`, or batches * tokens */
+    unsigned kv_row_bytes; /* from one KV row to the next */
+    float scale;           /* softmax scale, natural units */
+};
+
+#line 9 "templates/sparse_attn_fwd.mma.cu"
+/*
+ * Sparse attention forward with mma.sync: one block computes one query's BLOCK_HEADS heads.
+ * Mathematics and shapes: include/smelt/sparse_attn.h.
+ *
+ * Grid: query * HEAD_BLOCKS + head block, so that the blocks which gather the same rows run side by
+ * side. WARPS warps, all of one role; they change formation between the two products:
+ *
+ *   scores  S[BLOCK_HEADS, BLOCK_KEYS] = Q K^T   warps over heads x keys x depth (SCORE_*_GROUPS)
+ *   softmax row by row                           ROW_THREADS threads a head
+ *   output  O[BLOCK_HEADS, DV] += P V            warps over heads x columns (OUTPUT_*_GROUPS)
+ *
+ * Scores pass through shared memory, where the SCORE_DEPTH_GROUPS partial sums meet; P (bf16) then
+ * takes the place of the first partial sum's row. O stays in registers.
+ *
+ * Shared memory (offsets and sizes: the plan above):
+ *   QUERY   [BLOCK_HEADS][DQK] bf16; at the end the output tile, on its way to global memory
+ *   LATENT  [STAGES][BLOCK_KEYS][DV] bf16: the columns that are key and value
+ *   ROPE    [ROPE_STAGES][BLOCK_KEYS][DQK - DV] bf16: the columns that are key alone
+ *   SCORES  [SCORE_DEPTH_GROUPS][BLOCK_HEADS][BLOCK_KEYS] fp32, then P
+ *   FACTORS [BLOCK_HEADS] fp32: what O's rows are multiplied by
+ *   WORK    struct work
+ *   SLOTS, RING, COUNTS: common/slots.cuh
+ *
+ * Copies and barriers, for key block j in stage j % STAGES:
+ *   top:           own copies of block j done (groups of STAGES - 2 later blocks may be under way),
+ *                  then a block-wide barrier: everybody's have landed, and nobody reads stage
+ *                  (j - 1) % STAGES any more
+ *   after scores:  S complete. Nobody reads block j's rope columns any more, so that one rope
+ *                  buffer does for two stages: gather block j + STAGES - 1
+ *   after softmax: P and FACTORS complete
+ *
+ * Knobs: BLOCK_KEYS, STAGES, WARPS, COMPACT, blocks per multiprocessor; legal values and the rule
+ * that picks them: src/codegen/sparse_attn_fwd.c.
+ */
+
+enum {
+    LATENT_PITCH = DV * 2, /* bytes of a row */
+    ROPE_PITCH = (DQK - DV) * 2,
+    QUERY_PITCH = DQK * 2,
+    SCORE_PITCH = BLOCK_KEYS * 4,
+    LATENT_BYTES = BLOCK_KEYS * LATENT_PITCH, /* of a stage */
+    ROPE_BYTES = BLOCK_KEYS * ROPE_PITCH,
+    LATENT_CHUNKS = DV / CHUNK_COLUMNS, /* of a row */
+    ROPE_CHUNKS = (DQK - DV) / CHUNK_COLUMNS,
+    QUERY_CHUNKS = DQK / CHUNK_COLUMNS,
+    LATENT_STEPS = DV / 16, /* k-steps of the first product */
+    ROPE_STEPS = (DQK - DV) / 16,
+
+    HEAD_TILES = BLOCK_HEADS / 16,
+    SCORE_TILES = HEAD_TILES / SCORE_HEAD_GROUPS,           /* m16 tiles of a warp */
+    SCORE_PAIRS = BLOCK_KEYS / 16 / SCORE_KEY_GROUPS,       /* pairs of n8 tiles of a warp */
+    SCORE_LATENT_STEPS = LATENT_STEPS / SCORE_DEPTH_GROUPS, /* k-steps of a warp */
+    SCORE_ROPE_STEPS = ROPE_STEPS / SCORE_DEPTH_GROUPS,
+    SCORE_STEPS = SCORE_LATENT_STEPS + SCORE_ROPE_STEPS,
+    OUTPUT_TILES = HEAD_TILES / OUTPUT_HEAD_GROUPS,
+    OUTPUT_PAIRS = DV / 16 / OUTPUT_COLUMN_GROUPS,
+    OUTPUT_STEPS = BLOCK_KEYS / 16,
+
+    SCORE_UNITS = BLOCK_KEYS / 2, /* pairs of scores in a row */
+    ROW_UNITS = SCORE_UNITS / ROW_THREADS,
+    QUERY_FRAGMENTS = QUERY_IN_REGISTERS ? SCORE_STEPS * SCORE_TILES * 4 : 1
+};
+
+#define LOG2_E 1.4426950408889634f
+#define LN_2 0.6931471805599453f
+#define MINUS_INFINITY (-__int_as_float(0x7f800000))
+
+/* The maximum a row works with may lag behind the true one by so many powers of two before O is
+ * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
+#define RESCALE_THRESHOLD 8.0f
+
+/* Which query and heads this block computes: at WORK_OFFSET, since registers are short. */
+struct work {
+    int batch, token;
+    int first_head;
+    int tiles; /* m16 tiles of heads it has, at most HEAD_TILES */
+};
+
+DEVICE struct work *block_work(void) {
+    return (struct work *)(arena + WORK_OFFSET);
+}
+
+/* Finds the block's query, written to *query; false when there is none: past the end of the query
+ * list, or an entry outside. */
+DEVICE bool find_query(const struct sparse_attn_fwd_params *params, int *query) {
+    const int place = (int)blockIdx.x / HEAD_BLOCKS;
+    *query = place;
+    if (params->queries) {
+        const int count = params->query_count
+                              ? minimum(*params->query_count, params->query_capacity)
+                              : params->query_capacity;
+        if (place >= count) {
+            return false;
+        }
+        *query = params->queries[place];
+    }
+    return *query >= 0 && *query < params->batches * params->tokens;
+}
+
+/* Slots to scan: the row's width, cut by topk_length. */
+DEVICE int find_slots(const struct sparse_attn_fwd_params *params, i64 batch, i64 token) {
+    if (!params->topk_length) {
+        return params->width;
+    }
+    const int length = params->topk_length[batch * params->topk_length_batch_stride +
+                                           token * params->topk_length_token_stride];
+    return minimum(maximum(length, 0), params->width);
+}
+
+/* Writes down, for the whole block, what there is to do. Ends in a barrier. */
+DEVICE void describe_work(const struct sparse_attn_fwd_params *params, int query) {
+    if (threadIdx.x == 0) {
+        const int head_block = (int)blockIdx.x % HEAD_BLOCKS;
+        const int batch = query / params->tokens, token = query % params->tokens;
+        struct work *const work = block_work();
+        work->batch = batch;
+        work->token = token;
+        work->first_head = head_block * BLOCK_HEADS;
+        work->tiles = head_block == HEAD_BLOCKS - 1 ? LAST_BLOCK_TILES : HEAD_TILES;
+        struct slot_row *const row = scan_row();
+        row->row = params->indices + batch * params->indices_batch_stride +
+                   token * params->indices_token_stride;
+        row->slots = find_slots(params, batch, token);
+        row->rows = params->rows;
+    }
+    __syncthreads();
+}
+
+/* Starts the copy of the query tile; rows past the last head become zeros. */
+DEVICE void load_query(const struct sparse_attn_fwd_params *params) {
+    const struct work *const work = block_work();
+    const char *const q = (const char *)params->q + 2 * (work->batch * params->q_batch_stride +
+                                                         work->token * params->q_token_stride);
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < BLOCK_HEADS * QUERY_CHUNKS; i += THREADS) {
+        const int row = i / QUERY_CHUNKS, chunk = i % QUERY_CHUNKS;
+        const int head = work->first_head + row;
+        const bool present = head < HEADS;
+        const char *const source =
+            present ? q + 2 * (head * params->q_head_stride) + chunk * CHUNK_BYTES : q;
+        cp_async_16(shared_address(QUERY_OFFSET + tile_chunk(row, chunk, QUERY_PITCH)), source,
+                    present ? CHUNK_BYTES : 0);
+    }
+}
+
+/*
+ * Starts the copy of `columns` chunks, from column chunk `skip` on, of a block's KV rows into a
+ * tile. Unless `whole`, rows past `count` become zeros, and so do masked ones: nothing is read for
+ * them.
+ */
+DEVICE void gather_rows(const char *kv, u32 row_bytes, int block, int count, bool whole, u32 tile,
+                        int pitch, int columns, int skip) {
+    const int rows_at_once = THREADS / columns;
+    const int chunk = (int)threadIdx.x % columns;
+    const int thread_row = (int)threadIdx.x / columns % rows_at_once;
+    const char *const source = kv + (skip + chunk) * CHUNK_BYTES;
+    const int *const entries = scan_entries(block) + thread_row;
+#pragma unroll 4
+    for (int i = 0; i < (BLOCK_KEYS + rows_at_once - 1) / rows_at_once; ++i) {
+        const int key = i * rows_at_once + thread_row;
+        if (BLOCK_KEYS % rows_at_once != 0 && key >= BLOCK_KEYS) {
+            break;
+        }
+        const int row = whole || key < count ? entries[i * rows_at_once] : MASKED;
+        const bool present = whole || row >= 0;
+        cp_async_16(tile + tile_chunk(key, chunk, pitch),
+                    present ? source + (u64)(u32)row * row_bytes : kv, present ? CHUNK_BYTES : 0);
+    }
+}
+
+/* The same for a block that is most often whole. An empty one is left alone. */
+DEVICE void gather(const struct sparse_attn_fwd_params *params, const char *kv, int block,
+                   int count, u32 tile, int pitch, int columns, int skip) {
+    if (COMPACT && count == BLOCK_KEYS) {
+        gather_rows(kv, params->kv_row_bytes, block, count, true, tile, pitch, columns, skip);
+    } else if (count > 0) {
+        gather_rows(kv, params->kv_row_bytes, block, count, false, tile, pitch, columns, skip);
+    }
+}
+
+/*
+ * ldmatrix addresses. A warp reads 16 rows and two chunks (16 columns, 32 bytes of a row) at a
+ * time; `base` is the address of this lane's row at step 0.
+ */
+DEVICE u32 step_address(u32 base, int step) {
+    return tile_advance(base, step * 2 * CHUNK_BYTES);
+}
+
+/* A operand: rows lane % 16, chunk lane / 16. */
+DEVICE u32 a_address(u32 tile, int first_row, int pitch) {
+    const int lane = (int)threadIdx.x % 32;
+    return tile + tile_chunk(first_row + lane % 16, lane / 16, pitch);
+}
+
+/* B operand, keys as columns: rows lane % 8 and, for the second n8 tile, 8 more; chunk by bit 3. */
+DEVICE u32 b_address(u32 tile, int first_row, int pitch) {
+    const int lane = (int)threadIdx.x % 32;
+    return tile + tile_chunk(first_row + lane % 8 + lane / 16 * 8, lane / 8 % 2, pitch);
+}
+
+/* This warp's place in the formation of the first product. */
+struct score_place {
+    int tile;  /* first m16 tile */
+    int key;   /* first key */
+    int depth; /* takes the k-steps equal to this modulo SCORE_DEPTH_GROUPS */
+    u32 query; /* ldmatrix address of the first query tile at step 0 */
+};
+
+DEVICE struct score_place find_score_place(void) {
+    const int warp = (int)threadIdx.x / 32;
+    struct score_place place;
+    place.tile = warp % SCORE_HEAD_GROUPS * SCORE_TILES;
+    place.key = warp / SCORE_HEAD_GROUPS % SCORE_KEY_GROUPS * SCORE_PAIRS * 16;
+    place.depth = warp / (SCORE_HEAD_GROUPS * SCORE_KEY_GROUPS);
+    place.query = a_address(shared_address(QUERY_OFFSET), place.tile * 16, QUERY_PITCH);
+    return place;
+}
+
+/* The k-step number `index` of this warp. */
+DEVICE int find_step(const struct score_place *place, int index) {
+    return SCORE_DEPTH_GROUPS == 1 ? index : index * SCORE_DEPTH_GROUPS + place->depth;
+}
+
+/* Query fragments of one k-step, from the query tile. */
+DEVICE void load_query_step(u32 *a, const struct score_place *place, int step) {
+    const u32 address = step_address(place->query, step);
+#pragma unroll
+    for (int m = 0; m < SCORE_TILES; ++m) {
+        ldmatrix_x4(&a[m * 4], address + (u32)(m * 16 * QUERY_PITCH));
+    }
+}
+
+/* All of this warp's query fragments, when they stay in registers for the whole query. */
+DEVICE void load_query_fragments(u32 *query, const struct score_place *place) {
+#pragma unroll
+    for (int i = 0; i < SCORE_STEPS; ++i) {
+        load_query_step(&query[i * SCORE_TILES * 4], place, find_step(place, i));
+    }
+}
+
+/* Operands of this warp's step number `index`, which lies at column `step` * 16 of the key tile
+ * whose ldmatrix address at column 0 is `keys`. */
+DEVICE void load_step(u32 *a, u32 *b, const struct score_place *place, int index, u32 keys,
+                      int pitch, int step) {
+    if (!QUERY_IN_REGISTERS) {
+        load_query_step(a, place, find_step(place, index));
+    }
+    const u32 address = step_address(keys, step);
+#pragma unroll
+    for (int n = 0; n < SCORE_PAIRS; ++n) {
+        ldmatrix_x4(&b[n * 4], address + (u32)(n * 16 * pitch));
+    }
+}
+
+DEVICE void multiply_step(float *s, const u32 *a, const u32 *b, int tiles) {
+#pragma unroll
+    for (int n = 0; n < SCORE_PAIRS; ++n) {
+#pragma unroll
+        for (int m = 0; m < SCORE_TILES; ++m) {
+            if (!RAGGED_HEADS || m < tiles) {
+                mma_m16n8k16_bf16(&s[(m * SCORE_PAIRS + n) * 8], &a[m * 4], &b[n * 4]);
+                mma_m16n8k16_bf16(&s[(m * SCORE_PAIRS + n) * 8 + 4], &a[m * 4], &b[n * 4 + 2]);
+            }
+        }
+    }
+}
+
+/*
+ * s = this warp's part of Q K^T for the key block in a stage: the rope columns first, then the
+ * latent ones. The operands of a step are loaded while the one before is multiplied, into the other
+ * of two buffers. Step number `index` counts the latent steps first, as the query tile does.
+ */
+DEVICE void compute_scores(float *s, const u32 *query, const struct score_place *place, int stage) {
+    enum { A = SCORE_TILES * 4, B = SCORE_PAIRS * 4 };
+    const int rope_stage = ROPE_STAGES == 1 ? 0 : stage;
+    const int tiles = block_work()->tiles - place->tile;
+    const u32 latent = b_address(shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES)),
+                                 place->key, LATENT_PITCH);
+    const u32 rope = b_address(shared_address(ROPE_OFFSET + (u32)(rope_stage * ROPE_BYTES)),
+                               place->key, ROPE_PITCH);
+    u32 a[2 * A], b[2 * B];
+#pragma unroll
+    for (int i = 0; i < SCORE_TILES * SCORE_PAIRS * 8; ++i) {
+        s[i] = 0.0f;
+    }
+    if (SCORE_ROPE_STEPS > 0) {
+        load_step(a, b, place, SCORE_LATENT_STEPS, rope, ROPE_PITCH, find_step(place, 0));
+    } else {
+        load_step(a, b, place, 0, latent, LATENT_PITCH, find_step(place, 0));
+    }
+#pragma unroll
+    for (int i = 0; i < SCORE_ROPE_STEPS; ++i) {
+        const int now = i % 2, next = (i + 1) % 2, index = SCORE_LATENT_STEPS + i;
+        if (i + 1 < SCORE_ROPE_STEPS) {
+            load_step(&a[next * A], &b[next * B], place, index + 1, rope, ROPE_PITCH,
+                      find_step(place, i + 1));
+        } else {
+            load_step(&a[next * A], &b[next * B], place, 0, latent, LATENT_PITCH,
+                      find_step(place, 0));
+        }
+        multiply_step(s, QUERY_IN_REGISTERS ? &query[index * A] : &a[now * A], &b[now * B], tiles);
+    }
+#pragma unroll SCORE_UNROLL
+    for (int i = 0; i < SCORE_LATENT_STEPS; ++i) {
+        const int now = (SCORE_ROPE_STEPS + i) % 2, next = (SCORE_ROPE_STEPS + i + 1) % 2;
+        if (i + 1 < SCORE_LATENT_STEPS) {
+            load_step(&a[next * A], &b[next * B], place, i + 1, latent, LATENT_PITCH,
+                      find_step(place, i + 1));
+        }
+        multiply_step(s, QUERY_IN_REGISTERS ? &query[i * A] : &a[now * A], &b[now * B], tiles);
+    }
+}
+
+/* Scores in shared memory: pairs of 8 bytes, swizzled in groups of four pairs so that four rows do
+ * not collide. The offset of a pair in the arena. */
+DEVICE u32 score_offset(int depth, int row, int pair) {
+    const int swizzled = pair ^ ((row & 3) * 4 & (SCORE_UNITS - 1));
+    return (u32)(SCORES_OFFSET + (depth * BLOCK_HEADS + row) * SCORE_PITCH + swizzled * 8);
+}
+
+DEVICE void store_scores(const float *s, const struct score_place *place) {
+    const int lane = (int)threadIdx.x % 32;
+    const u32 base =
+        score_offset(place->depth, place->tile * 16 + lane / 4, place->key / 2 + lane % 4);
+#pragma unroll
+    for (int n = 0; n < SCORE_PAIRS * 2; ++n) {
+        const u32 offset = tile_advance(base, n * 32);
+#pragma unroll
+        for (int m = 0; m < SCORE_TILES; ++m) {
+            const float *const tile = &s[(m * SCORE_PAIRS * 2 + n) * 4];
+            float *const upper = (float *)(arena + offset + m * 16 * SCORE_PITCH);
+            float *const lower = (float *)(arena + offset + (m * 16 + 8) * SCORE_PITCH);
+            upper[0] = tile[0];
+            upper[1] = tile[1];
+            lower[0] = tile[2];
+            lower[1] = tile[3];
+        }
+    }
+}
+
+/* What a head's softmax has come to; the same in its ROW_THREADS threads but for `sum`. */
+struct softmax_row {
+    float maximum; /* the one P is relative to, scores before scaling */
+    float highest; /* the true one */
+    float sum;     /* of this thread's exponentials */
+};
+
+/* P's place: chunk of 8 keys of a row, in the first partial sum's row. */
+DEVICE u32 probability_chunk(int row, int chunk) {
+    return (u32)(SCORES_OFFSET + row * SCORE_PITCH +
+                 (chunk ^ (row & 7 & (SCORE_PITCH / CHUNK_BYTES - 1))) * CHUNK_BYTES);
+}
+
+/* This thread's scores of its row: partial sums added, keys past `count` and masked ones -inf. */
+DEVICE void load_row(float *s, int row, int part, int block, int count) {
+    const u32 base = score_offset(0, row, part);
+#pragma unroll
+    for (int i = 0; i < ROW_UNITS; ++i) {
+        const u32 offset = tile_advance(base, i * ROW_THREADS * 8);
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            const int key = (part + i * ROW_THREADS) * 2 + e;
+            float sum = ((const float *)(arena + offset))[e];
+#pragma unroll
+            for (int d = 1; d < SCORE_DEPTH_GROUPS; ++d) {
+                sum += ((const float *)(arena + offset + d * BLOCK_HEADS * SCORE_PITCH))[e];
+            }
+            const bool present = key < count && (COMPACT || scan_entries(block)[key] >= 0);
+            s[i * 2 + e] = present ? sum : MINUS_INFINITY;
+        }
+    }
+}
+
+DEVICE float row_maximum(const float *s) {
+    float highest = s[0];
+#pragma unroll
+    for (int i = 1; i < ROW_UNITS * 2; ++i) {
+        highest = fmaxf(highest, s[i]);
+    }
+#pragma unroll
+    for (int mask = 1; mask < ROW_THREADS; mask *= 2) {
+        highest = fmaxf(highest, __shfl_xor_sync((u32)ALL_LANES, highest, mask));
+    }
+    return highest;
+}
+
+/* Moves the row's maximum if it has to; the factor the old sums and O are multiplied by. */
+DEVICE float move_maximum(struct softmax_row *state, float highest, float scale_log2) {
+    state->highest = fmaxf(state->highest, highest);
+    if (!((highest - state->maximum) * scale_log2 > RESCALE_THRESHOLD)) {
+        return 1.0f;
+    }
+    const float old = state->maximum;
+    state->maximum = highest;
+    return old == MINUS_INFINITY ? 1.0f : exp2_approximate((old - highest) * scale_log2);
+}
+
+/*
+ * Softmax of one key block: scores -> P, sums, FACTORS. True if some row's O must be rescaled. A
+ * row's threads are neighbours in one warp: P may overwrite the scores once all have read them.
+ */
+DEVICE bool softmax_block(struct softmax_row *state, int block, int count, float scale_log2) {
+    const int row = (int)threadIdx.x / ROW_THREADS, part = (int)threadIdx.x % ROW_THREADS;
+    if (row >= BLOCK_HEADS) {
+        return false;
+    }
+    float s[ROW_UNITS * 2];
+    load_row(s, row, part, block, count);
+    const float factor = move_maximum(state, row_maximum(s), scale_log2);
+    const float offset = state->maximum == MINUS_INFINITY ? 0.0f : -state->maximum * scale_log2;
+    const u32 probabilities = probability_chunk(row, part / 4) + (u32)(part % 4 * 4);
+    float sum = 0.0f;
+    __syncwarp((u32)ALL_LANES);
+#pragma unroll
+    for (int i = 0; i < ROW_UNITS; ++i) {
+        const float p0 = exp2_approximate(fmaf(s[i * 2], scale_log2, offset));
+        const float p1 = exp2_approximate(fmaf(s[i * 2 + 1], scale_log2, offset));
+        sum += p0 + p1;
+        *(u32 *)(arena + tile_advance(probabilities, i * ROW_THREADS * 4)) = pack_bf16x2(p0, p1);
+    }
+    state->sum = fmaf(state->sum, factor, sum);
+    if (part == 0) {
+        ((float *)(arena + FACTORS_OFFSET))[row] = factor;
+    }
+    return factor != 1.0f;
+}
+
+/* This warp's place in the formation of the second product. */
+struct output_place {
+    int tile;          /* first m16 tile */
+    int column;        /* first column */
+    u32 probabilities; /* ldmatrix address of the first m16 tile at step 0 */
+    u32 values;        /* ldmatrix address of the first columns in stage 0, keys 0..15 */
+};
+
+DEVICE struct output_place find_output_place(void) {
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    struct output_place place;
+    place.tile = warp % OUTPUT_HEAD_GROUPS * OUTPUT_TILES;
+    place.column = warp / OUTPUT_HEAD_GROUPS * OUTPUT_PAIRS * 16;
+    place.probabilities = shared_address(probability_chunk(place.tile * 16 + lane % 16, lane / 16));
+    place.values = shared_address(
+        LATENT_OFFSET +
+        tile_chunk(lane % 16, place.column / CHUNK_COLUMNS + lane / 16, LATENT_PITCH));
+    return place;
+}
+
+/* o *= FACTORS, row by row. */
+DEVICE void scale_output(float *o, const struct output_place *place) {
+    const float *const factors = (const float *)(arena + FACTORS_OFFSET);
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < OUTPUT_TILES; ++m) {
+        const float upper = factors[(place->tile + m) * 16 + lane / 4];
+        const float lower = factors[(place->tile + m) * 16 + lane / 4 + 8];
+#pragma unroll
+        for (int n = 0; n < OUTPUT_PAIRS * 2; ++n) {
+            float *const tile = &o[(m * OUTPUT_PAIRS * 2 + n) * 4];
+            tile[0] *= upper;
+            tile[1] *= upper;
+            tile[2] *= lower;
+            tile[3] *= lower;
+        }
+    }
+}
+
+/* P fragments of 16 keys. */
+DEVICE void load_probabilities(u32 *a, const struct output_place *place, int step) {
+    const u32 address = step_address(place->probabilities, step);
+#pragma unroll
+    for (int m = 0; m < OUTPUT_TILES; ++m) {
+        ldmatrix_x4(&a[m * 4], address + (u32)(m * 16 * SCORE_PITCH));
+    }
+}
+
+/* o += P V for the key block in a stage. */
+DEVICE void accumulate_output(float *o, const struct output_place *place, int stage) {
+    const int tiles = block_work()->tiles;
+    const u32 values = place->values + (u32)(stage * LATENT_BYTES);
+#pragma unroll OUTPUT_UNROLL
+    for (int step = 0; step < OUTPUT_STEPS; ++step) {
+        u32 a[OUTPUT_TILES * 4];
+        load_probabilities(a, place, step);
+#pragma unroll
+        for (int n = 0; n < OUTPUT_PAIRS; ++n) {
+            u32 b[4];
+            ldmatrix_x4_trans(b, step_address(values, n) + (u32)(step * 16 * LATENT_PITCH));
+#pragma unroll
+            for (int m = 0; m < OUTPUT_TILES; ++m) {
+                if (!RAGGED_HEADS || m < tiles - place->tile) {
+                    mma_m16n8k16_bf16(&o[(m * OUTPUT_PAIRS + n) * 8], &a[m * 4], &b[0]);
+                    mma_m16n8k16_bf16(&o[(m * OUTPUT_PAIRS + n) * 8 + 4], &a[m * 4], &b[2]);
+                }
+            }
+        }
+    }
+}
+
+/* A head's statistics to global memory, and to FACTORS what makes O's row the output. */
+DEVICE void finish_row(const struct sparse_attn_fwd_params *params, const struct softmax_row *state,
+                       float scale_log2) {
+    const struct work *const work = block_work();
+    const int row = (int)threadIdx.x / ROW_THREADS, part = (int)threadIdx.x % ROW_THREADS;
+    const int head = work->first_head + row;
+    if (row >= BLOCK_HEADS) {
+        return;
+    }
+    float sum = state->sum;
+#pragma unroll
+    for (int mask = 1; mask < ROW_THREADS; mask *= 2) {
+        sum += __shfl_xor_sync((u32)ALL_LANES, sum, mask);
+    }
+    if (part != 0) {
+        return;
+    }
+    const bool empty = sum == 0.0f; /* else at least 1, or NaN, which stays visible in lse */
+    const float maximum_log2 =
+        state->maximum == MINUS_INFINITY ? 0.0f : state->maximum * scale_log2;
+    float denominator = sum;
+    if (HAS_SINK && head < HEADS) {
+        denominator += exp2_approximate(params->sink[head] * LOG2_E - maximum_log2);
+    }
+    ((float *)(arena + FACTORS_OFFSET))[row] = empty ? 0.0f : 1.0f / denominator;
+    if (head < HEADS) {
+        const i64 place = work->batch * params->lse_batch_stride +
+                          work->token * params->lse_token_stride + head * params->lse_head_stride;
+        params->lse[place] = empty ? MINUS_INFINITY : (maximum_log2 + log2_approximate(sum)) * LN_2;
+        if (params->max_logits) {
+            params->max_logits[place] = state->highest * params->scale;
+        }
+    }
+}
+
+/* O as bf16 into the output tile, which takes the query tile's place. */
+DEVICE void stage_output(const float *o, const struct output_place *place) {
+    const int lane = (int)threadIdx.x % 32;
+    const u32 base =
+        QUERY_OFFSET + (u32)(lane % 4 * 4) +
+        tile_chunk(place->tile * 16 + lane / 4, place->column / CHUNK_COLUMNS, LATENT_PITCH);
+#pragma unroll
+    for (int n = 0; n < OUTPUT_PAIRS * 2; ++n) {
+        const u32 offset = tile_advance(base, n * CHUNK_BYTES);
+#pragma unroll
+        for (int m = 0; m < OUTPUT_TILES; ++m) {
+            const float *const tile = &o[(m * OUTPUT_PAIRS * 2 + n) * 4];
+            *(u32 *)(arena + offset + m * 16 * LATENT_PITCH) = pack_bf16x2(tile[0], tile[1]);
+            *(u32 *)(arena + offset + (m * 16 + 8) * LATENT_PITCH) = pack_bf16x2(tile[2], tile[3]);
+        }
+    }
+}
+
+/* The output tile to global memory, 16 bytes a thread. */
+DEVICE void store_output(const struct sparse_attn_fwd_params *params) {
+    const struct work *const work = block_work();
+    char *const out = (char *)params->out + 2 * (work->batch * params->out_batch_stride +
+                                                 work->token * params->out_token_stride);
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < BLOCK_HEADS * LATENT_CHUNKS; i += THREADS) {
+        const int row = i / LATENT_CHUNKS, chunk = i % LATENT_CHUNKS;
+        const int head = work->first_head + row;
+        if (head < HEADS) {
+            *(uint4 *)(out + 2 * (head * params->out_head_stride) + chunk * CHUNK_BYTES) =
+                *(const uint4 *)(arena + QUERY_OFFSET + tile_chunk(row, chunk, LATENT_PITCH));
+        }
+    }
+}
+
+/* Starts the gather of a key block, as one group of copies; nothing when the query has no such. */
+DEVICE void begin_block(struct slot_scan *scan, const struct sparse_attn_fwd_params *params,
+                        const char *kv, int block) {
+    scan_reach(scan, block);
+    const int count = scan_count(scan, block), stage = block % STAGES;
+    const int rope_stage = ROPE_STAGES == 1 ? 0 : stage;
+    gather(params, kv, block, count, shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES)),
+           LATENT_PITCH, LATENT_CHUNKS, 0);
+    if (ROPE_STEPS > 0) {
+        gather(params, kv, block, count,
+               shared_address(ROPE_OFFSET + (u32)(rope_stage * ROPE_BYTES)), ROPE_PITCH,
+               ROPE_CHUNKS > 0 ? ROPE_CHUNKS : 1, LATENT_CHUNKS);
+    }
+    cp_async_commit();
+}
+
+/* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
+ * come so far. The query tile lands with the first. */
+DEVICE void wait_for_block(void) {
+#line 596 "templates/sparse_attn_fwd.mma.cu"
+    cp_async_wait_0();
+#line 598 "templates/sparse_attn_fwd.mma.cu"
+    __syncthreads();
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
+    int query_number;
+    if (!find_query(&params, &query_number)) {
+        return;
+    }
+    describe_work(&params, query_number);
+    const char *const kv =
+        (const char *)params.kv + 2 * (block_work()->batch * params.kv_batch_stride);
+    const float scale_log2 = params.scale * LOG2_E;
+    const struct score_place score_place = find_score_place();
+    const struct output_place output_place = find_output_place();
+    struct slot_scan scan;
+    struct softmax_row state = {MINUS_INFINITY, MINUS_INFINITY, 0.0f};
+    u32 query[QUERY_FRAGMENTS];
+    float o[OUTPUT_TILES * OUTPUT_PAIRS * 8];
+
+    scan_begin(&scan);
+    load_query(&params);
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; ++i) {
+        begin_block(&scan, &params, kv, i);
+    }
+#pragma unroll
+    for (int i = 0; i < OUTPUT_TILES * OUTPUT_PAIRS * 8; ++i) {
+        o[i] = 0.0f;
+    }
+    if (QUERY_IN_REGISTERS) {
+        wait_for_block();
+        load_query_fragments(query, &score_place);
+    }
+
+    for (int block = 0;; ++block) {
+        wait_for_block();
+        const int stage = block % STAGES, count = scan_count(&scan, block);
+        if (count == 0) {
+            break;
+        }
+        float s[SCORE_TILES * SCORE_PAIRS * 8];
+        compute_scores(s, query, &score_place, stage);
+        store_scores(s, &score_place);
+        __syncthreads();
+        begin_block(&scan, &params, kv, block + STAGES - 1);
+        const bool rescale = softmax_block(&state, block, count, scale_log2);
+        if (__syncthreads_or(rescale)) {
+            scale_output(o, &output_place);
+        }
+        accumulate_output(o, &output_place, stage);
+    }
+
+    cp_async_wait_0();
+    finish_row(&params, &state, scale_log2);
+    __syncthreads();
+    scale_output(o, &output_place);
+    stage_output(o, &output_place);
+    __syncthreads();
+    store_output(&params);
+}

@@ -1,0 +1,1577 @@
+/*
+ * Written by smelt; do not edit. To write it again:
+ *   smelt emit sparse_attn_fwd:heads=72,dqk=512,dv=512,topk=100,sink=1,variant=sm90,stages=2 --arch sm_90a
+ *
+ * spec     sparse_attn_fwd:heads=72,dqk=512,dv=512,topk=100,sink=1,variant=sm90,stages=2
+ * arch     sm_90a
+ * variant  sm90
+ * kernel   smelt_sparse_attn_fwd_sm90_h72_qk512_v512_k100
+ * knobs (by the spec, or by rule)
+ *   STAGES                      2  knob     key blocks in flight
+ *   REGISTER_STEPS             27  rule     k-steps of Q held in registers
+ *   TURN_STEPS                 10  rule     k-steps of QK in flight when PV may begin
+ *   SCORES_REGISTERS          168  rule     of a thread, QK and softmax
+ *   OUTPUT_REGISTERS          160  rule     of a thread, PV
+ *   GATHER_REGISTERS           24  rule     of a thread, gather
+ *   BLOCK_KEYS                 64  rule     KV rows of a key block
+ * shared memory (offset, bytes)
+ *   LATENT_OFFSET               0   131072  key blocks, the columns that are key and value
+ *   ROPE_OFFSET            131072        0  a key block, the columns that are key alone
+ *   PROBABILITIES_OFFSET   131072    16384  probabilities, bf16
+ *   QUERY_OFFSET           147456    10240  the k-steps of Q that are not in registers
+ *   RING_OFFSET            157696      512  KV row numbers of the key blocks to come
+ *   INVERSES_OFFSET        158208      512  1 / denominator of each head, fp32
+ *   BARRIERS_OFFSET        158720      112  mbarriers
+ *   EXPONENTS_OFFSET       158832      128  what the output's rows are multiplied by, powers of two
+ *   WORDS_OFFSET           158960        8  what each stage holds
+ *   COUNTS_OFFSET          158968        8  valid slots that each warp found
+ *   SHARED_BYTES           158976  of 232448 that a block may have on sm_90a
+ * launch
+ *   512 threads a block, 1 block resident per multiprocessor, at most 128 registers a thread
+ *   64 heads a block, 2 blocks a query
+ *   persistent: one such block after another in a resident one
+ */
+
+enum {
+    HEADS = 72,                     /* query heads */
+    DQK = 512,                      /* width of a query and of a KV row, elements */
+    DV = 512,                       /* width of a value, elements */
+    TOPK = 100,                     /* valid slots of a query, at most */
+    HAS_SINK = 1,                   /* 1: a logit per head in the denominator */
+    STAGES = 2,                     /* key blocks in flight */
+    REGISTER_STEPS = 27,            /* k-steps of Q held in registers */
+    TURN_STEPS = 10,                /* k-steps of QK in flight when PV may begin */
+    SCORES_REGISTERS = 168,         /* of a thread, QK and softmax */
+    OUTPUT_REGISTERS = 160,         /* of a thread, PV */
+    GATHER_REGISTERS = 24,          /* of a thread, gather */
+    BLOCK_KEYS = 64,                /* KV rows of a key block */
+    THREADS = 512,                  /* of a thread block */
+    HEAD_BLOCKS = 2,                /* items of a query */
+    P_BUFFERS = 2,                  /* of probabilities */
+    RING_ENTRIES = 128,             /* row numbers the ring holds */
+};
+
+/* Shared memory, in bytes from the arena's start. */
+enum {
+    LATENT_OFFSET = 0,              /* key blocks, the columns that are key and value */
+    ROPE_OFFSET = 131072,           /* a key block, the columns that are key alone */
+    PROBABILITIES_OFFSET = 131072,  /* probabilities, bf16 */
+    QUERY_OFFSET = 147456,          /* the k-steps of Q that are not in registers */
+    RING_OFFSET = 157696,           /* KV row numbers of the key blocks to come */
+    INVERSES_OFFSET = 158208,       /* 1 / denominator of each head, fp32 */
+    BARRIERS_OFFSET = 158720,       /* mbarriers */
+    EXPONENTS_OFFSET = 158832,      /* what the output's rows are multiplied by, powers of two */
+    WORDS_OFFSET = 158960,          /* what each stage holds */
+    COUNTS_OFFSET = 158968,         /* valid slots that each warp found */
+    SHARED_BYTES = 158976,          /* the arena's size */
+};
+
+#define KERNEL_NAME smelt_sparse_attn_fwd_sm90_h72_qk512_v512_k100
+
+#line 1 "templates/common/base.cuh"
+/* Names every part uses: short integer types, function kinds, the shared-memory arena. */
+
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+
+#ifdef __cplusplus
+#define KERNEL extern "C" __global__
+#else
+#define KERNEL __global__
+#endif
+#define DEVICE static __device__ __forceinline__
+
+/* The one dynamic shared-memory array. The plan's *_OFFSET constants are byte offsets into it. */
+extern __shared__ __align__(1024) unsigned char arena[];
+
+DEVICE int minimum(int a, int b) {
+    return a < b ? a : b;
+}
+
+DEVICE int maximum(int a, int b) {
+    return a > b ? a : b;
+}
+
+#line 2 "templates/common/descriptor.cuh"
+/*
+ * Matrices in shared memory as wgmma takes them (PTX ISA, "Asynchronous Warpgroup Level Matrix
+ * Shared Memory Layout" and "Matrix Descriptor Format"). Rows are A's rows or B's columns. Both
+ * kinds are made of atoms of 8 rows x swizzle bytes (K-major, depth contiguous) or 8 depths x
+ * swizzle bytes of rows (transposed), each a run of 8 * swizzle bytes whose 16-byte chunks are
+ * exchanged by the swizzle; without a swizzle the atom is 8 x 16 bytes.
+ *
+ *   K-major:    stride = bytes from 8 rows to the next 8; leading is ignored, but without a swizzle
+ *               it is the bytes from 16 bytes of depth to the next 16
+ *   transposed: stride = bytes from 8 depths to the next 8; leading = bytes from one atom's rows
+ *               (swizzle / 2 of them) to the next atom's; without a swizzle the two are exchanged
+ *
+ * Atoms are aligned to their size. A step of k inside a swizzled K-major atom adds its bytes to the
+ * address: the hardware swizzles the sum.
+ */
+
+/* swizzle: 0, 32, 64 or 128 bytes. Offsets in bytes, multiples of 16. */
+DEVICE u64 shared_descriptor(u32 address, u32 leading, u32 stride, int swizzle) {
+    const u64 mode = swizzle == 128 ? 1u : swizzle == 64 ? 2u : swizzle == 32 ? 3u : 0u;
+    return (u64)((address & 0x3ffffu) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 |
+           mode << 62;
+}
+
+/* The descriptor of the same matrix `bytes` further on. */
+DEVICE u64 descriptor_advance(u64 descriptor, u32 bytes) {
+    return descriptor + (bytes >> 4);
+}
+
+#line 1 "templates/sparse_attn_fwd.params.h"
+/*
+ * Arguments of the sparse_attn_fwd kernels, every variant. Included by the host code and, by the
+ * generator, by the CUDA source: plain C types only. Strides count elements. See
+ * include/smelt/sparse_attn.h for what each tensor holds.
+ */
+struct sparse_attn_fwd_params {
+    const void *q;          /* [batches, tokens, HEADS, DQK] bf16 */
+    const void *kv;         /* [batches, rows, DQK] bf16 */
+    const int *indices;     /* [batches, tokens, width] */
+    const int *topk_length; /* [batches, tokens] or null */
+    const float *sink;      /* [HEADS], read when HAS_SINK */
+    void *out;              /* [batches, tokens, HEADS, DV] bf16 */
+    float *lse;             /* [batches, tokens, HEADS] */
+    float *max_logits;      /* as lse, or null */
+    const int *queries;     /* query list: batch * tokens + token, or null for all queries */
+    const int *query_count; /* its length in device memory, or null for query_capacity */
+    long long q_batch_stride, q_token_stride, q_head_stride;
+    long long kv_batch_stride;
+    long long indices_batch_stride, indices_token_stride;
+    long long topk_length_batch_stride, topk_length_token_stride;
+    long long out_batch_stride, out_token_stride, out_head_stride;
+    long long lse_batch_stride, lse_token_stride, lse_head_stride;
+    int batches, tokens, rows, width;
+    int query_capacity;    /* entries of `queries`, or batches * tokens */
+    unsigned kv_row_bytes; /* from one KV row to the next */
+    float scale;           /* softmax scale, natural units */
+};
+
+#line 3 "templates/common/work.cuh"
+/*
+ * The items of a persistent grid: a query and one of its HEAD_BLOCKS blocks of heads. A block takes
+ * item blockIdx.x and every gridDim.x-th after it; each of its warpgroups follows them by itself.
+ * With a query list, an entry outside of the queries is no item.
+ */
+
+struct work {
+    int item;
+    int query;      /* batch * tokens + token, or -1: no work is left */
+    int head_block; /* of the query */
+};
+
+/* Items there are: a query each, times the blocks of heads. */
+DEVICE int work_items(const struct sparse_attn_fwd_params *params) {
+    int queries = params->query_capacity;
+    if (params->query_count) {
+        queries = maximum(minimum(*params->query_count, queries), 0);
+    }
+    return queries * HEAD_BLOCKS;
+}
+
+/* The first item from `item` on, in steps of the grid. Numbers are unsigned: the step past the last
+ * may pass 2^31. */
+DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, u32 item) {
+    const u32 items = (u32)work_items(params);
+    struct work work = {0, -1, 0};
+    for (; item < items; item += gridDim.x) {
+        int query = (int)(item / HEAD_BLOCKS);
+        if (params->queries) {
+            query = params->queries[query];
+        }
+        if (query >= 0 && query < params->batches * params->tokens) {
+            work.item = (int)item;
+            work.query = query;
+            work.head_block = (int)(item % HEAD_BLOCKS);
+            break;
+        }
+    }
+    return work;
+}
+
+DEVICE struct work first_work(const struct sparse_attn_fwd_params *params) {
+    return find_work(params, blockIdx.x);
+}
+
+DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    return find_work(params, (u32)work->item + gridDim.x);
+}
+
+#line 2 "templates/ptx/named_barrier.cuh"
+/*
+ * The block's 16 hardware barriers (PTX ISA, "bar, barrier"); 0 is __syncthreads'. `threads`, a
+ * multiple of 32, counts those that come, waiting or not. Whole warps come together. A constant
+ * `id` reserves that barrier alone, a variable one all 16.
+ */
+
+/* Comes and waits for the others. */
+DEVICE void barrier_sync(int id, int threads) {
+    asm volatile("barrier.cta.sync.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+/* Comes and goes on; others wait with barrier_sync. */
+DEVICE void barrier_arrive(int id, int threads) {
+    asm volatile("barrier.cta.arrive.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+/* Comes, waits, and tells whether any thread's condition holds. */
+DEVICE bool barrier_or(int id, int threads, bool condition) {
+    u32 any;
+    asm volatile("{.reg .pred p, q;\n\t"
+                 "setp.ne.u32 p, %1, 0;\n\t"
+                 "barrier.cta.red.or.aligned.pred q, %2, %3, p;\n\t"
+                 "selp.u32 %0, 1, 0, q;}"
+                 : "=r"(any)
+                 : "r"((u32)condition), "r"(id), "r"(threads)
+                 : "memory");
+    return any != 0;
+}
+
+#line 4 "templates/common/gather_slots.cuh"
+/*
+ * The slots of a query's index row, compacted by one warpgroup into a ring of KV row numbers: the
+ * valid ones, in slot order, at most TOPK of them. Two warps look at 64 slots at a time; a step's
+ * slots are loaded one step ahead, a query's first ones while the query before is still gathered.
+ *
+ * The ring: RING_OFFSET, RING_ENTRIES ints, 128: what one step leaves over (at most 64) and the
+ * next one's. The two warps' counts of valid slots: COUNTS_OFFSET.
+ */
+
+enum {
+    RING_MASK = RING_ENTRIES - 1,
+    ALL_LANES = -1,
+    MASKED = -1,
+    SCAN_SLOTS = 64, /* of a step */
+    SCAN_BARRIER = 2 /* named; of the warpgroup */
+};
+
+struct slot_scan {
+    const int *row; /* the query's indices */
+    int slots;      /* how many there are to scan */
+    int scanned;    /* looked at so far */
+    int value;      /* slot scanned + thread of the warpgroup, loaded ahead */
+};
+
+DEVICE void scan_load_ahead(struct slot_scan *scan) {
+    const int thread = (int)(threadIdx.x % 128), slot = scan->scanned + thread;
+    scan->value = thread < SCAN_SLOTS && slot < scan->slots ? scan->row[slot] : MASKED;
+}
+
+/* Begins the row of an item; of no item, an empty one. */
+DEVICE void scan_open(struct slot_scan *scan, const struct sparse_attn_fwd_params *params,
+                      const struct work *work) {
+    scan->scanned = 0;
+    scan->slots = 0;
+    scan->row = params->indices;
+    if (work->query >= 0) {
+        const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
+        scan->row += batch * params->indices_batch_stride + token * params->indices_token_stride;
+        scan->slots = params->width;
+        if (params->topk_length) {
+            const int length = params->topk_length[batch * params->topk_length_batch_stride +
+                                                   token * params->topk_length_token_stride];
+            scan->slots = minimum(maximum(length, 0), params->width);
+        }
+    }
+    scan_load_ahead(scan);
+}
+
+/* Scans 64 more slots and returns how many entries there are now, of `entries` before. `rows`: KV
+ * rows, an index from 0 on and below this is valid. Two barriers: no thread writes the ring while
+ * another still reads what came before, and all see what is new. */
+DEVICE int scan_more(struct slot_scan *scan, int rows, int entries) {
+    int *const ring = (int *)(arena + RING_OFFSET);
+    int *const counts = (int *)(arena + COUNTS_OFFSET);
+    const u32 thread = threadIdx.x % 128, lane = thread % 32;
+    const bool valid = scan->value >= 0 && scan->value < rows;
+    const u32 votes = __ballot_sync((u32)ALL_LANES, valid);
+    if (thread == 0) {
+        counts[0] = __popc(votes);
+    } else if (thread == 32) {
+        counts[1] = __popc(votes);
+    }
+    barrier_sync(SCAN_BARRIER, 128);
+    const int first = counts[0], total = first + counts[1];
+    /* Of a valid slot: it counts itself. */
+    const int rank = entries + (thread < 32 ? 0 : first) + __popc(votes << (31 - lane)) - 1;
+    if (valid && rank < TOPK) {
+        ring[rank & RING_MASK] = scan->value;
+    }
+    scan->scanned += SCAN_SLOTS;
+    scan_load_ahead(scan);
+    barrier_sync(SCAN_BARRIER, 128);
+    return minimum(entries + total, TOPK);
+}
+
+/* Whether the row has no more entries. */
+DEVICE bool scan_ended(const struct slot_scan *scan, int entries) {
+    return scan->scanned >= scan->slots || entries >= TOPK;
+}
+
+#line 2 "templates/common/quad.cuh"
+
+/* Turns a 4 x 4 matrix of words over its diagonal: each of a quad's threads (four neighbours in a
+ * warp) holds a row before and a column after. */
+DEVICE void transpose_quad(u32 *x) {
+    const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+    const u32 a = __shfl_xor_sync(0xffffffffu, odd ? x[0] : x[1], 1);
+    const u32 b = __shfl_xor_sync(0xffffffffu, odd ? x[2] : x[3], 1);
+    x[0] = odd ? a : x[0];
+    x[1] = odd ? x[1] : a;
+    x[2] = odd ? b : x[2];
+    x[3] = odd ? x[3] : b;
+    const u32 c = __shfl_xor_sync(0xffffffffu, upper ? x[0] : x[2], 2);
+    const u32 d = __shfl_xor_sync(0xffffffffu, upper ? x[1] : x[3], 2);
+    x[0] = upper ? c : x[0];
+    x[1] = upper ? d : x[1];
+    x[2] = upper ? x[2] : c;
+    x[3] = upper ? x[3] : d;
+}
+
+#line 2 "templates/common/ring.cuh"
+
+/* A place in a ring of stages or buffers, and the parity of the barrier phase that its current use
+ * ends: the first use ends phase 0. */
+struct ring_place {
+    int index;
+    int parity;
+};
+
+DEVICE void ring_advance(struct ring_place *place, int size) {
+    if (++place->index == size) {
+        place->index = 0;
+        place->parity ^= 1;
+    }
+}
+
+#line 2 "templates/ptx/shared.cuh"
+
+/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
+ * "State Spaces", .shared). */
+DEVICE u32 shared_address(u32 offset) {
+    return (u32)__cvta_generic_to_shared(arena) + offset;
+}
+
+#line 2 "templates/ptx/cp_async.cuh"
+
+/* Copies 16 bytes from global to shared memory without registers, past L1; the last 16 - `bytes`
+ * are filled with zeros, and with bytes = 0 the source is not read (PTX ISA, "cp.async"). */
+DEVICE void cp_async_16(u32 address, const void *source, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(address), "l"(source), "r"(bytes)
+                 : "memory");
+}
+
+/* Closes this thread's group of copies (PTX ISA, "cp.async.commit_group"). */
+DEVICE void cp_async_commit(void) {
+    asm volatile("cp.async.commit_group;" : : : "memory");
+}
+
+/* Waits until at most so many of this thread's groups are under way (PTX ISA,
+ * "cp.async.wait_group"). */
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_0(void) {
+    asm volatile("cp.async.wait_group 0;" : : : "memory");
+}
+
+#line 2 "templates/ptx/cp_async_mbarrier.cuh"
+
+/* One of the barrier's expected arrivals, made when all earlier cp.async copies of this thread have
+ * landed (PTX ISA, "cp.async.mbarrier.arrive", .noinc). It orders the copies alone: plain stores of
+ * this thread need an arrival of their own. */
+DEVICE void cp_async_arrive_noinc(u32 barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
+                 :
+                 : "r"(barrier)
+                 : "memory");
+}
+
+/* The same, but the arrival is not one of the expected: the current phase waits for one more. */
+DEVICE void cp_async_arrive(u32 barrier) {
+    asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
+}
+
+/* Waits for all of this thread's copies, committed or not (PTX ISA, "cp.async.wait_all"). */
+DEVICE void cp_async_wait_all(void) {
+    asm volatile("cp.async.wait_all;" : : : "memory");
+}
+
+#line 2 "templates/ptx/math.cuh"
+
+/* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
+DEVICE float exp2_approximate(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* log2(x); -inf for 0 (PTX ISA, "lg2.approx.f32": absolute error 2^-22 near 1). */
+DEVICE float log2_approximate(float x) {
+    float y;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
+DEVICE u32 pack_bf16x2(float low, float high) {
+    u32 packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+#line 2 "templates/ptx/mbarrier.cuh"
+/*
+ * Barriers in shared memory (PTX ISA, "Parallel Synchronization and Communication Instructions:
+ * mbarrier"). A barrier is 8 bytes, 8-byte aligned. A phase ends when as many arrivals as the count
+ * have come and every expected byte has landed; phases alternate between parity 0, the first,
+ * and 1. Waiting for the parity before the current one passes at once, so that a fresh barrier lets
+ * a wait for parity 1 through.
+ */
+
+/* A new barrier of so many arrivals a phase; seen by others after a barrier of the block, and by
+ * copies and the cluster after mbarrier_fence_init (PTX ISA, "mbarrier.init"). */
+DEVICE void mbarrier_init(u32 barrier, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
+}
+
+/* The end of a barrier: its bytes may be used for other things (PTX ISA, "mbarrier.inval"). */
+DEVICE void mbarrier_invalidate(u32 barrier) {
+    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
+}
+
+/* Makes this thread's mbarrier_init known to the async proxy and the cluster (PTX ISA,
+ * "fence.mbarrier_init"). */
+DEVICE void mbarrier_fence_init(void) {
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
+}
+
+/* One arrival, which releases what this thread wrote (PTX ISA, "mbarrier.arrive"). */
+DEVICE void mbarrier_arrive(u32 barrier) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];"
+                 :
+                 : "r"(barrier)
+                 : "memory");
+}
+
+/* `count` arrivals at once. */
+DEVICE void mbarrier_arrive_count(u32 barrier, int count) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0], %1;"
+                 :
+                 : "r"(barrier), "r"(count)
+                 : "memory");
+}
+
+/* The current phase waits for so many more bytes of copies; then one arrival (PTX ISA,
+ * "mbarrier.arrive", .expect_tx). */
+DEVICE void mbarrier_arrive_expect(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;"
+                 :
+                 : "r"(barrier), "r"(bytes)
+                 : "memory");
+}
+
+/* The same without the arrival (PTX ISA, "mbarrier.expect_tx"). */
+DEVICE void mbarrier_expect(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
+                 :
+                 : "r"(barrier), "r"(bytes)
+                 : "memory");
+}
+
+/* One arrival at the barrier of any block of the cluster, by its cluster_address (PTX ISA,
+ * "mbarrier.arrive", .shared::cluster). Who waits for it uses mbarrier_wait_cluster. */
+DEVICE void mbarrier_arrive_remote(u32 cluster_barrier) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];"
+                 :
+                 : "r"(cluster_barrier)
+                 : "memory");
+}
+
+/* Whether the phase of that parity is over; acquires what its arrivals released (PTX ISA,
+ * "mbarrier.test_wait"). */
+DEVICE bool mbarrier_test(u32 barrier, int parity) {
+    u32 over;
+    asm volatile("{.reg .pred p;\n\t"
+                 "mbarrier.test_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n\t"
+                 "selp.u32 %0, 1, 0, p;}"
+                 : "=r"(over)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return over != 0;
+}
+
+/* Waits until the phase of that parity is over (PTX ISA, "mbarrier.try_wait", which sleeps for a
+ * while of the hardware's choosing). */
+DEVICE void mbarrier_wait(u32 barrier, int parity) {
+    u32 over;
+    do {
+        asm volatile("{.reg .pred p;\n\t"
+                     "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;}"
+                     : "=r"(over)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    } while (!over);
+}
+
+/* The same, where arrivals come from other blocks of the cluster. */
+DEVICE void mbarrier_wait_cluster(u32 barrier, int parity) {
+    u32 over;
+    do {
+        asm volatile("{.reg .pred p;\n\t"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;}"
+                     : "=r"(over)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    } while (!over);
+}
+
+#line 2 "templates/ptx/memory.cuh"
+
+/* 16 bytes to global memory that nobody reads soon: gone first from the caches (PTX ISA, "st",
+ * .cs). The address is a multiple of 16. */
+DEVICE void store_streaming_16(void *to, const u32 *values) {
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
+                 : "memory");
+}
+
+/* 16 bytes of global memory that no thread writes while the kernel runs (PTX ISA, "ld.global.nc").
+ */
+DEVICE void load_read_only_16(u32 *values, const void *from) {
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+        : "l"(from));
+}
+
+/* 4 bytes of global memory past L1, which may be stale (PTX ISA, "ld", .cg). */
+DEVICE u32 load_l2_32(const void *from) {
+    u32 value;
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+}
+
+/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", "st", .shared). */
+DEVICE void load_shared_16(u32 *values, u32 address) {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+DEVICE void store_shared_16(u32 address, const u32 *values) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
+                 : "memory");
+}
+
+#line 2 "templates/ptx/prefetch.cuh"
+
+/* Brings `bytes` of global memory into the L2 cache, without waiting; the address and the number are
+ * multiples of 16 (PTX ISA, "cp.async.bulk.prefetch"). */
+DEVICE void prefetch_l2(const void *from, u32 bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" : : "l"(from), "r"(bytes) : "memory");
+}
+
+#line 2 "templates/ptx/proxy.cuh"
+
+/* Orders this thread's plain accesses to shared memory, and those it knows of, before what the
+ * async proxy (wgmma, bulk and tensor copies) does next on its behalf, and the other way round
+ * (PTX ISA, "membar / fence", fence.proxy.async). */
+DEVICE void fence_proxy_async(void) {
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+}
+
+#line 2 "templates/ptx/registers.cuh"
+/*
+ * Registers a thread may use from here on, moved between the warpgroups of a block (PTX ISA,
+ * "setmaxnreg"): 24 to 256, a multiple of 8, the same for all of a warpgroup, which runs it
+ * together. Increasing waits until the pool has them. Macros, because the number is part of the
+ * instruction.
+ */
+#define registers_increase(count)                                                                  \
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
+#define registers_decrease(count)                                                                  \
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
+
+#line 2 "templates/ptx/stmatrix.cuh"
+
+/*
+ * Stores four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix
+ * i / 8, and holds row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level
+ * matrix store instruction: stmatrix"). `address` is a 32-bit shared-memory address, 16-byte
+ * aligned.
+ */
+DEVICE void stmatrix_x4(u32 address, const u32 *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
+/* The same, each matrix transposed on the way. */
+DEVICE void stmatrix_x4_trans(u32 address, const u32 *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
+/* Two matrices: the addresses of lanes 0 to 15 count. */
+DEVICE void stmatrix_x2(u32 address, const u32 *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};"
+                 :
+                 : "r"(address), "r"(r[0]), "r"(r[1])
+                 : "memory");
+}
+
+/* Two matrices, each transposed on the way. */
+DEVICE void stmatrix_x2_trans(u32 address, const u32 *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
+                 :
+                 : "r"(address), "r"(r[0]), "r"(r[1])
+                 : "memory");
+}
+
+#line 2 "templates/ptx/wgmma.cuh"
+/*
+ * Matrix products by a warpgroup (four warps, all of them together), which run asynchronously; the
+ * products themselves: ptx/wgmma_ss.cuh and the like (PTX ISA, "Asynchronous Warpgroup Level Matrix
+ * Multiply-Accumulate Instructions").
+ */
+
+/* Before the first product, and whenever registers that products use were touched by other
+ * instructions (accumulators of the same shape in successive products apart) (PTX ISA,
+ * "wgmma.fence"). It does not order shared memory: fence_proxy_async does. */
+DEVICE void wgmma_fence(void) {
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
+}
+
+/* Closes the warpgroup's group of products (PTX ISA, "wgmma.commit_group"). */
+DEVICE void wgmma_commit(void) {
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+}
+
+/* Waits until at most so many of the groups are under way: until then accumulators and A's
+ * registers are not touched and operands in shared memory not written (PTX ISA,
+ * "wgmma.wait_group"). */
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_0(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : : : "memory");
+}
+
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_1(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 1;" : : : "memory");
+}
+
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_2(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 2;" : : : "memory");
+}
+
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_3(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 3;" : : : "memory");
+}
+
+#line 4 "templates/ptx/wgmma_rs.cuh"
+
+/* As wgmma_ss_n64, a in registers: row and depth of the warp's 16 x 16 as in mma_m16n8k16_bf16
+ * (PTX ISA, "wgmma.mma_async"). */
+// clang-format off
+DEVICE void wgmma_rs_n64_t00(float *d, const u32 *a, u64 b, int accumulate) {
+    asm volatile("{.reg .pred p;\n\t"
+                 "setp.ne.s32 p, %37, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%0, %1, %2, %3, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%4, %5, %6, %7, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%8, %9, %10, %11, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%12, %13, %14, %15, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%16, %17, %18, %19, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%20, %21, %22, %23, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%24, %25, %26, %27, "
+#line 15 "templates/ptx/wgmma_rs.cuh"
+                 "%28, %29, %30, %31}, "
+                 "{%32, %33, %34, %35}, "
+                 "%36, p, 1, 1, 0;}"
+                 :
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[0]), "+f"(d[1]),
+                 "+f"(d[2]), "+f"(d[3]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[4]), "+f"(d[5]),
+                 "+f"(d[6]), "+f"(d[7]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[12]), "+f"(d[13]),
+                 "+f"(d[14]), "+f"(d[15]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[16]), "+f"(d[17]),
+                 "+f"(d[18]), "+f"(d[19]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[20]), "+f"(d[21]),
+                 "+f"(d[22]), "+f"(d[23]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[24]), "+f"(d[25]),
+                 "+f"(d[26]), "+f"(d[27]),
+#line 23 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[28]), "+f"(d[29]),
+                 "+f"(d[30]), "+f"(d[31])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+}
+// clang-format on
+
+#line 4 "templates/ptx/wgmma_ss.cuh"
+
+/*
+ * d = a * b, or d += a * b when `accumulate`: 64 x 64, depth 16, bf16 in, fp32 accumulation, by
+ * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
+ * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
+ * and at column 8 * (i / 4) + 2 * t + i % 2.
+ */
+// clang-format off
+DEVICE void wgmma_ss_n64_t00(float *d, u64 a, u64 b, int accumulate) {
+    asm volatile("{.reg .pred p;\n\t"
+                 "setp.ne.s32 p, %34, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%0, %1, %2, %3, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%4, %5, %6, %7, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%8, %9, %10, %11, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%12, %13, %14, %15, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%16, %17, %18, %19, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%20, %21, %22, %23, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%24, %25, %26, %27, "
+#line 19 "templates/ptx/wgmma_ss.cuh"
+                 "%28, %29, %30, %31}, "
+                 "%32, %33, p, 1, 1, 0, 0;}"
+                 :
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[0]), "+f"(d[1]),
+                 "+f"(d[2]), "+f"(d[3]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[4]), "+f"(d[5]),
+                 "+f"(d[6]), "+f"(d[7]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[12]), "+f"(d[13]),
+                 "+f"(d[14]), "+f"(d[15]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[16]), "+f"(d[17]),
+                 "+f"(d[18]), "+f"(d[19]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[20]), "+f"(d[21]),
+                 "+f"(d[22]), "+f"(d[23]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[24]), "+f"(d[25]),
+                 "+f"(d[26]), "+f"(d[27]),
+#line 26 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[28]), "+f"(d[29]),
+                 "+f"(d[30]), "+f"(d[31])
+                 : "l"(a), "l"(b), "r"(accumulate));
+}
+// clang-format on
+
+#line 4 "templates/ptx/wgmma_ss.cuh"
+
+/*
+ * d = a * b, or d += a * b when `accumulate`: 64 x 128, depth 16, bf16 in, fp32 accumulation, by
+ * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
+ * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
+ * and at column 8 * (i / 4) + 2 * t + i % 2.
+ */
+// clang-format off
+DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
+    asm volatile("{.reg .pred p;\n\t"
+                 "setp.ne.s32 p, %66, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%0, %1, %2, %3, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%4, %5, %6, %7, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%8, %9, %10, %11, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%12, %13, %14, %15, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%16, %17, %18, %19, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%20, %21, %22, %23, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%24, %25, %26, %27, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%28, %29, %30, %31, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%32, %33, %34, %35, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%36, %37, %38, %39, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%40, %41, %42, %43, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%44, %45, %46, %47, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%48, %49, %50, %51, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%52, %53, %54, %55, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%56, %57, %58, %59, "
+#line 19 "templates/ptx/wgmma_ss.cuh"
+                 "%60, %61, %62, %63}, "
+                 "%64, %65, p, 1, 1, 0, 1;}"
+                 :
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[0]), "+f"(d[1]),
+                 "+f"(d[2]), "+f"(d[3]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[4]), "+f"(d[5]),
+                 "+f"(d[6]), "+f"(d[7]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[12]), "+f"(d[13]),
+                 "+f"(d[14]), "+f"(d[15]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[16]), "+f"(d[17]),
+                 "+f"(d[18]), "+f"(d[19]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[20]), "+f"(d[21]),
+                 "+f"(d[22]), "+f"(d[23]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[24]), "+f"(d[25]),
+                 "+f"(d[26]), "+f"(d[27]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[28]), "+f"(d[29]),
+                 "+f"(d[30]), "+f"(d[31]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[32]), "+f"(d[33]),
+                 "+f"(d[34]), "+f"(d[35]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[36]), "+f"(d[37]),
+                 "+f"(d[38]), "+f"(d[39]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[40]), "+f"(d[41]),
+                 "+f"(d[42]), "+f"(d[43]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[44]), "+f"(d[45]),
+                 "+f"(d[46]), "+f"(d[47]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[48]), "+f"(d[49]),
+                 "+f"(d[50]), "+f"(d[51]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[52]), "+f"(d[53]),
+                 "+f"(d[54]), "+f"(d[55]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[56]), "+f"(d[57]),
+                 "+f"(d[58]), "+f"(d[59]),
+#line 26 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[60]), "+f"(d[61]),
+                 "+f"(d[62]), "+f"(d[63])
+                 : "l"(a), "l"(b), "r"(accumulate));
+}
+// clang-format on
+
+#line 22 "templates/sparse_attn_fwd.sm90.cu"
+/*
+ * Sparse attention forward with wgmma, 64 heads at a time: heads are the matrices' rows.
+ * Mathematics and shapes: include/smelt/sparse_attn.h.
+ *
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th item (a query and 64 of its
+ * heads; common/work.cuh), so that the halves of a query's 128 heads run side by side. Four
+ * warpgroups, each with its role; none waits for another but through the barriers below:
+ *
+ *   scores   S[64, 64] = Q K^T and its softmax; most of Q stays in registers, the rest in QUERY
+ *   output   two of them, DV / 2 columns each: O[64, DV / 2] += P V, in registers
+ *   gather   scans the slots and copies the rows they name, STAGES key blocks ahead, across queries
+ *
+ * The next query's Q is loaded while the softmax of the last block runs, its slots and first rows
+ * while the last blocks are computed, and its first scores are while O is written.
+ *
+ * A row's maximum is rounded up to an integer (in powers of two), so that what O's rows are
+ * multiplied by when it moves is a power of two and fits into a byte; it moves only when the true
+ * one is more than RESCALE_THRESHOLD above.
+ *
+ * Shared memory (offsets and sizes: the plan above). A tile is 64 rows of 64 columns, 128-byte
+ * swizzled:
+ *   LATENT        [STAGES][DV / 64] tiles: the columns that are key and value
+ *   ROPE          one tile: the columns that are key alone
+ *   PROBABILITIES [P_BUFFERS] tiles: P, 64 heads of 64 keys
+ *   QUERY         [STEPS - REGISTER_STEPS][64][16]: the last k-steps of Q, 32-byte swizzled
+ *   EXPONENTS     [P_BUFFERS][64] bytes: what O's rows are multiplied by before P V is added
+ *   INVERSES      [P_BUFFERS][64] fp32: 1 / denominator, with a query's last block
+ *   WORDS         [STAGES]: what a key block is (count, FIRST_BLOCK, LAST_BLOCK)
+ *   RING, COUNTS: common/gather_slots.cuh
+ *
+ * Barriers (parity counts uses; stage s = key block % STAGES, buffer b = key block % P_BUFFERS):
+ *   barrier      count  who arrives                                   who waits
+ *   FULL[s]       129   gather: every thread when its copies have     scores
+ *                       landed, one for the word
+ *   ROPE_FULL     128   gather: every thread when its copies landed   scores, before those k-steps
+ *   ROPE_FREE       4   scores: warps, Q K^T complete                 gather
+ *   P_FULL[b]       4   scores: warps, P and its exponents written    output
+ *   TURN[b]         4   scores: warps, next Q K^T almost issued (or   output, before P V, so that
+ *                       at once after a query's last block)           Q K^T need not share
+ *   P_FREE[b]       8   output: warps, P V complete                   scores, before the next P
+ *   EMPTY_LOW[s]    8   output: warps, rows 0 to 31 used              gather
+ *   EMPTY_HIGH[s]   8   output: warps, all rows used                  gather
+ * Named barriers: 1 the scores' warpgroup, 2 the gather's.
+ *
+ * Knobs: STAGES, REGISTER_STEPS, TURN_STEPS and the registers of each role; legal values and the
+ * rule that picks them: src/codegen/sparse_attn_fwd_sm90.c.
+ */
+
+enum {
+    WARPGROUP = 128, /* threads */
+    SCORES_WARPGROUP = 0,
+    OUTPUT_WARPGROUP = 1, /* and the next */
+    GATHER_WARPGROUP = 3,
+    SCORES_BARRIER = 1, /* a named one */
+
+    TILE_PITCH = 128,                /* bytes of a row, 64 columns */
+    TILE_BYTES = 64 * TILE_PITCH,    /* of a tile */
+    ATOM_BYTES = 8 * TILE_PITCH,     /* eight rows of a tile */
+    STEP_BYTES = 32,                 /* 16 columns of a row: a k-step of Q K^T */
+    KEY_STEP_BYTES = 2 * ATOM_BYTES, /* 16 keys of a tile: a k-step of P V */
+    LATENT_TILES = DV / 64,
+    STAGE_BYTES = LATENT_TILES * TILE_BYTES,
+    STEPS = DQK / 16,
+    LATENT_STEPS = DV / 16,
+    SLICE_STEPS = STEPS - REGISTER_STEPS, /* k-steps of Q in shared memory */
+    SLICE_BYTES = 64 * STEP_BYTES,        /* of one of them */
+    ROPE_STEPS = STEPS - LATENT_STEPS,
+    LAST_HEAD = HEADS - 1,
+    OUTPUT_COLUMNS = DV / 2, /* of a warpgroup */
+    OUTPUT_TILES = LATENT_TILES / 2,
+
+    SCORE_VALUES = 32,                   /* S of a thread */
+    OUTPUT_VALUES = OUTPUT_COLUMNS / 2,  /* O of a thread */
+    OUTPUT_HALF = OUTPUT_VALUES / 2,     /* of one wgmma */
+    QUERY_FRAGMENTS = REGISTER_STEPS * 4 /* registers */
+};
+
+/* Places in BARRIERS. */
+enum {
+    FULL = 0,
+    EMPTY_LOW = FULL + STAGES,
+    EMPTY_HIGH = EMPTY_LOW + STAGES,
+    P_FULL = EMPTY_HIGH + STAGES,
+    TURN = P_FULL + P_BUFFERS,
+    P_FREE = TURN + P_BUFFERS,
+    ROPE_FULL = P_FREE + P_BUFFERS,
+    ROPE_FREE = ROPE_FULL + 1
+};
+
+#define LOG2_E 1.4426950408889634f
+#define LN_2 0.6931471805599453f
+#define MINUS_INFINITY (-__int_as_float(0x7f800000))
+
+/* In powers of two: P stays below 2^8, and most blocks rescale nothing. */
+#define RESCALE_THRESHOLD 8.0f
+/* The least factor a byte of exponent expresses; smaller ones make no difference to a sum. */
+#define LEAST_EXPONENT (-126.0f)
+
+DEVICE u32 barrier_at(int place) {
+    return shared_address((u32)(BARRIERS_OFFSET + place * 8));
+}
+
+/* The word of a key block: how many keys it has, 0 to 64, and where it stands in its query. */
+enum { FIRST_BLOCK = 256, LAST_BLOCK = 512, COUNT_MASK = 255 };
+
+DEVICE int *block_word(int stage) {
+    return (int *)(arena + WORDS_OFFSET) + stage;
+}
+
+DEVICE void initialise_barriers(void) {
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(barrier_at(FULL + stage), WARPGROUP + 1);
+            mbarrier_init(barrier_at(EMPTY_LOW + stage), 8);
+            mbarrier_init(barrier_at(EMPTY_HIGH + stage), 8);
+        }
+        for (int buffer = 0; buffer < P_BUFFERS; ++buffer) {
+            mbarrier_init(barrier_at(P_FULL + buffer), 4);
+            mbarrier_init(barrier_at(TURN + buffer), 4);
+            mbarrier_init(barrier_at(P_FREE + buffer), 8);
+        }
+        mbarrier_init(barrier_at(ROPE_FULL), WARPGROUP);
+        mbarrier_init(barrier_at(ROPE_FREE), 4);
+    }
+    __syncthreads();
+}
+
+/* One arrival a warp, when all of its threads have come so far. */
+DEVICE void arrive_warp(int place) {
+    __syncwarp((u32)ALL_LANES);
+    if (threadIdx.x % 32 == 0) {
+        mbarrier_arrive(barrier_at(place));
+    }
+}
+
+/* Where Q's rows of an item are; a head past the last is the last again, and never stored. */
+DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const struct work *work,
+                             int row) {
+    const int batch = work->query / params->tokens, token = work->query % params->tokens;
+    const int head = minimum(work->head_block * 64 + row, LAST_HEAD);
+    return (const char *)params->q +
+           2 * (batch * params->q_batch_stride + token * params->q_token_stride +
+                head * params->q_head_stride);
+}
+
+/* ---- gather ------------------------------------------------------------------------------------
+ */
+
+/*
+ * Copies a key block into its stage, when the stage is free (its lower half is before the upper
+ * one), and the rope columns into theirs. Eight threads copy a row of a tile, 16 rows at once; rows
+ * past the word's count become zeros. `source`: this thread's 16 bytes of KV row 0; `taken`: the
+ * block's first entry in the ring.
+ */
+DEVICE void fill_stage(const struct sparse_attn_fwd_params *params, const char *source,
+                       const struct ring_place *stage, int *rope_parity, int taken, int word) {
+    const int *const ring = (const int *)(arena + RING_OFFSET);
+    const u32 thread = threadIdx.x % WARPGROUP;
+    const u32 place =
+        shared_address(thread / 8 * TILE_PITCH + ((thread % 8) ^ (thread / 8 % 8)) * 16);
+    const u32 latent = place + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
+    const int first = (int)(thread / 8), count = word & COUNT_MASK;
+    mbarrier_wait(barrier_at(EMPTY_LOW + stage->index), stage->parity ^ 1);
+    if (thread == 0) {
+        *block_word(stage->index) = word;
+        mbarrier_arrive(barrier_at(FULL + stage->index));
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (i == 2) {
+            mbarrier_wait(barrier_at(EMPTY_HIGH + stage->index), stage->parity ^ 1);
+        }
+        const bool present = first + i * 16 < count;
+        const u32 row = present ? (u32)ring[(taken + first + i * 16) & RING_MASK] : 0;
+        const char *const from = source + (u64)row * params->kv_row_bytes;
+#pragma unroll
+        for (int k = 0; k < LATENT_TILES; ++k) {
+            cp_async_16(latent + (u32)(k * TILE_BYTES + i * 16 * TILE_PITCH), from + k * TILE_PITCH,
+                        present ? 16 : 0);
+        }
+    }
+    cp_async_arrive_noinc(barrier_at(FULL + stage->index));
+    if (ROPE_STEPS == 0) {
+        return;
+    }
+    mbarrier_wait(barrier_at(ROPE_FREE), *rope_parity ^ 1);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const bool present = first + i * 16 < count;
+        const u32 row = present ? (u32)ring[(taken + first + i * 16) & RING_MASK] : 0;
+        cp_async_16(place + (u32)(ROPE_OFFSET + i * 16 * TILE_PITCH),
+                    source + (u64)row * params->kv_row_bytes + DV * 2, present ? 16 : 0);
+    }
+    cp_async_arrive_noinc(barrier_at(ROPE_FULL));
+    *rope_parity ^= 1;
+}
+
+/* Brings an item's Q into the L2 cache, ahead of load_query: all multiprocessors begin their next
+ * query at about the same time, and would wait for memory together. */
+DEVICE void prefetch_query(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    const u32 row = threadIdx.x % WARPGROUP;
+    if (work->query >= 0 && row < 64) {
+        prefetch_l2(query_row(params, work, (int)row), DQK * 2);
+    }
+}
+
+/* The gather's warpgroup. A block is filled when it is known whether it is the query's last. A
+ * query without valid slots has one block of no keys. */
+DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
+    registers_decrease(GATHER_REGISTERS);
+    struct ring_place stage = {0, 0};
+    int rope_parity = 0;
+    struct slot_scan scan;
+    struct work work = first_work(params);
+    scan_open(&scan, params, &work);
+    while (work.query >= 0) {
+        const char *const source = (const char *)params->kv +
+                                   2 * (work.query / params->tokens * params->kv_batch_stride) +
+                                   threadIdx.x % 8 * 16;
+        int entries = 0, taken = 0, position = FIRST_BLOCK;
+        bool ended = false;
+        while (!ended) {
+            entries = scan_more(&scan, params->rows, entries);
+            ended = scan_ended(&scan, entries);
+            if (ended) {
+                work = next_work(params, &work);
+                scan_open(&scan, params, &work);
+                prefetch_query(params, &work);
+            }
+            while (entries - taken > 64 || (ended && !(position & LAST_BLOCK))) {
+                const int count = minimum(entries - taken, 64);
+                position |= ended && entries - taken <= 64 ? LAST_BLOCK : 0;
+                fill_stage(params, source, &stage, &rope_parity, taken, count | position);
+                ring_advance(&stage, STAGES);
+                taken += count;
+                position &= ~FIRST_BLOCK;
+            }
+        }
+    }
+    cp_async_wait_all();
+}
+
+/* ---- scores ------------------------------------------------------------------------------------
+ */
+
+DEVICE void load_16(u32 *words, const char *from) {
+    const uint4 value = *(const uint4 *)from;
+    words[0] = value.x;
+    words[1] = value.y;
+    words[2] = value.z;
+    words[3] = value.w;
+}
+
+/*
+ * Starts the load of an item's Q: the first REGISTER_STEPS k-steps into registers, the others into
+ * QUERY. The warpgroup has read QUERY for the last time. A thread loads 16 bytes at a time, two
+ * k-steps of a row with its quad; arrange_query makes A fragments of them.
+ */
+DEVICE void load_query(u32 *query, const struct sparse_attn_fwd_params *params,
+                       const struct work *work) {
+    const u32 thread = threadIdx.x, lane = thread % 32;
+    const u32 row = thread / 32 * 16 + lane / 4;
+    const char *const upper = query_row(params, work, (int)row);
+    const char *const lower = query_row(params, work, (int)row + 8);
+#pragma unroll
+    for (int k = 0; k + 1 < REGISTER_STEPS; k += 2) {
+        load_16(&query[k * 4], upper + k * STEP_BYTES + lane % 4 * 16);
+        load_16(&query[k * 4 + 4], lower + k * STEP_BYTES + lane % 4 * 16);
+    }
+    if (REGISTER_STEPS % 2 == 1) { /* as it will be used */
+        u32 *const last = &query[QUERY_FRAGMENTS - 4];
+        const u32 offset = (REGISTER_STEPS - 1) * STEP_BYTES + lane % 4 * 4;
+        last[0] = *(const u32 *)(upper + offset);
+        last[1] = *(const u32 *)(lower + offset);
+        last[2] = *(const u32 *)(upper + offset + 16);
+        last[3] = *(const u32 *)(lower + offset + 16);
+    }
+    const u32 slice_row = thread / 2, chunk = thread % 2;
+    const char *const source =
+        query_row(params, work, (int)slice_row) + REGISTER_STEPS * STEP_BYTES + chunk * 16;
+    const u32 slice =
+        shared_address(QUERY_OFFSET + slice_row * STEP_BYTES + (chunk ^ (slice_row / 4 % 2)) * 16);
+#pragma unroll
+    for (int k = 0; k < SLICE_STEPS; ++k) {
+        cp_async_16(slice + (u32)(k * SLICE_BYTES), source + k * STEP_BYTES, 16);
+    }
+}
+
+/* Waits for what load_query started and makes A fragments of it: a thread's words of a k-step are
+ * columns 2t, 2t + 1 (t: its place in the quad) and 8 on, of the upper row and of the lower. */
+DEVICE void finish_query(u32 *query) {
+#pragma unroll
+    for (int k = 0; k + 1 < REGISTER_STEPS; k += 2) {
+        u32 upper[4], lower[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            upper[i] = query[k * 4 + i];
+            lower[i] = query[k * 4 + 4 + i];
+        }
+        transpose_quad(upper);
+        transpose_quad(lower);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            query[k * 4 + 2 * i] = upper[i];
+            query[k * 4 + 2 * i + 1] = lower[i];
+        }
+    }
+    cp_async_wait_all();
+    fence_proxy_async();
+    barrier_sync(SCORES_BARRIER, WARPGROUP);
+}
+
+/* The descriptor of k-step `step` in the latent tiles that begin at `keys`. */
+DEVICE u64 latent_step(u64 keys, int step) {
+    return descriptor_advance(keys, (u32)(step / 4 * TILE_BYTES + step % 4 * STEP_BYTES));
+}
+
+/* Issues S = Q K^T for the block in a stage, in two groups; the second has TURN_STEPS k-steps. */
+DEVICE void issue_scores(float *s, const u32 *query, int stage, int *rope_parity) {
+    const u64 keys = shared_descriptor(shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES)),
+                                       16, ATOM_BYTES, 128);
+    const u64 slices =
+        shared_descriptor(shared_address(QUERY_OFFSET), 16, 8 * STEP_BYTES, STEP_BYTES);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < REGISTER_STEPS - TURN_STEPS; ++k) {
+        wgmma_rs_n64_t00(s, &query[k * 4], latent_step(keys, k), k > 0);
+    }
+#pragma unroll
+    for (int k = REGISTER_STEPS; k < LATENT_STEPS; ++k) {
+        wgmma_ss_n64_t00(s, descriptor_advance(slices, (u32)((k - REGISTER_STEPS) * SLICE_BYTES)),
+                         latent_step(keys, k), 1);
+    }
+    if (ROPE_STEPS > 0) {
+        mbarrier_wait(barrier_at(ROPE_FULL), *rope_parity);
+        *rope_parity ^= 1;
+        fence_proxy_async();
+        const u64 rope = shared_descriptor(shared_address(ROPE_OFFSET), 16, ATOM_BYTES, 128);
+#pragma unroll
+        for (int k = 0; k < ROPE_STEPS; ++k) {
+            wgmma_ss_n64_t00(s,
+                             descriptor_advance(
+                                 slices, (u32)((k + LATENT_STEPS - REGISTER_STEPS) * SLICE_BYTES)),
+                             descriptor_advance(rope, (u32)(k * STEP_BYTES)), 1);
+        }
+    }
+    wgmma_commit();
+#pragma unroll
+    for (int k = REGISTER_STEPS - TURN_STEPS; k < REGISTER_STEPS; ++k) {
+        wgmma_rs_n64_t00(s, &query[k * 4], latent_step(keys, k), 1);
+    }
+    wgmma_commit();
+}
+
+/* What the softmax of this thread's two heads has come to; in powers of two. */
+struct softmax_rows {
+    float maximum[2]; /* P is relative to it: an integer, or -inf */
+    float highest[2]; /* the true maximum */
+    float sum[2];     /* of this thread's exponentials */
+};
+
+/* Scores of keys past `count` become -inf. */
+DEVICE void mask_scores(float *s, int count) {
+    const int column = (int)(threadIdx.x % 4 * 2);
+#pragma unroll
+    for (int i = 0; i < SCORE_VALUES; ++i) {
+        if (i / 4 * 8 + column + i % 2 >= count) {
+            s[i] = MINUS_INFINITY;
+        }
+    }
+}
+
+/* The greatest of each of the thread's two heads' scores. */
+DEVICE void row_maxima(const float *s, float *highest) {
+    highest[0] = fmaxf(s[0], s[1]);
+    highest[1] = fmaxf(s[2], s[3]);
+#pragma unroll
+    for (int i = 1; i < SCORE_VALUES / 4; ++i) {
+        highest[0] = fmaxf(highest[0], fmaxf(s[4 * i], s[4 * i + 1]));
+        highest[1] = fmaxf(highest[1], fmaxf(s[4 * i + 2], s[4 * i + 3]));
+    }
+#pragma unroll
+    for (int mask = 1; mask <= 2; mask *= 2) {
+        const float other[2] = {__shfl_xor_sync((u32)ALL_LANES, highest[0], mask),
+                                __shfl_xor_sync((u32)ALL_LANES, highest[1], mask)};
+        highest[0] = fmaxf(highest[0], other[0]);
+        highest[1] = fmaxf(highest[1], other[1]);
+    }
+}
+
+/* Scores -> P in place, sums, and what O's rows are multiplied by. */
+DEVICE void softmax_block(float *s, struct softmax_rows *rows, float *factors, float scale_log2) {
+    float highest[2], offset[2];
+    row_maxima(s, highest);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        highest[r] *= scale_log2;
+        rows->highest[r] = fmaxf(rows->highest[r], highest[r]);
+        factors[r] = 1.0f;
+        if (highest[r] > rows->maximum[r] + RESCALE_THRESHOLD) {
+            const float old = rows->maximum[r];
+            rows->maximum[r] = ceilf(highest[r]);
+            factors[r] = exp2_approximate(fmaxf(old - rows->maximum[r], LEAST_EXPONENT));
+            rows->sum[r] *= factors[r];
+        }
+        offset[r] = rows->maximum[r] == MINUS_INFINITY ? 0.0f : -rows->maximum[r];
+    }
+#pragma unroll
+    for (int i = 0; i < SCORE_VALUES; ++i) {
+        s[i] = exp2_approximate(fmaf(s[i], scale_log2, offset[i / 2 % 2]));
+        rows->sum[i / 2 % 2] += s[i];
+    }
+}
+
+/* P as bf16, two to a word. */
+DEVICE void pack_probabilities(u32 *p, const float *s) {
+#pragma unroll
+    for (int i = 0; i < SCORE_VALUES / 2; ++i) {
+        p[i] = pack_bf16x2(s[2 * i], s[2 * i + 1]);
+    }
+}
+
+/* `parity`, known no sooner than all of P: a wait would else begin, and hold the warp, before the
+ * exponentials are computed. (No value of P has its sign bit set.) */
+DEVICE int parity_after(int parity, const u32 *p) {
+    u32 all = 0;
+#pragma unroll
+    for (int i = 0; i < SCORE_VALUES / 2; ++i) {
+        all |= p[i];
+    }
+    return parity | (int)(all >> 31);
+}
+
+/* P and the exponents of the factors into a buffer. */
+DEVICE void store_probabilities(const u32 *p, const float *factors, int buffer) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const u32 base =
+        shared_address((u32)(PROBABILITIES_OFFSET + buffer * TILE_BYTES) +
+                       (warp * 16 + lane % 16) * TILE_PITCH + ((lane / 16) ^ (lane % 8)) * 16);
+#pragma unroll
+    for (int i = 0; i < SCORE_VALUES / 8; ++i) {
+        stmatrix_x4(base ^ (u32)(i * STEP_BYTES), &p[4 * i]);
+    }
+    if (lane % 4 == 0) {
+        unsigned char *const exponents =
+            arena + EXPONENTS_OFFSET + buffer * 64 + warp * 16 + lane / 4;
+        exponents[0] = (unsigned char)(__float_as_int(factors[0]) >> 23);
+        exponents[8] = (unsigned char)(__float_as_int(factors[1]) >> 23);
+    }
+}
+
+/* After a query's last block: sums over the quad's threads, and 1 / denominator for the output. */
+DEVICE void store_inverses(const struct sparse_attn_fwd_params *params, struct softmax_rows *rows,
+                           const struct work *work, int buffer) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int row = (int)(warp * 16 + lane / 4) + 8 * r;
+        rows->sum[r] += __shfl_xor_sync((u32)ALL_LANES, rows->sum[r], 1);
+        rows->sum[r] += __shfl_xor_sync((u32)ALL_LANES, rows->sum[r], 2);
+        if (rows->maximum[r] == MINUS_INFINITY) {
+            rows->maximum[r] = 0.0f;
+        }
+        float denominator = rows->sum[r];
+        if (HAS_SINK) {
+            const int head = minimum(work->head_block * 64 + row, LAST_HEAD);
+            denominator += exp2_approximate(params->sink[head] * LOG2_E - rows->maximum[r]);
+        }
+        if (lane % 4 == 0) {
+            ((float *)(arena + INVERSES_OFFSET))[buffer * 64 + row] =
+                rows->sum[r] == 0.0f ? 0.0f : 1.0f / denominator;
+        }
+    }
+}
+
+/* Then lse and max_logits. A sum is 0 without valid slots, else at least 1, or NaN, which stays
+ * visible. */
+DEVICE void store_statistics(const struct sparse_attn_fwd_params *params,
+                             const struct softmax_rows *rows, const struct work *work) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int batch = work->query / params->tokens, token = work->query % params->tokens;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int head = work->head_block * 64 + (int)(warp * 16 + lane / 4) + 8 * r;
+        if (lane % 4 == 0 && head < HEADS) {
+            const i64 place = batch * params->lse_batch_stride + token * params->lse_token_stride +
+                              head * params->lse_head_stride;
+            params->lse[place] = rows->sum[r] == 0.0f
+                                     ? MINUS_INFINITY
+                                     : (rows->maximum[r] + log2_approximate(rows->sum[r])) * LN_2;
+            if (params->max_logits) {
+                params->max_logits[place] = rows->highest[r] * LN_2;
+            }
+        }
+    }
+}
+
+/* The scores' warpgroup. */
+DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
+    registers_increase(SCORES_REGISTERS);
+    const float scale_log2 = params->scale * LOG2_E;
+    struct ring_place stage = {0, 0}, buffer = {0, 0};
+    int rope_parity = 0, last_buffer = 0;
+    struct work work = first_work(params);
+    u32 query[QUERY_FRAGMENTS];
+    if (work.query >= 0) {
+        load_query(query, params, &work);
+    }
+    while (work.query >= 0) {
+        struct softmax_rows rows = {
+            {MINUS_INFINITY, MINUS_INFINITY}, {MINUS_INFINITY, MINUS_INFINITY}, {0.0f, 0.0f}};
+        int word;
+        finish_query(query);
+        do {
+            float s[SCORE_VALUES], factors[2];
+            u32 p[SCORE_VALUES / 2];
+            mbarrier_wait(barrier_at(FULL + stage.index), stage.parity);
+            word = *block_word(stage.index);
+            fence_proxy_async();
+            issue_scores(s, query, stage.index, &rope_parity);
+            wgmma_wait_1();
+            if (!(word & FIRST_BLOCK)) {
+                arrive_warp(TURN + last_buffer);
+            }
+            wgmma_wait_0();
+            if (ROPE_STEPS > 0) {
+                arrive_warp(ROPE_FREE);
+            }
+            struct work next = work;
+            if (word & LAST_BLOCK) {
+                next = next_work(params, &work);
+                barrier_sync(SCORES_BARRIER, WARPGROUP);
+                if (next.query >= 0) {
+                    load_query(query, params, &next);
+                }
+            }
+            if ((word & COUNT_MASK) < 64) {
+                mask_scores(s, word & COUNT_MASK);
+            }
+            softmax_block(s, &rows, factors, scale_log2);
+            pack_probabilities(p, s);
+            mbarrier_wait(barrier_at(P_FREE + buffer.index), parity_after(buffer.parity ^ 1, p));
+            store_probabilities(p, factors, buffer.index);
+            if (word & LAST_BLOCK) {
+                store_inverses(params, &rows, &work, buffer.index);
+            }
+            /* The proxy fence is the output's: here it would wait for Q to come. */
+            arrive_warp(P_FULL + buffer.index);
+            if (word & LAST_BLOCK) {
+                arrive_warp(TURN + buffer.index);
+                store_statistics(params, &rows, &work);
+            }
+            work = next;
+            last_buffer = buffer.index;
+            ring_advance(&stage, STAGES);
+            ring_advance(&buffer, P_BUFFERS);
+        } while (!(word & LAST_BLOCK));
+    }
+}
+
+/* ---- output ------------------------------------------------------------------------------------
+ */
+
+/* O's rows times the powers of two that the softmax asks for, unless all of the warp's are 1. */
+DEVICE void rescale_output(float *o, int buffer) {
+    enum { ONE = 127 }; /* the exponent of 1 */
+    const int warp = (int)(threadIdx.x % WARPGROUP / 32), lane = (int)(threadIdx.x % 32);
+    const unsigned char *const exponents =
+        arena + EXPONENTS_OFFSET + buffer * 64 + warp * 16 + lane / 4;
+    const int upper = exponents[0], lower = exponents[8];
+    if (__any_sync((u32)ALL_LANES, (upper & lower) != ONE)) {
+        const float factors[2] = {__int_as_float(upper << 23), __int_as_float(lower << 23)};
+#pragma unroll
+        for (int i = 0; i < OUTPUT_VALUES; ++i) {
+            o[i] *= factors[i / 2 % 2];
+        }
+    }
+}
+
+/* Issues o += P V, or o = P V for a query's first block, in two groups of 32 keys. `column`: the
+ * warpgroup's first. */
+DEVICE void issue_output(float *o, int stage, int buffer, int half, bool first) {
+    const u64 p = shared_descriptor(
+        shared_address((u32)(PROBABILITIES_OFFSET + buffer * TILE_BYTES)), 16, ATOM_BYTES, 128);
+    const u64 v = shared_descriptor(shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES +
+                                                         half * OUTPUT_TILES * TILE_BYTES)),
+                                    TILE_BYTES, ATOM_BYTES, 128);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        const u64 a = descriptor_advance(p, (u32)(k * STEP_BYTES));
+        const u64 b = descriptor_advance(v, (u32)(k * KEY_STEP_BYTES));
+        wgmma_ss_n128_t01(o, a, b, k > 0 || !first);
+        wgmma_ss_n128_t01(&o[OUTPUT_HALF], a, descriptor_advance(b, OUTPUT_TILES / 2 * TILE_BYTES),
+                          k > 0 || !first);
+        if (k % 2 == 1) {
+            wgmma_commit();
+        }
+    }
+}
+
+/* O times `inverses` to global memory, 16 bytes a thread at a time. */
+DEVICE void store_output(const struct sparse_attn_fwd_params *params, const float *o,
+                         const float *inverses, const struct work *work, int half) {
+    const int warp = (int)(threadIdx.x % WARPGROUP / 32), lane = (int)(threadIdx.x % 32);
+    const int batch = work->query / params->tokens, token = work->query % params->tokens;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int head = work->head_block * 64 + warp * 16 + lane / 4 + 8 * r;
+        char *const out = (char *)params->out +
+                          2 * (batch * params->out_batch_stride + token * params->out_token_stride +
+                               head * params->out_head_stride) +
+                          half * OUTPUT_COLUMNS * 2 + lane % 4 * 16;
+#pragma unroll
+        for (int i = 0; i < OUTPUT_VALUES / 16; ++i) {
+            u32 x[4];
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                const float *const pair = &o[i * 16 + k * 4 + 2 * r];
+                x[k] = pack_bf16x2(pair[0] * inverses[r], pair[1] * inverses[r]);
+            }
+            transpose_quad(x);
+            if (head < HEADS) {
+                store_streaming_16(out + i * 64, x);
+            }
+        }
+    }
+}
+
+/* One of the two output warpgroups: columns half * DV / 2 and on. */
+DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
+    registers_increase(OUTPUT_REGISTERS);
+    const int row = (int)(threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x % 32 / 4);
+    struct ring_place stage = {0, 0}, buffer = {0, 0};
+    float o[OUTPUT_VALUES];
+    for (struct work work = first_work(params); work.query >= 0; work = next_work(params, &work)) {
+        float inverses[2];
+        int word;
+        do {
+            mbarrier_wait(barrier_at(P_FULL + buffer.index), buffer.parity);
+            word = *block_word(stage.index);
+            if (!(word & FIRST_BLOCK)) {
+                rescale_output(o, buffer.index);
+            }
+            fence_proxy_async();
+            mbarrier_wait(barrier_at(TURN + buffer.index), buffer.parity);
+            issue_output(o, stage.index, buffer.index, half, word & FIRST_BLOCK);
+            wgmma_wait_1();
+            arrive_warp(EMPTY_LOW + stage.index);
+            wgmma_wait_0();
+            if (word & LAST_BLOCK) {
+                const float *const values =
+                    (const float *)(arena + INVERSES_OFFSET) + buffer.index * 64 + row;
+                inverses[0] = values[0];
+                inverses[1] = values[8];
+            }
+            arrive_warp(P_FREE + buffer.index);
+            arrive_warp(EMPTY_HIGH + stage.index);
+            ring_advance(&stage, STAGES);
+            ring_advance(&buffer, P_BUFFERS);
+        } while (!(word & LAST_BLOCK));
+        store_output(params, o, inverses, &work, half);
+    }
+}
+
+KERNEL void __launch_bounds__(THREADS, 1)
+    KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
+    initialise_barriers();
+    const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
+    if (warpgroup == SCORES_WARPGROUP) {
+        run_scores(&params);
+    } else if (warpgroup < GATHER_WARPGROUP) {
+        run_output(&params, warpgroup - OUTPUT_WARPGROUP);
+    } else {
+        run_gather(&params);
+    }
+}
