@@ -145,18 +145,21 @@ static void fill_row(const struct fill *fill, uint64_t stream, uint64_t row, uin
 }
 
 /* Spiky heads: scores are multiplied by 1, 8 or 40, and all of a head's moved by 110 or -110
- * through the last column, where every key holds 8. */
-static const float SPIKE_KEY = 8.0F, SPIKE_SHIFT = 110.0F;
+ * through the last column, where every key holds 8. In every second query they are not multiplied
+ * but rise from the table's first row to its last by 1000, through the column before, where keys
+ * hold their place in the table: key blocks in order each move every head's maximum. */
+static const float SPIKE_KEY = 8.0F, SPIKE_SHIFT = 110.0F, SPIKE_RISE = 1000.0F;
 
 static void make_spiky(const struct fill *fill, uint64_t row, uint16_t *q) {
     static const float factors[] = {1.0F, 8.0F, 40.0F};
-    int dqk = fill->problem->spec.dqk;
+    int dqk = fill->problem->spec.dqk, rises = row / (uint64_t)fill->problem->spec.heads % 2 == 1;
     struct smelt__random random = smelt__random_at(fill->problem->options.seed, STREAM_Q, ~row);
-    float factor = factors[smelt__random_below(&random, 3)];
+    float factor = rises ? 1.0F : factors[smelt__random_below(&random, 3)];
     float shift = SPIKE_SHIFT / (SPIKE_KEY * fill->args.scale);
     for (int d = 0; d < dqk; d++)
         q[d] = smelt__bf16_from_float(factor * smelt__bf16_to_float(q[d]));
     q[dqk - 1] = smelt__bf16_from_float(smelt__random_next(&random) & 1 ? shift : -shift);
+    q[dqk - 2] = smelt__bf16_from_float(rises ? SPIKE_RISE / fill->args.scale : 0.0F);
 }
 
 static void fill_q(void *user, int64_t begin, int64_t end) {
@@ -182,8 +185,10 @@ static void fill_kv(void *user, int64_t begin, int64_t end) {
         uint16_t *to = fill->problem->kv + row / args->rows * args->kv_batch_stride +
                        number * args->kv_row_stride;
         fill_row(fill, STREAM_KV, (uint64_t)row, to, dqk);
-        if (fill->problem->options.spiky)
+        if (fill->problem->options.spiky) {
             to[dqk - 1] = smelt__bf16_from_float(SPIKE_KEY);
+            to[dqk - 2] = smelt__bf16_from_float((float)number / (float)args->rows);
+        }
         if (smelt__lists_avoids(&fill->problem->options, number))
             memset(to, 0xff, (size_t)dqk * sizeof *to); /* NaN */
     }

@@ -37,7 +37,7 @@ struct smelt__problem_options {
     int64_t documents; /* causal lists: documents of a batch, uneven; default 4 */
     enum smelt__lists lists;
     enum smelt__query_list query_list;
-    int spiky;       /* scores of 100 and more, of both signs */
+    int spiky;       /* scores of 100 and more, of both signs; some rise from row to row */
     int topk_length; /* causal lists: the true counts; others: any, also out of range */
     int strided;     /* gaps between batches, tokens and heads, lse transposed; gaps hold NaN */
     int max_logits;  /* ask for the optional output */

@@ -25,7 +25,6 @@ enum {
      * last of them not whole. */
     EMULATED_TOKENS = 3,
     EMULATED_WIDTH = 200,
-    EMULATED_ROWS = 4 * EMULATED_WIDTH,
     EMULATED_SCHEDULES = 4
 };
 
@@ -41,7 +40,7 @@ static void shrink(struct smelt__check_options *asked) {
     if (problem->width == 0)
         problem->width = spec.topk < EMULATED_WIDTH ? spec.topk : EMULATED_WIDTH;
     if (problem->rows == 0)
-        problem->rows = EMULATED_ROWS;
+        problem->rows = 4 * (problem->width > EMULATED_WIDTH ? problem->width : EMULATED_WIDTH);
 }
 
 static void plan_checks(struct checks *checks, const struct tool_list *operators, size_t archs,

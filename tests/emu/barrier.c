@@ -123,8 +123,10 @@ static void arrive_cluster(site at) {
         emu_fatal(EMU_BARRIER, at, 0,
                   "%s arrives twice at the cluster's barrier without a wait {1}", emu_who(self));
     self->cluster_arrived = true;
-    if (!barrier->clock)
+    if (!barrier->clock) {
         barrier->clock = emu_clock_new();
+        barrier->released = emu_clock_new();
+    }
     barrier->expected = emu.thread_count;
     barrier->arrived++;
     self->cluster_generation = barrier->generation;
@@ -132,6 +134,7 @@ static void arrive_cluster(site at) {
     if (barrier->arrived == barrier->expected) {
         barrier->arrived = 0;
         barrier->generation++;
+        emu_clock_join(barrier->released, barrier->clock);
         complete(barrier, 0); /* the clock stays: later generations know earlier ones */
     }
     emu_yield();
@@ -153,7 +156,7 @@ EMU_EXPORT void emu_cluster_wait(void) {
     if (barrier->generation == self->cluster_generation)
         emu_block(AT_BARRIER, "barrier.cluster.wait", barrier, at);
     else
-        emu_acquire(barrier->clock);
+        emu_acquire(barrier->released);
 }
 
 EMU_EXPORT unsigned emu_cluster_rank(void) {

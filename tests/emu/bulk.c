@@ -183,6 +183,7 @@ EMU_EXPORT void emu_cluster_store_async(unsigned to, const unsigned *values, int
     site at = EMU_SITE;
     u32 bytes = 4 * (u32)count;
     emu.statistics.instructions++;
+    emu_registers_used(emu.self, values, bytes, false, at);
     struct place place = emu_shared_place(to, bytes, bytes, "st.async", at);
     struct load *load = load_new(place.cta, barrier, "st.async", at);
     struct part *part = load_add(load, place.offset, bytes, NULL);

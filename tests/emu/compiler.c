@@ -23,6 +23,7 @@ static const char *const options[] = {
     "-std=gnu11",
     "-O1",
     "-gdwarf-4",
+    "-fno-var-tracking", /* lines are enough, and half the time goes there */
     "-fPIC",
     "-fno-strict-aliasing",
     "-ffp-contract=off",

@@ -16,6 +16,7 @@ EMU_EXPORT void emu_store_global(void *to, const unsigned *values, int count) {
     size_t bytes = 4 * (size_t)count;
     emu.statistics.instructions++;
     check_aligned(to, bytes, "a store", at);
+    emu_registers_used(emu.self, values, bytes, false, at);
     emu_global_access(to, bytes, EMU_WRITE, at);
     memcpy(to, values, bytes);
 }
@@ -26,6 +27,7 @@ EMU_EXPORT void emu_load_global(unsigned *values, const void *from, int count, i
     (void)read_only;
     emu.statistics.instructions++;
     check_aligned(from, bytes, "a load", at);
+    emu_registers_used(emu.self, values, bytes, true, at);
     emu_global_access(from, bytes, EMU_READ, at);
     memcpy(values, from, bytes);
 }
@@ -45,6 +47,7 @@ EMU_EXPORT void emu_load_shared(unsigned *values, unsigned address, int count) {
     u32 bytes = 4 * (u32)count;
     emu.statistics.instructions++;
     struct place place = emu_shared_place(address, bytes, bytes, "ld.shared", at);
+    emu_registers_used(emu.self, values, bytes, true, at);
     emu_shared_read(place.cta, place.offset, bytes, at);
     memcpy(values, place.cta->arena + place.offset, bytes);
 }
@@ -54,6 +57,7 @@ EMU_EXPORT void emu_store_shared(unsigned address, const unsigned *values, int c
     u32 bytes = 4 * (u32)count;
     emu.statistics.instructions++;
     struct place place = emu_shared_place(address, bytes, bytes, "st.shared", at);
+    emu_registers_used(emu.self, values, bytes, false, at);
     emu_shared_write(place.cta, place.offset, bytes, at);
     memcpy(place.cta->arena + place.offset, values, bytes);
 }
@@ -81,6 +85,7 @@ EMU_EXPORT void emu_reduce_add_f32(float *to, const float *values, int count) {
     size_t bytes = 4 * (size_t)count;
     emu.statistics.instructions++;
     check_aligned(to, bytes, "red.global.add", at);
+    emu_registers_used(emu.self, values, bytes, false, at);
     emu_global_access(to, bytes, EMU_ATOMIC, at);
     for (int i = 0; i < count; i++)
         to[i] += values[i];

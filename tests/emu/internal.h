@@ -219,6 +219,7 @@ struct barrier {
     int kind;       /* of reduction */
     u32 generation; /* complete ones; the cluster's barrier alone counts */
     u32 *clock;
+    u32 *released; /* the cluster's: what the last complete generation knew */
     site at;
 };
 
@@ -379,6 +380,9 @@ void emu_mbarriers_fenced(struct thread *thread);
 void emu_mbarrier_check_fenced(const struct mbarrier *barrier, const char *what, site at);
 struct mbarrier *emu_mbarrier_covering(struct cta *cta, u32 offset, u32 bytes);
 void emu_registers_touched(struct thread *thread, const u8 *low, u32 bytes, bool write, site at);
+/* Registers that an instruction with a wrapper of its own reads or writes for a thread. */
+void emu_registers_used(struct thread *thread, const void *registers, size_t bytes, bool write,
+                        site at);
 bool emu_kernel_holds(const void *pointer);
 
 /* The control interface's view of the reports (report.c). */

@@ -377,6 +377,7 @@ static void release_gang(void) {
         }
     }
     free(emu.cluster_barrier.clock);
+    free(emu.cluster_barrier.released);
     free(emu.threads);
     free(emu.warps);
     emu.threads = NULL;

@@ -43,8 +43,11 @@ static void execute_ldmatrix(struct warp *warp, u32 mask, void **arguments, site
     (void)mask;
     find_rows(warp, arguments, "ldmatrix", rows, false, at);
     const struct moved *first = arguments[0];
-    for (int lane = 0; lane < WARP; lane++)
+    for (int lane = 0; lane < WARP; lane++) {
         registers[lane] = ((struct moved *)arguments[lane])->registers;
+        emu_registers_used(warp->threads[lane], registers[lane], 4 * (size_t)first->count, true,
+                           at);
+    }
     emu_ldmatrix(registers, (const u8 *const *)rows, first->count, first->transposed);
 }
 
@@ -54,8 +57,11 @@ static void execute_stmatrix(struct warp *warp, u32 mask, void **arguments, site
     (void)mask;
     find_rows(warp, arguments, "stmatrix", rows, true, at);
     const struct moved *first = arguments[0];
-    for (int lane = 0; lane < WARP; lane++)
+    for (int lane = 0; lane < WARP; lane++) {
         registers[lane] = ((struct moved *)arguments[lane])->registers;
+        emu_registers_used(warp->threads[lane], registers[lane], 4 * (size_t)first->count, false,
+                           at);
+    }
     emu_stmatrix(rows, registers, first->count, first->transposed);
 }
 
@@ -67,11 +73,13 @@ struct multiplied { /* arguments of one lane to mma */
 static void execute_mma(struct warp *warp, u32 mask, void **arguments, site at) {
     float *d[WARP];
     const u32 *a[WARP], *b[WARP];
-    (void)warp;
     (void)mask;
-    (void)at;
     for (int lane = 0; lane < WARP; lane++) {
         const struct multiplied *one = arguments[lane];
+        struct thread *thread = warp->threads[lane];
+        emu_registers_used(thread, one->d, 16, true, at);
+        emu_registers_used(thread, one->a, 16, false, at);
+        emu_registers_used(thread, one->b, 8, false, at);
         d[lane] = one->d;
         a[lane] = one->a;
         b[lane] = one->b;

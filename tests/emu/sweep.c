@@ -21,7 +21,7 @@ enum {
     DEFAULT_SPECS = 4
 };
 
-/* Multiplications a launch may take: the emulator's second has about 400 million. */
+/* Multiplications a launch may take: the emulator's second has about 100 million. */
 static const double MOST_WORK = 60e6;
 
 static const char *const archs[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"};

@@ -53,6 +53,8 @@ static int quarter(const struct warp *warp) {
 /* ---- registers ------------------------------------------------------------------------------- */
 
 void emu_registers_touched(struct thread *thread, const u8 *low, u32 bytes, bool write, site at) {
+    if (!thread->fence_executed) /* the first fence comes after this, whatever it is */
+        return;
     size_t first = (size_t)(low - emu_stack_low(thread)) / 4;
     for (size_t i = 0; i < (bytes + 3) / 4; i++)
         thread->touched[first + i] = thread->fences;
@@ -68,6 +70,13 @@ void emu_registers_touched(struct thread *thread, const u8 *low, u32 bytes, bool
             range->result ? "the accumulators" : "A's registers");
         return;
     }
+}
+
+void emu_registers_used(struct thread *thread, const void *registers, size_t bytes, bool write,
+                        site at) {
+    const u8 *low = registers;
+    if ((size_t)(low - emu_stack_low(thread)) < emu_stack_bytes())
+        emu_registers_touched(thread, low, (u32)bytes, write, at);
 }
 
 /* Registers that a product is about to use: not touched since the last fence, and not in another

@@ -745,6 +745,29 @@ KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x + 64] = (int)d[0] + (int)a[0];
 }
 
+//! A's registers loaded after the fence: registers, 128 threads; after the last wgmma.fence
+//@use common/descriptor.cuh
+//@use ptx/ldmatrix.cuh
+//@use ptx/proxy.cuh
+//@use ptx/shared.cuh
+//@use ptx/wgmma_rs.cuh n = 8, tb = 0
+KERNEL void KERNEL_NAME(int *data) {
+    float d[4];
+    u32 a[4];
+    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
+        ((int *)arena)[i] = 0;
+    }
+    fence_proxy_async();
+    __syncthreads();
+    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    wgmma_fence();
+    ldmatrix_x4(a, shared_address(threadIdx.x % 32 * 16));
+    wgmma_rs_n8_t00(d, a, b, 0); /* HERE */
+    wgmma_commit();
+    wgmma_wait_0();
+    data[threadIdx.x] = (int)d[0];
+}
+
 //! an operand overwritten before the wait: overwritten, 128 threads; may still be reading
 //@use common/descriptor.cuh
 //@use ptx/proxy.cuh

@@ -330,7 +330,7 @@ static void add_clusters(void) {
  * --------------------------------------------------------------------------------
  */
 
-static struct case_map bf16_map(int buffer, int columns, int rows) {
+static struct case_map bf16_map(enum buffer buffer, int columns, int rows) {
     return (struct case_map){
         .buffer = buffer,
         .rank = 2,

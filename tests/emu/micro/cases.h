@@ -43,9 +43,11 @@ enum comparison {
     ULPS,    /* floats, within 2 units in the last place or `tolerance` */
 };
 
-/* A tensor, bf16 or bytes, in one of the buffers. */
+enum buffer { IN_A, IN_B, IN_OUT };
+
+/* A tensor in one of the buffers. */
 struct case_map {
-    enum { IN_A, IN_B, IN_OUT } buffer;
+    enum buffer buffer;
     size_t offset; /* bytes into it */
     int rank, element_bytes, swizzle;
     int dimensions[3], box[3];
