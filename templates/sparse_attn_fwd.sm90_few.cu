@@ -684,7 +684,7 @@ DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
     }
 }
 
-KERNEL void __launch_bounds__(THREADS, 1)
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
     initialise();
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);

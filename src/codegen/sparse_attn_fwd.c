@@ -1,17 +1,12 @@
 /*
  * The kernel family sparse_attn_fwd: which variant a spec gets, and what all of them have in
- * common. The rule: sm90 wherever it can be planned and is faster (it fills 64 heads, so few of
- * them are left to mma), else mma. Asking for a variant by name gets that one or the reason why
- * not.
+ * common. The rule: sm90 wherever it can be planned, else mma: measured on an H200 at topk 2048 it
+ * is faster at any number of heads (bench/LOG.md). Asking for a variant by name gets that one or
+ * the reason why not.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "codegen/sparse_attn_fwd.h"
-
-/* Fewest heads for which sm90 is chosen: measured on an H200 at topk 2048 (bench/LOG.md), one block
- * of its 64 heads takes as long as mma's 16. */
-enum { SM90_HEADS = 1 };
 
 void smelt__sparse_attn_fwd_name(const struct smelt__spec *spec, struct smelt__plan *plan) {
     static const struct {
@@ -35,12 +30,10 @@ void smelt__sparse_attn_fwd_name(const struct smelt__spec *spec, struct smelt__p
 /* Plans the rule's variant: sm90 if it takes the spec and its knobs, else mma. */
 static int plan_auto(const struct smelt__spec *spec, const struct smelt__arch *arch,
                      struct smelt__plan *plan, struct smelt__message *message) {
-    if (smelt__spec_get(spec, "heads") >= SM90_HEADS) {
-        const struct smelt__plan untouched = *plan;
-        if (smelt__sparse_attn_fwd_plan_sm90(spec, arch, plan, message) == 0)
-            return 0;
-        *plan = untouched;
-    }
+    const struct smelt__plan untouched = *plan;
+    if (smelt__sparse_attn_fwd_plan_sm90(spec, arch, plan, message) == 0)
+        return 0;
+    *plan = untouched;
     return smelt__sparse_attn_fwd_plan_mma(spec, arch, plan, message);
 }
 

@@ -372,6 +372,11 @@ static void explain(const struct smelt__spec *spec, const struct smelt__arch *ar
 
 int smelt__sparse_attn_fwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message) {
+    if (smelt__spec_get(spec, "orientation") != SMELT__AUTO) {
+        smelt__message_set(message, "%s: orientation is a knob of variant=sm90; mma has none",
+                           spec->family->name);
+        return -1;
+    }
     struct choice choice = {0};
     struct misses misses = {INT_MAX, 0, INT_MAX, 0};
     choice.heads = (int)smelt__spec_get(spec, "heads");

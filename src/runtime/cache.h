@@ -50,6 +50,8 @@ struct smelt__compiled {
     char kernel_name[128];
     int registers, spill_bytes, static_shared_bytes, dynamic_shared_bytes, threads;
     double compile_seconds;
+    int serialised; /* only when just compiled: the assembler's warning C7510 to C7518 that it makes
+                     * asynchronous products wait for one another; 0: none. Not stored. */
 };
 
 /* Never NULL unless out of memory; a folder that cannot be used is noted, warned of once, and

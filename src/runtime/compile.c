@@ -67,6 +67,16 @@ static void read_report(const char *log, const char *kernel_name,
     }
 }
 
+/* Which of the warnings C7510 to C7518 the assembler gave first; 0: none. */
+static int find_serialised(const char *log) {
+    for (const char *at = strstr(log, "(C75"); at; at = strstr(at + 1, "(C75")) {
+        int code = (int)strtol(at + 2, NULL, 10);
+        if (code >= 7510 && code <= 7518)
+            return code;
+    }
+    return 0;
+}
+
 /* *log: the program's log, freed by the caller, or NULL. */
 static smelt_status get_log(const struct smelt__nvrtc *nvrtc, nvrtcProgram program, char **log) {
     size_t bytes = 0;
@@ -151,6 +161,7 @@ smelt_status smelt__compile_source(const struct smelt__nvrtc *nvrtc, const char 
     if (status)
         goto out;
     read_report(log, kernel_name, compiled);
+    compiled->serialised = find_serialised(log);
     status = get_cubin(nvrtc, program, compiled);
     compiled->compile_seconds = seconds_now() - begin;
 out:

@@ -85,6 +85,12 @@ static smelt_status compile_job(struct job *job, struct smelt__compiled *compile
     smelt__log_write(&job->context->settings.log, SMELT_LOG_INFO,
                      "compiled %s for %s in %.2f s with NVRTC %d.%d", job->spec, plan->arch->name,
                      compiled->compile_seconds, nvrtc->major, nvrtc->minor);
+    if (compiled->serialised)
+        smelt__log_write(
+            &job->context->settings.log, SMELT_LOG_WARNING,
+            "%s for %s: the assembler's warning C%d says that it serialises wgmma: the "
+            "kernel is right but slow; another NVRTC may do better, and we should know",
+            job->spec, plan->arch->name, compiled->serialised);
     return SMELT_OK;
 }
 

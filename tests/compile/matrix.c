@@ -1,7 +1,7 @@
 /*
  * The compile matrix: compiles kernels for architectures whose GPUs need not be here, and holds
- * what the assembler reports against the plan: no spills, registers within the launch bound's,
- * shared memory exactly the plan's.
+ * what the assembler reports against the plan: no spills, no serialised wgmma, registers within the
+ * launch bound's, shared memory exactly the plan's.
  *
  *     matrix --full | --sample N [--seed S] [-j N]
  *
@@ -149,6 +149,17 @@ static int report_progress(void *user, size_t done, size_t total, const smelt_ke
     return 0;
 }
 
+/* The library's warnings: of a compiler that serialises products. One thread at a time calls. */
+static int warnings;
+
+static void note_warning(void *user, smelt_log_level level, const char *message) {
+    (void)user;
+    if (level > SMELT_LOG_WARNING)
+        return;
+    warnings++;
+    printf("FAILED: %s\n", message);
+}
+
 /* Compiles all planned cells, on `jobs` threads. */
 static int compile_cells(struct matrix *matrix, int jobs) {
     int result = -1;
@@ -167,6 +178,8 @@ static int compile_cells(struct matrix *matrix, int jobs) {
     options.device = SMELT_DEVICE_COMPILE_ONLY;
     options.arch = "sm_80";
     options.cache_disable = 1;
+    options.log = note_warning;
+    options.log_level = SMELT_LOG_WARNING;
     if (smelt_context_create(&context, &options) != SMELT_OK) {
         fprintf(stderr, "matrix: context: %s\n", smelt_last_error());
         goto out;
@@ -262,9 +275,9 @@ static size_t print_verdict(const struct matrix *matrix) {
         archs += cells[a] > 0;
         printf(" %s %d", arch_names[a], cells[a]);
     }
-    printf("\n%zu kernels on %d architectures: %zu failed, %zu with spills\n", matrix->count, archs,
-           failed, spilling);
-    return failed;
+    printf("\n%zu kernels on %d architectures: %zu failed, %zu with spills, %d warnings\n",
+           matrix->count, archs, failed, spilling, warnings);
+    return failed + (size_t)warnings;
 }
 
 static int parse_arguments(int argc, char **argv, struct choice *choice) {

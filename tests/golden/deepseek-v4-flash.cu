@@ -7,25 +7,27 @@
  * variant  sm90
  * kernel   smelt_sparse_attn_fwd_sm90_h64_qk512_v512_k640
  * knobs (by the spec, or by rule)
- *   STAGES                      3  rule     key blocks in flight
- *   REGISTER_STEPS             27  rule     k-steps of Q held in registers
- *   TURN_STEPS                 10  rule     k-steps of QK in flight when PV may begin
- *   SCORES_REGISTERS          168  rule     of a thread, QK and softmax
- *   OUTPUT_REGISTERS          160  rule     of a thread, PV
- *   GATHER_REGISTERS           24  rule     of a thread, gather
- *   BLOCK_KEYS                 64  rule     KV rows of a key block
+ *   STAGES                           3  rule     key blocks in flight
+ *   BLOCK_KEYS                      64  rule     KV rows of a key block
+ *   REGISTER_STEPS                  27  rule     k-steps of Q held in registers
+ *   TURN_STEPS                      10  rule     k-steps of QK in flight when PV may begin
+ *   SCORES_REGISTERS               168  rule     of a thread, QK and softmax
+ *   OUTPUT_REGISTERS               160  rule     of a thread, PV
+ *   GATHER_REGISTERS                24  rule     of a thread, gather
+ *   COMPACT                          1  rule     1: masked slots are dropped before the gather
+ *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once
  * shared memory (offset, bytes)
- *   LATENT_OFFSET               0   196608  key blocks, the columns that are key and value
- *   ROPE_OFFSET            196608        0  a key block, the columns that are key alone
- *   PROBABILITIES_OFFSET   196608    16384  probabilities, bf16
- *   QUERY_OFFSET           212992    10240  the k-steps of Q that are not in registers
- *   RING_OFFSET            223232      512  KV row numbers of the key blocks to come
- *   INVERSES_OFFSET        223744      512  1 / denominator of each head, fp32
- *   BARRIERS_OFFSET        224256      136  mbarriers
- *   EXPONENTS_OFFSET       224400      128  what the output's rows are multiplied by, powers of two
- *   WORDS_OFFSET           224528       12  what each stage holds
- *   COUNTS_OFFSET          224540        8  valid slots that each warp found
- *   SHARED_BYTES           224548  of 232448 that a block may have on sm_90a
+ *   LATENT_OFFSET                    0   196608  key blocks, the columns that are key and value
+ *   ROPE_OFFSET                 196608        0  a key block, the columns that are key alone
+ *   PROBABILITIES_OFFSET        196608    16384  probabilities, bf16
+ *   QUERY_OFFSET                212992    10240  the k-steps of Q that are not in registers
+ *   RING_OFFSET                 223232      512  KV row numbers of the key blocks to come
+ *   INVERSES_OFFSET             223744      512  1 / denominator of each head, fp32
+ *   BARRIERS_OFFSET             224256      136  mbarriers
+ *   EXPONENTS_OFFSET            224400      128  what the output's rows are multiplied by, powers of two
+ *   WORDS_OFFSET                224528       12  what each stage holds
+ *   COUNTS_OFFSET               224540        8  valid slots that each warp found
+ *   SHARED_BYTES                224548  of 232448 that a block may have on sm_90a
  * launch
  *   512 threads a block, 1 block resident per multiprocessor, at most 128 registers a thread
  *   64 heads a block, 1 block a query
@@ -39,12 +41,14 @@ enum {
     TOPK = 640,                     /* valid slots of a query, at most */
     HAS_SINK = 1,                   /* 1: a logit per head in the denominator */
     STAGES = 3,                     /* key blocks in flight */
+    BLOCK_KEYS = 64,                /* KV rows of a key block */
     REGISTER_STEPS = 27,            /* k-steps of Q held in registers */
     TURN_STEPS = 10,                /* k-steps of QK in flight when PV may begin */
     SCORES_REGISTERS = 168,         /* of a thread, QK and softmax */
     OUTPUT_REGISTERS = 160,         /* of a thread, PV */
     GATHER_REGISTERS = 24,          /* of a thread, gather */
-    BLOCK_KEYS = 64,                /* KV rows of a key block */
+    COMPACT = 1,                    /* 1: masked slots are dropped before the gather */
+    BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */
     THREADS = 512,                  /* of a thread block */
     HEAD_BLOCKS = 1,                /* items of a query */
     P_BUFFERS = 2,                  /* of probabilities */
@@ -1567,7 +1571,7 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
     }
 }
 
-KERNEL void __launch_bounds__(THREADS, 1)
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
     initialise_barriers();
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
