@@ -409,6 +409,28 @@ DEVICE void cp_async_wait_all(void) {
     asm volatile("cp.async.wait_all;" : : : "memory");
 }
 
+#line 2 "templates/ptx/ldmatrix.cuh"
+
+/*
+ * Four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix i / 8, and
+ * receives row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level matrix
+ * load instruction: ldmatrix"). `address` is a 32-bit shared-memory address, 16-byte aligned.
+ */
+DEVICE void ldmatrix_x4(u32 *r, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+/* The same, each matrix transposed on the way. */
+DEVICE void ldmatrix_x4_trans(u32 *r, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
 #line 2 "templates/ptx/math.cuh"
 
 /* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
@@ -581,14 +603,6 @@ DEVICE void store_shared_16(u32 address, const u32 *values) {
                  : "memory");
 }
 
-#line 2 "templates/ptx/prefetch.cuh"
-
-/* Brings `bytes` of global memory into the L2 cache, without waiting; the address and the number are
- * multiples of 16 (PTX ISA, "cp.async.bulk.prefetch"). */
-DEVICE void prefetch_l2(const void *from, u32 bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" : : "l"(from), "r"(bytes) : "memory");
-}
-
 #line 2 "templates/ptx/proxy.cuh"
 
 /* Orders this thread's plain accesses to shared memory, and those it knows of, before what the
@@ -647,6 +661,16 @@ DEVICE void stmatrix_x2_trans(u32 address, const u32 *r) {
                  :
                  : "r"(address), "r"(r[0]), "r"(r[1])
                  : "memory");
+}
+
+#line 2 "templates/ptx/thread.cuh"
+
+/* This thread's number in its block, read anew at each call: what follows from it stays in no
+ * register in between (PTX ISA, "Special Registers: %tid"). */
+DEVICE u32 thread_number(void) {
+    u32 number;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+    return number;
 }
 
 #line 2 "templates/ptx/wgmma.cuh"
@@ -905,7 +929,7 @@ DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
 }
 // clang-format on
 
-#line 22 "templates/sparse_attn_fwd.sm90.cu"
+#line 23 "templates/sparse_attn_fwd.sm90.cu"
 /*
  * Sparse attention forward with wgmma, 64 heads at a time: heads are the matrices' rows.
  * Mathematics and shapes: include/smelt/sparse_attn.h.
@@ -918,8 +942,9 @@ DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
  *   output   two of them, DV / 2 columns each: O[64, DV / 2] += P V, in registers
  *   gather   scans the slots and copies the rows they name, STAGES key blocks ahead, across queries
  *
- * The next query's Q is loaded while the softmax of the last block runs, its slots and first rows
- * while the last blocks are computed, and its first scores are while O is written.
+ * Q travels through the ring of stages like a key block, its heads as the rows; the scores'
+ * warpgroup takes it out at once. The next query's slots, Q and first rows are on their way while
+ * the last blocks are computed, and its first scores are while O is written.
  *
  * A row's maximum is rounded up to an integer (in powers of two), so that what O's rows are
  * multiplied by when it moves is a power of two and fits into a byte; it moves only when the true
@@ -1033,11 +1058,11 @@ DEVICE void initialise_barriers(void) {
     __syncthreads();
 }
 
-/* One arrival a warp, when all of its threads have come so far. */
-DEVICE void arrive_warp(int place) {
+/* So many arrivals of a warp, when all of its threads have come so far. */
+DEVICE void arrive_warp(int place, int count) {
     __syncwarp((u32)ALL_LANES);
     if (threadIdx.x % 32 == 0) {
-        mbarrier_arrive(barrier_at(place));
+        mbarrier_arrive_count(barrier_at(place), count);
     }
 }
 
@@ -1054,25 +1079,42 @@ DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const 
 /* ---- gather ------------------------------------------------------------------------------------
  */
 
-/*
- * Copies a key block into its stage, when the stage is free (its lower half is before the upper
- * one), and the rope columns into theirs. Eight threads copy a row of a tile, 16 rows at once; rows
- * past the word's count become zeros. `source`: this thread's 16 bytes of KV row 0; `taken`: the
- * block's first entry in the ring.
- */
-DEVICE void fill_stage(const struct sparse_attn_fwd_params *params, const char *source,
-                       const struct ring_place *stage, int *rope_parity, int taken, int word) {
-    const int *const ring = (const int *)(arena + RING_OFFSET);
-    const u32 thread = threadIdx.x % WARPGROUP;
-    const u32 place =
-        shared_address(thread / 8 * TILE_PITCH + ((thread % 8) ^ (thread / 8 % 8)) * 16);
-    const u32 latent = place + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
-    const int first = (int)(thread / 8), count = word & COUNT_MASK;
+/* A thread's first 16 bytes in a tile. Eight threads copy a row, 16 rows at once. Registers are so
+ * short here that what follows from a thread's number is computed anew for each block. */
+DEVICE u32 thread_place(u32 thread) {
+    return shared_address(thread / 8 * TILE_PITCH + ((thread % 8) ^ (thread / 8 % 8)) * 16);
+}
+
+/* Waits until a stage's lower half is free, and says what will be in it. */
+DEVICE void claim_stage(const struct ring_place *stage, int word) {
     mbarrier_wait(barrier_at(EMPTY_LOW + stage->index), stage->parity ^ 1);
-    if (thread == 0) {
+    if (threadIdx.x % WARPGROUP == 0) {
         *block_word(stage->index) = word;
         mbarrier_arrive(barrier_at(FULL + stage->index));
     }
+}
+
+/* Starts the copy of a row's latent columns: `from` with this thread's offset in the row; zeros
+ * when it is not present. */
+DEVICE void copy_row(u32 to, const char *from, bool present) {
+#pragma unroll
+    for (int k = 0; k < LATENT_TILES; ++k) {
+        cp_async_16(to + (u32)(k * TILE_BYTES), from + k * TILE_PITCH, present ? 16 : 0);
+    }
+}
+
+/*
+ * Copies a key block into its stage, when the stage is free (its lower half is before the upper
+ * one), and the rope columns into theirs. Rows past the word's count become zeros. `source`: this
+ * thread's 16 bytes of KV row 0; `taken`: the block's first entry in the ring.
+ */
+DEVICE void fill_keys(const struct sparse_attn_fwd_params *params, const char *source,
+                      const struct ring_place *stage, int *rope_parity, int taken, int word) {
+    const int *const ring = (const int *)(arena + RING_OFFSET);
+    const u32 thread = thread_number() % WARPGROUP, place = thread_place(thread);
+    const u32 latent = place + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
+    const int first = (int)(thread / 8), count = word & COUNT_MASK;
+    claim_stage(stage, word);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         if (i == 2) {
@@ -1080,12 +1122,8 @@ DEVICE void fill_stage(const struct sparse_attn_fwd_params *params, const char *
         }
         const bool present = first + i * 16 < count;
         const u32 row = present ? (u32)ring[(taken + first + i * 16) & RING_MASK] : 0;
-        const char *const from = source + (u64)row * params->kv_row_bytes;
-#pragma unroll
-        for (int k = 0; k < LATENT_TILES; ++k) {
-            cp_async_16(latent + (u32)(k * TILE_BYTES + i * 16 * TILE_PITCH), from + k * TILE_PITCH,
-                        present ? 16 : 0);
-        }
+        copy_row(latent + (u32)(i * 16 * TILE_PITCH), source + (u64)row * params->kv_row_bytes,
+                 present);
     }
     cp_async_arrive_noinc(barrier_at(FULL + stage->index));
     if (ROPE_STEPS == 0) {
@@ -1103,13 +1141,31 @@ DEVICE void fill_stage(const struct sparse_attn_fwd_params *params, const char *
     *rope_parity ^= 1;
 }
 
-/* Brings an item's Q into the L2 cache, ahead of load_query: all multiprocessors begin their next
- * query at about the same time, and would wait for memory together. */
-DEVICE void prefetch_query(const struct sparse_attn_fwd_params *params, const struct work *work) {
-    const u32 row = threadIdx.x % WARPGROUP;
-    if (work->query >= 0 && row < 64) {
-        prefetch_l2(query_row(params, work, (int)row), DQK * 2);
+/* The same for an item's Q: its heads are the rows. */
+DEVICE void fill_query(const struct sparse_attn_fwd_params *params, const struct work *work,
+                       const struct ring_place *stage, int *rope_parity) {
+    const u32 thread = thread_number() % WARPGROUP, place = thread_place(thread);
+    const u32 latent = place + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
+    const int first = (int)(thread / 8);
+    claim_stage(stage, 0);
+    mbarrier_wait(barrier_at(EMPTY_HIGH + stage->index), stage->parity ^ 1);
+#pragma unroll 1
+    for (int i = 0; i < 4; ++i) {
+        copy_row(latent + (u32)(i * 16 * TILE_PITCH),
+                 query_row(params, work, first + i * 16) + thread % 8 * 16, true);
     }
+    cp_async_arrive_noinc(barrier_at(FULL + stage->index));
+    if (ROPE_STEPS == 0) {
+        return;
+    }
+    mbarrier_wait(barrier_at(ROPE_FREE), *rope_parity ^ 1);
+#pragma unroll 1
+    for (int i = 0; i < 4; ++i) {
+        cp_async_16(place + (u32)(ROPE_OFFSET + i * 16 * TILE_PITCH),
+                    query_row(params, work, first + i * 16) + DV * 2 + thread % 8 * 16, 16);
+    }
+    cp_async_arrive_noinc(barrier_at(ROPE_FULL));
+    *rope_parity ^= 1;
 }
 
 /* The gather's warpgroup. A block is filled when it is known whether it is the query's last. A
@@ -1124,21 +1180,22 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
     while (work.query >= 0) {
         const char *const source = (const char *)params->kv +
                                    2 * (work.query / params->tokens * params->kv_batch_stride) +
-                                   threadIdx.x % 8 * 16;
+                                   thread_number() % 8 * 16;
         int entries = 0, taken = 0, position = FIRST_BLOCK;
         bool ended = false;
+        fill_query(params, &work, &stage, &rope_parity);
+        ring_advance(&stage, STAGES);
         while (!ended) {
             entries = scan_more(&scan, params->rows, entries);
             ended = scan_ended(&scan, entries);
             if (ended) {
                 work = next_work(params, &work);
                 scan_open(&scan, params, &work);
-                prefetch_query(params, &work);
             }
             while (entries - taken > 64 || (ended && !(position & LAST_BLOCK))) {
                 const int count = minimum(entries - taken, 64);
                 position |= ended && entries - taken <= 64 ? LAST_BLOCK : 0;
-                fill_stage(params, source, &stage, &rope_parity, taken, count | position);
+                fill_keys(params, source, &stage, &rope_parity, taken, count | position);
                 ring_advance(&stage, STAGES);
                 taken += count;
                 position &= ~FIRST_BLOCK;
@@ -1160,60 +1217,45 @@ DEVICE void load_16(u32 *words, const char *from) {
 }
 
 /*
- * Starts the load of an item's Q: the first REGISTER_STEPS k-steps into registers, the others into
- * QUERY. The warpgroup has read QUERY for the last time. A thread loads 16 bytes at a time, two
- * k-steps of a row with its quad; arrange_query makes A fragments of them.
+ * Takes Q out of its stage: the first REGISTER_STEPS k-steps into registers, as A fragments, the
+ * others into QUERY; then the stage is free. The warpgroup has read QUERY for the last time.
  */
-DEVICE void load_query(u32 *query, const struct sparse_attn_fwd_params *params,
-                       const struct work *work) {
-    const u32 thread = threadIdx.x, lane = thread % 32;
-    const u32 row = thread / 32 * 16 + lane / 4;
-    const char *const upper = query_row(params, work, (int)row);
-    const char *const lower = query_row(params, work, (int)row + 8);
-#pragma unroll
-    for (int k = 0; k + 1 < REGISTER_STEPS; k += 2) {
-        load_16(&query[k * 4], upper + k * STEP_BYTES + lane % 4 * 16);
-        load_16(&query[k * 4 + 4], lower + k * STEP_BYTES + lane % 4 * 16);
-    }
-    if (REGISTER_STEPS % 2 == 1) { /* as it will be used */
-        u32 *const last = &query[QUERY_FRAGMENTS - 4];
-        const u32 offset = (REGISTER_STEPS - 1) * STEP_BYTES + lane % 4 * 4;
-        last[0] = *(const u32 *)(upper + offset);
-        last[1] = *(const u32 *)(lower + offset);
-        last[2] = *(const u32 *)(upper + offset + 16);
-        last[3] = *(const u32 *)(lower + offset + 16);
-    }
-    const u32 slice_row = thread / 2, chunk = thread % 2;
-    const char *const source =
-        query_row(params, work, (int)slice_row) + REGISTER_STEPS * STEP_BYTES + chunk * 16;
+DEVICE void take_query(u32 *query, int stage) {
+    const u32 thread = thread_number(), warp = thread / 32, lane = thread % 32;
+    const u32 row = warp * 16 + lane % 16;
+    const u32 in_tile = row * TILE_PITCH + ((lane / 16) ^ (lane % 8)) * 16;
+    const u32 latent = shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES) + in_tile);
+    const u32 rope = shared_address(ROPE_OFFSET + in_tile);
     const u32 slice =
-        shared_address(QUERY_OFFSET + slice_row * STEP_BYTES + (chunk ^ (slice_row / 4 % 2)) * 16);
+        shared_address(QUERY_OFFSET + row * STEP_BYTES + ((lane / 16) ^ (row / 4 % 2)) * 16);
 #pragma unroll
     for (int k = 0; k < SLICE_STEPS; ++k) {
-        cp_async_16(slice + (u32)(k * SLICE_BYTES), source + k * STEP_BYTES, 16);
+        const int step = REGISTER_STEPS + k;
+        const u32 tile = step < LATENT_STEPS ? latent + (u32)(step / 4 * TILE_BYTES) : rope;
+        u32 fragment[4];
+        ldmatrix_x4(fragment, tile ^ (u32)(step % 4 * STEP_BYTES));
+        stmatrix_x4(slice + (u32)(k * SLICE_BYTES), fragment);
+    }
+#pragma unroll
+    for (int k = 0; k < REGISTER_STEPS; ++k) {
+        ldmatrix_x4(&query[k * 4],
+                    (latent + (u32)(k / 4 * TILE_BYTES)) ^ (u32)(k % 4 * STEP_BYTES));
     }
 }
 
-/* Waits for what load_query started and makes A fragments of it: a thread's words of a k-step are
- * columns 2t, 2t + 1 (t: its place in the quad) and 8 on, of the upper row and of the lower. */
-DEVICE void finish_query(u32 *query) {
-#pragma unroll
-    for (int k = 0; k + 1 < REGISTER_STEPS; k += 2) {
-        u32 upper[4], lower[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            upper[i] = query[k * 4 + i];
-            lower[i] = query[k * 4 + 4 + i];
-        }
-        transpose_quad(upper);
-        transpose_quad(lower);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            query[k * 4 + 2 * i] = upper[i];
-            query[k * 4 + 2 * i + 1] = lower[i];
-        }
+/* Begins a query: waits for its Q, takes it and gives its stage back. */
+DEVICE void begin_query(u32 *query, const struct ring_place *stage, int *rope_parity) {
+    mbarrier_wait(barrier_at(FULL + stage->index), stage->parity);
+    if (ROPE_STEPS > 0) {
+        mbarrier_wait(barrier_at(ROPE_FULL), *rope_parity);
+        *rope_parity ^= 1;
     }
-    cp_async_wait_all();
+    take_query(query, stage->index);
+    arrive_warp(EMPTY_LOW + stage->index, 2);
+    arrive_warp(EMPTY_HIGH + stage->index, 2);
+    if (ROPE_STEPS > 0) {
+        arrive_warp(ROPE_FREE, 1);
+    }
     fence_proxy_async();
     barrier_sync(SCORES_BARRIER, WARPGROUP);
 }
@@ -1360,7 +1402,7 @@ DEVICE void store_probabilities(const u32 *p, const float *factors, int buffer) 
 /* After a query's last block: sums over the quad's threads, and 1 / denominator for the output. */
 DEVICE void store_inverses(const struct sparse_attn_fwd_params *params, struct softmax_rows *rows,
                            const struct work *work, int buffer) {
-    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const u32 thread = thread_number(), warp = thread / 32, lane = thread % 32;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const int row = (int)(warp * 16 + lane / 4) + 8 * r;
@@ -1385,7 +1427,7 @@ DEVICE void store_inverses(const struct sparse_attn_fwd_params *params, struct s
  * visible. */
 DEVICE void store_statistics(const struct sparse_attn_fwd_params *params,
                              const struct softmax_rows *rows, const struct work *work) {
-    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const u32 thread = thread_number(), warp = thread / 32, lane = thread % 32;
     const int batch = work->query / params->tokens, token = work->query % params->tokens;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -1411,14 +1453,12 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
     int rope_parity = 0, last_buffer = 0;
     struct work work = first_work(params);
     u32 query[QUERY_FRAGMENTS];
-    if (work.query >= 0) {
-        load_query(query, params, &work);
-    }
     while (work.query >= 0) {
         struct softmax_rows rows = {
             {MINUS_INFINITY, MINUS_INFINITY}, {MINUS_INFINITY, MINUS_INFINITY}, {0.0f, 0.0f}};
         int word;
-        finish_query(query);
+        begin_query(query, &stage, &rope_parity);
+        ring_advance(&stage, STAGES);
         do {
             float s[SCORE_VALUES], factors[2];
             u32 p[SCORE_VALUES / 2];
@@ -1428,19 +1468,14 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
             issue_scores(s, query, stage.index, &rope_parity);
             wgmma_wait_1();
             if (!(word & FIRST_BLOCK)) {
-                arrive_warp(TURN + last_buffer);
+                arrive_warp(TURN + last_buffer, 1);
             }
             wgmma_wait_0();
             if (ROPE_STEPS > 0) {
-                arrive_warp(ROPE_FREE);
+                arrive_warp(ROPE_FREE, 1);
             }
-            struct work next = work;
             if (word & LAST_BLOCK) {
-                next = next_work(params, &work);
-                barrier_sync(SCORES_BARRIER, WARPGROUP);
-                if (next.query >= 0) {
-                    load_query(query, params, &next);
-                }
+                barrier_sync(SCORES_BARRIER, WARPGROUP); /* QUERY has been read */
             }
             if ((word & COUNT_MASK) < 64) {
                 mask_scores(s, word & COUNT_MASK);
@@ -1453,16 +1488,16 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
                 store_inverses(params, &rows, &work, buffer.index);
             }
             /* The proxy fence is the output's: here it would wait for Q to come. */
-            arrive_warp(P_FULL + buffer.index);
+            arrive_warp(P_FULL + buffer.index, 1);
             if (word & LAST_BLOCK) {
-                arrive_warp(TURN + buffer.index);
+                arrive_warp(TURN + buffer.index, 1);
                 store_statistics(params, &rows, &work);
             }
-            work = next;
             last_buffer = buffer.index;
             ring_advance(&stage, STAGES);
             ring_advance(&buffer, P_BUFFERS);
         } while (!(word & LAST_BLOCK));
+        work = next_work(params, &work);
     }
 }
 
@@ -1544,6 +1579,7 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
     for (struct work work = first_work(params); work.query >= 0; work = next_work(params, &work)) {
         float inverses[2];
         int word;
+        ring_advance(&stage, STAGES); /* Q's */
         do {
             mbarrier_wait(barrier_at(P_FULL + buffer.index), buffer.parity);
             word = *block_word(stage.index);
@@ -1554,7 +1590,7 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
             mbarrier_wait(barrier_at(TURN + buffer.index), buffer.parity);
             issue_output(o, stage.index, buffer.index, half, word & FIRST_BLOCK);
             wgmma_wait_1();
-            arrive_warp(EMPTY_LOW + stage.index);
+            arrive_warp(EMPTY_LOW + stage.index, 1);
             wgmma_wait_0();
             if (word & LAST_BLOCK) {
                 const float *const values =
@@ -1562,8 +1598,8 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
                 inverses[0] = values[0];
                 inverses[1] = values[8];
             }
-            arrive_warp(P_FREE + buffer.index);
-            arrive_warp(EMPTY_HIGH + stage.index);
+            arrive_warp(P_FREE + buffer.index, 1);
+            arrive_warp(EMPTY_HIGH + stage.index, 1);
             ring_advance(&stage, STAGES);
             ring_advance(&buffer, P_BUFFERS);
         } while (!(word & LAST_BLOCK));
