@@ -2,7 +2,7 @@
 #
 #   make run         the first minute: build, compile a model's kernels, try them
 #   make test        every test but the long ones; the last line counts them
-#   make test-full   the whole compile matrix, sanitizers, clang, CUDA 12's NVRTC, formatting
+#   make test-full   the whole compile matrix, all mutants, sanitizers, clang, CUDA 12, formatting
 
 .PHONY: build run test test-full format clean
 

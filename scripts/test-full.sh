@@ -23,9 +23,12 @@ step() {
 
 with_gcc() { scripts/build.sh build && meson test -C build --no-rebuild --print-errorlogs; }
 
-whole_matrix() {
-    meson test -C build --no-rebuild --print-errorlogs --setup full --suite full &&
-        tail -n 12 build/meson-logs/testlog-full.txt
+# One test of the suite `full`, and the end of what it printed.
+long_test() {
+    local status=0
+    meson test -C build --no-rebuild --print-errorlogs --setup full "$@" || status=$?
+    tail -n 45 build/meson-logs/testlog-full.txt
+    return $status
 }
 
 # The leaks of NVRTC and of the driver are theirs: tests/lsan.supp names them.
@@ -48,11 +51,14 @@ with_clang() {
 with_cuda_12() {
     local library
     library=$(nvrtc_in build/nvrtc-cu12) || return
-    SMELT_NVRTC=$library meson test -C build --no-rebuild --print-errorlogs
+    SMELT_NVRTC=$library meson test -C build --no-rebuild --print-errorlogs --no-suite emu
 }
 
 step 'gcc, the quick tests' with_gcc
-step 'compile matrix, whole' whole_matrix
+step 'compile matrix, whole' long_test 'compile matrix, whole'
+step 'emulator: 200 random specs' long_test 'emu/sweep of 200 specs'
+step 'emulator: the whole GPU matrix' long_test 'emu/matrix, all of it'
+step 'emulator: all mutants' long_test 'emu/mutants'
 step 'ASan and UBSan, the quick tests' with_sanitizers
 step 'clang, no warnings, the quick tests' with_clang
 step "CUDA 12's NVRTC, the quick tests" with_cuda_12

@@ -180,14 +180,66 @@ static void test_same_seed_same_bytes(void **state) {
     }
 }
 
+/* One dimension of a far tensor: its last index lies beyond 2^32, and it clears what it holds. */
+static void expect_far(int64_t extent, int64_t stride, int64_t inner) {
+    assert_true(stride >= inner);
+    assert_true(extent == 1 || (extent - 1) * stride > INT64_C(1) << 32);
+}
+
+/* Far strides change where things lie, not what they are. */
+static void test_far(void **state) {
+    (void)state;
+    struct smelt__problem near, far;
+    struct smelt__problem_options options = {
+        .seed = seed, .batches = 2, .tokens = 3, .rows = 90, .width = 20, .topk_length = 1};
+    make(&near, &options);
+    options.far = 1;
+    make(&far, &options);
+    smelt_sparse_attn_args n = near.args, a = far.args;
+    smelt__sparse_attn_resolve_strides(&spec, &n);
+    expect_far(spec.heads, a.q_head_stride, spec.dqk);
+    expect_far(3, a.q_token_stride, spec.heads * a.q_head_stride);
+    expect_far(2, a.q_batch_stride, 3 * a.q_token_stride);
+    expect_far(90, a.kv_row_stride, spec.dqk);
+    expect_far(2, a.kv_batch_stride, 90 * a.kv_row_stride);
+    expect_far(3, a.indices_token_stride, 20);
+    expect_far(2, a.indices_batch_stride, 3 * a.indices_token_stride);
+    expect_far(3, a.topk_length_token_stride, 1);
+    expect_far(2, a.topk_length_batch_stride, 3 * a.topk_length_token_stride);
+    expect_far(spec.heads, a.out_head_stride, spec.dv);
+    expect_far(3, a.out_token_stride, spec.heads * a.out_head_stride);
+    expect_far(2, a.out_batch_stride, 3 * a.out_token_stride);
+    expect_far(spec.heads, a.lse_head_stride, 1);
+    expect_far(3, a.lse_token_stride, spec.heads * a.lse_head_stride);
+    expect_far(2, a.lse_batch_stride, 3 * a.lse_token_stride);
+    for (int64_t query = 0; query < 6; query++) {
+        int64_t b = query / 3, t = query % 3;
+        assert_memory_equal(far.indices + b * a.indices_batch_stride + t * a.indices_token_stride,
+                            near.indices + b * n.indices_batch_stride + t * n.indices_token_stride,
+                            20 * 4);
+        for (int64_t h = 0; h < spec.heads; h++)
+            assert_memory_equal(
+                far.q + b * a.q_batch_stride + t * a.q_token_stride + h * a.q_head_stride,
+                near.q + b * n.q_batch_stride + t * n.q_token_stride + h * n.q_head_stride,
+                (size_t)spec.dqk * 2);
+    }
+    assert_int_equal(far.valid_slots, near.valid_slots);
+    smelt__problem_destroy(&near);
+    smelt__problem_destroy(&far);
+}
+
 int main(void) {
     const char *given = getenv("SMELT_TEST_SEED");
     seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
     print_message("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_lists),     cmocka_unit_test(test_causal_lists),
-        cmocka_unit_test(test_window_lists),     cmocka_unit_test(test_adversarial_lists),
-        cmocka_unit_test(test_normal_and_spiky), cmocka_unit_test(test_same_seed_same_bytes),
+        cmocka_unit_test(test_random_lists),
+        cmocka_unit_test(test_causal_lists),
+        cmocka_unit_test(test_window_lists),
+        cmocka_unit_test(test_adversarial_lists),
+        cmocka_unit_test(test_normal_and_spiky),
+        cmocka_unit_test(test_same_seed_same_bytes),
+        cmocka_unit_test(test_far),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,8 +9,8 @@ that is folded away in one configuration must be taken in another, and text that
 everywhere counts as not run. A compiler's coverage does not know of code it folded away, so marks
 are put into the emitted text instead, and each run writes down which were passed.
 
-The wrappers of templates/ptx, which the emulator replaces, count as run when a text that ran calls
-them.
+The wrappers of templates/ptx, which the emulator replaces, count as run when one of these texts or a
+micro-kernel calls them: the replay runs all of those.
 
 Exit status: 0 everything ran; 1 not; 2 wrong use, or a run failed.
 """
@@ -21,6 +21,7 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 
@@ -185,6 +186,14 @@ def report(want, passed, templates):
     return missing
 
 
+def micro_texts(program):
+    """The text of every micro-kernel."""
+    def output(*arguments):
+        return subprocess.run([program, *arguments], capture_output=True, text=True,
+                              check=True).stdout
+    return [output("--emit", name) for name in output("--list").splitlines()]
+
+
 def report_wrappers(templates, texts):
     names = called(texts)
     missing = [(name, file) for name, file in wrappers(templates).items()
@@ -216,7 +225,8 @@ def main():
     passed = set().union(*(run.passed for run in runs))
     missing = report(expected(arguments.templates, "templates"), passed, arguments.templates)
     if arguments.micro:
-        missing += report_wrappers(arguments.templates, [run.subject.text for run in runs])
+        texts = [run.subject.text for run in runs] + micro_texts(arguments.micro)
+        missing += report_wrappers(arguments.templates, texts)
     return 1 if missing else 0
 
 

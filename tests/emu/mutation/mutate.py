@@ -28,12 +28,12 @@ import time
 
 import configurations
 import equivalents
+from configurations import STILLBORN
 from operators import find_mutants
 
 HERE = pathlib.Path(__file__).resolve().parent
 SLOWER = 5  # processor time a mutant may take, as a multiple of the unchanged kernel's
 LEAST_SECONDS = 3
-STILLBORN = "does not compile"
 
 
 class Subject:
