@@ -51,18 +51,22 @@
  *   WORDS         [STAGES]: what a key block is (count, FIRST_BLOCK, LAST_BLOCK)
  *   RING, COUNTS: common/gather_slots.cuh
  *
- * Barriers (parity counts uses; stage s = key block % STAGES, buffer b = key block % P_BUFFERS):
+ * Barriers (parity counts uses; stages and buffers are used in turn, a stage s by
+ * key blocks and Q, a buffer b by key blocks alone):
  *   barrier      count  who arrives                                   who waits
  *   FULL[s]       129   gather: every thread when its copies have     scores
  *                       landed, one for the word
  *   ROPE_FULL     128   gather: every thread when its copies landed   scores, before those k-steps
- *   ROPE_FREE       4   scores: warps, Q K^T complete                 gather
+ *   ROPE_FREE       4   scores: warps, Q K^T complete, or Q taken     gather
  *   P_FULL[b]       4   scores: warps, P and its exponents written    output
  *   TURN[b]         4   scores: warps, next Q K^T almost issued (or   output, before P V, so that
  *                       at once after a query's last block)           Q K^T need not share
  *   P_FREE[b]       8   output: warps, P V complete                   scores, before the next P
- *   EMPTY_LOW[s]    8   output: warps, rows 0 to 31 used              gather
- *   EMPTY_HIGH[s]   8   output: warps, all rows used                  gather
+ *   EMPTY_LOW[s]    8   output: warps, rows 0 to 31 used; of Q's      gather
+ *                       stage the scores' warps twice each, Q taken
+ *   EMPTY_HIGH[s]   8   the same, all rows                            gather
+ * Only who reads through the async proxy what others wrote by plain stores or cp.async has the
+ * fence: wgmma's warpgroups, after the wait. A writer's would wait for all its loads and stores.
  * Named barriers: 1 the scores' warpgroup, 2 the gather's.
  *
  * Knobs: STAGES, REGISTER_STEPS, TURN_STEPS and the registers of each role; legal values and the

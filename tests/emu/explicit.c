@@ -127,14 +127,6 @@ EMU_EXPORT void emu_grid_wait(void) {
     emu.statistics.instructions++;
 }
 
-/* Reads, as far as what may be read goes; there is no cache. */
-EMU_EXPORT void emu_prefetch(const void *from, unsigned bytes) {
-    site at = EMU_SITE;
-    emu.statistics.instructions++;
-    check_aligned(from, 16, "cp.async.bulk.prefetch", at);
-    emu_global_access(from, bytes, EMU_READ, at);
-}
-
 EMU_EXPORT unsigned long long emu_policy(int first) {
     return first ? 1 : 2;
 }

@@ -1,9 +1,7 @@
-/* templates/ptx/prefetch.cuh, emulated. */
+/* templates/ptx/prefetch.cuh, emulated: a hint, which does nothing and cannot fail. */
 #ifndef EMU_PTX_PREFETCH
 #define EMU_PTX_PREFETCH
 
-void emu_prefetch(const void *from, unsigned bytes);
-
-#define prefetch_l2(from, bytes) emu_prefetch(from, bytes)
+#define prefetch_l2(from, bytes) ((void)(from), (void)(bytes))
 
 #endif
