@@ -227,7 +227,9 @@ def main():
     subjects = [Subject(c, tools) for c in configurations.every(tools)
                 if not arguments.configuration or c.name in arguments.configuration]
     mutants = collect(subjects)
-    listed = equivalents.read((HERE / "equivalent.txt").read_text(encoding="utf-8"))
+    listed = {}
+    for file in ("equivalent.txt", "equivalent_micro.txt"):
+        listed.update(equivalents.read((HERE / file).read_text(encoding="utf-8")))
     complete = not arguments.configuration and arguments.micro
     unmatched = [e for n, e in listed.items() if n not in mutants] if complete else []
     chosen = choose(list(mutants), arguments)
