@@ -139,6 +139,31 @@ CHECKS = (
     Check("far", "heads=8,dqk=128,dv=64,topk=100",
           "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
           "--schedules 1"),
+    # sm90, heads as rows: five queries on two multiprocessors; rope and none, a sink and none; several
+    # head blocks, a query list that ends early.
+    Check("sm90", "heads=64,dqk=576,dv=512,topk=300,variant=sm90",
+          "--strided --max-logits --topk-length --queries 5 --rows 310 --width 300 --seed 70 "
+          "--lists adversarial"),
+    Check("sm90-sink", "heads=128,dqk=512,dv=512,topk=100,sink=1,variant=sm90",
+          "--spiky --batches 2 --queries 3 --query-list partial --rows 301 --lists window"),
+    Check("sm90-random", "heads=64,dqk=576,dv=512,topk=600,variant=sm90",
+          "--width 600 --rows 700 --lists random"),
+    Check("sm90-far", "heads=64,dqk=576,dv=512,topk=100,variant=sm90",
+          "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
+          "--schedules 1"),
+    # sm90, keys as rows.
+    Check("few", "heads=8,dqk=576,dv=512,topk=300,variant=sm90,orientation=keys",
+          "--strided --max-logits --topk-length --queries 5 --rows 310 --width 300 --seed 70 "
+          "--lists adversarial"),
+    Check("few-sink", "heads=24,dqk=512,dv=512,topk=100,sink=1,variant=sm90,orientation=keys",
+          "--spiky --batches 2 --queries 3 --query-list partial --rows 301 --lists window"),
+    Check("few-random", "heads=16,dqk=576,dv=512,topk=600,variant=sm90,orientation=keys",
+          "--width 600 --rows 700 --lists random"),
+    Check("few-32", "heads=32,dqk=512,dv=512,topk=300,variant=sm90,orientation=keys",
+          "--width 300 --lists causal --max-logits --spiky"),
+    Check("few-far", "heads=8,dqk=576,dv=512,topk=100,variant=sm90,orientation=keys",
+          "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
+          "--schedules 1"),
 )
 
 
