@@ -48,6 +48,7 @@ class Check:
     options: str = ""
     arch: str = "sm_90a"
     files: str = ""  # a beginning of the names of the files that are mutated
+    set: str = "main"
 
     def emit(self, tools):
         return subprocess.run(
@@ -84,6 +85,7 @@ class Micro:
     name: str
     case: str
     files: str = ""
+    set: str = "main"
 
     def emit(self, tools):
         return subprocess.run([tools.micro, "--emit", self.case], capture_output=True, text=True,
@@ -139,31 +141,31 @@ CHECKS = (
     Check("far", "heads=8,dqk=128,dv=64,topk=100",
           "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
           "--schedules 1"),
-    # sm90, heads as rows: five queries on two multiprocessors; rope and none, a sink and none; several
+    # The set sm90. Heads as rows: five queries on two multiprocessors; rope and none, a sink and none; several
     # head blocks, a query list that ends early.
     Check("sm90", "heads=64,dqk=576,dv=512,topk=300,variant=sm90",
           "--strided --max-logits --topk-length --queries 5 --rows 310 --width 300 --seed 70 "
-          "--lists adversarial"),
+          "--lists adversarial", set="sm90"),
     Check("sm90-sink", "heads=128,dqk=512,dv=512,topk=100,sink=1,variant=sm90",
-          "--spiky --batches 2 --queries 3 --query-list partial --rows 301 --lists window"),
+          "--spiky --batches 2 --queries 3 --query-list partial --rows 301 --lists window", set="sm90"),
     Check("sm90-random", "heads=64,dqk=576,dv=512,topk=600,variant=sm90",
-          "--width 600 --rows 700 --lists random"),
+          "--width 600 --rows 700 --lists random", set="sm90"),
     Check("sm90-far", "heads=64,dqk=576,dv=512,topk=100,variant=sm90",
           "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
-          "--schedules 1"),
-    # sm90, keys as rows.
+          "--schedules 1", set="sm90"),
+    # Keys as rows.
     Check("few", "heads=8,dqk=576,dv=512,topk=300,variant=sm90,orientation=keys",
           "--strided --max-logits --topk-length --queries 5 --rows 310 --width 300 --seed 70 "
-          "--lists adversarial"),
+          "--lists adversarial", set="sm90"),
     Check("few-sink", "heads=24,dqk=512,dv=512,topk=100,sink=1,variant=sm90,orientation=keys",
-          "--spiky --batches 2 --queries 3 --query-list partial --rows 301 --lists window"),
+          "--spiky --batches 2 --queries 3 --query-list partial --rows 301 --lists window", set="sm90"),
     Check("few-random", "heads=16,dqk=576,dv=512,topk=600,variant=sm90,orientation=keys",
-          "--width 600 --rows 700 --lists random"),
+          "--width 600 --rows 700 --lists random", set="sm90"),
     Check("few-32", "heads=32,dqk=512,dv=512,topk=300,variant=sm90,orientation=keys",
-          "--width 300 --lists causal --max-logits --spiky"),
+          "--width 300 --lists causal --max-logits --spiky", set="sm90"),
     Check("few-far", "heads=8,dqk=576,dv=512,topk=100,variant=sm90,orientation=keys",
           "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
-          "--schedules 1"),
+          "--schedules 1", set="sm90"),
 )
 
 
