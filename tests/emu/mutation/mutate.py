@@ -43,7 +43,8 @@ class Subject:
         self.configuration = configuration
         self.tools = tools
         self.text = configuration.emit(tools)
-        self.mutants = {mutant.name: mutant for mutant in find_mutants(self.text)}
+        self.mutants = {mutant.name: mutant for mutant in find_mutants(self.text)
+                        if mutant.file.startswith(configuration.files)}
         self.limit = 60
 
     def run(self, text, folder, variables=()):
@@ -227,9 +228,7 @@ def main():
     subjects = [Subject(c, tools) for c in configurations.every(tools)
                 if not arguments.configuration or c.name in arguments.configuration]
     mutants = collect(subjects)
-    listed = {}
-    for file in ("equivalent.txt", "equivalent_micro.txt"):
-        listed.update(equivalents.read((HERE / file).read_text(encoding="utf-8")))
+    listed = equivalents.read_all(HERE)
     complete = not arguments.configuration and arguments.micro
     unmatched = [e for n, e in listed.items() if n not in mutants] if complete else []
     chosen = choose(list(mutants), arguments)
