@@ -76,7 +76,7 @@ static struct part *load_add(struct load *load, u32 offset, u32 bytes, const voi
         load->parts = larger;
         load->capacity = more;
     }
-    emu_shared_write_begin(load->cta, offset, bytes, true, FLIGHT_BULK, load->begun, at);
+    emu_shared_write_begin(load->cta, offset, bytes, true, load->begun, at);
     struct part *part = &load->parts[load->count++];
     memset(part, 0, sizeof *part);
     part->offset = offset;

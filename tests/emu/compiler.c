@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_ARGUMENTS = 64 };
+enum { MOST_ARGUMENTS = 96, MOST_WORDS = 64 /* of CC and SMELT_EMU_CFLAGS */ };
 
 /* Every plain access calls out (thread), and so does what no GPU would notice: an index outside a
  * register array, an overflow. Optimised a little: at -O0 the calls alone would be four times as
@@ -73,7 +73,7 @@ static int list_compilers(const char *names[4]) {
 /* Splits at blanks, in place, after what is there. */
 static int split(char *words, char **arguments, int count) {
     char *rest = NULL;
-    for (char *word = strtok_r(words, " ", &rest); word && count < MOST_ARGUMENTS - 8;
+    for (char *word = strtok_r(words, " ", &rest); word && count < MOST_WORDS;
          word = strtok_r(NULL, " ", &rest))
         arguments[count++] = word;
     return count;

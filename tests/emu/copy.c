@@ -77,7 +77,7 @@ EMU_EXPORT void emu_cp_async(unsigned address, const void *source, int bytes, in
     if (!make_room(self))
         emu_fatal(EMU_ILLEGAL, at, 0, "out of memory");
     u32 number = newest(self);
-    emu_shared_write_begin(place.cta, place.offset, (u32)bytes, false, 1,
+    emu_shared_write_begin(place.cta, place.offset, (u32)bytes, false,
                            (struct epoch){emu_copy_slot(self), number + 1}, at);
     self->copies_end++;
     struct copy *copy = copy_at(self, number);

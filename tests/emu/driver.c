@@ -4,7 +4,9 @@
  * threads; one lock makes them one after another.
  */
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,8 +206,19 @@ static void read_map(struct kernel *kernel, const char *map) {
     }
 }
 
+/* From the object's first byte to the end of its last segment. */
+static size_t loaded_bytes(const u8 *image) {
+    const ElfW(Ehdr) *header = (const void *)image;
+    const ElfW(Phdr) *segments = (const void *)(image + header->e_phoff);
+    size_t end = 0;
+    for (int i = 0; i < header->e_phnum; i++)
+        if (segments[i].p_type == PT_LOAD && segments[i].p_vaddr + segments[i].p_memsz > end)
+            end = segments[i].p_vaddr + segments[i].p_memsz;
+    return end;
+}
+
 static CUresult describe_kernel(struct CUmod_st *module) {
-    static u32 modules;
+    static atomic_uint modules;
     struct kernel *kernel = &module->kernel;
     Dl_info where;
     void *entry = dlsym(module->library, "emu_entry");
@@ -216,6 +229,7 @@ static CUresult describe_kernel(struct CUmod_st *module) {
     memcpy(&kernel->entry, &entry, sizeof entry);
     kernel->serial = ++modules;
     kernel->image = where.dli_fbase;
+    kernel->image_bytes = loaded_bytes(kernel->image);
     read_map(kernel, map);
     return CUDA_SUCCESS;
 }
@@ -233,7 +247,6 @@ EMU_EXPORT CUresult cuModuleLoadData(CUmodule *out, const void *image) {
         goto out;
     snprintf(module->kernel.object, sizeof module->kernel.object, "/proc/%d/fd/%d", getpid(),
              module->memory);
-    module->kernel.image_bytes = bytes + (1 << 20);
     module->library = dlopen(module->kernel.object, RTLD_NOW | RTLD_LOCAL);
     if (!module->library) {
         fprintf(stderr, "smelt's emulator: %s\n", dlerror());
@@ -345,10 +358,12 @@ EMU_EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
 }
 
 EMU_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t bytes) {
-    if (!emu_memory_holds(pointer, bytes))
-        return ERROR_INVALID_VALUE;
-    memset((void *)(uintptr_t)pointer, value, bytes);
-    return CUDA_SUCCESS;
+    pthread_mutex_lock(&lock);
+    bool held = emu_memory_holds(pointer, bytes);
+    pthread_mutex_unlock(&lock);
+    if (held)
+        memset((void *)(uintptr_t)pointer, value, bytes);
+    return held ? CUDA_SUCCESS : ERROR_INVALID_VALUE;
 }
 
 EMU_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {

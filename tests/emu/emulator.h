@@ -76,7 +76,7 @@ struct emu_interface {
      * counts when a context is made. */
     void (*configure)(const struct emu_settings *settings);
 
-    /* Reports since the last clear, at most 16 of each launch; `text` lives until the next clear.
+    /* Reports since the last clear, a few of each launch; `text` lives until the next clear.
      * A launch that made a report returned CUDA_ERROR_LAUNCH_FAILED (719); later ones run. */
     size_t (*report_count)(void);
     struct emu_report (*report)(size_t index);

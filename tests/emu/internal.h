@@ -77,10 +77,9 @@ struct cell { /* of one byte */
     u32 write_clock, write_site, read_clock, read_site;
     u16 write_slot;      /* NOBODY: never written */
     u16 read_slot;       /* NOBODY: not since the write; MANY: read_clock is a list's index */
-    u16 flight;          /* asynchronous write under way: thread + 1 of a cp.async, FLIGHT_BULK */
+    bool flight;         /* asynchronous write under way */
     u16 pending_readers; /* asynchronous reads under way */
 };
-enum { FLIGHT_BULK = 0xffff };
 
 struct region { /* of the plan's map */
     char name[48];
@@ -113,7 +112,7 @@ void emu_shared_read(struct cta *cta, u32 offset, u32 bytes, site at);
 void emu_shared_write(struct cta *cta, u32 offset, u32 bytes, site at);
 /* An asynchronous write of the running thread begins: nobody may touch the bytes until it ends.
  * async_proxy: earlier generic writes must have been fenced. `done`: when it counts as complete. */
-void emu_shared_write_begin(struct cta *cta, u32 offset, u32 bytes, bool async_proxy, u16 flight,
+void emu_shared_write_begin(struct cta *cta, u32 offset, u32 bytes, bool async_proxy,
                             struct epoch done, site at);
 /* `begun` is what `done` was said to be at the beginning. */
 void emu_shared_write_end(struct cta *cta, u32 offset, u32 bytes, struct epoch begun,
@@ -259,7 +258,7 @@ struct cta {
     int mbarrier_count;
     struct visit *visits; /* by thread of the gang; NULL: none yet */
     u32 *known_at_end;    /* clock: what its threads knew when they left */
-    int registers_taken;  /* of the multiprocessor's; 0: setmaxnreg was not used */
+    int registers_taken;  /* of the block's; 0: setmaxnreg was not used */
 };
 
 /* What can still take effect by itself: a copy that completes on an mbarrier, an arrival that
@@ -343,7 +342,6 @@ void emu_meet(const char *name, u32 mask,
 void emu_meet_whole(const char *name,
                     void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
                     void *arguments, site at);
-enum { ALL_LANES_PRESENT = 0 }; /* as mask: every lane the warp has */
 
 /* The same for all lanes the warp has, with nothing to carry out: before a barrier. */
 void emu_converge(const char *name, site at);

@@ -204,8 +204,6 @@ static void meet(const char *name, u32 mask, bool aligned,
     struct thread *self = emu.self;
     struct warp *warp = self->warp;
     emu.statistics.instructions++;
-    if (mask == ALL_LANES_PRESENT)
-        mask = warp->present;
     if (!(mask >> self->lane & 1) || mask & ~warp->present)
         emu_fatal(EMU_CONVERGENCE, at, 0, "%s: %s with mask 0x%08x, which %s {1}", emu_who(self),
                   name, mask,
@@ -496,11 +494,15 @@ static void report_deadlock(void) {
         int length = snprintf(
             text + used, sizeof text - used, "\n    %d thread%s from %s on, at %s {@%u}: %s", same,
             same == 1 ? "" : "s", emu_who(thread), thread->wait_name, thread->wait_site, what);
-        if (length < 0 || (size_t)length >= sizeof text - used || ++groups == 12)
+        if (length < 0 || (size_t)length >= sizeof text - used) {
+            text[used] = '\0'; /* no half of a place */
             break;
+        }
         used += (size_t)length;
         second = first ? second ? second : thread->wait_site : 0;
         first = first ? first : thread->wait_site;
+        if (++groups == 12)
+            break;
     }
     emu_report(EMU_DEADLOCK, first, second,
                "nothing can run any more; %d of %d threads have left%s",
@@ -525,8 +527,9 @@ static void check_leftovers(void) {
 static void run_gang(void) {
     while (emu.live > 0 && !emu.ended) {
         struct thread *thread = pick();
-        if (emu.settings.timing == EMU_RANDOM && emu_random() % 8 == 0 && land_one() && !thread)
-            continue; /* what landed may have woken somebody */
+        if (emu.settings.timing == EMU_RANDOM && emu_random() % 8 == 0 && land_one() &&
+            (!thread || emu.ended))
+            continue; /* what landed may have woken somebody, or been reported */
         if (!thread) {
             if (land_one() || wake_pollers())
                 continue;
@@ -547,18 +550,36 @@ static void run_gang(void) {
         check_leftovers();
 }
 
+/* At most 2^30, which is beyond any limit here. */
+static u64 product(const unsigned sizes[3]) {
+    u64 all = 1;
+    for (int i = 0; i < 3; i++) {
+        all *= sizes[i];
+        all = all > 1u << 30 ? 1u << 30 : all;
+    }
+    return all;
+}
+
 static bool valid_shape(void) {
     for (int i = 0; i < 3; i++)
         if (emu.cluster[i] == 0)
             emu.cluster[i] = 1;
-    unsigned ctas = emu.cluster[0] * emu.cluster[1] * emu.cluster[2];
-    unsigned threads = emu.block[0] * emu.block[1] * emu.block[2];
+    u64 ctas = product(emu.cluster), threads = product(emu.block);
     if (ctas > MAX_CLUSTER || threads == 0 || threads > MAX_BLOCK_THREADS ||
         emu.shared_bytes > ARENA_SPAN - SHARED_BASE) {
+        emu_report(
+            EMU_ILLEGAL, 0, 0,
+            "a launch of clusters of %llu blocks of %llu threads with %u bytes of shared memory "
+            "cannot be run",
+            (unsigned long long)ctas, (unsigned long long)threads, emu.shared_bytes);
+        return false;
+    }
+    if (emu.grid[0] == 0 || emu.grid[0] > INT32_MAX || emu.grid[1] == 0 || emu.grid[1] > 65535 ||
+        emu.grid[2] == 0 || emu.grid[2] > 65535 || emu.block[2] > 64) {
         emu_report(EMU_ILLEGAL, 0, 0,
-                   "a launch of clusters of %u blocks of %u threads with %u bytes of shared memory "
-                   "cannot be run",
-                   ctas, threads, emu.shared_bytes);
+                   "a launch of %u x %u x %u blocks of %u x %u x %u threads: a device takes 1 to "
+                   "2^31 - 1 blocks along x and 1 to 65535 along y and z, 64 threads along z",
+                   emu.grid[0], emu.grid[1], emu.grid[2], emu.block[0], emu.block[1], emu.block[2]);
         return false;
     }
     for (int i = 0; i < 3; i++)

@@ -50,9 +50,13 @@ const char *emu_who(const struct thread *thread) {
     static int next;
     char *text = buffers[next++ % 4];
     const struct cta *cta = thread->cta;
-    snprintf(text, sizeof buffers[0], "block %u%s%.0u warp %d lane %d", cta->x,
-             emu.grid[1] > 1 ? "," : "", emu.grid[1] > 1 ? cta->y : 0, thread->warp->index,
-             thread->lane);
+    char rest[32] = ""; /* of the block's coordinates */
+    if (emu.grid[2] > 1)
+        snprintf(rest, sizeof rest, ",%u,%u", cta->y, cta->z);
+    else if (emu.grid[1] > 1)
+        snprintf(rest, sizeof rest, ",%u", cta->y);
+    snprintf(text, sizeof buffers[0], "block %u%s warp %d lane %d", cta->x, rest,
+             thread->warp->index, thread->lane);
     return text;
 }
 
@@ -128,7 +132,7 @@ static char *resolve(const struct collected *report, const struct lines *lines) 
         } else if (strncmp(at, "{@", 2) == 0) {
             char *stop;
             place = strtoul(at + 2, &stop, 10);
-            end = stop + 1;
+            end = *stop == '}' ? stop + 1 : NULL;
         }
         if (end) {
             const char *line = lines_find(lines, (site)place);

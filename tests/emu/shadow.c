@@ -321,7 +321,7 @@ void emu_shared_read(struct cta *cta, u32 offset, u32 bytes, site at) {
     }
 }
 
-static void set_written(struct cell *cell, struct epoch epoch, u16 flight, site at) {
+static void set_written(struct cell *cell, struct epoch epoch, bool flight, site at) {
     if (cell->read_slot != NOBODY)
         forget_readers(cell);
     cell->write_slot = epoch.slot;
@@ -337,11 +337,11 @@ void emu_shared_write(struct cta *cta, u32 offset, u32 bytes, site at) {
     for (u32 i = offset; i < offset + bytes; i++) {
         if (!may_write(cta, i, "write", at))
             return;
-        set_written(&cta->cells[i], now, 0, at);
+        set_written(&cta->cells[i], now, false, at);
     }
 }
 
-void emu_shared_write_begin(struct cta *cta, u32 offset, u32 bytes, bool async_proxy, u16 flight,
+void emu_shared_write_begin(struct cta *cta, u32 offset, u32 bytes, bool async_proxy,
                             struct epoch done, site at) {
     check_region(cta, offset, bytes, "copy to it", at);
     for (u32 i = offset; i < offset + bytes; i++) {
@@ -349,7 +349,7 @@ void emu_shared_write_begin(struct cta *cta, u32 offset, u32 bytes, bool async_p
             return;
         if (async_proxy && cta->cells[i].write_slot != NOBODY)
             check_proxy(cta, i, "a write", at);
-        set_written(&cta->cells[i], done, flight, at);
+        set_written(&cta->cells[i], done, true, at);
     }
 }
 
@@ -359,7 +359,7 @@ void emu_shared_write_end(struct cta *cta, u32 offset, u32 bytes, struct epoch b
         struct cell *cell = &cta->cells[i];
         if (cell->write_slot != begun.slot || cell->write_clock != begun.clock)
             continue;
-        cell->flight = 0;
+        cell->flight = false;
         cell->write_clock = done.clock;
     }
 }

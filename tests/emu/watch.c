@@ -1,6 +1,7 @@
 /* See watch.h. */
 #include "watch.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ static struct sigaction old_actions[FAULTS], old_timer_action;
 static stack_t old_stack;
 static void *alternate;
 static volatile sig_atomic_t over;
+static pthread_t launching; /* the thread whose launch this is */
 
 static const u8 *program_counter(const void *context) {
     const ucontext_t *u = context;
@@ -38,12 +40,13 @@ static site site_of(const u8 *pc) {
  * good, which Linux allows (the alternate stack is in use only while the stack pointer is in it).
  */
 static void on_fault(int signal, siginfo_t *info, void *context) {
-    if (!emu.inside || !emu.self) {
-        struct sigaction ordinary;
-        memset(&ordinary, 0, sizeof ordinary);
-        ordinary.sa_handler = SIG_DFL;
-        sigaction(signal, &ordinary, NULL);
-        raise(signal);
+    if (!emu.inside || !emu.self || !pthread_equal(pthread_self(), launching)) {
+        /* Not the kernel's: it happens again, before the embedding program's own handler. */
+        for (int i = 0; i < FAULTS; i++)
+            if (fault_signals[i] == signal)
+                sigaction(signal, &old_actions[i], NULL);
+        if (info->si_code <= 0) /* sent, not caused */
+            raise(signal);
         return;
     }
     emu_fatal(EMU_CRASH, site_of(program_counter(context)), 0, "%s: %s at address %p {1}",
@@ -59,7 +62,8 @@ static void on_timer(int signal, siginfo_t *info, void *context) {
     (void)info;
     over = 1;
     const u8 *pc = program_counter(context);
-    if (emu.inside && emu.self && pc && emu_kernel_holds(pc))
+    if (emu.inside && emu.self && pthread_equal(pthread_self(), launching) && pc &&
+        emu_kernel_holds(pc))
         emu_fatal(EMU_TIME, site_of(pc), 0,
                   "%s: the launch took more than %.0f s of processor time {1}", emu_who(emu.self),
                   emu.settings.seconds);
@@ -79,6 +83,7 @@ void emu_watch_begin(double seconds) {
         alternate = malloc(ALTERNATE_STACK);
     stack_t stack = {.ss_sp = alternate, .ss_size = ALTERNATE_STACK};
     over = 0;
+    launching = pthread_self();
     if (!alternate || sigaltstack(&stack, &old_stack))
         return;
     for (int i = 0; i < FAULTS; i++)

@@ -403,7 +403,7 @@ void emu_products_begin(void) {
     memset(forms, 0, sizeof forms);
 }
 
-/* All warps of a warpgroup issued the same number. */
+/* All warps of a warpgroup issued the same number, and set the same registers. */
 void emu_products_compare(void) {
     for (int i = 0; i < emu.warp_count; i++) {
         const struct warp *warp = &emu.warps[i], *first = warp - quarter(warp);
@@ -411,6 +411,11 @@ void emu_products_compare(void) {
             emu_report(EMU_CONVERGENCE, 0, 0,
                        "warp %d issued %u wgmmas, its warpgroup's first warp %u", warp->index,
                        warp->products_issued, first->products_issued);
+        if (warp->registers != first->registers)
+            emu_report(EMU_CONVERGENCE, 0, 0,
+                       "warp %d set %d registers by setmaxnreg, its warpgroup's first warp %d "
+                       "(0: none)",
+                       warp->index, warp->registers, first->registers);
     }
 }
 
@@ -426,7 +431,11 @@ struct resize {
     int registers, increase;
 };
 
-/* Waits, as the instruction does, until the pool can give them. */
+/* The block's, as the launch gave them. */
+static int pool(void) {
+    return share() * emu.cta_threads;
+}
+
 static void execute_resize(struct warp *warp, u32 mask, void **arguments, site at) {
     const struct resize *resize = arguments[0];
     int now = warp->registers ? warp->registers : share();
@@ -435,7 +444,7 @@ static void execute_resize(struct warp *warp, u32 mask, void **arguments, site a
         emu_fatal(EMU_ILLEGAL, at, 0, "warp %d: setmaxnreg.%s to %d from %d registers {1}",
                   warp->index, resize->increase ? "inc" : "dec", resize->registers, now);
     if (warp->cta->registers_taken == 0)
-        warp->cta->registers_taken = share() * emu.cta_threads;
+        warp->cta->registers_taken = pool();
     warp->cta->registers_taken += (resize->registers - now) * WARP;
     warp->registers = resize->registers;
 }
@@ -450,7 +459,7 @@ EMU_EXPORT void emu_registers(int registers, int increase) {
                   "%s: setmaxnreg of %d; multiples of 8 from 24 to 256 are legal {1}",
                   emu_who(self), registers);
     emu_meet_whole("setmaxnreg", execute_resize, &resize, at);
-    /* An increase is granted when the sum fits. */
-    while (increase && self->cta->registers_taken > 65536)
+    /* An increase waits until the sum fits. */
+    while (increase && self->cta->registers_taken > pool())
         emu_poll("setmaxnreg.inc", at);
 }

@@ -892,6 +892,26 @@ KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x] = 1;
 }
 
+//! registers that fit the multiprocessor, but not the block's share: deadlock, 384 threads
+//@use ptx/registers.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (threadIdx.x < 128) {
+        registers_decrease(32);
+    } else {
+        registers_increase(240); /* HERE */
+    }
+    data[threadIdx.x] = 1;
+}
+
+//! a warp without its warpgroup's registers: convergence, 512 threads; by setmaxnreg
+//@use ptx/registers.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (threadIdx.x < 96) {
+        registers_decrease(24);
+    }
+    data[threadIdx.x] = 1;
+}
+
 //! an increase that is a decrease: illegal, 512 threads; setmaxnreg.inc to 64
 //@use ptx/registers.cuh
 KERNEL void KERNEL_NAME(int *data) {
