@@ -117,7 +117,6 @@ DEVICE void gather(const struct micro_params *params) {
         cp_async_arrive_noinc(barrier_full(pipe.stage));
         pipe_advance(&pipe);
     }
-    cp_async_wait_all();
 }
 
 /* ---- warpgroup 1 ---- */
@@ -127,7 +126,6 @@ DEVICE void load_query(const struct micro_params *params) {
         mbarrier_arrive_expect(barrier_query(), TILE_BYTES);
         tensor_load_2d(shared_address(QUERY_OFFSET), &params->maps[0], barrier_query(), 0, 0);
     }
-    __syncwarp(0xffffffffu);
     mbarrier_wait(barrier_query(), 0);
 }
 
@@ -220,7 +218,6 @@ DEVICE void compute_output(const struct micro_params *params) {
     do {
         mbarrier_wait(barrier_p_full(), p_parity);
         last = *stage_word(pipe.stage) & LAST;
-        fence_proxy_async();
         multiply_output(output, pipe.stage, blocks > 0);
         __syncwarp(0xffffffffu); /* every lane has read the stage's word */
         if (threadIdx.x % 32 == 0) {
