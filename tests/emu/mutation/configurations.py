@@ -133,7 +133,7 @@ CHECKS = (
     # No rope, one head, one slot; neither a sink nor optional arguments.
     Check("one", "heads=1,dqk=64,dv=64,topk=1", "--query-list whole --lists random"),
     # The widest rows, long key blocks.
-    Check("wide", "heads=16,dqk=576,dv=512,topk=60", "--queries 2 --rows 100 --lists causal"),
+    Check("wide", "heads=16,dqk=576,dv=512,topk=60,variant=mma", "--queries 2 --rows 100 --lists causal"),
     Check("long", "heads=40,dqk=64,dv=64,topk=300,block_keys=128",
           "--queries 2 --width 300 --spiky --lists window"),
     Check("empty", "heads=1,dqk=64,dv=64,topk=1", "--query-list empty --lists random --schedules 1"),
