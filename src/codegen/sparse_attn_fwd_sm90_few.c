@@ -3,10 +3,9 @@
  * the kernel does with these numbers stands at the head of templates/sparse_attn_fwd.sm90_few.cu.
  *
  * The rule. The gather is the limit, so the ring is as deep as fits: three stages of 64 keys, else
- * three of 48, else two of 64. What is left of shared memory keeps the math warpgroups' exchange
- * out of the stages, so that the gather need not wait for it. Heads are rounded up to the next 8.
- * Registers: each of two math warpgroups holds a whole O^T, 8 slabs of heads / 2 values a thread,
- * 128 for 32 heads, and gets 208; the gather gets 88.
+ * three of 48, else two of 64. Heads are rounded up to the next 8. Registers: each of two math
+ * warpgroups holds a whole O^T, 8 slabs of heads / 2 values a thread, 128 for 32 heads, and gets
+ * 208; the gather gets 88.
  */
 #include <inttypes.h>
 
@@ -36,7 +35,6 @@ struct choice {
     int heads; /* rounded up */
     int dqk, rope;
     int block_keys, stages, stage_bytes;
-    int exchanges; /* warpgroups with a region to hand over in */
 };
 
 static void choose_ring(struct choice *choice, const struct ring *ring) {
@@ -52,12 +50,6 @@ static int low_keys(const struct choice *choice) {
     return choice->block_keys == ROWS ? ROWS / 2 : (choice->block_keys - room) / 16 * 16;
 }
 
-/* What a math warpgroup hands over: half of O^T, then two values a head of each of four warps and
- * one a head, fp32. */
-static int exchange_bytes(const struct choice *choice) {
-    return choice->heads * (VALUE_WIDTH / 2 + 2 * 4 + 1) * 4;
-}
-
 static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     plan->region_count = 0;
     smelt__plan_add_region(plan, "KEYS_OFFSET", choice->stages * choice->stage_bytes, ALIGNMENT,
@@ -65,13 +57,11 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "QUERY_OFFSET", choice->heads * choice->dqk * 2, ALIGNMENT, "Q");
     smelt__plan_add_region(plan, "P_OFFSET", choice->rope ? 0 : 2 * choice->heads * ROW, ALIGNMENT,
                            "probabilities, where there is no rope tile for them");
-    smelt__plan_add_region(plan, "EXCHANGE_OFFSET", choice->exchanges * exchange_bytes(choice), 16,
-                           "what the math warpgroups hand over at a query's end");
     smelt__plan_add_region(plan, "MAXIMA_OFFSET", 2 * 4 * choice->heads * 4, 16,
                            "maxima that warps tell each other, fp32");
     smelt__plan_add_region(plan, "RING_OFFSET", RING_ENTRIES * 4, 16,
                            "KV row numbers of the key blocks to come");
-    smelt__plan_add_region(plan, "BARRIERS_OFFSET", (4 * choice->stages + 3) * 8, 8, "mbarriers");
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET", (4 * choice->stages + 1) * 8, 8, "mbarriers");
     smelt__plan_add_region(plan, "WORDS_OFFSET", choice->stages * 4, 4, "what each stage holds");
     smelt__plan_add_region(plan, "COUNTS_OFFSET", 2 * 4, 4, "valid slots that each warp found");
 }
@@ -98,9 +88,6 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         {"BLOCK_HEADS", choice->heads, SMELT__DERIVED, "heads, rounded up to eights"},
         {"HEAD_BLOCKS", 1, SMELT__DERIVED, "items of a query"},
         {"STAGE_BYTES", choice->stage_bytes, SMELT__DERIVED, "from one stage to the next"},
-        {"EXCHANGES", choice->exchanges, SMELT__DERIVED,
-         "math warpgroups that need no stage to hand over"},
-        {"EXCHANGE_BYTES", exchange_bytes(choice), SMELT__DERIVED, "of what one hands over"},
         {"LOW_KEYS", low_keys(choice), SMELT__DERIVED, "rows of a stage given back first"},
         {"RING_ENTRIES", RING_ENTRIES, SMELT__DERIVED, "row numbers the ring holds"},
     };
@@ -117,11 +104,9 @@ static int choose(const struct smelt__spec *spec, struct choice *choice, struct 
             smelt__sparse_attn_fwd_knob(spec, "stages", rings[i].stages) != rings[i].stages)
             continue;
         choose_ring(choice, &rings[i]);
-        for (choice->exchanges = 2; choice->exchanges >= 0; choice->exchanges--) {
-            add_regions(choice, plan);
-            if (plan->shared_bytes <= SHARED_LIMIT)
-                return 1;
-        }
+        add_regions(choice, plan);
+        if (plan->shared_bytes <= SHARED_LIMIT)
+            return 1;
     }
     return 0;
 }
