@@ -17,13 +17,12 @@
  *   KEYS_OFFSET                      0   147456  key blocks; at a query's end what the warpgroups exchange
  *   QUERY_OFFSET                147456    27648  Q
  *   P_OFFSET                    175104        0  probabilities, where there is no rope tile for them
- *   EXCHANGE_OFFSET             175104    50880  what the math warpgroups hand over at a query's end
- *   MAXIMA_OFFSET               225984      768  maxima that warps tell each other, fp32
- *   RING_OFFSET                 226752     1024  KV row numbers of the key blocks to come
- *   BARRIERS_OFFSET             227776       88  mbarriers
- *   WORDS_OFFSET                227864        8  what each stage holds
- *   COUNTS_OFFSET               227872        8  valid slots that each warp found
- *   SHARED_BYTES                227880  of 232448 that a block may have on sm_90a
+ *   MAXIMA_OFFSET               175104      768  maxima that warps tell each other, fp32
+ *   RING_OFFSET                 175872     1024  KV row numbers of the key blocks to come
+ *   BARRIERS_OFFSET             176896       72  mbarriers
+ *   WORDS_OFFSET                176968        8  what each stage holds
+ *   COUNTS_OFFSET               176976        8  valid slots that each warp found
+ *   SHARED_BYTES                176984  of 232448 that a block may have on sm_90a
  * launch
  *   384 threads a block, 1 block resident per multiprocessor, at most 168 registers a thread
  *   24 heads a block, 1 block a query
@@ -46,8 +45,6 @@ enum {
     BLOCK_HEADS = 24,               /* heads, rounded up to eights */
     HEAD_BLOCKS = 1,                /* items of a query */
     STAGE_BYTES = 73728,            /* from one stage to the next */
-    EXCHANGES = 2,                  /* math warpgroups that need no stage to hand over */
-    EXCHANGE_BYTES = 25440,         /* of what one hands over */
     LOW_KEYS = 32,                  /* rows of a stage given back first */
     RING_ENTRIES = 256,             /* row numbers the ring holds */
 };
@@ -57,13 +54,12 @@ enum {
     KEYS_OFFSET = 0,                /* key blocks; at a query's end what the warpgroups exchange */
     QUERY_OFFSET = 147456,          /* Q */
     P_OFFSET = 175104,              /* probabilities, where there is no rope tile for them */
-    EXCHANGE_OFFSET = 175104,       /* what the math warpgroups hand over at a query's end */
-    MAXIMA_OFFSET = 225984,         /* maxima that warps tell each other, fp32 */
-    RING_OFFSET = 226752,           /* KV row numbers of the key blocks to come */
-    BARRIERS_OFFSET = 227776,       /* mbarriers */
-    WORDS_OFFSET = 227864,          /* what each stage holds */
-    COUNTS_OFFSET = 227872,         /* valid slots that each warp found */
-    SHARED_BYTES = 227880,          /* the arena's size */
+    MAXIMA_OFFSET = 175104,         /* maxima that warps tell each other, fp32 */
+    RING_OFFSET = 175872,           /* KV row numbers of the key blocks to come */
+    BARRIERS_OFFSET = 176896,       /* mbarriers */
+    WORDS_OFFSET = 176968,          /* what each stage holds */
+    COUNTS_OFFSET = 176976,         /* valid slots that each warp found */
+    SHARED_BYTES = 176984,          /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_sparse_attn_fwd_sm90_h20_qk576_v512_k100
@@ -763,14 +759,13 @@ DEVICE void wgmma_ss_n24_t10(float *d, u64 a, u64 b, int accumulate) {
  *
  * Shared memory (offsets and sizes: the plan above). A tile is rows of 64 columns, 128-byte
  * swizzled:
- *   KEYS       [STAGES] of DQK / 64 tiles of BLOCK_KEYS rows. With 48 rows, 16 more of zeros
- *              follow, since S^T has 64
+ *   KEYS       [STAGES] of DQK / 64 tiles of BLOCK_KEYS rows; at a query's end what the warpgroups
+ *              hand over and the output (HANDED_*). With 48 rows, 16 more of
+ *              zeros follow, since S^T has 64
  *   QUERY      [DQK / 64] tiles of BLOCK_HEADS rows
  *   P          [2] tiles of BLOCK_HEADS heads by 64 keys; with rope columns they stand in their own
  *              block's rope tile instead, from row LOW_KEYS on, when S^T is complete
- *   EXCHANGE   [EXCHANGES]: at a query's end what the first EXCHANGES math warpgroups hand over,
- * then the other's output (HANDED_*); the others use their last stage for it, which the gather then
- * waits for MAXIMA     [2][4][BLOCK_HEADS] fp32: what the warps of a warpgroup tell each other
+ *   MAXIMA     [2][4][BLOCK_HEADS] fp32: what the warps of a warpgroup tell each other
  *   WORDS      [STAGES]: what a key block is (count, LAST_BLOCK, ONE_MORE)
  *   RING, COUNTS: common/gather_slots.cuh
  *
@@ -781,11 +776,8 @@ DEVICE void wgmma_ss_n24_t10(float *d, u64 a, u64 b, int accumulate) {
  *                       landed, one for the word
  *   EMPTY_LOW[s]    8   math: warps, twice each, when rows below        gather
  *                       LOW_KEYS are used
- *   EMPTY_HIGH[s]   8   the same for all rows; after a warpgroup's last      gather
- *                       block that is handed over in, once by each
- *                       warp of both
- *   MERGED[m]       8   math: warps of both, done with EXCHANGE[m]      math warpgroup m, before it
- *                                                                       hands over again
+ *   EMPTY_HIGH[s]   8   the same for all rows; after a warpgroup's last gather
+ *                       block once by each warp of both
  *   QUERY_FULL    256   math: every thread when its copies landed       math
  * Named barriers: 1, 3 a math warpgroup, 2 the gather's, 4 both math warpgroups at a query's end.
  *
@@ -820,21 +812,21 @@ enum {
     SLAB_VALUES = BLOCK_HEADS / 2, /* of a thread: S^T, or a slab of O^T */
     OUTPUT_VALUES = VALUE_TILES * SLAB_VALUES,
 
-    /* What a warpgroup hands over, bytes from the start: the slabs, whose room the other's output
-     * takes when they are read, sums and maxima. EXCHANGE_BYTES in all. */
+    /* What a warpgroup's last stage holds when the two exchange: bytes from its start. */
     HANDED_SLABS = 0, /* [HALF_TILES][GROUPS][128] of four values */
     HANDED_SUMS = HALF_TILES * GROUPS * WARPGROUP * 16, /* [4][BLOCK_HEADS] */
     HANDED_HIGHEST = HANDED_SUMS + 16 * BLOCK_HEADS,    /* [4][BLOCK_HEADS] */
     HANDED_MAXIMA = HANDED_HIGHEST + 16 * BLOCK_HEADS,  /* [BLOCK_HEADS] */
+    HANDED_OUTPUT = (HANDED_MAXIMA + 4 * BLOCK_HEADS + 15) / 16 * 16,
     OUTPUT_PITCH = DV + 16 /* bytes: half of a row's columns; rows lie in different banks */
 };
 
 /* The products' shapes: as many columns as heads. */
 // clang-format off
-#line 111 "templates/sparse_attn_fwd.sm90_few.cu"
+#line 107 "templates/sparse_attn_fwd.sm90_few.cu"
 #define multiply_scores wgmma_ss_n24_t00
 #define multiply_output wgmma_ss_n24_t10
-#line 114 "templates/sparse_attn_fwd.sm90_few.cu"
+#line 110 "templates/sparse_attn_fwd.sm90_few.cu"
 // clang-format on
 
 /* Places in BARRIERS. */
@@ -842,8 +834,7 @@ enum {
     FULL = 0,
     EMPTY_LOW = FULL + 2 * STAGES, /* FULL: by stage and math warpgroup */
     EMPTY_HIGH = EMPTY_LOW + STAGES,
-    MERGED = EMPTY_HIGH + STAGES,
-    QUERY_FULL = MERGED + 2
+    QUERY_FULL = EMPTY_HIGH + STAGES
 };
 
 #define LOG2_E 1.4426950408889634f
@@ -865,14 +856,9 @@ DEVICE int *block_word(int stage) {
     return (int *)(arena + WORDS_OFFSET) + stage;
 }
 
-/* Where a math warpgroup hands over, whose last stage is `stage`: offset in the arena. */
-DEVICE int exchange_offset(int group, int stage) {
-    return group < EXCHANGES ? EXCHANGE_OFFSET + group * EXCHANGE_BYTES
-                             : KEYS_OFFSET + stage * STAGE_BYTES;
-}
-
-DEVICE float *floats_at(int offset) {
-    return (float *)(arena + offset);
+/* One head's value in a warpgroup's last stage. */
+DEVICE float *handed(int stage, int offset) {
+    return (float *)(arena + KEYS_OFFSET + stage * STAGE_BYTES + offset);
 }
 
 /* Barriers, and the zeros behind each stage. */
@@ -884,14 +870,12 @@ DEVICE void initialise(void) {
             mbarrier_init(barrier_at(EMPTY_LOW + stage), 8);
             mbarrier_init(barrier_at(EMPTY_HIGH + stage), 8);
         }
-        mbarrier_init(barrier_at(MERGED), 8);
-        mbarrier_init(barrier_at(MERGED + 1), 8);
         mbarrier_init(barrier_at(QUERY_FULL), MATH_THREADS);
     }
     if (PAD_WORDS > 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
             for (int i = (int)threadIdx.x; i < PAD_WORDS; i += THREADS) {
-                floats_at(KEYS_OFFSET + stage * STAGE_BYTES + TILES * KEY_TILE_BYTES)[i] = 0.0f;
+                handed(stage, TILES * KEY_TILE_BYTES)[i] = 0.0f;
             }
         }
         fence_proxy_async();
@@ -1207,7 +1191,6 @@ DEVICE void arrive_warp(int place, int count) {
 /* One key block. */
 DEVICE void compute_block(struct softmax_columns *columns, float *o, int stage, int word,
                           float scale_log2, const struct place *place) {
-    const bool give_back = place->group < EXCHANGES || !(word & LAST_BLOCK);
     float s[SLAB_VALUES];
     fence_proxy_async();
     issue_scores(s, stage);
@@ -1222,11 +1205,11 @@ DEVICE void compute_block(struct softmax_columns *columns, float *o, int stage, 
     group_sync(place);
     issue_output(o, stage, place);
     wgmma_wait_1();
-    if (give_back) {
+    if (!(word & LAST_BLOCK)) {
         arrive_warp(EMPTY_LOW + stage, 2);
     }
     wgmma_wait_0();
-    if (give_back) {
+    if (!(word & LAST_BLOCK)) {
         arrive_warp(EMPTY_HIGH + stage, 2);
     }
 }
@@ -1235,14 +1218,13 @@ DEVICE void compute_block(struct softmax_columns *columns, float *o, int stage, 
  * -------------------------------------------------------------------------
  */
 
-/* This thread's part of the other's slabs, and its heads' sums and maxima over the warp. `mine`: of
- * the warpgroup's exchange. */
-DEVICE void hand_over(int mine, const float *o, const struct softmax_columns *columns,
+/* The values of a thread's heads, one sum over its warp each, to [warp][head]. */
+DEVICE void hand_over(int stage, const float *o, const struct softmax_columns *columns,
                       const struct place *place) {
     const u32 thread = threadIdx.x % WARPGROUP;
 #pragma unroll
     for (int i = 0; i < HALF_TILES * GROUPS; ++i) {
-        float *const to = floats_at(mine + HANDED_SLABS) + (u32)(i * WARPGROUP + (int)thread) * 4;
+        float *const to = handed(stage, HANDED_SLABS) + (u32)(i * WARPGROUP + (int)thread) * 4;
         const float *const from = &o[OUTPUT_VALUES / 2 + i * 4];
         const float4 values = {from[0], from[1], from[2], from[3]};
         *(float4 *)to = values;
@@ -1256,10 +1238,10 @@ DEVICE void hand_over(int mine, const float *o, const struct softmax_columns *co
         const float highest = column_maximum(columns->highest[k]);
         if (place->lane < 4) {
             const int head = thread_head(place, k);
-            floats_at(mine + HANDED_SUMS)[place->warp * BLOCK_HEADS + head] = sum;
-            floats_at(mine + HANDED_HIGHEST)[place->warp * BLOCK_HEADS + head] = highest;
+            handed(stage, HANDED_SUMS)[place->warp * BLOCK_HEADS + head] = sum;
+            handed(stage, HANDED_HIGHEST)[place->warp * BLOCK_HEADS + head] = highest;
             if (place->warp == 0) {
-                floats_at(mine + HANDED_MAXIMA)[head] = columns->maximum[k];
+                handed(stage, HANDED_MAXIMA)[head] = columns->maximum[k];
             }
         }
     }
@@ -1276,17 +1258,17 @@ DEVICE float greatest_of_warps(const float *values) {
 }
 
 /* One head of a query: what the two warpgroups' O are multiplied by, and its statistics. `first`,
- * `second`: the exchanges of warpgroups 0 and 1. */
+ * `second`: the last stages of warpgroups 0 and 1. */
 DEVICE void finish_head(const struct sparse_attn_fwd_params *params, const struct work *work,
                         int head, int first, int second, float *factors, bool store) {
-    const float maxima[2] = {floats_at(first + HANDED_MAXIMA)[head],
-                             floats_at(second + HANDED_MAXIMA)[head]};
+    const float maxima[2] = {handed(first, HANDED_MAXIMA)[head],
+                             handed(second, HANDED_MAXIMA)[head]};
     const float greatest = fmaxf(maxima[0], maxima[1]);
     const float base = greatest == MINUS_INFINITY ? 0.0f : greatest;
     factors[0] = exp2_approximate(maxima[0] - base);
     factors[1] = exp2_approximate(maxima[1] - base);
-    const float sum = factors[0] * sum_of_warps(floats_at(first + HANDED_SUMS) + head) +
-                      factors[1] * sum_of_warps(floats_at(second + HANDED_SUMS) + head);
+    const float sum = factors[0] * sum_of_warps(handed(first, HANDED_SUMS) + head) +
+                      factors[1] * sum_of_warps(handed(second, HANDED_SUMS) + head);
     const bool empty = sum == 0.0f; /* else at least 1/2, or NaN, which stays visible in lse */
     float denominator = sum;
     if (HAS_SINK) {
@@ -1302,8 +1284,8 @@ DEVICE void finish_head(const struct sparse_attn_fwd_params *params, const struc
         params->lse[to] = empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
         if (params->max_logits) {
             params->max_logits[to] =
-                fmaxf(greatest_of_warps(floats_at(first + HANDED_HIGHEST) + head),
-                      greatest_of_warps(floats_at(second + HANDED_HIGHEST) + head)) *
+                fmaxf(greatest_of_warps(handed(first, HANDED_HIGHEST) + head),
+                      greatest_of_warps(handed(second, HANDED_HIGHEST) + head)) *
                 LN_2;
         }
     }
@@ -1326,7 +1308,7 @@ DEVICE void merge(const struct sparse_attn_fwd_params *params, const struct work
 #pragma unroll
     for (int i = 0; i < HALF_TILES * GROUPS; ++i) {
         const int k = i % GROUPS * 2;
-        const float4 value = *(const float4 *)(floats_at(others + HANDED_SLABS) +
+        const float4 value = *(const float4 *)(handed(others, HANDED_SLABS) +
                                                (u32)(i * WARPGROUP + (int)thread) * 4);
         float *const x = &o[i * 4];
         x[0] = fmaf(x[0], own[k], value.x * other[k]);
@@ -1336,12 +1318,11 @@ DEVICE void merge(const struct sparse_attn_fwd_params *params, const struct work
     }
 }
 
-/* The merged half of the output, by way of the exchange whose slabs this warpgroup has read, to
- * global memory: 16 bytes a thread, a row a warp. */
+/* The merged half of the output, by way of the stage, to global memory: 16 bytes a thread, a row a
+ * warp. */
 DEVICE void store_output(const struct sparse_attn_fwd_params *params, const struct work *work,
-                         const float *o, int others, const struct place *place) {
-    const u32 staged = shared_address((u32)(others + HANDED_SLABS));
-    group_sync(place);
+                         const float *o, int stage, const struct place *place) {
+    const u32 staged = shared_address((u32)(KEYS_OFFSET + stage * STAGE_BYTES + HANDED_OUTPUT));
 #pragma unroll
     for (int i = 0; i < HALF_TILES; ++i) {
         store_transposed(staged, &o[i * SLAB_VALUES], OUTPUT_PITCH, i * 8 + place->warp * 2, false);
@@ -1372,50 +1353,13 @@ DEVICE void begin_query(struct softmax_columns *columns, float *o) {
     }
 }
 
-/* This warp is done with what a math warpgroup handed over, whose last stage is `stage`. */
-DEVICE void release_exchange(int group, int stage) {
-    if (group < EXCHANGES) {
-        arrive_warp(MERGED + group, 1);
-    } else {
-        arrive_warp(EMPTY_LOW + stage, 1);
-        arrive_warp(EMPTY_HIGH + stage, 1);
-    }
-}
-
-/* A query's end: the warpgroups exchange their halves, the next Q is on its way, and the output is
- * written. `stage`, `word`: of this warpgroup's last block; the other's is the next one or the one
- * before. */
-DEVICE void finish_query(const struct sparse_attn_fwd_params *params, const struct work *work,
-                         const struct softmax_columns *columns, float *o, int stage, int word,
-                         int merged_parity, const struct place *place) {
-    const int other_group = 1 - place->group;
-    const int other_stage = (stage + (word & ONE_MORE ? 1 : STAGES - 1)) % STAGES;
-    const int mine = exchange_offset(place->group, stage);
-    const int others = exchange_offset(other_group, other_stage);
-    if (place->group < EXCHANGES) {
-        mbarrier_wait(barrier_at(MERGED + place->group), merged_parity);
-    } else {
-        group_sync(place);
-    }
-    hand_over(mine, o, columns, place);
-    barrier_sync(BOTH_BARRIER, MATH_THREADS);
-    const struct work next = next_work(params, work);
-    if (next.query >= 0) {
-        load_query(params, &next);
-    }
-    merge(params, work, o, mine, others, place);
-    release_exchange(place->group, stage);
-    store_output(params, work, o, others, place);
-    release_exchange(other_group, other_stage);
-}
-
 /* One of the two math warpgroups. */
 DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
     registers_increase(MATH_REGISTERS);
     const float scale_log2 = params->scale * LOG2_E;
     const struct place place = {group, (int)(threadIdx.x % WARPGROUP / 32), (int)(threadIdx.x % 32),
                                 (int)(threadIdx.x % 4 * 2)};
-    int stage = group, query_parity = 0, merged_parity = 1;
+    int stage = group, query_parity = 0;
     u32 full_parities = 0; /* bit s: of this warpgroup's FULL barrier of stage s */
     struct work work = first_work(params);
     if (work.query >= 0) {
@@ -1438,12 +1382,25 @@ DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
             }
             stage = (stage + 2) % STAGES;
         }
-        finish_query(params, &work, &columns, o, stage, word, merged_parity, &place);
-        merged_parity ^= 1;
+        /* The other warpgroup's last block is the next one or the one before. */
         const int more = word & ONE_MORE ? 1 : 0;
+        const int others = (stage + (more ? 1 : STAGES - 1)) % STAGES;
+        group_sync(&place);
+        hand_over(stage, o, &columns, &place);
+        barrier_sync(BOTH_BARRIER, MATH_THREADS);
+        const struct work next = next_work(params, &work);
+        if (next.query >= 0) {
+            load_query(params, &next);
+        }
+        merge(params, &work, o, stage, others, &place);
+        arrive_warp(EMPTY_LOW + others, 1);
+        arrive_warp(EMPTY_HIGH + others, 1);
+        store_output(params, &work, o, stage, &place);
+        arrive_warp(EMPTY_LOW + stage, 1);
+        arrive_warp(EMPTY_HIGH + stage, 1);
         stage =
             (stage + 1 + more + group) % STAGES; /* of the next query's first block, or second */
-        work = next_work(params, &work);
+        work = next;
     }
 }
 
