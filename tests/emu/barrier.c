@@ -113,6 +113,27 @@ EMU_EXPORT int emu_barrier_or(int id, int threads, int predicate) {
 
 /* ---- the cluster's --------------------------------------------------------------------------- */
 
+/* Complete when every thread that has not left the kernel has arrived (PTX ISA, "barrier.cluster":
+ * all non-exited threads). */
+static void look_for_generation(void) {
+    struct barrier *barrier = &emu.cluster_barrier;
+    barrier->expected = emu.live;
+    if (barrier->arrived == 0 || barrier->arrived < barrier->expected)
+        return;
+    barrier->arrived = 0;
+    barrier->generation++;
+    emu_clock_join(barrier->released, barrier->clock);
+    complete(barrier, 0); /* the clock stays: later generations know earlier ones */
+}
+
+/* A thread has left: it is neither counted nor waited for any more. */
+static void leave_cluster(const struct thread *thread) {
+    struct barrier *barrier = &emu.cluster_barrier;
+    if (thread->cluster_arrived && thread->cluster_generation == barrier->generation)
+        barrier->arrived--;
+    look_for_generation();
+}
+
 /* arrive and wait are two instructions: what came in between is not waited for. The barrier counts
  * arrivals; a thread that waits must have arrived, and goes on when that generation is complete. */
 static void arrive_cluster(site at) {
@@ -127,16 +148,10 @@ static void arrive_cluster(site at) {
         barrier->clock = emu_clock_new();
         barrier->released = emu_clock_new();
     }
-    barrier->expected = emu.thread_count;
     barrier->arrived++;
     self->cluster_generation = barrier->generation;
     emu_release(barrier->clock);
-    if (barrier->arrived == barrier->expected) {
-        barrier->arrived = 0;
-        barrier->generation++;
-        emu_clock_join(barrier->released, barrier->clock);
-        complete(barrier, 0); /* the clock stays: later generations know earlier ones */
-    }
+    look_for_generation();
     emu_yield();
 }
 
@@ -157,6 +172,60 @@ EMU_EXPORT void emu_cluster_wait(void) {
         emu_block(AT_BARRIER, "barrier.cluster.wait", barrier, at);
     else
         emu_acquire(barrier->released);
+}
+
+/* ---- blocks of a cluster that reach into each other ------------------------------------------ */
+
+/* Shared memory of another block may be used from when that block is known to run to when it ends,
+ * which its threads may do only after what they know to be over. */
+void emu_cluster_enter(const struct cta *cta, const char *what, site at) {
+    const struct thread *self = emu.self;
+    int first = cta->rank * emu.cta_threads, known = 0;
+    while (known < emu.cta_threads && self->clock[first + known] == 0)
+        known++;
+    if (known == emu.cta_threads)
+        emu_fatal(EMU_RACE, at, 0,
+                  "%s: %s in block %d of the cluster {1}, which is not known to have begun: no "
+                  "barrier of the cluster lies between",
+                  emu_who(self), what, cta->rank);
+    if (cta->live == 0)
+        emu_fatal(EMU_RACE, at, 0, "%s: %s in block %d of the cluster {1}, which has ended",
+                  emu_who(self), what, cta->rank);
+}
+
+/* The running thread's own access to another block: that one must not end before. */
+void emu_cluster_visit(struct cta *cta, site at) {
+    const struct thread *self = emu.self;
+    if (cta == self->cta)
+        return;
+    if (!cta->visits)
+        cta->visits = emu_take((size_t)emu.thread_count * sizeof *cta->visits);
+    cta->visits[self->number].clock = self->clock[self->number];
+    cta->visits[self->number].at = at;
+}
+
+static void end_block(const struct cta *cta) {
+    for (int i = 0; cta->visits && i < emu.thread_count; i++)
+        if (cta->visits[i].clock > cta->known_at_end[i])
+            emu_report(EMU_RACE, cta->visits[i].at, 0,
+                       "block %d of the cluster may end while %s still reaches into its shared "
+                       "memory {1}: no barrier orders the two",
+                       cta->rank, emu_who(&emu.threads[i]));
+}
+
+/* The running thread has left the kernel. */
+void emu_cluster_leave(void) {
+    const struct thread *self = emu.self;
+    struct cta *cta = self->cta;
+    if (emu.ctas > 1) {
+        if (!cta->known_at_end)
+            cta->known_at_end = emu_take(2 * (size_t)emu.slots * sizeof *cta->known_at_end);
+        emu_clock_join(cta->known_at_end, self->clock);
+    }
+    emu.live--;
+    if (--cta->live == 0)
+        end_block(cta);
+    leave_cluster(self);
 }
 
 EMU_EXPORT unsigned emu_cluster_rank(void) {

@@ -52,7 +52,12 @@ static void load_effect(struct deferred *deferred) {
 /* A load on its way to a barrier that `what` names; parts are added, then load_go. */
 static struct load *load_new(struct cta *cta, u32 barrier, const char *what, site at) {
     struct load *load = emu_take(sizeof *load);
-    load->barrier = emu_mbarrier_at(barrier, what, at);
+    load->barrier = emu_mbarrier_at(barrier, false, what, at);
+    if (load->barrier->cta != cta)
+        emu_fatal(EMU_ILLEGAL, at, 0,
+                  "%s: %s into block %d of the cluster {1}, whose mbarrier is block %d's: it must "
+                  "lie beside the destination",
+                  emu_who(emu.self), what, cta->rank, load->barrier->cta->rank);
     emu_mbarrier_check_fenced(load->barrier, what, at);
     load->cta = cta;
     load->begun = (struct epoch){load->barrier->slot, load->barrier->phase + 1};
@@ -119,7 +124,7 @@ EMU_EXPORT void emu_bulk_copy_cluster(unsigned to, unsigned from, unsigned bytes
     emu.statistics.instructions++;
     check_bulk(bytes, NULL, "cp.async.bulk in the cluster", at);
     struct place place = emu_shared_place(to, bytes, PIECE, "cp.async.bulk in the cluster", at);
-    struct place source = emu_shared_place(from, bytes, PIECE, "cp.async.bulk in the cluster", at);
+    struct place source = emu_own_place(from, bytes, PIECE, "cp.async.bulk in the cluster", at);
     struct load *load = load_new(place.cta, barrier, "cp.async.bulk in the cluster", at);
     struct epoch done = load->begun;
     emu_shared_read_begin(source.cta, source.offset, bytes, at);
@@ -263,7 +268,7 @@ EMU_EXPORT void emu_bulk_store(void *to, unsigned from, unsigned bytes, int kind
     site at = EMU_SITE;
     emu.statistics.instructions++;
     check_bulk(bytes, to, "cp.async.bulk to global memory", at);
-    add_store(emu_shared_place(from, bytes, PIECE, "cp.async.bulk to global memory", at), to, bytes,
+    add_store(emu_own_place(from, bytes, PIECE, "cp.async.bulk to global memory", at), to, bytes,
               (enum store_kind)kind, at);
     emu_yield();
 }
@@ -272,7 +277,7 @@ static void add_store_piece(void *context, const struct emu_tensor_piece *piece)
     const struct walk *walk = context;
     void *to = (void *)(uintptr_t)piece->global;
     if (to)
-        add_store(emu_shared_place(piece->shared, piece->bytes, 1, "a tensor store", walk->at), to,
+        add_store(emu_own_place(piece->shared, piece->bytes, 1, "a tensor store", walk->at), to,
                   piece->bytes, STORE, walk->at);
 }
 
@@ -288,7 +293,7 @@ EMU_EXPORT void emu_tensor_store(const void *map, unsigned from, int rank, int x
     const struct emu_tensor_map *found = find_map(map, rank, "cp.async.bulk.tensor", at);
     struct walk walk = {NULL, at};
     emu.statistics.instructions++;
-    emu_shared_place(from, emu_tensor_box_bytes(found), BOX_ALIGNMENT, "cp.async.bulk.tensor", at);
+    emu_own_place(from, emu_tensor_box_bytes(found), BOX_ALIGNMENT, "cp.async.bulk.tensor", at);
     check_box(found, coordinates, from, at);
     if (x < 0 || y < 0 || z < 0) /* an H200 takes it for an illegal instruction, unlike a load's */
         emu_fatal(EMU_ILLEGAL, at, 0, "%s: a tensor store at a coordinate below 0 {1}",

@@ -63,9 +63,9 @@ void emu_copies_complete(struct thread *thread, u32 end) {
 EMU_EXPORT void emu_cp_async(unsigned address, const void *source, int bytes, int given) {
     site at = EMU_SITE;
     struct thread *self = emu.self;
-    struct place place = emu_shared_place(address, (u32)bytes, (u32)bytes, "cp.async", at);
+    struct place place = emu_own_place(address, (u32)bytes, (u32)bytes, "cp.async", at);
     emu.statistics.instructions++;
-    if (place.cta != self->cta || given < 0 || given > bytes)
+    if (given < 0 || given > bytes)
         emu_fatal(EMU_ILLEGAL, at, 0, "%s: cp.async of %d bytes of which %d are given {1}",
                   emu_who(self), bytes, given);
     if ((uintptr_t)source % (uintptr_t)bytes != 0)
@@ -155,7 +155,7 @@ static void arrival_effect(struct deferred *deferred) {
 
 EMU_EXPORT void emu_cp_async_arrive(unsigned address, int increments) {
     site at = EMU_SITE;
-    struct mbarrier *barrier = emu_mbarrier_at(address, "cp.async.mbarrier.arrive", at);
+    struct mbarrier *barrier = emu_mbarrier_at(address, true, "cp.async.mbarrier.arrive", at);
     struct arrival *arrival = emu_take(sizeof *arrival);
     u32 *clock = emu_take(2 * (size_t)emu.slots * sizeof *clock);
     if (increments)

@@ -46,7 +46,7 @@ EMU_EXPORT void emu_load_shared(unsigned *values, unsigned address, int count) {
     site at = EMU_SITE;
     u32 bytes = 4 * (u32)count;
     emu.statistics.instructions++;
-    struct place place = emu_shared_place(address, bytes, bytes, "ld.shared", at);
+    struct place place = emu_own_place(address, bytes, bytes, "ld.shared", at);
     emu_registers_used(emu.self, values, bytes, true, at);
     emu_shared_read(place.cta, place.offset, bytes, at);
     memcpy(values, place.cta->arena + place.offset, bytes);
@@ -56,7 +56,7 @@ EMU_EXPORT void emu_store_shared(unsigned address, const unsigned *values, int c
     site at = EMU_SITE;
     u32 bytes = 4 * (u32)count;
     emu.statistics.instructions++;
-    struct place place = emu_shared_place(address, bytes, bytes, "st.shared", at);
+    struct place place = emu_own_place(address, bytes, bytes, "st.shared", at);
     emu_registers_used(emu.self, values, bytes, false, at);
     emu_shared_write(place.cta, place.offset, bytes, at);
     memcpy(place.cta->arena + place.offset, values, bytes);
@@ -68,6 +68,7 @@ EMU_EXPORT unsigned emu_cluster_load(unsigned address) {
     emu.statistics.instructions++;
     struct place place = emu_shared_place(address, 4, 4, "ld.shared::cluster", at);
     emu_shared_read(place.cta, place.offset, 4, at);
+    emu_cluster_visit(place.cta, at);
     memcpy(&value, place.cta->arena + place.offset, 4);
     return value;
 }
@@ -77,6 +78,7 @@ EMU_EXPORT void emu_cluster_store(unsigned address, unsigned value) {
     emu.statistics.instructions++;
     struct place place = emu_shared_place(address, 4, 4, "st.shared::cluster", at);
     emu_shared_write(place.cta, place.offset, 4, at);
+    emu_cluster_visit(place.cta, at);
     memcpy(place.cta->arena + place.offset, &value, 4);
 }
 
@@ -111,10 +113,13 @@ EMU_EXPORT unsigned emu_counter_read(const unsigned *counter) {
     return *counter;
 }
 
+/* What the thread writes from here on is of a later time: this fence does not cover it. */
 EMU_EXPORT void emu_fence_proxy_async(void) {
+    struct thread *self = emu.self;
     emu.statistics.instructions++;
-    emu_clock_fence(emu.self->clock);
-    emu_mbarriers_fenced(emu.self);
+    emu_clock_fence(self->clock);
+    emu_mbarriers_fenced(self);
+    self->clock[self->number]++;
     emu_yield();
 }
 

@@ -103,6 +103,8 @@ struct place {
     u32 offset;
 };
 struct place emu_shared_place(u32 address, u32 bytes, u32 alignment, const char *what, site at);
+/* The same for instructions of .shared::cta, which reach the thread's own block only. */
+struct place emu_own_place(u32 address, u32 bytes, u32 alignment, const char *what, site at);
 /* "LATENT + 1040 (shared address 0x...)"; rotating buffers. */
 const char *emu_shared_name(const struct cta *cta, u32 offset);
 
@@ -225,6 +227,7 @@ struct barrier {
 
 struct mbarrier {
     bool live;
+    struct cta *cta;
     u32 offset;
     int expected, pending;
     i64 bytes; /* transaction count */
@@ -236,18 +239,27 @@ struct mbarrier {
     bool init_fenced;
     u16 fence_slot;
     u32 fence_clock;
+    u32 remote_phase; /* 1 + number of the last phase that another block arrived in; 0: none */
+    site at, remote_at;
+};
+
+struct visit { /* by a thread of another block, its last */
+    u32 clock;
     site at;
 };
 
 struct cta {
     int rank; /* in the cluster */
+    int live; /* threads not gone */
     unsigned x, y, z;
     u8 *arena;
     struct cell *cells;
     struct barrier barriers[NAMED_BARRIERS];
     struct mbarrier mbarriers[MAX_MBARRIERS];
     int mbarrier_count;
-    int registers_taken; /* of the multiprocessor's; 0: setmaxnreg was not used */
+    struct visit *visits; /* by thread of the gang; NULL: none yet */
+    u32 *known_at_end;    /* clock: what its threads knew when they left */
+    int registers_taken;  /* of the multiprocessor's; 0: setmaxnreg was not used */
 };
 
 /* What can still take effect by itself: a copy that completes on an mbarrier, an arrival that
@@ -373,7 +385,8 @@ void emu_products_leaving(struct thread *thread);
 void emu_products_free(struct warp *warp); /* wgmma.c */
 void emu_products_begin(void);
 void emu_products_compare(void);
-struct mbarrier *emu_mbarrier_at(u32 address, const char *what, site at); /* mbarrier.c */
+/* mbarrier.c: the object at an address of the cluster; `own`: of the thread's own block only. */
+struct mbarrier *emu_mbarrier_at(u32 address, bool own, const char *what, site at);
 void emu_mbarrier_arrived(struct mbarrier *barrier, int count, const u32 *clock, site at);
 void emu_mbarrier_bytes(struct mbarrier *barrier, i64 bytes, site at);
 void emu_mbarriers_fenced(struct thread *thread);
@@ -384,6 +397,11 @@ void emu_registers_touched(struct thread *thread, const u8 *low, u32 bytes, bool
 void emu_registers_used(struct thread *thread, const void *registers, size_t bytes, bool write,
                         site at);
 bool emu_kernel_holds(const void *pointer);
+/* barrier.c: what a thread needs of another block whose shared memory it names; that it uses it
+ * itself; and that the running thread has left. */
+void emu_cluster_enter(const struct cta *cta, const char *what, site at);
+void emu_cluster_visit(struct cta *cta, site at);
+void emu_cluster_leave(void);
 
 /* The control interface's view of the reports (report.c). */
 const char *emu_first_report(void); /* of the last launch */

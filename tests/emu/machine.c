@@ -284,7 +284,7 @@ static void thread_body(void) {
     emu_thread_leaves(self);
     self->wait = GONE;
     set_waiting(self);
-    emu.live--;
+    emu_cluster_leave();
     to_scheduler();
     abort();
 }
@@ -426,7 +426,8 @@ static void make_gang(unsigned x, unsigned y, unsigned z) {
     emu.pollers = emu.fruitless = 0;
     for (int i = 0; i < emu.ctas; i++) {
         struct cta *cta = &emu.cta[i];
-        struct cta fresh = {.rank = i, .arena = cta->arena, .cells = cta->cells};
+        struct cta fresh = {
+            .rank = i, .arena = cta->arena, .cells = cta->cells, .live = emu.cta_threads};
         *cta = fresh;
         unsigned rank = (unsigned)i;
         cta->x = x + rank % emu.cluster[0];

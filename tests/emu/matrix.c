@@ -27,7 +27,7 @@ static void find_rows(struct warp *warp, void **arguments, const char *name, u8 
         if (lane >= 8 * first->count)
             continue;
         emu.self = warp->threads[lane];
-        struct place place = emu_shared_place(moved->address, ROW_BYTES, ROW_BYTES, name, at);
+        struct place place = emu_own_place(moved->address, ROW_BYTES, ROW_BYTES, name, at);
         if (write)
             emu_shared_write(place.cta, place.offset, ROW_BYTES, at);
         else

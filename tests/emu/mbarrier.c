@@ -28,9 +28,9 @@ struct mbarrier *emu_mbarrier_covering(struct cta *cta, u32 offset, u32 bytes) {
 }
 
 /* The object at an address, whose initialisation happened before. */
-struct mbarrier *emu_mbarrier_at(u32 address, const char *what, site at) {
+struct mbarrier *emu_mbarrier_at(u32 address, bool own, const char *what, site at) {
     struct thread *self = emu.self;
-    struct place place = emu_shared_place(address, 8, 8, what, at);
+    struct place place = (own ? emu_own_place : emu_shared_place)(address, 8, 8, what, at);
     struct mbarrier *barrier = find(place.cta, place.offset);
     emu.statistics.instructions++;
     if (!barrier)
@@ -67,8 +67,7 @@ static void look_for_end(struct mbarrier *barrier) {
 }
 
 static const char *name(const struct mbarrier *barrier) {
-    int index = (barrier->slot - 2 * emu.thread_count - emu.warp_count) / MAX_MBARRIERS;
-    return emu_shared_name(&emu.cta[index], barrier->offset);
+    return emu_shared_name(barrier->cta, barrier->offset);
 }
 
 /* `count` arrivals that release what `clock` holds. Called by the arriving thread, or for it when a
@@ -114,15 +113,24 @@ static void check_aliasing(const struct mbarrier *barrier, site at) {
                   emu_who(self), name(barrier), barrier->phase, known);
 }
 
+/* An acquire of the block's scope does not order what another block released. */
+static void check_scope(const struct mbarrier *barrier, bool cluster, const char *what, site at) {
+    if (!cluster && barrier->phase > 0 && barrier->remote_phase == barrier->phase)
+        emu_fatal(EMU_BARRIER, at, barrier->remote_at,
+                  "%s: %s of the block's scope on the mbarrier %s {1}, at which another block "
+                  "arrived {2}: an acquire of the cluster's is needed",
+                  emu_who(emu.self), what, name(barrier));
+}
+
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 EMU_EXPORT void emu_mbarrier_init(unsigned address, int count) {
     site at = EMU_SITE;
     struct thread *self = emu.self;
-    struct place place = emu_shared_place(address, 8, 8, "mbarrier.init", at);
+    struct place place = emu_own_place(address, 8, 8, "mbarrier.init", at);
     struct cta *cta = place.cta;
     emu.statistics.instructions++;
-    if (cta != self->cta || count < 1 || count > MOST_COUNT)
+    if (count < 1 || count > MOST_COUNT)
         emu_fatal(EMU_ILLEGAL, at, 0, "%s: mbarrier.init with a count of %d {1}", emu_who(self),
                   count);
     /* Its bytes must be free: no other object, nobody else's unordered access. */
@@ -142,6 +150,7 @@ EMU_EXPORT void emu_mbarrier_init(unsigned address, int count) {
     u32 *arriving = barrier->arriving, *released = barrier->released;
     emu_clock_clear(arriving);
     *barrier = (struct mbarrier){.live = true,
+                                 .cta = cta,
                                  .offset = place.offset,
                                  .expected = count,
                                  .pending = count,
@@ -159,7 +168,7 @@ EMU_EXPORT void emu_mbarrier_init(unsigned address, int count) {
 
 EMU_EXPORT void emu_mbarrier_invalidate(unsigned address) {
     site at = EMU_SITE;
-    struct mbarrier *barrier = emu_mbarrier_at(address, "mbarrier.inval", at);
+    struct mbarrier *barrier = emu_mbarrier_at(address, true, "mbarrier.inval", at);
     for (int i = 0; i < emu.thread_count; i++)
         if (emu.threads[i].wait == AT_MBARRIER && emu.threads[i].wait_object == barrier)
             emu_fatal(EMU_BARRIER, at, 0, "%s: the mbarrier %s ends {1} while %s waits for it",
@@ -168,6 +177,8 @@ EMU_EXPORT void emu_mbarrier_invalidate(unsigned address) {
         emu_fatal(EMU_BARRIER, at, 0, "%s: the mbarrier %s ends {1} with %lld bytes to come",
                   emu_who(emu.self), name(barrier), (long long)barrier->bytes);
     barrier->live = false;
+    /* Whoever uses the bytes comes after this. */
+    emu_shared_write(emu.self->cta, barrier->offset, 8, at);
 }
 
 /* Makes the thread's initialisations known to the async proxy and to the cluster. */
@@ -211,42 +222,49 @@ void emu_mbarrier_check_fenced(const struct mbarrier *barrier, const char *what,
 
 EMU_EXPORT void emu_mbarrier_arrive(unsigned address, int count) {
     site at = EMU_SITE;
-    arrive(emu_mbarrier_at(address, "mbarrier.arrive", at), count, at);
+    arrive(emu_mbarrier_at(address, true, "mbarrier.arrive", at), count, at);
 }
 
 EMU_EXPORT void emu_mbarrier_arrive_remote(unsigned address, int count) {
     site at = EMU_SITE;
-    struct mbarrier *barrier = emu_mbarrier_at(address, "mbarrier.arrive of the cluster", at);
+    struct mbarrier *barrier =
+        emu_mbarrier_at(address, false, "mbarrier.arrive of the cluster", at);
     emu_mbarrier_check_fenced(barrier, "mbarrier.arrive of the cluster", at);
+    emu_cluster_visit(barrier->cta, at);
+    if (barrier->cta != emu.self->cta) {
+        barrier->remote_phase = barrier->phase + 1;
+        barrier->remote_at = at;
+    }
     arrive(barrier, count, at);
 }
 
 EMU_EXPORT void emu_mbarrier_expect(unsigned address, unsigned bytes) {
     site at = EMU_SITE;
-    emu_mbarrier_bytes(emu_mbarrier_at(address, "mbarrier.expect_tx", at), bytes, at);
+    emu_mbarrier_bytes(emu_mbarrier_at(address, true, "mbarrier.expect_tx", at), bytes, at);
 }
 
 EMU_EXPORT void emu_mbarrier_arrive_expect(unsigned address, unsigned bytes) {
     site at = EMU_SITE;
-    struct mbarrier *barrier = emu_mbarrier_at(address, "mbarrier.arrive.expect_tx", at);
+    struct mbarrier *barrier = emu_mbarrier_at(address, true, "mbarrier.arrive.expect_tx", at);
     emu_mbarrier_bytes(barrier, bytes, at);
     arrive(barrier, 1, at);
 }
 
 EMU_EXPORT int emu_mbarrier_test(unsigned address, int parity) {
     site at = EMU_SITE;
-    struct mbarrier *barrier = emu_mbarrier_at(address, "mbarrier.test_wait", at);
+    struct mbarrier *barrier = emu_mbarrier_at(address, true, "mbarrier.test_wait", at);
     check_aliasing(barrier, at);
     if ((barrier->phase & 1) == ((u32)parity & 1)) {
         emu_poll("mbarrier.test_wait", at);
         return 0;
     }
+    check_scope(barrier, false, "mbarrier.test_wait", at);
     emu_acquire(barrier->released);
     return 1;
 }
 
-static void wait(unsigned address, int parity, site at) {
-    struct mbarrier *barrier = emu_mbarrier_at(address, "mbarrier.try_wait", at);
+static void wait(unsigned address, int parity, bool cluster, site at) {
+    struct mbarrier *barrier = emu_mbarrier_at(address, true, "mbarrier.try_wait", at);
     if (parity != 0 && parity != 1)
         emu_fatal(EMU_ILLEGAL, at, 0, "%s: a wait for the parity %d {1}", emu_who(emu.self),
                   parity);
@@ -254,16 +272,17 @@ static void wait(unsigned address, int parity, site at) {
     if ((barrier->phase & 1) != (u32)parity) {
         emu_acquire(barrier->released);
         emu_yield();
-        return;
+    } else {
+        emu.self->wait_parity = (u32)parity;
+        emu_block(AT_MBARRIER, "mbarrier.try_wait", barrier, at);
     }
-    emu.self->wait_parity = (u32)parity;
-    emu_block(AT_MBARRIER, "mbarrier.try_wait", barrier, at);
+    check_scope(barrier, cluster, "mbarrier.try_wait", at);
 }
 
 EMU_EXPORT void emu_mbarrier_wait(unsigned address, int parity) {
-    wait(address, parity, EMU_SITE);
+    wait(address, parity, false, EMU_SITE);
 }
 
 EMU_EXPORT void emu_mbarrier_wait_cluster(unsigned address, int parity) {
-    wait(address, parity, EMU_SITE);
+    wait(address, parity, true, EMU_SITE);
 }

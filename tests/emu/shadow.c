@@ -205,17 +205,28 @@ struct place emu_shared_place(u32 address, u32 bytes, u32 alignment, const char 
     struct place place = {self->cta, 0};
     u32 rank = address >> CLUSTER_SHIFT, local = address & ((1u << CLUSTER_SHIFT) - 1);
     if (rank > (u32)emu.ctas || local < SHARED_BASE ||
-        local - SHARED_BASE + bytes > emu.shared_bytes)
+        (u64)(local - SHARED_BASE) + bytes > emu.shared_bytes)
         emu_fatal(EMU_BOUNDS, at, 0,
                   "%s: %s of %u bytes at shared address 0x%x, outside the block's %u bytes (from "
                   "0x%x on) {1}",
                   emu_who(self), what, bytes, address, emu.shared_bytes, SHARED_BASE);
     if (rank > 0)
         place.cta = &emu.cta[rank - 1];
+    if (place.cta != self->cta)
+        emu_cluster_enter(place.cta, what, at);
     place.offset = local - SHARED_BASE;
     if (place.offset % alignment != 0)
         emu_fatal(EMU_ALIGNMENT, at, 0, "%s: %s at %s, which is not a multiple of %u {1}",
                   emu_who(self), what, emu_shared_name(place.cta, place.offset), alignment);
+    return place;
+}
+
+struct place emu_own_place(u32 address, u32 bytes, u32 alignment, const char *what, site at) {
+    struct place place = emu_shared_place(address, bytes, alignment, what, at);
+    if (place.cta != emu.self->cta)
+        emu_fatal(EMU_ILLEGAL, at, 0,
+                  "%s: %s at %s {1}: the instruction reaches its own block's shared memory only",
+                  emu_who(emu.self), what, emu_shared_name(place.cta, place.offset));
     return place;
 }
 

@@ -1212,14 +1212,6 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
 /* ---- scores ------------------------------------------------------------------------------------
  */
 
-DEVICE void load_16(u32 *words, const char *from) {
-    const uint4 value = *(const uint4 *)from;
-    words[0] = value.x;
-    words[1] = value.y;
-    words[2] = value.z;
-    words[3] = value.w;
-}
-
 /*
  * Takes Q out of its stage: the first REGISTER_STEPS k-steps into registers, as A fragments, the
  * others into QUERY; then the stage is free. The warpgroup has read QUERY for the last time.

@@ -47,6 +47,8 @@ class Check:
     keys: str
     options: str = ""
     arch: str = "sm_90a"
+    files: str = ""  # a beginning of the names of the files that are mutated
+    set: str = "main"
 
     def emit(self, tools):
         return subprocess.run(
@@ -78,10 +80,12 @@ class Check:
 
 @dataclass(frozen=True)
 class Micro:
-    """A case of the micro-kernels, compared with what an H200 computed."""
+    """A case of the micro-kernels, compared with what an H200 computed. files: what it is for."""
 
     name: str
     case: str
+    files: str = ""
+    set: str = "main"
 
     def emit(self, tools):
         return subprocess.run([tools.micro, "--emit", self.case], capture_output=True, text=True,
@@ -115,11 +119,11 @@ CHECKS = (
     # threads copy at once; four partial sums.
     Check("ragged", "heads=112,dqk=128,dv=64,topk=100,block_keys=16,stages=2,warps=8",
           "--max-logits --spiky --lists window"),
-    # Every slot gets an entry, masked or not, over three scans; several batches; a query list that
-    # ends early.
+    # Every slot gets an entry, masked or not, over three scans: whole blocks without a valid one,
+    # then row 0; several batches; a query list that ends early.
     Check("masked", "heads=8,dqk=128,dv=64,topk=300,block_keys=32,stages=4,warps=4,compact=0",
-          "--width 300 --rows 301 --valid 200 --queries 4 --batches 2 --query-list partial "
-          "--strided --max-logits --lists random"),
+          "--width 300 --rows 301 --queries 4 --batches 2 --query-list partial --strided "
+          "--max-logits --lists window"),
     # One rope buffer for two stages; the ring goes round; no head past the first tile.
     Check("ring", "heads=16,dqk=128,dv=64,topk=700,block_keys=32,stages=2,blocks=4",
           "--width 700 --rows 900 --queries 2 --lists random", arch="sm_86"),
@@ -137,6 +141,31 @@ CHECKS = (
     Check("far", "heads=8,dqk=128,dv=64,topk=100",
           "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
           "--schedules 1"),
+    # The set sm90. Heads as rows: five queries on two multiprocessors; rope and none, a sink and none; several
+    # head blocks, a query list that ends early.
+    Check("sm90", "heads=64,dqk=576,dv=512,topk=300,variant=sm90",
+          "--strided --max-logits --topk-length --queries 5 --rows 310 --width 300 --seed 70 "
+          "--lists adversarial", set="sm90"),
+    Check("sm90-sink", "heads=128,dqk=512,dv=512,topk=100,sink=1,variant=sm90",
+          "--spiky --batches 2 --queries 3 --query-list partial --rows 301 --lists window", set="sm90"),
+    Check("sm90-random", "heads=64,dqk=576,dv=512,topk=600,variant=sm90",
+          "--width 600 --rows 700 --lists random", set="sm90"),
+    Check("sm90-far", "heads=64,dqk=576,dv=512,topk=100,variant=sm90",
+          "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
+          "--schedules 1", set="sm90"),
+    # Keys as rows.
+    Check("few", "heads=8,dqk=576,dv=512,topk=300,variant=sm90,orientation=keys",
+          "--strided --max-logits --topk-length --queries 5 --rows 310 --width 300 --seed 70 "
+          "--lists adversarial", set="sm90"),
+    Check("few-sink", "heads=24,dqk=512,dv=512,topk=100,sink=1,variant=sm90,orientation=keys",
+          "--spiky --batches 2 --queries 3 --query-list partial --rows 301 --lists window", set="sm90"),
+    Check("few-random", "heads=16,dqk=576,dv=512,topk=600,variant=sm90,orientation=keys",
+          "--width 600 --rows 700 --lists random", set="sm90"),
+    Check("few-32", "heads=32,dqk=512,dv=512,topk=300,variant=sm90,orientation=keys",
+          "--width 300 --lists causal --max-logits --spiky", set="sm90"),
+    Check("few-far", "heads=8,dqk=576,dv=512,topk=100,variant=sm90,orientation=keys",
+          "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
+          "--schedules 1", set="sm90"),
 )
 
 
@@ -146,6 +175,10 @@ MICRO = (
     Micro("tensor", "pipeline tensor 256 x 128 x 192 on 2 blocks"),
     Micro("tensor-tall", "pipeline tensor 384 x 64 x 64 on 1 blocks"),
     Micro("exchange", "pipeline exchange 9 rounds"),
+    # Descriptors of the other swizzles.
+    Micro("swizzle-32", "wgmma n8 ss_t00 swizzle 32 integers", "templates/common/"),
+    Micro("swizzle-64", "wgmma n8 ss_t00 swizzle 64 integers", "templates/common/"),
+    Micro("swizzle-0", "wgmma n8 ss_t00 swizzle 0 integers", "templates/common/"),
 )
 
 

@@ -10,7 +10,8 @@ everywhere counts as not run. A compiler's coverage does not know of code it fol
 are put into the emitted text instead, and each run writes down which were passed.
 
 The wrappers of templates/ptx, which the emulator replaces, count as run when one of these texts or a
-micro-kernel calls them: the replay runs all of those.
+micro-kernel calls them: the replay runs all of those. A branch that never runs is excused when
+equivalent.txt proves that its condition can be dropped.
 
 Exit status: 0 everything ran; 1 not; 2 wrong use, or a run failed.
 """
@@ -26,10 +27,12 @@ import sys
 import tempfile
 
 import configurations
+import equivalents
 from mutate import Subject
 from syntax import parse
 from tokens import tokenize
 
+MOST_LINES = 20  # printed of a file
 MARKED = ("expression", "return", "jump", "if", "for", "while", "do")
 
 # Marks are bytes of the object itself, out of the sanitizer's sight.
@@ -60,9 +63,12 @@ class Items:
         self.syntax = parse(text, file)
         self.tokens = self.syntax.tokens
         self.marks = []  # (key, [(offset, text with {} for the mark's number)])
+        self.text = text
+        self.folded = {}  # key of a branch: the equivalent mutant that would say it is not needed
         self.function = ""
         for function in self.syntax.functions:
             if self.wanted(function.body.start):
+                self.function = function.name
                 self.statement(function.body, None)
 
     def wanted(self, at):
@@ -72,6 +78,7 @@ class Items:
     def add(self, at, kind, places):
         token = self.tokens[at]
         self.marks.append(((token.file, token.line, token.index, kind), places))
+        return self.marks[-1][0]
 
     def statement(self, statement, parent):
         begin, end = self.tokens[statement.start].start, self.tokens[statement.end - 1].end
@@ -88,11 +95,21 @@ class Items:
 
     def expression(self, node):
         if node.kind == "ternary":
-            for branch in node.children[1:]:
+            for branch, other in zip(node.children[1:], "01"):
                 begin, end = self.tokens[branch.start].start, self.tokens[branch.end - 1].end
-                self.add(branch.start, "branch", [(begin, "(emu_mark({}), "), (end, ")")])
+                key = self.add(branch.start, "branch", [(begin, "(emu_mark({}), "), (end, ")")])
+                self.folded[key] = self.without(node.children[0], other)
         for child in node.children:
             self.expression(child)
+
+
+    def without(self, condition, value):
+        """The name of the mutant whose condition always has this value."""
+        first, last = self.tokens[condition.start], self.tokens[condition.end - 1]
+        line = self.text[self.text.rfind("\n", 0, first.start) + 1:]
+        words = " ".join(self.text[first.start:last.end].split())
+        return (first.file, self.function, " ".join(line.split("\n", 1)[0].split()),
+                f"bound-dropped: {words} -> {value}")
 
 
 def insert(text, marks):
@@ -132,14 +149,16 @@ class Run:
 
 
 def expected(templates, prefix):
-    """Items of every template, those no configuration emits included. {file: [keys]}."""
-    found = collections.OrderedDict()
+    """Items of every template, those no configuration emits included: {file: [keys]}, and of the
+    branches, what would excuse them."""
+    found, folded = collections.OrderedDict(), {}
     for path in sorted(templates.rglob("*.cu*")):
         name = f"{prefix}/{path.relative_to(templates).as_posix()}"
         if path.suffix in (".cu", ".cuh") and "/ptx/" not in name:
             items = Items(path.read_text(encoding="utf-8"), name)
             found[name] = [key for key, _ in items.marks]
-    return found
+            folded.update(items.folded)
+    return found, folded
 
 
 def wrappers(templates):
@@ -170,19 +189,31 @@ def called(texts):
 # ---- the command -------------------------------------------------------------------------------
 
 
-def report(want, passed, templates):
-    missing = 0
+def report(want, folded, passed, templates):
+    listed = equivalents.read_all(pathlib.Path(__file__).resolve().parent)
+    missing = excused = 0
     for file, keys in want.items():
         lines = (templates / file.split("/", 1)[1]).read_text(encoding="utf-8").splitlines()
+        in_file = 0
         for key in keys:
-            if key not in passed:
+            if key not in passed and folded.get(key) in listed:
+                excused += 1
+                print(f"{file}:{key[1]}: a branch never run, and not needed: "
+                      f"{listed[folded[key]].proof}")
+            elif key not in passed:
                 missing += 1
+                in_file += 1
+                if in_file > MOST_LINES:
+                    continue
                 words = " ".join(lines[key[1] - 1].split())
                 print(f"{file}:{key[1]}: {key[3]} never run: {words}")
+        if in_file > MOST_LINES:
+            print(f"{file}: {in_file - MOST_LINES} more")
     kinds = collections.Counter(key[3] for keys in want.values() for key in keys)
     ran = collections.Counter(key[3] for keys in want.values() for key in keys if key in passed)
     print(f"{ran['statement']} of {kinds['statement']} statements and {ran['branch']} of "
-          f"{kinds['branch']} branches of conditional expressions in {len(want)} files")
+          f"{kinds['branch']} branches of conditional expressions in {len(want)} files, {excused} "
+          f"excused")
     return missing
 
 
@@ -223,7 +254,7 @@ def main():
         print("\n".join(problems))
         return 2
     passed = set().union(*(run.passed for run in runs))
-    missing = report(expected(arguments.templates, "templates"), passed, arguments.templates)
+    missing = report(*expected(arguments.templates, "templates"), passed, arguments.templates)
     if arguments.micro:
         texts = [run.subject.text for run in runs] + micro_texts(arguments.micro)
         missing += report_wrappers(arguments.templates, texts)

@@ -57,6 +57,14 @@ def read(text):
     return found
 
 
+def read_all(folder):
+    """Those of the templates and of the micro-kernels."""
+    found = {}
+    for file in ("equivalent.txt", "equivalent_micro.txt"):
+        found.update(read((folder / file).read_text(encoding="utf-8")))
+    return found
+
+
 def write_stanza(mutant, proof="TODO"):
     """What to put into the file for a mutant."""
     file, function, line, change = mutant.name

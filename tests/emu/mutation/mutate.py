@@ -43,7 +43,8 @@ class Subject:
         self.configuration = configuration
         self.tools = tools
         self.text = configuration.emit(tools)
-        self.mutants = {mutant.name: mutant for mutant in find_mutants(self.text)}
+        self.mutants = {mutant.name: mutant for mutant in find_mutants(self.text)
+                        if mutant.file.startswith(configuration.files)}
         self.limit = 60
 
     def run(self, text, folder, variables=()):
@@ -203,6 +204,8 @@ def parse_arguments():
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--only", help="mutants whose file, function, line or change has this text")
     parser.add_argument("--again", help="a result of --json: its unexplained survivors alone")
+    parser.add_argument("--set", action="append", choices=("main", "sm90"),
+                        help="of configurations; default: main; may be repeated")
     parser.add_argument("--configuration", action="append", help="this one; may be repeated")
     parser.add_argument("--json", help="write every mutant's fate to this file")
     parser.add_argument("--list", action="store_true", help="print the mutants and run none")
@@ -224,14 +227,13 @@ def choose(names, arguments):
 def main():
     arguments = parse_arguments()
     tools = configurations.Tools(arguments.smelt, arguments.micro, arguments.emulator)
-    subjects = [Subject(c, tools) for c in configurations.every(tools)
-                if not arguments.configuration or c.name in arguments.configuration]
+    every = [Subject(c, tools) for c in configurations.every(tools)]
+    subjects = [s for s in every if s.configuration.set in (arguments.set or ["main"]) and
+                s.configuration.name in (arguments.configuration or [s.configuration.name])]
     mutants = collect(subjects)
-    listed = {}
-    for file in ("equivalent.txt", "equivalent_micro.txt"):
-        listed.update(equivalents.read((HERE / file).read_text(encoding="utf-8")))
-    complete = not arguments.configuration and arguments.micro
-    unmatched = [e for n, e in listed.items() if n not in mutants] if complete else []
+    listed = equivalents.read_all(HERE)
+    known = collect(every)
+    unmatched = [e for n, e in listed.items() if n not in known] if arguments.micro else []
     chosen = choose(list(mutants), arguments)
     if arguments.list:
         for name in chosen:
