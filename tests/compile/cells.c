@@ -88,6 +88,10 @@ static void add_knobs(struct collector *collector) {
         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,variant=mma",
         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,stages=2",
         "sparse_attn:heads=16,dqk=512,dv=512,topk=640,sink=1,stages=2",
+        "sparse_attn:heads=8,dqk=576,dv=512,topk=2048,stages=2",
+        "sparse_attn:heads=24,dqk=576,dv=512,topk=2048,block_keys=64",
+        "sparse_attn:heads=32,dqk=576,dv=512,topk=2048,block_keys=64",
+        "sparse_attn:heads=32,dqk=512,dv=512,topk=1152,sink=1,block_keys=64",
     };
     for (size_t i = 0; i < sizeof specs / sizeof *specs && !collector->failed; i++)
         add_operator(collector, specs[i]);

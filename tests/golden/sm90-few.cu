@@ -1,0 +1,1416 @@
+/*
+ * Written by smelt; do not edit. To write it again:
+ *   smelt emit sparse_attn_fwd:heads=20,dqk=576,dv=512,topk=100,sink=1,variant=sm90,block_keys=64,stages=2 --arch sm_90a
+ *
+ * spec     sparse_attn_fwd:heads=20,dqk=576,dv=512,topk=100,sink=1,variant=sm90,block_keys=64,stages=2
+ * arch     sm_90a
+ * variant  sm90
+ * kernel   smelt_sparse_attn_fwd_sm90_h20_qk576_v512_k100
+ * knobs (by the spec, or by rule)
+ *   BLOCK_KEYS                      64  knob     KV rows of a key block
+ *   STAGES                           2  knob     key blocks in flight
+ *   MATH_REGISTERS                 208  rule     of a thread, products and softmax
+ *   GATHER_REGISTERS                88  rule     of a thread, gather
+ *   COMPACT                          1  rule     1: masked slots are dropped before the gather
+ *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once
+ * shared memory (offset, bytes)
+ *   KEYS_OFFSET                      0   147456  key blocks; at a query's end what the warpgroups exchange
+ *   QUERY_OFFSET                147456    27648  Q
+ *   P_OFFSET                    175104        0  probabilities, where there is no rope tile for them
+ *   MAXIMA_OFFSET               175104      768  maxima that warps tell each other, fp32
+ *   RING_OFFSET                 175872     1024  KV row numbers of the key blocks to come
+ *   BARRIERS_OFFSET             176896       72  mbarriers
+ *   WORDS_OFFSET                176968        8  what each stage holds
+ *   COUNTS_OFFSET               176976        8  valid slots that each warp found
+ *   SHARED_BYTES                176984  of 232448 that a block may have on sm_90a
+ * launch
+ *   384 threads a block, 1 block resident per multiprocessor, at most 168 registers a thread
+ *   24 heads a block, 1 block a query
+ *   persistent: one such block after another in a resident one
+ */
+
+enum {
+    HEADS = 20,                     /* query heads */
+    DQK = 576,                      /* width of a query and of a KV row, elements */
+    DV = 512,                       /* width of a value, elements */
+    TOPK = 100,                     /* valid slots of a query, at most */
+    HAS_SINK = 1,                   /* 1: a logit per head in the denominator */
+    BLOCK_KEYS = 64,                /* KV rows of a key block */
+    STAGES = 2,                     /* key blocks in flight */
+    MATH_REGISTERS = 208,           /* of a thread, products and softmax */
+    GATHER_REGISTERS = 88,          /* of a thread, gather */
+    COMPACT = 1,                    /* 1: masked slots are dropped before the gather */
+    BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */
+    THREADS = 384,                  /* of a thread block */
+    BLOCK_HEADS = 24,               /* heads, rounded up to eights */
+    HEAD_BLOCKS = 1,                /* items of a query */
+    STAGE_BYTES = 73728,            /* from one stage to the next */
+    LOW_KEYS = 32,                  /* rows of a stage given back first */
+    RING_ENTRIES = 256,             /* row numbers the ring holds */
+};
+
+/* Shared memory, in bytes from the arena's start. */
+enum {
+    KEYS_OFFSET = 0,                /* key blocks; at a query's end what the warpgroups exchange */
+    QUERY_OFFSET = 147456,          /* Q */
+    P_OFFSET = 175104,              /* probabilities, where there is no rope tile for them */
+    MAXIMA_OFFSET = 175104,         /* maxima that warps tell each other, fp32 */
+    RING_OFFSET = 175872,           /* KV row numbers of the key blocks to come */
+    BARRIERS_OFFSET = 176896,       /* mbarriers */
+    WORDS_OFFSET = 176968,          /* what each stage holds */
+    COUNTS_OFFSET = 176976,         /* valid slots that each warp found */
+    SHARED_BYTES = 176984,          /* the arena's size */
+};
+
+#define KERNEL_NAME smelt_sparse_attn_fwd_sm90_h20_qk576_v512_k100
+
+#line 1 "templates/common/base.cuh"
+/* Names every part uses: short integer types, function kinds, the shared-memory arena. */
+
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+
+#ifdef __cplusplus
+#define KERNEL extern "C" __global__
+#else
+#define KERNEL __global__
+#endif
+#define DEVICE static __device__ __forceinline__
+
+/* The one dynamic shared-memory array. The plan's *_OFFSET constants are byte offsets into it. */
+extern __shared__ __align__(1024) unsigned char arena[];
+
+DEVICE int minimum(int a, int b) {
+    return a < b ? a : b;
+}
+
+DEVICE int maximum(int a, int b) {
+    return a > b ? a : b;
+}
+
+#line 2 "templates/common/descriptor.cuh"
+/*
+ * Matrices in shared memory as wgmma takes them (PTX ISA, "Asynchronous Warpgroup Level Matrix
+ * Shared Memory Layout" and "Matrix Descriptor Format"). Rows are A's rows or B's columns. Both
+ * kinds are made of atoms of 8 rows x swizzle bytes (K-major, depth contiguous) or 8 depths x
+ * swizzle bytes of rows (transposed), each a run of 8 * swizzle bytes whose 16-byte chunks are
+ * exchanged by the swizzle; without a swizzle the atom is 8 x 16 bytes.
+ *
+ *   K-major:    stride = bytes from 8 rows to the next 8; leading is ignored, but without a swizzle
+ *               it is the bytes from 16 bytes of depth to the next 16
+ *   transposed: stride = bytes from 8 depths to the next 8; leading = bytes from one atom's rows
+ *               (swizzle / 2 of them) to the next atom's; without a swizzle the two are exchanged
+ *
+ * Atoms are aligned to their size. A step of k inside a swizzled K-major atom adds its bytes to the
+ * address: the hardware swizzles the sum.
+ */
+
+/* swizzle: 0, 32, 64 or 128 bytes. Offsets in bytes, multiples of 16. */
+DEVICE u64 shared_descriptor(u32 address, u32 leading, u32 stride, int swizzle) {
+    const u64 mode = swizzle == 128 ? 1u : swizzle == 64 ? 2u : swizzle == 32 ? 3u : 0u;
+    return (u64)((address & 0x3ffffu) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 |
+           mode << 62;
+}
+
+/* The descriptor of the same matrix `bytes` further on. */
+DEVICE u64 descriptor_advance(u64 descriptor, u32 bytes) {
+    return descriptor + (bytes >> 4);
+}
+
+#line 1 "templates/sparse_attn_fwd.params.h"
+/*
+ * Arguments of the sparse_attn_fwd kernels, every variant. Included by the host code and, by the
+ * generator, by the CUDA source: plain C types only. Strides count elements. See
+ * include/smelt/sparse_attn.h for what each tensor holds.
+ */
+struct sparse_attn_fwd_params {
+    const void *q;          /* [batches, tokens, HEADS, DQK] bf16 */
+    const void *kv;         /* [batches, rows, DQK] bf16 */
+    const int *indices;     /* [batches, tokens, width] */
+    const int *topk_length; /* [batches, tokens] or null */
+    const float *sink;      /* [HEADS], read when HAS_SINK */
+    void *out;              /* [batches, tokens, HEADS, DV] bf16 */
+    float *lse;             /* [batches, tokens, HEADS] */
+    float *max_logits;      /* as lse, or null */
+    const int *queries;     /* query list: batch * tokens + token, or null for all queries */
+    const int *query_count; /* its length in device memory, or null for query_capacity */
+    long long q_batch_stride, q_token_stride, q_head_stride;
+    long long kv_batch_stride;
+    long long indices_batch_stride, indices_token_stride;
+    long long topk_length_batch_stride, topk_length_token_stride;
+    long long out_batch_stride, out_token_stride, out_head_stride;
+    long long lse_batch_stride, lse_token_stride, lse_head_stride;
+    int batches, tokens, rows, width;
+    int query_capacity;    /* entries of `queries`, or batches * tokens */
+    unsigned kv_row_bytes; /* from one KV row to the next */
+    float scale;           /* softmax scale, natural units */
+};
+
+#line 3 "templates/common/work.cuh"
+/*
+ * The items of a persistent grid: a query and one of its HEAD_BLOCKS blocks of heads. A block takes
+ * item blockIdx.x and every gridDim.x-th after it; each of its warpgroups follows them by itself.
+ * With a query list, an entry outside of the queries is no item.
+ */
+
+struct work {
+    int item;
+    int query;      /* batch * tokens + token, or -1: no work is left */
+    int head_block; /* of the query */
+};
+
+/* Items there are: a query each, times the blocks of heads. */
+DEVICE int work_items(const struct sparse_attn_fwd_params *params) {
+    int queries = params->query_capacity;
+    if (params->query_count) {
+        queries = maximum(minimum(*params->query_count, queries), 0);
+    }
+    return queries * HEAD_BLOCKS;
+}
+
+/* The first item from `item` on, in steps of the grid. Numbers are unsigned: the step past the last
+ * may pass 2^31. */
+DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, u32 item) {
+    const u32 items = (u32)work_items(params);
+    struct work work = {0, -1, 0};
+    for (; item < items; item += gridDim.x) {
+        int query = (int)(item / HEAD_BLOCKS);
+        if (params->queries) {
+            query = params->queries[query];
+        }
+        if (query >= 0 && query < params->batches * params->tokens) {
+            work.item = (int)item;
+            work.query = query;
+            work.head_block = (int)(item % HEAD_BLOCKS);
+            break;
+        }
+    }
+    return work;
+}
+
+DEVICE struct work first_work(const struct sparse_attn_fwd_params *params) {
+    return find_work(params, blockIdx.x);
+}
+
+DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    return find_work(params, (u32)work->item + gridDim.x);
+}
+
+#line 2 "templates/ptx/named_barrier.cuh"
+/*
+ * The block's 16 hardware barriers (PTX ISA, "bar, barrier"); 0 is __syncthreads'. `threads`, a
+ * multiple of 32, counts those that come, waiting or not. Whole warps come together. A constant
+ * `id` reserves that barrier alone, a variable one all 16.
+ */
+
+/* Comes and waits for the others. */
+DEVICE void barrier_sync(int id, int threads) {
+    asm volatile("barrier.cta.sync.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+/* Comes and goes on; others wait with barrier_sync. */
+DEVICE void barrier_arrive(int id, int threads) {
+    asm volatile("barrier.cta.arrive.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+/* Comes, waits, and tells whether any thread's condition holds. */
+DEVICE bool barrier_or(int id, int threads, bool condition) {
+    u32 any;
+    asm volatile("{.reg .pred p, q;\n\t"
+                 "setp.ne.u32 p, %1, 0;\n\t"
+                 "barrier.cta.red.or.aligned.pred q, %2, %3, p;\n\t"
+                 "selp.u32 %0, 1, 0, q;}"
+                 : "=r"(any)
+                 : "r"((u32)condition), "r"(id), "r"(threads)
+                 : "memory");
+    return any != 0;
+}
+
+#line 4 "templates/common/gather_slots.cuh"
+/*
+ * The slots of a query's index row, compacted by one warpgroup into a ring of KV row numbers: the
+ * valid ones, in slot order, at most TOPK of them. Two warps look at 64 slots at a time; a step's
+ * slots are loaded one step ahead, a query's first ones while the query before is still gathered.
+ *
+ * The ring: RING_OFFSET, RING_ENTRIES ints, 128: what one step leaves over (at most 64) and the
+ * next one's. The two warps' counts of valid slots: COUNTS_OFFSET.
+ */
+
+enum {
+    RING_MASK = RING_ENTRIES - 1,
+    ALL_LANES = -1,
+    MASKED = -1,
+    SCAN_SLOTS = 64, /* of a step */
+    SCAN_BARRIER = 2 /* named; of the warpgroup */
+};
+
+struct slot_scan {
+    const int *row; /* the query's indices */
+    int slots;      /* how many there are to scan */
+    int scanned;    /* looked at so far */
+    int value;      /* slot scanned + thread of the warpgroup, loaded ahead */
+};
+
+DEVICE void scan_load_ahead(struct slot_scan *scan) {
+    const int thread = (int)(threadIdx.x % 128), slot = scan->scanned + thread;
+    scan->value = thread < SCAN_SLOTS && slot < scan->slots ? scan->row[slot] : MASKED;
+}
+
+/* Begins the row of an item; of no item, an empty one. */
+DEVICE void scan_open(struct slot_scan *scan, const struct sparse_attn_fwd_params *params,
+                      const struct work *work) {
+    scan->scanned = 0;
+    scan->slots = 0;
+    scan->row = params->indices;
+    if (work->query >= 0) {
+        const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
+        scan->row += batch * params->indices_batch_stride + token * params->indices_token_stride;
+        scan->slots = params->width;
+        if (params->topk_length) {
+            const int length = params->topk_length[batch * params->topk_length_batch_stride +
+                                                   token * params->topk_length_token_stride];
+            scan->slots = minimum(maximum(length, 0), params->width);
+        }
+    }
+    scan_load_ahead(scan);
+}
+
+/* Scans 64 more slots and returns how many entries there are now, of `entries` before. `rows`: KV
+ * rows, an index from 0 on and below this is valid. Two barriers: no thread writes the ring while
+ * another still reads what came before, and all see what is new. */
+DEVICE int scan_more(struct slot_scan *scan, int rows, int entries) {
+    int *const ring = (int *)(arena + RING_OFFSET);
+    int *const counts = (int *)(arena + COUNTS_OFFSET);
+    const u32 thread = threadIdx.x % 128, lane = thread % 32;
+    const bool valid = scan->value >= 0 && scan->value < rows;
+    const u32 votes = __ballot_sync((u32)ALL_LANES, valid);
+    if (thread == 0) {
+        counts[0] = __popc(votes);
+    } else if (thread == 32) {
+        counts[1] = __popc(votes);
+    }
+    barrier_sync(SCAN_BARRIER, 128);
+    const int first = counts[0], total = first + counts[1];
+    /* Of a valid slot: it counts itself. */
+    const int rank = entries + (thread < 32 ? 0 : first) + __popc(votes << (31 - lane)) - 1;
+    if (valid && rank < TOPK) {
+        ring[rank & RING_MASK] = scan->value;
+    }
+    scan->scanned += SCAN_SLOTS;
+    scan_load_ahead(scan);
+    barrier_sync(SCAN_BARRIER, 128);
+    return minimum(entries + total, TOPK);
+}
+
+/* Whether the row has no more entries. */
+DEVICE bool scan_ended(const struct slot_scan *scan, int entries) {
+    return scan->scanned >= scan->slots || entries >= TOPK;
+}
+
+#line 2 "templates/common/ring.cuh"
+
+/* A place in a ring of stages or buffers, and the parity of the barrier phase that its current use
+ * ends: the first use ends phase 0. */
+struct ring_place {
+    int index;
+    int parity;
+};
+
+DEVICE void ring_advance(struct ring_place *place, int size) {
+    if (++place->index == size) {
+        place->index = 0;
+        place->parity ^= 1;
+    }
+}
+
+#line 2 "templates/ptx/shared.cuh"
+
+/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
+ * "State Spaces", .shared). */
+DEVICE u32 shared_address(u32 offset) {
+    return (u32)__cvta_generic_to_shared(arena) + offset;
+}
+
+#line 2 "templates/ptx/cp_async.cuh"
+
+/* Copies 16 bytes from global to shared memory without registers, past L1; the last 16 - `bytes`
+ * are filled with zeros, and with bytes = 0 the source is not read (PTX ISA, "cp.async"). */
+DEVICE void cp_async_16(u32 address, const void *source, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(address), "l"(source), "r"(bytes)
+                 : "memory");
+}
+
+/* Closes this thread's group of copies (PTX ISA, "cp.async.commit_group"). */
+DEVICE void cp_async_commit(void) {
+    asm volatile("cp.async.commit_group;" : : : "memory");
+}
+
+/* Waits until at most so many of this thread's groups are under way (PTX ISA,
+ * "cp.async.wait_group"). */
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_0(void) {
+    asm volatile("cp.async.wait_group 0;" : : : "memory");
+}
+
+#line 2 "templates/ptx/cp_async_mbarrier.cuh"
+
+/* One of the barrier's expected arrivals, made when all earlier cp.async copies of this thread have
+ * landed (PTX ISA, "cp.async.mbarrier.arrive", .noinc). It orders the copies alone: plain stores of
+ * this thread need an arrival of their own. */
+DEVICE void cp_async_arrive_noinc(u32 barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
+                 :
+                 : "r"(barrier)
+                 : "memory");
+}
+
+/* The same, but the arrival is not one of the expected: the current phase waits for one more. */
+DEVICE void cp_async_arrive(u32 barrier) {
+    asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
+}
+
+/* Waits for all of this thread's copies, committed or not (PTX ISA, "cp.async.wait_all"). */
+DEVICE void cp_async_wait_all(void) {
+    asm volatile("cp.async.wait_all;" : : : "memory");
+}
+
+#line 2 "templates/ptx/math.cuh"
+
+/* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
+DEVICE float exp2_approximate(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* log2(x); -inf for 0 (PTX ISA, "lg2.approx.f32": absolute error 2^-22 near 1). */
+DEVICE float log2_approximate(float x) {
+    float y;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
+DEVICE u32 pack_bf16x2(float low, float high) {
+    u32 packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+#line 2 "templates/ptx/mbarrier.cuh"
+/*
+ * Barriers in shared memory (PTX ISA, "Parallel Synchronization and Communication Instructions:
+ * mbarrier"). A barrier is 8 bytes, 8-byte aligned. A phase ends when as many arrivals as the count
+ * have come and every expected byte has landed; phases alternate between parity 0, the first,
+ * and 1. Waiting for the parity before the current one passes at once, so that a fresh barrier lets
+ * a wait for parity 1 through.
+ */
+
+/* A new barrier of so many arrivals a phase; seen by others after a barrier of the block, and by
+ * copies and the cluster after mbarrier_fence_init (PTX ISA, "mbarrier.init"). */
+DEVICE void mbarrier_init(u32 barrier, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
+}
+
+/* The end of a barrier: its bytes may be used for other things (PTX ISA, "mbarrier.inval"). */
+DEVICE void mbarrier_invalidate(u32 barrier) {
+    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
+}
+
+/* Makes this thread's mbarrier_init known to the async proxy and the cluster (PTX ISA,
+ * "fence.mbarrier_init"). */
+DEVICE void mbarrier_fence_init(void) {
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
+}
+
+/* One arrival, which releases what this thread wrote (PTX ISA, "mbarrier.arrive"). */
+DEVICE void mbarrier_arrive(u32 barrier) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];"
+                 :
+                 : "r"(barrier)
+                 : "memory");
+}
+
+/* `count` arrivals at once. */
+DEVICE void mbarrier_arrive_count(u32 barrier, int count) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0], %1;"
+                 :
+                 : "r"(barrier), "r"(count)
+                 : "memory");
+}
+
+/* The current phase waits for so many more bytes of copies; then one arrival (PTX ISA,
+ * "mbarrier.arrive", .expect_tx). */
+DEVICE void mbarrier_arrive_expect(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;"
+                 :
+                 : "r"(barrier), "r"(bytes)
+                 : "memory");
+}
+
+/* The same without the arrival (PTX ISA, "mbarrier.expect_tx"). */
+DEVICE void mbarrier_expect(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
+                 :
+                 : "r"(barrier), "r"(bytes)
+                 : "memory");
+}
+
+/* One arrival at the barrier of any block of the cluster, by its cluster_address (PTX ISA,
+ * "mbarrier.arrive", .shared::cluster). Who waits for it uses mbarrier_wait_cluster. */
+DEVICE void mbarrier_arrive_remote(u32 cluster_barrier) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];"
+                 :
+                 : "r"(cluster_barrier)
+                 : "memory");
+}
+
+/* Whether the phase of that parity is over; acquires what its arrivals released (PTX ISA,
+ * "mbarrier.test_wait"). */
+DEVICE bool mbarrier_test(u32 barrier, int parity) {
+    u32 over;
+    asm volatile("{.reg .pred p;\n\t"
+                 "mbarrier.test_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n\t"
+                 "selp.u32 %0, 1, 0, p;}"
+                 : "=r"(over)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return over != 0;
+}
+
+/* Waits until the phase of that parity is over (PTX ISA, "mbarrier.try_wait", which sleeps for a
+ * while of the hardware's choosing). */
+DEVICE void mbarrier_wait(u32 barrier, int parity) {
+    u32 over;
+    do {
+        asm volatile("{.reg .pred p;\n\t"
+                     "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;}"
+                     : "=r"(over)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    } while (!over);
+}
+
+/* The same, where arrivals come from other blocks of the cluster. */
+DEVICE void mbarrier_wait_cluster(u32 barrier, int parity) {
+    u32 over;
+    do {
+        asm volatile("{.reg .pred p;\n\t"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;}"
+                     : "=r"(over)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    } while (!over);
+}
+
+#line 2 "templates/ptx/memory.cuh"
+
+/* 16 bytes to global memory that nobody reads soon: gone first from the caches (PTX ISA, "st",
+ * .cs). The address is a multiple of 16. */
+DEVICE void store_streaming_16(void *to, const u32 *values) {
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
+                 : "memory");
+}
+
+/* 16 bytes of global memory that no thread writes while the kernel runs (PTX ISA, "ld.global.nc").
+ */
+DEVICE void load_read_only_16(u32 *values, const void *from) {
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+        : "l"(from));
+}
+
+/* 4 bytes of global memory past L1, which may be stale (PTX ISA, "ld", .cg). */
+DEVICE u32 load_l2_32(const void *from) {
+    u32 value;
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+}
+
+/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", "st", .shared). */
+DEVICE void load_shared_16(u32 *values, u32 address) {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+DEVICE void store_shared_16(u32 address, const u32 *values) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
+                 : "memory");
+}
+
+#line 2 "templates/ptx/prefetch.cuh"
+
+/* Brings `bytes` of global memory into the L2 cache, without waiting; the address and the number
+ * are multiples of 16 (PTX ISA, "cp.async.bulk.prefetch"). */
+DEVICE void prefetch_l2(const void *from, u32 bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" : : "l"(from), "r"(bytes) : "memory");
+}
+
+#line 2 "templates/ptx/proxy.cuh"
+
+/* Orders this thread's plain accesses to shared memory, and those it knows of, before what the
+ * async proxy (wgmma, bulk and tensor copies) does next on its behalf, and the other way round
+ * (PTX ISA, "membar / fence", fence.proxy.async). */
+DEVICE void fence_proxy_async(void) {
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+}
+
+#line 2 "templates/ptx/registers.cuh"
+/*
+ * Registers a thread may use from here on, moved between the warpgroups of a block (PTX ISA,
+ * "setmaxnreg"): 24 to 256, a multiple of 8, the same for all of a warpgroup, which runs it
+ * together. Increasing waits until the pool has them. Macros, because the number is part of the
+ * instruction.
+ */
+#define registers_increase(count)                                                                  \
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
+#define registers_decrease(count)                                                                  \
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
+
+#line 2 "templates/ptx/stmatrix.cuh"
+
+/*
+ * Stores four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix
+ * i / 8, and holds row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level
+ * matrix store instruction: stmatrix"). `address` is a 32-bit shared-memory address, 16-byte
+ * aligned.
+ */
+DEVICE void stmatrix_x4(u32 address, const u32 *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
+/* The same, each matrix transposed on the way. */
+DEVICE void stmatrix_x4_trans(u32 address, const u32 *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
+/* Two matrices: the addresses of lanes 0 to 15 count. */
+DEVICE void stmatrix_x2(u32 address, const u32 *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};"
+                 :
+                 : "r"(address), "r"(r[0]), "r"(r[1])
+                 : "memory");
+}
+
+/* Two matrices, each transposed on the way. */
+DEVICE void stmatrix_x2_trans(u32 address, const u32 *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
+                 :
+                 : "r"(address), "r"(r[0]), "r"(r[1])
+                 : "memory");
+}
+
+#line 2 "templates/ptx/warp.cuh"
+
+/* The bitwise or of all 32 lanes' values, the same in every lane and known to the compiler as such
+ * (PTX ISA, "redux.sync"): also to say that a value all lanes share is uniform. */
+DEVICE u32 warp_reduce_or(u32 value) {
+    u32 all;
+    asm volatile("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
+    return all;
+}
+
+#line 2 "templates/ptx/wgmma.cuh"
+/*
+ * Matrix products by a warpgroup (four warps, all of them together), which run asynchronously; the
+ * products themselves: ptx/wgmma_ss.cuh and the like (PTX ISA, "Asynchronous Warpgroup Level Matrix
+ * Multiply-Accumulate Instructions").
+ */
+
+/* Before the first product, and whenever registers that products use were touched by other
+ * instructions (accumulators of the same shape in successive products apart) (PTX ISA,
+ * "wgmma.fence"). It does not order shared memory: fence_proxy_async does. */
+DEVICE void wgmma_fence(void) {
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
+}
+
+/* Closes the warpgroup's group of products (PTX ISA, "wgmma.commit_group"). */
+DEVICE void wgmma_commit(void) {
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+}
+
+/* Waits until at most so many of the groups are under way: until then accumulators and A's
+ * registers are not touched and operands in shared memory not written (PTX ISA,
+ * "wgmma.wait_group"). */
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_0(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : : : "memory");
+}
+
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_1(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 1;" : : : "memory");
+}
+
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_2(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 2;" : : : "memory");
+}
+
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_3(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 3;" : : : "memory");
+}
+
+#line 4 "templates/ptx/wgmma_ss.cuh"
+
+/*
+ * d = a * b, or d += a * b when `accumulate`: 64 x 24, depth 16, bf16 in, fp32 accumulation, by
+ * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
+ * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
+ * and at column 8 * (i / 4) + 2 * t + i % 2.
+ */
+// clang-format off
+DEVICE void wgmma_ss_n24_t00(float *d, u64 a, u64 b, int accumulate) {
+    asm volatile("{.reg .pred p;\n\t"
+                 "setp.ne.s32 p, %14, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 {"
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%0, %1, %2, %3, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%4, %5, %6, %7, "
+#line 19 "templates/ptx/wgmma_ss.cuh"
+                 "%8, %9, %10, %11}, "
+                 "%12, %13, p, 1, 1, 0, 0;}"
+                 :
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[0]), "+f"(d[1]),
+                 "+f"(d[2]), "+f"(d[3]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[4]), "+f"(d[5]),
+                 "+f"(d[6]), "+f"(d[7]),
+#line 26 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11])
+                 : "l"(a), "l"(b), "r"(accumulate));
+}
+// clang-format on
+
+#line 4 "templates/ptx/wgmma_ss.cuh"
+
+/*
+ * d = a * b, or d += a * b when `accumulate`: 64 x 24, depth 16, bf16 in, fp32 accumulation, by
+ * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
+ * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
+ * and at column 8 * (i / 4) + 2 * t + i % 2.
+ */
+// clang-format off
+DEVICE void wgmma_ss_n24_t10(float *d, u64 a, u64 b, int accumulate) {
+    asm volatile("{.reg .pred p;\n\t"
+                 "setp.ne.s32 p, %14, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 {"
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%0, %1, %2, %3, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%4, %5, %6, %7, "
+#line 19 "templates/ptx/wgmma_ss.cuh"
+                 "%8, %9, %10, %11}, "
+                 "%12, %13, p, 1, 1, 1, 0;}"
+                 :
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[0]), "+f"(d[1]),
+                 "+f"(d[2]), "+f"(d[3]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[4]), "+f"(d[5]),
+                 "+f"(d[6]), "+f"(d[7]),
+#line 26 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11])
+                 : "l"(a), "l"(b), "r"(accumulate));
+}
+// clang-format on
+
+#line 21 "templates/sparse_attn_fwd.sm90_few.cu"
+/*
+ * Sparse attention forward with wgmma for at most 32 heads: keys are the matrices' rows, heads
+ * their columns, so that no product is padded to 64 heads. Mathematics and shapes:
+ * include/smelt/sparse_attn.h.
+ *
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Three
+ * warpgroups:
+ *
+ *   math     two of them, which take a query's key blocks in turn, each with a maximum, a sum and
+ *            an O of its own:
+ *              S^T[BLOCK_KEYS, BLOCK_HEADS] = K Q^T, softmax down its columns
+ *              O^T[DV, BLOCK_HEADS] += V^T P^T, in registers, DV / 64 slabs of 64 columns
+ *            At a query's end each hands half of its slabs to the other and writes the rest.
+ *   gather   scans the slots and copies the rows they name, STAGES key blocks ahead, across queries
+ *
+ * A query has at least two key blocks, the second perhaps empty, so that both warpgroups take part.
+ * A maximum is rounded up to an integer (in powers of two) and moves only when the true one is more
+ * than RESCALE_THRESHOLD above, for all of a warpgroup's heads at once.
+ *
+ * Shared memory (offsets and sizes: the plan above). A tile is rows of 64 columns, 128-byte
+ * swizzled:
+ *   KEYS       [STAGES] of DQK / 64 tiles of BLOCK_KEYS rows; at a query's end what the warpgroups
+ *              hand over and the output (HANDED_*). With 48 rows, 16 more of
+ *              zeros follow, since S^T has 64
+ *   QUERY      [DQK / 64] tiles of BLOCK_HEADS rows
+ *   P          [2] tiles of BLOCK_HEADS heads by 64 keys; with rope columns they stand in their own
+ *              block's rope tile instead, from row LOW_KEYS on, when S^T is complete
+ *   MAXIMA     [2][4][BLOCK_HEADS] fp32: what the warps of a warpgroup tell each other
+ *   WORDS      [STAGES]: what a key block is (count, LAST_BLOCK, ONE_MORE)
+ *   RING, COUNTS: common/gather_slots.cuh
+ *
+ * Barriers (parity counts uses; stage s = key block % STAGES; a FULL barrier of each math
+ * warpgroup, which sees its own blocks alone and could not tell the others' phases apart):
+ *   barrier      count  who arrives                                     who waits
+ *   FULL[s][m]    129   gather: every thread when its copies have       math warpgroup m
+ *                       landed, one for the word
+ *   EMPTY_LOW[s]    8   math: warps, twice each, when rows below        gather
+ *                       LOW_KEYS are used
+ *   EMPTY_HIGH[s]   8   the same for all rows; after a warpgroup's last gather
+ *                       block once by each warp of both
+ *   QUERY_FULL    256   math: every thread when its copies landed       math
+ * Named barriers: 1, 3 a math warpgroup, 2 the gather's, 4 both math warpgroups at a query's end.
+ *
+ * Knobs: BLOCK_KEYS, STAGES, the registers of each role; legal values and the rule that picks them:
+ * src/codegen/sparse_attn_fwd_sm90.c.
+ */
+
+enum {
+    WARPGROUP = 128, /* threads */
+    GATHER_WARPGROUP = 2,
+    MATH_THREADS = 2 * WARPGROUP,
+    BOTH_BARRIER = 4, /* named; those of the warpgroups are 1 + 2 * number */
+
+    TILE_PITCH = 128, /* bytes of a row, 64 columns */
+    TILES = DQK / 64,
+    VALUE_TILES = DV / 64,
+    HALF_TILES = VALUE_TILES / 2, /* slabs that a warpgroup writes */
+    KEY_TILE_BYTES = BLOCK_KEYS * TILE_PITCH,
+    QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
+    PAD_WORDS = (64 - BLOCK_KEYS) * TILE_PITCH / 4, /* of zeros behind a stage */
+    ATOM_BYTES = 8 * TILE_PITCH,                    /* eight rows of a tile */
+    STEP_BYTES = 32,                                /* 16 columns of a row: a k-step of K Q^T */
+    KEY_STEP_BYTES = 2 * ATOM_BYTES,                /* 16 keys of a tile: a k-step of V^T P^T */
+    STEPS = DQK / 16,
+    KEY_STEPS = BLOCK_KEYS / 16,
+    LOW_STEPS = LOW_KEYS / 16,
+    HAS_ROPE = DQK > DV,
+    LAST_HEAD = HEADS - 1,
+
+    GROUPS = BLOCK_HEADS / 8, /* a thread's heads: two of every eight */
+    THREAD_HEADS = 2 * GROUPS,
+    SLAB_VALUES = BLOCK_HEADS / 2, /* of a thread: S^T, or a slab of O^T */
+    OUTPUT_VALUES = VALUE_TILES * SLAB_VALUES,
+
+    /* What a warpgroup's last stage holds when the two exchange: bytes from its start. */
+    HANDED_SLABS = 0, /* [HALF_TILES][GROUPS][128] of four values */
+    HANDED_SUMS = HALF_TILES * GROUPS * WARPGROUP * 16, /* [4][BLOCK_HEADS] */
+    HANDED_HIGHEST = HANDED_SUMS + 16 * BLOCK_HEADS,    /* [4][BLOCK_HEADS] */
+    HANDED_MAXIMA = HANDED_HIGHEST + 16 * BLOCK_HEADS,  /* [BLOCK_HEADS] */
+    HANDED_OUTPUT = (HANDED_MAXIMA + 4 * BLOCK_HEADS + 15) / 16 * 16,
+    OUTPUT_PITCH = DV + 16 /* bytes: half of a row's columns; rows lie in different banks */
+};
+
+/* The products' shapes: as many columns as heads. */
+// clang-format off
+#line 107 "templates/sparse_attn_fwd.sm90_few.cu"
+#define multiply_scores wgmma_ss_n24_t00
+#define multiply_output wgmma_ss_n24_t10
+#line 110 "templates/sparse_attn_fwd.sm90_few.cu"
+// clang-format on
+
+/* Places in BARRIERS. */
+enum {
+    FULL = 0,
+    EMPTY_LOW = FULL + 2 * STAGES, /* FULL: by stage and math warpgroup */
+    EMPTY_HIGH = EMPTY_LOW + STAGES,
+    QUERY_FULL = EMPTY_HIGH + STAGES
+};
+
+#define LOG2_E 1.4426950408889634f
+#define LN_2 0.6931471805599453f
+#define MINUS_INFINITY (-__int_as_float(0x7f800000))
+
+/* In powers of two: P stays below 2^8, and most blocks rescale nothing. */
+#define RESCALE_THRESHOLD 8.0f
+
+DEVICE u32 barrier_at(int place) {
+    return shared_address((u32)(BARRIERS_OFFSET + place * 8));
+}
+
+/* The word of a key block: how many keys it has; whether it is its warpgroup's last of the query,
+ * and then whether the other's last follows or is already behind. */
+enum { LAST_BLOCK = 256, ONE_MORE = 512, COUNT_MASK = 255 };
+
+DEVICE int *block_word(int stage) {
+    return (int *)(arena + WORDS_OFFSET) + stage;
+}
+
+/* One head's value in a warpgroup's last stage. */
+DEVICE float *handed(int stage, int offset) {
+    return (float *)(arena + KEYS_OFFSET + stage * STAGE_BYTES + offset);
+}
+
+/* Barriers, and the zeros behind each stage. */
+DEVICE void initialise(void) {
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(barrier_at(FULL + 2 * stage), WARPGROUP + 1);
+            mbarrier_init(barrier_at(FULL + 2 * stage + 1), WARPGROUP + 1);
+            mbarrier_init(barrier_at(EMPTY_LOW + stage), 8);
+            mbarrier_init(barrier_at(EMPTY_HIGH + stage), 8);
+        }
+        mbarrier_init(barrier_at(QUERY_FULL), MATH_THREADS);
+    }
+    if (PAD_WORDS > 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            for (int i = (int)threadIdx.x; i < PAD_WORDS; i += THREADS) {
+                handed(stage, TILES * KEY_TILE_BYTES)[i] = 0.0f;
+            }
+        }
+        fence_proxy_async();
+    }
+    __syncthreads();
+}
+
+/* Where Q's row of a query's head is; a head past the last is the last again, and never stored. */
+DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const struct work *work,
+                             int head) {
+    const int batch = work->query / params->tokens, token = work->query % params->tokens;
+    return (const char *)params->q +
+           2 * (batch * params->q_batch_stride + token * params->q_token_stride +
+                minimum(head, LAST_HEAD) * params->q_head_stride);
+}
+
+/* ---- gather ------------------------------------------------------------------------------------
+ */
+
+/*
+ * Copies a key block into its stage, when the stage is free (its lower rows are before the others).
+ * Eight threads copy a row of a tile, 16 rows at once; rows past the word's count become zeros.
+ * `source`: this thread's 16 bytes of KV row 0; `group`: the math warpgroup that takes the block;
+ * `taken`: its first entry in the ring.
+ */
+DEVICE void fill_stage(const struct sparse_attn_fwd_params *params, const char *source,
+                       const struct ring_place *stage, int group, int taken, int word) {
+    const int *const ring = (const int *)(arena + RING_OFFSET);
+    const u32 thread = threadIdx.x % WARPGROUP;
+    const u32 tile =
+        shared_address((u32)(KEYS_OFFSET + stage->index * STAGE_BYTES) + thread / 8 * TILE_PITCH +
+                       ((thread % 8) ^ (thread / 8 % 8)) * 16);
+    const int first = (int)(thread / 8), count = word & COUNT_MASK;
+    mbarrier_wait(barrier_at(EMPTY_LOW + stage->index), stage->parity ^ 1);
+    if (thread == 0) {
+        *block_word(stage->index) = word;
+        mbarrier_arrive(barrier_at(FULL + 2 * stage->index + group));
+    }
+#pragma unroll
+    for (int i = 0; i < KEY_STEPS; ++i) {
+        if (i == LOW_STEPS) {
+            mbarrier_wait(barrier_at(EMPTY_HIGH + stage->index), stage->parity ^ 1);
+        }
+        const bool present = first + i * 16 < count;
+        const u32 row = present ? (u32)ring[(taken + first + i * 16) & RING_MASK] : 0;
+        const char *const from = source + (u64)row * params->kv_row_bytes;
+#pragma unroll
+        for (int k = 0; k < TILES; ++k) {
+            cp_async_16(tile + (u32)(k * KEY_TILE_BYTES + i * 16 * TILE_PITCH),
+                        from + k * TILE_PITCH, present ? 16 : 0);
+        }
+    }
+    cp_async_arrive_noinc(barrier_at(FULL + 2 * stage->index + group));
+}
+
+/* Brings a query's Q into the L2 cache, ahead of load_query. */
+DEVICE void prefetch_query(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    const int head = (int)(threadIdx.x % WARPGROUP);
+    if (work->query >= 0 && head < HEADS) {
+        prefetch_l2(query_row(params, work, head), DQK * 2);
+    }
+}
+
+/* Key blocks still to be filled of a row that ended: two at least in all. */
+DEVICE int blocks_left(int left, int filled) {
+    return maximum((left + BLOCK_KEYS - 1) / BLOCK_KEYS, 2 - filled);
+}
+
+/* The gather's warpgroup. A block is filled when it is known whether two more follow. */
+DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
+    registers_decrease(GATHER_REGISTERS);
+    struct ring_place stage = {0, 0};
+    struct slot_scan scan;
+    struct work work = first_work(params);
+    scan_open(&scan, params, &work);
+    while (work.query >= 0) {
+        const char *const source = (const char *)params->kv +
+                                   2 * (work.query / params->tokens * params->kv_batch_stride) +
+                                   threadIdx.x % 8 * 16;
+        int entries = 0, taken = 0, filled = 0;
+        bool ended = false;
+        while (!ended) {
+            entries = scan_more(&scan, params->rows, entries);
+            ended = scan_ended(&scan, entries);
+            if (ended) {
+                work = next_work(params, &work);
+                scan_open(&scan, params, &work);
+                prefetch_query(params, &work);
+            }
+            while (ended ? blocks_left(entries - taken, filled) > 0
+                         : entries - taken > 2 * BLOCK_KEYS) {
+                const int count = minimum(entries - taken, BLOCK_KEYS);
+                const int after = ended ? blocks_left(entries - taken, filled) - 1 : 2;
+                const int word = count | (after < 2 ? LAST_BLOCK : 0) | (after == 1 ? ONE_MORE : 0);
+                fill_stage(params, source, &stage, filled % 2, taken, word);
+                ring_advance(&stage, STAGES);
+                taken += count;
+                filled += 1;
+            }
+        }
+    }
+    cp_async_wait_all();
+}
+
+/* ---- math: scores and probabilities
+ * --------------------------------------------------------------
+ */
+
+/* This thread's place. */
+struct place {
+    int group;      /* math warpgroup, 0 or 1 */
+    int warp, lane; /* in the warpgroup */
+    int first_head; /* its heads: first_head + 8 * (k / 2) + k % 2, k < THREAD_HEADS */
+};
+
+DEVICE int thread_head(const struct place *place, int k) {
+    return place->first_head + 8 * (k / 2) + k % 2;
+}
+
+/* A barrier of the warpgroup. */
+DEVICE void group_sync(const struct place *place) {
+    if (place->group == 0) {
+        barrier_sync(1, WARPGROUP);
+    } else {
+        barrier_sync(3, WARPGROUP);
+    }
+}
+
+DEVICE bool group_or(const struct place *place, bool condition) {
+    return place->group == 0 ? barrier_or(1, WARPGROUP, condition)
+                             : barrier_or(3, WARPGROUP, condition);
+}
+
+/* Starts the copy of a query's Q, by both warpgroups; nobody reads the one before any more. */
+DEVICE void load_query(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    enum { CHUNKS = DQK / 8 };
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < BLOCK_HEADS * CHUNKS; i += MATH_THREADS) {
+        const int head = i / CHUNKS, chunk = i % CHUNKS;
+        cp_async_16(shared_address((u32)(QUERY_OFFSET + chunk / 8 * QUERY_TILE_BYTES +
+                                         head * TILE_PITCH + ((chunk ^ head) & 7) * 16)),
+                    query_row(params, work, head) + chunk * 16, 16);
+    }
+    cp_async_arrive_noinc(barrier_at(QUERY_FULL));
+}
+
+/* Issues S^T = K Q^T for the block in a stage. */
+DEVICE void issue_scores(float *s, int stage) {
+    const u32 keys = warp_reduce_or(shared_address((u32)(KEYS_OFFSET + stage * STAGE_BYTES)));
+    const u64 a = shared_descriptor(keys, 16, ATOM_BYTES, 128);
+    const u64 b = shared_descriptor(shared_address(QUERY_OFFSET), 16, ATOM_BYTES, 128);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < STEPS; ++k) {
+        const u32 column = (u32)(k % 4 * STEP_BYTES);
+        multiply_scores(s, descriptor_advance(a, (u32)(k / 4 * KEY_TILE_BYTES) + column),
+                        descriptor_advance(b, (u32)(k / 4 * QUERY_TILE_BYTES) + column), k > 0);
+    }
+    wgmma_commit();
+}
+
+/* Scores of keys past `count` become -inf. */
+DEVICE void mask_scores(float *s, const struct place *place, int count) {
+    const int key = place->warp * 16 + place->lane / 4;
+#pragma unroll
+    for (int i = 0; i < SLAB_VALUES; ++i) {
+        if (key + i / 2 % 2 * 8 >= count) {
+            s[i] = MINUS_INFINITY;
+        }
+    }
+}
+
+/* What the softmax of this thread's heads has come to; in powers of two. */
+struct softmax_columns {
+    float
+        maximum[THREAD_HEADS]; /* P is relative to it: an integer or -inf; one for the warpgroup */
+    float highest[THREAD_HEADS]; /* the true maximum of this thread's scores */
+    float sum[THREAD_HEADS];     /* of this thread's exponentials */
+};
+
+/* The greatest of a column over the warp's 16 keys. */
+DEVICE float column_maximum(float value) {
+    value = fmaxf(value, __shfl_xor_sync((u32)ALL_LANES, value, 4));
+    value = fmaxf(value, __shfl_xor_sync((u32)ALL_LANES, value, 8));
+    return fmaxf(value, __shfl_xor_sync((u32)ALL_LANES, value, 16));
+}
+
+/* Moves the maxima that have to, O and sums with them. `highest`: of this thread's scores. */
+DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *highest,
+                        const struct place *place) {
+    float *const maxima = (float *)(arena + MAXIMA_OFFSET) + place->group * 4 * BLOCK_HEADS;
+#pragma unroll
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        const float value = column_maximum(highest[k]);
+        if (place->lane < 4) {
+            maxima[place->warp * BLOCK_HEADS + thread_head(place, k)] = value;
+        }
+    }
+    group_sync(place);
+#pragma unroll
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        const float *const head = maxima + thread_head(place, k);
+        const float value = fmaxf(fmaxf(head[0], head[BLOCK_HEADS]),
+                                  fmaxf(head[2 * BLOCK_HEADS], head[3 * BLOCK_HEADS]));
+        if (value > columns->maximum[k] + RESCALE_THRESHOLD) {
+            const float old = columns->maximum[k];
+            columns->maximum[k] = ceilf(value);
+            const float factor = exp2_approximate(old - columns->maximum[k]);
+            columns->sum[k] *= factor;
+#pragma unroll
+            for (int i = 0; i < VALUE_TILES; ++i) {
+                o[i * SLAB_VALUES + k / 2 * 4 + k % 2] *= factor;
+                o[i * SLAB_VALUES + k / 2 * 4 + k % 2 + 2] *= factor;
+            }
+        }
+    }
+}
+
+/* Scores -> P in place, and the sums. */
+DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, float scale_log2,
+                          const struct place *place) {
+    float highest[THREAD_HEADS];
+    bool move = false;
+#pragma unroll
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        highest[k] = fmaxf(s[k / 2 * 4 + k % 2], s[k / 2 * 4 + k % 2 + 2]) * scale_log2;
+        columns->highest[k] = fmaxf(columns->highest[k], highest[k]);
+        move = move || highest[k] > columns->maximum[k] + RESCALE_THRESHOLD;
+    }
+    if (group_or(place, move)) {
+        move_maxima(columns, o, highest, place);
+    }
+#pragma unroll
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        const float offset = columns->maximum[k] == MINUS_INFINITY ? 0.0f : -columns->maximum[k];
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            float *const score = &s[k / 2 * 4 + k % 2 + 2 * e];
+            *score = exp2_approximate(fmaf(*score, scale_log2, offset));
+            columns->sum[k] += *score;
+        }
+    }
+}
+
+/* Where P of a block goes: offset in the arena. */
+DEVICE u32 p_offset(int stage, const struct place *place) {
+    return HAS_ROPE ? (u32)(KEYS_OFFSET + stage * STAGE_BYTES + VALUE_TILES * KEY_TILE_BYTES +
+                            LOW_KEYS * TILE_PITCH)
+                    : (u32)(P_OFFSET + place->group * QUERY_TILE_BYTES);
+}
+
+/*
+ * A thread's four values of eight columns (heads), which are rows g and g + 8 of its warp's 16, as
+ * bf16 to a matrix of heads by rows: `base` is the address of row 0, `pitch` apart from head to
+ * head; `chunk`: the warp's first 16 bytes; `swizzled`: chunks change places as in a tile.
+ */
+DEVICE void store_transposed(u32 base, const float *values, int pitch, int chunk, bool swizzled) {
+    const int lane = (int)(threadIdx.x % 32);
+    const int row = lane % 8, place = chunk + lane / 8 % 2;
+    const u32 address = base + (u32)(row * pitch + (swizzled ? place ^ row : place) * 16);
+#pragma unroll
+    for (int j = 0; j + 1 < GROUPS; j += 2) {
+        const u32 pairs[4] = {pack_bf16x2(values[4 * j], values[4 * j + 1]),
+                              pack_bf16x2(values[4 * j + 2], values[4 * j + 3]),
+                              pack_bf16x2(values[4 * j + 4], values[4 * j + 5]),
+                              pack_bf16x2(values[4 * j + 6], values[4 * j + 7])};
+        stmatrix_x4_trans(address + (u32)((j + lane / 16) * 8 * pitch), pairs);
+    }
+    if (GROUPS % 2 == 1) {
+        const float *const last = &values[4 * (GROUPS - 1)];
+        const u32 pairs[2] = {pack_bf16x2(last[0], last[1]), pack_bf16x2(last[2], last[3])};
+        stmatrix_x2_trans(address + (u32)((GROUPS - 1) * 8 * pitch), pairs);
+    }
+}
+
+/* Issues O^T += V^T P^T in two groups, the keys below LOW_KEYS and the others. A warpgroup's own
+ * slabs, those it will write, come first in o. */
+DEVICE void issue_output(float *o, int stage, const struct place *place) {
+    const u32 values = (u32)(KEYS_OFFSET + stage * STAGE_BYTES);
+    const u32 own = warp_reduce_or(values + (u32)(place->group * HALF_TILES * KEY_TILE_BYTES));
+    const u32 other =
+        warp_reduce_or(values + (u32)((1 - place->group) * HALF_TILES * KEY_TILE_BYTES));
+    const u64 a = shared_descriptor(shared_address(own), 16, ATOM_BYTES, 128);
+    const u64 c = shared_descriptor(shared_address(other), 16, ATOM_BYTES, 128);
+    const u64 b = shared_descriptor(shared_address(warp_reduce_or(p_offset(stage, place))), 16,
+                                    ATOM_BYTES, 128);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < KEY_STEPS; ++k) {
+        if (k == LOW_STEPS) {
+            wgmma_commit();
+        }
+#pragma unroll
+        for (int i = 0; i < VALUE_TILES; ++i) {
+            const u64 slab = i < HALF_TILES ? a : c;
+            multiply_output(&o[i * SLAB_VALUES],
+                            descriptor_advance(
+                                slab, (u32)(i % HALF_TILES * KEY_TILE_BYTES + k * KEY_STEP_BYTES)),
+                            descriptor_advance(b, (u32)(k * STEP_BYTES)), 1);
+        }
+    }
+    wgmma_commit();
+}
+
+/* So many arrivals of a warp, when all of its threads have come so far. */
+DEVICE void arrive_warp(int place, int count) {
+    __syncwarp((u32)ALL_LANES);
+    if (threadIdx.x % 32 == 0) {
+        mbarrier_arrive_count(barrier_at(place), count);
+    }
+}
+
+/* One key block. */
+DEVICE void compute_block(struct softmax_columns *columns, float *o, int stage, int word,
+                          float scale_log2, const struct place *place) {
+    float s[SLAB_VALUES];
+    fence_proxy_async();
+    issue_scores(s, stage);
+    wgmma_wait_0();
+    if ((word & COUNT_MASK) < 64) {
+        mask_scores(s, place, word & COUNT_MASK);
+    }
+    /* Its barrier stands between the last read of the rope columns and P, too. */
+    softmax_block(s, columns, o, scale_log2, place);
+    store_transposed(shared_address(p_offset(stage, place)), s, TILE_PITCH, place->warp * 2, true);
+    fence_proxy_async();
+    group_sync(place);
+    issue_output(o, stage, place);
+    wgmma_wait_1();
+    if (!(word & LAST_BLOCK)) {
+        arrive_warp(EMPTY_LOW + stage, 2);
+    }
+    wgmma_wait_0();
+    if (!(word & LAST_BLOCK)) {
+        arrive_warp(EMPTY_HIGH + stage, 2);
+    }
+}
+
+/* ---- math: a query's end
+ * -------------------------------------------------------------------------
+ */
+
+/* The values of a thread's heads, one sum over its warp each, to [warp][head]. */
+DEVICE void hand_over(int stage, const float *o, const struct softmax_columns *columns,
+                      const struct place *place) {
+    const u32 thread = threadIdx.x % WARPGROUP;
+#pragma unroll
+    for (int i = 0; i < HALF_TILES * GROUPS; ++i) {
+        float *const to = handed(stage, HANDED_SLABS) + (u32)(i * WARPGROUP + (int)thread) * 4;
+        const float *const from = &o[OUTPUT_VALUES / 2 + i * 4];
+        const float4 values = {from[0], from[1], from[2], from[3]};
+        *(float4 *)to = values;
+    }
+#pragma unroll
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        float sum = columns->sum[k];
+        sum += __shfl_xor_sync((u32)ALL_LANES, sum, 4);
+        sum += __shfl_xor_sync((u32)ALL_LANES, sum, 8);
+        sum += __shfl_xor_sync((u32)ALL_LANES, sum, 16);
+        const float highest = column_maximum(columns->highest[k]);
+        if (place->lane < 4) {
+            const int head = thread_head(place, k);
+            handed(stage, HANDED_SUMS)[place->warp * BLOCK_HEADS + head] = sum;
+            handed(stage, HANDED_HIGHEST)[place->warp * BLOCK_HEADS + head] = highest;
+            if (place->warp == 0) {
+                handed(stage, HANDED_MAXIMA)[head] = columns->maximum[k];
+            }
+        }
+    }
+}
+
+/* The sum, or the greatest, of a head's four values at [warp][head]. */
+DEVICE float sum_of_warps(const float *values) {
+    return (values[0] + values[BLOCK_HEADS]) + (values[2 * BLOCK_HEADS] + values[3 * BLOCK_HEADS]);
+}
+
+DEVICE float greatest_of_warps(const float *values) {
+    return fmaxf(fmaxf(values[0], values[BLOCK_HEADS]),
+                 fmaxf(values[2 * BLOCK_HEADS], values[3 * BLOCK_HEADS]));
+}
+
+/* One head of a query: what the two warpgroups' O are multiplied by, and its statistics. `first`,
+ * `second`: the last stages of warpgroups 0 and 1. */
+DEVICE void finish_head(const struct sparse_attn_fwd_params *params, const struct work *work,
+                        int head, int first, int second, float *factors, bool store) {
+    const float maxima[2] = {handed(first, HANDED_MAXIMA)[head],
+                             handed(second, HANDED_MAXIMA)[head]};
+    const float greatest = fmaxf(maxima[0], maxima[1]);
+    const float base = greatest == MINUS_INFINITY ? 0.0f : greatest;
+    factors[0] = exp2_approximate(maxima[0] - base);
+    factors[1] = exp2_approximate(maxima[1] - base);
+    const float sum = factors[0] * sum_of_warps(handed(first, HANDED_SUMS) + head) +
+                      factors[1] * sum_of_warps(handed(second, HANDED_SUMS) + head);
+    const bool empty = sum == 0.0f; /* else at least 1/2, or NaN, which stays visible in lse */
+    float denominator = sum;
+    if (HAS_SINK) {
+        denominator += exp2_approximate(params->sink[minimum(head, LAST_HEAD)] * LOG2_E - base);
+    }
+    const float inverse = empty ? 0.0f : 1.0f / denominator;
+    factors[0] *= inverse;
+    factors[1] *= inverse;
+    if (store && head < HEADS) {
+        const int batch = work->query / params->tokens, token = work->query % params->tokens;
+        const i64 to = batch * params->lse_batch_stride + token * params->lse_token_stride +
+                       head * params->lse_head_stride;
+        params->lse[to] = empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
+        if (params->max_logits) {
+            params->max_logits[to] =
+                fmaxf(greatest_of_warps(handed(first, HANDED_HIGHEST) + head),
+                      greatest_of_warps(handed(second, HANDED_HIGHEST) + head)) *
+                LN_2;
+        }
+    }
+}
+
+/* This warpgroup's slabs, and what the other handed over of them: the output. */
+DEVICE void merge(const struct sparse_attn_fwd_params *params, const struct work *work, float *o,
+                  int mine, int others, const struct place *place) {
+    const u32 thread = threadIdx.x % WARPGROUP;
+    const int first = place->group == 0 ? mine : others, second = place->group == 0 ? others : mine;
+    float own[THREAD_HEADS], other[THREAD_HEADS];
+#pragma unroll
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        float factors[2];
+        finish_head(params, work, thread_head(place, k), first, second, factors,
+                    place->group == 0 && place->warp == 0 && place->lane < 4);
+        own[k] = place->group == 0 ? factors[0] : factors[1];
+        other[k] = place->group == 0 ? factors[1] : factors[0];
+    }
+#pragma unroll
+    for (int i = 0; i < HALF_TILES * GROUPS; ++i) {
+        const int k = i % GROUPS * 2;
+        const float4 value = *(const float4 *)(handed(others, HANDED_SLABS) +
+                                               (u32)(i * WARPGROUP + (int)thread) * 4);
+        float *const x = &o[i * 4];
+        x[0] = fmaf(x[0], own[k], value.x * other[k]);
+        x[1] = fmaf(x[1], own[k + 1], value.y * other[k + 1]);
+        x[2] = fmaf(x[2], own[k], value.z * other[k]);
+        x[3] = fmaf(x[3], own[k + 1], value.w * other[k + 1]);
+    }
+}
+
+/* The merged half of the output, by way of the stage, to global memory: 16 bytes a thread, a row a
+ * warp. */
+DEVICE void store_output(const struct sparse_attn_fwd_params *params, const struct work *work,
+                         const float *o, int stage, const struct place *place) {
+    const u32 staged = shared_address((u32)(KEYS_OFFSET + stage * STAGE_BYTES + HANDED_OUTPUT));
+#pragma unroll
+    for (int i = 0; i < HALF_TILES; ++i) {
+        store_transposed(staged, &o[i * SLAB_VALUES], OUTPUT_PITCH, i * 8 + place->warp * 2, false);
+    }
+    group_sync(place);
+    const int batch = work->query / params->tokens, token = work->query % params->tokens;
+    char *const out = (char *)params->out +
+                      2 * (batch * params->out_batch_stride + token * params->out_token_stride) +
+                      place->group * DV + place->lane * 16;
+#pragma unroll 2
+    for (int head = place->warp; head < HEADS; head += 4) {
+        u32 words[4];
+        load_shared_16(words, staged + (u32)(head * OUTPUT_PITCH + place->lane * 16));
+        store_streaming_16(out + 2 * (head * params->out_head_stride), words);
+    }
+}
+
+DEVICE void begin_query(struct softmax_columns *columns, float *o) {
+#pragma unroll
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        columns->maximum[k] = MINUS_INFINITY;
+        columns->highest[k] = MINUS_INFINITY;
+        columns->sum[k] = 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < OUTPUT_VALUES; ++i) {
+        o[i] = 0.0f;
+    }
+}
+
+/* One of the two math warpgroups. */
+DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
+    registers_increase(MATH_REGISTERS);
+    const float scale_log2 = params->scale * LOG2_E;
+    const struct place place = {group, (int)(threadIdx.x % WARPGROUP / 32), (int)(threadIdx.x % 32),
+                                (int)(threadIdx.x % 4 * 2)};
+    int stage = group, query_parity = 0;
+    u32 full_parities = 0; /* bit s: of this warpgroup's FULL barrier of stage s */
+    struct work work = first_work(params);
+    if (work.query >= 0) {
+        load_query(params, &work);
+    }
+    while (work.query >= 0) {
+        struct softmax_columns columns;
+        float o[OUTPUT_VALUES];
+        int word;
+        begin_query(&columns, o);
+        mbarrier_wait(barrier_at(QUERY_FULL), query_parity);
+        query_parity ^= 1;
+        for (;;) {
+            mbarrier_wait(barrier_at(FULL + 2 * stage + group), (int)(full_parities >> stage & 1));
+            full_parities ^= 1u << stage;
+            word = (int)warp_reduce_or((u32)*block_word(stage));
+            compute_block(&columns, o, stage, word, scale_log2, &place);
+            if (word & LAST_BLOCK) {
+                break;
+            }
+            stage = (stage + 2) % STAGES;
+        }
+        /* The other warpgroup's last block is the next one or the one before. */
+        const int more = word & ONE_MORE ? 1 : 0;
+        const int others = (stage + (more ? 1 : STAGES - 1)) % STAGES;
+        group_sync(&place);
+        hand_over(stage, o, &columns, &place);
+        barrier_sync(BOTH_BARRIER, MATH_THREADS);
+        const struct work next = next_work(params, &work);
+        if (next.query >= 0) {
+            load_query(params, &next);
+        }
+        merge(params, &work, o, stage, others, &place);
+        arrive_warp(EMPTY_LOW + others, 1);
+        arrive_warp(EMPTY_HIGH + others, 1);
+        store_output(params, &work, o, stage, &place);
+        arrive_warp(EMPTY_LOW + stage, 1);
+        arrive_warp(EMPTY_HIGH + stage, 1);
+        stage =
+            (stage + 1 + more + group) % STAGES; /* of the next query's first block, or second */
+        work = next;
+    }
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
+    initialise();
+    const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
+    if (warpgroup < GATHER_WARPGROUP) {
+        run_math(&params, warpgroup);
+    } else {
+        run_gather(&params);
+    }
+}
