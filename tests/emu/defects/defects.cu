@@ -192,6 +192,13 @@ KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x] = (int)__ballot_sync(1u, 1); /* HERE */
 }
 
+//! a mask that names no lane: convergence, 32 threads; does not name the lane itself
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    data[threadIdx.x] = 1;
+    __syncwarp(0u); /* HERE */
+}
+
 //! a warp misses the block's barrier: deadlock, 64 threads; 32 of 64 threads have come
 //@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
