@@ -119,11 +119,14 @@ CHECKS = (
     # threads copy at once; four partial sums.
     Check("ragged", "heads=112,dqk=128,dv=64,topk=100,block_keys=16,stages=2,warps=8",
           "--max-logits --spiky --lists window"),
-    # Every slot gets an entry, masked or not, over three scans: whole blocks without a valid one,
-    # then row 0; several batches; a query list that ends early.
+    # Every slot gets an entry, masked or not, over three scans; several batches; a query list that
+    # ends early.
     Check("masked", "heads=8,dqk=128,dv=64,topk=300,block_keys=32,stages=4,warps=4,compact=0",
-          "--width 300 --rows 301 --queries 4 --batches 2 --query-list partial --strided "
-          "--max-logits --lists window"),
+          "--width 300 --queries 4 --batches 2 --query-list partial --strided --max-logits "
+          "--lists adversarial"),
+    # The same with whole key blocks before the first valid slot, which names row 0.
+    Check("first-row", "heads=8,dqk=64,dv=64,topk=100,block_keys=16,stages=2,warps=4,compact=0",
+          "--rows 101 --lists window"),
     # One rope buffer for two stages; the ring goes round; no head past the first tile.
     Check("ring", "heads=16,dqk=128,dv=64,topk=700,block_keys=32,stages=2,blocks=4",
           "--width 700 --rows 900 --queries 2 --lists random", arch="sm_86"),
