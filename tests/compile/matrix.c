@@ -101,6 +101,11 @@ static int compare_place(const void *left, const void *right) {
     return a->arch - b->arch;
 }
 
+/* A length of key blocks that was asked for fits what it was asked for: sm_90a's kernels. */
+static int is_for(const char *spec, const char *arch) {
+    return !strstr(spec, "block_keys=") || strcmp(arch, "sm_90a") == 0;
+}
+
 static int choose_cells(struct matrix *matrix, const struct choice *choice) {
     uint64_t state = choice->seed;
     matrix->cells = calloc(matrix->kernels.count * ARCHS, sizeof *matrix->cells);
@@ -109,7 +114,7 @@ static int choose_cells(struct matrix *matrix, const struct choice *choice) {
     for (size_t k = 0; k < matrix->kernels.count; k++) {
         for (int a = 0; a < ARCHS; a++) {
             uint64_t order = next_random(&state);
-            if (!matrix->supported[a])
+            if (!matrix->supported[a] || !is_for(matrix->kernels.specs[k], arch_names[a]))
                 continue;
             struct cell *cell = &matrix->cells[matrix->count++];
             cell->kernel = k;

@@ -296,6 +296,7 @@ struct machine {
     struct barrier cluster_barrier;
     int live; /* threads not gone */
     u64 ready[MAX_WARPS / 64];
+    int laggard; /* a warp that runs when no other can; -1: none */
 
     struct thread *self; /* who runs; NULL: the scheduler */
     struct fibre scheduler;

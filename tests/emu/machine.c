@@ -59,12 +59,16 @@ void emu_wake(struct thread *thread) {
 /* The first warp that can run at or after (or, descending, at or before) `from`, going round; -1
  * when none can. */
 static int find_warp(int from, int step) {
+    int last = -1;
     for (int i = 0; i < emu.warp_count; i++) {
         int number = (from + i * step + emu.warp_count) % emu.warp_count;
-        if (emu.ready[number / 64] >> (number % 64) & 1)
+        if (!(emu.ready[number / 64] >> (number % 64) & 1))
+            continue;
+        if (number != emu.laggard)
             return number;
+        last = number;
     }
-    return -1;
+    return last;
 }
 
 static struct thread *pick(void) {
@@ -106,8 +110,18 @@ void emu_block(enum wait_kind kind, const char *name, void *object, site at) {
 }
 
 void emu_yield(void) {
-    if (emu.settings.order == EMU_SHUFFLED && emu_random() % 16 == 0)
+    if (emu.settings.order != EMU_SHUFFLED)
+        return;
+    if (emu.self->warp->number == emu.laggard || emu_random() % 16 == 0)
         to_scheduler();
+}
+
+/* In a shuffled order, three times of four, one warp runs only when no other can: what works
+ * because nobody is late is found out. */
+static void choose_laggard(void) {
+    emu.laggard = -1;
+    if (emu.settings.order == EMU_SHUFFLED && emu_random() % 4 != 0)
+        emu.laggard = (int)(emu_random() % (u32)emu.warp_count);
 }
 
 static jmp_buf landing_jump; /* out of an effect that the scheduler let happen */
@@ -438,6 +452,7 @@ static void make_gang(unsigned x, unsigned y, unsigned z) {
         make_thread(&emu.threads[i], i);
     for (int i = 0; i < emu.warp_count; i++)
         set_ready(&emu.warps[i], emu.warps[i].present);
+    choose_laggard();
     emu_shadow_begin();
     emu_products_begin();
 }
@@ -530,6 +545,10 @@ static void run_gang(void) {
         if (emu.settings.timing == EMU_RANDOM && emu_random() % 8 == 0 && land_one() &&
             (!thread || emu.ended))
             continue; /* what landed may have woken somebody, or been reported */
+        /* The laggard waits for what takes effect by itself, too. */
+        if (thread && thread->warp->number == emu.laggard && emu.settings.timing == EMU_RANDOM &&
+            emu_random() % 16 != 0 && land_one())
+            continue;
         if (!thread) {
             if (land_one() || wake_pollers())
                 continue;

@@ -515,7 +515,7 @@ KERNEL void KERNEL_NAME(int *data) {
     }
 }
 
-//! a bulk load over what is still read: race, 64 threads; read by
+//! a bulk load over what is still read: race/barrier, 64 threads
 //@use ptx/bulk.cuh
 //@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
@@ -532,7 +532,7 @@ KERNEL void KERNEL_NAME(int *data) {
     __syncwarp(0xffffffffu);
     if (threadIdx.x == 32) {
         mbarrier_arrive_expect(full, 256);
-        bulk_load(shared_address(0), data, 256, full); /* HERE */
+        bulk_load(shared_address(0), data, 256, full);
     }
     if (threadIdx.x >= 32) {
         mbarrier_wait(full, 1);
@@ -815,7 +815,7 @@ KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x] = (int)d[0];
 }
 
-//! an operand overwritten when only one warp has waited: race, 128 threads
+//! an operand overwritten when only one warp has waited: race/overwritten, 128 threads
 //@use common/descriptor.cuh
 //@use ptx/proxy.cuh
 //@use ptx/shared.cuh
@@ -1039,7 +1039,7 @@ KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x + 32 * blockIdx.x] = ((int *)arena)[threadIdx.x];
 }
 
-//! a neighbour's memory that may have ended: race, 32 threads, clusters of 2; may end while
+//! a neighbour's memory that may have ended: race, 32 threads, clusters of 2; end
 //@use ptx/cluster.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;

@@ -86,13 +86,15 @@ class Micro:
     case: str
     files: str = ""
     set: str = "main"
+    schedules: int = 6  # more find a warp that lags
 
     def emit(self, tools):
         return subprocess.run([tools.micro, "--emit", self.case], capture_output=True, text=True,
                               check=True).stdout
 
     def command(self, tools):
-        return [tools.micro, "--replay", str(RECORDED), "--case", self.case]
+        return [tools.micro, "--replay", str(RECORDED), "--case", self.case, "--schedules",
+                str(self.schedules)]
 
     def environment(self, tools):
         return {"SMELT_CUDA": tools.emulator, "SMELT_NVRTC": tools.emulator}
@@ -175,6 +177,7 @@ CHECKS = (
 MICRO = (
     Micro("gather", "pipeline gather 7 blocks 3 stages"),
     Micro("gather-short", "pipeline gather 1 blocks 2 stages"),
+    Micro("gather-late", "pipeline gather 5 blocks 2 stages", schedules=24),
     Micro("tensor", "pipeline tensor 256 x 128 x 192 on 2 blocks"),
     Micro("tensor-tall", "pipeline tensor 384 x 64 x 64 on 1 blocks"),
     Micro("exchange", "pipeline exchange 9 rounds"),
