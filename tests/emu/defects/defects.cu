@@ -1051,7 +1051,7 @@ KERNEL void KERNEL_NAME(int *data) {
     }
 }
 
-//! some threads leave before the others meet at the cluster's barrier: none, 96 threads, clusters of 2
+//! threads leave before the others meet at the barrier: none, 96 threads, clusters of 2
 //@use ptx/cluster.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
