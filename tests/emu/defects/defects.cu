@@ -1029,7 +1029,7 @@ KERNEL void KERNEL_NAME(int *data) {
     cluster_wait();
 }
 
-//! a neighbour's memory before it is known to run: race, 32 threads, clusters of 2; not known to have begun
+//! a neighbour's memory too soon: race, 32 threads, clusters of 2; not known to have begun
 //@use ptx/cluster.cuh
 KERNEL void KERNEL_NAME(int *data) {
     const u32 there = cluster_address(shared_address(4 * threadIdx.x), cluster_rank() ^ 1u);
