@@ -32,7 +32,7 @@ from configurations import STILLBORN
 from operators import find_mutants
 
 HERE = pathlib.Path(__file__).resolve().parent
-SLOWER = 5  # processor time a mutant may take, as a multiple of the unchanged kernel's
+SLOWER = 5  # processor time a mutant may take, as a multiple of what the unchanged kernel takes
 LEAST_SECONDS = 3
 
 
@@ -66,12 +66,9 @@ class Subject:
 
     def measure(self, folder):
         """Runs the unchanged text and sets the limit. Returns what is wrong, or ""."""
-        before = os.times()
+        begin = time.monotonic()
         caught, words = self.run(self.text, folder)
-        after = os.times()
-        seconds = (after.children_user + after.children_system - before.children_user -
-                   before.children_system)
-        self.limit = int(max(LEAST_SECONDS, SLOWER * seconds)) + 1
+        self.limit = int(max(LEAST_SECONDS, SLOWER * (time.monotonic() - begin))) + 1
         return f"{self.configuration.name}: {caught}: {words}" if caught else ""
 
 
@@ -240,8 +237,9 @@ def main():
             print(f"{place(mutants[name])}: {name[3]}")
         return 0
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="smelt-mutants-") as folder:
-        wrong = [w for w in (subject.measure(folder) for subject in subjects) if w]
+    with tempfile.TemporaryDirectory(prefix="smelt-mutants-") as folder, \
+            concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        wrong = [w for w in pool.map(lambda subject: subject.measure(folder), subjects) if w]
     if wrong:
         print("the unchanged kernels fail:\n" + "\n".join(wrong))
         return 2
