@@ -72,7 +72,10 @@ static void set_far_strides(struct smelt__problem *problem) {
     args->q_head_stride = args->out_head_stride = head;
     args->q_token_stride = args->out_token_stride = token;
     args->q_batch_stride = args->out_batch_stride = batch;
+    enum { LARGEST_ROW_STRIDE = INT32_MAX / 8 * 8 }; /* the kernels' limit, whole 16 bytes */
     args->kv_row_stride = problem->spec.dqk + far_stride(args->rows - 1);
+    if (args->kv_row_stride > LARGEST_ROW_STRIDE)
+        args->kv_row_stride = LARGEST_ROW_STRIDE; /* three rows or fewer then stay below 2^32 */
     args->kv_batch_stride = args->rows * args->kv_row_stride + far_stride(args->batches - 1);
     args->indices_token_stride = args->width + far_stride(tokens - 1);
     args->indices_batch_stride =
