@@ -1,6 +1,8 @@
 /*
- * An NVRTC that compiles nothing, for tests: its cubins are "FAKECUBIN" and the source's length.
- * Tests reach its state through dlsym("fake_nvrtc_state").
+ * An NVRTC that compiles nothing, for tests: its cubins are "FAKECUBIN", the source's length and
+ * its hash. Tests reach its state through dlsym("fake_nvrtc_state"); for tests of many processes
+ * there are two environment variables: FAKE_NVRTC_COMPILES=FILE   each compilation appends a line,
+ * the source's hash FAKE_NVRTC_MS=N            what a compilation takes, in place of sleep_ms
  */
 #ifndef FAKE_NVRTC_H
 #define FAKE_NVRTC_H
