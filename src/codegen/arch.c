@@ -10,10 +10,15 @@ enum { KB = 1024, REGISTERS = 64 * KB, RESERVED = 1 * KB };
 
 /* Name, capability, KB of shared memory per block and per multiprocessor, resident threads per
  * multiprocessor. Ascending by capability; an `a` name directly after its plain one. */
+#define ENTRY(name, major, minor, block, multiprocessor, threads, wgmma)                           \
+    {                                                                                              \
+        name, major, minor, (block)*KB, (multiprocessor)*KB, RESERVED, REGISTERS, threads, wgmma,  \
+            (major) >= 9                                                                           \
+    }
 #define ARCH(name, major, minor, block, multiprocessor, threads)                                   \
-    { name, major, minor, (block)*KB, (multiprocessor)*KB, RESERVED, REGISTERS, threads, 0 }
+    ENTRY(name, major, minor, block, multiprocessor, threads, 0)
 #define ARCH_WGMMA(name, major, minor, block, multiprocessor, threads)                             \
-    { name, major, minor, (block)*KB, (multiprocessor)*KB, RESERVED, REGISTERS, threads, 1 }
+    ENTRY(name, major, minor, block, multiprocessor, threads, 1)
 
 static const struct smelt__arch archs[] = {
     ARCH("sm_80", 8, 0, 163, 164, 2048),   ARCH("sm_86", 8, 6, 99, 100, 1536),

@@ -45,13 +45,31 @@ enum { /* CUfunction_attribute */
 
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DEFAULT = 0 };
 
-/* A launch's shape. `attrs` is null when numAttrs is 0, which is all smelt needs. */
+enum { /* CUlaunchAttributeID */
+       CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
+       CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6
+};
+
+typedef union CUlaunchAttributeValue_union {
+    char pad[64];
+    unsigned long long alignment; /* theirs holds pointers */
+    unsigned int clusterDim[3];
+    int programmaticStreamSerializationAllowed;
+} CUlaunchAttributeValue;
+
+typedef struct CUlaunchAttribute_st {
+    int id; /* an enum of int's size */
+    char pad[4];
+    CUlaunchAttributeValue value;
+} CUlaunchAttribute;
+
+/* A launch's shape. `attrs` may be null when numAttrs is 0. */
 typedef struct CUlaunchConfig_st {
     unsigned int gridDimX, gridDimY, gridDimZ;
     unsigned int blockDimX, blockDimY, blockDimZ;
     unsigned int sharedMemBytes;
     CUstream hStream;
-    void *attrs;
+    CUlaunchAttribute *attrs;
     unsigned int numAttrs;
 } CUlaunchConfig;
 

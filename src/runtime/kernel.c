@@ -353,8 +353,9 @@ smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan 
 
 /* ---- launch ---- */
 
-smelt_status smelt__kernel_launch(const smelt_context *context, const struct smelt__kernel *kernel,
-                                  uint32_t blocks, const void *params, struct CUstream_st *stream) {
+static smelt_status launch(const smelt_context *context, const struct smelt__kernel *kernel,
+                           uint32_t blocks, const void *params, CUlaunchAttribute *attribute,
+                           struct CUstream_st *stream) {
     const struct smelt__driver *driver = context->driver;
     CUlaunchConfig config = {
         .gridDimX = blocks,
@@ -365,6 +366,8 @@ smelt_status smelt__kernel_launch(const smelt_context *context, const struct sme
         .blockDimZ = 1,
         .sharedMemBytes = (unsigned)kernel->shared_bytes,
         .hStream = stream,
+        .attrs = attribute,
+        .numAttrs = attribute != NULL,
     };
     /* The driver copies the parameters before it returns, and does not write to them. */
     void *parameters[1];
@@ -380,4 +383,18 @@ smelt_status smelt__kernel_launch(const smelt_context *context, const struct sme
     if (result != CUDA_SUCCESS)
         return smelt__driver_fail(driver, "cuLaunchKernelEx", result);
     return SMELT_OK;
+}
+
+smelt_status smelt__kernel_launch(const smelt_context *context, const struct smelt__kernel *kernel,
+                                  uint32_t blocks, const void *params, struct CUstream_st *stream) {
+    return launch(context, kernel, blocks, params, NULL, stream);
+}
+
+smelt_status smelt__kernel_launch_early(const smelt_context *context,
+                                        const struct smelt__kernel *kernel, uint32_t blocks,
+                                        const void *params, struct CUstream_st *stream) {
+    CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                               .value.programmaticStreamSerializationAllowed = 1};
+    return launch(context, kernel, blocks, params, context->arch->dependent_launch ? &early : NULL,
+                  stream);
 }

@@ -48,4 +48,15 @@ smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan 
 smelt_status smelt__kernel_launch(const smelt_context *context, const struct smelt__kernel *kernel,
                                   uint32_t blocks, const void *params, struct CUstream_st *stream);
 
+/*
+ * The same, but the kernel may begin while the kernel before it in the stream still runs, once all
+ * blocks of that one said so (griddepcontrol.launch_dependents) or ended; its own
+ * griddepcontrol.wait waits for that one's end and results. Where the architecture knows no such
+ * launch (below 9.0) the stream's plain order. For the second and later kernels of a call only: the
+ * caller's earlier work does not expect to be overtaken.
+ */
+smelt_status smelt__kernel_launch_early(const smelt_context *context,
+                                        const struct smelt__kernel *kernel, uint32_t blocks,
+                                        const void *params, struct CUstream_st *stream);
+
 #endif

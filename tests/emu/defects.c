@@ -175,11 +175,8 @@ static CUmodule load(const struct emulator *emulator, const struct smelt__driver
 
 static CUresult launch(const struct smelt__driver *driver, CUmodule module,
                        const struct defect *defect, CUdeviceptr data) {
-    struct {
-        int id;
-        char pad[4];
-        unsigned dimensions[16];
-    } cluster = {4, "", {(unsigned)defect->cluster, 1, 1}};
+    CUlaunchAttribute cluster = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                 .value.clusterDim = {(unsigned)defect->cluster, 1, 1}};
     CUlaunchConfig config = {.gridDimX = (unsigned)defect->cluster,
                              .gridDimY = 1,
                              .gridDimZ = 1,

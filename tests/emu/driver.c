@@ -25,7 +25,6 @@ enum {
     ERROR_NOT_FOUND = 500,
     ERROR_LAUNCH_FAILED = 719,
     ERROR_NOT_SUPPORTED = 801,
-    ATTRIBUTE_CLUSTER = 4, /* CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION */
     STACK = 16,
     DRIVER_VERSION = 13000,
 };
@@ -43,15 +42,6 @@ struct CUmod_st {
 
 struct CUfunc_st {
     int unused; /* a function handle is its module's */
-};
-
-struct launch_attribute {
-    int id;
-    char pad[4];
-    union {
-        unsigned dimensions[3];
-        char bytes[64];
-    } value;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -294,11 +284,11 @@ bool emu_kernel_holds(const void *pointer) {
 /* ---- launches -------------------------------------------------------------------------------- */
 
 static void read_attributes(const CUlaunchConfig *config) {
-    const struct launch_attribute *attributes = config->attrs;
+    const CUlaunchAttribute *attributes = config->attrs;
     memset(emu.cluster, 0, sizeof emu.cluster);
     for (unsigned i = 0; i < config->numAttrs; i++)
-        if (attributes[i].id == ATTRIBUTE_CLUSTER)
-            memcpy(emu.cluster, attributes[i].value.dimensions, sizeof emu.cluster);
+        if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            memcpy(emu.cluster, attributes[i].value.clusterDim, sizeof emu.cluster);
 }
 
 EMU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,

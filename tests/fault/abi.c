@@ -10,6 +10,10 @@
 #define CUevent smelt_CUevent
 #define CUlaunchConfig_st smelt_CUlaunchConfig_st
 #define CUlaunchConfig smelt_CUlaunchConfig
+#define CUlaunchAttributeValue_union smelt_CUlaunchAttributeValue_union
+#define CUlaunchAttributeValue smelt_CUlaunchAttributeValue
+#define CUlaunchAttribute_st smelt_CUlaunchAttribute_st
+#define CUlaunchAttribute smelt_CUlaunchAttribute
 #define nvrtcResult smelt_nvrtcResult
 #define nvrtcProgram smelt_nvrtcProgram
 #define CUDA_SUCCESS OURS_SUCCESS
@@ -26,6 +30,8 @@
 #define CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR OURS_CAPABILITY_MAJOR
 #define CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR OURS_CAPABILITY_MINOR
 #define CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES OURS_MAX_DYNAMIC_SHARED
+#define CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION OURS_CLUSTER_DIMENSION
+#define CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION OURS_PROGRAMMATIC_SERIALIZATION
 #define CU_STREAM_NON_BLOCKING OURS_STREAM_NON_BLOCKING
 #define CU_EVENT_DEFAULT OURS_EVENT_DEFAULT
 #define NVRTC_SUCCESS OURS_NVRTC_SUCCESS
@@ -44,6 +50,10 @@
 #undef CUevent
 #undef CUlaunchConfig_st
 #undef CUlaunchConfig
+#undef CUlaunchAttributeValue_union
+#undef CUlaunchAttributeValue
+#undef CUlaunchAttribute_st
+#undef CUlaunchAttribute
 #undef nvrtcResult
 #undef nvrtcProgram
 #undef CUDA_SUCCESS
@@ -60,6 +70,8 @@
 #undef CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 #undef CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
 #undef CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+#undef CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+#undef CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 #undef CU_STREAM_NON_BLOCKING
 #undef CU_EVENT_DEFAULT
 #undef NVRTC_SUCCESS
@@ -89,6 +101,12 @@ SAME_FIELD(sharedMemBytes);
 SAME_FIELD(hStream);
 SAME_FIELD(attrs);
 SAME_FIELD(numAttrs);
+SAME(sizeof(smelt_CUlaunchAttribute), sizeof(CUlaunchAttribute));
+SAME(_Alignof(smelt_CUlaunchAttribute), _Alignof(CUlaunchAttribute));
+SAME(offsetof(smelt_CUlaunchAttribute, id), offsetof(CUlaunchAttribute, id));
+SAME(offsetof(smelt_CUlaunchAttribute, value), offsetof(CUlaunchAttribute, value));
+SAME(OURS_CLUSTER_DIMENSION, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+SAME(OURS_PROGRAMMATIC_SERIALIZATION, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 SAME(sizeof(smelt_CUresult), sizeof(CUresult));
 SAME(sizeof(smelt_CUdevice), sizeof(CUdevice));
 SAME(sizeof(smelt_CUdeviceptr), sizeof(CUdeviceptr));

@@ -195,6 +195,8 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction functi
     (void)extra;
     BEGIN_WORK();
     state.launch = *config;
+    if (config->numAttrs > 0)
+        state.attribute = config->attrs[0];
     state.launched = function;
     state.launch_context = stack[depth - 1];
     memcpy(state.params, parameters[0], FAKE_PARAMS);

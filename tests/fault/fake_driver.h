@@ -25,6 +25,7 @@ struct fake_driver {
     int devices, capability_major, capability_minor, version;
     int shared_bytes; /* what cuFuncSetAttribute asked for */
     CUlaunchConfig launch;
+    CUlaunchAttribute attribute; /* the launch's first, whose own copy is gone by now */
     CUfunction launched;
     unsigned char params[FAKE_PARAMS]; /* the first bytes of the launched params struct */
     CUcontext launch_context;          /* current at the launch */

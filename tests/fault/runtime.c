@@ -14,6 +14,7 @@
 #include "fakes.h"
 #include "runtime/compile.h"
 #include "runtime/kernel.h"
+#include "runtime/specs.h"
 #include "smelt/device.h"
 #include "smelt/kernels.h"
 
@@ -56,7 +57,8 @@ static smelt_context *make_context(void) {
 static const struct smelt__kernel *get_kernel(smelt_context *context) {
     struct smelt__plan plan;
     const struct smelt__kernel *kernel = NULL;
-    fakes_plan(FAKES_SPEC, &plan);
+    assert_int_equal(smelt__plan_from_text(FAKES_SPEC, smelt_context_arch(context), &plan),
+                     SMELT_OK);
     assert_int_equal(smelt__kernel_get(context, &plan, &kernel), SMELT_OK);
     return kernel;
 }
@@ -107,6 +109,35 @@ static void launch_order_and_arguments(void **unused) {
     smelt_context_destroy(&context);
     assert_null(context);
     assert_nothing_alive();
+}
+
+/* An early launch differs by its attribute alone, and by nothing where the GPU knows none. */
+static void early_launch_has_the_attribute(void **unused) {
+    (void)unused;
+    unsigned char params[FAKE_PARAMS];
+    struct CUstream_st *stream = (struct CUstream_st *)(uintptr_t)0x1234;
+    memset(params, 0xA5, sizeof params);
+    for (int major = 8; major <= 9; major++) {
+        driver->capability_major = major;
+        smelt_context *context = make_context();
+        const struct smelt__kernel *kernel = get_kernel(context);
+        assert_int_equal(smelt__kernel_launch_early(context, kernel, 5, params, stream), SMELT_OK);
+        assert_int_equal(driver->launch.gridDimX, 5);
+        assert_int_equal(driver->launch.blockDimX, kernel->threads);
+        assert_int_equal(driver->launch.sharedMemBytes, kernel->shared_bytes);
+        assert_ptr_equal(driver->launch.hStream, stream);
+        assert_memory_equal(driver->params, params, sizeof params);
+        assert_int_equal(driver->launch.numAttrs, major == 9);
+        if (major == 9) {
+            assert_int_equal(driver->attribute.id,
+                             CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+            assert_int_equal(driver->attribute.value.programmaticStreamSerializationAllowed, 1);
+        } else {
+            assert_null(driver->launch.attrs);
+        }
+        smelt_context_destroy(&context);
+        assert_nothing_alive();
+    }
 }
 
 /* The context that is current is used as it is, and is not retained. */
@@ -512,6 +543,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(launch_order_and_arguments),
         TEST(launch_in_the_current_context),
+        TEST(early_launch_has_the_attribute),
         TEST(compile_options_and_report),
         TEST(every_driver_call_fails_in_turn),
         TEST(every_nvrtc_call_fails_in_turn),

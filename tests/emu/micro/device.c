@@ -12,7 +12,6 @@
 #include "runtime/driver.h"
 
 enum {
-    CLUSTER_ATTRIBUTE = 4,   /* CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION */
     REGION_ALIGNMENT = 1024, /* the largest swizzle pattern's */
     MAP_UINT8 = 0,           /* CU_TENSOR_MAP_DATA_TYPE_UINT8, _UINT32, _BFLOAT16 */
     MAP_UINT32 = 2,
@@ -23,13 +22,6 @@ typedef CUresult (*encode_function)(struct tensor_map *map, int type, unsigned r
                                     const uint64_t *dimensions, const uint64_t *strides,
                                     const uint32_t *box, const uint32_t *element_strides,
                                     int interleave, int swizzle, int promotion, int fill);
-
-struct attribute { /* CUlaunchAttribute: an id, then a value of 64 bytes */
-    int id;
-    char padding[4];
-    unsigned dimensions[3];
-    char rest[52];
-};
 
 /* A compiled kernel. */
 struct kernel {
@@ -346,8 +338,8 @@ static int make_buffer(const struct micro_case *one, enum fill fill, size_t byte
 static int launch(const struct micro_case *one, const struct kernel *kernel,
                   const struct buffers *buffers) {
     struct micro_params params = one->params;
-    struct attribute attribute = {.id = CLUSTER_ATTRIBUTE,
-                                  .dimensions = {(unsigned)one->cluster, 1, 1}};
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                   .value.clusterDim = {(unsigned)one->cluster, 1, 1}};
     CUlaunchConfig config = {(unsigned)one->blocks, 1,    1,          (unsigned)one->threads, 1, 1,
                              shared_bytes(one),     NULL, &attribute, one->cluster > 1};
     void *arguments[] = {&params};
