@@ -18,9 +18,11 @@ void smelt__compile_options(struct smelt__compile_options *options, const char *
 
 /*
  * Compiles a NUL-terminated source whose one kernel is the extern "C" `kernel_name`, called
- * `file_name` in messages. Fills *compiled's cubin (malloc'ed), registers, spill bytes, static
- * shared memory and compile seconds; the rest is the caller's. Errors: NO_COMPILER (this NVRTC
- * cannot target the architecture), COMPILE with the compiler's log, OUT_OF_MEMORY.
+ * `file_name` in messages. Fills *compiled's cubin (malloc'ed; it must be NULL before), registers,
+ * spill bytes, static shared memory and compile seconds; the rest is the caller's. A compilation
+ * without the assembler's report is repeated once; then the cubin itself is asked. Errors:
+ * NO_COMPILER (this NVRTC cannot target the architecture), COMPILE with the compiler's log,
+ * OUT_OF_MEMORY.
  */
 smelt_status smelt__compile_source(const struct smelt__nvrtc *nvrtc, const char *source,
                                    const char *file_name, const char *kernel_name, const char *arch,

@@ -142,6 +142,10 @@ EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count,
     state.option_count = count;
     pthread_mutex_unlock(&options_mutex);
     state.running--;
+    if (state.silent > 0) {
+        state.silent--;
+        program->log[0] = '\0';
+    }
     nvrtcResult result = begin(__func__);
     if (result)
         snprintf(program->log, sizeof program->log, "kernel.cu(7): error: told to fail\n");

@@ -17,6 +17,7 @@ struct fake_nvrtc {
     atomic_int running;     /* compilations at this moment */
     atomic_int max_running; /* most at once */
     int sleep_ms;           /* what a compilation takes */
+    atomic_int silent;      /* so many compilations to come leave no report in their log */
     char fail[48];          /* the function that fails, "" for none */
     int fail_with;
     char options[FAKE_NVRTC_OPTIONS][FAKE_NVRTC_OPTION]; /* of the last compilation */

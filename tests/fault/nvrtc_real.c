@@ -12,6 +12,7 @@
 
 #include "codegen/arch.h"
 #include "runtime/compile.h"
+#include "runtime/cubin.h"
 
 static struct smelt__nvrtc_file file;
 static const struct smelt__nvrtc *nvrtc;
@@ -42,6 +43,14 @@ static void compile(const char *source, const char *kernel, const char *arch,
     assert_memory_equal(compiled->cubin, "\177ELF", 4);
     assert_in_range(compiled->registers, 4, 255);
     assert_true(compiled->compile_seconds > 0);
+    /* The cubin says the same. */
+    struct smelt__cubin_figures figures = {-1, -1};
+    assert_int_equal(smelt__cubin_read(compiled->cubin, compiled->cubin_bytes, kernel, &figures),
+                     1);
+    assert_int_equal(figures.registers, compiled->registers);
+    assert_int_equal(figures.frame_bytes > 0, compiled->spill_bytes > 0);
+    assert_int_equal(smelt__cubin_read(compiled->cubin, compiled->cubin_bytes, "other", &figures),
+                     0);
 }
 
 static void compile_for(const char *arch) {
@@ -79,6 +88,28 @@ static void spills_are_read(void **unused) {
     free(compiled.cubin);
 }
 
+/* Truncated and damaged cubins: the figures, or none; never a byte from outside (ASan looks on). */
+static void damaged_cubins(void **unused) {
+    (void)unused;
+    struct smelt__compiled compiled;
+    struct smelt__cubin_figures figures;
+    compile(plain, "scale", "sm_90", &compiled);
+    for (size_t count = 0; count < compiled.cubin_bytes; count += 7) {
+        unsigned char *part = malloc(count ? count : 1);
+        memcpy(part, compiled.cubin, count);
+        smelt__cubin_read(part, count, "scale", &figures);
+        free(part);
+    }
+    for (size_t i = 0; i < compiled.cubin_bytes; i++) {
+        const unsigned char before = compiled.cubin[i];
+        compiled.cubin[i] = (unsigned char)(i % 2 ? 0xff : before ^ 0x80);
+        if (smelt__cubin_read(compiled.cubin, compiled.cubin_bytes, "scale", &figures))
+            assert_true(figures.registers >= 0 && figures.frame_bytes >= 0);
+        compiled.cubin[i] = before;
+    }
+    free(compiled.cubin);
+}
+
 static void errors_hold_the_log(void **unused) {
     (void)unused;
     struct smelt__compile_options options;
@@ -107,6 +138,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_architecture_compiles),
         cmocka_unit_test(spills_are_read),
+        cmocka_unit_test(damaged_cubins),
         cmocka_unit_test(errors_hold_the_log),
         cmocka_unit_test(version_was_foretold),
     };
