@@ -32,7 +32,8 @@ typedef struct smelt_cache_stats {
 SMELT_API smelt_status smelt_cache_stat(smelt_context *context, smelt_cache_stats *stats);
 
 /* Called once per entry: what its header says, valid during the call. state: CACHED for a sound
- * entry, FAILED (with `error`) for one that is not. A value other than 0 ends the walk. */
+ * entry, FAILED (with `error`) for one that is not: status UNSUPPORTED for an entry of another
+ * version of smelt, CACHE for the rest. A value other than 0 ends the walk. */
 typedef int (*smelt_cache_entry_function)(void *user, const char *file,
                                           const smelt_kernel_info *info);
 
@@ -43,6 +44,24 @@ SMELT_API smelt_status smelt_cache_walk(smelt_context *context, smelt_cache_entr
 /* Walks, removes entries that are not sound, and counts both kinds. NULL counts are legal. */
 SMELT_API smelt_status smelt_cache_verify(smelt_context *context, uint64_t *sound,
                                           uint64_t *removed);
+
+typedef struct smelt_cache_pruned {
+    size_t size;
+    uint64_t removed, removed_bytes; /* entries */
+    uint64_t temporaries;            /* unfinished writes older than an hour, removed too */
+    uint64_t kept, kept_bytes;       /* entries */
+} smelt_cache_pruned;
+
+/*
+ * Removes the least recently used entries of the writable layer: those not used for
+ * `older_than_seconds` (0: age does not matter; ages are known to ten minutes, since a hit renews
+ * an entry's time no more often), then the oldest until at most `max_bytes` are left (0: the cap).
+ * An entry that is used meanwhile stays. Other processes may go on storing and looking up. *pruned
+ * may be NULL; its `size` is set by the caller. Errors: INVALID_ARGUMENT, CACHE (a folder that
+ * cannot be used, read or written).
+ */
+SMELT_API smelt_status smelt_cache_prune(smelt_context *context, uint64_t max_bytes,
+                                         uint64_t older_than_seconds, smelt_cache_pruned *pruned);
 
 /* Removes every entry and temporary of the writable layer (never the lock file or anything that is
  * not ours). *removed may be NULL. */

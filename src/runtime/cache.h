@@ -110,6 +110,9 @@ smelt_status smelt__cache_walk(struct smelt__cache *cache, smelt_cache_entry_fun
                                void *user);
 smelt_status smelt__cache_verify(struct smelt__cache *cache, uint64_t *sound, uint64_t *removed);
 smelt_status smelt__cache_clear(struct smelt__cache *cache, uint64_t *removed);
+/* pruned->size is not looked at. */
+smelt_status smelt__cache_prune(struct smelt__cache *cache, uint64_t max_bytes,
+                                uint64_t older_than_seconds, smelt_cache_pruned *pruned);
 
 /* Counters since open; read with relaxed atomics. */
 struct smelt__cache_counts {

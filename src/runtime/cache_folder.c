@@ -306,6 +306,27 @@ static int temporary_create(int subfolder, char name[SMELT__FILE_NAME_BYTES]) {
     return -1;
 }
 
+int smelt__folder_now(int folder, struct timespec *now) {
+    char name[SMELT__FILE_NAME_BYTES];
+    struct stat status;
+    int subfolder = smelt__subfolder_open(folder, "00", false, true), file, error = 0;
+
+    if (subfolder < 0)
+        return -1;
+    file = temporary_create(subfolder, name);
+    if (file < 0 || fstat(file, &status) != 0)
+        error = errno;
+    else
+        *now = status.st_mtim;
+    if (file >= 0) {
+        close(file);
+        (void)unlinkat(subfolder, name, 0);
+    }
+    close(subfolder);
+    errno = error;
+    return error ? -1 : 0;
+}
+
 /* rename(2), also over an empty folder that stands where the entry belongs. */
 static int rename_over(int subfolder, const char *from, const char *to) {
     if (renameat(subfolder, from, subfolder, to) == 0)
@@ -371,8 +392,8 @@ static const char *next_name(DIR *names) {
     return item ? item->d_name : NULL;
 }
 
-static int each_in_subfolder(int folder, const char *digits, bool readonly,
-                             smelt__found_function each, void *user) {
+int smelt__subfolder_each(int folder, const char *digits, bool readonly, smelt__found_function each,
+                          void *user) {
     struct smelt__found found;
     const char *name;
     DIR *names;
@@ -403,19 +424,28 @@ static int each_in_subfolder(int folder, const char *digits, bool readonly,
     return result;
 }
 
-int smelt__folder_each(int folder, bool readonly, smelt__found_function each, void *user) {
+int smelt__folder_subfolders(int folder, char digits[SMELT__SUBFOLDERS][3]) {
     DIR *names = list_folder(folder);
     const char *name;
-    int result = 0;
+    int count = 0;
 
     if (!names)
         return -1;
-    while (result == 0 && (name = next_name(names)) != NULL)
+    while (count < SMELT__SUBFOLDERS && (name = next_name(names)) != NULL)
         if (strlen(name) == 2 && strspn(name, "0123456789abcdef") == 2)
-            result = each_in_subfolder(folder, name, readonly, each, user);
-    if (result == 0 && errno != 0)
-        result = -1;
+            memcpy(digits[count++], name, 3);
+    if (count < SMELT__SUBFOLDERS && errno != 0)
+        count = -1;
     closedir(names);
+    return count;
+}
+
+int smelt__folder_each(int folder, bool readonly, smelt__found_function each, void *user) {
+    char digits[SMELT__SUBFOLDERS][3];
+    int count = smelt__folder_subfolders(folder, digits), result = count < 0 ? -1 : 0;
+
+    for (int i = 0; result == 0 && i < count; i++)
+        result = smelt__subfolder_each(folder, digits[i], readonly, each, user);
     return result;
 }
 

@@ -1,7 +1,8 @@
 /*
  * What the cache's own files share; nothing else includes it.
  *
- *   cache.c         the calls of cache.h, their counters and messages
+ *   cache.c         lookups and stores, their counters and messages
+ *   cache_maintenance.c   stat, walk, verify, prune, clear
  *   cache_key.c     names of kernels, compilers and files
  *   cache_entry.c   the entry's grammar: encode and decode, pure
  *   cache_folder.c  folders and files: checks, read, write, enumeration
@@ -44,6 +45,7 @@ enum {
     SMELT__ENTRY_MAX_BYTES =
         SMELT__ENTRY_HEADER_BYTES + SMELT__CUBIN_MAX_BYTES + SMELT__ENTRY_CHECKSUM_BYTES,
     SMELT__FILE_NAME_BYTES = 80, /* holds every name of ours, "ab/" included, and its NUL */
+    SMELT__SUBFOLDERS = 256,
     SMELT__REFUSED_KEYS = 32
 };
 
@@ -147,6 +149,14 @@ struct smelt__found {
 };
 typedef int (*smelt__found_function)(void *user, const struct smelt__found *found);
 
+/* The file system's present time, by way of a temporary. -1 with errno: nothing can be written. */
+int smelt__folder_now(int folder, struct timespec *now);
+
+/* The subfolders that are there, in no order. Their number, or -1 with errno. */
+int smelt__folder_subfolders(int folder, char digits[SMELT__SUBFOLDERS][3]);
+/* Every entry and temporary of one subfolder; result as of smelt__folder_each. */
+int smelt__subfolder_each(int folder, const char *digits, bool readonly, smelt__found_function each,
+                          void *user);
 /* Every entry and temporary of the subfolders. Stops when `each` returns other than 0, and returns
  * that; -1 with errno when a folder could not be read. What vanishes meanwhile is passed over. */
 int smelt__folder_each(int folder, bool readonly, smelt__found_function each, void *user);
@@ -157,14 +167,24 @@ int smelt__subfolder_list(int subfolder, const char *prefix, char (*names)[SMELT
 
 /* ---- cache_evict.c ---- */
 
-/* After a store of `bytes` into the file named `kept` at file system time `now`. */
+/* After a store of `bytes` into the file named `kept` at file system time `now`. Takes some tens of
+ * milliseconds at most, however much there is to evict: later stores go on with it. */
 void smelt__cache_evict(struct smelt__cache *cache, int folder, uint64_t bytes, const char *kept,
                         const struct timespec *now);
+
+/* What to prune, and what became of it. */
+struct smelt__pruning {
+    uint64_t goal_bytes;  /* the least recently used go until the rest is no larger */
+    int64_t unused_since; /* entries last used before this file system time go; INT64_MIN: none */
+    uint64_t removed, removed_bytes, temporaries, kept, kept_bytes;
+};
+/* The whole folder, however long it takes. 0; -1 with errno when it could not be read. */
+int smelt__cache_prune_folder(int folder, time_t now, struct smelt__pruning *pruning);
 
 /* ---- cache_lock.c ---- */
 
 /* The one evictor's lock, without waiting. 1: go on (*fd to be released, -1 when nothing locks
- * here); 0: another process is at it. */
+ * here); 0: another process is at it. It saves work: evicting without it does no harm. */
 int smelt__cache_evictor_lock(struct smelt__cache *cache, int *fd);
 void smelt__cache_lock_release(int fd);
 

@@ -33,3 +33,15 @@ smelt_status smelt_cache_clear(smelt_context *context, uint64_t *removed) {
     smelt_status status = need(context);
     return status ? status : smelt__cache_clear(context->cache, removed);
 }
+
+smelt_status smelt_cache_prune(smelt_context *context, uint64_t max_bytes,
+                               uint64_t older_than_seconds, smelt_cache_pruned *pruned) {
+    if (need(context))
+        return SMELT_ERROR_INVALID_ARGUMENT;
+    if (pruned && pruned->size < sizeof *pruned)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "pruned->size is %zu, expected %zu",
+                           pruned->size, sizeof *pruned);
+    if (pruned)
+        *pruned = (smelt_cache_pruned){.size = pruned->size};
+    return smelt__cache_prune(context->cache, max_bytes, older_than_seconds, pruned);
+}

@@ -1,4 +1,4 @@
-/* What is trusted, what is bypassed, what is evicted: the cache against its surroundings. */
+/* What is trusted, what is bypassed: the cache against its surroundings. */
 #include "common.h"
 
 #include <errno.h>
@@ -453,123 +453,7 @@ static void test_few_descriptors(void **state) {
     assert_int_equal(count_files(scratch->cache, ".tmp-"), 0);
 }
 
-/* ---- the cap, the sweep, maintenance ------------------------------------------------------- */
-
-static int is_there(struct scratch *scratch, int n) {
-    char path[PATH_BYTES];
-
-    entry_path(scratch->cache, n, &compiler_new, path);
-    return access(path, F_OK) == 0;
-}
-
-static void age_entry(struct scratch *scratch, int n, long seconds) {
-    char path[PATH_BYTES];
-
-    entry_path(scratch->cache, n, &compiler_new, path);
-    set_age(path, seconds);
-}
-
-static void test_cap(void **state) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache;
-    smelt_cache_stats stats = {.size = sizeof stats};
-
-    scratch->settings.cap_bytes = 8 * FILE_BYTES;
-    cache = cache_begin(scratch);
-    for (int n = 0; n < 8; n++) {
-        assert_int_equal(store(cache, n, &compiler_new, BYTES), 0);
-        age_entry(scratch, n, -100000 + 1000 * n);
-    }
-    assert_int_equal(count_files(scratch->cache, ".smelt"), 8);
-
-    /* The oldest is used, the second oldest comes from the future: both are fresh now. */
-    assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1);
-    age_entry(scratch, 1, 10L * 365 * 86400);
-    assert_int_equal(store(cache, 8, &compiler_new, BYTES), 0);
-    assert_int_equal(is_there(scratch, 0), 1);
-    assert_int_equal(is_there(scratch, 1), 1);
-    assert_int_equal(is_there(scratch, 2), 0);
-    assert_int_equal(is_there(scratch, 3), 0);
-    assert_int_equal(is_there(scratch, 4), 1);
-    assert_int_equal(is_there(scratch, 8), 1);
-    assert_int_equal(smelt__cache_stat(cache, &stats), SMELT_OK);
-    assert_int_equal(stats.entries, 7);
-    assert_int_equal(stats.bytes, 7 * FILE_BYTES);
-    assert_int_equal(stats.cap_bytes, 8 * FILE_BYTES);
-    smelt__cache_close(cache);
-}
-
-/* What was just stored stays even when it alone is above the cap. */
-static void test_cap_below_one_entry(void **state) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache;
-
-    scratch->settings.cap_bytes = 1;
-    cache = cache_begin(scratch);
-    for (int n = 0; n < 4; n++) {
-        assert_int_equal(store(cache, n, &compiler_new, BYTES), 0);
-        assert_int_equal(hits(cache, n, &compiler_new, BYTES), 1);
-        assert_int_equal(count_files(scratch->cache, ".smelt"), 1);
-    }
-    smelt__cache_close(cache);
-}
-
-static void test_hit_renews_rarely(void **state) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
-    struct stat before, after;
-    char path[PATH_BYTES];
-
-    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
-    entry_path(scratch->cache, 1, &compiler_new, path);
-    set_age(path, -60);
-    assert_int_equal(stat(path, &before), 0);
-    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
-    assert_int_equal(stat(path, &after), 0);
-    assert_int_equal(after.st_mtim.tv_sec, before.st_mtim.tv_sec);
-    set_age(path, -7200);
-    assert_int_equal(smelt__cache_verify(cache, NULL, NULL), SMELT_OK); /* looking is not using */
-    assert_int_equal(stat(path, &after), 0);
-    assert_true(after.st_mtim.tv_sec < before.st_mtim.tv_sec);
-    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
-    assert_int_equal(stat(path, &after), 0);
-    assert_true(after.st_mtim.tv_sec > before.st_mtim.tv_sec);
-    smelt__cache_close(cache);
-}
-
-static void make_temporary(struct scratch *scratch, int n, char path[PATH_BYTES]) {
-    char subfolder[PATH_BYTES];
-
-    subfolder_path(scratch->cache, 1, subfolder);
-    snprintf(path, PATH_BYTES, "%.400s/.tmp-%032d", subfolder, n);
-    write_file(path, "half", 4);
-}
-
-static void test_temporaries(void **state) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
-    smelt_cache_stats stats = {.size = sizeof stats};
-    char old[PATH_BYTES], fresh[PATH_BYTES];
-    uint64_t removed;
-
-    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
-    make_temporary(scratch, 1, old);
-    make_temporary(scratch, 2, fresh);
-    set_age(old, -3700);
-    set_age(fresh, -3000);
-    smelt__cache_close(cache);
-    cache = cache_begin(scratch); /* a process's first store counts and sweeps */
-    assert_int_equal(smelt__cache_stat(cache, &stats), SMELT_OK);
-    assert_int_equal(stats.temporaries, 2);
-    assert_int_equal(stats.entries, 1);
-    assert_int_equal(store(cache, 2, &compiler_new, BYTES), 0);
-    assert_int_equal(access(old, F_OK), -1);
-    assert_int_equal(access(fresh, F_OK), 0);
-    assert_int_equal(smelt__cache_clear(cache, &removed), SMELT_OK);
-    assert_int_equal(removed, 2);
-    assert_int_equal(access(fresh, F_OK), -1);
-    smelt__cache_close(cache);
-}
+/* ---- maintenance ------------------------------------------------------- */
 
 struct walk_seen {
     int calls, cached, failed, stop_after;
@@ -652,9 +536,7 @@ int main(void) {
         TEST(test_in_place_of_an_entry),  TEST(test_full_folder_in_place_of_an_entry),
         TEST(test_subfolder_is_not_ours), TEST(test_readonly_layer_is_checked),
         TEST(test_readonly_folder),       TEST(test_full_disk),
-        TEST(test_few_descriptors),       TEST(test_cap),
-        TEST(test_cap_below_one_entry),   TEST(test_hit_renews_rarely),
-        TEST(test_temporaries),           TEST(test_walk_verify_clear),
+        TEST(test_few_descriptors),       TEST(test_walk_verify_clear),
     };
 
     return cmocka_run_group_tests_name("cache folder", tests, NULL, NULL);

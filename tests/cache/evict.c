@@ -1,0 +1,279 @@
+/* The cap, the sweep of temporaries, pruning by hand: what goes, what stays, and how long a store
+ * may take over it. */
+#include "common.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+enum { BYTES = 1000, FILE_BYTES = 544 + BYTES + 16 };
+
+/* ---- the cap ------------------------------------------------------------------------------- */
+
+static int is_there(struct scratch *scratch, int n) {
+    char path[PATH_BYTES];
+
+    entry_path(scratch->cache, n, &compiler_new, path);
+    return access(path, F_OK) == 0;
+}
+
+static void age_entry(struct scratch *scratch, int n, long seconds) {
+    char path[PATH_BYTES];
+
+    entry_path(scratch->cache, n, &compiler_new, path);
+    set_age(path, seconds);
+}
+
+static void test_cap(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache;
+    smelt_cache_stats stats = {.size = sizeof stats};
+
+    scratch->settings.cap_bytes = 8 * FILE_BYTES;
+    cache = cache_begin(scratch);
+    for (int n = 0; n < 8; n++) {
+        assert_int_equal(store(cache, n, &compiler_new, BYTES), 0);
+        age_entry(scratch, n, -100000 + 1000 * n);
+    }
+    assert_int_equal(count_files(scratch->cache, ".smelt"), 8);
+
+    /* The oldest is used, the second oldest comes from the future: both are fresh now. */
+    assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1);
+    age_entry(scratch, 1, 10L * 365 * 86400);
+    assert_int_equal(store(cache, 8, &compiler_new, BYTES), 0);
+    assert_int_equal(is_there(scratch, 0), 1);
+    assert_int_equal(is_there(scratch, 1), 1);
+    assert_int_equal(is_there(scratch, 2), 0);
+    assert_int_equal(is_there(scratch, 3), 0);
+    assert_int_equal(is_there(scratch, 4), 1);
+    assert_int_equal(is_there(scratch, 8), 1);
+    assert_int_equal(smelt__cache_stat(cache, &stats), SMELT_OK);
+    assert_int_equal(stats.entries, 7);
+    assert_int_equal(stats.bytes, 7 * FILE_BYTES);
+    assert_int_equal(stats.cap_bytes, 8 * FILE_BYTES);
+    smelt__cache_close(cache);
+}
+
+/* What was just stored stays even when it alone is above the cap. */
+static void test_cap_below_one_entry(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache;
+
+    scratch->settings.cap_bytes = 1;
+    cache = cache_begin(scratch);
+    for (int n = 0; n < 4; n++) {
+        assert_int_equal(store(cache, n, &compiler_new, BYTES), 0);
+        assert_int_equal(hits(cache, n, &compiler_new, BYTES), 1);
+        assert_int_equal(count_files(scratch->cache, ".smelt"), 1);
+    }
+    smelt__cache_close(cache);
+}
+
+static void test_hit_renews_rarely(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    struct stat before, after;
+    char path[PATH_BYTES];
+
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    entry_path(scratch->cache, 1, &compiler_new, path);
+    set_age(path, -60);
+    assert_int_equal(stat(path, &before), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(after.st_mtim.tv_sec, before.st_mtim.tv_sec);
+    set_age(path, -7200);
+    assert_int_equal(smelt__cache_verify(cache, NULL, NULL), SMELT_OK); /* looking is not using */
+    assert_int_equal(stat(path, &after), 0);
+    assert_true(after.st_mtim.tv_sec < before.st_mtim.tv_sec);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
+    assert_int_equal(stat(path, &after), 0);
+    assert_true(after.st_mtim.tv_sec > before.st_mtim.tv_sec);
+    smelt__cache_close(cache);
+}
+
+/* ---- temporaries --------------------------------------------------------------------------- */
+
+static void make_temporary(struct scratch *scratch, int n, char path[PATH_BYTES]) {
+    char subfolder[PATH_BYTES];
+
+    subfolder_path(scratch->cache, 1, subfolder);
+    snprintf(path, PATH_BYTES, "%.400s/.tmp-%032d", subfolder, n);
+    write_file(path, "half", 4);
+}
+
+static void test_temporaries(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    smelt_cache_stats stats = {.size = sizeof stats};
+    char old[PATH_BYTES], fresh[PATH_BYTES];
+    uint64_t removed;
+
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    make_temporary(scratch, 1, old);
+    make_temporary(scratch, 2, fresh);
+    set_age(old, -3700);
+    set_age(fresh, -3000);
+    smelt__cache_close(cache);
+    cache = cache_begin(scratch); /* a process's first store counts and sweeps */
+    assert_int_equal(smelt__cache_stat(cache, &stats), SMELT_OK);
+    assert_int_equal(stats.temporaries, 2);
+    assert_int_equal(stats.entries, 1);
+    assert_int_equal(store(cache, 2, &compiler_new, BYTES), 0);
+    assert_int_equal(access(old, F_OK), -1);
+    assert_int_equal(access(fresh, F_OK), 0);
+    assert_int_equal(smelt__cache_clear(cache, &removed), SMELT_OK);
+    assert_int_equal(removed, 2);
+    assert_int_equal(access(fresh, F_OK), -1);
+    smelt__cache_close(cache);
+}
+
+/* ---- much to evict ------------------------------------------------------------------------- */
+
+/* Entries as far as their names and sizes go: they are counted and removed, never read. */
+static void plant(struct scratch *scratch, int first, int count, long oldest_age) {
+    char path[PATH_BYTES];
+    unsigned char *zeros = calloc(1, FILE_BYTES);
+
+    assert_non_null(zeros);
+    for (int n = first; n < first + count; n++) {
+        subfolder_path(scratch->cache, n, path);
+        assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
+        entry_path(scratch->cache, n, &compiler_new, path);
+        write_file(path, zeros, FILE_BYTES);
+        set_age(path, -oldest_age + (n - first));
+    }
+    free(zeros);
+}
+
+static double timed_store(struct smelt__cache *cache, int n) {
+    double begin = now_seconds();
+
+    assert_int_equal(store(cache, n, &compiler_new, BYTES), 0);
+    return now_seconds() - begin;
+}
+
+/* Thousands above the cap: each store removes a part, the oldest of what it saw, and none waits for
+ * all of them; in the end the cap holds. */
+static void test_much_to_evict(void **state) {
+    enum { PLANTED = 6000, LEFT = 1000, MOST_STORES = 2000 };
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache;
+    double slowest = 0;
+    int stores = 0, files;
+
+    assert_int_equal(mkdir(scratch->cache, 0700), 0);
+    plant(scratch, 100000, PLANTED, 1000000);
+    scratch->settings.cap_bytes = (uint64_t)LEFT * FILE_BYTES;
+    cache = cache_begin(scratch);
+    do {
+        double took = timed_store(cache, stores++);
+        slowest = took > slowest ? took : slowest;
+        files = count_files(scratch->cache, ".smelt");
+    } while (files > LEFT && stores < MOST_STORES);
+    printf("%d entries evicted in %d stores, the slowest of %.1f ms\n", PLANTED + stores - files,
+           stores, 1e3 * slowest);
+    assert_true(files <= LEFT);
+    /* Generous: a store alone waits for the disk. */
+    assert_true(slowest < 5);
+    /* What was stored last has been there all along. */
+    assert_int_equal(hits(cache, stores - 1, &compiler_new, BYTES), 1);
+    smelt__cache_close(cache);
+}
+
+/* ---- pruning ------------------------------------------------------------------------------- */
+
+static smelt_cache_pruned prune(struct smelt__cache *cache, uint64_t max_bytes, uint64_t age) {
+    smelt_cache_pruned pruned = {.size = sizeof pruned};
+
+    assert_int_equal(smelt__cache_prune(cache, max_bytes, age, &pruned), SMELT_OK);
+    return pruned;
+}
+
+static void test_prune_to_a_size(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache;
+    smelt_cache_pruned pruned;
+
+    scratch->settings.cap_bytes = 15 * FILE_BYTES;
+    cache = cache_begin(scratch);
+    pruned = prune(cache, 0, 0); /* an empty cache */
+    assert_int_equal(pruned.removed + pruned.kept, 0);
+    plant(scratch, 0, 20, 100000);
+    pruned = prune(cache, 0, 0); /* to the cap */
+    assert_int_equal(pruned.removed, 5);
+    assert_int_equal(pruned.removed_bytes, 5 * FILE_BYTES);
+    assert_int_equal(pruned.kept, 15);
+    assert_int_equal(pruned.kept_bytes, 15 * FILE_BYTES);
+    for (int n = 0; n < 20; n++)
+        assert_int_equal(is_there(scratch, n), n >= 5);
+    pruned = prune(cache, 3 * FILE_BYTES + 1, 0);
+    assert_int_equal(pruned.removed, 12);
+    for (int n = 0; n < 20; n++)
+        assert_int_equal(is_there(scratch, n), n >= 17);
+    assert_int_equal(prune(cache, 1, 0).removed, 3);
+    assert_int_equal(count_files(scratch->cache, ".smelt"), 0);
+    assert_int_equal(count_files(scratch->cache, ".tmp-"), 0);
+    smelt__cache_close(cache);
+
+    scratch->settings.cap_bytes = 0;
+    cache = cache_begin(scratch);
+    plant(scratch, 0, 20, 100000);
+    assert_int_equal(prune(cache, 0, 0).removed, 0);
+    smelt__cache_close(cache);
+}
+
+static void test_prune_by_age(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    char old[PATH_BYTES], fresh[PATH_BYTES];
+    smelt_cache_pruned pruned;
+
+    plant(scratch, 0, 10, 10 * 86400L);
+    plant(scratch, 10, 10, 1000);
+    age_entry(scratch, 3, 10L * 365 * 86400); /* from the future: fresh from now on */
+    make_temporary(scratch, 1, old);
+    make_temporary(scratch, 2, fresh);
+    set_age(old, -7200);
+    pruned = prune(cache, 0, UINT64_MAX); /* nothing is as old as that */
+    assert_int_equal(pruned.removed, 0);
+    assert_int_equal(pruned.temporaries, 1);
+    assert_int_equal(access(fresh, F_OK), 0);
+    pruned = prune(cache, 0, 9 * 86400);
+    assert_int_equal(pruned.removed, 9);
+    assert_int_equal(pruned.kept, 11);
+    for (int n = 0; n < 20; n++)
+        assert_int_equal(is_there(scratch, n), n >= 10 || n == 3);
+    /* Both at once: what is left of age is cut to size. */
+    pruned = prune(cache, 2 * FILE_BYTES, 995);
+    assert_int_equal(pruned.removed, 9);
+    assert_int_equal(is_there(scratch, 3) + is_there(scratch, 19), 2);
+    smelt__cache_close(cache);
+}
+
+/* What cannot be pruned says so. */
+static void test_prune_refused(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache;
+    char path[PATH_BYTES];
+
+    cache = cache_begin(scratch);
+    snprintf(path, sizeof path, "%.400s/00", scratch->cache);
+    write_file(path, "", 0);
+    assert_int_equal(smelt__cache_prune(cache, 0, 0, NULL), SMELT_ERROR_CACHE);
+    assert_non_null(strstr(smelt_last_error(), "cannot be written"));
+    smelt__cache_close(cache);
+    assert_int_equal(smelt_cache_prune(NULL, 0, 0, NULL), SMELT_ERROR_INVALID_ARGUMENT);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_cap),          TEST(test_cap_below_one_entry), TEST(test_hit_renews_rarely),
+        TEST(test_temporaries),  TEST(test_much_to_evict),       TEST(test_prune_to_a_size),
+        TEST(test_prune_by_age), TEST(test_prune_refused),
+    };
+
+    return cmocka_run_group_tests_name("cache eviction", tests, NULL, NULL);
+}
