@@ -1,12 +1,12 @@
 /* The fake NVRTC: see fake_nvrtc.h. */
 #include <fcntl.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "fake_cubin.h"
 #include "fake_nvrtc.h"
 #include "runtime/cuda_abi.h"
 
@@ -15,7 +15,7 @@
 
 struct _nvrtcProgram {
     uint64_t source_hash;
-    char cubin[64];
+    size_t cubin_bytes;
     char log[512];
 };
 
@@ -61,14 +61,6 @@ EXPORT nvrtcResult nvrtcGetSupportedArchs(int *supported) {
     return NVRTC_SUCCESS;
 }
 
-/* FNV-1a, enough to tell the sources of a test apart. */
-static uint64_t hash_text(const char *text) {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
 /* What other processes can count: one write, so lines of several processes never mix. */
 static void note_compile(nvrtcProgram program) {
     const char *path = getenv("FAKE_NVRTC_COMPILES");
@@ -110,9 +102,8 @@ EXPORT nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source,
     *program = calloc(1, sizeof **program);
     if (!*program)
         return NVRTC_ERROR_OUT_OF_MEMORY;
-    (*program)->source_hash = hash_text(source);
-    snprintf((*program)->cubin, sizeof(*program)->cubin, "FAKECUBIN %zu %016" PRIx64,
-             strlen(source), (*program)->source_hash);
+    (*program)->source_hash = fake_source_hash(source);
+    (*program)->cubin_bytes = state.cubin_bytes ? (size_t)state.cubin_bytes : FAKE_CUBIN_HEAD;
     write_log(*program, source);
     state.programs++;
     return NVRTC_SUCCESS;
@@ -133,6 +124,8 @@ EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count,
         continue;
     state.compiles++;
     note_compile(program);
+    if (state.on_compile)
+        state.on_compile(program->source_hash);
     int milliseconds = compile_ms();
     if (milliseconds)
         usleep((useconds_t)milliseconds * 1000);
@@ -166,12 +159,12 @@ EXPORT nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char *log) {
 
 EXPORT nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, size_t *bytes) {
     BEGIN();
-    *bytes = strlen(program->cubin) + 1;
+    *bytes = program->cubin_bytes;
     return NVRTC_SUCCESS;
 }
 
 EXPORT nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char *cubin) {
     BEGIN();
-    memcpy(cubin, program->cubin, strlen(program->cubin) + 1);
+    fake_cubin_fill(program->source_hash, (unsigned char *)cubin, program->cubin_bytes);
     return NVRTC_SUCCESS;
 }

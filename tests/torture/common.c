@@ -1,0 +1,271 @@
+#include "torture.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <ftw.h>
+#include <glob.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fault/fake_cubin.h"
+#include "runtime/cache.h"
+#include "runtime/compile.h"
+
+/* ---- arguments, figures --------------------------------------------------------------------- */
+
+const char *argument_text(const struct arguments *arguments, const char *name) {
+    size_t length = strlen(name);
+    for (int i = 0; i < arguments->count; i++)
+        if (!strncmp(arguments->items[i], name, length) && arguments->items[i][length] == '=')
+            return arguments->items[i] + length + 1;
+    return NULL;
+}
+
+long argument(const struct arguments *arguments, const char *name, long otherwise) {
+    const char *text = argument_text(arguments, name);
+    return text ? strtol(text, NULL, 10) : otherwise;
+}
+
+void figure(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    printf("figure: ");
+    vprintf(format, arguments);
+    printf("\n");
+    va_end(arguments);
+    fflush(stdout);
+}
+
+void skip(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    printf("skipped: ");
+    vprintf(format, arguments);
+    printf("\n");
+    va_end(arguments);
+    exit(TORTURE_SKIPPED);
+}
+
+void torture_fail(const char *file, int line, const char *condition) {
+    fprintf(stderr, "%s:%d: not so: %s (errno: %s; smelt: %s)\n", file, line, condition,
+            strerror(errno), smelt_last_error());
+    fflush(NULL);
+    _exit(1);
+}
+
+/* ---- folders -------------------------------------------------------------------------------- */
+
+static int remove_item(const char *path, const struct stat *status, int type, struct FTW *ftw) {
+    (void)status;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+void remove_folder(const char *path) {
+    nftw(path, remove_item, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static char scratch[TORTURE_PATH];
+static pid_t scratch_owner;
+
+static void remove_scratch(void) {
+    if (getpid() == scratch_owner)
+        remove_folder(scratch);
+}
+
+const char *scratch_folder(bool in_memory) {
+    const char *place = getenv("TMPDIR");
+    if (in_memory && access("/dev/shm", W_OK) == 0)
+        place = "/dev/shm";
+    snprintf(scratch, sizeof scratch, "%s/smelt-torture-XXXXXX", place ? place : "/tmp");
+    REQUIRE(mkdtemp(scratch));
+    scratch_owner = getpid();
+    atexit(remove_scratch);
+    return scratch;
+}
+
+static const char *wanted_part;
+static long found_files;
+
+static int count_item(const char *path, const struct stat *status, int type, struct FTW *ftw) {
+    (void)status;
+    found_files += type != FTW_D && strstr(path + ftw->base, wanted_part) != NULL;
+    return 0;
+}
+
+long count_files(const char *folder, const char *part) {
+    wanted_part = part;
+    found_files = 0;
+    return nftw(folder, count_item, 16, FTW_PHYS) == 0 ? found_files : -1;
+}
+
+/* ---- time, chance --------------------------------------------------------------------------- */
+
+double now_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void pause_ms(double milliseconds) {
+    struct timespec pause = {.tv_sec = (time_t)(milliseconds / 1000)};
+    pause.tv_nsec = (long)(1e6 * (milliseconds - 1e3 * (double)pause.tv_sec));
+    nanosleep(&pause, NULL);
+}
+
+uint64_t test_seed(void) {
+    const char *given = getenv("SMELT_TEST_SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+    printf("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
+    fflush(stdout);
+    return seed;
+}
+
+/* splitmix64 */
+uint64_t next_random(uint64_t *random) {
+    uint64_t mixed = *random += UINT64_C(0x9e3779b97f4a7c15);
+    mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return mixed ^ (mixed >> 31);
+}
+
+/* ---- processes ------------------------------------------------------------------------------ */
+
+void *shared_memory(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(memory != MAP_FAILED);
+    return memory;
+}
+
+void kill_child(pid_t child) {
+    REQUIRE(kill(child, SIGKILL) == 0);
+    REQUIRE(waitpid(child, NULL, 0) == child);
+}
+
+void expect_success(pid_t child) {
+    int status;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    REQUIRE(WEXITSTATUS(status) == 0);
+}
+
+struct fake_nvrtc *fake_nvrtc(void) {
+    const char *path = getenv("SMELT_NVRTC");
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *symbol = library ? dlsym(library, "fake_nvrtc_state") : NULL;
+    fake_nvrtc_function state;
+    if (!symbol)
+        fprintf(stderr, "SMELT_NVRTC=%s is not the fake: run this by `meson test`\n",
+                path ? path : "");
+    REQUIRE(symbol);
+    memcpy(&state, &symbol, sizeof state);
+    return state();
+}
+
+/* ---- kernels -------------------------------------------------------------------------------- */
+
+static void note_line(void *user, smelt_log_level level, const char *message) {
+    struct notes *notes = user;
+    if (level > SMELT_LOG_WARNING)
+        return;
+    notes->warnings++;
+    snprintf(notes->last, sizeof notes->last, "%s", message);
+}
+
+smelt_context_options torture_options(const char *folder, struct notes *notes) {
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    options.device = SMELT_DEVICE_COMPILE_ONLY;
+    options.arch = TORTURE_ARCH;
+    options.cache_dir = folder;
+    options.cache_lock = SMELT_CACHE_LOCK_SHARED;
+    options.log = notes ? note_line : NULL;
+    options.log_user = notes;
+    return options;
+}
+
+smelt_context *torture_context(const smelt_context_options *options) {
+    smelt_context *context = NULL;
+    REQUIRE(smelt_context_create(&context, options) == SMELT_OK);
+    return context;
+}
+
+uint64_t cache_errors(const smelt_context *context) {
+    smelt_context_counters counters = {.size = sizeof counters};
+    REQUIRE(smelt_context_get_counters(context, &counters) == SMELT_OK);
+    return counters.cache_errors;
+}
+
+const char *kernel_spec(int n, char spec[TORTURE_SPEC]) {
+    snprintf(spec, TORTURE_SPEC, "sparse_attn_fwd:heads=16,dqk=128,dv=128,topk=%d", n + 1);
+    return spec;
+}
+
+enum { KNOWN_HASHES = 4096 };
+
+uint64_t kernel_hash(int n) {
+    static uint64_t known[KNOWN_HASHES]; /* 0: not yet */
+    char spec[TORTURE_SPEC], *source;
+    uint64_t hash = n < KNOWN_HASHES ? known[n] : 0;
+
+    if (hash)
+        return hash;
+    REQUIRE(smelt_source_emit(kernel_spec(n, spec), TORTURE_ARCH, &source) == SMELT_OK);
+    hash = fake_source_hash(source);
+    smelt_free(source);
+    if (n < KNOWN_HASHES)
+        known[n] = hash;
+    return hash;
+}
+
+static bool is_right(const void *cubin, size_t bytes, int n) {
+    unsigned char *right;
+    bool same;
+
+    if (bytes < FAKE_CUBIN_HEAD)
+        return false;
+    right = malloc(bytes);
+    REQUIRE(right);
+    fake_cubin_fill(kernel_hash(n), right, bytes);
+    same = memcmp(cubin, right, bytes) == 0;
+    free(right);
+    return same;
+}
+
+enum verdict obtain(smelt_context *context, int n) {
+    char spec[TORTURE_SPEC];
+    void *cubin = NULL;
+    size_t bytes = 0;
+    enum verdict verdict;
+
+    if (smelt_kernel_cubin(context, kernel_spec(n, spec), NULL, &cubin, &bytes) != SMELT_OK)
+        return FAILED;
+    verdict = is_right(cubin, bytes, n) ? RIGHT : WRONG;
+    smelt_free(cubin);
+    return verdict;
+}
+
+void forget(const char *folder, int n) {
+    struct smelt__compile_options options;
+    struct smelt__cache_key key;
+    char spec[TORTURE_SPEC], hex[33], pattern[TORTURE_PATH], *source;
+    glob_t entries;
+
+    REQUIRE(smelt_source_emit(kernel_spec(n, spec), TORTURE_ARCH, &source) == SMELT_OK);
+    smelt__compile_options(&options, TORTURE_ARCH);
+    smelt__cache_key_make(&key, source, strlen(source), options.list, TORTURE_ARCH);
+    smelt_free(source);
+    smelt__cache_key_hex(&key, hex);
+    snprintf(pattern, sizeof pattern, "%.4000s/%.2s/%s-*", folder, hex, hex);
+    if (glob(pattern, GLOB_NOSORT, NULL, &entries) == 0)
+        for (size_t i = 0; i < entries.gl_pathc; i++)
+            unlink(entries.gl_pathv[i]);
+    globfree(&entries);
+}

@@ -1,0 +1,107 @@
+/*
+ * The torture tests: rows of a table of what the cache and the loader must survive. One program, a
+ * row a sub-command:
+ *
+ *   torture ROW [NAME=NUMBER]...
+ *
+ * Everything goes through the public API, on the fake NVRTC and the fake driver of tests/fault, so
+ * that a right kernel can be told from a wrong one in any process. A row prints what it did as
+ * "figure: ..." (scripts/torture-table.py shows these) and ends with 0, 1 (failed) or 77 (cannot
+ * run here, with the reason).
+ */
+#ifndef SMELT_TESTS_TORTURE_H
+#define SMELT_TESTS_TORTURE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "fault/fake_nvrtc.h"
+#include "smelt/smelt.h"
+
+enum { TORTURE_PATH = 4096, TORTURE_SKIPPED = 77 };
+
+#define TORTURE_ARCH "sm_90a"
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+struct arguments {
+    int count;
+    char **items;
+};
+
+/* The value of NAME=NUMBER among the arguments, else the default. */
+long argument(const struct arguments *arguments, const char *name, long otherwise);
+/* The value of NAME=TEXT, else NULL. */
+const char *argument_text(const struct arguments *arguments, const char *name);
+
+int row_cold(const struct arguments *arguments);
+int row_kill(const struct arguments *arguments);
+int row_stop(const struct arguments *arguments);
+int row_churn(const struct arguments *arguments);
+
+__attribute__((format(printf, 1, 2))) void figure(const char *format, ...);
+/* Prints why and ends the process with status 77. */
+__attribute__((format(printf, 1, 2), noreturn)) void skip(const char *format, ...);
+
+/* Ends the process (a child, or the test) with status 1 when the condition is false. */
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            torture_fail(__FILE__, __LINE__, #condition);                                          \
+    } while (0)
+__attribute__((noreturn)) void torture_fail(const char *file, int line, const char *condition);
+
+/* ---- surroundings -------------------------------------------------------------------------- */
+
+/* A fresh folder below TMPDIR, or below /dev/shm when `in_memory` and it is there; removed when
+ * this process ends well. */
+const char *scratch_folder(bool in_memory);
+/* Removes a folder and what is in it. */
+void remove_folder(const char *path);
+/* Files below `folder` whose names contain `part`. */
+long count_files(const char *folder, const char *part);
+
+double now_seconds(void);
+void pause_ms(double milliseconds);
+/* SMELT_TEST_SEED or the time; printed, so that a failure can be repeated. */
+uint64_t test_seed(void);
+uint64_t next_random(uint64_t *random);
+
+/* Memory that forked children share, zeroed. */
+void *shared_memory(size_t bytes);
+/* Ends a child with SIGKILL and waits for it. */
+void kill_child(pid_t child);
+/* Waits for a child that must end with 0. */
+void expect_success(pid_t child);
+
+/* The fake NVRTC's state in this process; inherited by children that are forked afterwards. */
+struct fake_nvrtc *fake_nvrtc(void);
+
+/* ---- kernels ------------------------------------------------------------------------------- */
+
+/* Counts what a context's log says at warning level. */
+struct notes {
+    int warnings;
+    char last[1024];
+};
+
+/* Options of a compile-only context on `folder`; notes may be NULL. */
+smelt_context_options torture_options(const char *folder, struct notes *notes);
+smelt_context *torture_context(const smelt_context_options *options);
+uint64_t cache_errors(const smelt_context *context);
+
+/* The spec of kernel number n, n >= 0. */
+enum { TORTURE_SPEC = 128 };
+const char *kernel_spec(int n, char spec[TORTURE_SPEC]);
+/* The hash of its source: what the fake NVRTC knows it by. */
+uint64_t kernel_hash(int n);
+
+enum verdict { RIGHT, WRONG, FAILED };
+/* Has the library produce kernel n, from the cache or compiled, and compares its cubin with what
+ * the fake NVRTC makes of it. FAILED: smelt_last_error says why. */
+enum verdict obtain(smelt_context *context, int n);
+/* Deletes the entries of kernel n, as an evictor would. */
+void forget(const char *folder, int n);
+
+#endif
