@@ -80,6 +80,11 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_SHAPES] = {"shapes", 0, "TABLE", "a table of shapes instead of specs: peers", NAME,
                      FIELD(shapes), 0, 0, shape_tables},
     [TOOL_REPEAT] = NUMBER_OPTION(repeat, 0, 1, 100000, "timed launches of each shape; default 30"),
+    [TOOL_MAX_SIZE] = {"max-size", 0, "SIZE",
+                       "prune: bytes to keep, or with K, M, G; default: the cap", NAME,
+                       FIELD(max_size), 0, 0, NULL},
+    [TOOL_OLDER_THAN] = {"older-than", 0, "AGE", "prune: what was not used so long, as 12h or 30d",
+                         NAME, FIELD(older_than), 0, 0, NULL},
     [TOOL_JSON] = FLAG_OPTION(json, 0, "one JSON document on standard output"),
     [TOOL_VERBOSE] = FLAG_OPTION(verbose, 'v', "say what is found and done; twice: in detail"),
     [TOOL_HELP] = FLAG_OPTION(help, 'h', "print this help"),
@@ -90,7 +95,7 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
 enum { FIRST_CODE = 512, LONGEST_SHORT = 2 * TOOL_OPTION_COUNT + 2 };
 
 static int has(const struct tool_verb *verb, int option) {
-    return (int)(verb->options >> option & 1U);
+    return (verb->options & TOOL_BIT(option)) != 0;
 }
 
 /* ---- help ------------------------------------------------------------------------------------ */

@@ -5,7 +5,7 @@
 
 #include "tool.h"
 
-#define OPTION(name) (1U << TOOL_##name)
+#define OPTION(name) TOOL_BIT(TOOL_##name)
 
 static const char SPEC_HELP[] =
     "A SPEC is `family:key=value,...`, an operator or one of its kernels; `smelt list`\n"
@@ -49,11 +49,13 @@ static const struct tool_verb verbs[] = {
      "--rows 8192 unless given; --shapes peers runs a table of published shapes.\n",
      TOOL_TARGETS | OPTION(DEVICE) | TOOL_PROBLEM | OPTION(SHAPES) | OPTION(REPEAT) | TOOL_COMMON,
      tool_run_bench},
-    {"cache", "stat|verify|clear", "look after the cache of compiled kernels",
+    {"cache", "stat|verify|prune|clear", "look after the cache of compiled kernels",
      "stat    counts the cache's entries and bytes\n"
      "verify  reads every entry and removes damaged ones (exit status 1 if there were any)\n"
+     "prune   removes the least recently used entries: those older than --older-than, and as\n"
+     "        many as it takes to keep --max-size, or the cap\n"
      "clear   removes every entry\n",
-     TOOL_COMMON, tool_run_cache},
+     OPTION(MAX_SIZE) | OPTION(OLDER_THAN) | TOOL_COMMON, tool_run_cache},
     {"doctor", "", "say what this machine has and lacks",
      "Says what was found (driver, GPUs, NVRTC, cache folder), what is wrong and what to do.\n"
      "Exit status 3 when something is missing, 1 when the cache cannot be used.\n",

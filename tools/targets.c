@@ -119,7 +119,7 @@ int tool_targets_read(struct tool_targets *targets, const struct tool_options *o
     if (status == TOOL_OK && options->manifest)
         status = tool_manifest_read(targets, options);
     if (status == TOOL_OK && !targets->specs.count) {
-        unsigned more = options->verb->options & 1U << TOOL_PRESET;
+        uint64_t more = options->verb->options & TOOL_BIT(TOOL_PRESET);
         status = tool_fail(options, TOOL_USAGE, "name a spec%s; `smelt list` says what there is",
                            more ? ", a --preset or a --manifest" : "");
     }

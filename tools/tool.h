@@ -56,18 +56,22 @@ enum tool_option {
     TOOL_SCHEDULE,
     TOOL_SHAPES,
     TOOL_REPEAT,
+    TOOL_MAX_SIZE,
+    TOOL_OLDER_THAN,
     TOOL_JSON,
     TOOL_VERBOSE,
     TOOL_HELP,
     TOOL_OPTION_COUNT
 };
 
+/* One option in a set of them. */
+#define TOOL_BIT(option) (UINT64_C(1) << (option))
 /* Every verb has these. */
-#define TOOL_COMMON (1U << TOOL_JSON | 1U << TOOL_VERBOSE | 1U << TOOL_HELP)
+#define TOOL_COMMON (TOOL_BIT(TOOL_JSON) | TOOL_BIT(TOOL_VERBOSE) | TOOL_BIT(TOOL_HELP))
 /* What check and bench ask of a problem: seed to max_logits. */
-#define TOOL_PROBLEM ((1U << TOOL_SAMPLE) - (1U << TOOL_SEED))
+#define TOOL_PROBLEM (TOOL_BIT(TOOL_SAMPLE) - TOOL_BIT(TOOL_SEED))
 /* What says which specs are meant. */
-#define TOOL_TARGETS (1U << TOOL_PRESET | 1U << TOOL_TP | 1U << TOOL_MANIFEST)
+#define TOOL_TARGETS (TOOL_BIT(TOOL_PRESET) | TOOL_BIT(TOOL_TP) | TOOL_BIT(TOOL_MANIFEST))
 
 struct tool_options;
 
@@ -76,7 +80,7 @@ struct tool_verb {
     const char *arguments; /* as the usage line has them: "[SPEC]..." */
     const char *summary;   /* one line */
     const char *details;   /* the help's paragraphs, ending in a newline */
-    unsigned options;      /* a set: bit number enum tool_option */
+    uint64_t options;      /* a set: TOOL_BIT of enum tool_option */
     int (*run)(const struct tool_options *options);
 };
 
@@ -93,7 +97,7 @@ struct tool_values {
 struct tool_options {
     const struct tool_verb *verb;
     struct tool_values arguments, presets, archs, schedule;
-    const char *manifest, *shapes;
+    const char *manifest, *shapes, *max_size, *older_than;
     int64_t tp, jobs, device, sample, repeat, schedules;
     int64_t cache, emulate, json, verbose, help; /* how often each flag was given */
     struct smelt__problem_options problem;       /* 0 where not given */

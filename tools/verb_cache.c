@@ -1,5 +1,7 @@
-/* smelt cache: counting, verifying and clearing the disk cache. */
+/* smelt cache: looking after the disk cache. */
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tool.h"
@@ -40,8 +42,9 @@ static int stat_cache(smelt_context *context, const struct tool_options *options
 
 /* ---- verify ---------------------------------------------------------------------------------- */
 
+/* Entries of another version of smelt are not sound for us, but whole and left alone. */
 static int note_damage(void *array, const char *file, const smelt_kernel_info *info) {
-    if (info->state == SMELT_KERNEL_FAILED)
+    if (info->state == SMELT_KERNEL_FAILED && info->status != SMELT_ERROR_UNSUPPORTED)
         json_array_append_new(
             array, tool_json(json_pack("{s:s, s:s}", "file", file, "error", info->error)));
     return 0;
@@ -60,8 +63,7 @@ static int verify_cache(smelt_context *context, const struct tool_options *optio
         return tool_fail_status(options, status);
     }
     json_array_foreach(damaged, index, entry)
-        tool_say(options, "removed %s: %s", json_string_value(json_object_get(entry, "file")),
-                 json_string_value(json_object_get(entry, "error")));
+        tool_say(options, "removed %s", json_string_value(json_object_get(entry, "error")));
     if (options->json) {
         tool_print_json(json_pack("{s:I, s:I, s:o}", "sound", (json_int_t)sound, "removed",
                                   (json_int_t)removed, "damaged", damaged));
@@ -70,6 +72,60 @@ static int verify_cache(smelt_context *context, const struct tool_options *optio
         json_decref(damaged);
     }
     return removed ? TOOL_FAILED : TOOL_OK;
+}
+
+/* ---- prune ----------------------------------------------------------------------------------- */
+
+/* A number above 0 and one of the units; `scales` has a factor for each. 0 or -1. */
+static int read_scaled(const char *text, const char *units, const uint64_t *scales, int plain,
+                       uint64_t *value) {
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    if (errno || *text < '0' || *text > '9' || number == 0 || (unit && end[1]) ||
+        (!unit && (*end || !plain)))
+        return -1;
+    uint64_t scale = unit ? scales[unit - units] : 1;
+    if (number > UINT64_MAX / scale)
+        return -1;
+    *value = number * scale;
+    return 0;
+}
+
+static int read_limits(const struct tool_options *options, uint64_t *bytes, uint64_t *seconds) {
+    static const uint64_t sizes[] = {1 << 10, 1 << 20, 1 << 30};
+    static const uint64_t ages[] = {1, 60, 3600, 86400, 604800};
+    if (options->max_size && read_scaled(options->max_size, "KMG", sizes, 1, bytes))
+        return tool_fail(options, TOOL_USAGE,
+                         "--max-size %s; legal: a number of bytes above 0, or one with K, M or G",
+                         options->max_size);
+    if (options->older_than && read_scaled(options->older_than, "smhdw", ages, 0, seconds))
+        return tool_fail(options, TOOL_USAGE,
+                         "--older-than %s; legal: a number above 0 and a unit, s, m, h, d or w",
+                         options->older_than);
+    return TOOL_OK;
+}
+
+static int prune_cache(smelt_context *context, const struct tool_options *options) {
+    smelt_cache_pruned pruned = {.size = sizeof pruned};
+    uint64_t bytes = 0, seconds = 0;
+    int exit_status = read_limits(options, &bytes, &seconds);
+    if (exit_status != TOOL_OK)
+        return exit_status;
+    smelt_status status = smelt_cache_prune(context, bytes, seconds, &pruned);
+    if (status)
+        return tool_fail_status(options, status);
+    if (options->json)
+        tool_print_json(json_pack(
+            "{s:I, s:I, s:I, s:I, s:I}", "removed", (json_int_t)pruned.removed, "removed_bytes",
+            (json_int_t)pruned.removed_bytes, "temporaries", (json_int_t)pruned.temporaries, "kept",
+            (json_int_t)pruned.kept, "kept_bytes", (json_int_t)pruned.kept_bytes));
+    else
+        printf("%" PRIu64 " removed (%s), %" PRIu64 " kept (%s)\n", pruned.removed,
+               tool_size(pruned.removed_bytes).text, pruned.kept,
+               tool_size(pruned.kept_bytes).text);
+    return TOOL_OK;
 }
 
 /* ---- clear ----------------------------------------------------------------------------------- */
@@ -91,9 +147,11 @@ static int clear_cache(smelt_context *context, const struct tool_options *option
 static const struct action {
     const char *name;
     int (*run)(smelt_context *context, const struct tool_options *options);
-} actions[] = {{"stat", stat_cache}, {"verify", verify_cache}, {"clear", clear_cache}};
+} actions[] = {
+    {"stat", stat_cache}, {"verify", verify_cache}, {"prune", prune_cache}, {"clear", clear_cache}};
 
 enum { ACTIONS = sizeof actions / sizeof actions[0] };
+static const char action_names[] = "stat, verify, prune, clear";
 
 static const struct action *find_action(const char *name) {
     for (size_t i = 0; i < ACTIONS; i++)
@@ -109,10 +167,21 @@ static int refuse_action(const struct tool_options *options, const char *name) {
     const char *nearest = tool_nearest(name, names, ACTIONS);
     if (nearest)
         return tool_fail(options, TOOL_USAGE, "no '%s'; did you mean %s?", name, nearest);
-    return tool_fail(options, TOOL_USAGE, "no '%s'; legal: stat, verify, clear", name);
+    return tool_fail(options, TOOL_USAGE, "no '%s'; legal: %s", name, action_names);
 }
 
-/* Whether there is a folder to verify or clear. */
+/* Options that belong to another action. */
+static int check_options(const struct tool_options *options, const struct action *action) {
+    const char *stray = options->max_size     ? "--max-size"
+                        : options->older_than ? "--older-than"
+                                              : NULL;
+    if (stray && action->run != prune_cache)
+        return tool_fail(options, TOOL_USAGE, "%s belongs to prune, not to %s", stray,
+                         action->name);
+    return TOOL_OK;
+}
+
+/* Whether there is a folder to work in. */
 static int need_folder(smelt_context *context, const struct tool_options *options) {
     static smelt_cache_stats stats;
     stats.size = sizeof stats;
@@ -127,11 +196,13 @@ static int need_folder(smelt_context *context, const struct tool_options *option
 int tool_run_cache(const struct tool_options *options) {
     smelt_context *context = NULL;
     if (options->arguments.count != 1)
-        return tool_fail(options, TOOL_USAGE, "name one of stat, verify, clear");
+        return tool_fail(options, TOOL_USAGE, "name one of %s", action_names);
     const struct action *action = find_action(options->arguments.items[0]);
     if (!action)
         return refuse_action(options, options->arguments.items[0]);
-    int status = tool_open_compiler(options, "sm_80", &context);
+    int status = check_options(options, action);
+    if (status == TOOL_OK)
+        status = tool_open_compiler(options, "sm_80", &context);
     if (status == TOOL_OK && action->run != stat_cache)
         status = need_folder(context, options);
     if (status == TOOL_OK)

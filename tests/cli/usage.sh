@@ -63,9 +63,17 @@ refuses "--jobs takes a number, not 'many'" warm --jobs many
 refuses '--jobs 0 is out of range; legal: 1\.\.1024' warm --jobs 0
 refuses '--jobs 99999999999999999999 is out of range' warm -j 99999999999999999999
 refuses "no 'sta', did you mean stat|no 'sta'; did you mean stat" cache sta
-refuses "no 'prune'; legal: stat, verify, clear" cache prune
-refuses 'name one of stat, verify, clear' cache
-refuses 'name one of stat, verify, clear' cache stat clear
+refuses "no 'frobnicate'; legal: stat, verify, prune, clear" cache frobnicate
+refuses 'name one of stat, verify, prune, clear' cache
+refuses 'name one of stat, verify, prune, clear' cache stat clear
+refuses '--max-size belongs to prune, not to stat' cache stat --max-size 1G
+refuses '--older-than belongs to prune, not to clear' cache clear --older-than 1d
+for bad in 0 -1 1T 1GB G '' 1.5G 99999999999999999999 17179869184G; do
+    refuses "--max-size $bad; legal: a number of bytes above 0" cache prune --max-size "$bad"
+done
+for bad in 0d 30 -1d d 1y 1dd '' 99999999999999999999s 99999999999999999w; do
+    refuses "--older-than $bad; legal: a number above 0 and a unit" cache prune --older-than "$bad"
+done
 
 # ---- specs ----------------------------------------------------------------------------------------
 for verb in warm show; do
