@@ -1,6 +1,7 @@
 //@use common/base.cuh
 //@use common/slots.cuh
 //@use common/tile.cuh
+//@use common/work.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/ldmatrix.cuh
 //@use ptx/math.cuh
@@ -10,8 +11,9 @@
  * Sparse attention forward with mma.sync: one block computes one query's BLOCK_HEADS heads.
  * Mathematics and shapes: include/smelt/sparse_attn.h.
  *
- * Grid: query * HEAD_BLOCKS + head block, so that the blocks which gather the same rows run side by
- * side. WARPS warps, all of one role; they change formation between the two products:
+ * Grid: a block for each item (common/work.cuh), so that the blocks which gather the same rows run
+ * side by side; or fewer, each taking items in turn, where most items may turn out not to be there
+ * (a bucket's list). WARPS warps, all of one role; they change formation between the two products:
  *
  *   scores  S[BLOCK_HEADS, BLOCK_KEYS] = Q K^T   warps over heads x keys x depth (SCORE_*_GROUPS)
  *   softmax row by row                           ROW_THREADS threads a head
@@ -26,8 +28,8 @@
  *   ROPE    [ROPE_STAGES][BLOCK_KEYS][DQK - DV] bf16: the columns that are key alone
  *   SCORES  [SCORE_DEPTH_GROUPS][BLOCK_HEADS][BLOCK_KEYS] fp32, then P
  *   FACTORS [BLOCK_HEADS] fp32: what O's rows are multiplied by
- *   WORK    struct work
- *   SLOTS, RING, COUNTS: common/slots.cuh
+ *   TASK    struct task
+ *   SLOTS, RING, COUNTS: common/slots.cuh; RANGE: common/work.cuh
  *
  * Copies and barriers, for key block j in stage j % STAGES:
  *   top:           own copies of block j done (groups of STAGES - 2 later blocks may be under way),
@@ -77,58 +79,28 @@ enum {
  * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
 #define RESCALE_THRESHOLD 8.0f
 
-/* Which query and heads this block computes: at WORK_OFFSET, since registers are short. */
-struct work {
+/* Which query and heads this block computes: at TASK_OFFSET, since registers are short. */
+struct task {
     int batch, token;
     int first_head;
     int tiles; /* m16 tiles of heads it has, at most HEAD_TILES */
 };
 
-DEVICE struct work *block_work(void) {
-    return (struct work *)(arena + WORK_OFFSET);
-}
-
-/* Finds the block's query, written to *query; false when there is none: past the end of the query
- * list, or an entry outside. */
-DEVICE bool find_query(const struct sparse_attn_fwd_params *params, int *query) {
-    const int place = (int)blockIdx.x / HEAD_BLOCKS;
-    *query = place;
-    if (params->queries) {
-        const int count = params->query_count
-                              ? minimum(*params->query_count, params->query_capacity)
-                              : params->query_capacity;
-        if (place >= count) {
-            return false;
-        }
-        *query = params->queries[place];
-    }
-    return *query >= 0 && *query < params->batches * params->tokens;
-}
-
-/* Slots to scan: the row's width, cut by topk_length. */
-DEVICE int find_slots(const struct sparse_attn_fwd_params *params, i64 batch, i64 token) {
-    if (!params->topk_length) {
-        return params->width;
-    }
-    const int length = params->topk_length[batch * params->topk_length_batch_stride +
-                                           token * params->topk_length_token_stride];
-    return minimum(maximum(length, 0), params->width);
+DEVICE struct task *block_task(void) {
+    return (struct task *)(arena + TASK_OFFSET);
 }
 
 /* Writes down, for the whole block, what there is to do. Ends in a barrier. */
-DEVICE void describe_work(const struct sparse_attn_fwd_params *params, int query) {
+DEVICE void describe_task(const struct sparse_attn_fwd_params *params, const struct work *work) {
     if (threadIdx.x == 0) {
-        const int head_block = (int)blockIdx.x % HEAD_BLOCKS;
-        const int batch = query / params->tokens, token = query % params->tokens;
-        struct work *const work = block_work();
-        work->batch = batch;
-        work->token = token;
-        work->first_head = head_block * BLOCK_HEADS;
-        work->tiles = head_block == HEAD_BLOCKS - 1 ? LAST_BLOCK_TILES : HEAD_TILES;
+        struct task *const task = block_task();
+        task->batch = work->query / params->tokens;
+        task->token = work->query % params->tokens;
+        task->first_head = work->head_block * BLOCK_HEADS;
+        task->tiles = work->head_block == HEAD_BLOCKS - 1 ? LAST_BLOCK_TILES : HEAD_TILES;
         struct slot_row *const row = scan_row();
-        row->row = params->indices + batch * params->indices_batch_stride +
-                   token * params->indices_token_stride;
-        row->slots = find_slots(params, batch, token);
+        row->row = work_row(params, work);
+        row->slots = work_slots(params, work);
         row->rows = params->rows;
     }
     __syncthreads();
@@ -136,13 +108,13 @@ DEVICE void describe_work(const struct sparse_attn_fwd_params *params, int query
 
 /* Starts the copy of the query tile; rows past the last head become zeros. */
 DEVICE void load_query(const struct sparse_attn_fwd_params *params) {
-    const struct work *const work = block_work();
-    const char *const q = (const char *)params->q + 2 * (work->batch * params->q_batch_stride +
-                                                         work->token * params->q_token_stride);
+    const struct task *const task = block_task();
+    const char *const q = (const char *)params->q + 2 * (task->batch * params->q_batch_stride +
+                                                         task->token * params->q_token_stride);
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < BLOCK_HEADS * QUERY_CHUNKS; i += THREADS) {
         const int row = i / QUERY_CHUNKS, chunk = i % QUERY_CHUNKS;
-        const int head = work->first_head + row;
+        const int head = task->first_head + row;
         const bool present = head < HEADS;
         const char *const source =
             present ? q + 2 * (head * params->q_head_stride) + chunk * CHUNK_BYTES : q;
@@ -281,7 +253,7 @@ DEVICE void multiply_step(float *s, const u32 *a, const u32 *b, int tiles) {
 DEVICE void compute_scores(float *s, const u32 *query, const struct score_place *place, int stage) {
     enum { A = SCORE_TILES * 4, B = SCORE_PAIRS * 4 };
     const int rope_stage = ROPE_STAGES == 1 ? 0 : stage;
-    const int tiles = block_work()->tiles - place->tile;
+    const int tiles = block_task()->tiles - place->tile;
     const u32 latent = b_address(shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES)),
                                  place->key, LATENT_PITCH);
     const u32 rope = b_address(shared_address(ROPE_OFFSET + (u32)(rope_stage * ROPE_BYTES)),
@@ -483,7 +455,7 @@ DEVICE void load_probabilities(u32 *a, const struct output_place *place, int ste
 
 /* o += P V for the key block in a stage. */
 DEVICE void accumulate_output(float *o, const struct output_place *place, int stage) {
-    const int tiles = block_work()->tiles;
+    const int tiles = block_task()->tiles;
     const u32 values = place->values + (u32)(stage * LATENT_BYTES);
 #pragma unroll OUTPUT_UNROLL
     for (int step = 0; step < OUTPUT_STEPS; ++step) {
@@ -507,9 +479,9 @@ DEVICE void accumulate_output(float *o, const struct output_place *place, int st
 /* A head's statistics to global memory, and to FACTORS what makes O's row the output. */
 DEVICE void finish_row(const struct sparse_attn_fwd_params *params, const struct softmax_row *state,
                        float scale_log2) {
-    const struct work *const work = block_work();
+    const struct task *const task = block_task();
     const int row = (int)threadIdx.x / ROW_THREADS, part = (int)threadIdx.x % ROW_THREADS;
-    const int head = work->first_head + row;
+    const int head = task->first_head + row;
     if (row >= BLOCK_HEADS) {
         return;
     }
@@ -530,8 +502,8 @@ DEVICE void finish_row(const struct sparse_attn_fwd_params *params, const struct
     }
     ((float *)(arena + FACTORS_OFFSET))[row] = empty ? 0.0f : 1.0f / denominator;
     if (head < HEADS) {
-        const i64 place = work->batch * params->lse_batch_stride +
-                          work->token * params->lse_token_stride + head * params->lse_head_stride;
+        const i64 place = task->batch * params->lse_batch_stride +
+                          task->token * params->lse_token_stride + head * params->lse_head_stride;
         params->lse[place] = empty ? MINUS_INFINITY : (maximum_log2 + log2_approximate(sum)) * LN_2;
         if (params->max_logits) {
             params->max_logits[place] = state->highest * params->scale;
@@ -559,13 +531,13 @@ DEVICE void stage_output(const float *o, const struct output_place *place) {
 
 /* The output tile to global memory, 16 bytes a thread. */
 DEVICE void store_output(const struct sparse_attn_fwd_params *params) {
-    const struct work *const work = block_work();
-    char *const out = (char *)params->out + 2 * (work->batch * params->out_batch_stride +
-                                                 work->token * params->out_token_stride);
+    const struct task *const task = block_task();
+    char *const out = (char *)params->out + 2 * (task->batch * params->out_batch_stride +
+                                                 task->token * params->out_token_stride);
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < BLOCK_HEADS * LATENT_CHUNKS; i += THREADS) {
         const int row = i / LATENT_CHUNKS, chunk = i % LATENT_CHUNKS;
-        const int head = work->first_head + row;
+        const int head = task->first_head + row;
         if (head < HEADS) {
             *(uint4 *)(out + 2 * (head * params->out_head_stride) + chunk * CHUNK_BYTES) =
                 *(const uint4 *)(arena + QUERY_OFFSET + tile_chunk(row, chunk, LATENT_PITCH));
@@ -598,16 +570,12 @@ DEVICE void wait_for_block(void) {
     __syncthreads();
 }
 
-KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
-    KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
-    int query_number;
-    if (!find_query(&params, &query_number)) {
-        return;
-    }
-    describe_work(&params, query_number);
+/* Computes one item. Called by the whole block, which ends in no barrier. */
+DEVICE void compute_item(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    describe_task(params, work);
     const char *const kv =
-        (const char *)params.kv + 2 * (block_work()->batch * params.kv_batch_stride);
-    const float scale_log2 = params.scale * LOG2_E;
+        (const char *)params->kv + 2 * (block_task()->batch * params->kv_batch_stride);
+    const float scale_log2 = params->scale * LOG2_E;
     const struct score_place score_place = find_score_place();
     const struct output_place output_place = find_output_place();
     struct slot_scan scan;
@@ -616,10 +584,10 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     float o[OUTPUT_TILES * OUTPUT_PAIRS * 8];
 
     scan_begin(&scan);
-    load_query(&params);
+    load_query(params);
 #pragma unroll
     for (int i = 0; i < STAGES - 1; ++i) {
-        begin_block(&scan, &params, kv, i);
+        begin_block(&scan, params, kv, i);
     }
 #pragma unroll
     for (int i = 0; i < OUTPUT_TILES * OUTPUT_PAIRS * 8; ++i) {
@@ -640,7 +608,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
         compute_scores(s, query, &score_place, stage);
         store_scores(s, &score_place);
         __syncthreads();
-        begin_block(&scan, &params, kv, block + STAGES - 1);
+        begin_block(&scan, params, kv, block + STAGES - 1);
         const bool rescale = softmax_block(&state, block, count, scale_log2);
         if (__syncthreads_or(rescale)) {
             scale_output(o, &output_place);
@@ -649,10 +617,23 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     }
 
     cp_async_wait_0();
-    finish_row(&params, &state, scale_log2);
+    finish_row(params, &state, scale_log2);
     __syncthreads();
     scale_output(o, &output_place);
     stage_output(o, &output_place);
     __syncthreads();
-    store_output(&params);
+    store_output(params);
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
+    begin_grid(&params);
+    __syncthreads();
+    struct work work = first_work(&params);
+    while (work.query >= 0) {
+        compute_item(&params, &work);
+        work = next_work(&params, &work);
+        __syncthreads();
+    }
+    end_grid(&params);
 }

@@ -14,6 +14,9 @@ struct sparse_attn_fwd_params {
     float *max_logits;      /* as lse, or null */
     const int *queries;     /* query list: batch * tokens + token, or null for all queries */
     const int *query_count; /* its length in device memory, or null for query_capacity */
+    const int *query_range; /* the first entry to take and how many, in device memory, instead of
+                               query_count; or null */
+    const int *extents;     /* with entry i of `queries`: slots up to its last valid one; or null */
     long long q_batch_stride, q_token_stride, q_head_stride;
     long long kv_batch_stride;
     long long indices_batch_stride, indices_token_stride;
@@ -24,4 +27,6 @@ struct sparse_attn_fwd_params {
     int query_capacity;    /* entries of `queries`, or batches * tokens */
     unsigned kv_row_bytes; /* from one KV row to the next */
     float scale;           /* softmax scale, natural units */
+    int overlaps;          /* 1: launched early, behind a kernel of the same call: all it reads was
+                              there when it began, and it must not end before that one */
 };

@@ -49,7 +49,7 @@
  *   EXPONENTS     [P_BUFFERS][64] bytes: what O's rows are multiplied by before P V is added
  *   INVERSES      [P_BUFFERS][64] fp32: 1 / denominator, with a query's last block
  *   WORDS         [STAGES]: what a key block is (count, FIRST_BLOCK, LAST_BLOCK)
- *   RING, COUNTS: common/gather_slots.cuh
+ *   RING, COUNTS: common/gather_slots.cuh; RANGE: common/work.cuh
  *
  * Barriers (parity counts uses; stages and buffers are used in turn, a stage s by
  * key blocks and Q, a buffer b by key blocks alone):
@@ -695,6 +695,7 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
+    begin_grid(&params);
     initialise_barriers();
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
     if (warpgroup == SCORES_WARPGROUP) {
@@ -704,4 +705,5 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     } else {
         run_gather(&params);
     }
+    end_grid(&params);
 }

@@ -47,7 +47,7 @@
  *              block's rope tile instead, from row LOW_KEYS on, when S^T is complete
  *   MAXIMA     [2][4][BLOCK_HEADS] fp32: what the warps of a warpgroup tell each other
  *   WORDS      [STAGES]: what a key block is (count, LAST_BLOCK, ONE_MORE)
- *   RING, COUNTS: common/gather_slots.cuh
+ *   RING, COUNTS: common/gather_slots.cuh; RANGE: common/work.cuh
  *
  * Barriers (parity counts uses; stage s = key block % STAGES; a FULL barrier of each math
  * warpgroup, which sees its own blocks alone and could not tell the others' phases apart):
@@ -686,6 +686,7 @@ DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
+    begin_grid(&params);
     initialise();
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
     if (warpgroup < GATHER_WARPGROUP) {
@@ -693,4 +694,5 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     } else {
         run_gather(&params);
     }
+    end_grid(&params);
 }

@@ -25,6 +25,8 @@ void smelt__sparse_attn_fwd_name(const struct smelt__spec *spec, struct smelt__p
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
         smelt__plan_add(plan, constants[i].name, (int)smelt__spec_get(spec, constants[i].key),
                         SMELT__FROM_SPEC, constants[i].meaning);
+    smelt__plan_add(plan, "DEPENDENT_LAUNCH", plan->arch->dependent_launch, SMELT__DERIVED,
+                    "1: a kernel may begin before the one ahead of it has ended");
 }
 
 /* Plans the rule's variant: sm90 if it takes the spec and its knobs, else mma. */

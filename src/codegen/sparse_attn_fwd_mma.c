@@ -86,12 +86,13 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
                            "partial scores, fp32; then the probabilities, bf16");
     smelt__plan_add_region(plan, "FACTORS_OFFSET", heads * 4, SMALL_ALIGNMENT,
                            "what the output's rows are multiplied by, fp32");
-    smelt__plan_add_region(plan, "WORK_OFFSET", 4 * 4, 16, "which query and heads this is");
+    smelt__plan_add_region(plan, "TASK_OFFSET", 4 * 4, 16, "which query and heads this is");
     smelt__plan_add_region(plan, "SLOTS_OFFSET", 8 + 2 * 4, 16, "where its slots are");
     smelt__plan_add_region(plan, "RING_OFFSET", ring_entries(choice) * 4, SMALL_ALIGNMENT,
                            "KV row numbers of the key blocks to come");
     smelt__plan_add_region(plan, "COUNTS_OFFSET", choice->warps * 4, SMALL_ALIGNMENT,
                            "valid slots that each warp found");
+    smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
 }
 
 static int score_tiles(const struct choice *choice) {

@@ -164,6 +164,7 @@ static void add_regions(const struct smelt__spec *spec, struct smelt__plan *plan
                            "what the output's rows are multiplied by, powers of two");
     smelt__plan_add_region(plan, "WORDS_OFFSET", stages * 4, 4, "what each stage holds");
     smelt__plan_add_region(plan, "COUNTS_OFFSET", 2 * 4, 4, "valid slots that each warp found");
+    smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
 }
 
 void smelt__sparse_attn_fwd_plan_heads(const struct smelt__spec *spec, struct smelt__plan *plan) {

@@ -68,6 +68,7 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "BARRIERS_OFFSET", (4 * choice->stages + 1) * 8, 8, "mbarriers");
     smelt__plan_add_region(plan, "WORDS_OFFSET", choice->stages * 4, 4, "what each stage holds");
     smelt__plan_add_region(plan, "COUNTS_OFFSET", 2 * 4, 4, "valid slots that each warp found");
+    smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
 }
 
 static void add_constants(const struct smelt__spec *spec, const struct choice *choice,

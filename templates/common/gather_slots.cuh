@@ -37,14 +37,8 @@ DEVICE void scan_open(struct slot_scan *scan, const struct sparse_attn_fwd_param
     scan->slots = 0;
     scan->row = params->indices;
     if (work->query >= 0) {
-        const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
-        scan->row += batch * params->indices_batch_stride + token * params->indices_token_stride;
-        scan->slots = params->width;
-        if (params->topk_length) {
-            const int length = params->topk_length[batch * params->topk_length_batch_stride +
-                                                   token * params->topk_length_token_stride];
-            scan->slots = minimum(maximum(length, 0), params->width);
-        }
+        scan->row = work_row(params, work);
+        scan->slots = work_slots(params, work);
     }
     scan_load_ahead(scan);
 }

@@ -1,10 +1,21 @@
 //@use common/base.cuh
+//@use ptx/grid.cuh
+//@use ptx/memory.cuh
 //@use sparse_attn_fwd.params.h
 /*
- * The items of a persistent grid: a query and one of its HEAD_BLOCKS blocks of heads. A block takes
- * item blockIdx.x and every gridDim.x-th after it; each of its warpgroups follows them by itself.
- * With a query list, an entry outside of the queries is no item.
+ * The items of a grid: a query and one of its HEAD_BLOCKS blocks of heads. A block takes item
+ * blockIdx.x and every gridDim.x-th after it; each of its warpgroups follows them by itself. With a
+ * query list, an entry outside of the queries is no item.
+ *
+ * RANGE_OFFSET: struct work_range, which part of the list is taken, written before the block's
+ * first barrier. The list and what belongs to it are read past L1: an earlier kernel of the stream
+ * may have written them while this one began.
  */
+
+struct work_range {
+    int first; /* entry of the list */
+    int items;
+};
 
 struct work {
     int item;
@@ -12,24 +23,55 @@ struct work {
     int head_block; /* of the query */
 };
 
-/* Items there are: a query each, times the blocks of heads. */
-DEVICE int work_items(const struct sparse_attn_fwd_params *params) {
-    int queries = params->query_capacity;
-    if (params->query_count) {
-        queries = maximum(minimum(*params->query_count, queries), 0);
+DEVICE struct work_range *work_range(void) {
+    return (struct work_range *)(arena + RANGE_OFFSET);
+}
+
+/* By all threads, before the block's first barrier: waits for what the kernels before this one
+ * write, unless it was begun when that was there, and lets the next one begin. */
+DEVICE void begin_grid(const struct sparse_attn_fwd_params *params) {
+    if (DEPENDENT_LAUNCH && !params->overlaps) {
+        grid_wait();
     }
-    return queries * HEAD_BLOCKS;
+    if (threadIdx.x != 0) {
+        return;
+    }
+    if (DEPENDENT_LAUNCH) {
+        grid_launch_dependents();
+    }
+    int first = 0, queries = params->query_capacity;
+    if (params->query_range) {
+        first = (int)load_l2_32(&params->query_range[0]);
+        queries = (int)load_l2_32(&params->query_range[1]);
+    } else if (params->query_count) {
+        queries = maximum(minimum((int)load_l2_32(params->query_count), queries), 0);
+    }
+    work_range()->first = first;
+    work_range()->items = queries * HEAD_BLOCKS;
+}
+
+/* By all threads, at the kernel's end: it ends after the kernel that it overlaps, so that what
+ * follows both in the stream waits for both. */
+DEVICE void end_grid(const struct sparse_attn_fwd_params *params) {
+    if (DEPENDENT_LAUNCH && params->overlaps && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
+        grid_wait();
+    }
+}
+
+/* The entry of the list that an item is. */
+DEVICE int work_entry(u32 item) {
+    return work_range()->first + (int)(item / HEAD_BLOCKS);
 }
 
 /* The first item from `item` on, in steps of the grid. Numbers are unsigned: the step past the last
  * may pass 2^31. */
 DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, u32 item) {
-    const u32 items = (u32)work_items(params);
+    const u32 items = (u32)work_range()->items;
     struct work work = {0, -1, 0};
     for (; item < items; item += gridDim.x) {
         int query = (int)(item / HEAD_BLOCKS);
         if (params->queries) {
-            query = params->queries[query];
+            query = (int)load_l2_32(&params->queries[work_entry(item)]);
         }
         if (query >= 0 && query < params->batches * params->tokens) {
             work.item = (int)item;
@@ -47,4 +89,26 @@ DEVICE struct work first_work(const struct sparse_attn_fwd_params *params) {
 
 DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const struct work *work) {
     return find_work(params, (u32)work->item + gridDim.x);
+}
+
+/* Where an item's index row begins. */
+DEVICE const int *work_row(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
+    return params->indices + batch * params->indices_batch_stride +
+           token * params->indices_token_stride;
+}
+
+/* How many of its slots are to be looked at: up to the last valid one where the list tells it, else
+ * the width, cut by topk_length. */
+DEVICE int work_slots(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    if (params->extents) {
+        return (int)load_l2_32(&params->extents[work_entry((u32)work->item)]);
+    }
+    if (!params->topk_length) {
+        return params->width;
+    }
+    const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
+    const int length = params->topk_length[batch * params->topk_length_batch_stride +
+                                           token * params->topk_length_token_stride];
+    return minimum(maximum(length, 0), params->width);
 }

@@ -107,12 +107,12 @@ reported forbidden kv '+ (u64)(u32)row * row_bytes : kv, present ? CHUNK_BYTES :
 reported forbidden kv 'present ? source + (u64)(u32)row * row_bytes' \
     'present ? source + (u64)(u32)(row + 1) * row_bytes' --lists window --query-list partial
 # A query that is not listed, and the list's end.
-reported forbidden topk_length '*query = params->queries[place]' \
-    '*query = params->queries[place] ^ 1' --lists random --query-list partial
-reported forbidden queries 'minimum(*params->query_count, params->query_capacity)' \
-    'params->query_capacity' --lists random --query-list partial
-reported bounds queries 'params->queries[place]' 'params->queries[place + 1]' --lists random \
-    --query-list whole
+reported forbidden topk_length 'load_l2_32(&params->queries[work_entry(item)])' \
+    'load_l2_32(&params->queries[work_entry(item)]) ^ 1' --lists random --query-list partial
+reported forbidden queries 'minimum((int)load_l2_32(params->query_count), queries)' 'queries' \
+    --lists random --query-list partial
+reported bounds queries 'params->queries[work_entry(item)]' \
+    'params->queries[work_entry(item) + 1]' --lists random --query-list whole
 # Slots from topk_length on, and past the row.
 reported forbidden indices 'return minimum(maximum(length, 0), params->width);' \
     'return params->width;' --lists causal
@@ -127,7 +127,7 @@ reported forbidden out '(head * params->out_head_stride) + chunk * CHUNK_BYTES' 
 reported forbidden topk_length 'token * params->topk_length_token_stride]' \
     'token * params->topk_length_token_stride + 1]' --lists random
 # Guard zones.
-reported forbidden lse 'const i64 place = work->batch' 'const i64 place = -1 + work->batch' \
+reported forbidden lse 'const i64 place = task->batch' 'const i64 place = -1 + task->batch' \
     --lists random --queries 1 --batches 1
 reported forbidden max_logits 'params->max_logits[place]' 'params->max_logits[place + 1]' \
     --lists random --queries 1 --batches 1
@@ -152,6 +152,6 @@ if [ "$status" -eq 1 ] && grep -q "$(cat "$work/first")" "$work/err" &&
 else
     failed 'the command of a failure reproduces it' "exit status $status: $command"
 fi
-edit 'int query_number;' 'int query_number = nothing;'
+edit 'struct slot_scan scan;' 'struct slot_scan scan = nothing;'
 gives 1 "nothing" check --emulate --lists random "$operator"
 finish

@@ -18,11 +18,12 @@
  *   ROPE_OFFSET                 163840        0  key blocks, the columns that are key alone
  *   SCORES_OFFSET               163840    32768  partial scores, fp32; then the probabilities, bf16
  *   FACTORS_OFFSET              196608      128  what the output's rows are multiplied by, fp32
- *   WORK_OFFSET                 196736       16  which query and heads this is
+ *   TASK_OFFSET                 196736       16  which query and heads this is
  *   SLOTS_OFFSET                196752       16  where its slots are
  *   RING_OFFSET                 196864     2048  KV row numbers of the key blocks to come
  *   COUNTS_OFFSET               198912       32  valid slots that each warp found
- *   SHARED_BYTES                198944  of 232448 that a block may have on sm_100a
+ *   RANGE_OFFSET                198944        8  which items the launch takes
+ *   SHARED_BYTES                198952  of 232448 that a block may have on sm_100a
  * launch
  *   256 threads a block, 1 block resident per multiprocessor, at most 255 registers a thread
  *   32 heads a block, 1 block a query
@@ -34,6 +35,7 @@ enum {
     DV = 512,                       /* width of a value, elements */
     TOPK = 1152,                    /* valid slots of a query, at most */
     HAS_SINK = 1,                   /* 1: a logit per head in the denominator */
+    DEPENDENT_LAUNCH = 1,           /* 1: a kernel may begin before the one ahead of it has ended */
     COMPACT = 1,                    /* 1: masked slots are dropped before the gather */
     BLOCK_KEYS = 64,                /* KV rows of one step of the main loop */
     STAGES = 2,                     /* key blocks in flight */
@@ -64,11 +66,12 @@ enum {
     ROPE_OFFSET = 163840,           /* key blocks, the columns that are key alone */
     SCORES_OFFSET = 163840,         /* partial scores, fp32; then the probabilities, bf16 */
     FACTORS_OFFSET = 196608,        /* what the output's rows are multiplied by, fp32 */
-    WORK_OFFSET = 196736,           /* which query and heads this is */
+    TASK_OFFSET = 196736,           /* which query and heads this is */
     SLOTS_OFFSET = 196752,          /* where its slots are */
     RING_OFFSET = 196864,           /* KV row numbers of the key blocks to come */
     COUNTS_OFFSET = 198912,         /* valid slots that each warp found */
-    SHARED_BYTES = 198944,          /* the arena's size */
+    RANGE_OFFSET = 198944,          /* which items the launch takes */
+    SHARED_BYTES = 198952,          /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_sparse_attn_fwd_mma_h32_qk512_v512_k1152
@@ -225,12 +228,213 @@ DEVICE u32 tile_advance(u32 base, int delta) {
     return (base ^ (u32)(delta & 127)) + (u32)(delta & ~127);
 }
 
+#line 2 "templates/ptx/grid.cuh"
+
+/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
+ * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
+ * did not ask for it. */
+DEVICE void grid_launch_dependents(void) {
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+}
+
+/* Waits until the kernels before this one in the stream are complete and their results visible. */
+DEVICE void grid_wait(void) {
+    asm volatile("griddepcontrol.wait;" : : : "memory");
+}
+
 #line 2 "templates/ptx/shared.cuh"
 
 /* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
  * "State Spaces", .shared). */
 DEVICE u32 shared_address(u32 offset) {
     return (u32)__cvta_generic_to_shared(arena) + offset;
+}
+
+#line 2 "templates/ptx/memory.cuh"
+
+/* 16 bytes to global memory that nobody reads soon: gone first from the caches (PTX ISA, "st",
+ * .cs). The address is a multiple of 16. */
+DEVICE void store_streaming_16(void *to, const u32 *values) {
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
+                 : "memory");
+}
+
+/* 16 bytes of global memory that no thread writes while the kernel runs (PTX ISA, "ld.global.nc").
+ */
+DEVICE void load_read_only_16(u32 *values, const void *from) {
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+        : "l"(from));
+}
+
+/* 4 bytes of global memory past L1, which may be stale (PTX ISA, "ld", .cg). */
+DEVICE u32 load_l2_32(const void *from) {
+    u32 value;
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+}
+
+/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", "st", .shared). */
+DEVICE void load_shared_16(u32 *values, u32 address) {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+DEVICE void store_shared_16(u32 address, const u32 *values) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
+                 : "memory");
+}
+
+#line 1 "templates/sparse_attn_fwd.params.h"
+/*
+ * Arguments of the sparse_attn_fwd kernels, every variant. Included by the host code and, by the
+ * generator, by the CUDA source: plain C types only. Strides count elements. See
+ * include/smelt/sparse_attn.h for what each tensor holds.
+ */
+struct sparse_attn_fwd_params {
+    const void *q;          /* [batches, tokens, HEADS, DQK] bf16 */
+    const void *kv;         /* [batches, rows, DQK] bf16 */
+    const int *indices;     /* [batches, tokens, width] */
+    const int *topk_length; /* [batches, tokens] or null */
+    const float *sink;      /* [HEADS], read when HAS_SINK */
+    void *out;              /* [batches, tokens, HEADS, DV] bf16 */
+    float *lse;             /* [batches, tokens, HEADS] */
+    float *max_logits;      /* as lse, or null */
+    const int *queries;     /* query list: batch * tokens + token, or null for all queries */
+    const int *query_count; /* its length in device memory, or null for query_capacity */
+    const int *query_range; /* the first entry to take and how many, in device memory, instead of
+                               query_count; or null */
+    const int *extents;     /* with entry i of `queries`: slots up to its last valid one; or null */
+    long long q_batch_stride, q_token_stride, q_head_stride;
+    long long kv_batch_stride;
+    long long indices_batch_stride, indices_token_stride;
+    long long topk_length_batch_stride, topk_length_token_stride;
+    long long out_batch_stride, out_token_stride, out_head_stride;
+    long long lse_batch_stride, lse_token_stride, lse_head_stride;
+    int batches, tokens, rows, width;
+    int query_capacity;    /* entries of `queries`, or batches * tokens */
+    unsigned kv_row_bytes; /* from one KV row to the next */
+    float scale;           /* softmax scale, natural units */
+    int overlaps;          /* 1: launched early, behind a kernel of the same call: all it reads was
+                              there when it began, and it must not end before that one */
+};
+
+#line 5 "templates/common/work.cuh"
+/*
+ * The items of a grid: a query and one of its HEAD_BLOCKS blocks of heads. A block takes item
+ * blockIdx.x and every gridDim.x-th after it; each of its warpgroups follows them by itself. With a
+ * query list, an entry outside of the queries is no item.
+ *
+ * RANGE_OFFSET: struct work_range, which part of the list is taken, written before the block's
+ * first barrier. The list and what belongs to it are read past L1: an earlier kernel of the stream
+ * may have written them while this one began.
+ */
+
+struct work_range {
+    int first; /* entry of the list */
+    int items;
+};
+
+struct work {
+    int item;
+    int query;      /* batch * tokens + token, or -1: no work is left */
+    int head_block; /* of the query */
+};
+
+DEVICE struct work_range *work_range(void) {
+    return (struct work_range *)(arena + RANGE_OFFSET);
+}
+
+/* By all threads, before the block's first barrier: waits for what the kernels before this one
+ * write, unless it was begun when that was there, and lets the next one begin. */
+DEVICE void begin_grid(const struct sparse_attn_fwd_params *params) {
+    if (DEPENDENT_LAUNCH && !params->overlaps) {
+        grid_wait();
+    }
+    if (threadIdx.x != 0) {
+        return;
+    }
+    if (DEPENDENT_LAUNCH) {
+        grid_launch_dependents();
+    }
+    int first = 0, queries = params->query_capacity;
+    if (params->query_range) {
+        first = (int)load_l2_32(&params->query_range[0]);
+        queries = (int)load_l2_32(&params->query_range[1]);
+    } else if (params->query_count) {
+        queries = maximum(minimum((int)load_l2_32(params->query_count), queries), 0);
+    }
+    work_range()->first = first;
+    work_range()->items = queries * HEAD_BLOCKS;
+}
+
+/* By all threads, at the kernel's end: it ends after the kernel that it overlaps, so that what
+ * follows both in the stream waits for both. */
+DEVICE void end_grid(const struct sparse_attn_fwd_params *params) {
+    if (DEPENDENT_LAUNCH && params->overlaps && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
+        grid_wait();
+    }
+}
+
+/* The entry of the list that an item is. */
+DEVICE int work_entry(u32 item) {
+    return work_range()->first + (int)(item / HEAD_BLOCKS);
+}
+
+/* The first item from `item` on, in steps of the grid. Numbers are unsigned: the step past the last
+ * may pass 2^31. */
+DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, u32 item) {
+    const u32 items = (u32)work_range()->items;
+    struct work work = {0, -1, 0};
+    for (; item < items; item += gridDim.x) {
+        int query = (int)(item / HEAD_BLOCKS);
+        if (params->queries) {
+            query = (int)load_l2_32(&params->queries[work_entry(item)]);
+        }
+        if (query >= 0 && query < params->batches * params->tokens) {
+            work.item = (int)item;
+            work.query = query;
+            work.head_block = (int)(item % HEAD_BLOCKS);
+            break;
+        }
+    }
+    return work;
+}
+
+DEVICE struct work first_work(const struct sparse_attn_fwd_params *params) {
+    return find_work(params, blockIdx.x);
+}
+
+DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    return find_work(params, (u32)work->item + gridDim.x);
+}
+
+/* Where an item's index row begins. */
+DEVICE const int *work_row(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
+    return params->indices + batch * params->indices_batch_stride +
+           token * params->indices_token_stride;
+}
+
+/* How many of its slots are to be looked at: up to the last valid one where the list tells it, else
+ * the width, cut by topk_length. */
+DEVICE int work_slots(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    if (params->extents) {
+        return (int)load_l2_32(&params->extents[work_entry((u32)work->item)]);
+    }
+    if (!params->topk_length) {
+        return params->width;
+    }
+    const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
+    const int length = params->topk_length[batch * params->topk_length_batch_stride +
+                                           token * params->topk_length_token_stride];
+    return minimum(maximum(length, 0), params->width);
 }
 
 #line 2 "templates/ptx/cp_async.cuh"
@@ -317,42 +521,14 @@ DEVICE void mma_m16n8k16_bf16(float *d, const u32 *a, const u32 *b) {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-#line 1 "templates/sparse_attn_fwd.params.h"
-/*
- * Arguments of the sparse_attn_fwd kernels, every variant. Included by the host code and, by the
- * generator, by the CUDA source: plain C types only. Strides count elements. See
- * include/smelt/sparse_attn.h for what each tensor holds.
- */
-struct sparse_attn_fwd_params {
-    const void *q;          /* [batches, tokens, HEADS, DQK] bf16 */
-    const void *kv;         /* [batches, rows, DQK] bf16 */
-    const int *indices;     /* [batches, tokens, width] */
-    const int *topk_length; /* [batches, tokens] or null */
-    const float *sink;      /* [HEADS], read when HAS_SINK */
-    void *out;              /* [batches, tokens, HEADS, DV] bf16 */
-    float *lse;             /* [batches, tokens, HEADS] */
-    float *max_logits;      /* as lse, or null */
-    const int *queries;     /* query list: batch * tokens + token, or null for all queries */
-    const int *query_count; /* its length in device memory, or null for query_capacity */
-    long long q_batch_stride, q_token_stride, q_head_stride;
-    long long kv_batch_stride;
-    long long indices_batch_stride, indices_token_stride;
-    long long topk_length_batch_stride, topk_length_token_stride;
-    long long out_batch_stride, out_token_stride, out_head_stride;
-    long long lse_batch_stride, lse_token_stride, lse_head_stride;
-    int batches, tokens, rows, width;
-    int query_capacity;    /* entries of `queries`, or batches * tokens */
-    unsigned kv_row_bytes; /* from one KV row to the next */
-    float scale;           /* softmax scale, natural units */
-};
-
-#line 9 "templates/sparse_attn_fwd.mma.cu"
+#line 10 "templates/sparse_attn_fwd.mma.cu"
 /*
  * Sparse attention forward with mma.sync: one block computes one query's BLOCK_HEADS heads.
  * Mathematics and shapes: include/smelt/sparse_attn.h.
  *
- * Grid: query * HEAD_BLOCKS + head block, so that the blocks which gather the same rows run side by
- * side. WARPS warps, all of one role; they change formation between the two products:
+ * Grid: a block for each item (common/work.cuh), so that the blocks which gather the same rows run
+ * side by side; or fewer, each taking items in turn, where most items may turn out not to be there
+ * (a bucket's list). WARPS warps, all of one role; they change formation between the two products:
  *
  *   scores  S[BLOCK_HEADS, BLOCK_KEYS] = Q K^T   warps over heads x keys x depth (SCORE_*_GROUPS)
  *   softmax row by row                           ROW_THREADS threads a head
@@ -367,8 +543,8 @@ struct sparse_attn_fwd_params {
  *   ROPE    [ROPE_STAGES][BLOCK_KEYS][DQK - DV] bf16: the columns that are key alone
  *   SCORES  [SCORE_DEPTH_GROUPS][BLOCK_HEADS][BLOCK_KEYS] fp32, then P
  *   FACTORS [BLOCK_HEADS] fp32: what O's rows are multiplied by
- *   WORK    struct work
- *   SLOTS, RING, COUNTS: common/slots.cuh
+ *   TASK    struct task
+ *   SLOTS, RING, COUNTS: common/slots.cuh; RANGE: common/work.cuh
  *
  * Copies and barriers, for key block j in stage j % STAGES:
  *   top:           own copies of block j done (groups of STAGES - 2 later blocks may be under way),
@@ -418,58 +594,28 @@ enum {
  * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
 #define RESCALE_THRESHOLD 8.0f
 
-/* Which query and heads this block computes: at WORK_OFFSET, since registers are short. */
-struct work {
+/* Which query and heads this block computes: at TASK_OFFSET, since registers are short. */
+struct task {
     int batch, token;
     int first_head;
     int tiles; /* m16 tiles of heads it has, at most HEAD_TILES */
 };
 
-DEVICE struct work *block_work(void) {
-    return (struct work *)(arena + WORK_OFFSET);
-}
-
-/* Finds the block's query, written to *query; false when there is none: past the end of the query
- * list, or an entry outside. */
-DEVICE bool find_query(const struct sparse_attn_fwd_params *params, int *query) {
-    const int place = (int)blockIdx.x / HEAD_BLOCKS;
-    *query = place;
-    if (params->queries) {
-        const int count = params->query_count
-                              ? minimum(*params->query_count, params->query_capacity)
-                              : params->query_capacity;
-        if (place >= count) {
-            return false;
-        }
-        *query = params->queries[place];
-    }
-    return *query >= 0 && *query < params->batches * params->tokens;
-}
-
-/* Slots to scan: the row's width, cut by topk_length. */
-DEVICE int find_slots(const struct sparse_attn_fwd_params *params, i64 batch, i64 token) {
-    if (!params->topk_length) {
-        return params->width;
-    }
-    const int length = params->topk_length[batch * params->topk_length_batch_stride +
-                                           token * params->topk_length_token_stride];
-    return minimum(maximum(length, 0), params->width);
+DEVICE struct task *block_task(void) {
+    return (struct task *)(arena + TASK_OFFSET);
 }
 
 /* Writes down, for the whole block, what there is to do. Ends in a barrier. */
-DEVICE void describe_work(const struct sparse_attn_fwd_params *params, int query) {
+DEVICE void describe_task(const struct sparse_attn_fwd_params *params, const struct work *work) {
     if (threadIdx.x == 0) {
-        const int head_block = (int)blockIdx.x % HEAD_BLOCKS;
-        const int batch = query / params->tokens, token = query % params->tokens;
-        struct work *const work = block_work();
-        work->batch = batch;
-        work->token = token;
-        work->first_head = head_block * BLOCK_HEADS;
-        work->tiles = head_block == HEAD_BLOCKS - 1 ? LAST_BLOCK_TILES : HEAD_TILES;
+        struct task *const task = block_task();
+        task->batch = work->query / params->tokens;
+        task->token = work->query % params->tokens;
+        task->first_head = work->head_block * BLOCK_HEADS;
+        task->tiles = work->head_block == HEAD_BLOCKS - 1 ? LAST_BLOCK_TILES : HEAD_TILES;
         struct slot_row *const row = scan_row();
-        row->row = params->indices + batch * params->indices_batch_stride +
-                   token * params->indices_token_stride;
-        row->slots = find_slots(params, batch, token);
+        row->row = work_row(params, work);
+        row->slots = work_slots(params, work);
         row->rows = params->rows;
     }
     __syncthreads();
@@ -477,13 +623,13 @@ DEVICE void describe_work(const struct sparse_attn_fwd_params *params, int query
 
 /* Starts the copy of the query tile; rows past the last head become zeros. */
 DEVICE void load_query(const struct sparse_attn_fwd_params *params) {
-    const struct work *const work = block_work();
-    const char *const q = (const char *)params->q + 2 * (work->batch * params->q_batch_stride +
-                                                         work->token * params->q_token_stride);
+    const struct task *const task = block_task();
+    const char *const q = (const char *)params->q + 2 * (task->batch * params->q_batch_stride +
+                                                         task->token * params->q_token_stride);
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < BLOCK_HEADS * QUERY_CHUNKS; i += THREADS) {
         const int row = i / QUERY_CHUNKS, chunk = i % QUERY_CHUNKS;
-        const int head = work->first_head + row;
+        const int head = task->first_head + row;
         const bool present = head < HEADS;
         const char *const source =
             present ? q + 2 * (head * params->q_head_stride) + chunk * CHUNK_BYTES : q;
@@ -622,7 +768,7 @@ DEVICE void multiply_step(float *s, const u32 *a, const u32 *b, int tiles) {
 DEVICE void compute_scores(float *s, const u32 *query, const struct score_place *place, int stage) {
     enum { A = SCORE_TILES * 4, B = SCORE_PAIRS * 4 };
     const int rope_stage = ROPE_STAGES == 1 ? 0 : stage;
-    const int tiles = block_work()->tiles - place->tile;
+    const int tiles = block_task()->tiles - place->tile;
     const u32 latent = b_address(shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES)),
                                  place->key, LATENT_PITCH);
     const u32 rope = b_address(shared_address(ROPE_OFFSET + (u32)(rope_stage * ROPE_BYTES)),
@@ -824,7 +970,7 @@ DEVICE void load_probabilities(u32 *a, const struct output_place *place, int ste
 
 /* o += P V for the key block in a stage. */
 DEVICE void accumulate_output(float *o, const struct output_place *place, int stage) {
-    const int tiles = block_work()->tiles;
+    const int tiles = block_task()->tiles;
     const u32 values = place->values + (u32)(stage * LATENT_BYTES);
 #pragma unroll OUTPUT_UNROLL
     for (int step = 0; step < OUTPUT_STEPS; ++step) {
@@ -848,9 +994,9 @@ DEVICE void accumulate_output(float *o, const struct output_place *place, int st
 /* A head's statistics to global memory, and to FACTORS what makes O's row the output. */
 DEVICE void finish_row(const struct sparse_attn_fwd_params *params, const struct softmax_row *state,
                        float scale_log2) {
-    const struct work *const work = block_work();
+    const struct task *const task = block_task();
     const int row = (int)threadIdx.x / ROW_THREADS, part = (int)threadIdx.x % ROW_THREADS;
-    const int head = work->first_head + row;
+    const int head = task->first_head + row;
     if (row >= BLOCK_HEADS) {
         return;
     }
@@ -871,8 +1017,8 @@ DEVICE void finish_row(const struct sparse_attn_fwd_params *params, const struct
     }
     ((float *)(arena + FACTORS_OFFSET))[row] = empty ? 0.0f : 1.0f / denominator;
     if (head < HEADS) {
-        const i64 place = work->batch * params->lse_batch_stride +
-                          work->token * params->lse_token_stride + head * params->lse_head_stride;
+        const i64 place = task->batch * params->lse_batch_stride +
+                          task->token * params->lse_token_stride + head * params->lse_head_stride;
         params->lse[place] = empty ? MINUS_INFINITY : (maximum_log2 + log2_approximate(sum)) * LN_2;
         if (params->max_logits) {
             params->max_logits[place] = state->highest * params->scale;
@@ -900,13 +1046,13 @@ DEVICE void stage_output(const float *o, const struct output_place *place) {
 
 /* The output tile to global memory, 16 bytes a thread. */
 DEVICE void store_output(const struct sparse_attn_fwd_params *params) {
-    const struct work *const work = block_work();
-    char *const out = (char *)params->out + 2 * (work->batch * params->out_batch_stride +
-                                                 work->token * params->out_token_stride);
+    const struct task *const task = block_task();
+    char *const out = (char *)params->out + 2 * (task->batch * params->out_batch_stride +
+                                                 task->token * params->out_token_stride);
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < BLOCK_HEADS * LATENT_CHUNKS; i += THREADS) {
         const int row = i / LATENT_CHUNKS, chunk = i % LATENT_CHUNKS;
-        const int head = work->first_head + row;
+        const int head = task->first_head + row;
         if (head < HEADS) {
             *(uint4 *)(out + 2 * (head * params->out_head_stride) + chunk * CHUNK_BYTES) =
                 *(const uint4 *)(arena + QUERY_OFFSET + tile_chunk(row, chunk, LATENT_PITCH));
@@ -933,22 +1079,18 @@ DEVICE void begin_block(struct slot_scan *scan, const struct sparse_attn_fwd_par
 /* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
  * come so far. The query tile lands with the first. */
 DEVICE void wait_for_block(void) {
-#line 596 "templates/sparse_attn_fwd.mma.cu"
+#line 568 "templates/sparse_attn_fwd.mma.cu"
     cp_async_wait_0();
-#line 598 "templates/sparse_attn_fwd.mma.cu"
+#line 570 "templates/sparse_attn_fwd.mma.cu"
     __syncthreads();
 }
 
-KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
-    KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
-    int query_number;
-    if (!find_query(&params, &query_number)) {
-        return;
-    }
-    describe_work(&params, query_number);
+/* Computes one item. Called by the whole block, which ends in no barrier. */
+DEVICE void compute_item(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    describe_task(params, work);
     const char *const kv =
-        (const char *)params.kv + 2 * (block_work()->batch * params.kv_batch_stride);
-    const float scale_log2 = params.scale * LOG2_E;
+        (const char *)params->kv + 2 * (block_task()->batch * params->kv_batch_stride);
+    const float scale_log2 = params->scale * LOG2_E;
     const struct score_place score_place = find_score_place();
     const struct output_place output_place = find_output_place();
     struct slot_scan scan;
@@ -957,10 +1099,10 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     float o[OUTPUT_TILES * OUTPUT_PAIRS * 8];
 
     scan_begin(&scan);
-    load_query(&params);
+    load_query(params);
 #pragma unroll
     for (int i = 0; i < STAGES - 1; ++i) {
-        begin_block(&scan, &params, kv, i);
+        begin_block(&scan, params, kv, i);
     }
 #pragma unroll
     for (int i = 0; i < OUTPUT_TILES * OUTPUT_PAIRS * 8; ++i) {
@@ -981,7 +1123,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
         compute_scores(s, query, &score_place, stage);
         store_scores(s, &score_place);
         __syncthreads();
-        begin_block(&scan, &params, kv, block + STAGES - 1);
+        begin_block(&scan, params, kv, block + STAGES - 1);
         const bool rescale = softmax_block(&state, block, count, scale_log2);
         if (__syncthreads_or(rescale)) {
             scale_output(o, &output_place);
@@ -990,10 +1132,23 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     }
 
     cp_async_wait_0();
-    finish_row(&params, &state, scale_log2);
+    finish_row(params, &state, scale_log2);
     __syncthreads();
     scale_output(o, &output_place);
     stage_output(o, &output_place);
     __syncthreads();
-    store_output(&params);
+    store_output(params);
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
+    begin_grid(&params);
+    __syncthreads();
+    struct work work = first_work(&params);
+    while (work.query >= 0) {
+        compute_item(&params, &work);
+        work = next_work(&params, &work);
+        __syncthreads();
+    }
+    end_grid(&params);
 }

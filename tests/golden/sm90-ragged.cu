@@ -27,7 +27,8 @@
  *   EXPONENTS_OFFSET            158832      128  what the output's rows are multiplied by, powers of two
  *   WORDS_OFFSET                158960        8  what each stage holds
  *   COUNTS_OFFSET               158968        8  valid slots that each warp found
- *   SHARED_BYTES                158976  of 232448 that a block may have on sm_90a
+ *   RANGE_OFFSET                158976        8  which items the launch takes
+ *   SHARED_BYTES                158984  of 232448 that a block may have on sm_90a
  * launch
  *   512 threads a block, 1 block resident per multiprocessor, at most 128 registers a thread
  *   64 heads a block, 2 blocks a query
@@ -40,6 +41,7 @@ enum {
     DV = 512,                       /* width of a value, elements */
     TOPK = 100,                     /* valid slots of a query, at most */
     HAS_SINK = 1,                   /* 1: a logit per head in the denominator */
+    DEPENDENT_LAUNCH = 1,           /* 1: a kernel may begin before the one ahead of it has ended */
     STAGES = 2,                     /* key blocks in flight */
     BLOCK_KEYS = 64,                /* KV rows of a key block */
     REGISTER_STEPS = 27,            /* k-steps of Q held in registers */
@@ -67,7 +69,8 @@ enum {
     EXPONENTS_OFFSET = 158832,      /* what the output's rows are multiplied by, powers of two */
     WORDS_OFFSET = 158960,          /* what each stage holds */
     COUNTS_OFFSET = 158968,         /* valid slots that each warp found */
-    SHARED_BYTES = 158976,          /* the arena's size */
+    RANGE_OFFSET = 158976,          /* which items the launch takes */
+    SHARED_BYTES = 158984,          /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_sparse_attn_fwd_sm90_h72_qk512_v512_k100
@@ -126,6 +129,69 @@ DEVICE u64 descriptor_advance(u64 descriptor, u32 bytes) {
     return descriptor + (bytes >> 4);
 }
 
+#line 2 "templates/ptx/grid.cuh"
+
+/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
+ * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
+ * did not ask for it. */
+DEVICE void grid_launch_dependents(void) {
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+}
+
+/* Waits until the kernels before this one in the stream are complete and their results visible. */
+DEVICE void grid_wait(void) {
+    asm volatile("griddepcontrol.wait;" : : : "memory");
+}
+
+#line 2 "templates/ptx/shared.cuh"
+
+/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
+ * "State Spaces", .shared). */
+DEVICE u32 shared_address(u32 offset) {
+    return (u32)__cvta_generic_to_shared(arena) + offset;
+}
+
+#line 2 "templates/ptx/memory.cuh"
+
+/* 16 bytes to global memory that nobody reads soon: gone first from the caches (PTX ISA, "st",
+ * .cs). The address is a multiple of 16. */
+DEVICE void store_streaming_16(void *to, const u32 *values) {
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
+                 : "memory");
+}
+
+/* 16 bytes of global memory that no thread writes while the kernel runs (PTX ISA, "ld.global.nc").
+ */
+DEVICE void load_read_only_16(u32 *values, const void *from) {
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+        : "l"(from));
+}
+
+/* 4 bytes of global memory past L1, which may be stale (PTX ISA, "ld", .cg). */
+DEVICE u32 load_l2_32(const void *from) {
+    u32 value;
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+}
+
+/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", "st", .shared). */
+DEVICE void load_shared_16(u32 *values, u32 address) {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+DEVICE void store_shared_16(u32 address, const u32 *values) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
+                 : "memory");
+}
+
 #line 1 "templates/sparse_attn_fwd.params.h"
 /*
  * Arguments of the sparse_attn_fwd kernels, every variant. Included by the host code and, by the
@@ -143,6 +209,9 @@ struct sparse_attn_fwd_params {
     float *max_logits;      /* as lse, or null */
     const int *queries;     /* query list: batch * tokens + token, or null for all queries */
     const int *query_count; /* its length in device memory, or null for query_capacity */
+    const int *query_range; /* the first entry to take and how many, in device memory, instead of
+                               query_count; or null */
+    const int *extents;     /* with entry i of `queries`: slots up to its last valid one; or null */
     long long q_batch_stride, q_token_stride, q_head_stride;
     long long kv_batch_stride;
     long long indices_batch_stride, indices_token_stride;
@@ -153,14 +222,25 @@ struct sparse_attn_fwd_params {
     int query_capacity;    /* entries of `queries`, or batches * tokens */
     unsigned kv_row_bytes; /* from one KV row to the next */
     float scale;           /* softmax scale, natural units */
+    int overlaps;          /* 1: launched early, behind a kernel of the same call: all it reads was
+                              there when it began, and it must not end before that one */
 };
 
-#line 3 "templates/common/work.cuh"
+#line 5 "templates/common/work.cuh"
 /*
- * The items of a persistent grid: a query and one of its HEAD_BLOCKS blocks of heads. A block takes
- * item blockIdx.x and every gridDim.x-th after it; each of its warpgroups follows them by itself.
- * With a query list, an entry outside of the queries is no item.
+ * The items of a grid: a query and one of its HEAD_BLOCKS blocks of heads. A block takes item
+ * blockIdx.x and every gridDim.x-th after it; each of its warpgroups follows them by itself. With a
+ * query list, an entry outside of the queries is no item.
+ *
+ * RANGE_OFFSET: struct work_range, which part of the list is taken, written before the block's
+ * first barrier. The list and what belongs to it are read past L1: an earlier kernel of the stream
+ * may have written them while this one began.
  */
+
+struct work_range {
+    int first; /* entry of the list */
+    int items;
+};
 
 struct work {
     int item;
@@ -168,24 +248,55 @@ struct work {
     int head_block; /* of the query */
 };
 
-/* Items there are: a query each, times the blocks of heads. */
-DEVICE int work_items(const struct sparse_attn_fwd_params *params) {
-    int queries = params->query_capacity;
-    if (params->query_count) {
-        queries = maximum(minimum(*params->query_count, queries), 0);
+DEVICE struct work_range *work_range(void) {
+    return (struct work_range *)(arena + RANGE_OFFSET);
+}
+
+/* By all threads, before the block's first barrier: waits for what the kernels before this one
+ * write, unless it was begun when that was there, and lets the next one begin. */
+DEVICE void begin_grid(const struct sparse_attn_fwd_params *params) {
+    if (DEPENDENT_LAUNCH && !params->overlaps) {
+        grid_wait();
     }
-    return queries * HEAD_BLOCKS;
+    if (threadIdx.x != 0) {
+        return;
+    }
+    if (DEPENDENT_LAUNCH) {
+        grid_launch_dependents();
+    }
+    int first = 0, queries = params->query_capacity;
+    if (params->query_range) {
+        first = (int)load_l2_32(&params->query_range[0]);
+        queries = (int)load_l2_32(&params->query_range[1]);
+    } else if (params->query_count) {
+        queries = maximum(minimum((int)load_l2_32(params->query_count), queries), 0);
+    }
+    work_range()->first = first;
+    work_range()->items = queries * HEAD_BLOCKS;
+}
+
+/* By all threads, at the kernel's end: it ends after the kernel that it overlaps, so that what
+ * follows both in the stream waits for both. */
+DEVICE void end_grid(const struct sparse_attn_fwd_params *params) {
+    if (DEPENDENT_LAUNCH && params->overlaps && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
+        grid_wait();
+    }
+}
+
+/* The entry of the list that an item is. */
+DEVICE int work_entry(u32 item) {
+    return work_range()->first + (int)(item / HEAD_BLOCKS);
 }
 
 /* The first item from `item` on, in steps of the grid. Numbers are unsigned: the step past the last
  * may pass 2^31. */
 DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, u32 item) {
-    const u32 items = (u32)work_items(params);
+    const u32 items = (u32)work_range()->items;
     struct work work = {0, -1, 0};
     for (; item < items; item += gridDim.x) {
         int query = (int)(item / HEAD_BLOCKS);
         if (params->queries) {
-            query = params->queries[query];
+            query = (int)load_l2_32(&params->queries[work_entry(item)]);
         }
         if (query >= 0 && query < params->batches * params->tokens) {
             work.item = (int)item;
@@ -203,6 +314,28 @@ DEVICE struct work first_work(const struct sparse_attn_fwd_params *params) {
 
 DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const struct work *work) {
     return find_work(params, (u32)work->item + gridDim.x);
+}
+
+/* Where an item's index row begins. */
+DEVICE const int *work_row(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
+    return params->indices + batch * params->indices_batch_stride +
+           token * params->indices_token_stride;
+}
+
+/* How many of its slots are to be looked at: up to the last valid one where the list tells it, else
+ * the width, cut by topk_length. */
+DEVICE int work_slots(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    if (params->extents) {
+        return (int)load_l2_32(&params->extents[work_entry((u32)work->item)]);
+    }
+    if (!params->topk_length) {
+        return params->width;
+    }
+    const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
+    const int length = params->topk_length[batch * params->topk_length_batch_stride +
+                                           token * params->topk_length_token_stride];
+    return minimum(maximum(length, 0), params->width);
 }
 
 #line 2 "templates/ptx/named_barrier.cuh"
@@ -272,14 +405,8 @@ DEVICE void scan_open(struct slot_scan *scan, const struct sparse_attn_fwd_param
     scan->slots = 0;
     scan->row = params->indices;
     if (work->query >= 0) {
-        const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
-        scan->row += batch * params->indices_batch_stride + token * params->indices_token_stride;
-        scan->slots = params->width;
-        if (params->topk_length) {
-            const int length = params->topk_length[batch * params->topk_length_batch_stride +
-                                                   token * params->topk_length_token_stride];
-            scan->slots = minimum(maximum(length, 0), params->width);
-        }
+        scan->row = work_row(params, work);
+        scan->slots = work_slots(params, work);
     }
     scan_load_ahead(scan);
 }
@@ -350,14 +477,6 @@ DEVICE void ring_advance(struct ring_place *place, int size) {
         place->index = 0;
         place->parity ^= 1;
     }
-}
-
-#line 2 "templates/ptx/shared.cuh"
-
-/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
- * "State Spaces", .shared). */
-DEVICE u32 shared_address(u32 offset) {
-    return (u32)__cvta_generic_to_shared(arena) + offset;
 }
 
 #line 2 "templates/ptx/cp_async.cuh"
@@ -556,47 +675,6 @@ DEVICE void mbarrier_wait_cluster(u32 barrier, int parity) {
                      : "r"(barrier), "r"(parity)
                      : "memory");
     } while (!over);
-}
-
-#line 2 "templates/ptx/memory.cuh"
-
-/* 16 bytes to global memory that nobody reads soon: gone first from the caches (PTX ISA, "st",
- * .cs). The address is a multiple of 16. */
-DEVICE void store_streaming_16(void *to, const u32 *values) {
-    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "l"(to), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
-                 : "memory");
-}
-
-/* 16 bytes of global memory that no thread writes while the kernel runs (PTX ISA, "ld.global.nc").
- */
-DEVICE void load_read_only_16(u32 *values, const void *from) {
-    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
-        : "l"(from));
-}
-
-/* 4 bytes of global memory past L1, which may be stale (PTX ISA, "ld", .cg). */
-DEVICE u32 load_l2_32(const void *from) {
-    u32 value;
-    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
-    return value;
-}
-
-/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", "st", .shared). */
-DEVICE void load_shared_16(u32 *values, u32 address) {
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-DEVICE void store_shared_16(u32 address, const u32 *values) {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "r"(address), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
-                 : "memory");
 }
 
 #line 2 "templates/ptx/proxy.cuh"
@@ -955,7 +1033,7 @@ DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
  *   EXPONENTS     [P_BUFFERS][64] bytes: what O's rows are multiplied by before P V is added
  *   INVERSES      [P_BUFFERS][64] fp32: 1 / denominator, with a query's last block
  *   WORDS         [STAGES]: what a key block is (count, FIRST_BLOCK, LAST_BLOCK)
- *   RING, COUNTS: common/gather_slots.cuh
+ *   RING, COUNTS: common/gather_slots.cuh; RANGE: common/work.cuh
  *
  * Barriers (parity counts uses; stages and buffers are used in turn, a stage s by
  * key blocks and Q, a buffer b by key blocks alone):
@@ -1601,6 +1679,7 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
+    begin_grid(&params);
     initialise_barriers();
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
     if (warpgroup == SCORES_WARPGROUP) {
@@ -1610,4 +1689,5 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     } else {
         run_gather(&params);
     }
+    end_grid(&params);
 }
