@@ -69,8 +69,8 @@
  * fence: wgmma's warpgroups, after the wait. A writer's would wait for all its loads and stores.
  * Named barriers: 1 the scores' warpgroup, 2 the gather's.
  *
- * Knobs: STAGES, REGISTER_STEPS, TURN_STEPS and the registers of each role; legal values and the
- * rule that picks them: src/codegen/sparse_attn_fwd_sm90.c.
+ * Knobs: STAGES, TURN_STEPS, OUTPUT_REGISTERS and GATHER_REGISTERS (and with them the scores' and
+ * REGISTER_STEPS); legal values and the rule that picks them: src/codegen/sparse_attn_fwd_sm90.c.
  */
 
 enum {

@@ -31,6 +31,23 @@ int smelt__plan_make(const struct smelt__spec *spec, const struct smelt__arch *a
     return 0;
 }
 
+int smelt__plan_make_tuned(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                           const char *tuned_knobs, struct smelt__plan *plan,
+                           struct smelt__message *message) {
+    struct smelt__spec tuned = *spec;
+    if (tuned_knobs && smelt__spec_tune(&tuned, tuned_knobs, message))
+        return -1;
+    return smelt__plan_make(&tuned, arch, plan, message);
+}
+
+enum smelt__origin smelt__plan_origin(const struct smelt__spec *spec, const char *knob) {
+    const int index = smelt__spec_key(spec->family, knob);
+    assert(index >= 0);
+    if (spec->values[index] == SMELT__AUTO)
+        return SMELT__FROM_RULE;
+    return spec->tuned >> index & 1 ? SMELT__FROM_TUNING : SMELT__FROM_KNOB;
+}
+
 /* ---- building ---------------------------------------------------------------------------------
  */
 
@@ -88,6 +105,8 @@ static const char *origin_name(enum smelt__origin origin) {
         return "spec";
     case SMELT__FROM_KNOB:
         return "knob";
+    case SMELT__FROM_TUNING:
+        return "tuned";
     case SMELT__FROM_RULE:
         return "rule";
     case SMELT__DERIVED:
@@ -97,7 +116,8 @@ static const char *origin_name(enum smelt__origin origin) {
 }
 
 static int is_knob(const struct smelt__constant *constant) {
-    return constant->origin == SMELT__FROM_KNOB || constant->origin == SMELT__FROM_RULE;
+    return constant->origin == SMELT__FROM_KNOB || constant->origin == SMELT__FROM_TUNING ||
+           constant->origin == SMELT__FROM_RULE;
 }
 
 static int longest_name(const struct smelt__plan *plan) {
@@ -113,7 +133,7 @@ static int longest_name(const struct smelt__plan *plan) {
 
 static void print_heading(const struct smelt__plan *plan, struct smelt__text *text) {
     char spec[SMELT__SPEC_TEXT];
-    smelt__spec_print(&plan->spec, spec);
+    smelt__spec_print_asked(&plan->spec, spec);
     smelt__text_print(text, "spec     %s\narch     %s\nvariant  %s\nkernel   %s\n", spec,
                       plan->arch->name, plan->variant, plan->kernel_name);
 }
@@ -121,7 +141,10 @@ static void print_heading(const struct smelt__plan *plan, struct smelt__text *te
 /* The knobs (knobs = 1) or the other constants. */
 static void print_constants(const struct smelt__plan *plan, int knobs, struct smelt__text *text) {
     int width = longest_name(plan);
-    smelt__text_append_string(text, knobs ? "knobs (by the spec, or by rule)\n" : "constants\n");
+    const char *knob_heading = plan->spec.tuned
+                                   ? "knobs (by the spec, the tuning file, or by rule)\n"
+                                   : "knobs (by the spec, or by rule)\n";
+    smelt__text_append_string(text, knobs ? knob_heading : "constants\n");
     for (int i = 0; i < plan->constant_count; i++) {
         const struct smelt__constant *constant = &plan->constants[i];
         if (is_knob(constant) == knobs)
@@ -209,7 +232,7 @@ static void print_json_regions(const struct smelt__plan *plan, struct smelt__tex
 
 void smelt__plan_print_json(const struct smelt__plan *plan, struct smelt__text *text) {
     char spec[SMELT__SPEC_TEXT];
-    smelt__spec_print(&plan->spec, spec);
+    smelt__spec_print_asked(&plan->spec, spec);
     smelt__text_append_string(text, "{\"spec\": ");
     smelt__text_append_json(text, spec);
     smelt__text_append_string(text, ", \"arch\": ");

@@ -1,7 +1,7 @@
 /*
- * Plans: every number a kernel needs, as a printable plain struct. A pure function of kernel spec
- * and architecture. The constants become the source's prologue, under the same names; the regions
- * are the shared-memory map, computed here and nowhere else.
+ * Plans: every number a kernel needs, as a printable plain struct. A pure function of kernel spec,
+ * architecture and tuning entry. The constants become the source's prologue, under the same names;
+ * the regions are the shared-memory map, computed here and nowhere else.
  */
 #ifndef SMELT_CODEGEN_PLAN_H
 #define SMELT_CODEGEN_PLAN_H
@@ -13,10 +13,11 @@
 enum { SMELT__MAX_CONSTANTS = 48, SMELT__MAX_REGIONS = 12, SMELT__KERNEL_NAME = 128 };
 
 enum smelt__origin {
-    SMELT__FROM_SPEC, /* says what is computed */
-    SMELT__FROM_KNOB, /* a knob the spec names */
-    SMELT__FROM_RULE, /* a knob the plan chose */
-    SMELT__DERIVED    /* follows from the others */
+    SMELT__FROM_SPEC,   /* says what is computed */
+    SMELT__FROM_KNOB,   /* a knob the spec names */
+    SMELT__FROM_TUNING, /* a knob that a tuning entry names */
+    SMELT__FROM_RULE,   /* a knob the plan chose */
+    SMELT__DERIVED      /* follows from the others */
 };
 
 /* One named number: an enum constant in the source, a line in the printed plan. */
@@ -57,6 +58,13 @@ struct smelt__plan {
 int smelt__plan_make(const struct smelt__spec *spec, const struct smelt__arch *arch,
                      struct smelt__plan *plan, struct smelt__message *message);
 
+/* The same with a tuning entry's knobs ("key=value,...", NULL or "": none) where the spec leaves
+ * the choice: what the spec names wins, key by key. -1 also when those knobs are not legal (any
+ * more); the caller then plans without them. plan->spec knows which knobs are the entry's. */
+int smelt__plan_make_tuned(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                           const char *tuned_knobs, struct smelt__plan *plan,
+                           struct smelt__message *message);
+
 /* Used by families while planning. Adding past the capacity, or a name twice, is a defect and
  * asserted. */
 void smelt__plan_add(struct smelt__plan *plan, const char *name, int value,
@@ -64,6 +72,10 @@ void smelt__plan_add(struct smelt__plan *plan, const char *name, int value,
 /* Places a region of `bytes` at the next multiple of `alignment`; returns its offset. */
 int smelt__plan_add_region(struct smelt__plan *plan, const char *name, int bytes, int alignment,
                            const char *meaning);
+
+/* Where the value of a knob of the spec being planned comes from: the spec, a tuning entry, or the
+ * rule, when it is left to the plan. */
+enum smelt__origin smelt__plan_origin(const struct smelt__spec *spec, const char *knob);
 
 /* A constant's or a region offset's value; 0 when there is none of that name (*found tells). */
 int smelt__plan_constant(const struct smelt__plan *plan, const char *name, int *found);

@@ -9,7 +9,8 @@ static int emit_banner(const struct smelt__plan *plan, struct smelt__text *out) 
     struct smelt__text summary = {0};
     smelt__spec_print(&plan->spec, spec);
     smelt__plan_print_summary(plan, &summary);
-    smelt__text_append_string(out, "/*\n * Written by smelt; do not edit. To write it again:\n");
+    smelt__text_print(out, "/*\n * Written by smelt; do not edit. To write it again%s:\n",
+                      plan->spec.tuned ? ", the tuned knobs named" : "");
     smelt__text_print(out, " *   smelt emit %s --arch %s\n *\n", spec, plan->arch->name);
     for (const char *at = summary.data; at && *at;) {
         const char *end = strchrnul(at, '\n');

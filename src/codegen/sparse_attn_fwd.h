@@ -11,14 +11,12 @@ int smelt__sparse_attn_fwd_plan_mma(const struct smelt__spec *spec, const struct
 int smelt__sparse_attn_fwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                      struct smelt__plan *plan, struct smelt__message *message);
 
-/* The sm90 plan's two orientations, heads as rows and keys as rows; what both refuse is refused. */
-void smelt__sparse_attn_fwd_plan_heads(const struct smelt__spec *spec, struct smelt__plan *plan);
+/* The sm90 plan with keys as rows; what both orientations refuse is refused. */
 int smelt__sparse_attn_fwd_plan_keys(const struct smelt__spec *spec, struct smelt__plan *plan,
                                      struct smelt__message *message);
 
-/* A knob's value, or what the rule says; and which of the two it was. */
+/* A knob's value, or what the rule says. */
 int smelt__sparse_attn_fwd_knob(const struct smelt__spec *spec, const char *name, int otherwise);
-enum smelt__origin smelt__sparse_attn_fwd_origin(const struct smelt__spec *spec, const char *name);
 
 /* Names the kernel of a plan whose variant is set, and adds the constants that the spec gives. */
 void smelt__sparse_attn_fwd_name(const struct smelt__spec *spec, struct smelt__plan *plan);

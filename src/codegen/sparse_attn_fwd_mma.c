@@ -309,9 +309,8 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"BLOCKS_PER_MULTIPROCESSOR", "blocks", choice->blocks, "resident at once, at least"},
     };
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++) {
-        int given = smelt__spec_get(spec, knobs[i].knob) != SMELT__AUTO;
         smelt__plan_add(plan, knobs[i].name, knobs[i].value,
-                        given ? SMELT__FROM_KNOB : SMELT__FROM_RULE, knobs[i].meaning);
+                        smelt__plan_origin(spec, knobs[i].knob), knobs[i].meaning);
     }
     const struct {
         const char *name;
@@ -373,11 +372,14 @@ static void explain(const struct smelt__spec *spec, const struct smelt__arch *ar
 
 int smelt__sparse_attn_fwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message) {
-    if (smelt__spec_get(spec, "orientation") != SMELT__AUTO) {
-        smelt__message_set(message, "%s: orientation is a knob of variant=sm90; mma has none",
-                           spec->family->name);
-        return -1;
-    }
+    static const char *const others[] = {"orientation", "turn_steps", "output_registers",
+                                         "gather_registers"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (smelt__spec_get(spec, others[i]) != SMELT__AUTO) {
+            smelt__message_set(message, "%s: %s is a knob of variant=sm90; mma has none",
+                               spec->family->name, others[i]);
+            return -1;
+        }
     struct choice choice = {0};
     struct misses misses = {INT_MAX, 0, INT_MAX, 0};
     choice.heads = (int)smelt__spec_get(spec, "heads");

@@ -10,40 +10,45 @@
  * accumulators thus need 160 in each of two warpgroups; the gather gets along with 24; what is left
  * to the scores, 168, holds 32 accumulators and 27 k-steps of Q. That leaves room for three stages
  * of 64 keys, each 64 KB.
+ *
+ * The knobs. stages 2 or 3, as many as fit; output_registers 160 or 168, gather_registers by eights
+ * from 24 on, up to 48 and 32: what they take from the scores, which need 144, moves k-steps of Q
+ * from registers into shared memory; turn_steps from 0 to one less than the k-steps of Q in
+ * registers. The others have one value.
  */
 #include <inttypes.h>
 
 #include "codegen/sparse_attn_fwd.h"
 
 enum {
-    WARPGROUP = 128,    /* threads */
-    WARPGROUPS = 4,     /* scores, two of output, gather */
-    HEADS = 64,         /* of a block: wgmma's rows */
-    MOST_COLUMNS = 32,  /* heads as columns; more, and the padding to 64 is cheaper */
-    KEYS = 64,          /* of a key block */
-    VALUE_WIDTH = 512,  /* the only one: two output warpgroups of 256 columns */
-    TILE = 64 * 64 * 2, /* bytes: 64 rows of 64 columns */
-    STEP = 64 * 16 * 2, /* bytes: 64 rows of Q of one k-step */
-    STEP_FRAGMENTS = 4, /* registers a k-step of Q takes */
-    SCORES = 32,        /* accumulators of a thread */
-    SPARE = 26,         /* registers beside wgmma's operands */
-    ALIGNMENT = 1024,   /* bytes: the swizzle repeats every 1024 */
-    SCORES_REGISTERS = 168,
-    OUTPUT_REGISTERS = 160,
-    GATHER_REGISTERS = 24,
-    REGISTER_STEPS = (SCORES_REGISTERS - SPARE - SCORES) / STEP_FRAGMENTS,
-    TURN_STEPS = 10, /* measured: 4 and 18 are as fast (bench/LOG.md) */
+    WARPGROUP = 128,     /* threads */
+    WARPGROUPS = 4,      /* scores, two of output, gather */
+    HEADS = 64,          /* of a block: wgmma's rows */
+    MOST_COLUMNS = 32,   /* heads as columns; more, and the padding to 64 is cheaper */
+    KEYS = 64,           /* of a key block */
+    VALUE_WIDTH = 512,   /* the only one: two output warpgroups of 256 columns */
+    TILE = 64 * 64 * 2,  /* bytes: 64 rows of 64 columns */
+    STEP = 64 * 16 * 2,  /* bytes: 64 rows of Q of one k-step */
+    STEP_FRAGMENTS = 4,  /* registers a k-step of Q takes */
+    SCORES = 32,         /* accumulators of a thread */
+    SPARE = 26,          /* registers beside wgmma's operands */
+    ALIGNMENT = 1024,    /* bytes: the swizzle repeats every 1024 */
+    ALL_REGISTERS = 512, /* of four threads, one in each warpgroup */
+    REGISTER_UNIT = 8,   /* setmaxnreg's */
+    LEAST_OUTPUT = 160,  /* registers */
+    MOST_OUTPUT = 168,
+    LEAST_GATHER = 24,
+    LEAST_SCORES = 144, /* measured: with 136 some spill */
+    TURN_STEPS = 10,    /* measured: 4 and 18 are as fast (bench/LOG.md) */
+    LEAST_STAGES = 2,
     MOST_STAGES = 3,
+    SHARED_LIMIT = 227 * 1024,
     RING_ENTRIES = 128, /* the most that one scan leaves over and the next one's */
 };
 
 int smelt__sparse_attn_fwd_knob(const struct smelt__spec *spec, const char *name, int otherwise) {
     int64_t value = smelt__spec_get(spec, name);
     return value == SMELT__AUTO ? otherwise : (int)value;
-}
-
-enum smelt__origin smelt__sparse_attn_fwd_origin(const struct smelt__spec *spec, const char *name) {
-    return smelt__spec_get(spec, name) == SMELT__AUTO ? SMELT__FROM_RULE : SMELT__FROM_KNOB;
 }
 
 static int knob(const struct smelt__spec *spec, const char *name, int otherwise) {
@@ -87,6 +92,13 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
                            spec->family->name, MOST_COLUMNS, heads);
         return -1;
     }
+    static const char *const others[] = {"turn_steps", "output_registers"};
+    for (size_t i = 0; by_keys && i < sizeof others / sizeof *others; i++)
+        if (smelt__spec_get(spec, others[i]) != SMELT__AUTO) {
+            smelt__message_set(message, "%s: %s is a knob of orientation=heads; keys has none",
+                               spec->family->name, others[i]);
+            return -1;
+        }
     return refuse_knob(spec, "warps", by_keys ? 12 : 16, message) ||
                    refuse_knob(spec, "blocks", 1, message) ||
                    refuse_knob(spec, "compact", 1, message) ||
@@ -95,65 +107,94 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
                : 0;
 }
 
-static int refuse_stages(const struct smelt__spec *spec, struct smelt__message *message) {
-    const int64_t stages = smelt__spec_get(spec, "stages");
-    if (stages == SMELT__AUTO || stages <= MOST_STAGES)
+/* Everything that is chosen, and what follows at once. */
+struct choice {
+    int heads, dqk, rope;
+    int stages, turn_steps;
+    int scores_registers, output_registers, gather_registers;
+    int register_steps; /* k-steps of Q in registers */
+    int buffers;        /* of P: of its own for two blocks where Q K^T reads no rope columns */
+};
+
+static void choose_registers(const struct smelt__spec *spec, struct choice *choice) {
+    choice->output_registers = knob(spec, "output_registers", LEAST_OUTPUT);
+    choice->gather_registers = knob(spec, "gather_registers", LEAST_GATHER);
+    choice->scores_registers =
+        ALL_REGISTERS - 2 * choice->output_registers - choice->gather_registers;
+    choice->register_steps = (choice->scores_registers - SPARE - SCORES) / STEP_FRAGMENTS;
+    choice->turn_steps = knob(spec, "turn_steps", TURN_STEPS);
+}
+
+/* A knob's value that is no multiple of `unit` from `least` to `most`: the nearest is named. */
+static int refuse_value(const struct smelt__spec *spec, const char *name, int value, int least,
+                        int most, int unit, struct smelt__message *message) {
+    if (value >= least && value <= most && value % unit == 0)
         return 0;
+    int nearest = (value + unit / 2) / unit * unit;
+    nearest = nearest < least ? least : nearest > most ? most : nearest;
     smelt__message_set(message,
-                       "%s: stages=%" PRId64 " is not legal with variant=sm90 and heads as rows; "
-                       "legal: 2..%d",
-                       spec->family->name, stages, MOST_STAGES);
+                       "%s: %s=%d is not legal with variant=sm90 and heads as rows; the nearest "
+                       "legal one is %d of %d..%d%s",
+                       spec->family->name, name, value, nearest, least, most,
+                       unit > 1 ? " by eights" : "");
     return -1;
 }
 
-/* P has a buffer of its own for two blocks where Q K^T reads no rope columns: their tile's room. */
-static int p_buffers(int rope) {
-    return rope ? 1 : 2;
+static int refuse_choice(const struct smelt__spec *spec, const struct choice *choice,
+                         struct smelt__message *message) {
+    return refuse_value(spec, "output_registers", choice->output_registers, LEAST_OUTPUT,
+                        MOST_OUTPUT, REGISTER_UNIT, message) ||
+                   refuse_value(spec, "gather_registers", choice->gather_registers, LEAST_GATHER,
+                                ALL_REGISTERS - 2 * choice->output_registers - LEAST_SCORES,
+                                REGISTER_UNIT, message) ||
+                   refuse_value(spec, "turn_steps", choice->turn_steps, 0,
+                                choice->register_steps - 1, 1, message) ||
+                   refuse_value(spec, "stages", knob(spec, "stages", MOST_STAGES), LEAST_STAGES,
+                                MOST_STAGES, 1, message)
+               ? -1
+               : 0;
 }
 
-static void add_constants(const struct smelt__spec *spec, struct smelt__plan *plan) {
-    const int heads = knob(spec, "heads", 0);
-    const int rope = knob(spec, "dqk", 0) > VALUE_WIDTH;
+static void add_constants(const struct smelt__spec *spec, const struct choice *choice,
+                          struct smelt__plan *plan) {
     const struct {
-        const char *name;
+        const char *name, *knob; /* knob: its key; NULL: derived */
         int value;
-        enum smelt__origin origin;
         const char *meaning;
     } constants[] = {
-        {"STAGES", knob(spec, "stages", MOST_STAGES), smelt__sparse_attn_fwd_origin(spec, "stages"),
-         "key blocks in flight"},
-        {"BLOCK_KEYS", KEYS, smelt__sparse_attn_fwd_origin(spec, "block_keys"),
-         "KV rows of a key block"},
-        {"REGISTER_STEPS", REGISTER_STEPS, SMELT__FROM_RULE, "k-steps of Q held in registers"},
-        {"TURN_STEPS", TURN_STEPS, SMELT__FROM_RULE, "k-steps of QK in flight when PV may begin"},
-        {"SCORES_REGISTERS", SCORES_REGISTERS, SMELT__FROM_RULE, "of a thread, QK and softmax"},
-        {"OUTPUT_REGISTERS", OUTPUT_REGISTERS, SMELT__FROM_RULE, "of a thread, PV"},
-        {"GATHER_REGISTERS", GATHER_REGISTERS, SMELT__FROM_RULE, "of a thread, gather"},
-        {"COMPACT", 1, smelt__sparse_attn_fwd_origin(spec, "compact"),
-         "1: masked slots are dropped before the gather"},
-        {"BLOCKS_PER_MULTIPROCESSOR", 1, smelt__sparse_attn_fwd_origin(spec, "blocks"),
-         "resident at once"},
-        {"THREADS", WARPGROUPS * WARPGROUP, SMELT__DERIVED, "of a thread block"},
-        {"HEAD_BLOCKS", (heads + HEADS - 1) / HEADS, SMELT__DERIVED, "items of a query"},
-        {"P_BUFFERS", p_buffers(rope), SMELT__DERIVED, "of probabilities"},
-        {"RING_ENTRIES", RING_ENTRIES, SMELT__DERIVED, "row numbers the ring holds"},
+        {"STAGES", "stages", choice->stages, "key blocks in flight"},
+        {"BLOCK_KEYS", "block_keys", KEYS, "KV rows of a key block"},
+        {"TURN_STEPS", "turn_steps", choice->turn_steps,
+         "k-steps of QK in flight when PV may begin"},
+        {"OUTPUT_REGISTERS", "output_registers", choice->output_registers, "of a thread, PV"},
+        {"GATHER_REGISTERS", "gather_registers", choice->gather_registers, "of a thread, gather"},
+        {"COMPACT", "compact", 1, "1: masked slots are dropped before the gather"},
+        {"BLOCKS_PER_MULTIPROCESSOR", "blocks", 1, "resident at once"},
+        {"THREADS", NULL, WARPGROUPS * WARPGROUP, "of a thread block"},
+        {"SCORES_REGISTERS", NULL, choice->scores_registers, "of a thread, QK and softmax"},
+        {"REGISTER_STEPS", NULL, choice->register_steps, "k-steps of Q held in registers"},
+        {"HEAD_BLOCKS", NULL, (choice->heads + HEADS - 1) / HEADS, "items of a query"},
+        {"P_BUFFERS", NULL, choice->buffers, "of probabilities"},
+        {"RING_ENTRIES", NULL, RING_ENTRIES, "row numbers the ring holds"},
     };
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        smelt__plan_add(plan, constants[i].name, constants[i].value, constants[i].origin,
+        smelt__plan_add(plan, constants[i].name, constants[i].value,
+                        constants[i].knob ? smelt__plan_origin(spec, constants[i].knob)
+                                          : SMELT__DERIVED,
                         constants[i].meaning);
 }
 
-static void add_regions(const struct smelt__spec *spec, struct smelt__plan *plan) {
-    const int dqk = knob(spec, "dqk", 0), rope = dqk > VALUE_WIDTH;
-    const int stages = knob(spec, "stages", MOST_STAGES), buffers = p_buffers(rope);
+static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
+    const int stages = choice->stages, buffers = choice->buffers;
+    plan->region_count = 0;
     smelt__plan_add_region(plan, "LATENT_OFFSET", stages * VALUE_WIDTH / 64 * TILE, ALIGNMENT,
                            "key blocks, the columns that are key and value");
-    smelt__plan_add_region(plan, "ROPE_OFFSET", rope ? TILE : 0, ALIGNMENT,
+    smelt__plan_add_region(plan, "ROPE_OFFSET", choice->rope ? TILE : 0, ALIGNMENT,
                            "a key block, the columns that are key alone");
     smelt__plan_add_region(plan, "PROBABILITIES_OFFSET", buffers * TILE, ALIGNMENT,
                            "probabilities, bf16");
-    smelt__plan_add_region(plan, "QUERY_OFFSET", (dqk / 16 - REGISTER_STEPS) * STEP, ALIGNMENT,
-                           "the k-steps of Q that are not in registers");
+    smelt__plan_add_region(plan, "QUERY_OFFSET", (choice->dqk / 16 - choice->register_steps) * STEP,
+                           ALIGNMENT, "the k-steps of Q that are not in registers");
     smelt__plan_add_region(plan, "RING_OFFSET", RING_ENTRIES * 4, 16,
                            "KV row numbers of the key blocks to come");
     smelt__plan_add_region(plan, "INVERSES_OFFSET", buffers * HEADS * 4, 16,
@@ -167,13 +208,41 @@ static void add_regions(const struct smelt__spec *spec, struct smelt__plan *plan
     smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
 }
 
-void smelt__sparse_attn_fwd_plan_heads(const struct smelt__spec *spec, struct smelt__plan *plan) {
+/* The most stages that fit, or those asked for, if they do. */
+static int choose_stages(const struct smelt__spec *spec, struct choice *choice,
+                         struct smelt__plan *plan, struct smelt__message *message) {
+    const int asked = knob(spec, "stages", 0);
+    for (choice->stages = asked ? asked : MOST_STAGES;; choice->stages--) {
+        add_regions(choice, plan);
+        if (plan->shared_bytes <= SHARED_LIMIT)
+            return 0;
+        if (asked || choice->stages == LEAST_STAGES)
+            break;
+    }
+    smelt__message_set(message,
+                       "%s: stages=%d and %d registers for the scores, which leave %d k-steps of Q "
+                       "to shared memory, need %.1f KB of it, and there are %d; fewer stages or "
+                       "fewer output_registers or gather_registers do",
+                       spec->family->name, choice->stages, choice->scores_registers,
+                       choice->dqk / 16 - choice->register_steps, plan->shared_bytes / 1024.0,
+                       SHARED_LIMIT / 1024);
+    return -1;
+}
+
+static int plan_heads(const struct smelt__spec *spec, struct smelt__plan *plan,
+                      struct smelt__message *message) {
+    struct choice choice = {.heads = knob(spec, "heads", 0), .dqk = knob(spec, "dqk", 0)};
+    choice.rope = choice.dqk > VALUE_WIDTH;
+    choice.buffers = choice.rope ? 1 : 2;
+    choose_registers(spec, &choice);
+    if (refuse_choice(spec, &choice, message) || choose_stages(spec, &choice, plan, message))
+        return -1;
     plan->template_name = "sparse_attn_fwd.sm90.cu";
-    add_constants(spec, plan);
-    add_regions(spec, plan);
+    add_constants(spec, &choice, plan);
     plan->threads = WARPGROUPS * WARPGROUP;
     plan->heads_per_block = HEADS;
-    plan->head_blocks = (knob(spec, "heads", 0) + HEADS - 1) / HEADS;
+    plan->head_blocks = (choice.heads + HEADS - 1) / HEADS;
+    return 0;
 }
 
 int smelt__sparse_attn_fwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -181,13 +250,12 @@ int smelt__sparse_attn_fwd_plan_sm90(const struct smelt__spec *spec, const struc
     const int64_t orientation = smelt__spec_get(spec, "orientation");
     const int by_keys = orientation == SMELT__AUTO ? knob(spec, "heads", 0) <= MOST_COLUMNS
                                                    : orientation == SMELT__SPARSE_ATTN_KEYS;
-    if (refuse(spec, arch, by_keys, message) || (!by_keys && refuse_stages(spec, message)))
+    if (refuse(spec, arch, by_keys, message))
         return -1;
     plan->variant = "sm90";
     smelt__sparse_attn_fwd_name(spec, plan);
-    if (!by_keys)
-        smelt__sparse_attn_fwd_plan_heads(spec, plan);
-    else if (smelt__sparse_attn_fwd_plan_keys(spec, plan, message))
+    if (by_keys ? smelt__sparse_attn_fwd_plan_keys(spec, plan, message)
+                : plan_heads(spec, plan, message))
         return -1;
     plan->blocks_per_multiprocessor = 1;
     plan->max_registers = arch->registers_per_multiprocessor / plan->threads / 8 * 8;

@@ -13,15 +13,18 @@
 #include "codegen/sparse_attn_fwd.h"
 
 enum {
-    WARPGROUP = 128,   /* threads */
-    WARPGROUPS = 3,    /* two of math, gather */
-    ROWS = 64,         /* of wgmma: a block of fewer keys has zeros behind it */
-    ROW = 128,         /* bytes of a tile's row */
-    HEAD_GROUP = 8,    /* wgmma's columns come in eights */
-    VALUE_WIDTH = 512, /* columns */
-    ALIGNMENT = 1024,  /* bytes: the swizzle repeats every 1024 */
-    MATH_REGISTERS = 208,
+    WARPGROUP = 128,     /* threads */
+    WARPGROUPS = 3,      /* two of math, gather */
+    ROWS = 64,           /* of wgmma: a block of fewer keys has zeros behind it */
+    ROW = 128,           /* bytes of a tile's row */
+    HEAD_GROUP = 8,      /* wgmma's columns come in eights */
+    VALUE_WIDTH = 512,   /* columns */
+    ALIGNMENT = 1024,    /* bytes: the swizzle repeats every 1024 */
+    ALL_REGISTERS = 504, /* of three threads, one in each warpgroup */
+    REGISTER_UNIT = 8,   /* setmaxnreg's */
     GATHER_REGISTERS = 88,
+    LEAST_GATHER = 24,
+    MOST_GATHER = 88,   /* measured: with more, 32 heads spill */
     RING_ENTRIES = 256, /* two blocks held back, an incomplete one, a scan's worth */
     SHORT_TOPK = 512,   /* measured: 512 is, 2048 is not (bench/LOG.md) */
     SHARED_LIMIT = 227 * 1024,
@@ -39,6 +42,7 @@ struct choice {
     int heads; /* rounded up */
     int dqk, rope;
     int block_keys, stages, stage_bytes;
+    int math_registers, gather_registers;
 };
 
 static void choose_ring(struct choice *choice, const struct ring *ring) {
@@ -79,17 +83,17 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         enum smelt__origin origin;
         const char *meaning;
     } constants[] = {
-        {"BLOCK_KEYS", choice->block_keys, smelt__sparse_attn_fwd_origin(spec, "block_keys"),
+        {"BLOCK_KEYS", choice->block_keys, smelt__plan_origin(spec, "block_keys"),
          "KV rows of a key block"},
-        {"STAGES", choice->stages, smelt__sparse_attn_fwd_origin(spec, "stages"),
-         "key blocks in flight"},
-        {"MATH_REGISTERS", MATH_REGISTERS, SMELT__FROM_RULE, "of a thread, products and softmax"},
-        {"GATHER_REGISTERS", GATHER_REGISTERS, SMELT__FROM_RULE, "of a thread, gather"},
-        {"COMPACT", 1, smelt__sparse_attn_fwd_origin(spec, "compact"),
+        {"STAGES", choice->stages, smelt__plan_origin(spec, "stages"), "key blocks in flight"},
+        {"GATHER_REGISTERS", choice->gather_registers, smelt__plan_origin(spec, "gather_registers"),
+         "of a thread, gather"},
+        {"COMPACT", 1, smelt__plan_origin(spec, "compact"),
          "1: masked slots are dropped before the gather"},
-        {"BLOCKS_PER_MULTIPROCESSOR", 1, smelt__sparse_attn_fwd_origin(spec, "blocks"),
-         "resident at once"},
+        {"BLOCKS_PER_MULTIPROCESSOR", 1, smelt__plan_origin(spec, "blocks"), "resident at once"},
         {"THREADS", WARPGROUPS * WARPGROUP, SMELT__DERIVED, "of a thread block"},
+        {"MATH_REGISTERS", choice->math_registers, SMELT__DERIVED,
+         "of a thread, products and softmax"},
         {"BLOCK_HEADS", choice->heads, SMELT__DERIVED, "heads, rounded up to eights"},
         {"HEAD_BLOCKS", 1, SMELT__DERIVED, "items of a query"},
         {"STAGE_BYTES", choice->stage_bytes, SMELT__DERIVED, "from one stage to the next"},
@@ -118,12 +122,30 @@ static int choose(const struct smelt__spec *spec, struct choice *choice, struct 
     return 0;
 }
 
+/* What the gather leaves is shared by the two warpgroups of math. */
+static int choose_registers(const struct smelt__spec *spec, struct choice *choice,
+                            struct smelt__message *message) {
+    const int gather = smelt__sparse_attn_fwd_knob(spec, "gather_registers", GATHER_REGISTERS);
+    if (gather < LEAST_GATHER || gather > MOST_GATHER || gather % REGISTER_UNIT != 0) {
+        smelt__message_set(message,
+                           "%s: gather_registers=%d is not legal with variant=sm90 and keys as "
+                           "rows; legal: %d..%d by eights",
+                           spec->family->name, gather, LEAST_GATHER, MOST_GATHER);
+        return -1;
+    }
+    choice->gather_registers = gather;
+    choice->math_registers = (ALL_REGISTERS - gather) / 2 / REGISTER_UNIT * REGISTER_UNIT;
+    return 0;
+}
+
 int smelt__sparse_attn_fwd_plan_keys(const struct smelt__spec *spec, struct smelt__plan *plan,
                                      struct smelt__message *message) {
     struct choice choice = {0};
     choice.heads = ((int)smelt__spec_get(spec, "heads") + HEAD_GROUP - 1) / HEAD_GROUP * HEAD_GROUP;
     choice.dqk = (int)smelt__spec_get(spec, "dqk");
     choice.rope = choice.dqk > VALUE_WIDTH;
+    if (choose_registers(spec, &choice, message))
+        return -1;
     if (!choose(spec, &choice, plan)) {
         char text[SMELT__SPEC_TEXT];
         smelt__spec_print(spec, text);

@@ -41,6 +41,12 @@ const struct smelt__key smelt__sparse_attn_keys[SMELT__SPARSE_ATTN_KEY_COUNT] = 
     KNOB("stages", "auto, 2..4", "key blocks in flight: the depth of the gather's ring", 2, 4),
     KNOB("warps", "auto, 4, 8", "warps of a thread block", 4, 8),
     KNOB("blocks", "auto, 1..4", "resident thread blocks a multiprocessor is compiled for", 1, 4),
+    KNOB("turn_steps", "auto, 0..26", "k-steps of QK left when PV may begin: sm90, heads as rows",
+         0, 26),
+    KNOB("output_registers", "auto, 160, 168", "of a thread that computes PV: sm90, heads as rows",
+         160, 168),
+    KNOB("gather_registers", "auto, 24..88 by eights", "of a thread that gathers, with sm90", 24,
+         88),
 };
 
 static int is_one_of(int64_t value, const int *values, int count) {

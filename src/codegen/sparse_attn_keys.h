@@ -7,7 +7,7 @@
 
 #include "codegen/spec.h"
 
-enum { SMELT__SPARSE_ATTN_KEY_COUNT = 12 };
+enum { SMELT__SPARSE_ATTN_KEY_COUNT = 15 };
 
 extern const struct smelt__key smelt__sparse_attn_keys[SMELT__SPARSE_ATTN_KEY_COUNT];
 

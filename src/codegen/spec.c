@@ -295,7 +295,8 @@ int smelt__spec_check(const struct smelt__spec *spec, struct smelt__message *mes
     return family->check ? family->check(spec, message) : 0;
 }
 
-void smelt__spec_print(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]) {
+/* The keys of `mask` alone. */
+static void print_keys(const struct smelt__spec *spec, uint32_t mask, char text[SMELT__SPEC_TEXT]) {
     const struct smelt__family *family = spec->family;
     size_t used = 0;
     put(text, SMELT__SPEC_TEXT, &used, "%s", family->name);
@@ -303,7 +304,8 @@ void smelt__spec_print(const struct smelt__spec *spec, char text[SMELT__SPEC_TEX
     for (int i = 0; i < family->key_count; i++) {
         const struct smelt__key *key = &family->keys[i];
         int64_t value = spec->values[i];
-        if (value == SMELT__AUTO || (!key->required && value == key->default_value))
+        if (value == SMELT__AUTO || (!key->required && value == key->default_value) ||
+            !(mask >> i & 1))
             continue;
         put(text, SMELT__SPEC_TEXT, &used, "%c%s=", separator, key->name);
         if (key->choices)
@@ -313,4 +315,38 @@ void smelt__spec_print(const struct smelt__spec *spec, char text[SMELT__SPEC_TEX
         separator = ',';
     }
     assert(used < SMELT__SPEC_TEXT);
+}
+
+void smelt__spec_print(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]) {
+    print_keys(spec, UINT32_MAX, text);
+}
+
+void smelt__spec_print_asked(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]) {
+    print_keys(spec, ~spec->tuned, text);
+}
+
+/* ---- tuning -----------------------------------------------------------------------------------
+ */
+
+void smelt__spec_strip_knobs(const struct smelt__spec *spec, struct smelt__spec *stripped) {
+    *stripped = *spec;
+    stripped->tuned = 0;
+    for (int i = 0; i < spec->family->key_count; i++)
+        if (spec->family->keys[i].knob)
+            stripped->values[i] = spec->family->keys[i].default_value;
+}
+
+int smelt__spec_tune(struct smelt__spec *spec, const char *knobs, struct smelt__message *message) {
+    struct smelt__spec entry;
+    smelt__spec_init(&entry, spec->family);
+    if (smelt__spec_parse_keys(knobs, 1, &entry, message))
+        return -1;
+    for (int i = 0; i < spec->family->key_count; i++) {
+        if (!spec->family->keys[i].knob || entry.values[i] == SMELT__AUTO ||
+            spec->values[i] != SMELT__AUTO)
+            continue;
+        spec->values[i] = entry.values[i];
+        spec->tuned |= UINT32_C(1) << i;
+    }
+    return 0;
 }

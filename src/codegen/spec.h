@@ -37,6 +37,7 @@ struct smelt__family;
 struct smelt__spec {
     const struct smelt__family *family;
     int64_t values[SMELT__MAX_KEYS];
+    uint32_t tuned; /* bit i: values[i] is a tuning entry's, not the user's */
 };
 
 /* Every key at its default, required ones at SMELT__AUTO. */
@@ -55,8 +56,18 @@ int smelt__spec_parse_keys(const char *text, int knobs_only, struct smelt__spec 
 /* Ranges, required keys, then the family's check. */
 int smelt__spec_check(const struct smelt__spec *spec, struct smelt__message *message);
 
-/* Canonical text. Always fits: parse refuses what would not. */
+/* Canonical text. Always fits: parse refuses what would not. Tuned knobs are in it; in the second
+ * form they are not: what the user asked for. */
 void smelt__spec_print(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]);
+void smelt__spec_print_asked(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]);
+
+/* The same without any knob: what a tuning entry is for. */
+void smelt__spec_strip_knobs(const struct smelt__spec *spec, struct smelt__spec *stripped);
+
+/* Takes over a tuning entry's knobs, those that `spec` leaves to the plan. `knobs`:
+ * "key=value,...". 0, or -1 with a message and *spec untouched. Whether they are legal together a
+ * plan tells. */
+int smelt__spec_tune(struct smelt__spec *spec, const char *knobs, struct smelt__message *message);
 
 /* The index of a key, or -1; and a key's value, which must exist. */
 int smelt__spec_key(const struct smelt__family *family, const char *name);

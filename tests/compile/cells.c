@@ -92,6 +92,15 @@ static void add_knobs(struct collector *collector) {
         "sparse_attn:heads=24,dqk=576,dv=512,topk=2048,block_keys=64",
         "sparse_attn:heads=32,dqk=576,dv=512,topk=2048,block_keys=64",
         "sparse_attn:heads=32,dqk=512,dv=512,topk=1152,sink=1,block_keys=64",
+        "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,turn_steps=0",
+        "sparse_attn:heads=128,dqk=576,dv=512,topk=2048,turn_steps=26",
+        "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,gather_registers=48",
+        "sparse_attn:heads=64,dqk=576,dv=512,topk=512,output_registers=168,gather_registers=32",
+        "sparse_attn:heads=64,dqk=512,dv=512,topk=640,sink=1,output_registers=168,"
+        "gather_registers=32",
+        "sparse_attn:heads=32,dqk=576,dv=512,topk=2048,gather_registers=24",
+        "sparse_attn:heads=32,dqk=512,dv=512,topk=640,sink=1,gather_registers=88",
+        "sparse_attn:heads=8,dqk=576,dv=512,topk=2048,gather_registers=24",
     };
     for (size_t i = 0; i < sizeof specs / sizeof *specs && !collector->failed; i++)
         add_operator(collector, specs[i]);

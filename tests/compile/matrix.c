@@ -101,9 +101,13 @@ static int compare_place(const void *left, const void *right) {
     return a->arch - b->arch;
 }
 
-/* A length of key blocks that was asked for fits what it was asked for: sm_90a's kernels. */
+/* Knobs that were asked for fit what they were asked for: sm_90a's kernels. */
 static int is_for(const char *spec, const char *arch) {
-    return !strstr(spec, "block_keys=") || strcmp(arch, "sm_90a") == 0;
+    static const char *const knobs[] = {"block_keys=", "turn_steps=", "_registers="};
+    for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
+        if (strstr(spec, knobs[i]))
+            return strcmp(arch, "sm_90a") == 0;
+    return 1;
 }
 
 static int choose_cells(struct matrix *matrix, const struct choice *choice) {

@@ -9,9 +9,7 @@
  * knobs (by the spec, or by rule)
  *   STAGES                           3  rule     key blocks in flight
  *   BLOCK_KEYS                      64  rule     KV rows of a key block
- *   REGISTER_STEPS                  27  rule     k-steps of Q held in registers
  *   TURN_STEPS                      10  rule     k-steps of QK in flight when PV may begin
- *   SCORES_REGISTERS               168  rule     of a thread, QK and softmax
  *   OUTPUT_REGISTERS               160  rule     of a thread, PV
  *   GATHER_REGISTERS                24  rule     of a thread, gather
  *   COMPACT                          1  rule     1: masked slots are dropped before the gather
@@ -44,14 +42,14 @@ enum {
     DEPENDENT_LAUNCH = 1,           /* 1: a kernel may begin before the one ahead of it has ended */
     STAGES = 3,                     /* key blocks in flight */
     BLOCK_KEYS = 64,                /* KV rows of a key block */
-    REGISTER_STEPS = 27,            /* k-steps of Q held in registers */
     TURN_STEPS = 10,                /* k-steps of QK in flight when PV may begin */
-    SCORES_REGISTERS = 168,         /* of a thread, QK and softmax */
     OUTPUT_REGISTERS = 160,         /* of a thread, PV */
     GATHER_REGISTERS = 24,          /* of a thread, gather */
     COMPACT = 1,                    /* 1: masked slots are dropped before the gather */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */
     THREADS = 512,                  /* of a thread block */
+    SCORES_REGISTERS = 168,         /* of a thread, QK and softmax */
+    REGISTER_STEPS = 27,            /* k-steps of Q held in registers */
     HEAD_BLOCKS = 1,                /* items of a query */
     P_BUFFERS = 2,                  /* of probabilities */
     RING_ENTRIES = 128,             /* row numbers the ring holds */
@@ -1057,8 +1055,8 @@ DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
  * fence: wgmma's warpgroups, after the wait. A writer's would wait for all its loads and stores.
  * Named barriers: 1 the scores' warpgroup, 2 the gather's.
  *
- * Knobs: STAGES, REGISTER_STEPS, TURN_STEPS and the registers of each role; legal values and the
- * rule that picks them: src/codegen/sparse_attn_fwd_sm90.c.
+ * Knobs: STAGES, TURN_STEPS, OUTPUT_REGISTERS and GATHER_REGISTERS (and with them the scores' and
+ * REGISTER_STEPS); legal values and the rule that picks them: src/codegen/sparse_attn_fwd_sm90.c.
  */
 
 enum {

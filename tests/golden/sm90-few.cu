@@ -9,7 +9,6 @@
  * knobs (by the spec, or by rule)
  *   BLOCK_KEYS                      64  knob     KV rows of a key block
  *   STAGES                           2  knob     key blocks in flight
- *   MATH_REGISTERS                 208  rule     of a thread, products and softmax
  *   GATHER_REGISTERS                88  rule     of a thread, gather
  *   COMPACT                          1  rule     1: masked slots are dropped before the gather
  *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once
@@ -39,11 +38,11 @@ enum {
     DEPENDENT_LAUNCH = 1,           /* 1: a kernel may begin before the one ahead of it has ended */
     BLOCK_KEYS = 64,                /* KV rows of a key block */
     STAGES = 2,                     /* key blocks in flight */
-    MATH_REGISTERS = 208,           /* of a thread, products and softmax */
     GATHER_REGISTERS = 88,          /* of a thread, gather */
     COMPACT = 1,                    /* 1: masked slots are dropped before the gather */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */
     THREADS = 384,                  /* of a thread block */
+    MATH_REGISTERS = 208,           /* of a thread, products and softmax */
     BLOCK_HEADS = 24,               /* heads, rounded up to eights */
     HEAD_BLOCKS = 1,                /* items of a query */
     STAGE_BYTES = 73728,            /* from one stage to the next */

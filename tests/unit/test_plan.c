@@ -168,7 +168,28 @@ static void refusals(void **state) {
         {"sparse_attn_fwd:heads=64,dqk=128,dv=128,topk=2048,variant=sm90", "sm_90a",
          "dv=512 alone, not dv=128; variant=mma has it"},
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,variant=sm90,stages=4", "sm_90a",
-         "legal: 2..3"},
+         "the nearest legal one is 3 of 2..3"},
+        {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,turn_steps=26,gather_registers=32",
+         "sm_90a",
+         "turn_steps=26 is not legal with variant=sm90 and heads as rows; the nearest "
+         "legal one is 24 of 0..24"},
+        {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,gather_registers=60", "sm_90a",
+         "the nearest legal one is 48 of 24..48 by eights"},
+        {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,output_registers=168,"
+         "gather_registers=40",
+         "sm_90a", "the nearest legal one is 32 of 24..32"},
+        {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,output_registers=161", "sm_90a",
+         "the nearest legal one is 160 of 160..168 by eights"},
+        {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,stages=3,gather_registers=32", "sm_90a",
+         "fewer stages or fewer output_registers or gather_registers do"},
+        {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,turn_steps=3", "sm_90a",
+         "turn_steps is a knob of orientation=heads"},
+        {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,gather_registers=33", "sm_90a",
+         "legal: 24..88 by eights"},
+        {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,variant=mma,gather_registers=24",
+         "sm_90a", "gather_registers is a knob of variant=sm90; mma has none"},
+        {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,gather_registers=24", "sm_80",
+         "variant=sm90 runs on sm_90a alone, not on sm_80"},
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,variant=sm90,block_keys=32", "sm_90a",
          "block_keys=32 is not legal with variant=sm90, which has 64"},
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,variant=sm90,compact=0", "sm_90a",
@@ -193,6 +214,58 @@ static void refusals(void **state) {
     }
 }
 
+static const struct smelt__constant *constant_of(const struct smelt__plan *plan, const char *name) {
+    for (int i = 0; i < plan->constant_count; i++)
+        if (strcmp(plan->constants[i].name, name) == 0)
+            return &plan->constants[i];
+    fail_msg("no constant %s", name);
+    return NULL;
+}
+
+static void expect_constant(const struct smelt__plan *plan, const char *name, int value,
+                            enum smelt__origin origin) {
+    const struct smelt__constant *constant = constant_of(plan, name);
+    assert_int_equal(constant->value, value);
+    assert_int_equal(constant->origin, origin);
+}
+
+/* A tuning entry gives what the spec leaves open, key by key, and the plan says so. */
+static void tuned(void **state) {
+    (void)state;
+    static const char asked[] = "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,turn_steps=4";
+    const struct smelt__arch *arch;
+    struct smelt__spec spec;
+    struct smelt__plan plan, rule;
+    struct smelt__message message = {""};
+    struct smelt__text text = {0};
+    arch = smelt__arch_find("sm_90a", &message);
+    assert_int_equal(smelt__spec_parse(asked, &spec, &message), 0);
+    assert_int_equal(smelt__plan_make_tuned(&spec, arch, "stages=2,turn_steps=18", &plan, &message),
+                     0);
+    expect_constant(&plan, "STAGES", 2, SMELT__FROM_TUNING);
+    expect_constant(&plan, "TURN_STEPS", 4, SMELT__FROM_KNOB);
+    expect_constant(&plan, "GATHER_REGISTERS", 24, SMELT__FROM_RULE);
+    smelt__plan_print_text(&plan, &text);
+    assert_non_null(strstr(text.data, "tuned"));
+    assert_non_null(strstr(text.data, asked));
+    assert_null(strstr(text.data, "stages=2"));
+    smelt__text_free(&text);
+    /* The banner's command names them: it needs no tuning file. */
+    assert_int_equal(smelt__source_emit(&plan, &text, &message), 0);
+    assert_non_null(strstr(text.data, "stages=2,turn_steps=4 --arch sm_90a"));
+    smelt__text_free(&text);
+    /* None, or one without knobs: the rule's plan, to the byte. */
+    assert_int_equal(smelt__plan_make(&spec, arch, &rule, &message), 0);
+    const char *const nothing[] = {NULL, ""};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(smelt__plan_make_tuned(&spec, arch, nothing[i], &plan, &message), 0);
+        assert_memory_equal(&plan, &rule, sizeof plan);
+    }
+    static const char *const bad[] = {"stages=9", "heads=8", "stages", "stages=4", "turn=2", "="};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(smelt__plan_make_tuned(&spec, arch, bad[i], &plan, &message), -1);
+}
+
 /* The arena's arithmetic, and what a family adds. */
 static void building(void **state) {
     (void)state;
@@ -213,9 +286,8 @@ static void building(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(invariants),
-        cmocka_unit_test(every_shape_is_planned),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(invariants), cmocka_unit_test(every_shape_is_planned),
+        cmocka_unit_test(refusals),   cmocka_unit_test(tuned),
         cmocka_unit_test(building),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
