@@ -50,7 +50,7 @@ static const struct tool_verb verbs[] = {
      TOOL_TARGETS | OPTION(DEVICE) | TOOL_PROBLEM | OPTION(SHAPES) | OPTION(REPEAT) | TOOL_COMMON,
      tool_run_bench},
     {"cache", "stat|verify|prune|clear", "look after the cache of compiled kernels",
-     "stat    counts the cache's entries and bytes\n"
+     "stat    counts the cache's entries and bytes, and what all processes found in it\n"
      "verify  reads every entry and removes damaged ones (exit status 1 if there were any)\n"
      "prune   removes the least recently used entries: those older than --older-than, and as\n"
      "        many as it takes to keep --max-size, or the cap\n"

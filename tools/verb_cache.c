@@ -8,23 +8,35 @@
 
 /* ---- stat ------------------------------------------------------------------------------------ */
 
+static void print_counters(const smelt_cache_stats *stats) {
+    uint64_t hits = stats->hits + stats->readonly_hits;
+    uint64_t lookups = hits + stats->misses;
+    printf("hits         %" PRIu64, hits);
+    if (lookups)
+        printf(" of %" PRIu64 " lookups, %.1f %%", lookups, 100.0 * (double)hits / (double)lookups);
+    if (stats->readonly_hits)
+        printf("; %" PRIu64 " in the read-only layer", stats->readonly_hits);
+    printf("\nsaved        %.1f s of compiling\n", stats->saved_seconds);
+    printf("stored       %" PRIu64 "\n", stats->stores);
+    if (stats->errors)
+        printf("errors       %" PRIu64 "\n", stats->errors);
+}
+
 static int stat_cache(smelt_context *context, const struct tool_options *options) {
     static smelt_cache_stats stats;
-    smelt_context_counters counters = {.size = sizeof counters};
     stats.size = sizeof stats;
     smelt_status status = smelt_cache_stat(context, &stats);
-    if (!status)
-        status = smelt_context_get_counters(context, &counters);
     if (status)
         return tool_fail_status(options, status);
     if (options->json) {
         tool_print_json(json_pack(
-            "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "folder", stats.folder,
-            "readonly_folder", stats.readonly, "problem", stats.problem, "entries",
+            "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "folder",
+            stats.folder, "readonly_folder", stats.readonly, "problem", stats.problem, "entries",
             (json_int_t)stats.entries, "bytes", (json_int_t)stats.bytes, "cap_bytes",
             (json_int_t)stats.cap_bytes, "temporaries", (json_int_t)stats.temporaries, "hits",
-            (json_int_t)counters.cache_hits, "misses", (json_int_t)counters.cache_misses, "errors",
-            (json_int_t)counters.cache_errors));
+            (json_int_t)stats.hits, "readonly_hits", (json_int_t)stats.readonly_hits, "misses",
+            (json_int_t)stats.misses, "stores", (json_int_t)stats.stores, "errors",
+            (json_int_t)stats.errors, "saved_seconds", stats.saved_seconds));
         return TOOL_OK;
     }
     printf("folder       %s\n", *stats.folder ? stats.folder : "none");
@@ -37,6 +49,7 @@ static int stat_cache(smelt_context *context, const struct tool_options *options
            tool_size(stats.cap_bytes).text);
     if (stats.temporaries)
         printf("unfinished   %" PRIu64 " (swept after an hour)\n", stats.temporaries);
+    print_counters(&stats);
     return TOOL_OK;
 }
 

@@ -25,6 +25,15 @@ typedef struct smelt_cache_stats {
     uint64_t bytes;
     uint64_t cap_bytes;
     uint64_t temporaries; /* unfinished writes, swept after an hour */
+    /* What all processes did with this cache since it was made or cleared. A little may be missing:
+     * the last second of a process that was killed, and records that several nodes appended to a
+     * network file system at one moment. A program's own, exact counts: smelt_context_counters. */
+    uint64_t hits;          /* kernels found in the writable layer */
+    uint64_t readonly_hits; /* kernels found in the read-only layer */
+    uint64_t misses;        /* lookups that found none */
+    uint64_t stores;        /* kernels stored */
+    uint64_t errors;        /* entries or folders that could not be used */
+    double saved_seconds;   /* of compilation, that the hits spared */
 } smelt_cache_stats;
 
 /* Counts the writable layer. A cache that cannot be used is not an error: `problem` says why.
@@ -63,8 +72,8 @@ typedef struct smelt_cache_pruned {
 SMELT_API smelt_status smelt_cache_prune(smelt_context *context, uint64_t max_bytes,
                                          uint64_t older_than_seconds, smelt_cache_pruned *pruned);
 
-/* Removes every entry and temporary of the writable layer (never the lock file or anything that is
- * not ours). *removed may be NULL. */
+/* Removes every entry and temporary of the writable layer and begins the counters anew (never the
+ * lock file or anything that is not ours). *removed may be NULL. */
 SMELT_API smelt_status smelt_cache_clear(smelt_context *context, uint64_t *removed);
 
 #ifdef __cplusplus

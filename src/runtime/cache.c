@@ -86,6 +86,7 @@ struct smelt__cache *smelt__cache_open(const struct smelt__cache_settings *setti
         smelt__cache_close(cache);
         return NULL;
     }
+    smelt__counters_begin(cache);
     if (log)
         cache->log = *log;
     cache->cap_bytes = settings->cap_bytes;
@@ -103,6 +104,8 @@ struct smelt__cache *smelt__cache_open(const struct smelt__cache_settings *setti
 void smelt__cache_close(struct smelt__cache *cache) {
     if (!cache)
         return;
+    if (cache->folder)
+        smelt__counters_record(cache);
     free(cache->folder);
     free(cache->readonly);
     free(cache);
@@ -118,17 +121,16 @@ const char *smelt__cache_problem(const struct smelt__cache *cache) {
 
 struct smelt__cache_counts smelt__cache_counts(const struct smelt__cache *cache) {
     struct smelt__cache_counts counts = {0, 0, 0};
+    uint64_t all[SMELT__COUNTS];
 
-    if (cache) {
-        counts.hits = atomic_load_explicit(&cache->hits, memory_order_relaxed);
-        counts.misses = atomic_load_explicit(&cache->misses, memory_order_relaxed);
-        counts.errors = atomic_load_explicit(&cache->errors, memory_order_relaxed);
-    }
+    if (!cache)
+        return counts;
+    for (int i = 0; i < SMELT__COUNTS; i++)
+        all[i] = atomic_load_explicit(&cache->counts[i], memory_order_relaxed);
+    counts.hits = all[SMELT__COUNT_HITS] + all[SMELT__COUNT_READONLY_HITS];
+    counts.misses = all[SMELT__COUNT_MISSES];
+    counts.errors = all[SMELT__COUNT_ERRORS];
     return counts;
-}
-
-static void count_up(atomic_uint_fast64_t *counter) {
-    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
 static bool is_writable_layer_used(const struct smelt__cache *cache) {
@@ -163,7 +165,7 @@ static void note_bad(const struct lookup *lookup, const char *name, const char *
     struct smelt__cache *cache = lookup->cache;
 
     if (!lookup->polling)
-        count_up(&cache->errors);
+        smelt__cache_count(cache, SMELT__COUNT_ERRORS, 1);
     smelt__log_write(&cache->log, lookup->polling ? SMELT_LOG_DEBUG : SMELT_LOG_WARNING,
                      "cache: %s/%.2s/%s is not used: %s",
                      lookup->readonly ? cache->readonly : cache->folder, name, name, why);
@@ -290,9 +292,9 @@ int smelt__cache_look(struct smelt__cache *cache, const struct smelt__cache_key 
         hit = look_at_layer(&lookup);
     }
     if (hit)
-        count_up(&cache->hits);
+        smelt__cache_count_hit(cache, lookup.readonly, compiled->compile_seconds);
     else if (!polling)
-        count_up(&cache->misses);
+        smelt__cache_count(cache, SMELT__COUNT_MISSES, 1);
     return hit;
 }
 
@@ -305,11 +307,12 @@ int smelt__cache_lookup(struct smelt__cache *cache, const struct smelt__cache_ke
     if (!cache || cache->disabled)
         return 0;
     if (cache->recompile)
-        count_up(&cache->misses);
+        smelt__cache_count(cache, SMELT__COUNT_MISSES, 1);
     else
         hit = smelt__cache_look(cache, key, compiler, false, compiled);
     smelt__cache_key_hex(key, hex);
     smelt__log_write(&cache->log, SMELT_LOG_DEBUG, "cache: %s %s", hit ? "hit" : "miss", hex);
+    smelt__counters_record_when_due(cache);
     return hit;
 }
 
@@ -327,7 +330,7 @@ static int open_for_store(struct smelt__cache *cache, char *why, size_t why_byte
 }
 
 static int store_failed(struct smelt__cache *cache, const char *why) {
-    count_up(&cache->errors);
+    smelt__cache_count(cache, SMELT__COUNT_ERRORS, 1);
     smelt__cache_warn_once(cache, SMELT__WARNED_STORE, "cache: a kernel is not kept: %s", why);
     return -1;
 }
@@ -357,6 +360,7 @@ int smelt__cache_store(struct smelt__cache *cache, const struct smelt__cache_key
         snprintf(why, sizeof why, "writing into %.400s: %s", cache->folder, strerror(errno));
         store_failed(cache, why);
     } else {
+        smelt__cache_count(cache, SMELT__COUNT_STORES, 1);
         smelt__log_write(&cache->log, SMELT_LOG_DEBUG, "cache: stored %s", name);
         smelt__cache_evict(cache, folder, compiled->cubin_bytes + SMELT__ENTRY_HEADER_BYTES, name,
                            &now);
@@ -364,6 +368,7 @@ int smelt__cache_store(struct smelt__cache *cache, const struct smelt__cache_key
     if (subfolder >= 0)
         close(subfolder);
     close(folder);
+    smelt__counters_record(cache);
     return result;
 }
 

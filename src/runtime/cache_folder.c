@@ -287,9 +287,8 @@ static int write_fully(int file, const unsigned char *bytes, size_t count) {
     return 0;
 }
 
-/* Creates a file nobody else can have created or guessed. Its name cannot come from the process id:
- * nodes share folders. */
-static int temporary_create(int subfolder, char name[SMELT__FILE_NAME_BYTES]) {
+/* Its name cannot come from the process id: nodes share folders. */
+int smelt__temporary_create(int subfolder, char name[SMELT__FILE_NAME_BYTES]) {
     enum { TRIES = 4 };
     uint64_t random[2];
 
@@ -313,7 +312,7 @@ int smelt__folder_now(int folder, struct timespec *now) {
 
     if (subfolder < 0)
         return -1;
-    file = temporary_create(subfolder, name);
+    file = smelt__temporary_create(subfolder, name);
     if (file < 0 || fstat(file, &status) != 0)
         error = errno;
     else
@@ -344,7 +343,7 @@ int smelt__file_write(int subfolder, const char *name, const struct smelt__cache
     int result = -1, error, file;
 
     smelt__entry_encode(entry, header, checksum);
-    file = temporary_create(subfolder, temporary);
+    file = smelt__temporary_create(subfolder, temporary);
     if (file < 0)
         return -1;
     if (write_fully(file, header, sizeof header) != 0 ||

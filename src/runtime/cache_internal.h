@@ -8,11 +8,13 @@
  *   cache_folder.c  folders and files: checks, read, write, enumeration
  *   cache_evict.c   the cap, and the sweep of old temporaries
  *   cache_lock.c    the right to compile
+ *   cache_counters.c      hits, misses and the like of all processes
  *
  * Layout of a layer:
  *
  *   <folder>/ab/ab…-….smelt    an entry: kernel key, compiler, see smelt__cache_file_name
  *   <folder>/ab/.tmp-…         an unfinished write
+ *   <folder>/counters          what all processes counted, see cache_counters.c
  *   <folder>/lock              lock file, when locks are shared or no node-local place is safe
  *
  * The 256 subfolders, named by the key's first two digits, exist for the policy `any`: it must list
@@ -58,6 +60,17 @@ enum smelt__cache_warning {
     SMELT__WARNED_EVICT = 16
 };
 
+/* What is counted, in the order of the counters' file. */
+enum smelt__cache_count {
+    SMELT__COUNT_HITS,
+    SMELT__COUNT_READONLY_HITS,
+    SMELT__COUNT_MISSES,
+    SMELT__COUNT_STORES,
+    SMELT__COUNT_ERRORS,
+    SMELT__COUNT_SAVED_MS, /* compilation that hits spared */
+    SMELT__COUNTS
+};
+
 struct smelt__cache {
     char *folder;   /* absolute, or "" */
     char *readonly; /* absolute, or "" */
@@ -68,7 +81,13 @@ struct smelt__cache {
     struct smelt__log log;
     char problem[512];
     atomic_uint warned;
-    atomic_uint_fast64_t hits, misses, errors;
+    atomic_uint_fast64_t counts[SMELT__COUNTS];
+    /* For the counters' file. Under `recording`: what was recorded, by which process. */
+    atomic_flag recording;
+    uint64_t recorded[SMELT__COUNTS];
+    pid_t counting_process;
+    atomic_uint pending; /* events since */
+    atomic_int_fast64_t recorded_ns;
     /* Bytes this process may still store before it counts the folder again. */
     atomic_int_fast64_t store_budget;
     /* Hashes of keys the driver refused: the read-only layer cannot be healed, so it is passed over
@@ -149,6 +168,8 @@ struct smelt__found {
 };
 typedef int (*smelt__found_function)(void *user, const struct smelt__found *found);
 
+/* Creates a file nobody else can have created or guessed and gives its name. -1 with errno. */
+int smelt__temporary_create(int subfolder, char name[SMELT__FILE_NAME_BYTES]);
 /* The file system's present time, by way of a temporary. -1 with errno: nothing can be written. */
 int smelt__folder_now(int folder, struct timespec *now);
 
@@ -187,6 +208,20 @@ int smelt__cache_prune_folder(int folder, time_t now, struct smelt__pruning *pru
  * here); 0: another process is at it. It saves work: evicting without it does no harm. */
 int smelt__cache_evictor_lock(struct smelt__cache *cache, int *fd);
 void smelt__cache_lock_release(int fd);
+
+/* ---- cache_counters.c ---- */
+
+/* The counters of a cache that was just allocated. */
+void smelt__counters_begin(struct smelt__cache *cache);
+void smelt__cache_count(struct smelt__cache *cache, enum smelt__cache_count which, uint64_t more);
+void smelt__cache_count_hit(struct smelt__cache *cache, bool readonly, double compile_seconds);
+/* Appends what was counted since the last record to the folder's file; silently not when it cannot.
+ * The second function is called at every event and does it now and then. */
+void smelt__counters_record(struct smelt__cache *cache);
+void smelt__counters_record_when_due(struct smelt__cache *cache);
+/* The sum of the file's records; zeros when there is none. */
+void smelt__counters_read(int folder, uint64_t counts[SMELT__COUNTS]);
+void smelt__counters_remove(int folder);
 
 /* ---- cache.c ---- */
 

@@ -55,6 +55,25 @@ static int count_found(void *user, const struct smelt__found *found) {
     return 0;
 }
 
+static void read_counters(struct smelt__cache *cache, smelt_cache_stats *stats) {
+    uint64_t counts[SMELT__COUNTS];
+    char why[512];
+    int folder;
+
+    smelt__counters_record(cache);
+    folder = smelt__folder_open(cache->folder, false, why, sizeof why);
+    if (folder < 0)
+        return;
+    smelt__counters_read(folder, counts);
+    close(folder);
+    stats->hits = counts[SMELT__COUNT_HITS];
+    stats->readonly_hits = counts[SMELT__COUNT_READONLY_HITS];
+    stats->misses = counts[SMELT__COUNT_MISSES];
+    stats->stores = counts[SMELT__COUNT_STORES];
+    stats->errors = counts[SMELT__COUNT_ERRORS];
+    stats->saved_seconds = 1e-3 * (double)counts[SMELT__COUNT_SAVED_MS];
+}
+
 smelt_status smelt__cache_stat(struct smelt__cache *cache, smelt_cache_stats *stats) {
     size_t size;
 
@@ -71,6 +90,7 @@ smelt_status smelt__cache_stat(struct smelt__cache *cache, smelt_cache_stats *st
     stats->cap_bytes = cache->cap_bytes;
     if (cache->problem[0] != '\0')
         return SMELT_OK;
+    read_counters(cache, stats);
     return maintenance_walk(cache, count_found, stats);
 }
 
@@ -182,8 +202,15 @@ static int clear_found(void *user, const struct smelt__found *found) {
 
 smelt_status smelt__cache_clear(struct smelt__cache *cache, uint64_t *removed) {
     uint64_t count = 0;
-    smelt_status status = maintenance_walk(cache, clear_found, &count);
+    int folder;
+    smelt_status status = maintenance_open(cache, &folder);
 
+    if (status == SMELT_OK && folder >= 0) {
+        smelt__counters_record(cache);
+        smelt__counters_remove(folder);
+        close(folder);
+        status = maintenance_walk(cache, clear_found, &count);
+    }
     if (removed)
         *removed = count;
     return status;

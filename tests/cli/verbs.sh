@@ -87,8 +87,9 @@ document 'show --json of an operator' spec=$operator kernels.0.spec=$kernel \
     kernels.0.variant=mma kernels.0.plan:object
 gives 0 '' cache stat --json
 document 'cache stat --json' folder=$SMELT_CACHE_DIR entries=1 bytes:integer cap_bytes:integer \
-    hits:integer misses:integer problem=
+    hits:integer readonly_hits=0 misses:integer stores=1 errors=0 saved_seconds:number problem=
 gives 0 '' cache stat
+prints 'cache stat counts over processes' '^hits +[1-9][0-9]* of [0-9]+ lookups, [0-9.]+ %$'
 prints 'cache stat' '^entries +1$'
 gives 0 '' list --cache
 prints 'list --cache' "^  $kernel +sm_90a"

@@ -1,0 +1,302 @@
+/* The counters of all processes: they add up, survive every damage to their file, and cost little.
+ */
+#include "common.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+enum { BYTES = 1000, RECORD = 64 };
+
+static smelt_cache_stats stats_of(struct scratch *scratch) {
+    struct smelt__cache *cache = cache_begin(scratch);
+    smelt_cache_stats stats = {.size = sizeof stats};
+
+    assert_int_equal(smelt__cache_stat(cache, &stats), SMELT_OK);
+    smelt__cache_close(cache);
+    return stats;
+}
+
+static void counters_path(const struct scratch *scratch, char path[PATH_BYTES]) {
+    snprintf(path, PATH_BYTES, "%.400s/counters", scratch->cache);
+}
+
+static size_t counters_bytes(const struct scratch *scratch) {
+    char path[PATH_BYTES];
+    struct stat status;
+
+    counters_path(scratch, path);
+    assert_int_equal(stat(path, &status), 0);
+    return (size_t)status.st_size;
+}
+
+/* 2 misses, 2 stores, 3 hits of kernels that took 0.5 s and 1.5 s: 2.5 s spared. */
+static void use_a_little(struct scratch *scratch) {
+    struct smelt__cache *cache = cache_begin(scratch);
+
+    hits(cache, 0, &compiler_new, BYTES);
+    hits(cache, 1, &compiler_new, BYTES);
+    store(cache, 0, &compiler_new, BYTES);
+    store(cache, 1, &compiler_new, BYTES);
+    hits(cache, 0, &compiler_new, BYTES);
+    hits(cache, 1, &compiler_new, BYTES);
+    hits(cache, 0, &compiler_new, BYTES);
+    smelt__cache_close(cache);
+}
+
+static void test_counts_outlive_the_process(void **state) {
+    struct scratch *scratch = *state;
+    smelt_cache_stats stats;
+
+    use_a_little(scratch);
+    stats = stats_of(scratch);
+    assert_int_equal(stats.hits, 3);
+    assert_int_equal(stats.readonly_hits, 0);
+    assert_int_equal(stats.misses, 2);
+    assert_int_equal(stats.stores, 2);
+    assert_int_equal(stats.errors, 0);
+    assert_true(stats.saved_seconds == 2.5);
+}
+
+/* Records appended by many processes at once: none is lost on a local disk. */
+static void test_many_processes(void **state) {
+    enum { PROCESSES = 12, ROUNDS = 100 };
+    struct scratch *scratch = *state;
+    smelt_cache_stats stats;
+    int status;
+
+    use_a_little(scratch);
+    for (int i = 0; i < PROCESSES; i++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
+            for (int round = 0; cache && round < ROUNDS; round++)
+                if (!hits(cache, 0, &compiler_new, BYTES) || hits(cache, 9, &compiler_new, BYTES))
+                    _exit(1);
+            smelt__cache_close(cache);
+            _exit(cache ? 0 : 1);
+        }
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        assert_true(wait(&status) > 0);
+        assert_int_equal(status, 0);
+    }
+    stats = stats_of(scratch);
+    assert_int_equal(stats.hits, 3 + PROCESSES * ROUNDS);
+    assert_int_equal(stats.misses, 2 + PROCESSES * ROUNDS);
+}
+
+static void test_readonly_hits(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache;
+    smelt_cache_stats stats;
+
+    scratch->settings.folder = scratch->readonly;
+    use_a_little(scratch);
+    scratch->settings.folder = scratch->cache;
+    scratch->settings.readonly_folder = scratch->readonly;
+    cache = cache_begin(scratch);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
+    smelt__cache_close(cache);
+    stats = stats_of(scratch);
+    assert_int_equal(stats.hits, 0);
+    assert_int_equal(stats.readonly_hits, 1);
+    assert_true(stats.saved_seconds == 1.5);
+    scratch->settings.folder = scratch->readonly; /* what others did with that one is its own */
+    assert_int_equal(stats_of(scratch).hits, 3);
+}
+
+/* What a parent counted and did not record yet is not its child's to record. */
+static void test_fork(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache;
+    pid_t child;
+    int status;
+
+    use_a_little(scratch);
+    cache = cache_begin(scratch);
+    assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        smelt__cache_close(cache);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    smelt__cache_close(cache);
+    assert_int_equal(stats_of(scratch).hits, 4);
+}
+
+/* A process that never closes its cache is counted now and then; a killed one loses the rest. */
+static void test_never_closed(void **state) {
+    enum { LOOKUPS = 200, AT_LEAST = 192 };
+    struct scratch *scratch = *state;
+    smelt_cache_stats stats;
+    pid_t child;
+
+    use_a_little(scratch);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
+        for (int i = 0; cache && i < LOOKUPS; i++)
+            hits(cache, 0, &compiler_new, BYTES);
+        raise(SIGKILL);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    stats = stats_of(scratch);
+    assert_in_range(stats.hits, 3 + AT_LEAST, 3 + LOOKUPS);
+}
+
+/* ---- the file ------------------------------------------------------------------------------ */
+
+static void put(unsigned char *at, uint64_t number) {
+    for (int i = 0; i < 8; i++)
+        at[i] = (unsigned char)(number >> (8 * i));
+}
+
+static void make_record(unsigned char record[RECORD], char version, uint64_t each) {
+    memcpy(record, "smeltcn", 7);
+    record[7] = (unsigned char)version;
+    for (int i = 0; i < 6; i++)
+        put(record + 8 + 8 * i, each);
+    put(record + 56, XXH3_64bits(record, 56));
+}
+
+static void test_damaged_file(void **state) {
+    struct scratch *scratch = *state;
+    unsigned char file[8 * RECORD];
+    char path[PATH_BYTES];
+    uint64_t random = test_seed();
+
+    use_a_little(scratch);
+    counters_path(scratch, path);
+    /* Every bit of one record flipped: that one does not count, its neighbours do. */
+    for (int bit = 0; bit < 8 * RECORD; bit++) {
+        for (int i = 0; i < 3; i++)
+            make_record(file + i * RECORD, '1', 10);
+        file[RECORD + bit / 8] ^= (unsigned char)(1 << bit % 8);
+        write_file(path, file, 3 * RECORD);
+        assert_int_equal(stats_of(scratch).hits, 20);
+    }
+    /* Cut anywhere: whole records count, and what is appended afterwards is found. */
+    for (size_t bytes = 0; bytes <= 2 * RECORD; bytes++) {
+        make_record(file, '1', 10);
+        make_record(file + RECORD, '1', 10);
+        write_file(path, file, bytes);
+        assert_int_equal(stats_of(scratch).hits, bytes / RECORD * 10);
+        struct smelt__cache *cache = cache_begin(scratch);
+        assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1);
+        smelt__cache_close(cache);
+        assert_int_equal(stats_of(scratch).hits, bytes / RECORD * 10 + 1);
+    }
+    for (int round = 0; round < 100; round++) {
+        for (size_t i = 0; i < sizeof file; i++)
+            file[i] = (unsigned char)next_random(&random);
+        write_file(path, file, next_random(&random) % sizeof file);
+        assert_int_equal(stats_of(scratch).hits, 0);
+    }
+    /* Another version's records are passed over; sums do not wrap around. */
+    make_record(file, '2', 10);
+    make_record(file + RECORD, '1', UINT64_MAX - 1);
+    make_record(file + 2 * RECORD, '1', 5);
+    write_file(path, file, 3 * RECORD);
+    assert_true(stats_of(scratch).hits == UINT64_MAX);
+    assert_int_equal(scratch->warnings, 0);
+}
+
+static void test_strange_file(void **state) {
+    struct scratch *scratch = *state;
+    char path[PATH_BYTES], elsewhere[PATH_BYTES];
+    unsigned char record[RECORD];
+    double begin;
+
+    alarm(20); /* a FIFO must not hang the run */
+    use_a_little(scratch);
+    counters_path(scratch, path);
+    assert_int_equal(truncate(path, (off_t)1 << 42), 0);
+    begin = now_seconds();
+    assert_int_equal(stats_of(scratch).hits, 3);
+    assert_true(now_seconds() - begin < 1);
+
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    use_a_little(scratch);
+    assert_int_equal(stats_of(scratch).hits, 0);
+
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    use_a_little(scratch);
+    assert_int_equal(stats_of(scratch).hits, 0);
+
+    assert_int_equal(rmdir(path), 0);
+    snprintf(elsewhere, sizeof elsewhere, "%.300s/elsewhere", scratch->folder);
+    write_file(elsewhere, "", 0);
+    assert_int_equal(symlink(elsewhere, path), 0);
+    use_a_little(scratch);
+    assert_int_equal(stats_of(scratch).hits, 0);
+    assert_int_equal(access(elsewhere, F_OK), 0);
+
+    assert_int_equal(unlink(path), 0);
+    make_record(record, '1', 7);
+    write_file(path, record, sizeof record);
+    assert_int_equal(chmod(path, 0666), 0); /* anyone may have written it */
+    assert_int_equal(stats_of(scratch).hits, 0);
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_int_equal(stats_of(scratch).hits, 7);
+    assert_int_equal(scratch->warnings, 0);
+    alarm(0);
+}
+
+/* A file that has grown is added up into one record. */
+static void test_compaction(void **state) {
+    enum { PROCESSES = 1100 };
+    struct scratch *scratch = *state;
+
+    use_a_little(scratch);
+    for (int i = 0; i < PROCESSES; i++) {
+        struct smelt__cache *cache = cache_begin(scratch);
+        assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1);
+        smelt__cache_close(cache);
+    }
+    assert_true(counters_bytes(scratch) < PROCESSES * RECORD / 2);
+    assert_int_equal(stats_of(scratch).hits, 3 + PROCESSES);
+    assert_int_equal(count_files(scratch->cache, ".tmp-"), 0);
+}
+
+static void test_clear(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache;
+
+    use_a_little(scratch);
+    cache = cache_begin(scratch);
+    assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1); /* counted, not recorded yet */
+    assert_int_equal(smelt__cache_clear(cache, NULL), SMELT_OK);
+    smelt__cache_close(cache);
+    assert_int_equal(stats_of(scratch).hits, 0);
+    assert_int_equal(stats_of(scratch).stores, 0);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_counts_outlive_the_process),
+        TEST(test_many_processes),
+        TEST(test_readonly_hits),
+        TEST(test_fork),
+        TEST(test_never_closed),
+        TEST(test_damaged_file),
+        TEST(test_strange_file),
+        TEST(test_compaction),
+        TEST(test_clear),
+    };
+
+    return cmocka_run_group_tests_name("cache counters", tests, NULL, NULL);
+}
