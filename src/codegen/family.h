@@ -9,6 +9,8 @@
 #include "codegen/plan.h"
 #include "codegen/spec.h"
 
+enum { SMELT__MAX_TRIES = 8 };
+
 struct smelt__family {
     const char *name;
     const char *summary; /* one line: what it computes */
@@ -22,6 +24,10 @@ struct smelt__family {
     /* Kernels only: see plan.h. 0 or -1 with the reason. */
     int (*plan)(const struct smelt__spec *spec, const struct smelt__arch *arch,
                 struct smelt__plan *plan, struct smelt__message *message);
+    /* Kernels with knobs worth tuning: the values of a knob that tuning tries, and how many. They
+     * need not be legal for every spec. `named`: the user named the knobs to try, else 0 is the
+     * answer for one whose best value depends on the data. */
+    int (*tries)(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]);
 };
 
 extern const struct smelt__family smelt__sparse_attn;     /* operator */

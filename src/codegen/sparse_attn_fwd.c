@@ -70,4 +70,5 @@ const struct smelt__family smelt__sparse_attn_fwd = {
     .key_count = SMELT__SPARSE_ATTN_KEY_COUNT,
     .check = smelt__sparse_attn_check,
     .plan = plan_fwd,
+    .tries = smelt__sparse_attn_tries,
 };

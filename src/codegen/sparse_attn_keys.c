@@ -2,8 +2,7 @@
 #include "codegen/sparse_attn_keys.h"
 
 #include <inttypes.h>
-
-#include "codegen/family.h"
+#include <string.h>
 
 /* Above FEW_HEADS, heads come in whole groups of HEAD_GROUP; a KV row ends in ROPE_WIDTH columns
  * that are no value, or in none. */
@@ -89,5 +88,32 @@ int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__messa
     int64_t warps = smelt__spec_get(spec, "warps");
     if (warps != SMELT__AUTO && !is_one_of(warps, warp_counts, 2))
         return refuse(spec, "warps", "auto, 4, 8", message);
+    return 0;
+}
+
+int smelt__sparse_attn_tries(const struct smelt__key *key, int named,
+                             int64_t values[SMELT__MAX_TRIES]) {
+    static const struct {
+        const char *name;
+        int only_named, count, values[SMELT__MAX_TRIES];
+    } tried[] = {
+        {"variant", 0, 2, {SMELT__SPARSE_ATTN_MMA, SMELT__SPARSE_ATTN_SM90}},
+        {"orientation", 0, 2, {SMELT__SPARSE_ATTN_HEADS, SMELT__SPARSE_ATTN_KEYS}},
+        {"compact", 1, 2, {0, 1}}, /* 0 wins on full lists alone */
+        {"block_keys", 0, 5, {16, 32, 48, 64, 128}},
+        {"stages", 0, 3, {2, 3, 4}},
+        {"warps", 0, 2, {4, 8}},
+        {"blocks", 0, 3, {1, 2, 3}},
+        {"turn_steps", 0, 4, {4, 10, 16, 22}},
+        {"output_registers", 0, 2, {160, 168}},
+        {"gather_registers", 0, 7, {24, 32, 40, 48, 56, 72, 88}},
+    };
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+        if (strcmp(key->name, tried[i].name) != 0 || (tried[i].only_named && !named))
+            continue;
+        for (int k = 0; k < tried[i].count; k++)
+            values[k] = tried[i].values[k];
+        return tried[i].count;
+    }
     return 0;
 }

@@ -5,7 +5,7 @@
 #ifndef SMELT_CODEGEN_SPARSE_ATTN_KEYS_H
 #define SMELT_CODEGEN_SPARSE_ATTN_KEYS_H
 
-#include "codegen/spec.h"
+#include "codegen/family.h"
 
 enum { SMELT__SPARSE_ATTN_KEY_COUNT = 15 };
 
@@ -19,5 +19,9 @@ enum smelt__sparse_attn_orientation { SMELT__SPARSE_ATTN_HEADS = 0, SMELT__SPARS
 
 /* What the keys' ranges cannot say: the widths' pairs, the heads' rule, the listed key blocks. */
 int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message);
+
+/* What tuning tries of a knob: family.h. */
+int smelt__sparse_attn_tries(const struct smelt__key *key, int named,
+                             int64_t values[SMELT__MAX_TRIES]);
 
 #endif
