@@ -3,8 +3,9 @@
 #   make run         the first minute: build, compile a model's kernels, try them
 #   make test        every test but the long ones; the last line counts them
 #   make test-full   the whole compile matrix, all mutants, sanitizers, clang, CUDA 12, formatting
+#   make test-torture  the cache and the parsers: kills, faults, full disks, fuzzing; a table
 
-.PHONY: build run test test-full format clean
+.PHONY: build run test test-full test-torture format clean
 
 build:
 	@scripts/setup.sh build
@@ -21,9 +22,13 @@ test-full:
 	@scripts/setup.sh full
 	@scripts/test-full.sh
 
+test-torture:
+	@scripts/setup.sh torture
+	@scripts/torture.sh
+
 format:
 	@scripts/setup.sh format
 	@scripts/format.sh --fix
 
 clean:
-	rm -rf build build-asan build-clang
+	rm -rf build build-asan build-clang build-fuzz

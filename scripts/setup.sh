@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure that what `make WHAT` needs is there: distribution packages, and NVRTC.
 #
-#   scripts/setup.sh build|test|full|format
+#   scripts/setup.sh build|test|full|torture|format
 #
 # On Debian and Ubuntu, as root or where sudo asks no password, missing packages are installed with
 # apt-get; elsewhere they are named and the script stops with status 3. NVRTC comes from the CUDA
@@ -24,6 +24,13 @@ have_c_headers() {
         printf '#include <stdio.h>\n' | "${CC:-cc}" -E - >/dev/null 2>&1
 }
 
+# clang, with libFuzzer and the sanitizers.
+have_fuzzer() {
+    command -v clang >/dev/null &&
+        printf 'int LLVMFuzzerTestOneInput(const char *d, long n) { return n && !d; }\n' |
+        clang -fsanitize=fuzzer,address -x c -o /dev/null - 2>/dev/null
+}
+
 # Prints the packages that are missing, by Debian's names.
 missing_packages() {
     if [ "$what" != format ]; then
@@ -38,7 +45,7 @@ missing_packages() {
         have_library libxxhash || echo libxxhash-dev
     fi
     case $what in
-    test | full)
+    test | full | torture)
         command -v "${CXX:-c++}" >/dev/null || echo g++ # the headers are also compiled as C++
         command -v readelf >/dev/null || echo binutils
         ;;
@@ -47,6 +54,14 @@ missing_packages() {
     full)
         command -v clang >/dev/null || echo clang
         command -v clang-format >/dev/null || echo clang-format
+        ;;
+    torture)
+        command -v strace >/dev/null || echo strace
+        command -v faketime >/dev/null || echo faketime
+        command -v bindfs >/dev/null || echo bindfs
+        command -v valgrind >/dev/null || echo valgrind
+        command -v unshare >/dev/null || echo util-linux
+        have_fuzzer || echo clang libclang-rt-dev
         ;;
     format) command -v clang-format >/dev/null || echo clang-format ;;
     esac

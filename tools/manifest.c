@@ -10,6 +10,9 @@
 
 #include "tool.h"
 
+/* Thousands of specs; a file without an end costs no more than this. */
+enum { MOST_BYTES = 1 << 20 };
+
 /* What a message needs: the file, and its text to find a line in. */
 struct manifest {
     const struct tool_options *options;
@@ -158,11 +161,20 @@ static int add_spec(struct tool_targets *targets, const struct manifest *manifes
     return TOOL_OK;
 }
 
+static int has(const struct tool_list *list, const char *text) {
+    for (size_t i = 0; i < list->count; i++)
+        if (!strcmp(list->items[i], text))
+            return 1;
+    return 0;
+}
+
 static int add_arch(struct tool_targets *targets, const struct manifest *manifest, json_t *value,
                     long index) {
     char where[4200];
     if (!json_is_string(value))
         return refuse(manifest, "archs", index, "an architecture is a string, \"sm_90a\"");
+    if (has(&targets->archs, json_string_value(value)))
+        return TOOL_OK; /* a long list of one name is not worth its lines */
     snprintf(where, sizeof where, "%s:%d: ", manifest->path, find_line(manifest, "archs", index));
     int status = tool_check_arch(manifest->options, where, json_string_value(value));
     if (status == TOOL_OK)
@@ -201,9 +213,10 @@ static int add_all(struct tool_targets *targets, const struct manifest *manifest
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* The file's bytes and a NUL; NULL with errno set when it cannot be read. */
+/* The file's bytes and a NUL, at most MOST_BYTES + 1 of them; NULL with errno set when it cannot be
+ * read. */
 static char *read_file(const char *path, size_t *length) {
-    size_t capacity = 1 << 16;
+    size_t capacity = 1 << 12;
     char *text = NULL;
     FILE *file = fopen(path, "re");
     *length = 0;
@@ -213,7 +226,7 @@ static char *read_file(const char *path, size_t *length) {
         if (!text || *length + 1 == capacity)
             text = tool_allocate(text, capacity *= 2, 1);
         *length += fread(text + *length, 1, capacity - *length - 1, file);
-    } while (!feof(file) && !ferror(file));
+    } while (!feof(file) && !ferror(file) && *length <= MOST_BYTES);
     text[*length] = '\0';
     if (ferror(file)) {
         int saved = errno;
@@ -225,19 +238,27 @@ static char *read_file(const char *path, size_t *length) {
     return text;
 }
 
-int tool_manifest_read(struct tool_targets *targets, const struct tool_options *options) {
-    struct manifest manifest = {options, options->manifest, NULL};
+int tool_manifest_parse(struct tool_targets *targets, const struct tool_options *options,
+                        const char *path, const char *text, size_t length) {
+    struct manifest manifest = {options, path, text};
     json_error_t error;
+    if (length > MOST_BYTES)
+        return tool_fail(options, TOOL_USAGE, "%s: longer than the %d KiB a manifest may have",
+                         path, MOST_BYTES >> 10);
+    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    int status =
+        root ? add_all(targets, &manifest, root)
+             : tool_fail(options, TOOL_USAGE, "%s:%d: not JSON: %s", path, error.line, error.text);
+    json_decref(root);
+    return status;
+}
+
+int tool_manifest_read(struct tool_targets *targets, const struct tool_options *options) {
     size_t length;
     char *text = read_file(options->manifest, &length);
     if (!text)
         return tool_fail(options, TOOL_USAGE, "%s: %s", options->manifest, strerror(errno));
-    manifest.text = text;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
-    int status = root ? add_all(targets, &manifest, root)
-                      : tool_fail(options, TOOL_USAGE, "%s:%d: not JSON: %s", options->manifest,
-                                  error.line, error.text);
-    json_decref(root);
+    int status = tool_manifest_parse(targets, options, options->manifest, text, length);
     free(text);
     return status;
 }

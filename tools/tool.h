@@ -206,6 +206,9 @@ int tool_operators_of(struct tool_list *operators, const struct tool_list *specs
 
 /* Adds what a manifest file holds. Exit status, with the error (file and line) printed. */
 int tool_manifest_read(struct tool_targets *targets, const struct tool_options *options);
+/* The same of a manifest's text, NUL-terminated, which messages call `path`. */
+int tool_manifest_parse(struct tool_targets *targets, const struct tool_options *options,
+                        const char *path, const char *text, size_t length);
 /* Refuses an architecture the library does not know. `where` precedes the message. */
 int tool_check_arch(const struct tool_options *options, const char *where, const char *arch);
 

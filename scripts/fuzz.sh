@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Fuzzes one parser with libFuzzer, AddressSanitizer and UBSan (tests/fuzz):
+#
+#   scripts/fuzz.sh TARGET [RUNS] [SECONDS]     entry, library, manifest, spec, ...
+#   scripts/fuzz.sh --merge TARGET FOLDER       adds to the corpus what FOLDER has that is new
+#
+# RUNS is SMELT_FUZZ_RUNS unless given, 100 millions unless that is set, and a twentieth of it for
+# others than `entry`; 0 runs until SECONDS are over. Inputs found stay in build-fuzz/found/TARGET,
+# one that shows a defect in build-fuzz. The last line is "figure: N executions ...".
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+merge=0
+if [ "${1:-}" = --merge ]; then
+    merge=1
+    shift
+fi
+target=${1:?a target: $(cd tests/fuzz/corpus && echo *)}
+corpus=tests/fuzz/corpus/$target
+if ! printf 'int LLVMFuzzerTestOneInput(const char *d, long n) { return n && !d; }\n' |
+    clang -fsanitize=fuzzer,address -x c -o /dev/null - 2>/dev/null; then
+    echo "skipped: no clang with libFuzzer here"
+    exit 77
+fi
+if [ ! -f build-fuzz/build.ninja ]; then
+    # Uninstrumented allocation failures are no finding; a limit on memory is.
+    flags='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -O2'
+    CC=clang CXX=clang++ CFLAGS=$flags LDFLAGS='-fsanitize=address,undefined' \
+        meson setup build-fuzz -Dfuzz=true -Dtests=true --buildtype plain >/dev/null
+fi
+ninja -C build-fuzz "tests/fuzz/fuzz_$target" >build-fuzz/ninja.log 2>&1 ||
+    { tail -20 build-fuzz/ninja.log; exit 1; }
+
+options=(-max_len=2048 -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix=build-fuzz/)
+[ ! -f "tests/fuzz/$target.dict" ] || options+=("-dict=tests/fuzz/$target.dict")
+if [ "$merge" = 1 ]; then
+    exec "build-fuzz/tests/fuzz/fuzz_$target" -merge=1 "${options[@]}" "$corpus" "${2:?a folder}"
+fi
+found=build-fuzz/found/$target
+mkdir -p "$found"
+runs=${2:-${SMELT_FUZZ_RUNS:-100000000}}
+[ -n "${2:-}" ] || [ "$target" = entry ] || runs=$((runs / 20))
+[ "$runs" = 0 ] || options+=("-runs=$runs")
+[ -z "${3:-}" ] || options+=("-max_total_time=$3")
+log=build-fuzz/$target.log begin=$SECONDS status=0
+ASAN_OPTIONS=allocator_may_return_null=1 \
+    "build-fuzz/tests/fuzz/fuzz_$target" "${options[@]}" "$found" "$corpus" >"$log" 2>&1 || status=$?
+runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+if [ "$status" != 0 ]; then
+    tail -n 40 "$log"
+    exit 1
+fi
+echo "figure: ${runs:-0} executions of the $target parser in $((SECONDS - begin)) s, no finding;" \
+    "$(sed -n 's/.*cov: \([0-9]*\).*/\1/p' "$log" | tail -1) branches reached," \
+    "$(find "$corpus" -type f | wc -l) files of corpus committed"

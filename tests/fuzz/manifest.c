@@ -1,0 +1,83 @@
+/* The parser of manifests: what it refuses it refuses once, with the line. */
+#include <ctype.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "fuzz.h"
+#include "tool.h"
+
+static const char path[] = "manifest.json";
+static int refusals;
+
+/* ---- in place of the command's output.c and kernels.c ---------------------------------------- */
+
+int tool_fail(const struct tool_options *options, int exit_status, const char *format, ...) {
+    static char message[16384];
+    va_list arguments;
+    const char *line = message + sizeof path;
+    (void)options;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    refusals++;
+    FUZZ_REQUIRE(exit_status == TOOL_USAGE);
+    FUZZ_REQUIRE(!strncmp(message, path, sizeof path - 1));
+    if (strstr(message, ": longer than"))
+        return exit_status;
+    /* manifest.json:LINE: why */
+    FUZZ_REQUIRE(line[-1] == ':' && isdigit((unsigned char)*line));
+    FUZZ_REQUIRE(atoi(line) >= 1);
+    line += strspn(line, "0123456789");
+    FUZZ_REQUIRE(line[0] == ':' && line[1] == ' ' && line[2]);
+    return exit_status;
+}
+
+int tool_fail_status(const struct tool_options *options, smelt_status status) {
+    (void)status;
+    return tool_fail(options, TOOL_FAILED, "%s", smelt_last_error());
+}
+
+void *tool_allocate(void *old, size_t count, size_t size) {
+    void *block = reallocarray(old, count ? count : 1, size);
+    FUZZ_REQUIRE(block);
+    return block;
+}
+
+char *tool_copy(const char *string) {
+    char *copy = strdup(string);
+    FUZZ_REQUIRE(copy);
+    return copy;
+}
+
+const char *tool_nearest(const char *given, const char *const *names, size_t count) {
+    return count && given[0] == names[0][0] ? names[0] : NULL;
+}
+
+smelt_context_options tool_context_options(const struct tool_options *options) {
+    smelt_context_options none = SMELT_CONTEXT_OPTIONS_INIT;
+    (void)options;
+    return none;
+}
+
+/* ---- the target ------------------------------------------------------------------------------ */
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct tool_options options = {0};
+    struct tool_targets targets = {{0}, {0}};
+    char *text = malloc(size + 1), *canonical;
+
+    FUZZ_REQUIRE(text);
+    memcpy(text, data, size);
+    text[size] = '\0';
+    refusals = 0;
+    int status = tool_manifest_parse(&targets, &options, path, text, size);
+    FUZZ_REQUIRE(refusals == (status != TOOL_OK));
+    for (size_t i = 0; i < targets.specs.count; i++) {
+        FUZZ_REQUIRE(smelt_spec_canonical(targets.specs.items[i], &canonical) == SMELT_OK);
+        FUZZ_REQUIRE(!strcmp(canonical, targets.specs.items[i]));
+        smelt_free(canonical);
+    }
+    tool_targets_free(&targets);
+    free(text);
+    return 0;
+}

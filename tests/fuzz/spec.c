@@ -1,0 +1,51 @@
+/* The parser of specs, and all that follows from a spec without a compiler: expansion, plan. */
+#include <string.h>
+
+#include "fuzz.h"
+#include "smelt/smelt.h"
+
+/* A message says something, and in reasonable length. */
+static void require_message(void) {
+    size_t length = strlen(smelt_last_error());
+    FUZZ_REQUIRE(length > 0 && length < 4096);
+}
+
+static int plan_kernel(void *user, const char *kernel) {
+    static const char *const archs[] = {"sm_90a", "sm_80"};
+    (void)user;
+    for (int i = 0; i < 2; i++) {
+        char *text = NULL;
+        smelt_status status = smelt_plan_print(kernel, archs[i], i, &text);
+        FUZZ_REQUIRE(status == SMELT_OK || status == SMELT_ERROR_UNSUPPORTED);
+        if (status)
+            require_message();
+        else
+            FUZZ_REQUIRE(strlen(text) > 0);
+        smelt_free(text);
+    }
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    char *text = malloc(size + 1), *canonical, *again;
+    int is_operator = -1;
+
+    FUZZ_REQUIRE(text);
+    memcpy(text, data, size);
+    text[size] = '\0';
+    smelt_status status = smelt_spec_canonical(text, &canonical);
+    if (status) {
+        FUZZ_REQUIRE(status == SMELT_ERROR_INVALID_SPEC);
+        require_message();
+    } else {
+        FUZZ_REQUIRE(smelt_spec_canonical(canonical, &again) == SMELT_OK);
+        FUZZ_REQUIRE(strcmp(canonical, again) == 0);
+        FUZZ_REQUIRE(strlen(canonical) < sizeof((smelt_kernel_info *)0)->spec);
+        FUZZ_REQUIRE(smelt_spec_is_operator(text, &is_operator) == SMELT_OK);
+        FUZZ_REQUIRE(smelt_spec_expand(text, plan_kernel, NULL) == SMELT_OK);
+        smelt_free(again);
+        smelt_free(canonical);
+    }
+    free(text);
+    return 0;
+}
