@@ -10,8 +10,8 @@ static const struct {
     const char *summary;
 } rows[] = {
     {"cold", row_cold, "processes=, keys=, rounds=: many processes want the same kernels at once"},
-    {"kill", row_kill, "processes=, keys=, kills=: processes killed at random moments"},
-    {"stop", row_stop, "deadline_ms=: the process that compiles is stopped"},
+    {"kill", row_kill, "processes=, keys=, kills=, limit_ms=: processes killed at random moments"},
+    {"stop", row_stop, "deadline_ms=, late_percent=: the process that compiles is stopped"},
     {"churn", row_churn, "operations=: 8 writers and 8 readers under a cap of three entries"},
 };
 
