@@ -7,6 +7,7 @@
 static const struct smelt__family *const families[] = {
     &smelt__sparse_attn,
     &smelt__sparse_attn_fwd,
+    &smelt__sparse_attn_partition,
 };
 enum { FAMILY_COUNT = sizeof families / sizeof families[0] };
 

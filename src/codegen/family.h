@@ -30,8 +30,9 @@ struct smelt__family {
     int (*tries)(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]);
 };
 
-extern const struct smelt__family smelt__sparse_attn;     /* operator */
-extern const struct smelt__family smelt__sparse_attn_fwd; /* kernel */
+extern const struct smelt__family smelt__sparse_attn;           /* operator */
+extern const struct smelt__family smelt__sparse_attn_fwd;       /* kernel */
+extern const struct smelt__family smelt__sparse_attn_partition; /* kernel */
 
 /* Number `index` of the registry, NULL past the end; the family of a name, or NULL with a message
  * naming the known ones and the nearest. */

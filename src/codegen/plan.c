@@ -170,12 +170,13 @@ static void print_launch(const struct smelt__plan *plan, struct smelt__text *tex
     smelt__text_print(text,
                       "launch\n"
                       "  %d threads a block, %d block%s resident per multiprocessor, at most %d "
-                      "registers a thread\n"
-                      "  %d head%s a block, %d block%s a query\n",
+                      "registers a thread\n",
                       plan->threads, plan->blocks_per_multiprocessor,
-                      plan->blocks_per_multiprocessor == 1 ? "" : "s", plan->max_registers,
-                      plan->heads_per_block, plan->heads_per_block == 1 ? "" : "s",
-                      plan->head_blocks, plan->head_blocks == 1 ? "" : "s");
+                      plan->blocks_per_multiprocessor == 1 ? "" : "s", plan->max_registers);
+    if (plan->head_blocks > 0)
+        smelt__text_print(text, "  %d head%s a block, %d block%s a query\n", plan->heads_per_block,
+                          plan->heads_per_block == 1 ? "" : "s", plan->head_blocks,
+                          plan->head_blocks == 1 ? "" : "s");
     if (plan->persistent)
         smelt__text_append_string(text,
                                   "  persistent: one such block after another in a resident one\n");

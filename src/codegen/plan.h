@@ -50,7 +50,7 @@ struct smelt__plan {
     int max_registers;             /* per thread, what the launch bound leaves */
     int shared_bytes;              /* dynamic, the arena's size */
     int heads_per_block;           /* grid rule: blocks = queries * head_blocks */
-    int head_blocks;
+    int head_blocks;               /* 0: of a kernel that has no heads, and a rule of its own */
     int persistent; /* 1: no more blocks than are resident at once; each takes several items */
 };
 

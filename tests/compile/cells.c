@@ -106,6 +106,12 @@ static void add_knobs(struct collector *collector) {
         add_operator(collector, specs[i]);
 }
 
+/* Kernels that no operator without buckets has. */
+static void add_partition(struct collector *collector) {
+    if (add_kernel(collector, "sparse_attn_partition:pass=count") == 0)
+        add_kernel(collector, "sparse_attn_partition:pass=place");
+}
+
 int kernel_list_fill(struct kernel_list *list) {
     struct collector collector = {list, 1, 0};
     memset(list, 0, sizeof *list);
@@ -115,6 +121,8 @@ int kernel_list_fill(struct kernel_list *list) {
     add_odd_shapes(&collector);
     if (!collector.failed)
         add_knobs(&collector);
+    if (!collector.failed)
+        add_partition(&collector);
     return collector.failed ? -1 : 0;
 }
 

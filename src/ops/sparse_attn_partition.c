@@ -1,0 +1,114 @@
+/* See sparse_attn_partition.h. */
+#include "ops/sparse_attn_partition.h"
+
+#include <limits.h>
+
+enum {
+    /* Runs of the first pass: their histograms are summed by each block of the second. */
+    MOST_RUNS = 2048,
+    SHORTEST_RUN = 8, /* the first pass's warps: each has a row at the least */
+    WARP = 32,
+    SLOTS_A_LOAD = 4,   /* of 16 bytes */
+    LOADS_A_THREAD = 4, /* of a row, before more threads share it */
+    LEAST_LANES = 4,    /* that share a row: 64 bytes side by side */
+    HISTOGRAM_STEP = 4  /* runs that the second pass loads at once */
+};
+
+/* Entries of a run: the smallest power of two that leaves no more than MOST_RUNS. */
+static int64_t run_length(int64_t queries) {
+    int64_t run = SHORTEST_RUN;
+    while (run * MOST_RUNS < queries)
+        run *= 2;
+    return run;
+}
+
+static int64_t run_count(int64_t queries) {
+    const int64_t run = run_length(queries);
+    return (queries + run - 1) / run;
+}
+
+static int64_t histogram_stride(int64_t queries) {
+    return (run_count(queries) + HISTOGRAM_STEP - 1) / HISTOGRAM_STEP * HISTOGRAM_STEP;
+}
+
+/* Places `ints` at the next aligned offset. */
+static size_t place(size_t *end, int64_t ints) {
+    const size_t offset = *end;
+    const size_t bytes = (size_t)ints * sizeof(int);
+    *end = offset + (bytes + SMELT__PARTITION_ALIGNMENT - 1) / SMELT__PARTITION_ALIGNMENT *
+                        SMELT__PARTITION_ALIGNMENT;
+    return offset;
+}
+
+struct smelt__partition_layout smelt__partition_layout(int64_t queries, int buckets) {
+    struct smelt__partition_layout layout = {0};
+    layout.ranges = place(&layout.bytes, 2 * (int64_t)buckets);
+    layout.list = place(&layout.bytes, queries);
+    layout.extents = place(&layout.bytes, queries);
+    layout.packed = place(&layout.bytes, queries);
+    layout.histograms = place(&layout.bytes, buckets * histogram_stride(queries));
+    return layout;
+}
+
+/* Threads that share a row: fewer for a short one, so that each has several loads under way, but
+ * no fewer than keep every warp busy in a run. */
+static int row_lanes(int width, int64_t run) {
+    int lanes = LEAST_LANES;
+    while (lanes < WARP &&
+           (lanes * SLOTS_A_LOAD * LOADS_A_THREAD < width || SHORTEST_RUN * WARP / lanes > run))
+        lanes *= 2;
+    return lanes;
+}
+
+static int *ints_at(void *workspace, size_t offset) {
+    return (int *)(void *)((char *)workspace + offset);
+}
+
+struct sparse_attn_partition_params
+smelt__partition_params(const struct sparse_attn_fwd_params *attn, const int *bounds, int buckets,
+                        void *workspace) {
+    const int64_t queries = attn->query_capacity, run = run_length(queries);
+    const struct smelt__partition_layout layout = smelt__partition_layout(queries, buckets);
+    struct sparse_attn_partition_params params = {
+        .indices = attn->indices,
+        .topk_length = attn->topk_length,
+        .queries = attn->queries,
+        .query_count = attn->query_count,
+        .ranges = ints_at(workspace, layout.ranges),
+        .list = ints_at(workspace, layout.list),
+        .extents = ints_at(workspace, layout.extents),
+        .packed = ints_at(workspace, layout.packed),
+        .histograms = ints_at(workspace, layout.histograms),
+        .indices_batch_stride = attn->indices_batch_stride,
+        .indices_token_stride = attn->indices_token_stride,
+        .topk_length_batch_stride = attn->topk_length_batch_stride,
+        .topk_length_token_stride = attn->topk_length_token_stride,
+        .batches = attn->batches,
+        .tokens = attn->tokens,
+        .rows = attn->rows,
+        .width = attn->width,
+        .query_capacity = attn->query_capacity,
+        .runs = (int)run_count(queries),
+        .run = (int)run,
+        .histogram_stride = (int)histogram_stride(queries),
+        .row_lanes = row_lanes(attn->width, run),
+        .buckets = buckets,
+    };
+    for (int i = 0; i < PARTITION_MOST_BUCKETS - 1; i++)
+        params.bounds[i] = i < buckets - 1 ? bounds[i] : INT_MAX;
+    return params;
+}
+
+smelt_status smelt__partition_launch(const smelt_context *context,
+                                     const struct smelt__partition_kernels *kernels,
+                                     const struct sparse_attn_partition_params *params,
+                                     struct CUstream_st *stream) {
+    const int threads = kernels->place->threads;
+    const int64_t entries = params->run > threads ? params->run : threads; /* of a block */
+    const int64_t blocks = (params->query_capacity + entries - 1) / entries;
+    smelt_status status =
+        smelt__kernel_launch(context, kernels->count, (uint32_t)params->runs, params, stream);
+    return status == SMELT_OK ? smelt__kernel_launch_early(context, kernels->place,
+                                                           (uint32_t)blocks, params, stream)
+                              : status;
+}

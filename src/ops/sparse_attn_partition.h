@@ -1,0 +1,56 @@
+/*
+ * The partition of queries into buckets by their number of valid slots: two kernels that every
+ * bucketed operator of a context shares, and the layout of what they write.
+ */
+#ifndef SMELT_OPS_SPARSE_ATTN_PARTITION_H
+#define SMELT_OPS_SPARSE_ATTN_PARTITION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/kernel.h"
+#include "sparse_attn_fwd.params.h"
+#include "sparse_attn_partition.params.h"
+
+enum {
+    SMELT__PARTITION_ALIGNMENT = 16, /* bytes: of the workspace and of each array in it */
+    /* Slots a row may have, since an extent shares a word with a bucket. */
+    SMELT__PARTITION_MOST_SLOTS = (1 << PARTITION_EXTENT_BITS) - 1
+};
+
+/* Where each array lies in the workspace: bytes from its start. See the params struct for what they
+ * hold. */
+struct smelt__partition_layout {
+    size_t ranges, list, extents, packed, histograms;
+    size_t bytes; /* of all */
+};
+
+/* Of `queries` entries (0..2^31 - 1: query_capacity with a query list, else batches * tokens) in
+ * 1..PARTITION_MOST_BUCKETS buckets. Depends on nothing else. */
+struct smelt__partition_layout smelt__partition_layout(int64_t queries, int buckets);
+
+/* The two kernels, the context's. */
+struct smelt__partition_kernels {
+    const struct smelt__kernel *count, *place;
+};
+
+/*
+ * Arguments for both kernels: the queries of a forward call into `buckets` buckets with the
+ * ascending `bounds` (valid slots at most; the last one's is not looked at). *attn: checked and
+ * packed, its query_capacity the layout's `queries`, from 1 on, its width at most
+ * SMELT__PARTITION_MOST_SLOTS. `workspace`: device memory of the layout's size, aligned to
+ * SMELT__PARTITION_ALIGNMENT.
+ */
+struct sparse_attn_partition_params
+smelt__partition_params(const struct sparse_attn_fwd_params *attn, const int *bounds, int buckets,
+                        void *workspace);
+
+/* Both kernels on the stream, the second as an early launch (smelt__kernel_launch_early). Later
+ * work of the stream, launched early or not, finds `ranges`, `list` and `extents` complete. Errors:
+ * DRIVER. */
+smelt_status smelt__partition_launch(const smelt_context *context,
+                                     const struct smelt__partition_kernels *kernels,
+                                     const struct sparse_attn_partition_params *params,
+                                     struct CUstream_st *stream);
+
+#endif

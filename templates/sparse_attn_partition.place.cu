@@ -1,0 +1,167 @@
+//@use common/base.cuh
+//@use common/lanes.cuh
+//@use ptx/grid.cuh
+//@use sparse_attn_partition.params.h
+/*
+ * Partition of queries into buckets by their number of valid slots, second pass: writes each
+ * bucket's query numbers and extents, in the entries' order, one bucket after another, and where
+ * each bucket lies. Meaning: include/smelt/sparse_attn.h.
+ *
+ * Grid: a block for each THREADS entries, or for each run when those are longer; it sums the first
+ * pass's histograms before its own entries by itself, so that no block waits for another and the
+ * result is always the same. A thread has an entry at a time; warp k has bucket k's sums.
+ *
+ * Shared memory:
+ *   COUNTS [WARPS][PARTITION_MOST_BUCKETS] int: entries of each warp in each bucket, then the place
+ *          of the first of them in the list
+ *   TOTALS [PARTITION_MOST_BUCKETS] int: entries of each bucket
+ *   PLACES [PARTITION_MOST_BUCKETS] int: where this block's next entry of each bucket goes, counted
+ *          from the bucket's start
+ *
+ * Barriers, for each THREADS entries: COUNTS and sums written; places written; before the next
+ * ones' counts, places read.
+ */
+
+enum { WARPS = THREADS / 32, ALL_LANES = -1, VECTOR = 4, VECTORS_AT_ONCE = 8 };
+
+DEVICE int *counts_of(int warp) {
+    return (int *)(arena + COUNTS_OFFSET) + warp * PARTITION_MOST_BUCKETS;
+}
+
+DEVICE int *totals(void) {
+    return (int *)(arena + TOTALS_OFFSET);
+}
+
+DEVICE int *places(void) {
+    return (int *)(arena + PLACES_OFFSET);
+}
+
+/* Adds four runs' counts to the sums. `run`: the first of them; what is past the last counts
+ * nothing. */
+DEVICE void add_vector(int4 vector, int run, int runs, int first_run, int *before, int *all) {
+    const int values[VECTOR] = {vector.x, vector.y, vector.z, vector.w};
+#pragma unroll
+    for (int k = 0; k < VECTOR; ++k) {
+        const int value = run + k < runs ? values[k] : 0;
+        *all += value;
+        *before += run + k < first_run ? value : 0;
+    }
+}
+
+/* A warp's own bucket: all of its entries, and those of the runs before this block's first. */
+DEVICE void sum_histogram(const struct sparse_attn_partition_params *params, int bucket,
+                          int first_run) {
+    const int lane = (int)threadIdx.x % 32;
+    const int4 *const histogram =
+        (const int4 *)(params->histograms + (i64)bucket * params->histogram_stride);
+    int before = 0, all = 0;
+#pragma unroll VECTORS_AT_ONCE
+    for (int i = lane; i * VECTOR < params->runs; i += 32) {
+        add_vector(histogram[i], i * VECTOR, params->runs, first_run, &before, &all);
+    }
+    all = lanes_sum(all, 32);
+    before = lanes_sum(before, 32);
+    if (lane == 0) {
+        totals()[bucket] = all;
+        places()[bucket] = before;
+    }
+}
+
+/* Counts the warp's entries in each bucket; returns this thread's rank among those of its own. */
+DEVICE int count_entries(int buckets, int bucket) {
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    int rank = 0;
+    for (int k = 0; k < buckets; ++k) {
+        const u32 votes = __ballot_sync((u32)ALL_LANES, bucket == k);
+        if (lane == k) {
+            counts_of(warp)[k] = __popc(votes);
+        }
+        if (bucket == k) {
+            rank = __popc(votes & ((1u << lane) - 1u));
+        }
+    }
+    return rank;
+}
+
+/* The bucket's first place in the list: all of the buckets before it. */
+DEVICE int bucket_begin(int bucket) {
+    int begin = 0;
+    for (int k = 0; k < bucket; ++k) {
+        begin += totals()[k];
+    }
+    return begin;
+}
+
+/* A warp's own bucket: its lanes turn the warps' counts into places in the list. */
+DEVICE void find_places(int bucket) {
+    const int lane = (int)threadIdx.x % 32;
+    const int own = lane < WARPS ? counts_of(lane)[bucket] : 0;
+    int sum = own;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const int lower = __shfl_up_sync((u32)ALL_LANES, sum, step);
+        sum += lane >= step ? lower : 0;
+    }
+    const int first = places()[bucket];
+    if (lane < WARPS) {
+        counts_of(lane)[bucket] = bucket_begin(bucket) + first + sum - own;
+    }
+    __syncwarp((u32)ALL_LANES);
+    if (lane == 31) {
+        places()[bucket] = first + sum;
+    }
+}
+
+/* Where each bucket lies, written by the first block. */
+DEVICE void store_ranges(const struct sparse_attn_partition_params *params) {
+    const int bucket = (int)threadIdx.x;
+    if (blockIdx.x == 0 && bucket < params->buckets) {
+        params->ranges[2 * bucket] = bucket_begin(bucket);
+        params->ranges[2 * bucket + 1] = totals()[bucket];
+    }
+}
+
+/* The bucket and extent the first pass found. */
+DEVICE u32 load_packed(const struct sparse_attn_partition_params *params, i64 entry) {
+    return entry < params->query_capacity ? (u32)params->packed[entry]
+                                          : (u32)PARTITION_NO_BUCKET << PARTITION_EXTENT_BITS;
+}
+
+/* Puts an entry into its bucket's part of the list. */
+DEVICE void store_entry(const struct sparse_attn_partition_params *params, i64 entry, u32 packed,
+                        int rank) {
+    const int bucket = (int)(packed >> PARTITION_EXTENT_BITS);
+    if (bucket != PARTITION_NO_BUCKET) {
+        const int place = counts_of((int)threadIdx.x / 32)[bucket] + rank;
+        params->list[place] = params->queries ? params->queries[entry] : (int)entry;
+        params->extents[place] = (int)(packed & ((1u << PARTITION_EXTENT_BITS) - 1u));
+    }
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct sparse_attn_partition_params params) {
+    if (DEPENDENT_LAUNCH) {
+        grid_wait();
+        grid_launch_dependents();
+    }
+    const int warp = (int)threadIdx.x / 32;
+    const i64 entries = maximum(params.run, THREADS), begin = blockIdx.x * entries;
+    u32 packed = load_packed(&params, begin + threadIdx.x);
+    if (warp < params.buckets) {
+        sum_histogram(&params, warp, (int)(begin / params.run));
+    }
+    for (i64 entry = begin + threadIdx.x; entry < begin + entries; entry += THREADS) {
+        const int rank = count_entries(params.buckets, (int)(packed >> PARTITION_EXTENT_BITS));
+        __syncthreads();
+        if (warp < params.buckets) {
+            find_places(warp);
+        }
+        __syncthreads();
+        if (entry < THREADS) {
+            store_ranges(&params);
+        }
+        store_entry(&params, entry, packed, rank);
+        packed = load_packed(&params, entry + THREADS);
+        __syncthreads();
+    }
+}
