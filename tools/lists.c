@@ -1,10 +1,11 @@
 #include "lists.h"
 
 #include <limits.h>
+#include <math.h>
 
 #include "random.h"
 
-enum { STREAM_ROWS = 101, STREAM_PLACES, STREAM_PATTERN, STREAM_LENGTH };
+enum { STREAM_ROWS = 101, STREAM_PLACES, STREAM_PATTERN, STREAM_LENGTH, STREAM_COUNT };
 
 /* A random permutation of [0, count): an invertible mixing of the next power of two, repeated until
  * it lands inside. */
@@ -70,11 +71,21 @@ static int64_t document_start(const struct smelt__problem_options *options, int6
     return start;
 }
 
+/* Documents of equal length, give or take a row. */
+static int64_t equal_start(const struct smelt__problem_options *options, int64_t at) {
+    int64_t document = at * options->documents / options->rows;
+    while ((document + 1) * options->rows / options->documents <= at)
+        document++;
+    return document * options->rows / options->documents;
+}
+
 static int64_t make_causal(const struct smelt__problem_options *options, int64_t query,
                            int32_t *row) {
     int64_t count = 0;
     if (options->rows > 0) {
-        int64_t at = position(options, query), start = document_start(options, at);
+        int64_t at = position(options, query);
+        int64_t start = options->lists == SMELT__LISTS_PACKED ? equal_start(options, at)
+                                                              : document_start(options, at);
         int64_t available = at - start + 1;
         struct permutation rows = permutation_make(
             smelt__random_at(options->seed, STREAM_ROWS, (uint64_t)query), available);
@@ -83,6 +94,20 @@ static int64_t make_causal(const struct smelt__problem_options *options, int64_t
     }
     for (int64_t i = count; i < options->width; i++)
         row[i] = -1;
+    return count;
+}
+
+/* As many as the width or the table has at most; the logarithm of one more than the number is
+ * uniform, rounded down: none at all is possible. */
+static int64_t make_log(const struct smelt__problem_options *options, int64_t query, int32_t *row) {
+    const int64_t most = options->width < options->rows ? options->width : options->rows;
+    struct smelt__random random = smelt__random_at(options->seed, STREAM_COUNT, (uint64_t)query);
+    const double share = (double)(smelt__random_next(&random) >> 11) * 0x1p-53;
+    const int64_t count = (int64_t)exp(share * log((double)most + 2)) - 1;
+    struct permutation rows = permutation_make(
+        smelt__random_at(options->seed, STREAM_ROWS, (uint64_t)query), options->rows);
+    for (int64_t i = 0; i < options->width; i++)
+        row[i] = i < count ? (int32_t)permute(&rows, i) : -1;
     return count;
 }
 
@@ -164,7 +189,10 @@ int64_t smelt__lists_make(const struct smelt__problem_options *options, int64_t 
                           int32_t *row) {
     switch (options->lists) {
     case SMELT__LISTS_CAUSAL:
+    case SMELT__LISTS_PACKED:
         return make_causal(options, query, row);
+    case SMELT__LISTS_LOG:
+        return make_log(options, query, row);
     case SMELT__LISTS_WINDOW:
         make_window(options, query, row);
         break;
@@ -172,10 +200,16 @@ int64_t smelt__lists_make(const struct smelt__problem_options *options, int64_t 
         make_adversarial(options, query, row);
         break;
     case SMELT__LISTS_RANDOM:
+    case SMELT__LISTS_KINDS:
         make_random(options, query, row);
         break;
     }
     return options->width;
+}
+
+int smelt__lists_counted(const struct smelt__problem_options *options) {
+    return options->lists == SMELT__LISTS_CAUSAL || options->lists == SMELT__LISTS_PACKED ||
+           options->lists == SMELT__LISTS_LOG;
 }
 
 int32_t smelt__lists_length(const struct smelt__problem_options *options, int64_t query) {

@@ -5,9 +5,12 @@
 #include "problem.h"
 
 /* Fills the row of a query (b * T + t), options->width slots. Returns how many stand before the
- * masked tail of a causal list; without meaning for the others. */
+ * masked tail of a list that is `counted`; without meaning for the others. */
 int64_t smelt__lists_make(const struct smelt__problem_options *options, int64_t query,
                           int32_t *row);
+
+/* Whether the lists' valid slots come first, so that their number says it all. */
+int smelt__lists_counted(const struct smelt__problem_options *options);
 
 /* A topk_length for lists that have no natural one: also negative and above the width. */
 int32_t smelt__lists_length(const struct smelt__problem_options *options, int64_t query);

@@ -209,7 +209,7 @@ static void fill_indices(void *user, int64_t begin, int64_t end) {
         if (fill->problem->topk_length)
             length = fill->problem->topk_length + batch * args->topk_length_batch_stride +
                      token * args->topk_length_token_stride;
-        if (length && fill->problem->options.lists == SMELT__LISTS_CAUSAL)
+        if (length && smelt__lists_counted(&fill->problem->options))
             *length = (int32_t)count;
         else if (length)
             *length = smelt__lists_length(&fill->problem->options, query);

@@ -14,7 +14,10 @@ enum smelt__lists {
     SMELT__LISTS_RANDOM = 0, /* distinct rows of the whole table, in random order */
     SMELT__LISTS_CAUSAL = 1, /* packed documents: a query's own document up to itself, -1 after */
     SMELT__LISTS_WINDOW = 2, /* the last `width` rows up to the query, -1 for those before row 0 */
-    SMELT__LISTS_ADVERSARIAL = 3 /* empty rows, duplicates, out-of-range values anywhere */
+    SMELT__LISTS_ADVERSARIAL = 3, /* empty rows, duplicates, out-of-range values anywhere */
+    SMELT__LISTS_PACKED = 4,      /* as causal, with documents of equal length */
+    SMELT__LISTS_LOG = 5,         /* distinct rows, then -1: their number's logarithm is uniform */
+    SMELT__LISTS_KINDS
 };
 
 /* How a query list is given; the operator must treat each as documented in smelt/sparse_attn.h. */
@@ -34,11 +37,12 @@ struct smelt__problem_options {
     int64_t rows;      /* of each batch; default 4 * topk, 256 at least */
     int64_t width;     /* default topk */
     int64_t valid;     /* random lists: valid slots of a row, at random places; default all */
-    int64_t documents; /* causal lists: documents of a batch, uneven; default 4 */
+    int64_t documents; /* causal and packed lists: documents of a batch; default 4 */
     enum smelt__lists lists;
     enum smelt__query_list query_list;
     int spiky;       /* scores of 100 and more, of both signs; some rise from row to row */
-    int topk_length; /* causal lists: the true counts; others: any, also out of range */
+    int topk_length; /* causal, packed and log lists: the true counts; others: any, also out of
+                        range */
     int strided;     /* gaps between batches, tokens and heads, lse transposed; gaps hold NaN */
     int max_logits;  /* ask for the optional output */
     int far;         /* strides of billions, so that every product of an index and a stride passes
@@ -63,6 +67,10 @@ struct smelt__problem {
 /* Fills in defaults. */
 void smelt__problem_defaults(const smelt_sparse_attn_spec *spec,
                              struct smelt__problem_options *options);
+
+/* Whether two sets of options, defaults filled in, make the same problem of one shape. */
+int smelt__problem_same(const struct smelt__problem_options *a,
+                        const struct smelt__problem_options *b);
 
 /* Makes a problem; everything in it belongs to it. 0, or -1 when memory runs out. */
 int smelt__problem_create(struct smelt__problem *problem, const smelt_sparse_attn_spec *spec,

@@ -39,7 +39,8 @@ static const struct option options_table[] = {
 
 enum { OPTIONS = sizeof options_table / sizeof options_table[0] };
 
-static const char *const lists_names[] = {"random", "causal", "window", "adversarial"};
+static const char *const lists_names[] = {"random",      "causal", "window",
+                                          "adversarial", "packed", "log"};
 static const char *const query_list_names[] = {"none", "partial", "clamped", "whole", "empty"};
 
 const char *smelt__lists_name(enum smelt__lists lists) {
@@ -124,10 +125,11 @@ int smelt__problem_option_set(struct smelt__problem_options *options, const char
     case SCALE:
         return set_scale(field, value, message, message_size);
     case LISTS:
-        chosen = choice(value, lists_names, 4);
+        chosen = choice(value, lists_names, SMELT__LISTS_KINDS);
         if (chosen < 0)
             return fail(message, message_size,
-                        "--lists: '%s' is none of random, causal, window, adversarial", value);
+                        "--lists: '%s' is none of random, causal, window, adversarial, packed, log",
+                        value);
         options->lists = (enum smelt__lists)chosen;
         return 1;
     case QUERY_LIST:
@@ -141,6 +143,28 @@ int smelt__problem_option_set(struct smelt__problem_options *options, const char
     default:
         return set_integer(option, field, value, message, message_size);
     }
+}
+
+static int same_field(const struct option *option, const void *a, const void *b) {
+    switch (option->kind) {
+    case SEED:
+    case INTEGER:
+        return *(const int64_t *)a == *(const int64_t *)b;
+    case SCALE:
+        return *(const float *)a == *(const float *)b;
+    default: /* a flag, or an enumeration of an int's size */
+        return *(const int *)a == *(const int *)b;
+    }
+}
+
+int smelt__problem_same(const struct smelt__problem_options *a,
+                        const struct smelt__problem_options *b) {
+    for (int i = 0; i < OPTIONS; i++) {
+        const size_t offset = options_table[i].offset;
+        if (!same_field(&options_table[i], (const char *)a + offset, (const char *)b + offset))
+            return 0;
+    }
+    return 1;
 }
 
 static int print_option(const struct option *option, const struct smelt__problem_options *options,

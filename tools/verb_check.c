@@ -20,7 +20,7 @@ struct checks {
 static const char DEFAULT_ARCH[] = "sm_90a";
 
 enum {
-    LIST_KINDS = SMELT__LISTS_ADVERSARIAL + 1,
+    LIST_KINDS = SMELT__LISTS_ADVERSARIAL + 1, /* by default; the others are for benchmarks */
     /* A problem that the emulator is done with in seconds, and still several key blocks wide, the
      * last of them not whole. */
     EMULATED_TOKENS = 3,

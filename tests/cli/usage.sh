@@ -123,7 +123,7 @@ for schedule in '' late late, ,ascending soon,ascending late,first late,ascendin
         --schedule "$schedule" "$operator"
 done
 refuses '--schedules 0 is out of range' check --emulate --schedules 0 "$operator"
-refuses "--lists: 'sorted' is none of random, causal, window, adversarial" check --lists sorted x
+refuses "--lists: 'sorted' is none of random, causal, window, adversarial, packed, log" check --lists sorted x
 refuses "--rows: '0' is not a number" check --rows 0 "$operator"
 refuses "--seed: 'x' is not a number" check --seed x "$operator"
 refuses "--sample takes a number, not 'x'" check --sample x "$operator"
