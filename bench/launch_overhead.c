@@ -33,7 +33,7 @@ enum {
 };
 
 static const char kernel_spec[] = "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=64";
-static const smelt_sparse_attn_spec spec = {sizeof spec, HEADS, DQK, DV, TOPK, 0, NULL};
+static const smelt_sparse_attn_spec spec = {sizeof spec, HEADS, DQK, DV, TOPK, 0, NULL, {0}};
 
 /* One query's work, ready to be launched in each way. */
 struct bench {
@@ -106,7 +106,7 @@ static smelt_status find_kernel(struct bench *bench) {
 }
 
 static smelt_status pack(struct bench *bench) {
-    static const struct smelt__sparse_attn_shape shape = {HEADS, DQK, DV, TOPK, 0};
+    static const struct smelt__sparse_attn_shape shape = {HEADS, DQK, DV, TOPK, 0, 0};
     int64_t queries;
     smelt_status status = smelt__sparse_attn_pack(&shape, &bench->args, &bench->params, &queries);
     bench->config = (CUlaunchConfig){
@@ -320,7 +320,7 @@ static int run_ready(void) {
         status = smelt_sparse_attn_create(&attn, context, &spec);
     const double ready = nanoseconds();
     if (status == SMELT_OK)
-        status = smelt_sparse_attn_forward_info(attn, &info);
+        status = smelt_sparse_attn_forward_info(attn, 0, &info);
     int result = 0;
     if (status != SMELT_OK) {
         result = report("ready", status);

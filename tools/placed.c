@@ -177,6 +177,63 @@ const char *smelt__placed_changed_input(const struct smelt__placed *placed, smel
     return NULL;
 }
 
+/* ---- workspace ------------------------------------------------------------------------------- */
+
+/* The emulator is told its name and that its guards are nobody's. */
+static void guard_workspace(const struct smelt__output *workspace) {
+    const struct emu_interface *emulator = smelt__emulator();
+    const uint64_t begin = (uint64_t)(uintptr_t)workspace->allocation;
+    if (!emulator)
+        return;
+    emulator->name(begin, "workspace");
+    emulator->forbid(begin, 0);
+    emulator->forbid(begin, GUARD);
+    emulator->forbid(begin + GUARD + workspace->bytes, GUARD);
+}
+
+smelt_status smelt__placed_workspace(struct smelt__placed *placed, const smelt_sparse_attn *attn) {
+    struct smelt__output *workspace = &placed->workspace;
+    void *pointer = NULL;
+    size_t bytes;
+    smelt_status status = smelt_sparse_attn_forward_workspace(attn, &placed->args, &bytes);
+    if (status != SMELT_OK || bytes <= workspace->bytes)
+        return status;
+    status = smelt_device_alloc(placed->context, bytes + 2 * GUARD, &pointer);
+    if (status != SMELT_OK)
+        return status;
+    if (workspace->allocation)
+        smelt_device_free(placed->context, workspace->allocation);
+    workspace->allocation = pointer;
+    workspace->bytes = bytes;
+    guard_workspace(workspace);
+    placed->args.workspace = workspace->allocation + GUARD;
+    placed->args.workspace_bytes = bytes;
+    return SMELT_OK;
+}
+
+static smelt_status poison_workspace(const struct smelt__placed *placed) {
+    const struct smelt__output *workspace = &placed->workspace;
+    return workspace->allocation ? smelt_device_fill(placed->context, workspace->allocation, POISON,
+                                                     workspace->bytes + 2 * GUARD)
+                                 : SMELT_OK;
+}
+
+/* Whether both guards still hold what they were filled with. */
+static int workspace_kept(const struct smelt__placed *placed) {
+    const struct smelt__output *workspace = &placed->workspace;
+    const size_t offsets[] = {0, GUARD + workspace->bytes};
+    unsigned char guard[GUARD];
+    for (int i = 0; i < 2 && workspace->allocation; i++) {
+        if (smelt_device_download(placed->context, guard, workspace->allocation + offsets[i],
+                                  sizeof guard) != SMELT_OK)
+            return 0;
+        for (int k = 0; k < GUARD; k++)
+            if (guard[k] != POISON)
+                return 0;
+    }
+    return 1;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 smelt_status smelt__placed_create(struct smelt__placed *placed, smelt_context *context,
@@ -220,6 +277,8 @@ void smelt__placed_destroy(struct smelt__placed *placed) {
             smelt_device_free(placed->context, outputs[i]->allocation);
         smelt__host_free(outputs[i]->host, outputs[i]->bytes + 2 * GUARD, far);
     }
+    if (placed->workspace.allocation)
+        smelt_device_free(placed->context, placed->workspace.allocation);
     smelt__footprint_free(placed->footprints);
     memset(placed, 0, sizeof *placed);
 }
@@ -257,7 +316,8 @@ static smelt_status each_output(struct smelt__placed *placed, int host, piece_fu
 }
 
 smelt_status smelt__placed_poison(struct smelt__placed *placed) {
-    return each_output(placed, 0, poison);
+    smelt_status status = poison_workspace(placed);
+    return status == SMELT_OK ? each_output(placed, 0, poison) : status;
 }
 
 smelt_status smelt__placed_download(struct smelt__placed *placed) {
@@ -268,7 +328,9 @@ smelt_status smelt__placed_run(struct smelt__placed *placed, smelt_sparse_attn *
                                struct CUstream_st *stream) {
     if (smelt__emulator())
         smelt__emulator()->clear(); /* reports from here on are this run's */
-    smelt_status status = smelt__placed_poison(placed);
+    smelt_status status = smelt__placed_workspace(placed, attn);
+    if (status == SMELT_OK)
+        status = smelt__placed_poison(placed);
     /* The fill ran on the default stream, which a non-blocking one does not wait for. */
     if (status == SMELT_OK)
         status = smelt_stream_synchronize(placed->context, NULL);
@@ -395,5 +457,10 @@ int smelt__placed_verify_extent(struct smelt__placed *placed, char *message, siz
     if (scan(&extent, &placed->out, "out", message, size) != 0 ||
         scan(&extent, &placed->lse, "lse", message, size) != 0)
         return -1;
-    return scan(&extent, &placed->max_logits, "max_logits", message, size);
+    if (scan(&extent, &placed->max_logits, "max_logits", message, size) != 0)
+        return -1;
+    if (workspace_kept(placed))
+        return 0;
+    snprintf(message, size, "a byte before or behind the workspace was written");
+    return -1;
 }

@@ -20,6 +20,7 @@ struct smelt__placed {
     smelt_sparse_attn_args args; /* the problem's, with device pointers */
     void *inputs[SMELT__INPUTS]; /* device allocations; NULL for an input that is not given */
     struct smelt__output out, lse, max_logits;
+    struct smelt__output workspace; /* the largest asked for so far; its copy is of no use */
     struct smelt__footprint footprints[SMELT__BUFFERS]; /* on the emulator; else empty */
 };
 
@@ -33,13 +34,18 @@ void smelt__placed_destroy(struct smelt__placed *placed);
 /* Uploads the problem's inputs again, after the caller changed them on the host. */
 smelt_status smelt__placed_refresh(struct smelt__placed *placed);
 
-/* Fills all outputs and their guards with NaN patterns. */
+/* Makes the workspace that an operator asks for, between guards, and names it in the arguments. A
+ * larger one than before takes the place of that; nothing may be running in it. */
+smelt_status smelt__placed_workspace(struct smelt__placed *placed, const smelt_sparse_attn *attn);
+
+/* Fills all outputs and their guards with NaN patterns, and the workspace. */
 smelt_status smelt__placed_poison(struct smelt__placed *placed);
 
 /* Copies all outputs to the host; a second call reuses the memory. */
 smelt_status smelt__placed_download(struct smelt__placed *placed);
 
-/* Poison, forward on `stream`, wait, download. Forgets what the emulator reported before. */
+/* Workspace, poison, forward on `stream`, wait, download. Forgets what the emulator reported
+ * before. */
 smelt_status smelt__placed_run(struct smelt__placed *placed, smelt_sparse_attn *attn,
                                struct CUstream_st *stream);
 

@@ -40,18 +40,39 @@ struct CUstream_st;
 /* One configured operator: its kernels compiled and loaded. Thread-safe but for destruction. */
 typedef struct smelt_sparse_attn smelt_sparse_attn;
 
+/* Numbers in smelt_sparse_attn_spec.buckets; its first one says: by rule. */
+enum { SMELT_MAX_BUCKETS = 8, SMELT_BUCKETS_AUTO = -1 };
+
 typedef struct smelt_sparse_attn_spec {
-    size_t size;       /* sizeof, set by SMELT_SPARSE_ATTN_SPEC_INIT */
-    int heads;         /* H: 1..128, or a multiple of 64 up to 1024 */
-    int dqk;           /* width of a query and of a KV row: dv or dv + 64 */
-    int dv;            /* width of a value: 64, 128, 256 or 512 */
-    int topk;          /* the most valid slots of a query, 1..1048576 */
-    int sink;          /* 1: the softmax denominator holds a learnt logit per head */
-    const char *knobs; /* plan overrides, "stages=2,block_keys=32", or NULL */
+    size_t size;                    /* sizeof, set by SMELT_SPARSE_ATTN_SPEC_INIT */
+    int heads;                      /* H: 1..128, or a multiple of 64 up to 1024 */
+    int dqk;                        /* width of a query and of a KV row: dv or dv + 64 */
+    int dv;                         /* width of a value: 64, 128, 256 or 512 */
+    int topk;                       /* the most valid slots of a query, 1..1048576 */
+    int sink;                       /* 1: the softmax denominator holds a learnt logit per head */
+    const char *knobs;              /* plan overrides, "stages=2,block_keys=32", or NULL */
+    int buckets[SMELT_MAX_BUCKETS]; /* see "Buckets"; all 0: one kernel for all queries */
 } smelt_sparse_attn_spec;
 
 #define SMELT_SPARSE_ATTN_SPEC_INIT                                                                \
-    { sizeof(smelt_sparse_attn_spec), 0, 0, 0, 0, 0, NULL }
+    {                                                                                              \
+        sizeof(smelt_sparse_attn_spec), 0, 0, 0, 0, 0, NULL, {                                     \
+            0                                                                                      \
+        }                                                                                          \
+    }
+
+/*
+ * Buckets. A bucketed operator first puts the queries, on the device, into buckets by their number
+ * of valid slots, then runs for each bucket the kernel made for its bound. The results are those of
+ * the plain operator. `buckets` holds the bounds, ascending and ended by 0 (or all eight): a query
+ * with at most so many valid slots, and more than the bound before. Bounds of topk and above are
+ * dropped and topk itself is added, so that the last bucket takes the rest. {SMELT_BUCKETS_AUTO}:
+ * the library's rule. Index rows may then be wider than topk: what counts is their valid slots, of
+ * which the first topk are used.
+ *
+ * A call needs workspace (smelt_sparse_attn_forward_workspace). The host waits for nothing, and
+ * nothing is copied; a call captured in a CUDA graph partitions anew at each replay.
+ */
 
 /*
  * Forward arguments. Every pointer is device memory. Strides count elements; the last dimension is
@@ -64,7 +85,7 @@ typedef struct smelt_sparse_attn_args {
     int64_t batches;            /* B >= 0 */
     int64_t tokens;             /* T >= 0; B * T <= 2^31 - 1; 0 queries launch nothing */
     int64_t rows;               /* S, 0..2^31 - 1 */
-    int64_t width;              /* slots of an index row, 1..topk */
+    int64_t width;              /* slots of an index row, 1..topk; with buckets 1..2^28 - 1 */
     float scale;                /* softmax scale, > 0 and at most 2e38 */
     const void *q;              /* [B,T,H,dqk] bf16 */
     const void *kv;             /* [B,S,dqk] bf16; may be NULL when rows is 0 */
@@ -86,12 +107,16 @@ typedef struct smelt_sparse_attn_args {
     const int32_t *query_count; /* one int32 in device memory, clamped to 0..query_capacity; NULL:
                                    query_capacity entries */
     int64_t query_capacity;     /* length of `queries` */
+    /* With buckets: memory that the call may write until its work on the stream is done, at a
+     * multiple of 16 bytes. Its contents before and after mean nothing. Not looked at without. */
+    void *workspace;
+    size_t workspace_bytes; /* at least what smelt_sparse_attn_forward_workspace says */
 } smelt_sparse_attn_args;
 
 #define SMELT_SPARSE_ATTN_ARGS_INIT                                                                \
     {                                                                                              \
         sizeof(smelt_sparse_attn_args), 1, 0, 0, 0, 0.0F, NULL, NULL, NULL, NULL, NULL, NULL,      \
-            NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0                 \
+            NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, 0        \
     }
 
 /* The spec's canonical text, freed by smelt_free; and the spec of a text (knobs are not kept when
@@ -123,13 +148,23 @@ SMELT_API smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_
 /* Sets *attn to NULL, which it may be. Launches of the operator should be complete. */
 SMELT_API void smelt_sparse_attn_destroy(smelt_sparse_attn **attn);
 
-/* The forward kernel's figures into *info, whose `size` the caller has set. Errors:
- * INVALID_ARGUMENT. */
-SMELT_API smelt_status smelt_sparse_attn_forward_info(const smelt_sparse_attn *attn,
+/* The figures of one of the forward pass's kernels into *info, whose `size` the caller has set.
+ * `index`: in launch order, as smelt_spec_expand has them; 0 alone without buckets. Errors:
+ * INVALID_ARGUMENT, also for an index past the last (that is how a caller finds the end). */
+SMELT_API smelt_status smelt_sparse_attn_forward_info(const smelt_sparse_attn *attn, int index,
                                                       smelt_kernel_info *info);
+
+/* Bytes of workspace that a forward call with these arguments needs into *bytes: 0 for a plain
+ * operator; with buckets about 12 bytes a query. Of *args, batches, tokens, queries and
+ * query_capacity count: no other field need be set. More queries never need less. Pure; any thread.
+ * Errors: INVALID_ARGUMENT. */
+SMELT_API smelt_status smelt_sparse_attn_forward_workspace(const smelt_sparse_attn *attn,
+                                                           const smelt_sparse_attn_args *args,
+                                                           size_t *bytes);
 
 /*
  * Launches the forward pass on `stream` (NULL: the default stream) and returns without waiting.
+ * With buckets that is a chain of kernels, which overlap; later work of the stream waits for all.
  * Allocates nothing, takes no lock, does not synchronise; may be captured in a CUDA graph (the
  * arguments are copied at the call; the memory they point to is read at each replay). Makes the
  * operator's CUDA context current for the call if this thread has none or another, and restores

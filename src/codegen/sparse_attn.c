@@ -1,22 +1,70 @@
-/* The operator sparse_attn: sparse attention over a shared latent cache (OPERATORS.md, section 1).
+/*
+ * The operator sparse_attn: sparse attention over a shared latent cache (OPERATORS.md, sections 1
+ * and 3).
+ *
+ * The rule of buckets=auto: see AUTO_BOUNDS.
  */
-#include <string.h>
+#include <stddef.h>
 
 #include "codegen/family.h"
 #include "codegen/sparse_attn_keys.h"
 
+static const int AUTO_BOUNDS[] = {256, 512, 1024, 1536};
+enum { AUTO_COUNT = sizeof AUTO_BOUNDS / sizeof *AUTO_BOUNDS };
+
+int smelt__sparse_attn_bounds(const struct smelt__spec *spec,
+                              int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS]) {
+    const int64_t given = smelt__spec_get(spec, "buckets");
+    const int topk = (int)smelt__spec_get(spec, "topk");
+    const int *const list = given == SMELT__AUTO ? AUTO_BOUNDS : spec->list;
+    const int most = given == SMELT__AUTO ? AUTO_COUNT : (int)given;
+    int count = 0;
+    if (most == 0)
+        return 0;
+    while (count < most && list[count] < topk) {
+        bounds[count] = list[count];
+        count++;
+    }
+    bounds[count++] = topk;
+    return count;
+}
+
+/* One forward kernel: what the operator and its kernels have in common is handed on by name. */
+static void hand_on(const struct smelt__spec *spec, int topk, struct smelt__spec *kernel) {
+    smelt__spec_init(kernel, &smelt__sparse_attn_fwd);
+    for (int i = 0; i < kernel->family->key_count; i++)
+        kernel->values[i] = smelt__spec_get(spec, kernel->family->keys[i].name);
+    smelt__spec_set(kernel, "topk", topk);
+}
+
+/* Values of the partition's key `pass`. */
+enum { COUNT, PLACE };
+
+static void partition_pass(struct smelt__spec *kernel, int64_t pass) {
+    smelt__spec_init(kernel, &smelt__sparse_attn_partition);
+    smelt__spec_set(kernel, "pass", pass);
+}
+
+/* With buckets: the partition's two passes, then the longest work first. */
 static int expand(const struct smelt__spec *spec, struct smelt__spec kernels[SMELT__MAX_KERNELS]) {
-    smelt__spec_init(&kernels[0], &smelt__sparse_attn_fwd);
-    /* The key tables are one and the same. */
-    memcpy(kernels[0].values, spec->values, sizeof kernels[0].values);
-    return 1;
+    int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS], count = 0;
+    const int buckets = smelt__sparse_attn_bounds(spec, bounds);
+    if (buckets == 0) {
+        hand_on(spec, (int)smelt__spec_get(spec, "topk"), &kernels[0]);
+        return 1;
+    }
+    partition_pass(&kernels[count++], COUNT);
+    partition_pass(&kernels[count++], PLACE);
+    for (int i = buckets - 1; i >= 0; i--)
+        hand_on(spec, bounds[i], &kernels[count++]);
+    return count;
 }
 
 const struct smelt__family smelt__sparse_attn = {
     .name = "sparse_attn",
     .summary = "sparse attention: each query attends to its own list of KV rows",
-    .keys = smelt__sparse_attn_keys,
-    .key_count = SMELT__SPARSE_ATTN_KEY_COUNT,
+    .keys = smelt__sparse_attn_operator_keys,
+    .key_count = SMELT__SPARSE_ATTN_KEY_COUNT + 1,
     .check = smelt__sparse_attn_check,
     .expand = expand,
 };

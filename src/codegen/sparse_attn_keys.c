@@ -16,37 +16,50 @@ enum { FEW_HEADS = 128, HEAD_GROUP = 64, MAX_HEADS = 1024, ROPE_WIDTH = 64, MAX_
 static const char *const variants[] = {"mma", "sm90", NULL};
 static const char *const orientations[] = {"heads", "keys", NULL};
 
-/* A required key, a key with a default, a knob, a knob with names. */
+/* A required key, a key with a default, a knob, a knob with names, a list. */
 #define REQUIRED(name, legal, meaning, minimum, maximum)                                           \
-    { name, legal, meaning, minimum, maximum, SMELT__AUTO, 1, 0, NULL }
+    { name, legal, meaning, minimum, maximum, SMELT__AUTO, 1, 0, NULL, 0 }
 #define OPTIONAL(name, legal, meaning, minimum, maximum, value)                                    \
-    { name, legal, meaning, minimum, maximum, value, 0, 0, NULL }
+    { name, legal, meaning, minimum, maximum, value, 0, 0, NULL, 0 }
 #define KNOB(name, legal, meaning, minimum, maximum)                                               \
-    { name, legal, meaning, minimum, maximum, SMELT__AUTO, 0, 1, NULL }
+    { name, legal, meaning, minimum, maximum, SMELT__AUTO, 0, 1, NULL, 0 }
 #define NAMED_KNOB(name, legal, meaning, choices)                                                  \
-    { name, legal, meaning, 0, 0, SMELT__AUTO, 0, 1, choices }
+    { name, legal, meaning, 0, 0, SMELT__AUTO, 0, 1, choices, 0 }
+#define LIST(name, legal, meaning, minimum, maximum)                                               \
+    { name, legal, meaning, minimum, maximum, 0, 0, 0, NULL, 1 }
 
-const struct smelt__key smelt__sparse_attn_keys[SMELT__SPARSE_ATTN_KEY_COUNT] = {
-    REQUIRED("heads", HEADS_LEGAL, "query heads on this rank", 1, MAX_HEADS),
-    REQUIRED("dqk", DQK_LEGAL, "width of a query and of a KV row", 64, 512 + ROPE_WIDTH),
-    REQUIRED("dv", DV_LEGAL, "width of a value: the first columns of a KV row", 64, 512),
-    REQUIRED("topk", "1..1048576", "the most valid slots of a query", 1, MAX_TOPK),
-    OPTIONAL("sink", "0, 1", "1: a learnt logit per head in the softmax denominator", 0, 1, 0),
-    NAMED_KNOB("variant", "auto, mma, sm90", "which instructions the kernel is built on", variants),
-    NAMED_KNOB("orientation", "auto, heads, keys", "what the matrices' rows are, with sm90",
-               orientations),
-    KNOB("compact", "auto, 0, 1", "1: a row of slots is compacted to its valid ones first", 0, 1),
-    KNOB("block_keys", BLOCK_KEYS_LEGAL, "KV rows of one step of the main loop", 16, 128),
-    KNOB("stages", "auto, 2..4", "key blocks in flight: the depth of the gather's ring", 2, 4),
-    KNOB("warps", "auto, 4, 8", "warps of a thread block", 4, 8),
-    KNOB("blocks", "auto, 1..4", "resident thread blocks a multiprocessor is compiled for", 1, 4),
-    KNOB("turn_steps", "auto, 0..26", "k-steps of QK left when PV may begin: sm90, heads as rows",
-         0, 26),
-    KNOB("output_registers", "auto, 160, 168", "of a thread that computes PV: sm90, heads as rows",
-         160, 168),
-    KNOB("gather_registers", "auto, 24..88 by eights", "of a thread that gathers, with sm90", 24,
-         88),
-};
+/* What is computed, and the knobs. */
+/* clang-format off */
+#define COMPUTED                                                                                  \
+    REQUIRED("heads", HEADS_LEGAL, "query heads on this rank", 1, MAX_HEADS),                     \
+    REQUIRED("dqk", DQK_LEGAL, "width of a query and of a KV row", 64, 512 + ROPE_WIDTH),         \
+    REQUIRED("dv", DV_LEGAL, "width of a value: the first columns of a KV row", 64, 512),         \
+    REQUIRED("topk", "1..1048576", "the most valid slots of a query", 1, MAX_TOPK),               \
+    OPTIONAL("sink", "0, 1", "1: a learnt logit per head in the softmax denominator", 0, 1, 0)
+
+#define KNOBS                                                                                     \
+    NAMED_KNOB("variant", "auto, mma, sm90", "which instructions the kernel is built on", variants), \
+    NAMED_KNOB("orientation", "auto, heads, keys", "what the matrices' rows are, with sm90",      \
+               orientations),                                                                     \
+    KNOB("compact", "auto, 0, 1", "1: a row of slots is compacted to its valid ones first", 0, 1), \
+    KNOB("block_keys", BLOCK_KEYS_LEGAL, "KV rows of one step of the main loop", 16, 128),        \
+    KNOB("stages", "auto, 2..4", "key blocks in flight: the depth of the gather's ring", 2, 4),   \
+    KNOB("warps", "auto, 4, 8", "warps of a thread block", 4, 8),                                 \
+    KNOB("blocks", "auto, 1..4", "resident thread blocks a multiprocessor is compiled for", 1, 4), \
+    KNOB("turn_steps", "auto, 0..26", "k-steps of QK left when PV may begin: sm90, heads as rows", \
+         0, 26),                                                                                  \
+    KNOB("output_registers", "auto, 160, 168", "of a thread that computes PV: sm90, heads as rows", \
+         160, 168),                                                                               \
+    KNOB("gather_registers", "auto, 24..88 by eights", "of a thread that gathers, with sm90", 24, 88)
+/* clang-format on */
+
+const struct smelt__key smelt__sparse_attn_keys[SMELT__SPARSE_ATTN_KEY_COUNT] = {COMPUTED, KNOBS};
+
+const struct smelt__key smelt__sparse_attn_operator_keys[SMELT__SPARSE_ATTN_KEY_COUNT + 1] = {
+    COMPUTED,
+    LIST("buckets", "auto, or up to 8 ascending numbers 1..1048576, 256/512/1024",
+         "queries with at most so many valid slots get a kernel of their own", 1, MAX_TOPK),
+    KNOBS};
 
 static int is_one_of(int64_t value, const int *values, int count) {
     for (int i = 0; i < count; i++)

@@ -1,6 +1,7 @@
 /*
  * The keys that the operator sparse_attn and its kernels have in common: an operator hands its keys
- * and knobs to its kernels unchanged.
+ * and knobs to its kernels unchanged, but for `topk`, which is a bucket's bound, and `buckets`,
+ * which it alone has.
  */
 #ifndef SMELT_CODEGEN_SPARSE_ATTN_KEYS_H
 #define SMELT_CODEGEN_SPARSE_ATTN_KEYS_H
@@ -10,6 +11,15 @@
 enum { SMELT__SPARSE_ATTN_KEY_COUNT = 15 };
 
 extern const struct smelt__key smelt__sparse_attn_keys[SMELT__SPARSE_ATTN_KEY_COUNT];
+extern const struct smelt__key smelt__sparse_attn_operator_keys[SMELT__SPARSE_ATTN_KEY_COUNT + 1];
+
+/* The list's numbers, and topk itself. */
+enum { SMELT__SPARSE_ATTN_MOST_BUCKETS = SMELT__MAX_LIST + 1 };
+
+/* The bounds of the operator's buckets, ascending, the last one topk; returns how many there are, 0
+ * for an operator without buckets. */
+int smelt__sparse_attn_bounds(const struct smelt__spec *spec,
+                              int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS]);
 
 /* Values of the knob `variant`. */
 enum smelt__sparse_attn_variant { SMELT__SPARSE_ATTN_MMA = 0, SMELT__SPARSE_ATTN_SM90 };

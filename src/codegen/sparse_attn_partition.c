@@ -28,7 +28,7 @@ static const char *const passes[] = {"count", "place", NULL};
 static const struct smelt__key keys[] = {
     {"pass", "count, place",
      "count reads the indices, place writes the buckets' lists of query numbers", 0, 0, SMELT__AUTO,
-     1, 0, passes},
+     1, 0, passes, 0},
 };
 
 static void add_constants(struct smelt__plan *plan) {

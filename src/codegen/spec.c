@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -139,6 +140,33 @@ static int parse_number(const char *text, int64_t *value) {
     return 0;
 }
 
+/* `256/512/...`, which may be cut up. Range and order are the check's. */
+static int parse_list(const struct smelt__key *key, char *text, struct smelt__spec *spec,
+                      struct smelt__message *message) {
+    const char *family = spec->family->name;
+    int count = 0;
+    for (char *entry = text; entry; count++) {
+        char *slash = strchr(entry, '/');
+        int64_t number;
+        if (slash)
+            *slash = '\0';
+        if (count == SMELT__MAX_LIST) {
+            smelt__message_set(message, "%s: %s has too many entries; legal: at most %d", family,
+                               key->name, SMELT__MAX_LIST);
+            return -1;
+        }
+        if (parse_number(entry, &number) || number > INT_MAX) {
+            smelt__message_set(message, "%s: %s: entry %d, '%s', is no number; legal: %s", family,
+                               key->name, count + 1, entry, key->legal);
+            return -1;
+        }
+        spec->list[count] = (int)number;
+        entry = slash ? slash + 1 : NULL;
+    }
+    spec->values[key - spec->family->keys] = count;
+    return 0;
+}
+
 static int parse_value(const struct smelt__family *family, const struct smelt__key *key,
                        const char *text, int64_t *value, struct smelt__message *message) {
     if (key->choices) {
@@ -196,7 +224,12 @@ static int parse_item(char *item, int knobs_only, struct smelt__spec *spec, uint
                            key->legal);
         return -1;
     }
-    return parse_value(family, key, equals + 1, &spec->values[index], message);
+    if (!key->list)
+        return parse_value(family, key, equals + 1, &spec->values[index], message);
+    if (strcmp(equals + 1, "auto") != 0)
+        return parse_list(key, equals + 1, spec, message);
+    spec->values[index] = SMELT__AUTO;
+    return 0;
 }
 
 /* Copies text into a buffer that parsing may cut up; refuses what is too long or not printable, so
@@ -264,6 +297,30 @@ int smelt__spec_parse(const char *text, struct smelt__spec *spec, struct smelt__
 /* ---- checking and printing --------------------------------------------------------------------
  */
 
+static int check_list(const struct smelt__spec *spec, const struct smelt__key *key, int64_t count,
+                      struct smelt__message *message) {
+    const char *family = spec->family->name;
+    if (count == SMELT__AUTO)
+        return 0;
+    assert(count >= 0 && count <= SMELT__MAX_LIST);
+    for (int i = 0; i < (int)count; i++) {
+        const int entry = spec->list[i], before = i > 0 ? spec->list[i - 1] : 0;
+        if (entry < key->minimum || entry > key->maximum) {
+            smelt__message_set(message, "%s: %s: entry %d, %d, is out of range; legal: %s", family,
+                               key->name, i + 1, entry, key->legal);
+            return -1;
+        }
+        if (i > 0 && entry <= before) {
+            smelt__message_set(message, "%s: %s: entry %d, %d, %s entry %d, %d; legal: %s", family,
+                               key->name, i + 1, entry,
+                               entry == before ? "is the same as" : "is below", i, before,
+                               key->legal);
+            return -1;
+        }
+    }
+    return 0;
+}
+
 static int check_key(const struct smelt__family *family, const struct smelt__key *key,
                      int64_t value, struct smelt__message *message) {
     if (value == SMELT__AUTO) {
@@ -287,42 +344,61 @@ static int check_key(const struct smelt__family *family, const struct smelt__key
     return -1;
 }
 
-int smelt__spec_check(const struct smelt__spec *spec, struct smelt__message *message) {
-    const struct smelt__family *family = spec->family;
-    for (int i = 0; i < family->key_count; i++)
-        if (check_key(family, &family->keys[i], spec->values[i], message))
-            return -1;
-    return family->check ? family->check(spec, message) : 0;
-}
-
-/* The keys of `mask` alone. */
-static void print_keys(const struct smelt__spec *spec, uint32_t mask, char text[SMELT__SPEC_TEXT]) {
+/* The canonical text's keys of `mask`, as far as there is room; its whole length. */
+static size_t print_keys(const struct smelt__spec *spec, uint32_t mask, char *text, size_t size) {
     const struct smelt__family *family = spec->family;
     size_t used = 0;
-    put(text, SMELT__SPEC_TEXT, &used, "%s", family->name);
+    put(text, size, &used, "%s", family->name);
     char separator = ':';
     for (int i = 0; i < family->key_count; i++) {
         const struct smelt__key *key = &family->keys[i];
         int64_t value = spec->values[i];
-        if (value == SMELT__AUTO || (!key->required && value == key->default_value) ||
-            !(mask >> i & 1))
+        if ((value == SMELT__AUTO && !key->list) ||
+            (!key->required && value == key->default_value) || !(mask >> i & 1))
             continue;
-        put(text, SMELT__SPEC_TEXT, &used, "%c%s=", separator, key->name);
-        if (key->choices)
-            put(text, SMELT__SPEC_TEXT, &used, "%s", key->choices[value]);
+        put(text, size, &used, "%c%s=", separator, key->name);
+        if (value == SMELT__AUTO)
+            put(text, size, &used, "auto");
+        else if (key->list)
+            for (int k = 0; k < (int)value; k++)
+                put(text, size, &used, "%s%d", k ? "/" : "", spec->list[k]);
+        else if (key->choices)
+            put(text, size, &used, "%s", key->choices[value]);
         else
-            put(text, SMELT__SPEC_TEXT, &used, "%" PRId64, value);
+            put(text, size, &used, "%" PRId64, value);
         separator = ',';
     }
-    assert(used < SMELT__SPEC_TEXT);
+    return used;
+}
+
+int smelt__spec_check(const struct smelt__spec *spec, struct smelt__message *message) {
+    const struct smelt__family *family = spec->family;
+    char text[SMELT__SPEC_TEXT];
+    for (int i = 0; i < family->key_count; i++)
+        if (family->keys[i].list ? check_list(spec, &family->keys[i], spec->values[i], message)
+                                 : check_key(family, &family->keys[i], spec->values[i], message))
+            return -1;
+    if (print_keys(spec, UINT32_MAX, text, sizeof text) >= sizeof text) {
+        smelt__message_set(message, "%s: the spec's text is too long: at most %d characters",
+                           family->name, SMELT__SPEC_TEXT - 1);
+        return -1;
+    }
+    return family->check ? family->check(spec, message) : 0;
+}
+
+static void print_whole(const struct smelt__spec *spec, uint32_t mask,
+                        char text[SMELT__SPEC_TEXT]) {
+    size_t length = print_keys(spec, mask, text, SMELT__SPEC_TEXT);
+    assert(length < SMELT__SPEC_TEXT);
+    (void)length;
 }
 
 void smelt__spec_print(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]) {
-    print_keys(spec, UINT32_MAX, text);
+    print_whole(spec, UINT32_MAX, text);
 }
 
 void smelt__spec_print_asked(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]) {
-    print_keys(spec, ~spec->tuned, text);
+    print_whole(spec, ~spec->tuned, text);
 }
 
 /* ---- tuning -----------------------------------------------------------------------------------

@@ -11,15 +11,17 @@
 
 enum {
     SMELT__MAX_KEYS = 24,
-    SMELT__MAX_KERNELS = 8, /* an operator expands to at most so many */
-    SMELT__SPEC_TEXT = 256  /* longest canonical text, NUL included */
+    SMELT__MAX_KERNELS = 16, /* an operator expands to at most so many */
+    SMELT__MAX_LIST = 8,     /* numbers of a list */
+    SMELT__SPEC_TEXT = 256   /* longest canonical text, NUL included */
 };
 
 /* A knob that was not given: the plan chooses. Never a legal value of a key. */
 #define SMELT__AUTO INT64_MIN
 
 /* One key of a family. Integer keys have a range (and may list further legal values through the
- * family's check); named keys have choices, whose index is the value. */
+ * family's check); named keys have choices, whose index is the value; a list's value is how many
+ * numbers it has, SMELT__AUTO for `auto`, 0 when it is left out. */
 struct smelt__key {
     const char *name;
     const char *legal;   /* for messages and lists: "1..128 and multiples of 64 above" */
@@ -29,6 +31,7 @@ struct smelt__key {
     int required;               /* no default: must be given */
     int knob;                   /* overrides the plan */
     const char *const *choices; /* NULL-terminated names, or NULL for an integer key */
+    int list;                   /* 1: ascending numbers of the range, "256/512", or auto */
 };
 
 struct smelt__family;
@@ -37,7 +40,8 @@ struct smelt__family;
 struct smelt__spec {
     const struct smelt__family *family;
     int64_t values[SMELT__MAX_KEYS];
-    uint32_t tuned; /* bit i: values[i] is a tuning entry's, not the user's */
+    uint32_t tuned;            /* bit i: values[i] is a tuning entry's, not the user's */
+    int list[SMELT__MAX_LIST]; /* numbers of the family's list key, of which it has one at most */
 };
 
 /* Every key at its default, required ones at SMELT__AUTO. */
@@ -53,11 +57,11 @@ int smelt__spec_parse(const char *text, struct smelt__spec *spec, struct smelt__
 int smelt__spec_parse_keys(const char *text, int knobs_only, struct smelt__spec *spec,
                            struct smelt__message *message);
 
-/* Ranges, required keys, then the family's check. */
+/* Ranges, required keys, the text's length, then the family's check. */
 int smelt__spec_check(const struct smelt__spec *spec, struct smelt__message *message);
 
-/* Canonical text. Always fits: parse refuses what would not. Tuned knobs are in it; in the second
- * form they are not: what the user asked for. */
+/* Canonical text. Always fits: the check refuses what would not. Tuned knobs are in it; in the
+ * second form they are not: what the user asked for. */
 void smelt__spec_print(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]);
 void smelt__spec_print_asked(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]);
 

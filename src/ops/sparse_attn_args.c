@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "ops/sparse_attn_partition.h"
 #include "runtime/log.h"
 
 enum {
@@ -133,25 +134,38 @@ static smelt_status check_extent(const char *name, int64_t value, int64_t least,
                        value, least, most);
 }
 
-static smelt_status check_extents(const struct smelt__sparse_attn_shape *shape,
-                                  const smelt_sparse_attn_args *args) {
+/* How many queries there are. */
+static smelt_status check_tokens(const smelt_sparse_attn_args *args) {
     smelt_status status = check_extent("batches", args->batches, 0, INT32_MAX);
     if (status == SMELT_OK)
         status = check_extent("tokens", args->tokens, 0, INT32_MAX);
+    if (status == SMELT_OK && args->batches * args->tokens > INT32_MAX)
+        status = smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                             "batches * tokens = %" PRId64 " exceeds 2^31 - 1; split the call",
+                             args->batches * args->tokens);
+    return status;
+}
+
+static smelt_status check_width(const struct smelt__sparse_attn_shape *shape, int64_t width) {
+    if (shape->buckets)
+        return check_extent("width", width, 1, SMELT__PARTITION_MOST_SLOTS);
+    if (width >= 1 && width <= shape->topk)
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "width = %" PRId64 " is out of range; this operator was made for topk=%d: "
+                       "legal are 1..%d, or make one with a larger topk or with buckets",
+                       width, shape->topk, shape->topk);
+}
+
+static smelt_status check_extents(const struct smelt__sparse_attn_shape *shape,
+                                  const smelt_sparse_attn_args *args) {
+    smelt_status status = check_tokens(args);
     if (status == SMELT_OK)
         status = check_extent("rows", args->rows, 0, INT32_MAX);
+    if (status == SMELT_OK)
+        status = check_width(shape, args->width);
     if (status != SMELT_OK)
         return status;
-    if (args->width < 1 || args->width > shape->topk)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "width = %" PRId64
-                           " is out of range; this operator was made for topk=%d: "
-                           "legal are 1..%d, or make one with a larger topk",
-                           args->width, shape->topk, shape->topk);
-    if (args->batches * args->tokens > INT32_MAX)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "batches * tokens = %" PRId64 " exceeds 2^31 - 1; split the call",
-                           args->batches * args->tokens);
     if (!(args->scale > 0.0F) || args->scale > MAX_SCALE)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "scale = %g is not legal; it must be positive and at most %g",
@@ -176,6 +190,39 @@ static smelt_status check_query_list(const smelt_sparse_attn_args *args) {
                            "query_count = %p is not aligned; it must be at a multiple of 4 bytes",
                            (const void *)args->query_count);
     return check_extent("query_capacity", args->query_capacity, 0, INT32_MAX);
+}
+
+/* Queries to compute at most, of checked arguments. */
+static int64_t count_queries(const smelt_sparse_attn_args *args) {
+    const int64_t all = args->batches * args->tokens;
+    return all == 0 || !args->queries ? all : args->query_capacity;
+}
+
+static size_t workspace_bytes(const struct smelt__sparse_attn_shape *shape, int64_t queries) {
+    return shape->buckets && queries > 0 ? smelt__partition_layout(queries, shape->buckets).bytes
+                                         : 0;
+}
+
+static smelt_status check_workspace(const struct smelt__sparse_attn_shape *shape,
+                                    const smelt_sparse_attn_args *args, int64_t queries) {
+    const size_t needed = workspace_bytes(shape, queries);
+    if (needed == 0)
+        return SMELT_OK;
+    if (!args->workspace)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "workspace is NULL; a bucketed operator needs %zu bytes of device "
+                           "memory for %" PRId64 " queries (smelt_sparse_attn_forward_workspace)",
+                           needed, queries);
+    if ((uintptr_t)args->workspace % SMELT__PARTITION_ALIGNMENT != 0)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "workspace = %p is not aligned; it must start at a multiple of %d bytes",
+                           args->workspace, (int)SMELT__PARTITION_ALIGNMENT);
+    if (args->workspace_bytes < needed)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "workspace_bytes = %zu is too small: %" PRId64 " queries need %zu "
+                           "(smelt_sparse_attn_forward_workspace)",
+                           args->workspace_bytes, queries, needed);
+    return SMELT_OK;
 }
 
 /* Tensors whose rows the kernel moves whole. */
@@ -305,27 +352,49 @@ static void fill(const smelt_sparse_attn_args *args, int64_t queries,
     };
 }
 
+static smelt_status check_size(const smelt_sparse_attn_args *args) {
+    if (args && args->size == sizeof *args)
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "args is %s; fill it from SMELT_SPARSE_ATTN_ARGS_INIT",
+                       args ? "of another size than this library's" : "NULL");
+}
+
+smelt_status smelt__sparse_attn_workspace(const struct smelt__sparse_attn_shape *shape,
+                                          const smelt_sparse_attn_args *args, size_t *bytes) {
+    *bytes = 0;
+    smelt_status status = check_size(args);
+    if (status == SMELT_OK)
+        status = check_tokens(args);
+    if (status == SMELT_OK)
+        status = check_query_list(args);
+    if (status == SMELT_OK)
+        *bytes = workspace_bytes(shape, count_queries(args));
+    return status;
+}
+
 smelt_status smelt__sparse_attn_pack(const struct smelt__sparse_attn_shape *shape,
                                      const smelt_sparse_attn_args *args,
                                      struct sparse_attn_fwd_params *params, int64_t *queries) {
     *queries = 0;
-    if (!args || args->size != sizeof *args)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "args is %s; fill it from SMELT_SPARSE_ATTN_ARGS_INIT",
-                           args ? "of another size than this library's" : "NULL");
+    smelt_status status = check_size(args);
+    if (status != SMELT_OK)
+        return status;
     smelt_sparse_attn_args packed = *args;
-    smelt_status status = check_extents(shape, &packed);
+    status = check_extents(shape, &packed);
     if (status == SMELT_OK)
         status = check_query_list(&packed);
-    const int64_t all = packed.batches * packed.tokens;
-    if (status != SMELT_OK || all == 0 || (packed.queries && packed.query_capacity == 0))
+    const int64_t wanted = status == SMELT_OK ? count_queries(&packed) : 0;
+    if (wanted == 0)
         return status;
     status = check_rows(shape, &packed);
     if (status == SMELT_OK)
         status = check_values(shape, &packed);
+    if (status == SMELT_OK)
+        status = check_workspace(shape, &packed, wanted);
     if (status != SMELT_OK)
         return status;
-    *queries = packed.queries ? packed.query_capacity : all;
-    fill(&packed, *queries, params);
+    *queries = wanted;
+    fill(&packed, wanted, params);
     return SMELT_OK;
 }

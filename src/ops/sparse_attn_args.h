@@ -8,7 +8,13 @@
 /* What the checks must know of the operator. */
 struct smelt__sparse_attn_shape {
     int heads, dqk, dv, topk, sink;
+    int buckets; /* how many; 0: a plain operator */
 };
+
+/* Bytes of workspace for the queries of *args, of which nothing but their number is looked at:
+ * batches, tokens and the query list. INVALID_ARGUMENT as below. */
+smelt_status smelt__sparse_attn_workspace(const struct smelt__sparse_attn_shape *shape,
+                                          const smelt_sparse_attn_args *args, size_t *bytes);
 
 /*
  * Checks *args against the shape and fills *params; *queries: how many queries the grid must cover,

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ops/sparse_attn_args.h" /* struct sparse_attn_fwd_params, which may be declared once */
 #include "runtime/kernel.h"
-#include "sparse_attn_fwd.params.h"
 #include "sparse_attn_partition.params.h"
 
 enum {

@@ -271,20 +271,18 @@ static smelt_status load_or_recompile(struct job *job, struct outcome *outcome,
     return status;
 }
 
-/* How many blocks of a persistent kernel are resident at once. */
+/* How many blocks are resident at once, and how many a launch may need. */
 static smelt_status find_most_blocks(const smelt_context *context, const struct smelt__plan *plan,
                                      struct smelt__kernel *kernel) {
     int multiprocessors = 0;
 
-    kernel->most_blocks = INT32_MAX;
-    if (!plan->persistent)
-        return SMELT_OK;
     CUresult result = context->driver->cuDeviceGetAttribute(
         &multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, context->device);
     if (result != CUDA_SUCCESS)
         return smelt__driver_fail(context->driver, "cuDeviceGetAttribute(MULTIPROCESSOR_COUNT)",
                                   result);
-    kernel->most_blocks = (int64_t)multiprocessors * plan->blocks_per_multiprocessor;
+    kernel->resident_blocks = (int64_t)multiprocessors * plan->blocks_per_multiprocessor;
+    kernel->most_blocks = plan->persistent ? kernel->resident_blocks : INT32_MAX;
     return SMELT_OK;
 }
 

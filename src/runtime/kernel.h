@@ -20,7 +20,8 @@ struct smelt__kernel {
     void *module;   /* CUmodule */
     int threads, shared_bytes;
     int64_t head_blocks;
-    int64_t most_blocks; /* of a launch: more are never needed; INT32_MAX when not persistent */
+    int64_t most_blocks;     /* of a launch: more are never needed; INT32_MAX when not persistent */
+    int64_t resident_blocks; /* the device holds at once */
     smelt_kernel_info info;
 };
 
@@ -39,6 +40,15 @@ smelt_status smelt__kernel_compile(smelt_context *context, const struct smelt__p
  * for one kernel load it once. */
 smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan *plan,
                                const struct smelt__kernel **kernel);
+
+/* The plan of a kernel spec on the context's architecture. UNSUPPORTED with the reason. */
+smelt_status smelt__kernel_plan(smelt_context *context, const struct smelt__spec *spec,
+                                struct smelt__plan *plan);
+
+/* Plans and gets `count` kernels (at most SMELT__MAX_KERNELS) side by side; a failure is that of
+ * the first of them that failed, and kernels[] then has no meaning. */
+smelt_status smelt__kernels_get(smelt_context *context, const struct smelt__spec *specs, int count,
+                                const struct smelt__kernel **kernels);
 
 /*
  * Launches `blocks` blocks (1..2^31 - 1) with one params struct on a stream. No allocation, lock,

@@ -185,6 +185,14 @@ smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_context *c
     return SMELT_OK;
 }
 
+smelt_status smelt_sparse_attn_forward_workspace(const smelt_sparse_attn *attn,
+                                                 const smelt_sparse_attn_args *args,
+                                                 size_t *bytes) {
+    (void)attn, (void)args;
+    *bytes = 0;
+    return SMELT_OK;
+}
+
 void smelt_sparse_attn_destroy(smelt_sparse_attn **attn) {
     free(*attn);
     *attn = NULL;

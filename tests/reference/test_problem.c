@@ -13,7 +13,7 @@
 #include "reference/sparse_attn.h"
 
 static uint64_t seed;
-static const smelt_sparse_attn_spec spec = {sizeof spec, 4, 128, 64, 48, 1, NULL};
+static const smelt_sparse_attn_spec spec = {sizeof spec, 4, 128, 64, 48, 1, NULL, {0}};
 
 static void make(struct smelt__problem *problem, const struct smelt__problem_options *options) {
     assert_int_equal(smelt__problem_create(problem, &spec, options), 0);

@@ -33,7 +33,7 @@ static void tiny_make(struct tiny *tiny, const int32_t *indices, int width) {
     static const float kv[ROWS][DQK] = {
         {2, 1, 0, -1, 9, 1}, {4, 3, 2, 1, 9, 0}, {0, 8, -8, 0, 9, 1}, {-6, 1, 1, 1, 9, 1}};
     memset(tiny, 0, sizeof *tiny);
-    tiny->spec = (smelt_sparse_attn_spec){sizeof tiny->spec, 1, DQK, DV, MAX_WIDTH, 0, NULL};
+    tiny->spec = (smelt_sparse_attn_spec){sizeof tiny->spec, 1, DQK, DV, MAX_WIDTH, 0, NULL, {0}};
     tiny->args = (smelt_sparse_attn_args)SMELT_SPARSE_ATTN_ARGS_INIT;
     for (int d = 0; d < DQK; d++) {
         tiny->q[d] = smelt__bf16_from_float(q[d]);
@@ -296,7 +296,7 @@ static void test_against_streaming(void **state) {
 static void test_some_queries(void **state) {
     (void)state;
     struct smelt__problem problem;
-    smelt_sparse_attn_spec spec = {sizeof spec, 2, 64, 64, 8, 0, NULL};
+    smelt_sparse_attn_spec spec = {sizeof spec, 2, 64, 64, 8, 0, NULL, {0}};
     struct smelt__problem_options options = {.seed = seed, .batches = 2, .tokens = 3};
     assert_int_equal(smelt__problem_create(&problem, &spec, &options), 0);
     const int64_t some[] = {5, 0, 3};

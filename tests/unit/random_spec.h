@@ -30,6 +30,18 @@ static inline int64_t random_value(struct random *random, const struct smelt__ke
     return value < key->minimum || value > key->maximum ? key->maximum : value;
 }
 
+/* A list: none most often, or auto, or ascending numbers. */
+static inline void random_list(struct random *random, const struct smelt__key *key, int index,
+                               struct smelt__spec *spec) {
+    int count = random_below(random, 2) ? 0 : random_below(random, SMELT__MAX_LIST + 1);
+    spec->values[index] = random_below(random, 8) ? count : SMELT__AUTO;
+    int64_t last = key->minimum - 1;
+    for (int i = 0; i < count; i++) {
+        last += 1 + random_below(random, (int)(key->maximum / SMELT__MAX_LIST));
+        spec->list[i] = (int)last;
+    }
+}
+
 /* What must be given is drawn until the family's check agrees; a knob is left to the plan three
  * times in four, else given one of a few values if the check agrees. */
 static inline struct smelt__spec random_spec(struct random *random,
@@ -40,7 +52,9 @@ static inline struct smelt__spec random_spec(struct random *random,
     do {
         smelt__spec_init(&spec, family);
         for (int i = 0; i < family->key_count; i++)
-            if (!family->keys[i].knob)
+            if (family->keys[i].list)
+                random_list(random, &family->keys[i], i, &spec);
+            else if (!family->keys[i].knob)
                 spec.values[i] = random_value(random, &family->keys[i]);
         /* Pairs of widths are too rare to be met by chance. */
         if (smelt__spec_key(family, "dv") >= 0) {

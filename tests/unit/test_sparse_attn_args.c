@@ -13,9 +13,9 @@
 #include "smelt/sparse_attn.h"
 #include "smelt/status.h"
 
-static const struct smelt__sparse_attn_shape shape = {8, 128, 64, 48, 0};
-static const struct smelt__sparse_attn_shape shape_sink = {8, 128, 64, 48, 1};
-static const struct smelt__sparse_attn_shape one_head = {1, 128, 64, 48, 0};
+static const struct smelt__sparse_attn_shape shape = {8, 128, 64, 48, 0, 0};
+static const struct smelt__sparse_attn_shape shape_sink = {8, 128, 64, 48, 1, 0};
+static const struct smelt__sparse_attn_shape one_head = {1, 128, 64, 48, 0, 0};
 
 /* An address that is only looked at: `number` tells pointers apart, `offset` misaligns. */
 static void *address(int number, uintptr_t offset) {
@@ -389,9 +389,85 @@ static void filled(void **state) {
     assert_true(params.scale == 0.25F);
 }
 
+/* ---- buckets ---- */
+
+static const struct smelt__sparse_attn_shape bucketed = {8, 128, 64, 48, 0, 3};
+
+static size_t workspace_of(const struct smelt__sparse_attn_shape *given,
+                           const smelt_sparse_attn_args *args) {
+    size_t bytes = 77;
+    if (smelt__sparse_attn_workspace(given, args, &bytes) != SMELT_OK)
+        fail_msg("refused: %s", smelt_last_error());
+    return bytes;
+}
+
+static void workspace_size(void **state) {
+    (void)state;
+    smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT; /* no tensor, scale or width yet */
+    size_t bytes = 77, before = 0;
+    args.tokens = 10;
+    assert_int_equal(workspace_of(&shape, &args), 0);
+    for (int64_t tokens = 1; tokens < 100000; tokens += 1 + tokens / 7) {
+        args.tokens = tokens;
+        bytes = workspace_of(&bucketed, &args);
+        assert_true(bytes >= (size_t)tokens * 8 && before <= (size_t)tokens * 64);
+        before = bytes;
+    }
+    args.batches = 3, args.tokens = 100;
+    bytes = workspace_of(&bucketed, &args);
+    args.batches = 1, args.tokens = 300;
+    assert_int_equal(workspace_of(&bucketed, &args), bytes);
+    args.tokens = 5, args.queries = address(9, 0), args.query_capacity = 300;
+    assert_int_equal(workspace_of(&bucketed, &args), bytes);
+    args.query_capacity = 0;
+    assert_int_equal(workspace_of(&bucketed, &args), 0);
+    args.batches = 0;
+    assert_int_equal(workspace_of(&bucketed, &args), 0);
+    args.batches = 1 << 20, args.tokens = 1 << 20;
+    assert_int_equal(smelt__sparse_attn_workspace(&bucketed, &args, &bytes),
+                     SMELT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(smelt_last_error(), "batches * tokens"));
+    args.size = 8;
+    assert_int_equal(smelt__sparse_attn_workspace(&bucketed, &args, &bytes),
+                     SMELT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(smelt_sparse_attn_forward_workspace(NULL, &args, &bytes),
+                     SMELT_ERROR_INVALID_ARGUMENT);
+}
+
+static void workspace_and_width(void **state) {
+    (void)state;
+    struct sparse_attn_fwd_params params;
+    smelt_sparse_attn_args args = legal_args();
+    expect_refusal(&bucketed, &args, "workspace is NULL; a bucketed operator needs");
+    args.workspace = address(12, 8), args.workspace_bytes = 1 << 20;
+    expect_refusal(&bucketed, &args, "workspace = 0xc008 is not aligned");
+    args.workspace = address(12, 16);
+    const size_t bytes = workspace_of(&bucketed, &args);
+    args.workspace_bytes = bytes - 1;
+    expect_refusal(&bucketed, &args, "workspace_bytes = ");
+    args.workspace_bytes = bytes;
+    assert_int_equal(expect_legal(&bucketed, &args, &params), args.batches * args.tokens);
+    args.indices_token_stride = 0, args.indices_batch_stride = 0;
+    args.width = 49; /* above topk */
+    assert_int_equal(expect_legal(&bucketed, &args, &params), args.batches * args.tokens);
+    assert_int_equal(params.width, 49);
+    expect_refusal(&shape, &args, "width = 49 is out of range");
+    args.width = 0;
+    expect_refusal(&bucketed, &args, "width = 0 is out of range; legal: 1..268435455");
+    args.width = 1 << 28;
+    expect_refusal(&bucketed, &args, "width = 268435456 is out of range");
+    args.width = 49, args.indices_token_stride = 48, args.indices_batch_stride = 4800;
+    expect_refusal(&bucketed, &args, "indices_token_stride = 48 is below the row's 49 elements");
+    args = legal_args(), args.workspace = address(12, 1); /* a plain operator does not look at it */
+    assert_int_equal(expect_legal(&shape, &args, &params), args.batches * args.tokens);
+    assert_null(params.query_range);
+    assert_null(params.extents);
+    assert_int_equal(params.overlaps, 0);
+}
+
 /* ---- the spec ---- */
 
-static const smelt_sparse_attn_spec glm = {sizeof glm, 64, 576, 512, 2048, 0, NULL};
+static const smelt_sparse_attn_spec glm = {sizeof glm, 64, 576, 512, 2048, 0, NULL, {0}};
 
 static void spec_print(void **state) {
     (void)state;
@@ -405,6 +481,16 @@ static void spec_print(void **state) {
     assert_string_equal(
         text, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,sink=1,block_keys=32,stages=3");
     smelt_free(text);
+    spec.buckets[0] = 512, spec.buckets[1] = 1024;
+    assert_int_equal(smelt_sparse_attn_spec_print(&spec, &text), SMELT_OK);
+    assert_string_equal(text, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,sink=1,"
+                              "buckets=512/1024,block_keys=32,stages=3");
+    smelt_free(text);
+    spec.buckets[0] = SMELT_BUCKETS_AUTO, spec.buckets[1] = 0, spec.knobs = NULL;
+    assert_int_equal(smelt_sparse_attn_spec_print(&spec, &text), SMELT_OK);
+    assert_string_equal(text, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,sink=1,buckets=auto");
+    smelt_free(text);
+    spec.buckets[0] = 0;
     spec.sink = 0, spec.knobs = "";
     assert_int_equal(smelt_sparse_attn_spec_print(&spec, &text), SMELT_OK);
     assert_string_equal(text, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048");
@@ -418,18 +504,37 @@ static void spec_refusals(void **state) {
         smelt_status status;
         const char *message;
     } cases[] = {
-        {{0, 64, 576, 512, 2048, 0, NULL}, SMELT_ERROR_INVALID_ARGUMENT, "another size"},
-        {{sizeof glm, 0, 576, 512, 2048, 0, NULL}, SMELT_ERROR_INVALID_SPEC, "heads=0"},
-        {{sizeof glm, -64, 576, 512, 2048, 0, NULL}, SMELT_ERROR_INVALID_SPEC, "heads=-64"},
-        {{sizeof glm, 129, 576, 512, 2048, 0, NULL}, SMELT_ERROR_INVALID_SPEC, "heads=129"},
-        {{sizeof glm, 64, 512, 576, 2048, 0, NULL}, SMELT_ERROR_INVALID_SPEC, "dv=576"},
-        {{sizeof glm, 64, 520, 512, 2048, 0, NULL}, SMELT_ERROR_INVALID_SPEC, "dqk=520"},
-        {{sizeof glm, 64, 576, 512, 0, 0, NULL}, SMELT_ERROR_INVALID_SPEC, "topk=0"},
-        {{sizeof glm, 64, 576, 512, 2048, 2, NULL}, SMELT_ERROR_INVALID_SPEC, "sink=2"},
-        {{sizeof glm, 64, 576, 512, 2048, 0, "stages=9"}, SMELT_ERROR_INVALID_SPEC, "stages"},
-        {{sizeof glm, 64, 576, 512, 2048, 0, "stage=2"}, SMELT_ERROR_INVALID_SPEC, "stages"},
-        {{sizeof glm, 64, 576, 512, 2048, 0, "heads=8"}, SMELT_ERROR_INVALID_SPEC, "heads"},
-        {{sizeof glm, 64, 576, 512, 2048, 0, "stages"}, SMELT_ERROR_INVALID_SPEC, "stages"},
+        {{0, 64, 576, 512, 2048, 0, NULL, {0}}, SMELT_ERROR_INVALID_ARGUMENT, "another size"},
+        {{sizeof glm, 0, 576, 512, 2048, 0, NULL, {0}}, SMELT_ERROR_INVALID_SPEC, "heads=0"},
+        {{sizeof glm, -64, 576, 512, 2048, 0, NULL, {0}}, SMELT_ERROR_INVALID_SPEC, "heads=-64"},
+        {{sizeof glm, 129, 576, 512, 2048, 0, NULL, {0}}, SMELT_ERROR_INVALID_SPEC, "heads=129"},
+        {{sizeof glm, 64, 512, 576, 2048, 0, NULL, {0}}, SMELT_ERROR_INVALID_SPEC, "dv=576"},
+        {{sizeof glm, 64, 520, 512, 2048, 0, NULL, {0}}, SMELT_ERROR_INVALID_SPEC, "dqk=520"},
+        {{sizeof glm, 64, 576, 512, 0, 0, NULL, {0}}, SMELT_ERROR_INVALID_SPEC, "topk=0"},
+        {{sizeof glm, 64, 576, 512, 2048, 2, NULL, {0}}, SMELT_ERROR_INVALID_SPEC, "sink=2"},
+        {{sizeof glm, 64, 576, 512, 2048, 0, NULL, {-2}}, SMELT_ERROR_INVALID_SPEC, "entry 1, -2"},
+        {{sizeof glm, 64, 576, 512, 2048, 0, NULL, {512, 512}},
+         SMELT_ERROR_INVALID_SPEC,
+         "entry 2, 512, is the same as entry 1"},
+        {{sizeof glm, 64, 576, 512, 2048, 0, NULL, {512, 256}},
+         SMELT_ERROR_INVALID_SPEC,
+         "buckets: entry 2, 256, is below entry 1, 512"},
+        {{sizeof glm, 64, 576, 512, 2048, 0, NULL, {512, 0, 1024}},
+         SMELT_ERROR_INVALID_SPEC,
+         "buckets[2] = 1024 stands behind the list's end, the 0 at [1]"},
+        {{sizeof glm, 64, 576, 512, 2048, 0, NULL, {-1, 512}},
+         SMELT_ERROR_INVALID_SPEC,
+         "buckets[1] = 512 stands behind the list's end, SMELT_BUCKETS_AUTO"},
+        {{sizeof glm, 64, 576, 512, 2048, 0, NULL, {1, 2, 3, 4, 5, 6, 7, 1 << 21}},
+         SMELT_ERROR_INVALID_SPEC,
+         "entry 8, 2097152, is out of range"},
+        {{sizeof glm, 64, 576, 512, 2048, 0, NULL, {0, 512}},
+         SMELT_ERROR_INVALID_SPEC,
+         "buckets[1] = 512 stands behind"},
+        {{sizeof glm, 64, 576, 512, 2048, 0, "stages=9", {0}}, SMELT_ERROR_INVALID_SPEC, "stages"},
+        {{sizeof glm, 64, 576, 512, 2048, 0, "stage=2", {0}}, SMELT_ERROR_INVALID_SPEC, "stages"},
+        {{sizeof glm, 64, 576, 512, 2048, 0, "heads=8", {0}}, SMELT_ERROR_INVALID_SPEC, "heads"},
+        {{sizeof glm, 64, 576, 512, 2048, 0, "stages", {0}}, SMELT_ERROR_INVALID_SPEC, "stages"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *text = address(1, 0);
@@ -448,7 +553,8 @@ static void spec_refusals(void **state) {
 
 static void spec_parse(void **state) {
     (void)state;
-    static const char text[] = "sparse_attn:stages=3,heads=8,dqk=128,dv=64,topk=7,sink=1,warps=4";
+    static const char text[] =
+        "sparse_attn:stages=3,heads=8,dqk=128,dv=64,buckets=2/3,topk=7,sink=1,warps=4";
     smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
     char *knobs, *again;
     assert_int_equal(smelt_sparse_attn_spec_parse(text, &spec, &knobs), SMELT_OK);
@@ -460,7 +566,11 @@ static void spec_parse(void **state) {
     assert_string_equal(knobs, "stages=3,warps=4");
     assert_ptr_equal(spec.knobs, knobs);
     assert_int_equal(smelt_sparse_attn_spec_print(&spec, &again), SMELT_OK);
-    assert_string_equal(again, "sparse_attn:heads=8,dqk=128,dv=64,topk=7,sink=1,stages=3,warps=4");
+    assert_string_equal(again, "sparse_attn:heads=8,dqk=128,dv=64,topk=7,sink=1,buckets=2/3,"
+                               "stages=3,warps=4");
+    assert_int_equal(spec.buckets[0], 2);
+    assert_int_equal(spec.buckets[1], 3);
+    assert_int_equal(spec.buckets[2], 0);
     smelt_free(again);
     smelt_free(knobs);
     assert_int_equal(smelt_sparse_attn_spec_parse(text, &spec, NULL), SMELT_OK);
@@ -536,14 +646,23 @@ static void supported(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(extents),       cmocka_unit_test(sizes),
-        cmocka_unit_test(pointers),      cmocka_unit_test(sink),
-        cmocka_unit_test(strides),       cmocka_unit_test(legal_strides),
-        cmocka_unit_test(packed),        cmocka_unit_test(query_list),
-        cmocka_unit_test(nothing_to_do), cmocka_unit_test(filled),
-        cmocka_unit_test(spec_print),    cmocka_unit_test(spec_refusals),
-        cmocka_unit_test(spec_parse),    cmocka_unit_test(spec_parse_refusals),
+        cmocka_unit_test(extents),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(pointers),
+        cmocka_unit_test(sink),
+        cmocka_unit_test(strides),
+        cmocka_unit_test(legal_strides),
+        cmocka_unit_test(packed),
+        cmocka_unit_test(query_list),
+        cmocka_unit_test(nothing_to_do),
+        cmocka_unit_test(filled),
+        cmocka_unit_test(spec_print),
+        cmocka_unit_test(spec_refusals),
+        cmocka_unit_test(spec_parse),
+        cmocka_unit_test(spec_parse_refusals),
         cmocka_unit_test(supported),
+        cmocka_unit_test(workspace_size),
+        cmocka_unit_test(workspace_and_width),
     };
     return cmocka_run_group_tests_name("sparse_attn_args", tests, NULL, NULL);
 }

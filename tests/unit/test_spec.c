@@ -3,11 +3,21 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "codegen/sparse_attn_keys.h"
 #include "random_spec.h"
+
+/* Numbers of the spec's list key, if it has one. */
+static int list_length(const struct smelt__spec *spec) {
+    for (int i = 0; i < spec->family->key_count; i++)
+        if (spec->family->keys[i].list && spec->values[i] != SMELT__AUTO)
+            return (int)spec->values[i];
+    return 0;
+}
 
 static void round_trip(void **state) {
     (void)state;
@@ -24,6 +34,8 @@ static void round_trip(void **state) {
             assert_string_equal(text, text_again);
             assert_ptr_equal(spec.family, again.family);
             assert_memory_equal(spec.values, again.values, sizeof spec.values);
+            for (int k = 0; k < list_length(&spec); k++)
+                assert_int_equal(spec.list[k], again.list[k]);
         }
     }
 }
@@ -45,6 +57,12 @@ static void canonical(void **state) {
          "stages=3",
          "sparse_attn_fwd:heads=16,dqk=512,dv=512,topk=640,sink=1,variant=mma,block_keys=64,"
          "stages=3"},
+        {"sparse_attn:buckets=256/00512,sink=1,heads=64,variant=mma,dqk=576,dv=512,topk=2048",
+         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,sink=1,buckets=256/512,variant=mma"},
+        {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048,buckets=auto",
+         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,buckets=auto"},
+        {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048,buckets=1/2/3/4/5/6/7/1048576",
+         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,buckets=1/2/3/4/5/6/7/1048576"},
         {"sparse_attn:heads=008,dqk=64,dv=64,topk=01", "sparse_attn:heads=8,dqk=64,dv=64,topk=1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -113,6 +131,23 @@ static const struct {
     {"sparse_attn:" GOOD ",warps=6", "warps=6 is not legal; legal: auto, 4, 8", NULL},
     {"sparse_attn:" GOOD ",blocks=0", "blocks=0 is not legal", NULL},
     {"sparse_attn:" GOOD ",compact=2", "compact=2 is not legal", NULL},
+    {"sparse_attn:" GOOD ",buckets=", "buckets has no value; legal: auto, or up to 8 asc", NULL},
+    {"sparse_attn:" GOOD ",buckets=256//512", "buckets: entry 2, '', is no number", "ascending"},
+    {"sparse_attn:" GOOD ",buckets=/256", "buckets: entry 1, '', is no number", NULL},
+    {"sparse_attn:" GOOD ",buckets=256/", "buckets: entry 2, '', is no number", NULL},
+    {"sparse_attn:" GOOD ",buckets=256/x", "buckets: entry 2, 'x', is no number", NULL},
+    {"sparse_attn:" GOOD ",buckets=-1", "buckets: entry 1, '-1', is no number", NULL},
+    {"sparse_attn:" GOOD ",buckets=none", "buckets: entry 1, 'none', is no number", "auto"},
+    {"sparse_attn:" GOOD ",buckets=256/auto", "buckets: entry 2, 'auto', is no number", NULL},
+    {"sparse_attn:" GOOD ",buckets=99999999999", "entry 1, '99999999999', is no number", NULL},
+    {"sparse_attn:" GOOD ",buckets=0/256", "buckets: entry 1, 0, is out of range; legal", NULL},
+    {"sparse_attn:" GOOD ",buckets=256/1048577", "entry 2, 1048577, is out of range", "1..1048576"},
+    {"sparse_attn:" GOOD ",buckets=256/512/256", "entry 3, 256, is below entry 2, 512", "ascend"},
+    {"sparse_attn:" GOOD ",buckets=256/256", "entry 2, 256, is the same as entry 1, 256", NULL},
+    {"sparse_attn:" GOOD ",buckets=1/2/3/4/5/6/7/8/9", "buckets has too many entries", "most 8"},
+    {"sparse_attn:" GOOD ",buckets=256,buckets=512", "buckets is given twice", NULL},
+    {"sparse_attn:" GOOD ",bucket=256", "unknown key 'bucket', did you mean buckets?", NULL},
+    {"sparse_attn_fwd:" GOOD ",buckets=256", "unknown key 'buckets'", NULL},
     {" sparse_attn:" GOOD, "byte 0x20 at position 1", NULL},
     {"sparse_attn:heads= 64", "byte 0x20 at position 19", NULL},
     {"sparse_attn:" GOOD "\n", "byte 0x0a", NULL},
@@ -148,6 +183,70 @@ static void too_long(void **state) {
                          length < SMELT__SPEC_TEXT ? 0 : -1);
     }
     assert_non_null(strstr(message.text, "is too long: at most 255 characters"));
+}
+
+/* What an operator expands to, and the bounds behind it. */
+static void buckets(void **state) {
+    (void)state;
+    static const struct {
+        const char *given, *expanded[12];
+    } cases[] = {
+        {"topk=2048", {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048"}},
+        {"topk=2048,sink=1,buckets=512/2048/4096,stages=2",
+         {"sparse_attn_partition:pass=count", "sparse_attn_partition:pass=place",
+          "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,sink=1,stages=2",
+          "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=512,sink=1,stages=2"}},
+        {"topk=100,buckets=100",
+         {"sparse_attn_partition:pass=count", "sparse_attn_partition:pass=place",
+          "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=100"}},
+        {"topk=9,buckets=1/2/3/4/5/6/7/8",
+         {"sparse_attn_partition:pass=count", "sparse_attn_partition:pass=place",
+          "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=9",
+          "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=8",
+          "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=7",
+          "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=6",
+          "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=5",
+          "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=4",
+          "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=3",
+          "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2",
+          "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=1"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__spec spec, kernels[SMELT__MAX_KERNELS];
+        struct smelt__message message = {""};
+        char text[SMELT__SPEC_TEXT];
+        snprintf(text, sizeof text, "sparse_attn:heads=8,dqk=576,dv=512,%s", cases[i].given);
+        if (smelt__spec_parse(text, &spec, &message))
+            fail_msg("%s: %s", text, message.text);
+        int count = spec.family->expand(&spec, kernels);
+        for (int k = 0; k < count; k++) {
+            smelt__spec_print(&kernels[k], text);
+            assert_non_null(cases[i].expanded[k]);
+            assert_string_equal(text, cases[i].expanded[k]);
+        }
+        assert_true(count == 12 || !cases[i].expanded[count]);
+    }
+}
+
+/* With auto the bounds ascend to topk, whatever it is. */
+static void auto_buckets(void **state) {
+    (void)state;
+    for (int topk = 1; topk < 5000; topk++) {
+        struct smelt__spec spec;
+        int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS];
+        smelt__spec_init(&spec, &smelt__sparse_attn);
+        smelt__spec_set(&spec, "heads", 64);
+        smelt__spec_set(&spec, "dqk", 576);
+        smelt__spec_set(&spec, "dv", 512);
+        smelt__spec_set(&spec, "topk", topk);
+        assert_int_equal(smelt__sparse_attn_bounds(&spec, bounds), 0);
+        smelt__spec_set(&spec, "buckets", SMELT__AUTO);
+        int count = smelt__sparse_attn_bounds(&spec, bounds);
+        assert_true(count >= 1 && count <= SMELT__SPARSE_ATTN_MOST_BUCKETS);
+        for (int i = 0; i < count; i++)
+            assert_true(bounds[i] > (i ? bounds[i - 1] : 0));
+        assert_int_equal(bounds[count - 1], topk);
+    }
 }
 
 static void knobs_only(void **state) {
@@ -192,7 +291,7 @@ static void random_bytes(void **state) {
         check_any_text(text);
     }
     /* Near misses: a good text with a few bytes changed, lost or doubled. */
-    static const char alphabet[] = ":=,0123456789autoheadsdqkv_ \x80";
+    static const char alphabet[] = ":=,/0123456789autoheadsbucktqv_ \x80";
     for (int i = 0; i < 50000; i++) {
         struct smelt__spec spec = random_spec(&random, smelt__family_at(i & 1));
         smelt__spec_print(&spec, text);
@@ -231,7 +330,8 @@ int main(void) {
         cmocka_unit_test(round_trip),   cmocka_unit_test(canonical),
         cmocka_unit_test(bad_input),    cmocka_unit_test(too_long),
         cmocka_unit_test(knobs_only),   cmocka_unit_test(random_bytes),
-        cmocka_unit_test(nearest_name),
+        cmocka_unit_test(nearest_name), cmocka_unit_test(buckets),
+        cmocka_unit_test(auto_buckets),
     };
     return cmocka_run_group_tests_name("spec", tests, NULL, NULL);
 }

@@ -1,0 +1,76 @@
+/* The kernels of one operator, planned, made and loaded side by side. */
+#include <pthread.h>
+
+#include "runtime/context.h"
+#include "runtime/kernel.h"
+
+/* One call's work, shared by its threads. */
+struct gathering {
+    smelt_context *context;
+    const struct smelt__spec *specs;
+    const struct smelt__kernel **kernels;
+    int count;
+    pthread_mutex_t mutex; /* guards what follows */
+    int next;
+    int first_failed; /* lowest number of a failed kernel; `count` while there is none */
+    smelt_status status;
+    struct smelt__saved_error message; /* of that one */
+};
+
+static smelt_status get_one(const struct gathering *all, int index) {
+    struct smelt__plan plan;
+    smelt_status status = smelt__kernel_plan(all->context, &all->specs[index], &plan);
+    return status == SMELT_OK ? smelt__kernel_get(all->context, &plan, &all->kernels[index])
+                              : status;
+}
+
+static void *work(void *user) {
+    struct gathering *all = user;
+
+    pthread_mutex_lock(&all->mutex);
+    while (all->next < all->count) {
+        const int index = all->next++;
+        pthread_mutex_unlock(&all->mutex);
+        const smelt_status status = get_one(all, index);
+        pthread_mutex_lock(&all->mutex);
+        if (status != SMELT_OK && index < all->first_failed) {
+            all->first_failed = index;
+            all->status = status;
+            smelt__error_save(&all->message);
+        }
+    }
+    pthread_mutex_unlock(&all->mutex);
+    return NULL;
+}
+
+smelt_status smelt__kernel_plan(smelt_context *context, const struct smelt__spec *spec,
+                                struct smelt__plan *plan) {
+    struct smelt__message message;
+    if (smelt__plan_make(spec, smelt__context_arch(context), plan, &message))
+        return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
+    return SMELT_OK;
+}
+
+smelt_status smelt__kernels_get(smelt_context *context, const struct smelt__spec *specs, int count,
+                                const struct smelt__kernel **kernels) {
+    struct gathering all = {.context = context,
+                            .specs = specs,
+                            .kernels = kernels,
+                            .count = count,
+                            .first_failed = count};
+    struct smelt__saved_error saved;
+    pthread_t threads[SMELT__MAX_KERNELS];
+    int started = 0;
+
+    smelt__error_save(&saved);
+    pthread_mutex_init(&all.mutex, NULL);
+    /* This thread works too, so a machine that grants no further thread only takes longer. */
+    while (started + 1 < count && pthread_create(&threads[started], NULL, work, &all) == 0)
+        started++;
+    work(&all);
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&all.mutex);
+    smelt__error_restore(all.status ? &all.message : &saved);
+    return all.status;
+}
