@@ -64,12 +64,16 @@ typedef struct smelt_context_options {
     smelt_log_function log;         /* NULL: no log */
     void *log_user;                 /* handed to `log` */
     smelt_log_level log_level;      /* unless SMELT_LOG says error, warning, info or debug */
+    const char *tuning; /* SMELT_TUNING: the tuning file, see tuning.h; default: in the cache */
+    const char *tuning_device; /* compile-only: whose tuning entries are used, "NVIDIA H200"; NULL:
+                                  none. A context with a device uses its own */
+    int tuning_disable;        /* SMELT_TUNING_DISABLE=1: plans are the rule's */
 } smelt_context_options;
 
 #define SMELT_CONTEXT_OPTIONS_INIT                                                                 \
     {                                                                                              \
         sizeof(smelt_context_options), SMELT_DEVICE_CURRENT, NULL, NULL, NULL, NULL, 0,            \
-            SMELT_CACHE_LOCK_DEFAULT, 0, 0, 0, NULL, NULL, SMELT_LOG_WARNING                       \
+            SMELT_CACHE_LOCK_DEFAULT, 0, 0, 0, NULL, NULL, SMELT_LOG_WARNING, NULL, NULL, 0        \
     }
 
 /*

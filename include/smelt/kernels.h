@@ -126,6 +126,14 @@ SMELT_API smelt_status smelt_kernels_prepare(smelt_context *context,
                                              int jobs, smelt_progress_function progress, void *user,
                                              smelt_kernel_info *infos);
 
+/* The plan (text, or one JSON object) and the CUDA source of a kernel as this context makes them:
+ * with its device's tuning entry (tuning.h), which smelt_plan_print and smelt_source_emit know
+ * nothing of. arch NULL: the context's. Freed by smelt_free. Errors as theirs. */
+SMELT_API smelt_status smelt_kernel_plan(smelt_context *context, const char *kernel,
+                                         const char *arch, int json, char **text);
+SMELT_API smelt_status smelt_kernel_source(smelt_context *context, const char *kernel,
+                                           const char *arch, char **source);
+
 /* The cubin of one kernel, from the cache or compiled. *cubin is freed by smelt_free. */
 SMELT_API smelt_status smelt_kernel_cubin(smelt_context *context, const char *kernel,
                                           const char *arch, void **cubin, size_t *bytes);

@@ -8,5 +8,6 @@
 #include "smelt/kernels.h"
 #include "smelt/sparse_attn.h"
 #include "smelt/status.h"
+#include "smelt/tuning.h"
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * What the cache's own files share; nothing else includes it.
+ * What the cache's own files share; nothing else includes it but tuning_file.c, which trusts and
+ * makes folders by the same rules.
  *
  *   cache.c         lookups and stores, their counters and messages
  *   cache_maintenance.c   stat, walk, verify, prune, clear
@@ -15,6 +16,7 @@
  *   <folder>/ab/ab…-….smelt    an entry: kernel key, compiler, see smelt__cache_file_name
  *   <folder>/ab/.tmp-…         an unfinished write
  *   <folder>/counters          what all processes counted, see cache_counters.c
+ *   <folder>/tuning            the tuning file, see tuning_file.h, and tuning.lock beside it
  *   <folder>/lock              lock file, when locks are shared or no node-local place is safe
  *
  * The 256 subfolders, named by the key's first two digits, exist for the policy `any`: it must list

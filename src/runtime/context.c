@@ -87,6 +87,10 @@ static smelt_status open_device(smelt_context *context) {
     result = context->driver->cuCtxGetId(context->cuda, &context->cuda_id);
     if (result != CUDA_SUCCESS)
         return smelt__driver_fail(context->driver, "cuCtxGetId", result);
+    result = context->driver->cuDeviceGetName(context->device_name, sizeof context->device_name,
+                                              context->device);
+    if (result != CUDA_SUCCESS)
+        return smelt__driver_fail(context->driver, "cuDeviceGetName", result);
     return read_arch(context);
 }
 
@@ -94,6 +98,7 @@ static smelt_status choose_arch(smelt_context *context) {
     struct smelt__message message;
     if (context->settings.device != SMELT_DEVICE_COMPILE_ONLY)
         return open_device(context);
+    memcpy(context->device_name, context->settings.tuning_device, sizeof context->device_name);
     context->arch = smelt__arch_find(context->settings.arch, &message);
     if (!context->arch)
         return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
@@ -172,6 +177,35 @@ smelt_status smelt__context_compiler_problem(smelt_context *context) {
     return smelt__fail(context->compiler.status, "%s", context->compiler.problem);
 }
 
+/* ---- the cache, and the tuning file in it ---- */
+
+/* Without a cache, and none named, there is no tuning file. */
+static smelt_status open_tuning(smelt_context *context) {
+    const struct smelt__settings *settings = &context->settings;
+    char file[SMELT__PATH + 8] = "", readonly[SMELT__PATH + 8] = "";
+    const int cached = !settings->tuning_disable && !settings->cache.disable;
+    const char *folder = smelt__cache_folder(context->cache);
+
+    if (settings->tuning_path[0])
+        snprintf(file, sizeof file, "%s", settings->tuning_disable ? "" : settings->tuning_path);
+    else if (cached && !smelt__cache_problem(context->cache)[0] && strlen(folder) < SMELT__PATH)
+        snprintf(file, sizeof file, "%.4095s/tuning", folder);
+    if (cached && settings->cache_readonly[0])
+        snprintf(readonly, sizeof readonly, "%s/tuning", settings->cache_readonly);
+    const struct smelt__tuning_settings tuning = {file, settings->tuning_path[0] != '\0', readonly};
+    context->tuning = smelt__tuning_open(&tuning, &settings->log);
+    return context->tuning
+               ? SMELT_OK
+               : smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for the tuning file");
+}
+
+static smelt_status open_cache(smelt_context *context) {
+    context->cache = smelt__cache_open(&context->settings.cache, &context->settings.log);
+    if (!context->cache)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for the cache");
+    return open_tuning(context);
+}
+
 /* ---- public ---- */
 
 smelt_status smelt_context_create(smelt_context **out, const smelt_context_options *options) {
@@ -188,11 +222,8 @@ smelt_status smelt_context_create(smelt_context **out, const smelt_context_optio
     smelt_status status = smelt__settings_resolve(&context->settings, options);
     if (!status)
         status = choose_arch(context);
-    if (!status) {
-        context->cache = smelt__cache_open(&context->settings.cache, &context->settings.log);
-        if (!context->cache)
-            status = smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for the cache");
-    }
+    if (!status)
+        status = open_cache(context);
     if (status) {
         smelt_context_destroy(&context);
         return status;
@@ -233,6 +264,7 @@ void smelt_context_destroy(smelt_context **pointer) {
     /* Retaining counts on the device, whatever became of the context itself. */
     if (context->retained)
         context->driver->cuDevicePrimaryCtxRelease(context->device);
+    smelt__tuning_close(context->tuning);
     if (context->cache)
         smelt__cache_close(context->cache);
     pthread_mutex_destroy(&context->compiler.mutex);

@@ -11,6 +11,7 @@
 #include "runtime/flight.h"
 #include "runtime/log.h"
 #include "runtime/nvrtc.h"
+#include "runtime/tuning.h"
 #include "smelt/context.h"
 
 /* Options and environment, resolved. */
@@ -20,7 +21,10 @@ struct smelt__settings {
     char nvrtc_path[SMELT__PATH];
     char cache_folder[SMELT__PATH];
     char cache_readonly[SMELT__PATH];
-    struct smelt__cache_settings cache; /* its strings are the two above */
+    struct smelt__cache_settings cache;     /* its strings are the two above */
+    char tuning_path[SMELT__PATH];          /* "": beside the cache's entries */
+    char tuning_device[SMELT__TUNING_TEXT]; /* compile-only */
+    int tuning_disable;
     struct smelt__log log;
 };
 
@@ -46,6 +50,8 @@ struct smelt_context {
     CUdevice device;
     int retained; /* the primary context is ours to release */
     struct smelt__cache *cache;
+    struct smelt__tuning *tuning;
+    char device_name[SMELT__TUNING_TEXT]; /* whose tuning entries are used; "": none */
     struct smelt__compiler compiler;
     struct smelt__flights compiling; /* by cache key: struct outcome of kernel.c */
     struct smelt__flights kernels;   /* by spec: struct smelt__kernel, kept */

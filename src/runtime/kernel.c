@@ -47,7 +47,7 @@ static smelt_status begin_job(struct job *job, smelt_context *context,
     memset(job, 0, sizeof *job);
     job->context = context;
     job->plan = plan;
-    smelt__spec_print(&plan->spec, job->spec);
+    smelt__spec_print_asked(&plan->spec, job->spec);
     if (smelt__source_emit(plan, &job->source, &message))
         return smelt__fail(SMELT_ERROR_INTERNAL, "%s on %s: %s", job->spec, plan->arch->name,
                            message.text);
@@ -320,7 +320,7 @@ out:
 smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan *plan,
                                const struct smelt__kernel **out) {
     struct smelt__flight *flight;
-    char spec[SMELT__SPEC_TEXT];
+    char spec[SMELT__SPEC_TEXT], key[SMELT__FLIGHT_KEY];
 
     *out = NULL;
     smelt_status status = smelt__context_need_device(context);
@@ -329,8 +329,10 @@ smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan 
     if (plan->arch != context->arch)
         return smelt__fail(SMELT_ERROR_INTERNAL, "a plan for %s in a context for %s",
                            plan->arch->name, context->arch->name);
+    /* Tuned knobs and the same ones named are two kernels: their infos say what was asked for. */
     smelt__spec_print(&plan->spec, spec);
-    int leads = smelt__flight_board(&context->kernels, spec, &flight);
+    snprintf(key, sizeof key, "%s%s", plan->spec.tuned ? "tuned " : "", spec);
+    int leads = smelt__flight_board(&context->kernels, key, &flight);
     if (!flight)
         return SMELT_ERROR_OUT_OF_MEMORY;
     if (leads) {

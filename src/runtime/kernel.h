@@ -41,7 +41,8 @@ smelt_status smelt__kernel_compile(smelt_context *context, const struct smelt__p
 smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan *plan,
                                const struct smelt__kernel **kernel);
 
-/* The plan of a kernel spec on the context's architecture. UNSUPPORTED with the reason. */
+/* The plan of a kernel spec on the context's architecture, tuning entries and all (tuned.h).
+ * UNSUPPORTED with the reason. */
 smelt_status smelt__kernel_plan(smelt_context *context, const struct smelt__spec *spec,
                                 struct smelt__plan *plan);
 

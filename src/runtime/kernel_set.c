@@ -3,6 +3,7 @@
 
 #include "runtime/context.h"
 #include "runtime/kernel.h"
+#include "runtime/tuned.h"
 
 /* One call's work, shared by its threads. */
 struct gathering {
@@ -45,10 +46,7 @@ static void *work(void *user) {
 
 smelt_status smelt__kernel_plan(smelt_context *context, const struct smelt__spec *spec,
                                 struct smelt__plan *plan) {
-    struct smelt__message message;
-    if (smelt__plan_make(spec, smelt__context_arch(context), plan, &message))
-        return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
-    return SMELT_OK;
+    return smelt__context_plan(context, spec, context->arch, plan);
 }
 
 smelt_status smelt__kernels_get(smelt_context *context, const struct smelt__spec *specs, int count,

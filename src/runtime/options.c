@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/context.h"
 
@@ -160,6 +161,45 @@ static smelt_status resolve_cache(struct smelt__settings *settings,
     return status;
 }
 
+/* The path from the root, as the cache's folder has one. */
+static smelt_status make_absolute(char path[SMELT__PATH]) {
+    char here[SMELT__PATH], relative[SMELT__PATH];
+
+    if (!path[0] || path[0] == '/')
+        return SMELT_OK;
+    memcpy(relative, path, sizeof relative);
+    if (!getcwd(here, sizeof here) ||
+        snprintf(path, SMELT__PATH, "%s/%s", here, relative) >= SMELT__PATH)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "the tuning file %s has no path from the root, or a too long one",
+                           relative);
+    return SMELT_OK;
+}
+
+static smelt_status resolve_tuning(struct smelt__settings *settings,
+                                   const smelt_context_options *options) {
+    const char *device = options->tuning_device ? options->tuning_device : "";
+    smelt_status status =
+        resolve_path(options->tuning, "options.tuning", "SMELT_TUNING", settings->tuning_path);
+    if (!status)
+        status = make_absolute(settings->tuning_path);
+    if (!status)
+        status = resolve_flag(options->tuning_disable, "SMELT_TUNING_DISABLE",
+                              &settings->tuning_disable);
+    if (!status && *device && options->device != SMELT_DEVICE_COMPILE_ONLY)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "options.tuning_device is \"%s\", but only a compile-only context takes "
+                           "one: a device uses its own entries",
+                           device);
+    if (!status && strlen(device) >= sizeof settings->tuning_device)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "options.tuning_device is longer than %zu bytes",
+                           sizeof settings->tuning_device - 1);
+    if (!status)
+        memcpy(settings->tuning_device, device, strlen(device) + 1);
+    return status;
+}
+
 static smelt_status resolve_device(struct smelt__settings *settings,
                                    const smelt_context_options *options) {
     settings->device = options->device;
@@ -205,6 +245,8 @@ smelt_status smelt__settings_resolve(struct smelt__settings *settings,
                               settings->nvrtc_path);
     if (!status)
         status = resolve_cache(settings, &options);
+    if (!status)
+        status = resolve_tuning(settings, &options);
     if (!status)
         status = resolve_log(&options, &settings->log);
     return status;

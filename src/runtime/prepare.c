@@ -7,7 +7,7 @@
 
 #include "runtime/context.h"
 #include "runtime/kernel.h"
-#include "runtime/specs.h"
+#include "runtime/tuned.h"
 
 /* One call's work, shared by its threads. */
 struct preparation {
@@ -49,7 +49,7 @@ static smelt_status prepare_one(const struct preparation *all, size_t index,
     struct smelt__plan plan;
 
     smelt_status status =
-        smelt__plan_from_text(request->spec, request_arch(all->context, request), &plan);
+        smelt__context_plan_text(all->context, request->spec, request->arch, &plan);
     if (status)
         return status;
     status = smelt__kernel_compile(all->context, &plan, &compiled, info);
@@ -162,7 +162,7 @@ smelt_status smelt_kernel_cubin(smelt_context *context, const char *kernel, cons
                                     : "bytes");
     *cubin = NULL;
     *bytes = 0;
-    smelt_status status = smelt__plan_from_text(kernel, arch ? arch : context->arch->name, &plan);
+    smelt_status status = smelt__context_plan_text(context, kernel, arch, &plan);
     if (!status)
         status = smelt__kernel_compile(context, &plan, &compiled, NULL);
     if (status)

@@ -154,24 +154,33 @@ smelt_status smelt_family_describe(const char *name, int *is_operator, const cha
     return SMELT_OK;
 }
 
-smelt_status smelt__plan_from_text(const char *kernel, const char *arch_name,
-                                   struct smelt__plan *plan) {
-    struct smelt__spec spec;
+smelt_status smelt__kernel_from_text(const char *kernel, const char *arch_name,
+                                     struct smelt__spec *spec, const struct smelt__arch **arch) {
     struct smelt__message message;
 
-    smelt_status status = parse(kernel, &spec);
+    smelt_status status = parse(kernel, spec);
     if (status)
         return status;
     if (!arch_name)
         return null_argument("arch");
-    if (!spec.family->plan)
+    if (!spec->family->plan)
         return smelt__fail(SMELT_ERROR_INVALID_SPEC,
                            "%s is an operator, not a kernel: expand it (smelt_spec_expand, `smelt "
                            "show`) and name one of its kernels",
                            kernel);
-    const struct smelt__arch *arch = smelt__arch_find(arch_name, &message);
-    if (!arch)
-        return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
+    *arch = smelt__arch_find(arch_name, &message);
+    return *arch ? SMELT_OK : smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
+}
+
+smelt_status smelt__plan_from_text(const char *kernel, const char *arch_name,
+                                   struct smelt__plan *plan) {
+    struct smelt__spec spec;
+    struct smelt__message message;
+    const struct smelt__arch *arch;
+
+    smelt_status status = smelt__kernel_from_text(kernel, arch_name, &spec, &arch);
+    if (status)
+        return status;
     if (smelt__plan_make(&spec, arch, plan, &message))
         return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
     return SMELT_OK;
@@ -187,37 +196,45 @@ static smelt_status release(struct smelt__text *text, char **out) {
     return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
 }
 
+smelt_status smelt__plan_text(const struct smelt__plan *plan, int json, char **out) {
+    struct smelt__text text = {0};
+    if (json)
+        smelt__plan_print_json(plan, &text);
+    else
+        smelt__plan_print_text(plan, &text);
+    return release(&text, out);
+}
+
+smelt_status smelt__plan_source(const struct smelt__plan *plan, char **source) {
+    struct smelt__text text = {0};
+    struct smelt__message message;
+    char spec[SMELT__SPEC_TEXT];
+
+    if (smelt__source_emit(plan, &text, &message)) {
+        smelt__text_free(&text);
+        smelt__spec_print(&plan->spec, spec);
+        return smelt__fail(SMELT_ERROR_INTERNAL, "%s on %s: %s", spec, plan->arch->name,
+                           message.text);
+    }
+    return release(&text, source);
+}
+
 smelt_status smelt_plan_print(const char *kernel, const char *arch, int json, char **out) {
     struct smelt__plan plan;
-    struct smelt__text text = {0};
 
     if (!out)
         return null_argument("text");
     *out = NULL;
     smelt_status status = smelt__plan_from_text(kernel, arch, &plan);
-    if (status)
-        return status;
-    if (json)
-        smelt__plan_print_json(&plan, &text);
-    else
-        smelt__plan_print_text(&plan, &text);
-    return release(&text, out);
+    return status ? status : smelt__plan_text(&plan, json, out);
 }
 
 smelt_status smelt_source_emit(const char *kernel, const char *arch, char **source) {
     struct smelt__plan plan;
-    struct smelt__text text = {0};
-    struct smelt__message message;
 
     if (!source)
         return null_argument("source");
     *source = NULL;
     smelt_status status = smelt__plan_from_text(kernel, arch, &plan);
-    if (status)
-        return status;
-    if (smelt__source_emit(&plan, &text, &message)) {
-        smelt__text_free(&text);
-        return smelt__fail(SMELT_ERROR_INTERNAL, "%s on %s: %s", kernel, arch, message.text);
-    }
-    return release(&text, source);
+    return status ? status : smelt__plan_source(&plan, source);
 }

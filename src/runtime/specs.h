@@ -5,8 +5,18 @@
 #include "codegen/plan.h"
 #include "smelt/status.h"
 
-/* The plan of a kernel spec on an architecture. Errors: INVALID_ARGUMENT (NULL), INVALID_SPEC (also
- * for an operator and an unknown architecture), UNSUPPORTED with the reason. */
+/* A kernel's spec and its architecture from their texts. Errors: INVALID_ARGUMENT (NULL),
+ * INVALID_SPEC (also for an operator and an unknown architecture). */
+smelt_status smelt__kernel_from_text(const char *kernel, const char *arch_name,
+                                     struct smelt__spec *spec, const struct smelt__arch **arch);
+
+/* The texts of a plan, `text` being freed or handed over; its source. Errors: OUT_OF_MEMORY. */
+smelt_status smelt__plan_text(const struct smelt__plan *plan, int json, char **text);
+smelt_status smelt__plan_source(const struct smelt__plan *plan, char **source);
+
+/* The plan of a kernel spec on an architecture, without tuning entries. Errors: INVALID_ARGUMENT
+ * (NULL), INVALID_SPEC (also for an operator and an unknown architecture), UNSUPPORTED with the
+ * reason. */
 smelt_status smelt__plan_from_text(const char *kernel, const char *arch, struct smelt__plan *plan);
 
 #endif

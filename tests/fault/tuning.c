@@ -1,0 +1,481 @@
+/* The tuning file on a fake device: what plans take from it, what is refused, how it is written. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fakes.h"
+#include "runtime/context.h"
+#include "runtime/kernel.h"
+#include "runtime/tuned.h"
+#include "smelt/sparse_attn.h"
+#include "smelt/tuning.h"
+
+#define DEVICE "Fake GPU 0"
+#define OTHER "sparse_attn_fwd:heads=16,dqk=576,dv=512,topk=2048"
+
+static char folder[64], file[128], readonly_folder[128];
+static char logged[16384];
+static int warnings;
+
+static void note(void *user, smelt_log_level level, const char *message) {
+    (void)user;
+    if (level > SMELT_LOG_WARNING)
+        return;
+    size_t used = strlen(logged);
+    snprintf(logged + used, sizeof logged - used, "%s\n", message);
+    warnings++;
+}
+
+static int set_up(void **state) {
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/smelt-tuning-XXXXXX");
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(file, sizeof file, "%s/tuning", folder);
+    snprintf(readonly_folder, sizeof readonly_folder, "%s/shared", folder);
+    logged[0] = '\0';
+    warnings = 0;
+    unsetenv("SMELT_TUNING");
+    unsetenv("SMELT_TUNING_DISABLE");
+    fakes_driver()->capability_major = 9;
+    fakes_driver()->devices = 1;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command) == 0 ? 0 : -1;
+}
+
+static void write_text(const char *path, const char *text) {
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fputs(text, out);
+    assert_int_equal(fclose(out), 0);
+    assert_int_equal(chmod(path, 0600), 0);
+}
+
+static char *read_text(const char *path) {
+    static char text[65536];
+    FILE *in = fopen(path, "r");
+    assert_non_null(in);
+    text[fread(text, 1, sizeof text - 1, in)] = '\0';
+    fclose(in);
+    return text;
+}
+
+static smelt_context_options options_of(int device) {
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    options.device = device;
+    options.arch = device == SMELT_DEVICE_COMPILE_ONLY ? "sm_90a" : NULL;
+    options.cache_dir = folder;
+    options.log = note;
+    options.log_level = SMELT_LOG_WARNING;
+    return options;
+}
+
+static smelt_context *make(const smelt_context_options *options) {
+    smelt_context *context = NULL;
+    if (smelt_context_create(&context, options))
+        fail_msg("%s", smelt_last_error());
+    return context;
+}
+
+static smelt_context *make_on(int device) {
+    smelt_context_options options = options_of(device);
+    return make(&options);
+}
+
+/* Whether the plan of a kernel in a context has the text in it. */
+static int plan_has(smelt_context *context, const char *kernel, const char *arch,
+                    const char *part) {
+    char *text = NULL;
+    if (smelt_kernel_plan(context, kernel, arch, 0, &text))
+        fail_msg("%s", smelt_last_error());
+    const int has = strstr(text, part) != NULL;
+    smelt_free(text);
+    return has;
+}
+
+static int stages_of(smelt_context *context, const char *kernel) {
+    struct smelt__plan plan;
+    int found;
+    if (smelt__context_plan_text(context, kernel, NULL, &plan))
+        fail_msg("%s", smelt_last_error());
+    return smelt__plan_constant(&plan, "STAGES", &found);
+}
+
+/* ---- plans ---- */
+
+static void plans_take_entries_over(void **state) {
+    (void)state;
+    write_text(file, FAKES_SPEC "  " DEVICE "  stages=2,turn_steps=4  100\n" OTHER
+                                "  Another GPU  stages=2  100\n");
+    smelt_context *context = make_on(0);
+    assert_string_equal(smelt_tuning_device(context), DEVICE);
+    assert_string_equal(smelt_tuning_path(context), file);
+    assert_int_equal(stages_of(context, FAKES_SPEC), 2);
+    assert_true(plan_has(context, FAKES_SPEC, NULL, "tuned"));
+    assert_int_equal(stages_of(context, OTHER), 3);
+    /* What the spec names stays. */
+    assert_int_equal(stages_of(context, FAKES_SPEC ",stages=3"), 3);
+    assert_true(plan_has(context, FAKES_SPEC ",stages=3", NULL, "tuned"));
+    /* Another architecture is another device. */
+    assert_false(plan_has(context, FAKES_SPEC, "sm_80", "tuned"));
+    /* The calls without a context know of none. */
+    char *text = NULL;
+    assert_int_equal(smelt_plan_print(FAKES_SPEC, "sm_90a", 0, &text), SMELT_OK);
+    assert_null(strstr(text, "tuned"));
+    smelt_free(text);
+    assert_int_equal(warnings, 0);
+    smelt_context_destroy(&context);
+}
+
+/* An operator gets the tuned kernel, and a context without a device that names this one gets the
+ * same: what it compiled is found in the cache. */
+static void warming_and_running_agree(void **state) {
+    (void)state;
+    write_text(file, FAKES_SPEC "  " DEVICE "  stages=2  100\n");
+    const smelt_kernel_request request = {FAKES_SPEC, NULL};
+    smelt_kernel_info info, run = {.size = sizeof run};
+    smelt_context_options options = options_of(SMELT_DEVICE_COMPILE_ONLY);
+    smelt_context *context = make(&options);
+    assert_int_equal(stages_of(context, FAKES_SPEC), 3);
+    smelt_context_destroy(&context);
+    options.tuning_device = DEVICE;
+    context = make(&options);
+    assert_int_equal(stages_of(context, FAKES_SPEC), 2);
+    assert_int_equal(smelt_kernels_prepare(context, &request, 1, 1, NULL, NULL, &info), SMELT_OK);
+    assert_int_equal(info.state, SMELT_KERNEL_COMPILED);
+    assert_string_equal(info.spec, FAKES_SPEC);
+    smelt_context_destroy(&context);
+
+    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+    smelt_sparse_attn *attn = NULL;
+    spec.heads = 64;
+    spec.dqk = 576;
+    spec.dv = 512;
+    spec.topk = 2048;
+    context = make_on(0);
+    assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_OK);
+    assert_int_equal(smelt_sparse_attn_forward_info(attn, 0, &run), SMELT_OK);
+    assert_int_equal(run.state, SMELT_KERNEL_CACHED);
+    assert_string_equal(run.key, info.key);
+    smelt_sparse_attn_destroy(&attn);
+    /* The same knobs named: a kernel of its own, so that each says what it was asked for. */
+    spec.knobs = "stages=2";
+    assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_OK);
+    assert_int_equal(smelt_sparse_attn_forward_info(attn, 0, &run), SMELT_OK);
+    assert_string_equal(run.spec, FAKES_SPEC ",stages=2");
+    smelt_sparse_attn_destroy(&attn);
+    smelt_context_destroy(&context);
+}
+
+static void bad_lines_are_passed_over(void **state) {
+    (void)state;
+    write_text(file, "# found on a rainy day\n\nnonsense\n" FAKES_SPEC "  " DEVICE
+                     "  stages=3  1\n" OTHER "  " DEVICE "  stages=x  1\n" FAKES_SPEC "  " DEVICE
+                     "  stages=2  1"); /* no newline; the later of two */
+    smelt_context *context = make_on(0);
+    assert_int_equal(warnings, 2);
+    assert_non_null(strstr(logged, "tuning:3: passed over"));
+    assert_non_null(strstr(logged, "tuning:5: passed over"));
+    assert_int_equal(stages_of(context, FAKES_SPEC), 2);
+    smelt_context_destroy(&context);
+    /* Not a warning for each of very many. */
+    FILE *out = fopen(file, "w");
+    for (int i = 0; i < 5000; i++)
+        fprintf(out, "line %d\n", i);
+    fclose(out);
+    warnings = 0;
+    context = make_on(0);
+    assert_int_equal(warnings, 9);
+    assert_non_null(strstr(logged, "4992 lines more"));
+    smelt_context_destroy(&context);
+}
+
+/* An entry that was legal once: the rule's plan, and one warning. */
+static void entries_without_a_plan(void **state) {
+    (void)state;
+    write_text(file, FAKES_SPEC "  " DEVICE "  variant=sm90,stages=4  1\n");
+    smelt_context *context = make_on(0);
+    assert_int_equal(stages_of(context, FAKES_SPEC), 3);
+    assert_int_equal(stages_of(context, FAKES_SPEC), 3);
+    assert_int_equal(warnings, 1);
+    assert_non_null(strstr(logged, "stages=4 is not legal"));
+    smelt_context_destroy(&context);
+    /* With knobs of the spec's own it is no mistake of the file's. */
+    write_text(file, FAKES_SPEC "  " DEVICE "  turn_steps=4  1\n");
+    warnings = 0;
+    context = make_on(0);
+    assert_int_equal(stages_of(context, FAKES_SPEC ",variant=mma,stages=2"), 2);
+    assert_int_equal(warnings, 0);
+    smelt_context_destroy(&context);
+}
+
+static void layers_and_settings(void **state) {
+    (void)state;
+    char shared[160], named[160];
+    assert_int_equal(mkdir(readonly_folder, 0755), 0);
+    snprintf(shared, sizeof shared, "%s/tuning", readonly_folder);
+    snprintf(named, sizeof named, "%s/mine.txt", folder);
+    write_text(shared,
+               FAKES_SPEC "  " DEVICE "  stages=2  1\n" OTHER "  " DEVICE "  stages=2  1\n");
+    write_text(file, FAKES_SPEC "  " DEVICE "  stages=3,turn_steps=4  1\n");
+    smelt_context_options options = options_of(0);
+    options.cache_readonly_dir = readonly_folder;
+    smelt_context *context = make(&options);
+    assert_int_equal(stages_of(context, FAKES_SPEC), 3); /* ours wins */
+    assert_int_equal(stages_of(context, OTHER), 2);
+    smelt_context_destroy(&context);
+
+    setenv("SMELT_TUNING", named, 1);
+    write_text(named, FAKES_SPEC "  " DEVICE "  stages=2  1\n");
+    context = make_on(0);
+    assert_string_equal(smelt_tuning_path(context), named);
+    assert_int_equal(stages_of(context, FAKES_SPEC), 2);
+    smelt_context_destroy(&context);
+    options = options_of(0);
+    options.tuning = file; /* the option wins */
+    context = make(&options);
+    assert_int_equal(stages_of(context, FAKES_SPEC), 3);
+    smelt_context_destroy(&context);
+    setenv("SMELT_TUNING_DISABLE", "1", 1);
+    context = make_on(0);
+    assert_string_equal(smelt_tuning_path(context), "");
+    assert_int_equal(stages_of(context, FAKES_SPEC), 3);
+    assert_false(plan_has(context, FAKES_SPEC, NULL, "tuned"));
+    smelt_context_destroy(&context);
+    unsetenv("SMELT_TUNING_DISABLE");
+    unsetenv("SMELT_TUNING");
+
+    options = options_of(0);
+    options.cache_disable = 1;
+    context = make(&options);
+    assert_string_equal(smelt_tuning_path(context), "");
+    smelt_context_destroy(&context);
+    options.tuning_device = "H200"; /* a device's own are used */
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(warnings, 0);
+}
+
+/* ---- files ---- */
+
+static void expect_unread(const char *part) {
+    warnings = 0;
+    logged[0] = '\0';
+    smelt_context *context = make_on(0);
+    assert_int_equal(stages_of(context, FAKES_SPEC), 3);
+    assert_int_equal(warnings, 1);
+    if (!strstr(logged, part))
+        fail_msg("'%s' does not say '%s'", logged, part);
+    smelt_context_destroy(&context);
+}
+
+static void files_that_are_not_trusted(void **state) {
+    (void)state;
+    static const char line[] = FAKES_SPEC "  " DEVICE "  stages=2  1\n";
+    char other[160];
+    snprintf(other, sizeof other, "%s/other", folder);
+    write_text(file, line);
+    assert_int_equal(chmod(file, 0666), 0);
+    expect_unread("writable by others");
+    assert_int_equal(chmod(file, 0620), 0);
+    expect_unread("writable by others");
+    assert_int_equal(unlink(file), 0);
+    write_text(other, line);
+    assert_int_equal(symlink(other, file), 0);
+    expect_unread("symbolic link");
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(mkfifo(file, 0600), 0);
+    expect_unread("not a regular file");
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(mkdir(file, 0700), 0);
+    expect_unread("not a regular file");
+    assert_int_equal(rmdir(file), 0);
+    write_text(file, line);
+    assert_int_equal(truncate(file, (off_t)1 << 40), 0); /* a hole: it costs no disk */
+    expect_unread("longer than 1 MiB");
+    /* A named one may be a link, but not everybody's to write. */
+    setenv("SMELT_TUNING", file, 1);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(symlink(other, file), 0);
+    smelt_context *context = make_on(0);
+    assert_int_equal(stages_of(context, FAKES_SPEC), 2);
+    smelt_context_destroy(&context);
+    assert_int_equal(chmod(other, 0666), 0);
+    expect_unread("writable by others");
+}
+
+/* ---- storing ---- */
+
+static smelt_tuning_entry entry_of(const char *knobs, double microseconds) {
+    smelt_tuning_entry entry = {.size = sizeof entry, .microseconds = microseconds};
+    snprintf(entry.spec, sizeof entry.spec, "%s", FAKES_SPEC);
+    snprintf(entry.knobs, sizeof entry.knobs, "%s", knobs);
+    return entry;
+}
+
+static int count_entries(void *user, const smelt_tuning_entry *entry) {
+    (void)entry;
+    ++*(int *)user;
+    return 0;
+}
+
+static void stores(void **state) {
+    (void)state;
+    struct stat status;
+    smelt_context *context = make_on(0);
+    smelt_tuning_entry entry = entry_of("turn_steps=4,stages=2", 2104.504);
+    smelt_tuning_entry found = {.size = sizeof found};
+    int is_found = 1, count = 0;
+    assert_int_equal(smelt_tuning_find(context, FAKES_SPEC, &is_found, &found), SMELT_OK);
+    assert_int_equal(is_found, 0);
+    assert_int_equal(smelt_tuning_store(context, &entry), SMELT_OK);
+    assert_string_equal(read_text(file),
+                        FAKES_SPEC "  " DEVICE "  turn_steps=4,stages=2  2104.50\n");
+    assert_int_equal(stat(file, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0600);
+    /* Plans use it at once. */
+    assert_int_equal(stages_of(context, FAKES_SPEC), 2);
+    assert_int_equal(smelt_tuning_find(context, FAKES_SPEC ",stages=3", &is_found, &found),
+                     SMELT_OK);
+    assert_int_equal(is_found, 1);
+    assert_string_equal(found.spec, FAKES_SPEC);
+    assert_string_equal(found.device, DEVICE);
+    /* Other lines are kept as they are, the good, the bad and the plain text. */
+    write_text(file, "# notes\n\nbad line\n" FAKES_SPEC "  " DEVICE "  stages=2  1\n" OTHER
+                     "   " DEVICE "   stages=2   1\n" FAKES_SPEC "  X  stages=2  1");
+    entry = entry_of("turn_steps=16", 3);
+    assert_int_equal(smelt_tuning_store(context, &entry), SMELT_OK);
+    assert_string_equal(read_text(file),
+                        "# notes\n\nbad line\n" OTHER "   " DEVICE "   stages=2   1\n" FAKES_SPEC
+                        "  X  stages=2  1\n" FAKES_SPEC "  " DEVICE "  turn_steps=16  3.00\n");
+    assert_int_equal(stages_of(context, OTHER), 2);
+    assert_int_equal(smelt_tuning_walk(context, count_entries, &count), SMELT_OK);
+    assert_int_equal(count, 3);
+    entry.knobs[0] = '\0'; /* takes it out */
+    assert_int_equal(smelt_tuning_store(context, &entry), SMELT_OK);
+    assert_string_equal(read_text(file), "# notes\n\nbad line\n" OTHER "   " DEVICE
+                                         "   stages=2   1\n" FAKES_SPEC "  X  stages=2  1\n");
+    assert_int_equal(stages_of(context, FAKES_SPEC), 3);
+    smelt_context_destroy(&context);
+}
+
+static void stores_that_are_refused(void **state) {
+    (void)state;
+    smelt_context *context = make_on(0);
+    smelt_tuning_entry entry = entry_of("stages=2", 0);
+    assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_INVALID_ARGUMENT);
+    entry = entry_of("stages=2,nonsense=1", 1);
+    assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_INVALID_SPEC);
+    entry = entry_of("variant=sm90,stages=4", 1);
+    assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_UNSUPPORTED);
+    entry = entry_of("stages=2", 1);
+    snprintf(entry.device, sizeof entry.device, "two\nlines");
+    assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_INVALID_SPEC);
+    snprintf(entry.device, sizeof entry.device, " blank ");
+    assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_INVALID_SPEC);
+    entry = entry_of("stages=2", 1);
+    snprintf(entry.spec, sizeof entry.spec, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048");
+    assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_INVALID_SPEC);
+    assert_int_equal(access(file, F_OK), -1);
+    /* Where a link or a folder stands, nothing is written. */
+    entry = entry_of("stages=2", 1);
+    assert_int_equal(symlink("/dev/null", file), 0);
+    assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_CACHE);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(mkdir(file, 0700), 0);
+    assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_CACHE);
+    assert_int_equal(rmdir(file), 0);
+    smelt_context_destroy(&context);
+    context = make_on(SMELT_DEVICE_COMPILE_ONLY); /* no device of its own */
+    assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_INVALID_ARGUMENT);
+    smelt_context_destroy(&context);
+    smelt_context_options options = options_of(0);
+    options.tuning_disable = 1;
+    context = make(&options);
+    assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_CACHE);
+    assert_int_equal(smelt_tuning_store(NULL, &entry), SMELT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(smelt_tuning_store(context, NULL), SMELT_ERROR_INVALID_ARGUMENT);
+    smelt_context_destroy(&context);
+}
+
+enum { WRITERS = 8, LINES = 12 };
+
+static void store_many(int writer) {
+    smelt_context *context = make_on(SMELT_DEVICE_COMPILE_ONLY);
+    for (int i = 0; i < LINES; i++) {
+        smelt_tuning_entry entry = entry_of("stages=2", 1 + i);
+        snprintf(entry.device, sizeof entry.device, "Writer %d line %d", writer, i);
+        if (smelt_tuning_store(context, &entry))
+            _exit(1);
+    }
+    smelt_context_destroy(&context);
+    _exit(0);
+}
+
+/* Writers at the same time lose nothing of each other's. */
+static void many_writers(void **state) {
+    (void)state;
+    int count = 0, status;
+    for (int i = 0; i < WRITERS; i++)
+        if (fork() == 0)
+            store_many(i);
+    for (int i = 0; i < WRITERS; i++) {
+        assert_true(wait(&status) > 0);
+        assert_int_equal(status, 0);
+    }
+    smelt_context *context = make_on(SMELT_DEVICE_COMPILE_ONLY);
+    assert_int_equal(smelt_tuning_walk(context, count_entries, &count), SMELT_OK);
+    assert_int_equal(count, WRITERS * LINES);
+    assert_int_equal(warnings, 0);
+    smelt_context_destroy(&context);
+}
+
+/* What comes with an imported cache: ours win, the rest is added. */
+static void merging(void **state) {
+    (void)state;
+    static const char text[] = "# theirs\nbad\n" FAKES_SPEC "  " DEVICE "  stages=3  9\n" OTHER
+                               "  " DEVICE "  stages=2  9";
+    size_t taken = 0;
+    write_text(file, FAKES_SPEC "  " DEVICE "  stages=2  1");
+    smelt_context *context = make_on(0);
+    assert_int_equal(smelt__tuning_merge(context->tuning, text, sizeof text - 1, &taken), SMELT_OK);
+    assert_int_equal(taken, 1);
+    assert_string_equal(read_text(file), FAKES_SPEC "  " DEVICE "  stages=2  1\n" OTHER "  " DEVICE
+                                                    "  stages=2  9.00\n");
+    assert_int_equal(stages_of(context, OTHER), 2);
+    assert_int_equal(smelt__tuning_merge(context->tuning, text, sizeof text - 1, &taken), SMELT_OK);
+    assert_int_equal(taken, 0);
+    smelt_context_destroy(&context);
+}
+
+int main(void) {
+#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(plans_take_entries_over),
+        TEST(warming_and_running_agree),
+        TEST(bad_lines_are_passed_over),
+        TEST(entries_without_a_plan),
+        TEST(layers_and_settings),
+        TEST(files_that_are_not_trusted),
+        TEST(stores),
+        TEST(stores_that_are_refused),
+        TEST(many_writers),
+        TEST(merging),
+    };
+    return cmocka_run_group_tests_name("tuning on fakes", tests, NULL, NULL);
+}

@@ -1,0 +1,156 @@
+/* Lines of the tuning file, good, bad and hostile. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "random.h"
+#include "runtime/tuning_file.h"
+
+#define SPEC "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048"
+
+static int parse(const char *text, struct smelt__tuning_line *line,
+                 struct smelt__message *message) {
+    return smelt__tuning_line_parse(text, strlen(text), line, message);
+}
+
+static void good_lines(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *device, *knobs;
+        double microseconds;
+    } cases[] = {
+        {SPEC "  NVIDIA H200  stages=2,turn_steps=4  2104.5", "NVIDIA H200",
+         "stages=2,turn_steps=4", 2104.5},
+        {"\t" SPEC "\tNVIDIA  RTX 4090 \t variant=mma   7 \r", "NVIDIA  RTX 4090", "variant=mma",
+         7},
+        {SPEC " H200 stages=3 0.25", "H200", "stages=3", 0.25},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__tuning_line line, again;
+        struct smelt__message message = {""};
+        struct smelt__text text = {0};
+        if (parse(cases[i].text, &line, &message) != 1)
+            fail_msg("%s: %s", cases[i].text, message.text);
+        assert_string_equal(line.spec, SPEC);
+        assert_string_equal(line.device, cases[i].device);
+        assert_string_equal(line.knobs, cases[i].knobs);
+        assert_true(line.microseconds > cases[i].microseconds * (1 - 1e-9) &&
+                    line.microseconds < cases[i].microseconds * (1 + 1e-9));
+        smelt__tuning_line_print(&line, &text);
+        assert_int_equal(smelt__tuning_line_parse(text.data, text.length - 1, &again, &message), 1);
+        assert_string_equal(again.device, line.device);
+        assert_string_equal(again.knobs, line.knobs);
+        smelt__text_free(&text);
+    }
+    static const char *const nothing[] = {"", "   \t\r", "# a comment \x01", "   # another"};
+    for (size_t i = 0; i < sizeof nothing / sizeof nothing[0]; i++) {
+        struct smelt__tuning_line line;
+        struct smelt__message message = {""};
+        assert_int_equal(parse(nothing[i], &line, &message), 0);
+    }
+}
+
+static void bad_lines(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *part;
+    } cases[] = {
+        {SPEC, "time is missing"},
+        {SPEC "  5", "list of knobs is missing"},
+        {SPEC "  stages=2  5", "device is missing"},
+        {SPEC "  H200  stages=2  5us", "'5us', not a number above 0"},
+        {SPEC "  H200  stages=2  -5", "not a number above 0"},
+        {SPEC "  H200  stages=2  0", "not a number above 0"},
+        {SPEC "  H200  stages=2  nan", "not a number above 0"},
+        {SPEC "  H200  stages=2  .", "not a number above 0"},
+        {SPEC "  H200  stages=2  1.2.3", "not a number above 0"},
+        {SPEC "  H200  stages=2  1e3", "not a number above 0"},
+        {SPEC "  H200  stages=2  99999999999999999999", "not a number above 0"},
+        {SPEC "  H200  stages=9  5", "stages=9 is not legal"},
+        {SPEC "  H200  stage=2  5", "did you mean stages?"},
+        {SPEC "  H200  heads=2  5", "is no knob"},
+        {SPEC "  H200  stages=2,stages=2  5", "given twice"},
+        {SPEC ",stages=2  H200  stages=2  5", "not in canonical form without knobs, " SPEC},
+        {"sparse_attn_fwd:dqk=576,heads=64,dv=512,topk=2048  H200  stages=2  5", "canonical"},
+        {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048  H200  stages=2  5", "is an operator"},
+        {"sparse_fwd:heads=64  H200  stages=2  5", "unknown family"},
+        {SPEC "  H\x01  stages=2  5", "byte 0x01"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__tuning_line line;
+        struct smelt__message message = {""};
+        assert_int_equal(parse(cases[i].text, &line, &message), -1);
+        if (!strstr(message.text, cases[i].part))
+            fail_msg("%s gave '%s'", cases[i].text, message.text);
+    }
+}
+
+/* Too long in every part, and in all. */
+static void long_lines(void **state) {
+    (void)state;
+    static char text[16384];
+    struct smelt__tuning_line line;
+    struct smelt__message message = {""};
+    for (int part = 0; part < 5; part++) {
+        static char filler[2048];
+        memset(filler, 'x', sizeof filler);
+        filler[part == 4 ? 1500 : 300] = '\0';
+        snprintf(text, sizeof text, "%s  %s  %s  %s%s", part == 0 ? filler : SPEC,
+                 part == 1 ? filler : "H200", part == 2 ? filler : "stages=2",
+                 part == 3 ? filler : "5", part == 4 ? filler : "");
+        assert_int_equal(parse(text, &line, &message), -1);
+        assert_non_null(strstr(message.text, "longer than"));
+    }
+}
+
+/* Whatever the bytes: an entry that can be written and read again, or a reason. The text is not
+ * terminated and ends where its memory does. */
+static void random_lines(void **state) {
+    (void)state;
+    static const char model[] = SPEC "  NVIDIA H200  stages=2,turn_steps=4  2104.5";
+    struct random random = random_begin("random_lines");
+    int entries = 0;
+    for (int i = 0; i < 100000; i++) {
+        size_t length = sizeof model - 1;
+        char *text = malloc(length);
+        memcpy(text, model, length);
+        for (int change = random_below(&random, 4); change > 0; change--)
+            text[random_below(&random, (int)length)] = (char)random_below(&random, 256);
+        if (random_below(&random, 4) == 0)
+            length = (size_t)random_below(&random, (int)length);
+        char *exact = malloc(length ? length : 1);
+        memcpy(exact, text, length);
+        struct smelt__tuning_line line, again;
+        struct smelt__message message = {""};
+        int kind = smelt__tuning_line_parse(exact, length, &line, &message);
+        assert_in_range(kind + 1, 0, 2);
+        assert_true(kind >= 0 || strlen(message.text) > 10);
+        if (kind == 1) {
+            struct smelt__text printed = {0};
+            smelt__tuning_line_print(&line, &printed);
+            kind = smelt__tuning_line_parse(printed.data, printed.length - 1, &again, &message);
+            /* Less than half a hundredth of a microsecond is written as 0.00. */
+            assert_true(kind == 1 || line.microseconds < 0.005);
+            smelt__text_free(&printed);
+            entries++;
+        }
+        free(exact);
+        free(text);
+    }
+    assert_true(entries > 1000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_lines),
+        cmocka_unit_test(bad_lines),
+        cmocka_unit_test(long_lines),
+        cmocka_unit_test(random_lines),
+    };
+    return cmocka_run_group_tests_name("tuning", tests, NULL, NULL);
+}
