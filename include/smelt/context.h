@@ -14,8 +14,23 @@
 extern "C" {
 #endif
 
-/* Opaque. Thread-safe: any number of threads may use one context, and operators made from it, at
- * the same time; only its destruction must be alone. */
+/*
+ * Opaque. Thread-safe: any number of threads may use one context, and operators made from it, at
+ * the same time; only its destruction must be alone. Contexts of one process on one cache folder
+ * share their work as processes do.
+ *
+ * Forks. A context, and the operators made from it, belong to the process that made them. In a
+ * forked child what would compile, load, launch or touch the device is refused
+ * (INVALID_ARGUMENT); looking at the context, its counters and its cache is fine; destroying it
+ * sets the pointer to NULL and leaves the rest alone. The child may make contexts of its own: to
+ * compile, always; on a device, when the driver was not used before the fork (it says so itself
+ * otherwise: DRIVER). While other threads are inside NVRTC, a child of that moment that is to
+ * compile must exec first: NVRTC's own locks are not ours to hand over. Locks on the cache stay
+ * with the parent.
+ *
+ * Unloading. dlclose of this library is safe when its contexts and operators are destroyed and no
+ * thread is inside. The driver and NVRTC, once opened, stay.
+ */
 typedef struct smelt_context smelt_context;
 
 typedef enum smelt_log_level {

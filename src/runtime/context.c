@@ -5,6 +5,7 @@
 
 #include "runtime/context.h"
 #include "runtime/kernel.h"
+#include "runtime/process.h"
 
 /* What the compile flights carry. */
 static void free_compiled(void *result) {
@@ -111,11 +112,22 @@ int smelt__context_alive(const smelt_context *context) {
            id == context->cuda_id;
 }
 
+smelt_status smelt__context_check_process(const smelt_context *context) {
+    if (context->process == smelt__process_number())
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "this context was made before a fork, by the parent of this process, and "
+                       "serves the parent alone: make a context in the child");
+}
+
 smelt_status smelt__context_enter(const smelt_context *context, int *pushed) {
     const struct smelt__driver *driver = context->driver;
     CUcontext current = NULL;
 
     *pushed = 0;
+    smelt_status status = smelt__context_check_process(context);
+    if (status)
+        return status;
     CUresult result = driver->cuCtxGetCurrent(&current);
     if (result != CUDA_SUCCESS)
         return smelt__driver_fail(driver, "cuCtxGetCurrent", result);
@@ -215,6 +227,7 @@ smelt_status smelt_context_create(smelt_context **out, const smelt_context_optio
     smelt_context *context = calloc(1, sizeof *context);
     if (!context)
         return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for a context");
+    context->process = smelt__process_number();
     pthread_mutex_init(&context->compiler.mutex, NULL);
     smelt__flights_init(&context->compiling, 0, free_compiled);
     smelt__flights_init(&context->kernels, 1, NULL);
@@ -258,6 +271,10 @@ void smelt_context_destroy(smelt_context **pointer) {
     if (!pointer || !*pointer)
         return;
     smelt_context *context = *pointer;
+    *pointer = NULL;
+    /* Its parent's threads may have been changing any of this when the child was forked. */
+    if (context->process != smelt__process_number())
+        return;
     unload_kernels(context);
     smelt__flights_finish(&context->kernels);
     smelt__flights_finish(&context->compiling);
@@ -269,7 +286,6 @@ void smelt_context_destroy(smelt_context **pointer) {
         smelt__cache_close(context->cache);
     pthread_mutex_destroy(&context->compiler.mutex);
     free(context);
-    *pointer = NULL;
 }
 
 const char *smelt_context_arch(const smelt_context *context) {

@@ -43,6 +43,7 @@ struct smelt__compiler {
 
 struct smelt_context {
     struct smelt__settings settings;
+    unsigned process; /* that made it (process.h) */
     const struct smelt__arch *arch;
     const struct smelt__driver *driver; /* NULL: compile-only */
     CUcontext cuda;
@@ -58,8 +59,12 @@ struct smelt_context {
     atomic_ullong compiled, loaded;
 };
 
+/* Refuses a context that a forked child has from its parent. Errors: INVALID_ARGUMENT. */
+smelt_status smelt__context_check_process(const smelt_context *context);
+
 /* Makes the context's CUDA context current. *pushed says whether smelt__context_leave has to undo
- * that. Errors: DRIVER, also when the CUDA context was destroyed in the meantime. */
+ * that. Errors: DRIVER, also when the CUDA context was destroyed in the meantime;
+ * INVALID_ARGUMENT in a forked child. */
 smelt_status smelt__context_enter(const smelt_context *context, int *pushed);
 void smelt__context_leave(const smelt_context *context, int pushed);
 

@@ -200,7 +200,10 @@ smelt_status smelt__kernel_compile(smelt_context *context, const struct smelt__p
     struct outcome outcome;
 
     memset(compiled, 0, sizeof *compiled);
-    smelt_status status = begin_job(&job, context, plan);
+    smelt_status status = smelt__context_check_process(context);
+    if (status)
+        return status;
+    status = begin_job(&job, context, plan);
     if (!status)
         status = compile_once(&job, &outcome);
     if (!status) {
@@ -324,6 +327,8 @@ smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan 
 
     *out = NULL;
     smelt_status status = smelt__context_need_device(context);
+    if (!status)
+        status = smelt__context_check_process(context);
     if (status)
         return status;
     if (plan->arch != context->arch)

@@ -22,6 +22,9 @@ static const struct entry_point {
 
 static pthread_mutex_t opened_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct smelt__nvrtc *opened; /* entries are never removed */
+/* The first one, of which there mostly is no second: it goes with this library when that is
+ * unloaded, where allocated memory would stay. */
+static struct smelt__nvrtc first;
 
 /* See driver.c on the memcpy. */
 static const char *resolve(void *library, struct smelt__nvrtc *nvrtc) {
@@ -93,14 +96,15 @@ smelt_status smelt__nvrtc_open(const struct smelt__nvrtc_file *file,
         continue;
     if (entry)
         goto out;
-    entry = calloc(1, sizeof *entry);
+    entry = opened ? calloc(1, sizeof *entry) : &first;
     if (!entry) {
         status = smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
         goto out;
     }
     status = load(file, entry);
     if (status) {
-        free(entry);
+        if (entry != &first)
+            free(entry);
         entry = NULL;
         goto out;
     }
@@ -110,6 +114,14 @@ out:
     pthread_mutex_unlock(&opened_mutex);
     *nvrtc = entry;
     return status;
+}
+
+void smelt__nvrtc_hold_list(void) {
+    pthread_mutex_lock(&opened_mutex);
+}
+
+void smelt__nvrtc_release_list(void) {
+    pthread_mutex_unlock(&opened_mutex);
 }
 
 int smelt__nvrtc_supports(const struct smelt__nvrtc *nvrtc, const char *arch) {

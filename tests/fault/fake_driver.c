@@ -1,4 +1,5 @@
 /* The fake driver: see fake_driver.h. */
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,7 +143,10 @@ EXPORT CUresult cuCtxGetId(CUcontext context, unsigned long long *id) {
     BEGIN();
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
-    *id = state.context_id;
+    if (context == state.destroyed)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    /* Another context has another id, and the primary one the state's. */
+    *id = state.context_id + ((uintptr_t)context ^ (uintptr_t)&primary);
     return CUDA_SUCCESS;
 }
 

@@ -19,9 +19,10 @@ struct fake_driver {
     char log[FAKE_LOGGED][FAKE_CALL]; /* names of the first calls */
     /* Alive now. */
     atomic_int modules, retained, allocations, streams, events;
-    atomic_int loads;         /* of modules, ever */
-    atomic_int reject_images; /* so many loads to come are refused as invalid images */
-    unsigned long long context_id;
+    atomic_int loads;              /* of modules, ever */
+    atomic_int reject_images;      /* so many loads to come are refused as invalid images */
+    unsigned long long context_id; /* of the primary context; another value: it was reset */
+    CUcontext destroyed;           /* a context that is gone, or NULL */
     int devices, capability_major, capability_minor, version;
     int shared_bytes; /* what cuFuncSetAttribute asked for */
     CUlaunchConfig launch;

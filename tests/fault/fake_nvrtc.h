@@ -16,11 +16,12 @@ enum { FAKE_NVRTC_OPTIONS = 8, FAKE_NVRTC_OPTION = 64 };
 
 struct fake_nvrtc {
     atomic_int compiles;
-    atomic_int programs;                      /* alive */
-    atomic_int running;                       /* compilations at this moment */
-    atomic_int max_running;                   /* most at once */
-    int sleep_ms;                             /* what a compilation takes */
-    int cubin_bytes;                          /* of a cubin, at least FAKE_CUBIN_HEAD; 0 for that */
+    atomic_int programs;    /* alive */
+    atomic_int running;     /* compilations at this moment */
+    atomic_int max_running; /* most at once */
+    int open_ms;            /* what the first question takes, asked when it is opened */
+    int sleep_ms;           /* what a compilation takes */
+    int cubin_bytes;        /* of a cubin, at least FAKE_CUBIN_HEAD; 0 for that */
     void (*on_compile)(uint64_t source_hash); /* called in each compilation, or NULL */
     atomic_int silent; /* so many compilations to come leave no report in their log */
     char fail[48];     /* the function that fails, "" for none */

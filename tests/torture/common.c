@@ -157,17 +157,33 @@ void expect_success(pid_t child) {
     REQUIRE(WEXITSTATUS(status) == 0);
 }
 
-struct fake_nvrtc *fake_nvrtc(void) {
-    const char *path = getenv("SMELT_NVRTC");
+static void *symbol_of(const char *variable, const char *name) {
+    const char *path = getenv(variable);
     void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    void *symbol = library ? dlsym(library, "fake_nvrtc_state") : NULL;
-    fake_nvrtc_function state;
+    void *symbol = library ? dlsym(library, name) : NULL;
     if (!symbol)
-        fprintf(stderr, "SMELT_NVRTC=%s is not the fake: run this by `meson test`\n",
+        fprintf(stderr, "%s=%s is not the fake: run this by `meson test`\n", variable,
                 path ? path : "");
     REQUIRE(symbol);
+    return symbol;
+}
+
+struct fake_nvrtc *fake_nvrtc(void) {
+    void *symbol = symbol_of("SMELT_NVRTC", "fake_nvrtc_state");
+    fake_nvrtc_function state;
     memcpy(&state, &symbol, sizeof state);
     return state();
+}
+
+struct fake_driver *fake_driver(void) {
+    void *symbol = symbol_of("SMELT_CUDA", "fake_driver_state");
+    fake_driver_function state;
+    memcpy(&state, &symbol, sizeof state);
+    return state();
+}
+
+void *fake_driver_symbol(const char *name) {
+    return symbol_of("SMELT_CUDA", name);
 }
 
 /* ---- kernels -------------------------------------------------------------------------------- */

@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "fault/fake_driver.h"
 #include "fault/fake_nvrtc.h"
 #include "smelt/smelt.h"
 
@@ -39,6 +40,10 @@ int row_cold(const struct arguments *arguments);
 int row_kill(const struct arguments *arguments);
 int row_stop(const struct arguments *arguments);
 int row_churn(const struct arguments *arguments);
+int row_threads(const struct arguments *arguments);
+int row_contexts(const struct arguments *arguments);
+int row_forks(const struct arguments *arguments);
+int row_unload(const struct arguments *arguments);
 
 __attribute__((format(printf, 1, 2))) void figure(const char *format, ...);
 /* Prints why and ends the process with status 77. */
@@ -75,8 +80,11 @@ void kill_child(pid_t child);
 /* Waits for a child that must end with 0. */
 void expect_success(pid_t child);
 
-/* The fake NVRTC's state in this process; inherited by children that are forked afterwards. */
+/* The fakes' states in this process; inherited by children that are forked afterwards. */
 struct fake_nvrtc *fake_nvrtc(void);
+struct fake_driver *fake_driver(void);
+/* The fake driver's own function, for a row that plays the part of another CUDA user. */
+void *fake_driver_symbol(const char *name);
 
 /* ---- kernels ------------------------------------------------------------------------------- */
 

@@ -1,0 +1,165 @@
+/* Two CUDA contexts in one process, and contexts that are destroyed or reset while smelt's own
+ * live: each launch goes to its own, what is gone is noticed before anything is launched, and the
+ * rest goes on. */
+#include "torture.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/cuda_abi.h"
+
+enum { HEADS = 16, WIDTH = 128, TOPK = 64 };
+
+/* As the application's own contexts: the fake driver knows a context by its address. */
+static char application[2];
+static struct fake_driver *driver;
+static CUresult (*push_current)(CUcontext);
+static CUresult (*pop_current)(CUcontext *);
+static CUresult (*get_current)(CUcontext *);
+
+static CUcontext own(int which) {
+    return (CUcontext)(void *)&application[which];
+}
+
+static smelt_sparse_attn *make_operator(smelt_context *context) {
+    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+    smelt_sparse_attn *attn;
+
+    spec.heads = HEADS;
+    spec.dqk = spec.dv = WIDTH;
+    spec.topk = TOPK;
+    REQUIRE(smelt_sparse_attn_create(&attn, context, &spec) == SMELT_OK);
+    return attn;
+}
+
+static smelt_context *make_context(const char *folder, int device) {
+    smelt_context_options options = torture_options(folder, NULL);
+    options.device = device;
+    options.arch = NULL;
+    return torture_context(&options);
+}
+
+/* The fake driver launches nothing: the buffers only have to be there. */
+static smelt_status launch(smelt_sparse_attn *attn) {
+    static _Alignas(16) char buffer[4 * HEADS * WIDTH];
+    smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
+
+    args.tokens = args.rows = 1;
+    args.width = TOPK;
+    args.scale = 1;
+    args.q = args.kv = args.out = buffer;
+    args.indices = (const int32_t *)(void *)buffer;
+    args.lse = (float *)(void *)buffer;
+    driver->launch_context = NULL;
+    return smelt_sparse_attn_forward(attn, &args, NULL);
+}
+
+static void require_current(CUcontext wanted) {
+    CUcontext current = NULL;
+    REQUIRE(get_current(&current) == CUDA_SUCCESS);
+    REQUIRE(current == wanted);
+}
+
+/* One context for each of two CUDA contexts, used from a thread in which either or none is current.
+ */
+static long two_contexts(const char *folder) {
+    smelt_context *contexts[2];
+    smelt_sparse_attn *attns[2];
+    CUcontext popped;
+    int compiles = fake_nvrtc()->compiles, loads = driver->loads;
+    long launches = 0;
+
+    for (int i = 0; i < 2; i++) {
+        push_current(own(i));
+        contexts[i] = make_context(folder, SMELT_DEVICE_CURRENT);
+        attns[i] = make_operator(contexts[i]);
+        pop_current(&popped);
+    }
+    REQUIRE(fake_nvrtc()->compiles == compiles + 1); /* the second came from the cache */
+    REQUIRE(driver->loads == loads + 2);
+    for (int current = -1; current < 2; current++) {
+        if (current >= 0)
+            push_current(own(current));
+        for (int i = 0; i < 2; i++, launches++) {
+            REQUIRE(launch(attns[i]) == SMELT_OK);
+            REQUIRE(driver->launch_context == own(i));
+            require_current(current < 0 ? NULL : own(current));
+        }
+        if (current >= 0)
+            pop_current(&popped);
+    }
+
+    /* The application destroys the first. */
+    driver->destroyed = own(0);
+    REQUIRE(launch(attns[0]) == SMELT_ERROR_DRIVER && driver->launch_context == NULL);
+    REQUIRE(strstr(smelt_last_error(), "destroyed"));
+    REQUIRE(launch(attns[1]) == SMELT_OK && driver->launch_context == own(1));
+    for (int i = 0; i < 2; i++) {
+        smelt_sparse_attn_destroy(&attns[i]);
+        smelt_context_destroy(&contexts[i]);
+    }
+    REQUIRE(driver->modules == 1); /* the first one's went with its CUDA context */
+    driver->modules = 0;
+    driver->destroyed = NULL;
+    return launches + 2;
+}
+
+/* The primary context is reset: the same address, another context. */
+static long reset_context(const char *folder) {
+    smelt_context *context = make_context(folder, 0), *after;
+    smelt_sparse_attn *attn = make_operator(context), *attn_after;
+    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+    smelt_sparse_attn *refused;
+    void *memory;
+
+    REQUIRE(launch(attn) == SMELT_OK);
+    driver->context_id++;
+    REQUIRE(launch(attn) == SMELT_ERROR_DRIVER && driver->launch_context == NULL);
+    REQUIRE(smelt_device_alloc(context, 64, &memory) == SMELT_ERROR_DRIVER);
+    spec.heads = spec.dqk = spec.dv = 64;
+    spec.topk = 7;
+    REQUIRE(smelt_sparse_attn_create(&refused, context, &spec) == SMELT_ERROR_DRIVER);
+    REQUIRE(refused == NULL);
+    /* A context made afterwards works, beside what is left of the old one. */
+    after = make_context(folder, 0);
+    attn_after = make_operator(after);
+    REQUIRE(launch(attn_after) == SMELT_OK);
+    REQUIRE(launch(attn) == SMELT_ERROR_DRIVER);
+    smelt_sparse_attn_destroy(&attn);
+    smelt_context_destroy(&context);
+    REQUIRE(launch(attn_after) == SMELT_OK);
+    smelt_sparse_attn_destroy(&attn_after);
+    smelt_context_destroy(&after);
+    REQUIRE(driver->retained == 0);
+    REQUIRE(driver->modules == 1);
+    driver->modules = 0;
+    return 5;
+}
+
+static void find(const char *name, void *function) {
+    void *symbol = fake_driver_symbol(name);
+    memcpy(function, &symbol, sizeof symbol);
+}
+
+int row_contexts(const struct arguments *arguments) {
+    int rounds = (int)argument(arguments, "rounds", 200);
+    const char *scratch = scratch_folder(false);
+    long launches = 0;
+
+    driver = fake_driver();
+    find("cuCtxPushCurrent_v2", &push_current);
+    find("cuCtxPopCurrent_v2", &pop_current);
+    find("cuCtxGetCurrent", &get_current);
+    for (int round = 0; round < rounds; round++) {
+        char folder[TORTURE_PATH];
+        snprintf(folder, sizeof folder, "%.4000s/cache-%d", scratch, round);
+        launches += two_contexts(folder);
+        launches += reset_context(folder);
+        remove_folder(folder);
+    }
+    figure(
+        "%d rounds of two CUDA contexts, one of them destroyed, and of a reset one: %ld launches, "
+        "each in its own context or refused",
+        rounds, launches);
+    return 0;
+}
