@@ -131,11 +131,13 @@ EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count,
     int milliseconds = compile_ms();
     if (milliseconds)
         usleep((useconds_t)milliseconds * 1000);
-    pthread_mutex_lock(&options_mutex);
-    for (int i = 0; i < count && i < FAKE_NVRTC_OPTIONS; i++)
-        snprintf(state.options[i], FAKE_NVRTC_OPTION, "%s", options[i]);
-    state.option_count = count;
-    pthread_mutex_unlock(&options_mutex);
+    /* Not waited for: in a forked child it may be held by nobody. */
+    if (pthread_mutex_trylock(&options_mutex) == 0) {
+        for (int i = 0; i < count && i < FAKE_NVRTC_OPTIONS; i++)
+            snprintf(state.options[i], FAKE_NVRTC_OPTION, "%s", options[i]);
+        state.option_count = count;
+        pthread_mutex_unlock(&options_mutex);
+    }
     state.running--;
     if (state.silent > 0) {
         state.silent--;
