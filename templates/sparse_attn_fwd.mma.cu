@@ -94,8 +94,8 @@ DEVICE struct task *block_task(void) {
 DEVICE void describe_task(const struct sparse_attn_fwd_params *params, const struct work *work) {
     if (threadIdx.x == 0) {
         struct task *const task = block_task();
-        task->batch = work->query / params->tokens;
-        task->token = work->query % params->tokens;
+        task->batch = work_batch(params, work);
+        task->token = work_token(params, work);
         task->first_head = work->head_block * BLOCK_HEADS;
         task->tiles = work->head_block == HEAD_BLOCKS - 1 ? LAST_BLOCK_TILES : HEAD_TILES;
         struct slot_row *const row = scan_row();

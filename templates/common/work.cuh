@@ -91,9 +91,18 @@ DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const 
     return find_work(params, (u32)work->item + gridDim.x);
 }
 
+/* The batch of an item's query, without a division in the common case of one, and its token. */
+DEVICE int work_batch(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    return params->batches > 1 ? work->query / params->tokens : 0;
+}
+
+DEVICE int work_token(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    return work->query - work_batch(params, work) * params->tokens;
+}
+
 /* Where an item's index row begins. */
 DEVICE const int *work_row(const struct sparse_attn_fwd_params *params, const struct work *work) {
-    const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
+    const i64 batch = work_batch(params, work), token = work_token(params, work);
     return params->indices + batch * params->indices_batch_stride +
            token * params->indices_token_stride;
 }
@@ -107,7 +116,7 @@ DEVICE int work_slots(const struct sparse_attn_fwd_params *params, const struct 
     if (!params->topk_length) {
         return params->width;
     }
-    const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
+    const i64 batch = work_batch(params, work), token = work_token(params, work);
     const int length = params->topk_length[batch * params->topk_length_batch_stride +
                                            token * params->topk_length_token_stride];
     return minimum(maximum(length, 0), params->width);
