@@ -47,7 +47,7 @@
  *   PROBABILITIES [P_BUFFERS] tiles: P, 64 heads of 64 keys
  *   QUERY         [STEPS - REGISTER_STEPS][64][16]: the last k-steps of Q, 32-byte swizzled
  *   EXPONENTS     [P_BUFFERS][64] bytes: what O's rows are multiplied by before P V is added
- *   INVERSES      [P_BUFFERS][64] fp32: 1 / denominator, with a query's last block
+ *   DENOMINATORS  [P_BUFFERS][64] fp32: of a query, with its last block; 0 without valid slots
  *   WORDS         [STAGES]: what a key block is (count, FIRST_BLOCK, LAST_BLOCK)
  *   RING, COUNTS: common/gather_slots.cuh; RANGE: common/work.cuh
  *
@@ -90,7 +90,7 @@ enum {
     STEPS = DQK / 16,
     LATENT_STEPS = DV / 16,
     LATENT_SLICES = LATENT_STEPS - REGISTER_STEPS, /* k-steps of Q in shared memory, without rope */
-    SLICE_BYTES = 64 * STEP_BYTES,        /* of one of them */
+    SLICE_BYTES = 64 * STEP_BYTES,                 /* of one of them */
     ROPE_STEPS = STEPS - LATENT_STEPS,
     LAST_HEAD = HEADS - 1,
     OUTPUT_COLUMNS = DV / 2, /* of a warpgroup */
@@ -327,13 +327,12 @@ DEVICE u32 query_in_slice(void) {
 }
 
 /*
- * Takes the latent columns of Q out of their stage: the first REGISTER_STEPS k-steps into registers,
- * as A fragments, the others into QUERY, which the warpgroup has read for the last time. All loads
- * of those come before their stores, which would else each wait for its own.
+ * Takes the latent columns of Q out of their stage: the first REGISTER_STEPS k-steps into
+ * registers, as A fragments, the others into QUERY, which the warpgroup has read for the last time.
+ * All loads of those come before their stores, which would else each wait for its own.
  */
 DEVICE void take_query(u32 *query, int stage) {
-    const u32 tiles =
-        shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES) + query_in_tile());
+    const u32 tiles = shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES) + query_in_tile());
     const u32 slices = shared_address(QUERY_OFFSET + query_in_slice());
     u32 moved[LATENT_SLICES * 4];
 #pragma unroll
@@ -355,7 +354,8 @@ DEVICE void take_query(u32 *query, int stage) {
 /* The rope columns of Q, into QUERY. */
 DEVICE void take_query_rope(void) {
     const u32 tile = shared_address(ROPE_OFFSET + query_in_tile());
-    const u32 slices = shared_address(QUERY_OFFSET + LATENT_SLICES * SLICE_BYTES + query_in_slice());
+    const u32 slices =
+        shared_address(QUERY_OFFSET + LATENT_SLICES * SLICE_BYTES + query_in_slice());
     u32 moved[4 * 4];
 #pragma unroll
     for (int k = 0; k < ROPE_STEPS; ++k) {
@@ -523,9 +523,9 @@ DEVICE void store_probabilities(const u32 *p, const float *factors, int buffer) 
     }
 }
 
-/* After a query's last block: sums over the quad's threads, and 1 / denominator for the output. */
-DEVICE void store_inverses(const struct sparse_attn_fwd_params *params, struct softmax_rows *rows,
-                           const struct work *work, int buffer) {
+/* After a query's last block: sums over the quad's threads, and the denominators for the output. */
+DEVICE void store_denominators(const struct sparse_attn_fwd_params *params,
+                               struct softmax_rows *rows, const struct work *work, int buffer) {
     const u32 thread = thread_number(), warp = thread / 32, lane = thread % 32;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -541,8 +541,8 @@ DEVICE void store_inverses(const struct sparse_attn_fwd_params *params, struct s
             denominator += exp2_approximate(params->sink[head] * LOG2_E - rows->maximum[r]);
         }
         if (lane % 4 == 0) {
-            ((float *)(arena + INVERSES_OFFSET))[buffer * 64 + row] =
-                rows->sum[r] == 0.0f ? 0.0f : 1.0f / denominator;
+            ((float *)(arena + DENOMINATORS_OFFSET))[buffer * 64 + row] =
+                rows->sum[r] == 0.0f ? 0.0f : denominator;
         }
     }
 }
@@ -611,7 +611,7 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
             mbarrier_wait(barrier_at(P_FREE + buffer.index), parity_after(buffer.parity ^ 1, p));
             store_probabilities(p, factors, buffer.index);
             if (word & LAST_BLOCK) {
-                store_inverses(params, &rows, &work, buffer.index);
+                store_denominators(params, &rows, &work, buffer.index);
             }
             /* The proxy fence is the output's: here it would wait for Q to come. */
             arrive_warp(P_FULL + buffer.index, 1);
@@ -672,14 +672,15 @@ DEVICE void issue_output(float *o, int stage, int buffer, int half, bool first) 
     }
 }
 
-/* O times `inverses` to global memory, 16 bytes a thread at a time. */
+/* O over its denominators to global memory, 16 bytes a thread at a time; zeros over 0. */
 DEVICE void store_output(const struct sparse_attn_fwd_params *params, const float *o,
-                         const float *inverses, const struct work *work, int half) {
+                         const float *denominators, const struct work *work, int half) {
     const int warp = (int)(threadIdx.x % WARPGROUP / 32), lane = (int)(threadIdx.x % 32);
     const int batch = work_batch(params, work), token = work_token(params, work);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const int head = work->head_block * 64 + warp * 16 + lane / 4 + 8 * r;
+        const float inverse = denominators[r] == 0.0f ? 0.0f : 1.0f / denominators[r];
         char *const out = (char *)params->out +
                           2 * (batch * params->out_batch_stride + token * params->out_token_stride +
                                head * params->out_head_stride) +
@@ -690,7 +691,7 @@ DEVICE void store_output(const struct sparse_attn_fwd_params *params, const floa
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
                 const float *const pair = &o[i * 16 + k * 4 + 2 * r];
-                x[k] = pack_bf16x2(pair[0] * inverses[r], pair[1] * inverses[r]);
+                x[k] = pack_bf16x2(pair[0] * inverse, pair[1] * inverse);
             }
             transpose_quad(x);
             if (head < HEADS) {
@@ -707,7 +708,7 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
     struct ring_place stage = {0, 0}, buffer = {0, 0};
     float o[OUTPUT_VALUES];
     for (struct work work = first_work(params); work.query >= 0; work = next_work(params, &work)) {
-        float inverses[2];
+        float denominators[2];
         int word;
         ring_advance(&stage, STAGES); /* Q's */
         do {
@@ -724,16 +725,16 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
             wgmma_wait_0();
             if (word & LAST_BLOCK) {
                 const float *const values =
-                    (const float *)(arena + INVERSES_OFFSET) + buffer.index * 64 + row;
-                inverses[0] = values[0];
-                inverses[1] = values[8];
+                    (const float *)(arena + DENOMINATORS_OFFSET) + buffer.index * 64 + row;
+                denominators[0] = values[0];
+                denominators[1] = values[8];
             }
             arrive_warp(P_FREE + buffer.index, 1);
             arrive_warp(EMPTY_HIGH + stage.index, 1);
             ring_advance(&stage, STAGES);
             ring_advance(&buffer, P_BUFFERS);
         } while (!(word & LAST_BLOCK));
-        store_output(params, o, inverses, &work, half);
+        store_output(params, o, denominators, &work, half);
     }
 }
 

@@ -197,8 +197,8 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
                            ALIGNMENT, "the k-steps of Q that are not in registers");
     smelt__plan_add_region(plan, "RING_OFFSET", RING_ENTRIES * 4, 16,
                            "KV row numbers of the key blocks to come");
-    smelt__plan_add_region(plan, "INVERSES_OFFSET", buffers * HEADS * 4, 16,
-                           "1 / denominator of each head, fp32");
+    smelt__plan_add_region(plan, "DENOMINATORS_OFFSET", buffers * HEADS * 4, 16,
+                           "of each head, fp32");
     smelt__plan_add_region(plan, "BARRIERS_OFFSET", (3 * stages + 3 * buffers + 2) * 8, 8,
                            "mbarriers");
     smelt__plan_add_region(plan, "EXPONENTS_OFFSET", buffers * HEADS, 16,
