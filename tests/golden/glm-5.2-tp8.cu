@@ -307,9 +307,18 @@ DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const 
     return find_work(params, (u32)work->item + gridDim.x);
 }
 
+/* The batch of an item's query, without a division in the common case of one, and its token. */
+DEVICE int work_batch(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    return params->batches > 1 ? work->query / params->tokens : 0;
+}
+
+DEVICE int work_token(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    return work->query - work_batch(params, work) * params->tokens;
+}
+
 /* Where an item's index row begins. */
 DEVICE const int *work_row(const struct sparse_attn_fwd_params *params, const struct work *work) {
-    const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
+    const i64 batch = work_batch(params, work), token = work_token(params, work);
     return params->indices + batch * params->indices_batch_stride +
            token * params->indices_token_stride;
 }
@@ -323,7 +332,7 @@ DEVICE int work_slots(const struct sparse_attn_fwd_params *params, const struct 
     if (!params->topk_length) {
         return params->width;
     }
-    const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
+    const i64 batch = work_batch(params, work), token = work_token(params, work);
     const int length = params->topk_length[batch * params->topk_length_batch_stride +
                                            token * params->topk_length_token_stride];
     return minimum(maximum(length, 0), params->width);
@@ -947,7 +956,7 @@ DEVICE void initialise(void) {
 /* Where Q's row of a query's head is; a head past the last is the last again, and never stored. */
 DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const struct work *work,
                              int head) {
-    const int batch = work->query / params->tokens, token = work->query % params->tokens;
+    const int batch = work_batch(params, work), token = work_token(params, work);
     return (const char *)params->q +
            2 * (batch * params->q_batch_stride + token * params->q_token_stride +
                 minimum(head, LAST_HEAD) * params->q_head_stride);
@@ -1014,7 +1023,7 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
     scan_open(&scan, params, &work);
     while (work.query >= 0) {
         const char *const source = (const char *)params->kv +
-                                   2 * (work.query / params->tokens * params->kv_batch_stride) +
+                                   2 * (work_batch(params, &work) * params->kv_batch_stride) +
                                    threadIdx.x % 8 * 16;
         int entries = 0, taken = 0, filled = 0;
         bool ended = false;
@@ -1339,7 +1348,7 @@ DEVICE void finish_head(const struct sparse_attn_fwd_params *params, const struc
     factors[0] *= inverse;
     factors[1] *= inverse;
     if (store && head < HEADS) {
-        const int batch = work->query / params->tokens, token = work->query % params->tokens;
+        const int batch = work_batch(params, work), token = work_token(params, work);
         const i64 to = batch * params->lse_batch_stride + token * params->lse_token_stride +
                        head * params->lse_head_stride;
         params->lse[to] = empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
@@ -1389,7 +1398,7 @@ DEVICE void store_output(const struct sparse_attn_fwd_params *params, const stru
         store_transposed(staged, &o[i * SLAB_VALUES], OUTPUT_PITCH, i * 8 + place->warp * 2, false);
     }
     group_sync(place);
-    const int batch = work->query / params->tokens, token = work->query % params->tokens;
+    const int batch = work_batch(params, work), token = work_token(params, work);
     char *const out = (char *)params->out +
                       2 * (batch * params->out_batch_stride + token * params->out_token_stride) +
                       place->group * DV + place->lane * 16;

@@ -415,9 +415,18 @@ DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const 
     return find_work(params, (u32)work->item + gridDim.x);
 }
 
+/* The batch of an item's query, without a division in the common case of one, and its token. */
+DEVICE int work_batch(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    return params->batches > 1 ? work->query / params->tokens : 0;
+}
+
+DEVICE int work_token(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    return work->query - work_batch(params, work) * params->tokens;
+}
+
 /* Where an item's index row begins. */
 DEVICE const int *work_row(const struct sparse_attn_fwd_params *params, const struct work *work) {
-    const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
+    const i64 batch = work_batch(params, work), token = work_token(params, work);
     return params->indices + batch * params->indices_batch_stride +
            token * params->indices_token_stride;
 }
@@ -431,7 +440,7 @@ DEVICE int work_slots(const struct sparse_attn_fwd_params *params, const struct 
     if (!params->topk_length) {
         return params->width;
     }
-    const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
+    const i64 batch = work_batch(params, work), token = work_token(params, work);
     const int length = params->topk_length[batch * params->topk_length_batch_stride +
                                            token * params->topk_length_token_stride];
     return minimum(maximum(length, 0), params->width);
@@ -613,8 +622,8 @@ DEVICE struct task *block_task(void) {
 DEVICE void describe_task(const struct sparse_attn_fwd_params *params, const struct work *work) {
     if (threadIdx.x == 0) {
         struct task *const task = block_task();
-        task->batch = work->query / params->tokens;
-        task->token = work->query % params->tokens;
+        task->batch = work_batch(params, work);
+        task->token = work_token(params, work);
         task->first_head = work->head_block * BLOCK_HEADS;
         task->tiles = work->head_block == HEAD_BLOCKS - 1 ? LAST_BLOCK_TILES : HEAD_TILES;
         struct slot_row *const row = scan_row();

@@ -20,7 +20,7 @@
  *   PROBABILITIES_OFFSET        131072    16384  probabilities, bf16
  *   QUERY_OFFSET                147456    10240  the k-steps of Q that are not in registers
  *   RING_OFFSET                 157696      512  KV row numbers of the key blocks to come
- *   INVERSES_OFFSET             158208      512  1 / denominator of each head, fp32
+ *   DENOMINATORS_OFFSET         158208      512  of each head, fp32
  *   BARRIERS_OFFSET             158720      112  mbarriers
  *   EXPONENTS_OFFSET            158832      128  what the output's rows are multiplied by, powers of two
  *   WORDS_OFFSET                158960        8  what each stage holds
@@ -62,7 +62,7 @@ enum {
     PROBABILITIES_OFFSET = 131072,  /* probabilities, bf16 */
     QUERY_OFFSET = 147456,          /* the k-steps of Q that are not in registers */
     RING_OFFSET = 157696,           /* KV row numbers of the key blocks to come */
-    INVERSES_OFFSET = 158208,       /* 1 / denominator of each head, fp32 */
+    DENOMINATORS_OFFSET = 158208,   /* of each head, fp32 */
     BARRIERS_OFFSET = 158720,       /* mbarriers */
     EXPONENTS_OFFSET = 158832,      /* what the output's rows are multiplied by, powers of two */
     WORDS_OFFSET = 158960,          /* what each stage holds */
@@ -314,9 +314,18 @@ DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const 
     return find_work(params, (u32)work->item + gridDim.x);
 }
 
+/* The batch of an item's query, without a division in the common case of one, and its token. */
+DEVICE int work_batch(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    return params->batches > 1 ? work->query / params->tokens : 0;
+}
+
+DEVICE int work_token(const struct sparse_attn_fwd_params *params, const struct work *work) {
+    return work->query - work_batch(params, work) * params->tokens;
+}
+
 /* Where an item's index row begins. */
 DEVICE const int *work_row(const struct sparse_attn_fwd_params *params, const struct work *work) {
-    const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
+    const i64 batch = work_batch(params, work), token = work_token(params, work);
     return params->indices + batch * params->indices_batch_stride +
            token * params->indices_token_stride;
 }
@@ -330,7 +339,7 @@ DEVICE int work_slots(const struct sparse_attn_fwd_params *params, const struct 
     if (!params->topk_length) {
         return params->width;
     }
-    const i64 batch = work->query / params->tokens, token = work->query % params->tokens;
+    const i64 batch = work_batch(params, work), token = work_token(params, work);
     const int length = params->topk_length[batch * params->topk_length_batch_stride +
                                            token * params->topk_length_token_stride];
     return minimum(maximum(length, 0), params->width);
@@ -1029,7 +1038,7 @@ DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
  *   PROBABILITIES [P_BUFFERS] tiles: P, 64 heads of 64 keys
  *   QUERY         [STEPS - REGISTER_STEPS][64][16]: the last k-steps of Q, 32-byte swizzled
  *   EXPONENTS     [P_BUFFERS][64] bytes: what O's rows are multiplied by before P V is added
- *   INVERSES      [P_BUFFERS][64] fp32: 1 / denominator, with a query's last block
+ *   DENOMINATORS  [P_BUFFERS][64] fp32: of a query, with its last block; 0 without valid slots
  *   WORDS         [STAGES]: what a key block is (count, FIRST_BLOCK, LAST_BLOCK)
  *   RING, COUNTS: common/gather_slots.cuh; RANGE: common/work.cuh
  *
@@ -1071,8 +1080,8 @@ enum {
     STAGE_BYTES = LATENT_TILES * TILE_BYTES,
     STEPS = DQK / 16,
     LATENT_STEPS = DV / 16,
-    SLICE_STEPS = STEPS - REGISTER_STEPS, /* k-steps of Q in shared memory */
-    SLICE_BYTES = 64 * STEP_BYTES,        /* of one of them */
+    LATENT_SLICES = LATENT_STEPS - REGISTER_STEPS, /* k-steps of Q in shared memory, without rope */
+    SLICE_BYTES = 64 * STEP_BYTES,                 /* of one of them */
     ROPE_STEPS = STEPS - LATENT_STEPS,
     LAST_HEAD = HEADS - 1,
     OUTPUT_COLUMNS = DV / 2, /* of a warpgroup */
@@ -1145,7 +1154,7 @@ DEVICE void arrive_warp(int place, int count) {
 /* Where Q's rows of an item are; a head past the last is the last again, and never stored. */
 DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const struct work *work,
                              int row) {
-    const int batch = work->query / params->tokens, token = work->query % params->tokens;
+    const int batch = work_batch(params, work), token = work_token(params, work);
     const int head = minimum(work->head_block * 64 + row, LAST_HEAD);
     return (const char *)params->q +
            2 * (batch * params->q_batch_stride + token * params->q_token_stride +
@@ -1219,7 +1228,7 @@ DEVICE void fill_keys(const struct sparse_attn_fwd_params *params, const char *s
 
 /* The same for an item's Q: its heads are the rows. */
 DEVICE void fill_query(const struct sparse_attn_fwd_params *params, const struct work *work,
-                       const struct ring_place *stage, int *rope_parity) {
+                       const struct ring_place *stage) {
     const u32 thread = thread_number() % WARPGROUP, place = thread_place(thread);
     const u32 latent = place + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
     const int first = (int)(thread / 8);
@@ -1231,6 +1240,13 @@ DEVICE void fill_query(const struct sparse_attn_fwd_params *params, const struct
                  query_row(params, work, first + i * 16) + thread % 8 * 16, true);
     }
     cp_async_arrive_noinc(barrier_at(FULL + stage->index));
+}
+
+/* Q's rope columns into theirs. */
+DEVICE void fill_query_rope(const struct sparse_attn_fwd_params *params, const struct work *work,
+                            int *rope_parity) {
+    const u32 thread = thread_number() % WARPGROUP, place = thread_place(thread);
+    const int first = (int)(thread / 8);
     if (ROPE_STEPS == 0) {
         return;
     }
@@ -1244,8 +1260,9 @@ DEVICE void fill_query(const struct sparse_attn_fwd_params *params, const struct
     *rope_parity ^= 1;
 }
 
-/* The gather's warpgroup. A block is filled when it is known whether it is the query's last. A
- * query without valid slots has one block of no keys. */
+/* The gather's warpgroup. A block is filled when it is known whether it is the query's last; what
+ * the first one needs is scanned before the rope tile is free for Q's columns. A query without
+ * valid slots has one block of no keys. */
 DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
     registers_decrease(GATHER_REGISTERS);
     struct ring_place stage = {0, 0};
@@ -1255,15 +1272,20 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
     scan_open(&scan, params, &work);
     while (work.query >= 0) {
         const char *const source = (const char *)params->kv +
-                                   2 * (work.query / params->tokens * params->kv_batch_stride) +
+                                   2 * (work_batch(params, &work) * params->kv_batch_stride) +
                                    thread_number() % 8 * 16;
         int entries = 0, taken = 0, position = FIRST_BLOCK;
         bool ended = false;
-        fill_query(params, &work, &stage, &rope_parity);
+        fill_query(params, &work, &stage);
         ring_advance(&stage, STAGES);
         while (!ended) {
-            entries = scan_more(&scan, params->rows, entries);
-            ended = scan_ended(&scan, entries);
+            do {
+                entries = scan_more(&scan, params->rows, entries);
+                ended = scan_ended(&scan, entries);
+            } while (!ended && entries - taken <= 64);
+            if (position & FIRST_BLOCK) {
+                fill_query_rope(params, &work, &rope_parity);
+            }
             if (ended) {
                 work = next_work(params, &work);
                 scan_open(&scan, params, &work);
@@ -1284,48 +1306,73 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
 /* ---- scores ------------------------------------------------------------------------------------
  */
 
+/* This thread's row of Q: its 16 bytes in a tile, for ldmatrix, and in a slice, for stmatrix. */
+DEVICE u32 query_in_tile(void) {
+    const u32 thread = thread_number(), lane = thread % 32, row = thread / 32 * 16 + lane % 16;
+    return row * TILE_PITCH + ((lane / 16) ^ (lane % 8)) * 16;
+}
+
+DEVICE u32 query_in_slice(void) {
+    const u32 thread = thread_number(), lane = thread % 32, row = thread / 32 * 16 + lane % 16;
+    return row * STEP_BYTES + ((lane / 16) ^ (row / 4 % 2)) * 16;
+}
+
 /*
- * Takes Q out of its stage: the first REGISTER_STEPS k-steps into registers, as A fragments, the
- * others into QUERY; then the stage is free. The warpgroup has read QUERY for the last time.
+ * Takes the latent columns of Q out of their stage: the first REGISTER_STEPS k-steps into
+ * registers, as A fragments, the others into QUERY, which the warpgroup has read for the last time.
+ * All loads of those come before their stores, which would else each wait for its own.
  */
 DEVICE void take_query(u32 *query, int stage) {
-    const u32 thread = thread_number(), warp = thread / 32, lane = thread % 32;
-    const u32 row = warp * 16 + lane % 16;
-    const u32 in_tile = row * TILE_PITCH + ((lane / 16) ^ (lane % 8)) * 16;
-    const u32 latent = shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES) + in_tile);
-    const u32 rope = shared_address(ROPE_OFFSET + in_tile);
-    const u32 slice =
-        shared_address(QUERY_OFFSET + row * STEP_BYTES + ((lane / 16) ^ (row / 4 % 2)) * 16);
+    const u32 tiles = shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES) + query_in_tile());
+    const u32 slices = shared_address(QUERY_OFFSET + query_in_slice());
+    u32 moved[LATENT_SLICES * 4];
 #pragma unroll
-    for (int k = 0; k < SLICE_STEPS; ++k) {
+    for (int k = 0; k < LATENT_SLICES; ++k) {
         const int step = REGISTER_STEPS + k;
-        const u32 tile = step < LATENT_STEPS ? latent + (u32)(step / 4 * TILE_BYTES) : rope;
-        u32 fragment[4];
-        ldmatrix_x4(fragment, tile ^ (u32)(step % 4 * STEP_BYTES));
-        stmatrix_x4(slice + (u32)(k * SLICE_BYTES), fragment);
+        ldmatrix_x4(&moved[k * 4],
+                    (tiles + (u32)(step / 4 * TILE_BYTES)) ^ (u32)(step % 4 * STEP_BYTES));
+    }
+#pragma unroll
+    for (int k = 0; k < LATENT_SLICES; ++k) {
+        stmatrix_x4(slices + (u32)(k * SLICE_BYTES), &moved[k * 4]);
     }
 #pragma unroll
     for (int k = 0; k < REGISTER_STEPS; ++k) {
-        ldmatrix_x4(&query[k * 4],
-                    (latent + (u32)(k / 4 * TILE_BYTES)) ^ (u32)(k % 4 * STEP_BYTES));
+        ldmatrix_x4(&query[k * 4], (tiles + (u32)(k / 4 * TILE_BYTES)) ^ (u32)(k % 4 * STEP_BYTES));
+    }
+}
+
+/* The rope columns of Q, into QUERY. */
+DEVICE void take_query_rope(void) {
+    const u32 tile = shared_address(ROPE_OFFSET + query_in_tile());
+    const u32 slices =
+        shared_address(QUERY_OFFSET + LATENT_SLICES * SLICE_BYTES + query_in_slice());
+    u32 moved[4 * 4];
+#pragma unroll
+    for (int k = 0; k < ROPE_STEPS; ++k) {
+        ldmatrix_x4(&moved[k * 4], tile ^ (u32)(k * STEP_BYTES));
+    }
+#pragma unroll
+    for (int k = 0; k < ROPE_STEPS; ++k) {
+        stmatrix_x4(slices + (u32)(k * SLICE_BYTES), &moved[k * 4]);
     }
 }
 
 /* Begins a query: waits for its Q, takes it and gives its stage back. */
-DEVICE void begin_query(u32 *query, const struct ring_place *stage, int *rope_parity) {
+DEVICE void begin_query(u32 *query, struct ring_place *stage, int *rope_parity) {
     mbarrier_wait(barrier_at(FULL + stage->index), stage->parity);
-    if (ROPE_STEPS > 0) {
-        mbarrier_wait(barrier_at(ROPE_FULL), *rope_parity);
-        *rope_parity ^= 1;
-    }
     take_query(query, stage->index);
     arrive_warp(EMPTY_LOW + stage->index, 2);
     arrive_warp(EMPTY_HIGH + stage->index, 2);
     if (ROPE_STEPS > 0) {
+        mbarrier_wait(barrier_at(ROPE_FULL), *rope_parity);
+        *rope_parity ^= 1;
+        take_query_rope();
         arrive_warp(ROPE_FREE, 1);
     }
     fence_proxy_async();
     barrier_sync(SCORES_BARRIER, WARPGROUP);
+    ring_advance(stage, STAGES);
 }
 
 /* The descriptor of k-step `step` in the latent tiles that begin at `keys`. */
@@ -1467,9 +1514,9 @@ DEVICE void store_probabilities(const u32 *p, const float *factors, int buffer) 
     }
 }
 
-/* After a query's last block: sums over the quad's threads, and 1 / denominator for the output. */
-DEVICE void store_inverses(const struct sparse_attn_fwd_params *params, struct softmax_rows *rows,
-                           const struct work *work, int buffer) {
+/* After a query's last block: sums over the quad's threads, and the denominators for the output. */
+DEVICE void store_denominators(const struct sparse_attn_fwd_params *params,
+                               struct softmax_rows *rows, const struct work *work, int buffer) {
     const u32 thread = thread_number(), warp = thread / 32, lane = thread % 32;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -1485,8 +1532,8 @@ DEVICE void store_inverses(const struct sparse_attn_fwd_params *params, struct s
             denominator += exp2_approximate(params->sink[head] * LOG2_E - rows->maximum[r]);
         }
         if (lane % 4 == 0) {
-            ((float *)(arena + INVERSES_OFFSET))[buffer * 64 + row] =
-                rows->sum[r] == 0.0f ? 0.0f : 1.0f / denominator;
+            ((float *)(arena + DENOMINATORS_OFFSET))[buffer * 64 + row] =
+                rows->sum[r] == 0.0f ? 0.0f : denominator;
         }
     }
 }
@@ -1496,7 +1543,7 @@ DEVICE void store_inverses(const struct sparse_attn_fwd_params *params, struct s
 DEVICE void store_statistics(const struct sparse_attn_fwd_params *params,
                              const struct softmax_rows *rows, const struct work *work) {
     const u32 thread = thread_number(), warp = thread / 32, lane = thread % 32;
-    const int batch = work->query / params->tokens, token = work->query % params->tokens;
+    const int batch = work_batch(params, work), token = work_token(params, work);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const int head = work->head_block * 64 + (int)(warp * 16 + lane / 4) + 8 * r;
@@ -1513,7 +1560,8 @@ DEVICE void store_statistics(const struct sparse_attn_fwd_params *params,
     }
 }
 
-/* The scores' warpgroup. */
+/* The scores' warpgroup. A query's statistics are written when the next one's Q is taken, for which
+ * the gather waits. */
 DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
     registers_increase(SCORES_REGISTERS);
     const float scale_log2 = params->scale * LOG2_E;
@@ -1521,12 +1569,13 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
     int rope_parity = 0, last_buffer = 0;
     struct work work = first_work(params);
     u32 query[QUERY_FRAGMENTS];
+    if (work.query >= 0) {
+        begin_query(query, &stage, &rope_parity);
+    }
     while (work.query >= 0) {
         struct softmax_rows rows = {
             {MINUS_INFINITY, MINUS_INFINITY}, {MINUS_INFINITY, MINUS_INFINITY}, {0.0f, 0.0f}};
         int word;
-        begin_query(query, &stage, &rope_parity);
-        ring_advance(&stage, STAGES);
         do {
             float s[SCORE_VALUES], factors[2];
             u32 p[SCORE_VALUES / 2];
@@ -1553,19 +1602,23 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
             mbarrier_wait(barrier_at(P_FREE + buffer.index), parity_after(buffer.parity ^ 1, p));
             store_probabilities(p, factors, buffer.index);
             if (word & LAST_BLOCK) {
-                store_inverses(params, &rows, &work, buffer.index);
+                store_denominators(params, &rows, &work, buffer.index);
             }
             /* The proxy fence is the output's: here it would wait for Q to come. */
             arrive_warp(P_FULL + buffer.index, 1);
             if (word & LAST_BLOCK) {
                 arrive_warp(TURN + buffer.index, 1);
-                store_statistics(params, &rows, &work);
             }
             last_buffer = buffer.index;
             ring_advance(&stage, STAGES);
             ring_advance(&buffer, P_BUFFERS);
         } while (!(word & LAST_BLOCK));
-        work = next_work(params, &work);
+        const struct work next = next_work(params, &work);
+        if (next.query >= 0) {
+            begin_query(query, &stage, &rope_parity);
+        }
+        store_statistics(params, &rows, &work);
+        work = next;
     }
 }
 
@@ -1610,14 +1663,15 @@ DEVICE void issue_output(float *o, int stage, int buffer, int half, bool first) 
     }
 }
 
-/* O times `inverses` to global memory, 16 bytes a thread at a time. */
+/* O over its denominators to global memory, 16 bytes a thread at a time; zeros over 0. */
 DEVICE void store_output(const struct sparse_attn_fwd_params *params, const float *o,
-                         const float *inverses, const struct work *work, int half) {
+                         const float *denominators, const struct work *work, int half) {
     const int warp = (int)(threadIdx.x % WARPGROUP / 32), lane = (int)(threadIdx.x % 32);
-    const int batch = work->query / params->tokens, token = work->query % params->tokens;
+    const int batch = work_batch(params, work), token = work_token(params, work);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const int head = work->head_block * 64 + warp * 16 + lane / 4 + 8 * r;
+        const float inverse = denominators[r] == 0.0f ? 0.0f : 1.0f / denominators[r];
         char *const out = (char *)params->out +
                           2 * (batch * params->out_batch_stride + token * params->out_token_stride +
                                head * params->out_head_stride) +
@@ -1628,7 +1682,7 @@ DEVICE void store_output(const struct sparse_attn_fwd_params *params, const floa
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
                 const float *const pair = &o[i * 16 + k * 4 + 2 * r];
-                x[k] = pack_bf16x2(pair[0] * inverses[r], pair[1] * inverses[r]);
+                x[k] = pack_bf16x2(pair[0] * inverse, pair[1] * inverse);
             }
             transpose_quad(x);
             if (head < HEADS) {
@@ -1645,7 +1699,7 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
     struct ring_place stage = {0, 0}, buffer = {0, 0};
     float o[OUTPUT_VALUES];
     for (struct work work = first_work(params); work.query >= 0; work = next_work(params, &work)) {
-        float inverses[2];
+        float denominators[2];
         int word;
         ring_advance(&stage, STAGES); /* Q's */
         do {
@@ -1662,16 +1716,16 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
             wgmma_wait_0();
             if (word & LAST_BLOCK) {
                 const float *const values =
-                    (const float *)(arena + INVERSES_OFFSET) + buffer.index * 64 + row;
-                inverses[0] = values[0];
-                inverses[1] = values[8];
+                    (const float *)(arena + DENOMINATORS_OFFSET) + buffer.index * 64 + row;
+                denominators[0] = values[0];
+                denominators[1] = values[8];
             }
             arrive_warp(P_FREE + buffer.index, 1);
             arrive_warp(EMPTY_HIGH + stage.index, 1);
             ring_advance(&stage, STAGES);
             ring_advance(&buffer, P_BUFFERS);
         } while (!(word & LAST_BLOCK));
-        store_output(params, o, inverses, &work, half);
+        store_output(params, o, denominators, &work, half);
     }
 }
 
