@@ -1232,7 +1232,7 @@ DEVICE void fill_keys(const struct sparse_attn_fwd_params *params, const char *s
 
 /* The same for an item's Q: its heads are the rows. */
 DEVICE void fill_query(const struct sparse_attn_fwd_params *params, const struct work *work,
-                       const struct ring_place *stage) {
+                       struct ring_place *stage) {
     const u32 thread = thread_number() % WARPGROUP, place = thread_place(thread);
     const u32 latent = place + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
     const int first = (int)(thread / 8);
@@ -1244,6 +1244,7 @@ DEVICE void fill_query(const struct sparse_attn_fwd_params *params, const struct
                  query_row(params, work, first + i * 16) + thread % 8 * 16, true);
     }
     cp_async_arrive_noinc(barrier_at(FULL + stage->index));
+    ring_advance(stage, STAGES);
 }
 
 /* Q's rope columns into theirs. */
@@ -1265,8 +1266,8 @@ DEVICE void fill_query_rope(const struct sparse_attn_fwd_params *params, const s
 }
 
 /* The gather's warpgroup. A block is filled when it is known whether it is the query's last; what
- * the first one needs is scanned before the rope tile is free for Q's columns. A query without
- * valid slots has one block of no keys. */
+ * the first one needs is scanned while the rope tile, or else Q's stage, is not free yet. A query
+ * without valid slots has one block of no keys. */
 DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
     registers_decrease(GATHER_REGISTERS);
     struct ring_place stage = {0, 0};
@@ -1280,15 +1281,20 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
                                    thread_number() % 8 * 16;
         int entries = 0, taken = 0, position = FIRST_BLOCK;
         bool ended = false;
-        fill_query(params, &work, &stage);
-        ring_advance(&stage, STAGES);
+        if (ROPE_STEPS > 0) {
+            fill_query(params, &work, &stage);
+        }
         while (!ended) {
             do {
                 entries = scan_more(&scan, params->rows, entries);
                 ended = scan_ended(&scan, entries);
             } while (!ended && entries - taken <= 64);
-            if (position & FIRST_BLOCK) {
+            if (!(position & FIRST_BLOCK)) {
+                /* Q is on its way. */
+            } else if (ROPE_STEPS > 0) {
                 fill_query_rope(params, &work, &rope_parity);
+            } else {
+                fill_query(params, &work, &stage);
             }
             if (ended) {
                 work = next_work(params, &work);
