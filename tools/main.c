@@ -49,12 +49,17 @@ static const struct tool_verb verbs[] = {
      "--rows 8192 unless given; --shapes peers runs a table of published shapes.\n",
      TOOL_TARGETS | OPTION(DEVICE) | TOOL_PROBLEM | OPTION(SHAPES) | OPTION(REPEAT) | TOOL_COMMON,
      tool_run_bench},
-    {"cache", "stat|verify|prune|clear", "look after the cache of compiled kernels",
+    {"cache", "stat|verify|prune|clear|export FILE|import FILE",
+     "look after the cache of compiled kernels",
      "stat    counts the cache's entries and bytes, and what all processes found in it\n"
      "verify  reads every entry and removes damaged ones (exit status 1 if there were any)\n"
      "prune   removes the least recently used entries: those older than --older-than, and as\n"
      "        many as it takes to keep --max-size, or the cap\n"
-     "clear   removes every entry\n",
+     "clear   removes every entry\n"
+     "export  writes every entry and the tuning file into one file, for a container image or\n"
+     "        another machine: there import it, or name it in SMELT_CACHE_READONLY_DIR, or\n"
+     "        unpack it with tar and name the folder\n"
+     "import  adds what such a file, or a cache folder, holds\n",
      OPTION(MAX_SIZE) | OPTION(OLDER_THAN) | TOOL_COMMON, tool_run_cache},
     {"doctor", "", "say what this machine has and lacks",
      "Says what was found (driver, GPUs, NVRTC, cache folder), what is wrong and what to do.\n"
@@ -85,7 +90,7 @@ static void print_long_help(void) {
            "  3  the machine lacks something: a GPU, a driver, NVRTC, a C compiler\n\n"
            "environment:\n"
            "  SMELT_CACHE_DIR           the cache's folder; default ~/.cache/smelt\n"
-           "  SMELT_CACHE_READONLY_DIR  a cache that is looked at first and never written\n"
+           "  SMELT_CACHE_READONLY_DIR  a cache, or an exported file, that is looked at first\n"
            "  SMELT_CACHE_CAP           the cache's size limit: bytes, or with K, M, G\n"
            "  SMELT_NVRTC               the libnvrtc to use, and no other\n"
            "  SMELT_EMULATOR            the emulator's library for check --emulate\n"

@@ -141,6 +141,60 @@ static int prune_cache(smelt_context *context, const struct tool_options *option
     return TOOL_OK;
 }
 
+/* ---- export, import -------------------------------------------------------------------------- */
+
+static void say_passed_over(const struct tool_options *options,
+                            const smelt_cache_transfer *transfer) {
+    if (transfer->foreign)
+        tool_say(options, "%" PRIu64 " entries of another version of smelt were passed over",
+                 transfer->foreign);
+    if (transfer->damaged)
+        tool_say(options, "%" PRIu64 " damaged entries were passed over", transfer->damaged);
+}
+
+static json_t *transfer_json(const char *file, const smelt_cache_transfer *transfer) {
+    return tool_json(json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I}", "file", file, "entries", (json_int_t)transfer->entries,
+        "bytes", (json_int_t)transfer->bytes, "foreign", (json_int_t)transfer->foreign, "damaged",
+        (json_int_t)transfer->damaged, "tuning", (json_int_t)transfer->tuning));
+}
+
+static int export_cache(smelt_context *context, const struct tool_options *options) {
+    const char *file = options->arguments.items[1];
+    smelt_cache_transfer transfer = {.size = sizeof transfer};
+    smelt_status status = smelt_cache_export(context, file, &transfer);
+    if (status)
+        return tool_fail_status(options, status);
+    say_passed_over(options, &transfer);
+    if (options->json)
+        tool_print_json(transfer_json(file, &transfer));
+    else
+        printf("%" PRIu64 " exported to %s (%s)\n", transfer.entries, file,
+               tool_size(transfer.bytes).text);
+    if (!transfer.entries)
+        tool_say(options, "there was nothing to export");
+    return transfer.entries && !transfer.damaged ? TOOL_OK : TOOL_FAILED;
+}
+
+static int import_cache(smelt_context *context, const struct tool_options *options) {
+    const char *file = options->arguments.items[1];
+    smelt_cache_transfer transfer = {.size = sizeof transfer};
+    smelt_status status = smelt_cache_import(context, file, &transfer);
+    if (status)
+        return tool_fail_status(options, status);
+    say_passed_over(options, &transfer);
+    if (options->json) {
+        json_t *document = transfer_json(file, &transfer);
+        json_object_set_new(document, "present",
+                            tool_json(json_integer((json_int_t)transfer.present)));
+        tool_print_json(document);
+    } else {
+        printf("%" PRIu64 " imported (%s), %" PRIu64 " were there\n", transfer.entries,
+               tool_size(transfer.bytes).text, transfer.present);
+    }
+    return transfer.damaged ? TOOL_FAILED : TOOL_OK;
+}
+
 /* ---- clear ----------------------------------------------------------------------------------- */
 
 static int clear_cache(smelt_context *context, const struct tool_options *options) {
@@ -159,12 +213,13 @@ static int clear_cache(smelt_context *context, const struct tool_options *option
 
 static const struct action {
     const char *name;
+    int takes_file;
     int (*run)(smelt_context *context, const struct tool_options *options);
-} actions[] = {
-    {"stat", stat_cache}, {"verify", verify_cache}, {"prune", prune_cache}, {"clear", clear_cache}};
+} actions[] = {{"stat", 0, stat_cache},   {"verify", 0, verify_cache}, {"prune", 0, prune_cache},
+               {"clear", 0, clear_cache}, {"export", 1, export_cache}, {"import", 1, import_cache}};
 
 enum { ACTIONS = sizeof actions / sizeof actions[0] };
-static const char action_names[] = "stat, verify, prune, clear";
+static const char action_names[] = "stat, verify, prune, clear, export, import";
 
 static const struct action *find_action(const char *name) {
     for (size_t i = 0; i < ACTIONS; i++)
@@ -183,14 +238,19 @@ static int refuse_action(const struct tool_options *options, const char *name) {
     return tool_fail(options, TOOL_USAGE, "no '%s'; legal: %s", name, action_names);
 }
 
-/* Options that belong to another action. */
-static int check_options(const struct tool_options *options, const struct action *action) {
+/* Arguments and options that belong to another action. */
+static int check_arguments(const struct tool_options *options, const struct action *action) {
     const char *stray = options->max_size     ? "--max-size"
                         : options->older_than ? "--older-than"
                                               : NULL;
     if (stray && action->run != prune_cache)
         return tool_fail(options, TOOL_USAGE, "%s belongs to prune, not to %s", stray,
                          action->name);
+    if (action->takes_file && options->arguments.count != 2)
+        return tool_fail(options, TOOL_USAGE, "%s takes one file", action->name);
+    if (!action->takes_file && options->arguments.count != 1)
+        return tool_fail(options, TOOL_USAGE, "%s takes no argument, not '%s'", action->name,
+                         options->arguments.items[1]);
     return TOOL_OK;
 }
 
@@ -208,12 +268,12 @@ static int need_folder(smelt_context *context, const struct tool_options *option
 
 int tool_run_cache(const struct tool_options *options) {
     smelt_context *context = NULL;
-    if (options->arguments.count != 1)
+    if (options->arguments.count < 1)
         return tool_fail(options, TOOL_USAGE, "name one of %s", action_names);
     const struct action *action = find_action(options->arguments.items[0]);
     if (!action)
         return refuse_action(options, options->arguments.items[0]);
-    int status = check_options(options, action);
+    int status = check_arguments(options, action);
     if (status == TOOL_OK)
         status = tool_open_compiler(options, "sm_80", &context);
     if (status == TOOL_OK && action->run != stat_cache)

@@ -19,7 +19,7 @@ extern "C" {
 typedef struct smelt_cache_stats {
     size_t size;
     char folder[4096];   /* the writable layer; "" when there is none */
-    char readonly[4096]; /* the read-only layer; "" when there is none */
+    char readonly[4096]; /* the read-only layer, a folder or an exported file; "": there is none */
     char problem[512];   /* why the writable layer is bypassed; "" when it works */
     uint64_t entries;    /* in the writable layer */
     uint64_t bytes;
@@ -71,6 +71,38 @@ typedef struct smelt_cache_pruned {
  */
 SMELT_API smelt_status smelt_cache_prune(smelt_context *context, uint64_t max_bytes,
                                          uint64_t older_than_seconds, smelt_cache_pruned *pruned);
+
+typedef struct smelt_cache_transfer {
+    size_t size;
+    uint64_t entries; /* exported or imported */
+    uint64_t bytes;   /* of the exported file, or of the imported entries */
+    uint64_t present; /* import: kernels that were in the cache already */
+    uint64_t foreign; /* entries of another version of smelt, passed over */
+    uint64_t damaged; /* entries that are not sound, passed over; the log says which */
+    uint64_t tuning;  /* tuning entries exported, or added to the own file */
+} smelt_cache_transfer;
+
+/*
+ * Writes every sound entry of both layers, and the context's tuning entries, into one file at
+ * `path` (relative to the working directory), which takes the place of one that is there when it is
+ * complete. It is a tar file: another machine imports it, names it as its read-only layer
+ * (cache_readonly_dir), or unpacks it into a folder and names that: so kernels come into a
+ * container image. The same entries give the same bytes. *result may be NULL; its `size` is set by
+ * the caller. Errors: INVALID_ARGUMENT, CACHE, OUT_OF_MEMORY.
+ */
+SMELT_API smelt_status smelt_cache_export(smelt_context *context, const char *path,
+                                          smelt_cache_transfer *result);
+
+/*
+ * Stores into the writable layer what an exported file, or a folder that is a layer, holds and the
+ * cache does not; tuning entries for kernels and devices that the own tuning file does not know are
+ * added to that (unless there is none: tuning_disable). Entries that are not sound are passed over
+ * and counted. A file whose index is not sound is refused as a whole, one that everybody can write
+ * to as well. *result may be NULL. Errors: INVALID_ARGUMENT, CACHE (naming the place in the file;
+ * also a file larger than the cache's cap), OUT_OF_MEMORY.
+ */
+SMELT_API smelt_status smelt_cache_import(smelt_context *context, const char *path,
+                                          smelt_cache_transfer *result);
 
 /* Removes every entry and temporary of the writable layer and begins the counters anew (never the
  * lock file or anything that is not ours). *removed may be NULL. */

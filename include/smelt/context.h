@@ -70,7 +70,8 @@ typedef struct smelt_context_options {
     const char *arch; /* compile-only: "sm_80", "sm_90a", ...; otherwise NULL */
     const char *nvrtc_path; /* SMELT_NVRTC: libnvrtc to use, nothing else is searched */
     const char *cache_dir;  /* SMELT_CACHE_DIR, else $XDG_CACHE_HOME/smelt, ~/.cache/smelt */
-    const char *cache_readonly_dir; /* SMELT_CACHE_READONLY_DIR: looked at first, never written */
+    const char *cache_readonly_dir; /* SMELT_CACHE_READONLY_DIR: looked at first, never written; a
+                                       folder, or a file of smelt_cache_export */
     uint64_t cache_cap_bytes;       /* SMELT_CACHE_CAP (bytes, or with K, M, G); default 1 GiB */
     smelt_cache_lock cache_lock;    /* SMELT_CACHE_LOCK: local, shared, off */
     int cache_lock_timeout_ms;      /* SMELT_CACHE_LOCK_TIMEOUT (seconds); default 60 s */

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/cache_archive.h"
 #include "runtime/cache_internal.h"
 
 /* ---- life ---------------------------------------------------------------------------------- */
@@ -139,6 +140,8 @@ static bool is_writable_layer_used(const struct smelt__cache *cache) {
 
 /* ---- lookup -------------------------------------------------------------------------------- */
 
+enum { COMPILERS = 16 }; /* whose entries of one key are tried */
+
 struct lookup {
     struct smelt__cache *cache;
     const struct smelt__cache_key *key;
@@ -171,6 +174,24 @@ static void note_bad(const struct lookup *lookup, const char *name, const char *
                      lookup->readonly ? cache->readonly : cache->folder, name, name, why);
 }
 
+/* What was read under `name`, if it is what is looked for. */
+static enum smelt__read_state take_entry(const struct lookup *lookup, enum smelt__read_state state,
+                                         struct smelt__cache_entry *entry, const char *name,
+                                         const char *why) {
+    if (state == SMELT__READ_BAD || state == SMELT__READ_FAILED)
+        note_bad(lookup, name, why);
+    if (state != SMELT__READ_SOUND)
+        return state;
+    /* Two inputs with one hash (or, exact, two builds of which the name holds 112 bits): a miss. */
+    if (!keys_equal(&entry->key, lookup->key) ||
+        (!lookup->any && !compilers_equal(&entry->compiler, lookup->compiler))) {
+        free(entry->compiled.cubin);
+        return SMELT__READ_ABSENT;
+    }
+    *lookup->compiled = entry->compiled;
+    return SMELT__READ_SOUND;
+}
+
 static enum smelt__read_state look_at_file(const struct lookup *lookup, int subfolder,
                                            const char *name) {
     struct smelt__cache_entry entry;
@@ -178,24 +199,12 @@ static enum smelt__read_state look_at_file(const struct lookup *lookup, int subf
     enum smelt__read_state state =
         smelt__file_read(subfolder, name, lookup->readonly, true, &entry, &why);
 
-    if (state == SMELT__READ_BAD || state == SMELT__READ_FAILED)
-        note_bad(lookup, name, why);
-    if (state != SMELT__READ_SOUND)
-        return state;
-    /* Two inputs with one hash (or, exact, two builds of which the name holds 112 bits): a miss. */
-    if (!keys_equal(&entry.key, lookup->key) ||
-        (!lookup->any && !compilers_equal(&entry.compiler, lookup->compiler))) {
-        free(entry.compiled.cubin);
-        return SMELT__READ_ABSENT;
-    }
-    *lookup->compiled = entry.compiled;
-    return SMELT__READ_SOUND;
+    return take_entry(lookup, state, &entry, name, why);
 }
 
 /* The entries of the key, newest compiler first, but for `exact`, which was looked at. */
 static enum smelt__read_state look_at_others(const struct lookup *lookup, int subfolder,
                                              const char *exact) {
-    enum { COMPILERS = 16 };
     char prefix[SMELT__FILE_NAME_BYTES], names[COMPILERS][SMELT__FILE_NAME_BYTES];
     int count;
 
@@ -212,6 +221,65 @@ static enum smelt__read_state look_at_others(const struct lookup *lookup, int su
     return SMELT__READ_ABSENT;
 }
 
+static enum smelt__read_state look_at_record(const struct lookup *lookup,
+                                             const struct smelt__archive *archive,
+                                             const struct smelt__archive_record *record) {
+    char name[SMELT__FILE_NAME_BYTES];
+    struct smelt__cache_entry entry;
+    const char *why;
+    enum smelt__read_state state;
+
+    smelt__cache_name_of_binary(record->name, name);
+    state = smelt__entry_read(archive->file, record->offset, record->bytes, name, &entry, &why);
+    return take_entry(lookup, state, &entry, name, why);
+}
+
+/* This compiler's entry, else the newest of the others, as in a folder. */
+static enum smelt__read_state look_into_archive(const struct lookup *lookup,
+                                                const struct smelt__archive *archive) {
+    enum smelt__read_state state = SMELT__READ_ABSENT;
+    struct smelt__archive_record record;
+    unsigned char exact[32], newest[32];
+    int64_t at;
+
+    smelt__cache_binary_name(lookup->key, lookup->compiler, exact);
+    if (lookup->compiler) {
+        at = smelt__archive_bisect(archive, exact);
+        if (at > 0 && smelt__archive_record(archive, (uint64_t)at - 1, &record) == 0 &&
+            memcmp(record.name, exact, sizeof exact) == 0)
+            state = look_at_record(lookup, archive, &record);
+    }
+    smelt__cache_binary_name(lookup->key, NULL, newest);
+    at = state == SMELT__READ_SOUND ? 0 : smelt__archive_bisect(archive, newest);
+    for (int i = 0; i < COMPILERS && i < at && state != SMELT__READ_SOUND; i++) {
+        if (smelt__archive_record(archive, (uint64_t)(at - 1 - i), &record) != 0 ||
+            memcmp(record.name, newest, 16) != 0)
+            break;
+        if (memcmp(record.name, exact, sizeof exact) != 0)
+            state = look_at_record(lookup, archive, &record);
+    }
+    return state;
+}
+
+static enum smelt__read_state look_at_archive(const struct lookup *lookup) {
+    struct smelt__cache *cache = lookup->cache;
+    struct smelt__archive archive;
+    enum smelt__read_state state;
+    char why[512];
+
+    if (smelt__archive_open(cache->readonly, &archive, why, sizeof why) != 0) {
+        if (errno == ESTALE)
+            return SMELT__READ_STALE;
+        if (why[0] != '\0')
+            smelt__cache_warn_once(cache, SMELT__WARNED_READONLY,
+                                   "cache: the read-only layer is bypassed: %s", why);
+        return SMELT__READ_ABSENT;
+    }
+    state = look_into_archive(lookup, &archive);
+    smelt__archive_close(&archive);
+    return state;
+}
+
 static enum smelt__read_state look_at_layer_once(const struct lookup *lookup) {
     struct smelt__cache *cache = lookup->cache;
     enum smelt__read_state state = SMELT__READ_ABSENT;
@@ -223,6 +291,8 @@ static enum smelt__read_state look_at_layer_once(const struct lookup *lookup) {
     if (folder < 0) {
         if (errno == ESTALE)
             return SMELT__READ_STALE;
+        if (lookup->readonly && errno == ENOTDIR)
+            return look_at_archive(lookup);
         if (why[0] != '\0')
             smelt__cache_warn_once(cache,
                                    lookup->readonly ? SMELT__WARNED_READONLY : SMELT__WARNED_FOLDER,
@@ -329,45 +399,54 @@ static int open_for_store(struct smelt__cache *cache, char *why, size_t why_byte
     return folder;
 }
 
-static int store_failed(struct smelt__cache *cache, const char *why) {
-    smelt__cache_count(cache, SMELT__COUNT_ERRORS, 1);
-    smelt__cache_warn_once(cache, SMELT__WARNED_STORE, "cache: a kernel is not kept: %s", why);
-    return -1;
+int smelt__cache_store_entry(struct smelt__cache *cache, const struct smelt__cache_entry *entry,
+                             char *why, size_t why_bytes) {
+    uint64_t bytes = entry->compiled.cubin_bytes;
+    char name[SMELT__FILE_NAME_BYTES];
+    struct timespec now;
+    int folder, subfolder, result = -1;
+
+    if (bytes == 0 || bytes > SMELT__CUBIN_MAX_BYTES) {
+        snprintf(why, why_bytes, "its size is 0 or above 64 MiB");
+        return -1;
+    }
+    folder = open_for_store(cache, why, why_bytes);
+    if (folder < 0)
+        return -1;
+    smelt__cache_file_name(&entry->key, &entry->compiler, name);
+    subfolder = smelt__subfolder_open(folder, name, false, true);
+    if (subfolder >= 0)
+        result = smelt__file_write(subfolder, name, entry, &now);
+    if (result != 0) {
+        snprintf(why, why_bytes, "writing into %.400s: %s", cache->folder, strerror(errno));
+    } else {
+        smelt__cache_count(cache, SMELT__COUNT_STORES, 1);
+        smelt__log_write(&cache->log, SMELT_LOG_DEBUG, "cache: stored %s", name);
+        smelt__cache_evict(cache, folder, bytes + SMELT__ENTRY_HEADER_BYTES, name, &now);
+    }
+    if (subfolder >= 0)
+        close(subfolder);
+    close(folder);
+    return result;
 }
 
 int smelt__cache_store(struct smelt__cache *cache, const struct smelt__cache_key *key,
                        const struct smelt__compiler_id *compiler,
                        const struct smelt__compiled *compiled) {
-    struct smelt__cache_entry entry = {.key = *key, .compiler = *compiler, .compiled = *compiled};
-    char why[512], name[SMELT__FILE_NAME_BYTES];
-    struct timespec now;
-    int folder, subfolder, result = -1;
+    struct smelt__cache_entry entry;
+    char why[512];
+    int result;
 
     if (!cache || cache->disabled)
         return 0;
     if (cache->problem[0] != '\0') /* said when the cache was opened */
         return -1;
-    if (compiled->cubin_bytes == 0 || compiled->cubin_bytes > SMELT__CUBIN_MAX_BYTES)
-        return store_failed(cache, "its size is 0 or above 64 MiB");
-    folder = open_for_store(cache, why, sizeof why);
-    if (folder < 0)
-        return store_failed(cache, why);
-    smelt__cache_file_name(key, compiler, name);
-    subfolder = smelt__subfolder_open(folder, name, false, true);
-    if (subfolder >= 0)
-        result = smelt__file_write(subfolder, name, &entry, &now);
+    entry = (struct smelt__cache_entry){.key = *key, .compiler = *compiler, .compiled = *compiled};
+    result = smelt__cache_store_entry(cache, &entry, why, sizeof why);
     if (result != 0) {
-        snprintf(why, sizeof why, "writing into %.400s: %s", cache->folder, strerror(errno));
-        store_failed(cache, why);
-    } else {
-        smelt__cache_count(cache, SMELT__COUNT_STORES, 1);
-        smelt__log_write(&cache->log, SMELT_LOG_DEBUG, "cache: stored %s", name);
-        smelt__cache_evict(cache, folder, compiled->cubin_bytes + SMELT__ENTRY_HEADER_BYTES, name,
-                           &now);
+        smelt__cache_count(cache, SMELT__COUNT_ERRORS, 1);
+        smelt__cache_warn_once(cache, SMELT__WARNED_STORE, "cache: a kernel is not kept: %s", why);
     }
-    if (subfolder >= 0)
-        close(subfolder);
-    close(folder);
     smelt__counters_record(cache);
     return result;
 }

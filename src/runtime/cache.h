@@ -114,6 +114,17 @@ smelt_status smelt__cache_clear(struct smelt__cache *cache, uint64_t *removed);
 smelt_status smelt__cache_prune(struct smelt__cache *cache, uint64_t max_bytes,
                                 uint64_t older_than_seconds, smelt_cache_pruned *pruned);
 
+/* The tuning files that travel with a cache are its callers': `tuning` is such a file's text. */
+smelt_status smelt__cache_export(struct smelt__cache *cache, const char *path, const char *tuning,
+                                 size_t tuning_bytes, smelt_cache_transfer *result);
+/* *tuning: malloc'ed, NULL when none came along. */
+smelt_status smelt__cache_import(struct smelt__cache *cache, const char *path, char **tuning,
+                                 size_t *tuning_bytes, smelt_cache_transfer *result);
+/* 1: the read-only layer is one file, and *text is that of the tuning file in it, malloc'ed and
+ * followed by a NUL, or NULL when there is none that can be used. 0: it is a folder, or there is
+ * none. */
+int smelt__cache_archive_tuning(struct smelt__cache *cache, char **text, size_t *bytes);
+
 /* Counters since open; read with relaxed atomics. */
 struct smelt__cache_counts {
     uint64_t hits, misses, errors;

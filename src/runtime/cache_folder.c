@@ -144,10 +144,11 @@ int smelt__subfolder_open(int folder, const char *name, bool readonly, bool crea
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* All `count` bytes; 0 or -1 with errno (EIO for a file that ends early). */
-static int read_fully(int file, unsigned char *bytes, size_t count) {
+int smelt__read_at(int file, uint64_t offset, void *to, size_t count) {
+    unsigned char *bytes = to;
+
     while (count > 0) {
-        ssize_t got = read(file, bytes, count);
+        ssize_t got = pread(file, bytes, count, (off_t)offset);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0) {
@@ -156,6 +157,7 @@ static int read_fully(int file, unsigned char *bytes, size_t count) {
             return -1;
         }
         bytes += got;
+        offset += (uint64_t)got;
         count -= (size_t)got;
     }
     return 0;
@@ -168,9 +170,13 @@ static const char *file_fault(const struct stat *status, bool readonly) {
         return "it belongs to another user";
     if (status->st_mode & (readonly ? S_IWOTH : S_IWOTH | S_IWGRP))
         return "it is writable by others";
-    if (status->st_size < SMELT__ENTRY_PREFIX_BYTES + SMELT__ENTRY_CHECKSUM_BYTES)
+    return NULL;
+}
+
+static const char *size_fault(uint64_t size) {
+    if (size < SMELT__ENTRY_PREFIX_BYTES + SMELT__ENTRY_CHECKSUM_BYTES)
         return "it is too short";
-    if (status->st_size > SMELT__ENTRY_MAX_BYTES)
+    if (size > SMELT__ENTRY_MAX_BYTES)
         return "it is longer than any entry may be";
     return NULL;
 }
@@ -180,25 +186,25 @@ static enum smelt__read_state state_of_errno(const char **why) {
     return errno == ESTALE ? SMELT__READ_STALE : SMELT__READ_FAILED;
 }
 
-/* The whole file, checked as far as its prefix; memory is taken only for a size that both the file
- * system and the file itself state. *bytes is malloc'ed. */
-static enum smelt__read_state load_file(int file, bool readonly, const struct stat *status,
-                                        unsigned char **bytes, const char **why) {
+/* All bytes of an entry, checked as far as its prefix; memory is taken only for a size that both
+ * its container and the entry itself state. *bytes is malloc'ed. */
+static enum smelt__read_state load_entry(int file, uint64_t offset, uint64_t size,
+                                         unsigned char **bytes, const char **why) {
     unsigned char prefix[SMELT__ENTRY_PREFIX_BYTES];
-    size_t size = (size_t)status->st_size;
 
-    *why = file_fault(status, readonly);
+    *why = size_fault(size);
     if (*why)
         return SMELT__READ_BAD;
-    if (read_fully(file, prefix, sizeof prefix) != 0)
+    if (smelt__read_at(file, offset, prefix, sizeof prefix) != 0)
         return state_of_errno(why);
     if (!smelt__entry_check_prefix(prefix, size, why))
         return SMELT__READ_BAD;
-    *bytes = malloc(size);
+    *bytes = malloc((size_t)size);
     if (!*bytes)
         return state_of_errno(why);
     memcpy(*bytes, prefix, sizeof prefix);
-    if (read_fully(file, *bytes + sizeof prefix, size - sizeof prefix) != 0) {
+    if (smelt__read_at(file, offset + sizeof prefix, *bytes + sizeof prefix,
+                       (size_t)size - sizeof prefix) != 0) {
         enum smelt__read_state state = state_of_errno(why);
         free(*bytes);
         *bytes = NULL;
@@ -227,6 +233,14 @@ static enum smelt__read_state take_entry(unsigned char *bytes, size_t size, cons
     return state == SMELT__ENTRY_FOREIGN ? SMELT__READ_FOREIGN : SMELT__READ_BAD;
 }
 
+enum smelt__read_state smelt__entry_read(int file, uint64_t offset, uint64_t size, const char *name,
+                                         struct smelt__cache_entry *entry, const char **why) {
+    unsigned char *bytes = NULL;
+    enum smelt__read_state state = load_entry(file, offset, size, &bytes, why);
+
+    return state == SMELT__READ_SOUND ? take_entry(bytes, (size_t)size, name, entry, why) : state;
+}
+
 /* A hit renews the entry's place in the order of eviction: its modification time, since access
  * times are mostly not kept. Not more often than this, to spare a shared file system; a time in the
  * future is renewed too. Clocks that differ cost extra renewals, nothing else. */
@@ -242,8 +256,7 @@ static void renew(int file, const struct stat *status) {
 enum smelt__read_state smelt__file_read(int subfolder, const char *name, bool readonly, bool use,
                                         struct smelt__cache_entry *entry, const char **why) {
     struct stat status;
-    unsigned char *bytes = NULL;
-    enum smelt__read_state state;
+    enum smelt__read_state state = SMELT__READ_BAD;
     /* O_NONBLOCK: a FIFO planted here must not stop us. */
     int file = openat(subfolder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
@@ -259,10 +272,8 @@ enum smelt__read_state smelt__file_read(int subfolder, const char *name, bool re
     }
     if (fstat(file, &status) != 0)
         state = state_of_errno(why);
-    else
-        state = load_file(file, readonly, &status, &bytes, why);
-    if (state == SMELT__READ_SOUND)
-        state = take_entry(bytes, (size_t)status.st_size, name, entry, why);
+    else if ((*why = file_fault(&status, readonly)) == NULL)
+        state = smelt__entry_read(file, 0, (uint64_t)status.st_size, name, entry, why);
     if (state == SMELT__READ_SOUND && use && !readonly)
         renew(file, &status);
     close(file);
@@ -271,7 +282,9 @@ enum smelt__read_state smelt__file_read(int subfolder, const char *name, bool re
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-static int write_fully(int file, const unsigned char *bytes, size_t count) {
+int smelt__write_fully(int file, const void *from, size_t count) {
+    const unsigned char *bytes = from;
+
     while (count > 0) {
         ssize_t put = write(file, bytes, count);
         if (put < 0 && errno == EINTR)
@@ -346,9 +359,9 @@ int smelt__file_write(int subfolder, const char *name, const struct smelt__cache
     file = smelt__temporary_create(subfolder, temporary);
     if (file < 0)
         return -1;
-    if (write_fully(file, header, sizeof header) != 0 ||
-        write_fully(file, entry->compiled.cubin, entry->compiled.cubin_bytes) != 0 ||
-        write_fully(file, checksum, sizeof checksum) != 0 || fsync(file) != 0 ||
+    if (smelt__write_fully(file, header, sizeof header) != 0 ||
+        smelt__write_fully(file, entry->compiled.cubin, entry->compiled.cubin_bytes) != 0 ||
+        smelt__write_fully(file, checksum, sizeof checksum) != 0 || fsync(file) != 0 ||
         fstat(file, &status) != 0)
         goto out;
     *written = status.st_mtim;

@@ -9,6 +9,8 @@
  *   cache_folder.c  folders and files: checks, read, write, enumeration
  *   cache_evict.c   the cap, and the sweep of old temporaries
  *   cache_lock.c    the right to compile
+ *   cache_archive.c       a whole cache in one file
+ *   cache_transfer.c      export and import
  *   cache_counters.c      hits, misses and the like of all processes
  *
  * Layout of a layer:
@@ -112,6 +114,13 @@ struct smelt__cache_entry {
 void smelt__cache_file_name(const struct smelt__cache_key *key,
                             const struct smelt__compiler_id *compiler,
                             char name[SMELT__FILE_NAME_BYTES]);
+/* The same in binary: 16 bytes of the key, then 16 of the compiler, which sort as the texts do. A
+ * compiler of NULL sorts behind every compiler of the key. */
+void smelt__cache_binary_name(const struct smelt__cache_key *key,
+                              const struct smelt__compiler_id *compiler, unsigned char binary[32]);
+void smelt__cache_name_of_binary(const unsigned char binary[32], char name[SMELT__FILE_NAME_BYTES]);
+/* The reverse; the name is one of an entry. */
+void smelt__cache_binary_of_name(const char *name, unsigned char binary[32]);
 bool smelt__cache_name_is_entry(const char *name);
 bool smelt__cache_name_is_temporary(const char *name);
 uint64_t smelt__cache_hash(const void *bytes, size_t count);
@@ -152,6 +161,12 @@ int smelt__folder_make(const char *path);
 int smelt__folder_open(const char *path, bool readonly, char *why, size_t why_bytes);
 /* Opens and checks a subfolder; `name` begins with its two digits. -1 with errno. */
 int smelt__subfolder_open(int folder, const char *name, bool readonly, bool create);
+/* All `count` bytes at `offset`; 0 or -1 with errno (EIO for a file that ends early). */
+int smelt__read_at(int file, uint64_t offset, void *bytes, size_t count);
+int smelt__write_fully(int file, const void *bytes, size_t count);
+/* The entry of `size` bytes at `offset` of a file, which belongs under `name`. */
+enum smelt__read_state smelt__entry_read(int file, uint64_t offset, uint64_t size, const char *name,
+                                         struct smelt__cache_entry *entry, const char **why);
 /* Reads one entry whole. SOUND: entry->compiled.cubin is the caller's to free. `use`: the entry is
  * going to be used, which renews its place in the order of eviction. */
 enum smelt__read_state smelt__file_read(int subfolder, const char *name, bool readonly, bool use,
@@ -225,7 +240,17 @@ void smelt__counters_record_when_due(struct smelt__cache *cache);
 void smelt__counters_read(int folder, uint64_t counts[SMELT__COUNTS]);
 void smelt__counters_remove(int folder);
 
+/* ---- cache_maintenance.c ---- */
+
+/* Opens the writable layer for maintenance. *folder -1 with OK: there is none yet, and so nothing
+ * in it. */
+smelt_status smelt__maintenance_open(struct smelt__cache *cache, int *folder);
+
 /* ---- cache.c ---- */
+
+/* A store that says why it failed. 0 or -1. */
+int smelt__cache_store_entry(struct smelt__cache *cache, const struct smelt__cache_entry *entry,
+                             char *why, size_t why_bytes);
 
 /* One look through both layers. `polling`: neither counted nor warned of. */
 int smelt__cache_look(struct smelt__cache *cache, const struct smelt__cache_key *key,

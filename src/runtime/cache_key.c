@@ -95,20 +95,45 @@ void smelt__cache_key_hex(const struct smelt__cache_key *key, char hex[33]) {
 static const char entry_suffix[] = ".smelt";
 static const char temporary_prefix[] = ".tmp-";
 
+void smelt__cache_binary_name(const struct smelt__cache_key *key,
+                              const struct smelt__compiler_id *compiler, unsigned char binary[32]) {
+    memcpy(binary, key->name, 16);
+    memset(binary + 16, 0xff, 16);
+    if (!compiler)
+        return;
+    binary[16] = (unsigned char)compiler->major;
+    binary[17] = (unsigned char)compiler->minor;
+    memcpy(binary + 18, compiler->build_ids, 14);
+}
+
+void smelt__cache_name_of_binary(const unsigned char binary[32],
+                                 char name[SMELT__FILE_NAME_BYTES]) {
+    write_hex(name, binary, 16);
+    strcpy(name + 32, "-");
+    write_hex(name + 33, binary + 16, 16);
+    strcpy(name + 65, entry_suffix);
+}
+
+static int hex_digit(char digit) {
+    return digit <= '9' ? digit - '0' : digit - 'a' + 10;
+}
+
+void smelt__cache_binary_of_name(const char *name, unsigned char binary[32]) {
+    for (int i = 0; i < 32; i++) {
+        const char *digits = name + 2 * i + (i >= 16); /* the '-' stands between */
+        binary[i] = (unsigned char)(hex_digit(digits[0]) << 4 | hex_digit(digits[1]));
+    }
+}
+
 void smelt__cache_file_name(const struct smelt__cache_key *key,
                             const struct smelt__compiler_id *compiler,
                             char name[SMELT__FILE_NAME_BYTES]) {
-    unsigned char compiler_name[16];
+    unsigned char binary[32];
 
-    write_hex(name, key->name, 16);
-    strcpy(name + 32, "-");
+    smelt__cache_binary_name(key, compiler, binary);
+    smelt__cache_name_of_binary(binary, name);
     if (!compiler)
-        return;
-    compiler_name[0] = (unsigned char)compiler->major;
-    compiler_name[1] = (unsigned char)compiler->minor;
-    memcpy(compiler_name + 2, compiler->build_ids, 14);
-    write_hex(name + 33, compiler_name, 16);
-    strcpy(name + 65, entry_suffix);
+        name[33] = '\0';
 }
 
 static bool is_hex(const char *text, int count) {

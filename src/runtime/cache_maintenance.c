@@ -11,8 +11,7 @@
 
 #include "runtime/cache_internal.h"
 
-/* Opens the writable layer for a walk. *folder -1 with OK: there is none yet, and so nothing. */
-static smelt_status maintenance_open(struct smelt__cache *cache, int *folder) {
+smelt_status smelt__maintenance_open(struct smelt__cache *cache, int *folder) {
     char why[512];
 
     *folder = -1;
@@ -29,7 +28,7 @@ static smelt_status maintenance_open(struct smelt__cache *cache, int *folder) {
 static smelt_status maintenance_walk(struct smelt__cache *cache, smelt__found_function each,
                                      void *user) {
     int folder, result;
-    smelt_status status = maintenance_open(cache, &folder);
+    smelt_status status = smelt__maintenance_open(cache, &folder);
 
     if (status != SMELT_OK || folder < 0)
         return status;
@@ -203,7 +202,7 @@ static int clear_found(void *user, const struct smelt__found *found) {
 smelt_status smelt__cache_clear(struct smelt__cache *cache, uint64_t *removed) {
     uint64_t count = 0;
     int folder;
-    smelt_status status = maintenance_open(cache, &folder);
+    smelt_status status = smelt__maintenance_open(cache, &folder);
 
     if (status == SMELT_OK && folder >= 0) {
         smelt__counters_record(cache);
@@ -232,7 +231,7 @@ smelt_status smelt__cache_prune(struct smelt__cache *cache, uint64_t max_bytes,
     struct smelt__pruning pruning = {.unused_since = INT64_MIN};
     struct timespec now;
     int folder, lock = -1;
-    smelt_status status = maintenance_open(cache, &folder);
+    smelt_status status = smelt__maintenance_open(cache, &folder);
 
     if (status != SMELT_OK || folder < 0)
         return status;

@@ -204,8 +204,14 @@ static smelt_status open_tuning(smelt_context *context) {
         snprintf(file, sizeof file, "%.4095s/tuning", folder);
     if (cached && settings->cache_readonly[0])
         snprintf(readonly, sizeof readonly, "%s/tuning", settings->cache_readonly);
-    const struct smelt__tuning_settings tuning = {file, settings->tuning_path[0] != '\0', readonly};
+    struct smelt__tuning_settings tuning = {
+        .file = file, .named = settings->tuning_path[0] != '\0', .readonly = readonly};
+    char *text = NULL;
+    tuning.readonly_is_text =
+        cached && smelt__cache_archive_tuning(context->cache, &text, &tuning.readonly_bytes);
+    tuning.readonly_text = text;
     context->tuning = smelt__tuning_open(&tuning, &settings->log);
+    free(text);
     return context->tuning
                ? SMELT_OK
                : smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for the tuning file");

@@ -188,6 +188,16 @@ static int read_file(const char *path, enum smelt__tuning_trust trust, const str
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+static int read_readonly(const struct smelt__tuning_settings *settings,
+                         const struct smelt__log *log, struct entries *entries) {
+    if (!settings->readonly_is_text)
+        return read_file(settings->readonly, SMELT__TUNING_READONLY, log, entries);
+    if (!settings->readonly_text)
+        return 0;
+    return read_text(settings->readonly, settings->readonly_text, settings->readonly_bytes, log,
+                     entries);
+}
+
 static enum smelt__tuning_trust own_trust(const struct smelt__tuning *tuning) {
     return tuning->named ? SMELT__TUNING_NAMED : SMELT__TUNING_OURS;
 }
@@ -205,7 +215,7 @@ struct smelt__tuning *smelt__tuning_open(const struct smelt__tuning_settings *se
     tuning->readonly = strdup(settings->readonly);
     if (!tuning->file || !tuning->readonly ||
         read_file(tuning->file, own_trust(tuning), &tuning->log, &tuning->own) ||
-        read_file(tuning->readonly, SMELT__TUNING_READONLY, &tuning->log, &tuning->shared)) {
+        read_readonly(settings, &tuning->log, &tuning->shared)) {
         smelt__tuning_close(tuning);
         return NULL;
     }

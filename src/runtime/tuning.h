@@ -17,6 +17,11 @@ struct smelt__tuning_settings {
     const char *file;     /* "": none */
     int named;            /* the user named that file; else it is the writable layer's */
     const char *readonly; /* the read-only layer's; "": none */
+    /* That layer is one file: `readonly` is only what messages call it, and this is the text; NULL:
+     * it has none. */
+    int readonly_is_text;
+    const char *readonly_text;
+    size_t readonly_bytes;
 };
 
 /* NULL when memory is out. Files that are not there are empty ones; a file or a line that cannot be

@@ -63,9 +63,11 @@ refuses "--jobs takes a number, not 'many'" warm --jobs many
 refuses '--jobs 0 is out of range; legal: 1\.\.1024' warm --jobs 0
 refuses '--jobs 99999999999999999999 is out of range' warm -j 99999999999999999999
 refuses "no 'sta', did you mean stat|no 'sta'; did you mean stat" cache sta
-refuses "no 'frobnicate'; legal: stat, verify, prune, clear" cache frobnicate
-refuses 'name one of stat, verify, prune, clear' cache
-refuses 'name one of stat, verify, prune, clear' cache stat clear
+refuses "no 'frobnicate'; legal: stat, verify, prune, clear, export, import" cache frobnicate
+refuses 'name one of stat, verify, prune, clear, export, import' cache
+refuses "stat takes no argument, not 'clear'" cache stat clear
+refuses 'export takes one file' cache export
+refuses 'import takes one file' cache import one two
 refuses '--max-size belongs to prune, not to stat' cache stat --max-size 1G
 refuses '--older-than belongs to prune, not to clear' cache clear --older-than 1d
 for bad in 0 -1 1T 1GB G '' 1.5G 99999999999999999999 17179869184G; do

@@ -1,0 +1,559 @@
+/* Export and import: what travels, what a damaged or hostile file costs, and the file as the
+ * read-only layer. */
+#include "common.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+enum { BYTES = 700, ENTRIES = 12, BLOCK = 512, INDEX = 512, RECORDS = 512 + 64, RECORD = 48 };
+static const char tuning_text[] = "a line of tuning\nanother\n";
+
+static void archive_path(const struct scratch *scratch, char path[PATH_BYTES]) {
+    snprintf(path, PATH_BYTES, "%.300s/kernels.tar", scratch->folder);
+}
+
+static smelt_cache_transfer export_to(struct smelt__cache *cache, const char *path) {
+    smelt_cache_transfer result = {.size = sizeof result};
+
+    assert_int_equal(smelt__cache_export(cache, path, tuning_text, strlen(tuning_text), &result),
+                     SMELT_OK);
+    return result;
+}
+
+/* The status; the tuning file's text is compared when there is one. */
+static smelt_status import_from(struct smelt__cache *cache, const char *path,
+                                smelt_cache_transfer *result) {
+    char *tuning;
+    size_t bytes;
+    smelt_status status;
+
+    *result = (smelt_cache_transfer){.size = sizeof *result};
+    status = smelt__cache_import(cache, path, &tuning, &bytes, result);
+    if (tuning) {
+        assert_int_equal(bytes, strlen(tuning_text));
+        assert_string_equal(tuning, tuning_text);
+    }
+    free(tuning);
+    return status;
+}
+
+/* A cache of kernels 0 to count - 1, every third of them by both compilers. */
+static struct smelt__cache *make_cache(struct scratch *scratch, int count) {
+    struct smelt__cache *cache = cache_begin(scratch);
+
+    for (int n = 0; n < count; n++) {
+        assert_int_equal(store(cache, n, &compiler_new, (size_t)(BYTES + n)), 0);
+        if (n % 3 == 0)
+            assert_int_equal(store(cache, n, &compiler_old, (size_t)(BYTES + 1000 + n)), 0);
+    }
+    return cache;
+}
+
+static const char *other_folder(const struct scratch *scratch, char path[PATH_BYTES]) {
+    snprintf(path, PATH_BYTES, "%.300s/other", scratch->folder);
+    return path;
+}
+
+/* Makes the exported file and goes on with an empty cache in another folder. */
+static struct smelt__cache *make_archive(struct scratch *scratch, char path[PATH_BYTES],
+                                         char other[PATH_BYTES]) {
+    struct smelt__cache *cache = make_cache(scratch, ENTRIES);
+
+    archive_path(scratch, path);
+    assert_int_equal(export_to(cache, path).entries, ENTRIES + ENTRIES / 3);
+    smelt__cache_close(cache);
+    scratch->settings.folder = other_folder(scratch, other);
+    return cache_begin(scratch);
+}
+
+static void expect_all(struct smelt__cache *cache) {
+    for (int n = 0; n < ENTRIES; n++) {
+        assert_int_equal(hits(cache, n, &compiler_new, (size_t)(BYTES + n)), 1);
+        if (n % 3 == 0)
+            assert_int_equal(hits(cache, n, &compiler_old, (size_t)(BYTES + 1000 + n)), 1);
+    }
+}
+
+/* ---- there and back ------------------------------------------------------------------------ */
+
+static void test_there_and_back(void **state) {
+    struct scratch *scratch = *state;
+    char path[PATH_BYTES], other[PATH_BYTES];
+    struct smelt__cache *cache = make_archive(scratch, path, other);
+    smelt_cache_transfer result;
+
+    assert_int_equal(import_from(cache, path, &result), SMELT_OK);
+    assert_int_equal(result.entries, ENTRIES + ENTRIES / 3);
+    assert_int_equal(result.present + result.foreign + result.damaged, 0);
+    expect_all(cache);
+    assert_int_equal(import_from(cache, path, &result), SMELT_OK);
+    assert_int_equal(result.entries, 0);
+    assert_int_equal(result.present, ENTRIES + ENTRIES / 3);
+    assert_int_equal(scratch->warnings, 0);
+    smelt__cache_close(cache);
+}
+
+/* A layer's folder is as good as the file, and what is damaged here is replaced. */
+static void test_import_of_a_folder(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = make_cache(scratch, ENTRIES);
+    char path[PATH_BYTES], other[PATH_BYTES];
+    smelt_cache_transfer result;
+
+    smelt__cache_close(cache);
+    snprintf(path, sizeof path, "%.400s/tuning", scratch->cache);
+    write_file(path, tuning_text, strlen(tuning_text));
+    scratch->settings.folder = other_folder(scratch, other);
+    cache = cache_begin(scratch);
+    assert_int_equal(store(cache, 0, &compiler_new, BYTES), 0);
+    entry_path(other, 0, &compiler_new, path);
+    write_file(path, "damage", 6);
+    entry_path(scratch->cache, 5, &compiler_new, path);
+    write_file(path, "damage", 6);
+    assert_int_equal(import_from(cache, scratch->cache, &result), SMELT_OK);
+    assert_int_equal(result.entries, ENTRIES + ENTRIES / 3 - 1);
+    assert_int_equal(result.damaged, 1);
+    assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1);
+    assert_int_equal(hits(cache, 5, &compiler_new, BYTES + 5), 0);
+    smelt__cache_close(cache);
+}
+
+/* Equal contents give equal bytes, whenever and from wherever they are exported. */
+static void test_same_bytes(void **state) {
+    struct scratch *scratch = *state;
+    char path[PATH_BYTES], again[PATH_BYTES], other[PATH_BYTES];
+    struct smelt__cache *cache = make_archive(scratch, path, other);
+    smelt_cache_transfer result;
+    unsigned char *first, *second;
+    size_t bytes, more;
+
+    assert_int_equal(import_from(cache, path, &result), SMELT_OK);
+    snprintf(again, sizeof again, "%.300s/again.tar", scratch->folder);
+    result = export_to(cache, again);
+    first = read_file(path, &bytes);
+    second = read_file(again, &more);
+    assert_int_equal(bytes, more);
+    assert_int_equal(bytes, result.bytes);
+    assert_memory_equal(first, second, bytes);
+    free(first);
+    free(second);
+    smelt__cache_close(cache);
+}
+
+/* The promised offsets, and tar's own view of the file. */
+static void test_grammar(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    struct smelt__cache_key key = key_number(1);
+    char path[PATH_BYTES], entry[PATH_BYTES], name[SMELT__FILE_NAME_BYTES];
+    unsigned char *file, *content;
+    size_t bytes, entry_bytes;
+
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    archive_path(scratch, path);
+    assert_int_equal(export_to(cache, path).entries, 1);
+    file = read_file(path, &bytes);
+    assert_int_equal(bytes % BLOCK, 0);
+    assert_string_equal((char *)file, "index");
+    assert_memory_equal(file + 257, "ustar\00000", 8);
+    assert_memory_equal(file + 124, "00000000200", 12); /* 64 + 48 + 16 bytes, in octal */
+    assert_memory_equal(file + INDEX, "smelt\r\nA\1\0\0\0\x30\0\0\0", 16);
+    assert_int_equal(file[INDEX + 16] | file[INDEX + 17] << 8, bytes);
+    assert_memory_equal(file + INDEX + 24, "\1\0\0\0\0\0\0\0", 8);
+    assert_memory_equal(file + INDEX + 32, "\0\6\0\0\0\0\0\0", 8); /* tuning at 1536 */
+    assert_memory_equal(file + 1536, tuning_text, strlen(tuning_text));
+    assert_memory_equal(file + RECORDS, key.name, 16);
+    assert_memory_equal(file + RECORDS + 16, "\x0d\0\4\5\6\0", 6);
+    assert_memory_equal(file + RECORDS + 32, "\0\x0a\0\0\0\0\0\0", 8); /* the entry at 2560 */
+    smelt__cache_file_name(&key, &compiler_new, name);
+    assert_memory_equal((char *)file + 2048 + 3, name, strlen(name));
+    entry_path(scratch->cache, 1, &compiler_new, entry);
+    content = read_file(entry, &entry_bytes);
+    assert_memory_equal(file + 2560, content, entry_bytes);
+    free(content);
+    free(file);
+    smelt__cache_close(cache);
+}
+
+static int run(const char *const *arguments) {
+    int status;
+    pid_t child = fork();
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        execvp(arguments[0], (char *const *)(uintptr_t)arguments);
+        _exit(127);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Unpacked by tar it is a read-only layer. */
+static void test_unpacked_by_tar(void **state) {
+    struct scratch *scratch = *state;
+    char path[PATH_BYTES], other[PATH_BYTES], *tuning;
+    struct smelt__cache *cache = make_archive(scratch, path, other);
+    const char *const command[] = {"tar", "-xf", path, "-C", scratch->readonly, NULL};
+    size_t bytes;
+    int status;
+
+    smelt__cache_close(cache);
+    assert_int_equal(mkdir(scratch->readonly, 0755), 0);
+    status = run(command);
+    if (status == 127) {
+        print_message("there is no tar\n");
+        skip();
+    }
+    assert_int_equal(status, 0);
+    scratch->settings.readonly_folder = scratch->readonly;
+    cache = cache_begin(scratch);
+    expect_all(cache);
+    assert_int_equal(smelt__cache_archive_tuning(cache, &tuning, &bytes), 0);
+    snprintf(path, sizeof path, "%.400s/tuning", scratch->readonly);
+    tuning = (char *)read_file(path, &bytes);
+    assert_int_equal(bytes, strlen(tuning_text));
+    assert_memory_equal(tuning, tuning_text, bytes);
+    free(tuning);
+    assert_int_equal(scratch->warnings, 0);
+    smelt__cache_close(cache);
+}
+
+/* ---- the file as the read-only layer ------------------------------------------------------- */
+
+static void test_as_readonly_layer(void **state) {
+    struct scratch *scratch = *state;
+    char path[PATH_BYTES], other[PATH_BYTES], link[PATH_BYTES], *tuning;
+    struct smelt__cache *cache = make_archive(scratch, path, other);
+    const struct smelt__compiler_id newest = {14, 0, {9}};
+    struct smelt__cache_key key = key_number(1);
+    size_t bytes;
+
+    smelt__cache_close(cache);
+    snprintf(link, sizeof link, "%.300s/link", scratch->folder);
+    assert_int_equal(symlink(path, link), 0);
+    for (int linked = 0; linked < 2; linked++) {
+        scratch->settings.readonly_folder = linked ? link : path;
+        cache = cache_begin(scratch);
+        expect_all(cache); /* the exact compiler's is preferred */
+        assert_int_equal(hits(cache, 0, NULL, BYTES), 1);
+        assert_int_equal(hits(cache, 3, &newest, BYTES + 3), 1); /* else the newest */
+        assert_int_equal(hits(cache, ENTRIES, &compiler_new, BYTES), 0);
+        assert_int_equal(smelt__cache_archive_tuning(cache, &tuning, &bytes), 1);
+        assert_string_equal(tuning, tuning_text);
+        free(tuning);
+        /* What the driver refused there is passed over. */
+        smelt__cache_forget(cache, &key, &compiler_new);
+        assert_int_equal(hits(cache, 1, &compiler_new, BYTES + 1), 0);
+        assert_int_equal(scratch->warnings, 0);
+        assert_int_equal(smelt__cache_counts(cache).errors, 0);
+        smelt__cache_close(cache);
+    }
+}
+
+/* Export takes both layers, of one kernel the writable layer's entry. */
+static void test_export_of_both_layers(void **state) {
+    struct scratch *scratch = *state;
+    char path[PATH_BYTES], other[PATH_BYTES], both[PATH_BYTES];
+    struct smelt__cache *cache = make_archive(scratch, path, other);
+    smelt_cache_transfer result;
+
+    for (int from_folder = 0; from_folder < 2; from_folder++) {
+        smelt__cache_close(cache);
+        scratch->settings.folder = other;
+        scratch->settings.readonly_folder = from_folder ? scratch->cache : path;
+        cache = cache_begin(scratch);
+        assert_int_equal(store(cache, 0, &compiler_new, BYTES), 0);
+        assert_int_equal(store(cache, 100, &compiler_new, BYTES), 0);
+        snprintf(both, sizeof both, "%.300s/both.tar", scratch->folder);
+        result = export_to(cache, both);
+        assert_int_equal(result.entries, ENTRIES + ENTRIES / 3 + 1);
+        smelt__cache_close(cache);
+        scratch->settings.folder = scratch->readonly;
+        scratch->settings.readonly_folder = both;
+        cache = cache_begin(scratch);
+        expect_all(cache);
+        assert_int_equal(hits(cache, 100, &compiler_new, BYTES), 1);
+    }
+    smelt__cache_close(cache);
+}
+
+/* ---- damage and malice --------------------------------------------------------------------- */
+
+static void put(unsigned char *at, uint64_t number) {
+    for (int i = 0; i < 8; i++)
+        at[i] = (unsigned char)(number >> (8 * i));
+}
+
+/* A right checksum over the index of a file with so many records. */
+static void seal(unsigned char *file, uint64_t count) {
+    size_t summed = 64 + RECORD * count;
+    XXH128_canonical_t canonical;
+
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(file + INDEX, summed));
+    memcpy(file + INDEX + summed, canonical.digest, 16);
+}
+
+/* Import refuses it, or takes only what is sound; as a layer it gives hits that are right, or
+ * misses. */
+static void expect_harmless(struct scratch *scratch, const char *path) {
+    smelt_cache_transfer result;
+    struct smelt__cache *cache = cache_begin(scratch);
+
+    if (import_from(cache, path, &result) != SMELT_OK)
+        assert_non_null(strstr(smelt_last_error(), path));
+    smelt__cache_close(cache);
+    scratch->settings.readonly_folder = path;
+    cache = cache_begin(scratch);
+    /* What is hit is compared with what was stored; of these there is one compiler's alone. */
+    for (int n = 1; n < ENTRIES; n += 3)
+        hits(cache, n, &compiler_new, (size_t)(BYTES + n));
+    smelt__cache_close(cache);
+    scratch->settings.readonly_folder = "";
+}
+
+static void test_every_byte_changed(void **state) {
+    struct scratch *scratch = *state;
+    char path[PATH_BYTES], other[PATH_BYTES], damaged[PATH_BYTES];
+    struct smelt__cache *cache = make_archive(scratch, path, other);
+    uint64_t random = test_seed();
+    unsigned char *file;
+    size_t bytes;
+
+    smelt__cache_close(cache);
+    scratch->log.function = NULL;
+    snprintf(damaged, sizeof damaged, "%.300s/damaged.tar", scratch->folder);
+    file = read_file(path, &bytes);
+    /* All of the index, and a sample of the rest. */
+    for (size_t at = 0; at < bytes; at += at < 2048 ? 7 : 1 + next_random(&random) % 400) {
+        unsigned char before = file[at];
+        file[at] ^= (unsigned char)(1 + next_random(&random) % 255);
+        write_file(damaged, file, bytes);
+        expect_harmless(scratch, damaged);
+        file[at] = before;
+    }
+    for (size_t cut = 0; cut < bytes; cut += 1 + next_random(&random) % 1000) {
+        write_file(damaged, file, cut);
+        expect_harmless(scratch, damaged);
+    }
+    free(file);
+    cache = cache_begin(scratch); /* nothing that was imported on the way is wrong */
+    expect_all(cache);
+    smelt__cache_close(cache);
+}
+
+static void expect_refused(struct scratch *scratch, const char *path, const char *why) {
+    struct smelt__cache *cache = cache_begin(scratch);
+    smelt_cache_transfer result;
+
+    assert_int_equal(import_from(cache, path, &result), SMELT_ERROR_CACHE);
+    if (!strstr(smelt_last_error(), why))
+        fail_msg("\"%s\" does not say \"%s\"", smelt_last_error(), why);
+    assert_non_null(strstr(smelt_last_error(), path));
+    assert_int_equal(result.entries, 0);
+    assert_int_equal(count_files(scratch->settings.folder, ".smelt"), 0);
+    smelt__cache_close(cache);
+}
+
+/* Each lie has a right checksum around it; each is refused as a whole, with its place. */
+static void test_lies(void **state) {
+    static const uint64_t huge[] = {UINT64_MAX, UINT64_C(1) << 63, UINT64_C(1) << 32, 1 << 20};
+    const uint64_t count = ENTRIES + ENTRIES / 3;
+    struct scratch *scratch = *state;
+    char path[PATH_BYTES], other[PATH_BYTES], lie[PATH_BYTES];
+    struct smelt__cache *cache = make_archive(scratch, path, other);
+    unsigned char *file, *copy;
+    size_t bytes;
+
+    smelt__cache_close(cache);
+    snprintf(lie, sizeof lie, "%.300s/lie.tar", scratch->folder);
+    file = read_file(path, &bytes);
+    copy = malloc(bytes);
+    assert_non_null(copy);
+#define LIE(change, why)                                                                           \
+    do {                                                                                           \
+        memcpy(copy, file, bytes);                                                                 \
+        change;                                                                                    \
+        seal(copy, count);                                                                         \
+        write_file(lie, copy, bytes);                                                              \
+        expect_refused(scratch, lie, why);                                                         \
+    } while (0)
+    for (size_t i = 0; i < sizeof huge / sizeof huge[0]; i++) {
+        LIE(put(copy + INDEX + 24, huge[i]), "its index cannot be as long as it says");
+        LIE(put(copy + INDEX + 16, huge[i]), "its length is not what it says");
+        LIE(put(copy + INDEX + 32, huge[i]), "its tuning file cannot be where it says");
+        LIE(put(copy + INDEX + 40, huge[i]), "its tuning file cannot be where it says");
+        LIE(put(copy + RECORDS + 5 * RECORD + 32, huge[i]), "record 5 of its index (byte 816)");
+        LIE(put(copy + RECORDS + 5 * RECORD + 40, huge[i] << 10 | 1 << 30),
+            "names an entry longer than any may be");
+    }
+    LIE(put(copy + RECORDS + 7 * RECORD + 32, 0),
+        "record 7 of its index (byte 912) names an entry");
+    LIE(put(copy + RECORDS + 32, RECORDS), "record 0 of its index (byte 576) names an entry");
+    LIE(memcpy(copy + RECORDS + RECORD, copy + RECORDS, RECORD), "is not in order");
+    LIE(memset(copy + RECORDS, 0xff, 32), "record 1 of its index (byte 624) is not in order");
+    LIE(copy[INDEX + 8] = 2, "another version");
+    LIE(copy[INDEX] = 'S', "is not a file that");
+    LIE(copy[0] = 'I', "is not a file that");
+    LIE(copy[INDEX + 12] = 49, "its index cannot be as long as it says");
+#undef LIE
+    memcpy(copy, file, bytes);
+    copy[RECORDS + RECORD * count] ^= 1;
+    write_file(lie, copy, bytes);
+    expect_refused(scratch, lie, "its index's checksum (byte 1344) is wrong");
+    free(copy);
+    free(file);
+}
+
+/* A terabyte that is not there, and as many records as may be: neither memory nor time. */
+static int import_sparse(struct scratch *scratch, const char *path) {
+    const struct rlimit memory = {UINT64_C(1) << 28, UINT64_C(1) << 28};
+    struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
+    struct smelt__compiled compiled;
+    struct smelt__cache_key key = key_number(0);
+    smelt_cache_transfer result = {.size = sizeof result};
+    char *tuning;
+    size_t bytes;
+    double begin = now_seconds();
+
+#if !defined(__SANITIZE_ADDRESS__)
+    if (setrlimit(RLIMIT_AS, &memory) != 0)
+        return 1;
+#else
+    (void)memory;
+#endif
+    if (!cache || smelt__cache_lookup(cache, &key, &compiler_new, &compiled))
+        return 2;
+    if (smelt__cache_import(cache, path, &tuning, &bytes, &result) == SMELT_OK)
+        return 3;
+    smelt__cache_close(cache);
+    return now_seconds() - begin < 1 ? 0 : 4;
+}
+
+static void test_huge_sparse_file(void **state) {
+    struct scratch *scratch = *state;
+    char path[PATH_BYTES], other[PATH_BYTES];
+    struct smelt__cache *cache = make_archive(scratch, path, other);
+    unsigned char *file;
+    size_t bytes;
+    pid_t child;
+    int status;
+
+    smelt__cache_close(cache);
+    scratch->settings.readonly_folder = path;
+    file = read_file(path, &bytes);
+    put(file + INDEX + 16, UINT64_C(1) << 40);
+    put(file + INDEX + 24, 1 << 20);
+    put(file + RECORDS + 40, UINT64_C(1) << 26);
+    write_file(path, file, bytes);
+    assert_int_equal(truncate(path, (off_t)1 << 40), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(import_sparse(scratch, path));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    free(file);
+}
+
+/* ---- what else may stand there ------------------------------------------------------------- */
+
+static void test_refused(void **state) {
+    struct scratch *scratch = *state;
+    char path[PATH_BYTES], other[PATH_BYTES], strange[PATH_BYTES];
+    struct smelt__cache *cache = make_archive(scratch, path, other);
+    smelt_cache_transfer result = {.size = sizeof result};
+
+    alarm(20); /* a FIFO must not hang the run */
+    smelt__cache_close(cache);
+    snprintf(strange, sizeof strange, "%.300s/strange", scratch->folder);
+    expect_refused(scratch, strange, "No such file");
+    assert_int_equal(mkfifo(strange, 0600), 0);
+    expect_refused(scratch, strange, "neither a folder nor a regular file");
+    assert_int_equal(unlink(strange), 0);
+    write_file(strange, "", 0);
+    expect_refused(scratch, strange, "not a file that `smelt cache export` wrote");
+    assert_int_equal(chmod(path, 0666), 0);
+    expect_refused(scratch, path, "writable by everyone");
+    assert_int_equal(chmod(path, 0644), 0);
+    scratch->settings.cap_bytes = 10000;
+    expect_refused(scratch, path, "more than the cache's cap of 10000");
+    scratch->settings.cap_bytes = 0;
+
+    /* An export into a place that cannot be written leaves nothing behind. */
+    cache = cache_begin(scratch);
+    snprintf(strange, sizeof strange, "%.300s/nowhere/kernels.tar", scratch->folder);
+    assert_int_equal(smelt__cache_export(cache, strange, "", 0, &result), SMELT_ERROR_CACHE);
+    assert_non_null(strstr(smelt_last_error(), "No such file"));
+    assert_int_equal(smelt__cache_export(cache, scratch->cache, "", 0, &result), SMELT_ERROR_CACHE);
+    assert_int_equal(count_files(scratch->folder, "cache."), 0);
+    smelt__cache_close(cache);
+
+    scratch->settings.readonly_folder = path;
+    scratch->warnings = 0;
+    assert_int_equal(chmod(path, 0666), 0);
+    cache = cache_begin(scratch);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES + 1), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, BYTES + 1), 0);
+    assert_int_equal(scratch->warnings, 1);
+    assert_non_null(strstr(scratch->last_warning, "writable by everyone"));
+    smelt__cache_close(cache);
+    alarm(0);
+}
+
+/* Entries of another version travel nowhere and harm nobody. */
+static void test_other_version(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = make_cache(scratch, 3);
+    char path[PATH_BYTES], other[PATH_BYTES];
+    smelt_cache_transfer result;
+    XXH128_canonical_t canonical;
+    unsigned char *file;
+    size_t bytes;
+
+    entry_path(scratch->cache, 1, &compiler_new, path);
+    file = read_file(path, &bytes);
+    file[8] = 2;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(file, bytes - 16));
+    memcpy(file + bytes - 16, canonical.digest, 16);
+    write_file(path, file, bytes);
+    free(file);
+    archive_path(scratch, path);
+    result = export_to(cache, path);
+    assert_int_equal(result.entries, 3);
+    assert_int_equal(result.foreign, 1);
+    assert_int_equal(result.damaged, 0);
+    smelt__cache_close(cache);
+    scratch->settings.folder = other_folder(scratch, other);
+    cache = cache_begin(scratch);
+    assert_int_equal(import_from(cache, scratch->cache, &result), SMELT_OK);
+    assert_int_equal(result.entries, 3);
+    assert_int_equal(result.foreign, 1);
+    assert_int_equal(scratch->warnings, 0);
+    smelt__cache_close(cache);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_there_and_back),
+        TEST(test_import_of_a_folder),
+        TEST(test_same_bytes),
+        TEST(test_grammar),
+        TEST(test_unpacked_by_tar),
+        TEST(test_as_readonly_layer),
+        TEST(test_export_of_both_layers),
+        TEST(test_every_byte_changed),
+        TEST(test_lies),
+        TEST(test_huge_sparse_file),
+        TEST(test_refused),
+        TEST(test_other_version),
+    };
+
+    return cmocka_run_group_tests_name("cache archive", tests, NULL, NULL);
+}
