@@ -28,6 +28,7 @@ struct sparse_attn_partition_params {
     int query_capacity;   /* entries of `queries`, or batches * tokens */
     int runs;             /* thread blocks of the first pass */
     int run;              /* a power of two, from the threads' warps on */
+    int runs_at_once;     /* of a thread block of the second pass: a power of two, at least 4 */
     int histogram_stride; /* runs, rounded up to a multiple of 4 */
     int row_lanes;        /* threads that share a row: a power of two, at most 32 */
     int buckets;          /* 1..PARTITION_MOST_BUCKETS */

@@ -15,9 +15,10 @@ enum {
     COUNT_THREADS = 256,
     COUNT_RESIDENT = 1024,
     LOADS = 8,
-    /* Place: a warp for every bucket at the least, and few blocks, each of which sums the
-     * histograms. */
-    PLACE_THREADS = 1024,
+    /* Place: small enough to be resident beside the last blocks of the first pass, so that it
+     * begins as soon as those have ended. */
+    PLACE_THREADS = 256,
+    PLACE_RESIDENT = 1536,
     REGISTER_STEP = 8,   /* the unit a thread gets them in */
     MAX_REGISTERS = 255, /* of a thread */
     MOST_BUCKETS = 9     /* PARTITION_MOST_BUCKETS */
@@ -54,7 +55,7 @@ static void plan_count(const struct smelt__arch *arch, struct smelt__plan *plan)
 static void plan_place(struct smelt__plan *plan) {
     plan->template_name = "sparse_attn_partition.place.cu";
     plan->threads = PLACE_THREADS;
-    plan->blocks_per_multiprocessor = 1;
+    plan->blocks_per_multiprocessor = PLACE_RESIDENT / PLACE_THREADS;
     add_constants(plan);
     smelt__plan_add_region(plan, "COUNTS_OFFSET", PLACE_THREADS / 32 * MOST_BUCKETS * 4, 4,
                            "entries of each warp in each bucket, then where they go");

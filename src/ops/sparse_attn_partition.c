@@ -8,10 +8,11 @@ enum {
     MOST_RUNS = 2048,
     SHORTEST_RUN = 8, /* the first pass's warps: each has a row at the least */
     WARP = 32,
-    SLOTS_A_LOAD = 4,   /* of 16 bytes */
-    LOADS_A_THREAD = 4, /* of a row, before more threads share it */
-    LEAST_LANES = 4,    /* that share a row: 64 bytes side by side */
-    HISTOGRAM_STEP = 4  /* runs that the second pass loads at once */
+    SLOTS_A_LOAD = 4,    /* of 16 bytes */
+    LOADS_A_THREAD = 4,  /* of a row, before more threads share it */
+    LEAST_LANES = 4,     /* that share a row: 64 bytes side by side */
+    PLACE_ENTRIES = 256, /* of a block of the second pass, at the least: its threads */
+    HISTOGRAM_STEP = 4   /* runs that the second pass loads at once */
 };
 
 /* Entries of a run: the smallest power of two that leaves no more than MOST_RUNS. */
@@ -31,6 +32,14 @@ static int64_t histogram_stride(int64_t queries) {
     return (run_count(queries) + HISTOGRAM_STEP - 1) / HISTOGRAM_STEP * HISTOGRAM_STEP;
 }
 
+/* What is reserved for a histogram: never less for more queries, so that a workspace for many does
+ * for few. */
+static int64_t histogram_reserve(int64_t queries) {
+    const int64_t runs = (queries + SHORTEST_RUN - 1) / SHORTEST_RUN;
+    const int64_t most = runs < MOST_RUNS ? runs : MOST_RUNS;
+    return (most + HISTOGRAM_STEP - 1) / HISTOGRAM_STEP * HISTOGRAM_STEP;
+}
+
 /* Places `ints` at the next aligned offset. */
 static size_t place(size_t *end, int64_t ints) {
     const size_t offset = *end;
@@ -46,7 +55,7 @@ struct smelt__partition_layout smelt__partition_layout(int64_t queries, int buck
     layout.list = place(&layout.bytes, queries);
     layout.extents = place(&layout.bytes, queries);
     layout.packed = place(&layout.bytes, queries);
-    layout.histograms = place(&layout.bytes, buckets * histogram_stride(queries));
+    layout.histograms = place(&layout.bytes, buckets * histogram_reserve(queries));
     return layout;
 }
 
@@ -58,6 +67,14 @@ static int row_lanes(int width, int64_t run) {
            (lanes * SLOTS_A_LOAD * LOADS_A_THREAD < width || SHORTEST_RUN * WARP / lanes > run))
         lanes *= 2;
     return lanes;
+}
+
+/* Runs that a block of the second pass takes: enough for its threads, and whole steps. */
+static int runs_at_once(int64_t run) {
+    int runs = HISTOGRAM_STEP;
+    while (runs * run < PLACE_ENTRIES)
+        runs *= 2;
+    return runs;
 }
 
 static int *ints_at(void *workspace, size_t offset) {
@@ -90,6 +107,7 @@ smelt__partition_params(const struct sparse_attn_fwd_params *attn, const int *bo
         .query_capacity = attn->query_capacity,
         .runs = (int)run_count(queries),
         .run = (int)run,
+        .runs_at_once = runs_at_once(run),
         .histogram_stride = (int)histogram_stride(queries),
         .row_lanes = row_lanes(attn->width, run),
         .buckets = buckets,
@@ -103,9 +121,7 @@ smelt_status smelt__partition_launch(const smelt_context *context,
                                      const struct smelt__partition_kernels *kernels,
                                      const struct sparse_attn_partition_params *params,
                                      struct CUstream_st *stream) {
-    const int threads = kernels->place->threads;
-    const int64_t entries = params->run > threads ? params->run : threads; /* of a block */
-    const int64_t blocks = (params->query_capacity + entries - 1) / entries;
+    const int blocks = (params->runs + params->runs_at_once - 1) / params->runs_at_once;
     smelt_status status =
         smelt__kernel_launch(context, kernels->count, (uint32_t)params->runs, params, stream);
     return status == SMELT_OK ? smelt__kernel_launch_early(context, kernels->place,

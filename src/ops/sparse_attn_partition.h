@@ -26,7 +26,8 @@ struct smelt__partition_layout {
 };
 
 /* Of `queries` entries (0..2^31 - 1: query_capacity with a query list, else batches * tokens) in
- * 1..PARTITION_MOST_BUCKETS buckets. Depends on nothing else. */
+ * 1..PARTITION_MOST_BUCKETS buckets. Depends on nothing else; more
+ * queries never need less. */
 struct smelt__partition_layout smelt__partition_layout(int64_t queries, int buckets);
 
 /* The two kernels, the context's. */

@@ -114,6 +114,15 @@ DEVICE void load_read_only_16(u32 *values, const void *from) {
         : "l"(from));
 }
 
+/* The same, of memory that no thread reads again soon: it takes no place in L1
+ * (".L1::no_allocate").
+ */
+DEVICE void load_streaming_16(u32 *values, const void *from) {
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+        : "l"(from));
+}
+
 /* 4 bytes of global memory past L1, which may be stale (PTX ISA, "ld", .cg). */
 DEVICE u32 load_l2_32(const void *from) {
     u32 value;
@@ -167,6 +176,7 @@ struct sparse_attn_partition_params {
     int query_capacity;   /* entries of `queries`, or batches * tokens */
     int runs;             /* thread blocks of the first pass */
     int run;              /* a power of two, from the threads' warps on */
+    int runs_at_once;     /* of a thread block of the second pass: a power of two, at least 4 */
     int histogram_stride; /* runs, rounded up to a multiple of 4 */
     int row_lanes;        /* threads that share a row: a power of two, at most 32 */
     int buckets;          /* 1..PARTITION_MOST_BUCKETS */
@@ -219,7 +229,8 @@ DEVICE int find_query(const struct sparse_attn_partition_params *params, int ent
 DEVICE struct scan open_row(const struct sparse_attn_partition_params *params, int query) {
     struct scan scan = {params->indices, 0, 0, 0};
     if (query >= 0) {
-        const i64 batch = query / params->tokens, token = query % params->tokens;
+        const int batch = params->batches > 1 ? query / params->tokens : 0;
+        const int token = query - batch * params->tokens;
         scan.row += batch * params->indices_batch_stride + token * params->indices_token_stride;
         scan.slots = params->width;
         if (params->topk_length) {
@@ -238,49 +249,61 @@ DEVICE void look_at(struct scan *scan, u32 index, int slot, u32 rows) {
     scan->extent = valid ? slot + 1 : scan->extent;
 }
 
-/* The whole vectors of a row, from slot `first` on. `lane`: this thread among the row's. */
-DEVICE void look_at_vectors(const struct sparse_attn_partition_params *params, struct scan *scan,
-                            int first, int vectors, int lane) {
-    const int lanes = params->row_lanes;
-    const int *const slots = scan->row + first;
-    for (int begin = lane; begin < vectors; begin += LOADS * lanes) {
-        u32 values[LOADS][VECTOR];
+/* LOADS vectors, `lanes` of them apart, the first at `slots`, which is slot `first`. Unless `whole`
+ * there are but `vectors`, counted from the first one on. */
+DEVICE void look_at_batch(struct scan *scan, const int *slots, int first, int lanes, bool whole,
+                          int vectors, u32 rows) {
+    u32 values[LOADS][VECTOR];
 #pragma unroll
-        for (int i = 0; i < LOADS; ++i) {
-            const int vector = begin + i * lanes;
+    for (int i = 0; i < LOADS; ++i) {
+        if (!whole) {
             values[i][0] = values[i][1] = values[i][2] = values[i][3] = (u32)MASKED;
-            if (vector < vectors) {
-                load_read_only_16(values[i], slots + (i64)vector * VECTOR);
-            }
         }
+        if (whole || i * lanes < vectors) {
+            load_streaming_16(values[i], slots + i * lanes * VECTOR);
+        }
+    }
 #pragma unroll
-        for (int i = 0; i < LOADS; ++i) {
+    for (int i = 0; i < LOADS; ++i) {
 #pragma unroll
-            for (int k = 0; k < VECTOR; ++k) {
-                look_at(scan, values[i][k], first + (begin + i * lanes) * VECTOR + k,
-                        (u32)params->rows);
-            }
+        for (int k = 0; k < VECTOR; ++k) {
+            look_at(scan, values[i][k], first + i * lanes * VECTOR + k, rows);
         }
     }
 }
 
+/* The whole vectors of a row, from slot `first` on. `lane`: this thread among the row's. */
+DEVICE void look_at_vectors(struct scan *scan, int first, int vectors, int lane, int lanes,
+                            u32 rows) {
+    const int *slots = scan->row + first + lane * VECTOR;
+    const int step = LOADS * lanes;
+    int begin = 0;
+    for (; begin + step <= vectors; begin += step) {
+        look_at_batch(scan, slots, first + (begin + lane) * VECTOR, lanes, true, 0, rows);
+        slots += step * VECTOR;
+    }
+    if (begin + lane < vectors) {
+        look_at_batch(scan, slots, first + (begin + lane) * VECTOR, lanes, false,
+                      vectors - begin - lane, rows);
+    }
+}
+
 /* All of a row; afterwards its threads agree on what was found. */
-DEVICE void look_at_row(const struct sparse_attn_partition_params *params, struct scan *scan,
-                        int lane) {
+DEVICE void look_at_row(struct scan *scan, int lane, int lanes, u32 rows) {
     const int past = (int)((u64)scan->row / sizeof(int) % VECTOR);
     const int head = minimum((VECTOR - past) % VECTOR, scan->slots);
     const int vectors = (scan->slots - head) / VECTOR;
     const int tail = scan->slots - head - vectors * VECTOR;
-    int extent = 0;
-    for (int i = lane; i < head + tail; i += params->row_lanes) {
+#pragma unroll 1
+    for (int i = lane; i < head + tail; i += lanes) {
         const int slot = i < head ? i : i + vectors * VECTOR;
-        look_at(scan, (u32)scan->row[slot], slot, (u32)params->rows);
+        look_at(scan, (u32)scan->row[slot], slot, rows);
     }
-    extent = scan->extent;
+    const int extent = scan->extent;
     scan->extent = 0;
-    look_at_vectors(params, scan, head, vectors, lane);
-    scan->valid = lanes_sum(scan->valid, params->row_lanes);
-    scan->extent = lanes_maximum(maximum(scan->extent, extent), params->row_lanes);
+    look_at_vectors(scan, head, vectors, lane, lanes, rows);
+    scan->valid = lanes_sum(scan->valid, lanes);
+    scan->extent = lanes_maximum(maximum(scan->extent, extent), lanes);
 }
 
 /* The first bucket whose bound the number does not exceed, or the last. */
@@ -293,16 +316,46 @@ DEVICE int find_bucket(const struct sparse_attn_partition_params *params, int va
     return bucket;
 }
 
-/* Adds a warp's entries to lane k's count of bucket k. `first`: this thread is its row's first. */
-DEVICE void add_entries(int *count, int buckets, int bucket, bool first) {
-    const int thread_bucket = (int)(threadIdx.x % 32);
-    for (int k = 0; k < buckets; ++k) {
-        const u32 votes = __ballot_sync((u32)ALL_LANES, first && bucket == k);
-        *count += k == thread_bucket ? __popc(votes) : 0;
+/* How many of a warp's entries, one for `lanes` threads each, are in the bucket of this lane's
+ * number. */
+DEVICE int own_entries(int bucket, int lanes, int buckets) {
+    const int lane = (int)threadIdx.x % 32;
+    int entries = 0;
+    if (lanes == 32) {
+        return bucket == lane;
     }
+#pragma unroll 1
+    for (int k = 0; k < buckets; ++k) {
+        const u32 votes =
+            __ballot_sync((u32)ALL_LANES, bucket == k && (int)threadIdx.x % lanes == 0);
+        entries += k == lane ? __popc(votes) : 0;
+    }
+    return entries;
 }
 
-/* Adds up what the warps found, for the second pass. */
+/* The block's run; returns how many of the warp's entries are in the bucket of this lane's
+ * number. */
+DEVICE int count_run(const struct sparse_attn_partition_params *params, int lanes) {
+    const int lane = (int)threadIdx.x % lanes;
+    const i64 begin = (i64)blockIdx.x * params->run;
+    int count = 0;
+    for (int i = 0; i < params->run; i += THREADS / lanes) {
+        const i64 entry = begin + i + (int)threadIdx.x / lanes;
+        const bool inside = entry < params->query_capacity;
+        const int query = inside ? find_query(params, (int)entry) : -1;
+        struct scan scan = open_row(params, query);
+        look_at_row(&scan, lane, lanes, (u32)params->rows);
+        const int bucket = query >= 0 ? find_bucket(params, scan.valid) : PARTITION_NO_BUCKET;
+        if (inside && lane == 0) {
+            params->packed[entry] = (int)((u32)bucket << PARTITION_EXTENT_BITS | (u32)scan.extent);
+        }
+        count += own_entries(bucket, lanes, params->buckets);
+    }
+    return count;
+}
+
+/* Adds up what the warps found, for the second pass, which reads four runs at a time: the last run
+ * is followed by empty ones. */
 DEVICE void store_histogram(const struct sparse_attn_partition_params *params, int count) {
     int *const counts = (int *)(arena + COUNTS_OFFSET);
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -316,7 +369,12 @@ DEVICE void store_histogram(const struct sparse_attn_partition_params *params, i
         for (int w = 0; w < WARPS; ++w) {
             sum += counts[w * PARTITION_MOST_BUCKETS + (int)threadIdx.x];
         }
-        params->histograms[(i64)threadIdx.x * params->histogram_stride + blockIdx.x] = sum;
+        int *const histogram = params->histograms + (i64)threadIdx.x * params->histogram_stride;
+        histogram[blockIdx.x] = sum;
+        const int run = (int)blockIdx.x + 1;
+        for (int i = run; run == params->runs && i < params->histogram_stride; ++i) {
+            histogram[i] = 0;
+        }
     }
 }
 
@@ -325,21 +383,8 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     if (DEPENDENT_LAUNCH) {
         grid_launch_dependents();
     }
-    const int lane = (int)threadIdx.x % params.row_lanes;
-    const int rows_at_once = THREADS / params.row_lanes;
-    const i64 begin = (i64)blockIdx.x * params.run;
-    int count = 0;
-    for (int i = 0; i < params.run; i += rows_at_once) {
-        const i64 entry = begin + i + (int)threadIdx.x / params.row_lanes;
-        const bool inside = entry < params.query_capacity;
-        const int query = inside ? find_query(&params, (int)entry) : -1;
-        struct scan scan = open_row(&params, query);
-        look_at_row(&params, &scan, lane);
-        const int bucket = query >= 0 ? find_bucket(&params, scan.valid) : PARTITION_NO_BUCKET;
-        if (inside && lane == 0) {
-            params.packed[entry] = (int)((u32)bucket << PARTITION_EXTENT_BITS | (u32)scan.extent);
-        }
-        add_entries(&count, params.buckets, bucket, lane == 0);
-    }
+    /* Rows of a warp each are the common ones: distances between loads are constants then. */
+    const int count =
+        params.row_lanes == 32 ? count_run(&params, 32) : count_run(&params, params.row_lanes);
     store_histogram(&params, count);
 }

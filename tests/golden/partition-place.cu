@@ -8,26 +8,26 @@
  * kernel   smelt_sparse_attn_partition_place
  * knobs (by the spec, or by rule)
  * shared memory (offset, bytes)
- *   COUNTS_OFFSET                    0     1152  entries of each warp in each bucket, then where they go
- *   TOTALS_OFFSET                 1152       36  entries of each bucket
- *   PLACES_OFFSET                 1188       36  where the next entry of each bucket goes
- *   SHARED_BYTES                  1224  of 166912 that a block may have on sm_80
+ *   COUNTS_OFFSET                    0      288  entries of each warp in each bucket, then where they go
+ *   TOTALS_OFFSET                  288       36  entries of each bucket
+ *   PLACES_OFFSET                  324       36  where the next entry of each bucket goes
+ *   SHARED_BYTES                   360  of 166912 that a block may have on sm_80
  * launch
- *   1024 threads a block, 1 block resident per multiprocessor, at most 64 registers a thread
+ *   256 threads a block, 6 blocks resident per multiprocessor, at most 40 registers a thread
  */
 
 enum {
-    THREADS = 1024,                 /* of a thread block */
-    BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */
+    THREADS = 256,                  /* of a thread block */
+    BLOCKS_PER_MULTIPROCESSOR = 6,  /* resident at once */
     DEPENDENT_LAUNCH = 0,           /* 1: may begin before the kernel ahead of it has ended */
 };
 
 /* Shared memory, in bytes from the arena's start. */
 enum {
     COUNTS_OFFSET = 0,              /* entries of each warp in each bucket, then where they go */
-    TOTALS_OFFSET = 1152,           /* entries of each bucket */
-    PLACES_OFFSET = 1188,           /* where the next entry of each bucket goes */
-    SHARED_BYTES = 1224,            /* the arena's size */
+    TOTALS_OFFSET = 288,            /* entries of each bucket */
+    PLACES_OFFSET = 324,            /* where the next entry of each bucket goes */
+    SHARED_BYTES = 360,             /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_sparse_attn_partition_place
@@ -121,6 +121,7 @@ struct sparse_attn_partition_params {
     int query_capacity;   /* entries of `queries`, or batches * tokens */
     int runs;             /* thread blocks of the first pass */
     int run;              /* a power of two, from the threads' warps on */
+    int runs_at_once;     /* of a thread block of the second pass: a power of two, at least 4 */
     int histogram_stride; /* runs, rounded up to a multiple of 4 */
     int row_lanes;        /* threads that share a row: a power of two, at most 32 */
     int buckets;          /* 1..PARTITION_MOST_BUCKETS */
@@ -135,9 +136,9 @@ struct sparse_attn_partition_params {
  * bucket's query numbers and extents, in the entries' order, one bucket after another, and where
  * each bucket lies. Meaning: include/smelt/sparse_attn.h.
  *
- * Grid: a block for each THREADS entries, or for each run when those are longer; it sums the first
- * pass's histograms before its own entries by itself, so that no block waits for another and the
- * result is always the same. A thread has an entry at a time; warp k has bucket k's sums.
+ * Grid: a block for each runs_at_once runs; it sums the first pass's histograms before its own
+ * entries by itself, so that no block waits for another and the result is always the same. A thread
+ * has an entry at a time; each warp has its buckets' sums.
  *
  * Shared memory:
  *   COUNTS [WARPS][PARTITION_MOST_BUCKETS] int: entries of each warp in each bucket, then the place
@@ -150,7 +151,7 @@ struct sparse_attn_partition_params {
  * ones' counts, places read.
  */
 
-enum { WARPS = THREADS / 32, ALL_LANES = -1, VECTOR = 4, VECTORS_AT_ONCE = 8 };
+enum { WARPS = THREADS / 32, ALL_LANES = -1, VECTOR = 4, VECTORS_AT_ONCE = 4 };
 
 DEVICE int *counts_of(int warp) {
     return (int *)(arena + COUNTS_OFFSET) + warp * PARTITION_MOST_BUCKETS;
@@ -164,28 +165,29 @@ DEVICE int *places(void) {
     return (int *)(arena + PLACES_OFFSET);
 }
 
-/* Adds four runs' counts to the sums. `run`: the first of them; what is past the last counts
- * nothing. */
-DEVICE void add_vector(int4 vector, int run, int runs, int first_run, int *before, int *all) {
-    const int values[VECTOR] = {vector.x, vector.y, vector.z, vector.w};
-#pragma unroll
-    for (int k = 0; k < VECTOR; ++k) {
-        const int value = run + k < runs ? values[k] : 0;
-        *all += value;
-        *before += run + k < first_run ? value : 0;
-    }
-}
-
-/* A warp's own bucket: all of its entries, and those of the runs before this block's first. */
+/* A bucket's entries, all of them and those of the runs before this block's first, a multiple of
+ * VECTOR. */
 DEVICE void sum_histogram(const struct sparse_attn_partition_params *params, int bucket,
                           int first_run) {
     const int lane = (int)threadIdx.x % 32;
     const int4 *const histogram =
         (const int4 *)(params->histograms + (i64)bucket * params->histogram_stride);
     int before = 0, all = 0;
-#pragma unroll VECTORS_AT_ONCE
-    for (int i = lane; i * VECTOR < params->runs; i += 32) {
-        add_vector(histogram[i], i * VECTOR, params->runs, first_run, &before, &all);
+    for (int begin = lane; begin * VECTOR < params->histogram_stride;
+         begin += 32 * VECTORS_AT_ONCE) {
+        int4 vectors[VECTORS_AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < VECTORS_AT_ONCE; ++i) {
+            const int4 nothing = {0, 0, 0, 0};
+            const int vector = begin + i * 32;
+            vectors[i] = vector * VECTOR < params->histogram_stride ? histogram[vector] : nothing;
+        }
+#pragma unroll
+        for (int i = 0; i < VECTORS_AT_ONCE; ++i) {
+            const int sum = vectors[i].x + vectors[i].y + vectors[i].z + vectors[i].w;
+            all += sum;
+            before += (begin + i * 32) * VECTOR < first_run ? sum : 0;
+        }
     }
     all = lanes_sum(all, 32);
     before = lanes_sum(before, 32);
@@ -199,6 +201,7 @@ DEVICE void sum_histogram(const struct sparse_attn_partition_params *params, int
 DEVICE int count_entries(int buckets, int bucket) {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     int rank = 0;
+#pragma unroll 1
     for (int k = 0; k < buckets; ++k) {
         const u32 votes = __ballot_sync((u32)ALL_LANES, bucket == k);
         if (lane == k) {
@@ -214,28 +217,29 @@ DEVICE int count_entries(int buckets, int bucket) {
 /* The bucket's first place in the list: all of the buckets before it. */
 DEVICE int bucket_begin(int bucket) {
     int begin = 0;
-    for (int k = 0; k < bucket; ++k) {
-        begin += totals()[k];
+#pragma unroll
+    for (int k = 0; k < PARTITION_MOST_BUCKETS - 1; ++k) {
+        begin += k < bucket ? totals()[k] : 0;
     }
     return begin;
 }
 
-/* A warp's own bucket: its lanes turn the warps' counts into places in the list. */
+/* The warp's lanes turn the warps' counts of a bucket into places in the list. */
 DEVICE void find_places(int bucket) {
     const int lane = (int)threadIdx.x % 32;
     const int own = lane < WARPS ? counts_of(lane)[bucket] : 0;
     int sum = own;
 #pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
+    for (int step = 1; step < WARPS; step *= 2) {
         const int lower = __shfl_up_sync((u32)ALL_LANES, sum, step);
         sum += lane >= step ? lower : 0;
     }
     const int first = places()[bucket];
+    __syncwarp((u32)ALL_LANES);
     if (lane < WARPS) {
         counts_of(lane)[bucket] = bucket_begin(bucket) + first + sum - own;
     }
-    __syncwarp((u32)ALL_LANES);
-    if (lane == 31) {
+    if (lane == WARPS - 1) {
         places()[bucket] = first + sum;
     }
 }
@@ -272,17 +276,20 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
         grid_wait();
         grid_launch_dependents();
     }
-    const int warp = (int)threadIdx.x / 32;
-    const i64 entries = maximum(params.run, THREADS), begin = blockIdx.x * entries;
+    const int warp =
+        __shfl_sync((u32)ALL_LANES, (int)threadIdx.x / 32, 0); /* known to be uniform */
+    const i64 entries = params.runs_at_once * params.run, begin = blockIdx.x * entries;
     u32 packed = load_packed(&params, begin + threadIdx.x);
-    if (warp < params.buckets) {
-        sum_histogram(&params, warp, (int)(begin / params.run));
+#pragma unroll 1
+    for (int k = warp; k < params.buckets; k += WARPS) {
+        sum_histogram(&params, k, (int)blockIdx.x * params.runs_at_once);
     }
     for (i64 entry = begin + threadIdx.x; entry < begin + entries; entry += THREADS) {
         const int rank = count_entries(params.buckets, (int)(packed >> PARTITION_EXTENT_BITS));
         __syncthreads();
-        if (warp < params.buckets) {
-            find_places(warp);
+#pragma unroll 1
+        for (int k = warp; k < params.buckets; k += WARPS) {
+            find_places(k);
         }
         __syncthreads();
         if (entry < THREADS) {

@@ -334,6 +334,7 @@ static int run_kernels(struct test *test, const struct problem *problem, unsigne
         params.run = shape->run;
         params.runs = (int)((problem->capacity + shape->run - 1) / shape->run);
         params.row_lanes = 4;
+        params.runs_at_once = 4;
     }
     return works(smelt_device_fill(test->context, problem->workspace, POISON, all), "fill") &&
            works(smelt_stream_synchronize(test->context, NULL), "synchronize") &&
