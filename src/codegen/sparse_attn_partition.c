@@ -27,9 +27,12 @@ enum {
 static const char *const passes[] = {"count", "place", NULL};
 
 static const struct smelt__key keys[] = {
-    {"pass", "count, place",
-     "count reads the indices, place writes the buckets' lists of query numbers", 0, 0, SMELT__AUTO,
-     1, 0, passes, 0},
+    {.name = "pass",
+     .legal = "count, place",
+     .meaning = "count reads the indices, place writes the buckets' lists of query numbers",
+     .default_value = SMELT__AUTO,
+     .required = 1,
+     .choices = passes},
 };
 
 static void add_constants(struct smelt__plan *plan) {
@@ -58,7 +61,7 @@ static void plan_place(struct smelt__plan *plan) {
     plan->blocks_per_multiprocessor = PLACE_RESIDENT / PLACE_THREADS;
     add_constants(plan);
     smelt__plan_add_region(plan, "COUNTS_OFFSET", PLACE_THREADS / 32 * MOST_BUCKETS * 4, 4,
-                           "entries of each warp in each bucket, then where they go");
+                           "entries of each warp in each bucket");
     smelt__plan_add_region(plan, "TOTALS_OFFSET", MOST_BUCKETS * 4, 4, "entries of each bucket");
     smelt__plan_add_region(plan, "PLACES_OFFSET", MOST_BUCKETS * 4, 4,
                            "where the next entry of each bucket goes");

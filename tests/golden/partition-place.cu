@@ -8,7 +8,7 @@
  * kernel   smelt_sparse_attn_partition_place
  * knobs (by the spec, or by rule)
  * shared memory (offset, bytes)
- *   COUNTS_OFFSET                    0      288  entries of each warp in each bucket, then where they go
+ *   COUNTS_OFFSET                    0      288  entries of each warp in each bucket
  *   TOTALS_OFFSET                  288       36  entries of each bucket
  *   PLACES_OFFSET                  324       36  where the next entry of each bucket goes
  *   SHARED_BYTES                   360  of 166912 that a block may have on sm_80
@@ -24,7 +24,7 @@ enum {
 
 /* Shared memory, in bytes from the arena's start. */
 enum {
-    COUNTS_OFFSET = 0,              /* entries of each warp in each bucket, then where they go */
+    COUNTS_OFFSET = 0,              /* entries of each warp in each bucket */
     TOTALS_OFFSET = 288,            /* entries of each bucket */
     PLACES_OFFSET = 324,            /* where the next entry of each bucket goes */
     SHARED_BYTES = 360,             /* the arena's size */
@@ -141,14 +141,13 @@ struct sparse_attn_partition_params {
  * has an entry at a time; each warp has its buckets' sums.
  *
  * Shared memory:
- *   COUNTS [WARPS][PARTITION_MOST_BUCKETS] int: entries of each warp in each bucket, then the place
- *          of the first of them in the list
+ *   COUNTS [WARPS][PARTITION_MOST_BUCKETS] int: entries of each warp in each bucket
  *   TOTALS [PARTITION_MOST_BUCKETS] int: entries of each bucket
  *   PLACES [PARTITION_MOST_BUCKETS] int: where this block's next entry of each bucket goes, counted
  *          from the bucket's start
  *
- * Barriers, for each THREADS entries: COUNTS and sums written; places written; before the next
- * ones' counts, places read.
+ * Barriers, for each THREADS entries: COUNTS and sums are written; and between those and the next:
+ * they were read; places are advanced.
  */
 
 enum { WARPS = THREADS / 32, ALL_LANES = -1, VECTOR = 4, VECTORS_AT_ONCE = 4 };
@@ -224,23 +223,21 @@ DEVICE int bucket_begin(int bucket) {
     return begin;
 }
 
-/* The warp's lanes turn the warps' counts of a bucket into places in the list. */
-DEVICE void find_places(int bucket) {
-    const int lane = (int)threadIdx.x % 32;
-    const int own = lane < WARPS ? counts_of(lane)[bucket] : 0;
-    int sum = own;
+/* Entries in the bucket of the warps before `warp`. */
+DEVICE int entries_before(int bucket, int warp) {
+    int before = 0;
 #pragma unroll
-    for (int step = 1; step < WARPS; step *= 2) {
-        const int lower = __shfl_up_sync((u32)ALL_LANES, sum, step);
-        sum += lane >= step ? lower : 0;
+    for (int w = 0; w < WARPS; ++w) {
+        before += w < warp ? counts_of(w)[bucket] : 0;
     }
-    const int first = places()[bucket];
-    __syncwarp((u32)ALL_LANES);
-    if (lane < WARPS) {
-        counts_of(lane)[bucket] = bucket_begin(bucket) + first + sum - own;
-    }
-    if (lane == WARPS - 1) {
-        places()[bucket] = first + sum;
+    return before;
+}
+
+/* Past this block's entries so far: the next ones' places. */
+DEVICE void advance_places(int buckets) {
+    const int bucket = (int)threadIdx.x;
+    if (bucket < buckets) {
+        places()[bucket] += entries_before(bucket, WARPS);
     }
 }
 
@@ -264,7 +261,8 @@ DEVICE void store_entry(const struct sparse_attn_partition_params *params, i64 e
                         int rank) {
     const int bucket = (int)(packed >> PARTITION_EXTENT_BITS);
     if (bucket != PARTITION_NO_BUCKET) {
-        const int place = counts_of((int)threadIdx.x / 32)[bucket] + rank;
+        const int place = bucket_begin(bucket) + places()[bucket] +
+                          entries_before(bucket, (int)threadIdx.x / 32) + rank;
         params->list[place] = params->queries ? params->queries[entry] : (int)entry;
         params->extents[place] = (int)(packed & ((1u << PARTITION_EXTENT_BITS) - 1u));
     }
@@ -284,19 +282,17 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     for (int k = warp; k < params.buckets; k += WARPS) {
         sum_histogram(&params, k, (int)blockIdx.x * params.runs_at_once);
     }
-    for (i64 entry = begin + threadIdx.x; entry < begin + entries; entry += THREADS) {
+    for (i64 entry = begin + threadIdx.x;; entry += THREADS) {
         const int rank = count_entries(params.buckets, (int)(packed >> PARTITION_EXTENT_BITS));
         __syncthreads();
-#pragma unroll 1
-        for (int k = warp; k < params.buckets; k += WARPS) {
-            find_places(k);
-        }
-        __syncthreads();
-        if (entry < THREADS) {
-            store_ranges(&params);
-        }
         store_entry(&params, entry, packed, rank);
+        if (entry + THREADS >= begin + entries) {
+            break;
+        }
         packed = load_packed(&params, entry + THREADS);
         __syncthreads();
+        advance_places(params.buckets);
+        __syncthreads();
     }
+    store_ranges(&params);
 }
