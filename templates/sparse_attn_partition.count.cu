@@ -1,7 +1,7 @@
 //@use common/base.cuh
 //@use common/lanes.cuh
 //@use ptx/grid.cuh
-//@use ptx/memory.cuh
+//@use ptx/stream.cuh
 //@use sparse_attn_partition.params.h
 /*
  * Partition of queries into buckets by their number of valid slots, first pass: reads every slot

@@ -168,15 +168,6 @@ DEVICE void load_read_only_16(u32 *values, const void *from) {
         : "l"(from));
 }
 
-/* The same, of memory that no thread reads again soon: it takes no place in L1
- * (".L1::no_allocate").
- */
-DEVICE void load_streaming_16(u32 *values, const void *from) {
-    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
-        : "l"(from));
-}
-
 /* 4 bytes of global memory past L1, which may be stale (PTX ISA, "ld", .cg). */
 DEVICE u32 load_l2_32(const void *from) {
     u32 value;

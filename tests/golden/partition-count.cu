@@ -87,62 +87,15 @@ DEVICE void grid_wait(void) {
     asm volatile("griddepcontrol.wait;" : : : "memory");
 }
 
-#line 2 "templates/ptx/shared.cuh"
+#line 2 "templates/ptx/stream.cuh"
 
-/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
- * "State Spaces", .shared). */
-DEVICE u32 shared_address(u32 offset) {
-    return (u32)__cvta_generic_to_shared(arena) + offset;
-}
-
-#line 2 "templates/ptx/memory.cuh"
-
-/* 16 bytes to global memory that nobody reads soon: gone first from the caches (PTX ISA, "st",
- * .cs). The address is a multiple of 16. */
-DEVICE void store_streaming_16(void *to, const u32 *values) {
-    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "l"(to), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
-                 : "memory");
-}
-
-/* 16 bytes of global memory that no thread writes while the kernel runs (PTX ISA, "ld.global.nc").
- */
-DEVICE void load_read_only_16(u32 *values, const void *from) {
-    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
-        : "l"(from));
-}
-
-/* The same, of memory that no thread reads again soon: it takes no place in L1
- * (".L1::no_allocate").
+/* 16 bytes of global memory that no thread writes while the kernel runs, nor reads again soon: they
+ * take no place in L1 (PTX ISA, "ld.global.nc", .L1::no_allocate). The address is a multiple of 16.
  */
 DEVICE void load_streaming_16(u32 *values, const void *from) {
     asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
         : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
         : "l"(from));
-}
-
-/* 4 bytes of global memory past L1, which may be stale (PTX ISA, "ld", .cg). */
-DEVICE u32 load_l2_32(const void *from) {
-    u32 value;
-    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
-    return value;
-}
-
-/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", "st", .shared). */
-DEVICE void load_shared_16(u32 *values, u32 address) {
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-DEVICE void store_shared_16(u32 address, const u32 *values) {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "r"(address), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
-                 : "memory");
 }
 
 #line 1 "templates/sparse_attn_partition.params.h"

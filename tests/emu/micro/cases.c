@@ -199,6 +199,7 @@ static void add_copies(void) {
         {"memory through l2", FILL_WORDS, FILL_NOTHING, FILL_POISON, TILE, 0},
         {"memory shared 16", FILL_WORDS, FILL_NOTHING, FILL_POISON, TILE, 0},
         {"counter", FILL_NOTHING, FILL_NOTHING, FILL_ZERO, 4, THREADS * (THREADS + 1) / 2},
+        {"memory streaming in", FILL_WORDS, FILL_NOTHING, FILL_POISON, TILE, 0},
     };
     for (int form = 0; form < (int)(sizeof forms / sizeof forms[0]); form++) {
         struct micro_case *one = add("copies", "%s", forms[form].name);

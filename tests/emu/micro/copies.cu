@@ -7,6 +7,7 @@
 //@use ptx/memory.cuh
 //@use ptx/proxy.cuh
 //@use ptx/reduce.cuh
+//@use ptx/stream.cuh
 /*
  * Copies between global and shared memory, and additions to global memory. a is what is copied or
  * added, b the number of bytes each thread's cp.async reads, out what was copied or added to.
@@ -30,6 +31,7 @@ enum {
     THROUGH_L2 = 12,
     SHARED_16 = 13, /* 16-byte loads and stores of shared memory */
     COUNTER = 14,
+    STREAMING_IN = 15, /* loads past L1 */
 
     THREADS = 64
 };
@@ -150,6 +152,8 @@ DEVICE void load_and_store(const struct micro_params *params) {
     char *const to = (char *)params->out + threadIdx.x * 16u;
     if (params->form == STREAMING) {
         load_read_only_16(values, from);
+    } else if (params->form == STREAMING_IN) {
+        load_streaming_16(values, from);
     } else if (params->form == THROUGH_L2) {
         for (int i = 0; i < 4; ++i) {
             values[i] = load_l2_32(from + 4 * i);
@@ -170,7 +174,7 @@ KERNEL void KERNEL_NAME(const __grid_constant__ struct micro_params params) {
         copy_bulk(&params);
     } else if (params.form <= RED_F32X4) {
         add(&params);
-    } else if (params.form <= SHARED_16) {
+    } else if (params.form <= SHARED_16 || params.form == STREAMING_IN) {
         load_and_store(&params);
     } else {
         counter_add((u32 *)params.out, threadIdx.x + 1u);
