@@ -336,6 +336,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"ROW_THREADS", row_threads(choice), "threads of a head in the softmax"},
         {"OUTPUT_HEAD_GROUPS", choice->output_head_groups, "warps side by side over PV's heads"},
         {"OUTPUT_COLUMN_GROUPS", choice->output_column_groups, "over its columns"},
+        {"TURNS_AHEAD", WARP, "entries of a query list that a warp holds"},
         {"RING_ENTRIES", ring_entries(choice), "row numbers the ring holds, a power of two"},
     };
     for (size_t i = 0; i < sizeof derived / sizeof *derived; i++)

@@ -98,6 +98,7 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         {"HEAD_BLOCKS", 1, SMELT__DERIVED, "items of a query"},
         {"STAGE_BYTES", choice->stage_bytes, SMELT__DERIVED, "from one stage to the next"},
         {"LOW_KEYS", low_keys(choice), SMELT__DERIVED, "rows of a stage given back first"},
+        {"TURNS_AHEAD", 32, SMELT__DERIVED, "entries of a query list that a warp holds"},
         {"RING_ENTRIES", RING_ENTRIES, SMELT__DERIVED, "row numbers the ring holds"},
     };
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)

@@ -1,6 +1,7 @@
 //@use common/base.cuh
 //@use ptx/grid.cuh
 //@use ptx/memory.cuh
+//@use ptx/warp.cuh
 //@use sparse_attn_fwd.params.h
 /*
  * The items of a grid: a query and one of its HEAD_BLOCKS blocks of heads. A block takes item
@@ -21,6 +22,8 @@ struct work {
     int item;
     int query;      /* batch * tokens + token, or -1: no work is left */
     int head_block; /* of the query */
+    int turn;       /* the block's items before it */
+    int listed;     /* by lane: what the list has for TURNS_AHEAD turns, this one among them */
 };
 
 DEVICE struct work_range *work_range(void) {
@@ -58,25 +61,41 @@ DEVICE void end_grid(const struct sparse_attn_fwd_params *params) {
     }
 }
 
-/* The entry of the list that an item is. */
+/* Which entry of the list an item is. */
 DEVICE int work_entry(u32 item) {
     return work_range()->first + (int)(item / HEAD_BLOCKS);
 }
 
-/* The first item from `item` on, in steps of the grid. Numbers are unsigned: the step past the last
- * may pass 2^31. */
-DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, u32 item) {
+/* By lane, what the list has for TURNS_AHEAD turns from `item` on: a warp waits for the list that
+ * seldom. (Where registers are too short for it, TURNS_AHEAD is 1 and nothing is kept.) */
+DEVICE int list_turns(const struct sparse_attn_fwd_params *params, u32 item) {
+    const u32 lane = threadIdx.x % 32, lane_item = item + lane * gridDim.x;
+    return lane_item < (u32)work_range()->items
+               ? (int)load_l2_32(&params->queries[work_entry(lane_item)])
+               : -1;
+}
+
+/* The first item from number `turn` of the block's on, if any; by whole warps. Numbers are
+ * unsigned: the step past the last may pass 2^31. */
+DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, int turn, int listed) {
     const u32 items = (u32)work_range()->items;
-    struct work work = {0, -1, 0};
-    for (; item < items; item += gridDim.x) {
+    u32 item = blockIdx.x + (u32)turn * gridDim.x;
+    struct work work = {0, -1, 0, 0, -1};
+    for (; item < items; item += gridDim.x, ++turn) {
         int query = (int)(item / HEAD_BLOCKS);
-        if (params->queries) {
+        if (params->queries && TURNS_AHEAD == 1) {
             query = (int)load_l2_32(&params->queries[work_entry(item)]);
+        } else if (params->queries) {
+            const bool mine = (int)(threadIdx.x % 32) == turn % TURNS_AHEAD;
+            listed = turn % TURNS_AHEAD == 0 ? list_turns(params, item) : listed;
+            query = (int)warp_reduce_or(mine ? (u32)listed : 0);
         }
         if (query >= 0 && query < params->batches * params->tokens) {
             work.item = (int)item;
             work.query = query;
             work.head_block = (int)(item % HEAD_BLOCKS);
+            work.turn = turn;
+            work.listed = listed;
             break;
         }
     }
@@ -84,11 +103,11 @@ DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, u32 it
 }
 
 DEVICE struct work first_work(const struct sparse_attn_fwd_params *params) {
-    return find_work(params, blockIdx.x);
+    return find_work(params, 0, -1);
 }
 
 DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const struct work *work) {
-    return find_work(params, (u32)work->item + gridDim.x);
+    return find_work(params, work->turn + 1, work->listed);
 }
 
 /* The batch of an item's query, without a division in the common case of one, and its token. */

@@ -107,12 +107,12 @@ reported forbidden kv '+ (u64)(u32)row * row_bytes : kv, present ? CHUNK_BYTES :
 reported forbidden kv 'present ? source + (u64)(u32)row * row_bytes' \
     'present ? source + (u64)(u32)(row + 1) * row_bytes' --lists window --query-list partial
 # A query that is not listed, and the list's end.
-reported forbidden topk_length 'load_l2_32(&params->queries[work_entry(item)])' \
-    'load_l2_32(&params->queries[work_entry(item)]) ^ 1' --lists random --query-list partial
+reported forbidden topk_length '(int)warp_reduce_or(mine ? (u32)listed : 0)' \
+    '(int)warp_reduce_or(mine ? (u32)listed : 0) ^ 1' --lists random --query-list partial
 reported forbidden queries 'minimum((int)load_l2_32(params->query_count), queries)' 'queries' \
     --lists random --query-list partial
-reported bounds queries 'params->queries[work_entry(item)]' \
-    'params->queries[work_entry(item) + 1]' --lists random --query-list whole
+reported bounds queries 'params->queries[work_entry(lane_item)]' \
+    'params->queries[work_entry(lane_item) + 1]' --lists random --query-list whole
 # Slots from topk_length on, and past the row.
 reported forbidden indices 'return minimum(maximum(length, 0), params->width);' \
     'return params->width;' --lists causal

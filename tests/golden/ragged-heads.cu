@@ -56,6 +56,7 @@ enum {
     ROW_THREADS = 4,                /* threads of a head in the softmax */
     OUTPUT_HEAD_GROUPS = 1,         /* warps side by side over PV's heads */
     OUTPUT_COLUMN_GROUPS = 8,       /* over its columns */
+    TURNS_AHEAD = 32,               /* entries of a query list that a warp holds */
     RING_ENTRIES = 512,             /* row numbers the ring holds, a power of two */
 };
 
@@ -291,6 +292,16 @@ DEVICE void store_shared_16(u32 address, const u32 *values) {
                  : "memory");
 }
 
+#line 2 "templates/ptx/warp.cuh"
+
+/* The bitwise or of all 32 lanes' values, the same in every lane and known to the compiler as such
+ * (PTX ISA, "redux.sync"): also to say that a value all lanes share is uniform. */
+DEVICE u32 warp_reduce_or(u32 value) {
+    u32 all;
+    asm volatile("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
+    return all;
+}
+
 #line 1 "templates/sparse_attn_fwd.params.h"
 /*
  * Arguments of the sparse_attn_fwd kernels, every variant. Included by the host code and, by the
@@ -325,7 +336,7 @@ struct sparse_attn_fwd_params {
                               there when it began, and it must not end before that one */
 };
 
-#line 5 "templates/common/work.cuh"
+#line 6 "templates/common/work.cuh"
 /*
  * The items of a grid: a query and one of its HEAD_BLOCKS blocks of heads. A block takes item
  * blockIdx.x and every gridDim.x-th after it; each of its warpgroups follows them by itself. With a
@@ -345,6 +356,8 @@ struct work {
     int item;
     int query;      /* batch * tokens + token, or -1: no work is left */
     int head_block; /* of the query */
+    int turn;       /* the block's items before it */
+    int listed;     /* by lane: what the list has for TURNS_AHEAD turns, this one among them */
 };
 
 DEVICE struct work_range *work_range(void) {
@@ -382,25 +395,41 @@ DEVICE void end_grid(const struct sparse_attn_fwd_params *params) {
     }
 }
 
-/* The entry of the list that an item is. */
+/* Which entry of the list an item is. */
 DEVICE int work_entry(u32 item) {
     return work_range()->first + (int)(item / HEAD_BLOCKS);
 }
 
-/* The first item from `item` on, in steps of the grid. Numbers are unsigned: the step past the last
- * may pass 2^31. */
-DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, u32 item) {
+/* By lane, what the list has for TURNS_AHEAD turns from `item` on: a warp waits for the list that
+ * seldom. (Where registers are too short for it, TURNS_AHEAD is 1 and nothing is kept.) */
+DEVICE int list_turns(const struct sparse_attn_fwd_params *params, u32 item) {
+    const u32 lane = threadIdx.x % 32, lane_item = item + lane * gridDim.x;
+    return lane_item < (u32)work_range()->items
+               ? (int)load_l2_32(&params->queries[work_entry(lane_item)])
+               : -1;
+}
+
+/* The first item from number `turn` of the block's on, if any; by whole warps. Numbers are
+ * unsigned: the step past the last may pass 2^31. */
+DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, int turn, int listed) {
     const u32 items = (u32)work_range()->items;
-    struct work work = {0, -1, 0};
-    for (; item < items; item += gridDim.x) {
+    u32 item = blockIdx.x + (u32)turn * gridDim.x;
+    struct work work = {0, -1, 0, 0, -1};
+    for (; item < items; item += gridDim.x, ++turn) {
         int query = (int)(item / HEAD_BLOCKS);
-        if (params->queries) {
+        if (params->queries && TURNS_AHEAD == 1) {
             query = (int)load_l2_32(&params->queries[work_entry(item)]);
+        } else if (params->queries) {
+            const bool mine = (int)(threadIdx.x % 32) == turn % TURNS_AHEAD;
+            listed = turn % TURNS_AHEAD == 0 ? list_turns(params, item) : listed;
+            query = (int)warp_reduce_or(mine ? (u32)listed : 0);
         }
         if (query >= 0 && query < params->batches * params->tokens) {
             work.item = (int)item;
             work.query = query;
             work.head_block = (int)(item % HEAD_BLOCKS);
+            work.turn = turn;
+            work.listed = listed;
             break;
         }
     }
@@ -408,11 +437,11 @@ DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, u32 it
 }
 
 DEVICE struct work first_work(const struct sparse_attn_fwd_params *params) {
-    return find_work(params, blockIdx.x);
+    return find_work(params, 0, -1);
 }
 
 DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const struct work *work) {
-    return find_work(params, (u32)work->item + gridDim.x);
+    return find_work(params, work->turn + 1, work->listed);
 }
 
 /* The batch of an item's query, without a division in the common case of one, and its token. */
