@@ -8,6 +8,7 @@
 
 #include "codegen/family.h"
 #include "codegen/sparse_attn_keys.h"
+#include "codegen/sparse_attn_partition.h"
 
 static const int AUTO_BOUNDS[] = {256, 512, 1024, 1536};
 enum { AUTO_COUNT = sizeof AUTO_BOUNDS / sizeof *AUTO_BOUNDS };
@@ -37,9 +38,6 @@ static void hand_on(const struct smelt__spec *spec, int topk, struct smelt__spec
     smelt__spec_set(kernel, "topk", topk);
 }
 
-/* Values of the partition's key `pass`. */
-enum { COUNT, PLACE };
-
 static void partition_pass(struct smelt__spec *kernel, int64_t pass) {
     smelt__spec_init(kernel, &smelt__sparse_attn_partition);
     smelt__spec_set(kernel, "pass", pass);
@@ -53,8 +51,8 @@ static int expand(const struct smelt__spec *spec, struct smelt__spec kernels[SME
         hand_on(spec, (int)smelt__spec_get(spec, "topk"), &kernels[0]);
         return 1;
     }
-    partition_pass(&kernels[count++], COUNT);
-    partition_pass(&kernels[count++], PLACE);
+    partition_pass(&kernels[count++], SMELT__PARTITION_COUNT);
+    partition_pass(&kernels[count++], SMELT__PARTITION_PLACE);
     for (int i = buckets - 1; i >= 0; i--)
         hand_on(spec, bounds[i], &kernels[count++]);
     return count;

@@ -6,18 +6,17 @@
 #include <stdio.h>
 
 #include "codegen/family.h"
-
-enum { COUNT, PLACE };
+#include "codegen/sparse_attn_partition.h"
 
 enum {
-    /* Count: as many bytes under way as hide the memory's latency, in 1024 threads of a
-     * multiprocessor with LOADS times 16 bytes each. Small blocks, since a block's end idles. */
-    COUNT_THREADS = 256,
-    COUNT_RESIDENT = 1024,
+    COUNT_THREADS = SMELT__PARTITION_COUNT_THREADS,
+    PLACE_THREADS = SMELT__PARTITION_PLACE_THREADS,
+    /* Count: LOADS times 16 bytes of each thread under way hide the memory's latency, and a block
+     * is small enough for four on a multiprocessor, since its end idles. Measured: bench/LOG.md. */
+    COUNT_RESIDENT = 1024, /* threads of a multiprocessor */
     LOADS = 8,
-    /* Place: small enough to be resident beside the last blocks of the first pass, so that it
-     * begins as soon as those have ended. */
-    PLACE_THREADS = 256,
+    /* Place: its blocks are to be resident beside the last ones of the first pass, so that they
+     * begin as soon as those have ended. */
     PLACE_RESIDENT = 1536,
     REGISTER_STEP = 8,   /* the unit a thread gets them in */
     MAX_REGISTERS = 255, /* of a thread */
@@ -74,7 +73,7 @@ static int plan_partition(const struct smelt__spec *spec, const struct smelt__ar
     plan->variant = passes[pass];
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_partition_%s",
              plan->variant);
-    if (pass == COUNT)
+    if (pass == SMELT__PARTITION_COUNT)
         plan_count(arch, plan);
     else
         plan_place(plan);

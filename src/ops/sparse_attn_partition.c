@@ -3,22 +3,26 @@
 
 #include <limits.h>
 
+#include "codegen/sparse_attn_partition.h"
+
 enum {
-    /* Runs of the first pass: their histograms are summed by each block of the second. */
-    MOST_RUNS = 2048,
-    SHORTEST_RUN = 8, /* the first pass's warps: each has a row at the least */
     WARP = 32,
-    SLOTS_A_LOAD = 4,    /* of 16 bytes */
-    LOADS_A_THREAD = 4,  /* of a row, before more threads share it */
-    LEAST_LANES = 4,     /* that share a row: 64 bytes side by side */
-    PLACE_ENTRIES = 256, /* of a block of the second pass, at the least: its threads */
-    HISTOGRAM_STEP = 4   /* runs that the second pass loads at once */
+    SHORTEST_RUN = SMELT__PARTITION_COUNT_THREADS / WARP, /* each warp has a row at the least */
+    /* Runs that are resident at once on a large GPU: up to LONG_RUN entries a run, no more. */
+    RESIDENT_RUNS = 512,
+    LONG_RUN = 64,
+    MOST_RUNS = 2048,   /* each block of the second pass sums their histograms */
+    SLOTS_A_LOAD = 4,   /* of 16 bytes */
+    LOADS_A_THREAD = 4, /* of a row, before more threads share it */
+    LEAST_LANES = 4,    /* that share a row: 64 bytes side by side */
+    HISTOGRAM_STEP = 4  /* runs that the second pass loads at once */
 };
 
-/* Entries of a run: the smallest power of two that leaves no more than MOST_RUNS. */
+/* Entries of a run, a power of two: as few as fill one wave of blocks, then as few as leave no more
+ * than MOST_RUNS. */
 static int64_t run_length(int64_t queries) {
     int64_t run = SHORTEST_RUN;
-    while (run * MOST_RUNS < queries)
+    while (run * MOST_RUNS < queries || (run < LONG_RUN && run * RESIDENT_RUNS < queries))
         run *= 2;
     return run;
 }
@@ -35,9 +39,12 @@ static int64_t histogram_stride(int64_t queries) {
 /* What is reserved for a histogram: never less for more queries, so that a workspace for many does
  * for few. */
 static int64_t histogram_reserve(int64_t queries) {
-    const int64_t runs = (queries + SHORTEST_RUN - 1) / SHORTEST_RUN;
-    const int64_t most = runs < MOST_RUNS ? runs : MOST_RUNS;
-    return (most + HISTOGRAM_STEP - 1) / HISTOGRAM_STEP * HISTOGRAM_STEP;
+    int64_t runs = (queries + SHORTEST_RUN - 1) / SHORTEST_RUN;
+    if (runs > RESIDENT_RUNS) {
+        const int64_t more = (queries + LONG_RUN - 1) / LONG_RUN;
+        runs = more < RESIDENT_RUNS ? RESIDENT_RUNS : more < MOST_RUNS ? more : MOST_RUNS;
+    }
+    return (runs + HISTOGRAM_STEP - 1) / HISTOGRAM_STEP * HISTOGRAM_STEP;
 }
 
 /* Places `ints` at the next aligned offset. */
@@ -63,8 +70,8 @@ struct smelt__partition_layout smelt__partition_layout(int64_t queries, int buck
  * no fewer than keep every warp busy in a run. */
 static int row_lanes(int width, int64_t run) {
     int lanes = LEAST_LANES;
-    while (lanes < WARP &&
-           (lanes * SLOTS_A_LOAD * LOADS_A_THREAD < width || SHORTEST_RUN * WARP / lanes > run))
+    while (lanes < WARP && (lanes * SLOTS_A_LOAD * LOADS_A_THREAD < width ||
+                            SMELT__PARTITION_COUNT_THREADS / lanes > run))
         lanes *= 2;
     return lanes;
 }
@@ -72,7 +79,7 @@ static int row_lanes(int width, int64_t run) {
 /* Runs that a block of the second pass takes: enough for its threads, and whole steps. */
 static int runs_at_once(int64_t run) {
     int runs = HISTOGRAM_STEP;
-    while (runs * run < PLACE_ENTRIES)
+    while (runs * run < SMELT__PARTITION_PLACE_THREADS)
         runs *= 2;
     return runs;
 }
