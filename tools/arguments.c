@@ -86,6 +86,15 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
                        FIELD(max_size), 0, 0, NULL},
     [TOOL_OLDER_THAN] = {"older-than", 0, "AGE", "prune: what was not used so long, as 12h or 30d",
                          NAME, FIELD(older_than), 0, 0, NULL},
+    [TOOL_TUNED_FOR] = {"tuned-for", 0, "NAME",
+                        "use this device's tuning entries; default: the GPU's, without --arch",
+                        NAME, FIELD(tuned_for), 0, 0, NULL},
+    [TOOL_TUNED] = FLAG_OPTION(tuned, 0, "list what the tuning file says instead"),
+    [TOOL_KNOBS] = {"knobs", 0, "NAMES", "vary these knobs alone, as stages,turn_steps", NAME,
+                    FIELD(knobs), 0, 0, NULL},
+    [TOOL_LIMIT] = NUMBER_OPTION(limit, 0, 1, 4096, "candidates of a kernel; default 64"),
+    [TOOL_DRY_RUN] = {"dry-run", 0, NULL, "list the candidates; needs no GPU with --arch", FLAG,
+                      FIELD(dry_run), 0, 0, NULL},
     [TOOL_JSON] = FLAG_OPTION(json, 0, "one JSON document on standard output"),
     [TOOL_VERBOSE] = FLAG_OPTION(verbose, 'v', "say what is found and done; twice: in detail"),
     [TOOL_HELP] = FLAG_OPTION(help, 'h', "print this help"),
@@ -287,6 +296,7 @@ int tool_options_read(struct tool_options *options, const struct tool_verb *verb
                                      .device = TOOL_NOT_GIVEN,
                                      .sample = TOOL_NOT_GIVEN,
                                      .repeat = TOOL_NOT_GIVEN,
+                                     .limit = TOOL_NOT_GIVEN,
                                      .schedules = TOOL_NOT_GIVEN};
     /* An error in front of --json obeys it too. */
     options->json = tool_wants_json(argc, argv);

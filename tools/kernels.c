@@ -21,6 +21,19 @@ int tool_open_compiler(const struct tool_options *options, const char *arch,
     return status ? tool_fail_status(options, status) : TOOL_OK;
 }
 
+int tool_open_tuned_compiler(const struct tool_options *options, const struct tool_targets *targets,
+                             smelt_context **context) {
+    smelt_context_options settings = tool_context_options(options);
+    settings.device = SMELT_DEVICE_COMPILE_ONLY;
+    settings.arch = targets->archs.items[0];
+    settings.tuning_device = options->tuned_for ? options->tuned_for : targets->gpu;
+    if (options->tuned_for && targets->archs.count > 1)
+        return tool_fail(options, TOOL_USAGE,
+                         "--tuned-for names a device, which has one architecture: name one --arch");
+    smelt_status status = smelt_context_create(context, &settings);
+    return status ? tool_fail_status(options, status) : TOOL_OK;
+}
+
 int tool_open_device(const struct tool_options *options, smelt_context **context) {
     smelt_context_options settings = tool_context_options(options);
     settings.device = options->device >= 0 ? (int)options->device : 0;

@@ -16,20 +16,21 @@ static const struct tool_verb verbs[] = {
      "Compiles into the cache every kernel that the specs, presets and the manifest need,\n"
      "for every --arch. What is cached is not compiled again. It may be stopped (Ctrl-C)\n"
      "and started again: what is done stays done.\n",
-     TOOL_TARGETS | OPTION(ARCH) | OPTION(JOBS) | TOOL_COMMON, tool_run_warm},
+     TOOL_TARGETS | OPTION(ARCH) | OPTION(TUNED_FOR) | OPTION(JOBS) | TOOL_COMMON, tool_run_warm},
     {"list", "", "list presets, families and architectures, or the cache",
      "Lists what there is to choose from: presets, operators and kernels with their keys,\n"
-     "architectures. With --cache: the kernels that are cached.\n",
-     OPTION(CACHE) | TOOL_COMMON, tool_run_list},
+     "architectures. With --cache: the kernels that are cached. With --tuned: what the tuning\n"
+     "file says.\n",
+     OPTION(CACHE) | OPTION(TUNED) | TOOL_COMMON, tool_run_list},
     {"show", "SPEC", "show a kernel's plan and what its compilation gave",
      "Shows the plan of a kernel, every knob and derived number, then what its compilation\n"
      "(or the cache) says: registers, spills, shared memory, size, seconds, cache key. Of an\n"
      "operator it lists the kernels. Without NVRTC the plan is still shown (exit status 3).\n",
-     TOOL_TARGETS | OPTION(ARCH) | TOOL_COMMON, tool_run_show},
+     TOOL_TARGETS | OPTION(ARCH) | OPTION(TUNED_FOR) | TOOL_COMMON, tool_run_show},
     {"emit", "KERNEL", "print a kernel's CUDA source",
      "Prints the complete CUDA source of a kernel. Needs neither GPU nor compiler; the\n"
      "result compiles with `nvcc -arch=ARCH -cubin -x cu`.\n",
-     OPTION(ARCH) | TOOL_COMMON, tool_run_emit},
+     OPTION(ARCH) | OPTION(TUNED_FOR) | TOOL_COMMON, tool_run_emit},
     {"check", "[SPEC]...", "compare kernels with the double-precision reference",
      "Runs each operator on the GPU on input made from a seed and compares the results with\n"
      "the double-precision reference; without --lists, on every kind of index lists. A\n"
@@ -49,6 +50,17 @@ static const struct tool_verb verbs[] = {
      "--rows 8192 unless given; --shapes peers runs a table of published shapes.\n",
      TOOL_TARGETS | OPTION(DEVICE) | TOOL_PROBLEM | OPTION(SHAPES) | OPTION(REPEAT) | TOOL_COMMON,
      tool_run_bench},
+    {"tune", "[SPEC]...", "find a kernel's fastest knobs on the GPU",
+     "Tries the legal knobs of every kernel the specs need: compiles the candidates, checks\n"
+     "each against the reference on a small problem, and times them in turn on the shape that\n"
+     "--queries (4096), --rows (8192), --lists and the like describe. The fastest, if it beats\n"
+     "the rule's plan by more than the noise, goes into the tuning file, from which plans take\n"
+     "it; else an earlier entry is taken out. The noise: how far the medians of the rule's\n"
+     "plan, which takes part four times, lie apart. Knobs that a spec names stay as they are;\n"
+     "--knobs names those to vary. --dry-run lists the candidates.\n",
+     TOOL_TARGETS | OPTION(ARCH) | OPTION(DEVICE) | OPTION(JOBS) | TOOL_PROBLEM | OPTION(REPEAT) |
+         OPTION(KNOBS) | OPTION(LIMIT) | OPTION(DRY_RUN) | TOOL_COMMON,
+     tool_run_tune},
     {"cache", "stat|verify|prune|clear|export FILE|import FILE",
      "look after the cache of compiled kernels",
      "stat    counts the cache's entries and bytes, and what all processes found in it\n"
@@ -92,6 +104,8 @@ static void print_long_help(void) {
            "  SMELT_CACHE_DIR           the cache's folder; default ~/.cache/smelt\n"
            "  SMELT_CACHE_READONLY_DIR  a cache, or an exported file, that is looked at first\n"
            "  SMELT_CACHE_CAP           the cache's size limit: bytes, or with K, M, G\n"
+           "  SMELT_TUNING              the tuning file; default `tuning` in the cache's folder\n"
+           "  SMELT_TUNING_DISABLE=1    plans are the rule's, whatever was tuned\n"
            "  SMELT_NVRTC               the libnvrtc to use, and no other\n"
            "  SMELT_EMULATOR            the emulator's library for check --emulate\n"
            "  SMELT_LOG                 error, warning, info or debug\n"

@@ -72,6 +72,7 @@ int tool_targets_need_arch(struct tool_targets *targets, const struct tool_optio
                          "--arch",
                          report.device_names[0]);
     tool_list_add(&targets->archs, report.device_archs[0]);
+    snprintf(targets->gpu, sizeof targets->gpu, "%s", report.device_names[0]);
     return TOOL_OK;
 }
 

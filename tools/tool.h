@@ -58,6 +58,11 @@ enum tool_option {
     TOOL_REPEAT,
     TOOL_MAX_SIZE,
     TOOL_OLDER_THAN,
+    TOOL_TUNED_FOR,
+    TOOL_TUNED,
+    TOOL_KNOBS,
+    TOOL_LIMIT,
+    TOOL_DRY_RUN,
     TOOL_JSON,
     TOOL_VERBOSE,
     TOOL_HELP,
@@ -97,11 +102,11 @@ struct tool_values {
 struct tool_options {
     const struct tool_verb *verb;
     struct tool_values arguments, presets, archs, schedule;
-    const char *manifest, *shapes, *max_size, *older_than;
-    int64_t tp, jobs, device, sample, repeat, schedules;
-    int64_t cache, emulate, json, verbose, help; /* how often each flag was given */
-    struct smelt__problem_options problem;       /* 0 where not given */
-    int lists_given;                             /* no value of `lists` says so */
+    const char *manifest, *shapes, *max_size, *older_than, *tuned_for, *knobs;
+    int64_t tp, jobs, device, sample, repeat, schedules, limit;
+    int64_t cache, tuned, dry_run, emulate, json, verbose, help; /* how often a flag was given */
+    struct smelt__problem_options problem;                       /* 0 where not given */
+    int lists_given;                                             /* no value of `lists` says so */
 };
 
 /* Reads argv[2..] by the verb's table. TOOL_OK, or TOOL_USAGE with the error printed. Free with
@@ -191,6 +196,7 @@ int tool_list_collect(void *list, const char *text);
 /* The specs (canonical, operators and kernels) and architectures a command line names. */
 struct tool_targets {
     struct tool_list specs, archs;
+    char gpu[256]; /* whose architecture was taken, by name; "" when one was named */
 };
 
 /* Arguments, presets, the manifest; at least one spec. Exit status, with the error printed. The
@@ -220,6 +226,10 @@ smelt_context_options tool_context_options(const struct tool_options *options);
 /* A compile-only context. TOOL_OK, or an exit status with the error printed. */
 int tool_open_compiler(const struct tool_options *options, const char *arch,
                        smelt_context **context);
+/* The same for the first architecture of the targets, with the tuning entries of --tuned-for, else
+ * of the GPU whose architecture it is. */
+int tool_open_tuned_compiler(const struct tool_options *options, const struct tool_targets *targets,
+                             smelt_context **context);
 /* A context on --device, else the first GPU. */
 int tool_open_device(const struct tool_options *options, smelt_context **context);
 
@@ -250,6 +260,7 @@ int tool_run_show(const struct tool_options *options);
 int tool_run_emit(const struct tool_options *options);
 int tool_run_check(const struct tool_options *options);
 int tool_run_bench(const struct tool_options *options);
+int tool_run_tune(const struct tool_options *options);
 int tool_run_cache(const struct tool_options *options);
 int tool_run_doctor(const struct tool_options *options);
 

@@ -29,9 +29,15 @@ static int need_kernel(const char *spec, const struct tool_options *options) {
     return result;
 }
 
-static int emit(const char *spec, const char *arch, const struct tool_options *options) {
+static int emit(const struct tool_targets *targets, const struct tool_options *options) {
+    const char *spec = targets->specs.items[0], *arch = targets->archs.items[0];
+    smelt_context *context = NULL;
     char *source = NULL;
-    smelt_status status = smelt_source_emit(spec, arch, &source);
+    int result = tool_open_tuned_compiler(options, targets, &context);
+    if (result)
+        return result;
+    smelt_status status = smelt_kernel_source(context, spec, arch, &source);
+    smelt_context_destroy(&context);
     if (status)
         return tool_fail_status(options, status);
     if (options->json)
@@ -52,7 +58,7 @@ int tool_run_emit(const struct tool_options *options) {
     if (status == TOOL_OK)
         status = tool_targets_need_arch(&targets, options);
     if (status == TOOL_OK)
-        status = emit(targets.specs.items[0], targets.archs.items[0], options);
+        status = emit(&targets, options);
     tool_targets_free(&targets);
     return status;
 }

@@ -190,9 +190,57 @@ static int list_cached(const struct tool_options *options) {
     return result;
 }
 
+/* ---- what was tuned -------------------------------------------------------------------------- */
+
+static int add_tuned_json(void *array, const smelt_tuning_entry *entry) {
+    json_array_append_new(array, tool_json(json_pack("{s:s, s:s, s:s, s:f}", "spec", entry->spec,
+                                                     "device", entry->device, "knobs", entry->knobs,
+                                                     "us", entry->microseconds)));
+    return 0;
+}
+
+static int add_tuned_row(void *user, const smelt_tuning_entry *entry) {
+    struct tool_table *table = user;
+    tool_table_add(table, TOOL_PLAIN, "%s", entry->spec);
+    tool_table_add(table, TOOL_PLAIN, "%s", entry->device);
+    tool_table_add(table, TOOL_PLAIN, "%s", entry->knobs);
+    tool_table_add(table, TOOL_PLAIN, "%.1f", entry->microseconds);
+    return 0;
+}
+
+static int list_tuned(const struct tool_options *options) {
+    static const char *const headers[] = {"kernel", "device", "knobs", "us"};
+    struct tool_table table;
+    smelt_context *context = NULL;
+    json_t *entries = tool_json(json_array());
+    int result = tool_open_compiler(options, "sm_80", &context);
+    if (result)
+        return result;
+    const char *file = smelt_tuning_path(context);
+    tool_table_begin(&table, "lllr", headers);
+    smelt_status status = options->json ? smelt_tuning_walk(context, add_tuned_json, entries)
+                                        : smelt_tuning_walk(context, add_tuned_row, &table);
+    size_t rows = table.count / table.columns - 1;
+    if (status) {
+        result = tool_fail_status(options, status);
+    } else if (options->json) {
+        tool_print_json(json_pack("{s:s, s:O}", "file", file, "entries", entries));
+    } else {
+        tool_table_end(&table);
+        printf("\n%zu tuned; %s%s\n", rows, *file ? "the tuning file is " : "no tuning file", file);
+    }
+    json_decref(entries);
+    smelt_context_destroy(&context);
+    return result;
+}
+
 int tool_run_list(const struct tool_options *options) {
     if (options->arguments.count)
         return tool_fail(options, TOOL_USAGE, "takes no argument, not '%s'",
                          options->arguments.items[0]);
-    return options->cache ? list_cached(options) : list_choices(options);
+    if (options->cache && options->tuned)
+        return tool_fail(options, TOOL_USAGE, "--cache or --tuned, not both");
+    return options->cache   ? list_cached(options)
+           : options->tuned ? list_tuned(options)
+                            : list_choices(options);
 }

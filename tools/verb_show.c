@@ -9,6 +9,7 @@ struct view {
     const char *spec, *arch;
     int is_operator;
     struct tool_list kernels;
+    smelt_context *context;
     char **plans; /* as JSON, one per kernel; freed by smelt_free */
     smelt_kernel_info *infos;
     smelt_status compile_status;
@@ -25,29 +26,24 @@ static int make_plans(struct view *view, const struct tool_options *options) {
     view->plans = tool_allocate(NULL, view->kernels.count, sizeof view->plans[0]);
     memset(view->plans, 0, view->kernels.count * sizeof view->plans[0]);
     for (size_t i = 0; i < view->kernels.count; i++) {
-        status = smelt_plan_print(view->kernels.items[i], view->arch, 1, &view->plans[i]);
+        status = smelt_kernel_plan(view->context, view->kernels.items[i], view->arch, 1,
+                                   &view->plans[i]);
         if (status)
             return tool_fail_status(options, status);
     }
     return TOOL_OK;
 }
 
-static int compile(struct view *view, const struct tool_options *options) {
+static void compile(struct view *view) {
     size_t count = view->kernels.count;
-    smelt_context *context = NULL;
-    int result = tool_open_compiler(options, view->arch, &context);
-    if (result)
-        return result;
     smelt_kernel_request *requests = tool_allocate(NULL, count, sizeof *requests);
     view->infos = tool_allocate(NULL, count, sizeof *view->infos);
     memset(view->infos, 0, count * sizeof *view->infos);
     for (size_t i = 0; i < count; i++)
         requests[i] = (smelt_kernel_request){view->kernels.items[i], view->arch};
     view->compile_status =
-        smelt_kernels_prepare(context, requests, count, 0, NULL, NULL, view->infos);
+        smelt_kernels_prepare(view->context, requests, count, 0, NULL, NULL, view->infos);
     free(requests);
-    smelt_context_destroy(&context);
-    return TOOL_OK;
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */
@@ -86,7 +82,8 @@ static void print_figures(const smelt_kernel_info *info) {
 
 static int print_kernel(const struct view *view, const struct tool_options *options) {
     char *text = NULL;
-    smelt_status status = smelt_plan_print(view->kernels.items[0], view->arch, 0, &text);
+    smelt_status status =
+        smelt_kernel_plan(view->context, view->kernels.items[0], view->arch, 0, &text);
     if (status)
         return tool_fail_status(options, status);
     fputs(text, stdout);
@@ -154,12 +151,15 @@ int tool_run_show(const struct tool_options *options) {
     if (status == TOOL_OK) {
         view.spec = targets.specs.items[0];
         view.arch = targets.archs.items[0];
-        status = make_plans(&view, options);
+        status = tool_open_tuned_compiler(options, &targets, &view.context);
     }
     if (status == TOOL_OK)
-        status = compile(&view, options);
-    if (status == TOOL_OK)
+        status = make_plans(&view, options);
+    if (status == TOOL_OK) {
+        compile(&view);
         status = report(&view, options);
+    }
+    smelt_context_destroy(&view.context);
     for (size_t i = 0; view.plans && i < view.kernels.count; i++)
         smelt_free(view.plans[i]);
     free(view.plans);

@@ -177,7 +177,7 @@ int tool_run_warm(const struct tool_options *options) {
     if (status == TOOL_OK)
         status = expand(&work, &targets, options);
     if (status == TOOL_OK)
-        status = tool_open_compiler(options, targets.archs.items[0], &context);
+        status = tool_open_tuned_compiler(options, &targets, &context);
     if (status == TOOL_OK)
         status = prepare(&work, context, options);
     if (status == TOOL_OK)

@@ -37,6 +37,11 @@ typedef struct smelt_tuning_entry {
 SMELT_API const char *smelt_tuning_device(const smelt_context *context);
 SMELT_API const char *smelt_tuning_path(const smelt_context *context);
 
+/* *subject: what an entry for a kernel names, its canonical text without knobs; freed by
+ * smelt_free. Pure. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for an operator), OUT_OF_MEMORY.
+ */
+SMELT_API smelt_status smelt_tuning_subject(const char *kernel, char **subject);
+
 /* The entry that plans of a kernel (its knobs are not looked at) take over in this context. *found:
  * 1 with *entry filled, whose `size` the caller has set, or 0. Errors: INVALID_ARGUMENT,
  * INVALID_SPEC. */

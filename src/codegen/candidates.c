@@ -78,6 +78,20 @@ static int shorten(const struct search *search, struct smelt__spec *spec, uint64
     return named;
 }
 
+/* Another variant than the rule's is named, also where other knobs happen to lead to it. 1 when it
+ * was: it counts as far away. */
+static int name_variant(const struct search *search, const struct smelt__plan *plan,
+                        struct smelt__spec *spec) {
+    const int key = smelt__spec_key(spec->family, "variant");
+    if (strcmp(plan->variant, search->variant) == 0)
+        return 0;
+    if (key >= 0)
+        for (int i = 0; spec->family->keys[key].choices[i]; i++)
+            if (strcmp(spec->family->keys[key].choices[i], plan->variant) == 0)
+                spec->values[key] = i;
+    return 1;
+}
+
 static void add(struct search *search, const struct smelt__spec *spec,
                 const struct smelt__plan *plan) {
     struct smelt__candidates *candidates = search->candidates;
@@ -98,7 +112,7 @@ static void add(struct search *search, const struct smelt__spec *spec,
     candidate->fingerprint = print;
     candidate->found = candidates->count++;
     candidate->distance = shorten(search, &candidate->spec, print);
-    if (strcmp(plan->variant, search->variant) != 0)
+    if (name_variant(search, plan, &candidate->spec))
         candidate->distance += SMELT__MAX_KEYS;
 }
 

@@ -94,16 +94,30 @@ const char *smelt_tuning_path(const smelt_context *context) {
 }
 
 /* A kernel's text as an entry names it. */
-static smelt_status strip(const smelt_context *context, const char *kernel,
-                          struct smelt__spec *stripped, char text[SMELT__SPEC_TEXT]) {
+static smelt_status strip(const char *kernel, struct smelt__spec *stripped,
+                          char text[SMELT__SPEC_TEXT]) {
     struct smelt__spec spec;
-    const struct smelt__arch *arch;
-    smelt_status status = smelt__kernel_from_text(kernel, context->arch->name, &spec, &arch);
+    const struct smelt__arch *ignored;
+    smelt_status status = smelt__kernel_from_text(kernel, smelt__arch_at(0)->name, &spec, &ignored);
     if (status)
         return status;
     smelt__spec_strip_knobs(&spec, stripped);
     smelt__spec_print(stripped, text);
     return SMELT_OK;
+}
+
+smelt_status smelt_tuning_subject(const char *kernel, char **subject) {
+    struct smelt__spec stripped;
+    char text[SMELT__SPEC_TEXT];
+
+    if (need(subject, "subject"))
+        return SMELT_ERROR_INVALID_ARGUMENT;
+    *subject = NULL;
+    smelt_status status = strip(kernel, &stripped, text);
+    if (status)
+        return status;
+    *subject = strdup(text);
+    return *subject ? SMELT_OK : smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
 }
 
 smelt_status smelt_tuning_find(smelt_context *context, const char *kernel, int *found,
@@ -118,7 +132,7 @@ smelt_status smelt_tuning_find(smelt_context *context, const char *kernel, int *
     if (!entry || entry->size != sizeof *entry)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "entry is NULL or its size is not set (%zu expected)", sizeof *entry);
-    smelt_status status = strip(context, kernel, &stripped, text);
+    smelt_status status = strip(kernel, &stripped, text);
     if (status || !smelt__tuning_find(context->tuning, text, context->device_name, &line))
         return status;
     memcpy(entry->spec, line.spec, sizeof entry->spec);
@@ -179,7 +193,7 @@ smelt_status smelt_tuning_store(smelt_context *context, const smelt_tuning_entry
     if (!entry || entry->size != sizeof *entry)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "entry is NULL or its size is not set (%zu expected)", sizeof *entry);
-    smelt_status status = strip(context, entry->spec, &stripped, line.spec);
+    smelt_status status = strip(entry->spec, &stripped, line.spec);
     if (!status)
         status = check_entry(context, entry, &line);
     if (!status && line.knobs[0] &&

@@ -154,4 +154,36 @@ else
 fi
 edit 'struct slot_scan scan;' 'struct slot_scan scan = nothing;'
 gives 1 "nothing" check --emulate --lists random "$operator"
+
+# ---- tune, with the emulator as the GPU -----------------------------------------------------------
+# Times mean little here; what is done with them must hold all the same.
+edit 'log2_approximate(sum)) * LN_2' 'log2_approximate(sum))'
+SMELT_CUDA=$(dirname "$smelt")/tests/emu/libsmelt_emu.so
+SMELT_NVRTC=$SMELT_CUDA
+export SMELT_CUDA SMELT_NVRTC
+shape='--queries 1 --rows 64 --width 40 --repeat 2'
+# shellcheck disable=SC2086
+gives 1 "the rule's plan: check: .*error of lse" tune $shape --knobs stages "$operator"
+unset SMELT_EMU_SOURCE
+export SMELT_CACHE_RECOMPILE=1 # what the edited text made
+# shellcheck disable=SC2086
+gives 0 '' tune $shape --knobs stages,warps --json "$operator"
+document 'tune --json' device:string file="$SMELT_CACHE_DIR/tuning" results.0.spec=$kernel \
+    results.0.queries=1 results.0.rows=64 results.0.width=40 results.0.rule_us:number \
+    results.0.noise_us:number results.0.us:number results.0.knobs:string \
+    results.0.candidates.0.knobs= results.0.candidates.1.us:number
+if "$has" results.0.stored=true <"$work/out" 2>"$work/why"; then
+    grep -q "^$kernel  .*  [a-z_=0-9,]*  [0-9.]*$" "$SMELT_CACHE_DIR/tuning"
+else
+    ! grep -q "^$kernel" "$SMELT_CACHE_DIR/tuning" 2>"$work/why"
+fi
+if [ $? -eq 0 ]; then
+    passed 'the tuning file holds what was kept'
+else
+    failed 'the tuning file holds what was kept' "$(cat "$SMELT_CACHE_DIR/tuning")"
+fi
+# shellcheck disable=SC2086
+gives 0 '' tune $shape --knobs stages "$operator"
+prints 'tune has a table' "^  \(the rule's\) +[0-9]+ +[0-9.]+ +[0-9.]+ +1\.000x +rule"
+prints 'tune has the noise' "^the rule's plan: [0-9.]+ us, noise [0-9.]+ us$"
 finish

@@ -34,7 +34,7 @@ unset SMELT_NVRTC
 # ---- no driver, no GPU ----------------------------------------------------------------------------
 run doctor
 if grep -Eq '^(driver +not found|GPU +none)' "$work/out"; then
-    for verb in check bench; do
+    for verb in check bench tune; do
         gives 3 'needs a GPU' "$verb" "$operator"
         gives 3 'needs a GPU' "$verb" --json "$operator"
         document "$verb without a GPU is a document" error:string exit_status=3

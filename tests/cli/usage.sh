@@ -15,7 +15,7 @@ prints 'the version' '^smelt [0-9]+\.[0-9]+\.[0-9]+$'
 gives 0 '' --help
 prints 'general help has the exit statuses' '^  3  the machine lacks'
 cp "$work/out" "$work/help"
-for verb in warm list show emit check bench cache doctor; do
+for verb in warm list show emit check bench tune cache doctor; do
     gives 0 '' "$verb" --help
     prints "$verb has a usage line" "^usage: smelt $verb"
     prints "$verb takes --json" '^ +--json'
@@ -33,7 +33,7 @@ for verb in warm list show emit check bench cache doctor; do
 done
 gives 0 '' help warm
 prints 'help VERB is VERB --help' '^usage: smelt warm'
-for verb in tune prune export import; do
+for verb in prune export import; do
     if grep -Eq "^  $verb|\<$verb\>" "$work/help"; then
         failed "$verb is not advertised" 'it is in --help'
     else
@@ -48,7 +48,6 @@ fi
 
 # ---- verbs and options ----------------------------------------------------------------------------
 refuses "unknown verb 'wram', did you mean warm" wram
-refuses "unknown verb 'tune'" tune
 refuses "unknown verb 'frobnicate'; .smelt --help. lists them" frobnicate
 refuses "unknown option '--frobnicate'" --frobnicate
 refuses "unknown verb 'nothing'" help nothing
@@ -134,6 +133,15 @@ refuses '--shapes stands in the place of specs' bench --shapes peers "$operator"
 refuses '--repeat 0 is out of range' bench --repeat 0 "$operator"
 refuses 'name a spec' check
 refuses 'name a spec' bench
+refuses 'name a spec' tune
+refuses '--arch goes with --dry-run' tune --arch sm_90a "$operator"
+refuses 'takes one --arch' tune --dry-run --arch sm_90a --arch sm_80 "$operator"
+refuses "unknown knob 'turn'" tune --dry-run --arch sm_90a --knobs turn "$operator"
+refuses 'heads says what is computed' tune --dry-run --arch sm_90a --knobs stages,heads "$operator"
+refuses '--limit 0 is out of range' tune --dry-run --arch sm_90a --limit 0 "$operator"
+refuses 'stages=9 is not legal' tune --dry-run --arch sm_90a "$operator,stages=9"
+refuses 'name one --arch' warm --arch sm_90a --arch sm_80 --tuned-for 'NVIDIA H200' "$operator"
+refuses '--cache or --tuned, not both' list --cache --tuned
 
 # ---- manifests ------------------------------------------------------------------------------------
 # manifest TEXT PATTERN: refused at that line.

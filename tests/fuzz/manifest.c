@@ -63,7 +63,7 @@ smelt_context_options tool_context_options(const struct tool_options *options) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct tool_options options = {0};
-    struct tool_targets targets = {{0}, {0}};
+    struct tool_targets targets = {.archs = {0}};
     char *text = malloc(size + 1), *canonical;
 
     FUZZ_REQUIRE(text);

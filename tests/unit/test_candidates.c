@@ -55,6 +55,12 @@ static void check_list(const struct smelt__spec *spec, const struct smelt__arch 
         assert_true(i == 0 || list->list[i].distance >= list->list[i - 1].distance);
         for (int j = 0; j < i; j++)
             assert_string_not_equal(body_of(&sources[i]), body_of(&sources[j]));
+        struct smelt__plan plan, rule;
+        struct smelt__message message;
+        assert_int_equal(smelt__plan_make(spec, arch, &rule, &message), 0);
+        assert_int_equal(smelt__plan_make(&list->list[i].spec, arch, &plan, &message), 0);
+        assert_true(strcmp(plan.variant, rule.variant) == 0 ||
+                    smelt__spec_get(&list->list[i].spec, "variant") != SMELT__AUTO);
         for (int k = 0; k < spec->family->key_count; k++)
             if (spec->values[k] != SMELT__AUTO)
                 assert_int_equal(list->list[i].spec.values[k], spec->values[k]);
