@@ -14,6 +14,9 @@ struct work {
     size_t count;
     size_t compiled, cached, failed, undone;
     double seconds;
+    /* Where the threads' time went: of the kernels compiled here and of all. */
+    double front_end_seconds, assembler_seconds, cache_seconds;
+    int assembler_told; /* every compilation said what its assembler took */
     int interrupted;
 };
 
@@ -35,9 +38,10 @@ static void catch_signals(void) {
 }
 
 static int show_progress(void *user, size_t done, size_t total, const smelt_kernel_info *info) {
-    char label[sizeof info->spec + sizeof info->arch + 2];
+    char label[sizeof info->spec + sizeof info->arch + 2] = "waiting for other processes";
     (void)user;
-    snprintf(label, sizeof label, "%s %s", info->arch, info->spec);
+    if (info)
+        snprintf(label, sizeof label, "%s %s", info->arch, info->spec);
     tool_progress_draw(done, total, label);
     return stop_asked;
 }
@@ -63,6 +67,23 @@ static int expand(struct work *work, const struct tool_targets *targets,
     return TOOL_OK;
 }
 
+/* NVRTC's front end and optimiser are what its assembler does not report as its own; the cache is
+ * what a call took besides: looking, locking, storing. */
+static void add_times(struct work *work) {
+    work->assembler_told = 1;
+    for (size_t i = 0; i < work->count; i++) {
+        const smelt_kernel_info *info = &work->infos[i];
+        if (info->state == SMELT_KERNEL_COMPILED) {
+            work->assembler_seconds += info->assembler_seconds;
+            work->front_end_seconds += info->compile_seconds - info->assembler_seconds;
+            work->cache_seconds += info->seconds - info->compile_seconds;
+            work->assembler_told &= info->assembler_seconds > 0;
+        } else if (info->state == SMELT_KERNEL_CACHED) {
+            work->cache_seconds += info->seconds;
+        }
+    }
+}
+
 /* Kernels that were never begun have no figures of their own: they get their names here. */
 static void count_states(struct work *work) {
     for (size_t i = 0; i < work->count; i++) {
@@ -77,7 +98,7 @@ static void count_states(struct work *work) {
             snprintf(info->arch, sizeof info->arch, "%s", work->requests[i].arch);
         if (work->interrupted && (!info->status || info->status == SMELT_ERROR_CANCELLED)) {
             info->status = SMELT_ERROR_CANCELLED;
-            snprintf(info->error, sizeof info->error, "not begun: stopped by a signal");
+            snprintf(info->error, sizeof info->error, "not done: stopped by a signal");
             work->undone++;
         } else {
             work->failed++;
@@ -102,6 +123,7 @@ static int prepare(struct work *work, smelt_context *context, const struct tool_
     work->seconds = now() - begin;
     work->interrupted = stop_asked;
     count_states(work);
+    add_times(work);
     /* A failure of the call itself, not of a kernel. */
     if (status && !work->failed && !work->undone)
         return tool_fail_status(options, status);
@@ -110,15 +132,46 @@ static int prepare(struct work *work, smelt_context *context, const struct tool_
 
 /* ---- the report ------------------------------------------------------------------------------ */
 
+static double kernels_per_second(const struct work *work) {
+    size_t done = work->compiled + work->cached;
+    return work->seconds > 0 ? (double)done / work->seconds : 0;
+}
+
 static void print_json(const struct work *work) {
-    json_t *kernels = tool_json(json_array());
-    for (size_t i = 0; i < work->count; i++)
-        if (work->infos[i].status != SMELT_ERROR_CANCELLED)
-            json_array_append_new(kernels, tool_kernel_json(&work->infos[i]));
-    tool_print_json(json_pack("{s:o, s:I, s:I, s:I, s:I, s:f}", "kernels", kernels, "compiled",
-                              (json_int_t)work->compiled, "cached", (json_int_t)work->cached,
-                              "failed", (json_int_t)work->failed, "undone",
-                              (json_int_t)work->undone, "seconds", work->seconds));
+    json_t *kernels = tool_json(json_array()), *undone = tool_json(json_array());
+    for (size_t i = 0; i < work->count; i++) {
+        const smelt_kernel_info *info = &work->infos[i];
+        if (info->status != SMELT_ERROR_CANCELLED)
+            json_array_append_new(kernels, tool_kernel_json(info));
+        else
+            json_array_append_new(
+                undone, tool_json(json_pack("{s:s, s:s}", "spec", info->spec, "arch", info->arch)));
+    }
+    json_t *times = tool_json(json_pack(
+        "{s:f, s:o, s:f}", "front_end", work->front_end_seconds, "assembler",
+        work->assembler_told ? tool_json_real(work->assembler_seconds) : tool_json(json_null()),
+        "cache", work->cache_seconds));
+    tool_print_json(json_pack(
+        "{s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "kernels", kernels, "undone_kernels",
+        undone, "compiled", (json_int_t)work->compiled, "cached", (json_int_t)work->cached,
+        "failed", (json_int_t)work->failed, "undone", (json_int_t)work->undone, "seconds",
+        work->seconds, "kernels_per_second", kernels_per_second(work), "thread_seconds", times));
+}
+
+/* Shares of what the threads spent on kernels; they work side by side. */
+static void print_times(const struct work *work) {
+    double compiling = work->front_end_seconds + work->assembler_seconds;
+    double all = compiling + work->cache_seconds;
+    if (!work->compiled || all <= 0)
+        return;
+    if (work->assembler_told)
+        printf("time of the threads: %.0f %% NVRTC's front end and optimiser, %.0f %% its "
+               "assembler, %.1f %% the cache\n",
+               100 * work->front_end_seconds / all, 100 * work->assembler_seconds / all,
+               100 * work->cache_seconds / all);
+    else
+        printf("time of the threads: %.1f %% NVRTC, %.1f %% the cache\n", 100 * compiling / all,
+               100 * work->cache_seconds / all);
 }
 
 static void print_table(const struct work *work) {
@@ -129,12 +182,11 @@ static void print_table(const struct work *work) {
     for (size_t i = 0; i < work->count; i++) {
         const smelt_kernel_info *info = &work->infos[i];
         int failed = info->state == SMELT_KERNEL_FAILED;
-        if (info->status == SMELT_ERROR_CANCELLED)
-            continue;
+        int undone = info->status == SMELT_ERROR_CANCELLED;
         tool_table_add(&table, TOOL_PLAIN, "%s", info->spec);
         tool_table_add(&table, TOOL_PLAIN, "%s", info->arch);
         tool_table_add(&table, failed ? TOOL_BAD : TOOL_PLAIN, "%s",
-                       tool_kernel_state(info->state));
+                       undone ? "not done" : tool_kernel_state(info->state));
         tool_table_add(&table, TOOL_PLAIN, "%.3f", info->seconds);
         if (failed) {
             for (int column = 0; column < 4; column++)
@@ -150,8 +202,10 @@ static void print_table(const struct work *work) {
         tool_table_add(&table, TOOL_PLAIN, "%s", tool_size(info->cubin_bytes).text);
     }
     tool_table_end(&table);
-    printf("\n%zu kernel%s: %zu compiled, %zu cached, %zu failed, in %.2f s\n", work->count,
-           work->count == 1 ? "" : "s", work->compiled, work->cached, work->failed, work->seconds);
+    printf("\n%zu kernel%s: %zu compiled, %zu cached, %zu failed, in %.2f s (%.1f a second)\n",
+           work->count, work->count == 1 ? "" : "s", work->compiled, work->cached, work->failed,
+           work->seconds, kernels_per_second(work));
+    print_times(work);
 }
 
 static int report(const struct work *work, const struct tool_options *options) {

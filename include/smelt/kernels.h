@@ -103,6 +103,9 @@ typedef struct smelt_kernel_info {
     int threads;              /* per block */
     size_t cubin_bytes;
     char error[1024]; /* message of a failure */
+    /* Of a kernel compiled now: the assembler's part of compile_seconds, as it reports it itself
+     * (the rest is NVRTC's front end and optimiser); 0: it reported none. */
+    double assembler_seconds;
 } smelt_kernel_info;
 
 typedef struct smelt_kernel_request {
@@ -110,14 +113,19 @@ typedef struct smelt_kernel_request {
     const char *arch; /* NULL: the context's */
 } smelt_kernel_request;
 
-/* Progress, called after each kernel, from the worker thread that finished it, one call at a time.
- * `info` is valid during the call. A value other than 0 stops: kernels not begun stay undone. */
+/* Progress, called after each kernel, from the worker thread that finished it, one call at a time;
+ * `info` is valid during the call. Also called with `info` NULL, about every tenth of a second,
+ * while there is nothing to do but wait for what other processes compile. A value other than 0
+ * stops: kernels not begun stay undone. */
 typedef int (*smelt_progress_function)(void *user, size_t done, size_t total,
                                        const smelt_kernel_info *info);
 
 /*
  * Compiles (or finds in the cache) `count` kernels with `jobs` threads (0: one per processor);
  * what is compiled goes into the cache. Nothing is loaded into a device: any context will do.
+ * Processes that prepare the same kernels share them: a kernel that another one is compiling is
+ * left for later, and compiled here only if that takes longer than the cache's lock time-out. Each
+ * begins at a place of its own in the list, so nodes that share no locks share work as well.
  * infos[count] may be NULL; each element's `size` is set by the library. A kernel that fails does
  * not stop the others: the call then returns the first failure's status.
  */

@@ -50,6 +50,8 @@ struct smelt__compiled {
     char kernel_name[128];
     int registers, spill_bytes, static_shared_bytes, dynamic_shared_bytes, threads;
     double compile_seconds;
+    double assembler_seconds; /* only when just compiled: the assembler's part of it, as it reports
+                               * it; 0: it did not. Not stored. */
     int serialised; /* only when just compiled: the assembler's warning C7510 to C7518 that it makes
                      * asynchronous products wait for one another; 0: none. Not stored. */
 };
@@ -102,6 +104,10 @@ struct smelt__cache_lock {
 int smelt__cache_lock(struct smelt__cache *cache, const struct smelt__cache_key *key,
                       const struct smelt__compiler_id *compiler, struct smelt__cache_lock *lock,
                       struct smelt__compiled *compiled);
+/* The same without waiting: -1 when another process has it and the entry is not there. */
+int smelt__cache_try_lock(struct smelt__cache *cache, const struct smelt__cache_key *key,
+                          const struct smelt__compiler_id *compiler, struct smelt__cache_lock *lock,
+                          struct smelt__compiled *compiled);
 void smelt__cache_unlock(struct smelt__cache *cache, struct smelt__cache_lock *lock);
 
 /* The public maintenance calls, on a cache (same contracts as in smelt/cache.h). */

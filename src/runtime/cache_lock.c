@@ -250,49 +250,88 @@ static bool waiting_pause(struct waiting *waiting) {
     return true;
 }
 
+/* One key's lock while it is asked for. */
+struct request {
+    struct smelt__cache *cache;
+    const struct smelt__cache_key *key;
+    const struct smelt__compiler_id *compiler;
+    struct smelt__compiled *compiled;
+    char name[SMELT__FILE_NAME_BYTES];
+    off_t offset;
+    int file;
+};
+
+/* False when there is nothing to lock: no folder to share, orders to compile anew, no lock file. */
+static bool request_begin(struct request *request) {
+    struct smelt__cache *cache = request->cache;
+
+    if (!cache || cache->disabled || cache->recompile || cache->problem[0] != '\0' ||
+        cache->lock_mode == SMELT_CACHE_LOCK_OFF)
+        return false;
+    smelt__cache_file_name(request->key, request->compiler, request->name);
+    request->file = lock_file_open(cache, request->name, &request->offset);
+    if (request->file < 0)
+        warn_unlocked(cache);
+    return request->file >= 0;
+}
+
+enum answer { ANSWER_HIT, ANSWER_LOCKED, ANSWER_BUSY, ANSWER_NO_LOCKS };
+
+/* First the lock, then the look: whoever has the lock has seen what its last holder left. */
+static enum answer request_poll(const struct request *request) {
+    int got = try_byte(request->file, request->offset);
+
+    if (got < 0)
+        warn_unlocked(request->cache);
+    if (smelt__cache_look(request->cache, request->key, request->compiler, true, request->compiled))
+        return ANSWER_HIT;
+    return got > 0 ? ANSWER_LOCKED : got == 0 ? ANSWER_BUSY : ANSWER_NO_LOCKS;
+}
+
+/* The lock if it was had; the file is closed else. 1 for a hit. */
+static int request_end(const struct request *request, enum answer answer,
+                       struct smelt__cache_lock *lock) {
+    if (answer == ANSWER_LOCKED)
+        lock->fd = request->file;
+    else
+        smelt__cache_lock_release(request->file);
+    return answer == ANSWER_HIT;
+}
+
 int smelt__cache_lock(struct smelt__cache *cache, const struct smelt__cache_key *key,
                       const struct smelt__compiler_id *compiler, struct smelt__cache_lock *lock,
                       struct smelt__compiled *compiled) {
-    char name[SMELT__FILE_NAME_BYTES];
+    struct request request = {cache, key, compiler, compiled, "", 0, -1};
     struct waiting waiting;
-    off_t offset;
-    int file, got;
+    enum answer answer;
 
     lock->fd = -1;
-    /* Without a folder to share, or with orders to compile anew, there is nothing to wait for. */
-    if (!cache || cache->disabled || cache->recompile || cache->problem[0] != '\0' ||
-        cache->lock_mode == SMELT_CACHE_LOCK_OFF)
+    if (!request_begin(&request))
         return 0;
-    smelt__cache_file_name(key, compiler, name);
-    file = lock_file_open(cache, name, &offset);
-    if (file < 0) {
-        warn_unlocked(cache);
-        return 0;
-    }
-    waiting = waiting_begin(cache, file);
-    for (;;) {
-        /* First the lock, then the look: whoever has the lock has seen what its last holder left.
-         */
-        got = try_byte(file, offset);
-        if (got < 0)
-            warn_unlocked(cache);
-        if (smelt__cache_look(cache, key, compiler, true, compiled)) {
-            smelt__cache_lock_release(file);
-            return 1;
-        }
-        if (got > 0) {
-            lock->fd = file;
-            return 0;
-        }
-        if (got < 0 || !waiting_pause(&waiting))
-            break;
-    }
-    if (got == 0)
+    waiting = waiting_begin(cache, request.file);
+    do
+        answer = request_poll(&request);
+    while (answer == ANSWER_BUSY && waiting_pause(&waiting));
+    if (answer == ANSWER_BUSY)
         smelt__log_write(&cache->log, SMELT_LOG_INFO,
                          "cache: waited %d ms for another process to compile %s, compiling it here",
-                         cache->lock_timeout_ms, name);
-    smelt__cache_lock_release(file);
-    return 0;
+                         cache->lock_timeout_ms, request.name);
+    return request_end(&request, answer, lock);
+}
+
+int smelt__cache_try_lock(struct smelt__cache *cache, const struct smelt__cache_key *key,
+                          const struct smelt__compiler_id *compiler, struct smelt__cache_lock *lock,
+                          struct smelt__compiled *compiled) {
+    struct request request = {cache, key, compiler, compiled, "", 0, -1};
+    enum answer answer;
+    int hit;
+
+    lock->fd = -1;
+    if (!request_begin(&request))
+        return 0;
+    answer = request_poll(&request);
+    hit = request_end(&request, answer, lock);
+    return answer == ANSWER_BUSY ? -1 : hit;
 }
 
 void smelt__cache_unlock(struct smelt__cache *cache, struct smelt__cache_lock *lock) {

@@ -44,6 +44,14 @@ static int number_before(const char *text, const char *end, const char *unit) {
     return digit < at ? (int)strtol(digit, NULL, 10) : 0;
 }
 
+/* Seconds of "Compile time = 491.181 ms"; 0 when that is not there. */
+static double read_time(const char *text, const char *end) {
+    static const char heading[] = "Compile time = ";
+    const char *at = memmem(text, (size_t)(end - text), heading, sizeof heading - 1);
+    long milliseconds = at ? strtol(at + sizeof heading - 1, NULL, 10) : 0;
+    return milliseconds > 0 ? 1e-3 * (double)milliseconds : 0;
+}
+
 /* The assembler reports kernel by kernel: "Compiling entry function 'NAME' for 'sm_90a'", then its
  * stack frame and spills, then "Used N registers, ... N bytes smem". 0: nothing on this kernel. */
 static int read_report(const char *log, const char *kernel_name, struct smelt__compiled *compiled) {
@@ -61,6 +69,7 @@ static int read_report(const char *log, const char *kernel_name, struct smelt__c
             compiled->spill_bytes = number_before(name, end, " bytes spill stores") +
                                     number_before(name, end, " bytes spill loads");
             compiled->static_shared_bytes = number_before(name, end, " bytes smem");
+            compiled->assembler_seconds = read_time(name, end);
             return compiled->registers > 0;
         }
         part = next;

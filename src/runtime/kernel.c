@@ -22,6 +22,7 @@ struct job {
     struct smelt__cache_key key;
     const struct smelt__nvrtc_file *compiler; /* NULL: none was found */
     char spec[SMELT__SPEC_TEXT];
+    enum smelt__patience patience;
 };
 
 /* What a compile flight carries: the kernel, and how it was come by. The cubin stays first: the
@@ -30,6 +31,7 @@ struct outcome {
     struct smelt__compiled compiled;
     smelt_kernel_state state;
     double seconds;
+    int busy; /* nothing was made: another process compiles it, and this one does not wait */
 };
 
 static double seconds_now(void) {
@@ -94,6 +96,18 @@ static smelt_status compile_job(struct job *job, struct smelt__compiled *compile
     return SMELT_OK;
 }
 
+/* As smelt__cache_lock, or -1. */
+static int lock_job(struct job *job, struct smelt__cache_lock *lock,
+                    struct smelt__compiled *compiled) {
+    struct smelt__cache *cache = job->context->cache;
+
+    if (job->patience == SMELT__COMPILE_TOO)
+        return 0;
+    if (job->patience == SMELT__DO_ELSE)
+        return smelt__cache_try_lock(cache, &job->key, compiler_id(job), lock, compiled);
+    return smelt__cache_lock(cache, &job->key, compiler_id(job), lock, compiled);
+}
+
 /* Cache, then lock, cache again and compiler (the lock looks into the cache while it waits).
  * `fresh`: what the cache holds was refused by the driver, so it is not asked. */
 static smelt_status produce(struct job *job, int fresh, struct outcome *outcome) {
@@ -109,7 +123,9 @@ static smelt_status produce(struct job *job, int fresh, struct outcome *outcome)
         return SMELT_OK;
     if (!job->compiler)
         return smelt__context_compiler_problem(job->context);
-    if (!fresh && smelt__cache_lock(cache, &job->key, compiler_id(job), &lock, compiled))
+    int locked = fresh ? 0 : lock_job(job, &lock, compiled);
+    outcome->busy = locked < 0;
+    if (locked)
         goto out;
     outcome->state = SMELT_KERNEL_COMPILED;
     status = compile_job(job, compiled);
@@ -136,6 +152,7 @@ static void fill_info(const struct job *job, const struct outcome *outcome,
     info->state = outcome->state;
     info->seconds = outcome->seconds;
     info->compile_seconds = compiled->compile_seconds;
+    info->assembler_seconds = compiled->assembler_seconds;
     info->registers = compiled->registers;
     info->spill_bytes = compiled->spill_bytes;
     info->static_shared_bytes = compiled->static_shared_bytes;
@@ -170,7 +187,8 @@ static smelt_status lead_compilation(struct job *job, struct outcome **result) {
     return SMELT_OK;
 }
 
-static smelt_status compile_once(struct job *job, struct outcome *outcome) {
+/* One flight: leads it, or waits for whoever does. */
+static smelt_status fly(struct job *job, struct outcome *outcome) {
     struct smelt__flights *flights = &job->context->compiling;
     struct smelt__flight *flight;
     struct outcome *result = NULL;
@@ -187,26 +205,47 @@ static smelt_status compile_once(struct job *job, struct outcome *outcome) {
     smelt_status status = flight->status;
     if (!status) {
         *outcome = *(const struct outcome *)flight->result;
-        status =
-            copy_compiled(&((const struct outcome *)flight->result)->compiled, &outcome->compiled);
+        if (!outcome->busy)
+            status = copy_compiled(&((const struct outcome *)flight->result)->compiled,
+                                   &outcome->compiled);
     }
     smelt__flight_leave(flights, flight);
     return status;
 }
 
+/* The flight may have been led by a thread with less patience than this one's. */
+static smelt_status compile_once(struct job *job, struct outcome *outcome) {
+    smelt_status status;
+    do
+        status = fly(job, outcome);
+    while (!status && outcome->busy && job->patience != SMELT__DO_ELSE);
+    return status;
+}
+
 smelt_status smelt__kernel_compile(smelt_context *context, const struct smelt__plan *plan,
                                    struct smelt__compiled *compiled, smelt_kernel_info *info) {
+    int busy;
+    return smelt__kernel_compile_unless(context, plan, SMELT__WAIT, compiled, info, &busy);
+}
+
+smelt_status smelt__kernel_compile_unless(smelt_context *context, const struct smelt__plan *plan,
+                                          enum smelt__patience patience,
+                                          struct smelt__compiled *compiled, smelt_kernel_info *info,
+                                          int *busy) {
     struct job job;
     struct outcome outcome;
 
+    *busy = 0;
     memset(compiled, 0, sizeof *compiled);
     smelt_status status = smelt__context_check_process(context);
     if (status)
         return status;
     status = begin_job(&job, context, plan);
+    job.patience = patience;
     if (!status)
         status = compile_once(&job, &outcome);
     if (!status) {
+        *busy = outcome.busy;
         *compiled = outcome.compiled;
         if (info)
             fill_info(&job, &outcome, info);

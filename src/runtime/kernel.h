@@ -36,6 +36,18 @@ smelt_status smelt__context_need_device(const smelt_context *context);
 smelt_status smelt__kernel_compile(smelt_context *context, const struct smelt__plan *plan,
                                    struct smelt__compiled *compiled, smelt_kernel_info *info);
 
+/* What to do about a kernel that another process is compiling. */
+enum smelt__patience {
+    SMELT__WAIT,       /* wait for it, until the cache's time-out */
+    SMELT__DO_ELSE,    /* come back with *busy set and nothing else */
+    SMELT__COMPILE_TOO /* compile it here as well */
+};
+/* smelt__kernel_compile, which waits, with a choice. *busy is always set. */
+smelt_status smelt__kernel_compile_unless(smelt_context *context, const struct smelt__plan *plan,
+                                          enum smelt__patience patience,
+                                          struct smelt__compiled *compiled, smelt_kernel_info *info,
+                                          int *busy);
+
 /* The loaded kernel of a plan made for this context's architecture. Thread-safe; two threads asking
  * for one kernel load it once. */
 smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan *plan,

@@ -1,29 +1,56 @@
 /* Many kernels at once, and one kernel's cubin: see smelt/kernels.h. */
 #include <pthread.h>
 #include <sched.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
 #include "runtime/context.h"
 #include "runtime/kernel.h"
 #include "runtime/tuned.h"
 
+/*
+ * Several processes often prepare the same kernels at the same time: warmers on the nodes of a
+ * cluster, a trainer's ranks. Nobody waits in line: a kernel that another process is compiling is
+ * put aside, the next one is taken, and what was put aside is looked at again when there is nothing
+ * else to do; by then it mostly is in the cache. Each process begins at a random place of the list,
+ * so that processes which see each other's results but not each other's locks share the work too.
+ */
+
+/* A kernel that another process was compiling. */
+struct aside {
+    size_t index;
+    int64_t deadline_ns; /* of our patience */
+};
+
 /* One call's work, shared by its threads. */
 struct preparation {
     smelt_context *context;
     const smelt_kernel_request *requests;
-    size_t count;
+    size_t count, start;
     smelt_progress_function progress;
     void *user;
     smelt_kernel_info *infos;
-    pthread_mutex_t mutex; /* guards what follows, and calls of `progress` */
-    size_t next, done;
+    unsigned char *finished; /* of each request */
+    pthread_mutex_t mutex;   /* guards what follows, and calls of `progress` */
+    size_t next, done;       /* requests begun, requests finished */
+    struct aside *aside;     /* a ring with room for all */
+    size_t aside_first, aside_count;
+    int64_t ticked_ns; /* when `progress` was last called */
     int cancelled;
     size_t first_failed; /* lowest number of a failed kernel; `count` while there is none */
     smelt_status status;
     struct smelt__saved_error message; /* of that one */
 };
+
+static int64_t monotonic_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 static const char *request_arch(const smelt_context *context, const smelt_kernel_request *request) {
     return request->arch ? request->arch : context->arch->name;
@@ -43,24 +70,33 @@ static void fill_failure(const struct preparation *all, size_t index, smelt_stat
 }
 
 static smelt_status prepare_one(const struct preparation *all, size_t index,
-                                smelt_kernel_info *info) {
+                                enum smelt__patience patience, smelt_kernel_info *info, int *busy) {
     const smelt_kernel_request *request = &all->requests[index];
     struct smelt__compiled compiled;
     struct smelt__plan plan;
 
+    *busy = 0;
     smelt_status status =
         smelt__context_plan_text(all->context, request->spec, request->arch, &plan);
     if (status)
         return status;
-    status = smelt__kernel_compile(all->context, &plan, &compiled, info);
+    status = smelt__kernel_compile_unless(all->context, &plan, patience, &compiled, info, busy);
     free(compiled.cubin);
     return status;
 }
 
-/* Under the mutex. */
+/* ---- the work, under the mutex ---- */
+
+static void call_progress(struct preparation *all, const smelt_kernel_info *info) {
+    all->ticked_ns = monotonic_ns();
+    if (all->progress && !all->cancelled && all->progress(all->user, all->done, all->count, info))
+        all->cancelled = 1;
+}
+
 static void report(struct preparation *all, size_t index, smelt_status status,
                    const smelt_kernel_info *info) {
     all->done++;
+    all->finished[index] = 1;
     if (status && index < all->first_failed) {
         all->first_failed = index;
         all->status = status;
@@ -68,27 +104,86 @@ static void report(struct preparation *all, size_t index, smelt_status status,
     }
     if (all->infos)
         all->infos[index] = *info;
-    if (all->progress && !all->cancelled && all->progress(all->user, all->done, all->count, info))
-        all->cancelled = 1;
+    call_progress(all, info);
+}
+
+/* What to do next: a request nobody has begun, else one put aside. 0: nothing is left. */
+static int take(struct preparation *all, struct aside *item) {
+    if (all->cancelled || (all->next == all->count && all->aside_count == 0))
+        return 0;
+    if (all->next < all->count) {
+        item->index = (all->start + all->next++) % all->count;
+        item->deadline_ns = 0;
+    } else {
+        *item = all->aside[all->aside_first];
+        all->aside_first = (all->aside_first + 1) % all->count;
+        all->aside_count--;
+    }
+    return 1;
+}
+
+static void put_aside(struct preparation *all, const struct aside *item) {
+    struct aside *last = &all->aside[(all->aside_first + all->aside_count++) % all->count];
+
+    *last = *item;
+    if (!last->deadline_ns)
+        last->deadline_ns =
+            monotonic_ns() + all->context->settings.cache.lock_timeout_ms * INT64_C(1000000);
+}
+
+/* Pauses when all that is left was found busy since the last pause; longer each time. */
+struct polling {
+    size_t busy; /* in a row */
+    int64_t pause_ns;
+};
+
+static void pause_when_idle(struct preparation *all, struct polling *polling) {
+    enum { SHORTEST_NS = 2000000, LONGEST_NS = 100000000, TICK_NS = 100000000 };
+    struct timespec pause = {0};
+
+    if (all->next < all->count || ++polling->busy < all->aside_count)
+        return;
+    polling->busy = 0;
+    polling->pause_ns = polling->pause_ns ? 2 * polling->pause_ns : SHORTEST_NS;
+    if (polling->pause_ns > LONGEST_NS)
+        polling->pause_ns = LONGEST_NS;
+    if (monotonic_ns() - all->ticked_ns >= TICK_NS)
+        call_progress(all, NULL);
+    pause.tv_nsec = (long)polling->pause_ns;
+    pthread_mutex_unlock(&all->mutex);
+    (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+    pthread_mutex_lock(&all->mutex);
 }
 
 static void *work(void *user) {
     struct preparation *all = user;
+    struct polling polling = {0};
+    struct aside item;
 
     pthread_mutex_lock(&all->mutex);
-    while (all->next < all->count && !all->cancelled) {
+    while (take(all, &item)) {
         smelt_kernel_info info;
-        size_t index = all->next++;
+        int busy;
         pthread_mutex_unlock(&all->mutex);
-        smelt_status status = prepare_one(all, index, &info);
+        int patient = !item.deadline_ns || monotonic_ns() < item.deadline_ns;
+        smelt_status status = prepare_one(
+            all, item.index, patient ? SMELT__DO_ELSE : SMELT__COMPILE_TOO, &info, &busy);
         if (status)
-            fill_failure(all, index, status, smelt_last_error(), &info);
+            fill_failure(all, item.index, status, smelt_last_error(), &info);
         pthread_mutex_lock(&all->mutex);
-        report(all, index, status, &info);
+        if (busy) {
+            put_aside(all, &item);
+            pause_when_idle(all, &polling);
+        } else {
+            report(all, item.index, status, &info);
+            polling = (struct polling){0};
+        }
     }
     pthread_mutex_unlock(&all->mutex);
     return NULL;
 }
+
+/* ---- the call ---- */
 
 static int processors(void) {
     cpu_set_t set;
@@ -100,19 +195,33 @@ static int processors(void) {
 static smelt_status work_with_threads(struct preparation *all, int jobs) {
     size_t wanted = (size_t)(jobs > 0 ? jobs : processors());
     size_t started = 0;
+    smelt_status status = SMELT_OK;
 
     if (wanted > all->count)
         wanted = all->count;
     pthread_t *threads = calloc(wanted ? wanted : 1, sizeof *threads);
-    if (!threads)
-        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
+    all->aside = calloc(all->count ? all->count : 1, sizeof *all->aside);
+    if (!threads || !all->aside) {
+        status = smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
+        goto out;
+    }
     while (started + 1 < wanted && pthread_create(&threads[started], NULL, work, all) == 0)
         started++;
     work(all);
     for (size_t i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
+out:
     free(threads);
-    return SMELT_OK;
+    free(all->aside);
+    return status;
+}
+
+/* Nothing depends on its quality. */
+static size_t random_start(size_t count) {
+    uint64_t random;
+    if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
+        random = (uint64_t)monotonic_ns();
+    return count ? (size_t)(random % count) : 0;
 }
 
 smelt_status smelt_kernels_prepare(smelt_context *context, const smelt_kernel_request *requests,
@@ -121,6 +230,7 @@ smelt_status smelt_kernels_prepare(smelt_context *context, const smelt_kernel_re
     struct preparation all = {.context = context,
                               .requests = requests,
                               .count = count,
+                              .start = random_start(count),
                               .progress = progress,
                               .user = user,
                               .infos = infos,
@@ -133,15 +243,20 @@ smelt_status smelt_kernels_prepare(smelt_context *context, const smelt_kernel_re
     if (jobs < 0)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "jobs is %d; legal: 0 (one per processor) and up", jobs);
+    all.finished = calloc(count ? count : 1, 1);
+    if (!all.finished)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
     smelt__error_save(&saved);
     pthread_mutex_init(&all.mutex, NULL);
     smelt_status status = work_with_threads(&all, jobs);
     pthread_mutex_destroy(&all.mutex);
+    for (size_t i = 0; i < count && infos && !status; i++)
+        if (!all.finished[i])
+            fill_failure(&all, i, SMELT_ERROR_CANCELLED, "not done: the progress function stopped",
+                         &infos[i]);
+    free(all.finished);
     if (status)
         return status;
-    for (size_t i = all.next; i < count && infos; i++)
-        fill_failure(&all, i, SMELT_ERROR_CANCELLED, "not begun: the progress function stopped",
-                     &infos[i]);
     smelt__error_restore(&saved);
     if (all.cancelled)
         return smelt__fail(SMELT_ERROR_CANCELLED,

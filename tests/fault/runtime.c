@@ -565,6 +565,7 @@ static void prepare_reports_each_kernel(void **unused) {
     assert_int_equal(smelt_kernels_prepare(context, requests, 4, 3, NULL, NULL, infos),
                      SMELT_ERROR_INVALID_SPEC);
     assert_int_equal(infos[0].state, SMELT_KERNEL_COMPILED);
+    assert_true(infos[0].assembler_seconds == 0.002);
     assert_int_equal(infos[1].status, SMELT_ERROR_INVALID_SPEC);
     assert_non_null(strstr(infos[1].error, "operator"));
     assert_int_equal(infos[2].state, SMELT_KERNEL_COMPILED);
