@@ -29,6 +29,12 @@ struct scan {
     int extent; /* 1 + the last valid one, or 0 */
 };
 
+/* The block's run. The last ones first: a kernel that wrote the indices just before has left their
+ * end in L2. */
+DEVICE int own_run(const struct sparse_attn_partition_params *params) {
+    return params->runs - 1 - (int)blockIdx.x;
+}
+
 /* The entry's query number, or -1: it is past the list's end, or none. */
 DEVICE int find_query(const struct sparse_attn_partition_params *params, int entry) {
     int entries = params->query_capacity;
@@ -154,7 +160,7 @@ DEVICE int own_entries(int bucket, int lanes, int buckets) {
  * number. */
 DEVICE int count_run(const struct sparse_attn_partition_params *params, int lanes) {
     const int lane = (int)threadIdx.x % lanes;
-    const i64 begin = (i64)blockIdx.x * params->run;
+    const i64 begin = (i64)own_run(params) * params->run;
     int count = 0;
     for (int i = 0; i < params->run; i += THREADS / lanes) {
         const i64 entry = begin + i + (int)threadIdx.x / lanes;
@@ -187,9 +193,9 @@ DEVICE void store_histogram(const struct sparse_attn_partition_params *params, i
             sum += counts[w * PARTITION_MOST_BUCKETS + (int)threadIdx.x];
         }
         int *const histogram = params->histograms + (i64)threadIdx.x * params->histogram_stride;
-        histogram[blockIdx.x] = sum;
-        const int run = (int)blockIdx.x + 1;
-        for (int i = run; run == params->runs && i < params->histogram_stride; ++i) {
+        const int run = own_run(params);
+        histogram[run] = sum;
+        for (int i = run + 1; run == params->runs - 1 && i < params->histogram_stride; ++i) {
             histogram[i] = 0;
         }
     }
