@@ -163,12 +163,12 @@ static void each_piece(const struct warp *warp, const struct emu_operand *operan
     }
 }
 
-/* What this warp reads: its own rows of A, all of B. */
+/* What this warp's part may read: all of A and B. Its result needs 16 rows of A, but PTX does not
+ * say that it reads no others. */
 static void each_operand(const struct warp *warp, const struct product *product,
                          piece_function each) {
     if (!product->form.from_registers)
-        each_piece(warp, &product->a, EMU_QUARTER_ROWS * quarter(warp), EMU_QUARTER_ROWS, product,
-                   each);
+        each_piece(warp, &product->a, 0, ROWS, product, each);
     each_piece(warp, &product->b, 0, product->form.columns, product, each);
 }
 

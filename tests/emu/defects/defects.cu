@@ -661,6 +661,33 @@ KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x] = (int)d[0];
 }
 
+//! rows of A from the warpgroup's other warps: race/proxy, 128 threads
+//@use common/descriptor.cuh
+//@use ptx/proxy.cuh
+//@use ptx/shared.cuh
+//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
+KERNEL void KERNEL_NAME(int *data) {
+    float d[4];
+    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
+        ((int *)arena)[i] = 0;
+    }
+    fence_proxy_async();
+    __syncthreads();
+    /* Each warp fills the 16 rows that its own part of the product needs. */
+    for (int i = (int)threadIdx.x % 32; i < 512; i += 32) {
+        ((int *)arena)[threadIdx.x / 32 * 512 + i] = 0;
+    }
+    fence_proxy_async();
+    __syncwarp(0xffffffffu);
+    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
+    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    wgmma_fence();
+    wgmma_ss_n8_t00(d, a, b, 0); /* HERE */
+    wgmma_commit();
+    wgmma_wait_0();
+    data[threadIdx.x] = (int)d[0];
+}
+
 //! a product of what no proxy fence covers: proxy, 128 threads; no fence.proxy.async
 //@use common/descriptor.cuh
 //@use ptx/proxy.cuh
