@@ -56,8 +56,9 @@ static const struct tool_verb verbs[] = {
      "--queries (4096), --rows (8192), --lists and the like describe. The fastest, if it beats\n"
      "the rule's plan by more than the noise, goes into the tuning file, from which plans take\n"
      "it; else an earlier entry is taken out. The noise: how far the medians of the rule's\n"
-     "plan, which takes part four times, lie apart. Knobs that a spec names stay as they are;\n"
-     "--knobs names those to vary. --dry-run lists the candidates.\n",
+     "plan, which takes part four times, lie apart, or three of their standard errors. Knobs\n"
+     "that a spec names stay as they are; --knobs names those to vary. --dry-run lists the\n"
+     "candidates.\n",
      TOOL_TARGETS | OPTION(ARCH) | OPTION(DEVICE) | OPTION(JOBS) | TOOL_PROBLEM | OPTION(REPEAT) |
          OPTION(KNOBS) | OPTION(LIMIT) | OPTION(DRY_RUN) | TOOL_COMMON,
      tool_run_tune},

@@ -27,7 +27,8 @@ struct smelt__tune_result {
     int best;        /* the candidate that won; 0, the rule's plan, unless another was faster than
                         each of its repeats by more than the noise */
     double rule_us;  /* of the rule's plan in the final: median of its repeats' medians */
-    double noise_us; /* the largest of those minus the smallest */
+    double noise_us; /* the largest of those minus the smallest, or three standard errors of a
+                        median as the spread of the launches gives them: the larger */
     int64_t queries, rows, width;
 };
 

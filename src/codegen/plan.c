@@ -131,11 +131,18 @@ static int longest_name(const struct smelt__plan *plan) {
     return (int)longest;
 }
 
+/* Whether the tuning entry chose the variant, which is a knob but no constant. */
+static int is_variant_tuned(const struct smelt__plan *plan) {
+    const int key = smelt__spec_key(plan->spec.family, "variant");
+    return key >= 0 && plan->spec.tuned >> key & 1;
+}
+
 static void print_heading(const struct smelt__plan *plan, struct smelt__text *text) {
     char spec[SMELT__SPEC_TEXT];
     smelt__spec_print_asked(&plan->spec, spec);
-    smelt__text_print(text, "spec     %s\narch     %s\nvariant  %s\nkernel   %s\n", spec,
-                      plan->arch->name, plan->variant, plan->kernel_name);
+    smelt__text_print(text, "spec     %s\narch     %s\nvariant  %s%s\nkernel   %s\n", spec,
+                      plan->arch->name, plan->variant, is_variant_tuned(plan) ? " (tuned)" : "",
+                      plan->kernel_name);
 }
 
 /* The knobs (knobs = 1) or the other constants. */

@@ -30,4 +30,10 @@ enum stand_in_defect {
 
 extern enum stand_in_defect stand_in_defect;
 
+/* What a launch takes, by its operator's knobs ("" for none); NULL: half a millisecond. A negative
+ * time: the launch is refused. */
+extern double (*stand_in_ms)(const char *knobs);
+/* Knobs whose operator has the defect; NULL: every operator has it. */
+extern const char *stand_in_defect_knobs;
+
 #endif
