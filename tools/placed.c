@@ -196,19 +196,21 @@ smelt_status smelt__placed_workspace(struct smelt__placed *placed, const smelt_s
     void *pointer = NULL;
     size_t bytes;
     smelt_status status = smelt_sparse_attn_forward_workspace(attn, &placed->args, &bytes);
-    if (status != SMELT_OK || bytes <= workspace->bytes)
-        return status;
-    status = smelt_device_alloc(placed->context, bytes + 2 * GUARD, &pointer);
-    if (status != SMELT_OK)
-        return status;
-    if (workspace->allocation)
-        smelt_device_free(placed->context, workspace->allocation);
-    workspace->allocation = pointer;
-    workspace->bytes = bytes;
-    guard_workspace(workspace);
-    placed->args.workspace = workspace->allocation + GUARD;
-    placed->args.workspace_bytes = bytes;
-    return SMELT_OK;
+    if (status == SMELT_OK && bytes > workspace->bytes) {
+        status = smelt_device_alloc(placed->context, bytes + 2 * GUARD, &pointer);
+        if (status != SMELT_OK)
+            return status;
+        if (workspace->allocation)
+            smelt_device_free(placed->context, workspace->allocation);
+        workspace->allocation = pointer;
+        workspace->bytes = bytes;
+        guard_workspace(workspace);
+    }
+    if (workspace->allocation) { /* whatever the caller did to the arguments */
+        placed->args.workspace = workspace->allocation + GUARD;
+        placed->args.workspace_bytes = workspace->bytes;
+    }
+    return status;
 }
 
 static smelt_status poison_workspace(const struct smelt__placed *placed) {

@@ -36,6 +36,7 @@ int driver_open(struct driver *driver, char *message, size_t size) {
         {"cuGraphLaunch", &driver->graph_launch},
         {"cuGraphExecDestroy", &driver->graph_exec_destroy},
         {"cuGraphDestroy", &driver->graph_destroy},
+        {"cuMemcpyDtoDAsync_v2", &driver->copy_async},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
         if (find(driver, wanted[i].name, wanted[i].function, message, size) != 0) {

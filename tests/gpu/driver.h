@@ -23,6 +23,8 @@ struct driver {
     int (*graph_launch)(struct CUgraphExec_st *executable, struct CUstream_st *stream);
     int (*graph_exec_destroy)(struct CUgraphExec_st *executable);
     int (*graph_destroy)(struct CUgraph_st *graph);
+    int (*copy_async)(unsigned long long to, unsigned long long from, size_t bytes,
+                      struct CUstream_st *stream);
 };
 
 /* 0, or -1 with what is missing in `message`. */

@@ -1,19 +1,25 @@
 /* Graphs, streams, threads and contexts around a launch. */
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "driver.h"
 #include "smelt/device.h"
 #include "suite.h"
 
-static const char SPEC[] = "sparse_attn:heads=16,dqk=576,dv=512,topk=256";
+static const char *const SPECS[] = {
+    "sparse_attn:heads=16,dqk=576,dv=512,topk=256",
+    "sparse_attn:heads=16,dqk=576,dv=512,topk=256,buckets=64/128",
+};
 
 enum { CAPTURE_MODE_GLOBAL = 0, THREADS = 8, ROUNDS = 20, QUICK_ROUNDS = 2 };
 
 struct launch_test {
     struct suite *suite;
     struct driver *driver; /* NULL when the suite runs without it */
+    const char *spec;
     struct workload *workload;
     struct CUstream_st *stream;
     char *message;
@@ -90,6 +96,13 @@ static void graph(struct launch_test *test) {
     test->driver->ctx_set_current(NULL);
 }
 
+static int same_bytes(struct launch_test *test, const void *a, const void *b, size_t bytes) {
+    if (memcmp(a, b, bytes) == 0)
+        return 1;
+    snprintf(test->message, test->size, "a copy behind the call is not its result");
+    return 0;
+}
+
 /* ---- streams --------------------------------------------------------------------------------- */
 
 /* Two problems on two streams, launched in turn without waiting. */
@@ -99,7 +112,7 @@ static void two_streams(struct launch_test *test) {
     struct smelt__problem_options options = launch_options(test->suite);
     options.seed += 77;
     options.lists = SMELT__LISTS_WINDOW;
-    if (workload_open(&second, test->suite, SPEC, &options, test->message, test->size) != 0)
+    if (workload_open(&second, test->suite, test->spec, &options, test->message, test->size) != 0)
         return;
     struct workload *workloads[2] = {test->workload, &second};
     smelt_context *context = test->suite->context;
@@ -124,6 +137,43 @@ static void two_streams(struct launch_test *test) {
     if (streams[1])
         smelt_stream_destroy(context, streams[1]);
     workload_close(&second);
+}
+
+/* What follows a call in the stream finds all of its results: the buckets' kernels overlap, and the
+ * last of them, which most often has nothing to do, must not end before the first. */
+static void followed_at_once(struct launch_test *test) {
+    const struct smelt__problem_options options = {
+        .seed = test->suite->seed, .tokens = 6000, .rows = 5000};
+    struct workload long_one;
+    smelt_context *context = test->suite->context;
+    void *copy = NULL, *host[2] = {NULL, NULL};
+    if (workload_open(&long_one, test->suite, test->spec, &options, test->message, test->size) != 0)
+        return;
+    const struct smelt__placed *placed = &long_one.placed;
+    const size_t bytes = placed->out.bytes;
+    host[0] = malloc(bytes), host[1] = malloc(bytes);
+    int good =
+        host[0] && host[1] && works(test, smelt_device_alloc(context, bytes, &copy), "alloc");
+    for (int i = 0; i < ROUNDS && good; i++)
+        good = works(test, smelt__placed_poison(&long_one.placed), "poison") &&
+               works(test, smelt_stream_synchronize(context, NULL), "wait") &&
+               works(test, smelt_sparse_attn_forward(long_one.attn, &placed->args, test->stream),
+                     "forward") &&
+               driven(test,
+                      test->driver->copy_async((unsigned long long)(uintptr_t)copy,
+                                               (unsigned long long)(uintptr_t)placed->args.out,
+                                               bytes, test->stream),
+                      "copy") &&
+               works(test, smelt_stream_synchronize(context, test->stream), "wait") &&
+               works(test, smelt_device_download(context, host[0], copy, bytes), "download") &&
+               works(test, smelt_device_download(context, host[1], placed->args.out, bytes),
+                     "download") &&
+               same_bytes(test, host[0], host[1], bytes);
+    if (copy)
+        smelt_device_free(context, copy);
+    free(host[0]);
+    free(host[1]);
+    workload_close(&long_one);
 }
 
 static void default_stream(struct launch_test *test) {
@@ -189,7 +239,7 @@ static void adopt_current(struct launch_test *test, struct smelt_context **adopt
     if (!works(test, smelt_context_create(adopted, NULL), "context_create on the current context"))
         return;
     suite.context = *adopted;
-    if (workload_open(&workload, &suite, SPEC, &options, test->message, test->size) != 0)
+    if (workload_open(&workload, &suite, test->spec, &options, test->message, test->size) != 0)
         return;
     if (works(test, smelt__placed_run(&workload.placed, workload.attn, NULL), "forward"))
         workload_judge(&workload, test->message, test->size);
@@ -279,6 +329,7 @@ static const struct {
     {"launches: eight threads, one operator", many_threads, 0,
      "what must not be touched is told to the emulator between launches"},
     {"launches: graph captured and replayed on changed data", graph, 1, "it has no graphs"},
+    {"launches: what follows in the stream waits", followed_at_once, 1, "launches do not overlap"},
     {"launches: thread without a current context", thread_without_context, 1,
      "libcuda itself is needed"},
     {"launches: thread with the operator's context", thread_with_context, 1,
@@ -290,7 +341,7 @@ static const struct {
 static void run_one(struct launch_test *test, void (*run)(struct launch_test *test)) {
     struct workload workload;
     struct smelt__problem_options options = launch_options(test->suite);
-    if (workload_open(&workload, test->suite, SPEC, &options, test->message, test->size) != 0)
+    if (workload_open(&workload, test->suite, test->spec, &options, test->message, test->size) != 0)
         return;
     test->workload = &workload;
     if (works(test, smelt_stream_create(test->suite->context, &test->stream), "stream_create")) {
@@ -300,28 +351,34 @@ static void run_one(struct launch_test *test, void (*run)(struct launch_test *te
     workload_close(&workload);
 }
 
+static void run_test(struct suite *suite, struct driver *driver, const char *missing, size_t test,
+                     const char *spec) {
+    char name[256], message[1024] = "";
+    snprintf(name, sizeof name, "%s%s", tests[test].name, strchr(spec, '/') ? ", buckets" : "");
+    if (suite->emulated && tests[test].not_emulated) {
+        suite_skip(suite, name, tests[test].not_emulated);
+        return;
+    }
+    if ((tests[test].needs_driver && suite->without_driver) || !suite_wants(suite, name))
+        return;
+    struct launch_test launch = {
+        .suite = suite, .driver = driver, .spec = spec, .message = message, .size = sizeof message};
+    if (tests[test].needs_driver && missing[0])
+        snprintf(message, sizeof message, "%s", missing);
+    else
+        run_one(&launch, tests[test].run);
+    suite_report(suite, name, message);
+}
+
 void run_launches(struct suite *suite) {
     struct driver driver;
     char missing[512] = "";
     const int without_driver = suite->without_driver || suite->emulated;
     if (!without_driver && !suite->list)
         driver_open(&driver, missing, sizeof missing);
-    for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
-        char message[1024] = "";
-        if (suite->emulated && tests[i].not_emulated) {
-            suite_skip(suite, tests[i].name, tests[i].not_emulated);
-            continue;
-        }
-        if ((tests[i].needs_driver && suite->without_driver) || !suite_wants(suite, tests[i].name))
-            continue;
-        struct launch_test test = {
-            suite, without_driver ? NULL : &driver, NULL, NULL, message, sizeof message};
-        if (tests[i].needs_driver && missing[0])
-            snprintf(message, sizeof message, "%s", missing);
-        else
-            run_one(&test, tests[i].run);
-        suite_report(suite, tests[i].name, message);
-    }
+    for (size_t spec = 0; spec < sizeof SPECS / sizeof SPECS[0]; spec++)
+        for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
+            run_test(suite, without_driver ? NULL : &driver, missing, i, SPECS[spec]);
     if (!without_driver && !suite->list && !missing[0])
         driver_close(&driver);
 }

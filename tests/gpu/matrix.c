@@ -53,8 +53,11 @@ static void add_case(struct matrix *matrix, const struct suite *suite, int heads
     memset(options, 0, sizeof *options);
     int sink = (heads + topk + dqk / 64 + variation) % 2; /* both, over the variations */
     const char *knobs = dv == SUITE_KNOB_DV && suite->knobs ? suite->knobs : "";
-    snprintf(matrix->specs[number], SPEC, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%s%s%s", heads,
-             dqk, dv, topk, sink ? ",sink=1" : "", *knobs ? "," : "", knobs);
+    char buckets[64] = "";
+    if (number % 4 == 3) /* and rows wider than topk, below */
+        snprintf(buckets, sizeof buckets, ",buckets=%d/%d", 1 + topk / 9, 2 + topk / 3);
+    snprintf(matrix->specs[number], SPEC, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%s%s%s%s",
+             heads, dqk, dv, topk, sink ? ",sink=1" : "", buckets, *knobs ? "," : "", knobs);
     options->spec = matrix->specs[number];
     options->sample = suite->quick ? 4 : SAMPLE;
     problem->seed = suite->seed * 1000 + (uint64_t)number;
@@ -65,7 +68,9 @@ static void add_case(struct matrix *matrix, const struct suite *suite, int heads
     problem->tokens = suite->quick ? 5 : pick(&random, (const int64_t[]){11, 13, 20, 37}, 4);
     problem->rows = pick(&random, (const int64_t[]){topk / 2 + 3, topk + 1, 4096, 10007}, 4);
     problem->width = number % 3 == 0 ? 1 + smelt__random_below(&random, topk) : topk;
-    problem->lists = (enum smelt__lists)((number + variation) % 4);
+    if (buckets[0] && smelt__random_below(&random, 2) == 0)
+        problem->width = topk + 1 + smelt__random_below(&random, topk);
+    problem->lists = (enum smelt__lists)((number + variation + (buckets[0] != 0) * number / 4) % 4);
     problem->query_list = (enum smelt__query_list)(number % 9 < 5 ? number % 9 : 0);
     problem->spiky = number % 4 == 1;
     problem->topk_length = smelt__random_below(&random, 3) == 0;

@@ -64,8 +64,12 @@ int workload_open(struct workload *workload, struct suite *suite, const char *sp
         return -1;
     }
     if (suite_ok(smelt__placed_create(&workload->placed, suite->context, &workload->problem),
-                 "placing the problem", message, size) == 0)
-        return 0;
+                 "placing the problem", message, size) == 0) {
+        if (suite_ok(smelt__placed_workspace(&workload->placed, workload->attn), "workspace",
+                     message, size) == 0)
+            return 0;
+        smelt__placed_destroy(&workload->placed);
+    }
     smelt__problem_destroy(&workload->problem);
     smelt_sparse_attn_destroy(&workload->attn);
     return -1;
@@ -102,10 +106,9 @@ static const struct {
     const char *name;
     void (*run)(struct suite *suite);
 } groups[] = {
-    {"matrix", run_matrix},         {"boundaries", run_boundaries},
-    {"invariance", run_invariance}, {"nonfinite", run_nonfinite},
-    {"arguments", run_arguments},   {"launches", run_launches},
-    {"large", run_large},           {"far", run_far},
+    {"matrix", run_matrix},       {"boundaries", run_boundaries}, {"invariance", run_invariance},
+    {"nonfinite", run_nonfinite}, {"buckets", run_buckets},       {"arguments", run_arguments},
+    {"launches", run_launches},   {"large", run_large},           {"far", run_far},
 };
 enum { GROUPS = sizeof groups / sizeof groups[0] };
 

@@ -64,6 +64,7 @@ void run_far(struct suite *suite);        /* every offset beyond 32 bits, on the
 void run_boundaries(struct suite *suite); /* no queries, no rows, empty lists */
 void run_invariance(struct suite *suite); /* the same bits wherever a query stands */
 void run_nonfinite(struct suite *suite);  /* NaN and infinity */
+void run_buckets(struct suite *suite);    /* bucketed operators against plain ones */
 void run_arguments(struct suite *suite);  /* what forward must refuse, and what it must not */
 void run_launches(struct suite *suite);   /* graphs, streams, threads, contexts */
 

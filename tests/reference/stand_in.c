@@ -63,8 +63,9 @@ smelt_status smelt_sparse_attn_spec_print(const smelt_sparse_attn_spec *spec, ch
     *text = malloc(256);
     if (!*text)
         return SMELT_ERROR_OUT_OF_MEMORY;
-    snprintf(*text, 256, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%s", spec->heads, spec->dqk,
-             spec->dv, spec->topk, spec->sink ? ",sink=1" : "");
+    snprintf(*text, 256, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%s%s", spec->heads, spec->dqk,
+             spec->dv, spec->topk, spec->sink ? ",sink=1" : "",
+             spec->buckets[0] ? ",buckets=auto" : "");
     return SMELT_OK;
 }
 
@@ -79,6 +80,10 @@ smelt_status smelt_sparse_attn_spec_parse(const char *text, smelt_sparse_attn_sp
                &spec->dv, &spec->topk, &length) != 4)
         return fail(SMELT_ERROR_INVALID_SPEC, text);
     const char *rest = text + length + (spec->sink ? strlen(",sink=1") : 0);
+    const char *buckets = strstr(text, ",buckets=");
+    spec->buckets[0] = buckets ? SMELT_BUCKETS_AUTO : 0;
+    if (buckets)
+        rest = buckets + 1 + strcspn(buckets + 1, ",");
     if (knobs && *rest == ',')
         spec->knobs = *knobs = strdup(rest + 1);
     return SMELT_OK;
@@ -220,7 +225,7 @@ static const char *fault(const smelt_sparse_attn_spec *spec, const smelt_sparse_
         return "batches * tokens";
     if (a->rows < 0 || a->rows > INT32_MAX)
         return "rows";
-    if (a->width < 1 || a->width > spec->topk)
+    if (a->width < 1 || (a->width > spec->topk && !spec->buckets[0]))
         return "width";
     if (!(a->scale > 0) || isinf(a->scale))
         return "scale";
