@@ -2,7 +2,10 @@
  * The operator sparse_attn: sparse attention over a shared latent cache (OPERATORS.md, sections 1
  * and 3).
  *
- * The rule of buckets=auto: see AUTO_BOUNDS.
+ * The rule of buckets=auto: a quarter and a half of topk, in whole key blocks of 64. Measured on an
+ * H200 (bench/LOG.md): what is gained comes from scanning no row past its last valid slot, which
+ * one bucket gives, too, and from beginning with the longest work, for which three do; each more
+ * costs 3 to 5 us a call. When buckets pay at all: smelt/sparse_attn.h.
  */
 #include <stddef.h>
 
@@ -10,22 +13,30 @@
 #include "codegen/sparse_attn_keys.h"
 #include "codegen/sparse_attn_partition.h"
 
-static const int AUTO_BOUNDS[] = {256, 512, 1024, 1536};
-enum { AUTO_COUNT = sizeof AUTO_BOUNDS / sizeof *AUTO_BOUNDS };
+enum { AUTO_COUNT = 2, KEY_BLOCK = 64 };
+
+static void auto_bounds(int topk, int bounds[AUTO_COUNT]) {
+    const int parts[AUTO_COUNT] = {4, 2};
+    for (int i = 0; i < AUTO_COUNT; i++) {
+        const int step = parts[i] * KEY_BLOCK;
+        bounds[i] = (topk + step - 1) / step * KEY_BLOCK;
+    }
+}
 
 int smelt__sparse_attn_bounds(const struct smelt__spec *spec,
                               int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS]) {
     const int64_t given = smelt__spec_get(spec, "buckets");
     const int topk = (int)smelt__spec_get(spec, "topk");
-    const int *const list = given == SMELT__AUTO ? AUTO_BOUNDS : spec->list;
+    int by_rule[AUTO_COUNT];
+    auto_bounds(topk, by_rule);
+    const int *const list = given == SMELT__AUTO ? by_rule : spec->list;
     const int most = given == SMELT__AUTO ? AUTO_COUNT : (int)given;
     int count = 0;
     if (most == 0)
         return 0;
-    while (count < most && list[count] < topk) {
-        bounds[count] = list[count];
-        count++;
-    }
+    for (int i = 0; i < most && list[i] < topk; i++)
+        if (count == 0 || list[i] > bounds[count - 1]) /* by rule two may be the same */
+            bounds[count++] = list[i];
     bounds[count++] = topk;
     return count;
 }

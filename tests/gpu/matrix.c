@@ -54,7 +54,7 @@ static void add_case(struct matrix *matrix, const struct suite *suite, int heads
     int sink = (heads + topk + dqk / 64 + variation) % 2; /* both, over the variations */
     const char *knobs = dv == SUITE_KNOB_DV && suite->knobs ? suite->knobs : "";
     char buckets[64] = "";
-    if (number % 4 == 3) /* and rows wider than topk, below */
+    if (number % (suite->quick ? 8 : 4) == 3) /* and rows wider than topk, below */
         snprintf(buckets, sizeof buckets, ",buckets=%d/%d", 1 + topk / 9, 2 + topk / 3);
     snprintf(matrix->specs[number], SPEC, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%s%s%s%s",
              heads, dqk, dv, topk, sink ? ",sink=1" : "", buckets, *knobs ? "," : "", knobs);

@@ -246,6 +246,12 @@ static void auto_buckets(void **state) {
         for (int i = 0; i < count; i++)
             assert_true(bounds[i] > (i ? bounds[i - 1] : 0));
         assert_int_equal(bounds[count - 1], topk);
+        if (topk == 2048)
+            assert_true(count == 3 && bounds[0] == 512 && bounds[1] == 1024);
+        if (topk == 640)
+            assert_true(count == 3 && bounds[0] == 192 && bounds[1] == 320);
+        if (topk <= 64)
+            assert_int_equal(count, 1);
     }
 }
 
