@@ -1,0 +1,293 @@
+/*
+ * What the disk cache costs: a hit, counting 10,000 entries, what an eviction does to lookups and
+ * stores beside it, export and import. Works in a folder of its own under TMPDIR, else /tmp. Each
+ * figure that another process or the disk can disturb stands beside the same figure without the
+ * disturbance.
+ *
+ *   cache_figures [ENTRIES]      default 10000
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/cache_internal.h"
+
+enum { HIT_BYTES = 100000, SMALL_BYTES = 1000, PATH_BYTES = 512 };
+
+static char scratch[PATH_BYTES];
+static const struct smelt__compiler_id compiler = {13, 0, {1, 2, 3}};
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void check(int holds, const char *what) {
+    if (holds)
+        return;
+    fprintf(stderr, "cache_figures: %s (%s)\n", what, strerror(errno));
+    exit(1);
+}
+
+/* ---- times ---- */
+
+struct times {
+    double *list;
+    size_t count, room;
+};
+
+static void add_time(struct times *times, double begin) {
+    if (times->count < times->room)
+        times->list[times->count++] = seconds_now() - begin;
+}
+
+static struct times times_for(size_t room) {
+    struct times times = {malloc(room * sizeof(double)), 0, room};
+    check(times.list != NULL, "out of memory");
+    return times;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+/* Prints and frees. */
+static void print_times(const char *title, struct times *times, double scale, const char *unit) {
+    const size_t n = times->count;
+    check(n > 0, "nothing was timed");
+    qsort(times->list, n, sizeof(double), compare_doubles);
+    printf("%-58s median %8.1f  99.9 %% %8.1f  longest %8.1f %s (%zu)\n", title,
+           scale * times->list[n / 2], scale * times->list[(size_t)(0.999 * (double)(n - 1))],
+           scale * times->list[n - 1], unit, n);
+    fflush(stdout);
+    free(times->list);
+}
+
+/* ---- caches ---- */
+
+static struct smelt__cache *open_cache(const char *folder, const char *readonly, uint64_t cap) {
+    struct smelt__cache_settings settings = {.folder = folder,
+                                             .readonly_folder = readonly,
+                                             .cap_bytes = cap,
+                                             .lock = SMELT_CACHE_LOCK_SHARED,
+                                             .lock_timeout_ms = 10000};
+    struct smelt__cache *cache = smelt__cache_open(&settings, NULL);
+    check(cache && !*smelt__cache_problem(cache), "no cache");
+    return cache;
+}
+
+static void make_entry(int n, size_t bytes, struct smelt__cache_entry *entry) {
+    static unsigned char cubin[HIT_BYTES];
+    char source[64];
+    int length = snprintf(source, sizeof source, "kernel number %d", n);
+    memset(entry, 0, sizeof *entry);
+    smelt__cache_key_make(&entry->key, source, (size_t)length, NULL, "sm_90a");
+    entry->compiler = compiler;
+    entry->compiled.cubin = cubin;
+    entry->compiled.cubin_bytes = bytes;
+    entry->compiled.compile_seconds = 0.5;
+}
+
+/* Writes entries as a store does, but for waiting for the disk. The earlier ones are older. */
+static void plant(const char *folder, int first, int count, size_t bytes) {
+    unsigned char header[SMELT__ENTRY_HEADER_BYTES], checksum[SMELT__ENTRY_CHECKSUM_BYTES];
+    for (int n = first; n < first + count; n++) {
+        const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+                                          {.tv_sec = time(NULL) - 100000 + n}};
+        struct smelt__cache_entry entry;
+        char name[SMELT__FILE_NAME_BYTES], path[2 * PATH_BYTES];
+        make_entry(n, bytes, &entry);
+        smelt__entry_encode(&entry, header, checksum);
+        smelt__cache_file_name(&entry.key, &entry.compiler, name);
+        snprintf(path, sizeof path, "%s/%.2s", folder, name);
+        check(mkdir(path, 0700) == 0 || errno == EEXIST, path);
+        snprintf(path, sizeof path, "%s/%.2s/%s", folder, name, name);
+        int file = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+        check(file >= 0 && smelt__write_fully(file, header, sizeof header) == 0 &&
+                  smelt__write_fully(file, entry.compiled.cubin, bytes) == 0 &&
+                  smelt__write_fully(file, checksum, sizeof checksum) == 0 &&
+                  futimens(file, times) == 0 && close(file) == 0,
+              path);
+    }
+}
+
+static void look_up(struct smelt__cache *cache, int n, const struct smelt__compiler_id *by,
+                    int must_hit) {
+    struct smelt__cache_entry entry;
+    struct smelt__compiled found;
+    make_entry(n, 1, &entry);
+    if (smelt__cache_lookup(cache, &entry.key, by, &found))
+        free(found.cubin);
+    else
+        check(!must_hit, "a miss");
+}
+
+static void time_hits(const char *title, struct smelt__cache *cache, int n,
+                      const struct smelt__compiler_id *by) {
+    enum { ROUNDS = 4001 };
+    struct times times = times_for(ROUNDS);
+    for (int i = 0; i < ROUNDS; i++) {
+        const double begin = seconds_now();
+        look_up(cache, n, by, 1);
+        add_time(&times, begin);
+    }
+    print_times(title, &times, 1e6, "us");
+}
+
+/* ---- the figures ---- */
+
+static void measure_hits(const char *folder, const char *archive, int entries) {
+    char empty[PATH_BYTES + 16];
+    smelt_cache_transfer transfer = {.size = sizeof transfer};
+    snprintf(empty, sizeof empty, "%s/empty", scratch);
+    struct smelt__cache *cache = open_cache(folder, "", 0);
+    time_hits("hit, 100 KB cubin", cache, entries, &compiler);
+    time_hits("hit, 100 KB cubin, no compiler (newest of any)", cache, entries, NULL);
+    const double begin = seconds_now();
+    check(smelt__cache_export(cache, archive, NULL, 0, &transfer) == SMELT_OK, "export");
+    printf("export of %llu entries, %.1f MB: %.2f s\n", (unsigned long long)transfer.entries,
+           1e-6 * (double)transfer.bytes, seconds_now() - begin);
+    smelt__cache_close(cache);
+    cache = open_cache(empty, folder, 0);
+    time_hits("hit in a read-only folder, 100 KB cubin", cache, entries, &compiler);
+    smelt__cache_close(cache);
+    cache = open_cache(empty, archive, 0);
+    time_hits("hit in an exported file, 100 KB cubin", cache, entries, &compiler);
+    smelt__cache_close(cache);
+}
+
+static void measure_stat(const char *folder) {
+    enum { ROUNDS = 51 };
+    smelt_cache_stats stats = {.size = sizeof stats};
+    struct times times = times_for(ROUNDS);
+    struct smelt__cache *cache = open_cache(folder, "", 0);
+    char title[64];
+    for (int i = 0; i < ROUNDS; i++) {
+        const double begin = seconds_now();
+        check(smelt__cache_stat(cache, &stats) == SMELT_OK, "stat");
+        add_time(&times, begin);
+    }
+    snprintf(title, sizeof title, "stat of %llu entries", (unsigned long long)stats.entries);
+    print_times(title, &times, 1e3, "ms");
+    smelt__cache_close(cache);
+}
+
+/* Lookups, for as long as the child lives. */
+static void time_lookups_beside(const char *title, const char *folder, int entries, pid_t child) {
+    struct times times = times_for(1 << 22);
+    struct smelt__cache *cache = open_cache(folder, "", 0);
+    for (int i = 0; waitpid(child, NULL, WNOHANG) == 0; i++) {
+        const double begin = seconds_now();
+        look_up(cache, i % (entries + 1), &compiler, 0);
+        add_time(&times, begin);
+    }
+    print_times(title, &times, 1e6, "us");
+    smelt__cache_close(cache);
+}
+
+static pid_t start(void (*body)(const char *folder, int entries), const char *folder, int entries) {
+    fflush(NULL);
+    pid_t child = fork();
+    check(child >= 0, "fork");
+    if (child == 0) {
+        body(folder, entries);
+        _exit(0);
+    }
+    return child;
+}
+
+static void only_count(const char *folder, int entries) {
+    struct smelt__cache *cache = open_cache(folder, "", 0);
+    smelt_cache_stats stats = {.size = sizeof stats};
+    (void)entries;
+    for (int i = 0; i < 40; i++)
+        check(smelt__cache_stat(cache, &stats) == SMELT_OK, "stat");
+    smelt__cache_close(cache);
+}
+
+static void prune_all(const char *folder, int entries) {
+    struct smelt__cache *cache = open_cache(folder, "", 0);
+    (void)entries;
+    check(smelt__cache_prune(cache, 1, 0, NULL) == SMELT_OK, "prune");
+    smelt__cache_close(cache);
+}
+
+static void time_stores(const char *title, const char *folder, uint64_t cap, int first, int count) {
+    struct times times = times_for((size_t)count);
+    struct smelt__cache *cache = open_cache(folder, "", cap);
+    for (int n = first; n < first + count; n++) {
+        struct smelt__cache_entry entry;
+        make_entry(n, SMALL_BYTES, &entry);
+        const double begin = seconds_now();
+        check(smelt__cache_store(cache, &entry.key, &entry.compiler, &entry.compiled) == 0,
+              "store");
+        add_time(&times, begin);
+    }
+    print_times(title, &times, 1e3, "ms");
+    smelt__cache_close(cache);
+}
+
+static void measure_eviction(const char *folder, int entries) {
+    time_lookups_beside("lookups beside a process that only counts", folder, entries,
+                        start(only_count, folder, entries));
+    time_lookups_beside("lookups while another process removes every entry", folder, entries,
+                        start(prune_all, folder, entries));
+    time_stores("store, no cap", folder, 0, 2 * entries, 200);
+    plant(folder, 0, entries, SMALL_BYTES);
+    time_stores("store, nine tenths of the entries above the cap", folder,
+                (uint64_t)(entries / 10) * (SMALL_BYTES + 560), 3 * entries, 200);
+}
+
+static void measure_import(const char *archive) {
+    char target[PATH_BYTES + 16];
+    smelt_cache_transfer transfer = {.size = sizeof transfer};
+    char *tuning;
+    size_t bytes;
+    snprintf(target, sizeof target, "%s/imported", scratch);
+    struct smelt__cache *cache = open_cache(target, "", 0);
+    const double begin = seconds_now();
+    check(smelt__cache_import(cache, archive, &tuning, &bytes, &transfer) == SMELT_OK, "import");
+    printf("import of %llu entries (each waits for the disk): %.2f s\n",
+           (unsigned long long)transfer.entries, seconds_now() - begin);
+    free(tuning);
+    smelt__cache_close(cache);
+}
+
+static int remove_item(const char *path, const struct stat *status, int type, struct FTW *ftw) {
+    (void)status;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+int main(int argc, char **argv) {
+    const char *place = getenv("TMPDIR");
+    char folder[PATH_BYTES + 16], archive[PATH_BYTES + 16];
+    const int entries = argc > 1 ? atoi(argv[1]) : 10000;
+    if (argc > 2 || entries < 100) {
+        fprintf(stderr, "usage: cache_figures [ENTRIES], 100 and up\n");
+        return 2;
+    }
+    snprintf(scratch, sizeof scratch, "%.400s/cache-figures-XXXXXX", place ? place : "/tmp");
+    check(mkdtemp(scratch) != NULL, scratch);
+    snprintf(folder, sizeof folder, "%s/cache", scratch);
+    snprintf(archive, sizeof archive, "%s/cache.tar", scratch);
+    check(mkdir(folder, 0700) == 0, folder);
+    plant(folder, 0, entries, SMALL_BYTES);
+    plant(folder, entries, 1, HIT_BYTES);
+    measure_hits(folder, archive, entries);
+    measure_stat(folder);
+    measure_eviction(folder, entries);
+    measure_import(archive);
+    check(nftw(scratch, remove_item, 16, FTW_DEPTH | FTW_PHYS) == 0, "removing the scratch folder");
+    return 0;
+}
