@@ -20,7 +20,7 @@ extern "C" {
  * share their work as processes do.
  *
  * Forks. A context, and the operators made from it, belong to the process that made them. In a
- * forked child what would compile, load, launch or touch the device is refused
+ * forked child what would plan, compile, load, launch, tune or touch the device is refused
  * (INVALID_ARGUMENT); looking at the context, its counters and its cache is fine; destroying it
  * sets the pointer to NULL and leaves the rest alone. The child may make contexts of its own: to
  * compile, always; on a device, when the driver was not used before the fork (it says so itself

@@ -192,7 +192,7 @@ int smelt__candidates_find(const struct smelt__spec *spec, const struct smelt__a
     search_from(&search, 0, spec);
     if (search.out_of_memory) {
         smelt__candidates_free(candidates);
-        smelt__message_set(message, "out of memory");
+        smelt__message_set_out_of_memory(message);
         return -1;
     }
     qsort(candidates->list, (size_t)candidates->count, sizeof *candidates->list,

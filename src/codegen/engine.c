@@ -319,7 +319,7 @@ static int read_lines(const char *text, struct lines *lines, int *number,
     lines->parameters.count = 0;
     lines->items = calloc((size_t)count + 1, sizeof *lines->items);
     if (!lines->items) {
-        smelt__message_set(message, "out of memory");
+        smelt__message_set_out_of_memory(message);
         return -1;
     }
     for (int i = 0; i < count; i++) {
@@ -399,9 +399,11 @@ static int lookup(const void *user, const char *name, int *found) {
     return expansion->constants->lookup(expansion->constants->user, name, found);
 }
 
-/* Puts the template's name and the line in front of the message. */
+/* Puts the template's name and the line in front of the message, unless it is about memory. */
 static void place_message(const struct expansion *expansion, const struct line *line) {
     struct smelt__message reason = *expansion->message;
+    if (reason.out_of_memory)
+        return;
     smelt__message_set(expansion->message, "templates/%.100s:%d: %.800s",
                        expansion->template_->name, line->number, reason.text);
 }
@@ -509,7 +511,7 @@ int smelt__template_expand(const struct smelt__template *template_,
     }
     free(lines.items);
     if (!status && out->failed) {
-        smelt__message_set(message, "out of memory");
+        smelt__message_set_out_of_memory(message);
         status = -1;
     }
     return status;

@@ -48,7 +48,7 @@ static int add_done(struct walk *walk, const struct part *part) {
         int capacity = 2 * walk->done_capacity + 16;
         struct part *done = realloc(walk->done, (size_t)capacity * sizeof *done);
         if (!done) {
-            smelt__message_set(walk->message, "out of memory");
+            smelt__message_set_out_of_memory(walk->message);
             return -1;
         }
         walk->done = done;
@@ -102,6 +102,8 @@ static int evaluate(const struct visit_uses *uses, const struct smelt__use *use,
 /* Puts the template's name and the line in front of the message. */
 static void place_message(const struct walk *walk) {
     struct smelt__message reason = *walk->message;
+    if (reason.out_of_memory)
+        return;
     smelt__message_set(walk->message, "templates/%.100s:%d: %.800s",
                        walk->templates[walk->failed_at].name, walk->failed_line, reason.text);
 }
@@ -159,7 +161,7 @@ static int visit(struct walk *walk, const struct part *part) {
 static int walk_begin(struct walk *walk) {
     walk->begun = calloc((size_t)walk->count + 1, 1);
     if (!walk->begun)
-        smelt__message_set(walk->message, "out of memory");
+        smelt__message_set_out_of_memory(walk->message);
     return walk->begun ? 0 : -1;
 }
 

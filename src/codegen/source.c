@@ -61,7 +61,7 @@ int smelt__source_emit(const struct smelt__plan *plan, struct smelt__text *out,
     int failed = emit_banner(plan, out);
     emit_prologue(plan, out);
     if (failed || out->failed) {
-        smelt__message_set(message, "out of memory");
+        smelt__message_set_out_of_memory(message);
         return -1;
     }
     return smelt__parts_emit(smelt__templates, smelt__template_count, plan->template_name, &scope,

@@ -11,10 +11,14 @@
 /* The message of a failure: set once, where the failure is known, and passed on. */
 struct smelt__message {
     char text[1024];
+    int out_of_memory; /* that is what failed, and nothing is wrong with what was asked for */
 };
 
 __attribute__((format(printf, 2, 3))) void smelt__message_set(struct smelt__message *message,
                                                               const char *format, ...);
+
+/* "out of memory". */
+void smelt__message_set_out_of_memory(struct smelt__message *message);
 
 /* A string that grows. Zero-initialised is empty. When memory runs out it stays as it was and
  * `failed` is set: check once, at the end. */

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "codegen/engine.h"
 #include "runtime/compile.h"
 #include "runtime/context.h"
 #include "runtime/kernel.h"
+#include "runtime/specs.h"
 
 /* One kernel on its way to a cubin. */
 struct job {
@@ -44,18 +44,13 @@ static double seconds_now(void) {
 
 static smelt_status begin_job(struct job *job, smelt_context *context,
                               const struct smelt__plan *plan) {
-    struct smelt__message message;
-
     memset(job, 0, sizeof *job);
     job->context = context;
     job->plan = plan;
     smelt__spec_print_asked(&plan->spec, job->spec);
-    if (smelt__source_emit(plan, &job->source, &message))
-        return smelt__fail(SMELT_ERROR_INTERNAL, "%s on %s: %s", job->spec, plan->arch->name,
-                           message.text);
-    if (job->source.failed)
-        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for the source of %s",
-                           job->spec);
+    smelt_status status = smelt__plan_emit(plan, &job->source);
+    if (status)
+        return status;
     smelt__compile_options(&job->options, plan->arch->name);
     smelt__cache_key_make(&job->key, job->source.data, job->source.length, job->options.list,
                           plan->arch->name);

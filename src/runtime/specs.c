@@ -205,18 +205,26 @@ smelt_status smelt__plan_text(const struct smelt__plan *plan, int json, char **o
     return release(&text, out);
 }
 
-smelt_status smelt__plan_source(const struct smelt__plan *plan, char **source) {
-    struct smelt__text text = {0};
+smelt_status smelt__plan_emit(const struct smelt__plan *plan, struct smelt__text *source) {
     struct smelt__message message;
     char spec[SMELT__SPEC_TEXT];
 
-    if (smelt__source_emit(plan, &text, &message)) {
-        smelt__text_free(&text);
-        smelt__spec_print(&plan->spec, spec);
-        return smelt__fail(SMELT_ERROR_INTERNAL, "%s on %s: %s", spec, plan->arch->name,
-                           message.text);
-    }
-    return release(&text, source);
+    if (!smelt__source_emit(plan, source, &message) && !source->failed)
+        return SMELT_OK;
+    smelt__spec_print_asked(&plan->spec, spec);
+    if (source->failed || message.out_of_memory)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for the source of %s", spec);
+    return smelt__fail(SMELT_ERROR_INTERNAL, "%s on %s: %s", spec, plan->arch->name, message.text);
+}
+
+smelt_status smelt__plan_source(const struct smelt__plan *plan, char **source) {
+    struct smelt__text text = {0};
+    smelt_status status = smelt__plan_emit(plan, &text);
+
+    if (!status)
+        return release(&text, source);
+    smelt__text_free(&text);
+    return status;
 }
 
 smelt_status smelt_plan_print(const char *kernel, const char *arch, int json, char **out) {

@@ -3,12 +3,17 @@
 #define SMELT_RUNTIME_SPECS_H
 
 #include "codegen/plan.h"
+#include "codegen/text.h"
 #include "smelt/status.h"
 
 /* A kernel's spec and its architecture from their texts. Errors: INVALID_ARGUMENT (NULL),
  * INVALID_SPEC (also for an operator and an unknown architecture). */
 smelt_status smelt__kernel_from_text(const char *kernel, const char *arch_name,
                                      struct smelt__spec *spec, const struct smelt__arch **arch);
+
+/* Appends a plan's source to an empty text, which is the caller's to free in any case. Errors:
+ * OUT_OF_MEMORY, INTERNAL. */
+smelt_status smelt__plan_emit(const struct smelt__plan *plan, struct smelt__text *source);
 
 /* The texts of a plan, `text` being freed or handed over; its source. Errors: OUT_OF_MEMORY. */
 smelt_status smelt__plan_text(const struct smelt__plan *plan, int json, char **text);

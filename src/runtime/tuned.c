@@ -40,6 +40,9 @@ smelt_status smelt__context_plan(smelt_context *context, const struct smelt__spe
     struct smelt__tuning_line line;
     struct smelt__message message;
 
+    smelt_status status = smelt__context_check_process(context);
+    if (status)
+        return status;
     if (arch == context->arch && find_line(context, spec, &line)) {
         if (smelt__plan_make_tuned(spec, arch, line.knobs, plan, &message) == 0)
             return SMELT_OK;
@@ -132,7 +135,9 @@ smelt_status smelt_tuning_find(smelt_context *context, const char *kernel, int *
     if (!entry || entry->size != sizeof *entry)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "entry is NULL or its size is not set (%zu expected)", sizeof *entry);
-    smelt_status status = strip(kernel, &stripped, text);
+    smelt_status status = smelt__context_check_process(context);
+    if (!status)
+        status = strip(kernel, &stripped, text);
     if (status || !smelt__tuning_find(context->tuning, text, context->device_name, &line))
         return status;
     memcpy(entry->spec, line.spec, sizeof entry->spec);
@@ -148,7 +153,8 @@ smelt_status smelt_tuning_walk(smelt_context *context, smelt_tuning_function eac
         return SMELT_ERROR_INVALID_ARGUMENT;
     if (!each)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "the function to call is NULL");
-    return smelt__tuning_walk(context->tuning, each, user);
+    smelt_status status = smelt__context_check_process(context);
+    return status ? status : smelt__tuning_walk(context->tuning, each, user);
 }
 
 /* What a line of the file could not hold. */
@@ -156,7 +162,7 @@ static smelt_status check_entry(const smelt_context *context, const smelt_tuning
                                 struct smelt__tuning_line *line) {
     struct smelt__tuning_line again;
     struct smelt__text text = {0};
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
 
     snprintf(line->device, sizeof line->device, "%s",
              entry->device[0] ? entry->device : context->device_name);
@@ -175,7 +181,10 @@ static smelt_status check_entry(const smelt_context *context, const smelt_tuning
     const int sound = text.data &&
                       smelt__tuning_line_parse(text.data, text.length - 1, &again, &message) > 0 &&
                       strcmp(again.device, line->device) == 0;
+    const int out_of_memory = text.failed;
     smelt__text_free(&text);
+    if (out_of_memory)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
     return sound ? SMELT_OK
                  : smelt__fail(SMELT_ERROR_INVALID_SPEC, "an entry of %s on %s is no good: %s",
                                line->spec, line->device,
@@ -193,7 +202,9 @@ smelt_status smelt_tuning_store(smelt_context *context, const smelt_tuning_entry
     if (!entry || entry->size != sizeof *entry)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "entry is NULL or its size is not set (%zu expected)", sizeof *entry);
-    smelt_status status = strip(entry->spec, &stripped, line.spec);
+    smelt_status status = smelt__context_check_process(context);
+    if (!status)
+        status = strip(entry->spec, &stripped, line.spec);
     if (!status)
         status = check_entry(context, entry, &line);
     if (!status && line.knobs[0] &&
@@ -217,7 +228,9 @@ smelt_status smelt_tuning_candidates(const char *kernel, const char *arch_name, 
     if (status)
         return status;
     if (smelt__candidates_find(&spec, arch, knobs, &candidates, &message))
-        return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
+        return smelt__fail(message.out_of_memory ? SMELT_ERROR_OUT_OF_MEMORY
+                                                 : SMELT_ERROR_UNSUPPORTED,
+                           "%s", message.text);
     for (int i = 0; i < candidates.count && !status && (!limit || (size_t)i < limit); i++) {
         char text[SMELT__SPEC_TEXT];
         smelt__spec_print(&candidates.list[i].spec, text);

@@ -372,7 +372,7 @@ static int add_lines(void *user, const char *text, size_t bytes, struct smelt__t
 
 /* Edits the file and reads it again. */
 static smelt_status change_file(struct smelt__tuning *tuning, smelt__tuning_edit edit, void *user) {
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     struct smelt__text edited = {0};
     struct entries entries = {0};
     if (!tuning || !*tuning->file)

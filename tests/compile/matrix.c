@@ -137,7 +137,7 @@ static int choose_cells(struct matrix *matrix, const struct choice *choice) {
 /* What the plan claims of a cell. A refusal is a failure: every kernel of the matrix fits every
  * architecture in it. */
 static void plan_cell(const struct kernel_list *kernels, struct cell *cell) {
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     struct smelt__spec spec;
     struct smelt__plan plan;
     const struct smelt__arch *arch = smelt__arch_find(arch_names[cell->arch], &message);

@@ -125,7 +125,7 @@ static int lookup(const void *user, const char *name, int *found) {
 }
 
 static void emit(const struct defect *defect, struct smelt__text *out) {
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     struct smelt__scope scope = {lookup, NULL};
     struct smelt__template *all = calloc((size_t)smelt__template_count + 1, sizeof *all);
     if (!all)

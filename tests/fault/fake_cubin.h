@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { FAKE_CUBIN_HEAD = 64 };
 
@@ -19,17 +18,41 @@ static inline uint64_t fake_source_hash(const char *source) {
     return hash;
 }
 
-/* A line that names the source, then bytes that follow from its hash up to `bytes`, at least
- * FAKE_CUBIN_HEAD. */
-static inline void fake_cubin_fill(uint64_t hash, unsigned char *cubin, size_t bytes) {
-    uint64_t word = hash;
-    memset(cubin, 0, FAKE_CUBIN_HEAD);
-    snprintf((char *)cubin, FAKE_CUBIN_HEAD, "FAKECUBIN %016" PRIx64, hash);
-    for (size_t i = FAKE_CUBIN_HEAD; i < bytes; i++) {
-        if (i % 8 == 0)
-            word = word * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        cubin[i] = (unsigned char)(word >> (8 * (i % 8)));
-    }
+/* A line that names the source, then bytes that follow from its hash. */
+struct fake_cubin {
+    char head[FAKE_CUBIN_HEAD];
+    uint64_t word;
+};
+
+static inline struct fake_cubin fake_cubin_begin(uint64_t hash) {
+    struct fake_cubin cubin = {.word = hash};
+    snprintf(cubin.head, sizeof cubin.head, "FAKECUBIN %016" PRIx64, hash);
+    return cubin;
+}
+
+/* Byte number `at`; asked for in order. */
+static inline unsigned char fake_cubin_byte(struct fake_cubin *cubin, size_t at) {
+    if (at < FAKE_CUBIN_HEAD)
+        return (unsigned char)cubin->head[at];
+    if (at % 8 == 0)
+        cubin->word = cubin->word * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (unsigned char)(cubin->word >> (8 * (at % 8)));
+}
+
+static inline void fake_cubin_fill(uint64_t hash, unsigned char *bytes, size_t count) {
+    struct fake_cubin cubin = fake_cubin_begin(hash);
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = fake_cubin_byte(&cubin, i);
+}
+
+/* Allocates nothing: memory may be out. */
+static inline int fake_cubin_matches(uint64_t hash, const void *bytes, size_t count) {
+    struct fake_cubin cubin = fake_cubin_begin(hash);
+    const unsigned char *given = (const unsigned char *)bytes;
+    for (size_t i = 0; i < count; i++)
+        if (given[i] != fake_cubin_byte(&cubin, i))
+            return 0;
+    return count >= FAKE_CUBIN_HEAD;
 }
 
 #endif

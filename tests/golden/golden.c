@@ -55,7 +55,7 @@ static int read_list(const char *folder, struct golden goldens[MAX_GOLDENS]) {
 static char *emit(const struct golden *golden) {
     struct smelt__spec spec;
     struct smelt__plan plan;
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     struct smelt__text text = {0};
     const struct smelt__arch *arch = smelt__arch_find(golden->arch, &message);
     if (!arch || smelt__spec_parse(golden->spec, &spec, &message) ||

@@ -105,6 +105,9 @@ const char *kernel_spec(int n, char spec[TORTURE_SPEC]);
 /* The hash of its source: what the fake NVRTC knows it by. */
 uint64_t kernel_hash(int n);
 
+/* Whether this is what the fake NVRTC makes of kernel n. */
+bool is_right(const void *cubin, size_t bytes, int n);
+
 enum verdict { RIGHT, WRONG, FAILED };
 /* Has the library produce kernel n, from the cache or compiled, and compares its cubin with what
  * the fake NVRTC makes of it. FAILED: smelt_last_error says why. */

@@ -84,7 +84,7 @@ static void unknown_names(void **state) {
         {"sm_75", "unknown architecture 'sm_75'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         assert_null(smelt__arch_find(cases[i].name, &message));
         if (!strstr(message.text, cases[i].part))
             fail_msg("'%s' gave '%s'", cases[i].name, message.text);

@@ -19,7 +19,7 @@ static const struct smelt__arch *arch_of(const char *name) {
 }
 
 static struct smelt__spec parse(const char *text) {
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     struct smelt__spec spec;
     if (smelt__spec_parse(text, &spec, &message))
         fail_msg("%s", message.text);
@@ -35,7 +35,7 @@ static const char *body_of(struct smelt__text *text) {
 
 static void emit(const struct smelt__spec *spec, const struct smelt__arch *arch,
                  struct smelt__text *text) {
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     struct smelt__plan plan;
     if (smelt__plan_make(spec, arch, &plan, &message) || smelt__source_emit(&plan, text, &message))
         fail_msg("%s", message.text);
@@ -71,7 +71,7 @@ static void check_list(const struct smelt__spec *spec, const struct smelt__arch 
 
 static void find(const struct smelt__spec *spec, const struct smelt__arch *arch, const char *knobs,
                  struct smelt__candidates *list) {
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     if (smelt__candidates_find(spec, arch, knobs, list, &message))
         fail_msg("%s", message.text);
 }
@@ -123,7 +123,7 @@ static void named_knobs(void **state) {
     (void)state;
     struct smelt__spec spec = parse("sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048");
     struct smelt__candidates list;
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     find(&spec, arch_of("sm_90a"), "turn_steps", &list);
     assert_int_equal(list.count, 4); /* 10 is the rule's */
     check_list(&spec, arch_of("sm_90a"), &list);

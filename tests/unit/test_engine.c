@@ -74,7 +74,7 @@ static void expressions(void **state) {
         {"THREE\t> 3", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         int value = -12345;
         if (smelt__expression_evaluate(cases[i].text, strlen(cases[i].text), &scope, &value,
                                        &message))
@@ -104,7 +104,7 @@ static void bad_expressions(void **state) {
         {"(-BIG-1)/-1", "divides", 0},    {"1 || 2 +", "operand is missing", 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         int value;
         size_t length = strlen(cases[i].text);
         assert_int_equal(
@@ -128,7 +128,7 @@ static void bad_expressions(void **state) {
 static char *expand(const char *text) {
     struct smelt__template template_ = {"t.cu", text, strlen(text)};
     struct smelt__text out = {0};
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     if (smelt__template_expand(&template_, &scope, &out, &message))
         fail_msg("'%s': %s", text, message.text);
     return smelt__text_release(&out);
@@ -189,7 +189,7 @@ static void expansion_errors(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct smelt__template template_ = {"t.cu", cases[i].text, strlen(cases[i].text)};
         struct smelt__text out = {0};
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         assert_int_equal(smelt__template_expand(&template_, &scope, &out, &message), -1);
         smelt__text_free(&out);
         if (!strstr(message.text, cases[i].message))
@@ -257,7 +257,7 @@ static void malformed(void **state) {
         {"#define A \\\n//@if 1\nb\n//@end\n", 2, "cannot follow a line that ends in '\\'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         int line = -1;
         if (!smelt__template_check(cases[i].text, &line, &message))
             fail_msg("'%s' was accepted", cases[i].text);
@@ -290,7 +290,7 @@ static void random_templates(void **state) {
             used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", piece,
                                      random_below(&random, 3) ? "\n" : "");
         }
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         struct smelt__text out = {0};
         struct smelt__template template_ = {"t.cu", text, used};
         int line;
@@ -319,7 +319,7 @@ static void parts(void **state) {
         TEMPLATE("a.cuh", "a\n"),
         TEMPLATE("unused.cuh", "unused\n"),
     };
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     struct smelt__text out = {0};
     int index, line;
     assert_int_equal(smelt__parts_check(templates, 5, &index, &line, &message), 0);
@@ -344,7 +344,7 @@ static void part_parameters(void **state) {
         TEMPLATE("q.cuh", "//@takes n\n//@use p.cuh n = 0, m = n + 1\nq$n\n"),
         TEMPLATE("a.cuh", "a\n"),
     };
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     struct smelt__text out = {0};
     int index, line;
     assert_int_equal(smelt__parts_check(templates, 4, &index, &line, &message), 0);
@@ -381,7 +381,7 @@ static void wrong_arguments(void **state) {
             TEMPLATE("b", "b\n"),
             {"k", cases[i].user, strlen(cases[i].user)},
         };
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         struct smelt__text out = {0};
         int index = -1, line = -1;
         assert_int_equal(smelt__parts_check(templates, 3, &index, &line, &message),
@@ -411,7 +411,7 @@ static void wrong_parts(void **state) {
     };
     static const struct smelt__template itself[] = {TEMPLATE("a", "//@use a\n")};
     static const struct smelt__template missing[] = {TEMPLATE("a", "\n//@use gone\n")};
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     struct smelt__text out = {0};
     int index, line;
     assert_int_equal(smelt__parts_emit(cycle, 3, "a", &scope, &out, &message), -1);
@@ -451,7 +451,7 @@ static void line_markers(void **state) {
     struct smelt__spec spec;
     struct smelt__plan plan;
     struct smelt__text out = {0};
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     assert_int_equal(smelt__spec_parse("sparse_attn_fwd:heads=24,dqk=576,dv=512,topk=2048,sink=1",
                                        &spec, &message),
                      0);

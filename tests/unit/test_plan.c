@@ -85,7 +85,7 @@ static void check_constants(const struct smelt__plan *plan) {
 
 static void check_deterministic(const struct smelt__plan *plan) {
     struct smelt__plan again;
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     struct smelt__text first = {0}, second = {0};
     memset(&again, 0x5a, sizeof again);
     assert_int_equal(smelt__plan_make(&plan->spec, plan->arch, &again, &message), 0);
@@ -114,7 +114,7 @@ static void invariants(void **state) {
         const struct smelt__arch *arch;
         for (int a = 0; (arch = smelt__arch_at(a)); a++) {
             struct smelt__plan plan;
-            struct smelt__message message = {""};
+            struct smelt__message message = {0};
             if (smelt__plan_make(&spec, arch, &plan, &message)) {
                 assert_true(strlen(message.text) > 10);
                 refused++;
@@ -144,7 +144,7 @@ static void every_shape_is_planned(void **state) {
         const struct smelt__arch *arch;
         for (int a = 0; (arch = smelt__arch_at(a)); a++) {
             struct smelt__plan plan;
-            struct smelt__message message = {""};
+            struct smelt__message message = {0};
             char text[SMELT__SPEC_TEXT];
             smelt__spec_print(&spec, text);
             if (smelt__plan_make(&spec, arch, &plan, &message))
@@ -206,7 +206,7 @@ static void refusals(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct smelt__spec spec;
         struct smelt__plan plan;
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         assert_int_equal(smelt__spec_parse(cases[i].spec, &spec, &message), 0);
         assert_int_equal(
             smelt__plan_make(&spec, smelt__arch_find(cases[i].arch, &message), &plan, &message),
@@ -238,7 +238,7 @@ static void tuned(void **state) {
     const struct smelt__arch *arch;
     struct smelt__spec spec;
     struct smelt__plan plan, rule;
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     struct smelt__text text = {0};
     arch = smelt__arch_find("sm_90a", &message);
     assert_int_equal(smelt__spec_parse(asked, &spec, &message), 0);

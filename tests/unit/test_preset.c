@@ -26,7 +26,7 @@ static void table(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         char text[SMELT__SPEC_TEXT];
         assert_int_equal(smelt__preset_expand(cases[i].name, cases[i].tp, specs, &message), 1);
         smelt__spec_print(&specs[0], text);
@@ -63,7 +63,7 @@ static void bad_input(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         assert_int_equal(smelt__preset_expand(cases[i].name, cases[i].tp, specs, &message), -1);
         if (!strstr(message.text, cases[i].part))
             fail_msg("'%s' tp %d gave '%s'", cases[i].name, cases[i].tp, message.text);

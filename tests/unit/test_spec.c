@@ -25,7 +25,7 @@ static void round_trip(void **state) {
     for (int f = 0; smelt__family_at(f); f++) {
         for (int i = 0; i < 4000; i++) {
             struct smelt__spec spec = random_spec(&random, smelt__family_at(f)), again;
-            struct smelt__message message = {""};
+            struct smelt__message message = {0};
             char text[SMELT__SPEC_TEXT], text_again[SMELT__SPEC_TEXT];
             smelt__spec_print(&spec, text);
             if (smelt__spec_parse(text, &again, &message))
@@ -67,7 +67,7 @@ static void canonical(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct smelt__spec spec;
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         char text[SMELT__SPEC_TEXT];
         if (smelt__spec_parse(cases[i].given, &spec, &message))
             fail_msg("%s: %s", cases[i].given, message.text);
@@ -158,7 +158,7 @@ static void bad_input(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct smelt__spec spec;
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         if (!smelt__spec_parse(bad[i].text, &spec, &message))
             fail_msg("'%s' was accepted", bad[i].text);
         if (!strstr(message.text, bad[i].part) ||
@@ -172,7 +172,7 @@ static void too_long(void **state) {
     (void)state;
     char text[1000];
     struct smelt__spec spec;
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     /* Leading zeros bring a good spec to the last legal length, and one beyond. */
     for (size_t length = SMELT__SPEC_TEXT - 1; length <= SMELT__SPEC_TEXT; length++) {
         strcpy(text, "sparse_attn:dqk=64,dv=64,topk=1,heads=");
@@ -213,7 +213,7 @@ static void buckets(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct smelt__spec spec, kernels[SMELT__MAX_KERNELS];
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         char text[SMELT__SPEC_TEXT];
         snprintf(text, sizeof text, "sparse_attn:heads=8,dqk=576,dv=512,%s", cases[i].given);
         if (smelt__spec_parse(text, &spec, &message))
@@ -258,7 +258,7 @@ static void auto_buckets(void **state) {
 static void knobs_only(void **state) {
     (void)state;
     struct smelt__spec spec;
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     smelt__spec_init(&spec, &smelt__sparse_attn);
     assert_int_equal(smelt__spec_parse_keys("stages=2,block_keys=32", 1, &spec, &message), 0);
     assert_int_equal(smelt__spec_get(&spec, "stages"), 2);
@@ -274,7 +274,7 @@ static void knobs_only(void **state) {
 /* What the parser takes, it can print and take again; the rest it refuses with a message. */
 static void check_any_text(const char *text) {
     struct smelt__spec spec, again;
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     if (smelt__spec_parse(text, &spec, &message)) {
         assert_true(message.text[0] != '\0');
         return;

@@ -32,7 +32,7 @@ static void good_lines(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct smelt__tuning_line line, again;
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         struct smelt__text text = {0};
         if (parse(cases[i].text, &line, &message) != 1)
             fail_msg("%s: %s", cases[i].text, message.text);
@@ -50,7 +50,7 @@ static void good_lines(void **state) {
     static const char *const nothing[] = {"", "   \t\r", "# a comment \x01", "   # another"};
     for (size_t i = 0; i < sizeof nothing / sizeof nothing[0]; i++) {
         struct smelt__tuning_line line;
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         assert_int_equal(parse(nothing[i], &line, &message), 0);
     }
 }
@@ -83,7 +83,7 @@ static void bad_lines(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct smelt__tuning_line line;
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         assert_int_equal(parse(cases[i].text, &line, &message), -1);
         if (!strstr(message.text, cases[i].part))
             fail_msg("%s gave '%s'", cases[i].text, message.text);
@@ -95,7 +95,7 @@ static void long_lines(void **state) {
     (void)state;
     static char text[16384];
     struct smelt__tuning_line line;
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     for (int part = 0; part < 5; part++) {
         static char filler[2048];
         memset(filler, 'x', sizeof filler);
@@ -126,7 +126,7 @@ static void random_lines(void **state) {
         char *exact = malloc(length ? length : 1);
         memcpy(exact, text, length);
         struct smelt__tuning_line line, again;
-        struct smelt__message message = {""};
+        struct smelt__message message = {0};
         int kind = smelt__tuning_line_parse(exact, length, &line, &message);
         assert_in_range(kind + 1, 0, 2);
         assert_true(kind >= 0 || strlen(message.text) > 10);

@@ -130,7 +130,7 @@ char *micro_source(const struct micro_case *one) {
     int count;
     const struct smelt__template *all = templates(&count);
     struct smelt__scope scope = {lookup, one};
-    struct smelt__message message = {""};
+    struct smelt__message message = {0};
     struct smelt__text text = {0};
     char root[64];
     if (!all)

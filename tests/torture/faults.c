@@ -1,0 +1,493 @@
+/*
+ * Every system call the library makes fails in turn, with every error a disk or a network file
+ * system gives, once and from then on; every allocation fails in turn. What a caller gets is the
+ * right kernel or a clear error, nothing is lost (descriptors, memory, sound entries), nothing
+ * half-written is left to be found, and the next call, which may do its work, does it.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rows.h"
+#include "shim.h"
+
+enum { CUBIN_BYTES = 5000, ENTRY_BYTES = CUBIN_BYTES + 560, STORED = 4 };
+
+static const char *scratch;
+static char folder[TORTURE_PATH];   /* the cache */
+static char readonly[TORTURE_PATH]; /* a read-only layer, with kernel 7 */
+static char archive[TORTURE_PATH];  /* an export, with kernels 0..STORED - 1 */
+
+/* ---- the world before a fault ---------------------------------------------------------------- */
+
+static smelt_context_options quiet_options(void) {
+    smelt_context_options options = torture_options(folder, NULL);
+    options.cache_readonly_dir = readonly;
+    options.cache_lock_timeout_ms = 20; /* EACCES from a lock means that another has it */
+    return options;
+}
+
+static void fill(const char *layer, int first, int count) {
+    smelt_context_options options = torture_options(layer, NULL);
+    smelt_context *context = torture_context(&options);
+    for (int n = first; n < first + count; n++)
+        REQUIRE(obtain(context, n) == RIGHT);
+    smelt_context_destroy(&context);
+}
+
+static void set_cold(void) {
+    remove_folder(folder);
+}
+
+static void set_warm(void) {
+    remove_folder(folder);
+    fill(folder, 0, STORED);
+}
+
+static int damage_item(void *user, const char *file, const smelt_kernel_info *info) {
+    char path[2 * TORTURE_PATH];
+    (void)user;
+    (void)info;
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    REQUIRE(truncate(path, 300) == 0);
+    return 0;
+}
+
+/* Kernel 0 is there, but its entry was cut off. */
+static void set_damaged(void) {
+    smelt_context_options options = torture_options(folder, NULL);
+    remove_folder(folder);
+    fill(folder, 0, 1);
+    smelt_context *context = torture_context(&options);
+    REQUIRE(smelt_cache_walk(context, damage_item, NULL) == SMELT_OK);
+    smelt_context_destroy(&context);
+}
+
+/* ---- what is done ---------------------------------------------------------------------------- */
+
+/* What a step may end with. Anything else is a defect. */
+enum outcome { DONE, REFUSED };
+
+static enum outcome judge(smelt_status status) {
+    if (status == SMELT_OK)
+        return DONE;
+    if (!smelt_last_error()[0])
+        fprintf(stderr, "%s without a message\n", smelt_status_name(status));
+    REQUIRE(smelt_last_error()[0]);
+    if (status != SMELT_ERROR_OUT_OF_MEMORY && status != SMELT_ERROR_CACHE &&
+        status != SMELT_ERROR_NO_COMPILER)
+        fprintf(stderr, "%s: %s\n", smelt_status_name(status), smelt_last_error());
+    REQUIRE(status == SMELT_ERROR_OUT_OF_MEMORY || status == SMELT_ERROR_CACHE ||
+            status == SMELT_ERROR_NO_COMPILER);
+    return REFUSED;
+}
+
+static enum outcome use_kernel(smelt_context *context, int n) {
+    void *cubin = NULL;
+    size_t bytes = 0;
+    char spec[TORTURE_SPEC];
+    smelt_status status = smelt_kernel_cubin(context, kernel_spec(n, spec), NULL, &cubin, &bytes);
+    if (judge(status) == REFUSED)
+        return REFUSED;
+    REQUIRE(is_right(cubin, bytes, n));
+    smelt_free(cubin);
+    return DONE;
+}
+
+static enum outcome with_context(const smelt_context_options *options,
+                                 enum outcome (*use)(smelt_context *context)) {
+    smelt_context *context = NULL;
+    enum outcome outcome = judge(smelt_context_create(&context, options));
+    REQUIRE((context != NULL) == (outcome == DONE));
+    if (outcome == DONE)
+        outcome = use(context);
+    smelt_context_destroy(&context);
+    return outcome;
+}
+
+static enum outcome obtain_first(smelt_context *context) {
+    return use_kernel(context, 0);
+}
+
+static enum outcome step_obtain(void) {
+    smelt_context_options options = quiet_options();
+    return with_context(&options, obtain_first);
+}
+
+static enum outcome obtain_readonly(smelt_context *context) {
+    return use_kernel(context, 7);
+}
+
+static enum outcome step_readonly(void) {
+    smelt_context_options options = quiet_options();
+    return with_context(&options, obtain_readonly);
+}
+
+static enum outcome obtain_two(smelt_context *context) {
+    enum outcome first = use_kernel(context, STORED);
+    enum outcome second = use_kernel(context, STORED + 1);
+    return first == DONE ? second : first;
+}
+
+/* Stores above the cap, so that each of them evicts. */
+static enum outcome step_evict(void) {
+    smelt_context_options options = quiet_options();
+    options.cache_cap_bytes = 3 * ENTRY_BYTES;
+    return with_context(&options, obtain_two);
+}
+
+static int take_note(void *user, const char *file, const smelt_kernel_info *info) {
+    (void)user;
+    REQUIRE(file[0] && (info->state == SMELT_KERNEL_CACHED || info->error[0]));
+    return 0;
+}
+
+static enum outcome look_after(smelt_context *context) {
+    smelt_cache_stats stats = {.size = sizeof stats};
+    uint64_t sound = 0, removed = 0;
+    enum outcome outcome = DONE;
+
+    if (judge(smelt_cache_stat(context, &stats)) == REFUSED)
+        outcome = REFUSED;
+    if (judge(smelt_cache_walk(context, take_note, NULL)) == REFUSED)
+        outcome = REFUSED;
+    if (judge(smelt_cache_verify(context, &sound, &removed)) == REFUSED)
+        outcome = REFUSED;
+    REQUIRE(removed == 0); /* what cannot be read is not damaged */
+    return outcome;
+}
+
+static enum outcome step_look_after(void) {
+    smelt_context_options options = quiet_options();
+    return with_context(&options, look_after);
+}
+
+static enum outcome export_all(smelt_context *context) {
+    char path[TORTURE_PATH];
+    snprintf(path, sizeof path, "%.4000s/exported", scratch);
+    return judge(smelt_cache_export(context, path, NULL));
+}
+
+static enum outcome step_export(void) {
+    smelt_context_options options = quiet_options();
+    return with_context(&options, export_all);
+}
+
+static enum outcome import_all(smelt_context *context) {
+    return judge(smelt_cache_import(context, archive, NULL));
+}
+
+static enum outcome step_import(void) {
+    smelt_context_options options = quiet_options();
+    return with_context(&options, import_all);
+}
+
+static enum outcome step_archive_layer(void) {
+    smelt_context_options options = quiet_options();
+    options.cache_readonly_dir = archive;
+    return with_context(&options, obtain_first);
+}
+
+static enum outcome tune(smelt_context *context) {
+    smelt_tuning_entry entry = {.size = sizeof entry, .microseconds = 12.5};
+    int found;
+    kernel_spec(0, entry.spec);
+    snprintf(entry.device, sizeof entry.device, "Fake GPU 0");
+    snprintf(entry.knobs, sizeof entry.knobs, "stages=2");
+    enum outcome outcome = judge(smelt_tuning_store(context, &entry));
+    if (outcome == DONE) {
+        REQUIRE(smelt_tuning_find(context, entry.spec, &found, &entry) == SMELT_OK);
+        REQUIRE(found && !strcmp(entry.knobs, "stages=2"));
+    }
+    return outcome;
+}
+
+static enum outcome step_tune(void) {
+    smelt_context_options options = quiet_options();
+    options.tuning_device = "Fake GPU 0";
+    return with_context(&options, tune);
+}
+
+/* ---- without a fault of a file: memory alone --------------------------------------------------
+ */
+
+static int take_text(void *user, const char *text) {
+    (void)user;
+    REQUIRE(text[0]);
+    return 0;
+}
+
+static enum outcome step_texts(void) {
+    static const char kernel[] = "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048";
+    const smelt_status listed[] = {
+        smelt_spec_expand("sparse_attn:heads=64,dqk=576,dv=512,topk=2048", take_text, NULL),
+        smelt_preset_expand("deepseek-v3.2", 2, take_text, NULL),
+        smelt_tuning_candidates(kernel, TORTURE_ARCH, "stages", 0, take_text, NULL)};
+    enum outcome outcome = DONE;
+    char *text = NULL;
+
+    for (size_t i = 0; i < sizeof listed / sizeof listed[0]; i++)
+        if (listed[i])
+            outcome = judge(listed[i]);
+    for (int i = 0; i < 4; i++) {
+        smelt_status status = i == 0   ? smelt_spec_canonical(kernel, &text)
+                              : i == 1 ? smelt_source_emit(kernel, TORTURE_ARCH, &text)
+                                       : smelt_plan_print(kernel, TORTURE_ARCH, i - 2, &text);
+        REQUIRE((text != NULL) == (status == SMELT_OK));
+        if (judge(status) == REFUSED)
+            outcome = REFUSED;
+        smelt_free(text);
+    }
+    return outcome;
+}
+
+static enum outcome run_operator(smelt_context *context) {
+    static _Alignas(16) char buffer[4096];
+    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+    smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
+    smelt_sparse_attn *attn;
+
+    spec.heads = 16;
+    spec.dqk = spec.dv = 64;
+    spec.topk = 5;
+    if (judge(smelt_sparse_attn_create(&attn, context, &spec)) == REFUSED) {
+        REQUIRE(attn == NULL);
+        return REFUSED;
+    }
+    args.tokens = args.rows = args.width = 1;
+    args.scale = 1;
+    args.q = args.kv = args.out = buffer;
+    args.indices = (const int32_t *)(void *)buffer;
+    args.lse = (float *)(void *)buffer;
+    REQUIRE(smelt_sparse_attn_forward(attn, &args, NULL) == SMELT_OK); /* allocates nothing */
+    smelt_sparse_attn_destroy(&attn);
+    return DONE;
+}
+
+static enum outcome step_operator(void) {
+    smelt_context_options options = quiet_options();
+    options.device = 0;
+    options.arch = NULL;
+    enum outcome outcome = with_context(&options, run_operator);
+    REQUIRE(fake_driver()->modules == 0 && fake_driver()->retained == 0);
+    return outcome;
+}
+
+static enum outcome prepare_three(smelt_context *context) {
+    char texts[3][TORTURE_SPEC];
+    smelt_kernel_request requests[3] = {0};
+    smelt_kernel_info infos[3];
+
+    for (int i = 0; i < 3; i++)
+        requests[i].spec = kernel_spec(i, texts[i]);
+    return judge(smelt_kernels_prepare(context, requests, 3, 1, NULL, NULL, infos));
+}
+
+static enum outcome step_prepare(void) {
+    smelt_context_options options = quiet_options();
+    return with_context(&options, prepare_three);
+}
+
+/* ---- the steps ------------------------------------------------------------------------------- */
+
+static const struct step {
+    const char *name;
+    void (*before)(void);
+    enum outcome (*run)(void);
+    bool always; /* no fault of a file is an excuse */
+} steps[] = {
+    {"compile and store", set_cold, step_obtain, true},
+    {"hit", set_warm, step_obtain, true},
+    {"heal", set_damaged, step_obtain, true},
+    {"hit in the read-only layer", set_cold, step_readonly, true},
+    {"evict", set_warm, step_evict, true},
+    {"stat, walk, verify", set_warm, step_look_after, false},
+    {"export", set_warm, step_export, false},
+    {"import", set_cold, step_import, false},
+    {"hit in an exported file", set_cold, step_archive_layer, true},
+    {"tune", set_cold, step_tune, false},
+    {"prepare", set_cold, step_prepare, true},
+    {"an operator", set_cold, step_operator, true},
+    {"texts", set_cold, step_texts, true},
+};
+
+enum { STEPS = sizeof steps / sizeof steps[0] };
+
+/* ---- after a fault --------------------------------------------------------------------------- */
+
+static int open_descriptors(void) {
+    int count = 0;
+    DIR *names = opendir("/proc/self/fd");
+    REQUIRE(names);
+    while (readdir(names))
+        count++;
+    closedir(names);
+    return count;
+}
+
+static int require_sound_or_old(void *user, const char *file, const smelt_kernel_info *info) {
+    const struct step *step = user;
+    if (info->state == SMELT_KERNEL_FAILED && step->before != set_damaged)
+        fprintf(stderr, "%s: %s\n", file, info->error);
+    REQUIRE(info->state != SMELT_KERNEL_FAILED || step->before == set_damaged);
+    return 0;
+}
+
+/* Nothing unsound lies about, and everything works. */
+static void require_recovered(const struct step *step) {
+    smelt_context_options options = torture_options(folder, NULL);
+    smelt_context *context = torture_context(&options);
+
+    REQUIRE(smelt_cache_walk(context, require_sound_or_old, (void *)(uintptr_t)step) == SMELT_OK);
+    for (int n = 0; n < STORED; n++)
+        REQUIRE(obtain(context, n) == RIGHT);
+    smelt_context_destroy(&context);
+}
+
+struct fault_tally {
+    long faults, done, refused, left;
+};
+
+/* One run of a step with a fault. Returns false when no call was left to fail. */
+static bool run_faulty(const struct step *step, const struct shim_order *order,
+                       struct fault_tally *tally) {
+    const char *failed;
+
+    step->before();
+    int descriptors = open_descriptors();
+    long live = shim_live_allocations();
+    shim_begin(order);
+    enum outcome outcome = step->run();
+    shim_end(&failed);
+    if (!failed[0])
+        return false;
+    long lost = shim_live_allocations() - live;
+    if (order->target == SHIM_CALLS && step->always && outcome != DONE &&
+        !strstr(smelt_last_error(), "NVRTC"))
+        fprintf(stderr, "%s with error %d in %s, call %ld: refused: %s\n", step->name, order->error,
+                failed, order->first, smelt_last_error());
+    if (lost || open_descriptors() != descriptors)
+        fprintf(stderr, "%s with error %d in %s, call %ld: %ld allocations, %d descriptors lost\n",
+                step->name, order->error, failed, order->first, lost,
+                open_descriptors() - descriptors);
+    REQUIRE(order->target == SHIM_MEMORY || !step->always || outcome == DONE ||
+            strstr(smelt_last_error(), "NVRTC"));
+    REQUIRE(lost == 0);
+    REQUIRE(open_descriptors() == descriptors);
+    /* A temporary may stay only where removing it was among what failed. */
+    long left = count_files(folder, ".tmp-");
+    if (left > 0 && order->first == order->last && strcmp(failed, "unlinkat") != 0)
+        fprintf(stderr, "%s with error %d in %s, call %ld: %ld temporaries left\n", step->name,
+                order->error, failed, order->first, left);
+    REQUIRE(left <= 0 || order->first != order->last || !strcmp(failed, "unlinkat"));
+    require_recovered(step);
+    tally->faults++;
+    tally->done += outcome == DONE;
+    tally->refused += outcome == REFUSED;
+    tally->left += left > 0 ? left : 0;
+    return true;
+}
+
+static void set_up(void) {
+    scratch = scratch_folder(true);
+    snprintf(folder, sizeof folder, "%.4000s/cache", scratch);
+    snprintf(readonly, sizeof readonly, "%.4000s/readonly", scratch);
+    snprintf(archive, sizeof archive, "%.4000s/archive", scratch);
+    fake_nvrtc()->cubin_bytes = CUBIN_BYTES;
+    for (int n = 0; n < 2 * STORED; n++)
+        (void)kernel_hash(n);
+    fill(readonly, 7, 1);
+    fill(folder, 0, STORED);
+    smelt_context_options options = torture_options(folder, NULL);
+    smelt_context *context = torture_context(&options);
+    REQUIRE(smelt_cache_export(context, archive, NULL) == SMELT_OK);
+    smelt_context_destroy(&context);
+    /* Once for all that the process keeps. */
+    for (int i = 0; i < STEPS; i++) {
+        steps[i].before();
+        REQUIRE(steps[i].run() == DONE);
+        require_recovered(&steps[i]);
+    }
+}
+
+/* Every call of a step from `first` on by `stride`, with one error, once and for ever. */
+static long run_calls(const struct step *step, int error, long stride, struct fault_tally *tally) {
+    struct shim_order order = {.target = SHIM_CALLS, .error = error};
+    long calls = 0;
+
+    for (int for_ever = 0; for_ever < 2; for_ever++) {
+        /* Interrupted for ever, or a byte less each time, is no fault a system has. */
+        if (for_ever && error == EINTR)
+            continue;
+        for (long number = 1;; number += stride) {
+            order.first = number;
+            order.last = for_ever ? LONG_MAX : number;
+            if (!run_faulty(step, &order, tally))
+                break;
+            calls = number;
+        }
+    }
+    return calls;
+}
+
+static int row_io(const struct arguments *arguments) {
+    static const struct {
+        int number;
+        const char *name;
+    } errors[] = {{ENOSPC, "ENOSPC"}, {EDQUOT, "EDQUOT"}, {EIO, "EIO"},         {ESTALE, "ESTALE"},
+                  {EINTR, "EINTR"},   {EACCES, "EACCES"}, {SHIM_SHORT, "short"}};
+    enum { ERRORS = sizeof errors / sizeof errors[0] };
+    long stride = argument(arguments, "stride", 1);
+    struct fault_tally tally = {0};
+
+    set_up();
+    for (int i = 0; i < STEPS; i++) {
+        long calls = 0;
+        for (int e = 0; e < ERRORS; e++)
+            calls = run_calls(&steps[i], errors[e].number, stride, &tally);
+        printf("%s: %ld calls\n", steps[i].name, calls);
+    }
+    figure(
+        "%ld faults (ENOSPC, EDQUOT, EIO, ESTALE, EINTR, EACCES, short reads and writes; at every "
+        "call of %d steps, once and for ever): %ld done in spite of it, %ld refused with a "
+        "message, none wrong, nothing lost; %ld temporaries left",
+        tally.faults, STEPS, tally.done, tally.refused, tally.left);
+    return 0;
+}
+
+static int row_memory(const struct arguments *arguments) {
+    long stride = argument(arguments, "stride", 1);
+    struct fault_tally tally = {0};
+
+    if (!shim_has_memory())
+        skip("the sanitizer has an allocator of its own");
+    set_up();
+    for (int i = 0; i < STEPS; i++) {
+        struct shim_order order = {.target = SHIM_MEMORY};
+        long before = tally.faults;
+        for (int for_ever = 0; for_ever < 2; for_ever++)
+            for (order.first = 1;; order.first += stride) {
+                order.last = for_ever ? LONG_MAX : order.first;
+                if (!run_faulty(&steps[i], &order, &tally))
+                    break;
+            }
+        printf("%s: %ld faults\n", steps[i].name, tally.faults - before);
+    }
+    figure(
+        "%ld failed allocations (every one of %d steps, once and for ever): %ld done in spite of "
+        "it, %ld refused with a message, none wrong, nothing lost",
+        tally.faults, STEPS, tally.done, tally.refused);
+    return 0;
+}
+
+const struct row rows[] = {
+    {"io", row_io, "stride=: system calls fail"},
+    {"memory", row_memory, "stride=: allocations fail"},
+    {0},
+};

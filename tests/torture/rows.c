@@ -1,0 +1,13 @@
+#include "rows.h"
+
+const struct row rows[] = {
+    {"cold", row_cold, "processes=, keys=, rounds=: many processes want the same kernels at once"},
+    {"kill", row_kill, "processes=, keys=, kills=, limit_ms=: processes killed at random moments"},
+    {"stop", row_stop, "deadline_ms=, late_percent=: the process that compiles is stopped"},
+    {"churn", row_churn, "operations=: 8 writers and 8 readers under a cap of three entries"},
+    {"threads", row_threads, "rounds=: 24 threads want the same kernels and different ones"},
+    {"contexts", row_contexts, "rounds=: two CUDA contexts, one destroyed, one reset"},
+    {"forks", row_forks, "forks=: before use, after use, while threads compile"},
+    {"unload", row_unload, "lives=, library=PATH: dlopen, use, dlclose, again"},
+    {0},
+};

@@ -1,0 +1,272 @@
+/* See shim.h. */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shim.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define OWN_ALLOCATOR 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define OWN_ALLOCATOR 1
+#endif
+#endif
+
+static struct shim_order order;
+static atomic_long counted;
+static _Atomic(const char *) first_failed;
+
+void shim_begin(const struct shim_order *wanted) {
+    order = *wanted;
+    atomic_store(&counted, 0);
+    atomic_store(&first_failed, "");
+}
+
+long shim_end(const char **failed) {
+    order.target = SHIM_NOTHING;
+    if (failed)
+        *failed = atomic_load(&first_failed);
+    return atomic_load(&counted);
+}
+
+/* Whether this call is one that fails. */
+static bool fails(enum shim_target target, const char *name) {
+    const char *none = "";
+    long number;
+
+    if (order.target != target)
+        return false;
+    number = atomic_fetch_add(&counted, 1) + 1;
+    if (order.first == 0 || number < order.first || number > order.last)
+        return false;
+    atomic_compare_exchange_strong(&first_failed, &none, name);
+    return true;
+}
+
+/* A call that fails with an error; orders for a part of the work are none to it. */
+static bool fails_with_error(const char *name) {
+    if (!fails(SHIM_CALLS, name) || order.error == SHIM_SHORT)
+        return false;
+    errno = order.error;
+    return true;
+}
+
+/* `next`: the C library's function, by the name its callers are compiled to: with 64-bit offsets
+ * open64 for open. */
+#define NEXT(result, parameters, symbol)                                                           \
+    static result(*next) parameters;                                                               \
+    if (!next) {                                                                                   \
+        void *found = dlsym(RTLD_NEXT, symbol);                                                    \
+        memcpy(&next, &found, sizeof found);                                                       \
+    }
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+int open(const char *path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    NEXT(int, (const char *, int, ...), "open64")
+    return fails_with_error("open") ? -1 : next(path, flags, mode);
+}
+
+int openat(int folder, const char *path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    NEXT(int, (int, const char *, int, ...), "openat64")
+    return fails_with_error("openat") ? -1 : next(folder, path, flags, mode);
+}
+
+/* The descriptor is gone whatever close says. */
+int close(int file) {
+    NEXT(int, (int), "close")
+    if (!fails_with_error("close"))
+        return next(file);
+    next(file);
+    errno = order.error;
+    return -1;
+}
+
+/* How much of `count` bytes a read or write does: all of it, a part (not nothing, which would mean
+ * the end), or -1. */
+static ssize_t granted(const char *name, size_t count) {
+    if (!fails(SHIM_CALLS, name))
+        return (ssize_t)count;
+    if (order.error == SHIM_SHORT)
+        return (ssize_t)(count > 1 ? count / 2 : count);
+    errno = order.error;
+    return -1;
+}
+
+ssize_t read(int file, void *bytes, size_t count) {
+    NEXT(ssize_t, (int, void *, size_t), "read")
+    ssize_t part = granted("read", count);
+    return part < 0 ? -1 : next(file, bytes, (size_t)part);
+}
+
+ssize_t pread(int file, void *bytes, size_t count, off_t offset) {
+    NEXT(ssize_t, (int, void *, size_t, off_t), "pread64")
+    ssize_t part = granted("pread", count);
+    return part < 0 ? -1 : next(file, bytes, (size_t)part, offset);
+}
+
+ssize_t write(int file, const void *bytes, size_t count) {
+    NEXT(ssize_t, (int, const void *, size_t), "write")
+    ssize_t part = granted("write", count);
+    return part < 0 ? -1 : next(file, bytes, (size_t)part);
+}
+
+ssize_t pwrite(int file, const void *bytes, size_t count, off_t offset) {
+    NEXT(ssize_t, (int, const void *, size_t, off_t), "pwrite64")
+    ssize_t part = granted("pwrite", count);
+    return part < 0 ? -1 : next(file, bytes, (size_t)part, offset);
+}
+
+off_t lseek(int file, off_t offset, int from) {
+    NEXT(off_t, (int, off_t, int), "lseek64")
+    return fails_with_error("lseek") ? -1 : next(file, offset, from);
+}
+
+ssize_t getrandom(void *bytes, size_t count, unsigned flags) {
+    NEXT(ssize_t, (void *, size_t, unsigned), "getrandom")
+    ssize_t part = granted("getrandom", count);
+    return part < 0 ? -1 : next(bytes, (size_t)part, flags);
+}
+
+int fcntl(int file, int command, ...) {
+    va_list arguments;
+    va_start(arguments, command);
+    void *argument = va_arg(arguments, void *);
+    va_end(arguments);
+    NEXT(int, (int, int, ...), "fcntl64")
+    return fails_with_error("fcntl") ? -1 : next(file, command, argument);
+}
+
+/* ---- calls that do or do not happen ---------------------------------------------------------- */
+
+/* clang-format off */
+#define PASS(name, symbol, parameters, arguments)                                                  \
+    int name parameters {                                                                          \
+        NEXT(int, parameters, symbol)                                                           \
+        return fails_with_error(#name) ? -1 : next arguments;                                      \
+    }
+/* clang-format on */
+
+PASS(fsync, "fsync", (int file), (file))
+PASS(ftruncate, "ftruncate64", (int file, off_t length), (file, length))
+PASS(fstat, "fstat64", (int file, struct stat *status), (file, status))
+PASS(stat, "stat64", (const char *path, struct stat *status), (path, status))
+PASS(lstat, "lstat64", (const char *path, struct stat *status), (path, status))
+PASS(fstatat, "fstatat64", (int folder, const char *path, struct stat *status, int flags),
+     (folder, path, status, flags))
+PASS(access, "access", (const char *path, int mode), (path, mode))
+PASS(faccessat, "faccessat", (int folder, const char *path, int mode, int flags),
+     (folder, path, mode, flags))
+PASS(mkdir, "mkdir", (const char *path, mode_t mode), (path, mode))
+PASS(mkdirat, "mkdirat", (int folder, const char *path, mode_t mode), (folder, path, mode))
+PASS(unlinkat, "unlinkat", (int folder, const char *path, int flags), (folder, path, flags))
+PASS(renameat, "renameat", (int from_folder, const char *from, int to_folder, const char *to),
+     (from_folder, from, to_folder, to))
+PASS(futimens, "futimens", (int file, const struct timespec times[2]), (file, times))
+PASS(utimensat, "utimensat",
+     (int folder, const char *path, const struct timespec times[2], int flags),
+     (folder, path, times, flags))
+
+DIR *fdopendir(int folder) {
+    NEXT(DIR *, (int), "fdopendir")
+    return fails_with_error("fdopendir") ? NULL : next(folder);
+}
+
+struct dirent *readdir(DIR *names) {
+    NEXT(struct dirent *, (DIR *), "readdir64")
+    return fails_with_error("readdir") ? NULL : next(names);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static atomic_long live;
+
+long shim_live_allocations(void) {
+    return atomic_load(&live);
+}
+
+#ifdef OWN_ALLOCATOR
+
+bool shim_has_memory(void) {
+    return false;
+}
+
+#else
+
+bool shim_has_memory(void) {
+    return true;
+}
+
+/* glibc's own names of them; dlsym, which allocates, would go round in circles. */
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *old, size_t bytes);
+void __libc_free(void *memory);
+
+static void *note(void *memory) {
+    if (memory)
+        atomic_fetch_add(&live, 1);
+    return memory;
+}
+
+static bool is_out_of_memory(const char *name) {
+    if (!fails(SHIM_MEMORY, name))
+        return false;
+    errno = ENOMEM;
+    return true;
+}
+
+void *malloc(size_t bytes) {
+    return is_out_of_memory("malloc") ? NULL : note(__libc_malloc(bytes));
+}
+
+void *calloc(size_t count, size_t bytes) {
+    return is_out_of_memory("calloc") ? NULL : note(__libc_calloc(count, bytes));
+}
+
+void *realloc(void *old, size_t bytes) {
+    if (is_out_of_memory("realloc"))
+        return NULL;
+    void *memory = __libc_realloc(old, bytes);
+    if (!old)
+        note(memory);
+    else if (!memory && bytes == 0)
+        atomic_fetch_sub(&live, 1);
+    return memory;
+}
+
+void *reallocarray(void *old, size_t count, size_t bytes) {
+    if (bytes && count > SIZE_MAX / bytes) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return realloc(old, count * bytes);
+}
+
+void free(void *memory) {
+    if (memory)
+        atomic_fetch_sub(&live, 1);
+    __libc_free(memory);
+}
+
+#endif
