@@ -60,6 +60,8 @@ int smelt__preset_expand(const char *name, int tp,
     smelt__spec_set(spec, "dv", preset->dv);
     smelt__spec_set(spec, "topk", preset->topk);
     smelt__spec_set(spec, "sink", preset->sink);
-    assert(smelt__spec_check(spec, message) == 0);
-    return 1;
+    specs[1] = *spec; /* for batches of many lengths; it has the plain one's kernel, too */
+    smelt__spec_set(&specs[1], "buckets", SMELT__AUTO);
+    assert(smelt__spec_check(spec, message) == 0 && smelt__spec_check(&specs[1], message) == 0);
+    return 2;
 }

@@ -136,9 +136,9 @@ cat >"$work/manifest.json" <<END
  "archs": ["sm_80", "sm_90a"]}
 END
 gives 0 '' warm --manifest "$work/manifest.json" --json -j 2
-document 'warm by manifest' kernels.3.arch=sm_90a compiled=3 cached=1 failed=0
+document 'warm by manifest' kernels.11.arch=sm_90a compiled=11 cached=1 failed=0
 gives 0 '' warm --manifest "$work/manifest.json" --arch sm_80 --json
-document '--arch replaces those of the manifest' compiled=0 cached=2
+document '--arch replaces those of the manifest' compiled=0 cached=6
 
 # ---- stopping -------------------------------------------------------------------------------------
 export SMELT_CACHE_DIR=$work/stopped
@@ -153,7 +153,7 @@ done
 kill -TERM $process
 wait $process
 status=$?
-if [ $status -eq 1 ] && grep -q 'stopped: [0-9]* of 12 kernels are not done' "$work/err"; then
+if [ $status -eq 1 ] && grep -q 'stopped: [0-9]* of 44 kernels are not done' "$work/err"; then
     passed 'warm stops when it is asked to'
 else
     failed 'warm stops when it is asked to' "exit status $status"
@@ -169,11 +169,11 @@ fi
 # ---- damage and clearing --------------------------------------------------------------------------
 export SMELT_CACHE_DIR=$work/cache
 gives 0 '' cache verify --json
-document 'cache verify of a sound cache' sound=4 removed=0 damaged:array
+document 'cache verify of a sound cache' sound=12 removed=0 damaged:array
 entry=$(find "$SMELT_CACHE_DIR" -type f -size +4k | head -1)
 printf 'damage' | dd of="$entry" bs=1 seek=3000 conv=notrunc 2>/dev/null
 gives 1 'removed ' cache verify
-prints 'cache verify counts' '^3 sound, 1 damaged and removed$'
+prints 'cache verify counts' '^11 sound, 1 damaged and removed$'
 "$smelt" warm --arch sm_80 "$kernel" >/dev/null 2>&1 # should it be the one that was removed
 entries=$(find "$SMELT_CACHE_DIR" -name '*.smelt' | wc -l)
 echo "$kernel  NVIDIA H200  stages=2  12.50" >"$SMELT_CACHE_DIR/tuning"

@@ -28,9 +28,12 @@ static void table(void **state) {
         struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
         struct smelt__message message = {0};
         char text[SMELT__SPEC_TEXT];
-        assert_int_equal(smelt__preset_expand(cases[i].name, cases[i].tp, specs, &message), 1);
+        assert_int_equal(smelt__preset_expand(cases[i].name, cases[i].tp, specs, &message), 2);
         smelt__spec_print(&specs[0], text);
         assert_string_equal(text, cases[i].spec);
+        smelt__spec_print(&specs[1], text);
+        assert_int_equal(strncmp(text, cases[i].spec, strlen(cases[i].spec)), 0);
+        assert_string_equal(text + strlen(cases[i].spec), ",buckets=auto");
         assert_int_equal(smelt__spec_check(&specs[0], &message), 0);
     }
 }
