@@ -18,7 +18,7 @@ enum { WORDS = 4096, SHARED = 16384, MOST_CASES = 128, FORBIDDEN_WORD = 4000 };
 
 struct defect {
     char name[96], kind[64], words[96];
-    int threads, cluster;
+    int threads, cluster, chain;
     char *text;
     int line;   /* of the file, at which the text begins */
     int marked; /* line of the case's HERE, from 1; 0: none */
@@ -70,14 +70,16 @@ static void die(const char *path, int line, const char *what) {
     exit(2);
 }
 
-/* "NAME: KIND, N threads[, clusters of N][; WORDS]" */
+/* "NAME: KIND, N threads[, clusters of N][, chain of N][; WORDS]" */
 static void read_heading(struct defect *defect, const char *heading, const char *path) {
     char rest[256] = "";
     defect->cluster = 1;
     if (sscanf(heading, "%95[^:]: %63[a-z/], %d threads%255[^\n]", defect->name, defect->kind,
                &defect->threads, rest) < 3)
         die(path, defect->line, "a heading is `//! NAME: KIND, N threads ...`");
+    defect->chain = 1;
     sscanf(rest, ", clusters of %d", &defect->cluster);
+    sscanf(rest, ", chain of %d", &defect->chain);
     const char *words = strstr(rest, "; ");
     snprintf(defect->words, sizeof defect->words, "%.95s", words ? words + 2 : "");
 }
@@ -173,24 +175,35 @@ static CUmodule load(const struct emulator *emulator, const struct smelt__driver
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static CUresult launch(const struct smelt__driver *driver, CUmodule module,
-                       const struct defect *defect, CUdeviceptr data) {
-    CUlaunchAttribute cluster = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                                 .value.clusterDim = {(unsigned)defect->cluster, 1, 1}};
-    CUlaunchConfig config = {.gridDimX = (unsigned)defect->cluster,
+/* Launch number `number` of the chain; the second and later ones are early. */
+static CUresult launch_one(const struct smelt__driver *driver, CUfunction function,
+                           const struct defect *defect, CUdeviceptr data, int number) {
+    CUlaunchAttribute attributes[] = {{.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                       .value.clusterDim = {(unsigned)defect->cluster, 1, 1}},
+                                      {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                       .value.programmaticStreamSerializationAllowed = number > 0}};
+    CUlaunchConfig config = {.gridDimX = (unsigned)(defect->cluster * (number + 1)),
                              .gridDimY = 1,
                              .gridDimZ = 1,
                              .blockDimX = (unsigned)defect->threads,
                              .blockDimY = 1,
                              .blockDimZ = 1,
                              .sharedMemBytes = SHARED,
-                             .attrs = &cluster,
-                             .numAttrs = 1};
-    CUfunction function;
+                             .attrs = attributes,
+                             .numAttrs = 2};
     void *parameters[] = {&data};
-    if (driver->cuModuleGetFunction(&function, module, "smelt_defect"))
-        return -1;
     return driver->cuLaunchKernelEx(&config, function, parameters, NULL);
+}
+
+/* The chain, and what it wrote read back. */
+static CUresult launch(const struct smelt__driver *driver, CUmodule module,
+                       const struct defect *defect, CUdeviceptr data) {
+    CUfunction function;
+    CUresult result = driver->cuModuleGetFunction(&function, module, "smelt_defect");
+    for (int i = 0; i < defect->chain && result == CUDA_SUCCESS; i++)
+        result = launch_one(driver, function, defect, data, i);
+    int word;
+    return result == CUDA_SUCCESS ? driver->cuMemcpyDtoH(&word, data, sizeof word) : result;
 }
 
 /* Whether `name` is one of "kind/kind/...". */

@@ -286,9 +286,12 @@ bool emu_kernel_holds(const void *pointer) {
 static void read_attributes(const CUlaunchConfig *config) {
     const CUlaunchAttribute *attributes = config->attrs;
     memset(emu.cluster, 0, sizeof emu.cluster);
+    emu.early = false;
     for (unsigned i = 0; i < config->numAttrs; i++)
         if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
             memcpy(emu.cluster, attributes[i].value.clusterDim, sizeof emu.cluster);
+        else if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            emu.early = attributes[i].value.programmaticStreamSerializationAllowed != 0;
 }
 
 EMU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
@@ -302,6 +305,7 @@ EMU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction fu
     memcpy(emu.block, &config->blockDimX, sizeof emu.block);
     emu.shared_bytes = config->sharedMemBytes;
     read_attributes(config);
+    emu.stream = config->hStream;
     if (module->kernel.region_count == 0) { /* no map in the text: all of it is one region */
         struct region *region = &module->kernel.regions[0];
         snprintf(region->name, sizeof region->name, "shared memory");
@@ -309,9 +313,10 @@ EMU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction fu
         region->bytes = ARENA_SPAN;
         module->kernel.region_count = 1;
     }
-    bool good = emu_launch(&module->kernel, parameters);
+    const bool known = !emu.early || emu.settings.major >= 9;
+    const bool good = known && emu_launch(&module->kernel, parameters);
     pthread_mutex_unlock(&lock);
-    return good ? CUDA_SUCCESS : ERROR_LAUNCH_FAILED;
+    return good ? CUDA_SUCCESS : known ? ERROR_LAUNCH_FAILED : ERROR_NOT_SUPPORTED;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -344,6 +349,11 @@ EMU_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t byt
 }
 
 EMU_EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
+    pthread_mutex_lock(&lock);
+    const bool over = emu_chain_check_ended();
+    pthread_mutex_unlock(&lock);
+    if (!over)
+        return ERROR_LAUNCH_FAILED;
     return copy(to, (const void *)(uintptr_t)from, from, bytes);
 }
 

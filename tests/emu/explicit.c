@@ -123,15 +123,6 @@ EMU_EXPORT void emu_fence_proxy_async(void) {
     emu_yield();
 }
 
-/* Launches run one after another here: what griddepcontrol waits for is over. */
-EMU_EXPORT void emu_grid_launch_dependents(void) {
-    emu.statistics.instructions++;
-}
-
-EMU_EXPORT void emu_grid_wait(void) {
-    emu.statistics.instructions++;
-}
-
 EMU_EXPORT unsigned long long emu_policy(int first) {
     return first ? 1 : 2;
 }

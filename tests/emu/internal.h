@@ -11,6 +11,7 @@
  *     a thread's cp.async copies    how many of them are complete and known to be
  *     a warp's wgmmas               likewise
  *     an mbarrier                   phases known to be complete
+ *     the grid                      1: the kernels before it in the stream have ended (chain.c)
  * Each thread holds two clocks: `seen`, what happened before its next action, and `fenced`, which
  * of that a proxy fence has made visible to the async proxy. Barriers carry both.
  */
@@ -259,6 +260,8 @@ struct cta {
     struct visit *visits; /* by thread of the gang; NULL: none yet */
     u32 *known_at_end;    /* clock: what its threads knew when they left */
     int registers_taken;  /* of the block's; 0: setmaxnreg was not used */
+    bool waited;          /* for the kernels before: griddepcontrol.wait */
+    bool lets_begin;      /* the next one: griddepcontrol.launch_dependents */
 };
 
 /* What can still take effect by itself: a copy that completes on an mbarrier, an arrival that
@@ -287,6 +290,8 @@ struct machine {
     void **parameters;
     unsigned grid[3], block[3], cluster[3];
     u32 shared_bytes;
+    bool early;         /* may begin before the launch ahead of it has ended */
+    const void *stream; /* it is on */
 
     int ctas, cta_threads, thread_count, warp_count, slots; /* of the gang */
     u32 gang, first_gang; /* running number of the gang, and of this launch's first; from 1 */
@@ -374,6 +379,17 @@ void emu_memory_forbid(u64 pointer, size_t bytes);
 /* A kernel's access; ends the thread when it is outside every allocation. */
 enum emu_access { EMU_READ, EMU_WRITE, EMU_ATOMIC /* a reduction: adds to what is there */ };
 void emu_global_access(const void *pointer, size_t bytes, enum emu_access access, site at);
+
+/* ---- launches that may overlap (chain.c) ----------------------------------------------------- */
+
+/* Around a launch on a stream, and when one of its blocks has ended. */
+void emu_chain_begin(bool early, const void *stream);
+void emu_chain_block_ends(const struct cta *cta);
+void emu_chain_end(void);
+/* Whether the earlier launch that the gang was of is complete, as far as the thread knows. */
+bool emu_chain_is_complete(u32 gang, const struct thread *thread);
+/* Whether all launches are complete when the last one is: reports it when not. */
+bool emu_chain_check_ended(void);
 
 /* ---- pieces that the files call in each other ------------------------------------------------ */
 

@@ -425,7 +425,7 @@ static void make_gang(unsigned x, unsigned y, unsigned z) {
     int warps_of_block = (emu.cta_threads + WARP - 1) / WARP;
     emu.thread_count = emu.ctas * emu.cta_threads;
     emu.warp_count = emu.ctas * warps_of_block;
-    emu.slots = 2 * emu.thread_count + emu.warp_count + emu.ctas * MAX_MBARRIERS;
+    emu.slots = 2 * emu.thread_count + emu.warp_count + emu.ctas * MAX_MBARRIERS + 1;
     emu.threads = calloc((size_t)emu.thread_count, sizeof *emu.threads);
     emu.warps = calloc((size_t)emu.warp_count, sizeof *emu.warps);
     emu.live = emu.thread_count;
@@ -632,6 +632,8 @@ static void run_all(void) {
             for (unsigned x = 0; x < emu.grid[0]; x += emu.cluster[0]) {
                 make_gang(x, y, z);
                 run_gang();
+                for (int i = 0; i < emu.ctas; i++)
+                    emu_chain_block_ends(&emu.cta[i]);
                 release_gang();
                 emu.statistics.blocks += (u64)emu.ctas;
                 if (emu.ended)
@@ -646,6 +648,7 @@ bool emu_launch(struct kernel *kernel, void **parameters) {
     emu.ended = false;
     emu.statistics.launches++;
     emu.first_gang = emu.gang + 1;
+    emu_chain_begin(emu.early, emu.stream);
     emu_reports_begin();
     if (valid_shape()) {
         int threads = emu.ctas * emu.cta_threads;
@@ -659,5 +662,6 @@ bool emu_launch(struct kernel *kernel, void **parameters) {
             emu.inside = false;
         }
     }
+    emu_chain_end();
     return emu_reports_end() == 0;
 }

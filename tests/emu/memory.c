@@ -20,7 +20,7 @@ struct forbidden {
 enum { GRANULE = 2 }; /* bytes: the narrowest element the kernels store */
 
 struct written {
-    u32 gang; /* emu.gang of the writer; older than emu.first_gang: an earlier launch */
+    u32 gang; /* emu.gang of the writer; older than emu.first_gang: an earlier launch; 0: nobody */
     u32 clock, at;
     u16 slot;
     u16 atomic; /* by a reduction: those may meet */
@@ -204,8 +204,36 @@ static _Noreturn void outside(u64 pointer, size_t bytes, const char *what, site 
         before ? "before" : "past the end of", name_of(near), (unsigned long long)near->bytes);
 }
 
+/* Whether what a granule's writer did happened before the running thread's access. */
+static bool is_ordered(const struct written *before, const struct written *now) {
+    const struct thread *self = emu.self;
+    if (before->atomic && now->atomic)
+        return true;
+    if (before->gang < emu.first_gang)
+        return emu_chain_is_complete(before->gang, self);
+    return before->gang == emu.gang &&
+           (before->slot == now->slot || self->clock[before->slot] >= before->clock);
+}
+
+static void report_race(const struct allocation *allocation, const struct written *before,
+                        u64 offset, enum emu_access access, site at) {
+    const char *what = access == EMU_READ ? "read" : "write";
+    if (before->gang < emu.first_gang)
+        emu_report(EMU_RACE, at, 0,
+                   "%s: %s of byte %llu of %s {1}, written by an earlier launch that may not have "
+                   "ended: no griddepcontrol.wait orders the two",
+                   emu_who(emu.self), what, (unsigned long long)offset, name_of(allocation));
+    else
+        emu_report(EMU_RACE, at, before->at,
+                   "%s: %s of byte %llu of %s {1}, written by %s {2}: nothing orders the two",
+                   emu_who(emu.self), what, (unsigned long long)offset, name_of(allocation),
+                   before->gang == emu.gang ? emu_who(&emu.threads[before->slot])
+                                            : "an earlier block");
+}
+
 /* Two accesses of which one is a write, by threads that nothing orders: of two gangs, which may
- * run at the same time, or of one, as its clocks say. Reads are not remembered. */
+ * run at the same time, of one, as its clocks say, or of two launches that overlap. Reads are not
+ * remembered. */
 static void check_race(struct allocation *allocation, u64 offset, size_t bytes,
                        enum emu_access access, site at) {
     const struct thread *self = emu.self;
@@ -213,16 +241,8 @@ static void check_race(struct allocation *allocation, u64 offset, size_t bytes,
                           access == EMU_ATOMIC};
     for (u64 i = offset / GRANULE; i <= (offset + bytes - 1) / GRANULE; i++) {
         struct written *before = &allocation->written[i];
-        bool same_gang = before->gang == emu.gang;
-        bool ordered =
-            before->gang < emu.first_gang || (before->atomic && access == EMU_ATOMIC) ||
-            (same_gang && (before->slot == now.slot || self->clock[before->slot] >= before->clock));
-        if (!ordered) {
-            emu_report(EMU_RACE, at, before->at,
-                       "%s: %s of byte %llu of %s {1}, written by %s {2}: nothing orders the two",
-                       emu_who(self), access == EMU_READ ? "read" : "write",
-                       (unsigned long long)offset, name_of(allocation),
-                       same_gang ? emu_who(&emu.threads[before->slot]) : "an earlier block");
+        if (before->gang > 0 && !is_ordered(before, &now)) {
+            report_race(allocation, before, offset, access, at);
             return;
         }
         if (access != EMU_READ)

@@ -5,9 +5,11 @@
  *
  * KIND is a report's kind (several where the schedule decides), or `none`: a kernel without a
  * defect. WORDS stand in the
- * report's text. The line that ends in HERE is the one the report must name. The kernel's parameter
- * is the address of 4096 ints, 0, 1, 2, ...; its shared memory is 16 KB and of two regions: LEFT,
- * 8192 bytes from 0 on, and RIGHT, 8180 from 8192 on. Word 4000 of the data is forbidden.
+ * report's text. `, chain of N` after the threads: N launches, the second and later ones early;
+ * launch 1 has one block, launch 2 two, so that gridDim.x tells them apart. The line that ends in
+ * HERE is the one the report must name. The kernel's parameter is the address of 4096 ints, 0, 1,
+ * 2, ...; its shared memory is 16 KB and of two regions: LEFT, 8192 bytes from 0 on, and RIGHT,
+ * 8180 from 8192 on. Word 4000 of the data is forbidden.
  */
 //! unordered store and load: race, 64 threads; no barrier orders the two
 //@use common/base.cuh
@@ -1094,4 +1096,120 @@ KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x + 32 * blockIdx.x] = (int)cluster_load_32(there);
     cluster_arrive();
     cluster_wait();
+}
+
+//! a read before the wait for the kernel that wrote: race, 32 threads, chain of 2; earlier launch
+//@use ptx/grid.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    grid_launch_dependents();
+    if (gridDim.x == 1) {
+        data[threadIdx.x] = 1;
+    } else {
+        const int before = data[threadIdx.x]; /* HERE */
+        grid_wait();
+        data[64 + 32 * blockIdx.x + threadIdx.x] = before;
+    }
+}
+
+//! a read after it: none, 32 threads, chain of 2
+//@use ptx/grid.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    grid_launch_dependents();
+    if (gridDim.x == 1) {
+        data[threadIdx.x] = 1;
+    } else {
+        grid_wait();
+        data[64 + 32 * blockIdx.x + threadIdx.x] = data[threadIdx.x];
+    }
+}
+
+//! a read after another thread's wait: race, 64 threads, chain of 2; earlier launch
+//@use ptx/grid.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (gridDim.x == 1) {
+        data[threadIdx.x] = 1;
+    } else {
+        if (threadIdx.x == 0) {
+            grid_wait();
+        }
+        if (threadIdx.x >= 32) {
+            data[64 + 64 * blockIdx.x + threadIdx.x] = data[threadIdx.x]; /* HERE */
+        }
+    }
+}
+
+//! a read after another thread's wait and a barrier: none, 64 threads, chain of 2
+//@use ptx/grid.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (gridDim.x == 1) {
+        data[threadIdx.x] = 1;
+    } else {
+        if (threadIdx.x == 0) {
+            grid_wait();
+        }
+        __syncthreads();
+        data[64 + 64 * blockIdx.x + threadIdx.x] = data[threadIdx.x];
+    }
+}
+
+//! a write over what the kernel ahead may yet write: race, 32 threads, chain of 2; earlier launch
+//@use ptx/grid.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (blockIdx.x == 0) {
+        data[threadIdx.x] = 1; /* HERE */
+    }
+    grid_wait();
+}
+
+//! the third kernel needs the first's alone, the second waited before it let go: none, 32 threads, chain of 3
+//@use ptx/grid.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (gridDim.x == 1) {
+        data[threadIdx.x] = 1;
+    } else if (gridDim.x == 2) {
+        grid_wait();
+        grid_launch_dependents();
+    } else {
+        data[64 + 32 * blockIdx.x + threadIdx.x] = data[threadIdx.x];
+        grid_wait();
+    }
+}
+
+//! the same, but the second lets go first: race, 32 threads, chain of 3; earlier launch
+//@use ptx/grid.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (gridDim.x == 1) {
+        data[threadIdx.x] = 1;
+    } else if (gridDim.x == 2) {
+        grid_launch_dependents();
+        grid_wait();
+    } else {
+        data[64 + 32 * blockIdx.x + threadIdx.x] = data[threadIdx.x]; /* HERE */
+        grid_wait();
+    }
+}
+
+//! the same, but one block of the second does not wait: race, 32 threads, chain of 3; earlier launch
+//@use ptx/grid.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (gridDim.x == 1) {
+        data[threadIdx.x] = 1;
+    } else if (gridDim.x == 2) {
+        if (blockIdx.x == 0) {
+            grid_wait();
+        }
+    } else {
+        data[64 + 32 * blockIdx.x + threadIdx.x] = data[threadIdx.x]; /* HERE */
+        grid_wait();
+    }
+}
+
+//! the last kernel may end before the first: race, 32 threads, chain of 2; end after
+//@use ptx/grid.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (gridDim.x == 1) {
+        data[threadIdx.x] = 1;
+    } else {
+        data[64 + 32 * blockIdx.x + threadIdx.x] = 2;
+    }
 }
