@@ -46,6 +46,10 @@ static int copy(char to[SMELT__TUNING_TEXT], const char *from, size_t length, co
     return 0;
 }
 
+/* Two decimals are printed: less would become 0. Half of the last one, so that 0.01 itself passes.
+ */
+#define SHORTEST 0.005
+
 /* Digits, perhaps a point and digits; whatever the locale. */
 static int read_microseconds(const char *text, double *value, struct smelt__message *message) {
     double number = 0, unit = 1;
@@ -62,8 +66,10 @@ static int read_microseconds(const char *text, double *value, struct smelt__mess
             break;
         }
     }
-    if (!digits || !(number > 0)) {
-        smelt__message_set(message, "its last word, microseconds, is '%.40s', not a number above 0",
+    if (!digits || number < SHORTEST) {
+        smelt__message_set(message,
+                           "its last word, microseconds, is '%.40s', not a number above 0 (0.01 is "
+                           "the least)",
                            text);
         return -1;
     }

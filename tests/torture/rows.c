@@ -9,5 +9,7 @@ const struct row rows[] = {
     {"contexts", row_contexts, "rounds=: two CUDA contexts, one destroyed, one reset"},
     {"forks", row_forks, "forks=: before use, after use, while threads compile"},
     {"unload", row_unload, "lives=, library=PATH: dlopen, use, dlclose, again"},
+    {"calls", row_calls, "stride=, limit_ms=: killed at every system call of a store"},
+    {"store", row_store, "folder=, cap=: the process that `calls` kills"},
     {0},
 };

@@ -44,6 +44,8 @@ int row_threads(const struct arguments *arguments);
 int row_contexts(const struct arguments *arguments);
 int row_forks(const struct arguments *arguments);
 int row_unload(const struct arguments *arguments);
+int row_calls(const struct arguments *arguments);
+int row_store(const struct arguments *arguments); /* what the row above kills */
 
 __attribute__((format(printf, 1, 2))) void figure(const char *format, ...);
 /* Prints why and ends the process with status 77. */
