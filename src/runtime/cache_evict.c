@@ -158,7 +158,8 @@ static void remove_candidate(struct pass *pass, int folder, const struct candida
  * as `least` bytes take. */
 static void remove_oldest(struct pass *pass, int folder, uint64_t goal, const char *kept,
                           int64_t deadline_ns, uint64_t least) {
-    qsort(pass->candidates, pass->count, sizeof *pass->candidates, compare_used);
+    if (pass->count > 0)
+        qsort(pass->candidates, pass->count, sizeof *pass->candidates, compare_used);
     for (size_t i = 0; i < pass->count && pass->total > goal; i++) {
         if (pass->removed_bytes >= least && monotonic_ns() >= deadline_ns)
             return;
