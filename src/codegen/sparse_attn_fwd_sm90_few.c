@@ -1,12 +1,18 @@
 /*
  * The kernel family sparse_attn_fwd: the plan of its variant sm90, keys as the matrices' rows. What
- * the kernel does with these numbers stands at the head of templates/sparse_attn_fwd.sm90_few.cu.
+ * the kernels do with these numbers stands at the heads of templates/sparse_attn_fwd.sm90_few.cu,
+ * whose two math warpgroups share a query, and templates/sparse_attn_fwd.sm90_pair.cu, where each
+ * has its own.
  *
- * The rule. The gather is the limit, so the ring is as deep as fits: three stages of 64 keys, else
- * three of 48, else two of 64; with a short topk two of 64 before three of 48 (measured: 2 to 5 %
- * faster at topk 512, up to 1 % slower at 2048, 2 % there at 128k rows). Heads are rounded up to
- * the next 8. Registers: each of two math warpgroups holds a whole O^T, 8 slabs of heads / 2 values
- * a thread, 128 for 32 heads, and gets 208; the gather gets 88.
+ * The rule. The gather is the limit, so the ring is as deep as fits: three stages of 64 keys beside
+ * the Q of one query. Where they do not fit, a ring is too short to hide a query's end behind it,
+ * and two queries are under way, so that the other goes on meanwhile, with two stages of 64 keys
+ * (measured, dqk 576: 16 heads 16 % faster at topk 512 and as fast at 2048, 32 heads 22 % and 8 %;
+ * 8 heads, which would lose the third stage, 5 % slower; three stages of 48 are 2 to 7 % slower
+ * than two of 64 with 16 heads). One query asked for: three of 48, else two of 64; with a short
+ * topk two of 64 before three of 48. Heads are rounded up to the next 8. Registers: each of two
+ * math warpgroups holds a whole O^T, 8 slabs of heads / 2 values a thread, 128 for 32 heads, and
+ * gets 208; the gather gets 88.
  */
 #include <inttypes.h>
 
@@ -25,22 +31,27 @@ enum {
     GATHER_REGISTERS = 88,
     LEAST_GATHER = 24,
     MOST_GATHER = 88,   /* measured: with more, 32 heads spill */
-    RING_ENTRIES = 256, /* two blocks held back, an incomplete one, a scan's worth */
+    RING_ENTRIES = 256, /* of a query, one: two blocks held back, an incomplete one, a scan's worth;
+                           two: two blocks asked for, one held back, a scan's worth */
+    STATISTICS = 10,    /* values of a head that warps tell each other, two queries */
+    REQUESTS = 2,       /* key blocks that the scan is ahead of the copies, two queries */
     SHORT_TOPK = 512,   /* measured: 512 is, 2048 is not (bench/LOG.md) */
     SHARED_LIMIT = 227 * 1024,
 };
 
-/* Best first; with a short topk, the second list. */
+/* Best first: of one query, with a short topk, of two queries. */
 enum { RINGS = 6 };
 static const struct ring {
     int block_keys, stages;
 } long_rings[RINGS] = {{64, 3}, {48, 3}, {64, 2}, {48, 2}, {48, 4}, {64, 4}},
   short_rings[RINGS] = {{64, 3}, {64, 2}, {48, 3}, {48, 2}, {48, 4}, {64, 4}};
+#define PAIR_RINGS short_rings
 
 /* Everything that is chosen, and what follows at once. */
 struct choice {
     int heads; /* rounded up */
     int dqk, rope;
+    int queries; /* under way at once */
     int block_keys, stages, stage_bytes;
     int math_registers, gather_registers;
 };
@@ -59,19 +70,32 @@ static int low_keys(const struct choice *choice) {
 }
 
 static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
+    const int queries = choice->queries, heads = choice->heads, pair = queries > 1;
     plan->region_count = 0;
     smelt__plan_add_region(plan, "KEYS_OFFSET", choice->stages * choice->stage_bytes, ALIGNMENT,
-                           "key blocks; at a query's end what the warpgroups exchange");
-    smelt__plan_add_region(plan, "QUERY_OFFSET", choice->heads * choice->dqk * 2, ALIGNMENT, "Q");
-    smelt__plan_add_region(plan, "P_OFFSET", choice->rope ? 0 : 2 * choice->heads * ROW, ALIGNMENT,
+                           pair ? "key blocks; a query's last one then its output"
+                                : "key blocks; at a query's end what the warpgroups exchange");
+    smelt__plan_add_region(plan, "QUERY_OFFSET", queries * heads * choice->dqk * 2, ALIGNMENT, "Q");
+    smelt__plan_add_region(plan, "P_OFFSET", choice->rope ? 0 : 2 * heads * ROW, ALIGNMENT,
                            "probabilities, where there is no rope tile for them");
-    smelt__plan_add_region(plan, "MAXIMA_OFFSET", 2 * 4 * choice->heads * 4, 16,
-                           "maxima that warps tell each other, fp32");
-    smelt__plan_add_region(plan, "RING_OFFSET", RING_ENTRIES * 4, 16,
+    if (pair)
+        smelt__plan_add_region(plan, "STATISTICS_OFFSET", queries * STATISTICS * heads * 4, 16,
+                               "maxima and sums that warps tell each other, fp32");
+    else
+        smelt__plan_add_region(plan, "MAXIMA_OFFSET", 2 * 4 * heads * 4, 16,
+                               "maxima that warps tell each other, fp32");
+    smelt__plan_add_region(plan, "RING_OFFSET", queries * RING_ENTRIES * 4, 16,
                            "KV row numbers of the key blocks to come");
-    smelt__plan_add_region(plan, "BARRIERS_OFFSET", (4 * choice->stages + 1) * 8, 8, "mbarriers");
-    smelt__plan_add_region(plan, "WORDS_OFFSET", choice->stages * 4, 4, "what each stage holds");
-    smelt__plan_add_region(plan, "COUNTS_OFFSET", 2 * 4, 4, "valid slots that each warp found");
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET",
+                           (4 * choice->stages + queries + (pair ? 2 * REQUESTS : 0)) * 8, 8,
+                           "mbarriers");
+    if (pair)
+        smelt__plan_add_region(plan, "REQUESTS_OFFSET", REQUESTS * 16, 16,
+                               "key blocks that are to be copied");
+    smelt__plan_add_region(plan, "WORDS_OFFSET", choice->stages * (pair ? 8 : 4), pair ? 8 : 4,
+                           "what each stage holds");
+    if (!pair)
+        smelt__plan_add_region(plan, "COUNTS_OFFSET", 2 * 4, 4, "valid slots that each warp found");
     smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
 }
 
@@ -86,6 +110,8 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         {"BLOCK_KEYS", choice->block_keys, smelt__plan_origin(spec, "block_keys"),
          "KV rows of a key block"},
         {"STAGES", choice->stages, smelt__plan_origin(spec, "stages"), "key blocks in flight"},
+        {"QUERIES", choice->queries, smelt__plan_origin(spec, "queries"),
+         "under way at once: 2, and each math warpgroup has one"},
         {"GATHER_REGISTERS", choice->gather_registers, smelt__plan_origin(spec, "gather_registers"),
          "of a thread, gather"},
         {"COMPACT", 1, smelt__plan_origin(spec, "compact"),
@@ -107,9 +133,11 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
 }
 
 /* The first ring that the knobs leave and that fits; 0 when there is none. */
-static int choose(const struct smelt__spec *spec, struct choice *choice, struct smelt__plan *plan) {
-    const struct ring *rings =
-        smelt__spec_get(spec, "topk") <= SHORT_TOPK ? short_rings : long_rings;
+static int choose_ring_of(const struct smelt__spec *spec, struct choice *choice,
+                          struct smelt__plan *plan) {
+    const struct ring *rings = choice->queries > 1                           ? PAIR_RINGS
+                               : smelt__spec_get(spec, "topk") <= SHORT_TOPK ? short_rings
+                                                                             : long_rings;
     for (size_t i = 0; i < RINGS; i++) {
         if (smelt__sparse_attn_fwd_knob(spec, "block_keys", rings[i].block_keys) !=
                 rings[i].block_keys ||
@@ -121,6 +149,24 @@ static int choose(const struct smelt__spec *spec, struct choice *choice, struct 
             return 1;
     }
     return 0;
+}
+
+/* How many queries are under way by the rule. */
+static int choose_queries(struct choice *choice, struct smelt__plan *plan) {
+    choice->queries = 1;
+    choose_ring(choice, &long_rings[0]);
+    add_regions(choice, plan);
+    return plan->shared_bytes <= SHARED_LIMIT ? 1 : 2;
+}
+
+/* That and the ring; 0 when none fits. */
+static int choose(const struct smelt__spec *spec, struct choice *choice, struct smelt__plan *plan) {
+    const int by_rule = choose_queries(choice, plan);
+    choice->queries = smelt__sparse_attn_fwd_knob(spec, "queries", by_rule);
+    if (choose_ring_of(spec, choice, plan))
+        return 1;
+    choice->queries = 1; /* whose Q leaves room for what the other knobs ask for */
+    return smelt__spec_get(spec, "queries") == SMELT__AUTO && choose_ring_of(spec, choice, plan);
 }
 
 /* What the gather leaves is shared by the two warpgroups of math. */
@@ -156,7 +202,8 @@ int smelt__sparse_attn_fwd_plan_keys(const struct smelt__spec *spec, struct smel
                            text, SHARED_LIMIT / 1024);
         return -1;
     }
-    plan->template_name = "sparse_attn_fwd.sm90_few.cu";
+    plan->template_name =
+        choice.queries > 1 ? "sparse_attn_fwd.sm90_pair.cu" : "sparse_attn_fwd.sm90_few.cu";
     add_constants(spec, &choice, plan);
     add_regions(&choice, plan);
     plan->threads = WARPGROUPS * WARPGROUP;

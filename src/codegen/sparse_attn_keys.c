@@ -41,6 +41,7 @@ static const char *const orientations[] = {"heads", "keys", NULL};
     NAMED_KNOB("variant", "auto, mma, sm90", "which instructions the kernel is built on", variants), \
     NAMED_KNOB("orientation", "auto, heads, keys", "what the matrices' rows are, with sm90",      \
                orientations),                                                                     \
+    KNOB("queries", "auto, 1, 2", "under way in a thread block: sm90, keys as rows", 1, 2),       \
     KNOB("compact", "auto, 0, 1", "1: a row of slots is compacted to its valid ones first", 0, 1), \
     KNOB("block_keys", BLOCK_KEYS_LEGAL, "KV rows of one step of the main loop", 16, 128),        \
     KNOB("stages", "auto, 2..4", "key blocks in flight: the depth of the gather's ring", 2, 4),   \
@@ -112,6 +113,7 @@ int smelt__sparse_attn_tries(const struct smelt__key *key, int named,
     } tried[] = {
         {"variant", 0, 2, {SMELT__SPARSE_ATTN_MMA, SMELT__SPARSE_ATTN_SM90}},
         {"orientation", 0, 2, {SMELT__SPARSE_ATTN_HEADS, SMELT__SPARSE_ATTN_KEYS}},
+        {"queries", 0, 2, {1, 2}},
         {"compact", 1, 2, {0, 1}}, /* 0 wins on full lists alone */
         {"block_keys", 0, 5, {16, 32, 48, 64, 128}},
         {"stages", 0, 3, {2, 3, 4}},

@@ -9,6 +9,7 @@
  * knobs (by the spec, or by rule)
  *   BLOCK_KEYS                      64  rule     KV rows of a key block
  *   STAGES                           3  rule     key blocks in flight
+ *   QUERIES                          1  rule     under way at once: 2, and each math warpgroup has one
  *   GATHER_REGISTERS                88  rule     of a thread, gather
  *   COMPACT                          1  rule     1: masked slots are dropped before the gather
  *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once
@@ -38,6 +39,7 @@ enum {
     DEPENDENT_LAUNCH = 1,           /* 1: a kernel may begin before the one ahead of it has ended */
     BLOCK_KEYS = 64,                /* KV rows of a key block */
     STAGES = 3,                     /* key blocks in flight */
+    QUERIES = 1,                    /* under way at once: 2, and each math warpgroup has one */
     GATHER_REGISTERS = 88,          /* of a thread, gather */
     COMPACT = 1,                    /* 1: masked slots are dropped before the gather */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */

@@ -1,14 +1,15 @@
 /*
  * Written by smelt; do not edit. To write it again:
- *   smelt emit sparse_attn_fwd:heads=20,dqk=576,dv=512,topk=100,sink=1,variant=sm90,block_keys=64,stages=2 --arch sm_90a
+ *   smelt emit sparse_attn_fwd:heads=20,dqk=576,dv=512,topk=100,sink=1,variant=sm90,queries=1,block_keys=64,stages=2 --arch sm_90a
  *
- * spec     sparse_attn_fwd:heads=20,dqk=576,dv=512,topk=100,sink=1,variant=sm90,block_keys=64,stages=2
+ * spec     sparse_attn_fwd:heads=20,dqk=576,dv=512,topk=100,sink=1,variant=sm90,queries=1,block_keys=64,stages=2
  * arch     sm_90a
  * variant  sm90
  * kernel   smelt_sparse_attn_fwd_sm90_h20_qk576_v512_k100
  * knobs (by the spec, or by rule)
  *   BLOCK_KEYS                      64  knob     KV rows of a key block
  *   STAGES                           2  knob     key blocks in flight
+ *   QUERIES                          1  knob     under way at once: 2, and each math warpgroup has one
  *   GATHER_REGISTERS                88  rule     of a thread, gather
  *   COMPACT                          1  rule     1: masked slots are dropped before the gather
  *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once
@@ -38,6 +39,7 @@ enum {
     DEPENDENT_LAUNCH = 1,           /* 1: a kernel may begin before the one ahead of it has ended */
     BLOCK_KEYS = 64,                /* KV rows of a key block */
     STAGES = 2,                     /* key blocks in flight */
+    QUERIES = 1,                    /* under way at once: 2, and each math warpgroup has one */
     GATHER_REGISTERS = 88,          /* of a thread, gather */
     COMPACT = 1,                    /* 1: masked slots are dropped before the gather */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */

@@ -186,6 +186,12 @@ static void refusals(void **state) {
          "fewer stages or fewer output_registers or gather_registers do"},
         {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,turn_steps=3", "sm_90a",
          "turn_steps is a knob of orientation=heads"},
+        {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,queries=2", "sm_90a",
+         "queries is a knob of orientation=keys"},
+        {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,variant=mma,queries=2", "sm_90a",
+         "queries is a knob of variant=sm90; mma has none"},
+        {"sparse_attn_fwd:heads=32,dqk=576,dv=512,topk=2048,queries=2,stages=3", "sm_90a",
+         "block_keys 48 or 64"},
         {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,gather_registers=33", "sm_90a",
          "legal: 24..88 by eights"},
         {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,variant=mma,gather_registers=24",
@@ -232,6 +238,31 @@ static void expect_constant(const struct smelt__plan *plan, const char *name, in
 }
 
 /* A tuning entry gives what the spec leaves open, key by key, and the plan says so. */
+/* Two queries are under way where three stages of 64 keys do not fit beside the Q of one. */
+static void queries_by_rule(void **state) {
+    (void)state;
+    static const struct {
+        int heads, dqk, queries;
+    } cases[] = {{1, 576, 1},  {8, 576, 1},  {9, 576, 2},  {16, 576, 2},
+                 {32, 576, 2}, {16, 512, 1}, {24, 512, 1}, {32, 512, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[SMELT__SPEC_TEXT];
+        snprintf(text, sizeof text, "sparse_attn_fwd:heads=%d,dqk=%d,dv=512,topk=2048",
+                 cases[i].heads, cases[i].dqk);
+        struct smelt__spec spec;
+        struct smelt__plan plan;
+        struct smelt__message message = {0};
+        assert_int_equal(smelt__spec_parse(text, &spec, &message), 0);
+        assert_int_equal(
+            smelt__plan_make(&spec, smelt__arch_find("sm_90a", &message), &plan, &message), 0);
+        expect_constant(&plan, "QUERIES", cases[i].queries, SMELT__FROM_RULE);
+        expect_constant(&plan, "STAGES", cases[i].queries == 1 ? 3 : 2, SMELT__FROM_RULE);
+        assert_string_equal(plan.template_name, cases[i].queries == 1
+                                                    ? "sparse_attn_fwd.sm90_few.cu"
+                                                    : "sparse_attn_fwd.sm90_pair.cu");
+    }
+}
+
 static void tuned(void **state) {
     (void)state;
     static const char asked[] = "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,turn_steps=4";
@@ -289,8 +320,8 @@ static void building(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(invariants), cmocka_unit_test(every_shape_is_planned),
-        cmocka_unit_test(refusals),   cmocka_unit_test(tuned),
-        cmocka_unit_test(building),
+        cmocka_unit_test(refusals),   cmocka_unit_test(queries_by_rule),
+        cmocka_unit_test(tuned),      cmocka_unit_test(building),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }

@@ -158,18 +158,31 @@ CHECKS = (
     Check("sm90-far", "heads=64,dqk=576,dv=512,topk=100,variant=sm90",
           "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
           "--schedules 1", set="sm90"),
-    # Keys as rows.
+    # Keys as rows, a query at a time.
     Check("few", "heads=8,dqk=576,dv=512,topk=300,variant=sm90,orientation=keys",
           "--strided --max-logits --topk-length --queries 5 --rows 310 --width 300 --seed 70 "
           "--lists adversarial", set="sm90"),
-    Check("few-sink", "heads=24,dqk=512,dv=512,topk=100,sink=1,variant=sm90,orientation=keys",
+    Check("few-sink", "heads=24,dqk=512,dv=512,topk=100,sink=1,variant=sm90,queries=1",
           "--spiky --batches 2 --queries 3 --query-list partial --rows 301 --lists window", set="sm90"),
-    Check("few-random", "heads=16,dqk=576,dv=512,topk=600,variant=sm90,orientation=keys",
+    Check("few-random", "heads=16,dqk=576,dv=512,topk=600,variant=sm90,queries=1",
           "--width 600 --rows 700 --lists random", set="sm90"),
-    Check("few-32", "heads=32,dqk=512,dv=512,topk=300,variant=sm90,orientation=keys",
+    Check("few-32", "heads=32,dqk=512,dv=512,topk=300,variant=sm90,queries=1",
           "--width 300 --lists causal --max-logits --spiky", set="sm90"),
     Check("few-far", "heads=8,dqk=576,dv=512,topk=100,variant=sm90,orientation=keys",
           "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
+          "--schedules 1", set="sm90"),
+    # Keys as rows, two queries under way; more queries than the emulated GPU takes at once.
+    Check("pair", "heads=13,dqk=576,dv=512,topk=300,sink=1,variant=sm90,orientation=keys",
+          "--strided --max-logits --topk-length --queries 7 --rows 310 --width 300 --seed 70 "
+          "--lists adversarial", set="sm90"),
+    Check("pair-48", "heads=24,dqk=576,dv=512,topk=100,variant=sm90,block_keys=48,stages=3",
+          "--spiky --batches 2 --queries 5 --query-list partial --rows 301 --lists window", set="sm90"),
+    Check("pair-random", "heads=16,dqk=576,dv=512,topk=600,variant=sm90,queries=2",
+          "--width 600 --rows 700 --queries 6 --lists random", set="sm90"),
+    Check("pair-32", "heads=32,dqk=512,dv=512,topk=300,variant=sm90,orientation=keys",
+          "--width 300 --lists causal --max-logits --spiky --queries 6", set="sm90"),
+    Check("pair-far", "heads=8,dqk=576,dv=512,topk=100,variant=sm90,queries=2",
+          "--far --topk-length --max-logits --batches 2 --queries 3 --seed 70 --lists random "
           "--schedules 1", set="sm90"),
 )
 

@@ -1,0 +1,622 @@
+//@use common/base.cuh
+//@use common/descriptor.cuh
+//@use common/pair_gather.cuh
+//@use common/work.cuh
+//@use ptx/cp_async.cuh
+//@use ptx/cp_async_mbarrier.cuh
+//@use ptx/math.cuh
+//@use ptx/mbarrier.cuh
+//@use ptx/memory.cuh
+//@use ptx/named_barrier.cuh
+//@use ptx/proxy.cuh
+//@use ptx/registers.cuh
+//@use ptx/stmatrix.cuh
+//@use ptx/warp.cuh
+//@use ptx/wgmma.cuh
+//@use ptx/wgmma_ss.cuh n = BLOCK_HEADS, ta = 0, tb = 0
+//@use ptx/wgmma_ss.cuh n = BLOCK_HEADS, ta = 1, tb = 0
+//@use sparse_attn_fwd.params.h
+/*
+ * Sparse attention forward with wgmma for at most 32 heads: keys are the matrices' rows, heads
+ * their columns, so that no product is padded to 64 heads; and two queries are under way, so that
+ * one hides the other's end (sparse_attn_fwd.sm90_few.cu has one at a time). Mathematics and
+ * shapes: include/smelt/sparse_attn.h.
+ *
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Three
+ * warpgroups:
+ *
+ *   math     two of them, each with a query of its own, from its first key block to its output:
+ *              S^T[BLOCK_KEYS, BLOCK_HEADS] = K Q^T, softmax down its columns
+ *              O^T[DV, BLOCK_HEADS] += V^T P^T, in registers, DV / 64 slabs of 64 columns
+ *   gather   common/pair_gather.cuh: a warp scans the slots of both queries and asks for key
+ *            blocks, one of the one, then one of the other; two warps copy the rows, STAGES key
+ *            blocks ahead. A warpgroup whose query ends gets the next of the block's queries
+ *
+ * A query has at least one key block, perhaps empty. Its blocks do not depend on the other query:
+ * the same keys, summed in the same order. A maximum is rounded up to an integer (in powers of two)
+ * and moves only when the true one is more than RESCALE_THRESHOLD above, for all of the query's
+ * heads at once.
+ *
+ * Shared memory (offsets and sizes: the plan above). A tile is rows of 64 columns, 128-byte
+ * swizzled:
+ *   KEYS       [STAGES] of DQK / 64 tiles of BLOCK_KEYS rows; a query's last one then holds its
+ *              output on the way to global memory. S^T has 64 rows: with fewer keys, those of the
+ *              next tile stand for the missing ones, and zeros behind the last
+ *   QUERY      [2][DQK / 64] tiles of BLOCK_HEADS rows
+ *   P          [2] tiles of BLOCK_HEADS heads by 64 keys; with rope columns they stand in their own
+ *              block's rope tile instead, from row LOW_KEYS on, when S^T is complete
+ *   STATISTICS [2][STATISTICS][BLOCK_HEADS] fp32: what the warps of a warpgroup tell each other
+ *   WORDS      [STAGES]: struct block_word
+ *   REQUESTS   [REQUESTS]: struct request
+ *   RING       [2]: common/warp_slots.cuh; RANGE: common/work.cuh
+ *
+ * Barriers (parity counts uses; stage s; m: the math warpgroup. A FULL barrier for each of the two,
+ * which sees its own blocks alone and could not tell the others' phases apart):
+ *   barrier      count  who arrives                                     who waits
+ *   READY[r]        1   gather: the scan, request r is there            copies
+ *   TAKEN[r]        2   gather: copies, its rows' numbers are read      scan
+ *   FULL[s][m]     65   copies: every thread when they have landed,     math warpgroup m
+ *                       one for the word
+ *   EMPTY_LOW[s]    4   math: the block's warps when rows below         copies
+ *                       LOW_KEYS are used
+ *   EMPTY_HIGH[s]   4   the same for all rows                           copies
+ *   QUERY_FULL[m] 128   math: every thread when its copies have landed  math warpgroup m
+ * Named barriers: 1 and 2, a math warpgroup each.
+ *
+ * Knobs: BLOCK_KEYS, STAGES, the registers of each role; legal values and the rule that picks them:
+ * src/codegen/sparse_attn_fwd_sm90_few.c.
+ */
+
+enum {
+    GATHER_WARPGROUP = 2,
+    ROWS = 64, /* of S^T */
+
+    VALUE_TILES = DV / 64,
+    QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
+    QUERY_BYTES = TILES * QUERY_TILE_BYTES,
+    PAD_WORDS = (ROWS - BLOCK_KEYS) * TILE_PITCH / 4, /* of zeros behind a stage */
+    ATOM_BYTES = 8 * TILE_PITCH,                      /* eight rows of a tile */
+    STEP_BYTES = 32,                                  /* 16 columns of a row: a k-step of K Q^T */
+    KEY_STEP_BYTES = 2 * ATOM_BYTES,                  /* 16 keys of a tile: a k-step of V^T P^T */
+    STEPS = DQK / 16,
+    KEY_STEPS = BLOCK_KEYS / 16, /* of V^T P^T */
+    LOW_STEPS = LOW_KEYS / 16,
+    HAS_ROPE = DQK > DV,
+
+    GROUPS = BLOCK_HEADS / 8, /* a thread's heads: two of every eight */
+    THREAD_HEADS = 2 * GROUPS,
+    SLAB_VALUES = BLOCK_HEADS / 2, /* of a thread: S^T, or a slab of O^T */
+    OUTPUT_VALUES = VALUE_TILES * SLAB_VALUES,
+    OUTPUT_CHUNKS = DV / 8, /* of 16 bytes: a head's output */
+    ROW_STEP = WARPGROUP / OUTPUT_CHUNKS,
+    OUTPUT_PITCH = DV * 2 + 16 /* bytes, in shared memory: rows lie in different banks */
+};
+
+/* The products' shapes: as many columns as heads. */
+// clang-format off
+//@for n in BLOCK_HEADS..BLOCK_HEADS + 1
+#define multiply_scores wgmma_ss_n${n}_t00
+#define multiply_output wgmma_ss_n${n}_t10
+//@end
+// clang-format on
+
+#define LOG2_E 1.4426950408889634f
+#define LN_2 0.6931471805599453f
+#define MINUS_INFINITY (-__int_as_float(0x7f800000))
+
+/* In powers of two: P stays below 2^8, and most blocks rescale nothing. */
+#define RESCALE_THRESHOLD 8.0f
+
+/* Barriers, and the zeros behind each stage. */
+DEVICE void initialise(void) {
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(barrier_at(FULL + 2 * stage), COPY_WARPS * 32 + 1);
+            mbarrier_init(barrier_at(FULL + 2 * stage + 1), COPY_WARPS * 32 + 1);
+            mbarrier_init(barrier_at(EMPTY_LOW + stage), 4);
+            mbarrier_init(barrier_at(EMPTY_HIGH + stage), 4);
+        }
+        for (int place = 0; place < REQUESTS; ++place) {
+            mbarrier_init(barrier_at(READY + place), 1);
+            mbarrier_init(barrier_at(TAKEN + place), COPY_WARPS);
+        }
+        mbarrier_init(barrier_at(QUERY_FULL), WARPGROUP);
+        mbarrier_init(barrier_at(QUERY_FULL + 1), WARPGROUP);
+    }
+    if (PAD_WORDS > 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            int *const pad =
+                (int *)(arena + KEYS_OFFSET + stage * STAGE_BYTES + TILES * KEY_TILE_BYTES);
+            for (int i = (int)threadIdx.x; i < PAD_WORDS; i += THREADS) {
+                pad[i] = 0;
+            }
+        }
+        fence_proxy_async();
+    }
+    __syncthreads();
+}
+
+/* ---- math: scores and probabilities
+ * --------------------------------------------------------------
+ */
+
+/* This thread's place. */
+struct place {
+    int group;      /* math warpgroup, 0 or 1 */
+    int warp, lane; /* in the warpgroup */
+    int first_head; /* its heads: first_head + 8 * (k / 2) + k % 2, k < THREAD_HEADS */
+};
+
+DEVICE int thread_head(const struct place *place, int k) {
+    return place->first_head + 8 * (k / 2) + k % 2;
+}
+
+/* A barrier of the warpgroup. */
+DEVICE void group_sync(const struct place *place) {
+    if (place->group == 0) {
+        barrier_sync(1, WARPGROUP);
+    } else {
+        barrier_sync(2, WARPGROUP);
+    }
+}
+
+DEVICE bool group_or(const struct place *place, bool condition) {
+    return place->group == 0 ? barrier_or(1, WARPGROUP, condition)
+                             : barrier_or(2, WARPGROUP, condition);
+}
+
+/* Starts the copy of a query's Q, by its warpgroup, which reads the one before no more. */
+DEVICE void load_query(const struct sparse_attn_fwd_params *params, int query,
+                       const struct place *place) {
+    enum { CHUNKS = DQK / 8 };
+    const u32 to = shared_address((u32)(QUERY_OFFSET + place->group * QUERY_BYTES));
+#pragma unroll 1
+    for (int i = (int)(threadIdx.x % WARPGROUP); i < BLOCK_HEADS * CHUNKS; i += WARPGROUP) {
+        const int head = i / CHUNKS, chunk = i % CHUNKS;
+        cp_async_16(to + (u32)(chunk / 8 * QUERY_TILE_BYTES + head * TILE_PITCH +
+                               ((chunk ^ head) & 7) * 16),
+                    query_row(params, query, head) + chunk * 16, 16);
+    }
+    cp_async_arrive_noinc(barrier_at(QUERY_FULL + place->group));
+}
+
+/* Issues S^T = K Q^T for the block in a stage. */
+DEVICE void issue_scores(float *s, int stage, const struct place *place) {
+    const u32 keys = warp_reduce_or(shared_address((u32)(KEYS_OFFSET + stage * STAGE_BYTES)));
+    const u64 a = shared_descriptor(keys, 16, ATOM_BYTES, 128);
+    const u32 query =
+        warp_reduce_or(shared_address((u32)(QUERY_OFFSET + place->group * QUERY_BYTES)));
+    const u64 b = shared_descriptor(query, 16, ATOM_BYTES, 128);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < STEPS; ++k) {
+        const u32 column = (u32)(k % 4 * STEP_BYTES);
+        multiply_scores(s, descriptor_advance(a, (u32)(k / 4 * KEY_TILE_BYTES) + column),
+                        descriptor_advance(b, (u32)(k / 4 * QUERY_TILE_BYTES) + column), k > 0);
+    }
+    wgmma_commit();
+}
+
+/* Scores of keys past `count` become -inf. */
+DEVICE void mask_scores(float *s, const struct place *place, int count) {
+    const int key = place->warp * 16 + place->lane / 4;
+#pragma unroll
+    for (int i = 0; i < SLAB_VALUES; ++i) {
+        if (key + i / 2 % 2 * 8 >= count) {
+            s[i] = MINUS_INFINITY;
+        }
+    }
+}
+
+/* What the softmax of this thread's heads has come to; in powers of two. */
+struct softmax_columns {
+    float maximum[THREAD_HEADS]; /* P is relative to it: an integer or -inf; one for all threads */
+    float highest[THREAD_HEADS]; /* the true maximum of this thread's scores */
+    float sum[THREAD_HEADS];     /* of this thread's exponentials */
+};
+
+/* The greatest of a column over the warp's 16 keys. */
+DEVICE float column_maximum(float value) {
+    value = fmaxf(value, __shfl_xor_sync((u32)ALL_LANES, value, 4));
+    value = fmaxf(value, __shfl_xor_sync((u32)ALL_LANES, value, 8));
+    return fmaxf(value, __shfl_xor_sync((u32)ALL_LANES, value, 16));
+}
+
+/* What a warpgroup's warps tell each other of each head: a row of BLOCK_HEADS values each. */
+enum {
+    SUMS = 0,    /* by warp */
+    HIGHEST = 4, /* by warp; maxima of scores, of a block or a query */
+    MAXIMUM = 8,
+    FACTOR = 9,
+    STATISTICS = 10
+};
+
+DEVICE float *statistics(const struct place *place) {
+    return (float *)(arena + STATISTICS_OFFSET) + place->group * STATISTICS * BLOCK_HEADS;
+}
+
+/* The sum, or the greatest, of a head's four values at [warp][head]. */
+DEVICE float sum_of_warps(const float *values) {
+    return (values[0] + values[BLOCK_HEADS]) + (values[2 * BLOCK_HEADS] + values[3 * BLOCK_HEADS]);
+}
+
+DEVICE float greatest_of_warps(const float *values) {
+    return fmaxf(fmaxf(values[0], values[BLOCK_HEADS]),
+                 fmaxf(values[2 * BLOCK_HEADS], values[3 * BLOCK_HEADS]));
+}
+
+/* Moves the maxima that have to, O and sums with them. `highest`: of this thread's scores. */
+DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *highest,
+                        const struct place *place) {
+    float *const maxima = statistics(place) + HIGHEST * BLOCK_HEADS;
+#pragma unroll
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        const float value = column_maximum(highest[k]);
+        if (place->lane < 4) {
+            maxima[place->warp * BLOCK_HEADS + thread_head(place, k)] = value;
+        }
+    }
+    group_sync(place);
+#pragma unroll
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        const float value = greatest_of_warps(maxima + thread_head(place, k));
+        if (value > columns->maximum[k] + RESCALE_THRESHOLD) {
+            const float old = columns->maximum[k];
+            columns->maximum[k] = ceilf(value);
+            const float factor = exp2_approximate(old - columns->maximum[k]);
+            columns->sum[k] *= factor;
+#pragma unroll
+            for (int i = 0; i < VALUE_TILES; ++i) {
+                o[i * SLAB_VALUES + k / 2 * 4 + k % 2] *= factor;
+                o[i * SLAB_VALUES + k / 2 * 4 + k % 2 + 2] *= factor;
+            }
+        }
+    }
+}
+
+/* Scores -> P in place, and the sums. */
+DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, float scale_log2,
+                          const struct place *place) {
+    float highest[THREAD_HEADS];
+    bool move = false;
+#pragma unroll
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        highest[k] = fmaxf(s[k / 2 * 4 + k % 2], s[k / 2 * 4 + k % 2 + 2]) * scale_log2;
+        columns->highest[k] = fmaxf(columns->highest[k], highest[k]);
+        move = move || highest[k] > columns->maximum[k] + RESCALE_THRESHOLD;
+    }
+    if (group_or(place, move)) {
+        move_maxima(columns, o, highest, place);
+    }
+#pragma unroll
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        const float offset = columns->maximum[k] == MINUS_INFINITY ? 0.0f : -columns->maximum[k];
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            float *const score = &s[k / 2 * 4 + k % 2 + 2 * e];
+            *score = exp2_approximate(fmaf(*score, scale_log2, offset));
+            columns->sum[k] += *score;
+        }
+    }
+}
+
+/* Where P of a block goes: offset in the arena. */
+DEVICE u32 p_offset(int stage, const struct place *place) {
+    return HAS_ROPE ? (u32)(KEYS_OFFSET + stage * STAGE_BYTES + VALUE_TILES * KEY_TILE_BYTES +
+                            LOW_KEYS * TILE_PITCH)
+                    : (u32)(P_OFFSET + place->group * QUERY_TILE_BYTES);
+}
+
+/*
+ * A thread's four values of eight columns (heads), which are rows g and g + 8 of its warp's 16, as
+ * bf16 to a matrix of heads by rows: `base` is the address of row 0, `pitch` apart from head to
+ * head; `chunk`: which 16 bytes the rows of this lane's address are (rows_half); `swizzled`: chunks
+ * change places as in a tile.
+ */
+DEVICE void store_transposed(u32 base, const float *values, int pitch, int chunk, bool swizzled) {
+    const int lane = (int)(threadIdx.x % 32);
+    const int row = lane % 8;
+    const u32 address = base + (u32)(row * pitch + (swizzled ? chunk ^ row : chunk) * 16);
+#pragma unroll
+    for (int j = 0; j + 1 < GROUPS; j += 2) {
+        const u32 pairs[4] = {pack_bf16x2(values[4 * j], values[4 * j + 1]),
+                              pack_bf16x2(values[4 * j + 2], values[4 * j + 3]),
+                              pack_bf16x2(values[4 * j + 4], values[4 * j + 5]),
+                              pack_bf16x2(values[4 * j + 6], values[4 * j + 7])};
+        stmatrix_x4_trans(address + (u32)((j + lane / 16) * 8 * pitch), pairs);
+    }
+    if (GROUPS % 2 == 1) {
+        const float *const last = &values[4 * (GROUPS - 1)];
+        const u32 pairs[2] = {pack_bf16x2(last[0], last[1]), pack_bf16x2(last[2], last[3])};
+        stmatrix_x2_trans(address + (u32)((GROUPS - 1) * 8 * pitch), pairs);
+    }
+}
+
+/* Of the warp's 16 rows, which eight this lane's address in store_transposed is of: 0 or 1. */
+DEVICE int rows_half(const struct place *place) {
+    return place->lane / 8 % 2;
+}
+
+/* Issues O^T += V^T P^T in two groups, the keys below LOW_KEYS and the others. */
+DEVICE void issue_output(float *o, int stage, const struct place *place) {
+    const u32 values = warp_reduce_or(shared_address((u32)(KEYS_OFFSET + stage * STAGE_BYTES)));
+    const u64 a = shared_descriptor(values, 16, ATOM_BYTES, 128);
+    const u64 b = shared_descriptor(shared_address(warp_reduce_or(p_offset(stage, place))), 16,
+                                    ATOM_BYTES, 128);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < KEY_STEPS; ++k) {
+        if (k == LOW_STEPS) {
+            wgmma_commit();
+        }
+#pragma unroll
+        for (int i = 0; i < VALUE_TILES; ++i) {
+            multiply_output(&o[i * SLAB_VALUES],
+                            descriptor_advance(a, (u32)(i * KEY_TILE_BYTES + k * KEY_STEP_BYTES)),
+                            descriptor_advance(b, (u32)(k * STEP_BYTES)), 1);
+        }
+    }
+    wgmma_commit();
+}
+
+/* A math warpgroup's place among the stages: its key block's, and of its FULL barriers the parity
+ * that comes next, bit s of stage s. */
+struct block_place {
+    int stage;
+    u32 parities;
+};
+
+/* Of the warpgroup's next key block. */
+DEVICE int next_stage(int stage, int word) {
+    return (stage + (word & ALONE ? 1 : 2)) % STAGES;
+}
+
+DEVICE int full_at(int stage, const struct place *place) {
+    return FULL + 2 * stage + place->group;
+}
+
+/* Whether the keys of a stage are there. */
+DEVICE bool is_full(const struct block_place *at, int stage, const struct place *place) {
+    return mbarrier_test(barrier_at(full_at(stage, place)), (int)(at->parities >> stage & 1));
+}
+
+DEVICE void await_full(const struct block_place *at, int stage, const struct place *place) {
+    mbarrier_wait(barrier_at(full_at(stage, place)), (int)(at->parities >> stage & 1));
+}
+
+/* Issues the scores of a stage that is full. */
+DEVICE void begin_block(float *s, struct block_place *at, int stage, const struct place *place) {
+    at->stage = stage;
+    at->parities ^= 1u << stage;
+    fence_proxy_async();
+    issue_scores(s, stage, place);
+}
+
+/* Scores that have been issued -> P. */
+DEVICE void compute_probabilities(float *s, struct softmax_columns *columns, float *o, int stage,
+                                  int count, float scale_log2, const struct place *place) {
+    wgmma_wait_0();
+    if (count < ROWS) {
+        mask_scores(s, place, count);
+    }
+    /* Its barrier stands between the last read of the rope columns and P, and of Q and the next. */
+    softmax_block(s, columns, o, scale_log2, place);
+    store_transposed(shared_address(p_offset(stage, place)), s, TILE_PITCH,
+                     place->warp * 2 + rows_half(place), true);
+    fence_proxy_async();
+}
+
+/*
+ * A query's key blocks, from the one in `stage` on; returns the last one's word, keeps its stage
+ * and leaves its output under way. A block's scores are issued behind the output of the one before
+ * when its keys are there by then, so that the tensor cores go on; all threads decide the same.
+ */
+DEVICE struct block_word compute_blocks(const struct sparse_attn_fwd_params *params,
+                                        struct softmax_columns *columns, float *o,
+                                        struct block_place *at, int stage,
+                                        const struct place *place) {
+    const float scale_log2 = params->scale * LOG2_E;
+    float s[SLAB_VALUES];
+    bool early = false;
+    await_full(at, stage, place);
+    for (;;) {
+        const int before = at->stage;
+        begin_block(s, at, stage, place);
+        if (early) {
+            wgmma_wait_2();
+            arrive_warp(EMPTY_LOW + before);
+            wgmma_wait_1();
+            arrive_warp(EMPTY_HIGH + before);
+        }
+        struct block_word block;
+        block.word = (int)warp_reduce_or((u32)block_word(stage)->word);
+        block.next = block_word(stage)->next;
+        const int next = next_stage(stage, block.word);
+        compute_probabilities(s, columns, o, stage, block.word & COUNT_MASK, scale_log2, place);
+        early = !group_or(place, block.word & LAST_BLOCK || !is_full(at, next, place));
+        issue_output(o, stage, place);
+        if (block.word & LAST_BLOCK) {
+            return block;
+        }
+        if (!early) {
+            wgmma_wait_1();
+            arrive_warp(EMPTY_LOW + stage);
+            wgmma_wait_0();
+            arrive_warp(EMPTY_HIGH + stage);
+            await_full(at, next, place);
+        }
+        stage = next;
+    }
+}
+
+/* ---- math: a query's end
+ * -------------------------------------------------------------------------
+ */
+
+/* The values of a thread's heads, a sum and a maximum over its warp each, to the statistics. */
+DEVICE void share_statistics(const struct softmax_columns *columns, bool all,
+                             const struct place *place) {
+    float *const values = statistics(place);
+#pragma unroll
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        const int head = thread_head(place, k);
+        float sum = columns->sum[k];
+        sum += __shfl_xor_sync((u32)ALL_LANES, sum, 4);
+        sum += __shfl_xor_sync((u32)ALL_LANES, sum, 8);
+        sum += __shfl_xor_sync((u32)ALL_LANES, sum, 16);
+        if (place->lane < 4) {
+            values[(SUMS + place->warp) * BLOCK_HEADS + head] = sum;
+            if (place->warp == 0) {
+                values[MAXIMUM * BLOCK_HEADS + head] = columns->maximum[k];
+            }
+        }
+    }
+    if (all) {
+#pragma unroll
+        for (int k = 0; k < THREAD_HEADS; ++k) {
+            const float highest = column_maximum(columns->highest[k]);
+            if (place->lane < 4) {
+                values[(HIGHEST + place->warp) * BLOCK_HEADS + thread_head(place, k)] = highest;
+            }
+        }
+    }
+    group_sync(place);
+}
+
+/* One head of a query, by one thread: its lse and maximum, and what its O is multiplied by. */
+DEVICE void finish_head(const struct sparse_attn_fwd_params *params, int query, int head,
+                        const struct place *place) {
+    float *const values = statistics(place) + head;
+    const float maximum = values[MAXIMUM * BLOCK_HEADS];
+    const float base = maximum == MINUS_INFINITY ? 0.0f : maximum;
+    const float sum = sum_of_warps(values + SUMS * BLOCK_HEADS);
+    const bool empty = sum == 0.0f; /* else at least 1/2, or NaN, which stays visible in lse */
+    float denominator = sum;
+    if (HAS_SINK) {
+        denominator += exp2_approximate(params->sink[minimum(head, LAST_HEAD)] * LOG2_E - base);
+    }
+    values[FACTOR * BLOCK_HEADS] = empty ? 0.0f : 1.0f / denominator;
+    if (head < HEADS) {
+        const int batch = query_batch(params, query), token = query - batch * params->tokens;
+        const i64 to = batch * params->lse_batch_stride + token * params->lse_token_stride +
+                       head * params->lse_head_stride;
+        params->lse[to] = empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
+        if (params->max_logits) {
+            params->max_logits[to] = greatest_of_warps(values + HIGHEST * BLOCK_HEADS) * LN_2;
+        }
+    }
+}
+
+/* O over the denominators to a stage that nobody reads, as bf16, heads by columns. */
+DEVICE void finish_output(float *o, u32 staged, const struct place *place) {
+    const float *const values = statistics(place) + FACTOR * BLOCK_HEADS;
+    float factors[THREAD_HEADS];
+#pragma unroll
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        factors[k] = values[thread_head(place, k)];
+    }
+#pragma unroll
+    for (int i = 0; i < VALUE_TILES; ++i) {
+        float *const slab = &o[i * SLAB_VALUES];
+#pragma unroll
+        for (int j = 0; j < SLAB_VALUES; ++j) {
+            slab[j] *= factors[j / 4 * 2 + j % 2];
+        }
+        store_transposed(staged, slab, OUTPUT_PITCH, i * 8 + place->warp * 2 + rows_half(place),
+                         false);
+    }
+    group_sync(place);
+}
+
+/* From there to global memory, 16 bytes a thread. */
+DEVICE void store_output(const struct sparse_attn_fwd_params *params, int query, u32 staged) {
+    const int batch = query_batch(params, query), token = query - batch * params->tokens;
+    char *const out = (char *)params->out +
+                      2 * (batch * params->out_batch_stride + token * params->out_token_stride);
+    const int thread = (int)(threadIdx.x % WARPGROUP), chunk = thread % OUTPUT_CHUNKS;
+#pragma unroll
+    for (int i = 0; i < HEADS; i += ROW_STEP) {
+        const int head = i + thread / OUTPUT_CHUNKS;
+        if (HEADS % ROW_STEP == 0 || head < HEADS) {
+            u32 words[4];
+            load_shared_16(words, staged + (u32)(head * OUTPUT_PITCH + chunk * 16));
+            store_streaming_16(out + 2 * (head * params->out_head_stride) + chunk * 16, words);
+        }
+    }
+}
+
+DEVICE void begin_query(struct softmax_columns *columns, float *o) {
+#pragma unroll
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        columns->maximum[k] = MINUS_INFINITY;
+        columns->highest[k] = MINUS_INFINITY;
+        columns->sum[k] = 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < OUTPUT_VALUES; ++i) {
+        o[i] = 0.0f;
+    }
+}
+
+/* A query whose last products are under way: the next one's Q, the statistics, and then the output,
+ * by way of the last block's stage. */
+DEVICE void finish_query(const struct sparse_attn_fwd_params *params, int query, int next,
+                         const struct softmax_columns *columns, float *o, int stage,
+                         const struct place *place) {
+    const u32 staged = shared_address((u32)(KEYS_OFFSET + stage * STAGE_BYTES));
+    const int thread = (int)(threadIdx.x % WARPGROUP);
+    if (next >= 0) {
+        load_query(params, next, place);
+    }
+    share_statistics(columns, params->max_logits, place);
+    if (thread < BLOCK_HEADS) {
+        finish_head(params, query, thread, place);
+    }
+    wgmma_wait_0();
+    group_sync(place);
+    finish_output(o, staged, place);
+    store_output(params, query, staged);
+    arrive_warp(EMPTY_LOW + stage);
+    arrive_warp(EMPTY_HIGH + stage);
+}
+
+/* One of the two math warpgroups. */
+DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
+    registers_increase(MATH_REGISTERS);
+    const struct place place = {group, (int)(threadIdx.x % WARPGROUP / 32), (int)(threadIdx.x % 32),
+                                (int)(threadIdx.x % 4 * 2)};
+    struct block_place at = {0, 0};
+    int stage = group, query_parity = 0;
+    struct work first = first_work(params);
+    if (group == 1) {
+        first = work_after(params, &first);
+    }
+    int query = first.query;
+    if (query >= 0) {
+        load_query(params, query, &place);
+    }
+    while (query >= 0) {
+        struct softmax_columns columns;
+        float o[OUTPUT_VALUES];
+        mbarrier_wait(barrier_at(QUERY_FULL + group), query_parity);
+        query_parity ^= 1;
+        begin_query(&columns, o);
+        const struct block_word last = compute_blocks(params, &columns, o, &at, stage, &place);
+        finish_query(params, query, last.next, &columns, o, at.stage, &place);
+        stage = next_stage(at.stage, last.word);
+        query = last.next;
+    }
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
+    begin_grid(&params);
+    initialise();
+    const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
+    if (warpgroup < GATHER_WARPGROUP) {
+        run_math(&params, warpgroup);
+    } else {
+        run_gather(&params);
+    }
+    end_grid(&params);
+}
