@@ -258,20 +258,36 @@ enum verdict obtain(smelt_context *context, int n) {
     return verdict;
 }
 
-void forget(const char *folder, int n) {
+void kernel_key(int n, char hex[33]) {
     struct smelt__compile_options options;
     struct smelt__cache_key key;
-    char spec[TORTURE_SPEC], hex[33], pattern[TORTURE_PATH], *source;
-    glob_t entries;
+    char spec[TORTURE_SPEC], *source;
 
     REQUIRE(smelt_source_emit(kernel_spec(n, spec), TORTURE_ARCH, &source) == SMELT_OK);
     smelt__compile_options(&options, TORTURE_ARCH);
     smelt__cache_key_make(&key, source, strlen(source), options.list, TORTURE_ARCH);
     smelt_free(source);
     smelt__cache_key_hex(&key, hex);
+}
+
+int find_by_prefix(const char *folder, const char *hex, char path[2 * TORTURE_PATH]) {
+    char pattern[TORTURE_PATH];
+    glob_t entries;
+    int count = 0;
+
     snprintf(pattern, sizeof pattern, "%.4000s/%.2s/%s-*", folder, hex, hex);
-    if (glob(pattern, GLOB_NOSORT, NULL, &entries) == 0)
-        for (size_t i = 0; i < entries.gl_pathc; i++)
-            unlink(entries.gl_pathv[i]);
+    if (glob(pattern, GLOB_NOSORT, NULL, &entries) == 0) {
+        count = (int)entries.gl_pathc;
+        snprintf(path, 2 * TORTURE_PATH, "%s", entries.gl_pathv[0]);
+    }
     globfree(&entries);
+    return count;
+}
+
+void forget(const char *folder, int n) {
+    char hex[33], path[2 * TORTURE_PATH];
+
+    kernel_key(n, hex);
+    while (find_by_prefix(folder, hex, path) > 0 && unlink(path) == 0)
+        continue;
 }

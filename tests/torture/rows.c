@@ -11,5 +11,8 @@ const struct row rows[] = {
     {"unload", row_unload, "lives=, library=PATH: dlopen, use, dlclose, again"},
     {"calls", row_calls, "stride=, limit_ms=: killed at every system call of a store"},
     {"store", row_store, "folder=, cap=: the process that `calls` kills"},
+    {"clock", row_clock, "rounds=: clocks off by an hour, by ten years"},
+    {"skewed", row_skewed, "folder=, real=, skew=: the process that `clock` runs"},
+    {"disk", row_disk, "a full disk"},
     {0},
 };

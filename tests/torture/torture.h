@@ -45,6 +45,13 @@ int row_contexts(const struct arguments *arguments);
 int row_forks(const struct arguments *arguments);
 int row_unload(const struct arguments *arguments);
 int row_calls(const struct arguments *arguments);
+int row_clock(const struct arguments *arguments);
+int row_skewed(const struct arguments *arguments); /* whose clock is off */
+int row_disk(const struct arguments *arguments);
+int row_mounts(const struct arguments *arguments);
+int row_places(const struct arguments *arguments);
+int row_damage(const struct arguments *arguments);
+int row_hostile(const struct arguments *arguments);
 int row_store(const struct arguments *arguments); /* what the row above kills */
 
 __attribute__((format(printf, 1, 2))) void figure(const char *format, ...);
@@ -114,6 +121,10 @@ enum verdict { RIGHT, WRONG, FAILED };
 /* Has the library produce kernel n, from the cache or compiled, and compares its cubin with what
  * the fake NVRTC makes of it. FAILED: smelt_last_error says why. */
 enum verdict obtain(smelt_context *context, int n);
+/* The cache key of kernel n, which the names of its entries begin with. */
+void kernel_key(int n, char hex[33]);
+/* How many entries of that key there are; the path of one. */
+int find_by_prefix(const char *folder, const char *hex, char path[2 * TORTURE_PATH]);
 /* Deletes the entries of kernel n, as an evictor would. */
 void forget(const char *folder, int n);
 
