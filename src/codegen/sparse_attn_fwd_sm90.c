@@ -39,7 +39,9 @@ enum {
     MOST_OUTPUT = 168,
     LEAST_GATHER = 24,
     LEAST_SCORES = 144, /* measured: with 136 some spill */
-    TURN_STEPS = 10,    /* measured: 4 and 18 are as fast (bench/LOG.md) */
+    MOST_SCORES = ALL_REGISTERS - 2 * LEAST_OUTPUT - LEAST_GATHER,
+    WIDE_SPARE = 30, /* beside wgmma's operands with fewer for the scores: with 26 some spill */
+    TURN_STEPS = 10, /* measured: 4 and 18 are as fast (bench/LOG.md) */
     LEAST_STAGES = 2,
     MOST_STAGES = 3,
     SHARED_LIMIT = 227 * 1024,
@@ -126,7 +128,8 @@ static void choose_registers(const struct smelt__spec *spec, struct choice *choi
     choice->gather_registers = knob(spec, "gather_registers", LEAST_GATHER);
     choice->scores_registers =
         ALL_REGISTERS - 2 * choice->output_registers - choice->gather_registers;
-    choice->register_steps = (choice->scores_registers - SPARE - SCORES) / STEP_FRAGMENTS;
+    const int spare = choice->scores_registers < MOST_SCORES ? WIDE_SPARE : SPARE;
+    choice->register_steps = (choice->scores_registers - spare - SCORES) / STEP_FRAGMENTS;
     choice->turn_steps = knob(spec, "turn_steps", TURN_STEPS);
 }
 

@@ -51,7 +51,7 @@ static const char *const orientations[] = {"heads", "keys", NULL};
          0, 26),                                                                                  \
     KNOB("output_registers", "auto, 160, 168", "of a thread that computes PV: sm90, heads as rows", \
          160, 168),                                                                               \
-    KNOB("gather_registers", "auto, 24..88 by eights", "of a thread that gathers, with sm90", 24, 88)
+    KNOB("gather_registers", "auto, 24..88 by eights: 24..48 with heads as rows, 56..88 with keys", "of a thread that gathers, with sm90", 24, 88)
 /* clang-format on */
 
 const struct smelt__key smelt__sparse_attn_keys[SMELT__SPARSE_ATTN_KEY_COUNT] = {COMPUTED, KNOBS};
@@ -121,7 +121,7 @@ int smelt__sparse_attn_tries(const struct smelt__key *key, int named,
         {"blocks", 0, 3, {1, 2, 3}},
         {"turn_steps", 0, 4, {4, 10, 16, 22}},
         {"output_registers", 0, 2, {160, 168}},
-        {"gather_registers", 0, 7, {24, 32, 40, 48, 56, 72, 88}},
+        {"gather_registers", 0, 8, {24, 32, 40, 48, 56, 64, 72, 80}},
     };
     for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
         if (strcmp(key->name, tried[i].name) != 0 || (tried[i].only_named && !named))

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "smelt/kernels.h"
+#include "smelt/tuning.h"
 
 struct collector {
     struct kernel_list *list;
@@ -98,13 +99,7 @@ static void add_knobs(struct collector *collector) {
         "sparse_attn:heads=24,dqk=576,dv=512,topk=2048,block_keys=48",
         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,turn_steps=0",
         "sparse_attn:heads=128,dqk=576,dv=512,topk=2048,turn_steps=26",
-        "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,gather_registers=48",
-        "sparse_attn:heads=64,dqk=576,dv=512,topk=512,output_registers=168,gather_registers=32",
-        "sparse_attn:heads=64,dqk=512,dv=512,topk=640,sink=1,output_registers=168,"
-        "gather_registers=32",
-        "sparse_attn:heads=32,dqk=576,dv=512,topk=2048,gather_registers=24",
         "sparse_attn:heads=32,dqk=512,dv=512,topk=640,sink=1,gather_registers=88",
-        "sparse_attn:heads=8,dqk=576,dv=512,topk=2048,gather_registers=24",
     };
     for (size_t i = 0; i < sizeof specs / sizeof *specs && !collector->failed; i++)
         add_operator(collector, specs[i]);
@@ -116,6 +111,22 @@ static void add_partition(struct collector *collector) {
         add_kernel(collector, "sparse_attn_partition:pass=place");
 }
 
+/* Every plan that `smelt tune` may try. */
+static void add_candidates(struct collector *collector) {
+    static const char *const specs[] = {
+        "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,variant=sm90",
+        "sparse_attn_fwd:heads=64,dqk=512,dv=512,topk=640,sink=1,variant=sm90",
+        "sparse_attn_fwd:heads=32,dqk=576,dv=512,topk=2048,variant=sm90",
+        "sparse_attn_fwd:heads=8,dqk=512,dv=512,topk=512,variant=sm90",
+    };
+    for (size_t i = 0; i < sizeof specs / sizeof *specs && !collector->failed; i++)
+        if (smelt_tuning_candidates(specs[i], "sm_90a", NULL, 0, add_kernel, collector) !=
+            SMELT_OK) {
+            fprintf(stderr, "matrix: %s: %s\n", specs[i], smelt_last_error());
+            collector->failed = 1;
+        }
+}
+
 int kernel_list_fill(struct kernel_list *list) {
     struct collector collector = {list, 1, 0};
     memset(list, 0, sizeof *list);
@@ -125,6 +136,8 @@ int kernel_list_fill(struct kernel_list *list) {
     add_odd_shapes(&collector);
     if (!collector.failed)
         add_knobs(&collector);
+    if (!collector.failed)
+        add_candidates(&collector);
     if (!collector.failed)
         add_partition(&collector);
     return collector.failed ? -1 : 0;

@@ -174,7 +174,7 @@ static void refusals(void **state) {
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,turn_steps=26,gather_registers=32",
          "sm_90a",
          "turn_steps=26 is not legal with variant=sm90 and heads as rows; the nearest "
-         "legal one is 24 of 0..24"},
+         "legal one is 23 of 0..23"},
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,gather_registers=60", "sm_90a",
          "the nearest legal one is 48 of 24..48 by eights"},
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,output_registers=168,"
@@ -193,7 +193,7 @@ static void refusals(void **state) {
         {"sparse_attn_fwd:heads=32,dqk=576,dv=512,topk=2048,queries=2,stages=3", "sm_90a",
          "block_keys 48 or 64"},
         {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,gather_registers=33", "sm_90a",
-         "legal: 24..88 by eights"},
+         "legal: 56..88 by eights"},
         {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,variant=mma,gather_registers=24",
          "sm_90a", "gather_registers is a knob of variant=sm90; mma has none"},
         {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,gather_registers=24", "sm_80",
