@@ -41,22 +41,27 @@ def judge_words(words):
 
 @dataclass(frozen=True)
 class Check:
-    """`smelt check --emulate` of an operator. `keys`: of its spec."""
+    """`smelt check --emulate` of an operator. `keys`: of its spec; `buckets`: its list, of which the
+    kernel of `bound`, else of topk, is mutated."""
 
     name: str
     keys: str
     options: str = ""
+    buckets: str = ""
+    bound: str = ""
     arch: str = "sm_90a"
     files: str = ""  # a beginning of the names of the files that are mutated
     set: str = "main"
 
     def emit(self, tools):
+        keys = re.sub("topk=[0-9]+", "topk=" + self.bound, self.keys) if self.bound else self.keys
         return subprocess.run(
-            [tools.smelt, "emit", "sparse_attn_fwd:" + self.keys, "--arch", self.arch],
+            [tools.smelt, "emit", "sparse_attn_fwd:" + keys, "--arch", self.arch],
             capture_output=True, text=True, check=True).stdout
 
     def command(self, tools):
-        return [tools.smelt, "check", "sparse_attn:" + self.keys, "--emulate", "--arch",
+        keys = self.keys + (",buckets=" + self.buckets if self.buckets else "")
+        return [tools.smelt, "check", "sparse_attn:" + keys, "--emulate", "--arch",
                 self.arch, "--json", *self.options.split()]
 
     def environment(self, tools):
@@ -146,6 +151,15 @@ CHECKS = (
     Check("far", "heads=8,dqk=128,dv=64,topk=100",
           "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
           "--schedules 1"),
+    # Buckets. The largest one's kernel waits for the partition; some 45 queries a block, more than a
+    # warp holds entries of the list. A smaller one's runs beside it; and one whose rows are wider.
+    Check("bucket-first", "heads=1,dqk=64,dv=64,topk=20,blocks=1",
+          "--width 24 --rows 60 --queries 90 --batches 2 --valid 12 --topk-length --lists random "
+          "--schedules 2", buckets="5"),
+    Check("bucket-last", "heads=24,dqk=128,dv=64,topk=40,blocks=1",
+          "--width 50 --rows 90 --queries 9 --batches 2 --lists adversarial", buckets="9/20", bound="9"),
+    Check("bucket-wide", "heads=8,dqk=64,dv=64,topk=20,blocks=1,compact=0,block_keys=16,warps=4",
+          "--width 330 --rows 200 --queries 9 --valid 50 --lists random", buckets="9"),
     # The set sm90. Heads as rows: five queries on two multiprocessors; rope and none, a sink and none; several
     # head blocks, a query list that ends early.
     Check("sm90", "heads=64,dqk=576,dv=512,topk=300,variant=sm90",
