@@ -204,6 +204,13 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction functi
     state.launched = function;
     state.launch_context = stack[depth - 1];
     memcpy(state.params, parameters[0], FAKE_PARAMS);
+    if (state.chain_length < FAKE_CHAIN) {
+        const size_t kept = state.chain_length < state.chain_from ? 0 : state.chain_params;
+        struct fake_launch *launch = &state.chain[state.chain_length++];
+        launch->blocks = config->gridDimX;
+        launch->early = config->numAttrs > 0;
+        memcpy(launch->params, parameters[0], kept);
+    }
     return CUDA_SUCCESS;
 }
 

@@ -11,6 +11,14 @@
 #include "runtime/cuda_abi.h"
 
 enum { FAKE_LOGGED = 256, FAKE_CALL = 48, FAKE_PARAMS = 64, FAKE_UNKNOWN_ERROR = 999 };
+enum { FAKE_CHAIN = 16, FAKE_CHAIN_PARAMS = 512 };
+
+/* One of the launches since the test last set `chain_length` to 0. */
+struct fake_launch {
+    unsigned blocks;
+    int early;                               /* it had the attribute */
+    unsigned char params[FAKE_CHAIN_PARAMS]; /* as many as `chain_params` says */
+};
 
 struct fake_driver {
     atomic_int calls;   /* since the test last set it to 0 */
@@ -30,6 +38,10 @@ struct fake_driver {
     CUfunction launched;
     unsigned char params[FAKE_PARAMS]; /* the first bytes of the launched params struct */
     CUcontext launch_context;          /* current at the launch */
+    struct fake_launch chain[FAKE_CHAIN];
+    int chain_length;
+    size_t chain_params; /* bytes to keep of a params struct, at most FAKE_CHAIN_PARAMS, */
+    int chain_from;      /* of the launches from this number on */
 };
 
 typedef struct fake_driver *(*fake_driver_function)(void);

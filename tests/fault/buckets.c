@@ -1,0 +1,282 @@
+/* A bucketed operator on a fake driver: which kernels a call launches, in which order and with
+ * what, that nothing is launched when an argument is refused, and what happens when a launch fails.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fakes.h"
+#include "ops/sparse_attn_partition.h"
+#include "smelt/sparse_attn.h"
+
+enum { KERNELS = 5, MULTIPROCESSORS = 132, TOKENS = 1000 };
+
+static struct fake_driver *driver;
+static struct fake_nvrtc *nvrtc;
+static smelt_context *context;
+static smelt_sparse_attn *attn;
+
+/* topk 100 in three buckets: 16, 40 and the rest. */
+static smelt_sparse_attn_spec bucketed(const char *knobs) {
+    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+    spec.heads = 64, spec.dqk = 576, spec.dv = 512, spec.topk = 100;
+    spec.buckets[0] = 16, spec.buckets[1] = 40, spec.buckets[2] = 100;
+    spec.knobs = knobs;
+    return spec;
+}
+
+static void open_operator(int capability_major, const char *knobs) {
+    smelt_context_options options = fakes_options();
+    const smelt_sparse_attn_spec spec = bucketed(knobs);
+    driver->capability_major = capability_major;
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
+    assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_OK);
+    driver->chain_length = 0;
+}
+
+static int close_operator(void **unused) {
+    (void)unused;
+    smelt_sparse_attn_destroy(&attn);
+    smelt_context_destroy(&context);
+    return 0;
+}
+
+static int reset(void **unused) {
+    (void)unused;
+    driver = fakes_driver();
+    nvrtc = fakes_nvrtc();
+    driver->fail_at = driver->calls = 0;
+    driver->devices = 1;
+    driver->context_id = 1;
+    driver->chain_length = 0;
+    driver->chain_params = 0;
+    nvrtc->fail[0] = '\0';
+    return 0;
+}
+
+static void *address(int number) {
+    return (void *)((uintptr_t)number * 4096); // NOLINT: never followed
+}
+
+/* Rows wider than topk. */
+static smelt_sparse_attn_args make_args(void) {
+    smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
+    args.tokens = TOKENS, args.rows = 5, args.width = 130, args.scale = 0.25F;
+    args.q = address(1), args.kv = address(2), args.indices = address(3);
+    args.out = address(4), args.lse = address(5);
+    args.workspace = address(1000);
+    assert_int_equal(smelt_sparse_attn_forward_workspace(attn, &args, &args.workspace_bytes),
+                     SMELT_OK);
+    return args;
+}
+
+static void launch(const smelt_sparse_attn_args *args) {
+    driver->chain_length = 0;
+    driver->chain_params = sizeof(struct sparse_attn_fwd_params);
+    driver->chain_from = 2; /* behind the partition */
+    assert_true(driver->chain_params <= FAKE_CHAIN_PARAMS);
+    assert_int_equal(smelt_sparse_attn_forward(attn, args, NULL), SMELT_OK);
+    assert_int_equal(driver->chain_length, KERNELS);
+}
+
+static struct sparse_attn_fwd_params params_of(int number) {
+    struct sparse_attn_fwd_params params;
+    memcpy(&params, driver->chain[number].params, sizeof params);
+    return params;
+}
+
+/* The partition's two passes, then the largest bound first; all but the first early. */
+static void the_chain(void **unused) {
+    (void)unused;
+    open_operator(9, NULL);
+    const smelt_sparse_attn_args args = make_args();
+    const struct smelt__partition_layout layout = smelt__partition_layout(TOKENS, 3);
+    assert_true(args.workspace_bytes == layout.bytes);
+    launch(&args);
+    for (int i = 0; i < KERNELS; i++)
+        assert_int_equal(driver->chain[i].early, i > 0);
+    for (int bucket = 2; bucket >= 0; bucket--) {
+        const int number = 2 + 2 - bucket;
+        const struct sparse_attn_fwd_params params = params_of(number);
+        const char *const workspace = args.workspace;
+        assert_ptr_equal(params.query_range, workspace + layout.ranges + 8 * (size_t)bucket);
+        assert_ptr_equal(params.queries, workspace + layout.list);
+        assert_ptr_equal(params.extents, workspace + layout.extents);
+        assert_null(params.query_count);
+        assert_int_equal(params.query_capacity, TOKENS);
+        assert_int_equal(params.overlaps, bucket < 2);
+        assert_int_equal(params.width, 130);
+    }
+}
+
+/* In the order in which smelt_sparse_attn_forward_info counts them. */
+static void infos(void **unused) {
+    (void)unused;
+    static const char *const specs[KERNELS] = {
+        "sparse_attn_partition:pass=count",
+        "sparse_attn_partition:pass=place",
+        "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=100",
+        "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=40",
+        "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=16",
+    };
+    open_operator(9, NULL);
+    smelt_kernel_info info = {.size = sizeof info};
+    for (int i = 0; i < KERNELS; i++) {
+        assert_int_equal(smelt_sparse_attn_forward_info(attn, i, &info), SMELT_OK);
+        assert_string_equal(info.spec, specs[i]);
+    }
+    assert_int_equal(smelt_sparse_attn_forward_info(attn, KERNELS, &info),
+                     SMELT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(smelt_last_error(), "no kernel number 5: legal are 0..4"));
+    assert_int_equal(smelt_sparse_attn_forward_info(attn, -1, &info), SMELT_ERROR_INVALID_ARGUMENT);
+}
+
+/* No early launches where there are none; and no more blocks of a kernel than are resident, though
+ * mma's plain operator has one for each query. */
+static void older_architecture(void **unused) {
+    (void)unused;
+    open_operator(8, NULL);
+    const smelt_sparse_attn_args args = make_args();
+    int multiprocessors = 0;
+    CUresult (*attribute)(int *, int, CUdevice);
+    void *symbol = fakes_driver_symbol("cuDeviceGetAttribute");
+    memcpy(&attribute, &symbol, sizeof symbol);
+    assert_int_equal(attribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0), 0);
+    launch(&args);
+    for (int i = 0; i < KERNELS; i++) {
+        assert_int_equal(driver->chain[i].early, 0);
+        if (i >= 2)
+            assert_in_range(driver->chain[i].blocks, 1, 4 * multiprocessors);
+    }
+}
+
+/* A query list: its capacity counts, and the partition reads it. */
+static void a_query_list(void **unused) {
+    (void)unused;
+    open_operator(9, NULL);
+    smelt_sparse_attn_args args = make_args();
+    args.queries = address(9), args.query_count = address(10), args.query_capacity = 7;
+    assert_int_equal(smelt_sparse_attn_forward_workspace(attn, &args, &args.workspace_bytes),
+                     SMELT_OK);
+    assert_true(args.workspace_bytes < 4096);
+    launch(&args);
+    assert_int_equal(params_of(2).query_capacity, 7);
+    assert_int_equal(driver->chain[2].blocks, 7);
+    args.query_capacity = 0;
+    driver->chain_length = 0;
+    assert_int_equal(smelt_sparse_attn_forward(attn, &args, NULL), SMELT_OK);
+    assert_int_equal(driver->chain_length, 0);
+}
+
+static void refused_before_any_launch(void **unused) {
+    (void)unused;
+    open_operator(9, NULL);
+    const smelt_sparse_attn_args good = make_args();
+    smelt_sparse_attn_args bad[5] = {good, good, good, good, good};
+    bad[0].workspace = NULL;
+    bad[1].workspace = (char *)good.workspace + 8;
+    bad[2].workspace_bytes--;
+    bad[3].indices_token_stride = 129, bad[3].indices_batch_stride = 129 * TOKENS;
+    bad[4].width = INT32_MAX;
+    static const char *const messages[] = {"workspace is NULL", "is not aligned",
+                                           "workspace_bytes = ", "indices_token_stride = 129",
+                                           "width = 2147483647"};
+    driver->chain_length = 0;
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(smelt_sparse_attn_forward(attn, &bad[i], NULL),
+                         SMELT_ERROR_INVALID_ARGUMENT);
+        assert_non_null(strstr(smelt_last_error(), messages[i]));
+        assert_int_equal(driver->chain_length, 0);
+    }
+}
+
+/* The driver's call with this number from here on. */
+static void fail_call(int number) {
+    driver->calls = 0;
+    driver->fail_at = number;
+    driver->fail_with = FAKE_UNKNOWN_ERROR;
+}
+
+/* Whichever launch fails, the call says so and launches no more. */
+static void a_launch_fails(void **unused) {
+    (void)unused;
+    open_operator(9, NULL);
+    const smelt_sparse_attn_args args = make_args();
+    driver->calls = 0;
+    launch(&args);
+    const int calls = driver->calls;
+    int failures = 0;
+    for (int number = 1; number <= calls; number++) {
+        fail_call(number);
+        driver->chain_length = 0;
+        if (smelt_sparse_attn_forward(attn, &args, NULL) == SMELT_OK)
+            continue;
+        failures++;
+        assert_true(driver->chain_length < KERNELS);
+    }
+    assert_true(failures >= KERNELS);
+    driver->fail_at = 0;
+    launch(&args);
+}
+
+/* Whichever call of the driver fails while the kernels are made, on several threads, nothing stays
+ * behind, and the next attempt works. */
+static void making_fails(void **unused) {
+    (void)unused;
+    smelt_context_options options = fakes_options();
+    const smelt_sparse_attn_spec spec = bucketed("variant=mma");
+    driver->capability_major = 9;
+    for (int number = 1; number < 60; number++) {
+        assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
+        fail_call(number);
+        const smelt_status status = smelt_sparse_attn_create(&attn, context, &spec);
+        driver->fail_at = 0;
+        assert_true((status == SMELT_OK) == (attn != NULL));
+        smelt_sparse_attn_destroy(&attn);
+        assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_OK);
+        close_operator(NULL);
+        assert_int_equal(driver->modules, 0);
+    }
+}
+
+/* The kernels of one operator are compiled side by side. */
+static void made_side_by_side(void **unused) {
+    (void)unused;
+    nvrtc->sleep_ms = 50;
+    nvrtc->max_running = 0;
+    open_operator(9, NULL);
+    nvrtc->sleep_ms = 0;
+    assert_true(nvrtc->max_running > 1);
+}
+
+static void unsupported(void **unused) {
+    (void)unused;
+    smelt_context_options options = fakes_options();
+    const smelt_sparse_attn_spec spec = bucketed("variant=sm90");
+    driver->capability_major = 8;
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
+    assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(smelt_last_error(), "sm_90a alone"));
+    assert_null(attn);
+}
+
+int main(void) {
+#define TEST(function) cmocka_unit_test_setup_teardown(function, reset, close_operator)
+    const struct CMUnitTest tests[] = {
+        TEST(the_chain),
+        TEST(infos),
+        TEST(older_architecture),
+        TEST(a_query_list),
+        TEST(refused_before_any_launch),
+        TEST(a_launch_fails),
+        TEST(making_fails),
+        TEST(made_side_by_side),
+        TEST(unsupported),
+    };
+    return cmocka_run_group_tests_name("buckets on fakes", tests, NULL, NULL);
+}
