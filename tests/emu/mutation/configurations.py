@@ -42,22 +42,25 @@ def judge_words(words):
 @dataclass(frozen=True)
 class Check:
     """`smelt check --emulate` of an operator. `keys`: of its spec; `buckets`: its list, of which the
-    kernel of `bound`, else of topk, is mutated."""
+    kernel of `bound`, else of topk, is mutated, or the partition's pass."""
 
     name: str
     keys: str
     options: str = ""
     buckets: str = ""
     bound: str = ""
+    partition: str = ""
     arch: str = "sm_90a"
     files: str = ""  # a beginning of the names of the files that are mutated
     set: str = "main"
 
     def emit(self, tools):
         keys = re.sub("topk=[0-9]+", "topk=" + self.bound, self.keys) if self.bound else self.keys
-        return subprocess.run(
-            [tools.smelt, "emit", "sparse_attn_fwd:" + keys, "--arch", self.arch],
-            capture_output=True, text=True, check=True).stdout
+        kernel = "sparse_attn_fwd:" + keys
+        if self.partition:
+            kernel = "sparse_attn_partition:pass=" + self.partition
+        return subprocess.run([tools.smelt, "emit", kernel, "--arch", self.arch],
+                              capture_output=True, text=True, check=True).stdout
 
     def command(self, tools):
         keys = self.keys + (",buckets=" + self.buckets if self.buckets else "")
@@ -160,6 +163,19 @@ CHECKS = (
           "--width 50 --rows 90 --queries 9 --batches 2 --lists adversarial", buckets="9/20", bound="9"),
     Check("bucket-wide", "heads=8,dqk=64,dv=64,topk=20,blocks=1,compact=0,block_keys=16,warps=4",
           "--width 330 --rows 200 --queries 9 --valid 50 --lists random", buckets="9"),
+    # The set partition: aligned rows and others, lists and lengths, short rows and long.
+    Check("count-list", "heads=1,dqk=64,dv=64,topk=20,blocks=1",
+          "--width 37 --rows 60 --queries 40 --batches 2 --strided --topk-length --query-list partial "
+          "--lists adversarial", buckets="5", partition="count", set="partition"),
+    Check("count-long", "heads=1,dqk=64,dv=64,topk=600,blocks=1",
+          "--width 1600 --rows 2000 --queries 20 --valid 700 --lists random --schedules 2",
+          buckets="5", partition="count", set="partition"),
+    Check("place-list", "heads=1,dqk=64,dv=64,topk=20,blocks=1",
+          "--width 37 --rows 60 --queries 40 --batches 2 --strided --topk-length --query-list partial "
+          "--lists adversarial", buckets="5", partition="place", set="partition"),
+    Check("place-many", "heads=1,dqk=64,dv=64,topk=4,blocks=1",
+          "--width 8 --rows 20 --queries 1500 --lists adversarial --schedules 1", buckets="1/2/3",
+          partition="place", set="partition"),
     # The set sm90. Heads as rows: five queries on two multiprocessors; rope and none, a sink and none; several
     # head blocks, a query list that ends early.
     Check("sm90", "heads=64,dqk=576,dv=512,topk=300,variant=sm90",

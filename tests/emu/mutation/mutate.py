@@ -201,7 +201,7 @@ def parse_arguments():
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--only", help="mutants whose file, function, line or change has this text")
     parser.add_argument("--again", help="a result of --json: its unexplained survivors alone")
-    parser.add_argument("--set", action="append", choices=("main", "sm90"),
+    parser.add_argument("--set", action="append", choices=("main", "partition", "sm90"),
                         help="of configurations; default: main; may be repeated")
     parser.add_argument("--configuration", action="append", help="this one; may be repeated")
     parser.add_argument("--json", help="write every mutant's fate to this file")
