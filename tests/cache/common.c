@@ -188,6 +188,12 @@ int count_files(const char *folder, const char *part) {
     return found_files;
 }
 
+bool under_valgrind(void) {
+    const char *preloaded = getenv("LD_PRELOAD");
+
+    return preloaded && strstr(preloaded, "vgpreload");
+}
+
 double now_seconds(void) {
     struct timespec now;
 

@@ -55,6 +55,8 @@ void set_age(const char *path, long seconds);
 /* Files in the tree whose names contain `part`. */
 int count_files(const char *folder, const char *part);
 
+bool under_valgrind(void);
+
 double now_seconds(void);
 /* SMELT_TEST_SEED or the time; printed, so that a failure can be repeated. */
 uint64_t test_seed(void);

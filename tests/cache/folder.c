@@ -450,7 +450,9 @@ static void test_few_descriptors(void **state) {
     struct scratch *scratch = *state;
 
     in_child(scratch, use_few_descriptors);
-    assert_int_equal(count_files(scratch->cache, ".tmp-"), 0);
+    /* valgrind lets the system create the file and then says that there was no descriptor. */
+    if (!under_valgrind())
+        assert_int_equal(count_files(scratch->cache, ".tmp-"), 0);
 }
 
 /* ---- maintenance ------------------------------------------------------- */
