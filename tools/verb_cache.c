@@ -30,8 +30,10 @@ static int stat_cache(smelt_context *context, const struct tool_options *options
         return tool_fail_status(options, status);
     if (options->json) {
         tool_print_json(json_pack(
-            "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "folder",
-            stats.folder, "readonly_folder", stats.readonly, "problem", stats.problem, "entries",
+            "{s:s, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}",
+            "folder", stats.folder, "readonly_folder", stats.readonly, "readonly_problem",
+            stats.readonly_problem, "readonly_entries", (json_int_t)stats.readonly_entries,
+            "readonly_bytes", (json_int_t)stats.readonly_bytes, "problem", stats.problem, "entries",
             (json_int_t)stats.entries, "bytes", (json_int_t)stats.bytes, "cap_bytes",
             (json_int_t)stats.cap_bytes, "temporaries", (json_int_t)stats.temporaries, "hits",
             (json_int_t)stats.hits, "readonly_hits", (json_int_t)stats.readonly_hits, "misses",
@@ -40,8 +42,11 @@ static int stat_cache(smelt_context *context, const struct tool_options *options
         return TOOL_OK;
     }
     printf("folder       %s\n", *stats.folder ? stats.folder : "none");
-    if (*stats.readonly)
-        printf("read-only    %s\n", stats.readonly);
+    if (*stats.readonly_problem)
+        printf("read-only    not used: %s\n", stats.readonly_problem);
+    else if (*stats.readonly)
+        printf("read-only    %s, %" PRIu64 " entries (%s)\n", stats.readonly,
+               stats.readonly_entries, tool_size(stats.readonly_bytes).text);
     if (*stats.problem)
         printf("problem      %s\n", stats.problem);
     printf("entries      %" PRIu64 "\n", stats.entries);

@@ -34,9 +34,13 @@ typedef struct smelt_cache_stats {
     uint64_t stores;        /* kernels stored */
     uint64_t errors;        /* entries or folders that could not be used */
     double saved_seconds;   /* of compilation, that the hits spared */
+    /* The read-only layer. */
+    uint64_t readonly_entries;
+    uint64_t readonly_bytes;
+    char readonly_problem[512]; /* why it is bypassed; "" when it works or there is none */
 } smelt_cache_stats;
 
-/* Counts the writable layer. A cache that cannot be used is not an error: `problem` says why.
+/* Counts the layers. A cache that cannot be used is not an error: `problem` says why.
  * Errors: INVALID_ARGUMENT, CACHE (a folder that stopped being readable half-way). */
 SMELT_API smelt_status smelt_cache_stat(smelt_context *context, smelt_cache_stats *stats);
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/cache_internal.h"
+#include "runtime/cache_archive.h"
 
 smelt_status smelt__maintenance_open(struct smelt__cache *cache, int *folder) {
     char why[512];
@@ -73,6 +73,40 @@ static void read_counters(struct smelt__cache *cache, smelt_cache_stats *stats) 
     stats->saved_seconds = 1e-3 * (double)counts[SMELT__COUNT_SAVED_MS];
 }
 
+static int count_readonly_found(void *user, const struct smelt__found *found) {
+    smelt_cache_stats *stats = user;
+
+    if (!found->temporary && S_ISREG(found->status.st_mode)) {
+        stats->readonly_entries++;
+        stats->readonly_bytes += (uint64_t)found->status.st_size;
+    }
+    return 0;
+}
+
+/* What is wrong with it is no failure of the call. */
+static void count_readonly(const struct smelt__cache *cache, smelt_cache_stats *stats) {
+    const char *path = cache->readonly;
+    struct smelt__archive archive;
+    char why[sizeof stats->readonly_problem];
+    int folder;
+
+    if (path[0] == '\0')
+        return;
+    folder = smelt__folder_open(path, true, why, sizeof why);
+    if (folder >= 0) {
+        if (smelt__folder_each(folder, true, count_readonly_found, stats) != 0)
+            snprintf(why, sizeof why, "%.400s: %s", path, strerror(errno));
+        close(folder);
+    } else if (errno == ENOTDIR && smelt__archive_open(path, &archive, why, sizeof why) == 0) {
+        stats->readonly_entries = archive.count;
+        stats->readonly_bytes = archive.bytes;
+        smelt__archive_close(&archive);
+    } else if (why[0] == '\0') {
+        snprintf(why, sizeof why, "%.400s: %s", path, strerror(ENOENT));
+    }
+    memcpy(stats->readonly_problem, why, sizeof why);
+}
+
 smelt_status smelt__cache_stat(struct smelt__cache *cache, smelt_cache_stats *stats) {
     size_t size;
 
@@ -87,6 +121,7 @@ smelt_status smelt__cache_stat(struct smelt__cache *cache, smelt_cache_stats *st
     snprintf(stats->folder, sizeof stats->folder, "%s", cache->folder);
     snprintf(stats->readonly, sizeof stats->readonly, "%s", cache->readonly);
     stats->cap_bytes = cache->cap_bytes;
+    count_readonly(cache, stats);
     if (cache->problem[0] != '\0')
         return SMELT_OK;
     read_counters(cache, stats);

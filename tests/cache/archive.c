@@ -230,6 +230,7 @@ static void test_as_readonly_layer(void **state) {
     char path[PATH_BYTES], other[PATH_BYTES], link[PATH_BYTES], *tuning;
     struct smelt__cache *cache = make_archive(scratch, path, other);
     const struct smelt__compiler_id newest = {14, 0, {9}};
+    smelt_cache_stats stats = {.size = sizeof stats};
     struct smelt__cache_key key = key_number(1);
     size_t bytes;
 
@@ -251,6 +252,9 @@ static void test_as_readonly_layer(void **state) {
         assert_int_equal(hits(cache, 1, &compiler_new, BYTES + 1), 0);
         assert_int_equal(scratch->warnings, 0);
         assert_int_equal(smelt__cache_counts(cache).errors, 0);
+        assert_int_equal(smelt__cache_stat(cache, &stats), SMELT_OK);
+        assert_int_equal(stats.readonly_entries, ENTRIES + ENTRIES / 3);
+        assert_string_equal(stats.readonly_problem, "");
         smelt__cache_close(cache);
     }
 }

@@ -228,10 +228,22 @@ static void test_huge_sparse_file(void **state) {
     smelt__cache_close(cache);
 }
 
-/* An entry of a later version is a miss, no error, and no business of ours to remove. */
+static int see_foreign(void *user, const char *file, const smelt_kernel_info *info) {
+    (void)file;
+    assert_int_equal(info->state, SMELT_KERNEL_FAILED);
+    assert_int_equal(info->status, SMELT_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(info->error, "another version"));
+    ++*(int *)user;
+    return 0;
+}
+
+/* An entry of an earlier or a later version is a miss, no error, and no business of ours to remove;
+ * but it takes room, and goes like others when there is none, or when all go. */
 static void test_other_version(void **state) {
+    static const uint32_t versions[] = {0, 2, 3, 1000, UINT32_MAX};
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
+    smelt_cache_pruned pruned = {.size = sizeof pruned};
     uint64_t sound, removed;
     char path[PATH_BYTES];
     unsigned char *file;
@@ -240,15 +252,26 @@ static void test_other_version(void **state) {
     assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
     entry_path(scratch->cache, 1, &compiler_new, path);
     file = read_file(path, &bytes);
-    put(file + 8, 4, 2);
-    seal(file, bytes);
+    for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
+        int seen = 0;
+        put(file + 8, 4, versions[i]);
+        seal(file, bytes);
+        write_file(path, file, bytes);
+        assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
+        assert_int_equal(hits(cache, 1, NULL, BYTES), 0);
+        assert_int_equal(smelt__cache_counts(cache).errors, 0);
+        assert_int_equal(smelt__cache_walk(cache, see_foreign, &seen), SMELT_OK);
+        assert_int_equal(seen, 1);
+        assert_int_equal(smelt__cache_verify(cache, &sound, &removed), SMELT_OK);
+        assert_int_equal(sound, 0);
+        assert_int_equal(removed, 0);
+        assert_int_equal(access(path, F_OK), 0);
+    }
+    assert_int_equal(smelt__cache_prune(cache, 1, 0, &pruned), SMELT_OK);
+    assert_int_equal(pruned.removed, 1);
     write_file(path, file, bytes);
-    assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
-    assert_int_equal(smelt__cache_counts(cache).errors, 0);
-    assert_int_equal(smelt__cache_verify(cache, &sound, &removed), SMELT_OK);
-    assert_int_equal(sound, 0);
-    assert_int_equal(removed, 0);
-    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(smelt__cache_clear(cache, &removed), SMELT_OK);
+    assert_int_equal(removed, 1);
     free(file);
     smelt__cache_close(cache);
 }

@@ -186,7 +186,10 @@ document 'cache export --json' "file=$work/kernels.tar" "entries=$entries" bytes
     SMELT_CACHE_READONLY_DIR=$work/kernels.tar gives 0 '' warm --arch sm_80 "$kernel" --json
     document 'an exported file serves as the read-only layer, without NVRTC' compiled=0 cached=1
     SMELT_CACHE_READONLY_DIR=$work/kernels.tar gives 0 '' cache stat --json
-    document 'its hits are counted' readonly_hits=1 hits=0 "readonly_folder=$work/kernels.tar"
+    document 'its hits are counted' readonly_hits=1 hits=0 "readonly_folder=$work/kernels.tar" \
+        "readonly_entries=$entries" readonly_bytes:integer readonly_problem=
+    SMELT_CACHE_READONLY_DIR=$0 gives 0 - cache stat
+    prints 'cache stat says what is wrong with the read-only layer' '^read-only +not used: .*export. wrote$'
     mkdir "$work/unpacked" && tar -xf "$work/kernels.tar" -C "$work/unpacked"
     SMELT_CACHE_READONLY_DIR=$work/unpacked gives 0 '' warm --arch sm_80 "$kernel" --json
     document 'so does what tar unpacks' compiled=0 cached=1
