@@ -14,5 +14,9 @@ const struct row rows[] = {
     {"clock", row_clock, "rounds=: clocks off by an hour, by ten years"},
     {"skewed", row_skewed, "folder=, real=, skew=: the process that `clock` runs"},
     {"disk", row_disk, "a full disk"},
+    {"mounts", row_mounts, "rounds=: two nodes that see each other's changes late"},
+    {"damage", row_damage, "stride=: an entry cut off and with bits flipped"},
+    {"places", row_places, "what else may lie in place of an entry, of the folder"},
+    {"hostile", row_hostile, "tool=PATH, limit_ms=: sizes of gigabytes within 64 MB"},
     {0},
 };
