@@ -125,7 +125,7 @@ typedef int (*smelt_progress_function)(void *user, size_t done, size_t total,
  * what is compiled goes into the cache. Nothing is loaded into a device: any context will do.
  * Processes that prepare the same kernels share them: a kernel that another one is compiling is
  * left for later, and compiled here only if that takes longer than the cache's lock time-out. Each
- * begins at a place of its own in the list, so nodes that share no locks share work as well.
+ * takes them in a random order, so that nodes which share no locks share most of the work as well.
  * infos[count] may be NULL; each element's `size` is set by the library. A kernel that fails does
  * not stop the others: the call then returns the first failure's status.
  */

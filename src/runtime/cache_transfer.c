@@ -412,7 +412,7 @@ static smelt_status import_archive(struct import *import, char **tuning, size_t 
 static smelt_status import_folder(struct import *import, int source, char **tuning,
                                   size_t *tuning_bytes) {
     int result = smelt__folder_each(source, true, import_found, import);
-    struct smelt__message message;
+    struct smelt__message message = {0};
 
     if (result > 0)
         return import->status;

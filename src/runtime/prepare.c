@@ -16,8 +16,9 @@
  * Several processes often prepare the same kernels at the same time: warmers on the nodes of a
  * cluster, a trainer's ranks. Nobody waits in line: a kernel that another process is compiling is
  * put aside, the next one is taken, and what was put aside is looked at again when there is nothing
- * else to do; by then it mostly is in the cache. Each process begins at a random place of the list,
- * so that processes which see each other's results but not each other's locks share the work too.
+ * else to do; by then it mostly is in the cache. Each process goes through the list in a random
+ * order of its own, so that processes which see each other's results but not each other's locks
+ * seldom compile the same kernel at the same time.
  */
 
 /* A kernel that another process was compiling. */
@@ -30,7 +31,8 @@ struct aside {
 struct preparation {
     smelt_context *context;
     const smelt_kernel_request *requests;
-    size_t count, start;
+    size_t count;
+    size_t *order; /* in which requests are begun */
     smelt_progress_function progress;
     void *user;
     smelt_kernel_info *infos;
@@ -112,7 +114,7 @@ static int take(struct preparation *all, struct aside *item) {
     if (all->cancelled || (all->next == all->count && all->aside_count == 0))
         return 0;
     if (all->next < all->count) {
-        item->index = (all->start + all->next++) % all->count;
+        item->index = all->order[all->next++];
         item->deadline_ns = 0;
     } else {
         *item = all->aside[all->aside_first];
@@ -191,6 +193,19 @@ static int processors(void) {
     return count > 0 ? count : 1;
 }
 
+/* Nothing depends on the quality of it. */
+static void shuffle(size_t *order, size_t count) {
+    uint64_t random = (uint64_t)monotonic_ns();
+
+    (void)!getrandom(&random, sizeof random, GRND_NONBLOCK);
+    for (size_t i = 0; i < count; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        size_t other = (size_t)((random >> 33) % (i + 1));
+        order[i] = order[other];
+        order[other] = i;
+    }
+}
+
 /* This thread works too, so a machine that grants no further thread only takes longer. */
 static smelt_status work_with_threads(struct preparation *all, int jobs) {
     size_t wanted = (size_t)(jobs > 0 ? jobs : processors());
@@ -201,10 +216,12 @@ static smelt_status work_with_threads(struct preparation *all, int jobs) {
         wanted = all->count;
     pthread_t *threads = calloc(wanted ? wanted : 1, sizeof *threads);
     all->aside = calloc(all->count ? all->count : 1, sizeof *all->aside);
-    if (!threads || !all->aside) {
+    all->order = calloc(all->count ? all->count : 1, sizeof *all->order);
+    if (!threads || !all->aside || !all->order) {
         status = smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
         goto out;
     }
+    shuffle(all->order, all->count);
     while (started + 1 < wanted && pthread_create(&threads[started], NULL, work, all) == 0)
         started++;
     work(all);
@@ -213,15 +230,8 @@ static smelt_status work_with_threads(struct preparation *all, int jobs) {
 out:
     free(threads);
     free(all->aside);
+    free(all->order);
     return status;
-}
-
-/* Nothing depends on its quality. */
-static size_t random_start(size_t count) {
-    uint64_t random;
-    if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
-        random = (uint64_t)monotonic_ns();
-    return count ? (size_t)(random % count) : 0;
 }
 
 smelt_status smelt_kernels_prepare(smelt_context *context, const smelt_kernel_request *requests,
@@ -230,7 +240,6 @@ smelt_status smelt_kernels_prepare(smelt_context *context, const smelt_kernel_re
     struct preparation all = {.context = context,
                               .requests = requests,
                               .count = count,
-                              .start = random_start(count),
                               .progress = progress,
                               .user = user,
                               .infos = infos,

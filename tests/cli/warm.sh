@@ -56,6 +56,20 @@ else
         "$(compiles) compilations, $compiled reported, $entries entries, $kernels kernels, $unhappy unhappy"
 fi
 
+# ---- without locks --------------------------------------------------------------------------------
+# As on nodes that share a folder and no locks: a kernel is seldom compiled twice at the same time.
+export SMELT_CACHE_DIR=$work/unlocked FAKE_NVRTC_COMPILES=$work/compiles.unlocked
+for i in 1 2 3 4; do
+    SMELT_CACHE_LOCK=off "$smelt" warm --manifest "$manifest" -j 1 >/dev/null 2>&1 &
+done
+wait
+if [ "$(compiles)" -ge $kernels ] && [ "$(compiles)" -le $((2 * kernels)) ]; then
+    passed '4 warmers without locks share most of the work'
+    echo "# $(compiles) compilations of $kernels kernels"
+else
+    failed '4 warmers without locks share most of the work' "$(compiles) compilations of $kernels kernels"
+fi
+
 # ---- a warmer that is killed ----------------------------------------------------------------------
 # The next one goes on where it stopped: nothing that was stored is compiled again.
 export SMELT_CACHE_DIR=$work/killed FAKE_NVRTC_COMPILES=$work/compiles.killed
