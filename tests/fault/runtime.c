@@ -33,7 +33,8 @@ static int reset(void **unused) {
     driver->modules = driver->retained = driver->allocations = 0;
     driver->streams = driver->events = 0;
     nvrtc->compiles = nvrtc->max_running = nvrtc->programs = 0;
-    nvrtc->sleep_ms = nvrtc->silent = 0;
+    nvrtc->sleep_ms = 0;
+    nvrtc->silent = 0;
     nvrtc->fail[0] = '\0';
     return 0;
 }
