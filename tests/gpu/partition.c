@@ -3,7 +3,8 @@
  * Run by hand on a machine with a GPU, by `meson test` on the emulator with smaller problems and
  * several schedules. Calls the library's internal functions: no operator shows its lists.
  *
- *     gpu_partition [CASES]    random cases beside the listed ones; SMELT_TEST_SEED repeats a run
+ *     gpu_partition [CASES [ARCH]]    random cases beside the listed ones; SMELT_TEST_SEED repeats
+ * a run. ARCH: on the emulator, that one alone
  */
 #include <limits.h>
 #include <stdio.h>
@@ -207,9 +208,10 @@ static int works(smelt_status status, const char *what) {
     const struct emu_interface *emulator = smelt__emulator();
     if (status == SMELT_OK)
         return 1;
-    printf("    %s: %s\n", what, smelt_last_error());
+    printf("    %s: %s: %s\n", what, smelt_status_name(status), smelt_last_error());
     for (size_t i = 0; emulator && i < emulator->report_count(); i++)
-        printf("    %s\n", emulator->report(i).text);
+        printf("    report %s: %s\n", emulator->kind_name(emulator->report(i).kind),
+               emulator->report(i).text);
     if (emulator)
         emulator->clear();
     return 0;
@@ -478,6 +480,8 @@ int main(int argc, char **argv) {
     if (!smelt__emulator())
         good = run(&test, random_cases);
     for (size_t i = 0; i < sizeof archs / sizeof *archs && smelt__emulator(); i++) {
+        if (argc > 2 && strcmp(argv[2], archs[i]) != 0)
+            continue;
         smelt__emulator_configure(archs[i], smelt__schedule_at(0, 0), 0);
         good = run(&test, random_cases) && good;
     }

@@ -20,7 +20,8 @@ STILLBORN = "does not compile"
 class Tools:
     smelt: str
     micro: str = None  # the micro-kernels' program
-    emulator: str = None  # libsmelt_emu.so; needed by micro, found by smelt
+    emulator: str = None  # libsmelt_emu.so; needed by micro and partition, found by smelt
+    partition: str = None  # gpu_partition
 
 
 def ended_early(done):
@@ -116,6 +117,37 @@ class Micro:
         if reported:
             return reported.groups()
         return judge_words(done.stderr[-1000:])
+
+
+@dataclass(frozen=True)
+class Lists:
+    """A pass of the partition, its lists compared with the reference. The seed's random cases are
+    few: the listed ones find most."""
+
+    name: str
+    which: str
+    files: str = ""
+    set: str = "partition"
+
+    def emit(self, tools):
+        return subprocess.run([tools.smelt, "emit", "sparse_attn_partition:pass=" + self.which,
+                               "--arch", "sm_90a"],
+                              capture_output=True, text=True, check=True).stdout
+
+    def command(self, tools):
+        return [tools.partition, "4", "sm_90a"]
+
+    def environment(self, tools):
+        return {"SMELT_CUDA": tools.emulator, "SMELT_NVRTC": tools.emulator,
+                "SMELT_TEST_SEED": "70", "SMELT_CACHE_DISABLE": "1"}
+
+    def judge(self, done):
+        if done.returncode == 0:
+            return "", ""
+        if ended_early(done):
+            return ended_early(done)
+        reported = re.search(r"^    report ([a-z]+): (.*)", done.stdout, re.MULTILINE)
+        return reported.groups() if reported else judge_words(done.stdout[-1000:])
 
 
 # What each is there for stands beside it; the plan's constants are the ones `smelt emit` prints.
@@ -231,6 +263,10 @@ MICRO = (
 )
 
 
+PARTITION = (Lists("count-lists", "count"), Lists("place-lists", "place"))
+
+
 def every(tools):
     """All configurations that can be run with these tools."""
-    return list(CHECKS) + (list(MICRO) if tools.micro else [])
+    return (list(CHECKS) + (list(MICRO) if tools.micro else []) +
+            (list(PARTITION) if tools.partition else []))

@@ -241,10 +241,12 @@ def main():
     parser.add_argument("--smelt", required=True, help="the command")
     parser.add_argument("--templates", required=True, type=pathlib.Path)
     parser.add_argument("--micro", help="the micro-kernels' program; without: wrappers do not count")
-    parser.add_argument("--emulator", help="libsmelt_emu.so, for --micro")
+    parser.add_argument("--partition", help="gpu_partition; without: its kernels count as not run")
+    parser.add_argument("--emulator", help="libsmelt_emu.so, for --micro and --partition")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     arguments = parser.parse_args()
-    tools = configurations.Tools(arguments.smelt, arguments.micro, arguments.emulator)
+    tools = configurations.Tools(arguments.smelt, arguments.micro, arguments.emulator,
+                                 arguments.partition)
     runs = [Run(Subject(c, tools)) for c in configurations.every(tools)]
     with tempfile.TemporaryDirectory(prefix="smelt-coverage-") as folder, \
             concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:

@@ -2,7 +2,8 @@
 """The mutation test of the kernels: every small mistake that fits into a template is made, one at a
 time, and each must be caught by the emulator or by the comparison with the reference.
 
-    mutate.py --smelt build/smelt [--micro build/tests/emu/micro/micro] [--sample N --seed S]
+    mutate.py --smelt build/smelt [--micro build/tests/emu/micro/micro]
+              [--partition build/tests/gpu/gpu_partition] [--sample N --seed S]
 
 A mutant is one change of the emitted text (operators.py), at a line that comes from templates/ or
 from the micro-kernels; templates/ptx is not changed, since the emulator has its own version of it.
@@ -195,7 +196,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--smelt", required=True, help="the command")
     parser.add_argument("--micro", help="the micro-kernels' program; without: the templates alone")
-    parser.add_argument("--emulator", help="libsmelt_emu.so, for --micro")
+    parser.add_argument("--partition", help="gpu_partition; without: not the partition's kernels")
+    parser.add_argument("--emulator", help="libsmelt_emu.so, for --micro and --partition")
     parser.add_argument("--sample", type=int, default=0, help="so many mutants, drawn by --seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
@@ -223,14 +225,16 @@ def choose(names, arguments):
 
 def main():
     arguments = parse_arguments()
-    tools = configurations.Tools(arguments.smelt, arguments.micro, arguments.emulator)
+    tools = configurations.Tools(arguments.smelt, arguments.micro, arguments.emulator,
+                                 arguments.partition)
     every = [Subject(c, tools) for c in configurations.every(tools)]
     subjects = [s for s in every if s.configuration.set in (arguments.set or ["main"]) and
                 s.configuration.name in (arguments.configuration or [s.configuration.name])]
     mutants = collect(subjects)
     listed = equivalents.read_all(HERE)
     known = collect(every)
-    unmatched = [e for n, e in listed.items() if n not in known] if arguments.micro else []
+    unmatched = [e for n, e in listed.items() if n not in known] \
+        if arguments.micro and arguments.partition else []
     chosen = choose(list(mutants), arguments)
     if arguments.list:
         for name in chosen:
