@@ -241,7 +241,7 @@ def main():
     parser.add_argument("--smelt", required=True, help="the command")
     parser.add_argument("--templates", required=True, type=pathlib.Path)
     parser.add_argument("--micro", help="the micro-kernels' program; without: wrappers do not count")
-    parser.add_argument("--partition", help="gpu_partition; without: its kernels count as not run")
+    parser.add_argument("--partition", help="gpu_partition, which compares the partition's lists")
     parser.add_argument("--emulator", help="libsmelt_emu.so, for --micro and --partition")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     arguments = parser.parse_args()

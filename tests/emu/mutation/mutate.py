@@ -196,7 +196,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--smelt", required=True, help="the command")
     parser.add_argument("--micro", help="the micro-kernels' program; without: the templates alone")
-    parser.add_argument("--partition", help="gpu_partition; without: not the partition's kernels")
+    parser.add_argument("--partition", help="gpu_partition, which compares the partition's lists")
     parser.add_argument("--emulator", help="libsmelt_emu.so, for --micro and --partition")
     parser.add_argument("--sample", type=int, default=0, help="so many mutants, drawn by --seed")
     parser.add_argument("--seed", type=int, default=1)
@@ -233,8 +233,7 @@ def main():
     mutants = collect(subjects)
     listed = equivalents.read_all(HERE)
     known = collect(every)
-    unmatched = [e for n, e in listed.items() if n not in known] \
-        if arguments.micro and arguments.partition else []
+    unmatched = [e for n, e in listed.items() if n not in known] if arguments.micro else []
     chosen = choose(list(mutants), arguments)
     if arguments.list:
         for name in chosen:
