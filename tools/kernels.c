@@ -34,6 +34,43 @@ int tool_open_tuned_compiler(const struct tool_options *options, const struct to
     return status ? tool_fail_status(options, status) : TOOL_OK;
 }
 
+/* What a walk through the tuning entries looks for. */
+struct untuned {
+    const struct tool_list *kernels;
+    const char *arch;
+    char device[256];
+};
+
+/* An entry whose knobs have no plan here is another architecture's. */
+static int has_plan(const smelt_tuning_entry *entry, const char *arch) {
+    char text[sizeof entry->spec + sizeof entry->knobs + 1];
+    char *plan = NULL;
+    snprintf(text, sizeof text, "%s,%s", entry->spec, entry->knobs);
+    const int has = smelt_plan_print(text, arch, 0, &plan) == SMELT_OK;
+    smelt_free(plan);
+    return has;
+}
+
+static int note_entry(void *user, const smelt_tuning_entry *entry) {
+    struct untuned *untuned = user;
+    for (size_t i = 0; i < untuned->kernels->count && !untuned->device[0]; i++)
+        if (!strcmp(untuned->kernels->items[i], entry->spec) && has_plan(entry, untuned->arch))
+            snprintf(untuned->device, sizeof untuned->device, "%s", entry->device);
+    return 0;
+}
+
+void tool_note_untuned(const struct tool_options *options, smelt_context *context,
+                       const struct tool_list *kernels) {
+    struct untuned untuned = {kernels, smelt_context_arch(context), ""};
+    if (*smelt_tuning_device(context) || smelt_tuning_walk(context, note_entry, &untuned) ||
+        !untuned.device[0])
+        return;
+    tool_say(options,
+             "tuning entries for these kernels are left out: --tuned-for \"%s\" compiles what that "
+             "device runs",
+             untuned.device);
+}
+
 int tool_open_device(const struct tool_options *options, smelt_context **context) {
     smelt_context_options settings = tool_context_options(options);
     settings.device = options->device >= 0 ? (int)options->device : 0;

@@ -230,6 +230,10 @@ int tool_open_compiler(const struct tool_options *options, const char *arch,
  * of the GPU whose architecture it is. */
 int tool_open_tuned_compiler(const struct tool_options *options, const struct tool_targets *targets,
                              smelt_context **context);
+/* Says when a compile-only context without a device leaves tuning entries of these kernels unused:
+ * what it compiles is then not what that device will run. */
+void tool_note_untuned(const struct tool_options *options, smelt_context *context,
+                       const struct tool_list *kernels);
 /* A context on --device, else the first GPU. */
 int tool_open_device(const struct tool_options *options, smelt_context **context);
 

@@ -15,6 +15,8 @@ struct subject {
     smelt_kernel_info *infos;
     struct smelt__tune_result result;
     int had_entry, stored, removed; /* in the tuning file */
+    int failed;                     /* an exit status: it was not tuned, `message` says why */
+    char message[1200];
 };
 
 struct tuning {
@@ -26,6 +28,13 @@ struct tuning {
     smelt_device_info device;
     const char *arch;
 };
+
+/* Notes why a kernel is not tuned; the others are all the same. */
+static int fail(struct subject *subject, smelt_status status, const char *message) {
+    subject->failed = tool_exit_of(status);
+    snprintf(subject->message, sizeof subject->message, "%.1100s", message);
+    return subject->failed;
+}
 
 /* A candidate's knobs; they stand last in the canonical text. */
 static const char *knobs_of(const struct subject *subject, size_t index) {
@@ -171,7 +180,8 @@ static void compile(const struct tuning *tuning, struct subject *subject,
     free(requests);
 }
 
-/* Candidates run through the operator that has their kernel. */
+/* Candidates run through the operator that has their kernel. TOOL_OK, or a status with the error
+ * printed: no operator has it, which the specs themselves are to blame for. */
 static int name_operators(struct subject *subject, const struct tool_options *options) {
     struct tool_list operators = {0};
     const size_t count = subject->specs.count;
@@ -199,8 +209,7 @@ static void check(const struct tuning *tuning, struct subject *subject,
 
 /* The winner goes into the file and, as a tuned plan, into the cache; where the rule's plan is as
  * good, an entry that says otherwise is taken out. */
-static int keep(const struct tuning *tuning, struct subject *subject,
-                const struct tool_options *options) {
+static int keep(const struct tuning *tuning, struct subject *subject) {
     const size_t best = (size_t)subject->result.best;
     const smelt_kernel_request request = {subject->kernel, NULL};
     smelt_tuning_entry entry = {.size = sizeof entry};
@@ -213,7 +222,7 @@ static int keep(const struct tuning *tuning, struct subject *subject,
     if (!status && best)
         status = smelt_kernels_prepare(tuning->keeping, &request, 1, 1, NULL, NULL, NULL);
     if (status)
-        return tool_fail_status(options, status);
+        return fail(subject, status, smelt_last_error());
     subject->stored = best != 0;
     subject->removed = best == 0;
     return TOOL_OK;
@@ -221,14 +230,9 @@ static int keep(const struct tuning *tuning, struct subject *subject,
 
 /* ---- the whole of a kernel ------------------------------------------------------------------- */
 
-static int tune(const struct tuning *tuning, struct subject *subject,
-                const struct tool_options *options) {
+static void tune(const struct tuning *tuning, struct subject *subject,
+                 const struct tool_options *options) {
     struct smelt__problem_options problem = options->problem;
-    int status = add_entry(tuning, subject, options);
-    if (status == TOOL_OK)
-        status = name_operators(subject, options);
-    if (status != TOOL_OK)
-        return status;
     if (!problem.tokens)
         problem.tokens = DEFAULT_QUERIES;
     if (!problem.rows)
@@ -238,9 +242,9 @@ static int tune(const struct tuning *tuning, struct subject *subject,
     smelt__tune_race(tuning->measuring, &problem, subject->candidates, (int)subject->specs.count,
                      options->repeat > 0 ? (int)options->repeat : 0, &subject->result);
     if (subject->result.status)
-        return tool_fail(options, tool_exit_of(subject->result.status), "%s: %s", subject->kernel,
-                         subject->result.message);
-    return keep(tuning, subject, options);
+        fail(subject, subject->result.status, subject->result.message);
+    else
+        keep(tuning, subject);
 }
 
 static int open_contexts(struct tuning *tuning, const struct tool_options *options) {
@@ -367,6 +371,10 @@ static void print_subject(const struct tuning *tuning, const struct subject *sub
            tuning->device.name, (long long)result->queries, (long long)result->rows,
            (long long)result->width);
     print_rows(subject);
+    if (subject->failed) {
+        printf("\nnot tuned\n");
+        return;
+    }
     printf("\nthe rule's plan: %.1f us, noise %.1f us\n", result->rule_us, result->noise_us);
     if (subject->stored)
         printf("kept in %s: %s, %.3f times as fast\n", file,
@@ -379,18 +387,19 @@ static void print_subject(const struct tuning *tuning, const struct subject *sub
 }
 
 /* A candidate that fails is worth knowing of, also where another won. */
-static int say_dropped(const struct tuning *tuning, const struct tool_options *options) {
+static int say_failures(const struct subject *subject, const struct tool_options *options) {
     int status = TOOL_OK;
-    for (size_t i = 0; i < tuning->count; i++)
-        for (size_t k = 0; k < tuning->subjects[i].specs.count; k++) {
-            const struct smelt__tune_candidate *candidate = &tuning->subjects[i].candidates[k];
-            /* Spills are a reason not to take part, no failure. */
-            if (!candidate->dropped || tuning->subjects[i].infos[k].spill_bytes > 0)
-                continue;
-            tool_say(options, "%s: %s", candidate->spec, candidate->message);
-            status = TOOL_FAILED;
-        }
-    return status;
+    for (size_t k = 1; k < subject->specs.count; k++) {
+        const struct smelt__tune_candidate *candidate = &subject->candidates[k];
+        /* Spills are a reason not to take part, no failure. */
+        if (!candidate->dropped || subject->infos[k].spill_bytes > 0)
+            continue;
+        tool_say(options, "%s: %s", candidate->spec, candidate->message);
+        status = TOOL_FAILED;
+    }
+    if (subject->failed)
+        tool_say(options, "%s: not tuned: %s", subject->kernel, subject->message);
+    return subject->failed ? subject->failed : status;
 }
 
 static int report(const struct tuning *tuning, const struct tool_options *options) {
@@ -402,7 +411,12 @@ static int report(const struct tuning *tuning, const struct tool_options *option
         print_subject(tuning, &tuning->subjects[i]);
     }
     fflush(stdout);
-    return say_dropped(tuning, options);
+    int status = TOOL_OK;
+    for (size_t i = 0; i < tuning->count; i++) {
+        const int one = say_failures(&tuning->subjects[i], options);
+        status = one == TOOL_OK ? status : status == TOOL_OK || status == one ? one : TOOL_FAILED;
+    }
+    return status;
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */
@@ -411,8 +425,14 @@ static int run_on_device(struct tuning *tuning, const struct tool_options *optio
     int status = open_contexts(tuning, options);
     if (status == TOOL_OK)
         status = find_candidates(tuning, options);
+    for (size_t i = 0; i < tuning->count && status == TOOL_OK; i++) {
+        struct subject *subject = &tuning->subjects[i];
+        status = add_entry(tuning, subject, options);
+        if (status == TOOL_OK)
+            status = name_operators(subject, options);
+    }
     for (size_t i = 0; i < tuning->count && status == TOOL_OK; i++)
-        status = tune(tuning, &tuning->subjects[i], options);
+        tune(tuning, &tuning->subjects[i], options);
     return status == TOOL_OK ? report(tuning, options) : status;
 }
 

@@ -232,6 +232,8 @@ int tool_run_warm(const struct tool_options *options) {
         status = expand(&work, &targets, options);
     if (status == TOOL_OK)
         status = tool_open_tuned_compiler(options, &targets, &context);
+    if (status == TOOL_OK && targets.archs.count == 1)
+        tool_note_untuned(options, context, &work.kernels);
     if (status == TOOL_OK)
         status = prepare(&work, context, options);
     if (status == TOOL_OK)
