@@ -38,10 +38,11 @@ static void catch_signals(void) {
 }
 
 static int show_progress(void *user, size_t done, size_t total, const smelt_kernel_info *info) {
-    char label[sizeof info->spec + sizeof info->arch + 2] = "waiting for other processes";
+    static const char elsewhere[] = " (another process compiles it)";
+    char label[sizeof info->spec + sizeof info->arch + sizeof elsewhere + 2];
     (void)user;
-    if (info)
-        snprintf(label, sizeof label, "%s %s", info->arch, info->spec);
+    snprintf(label, sizeof label, "%s %s%s", info->arch, info->spec,
+             info->state == SMELT_KERNEL_AWAITED ? elsewhere : "");
     tool_progress_draw(done, total, label);
     return stop_asked;
 }

@@ -81,8 +81,9 @@ SMELT_API smelt_status smelt_source_emit(const char *kernel, const char *arch, c
 
 typedef enum smelt_kernel_state {
     SMELT_KERNEL_FAILED = 0,
-    SMELT_KERNEL_CACHED = 1,  /* came from the disk cache */
-    SMELT_KERNEL_COMPILED = 2 /* was compiled now */
+    SMELT_KERNEL_CACHED = 1,   /* came from the disk cache */
+    SMELT_KERNEL_COMPILED = 2, /* was compiled now */
+    SMELT_KERNEL_AWAITED = 3   /* to progress functions alone: another process is compiling it */
 } smelt_kernel_state;
 
 /* What is known of one compiled kernel. Strings are held in the struct: it can be copied. */
@@ -114,8 +115,9 @@ typedef struct smelt_kernel_request {
 } smelt_kernel_request;
 
 /* Progress, called after each kernel, from the worker thread that finished it, one call at a time;
- * `info` is valid during the call. Also called with `info` NULL, about every tenth of a second,
- * while there is nothing to do but wait for what other processes compile. A value other than 0
+ * `info` is valid during the call. Also called about every tenth of a second while there is nothing
+ * to do but wait for what other processes compile: with one of those kernels, of which only state
+ * (AWAITED), spec and arch are set. A value other than 0
  * stops: kernels not begun stay undone. */
 typedef int (*smelt_progress_function)(void *user, size_t done, size_t total,
                                        const smelt_kernel_info *info);

@@ -133,6 +133,15 @@ static void put_aside(struct preparation *all, const struct aside *item) {
             monotonic_ns() + all->context->settings.cache.lock_timeout_ms * INT64_C(1000000);
 }
 
+static void tell_awaited(struct preparation *all) {
+    const smelt_kernel_request *request = &all->requests[all->aside[all->aside_first].index];
+    smelt_kernel_info info = {.size = sizeof info, .state = SMELT_KERNEL_AWAITED};
+
+    snprintf(info.spec, sizeof info.spec, "%s", request->spec);
+    snprintf(info.arch, sizeof info.arch, "%s", request_arch(all->context, request));
+    call_progress(all, &info);
+}
+
 /* Pauses when all that is left was found busy since the last pause; longer each time. */
 struct polling {
     size_t busy; /* in a row */
@@ -150,7 +159,7 @@ static void pause_when_idle(struct preparation *all, struct polling *polling) {
     if (polling->pause_ns > LONGEST_NS)
         polling->pause_ns = LONGEST_NS;
     if (monotonic_ns() - all->ticked_ns >= TICK_NS)
-        call_progress(all, NULL);
+        tell_awaited(all);
     pause.tv_nsec = (long)polling->pause_ns;
     pthread_mutex_unlock(&all->mutex);
     (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
