@@ -59,6 +59,7 @@ step 'compile matrix, whole' long_test 'compile matrix, whole'
 step 'emulator: 200 random specs' long_test 'emu/sweep of 200 specs'
 step 'emulator: the whole GPU matrix' long_test 'emu/matrix, all of it'
 step 'emulator: all mutants' long_test 'emu/mutants'
+step 'emulator: mutants of sm90, a sample' long_test 'emu/mutants of sm90, a sample'
 step 'ASan and UBSan, the quick tests' with_sanitizers
 step 'clang, no warnings, the quick tests' with_clang
 step "CUDA 12's NVRTC, the quick tests" with_cuda_12

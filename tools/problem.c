@@ -149,8 +149,9 @@ static void fill_row(const struct fill *fill, uint64_t stream, uint64_t row, uin
 
 /* Spiky heads: scores are multiplied by 1, 8 or 40, and all of a head's moved by 110 or -110
  * through the last column, where every key holds 8. In every second query they are not multiplied
- * but rise from the table's first row to its last by 1000, through the column before, where keys
- * hold their place in the table: key blocks in order each move every head's maximum. */
+ * but rise from the table's first row to its last by 1000, in every second head fall, through the
+ * column before, where keys hold their place in the table: key blocks in order each move the
+ * maximum, or leave it far above. */
 static const float SPIKE_KEY = 8.0F, SPIKE_SHIFT = 110.0F, SPIKE_RISE = 1000.0F;
 
 static void make_spiky(const struct fill *fill, uint64_t row, uint16_t *q) {
@@ -162,7 +163,8 @@ static void make_spiky(const struct fill *fill, uint64_t row, uint16_t *q) {
     for (int d = 0; d < dqk; d++)
         q[d] = smelt__bf16_from_float(factor * smelt__bf16_to_float(q[d]));
     q[dqk - 1] = smelt__bf16_from_float(smelt__random_next(&random) & 1 ? shift : -shift);
-    q[dqk - 2] = smelt__bf16_from_float(rises ? SPIKE_RISE / fill->args.scale : 0.0F);
+    float rise = row % 2 ? -SPIKE_RISE : SPIKE_RISE;
+    q[dqk - 2] = smelt__bf16_from_float(rises ? rise / fill->args.scale : 0.0F);
 }
 
 static void fill_q(void *user, int64_t begin, int64_t end) {
@@ -233,7 +235,8 @@ int64_t smelt__problem_valid_slots(const struct smelt__problem *problem, int64_t
     return smelt__sparse_attn_valid_rows(&problem->spec, &problem->args, query, NULL);
 }
 
-/* Normal values, and where there are heads enough a sink that is none and one that takes all. */
+/* Normal values, and where there are heads enough a sink that is none, one that takes all and one
+ * whose exponential is subnormal. */
 static void fill_sink(const struct fill *fill) {
     uint64_t seed = fill->problem->options.seed;
     uint64_t heads = (uint64_t)fill->problem->spec.heads;
@@ -247,6 +250,8 @@ static void fill_sink(const struct fill *fill) {
         fill->problem->sink[seed % heads] = -INFINITY;
         fill->problem->sink[(seed + 1) % heads] = INFINITY;
     }
+    if (heads >= 4)
+        fill->problem->sink[(seed + 2) % heads] = -90.0F;
 }
 
 /* ---- query list ------------------------------------------------------------------------------ */

@@ -1281,9 +1281,6 @@ DEVICE void fill_query_rope(const struct sparse_attn_fwd_params *params, const s
                             int *rope_parity) {
     const u32 thread = thread_number() % WARPGROUP, place = thread_place(thread);
     const int first = (int)(thread / 8);
-    if (ROPE_STEPS == 0) {
-        return;
-    }
     mbarrier_wait(barrier_at(ROPE_FREE), *rope_parity ^ 1);
 #pragma unroll 1
     for (int i = 0; i < 4; ++i) {

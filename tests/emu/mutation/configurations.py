@@ -4,6 +4,7 @@ Ordered so that most mutants are caught by the first. Each runs under four sched
 otherwise.
 """
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -52,7 +53,7 @@ class Check:
     bound: str = ""
     partition: str = ""
     arch: str = "sm_90a"
-    files: str = ""  # a beginning of the names of the files that are mutated
+    files: str = ""  # beginnings of the names of the files that are mutated: one or a tuple
     set: str = "main"
 
     def emit(self, tools):
@@ -150,6 +151,11 @@ class Lists:
         return reported.groups() if reported else judge_words(done.stdout[-1000:])
 
 
+# What is mutated in the set sm90; other files it shares with the set main.
+SM90_FILES = ("templates/sparse_attn_fwd.sm90",
+              *(f"templates/common/{name}.cuh"
+                for name in ("gather_slots", "pair_gather", "quad", "warp_slots")))
+
 # What each is there for stands beside it; the plan's constants are the ones `smelt emit` prints.
 CHECKS = (
     # Two blocks, three stages, two depth groups and two groups of heads: most mutants die here.
@@ -208,44 +214,65 @@ CHECKS = (
     Check("place-many", "heads=1,dqk=64,dv=64,topk=4,blocks=1",
           "--width 8 --rows 20 --queries 1500 --lists adversarial --schedules 1", buckets="1/2/3",
           partition="place", set="partition"),
-    # The set sm90. Heads as rows: five queries on two multiprocessors; rope and none, a sink and none; several
-    # head blocks, a query list that ends early.
+    # One block, of the bucket that ends last.
+    Check("bucket-one", "heads=8,dqk=64,dv=64,topk=100",
+          "--queries 1 --lists random --schedules 1", buckets="40", bound="40"),
+    # A query list in a kernel that loads an entry each turn.
+    Check("list", "heads=128,dqk=512,dv=512,topk=64,variant=sm90",
+          "--batches 2 --queries 3 --query-list partial --lists random --schedules 1",
+          files="templates/common/work.cuh"),
+)
+
+# Of the kernels with wgmma. Heads as rows: five queries on two multiprocessors; rope and none, a
+# sink and none; several head blocks, a query list that ends early.
+SM90_CHECKS = (
     Check("sm90", "heads=64,dqk=576,dv=512,topk=300,variant=sm90",
           "--strided --max-logits --topk-length --queries 5 --rows 310 --width 300 --seed 70 "
-          "--lists adversarial", set="sm90"),
+          "--lists adversarial"),
     Check("sm90-sink", "heads=128,dqk=512,dv=512,topk=100,sink=1,variant=sm90",
-          "--spiky --batches 2 --queries 3 --query-list partial --rows 301 --lists window", set="sm90"),
+          "--spiky --batches 2 --queries 3 --query-list partial --rows 301 --lists window"),
+    # 65 entries at a row's end.
     Check("sm90-random", "heads=64,dqk=576,dv=512,topk=600,variant=sm90",
-          "--width 600 --rows 700 --lists random", set="sm90"),
+          "--width 577 --rows 700 --lists random"),
+    # Two buffers of P; maxima that move after the first block; the third query's valid slots stand so
+    # that 65 entries wait when the next 64 slots are all valid; the fourth has none.
+    Check("sm90-spiky", "heads=64,dqk=512,dv=512,topk=381,sink=1,variant=sm90",
+          "--spiky --queries 4 --rows 400 --width 381 --seed 7 --lists adversarial --schedules 2"),
     Check("sm90-far", "heads=64,dqk=576,dv=512,topk=100,variant=sm90",
           "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
-          "--schedules 1", set="sm90"),
+          "--schedules 1"),
     # Keys as rows, a query at a time.
     Check("few", "heads=8,dqk=576,dv=512,topk=300,variant=sm90,orientation=keys",
           "--strided --max-logits --topk-length --queries 5 --rows 310 --width 300 --seed 70 "
-          "--lists adversarial", set="sm90"),
+          "--lists adversarial"),
     Check("few-sink", "heads=24,dqk=512,dv=512,topk=100,sink=1,variant=sm90,queries=1",
-          "--spiky --batches 2 --queries 3 --query-list partial --rows 301 --lists window", set="sm90"),
+          "--spiky --batches 2 --queries 3 --query-list partial --rows 301 --lists window"),
     Check("few-random", "heads=16,dqk=576,dv=512,topk=600,variant=sm90,queries=1",
-          "--width 600 --rows 700 --lists random", set="sm90"),
+          "--width 577 --rows 700 --lists random"),
+    Check("few-spiky", "heads=8,dqk=576,dv=512,topk=381,sink=1,variant=sm90,queries=1",
+          "--spiky --queries 4 --rows 400 --width 381 --seed 7 --lists adversarial --schedules 2"),
     Check("few-32", "heads=32,dqk=512,dv=512,topk=300,variant=sm90,queries=1",
-          "--width 300 --lists causal --max-logits --spiky", set="sm90"),
+          "--width 300 --lists causal --max-logits --spiky"),
     Check("few-far", "heads=8,dqk=576,dv=512,topk=100,variant=sm90,orientation=keys",
           "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
-          "--schedules 1", set="sm90"),
+          "--schedules 1"),
     # Keys as rows, two queries under way; more queries than the emulated GPU takes at once.
     Check("pair", "heads=13,dqk=576,dv=512,topk=300,sink=1,variant=sm90,orientation=keys",
           "--strided --max-logits --topk-length --queries 7 --rows 310 --width 300 --seed 70 "
-          "--lists adversarial", set="sm90"),
+          "--lists adversarial"),
     Check("pair-48", "heads=24,dqk=576,dv=512,topk=100,variant=sm90,block_keys=48,stages=3",
-          "--spiky --batches 2 --queries 5 --query-list partial --rows 301 --lists window", set="sm90"),
+          "--spiky --batches 2 --queries 5 --query-list partial --rows 301 --lists window"),
     Check("pair-random", "heads=16,dqk=576,dv=512,topk=600,variant=sm90,queries=2",
-          "--width 600 --rows 700 --queries 6 --lists random", set="sm90"),
+          "--width 577 --rows 700 --queries 6 --lists random"),
+    Check("pair-spiky", "heads=8,dqk=576,dv=512,topk=381,sink=1,variant=sm90,queries=2",
+          "--spiky --queries 5 --rows 400 --width 381 --seed 7 --lists adversarial --schedules 2"),
+    Check("pair-one", "heads=1,dqk=512,dv=512,topk=64,variant=sm90,queries=2",
+          "--lists random --schedules 1"),
     Check("pair-32", "heads=32,dqk=512,dv=512,topk=300,variant=sm90,orientation=keys",
-          "--width 300 --lists causal --max-logits --spiky --queries 6", set="sm90"),
+          "--width 300 --lists causal --max-logits --spiky --queries 6"),
     Check("pair-far", "heads=8,dqk=576,dv=512,topk=100,variant=sm90,queries=2",
           "--far --topk-length --max-logits --batches 2 --queries 3 --seed 70 --lists random "
-          "--schedules 1", set="sm90"),
+          "--schedules 1"),
 )
 
 
@@ -268,5 +295,6 @@ PARTITION = (Lists("count-lists", "count"), Lists("place-lists", "place"))
 
 def every(tools):
     """All configurations that can be run with these tools."""
-    return (list(CHECKS) + (list(MICRO) if tools.micro else []) +
-            (list(PARTITION) if tools.partition else []))
+    sm90 = [dataclasses.replace(c, set="sm90", files=SM90_FILES) for c in SM90_CHECKS]
+    return [*CHECKS, *sm90, *(MICRO if tools.micro else ()),
+            *(PARTITION if tools.partition else ())]

@@ -58,9 +58,9 @@ def read(text):
 
 
 def read_all(folder):
-    """Those of the templates and of the micro-kernels."""
+    """Those of the templates, of the wgmma kernels and of the micro-kernels."""
     found = {}
-    for file in ("equivalent.txt", "equivalent_micro.txt"):
+    for file in ("equivalent.txt", "equivalent_sm90.txt", "equivalent_micro.txt"):
         found.update(read((folder / file).read_text(encoding="utf-8")))
     return found
 

@@ -222,6 +222,13 @@ class Samples(unittest.TestCase):
         self.assertEqual(mutate.draw(names, 10, 7), sorted(mutate.draw(names, 10, 7), key=int))
         self.assertEqual(mutate.draw(names, 200, 7), names)
 
+    def test_an_edit_elsewhere_leaves_the_sample(self):
+        names = [str(i) for i in range(100)]
+        drawn = mutate.draw(names, 10, 7)
+        self.assertLess(set(drawn), set(mutate.draw(names, 20, 7)))
+        shorter = [n for n in names if n in drawn or int(n) % 2]
+        self.assertEqual(mutate.draw(shorter, 10, 7), drawn)
+
 
 class Equivalents(unittest.TestCase):
     STANZA = "# words\n\na.cu f\n> x = 1;\n- constant: 1 -> 2\n- statement-deleted: x = 1; removed\n" \
