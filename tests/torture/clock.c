@@ -156,6 +156,9 @@ int row_clock(const struct arguments *arguments) {
     } skews[] = {{"+3600s", 3600}, {"-3600s", -3600}, {"+10y", 315360000}, {"-10y", -315360000}};
     long rounds = argument(arguments, "rounds", 25);
 
+#ifdef TORTURE_SANITIZED
+    skip("the sanitizer wants to be loaded before faketime");
+#endif
     scratch = scratch_folder(true);
     snprintf(folder, sizeof folder, "%.4000s/cache", scratch);
     fake_nvrtc()->cubin_bytes = CUBIN_BYTES;

@@ -192,6 +192,9 @@ static void fork_while_compiling(long forks) {
 int row_forks(const struct arguments *arguments) {
     long forks = argument(arguments, "forks", 1000);
 
+#ifdef TORTURE_SANITIZED
+    skip("the sanitizer's allocator does not survive a fork among threads");
+#endif
     folder = scratch_folder(false);
     in_child(use_own, NULL); /* before any use of the library here */
     in_child(fork_while_opening, NULL);

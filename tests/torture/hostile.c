@@ -15,15 +15,6 @@
 
 #include "torture.h"
 
-/* A sanitizer's shadow is larger than any limit. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HAS_SHADOW 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define HAS_SHADOW 1
-#endif
-#endif
-
 enum { MEMORY_BYTES = 64 << 20, CPU_SECONDS = 2, SLOWEST_MS = 1000 };
 #define HUGE_BYTES ((off_t)5 << 30)
 
@@ -227,7 +218,7 @@ static size_t address_space(void) {
 static void limit(void) {
     struct rlimit memory = {0}, processor = {CPU_SECONDS, CPU_SECONDS};
     memory.rlim_cur = memory.rlim_max = address_space() + MEMORY_BYTES;
-#ifndef HAS_SHADOW
+#ifndef TORTURE_SANITIZED /* whose shadow is larger than any limit */
     REQUIRE(setrlimit(RLIMIT_AS, &memory) == 0);
 #endif
     REQUIRE(setrlimit(RLIMIT_CPU, &processor) == 0);

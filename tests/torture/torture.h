@@ -24,6 +24,14 @@ enum { TORTURE_PATH = 4096, TORTURE_SKIPPED = 77 };
 
 #define TORTURE_ARCH "sm_90a"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TORTURE_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TORTURE_SANITIZED 1
+#endif
+#endif
+
 /* ---- rows ---------------------------------------------------------------------------------- */
 
 struct arguments {
