@@ -18,6 +18,8 @@ enum {
     /* Place: its blocks are to be resident beside the last ones of the first pass, so that they
      * begin as soon as those have ended. */
     PLACE_RESIDENT = 1536,
+    PLACE_RESIDENT_10 =
+        1024,            /* from 10.0 on, for which the assembler spills at 40 registers and 48 */
     REGISTER_STEP = 8,   /* the unit a thread gets them in */
     MAX_REGISTERS = 255, /* of a thread */
     MOST_BUCKETS = 9     /* PARTITION_MOST_BUCKETS */
@@ -54,10 +56,11 @@ static void plan_count(const struct smelt__arch *arch, struct smelt__plan *plan)
                            "entries of each warp in each bucket");
 }
 
-static void plan_place(struct smelt__plan *plan) {
+static void plan_place(const struct smelt__arch *arch, struct smelt__plan *plan) {
+    const int resident = arch->capability_major < 10 ? PLACE_RESIDENT : PLACE_RESIDENT_10;
     plan->template_name = "sparse_attn_partition.place.cu";
     plan->threads = PLACE_THREADS;
-    plan->blocks_per_multiprocessor = PLACE_RESIDENT / PLACE_THREADS;
+    plan->blocks_per_multiprocessor = resident / PLACE_THREADS;
     add_constants(plan);
     smelt__plan_add_region(plan, "COUNTS_OFFSET", PLACE_THREADS / 32 * MOST_BUCKETS * 4, 4,
                            "entries of each warp in each bucket");
@@ -76,7 +79,7 @@ static int plan_partition(const struct smelt__spec *spec, const struct smelt__ar
     if (pass == SMELT__PARTITION_COUNT)
         plan_count(arch, plan);
     else
-        plan_place(plan);
+        plan_place(arch, plan);
     const int registers = arch->registers_per_multiprocessor /
                           (plan->threads * plan->blocks_per_multiprocessor) / REGISTER_STEP *
                           REGISTER_STEP;
