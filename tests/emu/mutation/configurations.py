@@ -219,7 +219,7 @@ CHECKS = (
           "--queries 1 --lists random --schedules 1", buckets="40", bound="40"),
     # A query list in a kernel that loads an entry each turn.
     Check("list", "heads=128,dqk=512,dv=512,topk=64,variant=sm90",
-          "--batches 2 --queries 3 --query-list partial --lists random --schedules 1",
+          "--batches 2 --queries 8 --query-list partial --lists random --schedules 1",
           files="templates/common/work.cuh"),
 )
 
