@@ -208,28 +208,37 @@ static int add_tuned_row(void *user, const smelt_tuning_entry *entry) {
     return 0;
 }
 
-static int list_tuned(const struct tool_options *options) {
+static smelt_status print_tuned_json(smelt_context *context, const char *file) {
+    json_t *entries = tool_json(json_array());
+    smelt_status status = smelt_tuning_walk(context, add_tuned_json, entries);
+    if (status == SMELT_OK)
+        tool_print_json(json_pack("{s:s, s:O}", "file", file, "entries", entries));
+    json_decref(entries);
+    return status;
+}
+
+static smelt_status print_tuned_table(smelt_context *context, const char *file) {
     static const char *const headers[] = {"kernel", "device", "knobs", "us"};
     struct tool_table table;
+    tool_table_begin(&table, "lllr", headers);
+    smelt_status status = smelt_tuning_walk(context, add_tuned_row, &table);
+    size_t rows = table.count / table.columns - 1;
+    tool_table_end(&table);
+    if (status == SMELT_OK)
+        printf("\n%zu tuned; %s%s\n", rows, *file ? "the tuning file is " : "no tuning file", file);
+    return status;
+}
+
+static int list_tuned(const struct tool_options *options) {
     smelt_context *context = NULL;
-    json_t *entries = tool_json(json_array());
     int result = tool_open_compiler(options, "sm_80", &context);
     if (result)
         return result;
     const char *file = smelt_tuning_path(context);
-    tool_table_begin(&table, "lllr", headers);
-    smelt_status status = options->json ? smelt_tuning_walk(context, add_tuned_json, entries)
-                                        : smelt_tuning_walk(context, add_tuned_row, &table);
-    size_t rows = table.count / table.columns - 1;
-    if (status) {
+    smelt_status status =
+        options->json ? print_tuned_json(context, file) : print_tuned_table(context, file);
+    if (status)
         result = tool_fail_status(options, status);
-    } else if (options->json) {
-        tool_print_json(json_pack("{s:s, s:O}", "file", file, "entries", entries));
-    } else {
-        tool_table_end(&table);
-        printf("\n%zu tuned; %s%s\n", rows, *file ? "the tuning file is " : "no tuning file", file);
-    }
-    json_decref(entries);
     smelt_context_destroy(&context);
     return result;
 }
