@@ -43,6 +43,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "runtime/bytes.h"
 #include "runtime/cache_archive.h"
 #include "runtime/tuning_file.h"
 
@@ -67,28 +68,6 @@ static const unsigned char magic[8] = {'s', 'm', 'e', 'l', 't', '\r', '\n', 'A'}
 static const char index_name[] = "index", tuning_name[] = "tuning";
 static const char not_ours[] = "it is not a file that `smelt cache export` wrote";
 
-static void put_u32(unsigned char *at, uint32_t number) {
-    for (int i = 0; i < 4; i++)
-        at[i] = (unsigned char)(number >> (8 * i));
-}
-
-static void put_u64(unsigned char *at, uint64_t number) {
-    for (int i = 0; i < 8; i++)
-        at[i] = (unsigned char)(number >> (8 * i));
-}
-
-static uint32_t get_u32(const unsigned char *at) {
-    uint32_t number = 0;
-
-    for (int i = 0; i < 4; i++)
-        number |= (uint32_t)at[i] << (8 * i);
-    return number;
-}
-
-static uint64_t get_u64(const unsigned char *at) {
-    return get_u32(at) | (uint64_t)get_u32(at + 4) << 32;
-}
-
 static uint64_t padded(uint64_t bytes) {
     return (bytes + BLOCK - 1) / BLOCK * BLOCK;
 }
@@ -99,16 +78,16 @@ static uint64_t padded(uint64_t bytes) {
 static const char *head_fault(const unsigned char *head, struct smelt__archive *archive) {
     uint64_t records;
 
-    if (get_u32(head + AT_VERSION) != VERSION)
+    if (smelt__get_u32(head + AT_VERSION) != VERSION)
         return "it was exported by another version of smelt";
-    if (get_u64(head + AT_ARCHIVE_BYTES) != archive->bytes)
+    if (smelt__get_u64(head + AT_ARCHIVE_BYTES) != archive->bytes)
         return "its length is not what it says: it was cut short or added to";
-    archive->count = get_u64(head + AT_COUNT);
-    archive->tuning_offset = get_u64(head + AT_TUNING_OFFSET);
-    archive->tuning_bytes = get_u64(head + AT_TUNING_BYTES);
-    archive->tuning_check = get_u64(head + AT_TUNING_CHECK);
+    archive->count = smelt__get_u64(head + AT_COUNT);
+    archive->tuning_offset = smelt__get_u64(head + AT_TUNING_OFFSET);
+    archive->tuning_bytes = smelt__get_u64(head + AT_TUNING_BYTES);
+    archive->tuning_check = smelt__get_u64(head + AT_TUNING_CHECK);
     records = (archive->bytes - BLOCK - HEAD_BYTES) / RECORD_BYTES;
-    if (get_u32(head + AT_RECORD_BYTES) != RECORD_BYTES || archive->count > records ||
+    if (smelt__get_u32(head + AT_RECORD_BYTES) != RECORD_BYTES || archive->count > records ||
         archive->count > SMELT__ARCHIVE_MOST_ENTRIES)
         return "its index cannot be as long as it says";
     if (archive->tuning_bytes > SMELT__TUNING_MAX_BYTES ||
@@ -183,8 +162,8 @@ static uint64_t record_offset(uint64_t number) {
 
 static void take_record(const unsigned char *bytes, struct smelt__archive_record *record) {
     memcpy(record->name, bytes, sizeof record->name);
-    record->offset = get_u64(bytes + AT_OFFSET);
-    record->bytes = get_u64(bytes + AT_BYTES);
+    record->offset = smelt__get_u64(bytes + AT_OFFSET);
+    record->bytes = smelt__get_u64(bytes + AT_BYTES);
 }
 
 int smelt__archive_record(const struct smelt__archive *archive, uint64_t number,
@@ -404,8 +383,8 @@ int smelt__archive_add(struct smelt__archive_writer *writer,
     if (write_member_header(writer, path, bytes) != 0)
         return -1;
     smelt__cache_binary_name(&entry->key, &entry->compiler, record);
-    put_u64(record + AT_OFFSET, writer->at);
-    put_u64(record + AT_BYTES, bytes);
+    smelt__put_u64(record + AT_OFFSET, writer->at);
+    smelt__put_u64(record + AT_BYTES, bytes);
     writer->count++;
     if (write_bytes(writer, header, sizeof header) != 0 ||
         write_bytes(writer, entry->compiled.cubin, entry->compiled.cubin_bytes) != 0 ||
@@ -422,13 +401,13 @@ int smelt__archive_end(struct smelt__archive_writer *writer) {
     if (write_zeros(writer, writer->at + 2 * BLOCK) != 0)
         return -1;
     memcpy(head, magic, sizeof magic);
-    put_u32(head + AT_VERSION, VERSION);
-    put_u32(head + AT_RECORD_BYTES, RECORD_BYTES);
-    put_u64(head + AT_ARCHIVE_BYTES, writer->at);
-    put_u64(head + AT_COUNT, writer->count);
-    put_u64(head + AT_TUNING_OFFSET, writer->tuning_offset);
-    put_u64(head + AT_TUNING_BYTES, writer->tuning_bytes);
-    put_u64(head + AT_TUNING_CHECK, writer->tuning_check);
+    smelt__put_u32(head + AT_VERSION, VERSION);
+    smelt__put_u32(head + AT_RECORD_BYTES, RECORD_BYTES);
+    smelt__put_u64(head + AT_ARCHIVE_BYTES, writer->at);
+    smelt__put_u64(head + AT_COUNT, writer->count);
+    smelt__put_u64(head + AT_TUNING_OFFSET, writer->tuning_offset);
+    smelt__put_u64(head + AT_TUNING_BYTES, writer->tuning_bytes);
+    smelt__put_u64(head + AT_TUNING_CHECK, writer->tuning_check);
     XXH128_canonicalFromHash(&canonical, XXH3_128bits(head, summed));
     memcpy(head + summed, canonical.digest, CHECKSUM_BYTES);
     if (lseek(writer->file, BLOCK, SEEK_SET) != BLOCK ||

@@ -23,6 +23,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "runtime/bytes.h"
 #include "runtime/cache_internal.h"
 
 enum {
@@ -49,32 +50,19 @@ static int64_t monotonic_ns(void) {
 
 /* ---- records ------------------------------------------------------------------------------- */
 
-static void put_u64(unsigned char *at, uint64_t number) {
-    for (int i = 0; i < 8; i++)
-        at[i] = (unsigned char)(number >> (8 * i));
-}
-
-static uint64_t get_u64(const unsigned char *at) {
-    uint64_t number = 0;
-
-    for (int i = 0; i < 8; i++)
-        number |= (uint64_t)at[i] << (8 * i);
-    return number;
-}
-
 static void write_record(unsigned char record[RECORD_BYTES], const uint64_t counts[SMELT__COUNTS]) {
     memcpy(record, magic, sizeof magic);
     for (int i = 0; i < SMELT__COUNTS; i++)
-        put_u64(record + AT_COUNTS + 8 * i, counts[i]);
-    put_u64(record + AT_CHECK, XXH3_64bits(record, AT_CHECK));
+        smelt__put_u64(record + AT_COUNTS + 8 * i, counts[i]);
+    smelt__put_u64(record + AT_CHECK, XXH3_64bits(record, AT_CHECK));
 }
 
 static void add_record(uint64_t counts[SMELT__COUNTS], const unsigned char record[RECORD_BYTES]) {
     if (memcmp(record, magic, sizeof magic) != 0 ||
-        get_u64(record + AT_CHECK) != XXH3_64bits(record, AT_CHECK))
+        smelt__get_u64(record + AT_CHECK) != XXH3_64bits(record, AT_CHECK))
         return;
     for (int i = 0; i < SMELT__COUNTS; i++) {
-        uint64_t more = get_u64(record + AT_COUNTS + 8 * i);
+        uint64_t more = smelt__get_u64(record + AT_COUNTS + 8 * i);
         counts[i] = counts[i] > UINT64_MAX - more ? UINT64_MAX : counts[i] + more;
     }
 }

@@ -36,6 +36,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "runtime/bytes.h"
 #include "runtime/cache_internal.h"
 
 static const unsigned char magic[8] = {'s', 'm', 'e', 'l', 't', '\r', '\n', 0x1a};
@@ -62,31 +63,9 @@ enum {
     AT_PAYLOAD_BYTES = 536
 };
 
-static void put_u32(unsigned char *at, uint32_t number) {
-    for (int i = 0; i < 4; i++)
-        at[i] = (unsigned char)(number >> (8 * i));
-}
-
-static void put_u64(unsigned char *at, uint64_t number) {
-    for (int i = 0; i < 8; i++)
-        at[i] = (unsigned char)(number >> (8 * i));
-}
-
 /* At most `width` - 1 characters; the rest stays zero. */
 static void put_text(unsigned char *at, const char *text, size_t width) {
     memcpy(at, text, strnlen(text, width - 1));
-}
-
-static uint32_t get_u32(const unsigned char *at) {
-    uint32_t number = 0;
-
-    for (int i = 0; i < 4; i++)
-        number |= (uint32_t)at[i] << (8 * i);
-    return number;
-}
-
-static uint64_t get_u64(const unsigned char *at) {
-    return get_u32(at) | (uint64_t)get_u32(at + 4) << 32;
 }
 
 static bool get_text(const unsigned char *at, char *text, size_t width) {
@@ -110,28 +89,28 @@ void smelt__entry_encode(const struct smelt__cache_entry *entry,
 
     memset(header, 0, SMELT__ENTRY_HEADER_BYTES);
     memcpy(header, magic, sizeof magic);
-    put_u32(header + AT_VERSION, SMELT__ENTRY_VERSION);
-    put_u32(header + AT_HEADER_BYTES, SMELT__ENTRY_HEADER_BYTES);
-    put_u64(header + AT_FILE_BYTES,
-            SMELT__ENTRY_HEADER_BYTES + compiled->cubin_bytes + SMELT__ENTRY_CHECKSUM_BYTES);
+    smelt__put_u32(header + AT_VERSION, SMELT__ENTRY_VERSION);
+    smelt__put_u32(header + AT_HEADER_BYTES, SMELT__ENTRY_HEADER_BYTES);
+    smelt__put_u64(header + AT_FILE_BYTES,
+                   SMELT__ENTRY_HEADER_BYTES + compiled->cubin_bytes + SMELT__ENTRY_CHECKSUM_BYTES);
     memcpy(header + AT_KEY_NAME, entry->key.name, sizeof entry->key.name);
     memcpy(header + AT_KEY_DIGEST, entry->key.digest, sizeof entry->key.digest);
-    put_u64(header + AT_KEY_INPUT_BYTES, entry->key.input_bytes);
+    smelt__put_u64(header + AT_KEY_INPUT_BYTES, entry->key.input_bytes);
     put_text(header + AT_KEY_ARCH, entry->key.arch, sizeof entry->key.arch);
-    put_u32(header + AT_COMPILER_MAJOR, (uint32_t)entry->compiler.major);
-    put_u32(header + AT_COMPILER_MINOR, (uint32_t)entry->compiler.minor);
+    smelt__put_u32(header + AT_COMPILER_MAJOR, (uint32_t)entry->compiler.major);
+    smelt__put_u32(header + AT_COMPILER_MINOR, (uint32_t)entry->compiler.minor);
     memcpy(header + AT_COMPILER_BUILD_IDS, entry->compiler.build_ids,
            sizeof entry->compiler.build_ids);
-    put_u32(header + AT_REGISTERS, (uint32_t)compiled->registers);
-    put_u32(header + AT_SPILL_BYTES, (uint32_t)compiled->spill_bytes);
-    put_u32(header + AT_STATIC_SHARED_BYTES, (uint32_t)compiled->static_shared_bytes);
-    put_u32(header + AT_DYNAMIC_SHARED_BYTES, (uint32_t)compiled->dynamic_shared_bytes);
-    put_u32(header + AT_THREADS, (uint32_t)compiled->threads);
+    smelt__put_u32(header + AT_REGISTERS, (uint32_t)compiled->registers);
+    smelt__put_u32(header + AT_SPILL_BYTES, (uint32_t)compiled->spill_bytes);
+    smelt__put_u32(header + AT_STATIC_SHARED_BYTES, (uint32_t)compiled->static_shared_bytes);
+    smelt__put_u32(header + AT_DYNAMIC_SHARED_BYTES, (uint32_t)compiled->dynamic_shared_bytes);
+    smelt__put_u32(header + AT_THREADS, (uint32_t)compiled->threads);
     memcpy(&seconds, &compiled->compile_seconds, sizeof seconds);
-    put_u64(header + AT_SECONDS, seconds);
+    smelt__put_u64(header + AT_SECONDS, seconds);
     put_text(header + AT_SPEC, compiled->spec, sizeof compiled->spec);
     put_text(header + AT_KERNEL_NAME, compiled->kernel_name, sizeof compiled->kernel_name);
-    put_u64(header + AT_PAYLOAD_BYTES, compiled->cubin_bytes);
+    smelt__put_u64(header + AT_PAYLOAD_BYTES, compiled->cubin_bytes);
 
     XXH3_128bits_reset(&state);
     XXH3_128bits_update(&state, header, SMELT__ENTRY_HEADER_BYTES);
@@ -143,7 +122,7 @@ bool smelt__entry_check_prefix(const unsigned char prefix[SMELT__ENTRY_PREFIX_BY
                                uint64_t file_bytes, const char **why) {
     if (memcmp(prefix, magic, sizeof magic) != 0)
         *why = "it does not begin like an entry";
-    else if (get_u64(prefix + AT_FILE_BYTES) != file_bytes)
+    else if (smelt__get_u64(prefix + AT_FILE_BYTES) != file_bytes)
         *why = "its length is not what it says";
     else if (file_bytes < SMELT__ENTRY_PREFIX_BYTES + SMELT__ENTRY_CHECKSUM_BYTES)
         *why = "it is too short";
@@ -164,21 +143,21 @@ static bool checksum_matches(const unsigned char *bytes, size_t count) {
 
 static bool decode_header(const unsigned char *header, struct smelt__cache_entry *entry) {
     struct smelt__compiled *compiled = &entry->compiled;
-    uint64_t seconds = get_u64(header + AT_SECONDS);
+    uint64_t seconds = smelt__get_u64(header + AT_SECONDS);
 
     memset(entry, 0, sizeof *entry);
     memcpy(entry->key.name, header + AT_KEY_NAME, sizeof entry->key.name);
     memcpy(entry->key.digest, header + AT_KEY_DIGEST, sizeof entry->key.digest);
-    entry->key.input_bytes = get_u64(header + AT_KEY_INPUT_BYTES);
-    entry->compiler.major = (int)get_u32(header + AT_COMPILER_MAJOR);
-    entry->compiler.minor = (int)get_u32(header + AT_COMPILER_MINOR);
+    entry->key.input_bytes = smelt__get_u64(header + AT_KEY_INPUT_BYTES);
+    entry->compiler.major = (int)smelt__get_u32(header + AT_COMPILER_MAJOR);
+    entry->compiler.minor = (int)smelt__get_u32(header + AT_COMPILER_MINOR);
     memcpy(entry->compiler.build_ids, header + AT_COMPILER_BUILD_IDS,
            sizeof entry->compiler.build_ids);
-    compiled->registers = (int)get_u32(header + AT_REGISTERS);
-    compiled->spill_bytes = (int)get_u32(header + AT_SPILL_BYTES);
-    compiled->static_shared_bytes = (int)get_u32(header + AT_STATIC_SHARED_BYTES);
-    compiled->dynamic_shared_bytes = (int)get_u32(header + AT_DYNAMIC_SHARED_BYTES);
-    compiled->threads = (int)get_u32(header + AT_THREADS);
+    compiled->registers = (int)smelt__get_u32(header + AT_REGISTERS);
+    compiled->spill_bytes = (int)smelt__get_u32(header + AT_SPILL_BYTES);
+    compiled->static_shared_bytes = (int)smelt__get_u32(header + AT_STATIC_SHARED_BYTES);
+    compiled->dynamic_shared_bytes = (int)smelt__get_u32(header + AT_DYNAMIC_SHARED_BYTES);
+    compiled->threads = (int)smelt__get_u32(header + AT_THREADS);
     memcpy(&compiled->compile_seconds, &seconds, sizeof seconds);
     return get_text(header + AT_KEY_ARCH, entry->key.arch, sizeof entry->key.arch) &&
            get_text(header + AT_SPEC, compiled->spec, sizeof compiled->spec) &&
@@ -197,15 +176,15 @@ enum smelt__entry_state smelt__entry_decode(const unsigned char *bytes, size_t c
         *why = "its checksum is wrong";
         return SMELT__ENTRY_DAMAGED;
     }
-    if (get_u32(bytes + AT_VERSION) != SMELT__ENTRY_VERSION) {
+    if (smelt__get_u32(bytes + AT_VERSION) != SMELT__ENTRY_VERSION) {
         *why = "it is of another version of smelt";
         return SMELT__ENTRY_FOREIGN;
     }
     *why = "its header is malformed";
-    if (count <= around || get_u32(bytes + AT_HEADER_BYTES) != SMELT__ENTRY_HEADER_BYTES)
+    if (count <= around || smelt__get_u32(bytes + AT_HEADER_BYTES) != SMELT__ENTRY_HEADER_BYTES)
         return SMELT__ENTRY_DAMAGED;
     /* An equality of sums of the file's own length: nothing here can overflow. */
-    payload = get_u64(bytes + AT_PAYLOAD_BYTES);
+    payload = smelt__get_u64(bytes + AT_PAYLOAD_BYTES);
     if (payload != count - around || !decode_header(bytes, entry))
         return SMELT__ENTRY_DAMAGED;
     entry->compiled.cubin_bytes = (size_t)payload;
