@@ -67,11 +67,6 @@ DEVICE struct work work_after(const struct sparse_attn_fwd_params *params,
     return work->query < 0 ? *work : next_work(params, work);
 }
 
-/* A query's batch, without a division in the common case of one. */
-DEVICE int query_batch(const struct sparse_attn_fwd_params *params, int query) {
-    return params->batches > 1 ? query / params->tokens : 0;
-}
-
 /* Where Q's row of a query's head is; a head past the last is the last again, and never stored. */
 DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, int query, int head) {
     const int batch = query_batch(params, query), token = query - batch * params->tokens;

@@ -2,7 +2,7 @@
 //@use common/work.cuh
 /*
  * The slots of a query's index row, compacted into a ring of KV row numbers: the valid ones, in
- slot order, at most TOPK of them, by one warp. A step's 64 slots are loaded one step ahead, a
+ * slot order, at most TOPK of them, by one warp. A step's 64 slots are loaded one step ahead, a
  * query's first ones while the query before is still gathered.
  *
  * The rings: at RING_OFFSET, one of RING_ENTRIES ints after another, a power of two.

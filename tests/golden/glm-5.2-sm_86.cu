@@ -444,9 +444,14 @@ DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const 
     return find_work(params, work->turn + 1, work->listed);
 }
 
-/* The batch of an item's query, without a division in the common case of one, and its token. */
+/* A query's batch, without a division in the common case of one. */
+DEVICE int query_batch(const struct sparse_attn_fwd_params *params, int query) {
+    return params->batches > 1 ? query / params->tokens : 0;
+}
+
+/* The batch of an item's query, and its token. */
 DEVICE int work_batch(const struct sparse_attn_fwd_params *params, const struct work *work) {
-    return params->batches > 1 ? work->query / params->tokens : 0;
+    return query_batch(params, work->query);
 }
 
 DEVICE int work_token(const struct sparse_attn_fwd_params *params, const struct work *work) {

@@ -354,9 +354,14 @@ DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const 
     return find_work(params, work->turn + 1, work->listed);
 }
 
-/* The batch of an item's query, without a division in the common case of one, and its token. */
+/* A query's batch, without a division in the common case of one. */
+DEVICE int query_batch(const struct sparse_attn_fwd_params *params, int query) {
+    return params->batches > 1 ? query / params->tokens : 0;
+}
+
+/* The batch of an item's query, and its token. */
 DEVICE int work_batch(const struct sparse_attn_fwd_params *params, const struct work *work) {
-    return params->batches > 1 ? work->query / params->tokens : 0;
+    return query_batch(params, work->query);
 }
 
 DEVICE int work_token(const struct sparse_attn_fwd_params *params, const struct work *work) {
@@ -388,7 +393,7 @@ DEVICE int work_slots(const struct sparse_attn_fwd_params *params, const struct 
 #line 3 "templates/common/warp_slots.cuh"
 /*
  * The slots of a query's index row, compacted into a ring of KV row numbers: the valid ones, in
- slot order, at most TOPK of them, by one warp. A step's 64 slots are loaded one step ahead, a
+ * slot order, at most TOPK of them, by one warp. A step's 64 slots are loaded one step ahead, a
  * query's first ones while the query before is still gathered.
  *
  * The rings: at RING_OFFSET, one of RING_ENTRIES ints after another, a power of two.
@@ -690,11 +695,6 @@ DEVICE void arrive_warp(int place) {
 DEVICE struct work work_after(const struct sparse_attn_fwd_params *params,
                               const struct work *work) {
     return work->query < 0 ? *work : next_work(params, work);
-}
-
-/* A query's batch, without a division in the common case of one. */
-DEVICE int query_batch(const struct sparse_attn_fwd_params *params, int query) {
-    return params->batches > 1 ? query / params->tokens : 0;
 }
 
 /* Where Q's row of a query's head is; a head past the last is the last again, and never stored. */
