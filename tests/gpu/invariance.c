@@ -190,3 +190,59 @@ void run_invariance(struct suite *suite) {
             suite_report(suite, name, message);
         }
 }
+
+/* ---- one launch a thousand times ------------------------------------------------------------- */
+
+/* What runs differently from one launch to the next is which multiprocessor takes which query and
+ * when its copies land: enough queries that each has several. */
+static const char *const repeated_specs[] = {
+    "sparse_attn:heads=64,dqk=576,dv=512,topk=2048",
+    "sparse_attn:heads=128,dqk=576,dv=512,topk=512",
+    "sparse_attn:heads=64,dqk=512,dv=512,topk=640,sink=1",
+    "sparse_attn:heads=8,dqk=576,dv=512,topk=2048",
+    "sparse_attn:heads=16,dqk=576,dv=512,topk=2048",
+    "sparse_attn:heads=32,dqk=576,dv=512,topk=2048",
+    "sparse_attn:heads=32,dqk=576,dv=512,topk=512",
+    "sparse_attn:heads=8,dqk=576,dv=512,topk=2048,buckets=auto",
+};
+
+static void repeat(struct suite *suite, const char *spec, char *message, size_t size) {
+    const int small = suite->quick || suite->emulated;
+    const int repetitions = suite->emulated ? 3 : suite->quick ? 20 : 1000;
+    const struct smelt__problem_options options = {.seed = suite->seed,
+                                                   .batches = 1,
+                                                   .tokens = small ? 5 : 300,
+                                                   .rows = small ? 300 : 8192,
+                                                   .lists = SMELT__LISTS_LOG,
+                                                   .max_logits = 1};
+    struct workload workload;
+    struct smelt__placed again;
+    if (workload_open(&workload, suite, spec, &options, message, size) != 0)
+        return;
+    if (suite_ok(smelt__placed_run(&workload.placed, workload.attn, NULL), "forward", message,
+                 size) == 0 &&
+        suite_ok(smelt__placed_create(&again, suite->context, &workload.problem), "placing",
+                 message, size) == 0) {
+        for (int i = 1; i < repetitions && !message[0]; i++) {
+            if (suite_ok(smelt__placed_run(&again, workload.attn, NULL), "forward", message, size))
+                break;
+            for (int64_t query = 0; query < options.tokens && !message[0]; query++)
+                compare_bits(&workload.placed, query, &again, query, message, size);
+        }
+        smelt__placed_destroy(&again);
+        if (!message[0])
+            workload_judge(&workload, message, size);
+    }
+    workload_close(&workload);
+}
+
+void run_repetitions(struct suite *suite) {
+    for (size_t i = 0; i < sizeof repeated_specs / sizeof repeated_specs[0]; i++) {
+        char name[256], message[1024] = "";
+        snprintf(name, sizeof name, "repetitions: %s", repeated_specs[i]);
+        if (!suite_wants(suite, name))
+            continue;
+        repeat(suite, repeated_specs[i], message, sizeof message);
+        suite_report(suite, name, message);
+    }
+}

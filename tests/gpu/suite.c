@@ -106,9 +106,16 @@ static const struct {
     const char *name;
     void (*run)(struct suite *suite);
 } groups[] = {
-    {"matrix", run_matrix},       {"boundaries", run_boundaries}, {"invariance", run_invariance},
-    {"nonfinite", run_nonfinite}, {"buckets", run_buckets},       {"arguments", run_arguments},
-    {"launches", run_launches},   {"large", run_large},           {"far", run_far},
+    {"matrix", run_matrix},
+    {"boundaries", run_boundaries},
+    {"invariance", run_invariance},
+    {"nonfinite", run_nonfinite},
+    {"buckets", run_buckets},
+    {"arguments", run_arguments},
+    {"launches", run_launches},
+    {"large", run_large},
+    {"far", run_far},
+    {"repetitions", run_repetitions},
 };
 enum { GROUPS = sizeof groups / sizeof groups[0] };
 

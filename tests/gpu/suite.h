@@ -58,14 +58,15 @@ void workload_judge(struct workload *workload, char *message, size_t size);
 
 /* ---- the groups ------------------------------------------------------------------------------ */
 
-void run_matrix(struct suite *suite);     /* heads x topk x widths x lists x everything else */
-void run_large(struct suite *suite);      /* offsets beyond 32 bits, on a GPU */
-void run_far(struct suite *suite);        /* every offset beyond 32 bits, on the emulator */
-void run_boundaries(struct suite *suite); /* no queries, no rows, empty lists */
-void run_invariance(struct suite *suite); /* the same bits wherever a query stands */
-void run_nonfinite(struct suite *suite);  /* NaN and infinity */
-void run_buckets(struct suite *suite);    /* bucketed operators against plain ones */
-void run_arguments(struct suite *suite);  /* what forward must refuse, and what it must not */
-void run_launches(struct suite *suite);   /* graphs, streams, threads, contexts */
+void run_matrix(struct suite *suite);      /* heads x topk x widths x lists x everything else */
+void run_large(struct suite *suite);       /* offsets beyond 32 bits, on a GPU */
+void run_far(struct suite *suite);         /* every offset beyond 32 bits, on the emulator */
+void run_boundaries(struct suite *suite);  /* no queries, no rows, empty lists */
+void run_invariance(struct suite *suite);  /* the same bits wherever a query stands */
+void run_repetitions(struct suite *suite); /* one launch a thousand times */
+void run_nonfinite(struct suite *suite);   /* NaN and infinity */
+void run_buckets(struct suite *suite);     /* bucketed operators against plain ones */
+void run_arguments(struct suite *suite);   /* what forward must refuse, and what it must not */
+void run_launches(struct suite *suite);    /* graphs, streams, threads, contexts */
 
 #endif
