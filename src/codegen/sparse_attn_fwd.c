@@ -31,8 +31,8 @@ void smelt__sparse_attn_fwd_name(const struct smelt__spec *spec, struct smelt__p
 
 /* Whether the spec names a knob that variant sm90 alone has. */
 static int names_sm90_knob(const struct smelt__spec *spec) {
-    static const char *const knobs[] = {"orientation", "queries", "turn_steps", "output_registers",
-                                        "gather_registers"};
+    static const char *const knobs[] = {"orientation", "part_tiles", "turn_steps",
+                                        "output_registers", "gather_registers"};
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
         if (smelt__spec_get(spec, knobs[i]) != SMELT__AUTO)
             return 1;

@@ -1,7 +1,7 @@
 /*
  * The kernel family sparse_attn_fwd: the plan of its variant sm90, heads as the matrices' rows; and
  * which orientation a spec gets. What the kernels do with these numbers stands at the heads of
- * templates/sparse_attn_fwd.sm90.cu, .sm90_few.cu and .sm90_pair.cu.
+ * templates/sparse_attn_fwd.sm90.cu and .sm90_few.cu.
  *
  * The rule. At most 32 heads are the columns (sparse_attn_fwd_sm90_few.c), since rows are padded to
  * 64; more are rows. A block of 512 threads has 128 registers a thread at its start, 512 of four
@@ -94,8 +94,8 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
                            spec->family->name, MOST_COLUMNS, heads);
         return -1;
     }
-    if (!by_keys && smelt__spec_get(spec, "queries") != SMELT__AUTO) {
-        smelt__message_set(message, "%s: queries is a knob of orientation=keys; heads has none",
+    if (!by_keys && smelt__spec_get(spec, "part_tiles") != SMELT__AUTO) {
+        smelt__message_set(message, "%s: part_tiles is a knob of orientation=keys; heads has none",
                            spec->family->name);
         return -1;
     }
@@ -109,7 +109,7 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
     return refuse_knob(spec, "warps", by_keys ? 12 : 16, message) ||
                    refuse_knob(spec, "blocks", 1, message) ||
                    refuse_knob(spec, "compact", 1, message) ||
-                   (!by_keys && refuse_knob(spec, "block_keys", KEYS, message))
+                   refuse_knob(spec, "block_keys", KEYS, message)
                ? -1
                : 0;
 }

@@ -1,29 +1,29 @@
 /*
  * Written by smelt; do not edit. To write it again:
- *   smelt emit sparse_attn_fwd:heads=20,dqk=576,dv=512,topk=100,sink=1,variant=sm90,queries=1,block_keys=64,stages=2 --arch sm_90a
+ *   smelt emit sparse_attn_fwd:heads=20,dqk=576,dv=512,topk=100,sink=1,variant=sm90 --arch sm_90a
  *
- * spec     sparse_attn_fwd:heads=20,dqk=576,dv=512,topk=100,sink=1,variant=sm90,queries=1,block_keys=64,stages=2
+ * spec     sparse_attn_fwd:heads=20,dqk=576,dv=512,topk=100,sink=1,variant=sm90
  * arch     sm_90a
  * variant  sm90
  * kernel   smelt_sparse_attn_fwd_sm90_h20_qk576_v512_k100
  * knobs (by the spec, or by rule)
- *   BLOCK_KEYS                      64  knob     KV rows of a key block
- *   STAGES                           2  knob     key blocks in flight
- *   QUERIES                          1  knob     under way at once: 2, and each math warpgroup has one
+ *   BLOCK_KEYS                      64  rule     KV rows of a key block
+ *   STAGES                           2  rule     whole key blocks in the ring
+ *   PART_TILES                       2  rule     tiles of a key block that come and go together
  *   GATHER_REGISTERS                88  rule     of a thread, gather
  *   COMPACT                          1  rule     1: masked slots are dropped before the gather
  *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once
  * shared memory (offset, bytes)
- *   KEYS_OFFSET                      0   147456  key blocks; at a query's end what the warpgroups exchange
- *   QUERY_OFFSET                147456    27648  Q
- *   P_OFFSET                    175104        0  probabilities, where there is no rope tile for them
- *   MAXIMA_OFFSET               175104      768  maxima that warps tell each other, fp32
- *   RING_OFFSET                 175872     1024  KV row numbers of the key blocks to come
- *   BARRIERS_OFFSET             176896       72  mbarriers
- *   WORDS_OFFSET                176968        8  what each stage holds
- *   COUNTS_OFFSET               176976        8  valid slots that each warp found
- *   RANGE_OFFSET                176984        8  which items the launch takes
- *   SHARED_BYTES                176992  of 232448 that a block may have on sm_90a
+ *   KEYS_OFFSET                      0   163840  tiles of key blocks; a query's last block then its output
+ *   QUERY_OFFSET                163840    55296  Q
+ *   P_OFFSET                    219136     6144  probabilities
+ *   STATISTICS_OFFSET           225280        0  maxima and sums that warps tell each other, where there is no rope tile for them, fp32
+ *   RING_OFFSET                 225280     2048  KV row numbers of the key blocks to come
+ *   BARRIERS_OFFSET             227328      360  mbarriers
+ *   REQUESTS_OFFSET             227696       32  key blocks that are to be copied
+ *   WORDS_OFFSET                227728       24  what each block is
+ *   RANGE_OFFSET                227752        8  which items the launch takes
+ *   SHARED_BYTES                227760  of 232448 that a block may have on sm_90a
  * launch
  *   384 threads a block, 1 block resident per multiprocessor, at most 168 registers a thread
  *   24 heads a block, 1 block a query
@@ -38,8 +38,8 @@ enum {
     HAS_SINK = 1,                   /* 1: a logit per head in the denominator */
     DEPENDENT_LAUNCH = 1,           /* 1: a kernel may begin before the one ahead of it has ended */
     BLOCK_KEYS = 64,                /* KV rows of a key block */
-    STAGES = 2,                     /* key blocks in flight */
-    QUERIES = 1,                    /* under way at once: 2, and each math warpgroup has one */
+    STAGES = 2,                     /* whole key blocks in the ring */
+    PART_TILES = 2,                 /* tiles of a key block that come and go together */
     GATHER_REGISTERS = 88,          /* of a thread, gather */
     COMPACT = 1,                    /* 1: masked slots are dropped before the gather */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */
@@ -47,24 +47,23 @@ enum {
     MATH_REGISTERS = 208,           /* of a thread, products and softmax */
     BLOCK_HEADS = 24,               /* heads, rounded up to eights */
     HEAD_BLOCKS = 1,                /* items of a query */
-    STAGE_BYTES = 73728,            /* from one stage to the next */
-    LOW_KEYS = 32,                  /* rows of a stage given back first */
+    RING_TILES = 20,                /* 64 keys by 64 columns, in flight */
     TURNS_AHEAD = 32,               /* entries of a query list that a warp holds */
     RING_ENTRIES = 256,             /* row numbers the ring holds */
 };
 
 /* Shared memory, in bytes from the arena's start. */
 enum {
-    KEYS_OFFSET = 0,                /* key blocks; at a query's end what the warpgroups exchange */
-    QUERY_OFFSET = 147456,          /* Q */
-    P_OFFSET = 175104,              /* probabilities, where there is no rope tile for them */
-    MAXIMA_OFFSET = 175104,         /* maxima that warps tell each other, fp32 */
-    RING_OFFSET = 175872,           /* KV row numbers of the key blocks to come */
-    BARRIERS_OFFSET = 176896,       /* mbarriers */
-    WORDS_OFFSET = 176968,          /* what each stage holds */
-    COUNTS_OFFSET = 176976,         /* valid slots that each warp found */
-    RANGE_OFFSET = 176984,          /* which items the launch takes */
-    SHARED_BYTES = 176992,          /* the arena's size */
+    KEYS_OFFSET = 0,                /* tiles of key blocks; a query's last block then its output */
+    QUERY_OFFSET = 163840,          /* Q */
+    P_OFFSET = 219136,              /* probabilities */
+    STATISTICS_OFFSET = 225280,     /* maxima and sums that warps tell each other, where there is no rope tile for them, fp32 */
+    RING_OFFSET = 225280,           /* KV row numbers of the key blocks to come */
+    BARRIERS_OFFSET = 227328,       /* mbarriers */
+    REQUESTS_OFFSET = 227696,       /* key blocks that are to be copied */
+    WORDS_OFFSET = 227728,          /* what each block is */
+    RANGE_OFFSET = 227752,          /* which items the launch takes */
+    SHARED_BYTES = 227760,          /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_sparse_attn_fwd_sm90_h20_qk576_v512_k100
@@ -121,6 +120,22 @@ DEVICE u64 shared_descriptor(u32 address, u32 leading, u32 stride, int swizzle) 
 /* The descriptor of the same matrix `bytes` further on. */
 DEVICE u64 descriptor_advance(u64 descriptor, u32 bytes) {
     return descriptor + (bytes >> 4);
+}
+
+#line 2 "templates/common/ring.cuh"
+
+/* A place in a ring of stages or buffers, and the parity of the barrier phase that its current use
+ * ends: the first use ends phase 0. */
+struct ring_place {
+    int index;
+    int parity;
+};
+
+DEVICE void ring_advance(struct ring_place *place, int size) {
+    if (++place->index == size) {
+        place->index = 0;
+        place->parity ^= 1;
+    }
 }
 
 #line 2 "templates/ptx/grid.cuh"
@@ -374,64 +389,37 @@ DEVICE int work_slots(const struct sparse_attn_fwd_params *params, const struct 
     return minimum(maximum(length, 0), params->width);
 }
 
-#line 2 "templates/ptx/named_barrier.cuh"
+#line 3 "templates/common/warp_slots.cuh"
 /*
- * The block's 16 hardware barriers (PTX ISA, "bar, barrier"); 0 is __syncthreads'. `threads`, a
- * multiple of 32, counts those that come, waiting or not. Whole warps come together. A constant
- * `id` reserves that barrier alone, a variable one all 16.
- */
-
-/* Comes and waits for the others. */
-DEVICE void barrier_sync(int id, int threads) {
-    asm volatile("barrier.cta.sync.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
-}
-
-/* Comes and goes on; others wait with barrier_sync. */
-DEVICE void barrier_arrive(int id, int threads) {
-    asm volatile("barrier.cta.arrive.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
-}
-
-/* Comes, waits, and tells whether any thread's condition holds. */
-DEVICE bool barrier_or(int id, int threads, bool condition) {
-    u32 any;
-    asm volatile("{.reg .pred p, q;\n\t"
-                 "setp.ne.u32 p, %1, 0;\n\t"
-                 "barrier.cta.red.or.aligned.pred q, %2, %3, p;\n\t"
-                 "selp.u32 %0, 1, 0, q;}"
-                 : "=r"(any)
-                 : "r"((u32)condition), "r"(id), "r"(threads)
-                 : "memory");
-    return any != 0;
-}
-
-#line 4 "templates/common/gather_slots.cuh"
-/*
- * The slots of a query's index row, compacted by one warpgroup into a ring of KV row numbers: the
- * valid ones, in slot order, at most TOPK of them. Two warps look at 64 slots at a time; a step's
- * slots are loaded one step ahead, a query's first ones while the query before is still gathered.
+ * The slots of a query's index row, compacted into a ring of KV row numbers: the valid ones, in
+ * slot order, at most TOPK of them, by one warp. A step's 64 slots are loaded one step ahead, a
+ * query's first ones while the query before is still gathered.
  *
- * The ring: RING_OFFSET, RING_ENTRIES ints, 128: what one step leaves over (at most 64) and the
- * next one's. The two warps' counts of valid slots: COUNTS_OFFSET.
+ * The rings: at RING_OFFSET, one of RING_ENTRIES ints after another, a power of two.
  */
 
 enum {
     RING_MASK = RING_ENTRIES - 1,
     ALL_LANES = -1,
     MASKED = -1,
-    SCAN_SLOTS = 64, /* of a step */
-    SCAN_BARRIER = 2 /* named; of the warpgroup */
+    SCAN_SLOTS = 64 /* of a step: two a lane */
 };
 
 struct slot_scan {
     const int *row; /* the query's indices */
     int slots;      /* how many there are to scan */
     int scanned;    /* looked at so far */
-    int value;      /* slot scanned + thread of the warpgroup, loaded ahead */
+    int values[2];  /* of slots scanned + lane and scanned + 32 + lane, loaded ahead */
 };
 
+DEVICE int *slot_ring(int number) {
+    return (int *)(arena + RING_OFFSET) + number * RING_ENTRIES;
+}
+
 DEVICE void scan_load_ahead(struct slot_scan *scan) {
-    const int thread = (int)(threadIdx.x % 128), slot = scan->scanned + thread;
-    scan->value = thread < SCAN_SLOTS && slot < scan->slots ? scan->row[slot] : MASKED;
+    const int slot = scan->scanned + (int)(threadIdx.x % 32);
+    scan->values[0] = slot < scan->slots ? scan->row[slot] : MASKED;
+    scan->values[1] = slot + 32 < scan->slots ? scan->row[slot + 32] : MASKED;
 }
 
 /* Begins the row of an item; of no item, an empty one. */
@@ -447,52 +435,32 @@ DEVICE void scan_open(struct slot_scan *scan, const struct sparse_attn_fwd_param
     scan_load_ahead(scan);
 }
 
-/* Scans 64 more slots and returns how many entries there are now, of `entries` before. `rows`: KV
- * rows, an index from 0 on and below this is valid. Two barriers: no thread writes the ring while
- * another still reads what came before, and all see what is new. */
-DEVICE int scan_more(struct slot_scan *scan, int rows, int entries) {
-    int *const ring = (int *)(arena + RING_OFFSET);
-    int *const counts = (int *)(arena + COUNTS_OFFSET);
-    const u32 thread = threadIdx.x % 128, lane = thread % 32;
-    const bool valid = scan->value >= 0 && scan->value < rows;
-    const u32 votes = __ballot_sync((u32)ALL_LANES, valid);
-    if (thread == 0) {
-        counts[0] = __popc(votes);
-    } else if (thread == 32) {
-        counts[1] = __popc(votes);
-    }
-    barrier_sync(SCAN_BARRIER, 128);
-    const int first = counts[0], total = first + counts[1];
-    /* Of a valid slot: it counts itself. */
-    const int rank = entries + (thread < 32 ? 0 : first) + __popc(votes << (31 - lane)) - 1;
-    if (valid && rank < TOPK) {
-        ring[rank & RING_MASK] = scan->value;
+/* Scans 64 more slots and returns how many entries there are now, of `entries` before, which begin
+ * at `start` in the ring. `rows`: KV rows, an index from 0 on and below this is valid. The lanes
+ * meet when they have written. */
+DEVICE int scan_more(struct slot_scan *scan, int *ring, int start, int rows, int entries) {
+    const u32 lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int value = scan->values[i];
+        const bool valid = value >= 0 && value < rows;
+        const u32 votes = __ballot_sync((u32)ALL_LANES, valid);
+        /* Of a valid slot: it counts itself. */
+        const int rank = entries + __popc(votes << (31 - lane)) - 1;
+        if (valid && rank < TOPK) {
+            ring[(start + rank) & RING_MASK] = value;
+        }
+        entries += __popc(votes);
     }
     scan->scanned += SCAN_SLOTS;
     scan_load_ahead(scan);
-    barrier_sync(SCAN_BARRIER, 128);
-    return minimum(entries + total, TOPK);
+    __syncwarp((u32)ALL_LANES);
+    return minimum(entries, TOPK);
 }
 
 /* Whether the row has no more entries. */
 DEVICE bool scan_ended(const struct slot_scan *scan, int entries) {
     return scan->scanned >= scan->slots || entries >= TOPK;
-}
-
-#line 2 "templates/common/ring.cuh"
-
-/* A place in a ring of stages or buffers, and the parity of the barrier phase that its current use
- * ends: the first use ends phase 0. */
-struct ring_place {
-    int index;
-    int parity;
-};
-
-DEVICE void ring_advance(struct ring_place *place, int size) {
-    if (++place->index == size) {
-        place->index = 0;
-        place->parity ^= 1;
-    }
 }
 
 #line 2 "templates/ptx/cp_async.cuh"
@@ -538,29 +506,6 @@ DEVICE void cp_async_arrive(u32 barrier) {
 /* Waits for all of this thread's copies, committed or not (PTX ISA, "cp.async.wait_all"). */
 DEVICE void cp_async_wait_all(void) {
     asm volatile("cp.async.wait_all;" : : : "memory");
-}
-
-#line 2 "templates/ptx/math.cuh"
-
-/* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
-DEVICE float exp2_approximate(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* log2(x); -inf for 0 (PTX ISA, "lg2.approx.f32": absolute error 2^-22 near 1). */
-DEVICE float log2_approximate(float x) {
-    float y;
-    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
-DEVICE u32 pack_bf16x2(float low, float high) {
-    u32 packed;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
 }
 
 #line 2 "templates/ptx/mbarrier.cuh"
@@ -679,15 +624,6 @@ DEVICE void prefetch_l2(const void *from, u32 bytes) {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" : : "l"(from), "r"(bytes) : "memory");
 }
 
-#line 2 "templates/ptx/proxy.cuh"
-
-/* Orders this thread's plain accesses to shared memory, and those it knows of, before what the
- * async proxy (wgmma, bulk and tensor copies) does next on its behalf, and the other way round
- * (PTX ISA, "membar / fence", fence.proxy.async). */
-DEVICE void fence_proxy_async(void) {
-    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
-}
-
 #line 2 "templates/ptx/registers.cuh"
 /*
  * Registers a thread may use from here on, moved between the warpgroups of a block (PTX ISA,
@@ -699,6 +635,392 @@ DEVICE void fence_proxy_async(void) {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
 #define registers_decrease(count)                                                                  \
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
+
+#line 11 "templates/common/key_ring.cuh"
+/*
+ * Key blocks of two queries at a time, gathered into a ring of tiles for the two math warpgroups of
+ * sparse_attn_fwd.sm90_few.cu; its head has the shared-memory map and the barriers. One warp of the
+ * gather's warpgroup scans the slots of both queries and asks for a block of the one, then for one
+ * of the other; COPY_WARPS copy the rows and never wait for a slot that is on its way.
+ *
+ * Block n has the ring's tiles TILES * n to TILES * n + TILES - 1, modulo RING_TILES. So its tile t
+ * takes the place of tile t - RING_TILES + TILES * d of block n - d, d being the number that makes
+ * that a tile: PLACES or PLACES - 1, known when the kernel is compiled.
+ */
+
+enum {
+    WARPGROUP = 128,  /* threads */
+    COPY_WARPS = 2,   /* of the gather's, the first ones; one more scans */
+    COPY_ROWS = 8,    /* of a key block, copied at once */
+    REQUESTS = 2,     /* key blocks that the scan is ahead of the copies */
+    TILE_PITCH = 128, /* bytes of a row, 64 columns */
+    KEY_TILE_BYTES = BLOCK_KEYS * TILE_PITCH,
+    LAST_HEAD = HEADS - 1
+};
+
+/* The tiles of a key block, in the ring's order: its rope columns, then its values. They come and
+ * are given back in parts, but for the rope columns, which come with the first. */
+enum {
+    TILES = DQK / 64,
+    VALUE_TILES = DV / 64,
+    ROPE_TILES = TILES - VALUE_TILES,
+    PARTS = VALUE_TILES / PART_TILES,
+    ROPE_PART = PARTS,
+    PLACES = (RING_TILES + TILES - 1) / TILES /* of key blocks that are in the ring, in part */
+};
+
+/* Places in BARRIERS. */
+enum {
+    FULL = 0,                                  /* by place, part and math warpgroup */
+    EMPTY = FULL + PLACES * PARTS * 2,         /* by place and part, that of the rope columns too */
+    QUERY_FULL = EMPTY + PLACES * (PARTS + 1), /* by math warpgroup */
+    READY = QUERY_FULL + 2,
+    TAKEN = READY + REQUESTS
+};
+
+DEVICE u32 barrier_at(int place) {
+    return shared_address((u32)(BARRIERS_OFFSET + place * 8));
+}
+
+/* The ring's tile that a block's tile is, `first` being its first one. */
+DEVICE int ring_tile(int first, int tile) {
+    return first + tile < RING_TILES ? first + tile : first + tile - RING_TILES;
+}
+
+/* What a key block is: how many keys; whether they are their query's last, whether the math
+ * warpgroup's next block follows at once, since the other has no query any more. */
+enum { LAST_BLOCK = 256, ALONE = 512, COUNT_MASK = 255 };
+
+struct block_word {
+    int word;
+    int next; /* of a last block: the warpgroup's next query, or -1 */
+};
+
+DEVICE struct block_word *block_word(int place) {
+    return (struct block_word *)(arena + WORDS_OFFSET) + place;
+}
+
+/* A warp's arrival, when all of its threads have come so far. */
+DEVICE void arrive_warp(int place) {
+    __syncwarp((u32)ALL_LANES);
+    if (threadIdx.x % 32 == 0) {
+        mbarrier_arrive(barrier_at(place));
+    }
+}
+
+/* The item that follows one, if that is one. */
+DEVICE struct work work_after(const struct sparse_attn_fwd_params *params,
+                              const struct work *work) {
+    return work->query < 0 ? *work : next_work(params, work);
+}
+
+/* Where Q's row of a query's head is; a head past the last is the last again, and never stored. */
+DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, int query, int head) {
+    const int batch = query_batch(params, query), token = query - batch * params->tokens;
+    return (const char *)params->q +
+           2 * (batch * params->q_batch_stride + token * params->q_token_stride +
+                minimum(head, LAST_HEAD) * params->q_head_stride);
+}
+
+/* What the scan asks the copies for: a key block. */
+struct request {
+    int word;  /* the block's, and SECOND or NO_MORE */
+    int next;  /* the block's */
+    int batch; /* of the KV rows */
+    int first; /* of its entries in the flow's ring */
+};
+
+enum { SECOND = 1024 /* math warpgroup */, NO_MORE = 2048 };
+
+DEVICE struct request *request_at(int place) {
+    return (struct request *)(arena + REQUESTS_OFFSET) + place;
+}
+
+/* A math warpgroup's queries, as the scan goes through them. */
+struct flow {
+    int query;          /* whose key blocks are asked for, or -1: there are no more */
+    int start;          /* of its entries in the ring */
+    int entries, taken; /* valid slots found so far; those in key blocks */
+    bool ended;         /* there are no more; then the scan is of the next query */
+    int next;
+    struct slot_scan scan;
+};
+
+DEVICE void begin_flow(struct flow *flow, int start, int query) {
+    flow->query = query;
+    flow->start = start;
+    flow->entries = 0;
+    flow->taken = 0;
+    flow->ended = false;
+    flow->next = -1;
+}
+
+/* Brings a query's Q into the L2 cache, ahead of load_query. */
+DEVICE void prefetch_query(const struct sparse_attn_fwd_params *params, int query) {
+    const int head = (int)(threadIdx.x % 32);
+    if (query >= 0 && head < HEADS) {
+        prefetch_l2(query_row(params, query, head), DQK * 2);
+    }
+}
+
+/* Scans until a flow's next key block is known, and whether it is the query's last; at the row's
+ * end begins that of the next query. `latest`: the last item begun. */
+DEVICE void look_ahead(const struct sparse_attn_fwd_params *params, struct flow *flow, int group,
+                       struct work *latest) {
+    while (!flow->ended && flow->entries - flow->taken <= BLOCK_KEYS) {
+        flow->entries =
+            scan_more(&flow->scan, slot_ring(group), flow->start, params->rows, flow->entries);
+        flow->ended = scan_ended(&flow->scan, flow->entries);
+        if (flow->ended) {
+            *latest = work_after(params, latest);
+            scan_open(&flow->scan, params, latest);
+            prefetch_query(params, latest->query);
+            flow->next = latest->query;
+        }
+    }
+}
+
+/* Asks for a key block, when the warp's lanes have met: all wrote its entries, and none still looks
+ * at a phase that the request ends. */
+DEVICE void ask(struct ring_place *place, const struct request *request) {
+    mbarrier_wait(barrier_at(TAKEN + place->index), place->parity ^ 1);
+    __syncwarp((u32)ALL_LANES);
+    if (threadIdx.x % 32 == 0) {
+        *request_at(place->index) = *request;
+        mbarrier_arrive(barrier_at(READY + place->index));
+    }
+    ring_advance(place, REQUESTS);
+}
+
+/* Asks for a flow's next key block. */
+DEVICE void ask_block(const struct sparse_attn_fwd_params *params, struct flow *flow,
+                      const struct flow *other, int group, struct ring_place *place,
+                      struct work *latest) {
+    look_ahead(params, flow, group, latest);
+    const int left = flow->entries - flow->taken, count = minimum(left, BLOCK_KEYS);
+    const bool last = flow->ended && left <= BLOCK_KEYS;
+    const struct request request = {count | (last ? LAST_BLOCK : 0) |
+                                        (other->query < 0 ? ALONE : 0) | (group == 1 ? SECOND : 0),
+                                    flow->next, query_batch(params, flow->query),
+                                    flow->start + flow->taken};
+    ask(place, &request);
+    flow->taken += count;
+    if (last) {
+        begin_flow(flow, flow->start + flow->entries, flow->next);
+    }
+}
+
+/* The warp that scans: a block of the one flow, then one of the other. Each has its own copy of the
+ * code: a slot on its way stays in its register. */
+DEVICE void run_scan(const struct sparse_attn_fwd_params *params) {
+    struct ring_place place = {0, 0};
+    struct flow flows[2];
+    struct work latest = first_work(params);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        begin_flow(&flows[i], 0, latest.query);
+        scan_open(&flows[i].scan, params, &latest);
+        if (i == 0) {
+            latest = work_after(params, &latest);
+        }
+    }
+    while (flows[0].query >= 0 || flows[1].query >= 0) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            if (flows[i].query >= 0) {
+                ask_block(params, &flows[i], &flows[1 - i], i, &place, &latest);
+            }
+        }
+    }
+    const struct request end = {NO_MORE, -1, 0, 0};
+    ask(&place, &end);
+}
+
+/* The part that a tile is given back with, and the one that it comes with. */
+DEVICE int part_of(int tile) {
+    return tile < ROPE_TILES ? ROPE_PART : (tile - ROPE_TILES) / PART_TILES;
+}
+
+DEVICE int full_part_of(int tile) {
+    return maximum(tile - ROPE_TILES, 0) / PART_TILES;
+}
+
+/* What a tile of a block takes the place of: a part of the block `back` before. */
+struct former {
+    int back, part;
+};
+
+DEVICE struct former former_of(int tile) {
+    const int back = (RING_TILES - tile + TILES - 1) / TILES;
+    const struct former former = {back, part_of(tile - RING_TILES + back * TILES)};
+    return former;
+}
+
+/* Whether a tile is free when the one before it is. */
+DEVICE bool comes_free_with_last(int tile) {
+    const struct former one = former_of(tile), last = former_of(tile - 1);
+    return tile > 0 && one.back == last.back && one.part == last.part;
+}
+
+DEVICE void await_free(const struct ring_place *place, int tile) {
+    const struct former former = former_of(tile);
+    struct ring_place at = *place;
+    if (former.back < PLACES) {
+        ring_advance(&at, PLACES);
+    }
+    mbarrier_wait(barrier_at(EMPTY + at.index * (PARTS + 1) + former.part), at.parity ^ 1);
+}
+
+/* The rows of a key block that a copying thread takes part in: row and every COPY_ROWS-th after it;
+ * those from `count` on become zeros. */
+struct block_rows {
+    int word, next; /* the block's */
+    int row, count;
+    const char *from[BLOCK_KEYS / COPY_ROWS]; /* 16 bytes of the first columns */
+};
+
+/* Takes the next request, when it is there. */
+DEVICE void take_request(const struct sparse_attn_fwd_params *params, struct ring_place *place,
+                         struct block_rows *rows) {
+    mbarrier_wait(barrier_at(READY + place->index), place->parity);
+    const struct request request = *request_at(place->index);
+    const int *const ring = slot_ring(request.word & SECOND ? 1 : 0);
+    const char *const source = (const char *)params->kv +
+                               2 * (request.batch * params->kv_batch_stride) + threadIdx.x % 8 * 16;
+    rows->word = request.word;
+    rows->next = request.next;
+    rows->row = (int)(threadIdx.x % WARPGROUP / 8);
+    rows->count = request.word & COUNT_MASK;
+#pragma unroll
+    for (int i = 0; i < BLOCK_KEYS / COPY_ROWS; ++i) {
+        const int key = rows->row + i * COPY_ROWS;
+        const int number = key < rows->count ? ring[(request.first + key) & RING_MASK] : 0;
+        rows->from[i] = source + (u64)(u32)number * params->kv_row_bytes;
+    }
+    arrive_warp(TAKEN + place->index);
+    ring_advance(place, REQUESTS);
+}
+
+/* Copies a tile of a block whose tiles begin at `first`: eight threads a row. */
+DEVICE void copy_tile(const struct block_rows *rows, int first, int tile) {
+    const u32 thread = threadIdx.x % WARPGROUP;
+    const u32 to = shared_address((u32)(KEYS_OFFSET + ring_tile(first, tile) * KEY_TILE_BYTES) +
+                                  thread / 8 * TILE_PITCH + ((thread % 8) ^ (thread / 8 % 8)) * 16);
+    const int column = tile < ROPE_TILES ? VALUE_TILES + tile : tile - ROPE_TILES;
+#pragma unroll
+    for (int i = 0; i < BLOCK_KEYS / COPY_ROWS; ++i) {
+        const bool present = rows->row + i * COPY_ROWS < rows->count;
+        cp_async_16(to + (u32)(i * COPY_ROWS * TILE_PITCH), rows->from[i] + column * TILE_PITCH,
+                    present ? 16 : 0);
+    }
+}
+
+/* The warps that copy: each block's tiles as they come free. */
+DEVICE void run_copies(const struct sparse_attn_fwd_params *params) {
+    struct ring_place place = {0, 0}, block = {0, 0};
+    int first = 0;
+    struct block_rows rows;
+    take_request(params, &place, &rows);
+    while (!(rows.word & NO_MORE)) {
+        const int full = FULL + block.index * PARTS * 2 + (rows.word & SECOND ? 1 : 0);
+        struct block_rows next;
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile) {
+            if (tile == TILES - PART_TILES) { /* while that part is waited for */
+                take_request(params, &place, &next);
+            }
+            if (!comes_free_with_last(tile)) {
+                await_free(&block, tile);
+            }
+            if (tile == 0 && threadIdx.x % WARPGROUP == 0) {
+                const struct block_word word = {rows.word, rows.next};
+                *block_word(block.index) = word;
+                mbarrier_arrive(barrier_at(full));
+            }
+            copy_tile(&rows, first, tile);
+            if (tile + 1 == TILES || full_part_of(tile + 1) != full_part_of(tile)) {
+                cp_async_arrive_noinc(barrier_at(full + full_part_of(tile) * 2));
+            }
+        }
+        rows = next;
+        ring_advance(&block, PLACES);
+        first = ring_tile(first, TILES);
+    }
+    cp_async_wait_all();
+}
+
+/* The gather's warpgroup. */
+DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
+    registers_decrease(GATHER_REGISTERS);
+    const int warp = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x % WARPGROUP / 32), 0);
+    if (warp < COPY_WARPS) {
+        run_copies(params);
+    } else if (warp == COPY_WARPS) {
+        run_scan(params);
+    }
+}
+
+#line 2 "templates/ptx/math.cuh"
+
+/* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
+DEVICE float exp2_approximate(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* log2(x); -inf for 0 (PTX ISA, "lg2.approx.f32": absolute error 2^-22 near 1). */
+DEVICE float log2_approximate(float x) {
+    float y;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
+DEVICE u32 pack_bf16x2(float low, float high) {
+    u32 packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+#line 2 "templates/ptx/named_barrier.cuh"
+/*
+ * The block's 16 hardware barriers (PTX ISA, "bar, barrier"); 0 is __syncthreads'. `threads`, a
+ * multiple of 32, counts those that come, waiting or not. Whole warps come together. A constant
+ * `id` reserves that barrier alone, a variable one all 16.
+ */
+
+/* Comes and waits for the others. */
+DEVICE void barrier_sync(int id, int threads) {
+    asm volatile("barrier.cta.sync.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+/* Comes and goes on; others wait with barrier_sync. */
+DEVICE void barrier_arrive(int id, int threads) {
+    asm volatile("barrier.cta.arrive.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+/* Comes, waits, and tells whether any thread's condition holds. */
+DEVICE bool barrier_or(int id, int threads, bool condition) {
+    u32 any;
+    asm volatile("{.reg .pred p, q;\n\t"
+                 "setp.ne.u32 p, %1, 0;\n\t"
+                 "barrier.cta.red.or.aligned.pred q, %2, %3, p;\n\t"
+                 "selp.u32 %0, 1, 0, q;}"
+                 : "=r"(any)
+                 : "r"((u32)condition), "r"(id), "r"(threads)
+                 : "memory");
+    return any != 0;
+}
+
+#line 2 "templates/ptx/proxy.cuh"
+
+/* Orders this thread's plain accesses to shared memory, and those it knows of, before what the
+ * async proxy (wgmma, bulk and tensor copies) does next on its behalf, and the other way round
+ * (PTX ISA, "membar / fence", fence.proxy.async). */
+DEVICE void fence_proxy_async(void) {
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+}
 
 #line 2 "templates/ptx/stmatrix.cuh"
 
@@ -849,105 +1171,88 @@ DEVICE void wgmma_ss_n24_t10(float *d, u64 a, u64 b, int accumulate) {
 }
 // clang-format on
 
-#line 21 "templates/sparse_attn_fwd.sm90_few.cu"
+#line 19 "templates/sparse_attn_fwd.sm90_few.cu"
 /*
  * Sparse attention forward with wgmma for at most 32 heads: keys are the matrices' rows, heads
- * their columns, so that no product is padded to 64 heads. Mathematics and shapes:
- * include/smelt/sparse_attn.h.
+ * their columns, so that no product is padded to 64 heads; and two queries are under way, so that
+ * one hides the other's end and its softmax. Mathematics and shapes: include/smelt/sparse_attn.h.
  *
  * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Three
  * warpgroups:
  *
- *   math     two of them, which take a query's key blocks in turn, each with a maximum, a sum and
- *            an O of its own:
+ *   math     two of them, each with a query of its own, from its first key block to its output:
  *              S^T[BLOCK_KEYS, BLOCK_HEADS] = K Q^T, softmax down its columns
  *              O^T[DV, BLOCK_HEADS] += V^T P^T, in registers, DV / 64 slabs of 64 columns
- *            At a query's end each hands half of its slabs to the other and writes the rest.
- *   gather   scans the slots and copies the rows they name, STAGES key blocks ahead, across queries
+ *   gather   common/key_ring.cuh: a warp scans the slots of both queries and asks for key blocks,
+ *            one of the one, then one of the other; two warps copy the rows, as far ahead as the
+ *            ring has room. A warpgroup whose query ends gets the next of the block's queries
  *
- * A query has at least two key blocks, the second perhaps empty, so that both warpgroups take part.
- * A maximum is rounded up to an integer (in powers of two) and moves only when the true one is more
- * than RESCALE_THRESHOLD above, for all of a warpgroup's heads at once.
+ * What binds is the ring: gathered bytes per second are the bytes under way over the time that a
+ * byte takes from L2 to its last use. So a key block comes, is used and is given back in parts of
+ * PART_TILES tiles of 64 columns: K Q^T begins with the first part while the others are under way,
+ * and each part of V^T P^T that is done makes room for a part of the block after the next; and the
+ * ring has tiles, not whole blocks, so that all of the shared memory is used.
+ *
+ * A query has at least one key block, perhaps empty. Its blocks do not depend on the other query:
+ * the same keys, summed in the same order. A maximum is rounded up to an integer (in powers of two)
+ * and moves only when the true one is more than RESCALE_THRESHOLD above, for all of the query's
+ * heads at once.
  *
  * Shared memory (offsets and sizes: the plan above). A tile is rows of 64 columns, 128-byte
  * swizzled:
- *   KEYS       [STAGES] of DQK / 64 tiles of BLOCK_KEYS rows; at a query's end what the warpgroups
- *              hand over and the output (HANDED_*). With 48 rows, 16 more of
- *              zeros follow, since S^T has 64
- *   QUERY      [DQK / 64] tiles of BLOCK_HEADS rows
- *   P          [2] tiles of BLOCK_HEADS heads by 64 keys; with rope columns they stand in their own
- *              block's rope tile instead, from row LOW_KEYS on, when S^T is complete
- *   MAXIMA     [2][4][BLOCK_HEADS] fp32: what the warps of a warpgroup tell each other
- *   WORDS      [STAGES]: what a key block is (count, LAST_BLOCK, ONE_MORE)
- *   RING, COUNTS: common/gather_slots.cuh; RANGE: common/work.cuh
+ *   KEYS       [RING_TILES] tiles of BLOCK_KEYS rows, a ring: a block's tiles follow each other,
+ * its rope columns first. A query's last block then holds the statistics, if it has rope columns,
+ * and its output on the way to global memory QUERY      [2][DQK / 64] tiles of BLOCK_HEADS rows P
+ * [2] tiles of BLOCK_HEADS heads by BLOCK_KEYS keys STATISTICS [2][STATISTICS][BLOCK_HEADS] fp32:
+ * what the warps of a warpgroup tell each other; with rope columns they stand in their block's
+ * first tile, when S^T is complete WORDS      [PLACES]: struct block_word REQUESTS   [REQUESTS]:
+ * struct request RING       [2]: common/warp_slots.cuh; RANGE: common/work.cuh
  *
- * Barriers (parity counts uses; stage s = key block % STAGES; a FULL barrier of each math
- * warpgroup, which sees its own blocks alone and could not tell the others' phases apart):
- *   barrier      count  who arrives                                     who waits
- *   FULL[s][m]    129   gather: every thread when its copies have       math warpgroup m
- *                       landed, one for the word
- *   EMPTY_LOW[s]    8   math: warps, twice each, when rows below        gather
- *                       LOW_KEYS are used
- *   EMPTY_HIGH[s]   8   the same for all rows; after a warpgroup's last gather
- *                       block once by each warp of both
- *   QUERY_FULL    256   math: every thread when its copies landed       math
- * Named barriers: 1, 3 a math warpgroup, 2 the gather's, 4 both math warpgroups at a query's end.
+ * Barriers (parity counts uses; b: a block's place, block number % PLACES; m: the math warpgroup. A
+ * FULL barrier for each of the two, which sees its own blocks alone and could not tell the others'
+ * phases apart):
+ *   barrier           count  who arrives                                who waits
+ *   READY[r]              1  gather: the scan, request r is there       copies
+ *   TAKEN[r]              2  gather: copies, its rows' numbers are read scan
+ *   FULL[b][part][m]     64  copies: every thread when they have        math warpgroup m
+ *                            landed; the first part: and one for the
+ *                            word, 65
+ *   EMPTY[b][part]        4  math: the block's warps; of the rope       copies, by the table of
+ *                            columns one of their own                   key_ring.cuh
+ *   QUERY_FULL[m]       128  math: every thread when its copies have    math warpgroup m
+ *                            landed
+ * Named barriers: 1 and 2, a math warpgroup each.
  *
- * Knobs: BLOCK_KEYS, STAGES, the registers of each role; legal values and the rule that picks them:
- * src/codegen/sparse_attn_fwd_sm90.c.
+ * Knobs: STAGES, PART_TILES, the registers of each role; legal values and the rule that picks them:
+ * src/codegen/sparse_attn_fwd_sm90_few.c.
  */
 
 enum {
-    WARPGROUP = 128, /* threads */
     GATHER_WARPGROUP = 2,
-    MATH_THREADS = 2 * WARPGROUP,
-    BOTH_BARRIER = 4, /* named; those of the warpgroups are 1 + 2 * number */
-
-    TILE_PITCH = 128, /* bytes of a row, 64 columns */
-    TILES = DQK / 64,
-    VALUE_TILES = DV / 64,
-    HALF_TILES = VALUE_TILES / 2, /* slabs that a warpgroup writes */
-    KEY_TILE_BYTES = BLOCK_KEYS * TILE_PITCH,
     QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
-    PAD_WORDS = (64 - BLOCK_KEYS) * TILE_PITCH / 4, /* of zeros behind a stage */
-    ATOM_BYTES = 8 * TILE_PITCH,                    /* eight rows of a tile */
-    STEP_BYTES = 32,                                /* 16 columns of a row: a k-step of K Q^T */
-    KEY_STEP_BYTES = 2 * ATOM_BYTES,                /* 16 keys of a tile: a k-step of V^T P^T */
+    QUERY_BYTES = TILES * QUERY_TILE_BYTES,
+    ATOM_BYTES = 8 * TILE_PITCH,     /* eight rows of a tile */
+    STEP_BYTES = 32,                 /* 16 columns of a row: a k-step of K Q^T */
+    KEY_STEP_BYTES = 2 * ATOM_BYTES, /* 16 keys of a tile: a k-step of V^T P^T */
     STEPS = DQK / 16,
-    KEY_STEPS = BLOCK_KEYS / 16,
-    LOW_STEPS = LOW_KEYS / 16,
+    KEY_STEPS = BLOCK_KEYS / 16, /* of V^T P^T */
     HAS_ROPE = DQK > DV,
-    LAST_HEAD = HEADS - 1,
 
     GROUPS = BLOCK_HEADS / 8, /* a thread's heads: two of every eight */
     THREAD_HEADS = 2 * GROUPS,
     SLAB_VALUES = BLOCK_HEADS / 2, /* of a thread: S^T, or a slab of O^T */
     OUTPUT_VALUES = VALUE_TILES * SLAB_VALUES,
-
-    /* What a warpgroup's last stage holds when the two exchange: bytes from its start. */
-    HANDED_SLABS = 0, /* [HALF_TILES][GROUPS][128] of four values */
-    HANDED_SUMS = HALF_TILES * GROUPS * WARPGROUP * 16, /* [4][BLOCK_HEADS] */
-    HANDED_HIGHEST = HANDED_SUMS + 16 * BLOCK_HEADS,    /* [4][BLOCK_HEADS] */
-    HANDED_MAXIMA = HANDED_HIGHEST + 16 * BLOCK_HEADS,  /* [BLOCK_HEADS] */
-    HANDED_OUTPUT = (HANDED_MAXIMA + 4 * BLOCK_HEADS + 15) / 16 * 16,
-    OUTPUT_PITCH = DV + 16 /* bytes: half of a row's columns; rows lie in different banks */
+    OUTPUT_CHUNKS = DV / 8, /* of 16 bytes: a head's output */
+    ROW_STEP = WARPGROUP / OUTPUT_CHUNKS
 };
 
 /* The products' shapes: as many columns as heads. */
 // clang-format off
-#line 107 "templates/sparse_attn_fwd.sm90_few.cu"
+#line 96 "templates/sparse_attn_fwd.sm90_few.cu"
 #define multiply_scores wgmma_ss_n24_t00
 #define multiply_output wgmma_ss_n24_t10
-#line 110 "templates/sparse_attn_fwd.sm90_few.cu"
+#line 99 "templates/sparse_attn_fwd.sm90_few.cu"
 // clang-format on
-
-/* Places in BARRIERS. */
-enum {
-    FULL = 0,
-    EMPTY_LOW = FULL + 2 * STAGES, /* FULL: by stage and math warpgroup */
-    EMPTY_HIGH = EMPTY_LOW + STAGES,
-    QUERY_FULL = EMPTY_HIGH + STAGES
-};
 
 #define LOG2_E 1.4426950408889634f
 #define LN_2 0.6931471805599453f
@@ -956,145 +1261,26 @@ enum {
 /* In powers of two: P stays below 2^8, and most blocks rescale nothing. */
 #define RESCALE_THRESHOLD 8.0f
 
-DEVICE u32 barrier_at(int place) {
-    return shared_address((u32)(BARRIERS_OFFSET + place * 8));
-}
-
-/* The word of a key block: how many keys it has; whether it is its warpgroup's last of the query,
- * and then whether the other's last follows or is already behind. */
-enum { LAST_BLOCK = 256, ONE_MORE = 512, COUNT_MASK = 255 };
-
-DEVICE int *block_word(int stage) {
-    return (int *)(arena + WORDS_OFFSET) + stage;
-}
-
-/* One head's value in a warpgroup's last stage. */
-DEVICE float *handed(int stage, int offset) {
-    return (float *)(arena + KEYS_OFFSET + stage * STAGE_BYTES + offset);
-}
-
-/* Barriers, and the zeros behind each stage. */
 DEVICE void initialise(void) {
     if (threadIdx.x == 0) {
-        for (int stage = 0; stage < STAGES; ++stage) {
-            mbarrier_init(barrier_at(FULL + 2 * stage), WARPGROUP + 1);
-            mbarrier_init(barrier_at(FULL + 2 * stage + 1), WARPGROUP + 1);
-            mbarrier_init(barrier_at(EMPTY_LOW + stage), 8);
-            mbarrier_init(barrier_at(EMPTY_HIGH + stage), 8);
+        for (int i = 0; i < PLACES * PARTS * 2; ++i) {
+            const bool has_word = i / 2 % PARTS == 0;
+            mbarrier_init(barrier_at(FULL + i), COPY_WARPS * 32 + (has_word ? 1 : 0));
         }
-        mbarrier_init(barrier_at(QUERY_FULL), MATH_THREADS);
-    }
-    if (PAD_WORDS > 0) {
-        for (int stage = 0; stage < STAGES; ++stage) {
-            for (int i = (int)threadIdx.x; i < PAD_WORDS; i += THREADS) {
-                handed(stage, TILES * KEY_TILE_BYTES)[i] = 0.0f;
-            }
+        for (int i = 0; i < PLACES * (PARTS + 1); ++i) {
+            mbarrier_init(barrier_at(EMPTY + i), 4);
         }
-        fence_proxy_async();
+        for (int place = 0; place < REQUESTS; ++place) {
+            mbarrier_init(barrier_at(READY + place), 1);
+            mbarrier_init(barrier_at(TAKEN + place), COPY_WARPS);
+        }
+        mbarrier_init(barrier_at(QUERY_FULL), WARPGROUP);
+        mbarrier_init(barrier_at(QUERY_FULL + 1), WARPGROUP);
     }
     __syncthreads();
 }
 
-/* Where Q's row of a query's head is; a head past the last is the last again, and never stored. */
-DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const struct work *work,
-                             int head) {
-    const int batch = work_batch(params, work), token = work_token(params, work);
-    return (const char *)params->q +
-           2 * (batch * params->q_batch_stride + token * params->q_token_stride +
-                minimum(head, LAST_HEAD) * params->q_head_stride);
-}
-
-/* ---- gather ------------------------------------------------------------------------------------
- */
-
-/*
- * Copies a key block into its stage, when the stage is free (its lower rows are before the others).
- * Eight threads copy a row of a tile, 16 rows at once; rows past the word's count become zeros.
- * `source`: this thread's 16 bytes of KV row 0; `group`: the math warpgroup that takes the block;
- * `taken`: its first entry in the ring.
- */
-DEVICE void fill_stage(const struct sparse_attn_fwd_params *params, const char *source,
-                       const struct ring_place *stage, int group, int taken, int word) {
-    const int *const ring = (const int *)(arena + RING_OFFSET);
-    const u32 thread = threadIdx.x % WARPGROUP;
-    const u32 tile =
-        shared_address((u32)(KEYS_OFFSET + stage->index * STAGE_BYTES) + thread / 8 * TILE_PITCH +
-                       ((thread % 8) ^ (thread / 8 % 8)) * 16);
-    const int first = (int)(thread / 8), count = word & COUNT_MASK;
-    mbarrier_wait(barrier_at(EMPTY_LOW + stage->index), stage->parity ^ 1);
-    if (thread == 0) {
-        *block_word(stage->index) = word;
-        mbarrier_arrive(barrier_at(FULL + 2 * stage->index + group));
-    }
-#pragma unroll
-    for (int i = 0; i < KEY_STEPS; ++i) {
-        if (i == LOW_STEPS) {
-            mbarrier_wait(barrier_at(EMPTY_HIGH + stage->index), stage->parity ^ 1);
-        }
-        const bool present = first + i * 16 < count;
-        const u32 row = present ? (u32)ring[(taken + first + i * 16) & RING_MASK] : 0;
-        const char *const from = source + (u64)row * params->kv_row_bytes;
-#pragma unroll
-        for (int k = 0; k < TILES; ++k) {
-            cp_async_16(tile + (u32)(k * KEY_TILE_BYTES + i * 16 * TILE_PITCH),
-                        from + k * TILE_PITCH, present ? 16 : 0);
-        }
-    }
-    cp_async_arrive_noinc(barrier_at(FULL + 2 * stage->index + group));
-}
-
-/* Brings a query's Q into the L2 cache, ahead of load_query. */
-DEVICE void prefetch_query(const struct sparse_attn_fwd_params *params, const struct work *work) {
-    const int head = (int)(threadIdx.x % WARPGROUP);
-    if (work->query >= 0 && head < HEADS) {
-        prefetch_l2(query_row(params, work, head), DQK * 2);
-    }
-}
-
-/* Key blocks still to be filled of a row that ended: two at least in all. */
-DEVICE int blocks_left(int left, int filled) {
-    return maximum((left + BLOCK_KEYS - 1) / BLOCK_KEYS, 2 - filled);
-}
-
-/* The gather's warpgroup. A block is filled when it is known whether two more follow. */
-DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
-    registers_decrease(GATHER_REGISTERS);
-    struct ring_place stage = {0, 0};
-    struct slot_scan scan;
-    struct work work = first_work(params);
-    scan_open(&scan, params, &work);
-    while (work.query >= 0) {
-        const char *const source = (const char *)params->kv +
-                                   2 * (work_batch(params, &work) * params->kv_batch_stride) +
-                                   threadIdx.x % 8 * 16;
-        int entries = 0, taken = 0, filled = 0;
-        bool ended = false;
-        while (!ended) {
-            entries = scan_more(&scan, params->rows, entries);
-            ended = scan_ended(&scan, entries);
-            if (ended) {
-                work = next_work(params, &work);
-                scan_open(&scan, params, &work);
-                prefetch_query(params, &work);
-            }
-            while (ended ? blocks_left(entries - taken, filled) > 0
-                         : entries - taken > 2 * BLOCK_KEYS) {
-                const int count = minimum(entries - taken, BLOCK_KEYS);
-                const int after = ended ? blocks_left(entries - taken, filled) - 1 : 2;
-                const int word = count | (after < 2 ? LAST_BLOCK : 0) | (after == 1 ? ONE_MORE : 0);
-                fill_stage(params, source, &stage, filled % 2, taken, word);
-                ring_advance(&stage, STAGES);
-                taken += count;
-                filled += 1;
-            }
-        }
-    }
-    cp_async_wait_all();
-}
-
-/* ---- math: scores and probabilities
- * --------------------------------------------------------------
- */
+/* ---- math: scores and probabilities ---------------------------------------------------------- */
 
 /* This thread's place. */
 struct place {
@@ -1112,39 +1298,54 @@ DEVICE void group_sync(const struct place *place) {
     if (place->group == 0) {
         barrier_sync(1, WARPGROUP);
     } else {
-        barrier_sync(3, WARPGROUP);
+        barrier_sync(2, WARPGROUP);
     }
 }
 
 DEVICE bool group_or(const struct place *place, bool condition) {
     return place->group == 0 ? barrier_or(1, WARPGROUP, condition)
-                             : barrier_or(3, WARPGROUP, condition);
+                             : barrier_or(2, WARPGROUP, condition);
 }
 
-/* Starts the copy of a query's Q, by both warpgroups; nobody reads the one before any more. */
-DEVICE void load_query(const struct sparse_attn_fwd_params *params, const struct work *work) {
+/* Starts the copy of a query's Q, by its warpgroup, which reads the one before no more. */
+DEVICE void load_query(const struct sparse_attn_fwd_params *params, int query,
+                       const struct place *place) {
     enum { CHUNKS = DQK / 8 };
+    const u32 to = shared_address((u32)(QUERY_OFFSET + place->group * QUERY_BYTES));
 #pragma unroll 1
-    for (int i = (int)threadIdx.x; i < BLOCK_HEADS * CHUNKS; i += MATH_THREADS) {
+    for (int i = (int)(threadIdx.x % WARPGROUP); i < BLOCK_HEADS * CHUNKS; i += WARPGROUP) {
         const int head = i / CHUNKS, chunk = i % CHUNKS;
-        cp_async_16(shared_address((u32)(QUERY_OFFSET + chunk / 8 * QUERY_TILE_BYTES +
-                                         head * TILE_PITCH + ((chunk ^ head) & 7) * 16)),
-                    query_row(params, work, head) + chunk * 16, 16);
+        cp_async_16(to + (u32)(chunk / 8 * QUERY_TILE_BYTES + head * TILE_PITCH +
+                               ((chunk ^ head) & 7) * 16),
+                    query_row(params, query, head) + chunk * 16, 16);
     }
-    cp_async_arrive_noinc(barrier_at(QUERY_FULL));
+    cp_async_arrive_noinc(barrier_at(QUERY_FULL + place->group));
 }
 
-/* Issues S^T = K Q^T for the block in a stage. */
-DEVICE void issue_scores(float *s, int stage) {
-    const u32 keys = warp_reduce_or(shared_address((u32)(KEYS_OFFSET + stage * STAGE_BYTES)));
-    const u64 a = shared_descriptor(keys, 16, ATOM_BYTES, 128);
-    const u64 b = shared_descriptor(shared_address(QUERY_OFFSET), 16, ATOM_BYTES, 128);
+/* The descriptor of the ring's tiles, and of one of a block's. */
+DEVICE u64 ring_descriptor(void) {
+    return shared_descriptor(shared_address((u32)KEYS_OFFSET), 16, ATOM_BYTES, 128);
+}
+
+DEVICE u64 tile_descriptor(int first, int tile) {
+    return descriptor_advance(ring_descriptor(), (u32)(ring_tile(first, tile) * KEY_TILE_BYTES));
+}
+
+/* Issues what tiles [from, to) of a block add to S^T = K Q^T; `query`: Q's address. */
+DEVICE void issue_scores(float *s, int first, int from, int to, u32 query) {
+    const u64 b = shared_descriptor(query, 16, ATOM_BYTES, 128);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < STEPS; ++k) {
-        const u32 column = (u32)(k % 4 * STEP_BYTES);
-        multiply_scores(s, descriptor_advance(a, (u32)(k / 4 * KEY_TILE_BYTES) + column),
-                        descriptor_advance(b, (u32)(k / 4 * QUERY_TILE_BYTES) + column), k > 0);
+    for (int tile = from; tile < to; ++tile) {
+        const int column = tile < ROPE_TILES ? VALUE_TILES + tile : tile - ROPE_TILES;
+        const u64 a = tile_descriptor(first, tile);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            multiply_scores(
+                s, descriptor_advance(a, (u32)(k * STEP_BYTES)),
+                descriptor_advance(b, (u32)(column * QUERY_TILE_BYTES + k * STEP_BYTES)),
+                tile + k > 0);
+        }
     }
     wgmma_commit();
 }
@@ -1162,8 +1363,7 @@ DEVICE void mask_scores(float *s, const struct place *place, int count) {
 
 /* What the softmax of this thread's heads has come to; in powers of two. */
 struct softmax_columns {
-    float
-        maximum[THREAD_HEADS]; /* P is relative to it: an integer or -inf; one for the warpgroup */
+    float maximum[THREAD_HEADS]; /* P is relative to it: an integer or -inf; one for all threads */
     float highest[THREAD_HEADS]; /* the true maximum of this thread's scores */
     float sum[THREAD_HEADS];     /* of this thread's exponentials */
 };
@@ -1175,10 +1375,36 @@ DEVICE float column_maximum(float value) {
     return fmaxf(value, __shfl_xor_sync((u32)ALL_LANES, value, 16));
 }
 
+/* What a warpgroup's warps tell each other of each head: a row of BLOCK_HEADS values each; `first`:
+ * the tiles of the block under way. */
+enum {
+    SUMS = 0,    /* by warp */
+    HIGHEST = 4, /* by warp; maxima of scores, of a block or a query */
+    MAXIMUM = 8,
+    FACTOR = 9,
+    STATISTICS = 10
+};
+
+DEVICE float *statistics(int first, const struct place *place) {
+    return HAS_ROPE
+               ? (float *)(arena + KEYS_OFFSET + first * KEY_TILE_BYTES)
+               : (float *)(arena + STATISTICS_OFFSET) + place->group * STATISTICS * BLOCK_HEADS;
+}
+
+/* The sum, or the greatest, of a head's four values at [warp][head]. */
+DEVICE float sum_of_warps(const float *values) {
+    return (values[0] + values[BLOCK_HEADS]) + (values[2 * BLOCK_HEADS] + values[3 * BLOCK_HEADS]);
+}
+
+DEVICE float greatest_of_warps(const float *values) {
+    return fmaxf(fmaxf(values[0], values[BLOCK_HEADS]),
+                 fmaxf(values[2 * BLOCK_HEADS], values[3 * BLOCK_HEADS]));
+}
+
 /* Moves the maxima that have to, O and sums with them. `highest`: of this thread's scores. */
-DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *highest,
+DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *highest, int first,
                         const struct place *place) {
-    float *const maxima = (float *)(arena + MAXIMA_OFFSET) + place->group * 4 * BLOCK_HEADS;
+    float *const maxima = statistics(first, place) + HIGHEST * BLOCK_HEADS;
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
         const float value = column_maximum(highest[k]);
@@ -1189,9 +1415,7 @@ DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *
     group_sync(place);
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
-        const float *const head = maxima + thread_head(place, k);
-        const float value = fmaxf(fmaxf(head[0], head[BLOCK_HEADS]),
-                                  fmaxf(head[2 * BLOCK_HEADS], head[3 * BLOCK_HEADS]));
+        const float value = greatest_of_warps(maxima + thread_head(place, k));
         if (value > columns->maximum[k] + RESCALE_THRESHOLD) {
             const float old = columns->maximum[k];
             columns->maximum[k] = ceilf(value);
@@ -1208,7 +1432,7 @@ DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *
 
 /* Scores -> P in place, and the sums. */
 DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, float scale_log2,
-                          const struct place *place) {
+                          int first, const struct place *place) {
     float highest[THREAD_HEADS];
     bool move = false;
 #pragma unroll
@@ -1218,7 +1442,7 @@ DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, f
         move = move || highest[k] > columns->maximum[k] + RESCALE_THRESHOLD;
     }
     if (group_or(place, move)) {
-        move_maxima(columns, o, highest, place);
+        move_maxima(columns, o, highest, first, place);
     }
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
@@ -1232,22 +1456,21 @@ DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, f
     }
 }
 
-/* Where P of a block goes: offset in the arena. */
-DEVICE u32 p_offset(int stage, const struct place *place) {
-    return HAS_ROPE ? (u32)(KEYS_OFFSET + stage * STAGE_BYTES + VALUE_TILES * KEY_TILE_BYTES +
-                            LOW_KEYS * TILE_PITCH)
-                    : (u32)(P_OFFSET + place->group * QUERY_TILE_BYTES);
+/* Where P of a warpgroup goes: offset in the arena. */
+DEVICE u32 p_offset(const struct place *place) {
+    return (u32)(P_OFFSET + place->group * QUERY_TILE_BYTES);
 }
 
 /*
  * A thread's four values of eight columns (heads), which are rows g and g + 8 of its warp's 16, as
  * bf16 to a matrix of heads by rows: `base` is the address of row 0, `pitch` apart from head to
- * head; `chunk`: the warp's first 16 bytes; `swizzled`: chunks change places as in a tile.
+ * head; `chunk`: which 16 bytes the rows of this lane's address are (rows_half); `swizzled`: chunks
+ * change places as in a tile.
  */
 DEVICE void store_transposed(u32 base, const float *values, int pitch, int chunk, bool swizzled) {
     const int lane = (int)(threadIdx.x % 32);
-    const int row = lane % 8, place = chunk + lane / 8 % 2;
-    const u32 address = base + (u32)(row * pitch + (swizzled ? place ^ row : place) * 16);
+    const int row = lane % 8;
+    const u32 address = base + (u32)(row * pitch + (swizzled ? chunk ^ row : chunk) * 16);
 #pragma unroll
     for (int j = 0; j + 1 < GROUPS; j += 2) {
         const u32 pairs[4] = {pack_bf16x2(values[4 * j], values[4 * j + 1]),
@@ -1263,192 +1486,219 @@ DEVICE void store_transposed(u32 base, const float *values, int pitch, int chunk
     }
 }
 
-/* Issues O^T += V^T P^T in two groups, the keys below LOW_KEYS and the others. A warpgroup's own
- * slabs, those it will write, come first in o. */
-DEVICE void issue_output(float *o, int stage, const struct place *place) {
-    const u32 values = (u32)(KEYS_OFFSET + stage * STAGE_BYTES);
-    const u32 own = warp_reduce_or(values + (u32)(place->group * HALF_TILES * KEY_TILE_BYTES));
-    const u32 other =
-        warp_reduce_or(values + (u32)((1 - place->group) * HALF_TILES * KEY_TILE_BYTES));
-    const u64 a = shared_descriptor(shared_address(own), 16, ATOM_BYTES, 128);
-    const u64 c = shared_descriptor(shared_address(other), 16, ATOM_BYTES, 128);
-    const u64 b = shared_descriptor(shared_address(warp_reduce_or(p_offset(stage, place))), 16,
-                                    ATOM_BYTES, 128);
+/* Of the warp's 16 rows, which eight this lane's address in store_transposed is of: 0 or 1. */
+DEVICE int rows_half(const struct place *place) {
+    return place->lane / 8 % 2;
+}
+
+/* Issues what a block adds to slabs [from, to) of O^T += V^T P^T; `p`: P's address. */
+DEVICE void issue_output(float *o, int first, int from, int to, u32 p) {
+    const u64 b = shared_descriptor(p, 16, ATOM_BYTES, 128);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < KEY_STEPS; ++k) {
-        if (k == LOW_STEPS) {
-            wgmma_commit();
-        }
+    for (int i = from; i < to; ++i) {
+        const u64 a = tile_descriptor(first, ROPE_TILES + i);
 #pragma unroll
-        for (int i = 0; i < VALUE_TILES; ++i) {
-            const u64 slab = i < HALF_TILES ? a : c;
-            multiply_output(&o[i * SLAB_VALUES],
-                            descriptor_advance(
-                                slab, (u32)(i % HALF_TILES * KEY_TILE_BYTES + k * KEY_STEP_BYTES)),
+        for (int k = 0; k < KEY_STEPS; ++k) {
+            multiply_output(&o[i * SLAB_VALUES], descriptor_advance(a, (u32)(k * KEY_STEP_BYTES)),
                             descriptor_advance(b, (u32)(k * STEP_BYTES)), 1);
         }
     }
     wgmma_commit();
 }
 
-/* So many arrivals of a warp, when all of its threads have come so far. */
-DEVICE void arrive_warp(int place, int count) {
-    __syncwarp((u32)ALL_LANES);
-    if (threadIdx.x % 32 == 0) {
-        mbarrier_arrive_count(barrier_at(place), count);
-    }
+/* A math warpgroup's place in the ring: a key block's place and first tile. */
+struct block_at {
+    int place, first;
+};
+
+/* Of the warpgroup's next key block. */
+DEVICE struct block_at block_after(const struct block_at *at, int word) {
+    const int blocks = word & ALONE ? 1 : 2;
+    const struct block_at next = {(at->place + blocks) % PLACES,
+                                  (at->first + blocks * TILES) % RING_TILES};
+    return next;
 }
 
-/* One key block. */
-DEVICE void compute_block(struct softmax_columns *columns, float *o, int stage, int word,
-                          float scale_log2, const struct place *place) {
-    float s[SLAB_VALUES];
+/* Waits until a part of a block is there. */
+DEVICE void await_part(const struct block_at *at, int part, u32 parities,
+                       const struct place *place) {
+    mbarrier_wait(barrier_at(FULL + (at->place * PARTS + part) * 2 + place->group),
+                  (int)(parities >> at->place & 1));
     fence_proxy_async();
-    issue_scores(s, stage);
-    wgmma_wait_0();
-    if ((word & COUNT_MASK) < 64) {
-        mask_scores(s, place, word & COUNT_MASK);
-    }
-    /* Its barrier stands between the last read of the rope columns and P, too. */
-    softmax_block(s, columns, o, scale_log2, place);
-    store_transposed(shared_address(p_offset(stage, place)), s, TILE_PITCH, place->warp * 2, true);
-    fence_proxy_async();
-    group_sync(place);
-    issue_output(o, stage, place);
-    wgmma_wait_1();
-    if (!(word & LAST_BLOCK)) {
-        arrive_warp(EMPTY_LOW + stage, 2);
-    }
-    wgmma_wait_0();
-    if (!(word & LAST_BLOCK)) {
-        arrive_warp(EMPTY_HIGH + stage, 2);
-    }
 }
 
-/* ---- math: a query's end
- * -------------------------------------------------------------------------
+/* A warp's arrival at a part's barrier. */
+DEVICE void give_back(const struct block_at *at, int part) {
+    arrive_warp(EMPTY + at->place * (PARTS + 1) + part);
+}
+
+/* Scores that have been issued -> P. */
+DEVICE void compute_probabilities(float *s, struct softmax_columns *columns, float *o, int first,
+                                  int count, float scale_log2, const struct place *place) {
+    wgmma_wait_0();
+    if (count < BLOCK_KEYS) {
+        mask_scores(s, place, count);
+    }
+    /* Its barrier stands between the last read of the rope columns and the statistics, of P and the
+     * next, and of Q and the next. */
+    softmax_block(s, columns, o, scale_log2, first, place);
+    store_transposed(shared_address(p_offset(place)), s, TILE_PITCH,
+                     place->warp * 2 + rows_half(place), true);
+    fence_proxy_async();
+}
+
+/*
+ * A query's key blocks, from `at` on, which becomes the last one; returns its word, keeps its tiles
+ * and leaves its output under way. `parities`: of the FULL barriers, by place, that come next.
  */
-
-/* The values of a thread's heads, one sum over its warp each, to [warp][head]. */
-DEVICE void hand_over(int stage, const float *o, const struct softmax_columns *columns,
-                      const struct place *place) {
-    const u32 thread = threadIdx.x % WARPGROUP;
+DEVICE struct block_word compute_blocks(const struct sparse_attn_fwd_params *params,
+                                        struct softmax_columns *columns, float *o,
+                                        struct block_at *at, u32 *parities,
+                                        const struct place *place) {
+    const float scale_log2 = params->scale * LOG2_E;
+    float s[SLAB_VALUES];
+    for (;;) {
+        /* One for the warp, as the products' descriptors have to be. */
+        const int first = (int)warp_reduce_or((u32)at->first);
+        const u32 query =
+            warp_reduce_or(shared_address((u32)(QUERY_OFFSET + place->group * QUERY_BYTES)));
 #pragma unroll
-    for (int i = 0; i < HALF_TILES * GROUPS; ++i) {
-        float *const to = handed(stage, HANDED_SLABS) + (u32)(i * WARPGROUP + (int)thread) * 4;
-        const float *const from = &o[OUTPUT_VALUES / 2 + i * 4];
-        const float4 values = {from[0], from[1], from[2], from[3]};
-        *(float4 *)to = values;
+        for (int part = 0; part < PARTS; ++part) {
+            const int end = ROPE_TILES + (part + 1) * PART_TILES;
+            await_part(at, part, *parities, place);
+            issue_scores(s, first, part == 0 ? 0 : end - PART_TILES, end, query);
+        }
+        *parities ^= 1u << at->place;
+        struct block_word block;
+        block.word = (int)warp_reduce_or((u32)block_word(at->place)->word);
+        block.next = block_word(at->place)->next;
+        const bool last = block.word & LAST_BLOCK;
+        compute_probabilities(s, columns, o, at->first, block.word & COUNT_MASK, scale_log2, place);
+        group_sync(place);
+        const int tiles = (int)warp_reduce_or((u32)at->first);
+        const u32 p = warp_reduce_or(shared_address(p_offset(place)));
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part) {
+            issue_output(o, tiles, part * PART_TILES, (part + 1) * PART_TILES, p);
+            if (part > 0) {
+                wgmma_wait_1();
+                if (!last || part > PARTS / 2) {
+                    give_back(at, part - 1);
+                }
+            } else if (HAS_ROPE && !last) {
+                give_back(at, ROPE_PART);
+            }
+        }
+        if (last) {
+            return block;
+        }
+        wgmma_wait_0();
+        give_back(at, PARTS - 1);
+        *at = block_after(at, block.word);
     }
+}
+
+/* ---- math: a query's end --------------------------------------------------------------------- */
+
+/* The values of a thread's heads, a sum and a maximum over its warp each, to the statistics. */
+DEVICE void share_statistics(const struct softmax_columns *columns, bool all, int first,
+                             const struct place *place) {
+    float *const values = statistics(first, place);
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
+        const int head = thread_head(place, k);
         float sum = columns->sum[k];
         sum += __shfl_xor_sync((u32)ALL_LANES, sum, 4);
         sum += __shfl_xor_sync((u32)ALL_LANES, sum, 8);
         sum += __shfl_xor_sync((u32)ALL_LANES, sum, 16);
-        const float highest = column_maximum(columns->highest[k]);
         if (place->lane < 4) {
-            const int head = thread_head(place, k);
-            handed(stage, HANDED_SUMS)[place->warp * BLOCK_HEADS + head] = sum;
-            handed(stage, HANDED_HIGHEST)[place->warp * BLOCK_HEADS + head] = highest;
+            values[(SUMS + place->warp) * BLOCK_HEADS + head] = sum;
             if (place->warp == 0) {
-                handed(stage, HANDED_MAXIMA)[head] = columns->maximum[k];
+                values[MAXIMUM * BLOCK_HEADS + head] = columns->maximum[k];
             }
         }
     }
+    if (all) {
+#pragma unroll
+        for (int k = 0; k < THREAD_HEADS; ++k) {
+            const float highest = column_maximum(columns->highest[k]);
+            if (place->lane < 4) {
+                values[(HIGHEST + place->warp) * BLOCK_HEADS + thread_head(place, k)] = highest;
+            }
+        }
+    }
+    group_sync(place);
 }
 
-/* The sum, or the greatest, of a head's four values at [warp][head]. */
-DEVICE float sum_of_warps(const float *values) {
-    return (values[0] + values[BLOCK_HEADS]) + (values[2 * BLOCK_HEADS] + values[3 * BLOCK_HEADS]);
-}
-
-DEVICE float greatest_of_warps(const float *values) {
-    return fmaxf(fmaxf(values[0], values[BLOCK_HEADS]),
-                 fmaxf(values[2 * BLOCK_HEADS], values[3 * BLOCK_HEADS]));
-}
-
-/* One head of a query: what the two warpgroups' O are multiplied by, and its statistics. `first`,
- * `second`: the last stages of warpgroups 0 and 1. */
-DEVICE void finish_head(const struct sparse_attn_fwd_params *params, const struct work *work,
-                        int head, int first, int second, float *factors, bool store) {
-    const float maxima[2] = {handed(first, HANDED_MAXIMA)[head],
-                             handed(second, HANDED_MAXIMA)[head]};
-    const float greatest = fmaxf(maxima[0], maxima[1]);
-    const float base = greatest == MINUS_INFINITY ? 0.0f : greatest;
-    factors[0] = exp2_approximate(maxima[0] - base);
-    factors[1] = exp2_approximate(maxima[1] - base);
-    const float sum = factors[0] * sum_of_warps(handed(first, HANDED_SUMS) + head) +
-                      factors[1] * sum_of_warps(handed(second, HANDED_SUMS) + head);
+/* One head of a query, by one thread: its lse and maximum, and what its O is multiplied by. */
+DEVICE void finish_head(const struct sparse_attn_fwd_params *params, int query, int head, int first,
+                        const struct place *place) {
+    float *const values = statistics(first, place) + head;
+    const float maximum = values[MAXIMUM * BLOCK_HEADS];
+    const float base = maximum == MINUS_INFINITY ? 0.0f : maximum;
+    const float sum = sum_of_warps(values + SUMS * BLOCK_HEADS);
     const bool empty = sum == 0.0f; /* else at least 1/2, or NaN, which stays visible in lse */
     float denominator = sum;
     if (HAS_SINK) {
         denominator += exp2_approximate(params->sink[minimum(head, LAST_HEAD)] * LOG2_E - base);
     }
-    const float inverse = empty ? 0.0f : 1.0f / denominator;
-    factors[0] *= inverse;
-    factors[1] *= inverse;
-    if (store && head < HEADS) {
-        const int batch = work_batch(params, work), token = work_token(params, work);
+    values[FACTOR * BLOCK_HEADS] = empty ? 0.0f : 1.0f / denominator;
+    if (head < HEADS) {
+        const int batch = query_batch(params, query), token = query - batch * params->tokens;
         const i64 to = batch * params->lse_batch_stride + token * params->lse_token_stride +
                        head * params->lse_head_stride;
         params->lse[to] = empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
         if (params->max_logits) {
-            params->max_logits[to] =
-                fmaxf(greatest_of_warps(handed(first, HANDED_HIGHEST) + head),
-                      greatest_of_warps(handed(second, HANDED_HIGHEST) + head)) *
-                LN_2;
+            params->max_logits[to] = greatest_of_warps(values + HIGHEST * BLOCK_HEADS) * LN_2;
         }
     }
 }
 
-/* This warpgroup's slabs, and what the other handed over of them: the output. */
-DEVICE void merge(const struct sparse_attn_fwd_params *params, const struct work *work, float *o,
-                  int mine, int others, const struct place *place) {
-    const u32 thread = threadIdx.x % WARPGROUP;
-    const int first = place->group == 0 ? mine : others, second = place->group == 0 ? others : mine;
-    float own[THREAD_HEADS], other[THREAD_HEADS];
-#pragma unroll
-    for (int k = 0; k < THREAD_HEADS; ++k) {
-        float factors[2];
-        finish_head(params, work, thread_head(place, k), first, second, factors,
-                    place->group == 0 && place->warp == 0 && place->lane < 4);
-        own[k] = place->group == 0 ? factors[0] : factors[1];
-        other[k] = place->group == 0 ? factors[1] : factors[0];
-    }
-#pragma unroll
-    for (int i = 0; i < HALF_TILES * GROUPS; ++i) {
-        const int k = i % GROUPS * 2;
-        const float4 value = *(const float4 *)(handed(others, HANDED_SLABS) +
-                                               (u32)(i * WARPGROUP + (int)thread) * 4);
-        float *const x = &o[i * 4];
-        x[0] = fmaf(x[0], own[k], value.x * other[k]);
-        x[1] = fmaf(x[1], own[k + 1], value.y * other[k + 1]);
-        x[2] = fmaf(x[2], own[k], value.z * other[k]);
-        x[3] = fmaf(x[3], own[k + 1], value.w * other[k + 1]);
-    }
+/* Where 64 columns of a query's output stand on the way to global memory: two of them in each tile
+ * of the last block's first half, heads by columns. */
+DEVICE u32 staged_output(int first, int slab) {
+    return shared_address((u32)(KEYS_OFFSET +
+                                ring_tile(first, ROPE_TILES + slab / 2) * KEY_TILE_BYTES +
+                                slab % 2 * QUERY_TILE_BYTES));
 }
 
-/* The merged half of the output, by way of the stage, to global memory: 16 bytes a thread, a row a
- * warp. */
-DEVICE void store_output(const struct sparse_attn_fwd_params *params, const struct work *work,
-                         const float *o, int stage, const struct place *place) {
-    const u32 staged = shared_address((u32)(KEYS_OFFSET + stage * STAGE_BYTES + HANDED_OUTPUT));
+/* O over the denominators there, as bf16. */
+DEVICE void finish_output(float *o, int first, const struct place *place) {
+    const float *const values = statistics(first, place) + FACTOR * BLOCK_HEADS;
+    float factors[THREAD_HEADS];
 #pragma unroll
-    for (int i = 0; i < HALF_TILES; ++i) {
-        store_transposed(staged, &o[i * SLAB_VALUES], OUTPUT_PITCH, i * 8 + place->warp * 2, false);
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        factors[k] = values[thread_head(place, k)];
+    }
+#pragma unroll
+    for (int i = 0; i < VALUE_TILES; ++i) {
+        float *const slab = &o[i * SLAB_VALUES];
+#pragma unroll
+        for (int j = 0; j < SLAB_VALUES; ++j) {
+            slab[j] *= factors[j / 4 * 2 + j % 2];
+        }
+        store_transposed(staged_output(first, i), slab, TILE_PITCH,
+                         place->warp * 2 + rows_half(place), true);
     }
     group_sync(place);
-    const int batch = work_batch(params, work), token = work_token(params, work);
+}
+
+/* From there to global memory, 16 bytes a thread. */
+DEVICE void store_output(const struct sparse_attn_fwd_params *params, int query, int first) {
+    const int batch = query_batch(params, query), token = query - batch * params->tokens;
     char *const out = (char *)params->out +
-                      2 * (batch * params->out_batch_stride + token * params->out_token_stride) +
-                      place->group * DV + place->lane * 16;
-#pragma unroll 2
-    for (int head = place->warp; head < HEADS; head += 4) {
-        u32 words[4];
-        load_shared_16(words, staged + (u32)(head * OUTPUT_PITCH + place->lane * 16));
-        store_streaming_16(out + 2 * (head * params->out_head_stride), words);
+                      2 * (batch * params->out_batch_stride + token * params->out_token_stride);
+    const int thread = (int)(threadIdx.x % WARPGROUP), chunk = thread % OUTPUT_CHUNKS;
+    const u32 staged = staged_output(first, chunk / 8);
+#pragma unroll
+    for (int i = 0; i < HEADS; i += ROW_STEP) {
+        const int head = i + thread / OUTPUT_CHUNKS;
+        if (HEADS % ROW_STEP == 0 || head < HEADS) {
+            u32 words[4];
+            load_shared_16(words, staged + (u32)(head * TILE_PITCH + ((chunk ^ head) & 7) * 16));
+            store_streaming_16(out + 2 * (head * params->out_head_stride) + chunk * 16, words);
+        }
     }
 }
 
@@ -1465,54 +1715,59 @@ DEVICE void begin_query(struct softmax_columns *columns, float *o) {
     }
 }
 
+/* A query whose last products are under way: the next one's Q, the statistics, and then the output,
+ * by way of the last block's tiles. */
+DEVICE void finish_query(const struct sparse_attn_fwd_params *params, int query, int next,
+                         const struct softmax_columns *columns, float *o, const struct block_at *at,
+                         const struct place *place) {
+    const int thread = (int)(threadIdx.x % WARPGROUP);
+    if (next >= 0) {
+        load_query(params, next, place);
+    }
+    share_statistics(columns, params->max_logits, at->first, place);
+    if (thread < BLOCK_HEADS) {
+        finish_head(params, query, thread, at->first, place);
+    }
+    wgmma_wait_0();
+    give_back(at, PARTS - 1);
+    group_sync(place);
+    finish_output(o, at->first, place);
+    store_output(params, query, at->first);
+#pragma unroll
+    for (int part = 0; part < PARTS / 2; ++part) {
+        give_back(at, part);
+    }
+    if (HAS_ROPE) {
+        give_back(at, ROPE_PART);
+    }
+}
+
 /* One of the two math warpgroups. */
 DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
     registers_increase(MATH_REGISTERS);
-    const float scale_log2 = params->scale * LOG2_E;
     const struct place place = {group, (int)(threadIdx.x % WARPGROUP / 32), (int)(threadIdx.x % 32),
                                 (int)(threadIdx.x % 4 * 2)};
-    int stage = group, query_parity = 0;
-    u32 full_parities = 0; /* bit s: of this warpgroup's FULL barrier of stage s */
-    struct work work = first_work(params);
-    if (work.query >= 0) {
-        load_query(params, &work);
+    struct block_at at = {group, group * TILES};
+    u32 parities = 0;
+    int query_parity = 0;
+    struct work first = first_work(params);
+    if (group == 1) {
+        first = work_after(params, &first);
     }
-    while (work.query >= 0) {
+    int query = first.query;
+    if (query >= 0) {
+        load_query(params, query, &place);
+    }
+    while (query >= 0) {
         struct softmax_columns columns;
         float o[OUTPUT_VALUES];
-        int word;
-        begin_query(&columns, o);
-        mbarrier_wait(barrier_at(QUERY_FULL), query_parity);
+        mbarrier_wait(barrier_at(QUERY_FULL + group), query_parity);
         query_parity ^= 1;
-        for (;;) {
-            mbarrier_wait(barrier_at(FULL + 2 * stage + group), (int)(full_parities >> stage & 1));
-            full_parities ^= 1u << stage;
-            word = (int)warp_reduce_or((u32)*block_word(stage));
-            compute_block(&columns, o, stage, word, scale_log2, &place);
-            if (word & LAST_BLOCK) {
-                break;
-            }
-            stage = (stage + 2) % STAGES;
-        }
-        /* The other warpgroup's last block is the next one or the one before. */
-        const int more = word & ONE_MORE ? 1 : 0;
-        const int others = (stage + (more ? 1 : STAGES - 1)) % STAGES;
-        group_sync(&place);
-        hand_over(stage, o, &columns, &place);
-        barrier_sync(BOTH_BARRIER, MATH_THREADS);
-        const struct work next = next_work(params, &work);
-        if (next.query >= 0) {
-            load_query(params, &next);
-        }
-        merge(params, &work, o, stage, others, &place);
-        arrive_warp(EMPTY_LOW + others, 1);
-        arrive_warp(EMPTY_HIGH + others, 1);
-        store_output(params, &work, o, stage, &place);
-        arrive_warp(EMPTY_LOW + stage, 1);
-        arrive_warp(EMPTY_HIGH + stage, 1);
-        stage =
-            (stage + 1 + more + group) % STAGES; /* of the next query's first block, or second */
-        work = next;
+        begin_query(&columns, o);
+        const struct block_word last = compute_blocks(params, &columns, o, &at, &parities, &place);
+        finish_query(params, query, last.next, &columns, o, &at, &place);
+        at = block_after(&at, last.word);
+        query = last.next;
     }
 }
 
@@ -1520,7 +1775,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
     begin_grid(&params);
     initialise();
-    const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
+    const int warpgroup = (int)warp_reduce_or(threadIdx.x / WARPGROUP);
     if (warpgroup < GATHER_WARPGROUP) {
         run_math(&params, warpgroup);
     } else {

@@ -186,14 +186,19 @@ static void refusals(void **state) {
          "fewer stages or fewer output_registers or gather_registers do"},
         {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,turn_steps=3", "sm_90a",
          "turn_steps is a knob of orientation=heads"},
-        {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,queries=2", "sm_90a",
-         "queries is a knob of orientation=keys"},
-        {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,variant=mma,queries=2", "sm_90a",
-         "queries is a knob of variant=sm90; mma has none"},
-        {"sparse_attn_fwd:heads=32,dqk=576,dv=512,topk=2048,queries=2,stages=3", "sm_90a",
-         "block_keys 48 or 64"},
+        {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,part_tiles=2", "sm_90a",
+         "part_tiles is a knob of orientation=keys"},
+        {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,variant=mma,part_tiles=2", "sm_90a",
+         "part_tiles is a knob of variant=sm90; mma has none"},
+        {"sparse_attn_fwd:heads=30,dqk=576,dv=512,topk=2048,variant=sm90,stages=3", "sm_90a",
+         "stages=3 with 32 heads and dqk=576 needs more than the 227 KB of shared memory; legal: "
+         "2..2, or auto, the 18 tiles"},
+        {"sparse_attn_fwd:heads=8,dqk=512,dv=512,topk=2048,variant=sm90,stages=4", "sm_90a",
+         "legal: 2..3, or auto, the 25 tiles"},
+        {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,variant=sm90,block_keys=32", "sm_90a",
+         "block_keys=32 is not legal with variant=sm90, which has 64"},
         {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,gather_registers=33", "sm_90a",
-         "legal: 56..88 by eights"},
+         "legal: 64..88 by eights"},
         {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,variant=mma,gather_registers=24",
          "sm_90a", "gather_registers is a knob of variant=sm90; mma has none"},
         {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,gather_registers=24", "sm_80",
@@ -206,8 +211,6 @@ static void refusals(void **state) {
          "warps=8 is not legal"},
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,variant=sm90,orientation=keys",
          "sm_90a", "at most 32 heads, not 64; orientation=heads"},
-        {"sparse_attn_fwd:heads=32,dqk=576,dv=512,topk=2048,variant=sm90,stages=4", "sm_90a",
-         "block_keys 48 or 64"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct smelt__spec spec;
@@ -237,32 +240,40 @@ static void expect_constant(const struct smelt__plan *plan, const char *name, in
     assert_int_equal(constant->origin, origin);
 }
 
-/* A tuning entry gives what the spec leaves open, key by key, and the plan says so. */
-/* Two queries are under way where three stages of 64 keys do not fit beside the Q of one. */
-static void queries_by_rule(void **state) {
+/* Keys as rows: the ring takes what two queries' Q leaves; a part of a stage where more fits. */
+static void ring_by_rule(void **state) {
     (void)state;
     static const struct {
-        int heads, dqk, queries;
-    } cases[] = {{1, 576, 1},  {8, 576, 1},  {9, 576, 2},  {16, 576, 2},
-                 {32, 576, 2}, {16, 512, 1}, {24, 512, 1}, {32, 512, 2}};
+        const char *spec;
+        int ring_tiles, stages, part_tiles;
+        enum smelt__origin stages_from, parts_from;
+    } cases[] = {
+        {"heads=1,dqk=576", 25, 2, 2, SMELT__FROM_RULE, SMELT__FROM_RULE},
+        {"heads=8,dqk=512", 25, 3, 2, SMELT__FROM_RULE, SMELT__FROM_RULE},
+        {"heads=9,dqk=576", 23, 2, 2, SMELT__FROM_RULE, SMELT__FROM_RULE},
+        {"heads=32,dqk=576", 18, 2, 2, SMELT__FROM_RULE, SMELT__FROM_RULE},
+        {"heads=32,dqk=512", 18, 2, 2, SMELT__FROM_RULE, SMELT__FROM_RULE},
+        {"heads=16,dqk=576,stages=2", 18, 2, 2, SMELT__FROM_KNOB, SMELT__FROM_RULE},
+        {"heads=8,dqk=512,stages=3,part_tiles=4", 24, 3, 4, SMELT__FROM_KNOB, SMELT__FROM_KNOB},
+    };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[SMELT__SPEC_TEXT];
-        snprintf(text, sizeof text, "sparse_attn_fwd:heads=%d,dqk=%d,dv=512,topk=2048",
-                 cases[i].heads, cases[i].dqk);
+        snprintf(text, sizeof text, "sparse_attn_fwd:%s,dv=512,topk=2048", cases[i].spec);
         struct smelt__spec spec;
         struct smelt__plan plan;
         struct smelt__message message = {0};
         assert_int_equal(smelt__spec_parse(text, &spec, &message), 0);
         assert_int_equal(
             smelt__plan_make(&spec, smelt__arch_find("sm_90a", &message), &plan, &message), 0);
-        expect_constant(&plan, "QUERIES", cases[i].queries, SMELT__FROM_RULE);
-        expect_constant(&plan, "STAGES", cases[i].queries == 1 ? 3 : 2, SMELT__FROM_RULE);
-        assert_string_equal(plan.template_name, cases[i].queries == 1
-                                                    ? "sparse_attn_fwd.sm90_few.cu"
-                                                    : "sparse_attn_fwd.sm90_pair.cu");
+        expect_constant(&plan, "RING_TILES", cases[i].ring_tiles, SMELT__DERIVED);
+        expect_constant(&plan, "STAGES", cases[i].stages, cases[i].stages_from);
+        expect_constant(&plan, "PART_TILES", cases[i].part_tiles, cases[i].parts_from);
+        assert_string_equal(plan.template_name, "sparse_attn_fwd.sm90_few.cu");
+        assert_true(plan.shared_bytes <= 227 * 1024);
     }
 }
 
+/* A tuning entry gives what the spec leaves open, key by key, and the plan says so. */
 static void tuned(void **state) {
     (void)state;
     static const char asked[] = "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,turn_steps=4";
@@ -320,7 +331,7 @@ static void building(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(invariants), cmocka_unit_test(every_shape_is_planned),
-        cmocka_unit_test(refusals),   cmocka_unit_test(queries_by_rule),
+        cmocka_unit_test(refusals),   cmocka_unit_test(ring_by_rule),
         cmocka_unit_test(tuned),      cmocka_unit_test(building),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);

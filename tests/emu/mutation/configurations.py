@@ -154,7 +154,7 @@ class Lists:
 # What is mutated in the set sm90; other files it shares with the set main.
 SM90_FILES = ("templates/sparse_attn_fwd.sm90",
               *(f"templates/common/{name}.cuh"
-                for name in ("gather_slots", "pair_gather", "quad", "warp_slots")))
+                for name in ("gather_slots", "key_ring", "quad", "warp_slots")))
 
 # What each is there for stands beside it; the plan's constants are the ones `smelt emit` prints.
 CHECKS = (
@@ -241,36 +241,21 @@ SM90_CHECKS = (
     Check("sm90-far", "heads=64,dqk=576,dv=512,topk=100,variant=sm90",
           "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
           "--schedules 1"),
-    # Keys as rows, a query at a time.
-    Check("few", "heads=8,dqk=576,dv=512,topk=300,variant=sm90,orientation=keys",
-          "--strided --max-logits --topk-length --queries 5 --rows 310 --width 300 --seed 70 "
-          "--lists adversarial"),
-    Check("few-sink", "heads=24,dqk=512,dv=512,topk=100,sink=1,variant=sm90,queries=1",
-          "--spiky --batches 2 --queries 3 --query-list partial --rows 301 --lists window"),
-    Check("few-random", "heads=16,dqk=576,dv=512,topk=600,variant=sm90,queries=1",
-          "--width 577 --rows 700 --lists random"),
-    Check("few-spiky", "heads=8,dqk=576,dv=512,topk=381,sink=1,variant=sm90,queries=1",
-          "--spiky --queries 4 --rows 400 --width 381 --seed 7 --lists adversarial --schedules 2"),
-    Check("few-32", "heads=32,dqk=512,dv=512,topk=300,variant=sm90,queries=1",
-          "--width 300 --lists causal --max-logits --spiky"),
-    Check("few-far", "heads=8,dqk=576,dv=512,topk=100,variant=sm90,orientation=keys",
-          "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
-          "--schedules 1"),
     # Keys as rows, two queries under way; more queries than the emulated GPU takes at once.
-    Check("pair", "heads=13,dqk=576,dv=512,topk=300,sink=1,variant=sm90,orientation=keys",
+    Check("few", "heads=13,dqk=576,dv=512,topk=300,sink=1,variant=sm90,orientation=keys",
           "--strided --max-logits --topk-length --queries 7 --rows 310 --width 300 --seed 70 "
           "--lists adversarial"),
-    Check("pair-48", "heads=24,dqk=576,dv=512,topk=100,variant=sm90,block_keys=48,stages=3",
+    Check("few-parts", "heads=24,dqk=576,dv=512,topk=100,variant=sm90,part_tiles=4,stages=2",
           "--spiky --batches 2 --queries 5 --query-list partial --rows 301 --lists window"),
-    Check("pair-random", "heads=16,dqk=576,dv=512,topk=600,variant=sm90,queries=2",
+    Check("few-random", "heads=16,dqk=576,dv=512,topk=600,variant=sm90",
           "--width 577 --rows 700 --queries 6 --lists random"),
-    Check("pair-spiky", "heads=8,dqk=576,dv=512,topk=381,sink=1,variant=sm90,queries=2",
+    Check("few-spiky", "heads=8,dqk=576,dv=512,topk=381,sink=1,variant=sm90",
           "--spiky --queries 5 --rows 400 --width 381 --seed 7 --lists adversarial --schedules 2"),
-    Check("pair-one", "heads=1,dqk=512,dv=512,topk=64,variant=sm90,queries=2",
+    Check("few-one", "heads=1,dqk=512,dv=512,topk=64,variant=sm90",
           "--lists random --schedules 1"),
-    Check("pair-32", "heads=32,dqk=512,dv=512,topk=300,variant=sm90,orientation=keys",
+    Check("few-32", "heads=32,dqk=512,dv=512,topk=300,variant=sm90,orientation=keys",
           "--width 300 --lists causal --max-logits --spiky --queries 6"),
-    Check("pair-far", "heads=8,dqk=576,dv=512,topk=100,variant=sm90,queries=2",
+    Check("few-far", "heads=8,dqk=576,dv=512,topk=100,variant=sm90",
           "--far --topk-length --max-logits --batches 2 --queries 3 --seed 70 --lists random "
           "--schedules 1"),
 )

@@ -1,73 +1,72 @@
 /*
  * Written by smelt; do not edit. To write it again:
- *   smelt emit sparse_attn_fwd:heads=20,dqk=576,dv=512,topk=100,sink=1,variant=sm90 --arch sm_90a
+ *   smelt emit sparse_attn_fwd:heads=5,dqk=512,dv=512,topk=100,variant=sm90,stages=2,part_tiles=4,gather_registers=64 --arch sm_90a
  *
- * spec     sparse_attn_fwd:heads=20,dqk=576,dv=512,topk=100,sink=1,variant=sm90
+ * spec     sparse_attn_fwd:heads=5,dqk=512,dv=512,topk=100,variant=sm90,stages=2,part_tiles=4,gather_registers=64
  * arch     sm_90a
  * variant  sm90
- * kernel   smelt_sparse_attn_fwd_sm90_h20_qk576_v512_k100
+ * kernel   smelt_sparse_attn_fwd_sm90_h5_qk512_v512_k100
  * knobs (by the spec, or by rule)
  *   BLOCK_KEYS                      64  rule     KV rows of a key block
- *   STAGES                           2  rule     key blocks in flight
- *   QUERIES                          2  rule     under way at once: 2, and each math warpgroup has one
- *   GATHER_REGISTERS                88  rule     of a thread, gather
+ *   STAGES                           2  knob     whole key blocks in the ring
+ *   PART_TILES                       4  knob     tiles of a key block that come and go together
+ *   GATHER_REGISTERS                64  knob     of a thread, gather
  *   COMPACT                          1  rule     1: masked slots are dropped before the gather
  *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once
  * shared memory (offset, bytes)
- *   KEYS_OFFSET                      0   147456  key blocks; a query's last one then its output
- *   QUERY_OFFSET                147456    55296  Q
- *   P_OFFSET                    202752        0  probabilities, where there is no rope tile for them
- *   STATISTICS_OFFSET           202752     1920  maxima and sums that warps tell each other, fp32
- *   RING_OFFSET                 204672     2048  KV row numbers of the key blocks to come
- *   BARRIERS_OFFSET             206720      112  mbarriers
- *   REQUESTS_OFFSET             206832       32  key blocks that are to be copied
- *   WORDS_OFFSET                206864       16  what each stage holds
- *   RANGE_OFFSET                206880        8  which items the launch takes
- *   SHARED_BYTES                206888  of 232448 that a block may have on sm_90a
+ *   KEYS_OFFSET                      0   131072  tiles of key blocks; a query's last block then its output
+ *   QUERY_OFFSET                131072    16384  Q
+ *   P_OFFSET                    147456     2048  probabilities
+ *   STATISTICS_OFFSET           149504      640  maxima and sums that warps tell each other, where there is no rope tile for them, fp32
+ *   RING_OFFSET                 150144     2048  KV row numbers of the key blocks to come
+ *   BARRIERS_OFFSET             152192      160  mbarriers
+ *   REQUESTS_OFFSET             152352       32  key blocks that are to be copied
+ *   WORDS_OFFSET                152384       16  what each block is
+ *   RANGE_OFFSET                152400        8  which items the launch takes
+ *   SHARED_BYTES                152408  of 232448 that a block may have on sm_90a
  * launch
  *   384 threads a block, 1 block resident per multiprocessor, at most 168 registers a thread
- *   24 heads a block, 1 block a query
+ *   8 heads a block, 1 block a query
  *   persistent: one such block after another in a resident one
  */
 
 enum {
-    HEADS = 20,                     /* query heads */
-    DQK = 576,                      /* width of a query and of a KV row, elements */
+    HEADS = 5,                      /* query heads */
+    DQK = 512,                      /* width of a query and of a KV row, elements */
     DV = 512,                       /* width of a value, elements */
     TOPK = 100,                     /* valid slots of a query, at most */
-    HAS_SINK = 1,                   /* 1: a logit per head in the denominator */
+    HAS_SINK = 0,                   /* 1: a logit per head in the denominator */
     DEPENDENT_LAUNCH = 1,           /* 1: a kernel may begin before the one ahead of it has ended */
     BLOCK_KEYS = 64,                /* KV rows of a key block */
-    STAGES = 2,                     /* key blocks in flight */
-    QUERIES = 2,                    /* under way at once: 2, and each math warpgroup has one */
-    GATHER_REGISTERS = 88,          /* of a thread, gather */
+    STAGES = 2,                     /* whole key blocks in the ring */
+    PART_TILES = 4,                 /* tiles of a key block that come and go together */
+    GATHER_REGISTERS = 64,          /* of a thread, gather */
     COMPACT = 1,                    /* 1: masked slots are dropped before the gather */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */
     THREADS = 384,                  /* of a thread block */
-    MATH_REGISTERS = 208,           /* of a thread, products and softmax */
-    BLOCK_HEADS = 24,               /* heads, rounded up to eights */
+    MATH_REGISTERS = 216,           /* of a thread, products and softmax */
+    BLOCK_HEADS = 8,                /* heads, rounded up to eights */
     HEAD_BLOCKS = 1,                /* items of a query */
-    STAGE_BYTES = 73728,            /* from one stage to the next */
-    LOW_KEYS = 32,                  /* rows of a stage given back first */
+    RING_TILES = 16,                /* 64 keys by 64 columns, in flight */
     TURNS_AHEAD = 32,               /* entries of a query list that a warp holds */
     RING_ENTRIES = 256,             /* row numbers the ring holds */
 };
 
 /* Shared memory, in bytes from the arena's start. */
 enum {
-    KEYS_OFFSET = 0,                /* key blocks; a query's last one then its output */
-    QUERY_OFFSET = 147456,          /* Q */
-    P_OFFSET = 202752,              /* probabilities, where there is no rope tile for them */
-    STATISTICS_OFFSET = 202752,     /* maxima and sums that warps tell each other, fp32 */
-    RING_OFFSET = 204672,           /* KV row numbers of the key blocks to come */
-    BARRIERS_OFFSET = 206720,       /* mbarriers */
-    REQUESTS_OFFSET = 206832,       /* key blocks that are to be copied */
-    WORDS_OFFSET = 206864,          /* what each stage holds */
-    RANGE_OFFSET = 206880,          /* which items the launch takes */
-    SHARED_BYTES = 206888,          /* the arena's size */
+    KEYS_OFFSET = 0,                /* tiles of key blocks; a query's last block then its output */
+    QUERY_OFFSET = 131072,          /* Q */
+    P_OFFSET = 147456,              /* probabilities */
+    STATISTICS_OFFSET = 149504,     /* maxima and sums that warps tell each other, where there is no rope tile for them, fp32 */
+    RING_OFFSET = 150144,           /* KV row numbers of the key blocks to come */
+    BARRIERS_OFFSET = 152192,       /* mbarriers */
+    REQUESTS_OFFSET = 152352,       /* key blocks that are to be copied */
+    WORDS_OFFSET = 152384,          /* what each block is */
+    RANGE_OFFSET = 152400,          /* which items the launch takes */
+    SHARED_BYTES = 152408,          /* the arena's size */
 };
 
-#define KERNEL_NAME smelt_sparse_attn_fwd_sm90_h20_qk576_v512_k100
+#define KERNEL_NAME smelt_sparse_attn_fwd_sm90_h5_qk512_v512_k100
 
 #line 1 "templates/common/base.cuh"
 /* Names every part uses: short integer types, function kinds, the shared-memory arena. */
@@ -637,12 +636,16 @@ DEVICE void prefetch_l2(const void *from, u32 bytes) {
 #define registers_decrease(count)                                                                  \
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
 
-#line 11 "templates/common/pair_gather.cuh"
+#line 11 "templates/common/key_ring.cuh"
 /*
- * Key blocks of two queries at a time, gathered into a ring of stages for the two math warpgroups
- * of sparse_attn_fwd.sm90_pair.cu; its head has the shared-memory map and the barriers. One warp of
- * the gather's warpgroup scans the slots of both queries and asks for a block of the one, then for
- * one of the other; COPY_WARPS copy the rows and never wait for a slot that is on its way.
+ * Key blocks of two queries at a time, gathered into a ring of tiles for the two math warpgroups of
+ * sparse_attn_fwd.sm90_few.cu; its head has the shared-memory map and the barriers. One warp of the
+ * gather's warpgroup scans the slots of both queries and asks for a block of the one, then for one
+ * of the other; COPY_WARPS copy the rows and never wait for a slot that is on its way.
+ *
+ * Block n has the ring's tiles TILES * n to TILES * n + TILES - 1, modulo RING_TILES. So its tile t
+ * takes the place of tile t - RING_TILES + TILES * d of block n - d, d being the number that makes
+ * that a tile: PLACES or PLACES - 1, known when the kernel is compiled.
  */
 
 enum {
@@ -651,17 +654,26 @@ enum {
     COPY_ROWS = 8,    /* of a key block, copied at once */
     REQUESTS = 2,     /* key blocks that the scan is ahead of the copies */
     TILE_PITCH = 128, /* bytes of a row, 64 columns */
-    TILES = DQK / 64,
     KEY_TILE_BYTES = BLOCK_KEYS * TILE_PITCH,
     LAST_HEAD = HEADS - 1
 };
 
+/* The tiles of a key block, in the ring's order: its rope columns, then its values. They come and
+ * are given back in parts, but for the rope columns, which come with the first. */
+enum {
+    TILES = DQK / 64,
+    VALUE_TILES = DV / 64,
+    ROPE_TILES = TILES - VALUE_TILES,
+    PARTS = VALUE_TILES / PART_TILES,
+    ROPE_PART = PARTS,
+    PLACES = (RING_TILES + TILES - 1) / TILES /* of key blocks that are in the ring, in part */
+};
+
 /* Places in BARRIERS. */
 enum {
-    FULL = 0,
-    EMPTY_LOW = FULL + 2 * STAGES, /* FULL: by stage and math warpgroup */
-    EMPTY_HIGH = EMPTY_LOW + STAGES,
-    QUERY_FULL = EMPTY_HIGH + STAGES, /* by math warpgroup */
+    FULL = 0,                                  /* by place, part and math warpgroup */
+    EMPTY = FULL + PLACES * PARTS * 2,         /* by place and part, that of the rope columns too */
+    QUERY_FULL = EMPTY + PLACES * (PARTS + 1), /* by math warpgroup */
     READY = QUERY_FULL + 2,
     TAKEN = READY + REQUESTS
 };
@@ -670,7 +682,12 @@ DEVICE u32 barrier_at(int place) {
     return shared_address((u32)(BARRIERS_OFFSET + place * 8));
 }
 
-/* What a stage holds: how many keys; whether they are their query's last, whether the math
+/* The ring's tile that a block's tile is, `first` being its first one. */
+DEVICE int ring_tile(int first, int tile) {
+    return first + tile < RING_TILES ? first + tile : first + tile - RING_TILES;
+}
+
+/* What a key block is: how many keys; whether they are their query's last, whether the math
  * warpgroup's next block follows at once, since the other has no query any more. */
 enum { LAST_BLOCK = 256, ALONE = 512, COUNT_MASK = 255 };
 
@@ -679,8 +696,8 @@ struct block_word {
     int next; /* of a last block: the warpgroup's next query, or -1 */
 };
 
-DEVICE struct block_word *block_word(int stage) {
-    return (struct block_word *)(arena + WORDS_OFFSET) + stage;
+DEVICE struct block_word *block_word(int place) {
+    return (struct block_word *)(arena + WORDS_OFFSET) + place;
 }
 
 /* A warp's arrival, when all of its threads have come so far. */
@@ -707,8 +724,8 @@ DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, int qu
 
 /* What the scan asks the copies for: a key block. */
 struct request {
-    int word;  /* the stage's, and SECOND or NO_MORE */
-    int next;  /* the stage's */
+    int word;  /* the block's, and SECOND or NO_MORE */
+    int next;  /* the block's */
     int batch; /* of the KV rows */
     int first; /* of its entries in the flow's ring */
 };
@@ -819,64 +836,115 @@ DEVICE void run_scan(const struct sparse_attn_fwd_params *params) {
     ask(&place, &end);
 }
 
-/*
- * Copies a key block into its stage, when the stage is free (its lower rows are before the others).
- * Eight threads copy a row of a tile, COPY_ROWS rows at once; rows past the word's count become
- * zeros. `numbers`: the KV rows.
- */
-DEVICE void fill_stage(const struct sparse_attn_fwd_params *params, const struct request *request,
-                       const int *numbers, const struct ring_place *stage) {
-    const u32 thread = threadIdx.x % WARPGROUP;
-    const char *const source =
-        (const char *)params->kv + 2 * (request->batch * params->kv_batch_stride) + thread % 8 * 16;
-    const u32 tile =
-        shared_address((u32)(KEYS_OFFSET + stage->index * STAGE_BYTES) + thread / 8 * TILE_PITCH +
-                       ((thread % 8) ^ (thread / 8 % 8)) * 16);
-    const u32 full = barrier_at(FULL + 2 * stage->index + (request->word & SECOND ? 1 : 0));
-    const int first = (int)(thread / 8), count = request->word & COUNT_MASK;
-    mbarrier_wait(barrier_at(EMPTY_LOW + stage->index), stage->parity ^ 1);
-    if (thread == 0) {
-        const struct block_word block = {request->word, request->next};
-        *block_word(stage->index) = block;
-        mbarrier_arrive(full);
-    }
-#pragma unroll
-    for (int i = 0; i < BLOCK_KEYS / COPY_ROWS; ++i) {
-        if (i == LOW_KEYS / COPY_ROWS) {
-            mbarrier_wait(barrier_at(EMPTY_HIGH + stage->index), stage->parity ^ 1);
-        }
-        const bool present = first + i * COPY_ROWS < count;
-        const char *const from = source + (u64)(u32)numbers[i] * params->kv_row_bytes;
-#pragma unroll
-        for (int k = 0; k < TILES; ++k) {
-            cp_async_16(tile + (u32)(k * KEY_TILE_BYTES + i * COPY_ROWS * TILE_PITCH),
-                        from + k * TILE_PITCH, present ? 16 : 0);
-        }
-    }
-    cp_async_arrive_noinc(full);
+/* The part that a tile is given back with, and the one that it comes with. */
+DEVICE int part_of(int tile) {
+    return tile < ROPE_TILES ? ROPE_PART : (tile - ROPE_TILES) / PART_TILES;
 }
 
-/* The warps that copy. */
-DEVICE void run_copies(const struct sparse_attn_fwd_params *params) {
-    struct ring_place place = {0, 0}, stage = {0, 0};
-    for (;;) {
-        mbarrier_wait(barrier_at(READY + place.index), place.parity);
-        const struct request request = *request_at(place.index);
-        if (request.word & NO_MORE) {
-            break;
-        }
-        const int *const ring = slot_ring(request.word & SECOND ? 1 : 0);
-        int numbers[BLOCK_KEYS / COPY_ROWS];
+DEVICE int full_part_of(int tile) {
+    return maximum(tile - ROPE_TILES, 0) / PART_TILES;
+}
+
+/* What a tile of a block takes the place of: a part of the block `back` before. */
+struct former {
+    int back, part;
+};
+
+DEVICE struct former former_of(int tile) {
+    const int back = (RING_TILES - tile + TILES - 1) / TILES;
+    const struct former former = {back, part_of(tile - RING_TILES + back * TILES)};
+    return former;
+}
+
+/* Whether a tile is free when the one before it is. */
+DEVICE bool comes_free_with_last(int tile) {
+    const struct former one = former_of(tile), last = former_of(tile - 1);
+    return tile > 0 && one.back == last.back && one.part == last.part;
+}
+
+DEVICE void await_free(const struct ring_place *place, int tile) {
+    const struct former former = former_of(tile);
+    struct ring_place at = *place;
+    if (former.back < PLACES) {
+        ring_advance(&at, PLACES);
+    }
+    mbarrier_wait(barrier_at(EMPTY + at.index * (PARTS + 1) + former.part), at.parity ^ 1);
+}
+
+/* The rows of a key block that a copying thread takes part in: row and every COPY_ROWS-th after it;
+ * those from `count` on become zeros. */
+struct block_rows {
+    int word, next; /* the block's */
+    int row, count;
+    const char *from[BLOCK_KEYS / COPY_ROWS]; /* 16 bytes of the first columns */
+};
+
+/* Takes the next request, when it is there. */
+DEVICE void take_request(const struct sparse_attn_fwd_params *params, struct ring_place *place,
+                         struct block_rows *rows) {
+    mbarrier_wait(barrier_at(READY + place->index), place->parity);
+    const struct request request = *request_at(place->index);
+    const int *const ring = slot_ring(request.word & SECOND ? 1 : 0);
+    const char *const source = (const char *)params->kv +
+                               2 * (request.batch * params->kv_batch_stride) + threadIdx.x % 8 * 16;
+    rows->word = request.word;
+    rows->next = request.next;
+    rows->row = (int)(threadIdx.x % WARPGROUP / 8);
+    rows->count = request.word & COUNT_MASK;
 #pragma unroll
-        for (int i = 0; i < BLOCK_KEYS / COPY_ROWS; ++i) {
-            const int key = (int)(threadIdx.x % WARPGROUP / 8) + i * COPY_ROWS;
-            numbers[i] =
-                key < (request.word & COUNT_MASK) ? ring[(request.first + key) & RING_MASK] : 0;
+    for (int i = 0; i < BLOCK_KEYS / COPY_ROWS; ++i) {
+        const int key = rows->row + i * COPY_ROWS;
+        const int number = key < rows->count ? ring[(request.first + key) & RING_MASK] : 0;
+        rows->from[i] = source + (u64)(u32)number * params->kv_row_bytes;
+    }
+    arrive_warp(TAKEN + place->index);
+    ring_advance(place, REQUESTS);
+}
+
+/* Copies a tile of a block whose tiles begin at `first`: eight threads a row. */
+DEVICE void copy_tile(const struct block_rows *rows, int first, int tile) {
+    const u32 thread = threadIdx.x % WARPGROUP;
+    const u32 to = shared_address((u32)(KEYS_OFFSET + ring_tile(first, tile) * KEY_TILE_BYTES) +
+                                  thread / 8 * TILE_PITCH + ((thread % 8) ^ (thread / 8 % 8)) * 16);
+    const int column = tile < ROPE_TILES ? VALUE_TILES + tile : tile - ROPE_TILES;
+#pragma unroll
+    for (int i = 0; i < BLOCK_KEYS / COPY_ROWS; ++i) {
+        const bool present = rows->row + i * COPY_ROWS < rows->count;
+        cp_async_16(to + (u32)(i * COPY_ROWS * TILE_PITCH), rows->from[i] + column * TILE_PITCH,
+                    present ? 16 : 0);
+    }
+}
+
+/* The warps that copy: each block's tiles as they come free. */
+DEVICE void run_copies(const struct sparse_attn_fwd_params *params) {
+    struct ring_place place = {0, 0}, block = {0, 0};
+    int first = 0;
+    struct block_rows rows;
+    take_request(params, &place, &rows);
+    while (!(rows.word & NO_MORE)) {
+        const int full = FULL + block.index * PARTS * 2 + (rows.word & SECOND ? 1 : 0);
+        struct block_rows next;
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile) {
+            if (tile == TILES - PART_TILES) { /* while that part is waited for */
+                take_request(params, &place, &next);
+            }
+            if (!comes_free_with_last(tile)) {
+                await_free(&block, tile);
+            }
+            if (tile == 0 && threadIdx.x % WARPGROUP == 0) {
+                const struct block_word word = {rows.word, rows.next};
+                *block_word(block.index) = word;
+                mbarrier_arrive(barrier_at(full));
+            }
+            copy_tile(&rows, first, tile);
+            if (tile + 1 == TILES || full_part_of(tile + 1) != full_part_of(tile)) {
+                cp_async_arrive_noinc(barrier_at(full + full_part_of(tile) * 2));
+            }
         }
-        arrive_warp(TAKEN + place.index);
-        fill_stage(params, &request, numbers, &stage);
-        ring_advance(&place, REQUESTS);
-        ring_advance(&stage, STAGES);
+        rows = next;
+        ring_advance(&block, PLACES);
+        first = ring_tile(first, TILES);
     }
     cp_async_wait_all();
 }
@@ -1038,33 +1106,23 @@ DEVICE void wgmma_wait_3(void) {
 #line 4 "templates/ptx/wgmma_ss.cuh"
 
 /*
- * d = a * b, or d += a * b when `accumulate`: 64 x 24, depth 16, bf16 in, fp32 accumulation, by
+ * d = a * b, or d += a * b when `accumulate`: 64 x 8, depth 16, bf16 in, fp32 accumulation, by
  * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
  * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
  * and at column 8 * (i / 4) + 2 * t + i % 2.
  */
 // clang-format off
-DEVICE void wgmma_ss_n24_t00(float *d, u64 a, u64 b, int accumulate) {
+DEVICE void wgmma_ss_n8_t00(float *d, u64 a, u64 b, int accumulate) {
     asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %14, 0;\n\t"
-                 "wgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 {"
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%0, %1, %2, %3, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%4, %5, %6, %7, "
+                 "setp.ne.s32 p, %6, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
 #line 19 "templates/ptx/wgmma_ss.cuh"
-                 "%8, %9, %10, %11}, "
-                 "%12, %13, p, 1, 1, 0, 0;}"
+                 "%0, %1, %2, %3}, "
+                 "%4, %5, p, 1, 1, 0, 0;}"
                  :
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[0]), "+f"(d[1]),
-                 "+f"(d[2]), "+f"(d[3]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[4]), "+f"(d[5]),
-                 "+f"(d[6]), "+f"(d[7]),
 #line 26 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[8]), "+f"(d[9]),
-                 "+f"(d[10]), "+f"(d[11])
+                 "+f"(d[0]), "+f"(d[1]),
+                 "+f"(d[2]), "+f"(d[3])
                  : "l"(a), "l"(b), "r"(accumulate));
 }
 // clang-format on
@@ -1072,43 +1130,32 @@ DEVICE void wgmma_ss_n24_t00(float *d, u64 a, u64 b, int accumulate) {
 #line 4 "templates/ptx/wgmma_ss.cuh"
 
 /*
- * d = a * b, or d += a * b when `accumulate`: 64 x 24, depth 16, bf16 in, fp32 accumulation, by
+ * d = a * b, or d += a * b when `accumulate`: 64 x 8, depth 16, bf16 in, fp32 accumulation, by
  * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
  * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
  * and at column 8 * (i / 4) + 2 * t + i % 2.
  */
 // clang-format off
-DEVICE void wgmma_ss_n24_t10(float *d, u64 a, u64 b, int accumulate) {
+DEVICE void wgmma_ss_n8_t10(float *d, u64 a, u64 b, int accumulate) {
     asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %14, 0;\n\t"
-                 "wgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 {"
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%0, %1, %2, %3, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%4, %5, %6, %7, "
+                 "setp.ne.s32 p, %6, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
 #line 19 "templates/ptx/wgmma_ss.cuh"
-                 "%8, %9, %10, %11}, "
-                 "%12, %13, p, 1, 1, 1, 0;}"
+                 "%0, %1, %2, %3}, "
+                 "%4, %5, p, 1, 1, 1, 0;}"
                  :
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[0]), "+f"(d[1]),
-                 "+f"(d[2]), "+f"(d[3]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[4]), "+f"(d[5]),
-                 "+f"(d[6]), "+f"(d[7]),
 #line 26 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[8]), "+f"(d[9]),
-                 "+f"(d[10]), "+f"(d[11])
+                 "+f"(d[0]), "+f"(d[1]),
+                 "+f"(d[2]), "+f"(d[3])
                  : "l"(a), "l"(b), "r"(accumulate));
 }
 // clang-format on
 
-#line 19 "templates/sparse_attn_fwd.sm90_pair.cu"
+#line 19 "templates/sparse_attn_fwd.sm90_few.cu"
 /*
  * Sparse attention forward with wgmma for at most 32 heads: keys are the matrices' rows, heads
  * their columns, so that no product is padded to 64 heads; and two queries are under way, so that
- * one hides the other's end (sparse_attn_fwd.sm90_few.cu has one at a time). Mathematics and
- * shapes: include/smelt/sparse_attn.h.
+ * one hides the other's end and its softmax. Mathematics and shapes: include/smelt/sparse_attn.h.
  *
  * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Three
  * warpgroups:
@@ -1116,9 +1163,15 @@ DEVICE void wgmma_ss_n24_t10(float *d, u64 a, u64 b, int accumulate) {
  *   math     two of them, each with a query of its own, from its first key block to its output:
  *              S^T[BLOCK_KEYS, BLOCK_HEADS] = K Q^T, softmax down its columns
  *              O^T[DV, BLOCK_HEADS] += V^T P^T, in registers, DV / 64 slabs of 64 columns
- *   gather   common/pair_gather.cuh: a warp scans the slots of both queries and asks for key
- *            blocks, one of the one, then one of the other; two warps copy the rows, STAGES key
- *            blocks ahead. A warpgroup whose query ends gets the next of the block's queries
+ *   gather   common/key_ring.cuh: a warp scans the slots of both queries and asks for key blocks,
+ *            one of the one, then one of the other; two warps copy the rows, as far ahead as the
+ *            ring has room. A warpgroup whose query ends gets the next of the block's queries
+ *
+ * What binds is the ring: gathered bytes per second are the bytes under way over the time that a
+ * byte takes from L2 to its last use. So a key block comes, is used and is given back in parts of
+ * PART_TILES tiles of 64 columns: K Q^T begins with the first part while the others are under way,
+ * and each part of V^T P^T that is done makes room for a part of the block after the next; and the
+ * ring has tiles, not whole blocks, so that all of the shared memory is used.
  *
  * A query has at least one key block, perhaps empty. Its blocks do not depend on the other query:
  * the same keys, summed in the same order. A maximum is rounded up to an integer (in powers of two)
@@ -1127,48 +1180,42 @@ DEVICE void wgmma_ss_n24_t10(float *d, u64 a, u64 b, int accumulate) {
  *
  * Shared memory (offsets and sizes: the plan above). A tile is rows of 64 columns, 128-byte
  * swizzled:
- *   KEYS       [STAGES] of DQK / 64 tiles of BLOCK_KEYS rows; a query's last one then holds its
- *              output on the way to global memory. S^T has 64 rows: with fewer keys, those of the
- *              next tile stand for the missing ones, and zeros behind the last
- *   QUERY      [2][DQK / 64] tiles of BLOCK_HEADS rows
- *   P          [2] tiles of BLOCK_HEADS heads by 64 keys; with rope columns they stand in their own
- *              block's rope tile instead, from row LOW_KEYS on, when S^T is complete
- *   STATISTICS [2][STATISTICS][BLOCK_HEADS] fp32: what the warps of a warpgroup tell each other
- *   WORDS      [STAGES]: struct block_word
- *   REQUESTS   [REQUESTS]: struct request
- *   RING       [2]: common/warp_slots.cuh; RANGE: common/work.cuh
+ *   KEYS       [RING_TILES] tiles of BLOCK_KEYS rows, a ring: a block's tiles follow each other,
+ * its rope columns first. A query's last block then holds the statistics, if it has rope columns,
+ * and its output on the way to global memory QUERY      [2][DQK / 64] tiles of BLOCK_HEADS rows P
+ * [2] tiles of BLOCK_HEADS heads by BLOCK_KEYS keys STATISTICS [2][STATISTICS][BLOCK_HEADS] fp32:
+ * what the warps of a warpgroup tell each other; with rope columns they stand in their block's
+ * first tile, when S^T is complete WORDS      [PLACES]: struct block_word REQUESTS   [REQUESTS]:
+ * struct request RING       [2]: common/warp_slots.cuh; RANGE: common/work.cuh
  *
- * Barriers (parity counts uses; stage s; m: the math warpgroup. A FULL barrier for each of the two,
- * which sees its own blocks alone and could not tell the others' phases apart):
- *   barrier      count  who arrives                                     who waits
- *   READY[r]        1   gather: the scan, request r is there            copies
- *   TAKEN[r]        2   gather: copies, its rows' numbers are read      scan
- *   FULL[s][m]     65   copies: every thread when they have landed,     math warpgroup m
- *                       one for the word
- *   EMPTY_LOW[s]    4   math: the block's warps when rows below         copies
- *                       LOW_KEYS are used
- *   EMPTY_HIGH[s]   4   the same for all rows                           copies
- *   QUERY_FULL[m] 128   math: every thread when its copies have landed  math warpgroup m
+ * Barriers (parity counts uses; b: a block's place, block number % PLACES; m: the math warpgroup. A
+ * FULL barrier for each of the two, which sees its own blocks alone and could not tell the others'
+ * phases apart):
+ *   barrier           count  who arrives                                who waits
+ *   READY[r]              1  gather: the scan, request r is there       copies
+ *   TAKEN[r]              2  gather: copies, its rows' numbers are read scan
+ *   FULL[b][part][m]     64  copies: every thread when they have        math warpgroup m
+ *                            landed; the first part: and one for the
+ *                            word, 65
+ *   EMPTY[b][part]        4  math: the block's warps; of the rope       copies, by the table of
+ *                            columns one of their own                   key_ring.cuh
+ *   QUERY_FULL[m]       128  math: every thread when its copies have    math warpgroup m
+ *                            landed
  * Named barriers: 1 and 2, a math warpgroup each.
  *
- * Knobs: BLOCK_KEYS, STAGES, the registers of each role; legal values and the rule that picks them:
+ * Knobs: STAGES, PART_TILES, the registers of each role; legal values and the rule that picks them:
  * src/codegen/sparse_attn_fwd_sm90_few.c.
  */
 
 enum {
     GATHER_WARPGROUP = 2,
-    ROWS = 64, /* of S^T */
-
-    VALUE_TILES = DV / 64,
     QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
     QUERY_BYTES = TILES * QUERY_TILE_BYTES,
-    PAD_WORDS = (ROWS - BLOCK_KEYS) * TILE_PITCH / 4, /* of zeros behind a stage */
-    ATOM_BYTES = 8 * TILE_PITCH,                      /* eight rows of a tile */
-    STEP_BYTES = 32,                                  /* 16 columns of a row: a k-step of K Q^T */
-    KEY_STEP_BYTES = 2 * ATOM_BYTES,                  /* 16 keys of a tile: a k-step of V^T P^T */
+    ATOM_BYTES = 8 * TILE_PITCH,     /* eight rows of a tile */
+    STEP_BYTES = 32,                 /* 16 columns of a row: a k-step of K Q^T */
+    KEY_STEP_BYTES = 2 * ATOM_BYTES, /* 16 keys of a tile: a k-step of V^T P^T */
     STEPS = DQK / 16,
     KEY_STEPS = BLOCK_KEYS / 16, /* of V^T P^T */
-    LOW_STEPS = LOW_KEYS / 16,
     HAS_ROPE = DQK > DV,
 
     GROUPS = BLOCK_HEADS / 8, /* a thread's heads: two of every eight */
@@ -1176,16 +1223,15 @@ enum {
     SLAB_VALUES = BLOCK_HEADS / 2, /* of a thread: S^T, or a slab of O^T */
     OUTPUT_VALUES = VALUE_TILES * SLAB_VALUES,
     OUTPUT_CHUNKS = DV / 8, /* of 16 bytes: a head's output */
-    ROW_STEP = WARPGROUP / OUTPUT_CHUNKS,
-    OUTPUT_PITCH = DV * 2 + 16 /* bytes, in shared memory: rows lie in different banks */
+    ROW_STEP = WARPGROUP / OUTPUT_CHUNKS
 };
 
 /* The products' shapes: as many columns as heads. */
 // clang-format off
-#line 98 "templates/sparse_attn_fwd.sm90_pair.cu"
-#define multiply_scores wgmma_ss_n24_t00
-#define multiply_output wgmma_ss_n24_t10
-#line 101 "templates/sparse_attn_fwd.sm90_pair.cu"
+#line 96 "templates/sparse_attn_fwd.sm90_few.cu"
+#define multiply_scores wgmma_ss_n8_t00
+#define multiply_output wgmma_ss_n8_t10
+#line 99 "templates/sparse_attn_fwd.sm90_few.cu"
 // clang-format on
 
 #define LOG2_E 1.4426950408889634f
@@ -1195,14 +1241,14 @@ enum {
 /* In powers of two: P stays below 2^8, and most blocks rescale nothing. */
 #define RESCALE_THRESHOLD 8.0f
 
-/* Barriers, and the zeros behind each stage. */
 DEVICE void initialise(void) {
     if (threadIdx.x == 0) {
-        for (int stage = 0; stage < STAGES; ++stage) {
-            mbarrier_init(barrier_at(FULL + 2 * stage), COPY_WARPS * 32 + 1);
-            mbarrier_init(barrier_at(FULL + 2 * stage + 1), COPY_WARPS * 32 + 1);
-            mbarrier_init(barrier_at(EMPTY_LOW + stage), 4);
-            mbarrier_init(barrier_at(EMPTY_HIGH + stage), 4);
+        for (int i = 0; i < PLACES * PARTS * 2; ++i) {
+            const bool has_word = i / 2 % PARTS == 0;
+            mbarrier_init(barrier_at(FULL + i), COPY_WARPS * 32 + (has_word ? 1 : 0));
+        }
+        for (int i = 0; i < PLACES * (PARTS + 1); ++i) {
+            mbarrier_init(barrier_at(EMPTY + i), 4);
         }
         for (int place = 0; place < REQUESTS; ++place) {
             mbarrier_init(barrier_at(READY + place), 1);
@@ -1211,22 +1257,10 @@ DEVICE void initialise(void) {
         mbarrier_init(barrier_at(QUERY_FULL), WARPGROUP);
         mbarrier_init(barrier_at(QUERY_FULL + 1), WARPGROUP);
     }
-    if (PAD_WORDS > 0) {
-        for (int stage = 0; stage < STAGES; ++stage) {
-            int *const pad =
-                (int *)(arena + KEYS_OFFSET + stage * STAGE_BYTES + TILES * KEY_TILE_BYTES);
-            for (int i = (int)threadIdx.x; i < PAD_WORDS; i += THREADS) {
-                pad[i] = 0;
-            }
-        }
-        fence_proxy_async();
-    }
     __syncthreads();
 }
 
-/* ---- math: scores and probabilities
- * --------------------------------------------------------------
- */
+/* ---- math: scores and probabilities ---------------------------------------------------------- */
 
 /* This thread's place. */
 struct place {
@@ -1268,19 +1302,30 @@ DEVICE void load_query(const struct sparse_attn_fwd_params *params, int query,
     cp_async_arrive_noinc(barrier_at(QUERY_FULL + place->group));
 }
 
-/* Issues S^T = K Q^T for the block in a stage. */
-DEVICE void issue_scores(float *s, int stage, const struct place *place) {
-    const u32 keys = warp_reduce_or(shared_address((u32)(KEYS_OFFSET + stage * STAGE_BYTES)));
-    const u64 a = shared_descriptor(keys, 16, ATOM_BYTES, 128);
-    const u32 query =
-        warp_reduce_or(shared_address((u32)(QUERY_OFFSET + place->group * QUERY_BYTES)));
+/* The descriptor of the ring's tiles, and of one of a block's. */
+DEVICE u64 ring_descriptor(void) {
+    return shared_descriptor(shared_address((u32)KEYS_OFFSET), 16, ATOM_BYTES, 128);
+}
+
+DEVICE u64 tile_descriptor(int first, int tile) {
+    return descriptor_advance(ring_descriptor(), (u32)(ring_tile(first, tile) * KEY_TILE_BYTES));
+}
+
+/* Issues what tiles [from, to) of a block add to S^T = K Q^T; `query`: Q's address. */
+DEVICE void issue_scores(float *s, int first, int from, int to, u32 query) {
     const u64 b = shared_descriptor(query, 16, ATOM_BYTES, 128);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < STEPS; ++k) {
-        const u32 column = (u32)(k % 4 * STEP_BYTES);
-        multiply_scores(s, descriptor_advance(a, (u32)(k / 4 * KEY_TILE_BYTES) + column),
-                        descriptor_advance(b, (u32)(k / 4 * QUERY_TILE_BYTES) + column), k > 0);
+    for (int tile = from; tile < to; ++tile) {
+        const int column = tile < ROPE_TILES ? VALUE_TILES + tile : tile - ROPE_TILES;
+        const u64 a = tile_descriptor(first, tile);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            multiply_scores(
+                s, descriptor_advance(a, (u32)(k * STEP_BYTES)),
+                descriptor_advance(b, (u32)(column * QUERY_TILE_BYTES + k * STEP_BYTES)),
+                tile + k > 0);
+        }
     }
     wgmma_commit();
 }
@@ -1310,7 +1355,8 @@ DEVICE float column_maximum(float value) {
     return fmaxf(value, __shfl_xor_sync((u32)ALL_LANES, value, 16));
 }
 
-/* What a warpgroup's warps tell each other of each head: a row of BLOCK_HEADS values each. */
+/* What a warpgroup's warps tell each other of each head: a row of BLOCK_HEADS values each; `first`:
+ * the tiles of the block under way. */
 enum {
     SUMS = 0,    /* by warp */
     HIGHEST = 4, /* by warp; maxima of scores, of a block or a query */
@@ -1319,8 +1365,10 @@ enum {
     STATISTICS = 10
 };
 
-DEVICE float *statistics(const struct place *place) {
-    return (float *)(arena + STATISTICS_OFFSET) + place->group * STATISTICS * BLOCK_HEADS;
+DEVICE float *statistics(int first, const struct place *place) {
+    return HAS_ROPE
+               ? (float *)(arena + KEYS_OFFSET + first * KEY_TILE_BYTES)
+               : (float *)(arena + STATISTICS_OFFSET) + place->group * STATISTICS * BLOCK_HEADS;
 }
 
 /* The sum, or the greatest, of a head's four values at [warp][head]. */
@@ -1334,9 +1382,9 @@ DEVICE float greatest_of_warps(const float *values) {
 }
 
 /* Moves the maxima that have to, O and sums with them. `highest`: of this thread's scores. */
-DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *highest,
+DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *highest, int first,
                         const struct place *place) {
-    float *const maxima = statistics(place) + HIGHEST * BLOCK_HEADS;
+    float *const maxima = statistics(first, place) + HIGHEST * BLOCK_HEADS;
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
         const float value = column_maximum(highest[k]);
@@ -1364,7 +1412,7 @@ DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *
 
 /* Scores -> P in place, and the sums. */
 DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, float scale_log2,
-                          const struct place *place) {
+                          int first, const struct place *place) {
     float highest[THREAD_HEADS];
     bool move = false;
 #pragma unroll
@@ -1374,7 +1422,7 @@ DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, f
         move = move || highest[k] > columns->maximum[k] + RESCALE_THRESHOLD;
     }
     if (group_or(place, move)) {
-        move_maxima(columns, o, highest, place);
+        move_maxima(columns, o, highest, first, place);
     }
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
@@ -1388,11 +1436,9 @@ DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, f
     }
 }
 
-/* Where P of a block goes: offset in the arena. */
-DEVICE u32 p_offset(int stage, const struct place *place) {
-    return HAS_ROPE ? (u32)(KEYS_OFFSET + stage * STAGE_BYTES + VALUE_TILES * KEY_TILE_BYTES +
-                            LOW_KEYS * TILE_PITCH)
-                    : (u32)(P_OFFSET + place->group * QUERY_TILE_BYTES);
+/* Where P of a warpgroup goes: offset in the arena. */
+DEVICE u32 p_offset(const struct place *place) {
+    return (u32)(P_OFFSET + place->group * QUERY_TILE_BYTES);
 }
 
 /*
@@ -1425,126 +1471,120 @@ DEVICE int rows_half(const struct place *place) {
     return place->lane / 8 % 2;
 }
 
-/* Issues O^T += V^T P^T in two groups, the keys below LOW_KEYS and the others. */
-DEVICE void issue_output(float *o, int stage, const struct place *place) {
-    const u32 values = warp_reduce_or(shared_address((u32)(KEYS_OFFSET + stage * STAGE_BYTES)));
-    const u64 a = shared_descriptor(values, 16, ATOM_BYTES, 128);
-    const u64 b = shared_descriptor(shared_address(warp_reduce_or(p_offset(stage, place))), 16,
-                                    ATOM_BYTES, 128);
+/* Issues what a block adds to slabs [from, to) of O^T += V^T P^T; `p`: P's address. */
+DEVICE void issue_output(float *o, int first, int from, int to, u32 p) {
+    const u64 b = shared_descriptor(p, 16, ATOM_BYTES, 128);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < KEY_STEPS; ++k) {
-        if (k == LOW_STEPS) {
-            wgmma_commit();
-        }
+    for (int i = from; i < to; ++i) {
+        const u64 a = tile_descriptor(first, ROPE_TILES + i);
 #pragma unroll
-        for (int i = 0; i < VALUE_TILES; ++i) {
-            multiply_output(&o[i * SLAB_VALUES],
-                            descriptor_advance(a, (u32)(i * KEY_TILE_BYTES + k * KEY_STEP_BYTES)),
+        for (int k = 0; k < KEY_STEPS; ++k) {
+            multiply_output(&o[i * SLAB_VALUES], descriptor_advance(a, (u32)(k * KEY_STEP_BYTES)),
                             descriptor_advance(b, (u32)(k * STEP_BYTES)), 1);
         }
     }
     wgmma_commit();
 }
 
-/* A math warpgroup's place among the stages: its key block's, and of its FULL barriers the parity
- * that comes next, bit s of stage s. */
-struct block_place {
-    int stage;
-    u32 parities;
+/* A math warpgroup's place in the ring: a key block's place and first tile. */
+struct block_at {
+    int place, first;
 };
 
 /* Of the warpgroup's next key block. */
-DEVICE int next_stage(int stage, int word) {
-    return (stage + (word & ALONE ? 1 : 2)) % STAGES;
+DEVICE struct block_at block_after(const struct block_at *at, int word) {
+    const int blocks = word & ALONE ? 1 : 2;
+    const struct block_at next = {(at->place + blocks) % PLACES,
+                                  (at->first + blocks * TILES) % RING_TILES};
+    return next;
 }
 
-DEVICE int full_at(int stage, const struct place *place) {
-    return FULL + 2 * stage + place->group;
-}
-
-/* Whether the keys of a stage are there. */
-DEVICE bool is_full(const struct block_place *at, int stage, const struct place *place) {
-    return mbarrier_test(barrier_at(full_at(stage, place)), (int)(at->parities >> stage & 1));
-}
-
-DEVICE void await_full(const struct block_place *at, int stage, const struct place *place) {
-    mbarrier_wait(barrier_at(full_at(stage, place)), (int)(at->parities >> stage & 1));
-}
-
-/* Issues the scores of a stage that is full. */
-DEVICE void begin_block(float *s, struct block_place *at, int stage, const struct place *place) {
-    at->stage = stage;
-    at->parities ^= 1u << stage;
+/* Waits until a part of a block is there. */
+DEVICE void await_part(const struct block_at *at, int part, u32 parities,
+                       const struct place *place) {
+    mbarrier_wait(barrier_at(FULL + (at->place * PARTS + part) * 2 + place->group),
+                  (int)(parities >> at->place & 1));
     fence_proxy_async();
-    issue_scores(s, stage, place);
+}
+
+/* A warp's arrival at a part's barrier. */
+DEVICE void give_back(const struct block_at *at, int part) {
+    arrive_warp(EMPTY + at->place * (PARTS + 1) + part);
 }
 
 /* Scores that have been issued -> P. */
-DEVICE void compute_probabilities(float *s, struct softmax_columns *columns, float *o, int stage,
+DEVICE void compute_probabilities(float *s, struct softmax_columns *columns, float *o, int first,
                                   int count, float scale_log2, const struct place *place) {
     wgmma_wait_0();
-    if (count < ROWS) {
+    if (count < BLOCK_KEYS) {
         mask_scores(s, place, count);
     }
-    /* Its barrier stands between the last read of the rope columns and P, and of Q and the next. */
-    softmax_block(s, columns, o, scale_log2, place);
-    store_transposed(shared_address(p_offset(stage, place)), s, TILE_PITCH,
+    /* Its barrier stands between the last read of the rope columns and the statistics, of P and the
+     * next, and of Q and the next. */
+    softmax_block(s, columns, o, scale_log2, first, place);
+    store_transposed(shared_address(p_offset(place)), s, TILE_PITCH,
                      place->warp * 2 + rows_half(place), true);
     fence_proxy_async();
 }
 
 /*
- * A query's key blocks, from the one in `stage` on; returns the last one's word, keeps its stage
- * and leaves its output under way. A block's scores are issued behind the output of the one before
- * when its keys are there by then, so that the tensor cores go on; all threads decide the same.
+ * A query's key blocks, from `at` on, which becomes the last one; returns its word, keeps its tiles
+ * and leaves its output under way. `parities`: of the FULL barriers, by place, that come next.
  */
 DEVICE struct block_word compute_blocks(const struct sparse_attn_fwd_params *params,
                                         struct softmax_columns *columns, float *o,
-                                        struct block_place *at, int stage,
+                                        struct block_at *at, u32 *parities,
                                         const struct place *place) {
     const float scale_log2 = params->scale * LOG2_E;
     float s[SLAB_VALUES];
-    bool early = false;
-    await_full(at, stage, place);
     for (;;) {
-        const int before = at->stage;
-        begin_block(s, at, stage, place);
-        if (early) {
-            wgmma_wait_2();
-            arrive_warp(EMPTY_LOW + before);
-            wgmma_wait_1();
-            arrive_warp(EMPTY_HIGH + before);
+        /* One for the warp, as the products' descriptors have to be. */
+        const int first = (int)warp_reduce_or((u32)at->first);
+        const u32 query =
+            warp_reduce_or(shared_address((u32)(QUERY_OFFSET + place->group * QUERY_BYTES)));
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part) {
+            const int end = ROPE_TILES + (part + 1) * PART_TILES;
+            await_part(at, part, *parities, place);
+            issue_scores(s, first, part == 0 ? 0 : end - PART_TILES, end, query);
         }
+        *parities ^= 1u << at->place;
         struct block_word block;
-        block.word = (int)warp_reduce_or((u32)block_word(stage)->word);
-        block.next = block_word(stage)->next;
-        const int next = next_stage(stage, block.word);
-        compute_probabilities(s, columns, o, stage, block.word & COUNT_MASK, scale_log2, place);
-        early = !group_or(place, block.word & LAST_BLOCK || !is_full(at, next, place));
-        issue_output(o, stage, place);
-        if (block.word & LAST_BLOCK) {
+        block.word = (int)warp_reduce_or((u32)block_word(at->place)->word);
+        block.next = block_word(at->place)->next;
+        const bool last = block.word & LAST_BLOCK;
+        compute_probabilities(s, columns, o, at->first, block.word & COUNT_MASK, scale_log2, place);
+        group_sync(place);
+        const int tiles = (int)warp_reduce_or((u32)at->first);
+        const u32 p = warp_reduce_or(shared_address(p_offset(place)));
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part) {
+            issue_output(o, tiles, part * PART_TILES, (part + 1) * PART_TILES, p);
+            if (part > 0) {
+                wgmma_wait_1();
+                if (!last || part > PARTS / 2) {
+                    give_back(at, part - 1);
+                }
+            } else if (HAS_ROPE && !last) {
+                give_back(at, ROPE_PART);
+            }
+        }
+        if (last) {
             return block;
         }
-        if (!early) {
-            wgmma_wait_1();
-            arrive_warp(EMPTY_LOW + stage);
-            wgmma_wait_0();
-            arrive_warp(EMPTY_HIGH + stage);
-            await_full(at, next, place);
-        }
-        stage = next;
+        wgmma_wait_0();
+        give_back(at, PARTS - 1);
+        *at = block_after(at, block.word);
     }
 }
 
-/* ---- math: a query's end
- * -------------------------------------------------------------------------
- */
+/* ---- math: a query's end --------------------------------------------------------------------- */
 
 /* The values of a thread's heads, a sum and a maximum over its warp each, to the statistics. */
-DEVICE void share_statistics(const struct softmax_columns *columns, bool all,
+DEVICE void share_statistics(const struct softmax_columns *columns, bool all, int first,
                              const struct place *place) {
-    float *const values = statistics(place);
+    float *const values = statistics(first, place);
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
         const int head = thread_head(place, k);
@@ -1572,9 +1612,9 @@ DEVICE void share_statistics(const struct softmax_columns *columns, bool all,
 }
 
 /* One head of a query, by one thread: its lse and maximum, and what its O is multiplied by. */
-DEVICE void finish_head(const struct sparse_attn_fwd_params *params, int query, int head,
+DEVICE void finish_head(const struct sparse_attn_fwd_params *params, int query, int head, int first,
                         const struct place *place) {
-    float *const values = statistics(place) + head;
+    float *const values = statistics(first, place) + head;
     const float maximum = values[MAXIMUM * BLOCK_HEADS];
     const float base = maximum == MINUS_INFINITY ? 0.0f : maximum;
     const float sum = sum_of_warps(values + SUMS * BLOCK_HEADS);
@@ -1595,9 +1635,17 @@ DEVICE void finish_head(const struct sparse_attn_fwd_params *params, int query, 
     }
 }
 
-/* O over the denominators to a stage that nobody reads, as bf16, heads by columns. */
-DEVICE void finish_output(float *o, u32 staged, const struct place *place) {
-    const float *const values = statistics(place) + FACTOR * BLOCK_HEADS;
+/* Where 64 columns of a query's output stand on the way to global memory: two of them in each tile
+ * of the last block's first half, heads by columns. */
+DEVICE u32 staged_output(int first, int slab) {
+    return shared_address((u32)(KEYS_OFFSET +
+                                ring_tile(first, ROPE_TILES + slab / 2) * KEY_TILE_BYTES +
+                                slab % 2 * QUERY_TILE_BYTES));
+}
+
+/* O over the denominators there, as bf16. */
+DEVICE void finish_output(float *o, int first, const struct place *place) {
+    const float *const values = statistics(first, place) + FACTOR * BLOCK_HEADS;
     float factors[THREAD_HEADS];
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
@@ -1610,24 +1658,25 @@ DEVICE void finish_output(float *o, u32 staged, const struct place *place) {
         for (int j = 0; j < SLAB_VALUES; ++j) {
             slab[j] *= factors[j / 4 * 2 + j % 2];
         }
-        store_transposed(staged, slab, OUTPUT_PITCH, i * 8 + place->warp * 2 + rows_half(place),
-                         false);
+        store_transposed(staged_output(first, i), slab, TILE_PITCH,
+                         place->warp * 2 + rows_half(place), true);
     }
     group_sync(place);
 }
 
 /* From there to global memory, 16 bytes a thread. */
-DEVICE void store_output(const struct sparse_attn_fwd_params *params, int query, u32 staged) {
+DEVICE void store_output(const struct sparse_attn_fwd_params *params, int query, int first) {
     const int batch = query_batch(params, query), token = query - batch * params->tokens;
     char *const out = (char *)params->out +
                       2 * (batch * params->out_batch_stride + token * params->out_token_stride);
     const int thread = (int)(threadIdx.x % WARPGROUP), chunk = thread % OUTPUT_CHUNKS;
+    const u32 staged = staged_output(first, chunk / 8);
 #pragma unroll
     for (int i = 0; i < HEADS; i += ROW_STEP) {
         const int head = i + thread / OUTPUT_CHUNKS;
         if (HEADS % ROW_STEP == 0 || head < HEADS) {
             u32 words[4];
-            load_shared_16(words, staged + (u32)(head * OUTPUT_PITCH + chunk * 16));
+            load_shared_16(words, staged + (u32)(head * TILE_PITCH + ((chunk ^ head) & 7) * 16));
             store_streaming_16(out + 2 * (head * params->out_head_stride) + chunk * 16, words);
         }
     }
@@ -1647,25 +1696,30 @@ DEVICE void begin_query(struct softmax_columns *columns, float *o) {
 }
 
 /* A query whose last products are under way: the next one's Q, the statistics, and then the output,
- * by way of the last block's stage. */
+ * by way of the last block's tiles. */
 DEVICE void finish_query(const struct sparse_attn_fwd_params *params, int query, int next,
-                         const struct softmax_columns *columns, float *o, int stage,
+                         const struct softmax_columns *columns, float *o, const struct block_at *at,
                          const struct place *place) {
-    const u32 staged = shared_address((u32)(KEYS_OFFSET + stage * STAGE_BYTES));
     const int thread = (int)(threadIdx.x % WARPGROUP);
     if (next >= 0) {
         load_query(params, next, place);
     }
-    share_statistics(columns, params->max_logits, place);
+    share_statistics(columns, params->max_logits, at->first, place);
     if (thread < BLOCK_HEADS) {
-        finish_head(params, query, thread, place);
+        finish_head(params, query, thread, at->first, place);
     }
     wgmma_wait_0();
+    give_back(at, PARTS - 1);
     group_sync(place);
-    finish_output(o, staged, place);
-    store_output(params, query, staged);
-    arrive_warp(EMPTY_LOW + stage);
-    arrive_warp(EMPTY_HIGH + stage);
+    finish_output(o, at->first, place);
+    store_output(params, query, at->first);
+#pragma unroll
+    for (int part = 0; part < PARTS / 2; ++part) {
+        give_back(at, part);
+    }
+    if (HAS_ROPE) {
+        give_back(at, ROPE_PART);
+    }
 }
 
 /* One of the two math warpgroups. */
@@ -1673,8 +1727,9 @@ DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
     registers_increase(MATH_REGISTERS);
     const struct place place = {group, (int)(threadIdx.x % WARPGROUP / 32), (int)(threadIdx.x % 32),
                                 (int)(threadIdx.x % 4 * 2)};
-    struct block_place at = {0, 0};
-    int stage = group, query_parity = 0;
+    struct block_at at = {group, group * TILES};
+    u32 parities = 0;
+    int query_parity = 0;
     struct work first = first_work(params);
     if (group == 1) {
         first = work_after(params, &first);
@@ -1689,9 +1744,9 @@ DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
         mbarrier_wait(barrier_at(QUERY_FULL + group), query_parity);
         query_parity ^= 1;
         begin_query(&columns, o);
-        const struct block_word last = compute_blocks(params, &columns, o, &at, stage, &place);
-        finish_query(params, query, last.next, &columns, o, at.stage, &place);
-        stage = next_stage(at.stage, last.word);
+        const struct block_word last = compute_blocks(params, &columns, o, &at, &parities, &place);
+        finish_query(params, query, last.next, &columns, o, &at, &place);
+        at = block_after(&at, last.word);
         query = last.next;
     }
 }
@@ -1700,7 +1755,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
     begin_grid(&params);
     initialise();
-    const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
+    const int warpgroup = (int)warp_reduce_or(threadIdx.x / WARPGROUP);
     if (warpgroup < GATHER_WARPGROUP) {
         run_math(&params, warpgroup);
     } else {

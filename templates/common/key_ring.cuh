@@ -9,10 +9,14 @@
 //@use ptx/registers.cuh
 //@use sparse_attn_fwd.params.h
 /*
- * Key blocks of two queries at a time, gathered into a ring of stages for the two math warpgroups
- * of sparse_attn_fwd.sm90_pair.cu; its head has the shared-memory map and the barriers. One warp of
- * the gather's warpgroup scans the slots of both queries and asks for a block of the one, then for
- * one of the other; COPY_WARPS copy the rows and never wait for a slot that is on its way.
+ * Key blocks of two queries at a time, gathered into a ring of tiles for the two math warpgroups of
+ * sparse_attn_fwd.sm90_few.cu; its head has the shared-memory map and the barriers. One warp of the
+ * gather's warpgroup scans the slots of both queries and asks for a block of the one, then for one
+ * of the other; COPY_WARPS copy the rows and never wait for a slot that is on its way.
+ *
+ * Block n has the ring's tiles TILES * n to TILES * n + TILES - 1, modulo RING_TILES. So its tile t
+ * takes the place of tile t - RING_TILES + TILES * d of block n - d, d being the number that makes
+ * that a tile: PLACES or PLACES - 1, known when the kernel is compiled.
  */
 
 enum {
@@ -21,17 +25,26 @@ enum {
     COPY_ROWS = 8,    /* of a key block, copied at once */
     REQUESTS = 2,     /* key blocks that the scan is ahead of the copies */
     TILE_PITCH = 128, /* bytes of a row, 64 columns */
-    TILES = DQK / 64,
     KEY_TILE_BYTES = BLOCK_KEYS * TILE_PITCH,
     LAST_HEAD = HEADS - 1
 };
 
+/* The tiles of a key block, in the ring's order: its rope columns, then its values. They come and
+ * are given back in parts, but for the rope columns, which come with the first. */
+enum {
+    TILES = DQK / 64,
+    VALUE_TILES = DV / 64,
+    ROPE_TILES = TILES - VALUE_TILES,
+    PARTS = VALUE_TILES / PART_TILES,
+    ROPE_PART = PARTS,
+    PLACES = (RING_TILES + TILES - 1) / TILES /* of key blocks that are in the ring, in part */
+};
+
 /* Places in BARRIERS. */
 enum {
-    FULL = 0,
-    EMPTY_LOW = FULL + 2 * STAGES, /* FULL: by stage and math warpgroup */
-    EMPTY_HIGH = EMPTY_LOW + STAGES,
-    QUERY_FULL = EMPTY_HIGH + STAGES, /* by math warpgroup */
+    FULL = 0,                                  /* by place, part and math warpgroup */
+    EMPTY = FULL + PLACES * PARTS * 2,         /* by place and part, that of the rope columns too */
+    QUERY_FULL = EMPTY + PLACES * (PARTS + 1), /* by math warpgroup */
     READY = QUERY_FULL + 2,
     TAKEN = READY + REQUESTS
 };
@@ -40,7 +53,12 @@ DEVICE u32 barrier_at(int place) {
     return shared_address((u32)(BARRIERS_OFFSET + place * 8));
 }
 
-/* What a stage holds: how many keys; whether they are their query's last, whether the math
+/* The ring's tile that a block's tile is, `first` being its first one. */
+DEVICE int ring_tile(int first, int tile) {
+    return first + tile < RING_TILES ? first + tile : first + tile - RING_TILES;
+}
+
+/* What a key block is: how many keys; whether they are their query's last, whether the math
  * warpgroup's next block follows at once, since the other has no query any more. */
 enum { LAST_BLOCK = 256, ALONE = 512, COUNT_MASK = 255 };
 
@@ -49,8 +67,8 @@ struct block_word {
     int next; /* of a last block: the warpgroup's next query, or -1 */
 };
 
-DEVICE struct block_word *block_word(int stage) {
-    return (struct block_word *)(arena + WORDS_OFFSET) + stage;
+DEVICE struct block_word *block_word(int place) {
+    return (struct block_word *)(arena + WORDS_OFFSET) + place;
 }
 
 /* A warp's arrival, when all of its threads have come so far. */
@@ -77,8 +95,8 @@ DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, int qu
 
 /* What the scan asks the copies for: a key block. */
 struct request {
-    int word;  /* the stage's, and SECOND or NO_MORE */
-    int next;  /* the stage's */
+    int word;  /* the block's, and SECOND or NO_MORE */
+    int next;  /* the block's */
     int batch; /* of the KV rows */
     int first; /* of its entries in the flow's ring */
 };
@@ -189,64 +207,115 @@ DEVICE void run_scan(const struct sparse_attn_fwd_params *params) {
     ask(&place, &end);
 }
 
-/*
- * Copies a key block into its stage, when the stage is free (its lower rows are before the others).
- * Eight threads copy a row of a tile, COPY_ROWS rows at once; rows past the word's count become
- * zeros. `numbers`: the KV rows.
- */
-DEVICE void fill_stage(const struct sparse_attn_fwd_params *params, const struct request *request,
-                       const int *numbers, const struct ring_place *stage) {
-    const u32 thread = threadIdx.x % WARPGROUP;
-    const char *const source =
-        (const char *)params->kv + 2 * (request->batch * params->kv_batch_stride) + thread % 8 * 16;
-    const u32 tile =
-        shared_address((u32)(KEYS_OFFSET + stage->index * STAGE_BYTES) + thread / 8 * TILE_PITCH +
-                       ((thread % 8) ^ (thread / 8 % 8)) * 16);
-    const u32 full = barrier_at(FULL + 2 * stage->index + (request->word & SECOND ? 1 : 0));
-    const int first = (int)(thread / 8), count = request->word & COUNT_MASK;
-    mbarrier_wait(barrier_at(EMPTY_LOW + stage->index), stage->parity ^ 1);
-    if (thread == 0) {
-        const struct block_word block = {request->word, request->next};
-        *block_word(stage->index) = block;
-        mbarrier_arrive(full);
-    }
-#pragma unroll
-    for (int i = 0; i < BLOCK_KEYS / COPY_ROWS; ++i) {
-        if (i == LOW_KEYS / COPY_ROWS) {
-            mbarrier_wait(barrier_at(EMPTY_HIGH + stage->index), stage->parity ^ 1);
-        }
-        const bool present = first + i * COPY_ROWS < count;
-        const char *const from = source + (u64)(u32)numbers[i] * params->kv_row_bytes;
-#pragma unroll
-        for (int k = 0; k < TILES; ++k) {
-            cp_async_16(tile + (u32)(k * KEY_TILE_BYTES + i * COPY_ROWS * TILE_PITCH),
-                        from + k * TILE_PITCH, present ? 16 : 0);
-        }
-    }
-    cp_async_arrive_noinc(full);
+/* The part that a tile is given back with, and the one that it comes with. */
+DEVICE int part_of(int tile) {
+    return tile < ROPE_TILES ? ROPE_PART : (tile - ROPE_TILES) / PART_TILES;
 }
 
-/* The warps that copy. */
-DEVICE void run_copies(const struct sparse_attn_fwd_params *params) {
-    struct ring_place place = {0, 0}, stage = {0, 0};
-    for (;;) {
-        mbarrier_wait(barrier_at(READY + place.index), place.parity);
-        const struct request request = *request_at(place.index);
-        if (request.word & NO_MORE) {
-            break;
-        }
-        const int *const ring = slot_ring(request.word & SECOND ? 1 : 0);
-        int numbers[BLOCK_KEYS / COPY_ROWS];
+DEVICE int full_part_of(int tile) {
+    return maximum(tile - ROPE_TILES, 0) / PART_TILES;
+}
+
+/* What a tile of a block takes the place of: a part of the block `back` before. */
+struct former {
+    int back, part;
+};
+
+DEVICE struct former former_of(int tile) {
+    const int back = (RING_TILES - tile + TILES - 1) / TILES;
+    const struct former former = {back, part_of(tile - RING_TILES + back * TILES)};
+    return former;
+}
+
+/* Whether a tile is free when the one before it is. */
+DEVICE bool comes_free_with_last(int tile) {
+    const struct former one = former_of(tile), last = former_of(tile - 1);
+    return tile > 0 && one.back == last.back && one.part == last.part;
+}
+
+DEVICE void await_free(const struct ring_place *place, int tile) {
+    const struct former former = former_of(tile);
+    struct ring_place at = *place;
+    if (former.back < PLACES) {
+        ring_advance(&at, PLACES);
+    }
+    mbarrier_wait(barrier_at(EMPTY + at.index * (PARTS + 1) + former.part), at.parity ^ 1);
+}
+
+/* The rows of a key block that a copying thread takes part in: row and every COPY_ROWS-th after it;
+ * those from `count` on become zeros. */
+struct block_rows {
+    int word, next; /* the block's */
+    int row, count;
+    const char *from[BLOCK_KEYS / COPY_ROWS]; /* 16 bytes of the first columns */
+};
+
+/* Takes the next request, when it is there. */
+DEVICE void take_request(const struct sparse_attn_fwd_params *params, struct ring_place *place,
+                         struct block_rows *rows) {
+    mbarrier_wait(barrier_at(READY + place->index), place->parity);
+    const struct request request = *request_at(place->index);
+    const int *const ring = slot_ring(request.word & SECOND ? 1 : 0);
+    const char *const source = (const char *)params->kv +
+                               2 * (request.batch * params->kv_batch_stride) + threadIdx.x % 8 * 16;
+    rows->word = request.word;
+    rows->next = request.next;
+    rows->row = (int)(threadIdx.x % WARPGROUP / 8);
+    rows->count = request.word & COUNT_MASK;
 #pragma unroll
-        for (int i = 0; i < BLOCK_KEYS / COPY_ROWS; ++i) {
-            const int key = (int)(threadIdx.x % WARPGROUP / 8) + i * COPY_ROWS;
-            numbers[i] =
-                key < (request.word & COUNT_MASK) ? ring[(request.first + key) & RING_MASK] : 0;
+    for (int i = 0; i < BLOCK_KEYS / COPY_ROWS; ++i) {
+        const int key = rows->row + i * COPY_ROWS;
+        const int number = key < rows->count ? ring[(request.first + key) & RING_MASK] : 0;
+        rows->from[i] = source + (u64)(u32)number * params->kv_row_bytes;
+    }
+    arrive_warp(TAKEN + place->index);
+    ring_advance(place, REQUESTS);
+}
+
+/* Copies a tile of a block whose tiles begin at `first`: eight threads a row. */
+DEVICE void copy_tile(const struct block_rows *rows, int first, int tile) {
+    const u32 thread = threadIdx.x % WARPGROUP;
+    const u32 to = shared_address((u32)(KEYS_OFFSET + ring_tile(first, tile) * KEY_TILE_BYTES) +
+                                  thread / 8 * TILE_PITCH + ((thread % 8) ^ (thread / 8 % 8)) * 16);
+    const int column = tile < ROPE_TILES ? VALUE_TILES + tile : tile - ROPE_TILES;
+#pragma unroll
+    for (int i = 0; i < BLOCK_KEYS / COPY_ROWS; ++i) {
+        const bool present = rows->row + i * COPY_ROWS < rows->count;
+        cp_async_16(to + (u32)(i * COPY_ROWS * TILE_PITCH), rows->from[i] + column * TILE_PITCH,
+                    present ? 16 : 0);
+    }
+}
+
+/* The warps that copy: each block's tiles as they come free. */
+DEVICE void run_copies(const struct sparse_attn_fwd_params *params) {
+    struct ring_place place = {0, 0}, block = {0, 0};
+    int first = 0;
+    struct block_rows rows;
+    take_request(params, &place, &rows);
+    while (!(rows.word & NO_MORE)) {
+        const int full = FULL + block.index * PARTS * 2 + (rows.word & SECOND ? 1 : 0);
+        struct block_rows next;
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile) {
+            if (tile == TILES - PART_TILES) { /* while that part is waited for */
+                take_request(params, &place, &next);
+            }
+            if (!comes_free_with_last(tile)) {
+                await_free(&block, tile);
+            }
+            if (tile == 0 && threadIdx.x % WARPGROUP == 0) {
+                const struct block_word word = {rows.word, rows.next};
+                *block_word(block.index) = word;
+                mbarrier_arrive(barrier_at(full));
+            }
+            copy_tile(&rows, first, tile);
+            if (tile + 1 == TILES || full_part_of(tile + 1) != full_part_of(tile)) {
+                cp_async_arrive_noinc(barrier_at(full + full_part_of(tile) * 2));
+            }
         }
-        arrive_warp(TAKEN + place.index);
-        fill_stage(params, &request, numbers, &stage);
-        ring_advance(&place, REQUESTS);
-        ring_advance(&stage, STAGES);
+        rows = next;
+        ring_advance(&block, PLACES);
+        first = ring_tile(first, TILES);
     }
     cp_async_wait_all();
 }
