@@ -1,15 +1,15 @@
 /*
  * Written by smelt; do not edit. To write it again:
- *   smelt emit sparse_attn_fwd:heads=5,dqk=512,dv=512,topk=100,variant=sm90,stages=2,part_tiles=4,gather_registers=64 --arch sm_90a
+ *   smelt emit sparse_attn_fwd:heads=5,dqk=512,dv=512,topk=100,variant=sm90,stages=2,part_tiles=2,gather_registers=64 --arch sm_90a
  *
- * spec     sparse_attn_fwd:heads=5,dqk=512,dv=512,topk=100,variant=sm90,stages=2,part_tiles=4,gather_registers=64
+ * spec     sparse_attn_fwd:heads=5,dqk=512,dv=512,topk=100,variant=sm90,stages=2,part_tiles=2,gather_registers=64
  * arch     sm_90a
  * variant  sm90
  * kernel   smelt_sparse_attn_fwd_sm90_h5_qk512_v512_k100
  * knobs (by the spec, or by rule)
  *   BLOCK_KEYS                      64  rule     KV rows of a key block
  *   STAGES                           2  knob     whole key blocks in the ring
- *   PART_TILES                       4  knob     tiles of a key block that come and go together
+ *   PART_TILES                       2  knob     tiles of a key block that come and go together
  *   GATHER_REGISTERS                64  knob     of a thread, gather
  *   COMPACT                          1  rule     1: masked slots are dropped before the gather
  *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once
@@ -19,11 +19,11 @@
  *   P_OFFSET                    147456     2048  probabilities
  *   STATISTICS_OFFSET           149504      640  maxima and sums that warps tell each other, where there is no rope tile for them, fp32
  *   RING_OFFSET                 150144     2048  KV row numbers of the key blocks to come
- *   BARRIERS_OFFSET             152192      160  mbarriers
- *   REQUESTS_OFFSET             152352       32  key blocks that are to be copied
- *   WORDS_OFFSET                152384       16  what each block is
- *   RANGE_OFFSET                152400        8  which items the launch takes
- *   SHARED_BYTES                152408  of 232448 that a block may have on sm_90a
+ *   BARRIERS_OFFSET             152192      256  mbarriers
+ *   REQUESTS_OFFSET             152448       32  key blocks that are to be copied
+ *   WORDS_OFFSET                152480       16  what each block is
+ *   RANGE_OFFSET                152496        8  which items the launch takes
+ *   SHARED_BYTES                152504  of 232448 that a block may have on sm_90a
  * launch
  *   384 threads a block, 1 block resident per multiprocessor, at most 168 registers a thread
  *   8 heads a block, 1 block a query
@@ -39,7 +39,7 @@ enum {
     DEPENDENT_LAUNCH = 1,           /* 1: a kernel may begin before the one ahead of it has ended */
     BLOCK_KEYS = 64,                /* KV rows of a key block */
     STAGES = 2,                     /* whole key blocks in the ring */
-    PART_TILES = 4,                 /* tiles of a key block that come and go together */
+    PART_TILES = 2,                 /* tiles of a key block that come and go together */
     GATHER_REGISTERS = 64,          /* of a thread, gather */
     COMPACT = 1,                    /* 1: masked slots are dropped before the gather */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */
@@ -60,10 +60,10 @@ enum {
     STATISTICS_OFFSET = 149504,     /* maxima and sums that warps tell each other, where there is no rope tile for them, fp32 */
     RING_OFFSET = 150144,           /* KV row numbers of the key blocks to come */
     BARRIERS_OFFSET = 152192,       /* mbarriers */
-    REQUESTS_OFFSET = 152352,       /* key blocks that are to be copied */
-    WORDS_OFFSET = 152384,          /* what each block is */
-    RANGE_OFFSET = 152400,          /* which items the launch takes */
-    SHARED_BYTES = 152408,          /* the arena's size */
+    REQUESTS_OFFSET = 152448,       /* key blocks that are to be copied */
+    WORDS_OFFSET = 152480,          /* what each block is */
+    RANGE_OFFSET = 152496,          /* which items the launch takes */
+    SHARED_BYTES = 152504,          /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_sparse_attn_fwd_sm90_h5_qk512_v512_k100
@@ -1381,9 +1381,10 @@ DEVICE float greatest_of_warps(const float *values) {
                  fmaxf(values[2 * BLOCK_HEADS], values[3 * BLOCK_HEADS]));
 }
 
-/* Moves the maxima that have to, O and sums with them. `highest`: of this thread's scores. */
+/* Moves the maxima that have to, O and sums with them. `highest`: of this thread's scores;
+ * `opening`: there is no O yet. */
 DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *highest, int first,
-                        const struct place *place) {
+                        bool opening, const struct place *place) {
     float *const maxima = statistics(first, place) + HIGHEST * BLOCK_HEADS;
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
@@ -1401,10 +1402,12 @@ DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *
             columns->maximum[k] = ceilf(value);
             const float factor = exp2_approximate(old - columns->maximum[k]);
             columns->sum[k] *= factor;
+            if (!opening) {
 #pragma unroll
-            for (int i = 0; i < VALUE_TILES; ++i) {
-                o[i * SLAB_VALUES + k / 2 * 4 + k % 2] *= factor;
-                o[i * SLAB_VALUES + k / 2 * 4 + k % 2 + 2] *= factor;
+                for (int i = 0; i < VALUE_TILES; ++i) {
+                    o[i * SLAB_VALUES + k / 2 * 4 + k % 2] *= factor;
+                    o[i * SLAB_VALUES + k / 2 * 4 + k % 2 + 2] *= factor;
+                }
             }
         }
     }
@@ -1412,7 +1415,7 @@ DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *
 
 /* Scores -> P in place, and the sums. */
 DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, float scale_log2,
-                          int first, const struct place *place) {
+                          int first, bool opening, const struct place *place) {
     float highest[THREAD_HEADS];
     bool move = false;
 #pragma unroll
@@ -1422,7 +1425,7 @@ DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, f
         move = move || highest[k] > columns->maximum[k] + RESCALE_THRESHOLD;
     }
     if (group_or(place, move)) {
-        move_maxima(columns, o, highest, first, place);
+        move_maxima(columns, o, highest, first, opening, place);
     }
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
@@ -1471,8 +1474,8 @@ DEVICE int rows_half(const struct place *place) {
     return place->lane / 8 % 2;
 }
 
-/* Issues what a block adds to slabs [from, to) of O^T += V^T P^T; `p`: P's address. */
-DEVICE void issue_output(float *o, int first, int from, int to, u32 p) {
+/* Issues slabs [from, to) of O^T += V^T P^T, or O^T = V^T P^T; `p`: P's address. */
+DEVICE void issue_output(float *o, int first, int from, int to, u32 p, bool add) {
     const u64 b = shared_descriptor(p, 16, ATOM_BYTES, 128);
     wgmma_fence();
 #pragma unroll
@@ -1481,7 +1484,7 @@ DEVICE void issue_output(float *o, int first, int from, int to, u32 p) {
 #pragma unroll
         for (int k = 0; k < KEY_STEPS; ++k) {
             multiply_output(&o[i * SLAB_VALUES], descriptor_advance(a, (u32)(k * KEY_STEP_BYTES)),
-                            descriptor_advance(b, (u32)(k * STEP_BYTES)), 1);
+                            descriptor_advance(b, (u32)(k * STEP_BYTES)), k > 0 || add);
         }
     }
     wgmma_commit();
@@ -1515,14 +1518,15 @@ DEVICE void give_back(const struct block_at *at, int part) {
 
 /* Scores that have been issued -> P. */
 DEVICE void compute_probabilities(float *s, struct softmax_columns *columns, float *o, int first,
-                                  int count, float scale_log2, const struct place *place) {
+                                  int count, float scale_log2, bool opening,
+                                  const struct place *place) {
     wgmma_wait_0();
     if (count < BLOCK_KEYS) {
         mask_scores(s, place, count);
     }
     /* Its barrier stands between the last read of the rope columns and the statistics, of P and the
      * next, and of Q and the next. */
-    softmax_block(s, columns, o, scale_log2, first, place);
+    softmax_block(s, columns, o, scale_log2, first, opening, place);
     store_transposed(shared_address(p_offset(place)), s, TILE_PITCH,
                      place->warp * 2 + rows_half(place), true);
     fence_proxy_async();
@@ -1538,7 +1542,7 @@ DEVICE struct block_word compute_blocks(const struct sparse_attn_fwd_params *par
                                         const struct place *place) {
     const float scale_log2 = params->scale * LOG2_E;
     float s[SLAB_VALUES];
-    for (;;) {
+    for (bool opening = true;; opening = false) {
         /* One for the warp, as the products' descriptors have to be. */
         const int first = (int)warp_reduce_or((u32)at->first);
         const u32 query =
@@ -1554,13 +1558,14 @@ DEVICE struct block_word compute_blocks(const struct sparse_attn_fwd_params *par
         block.word = (int)warp_reduce_or((u32)block_word(at->place)->word);
         block.next = block_word(at->place)->next;
         const bool last = block.word & LAST_BLOCK;
-        compute_probabilities(s, columns, o, at->first, block.word & COUNT_MASK, scale_log2, place);
+        compute_probabilities(s, columns, o, at->first, block.word & COUNT_MASK, scale_log2,
+                              opening, place);
         group_sync(place);
         const int tiles = (int)warp_reduce_or((u32)at->first);
         const u32 p = warp_reduce_or(shared_address(p_offset(place)));
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {
-            issue_output(o, tiles, part * PART_TILES, (part + 1) * PART_TILES, p);
+            issue_output(o, tiles, part * PART_TILES, (part + 1) * PART_TILES, p, !opening);
             if (part > 0) {
                 wgmma_wait_1();
                 if (!last || part > PARTS / 2) {
@@ -1682,16 +1687,12 @@ DEVICE void store_output(const struct sparse_attn_fwd_params *params, int query,
     }
 }
 
-DEVICE void begin_query(struct softmax_columns *columns, float *o) {
+DEVICE void begin_query(struct softmax_columns *columns) {
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
         columns->maximum[k] = MINUS_INFINITY;
         columns->highest[k] = MINUS_INFINITY;
         columns->sum[k] = 0.0f;
-    }
-#pragma unroll
-    for (int i = 0; i < OUTPUT_VALUES; ++i) {
-        o[i] = 0.0f;
     }
 }
 
@@ -1743,7 +1744,7 @@ DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
         float o[OUTPUT_VALUES];
         mbarrier_wait(barrier_at(QUERY_FULL + group), query_parity);
         query_parity ^= 1;
-        begin_query(&columns, o);
+        begin_query(&columns);
         const struct block_word last = compute_blocks(params, &columns, o, &at, &parities, &place);
         finish_query(params, query, last.next, &columns, o, &at, &place);
         at = block_after(&at, last.word);

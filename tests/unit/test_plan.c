@@ -248,13 +248,13 @@ static void ring_by_rule(void **state) {
         int ring_tiles, stages, part_tiles;
         enum smelt__origin stages_from, parts_from;
     } cases[] = {
-        {"heads=1,dqk=576", 25, 2, 2, SMELT__FROM_RULE, SMELT__FROM_RULE},
-        {"heads=8,dqk=512", 25, 3, 2, SMELT__FROM_RULE, SMELT__FROM_RULE},
-        {"heads=9,dqk=576", 23, 2, 2, SMELT__FROM_RULE, SMELT__FROM_RULE},
+        {"heads=1,dqk=576", 25, 2, 4, SMELT__FROM_RULE, SMELT__FROM_RULE},
+        {"heads=8,dqk=512", 25, 3, 4, SMELT__FROM_RULE, SMELT__FROM_RULE},
+        {"heads=9,dqk=576", 23, 2, 4, SMELT__FROM_RULE, SMELT__FROM_RULE},
         {"heads=32,dqk=576", 18, 2, 2, SMELT__FROM_RULE, SMELT__FROM_RULE},
         {"heads=32,dqk=512", 18, 2, 2, SMELT__FROM_RULE, SMELT__FROM_RULE},
-        {"heads=16,dqk=576,stages=2", 18, 2, 2, SMELT__FROM_KNOB, SMELT__FROM_RULE},
-        {"heads=8,dqk=512,stages=3,part_tiles=4", 24, 3, 4, SMELT__FROM_KNOB, SMELT__FROM_KNOB},
+        {"heads=16,dqk=576,stages=2", 18, 2, 4, SMELT__FROM_KNOB, SMELT__FROM_RULE},
+        {"heads=8,dqk=512,stages=3,part_tiles=2", 24, 3, 2, SMELT__FROM_KNOB, SMELT__FROM_KNOB},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[SMELT__SPEC_TEXT];
