@@ -310,32 +310,24 @@ DEVICE u32 p_offset(const struct place *place) {
 
 /*
  * A thread's four values of eight columns (heads), which are rows g and g + 8 of its warp's 16, as
- * bf16 to a matrix of heads by rows: `base` is the address of row 0, `pitch` apart from head to
- * head; `chunk`: which 16 bytes the rows of this lane's address are (rows_half); `swizzled`: chunks
- * change places as in a tile.
+ * bf16 to a tile of heads by rows at `base`.
  */
-DEVICE void store_transposed(u32 base, const float *values, int pitch, int chunk, bool swizzled) {
-    const int lane = (int)(threadIdx.x % 32);
-    const int row = lane % 8;
-    const u32 address = base + (u32)(row * pitch + (swizzled ? chunk ^ row : chunk) * 16);
+DEVICE void store_transposed(u32 base, const float *values, const struct place *place) {
+    const int row = place->lane % 8, chunk = place->warp * 2 + place->lane / 8 % 2;
+    const u32 address = base + (u32)(row * TILE_PITCH + (chunk ^ row) * 16);
 #pragma unroll
     for (int j = 0; j + 1 < GROUPS; j += 2) {
         const u32 pairs[4] = {pack_bf16x2(values[4 * j], values[4 * j + 1]),
                               pack_bf16x2(values[4 * j + 2], values[4 * j + 3]),
                               pack_bf16x2(values[4 * j + 4], values[4 * j + 5]),
                               pack_bf16x2(values[4 * j + 6], values[4 * j + 7])};
-        stmatrix_x4_trans(address + (u32)((j + lane / 16) * 8 * pitch), pairs);
+        stmatrix_x4_trans(address + (u32)((j + place->lane / 16) * 8 * TILE_PITCH), pairs);
     }
     if (GROUPS % 2 == 1) {
         const float *const last = &values[4 * (GROUPS - 1)];
         const u32 pairs[2] = {pack_bf16x2(last[0], last[1]), pack_bf16x2(last[2], last[3])};
-        stmatrix_x2_trans(address + (u32)((GROUPS - 1) * 8 * pitch), pairs);
+        stmatrix_x2_trans(address + (u32)((GROUPS - 1) * 8 * TILE_PITCH), pairs);
     }
-}
-
-/* Of the warp's 16 rows, which eight this lane's address in store_transposed is of: 0 or 1. */
-DEVICE int rows_half(const struct place *place) {
-    return place->lane / 8 % 2;
 }
 
 /* Issues slabs [from, to) of O^T += V^T P^T, or O^T = V^T P^T; `p`: P's address. */
@@ -391,8 +383,7 @@ DEVICE void compute_probabilities(float *s, struct softmax_columns *columns, flo
     /* Its barrier stands between the last read of the rope columns and the statistics, of P and the
      * next, and of Q and the next. */
     softmax_block(s, columns, o, scale_log2, first, opening, place);
-    store_transposed(shared_address(p_offset(place)), s, TILE_PITCH,
-                     place->warp * 2 + rows_half(place), true);
+    store_transposed(shared_address(p_offset(place)), s, place);
     fence_proxy_async();
 }
 
@@ -527,8 +518,7 @@ DEVICE void finish_output(float *o, int first, const struct place *place) {
         for (int j = 0; j < SLAB_VALUES; ++j) {
             slab[j] *= factors[j / 4 * 2 + j % 2];
         }
-        store_transposed(staged_output(first, i), slab, TILE_PITCH,
-                         place->warp * 2 + rows_half(place), true);
+        store_transposed(staged_output(first, i), slab, place);
     }
     group_sync(place);
 }
