@@ -3,6 +3,7 @@
 //@use common/gather_slots.cuh
 //@use common/quad.cuh
 //@use common/ring.cuh
+//@use common/warp_arrival.cuh
 //@use common/work.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
@@ -65,6 +66,7 @@
  *   EMPTY_LOW[s]    8   output: warps, rows 0 to 31 used; of Q's      gather
  *                       stage the scores' warps twice each, Q taken
  *   EMPTY_HIGH[s]   8   the same, all rows                            gather
+ * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  * Only who reads through the async proxy what others wrote by plain stores or cp.async has the
  * fence: wgmma's warpgroups, after the wait. A writer's would wait for all its loads and stores.
  * Named barriers: 1 the scores' warpgroup, 2 the gather's.
@@ -138,26 +140,18 @@ DEVICE void initialise_barriers(void) {
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
             mbarrier_init(barrier_at(FULL + stage), WARPGROUP + 1);
-            mbarrier_init(barrier_at(EMPTY_LOW + stage), 8);
-            mbarrier_init(barrier_at(EMPTY_HIGH + stage), 8);
+            mbarrier_init(barrier_at(EMPTY_LOW + stage), 8 * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(EMPTY_HIGH + stage), 8 * WARP_ARRIVALS);
         }
         for (int buffer = 0; buffer < P_BUFFERS; ++buffer) {
-            mbarrier_init(barrier_at(P_FULL + buffer), 4);
-            mbarrier_init(barrier_at(TURN + buffer), 4);
-            mbarrier_init(barrier_at(P_FREE + buffer), 8);
+            mbarrier_init(barrier_at(P_FULL + buffer), 4 * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(TURN + buffer), 4 * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(P_FREE + buffer), 8 * WARP_ARRIVALS);
         }
         mbarrier_init(barrier_at(ROPE_FULL), WARPGROUP);
-        mbarrier_init(barrier_at(ROPE_FREE), 4);
+        mbarrier_init(barrier_at(ROPE_FREE), 4 * WARP_ARRIVALS);
     }
     __syncthreads();
-}
-
-/* So many arrivals of a warp, when all of its threads have come so far. */
-DEVICE void arrive_warp(int place, int count) {
-    __syncwarp((u32)ALL_LANES);
-    if (threadIdx.x % 32 == 0) {
-        mbarrier_arrive_count(barrier_at(place), count);
-    }
 }
 
 /* Where Q's rows of an item are; a head past the last is the last again, and never stored. */
@@ -374,13 +368,13 @@ DEVICE void take_query_rope(void) {
 DEVICE void begin_query(u32 *query, struct ring_place *stage, int *rope_parity) {
     mbarrier_wait(barrier_at(FULL + stage->index), stage->parity);
     take_query(query, stage->index);
-    arrive_warp(EMPTY_LOW + stage->index, 2);
-    arrive_warp(EMPTY_HIGH + stage->index, 2);
+    arrive_warp(barrier_at(EMPTY_LOW + stage->index), 2);
+    arrive_warp(barrier_at(EMPTY_HIGH + stage->index), 2);
     if (ROPE_STEPS > 0) {
         mbarrier_wait(barrier_at(ROPE_FULL), *rope_parity);
         *rope_parity ^= 1;
         take_query_rope();
-        arrive_warp(ROPE_FREE, 1);
+        arrive_warp(barrier_at(ROPE_FREE), 1);
     }
     fence_proxy_async();
     barrier_sync(SCORES_BARRIER, WARPGROUP);
@@ -597,11 +591,11 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
             issue_scores(s, query, stage.index, &rope_parity);
             wgmma_wait_1();
             if (!(word & FIRST_BLOCK)) {
-                arrive_warp(TURN + last_buffer, 1);
+                arrive_warp(barrier_at(TURN + last_buffer), 1);
             }
             wgmma_wait_0();
             if (ROPE_STEPS > 0) {
-                arrive_warp(ROPE_FREE, 1);
+                arrive_warp(barrier_at(ROPE_FREE), 1);
             }
             if (word & LAST_BLOCK) {
                 barrier_sync(SCORES_BARRIER, WARPGROUP); /* QUERY has been read */
@@ -617,9 +611,9 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
                 store_denominators(params, &rows, &work, buffer.index);
             }
             /* The proxy fence is the output's: here it would wait for Q to come. */
-            arrive_warp(P_FULL + buffer.index, 1);
+            arrive_warp(barrier_at(P_FULL + buffer.index), 1);
             if (word & LAST_BLOCK) {
-                arrive_warp(TURN + buffer.index, 1);
+                arrive_warp(barrier_at(TURN + buffer.index), 1);
             }
             last_buffer = buffer.index;
             ring_advance(&stage, STAGES);
@@ -724,7 +718,7 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
             mbarrier_wait(barrier_at(TURN + buffer.index), buffer.parity);
             issue_output(o, stage.index, buffer.index, half, word & FIRST_BLOCK);
             wgmma_wait_1();
-            arrive_warp(EMPTY_LOW + stage.index, 1);
+            arrive_warp(barrier_at(EMPTY_LOW + stage.index), 1);
             wgmma_wait_0();
             if (word & LAST_BLOCK) {
                 const float *const values =
@@ -732,8 +726,8 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
                 denominators[0] = values[0];
                 denominators[1] = values[8];
             }
-            arrive_warp(P_FREE + buffer.index, 1);
-            arrive_warp(EMPTY_HIGH + stage.index, 1);
+            arrive_warp(barrier_at(P_FREE + buffer.index), 1);
+            arrive_warp(barrier_at(EMPTY_HIGH + stage.index), 1);
             ring_advance(&stage, STAGES);
             ring_advance(&buffer, P_BUFFERS);
         } while (!(word & LAST_BLOCK));

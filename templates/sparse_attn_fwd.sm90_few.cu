@@ -65,6 +65,7 @@
  *                            columns one of their own                   key_ring.cuh
  *   QUERY_FULL[m]       128  math: every thread when its copies have    math warpgroup m
  *                            landed
+ * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  * Named barriers: 1 and 2, a math warpgroup each.
  *
  * Knobs: STAGES, PART_TILES, the registers of each role; legal values and the rule that picks them:
@@ -112,11 +113,11 @@ DEVICE void initialise(void) {
             mbarrier_init(barrier_at(FULL + i), COPY_WARPS * 32 + (has_word ? 1 : 0));
         }
         for (int i = 0; i < PLACES * (PARTS + 1); ++i) {
-            mbarrier_init(barrier_at(EMPTY + i), 4);
+            mbarrier_init(barrier_at(EMPTY + i), 4 * WARP_ARRIVALS);
         }
         for (int place = 0; place < REQUESTS; ++place) {
-            mbarrier_init(barrier_at(READY + place), 1);
-            mbarrier_init(barrier_at(TAKEN + place), COPY_WARPS);
+            mbarrier_init(barrier_at(READY + place), WARP_ARRIVALS);
+            mbarrier_init(barrier_at(TAKEN + place), COPY_WARPS * WARP_ARRIVALS);
         }
         mbarrier_init(barrier_at(QUERY_FULL), WARPGROUP);
         mbarrier_init(barrier_at(QUERY_FULL + 1), WARPGROUP);
@@ -369,7 +370,7 @@ DEVICE void await_part(const struct block_at *at, int part, u32 parities,
 
 /* A warp's arrival at a part's barrier. */
 DEVICE void give_back(const struct block_at *at, int part) {
-    arrive_warp(EMPTY + at->place * (PARTS + 1) + part);
+    arrive_warp(barrier_at(EMPTY + at->place * (PARTS + 1) + part), 1);
 }
 
 /* Scores that have been issued -> P. */

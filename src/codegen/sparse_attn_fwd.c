@@ -29,14 +29,13 @@ void smelt__sparse_attn_fwd_name(const struct smelt__spec *spec, struct smelt__p
                     "1: a kernel may begin before the one ahead of it has ended");
 }
 
-/* Whether the spec names a knob that variant sm90 alone has. */
-static int names_sm90_knob(const struct smelt__spec *spec) {
-    static const char *const knobs[] = {"orientation", "part_tiles", "turn_steps",
-                                        "output_registers", "gather_registers"};
+const char *smelt__sparse_attn_fwd_sm90_knob(const struct smelt__spec *spec) {
+    static const char *const knobs[] = {"orientation",      "part_tiles",       "turn_steps",
+                                        "output_registers", "gather_registers", "racecheck"};
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
         if (smelt__spec_get(spec, knobs[i]) != SMELT__AUTO)
-            return 1;
-    return 0;
+            return knobs[i];
+    return NULL;
 }
 
 /* Plans the rule's variant: sm90 if it takes the spec and its knobs, else mma. */
@@ -45,7 +44,7 @@ static int plan_auto(const struct smelt__spec *spec, const struct smelt__arch *a
     const struct smelt__plan untouched = *plan;
     if (smelt__sparse_attn_fwd_plan_sm90(spec, arch, plan, message) == 0)
         return 0;
-    if (names_sm90_knob(spec))
+    if (smelt__sparse_attn_fwd_sm90_knob(spec))
         return -1; /* sm90's reason is the one to know */
     *plan = untouched;
     return smelt__sparse_attn_fwd_plan_mma(spec, arch, plan, message);

@@ -15,6 +15,9 @@ int smelt__sparse_attn_fwd_plan_sm90(const struct smelt__spec *spec, const struc
 int smelt__sparse_attn_fwd_plan_keys(const struct smelt__spec *spec, struct smelt__plan *plan,
                                      struct smelt__message *message);
 
+/* The first knob that the spec names and variant sm90 alone has; NULL when it names none. */
+const char *smelt__sparse_attn_fwd_sm90_knob(const struct smelt__spec *spec);
+
 /* A knob's value, or what the rule says. */
 int smelt__sparse_attn_fwd_knob(const struct smelt__spec *spec, const char *name, int otherwise);
 

@@ -373,14 +373,12 @@ static void explain(const struct smelt__spec *spec, const struct smelt__arch *ar
 
 int smelt__sparse_attn_fwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message) {
-    static const char *const others[] = {"orientation", "part_tiles", "turn_steps",
-                                         "output_registers", "gather_registers"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (smelt__spec_get(spec, others[i]) != SMELT__AUTO) {
-            smelt__message_set(message, "%s: %s is a knob of variant=sm90; mma has none",
-                               spec->family->name, others[i]);
-            return -1;
-        }
+    const char *const other = smelt__sparse_attn_fwd_sm90_knob(spec);
+    if (other) {
+        smelt__message_set(message, "%s: %s is a knob of variant=sm90; mma has none",
+                           spec->family->name, other);
+        return -1;
+    }
     struct choice choice = {0};
     struct misses misses = {INT_MAX, 0, INT_MAX, 0};
     choice.heads = (int)smelt__spec_get(spec, "heads");

@@ -178,6 +178,8 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         {"GATHER_REGISTERS", "gather_registers", choice->gather_registers, "of a thread, gather"},
         {"COMPACT", "compact", 1, "1: masked slots are dropped before the gather"},
         {"BLOCKS_PER_MULTIPROCESSOR", "blocks", 1, "resident at once"},
+        {"RACECHECK", "racecheck", knob(spec, "racecheck", 0),
+         "1: every lane of a warp arrives at barriers"},
         {"THREADS", NULL, WARPGROUPS * WARPGROUP, "of a thread block"},
         {"SCORES_REGISTERS", NULL, choice->scores_registers, "of a thread, QK and softmax"},
         {"REGISTER_STEPS", NULL, choice->register_steps, "k-steps of Q held in registers"},

@@ -98,6 +98,8 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         {"COMPACT", 1, smelt__plan_origin(spec, "compact"),
          "1: masked slots are dropped before the gather"},
         {"BLOCKS_PER_MULTIPROCESSOR", 1, smelt__plan_origin(spec, "blocks"), "resident at once"},
+        {"RACECHECK", smelt__sparse_attn_fwd_knob(spec, "racecheck", 0),
+         smelt__plan_origin(spec, "racecheck"), "1: every lane of a warp arrives at barriers"},
         {"THREADS", WARPGROUPS * WARPGROUP, SMELT__DERIVED, "of a thread block"},
         {"MATH_REGISTERS", choice->math_registers, SMELT__DERIVED,
          "of a thread, products and softmax"},

@@ -52,7 +52,8 @@ static const char *const orientations[] = {"heads", "keys", NULL};
          0, 26),                                                                                  \
     KNOB("output_registers", "auto, 160, 168", "of a thread that computes PV: sm90, heads as rows", \
          160, 168),                                                                               \
-    KNOB("gather_registers", "auto, 24..88 by eights: 24..48 with heads as rows, 64..88 with keys", "of a thread that gathers, with sm90", 24, 88)
+    KNOB("gather_registers", "auto, 24..88 by eights: 24..48 with heads as rows, 64..88 with keys", "of a thread that gathers, with sm90", 24, 88), \
+    KNOB("racecheck", "auto, 0, 1", "1: for compute-sanitizer, every lane arrives at barriers: sm90", 0, 1)
 /* clang-format on */
 
 const struct smelt__key smelt__sparse_attn_keys[SMELT__SPARSE_ATTN_KEY_COUNT] = {COMPUTED, KNOBS};

@@ -8,7 +8,7 @@
 
 #include "codegen/family.h"
 
-enum { SMELT__SPARSE_ATTN_KEY_COUNT = 16 };
+enum { SMELT__SPARSE_ATTN_KEY_COUNT = 17 };
 
 extern const struct smelt__key smelt__sparse_attn_keys[SMELT__SPARSE_ATTN_KEY_COUNT];
 extern const struct smelt__key smelt__sparse_attn_operator_keys[SMELT__SPARSE_ATTN_KEY_COUNT + 1];

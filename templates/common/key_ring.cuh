@@ -1,5 +1,6 @@
 //@use common/base.cuh
 //@use common/ring.cuh
+//@use common/warp_arrival.cuh
 //@use common/warp_slots.cuh
 //@use common/work.cuh
 //@use ptx/cp_async.cuh
@@ -69,14 +70,6 @@ struct block_word {
 
 DEVICE struct block_word *block_word(int place) {
     return (struct block_word *)(arena + WORDS_OFFSET) + place;
-}
-
-/* A warp's arrival, when all of its threads have come so far. */
-DEVICE void arrive_warp(int place) {
-    __syncwarp((u32)ALL_LANES);
-    if (threadIdx.x % 32 == 0) {
-        mbarrier_arrive(barrier_at(place));
-    }
 }
 
 /* The item that follows one, if that is one. */
@@ -155,11 +148,10 @@ DEVICE void look_ahead(const struct sparse_attn_fwd_params *params, struct flow 
  * at a phase that the request ends. */
 DEVICE void ask(struct ring_place *place, const struct request *request) {
     mbarrier_wait(barrier_at(TAKEN + place->index), place->parity ^ 1);
-    __syncwarp((u32)ALL_LANES);
     if (threadIdx.x % 32 == 0) {
         *request_at(place->index) = *request;
-        mbarrier_arrive(barrier_at(READY + place->index));
     }
+    arrive_warp(barrier_at(READY + place->index), 1);
     ring_advance(place, REQUESTS);
 }
 
@@ -268,7 +260,7 @@ DEVICE void take_request(const struct sparse_attn_fwd_params *params, struct rin
         const int number = key < rows->count ? ring[(request.first + key) & RING_MASK] : 0;
         rows->from[i] = source + (u64)(u32)number * params->kv_row_bytes;
     }
-    arrive_warp(TAKEN + place->index);
+    arrive_warp(barrier_at(TAKEN + place->index), 1);
     ring_advance(place, REQUESTS);
 }
 

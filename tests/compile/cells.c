@@ -95,6 +95,8 @@ static void add_knobs(struct collector *collector) {
         "sparse_attn:heads=32,dqk=576,dv=512,topk=2048,part_tiles=4",
         "sparse_attn:heads=32,dqk=512,dv=512,topk=1152,sink=1,part_tiles=4",
         "sparse_attn:heads=24,dqk=576,dv=512,topk=2048,stages=2",
+        "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,racecheck=1",
+        "sparse_attn:heads=16,dqk=512,dv=512,topk=640,sink=1,racecheck=1",
         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,turn_steps=0",
         "sparse_attn:heads=128,dqk=576,dv=512,topk=2048,turn_steps=26",
         "sparse_attn:heads=32,dqk=512,dv=512,topk=640,sink=1,gather_registers=88",

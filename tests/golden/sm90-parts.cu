@@ -13,6 +13,7 @@
  *   GATHER_REGISTERS                64  knob     of a thread, gather
  *   COMPACT                          1  rule     1: masked slots are dropped before the gather
  *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once
+ *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
  * shared memory (offset, bytes)
  *   KEYS_OFFSET                      0   131072  tiles of key blocks; a query's last block then its output
  *   QUERY_OFFSET                131072    16384  Q
@@ -43,6 +44,7 @@ enum {
     GATHER_REGISTERS = 64,          /* of a thread, gather */
     COMPACT = 1,                    /* 1: masked slots are dropped before the gather */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */
+    RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
     THREADS = 384,                  /* of a thread block */
     MATH_REGISTERS = 216,           /* of a thread, products and softmax */
     BLOCK_HEADS = 8,                /* heads, rounded up to eights */
@@ -138,6 +140,139 @@ DEVICE void ring_advance(struct ring_place *place, int size) {
     }
 }
 
+#line 2 "templates/ptx/shared.cuh"
+
+/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
+ * "State Spaces", .shared). */
+DEVICE u32 shared_address(u32 offset) {
+    return (u32)__cvta_generic_to_shared(arena) + offset;
+}
+
+#line 2 "templates/ptx/mbarrier.cuh"
+/*
+ * Barriers in shared memory (PTX ISA, "Parallel Synchronization and Communication Instructions:
+ * mbarrier"). A barrier is 8 bytes, 8-byte aligned. A phase ends when as many arrivals as the count
+ * have come and every expected byte has landed; phases alternate between parity 0, the first,
+ * and 1. Waiting for the parity before the current one passes at once, so that a fresh barrier lets
+ * a wait for parity 1 through.
+ */
+
+/* A new barrier of so many arrivals a phase; seen by others after a barrier of the block, and by
+ * copies and the cluster after mbarrier_fence_init (PTX ISA, "mbarrier.init"). */
+DEVICE void mbarrier_init(u32 barrier, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
+}
+
+/* The end of a barrier: its bytes may be used for other things (PTX ISA, "mbarrier.inval"). */
+DEVICE void mbarrier_invalidate(u32 barrier) {
+    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
+}
+
+/* Makes this thread's mbarrier_init known to the async proxy and the cluster (PTX ISA,
+ * "fence.mbarrier_init"). */
+DEVICE void mbarrier_fence_init(void) {
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
+}
+
+/* One arrival, which releases what this thread wrote (PTX ISA, "mbarrier.arrive"). */
+DEVICE void mbarrier_arrive(u32 barrier) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];"
+                 :
+                 : "r"(barrier)
+                 : "memory");
+}
+
+/* `count` arrivals at once. */
+DEVICE void mbarrier_arrive_count(u32 barrier, int count) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0], %1;"
+                 :
+                 : "r"(barrier), "r"(count)
+                 : "memory");
+}
+
+/* The current phase waits for so many more bytes of copies; then one arrival (PTX ISA,
+ * "mbarrier.arrive", .expect_tx). */
+DEVICE void mbarrier_arrive_expect(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;"
+                 :
+                 : "r"(barrier), "r"(bytes)
+                 : "memory");
+}
+
+/* The same without the arrival (PTX ISA, "mbarrier.expect_tx"). */
+DEVICE void mbarrier_expect(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
+                 :
+                 : "r"(barrier), "r"(bytes)
+                 : "memory");
+}
+
+/* One arrival at the barrier of any block of the cluster, by its cluster_address (PTX ISA,
+ * "mbarrier.arrive", .shared::cluster). Who waits for it uses mbarrier_wait_cluster. */
+DEVICE void mbarrier_arrive_remote(u32 cluster_barrier) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];"
+                 :
+                 : "r"(cluster_barrier)
+                 : "memory");
+}
+
+/* Whether the phase of that parity is over; acquires what its arrivals released (PTX ISA,
+ * "mbarrier.test_wait"). */
+DEVICE bool mbarrier_test(u32 barrier, int parity) {
+    u32 over;
+    asm volatile("{.reg .pred p;\n\t"
+                 "mbarrier.test_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n\t"
+                 "selp.u32 %0, 1, 0, p;}"
+                 : "=r"(over)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return over != 0;
+}
+
+/* Waits until the phase of that parity is over (PTX ISA, "mbarrier.try_wait", which sleeps for a
+ * while of the hardware's choosing). */
+DEVICE void mbarrier_wait(u32 barrier, int parity) {
+    u32 over;
+    do {
+        asm volatile("{.reg .pred p;\n\t"
+                     "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;}"
+                     : "=r"(over)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    } while (!over);
+}
+
+/* The same, where arrivals come from other blocks of the cluster. */
+DEVICE void mbarrier_wait_cluster(u32 barrier, int parity) {
+    u32 over;
+    do {
+        asm volatile("{.reg .pred p;\n\t"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;}"
+                     : "=r"(over)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    } while (!over);
+}
+
+#line 3 "templates/common/warp_arrival.cuh"
+
+/*
+ * A warp's arrival at a barrier, when all of its threads have come so far: that of one lane, which
+ * the warp's meeting puts after what the others did. RACECHECK: every lane arrives, and barriers
+ * count WARP_ARRIVALS for each warp, since compute-sanitizer's racecheck credits an arrival to no
+ * other lane than its own.
+ */
+enum { WARP_ARRIVALS = RACECHECK ? 32 : 1 };
+
+DEVICE void arrive_warp(u32 barrier, int count) {
+    __syncwarp(0xffffffffu);
+    if (RACECHECK || threadIdx.x % 32 == 0) {
+        mbarrier_arrive_count(barrier, count);
+    }
+}
+
 #line 2 "templates/ptx/grid.cuh"
 
 /* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
@@ -150,14 +285,6 @@ DEVICE void grid_launch_dependents(void) {
 /* Waits until the kernels before this one in the stream are complete and their results visible. */
 DEVICE void grid_wait(void) {
     asm volatile("griddepcontrol.wait;" : : : "memory");
-}
-
-#line 2 "templates/ptx/shared.cuh"
-
-/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
- * "State Spaces", .shared). */
-DEVICE u32 shared_address(u32 offset) {
-    return (u32)__cvta_generic_to_shared(arena) + offset;
 }
 
 #line 2 "templates/ptx/memory.cuh"
@@ -508,114 +635,6 @@ DEVICE void cp_async_wait_all(void) {
     asm volatile("cp.async.wait_all;" : : : "memory");
 }
 
-#line 2 "templates/ptx/mbarrier.cuh"
-/*
- * Barriers in shared memory (PTX ISA, "Parallel Synchronization and Communication Instructions:
- * mbarrier"). A barrier is 8 bytes, 8-byte aligned. A phase ends when as many arrivals as the count
- * have come and every expected byte has landed; phases alternate between parity 0, the first,
- * and 1. Waiting for the parity before the current one passes at once, so that a fresh barrier lets
- * a wait for parity 1 through.
- */
-
-/* A new barrier of so many arrivals a phase; seen by others after a barrier of the block, and by
- * copies and the cluster after mbarrier_fence_init (PTX ISA, "mbarrier.init"). */
-DEVICE void mbarrier_init(u32 barrier, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
-}
-
-/* The end of a barrier: its bytes may be used for other things (PTX ISA, "mbarrier.inval"). */
-DEVICE void mbarrier_invalidate(u32 barrier) {
-    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
-}
-
-/* Makes this thread's mbarrier_init known to the async proxy and the cluster (PTX ISA,
- * "fence.mbarrier_init"). */
-DEVICE void mbarrier_fence_init(void) {
-    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
-}
-
-/* One arrival, which releases what this thread wrote (PTX ISA, "mbarrier.arrive"). */
-DEVICE void mbarrier_arrive(u32 barrier) {
-    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];"
-                 :
-                 : "r"(barrier)
-                 : "memory");
-}
-
-/* `count` arrivals at once. */
-DEVICE void mbarrier_arrive_count(u32 barrier, int count) {
-    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0], %1;"
-                 :
-                 : "r"(barrier), "r"(count)
-                 : "memory");
-}
-
-/* The current phase waits for so many more bytes of copies; then one arrival (PTX ISA,
- * "mbarrier.arrive", .expect_tx). */
-DEVICE void mbarrier_arrive_expect(u32 barrier, u32 bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;"
-                 :
-                 : "r"(barrier), "r"(bytes)
-                 : "memory");
-}
-
-/* The same without the arrival (PTX ISA, "mbarrier.expect_tx"). */
-DEVICE void mbarrier_expect(u32 barrier, u32 bytes) {
-    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
-                 :
-                 : "r"(barrier), "r"(bytes)
-                 : "memory");
-}
-
-/* One arrival at the barrier of any block of the cluster, by its cluster_address (PTX ISA,
- * "mbarrier.arrive", .shared::cluster). Who waits for it uses mbarrier_wait_cluster. */
-DEVICE void mbarrier_arrive_remote(u32 cluster_barrier) {
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];"
-                 :
-                 : "r"(cluster_barrier)
-                 : "memory");
-}
-
-/* Whether the phase of that parity is over; acquires what its arrivals released (PTX ISA,
- * "mbarrier.test_wait"). */
-DEVICE bool mbarrier_test(u32 barrier, int parity) {
-    u32 over;
-    asm volatile("{.reg .pred p;\n\t"
-                 "mbarrier.test_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n\t"
-                 "selp.u32 %0, 1, 0, p;}"
-                 : "=r"(over)
-                 : "r"(barrier), "r"(parity)
-                 : "memory");
-    return over != 0;
-}
-
-/* Waits until the phase of that parity is over (PTX ISA, "mbarrier.try_wait", which sleeps for a
- * while of the hardware's choosing). */
-DEVICE void mbarrier_wait(u32 barrier, int parity) {
-    u32 over;
-    do {
-        asm volatile("{.reg .pred p;\n\t"
-                     "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n\t"
-                     "selp.u32 %0, 1, 0, p;}"
-                     : "=r"(over)
-                     : "r"(barrier), "r"(parity)
-                     : "memory");
-    } while (!over);
-}
-
-/* The same, where arrivals come from other blocks of the cluster. */
-DEVICE void mbarrier_wait_cluster(u32 barrier, int parity) {
-    u32 over;
-    do {
-        asm volatile("{.reg .pred p;\n\t"
-                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
-                     "selp.u32 %0, 1, 0, p;}"
-                     : "=r"(over)
-                     : "r"(barrier), "r"(parity)
-                     : "memory");
-    } while (!over);
-}
-
 #line 2 "templates/ptx/prefetch.cuh"
 
 /* Brings `bytes` of global memory into the L2 cache, without waiting; the address and the number
@@ -636,7 +655,7 @@ DEVICE void prefetch_l2(const void *from, u32 bytes) {
 #define registers_decrease(count)                                                                  \
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
 
-#line 11 "templates/common/key_ring.cuh"
+#line 12 "templates/common/key_ring.cuh"
 /*
  * Key blocks of two queries at a time, gathered into a ring of tiles for the two math warpgroups of
  * sparse_attn_fwd.sm90_few.cu; its head has the shared-memory map and the barriers. One warp of the
@@ -698,14 +717,6 @@ struct block_word {
 
 DEVICE struct block_word *block_word(int place) {
     return (struct block_word *)(arena + WORDS_OFFSET) + place;
-}
-
-/* A warp's arrival, when all of its threads have come so far. */
-DEVICE void arrive_warp(int place) {
-    __syncwarp((u32)ALL_LANES);
-    if (threadIdx.x % 32 == 0) {
-        mbarrier_arrive(barrier_at(place));
-    }
 }
 
 /* The item that follows one, if that is one. */
@@ -784,11 +795,10 @@ DEVICE void look_ahead(const struct sparse_attn_fwd_params *params, struct flow 
  * at a phase that the request ends. */
 DEVICE void ask(struct ring_place *place, const struct request *request) {
     mbarrier_wait(barrier_at(TAKEN + place->index), place->parity ^ 1);
-    __syncwarp((u32)ALL_LANES);
     if (threadIdx.x % 32 == 0) {
         *request_at(place->index) = *request;
-        mbarrier_arrive(barrier_at(READY + place->index));
     }
+    arrive_warp(barrier_at(READY + place->index), 1);
     ring_advance(place, REQUESTS);
 }
 
@@ -897,7 +907,7 @@ DEVICE void take_request(const struct sparse_attn_fwd_params *params, struct rin
         const int number = key < rows->count ? ring[(request.first + key) & RING_MASK] : 0;
         rows->from[i] = source + (u64)(u32)number * params->kv_row_bytes;
     }
-    arrive_warp(TAKEN + place->index);
+    arrive_warp(barrier_at(TAKEN + place->index), 1);
     ring_advance(place, REQUESTS);
 }
 
@@ -1201,6 +1211,7 @@ DEVICE void wgmma_ss_n8_t10(float *d, u64 a, u64 b, int accumulate) {
  *                            columns one of their own                   key_ring.cuh
  *   QUERY_FULL[m]       128  math: every thread when its copies have    math warpgroup m
  *                            landed
+ * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  * Named barriers: 1 and 2, a math warpgroup each.
  *
  * Knobs: STAGES, PART_TILES, the registers of each role; legal values and the rule that picks them:
@@ -1228,10 +1239,10 @@ enum {
 
 /* The products' shapes: as many columns as heads. */
 // clang-format off
-#line 96 "templates/sparse_attn_fwd.sm90_few.cu"
+#line 97 "templates/sparse_attn_fwd.sm90_few.cu"
 #define multiply_scores wgmma_ss_n8_t00
 #define multiply_output wgmma_ss_n8_t10
-#line 99 "templates/sparse_attn_fwd.sm90_few.cu"
+#line 100 "templates/sparse_attn_fwd.sm90_few.cu"
 // clang-format on
 
 #define LOG2_E 1.4426950408889634f
@@ -1248,11 +1259,11 @@ DEVICE void initialise(void) {
             mbarrier_init(barrier_at(FULL + i), COPY_WARPS * 32 + (has_word ? 1 : 0));
         }
         for (int i = 0; i < PLACES * (PARTS + 1); ++i) {
-            mbarrier_init(barrier_at(EMPTY + i), 4);
+            mbarrier_init(barrier_at(EMPTY + i), 4 * WARP_ARRIVALS);
         }
         for (int place = 0; place < REQUESTS; ++place) {
-            mbarrier_init(barrier_at(READY + place), 1);
-            mbarrier_init(barrier_at(TAKEN + place), COPY_WARPS);
+            mbarrier_init(barrier_at(READY + place), WARP_ARRIVALS);
+            mbarrier_init(barrier_at(TAKEN + place), COPY_WARPS * WARP_ARRIVALS);
         }
         mbarrier_init(barrier_at(QUERY_FULL), WARPGROUP);
         mbarrier_init(barrier_at(QUERY_FULL + 1), WARPGROUP);
@@ -1505,7 +1516,7 @@ DEVICE void await_part(const struct block_at *at, int part, u32 parities,
 
 /* A warp's arrival at a part's barrier. */
 DEVICE void give_back(const struct block_at *at, int part) {
-    arrive_warp(EMPTY + at->place * (PARTS + 1) + part);
+    arrive_warp(barrier_at(EMPTY + at->place * (PARTS + 1) + part), 1);
 }
 
 /* Scores that have been issued -> P. */

@@ -14,6 +14,7 @@
  *   GATHER_REGISTERS                24  rule     of a thread, gather
  *   COMPACT                          1  rule     1: masked slots are dropped before the gather
  *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once
+ *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
  * shared memory (offset, bytes)
  *   LATENT_OFFSET                    0   131072  key blocks, the columns that are key and value
  *   ROPE_OFFSET                 131072        0  a key block, the columns that are key alone
@@ -47,6 +48,7 @@ enum {
     GATHER_REGISTERS = 24,          /* of a thread, gather */
     COMPACT = 1,                    /* 1: masked slots are dropped before the gather */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */
+    RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
     THREADS = 512,                  /* of a thread block */
     SCORES_REGISTERS = 168,         /* of a thread, QK and softmax */
     REGISTER_STEPS = 27,            /* k-steps of Q held in registers */
@@ -520,96 +522,6 @@ DEVICE void ring_advance(struct ring_place *place, int size) {
     }
 }
 
-#line 2 "templates/ptx/cp_async.cuh"
-
-/* Copies 16 bytes from global to shared memory without registers, past L1; the last 16 - `bytes`
- * are filled with zeros, and with bytes = 0 the source is not read (PTX ISA, "cp.async"). */
-DEVICE void cp_async_16(u32 address, const void *source, int bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 :
-                 : "r"(address), "l"(source), "r"(bytes)
-                 : "memory");
-}
-
-/* Closes this thread's group of copies (PTX ISA, "cp.async.commit_group"). */
-DEVICE void cp_async_commit(void) {
-    asm volatile("cp.async.commit_group;" : : : "memory");
-}
-
-/* Waits until at most so many of this thread's groups are under way (PTX ISA,
- * "cp.async.wait_group"). */
-#line 20 "templates/ptx/cp_async.cuh"
-DEVICE void cp_async_wait_0(void) {
-    asm volatile("cp.async.wait_group 0;" : : : "memory");
-}
-
-#line 2 "templates/ptx/cp_async_mbarrier.cuh"
-
-/* One of the barrier's expected arrivals, made when all earlier cp.async copies of this thread have
- * landed (PTX ISA, "cp.async.mbarrier.arrive", .noinc). It orders the copies alone: plain stores of
- * this thread need an arrival of their own. */
-DEVICE void cp_async_arrive_noinc(u32 barrier) {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
-                 :
-                 : "r"(barrier)
-                 : "memory");
-}
-
-/* The same, but the arrival is not one of the expected: the current phase waits for one more. */
-DEVICE void cp_async_arrive(u32 barrier) {
-    asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
-}
-
-/* Waits for all of this thread's copies, committed or not (PTX ISA, "cp.async.wait_all"). */
-DEVICE void cp_async_wait_all(void) {
-    asm volatile("cp.async.wait_all;" : : : "memory");
-}
-
-#line 2 "templates/ptx/ldmatrix.cuh"
-
-/*
- * Four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix i / 8, and
- * receives row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level matrix
- * load instruction: ldmatrix"). `address` is a 32-bit shared-memory address, 16-byte aligned.
- */
-DEVICE void ldmatrix_x4(u32 *r, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-/* The same, each matrix transposed on the way. */
-DEVICE void ldmatrix_x4_trans(u32 *r, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-#line 2 "templates/ptx/math.cuh"
-
-/* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
-DEVICE float exp2_approximate(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* log2(x); -inf for 0 (PTX ISA, "lg2.approx.f32": absolute error 2^-22 near 1). */
-DEVICE float log2_approximate(float x) {
-    float y;
-    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
-DEVICE u32 pack_bf16x2(float low, float high) {
-    u32 packed;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
-}
-
 #line 2 "templates/ptx/mbarrier.cuh"
 /*
  * Barriers in shared memory (PTX ISA, "Parallel Synchronization and Communication Instructions:
@@ -716,6 +628,113 @@ DEVICE void mbarrier_wait_cluster(u32 barrier, int parity) {
                      : "r"(barrier), "r"(parity)
                      : "memory");
     } while (!over);
+}
+
+#line 3 "templates/common/warp_arrival.cuh"
+
+/*
+ * A warp's arrival at a barrier, when all of its threads have come so far: that of one lane, which
+ * the warp's meeting puts after what the others did. RACECHECK: every lane arrives, and barriers
+ * count WARP_ARRIVALS for each warp, since compute-sanitizer's racecheck credits an arrival to no
+ * other lane than its own.
+ */
+enum { WARP_ARRIVALS = RACECHECK ? 32 : 1 };
+
+DEVICE void arrive_warp(u32 barrier, int count) {
+    __syncwarp(0xffffffffu);
+    if (RACECHECK || threadIdx.x % 32 == 0) {
+        mbarrier_arrive_count(barrier, count);
+    }
+}
+
+#line 2 "templates/ptx/cp_async.cuh"
+
+/* Copies 16 bytes from global to shared memory without registers, past L1; the last 16 - `bytes`
+ * are filled with zeros, and with bytes = 0 the source is not read (PTX ISA, "cp.async"). */
+DEVICE void cp_async_16(u32 address, const void *source, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(address), "l"(source), "r"(bytes)
+                 : "memory");
+}
+
+/* Closes this thread's group of copies (PTX ISA, "cp.async.commit_group"). */
+DEVICE void cp_async_commit(void) {
+    asm volatile("cp.async.commit_group;" : : : "memory");
+}
+
+/* Waits until at most so many of this thread's groups are under way (PTX ISA,
+ * "cp.async.wait_group"). */
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_0(void) {
+    asm volatile("cp.async.wait_group 0;" : : : "memory");
+}
+
+#line 2 "templates/ptx/cp_async_mbarrier.cuh"
+
+/* One of the barrier's expected arrivals, made when all earlier cp.async copies of this thread have
+ * landed (PTX ISA, "cp.async.mbarrier.arrive", .noinc). It orders the copies alone: plain stores of
+ * this thread need an arrival of their own. */
+DEVICE void cp_async_arrive_noinc(u32 barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
+                 :
+                 : "r"(barrier)
+                 : "memory");
+}
+
+/* The same, but the arrival is not one of the expected: the current phase waits for one more. */
+DEVICE void cp_async_arrive(u32 barrier) {
+    asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
+}
+
+/* Waits for all of this thread's copies, committed or not (PTX ISA, "cp.async.wait_all"). */
+DEVICE void cp_async_wait_all(void) {
+    asm volatile("cp.async.wait_all;" : : : "memory");
+}
+
+#line 2 "templates/ptx/ldmatrix.cuh"
+
+/*
+ * Four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix i / 8, and
+ * receives row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level matrix
+ * load instruction: ldmatrix"). `address` is a 32-bit shared-memory address, 16-byte aligned.
+ */
+DEVICE void ldmatrix_x4(u32 *r, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+/* The same, each matrix transposed on the way. */
+DEVICE void ldmatrix_x4_trans(u32 *r, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+#line 2 "templates/ptx/math.cuh"
+
+/* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
+DEVICE float exp2_approximate(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* log2(x); -inf for 0 (PTX ISA, "lg2.approx.f32": absolute error 2^-22 near 1). */
+DEVICE float log2_approximate(float x) {
+    float y;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
+DEVICE u32 pack_bf16x2(float low, float high) {
+    u32 packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
 }
 
 #line 2 "templates/ptx/proxy.cuh"
@@ -1044,7 +1063,7 @@ DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
 }
 // clang-format on
 
-#line 23 "templates/sparse_attn_fwd.sm90.cu"
+#line 24 "templates/sparse_attn_fwd.sm90.cu"
 /*
  * Sparse attention forward with wgmma, 64 heads at a time: heads are the matrices' rows.
  * Mathematics and shapes: include/smelt/sparse_attn.h.
@@ -1090,6 +1109,7 @@ DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
  *   EMPTY_LOW[s]    8   output: warps, rows 0 to 31 used; of Q's      gather
  *                       stage the scores' warps twice each, Q taken
  *   EMPTY_HIGH[s]   8   the same, all rows                            gather
+ * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  * Only who reads through the async proxy what others wrote by plain stores or cp.async has the
  * fence: wgmma's warpgroups, after the wait. A writer's would wait for all its loads and stores.
  * Named barriers: 1 the scores' warpgroup, 2 the gather's.
@@ -1163,26 +1183,18 @@ DEVICE void initialise_barriers(void) {
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
             mbarrier_init(barrier_at(FULL + stage), WARPGROUP + 1);
-            mbarrier_init(barrier_at(EMPTY_LOW + stage), 8);
-            mbarrier_init(barrier_at(EMPTY_HIGH + stage), 8);
+            mbarrier_init(barrier_at(EMPTY_LOW + stage), 8 * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(EMPTY_HIGH + stage), 8 * WARP_ARRIVALS);
         }
         for (int buffer = 0; buffer < P_BUFFERS; ++buffer) {
-            mbarrier_init(barrier_at(P_FULL + buffer), 4);
-            mbarrier_init(barrier_at(TURN + buffer), 4);
-            mbarrier_init(barrier_at(P_FREE + buffer), 8);
+            mbarrier_init(barrier_at(P_FULL + buffer), 4 * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(TURN + buffer), 4 * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(P_FREE + buffer), 8 * WARP_ARRIVALS);
         }
         mbarrier_init(barrier_at(ROPE_FULL), WARPGROUP);
-        mbarrier_init(barrier_at(ROPE_FREE), 4);
+        mbarrier_init(barrier_at(ROPE_FREE), 4 * WARP_ARRIVALS);
     }
     __syncthreads();
-}
-
-/* So many arrivals of a warp, when all of its threads have come so far. */
-DEVICE void arrive_warp(int place, int count) {
-    __syncwarp((u32)ALL_LANES);
-    if (threadIdx.x % 32 == 0) {
-        mbarrier_arrive_count(barrier_at(place), count);
-    }
 }
 
 /* Where Q's rows of an item are; a head past the last is the last again, and never stored. */
@@ -1399,13 +1411,13 @@ DEVICE void take_query_rope(void) {
 DEVICE void begin_query(u32 *query, struct ring_place *stage, int *rope_parity) {
     mbarrier_wait(barrier_at(FULL + stage->index), stage->parity);
     take_query(query, stage->index);
-    arrive_warp(EMPTY_LOW + stage->index, 2);
-    arrive_warp(EMPTY_HIGH + stage->index, 2);
+    arrive_warp(barrier_at(EMPTY_LOW + stage->index), 2);
+    arrive_warp(barrier_at(EMPTY_HIGH + stage->index), 2);
     if (ROPE_STEPS > 0) {
         mbarrier_wait(barrier_at(ROPE_FULL), *rope_parity);
         *rope_parity ^= 1;
         take_query_rope();
-        arrive_warp(ROPE_FREE, 1);
+        arrive_warp(barrier_at(ROPE_FREE), 1);
     }
     fence_proxy_async();
     barrier_sync(SCORES_BARRIER, WARPGROUP);
@@ -1622,11 +1634,11 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
             issue_scores(s, query, stage.index, &rope_parity);
             wgmma_wait_1();
             if (!(word & FIRST_BLOCK)) {
-                arrive_warp(TURN + last_buffer, 1);
+                arrive_warp(barrier_at(TURN + last_buffer), 1);
             }
             wgmma_wait_0();
             if (ROPE_STEPS > 0) {
-                arrive_warp(ROPE_FREE, 1);
+                arrive_warp(barrier_at(ROPE_FREE), 1);
             }
             if (word & LAST_BLOCK) {
                 barrier_sync(SCORES_BARRIER, WARPGROUP); /* QUERY has been read */
@@ -1642,9 +1654,9 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
                 store_denominators(params, &rows, &work, buffer.index);
             }
             /* The proxy fence is the output's: here it would wait for Q to come. */
-            arrive_warp(P_FULL + buffer.index, 1);
+            arrive_warp(barrier_at(P_FULL + buffer.index), 1);
             if (word & LAST_BLOCK) {
-                arrive_warp(TURN + buffer.index, 1);
+                arrive_warp(barrier_at(TURN + buffer.index), 1);
             }
             last_buffer = buffer.index;
             ring_advance(&stage, STAGES);
@@ -1749,7 +1761,7 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
             mbarrier_wait(barrier_at(TURN + buffer.index), buffer.parity);
             issue_output(o, stage.index, buffer.index, half, word & FIRST_BLOCK);
             wgmma_wait_1();
-            arrive_warp(EMPTY_LOW + stage.index, 1);
+            arrive_warp(barrier_at(EMPTY_LOW + stage.index), 1);
             wgmma_wait_0();
             if (word & LAST_BLOCK) {
                 const float *const values =
@@ -1757,8 +1769,8 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
                 denominators[0] = values[0];
                 denominators[1] = values[8];
             }
-            arrive_warp(P_FREE + buffer.index, 1);
-            arrive_warp(EMPTY_HIGH + stage.index, 1);
+            arrive_warp(barrier_at(P_FREE + buffer.index), 1);
+            arrive_warp(barrier_at(EMPTY_HIGH + stage.index), 1);
             ring_advance(&stage, STAGES);
             ring_advance(&buffer, P_BUFFERS);
         } while (!(word & LAST_BLOCK));
