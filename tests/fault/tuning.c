@@ -21,7 +21,7 @@
 #include "smelt/tuning.h"
 
 #define DEVICE "Fake GPU 0"
-#define OTHER "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048"
+#define OTHER "sparse_attn_fwd:heads=8,dqk=512,dv=512,topk=2048"
 
 static char folder[64], file[128], readonly_folder[128];
 static char logged[16384];
