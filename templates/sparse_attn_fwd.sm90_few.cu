@@ -1,6 +1,7 @@
 //@use common/base.cuh
 //@use common/descriptor.cuh
 //@use common/key_ring.cuh
+//@use common/warp_arrival.cuh
 //@use common/work.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
@@ -34,8 +35,8 @@
  * What binds is the ring: gathered bytes per second are the bytes under way over the time that a
  * byte takes from L2 to its last use. So a key block comes, is used and is given back in parts of
  * PART_TILES tiles of 64 columns: K Q^T begins with the first part while the others are under way,
- * and each part of V^T P^T that is done makes room for a part of the block after the next; and the
- * ring has tiles, not whole blocks, so that all of the shared memory is used.
+ * and each part of V^T P^T that is done makes room for a part of a later block; and the ring has
+ * tiles, not whole blocks, so that all of the shared memory is used.
  *
  * A query has at least one key block, perhaps empty. Its blocks do not depend on the other query:
  * the same keys, summed in the same order. A maximum is rounded up to an integer (in powers of two)
@@ -44,13 +45,18 @@
  *
  * Shared memory (offsets and sizes: the plan above). A tile is rows of 64 columns, 128-byte
  * swizzled:
- *   KEYS       [RING_TILES] tiles of BLOCK_KEYS rows, a ring: a block's tiles follow each other,
- * its rope columns first. A query's last block then holds the statistics, if it has rope columns,
- * and its output on the way to global memory QUERY      [2][DQK / 64] tiles of BLOCK_HEADS rows P
- * [2] tiles of BLOCK_HEADS heads by BLOCK_KEYS keys STATISTICS [2][STATISTICS][BLOCK_HEADS] fp32:
- * what the warps of a warpgroup tell each other; with rope columns they stand in their block's
- * first tile, when S^T is complete WORDS      [PLACES]: struct block_word REQUESTS   [REQUESTS]:
- * struct request RING       [2]: common/warp_slots.cuh; RANGE: common/work.cuh
+ *   KEYS       [RING_TILES] tiles of BLOCK_KEYS rows, a ring: a block's tiles
+ *              follow each other, its rope columns first. A query's last block
+ *              then holds the statistics, if it has rope columns, and the output
+ *              on its way to global memory
+ *   QUERY      [2][DQK / 64] tiles of BLOCK_HEADS rows
+ *   P          [2] tiles of BLOCK_HEADS heads by BLOCK_KEYS keys
+ *   STATISTICS [2][STATISTICS][BLOCK_HEADS] fp32: what the warps of a warpgroup
+ *              tell each other; with rope columns they stand in their block's
+ *              first tile, when S^T is complete
+ *   WORDS      [PLACES]: struct block_word
+ *   REQUESTS   [REQUESTS]: struct request
+ *   RING       [2]: common/warp_slots.cuh; RANGE: common/work.cuh
  *
  * Barriers (parity counts uses; b: a block's place, block number % PLACES; m: the math warpgroup. A
  * FULL barrier for each of the two, which sees its own blocks alone and could not tell the others'
@@ -61,8 +67,8 @@
  *   FULL[b][part][m]     64  copies: every thread when they have        math warpgroup m
  *                            landed; the first part: and one for the
  *                            word, 65
- *   EMPTY[b][part]        4  math: the block's warps; of the rope       copies, by the table of
- *                            columns one of their own                   key_ring.cuh
+ *   EMPTY[b][part]        4  math: the block's warps; of the rope       copies, as the head of
+ *                            columns one of their own                   key_ring.cuh says
  *   QUERY_FULL[m]       128  math: every thread when its copies have    math warpgroup m
  *                            landed
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
@@ -79,8 +85,7 @@ enum {
     ATOM_BYTES = 8 * TILE_PITCH,     /* eight rows of a tile */
     STEP_BYTES = 32,                 /* 16 columns of a row: a k-step of K Q^T */
     KEY_STEP_BYTES = 2 * ATOM_BYTES, /* 16 keys of a tile: a k-step of V^T P^T */
-    STEPS = DQK / 16,
-    KEY_STEPS = BLOCK_KEYS / 16, /* of V^T P^T */
+    KEY_STEPS = BLOCK_KEYS / 16,     /* of V^T P^T */
     HAS_ROPE = DQK > DV,
 
     GROUPS = BLOCK_HEADS / 8, /* a thread's heads: two of every eight */
@@ -347,15 +352,15 @@ DEVICE void issue_output(float *o, int first, int from, int to, u32 p, bool add)
     wgmma_commit();
 }
 
-/* A math warpgroup's place in the ring: a key block's place and first tile. */
+/* Where a key block is in the ring: its place among PLACES, and its first tile. */
 struct block_at {
-    int place, first;
+    int index, first;
 };
 
 /* Of the warpgroup's next key block. */
 DEVICE struct block_at block_after(const struct block_at *at, int word) {
     const int blocks = word & ALONE ? 1 : 2;
-    const struct block_at next = {(at->place + blocks) % PLACES,
+    const struct block_at next = {(at->index + blocks) % PLACES,
                                   (at->first + blocks * TILES) % RING_TILES};
     return next;
 }
@@ -363,14 +368,14 @@ DEVICE struct block_at block_after(const struct block_at *at, int word) {
 /* Waits until a part of a block is there. */
 DEVICE void await_part(const struct block_at *at, int part, u32 parities,
                        const struct place *place) {
-    mbarrier_wait(barrier_at(FULL + (at->place * PARTS + part) * 2 + place->group),
-                  (int)(parities >> at->place & 1));
+    mbarrier_wait(barrier_at(FULL + (at->index * PARTS + part) * 2 + place->group),
+                  (int)(parities >> at->index & 1));
     fence_proxy_async();
 }
 
 /* A warp's arrival at a part's barrier. */
 DEVICE void give_back(const struct block_at *at, int part) {
-    arrive_warp(barrier_at(EMPTY + at->place * (PARTS + 1) + part), 1);
+    arrive_warp(barrier_at(EMPTY + at->index * (PARTS + 1) + part), 1);
 }
 
 /* Scores that have been issued -> P. */
@@ -409,10 +414,10 @@ DEVICE struct block_word compute_blocks(const struct sparse_attn_fwd_params *par
             await_part(at, part, *parities, place);
             issue_scores(s, first, part == 0 ? 0 : end - PART_TILES, end, query);
         }
-        *parities ^= 1u << at->place;
+        *parities ^= 1u << at->index;
         struct block_word block;
-        block.word = (int)warp_reduce_or((u32)block_word(at->place)->word);
-        block.next = block_word(at->place)->next;
+        block.word = (int)warp_reduce_or((u32)block_word(at->index)->word);
+        block.next = block_word(at->index)->next;
         const bool last = block.word & LAST_BLOCK;
         compute_probabilities(s, columns, o, at->first, block.word & COUNT_MASK, scale_log2,
                               opening, place);

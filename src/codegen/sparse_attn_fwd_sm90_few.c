@@ -6,13 +6,11 @@
  * the shared memory that the Q of two queries leaves, in tiles of 64 keys by 64 columns: 25 of them
  * with 8 heads and dqk 576, 23 with 16, 18 with 32, of 9 a key block (measured, topk 2048: with 18
  * tiles 8 heads take 1.29 ms instead of 1.19, 16 heads 1.36 instead of 1.21). A block's tiles come
- * and go two at a time (by fours 32 heads are 4 % slower), up to 16 heads by fours (2 % faster at
+ * and go two at a time (by fours 32 heads are 5 % slower), up to 16 heads by fours (2 % faster at
  * topk 512, the same at 2048). stages=n makes the ring n whole blocks. Heads are rounded up to the
  * next 8. Registers: a math warpgroup holds a whole O^T, 8 slabs of heads / 2 values a thread, 128
  * for 32 heads, and gets 208; the gather gets 88.
  */
-#include <inttypes.h>
-
 #include "codegen/sparse_attn_fwd.h"
 
 enum {
@@ -147,12 +145,13 @@ static int choose_ring(const struct smelt__spec *spec, struct choice *choice,
     const int most = tiles_that_fit(choice, plan), most_stages = most / choice->tiles;
     const int stages = smelt__sparse_attn_fwd_knob(spec, "stages", 0);
     if (stages > most_stages) {
-        smelt__message_set(message,
-                           "%s: stages=%d with %d heads and dqk=%d needs more than the %d KB of "
-                           "shared memory; legal: %d..%d, or auto, the %d tiles of 64 columns that "
-                           "fit, %d of them a stage",
-                           spec->family->name, stages, choice->heads, choice->tiles * TILE_COLUMNS,
-                           SHARED_LIMIT / 1024, LEAST_STAGES, most_stages, most, choice->tiles);
+        smelt__message_set(
+            message,
+            "%s: stages=%d with %d heads (in eights) and dqk=%d needs more than the %d KB of "
+            "shared memory; legal: %d..%d, or auto, the %d tiles of 64 columns that "
+            "fit, %d of them a stage",
+            spec->family->name, stages, choice->heads, choice->tiles * TILE_COLUMNS,
+            SHARED_LIMIT / 1024, LEAST_STAGES, most_stages, most, choice->tiles);
         return -1;
     }
     choice->ring_tiles = stages ? stages * choice->tiles : most;

@@ -13,7 +13,8 @@
  * Key blocks of two queries at a time, gathered into a ring of tiles for the two math warpgroups of
  * sparse_attn_fwd.sm90_few.cu; its head has the shared-memory map and the barriers. One warp of the
  * gather's warpgroup scans the slots of both queries and asks for a block of the one, then for one
- * of the other; COPY_WARPS copy the rows and never wait for a slot that is on its way.
+ * of the other; COPY_WARPS copy the rows, and wait for slots that are on their way only when
+ * the scan, two blocks ahead, is late.
  *
  * Block n has the ring's tiles TILES * n to TILES * n + TILES - 1, modulo RING_TILES. So its tile t
  * takes the place of tile t - RING_TILES + TILES * d of block n - d, d being the number that makes
@@ -289,7 +290,7 @@ DEVICE void run_copies(const struct sparse_attn_fwd_params *params) {
         struct block_rows next;
 #pragma unroll
         for (int tile = 0; tile < TILES; ++tile) {
-            if (tile == TILES - PART_TILES) { /* while that part is waited for */
+            if (tile == TILES - PART_TILES) { /* while room is waited for, as a rule */
                 take_request(params, &place, &next);
             }
             if (!comes_free_with_last(tile)) {

@@ -40,6 +40,11 @@ for verb in prune export import; do
         passed "$verb is not advertised"
     fi
 done
+knobs=$(sed -n "s/.*--knobs) words='\([^']*\)'.*/\1/p" "$documents/smelt.bash-completion")
+[ -n "$knobs" ] || failed 'knobs complete' 'no list of them'
+for knob in $knobs; do
+    gives 0 '' tune --dry-run --arch sm_90a --limit 1 --knobs "$knob" "$operator"
+done
 if bash -n "$documents/smelt.bash-completion" 2>"$work/err"; then
     passed 'the completion is bash'
 else

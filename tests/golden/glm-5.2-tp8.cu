@@ -660,7 +660,8 @@ DEVICE void prefetch_l2(const void *from, u32 bytes) {
  * Key blocks of two queries at a time, gathered into a ring of tiles for the two math warpgroups of
  * sparse_attn_fwd.sm90_few.cu; its head has the shared-memory map and the barriers. One warp of the
  * gather's warpgroup scans the slots of both queries and asks for a block of the one, then for one
- * of the other; COPY_WARPS copy the rows and never wait for a slot that is on its way.
+ * of the other; COPY_WARPS copy the rows, and wait for slots that are on their way only when
+ * the scan, two blocks ahead, is late.
  *
  * Block n has the ring's tiles TILES * n to TILES * n + TILES - 1, modulo RING_TILES. So its tile t
  * takes the place of tile t - RING_TILES + TILES * d of block n - d, d being the number that makes
@@ -936,7 +937,7 @@ DEVICE void run_copies(const struct sparse_attn_fwd_params *params) {
         struct block_rows next;
 #pragma unroll
         for (int tile = 0; tile < TILES; ++tile) {
-            if (tile == TILES - PART_TILES) { /* while that part is waited for */
+            if (tile == TILES - PART_TILES) { /* while room is waited for, as a rule */
                 take_request(params, &place, &next);
             }
             if (!comes_free_with_last(tile)) {
@@ -1161,7 +1162,7 @@ DEVICE void wgmma_ss_n8_t10(float *d, u64 a, u64 b, int accumulate) {
 }
 // clang-format on
 
-#line 19 "templates/sparse_attn_fwd.sm90_few.cu"
+#line 20 "templates/sparse_attn_fwd.sm90_few.cu"
 /*
  * Sparse attention forward with wgmma for at most 32 heads: keys are the matrices' rows, heads
  * their columns, so that no product is padded to 64 heads; and two queries are under way, so that
@@ -1180,8 +1181,8 @@ DEVICE void wgmma_ss_n8_t10(float *d, u64 a, u64 b, int accumulate) {
  * What binds is the ring: gathered bytes per second are the bytes under way over the time that a
  * byte takes from L2 to its last use. So a key block comes, is used and is given back in parts of
  * PART_TILES tiles of 64 columns: K Q^T begins with the first part while the others are under way,
- * and each part of V^T P^T that is done makes room for a part of the block after the next; and the
- * ring has tiles, not whole blocks, so that all of the shared memory is used.
+ * and each part of V^T P^T that is done makes room for a part of a later block; and the ring has
+ * tiles, not whole blocks, so that all of the shared memory is used.
  *
  * A query has at least one key block, perhaps empty. Its blocks do not depend on the other query:
  * the same keys, summed in the same order. A maximum is rounded up to an integer (in powers of two)
@@ -1190,13 +1191,18 @@ DEVICE void wgmma_ss_n8_t10(float *d, u64 a, u64 b, int accumulate) {
  *
  * Shared memory (offsets and sizes: the plan above). A tile is rows of 64 columns, 128-byte
  * swizzled:
- *   KEYS       [RING_TILES] tiles of BLOCK_KEYS rows, a ring: a block's tiles follow each other,
- * its rope columns first. A query's last block then holds the statistics, if it has rope columns,
- * and its output on the way to global memory QUERY      [2][DQK / 64] tiles of BLOCK_HEADS rows P
- * [2] tiles of BLOCK_HEADS heads by BLOCK_KEYS keys STATISTICS [2][STATISTICS][BLOCK_HEADS] fp32:
- * what the warps of a warpgroup tell each other; with rope columns they stand in their block's
- * first tile, when S^T is complete WORDS      [PLACES]: struct block_word REQUESTS   [REQUESTS]:
- * struct request RING       [2]: common/warp_slots.cuh; RANGE: common/work.cuh
+ *   KEYS       [RING_TILES] tiles of BLOCK_KEYS rows, a ring: a block's tiles
+ *              follow each other, its rope columns first. A query's last block
+ *              then holds the statistics, if it has rope columns, and the output
+ *              on its way to global memory
+ *   QUERY      [2][DQK / 64] tiles of BLOCK_HEADS rows
+ *   P          [2] tiles of BLOCK_HEADS heads by BLOCK_KEYS keys
+ *   STATISTICS [2][STATISTICS][BLOCK_HEADS] fp32: what the warps of a warpgroup
+ *              tell each other; with rope columns they stand in their block's
+ *              first tile, when S^T is complete
+ *   WORDS      [PLACES]: struct block_word
+ *   REQUESTS   [REQUESTS]: struct request
+ *   RING       [2]: common/warp_slots.cuh; RANGE: common/work.cuh
  *
  * Barriers (parity counts uses; b: a block's place, block number % PLACES; m: the math warpgroup. A
  * FULL barrier for each of the two, which sees its own blocks alone and could not tell the others'
@@ -1207,8 +1213,8 @@ DEVICE void wgmma_ss_n8_t10(float *d, u64 a, u64 b, int accumulate) {
  *   FULL[b][part][m]     64  copies: every thread when they have        math warpgroup m
  *                            landed; the first part: and one for the
  *                            word, 65
- *   EMPTY[b][part]        4  math: the block's warps; of the rope       copies, by the table of
- *                            columns one of their own                   key_ring.cuh
+ *   EMPTY[b][part]        4  math: the block's warps; of the rope       copies, as the head of
+ *                            columns one of their own                   key_ring.cuh says
  *   QUERY_FULL[m]       128  math: every thread when its copies have    math warpgroup m
  *                            landed
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
@@ -1225,8 +1231,7 @@ enum {
     ATOM_BYTES = 8 * TILE_PITCH,     /* eight rows of a tile */
     STEP_BYTES = 32,                 /* 16 columns of a row: a k-step of K Q^T */
     KEY_STEP_BYTES = 2 * ATOM_BYTES, /* 16 keys of a tile: a k-step of V^T P^T */
-    STEPS = DQK / 16,
-    KEY_STEPS = BLOCK_KEYS / 16, /* of V^T P^T */
+    KEY_STEPS = BLOCK_KEYS / 16,     /* of V^T P^T */
     HAS_ROPE = DQK > DV,
 
     GROUPS = BLOCK_HEADS / 8, /* a thread's heads: two of every eight */
@@ -1239,10 +1244,10 @@ enum {
 
 /* The products' shapes: as many columns as heads. */
 // clang-format off
-#line 97 "templates/sparse_attn_fwd.sm90_few.cu"
+#line 102 "templates/sparse_attn_fwd.sm90_few.cu"
 #define multiply_scores wgmma_ss_n8_t00
 #define multiply_output wgmma_ss_n8_t10
-#line 100 "templates/sparse_attn_fwd.sm90_few.cu"
+#line 105 "templates/sparse_attn_fwd.sm90_few.cu"
 // clang-format on
 
 #define LOG2_E 1.4426950408889634f
@@ -1493,15 +1498,15 @@ DEVICE void issue_output(float *o, int first, int from, int to, u32 p, bool add)
     wgmma_commit();
 }
 
-/* A math warpgroup's place in the ring: a key block's place and first tile. */
+/* Where a key block is in the ring: its place among PLACES, and its first tile. */
 struct block_at {
-    int place, first;
+    int index, first;
 };
 
 /* Of the warpgroup's next key block. */
 DEVICE struct block_at block_after(const struct block_at *at, int word) {
     const int blocks = word & ALONE ? 1 : 2;
-    const struct block_at next = {(at->place + blocks) % PLACES,
+    const struct block_at next = {(at->index + blocks) % PLACES,
                                   (at->first + blocks * TILES) % RING_TILES};
     return next;
 }
@@ -1509,14 +1514,14 @@ DEVICE struct block_at block_after(const struct block_at *at, int word) {
 /* Waits until a part of a block is there. */
 DEVICE void await_part(const struct block_at *at, int part, u32 parities,
                        const struct place *place) {
-    mbarrier_wait(barrier_at(FULL + (at->place * PARTS + part) * 2 + place->group),
-                  (int)(parities >> at->place & 1));
+    mbarrier_wait(barrier_at(FULL + (at->index * PARTS + part) * 2 + place->group),
+                  (int)(parities >> at->index & 1));
     fence_proxy_async();
 }
 
 /* A warp's arrival at a part's barrier. */
 DEVICE void give_back(const struct block_at *at, int part) {
-    arrive_warp(barrier_at(EMPTY + at->place * (PARTS + 1) + part), 1);
+    arrive_warp(barrier_at(EMPTY + at->index * (PARTS + 1) + part), 1);
 }
 
 /* Scores that have been issued -> P. */
@@ -1555,10 +1560,10 @@ DEVICE struct block_word compute_blocks(const struct sparse_attn_fwd_params *par
             await_part(at, part, *parities, place);
             issue_scores(s, first, part == 0 ? 0 : end - PART_TILES, end, query);
         }
-        *parities ^= 1u << at->place;
+        *parities ^= 1u << at->index;
         struct block_word block;
-        block.word = (int)warp_reduce_or((u32)block_word(at->place)->word);
-        block.next = block_word(at->place)->next;
+        block.word = (int)warp_reduce_or((u32)block_word(at->index)->word);
+        block.next = block_word(at->index)->next;
         const bool last = block.word & LAST_BLOCK;
         compute_probabilities(s, columns, o, at->first, block.word & COUNT_MASK, scale_log2,
                               opening, place);

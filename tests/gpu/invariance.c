@@ -193,8 +193,9 @@ void run_invariance(struct suite *suite) {
 
 /* ---- one launch a thousand times ------------------------------------------------------------- */
 
-/* What runs differently from one launch to the next is which multiprocessor takes which query and
- * when its copies land: enough queries that each has several. */
+/* What runs differently from one launch to the next is when its copies land and which warp is
+ * first: enough queries that each warpgroup has several. On the emulator each time under another
+ * schedule. */
 static const char *const repeated_specs[] = {
     "sparse_attn:heads=64,dqk=576,dv=512,topk=2048",
     "sparse_attn:heads=128,dqk=576,dv=512,topk=512",
@@ -211,7 +212,7 @@ static void repeat(struct suite *suite, const char *spec, char *message, size_t 
     const int repetitions = suite->emulated ? 3 : suite->quick ? 20 : 1000;
     const struct smelt__problem_options options = {.seed = suite->seed,
                                                    .batches = 1,
-                                                   .tokens = small ? 5 : 300,
+                                                   .tokens = small ? 5 : 1000,
                                                    .rows = small ? 300 : 8192,
                                                    .lists = SMELT__LISTS_LOG,
                                                    .max_logits = 1};
@@ -224,6 +225,8 @@ static void repeat(struct suite *suite, const char *spec, char *message, size_t 
         suite_ok(smelt__placed_create(&again, suite->context, &workload.problem), "placing",
                  message, size) == 0) {
         for (int i = 1; i < repetitions && !message[0]; i++) {
+            smelt__emulator_configure(smelt_context_arch(suite->context),
+                                      smelt__schedule_at(suite->seed, i), 0);
             if (suite_ok(smelt__placed_run(&again, workload.attn, NULL), "forward", message, size))
                 break;
             for (int64_t query = 0; query < options.tokens && !message[0]; query++)

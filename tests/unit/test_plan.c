@@ -191,7 +191,8 @@ static void refusals(void **state) {
         {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,variant=mma,part_tiles=2", "sm_90a",
          "part_tiles is a knob of variant=sm90; mma has none"},
         {"sparse_attn_fwd:heads=30,dqk=576,dv=512,topk=2048,variant=sm90,stages=3", "sm_90a",
-         "stages=3 with 32 heads and dqk=576 needs more than the 227 KB of shared memory; legal: "
+         "stages=3 with 32 heads (in eights) and dqk=576 needs more than the 227 KB of shared "
+         "memory; legal: "
          "2..2, or auto, the 18 tiles"},
         {"sparse_attn_fwd:heads=8,dqk=512,dv=512,topk=2048,variant=sm90,stages=4", "sm_90a",
          "legal: 2..3, or auto, the 25 tiles"},
@@ -244,7 +245,7 @@ static void expect_constant(const struct smelt__plan *plan, const char *name, in
     assert_int_equal(constant->origin, origin);
 }
 
-/* Keys as rows: the ring takes what two queries' Q leaves; a part of a stage where more fits. */
+/* Keys as rows: the ring takes what two queries' Q leaves, also where that is no whole stage. */
 static void ring_by_rule(void **state) {
     (void)state;
     static const struct {

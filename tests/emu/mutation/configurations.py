@@ -154,7 +154,7 @@ class Lists:
 # What is mutated in the set sm90; other files it shares with the set main.
 SM90_FILES = ("templates/sparse_attn_fwd.sm90",
               *(f"templates/common/{name}.cuh"
-                for name in ("gather_slots", "key_ring", "quad", "warp_slots")))
+                for name in ("gather_slots", "key_ring", "quad", "warp_arrival", "warp_slots")))
 
 # What each is there for stands beside it; the plan's constants are the ones `smelt emit` prints.
 CHECKS = (
@@ -241,6 +241,8 @@ SM90_CHECKS = (
     Check("sm90-far", "heads=64,dqk=576,dv=512,topk=100,variant=sm90",
           "--far --topk-length --max-logits --batches 2 --queries 2 --seed 70 --lists random "
           "--schedules 1"),
+    Check("sm90-racecheck", "heads=64,dqk=512,dv=512,topk=100,variant=sm90,racecheck=1",
+          "--queries 2 --rows 150 --lists random --schedules 1"),
     # Keys as rows, two queries under way; more queries than the emulated GPU takes at once.
     Check("few", "heads=13,dqk=576,dv=512,topk=300,sink=1,variant=sm90,orientation=keys",
           "--strided --max-logits --topk-length --queries 7 --rows 310 --width 300 --seed 70 "
@@ -251,6 +253,8 @@ SM90_CHECKS = (
           "--width 577 --rows 700 --queries 6 --lists random"),
     Check("few-spiky", "heads=8,dqk=576,dv=512,topk=381,sink=1,variant=sm90",
           "--spiky --queries 5 --rows 400 --width 381 --seed 7 --lists adversarial --schedules 2"),
+    Check("few-racecheck", "heads=8,dqk=576,dv=512,topk=100,variant=sm90,racecheck=1",
+          "--queries 5 --rows 150 --lists random --schedules 1"),
     Check("few-one", "heads=1,dqk=512,dv=512,topk=64,variant=sm90",
           "--lists random --schedules 1"),
     Check("few-32", "heads=32,dqk=512,dv=512,topk=300,variant=sm90,orientation=keys",
