@@ -149,10 +149,12 @@ static void fill_row(const struct fill *fill, uint64_t stream, uint64_t row, uin
 
 /* Spiky heads: scores are multiplied by 1, 8 or 40, and all of a head's moved by 110 or -110
  * through the last column, where every key holds 8. In every second query they are not multiplied
- * but rise from the table's first row to its last by 1000, in every second head fall, through the
- * column before, where keys hold their place in the table: key blocks in order each move the
- * maximum, or leave it far above. */
-static const float SPIKE_KEY = 8.0F, SPIKE_SHIFT = 110.0F, SPIKE_RISE = 1000.0F;
+ * but rise from the table's first row to its last by 1000, in every second head fall, by as much or
+ * by 128, through the column before, where keys hold their place in the table: key blocks in order
+ * each move the maximum, or leave it far above, or in long lists a little, and all of them together
+ * by more than fp32's exponents reach. */
+static const float SPIKE_KEY = 8.0F, SPIKE_SHIFT = 110.0F, SPIKE_RISE = 1000.0F,
+                   SPIKE_SLOW_FALL = 128.0F;
 
 static void make_spiky(const struct fill *fill, uint64_t row, uint16_t *q) {
     static const float factors[] = {1.0F, 8.0F, 40.0F};
@@ -163,7 +165,7 @@ static void make_spiky(const struct fill *fill, uint64_t row, uint16_t *q) {
     for (int d = 0; d < dqk; d++)
         q[d] = smelt__bf16_from_float(factor * smelt__bf16_to_float(q[d]));
     q[dqk - 1] = smelt__bf16_from_float(smelt__random_next(&random) & 1 ? shift : -shift);
-    float rise = row % 2 ? -SPIKE_RISE : SPIKE_RISE;
+    float rise = row % 2 == 0 ? SPIKE_RISE : row % 4 == 1 ? -SPIKE_RISE : -SPIKE_SLOW_FALL;
     q[dqk - 2] = smelt__bf16_from_float(rises ? rise / fill->args.scale : 0.0F);
 }
 
