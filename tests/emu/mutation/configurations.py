@@ -223,6 +223,12 @@ CHECKS = (
           files="templates/common/work.cuh"),
 )
 
+# Maxima that fall slowly, by more than fp32's exponents reach: whole lists in the table's order, and
+# scores by their place in it alone.
+FALL = "dqk=512,dv=512,topk=1536,variant=sm90,heads="
+FALL_OPTIONS = ("--spiky --scale 0.001 --width 1536 --rows 2048 --queries 4 --lists window "
+                "--schedules 1")
+
 # Of the kernels with wgmma. Heads as rows: five queries on two multiprocessors; rope and none, a
 # sink and none; several head blocks, a query list that ends early.
 SM90_CHECKS = (
@@ -243,25 +249,34 @@ SM90_CHECKS = (
           "--schedules 1"),
     Check("sm90-racecheck", "heads=64,dqk=512,dv=512,topk=100,variant=sm90,racecheck=1",
           "--queries 2 --rows 150 --lists random --schedules 1"),
+    Check("sm90-fall", FALL + "64", FALL_OPTIONS),
     # Keys as rows, two queries under way; more queries than the emulated GPU takes at once.
     Check("few", "heads=13,dqk=576,dv=512,topk=300,sink=1,variant=sm90,orientation=keys",
           "--strided --max-logits --topk-length --queries 7 --rows 310 --width 300 --seed 70 "
           "--lists adversarial"),
+    # Query 0 follows another one.
     Check("few-parts", "heads=24,dqk=576,dv=512,topk=100,variant=sm90,part_tiles=4,stages=2",
-          "--spiky --batches 2 --queries 5 --query-list partial --rows 301 --lists window"),
+          "--spiky --batches 2 --queries 5 --query-list partial --rows 301 --seed 1 --lists window"),
     Check("few-random", "heads=16,dqk=576,dv=512,topk=600,variant=sm90",
-          "--width 577 --rows 700 --queries 6 --lists random"),
+          "--width 577 --rows 700 --queries 3 --lists random --schedules 2"),
     Check("few-spiky", "heads=8,dqk=576,dv=512,topk=381,sink=1,variant=sm90",
           "--spiky --queries 5 --rows 400 --width 381 --seed 7 --lists adversarial --schedules 2"),
     Check("few-racecheck", "heads=8,dqk=576,dv=512,topk=100,variant=sm90,racecheck=1",
           "--queries 5 --rows 150 --lists random --schedules 1"),
-    Check("few-one", "heads=1,dqk=512,dv=512,topk=64,variant=sm90",
-          "--lists random --schedules 1"),
+    # Query 0 alone, in a ring of one tile more than three blocks.
+    Check("few-one", "heads=1,dqk=512,dv=512,topk=600,variant=sm90",
+          "--queries 1 --lists random --schedules 2"),
     Check("few-32", "heads=32,dqk=512,dv=512,topk=300,variant=sm90,orientation=keys",
           "--width 300 --lists causal --max-logits --spiky --queries 6"),
+    # Query 0 is the longer one of the two that are left.
     Check("few-far", "heads=8,dqk=576,dv=512,topk=100,variant=sm90",
-          "--far --topk-length --max-logits --batches 2 --queries 3 --seed 70 --lists random "
-          "--schedules 1"),
+          "--far --topk-length --max-logits --batches 2 --queries 3 --query-list partial --seed 77 "
+          "--lists random --schedules 1"),
+    Check("few-fall", FALL + "4", FALL_OPTIONS),
+    # A bucket's kernel that runs beside the largest one's.
+    Check("few-bucket", "heads=8,dqk=576,dv=512,topk=40,variant=sm90",
+          "--width 50 --rows 90 --queries 9 --lists adversarial --schedules 1", buckets="9",
+          bound="9"),
 )
 
 
