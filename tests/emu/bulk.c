@@ -117,6 +117,14 @@ EMU_EXPORT void emu_bulk_load(unsigned to, const void *from, unsigned bytes, uns
     load_go(load);
 }
 
+/* Moves nothing, but its rules are a load's. */
+EMU_EXPORT void emu_bulk_prefetch(const void *from, unsigned bytes) {
+    site at = EMU_SITE;
+    emu.statistics.instructions++;
+    check_bulk(bytes, from, "cp.async.bulk.prefetch", at);
+    emu_global_access(from, bytes, EMU_READ, at);
+}
+
 /* Shared to shared memory. */
 EMU_EXPORT void emu_bulk_copy_cluster(unsigned to, unsigned from, unsigned bytes,
                                       unsigned barrier) {

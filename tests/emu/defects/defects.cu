@@ -517,6 +517,19 @@ KERNEL void KERNEL_NAME(int *data) {
     }
 }
 
+//! a prefetch past a buffer: bounds, 32 threads; which has 16384
+//@use ptx/prefetch.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    prefetch_l2(data, 1024);
+    prefetch_l2(data + 3968, 1024); /* HERE */
+}
+
+//! a prefetch of 8 bytes: illegal, 32 threads; not a multiple of 16
+//@use ptx/prefetch.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    prefetch_l2(data, 8); /* HERE */
+}
+
 //! a bulk load over what is still read: race/barrier, 64 threads
 //@use ptx/bulk.cuh
 //@use ptx/mbarrier.cuh

@@ -1,7 +1,9 @@
-/* templates/ptx/prefetch.cuh, emulated: a hint, which does nothing and cannot fail. */
+/* templates/ptx/prefetch.cuh, emulated: a hint, which moves nothing, of memory that is there. */
 #ifndef EMU_PTX_PREFETCH
 #define EMU_PTX_PREFETCH
 
-#define prefetch_l2(from, bytes) ((void)(from), (void)(bytes))
+void emu_bulk_prefetch(const void *from, unsigned bytes);
+
+#define prefetch_l2(from, bytes) emu_bulk_prefetch(from, bytes)
 
 #endif
