@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/cache_internal.h"
+#include "runtime/cache/internal.h"
 
 enum { HIT_BYTES = 100000, SMALL_BYTES = 1000, PATH_BYTES = 512 };
 

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "codegen/plan.h"
+#include "codegen/plan/plan.h"
 #include "ops/sparse_attn_args.h"
 #include "runtime/context.h"
 #include "runtime/kernel.h"

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "ops/sparse_attn_partition.h"
-#include "runtime/compile.h"
+#include "runtime/compiler/compile.h"
 #include "runtime/context.h"
 #include "runtime/specs.h"
 #include "smelt/smelt.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/engine.h"
+#include "codegen/template/engine.h"
 
 static const char *template_name(const char *path) {
     static const char folder[] = "templates/";
@@ -75,7 +75,7 @@ static int write_table(const char *path, const struct smelt__template *templates
         return -1;
     }
     fprintf(file, "/* Written by tools/embed.c from templates/; do not edit. */\n"
-                  "#include \"codegen/engine.h\"\n\n");
+                  "#include \"codegen/template/engine.h\"\n\n");
     for (int i = 0; i < count; i++)
         write_bytes(file, &templates[i], i);
     fprintf(file, "const struct smelt__template smelt__templates[] = {\n");

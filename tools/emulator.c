@@ -1,10 +1,10 @@
-/* The emulator in place of the GPU: see tests/emu/emulator.h for what it is. */
+/* The emulator in place of the GPU: see src/emu/emulator.h for what it is. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "emulated.h"
+#include "harness/emulated.h"
 #include "tool.h"
 
 enum { PATH = 4096 };
@@ -49,7 +49,7 @@ static void path_beside_command(char path[PATH]) {
     path[length > 0 ? length : 0] = '\0';
     char *slash = strrchr(path, '/');
     size_t folder = slash ? (size_t)(slash - path) : 0;
-    snprintf(path + folder, PATH - folder, "/tests/emu/libsmelt_emu.so");
+    snprintf(path + folder, PATH - folder, "/src/emu/libsmelt_emu.so");
 }
 
 static int find_library(const struct tool_options *options, char path[PATH]) {

@@ -14,7 +14,7 @@
 
 #include <jansson.h>
 
-#include "problem.h"
+#include "harness/problem.h"
 #include "smelt/smelt.h"
 
 /* The exit status scripts rely on. */

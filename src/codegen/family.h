@@ -6,8 +6,8 @@
 #define SMELT_CODEGEN_FAMILY_H
 
 #include "codegen/arch.h"
-#include "codegen/plan.h"
-#include "codegen/spec.h"
+#include "codegen/plan/plan.h"
+#include "codegen/spec/spec.h"
 
 enum { SMELT__MAX_TRIES = 8 };
 

@@ -2,7 +2,7 @@
 #ifndef SMELT_CODEGEN_PRESET_H
 #define SMELT_CODEGEN_PRESET_H
 
-#include "codegen/spec.h"
+#include "codegen/spec/spec.h"
 #include "codegen/text.h"
 
 enum { SMELT__MAX_PRESET_SPECS = 8 };

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/families/sparse_attn_keys.h"
 #include "codegen/family.h"
-#include "codegen/sparse_attn_keys.h"
-#include "codegen/spec.h"
+#include "codegen/spec/spec.h"
 #include "ops/sparse_attn_args.h"
 #include "ops/sparse_attn_partition.h"
 #include "runtime/kernel.h"

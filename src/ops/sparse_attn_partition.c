@@ -3,7 +3,7 @@
 
 #include <limits.h>
 
-#include "codegen/sparse_attn_partition.h"
+#include "codegen/families/sparse_attn_partition.h"
 
 enum {
     WARP = 32,

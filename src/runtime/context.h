@@ -6,12 +6,12 @@
 #include <stdatomic.h>
 
 #include "codegen/arch.h"
-#include "runtime/cache.h"
-#include "runtime/driver.h"
+#include "runtime/cache/cache.h"
+#include "runtime/compiler/nvrtc.h"
+#include "runtime/driver/driver.h"
 #include "runtime/flight.h"
 #include "runtime/log.h"
-#include "runtime/nvrtc.h"
-#include "runtime/tuning.h"
+#include "runtime/tuning/tuning.h"
 #include "smelt/context.h"
 
 /* Options and environment, resolved. */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "runtime/compile.h"
+#include "runtime/compiler/compile.h"
 #include "runtime/context.h"
 #include "runtime/kernel.h"
 #include "runtime/specs.h"

@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-#include "codegen/plan.h"
-#include "runtime/cache.h"
+#include "codegen/plan/plan.h"
+#include "runtime/cache/cache.h"
 #include "smelt/context.h"
 #include "smelt/kernels.h"
 

@@ -3,7 +3,7 @@
 
 #include "runtime/context.h"
 #include "runtime/kernel.h"
-#include "runtime/tuned.h"
+#include "runtime/tuning/tuned.h"
 
 /* One call's work, shared by its threads. */
 struct gathering {

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cache.h"
+#include "runtime/cache/cache.h"
 #include "runtime/context.h"
 #include "smelt/cache.h"
 

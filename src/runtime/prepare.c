@@ -10,7 +10,7 @@
 
 #include "runtime/context.h"
 #include "runtime/kernel.h"
-#include "runtime/tuned.h"
+#include "runtime/tuning/tuned.h"
 
 /*
  * Several processes often prepare the same kernels at the same time: warmers on the nodes of a

@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "runtime/nvrtc.h"
+#include "runtime/compiler/nvrtc.h"
 #include "runtime/process.h"
 
 static atomic_uint number;

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/engine.h"
 #include "codegen/family.h"
 #include "codegen/preset.h"
+#include "codegen/template/engine.h"
 #include "runtime/log.h"
 #include "runtime/specs.h"
 #include "smelt/kernels.h"

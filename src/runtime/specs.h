@@ -2,7 +2,7 @@
 #ifndef SMELT_RUNTIME_SPECS_H
 #define SMELT_RUNTIME_SPECS_H
 
-#include "codegen/plan.h"
+#include "codegen/plan/plan.h"
 #include "codegen/text.h"
 #include "smelt/status.h"
 

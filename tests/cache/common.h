@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/cache_internal.h"
+#include "runtime/cache/internal.h"
 
 enum { PATH_BYTES = 512 };
 

@@ -158,7 +158,7 @@ gives 1 "nothing" check --emulate --lists random "$operator"
 # ---- tune, with the emulator as the GPU -----------------------------------------------------------
 # Times mean little here; what is done with them must hold all the same.
 edit 'log2_approximate(sum)) * LN_2' 'log2_approximate(sum))'
-SMELT_CUDA=$(dirname "$smelt")/tests/emu/libsmelt_emu.so
+SMELT_CUDA=$(dirname "$smelt")/src/emu/libsmelt_emu.so
 SMELT_NVRTC=$SMELT_CUDA
 export SMELT_CUDA SMELT_NVRTC
 shape='--queries 1 --rows 64 --width 40 --repeat 2 --limit 2'

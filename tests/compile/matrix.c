@@ -16,7 +16,7 @@
 
 #include "cells.h"
 #include "codegen/arch.h"
-#include "codegen/plan.h"
+#include "codegen/plan/plan.h"
 #include "smelt/smelt.h"
 
 enum { SKIPPED = 77, SLOWEST = 5, DEFAULT_SEED = 1 };

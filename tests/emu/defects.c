@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/engine.h"
-#include "emulator.h"
-#include "runtime/driver.h"
+#include "codegen/template/engine.h"
+#include "emu/emulator.h"
+#include "runtime/driver/driver.h"
 
 enum { WORDS = 4096, SHARED = 16384, MOST_CASES = 128, FORBIDDEN_WORD = 4000 };
 

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "../unit/random_spec.h"
-#include "check.h"
+#include "harness/check.h"
 #include "smelt/smelt.h"
 
 enum {

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "layout.h"
-#include "random.h"
+#include "../unit/random.h"
+#include "emu/layout.h"
 
 #include "operands_h200.inc"
 

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "numbers.h"
-#include "random.h"
+#include "../unit/random.h"
+#include "emu/numbers.h"
 
 #include "sums_h200.inc"
 

@@ -1,5 +1,5 @@
-/* Compares src/runtime/cuda_abi.h with NVIDIA's own headers; built where they are installed. Ours
- * is included under other names. */
+/* Compares src/runtime/driver/driver.cuda_abi.h with NVIDIA's own headers; built where they are
+ * installed. Ours is included under other names. */
 #define CUresult smelt_CUresult
 #define CUdevice smelt_CUdevice
 #define CUdeviceptr smelt_CUdeviceptr
@@ -39,7 +39,7 @@
 #define NVRTC_ERROR_INVALID_OPTION OURS_NVRTC_INVALID_OPTION
 #define NVRTC_ERROR_COMPILATION OURS_NVRTC_COMPILATION
 #define NVRTC_ERROR_BUILTIN_OPERATION_FAILURE OURS_NVRTC_BUILTIN
-#include "runtime/cuda_abi.h"
+#include "runtime/driver/cuda_abi.h"
 #undef CUresult
 #undef CUdevice
 #undef CUdeviceptr

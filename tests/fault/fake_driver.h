@@ -1,14 +1,14 @@
 /*
  * A CUDA driver without a device, for tests: a shared library with the exports that
- * src/runtime/driver.c looks for. It records its calls, fails the one it is told to, and counts
- * what is alive. Tests reach its state through dlsym("fake_driver_state").
+ * src/runtime/driver/driver.c looks for. It records its calls, fails the one it is told to, and
+ * counts what is alive. Tests reach its state through dlsym("fake_driver_state").
  */
 #ifndef FAKE_DRIVER_H
 #define FAKE_DRIVER_H
 
 #include <stdatomic.h>
 
-#include "runtime/cuda_abi.h"
+#include "runtime/driver/cuda_abi.h"
 
 enum { FAKE_LOGGED = 256, FAKE_CALL = 48, FAKE_PARAMS = 64, FAKE_UNKNOWN_ERROR = 999 };
 enum { FAKE_CHAIN = 16, FAKE_CHAIN_PARAMS = 512 };

@@ -8,7 +8,7 @@
 
 #include "fake_cubin.h"
 #include "fake_nvrtc.h"
-#include "runtime/cuda_abi.h"
+#include "runtime/driver/cuda_abi.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"

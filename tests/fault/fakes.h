@@ -3,7 +3,7 @@
 #ifndef FAKES_H
 #define FAKES_H
 
-#include "codegen/plan.h"
+#include "codegen/plan/plan.h"
 #include "fake_driver.h"
 #include "fake_nvrtc.h"
 #include "smelt/context.h"

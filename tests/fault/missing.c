@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "fakes.h"
+#include "runtime/compiler/nvrtc.h"
 #include "runtime/kernel.h"
-#include "runtime/nvrtc.h"
 #include "smelt/device.h"
 #include "smelt/kernels.h"
 

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "codegen/arch.h"
-#include "runtime/compile.h"
-#include "runtime/cubin.h"
+#include "runtime/compiler/compile.h"
+#include "runtime/compiler/cubin.h"
 
 static struct smelt__nvrtc_file file;
 static const struct smelt__nvrtc *nvrtc;

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "fakes.h"
-#include "runtime/compile.h"
+#include "runtime/compiler/compile.h"
 #include "runtime/kernel.h"
 #include "runtime/specs.h"
 #include "smelt/device.h"

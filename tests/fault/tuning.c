@@ -16,7 +16,7 @@
 #include "fakes.h"
 #include "runtime/context.h"
 #include "runtime/kernel.h"
-#include "runtime/tuned.h"
+#include "runtime/tuning/tuned.h"
 #include "smelt/sparse_attn.h"
 #include "smelt/tuning.h"
 

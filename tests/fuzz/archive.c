@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "fuzz.h"
-#include "runtime/cache_archive.h"
+#include "runtime/cache/archive.h"
 
 enum { AT_ARCHIVE_BYTES = 16, AT_COUNT = 24, HEAD_BYTES = 64, RECORD_BYTES = 48 };
 

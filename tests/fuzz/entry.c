@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "fuzz.h"
-#include "runtime/cache_internal.h"
+#include "runtime/cache/internal.h"
 
 enum { AT_FILE_BYTES = 16, AT_PAYLOAD_BYTES = 536 };
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "runtime/library_id.h"
+#include "runtime/compiler/library_id.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static int file = -1;

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "runtime/tuning_file.h"
+#include "runtime/tuning/file.h"
 
 static void require_printed_again(const struct smelt__tuning_line *line) {
     struct smelt__text text = {0};

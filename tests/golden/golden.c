@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/engine.h"
 #include "codegen/family.h"
+#include "codegen/template/engine.h"
 
 enum { MAX_GOLDENS = 64 };
 

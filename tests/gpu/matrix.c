@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "random.h"
+#include "harness/random.h"
 #include "suite.h"
 
 static const int all_heads[] = {1, 7, 8, 16, 24, 32, 64, 128, 192};

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "../unit/random.h"
-#include "emulated.h"
+#include "harness/emulated.h"
 #include "ops/sparse_attn_partition.h"
 #include "reference/sparse_attn_partition.h"
 #include "runtime/specs.h"

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "check.h"
+#include "harness/check.h"
 #include "smelt/smelt.h"
 
 struct suite {

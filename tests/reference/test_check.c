@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "bench.h"
-#include "check.h"
+#include "harness/bench.h"
+#include "harness/check.h"
 #include "stand_in.h"
 
 static uint64_t seed;

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "check.h"
-#include "random.h"
+#include "harness/check.h"
+#include "harness/random.h"
 #include "reference/sparse_attn.h"
 #include "stand_in.h"
 

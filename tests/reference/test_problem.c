@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "lists.h"
-#include "problem.h"
+#include "harness/lists.h"
+#include "harness/problem.h"
 #include "reference/sparse_attn.h"
 
 static uint64_t seed;

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "problem.h"
-#include "random.h"
+#include "harness/problem.h"
+#include "harness/random.h"
 #include "reference/sparse_attn.h"
 
 enum { DV = 4, DQK = 6, MAX_HEADS = 3, MAX_WIDTH = 8, ROWS = 4 };

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
+#include "harness/tune.h"
 #include "stand_in.h"
-#include "tune.h"
 
 #define OPERATOR "sparse_attn:heads=4,dqk=128,dv=64,topk=24"
 

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "fault/fake_cubin.h"
-#include "runtime/cache.h"
-#include "runtime/compile.h"
+#include "runtime/cache/cache.h"
+#include "runtime/compiler/compile.h"
 
 /* ---- arguments, figures --------------------------------------------------------------------- */
 

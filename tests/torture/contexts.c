@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/cuda_abi.h"
+#include "runtime/driver/cuda_abi.h"
 
 enum { HEADS = 16, WIDTH = 128, TOPK = 64 };
 

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "codegen/candidates.h"
-#include "codegen/engine.h"
+#include "codegen/plan/candidates.h"
+#include "codegen/template/engine.h"
 #include "random_spec.h"
 
 static const struct smelt__arch *arch_of(const char *name) {

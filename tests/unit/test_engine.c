@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "codegen/engine.h"
-#include "codegen/expression.h"
+#include "codegen/template/engine.h"
+#include "codegen/template/expression.h"
 #include "random.h"
 
 static int lookup(const void *user, const char *name, int *found) {

@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "codegen/engine.h"
+#include "codegen/families/sparse_attn_partition.h"
 #include "codegen/family.h"
-#include "codegen/sparse_attn_partition.h"
+#include "codegen/template/engine.h"
 #include "ops/sparse_attn_partition.h"
 #include "random.h"
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "codegen/engine.h"
+#include "codegen/template/engine.h"
 #include "random_spec.h"
 
 /* The plan's numbers against the architecture's. */

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "codegen/sparse_attn_keys.h"
+#include "codegen/families/sparse_attn_keys.h"
 #include "random_spec.h"
 
 /* Numbers of the spec's list key, if it has one. */

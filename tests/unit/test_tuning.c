@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "random.h"
-#include "runtime/tuning_file.h"
+#include "runtime/tuning/file.h"
 
 #define SPEC "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048"
 

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../compiler.h" /* the embedded templates' table */
-#include "codegen/engine.h"
-#include "runtime/compile.h"
-#include "runtime/driver.h"
+#include "codegen/template/engine.h"
+#include "emu/compiler.h" /* the embedded templates' table */
+#include "runtime/compiler/compile.h"
+#include "runtime/driver/driver.h"
 
 enum {
     REGION_ALIGNMENT = 1024, /* the largest swizzle pattern's */

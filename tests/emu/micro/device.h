@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "emulator.h"
+#include "emu/emulator.h"
 
 #include "cases.h"
 

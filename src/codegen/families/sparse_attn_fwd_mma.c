@@ -1,0 +1,402 @@
+/*
+ * The kernel family sparse_attn_fwd: the plan of its variant mma. What the kernel does with these
+ * numbers stands at the head of templates/sparse_attn_fwd.mma.cu.
+ *
+ * The rule. Heads are cut into blocks of at most 64, in tiles of 16: the fewer blocks, the less is
+ * gathered twice. For the largest block that fits, the shapes below are tried in order of
+ * preference, and for each every formation of the warps; of the formations that fit, the one that
+ * moves the fewest bytes through shared memory is taken. Two products with mma.sync are bound by
+ * what ldmatrix reads: an operand row is read once by every warp that needs it.
+ */
+#include <limits.h>
+
+#include "codegen/families/sparse_attn_fwd.h"
+
+enum {
+    TILE = 16,              /* heads of an mma tile, columns of a k-step, keys of two n8 tiles */
+    MAX_BLOCK_TILES = 4,    /* 64 heads: more leaves no shared memory for two stages */
+    MAX_REGISTER_TILES = 2, /* of a query kept in registers: three spill */
+    WARP = 32,              /* threads */
+    REGISTER_LIMIT = 255,   /* of a thread, the architecture's */
+    OTHER_REGISTERS = 44,   /* addresses, loop state: below it some configurations spill */
+    TILE_ALIGNMENT = 1024,  /* bytes; the swizzle repeats every 1024 */
+    SMALL_ALIGNMENT = 128,
+};
+
+/* Preferred shapes of the pipeline, best first. Longer key blocks share the fixed cost of three
+ * barriers and a softmax among more keys; more stages hide more of the gather. */
+static const struct pipeline_shape {
+    int block_keys, stages;
+} shapes[] = {{64, 3},  {64, 2}, {32, 3}, {32, 2}, {16, 3},  {16, 2},
+              {128, 2}, {32, 4}, {64, 4}, {16, 4}, {128, 3}, {128, 4}};
+
+/* Everything that is chosen. */
+struct choice {
+    int heads, dqk, dv;
+    int block_tiles, head_blocks, last_block_tiles;
+    int block_keys, stages, rope_stages, warps, blocks;
+    int score_head_groups, score_key_groups, score_depth_groups, query_in_registers;
+    int output_head_groups, output_column_groups;
+};
+
+/* The nearest misses, for the message when nothing fits. */
+struct misses {
+    int shared_bytes; /* of the choice that missed its limit by least; INT_MAX: none */
+    int shared_limit; /* the limit it missed */
+    int registers;    /* likewise, registers */
+    int register_limit;
+};
+
+static int rope_width(const struct choice *choice) {
+    return choice->dqk - choice->dv;
+}
+
+static int score_bytes(const struct choice *choice) {
+    return choice->score_depth_groups * choice->block_tiles * TILE * choice->block_keys * 4;
+}
+
+static int row_threads(const struct choice *choice) {
+    int most = choice->warps * WARP / (choice->block_tiles * TILE);
+    int threads = 1;
+    while (threads * 2 <= most && threads * 2 <= choice->block_keys / 2)
+        threads *= 2;
+    return threads;
+}
+
+/* The ring holds the entries of every block under way, an incomplete one and a scan's worth. */
+static int ring_entries(const struct choice *choice) {
+    int least = (choice->stages + 1) * choice->block_keys + choice->warps * WARP;
+    int entries = 1;
+    while (entries < least)
+        entries *= 2;
+    return entries;
+}
+
+static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
+    int heads = choice->block_tiles * TILE, stage = choice->stages * choice->block_keys;
+    plan->region_count = 0;
+    smelt__plan_add_region(plan, "QUERY_OFFSET", heads * choice->dqk * 2, TILE_ALIGNMENT,
+                           "query tile; at the end the output tile");
+    smelt__plan_add_region(plan, "LATENT_OFFSET", stage * choice->dv * 2, TILE_ALIGNMENT,
+                           "key blocks, the columns that are key and value");
+    smelt__plan_add_region(plan, "ROPE_OFFSET",
+                           choice->rope_stages * choice->block_keys * rope_width(choice) * 2,
+                           TILE_ALIGNMENT, "key blocks, the columns that are key alone");
+    smelt__plan_add_region(plan, "SCORES_OFFSET", score_bytes(choice), SMALL_ALIGNMENT,
+                           "partial scores, fp32; then the probabilities, bf16");
+    smelt__plan_add_region(plan, "FACTORS_OFFSET", heads * 4, SMALL_ALIGNMENT,
+                           "what the output's rows are multiplied by, fp32");
+    smelt__plan_add_region(plan, "TASK_OFFSET", 4 * 4, 16, "which query and heads this is");
+    smelt__plan_add_region(plan, "SLOTS_OFFSET", 8 + 2 * 4, 16, "where its slots are");
+    smelt__plan_add_region(plan, "RING_OFFSET", ring_entries(choice) * 4, SMALL_ALIGNMENT,
+                           "KV row numbers of the key blocks to come");
+    smelt__plan_add_region(plan, "COUNTS_OFFSET", choice->warps * 4, SMALL_ALIGNMENT,
+                           "valid slots that each warp found");
+    smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
+}
+
+static int score_tiles(const struct choice *choice) {
+    return choice->block_tiles / choice->score_head_groups;
+}
+
+static int score_steps(const struct choice *choice) {
+    return choice->dqk / TILE / choice->score_depth_groups;
+}
+
+/* An estimate: O and the query all along, then the larger of the two products' needs. The first has
+ * its scores and two buffers of operands, the second one. */
+static int registers_needed(const struct choice *choice) {
+    int threads = choice->warps * WARP;
+    int output = choice->block_tiles * TILE * choice->dv / threads;
+    int scores =
+        choice->block_tiles * TILE * choice->block_keys * choice->score_depth_groups / threads;
+    int query = choice->query_in_registers ? score_steps(choice) * score_tiles(choice) * 4 : 0;
+    int keys = 4 * choice->block_keys / TILE / choice->score_key_groups;
+    int first = scores + 2 * (keys + (choice->query_in_registers ? 0 : 4 * score_tiles(choice)));
+    int second = 4 * choice->block_tiles / choice->output_head_groups + 4;
+    return output + query + (first > second ? first : second) + OTHER_REGISTERS;
+}
+
+static int register_limit(const struct choice *choice, const struct smelt__arch *arch) {
+    int share = arch->registers_per_multiprocessor / (choice->blocks * choice->warps * WARP);
+    share -= share % 8; /* the hardware's granule */
+    return share < REGISTER_LIMIT ? share : REGISTER_LIMIT;
+}
+
+static int shared_limit(const struct choice *choice, const struct smelt__arch *arch) {
+    int share = arch->shared_per_multiprocessor / choice->blocks - arch->shared_reserved;
+    return share < arch->shared_per_block ? share : arch->shared_per_block;
+}
+
+/* Bytes of shared memory read and written for one key block, gather apart. */
+static long shared_traffic(const struct choice *choice) {
+    long score_rows = (long)score_tiles(choice) * TILE * !choice->query_in_registers +
+                      choice->block_keys / choice->score_key_groups;
+    long scores = choice->warps * score_rows * choice->dqk / choice->score_depth_groups * 2;
+    long output_rows = (long)choice->block_tiles * TILE / choice->output_head_groups +
+                       choice->dv / choice->output_column_groups;
+    return scores + 2L * score_bytes(choice) + choice->warps * output_rows * choice->block_keys * 2;
+}
+
+static int fits(const struct choice *choice, const struct smelt__arch *arch,
+                struct smelt__plan *scratch, struct misses *misses) {
+    add_regions(choice, scratch);
+    int limit = shared_limit(choice, arch);
+    if (scratch->shared_bytes > limit) {
+        if (misses->shared_bytes == INT_MAX ||
+            scratch->shared_bytes - limit < misses->shared_bytes - misses->shared_limit) {
+            misses->shared_bytes = scratch->shared_bytes;
+            misses->shared_limit = limit;
+        }
+        return 0;
+    }
+    int registers = registers_needed(choice);
+    limit = register_limit(choice, arch);
+    if (registers > limit) {
+        if (registers < misses->registers) {
+            misses->registers = registers;
+            misses->register_limit = limit;
+        }
+        return 0;
+    }
+    return 1;
+}
+
+static int divides(int divisor, int number) {
+    return number % divisor == 0;
+}
+
+/* The formation of the second product that reads the least, 0 when none is legal: whole tiles of
+ * heads times whole pairs of n8 tiles of columns. */
+static int choose_output_groups(struct choice *choice) {
+    int best = 0, best_rows = 0;
+    for (int heads = 1; heads <= choice->warps; heads *= 2) {
+        int columns = choice->warps / heads;
+        if (!divides(heads, choice->block_tiles) || !divides(columns, choice->dv / TILE))
+            continue;
+        int rows = choice->block_tiles * TILE / heads + choice->dv / columns;
+        if (!best || rows < best_rows) {
+            best = heads;
+            best_rows = rows;
+        }
+    }
+    if (best) {
+        choice->output_head_groups = best;
+        choice->output_column_groups = choice->warps / best;
+    }
+    return best;
+}
+
+static int score_groups_legal(const struct choice *choice) {
+    return choice->score_key_groups > 0 &&
+           choice->score_head_groups * choice->score_key_groups * choice->score_depth_groups ==
+               choice->warps &&
+           divides(choice->score_head_groups, choice->block_tiles) &&
+           divides(choice->score_key_groups, choice->block_keys / TILE) &&
+           divides(choice->score_depth_groups, choice->dv / TILE) &&
+           divides(choice->score_depth_groups, rope_width(choice) / TILE);
+}
+
+/* The best formation of both products for a shape, written into *choice. 0 when none fits. */
+static int choose_formation(struct choice *choice, const struct smelt__arch *arch,
+                            struct smelt__plan *scratch, struct misses *misses) {
+    if (!choose_output_groups(choice))
+        return 0;
+    struct choice best = *choice;
+    long best_traffic = 0;
+    for (int heads = 1; heads <= choice->warps; heads *= 2)
+        for (int depth = 1; depth <= 4; depth *= 2)
+            for (int in_registers = 0; in_registers <= 1; in_registers++) {
+                struct choice next = *choice;
+                next.score_head_groups = heads;
+                next.score_depth_groups = depth;
+                next.score_key_groups = choice->warps / (heads * depth);
+                next.query_in_registers = in_registers;
+                if (in_registers && choice->block_tiles > MAX_REGISTER_TILES)
+                    continue;
+                if (!score_groups_legal(&next) || !fits(&next, arch, scratch, misses))
+                    continue;
+                long traffic = shared_traffic(&next);
+                if (!best_traffic || traffic < best_traffic) {
+                    best = next;
+                    best_traffic = traffic;
+                }
+            }
+    *choice = best;
+    return best_traffic != 0;
+}
+
+/* A knob's value, or 0 for "the rule decides". */
+static int knob(const struct smelt__spec *spec, const char *name) {
+    int64_t value = smelt__spec_get(spec, name);
+    return value == SMELT__AUTO ? 0 : (int)value;
+}
+
+/* Tries the pipeline shapes that the knobs leave, for a number of warps. Separate rope buffers for
+ * every stage are preferred; with two stages one will do, since it is free once the scores are. */
+static int choose_shape(struct choice *choice, const struct smelt__spec *spec,
+                        const struct smelt__arch *arch, struct smelt__plan *scratch,
+                        struct misses *misses) {
+    const int block_keys = knob(spec, "block_keys"), stages = knob(spec, "stages");
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        if ((block_keys && block_keys != shapes[i].block_keys) ||
+            (stages && stages != shapes[i].stages))
+            continue;
+        choice->block_keys = shapes[i].block_keys;
+        choice->stages = shapes[i].stages;
+        choice->rope_stages = rope_width(choice) ? choice->stages : 0;
+        if (choose_formation(choice, arch, scratch, misses))
+            return 1;
+        choice->rope_stages = 1;
+        if (rope_width(choice) && choice->stages == 2 &&
+            choose_formation(choice, arch, scratch, misses))
+            return 1;
+    }
+    return 0;
+}
+
+/* Eight warps where they fit: they halve each one's accumulators. */
+static int choose_warps(struct choice *choice, const struct smelt__spec *spec,
+                        const struct smelt__arch *arch, struct smelt__plan *scratch,
+                        struct misses *misses) {
+    const int warps = knob(spec, "warps");
+    for (choice->warps = 8; choice->warps >= 4; choice->warps /= 2)
+        if ((!warps || warps == choice->warps) && choose_shape(choice, spec, arch, scratch, misses))
+            return 1;
+    return 0;
+}
+
+/* Cuts the heads into the fewest blocks of at most `most` tiles, evenly. */
+static void cut_heads(struct choice *choice, int most) {
+    int tiles = (choice->heads + TILE - 1) / TILE;
+    choice->head_blocks = (tiles + most - 1) / most;
+    choice->block_tiles = (tiles + choice->head_blocks - 1) / choice->head_blocks;
+    choice->last_block_tiles = tiles - (choice->head_blocks - 1) * choice->block_tiles;
+}
+
+/* Two resident blocks hide each other's fixed costs where both fit: short O, few heads. */
+static int choose(struct choice *choice, const struct smelt__spec *spec,
+                  const struct smelt__arch *arch, struct smelt__plan *scratch,
+                  struct misses *misses) {
+    const int blocks = knob(spec, "blocks");
+    for (int most = MAX_BLOCK_TILES; most >= 1; most--) {
+        cut_heads(choice, most);
+        if (choice->last_block_tiles < 1)
+            continue;
+        for (choice->blocks = blocks ? blocks : 2; choice->blocks >= 1; choice->blocks--) {
+            if (blocks ? choice->blocks != blocks : choice->blocks == 2 && choice->block_tiles > 1)
+                continue;
+            if (choose_warps(choice, spec, arch, scratch, misses))
+                return 1;
+        }
+    }
+    return 0;
+}
+
+static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
+                          struct smelt__plan *plan) {
+    const int compact = (int)smelt__spec_get(spec, "compact");
+    const struct {
+        const char *name, *knob;
+        int value;
+        const char *meaning;
+    } knobs[] = {
+        {"COMPACT", "compact", smelt__spec_get(spec, "compact") == SMELT__AUTO ? 1 : compact,
+         "1: masked slots are dropped before the gather"},
+        {"BLOCK_KEYS", "block_keys", choice->block_keys, "KV rows of one step of the main loop"},
+        {"STAGES", "stages", choice->stages, "key blocks in flight"},
+        {"WARPS", "warps", choice->warps, "of a thread block"},
+        {"BLOCKS_PER_MULTIPROCESSOR", "blocks", choice->blocks, "resident at once, at least"},
+    };
+    for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++) {
+        smelt__plan_add(plan, knobs[i].name, knobs[i].value,
+                        smelt__plan_origin(spec, knobs[i].knob), knobs[i].meaning);
+    }
+    const struct {
+        const char *name;
+        int value;
+        const char *meaning;
+    } derived[] = {
+        {"THREADS", choice->warps * WARP, "of a thread block"},
+        {"BLOCK_HEADS", choice->block_tiles * TILE, "heads of a thread block"},
+        {"HEAD_BLOCKS", choice->head_blocks, "thread blocks of a query"},
+        {"LAST_BLOCK_TILES", choice->last_block_tiles, "tiles of 16 heads in the last of them"},
+        {"RAGGED_HEADS", choice->last_block_tiles != choice->block_tiles,
+         "1: the last one has fewer tiles than the others"},
+        {"ROPE_STAGES", choice->rope_stages, "buffers for the columns that are key alone"},
+        {"SCORE_HEAD_GROUPS", choice->score_head_groups, "warps side by side over the heads of QK"},
+        {"SCORE_KEY_GROUPS", choice->score_key_groups, "over its keys"},
+        {"SCORE_DEPTH_GROUPS", choice->score_depth_groups, "over its depth: partial sums"},
+        {"QUERY_IN_REGISTERS", choice->query_in_registers, "1: query fragments are loaded once"},
+        {"SCORE_UNROLL", choice->query_in_registers ? choice->dv / TILE : 8,
+         "k-steps of QK unrolled; all when the query is in registers"},
+        {"OUTPUT_UNROLL",
+         choice->query_in_registers && choice->blocks > 1 ? 1 : choice->block_keys / TILE,
+         "k-steps of PV unrolled; one where registers are scarcest"},
+        {"ROW_THREADS", row_threads(choice), "threads of a head in the softmax"},
+        {"OUTPUT_HEAD_GROUPS", choice->output_head_groups, "warps side by side over PV's heads"},
+        {"OUTPUT_COLUMN_GROUPS", choice->output_column_groups, "over its columns"},
+        {"TURNS_AHEAD", WARP, "entries of a query list that a warp holds"},
+        {"RING_ENTRIES", ring_entries(choice), "row numbers the ring holds, a power of two"},
+    };
+    for (size_t i = 0; i < sizeof derived / sizeof *derived; i++)
+        smelt__plan_add(plan, derived[i].name, derived[i].value, SMELT__DERIVED,
+                        derived[i].meaning);
+}
+
+/* Says what the nearest choice lacked. */
+static void explain(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                    const struct misses *misses, struct smelt__message *message) {
+    char text[SMELT__SPEC_TEXT];
+    smelt__spec_print(spec, text);
+    if (misses->shared_bytes != INT_MAX && misses->registers == INT_MAX)
+        smelt__message_set(message,
+                           "%s: needs %.1f KB of shared memory a block, %s has %.1f with these "
+                           "knobs; fewer block_keys, stages or blocks need less, auto finds what "
+                           "fits",
+                           text, misses->shared_bytes / 1024.0, arch->name,
+                           misses->shared_limit / 1024.0);
+    else if (misses->registers != INT_MAX)
+        smelt__message_set(message,
+                           "%s: needs %d registers a thread, %d are to be had on %s with these "
+                           "knobs; fewer blocks or block_keys or more warps need less, auto finds "
+                           "what fits",
+                           text, misses->registers, misses->register_limit, arch->name);
+    else
+        smelt__message_set(
+            message,
+            "%s: no kernel has these knobs: stages must be 2..4, block_keys 16, 32, "
+            "64 or 128, warps 4 or 8 such that every warp has whole 16 x 16 tiles of "
+            "both products; auto finds what fits",
+            text);
+}
+
+int smelt__sparse_attn_fwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                    struct smelt__plan *plan, struct smelt__message *message) {
+    const char *const other = smelt__sparse_attn_fwd_sm90_knob(spec);
+    if (other) {
+        smelt__message_set(message, "%s: %s is a knob of variant=sm90; mma has none",
+                           spec->family->name, other);
+        return -1;
+    }
+    struct choice choice = {0};
+    struct misses misses = {INT_MAX, 0, INT_MAX, 0};
+    choice.heads = (int)smelt__spec_get(spec, "heads");
+    choice.dqk = (int)smelt__spec_get(spec, "dqk");
+    choice.dv = (int)smelt__spec_get(spec, "dv");
+    if (!choose(&choice, spec, arch, plan, &misses)) {
+        explain(spec, arch, &misses, message);
+        return -1;
+    }
+    plan->variant = "mma";
+    plan->template_name = "sparse_attn_fwd.mma.cu";
+    smelt__sparse_attn_fwd_name(spec, plan);
+    add_constants(&choice, spec, plan);
+    add_regions(&choice, plan);
+    plan->threads = choice.warps * WARP;
+    plan->blocks_per_multiprocessor = choice.blocks;
+    plan->max_registers = register_limit(&choice, arch);
+    plan->heads_per_block = choice.block_tiles * TILE;
+    plan->head_blocks = choice.head_blocks;
+    return 0;
+}

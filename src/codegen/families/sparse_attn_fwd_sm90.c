@@ -1,0 +1,275 @@
+/*
+ * The kernel family sparse_attn_fwd: the plan of its variant sm90, heads as the matrices' rows; and
+ * which orientation a spec gets. What the kernels do with these numbers stands at the heads of
+ * templates/sparse_attn_fwd.sm90.cu and .sm90_few.cu.
+ *
+ * The rule. At most 32 heads are the columns (sparse_attn_fwd_sm90_few.c), since rows are padded to
+ * 64; more are rows. A block of 512 threads has 128 registers a thread at its start, 512 of four
+ * threads, one in each warpgroup; setmaxnreg moves them. wgmma's operands that live at once need 26
+ * more beside them (measured: fewer, and ptxas serialises every product). The output's 128
+ * accumulators thus need 160 in each of two warpgroups; the gather gets along with 24; what is left
+ * to the scores, 168, holds 32 accumulators and 27 k-steps of Q. That leaves room for three stages
+ * of 64 keys, each 64 KB.
+ *
+ * The knobs. stages 2 or 3, as many as fit; output_registers 160 or 168, gather_registers by eights
+ * from 24 on, up to 48 and 32: what they take from the scores, which need 144, moves k-steps of Q
+ * from registers into shared memory; turn_steps from 0 to one less than the k-steps of Q in
+ * registers. The others have one value.
+ */
+#include <inttypes.h>
+
+#include "codegen/families/sparse_attn_fwd.h"
+
+enum {
+    WARPGROUP = 128,     /* threads */
+    WARPGROUPS = 4,      /* scores, two of output, gather */
+    HEADS = 64,          /* of a block: wgmma's rows */
+    MOST_COLUMNS = 32,   /* heads as columns; more, and the padding to 64 is cheaper */
+    KEYS = 64,           /* of a key block */
+    VALUE_WIDTH = 512,   /* the only one: two output warpgroups of 256 columns */
+    TILE = 64 * 64 * 2,  /* bytes: 64 rows of 64 columns */
+    STEP = 64 * 16 * 2,  /* bytes: 64 rows of Q of one k-step */
+    STEP_FRAGMENTS = 4,  /* registers a k-step of Q takes */
+    SCORES = 32,         /* accumulators of a thread */
+    SPARE = 26,          /* registers beside wgmma's operands */
+    ALIGNMENT = 1024,    /* bytes: the swizzle repeats every 1024 */
+    ALL_REGISTERS = 512, /* of four threads, one in each warpgroup */
+    REGISTER_UNIT = 8,   /* setmaxnreg's */
+    LEAST_OUTPUT = 160,  /* registers */
+    MOST_OUTPUT = 168,
+    LEAST_GATHER = 24,
+    LEAST_SCORES = 144, /* measured: with 136 some spill */
+    MOST_SCORES = ALL_REGISTERS - 2 * LEAST_OUTPUT - LEAST_GATHER,
+    WIDE_SPARE = 30, /* beside wgmma's operands with fewer for the scores: with 26 some spill */
+    TURN_STEPS = 10, /* measured: 4 and 18 are as fast (bench/LOG.md) */
+    LEAST_STAGES = 2,
+    MOST_STAGES = 3,
+    SHARED_LIMIT = 227 * 1024,
+    RING_ENTRIES = 128, /* the most that one scan leaves over and the next one's */
+};
+
+int smelt__sparse_attn_fwd_knob(const struct smelt__spec *spec, const char *name, int otherwise) {
+    int64_t value = smelt__spec_get(spec, name);
+    return value == SMELT__AUTO ? otherwise : (int)value;
+}
+
+static int knob(const struct smelt__spec *spec, const char *name, int otherwise) {
+    return smelt__sparse_attn_fwd_knob(spec, name, otherwise);
+}
+
+/* A knob this orientation has one value for. */
+static int refuse_knob(const struct smelt__spec *spec, const char *name, int legal,
+                       struct smelt__message *message) {
+    if (knob(spec, name, legal) == legal)
+        return 0;
+    smelt__message_set(message,
+                       "%s: %s=%" PRId64 " is not legal with variant=sm90, which has %d; leave it "
+                       "out, or use variant=mma",
+                       spec->family->name, name, smelt__spec_get(spec, name), legal);
+    return -1;
+}
+
+/* What this variant cannot do at all. */
+static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch, int by_keys,
+                  struct smelt__message *message) {
+    const int64_t dv = smelt__spec_get(spec, "dv"), heads = smelt__spec_get(spec, "heads");
+    if (!arch->warpgroup_products) {
+        smelt__message_set(message,
+                           "%s: variant=sm90 runs on sm_90a alone, not on %s; variant=mma runs "
+                           "there",
+                           spec->family->name, arch->name);
+        return -1;
+    }
+    if (dv != VALUE_WIDTH) {
+        smelt__message_set(message,
+                           "%s: variant=sm90 has dv=%d alone, not dv=%" PRId64 "; variant=mma has "
+                           "it",
+                           spec->family->name, VALUE_WIDTH, dv);
+        return -1;
+    }
+    if (by_keys && heads > MOST_COLUMNS) {
+        smelt__message_set(message,
+                           "%s: orientation=keys takes at most %d heads, not %" PRId64
+                           "; orientation=heads takes them",
+                           spec->family->name, MOST_COLUMNS, heads);
+        return -1;
+    }
+    if (!by_keys && smelt__spec_get(spec, "part_tiles") != SMELT__AUTO) {
+        smelt__message_set(message, "%s: part_tiles is a knob of orientation=keys; heads has none",
+                           spec->family->name);
+        return -1;
+    }
+    static const char *const others[] = {"turn_steps", "output_registers"};
+    for (size_t i = 0; by_keys && i < sizeof others / sizeof *others; i++)
+        if (smelt__spec_get(spec, others[i]) != SMELT__AUTO) {
+            smelt__message_set(message, "%s: %s is a knob of orientation=heads; keys has none",
+                               spec->family->name, others[i]);
+            return -1;
+        }
+    return refuse_knob(spec, "warps", by_keys ? 12 : 16, message) ||
+                   refuse_knob(spec, "blocks", 1, message) ||
+                   refuse_knob(spec, "compact", 1, message) ||
+                   refuse_knob(spec, "block_keys", KEYS, message)
+               ? -1
+               : 0;
+}
+
+/* Everything that is chosen, and what follows at once. */
+struct choice {
+    int heads, dqk, rope;
+    int stages, turn_steps;
+    int scores_registers, output_registers, gather_registers;
+    int register_steps; /* k-steps of Q in registers */
+    int buffers;        /* of P: of its own for two blocks where Q K^T reads no rope columns */
+};
+
+static void choose_registers(const struct smelt__spec *spec, struct choice *choice) {
+    choice->output_registers = knob(spec, "output_registers", LEAST_OUTPUT);
+    choice->gather_registers = knob(spec, "gather_registers", LEAST_GATHER);
+    choice->scores_registers =
+        ALL_REGISTERS - 2 * choice->output_registers - choice->gather_registers;
+    const int spare = choice->scores_registers < MOST_SCORES ? WIDE_SPARE : SPARE;
+    choice->register_steps = (choice->scores_registers - spare - SCORES) / STEP_FRAGMENTS;
+    choice->turn_steps = knob(spec, "turn_steps", TURN_STEPS);
+}
+
+/* A knob's value that is no multiple of `unit` from `least` to `most`: the nearest is named. */
+static int refuse_value(const struct smelt__spec *spec, const char *name, int value, int least,
+                        int most, int unit, struct smelt__message *message) {
+    if (value >= least && value <= most && value % unit == 0)
+        return 0;
+    int nearest = (value + unit / 2) / unit * unit;
+    nearest = nearest < least ? least : nearest > most ? most : nearest;
+    smelt__message_set(message,
+                       "%s: %s=%d is not legal with variant=sm90 and heads as rows; the nearest "
+                       "legal one is %d of %d..%d%s",
+                       spec->family->name, name, value, nearest, least, most,
+                       unit > 1 ? " by eights" : "");
+    return -1;
+}
+
+static int refuse_choice(const struct smelt__spec *spec, const struct choice *choice,
+                         struct smelt__message *message) {
+    return refuse_value(spec, "output_registers", choice->output_registers, LEAST_OUTPUT,
+                        MOST_OUTPUT, REGISTER_UNIT, message) ||
+                   refuse_value(spec, "gather_registers", choice->gather_registers, LEAST_GATHER,
+                                ALL_REGISTERS - 2 * choice->output_registers - LEAST_SCORES,
+                                REGISTER_UNIT, message) ||
+                   refuse_value(spec, "turn_steps", choice->turn_steps, 0,
+                                choice->register_steps - 1, 1, message) ||
+                   refuse_value(spec, "stages", knob(spec, "stages", MOST_STAGES), LEAST_STAGES,
+                                MOST_STAGES, 1, message)
+               ? -1
+               : 0;
+}
+
+static void add_constants(const struct smelt__spec *spec, const struct choice *choice,
+                          struct smelt__plan *plan) {
+    const struct {
+        const char *name, *knob; /* knob: its key; NULL: derived */
+        int value;
+        const char *meaning;
+    } constants[] = {
+        {"STAGES", "stages", choice->stages, "key blocks in flight"},
+        {"BLOCK_KEYS", "block_keys", KEYS, "KV rows of a key block"},
+        {"TURN_STEPS", "turn_steps", choice->turn_steps,
+         "k-steps of QK in flight when PV may begin"},
+        {"OUTPUT_REGISTERS", "output_registers", choice->output_registers, "of a thread, PV"},
+        {"GATHER_REGISTERS", "gather_registers", choice->gather_registers, "of a thread, gather"},
+        {"COMPACT", "compact", 1, "1: masked slots are dropped before the gather"},
+        {"BLOCKS_PER_MULTIPROCESSOR", "blocks", 1, "resident at once"},
+        {"RACECHECK", "racecheck", knob(spec, "racecheck", 0),
+         "1: every lane of a warp arrives at barriers"},
+        {"THREADS", NULL, WARPGROUPS * WARPGROUP, "of a thread block"},
+        {"SCORES_REGISTERS", NULL, choice->scores_registers, "of a thread, QK and softmax"},
+        {"REGISTER_STEPS", NULL, choice->register_steps, "k-steps of Q held in registers"},
+        {"HEAD_BLOCKS", NULL, (choice->heads + HEADS - 1) / HEADS, "items of a query"},
+        {"P_BUFFERS", NULL, choice->buffers, "of probabilities"},
+        {"TURNS_AHEAD", NULL, 1, "entries of a query list that a warp holds: registers are short"},
+        {"RING_ENTRIES", NULL, RING_ENTRIES, "row numbers the ring holds"},
+    };
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        smelt__plan_add(plan, constants[i].name, constants[i].value,
+                        constants[i].knob ? smelt__plan_origin(spec, constants[i].knob)
+                                          : SMELT__DERIVED,
+                        constants[i].meaning);
+}
+
+static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
+    const int stages = choice->stages, buffers = choice->buffers;
+    plan->region_count = 0;
+    smelt__plan_add_region(plan, "LATENT_OFFSET", stages * VALUE_WIDTH / 64 * TILE, ALIGNMENT,
+                           "key blocks, the columns that are key and value");
+    smelt__plan_add_region(plan, "ROPE_OFFSET", choice->rope ? TILE : 0, ALIGNMENT,
+                           "a key block, the columns that are key alone");
+    smelt__plan_add_region(plan, "PROBABILITIES_OFFSET", buffers * TILE, ALIGNMENT,
+                           "probabilities, bf16");
+    smelt__plan_add_region(plan, "QUERY_OFFSET", (choice->dqk / 16 - choice->register_steps) * STEP,
+                           ALIGNMENT, "the k-steps of Q that are not in registers");
+    smelt__plan_add_region(plan, "RING_OFFSET", RING_ENTRIES * 4, 16,
+                           "KV row numbers of the key blocks to come");
+    smelt__plan_add_region(plan, "DENOMINATORS_OFFSET", buffers * HEADS * 4, 16,
+                           "of each head, fp32");
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET", (3 * stages + 3 * buffers + 2) * 8, 8,
+                           "mbarriers");
+    smelt__plan_add_region(plan, "EXPONENTS_OFFSET", buffers * HEADS, 16,
+                           "what the output's rows are multiplied by, powers of two");
+    smelt__plan_add_region(plan, "WORDS_OFFSET", stages * 4, 4, "what each stage holds");
+    smelt__plan_add_region(plan, "COUNTS_OFFSET", 2 * 4, 4, "valid slots that each warp found");
+    smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
+}
+
+/* The most stages that fit, or those asked for, if they do. */
+static int choose_stages(const struct smelt__spec *spec, struct choice *choice,
+                         struct smelt__plan *plan, struct smelt__message *message) {
+    const int asked = knob(spec, "stages", 0);
+    for (choice->stages = asked ? asked : MOST_STAGES;; choice->stages--) {
+        add_regions(choice, plan);
+        if (plan->shared_bytes <= SHARED_LIMIT)
+            return 0;
+        if (asked || choice->stages == LEAST_STAGES)
+            break;
+    }
+    smelt__message_set(message,
+                       "%s: stages=%d and %d registers for the scores, which leave %d k-steps of Q "
+                       "to shared memory, need %.1f KB of it, and there are %d; fewer stages or "
+                       "fewer output_registers or gather_registers do",
+                       spec->family->name, choice->stages, choice->scores_registers,
+                       choice->dqk / 16 - choice->register_steps, plan->shared_bytes / 1024.0,
+                       SHARED_LIMIT / 1024);
+    return -1;
+}
+
+static int plan_heads(const struct smelt__spec *spec, struct smelt__plan *plan,
+                      struct smelt__message *message) {
+    struct choice choice = {.heads = knob(spec, "heads", 0), .dqk = knob(spec, "dqk", 0)};
+    choice.rope = choice.dqk > VALUE_WIDTH;
+    choice.buffers = choice.rope ? 1 : 2;
+    choose_registers(spec, &choice);
+    if (refuse_choice(spec, &choice, message) || choose_stages(spec, &choice, plan, message))
+        return -1;
+    plan->template_name = "sparse_attn_fwd.sm90.cu";
+    add_constants(spec, &choice, plan);
+    plan->threads = WARPGROUPS * WARPGROUP;
+    plan->heads_per_block = HEADS;
+    plan->head_blocks = (choice.heads + HEADS - 1) / HEADS;
+    return 0;
+}
+
+int smelt__sparse_attn_fwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                     struct smelt__plan *plan, struct smelt__message *message) {
+    const int64_t orientation = smelt__spec_get(spec, "orientation");
+    const int by_keys = orientation == SMELT__AUTO ? knob(spec, "heads", 0) <= MOST_COLUMNS
+                                                   : orientation == SMELT__SPARSE_ATTN_KEYS;
+    if (refuse(spec, arch, by_keys, message))
+        return -1;
+    plan->variant = "sm90";
+    smelt__sparse_attn_fwd_name(spec, plan);
+    if (by_keys ? smelt__sparse_attn_fwd_plan_keys(spec, plan, message)
+                : plan_heads(spec, plan, message))
+        return -1;
+    plan->blocks_per_multiprocessor = 1;
+    plan->max_registers = arch->registers_per_multiprocessor / plan->threads / 8 * 8;
+    plan->persistent = 1;
+    return 0;
+}

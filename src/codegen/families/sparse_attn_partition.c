@@ -1,0 +1,96 @@
+/*
+ * The kernel family sparse_attn_partition: the two passes that put queries into buckets by their
+ * number of valid slots (OPERATORS.md, section 3). Nothing of a bucketed operator is compiled in,
+ * so that all of them share two kernels.
+ */
+#include <stdio.h>
+
+#include "codegen/families/sparse_attn_partition.h"
+#include "codegen/family.h"
+
+enum {
+    COUNT_THREADS = SMELT__PARTITION_COUNT_THREADS,
+    PLACE_THREADS = SMELT__PARTITION_PLACE_THREADS,
+    /* Count: LOADS times 16 bytes of each thread under way hide the memory's latency, and a block
+     * is small enough for four on a multiprocessor, since its end idles. Measured: bench/LOG.md. */
+    COUNT_RESIDENT = 1024, /* threads of a multiprocessor */
+    LOADS = 8,
+    /* Place: its blocks are to be resident beside the last ones of the first pass, so that they
+     * begin as soon as those have ended. */
+    PLACE_RESIDENT = 1536,
+    PLACE_RESIDENT_10 =
+        1024,            /* from 10.0 on, for which the assembler spills at 40 registers and 48 */
+    REGISTER_STEP = 8,   /* the unit a thread gets them in */
+    MAX_REGISTERS = 255, /* of a thread */
+    MOST_BUCKETS = 9     /* PARTITION_MOST_BUCKETS */
+};
+
+static const char *const passes[] = {"count", "place", NULL};
+
+static const struct smelt__key keys[] = {
+    {.name = "pass",
+     .legal = "count, place",
+     .meaning = "count reads the indices, place writes the buckets' lists of query numbers",
+     .default_value = SMELT__AUTO,
+     .required = 1,
+     .choices = passes},
+};
+
+static void add_constants(struct smelt__plan *plan) {
+    smelt__plan_add(plan, "THREADS", plan->threads, SMELT__DERIVED, "of a thread block");
+    smelt__plan_add(plan, "BLOCKS_PER_MULTIPROCESSOR", plan->blocks_per_multiprocessor,
+                    SMELT__DERIVED, "resident at once");
+    smelt__plan_add(plan, "DEPENDENT_LAUNCH", plan->arch->dependent_launch, SMELT__DERIVED,
+                    "1: may begin before the kernel ahead of it has ended");
+}
+
+static void plan_count(const struct smelt__arch *arch, struct smelt__plan *plan) {
+    plan->template_name = "sparse_attn_partition.count.cu";
+    plan->threads = COUNT_THREADS;
+    plan->blocks_per_multiprocessor = COUNT_RESIDENT / COUNT_THREADS;
+    (void)arch;
+    add_constants(plan);
+    smelt__plan_add(plan, "LOADS", LOADS, SMELT__DERIVED,
+                    "of 16 bytes that a thread has under way");
+    smelt__plan_add_region(plan, "COUNTS_OFFSET", COUNT_THREADS / 32 * MOST_BUCKETS * 4, 4,
+                           "entries of each warp in each bucket");
+}
+
+static void plan_place(const struct smelt__arch *arch, struct smelt__plan *plan) {
+    const int resident = arch->capability_major < 10 ? PLACE_RESIDENT : PLACE_RESIDENT_10;
+    plan->template_name = "sparse_attn_partition.place.cu";
+    plan->threads = PLACE_THREADS;
+    plan->blocks_per_multiprocessor = resident / PLACE_THREADS;
+    add_constants(plan);
+    smelt__plan_add_region(plan, "COUNTS_OFFSET", PLACE_THREADS / 32 * MOST_BUCKETS * 4, 4,
+                           "entries of each warp in each bucket");
+    smelt__plan_add_region(plan, "TOTALS_OFFSET", MOST_BUCKETS * 4, 4, "entries of each bucket");
+    smelt__plan_add_region(plan, "PLACES_OFFSET", MOST_BUCKETS * 4, 4,
+                           "where the next entry of each bucket goes");
+}
+
+static int plan_partition(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                          struct smelt__plan *plan, struct smelt__message *message) {
+    const int64_t pass = smelt__spec_get(spec, "pass");
+    (void)message; /* every architecture has both */
+    plan->variant = passes[pass];
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_partition_%s",
+             plan->variant);
+    if (pass == SMELT__PARTITION_COUNT)
+        plan_count(arch, plan);
+    else
+        plan_place(arch, plan);
+    const int registers = arch->registers_per_multiprocessor /
+                          (plan->threads * plan->blocks_per_multiprocessor) / REGISTER_STEP *
+                          REGISTER_STEP;
+    plan->max_registers = registers < MAX_REGISTERS ? registers : MAX_REGISTERS;
+    return 0;
+}
+
+const struct smelt__family smelt__sparse_attn_partition = {
+    .name = "sparse_attn_partition",
+    .summary = "puts queries into buckets by their number of valid slots",
+    .keys = keys,
+    .key_count = sizeof keys / sizeof *keys,
+    .plan = plan_partition,
+};

@@ -1,0 +1,265 @@
+/* See plan.h: what all families' plans have in common. */
+#include "codegen/plan/plan.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "codegen/family.h"
+
+int smelt__plan_make(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                     struct smelt__plan *plan, struct smelt__message *message) {
+    memset(plan, 0, sizeof *plan);
+    if (!spec->family->plan) {
+        smelt__message_set(message,
+                           "%s is an operator: it has no plan of its own, the kernels it expands "
+                           "to have",
+                           spec->family->name);
+        return -1;
+    }
+    if (smelt__spec_check(spec, message))
+        return -1;
+    plan->spec = *spec;
+    plan->arch = arch;
+    if (spec->family->plan(spec, arch, plan, message))
+        return -1;
+    if (plan->shared_bytes > arch->shared_per_block) {
+        smelt__message_set(message, "%s: needs %.1f KB of shared memory, %s has %d",
+                           spec->family->name, plan->shared_bytes / 1024.0, arch->name,
+                           arch->shared_per_block / 1024);
+        return -1;
+    }
+    return 0;
+}
+
+int smelt__plan_make_tuned(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                           const char *tuned_knobs, struct smelt__plan *plan,
+                           struct smelt__message *message) {
+    struct smelt__spec tuned = *spec;
+    if (tuned_knobs && smelt__spec_tune(&tuned, tuned_knobs, message))
+        return -1;
+    return smelt__plan_make(&tuned, arch, plan, message);
+}
+
+enum smelt__origin smelt__plan_origin(const struct smelt__spec *spec, const char *knob) {
+    const int index = smelt__spec_key(spec->family, knob);
+    assert(index >= 0);
+    if (spec->values[index] == SMELT__AUTO)
+        return SMELT__FROM_RULE;
+    return spec->tuned >> index & 1 ? SMELT__FROM_TUNING : SMELT__FROM_KNOB;
+}
+
+/* ---- building ---------------------------------------------------------------------------------
+ */
+
+void smelt__plan_add(struct smelt__plan *plan, const char *name, int value,
+                     enum smelt__origin origin, const char *meaning) {
+    int found;
+    smelt__plan_constant(plan, name, &found);
+    assert(!found && plan->constant_count < SMELT__MAX_CONSTANTS);
+    struct smelt__constant *constant = &plan->constants[plan->constant_count++];
+    constant->name = name;
+    constant->value = value;
+    constant->origin = origin;
+    constant->meaning = meaning;
+}
+
+int smelt__plan_add_region(struct smelt__plan *plan, const char *name, int bytes, int alignment,
+                           const char *meaning) {
+    int found;
+    smelt__plan_constant(plan, name, &found);
+    assert(!found && plan->region_count < SMELT__MAX_REGIONS && bytes >= 0 && alignment > 0);
+    int end = 0;
+    if (plan->region_count) {
+        const struct smelt__region *last = &plan->regions[plan->region_count - 1];
+        end = last->offset + last->bytes;
+    }
+    struct smelt__region *region = &plan->regions[plan->region_count++];
+    region->name = name;
+    region->offset = (end + alignment - 1) / alignment * alignment;
+    region->bytes = bytes;
+    region->meaning = meaning;
+    plan->shared_bytes = region->offset + bytes;
+    return region->offset;
+}
+
+int smelt__plan_constant(const struct smelt__plan *plan, const char *name, int *found) {
+    *found = 1;
+    for (int i = 0; i < plan->constant_count; i++)
+        if (strcmp(plan->constants[i].name, name) == 0)
+            return plan->constants[i].value;
+    for (int i = 0; i < plan->region_count; i++)
+        if (strcmp(plan->regions[i].name, name) == 0)
+            return plan->regions[i].offset;
+    if (strcmp(name, "SHARED_BYTES") == 0)
+        return plan->shared_bytes;
+    *found = 0;
+    return 0;
+}
+
+/* ---- printing ---------------------------------------------------------------------------------
+ */
+
+static const char *origin_name(enum smelt__origin origin) {
+    switch (origin) {
+    case SMELT__FROM_SPEC:
+        return "spec";
+    case SMELT__FROM_KNOB:
+        return "knob";
+    case SMELT__FROM_TUNING:
+        return "tuned";
+    case SMELT__FROM_RULE:
+        return "rule";
+    case SMELT__DERIVED:
+        return "derived";
+    }
+    return "?";
+}
+
+static int is_knob(const struct smelt__constant *constant) {
+    return constant->origin == SMELT__FROM_KNOB || constant->origin == SMELT__FROM_TUNING ||
+           constant->origin == SMELT__FROM_RULE;
+}
+
+static int longest_name(const struct smelt__plan *plan) {
+    size_t longest = strlen("SHARED_BYTES");
+    for (int i = 0; i < plan->constant_count; i++)
+        if (strlen(plan->constants[i].name) > longest)
+            longest = strlen(plan->constants[i].name);
+    for (int i = 0; i < plan->region_count; i++)
+        if (strlen(plan->regions[i].name) > longest)
+            longest = strlen(plan->regions[i].name);
+    return (int)longest;
+}
+
+/* Whether the tuning entry chose the variant, which is a knob but no constant. */
+static int is_variant_tuned(const struct smelt__plan *plan) {
+    const int key = smelt__spec_key(plan->spec.family, "variant");
+    return key >= 0 && plan->spec.tuned >> key & 1;
+}
+
+static void print_heading(const struct smelt__plan *plan, struct smelt__text *text) {
+    char spec[SMELT__SPEC_TEXT];
+    smelt__spec_print_asked(&plan->spec, spec);
+    smelt__text_print(text, "spec     %s\narch     %s\nvariant  %s%s\nkernel   %s\n", spec,
+                      plan->arch->name, plan->variant, is_variant_tuned(plan) ? " (tuned)" : "",
+                      plan->kernel_name);
+}
+
+/* The knobs (knobs = 1) or the other constants. */
+static void print_constants(const struct smelt__plan *plan, int knobs, struct smelt__text *text) {
+    int width = longest_name(plan);
+    const char *knob_heading = plan->spec.tuned
+                                   ? "knobs (by the spec, the tuning file, or by rule)\n"
+                                   : "knobs (by the spec, or by rule)\n";
+    smelt__text_append_string(text, knobs ? knob_heading : "constants\n");
+    for (int i = 0; i < plan->constant_count; i++) {
+        const struct smelt__constant *constant = &plan->constants[i];
+        if (is_knob(constant) == knobs)
+            smelt__text_print(text, "  %-*s %8d  %-7s  %s\n", width, constant->name,
+                              constant->value, origin_name(constant->origin), constant->meaning);
+    }
+}
+
+static void print_shared_memory(const struct smelt__plan *plan, struct smelt__text *text) {
+    int width = longest_name(plan);
+    smelt__text_append_string(text, "shared memory (offset, bytes)\n");
+    for (int i = 0; i < plan->region_count; i++) {
+        const struct smelt__region *region = &plan->regions[i];
+        smelt__text_print(text, "  %-*s %8d  %7d  %s\n", width, region->name, region->offset,
+                          region->bytes, region->meaning);
+    }
+    smelt__text_print(text, "  %-*s %8d  of %d that a block may have on %s\n", width,
+                      "SHARED_BYTES", plan->shared_bytes, plan->arch->shared_per_block,
+                      plan->arch->name);
+}
+
+static void print_launch(const struct smelt__plan *plan, struct smelt__text *text) {
+    smelt__text_print(text,
+                      "launch\n"
+                      "  %d threads a block, %d block%s resident per multiprocessor, at most %d "
+                      "registers a thread\n",
+                      plan->threads, plan->blocks_per_multiprocessor,
+                      plan->blocks_per_multiprocessor == 1 ? "" : "s", plan->max_registers);
+    if (plan->head_blocks > 0)
+        smelt__text_print(text, "  %d head%s a block, %d block%s a query\n", plan->heads_per_block,
+                          plan->heads_per_block == 1 ? "" : "s", plan->head_blocks,
+                          plan->head_blocks == 1 ? "" : "s");
+    if (plan->persistent)
+        smelt__text_append_string(text,
+                                  "  persistent: one such block after another in a resident one\n");
+}
+
+void smelt__plan_print_text(const struct smelt__plan *plan, struct smelt__text *text) {
+    print_heading(plan, text);
+    smelt__text_append_string(text, "\n");
+    print_constants(plan, 1, text);
+    smelt__text_append_string(text, "\n");
+    print_constants(plan, 0, text);
+    smelt__text_append_string(text, "\n");
+    print_shared_memory(plan, text);
+    smelt__text_append_string(text, "\n");
+    print_launch(plan, text);
+}
+
+void smelt__plan_print_summary(const struct smelt__plan *plan, struct smelt__text *text) {
+    print_heading(plan, text);
+    print_constants(plan, 1, text);
+    print_shared_memory(plan, text);
+    print_launch(plan, text);
+}
+
+static void print_json_constants(const struct smelt__plan *plan, int knobs,
+                                 struct smelt__text *text) {
+    const char *separator = "";
+    for (int i = 0; i < plan->constant_count; i++) {
+        const struct smelt__constant *constant = &plan->constants[i];
+        if (is_knob(constant) != knobs)
+            continue;
+        smelt__text_append_string(text, separator);
+        smelt__text_append_json(text, constant->name);
+        smelt__text_print(text,
+                          ": {\"value\": %d, \"origin\": \"%s\", \"meaning\": ", constant->value,
+                          origin_name(constant->origin));
+        smelt__text_append_json(text, constant->meaning);
+        smelt__text_append_string(text, "}");
+        separator = ", ";
+    }
+}
+
+static void print_json_regions(const struct smelt__plan *plan, struct smelt__text *text) {
+    for (int i = 0; i < plan->region_count; i++) {
+        const struct smelt__region *region = &plan->regions[i];
+        smelt__text_append_string(text, i ? ", {\"name\": " : "{\"name\": ");
+        smelt__text_append_json(text, region->name);
+        smelt__text_print(text, ", \"offset\": %d, \"bytes\": %d, \"meaning\": ", region->offset,
+                          region->bytes);
+        smelt__text_append_json(text, region->meaning);
+        smelt__text_append_string(text, "}");
+    }
+}
+
+void smelt__plan_print_json(const struct smelt__plan *plan, struct smelt__text *text) {
+    char spec[SMELT__SPEC_TEXT];
+    smelt__spec_print_asked(&plan->spec, spec);
+    smelt__text_append_string(text, "{\"spec\": ");
+    smelt__text_append_json(text, spec);
+    smelt__text_append_string(text, ", \"arch\": ");
+    smelt__text_append_json(text, plan->arch->name);
+    smelt__text_append_string(text, ", \"variant\": ");
+    smelt__text_append_json(text, plan->variant);
+    smelt__text_append_string(text, ", \"kernel\": ");
+    smelt__text_append_json(text, plan->kernel_name);
+    smelt__text_append_string(text, ", \"knobs\": {");
+    print_json_constants(plan, 1, text);
+    smelt__text_append_string(text, "}, \"derived\": {");
+    print_json_constants(plan, 0, text);
+    smelt__text_append_string(text, "}, \"shared_memory\": [");
+    print_json_regions(plan, text);
+    smelt__text_print(text,
+                      "], \"threads\": %d, \"shared_bytes\": %d, \"shared_limit\": %d, "
+                      "\"registers_max\": %d, \"blocks_per_multiprocessor\": %d, "
+                      "\"heads_per_block\": %d, \"head_blocks\": %d, \"persistent\": %s}",
+                      plan->threads, plan->shared_bytes, plan->arch->shared_per_block,
+                      plan->max_registers, plan->blocks_per_multiprocessor, plan->heads_per_block,
+                      plan->head_blocks, plan->persistent ? "true" : "false");
+}

@@ -1,0 +1,89 @@
+/*
+ * Plans: every number a kernel needs, as a printable plain struct. A pure function of kernel spec,
+ * architecture and tuning entry. The constants become the source's prologue, under the same names;
+ * the regions are the shared-memory map, computed here and nowhere else.
+ */
+#ifndef SMELT_CODEGEN_PLAN_H
+#define SMELT_CODEGEN_PLAN_H
+
+#include "codegen/arch.h"
+#include "codegen/spec/spec.h"
+#include "codegen/text.h"
+
+enum { SMELT__MAX_CONSTANTS = 48, SMELT__MAX_REGIONS = 12, SMELT__KERNEL_NAME = 128 };
+
+enum smelt__origin {
+    SMELT__FROM_SPEC,   /* says what is computed */
+    SMELT__FROM_KNOB,   /* a knob the spec names */
+    SMELT__FROM_TUNING, /* a knob that a tuning entry names */
+    SMELT__FROM_RULE,   /* a knob the plan chose */
+    SMELT__DERIVED      /* follows from the others */
+};
+
+/* One named number: an enum constant in the source, a line in the printed plan. */
+struct smelt__constant {
+    const char *name; /* "BLOCK_KEYS" */
+    int value;
+    enum smelt__origin origin;
+    const char *meaning; /* with its unit */
+};
+
+/* A piece of the dynamic shared-memory arena; its offset is the constant `name`. */
+struct smelt__region {
+    const char *name; /* "QUERY_OFFSET" */
+    int offset, bytes;
+    const char *meaning;
+};
+
+struct smelt__plan {
+    struct smelt__spec spec;
+    const struct smelt__arch *arch;
+    const char *variant;                  /* "mma" */
+    const char *template_name;            /* "sparse_attn_fwd.mma.cu" */
+    char kernel_name[SMELT__KERNEL_NAME]; /* the function in the module */
+    struct smelt__constant constants[SMELT__MAX_CONSTANTS];
+    int constant_count;
+    struct smelt__region regions[SMELT__MAX_REGIONS];
+    int region_count;
+    int threads;                   /* per block */
+    int blocks_per_multiprocessor; /* the launch bound's second number */
+    int max_registers;             /* per thread, what the launch bound leaves */
+    int shared_bytes;              /* dynamic, the arena's size */
+    int heads_per_block;           /* grid rule: blocks = queries * head_blocks */
+    int head_blocks;               /* 0: of a kernel that has no heads, and a rule of its own */
+    int persistent; /* 1: no more blocks than are resident at once; each takes several items */
+};
+
+/* Plans a kernel; refuses operators. 0, or -1 with the reason. */
+int smelt__plan_make(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                     struct smelt__plan *plan, struct smelt__message *message);
+
+/* The same with a tuning entry's knobs ("key=value,...", NULL or "": none) where the spec leaves
+ * the choice: what the spec names wins, key by key. -1 also when those knobs are not legal (any
+ * more); the caller then plans without them. plan->spec knows which knobs are the entry's. */
+int smelt__plan_make_tuned(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                           const char *tuned_knobs, struct smelt__plan *plan,
+                           struct smelt__message *message);
+
+/* Used by families while planning. Adding past the capacity, or a name twice, is a defect and
+ * asserted. */
+void smelt__plan_add(struct smelt__plan *plan, const char *name, int value,
+                     enum smelt__origin origin, const char *meaning);
+/* Places a region of `bytes` at the next multiple of `alignment`; returns its offset. */
+int smelt__plan_add_region(struct smelt__plan *plan, const char *name, int bytes, int alignment,
+                           const char *meaning);
+
+/* Where the value of a knob of the spec being planned comes from: the spec, a tuning entry, or the
+ * rule, when it is left to the plan. */
+enum smelt__origin smelt__plan_origin(const struct smelt__spec *spec, const char *knob);
+
+/* A constant's or a region offset's value; 0 when there is none of that name (*found tells). */
+int smelt__plan_constant(const struct smelt__plan *plan, const char *name, int *found);
+
+/* Text: everything; summary: the knobs, the shared-memory map and the launch, for the source's
+ * banner; JSON: one object, what tools embed as "plan". */
+void smelt__plan_print_text(const struct smelt__plan *plan, struct smelt__text *text);
+void smelt__plan_print_summary(const struct smelt__plan *plan, struct smelt__text *text);
+void smelt__plan_print_json(const struct smelt__plan *plan, struct smelt__text *text);
+
+#endif

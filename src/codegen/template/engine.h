@@ -1,0 +1,81 @@
+/*
+ * The template engine. A template is ordinary CUDA in the subset it shares with C11, with these
+ * directives, each alone on its line (leading blanks are legal):
+ *
+ *     //@use ptx/mma.cuh           this part first (before any other text; each part once)
+ *     //@use ptx/a.cuh n = EXPR, k = EXPR
+ *                                  a part with parameters, once for each set of values
+ *     //@takes n k                 names this part's parameters (before any other text)
+ *     //@for i in EXPR..EXPR       repeat up to the matching //@end with i from first to last - 1
+ *     //@if EXPR  //@else  //@end  keep or drop
+ *
+ * Inside a //@for, and anywhere in a part with parameters, `$i` and `${EXPR}` in ordinary lines are
+ * replaced by their value in decimal; elsewhere a `$` is an error.
+ * EXPR: integers, names of plan constants, parameters and loop variables,
+ * ( ) ! - * / % + < <= > >= == != && || with C's precedence.
+ */
+#ifndef SMELT_CODEGEN_ENGINE_H
+#define SMELT_CODEGEN_ENGINE_H
+
+#include <stddef.h>
+
+#include "codegen/plan/plan.h"
+#include "codegen/template/arguments.h"
+#include "codegen/text.h"
+
+/* One embedded template; the table is written at build time by tools/embed.c. */
+struct smelt__template {
+    const char *name; /* "ptx/mma.cuh", relative to templates/ */
+    const char *text; /* NUL-terminated */
+    size_t length;
+};
+
+extern const struct smelt__template smelt__templates[];
+extern const int smelt__template_count;
+
+/* Checks a template's syntax (directives known, balanced and well-formed, expressions parse). 0, or
+ * -1 with the message and the line it speaks of in *line. Used at build time. */
+int smelt__template_check(const char *text, int *line, struct smelt__message *message);
+
+/* One //@use. */
+struct smelt__use {
+    const char *part;
+    struct smelt__arguments arguments;
+    int line; /* it stands in; 1 is the first */
+};
+
+/* What a template //@use's, one call each, and the parameters it takes. Assume a checked template.
+ */
+void smelt__template_uses(const char *text, void (*each)(void *user, const struct smelt__use *use),
+                          void *user);
+void smelt__template_takes(const char *text, struct smelt__parameters *parameters);
+
+/* Appends the template with its directives carried out, its own `#line` markers (as
+ * "templates/NAME") included so that every emitted line still maps to its line in the template.
+ * `lookup` gives a constant's or a parameter's value (*found 0 when there is none of that name). */
+struct smelt__scope {
+    int (*lookup)(const void *user, const char *name, int *found);
+    const void *user;
+};
+int smelt__template_expand(const struct smelt__template *template_,
+                           const struct smelt__scope *scope, struct smelt__text *out,
+                           struct smelt__message *message);
+
+/* Checks a whole table: each template, that every part //@use'd is there and gets the arguments it
+ * takes, and that none uses itself. 0, or -1 with the message, the template's index in *index and
+ * the line in *line. Used at build time. */
+int smelt__parts_check(const struct smelt__template *templates, int count, int *index, int *line,
+                       struct smelt__message *message);
+
+/* Appends the template `root`, which takes no parameters, and before it what it //@use's, depth
+ * first, each part once for each set of arguments. */
+int smelt__parts_emit(const struct smelt__template *templates, int count, const char *root,
+                      const struct smelt__scope *scope, struct smelt__text *out,
+                      struct smelt__message *message);
+
+/* The complete source of a plan: banner, prologue, parts in dependency order. 0, or -1 with a
+ * message (a defect of a template: the suite emits every planned configuration). */
+int smelt__source_emit(const struct smelt__plan *plan, struct smelt__text *out,
+                       struct smelt__message *message);
+
+#endif

@@ -1,0 +1,23 @@
+/*
+ * Integer expressions of template directives: C's operators and precedence on `int`, with names.
+ */
+#ifndef SMELT_CODEGEN_EXPRESSION_H
+#define SMELT_CODEGEN_EXPRESSION_H
+
+#include <stddef.h>
+
+#include "codegen/template/engine.h"
+#include "codegen/text.h"
+
+/* Length of the name that `text` begins with, 0 when it begins with none. */
+size_t smelt__name_length(const char *text, size_t length);
+
+/* Whether the text is an expression. 0, or -1 with a message. */
+int smelt__expression_check(const char *text, size_t length, struct smelt__message *message);
+
+/* Its value; fails on unknown names, division by zero and overflow, except in operands that && and
+ * || skip. 0, or -1 with a message. */
+int smelt__expression_evaluate(const char *text, size_t length, const struct smelt__scope *scope,
+                               int *value, struct smelt__message *message);
+
+#endif

@@ -1,0 +1,69 @@
+/* See engine.h: a plan's complete source, from the banner to the kernel. */
+#include <string.h>
+
+#include "codegen/template/engine.h"
+
+/* Deterministic and free of versions: the cache's key is made of this text. */
+static int emit_banner(const struct smelt__plan *plan, struct smelt__text *out) {
+    char spec[SMELT__SPEC_TEXT];
+    struct smelt__text summary = {0};
+    smelt__spec_print(&plan->spec, spec);
+    smelt__plan_print_summary(plan, &summary);
+    smelt__text_print(out, "/*\n * Written by smelt; do not edit. To write it again%s:\n",
+                      plan->spec.tuned ? ", the tuned knobs named" : "");
+    smelt__text_print(out, " *   smelt emit %s --arch %s\n *\n", spec, plan->arch->name);
+    for (const char *at = summary.data; at && *at;) {
+        const char *end = strchrnul(at, '\n');
+        smelt__text_print(out, " * %.*s\n", (int)(end - at), at);
+        at = end + (*end == '\n');
+    }
+    smelt__text_append_string(out, " */\n\n");
+    int failed = summary.failed;
+    smelt__text_free(&summary);
+    return failed ? -1 : 0;
+}
+
+/* One enumerator, its meaning in a column of its own. */
+static void emit_enumerator(const char *name, int value, const char *meaning,
+                            struct smelt__text *out) {
+    enum { COLUMN = 36 };
+    size_t start = out->length;
+    smelt__text_print(out, "    %s = %d,", name, value);
+    int width = (int)(out->length - start);
+    smelt__text_print(out, "%*s/* %s */\n", width < COLUMN ? COLUMN - width : 1, "", meaning);
+}
+
+static void emit_prologue(const struct smelt__plan *plan, struct smelt__text *out) {
+    if (plan->constant_count) {
+        smelt__text_append_string(out, "enum {\n");
+        for (int i = 0; i < plan->constant_count; i++)
+            emit_enumerator(plan->constants[i].name, plan->constants[i].value,
+                            plan->constants[i].meaning, out);
+        smelt__text_append_string(out, "};\n\n");
+    }
+    smelt__text_append_string(out,
+                              "/* Shared memory, in bytes from the arena's start. */\nenum {\n");
+    for (int i = 0; i < plan->region_count; i++)
+        emit_enumerator(plan->regions[i].name, plan->regions[i].offset, plan->regions[i].meaning,
+                        out);
+    emit_enumerator("SHARED_BYTES", plan->shared_bytes, "the arena's size", out);
+    smelt__text_append_string(out, "};\n\n");
+    smelt__text_print(out, "#define KERNEL_NAME %s\n\n", plan->kernel_name);
+}
+
+static int lookup(const void *user, const char *name, int *found) {
+    return smelt__plan_constant(user, name, found);
+}
+
+int smelt__source_emit(const struct smelt__plan *plan, struct smelt__text *out,
+                       struct smelt__message *message) {
+    struct smelt__scope scope = {lookup, plan};
+    int failed = emit_banner(plan, out);
+    emit_prologue(plan, out);
+    if (failed || out->failed) {
+        smelt__message_set_out_of_memory(message);
+        return -1;
+    }
+    return smelt__parts_emit(smelt__templates, smelt__template_count, plan->template_name, &scope,
+                             out, message);
+}

@@ -1,0 +1,100 @@
+/*
+ * Launches that may overlap. A kernel launched early (programmatic stream serialisation) may begin
+ * when every block of the kernel before it has said launch_dependents or ended. The emulator runs
+ * launches one after another all the same, but remembers which of them such a kernel may take for
+ * complete, and memory.c asks it about what an earlier one wrote.
+ *
+ * What is complete is a set of launches, bit k of a mask being the k-th before the one it belongs
+ * to; older than those of a mask all are.
+ *     at a launch's start   plain: what is complete when the one before it has ended; early: what
+ *                           that one knew when its blocks let it begin
+ *     after its wait        what is complete when the one before it has ended
+ *     when it has ended     itself, what was at its start, and, if a thread of it waited, that
+ */
+#include <stdio.h>
+
+#include "internal.h"
+#include "runtime/driver/cuda_abi.h"
+
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
+enum { REMEMBERED = 32 };
+static const u32 ALL = 0xffffffff;
+
+static u32 number;                    /* of the launch */
+static u32 first_gangs[REMEMBERED];   /* of launch n at n % REMEMBERED */
+static u32 at_start, after_wait;      /* masks of this launch, bit 0 unused */
+static u32 ended = 0xffffffff;        /* of the last one: bit 0 itself */
+static bool waited, begun_after_wait; /* some thread waited; every block did before it let go */
+static const void *stream;
+
+static u16 grid_slot(void) {
+    return (u16)(emu.slots - 1);
+}
+
+void emu_chain_begin(bool early, const void *on) {
+    u32 known = ended; /* by the one before */
+    if (early && on == stream)
+        known = at_start | (begun_after_wait ? after_wait : 0);
+    if (on != stream)
+        known = ended = ALL; /* what orders streams is not looked at */
+    after_wait = ended << 1;
+    at_start = known << 1;
+    stream = on;
+    number++;
+    first_gangs[number % REMEMBERED] = emu.first_gang;
+    waited = false;
+    begun_after_wait = true;
+}
+
+void emu_chain_block_ends(const struct cta *cta) {
+    if (!cta->lets_begin && !cta->waited)
+        begun_after_wait = false;
+}
+
+void emu_chain_end(void) {
+    ended = at_start | (waited ? after_wait : 0) | 1;
+}
+
+bool emu_chain_is_complete(u32 gang, const struct thread *thread) {
+    u32 known = at_start | (thread->clock[grid_slot()] ? after_wait : 0) | 1;
+    if (known == ALL)
+        return true;
+    for (u32 k = 1; k < REMEMBERED && k < number; k++)
+        if (first_gangs[(number - k) % REMEMBERED] <= gang)
+            return known >> k & 1;
+    return true;
+}
+
+bool emu_chain_check_ended(void) {
+    if (ended == ALL)
+        return true;
+    emu_reports_begin();
+    emu_report(
+        EMU_RACE, 0, 0,
+        "the host reads device memory when the last launch has ended, but nothing made that "
+        "one end after those before it: one of its threads must execute griddepcontrol.wait");
+    emu_reports_end();
+    ended = ALL;
+    return false;
+}
+
+/* Blocks that have ended let go, too: emu_chain_block_ends. */
+EMU_EXPORT void emu_grid_launch_dependents(void) {
+    struct thread *self = emu.self;
+    emu.statistics.instructions++;
+    if (!self->cta->lets_begin && !self->clock[grid_slot()])
+        begun_after_wait = false;
+    self->cta->lets_begin = true;
+    emu_yield();
+}
+
+/* What follows in this thread, and in those that it tells so, is ordered after the kernels before.
+ */
+EMU_EXPORT void emu_grid_wait(void) {
+    struct thread *self = emu.self;
+    emu.statistics.instructions++;
+    self->clock[grid_slot()] = 1;
+    self->cta->waited = waited = true;
+    emu_yield();
+}

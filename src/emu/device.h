@@ -1,0 +1,149 @@
+/*
+ * What the emulator puts before a kernel's text so that a C compiler takes it: CUDA's keywords and
+ * built-ins as macros, and the functions behind them. The parts from templates/ptx follow as the
+ * files of src/emu/ptx. Calls stand in the kernel's own lines (macros, not functions), so that
+ * debug information names those.
+ */
+#include <stdbool.h>
+
+#define __global__ __attribute__((noinline))
+#define __device__
+#define __host__
+#define __shared__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define __grid_constant__
+#define __restrict__ restrict
+
+struct emu_index3 {
+    unsigned x, y, z;
+};
+
+typedef struct uint2 {
+    unsigned x, y;
+} __attribute__((aligned(8))) uint2;
+typedef struct uint4 {
+    unsigned x, y, z, w;
+} __attribute__((aligned(16))) uint4;
+typedef struct int4 {
+    int x, y, z, w;
+} __attribute__((aligned(16))) int4;
+typedef struct float2 {
+    float x, y;
+} __attribute__((aligned(8))) float2;
+typedef struct float4 {
+    float x, y, z, w;
+} __attribute__((aligned(16))) float4;
+
+/* Constant for a thread: a thread is a fibre, and its code is compiled as one. */
+struct emu_index3 emu_thread_index(void) __attribute__((const));
+struct emu_index3 emu_block_index(void) __attribute__((const));
+struct emu_index3 emu_block_size(void) __attribute__((const));
+struct emu_index3 emu_grid_size(void) __attribute__((const));
+unsigned char *emu_arena(void) __attribute__((const));
+#define threadIdx (emu_thread_index())
+#define blockIdx (emu_block_index())
+#define blockDim (emu_block_size())
+#define gridDim (emu_grid_size())
+
+/* The one `extern __shared__` array; its declaration is dropped. */
+#define arena (emu_arena())
+unsigned emu_generic_to_shared(const void *pointer);
+#define __cvta_generic_to_shared(pointer) emu_generic_to_shared(pointer)
+
+void emu_syncthreads(void);
+int emu_syncthreads_or(int predicate);
+int emu_syncthreads_and(int predicate);
+int emu_syncthreads_count(int predicate);
+void emu_syncwarp(unsigned mask);
+#define __syncthreads() emu_syncthreads()
+#define __syncthreads_or(predicate) emu_syncthreads_or(predicate)
+#define __syncthreads_and(predicate) emu_syncthreads_and(predicate)
+#define __syncthreads_count(predicate) emu_syncthreads_count(predicate)
+#define __syncwarp(mask) emu_syncwarp(mask)
+
+unsigned emu_ballot_sync(unsigned mask, int predicate);
+int emu_any_sync(unsigned mask, int predicate);
+int emu_all_sync(unsigned mask, int predicate);
+#define __ballot_sync(mask, predicate) emu_ballot_sync(mask, predicate)
+#define __any_sync(mask, predicate) emu_any_sync(mask, predicate)
+#define __all_sync(mask, predicate) emu_all_sync(mask, predicate)
+
+unsigned emu_shfl(int kind, unsigned mask, unsigned value, int operand);
+float emu_shfl_float(int kind, unsigned mask, float value, int operand);
+#define EMU_SHUFFLE(kind, mask, value, operand)                                                    \
+    _Generic((value), float                                                                        \
+             : emu_shfl_float, int                                                                 \
+             : emu_shfl, unsigned                                                                  \
+             : emu_shfl)(kind, mask, value, operand)
+#define __shfl_sync(mask, value, lane) EMU_SHUFFLE(0, mask, value, lane)
+#define __shfl_up_sync(mask, value, delta) EMU_SHUFFLE(1, mask, value, delta)
+#define __shfl_down_sync(mask, value, delta) EMU_SHUFFLE(2, mask, value, delta)
+#define __shfl_xor_sync(mask, value, lanes) EMU_SHUFFLE(3, mask, value, lanes)
+
+void emu_trap(void) __attribute__((noreturn));
+#define __trap() emu_trap()
+/* Hints and fences that order nothing the emulator leaves unordered. */
+#define __threadfence() ((void)0)
+#define __threadfence_block() ((void)0)
+#define __ldg(pointer) (*(pointer))
+
+#define __popc(x) __builtin_popcount((unsigned)(x))
+#define __ffs(x) __builtin_ffs((int)(x))
+#define __clz(x) ((x) ? __builtin_clz((unsigned)(x)) : 32)
+
+static inline __attribute__((always_inline, unused)) float __int_as_float(int bits) {
+    union {
+        int bits;
+        float value;
+    } both = {bits};
+    return both.value;
+}
+
+static inline __attribute__((always_inline, unused)) float __uint_as_float(unsigned bits) {
+    return __int_as_float((int)bits);
+}
+
+static inline __attribute__((always_inline, unused)) int __float_as_int(float value) {
+    union {
+        float value;
+        int bits;
+    } both = {value};
+    return both.bits;
+}
+
+static inline __attribute__((always_inline, unused)) unsigned __float_as_uint(float value) {
+    return (unsigned)__float_as_int(value);
+}
+
+static inline __attribute__((always_inline, unused)) unsigned __dp4a(unsigned a, unsigned b,
+                                                                     unsigned c) {
+    for (int i = 0; i < 32; i += 8)
+        c += (a >> i & 255) * (b >> i & 255);
+    return c;
+}
+
+/* As an H200 does it: a NaN, also a signalling one, counts as missing, and -0 is below +0. */
+static inline __attribute__((always_inline, unused)) float emu_larger(float a, float b) {
+    return a != a   ? b
+           : b != b ? a
+           : a == b ? __uint_as_float(__float_as_uint(a) & __float_as_uint(b))
+                    : (a > b ? a : b);
+}
+
+static inline __attribute__((always_inline, unused)) float emu_smaller(float a, float b) {
+    return a != a   ? b
+           : b != b ? a
+           : a == b ? __uint_as_float(__float_as_uint(a) | __float_as_uint(b))
+                    : (a < b ? a : b);
+}
+
+#define fmaxf(a, b) emu_larger(a, b)
+#define fminf(a, b) emu_smaller(a, b)
+#define fmaf(a, b, c) __builtin_fmaf(a, b, c)
+#define fabsf(a) __builtin_fabsf(a)
+#define ceilf(a) __builtin_ceilf(a)
+#define floorf(a) __builtin_floorf(a)

@@ -1,0 +1,323 @@
+#include "harness/tune.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/check.h"
+#include "harness/placed.h"
+#include "smelt/device.h"
+
+enum {
+    WARM_UP = 2,
+    CHECKED_TOKENS = 6,
+    CHECKED_WIDTH = 700, /* at most: more key blocks than stages, the last not whole */
+    CHECKED_SAMPLE = 4,  /* queries compared with the reference */
+    LANES = SMELT__TUNE_FINALISTS + SMELT__TUNE_REPEATS
+};
+
+static void drop(struct smelt__tune_candidate *candidate, smelt_status status, const char *step,
+                 const char *message) {
+    candidate->dropped = 1;
+    candidate->status = status;
+    snprintf(candidate->message, sizeof candidate->message, "%s: %.1000s", step, message);
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+void smelt__tune_check(smelt_context *context, struct smelt__tune_candidate *candidate,
+                       uint64_t seed) {
+    static const enum smelt__lists lists[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_ADVERSARIAL};
+    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+    smelt_status status = smelt_sparse_attn_spec_parse(candidate->spec, &spec, NULL);
+    if (status != SMELT_OK) {
+        drop(candidate, status, "the spec", smelt_last_error());
+        return;
+    }
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0] && !candidate->dropped; i++) {
+        struct smelt__check_result result;
+        struct smelt__check_options options = {.spec = candidate->spec, .sample = CHECKED_SAMPLE};
+        options.problem.seed = seed;
+        options.problem.tokens = CHECKED_TOKENS;
+        options.problem.width = spec.topk < CHECKED_WIDTH ? spec.topk : CHECKED_WIDTH;
+        options.problem.rows = 2 * options.problem.width > 256 ? 2 * options.problem.width : 256;
+        options.problem.lists = lists[i];
+        if (smelt__check_run(context, &options, &result) != 0)
+            drop(candidate, result.status, "check", result.message);
+    }
+}
+
+/* ---- the race -------------------------------------------------------------------------------- */
+
+/* One candidate's part in a round; the rule's plan may have several. */
+struct lane {
+    struct smelt__tune_candidate *candidate;
+    smelt_sparse_attn *attn; /* the race's */
+    double *us;              /* [launches] */
+};
+
+struct race {
+    smelt_context *context;
+    struct smelt__problem problem;
+    struct smelt__placed placed;
+    struct CUstream_st *stream;
+    struct CUevent_st *begin, *end;
+    struct smelt__tune_candidate *candidates;
+    smelt_sparse_attn **attns; /* one per candidate, NULL for a dropped one */
+    int count;
+};
+
+static smelt_status note(struct smelt__tune_result *result, const char *step, smelt_status status) {
+    if (status != SMELT_OK && result->status == SMELT_OK) {
+        result->status = status;
+        snprintf(result->message, sizeof result->message, "%s: %s", step, smelt_last_error());
+    }
+    return status;
+}
+
+static void open_attn(struct race *race, int index) {
+    struct smelt__tune_candidate *candidate = &race->candidates[index];
+    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+    char *knobs = NULL;
+    if (candidate->dropped)
+        return;
+    smelt_status status = smelt_sparse_attn_spec_parse(candidate->spec, &spec, &knobs);
+    if (status == SMELT_OK)
+        status = smelt_sparse_attn_create(&race->attns[index], race->context, &spec);
+    if (status == SMELT_OK)
+        status = smelt__placed_workspace(&race->placed, race->attns[index]);
+    if (status != SMELT_OK)
+        drop(candidate, status, "loading it", smelt_last_error());
+    smelt_free(knobs);
+}
+
+static smelt_status open_race(struct race *race, const struct smelt__problem_options *problem,
+                              struct smelt__tune_result *result) {
+    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+    smelt_context *context = race->context;
+    if (note(result, "the spec",
+             smelt_sparse_attn_spec_parse(race->candidates[0].spec, &spec, NULL)))
+        return result->status;
+    race->attns = calloc((size_t)race->count, sizeof *race->attns);
+    if (!race->attns || smelt__problem_create(&race->problem, &spec, problem) != 0) {
+        result->status = SMELT_ERROR_OUT_OF_MEMORY;
+        snprintf(result->message, sizeof result->message, "out of memory for the problem");
+        return result->status;
+    }
+    result->queries = race->problem.computed;
+    result->rows = race->problem.options.rows;
+    result->width = race->problem.options.width;
+    if (note(result, "placing the problem on the device",
+             smelt__placed_create(&race->placed, context, &race->problem)) ||
+        note(result, "smelt_stream_create", smelt_stream_create(context, &race->stream)) ||
+        note(result, "smelt_event_create", smelt_event_create(context, &race->begin)) ||
+        note(result, "smelt_event_create", smelt_event_create(context, &race->end)))
+        return result->status;
+    for (int i = 0; i < race->count; i++)
+        open_attn(race, i);
+    return SMELT_OK;
+}
+
+static void close_race(struct race *race) {
+    for (int i = 0; race->attns && i < race->count; i++)
+        smelt_sparse_attn_destroy(&race->attns[i]);
+    free(race->attns);
+    if (race->end)
+        smelt_event_destroy(race->context, race->end);
+    if (race->begin)
+        smelt_event_destroy(race->context, race->begin);
+    if (race->stream)
+        smelt_stream_destroy(race->context, race->stream);
+    if (race->placed.context)
+        smelt__placed_destroy(&race->placed);
+    smelt__problem_destroy(&race->problem);
+}
+
+/* A launch's time in microseconds, or a dropped candidate. */
+static double launch(struct race *race, const struct lane *lane) {
+    float ms = 0;
+    smelt_status status = smelt_event_record(race->context, race->begin, race->stream);
+    if (status == SMELT_OK)
+        status = smelt_sparse_attn_forward(lane->attn, &race->placed.args, race->stream);
+    if (status == SMELT_OK)
+        status = smelt_event_record(race->context, race->end, race->stream);
+    if (status == SMELT_OK)
+        status = smelt_event_elapsed(race->context, race->begin, race->end, &ms);
+    if (status != SMELT_OK)
+        drop(lane->candidate, status, "launching it", smelt_last_error());
+    return 1e3 * (double)ms;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int count) {
+    qsort(values, (size_t)count, sizeof *values, compare_doubles);
+    return (values[(count - 1) / 2] + values[count / 2]) / 2;
+}
+
+/* Every lane launches once a round, in turn. */
+static void run_rounds(struct race *race, struct lane *lanes, int count, int launches) {
+    for (int round = -WARM_UP; round < launches; round++)
+        for (int i = 0; i < count; i++) {
+            if (lanes[i].candidate->dropped)
+                continue;
+            const double us = launch(race, &lanes[i]);
+            if (round >= 0)
+                lanes[i].us[round] = us;
+        }
+}
+
+static struct lane lane_of(const struct race *race, int candidate, double *us) {
+    return (struct lane){&race->candidates[candidate], race->attns[candidate], us};
+}
+
+/* Times everyone; the order of `ranking` becomes that of their medians, dropped ones last. */
+static int run_quick(struct race *race, int *ranking) {
+    const int launches = SMELT__TUNE_QUICK;
+    struct lane *lanes = calloc((size_t)race->count, sizeof *lanes);
+    double *us = calloc((size_t)race->count * (size_t)launches, sizeof *us);
+    if (lanes && us) {
+        for (int i = 0; i < race->count; i++)
+            lanes[i] = lane_of(race, i, us + i * launches);
+        run_rounds(race, lanes, race->count, launches);
+        for (int i = 0; i < race->count; i++)
+            if (!race->candidates[i].dropped)
+                race->candidates[i].quick_us = median(lanes[i].us, launches);
+        /* Insertion: they are some dozens. */
+        for (int i = 0; i < race->count; i++) {
+            int at = i;
+            const struct smelt__tune_candidate *all = race->candidates;
+            for (;
+                 at > 0 && !all[i].dropped &&
+                 (all[ranking[at - 1]].dropped || all[ranking[at - 1]].quick_us > all[i].quick_us);
+                 at--)
+                ranking[at] = ranking[at - 1];
+            ranking[at] = i;
+        }
+    }
+    const int failed = !lanes || !us;
+    free(lanes);
+    free(us);
+    return failed ? -1 : 0;
+}
+
+/* The rule's plan stands at even distances among the finalists. */
+static int line_up(const struct race *race, const int *ranking, struct lane lanes[LANES],
+                   double *us, int launches) {
+    const int each = SMELT__TUNE_FINALISTS / (SMELT__TUNE_REPEATS - 1);
+    int count = 0, finalists = 0;
+    lanes[count] = lane_of(race, 0, us);
+    count++;
+    for (int i = 0; i < race->count && finalists < SMELT__TUNE_FINALISTS; i++) {
+        if (ranking[i] == 0 || race->candidates[ranking[i]].dropped)
+            continue;
+        lanes[count] = lane_of(race, ranking[i], us + count * launches);
+        count++;
+        if (++finalists % each == 0) {
+            lanes[count] = lane_of(race, 0, us + count * launches);
+            count++;
+        }
+    }
+    for (int repeats = 1 + finalists / each; repeats < SMELT__TUNE_REPEATS; repeats++, count++)
+        lanes[count] = lane_of(race, 0, us + count * launches);
+    return count;
+}
+
+/* The mean of the rule's plan in a round. */
+static double round_mean(const struct race *race, const struct lane *lanes, int count, int round) {
+    double sum = 0;
+    int repeats = 0;
+    for (int i = 0; i < count; i++)
+        if (lanes[i].candidate == race->candidates) {
+            sum += lanes[i].us[round];
+            repeats++;
+        }
+    return sum / repeats;
+}
+
+/* Three standard errors of a lane's median, told from the quartiles of what the rule's launches
+ * differ by within a round, so that a clock which drifts counts for nothing, as of a normal
+ * distribution. With these for noise, and six finalists all just as fast as the rule's plan, one in
+ * 200 races has a winner; with the medians' distances alone one in ten. */
+static double spread_of_rule(const struct race *race, const struct lane *lanes, int count,
+                             int launches) {
+    static const double errors = 3, quartiles = 1.349, median_error = 1.2533;
+    double *all = calloc((size_t)launches * SMELT__TUNE_REPEATS, sizeof *all);
+    int n = 0;
+    for (int i = 0; i < count && all; i++)
+        if (lanes[i].candidate == race->candidates)
+            for (int k = 0; k < launches; k++)
+                all[n++] = lanes[i].us[k] - round_mean(race, lanes, count, k);
+    double spread = 0;
+    if (n > 0) {
+        qsort(all, (size_t)n, sizeof *all, compare_doubles);
+        spread = (all[3 * n / 4] - all[n / 4]) / quartiles * median_error / sqrt(launches);
+        spread *= sqrt(SMELT__TUNE_REPEATS / (SMELT__TUNE_REPEATS - 1.0)); /* the mean is theirs */
+    }
+    free(all);
+    return errors * spread;
+}
+
+/* What the final says. */
+static void judge(struct race *race, struct lane *lanes, int count, int launches,
+                  struct smelt__tune_result *result) {
+    const double spread = spread_of_rule(race, lanes, count, launches);
+    double rules[SMELT__TUNE_REPEATS];
+    int repeats = 0, best = 0;
+    for (int i = 0; i < count; i++) {
+        struct smelt__tune_candidate *candidate = lanes[i].candidate;
+        if (candidate->dropped)
+            continue;
+        const double us = median(lanes[i].us, launches);
+        if (candidate == race->candidates)
+            rules[repeats++] = us;
+        else
+            candidate->us = us;
+    }
+    if (!repeats)
+        return;
+    result->rule_us = median(rules, repeats); /* sorts them */
+    result->noise_us = fmax(rules[repeats - 1] - rules[0], spread);
+    race->candidates[0].us = result->rule_us;
+    for (int i = 0; i < race->count; i++)
+        if (race->candidates[i].us > 0 && !race->candidates[i].dropped &&
+            race->candidates[i].us < race->candidates[best].us)
+            best = i;
+    result->best = race->candidates[best].us < rules[0] - result->noise_us ? best : 0;
+}
+
+static void run_race(struct race *race, int launches, struct smelt__tune_result *result) {
+    struct lane lanes[LANES];
+    int *ranking = calloc((size_t)race->count, sizeof *ranking);
+    double *us = calloc((size_t)LANES * (size_t)launches, sizeof *us);
+    if (!ranking || !us || run_quick(race, ranking) != 0) {
+        result->status = SMELT_ERROR_OUT_OF_MEMORY;
+        snprintf(result->message, sizeof result->message, "out of memory");
+    } else if (!race->candidates[0].dropped) {
+        const int count = line_up(race, ranking, lanes, us, launches);
+        run_rounds(race, lanes, count, launches);
+        judge(race, lanes, count, launches, result);
+    }
+    free(ranking);
+    free(us);
+}
+
+void smelt__tune_race(smelt_context *context, const struct smelt__problem_options *problem,
+                      struct smelt__tune_candidate *candidates, int count, int launches,
+                      struct smelt__tune_result *result) {
+    struct race race = {.context = context, .candidates = candidates, .count = count};
+    memset(result, 0, sizeof *result);
+    if (open_race(&race, problem, result) == SMELT_OK)
+        run_race(&race, launches > 0 ? launches : SMELT__TUNE_LAUNCHES, result);
+    close_race(&race);
+    /* There is nothing to be better than. */
+    if (result->status == SMELT_OK && candidates[0].dropped) {
+        result->status = candidates[0].status ? candidates[0].status : SMELT_ERROR_INTERNAL;
+        snprintf(result->message, sizeof result->message, "the rule's plan: %.900s",
+                 candidates[0].message);
+    }
+}

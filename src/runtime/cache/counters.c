@@ -1,0 +1,234 @@
+/*
+ * What all processes together did with a cache: <folder>/counters, a file of records that are added
+ * up when somebody asks. A process appends what it counted since its last record: after a store,
+ * when a second has passed, at every 64th event, and when it closes the cache. No lock is taken and
+ * nothing waits for the disk.
+ *
+ *   file   := record*                    records that do not check out are passed over
+ *   record :=  0  magic          8 bytes  "smeltcn1"; another version has another last character
+ *              8  counts         u64 * 6  little-endian, in the order of enum smelt__cache_count
+ *             56  check          u64      XXH3-64 of the 56 bytes before
+ *
+ * It may lose a little, and never more than counts: the last second of a process that is killed,
+ * what a forked child counted before its first record, records that several nodes append to a
+ * network file system at one moment, and those appended while the file is made small again.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "runtime/cache/bytes.h"
+#include "runtime/cache/internal.h"
+
+enum {
+    RECORD_BYTES = 64,
+    AT_COUNTS = 8,
+    AT_CHECK = AT_COUNTS + 8 * SMELT__COUNTS,
+    COMPACT_BYTES = 64 << 10, /* above this the records are added up into one */
+    MOST_BYTES = 1 << 20,     /* more is not read, whoever wrote it */
+    MOST_PENDING = 64
+};
+#define RECORD_NS INT64_C(1000000000)
+
+_Static_assert(AT_CHECK + 8 == RECORD_BYTES, "a record is its magic, the counts and the check");
+
+static const char file_name[] = "counters";
+static const char magic[8] = {'s', 'm', 'e', 'l', 't', 'c', 'n', '1'};
+
+static int64_t monotonic_ns(void) {
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* ---- records ------------------------------------------------------------------------------- */
+
+static void write_record(unsigned char record[RECORD_BYTES], const uint64_t counts[SMELT__COUNTS]) {
+    memcpy(record, magic, sizeof magic);
+    for (int i = 0; i < SMELT__COUNTS; i++)
+        smelt__put_u64(record + AT_COUNTS + 8 * i, counts[i]);
+    smelt__put_u64(record + AT_CHECK, XXH3_64bits(record, AT_CHECK));
+}
+
+static void add_record(uint64_t counts[SMELT__COUNTS], const unsigned char record[RECORD_BYTES]) {
+    if (memcmp(record, magic, sizeof magic) != 0 ||
+        smelt__get_u64(record + AT_CHECK) != XXH3_64bits(record, AT_CHECK))
+        return;
+    for (int i = 0; i < SMELT__COUNTS; i++) {
+        uint64_t more = smelt__get_u64(record + AT_COUNTS + 8 * i);
+        counts[i] = counts[i] > UINT64_MAX - more ? UINT64_MAX : counts[i] + more;
+    }
+}
+
+/* ---- the file ------------------------------------------------------------------------------ */
+
+/* Opens the file if it is one of ours; *bytes is its size. -1 with errno. */
+static int file_open(int folder, int flags, size_t *bytes) {
+    struct stat status;
+    int file = openat(folder, file_name, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+
+    if (file < 0)
+        return -1;
+    if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) ||
+        (status.st_uid != geteuid() && status.st_uid != 0) ||
+        (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+        close(file);
+        errno = EPERM;
+        return -1;
+    }
+    *bytes = (size_t)status.st_size;
+    return file;
+}
+
+void smelt__counters_read(int folder, uint64_t counts[SMELT__COUNTS]) {
+    unsigned char block[64 * RECORD_BYTES];
+    size_t bytes, done = 0;
+    int file = file_open(folder, O_RDONLY, &bytes);
+
+    memset(counts, 0, SMELT__COUNTS * sizeof *counts);
+    if (file < 0)
+        return;
+    while (done < MOST_BYTES) {
+        ssize_t got = pread(file, block, sizeof block, (off_t)done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < RECORD_BYTES)
+            break;
+        got -= got % RECORD_BYTES;
+        for (ssize_t at = 0; at < got; at += RECORD_BYTES)
+            add_record(counts, block + at);
+        done += (size_t)got;
+    }
+    close(file);
+}
+
+/* Puts one record in place of all. Whoever appends meanwhile appends to the old file, in vain. */
+static void compact(int folder) {
+    unsigned char record[RECORD_BYTES];
+    uint64_t counts[SMELT__COUNTS];
+    char temporary[SMELT__FILE_NAME_BYTES];
+    int file, subfolder;
+
+    smelt__counters_read(folder, counts);
+    write_record(record, counts);
+    subfolder = smelt__subfolder_open(folder, "00", false, true);
+    if (subfolder < 0)
+        return;
+    file = smelt__temporary_create(subfolder, temporary);
+    if (file >= 0) {
+        if (write(file, record, sizeof record) != (ssize_t)sizeof record ||
+            renameat(subfolder, temporary, folder, file_name) != 0)
+            (void)unlinkat(subfolder, temporary, 0);
+        close(file);
+    }
+    close(subfolder);
+}
+
+/* One process does it at a time, and not after another just did. */
+static void compact_when_large(struct smelt__cache *cache, int folder) {
+    size_t size = 0;
+    int lock, file;
+
+    if (!smelt__cache_evictor_lock(cache, &lock))
+        return;
+    file = file_open(folder, O_RDONLY, &size);
+    if (file >= 0)
+        close(file);
+    if (size > COMPACT_BYTES)
+        compact(folder);
+    smelt__cache_lock_release(lock);
+}
+
+/* One write, which the kernel puts behind what others have appended. What a torn write left is
+ * filled up first, so that records stay where they are looked for. */
+static void append(struct smelt__cache *cache, int folder, const uint64_t counts[SMELT__COUNTS]) {
+    unsigned char bytes[2 * RECORD_BYTES] = {0};
+    size_t size, fill;
+    int file = file_open(folder, O_WRONLY | O_CREAT | O_APPEND, &size);
+
+    if (file < 0)
+        return;
+    fill = (RECORD_BYTES - size % RECORD_BYTES) % RECORD_BYTES;
+    write_record(bytes + fill, counts);
+    if (write(file, bytes, fill + RECORD_BYTES) < 0)
+        smelt__log_write(&cache->log, SMELT_LOG_DEBUG, "cache: counters not written: %s",
+                         strerror(errno));
+    close(file);
+    if (size > COMPACT_BYTES)
+        compact_when_large(cache, folder);
+}
+
+/* ---- counting ------------------------------------------------------------------------------ */
+
+void smelt__cache_count(struct smelt__cache *cache, enum smelt__cache_count which, uint64_t more) {
+    atomic_fetch_add_explicit(&cache->counts[which], more, memory_order_relaxed);
+}
+
+void smelt__cache_count_hit(struct smelt__cache *cache, bool readonly, double compile_seconds) {
+    enum { MOST_SECONDS = 86400 }; /* the figure is a file's: whatever it says */
+
+    smelt__cache_count(cache, readonly ? SMELT__COUNT_READONLY_HITS : SMELT__COUNT_HITS, 1);
+    if (isfinite(compile_seconds) && compile_seconds > 0 && compile_seconds < MOST_SECONDS)
+        smelt__cache_count(cache, SMELT__COUNT_SAVED_MS, (uint64_t)(1e3 * compile_seconds));
+}
+
+void smelt__counters_begin(struct smelt__cache *cache) {
+    atomic_store_explicit(&cache->recorded_ns, monotonic_ns(), memory_order_relaxed);
+    atomic_flag_clear(&cache->recording);
+    cache->counting_process = getpid();
+}
+
+/* What was counted since the last record; false when that is nothing. */
+static bool take_pending(struct smelt__cache *cache, uint64_t pending[SMELT__COUNTS]) {
+    bool inherited = cache->counting_process != getpid();
+    uint64_t any = 0;
+
+    for (int i = 0; i < SMELT__COUNTS; i++) {
+        uint64_t now = atomic_load_explicit(&cache->counts[i], memory_order_relaxed);
+        pending[i] = now - cache->recorded[i];
+        cache->recorded[i] = now;
+        any |= pending[i];
+    }
+    cache->counting_process = getpid();
+    /* A forked child must not record what its parent counted. */
+    return any != 0 && !inherited;
+}
+
+void smelt__counters_record(struct smelt__cache *cache) {
+    uint64_t pending[SMELT__COUNTS];
+    char why[512];
+    int folder;
+
+    if (cache->disabled || cache->problem[0] != '\0' ||
+        atomic_flag_test_and_set_explicit(&cache->recording, memory_order_acquire))
+        return; /* nowhere to write it, or another thread is at it */
+    atomic_store_explicit(&cache->recorded_ns, monotonic_ns(), memory_order_relaxed);
+    atomic_store_explicit(&cache->pending, 0, memory_order_relaxed);
+    if (take_pending(cache, pending)) {
+        folder = smelt__folder_open(cache->folder, false, why, sizeof why);
+        if (folder >= 0) {
+            append(cache, folder, pending);
+            close(folder);
+        }
+    }
+    atomic_flag_clear_explicit(&cache->recording, memory_order_release);
+}
+
+void smelt__counters_record_when_due(struct smelt__cache *cache) {
+    unsigned pending = 1 + atomic_fetch_add_explicit(&cache->pending, 1, memory_order_relaxed);
+    int64_t recorded_ns = atomic_load_explicit(&cache->recorded_ns, memory_order_relaxed);
+
+    if (pending >= MOST_PENDING || monotonic_ns() - recorded_ns >= RECORD_NS)
+        smelt__counters_record(cache);
+}
+
+void smelt__counters_remove(int folder) {
+    (void)unlinkat(folder, file_name, 0);
+}

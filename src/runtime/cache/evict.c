@@ -1,0 +1,242 @@
+/*
+ * The cap, and pruning by hand. When the entries' sizes add up to more than the cap, the least
+ * recently used ones (by modification time, renewed at hits) go until a sixteenth of it is free, so
+ * that not every store of a full cache counts it anew. The same pass sweeps temporaries that a
+ * killed process left.
+ *
+ * One evictor at a time, decided by a lock that is never waited for; without it two of them would
+ * only do the work twice. Lookups take no lock and never wait for an eviction: an entry that
+ * vanishes between two of their steps is a miss.
+ *
+ * Nor does a store wait long: counting and removing have a time each, and what they leave is left
+ * to later stores. Kernels are spread over the subfolders by a hash, so the subfolders that were
+ * counted in time, beginning at a different one each time, stand for all of them: their oldest
+ * entries go, in the share by which the estimate is above the cap. A folder on a local disk is
+ * mostly counted whole, and then nothing is estimated.
+ *
+ * Clocks. Ages are differences between times the file system itself gave: "now" is the modification
+ * time of the entry just stored. A host whose clock is off therefore evicts nothing fresh. An entry
+ * from the future (a clock was set back) would never age: it is given the present time.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/cache/internal.h"
+
+enum { TEMPORARY_SECONDS = 3600, FUTURE_SECONDS = 3600, SLACK = 16, RECOUNT = 64 };
+
+/* Of one store: the time for either step, and what is done however long it takes. */
+enum { COUNT_MS = 25, REMOVE_MS = 5, LEAST_SUBFOLDERS = 16, LEAST_REMOVED = 2 };
+
+struct candidate {
+    char name[SMELT__FILE_NAME_BYTES];
+    struct timespec used;
+    uint64_t bytes;
+    ino_t inode;
+};
+
+struct pass {
+    struct candidate *candidates;
+    size_t count, room;
+    uint64_t total; /* bytes of the candidates that are left */
+    uint64_t removed, removed_bytes, temporaries;
+    int listed, counted; /* subfolders */
+    time_t now;
+};
+
+static int64_t monotonic_ns(void) {
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* ---- counting ------------------------------------------------------------------------------ */
+
+/* Counts one file; returns -1 when out of memory. */
+static int consider(void *user, const struct smelt__found *found) {
+    struct pass *pass = user;
+    struct candidate *candidate;
+    const struct timespec present[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_NOW}};
+
+    if (found->temporary) {
+        if (pass->now - found->status.st_mtim.tv_sec > TEMPORARY_SECONDS &&
+            unlinkat(found->subfolder, found->name, 0) == 0)
+            pass->temporaries++;
+        return 0;
+    }
+    if (S_ISDIR(found->status.st_mode))
+        return 0;
+    if (found->status.st_mtim.tv_sec - pass->now > FUTURE_SECONDS)
+        (void)utimensat(found->subfolder, found->name, present, AT_SYMLINK_NOFOLLOW);
+    if (pass->count == pass->room) {
+        size_t room = pass->room ? 2 * pass->room : 256;
+        struct candidate *grown = realloc(pass->candidates, room * sizeof *grown);
+        if (!grown)
+            return -1;
+        pass->candidates = grown;
+        pass->room = room;
+    }
+    candidate = &pass->candidates[pass->count++];
+    memset(candidate, 0, sizeof *candidate);
+    memcpy(candidate->name, found->name, strlen(found->name) + 1);
+    candidate->used = found->status.st_mtim;
+    candidate->bytes = (uint64_t)found->status.st_size;
+    candidate->inode = found->status.st_ino;
+    pass->total += candidate->bytes;
+    return 0;
+}
+
+/* Counts subfolders from a different one each time until all are counted or the deadline has
+ * passed. 0; -1 with errno. */
+static int count_folder(struct pass *pass, int folder, int64_t deadline_ns) {
+    char digits[SMELT__SUBFOLDERS][3];
+    int first;
+
+    pass->listed = smelt__folder_subfolders(folder, digits);
+    if (pass->listed <= 0)
+        return pass->listed;
+    first = (int)(monotonic_ns() / 1000 % pass->listed);
+    while (pass->counted < pass->listed &&
+           (pass->counted < LEAST_SUBFOLDERS || monotonic_ns() < deadline_ns)) {
+        const char *next = digits[(first + pass->counted) % pass->listed];
+        if (smelt__subfolder_each(folder, next, false, consider, pass) != 0)
+            return -1;
+        pass->counted++;
+    }
+    return 0;
+}
+
+/* From what was counted to the whole folder, and back. Exact when all of it was counted. */
+static uint64_t share(uint64_t bytes, int part, int whole) {
+    if (part == whole)
+        return bytes;
+    return (uint64_t)((double)bytes / (double)whole * (double)part);
+}
+
+/* ---- removing ------------------------------------------------------------------------------ */
+
+static int compare_used(const void *left, const void *right) {
+    const struct candidate *a = left, *b = right;
+
+    if (a->used.tv_sec != b->used.tv_sec)
+        return a->used.tv_sec < b->used.tv_sec ? -1 : 1;
+    if (a->used.tv_nsec != b->used.tv_nsec)
+        return a->used.tv_nsec < b->used.tv_nsec ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+/* Unlinks the candidate unless it was used or renewed since it was counted. */
+static bool remove_unchanged(int folder, const struct candidate *candidate) {
+    struct stat status;
+    int subfolder = smelt__subfolder_open(folder, candidate->name, false, false);
+    bool removed;
+
+    if (subfolder < 0)
+        return false;
+    removed = fstatat(subfolder, candidate->name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+              status.st_ino == candidate->inode &&
+              status.st_mtim.tv_sec == candidate->used.tv_sec &&
+              status.st_mtim.tv_nsec == candidate->used.tv_nsec &&
+              unlinkat(subfolder, candidate->name, 0) == 0;
+    close(subfolder);
+    return removed;
+}
+
+static void remove_candidate(struct pass *pass, int folder, const struct candidate *candidate) {
+    if (!remove_unchanged(folder, candidate))
+        return;
+    pass->total -= candidate->bytes;
+    pass->removed++;
+    pass->removed_bytes += candidate->bytes;
+}
+
+/* Removes the oldest until `goal` bytes are left, but for `kept`; after the deadline only as many
+ * as `least` bytes take. */
+static void remove_oldest(struct pass *pass, int folder, uint64_t goal, const char *kept,
+                          int64_t deadline_ns, uint64_t least) {
+    if (pass->count > 0)
+        qsort(pass->candidates, pass->count, sizeof *pass->candidates, compare_used);
+    for (size_t i = 0; i < pass->count && pass->total > goal; i++) {
+        if (pass->removed_bytes >= least && monotonic_ns() >= deadline_ns)
+            return;
+        if (strcmp(pass->candidates[i].name, kept) != 0)
+            remove_candidate(pass, folder, &pass->candidates[i]);
+    }
+}
+
+/* ---- after a store ------------------------------------------------------------------------- */
+
+/* How much may be stored before the next count. Other processes store too, so only a part of what
+ * is free is granted. */
+static int_fast64_t grant(const struct smelt__cache *cache, uint64_t total) {
+    if (cache->cap_bytes == 0) /* no cap; still sweep now and then */
+        return INT64_C(1) << 30;
+    return total < cache->cap_bytes ? (int_fast64_t)((cache->cap_bytes - total) / RECOUNT) : 0;
+}
+
+static void keep_to_cap(struct smelt__cache *cache, struct pass *pass, int folder, uint64_t bytes,
+                        const char *kept) {
+    uint64_t cap = cache->cap_bytes, goal = share(cap - cap / SLACK, pass->counted, pass->listed);
+    int64_t deadline_ns = monotonic_ns() + REMOVE_MS * INT64_C(1000000);
+
+    if (cap == 0 || share(pass->total, pass->listed, pass->counted) <= cap)
+        return;
+    remove_oldest(pass, folder, goal, kept, deadline_ns, LEAST_REMOVED * bytes);
+    smelt__log_write(&cache->log, SMELT_LOG_INFO,
+                     "cache: %s was over its cap of %llu bytes, evicted %llu of %zu entries%s",
+                     cache->folder, (unsigned long long)cap, (unsigned long long)pass->removed,
+                     pass->count, pass->total > goal ? "; more to come" : "");
+}
+
+void smelt__cache_evict(struct smelt__cache *cache, int folder, uint64_t bytes, const char *kept,
+                        const struct timespec *now) {
+    struct pass pass = {.now = now->tv_sec};
+    int lock;
+
+    if (atomic_fetch_sub_explicit(&cache->store_budget, (int_fast64_t)bytes, memory_order_relaxed) >
+        (int_fast64_t)bytes)
+        return;
+    if (!smelt__cache_evictor_lock(cache, &lock))
+        return;
+    if (count_folder(&pass, folder, monotonic_ns() + COUNT_MS * INT64_C(1000000)) != 0) {
+        smelt__cache_warn_once(cache, SMELT__WARNED_EVICT, "cache: cannot count %s: %s",
+                               cache->folder, strerror(errno));
+    } else if (pass.counted > 0) {
+        keep_to_cap(cache, &pass, folder, bytes, kept);
+        atomic_store_explicit(&cache->store_budget,
+                              grant(cache, share(pass.total, pass.listed, pass.counted)),
+                              memory_order_relaxed);
+    }
+    free(pass.candidates);
+    smelt__cache_lock_release(lock);
+}
+
+/* ---- by hand ------------------------------------------------------------------------------- */
+
+int smelt__cache_prune_folder(int folder, time_t now, struct smelt__pruning *pruning) {
+    struct pass pass = {.now = now};
+    int result = count_folder(&pass, folder, INT64_MAX);
+    uint64_t counted = pass.count;
+
+    if (result == 0) {
+        size_t left = 0;
+        for (size_t i = 0; i < pass.count; i++)
+            if (pass.candidates[i].used.tv_sec < pruning->unused_since)
+                remove_candidate(&pass, folder, &pass.candidates[i]);
+            else
+                pass.candidates[left++] = pass.candidates[i];
+        pass.count = left;
+        remove_oldest(&pass, folder, pruning->goal_bytes, "", INT64_MAX, 0);
+    }
+    pruning->removed = pass.removed;
+    pruning->removed_bytes = pass.removed_bytes;
+    pruning->temporaries = pass.temporaries;
+    pruning->kept = counted - pass.removed;
+    pruning->kept_bytes = pass.total;
+    free(pass.candidates);
+    return result;
+}

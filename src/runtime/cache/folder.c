@@ -1,0 +1,488 @@
+/*
+ * Folders and files of the cache: what is trusted, how an entry is read and written, and how all of
+ * them are found.
+ *
+ * What is trusted. A cubin runs with the user's rights over the user's data, so:
+ *   - the writable layer's folders and entries belong to us or to root. Its folders may be writable
+ *     by others only under the sticky bit, which keeps others from renaming what is ours; entries
+ *     are writable by nobody else, not even a group;
+ *   - the read-only layer is trusted because the user named it, whoever owns it, but nothing in it
+ *     may be writable by just anyone, sticky or not: what others can add there would be run;
+ *   - a folder may be reached through a symbolic link only where nobody else could have put it: the
+ *     link is ours or root's and its parent is not writable by others. Below the folder no link is
+ *     ever followed.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "runtime/cache/internal.h"
+
+static bool is_ours(const struct stat *status) {
+    return status->st_uid == geteuid() || status->st_uid == 0;
+}
+
+/* ---- folders ------------------------------------------------------------------------------- */
+
+int smelt__folder_make(const char *path) {
+    char *copy = strdup(path);
+    int error = 0;
+
+    if (!copy)
+        return -1;
+    for (char *at = copy + 1; error == 0; at++) {
+        char end = *at;
+        if (end != '/' && end != '\0')
+            continue;
+        *at = '\0';
+        if (mkdir(copy, 0700) != 0)
+            error = errno;
+        /* EACCES, EROFS and the like do not matter where the folder exists all the same. */
+        if (error != 0 && access(copy, F_OK) == 0)
+            error = 0;
+        if (end == '\0')
+            break;
+        *at = end;
+    }
+    free(copy);
+    errno = error;
+    return error ? -1 : 0;
+}
+
+/* Whether the symbolic link at `path` may be followed. */
+static bool link_is_trusted(const char *path) {
+    struct stat link, parent;
+    char *copy = strdup(path), *slash;
+    bool trusted = false;
+
+    if (!copy)
+        return false;
+    slash = strrchr(copy, '/');
+    if (slash) {
+        slash[slash == copy ? 1 : 0] = '\0';
+        trusted = lstat(path, &link) == 0 && is_ours(&link) && stat(copy, &parent) == 0 &&
+                  (parent.st_mode & S_IWOTH) == 0;
+    }
+    free(copy);
+    return trusted;
+}
+
+/* NULL, or what is wrong with the folder. */
+static const char *folder_fault(const struct stat *status, bool readonly) {
+    bool open_to_all = (status->st_mode & S_IWOTH) != 0;
+
+    if (readonly)
+        return open_to_all ? "is writable by everyone" : NULL;
+    if (!is_ours(status))
+        return "belongs to another user";
+    if (open_to_all && (status->st_mode & S_ISVTX) == 0)
+        return "is writable by everyone (chmod o-w would do)";
+    return NULL;
+}
+
+int smelt__folder_open(const char *path, bool readonly, char *why, size_t why_bytes) {
+    const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK;
+    struct stat status;
+    const char *fault;
+    int folder = open(path, flags | O_NOFOLLOW);
+
+    snprintf(why, why_bytes, "%s", "");
+    /* O_DIRECTORY on a link itself says ENOTDIR, or ELOOP. */
+    if (folder < 0 && (errno == ELOOP || errno == ENOTDIR)) {
+        if (lstat(path, &status) == 0 && S_ISLNK(status.st_mode)) {
+            if (!readonly && !link_is_trusted(path)) {
+                snprintf(why, why_bytes,
+                         "%s is a symbolic link that somebody else may have put there", path);
+                errno = ELOOP;
+                return -1;
+            }
+            folder = open(path, flags);
+        } else {
+            errno = ENOTDIR;
+        }
+    }
+    if (folder < 0) {
+        if (errno != ENOENT)
+            snprintf(why, why_bytes, "%s: %s", path, strerror(errno));
+        return -1;
+    }
+    fault = fstat(folder, &status) == 0 ? folder_fault(&status, readonly) : strerror(errno);
+    if (fault) {
+        snprintf(why, why_bytes, "%s %s", path, fault);
+        close(folder);
+        errno = EPERM;
+        return -1;
+    }
+    return folder;
+}
+
+int smelt__subfolder_open(int folder, const char *name, bool readonly, bool create) {
+    const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+    char digits[3] = {name[0], name[1], '\0'};
+    struct stat status;
+    int subfolder = openat(folder, digits, flags);
+
+    if (subfolder < 0 && errno == ENOENT && create) {
+        if (mkdirat(folder, digits, 0700) != 0 && errno != EEXIST)
+            return -1;
+        subfolder = openat(folder, digits, flags);
+    }
+    if (subfolder < 0)
+        return -1;
+    if (fstat(subfolder, &status) != 0 || folder_fault(&status, readonly)) {
+        close(subfolder);
+        errno = EPERM;
+        return -1;
+    }
+    return subfolder;
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+int smelt__read_at(int file, uint64_t offset, void *to, size_t count) {
+    unsigned char *bytes = to;
+
+    while (count > 0) {
+        ssize_t got = pread(file, bytes, count, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            if (got == 0)
+                errno = EIO;
+            return -1;
+        }
+        bytes += got;
+        offset += (uint64_t)got;
+        count -= (size_t)got;
+    }
+    return 0;
+}
+
+static const char *file_fault(const struct stat *status, bool readonly) {
+    if (!S_ISREG(status->st_mode))
+        return "it is not a regular file";
+    if (!readonly && !is_ours(status))
+        return "it belongs to another user";
+    if (status->st_mode & (readonly ? S_IWOTH : S_IWOTH | S_IWGRP))
+        return "it is writable by others";
+    return NULL;
+}
+
+static const char *size_fault(uint64_t size) {
+    if (size < SMELT__ENTRY_PREFIX_BYTES + SMELT__ENTRY_CHECKSUM_BYTES)
+        return "it is too short";
+    if (size > SMELT__ENTRY_MAX_BYTES)
+        return "it is longer than any entry may be";
+    return NULL;
+}
+
+static enum smelt__read_state state_of_errno(const char **why) {
+    *why = strerror(errno);
+    return errno == ESTALE ? SMELT__READ_STALE : SMELT__READ_FAILED;
+}
+
+/* All bytes of an entry, checked as far as its prefix; memory is taken only for a size that both
+ * its container and the entry itself state. *bytes is malloc'ed. */
+static enum smelt__read_state load_entry(int file, uint64_t offset, uint64_t size,
+                                         unsigned char **bytes, const char **why) {
+    unsigned char prefix[SMELT__ENTRY_PREFIX_BYTES];
+
+    *why = size_fault(size);
+    if (*why)
+        return SMELT__READ_BAD;
+    if (smelt__read_at(file, offset, prefix, sizeof prefix) != 0)
+        return state_of_errno(why);
+    if (!smelt__entry_check_prefix(prefix, size, why))
+        return SMELT__READ_BAD;
+    *bytes = malloc((size_t)size);
+    if (!*bytes)
+        return state_of_errno(why);
+    memcpy(*bytes, prefix, sizeof prefix);
+    if (smelt__read_at(file, offset + sizeof prefix, *bytes + sizeof prefix,
+                       (size_t)size - sizeof prefix) != 0) {
+        enum smelt__read_state state = state_of_errno(why);
+        free(*bytes);
+        *bytes = NULL;
+        return state;
+    }
+    return SMELT__READ_SOUND;
+}
+
+/* Turns the file's bytes into the entry, which takes them over as its cubin. */
+static enum smelt__read_state take_entry(unsigned char *bytes, size_t size, const char *name,
+                                         struct smelt__cache_entry *entry, const char **why) {
+    char own_name[SMELT__FILE_NAME_BYTES];
+    enum smelt__entry_state state = smelt__entry_decode(bytes, size, entry, why);
+
+    if (state == SMELT__ENTRY_SOUND) {
+        smelt__cache_file_name(&entry->key, &entry->compiler, own_name);
+        if (strcmp(own_name, name) == 0) {
+            memmove(bytes, bytes + SMELT__ENTRY_HEADER_BYTES, entry->compiled.cubin_bytes);
+            entry->compiled.cubin = bytes;
+            return SMELT__READ_SOUND;
+        }
+        *why = "it is another kernel's";
+        state = SMELT__ENTRY_DAMAGED;
+    }
+    free(bytes);
+    return state == SMELT__ENTRY_FOREIGN ? SMELT__READ_FOREIGN : SMELT__READ_BAD;
+}
+
+enum smelt__read_state smelt__entry_read(int file, uint64_t offset, uint64_t size, const char *name,
+                                         struct smelt__cache_entry *entry, const char **why) {
+    unsigned char *bytes = NULL;
+    enum smelt__read_state state = load_entry(file, offset, size, &bytes, why);
+
+    return state == SMELT__READ_SOUND ? take_entry(bytes, (size_t)size, name, entry, why) : state;
+}
+
+/* A hit renews the entry's place in the order of eviction: its modification time, since access
+ * times are mostly not kept. Not more often than this, to spare a shared file system; a time in the
+ * future is renewed too. Clocks that differ cost extra renewals, nothing else. */
+static void renew(int file, const struct stat *status) {
+    enum { RENEW_SECONDS = 600 };
+    const struct timespec now[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_NOW}};
+    time_t age = time(NULL) - status->st_mtim.tv_sec;
+
+    if (age > RENEW_SECONDS || age < -RENEW_SECONDS)
+        (void)futimens(file, now); /* a read-only file system, root's entry: it ages then */
+}
+
+enum smelt__read_state smelt__file_read(int subfolder, const char *name, bool readonly, bool use,
+                                        struct smelt__cache_entry *entry, const char **why) {
+    struct stat status;
+    enum smelt__read_state state = SMELT__READ_BAD;
+    /* O_NONBLOCK: a FIFO planted here must not stop us. */
+    int file = openat(subfolder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+
+    *why = "";
+    if (file < 0) {
+        if (errno == ENOENT)
+            return SMELT__READ_ABSENT;
+        if (errno == ELOOP || errno == ENXIO) {
+            *why = errno == ELOOP ? "it is a symbolic link" : "it is not a regular file";
+            return SMELT__READ_BAD;
+        }
+        return state_of_errno(why);
+    }
+    if (fstat(file, &status) != 0)
+        state = state_of_errno(why);
+    else if ((*why = file_fault(&status, readonly)) == NULL)
+        state = smelt__entry_read(file, 0, (uint64_t)status.st_size, name, entry, why);
+    if (state == SMELT__READ_SOUND && use && !readonly)
+        renew(file, &status);
+    close(file);
+    return state;
+}
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+int smelt__write_fully(int file, const void *from, size_t count) {
+    const unsigned char *bytes = from;
+
+    while (count > 0) {
+        ssize_t put = write(file, bytes, count);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0) {
+            if (put == 0)
+                errno = EIO;
+            return -1;
+        }
+        bytes += put;
+        count -= (size_t)put;
+    }
+    return 0;
+}
+
+/* Its name cannot come from the process id: nodes share folders. */
+int smelt__temporary_create(int subfolder, char name[SMELT__FILE_NAME_BYTES]) {
+    enum { TRIES = 4 };
+    uint64_t random[2];
+
+    for (int i = 0; i < TRIES; i++) {
+        int file;
+        if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+            return -1;
+        snprintf(name, SMELT__FILE_NAME_BYTES, ".tmp-%016llx%016llx", (unsigned long long)random[0],
+                 (unsigned long long)random[1]);
+        file = openat(subfolder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (file >= 0 || errno != EEXIST)
+            return file;
+    }
+    return -1;
+}
+
+int smelt__folder_now(int folder, struct timespec *now) {
+    char name[SMELT__FILE_NAME_BYTES];
+    struct stat status;
+    int subfolder = smelt__subfolder_open(folder, "00", false, true), file, error = 0;
+
+    if (subfolder < 0)
+        return -1;
+    file = smelt__temporary_create(subfolder, name);
+    if (file < 0 || fstat(file, &status) != 0)
+        error = errno;
+    else
+        *now = status.st_mtim;
+    if (file >= 0) {
+        close(file);
+        (void)unlinkat(subfolder, name, 0);
+    }
+    close(subfolder);
+    errno = error;
+    return error ? -1 : 0;
+}
+
+/* rename(2), also over an empty folder that stands where the entry belongs. */
+static int rename_over(int subfolder, const char *from, const char *to) {
+    if (renameat(subfolder, from, subfolder, to) == 0)
+        return 0;
+    if (errno != EISDIR || unlinkat(subfolder, to, AT_REMOVEDIR) != 0)
+        return -1;
+    return renameat(subfolder, from, subfolder, to);
+}
+
+int smelt__file_write(int subfolder, const char *name, const struct smelt__cache_entry *entry,
+                      struct timespec *written) {
+    unsigned char header[SMELT__ENTRY_HEADER_BYTES], checksum[SMELT__ENTRY_CHECKSUM_BYTES];
+    char temporary[SMELT__FILE_NAME_BYTES];
+    struct stat status;
+    int result = -1, error, file;
+
+    smelt__entry_encode(entry, header, checksum);
+    file = smelt__temporary_create(subfolder, temporary);
+    if (file < 0)
+        return -1;
+    if (smelt__write_fully(file, header, sizeof header) != 0 ||
+        smelt__write_fully(file, entry->compiled.cubin, entry->compiled.cubin_bytes) != 0 ||
+        smelt__write_fully(file, checksum, sizeof checksum) != 0 || fsync(file) != 0 ||
+        fstat(file, &status) != 0)
+        goto out;
+    *written = status.st_mtim;
+    result = 0;
+out:
+    error = errno;
+    /* NFS reports a full disk or quota here at the latest. The descriptor is gone either way. */
+    if (close(file) != 0 && result == 0) {
+        error = errno;
+        result = -1;
+    }
+    if (result == 0 && rename_over(subfolder, temporary, name) != 0) {
+        error = errno;
+        result = -1;
+    }
+    if (result != 0)
+        (void)unlinkat(subfolder, temporary, 0);
+    errno = error;
+    return result;
+}
+
+/* ---- finding ------------------------------------------------------------------------------- */
+
+/* A stream over a folder's names that leaves the folder's own descriptor to its owner. */
+static DIR *list_folder(int folder) {
+    int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
+    DIR *names = copy < 0 ? NULL : fdopendir(copy);
+
+    if (!names && copy >= 0)
+        close(copy);
+    return names;
+}
+
+/* The next name; NULL with errno 0 at the end, with errno set when reading failed. */
+static const char *next_name(DIR *names) {
+    struct dirent *item;
+
+    errno = 0;
+    item = readdir(names);
+    return item ? item->d_name : NULL;
+}
+
+int smelt__subfolder_each(int folder, const char *digits, bool readonly, smelt__found_function each,
+                          void *user) {
+    struct smelt__found found;
+    const char *name;
+    DIR *names;
+    int result = 0;
+
+    found.subfolder = smelt__subfolder_open(folder, digits, readonly, false);
+    if (found.subfolder < 0) /* gone, a stray file, not to be trusted: nothing of ours */
+        return 0;
+    names = list_folder(found.subfolder);
+    if (!names) {
+        close(found.subfolder);
+        return -1;
+    }
+    while (result == 0 && (name = next_name(names)) != NULL) {
+        found.temporary = smelt__cache_name_is_temporary(name);
+        if (!found.temporary && !smelt__cache_name_is_entry(name))
+            continue;
+        if (fstatat(found.subfolder, name, &found.status, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        found.name = name;
+        snprintf(found.path, sizeof found.path, "%.2s/%.76s", digits, name);
+        result = each(user, &found);
+    }
+    if (result == 0 && errno != 0)
+        result = -1;
+    closedir(names);
+    close(found.subfolder);
+    return result;
+}
+
+int smelt__folder_subfolders(int folder, char digits[SMELT__SUBFOLDERS][3]) {
+    DIR *names = list_folder(folder);
+    const char *name;
+    int count = 0;
+
+    if (!names)
+        return -1;
+    while (count < SMELT__SUBFOLDERS && (name = next_name(names)) != NULL)
+        if (strlen(name) == 2 && strspn(name, "0123456789abcdef") == 2)
+            memcpy(digits[count++], name, 3);
+    if (count < SMELT__SUBFOLDERS && errno != 0)
+        count = -1;
+    closedir(names);
+    return count;
+}
+
+int smelt__folder_each(int folder, bool readonly, smelt__found_function each, void *user) {
+    char digits[SMELT__SUBFOLDERS][3];
+    int count = smelt__folder_subfolders(folder, digits), result = count < 0 ? -1 : 0;
+
+    for (int i = 0; result == 0 && i < count; i++)
+        result = smelt__subfolder_each(folder, digits[i], readonly, each, user);
+    return result;
+}
+
+int smelt__subfolder_list(int subfolder, const char *prefix, char (*names)[SMELT__FILE_NAME_BYTES],
+                          int limit) {
+    DIR *stream = list_folder(subfolder);
+    const char *name;
+    int count = 0;
+
+    if (!stream)
+        return 0;
+    while ((name = next_name(stream)) != NULL) {
+        int at = count;
+        if (strncmp(name, prefix, strlen(prefix)) != 0 || !smelt__cache_name_is_entry(name))
+            continue;
+        /* Insertion into the descending list; what falls off its end is the smallest. */
+        while (at > 0 && strcmp(names[at - 1], name) < 0)
+            at--;
+        if (at == limit)
+            continue;
+        if (count < limit)
+            count++;
+        memmove(names + at + 1, names + at, (size_t)(count - at - 1) * sizeof *names);
+        memcpy(names[at], name, strlen(name) + 1); /* an entry's name: its length is known */
+    }
+    closedir(stream);
+    return count;
+}

@@ -1,0 +1,32 @@
+/* One CUDA source through NVRTC to a cubin. No cache, no state: any number of threads at once. */
+#ifndef SMELT_RUNTIME_COMPILE_H
+#define SMELT_RUNTIME_COMPILE_H
+
+#include "runtime/cache/cache.h"
+#include "runtime/compiler/nvrtc.h"
+#include "smelt/status.h"
+
+enum { SMELT__MAX_OPTIONS = 4, SMELT__OPTION = 48 };
+
+/* The options every kernel is compiled with, in the order that enters the cache key. */
+struct smelt__compile_options {
+    char arch_option[SMELT__OPTION];
+    const char *list[SMELT__MAX_OPTIONS]; /* NULL-terminated */
+    int count;
+};
+void smelt__compile_options(struct smelt__compile_options *options, const char *arch);
+
+/*
+ * Compiles a NUL-terminated source whose one kernel is the extern "C" `kernel_name`, called
+ * `file_name` in messages. Fills *compiled's cubin (malloc'ed; it must be NULL before), registers,
+ * spill bytes, static shared memory and compile seconds; the rest is the caller's. A compilation
+ * without the assembler's report is repeated once; then the cubin itself is asked. Errors:
+ * NO_COMPILER (this NVRTC cannot target the architecture), COMPILE with the compiler's log,
+ * OUT_OF_MEMORY.
+ */
+smelt_status smelt__compile_source(const struct smelt__nvrtc *nvrtc, const char *source,
+                                   const char *file_name, const char *kernel_name, const char *arch,
+                                   const struct smelt__compile_options *options,
+                                   struct smelt__compiled *compiled);
+
+#endif

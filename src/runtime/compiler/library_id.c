@@ -1,0 +1,133 @@
+/* Build-ids from ELF notes (System V ABI, chapter 5, "Note Section"). */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "runtime/compiler/library_id.h"
+
+enum {
+    MAX_PROGRAM_HEADERS = 64,
+    MAX_NOTES = 16384,     /* bytes of one note segment */
+    HASHED_END = 64 * 1024 /* bytes hashed at either end of a file without a build-id */
+};
+
+static int read_at(int fd, void *bytes, size_t length, uint64_t offset) {
+    size_t done = 0;
+    while (done < length) {
+        ssize_t got = pread(fd, (char *)bytes + done, length - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return -1;
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+static size_t padded(size_t length) {
+    return (length + 3) & ~(size_t)3;
+}
+
+/* Looks through one segment's notes. 1 when it holds a build-id. */
+static int search_notes(const unsigned char *notes, size_t length, struct smelt__library_id *id) {
+    size_t at = 0;
+    while (length - at >= sizeof(Elf64_Nhdr)) {
+        Elf64_Nhdr note;
+        memcpy(&note, notes + at, sizeof note);
+        at += sizeof note;
+        if (note.n_namesz > length - at || padded(note.n_namesz) > length - at)
+            return 0;
+        const unsigned char *name = notes + at;
+        at += padded(note.n_namesz);
+        if (note.n_descsz > length - at)
+            return 0;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(name, "GNU", 4) == 0 &&
+            note.n_descsz > 0 && note.n_descsz <= SMELT__LIBRARY_ID) {
+            memcpy(id->bytes, notes + at, note.n_descsz);
+            id->length = note.n_descsz;
+            return 1;
+        }
+        if (padded(note.n_descsz) > length - at)
+            return 0;
+        at += padded(note.n_descsz);
+    }
+    return 0;
+}
+
+static int search_segments(int fd, const Elf64_Ehdr *header, struct smelt__library_id *id) {
+    unsigned char notes[MAX_NOTES];
+    int count = header->e_phnum < MAX_PROGRAM_HEADERS ? header->e_phnum : MAX_PROGRAM_HEADERS;
+
+    for (int i = 0; i < count; i++) {
+        Elf64_Phdr segment;
+        if (read_at(fd, &segment, sizeof segment, header->e_phoff + (uint64_t)i * sizeof segment))
+            return 0;
+        if (segment.p_type != PT_NOTE || segment.p_filesz > sizeof notes)
+            continue;
+        if (read_at(fd, notes, segment.p_filesz, segment.p_offset) == 0 &&
+            search_notes(notes, segment.p_filesz, id))
+            return 1;
+    }
+    return 0;
+}
+
+static int hash_ends(int fd, uint64_t size, struct smelt__library_id *id) {
+    uint64_t end = size < HASHED_END ? size : HASHED_END;
+    int result = -1;
+    XXH3_state_t *state = XXH3_createState();
+    unsigned char *bytes = malloc(HASHED_END);
+
+    if (!state || !bytes || XXH3_128bits_reset(state) != XXH_OK)
+        goto out;
+    XXH3_128bits_update(state, &size, sizeof size);
+    if (read_at(fd, bytes, end, 0))
+        goto out;
+    XXH3_128bits_update(state, bytes, end);
+    if (read_at(fd, bytes, end, size - end))
+        goto out;
+    XXH3_128bits_update(state, bytes, end);
+    XXH128_canonical_t digest;
+    XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(state));
+    memcpy(id->bytes, digest.digest, sizeof digest.digest);
+    id->length = sizeof digest.digest;
+    result = 0;
+out:
+    free(bytes);
+    XXH3_freeState(state);
+    return result;
+}
+
+static int is_shared_library(const Elf64_Ehdr *header) {
+    return memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 &&
+           header->e_ident[EI_CLASS] == ELFCLASS64 && header->e_type == ET_DYN &&
+           header->e_phentsize == sizeof(Elf64_Phdr);
+}
+
+int smelt__library_id_read(const char *path, struct smelt__library_id *id) {
+    int result = -1;
+    struct stat status;
+    Elf64_Ehdr header;
+
+    memset(id, 0, sizeof *id);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &status))
+        goto out;
+    result = 1;
+    if (!S_ISREG(status.st_mode) || read_at(fd, &header, sizeof header, 0) ||
+        !is_shared_library(&header))
+        goto out;
+    result = search_segments(fd, &header, id) ? 0 : hash_ends(fd, (uint64_t)status.st_size, id);
+out:
+    close(fd);
+    return result;
+}

@@ -1,0 +1,307 @@
+/*
+ * Which NVRTC to use, told from files alone: see nvrtc.h. A candidate is a folder that holds a
+ * libnvrtc; the builtins library beside it carries major and minor version in its name
+ * (libnvrtc-builtins.so.13.0), which libnvrtc's own name often lacks.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "runtime/compiler/library_id.h"
+#include "runtime/compiler/loader_path.h"
+#include "runtime/compiler/nvrtc.h"
+
+enum {
+    OLDEST_MAJOR = 12, /* NVRTC 11 knows neither sm_90a nor the options used */
+    NEWEST_MAJOR = 19,
+    NEWEST_MINOR = 12
+};
+
+struct search {
+    const struct smelt__log *log;
+    int max_major;                 /* what the driver runs */
+    struct smelt__nvrtc_file best; /* path "" while nothing was found */
+    struct smelt__nvrtc_file too_new;
+};
+
+static int exists_in(int folder, const char *name) {
+    return faccessat(folder, name, R_OK, 0) == 0;
+}
+
+/* "libnvrtc.so.13.0.88" gives 13 and 0, "libnvrtc.so.13" gives 13 and -1. */
+static void version_from_name(const char *name, int *major, int *minor) {
+    const char *digits = strstr(name, ".so.");
+    *major = *minor = -1;
+    if (digits && sscanf(digits + 4, "%d.%d", major, minor) < 1)
+        *major = -1;
+}
+
+/* The builtins library of this major version in a folder, the newest when there are several. */
+static void find_builtins(int folder, const char *folder_name, int major,
+                          struct smelt__nvrtc_file *file) {
+    char name[64];
+    for (int minor = NEWEST_MINOR; minor >= 0; minor--) {
+        snprintf(name, sizeof name, "libnvrtc-builtins.so.%d.%d", major, minor);
+        if (!exists_in(folder, name))
+            continue;
+        int length = snprintf(file->builtins, sizeof file->builtins, "%s/%s", folder_name, name);
+        if (length < 0 || (size_t)length >= sizeof file->builtins)
+            file->builtins[0] = '\0';
+        file->id.major = major;
+        file->id.minor = minor;
+        return;
+    }
+}
+
+/* Fills in what the names say: version and builtins. file->path is set. */
+static void describe(struct smelt__nvrtc_file *file) {
+    char resolved[PATH_MAX];
+    char folder_name[SMELT__PATH];
+    int major, minor;
+
+    const char *name = realpath(file->path, resolved) ? strrchr(resolved, '/') : NULL;
+    version_from_name(name ? name : "", &major, &minor);
+    if (major < 0 && (name = strrchr(file->path, '/')) != NULL)
+        version_from_name(name, &major, &minor);
+    snprintf(folder_name, sizeof folder_name, "%s", file->path);
+    char *slash = strrchr(folder_name, '/');
+    snprintf(slash ? slash : folder_name, 2, "%s", slash == folder_name ? "/" : slash ? "" : ".");
+    int folder = open(folder_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0) {
+        int last = major < 0 ? OLDEST_MAJOR : major;
+        for (int m = major < 0 ? NEWEST_MAJOR : major; m >= last && !file->builtins[0]; m--)
+            find_builtins(folder, folder_name, m, file);
+        close(folder);
+    }
+    if (!file->builtins[0] && major >= 0) {
+        file->id.major = major;
+        file->id.minor = minor < 0 ? 0 : minor;
+    }
+}
+
+/* Reads both build-ids into the identity. 0, or what smelt__library_id_read says. */
+static int identify(struct smelt__nvrtc_file *file) {
+    struct smelt__library_id ids[2];
+    memset(ids, 0, sizeof ids);
+    int result = smelt__library_id_read(file->path, &ids[0]);
+    if (result == 0 && file->builtins[0])
+        result = smelt__library_id_read(file->builtins, &ids[1]);
+    if (result)
+        return result;
+    XXH128_canonical_t digest;
+    XXH128_canonicalFromHash(&digest, XXH3_128bits(ids, sizeof ids));
+    memcpy(file->id.build_ids, digest.digest, sizeof file->id.build_ids);
+    return 0;
+}
+
+static int newer(const struct smelt__nvrtc_file *a, const struct smelt__nvrtc_file *b) {
+    if (!b->path[0])
+        return 1;
+    return a->id.major != b->id.major ? a->id.major > b->id.major : a->id.minor > b->id.minor;
+}
+
+static void consider(struct search *search, const char *folder, const char *name) {
+    struct smelt__nvrtc_file file;
+    memset(&file, 0, sizeof file);
+    int length = snprintf(file.path, sizeof file.path, "%s/%s", folder, name);
+    if (length < 0 || (size_t)length >= sizeof file.path)
+        return;
+    describe(&file);
+    smelt__log_write(search->log, SMELT_LOG_DEBUG, "NVRTC %d.%d at %s", file.id.major,
+                     file.id.minor, file.path);
+    if (file.id.major && file.id.major < OLDEST_MAJOR)
+        return;
+    int runs = search->max_major == 0 || file.id.major <= search->max_major;
+    struct smelt__nvrtc_file *slot = runs ? &search->best : &search->too_new;
+    if (newer(&file, slot))
+        *slot = file;
+}
+
+static void try_folder(void *user, const char *name) {
+    struct search *search = user;
+    char library[64];
+    int found = 0;
+
+    int folder = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return;
+    for (int major = NEWEST_MAJOR; major >= OLDEST_MAJOR; major--) {
+        snprintf(library, sizeof library, "libnvrtc.so.%d", major);
+        if (exists_in(folder, library)) {
+            consider(search, name, library);
+            found = 1;
+        }
+    }
+    if (!found && exists_in(folder, "libnvrtc.so"))
+        consider(search, name, "libnvrtc.so");
+    close(folder);
+}
+
+/* Every folder matching a pattern, newest name first. */
+static void try_pattern(struct search *search, const char *pattern) {
+    glob_t matches;
+    if (glob(pattern, 0, NULL, &matches) == 0)
+        for (size_t i = matches.gl_pathc; i > 0; i--)
+            try_folder(search, matches.gl_pathv[i - 1]);
+    globfree(&matches);
+}
+
+__attribute__((format(printf, 2, 3))) static void try_printed(struct search *search,
+                                                              const char *format, ...) {
+    char pattern[SMELT__PATH];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(pattern, sizeof pattern, format, arguments);
+    va_end(arguments);
+    if (length > 0 && (size_t)length < sizeof pattern)
+        try_pattern(search, pattern);
+}
+
+/* A folder that holds Python packages: NVIDIA's wheels unpack into nvidia/cu13/lib, those of CUDA
+ * 12 into nvidia/cuda_nvrtc/lib. */
+static void try_packages(struct search *search, const char *packages) {
+    try_printed(search, "%s/nvidia/cu[1-9]*/lib", packages);
+    try_printed(search, "%s/nvidia/cuda_nvrtc/lib", packages);
+}
+
+static void try_python_prefix(struct search *search, const char *prefix) {
+    char site[SMELT__PATH];
+    static const char *const kinds[] = {"site", "dist"};
+    if (!prefix || !*prefix)
+        return;
+    for (int i = 0; i < 2; i++) {
+        int length = snprintf(site, sizeof site, "%s/lib/python3*/%s-packages", prefix, kinds[i]);
+        if (length > 0 && (size_t)length < sizeof site)
+            try_packages(search, site);
+    }
+}
+
+/* The prefix of the running program: Python's, when smelt was loaded into one. */
+static void try_own_prefix(struct search *search) {
+    char path[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0)
+        return;
+    path[length] = '\0';
+    char *slash = strstr(path, "/bin/python");
+    if (!slash)
+        return;
+    *slash = '\0';
+    try_python_prefix(search, path);
+}
+
+static void try_wheels(struct search *search) {
+    char entry[SMELT__PATH];
+    const char *paths = secure_getenv("PYTHONPATH");
+    const char *home = secure_getenv("HOME");
+
+    while (paths && *paths) {
+        size_t length = strcspn(paths, ":");
+        if (length > 0 && length < sizeof entry) {
+            memcpy(entry, paths, length);
+            entry[length] = '\0';
+            try_packages(search, entry);
+        }
+        paths += length + (paths[length] != '\0');
+    }
+    try_python_prefix(search, secure_getenv("VIRTUAL_ENV"));
+    try_python_prefix(search, secure_getenv("CONDA_PREFIX"));
+    try_own_prefix(search);
+    if (home && *home) {
+        snprintf(entry, sizeof entry, "%s/.local", home);
+        try_python_prefix(search, entry);
+    }
+    try_python_prefix(search, "/usr/local");
+    try_packages(search, "/usr/lib/python3/dist-packages");
+    try_python_prefix(search, "/usr");
+}
+
+static void try_toolkit(struct search *search, const char *home) {
+    if (!home || !*home)
+        return;
+    try_printed(search, "%s/lib64", home);
+    try_printed(search, "%s/targets/*-linux/lib", home);
+    try_printed(search, "%s/lib", home);
+}
+
+static smelt_status find_named(const char *named, struct smelt__nvrtc_file *file) {
+    struct stat status;
+    struct search search;
+
+    if (stat(named, &status))
+        return smelt__fail(SMELT_ERROR_NO_COMPILER,
+                           "NVRTC was named as \"%s\" (SMELT_NVRTC or the option nvrtc_path), "
+                           "which cannot be opened: %s",
+                           named, strerror(errno));
+    memset(&search, 0, sizeof search);
+    if (S_ISDIR(status.st_mode)) {
+        try_folder(&search, named);
+        if (!search.best.path[0])
+            return smelt__fail(SMELT_ERROR_NO_COMPILER,
+                               "NVRTC was named as the folder \"%s\" (SMELT_NVRTC or the option "
+                               "nvrtc_path), which holds no libnvrtc.so.12 or .13",
+                               named);
+        *file = search.best;
+    } else {
+        snprintf(file->path, sizeof file->path, "%s", named);
+        describe(file);
+    }
+    if (identify(file))
+        return smelt__fail(SMELT_ERROR_NO_COMPILER,
+                           "NVRTC was named as \"%s\" (SMELT_NVRTC or the option nvrtc_path), "
+                           "which is not a shared library of this machine",
+                           file->path);
+    return SMELT_OK;
+}
+
+static smelt_status not_found(const struct search *search) {
+    if (search->too_new.path[0])
+        return smelt__fail(
+            SMELT_ERROR_NO_COMPILER,
+            "NVRTC %d.%d at %s is newer than the driver, which runs CUDA %d: install "
+            "NVRTC %d beside it (CUDA 12's is in the Python package "
+            "nvidia-cuda-nvrtc-cu12), or a newer driver",
+            search->too_new.id.major, search->too_new.id.minor, search->too_new.path,
+            search->max_major, search->max_major);
+    return smelt__fail(SMELT_ERROR_NO_COMPILER,
+                       "no NVRTC 12 or newer was found in the loader's path, CUDA_HOME, CUDA_PATH, "
+                       "/usr/local/cuda* or Python's packages: install the CUDA toolkit or `pip "
+                       "install nvidia-cuda-nvrtc`, or name libnvrtc in SMELT_NVRTC");
+}
+
+smelt_status smelt__nvrtc_find(const char *named, int driver_version, const struct smelt__log *log,
+                               struct smelt__nvrtc_file *file) {
+    memset(file, 0, sizeof *file);
+    if (named && *named)
+        return find_named(named, file);
+
+    struct search search;
+    memset(&search, 0, sizeof search);
+    search.log = log;
+    search.max_major = driver_version / 1000;
+    smelt__loader_folders("libnvrtc.so", try_folder, &search);
+    try_toolkit(&search, secure_getenv("CUDA_HOME"));
+    try_toolkit(&search, secure_getenv("CUDA_PATH"));
+    try_toolkit(&search, "/usr/local/cuda");
+    try_pattern(&search, "/usr/local/cuda-*/lib64");
+    try_wheels(&search);
+    if (!search.best.path[0])
+        return not_found(&search);
+    *file = search.best;
+    if (identify(file))
+        return smelt__fail(SMELT_ERROR_NO_COMPILER,
+                           "NVRTC at %s (or the builtins library beside it) cannot be read: repair "
+                           "the installation, or name another one in SMELT_NVRTC",
+                           file->path);
+    return SMELT_OK;
+}

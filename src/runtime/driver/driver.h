@@ -1,0 +1,66 @@
+/*
+ * The CUDA driver, opened at run time: libcuda.so.1 by the loader's rules, or the file SMELT_CUDA
+ * names (tests put a fake driver there; it is not read in set-user-id programs).
+ */
+#ifndef SMELT_RUNTIME_DRIVER_H
+#define SMELT_RUNTIME_DRIVER_H
+
+#include "runtime/driver/cuda_abi.h"
+#include "smelt/status.h"
+
+/* The driver's entry points, each under its unversioned name; see driver.c for the exported one. */
+struct smelt__driver {
+    CUresult (*cuInit)(unsigned int flags);
+    CUresult (*cuDriverGetVersion)(int *version);
+    CUresult (*cuGetErrorName)(CUresult error, const char **name);
+    CUresult (*cuGetErrorString)(CUresult error, const char **text);
+    CUresult (*cuDeviceGetCount)(int *count);
+    CUresult (*cuDeviceGet)(CUdevice *device, int ordinal);
+    CUresult (*cuDeviceGetName)(char *name, int length, CUdevice device);
+    CUresult (*cuDeviceGetAttribute)(int *value, int attribute, CUdevice device);
+    CUresult (*cuDeviceTotalMem)(size_t *bytes, CUdevice device);
+    CUresult (*cuDevicePrimaryCtxRetain)(CUcontext *context, CUdevice device);
+    CUresult (*cuDevicePrimaryCtxRelease)(CUdevice device);
+    CUresult (*cuCtxGetCurrent)(CUcontext *context);
+    CUresult (*cuCtxPushCurrent)(CUcontext context);
+    CUresult (*cuCtxPopCurrent)(CUcontext *context);
+    CUresult (*cuCtxGetDevice)(CUdevice *device);
+    CUresult (*cuCtxGetId)(CUcontext context, unsigned long long *id);
+    CUresult (*cuModuleLoadData)(CUmodule *module, const void *image);
+    CUresult (*cuModuleUnload)(CUmodule module);
+    CUresult (*cuModuleGetFunction)(CUfunction *function, CUmodule module, const char *name);
+    CUresult (*cuFuncSetAttribute)(CUfunction function, int attribute, int value);
+    CUresult (*cuLaunchKernelEx)(const CUlaunchConfig *config, CUfunction function,
+                                 void **parameters, void **extra);
+    CUresult (*cuMemAlloc)(CUdeviceptr *pointer, size_t bytes);
+    CUresult (*cuMemFree)(CUdeviceptr pointer);
+    CUresult (*cuMemcpyHtoD)(CUdeviceptr to, const void *from, size_t bytes);
+    CUresult (*cuMemcpyDtoH)(void *to, CUdeviceptr from, size_t bytes);
+    CUresult (*cuMemsetD8)(CUdeviceptr pointer, unsigned char value, size_t bytes);
+    CUresult (*cuMemGetInfo)(size_t *free_bytes, size_t *total_bytes);
+    CUresult (*cuStreamCreate)(CUstream *stream, unsigned int flags);
+    CUresult (*cuStreamSynchronize)(CUstream stream);
+    CUresult (*cuStreamDestroy)(CUstream stream);
+    CUresult (*cuEventCreate)(CUevent *event, unsigned int flags);
+    CUresult (*cuEventRecord)(CUevent event, CUstream stream);
+    CUresult (*cuEventSynchronize)(CUevent event);
+    CUresult (*cuEventElapsedTime)(float *milliseconds, CUevent begin, CUevent end);
+    CUresult (*cuEventDestroy)(CUevent event);
+    int version;     /* what cuDriverGetVersion says: 13000 for CUDA 13.0 */
+    char path[4096]; /* the file it was loaded from */
+};
+
+/* The process's driver, opened by the first call and never closed (streams and contexts of other
+ * libraries live in it). Not initialised: cuInit is the caller's. NULL with a message, to be passed
+ * on with SMELT_ERROR_NO_DRIVER, when there is none; that answer, too, holds for the process. */
+const struct smelt__driver *smelt__driver_get(void);
+
+/* The CUDA version the driver runs, 13000 for 13.0; 0 without a driver. Leaves no message. */
+int smelt__driver_version(void);
+
+/* Sets the message for a failed call, "cuMemAlloc of 64 bytes failed: CUDA_ERROR_... (...)", and
+ * returns SMELT_ERROR_DRIVER, or NO_DEVICE where that is what the driver says. */
+smelt_status smelt__driver_fail(const struct smelt__driver *driver, const char *call,
+                                CUresult result);
+
+#endif

@@ -1,0 +1,274 @@
+/* Reading and replacing the tuning file: see tuning_file.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/cache/internal.h"
+#include "runtime/tuning/file.h"
+
+enum { LOCK_MS = 5000, POLL_MS = 10 };
+
+static int fail(struct smelt__message *message, const char *path, const char *what) {
+    smelt__message_set(message, "%s %s", path, what);
+    return -1;
+}
+
+static int fail_errno(struct smelt__message *message, const char *path) {
+    smelt__message_set(message, "%s: %s", path, strerror(errno));
+    return -1;
+}
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+/* A path in two: its folder, "." when it names none, and the name in it. 0, or -1 with a message.
+ */
+struct place {
+    char folder[4096], name[256];
+};
+
+static int find_place(const char *path, struct place *place, struct smelt__message *message) {
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    if (!*name || strlen(name) + sizeof ".lock" > sizeof place->name ||
+        strlen(path) >= sizeof place->folder)
+        return fail(message, path, "is no name of a file, or too long");
+    snprintf(place->name, sizeof place->name, "%s", name);
+    if (!slash)
+        snprintf(place->folder, sizeof place->folder, ".");
+    else
+        snprintf(place->folder, sizeof place->folder, "%.*s",
+                 slash == path ? 1 : (int)(slash - path), path);
+    return 0;
+}
+
+/* -1 with errno, and a message but for ENOENT. */
+static int open_folder(const struct place *place, enum smelt__tuning_trust trust, bool writing,
+                       struct smelt__message *message) {
+    char why[512];
+    /* A folder the user named is only ever read as he likes; whoever writes looks closer. */
+    if (trust == SMELT__TUNING_NAMED && !writing) {
+        int folder = open(place->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
+        if (folder < 0)
+            fail_errno(message, place->folder);
+        return folder;
+    }
+    int folder =
+        smelt__folder_open(place->folder, trust == SMELT__TUNING_READONLY, why, sizeof why);
+    if (folder < 0)
+        smelt__message_set(message, "%s", why);
+    return folder;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static const char *file_fault(const struct stat *status, enum smelt__tuning_trust trust) {
+    if (!S_ISREG(status->st_mode))
+        return "is not a regular file";
+    if (trust == SMELT__TUNING_OURS && status->st_uid != geteuid() && status->st_uid != 0)
+        return "belongs to another user";
+    if (status->st_mode & (trust == SMELT__TUNING_OURS ? S_IWOTH | S_IWGRP : S_IWOTH))
+        return "is writable by others";
+    if (status->st_size > SMELT__TUNING_MAX_BYTES)
+        return "is longer than 1 MiB";
+    return NULL;
+}
+
+/* At most the size it had a moment ago. */
+static int load(int file, size_t size, char **text, size_t *bytes) {
+    char *data = malloc(size + 1);
+    size_t count = 0;
+    if (!data)
+        return -1;
+    while (count < size) {
+        ssize_t got = read(file, data + count, size - count);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            free(data);
+            return -1;
+        }
+        if (got == 0)
+            break;
+        count += (size_t)got;
+    }
+    data[count] = '\0';
+    *text = data;
+    *bytes = count;
+    return 0;
+}
+
+static int read_in(int folder, const char *name, const char *path, enum smelt__tuning_trust trust,
+                   char **text, size_t *bytes, struct smelt__message *message) {
+    const int follow = trust == SMELT__TUNING_NAMED ? 0 : O_NOFOLLOW;
+    struct stat status;
+    int result = -1;
+    /* O_NONBLOCK: a FIFO must not stop us. */
+    int file = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | follow);
+
+    if (file < 0)
+        return errno == ENOENT  ? 0
+               : errno == ELOOP ? fail(message, path, "is a symbolic link")
+                                : fail_errno(message, path);
+    const char *fault = fstat(file, &status) == 0 ? file_fault(&status, trust) : strerror(errno);
+    if (fault)
+        fail(message, path, fault);
+    else if (load(file, (size_t)status.st_size, text, bytes))
+        fail_errno(message, path);
+    else
+        result = 1;
+    close(file);
+    return result;
+}
+
+int smelt__tuning_file_read(const char *path, enum smelt__tuning_trust trust, char **text,
+                            size_t *bytes, struct smelt__message *message) {
+    struct place place;
+    *text = NULL;
+    *bytes = 0;
+    if (find_place(path, &place, message))
+        return -1;
+    int folder = open_folder(&place, trust, false, message);
+    if (folder < 0)
+        return errno == ENOENT ? 0 : -1;
+    int result = read_in(folder, place.name, path, trust, text, bytes, message);
+    close(folder);
+    return result;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* The lock file's descriptor with the lock, or without where nothing locks; -1: another holds it.
+ * The lock is the open file's and goes with it, also when its holder dies. */
+static int lock(int folder, const char *name, const char *path, struct smelt__message *message) {
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
+    char lock_name[sizeof((struct place *)NULL)->name];
+
+    snprintf(lock_name, sizeof lock_name, "%.240s.lock", name);
+    int file =
+        openat(folder, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    if (file < 0)
+        return fail_errno(message, path);
+    for (int waited = 0; fcntl(file, F_OFD_SETLK, &whole) != 0; waited += POLL_MS) {
+        if (errno == EINTR)
+            continue;
+        if (errno != EAGAIN && errno != EACCES)
+            break;
+        if (waited >= LOCK_MS) {
+            close(file);
+            return fail(message, path, "is being written by another process, which does not end");
+        }
+        nanosleep(&pause, NULL);
+    }
+    return file;
+}
+
+static int write_all(int file, const char *bytes, size_t count) {
+    while (count > 0) {
+        ssize_t put = write(file, bytes, count);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0) {
+            errno = put == 0 ? EIO : errno;
+            return -1;
+        }
+        bytes += put;
+        count -= (size_t)put;
+    }
+    return 0;
+}
+
+/* Whether what stands there may be replaced: a file, and no link to one. */
+static int check_target(int folder, const char *name, const char *path,
+                        struct smelt__message *message) {
+    struct stat status;
+    if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? 0 : fail_errno(message, path);
+    if (S_ISREG(status.st_mode))
+        return 0;
+    return fail(message, path,
+                S_ISLNK(status.st_mode) ? "is a symbolic link: name the file itself to write it"
+                                        : "is not a regular file");
+}
+
+static int replace(int folder, const char *name, const char *path, const struct smelt__text *text,
+                   struct smelt__message *message) {
+    char temporary[64];
+    uint64_t random;
+    int error = 0;
+
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return fail_errno(message, path);
+    snprintf(temporary, sizeof temporary, ".tmp-tuning-%016llx", (unsigned long long)random);
+    int file =
+        openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file < 0)
+        return fail_errno(message, path);
+    if (write_all(file, text->data ? text->data : "", text->length) != 0 || fsync(file) != 0)
+        error = errno;
+    if (close(file) != 0 && !error)
+        error = errno;
+    if (!error && renameat(folder, temporary, folder, name) != 0)
+        error = errno;
+    if (!error)
+        return 0;
+    (void)unlinkat(folder, temporary, 0);
+    errno = error;
+    return fail_errno(message, path);
+}
+
+static int edit_in(int folder, const char *name, const char *path, enum smelt__tuning_trust trust,
+                   smelt__tuning_edit edit, void *user, struct smelt__text *edited,
+                   struct smelt__message *message) {
+    char *text = NULL;
+    size_t bytes = 0;
+
+    if (read_in(folder, name, path, trust, &text, &bytes, message) < 0)
+        return -1;
+    int result = edit(user, text ? text : "", bytes, edited, message);
+    free(text);
+    if (result == 0 && edited->failed)
+        result = fail(message, path, "is not written: out of memory");
+    if (result == 0 && edited->length > SMELT__TUNING_MAX_BYTES)
+        result = fail(message, path, "would be longer than 1 MiB");
+    if (result == 0)
+        result = check_target(folder, name, path, message);
+    if (result == 0)
+        result = replace(folder, name, path, edited, message);
+    return result;
+}
+
+int smelt__tuning_file_edit(const char *path, enum smelt__tuning_trust trust,
+                            smelt__tuning_edit edit, void *user, struct smelt__text *edited,
+                            struct smelt__message *message) {
+    struct place place;
+    int result = -1, locked;
+
+    if (find_place(path, &place, message))
+        return -1;
+    if (smelt__folder_make(place.folder))
+        return fail_errno(message, place.folder);
+    int folder = open_folder(&place, trust, true, message);
+    if (folder < 0) {
+        if (errno == ENOENT)
+            fail_errno(message, place.folder);
+        return -1;
+    }
+    locked = lock(folder, place.name, path, message);
+    if (locked >= 0) {
+        result = edit_in(folder, place.name, path, trust, edit, user, edited, message);
+        close(locked);
+    }
+    close(folder);
+    if (result)
+        smelt__text_free(edited);
+    return result;
+}

@@ -1,0 +1,243 @@
+/* Tuned plans, and the public calls on tuning entries: see tuned.h, smelt/tuning.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "codegen/family.h"
+#include "codegen/plan/candidates.h"
+#include "runtime/context.h"
+#include "runtime/specs.h"
+#include "runtime/tuning/tuned.h"
+#include "smelt/kernels.h"
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static int find_line(smelt_context *context, const struct smelt__spec *spec,
+                     struct smelt__tuning_line *line) {
+    struct smelt__spec stripped;
+    char text[SMELT__SPEC_TEXT];
+    smelt__spec_strip_knobs(spec, &stripped);
+    smelt__spec_print(&stripped, text);
+    return smelt__tuning_find(context->tuning, text, context->device_name, line);
+}
+
+/* Knobs that the spec names itself may go ill with the entry's: that is nobody's mistake. */
+static void complain(smelt_context *context, const struct smelt__spec *spec,
+                     const struct smelt__tuning_line *line, const char *reason) {
+    char asked[SMELT__SPEC_TEXT];
+    smelt__spec_print(spec, asked);
+    const int own_knobs = strcmp(asked, line->spec) != 0;
+    const int first = !own_knobs && smelt__tuning_first_complaint(context->tuning, line);
+    smelt__log_write(&context->settings.log,
+                     first       ? SMELT_LOG_WARNING
+                     : own_knobs ? SMELT_LOG_INFO
+                                 : SMELT_LOG_DEBUG,
+                     "tuning: the entry of %s on %s is passed over, its knobs %s have no plan: %s",
+                     asked, line->device, line->knobs, reason);
+}
+
+smelt_status smelt__context_plan(smelt_context *context, const struct smelt__spec *spec,
+                                 const struct smelt__arch *arch, struct smelt__plan *plan) {
+    struct smelt__tuning_line line;
+    struct smelt__message message;
+
+    smelt_status status = smelt__context_check_process(context);
+    if (status)
+        return status;
+    if (arch == context->arch && find_line(context, spec, &line)) {
+        if (smelt__plan_make_tuned(spec, arch, line.knobs, plan, &message) == 0)
+            return SMELT_OK;
+        complain(context, spec, &line, message.text);
+    }
+    if (smelt__plan_make(spec, arch, plan, &message))
+        return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
+    return SMELT_OK;
+}
+
+smelt_status smelt__context_plan_text(smelt_context *context, const char *kernel, const char *arch,
+                                      struct smelt__plan *plan) {
+    struct smelt__spec spec;
+    const struct smelt__arch *found;
+    smelt_status status =
+        smelt__kernel_from_text(kernel, arch ? arch : context->arch->name, &spec, &found);
+    return status ? status : smelt__context_plan(context, &spec, found, plan);
+}
+
+static smelt_status need(const void *argument, const char *name) {
+    return argument ? SMELT_OK : smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL", name);
+}
+
+smelt_status smelt_kernel_plan(smelt_context *context, const char *kernel, const char *arch,
+                               int json, char **text) {
+    struct smelt__plan plan;
+    if (need(context, "context") || need(text, "text"))
+        return SMELT_ERROR_INVALID_ARGUMENT;
+    *text = NULL;
+    smelt_status status = smelt__context_plan_text(context, kernel, arch, &plan);
+    return status ? status : smelt__plan_text(&plan, json, text);
+}
+
+smelt_status smelt_kernel_source(smelt_context *context, const char *kernel, const char *arch,
+                                 char **source) {
+    struct smelt__plan plan;
+    if (need(context, "context") || need(source, "source"))
+        return SMELT_ERROR_INVALID_ARGUMENT;
+    *source = NULL;
+    smelt_status status = smelt__context_plan_text(context, kernel, arch, &plan);
+    return status ? status : smelt__plan_source(&plan, source);
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+const char *smelt_tuning_device(const smelt_context *context) {
+    return context ? context->device_name : "";
+}
+
+const char *smelt_tuning_path(const smelt_context *context) {
+    return context ? smelt__tuning_file(context->tuning) : "";
+}
+
+/* A kernel's text as an entry names it. */
+static smelt_status strip(const char *kernel, struct smelt__spec *stripped,
+                          char text[SMELT__SPEC_TEXT]) {
+    struct smelt__spec spec;
+    const struct smelt__arch *ignored;
+    smelt_status status = smelt__kernel_from_text(kernel, smelt__arch_at(0)->name, &spec, &ignored);
+    if (status)
+        return status;
+    smelt__spec_strip_knobs(&spec, stripped);
+    smelt__spec_print(stripped, text);
+    return SMELT_OK;
+}
+
+smelt_status smelt_tuning_subject(const char *kernel, char **subject) {
+    struct smelt__spec stripped;
+    char text[SMELT__SPEC_TEXT];
+
+    if (need(subject, "subject"))
+        return SMELT_ERROR_INVALID_ARGUMENT;
+    *subject = NULL;
+    smelt_status status = strip(kernel, &stripped, text);
+    if (status)
+        return status;
+    *subject = strdup(text);
+    return *subject ? SMELT_OK : smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
+}
+
+smelt_status smelt_tuning_find(smelt_context *context, const char *kernel, int *found,
+                               smelt_tuning_entry *entry) {
+    struct smelt__tuning_line line;
+    struct smelt__spec stripped;
+    char text[SMELT__SPEC_TEXT];
+
+    if (need(context, "context") || need(found, "found"))
+        return SMELT_ERROR_INVALID_ARGUMENT;
+    *found = 0;
+    if (!entry || entry->size != sizeof *entry)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "entry is NULL or its size is not set (%zu expected)", sizeof *entry);
+    smelt_status status = smelt__context_check_process(context);
+    if (!status)
+        status = strip(kernel, &stripped, text);
+    if (status || !smelt__tuning_find(context->tuning, text, context->device_name, &line))
+        return status;
+    memcpy(entry->spec, line.spec, sizeof entry->spec);
+    memcpy(entry->device, line.device, sizeof entry->device);
+    memcpy(entry->knobs, line.knobs, sizeof entry->knobs);
+    entry->microseconds = line.microseconds;
+    *found = 1;
+    return SMELT_OK;
+}
+
+smelt_status smelt_tuning_walk(smelt_context *context, smelt_tuning_function each, void *user) {
+    if (need(context, "context"))
+        return SMELT_ERROR_INVALID_ARGUMENT;
+    if (!each)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "the function to call is NULL");
+    smelt_status status = smelt__context_check_process(context);
+    return status ? status : smelt__tuning_walk(context->tuning, each, user);
+}
+
+/* What a line of the file could not hold. */
+static smelt_status check_entry(const smelt_context *context, const smelt_tuning_entry *entry,
+                                struct smelt__tuning_line *line) {
+    struct smelt__tuning_line again;
+    struct smelt__text text = {0};
+    struct smelt__message message = {0};
+
+    snprintf(line->device, sizeof line->device, "%s",
+             entry->device[0] ? entry->device : context->device_name);
+    snprintf(line->knobs, sizeof line->knobs, "%s", entry->knobs);
+    line->microseconds = entry->microseconds;
+    if (!line->device[0])
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "the entry names no device and the context has none");
+    if (!line->knobs[0])
+        return SMELT_OK;
+    if (!(entry->microseconds >= 0.01 && entry->microseconds < 1e12))
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "the entry's microseconds are %g; legal: 0.01 to 1e12",
+                           entry->microseconds);
+    smelt__tuning_line_print(line, &text);
+    const int sound = text.data &&
+                      smelt__tuning_line_parse(text.data, text.length - 1, &again, &message) > 0 &&
+                      strcmp(again.device, line->device) == 0;
+    const int out_of_memory = text.failed;
+    smelt__text_free(&text);
+    if (out_of_memory)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
+    return sound ? SMELT_OK
+                 : smelt__fail(SMELT_ERROR_INVALID_SPEC, "an entry of %s on %s is no good: %s",
+                               line->spec, line->device,
+                               message.text[0] ? message.text : "a line cannot hold the device");
+}
+
+smelt_status smelt_tuning_store(smelt_context *context, const smelt_tuning_entry *entry) {
+    struct smelt__tuning_line line;
+    struct smelt__spec stripped;
+    struct smelt__plan plan;
+    struct smelt__message message;
+
+    if (need(context, "context"))
+        return SMELT_ERROR_INVALID_ARGUMENT;
+    if (!entry || entry->size != sizeof *entry)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "entry is NULL or its size is not set (%zu expected)", sizeof *entry);
+    smelt_status status = smelt__context_check_process(context);
+    if (!status)
+        status = strip(entry->spec, &stripped, line.spec);
+    if (!status)
+        status = check_entry(context, entry, &line);
+    if (!status && line.knobs[0] &&
+        smelt__plan_make_tuned(&stripped, context->arch, line.knobs, &plan, &message))
+        status = smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
+    return status ? status : smelt__tuning_store(context->tuning, &line);
+}
+
+/* ---- candidates ------------------------------------------------------------------------------ */
+
+smelt_status smelt_tuning_candidates(const char *kernel, const char *arch_name, const char *knobs,
+                                     size_t limit, smelt_text_function each, void *user) {
+    struct smelt__spec spec;
+    const struct smelt__arch *arch;
+    struct smelt__candidates candidates;
+    struct smelt__message message;
+
+    if (!each)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "the function to call is NULL");
+    smelt_status status = smelt__kernel_from_text(kernel, arch_name, &spec, &arch);
+    if (status)
+        return status;
+    if (smelt__candidates_find(&spec, arch, knobs, &candidates, &message))
+        return smelt__fail(message.out_of_memory ? SMELT_ERROR_OUT_OF_MEMORY
+                                                 : SMELT_ERROR_UNSUPPORTED,
+                           "%s", message.text);
+    for (int i = 0; i < candidates.count && !status && (!limit || (size_t)i < limit); i++) {
+        char text[SMELT__SPEC_TEXT];
+        smelt__spec_print(&candidates.list[i].spec, text);
+        if (each(user, text))
+            status =
+                smelt__fail(SMELT_ERROR_CANCELLED, "the caller's function ended the enumeration");
+    }
+    smelt__candidates_free(&candidates);
+    return status;
+}

@@ -1,0 +1,290 @@
+/* smelt cache: looking after the disk cache. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../tool.h"
+
+/* ---- stat ------------------------------------------------------------------------------------ */
+
+static void print_counters(const smelt_cache_stats *stats) {
+    uint64_t hits = stats->hits + stats->readonly_hits;
+    uint64_t lookups = hits + stats->misses;
+    printf("hits         %" PRIu64, hits);
+    if (lookups)
+        printf(" of %" PRIu64 " lookups, %.1f %%", lookups, 100.0 * (double)hits / (double)lookups);
+    if (stats->readonly_hits)
+        printf("; %" PRIu64 " in the read-only layer", stats->readonly_hits);
+    printf("\nsaved        %.1f s of compiling\n", stats->saved_seconds);
+    printf("stored       %" PRIu64 "\n", stats->stores);
+    if (stats->errors)
+        printf("errors       %" PRIu64 "\n", stats->errors);
+}
+
+static int stat_cache(smelt_context *context, const struct tool_options *options) {
+    static smelt_cache_stats stats;
+    stats.size = sizeof stats;
+    smelt_status status = smelt_cache_stat(context, &stats);
+    if (status)
+        return tool_fail_status(options, status);
+    if (options->json) {
+        tool_print_json(json_pack(
+            "{s:s, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}",
+            "folder", stats.folder, "readonly_folder", stats.readonly, "readonly_problem",
+            stats.readonly_problem, "readonly_entries", (json_int_t)stats.readonly_entries,
+            "readonly_bytes", (json_int_t)stats.readonly_bytes, "problem", stats.problem, "entries",
+            (json_int_t)stats.entries, "bytes", (json_int_t)stats.bytes, "cap_bytes",
+            (json_int_t)stats.cap_bytes, "temporaries", (json_int_t)stats.temporaries, "hits",
+            (json_int_t)stats.hits, "readonly_hits", (json_int_t)stats.readonly_hits, "misses",
+            (json_int_t)stats.misses, "stores", (json_int_t)stats.stores, "errors",
+            (json_int_t)stats.errors, "saved_seconds", stats.saved_seconds));
+        return TOOL_OK;
+    }
+    printf("folder       %s\n", *stats.folder ? stats.folder : "none");
+    if (*stats.readonly_problem)
+        printf("read-only    not used: %s\n", stats.readonly_problem);
+    else if (*stats.readonly)
+        printf("read-only    %s, %" PRIu64 " entries (%s)\n", stats.readonly,
+               stats.readonly_entries, tool_size(stats.readonly_bytes).text);
+    if (*stats.problem)
+        printf("problem      %s\n", stats.problem);
+    printf("entries      %" PRIu64 "\n", stats.entries);
+    printf("size         %s of at most %s\n", tool_size(stats.bytes).text,
+           tool_size(stats.cap_bytes).text);
+    if (stats.temporaries)
+        printf("unfinished   %" PRIu64 " (swept after an hour)\n", stats.temporaries);
+    print_counters(&stats);
+    return TOOL_OK;
+}
+
+/* ---- verify ---------------------------------------------------------------------------------- */
+
+/* Entries of another version of smelt are not sound for us, but whole and left alone. */
+static int note_damage(void *array, const char *file, const smelt_kernel_info *info) {
+    if (info->state == SMELT_KERNEL_FAILED && info->status != SMELT_ERROR_UNSUPPORTED)
+        json_array_append_new(
+            array, tool_json(json_pack("{s:s, s:s}", "file", file, "error", info->error)));
+    return 0;
+}
+
+static int verify_cache(smelt_context *context, const struct tool_options *options) {
+    uint64_t sound = 0, removed = 0;
+    json_t *damaged = tool_json(json_array());
+    size_t index;
+    json_t *entry;
+    smelt_status status = smelt_cache_walk(context, note_damage, damaged);
+    if (!status)
+        status = smelt_cache_verify(context, &sound, &removed);
+    if (status) {
+        json_decref(damaged);
+        return tool_fail_status(options, status);
+    }
+    json_array_foreach(damaged, index, entry)
+        tool_say(options, "removed %s", json_string_value(json_object_get(entry, "error")));
+    if (options->json) {
+        tool_print_json(json_pack("{s:I, s:I, s:o}", "sound", (json_int_t)sound, "removed",
+                                  (json_int_t)removed, "damaged", damaged));
+    } else {
+        printf("%" PRIu64 " sound, %" PRIu64 " damaged and removed\n", sound, removed);
+        json_decref(damaged);
+    }
+    return removed ? TOOL_FAILED : TOOL_OK;
+}
+
+/* ---- prune ----------------------------------------------------------------------------------- */
+
+/* A number above 0 and one of the units; `scales` has a factor for each. 0 or -1. */
+static int read_scaled(const char *text, const char *units, const uint64_t *scales, int plain,
+                       uint64_t *value) {
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    if (errno || *text < '0' || *text > '9' || number == 0 || (unit && end[1]) ||
+        (!unit && (*end || !plain)))
+        return -1;
+    uint64_t scale = unit ? scales[unit - units] : 1;
+    if (number > UINT64_MAX / scale)
+        return -1;
+    *value = number * scale;
+    return 0;
+}
+
+static int read_limits(const struct tool_options *options, uint64_t *bytes, uint64_t *seconds) {
+    static const uint64_t sizes[] = {1 << 10, 1 << 20, 1 << 30};
+    static const uint64_t ages[] = {1, 60, 3600, 86400, 604800};
+    if (options->max_size && read_scaled(options->max_size, "KMG", sizes, 1, bytes))
+        return tool_fail(options, TOOL_USAGE,
+                         "--max-size %s; legal: a number of bytes above 0, or one with K, M or G",
+                         options->max_size);
+    if (options->older_than && read_scaled(options->older_than, "smhdw", ages, 0, seconds))
+        return tool_fail(options, TOOL_USAGE,
+                         "--older-than %s; legal: a number above 0 and a unit, s, m, h, d or w",
+                         options->older_than);
+    return TOOL_OK;
+}
+
+static int prune_cache(smelt_context *context, const struct tool_options *options) {
+    smelt_cache_pruned pruned = {.size = sizeof pruned};
+    uint64_t bytes = 0, seconds = 0;
+    int exit_status = read_limits(options, &bytes, &seconds);
+    if (exit_status != TOOL_OK)
+        return exit_status;
+    smelt_status status = smelt_cache_prune(context, bytes, seconds, &pruned);
+    if (status)
+        return tool_fail_status(options, status);
+    if (options->json)
+        tool_print_json(json_pack(
+            "{s:I, s:I, s:I, s:I, s:I}", "removed", (json_int_t)pruned.removed, "removed_bytes",
+            (json_int_t)pruned.removed_bytes, "temporaries", (json_int_t)pruned.temporaries, "kept",
+            (json_int_t)pruned.kept, "kept_bytes", (json_int_t)pruned.kept_bytes));
+    else
+        printf("%" PRIu64 " removed (%s), %" PRIu64 " kept (%s)\n", pruned.removed,
+               tool_size(pruned.removed_bytes).text, pruned.kept,
+               tool_size(pruned.kept_bytes).text);
+    return TOOL_OK;
+}
+
+/* ---- export, import -------------------------------------------------------------------------- */
+
+static void say_passed_over(const struct tool_options *options,
+                            const smelt_cache_transfer *transfer) {
+    if (transfer->foreign)
+        tool_say(options, "%" PRIu64 " entries of another version of smelt were passed over",
+                 transfer->foreign);
+    if (transfer->damaged)
+        tool_say(options, "%" PRIu64 " damaged entries were passed over", transfer->damaged);
+}
+
+static json_t *transfer_json(const char *file, const smelt_cache_transfer *transfer) {
+    return tool_json(json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I}", "file", file, "entries", (json_int_t)transfer->entries,
+        "bytes", (json_int_t)transfer->bytes, "foreign", (json_int_t)transfer->foreign, "damaged",
+        (json_int_t)transfer->damaged, "tuning", (json_int_t)transfer->tuning));
+}
+
+static int export_cache(smelt_context *context, const struct tool_options *options) {
+    const char *file = options->arguments.items[1];
+    smelt_cache_transfer transfer = {.size = sizeof transfer};
+    smelt_status status = smelt_cache_export(context, file, &transfer);
+    if (status)
+        return tool_fail_status(options, status);
+    say_passed_over(options, &transfer);
+    if (options->json)
+        tool_print_json(transfer_json(file, &transfer));
+    else
+        printf("%" PRIu64 " exported to %s (%s)\n", transfer.entries, file,
+               tool_size(transfer.bytes).text);
+    if (!transfer.entries)
+        tool_say(options, "there was nothing to export");
+    return transfer.entries && !transfer.damaged ? TOOL_OK : TOOL_FAILED;
+}
+
+static int import_cache(smelt_context *context, const struct tool_options *options) {
+    const char *file = options->arguments.items[1];
+    smelt_cache_transfer transfer = {.size = sizeof transfer};
+    smelt_status status = smelt_cache_import(context, file, &transfer);
+    if (status)
+        return tool_fail_status(options, status);
+    say_passed_over(options, &transfer);
+    if (options->json) {
+        json_t *document = transfer_json(file, &transfer);
+        json_object_set_new(document, "present",
+                            tool_json(json_integer((json_int_t)transfer.present)));
+        tool_print_json(document);
+    } else {
+        printf("%" PRIu64 " imported (%s), %" PRIu64 " were there\n", transfer.entries,
+               tool_size(transfer.bytes).text, transfer.present);
+    }
+    return transfer.damaged ? TOOL_FAILED : TOOL_OK;
+}
+
+/* ---- clear ----------------------------------------------------------------------------------- */
+
+static int clear_cache(smelt_context *context, const struct tool_options *options) {
+    uint64_t removed = 0;
+    smelt_status status = smelt_cache_clear(context, &removed);
+    if (status)
+        return tool_fail_status(options, status);
+    if (options->json)
+        tool_print_json(json_pack("{s:I}", "removed", (json_int_t)removed));
+    else
+        printf("%" PRIu64 " removed\n", removed);
+    return TOOL_OK;
+}
+
+/* ---- the verb -------------------------------------------------------------------------------- */
+
+static const struct action {
+    const char *name;
+    int takes_file;
+    int (*run)(smelt_context *context, const struct tool_options *options);
+} actions[] = {{"stat", 0, stat_cache},   {"verify", 0, verify_cache}, {"prune", 0, prune_cache},
+               {"clear", 0, clear_cache}, {"export", 1, export_cache}, {"import", 1, import_cache}};
+
+enum { ACTIONS = sizeof actions / sizeof actions[0] };
+static const char action_names[] = "stat, verify, prune, clear, export, import";
+
+static const struct action *find_action(const char *name) {
+    for (size_t i = 0; i < ACTIONS; i++)
+        if (!strcmp(actions[i].name, name))
+            return &actions[i];
+    return NULL;
+}
+
+static int refuse_action(const struct tool_options *options, const char *name) {
+    const char *names[ACTIONS];
+    for (size_t i = 0; i < ACTIONS; i++)
+        names[i] = actions[i].name;
+    const char *nearest = tool_nearest(name, names, ACTIONS);
+    if (nearest)
+        return tool_fail(options, TOOL_USAGE, "no '%s'; did you mean %s?", name, nearest);
+    return tool_fail(options, TOOL_USAGE, "no '%s'; legal: %s", name, action_names);
+}
+
+/* Arguments and options that belong to another action. */
+static int check_arguments(const struct tool_options *options, const struct action *action) {
+    const char *stray = options->max_size     ? "--max-size"
+                        : options->older_than ? "--older-than"
+                                              : NULL;
+    if (stray && action->run != prune_cache)
+        return tool_fail(options, TOOL_USAGE, "%s belongs to prune, not to %s", stray,
+                         action->name);
+    if (action->takes_file && options->arguments.count != 2)
+        return tool_fail(options, TOOL_USAGE, "%s takes one file", action->name);
+    if (!action->takes_file && options->arguments.count != 1)
+        return tool_fail(options, TOOL_USAGE, "%s takes no argument, not '%s'", action->name,
+                         options->arguments.items[1]);
+    return TOOL_OK;
+}
+
+/* Whether there is a folder to work in. */
+static int need_folder(smelt_context *context, const struct tool_options *options) {
+    static smelt_cache_stats stats;
+    stats.size = sizeof stats;
+    smelt_status status = smelt_cache_stat(context, &stats);
+    if (status)
+        return tool_fail_status(options, status);
+    if (*stats.problem)
+        return tool_fail(options, TOOL_FAILED, "the cache cannot be used: %s", stats.problem);
+    return TOOL_OK;
+}
+
+int tool_run_cache(const struct tool_options *options) {
+    smelt_context *context = NULL;
+    if (options->arguments.count < 1)
+        return tool_fail(options, TOOL_USAGE, "name one of %s", action_names);
+    const struct action *action = find_action(options->arguments.items[0]);
+    if (!action)
+        return refuse_action(options, options->arguments.items[0]);
+    int status = check_arguments(options, action);
+    if (status == TOOL_OK)
+        status = tool_open_compiler(options, "sm_80", &context);
+    if (status == TOOL_OK && action->run != stat_cache)
+        status = need_folder(context, options);
+    if (status == TOOL_OK)
+        status = action->run(context, options);
+    smelt_context_destroy(&context);
+    return status;
+}

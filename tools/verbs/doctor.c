@@ -1,0 +1,119 @@
+/* smelt doctor: what was found on this machine, what is wrong, what to do. */
+#include <string.h>
+#include <unistd.h>
+
+#include "../tool.h"
+
+static const char *cache_rights(const smelt_machine_report *report) {
+    if (*report->cache_problem || !*report->cache_folder)
+        return "bypassed";
+    /* The folder is made by the first kernel that is stored. */
+    return access(report->cache_folder, W_OK) ? "made when needed" : "writable";
+}
+
+/* What is missing decides before what is merely wrong. */
+static int judge(const smelt_machine_report *report) {
+    if (!report->driver_found || !report->devices || !report->nvrtc_found)
+        return TOOL_MISSING;
+    return *report->cache_problem ? TOOL_FAILED : TOOL_OK;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *devices_json(const smelt_machine_report *report) {
+    json_t *devices = tool_json(json_array());
+    for (int i = 0; i < report->devices && i < 8; i++)
+        json_array_append_new(devices, tool_json(json_pack("{s:i, s:s, s:s}", "number", i, "name",
+                                                           report->device_names[i], "arch",
+                                                           report->device_archs[i])));
+    return devices;
+}
+
+static void print_json(const smelt_machine_report *report) {
+    json_t *driver = json_pack("{s:b, s:i, s:s, s:s}", "found", report->driver_found, "version",
+                               report->driver_version, "path", report->driver_path, "problem",
+                               report->driver_problem);
+    json_t *nvrtc =
+        json_pack("{s:b, s:i, s:i, s:s, s:s, s:s}", "found", report->nvrtc_found, "major",
+                  report->nvrtc_major, "minor", report->nvrtc_minor, "path", report->nvrtc_path,
+                  "archs", report->nvrtc_archs, "problem", report->nvrtc_problem);
+    json_t *cache = json_pack("{s:s, s:s, s:s}", "folder", report->cache_folder, "rights",
+                              cache_rights(report), "problem", report->cache_problem);
+    tool_print_json(json_pack("{s:s, s:o, s:o, s:o, s:o, s:b}", "version", smelt_version(),
+                              "driver", tool_json(driver), "devices", devices_json(report), "nvrtc",
+                              tool_json(nvrtc), "cache", tool_json(cache), "ok",
+                              judge(report) == TOOL_OK));
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* Continuation lines of a message stand under its first. */
+static void print_problem(const char *problem) {
+    printf("         ");
+    for (; *problem; problem++) {
+        putchar(*problem);
+        if (*problem == '\n' && problem[1])
+            printf("         ");
+    }
+    putchar('\n');
+}
+
+static void print_driver(const smelt_machine_report *report) {
+    if (!report->driver_found) {
+        printf("driver   not found\n");
+        print_problem(report->driver_problem);
+        return;
+    }
+    printf("driver   CUDA %d.%d, %s\n", report->driver_version / 1000,
+           report->driver_version % 1000 / 10, report->driver_path);
+}
+
+static void print_devices(const smelt_machine_report *report) {
+    if (!report->devices)
+        printf("GPU      none: kernels can be compiled (--arch), not run\n");
+    for (int i = 0; i < report->devices && i < 8; i++)
+        printf("GPU %-4d %s, %s\n", i, report->device_names[i],
+               *report->device_archs[i] ? report->device_archs[i] : "older than sm_80: too old");
+    if (report->devices > 8)
+        printf("         and %d more\n", report->devices - 8);
+}
+
+static void print_compiler(const smelt_machine_report *report) {
+    if (!report->nvrtc_found) {
+        printf("NVRTC    not found: only cached kernels can be used\n");
+        print_problem(report->nvrtc_problem);
+        return;
+    }
+    printf("NVRTC    %d.%d, %s\n", report->nvrtc_major, report->nvrtc_minor, report->nvrtc_path);
+    if (*report->nvrtc_archs)
+        printf("         compiles for %s\n", report->nvrtc_archs);
+}
+
+static void print_cache(const smelt_machine_report *report) {
+    printf("cache    %s, %s\n", *report->cache_folder ? report->cache_folder : "no folder",
+           cache_rights(report));
+    if (*report->cache_problem)
+        print_problem(report->cache_problem);
+}
+
+int tool_run_doctor(const struct tool_options *options) {
+    static smelt_machine_report report; /* 20 KB */
+    smelt_context_options settings = tool_context_options(options);
+    if (options->arguments.count)
+        return tool_fail(options, TOOL_USAGE, "takes no argument, not '%s'",
+                         options->arguments.items[0]);
+    report.size = sizeof report;
+    smelt_status status = smelt_machine_inspect(&settings, &report);
+    if (status)
+        return tool_fail_status(options, status);
+    if (options->json) {
+        print_json(&report);
+        return judge(&report);
+    }
+    printf("smelt    %s\n", smelt_version());
+    print_driver(&report);
+    print_devices(&report);
+    print_compiler(&report);
+    print_cache(&report);
+    return judge(&report);
+}

@@ -1,0 +1,255 @@
+/* smelt list: what there is to choose from, or what is cached. */
+#include <string.h>
+
+#include "../tool.h"
+
+/* ---- what there is to choose from ------------------------------------------------------------ */
+
+/* Key number `index` of a family; 0 past the last one. */
+static int get_key(const char *family, int index, smelt_key_info *key) {
+    *key = (smelt_key_info){.size = sizeof *key};
+    return smelt_family_key(family, index, key) == SMELT_OK;
+}
+
+static json_t *preset_json(const char *preset) {
+    struct tool_list specs = {0};
+    json_t *array = tool_json(json_array());
+    smelt_preset_expand(preset, 1, tool_list_collect, &specs);
+    for (size_t i = 0; i < specs.count; i++)
+        json_array_append_new(array, tool_json(json_string(specs.items[i])));
+    tool_list_free(&specs);
+    return tool_json(json_pack("{s:s, s:o}", "name", preset, "specs", array));
+}
+
+static json_t *family_json(const char *family) {
+    smelt_key_info key;
+    int is_operator = 0;
+    const char *summary = "";
+    json_t *keys = tool_json(json_array());
+    smelt_family_describe(family, &is_operator, &summary);
+    for (int i = 0; get_key(family, i, &key); i++)
+        json_array_append_new(keys,
+                              tool_json(json_pack("{s:s, s:s, s:s, s:b, s:b}", "name", key.name,
+                                                  "legal", key.legal, "meaning", key.meaning,
+                                                  "required", key.required, "knob", key.knob)));
+    return tool_json(json_pack("{s:s, s:s, s:s, s:o}", "name", family, "kind",
+                               is_operator ? "operator" : "kernel", "summary", summary, "keys",
+                               keys));
+}
+
+static void print_choices_json(const struct tool_list *presets, const struct tool_list *families,
+                               const struct tool_list *archs) {
+    json_t *preset_array = tool_json(json_array());
+    json_t *family_array = tool_json(json_array());
+    json_t *arch_array = tool_json(json_array());
+    for (size_t i = 0; i < presets->count; i++)
+        json_array_append_new(preset_array, preset_json(presets->items[i]));
+    for (size_t i = 0; i < families->count; i++)
+        json_array_append_new(family_array, family_json(families->items[i]));
+    for (size_t i = 0; i < archs->count; i++)
+        json_array_append_new(arch_array, tool_json(json_string(archs->items[i])));
+    tool_print_json(json_pack("{s:o, s:o, s:o}", "presets", preset_array, "families", family_array,
+                              "archs", arch_array));
+}
+
+static void print_preset(struct tool_table *table, const char *preset) {
+    struct tool_list specs = {0};
+    smelt_preset_expand(preset, 1, tool_list_collect, &specs);
+    for (size_t i = 0; i < specs.count; i++) {
+        tool_table_add(table, TOOL_PLAIN, "%s", i ? "" : preset);
+        tool_table_add(table, TOOL_PLAIN, "%s", specs.items[i]);
+    }
+    tool_list_free(&specs);
+}
+
+static void print_family(const char *family) {
+    static const char *const headers[] = {"key", "", "legal", "meaning"};
+    struct tool_table table;
+    smelt_key_info key;
+    int is_operator = 0;
+    const char *summary = "";
+    smelt_family_describe(family, &is_operator, &summary);
+    printf("\n%s %s: %s\n", is_operator ? "operator" : "kernel", family, summary);
+    tool_table_begin(&table, "llll", headers);
+    for (int i = 0; get_key(family, i, &key); i++) {
+        tool_table_add(&table, TOOL_PLAIN, "%s", key.name);
+        tool_table_add(&table, TOOL_PLAIN, "%s",
+                       key.required ? "required" : (key.knob ? "knob" : ""));
+        tool_table_add(&table, TOOL_PLAIN, "%s", key.legal);
+        tool_table_add(&table, TOOL_PLAIN, "%s", key.meaning);
+    }
+    tool_table_end(&table);
+}
+
+static void print_choices(const struct tool_list *presets, const struct tool_list *families,
+                          const struct tool_list *archs) {
+    static const char *const headers[] = {"preset", "operators (--tp divides the heads)"};
+    struct tool_table table;
+    tool_table_begin(&table, "ll", headers);
+    for (size_t i = 0; i < presets->count; i++)
+        print_preset(&table, presets->items[i]);
+    tool_table_end(&table);
+    for (size_t i = 0; i < families->count; i++)
+        print_family(families->items[i]);
+    printf("\narchitectures:");
+    for (size_t i = 0; i < archs->count; i++)
+        printf(" %s", archs->items[i]);
+    putchar('\n');
+}
+
+static int list_choices(const struct tool_options *options) {
+    struct tool_list presets = {0}, families = {0}, archs = {0};
+    int result = TOOL_OK;
+    smelt_status status = smelt_list_presets(tool_list_collect, &presets);
+    if (!status)
+        status = smelt_list_families(tool_list_collect, &families);
+    if (!status)
+        status = smelt_list_archs(tool_list_collect, &archs);
+    if (status)
+        result = tool_fail_status(options, status);
+    else if (options->json)
+        print_choices_json(&presets, &families, &archs);
+    else
+        print_choices(&presets, &families, &archs);
+    tool_list_free(&presets);
+    tool_list_free(&families);
+    tool_list_free(&archs);
+    return result;
+}
+
+/* ---- what is cached -------------------------------------------------------------------------- */
+
+static int add_entry_json(void *array, const char *file, const smelt_kernel_info *info) {
+    int sound = info->state != SMELT_KERNEL_FAILED;
+    json_t *entry = sound ? tool_kernel_json(info) : tool_json(json_object());
+    json_object_set_new(entry, "file", tool_json(json_string(file)));
+    json_object_set_new(entry, "sound", json_boolean(sound));
+    if (!sound)
+        json_object_set_new(entry, "error", tool_json(json_string(info->error)));
+    json_array_append_new(array, entry);
+    return 0;
+}
+
+static int add_entry_row(void *user, const char *file, const smelt_kernel_info *info) {
+    struct tool_table *table = user;
+    if (info->state == SMELT_KERNEL_FAILED) {
+        tool_table_add(table, TOOL_BAD, "%s: %s", file, info->error);
+        for (int column = 0; column < 5; column++)
+            tool_table_add(table, TOOL_PLAIN, "-");
+        return 0;
+    }
+    tool_table_add(table, TOOL_PLAIN, "%s", info->spec);
+    tool_table_add(table, TOOL_PLAIN, "%s", info->arch);
+    tool_table_add(table, TOOL_PLAIN, "%d", info->registers);
+    tool_table_add(table, TOOL_PLAIN, "%s", tool_size(info->cubin_bytes).text);
+    tool_table_add(table, TOOL_PLAIN, "%.3f", info->compile_seconds);
+    tool_table_add(table, TOOL_PLAIN, "%s", info->key);
+    return 0;
+}
+
+static int print_cached(smelt_context *context, const smelt_cache_stats *stats,
+                        const struct tool_options *options) {
+    static const char *const headers[] = {"kernel", "arch",         "registers",
+                                          "cubin",  "compiled (s)", "key"};
+    struct tool_table table;
+    smelt_status status;
+    if (options->json) {
+        json_t *entries = tool_json(json_array());
+        status = smelt_cache_walk(context, add_entry_json, entries);
+        json_t *document =
+            tool_json(json_pack("{s:s, s:o}", "folder", stats->folder, "entries", entries));
+        if (!status)
+            tool_print_json(document);
+        else
+            json_decref(document);
+    } else {
+        tool_table_begin(&table, "llrrrl", headers);
+        status = smelt_cache_walk(context, add_entry_row, &table);
+        size_t rows = table.count / table.columns - 1;
+        tool_table_end(&table);
+        printf("\n%zu cached in %s\n", rows, stats->folder);
+    }
+    return status ? tool_fail_status(options, status) : TOOL_OK;
+}
+
+static int list_cached(const struct tool_options *options) {
+    static smelt_cache_stats stats;
+    smelt_context *context = NULL;
+    int result = tool_open_compiler(options, "sm_80", &context);
+    if (result)
+        return result;
+    stats.size = sizeof stats;
+    smelt_status status = smelt_cache_stat(context, &stats);
+    if (status)
+        result = tool_fail_status(options, status);
+    else if (stats.problem[0])
+        result = tool_fail(options, TOOL_FAILED, "the cache cannot be used: %s", stats.problem);
+    else
+        result = print_cached(context, &stats, options);
+    smelt_context_destroy(&context);
+    return result;
+}
+
+/* ---- what was tuned -------------------------------------------------------------------------- */
+
+static int add_tuned_json(void *array, const smelt_tuning_entry *entry) {
+    json_array_append_new(array, tool_json(json_pack("{s:s, s:s, s:s, s:f}", "spec", entry->spec,
+                                                     "device", entry->device, "knobs", entry->knobs,
+                                                     "us", entry->microseconds)));
+    return 0;
+}
+
+static int add_tuned_row(void *user, const smelt_tuning_entry *entry) {
+    struct tool_table *table = user;
+    tool_table_add(table, TOOL_PLAIN, "%s", entry->spec);
+    tool_table_add(table, TOOL_PLAIN, "%s", entry->device);
+    tool_table_add(table, TOOL_PLAIN, "%s", entry->knobs);
+    tool_table_add(table, TOOL_PLAIN, "%.1f", entry->microseconds);
+    return 0;
+}
+
+static smelt_status print_tuned_json(smelt_context *context, const char *file) {
+    json_t *entries = tool_json(json_array());
+    smelt_status status = smelt_tuning_walk(context, add_tuned_json, entries);
+    if (status == SMELT_OK)
+        tool_print_json(json_pack("{s:s, s:O}", "file", file, "entries", entries));
+    json_decref(entries);
+    return status;
+}
+
+static smelt_status print_tuned_table(smelt_context *context, const char *file) {
+    static const char *const headers[] = {"kernel", "device", "knobs", "us"};
+    struct tool_table table;
+    tool_table_begin(&table, "lllr", headers);
+    smelt_status status = smelt_tuning_walk(context, add_tuned_row, &table);
+    size_t rows = table.count / table.columns - 1;
+    tool_table_end(&table);
+    if (status == SMELT_OK)
+        printf("\n%zu tuned; %s%s\n", rows, *file ? "the tuning file is " : "no tuning file", file);
+    return status;
+}
+
+static int list_tuned(const struct tool_options *options) {
+    smelt_context *context = NULL;
+    int result = tool_open_compiler(options, "sm_80", &context);
+    if (result)
+        return result;
+    const char *file = smelt_tuning_path(context);
+    smelt_status status =
+        options->json ? print_tuned_json(context, file) : print_tuned_table(context, file);
+    if (status)
+        result = tool_fail_status(options, status);
+    smelt_context_destroy(&context);
+    return result;
+}
+
+int tool_run_list(const struct tool_options *options) {
+    if (options->arguments.count)
+        return tool_fail(options, TOOL_USAGE, "takes no argument, not '%s'",
+                         options->arguments.items[0]);
+    if (options->cache && options->tuned)
+        return tool_fail(options, TOOL_USAGE, "--cache or --tuned, not both");
+    return options->cache   ? list_cached(options)
+           : options->tuned ? list_tuned(options)
+                            : list_choices(options);
+}

@@ -1,0 +1,480 @@
+/* smelt tune: try the knobs of kernels on the GPU and keep what is faster than the rule's plan. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../tool.h"
+#include "harness/tune.h"
+
+enum { DEFAULT_LIMIT = 64, DEFAULT_QUERIES = 4096, DEFAULT_ROWS = 8192 };
+
+/* One kernel and what became of it. */
+struct subject {
+    char *kernel;           /* without knobs: what a tuning entry names; freed by smelt_free */
+    struct tool_list specs; /* of the candidates; the rule's plan, which has no knobs, first */
+    struct smelt__tune_candidate *candidates;
+    smelt_kernel_info *infos;
+    struct smelt__tune_result result;
+    int had_entry, stored, removed; /* in the tuning file */
+    int failed;                     /* an exit status: it was not tuned, `message` says why */
+    char message[1200];
+};
+
+struct tuning {
+    struct tool_list kernels;
+    struct subject *subjects;
+    size_t count;
+    smelt_context *measuring; /* knows no tuning entries: the rule's plan is the rule's */
+    smelt_context *keeping;   /* has the tuning file */
+    smelt_device_info device;
+    const char *arch;
+};
+
+/* Notes why a kernel is not tuned; the others are all the same. */
+static int fail(struct subject *subject, smelt_status status, const char *message) {
+    subject->failed = tool_exit_of(status);
+    snprintf(subject->message, sizeof subject->message, "%.1100s", message);
+    return subject->failed;
+}
+
+/* A candidate's knobs; they stand last in the canonical text. */
+static const char *knobs_of(const struct subject *subject, size_t index) {
+    const char *knobs = subject->specs.items[index] + strlen(subject->kernel);
+    return *knobs == ',' ? knobs + 1 : "";
+}
+
+static const char *shown_knobs(const struct subject *subject, size_t index) {
+    const char *knobs = knobs_of(subject, index);
+    return *knobs ? knobs : "(the rule's)";
+}
+
+/* ---- what to try ----------------------------------------------------------------------------- */
+
+static int has_knobs(const char *kernel) {
+    char family[64];
+    smelt_key_info key = {.size = sizeof key};
+    snprintf(family, sizeof family, "%.*s", (int)strcspn(kernel, ":"), kernel);
+    for (int i = 0; smelt_family_key(family, i, &key) == SMELT_OK; i++)
+        if (key.knob)
+            return 1;
+    return 0;
+}
+
+static int expand(struct tuning *tuning, const struct tool_list *specs,
+                  const struct tool_options *options) {
+    struct tool_list kernels = {0};
+    smelt_status status = SMELT_OK;
+    for (size_t i = 0; i < specs->count && !status; i++)
+        status = smelt_spec_expand(specs->items[i], tool_list_collect, &kernels);
+    for (size_t i = 0; i < kernels.count; i++)
+        if (has_knobs(kernels.items[i]))
+            tool_list_add(&tuning->kernels, kernels.items[i]);
+    tool_list_free(&kernels);
+    if (status)
+        return tool_fail_status(options, status);
+    return tuning->kernels.count
+               ? TOOL_OK
+               : tool_fail(options, TOOL_USAGE, "%s has no knobs to tune", specs->items[0]);
+}
+
+/* The rule's plan, then all that the knobs to try can give; knobs that the spec names stay. */
+static int find_candidates(struct tuning *tuning, const struct tool_options *options) {
+    const size_t limit = options->limit > 0 ? (size_t)options->limit : DEFAULT_LIMIT;
+    tuning->count = tuning->kernels.count;
+    tuning->subjects = tool_allocate(NULL, tuning->count, sizeof *tuning->subjects);
+    memset(tuning->subjects, 0, tuning->count * sizeof *tuning->subjects);
+    for (size_t i = 0; i < tuning->count; i++) {
+        struct subject *subject = &tuning->subjects[i];
+        const char *kernel = tuning->kernels.items[i];
+        smelt_status status = smelt_tuning_subject(kernel, &subject->kernel);
+        if (!status) {
+            tool_list_add(&subject->specs, subject->kernel);
+            status = smelt_tuning_candidates(kernel, tuning->arch, options->knobs, limit,
+                                             tool_list_collect, &subject->specs);
+        }
+        if (status)
+            return tool_fail_status(options, status);
+    }
+    return TOOL_OK;
+}
+
+/* What the tuning file says now takes part, if it still has a plan. */
+static int add_entry(const struct tuning *tuning, struct subject *subject,
+                     const struct tool_options *options) {
+    smelt_tuning_entry entry = {.size = sizeof entry};
+    char text[sizeof entry.spec + sizeof entry.knobs + 1];
+    char *canonical = NULL, *plan = NULL;
+    smelt_status status =
+        smelt_tuning_find(tuning->keeping, subject->kernel, &subject->had_entry, &entry);
+    if (status)
+        return tool_fail_status(options, status);
+    snprintf(text, sizeof text, "%s,%s", entry.spec, entry.knobs);
+    if (subject->had_entry && smelt_spec_canonical(text, &canonical) == SMELT_OK &&
+        smelt_plan_print(canonical, tuning->arch, 0, &plan) == SMELT_OK)
+        tool_list_add(&subject->specs, canonical);
+    smelt_free(canonical);
+    smelt_free(plan);
+    return TOOL_OK;
+}
+
+static int print_candidates(const struct tuning *tuning, const struct tool_options *options) {
+    json_t *results = tool_json(json_array());
+    for (size_t i = 0; i < tuning->count; i++) {
+        const struct subject *subject = &tuning->subjects[i];
+        json_t *list = tool_json(json_array());
+        if (!options->json)
+            printf("%s%s on %s: %zu candidates\n", i ? "\n" : "", subject->kernel, tuning->arch,
+                   subject->specs.count);
+        for (size_t k = 0; k < subject->specs.count; k++) {
+            if (!options->json)
+                printf("  %s\n", shown_knobs(subject, k));
+            json_array_append_new(list,
+                                  tool_json(json_pack("{s:s}", "knobs", knobs_of(subject, k))));
+        }
+        json_array_append_new(results,
+                              tool_json(json_pack("{s:s, s:s, s:o}", "spec", subject->kernel,
+                                                  "arch", tuning->arch, "candidates", list)));
+    }
+    if (options->json)
+        tool_print_json(json_pack("{s:O}", "results", results));
+    json_decref(results);
+    return TOOL_OK;
+}
+
+/* ---- compiling, checking --------------------------------------------------------------------- */
+
+static int show_progress(void *user, size_t done, size_t total, const smelt_kernel_info *info) {
+    (void)user;
+    tool_progress_draw(done, total, info->spec);
+    return 0;
+}
+
+static void drop(struct smelt__tune_candidate *candidate, smelt_status status,
+                 const char *message) {
+    candidate->dropped = 1;
+    candidate->status = status;
+    snprintf(candidate->message, sizeof candidate->message, "%s", message);
+}
+
+/* Compiles all candidates of a kernel side by side; what does not compile, or spills, is out. */
+static void compile(const struct tuning *tuning, struct subject *subject,
+                    const struct tool_options *options) {
+    const size_t count = subject->specs.count;
+    smelt_kernel_request *requests = tool_allocate(NULL, count, sizeof *requests);
+    subject->infos = tool_allocate(NULL, count, sizeof *subject->infos);
+    memset(subject->infos, 0, count * sizeof *subject->infos);
+    for (size_t i = 0; i < count; i++)
+        requests[i] = (smelt_kernel_request){subject->specs.items[i], NULL};
+    (void)smelt_kernels_prepare(tuning->measuring, requests, count,
+                                options->jobs > 0 ? (int)options->jobs : 0, show_progress, NULL,
+                                subject->infos);
+    tool_progress_clear();
+    for (size_t i = 0; i < count; i++) {
+        const smelt_kernel_info *info = &subject->infos[i];
+        char message[64];
+        snprintf(message, sizeof message, "spills %d bytes", info->spill_bytes);
+        if (info->state == SMELT_KERNEL_FAILED)
+            drop(&subject->candidates[i], info->status, info->error);
+        else if (info->spill_bytes > 0 && i > 0)
+            drop(&subject->candidates[i], SMELT_OK, message);
+    }
+    free(requests);
+}
+
+/* Candidates run through the operator that has their kernel. TOOL_OK, or a status with the error
+ * printed: no operator has it, which the specs themselves are to blame for. */
+static int name_operators(struct subject *subject, const struct tool_options *options) {
+    struct tool_list operators = {0};
+    const size_t count = subject->specs.count;
+    int status = tool_operators_of(&operators, &subject->specs, options);
+    subject->candidates = tool_allocate(NULL, count, sizeof *subject->candidates);
+    memset(subject->candidates, 0, count * sizeof *subject->candidates);
+    for (size_t i = 0; i < operators.count && i < count; i++)
+        snprintf(subject->candidates[i].spec, sizeof subject->candidates[i].spec, "%s",
+                 operators.items[i]);
+    tool_list_free(&operators);
+    return status;
+}
+
+static void check(const struct tuning *tuning, struct subject *subject,
+                  const struct tool_options *options) {
+    for (size_t i = 0; i < subject->specs.count; i++) {
+        tool_progress_draw(i, subject->specs.count, "checking");
+        if (!subject->candidates[i].dropped)
+            smelt__tune_check(tuning->measuring, &subject->candidates[i], options->problem.seed);
+    }
+    tool_progress_clear();
+}
+
+/* ---- keeping --------------------------------------------------------------------------------- */
+
+/* The winner goes into the file and, as a tuned plan, into the cache; where the rule's plan is as
+ * good, an entry that says otherwise is taken out. */
+static int keep(const struct tuning *tuning, struct subject *subject) {
+    const size_t best = (size_t)subject->result.best;
+    const smelt_kernel_request request = {subject->kernel, NULL};
+    smelt_tuning_entry entry = {.size = sizeof entry};
+    if (!best && !subject->had_entry)
+        return TOOL_OK;
+    snprintf(entry.spec, sizeof entry.spec, "%s", subject->kernel);
+    snprintf(entry.knobs, sizeof entry.knobs, "%s", best ? knobs_of(subject, best) : "");
+    entry.microseconds = subject->candidates[best].us;
+    smelt_status status = smelt_tuning_store(tuning->keeping, &entry);
+    if (!status && best)
+        status = smelt_kernels_prepare(tuning->keeping, &request, 1, 1, NULL, NULL, NULL);
+    if (status)
+        return fail(subject, status, smelt_last_error());
+    subject->stored = best != 0;
+    subject->removed = best == 0;
+    return TOOL_OK;
+}
+
+/* ---- the whole of a kernel ------------------------------------------------------------------- */
+
+static void tune(const struct tuning *tuning, struct subject *subject,
+                 const struct tool_options *options) {
+    struct smelt__problem_options problem = options->problem;
+    if (!problem.tokens)
+        problem.tokens = DEFAULT_QUERIES;
+    if (!problem.rows)
+        problem.rows = DEFAULT_ROWS;
+    compile(tuning, subject, options);
+    check(tuning, subject, options);
+    smelt__tune_race(tuning->measuring, &problem, subject->candidates, (int)subject->specs.count,
+                     options->repeat > 0 ? (int)options->repeat : 0, &subject->result);
+    if (subject->result.status)
+        fail(subject, subject->result.status, subject->result.message);
+    else
+        keep(tuning, subject);
+}
+
+static int open_contexts(struct tuning *tuning, const struct tool_options *options) {
+    int status = tool_open_device(options, &tuning->keeping);
+    if (status != TOOL_OK)
+        return status;
+    smelt_context_options settings = tool_context_options(options);
+    settings.device = options->device >= 0 ? (int)options->device : 0;
+    settings.tuning_disable = 1;
+    tuning->device.size = sizeof tuning->device;
+    smelt_status opened = smelt_context_create(&tuning->measuring, &settings);
+    if (!opened)
+        opened = smelt_device_get_info(tuning->keeping, &tuning->device);
+    tuning->arch = smelt_context_arch(tuning->keeping);
+    if (opened)
+        return tool_fail_status(options, opened);
+    if (!*smelt_tuning_path(tuning->keeping))
+        return tool_fail(options, TOOL_FAILED,
+                         "there is no tuning file to write: no cache folder can be used, or "
+                         "SMELT_TUNING_DISABLE is set; name a file in SMELT_TUNING");
+    return TOOL_OK;
+}
+
+/* ---- reporting ------------------------------------------------------------------------------- */
+
+static const char *state_of(const struct subject *subject, size_t index) {
+    const struct smelt__tune_candidate *candidate = &subject->candidates[index];
+    if (candidate->dropped)
+        return "dropped";
+    if (index == 0)
+        return subject->result.best == 0 ? "rule, kept" : "rule";
+    if ((int)index == subject->result.best)
+        return "best";
+    return candidate->us > 0 ? "finalist" : "slower";
+}
+
+static const struct subject *sorted; /* of the comparison below */
+
+/* Finalists, the others, the dropped; each by time. */
+static int compare_places(const void *left, const void *right) {
+    const struct smelt__tune_candidate *a = &sorted->candidates[*(const size_t *)left];
+    const struct smelt__tune_candidate *b = &sorted->candidates[*(const size_t *)right];
+    const int kind_a = a->dropped ? 2 : a->us <= 0, kind_b = b->dropped ? 2 : b->us <= 0;
+    const double x = a->us > 0 ? a->us : a->quick_us, y = b->us > 0 ? b->us : b->quick_us;
+    return kind_a != kind_b ? kind_a - kind_b : (x > y) - (x < y);
+}
+
+static size_t *places_of(const struct subject *subject) {
+    size_t *places = tool_allocate(NULL, subject->specs.count, sizeof *places);
+    for (size_t i = 0; i < subject->specs.count; i++)
+        places[i] = i;
+    sorted = subject;
+    qsort(places, subject->specs.count, sizeof *places, compare_places);
+    return places;
+}
+
+static json_t *candidate_json(const struct subject *subject, size_t index) {
+    const struct smelt__tune_candidate *candidate = &subject->candidates[index];
+    const smelt_kernel_info *info = &subject->infos[index];
+    json_t *document = tool_json(
+        json_pack("{s:s, s:s, s:i, s:i, s:f, s:f}", "knobs", knobs_of(subject, index), "state",
+                  state_of(subject, index), "registers", info->registers, "spill_bytes",
+                  info->spill_bytes, "quick_us", candidate->quick_us, "us", candidate->us));
+    if (candidate->dropped)
+        json_object_set_new(document, "error", tool_json(json_string(candidate->message)));
+    return document;
+}
+
+static void print_json(const struct tuning *tuning) {
+    json_t *results = tool_json(json_array());
+    for (size_t i = 0; i < tuning->count; i++) {
+        const struct subject *subject = &tuning->subjects[i];
+        const struct smelt__tune_result *result = &subject->result;
+        json_t *list = tool_json(json_array());
+        for (size_t k = 0; k < subject->specs.count; k++)
+            json_array_append_new(list, candidate_json(subject, k));
+        json_array_append_new(
+            results, tool_json(json_pack(
+                         "{s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:s, s:b, s:b, s:o}", "spec",
+                         subject->kernel, "arch", tuning->arch, "queries",
+                         (json_int_t)result->queries, "rows", (json_int_t)result->rows, "width",
+                         (json_int_t)result->width, "rule_us", result->rule_us, "noise_us",
+                         result->noise_us, "us", subject->candidates[result->best].us, "knobs",
+                         knobs_of(subject, (size_t)result->best), "stored", subject->stored,
+                         "removed", subject->removed, "candidates", list)));
+    }
+    tool_print_json(json_pack("{s:s, s:s, s:o}", "device", tuning->device.name, "file",
+                              smelt_tuning_path(tuning->keeping), "results", results));
+}
+
+static void print_rows(const struct subject *subject) {
+    static const char *const headers[] = {"knobs", "registers", "quick us",
+                                          "us",    "to rule",   "result"};
+    struct tool_table table;
+    size_t *places = places_of(subject);
+    tool_table_begin(&table, "lrrrrl", headers);
+    for (size_t i = 0; i < subject->specs.count; i++) {
+        const size_t index = places[i];
+        const struct smelt__tune_candidate *candidate = &subject->candidates[index];
+        const double us = candidate->us > 0 ? candidate->us : candidate->quick_us;
+        const double rule =
+            candidate->us > 0 ? subject->candidates[0].us : subject->candidates[0].quick_us;
+        const int best = (int)index == subject->result.best && !candidate->dropped;
+        tool_table_add(&table, TOOL_PLAIN, "%s", shown_knobs(subject, index));
+        tool_table_add(&table, TOOL_PLAIN, "%d", subject->infos[index].registers);
+        tool_table_add(&table, TOOL_PLAIN, candidate->quick_us > 0 ? "%.1f" : "-",
+                       candidate->quick_us);
+        tool_table_add(&table, TOOL_PLAIN, candidate->us > 0 ? "%.1f" : "-", candidate->us);
+        tool_table_add(&table, TOOL_PLAIN, us > 0 && rule > 0 ? "%.3fx" : "-", rule / us);
+        tool_table_add(&table,
+                       best                 ? TOOL_GOOD
+                       : candidate->dropped ? TOOL_BAD
+                                            : TOOL_PLAIN,
+                       "%s", state_of(subject, index));
+    }
+    tool_table_end(&table);
+    free(places);
+}
+
+static void print_subject(const struct tuning *tuning, const struct subject *subject) {
+    const struct smelt__tune_result *result = &subject->result;
+    const char *file = smelt_tuning_path(tuning->keeping);
+    printf("%s on %s, %lld queries, %lld rows, %lld slots\n\n", subject->kernel,
+           tuning->device.name, (long long)result->queries, (long long)result->rows,
+           (long long)result->width);
+    print_rows(subject);
+    if (subject->failed) {
+        printf("\nnot tuned\n");
+        return;
+    }
+    printf("\nthe rule's plan: %.1f us, noise %.1f us\n", result->rule_us, result->noise_us);
+    if (subject->stored)
+        printf("kept in %s: %s, %.3f times as fast\n", file,
+               knobs_of(subject, (size_t)result->best),
+               result->rule_us / subject->candidates[result->best].us);
+    else if (subject->removed)
+        printf("nothing is faster by more than that; the entry in %s is taken out\n", file);
+    else
+        printf("nothing is faster by more than that; nothing is kept\n");
+}
+
+/* A candidate that fails is worth knowing of, also where another won. */
+static int say_failures(const struct subject *subject, const struct tool_options *options) {
+    int status = TOOL_OK;
+    for (size_t k = 1; k < subject->specs.count; k++) {
+        const struct smelt__tune_candidate *candidate = &subject->candidates[k];
+        /* Spills are a reason not to take part, no failure. */
+        if (!candidate->dropped || subject->infos[k].spill_bytes > 0)
+            continue;
+        tool_say(options, "%s: %s", candidate->spec, candidate->message);
+        status = TOOL_FAILED;
+    }
+    if (subject->failed)
+        tool_say(options, "%s: not tuned: %s", subject->kernel, subject->message);
+    return subject->failed ? subject->failed : status;
+}
+
+static int report(const struct tuning *tuning, const struct tool_options *options) {
+    if (options->json)
+        print_json(tuning);
+    for (size_t i = 0; i < tuning->count && !options->json; i++) {
+        if (i)
+            putchar('\n');
+        print_subject(tuning, &tuning->subjects[i]);
+    }
+    fflush(stdout);
+    int status = TOOL_OK;
+    for (size_t i = 0; i < tuning->count; i++) {
+        const int one = say_failures(&tuning->subjects[i], options);
+        status = one == TOOL_OK ? status : status == TOOL_OK || status == one ? one : TOOL_FAILED;
+    }
+    return status;
+}
+
+/* ---- the verb -------------------------------------------------------------------------------- */
+
+static int run_on_device(struct tuning *tuning, const struct tool_options *options) {
+    int status = open_contexts(tuning, options);
+    if (status == TOOL_OK)
+        status = find_candidates(tuning, options);
+    for (size_t i = 0; i < tuning->count && status == TOOL_OK; i++) {
+        struct subject *subject = &tuning->subjects[i];
+        status = add_entry(tuning, subject, options);
+        if (status == TOOL_OK)
+            status = name_operators(subject, options);
+    }
+    for (size_t i = 0; i < tuning->count && status == TOOL_OK; i++)
+        tune(tuning, &tuning->subjects[i], options);
+    return status == TOOL_OK ? report(tuning, options) : status;
+}
+
+static int run_dry(struct tuning *tuning, struct tool_targets *targets,
+                   const struct tool_options *options) {
+    int status = tool_targets_need_arch(targets, options);
+    if (status != TOOL_OK)
+        return status;
+    if (targets->archs.count > 1)
+        return tool_fail(options, TOOL_USAGE, "takes one --arch at a time");
+    tuning->arch = targets->archs.items[0];
+    status = find_candidates(tuning, options);
+    return status == TOOL_OK ? print_candidates(tuning, options) : status;
+}
+
+static void free_tuning(struct tuning *tuning) {
+    for (size_t i = 0; i < tuning->count; i++) {
+        struct subject *subject = &tuning->subjects[i];
+        smelt_free(subject->kernel);
+        tool_list_free(&subject->specs);
+        free(subject->candidates);
+        free(subject->infos);
+    }
+    free(tuning->subjects);
+    tool_list_free(&tuning->kernels);
+    smelt_context_destroy(&tuning->measuring);
+    smelt_context_destroy(&tuning->keeping);
+}
+
+int tool_run_tune(const struct tool_options *options) {
+    struct tool_targets targets;
+    struct tuning tuning = {0};
+    int status = tool_targets_read(&targets, options);
+    if (status == TOOL_OK && targets.archs.count && !options->dry_run && !options->manifest)
+        status = tool_fail(options, TOOL_USAGE,
+                           "--arch goes with --dry-run: tuning is for the GPU that is there");
+    if (status == TOOL_OK)
+        status = expand(&tuning, &targets.specs, options);
+    if (status == TOOL_OK)
+        status = options->dry_run ? run_dry(&tuning, &targets, options)
+                                  : run_on_device(&tuning, options);
+    free_tuning(&tuning);
+    tool_targets_free(&targets);
+    return status;
+}
