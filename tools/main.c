@@ -47,7 +47,8 @@ static const struct tool_verb verbs[] = {
     {"bench", "[SPEC]...", "time kernels on the GPU",
      "Times each operator on the GPU, in turn with the others: median time, TFLOP/s, gathered\n"
      "TB/s, CPU time of a launch, and the share of an H200's ceilings. --queries is 4096 and\n"
-     "--rows 8192 unless given; --shapes peers runs a table of published shapes.\n",
+     "--rows 8192 unless given; --shapes peers runs the shapes at which the forward is\n"
+     "compared with FlashMLA's (bench/peers times both in turn).\n",
      TOOL_TARGETS | OPTION(DEVICE) | TOOL_PROBLEM | OPTION(SHAPES) | OPTION(REPEAT) | TOOL_COMMON,
      tool_run_bench},
     {"tune", "[SPEC]...", "find a kernel's fastest knobs on the GPU",

@@ -211,11 +211,6 @@ static void figure(struct entry *entry, int launches) {
     result->gather_ceiling = gather_ceiling(result->rows);
     result->tflops_ratio = result->tflops / result->tflops_ceiling;
     result->gather_ratio = result->gather_tbs / result->gather_ceiling;
-    result->peer_tflops = entry->item->peer_tflops;
-    if (entry->item->peer_tflops > 0)
-        result->peer_ratio = result->tflops / entry->item->peer_tflops;
-    else if (entry->item->peer_ms > 0 && result->ms_median > 0)
-        result->peer_ratio = entry->item->peer_ms / result->ms_median;
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -265,7 +260,7 @@ int smelt__bench_run(smelt_context *context, const struct smelt__bench_item *ite
 /* ---- the peers' shapes ----------------------------------------------------------------------- */
 
 static void add_item(struct smelt__bench_item *items, int capacity, int *count, int64_t rows,
-                     const char *spec, double tflops, double ms) {
+                     const char *spec) {
     if (*count < capacity) {
         struct smelt__bench_item *item = &items[*count];
         memset(item, 0, sizeof *item);
@@ -273,49 +268,30 @@ static void add_item(struct smelt__bench_item *items, int capacity, int *count, 
         item->problem.seed = 1;
         item->problem.tokens = 4096;
         item->problem.rows = rows;
-        item->peer_tflops = tflops;
-        item->peer_ms = ms;
     }
     (*count)++;
 }
 
-/* FlashMLA's sparse prefill on one H200, TFLOP/s, 4096 queries, random lists. */
-struct peer_row {
-    int rows, heads;
-    double tflops[4]; /* topk 256, 512, 1024, 2048 */
-};
-
-static const struct peer_row peer_rows[] = {
-    {8192, 64, {422, 542, 549, 587}},   {8192, 128, {431, 556, 559, 593}},
-    {32768, 64, {360, 486, 527, 562}},  {32768, 128, {389, 487, 535, 576}},
-    {131072, 64, {327, 418, 452, 459}}, {131072, 128, {371, 456, 482, 518}},
-};
-
-static const struct {
-    int heads, topk;
-    double tflops;
-} peer_sink_rows[] = {{64, 640, 456}, {64, 1152, 555}, {128, 640, 525}, {128, 1152, 564}};
-
-/* Below 64 heads its callers pad to 64, so the time to beat is that of 64 heads, topk 2048. */
-static const double PADDED_MS = 1.99;
-
 int smelt__bench_peer_items(struct smelt__bench_item *items, int capacity) {
+    static const int rows[] = {8192, 32768, 131072}, sink_topks[] = {640, 1152};
     char spec[256];
     int count = 0;
-    for (size_t i = 0; i < sizeof peer_rows / sizeof peer_rows[0]; i++)
-        for (int k = 0; k < 4; k++) {
-            snprintf(spec, sizeof spec, "sparse_attn:heads=%d,dqk=576,dv=512,topk=%d",
-                     peer_rows[i].heads, 256 << k);
-            add_item(items, capacity, &count, peer_rows[i].rows, spec, peer_rows[i].tflops[k], 0);
+    for (int i = 0; i < 3; i++)
+        for (int heads = 64; heads <= 128; heads *= 2)
+            for (int topk = 256; topk <= 2048; topk *= 2) {
+                snprintf(spec, sizeof spec, "sparse_attn:heads=%d,dqk=576,dv=512,topk=%d", heads,
+                         topk);
+                add_item(items, capacity, &count, rows[i], spec);
+            }
+    for (int heads = 64; heads <= 128; heads *= 2)
+        for (int i = 0; i < 2; i++) {
+            snprintf(spec, sizeof spec, "sparse_attn:heads=%d,dqk=512,dv=512,topk=%d,sink=1", heads,
+                     sink_topks[i]);
+            add_item(items, capacity, &count, 8192, spec);
         }
-    for (size_t i = 0; i < sizeof peer_sink_rows / sizeof peer_sink_rows[0]; i++) {
-        snprintf(spec, sizeof spec, "sparse_attn:heads=%d,dqk=512,dv=512,topk=%d,sink=1",
-                 peer_sink_rows[i].heads, peer_sink_rows[i].topk);
-        add_item(items, capacity, &count, 8192, spec, peer_sink_rows[i].tflops, 0);
-    }
     for (int heads = 8; heads <= 32; heads *= 2) {
         snprintf(spec, sizeof spec, "sparse_attn:heads=%d,dqk=576,dv=512,topk=2048", heads);
-        add_item(items, capacity, &count, 8192, spec, 0, PADDED_MS);
+        add_item(items, capacity, &count, 8192, spec);
     }
     return count;
 }

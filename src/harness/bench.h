@@ -7,8 +7,6 @@
 struct smelt__bench_item {
     char spec[256]; /* the operator's text */
     struct smelt__problem_options problem;
-    double peer_tflops; /* FlashMLA's figure for this shape (PEERS.md), 0: none */
-    double peer_ms;     /* a time to beat where no figure in TFLOP/s fits, 0: none */
 };
 
 struct smelt__bench_result {
@@ -24,7 +22,6 @@ struct smelt__bench_result {
     double tflops_ceiling; /* of an H200 under load */
     double gather_ceiling; /* measured on an H200 for about this many rows, TB/s */
     double tflops_ratio, gather_ratio; /* to those ceilings */
-    double peer_tflops, peer_ratio;    /* 0: no figure to compare with; ratio > 1: faster */
 };
 
 /* Times all items, in turn within groups of those that fit in memory together: every round launches
@@ -33,8 +30,9 @@ struct smelt__bench_result {
 int smelt__bench_run(smelt_context *context, const struct smelt__bench_item *items, int count,
                      int launches, struct smelt__bench_result *results);
 
-/* The shapes of PEERS.md's forward tables and 8, 16, 32 heads, with FlashMLA's figures. Writes up
- * to `capacity` items; returns how many there are. */
+/* The shapes at which the forward is compared with FlashMLA's, and 8, 16, 32 heads. Shapes alone:
+ * a peer's time from another run is no measure (bench/peers times both in turn). Writes up to
+ * `capacity` items; returns how many there are. */
 int smelt__bench_peer_items(struct smelt__bench_item *items, int capacity);
 
 #endif

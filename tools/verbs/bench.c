@@ -5,7 +5,7 @@
 #include "../tool.h"
 #include "harness/bench.h"
 
-/* The shape PEERS.md's tables start from. */
+/* The shape that the peers' table starts from. */
 enum { DEFAULT_QUERIES = 4096, DEFAULT_ROWS = 8192 };
 
 struct benchmarks {
@@ -65,18 +65,13 @@ static json_t *result_json(const struct smelt__bench_result *result) {
         return tool_json(json_pack("{s:s, s:s}", "spec", result->spec, "error", result->message));
     json_t *milliseconds = tool_json(json_pack("{s:f, s:f, s:f}", "median", result->ms_median,
                                                "min", result->ms_min, "max", result->ms_max));
-    json_t *document = tool_json(json_pack(
+    return tool_json(json_pack(
         "{s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:f, s:f, s:f, s:f, s:f}", "spec", result->spec,
         "queries", (json_int_t)result->queries, "rows", (json_int_t)result->rows, "width",
         (json_int_t)result->width, "valid_slots", (json_int_t)result->valid_slots, "lists",
         result->lists, "ms", milliseconds, "tflops", result->tflops, "gather_tbs",
         result->gather_tbs, "launch_us", result->launch_us, "tflops_ratio", result->tflops_ratio,
         "gather_ratio", result->gather_ratio));
-    if (result->peer_ratio > 0) {
-        json_object_set_new(document, "peer_tflops", tool_json(json_real(result->peer_tflops)));
-        json_object_set_new(document, "peer_ratio", tool_json(json_real(result->peer_ratio)));
-    }
-    return document;
 }
 
 static void print_json(const struct benchmarks *benchmarks) {
@@ -101,7 +96,7 @@ static void add_row(struct tool_table *table, const struct smelt__bench_result *
     tool_table_add(table, TOOL_PLAIN, "%s", result->lists ? result->lists : "-");
     if (result->status) {
         tool_table_add(table, TOOL_BAD, "failed");
-        for (int column = 0; column < 6; column++)
+        for (int column = 0; column < 4; column++)
             tool_table_add(table, TOOL_PLAIN, "-");
         return;
     }
@@ -111,19 +106,16 @@ static void add_row(struct tool_table *table, const struct smelt__bench_result *
     tool_table_add(table, TOOL_PLAIN, "%.2f (%.0f%%)", result->gather_tbs,
                    100 * result->gather_ratio);
     tool_table_add(table, TOOL_PLAIN, "%.2f", result->launch_us);
-    tool_table_add(table, TOOL_PLAIN, result->peer_tflops > 0 ? "%.0f" : "-", result->peer_tflops);
-    tool_table_add(table, TOOL_PLAIN, result->peer_ratio > 0 ? "%.2fx" : "-", result->peer_ratio);
 }
 
 static void print_table(const struct benchmarks *benchmarks) {
-    static const char *const headers[] = {"operator",  "queries",  "rows",    "lists",
-                                          "ms",        "min..max", "TFLOP/s", "gather TB/s",
-                                          "launch us", "peer",     "to peer"};
+    static const char *const headers[] = {"operator", "queries", "rows",        "lists",    "ms",
+                                          "min..max", "TFLOP/s", "gather TB/s", "launch us"};
     struct tool_table table;
     printf("%s, %d multiprocessors, driver CUDA %d.%d; percentages: of an H200's ceilings\n\n",
            benchmarks->device.name, benchmarks->device.multiprocessors,
            benchmarks->device.driver_version / 1000, benchmarks->device.driver_version % 1000 / 10);
-    tool_table_begin(&table, "lrrlrrrrrrr", headers);
+    tool_table_begin(&table, "lrrlrrrrr", headers);
     for (int i = 0; i < benchmarks->count; i++)
         add_row(&table, &benchmarks->results[i]);
     tool_table_end(&table);
