@@ -43,16 +43,18 @@ static int is_file(const char *path) {
     return stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-/* Where the library lies in the build folder of the command that runs. */
-static void path_beside_command(char path[PATH]) {
+/* `relative` to the folder of the command that runs. */
+static void path_from_command(const char *relative, char path[PATH]) {
     ssize_t length = readlink("/proc/self/exe", path, PATH - 1);
     path[length > 0 ? length : 0] = '\0';
     char *slash = strrchr(path, '/');
     size_t folder = slash ? (size_t)(slash - path) : 0;
-    snprintf(path + folder, PATH - folder, "/src/emu/libsmelt_emu.so");
+    snprintf(path + folder, PATH - folder, "/%s", relative);
 }
 
 static int find_library(const struct tool_options *options, char path[PATH]) {
+    static const char in_build[] = "src/emu/libsmelt_emu.so";
+    static const char beside[] = SMELT_EMULATOR_FROM_BIN "/libsmelt_emu.so";
     static const char installed[] = SMELT_EMULATOR_FOLDER "/libsmelt_emu.so";
     const char *named = secure_getenv("SMELT_EMULATOR");
     if (named && *named) {
@@ -62,17 +64,20 @@ static int find_library(const struct tool_options *options, char path[PATH]) {
         snprintf(path, PATH, "%s", named);
         return TOOL_OK;
     }
-    path_beside_command(path);
+    path_from_command(in_build, path);
     if (is_file(path))
         return TOOL_OK;
-    if (!is_file(installed))
-        return tool_fail(options, TOOL_MISSING,
-                         "the emulator was not found: neither %s nor %s is there; it is built with "
-                         "the tests (meson setup -Dtests=true), and SMELT_EMULATOR names one that "
-                         "lies elsewhere",
-                         path, installed);
+    path_from_command(beside, path); /* also of an installation that was moved as a whole */
+    if (is_file(path))
+        return TOOL_OK;
     snprintf(path, PATH, "%s", installed);
-    return TOOL_OK;
+    if (is_file(path))
+        return TOOL_OK;
+    path_from_command(beside, path);
+    return tool_fail(options, TOOL_MISSING,
+                     "the emulator was not found: neither %s nor %s is there; `meson install` puts "
+                     "it there, and SMELT_EMULATOR names one that lies elsewhere",
+                     path, installed);
 }
 
 int tool_open_emulator(const struct tool_options *options) {

@@ -65,4 +65,10 @@ compiler=${COMPILER:-cc}
 }
 if [ "${TOOLS:-1}" = 1 ]; then
     "$command" --version || fail "the installed command does not run"
+    # The emulator that was installed with it, though the folder is not the prefix that was configured.
+    (
+        unset SMELT_EMULATOR SMELT_CUDA SMELT_NVRTC
+        export SMELT_CACHE_DIR="$root/cache" SMELT_CACHE_DISABLE=1
+        "$command" check --emulate --lists random sparse_attn:heads=16,dqk=64,dv=64,topk=64
+    ) || fail "the installed command does not find its emulator"
 fi
