@@ -318,9 +318,10 @@ DEVICE void store_scores(const float *s, const struct score_place *place) {
     }
 }
 
-/* What a head's softmax has come to; the same in its ROW_THREADS threads but for `sum`. */
+/* What a head's softmax has come to, in powers of two; the same in its ROW_THREADS threads but for
+ * `sum`. */
 struct softmax_row {
-    float maximum; /* the one P is relative to, scores before scaling */
+    float maximum; /* P is relative to it: the true one when it was taken; or -inf */
     float highest; /* the true one */
     float sum;     /* of this thread's exponentials */
 };
@@ -364,15 +365,16 @@ DEVICE float row_maximum(const float *s) {
     return highest;
 }
 
-/* Moves the row's maximum if it has to; the factor the old sums and O are multiplied by. */
-DEVICE float move_maximum(struct softmax_row *state, float highest, float scale_log2) {
+/* Moves the row's maximum if it has to; the factor the old sums and O are multiplied by. `highest`:
+ * of the block's scores, in powers of two, as scaled scores alone are sure not to overflow. */
+DEVICE float move_maximum(struct softmax_row *state, float highest) {
     state->highest = fmaxf(state->highest, highest);
-    if (!((highest - state->maximum) * scale_log2 > RESCALE_THRESHOLD)) {
+    if (!(highest > state->maximum + RESCALE_THRESHOLD)) {
         return 1.0f;
     }
     const float old = state->maximum;
     state->maximum = highest;
-    return old == MINUS_INFINITY ? 1.0f : exp2_approximate((old - highest) * scale_log2);
+    return old == MINUS_INFINITY ? 1.0f : exp2_approximate(old - highest);
 }
 
 /*
@@ -386,8 +388,8 @@ DEVICE bool softmax_block(struct softmax_row *state, int block, int count, float
     }
     float s[ROW_UNITS * 2];
     load_row(s, row, part, block, count);
-    const float factor = move_maximum(state, row_maximum(s), scale_log2);
-    const float offset = state->maximum == MINUS_INFINITY ? 0.0f : -state->maximum * scale_log2;
+    const float factor = move_maximum(state, row_maximum(s) * scale_log2);
+    const float offset = state->maximum == MINUS_INFINITY ? 0.0f : -state->maximum;
     const u32 probabilities = probability_chunk(row, part / 4) + (u32)(part % 4 * 4);
     float sum = 0.0f;
     __syncwarp((u32)ALL_LANES);
@@ -477,8 +479,8 @@ DEVICE void accumulate_output(float *o, const struct output_place *place, int st
 }
 
 /* A head's statistics to global memory, and to FACTORS what makes O's row the output. */
-DEVICE void finish_row(const struct sparse_attn_fwd_params *params, const struct softmax_row *state,
-                       float scale_log2) {
+DEVICE void finish_row(const struct sparse_attn_fwd_params *params,
+                       const struct softmax_row *state) {
     const struct task *const task = block_task();
     const int row = (int)threadIdx.x / ROW_THREADS, part = (int)threadIdx.x % ROW_THREADS;
     const int head = task->first_head + row;
@@ -493,20 +495,19 @@ DEVICE void finish_row(const struct sparse_attn_fwd_params *params, const struct
     if (part != 0) {
         return;
     }
-    const bool empty = sum == 0.0f; /* else at least 1, or NaN, which stays visible in lse */
-    const float maximum_log2 =
-        state->maximum == MINUS_INFINITY ? 0.0f : state->maximum * scale_log2;
+    const bool empty = sum == 0.0f; /* else about 1 at least, or NaN, which stays visible in lse */
+    const float base = state->maximum == MINUS_INFINITY ? 0.0f : state->maximum;
     float denominator = sum;
     if (HAS_SINK && head < HEADS) {
-        denominator += exp2_approximate(params->sink[head] * LOG2_E - maximum_log2);
+        denominator += exp2_approximate(params->sink[head] * LOG2_E - base);
     }
     ((float *)(arena + FACTORS_OFFSET))[row] = empty ? 0.0f : 1.0f / denominator;
     if (head < HEADS) {
         const i64 place = task->batch * params->lse_batch_stride +
                           task->token * params->lse_token_stride + head * params->lse_head_stride;
-        params->lse[place] = empty ? MINUS_INFINITY : (maximum_log2 + log2_approximate(sum)) * LN_2;
+        params->lse[place] = empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
         if (params->max_logits) {
-            params->max_logits[place] = state->highest * params->scale;
+            params->max_logits[place] = state->highest * LN_2;
         }
     }
 }
@@ -617,7 +618,7 @@ DEVICE void compute_item(const struct sparse_attn_fwd_params *params, const stru
     }
 
     cp_async_wait_0();
-    finish_row(params, &state, scale_log2);
+    finish_row(params, &state);
     __syncthreads();
     scale_output(o, &output_place);
     stage_output(o, &output_place);

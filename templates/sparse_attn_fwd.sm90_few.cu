@@ -39,9 +39,9 @@
  * tiles, not whole blocks, so that all of the shared memory is used.
  *
  * A query has at least one key block, perhaps empty. Its blocks do not depend on the other query:
- * the same keys, summed in the same order. A maximum is rounded up to an integer (in powers of two)
- * and moves only when the true one is more than RESCALE_THRESHOLD above, for all of the query's
- * heads at once.
+ * the same keys, summed in the same order. What P is relative to, a head's maximum, is the true one
+ * when it is taken, so that the largest P is 1 and loses nothing when it is rounded to bf16; it
+ * moves only when the true one is more than RESCALE_THRESHOLD (in powers of two) above.
  *
  * Shared memory (offsets and sizes: the plan above). A tile is rows of 64 columns, 128-byte
  * swizzled:
@@ -213,7 +213,7 @@ DEVICE void mask_scores(float *s, const struct place *place, int count) {
 
 /* What the softmax of this thread's heads has come to; in powers of two. */
 struct softmax_columns {
-    float maximum[THREAD_HEADS]; /* P is relative to it: an integer or -inf; one for all threads */
+    float maximum[THREAD_HEADS]; /* P is relative to it; or -inf; one for all threads */
     float highest[THREAD_HEADS]; /* the true maximum of this thread's scores */
     float sum[THREAD_HEADS];     /* of this thread's exponentials */
 };
@@ -269,7 +269,7 @@ DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *
         const float value = greatest_of_warps(maxima + thread_head(place, k));
         if (value > columns->maximum[k] + RESCALE_THRESHOLD) {
             const float old = columns->maximum[k];
-            columns->maximum[k] = ceilf(value);
+            columns->maximum[k] = value;
             const float factor = exp2_approximate(old - columns->maximum[k]);
             columns->sum[k] *= factor;
             if (!opening) {
@@ -484,7 +484,7 @@ DEVICE void finish_head(const struct sparse_attn_fwd_params *params, int query, 
     const float maximum = values[MAXIMUM * BLOCK_HEADS];
     const float base = maximum == MINUS_INFINITY ? 0.0f : maximum;
     const float sum = sum_of_warps(values + SUMS * BLOCK_HEADS);
-    const bool empty = sum == 0.0f; /* else at least 1/2, or NaN, which stays visible in lse */
+    const bool empty = sum == 0.0f; /* else about 1 at least, or NaN, which stays visible in lse */
     float denominator = sum;
     if (HAS_SINK) {
         denominator += exp2_approximate(params->sink[minimum(head, LAST_HEAD)] * LOG2_E - base);

@@ -1084,9 +1084,10 @@ DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
  * warpgroup takes it out at once. The next query's slots, Q and first rows are on their way while
  * the last blocks are computed, and its first scores are while O is written.
  *
- * A row's maximum is rounded up to an integer (in powers of two), so that what O's rows are
- * multiplied by when it moves is a power of two and fits into a byte; it moves only when the true
- * one is more than RESCALE_THRESHOLD above.
+ * What P is relative to, a row's maximum, begins as the true one of the first key block, so that
+ * the largest P there is 1 and loses nothing when it is rounded to bf16. It moves only when the
+ * true one is more than RESCALE_THRESHOLD above, and then by an integer (all of this in powers of
+ * two): what O's rows are multiplied by is a power of two and fits into a byte.
  *
  * Shared memory (offsets and sizes: the plan above). A tile is 64 rows of 64 columns, 128-byte
  * swizzled:
@@ -1169,8 +1170,9 @@ enum {
 
 /* In powers of two: P stays below 2^8, and most blocks rescale nothing. */
 #define RESCALE_THRESHOLD 8.0f
-/* The least factor a byte of exponent expresses; smaller ones make no difference to a sum. */
-#define LEAST_EXPONENT (-126.0f)
+/* The longest step of a maximum: its factor is the least that a byte of exponent expresses; what a
+ * still smaller one would leave of the old sum makes no difference to the new one. */
+#define LONGEST_STEP 126.0f
 
 DEVICE u32 barrier_at(int place) {
     return shared_address((u32)(BARRIERS_OFFSET + place * 8));
@@ -1472,7 +1474,7 @@ DEVICE void issue_scores(float *s, const u32 *query, int stage, int *rope_parity
 
 /* What the softmax of this thread's two heads has come to; in powers of two. */
 struct softmax_rows {
-    float maximum[2]; /* P is relative to it: an integer, or -inf */
+    float maximum[2]; /* P is relative to it; or -inf */
     float highest[2]; /* the true maximum */
     float sum[2];     /* of this thread's exponentials */
 };
@@ -1516,9 +1518,9 @@ DEVICE void softmax_block(float *s, struct softmax_rows *rows, float *factors, f
         rows->highest[r] = fmaxf(rows->highest[r], highest[r]);
         factors[r] = 1.0f;
         if (highest[r] > rows->maximum[r] + RESCALE_THRESHOLD) {
-            const float old = rows->maximum[r];
-            rows->maximum[r] = ceilf(highest[r]);
-            factors[r] = exp2_approximate(fmaxf(old - rows->maximum[r], LEAST_EXPONENT));
+            const float step = fminf(ceilf(highest[r] - rows->maximum[r]), LONGEST_STEP);
+            factors[r] = exp2_approximate(-step);
+            rows->maximum[r] = step < LONGEST_STEP ? rows->maximum[r] + step : highest[r];
             rows->sum[r] *= factors[r];
         }
         offset[r] = rows->maximum[r] == MINUS_INFINITY ? 0.0f : -rows->maximum[r];
@@ -1591,8 +1593,8 @@ DEVICE void store_denominators(const struct sparse_attn_fwd_params *params,
     }
 }
 
-/* Then lse and max_logits. A sum is 0 without valid slots, else at least 1, or NaN, which stays
- * visible. */
+/* Then lse and max_logits. A sum is 0 without valid slots, else about 1 at least, or NaN, which
+ * stays visible. */
 DEVICE void store_statistics(const struct sparse_attn_fwd_params *params,
                              const struct softmax_rows *rows, const struct work *work) {
     const u32 thread = thread_number(), warp = thread / 32, lane = thread % 32;
