@@ -124,7 +124,7 @@ static smelt_status pack(struct bench *bench) {
 
 static smelt_status set_up(struct bench *bench) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    options.device = 0;
+    options.kind = SMELT_CONTEXT_DEVICE;
     smelt_status status = smelt_context_create(&bench->context, &options);
     if (status == SMELT_OK)
         status = smelt_sparse_attn_create(&bench->attn, bench->context, &spec);
@@ -312,7 +312,7 @@ static int run_ready(void) {
     smelt_status status = start_driver(&device);
     if (status != SMELT_OK)
         return report("driver", status);
-    options.device = 0;
+    options.kind = SMELT_CONTEXT_DEVICE;
     const double begin = nanoseconds();
     status = smelt_context_create(&context, &options);
     const double made = nanoseconds();

@@ -264,7 +264,7 @@ static smelt_status get_kernel(struct bench *bench, const char *spec,
 
 static smelt_status set_up(struct bench *bench, const char *path) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    options.device = 0;
+    options.kind = SMELT_CONTEXT_DEVICE;
     smelt_status status = smelt_context_create(&bench->context, &options);
     if (status == SMELT_OK)
         status = get_kernel(bench, "sparse_attn_partition:pass=count", &bench->kernels.count);

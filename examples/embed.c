@@ -78,7 +78,8 @@ static void *upload(smelt_context *context, const void *host, size_t bytes) {
 
 int main(void) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    options.device = 0; /* a program with a CUDA context of its own leaves this alone */
+    options.kind =
+        SMELT_CONTEXT_DEVICE; /* a program with a CUDA context of its own leaves this alone */
     smelt_context *context = NULL;
     require(smelt_context_create(&context, &options), "context");
 

@@ -102,7 +102,7 @@ int tool_open_emulator(const struct tool_options *options) {
 int tool_open_emulated_device(const struct tool_options *options, const char *arch,
                               smelt_context **context) {
     smelt_context_options settings = tool_context_options(options);
-    settings.device = 0;
+    settings.kind = SMELT_CONTEXT_DEVICE;
     settings.cache_disable = 1; /* what is compiled here is no cubin */
     smelt__emulator_configure(arch, smelt__schedule_at(0, 0), 0);
     smelt_status status = smelt_context_create(context, &settings);

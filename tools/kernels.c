@@ -15,7 +15,7 @@ smelt_context_options tool_context_options(const struct tool_options *options) {
 int tool_open_compiler(const struct tool_options *options, const char *arch,
                        smelt_context **context) {
     smelt_context_options settings = tool_context_options(options);
-    settings.device = SMELT_DEVICE_COMPILE_ONLY;
+    settings.kind = SMELT_CONTEXT_COMPILE_ONLY;
     settings.arch = arch;
     smelt_status status = smelt_context_create(context, &settings);
     return status ? tool_fail_status(options, status) : TOOL_OK;
@@ -24,7 +24,7 @@ int tool_open_compiler(const struct tool_options *options, const char *arch,
 int tool_open_tuned_compiler(const struct tool_options *options, const struct tool_targets *targets,
                              smelt_context **context) {
     smelt_context_options settings = tool_context_options(options);
-    settings.device = SMELT_DEVICE_COMPILE_ONLY;
+    settings.kind = SMELT_CONTEXT_COMPILE_ONLY;
     settings.arch = targets->archs.items[0];
     settings.tuning_device = options->tuned_for ? options->tuned_for : targets->gpu;
     if (options->tuned_for && targets->archs.count > 1)
@@ -73,6 +73,7 @@ void tool_note_untuned(const struct tool_options *options, smelt_context *contex
 
 int tool_open_device(const struct tool_options *options, smelt_context **context) {
     smelt_context_options settings = tool_context_options(options);
+    settings.kind = SMELT_CONTEXT_DEVICE;
     settings.device = options->device >= 0 ? (int)options->device : 0;
     smelt_status status = smelt_context_create(context, &settings);
     if (status == SMELT_ERROR_NO_DRIVER || status == SMELT_ERROR_NO_DEVICE)

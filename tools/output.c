@@ -104,7 +104,7 @@ int tool_fail_status(const struct tool_options *options, smelt_status status) {
 }
 
 void tool_log(void *user, smelt_log_level level, const char *message) {
-    static const char *const names[] = {"error", "warning", "info", "debug"};
+    static const char *const names[] = {"", "error", "warning", "info", "debug"};
     (void)user;
     pthread_mutex_lock(&terminal);
     erase_bar();

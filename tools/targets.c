@@ -59,7 +59,7 @@ int tool_targets_need_arch(struct tool_targets *targets, const struct tool_optio
     smelt_context_options context = tool_context_options(options);
     context.log = NULL; /* the context that follows says it all once */
     report.size = sizeof report;
-    smelt_status status = smelt_machine_inspect(&context, &report);
+    smelt_status status = smelt_machine_get_report(&context, &report);
     if (status)
         return tool_fail_status(options, status);
     if (!report.driver_found || !report.devices)
@@ -141,9 +141,9 @@ static int add_operator_from(struct tool_list *operators, const char *family, co
     struct tool_list kernels = {0};
     char *canonical = NULL;
     char text[512];
-    int is_operator = 0, found = 0;
-    const char *summary;
-    if (!keys || smelt_family_describe(family, &is_operator, &summary) || !is_operator)
+    smelt_family_info info = SMELT_FAMILY_INFO_INIT;
+    int found = 0;
+    if (!keys || smelt_family_get_info(family, &info) || !info.is_operator)
         return 0;
     snprintf(text, sizeof text, "%s%s", family, keys);
     if (!smelt_spec_canonical(text, &canonical) &&

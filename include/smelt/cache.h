@@ -42,7 +42,7 @@ typedef struct smelt_cache_stats {
 
 /* Counts the layers. A cache that cannot be used is not an error: `problem` says why.
  * Errors: INVALID_ARGUMENT, CACHE (a folder that stopped being readable half-way). */
-SMELT_API smelt_status smelt_cache_stat(smelt_context *context, smelt_cache_stats *stats);
+SMELT_API smelt_status smelt_cache_get_stats(smelt_context *context, smelt_cache_stats *stats);
 
 /* Called once per entry: what its header says, valid during the call. state: CACHED for a sound
  * entry, FAILED (with `error`) for one that is not: status UNSUPPORTED for an entry of another

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "smelt/status.h"
+#include "smelt/struct.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,10 +35,11 @@ extern "C" {
 typedef struct smelt_context smelt_context;
 
 typedef enum smelt_log_level {
-    SMELT_LOG_ERROR = 0,
-    SMELT_LOG_WARNING = 1,
-    SMELT_LOG_INFO = 2, /* what was found, compiled, loaded */
-    SMELT_LOG_DEBUG = 3 /* cache lookups, library searches */
+    SMELT_LOG_DEFAULT = 0, /* in options: SMELT_LOG_WARNING; no line has it */
+    SMELT_LOG_ERROR = 1,
+    SMELT_LOG_WARNING = 2,
+    SMELT_LOG_INFO = 3, /* what was found, compiled, loaded */
+    SMELT_LOG_DEBUG = 4 /* cache lookups, library searches */
 } smelt_log_level;
 
 /* Called with one line without its newline, from any thread that works for the context, possibly
@@ -51,10 +53,13 @@ typedef enum smelt_cache_lock {
     SMELT_CACHE_LOCK_OFF = 3      /* every process compiles for itself */
 } smelt_cache_lock;
 
-enum {
-    SMELT_DEVICE_CURRENT = -1,     /* the CUDA context current in the calling thread */
-    SMELT_DEVICE_COMPILE_ONLY = -2 /* no device: `arch` names the architecture */
-};
+/* Which CUDA context a smelt context works in. */
+typedef enum smelt_context_kind {
+    SMELT_CONTEXT_CURRENT = 0,     /* the one current in the thread that makes the smelt context */
+    SMELT_CONTEXT_DEVICE = 1,      /* the primary one of the device that `device` numbers, retained
+                                      until the smelt context is destroyed */
+    SMELT_CONTEXT_COMPILE_ONLY = 2 /* none, and no device: `arch` names the architecture */
+} smelt_context_kind;
 
 /*
  * Options. Zero or NULL in a field means: the environment variable named beside it, else the
@@ -64,10 +69,10 @@ enum {
  * open in place of libcuda.so.1; it is read when the process first uses the driver.
  */
 typedef struct smelt_context_options {
-    size_t size;      /* sizeof(smelt_context_options), set by SMELT_CONTEXT_OPTIONS_INIT */
-    int device;       /* SMELT_DEVICE_CURRENT, SMELT_DEVICE_COMPILE_ONLY, or a device's number: its
-                         primary CUDA context is then retained until the smelt context is destroyed */
-    const char *arch; /* compile-only: "sm_80", "sm_90a", ...; otherwise NULL */
+    size_t size;             /* set by SMELT_CONTEXT_OPTIONS_INIT, see struct.h */
+    smelt_context_kind kind; /* whose CUDA context */
+    int device;              /* its number, with SMELT_CONTEXT_DEVICE; 0 with the others */
+    const char *arch;       /* with SMELT_CONTEXT_COMPILE_ONLY: "sm_80", "sm_90a", ...; else NULL */
     const char *nvrtc_path; /* SMELT_NVRTC: libnvrtc to use, nothing else is searched */
     const char *cache_dir;  /* SMELT_CACHE_DIR, else $XDG_CACHE_HOME/smelt, ~/.cache/smelt */
     const char *cache_readonly_dir; /* SMELT_CACHE_READONLY_DIR: looked at first, never written; a
@@ -80,17 +85,13 @@ typedef struct smelt_context_options {
     smelt_log_function log;         /* NULL: no log */
     void *log_user;                 /* handed to `log` */
     smelt_log_level log_level;      /* unless SMELT_LOG says error, warning, info or debug */
+    int tuning_disable;             /* SMELT_TUNING_DISABLE=1: plans are the rule's */
     const char *tuning; /* SMELT_TUNING: the tuning file, see tuning.h; default: in the cache */
     const char *tuning_device; /* compile-only: whose tuning entries are used, "NVIDIA H200"; NULL:
                                   none. A context with a device uses its own */
-    int tuning_disable;        /* SMELT_TUNING_DISABLE=1: plans are the rule's */
 } smelt_context_options;
 
-#define SMELT_CONTEXT_OPTIONS_INIT                                                                 \
-    {                                                                                              \
-        sizeof(smelt_context_options), SMELT_DEVICE_CURRENT, NULL, NULL, NULL, NULL, 0,            \
-            SMELT_CACHE_LOCK_DEFAULT, 0, 0, 0, NULL, NULL, SMELT_LOG_WARNING, NULL, NULL, 0        \
-    }
+#define SMELT_CONTEXT_OPTIONS_INIT SMELT_INIT(smelt_context_options)
 
 /*
  * Makes a context. `options` may be NULL for the defaults. The strings in it are copied.
@@ -99,8 +100,9 @@ typedef struct smelt_context_options {
  * happens at the first kernel the cache does not hold. A cache folder that cannot be used costs one
  * warning in the log, not a failure.
  *
- * Errors: INVALID_ARGUMENT (size, device number), INVALID_SPEC (arch), NO_DRIVER, NO_DEVICE (no
- * current CUDA context: name a device), DRIVER, OUT_OF_MEMORY. *context is NULL on failure.
+ * Errors: INVALID_ARGUMENT (an option; a device number that the driver does not know), INVALID_SPEC
+ * (arch), NO_DRIVER, NO_DEVICE (no current CUDA context: name a device), DRIVER, OUT_OF_MEMORY.
+ * *context is NULL on failure.
  */
 SMELT_API smelt_status smelt_context_create(smelt_context **context,
                                             const smelt_context_options *options);
@@ -124,6 +126,8 @@ typedef struct smelt_context_counters {
     uint64_t compiled;     /* kernels compiled */
     uint64_t loaded;       /* kernels handed to the driver */
 } smelt_context_counters;
+
+#define SMELT_CONTEXT_COUNTERS_INIT SMELT_INIT(smelt_context_counters)
 
 /* Fills *counters, whose `size` the caller has set. Errors: INVALID_ARGUMENT. */
 SMELT_API smelt_status smelt_context_get_counters(const smelt_context *context,

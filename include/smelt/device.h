@@ -85,8 +85,8 @@ typedef struct smelt_machine_report {
  * (NULL: defaults). The driver and NVRTC, once opened, stay open until the process ends: neither
  * can be unloaded safely. The cache is closed again. Missing things are not an error: the report
  * says so. Errors: INVALID_ARGUMENT. */
-SMELT_API smelt_status smelt_machine_inspect(const smelt_context_options *options,
-                                             smelt_machine_report *report);
+SMELT_API smelt_status smelt_machine_get_report(const smelt_context_options *options,
+                                                smelt_machine_report *report);
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,7 @@
 
 #include "smelt/context.h"
 #include "smelt/status.h"
+#include "smelt/struct.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -45,23 +46,35 @@ SMELT_API smelt_status smelt_list_presets(smelt_text_function each, void *user);
 SMELT_API smelt_status smelt_list_families(smelt_text_function each, void *user);
 SMELT_API smelt_status smelt_list_archs(smelt_text_function each, void *user);
 
+/* Of a family. Strings are constants of the library. */
+typedef struct smelt_family_info {
+    size_t size;
+    const char *summary; /* one line on what it computes */
+    int is_operator;     /* 0: a kernel */
+    int keys;            /* how many it has */
+} smelt_family_info;
+
+#define SMELT_FAMILY_INFO_INIT SMELT_INIT(smelt_family_info)
+
+/* Fills *info, whose `size` the caller has set. Errors: INVALID_SPEC (no such family),
+ * INVALID_ARGUMENT. */
+SMELT_API smelt_status smelt_family_get_info(const char *family, smelt_family_info *info);
+
 /* One key of a family. Strings are constants of the library. */
-typedef struct smelt_key_info {
+typedef struct smelt_family_key {
     size_t size;
     const char *name;
     const char *legal;   /* "1..128 and multiples of 64 above", "auto, mma" */
     const char *meaning; /* one line */
     int required;        /* has no default */
     int knob;            /* overrides the plan; does not change what is computed */
-} smelt_key_info;
+} smelt_family_key;
 
-/* Key number `index` of a family, in canonical order. INVALID_SPEC: no such family;
- * INVALID_ARGUMENT: index past the last key (that is how a caller finds the end). */
-SMELT_API smelt_status smelt_family_key(const char *family, int index, smelt_key_info *info);
+#define SMELT_FAMILY_KEY_INIT SMELT_INIT(smelt_family_key)
 
-/* 1 operator, 0 kernel, and a line on what the family computes. Errors: INVALID_SPEC. */
-SMELT_API smelt_status smelt_family_describe(const char *family, int *is_operator,
-                                             const char **summary);
+/* Key number `index` of a family, in canonical order, into *key, whose `size` the caller has set.
+ * Errors: INVALID_SPEC (no such family), INVALID_ARGUMENT (also for an index past the last key). */
+SMELT_API smelt_status smelt_family_get_key(const char *family, int index, smelt_family_key *key);
 
 /* ---- plan and source: pure, any thread --------------------------------------------------------
  */

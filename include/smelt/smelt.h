@@ -8,6 +8,7 @@
 #include "smelt/kernels.h"
 #include "smelt/sparse_attn.h"
 #include "smelt/status.h"
+#include "smelt/struct.h"
 #include "smelt/tensor.h"
 #include "smelt/tuning.h"
 

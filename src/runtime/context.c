@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/abi.h"
 #include "runtime/context.h"
 #include "runtime/kernel.h"
 #include "runtime/process.h"
@@ -49,7 +50,7 @@ static smelt_status take_current(smelt_context *context) {
     if (!context->cuda)
         return smelt__fail(SMELT_ERROR_NO_DEVICE,
                            "this thread has no current CUDA context: make one current first, or "
-                           "name a device in options.device");
+                           "name a device: options.kind SMELT_CONTEXT_DEVICE");
     result = driver->cuCtxGetDevice(&context->device);
     return result == CUDA_SUCCESS ? SMELT_OK : smelt__driver_fail(driver, "cuCtxGetDevice", result);
 }
@@ -80,9 +81,8 @@ static smelt_status open_device(smelt_context *context) {
     CUresult result = context->driver->cuInit(0);
     if (result != CUDA_SUCCESS)
         return smelt__driver_fail(context->driver, "cuInit", result);
-    smelt_status status = context->settings.device == SMELT_DEVICE_CURRENT
-                              ? take_current(context)
-                              : retain_primary(context);
+    smelt_status status = context->settings.kind == SMELT_CONTEXT_CURRENT ? take_current(context)
+                                                                          : retain_primary(context);
     if (status)
         return status;
     result = context->driver->cuCtxGetId(context->cuda, &context->cuda_id);
@@ -97,7 +97,7 @@ static smelt_status open_device(smelt_context *context) {
 
 static smelt_status choose_arch(smelt_context *context) {
     struct smelt__message message;
-    if (context->settings.device != SMELT_DEVICE_COMPILE_ONLY)
+    if (context->settings.kind != SMELT_CONTEXT_COMPILE_ONLY)
         return open_device(context);
     memcpy(context->device_name, context->settings.tuning_device, sizeof context->device_name);
     context->arch = smelt__arch_find(context->settings.arch, &message);
@@ -315,17 +315,21 @@ smelt_status smelt__context_need_device(const smelt_context *context) {
 
 smelt_status smelt_context_get_counters(const smelt_context *context,
                                         smelt_context_counters *counters) {
-    if (!context || !counters)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL",
-                           context ? "counters" : "context");
-    if (counters->size < sizeof *counters)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "counters.size is %zu, expected %zu",
-                           counters->size, sizeof *counters);
-    struct smelt__cache_counts counts = smelt__cache_counts(context->cache);
-    counters->cache_hits = counts.hits;
-    counters->cache_misses = counts.misses;
-    counters->cache_errors = counts.errors;
-    counters->compiled = atomic_load_explicit(&context->compiled, memory_order_relaxed);
-    counters->loaded = atomic_load_explicit(&context->loaded, memory_order_relaxed);
+    const struct smelt__struct *about =
+        SMELT__STRUCT(smelt_context_counters, "counters", "SMELT_CONTEXT_COUNTERS_INIT", loaded);
+
+    if (!context)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "context is NULL");
+    smelt_status status = smelt__struct_check(about, counters);
+    if (status)
+        return status;
+    const struct smelt__cache_counts counts = smelt__cache_counts(context->cache);
+    const smelt_context_counters now = {
+        .cache_hits = counts.hits,
+        .cache_misses = counts.misses,
+        .cache_errors = counts.errors,
+        .compiled = atomic_load_explicit(&context->compiled, memory_order_relaxed),
+        .loaded = atomic_load_explicit(&context->loaded, memory_order_relaxed)};
+    smelt__struct_write(about, &now, counters);
     return SMELT_OK;
 }

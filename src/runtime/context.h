@@ -16,7 +16,8 @@
 
 /* Options and environment, resolved. */
 struct smelt__settings {
-    int device;
+    smelt_context_kind kind;
+    int device;    /* with SMELT_CONTEXT_DEVICE */
     char arch[16]; /* compile-only */
     char nvrtc_path[SMELT__PATH];
     char cache_folder[SMELT__PATH];

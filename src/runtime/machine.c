@@ -85,8 +85,8 @@ static void inspect_cache(const struct smelt__settings *settings, smelt_machine_
     smelt__cache_close(cache);
 }
 
-smelt_status smelt_machine_inspect(const smelt_context_options *given,
-                                   smelt_machine_report *report) {
+smelt_status smelt_machine_get_report(const smelt_context_options *given,
+                                      smelt_machine_report *report) {
     struct smelt__settings settings;
     struct smelt__saved_error saved;
 

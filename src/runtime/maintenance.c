@@ -10,7 +10,7 @@ static smelt_status need(const smelt_context *context) {
     return context ? SMELT_OK : smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "context is NULL");
 }
 
-smelt_status smelt_cache_stat(smelt_context *context, smelt_cache_stats *stats) {
+smelt_status smelt_cache_get_stats(smelt_context *context, smelt_cache_stats *stats) {
     if (need(context))
         return SMELT_ERROR_INVALID_ARGUMENT;
     if (!stats || stats->size < sizeof *stats)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/abi.h"
 #include "runtime/context.h"
 
 enum { DEFAULT_LOCK_TIMEOUT_MS = 60000 };
@@ -105,12 +106,15 @@ static smelt_status resolve_log(const smelt_context_options *options, struct sme
 
     log->function = options->log;
     log->user = options->log_user;
-    log->level = options->log_level;
+    log->level = options->log_level ? options->log_level : SMELT_LOG_WARNING;
+    if ((int)options->log_level < 0 || options->log_level > SMELT_LOG_DEBUG)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "options.log_level is %d; legal: 0..%d",
+                           (int)options->log_level, SMELT_LOG_DEBUG);
     if (!value)
         return SMELT_OK;
     for (int i = 0; i < 4; i++)
         if (strcmp(value, names[i]) == 0) {
-            log->level = (smelt_log_level)i;
+            log->level = (smelt_log_level)(SMELT_LOG_ERROR + i);
             return SMELT_OK;
         }
     return bad_variable("SMELT_LOG", value, "error, warning, info, debug");
@@ -186,7 +190,7 @@ static smelt_status resolve_tuning(struct smelt__settings *settings,
     if (!status)
         status = resolve_flag(options->tuning_disable, "SMELT_TUNING_DISABLE",
                               &settings->tuning_disable);
-    if (!status && *device && options->device != SMELT_DEVICE_COMPILE_ONLY)
+    if (!status && *device && options->kind != SMELT_CONTEXT_COMPILE_ONLY)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "options.tuning_device is \"%s\", but only a compile-only context takes "
                            "one: a device uses its own entries",
@@ -200,27 +204,34 @@ static smelt_status resolve_tuning(struct smelt__settings *settings,
     return status;
 }
 
-static smelt_status resolve_device(struct smelt__settings *settings,
-                                   const smelt_context_options *options) {
+static smelt_status resolve_kind(struct smelt__settings *settings,
+                                 const smelt_context_options *options) {
+    settings->kind = options->kind;
     settings->device = options->device;
-    if (options->device < SMELT_DEVICE_COMPILE_ONLY)
+    if ((int)options->kind < 0 || options->kind > SMELT_CONTEXT_COMPILE_ONLY)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "options.device is %d; legal: a device's number, SMELT_DEVICE_CURRENT "
-                           "(-1), SMELT_DEVICE_COMPILE_ONLY (-2)",
+                           "options.kind is %d; legal: SMELT_CONTEXT_CURRENT (0), "
+                           "SMELT_CONTEXT_DEVICE (1), SMELT_CONTEXT_COMPILE_ONLY (2)",
+                           (int)options->kind);
+    if (options->device < 0)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "options.device is %d; legal: a device's number, 0 and up",
                            options->device);
-    if (options->device != SMELT_DEVICE_COMPILE_ONLY) {
-        if (!options->arch)
-            return SMELT_OK;
+    if (options->device && options->kind != SMELT_CONTEXT_DEVICE)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "options.device is %d, but only options.kind SMELT_CONTEXT_DEVICE takes "
+                           "a device's number",
+                           options->device);
+    if (options->arch && options->kind != SMELT_CONTEXT_COMPILE_ONLY)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "options.arch is \"%s\", but only a compile-only context takes one: a "
                            "device's own is used otherwise",
                            options->arch);
-    }
-    if (!options->arch)
+    if (!options->arch && options->kind == SMELT_CONTEXT_COMPILE_ONLY)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "options.arch is NULL: a compile-only context needs an architecture, "
                            "for example \"sm_90a\"");
-    snprintf(settings->arch, sizeof settings->arch, "%s", options->arch);
+    snprintf(settings->arch, sizeof settings->arch, "%s", options->arch ? options->arch : "");
     return SMELT_OK;
 }
 
@@ -230,16 +241,14 @@ smelt_status smelt__settings_resolve(struct smelt__settings *settings,
 
     memset(settings, 0, sizeof *settings);
     if (given) {
-        /* A caller built against a later header may hand in more; what it added is not known here.
-         */
-        if (given->size < sizeof options)
-            return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                               "options.size is %zu, expected %zu: initialise the struct with "
-                               "SMELT_CONTEXT_OPTIONS_INIT",
-                               given->size, sizeof options);
-        options = *given;
+        smelt_status status =
+            smelt__struct_read(SMELT__STRUCT(smelt_context_options, "options",
+                                             "SMELT_CONTEXT_OPTIONS_INIT", tuning_device),
+                               given, &options);
+        if (status)
+            return status;
     }
-    smelt_status status = resolve_device(settings, &options);
+    smelt_status status = resolve_kind(settings, &options);
     if (!status)
         status = resolve_path(options.nvrtc_path, "options.nvrtc_path", "SMELT_NVRTC",
                               settings->nvrtc_path);

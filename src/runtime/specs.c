@@ -5,6 +5,7 @@
 #include "codegen/family.h"
 #include "codegen/preset.h"
 #include "codegen/template/engine.h"
+#include "runtime/abi.h"
 #include "runtime/log.h"
 #include "runtime/specs.h"
 #include "smelt/kernels.h"
@@ -120,37 +121,43 @@ static smelt_status find_family(const char *name, const struct smelt__family **f
     return *family ? SMELT_OK : smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
 }
 
-smelt_status smelt_family_key(const char *name, int index, smelt_key_info *info) {
+smelt_status smelt_family_get_info(const char *name, smelt_family_info *info) {
+    const struct smelt__struct *about =
+        SMELT__STRUCT(smelt_family_info, "info", "SMELT_FAMILY_INFO_INIT", keys);
     const struct smelt__family *family;
 
     smelt_status status = find_family(name, &family);
+    if (!status)
+        status = smelt__struct_check(about, info);
     if (status)
         return status;
-    if (!info || info->size < sizeof *info)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "info is NULL or its size is not set (%zu expected)", sizeof *info);
-    if (index < 0 || index >= family->key_count)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s has no key number %d: legal are 0..%d",
-                           name, index, family->key_count - 1);
-    const struct smelt__key *key = &family->keys[index];
-    info->name = key->name;
-    info->legal = key->legal;
-    info->meaning = key->meaning;
-    info->required = key->required;
-    info->knob = key->knob;
+    const smelt_family_info found = {.summary = family->summary,
+                                     .is_operator = family->expand != NULL,
+                                     .keys = family->key_count};
+    smelt__struct_write(about, &found, info);
     return SMELT_OK;
 }
 
-smelt_status smelt_family_describe(const char *name, int *is_operator, const char **summary) {
+smelt_status smelt_family_get_key(const char *name, int index, smelt_family_key *key) {
+    const struct smelt__struct *about =
+        SMELT__STRUCT(smelt_family_key, "key", "SMELT_FAMILY_KEY_INIT", knob);
     const struct smelt__family *family;
 
     smelt_status status = find_family(name, &family);
+    if (!status)
+        status = smelt__struct_check(about, key);
     if (status)
         return status;
-    if (is_operator)
-        *is_operator = family->expand != NULL;
-    if (summary)
-        *summary = family->summary;
+    if (index < 0 || index >= family->key_count)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s has no key number %d: legal are 0..%d",
+                           name, index, family->key_count - 1);
+    const struct smelt__key *from = &family->keys[index];
+    const smelt_family_key found = {.name = from->name,
+                                    .legal = from->legal,
+                                    .meaning = from->meaning,
+                                    .required = from->required,
+                                    .knob = from->knob};
+    smelt__struct_write(about, &found, key);
     return SMELT_OK;
 }
 

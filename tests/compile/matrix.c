@@ -62,7 +62,7 @@ static uint64_t next_random(uint64_t *state) {
 static int find_supported(int supported[ARCHS]) {
     static smelt_machine_report report;
     report.size = sizeof report;
-    if (smelt_machine_inspect(NULL, &report) != SMELT_OK || !report.nvrtc_found) {
+    if (smelt_machine_get_report(NULL, &report) != SMELT_OK || !report.nvrtc_found) {
         printf("matrix: skipped, no NVRTC: %s\n", report.nvrtc_problem);
         return SKIPPED;
     }
@@ -185,7 +185,7 @@ static int compile_cells(struct matrix *matrix, int jobs) {
             requests[count++] = (smelt_kernel_request){
                 matrix->kernels.specs[matrix->cells[i].kernel], arch_names[matrix->cells[i].arch]};
     }
-    options.device = SMELT_DEVICE_COMPILE_ONLY;
+    options.kind = SMELT_CONTEXT_COMPILE_ONLY;
     options.arch = "sm_80";
     options.cache_disable = 1;
     options.log = note_warning;

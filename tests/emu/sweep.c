@@ -100,7 +100,7 @@ static void check(struct sweep *sweep, smelt_context *context, const char *text)
 static int sweep_arch(struct sweep *sweep, const char *arch, int specs) {
     smelt_context *context = NULL;
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    options.device = 0;
+    options.kind = SMELT_CONTEXT_DEVICE;
     options.cache_disable = 1;
     smelt__emulator_configure(arch, smelt__schedule_at(0, 0), 0);
     if (smelt_context_create(&context, &options) != SMELT_OK) {

@@ -49,7 +49,7 @@ int fakes_nvrtc_loaded(void) {
 
 smelt_context_options fakes_options(void) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    options.device = 0;
+    options.kind = SMELT_CONTEXT_DEVICE;
     options.cache_disable = 1;
     return options;
 }

@@ -56,10 +56,10 @@ static void no_driver(void) {
     setenv("SMELT_CUDA", "/nowhere/libcuda.so.1", 1);
     EXPECT(smelt_context_create(&context, &options) == SMELT_ERROR_NO_DRIVER);
     EXPECT(!context && says("/nowhere/libcuda.so.1") && says("install"));
-    options.device = SMELT_DEVICE_COMPILE_ONLY;
+    options.kind = SMELT_CONTEXT_COMPILE_ONLY;
     options.arch = "sm_90a";
     EXPECT(smelt_context_create(&context, &options) == SMELT_OK);
-    EXPECT(smelt_machine_inspect(&options, &report) == SMELT_OK);
+    EXPECT(smelt_machine_get_report(&options, &report) == SMELT_OK);
     EXPECT(!report.driver_found && strstr(report.driver_problem, "/nowhere/libcuda.so.1"));
     EXPECT(report.nvrtc_found && report.nvrtc_major == 13);
     EXPECT(smelt__context_need_device(context) == SMELT_ERROR_NO_DEVICE);
@@ -78,7 +78,7 @@ static void machine_report(void) {
     smelt_context_options options = fakes_options();
     smelt_machine_report report = {.size = sizeof report};
     options.cache_dir = cache;
-    EXPECT(smelt_machine_inspect(&options, &report) == SMELT_OK);
+    EXPECT(smelt_machine_get_report(&options, &report) == SMELT_OK);
     EXPECT(report.driver_found && report.driver_version == 13000 && report.devices == 1);
     EXPECT(strcmp(report.driver_path, getenv("SMELT_CUDA")) == 0);
     EXPECT(strcmp(report.device_names[0], "Fake GPU 0") == 0);
@@ -173,7 +173,7 @@ static void identity_follows_the_files(void) {
 static smelt_context *cached_context(void) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     smelt_context *context = NULL;
-    options.device = 0;
+    options.kind = SMELT_CONTEXT_DEVICE;
     options.cache_dir = cache;
     EXPECT(smelt_context_create(&context, &options) == SMELT_OK);
     return context;

@@ -23,7 +23,7 @@ static const struct smelt__kernel *make(smelt_context **context, double *create,
     const struct smelt__kernel *kernel = NULL;
     struct smelt__plan plan;
 
-    options.device = 0;
+    options.kind = SMELT_CONTEXT_DEVICE;
     options.cache_dir = folder;
     double begin = microseconds();
     EXPECT(smelt_context_create(context, &options) == SMELT_OK);

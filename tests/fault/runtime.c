@@ -156,7 +156,7 @@ static void launch_in_the_current_context(void **unused) {
     symbol = fakes_driver_symbol("cuCtxPopCurrent_v2");
     memcpy(&pop, &symbol, sizeof symbol);
 
-    options.device = SMELT_DEVICE_CURRENT;
+    options.kind = SMELT_CONTEXT_CURRENT;
     assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_NO_DEVICE);
     assert_null(context);
     push(own);
@@ -383,7 +383,7 @@ static void unsupported_architecture(void **unused) {
     void *cubin;
     size_t bytes;
 
-    options.device = SMELT_DEVICE_COMPILE_ONLY;
+    options.kind = SMELT_CONTEXT_COMPILE_ONLY;
     options.arch = "sm_120a"; /* not in the fake's list */
     assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
     assert_int_equal(smelt_kernel_cubin(context, "sparse_attn_fwd:heads=16,dqk=128,dv=128,topk=64",
@@ -405,10 +405,18 @@ static void bad_options(void **unused) {
     assert_non_null(strstr(smelt_last_error(), "3"));
     options.device = -7;
     assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_ARGUMENT);
+    options.device = 1;
+    options.kind = SMELT_CONTEXT_CURRENT;
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(smelt_last_error(), "SMELT_CONTEXT_DEVICE"));
     options.device = 0;
+    options.kind = (smelt_context_kind)3;
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(smelt_last_error(), "options.kind is 3"));
+    options.kind = SMELT_CONTEXT_DEVICE;
     options.arch = "sm_80";
     assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_ARGUMENT);
-    options.device = SMELT_DEVICE_COMPILE_ONLY;
+    options.kind = SMELT_CONTEXT_COMPILE_ONLY;
     options.arch = "sm_9";
     assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_SPEC);
     options.size = 0;

@@ -76,10 +76,10 @@ static char *read_text(const char *path) {
     return text;
 }
 
-static smelt_context_options options_of(int device) {
+static smelt_context_options options_of(smelt_context_kind kind) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    options.device = device;
-    options.arch = device == SMELT_DEVICE_COMPILE_ONLY ? "sm_90a" : NULL;
+    options.kind = kind;
+    options.arch = kind == SMELT_CONTEXT_COMPILE_ONLY ? "sm_90a" : NULL;
     options.cache_dir = folder;
     options.log = note;
     options.log_level = SMELT_LOG_WARNING;
@@ -93,8 +93,8 @@ static smelt_context *make(const smelt_context_options *options) {
     return context;
 }
 
-static smelt_context *make_on(int device) {
-    smelt_context_options options = options_of(device);
+static smelt_context *make_on(smelt_context_kind kind) {
+    smelt_context_options options = options_of(kind);
     return make(&options);
 }
 
@@ -123,7 +123,7 @@ static void plans_take_entries_over(void **state) {
     (void)state;
     write_text(file, FAKES_SPEC "  " DEVICE "  stages=2,turn_steps=4  100\n" OTHER
                                 "  Another GPU  stages=2  100\n");
-    smelt_context *context = make_on(0);
+    smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     assert_string_equal(smelt_tuning_device(context), DEVICE);
     assert_string_equal(smelt_tuning_path(context), file);
     assert_int_equal(stages_of(context, FAKES_SPEC), 2);
@@ -150,7 +150,7 @@ static void warming_and_running_agree(void **state) {
     write_text(file, FAKES_SPEC "  " DEVICE "  stages=2  100\n");
     const smelt_kernel_request request = {FAKES_SPEC, NULL};
     smelt_kernel_info info, run = {.size = sizeof run};
-    smelt_context_options options = options_of(SMELT_DEVICE_COMPILE_ONLY);
+    smelt_context_options options = options_of(SMELT_CONTEXT_COMPILE_ONLY);
     smelt_context *context = make(&options);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
     smelt_context_destroy(&context);
@@ -168,7 +168,7 @@ static void warming_and_running_agree(void **state) {
     spec.dqk = 576;
     spec.dv = 512;
     spec.topk = 2048;
-    context = make_on(0);
+    context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_OK);
     assert_int_equal(smelt_sparse_attn_forward_info(attn, 0, &run), SMELT_OK);
     assert_int_equal(run.state, SMELT_KERNEL_CACHED);
@@ -188,7 +188,7 @@ static void bad_lines_are_passed_over(void **state) {
     write_text(file, "# found on a rainy day\n\nnonsense\n" FAKES_SPEC "  " DEVICE
                      "  stages=3  1\n" OTHER "  " DEVICE "  stages=x  1\n" FAKES_SPEC "  " DEVICE
                      "  stages=2  1"); /* no newline; the later of two */
-    smelt_context *context = make_on(0);
+    smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(warnings, 2);
     assert_non_null(strstr(logged, "tuning:3: passed over"));
     assert_non_null(strstr(logged, "tuning:5: passed over"));
@@ -200,7 +200,7 @@ static void bad_lines_are_passed_over(void **state) {
         fprintf(out, "line %d\n", i);
     fclose(out);
     warnings = 0;
-    context = make_on(0);
+    context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(warnings, 9);
     assert_non_null(strstr(logged, "4992 lines more"));
     smelt_context_destroy(&context);
@@ -210,7 +210,7 @@ static void bad_lines_are_passed_over(void **state) {
 static void entries_without_a_plan(void **state) {
     (void)state;
     write_text(file, FAKES_SPEC "  " DEVICE "  variant=sm90,stages=4  1\n");
-    smelt_context *context = make_on(0);
+    smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
     assert_int_equal(warnings, 1);
@@ -219,7 +219,7 @@ static void entries_without_a_plan(void **state) {
     /* With knobs of the spec's own it is no mistake of the file's. */
     write_text(file, FAKES_SPEC "  " DEVICE "  turn_steps=4  1\n");
     warnings = 0;
-    context = make_on(0);
+    context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(stages_of(context, FAKES_SPEC ",variant=mma,stages=2"), 2);
     assert_int_equal(warnings, 0);
     smelt_context_destroy(&context);
@@ -243,7 +243,7 @@ static void layers_and_settings(void **state) {
 
     setenv("SMELT_TUNING", named, 1);
     write_text(named, FAKES_SPEC "  " DEVICE "  stages=2  1\n");
-    context = make_on(0);
+    context = make_on(SMELT_CONTEXT_DEVICE);
     assert_string_equal(smelt_tuning_path(context), named);
     assert_int_equal(stages_of(context, FAKES_SPEC), 2);
     smelt_context_destroy(&context);
@@ -253,7 +253,7 @@ static void layers_and_settings(void **state) {
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
     smelt_context_destroy(&context);
     setenv("SMELT_TUNING_DISABLE", "1", 1);
-    context = make_on(0);
+    context = make_on(SMELT_CONTEXT_DEVICE);
     assert_string_equal(smelt_tuning_path(context), "");
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
     assert_false(plan_has(context, FAKES_SPEC, NULL, "tuned"));
@@ -276,7 +276,7 @@ static void layers_and_settings(void **state) {
 static void expect_unread(const char *part) {
     warnings = 0;
     logged[0] = '\0';
-    smelt_context *context = make_on(0);
+    smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
     assert_int_equal(warnings, 1);
     if (!strstr(logged, part))
@@ -312,7 +312,7 @@ static void files_that_are_not_trusted(void **state) {
     setenv("SMELT_TUNING", file, 1);
     assert_int_equal(unlink(file), 0);
     assert_int_equal(symlink(other, file), 0);
-    smelt_context *context = make_on(0);
+    smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(stages_of(context, FAKES_SPEC), 2);
     smelt_context_destroy(&context);
     assert_int_equal(chmod(other, 0666), 0);
@@ -337,7 +337,7 @@ static int count_entries(void *user, const smelt_tuning_entry *entry) {
 static void stores(void **state) {
     (void)state;
     struct stat status;
-    smelt_context *context = make_on(0);
+    smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     smelt_tuning_entry entry = entry_of("turn_steps=4,stages=2", 2104.504);
     smelt_tuning_entry found = {.size = sizeof found};
     int is_found = 1, count = 0;
@@ -376,7 +376,7 @@ static void stores(void **state) {
 
 static void stores_that_are_refused(void **state) {
     (void)state;
-    smelt_context *context = make_on(0);
+    smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     smelt_tuning_entry entry = entry_of("stages=2", 0);
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_INVALID_ARGUMENT);
     entry = entry_of("stages=2,nonsense=1", 1);
@@ -401,7 +401,7 @@ static void stores_that_are_refused(void **state) {
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_CACHE);
     assert_int_equal(rmdir(file), 0);
     smelt_context_destroy(&context);
-    context = make_on(SMELT_DEVICE_COMPILE_ONLY); /* no device of its own */
+    context = make_on(SMELT_CONTEXT_COMPILE_ONLY); /* no device of its own */
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_INVALID_ARGUMENT);
     smelt_context_destroy(&context);
     smelt_context_options options = options_of(0);
@@ -416,7 +416,7 @@ static void stores_that_are_refused(void **state) {
 enum { WRITERS = 8, LINES = 12 };
 
 static void store_many(int writer) {
-    smelt_context *context = make_on(SMELT_DEVICE_COMPILE_ONLY);
+    smelt_context *context = make_on(SMELT_CONTEXT_COMPILE_ONLY);
     for (int i = 0; i < LINES; i++) {
         smelt_tuning_entry entry = entry_of("stages=2", 1 + i);
         snprintf(entry.device, sizeof entry.device, "Writer %d line %d", writer, i);
@@ -438,7 +438,7 @@ static void many_writers(void **state) {
         assert_true(wait(&status) > 0);
         assert_int_equal(status, 0);
     }
-    smelt_context *context = make_on(SMELT_DEVICE_COMPILE_ONLY);
+    smelt_context *context = make_on(SMELT_CONTEXT_COMPILE_ONLY);
     assert_int_equal(smelt_tuning_walk(context, count_entries, &count), SMELT_OK);
     assert_int_equal(count, WRITERS * LINES);
     assert_int_equal(warnings, 0);
@@ -452,7 +452,7 @@ static void merging(void **state) {
                                "  " DEVICE "  stages=2  9";
     size_t taken = 0;
     write_text(file, FAKES_SPEC "  " DEVICE "  stages=2  1");
-    smelt_context *context = make_on(0);
+    smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(smelt__tuning_merge(context->tuning, text, sizeof text - 1, &taken), SMELT_OK);
     assert_int_equal(taken, 1);
     assert_string_equal(read_text(file), FAKES_SPEC "  " DEVICE "  stages=2  1\n" OTHER "  " DEVICE

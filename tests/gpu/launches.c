@@ -230,7 +230,7 @@ static void thread_with_context(struct launch_test *test) {
     in_a_thread(test, launch_with_context);
 }
 
-/* ---- SMELT_DEVICE_CURRENT -------------------------------------------------------------------- */
+/* ---- SMELT_CONTEXT_CURRENT ------------------------------------------------------------------ */
 
 static void adopt_current(struct launch_test *test, struct smelt_context **adopted) {
     struct suite suite = *test->suite;

@@ -455,7 +455,7 @@ static int get_kernel(smelt_context *context, const char *spec,
 
 static int run(struct test *test, int random_cases) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    options.device = 0;
+    options.kind = SMELT_CONTEXT_DEVICE;
     if (!works(smelt_context_create(&test->context, &options), "context"))
         return 0;
     int good =

@@ -196,6 +196,7 @@ static int open_device(struct suite *suite, const struct choice *choice) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     smelt_device_info info = {.size = sizeof info};
     char message[1024];
+    options.kind = SMELT_CONTEXT_DEVICE;
     options.device = choice->device;
     options.log = log_line;
     options.cache_disable = suite->emulated; /* no cubins, and perhaps edited ones */

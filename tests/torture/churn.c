@@ -34,7 +34,7 @@ static void be_process(const char *folder, bool writes, uint64_t random) {
     for (long i = 0; atomic_fetch_sub(&tally->left, 1) > 0; i++) {
         REQUIRE(obtain(context, (int)(next_random(&random) % KEYS)) == RIGHT);
         if (i % 64 == 0) {
-            REQUIRE(smelt_cache_stat(context, &stats) == SMELT_OK);
+            REQUIRE(smelt_cache_get_stats(context, &stats) == SMELT_OK);
             note_most((long)stats.entries);
         }
     }

@@ -198,7 +198,7 @@ static void note_line(void *user, smelt_log_level level, const char *message) {
 
 smelt_context_options torture_options(const char *folder, struct notes *notes) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    options.device = SMELT_DEVICE_COMPILE_ONLY;
+    options.kind = SMELT_CONTEXT_COMPILE_ONLY;
     options.arch = TORTURE_ARCH;
     options.cache_dir = folder;
     options.cache_lock = SMELT_CACHE_LOCK_SHARED;

@@ -32,9 +32,9 @@ static smelt_sparse_attn *make_operator(smelt_context *context) {
     return attn;
 }
 
-static smelt_context *make_context(const char *folder, int device) {
+static smelt_context *make_context(const char *folder, smelt_context_kind kind) {
     smelt_context_options options = torture_options(folder, NULL);
-    options.device = device;
+    options.kind = kind;
     options.arch = NULL;
     return torture_context(&options);
 }
@@ -71,7 +71,7 @@ static long two_contexts(const char *folder) {
 
     for (int i = 0; i < 2; i++) {
         push_current(own(i));
-        contexts[i] = make_context(folder, SMELT_DEVICE_CURRENT);
+        contexts[i] = make_context(folder, SMELT_CONTEXT_CURRENT);
         attns[i] = make_operator(contexts[i]);
         pop_current(&popped);
     }
@@ -106,7 +106,7 @@ static long two_contexts(const char *folder) {
 
 /* The primary context is reset: the same address, another context. */
 static long reset_context(const char *folder) {
-    smelt_context *context = make_context(folder, 0), *after;
+    smelt_context *context = make_context(folder, SMELT_CONTEXT_DEVICE), *after;
     smelt_sparse_attn *attn = make_operator(context), *attn_after;
     smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
     smelt_sparse_attn *refused;
@@ -121,7 +121,7 @@ static long reset_context(const char *folder) {
     REQUIRE(smelt_sparse_attn_create(&refused, context, &spec) == SMELT_ERROR_DRIVER);
     REQUIRE(refused == NULL);
     /* A context made afterwards works, beside what is left of the old one. */
-    after = make_context(folder, 0);
+    after = make_context(folder, SMELT_CONTEXT_DEVICE);
     attn_after = make_operator(after);
     REQUIRE(launch(attn_after) == SMELT_OK);
     REQUIRE(launch(attn) == SMELT_ERROR_DRIVER);

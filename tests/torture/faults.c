@@ -153,7 +153,7 @@ static enum outcome look_after(smelt_context *context) {
     uint64_t sound = 0, removed = 0;
     enum outcome outcome = DONE;
 
-    if (judge(smelt_cache_stat(context, &stats)) == REFUSED)
+    if (judge(smelt_cache_get_stats(context, &stats)) == REFUSED)
         outcome = REFUSED;
     if (judge(smelt_cache_walk(context, take_note, NULL)) == REFUSED)
         outcome = REFUSED;
@@ -272,7 +272,7 @@ static enum outcome run_operator(smelt_context *context) {
 
 static enum outcome step_operator(void) {
     smelt_context_options options = quiet_options();
-    options.device = 0;
+    options.kind = SMELT_CONTEXT_DEVICE;
     options.arch = NULL;
     enum outcome outcome = with_context(&options, run_operator);
     REQUIRE(fake_driver()->modules == 0 && fake_driver()->retained == 0);

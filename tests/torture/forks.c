@@ -30,16 +30,16 @@ static void in_child(void (*body)(void *), void *user) {
     expect_success(child);
 }
 
-static smelt_context *make_context(int device) {
+static smelt_context *make_context(smelt_context_kind kind) {
     smelt_context_options options = torture_options(folder, NULL);
-    options.device = device;
-    if (device != SMELT_DEVICE_COMPILE_ONLY)
+    options.kind = kind;
+    if (kind != SMELT_CONTEXT_COMPILE_ONLY)
         options.arch = NULL;
     return torture_context(&options);
 }
 
 static void obtain_from(int first) {
-    smelt_context *context = make_context(SMELT_DEVICE_COMPILE_ONLY);
+    smelt_context *context = make_context(SMELT_CONTEXT_COMPILE_ONLY);
     for (int n = first; n < first + 4; n++)
         REQUIRE(obtain(context, n) == RIGHT);
     REQUIRE(cache_errors(context) == 0);
@@ -68,7 +68,7 @@ static void use_inherited(void *user) {
     require_refused(smelt_kernels_prepare(context, &request, 1, 1, NULL, NULL, &info));
     REQUIRE(info.state == SMELT_KERNEL_FAILED && strstr(info.error, "fork"));
     REQUIRE(!strcmp(smelt_context_arch(context), TORTURE_ARCH));
-    REQUIRE(smelt_cache_stat(context, &stats) == SMELT_OK && stats.entries > 0);
+    REQUIRE(smelt_cache_get_stats(context, &stats) == SMELT_OK && stats.entries > 0);
     REQUIRE(cache_errors(context) == 0);
     smelt_context_destroy(&context);
     REQUIRE(context == NULL);
@@ -109,8 +109,8 @@ static void use_inherited_device(void *user) {
 
 static void fork_after_use(void) {
     smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    smelt_context *compiler = make_context(SMELT_DEVICE_COMPILE_ONLY);
-    struct device_use use = {make_context(0), NULL};
+    smelt_context *compiler = make_context(SMELT_CONTEXT_COMPILE_ONLY);
+    struct device_use use = {make_context(SMELT_CONTEXT_DEVICE), NULL};
 
     spec.heads = spec.dqk = spec.dv = 64;
     spec.topk = 8;
@@ -172,7 +172,8 @@ static void *compile_and_forget(void *user) {
 /* The child wants what its parent's threads are compiling, and waits for their locks like any other
  * process; its own are not theirs. */
 static void fork_while_compiling(long forks) {
-    smelt_context *contexts[2] = {make_context(SMELT_DEVICE_COMPILE_ONLY), make_context(0)};
+    smelt_context *contexts[2] = {make_context(SMELT_CONTEXT_COMPILE_ONLY),
+                                  make_context(SMELT_CONTEXT_DEVICE)};
     pthread_t threads[THREADS];
 
     atomic_store(&stop, 0);

@@ -114,7 +114,7 @@ int row_threads(const struct arguments *arguments) {
 
     nvrtc->sleep_ms = COMPILE_MS;
     nvrtc->cubin_bytes = CUBIN_BYTES;
-    options.device = 0;
+    options.kind = SMELT_CONTEXT_DEVICE;
     options.arch = NULL;
     for (int round = 0; round < rounds; round++) {
         smelt_context *context = torture_context(&options);

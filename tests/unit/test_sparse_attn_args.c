@@ -618,7 +618,7 @@ static void spec_parse_refusals(void **state) {
 static void supported(void **state) {
     (void)state;
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    options.device = SMELT_DEVICE_COMPILE_ONLY;
+    options.kind = SMELT_CONTEXT_COMPILE_ONLY;
     options.arch = "sm_90a";
     options.cache_disable = 1;
     smelt_context *context;

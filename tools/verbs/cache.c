@@ -25,7 +25,7 @@ static void print_counters(const smelt_cache_stats *stats) {
 static int stat_cache(smelt_context *context, const struct tool_options *options) {
     static smelt_cache_stats stats;
     stats.size = sizeof stats;
-    smelt_status status = smelt_cache_stat(context, &stats);
+    smelt_status status = smelt_cache_get_stats(context, &stats);
     if (status)
         return tool_fail_status(options, status);
     if (options->json) {
@@ -263,7 +263,7 @@ static int check_arguments(const struct tool_options *options, const struct acti
 static int need_folder(smelt_context *context, const struct tool_options *options) {
     static smelt_cache_stats stats;
     stats.size = sizeof stats;
-    smelt_status status = smelt_cache_stat(context, &stats);
+    smelt_status status = smelt_cache_get_stats(context, &stats);
     if (status)
         return tool_fail_status(options, status);
     if (*stats.problem)

@@ -103,7 +103,7 @@ int tool_run_doctor(const struct tool_options *options) {
         return tool_fail(options, TOOL_USAGE, "takes no argument, not '%s'",
                          options->arguments.items[0]);
     report.size = sizeof report;
-    smelt_status status = smelt_machine_inspect(&settings, &report);
+    smelt_status status = smelt_machine_get_report(&settings, &report);
     if (status)
         return tool_fail_status(options, status);
     if (options->json) {

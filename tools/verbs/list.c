@@ -6,9 +6,9 @@
 /* ---- what there is to choose from ------------------------------------------------------------ */
 
 /* Key number `index` of a family; 0 past the last one. */
-static int get_key(const char *family, int index, smelt_key_info *key) {
-    *key = (smelt_key_info){.size = sizeof *key};
-    return smelt_family_key(family, index, key) == SMELT_OK;
+static int get_key(const char *family, int index, smelt_family_key *key) {
+    *key = (smelt_family_key)SMELT_FAMILY_KEY_INIT;
+    return smelt_family_get_key(family, index, key) == SMELT_OK;
 }
 
 static json_t *preset_json(const char *preset) {
@@ -22,19 +22,18 @@ static json_t *preset_json(const char *preset) {
 }
 
 static json_t *family_json(const char *family) {
-    smelt_key_info key;
-    int is_operator = 0;
-    const char *summary = "";
+    smelt_family_key key;
+    smelt_family_info info = SMELT_FAMILY_INFO_INIT;
     json_t *keys = tool_json(json_array());
-    smelt_family_describe(family, &is_operator, &summary);
+    smelt_family_get_info(family, &info);
     for (int i = 0; get_key(family, i, &key); i++)
         json_array_append_new(keys,
                               tool_json(json_pack("{s:s, s:s, s:s, s:b, s:b}", "name", key.name,
                                                   "legal", key.legal, "meaning", key.meaning,
                                                   "required", key.required, "knob", key.knob)));
     return tool_json(json_pack("{s:s, s:s, s:s, s:o}", "name", family, "kind",
-                               is_operator ? "operator" : "kernel", "summary", summary, "keys",
-                               keys));
+                               info.is_operator ? "operator" : "kernel", "summary", info.summary,
+                               "keys", keys));
 }
 
 static void print_choices_json(const struct tool_list *presets, const struct tool_list *families,
@@ -65,11 +64,10 @@ static void print_preset(struct tool_table *table, const char *preset) {
 static void print_family(const char *family) {
     static const char *const headers[] = {"key", "", "legal", "meaning"};
     struct tool_table table;
-    smelt_key_info key;
-    int is_operator = 0;
-    const char *summary = "";
-    smelt_family_describe(family, &is_operator, &summary);
-    printf("\n%s %s: %s\n", is_operator ? "operator" : "kernel", family, summary);
+    smelt_family_key key;
+    smelt_family_info info = SMELT_FAMILY_INFO_INIT;
+    smelt_family_get_info(family, &info);
+    printf("\n%s %s: %s\n", info.is_operator ? "operator" : "kernel", family, info.summary);
     tool_table_begin(&table, "llll", headers);
     for (int i = 0; get_key(family, i, &key); i++) {
         tool_table_add(&table, TOOL_PLAIN, "%s", key.name);
@@ -179,7 +177,7 @@ static int list_cached(const struct tool_options *options) {
     if (result)
         return result;
     stats.size = sizeof stats;
-    smelt_status status = smelt_cache_stat(context, &stats);
+    smelt_status status = smelt_cache_get_stats(context, &stats);
     if (status)
         result = tool_fail_status(options, status);
     else if (stats.problem[0])

@@ -51,9 +51,9 @@ static const char *shown_knobs(const struct subject *subject, size_t index) {
 
 static int has_knobs(const char *kernel) {
     char family[64];
-    smelt_key_info key = {.size = sizeof key};
+    smelt_family_key key = SMELT_FAMILY_KEY_INIT;
     snprintf(family, sizeof family, "%.*s", (int)strcspn(kernel, ":"), kernel);
-    for (int i = 0; smelt_family_key(family, i, &key) == SMELT_OK; i++)
+    for (int i = 0; smelt_family_get_key(family, i, &key) == SMELT_OK; i++)
         if (key.knob)
             return 1;
     return 0;
@@ -252,6 +252,7 @@ static int open_contexts(struct tuning *tuning, const struct tool_options *optio
     if (status != TOOL_OK)
         return status;
     smelt_context_options settings = tool_context_options(options);
+    settings.kind = SMELT_CONTEXT_DEVICE;
     settings.device = options->device >= 0 ? (int)options->device : 0;
     settings.tuning_disable = 1;
     tuning->device.size = sizeof tuning->device;
