@@ -234,7 +234,7 @@ static void layers_and_settings(void **state) {
     write_text(shared,
                FAKES_SPEC "  " DEVICE "  stages=2  1\n" OTHER "  " DEVICE "  stages=2  1\n");
     write_text(file, FAKES_SPEC "  " DEVICE "  stages=3,turn_steps=4  1\n");
-    smelt_context_options options = options_of(0);
+    smelt_context_options options = options_of(SMELT_CONTEXT_DEVICE);
     options.cache_readonly_dir = readonly_folder;
     smelt_context *context = make(&options);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3); /* ours wins */
@@ -247,7 +247,7 @@ static void layers_and_settings(void **state) {
     assert_string_equal(smelt_tuning_path(context), named);
     assert_int_equal(stages_of(context, FAKES_SPEC), 2);
     smelt_context_destroy(&context);
-    options = options_of(0);
+    options = options_of(SMELT_CONTEXT_DEVICE);
     options.tuning = file; /* the option wins */
     context = make(&options);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
@@ -261,7 +261,7 @@ static void layers_and_settings(void **state) {
     unsetenv("SMELT_TUNING_DISABLE");
     unsetenv("SMELT_TUNING");
 
-    options = options_of(0);
+    options = options_of(SMELT_CONTEXT_DEVICE);
     options.cache_disable = 1;
     context = make(&options);
     assert_string_equal(smelt_tuning_path(context), "");
@@ -404,7 +404,7 @@ static void stores_that_are_refused(void **state) {
     context = make_on(SMELT_CONTEXT_COMPILE_ONLY); /* no device of its own */
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_INVALID_ARGUMENT);
     smelt_context_destroy(&context);
-    smelt_context_options options = options_of(0);
+    smelt_context_options options = options_of(SMELT_CONTEXT_DEVICE);
     options.tuning_disable = 1;
     context = make(&options);
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_CACHE);
