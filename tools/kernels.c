@@ -95,7 +95,7 @@ const char *tool_kernel_state(smelt_kernel_state state) {
 }
 
 json_t *tool_kernel_json(const smelt_kernel_info *info) {
-    json_t *kernel = tool_json(json_pack(
+    json_t *kernel = tool_pack(
         "{s:s, s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:s}", "spec",
         info->spec, "arch", info->arch, "kernel", info->kernel, "state",
         tool_kernel_state(info->state), "seconds", info->seconds, "compile_seconds",
@@ -103,9 +103,9 @@ json_t *tool_kernel_json(const smelt_kernel_info *info) {
         "shared_bytes", info->static_shared_bytes + info->dynamic_shared_bytes,
         "static_shared_bytes", info->static_shared_bytes, "dynamic_shared_bytes",
         info->dynamic_shared_bytes, "threads", info->threads, "cubin_bytes",
-        (json_int_t)info->cubin_bytes, "key", info->key));
+        (json_int_t)info->cubin_bytes, "key", info->key);
     if (info->state == SMELT_KERNEL_FAILED)
-        json_object_set_new(kernel, "error", tool_json(json_string(info->error)));
+        json_object_set_new(kernel, "error", tool_json_text(info->error));
     return kernel;
 }
 

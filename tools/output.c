@@ -1,5 +1,4 @@
 /* Messages, tables and the progress bar of the `smelt` command. */
-#include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void die_of_memory(void) {
+void tool_die_of_memory(void) {
     fputs("smelt: out of memory\n", stderr);
     exit(TOOL_FAILED);
 }
@@ -19,14 +18,14 @@ static void die_of_memory(void) {
 void *tool_allocate(void *old, size_t count, size_t size) {
     void *block = reallocarray(old, count ? count : 1, size);
     if (!block)
-        die_of_memory();
+        tool_die_of_memory();
     return block;
 }
 
 char *tool_copy(const char *string) {
     char *copy = strdup(string);
     if (!copy)
-        die_of_memory();
+        tool_die_of_memory();
     return copy;
 }
 
@@ -55,7 +54,7 @@ static void say(const struct tool_options *options, const char *message) {
 static char *format_text(const char *format, va_list arguments) {
     char *text = NULL;
     if (vasprintf(&text, format, arguments) < 0)
-        die_of_memory();
+        tool_die_of_memory();
     return text;
 }
 
@@ -75,7 +74,7 @@ int tool_fail(const struct tool_options *options, int exit_status, const char *f
     va_end(arguments);
     say(options, message);
     if (options->json)
-        tool_print_json(json_pack("{s:s, s:i}", "error", message, "exit_status", exit_status));
+        tool_print_json(tool_pack("{s:s, s:i}", "error", message, "exit_status", exit_status));
     free(message);
     return exit_status;
 }
@@ -110,24 +109,6 @@ void tool_log(void *user, smelt_log_level level, const char *message) {
     erase_bar();
     fprintf(stderr, "smelt: %s: %s\n", names[level], message);
     pthread_mutex_unlock(&terminal);
-}
-
-/* ---- JSON ------------------------------------------------------------------------------------ */
-
-json_t *tool_json(json_t *value) {
-    if (!value)
-        die_of_memory();
-    return value;
-}
-
-json_t *tool_json_real(double value) {
-    return tool_json(isfinite(value) ? json_real(value) : json_null());
-}
-
-void tool_print_json(json_t *document) {
-    json_dumpf(tool_json(document), stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    putchar('\n');
-    json_decref(document);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */

@@ -131,17 +131,11 @@ int tool_exit_of(smelt_status status);
 __attribute__((format(printf, 2, 3))) void tool_say(const struct tool_options *options,
                                                     const char *format, ...);
 
-/* Prints a document and a newline on standard output and drops the reference. */
-void tool_print_json(json_t *document);
-/* A json_t that must exist; ends the program when memory ran out. */
-json_t *tool_json(json_t *value);
-
-/* A number; null when it is none that JSON can write (a failed check may have met infinity). */
-json_t *tool_json_real(double value);
-
 /* Memory that must exist: the program ends with a message when there is none. */
 void *tool_allocate(void *old, size_t count, size_t size);
 char *tool_copy(const char *string);
+/* Ends the program with that message. */
+__attribute__((noreturn)) void tool_die_of_memory(void);
 
 /* The name nearest to `given`, or NULL when none is near. */
 const char *tool_nearest(const char *given, const char *const *names, size_t count);
@@ -178,6 +172,26 @@ void tool_progress_clear(void);
 
 /* A smelt_log_function that writes to standard error. */
 void tool_log(void *user, smelt_log_level level, const char *message);
+
+/* ---- json.c: documents ------------------------------------------------------------------------
+ */
+
+/* Prints a document and a newline on standard output and drops the reference. */
+void tool_print_json(json_t *document);
+/* A json_t that must exist; ends the program when memory ran out. */
+json_t *tool_json(json_t *value);
+/* A text from anywhere: bytes that are not UTF-8 become U+FFFD. */
+json_t *tool_json_text(const char *text);
+/* A number; null when it is none that JSON can write (a failed check may have met infinity). */
+json_t *tool_json_real(double value);
+/*
+ * A value by a format, as jansson's json_pack has them: {} an object of keys and values, s a text,
+ * i an int, I a json_int_t, f a double, b a truth value, o a json_t that is taken over, O one that
+ * is not. Texts and numbers are made by the functions above. In place of json_pack, which refuses a
+ * text that is not UTF-8 as if memory had run out.
+ */
+json_t *tool_pack(const char *format, ...);
+#pragma GCC poison json_pack json_string
 
 /* ---- targets.c, manifest.c: which kernels, for which architectures ----------------------------
  */

@@ -62,16 +62,16 @@ static int choose(struct benchmarks *benchmarks, const struct tool_options *opti
 
 static json_t *result_json(const struct smelt__bench_result *result) {
     if (result->status)
-        return tool_json(json_pack("{s:s, s:s}", "spec", result->spec, "error", result->message));
-    json_t *milliseconds = tool_json(json_pack("{s:f, s:f, s:f}", "median", result->ms_median,
-                                               "min", result->ms_min, "max", result->ms_max));
-    return tool_json(json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:f, s:f, s:f, s:f, s:f}", "spec", result->spec,
-        "queries", (json_int_t)result->queries, "rows", (json_int_t)result->rows, "width",
-        (json_int_t)result->width, "valid_slots", (json_int_t)result->valid_slots, "lists",
-        result->lists, "ms", milliseconds, "tflops", result->tflops, "gather_tbs",
-        result->gather_tbs, "launch_us", result->launch_us, "tflops_ratio", result->tflops_ratio,
-        "gather_ratio", result->gather_ratio));
+        return tool_pack("{s:s, s:s}", "spec", result->spec, "error", result->message);
+    json_t *milliseconds = tool_pack("{s:f, s:f, s:f}", "median", result->ms_median, "min",
+                                     result->ms_min, "max", result->ms_max);
+    return tool_pack("{s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:f, s:f, s:f, s:f, s:f}", "spec",
+                     result->spec, "queries", (json_int_t)result->queries, "rows",
+                     (json_int_t)result->rows, "width", (json_int_t)result->width, "valid_slots",
+                     (json_int_t)result->valid_slots, "lists", result->lists, "ms", milliseconds,
+                     "tflops", result->tflops, "gather_tbs", result->gather_tbs, "launch_us",
+                     result->launch_us, "tflops_ratio", result->tflops_ratio, "gather_ratio",
+                     result->gather_ratio);
 }
 
 static void print_json(const struct benchmarks *benchmarks) {
@@ -82,11 +82,11 @@ static void print_json(const struct benchmarks *benchmarks) {
              device->capability_minor);
     for (int i = 0; i < benchmarks->count; i++)
         json_array_append_new(results, result_json(&benchmarks->results[i]));
-    json_t *about = tool_json(
-        json_pack("{s:s, s:s, s:i, s:i, s:I}", "name", device->name, "capability", capability,
+    json_t *about =
+        tool_pack("{s:s, s:s, s:i, s:i, s:I}", "name", device->name, "capability", capability,
                   "multiprocessors", device->multiprocessors, "driver_version",
-                  device->driver_version, "memory_bytes", (json_int_t)device->memory_bytes));
-    tool_print_json(json_pack("{s:o, s:o}", "device", about, "results", results));
+                  device->driver_version, "memory_bytes", (json_int_t)device->memory_bytes);
+    tool_print_json(tool_pack("{s:o, s:o}", "device", about, "results", results));
 }
 
 static void add_row(struct tool_table *table, const struct smelt__bench_result *result) {

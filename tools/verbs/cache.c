@@ -29,7 +29,7 @@ static int stat_cache(smelt_context *context, const struct tool_options *options
     if (status)
         return tool_fail_status(options, status);
     if (options->json) {
-        tool_print_json(json_pack(
+        tool_print_json(tool_pack(
             "{s:s, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}",
             "folder", stats.folder, "readonly_folder", stats.readonly, "readonly_problem",
             stats.readonly_problem, "readonly_entries", (json_int_t)stats.readonly_entries,
@@ -63,8 +63,7 @@ static int stat_cache(smelt_context *context, const struct tool_options *options
 /* Entries of another version of smelt are not sound for us, but whole and left alone. */
 static int note_damage(void *array, const char *file, const smelt_kernel_info *info) {
     if (info->state == SMELT_KERNEL_FAILED && info->status != SMELT_ERROR_UNSUPPORTED)
-        json_array_append_new(
-            array, tool_json(json_pack("{s:s, s:s}", "file", file, "error", info->error)));
+        json_array_append_new(array, tool_pack("{s:s, s:s}", "file", file, "error", info->error));
     return 0;
 }
 
@@ -83,7 +82,7 @@ static int verify_cache(smelt_context *context, const struct tool_options *optio
     json_array_foreach(damaged, index, entry)
         tool_say(options, "removed %s", json_string_value(json_object_get(entry, "error")));
     if (options->json) {
-        tool_print_json(json_pack("{s:I, s:I, s:o}", "sound", (json_int_t)sound, "removed",
+        tool_print_json(tool_pack("{s:I, s:I, s:o}", "sound", (json_int_t)sound, "removed",
                                   (json_int_t)removed, "damaged", damaged));
     } else {
         printf("%" PRIu64 " sound, %" PRIu64 " damaged and removed\n", sound, removed);
@@ -135,7 +134,7 @@ static int prune_cache(smelt_context *context, const struct tool_options *option
     if (status)
         return tool_fail_status(options, status);
     if (options->json)
-        tool_print_json(json_pack(
+        tool_print_json(tool_pack(
             "{s:I, s:I, s:I, s:I, s:I}", "removed", (json_int_t)pruned.removed, "removed_bytes",
             (json_int_t)pruned.removed_bytes, "temporaries", (json_int_t)pruned.temporaries, "kept",
             (json_int_t)pruned.kept, "kept_bytes", (json_int_t)pruned.kept_bytes));
@@ -158,10 +157,10 @@ static void say_passed_over(const struct tool_options *options,
 }
 
 static json_t *transfer_json(const char *file, const smelt_cache_transfer *transfer) {
-    return tool_json(json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I}", "file", file, "entries", (json_int_t)transfer->entries,
-        "bytes", (json_int_t)transfer->bytes, "foreign", (json_int_t)transfer->foreign, "damaged",
-        (json_int_t)transfer->damaged, "tuning", (json_int_t)transfer->tuning));
+    return tool_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "file", file, "entries",
+                     (json_int_t)transfer->entries, "bytes", (json_int_t)transfer->bytes, "foreign",
+                     (json_int_t)transfer->foreign, "damaged", (json_int_t)transfer->damaged,
+                     "tuning", (json_int_t)transfer->tuning);
 }
 
 static int export_cache(smelt_context *context, const struct tool_options *options) {
@@ -208,7 +207,7 @@ static int clear_cache(smelt_context *context, const struct tool_options *option
     if (status)
         return tool_fail_status(options, status);
     if (options->json)
-        tool_print_json(json_pack("{s:I}", "removed", (json_int_t)removed));
+        tool_print_json(tool_pack("{s:I}", "removed", (json_int_t)removed));
     else
         printf("%" PRIu64 " removed\n", removed);
     return TOOL_OK;

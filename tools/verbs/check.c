@@ -94,8 +94,8 @@ static json_t *take_reports(int count) {
     for (int i = 0; i < count; i++) {
         struct emu_report report = emulator->report((size_t)i);
         json_array_append_new(
-            reports, tool_json(json_pack("{s:s, s:s}", "kind", emulator->kind_name(report.kind),
-                                         "text", report.text)));
+            reports,
+            tool_pack("{s:s, s:s}", "kind", emulator->kind_name(report.kind), "text", report.text));
     }
     return reports;
 }
@@ -141,26 +141,24 @@ static int run_emulated(struct checks *checks, const struct tool_list *archs,
 static json_t *result_json(const struct checks *checks, size_t number) {
     const struct smelt__check_options *asked = &checks->asked[number];
     const struct smelt__check_result *result = &checks->results[number];
-    json_t *errors =
-        tool_json(json_pack("{s:o, s:o, s:o}", "out", tool_json_real(result->out_absolute), "lse",
-                            tool_json_real(result->lse_absolute), "max_logits",
-                            tool_json_real(result->max_logits_absolute)));
-    json_t *relative =
-        tool_json(json_pack("{s:o, s:o}", "out", tool_json_real(result->out_relative), "out_row",
-                            tool_json_real(result->row_relative)));
-    json_t *tolerance = tool_json(json_pack(
-        "{s:o, s:o, s:o}", "out", tool_json_real(result->out_tolerance), "out_row",
-        tool_json_real(result->row_tolerance), "lse", tool_json_real(result->lse_tolerance)));
-    json_t *document = tool_json(json_pack(
+    json_t *errors = tool_pack("{s:o, s:o, s:o}", "out", tool_json_real(result->out_absolute),
+                               "lse", tool_json_real(result->lse_absolute), "max_logits",
+                               tool_json_real(result->max_logits_absolute));
+    json_t *relative = tool_pack("{s:o, s:o}", "out", tool_json_real(result->out_relative),
+                                 "out_row", tool_json_real(result->row_relative));
+    json_t *tolerance = tool_pack("{s:o, s:o, s:o}", "out", tool_json_real(result->out_tolerance),
+                                  "out_row", tool_json_real(result->row_tolerance), "lse",
+                                  tool_json_real(result->lse_tolerance));
+    json_t *document = tool_pack(
         "{s:s, s:s, s:s, s:I, s:s, s:b, s:o, s:o, s:o, s:I, s:I, s:f}", "spec", result->spec,
         "arch", result->arch, "where", result->emulated ? "emulator" : "gpu", "seed",
         (json_int_t)asked->problem.seed, "lists", smelt__lists_name(asked->problem.lists), "passed",
         result->passed, "max_abs_error", errors, "relative_error", relative, "tolerance", tolerance,
         "queries", (json_int_t)result->queries, "compared", (json_int_t)result->compared, "seconds",
-        result->seconds));
+        result->seconds);
     if (!result->passed) {
-        json_object_set_new(document, "error", tool_json(json_string(result->message)));
-        json_object_set_new(document, "command", tool_json(json_string(result->command)));
+        json_object_set_new(document, "error", tool_json_text(result->message));
+        json_object_set_new(document, "command", tool_json_text(result->command));
     }
     if (checks->schedules)
         json_object_set_new(document, "schedules", tool_json(json_integer(checks->schedule_count)));
@@ -173,7 +171,7 @@ static void print_json(const struct checks *checks) {
     json_t *results = tool_json(json_array());
     for (size_t i = 0; i < checks->count; i++)
         json_array_append_new(results, result_json(checks, i));
-    tool_print_json(json_pack("{s:o, s:I, s:I}", "results", results, "passed",
+    tool_print_json(tool_pack("{s:o, s:I, s:I}", "results", results, "passed",
                               (json_int_t)checks->passed, "failed",
                               (json_int_t)(checks->count - checks->passed)));
 }

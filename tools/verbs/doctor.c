@@ -23,26 +23,25 @@ static int judge(const smelt_machine_report *report) {
 static json_t *devices_json(const smelt_machine_report *report) {
     json_t *devices = tool_json(json_array());
     for (int i = 0; i < report->devices && i < 8; i++)
-        json_array_append_new(devices, tool_json(json_pack("{s:i, s:s, s:s}", "number", i, "name",
-                                                           report->device_names[i], "arch",
-                                                           report->device_archs[i])));
+        json_array_append_new(devices,
+                              tool_pack("{s:i, s:s, s:s}", "number", i, "name",
+                                        report->device_names[i], "arch", report->device_archs[i]));
     return devices;
 }
 
 static void print_json(const smelt_machine_report *report) {
-    json_t *driver = json_pack("{s:b, s:i, s:s, s:s}", "found", report->driver_found, "version",
+    json_t *driver = tool_pack("{s:b, s:i, s:s, s:s}", "found", report->driver_found, "version",
                                report->driver_version, "path", report->driver_path, "problem",
                                report->driver_problem);
     json_t *nvrtc =
-        json_pack("{s:b, s:i, s:i, s:s, s:s, s:s}", "found", report->nvrtc_found, "major",
+        tool_pack("{s:b, s:i, s:i, s:s, s:s, s:s}", "found", report->nvrtc_found, "major",
                   report->nvrtc_major, "minor", report->nvrtc_minor, "path", report->nvrtc_path,
                   "archs", report->nvrtc_archs, "problem", report->nvrtc_problem);
-    json_t *cache = json_pack("{s:s, s:s, s:s}", "folder", report->cache_folder, "rights",
+    json_t *cache = tool_pack("{s:s, s:s, s:s}", "folder", report->cache_folder, "rights",
                               cache_rights(report), "problem", report->cache_problem);
-    tool_print_json(json_pack("{s:s, s:o, s:o, s:o, s:o, s:b}", "version", smelt_version(),
-                              "driver", tool_json(driver), "devices", devices_json(report), "nvrtc",
-                              tool_json(nvrtc), "cache", tool_json(cache), "ok",
-                              judge(report) == TOOL_OK));
+    tool_print_json(tool_pack("{s:s, s:o, s:o, s:o, s:o, s:b}", "version", smelt_version(),
+                              "driver", driver, "devices", devices_json(report), "nvrtc", nvrtc,
+                              "cache", cache, "ok", judge(report) == TOOL_OK));
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */

@@ -41,7 +41,7 @@ static int emit(const struct tool_targets *targets, const struct tool_options *o
     if (status)
         return tool_fail_status(options, status);
     if (options->json)
-        tool_print_json(json_pack("{s:s, s:s, s:s}", "spec", spec, "arch", arch, "source", source));
+        tool_print_json(tool_pack("{s:s, s:s, s:s}", "spec", spec, "arch", arch, "source", source));
     else
         fputs(source, stdout);
     smelt_free(source);

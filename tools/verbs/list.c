@@ -16,9 +16,9 @@ static json_t *preset_json(const char *preset) {
     json_t *array = tool_json(json_array());
     smelt_preset_expand(preset, 1, tool_list_collect, &specs);
     for (size_t i = 0; i < specs.count; i++)
-        json_array_append_new(array, tool_json(json_string(specs.items[i])));
+        json_array_append_new(array, tool_json_text(specs.items[i]));
     tool_list_free(&specs);
-    return tool_json(json_pack("{s:s, s:o}", "name", preset, "specs", array));
+    return tool_pack("{s:s, s:o}", "name", preset, "specs", array);
 }
 
 static json_t *family_json(const char *family) {
@@ -27,13 +27,12 @@ static json_t *family_json(const char *family) {
     json_t *keys = tool_json(json_array());
     smelt_family_get_info(family, &info);
     for (int i = 0; get_key(family, i, &key); i++)
-        json_array_append_new(keys,
-                              tool_json(json_pack("{s:s, s:s, s:s, s:b, s:b}", "name", key.name,
-                                                  "legal", key.legal, "meaning", key.meaning,
-                                                  "required", key.required, "knob", key.knob)));
-    return tool_json(json_pack("{s:s, s:s, s:s, s:o}", "name", family, "kind",
-                               info.is_operator ? "operator" : "kernel", "summary", info.summary,
-                               "keys", keys));
+        json_array_append_new(keys, tool_pack("{s:s, s:s, s:s, s:b, s:b}", "name", key.name,
+                                              "legal", key.legal, "meaning", key.meaning,
+                                              "required", key.required, "knob", key.knob));
+    return tool_pack("{s:s, s:s, s:s, s:o}", "name", family, "kind",
+                     info.is_operator ? "operator" : "kernel", "summary", info.summary, "keys",
+                     keys);
 }
 
 static void print_choices_json(const struct tool_list *presets, const struct tool_list *families,
@@ -46,8 +45,8 @@ static void print_choices_json(const struct tool_list *presets, const struct too
     for (size_t i = 0; i < families->count; i++)
         json_array_append_new(family_array, family_json(families->items[i]));
     for (size_t i = 0; i < archs->count; i++)
-        json_array_append_new(arch_array, tool_json(json_string(archs->items[i])));
-    tool_print_json(json_pack("{s:o, s:o, s:o}", "presets", preset_array, "families", family_array,
+        json_array_append_new(arch_array, tool_json_text(archs->items[i]));
+    tool_print_json(tool_pack("{s:o, s:o, s:o}", "presets", preset_array, "families", family_array,
                               "archs", arch_array));
 }
 
@@ -120,10 +119,10 @@ static int list_choices(const struct tool_options *options) {
 static int add_entry_json(void *array, const char *file, const smelt_kernel_info *info) {
     int sound = info->state != SMELT_KERNEL_FAILED;
     json_t *entry = sound ? tool_kernel_json(info) : tool_json(json_object());
-    json_object_set_new(entry, "file", tool_json(json_string(file)));
+    json_object_set_new(entry, "file", tool_json_text(file));
     json_object_set_new(entry, "sound", json_boolean(sound));
     if (!sound)
-        json_object_set_new(entry, "error", tool_json(json_string(info->error)));
+        json_object_set_new(entry, "error", tool_json_text(info->error));
     json_array_append_new(array, entry);
     return 0;
 }
@@ -154,8 +153,7 @@ static int print_cached(smelt_context *context, const smelt_cache_stats *stats,
     if (options->json) {
         json_t *entries = tool_json(json_array());
         status = smelt_cache_walk(context, add_entry_json, entries);
-        json_t *document =
-            tool_json(json_pack("{s:s, s:o}", "folder", stats->folder, "entries", entries));
+        json_t *document = tool_pack("{s:s, s:o}", "folder", stats->folder, "entries", entries);
         if (!status)
             tool_print_json(document);
         else
@@ -191,9 +189,9 @@ static int list_cached(const struct tool_options *options) {
 /* ---- what was tuned -------------------------------------------------------------------------- */
 
 static int add_tuned_json(void *array, const smelt_tuning_entry *entry) {
-    json_array_append_new(array, tool_json(json_pack("{s:s, s:s, s:s, s:f}", "spec", entry->spec,
-                                                     "device", entry->device, "knobs", entry->knobs,
-                                                     "us", entry->microseconds)));
+    json_array_append_new(array, tool_pack("{s:s, s:s, s:s, s:f}", "spec", entry->spec, "device",
+                                           entry->device, "knobs", entry->knobs, "us",
+                                           entry->microseconds));
     return 0;
 }
 
@@ -210,7 +208,7 @@ static smelt_status print_tuned_json(smelt_context *context, const char *file) {
     json_t *entries = tool_json(json_array());
     smelt_status status = smelt_tuning_walk(context, add_tuned_json, entries);
     if (status == SMELT_OK)
-        tool_print_json(json_pack("{s:s, s:O}", "file", file, "entries", entries));
+        tool_print_json(tool_pack("{s:s, s:O}", "file", file, "entries", entries));
     json_decref(entries);
     return status;
 }

@@ -55,7 +55,7 @@ static json_t *plan_json(const char *text) {
 
 static void print_json(const struct view *view) {
     json_t *kernels = tool_json(json_array());
-    json_t *document = tool_json(json_pack("{s:s, s:s}", "spec", view->spec, "arch", view->arch));
+    json_t *document = tool_pack("{s:s, s:s}", "spec", view->spec, "arch", view->arch);
     for (size_t i = 0; i < view->kernels.count; i++) {
         json_t *kernel = tool_kernel_json(&view->infos[i]);
         json_t *plan = plan_json(view->plans[i]);

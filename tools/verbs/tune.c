@@ -127,15 +127,13 @@ static int print_candidates(const struct tuning *tuning, const struct tool_optio
         for (size_t k = 0; k < subject->specs.count; k++) {
             if (!options->json)
                 printf("  %s\n", shown_knobs(subject, k));
-            json_array_append_new(list,
-                                  tool_json(json_pack("{s:s}", "knobs", knobs_of(subject, k))));
+            json_array_append_new(list, tool_pack("{s:s}", "knobs", knobs_of(subject, k)));
         }
-        json_array_append_new(results,
-                              tool_json(json_pack("{s:s, s:s, s:o}", "spec", subject->kernel,
-                                                  "arch", tuning->arch, "candidates", list)));
+        json_array_append_new(results, tool_pack("{s:s, s:s, s:o}", "spec", subject->kernel, "arch",
+                                                 tuning->arch, "candidates", list));
     }
     if (options->json)
-        tool_print_json(json_pack("{s:O}", "results", results));
+        tool_print_json(tool_pack("{s:O}", "results", results));
     json_decref(results);
     return TOOL_OK;
 }
@@ -305,12 +303,12 @@ static size_t *places_of(const struct subject *subject) {
 static json_t *candidate_json(const struct subject *subject, size_t index) {
     const struct smelt__tune_candidate *candidate = &subject->candidates[index];
     const smelt_kernel_info *info = &subject->infos[index];
-    json_t *document = tool_json(
-        json_pack("{s:s, s:s, s:i, s:i, s:f, s:f}", "knobs", knobs_of(subject, index), "state",
+    json_t *document =
+        tool_pack("{s:s, s:s, s:i, s:i, s:f, s:f}", "knobs", knobs_of(subject, index), "state",
                   state_of(subject, index), "registers", info->registers, "spill_bytes",
-                  info->spill_bytes, "quick_us", candidate->quick_us, "us", candidate->us));
+                  info->spill_bytes, "quick_us", candidate->quick_us, "us", candidate->us);
     if (candidate->dropped)
-        json_object_set_new(document, "error", tool_json(json_string(candidate->message)));
+        json_object_set_new(document, "error", tool_json_text(candidate->message));
     return document;
 }
 
@@ -323,16 +321,16 @@ static void print_json(const struct tuning *tuning) {
         for (size_t k = 0; k < subject->specs.count; k++)
             json_array_append_new(list, candidate_json(subject, k));
         json_array_append_new(
-            results, tool_json(json_pack(
-                         "{s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:s, s:b, s:b, s:o}", "spec",
-                         subject->kernel, "arch", tuning->arch, "queries",
-                         (json_int_t)result->queries, "rows", (json_int_t)result->rows, "width",
-                         (json_int_t)result->width, "rule_us", result->rule_us, "noise_us",
-                         result->noise_us, "us", subject->candidates[result->best].us, "knobs",
-                         knobs_of(subject, (size_t)result->best), "stored", subject->stored,
-                         "removed", subject->removed, "candidates", list)));
+            results,
+            tool_pack("{s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:s, s:b, s:b, s:o}", "spec",
+                      subject->kernel, "arch", tuning->arch, "queries", (json_int_t)result->queries,
+                      "rows", (json_int_t)result->rows, "width", (json_int_t)result->width,
+                      "rule_us", result->rule_us, "noise_us", result->noise_us, "us",
+                      subject->candidates[result->best].us, "knobs",
+                      knobs_of(subject, (size_t)result->best), "stored", subject->stored, "removed",
+                      subject->removed, "candidates", list));
     }
-    tool_print_json(json_pack("{s:s, s:s, s:o}", "device", tuning->device.name, "file",
+    tool_print_json(tool_pack("{s:s, s:s, s:o}", "device", tuning->device.name, "file",
                               smelt_tuning_path(tuning->keeping), "results", results));
 }
 

@@ -145,14 +145,14 @@ static void print_json(const struct work *work) {
         if (info->status != SMELT_ERROR_CANCELLED)
             json_array_append_new(kernels, tool_kernel_json(info));
         else
-            json_array_append_new(
-                undone, tool_json(json_pack("{s:s, s:s}", "spec", info->spec, "arch", info->arch)));
+            json_array_append_new(undone,
+                                  tool_pack("{s:s, s:s}", "spec", info->spec, "arch", info->arch));
     }
-    json_t *times = tool_json(json_pack(
-        "{s:f, s:o, s:f}", "front_end", work->front_end_seconds, "assembler",
-        work->assembler_told ? tool_json_real(work->assembler_seconds) : tool_json(json_null()),
-        "cache", work->cache_seconds));
-    tool_print_json(json_pack(
+    json_t *times = tool_pack("{s:f, s:o, s:f}", "front_end", work->front_end_seconds, "assembler",
+                              work->assembler_told ? tool_json_real(work->assembler_seconds)
+                                                   : tool_json(json_null()),
+                              "cache", work->cache_seconds);
+    tool_print_json(tool_pack(
         "{s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "kernels", kernels, "undone_kernels",
         undone, "compiled", (json_int_t)work->compiled, "cached", (json_int_t)work->cached,
         "failed", (json_int_t)work->failed, "undone", (json_int_t)work->undone, "seconds",
