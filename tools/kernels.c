@@ -78,7 +78,7 @@ int tool_open_device(const struct tool_options *options, smelt_context **context
     smelt_status status = smelt_context_create(context, &settings);
     if (status == SMELT_ERROR_NO_DRIVER || status == SMELT_ERROR_NO_DEVICE)
         return tool_fail(options, TOOL_MISSING, "needs a GPU%s: %s",
-                         options->verb->run == tool_run_check ? " (or --emulate)" : "",
+                         options->verb->options & TOOL_BIT(TOOL_EMULATE) ? " (or --emulate)" : "",
                          smelt_last_error());
     return status ? tool_fail_status(options, status) : TOOL_OK;
 }

@@ -18,6 +18,7 @@ struct manifest {
     const struct tool_options *options;
     const char *path;
     const char *text;
+    struct tool_list *specs, *archs; /* what it is read into */
 };
 
 /* ---- finding a line -------------------------------------------------------------------------- */
@@ -127,8 +128,7 @@ static int check_keys(const struct manifest *manifest, json_t *object, const cha
     return TOOL_OK;
 }
 
-static int add_preset(struct tool_targets *targets, const struct manifest *manifest, json_t *object,
-                      long index) {
+static int add_preset(const struct manifest *manifest, json_t *object, long index) {
     static const char *const known[] = {"preset", "tp"};
     json_t *preset = json_object_get(object, "preset");
     json_t *tp = json_object_get(object, "tp");
@@ -141,22 +141,21 @@ static int add_preset(struct tool_targets *targets, const struct manifest *manif
         (!json_is_integer(tp) || json_integer_value(tp) < 1 || json_integer_value(tp) > INT32_MAX))
         return refuse(manifest, "specs", index, "\"tp\" must be a whole number, 1 or more");
     if (smelt_preset_expand(json_string_value(preset), tp ? (int)json_integer_value(tp) : 1,
-                            tool_list_collect, &targets->specs))
+                            tool_list_collect, manifest->specs))
         return refuse(manifest, "specs", index, smelt_last_error());
     return TOOL_OK;
 }
 
-static int add_spec(struct tool_targets *targets, const struct manifest *manifest, json_t *value,
-                    long index) {
+static int add_spec(const struct manifest *manifest, json_t *value, long index) {
     char *canonical = NULL;
     if (json_is_object(value))
-        return add_preset(targets, manifest, value, index);
+        return add_preset(manifest, value, index);
     if (!json_is_string(value))
         return refuse(manifest, "specs", index,
                       "a spec is a string, or an object {\"preset\": NAME, \"tp\": N}");
     if (smelt_spec_canonical(json_string_value(value), &canonical))
         return refuse(manifest, "specs", index, smelt_last_error());
-    tool_list_add(&targets->specs, canonical);
+    tool_list_add(manifest->specs, canonical);
     smelt_free(canonical);
     return TOOL_OK;
 }
@@ -168,21 +167,20 @@ static int has(const struct tool_list *list, const char *text) {
     return 0;
 }
 
-static int add_arch(struct tool_targets *targets, const struct manifest *manifest, json_t *value,
-                    long index) {
+static int add_arch(const struct manifest *manifest, json_t *value, long index) {
     char where[4200];
     if (!json_is_string(value))
         return refuse(manifest, "archs", index, "an architecture is a string, \"sm_90a\"");
-    if (has(&targets->archs, json_string_value(value)))
+    if (has(manifest->archs, json_string_value(value)))
         return TOOL_OK; /* a long list of one name is not worth its lines */
     snprintf(where, sizeof where, "%s:%d: ", manifest->path, find_line(manifest, "archs", index));
     int status = tool_check_arch(manifest->options, where, json_string_value(value));
     if (status == TOOL_OK)
-        tool_list_add(&targets->archs, json_string_value(value));
+        tool_list_add(manifest->archs, json_string_value(value));
     return status;
 }
 
-static int add_all(struct tool_targets *targets, const struct manifest *manifest, json_t *root) {
+static int add_all(const struct manifest *manifest, json_t *root) {
     static const char *const known[] = {"specs", "archs"};
     int archs_named = manifest->options->archs.count > 0;
     size_t index;
@@ -199,13 +197,13 @@ static int add_all(struct tool_targets *targets, const struct manifest *manifest
     if (archs && !json_is_array(archs))
         return refuse(manifest, "archs", -1, "\"archs\" must be an array");
     json_array_foreach(specs, index, value) {
-        if ((status = add_spec(targets, manifest, value, (long)index)) != TOOL_OK)
+        if ((status = add_spec(manifest, value, (long)index)) != TOOL_OK)
             return status;
     }
     if (archs_named)
         return TOOL_OK; /* --archs on the command line replace the manifest's */
     json_array_foreach(archs, index, value) {
-        if ((status = add_arch(targets, manifest, value, (long)index)) != TOOL_OK)
+        if ((status = add_arch(manifest, value, (long)index)) != TOOL_OK)
             return status;
     }
     return TOOL_OK;
@@ -238,27 +236,29 @@ static char *read_file(const char *path, size_t *length) {
     return text;
 }
 
-int tool_manifest_parse(struct tool_targets *targets, const struct tool_options *options,
-                        const char *path, const char *text, size_t length) {
-    struct manifest manifest = {options, path, text};
+int tool_manifest_parse(struct tool_list *specs, struct tool_list *archs,
+                        const struct tool_options *options, const char *path, const char *text,
+                        size_t length) {
+    struct manifest manifest = {options, path, text, specs, archs};
     json_error_t error;
     if (length > MOST_BYTES)
         return tool_fail(options, TOOL_USAGE, "%s: longer than the %d KiB a manifest may have",
                          path, MOST_BYTES >> 10);
     json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     int status =
-        root ? add_all(targets, &manifest, root)
+        root ? add_all(&manifest, root)
              : tool_fail(options, TOOL_USAGE, "%s:%d: not JSON: %s", path, error.line, error.text);
     json_decref(root);
     return status;
 }
 
-int tool_manifest_read(struct tool_targets *targets, const struct tool_options *options) {
+int tool_manifest_read(struct tool_list *specs, struct tool_list *archs,
+                       const struct tool_options *options) {
     size_t length;
     char *text = read_file(options->manifest, &length);
     if (!text)
         return tool_fail(options, TOOL_USAGE, "%s: %s", options->manifest, strerror(errno));
-    int status = tool_manifest_parse(targets, options, options->manifest, text, length);
+    int status = tool_manifest_parse(specs, archs, options, options->manifest, text, length);
     free(text);
     return status;
 }

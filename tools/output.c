@@ -8,27 +8,6 @@
 
 #include "tool.h"
 
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-void tool_die_of_memory(void) {
-    fputs("smelt: out of memory\n", stderr);
-    exit(TOOL_FAILED);
-}
-
-void *tool_allocate(void *old, size_t count, size_t size) {
-    void *block = reallocarray(old, count ? count : 1, size);
-    if (!block)
-        tool_die_of_memory();
-    return block;
-}
-
-char *tool_copy(const char *string) {
-    char *copy = strdup(string);
-    if (!copy)
-        tool_die_of_memory();
-    return copy;
-}
-
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* The bar and log lines share standard error, and log lines come from any thread. */
@@ -109,53 +88,6 @@ void tool_log(void *user, smelt_log_level level, const char *message) {
     erase_bar();
     fprintf(stderr, "smelt: %s: %s\n", names[level], message);
     pthread_mutex_unlock(&terminal);
-}
-
-/* ---- names ----------------------------------------------------------------------------------- */
-
-enum { LONGEST_NAME = 64 };
-
-static size_t smallest(size_t a, size_t b, size_t c) {
-    size_t least = a < b ? a : b;
-    return least < c ? least : c;
-}
-
-/* Levenshtein's distance of two names no longer than LONGEST_NAME, one row of the table at a time.
- */
-static size_t edit_distance(const char *left, const char *right) {
-    size_t row[LONGEST_NAME + 1];
-    size_t columns = strlen(right);
-    for (size_t j = 0; j <= columns; j++)
-        row[j] = j;
-    for (size_t i = 1; left[i - 1]; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= columns; j++) {
-            size_t above = row[j];
-            row[j] = smallest(above + 1, row[j - 1] + 1,
-                              diagonal + (left[i - 1] != right[j - 1] ? 1 : 0));
-            diagonal = above;
-        }
-    }
-    return row[columns];
-}
-
-const char *tool_nearest(const char *given, const char *const *names, size_t count) {
-    const char *nearest = NULL;
-    size_t length = strlen(given);
-    size_t least = 4; /* more than three edits is another word */
-    if (length > LONGEST_NAME)
-        return NULL;
-    for (size_t i = 0; i < count; i++) {
-        if (strlen(names[i]) > LONGEST_NAME)
-            continue;
-        size_t distance = edit_distance(given, names[i]);
-        if (distance < least && 2 * distance < length + 1) {
-            least = distance;
-            nearest = names[i];
-        }
-    }
-    return nearest;
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */

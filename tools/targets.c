@@ -4,53 +4,7 @@
 
 #include "tool.h"
 
-/* ---- lists ----------------------------------------------------------------------------------- */
-
-void tool_list_add(struct tool_list *list, const char *text) {
-    for (size_t i = 0; i < list->count; i++)
-        if (!strcmp(list->items[i], text))
-            return;
-    if (list->count == list->capacity) {
-        list->capacity = list->capacity ? 2 * list->capacity : 16;
-        list->items = tool_allocate(list->items, list->capacity, sizeof list->items[0]);
-    }
-    list->items[list->count++] = tool_copy(text);
-}
-
-void tool_list_free(struct tool_list *list) {
-    for (size_t i = 0; i < list->count; i++)
-        free(list->items[i]);
-    free(list->items);
-    *list = (struct tool_list){0};
-}
-
-int tool_list_collect(void *list, const char *text) {
-    tool_list_add(list, text);
-    return 0;
-}
-
 /* ---- architectures --------------------------------------------------------------------------- */
-
-int tool_check_arch(const struct tool_options *options, const char *where, const char *arch) {
-    struct tool_list known = {0};
-    char legal[512] = "";
-    smelt_status status = smelt_list_archs(tool_list_collect, &known);
-    int result = status ? tool_fail_status(options, status) : TOOL_USAGE;
-    for (size_t i = 0; i < known.count && !status; i++) {
-        size_t used = strlen(legal);
-        snprintf(legal + used, sizeof legal - used, "%s%s", i ? ", " : "", known.items[i]);
-        if (!strcmp(known.items[i], arch))
-            result = TOOL_OK;
-    }
-    if (result == TOOL_USAGE) {
-        const char *nearest = tool_nearest(arch, (const char *const *)known.items, known.count);
-        tool_fail(options, TOOL_USAGE, "%sno architecture '%s'; legal: %s%s%s%s", where, arch,
-                  legal, nearest ? " (did you mean " : "", nearest ? nearest : "",
-                  nearest ? "?)" : "");
-    }
-    tool_list_free(&known);
-    return result;
-}
 
 int tool_targets_need_arch(struct tool_targets *targets, const struct tool_options *options) {
     static smelt_machine_report report; /* 20 KB */
@@ -118,7 +72,7 @@ int tool_targets_read(struct tool_targets *targets, const struct tool_options *o
     if (status == TOOL_OK)
         status = add_presets(targets, options);
     if (status == TOOL_OK && options->manifest)
-        status = tool_manifest_read(targets, options);
+        status = tool_manifest_read(&targets->specs, &targets->archs, options);
     if (status == TOOL_OK && !targets->specs.count) {
         uint64_t more = options->verb->options & TOOL_BIT(TOOL_PRESET);
         status = tool_fail(options, TOOL_USAGE, "name a spec%s; `smelt list` says what there is",

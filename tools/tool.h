@@ -2,6 +2,9 @@
  * The `smelt` command: what its files share. The command is a client of the public API; nothing in
  * here is part of the library, hence the prefix tool_ instead of smelt__.
  *
+ * The files form layers, in this header's order; each calls only those above it: memory, json,
+ * output, names, arguments, manifest, targets, kernels and emulator, the verbs, main.
+ *
  * Output rules (docs/smelt.1): results go to standard output, messages to standard error. With
  * --json standard output carries exactly one JSON document.
  */
@@ -118,6 +121,35 @@ void tool_print_verb_help(const struct tool_verb *verb);
 /* Whether argv holds --json: errors in front of it obey it too. */
 int tool_wants_json(int argc, char **argv);
 
+/* ---- memory.c ---------------------------------------------------------------------------------
+ */
+
+/* Memory that must exist: the program ends with a message when there is none. */
+void *tool_allocate(void *old, size_t count, size_t size);
+char *tool_copy(const char *string);
+/* Ends the program with that message. */
+__attribute__((noreturn)) void tool_die_of_memory(void);
+
+/* ---- json.c: documents ------------------------------------------------------------------------
+ */
+
+/* Prints a document and a newline on standard output and drops the reference. */
+void tool_print_json(json_t *document);
+/* A json_t that must exist; ends the program when memory ran out. */
+json_t *tool_json(json_t *value);
+/* A text from anywhere: bytes that are not UTF-8 become U+FFFD. */
+json_t *tool_json_text(const char *text);
+/* A number; null when it is none that JSON can write (a failed check may have met infinity). */
+json_t *tool_json_real(double value);
+/*
+ * A value by a format, as jansson's json_pack has them: {} an object of keys and values, s a text,
+ * i an int, I a json_int_t, f a double, b a truth value, o a json_t that is taken over, O one that
+ * is not. Texts and numbers are made by the functions above. In place of json_pack, which refuses a
+ * text that is not UTF-8 as if memory had run out.
+ */
+json_t *tool_pack(const char *format, ...);
+#pragma GCC poison json_pack json_string
+
 /* ---- output.c: messages, tables, the progress bar -------------------------------------------- */
 
 /* "smelt VERB: message" on standard error and, with --json, {"error", "exit_status"} as the one
@@ -130,15 +162,6 @@ int tool_exit_of(smelt_status status);
 /* "smelt VERB: message" on standard error, nothing else. */
 __attribute__((format(printf, 2, 3))) void tool_say(const struct tool_options *options,
                                                     const char *format, ...);
-
-/* Memory that must exist: the program ends with a message when there is none. */
-void *tool_allocate(void *old, size_t count, size_t size);
-char *tool_copy(const char *string);
-/* Ends the program with that message. */
-__attribute__((noreturn)) void tool_die_of_memory(void);
-
-/* The name nearest to `given`, or NULL when none is near. */
-const char *tool_nearest(const char *given, const char *const *names, size_t count);
 
 enum tool_style { TOOL_PLAIN, TOOL_GOOD, TOOL_BAD };
 
@@ -173,27 +196,7 @@ void tool_progress_clear(void);
 /* A smelt_log_function that writes to standard error. */
 void tool_log(void *user, smelt_log_level level, const char *message);
 
-/* ---- json.c: documents ------------------------------------------------------------------------
- */
-
-/* Prints a document and a newline on standard output and drops the reference. */
-void tool_print_json(json_t *document);
-/* A json_t that must exist; ends the program when memory ran out. */
-json_t *tool_json(json_t *value);
-/* A text from anywhere: bytes that are not UTF-8 become U+FFFD. */
-json_t *tool_json_text(const char *text);
-/* A number; null when it is none that JSON can write (a failed check may have met infinity). */
-json_t *tool_json_real(double value);
-/*
- * A value by a format, as jansson's json_pack has them: {} an object of keys and values, s a text,
- * i an int, I a json_int_t, f a double, b a truth value, o a json_t that is taken over, O one that
- * is not. Texts and numbers are made by the functions above. In place of json_pack, which refuses a
- * text that is not UTF-8 as if memory had run out.
- */
-json_t *tool_pack(const char *format, ...);
-#pragma GCC poison json_pack json_string
-
-/* ---- targets.c, manifest.c: which kernels, for which architectures ----------------------------
+/* ---- names.c ----------------------------------------------------------------------------------
  */
 
 /* A growing list of owned strings without repetitions. */
@@ -206,6 +209,27 @@ void tool_list_add(struct tool_list *list, const char *text);
 void tool_list_free(struct tool_list *list);
 /* A smelt_text_function; user is a struct tool_list. */
 int tool_list_collect(void *list, const char *text);
+
+/* The name nearest to `given`, or NULL when none is near. */
+const char *tool_nearest(const char *given, const char *const *names, size_t count);
+
+/* Refuses an architecture the library does not know. `where` precedes the message. */
+int tool_check_arch(const struct tool_options *options, const char *where, const char *arch);
+
+/* ---- manifest.c -------------------------------------------------------------------------------
+ */
+
+/* Adds the specs and, unless --arch names some, the architectures of a manifest file. Exit status,
+ * with the error (file and line) printed. */
+int tool_manifest_read(struct tool_list *specs, struct tool_list *archs,
+                       const struct tool_options *options);
+/* The same of a manifest's text, NUL-terminated, which messages call `path`. */
+int tool_manifest_parse(struct tool_list *specs, struct tool_list *archs,
+                        const struct tool_options *options, const char *path, const char *text,
+                        size_t length);
+
+/* ---- targets.c: which kernels, for which architectures ----------------------------------------
+ */
 
 /* The specs (canonical, operators and kernels) and architectures a command line names. */
 struct tool_targets {
@@ -223,14 +247,6 @@ void tool_targets_free(struct tool_targets *targets);
  * to. Exit status, with the error printed. */
 int tool_operators_of(struct tool_list *operators, const struct tool_list *specs,
                       const struct tool_options *options);
-
-/* Adds what a manifest file holds. Exit status, with the error (file and line) printed. */
-int tool_manifest_read(struct tool_targets *targets, const struct tool_options *options);
-/* The same of a manifest's text, NUL-terminated, which messages call `path`. */
-int tool_manifest_parse(struct tool_targets *targets, const struct tool_options *options,
-                        const char *path, const char *text, size_t length);
-/* Refuses an architecture the library does not know. `where` precedes the message. */
-int tool_check_arch(const struct tool_options *options, const char *where, const char *arch);
 
 /* ---- kernels.c: contexts and compiled kernels, shared by warm and show ------------------------
  */

@@ -9,7 +9,7 @@
 static const char path[] = "manifest.json";
 static int refusals;
 
-/* ---- in place of the command's output.c and kernels.c ---------------------------------------- */
+/* ---- in place of the command's output.c ---------------------------------------- */
 
 int tool_fail(const struct tool_options *options, int exit_status, const char *format, ...) {
     static char message[16384];
@@ -37,47 +37,26 @@ int tool_fail_status(const struct tool_options *options, smelt_status status) {
     return tool_fail(options, TOOL_FAILED, "%s", smelt_last_error());
 }
 
-void *tool_allocate(void *old, size_t count, size_t size) {
-    void *block = reallocarray(old, count ? count : 1, size);
-    FUZZ_REQUIRE(block);
-    return block;
-}
-
-char *tool_copy(const char *string) {
-    char *copy = strdup(string);
-    FUZZ_REQUIRE(copy);
-    return copy;
-}
-
-const char *tool_nearest(const char *given, const char *const *names, size_t count) {
-    return count && given[0] == names[0][0] ? names[0] : NULL;
-}
-
-smelt_context_options tool_context_options(const struct tool_options *options) {
-    smelt_context_options none = SMELT_CONTEXT_OPTIONS_INIT;
-    (void)options;
-    return none;
-}
-
 /* ---- the target ------------------------------------------------------------------------------ */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct tool_options options = {0};
-    struct tool_targets targets = {.archs = {0}};
+    struct tool_list specs = {0}, archs = {0};
     char *text = malloc(size + 1), *canonical;
 
     FUZZ_REQUIRE(text);
     memcpy(text, data, size);
     text[size] = '\0';
     refusals = 0;
-    int status = tool_manifest_parse(&targets, &options, path, text, size);
+    int status = tool_manifest_parse(&specs, &archs, &options, path, text, size);
     FUZZ_REQUIRE(refusals == (status != TOOL_OK));
-    for (size_t i = 0; i < targets.specs.count; i++) {
-        FUZZ_REQUIRE(smelt_spec_canonical(targets.specs.items[i], &canonical) == SMELT_OK);
-        FUZZ_REQUIRE(!strcmp(canonical, targets.specs.items[i]));
+    for (size_t i = 0; i < specs.count; i++) {
+        FUZZ_REQUIRE(smelt_spec_canonical(specs.items[i], &canonical) == SMELT_OK);
+        FUZZ_REQUIRE(!strcmp(canonical, specs.items[i]));
         smelt_free(canonical);
     }
-    tool_targets_free(&targets);
+    tool_list_free(&specs);
+    tool_list_free(&archs);
     free(text);
     return 0;
 }
