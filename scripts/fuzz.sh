@@ -2,10 +2,12 @@
 # Fuzzes one parser with libFuzzer, AddressSanitizer and UBSan (tests/fuzz):
 #
 #   scripts/fuzz.sh TARGET [RUNS] [SECONDS]     entry, library, manifest, spec, ...
-#   scripts/fuzz.sh --merge TARGET FOLDER       adds to the corpus what FOLDER has that is new
+#   scripts/fuzz.sh --merge TARGET [FOLDER]     the corpus anew: of its inputs and FOLDER's the fewest
+#                                               that reach what all reach (default: what was found)
 #
 # RUNS is SMELT_FUZZ_RUNS unless given, 100 millions unless that is set, and a twentieth of it for
-# others than `entry`; 0 runs until SECONDS are over. Inputs found stay in build-fuzz/found/TARGET,
+# others than `entry`; 0 runs until SECONDS are over. A corpus is one file, tests/fuzz/corpus/
+# TARGET.pack (replay.c has its form). Inputs found stay in build-fuzz/found/TARGET,
 # one that shows a defect in build-fuzz. The last line is "figure: N executions ...".
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,8 +17,10 @@ if [ "${1:-}" = --merge ]; then
     merge=1
     shift
 fi
-target=${1:?a target: $(cd tests/fuzz/corpus && echo *)}
-corpus=tests/fuzz/corpus/$target
+targets=$(cd tests/fuzz/corpus && echo *.pack)
+target=${1:?a target: ${targets//.pack/}}
+pack=tests/fuzz/corpus/$target.pack
+[ -f "$pack" ] || { echo "no such target: $target; there are ${targets//.pack/}"; exit 2; }
 if ! printf 'int LLVMFuzzerTestOneInput(const char *d, long n) { return n && !d; }\n' |
     clang -fsanitize=fuzzer,address -x c -o /dev/null - 2>/dev/null; then
     echo "skipped: no clang with libFuzzer here"
@@ -33,11 +37,18 @@ ninja -C build-fuzz "tests/fuzz/fuzz_$target" >build-fuzz/ninja.log 2>&1 ||
 
 options=(-max_len=2048 -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix=build-fuzz/)
 [ ! -f "tests/fuzz/$target.dict" ] || options+=("-dict=tests/fuzz/$target.dict")
-if [ "$merge" = 1 ]; then
-    exec "build-fuzz/tests/fuzz/fuzz_$target" -merge=1 "${options[@]}" "$corpus" "${2:?a folder}"
-fi
-found=build-fuzz/found/$target
+corpus=build-fuzz/corpus/$target found=build-fuzz/found/$target
+rm -rf "$corpus"
+python3 tests/fuzz/pack.py --unpack "$pack" "$corpus"
 mkdir -p "$found"
+if [ "$merge" = 1 ]; then
+    fewest=build-fuzz/merged/$target
+    rm -rf "$fewest"
+    mkdir -p "$fewest"
+    "build-fuzz/tests/fuzz/fuzz_$target" -set_cover_merge=1 "${options[@]}" -max_len=65536 "$fewest" "$corpus" \
+        "${2:-$found}"
+    exec python3 tests/fuzz/pack.py "$fewest" "$pack"
+fi
 runs=${2:-${SMELT_FUZZ_RUNS:-100000000}}
 [ -n "${2:-}" ] || [ "$target" = entry ] || runs=$((runs / 20))
 [ "$runs" = 0 ] || options+=("-runs=$runs")
@@ -52,4 +63,4 @@ if [ "$status" != 0 ]; then
 fi
 echo "figure: ${runs:-0} executions of the $target parser in $((SECONDS - begin)) s, no finding;" \
     "$(sed -n 's/.*cov: \([0-9]*\).*/\1/p' "$log" | tail -1) branches reached," \
-    "$(find "$corpus" -type f | wc -l) files of corpus committed"
+    "$(find "$corpus" -type f | wc -l) inputs of corpus committed"

@@ -1,25 +1,42 @@
 /*
- * Drives a fuzz target without a fuzzer: every file of the corpus folder, each cut off at every
- * byte, and random small changes of them.
+ * Drives a fuzz target without a fuzzer: every input of the corpus, each cut off at every byte, and
+ * random small changes of them.
  *
- *   fuzz_TARGET CORPUS [CHANGES]
+ *   fuzz_TARGET CORPUS.pack [CHANGES]
+ *   fuzz_TARGET FILE                     one input: a finding of libFuzzer, or of this program
+ *
+ * A corpus is one file: the line `smelt corpus 1`, then for each input a line with its length in
+ * decimal, its bytes, and a newline. scripts/fuzz.sh packs and unpacks it. An input that ends the
+ * process is written to fuzz_TARGET.failed in the working folder, and named: which of the corpus
+ * (pack.py --unpack writes them as files of these numbers), and what was done to it.
  */
-#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "fuzz.h"
 
-enum { MOST_FILES = 4096, MOST_BYTES = 1 << 16, MOST_CUTS = 4096 };
+enum { MOST_INPUTS = 4096, MOST_BYTES = 1 << 16, MOST_CUTS = 4096 };
+
+static const char head[] = "smelt corpus 1\n";
+static char failed_name[128]; /* in the working folder */
 
 static struct input {
     uint8_t *bytes;
     size_t count;
-} inputs[MOST_FILES];
+} inputs[MOST_INPUTS];
 static size_t input_count;
 
 static uint64_t random_state;
+
+/* What runs now, for the words at its end. */
+static struct {
+    const uint8_t *bytes;
+    size_t count;
+    char what[128];
+} now;
 
 /* splitmix64 */
 static uint64_t next_random(void) {
@@ -29,49 +46,127 @@ static uint64_t next_random(void) {
     return mixed ^ (mixed >> 31);
 }
 
+static void put(int file, const void *bytes, size_t count) {
+    ssize_t written = write(file, bytes, count);
+    (void)written; /* the process ends for another reason */
+}
+
+/* Calls nothing that a signal handler may not. */
+static void tell_what_failed(void) {
+    static const char words[] = "failed: ", kept[] = "; its bytes are in ";
+    int file = open(failed_name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    put(2, words, sizeof words - 1);
+    put(2, now.what, strlen(now.what));
+    if (file >= 0) {
+        put(file, now.bytes, now.count);
+        close(file);
+        put(2, kept, sizeof kept - 1);
+        put(2, failed_name, strlen(failed_name));
+    }
+    put(2, "\n", 1);
+}
+
+static void end_by_signal(int number) {
+    tell_what_failed();
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* The sanitizers' run-time library, where the program is built with one. */
+__attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)(void));
+
+static void watch_for_the_end(void) {
+    static const int numbers[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTERM, SIGXCPU};
+    if (__sanitizer_set_death_callback)
+        __sanitizer_set_death_callback(tell_what_failed);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (!__sanitizer_set_death_callback || numbers[i] == SIGABRT || numbers[i] == SIGTERM)
+            signal(numbers[i], end_by_signal);
+}
+
 /* From memory of exactly its size, so that sanitizers see a byte too many. */
 static void run(const uint8_t *bytes, size_t count) {
     uint8_t *exact = malloc(count ? count : 1);
     FUZZ_REQUIRE(exact);
     memcpy(exact, bytes, count);
+    now.bytes = bytes;
+    now.count = count;
     LLVMFuzzerTestOneInput(exact, count);
     free(exact);
 }
 
-static void read_corpus(const char *folder) {
-    char path[4096];
-    DIR *names = opendir(folder);
-    struct dirent *item;
+/* The whole file, its length in *count; freed by the caller. */
+static uint8_t *read_file(const char *path, size_t *count) {
+    FILE *file = fopen(path, "rb");
+    size_t room = MOST_BYTES, got;
+    uint8_t *bytes = malloc(room);
 
-    FUZZ_REQUIRE(names);
-    while ((item = readdir(names)) != NULL && input_count < MOST_FILES) {
-        struct input *input = &inputs[input_count];
-        struct stat status;
-        snprintf(path, sizeof path, "%.3000s/%s", folder, item->d_name);
-        if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
-            continue;
-        FILE *file = fopen(path, "rb");
-        input->bytes = malloc(MOST_BYTES);
-        FUZZ_REQUIRE(file && input->bytes);
-        input->count = fread(input->bytes, 1, MOST_BYTES, file);
-        fclose(file);
-        input_count++;
+    *count = 0;
+    if (!file || !bytes) {
+        perror(path);
+        exit(2);
     }
-    closedir(names);
+    while ((got = fread(bytes + *count, 1, room - *count, file)) > 0) {
+        *count += got;
+        if (*count == room) {
+            bytes = realloc(bytes, room *= 2);
+            FUZZ_REQUIRE(bytes);
+        }
+    }
+    fclose(file);
+    return bytes;
 }
 
-static long run_cuts(const struct input *input) {
+/* A length and its newline at `at`; SIZE_MAX when there is none. `at` moves past it. */
+static size_t read_length(const uint8_t *bytes, size_t count, size_t *at) {
+    size_t length = 0, begin = *at;
+    while (*at < count && bytes[*at] >= '0' && bytes[*at] <= '9' && length < MOST_BYTES)
+        length = 10 * length + (size_t)(bytes[(*at)++] - '0');
+    if (*at == begin || *at >= count || bytes[(*at)++] != '\n')
+        return SIZE_MAX;
+    return length;
+}
+
+static void read_corpus(const char *path, const uint8_t *bytes, size_t count) {
+    for (size_t at = sizeof head - 1; at < count;) {
+        size_t length = read_length(bytes, count, &at);
+        if (input_count == MOST_INPUTS || length > MOST_BYTES || at >= count ||
+            length >= count - at || bytes[at + length] != '\n') {
+            fprintf(stderr,
+                    "%s: input %zu has no length, is cut off, or is one of more than %d inputs or "
+                    "of more than %d bytes\n",
+                    path, input_count, MOST_INPUTS, MOST_BYTES);
+            exit(2);
+        }
+        struct input *input = &inputs[input_count++];
+        input->bytes = malloc(length ? length : 1);
+        FUZZ_REQUIRE(input->bytes);
+        memcpy(input->bytes, bytes + at, length);
+        input->count = length;
+        at += length + 1;
+    }
+}
+
+static long run_cuts(size_t number) {
+    const struct input *input = &inputs[number];
     size_t step = 1 + input->count / MOST_CUTS;
     long runs = 0;
-    for (size_t count = 0; count <= input->count; count += step, runs++)
+    for (size_t count = 0; count < input->count; count += step, runs++) {
+        snprintf(now.what, sizeof now.what,
+                 "input %zu of the corpus, cut off after %zu of %zu bytes", number, count,
+                 input->count);
         run(input->bytes, count);
-    return runs;
+    }
+    snprintf(now.what, sizeof now.what, "input %zu of the corpus", number);
+    run(input->bytes, input->count);
+    return runs + 1;
 }
 
 /* One to four changes: a byte, a bit, a piece doubled or left out, another input's end. */
-static void run_changed(void) {
+static void run_changed(long change) {
     static uint8_t bytes[2 * MOST_BYTES];
-    const struct input *input = &inputs[next_random() % input_count];
+    size_t number = next_random() % input_count;
+    const struct input *input = &inputs[number];
     size_t count = input->count;
 
     memcpy(bytes, input->bytes, count);
@@ -104,24 +199,44 @@ static void run_changed(void) {
         }
         }
     }
+    snprintf(now.what, sizeof now.what, "change %ld, of input %zu of the corpus", change, number);
     run(bytes, count);
 }
 
 int main(int argc, char **argv) {
     const char *given = getenv("SMELT_TEST_SEED");
     long changes = argc > 2 ? strtol(argv[2], NULL, 10) : 20000, runs = 0;
+    size_t count;
 
-    FUZZ_REQUIRE(argc > 1);
+    if (argc < 2) {
+        fprintf(stderr, "usage: %s CORPUS.pack [CHANGES] | FILE\n", argv[0]);
+        return 2;
+    }
+    uint8_t *bytes = read_file(argv[1], &count);
+    const char *slash = strrchr(argv[0], '/');
+    snprintf(failed_name, sizeof failed_name, "%s.failed", slash ? slash + 1 : argv[0]);
+    watch_for_the_end();
+    if (count < sizeof head - 1 || memcmp(bytes, head, sizeof head - 1) != 0) {
+        snprintf(now.what, sizeof now.what, "the given input");
+        run(bytes, count);
+        free(bytes);
+        printf("one input of %zu bytes: no defect shown\n", count);
+        return 0;
+    }
     random_state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
     printf("SMELT_TEST_SEED=%llu\n", (unsigned long long)random_state);
     fflush(stdout);
-    read_corpus(argv[1]);
-    FUZZ_REQUIRE(input_count > 0);
+    read_corpus(argv[1], bytes, count);
+    free(bytes);
+    if (input_count == 0) {
+        fprintf(stderr, "%s: no input\n", argv[1]);
+        return 2;
+    }
     for (size_t i = 0; i < input_count; i++)
-        runs += run_cuts(&inputs[i]);
+        runs += run_cuts(i);
     for (long i = 0; i < changes; i++)
-        run_changed();
-    printf("figure: %zu files of the corpus, %ld cuts of them, %ld changes\n", input_count, runs,
+        run_changed(i);
+    printf("figure: %zu inputs of the corpus, %ld cuts of them, %ld changes\n", input_count, runs,
            changes);
     for (size_t i = 0; i < input_count; i++)
         free(inputs[i].bytes);
