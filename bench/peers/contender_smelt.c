@@ -17,7 +17,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void make_context(void) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    options.device = 0;
+    options.kind = SMELT_CONTEXT_DEVICE;
     if (smelt_context_create(&context, &options) != SMELT_OK)
         snprintf(context_problem, sizeof context_problem, "%s", smelt_last_error());
 }

@@ -133,7 +133,7 @@ int peers_open(struct peers_rig **made) {
     struct peers_rig *rig = calloc(1, sizeof *rig);
     if (!rig)
         return peers_fail("out of memory");
-    options.device = 0;
+    options.kind = SMELT_CONTEXT_DEVICE;
     *made = rig;
     if (smelt_context_create(&rig->context, &options) != SMELT_OK)
         return peers_fail_smelt("no GPU");
