@@ -37,7 +37,7 @@ build_flash_mla() {
         'file=$1 objects=$2; shift 2; exec "$@" -c "$file" -o "$objects/$(basename "$file" .cu).o"' \
         sh {} "$objects" "$nvcc" "${flags[@]}"
     # The C++ runtime goes inside: the object may run where another one is installed.
-    "$nvcc" -shared -Xcompiler -static-libstdc++,-static-libgcc "$objects"/*.o -o "$out/flash_mla.so"
+    "$nvcc" -shared -Xcompiler -static-libstdc++,-static-libgcc -Xlinker --exclude-libs,ALL "$objects"/*.o -o "$out/flash_mla.so"
 }
 
 build_smelt() {
