@@ -1,15 +1,18 @@
 /*
  * Every system call the library makes fails in turn, with every error a disk or a network file
- * system gives, once and from then on; every allocation fails in turn. What a caller gets is the
- * right kernel or a clear error, nothing is lost (descriptors, memory, sound entries), nothing
- * half-written is left to be found, and the next call, which may do its work, does it.
+ * system gives, once and from then on; every allocation fails in turn; files may not grow. What a
+ * caller gets is the right kernel or a clear error, nothing is lost (descriptors, memory, sound
+ * entries), nothing half-written is left to be found, and the next call, which may do its work,
+ * does it.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,6 +51,18 @@ static void set_cold(void) {
 static void set_warm(void) {
     remove_folder(folder);
     fill(folder, 0, STORED);
+}
+
+/* The counters' file is about to be made small. */
+static void set_counted(void) {
+    char path[TORTURE_PATH];
+    set_warm();
+    snprintf(path, sizeof path, "%.4000s/counters", folder);
+    FILE *counters = fopen(path, "ae");
+    REQUIRE(counters);
+    for (long bytes = 0; bytes <= 64 << 10; bytes++)
+        REQUIRE(fputc(0, counters) == 0);
+    REQUIRE(fclose(counters) == 0);
 }
 
 static int damage_item(void *user, const char *file, const smelt_kernel_info *info) {
@@ -149,9 +164,10 @@ static int take_note(void *user, const char *file, const smelt_kernel_info *info
 }
 
 static enum outcome look_after(smelt_context *context) {
+    enum outcome got = use_kernel(context, 0); /* something to count */
     smelt_cache_stats stats = {.size = sizeof stats};
     uint64_t sound = 0, removed = 0;
-    enum outcome outcome = DONE;
+    enum outcome outcome = got;
 
     if (judge(smelt_cache_get_stats(context, &stats)) == REFUSED)
         outcome = REFUSED;
@@ -301,20 +317,22 @@ static const struct step {
     void (*before)(void);
     enum outcome (*run)(void);
     bool always; /* no fault of a file is an excuse */
+    int renames; /* at least so many files come to be by one */
 } steps[] = {
-    {"compile and store", set_cold, step_obtain, true},
-    {"hit", set_warm, step_obtain, true},
-    {"heal", set_damaged, step_obtain, true},
-    {"hit in the read-only layer", set_cold, step_readonly, true},
-    {"evict", set_warm, step_evict, true},
-    {"stat, walk, verify", set_warm, step_look_after, false},
-    {"export", set_warm, step_export, false},
-    {"import", set_cold, step_import, false},
-    {"hit in an exported file", set_cold, step_archive_layer, true},
-    {"tune", set_cold, step_tune, false},
-    {"prepare", set_cold, step_prepare, true},
-    {"an operator", set_cold, step_operator, true},
-    {"texts", set_cold, step_texts, true},
+    {"compile and store", set_cold, step_obtain, true, 1},
+    {"hit", set_warm, step_obtain, true, 0},
+    {"heal", set_damaged, step_obtain, true, 1},
+    {"hit in the read-only layer", set_cold, step_readonly, true, 0},
+    {"evict", set_warm, step_evict, true, 2},
+    {"stat, walk, verify", set_warm, step_look_after, false, 0},
+    {"export", set_warm, step_export, false, 1},
+    {"import", set_cold, step_import, false, 4},
+    {"hit in an exported file", set_cold, step_archive_layer, true, 0},
+    {"tune", set_cold, step_tune, false, 1},
+    {"count", set_counted, step_look_after, false, 1},
+    {"prepare", set_cold, step_prepare, true, 3},
+    {"an operator", set_cold, step_operator, true, 1},
+    {"texts", set_cold, step_texts, true, 0},
 };
 
 enum { STEPS = sizeof steps / sizeof steps[0] };
@@ -365,6 +383,9 @@ static bool run_faulty(const struct step *step, const struct shim_order *order,
     shim_begin(order);
     enum outcome outcome = step->run();
     shim_end(&failed);
+    if (shim_renames().unfinished)
+        fprintf(stderr, "%s: a file was renamed before it was on the disk\n", step->name);
+    REQUIRE(shim_renames().unfinished == 0);
     if (!failed[0])
         return false;
     long lost = shim_live_allocations() - live;
@@ -408,10 +429,17 @@ static void set_up(void) {
     smelt_context *context = torture_context(&options);
     REQUIRE(smelt_cache_export(context, archive, NULL) == SMELT_OK);
     smelt_context_destroy(&context);
-    /* Once for all that the process keeps. */
+    /* Once for all that the process keeps, and for what each step renames. */
     for (int i = 0; i < STEPS; i++) {
         steps[i].before();
+        shim_begin(&(struct shim_order){.target = SHIM_NOTHING});
         REQUIRE(steps[i].run() == DONE);
+        shim_end(NULL);
+        struct shim_renames moved = shim_renames();
+        if (moved.unfinished || moved.files < steps[i].renames)
+            fprintf(stderr, "%s: %ld of %ld files were renamed before they were on the disk\n",
+                    steps[i].name, moved.unfinished, moved.files);
+        REQUIRE(moved.unfinished == 0 && moved.files >= steps[i].renames);
         require_recovered(&steps[i]);
     }
 }
@@ -486,8 +514,98 @@ static int row_memory(const struct arguments *arguments) {
     return 0;
 }
 
+/* ---- a limit on the size of files -------------------------------------------------------------
+ */
+
+static volatile sig_atomic_t signals;
+
+static void note_signal(int number) {
+    signals += number == SIGXFSZ;
+}
+
+static void limit_files(rlim_t bytes) {
+    struct rlimit limit;
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+    limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+}
+
+static bool signal_waits(void) {
+    sigset_t waiting;
+    REQUIRE(sigpending(&waiting) == 0);
+    return sigismember(&waiting, SIGXFSZ);
+}
+
+static bool signal_is_blocked(void) {
+    sigset_t blocked;
+    REQUIRE(sigprocmask(SIG_SETMASK, NULL, &blocked) == 0);
+    return sigismember(&blocked, SIGXFSZ);
+}
+
+/* One step under a limit. How the program itself treats the signal stays as it was. */
+static enum outcome run_limited(const struct step *step, rlim_t bytes) {
+    const bool blocked = signal_is_blocked(), waits = signal_waits();
+
+    step->before();
+    limit_files(bytes);
+    enum outcome outcome = step->run();
+    limit_files(RLIM_INFINITY);
+    REQUIRE(!step->always || outcome == DONE);
+    REQUIRE(signals == 0);
+    REQUIRE(signal_is_blocked() == blocked && signal_waits() == waits);
+    REQUIRE(count_files(folder, ".tmp-") <= 0);
+    require_recovered(step);
+    return outcome;
+}
+
+/* A store that fails says why. */
+static void require_told(void) {
+    struct notes notes = {0};
+    smelt_context_options options = torture_options(folder, &notes);
+
+    set_cold();
+    smelt_context *context = torture_context(&options);
+    limit_files(100);
+    REQUIRE(obtain(context, 0) == RIGHT);
+    limit_files(RLIM_INFINITY);
+    REQUIRE(strstr(notes.last, "not kept") && strstr(notes.last, strerror(EFBIG)));
+    smelt_context_destroy(&context);
+}
+
+static int row_limit(const struct arguments *arguments) {
+    static const rlim_t limits[] = {0, 1, 63, 64, 300, 1024, CUBIN_BYTES, ENTRY_BYTES - 1, 20000};
+    enum { LIMITS = sizeof limits / sizeof limits[0] };
+    long done = 0, refused = 0;
+    sigset_t limit;
+    (void)arguments;
+
+    set_up();
+    signal(SIGXFSZ, note_signal);
+    require_told();
+    sigemptyset(&limit);
+    sigaddset(&limit, SIGXFSZ);
+    /* As it comes; held back by the program; held back, and one of its own is waiting. */
+    for (int way = 0; way < 3; way++) {
+        if (way == 1)
+            REQUIRE(sigprocmask(SIG_BLOCK, &limit, NULL) == 0);
+        if (way == 2)
+            REQUIRE(raise(SIGXFSZ) == 0);
+        for (int i = 0; i < STEPS; i++)
+            for (int j = 0; j < LIMITS; j++) {
+                bool was_done = run_limited(&steps[i], limits[j]) == DONE;
+                done += was_done;
+                refused += !was_done;
+            }
+    }
+    figure("%d limits on the size of files, %d steps, the signal free, held back and waiting: %ld "
+           "done in spite of it, %ld refused with a message, no signal of ours",
+           LIMITS, STEPS, done, refused);
+    return 0;
+}
+
 const struct row rows[] = {
     {"io", row_io, "stride=: system calls fail"},
+    {"limit", row_limit, "files may not grow"},
     {"memory", row_memory, "stride=: allocations fail"},
     {0},
 };

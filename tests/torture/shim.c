@@ -28,8 +28,74 @@ static struct shim_order order;
 static atomic_long counted;
 static _Atomic(const char *) first_failed;
 
+/* ---- files on their way to a name ------------------------------------------------------------ */
+
+enum { WATCHED = 64, WATCHED_NAME = 96 };
+
+/* The last files that were created; the steps with files have one thread. */
+static struct watched {
+    char name[WATCHED_NAME]; /* without its folder */
+    int file;                /* -1: closed */
+    bool unsynced;
+} watched[WATCHED];
+static int watched_next;
+static struct shim_renames renames;
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void watch_open(int file, const char *path, int flags) {
+    if (file < 0 || !(flags & O_CREAT))
+        return;
+    struct watched *watch = &watched[watched_next++ % WATCHED];
+    snprintf(watch->name, sizeof watch->name, "%.95s", base_name(path));
+    watch->file = file;
+    watch->unsynced = false;
+}
+
+static struct watched *watched_file(int file) {
+    for (int i = 0; i < WATCHED; i++)
+        if (watched[i].name[0] && watched[i].file == file)
+            return &watched[i];
+    return NULL;
+}
+
+static void watch_write(int file, ssize_t put) {
+    struct watched *watch = put > 0 ? watched_file(file) : NULL;
+    if (watch)
+        watch->unsynced = true;
+}
+
+static void watch_sync(int file) {
+    struct watched *watch = watched_file(file);
+    if (watch)
+        watch->unsynced = false;
+}
+
+static void watch_close(int file) {
+    struct watched *watch = watched_file(file);
+    if (watch)
+        watch->file = -1;
+}
+
+static void watch_rename(const char *path) {
+    for (int i = 0; i < WATCHED; i++)
+        if (strcmp(watched[i].name, base_name(path)) == 0) {
+            renames.files++;
+            renames.unfinished += watched[i].unsynced || watched[i].file >= 0;
+            watched[i].name[0] = '\0';
+        }
+}
+
+struct shim_renames shim_renames(void) {
+    return renames;
+}
+
 void shim_begin(const struct shim_order *wanted) {
     order = *wanted;
+    memset(&renames, 0, sizeof renames);
     atomic_store(&counted, 0);
     atomic_store(&first_failed, "");
 }
@@ -80,7 +146,9 @@ int open(const char *path, int flags, ...) {
     mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
     va_end(arguments);
     NEXT(int, (const char *, int, ...), "open64")
-    return fails_with_error("open") ? -1 : next(path, flags, mode);
+    int file = fails_with_error("open") ? -1 : next(path, flags, mode);
+    watch_open(file, path, flags);
+    return file;
 }
 
 int openat(int folder, const char *path, int flags, ...) {
@@ -89,12 +157,15 @@ int openat(int folder, const char *path, int flags, ...) {
     mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
     va_end(arguments);
     NEXT(int, (int, const char *, int, ...), "openat64")
-    return fails_with_error("openat") ? -1 : next(folder, path, flags, mode);
+    int file = fails_with_error("openat") ? -1 : next(folder, path, flags, mode);
+    watch_open(file, path, flags);
+    return file;
 }
 
 /* The descriptor is gone whatever close says. */
 int close(int file) {
     NEXT(int, (int), "close")
+    watch_close(file);
     if (!fails_with_error("close"))
         return next(file);
     next(file);
@@ -128,13 +199,17 @@ ssize_t pread(int file, void *bytes, size_t count, off_t offset) {
 ssize_t write(int file, const void *bytes, size_t count) {
     NEXT(ssize_t, (int, const void *, size_t), "write")
     ssize_t part = granted("write", count);
-    return part < 0 ? -1 : next(file, bytes, (size_t)part);
+    ssize_t put = part < 0 ? -1 : next(file, bytes, (size_t)part);
+    watch_write(file, put);
+    return put;
 }
 
 ssize_t pwrite(int file, const void *bytes, size_t count, off_t offset) {
     NEXT(ssize_t, (int, const void *, size_t, off_t), "pwrite64")
     ssize_t part = granted("pwrite", count);
-    return part < 0 ? -1 : next(file, bytes, (size_t)part, offset);
+    ssize_t put = part < 0 ? -1 : next(file, bytes, (size_t)part, offset);
+    watch_write(file, put);
+    return put;
 }
 
 off_t lseek(int file, off_t offset, int from) {
@@ -167,7 +242,6 @@ int fcntl(int file, int command, ...) {
     }
 /* clang-format on */
 
-PASS(fsync, "fsync", (int file), (file))
 PASS(ftruncate, "ftruncate64", (int file, off_t length), (file, length))
 PASS(fstat, "fstat64", (int file, struct stat *status), (file, status))
 PASS(stat, "stat64", (const char *path, struct stat *status), (path, status))
@@ -180,12 +254,34 @@ PASS(faccessat, "faccessat", (int folder, const char *path, int mode, int flags)
 PASS(mkdir, "mkdir", (const char *path, mode_t mode), (path, mode))
 PASS(mkdirat, "mkdirat", (int folder, const char *path, mode_t mode), (folder, path, mode))
 PASS(unlinkat, "unlinkat", (int folder, const char *path, int flags), (folder, path, flags))
-PASS(renameat, "renameat", (int from_folder, const char *from, int to_folder, const char *to),
-     (from_folder, from, to_folder, to))
 PASS(futimens, "futimens", (int file, const struct timespec times[2]), (file, times))
 PASS(utimensat, "utimensat",
      (int folder, const char *path, const struct timespec times[2], int flags),
      (folder, path, times, flags))
+
+int fsync(int file) {
+    NEXT(int, (int), "fsync")
+    int result = fails_with_error("fsync") ? -1 : next(file);
+    if (result == 0)
+        watch_sync(file);
+    return result;
+}
+
+int rename(const char *from, const char *to) {
+    NEXT(int, (const char *, const char *), "rename")
+    int result = fails_with_error("rename") ? -1 : next(from, to);
+    if (result == 0)
+        watch_rename(from);
+    return result;
+}
+
+int renameat(int from_folder, const char *from, int to_folder, const char *to) {
+    NEXT(int, (int, const char *, int, const char *), "renameat")
+    int result = fails_with_error("renameat") ? -1 : next(from_folder, from, to_folder, to);
+    if (result == 0)
+        watch_rename(from);
+    return result;
+}
 
 DIR *fdopendir(int folder) {
     NEXT(DIR *, (int), "fdopendir")

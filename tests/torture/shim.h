@@ -25,6 +25,14 @@ void shim_begin(const struct shim_order *order);
  * that was made to fail, "" when none was. */
 long shim_end(const char **failed);
 
+/* Files that were renamed since shim_begin, and how many of those were not yet written for good:
+ * open, or with bytes that no fsync had put on the disk. A crash then leaves half of the file under
+ * its final name. */
+struct shim_renames {
+    long files, unfinished;
+};
+struct shim_renames shim_renames(void);
+
 /* Allocations made and not freed so far; 0 where they cannot be counted. */
 long shim_live_allocations(void);
 /* Whether allocations can be counted and failed: not under a sanitizer, which has its own. */

@@ -31,7 +31,7 @@
  * whole index and refuses one that is not in order, so that no byte is read twice.
  *
  * Versions. The head's first 24 bytes hold for every version. An archive of another version is
- * refused with a message; entries within are of the versions that cache_entry.c speaks of.
+ * refused with a message; entries within are of the versions that entry.c speaks of.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* A whole cache in one file: reading and writing it. The grammar is in cache_archive.c. */
+/* A whole cache in one file: reading and writing it. The grammar is in archive.c. */
 #ifndef SMELT_RUNTIME_CACHE_ARCHIVE_H
 #define SMELT_RUNTIME_CACHE_ARCHIVE_H
 

@@ -2,7 +2,7 @@
  * What all processes together did with a cache: <folder>/counters, a file of records that are added
  * up when somebody asks. A process appends what it counted since its last record: after a store,
  * when a second has passed, at every 64th event, and when it closes the cache. No lock is taken and
- * nothing waits for the disk.
+ * nothing waits for the disk, but for the record that takes the place of many.
  *
  *   file   := record*                    records that do not check out are passed over
  *   record :=  0  magic          8 bytes  "smeltcn1"; another version has another last character
@@ -123,10 +123,10 @@ static void compact(int folder) {
         return;
     file = smelt__temporary_create(subfolder, temporary);
     if (file >= 0) {
-        if (write(file, record, sizeof record) != (ssize_t)sizeof record ||
-            renameat(subfolder, temporary, folder, file_name) != 0)
+        /* It stands for all that was ever counted: on the disk before it takes their place. */
+        bool written = smelt__write_once(file, record, sizeof record) == 0 && fsync(file) == 0;
+        if (close(file) != 0 || !written || renameat(subfolder, temporary, folder, file_name) != 0)
             (void)unlinkat(subfolder, temporary, 0);
-        close(file);
     }
     close(subfolder);
 }
@@ -157,7 +157,7 @@ static void append(struct smelt__cache *cache, int folder, const uint64_t counts
         return;
     fill = (RECORD_BYTES - size % RECORD_BYTES) % RECORD_BYTES;
     write_record(bytes + fill, counts);
-    if (write(file, bytes, fill + RECORD_BYTES) < 0)
+    if (smelt__write_once(file, bytes, fill + RECORD_BYTES) != 0)
         smelt__log_write(&cache->log, SMELT_LOG_DEBUG, "cache: counters not written: %s",
                          strerror(errno));
     close(file);

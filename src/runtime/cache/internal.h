@@ -1,24 +1,23 @@
 /*
- * What the cache's own files share; nothing else includes it but tuning_file.c, which trusts and
- * makes folders by the same rules.
+ * What the cache's own files share; nothing else includes it.
  *
  *   cache.c         lookups and stores, their counters and messages
- *   cache_maintenance.c   stat, walk, verify, prune, clear
- *   cache_key.c     names of kernels, compilers and files
- *   cache_entry.c   the entry's grammar: encode and decode, pure
- *   cache_folder.c  folders and files: checks, read, write, enumeration
- *   cache_evict.c   the cap, and the sweep of old temporaries
- *   cache_lock.c    the right to compile
- *   cache_archive.c       a whole cache in one file
- *   cache_transfer.c      export and import
- *   cache_counters.c      hits, misses and the like of all processes
+ *   maintenance.c   stat, walk, verify, prune, clear
+ *   key.c     names of kernels, compilers and files
+ *   entry.c   the entry's grammar: encode and decode, pure
+ *   folder.c  folders and files: checks, read, write, enumeration
+ *   evict.c   the cap, and the sweep of old temporaries
+ *   lock.c    the right to compile
+ *   archive.c       a whole cache in one file
+ *   transfer.c      export and import
+ *   counters.c      hits, misses and the like of all processes
  *
  * Layout of a layer:
  *
  *   <folder>/ab/ab…-….smelt    an entry: kernel key, compiler, see smelt__cache_file_name
  *   <folder>/ab/.tmp-…         an unfinished write
- *   <folder>/counters          what all processes counted, see cache_counters.c
- *   <folder>/tuning            the tuning file, see tuning_file.h, and tuning.lock beside it
+ *   <folder>/counters          what all processes counted, see counters.c
+ *   <folder>/tuning            the tuning file, see tuning/file.h, and tuning.lock beside it
  *   <folder>/lock              lock file, when locks are shared or no node-local place is safe
  *
  * The 256 subfolders, named by the key's first two digits, exist for the policy `any`: it must list
@@ -41,6 +40,7 @@
 #include <time.h>
 
 #include "runtime/cache/cache.h"
+#include "runtime/files.h"
 
 enum {
     SMELT__ENTRY_VERSION = 1,
@@ -106,7 +106,7 @@ struct smelt__cache_entry {
     struct smelt__compiled compiled;
 };
 
-/* ---- cache_key.c ---- */
+/* ---- key.c ---- */
 
 /* The file of a kernel by a compiler: 32 hex digits of the key, '-', 4 of the compiler's version
  * and 28 of its build, so that among the files of one key the greatest name is the newest
@@ -125,7 +125,7 @@ bool smelt__cache_name_is_entry(const char *name);
 bool smelt__cache_name_is_temporary(const char *name);
 uint64_t smelt__cache_hash(const void *bytes, size_t count);
 
-/* ---- cache_entry.c ---- */
+/* ---- entry.c ---- */
 
 enum smelt__entry_state {
     SMELT__ENTRY_SOUND,
@@ -144,7 +144,7 @@ bool smelt__entry_check_prefix(const unsigned char prefix[SMELT__ENTRY_PREFIX_BY
 enum smelt__entry_state smelt__entry_decode(const unsigned char *bytes, size_t count,
                                             struct smelt__cache_entry *entry, const char **why);
 
-/* ---- cache_folder.c ---- */
+/* ---- folder.c ---- */
 
 enum smelt__read_state {
     SMELT__READ_SOUND,
@@ -155,15 +155,8 @@ enum smelt__read_state {
     SMELT__READ_STALE    /* NFS: open it all again */
 };
 
-/* Creates the folder and its missing parents, 0700. 0 or -1 with errno. */
-int smelt__folder_make(const char *path);
-/* Opens and checks a layer's folder. -1: errno and a sentence in `why` ("" for ENOENT). */
-int smelt__folder_open(const char *path, bool readonly, char *why, size_t why_bytes);
 /* Opens and checks a subfolder; `name` begins with its two digits. -1 with errno. */
 int smelt__subfolder_open(int folder, const char *name, bool readonly, bool create);
-/* All `count` bytes at `offset`; 0 or -1 with errno (EIO for a file that ends early). */
-int smelt__read_at(int file, uint64_t offset, void *bytes, size_t count);
-int smelt__write_fully(int file, const void *bytes, size_t count);
 /* The entry of `size` bytes at `offset` of a file, which belongs under `name`. */
 enum smelt__read_state smelt__entry_read(int file, uint64_t offset, uint64_t size, const char *name,
                                          struct smelt__cache_entry *entry, const char **why);
@@ -203,7 +196,7 @@ int smelt__folder_each(int folder, bool readonly, smelt__found_function each, vo
 int smelt__subfolder_list(int subfolder, const char *prefix, char (*names)[SMELT__FILE_NAME_BYTES],
                           int limit);
 
-/* ---- cache_evict.c ---- */
+/* ---- evict.c ---- */
 
 /* After a store of `bytes` into the file named `kept` at file system time `now`. Takes some tens of
  * milliseconds at most, however much there is to evict: later stores go on with it. */
@@ -219,14 +212,14 @@ struct smelt__pruning {
 /* The whole folder, however long it takes. 0; -1 with errno when it could not be read. */
 int smelt__cache_prune_folder(int folder, time_t now, struct smelt__pruning *pruning);
 
-/* ---- cache_lock.c ---- */
+/* ---- lock.c ---- */
 
 /* The one evictor's lock, without waiting. 1: go on (*fd to be released, -1 when nothing locks
  * here); 0: another process is at it. It saves work: evicting without it does no harm. */
 int smelt__cache_evictor_lock(struct smelt__cache *cache, int *fd);
 void smelt__cache_lock_release(int fd);
 
-/* ---- cache_counters.c ---- */
+/* ---- counters.c ---- */
 
 /* The counters of a cache that was just allocated. */
 void smelt__counters_begin(struct smelt__cache *cache);
@@ -240,7 +233,7 @@ void smelt__counters_record_when_due(struct smelt__cache *cache);
 void smelt__counters_read(int folder, uint64_t counts[SMELT__COUNTS]);
 void smelt__counters_remove(int folder);
 
-/* ---- cache_maintenance.c ---- */
+/* ---- maintenance.c ---- */
 
 /* Opens the writable layer for maintenance. *folder -1 with OK: there is none yet, and so nothing
  * in it. */

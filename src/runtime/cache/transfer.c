@@ -1,5 +1,5 @@
 /*
- * Export of a cache into one file (cache_archive.c), import of such a file or of a folder that is a
+ * Export of a cache into one file (archive.c), import of such a file or of a folder that is a
  * layer, and the tuning file that travels with either.
  */
 #include <errno.h>

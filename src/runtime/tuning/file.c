@@ -1,4 +1,4 @@
-/* Reading and replacing the tuning file: see tuning_file.h. */
+/* Reading and replacing the tuning file: see tuning/file.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/cache/internal.h"
+#include "runtime/files.h"
 #include "runtime/tuning/file.h"
 
 enum { LOCK_MS = 5000, POLL_MS = 10 };
@@ -171,21 +171,6 @@ static int lock(int folder, const char *name, const char *path, struct smelt__me
     return file;
 }
 
-static int write_all(int file, const char *bytes, size_t count) {
-    while (count > 0) {
-        ssize_t put = write(file, bytes, count);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0) {
-            errno = put == 0 ? EIO : errno;
-            return -1;
-        }
-        bytes += put;
-        count -= (size_t)put;
-    }
-    return 0;
-}
-
 /* Whether what stands there may be replaced: a file, and no link to one. */
 static int check_target(int folder, const char *name, const char *path,
                         struct smelt__message *message) {
@@ -212,7 +197,8 @@ static int replace(int folder, const char *name, const char *path, const struct 
         openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0)
         return fail_errno(message, path);
-    if (write_all(file, text->data ? text->data : "", text->length) != 0 || fsync(file) != 0)
+    if (smelt__write_fully(file, text->data ? text->data : "", text->length) != 0 ||
+        fsync(file) != 0)
         error = errno;
     if (close(file) != 0 && !error)
         error = errno;

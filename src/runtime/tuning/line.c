@@ -1,4 +1,4 @@
-/* A line of the tuning file: see tuning_file.h. */
+/* A line of the tuning file: see tuning/file.h. */
 #include <stdio.h>
 #include <string.h>
 
