@@ -108,6 +108,7 @@ static const struct {
 } groups[] = {
     {"matrix", run_matrix},
     {"boundaries", run_boundaries},
+    {"heads", run_heads},
     {"invariance", run_invariance},
     {"nonfinite", run_nonfinite},
     {"buckets", run_buckets},
