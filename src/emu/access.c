@@ -32,7 +32,7 @@ static void look_at(const u8 *pointer, u32 bytes, bool write, site at) {
     }
     if (!write && emu_kernel_holds(pointer))
         return;
-    emu_global_access(pointer, bytes, write ? EMU_WRITE : EMU_READ, at);
+    emu_global_access(pointer, bytes, write ? EMU_WRITE : EMU_CACHED, at);
 }
 
 static void look_aligned(const u8 *pointer, u32 bytes, bool write, site at) {

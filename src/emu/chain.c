@@ -10,6 +10,11 @@
  *                           that one knew when its blocks let it begin
  *     after its wait        what is complete when the one before it has ended
  *     when it has ended     itself, what was at its start, and, if a thread of it waited, that
+ *
+ * L1 follows no other SM's writes. It is emptied before a launch that is not early, and what a wait
+ * waited for is visible to the whole grid (PTX ISA, "griddepcontrol"). To an early launch that does
+ * not wait nobody promised that: what was written since the last launch that was not early began is
+ * to be read past L1, though it be complete.
  */
 #include <stdio.h>
 
@@ -24,6 +29,7 @@ static const u32 ALL = 0xffffffff;
 static u32 number;                    /* of the launch */
 static u32 first_gangs[REMEMBERED];   /* of launch n at n % REMEMBERED */
 static u32 at_start, after_wait;      /* masks of this launch, bit 0 unused */
+static u32 fresh;                     /* likewise: complete when L1 was last emptied */
 static u32 ended = 0xffffffff;        /* of the last one: bit 0 itself */
 static bool waited, begun_after_wait; /* some thread waited; every block did before it let go */
 static const void *stream;
@@ -40,6 +46,7 @@ void emu_chain_begin(bool early, const void *on) {
         known = ended = ALL; /* what orders streams is not looked at */
     after_wait = ended << 1;
     at_start = known << 1;
+    fresh = early && on == stream ? fresh << 1 : at_start;
     stream = on;
     number++;
     first_gangs[number % REMEMBERED] = emu.first_gang;
@@ -56,14 +63,22 @@ void emu_chain_end(void) {
     ended = at_start | (waited ? after_wait : 0) | 1;
 }
 
-bool emu_chain_is_complete(u32 gang, const struct thread *thread) {
-    u32 known = at_start | (thread->clock[grid_slot()] ? after_wait : 0) | 1;
-    if (known == ALL)
+/* Whether the launch that the gang was of is in a set. */
+static bool holds(u32 set, u32 gang) {
+    if ((set | 1) == ALL)
         return true;
     for (u32 k = 1; k < REMEMBERED && k < number; k++)
         if (first_gangs[(number - k) % REMEMBERED] <= gang)
-            return known >> k & 1;
+            return set >> k & 1;
     return true;
+}
+
+bool emu_chain_is_complete(u32 gang, const struct thread *thread) {
+    return holds(at_start | (thread->clock[grid_slot()] ? after_wait : 0), gang);
+}
+
+bool emu_chain_is_fresh(u32 gang, const struct thread *thread, bool read_only) {
+    return holds(fresh | (thread->clock[grid_slot()] && !read_only ? after_wait : 0), gang);
 }
 
 bool emu_chain_check_ended(void) {

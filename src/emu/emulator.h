@@ -57,6 +57,7 @@ enum emu_kind {
     EMU_ILLEGAL,       /* an operand or a state that the PTX ISA does not allow */
     EMU_CRASH,         /* the compiled kernel faulted */
     EMU_TIME,          /* it took longer than settings.seconds */
+    EMU_STALE,         /* a read through L1, which may hold what stood there before */
     EMU_KINDS
 };
 

@@ -24,11 +24,10 @@ EMU_EXPORT void emu_store_global(void *to, const unsigned *values, int count) {
 EMU_EXPORT void emu_load_global(unsigned *values, const void *from, int count, int read_only) {
     site at = EMU_SITE;
     size_t bytes = 4 * (size_t)count;
-    (void)read_only;
     emu.statistics.instructions++;
     check_aligned(from, bytes, "a load", at);
     emu_registers_used(emu.self, values, bytes, true, at);
-    emu_global_access(from, bytes, EMU_READ, at);
+    emu_global_access(from, bytes, read_only ? EMU_READ_ONLY : EMU_CACHED, at);
     memcpy(values, from, bytes);
 }
 

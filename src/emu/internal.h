@@ -377,7 +377,13 @@ bool emu_memory_holds(u64 pointer, size_t bytes);
 void emu_memory_name(u64 pointer, const char *name);
 void emu_memory_forbid(u64 pointer, size_t bytes);
 /* A kernel's access; ends the thread when it is outside every allocation. */
-enum emu_access { EMU_READ, EMU_WRITE, EMU_ATOMIC /* a reduction: adds to what is there */ };
+enum emu_access {
+    EMU_READ,      /* past L1 */
+    EMU_CACHED,    /* a plain read: through L1, which does not follow what other SMs write */
+    EMU_READ_ONLY, /* ld.global.nc: of what nobody writes as long as the kernel runs */
+    EMU_WRITE,
+    EMU_ATOMIC /* a reduction: adds to what is there */
+};
 void emu_global_access(const void *pointer, size_t bytes, enum emu_access access, site at);
 
 /* ---- launches that may overlap (chain.c) ----------------------------------------------------- */
@@ -388,6 +394,8 @@ void emu_chain_block_ends(const struct cta *cta);
 void emu_chain_end(void);
 /* Whether the earlier launch that the gang was of is complete, as far as the thread knows. */
 bool emu_chain_is_complete(u32 gang, const struct thread *thread);
+/* Whether, that being so, the thread reads through L1 what it wrote. */
+bool emu_chain_is_fresh(u32 gang, const struct thread *thread, bool read_only);
 /* Whether all launches are complete when the last one is: reports it when not. */
 bool emu_chain_check_ended(void);
 

@@ -215,9 +215,13 @@ static bool is_ordered(const struct written *before, const struct written *now) 
            (before->slot == now->slot || self->clock[before->slot] >= before->clock);
 }
 
+static bool writes(enum emu_access access) {
+    return access == EMU_WRITE || access == EMU_ATOMIC;
+}
+
 static void report_race(const struct allocation *allocation, const struct written *before,
                         u64 offset, enum emu_access access, site at) {
-    const char *what = access == EMU_READ ? "read" : "write";
+    const char *what = writes(access) ? "write" : "read";
     if (before->gang < emu.first_gang)
         emu_report(EMU_RACE, at, 0,
                    "%s: %s of byte %llu of %s {1}, written by an earlier launch that may not have "
@@ -229,6 +233,37 @@ static void report_race(const struct allocation *allocation, const struct writte
                    emu_who(emu.self), what, (unsigned long long)offset, name_of(allocation),
                    before->gang == emu.gang ? emu_who(&emu.threads[before->slot])
                                             : "an earlier block");
+}
+
+/* Whether a read may find in L1 what stood there before the write, though that happened before. */
+static bool is_stale(const struct written *before, enum emu_access access) {
+    if (access != EMU_CACHED && access != EMU_READ_ONLY)
+        return false;
+    if (before->gang >= emu.first_gang)
+        return access == EMU_READ_ONLY;
+    return !emu_chain_is_fresh(before->gang, emu.self, access == EMU_READ_ONLY);
+}
+
+static void report_stale(const struct allocation *allocation, const struct written *before,
+                         u64 offset, enum emu_access access, site at) {
+    const char *who = emu_who(emu.self), *name = name_of(allocation);
+    if (before->gang >= emu.first_gang)
+        emu_report(EMU_STALE, at, before->at,
+                   "%s: ld.global.nc of byte %llu of %s {1}, which this kernel writes itself {2}",
+                   who, (unsigned long long)offset, name);
+    else if (access == EMU_READ_ONLY)
+        emu_report(
+            EMU_STALE, at, 0,
+            "%s: ld.global.nc of byte %llu of %s {1}, which an earlier launch may still have "
+            "written when this one began",
+            who, (unsigned long long)offset, name);
+    else
+        emu_report(
+            EMU_STALE, at, 0,
+            "%s: a plain read of byte %llu of %s {1}, written by an earlier launch that this "
+            "one did not wait for: L1 may hold what stood there before; read past it "
+            "(ld.global.cg), or after griddepcontrol.wait",
+            who, (unsigned long long)offset, name);
 }
 
 /* Two accesses of which one is a write, by threads that nothing orders: of two gangs, which may
@@ -245,14 +280,18 @@ static void check_race(struct allocation *allocation, u64 offset, size_t bytes,
             report_race(allocation, before, offset, access, at);
             return;
         }
-        if (access != EMU_READ)
+        if (before->gang > 0 && is_stale(before, access)) {
+            report_stale(allocation, before, offset, access, at);
+            return;
+        }
+        if (writes(access))
             *before = now;
     }
 }
 
 void emu_global_access(const void *pointer, size_t bytes, enum emu_access access, site at) {
     u64 address = (u64)(uintptr_t)pointer;
-    const char *what = access == EMU_READ ? "read" : "write";
+    const char *what = writes(access) ? "write" : "read";
     struct allocation *allocation = find(address);
     if (!allocation)
         outside(address, bytes, what, at);

@@ -39,6 +39,7 @@ static const char *const kind_names[EMU_KINDS] = {
     [EMU_ILLEGAL] = "illegal",
     [EMU_CRASH] = "crash",
     [EMU_TIME] = "time",
+    [EMU_STALE] = "stale",
 };
 
 const char *emu_kind_name(enum emu_kind kind) {

@@ -137,6 +137,24 @@ reported bounds sink 'params->sink[head]' 'params->sink[head + HEADS]' --lists r
 reported forbidden indices 'batch * params->indices_batch_stride' \
     '(int)(batch * params->indices_batch_stride)' --lists random --far
 
+# ---- what an overlapped launch wrote --------------------------------------------------------------
+# The bucket of bound 9 runs beside the largest one and does not wait for the lists: it reads them past
+# L1. All queries are in it.
+plain=$kernel whole=$operator
+operator=sparse_attn:heads=9,dqk=128,dv=64,topk=70,sink=1,buckets=9
+kernel=sparse_attn_fwd:heads=9,dqk=128,dv=64,topk=9,sink=1
+run emit --arch sm_90a "$kernel"
+cp "$work/out" "$work/kernel.cu"
+reported stale workspace '(int)load_l2_32(&params->queries[work_entry(lane_item)])' \
+    'params->queries[work_entry(lane_item)]' --lists random --valid 7 --schedules 1
+reported stale workspace '(int)load_l2_32(&params->extents[work_entry((u32)work->item)])' \
+    'params->extents[work_entry((u32)work->item)]' --lists random --valid 7 --schedules 1
+reported stale workspace '(int)load_l2_32(&params->query_range[1])' 'params->query_range[1]' \
+    --lists random --valid 7 --schedules 1
+kernel=$plain operator=$whole
+run emit --arch sm_90a "$kernel"
+cp "$work/out" "$work/kernel.cu"
+
 # ---- a failure, and the command that reproduces it ------------------------------------------------
 edit 'log2_approximate(sum)) * LN_2' 'log2_approximate(sum))'
 gives 1 'error of lse' check --emulate --lists random "$operator"

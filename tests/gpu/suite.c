@@ -109,6 +109,7 @@ static const struct {
     {"matrix", run_matrix},
     {"boundaries", run_boundaries},
     {"heads", run_heads},
+    {"rises", run_rises},
     {"invariance", run_invariance},
     {"nonfinite", run_nonfinite},
     {"buckets", run_buckets},

@@ -63,6 +63,7 @@ void run_large(struct suite *suite);       /* offsets beyond 32 bits, on a GPU *
 void run_far(struct suite *suite);         /* every offset beyond 32 bits, on the emulator */
 void run_boundaries(struct suite *suite);  /* no queries, no rows, empty lists */
 void run_heads(struct suite *suite);       /* heads that fill no block */
+void run_rises(struct suite *suite);       /* scores that rise beyond fp32 along a list */
 void run_invariance(struct suite *suite);  /* the same bits wherever a query stands */
 void run_repetitions(struct suite *suite); /* one launch a thousand times */
 void run_nonfinite(struct suite *suite);   /* NaN and infinity */

@@ -1176,6 +1176,7 @@ KERNEL void KERNEL_NAME(int *data) {
 
 //! the third kernel needs the first's alone, the second waited before it let go: none, 32 threads, chain of 3
 //@use ptx/grid.cuh
+//@use ptx/memory.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (gridDim.x == 1) {
         data[threadIdx.x] = 1;
@@ -1183,9 +1184,93 @@ KERNEL void KERNEL_NAME(int *data) {
         grid_wait();
         grid_launch_dependents();
     } else {
-        data[64 + 32 * blockIdx.x + threadIdx.x] = data[threadIdx.x];
+        data[64 + 32 * blockIdx.x + threadIdx.x] = (int)load_l2_32(&data[threadIdx.x]);
         grid_wait();
     }
+}
+
+//! the same, through L1: stale, 32 threads, chain of 3; did not wait
+//@use ptx/grid.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (gridDim.x == 1) {
+        data[threadIdx.x] = 1;
+    } else if (gridDim.x == 2) {
+        grid_wait();
+        grid_launch_dependents();
+    } else {
+        data[64 + 32 * blockIdx.x + threadIdx.x] = data[threadIdx.x]; /* HERE */
+        grid_wait();
+    }
+}
+
+//! the same, through L1 by a wrapper's load: stale, 32 threads, chain of 3; when this one began
+//@use ptx/grid.cuh
+//@use ptx/memory.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (gridDim.x == 1) {
+        data[threadIdx.x] = 1;
+    } else if (gridDim.x == 2) {
+        grid_wait();
+        grid_launch_dependents();
+    } else {
+        u32 words[4];
+        load_read_only_16(words, &data[4 * (threadIdx.x % 8)]); /* HERE */
+        data[64 + 32 * blockIdx.x + threadIdx.x] = (int)words[0];
+        grid_wait();
+    }
+}
+
+//! the same, through L1 after its own wait: none, 32 threads, chain of 3
+//@use ptx/grid.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (gridDim.x == 1) {
+        data[threadIdx.x] = 1;
+    } else if (gridDim.x == 2) {
+        grid_wait();
+        grid_launch_dependents();
+    } else {
+        grid_wait();
+        data[64 + 32 * blockIdx.x + threadIdx.x] = data[threadIdx.x];
+    }
+}
+
+//! a read-only load of what was written while it ran, after its own wait: stale, 32 threads, chain of 3; when this one began
+//@use ptx/grid.cuh
+//@use ptx/memory.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (gridDim.x == 1) {
+        data[threadIdx.x] = 1;
+    } else if (gridDim.x == 2) {
+        grid_wait();
+        grid_launch_dependents();
+    } else {
+        grid_wait();
+        u32 words[4];
+        load_read_only_16(words, &data[4 * (threadIdx.x % 8)]); /* HERE */
+        data[64 + 32 * blockIdx.x + threadIdx.x] = (int)words[0];
+    }
+}
+
+//! a plain read of what was there before the first of the chain: none, 32 threads, chain of 3
+//@use ptx/grid.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    grid_launch_dependents();
+    if (gridDim.x == 1) {
+        data[threadIdx.x] = data[1024 + threadIdx.x];
+    } else {
+        data[64 * gridDim.x + 32 * blockIdx.x + threadIdx.x] = data[1024 + threadIdx.x];
+        grid_wait();
+    }
+}
+
+//! a read-only load of what the kernel writes: stale, 32 threads; writes itself
+//@use ptx/memory.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 words[4];
+    data[threadIdx.x] = 1;
+    __syncwarp(0xffffffffu);
+    load_read_only_16(words, &data[4 * (threadIdx.x % 8)]); /* HERE */
+    data[64 + threadIdx.x] = (int)words[0];
 }
 
 //! the same, but the second lets go first: race, 32 threads, chain of 3; earlier launch
