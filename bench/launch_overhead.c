@@ -33,7 +33,8 @@ enum {
 };
 
 static const char kernel_spec[] = "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=64";
-static const smelt_sparse_attn_spec spec = {sizeof spec, HEADS, DQK, DV, TOPK, 0, NULL, {0}};
+static const smelt_sparse_attn_spec spec = {
+    .size = sizeof spec, .heads = HEADS, .dqk = DQK, .dv = DV, .topk = TOPK};
 
 /* One query's work, ready to be launched in each way. */
 struct bench {
@@ -86,11 +87,11 @@ static smelt_status lay_out(struct bench *bench) {
     bench->args.scale = 0.04F;
     if (status != SMELT_OK)
         return status;
-    bench->args.q = base;
-    bench->args.kv = base + KV;
-    bench->args.indices = (const int32_t *)(void *)(base + INDICES);
-    bench->args.out = base + OUT;
-    bench->args.lse = (float *)(void *)(base + LSE);
+    bench->args.q.data = base;
+    bench->args.kv.data = base + KV;
+    bench->args.indices.data = (const int32_t *)(void *)(base + INDICES);
+    bench->args.out.data = base + OUT;
+    bench->args.lse.data = (float *)(void *)(base + LSE);
     return SMELT_OK;
 }
 
@@ -108,7 +109,9 @@ static smelt_status find_kernel(struct bench *bench) {
 static smelt_status pack(struct bench *bench) {
     static const struct smelt__sparse_attn_shape shape = {HEADS, DQK, DV, TOPK, 0, 0};
     int64_t queries;
-    smelt_status status = smelt__sparse_attn_pack(&shape, &bench->args, &bench->params, &queries);
+    void *workspace;
+    smelt_status status =
+        smelt__sparse_attn_pack(&shape, &bench->args, &bench->params, &workspace, &queries);
     bench->config = (CUlaunchConfig){
         .gridDimX = (unsigned)bench->kernel->head_blocks,
         .gridDimY = 1,

@@ -105,15 +105,15 @@ int main(void) {
     void *buffers[] = {upload(context, q, sizeof q), upload(context, kv, sizeof kv),
                        upload(context, indices, sizeof indices), upload(context, out, sizeof out),
                        upload(context, lse, sizeof lse)};
-    args.q = buffers[0];
-    args.kv = buffers[1];
-    args.indices = buffers[2];
-    args.out = buffers[3];
-    args.lse = buffers[4];
+    args.q.data = buffers[0];
+    args.kv.data = buffers[1];
+    args.indices.data = buffers[2];
+    args.out.data = buffers[3];
+    args.lse.data = buffers[4];
     require(smelt_sparse_attn_forward(attn, &args, NULL), "forward");
     require(smelt_stream_synchronize(context, NULL), "synchronize");
-    require(smelt_device_download(context, out, args.out, sizeof out), "download");
-    require(smelt_device_download(context, lse, args.lse, sizeof lse), "download");
+    require(smelt_device_download(context, out, args.out.data, sizeof out), "download");
+    require(smelt_device_download(context, lse, args.lse.data, sizeof lse), "download");
 
     double error = 0;
     for (int t = 0; t < TOKENS; t++)

@@ -19,6 +19,9 @@
 extern "C" {
 #endif
 
+/* What an operator is made for: a set. Each pass has kernels, refusals and workspace of its own. */
+enum smelt_pass { SMELT_PASS_FORWARD = 1, SMELT_PASS_BACKWARD = 2 };
+
 /* ---- specs: pure, any thread ------------------------------------------------------------------
  */
 

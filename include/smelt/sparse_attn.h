@@ -30,6 +30,7 @@
 #include "smelt/context.h"
 #include "smelt/kernels.h"
 #include "smelt/status.h"
+#include "smelt/tensor.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,16 +51,13 @@ typedef struct smelt_sparse_attn_spec {
     int dv;                         /* width of a value: 64, 128, 256 or 512 */
     int topk;                       /* the most valid slots of a query, 1..1048576 */
     int sink;                       /* 1: the softmax denominator holds a learnt logit per head */
-    const char *knobs;              /* plan overrides, "stages=2,block_keys=32", or NULL */
+    unsigned passes;                /* of enum smelt_pass; 0: the forward pass alone. Only what is
+                                       asked for here is compiled, and can fail */
+    const char *knobs;              /* plan overrides, "stages=2,fwd.block_keys=32", or NULL */
     int buckets[SMELT_MAX_BUCKETS]; /* see "Buckets"; all 0: one kernel for all queries */
 } smelt_sparse_attn_spec;
 
-#define SMELT_SPARSE_ATTN_SPEC_INIT                                                                \
-    {                                                                                              \
-        sizeof(smelt_sparse_attn_spec), 0, 0, 0, 0, 0, NULL, {                                     \
-            0                                                                                      \
-        }                                                                                          \
-    }
+#define SMELT_SPARSE_ATTN_SPEC_INIT SMELT_STRUCT_INIT(smelt_sparse_attn_spec)
 
 /*
  * Buckets. A bucketed operator first puts the queries, on the device, into buckets by their number
@@ -82,49 +80,41 @@ typedef struct smelt_sparse_attn_spec {
  */
 
 /*
- * Forward arguments. Every pointer is device memory. Strides count elements; the last dimension is
- * contiguous; all strides of a tensor 0 means packed in C order. q, kv and out start at multiples
- * of 16 bytes and their strides are multiples of 8 elements (a dimension of extent 1 may have any
- * stride).
+ * Forward arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. q, kv
+ * and out start at multiples of 16 bytes and their strides are multiples of 8 elements.
+ *
+ * What a call writes (out, lse, max_logits, workspace) must not overlap what it reads, nor each
+ * other; overlaps are refused. Tensors may be parts of one buffer: column ranges of its rows, say.
  */
 typedef struct smelt_sparse_attn_args {
-    size_t size;                /* sizeof, set by SMELT_SPARSE_ATTN_ARGS_INIT */
-    int64_t batches;            /* B >= 0 */
-    int64_t tokens;             /* T >= 0; B * T <= 2^31 - 1; 0 queries launch nothing */
-    int64_t rows;               /* S, 0..2^31 - 1 */
-    int64_t width;              /* slots of an index row, 1..topk; with buckets 1..2^28 - 1 */
-    float scale;                /* softmax scale, > 0 and at most 2e38 */
-    const void *q;              /* [B,T,H,dqk] bf16 */
-    const void *kv;             /* [B,S,dqk] bf16; may be NULL when rows is 0 */
-    const int32_t *indices;     /* [B,T,width] */
-    const int32_t *topk_length; /* [B,T] or NULL; values below 0 count as 0, above width as width */
-    const float *sink;          /* [H], exactly when the spec has sink=1 */
-    void *out;                  /* [B,T,H,dv] bf16, every element of a computed query is written */
-    float *lse;                 /* [B,T,H] */
-    float *max_logits;          /* [B,T,H] max_i s[h,i], -inf when empty, or NULL */
-    int64_t q_batch_stride, q_token_stride, q_head_stride;
-    int64_t kv_batch_stride, kv_row_stride;
-    int64_t indices_batch_stride, indices_token_stride;
-    int64_t topk_length_batch_stride, topk_length_token_stride;
-    int64_t out_batch_stride, out_token_stride, out_head_stride;
-    int64_t lse_batch_stride, lse_token_stride, lse_head_stride; /* max_logits shares them */
+    size_t size;                    /* sizeof, set by SMELT_SPARSE_ATTN_ARGS_INIT */
+    int64_t batches;                /* B; 0 counts as 1: an empty call is one without tokens */
+    int64_t tokens;                 /* T >= 0; B * T <= 2^31 - 1; 0 queries launch nothing */
+    int64_t rows;                   /* S, 0..2^31 - 1 */
+    int64_t width;                  /* slots of an index row, 1..topk; with buckets 1..2^28 - 1 */
+    float scale;                    /* softmax scale, > 0 and at most 2e38 */
+    smelt_const_tensor q;           /* [B,T,H,dqk] bf16 */
+    smelt_const_tensor kv;          /* [B,S,dqk] bf16, row stride below 2^31; NULL if S is 0 */
+    smelt_const_tensor indices;     /* [B,T,width] int32 */
+    smelt_const_tensor topk_length; /* [B,T] int32 or NULL; values below 0 count as 0, above width
+                                       as width */
+    smelt_const_tensor sink;        /* [H] fp32, exactly when the spec has sink=1 */
+    smelt_tensor out;        /* [B,T,H,dv] bf16, every element of a computed query is written */
+    smelt_tensor lse;        /* [B,T,H] fp32 */
+    smelt_tensor max_logits; /* [B,T,H] fp32, max_i s[h,i], -inf when empty; or NULL */
     /* Query list: compute only these. queries[i] = b * T + t; entries outside [0, B*T) are skipped;
-     * outputs of queries not listed stay untouched. NULL: all queries. */
-    const int32_t *queries;
-    const int32_t *query_count; /* one int32 in device memory, clamped to 0..query_capacity; NULL:
-                                   query_capacity entries */
-    int64_t query_capacity;     /* length of `queries` */
+     * outputs of queries not listed stay untouched. A query listed several times is computed as
+     * often, each time with the same bits. NULL: all queries. */
+    smelt_const_tensor queries;     /* [query_capacity] int32 */
+    smelt_const_tensor query_count; /* [1] int32, clamped to 0..query_capacity; NULL: all of it */
+    int64_t query_capacity;         /* length of `queries` */
     /* With buckets: memory that the call may write until its work on the stream is done, at a
      * multiple of 16 bytes. Its contents before and after mean nothing. Not looked at without. */
     void *workspace;
     size_t workspace_bytes; /* at least what smelt_sparse_attn_forward_workspace says */
 } smelt_sparse_attn_args;
 
-#define SMELT_SPARSE_ATTN_ARGS_INIT                                                                \
-    {                                                                                              \
-        sizeof(smelt_sparse_attn_args), 1, 0, 0, 0, 0.0F, NULL, NULL, NULL, NULL, NULL, NULL,      \
-            NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, 0        \
-    }
+#define SMELT_SPARSE_ATTN_ARGS_INIT SMELT_STRUCT_INIT(smelt_sparse_attn_args)
 
 /* The spec's canonical text, freed by smelt_free; and the spec of a text (knobs are not kept when
  * `knobs` is NULL; else *knobs receives them as a string freed by smelt_free, and spec->knobs
@@ -180,7 +170,7 @@ SMELT_API smelt_status smelt_sparse_attn_forward_workspace(const smelt_sparse_at
  * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for what the
  * driver refuses (an unknown stream, for one).
  */
-SMELT_API smelt_status smelt_sparse_attn_forward(smelt_sparse_attn *attn,
+SMELT_API smelt_status smelt_sparse_attn_forward(const smelt_sparse_attn *attn,
                                                  const smelt_sparse_attn_args *args,
                                                  struct CUstream_st *stream);
 

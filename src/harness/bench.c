@@ -173,8 +173,8 @@ static smelt_status time_calls(struct entry *entry, smelt_context *context,
     tiny.batches = 1;
     tiny.tokens = 1;
     tiny.width = 1;
-    tiny.queries = NULL;
-    tiny.query_count = NULL;
+    tiny.queries.data = NULL;
+    tiny.query_count.data = NULL;
     tiny.query_capacity = 0;
     smelt_status status = SMELT_OK;
     for (int round = 0; round < TINY_ROUNDS && status == SMELT_OK; round++) {

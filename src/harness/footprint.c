@@ -84,10 +84,10 @@ static void join(struct smelt__footprint *footprint) {
 
 static int64_t slots_of(const struct survey *survey, int64_t batch, int64_t token) {
     const smelt_sparse_attn_args *a = &survey->args;
+    const int32_t *lengths = a->topk_length.data;
     int64_t slots = a->width;
-    if (a->topk_length)
-        slots = a->topk_length[batch * a->topk_length_batch_stride +
-                               token * a->topk_length_token_stride];
+    if (lengths)
+        slots = lengths[batch * a->topk_length.strides[0] + token * a->topk_length.strides[1]];
     return slots < a->width ? slots : a->width;
 }
 
@@ -95,24 +95,24 @@ static void add_query(struct survey *survey, int64_t query) {
     const smelt_sparse_attn_args *a = &survey->args;
     const smelt_sparse_attn_spec *spec = &survey->problem->spec;
     int64_t batch = query / a->tokens, token = query % a->tokens;
-    int64_t q = batch * a->q_batch_stride + token * a->q_token_stride;
-    int64_t out = batch * a->out_batch_stride + token * a->out_token_stride;
-    int64_t lse = batch * a->lse_batch_stride + token * a->lse_token_stride;
+    int64_t q = batch * a->q.strides[0] + token * a->q.strides[1];
+    int64_t out = batch * a->out.strides[0] + token * a->out.strides[1];
+    int64_t lse = batch * a->lse.strides[0] + token * a->lse.strides[1];
     for (int64_t head = 0; head < spec->heads; head++) {
-        add(survey, SMELT__BUFFER_Q, q + head * a->q_head_stride, spec->dqk);
-        add(survey, SMELT__BUFFER_OUT, out + head * a->out_head_stride, spec->dv);
-        add(survey, SMELT__BUFFER_LSE, lse + head * a->lse_head_stride, 1);
-        add(survey, SMELT__BUFFER_MAX_LOGITS, lse + head * a->lse_head_stride, 1);
+        add(survey, SMELT__BUFFER_Q, q + head * a->q.strides[2], spec->dqk);
+        add(survey, SMELT__BUFFER_OUT, out + head * a->out.strides[2], spec->dv);
+        add(survey, SMELT__BUFFER_LSE, lse + head * a->lse.strides[2], 1);
+        add(survey, SMELT__BUFFER_MAX_LOGITS, lse + head * a->lse.strides[2], 1);
     }
     add(survey, SMELT__BUFFER_INDICES,
-        batch * a->indices_batch_stride + token * a->indices_token_stride,
+        batch * a->indices.strides[0] + token * a->indices.strides[1],
         slots_of(survey, batch, token));
     add(survey, SMELT__BUFFER_TOPK_LENGTH,
-        batch * a->topk_length_batch_stride + token * a->topk_length_token_stride, 1);
+        batch * a->topk_length.strides[0] + token * a->topk_length.strides[1], 1);
     int64_t valid = smelt__sparse_attn_valid_rows(spec, a, query, survey->rows);
     for (int64_t i = 0; i < valid; i++)
-        add(survey, SMELT__BUFFER_KV,
-            batch * a->kv_batch_stride + survey->rows[i] * a->kv_row_stride, spec->dqk);
+        add(survey, SMELT__BUFFER_KV, batch * a->kv.strides[0] + survey->rows[i] * a->kv.strides[1],
+            spec->dqk);
 }
 
 int smelt__footprint_make(const struct smelt__problem *problem,
@@ -128,8 +128,9 @@ int smelt__footprint_make(const struct smelt__problem *problem,
     for (int64_t query = 0; query < queries; query++)
         if (!problem->listed || problem->listed[query])
             add_query(&survey, query);
-    if (problem->args.query_count && *problem->args.query_count < listed)
-        listed = *problem->args.query_count;
+    const int32_t *count = problem->args.query_count.data;
+    if (count && *count < listed)
+        listed = *count;
     add(&survey, SMELT__BUFFER_QUERIES, 0, listed);
     add(&survey, SMELT__BUFFER_QUERY_COUNT, 0, 1);
     add(&survey, SMELT__BUFFER_SINK, 0, problem->spec.heads);

@@ -31,7 +31,7 @@ static void list_inputs(const struct smelt__problem *problem, struct input input
     inputs[SMELT__BUFFER_QUERIES] = (struct input){
         problem->queries, (size_t)problem->args.query_capacity * sizeof *problem->queries};
     inputs[SMELT__BUFFER_QUERY_COUNT] =
-        (struct input){problem->args.query_count, sizeof *problem->query_count};
+        (struct input){problem->args.query_count.data, sizeof *problem->query_count};
 }
 
 /* Memory for a tensor; for one with far strides, the emulator's, whose pages exist when touched. */
@@ -63,10 +63,10 @@ static smelt_status place_outputs(struct smelt__placed *placed) {
         status = place_output(placed, &placed->max_logits, lse_bytes);
     if (status != SMELT_OK)
         return status;
-    placed->args.out = placed->out.allocation + GUARD;
-    placed->args.lse = (float *)(void *)(placed->lse.allocation + GUARD);
+    placed->args.out.data = placed->out.allocation + GUARD;
+    placed->args.lse.data = (float *)(void *)(placed->lse.allocation + GUARD);
     if (placed->max_logits.allocation)
-        placed->args.max_logits = (float *)(void *)(placed->max_logits.allocation + GUARD);
+        placed->args.max_logits.data = (float *)(void *)(placed->max_logits.allocation + GUARD);
     return SMELT_OK;
 }
 
@@ -258,13 +258,13 @@ smelt_status smelt__placed_create(struct smelt__placed *placed, smelt_context *c
         smelt__placed_destroy(placed);
         return status;
     }
-    placed->args.q = placed->inputs[SMELT__BUFFER_Q];
-    placed->args.kv = placed->inputs[SMELT__BUFFER_KV];
-    placed->args.indices = placed->inputs[SMELT__BUFFER_INDICES];
-    placed->args.topk_length = placed->inputs[SMELT__BUFFER_TOPK_LENGTH];
-    placed->args.sink = placed->inputs[SMELT__BUFFER_SINK];
-    placed->args.queries = placed->inputs[SMELT__BUFFER_QUERIES];
-    placed->args.query_count = placed->inputs[SMELT__BUFFER_QUERY_COUNT];
+    placed->args.q.data = placed->inputs[SMELT__BUFFER_Q];
+    placed->args.kv.data = placed->inputs[SMELT__BUFFER_KV];
+    placed->args.indices.data = placed->inputs[SMELT__BUFFER_INDICES];
+    placed->args.topk_length.data = placed->inputs[SMELT__BUFFER_TOPK_LENGTH];
+    placed->args.sink.data = placed->inputs[SMELT__BUFFER_SINK];
+    placed->args.queries.data = placed->inputs[SMELT__BUFFER_QUERIES];
+    placed->args.query_count.data = placed->inputs[SMELT__BUFFER_QUERY_COUNT];
     return SMELT_OK;
 }
 
@@ -351,8 +351,8 @@ static uint16_t *out_at(const struct smelt__placed *placed, int64_t query, int h
     smelt_sparse_attn_args a = placed->args;
     smelt__sparse_attn_resolve_strides(&placed->problem->spec, &a);
     uint16_t *out = (uint16_t *)(void *)(placed->out.host + GUARD);
-    return out + query / a.tokens * a.out_batch_stride + query % a.tokens * a.out_token_stride +
-           head * a.out_head_stride;
+    return out + query / a.tokens * a.out.strides[0] + query % a.tokens * a.out.strides[1] +
+           head * a.out.strides[2];
 }
 
 static float *lse_at(const struct smelt__placed *placed, const struct smelt__output *output,
@@ -360,8 +360,8 @@ static float *lse_at(const struct smelt__placed *placed, const struct smelt__out
     smelt_sparse_attn_args a = placed->args;
     smelt__sparse_attn_resolve_strides(&placed->problem->spec, &a);
     float *lse = (float *)(void *)(output->host + GUARD);
-    return lse + query / a.tokens * a.lse_batch_stride + query % a.tokens * a.lse_token_stride +
-           head * a.lse_head_stride;
+    return lse + query / a.tokens * a.lse.strides[0] + query % a.tokens * a.lse.strides[1] +
+           head * a.lse.strides[2];
 }
 
 const uint16_t *smelt__placed_out(const struct smelt__placed *placed, int64_t query, int head) {

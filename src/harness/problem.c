@@ -40,21 +40,22 @@ void smelt__problem_defaults(const smelt_sparse_attn_spec *spec,
 static void set_strides(struct smelt__problem *problem) {
     smelt_sparse_attn_args *args = &problem->args;
     int64_t heads = problem->spec.heads, dqk = problem->spec.dqk, dv = problem->spec.dv;
-    args->q_head_stride = dqk + 8;
-    args->q_token_stride = heads * args->q_head_stride + 16;
-    args->q_batch_stride = args->tokens * args->q_token_stride + 24;
-    args->kv_row_stride = dqk + 16;
-    args->kv_batch_stride = args->rows * args->kv_row_stride + 8;
-    args->indices_token_stride = args->width + 3;
-    args->indices_batch_stride = args->tokens * args->indices_token_stride + 5;
-    args->topk_length_token_stride = 2;
-    args->topk_length_batch_stride = args->tokens * 2 + 1;
-    args->out_token_stride = dv + 8;
-    args->out_head_stride = args->tokens * args->out_token_stride + 16;
-    args->out_batch_stride = heads * args->out_head_stride + 8;
-    args->lse_token_stride = 1;
-    args->lse_head_stride = args->tokens + 3;
-    args->lse_batch_stride = heads * args->lse_head_stride + 1;
+    args->q.strides[2] = dqk + 8;
+    args->q.strides[1] = heads * args->q.strides[2] + 16;
+    args->q.strides[0] = args->tokens * args->q.strides[1] + 24;
+    args->kv.strides[1] = dqk + 16;
+    args->kv.strides[0] = args->rows * args->kv.strides[1] + 8;
+    args->indices.strides[1] = args->width + 3;
+    args->indices.strides[0] = args->tokens * args->indices.strides[1] + 5;
+    args->topk_length.strides[1] = 2;
+    args->topk_length.strides[0] = args->tokens * 2 + 1;
+    args->out.strides[1] = dv + 8;
+    args->out.strides[2] = args->tokens * args->out.strides[1] + 16;
+    args->out.strides[0] = heads * args->out.strides[2] + 8;
+    args->lse.strides[1] = 1;
+    args->lse.strides[2] = args->tokens + 3;
+    args->lse.strides[0] = heads * args->lse.strides[2] + 1;
+    memcpy(args->max_logits.strides, args->lse.strides, sizeof args->lse.strides);
 }
 
 /* A stride, of 16 bytes at least, by which index `last` alone passes 2^32 elements. */
@@ -69,23 +70,23 @@ static void set_far_strides(struct smelt__problem *problem) {
     int64_t heads = problem->spec.heads, tokens = args->tokens;
     int64_t head = far_stride(heads - 1), token = heads * head + far_stride(tokens - 1);
     int64_t batch = tokens * token + far_stride(args->batches - 1);
-    args->q_head_stride = args->out_head_stride = head;
-    args->q_token_stride = args->out_token_stride = token;
-    args->q_batch_stride = args->out_batch_stride = batch;
+    args->q.strides[2] = args->out.strides[2] = head;
+    args->q.strides[1] = args->out.strides[1] = token;
+    args->q.strides[0] = args->out.strides[0] = batch;
     enum { LARGEST_ROW_STRIDE = INT32_MAX / 8 * 8 }; /* the kernels' limit, whole 16 bytes */
-    args->kv_row_stride = problem->spec.dqk + far_stride(args->rows - 1);
-    if (args->kv_row_stride > LARGEST_ROW_STRIDE)
-        args->kv_row_stride = LARGEST_ROW_STRIDE; /* three rows or fewer then stay below 2^32 */
-    args->kv_batch_stride = args->rows * args->kv_row_stride + far_stride(args->batches - 1);
-    args->indices_token_stride = args->width + far_stride(tokens - 1);
-    args->indices_batch_stride =
-        tokens * args->indices_token_stride + far_stride(args->batches - 1);
-    args->topk_length_token_stride = far_stride(tokens - 1);
-    args->topk_length_batch_stride =
-        tokens * args->topk_length_token_stride + far_stride(args->batches - 1);
-    args->lse_head_stride = head;
-    args->lse_token_stride = token;
-    args->lse_batch_stride = batch;
+    args->kv.strides[1] = problem->spec.dqk + far_stride(args->rows - 1);
+    if (args->kv.strides[1] > LARGEST_ROW_STRIDE)
+        args->kv.strides[1] = LARGEST_ROW_STRIDE; /* three rows or fewer then stay below 2^32 */
+    args->kv.strides[0] = args->rows * args->kv.strides[1] + far_stride(args->batches - 1);
+    args->indices.strides[1] = args->width + far_stride(tokens - 1);
+    args->indices.strides[0] = tokens * args->indices.strides[1] + far_stride(args->batches - 1);
+    args->topk_length.strides[1] = far_stride(tokens - 1);
+    args->topk_length.strides[0] =
+        tokens * args->topk_length.strides[1] + far_stride(args->batches - 1);
+    args->lse.strides[2] = head;
+    args->lse.strides[1] = token;
+    args->lse.strides[0] = batch;
+    memcpy(args->max_logits.strides, args->lse.strides, sizeof args->lse.strides);
 }
 
 static size_t extent(int64_t batches, int64_t batch_stride, int64_t count, int64_t stride,
@@ -100,19 +101,19 @@ static void set_extents(struct smelt__problem *problem) {
     smelt_sparse_attn_args a = problem->args;
     int64_t heads = problem->spec.heads;
     smelt__sparse_attn_resolve_strides(&problem->spec, &a);
-    problem->q_elements = extent(a.batches, a.q_batch_stride, a.tokens, a.q_token_stride, heads,
-                                 a.q_head_stride, problem->spec.dqk);
+    problem->q_elements = extent(a.batches, a.q.strides[0], a.tokens, a.q.strides[1], heads,
+                                 a.q.strides[2], problem->spec.dqk);
     problem->kv_elements =
-        extent(a.batches, a.kv_batch_stride, a.rows, a.kv_row_stride, 1, 0, problem->spec.dqk);
+        extent(a.batches, a.kv.strides[0], a.rows, a.kv.strides[1], 1, 0, problem->spec.dqk);
     problem->indices_elements =
-        extent(a.batches, a.indices_batch_stride, a.tokens, a.indices_token_stride, 1, 0, a.width);
+        extent(a.batches, a.indices.strides[0], a.tokens, a.indices.strides[1], 1, 0, a.width);
     if (problem->options.topk_length)
-        problem->topk_length_elements = extent(a.batches, a.topk_length_batch_stride, a.tokens,
-                                               a.topk_length_token_stride, 1, 0, 1);
-    problem->out_elements = extent(a.batches, a.out_batch_stride, a.tokens, a.out_token_stride,
-                                   heads, a.out_head_stride, problem->spec.dv);
-    problem->lse_elements = extent(a.batches, a.lse_batch_stride, a.tokens, a.lse_token_stride,
-                                   heads, a.lse_head_stride, 1);
+        problem->topk_length_elements = extent(a.batches, a.topk_length.strides[0], a.tokens,
+                                               a.topk_length.strides[1], 1, 0, 1);
+    problem->out_elements = extent(a.batches, a.out.strides[0], a.tokens, a.out.strides[1], heads,
+                                   a.out.strides[2], problem->spec.dv);
+    problem->lse_elements =
+        extent(a.batches, a.lse.strides[0], a.tokens, a.lse.strides[1], heads, a.lse.strides[2], 1);
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -175,8 +176,8 @@ static void fill_q(void *user, int64_t begin, int64_t end) {
     int heads = fill->problem->spec.heads;
     for (int64_t row = begin; row < end; row++) {
         int64_t query = row / heads, head = row % heads;
-        uint16_t *to = fill->problem->q + query / args->tokens * args->q_batch_stride +
-                       query % args->tokens * args->q_token_stride + head * args->q_head_stride;
+        uint16_t *to = fill->problem->q + query / args->tokens * args->q.strides[0] +
+                       query % args->tokens * args->q.strides[1] + head * args->q.strides[2];
         fill_row(fill, STREAM_Q, (uint64_t)row, to, fill->problem->spec.dqk);
         if (fill->problem->options.spiky)
             make_spiky(fill, (uint64_t)row, to);
@@ -189,8 +190,8 @@ static void fill_kv(void *user, int64_t begin, int64_t end) {
     int dqk = fill->problem->spec.dqk;
     for (int64_t row = begin; row < end; row++) {
         int64_t number = row % args->rows;
-        uint16_t *to = fill->problem->kv + row / args->rows * args->kv_batch_stride +
-                       number * args->kv_row_stride;
+        uint16_t *to = fill->problem->kv + row / args->rows * args->kv.strides[0] +
+                       number * args->kv.strides[1];
         fill_row(fill, STREAM_KV, (uint64_t)row, to, dqk);
         if (fill->problem->options.spiky) {
             to[dqk - 1] = smelt__bf16_from_float(SPIKE_KEY);
@@ -206,13 +207,13 @@ static void fill_indices(void *user, int64_t begin, int64_t end) {
     const smelt_sparse_attn_args *args = &fill->args;
     for (int64_t query = begin; query < end; query++) {
         int64_t batch = query / args->tokens, token = query % args->tokens;
-        int32_t *to = fill->problem->indices + batch * args->indices_batch_stride +
-                      token * args->indices_token_stride;
+        int32_t *to = fill->problem->indices + batch * args->indices.strides[0] +
+                      token * args->indices.strides[1];
         int64_t count = smelt__lists_make(&fill->problem->options, query, to);
         int32_t *length = NULL;
         if (fill->problem->topk_length)
-            length = fill->problem->topk_length + batch * args->topk_length_batch_stride +
-                     token * args->topk_length_token_stride;
+            length = fill->problem->topk_length + batch * args->topk_length.strides[0] +
+                     token * args->topk_length.strides[1];
         if (length && smelt__lists_counted(&fill->problem->options))
             *length = (int32_t)count;
         else if (length)
@@ -302,10 +303,10 @@ static int make_query_list(struct smelt__problem *problem) {
         *problem->query_count = -5;
         memset(problem->listed, 0, (size_t)total);
     }
-    problem->args.queries = problem->queries;
+    problem->args.queries.data = problem->queries;
     problem->args.query_capacity = capacity;
     if (options->query_list != SMELT__QUERY_LIST_WHOLE)
-        problem->args.query_count = problem->query_count;
+        problem->args.query_count.data = problem->query_count;
     return 0;
 }
 
@@ -356,11 +357,11 @@ static int allocate_all(struct smelt__problem *problem) {
     problem->kv = kv;
     problem->indices = indices;
     problem->topk_length = lengths;
-    problem->args.q = q;
-    problem->args.kv = kv;
-    problem->args.indices = indices;
-    problem->args.topk_length = lengths;
-    problem->args.sink = problem->sink;
+    problem->args.q.data = q;
+    problem->args.kv.data = kv;
+    problem->args.indices.data = indices;
+    problem->args.topk_length.data = lengths;
+    problem->args.sink.data = problem->sink;
     return failed;
 }
 

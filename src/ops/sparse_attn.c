@@ -271,19 +271,22 @@ static smelt_status launch_buckets(const smelt_sparse_attn *attn, void *workspac
     return status;
 }
 
-smelt_status smelt_sparse_attn_forward(smelt_sparse_attn *attn, const smelt_sparse_attn_args *args,
+smelt_status smelt_sparse_attn_forward(const smelt_sparse_attn *attn,
+                                       const smelt_sparse_attn_args *args,
                                        struct CUstream_st *stream) {
     if (!attn)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "attn is NULL");
     struct sparse_attn_fwd_params params;
+    void *workspace;
     int64_t queries;
-    smelt_status status = smelt__sparse_attn_pack(&attn->shape, args, &params, &queries);
+    smelt_status status =
+        smelt__sparse_attn_pack(&attn->shape, args, &params, &workspace, &queries);
     if (status == SMELT_OK)
         status = check_grids(attn, queries);
     if (status != SMELT_OK || queries == 0)
         return status;
     if (attn->shape.buckets)
-        return launch_buckets(attn, args->workspace, &params, queries, stream);
+        return launch_buckets(attn, workspace, &params, queries, stream);
     const struct smelt__kernel *kernel = attn->kernels[0];
     return smelt__kernel_launch(
         attn->context, kernel, count_blocks(kernel, queries, kernel->most_blocks), &params, stream);

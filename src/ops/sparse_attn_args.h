@@ -17,12 +17,13 @@ smelt_status smelt__sparse_attn_workspace(const struct smelt__sparse_attn_shape 
                                           const smelt_sparse_attn_args *args, size_t *bytes);
 
 /*
- * Checks *args against the shape and fills *params; *queries: how many queries the grid must cover,
- * 0 when there is nothing to launch. INVALID_ARGUMENT naming the argument, its value and what is
- * legal. Reads no device memory.
+ * Checks *args, of whatever version, against the shape and fills *params and *workspace; *queries:
+ * how many queries the grid must cover, 0 when there is nothing to launch. INVALID_ARGUMENT naming
+ * the argument, its value and what is legal. Reads no device memory.
  */
 smelt_status smelt__sparse_attn_pack(const struct smelt__sparse_attn_shape *shape,
                                      const smelt_sparse_attn_args *args,
-                                     struct sparse_attn_fwd_params *params, int64_t *queries);
+                                     struct sparse_attn_fwd_params *params, void **workspace,
+                                     int64_t *queries);
 
 #endif

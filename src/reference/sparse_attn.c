@@ -23,45 +23,46 @@ uint16_t smelt__bf16_from_float(float value) {
 void smelt__sparse_attn_resolve_strides(const smelt_sparse_attn_spec *spec,
                                         smelt_sparse_attn_args *args) {
     int64_t heads = spec->heads, dqk = spec->dqk, dv = spec->dv;
-    if (args->q_batch_stride == 0 && args->q_token_stride == 0 && args->q_head_stride == 0) {
-        args->q_head_stride = dqk;
-        args->q_token_stride = heads * dqk;
-        args->q_batch_stride = args->tokens * heads * dqk;
+    if (args->q.strides[0] == 0 && args->q.strides[1] == 0 && args->q.strides[2] == 0) {
+        args->q.strides[2] = dqk;
+        args->q.strides[1] = heads * dqk;
+        args->q.strides[0] = args->tokens * heads * dqk;
     }
-    if (args->kv_batch_stride == 0 && args->kv_row_stride == 0) {
-        args->kv_row_stride = dqk;
-        args->kv_batch_stride = args->rows * dqk;
+    if (args->kv.strides[0] == 0 && args->kv.strides[1] == 0) {
+        args->kv.strides[1] = dqk;
+        args->kv.strides[0] = args->rows * dqk;
     }
-    if (args->indices_batch_stride == 0 && args->indices_token_stride == 0) {
-        args->indices_token_stride = args->width;
-        args->indices_batch_stride = args->tokens * args->width;
+    if (args->indices.strides[0] == 0 && args->indices.strides[1] == 0) {
+        args->indices.strides[1] = args->width;
+        args->indices.strides[0] = args->tokens * args->width;
     }
-    if (args->topk_length_batch_stride == 0 && args->topk_length_token_stride == 0) {
-        args->topk_length_token_stride = 1;
-        args->topk_length_batch_stride = args->tokens;
+    if (args->topk_length.strides[0] == 0 && args->topk_length.strides[1] == 0) {
+        args->topk_length.strides[1] = 1;
+        args->topk_length.strides[0] = args->tokens;
     }
-    if (args->out_batch_stride == 0 && args->out_token_stride == 0 && args->out_head_stride == 0) {
-        args->out_head_stride = dv;
-        args->out_token_stride = heads * dv;
-        args->out_batch_stride = args->tokens * heads * dv;
+    if (args->out.strides[0] == 0 && args->out.strides[1] == 0 && args->out.strides[2] == 0) {
+        args->out.strides[2] = dv;
+        args->out.strides[1] = heads * dv;
+        args->out.strides[0] = args->tokens * heads * dv;
     }
-    if (args->lse_batch_stride == 0 && args->lse_token_stride == 0 && args->lse_head_stride == 0) {
-        args->lse_head_stride = 1;
-        args->lse_token_stride = heads;
-        args->lse_batch_stride = args->tokens * heads;
+    if (args->lse.strides[0] == 0 && args->lse.strides[1] == 0 && args->lse.strides[2] == 0) {
+        args->lse.strides[2] = 1;
+        args->lse.strides[1] = heads;
+        args->lse.strides[0] = args->tokens * heads;
     }
+    memcpy(args->max_logits.strides, args->lse.strides, sizeof args->lse.strides);
 }
 
 /* `args` with strides resolved, from here on. */
 static int64_t valid_rows(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *args,
                           int64_t query, int64_t *rows) {
     int64_t batch = query / args->tokens, token = query % args->tokens;
-    const int32_t *indices =
-        args->indices + batch * args->indices_batch_stride + token * args->indices_token_stride;
+    const int32_t *indices = args->indices.data, *lengths = args->topk_length.data;
+    indices += batch * args->indices.strides[0] + token * args->indices.strides[1];
     int64_t length = args->width;
-    if (args->topk_length) {
-        int64_t given = args->topk_length[batch * args->topk_length_batch_stride +
-                                          token * args->topk_length_token_stride];
+    if (lengths) {
+        int64_t given =
+            lengths[batch * args->topk_length.strides[0] + token * args->topk_length.strides[1]];
         length = given < length ? given : length;
     }
     int64_t count = 0;
@@ -159,8 +160,9 @@ static struct head_result attend(const smelt_sparse_attn_spec *spec,
     result.lse = result.max_logit + log(sum);
     /* p = exp(s) / (exp(lse) + exp(sink)) = exp(s - denominator) */
     double denominator = result.lse;
-    if (spec->sink && args->sink) {
-        double sink = (double)args->sink[head], high = fmax(sink, result.lse);
+    const float *sinks = args->sink.data;
+    if (spec->sink && sinks) {
+        double sink = (double)sinks[head], high = fmax(sink, result.lse);
         denominator = isinf(high) ? high : high + log(exp(sink - high) + exp(result.lse - high));
     }
     memset(scratch->out, 0, (size_t)spec->dv * sizeof *scratch->out);
@@ -178,17 +180,17 @@ static void compute_query(const smelt_sparse_attn_spec *spec, const smelt_sparse
                           const struct smelt__sparse_attn_results *results) {
     int64_t batch = query / args->tokens, token = query % args->tokens;
     const uint16_t *q =
-        (const uint16_t *)args->q + batch * args->q_batch_stride + token * args->q_token_stride;
+        (const uint16_t *)args->q.data + batch * args->q.strides[0] + token * args->q.strides[1];
     int64_t count = valid_rows(spec, args, query, scratch->rows);
-    const uint16_t *kv = args->kv;
+    const uint16_t *kv = args->kv.data;
     for (int64_t i = 0; i < count; i++)
-        widen(kv + batch * args->kv_batch_stride + scratch->rows[i] * args->kv_row_stride,
-              spec->dqk, scratch->keys + i * spec->dqk);
+        widen(kv + batch * args->kv.strides[0] + scratch->rows[i] * args->kv.strides[1], spec->dqk,
+              scratch->keys + i * spec->dqk);
     double max_abs = 0;
     for (int head = 0; head < spec->heads; head++) {
         struct head_result one = {-INFINITY, -INFINITY, 0};
         if (count > 0) {
-            widen(q + head * args->q_head_stride, spec->dqk, scratch->q);
+            widen(q + head * args->q.strides[2], spec->dqk, scratch->q);
             one = attend(spec, args, head, count, scratch);
         } else {
             memset(scratch->out, 0, (size_t)spec->dv * sizeof *scratch->out);

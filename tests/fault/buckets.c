@@ -60,15 +60,15 @@ static int reset(void **unused) {
 }
 
 static void *address(int number) {
-    return (void *)((uintptr_t)number * 4096); // NOLINT: never followed
+    return (void *)((uintptr_t)number << 32); // NOLINT: never followed
 }
 
 /* Rows wider than topk. */
 static smelt_sparse_attn_args make_args(void) {
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
     args.tokens = TOKENS, args.rows = 5, args.width = 130, args.scale = 0.25F;
-    args.q = address(1), args.kv = address(2), args.indices = address(3);
-    args.out = address(4), args.lse = address(5);
+    args.q.data = address(1), args.kv.data = address(2), args.indices.data = address(3);
+    args.out.data = address(4), args.lse.data = address(5);
     args.workspace = address(1000);
     assert_int_equal(smelt_sparse_attn_forward_workspace(attn, &args, &args.workspace_bytes),
                      SMELT_OK);
@@ -160,7 +160,7 @@ static void a_query_list(void **unused) {
     (void)unused;
     open_operator(9, NULL);
     smelt_sparse_attn_args args = make_args();
-    args.queries = address(9), args.query_count = address(10), args.query_capacity = 7;
+    args.queries.data = address(9), args.query_count.data = address(10), args.query_capacity = 7;
     assert_int_equal(smelt_sparse_attn_forward_workspace(attn, &args, &args.workspace_bytes),
                      SMELT_OK);
     assert_true(args.workspace_bytes < 4096);
@@ -181,10 +181,10 @@ static void refused_before_any_launch(void **unused) {
     bad[0].workspace = NULL;
     bad[1].workspace = (char *)good.workspace + 8;
     bad[2].workspace_bytes--;
-    bad[3].indices_token_stride = 129, bad[3].indices_batch_stride = 129 * TOKENS;
+    bad[3].indices.strides[1] = 129, bad[3].indices.strides[0] = 129 * TOKENS;
     bad[4].width = INT32_MAX;
     static const char *const messages[] = {"workspace is NULL", "is not aligned",
-                                           "workspace_bytes = ", "indices_token_stride = 129",
+                                           "workspace_bytes = ", "indices.strides[1] (token) = 129",
                                            "width = 2147483647"};
     driver->chain_length = 0;
     for (int i = 0; i < 5; i++) {

@@ -61,15 +61,15 @@ static const struct change changes[] = {
     CHANGE(q, MOVE, 8, 0, 0, REFUSED),
     CHANGE(kv, MOVE, 8, 0, 0, REFUSED),
     CHANGE(out, MOVE, 4, 0, 0, REFUSED),
-    CHANGE(q_head_stride, ADD_INTEGER, 4, 0, 0, REFUSED),
-    CHANGE(q_token_stride, ADD_INTEGER, 1, 0, 0, REFUSED),
-    CHANGE(kv_row_stride, ADD_INTEGER, 4, 0, 0, REFUSED),
-    CHANGE(out_head_stride, ADD_INTEGER, 2, 0, 0, REFUSED),
-    CHANGE(out_token_stride, ADD_INTEGER, 4, 0, 0, REFUSED),
+    CHANGE(q.strides[2], ADD_INTEGER, 4, 0, 0, REFUSED),
+    CHANGE(q.strides[1], ADD_INTEGER, 1, 0, 0, REFUSED),
+    CHANGE(kv.strides[1], ADD_INTEGER, 4, 0, 0, REFUSED),
+    CHANGE(out.strides[2], ADD_INTEGER, 2, 0, 0, REFUSED),
+    CHANGE(out.strides[1], ADD_INTEGER, 4, 0, 0, REFUSED),
     /* Legal: a dimension of extent 1 may have any stride; a narrower row; no query. */
-    CHANGE(q_batch_stride, SET_INTEGER, 3, 0, 0, SMELT_OK),
-    CHANGE(kv_batch_stride, SET_INTEGER, 1, 0, 0, SMELT_OK),
-    CHANGE(out_batch_stride, SET_INTEGER, 5, 0, 0, SMELT_OK),
+    CHANGE(q.strides[0], SET_INTEGER, 3, 0, 0, SMELT_OK),
+    CHANGE(kv.strides[0], SET_INTEGER, 1, 0, 0, SMELT_OK),
+    CHANGE(out.strides[0], SET_INTEGER, 5, 0, 0, SMELT_OK),
     CHANGE(width, SET_INTEGER, 31, 0, 0, SMELT_OK),
     CHANGE(max_logits, SET_NULL, 0, 0, 0, SMELT_OK),
     CHANGE(tokens, SET_INTEGER, 0, 0, 0, SMELT_OK),
@@ -105,7 +105,7 @@ static void apply(const struct change *change, smelt_sparse_attn_args *args) {
         memcpy(field, &change->real, sizeof change->real);
         break;
     case POINT:
-        pointer = args->lse;
+        pointer = args->lse.data;
         memcpy(field, &pointer, sizeof pointer);
         break;
     }
@@ -113,14 +113,14 @@ static void apply(const struct change *change, smelt_sparse_attn_args *args) {
 
 /* Explicit strides, so that one of them can be changed. */
 static void spell_strides(const smelt_sparse_attn_spec *spec, smelt_sparse_attn_args *args) {
-    args->q_head_stride = spec->dqk;
-    args->q_token_stride = (int64_t)spec->heads * spec->dqk;
-    args->q_batch_stride = args->tokens * args->q_token_stride;
-    args->kv_row_stride = spec->dqk;
-    args->kv_batch_stride = args->rows * spec->dqk;
-    args->out_head_stride = spec->dv;
-    args->out_token_stride = (int64_t)spec->heads * spec->dv;
-    args->out_batch_stride = args->tokens * args->out_token_stride;
+    args->q.strides[2] = spec->dqk;
+    args->q.strides[1] = (int64_t)spec->heads * spec->dqk;
+    args->q.strides[0] = args->tokens * args->q.strides[1];
+    args->kv.strides[1] = spec->dqk;
+    args->kv.strides[0] = args->rows * spec->dqk;
+    args->out.strides[2] = spec->dv;
+    args->out.strides[1] = (int64_t)spec->heads * spec->dv;
+    args->out.strides[0] = args->tokens * args->out.strides[1];
 }
 
 static void try_change(struct workload *workload, const struct change *change, char *message,

@@ -89,7 +89,7 @@ static void no_batches(struct smelt__problem *problem, struct smelt__placed *pla
 }
 
 static void no_capacity(struct smelt__problem *problem, struct smelt__placed *placed) {
-    placed->args.queries = placed->args.indices; /* not to be read */
+    placed->args.queries.data = placed->args.indices.data; /* not to be read */
     placed->args.query_capacity = 0;
     compute_nothing(problem);
 }
@@ -97,14 +97,14 @@ static void no_capacity(struct smelt__problem *problem, struct smelt__placed *pl
 /* Every slot is out of range then, whatever it holds. */
 static void no_rows(struct smelt__problem *problem, struct smelt__placed *placed) {
     problem->args.rows = placed->args.rows = 0;
-    placed->args.kv = NULL;
+    placed->args.kv.data = NULL;
 }
 
 static void narrow(struct smelt__problem *problem, struct smelt__placed *placed) {
     int64_t stride = problem->args.width;
     problem->args.width = placed->args.width = 1; /* a longer row's first slot */
-    problem->args.indices_token_stride = placed->args.indices_token_stride = stride;
-    problem->args.indices_batch_stride = placed->args.indices_batch_stride =
+    problem->args.indices.strides[1] = placed->args.indices.strides[1] = stride;
+    problem->args.indices.strides[0] = placed->args.indices.strides[0] =
         stride * problem->args.tokens;
 }
 

@@ -61,10 +61,10 @@ static void alone(struct suite *suite, struct workload *base, char *message, siz
     for (int64_t query = 0; query < 2 * TOKENS && !message[0]; query++) {
         single.args = whole;
         single.args.batches = single.args.tokens = 1;
-        single.args.q = (const uint16_t *)whole.q + query * spec->heads * spec->dqk;
-        single.args.kv = (const uint16_t *)whole.kv + query / TOKENS * ROWS * spec->dqk;
-        single.args.indices = whole.indices + query * whole.width;
-        single.args.topk_length = whole.topk_length + query;
+        single.args.q.data = (const uint16_t *)whole.q.data + query * spec->heads * spec->dqk;
+        single.args.kv.data = (const uint16_t *)whole.kv.data + query / TOKENS * ROWS * spec->dqk;
+        single.args.indices.data = (const int32_t *)whole.indices.data + query * whole.width;
+        single.args.topk_length.data = (const int32_t *)whole.topk_length.data + query;
         if (suite_ok(smelt__placed_run(&single, base->attn, NULL), "forward", message, size) == 0)
             compare_bits(&base->placed, query, &single, 0, message, size);
     }

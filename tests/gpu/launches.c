@@ -161,12 +161,12 @@ static void followed_at_once(struct launch_test *test) {
                      "forward") &&
                driven(test,
                       test->driver->copy_async((unsigned long long)(uintptr_t)copy,
-                                               (unsigned long long)(uintptr_t)placed->args.out,
+                                               (unsigned long long)(uintptr_t)placed->args.out.data,
                                                bytes, test->stream),
                       "copy") &&
                works(test, smelt_stream_synchronize(context, test->stream), "wait") &&
                works(test, smelt_device_download(context, host[0], copy, bytes), "download") &&
-               works(test, smelt_device_download(context, host[1], placed->args.out, bytes),
+               works(test, smelt_device_download(context, host[1], placed->args.out.data, bytes),
                      "download") &&
                same_bytes(test, host[0], host[1], bytes);
     if (copy)

@@ -229,29 +229,30 @@ static const char *fault(const smelt_sparse_attn_spec *spec, const smelt_sparse_
         return "width";
     if (!(a->scale > 0) || isinf(a->scale))
         return "scale";
-    if (!a->q || off(a->q) || a->q_head_stride % 8 || a->q_token_stride % 8)
-        return "q, q_token_stride or q_head_stride";
-    if ((!a->kv && a->rows > 0) || off(a->kv) || a->kv_row_stride % 8)
-        return "kv or kv_row_stride";
-    if (!a->out || off(a->out) || a->out_head_stride % 8 || a->out_token_stride % 8)
-        return "out, out_token_stride or out_head_stride";
-    if (!a->indices)
+    if (!a->q.data || off(a->q.data) || a->q.strides[2] % 8 || a->q.strides[1] % 8)
+        return "q, q.strides[1] or q.strides[2]";
+    if ((!a->kv.data && a->rows > 0) || off(a->kv.data) || a->kv.strides[1] % 8)
+        return "kv or kv.strides[1]";
+    if (!a->out.data || off(a->out.data) || a->out.strides[2] % 8 || a->out.strides[1] % 8)
+        return "out, out.strides[1] or out.strides[2]";
+    if (!a->indices.data)
         return "indices";
-    if (!a->lse)
+    if (!a->lse.data)
         return "lse";
-    if (!a->sink != !spec->sink)
+    if (!a->sink.data != !spec->sink)
         return "sink";
-    return a->queries && a->query_capacity < 0 ? "query_capacity" : NULL;
+    return a->queries.data && a->query_capacity < 0 ? "query_capacity" : NULL;
 }
 
 static int is_listed(const smelt_sparse_attn_args *args, int64_t query) {
-    if (!args->queries || stand_in_defect == STAND_IN_COMPUTES_UNLISTED)
+    if (!args->queries.data || stand_in_defect == STAND_IN_COMPUTES_UNLISTED)
         return 1;
+    const int32_t *list = args->queries.data, *given = args->query_count.data;
     int64_t count = args->query_capacity;
-    if (args->query_count && *args->query_count < count)
-        count = *args->query_count;
+    if (given && *given < count)
+        count = *given;
     for (int64_t i = 0; i < count; i++)
-        if (args->queries[i] == query)
+        if (list[i] == query)
             return 1;
     return 0;
 }
@@ -264,15 +265,16 @@ static void spoil(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_ar
         *lse /= log(2.0);
     if (stand_in_defect == STAND_IN_MAX_LOGITS_BASE_2)
         *max_logit /= log(2.0);
-    if (stand_in_defect == STAND_IN_LSE_WITH_SINK && args->sink && !empty)
-        *lse = log(exp(*lse) + exp((double)args->sink[head]));
+    const float *sinks = args->sink.data;
+    if (stand_in_defect == STAND_IN_LSE_WITH_SINK && sinks && !empty)
+        *lse = log(exp(*lse) + exp((double)sinks[head]));
     if (stand_in_defect == STAND_IN_LSE_POSITIVE_WHEN_EMPTY && empty)
         *lse = INFINITY;
     if (stand_in_defect == STAND_IN_NAN_WHEN_EMPTY && empty)
         out[0] = NAN;
     if (stand_in_defect == STAND_IN_CLAMPS_MASKED && valid < args->width)
         for (int d = 0; d < spec->dv; d++)
-            out[d] += 0 * (double)smelt__bf16_to_float(((const uint16_t *)args->kv)[d]);
+            out[d] += 0 * (double)smelt__bf16_to_float(((const uint16_t *)args->kv.data)[d]);
     if (stand_in_defect == STAND_IN_ONE_ROW_OFF && query == 0 && head == spec->heads - 1)
         for (int d = 0; d < spec->dv; d++)
             out[d] *= 1.03;
@@ -281,10 +283,9 @@ static void spoil(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_ar
 static void store(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *a,
                   int64_t query, int head, const double *out, double lse, double max_logit) {
     int64_t batch = query / a->tokens, token = query % a->tokens;
-    uint16_t *to = (uint16_t *)a->out + batch * a->out_batch_stride + token * a->out_token_stride +
-                   head * a->out_head_stride;
-    int64_t at =
-        batch * a->lse_batch_stride + token * a->lse_token_stride + head * a->lse_head_stride;
+    uint16_t *to = (uint16_t *)a->out.data + batch * a->out.strides[0] + token * a->out.strides[1] +
+                   head * a->out.strides[2];
+    int64_t at = batch * a->lse.strides[0] + token * a->lse.strides[1] + head * a->lse.strides[2];
     for (int d = 0; d < spec->dv; d++)
         to[d] = smelt__bf16_from_float((float)out[d]);
     if (stand_in_defect == STAND_IN_WRITES_GAP ||
@@ -293,11 +294,13 @@ static void store(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_ar
         to[spec->dv] = 0;
     if (stand_in_defect == STAND_IN_LAST_BIT && query == 0 && head == 0)
         to[0] ^= 1;
-    if (stand_in_defect == STAND_IN_WRITES_INPUT && a->sink)
-        ((float *)(uintptr_t)a->sink)[head] += 1e-6F;
-    a->lse[at] = (float)lse;
-    if (a->max_logits)
-        a->max_logits[at] = (float)max_logit;
+    if (stand_in_defect == STAND_IN_WRITES_INPUT && a->sink.data)
+        ((float *)(uintptr_t)a->sink.data)[head] += 1e-6F;
+    ((float *)a->lse.data)[at] = (float)lse;
+    if (a->max_logits.data)
+        ((float *)a->max_logits
+             .data)[batch * a->max_logits.strides[0] + token * a->max_logits.strides[1] +
+                    head * a->max_logits.strides[2]] = (float)max_logit;
 }
 
 static smelt_status compute(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *args,
@@ -309,9 +312,9 @@ static smelt_status compute(const smelt_sparse_attn_spec *spec, const smelt_spar
     if (stand_in_defect == STAND_IN_DROPS_LAST_SLOT && inputs.width > 1)
         inputs.width--;
     if (stand_in_defect == STAND_IN_IGNORES_LENGTH)
-        inputs.topk_length = NULL;
+        inputs.topk_length.data = NULL;
     if (stand_in_defect == STAND_IN_IGNORES_SINK)
-        inputs.sink = NULL;
+        inputs.sink.data = NULL;
     double *memory = malloc(heads * (dv + 2) * sizeof *memory);
     if (!memory)
         return SMELT_ERROR_OUT_OF_MEMORY;
@@ -330,7 +333,8 @@ static smelt_status compute(const smelt_sparse_attn_spec *spec, const smelt_spar
     return status;
 }
 
-smelt_status smelt_sparse_attn_forward(smelt_sparse_attn *attn, const smelt_sparse_attn_args *args,
+smelt_status smelt_sparse_attn_forward(const smelt_sparse_attn *attn,
+                                       const smelt_sparse_attn_args *args,
                                        struct CUstream_st *stream) {
     (void)stream;
     if (!attn || !args)

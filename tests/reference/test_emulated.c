@@ -150,51 +150,50 @@ static void touch(struct touched *touched, enum smelt__buffer buffer, int64_t el
 
 static void touch_slots(struct touched *touched, int64_t b, int64_t t) {
     const smelt_sparse_attn_args *a = touched->args;
-    for (int64_t slot = 0; slot < a->width; slot++) {
-        int64_t place = b * a->indices_batch_stride + t * a->indices_token_stride + slot;
-        if (a->topk_length &&
-            slot >=
-                a->topk_length[b * a->topk_length_batch_stride + t * a->topk_length_token_stride])
-            return;
+    const int32_t *indices = a->indices.data, *lengths = a->topk_length.data;
+    int64_t slots = a->width;
+    if (lengths && lengths[b * a->topk_length.strides[0] + t * a->topk_length.strides[1]] < slots)
+        slots = lengths[b * a->topk_length.strides[0] + t * a->topk_length.strides[1]];
+    for (int64_t slot = 0; slot < slots; slot++) {
+        int64_t place = b * a->indices.strides[0] + t * a->indices.strides[1] + slot;
         touch(touched, SMELT__BUFFER_INDICES, place, 4);
-        int64_t row = a->indices[place];
+        int64_t row = indices[place];
         for (int64_t d = 0; d < spec.dqk && row >= 0 && row < a->rows; d++)
-            touch(touched, SMELT__BUFFER_KV, b * a->kv_batch_stride + row * a->kv_row_stride + d,
-                  2);
+            touch(touched, SMELT__BUFFER_KV, b * a->kv.strides[0] + row * a->kv.strides[1] + d, 2);
     }
 }
 
 static void touch_query(struct touched *touched, int64_t b, int64_t t) {
     const smelt_sparse_attn_args *a = touched->args;
     touch(touched, SMELT__BUFFER_TOPK_LENGTH,
-          b * a->topk_length_batch_stride + t * a->topk_length_token_stride, 4);
+          b * a->topk_length.strides[0] + t * a->topk_length.strides[1], 4);
     touch_slots(touched, b, t);
     for (int64_t h = 0; h < spec.heads; h++) {
-        int64_t lse = b * a->lse_batch_stride + t * a->lse_token_stride + h * a->lse_head_stride;
+        int64_t lse = b * a->lse.strides[0] + t * a->lse.strides[1] + h * a->lse.strides[2];
         touch(touched, SMELT__BUFFER_LSE, lse, 4);
         touch(touched, SMELT__BUFFER_MAX_LOGITS, lse, 4);
         for (int64_t d = 0; d < spec.dqk; d++)
             touch(touched, SMELT__BUFFER_Q,
-                  b * a->q_batch_stride + t * a->q_token_stride + h * a->q_head_stride + d, 2);
+                  b * a->q.strides[0] + t * a->q.strides[1] + h * a->q.strides[2] + d, 2);
         for (int64_t d = 0; d < spec.dv; d++)
             touch(touched, SMELT__BUFFER_OUT,
-                  b * a->out_batch_stride + t * a->out_token_stride + h * a->out_head_stride + d,
-                  2);
+                  b * a->out.strides[0] + t * a->out.strides[1] + h * a->out.strides[2] + d, 2);
     }
 }
 
 static void touch_all(struct touched *touched) {
     const smelt_sparse_attn_args *a = touched->args;
+    const int32_t *list = a->queries.data, *count = a->query_count.data;
     int64_t listed = a->query_capacity;
-    if (a->query_count && *a->query_count < listed)
-        listed = *a->query_count;
+    if (count && *count < listed)
+        listed = *count;
     for (int64_t i = 0; i < listed; i++) {
-        int64_t query = a->queries[i];
+        int64_t query = list[i];
         touch(touched, SMELT__BUFFER_QUERIES, i, 4);
         if (query >= 0 && query < a->batches * a->tokens)
             touch_query(touched, query / a->tokens, query % a->tokens);
     }
-    for (int64_t query = 0; query < a->batches * a->tokens && !a->queries; query++)
+    for (int64_t query = 0; query < a->batches * a->tokens && !list; query++)
         touch_query(touched, query / a->tokens, query % a->tokens);
     touch(touched, SMELT__BUFFER_QUERY_COUNT, 0, 4);
     for (int64_t head = 0; head < spec.heads; head++)
@@ -224,7 +223,7 @@ static void expect_forbidden(const struct smelt__placed *placed) {
                                          problem->topk_length_elements * 4,
                                          (size_t)spec.heads * 4,
                                          (size_t)args.query_capacity * 4,
-                                         args.query_count != NULL ? 4U : 0U};
+                                         args.query_count.data != NULL ? 4U : 0U};
     struct touched touched = {.problem = problem, .args = &args};
     smelt__sparse_attn_resolve_strides(&spec, &args);
     for (int i = 0; i < SMELT__BUFFERS; i++) {

@@ -13,7 +13,8 @@
 #include "reference/sparse_attn.h"
 
 static uint64_t seed;
-static const smelt_sparse_attn_spec spec = {sizeof spec, 4, 128, 64, 48, 1, NULL, {0}};
+static const smelt_sparse_attn_spec spec = {
+    .size = sizeof spec, .heads = 4, .dqk = 128, .dv = 64, .topk = 48, .sink = 1};
 
 static void make(struct smelt__problem *problem, const struct smelt__problem_options *options) {
     assert_int_equal(smelt__problem_create(problem, &spec, options), 0);
@@ -197,30 +198,30 @@ static void test_far(void **state) {
     make(&far, &options);
     smelt_sparse_attn_args n = near.args, a = far.args;
     smelt__sparse_attn_resolve_strides(&spec, &n);
-    expect_far(spec.heads, a.q_head_stride, spec.dqk);
-    expect_far(3, a.q_token_stride, spec.heads * a.q_head_stride);
-    expect_far(2, a.q_batch_stride, 3 * a.q_token_stride);
-    expect_far(90, a.kv_row_stride, spec.dqk);
-    expect_far(2, a.kv_batch_stride, 90 * a.kv_row_stride);
-    expect_far(3, a.indices_token_stride, 20);
-    expect_far(2, a.indices_batch_stride, 3 * a.indices_token_stride);
-    expect_far(3, a.topk_length_token_stride, 1);
-    expect_far(2, a.topk_length_batch_stride, 3 * a.topk_length_token_stride);
-    expect_far(spec.heads, a.out_head_stride, spec.dv);
-    expect_far(3, a.out_token_stride, spec.heads * a.out_head_stride);
-    expect_far(2, a.out_batch_stride, 3 * a.out_token_stride);
-    expect_far(spec.heads, a.lse_head_stride, 1);
-    expect_far(3, a.lse_token_stride, spec.heads * a.lse_head_stride);
-    expect_far(2, a.lse_batch_stride, 3 * a.lse_token_stride);
+    expect_far(spec.heads, a.q.strides[2], spec.dqk);
+    expect_far(3, a.q.strides[1], spec.heads * a.q.strides[2]);
+    expect_far(2, a.q.strides[0], 3 * a.q.strides[1]);
+    expect_far(90, a.kv.strides[1], spec.dqk);
+    expect_far(2, a.kv.strides[0], 90 * a.kv.strides[1]);
+    expect_far(3, a.indices.strides[1], 20);
+    expect_far(2, a.indices.strides[0], 3 * a.indices.strides[1]);
+    expect_far(3, a.topk_length.strides[1], 1);
+    expect_far(2, a.topk_length.strides[0], 3 * a.topk_length.strides[1]);
+    expect_far(spec.heads, a.out.strides[2], spec.dv);
+    expect_far(3, a.out.strides[1], spec.heads * a.out.strides[2]);
+    expect_far(2, a.out.strides[0], 3 * a.out.strides[1]);
+    expect_far(spec.heads, a.lse.strides[2], 1);
+    expect_far(3, a.lse.strides[1], spec.heads * a.lse.strides[2]);
+    expect_far(2, a.lse.strides[0], 3 * a.lse.strides[1]);
     for (int64_t query = 0; query < 6; query++) {
         int64_t b = query / 3, t = query % 3;
-        assert_memory_equal(far.indices + b * a.indices_batch_stride + t * a.indices_token_stride,
-                            near.indices + b * n.indices_batch_stride + t * n.indices_token_stride,
+        assert_memory_equal(far.indices + b * a.indices.strides[0] + t * a.indices.strides[1],
+                            near.indices + b * n.indices.strides[0] + t * n.indices.strides[1],
                             20 * 4);
         for (int64_t h = 0; h < spec.heads; h++)
             assert_memory_equal(
-                far.q + b * a.q_batch_stride + t * a.q_token_stride + h * a.q_head_stride,
-                near.q + b * n.q_batch_stride + t * n.q_token_stride + h * n.q_head_stride,
+                far.q + b * a.q.strides[0] + t * a.q.strides[1] + h * a.q.strides[2],
+                near.q + b * n.q.strides[0] + t * n.q.strides[1] + h * n.q.strides[2],
                 (size_t)spec.dqk * 2);
     }
     assert_int_equal(far.valid_slots, near.valid_slots);

@@ -33,7 +33,11 @@ static void tiny_make(struct tiny *tiny, const int32_t *indices, int width) {
     static const float kv[ROWS][DQK] = {
         {2, 1, 0, -1, 9, 1}, {4, 3, 2, 1, 9, 0}, {0, 8, -8, 0, 9, 1}, {-6, 1, 1, 1, 9, 1}};
     memset(tiny, 0, sizeof *tiny);
-    tiny->spec = (smelt_sparse_attn_spec){sizeof tiny->spec, 1, DQK, DV, MAX_WIDTH, 0, NULL, {0}};
+    tiny->spec = (smelt_sparse_attn_spec)SMELT_SPARSE_ATTN_SPEC_INIT;
+    tiny->spec.heads = 1;
+    tiny->spec.dqk = DQK;
+    tiny->spec.dv = DV;
+    tiny->spec.topk = MAX_WIDTH;
     tiny->args = (smelt_sparse_attn_args)SMELT_SPARSE_ATTN_ARGS_INIT;
     for (int d = 0; d < DQK; d++) {
         tiny->q[d] = smelt__bf16_from_float(q[d]);
@@ -45,9 +49,9 @@ static void tiny_make(struct tiny *tiny, const int32_t *indices, int width) {
     tiny->args.rows = ROWS;
     tiny->args.width = width;
     tiny->args.scale = 0.5F;
-    tiny->args.q = tiny->q;
-    tiny->args.kv = tiny->kv;
-    tiny->args.indices = tiny->indices;
+    tiny->args.q.data = tiny->q;
+    tiny->args.kv.data = tiny->kv;
+    tiny->args.indices.data = tiny->indices;
 }
 
 static void assert_close(double got, double expected, double tolerance) {
@@ -118,13 +122,13 @@ static void test_sink(void **state) {
         tiny_make(&tiny, (const int32_t[]){1}, 1);
         tiny.spec.sink = 1;
         tiny.sink = sinks[i];
-        tiny.args.sink = &tiny.sink;
+        tiny.args.sink.data = &tiny.sink;
         tiny_run(&tiny);
         expect(&tiny, 2.0, 4 * kept[i], 3 * kept[i], 2 * kept[i], kept[i]);
         tiny_make(&tiny, (const int32_t[]){-1}, 1);
         tiny.spec.sink = 1;
         tiny.sink = sinks[i];
-        tiny.args.sink = &tiny.sink;
+        tiny.args.sink.data = &tiny.sink;
         tiny_run(&tiny);
         expect_empty(&tiny);
     }
@@ -141,7 +145,7 @@ static void test_masked(void **state) {
     expect(&tiny, 2.0, 4, 3, 2, 1);
     tiny_make(&tiny, (const int32_t[]){0}, 1);
     tiny.args.rows = 0;
-    tiny.args.kv = NULL;
+    tiny.args.kv.data = NULL;
     tiny_run(&tiny);
     expect_empty(&tiny);
 }
@@ -153,7 +157,7 @@ static void test_topk_length(void **state) {
     for (int i = 0; i < 7; i++) {
         tiny_make(&tiny, (const int32_t[]){1, 0}, 2);
         tiny.topk_length = lengths[i];
-        tiny.args.topk_length = &tiny.topk_length;
+        tiny.args.topk_length.data = &tiny.topk_length;
         tiny_run(&tiny);
         if (lengths[i] <= 0)
             expect_empty(&tiny);
@@ -207,20 +211,20 @@ static void test_bf16(void **state) {
 static void stream_head(const struct smelt__problem *problem, const smelt_sparse_attn_args *a,
                         int64_t batch, int64_t token, int head, long double *out,
                         long double *lse) {
-    const uint16_t *q = problem->q + batch * a->q_batch_stride + token * a->q_token_stride +
-                        head * a->q_head_stride;
+    const uint16_t *q =
+        problem->q + batch * a->q.strides[0] + token * a->q.strides[1] + head * a->q.strides[2];
     long double high = -INFINITY, sum = 0;
     for (int d = 0; d < problem->spec.dv; d++)
         out[d] = 0;
     for (int64_t i = 0; i < a->width; i++) {
         int64_t row =
-            problem->indices[batch * a->indices_batch_stride + token * a->indices_token_stride + i];
-        if (problem->topk_length && i >= problem->topk_length[batch * a->topk_length_batch_stride +
-                                                              token * a->topk_length_token_stride])
+            problem->indices[batch * a->indices.strides[0] + token * a->indices.strides[1] + i];
+        if (problem->topk_length && i >= problem->topk_length[batch * a->topk_length.strides[0] +
+                                                              token * a->topk_length.strides[1]])
             break;
         if (row < 0 || row > a->rows - 1)
             continue;
-        const uint16_t *kv = problem->kv + batch * a->kv_batch_stride + row * a->kv_row_stride;
+        const uint16_t *kv = problem->kv + batch * a->kv.strides[0] + row * a->kv.strides[1];
         long double score = 0;
         for (int d = problem->spec.dqk - 1; d >= 0; d--)
             score +=
@@ -296,7 +300,7 @@ static void test_against_streaming(void **state) {
 static void test_some_queries(void **state) {
     (void)state;
     struct smelt__problem problem;
-    smelt_sparse_attn_spec spec = {sizeof spec, 2, 64, 64, 8, 0, NULL, {0}};
+    smelt_sparse_attn_spec spec = {.size = sizeof spec, .heads = 2, .dqk = 64, .dv = 64, .topk = 8};
     struct smelt__problem_options options = {.seed = seed, .batches = 2, .tokens = 3};
     assert_int_equal(smelt__problem_create(&problem, &spec, &options), 0);
     const int64_t some[] = {5, 0, 3};

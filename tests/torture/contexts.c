@@ -41,15 +41,16 @@ static smelt_context *make_context(const char *folder, smelt_context_kind kind) 
 
 /* The fake driver launches nothing: the buffers only have to be there. */
 static smelt_status launch(smelt_sparse_attn *attn) {
-    static _Alignas(16) char buffer[4 * HEADS * WIDTH];
+    static _Alignas(16) char inputs[4 * HEADS * WIDTH], out[4 * HEADS * WIDTH],
+        lse[4 * HEADS * WIDTH];
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
 
     args.tokens = args.rows = 1;
     args.width = TOPK;
     args.scale = 1;
-    args.q = args.kv = args.out = buffer;
-    args.indices = (const int32_t *)(void *)buffer;
-    args.lse = (float *)(void *)buffer;
+    args.q.data = args.kv.data = args.indices.data = inputs;
+    args.out.data = out;
+    args.lse.data = lse;
     driver->launch_context = NULL;
     return smelt_sparse_attn_forward(attn, &args, NULL);
 }

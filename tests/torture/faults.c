@@ -264,7 +264,7 @@ static enum outcome step_texts(void) {
 }
 
 static enum outcome run_operator(smelt_context *context) {
-    static _Alignas(16) char buffer[4096];
+    static _Alignas(16) char inputs[4096], out[4096], lse[4096];
     smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
     smelt_sparse_attn *attn;
@@ -278,9 +278,9 @@ static enum outcome run_operator(smelt_context *context) {
     }
     args.tokens = args.rows = args.width = 1;
     args.scale = 1;
-    args.q = args.kv = args.out = buffer;
-    args.indices = (const int32_t *)(void *)buffer;
-    args.lse = (float *)(void *)buffer;
+    args.q.data = args.kv.data = args.indices.data = inputs;
+    args.out.data = out;
+    args.lse.data = lse;
     REQUIRE(smelt_sparse_attn_forward(attn, &args, NULL) == SMELT_OK); /* allocates nothing */
     smelt_sparse_attn_destroy(&attn);
     return DONE;

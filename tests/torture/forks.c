@@ -86,15 +86,15 @@ static void use_inherited_device(void *user) {
     smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
     smelt_sparse_attn *attn;
-    static _Alignas(16) char buffer[4096];
+    static _Alignas(16) char inputs[8192], out[8192], lse[8192];
     void *memory;
     int calls = driver->calls;
 
     args.tokens = args.rows = args.width = 1;
     args.scale = 1;
-    args.q = args.kv = args.out = buffer;
-    args.indices = (const int32_t *)(void *)buffer;
-    args.lse = (float *)(void *)buffer;
+    args.q.data = args.kv.data = args.indices.data = inputs;
+    args.out.data = out;
+    args.lse.data = lse;
     require_refused(smelt_sparse_attn_forward(use->attn, &args, NULL));
     spec.heads = spec.dqk = spec.dv = 64;
     spec.topk = 9;

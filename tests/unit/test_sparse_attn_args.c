@@ -17,9 +17,10 @@ static const struct smelt__sparse_attn_shape shape = {8, 128, 64, 48, 0, 0};
 static const struct smelt__sparse_attn_shape shape_sink = {8, 128, 64, 48, 1, 0};
 static const struct smelt__sparse_attn_shape one_head = {1, 128, 64, 48, 0, 0};
 
-/* An address that is only looked at: `number` tells pointers apart, `offset` misaligns. */
+/* An address that is only looked at: `number` tells pointers apart, so far that no tensor reaches
+ * the next, and `offset` misaligns. */
 static void *address(int number, uintptr_t offset) {
-    return (void *)((uintptr_t)number * 4096 + offset); // NOLINT: never followed
+    return (void *)(((uintptr_t)number << 44) + offset); // NOLINT: never followed
 }
 
 /* Legal, packed, all the optional tensors given but the sink and the query list. */
@@ -30,25 +31,26 @@ static smelt_sparse_attn_args legal_args(void) {
     args.rows = 5;
     args.width = 40;
     args.scale = 0.25F;
-    args.q = address(1, 0);
-    args.kv = address(2, 0);
-    args.indices = address(3, 0);
-    args.topk_length = address(4, 0);
-    args.out = address(6, 0);
-    args.lse = address(7, 0);
-    args.max_logits = address(8, 0);
+    args.q.data = address(1, 0);
+    args.kv.data = address(2, 0);
+    args.indices.data = address(3, 0);
+    args.topk_length.data = address(4, 0);
+    args.out.data = address(6, 0);
+    args.lse.data = address(7, 0);
+    args.max_logits.data = address(8, 0);
     return args;
 }
 
 /* Legal, with every stride given: each tensor has gaps. */
 static smelt_sparse_attn_args strided_args(void) {
     smelt_sparse_attn_args args = legal_args();
-    args.q_head_stride = 136, args.q_token_stride = 8 * 136 + 8, args.q_batch_stride = 4000;
-    args.kv_row_stride = 144, args.kv_batch_stride = 800;
-    args.indices_token_stride = 41, args.indices_batch_stride = 131;
-    args.topk_length_token_stride = 2, args.topk_length_batch_stride = 7;
-    args.out_head_stride = 72, args.out_token_stride = 8 * 72 + 16, args.out_batch_stride = 2000;
-    args.lse_head_stride = 3, args.lse_token_stride = 25, args.lse_batch_stride = 79;
+    args.q.strides[2] = 136, args.q.strides[1] = 8 * 136 + 8, args.q.strides[0] = 4000;
+    args.kv.strides[1] = 144, args.kv.strides[0] = 800;
+    args.indices.strides[1] = 41, args.indices.strides[0] = 131;
+    args.topk_length.strides[1] = 2, args.topk_length.strides[0] = 7;
+    args.out.strides[2] = 72, args.out.strides[1] = 8 * 72 + 16, args.out.strides[0] = 2000;
+    args.lse.strides[2] = 3, args.lse.strides[1] = 25, args.lse.strides[0] = 79;
+    memcpy(args.max_logits.strides, args.lse.strides, sizeof args.lse.strides);
     return args;
 }
 
@@ -83,8 +85,9 @@ static void apply(const struct change *change, smelt_sparse_attn_args *args) {
 static void expect_refusal(const struct smelt__sparse_attn_shape *given,
                            const smelt_sparse_attn_args *args, const char *message) {
     struct sparse_attn_fwd_params params;
+    void *workspace;
     int64_t queries = 77;
-    smelt_status status = smelt__sparse_attn_pack(given, args, &params, &queries);
+    smelt_status status = smelt__sparse_attn_pack(given, args, &params, &workspace, &queries);
     if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), message))
         fail_msg("expected '%s', got status %d '%s'", message, (int)status, smelt_last_error());
     assert_int_equal(queries, 0);
@@ -94,8 +97,11 @@ static int64_t expect_legal(const struct smelt__sparse_attn_shape *given,
                             const smelt_sparse_attn_args *args,
                             struct sparse_attn_fwd_params *params) {
     int64_t queries = -1;
-    if (smelt__sparse_attn_pack(given, args, params, &queries) != SMELT_OK)
+    void *workspace = NULL;
+    if (smelt__sparse_attn_pack(given, args, params, &workspace, &queries) != SMELT_OK)
         fail_msg("refused: %s", smelt_last_error());
+    if (queries > 0)
+        assert_ptr_equal(workspace, args->workspace);
     return queries;
 }
 
@@ -150,14 +156,32 @@ static void extents(void **state) {
     expect_refusal(&shape, &args, "batches * tokens = 4611686014132420609 exceeds");
 }
 
+/* A program built against an older header gives a shorter struct, one built against a newer a
+ * longer one. */
 static void sizes(void **state) {
     (void)state;
+    struct {
+        smelt_sparse_attn_args args;
+        unsigned char newer[64];
+    } longer = {.args = legal_args()};
+    struct sparse_attn_fwd_params params;
     smelt_sparse_attn_args args = legal_args();
-    expect_refusal(&shape, NULL, "args is NULL; fill it from SMELT_SPARSE_ATTN_ARGS_INIT");
+    expect_refusal(&shape, NULL, "args is NULL; fill one from SMELT_SPARSE_ATTN_ARGS_INIT");
     args.size = 0;
-    expect_refusal(&shape, &args, "args is of another size");
-    args.size = sizeof args + 8;
-    expect_refusal(&shape, &args, "args is of another size");
+    expect_refusal(&shape, &args, "args.size is 0, which no version of this struct has");
+    args.size = sizeof args - 1; /* the first version had all of today's fields */
+    expect_refusal(&shape, &args, "which no version of this struct has");
+    args.size = SIZE_MAX;
+    expect_refusal(&shape, &args, "which no version of this struct has");
+    longer.args.size = sizeof longer;
+    assert_int_equal(expect_legal(&shape, &longer.args, &params), 6);
+    for (size_t i = 0; i < sizeof longer.newer; i += sizeof longer.newer - 1) {
+        longer.newer[i] = 1;
+        expect_refusal(&shape, &longer.args, "which it does not know, is not 0");
+        longer.newer[i] = 0;
+    }
+    longer.newer[0] = 1, longer.args.size = sizeof longer.args; /* none of the struct's */
+    assert_int_equal(expect_legal(&shape, &longer.args, &params), 6);
 }
 
 static void pointers(void **state) {
@@ -169,27 +193,28 @@ static void pointers(void **state) {
         {POINT(out, MISSING), "out is NULL"},
         {POINT(lse, MISSING), "lse is NULL"},
         {POINT(q, 8), "is not aligned; it must start at a multiple of 16 bytes"},
-        {POINT(q, 2), "q = 0x9002 is not aligned"},
-        {POINT(kv, 8), "kv = 0x9008 is not aligned"},
-        {POINT(out, 4), "out = 0x9004 is not aligned"},
-        {POINT(indices, 2), "indices = 0x9002 is not aligned; it must start at a multiple of 4"},
-        {POINT(topk_length, 1), "topk_length = 0x9001 is not aligned"},
-        {POINT(lse, 3), "lse = 0x9003 is not aligned"},
-        {POINT(max_logits, 2), "max_logits = 0x9002 is not aligned"},
+        {POINT(q, 2), "q = 0x900000000002 is not aligned"},
+        {POINT(kv, 8), "kv = 0x900000000008 is not aligned"},
+        {POINT(out, 4), "out = 0x900000000004 is not aligned"},
+        {POINT(indices, 2),
+         "indices = 0x900000000002 is not aligned; it must start at a multiple of 4"},
+        {POINT(topk_length, 1), "topk_length = 0x900000000001 is not aligned"},
+        {POINT(lse, 3), "lse = 0x900000000003 is not aligned"},
+        {POINT(max_logits, 2), "max_logits = 0x900000000002 is not aligned"},
         {POINT(sink, 0), "sink is given but the operator was made with sink=0"},
     };
     smelt_sparse_attn_args args = legal_args();
     refuse_all(&args, cases, COUNT(cases));
 
     struct sparse_attn_fwd_params params;
-    args.topk_length = NULL, args.max_logits = NULL;
+    args.topk_length.data = NULL, args.max_logits.data = NULL;
     assert_int_equal(expect_legal(&shape, &args, &params), 6);
     assert_null(params.topk_length);
     assert_null(params.max_logits);
-    args.kv = NULL, args.rows = 0;
+    args.kv.data = NULL, args.rows = 0;
     assert_int_equal(expect_legal(&shape, &args, &params), 6);
     assert_null(params.kv);
-    args.indices = address(3, 4), args.lse = address(7, 4);
+    args.indices.data = address(3, 4), args.lse.data = address(7, 4);
     expect_legal(&shape, &args, &params);
 }
 
@@ -198,47 +223,50 @@ static void sink(void **state) {
     struct sparse_attn_fwd_params params;
     smelt_sparse_attn_args args = legal_args();
     expect_refusal(&shape_sink, &args, "sink is NULL; it must point to device memory");
-    args.sink = address(5, 2);
-    expect_refusal(&shape_sink, &args, "sink = 0x5002 is not aligned");
-    args.sink = address(5, 4);
+    args.sink.data = address(5, 2);
+    expect_refusal(&shape_sink, &args, "sink = 0x500000000002 is not aligned");
+    args.sink.data = address(5, 4);
     expect_legal(&shape_sink, &args, &params);
-    assert_ptr_equal(params.sink, args.sink);
+    assert_ptr_equal(params.sink, args.sink.data);
 }
 
 static void strides(void **state) {
     (void)state;
     static const struct refusal cases[] = {
-        {SET(q_batch_stride, -8), "q_batch_stride = -8 is negative"},
-        {SET(q_token_stride, -8), "q_token_stride = -8 is negative"},
-        {SET(q_head_stride, INT64_MIN), "q_head_stride = -9223372036854775808 is negative"},
-        {SET(kv_row_stride, -144), "kv_row_stride = -144 is negative"},
-        {SET(kv_batch_stride, -8), "kv_batch_stride = -8 is negative"},
-        {SET(indices_token_stride, -1), "indices_token_stride = -1 is negative"},
-        {SET(topk_length_batch_stride, -1), "topk_length_batch_stride = -1 is negative"},
-        {SET(out_token_stride, -592), "out_token_stride = -592 is negative"},
-        {SET(lse_head_stride, -1), "lse_head_stride = -1 is negative"},
-        {SET(q_head_stride, 132), "q_head_stride = 132 is not a multiple of 8 elements"},
-        {SET(q_token_stride, 1097), "q_token_stride = 1097 is not a multiple of 8 elements"},
-        {SET(kv_row_stride, 130), "kv_row_stride = 130 is not a multiple of 8 elements"},
-        {SET(kv_batch_stride, 801), "kv_batch_stride = 801 is not a multiple of 8 elements"},
-        {SET(out_batch_stride, 2004), "out_batch_stride = 2004 is not a multiple of 8 elements"},
-        {SET(q_head_stride, 120), "q_head_stride = 120 is below the row's 128 elements"},
-        {SET(kv_row_stride, 120), "kv_row_stride = 120 is below the row's 128 elements"},
-        {SET(indices_token_stride, 39), "indices_token_stride = 39 is below the row's 40"},
-        {SET(out_head_stride, 56), "out_head_stride = 56 is below the row's 64 elements"},
-        {SET(out_token_stride, 56), "out_token_stride = 56 is below the row's 64 elements"},
-        {SET(out_batch_stride, 8), "out_batch_stride = 8 is below the row's 64 elements"},
-        {SET(out_batch_stride, 0), "out_batch_stride = 0 makes outputs overlap"},
-        {SET(out_token_stride, 0), "out_token_stride = 0 makes outputs overlap"},
-        {SET(out_head_stride, 0), "out_head_stride = 0 makes outputs overlap"},
-        {SET(lse_batch_stride, 0), "lse_batch_stride = 0 makes outputs overlap"},
-        {SET(lse_token_stride, 0), "lse_token_stride = 0 makes outputs overlap"},
-        {SET(lse_head_stride, 0), "lse_head_stride = 0 makes outputs overlap"},
-        {SET(out_token_stride, 512), "out_token_stride = 512 makes outputs overlap"},
-        {SET(out_batch_stride, 1744), "out_batch_stride = 1744 makes outputs overlap"},
-        {SET(lse_token_stride, 21), "lse_token_stride = 21 makes outputs overlap"},
-        {SET(lse_batch_stride, INT64_MAX), "lse_batch_stride = 9223372036854775807 reaches beyond"},
-        {SET(kv_row_stride, 2147483648), "kv_row_stride = 2147483648 exceeds 2^31 - 1 elements"},
+        {SET(q.strides[0], -8), "q.strides[0] (batch) = -8 is negative"},
+        {SET(q.strides[1], -8), "q.strides[1] (token) = -8 is negative"},
+        {SET(q.strides[2], INT64_MIN), "q.strides[2] (head) = -9223372036854775808 is negative"},
+        {SET(kv.strides[1], -144), "kv.strides[1] (row) = -144 is negative"},
+        {SET(kv.strides[0], -8), "kv.strides[0] (batch) = -8 is negative"},
+        {SET(indices.strides[1], -1), "indices.strides[1] (token) = -1 is negative"},
+        {SET(topk_length.strides[0], -1), "topk_length.strides[0] (batch) = -1 is negative"},
+        {SET(out.strides[1], -592), "out.strides[1] (token) = -592 is negative"},
+        {SET(lse.strides[2], -1), "lse.strides[2] (head) = -1 is negative"},
+        {SET(q.strides[2], 132), "q.strides[2] (head) = 132 is not a multiple of 8 elements"},
+        {SET(q.strides[1], 1097), "q.strides[1] (token) = 1097 is not a multiple of 8 elements"},
+        {SET(kv.strides[1], 130), "kv.strides[1] (row) = 130 is not a multiple of 8 elements"},
+        {SET(kv.strides[0], 801), "kv.strides[0] (batch) = 801 is not a multiple of 8 elements"},
+        {SET(out.strides[0], 2004),
+         "out.strides[0] (batch) = 2004 is not a multiple of 8 elements"},
+        {SET(q.strides[2], 120), "q.strides[2] (head) = 120 is below the row's 128 elements"},
+        {SET(kv.strides[1], 120), "kv.strides[1] (row) = 120 is below the row's 128 elements"},
+        {SET(indices.strides[1], 39), "indices.strides[1] (token) = 39 is below the row's 40"},
+        {SET(out.strides[2], 56), "out.strides[2] (head) = 56 is below the row's 64 elements"},
+        {SET(out.strides[1], 56), "out.strides[1] (token) = 56 is below the row's 64 elements"},
+        {SET(out.strides[0], 8), "out.strides[0] (batch) = 8 is below the row's 64 elements"},
+        {SET(out.strides[0], 0), "out.strides[0] (batch) = 0 makes outputs overlap"},
+        {SET(out.strides[1], 0), "out.strides[1] (token) = 0 makes outputs overlap"},
+        {SET(out.strides[2], 0), "out.strides[2] (head) = 0 makes outputs overlap"},
+        {SET(lse.strides[0], 0), "lse.strides[0] (batch) = 0 makes outputs overlap"},
+        {SET(lse.strides[1], 0), "lse.strides[1] (token) = 0 makes outputs overlap"},
+        {SET(lse.strides[2], 0), "lse.strides[2] (head) = 0 makes outputs overlap"},
+        {SET(out.strides[1], 512), "out.strides[1] (token) = 512 makes outputs overlap"},
+        {SET(out.strides[0], 1744), "out.strides[0] (batch) = 1744 makes outputs overlap"},
+        {SET(lse.strides[1], 21), "lse.strides[1] (token) = 21 makes outputs overlap"},
+        {SET(lse.strides[0], INT64_MAX),
+         "lse.strides[0] (batch) = 9223372036854775807 reaches beyond"},
+        {SET(kv.strides[1], 2147483648),
+         "kv.strides[1] (row) = 2147483648 exceeds 2147483647 elements"},
     };
     smelt_sparse_attn_args args = strided_args();
     refuse_all(&args, cases, COUNT(cases));
@@ -249,33 +277,142 @@ static void legal_strides(void **state) {
     (void)state;
     struct sparse_attn_fwd_params params;
     smelt_sparse_attn_args args = strided_args();
-    args.q_token_stride = 0, args.kv_batch_stride = 0, args.kv_row_stride = 0;
-    args.indices_token_stride = 0, args.topk_length_token_stride = 0;
+    args.q.strides[1] = 0, args.kv.strides[0] = 0, args.kv.strides[1] = 0;
+    args.indices.strides[1] = 0, args.topk_length.strides[1] = 0;
     expect_legal(&shape, &args, &params); /* inputs may repeat a row */
     assert_int_equal(params.q_token_stride, 0);
 
     args = strided_args(); /* tensors stored [B,H,T,...] */
-    args.q_token_stride = 128, args.q_head_stride = 3 * 128;
-    args.out_token_stride = 64, args.out_head_stride = 3 * 64;
+    args.q.strides[1] = 128, args.q.strides[2] = 3 * 128;
+    args.out.strides[1] = 64, args.out.strides[2] = 3 * 64;
     expect_legal(&shape, &args, &params);
-    args.kv_row_stride = INT32_MAX - 7;
+    args.kv.strides[1] = INT32_MAX - 7;
     expect_legal(&shape, &args, &params);
     assert_true(params.kv_row_bytes == 2U * (INT32_MAX - 7));
 
     args = strided_args(); /* extent 1: any stride */
     args.batches = args.tokens = args.rows = 1;
-    args.q_batch_stride = args.q_token_stride = args.q_head_stride = -3;
-    args.kv_batch_stride = args.kv_row_stride = INT64_MIN;
-    args.indices_batch_stride = args.indices_token_stride = -1;
-    args.topk_length_batch_stride = args.topk_length_token_stride = INT64_MAX;
-    args.out_batch_stride = args.out_token_stride = args.out_head_stride = 7;
-    args.lse_batch_stride = args.lse_token_stride = args.lse_head_stride = -9;
+    args.q.strides[0] = args.q.strides[1] = args.q.strides[2] = -3;
+    args.kv.strides[0] = args.kv.strides[1] = INT64_MIN;
+    args.indices.strides[0] = args.indices.strides[1] = -1;
+    args.topk_length.strides[0] = args.topk_length.strides[1] = INT64_MAX;
+    args.out.strides[0] = args.out.strides[1] = args.out.strides[2] = 7;
+    args.lse.strides[0] = args.lse.strides[1] = args.lse.strides[2] = -9;
+    memcpy(args.max_logits.strides, args.lse.strides, sizeof args.lse.strides);
     assert_int_equal(expect_legal(&one_head, &args, &params), 1);
     assert_true(params.kv_row_bytes == 0);
 
     args = strided_args(); /* one head: the tokens are the innermost rows */
-    args.out_token_stride = 56;
-    expect_refusal(&one_head, &args, "out_token_stride = 56 is below the row's 64 elements");
+    args.out.strides[1] = 56;
+    expect_refusal(&one_head, &args, "out.strides[1] (token) = 56 is below the row's 64 elements");
+}
+
+/* ---- tensors in one another's memory ---- */
+
+/* Where a tensor starts: `bytes` past the start of another that the call reads or writes. */
+struct placement {
+    size_t moved, onto; /* offsets of smelt_tensors in the args struct */
+    int64_t bytes;
+    const char *message; /* NULL: legal */
+};
+
+#define PLACE(moved, onto, bytes, message)                                                         \
+    {                                                                                              \
+        offsetof(smelt_sparse_attn_args, moved), offsetof(smelt_sparse_attn_args, onto), bytes,    \
+            message                                                                                \
+    }
+
+/* Packed, 6 queries: q has 12288 bytes, kv 2560, indices 960, topk_length 24, out 6144, lse and
+ * max_logits 192 each. */
+static void overlaps(void **state) {
+    (void)state;
+    static const struct placement cases[] = {
+        {0, 0, 0, NULL}, /* as it is */
+        PLACE(out, q, 0, "out (6144 bytes from 0x100000000000) overlaps q (12288 bytes"),
+        PLACE(out, q, 12272, "overlaps q"),
+        PLACE(out, q, 12288, NULL),
+        PLACE(out, q, -6128, "overlaps q"),
+        PLACE(out, q, -6144, NULL),
+        PLACE(out, kv, 2544, "overlaps kv"),
+        PLACE(out, kv, 2560, NULL),
+        PLACE(lse, indices, 956, "lse (192 bytes from 0x3000000003bc) overlaps indices (960"),
+        PLACE(lse, indices, 960, NULL),
+        PLACE(lse, topk_length, -188, "overlaps topk_length"),
+        PLACE(lse, topk_length, -192, NULL),
+        PLACE(lse, out, 6140, "overlaps lse"),
+        PLACE(lse, out, 6144, NULL),
+        PLACE(max_logits, lse, 0, "lse (192 bytes from 0x700000000000) overlaps max_logits"),
+        PLACE(max_logits, lse, 188, "overlaps max_logits"),
+        PLACE(max_logits, lse, 192, NULL),
+        PLACE(q, kv, 0, NULL), /* both are read */
+        PLACE(topk_length, indices, 4, NULL),
+    };
+    struct sparse_attn_fwd_params params;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        smelt_sparse_attn_args args = legal_args();
+        smelt_tensor tensor;
+        if (i > 0) {
+            memcpy(&tensor, (char *)&args + cases[i].onto, sizeof tensor);
+            tensor.data = (char *)tensor.data + cases[i].bytes;
+            memcpy((char *)&args + cases[i].moved, &tensor, sizeof tensor);
+        }
+        if (cases[i].message)
+            expect_refusal(&shape, &args, cases[i].message);
+        else
+            expect_legal(&shape, &args, &params);
+    }
+}
+
+static void workspace_overlaps(void **state) {
+    (void)state;
+    static const struct smelt__sparse_attn_shape bucketed = {8, 128, 64, 48, 0, 3};
+    struct sparse_attn_fwd_params params;
+    smelt_sparse_attn_args args = legal_args();
+    size_t bytes;
+    assert_int_equal(smelt__sparse_attn_workspace(&bucketed, &args, &bytes), SMELT_OK);
+    args.workspace_bytes = bytes;
+    args.workspace = address(1, 0);
+    expect_refusal(&bucketed, &args, "workspace (");
+    expect_refusal(&bucketed, &args, "overlaps q (12288 bytes from");
+    expect_legal(&shape, &args, &params); /* a plain operator has none */
+    args.workspace = address(1, 12288);
+    expect_legal(&bucketed, &args, &params);
+    args.workspace = address(6, 6128);
+    expect_refusal(&bucketed, &args, "out (6144 bytes from 0x600000000000) overlaps workspace");
+    args.workspace = address(6, 6144);
+    expect_legal(&bucketed, &args, &params);
+}
+
+/* Tensors may share a buffer whose rows they divide among them. */
+static void interleaved(void **state) {
+    (void)state;
+    struct sparse_attn_fwd_params params;
+    smelt_sparse_attn_args args = legal_args();
+    /* [6 * 8][192] bf16: q in the first 128 columns, out in the last 64. */
+    args.q.strides[2] = args.out.strides[2] = 192;
+    args.q.strides[1] = args.out.strides[1] = 8 * 192;
+    args.q.strides[0] = args.out.strides[0] = 3 * 8 * 192;
+    args.out.data = address(1, 256);
+    expect_legal(&shape, &args, &params);
+    args.out.data = address(1, 240);
+    expect_refusal(&shape, &args, "out (18176 bytes from 0x1000000000f0) overlaps q (18304 bytes");
+    args.out.data = address(1, 272); /* its rows reach the next ones of q */
+    expect_refusal(&shape, &args, "overlaps q");
+
+    /* lse and max_logits in turn, one fp32 each. */
+    args = legal_args();
+    args.lse.strides[2] = 2, args.lse.strides[1] = 16, args.lse.strides[0] = 48;
+    memcpy(args.max_logits.strides, args.lse.strides, sizeof args.lse.strides);
+    args.max_logits.data = address(7, 4);
+    expect_legal(&shape, &args, &params);
+    args.max_logits.data = address(7, 8);
+    expect_refusal(&shape, &args, "overlaps max_logits");
+
+    /* max_logits lies as lse does: the kernels find both by one offset. */
+    args = legal_args();
+    args.max_logits.strides[2] = 2, args.max_logits.strides[1] = 16,
+    args.max_logits.strides[0] = 48;
+    expect_refusal(&shape, &args, "max_logits.strides[0] = 48 is not lse's 24");
 }
 
 static void packed(void **state) {
@@ -298,7 +435,7 @@ static void packed(void **state) {
     assert_int_equal(params.lse_head_stride, 1);
     assert_int_equal(params.lse_token_stride, 8);
     assert_int_equal(params.lse_batch_stride, 24);
-    assert_int_equal(args.q_head_stride, 0); /* the caller's are his */
+    assert_int_equal(args.q.strides[2], 0); /* the caller's are his */
 
     args.batches = 1, args.tokens = args.rows = INT32_MAX; /* strides past 32 bits */
     assert_true(expect_legal(&shape, &args, &params) == INT32_MAX);
@@ -312,20 +449,20 @@ static void query_list(void **state) {
     smelt_sparse_attn_args args = legal_args();
     args.query_capacity = 4;
     expect_refusal(&shape, &args, "queries is NULL but query_capacity is given");
-    args.query_capacity = 0, args.query_count = address(10, 0);
+    args.query_capacity = 0, args.query_count.data = address(10, 0);
     expect_refusal(&shape, &args, "queries is NULL but query_count");
-    args.queries = address(9, 2), args.query_capacity = 4;
-    expect_refusal(&shape, &args, "queries = 0x9002 is not aligned");
-    args.queries = address(9, 4), args.query_count = address(10, 1);
-    expect_refusal(&shape, &args, "query_count = 0xa001 is not aligned");
-    args.query_count = address(10, 4), args.query_capacity = -1;
+    args.queries.data = address(9, 2), args.query_capacity = 4;
+    expect_refusal(&shape, &args, "queries = 0x900000000002 is not aligned");
+    args.queries.data = address(9, 4), args.query_count.data = address(10, 1);
+    expect_refusal(&shape, &args, "query_count = 0xa00000000001 is not aligned");
+    args.query_count.data = address(10, 4), args.query_capacity = -1;
     expect_refusal(&shape, &args, "query_capacity = -1 is out of range");
     args.query_capacity = (int64_t)INT32_MAX + 1;
     expect_refusal(&shape, &args, "query_capacity = 2147483648 is out of range");
     args.query_capacity = 9; /* more than there are queries: entries may repeat or be skipped */
     assert_int_equal(expect_legal(&shape, &args, &params), 9);
     assert_int_equal(params.query_capacity, 9);
-    args.query_count = NULL;
+    args.query_count.data = NULL;
     assert_int_equal(expect_legal(&shape, &args, &params), 9);
     assert_null(params.query_count);
     args.query_capacity = 0;
@@ -338,8 +475,11 @@ static void nothing_to_do(void **state) {
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT; /* an empty batch has no memory */
     args.width = 1, args.scale = 1;
     assert_int_equal(expect_legal(&shape, &args, &params), 0);
-    args.batches = 0, args.tokens = 5;
+    args.batches = 3;
     assert_int_equal(expect_legal(&shape, &args, &params), 0);
+    args.batches = 0, args.tokens = 5; /* no number of batches is one of them */
+    expect_refusal(&shape, &args, "q is NULL");
+    args.tokens = 0;
     args.scale = 0; /* still checked */
     expect_refusal(&shape, &args, "scale = 0");
 }
@@ -347,8 +487,9 @@ static void nothing_to_do(void **state) {
 static void filled(void **state) {
     (void)state;
     smelt_sparse_attn_args args = strided_args();
-    args.sink = address(5, 0);
-    args.queries = address(9, 0), args.query_count = address(10, 0), args.query_capacity = 11;
+    args.sink.data = address(5, 0);
+    args.queries.data = address(9, 0), args.query_count.data = address(10, 0),
+    args.query_capacity = 11;
     struct sparse_attn_fwd_params params;
     assert_int_equal(expect_legal(&shape_sink, &args, &params), 11);
     assert_ptr_equal(params.q, address(1, 0));
@@ -417,12 +558,12 @@ static void workspace_size(void **state) {
     bytes = workspace_of(&bucketed, &args);
     args.batches = 1, args.tokens = 300;
     assert_int_equal(workspace_of(&bucketed, &args), bytes);
-    args.tokens = 5, args.queries = address(9, 0), args.query_capacity = 300;
+    args.tokens = 5, args.queries.data = address(9, 0), args.query_capacity = 300;
     assert_int_equal(workspace_of(&bucketed, &args), bytes);
     args.query_capacity = 0;
     assert_int_equal(workspace_of(&bucketed, &args), 0);
-    args.batches = 0;
-    assert_int_equal(workspace_of(&bucketed, &args), 0);
+    args.queries.data = NULL, args.batches = 0, args.tokens = 300; /* counts as 1 */
+    assert_int_equal(workspace_of(&bucketed, &args), bytes);
     args.batches = 1 << 20, args.tokens = 1 << 20;
     assert_int_equal(smelt__sparse_attn_workspace(&bucketed, &args, &bytes),
                      SMELT_ERROR_INVALID_ARGUMENT);
@@ -438,16 +579,16 @@ static void workspace_and_width(void **state) {
     (void)state;
     struct sparse_attn_fwd_params params;
     smelt_sparse_attn_args args = legal_args();
-    expect_refusal(&bucketed, &args, "workspace is NULL; a bucketed operator needs");
+    expect_refusal(&bucketed, &args, "workspace is NULL; this call needs");
     args.workspace = address(12, 8), args.workspace_bytes = 1 << 20;
-    expect_refusal(&bucketed, &args, "workspace = 0xc008 is not aligned");
+    expect_refusal(&bucketed, &args, "workspace = 0xc00000000008 is not aligned");
     args.workspace = address(12, 16);
     const size_t bytes = workspace_of(&bucketed, &args);
     args.workspace_bytes = bytes - 1;
     expect_refusal(&bucketed, &args, "workspace_bytes = ");
     args.workspace_bytes = bytes;
     assert_int_equal(expect_legal(&bucketed, &args, &params), args.batches * args.tokens);
-    args.indices_token_stride = 0, args.indices_batch_stride = 0;
+    args.indices.strides[1] = 0, args.indices.strides[0] = 0;
     args.width = 49; /* above topk */
     assert_int_equal(expect_legal(&bucketed, &args, &params), args.batches * args.tokens);
     assert_int_equal(params.width, 49);
@@ -456,8 +597,9 @@ static void workspace_and_width(void **state) {
     expect_refusal(&bucketed, &args, "width = 0 is out of range; legal: 1..268435455");
     args.width = 1 << 28;
     expect_refusal(&bucketed, &args, "width = 268435456 is out of range");
-    args.width = 49, args.indices_token_stride = 48, args.indices_batch_stride = 4800;
-    expect_refusal(&bucketed, &args, "indices_token_stride = 48 is below the row's 49 elements");
+    args.width = 49, args.indices.strides[1] = 48, args.indices.strides[0] = 4800;
+    expect_refusal(&bucketed, &args,
+                   "indices.strides[1] (token) = 48 is below the row's 49 elements");
     args = legal_args(), args.workspace = address(12, 1); /* a plain operator does not look at it */
     assert_int_equal(expect_legal(&shape, &args, &params), args.batches * args.tokens);
     assert_null(params.query_range);
@@ -467,7 +609,15 @@ static void workspace_and_width(void **state) {
 
 /* ---- the spec ---- */
 
-static const smelt_sparse_attn_spec glm = {sizeof glm, 64, 576, 512, 2048, 0, NULL, {0}};
+#define SPEC(heads_, dqk_, dv_, topk_, sink_, knobs_, ...)                                         \
+    {                                                                                              \
+        .size = sizeof(smelt_sparse_attn_spec), .heads = heads_, .dqk = dqk_, .dv = dv_,           \
+        .topk = topk_, .sink = sink_, .knobs = knobs_, .buckets = {                                \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+
+static const smelt_sparse_attn_spec glm = SPEC(64, 576, 512, 2048, 0, NULL, 0);
 
 static void spec_print(void **state) {
     (void)state;
@@ -504,37 +654,31 @@ static void spec_refusals(void **state) {
         smelt_status status;
         const char *message;
     } cases[] = {
-        {{0, 64, 576, 512, 2048, 0, NULL, {0}}, SMELT_ERROR_INVALID_ARGUMENT, "another size"},
-        {{sizeof glm, 0, 576, 512, 2048, 0, NULL, {0}}, SMELT_ERROR_INVALID_SPEC, "heads=0"},
-        {{sizeof glm, -64, 576, 512, 2048, 0, NULL, {0}}, SMELT_ERROR_INVALID_SPEC, "heads=-64"},
-        {{sizeof glm, 129, 576, 512, 2048, 0, NULL, {0}}, SMELT_ERROR_INVALID_SPEC, "heads=129"},
-        {{sizeof glm, 64, 512, 576, 2048, 0, NULL, {0}}, SMELT_ERROR_INVALID_SPEC, "dv=576"},
-        {{sizeof glm, 64, 520, 512, 2048, 0, NULL, {0}}, SMELT_ERROR_INVALID_SPEC, "dqk=520"},
-        {{sizeof glm, 64, 576, 512, 0, 0, NULL, {0}}, SMELT_ERROR_INVALID_SPEC, "topk=0"},
-        {{sizeof glm, 64, 576, 512, 2048, 2, NULL, {0}}, SMELT_ERROR_INVALID_SPEC, "sink=2"},
-        {{sizeof glm, 64, 576, 512, 2048, 0, NULL, {-2}}, SMELT_ERROR_INVALID_SPEC, "entry 1, -2"},
-        {{sizeof glm, 64, 576, 512, 2048, 0, NULL, {512, 512}},
-         SMELT_ERROR_INVALID_SPEC,
+        {{0}, SMELT_ERROR_INVALID_ARGUMENT, "another size"},
+        {SPEC(0, 576, 512, 2048, 0, NULL, 0), SMELT_ERROR_INVALID_SPEC, "heads=0"},
+        {SPEC(-64, 576, 512, 2048, 0, NULL, 0), SMELT_ERROR_INVALID_SPEC, "heads=-64"},
+        {SPEC(129, 576, 512, 2048, 0, NULL, 0), SMELT_ERROR_INVALID_SPEC, "heads=129"},
+        {SPEC(64, 512, 576, 2048, 0, NULL, 0), SMELT_ERROR_INVALID_SPEC, "dv=576"},
+        {SPEC(64, 520, 512, 2048, 0, NULL, 0), SMELT_ERROR_INVALID_SPEC, "dqk=520"},
+        {SPEC(64, 576, 512, 0, 0, NULL, 0), SMELT_ERROR_INVALID_SPEC, "topk=0"},
+        {SPEC(64, 576, 512, 2048, 2, NULL, 0), SMELT_ERROR_INVALID_SPEC, "sink=2"},
+        {SPEC(64, 576, 512, 2048, 0, NULL, -2), SMELT_ERROR_INVALID_SPEC, "entry 1, -2"},
+        {SPEC(64, 576, 512, 2048, 0, NULL, 512, 512), SMELT_ERROR_INVALID_SPEC,
          "entry 2, 512, is the same as entry 1"},
-        {{sizeof glm, 64, 576, 512, 2048, 0, NULL, {512, 256}},
-         SMELT_ERROR_INVALID_SPEC,
+        {SPEC(64, 576, 512, 2048, 0, NULL, 512, 256), SMELT_ERROR_INVALID_SPEC,
          "buckets: entry 2, 256, is below entry 1, 512"},
-        {{sizeof glm, 64, 576, 512, 2048, 0, NULL, {512, 0, 1024}},
-         SMELT_ERROR_INVALID_SPEC,
+        {SPEC(64, 576, 512, 2048, 0, NULL, 512, 0, 1024), SMELT_ERROR_INVALID_SPEC,
          "buckets[2] = 1024 stands behind the list's end, the 0 at [1]"},
-        {{sizeof glm, 64, 576, 512, 2048, 0, NULL, {-1, 512}},
-         SMELT_ERROR_INVALID_SPEC,
+        {SPEC(64, 576, 512, 2048, 0, NULL, -1, 512), SMELT_ERROR_INVALID_SPEC,
          "buckets[1] = 512 stands behind the list's end, SMELT_BUCKETS_AUTO"},
-        {{sizeof glm, 64, 576, 512, 2048, 0, NULL, {1, 2, 3, 4, 5, 6, 7, 1 << 21}},
-         SMELT_ERROR_INVALID_SPEC,
+        {SPEC(64, 576, 512, 2048, 0, NULL, 1, 2, 3, 4, 5, 6, 7, 1 << 21), SMELT_ERROR_INVALID_SPEC,
          "entry 8, 2097152, is out of range"},
-        {{sizeof glm, 64, 576, 512, 2048, 0, NULL, {0, 512}},
-         SMELT_ERROR_INVALID_SPEC,
+        {SPEC(64, 576, 512, 2048, 0, NULL, 0, 512), SMELT_ERROR_INVALID_SPEC,
          "buckets[1] = 512 stands behind"},
-        {{sizeof glm, 64, 576, 512, 2048, 0, "stages=9", {0}}, SMELT_ERROR_INVALID_SPEC, "stages"},
-        {{sizeof glm, 64, 576, 512, 2048, 0, "stage=2", {0}}, SMELT_ERROR_INVALID_SPEC, "stages"},
-        {{sizeof glm, 64, 576, 512, 2048, 0, "heads=8", {0}}, SMELT_ERROR_INVALID_SPEC, "heads"},
-        {{sizeof glm, 64, 576, 512, 2048, 0, "stages", {0}}, SMELT_ERROR_INVALID_SPEC, "stages"},
+        {SPEC(64, 576, 512, 2048, 0, "stages=9", 0), SMELT_ERROR_INVALID_SPEC, "stages"},
+        {SPEC(64, 576, 512, 2048, 0, "stage=2", 0), SMELT_ERROR_INVALID_SPEC, "stages"},
+        {SPEC(64, 576, 512, 2048, 0, "heads=8", 0), SMELT_ERROR_INVALID_SPEC, "heads"},
+        {SPEC(64, 576, 512, 2048, 0, "stages", 0), SMELT_ERROR_INVALID_SPEC, "stages"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *text = address(1, 0);
@@ -652,6 +796,9 @@ int main(void) {
         cmocka_unit_test(sink),
         cmocka_unit_test(strides),
         cmocka_unit_test(legal_strides),
+        cmocka_unit_test(overlaps),
+        cmocka_unit_test(workspace_overlaps),
+        cmocka_unit_test(interleaved),
         cmocka_unit_test(packed),
         cmocka_unit_test(query_list),
         cmocka_unit_test(nothing_to_do),

@@ -1,0 +1,281 @@
+/* See arguments.h. */
+#include "ops/arguments.h"
+
+#include <inttypes.h>
+
+#include "runtime/log.h"
+
+smelt_status smelt__check_extent(const char *name, int64_t value, int64_t least, int64_t most) {
+    if (value >= least && value <= most)
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "%s = %" PRId64 " is out of range; legal: %" PRId64 "..%" PRId64, name,
+                       value, least, most);
+}
+
+smelt_status smelt__check_queries(int64_t batches, int64_t tokens) {
+    smelt_status status = smelt__check_extent("batches", batches, 0, INT32_MAX);
+    if (status == SMELT_OK)
+        status = smelt__check_extent("tokens", tokens, 0, INT32_MAX);
+    if (status == SMELT_OK && batches * tokens > INT32_MAX)
+        status = smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                             "batches * tokens = %" PRId64 " exceeds 2^31 - 1; split the call",
+                             batches * tokens);
+    return status;
+}
+
+smelt_status smelt__check_workspace(const void *workspace, size_t bytes, size_t needed,
+                                    size_t alignment, const char *ask) {
+    if (needed == 0)
+        return SMELT_OK;
+    if (!workspace)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "workspace is NULL; this call needs %zu bytes of device memory (%s)",
+                           needed, ask);
+    if ((uintptr_t)workspace % alignment != 0)
+        return smelt__fail(
+            SMELT_ERROR_INVALID_ARGUMENT,
+            "workspace = %p is not aligned; it must start at a multiple of %zu bytes", workspace,
+            alignment);
+    if (bytes < needed)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "workspace_bytes = %zu is too small: this call needs %zu (%s)", bytes,
+                           needed, ask);
+    return SMELT_OK;
+}
+
+/* ---- one tensor ------------------------------------------------------------------------------ */
+
+/* One tensor argument beside its row and the extents that its shape names. */
+struct argument {
+    const struct smelt__tensor_table *table;
+    const struct smelt__tensor_row *row;
+    const int64_t *extents;
+    smelt_tensor *tensor;
+};
+
+static int64_t extent(const struct argument *argument, int dimension) {
+    return argument->extents[argument->row->shape[dimension]];
+}
+
+static const char *word(const struct argument *argument, int dimension) {
+    return argument->table->symbols[argument->row->shape[dimension]].word;
+}
+
+static int is_empty(const struct argument *argument) {
+    for (int i = 0; i < argument->row->dimensions; i++)
+        if (extent(argument, i) == 0)
+            return 1;
+    return 0;
+}
+
+/* Elements from one stride to the next that rows moved whole ask for. */
+static int64_t row_elements(const struct smelt__tensor_row *row) {
+    return SMELT__ROW_BYTES / (int64_t)smelt__element_bytes(row->element);
+}
+
+static smelt_status check_pointer(const struct argument *argument) {
+    const struct smelt__tensor_row *row = argument->row;
+    const void *data = argument->tensor->data;
+    const uintptr_t alignment =
+        row->whole_rows ? SMELT__ROW_BYTES : smelt__element_bytes(row->element);
+    if (!data)
+        return row->optional || is_empty(argument)
+                   ? SMELT_OK
+                   : smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                                 "%s is NULL; it must point to device memory", row->name);
+    if ((uintptr_t)data % alignment == 0)
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "%s = %p is not aligned; it must start at a multiple of %d bytes", row->name,
+                       data, (int)alignment);
+}
+
+static smelt_status check_stride(const struct argument *argument, int i) {
+    const struct smelt__tensor_row *row = argument->row;
+    const int64_t stride = argument->tensor->strides[i];
+    const int64_t width = extent(argument, row->dimensions - 1);
+    const int innermost = i == row->dimensions - 2;
+    if (stride < 0)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "%s.strides[%d] (%s) = %" PRId64
+                           " is negative; strides count elements forward",
+                           row->name, i, word(argument, i), stride);
+    if (row->whole_rows && stride % row_elements(row) != 0)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "%s.strides[%d] (%s) = %" PRId64 " is not a multiple of %d elements; "
+                           "rows must start at multiples of %d bytes",
+                           row->name, i, word(argument, i), stride, (int)row_elements(row),
+                           SMELT__ROW_BYTES);
+    if (row->most_stride && innermost && stride > row->most_stride)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "%s.strides[%d] (%s) = %" PRId64 " exceeds %" PRId64 " elements",
+                           row->name, i, word(argument, i), stride, row->most_stride);
+    /* Rows of an input may overlap, but in the innermost dimension that is a slip. 0 repeats one
+     * row: see check_output. */
+    if ((row->role != SMELT__INPUT || innermost) && stride != 0 && stride < width)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "%s.strides[%d] (%s) = %" PRId64 " is below the row's %" PRId64
+                           " elements",
+                           row->name, i, word(argument, i), stride, width);
+    return SMELT_OK;
+}
+
+/* The bytes from a tensor's first to past its last; INVALID_ARGUMENT beyond 2^63. */
+static smelt_status measure(const struct argument *argument, int64_t *bytes) {
+    const struct smelt__tensor_row *row = argument->row;
+    int64_t span = extent(argument, row->dimensions - 1);
+    for (int i = 0; i < row->dimensions - 1; i++) {
+        int64_t more;
+        if (extent(argument, i) <= 1)
+            continue;
+        if (__builtin_mul_overflow(extent(argument, i) - 1, argument->tensor->strides[i], &more) ||
+            __builtin_add_overflow(span, more, &span))
+            return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                               "%s.strides[%d] (%s) = %" PRId64 " reaches beyond 2^63 elements",
+                               row->name, i, word(argument, i), argument->tensor->strides[i]);
+    }
+    if (!__builtin_mul_overflow(span, (int64_t)smelt__element_bytes(row->element), bytes))
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s spans more than 2^63 bytes", row->name);
+}
+
+/* No two elements of an output may be one place: taken by ascending stride, every dimension must
+ * step over all that the ones before it span. */
+static smelt_status check_output(const struct argument *argument) {
+    const struct smelt__tensor_row *row = argument->row;
+    const int64_t *strides = argument->tensor->strides;
+    int done[SMELT__MOST_DIMENSIONS] = {0};
+    int64_t span = extent(argument, row->dimensions - 1);
+    for (int round = 0; round < row->dimensions - 1; round++) {
+        int next = -1;
+        for (int i = 0; i < row->dimensions - 1; i++)
+            if (!done[i] && extent(argument, i) > 1 && (next < 0 || strides[i] < strides[next]))
+                next = i;
+        if (next < 0)
+            return SMELT_OK;
+        if (strides[next] < span)
+            return smelt__fail(
+                SMELT_ERROR_INVALID_ARGUMENT,
+                "%s.strides[%d] (%s) = %" PRId64 " makes outputs overlap: it must step over "
+                "%" PRId64 " elements; give every stride of %s, or 0 for all of them when it is "
+                "packed",
+                row->name, next, word(argument, next), strides[next], span, row->name);
+        span += (extent(argument, next) - 1) * strides[next]; /* measured before: no overflow */
+        done[next] = 1;
+    }
+    return SMELT_OK;
+}
+
+/* Where a given tensor lies; *bytes 0 for one that is not. */
+static smelt_status check_tensor(const struct argument *argument, int64_t *bytes) {
+    *bytes = 0;
+    smelt_status status = check_pointer(argument);
+    if (status != SMELT_OK || !argument->tensor->data)
+        return status;
+    smelt__tensor_pack(argument->row, argument->extents, argument->tensor);
+    for (int i = 0; i < argument->row->dimensions - 1 && status == SMELT_OK; i++)
+        if (extent(argument, i) > 1)
+            status = check_stride(argument, i);
+    if (status != SMELT_OK || is_empty(argument))
+        return status;
+    status = measure(argument, bytes);
+    return status == SMELT_OK && argument->row->role != SMELT__INPUT ? check_output(argument)
+                                                                     : status;
+}
+
+/* ---- tensors that overlap -------------------------------------------------------------------- */
+
+struct range {
+    const struct argument *argument; /* NULL: the workspace */
+    uintptr_t begin;
+    int64_t bytes; /* 0: not there */
+};
+
+static const char *name_of(const struct range *range) {
+    return range->argument ? range->argument->row->name : "workspace";
+}
+
+static uint64_t greatest_divisor(uint64_t a, uint64_t b) {
+    while (b) {
+        const uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* The greatest common divisor of a period and the steps, in bytes, between a tensor's rows. */
+static uint64_t add_steps(uint64_t period, const struct argument *argument) {
+    const uint64_t element = smelt__element_bytes(argument->row->element);
+    for (int i = 0; i < argument->row->dimensions - 1; i++)
+        if (extent(argument, i) > 1)
+            period = greatest_divisor(period, (uint64_t)argument->tensor->strides[i] * element);
+    return period;
+}
+
+static uint64_t row_bytes(const struct argument *argument) {
+    return (uint64_t)extent(argument, argument->row->dimensions - 1) *
+           smelt__element_bytes(argument->row->element);
+}
+
+/* Whether two tensors whose ranges overlap still share no byte, for example as column ranges of one
+ * buffer: all rows of both then repeat with one period, and stand in different places of it. */
+static int interleave(const struct range *a, const struct range *b) {
+    if (!a->argument || !b->argument)
+        return 0;
+    const uint64_t period = add_steps(add_steps(0, a->argument), b->argument);
+    if (period == 0) /* one row each, and those overlap */
+        return 0;
+    const struct range *low = a->begin <= b->begin ? a : b, *high = low == a ? b : a;
+    const uint64_t gap = (high->begin - low->begin) % period; /* from a row of low to one of high */
+    return gap >= row_bytes(low->argument) && period - gap >= row_bytes(high->argument);
+}
+
+static int overlap(const struct range *a, const struct range *b) {
+    if (a->bytes == 0 || b->bytes == 0)
+        return 0;
+    const int apart = a->begin < b->begin ? b->begin - a->begin >= (uintptr_t)a->bytes
+                                          : a->begin - b->begin >= (uintptr_t)b->bytes;
+    return !apart && !interleave(a, b);
+}
+
+static smelt_status check_overlaps(const struct range *ranges, int count) {
+    for (int i = 0; i < count; i++) {
+        if (ranges[i].argument && ranges[i].argument->row->role == SMELT__INPUT)
+            continue;
+        for (int k = 0; k < count; k++) {
+            const int input = ranges[k].argument && ranges[k].argument->row->role == SMELT__INPUT;
+            if ((k > i || input) && overlap(&ranges[i], &ranges[k]))
+                return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                                   "%s (%" PRId64 " bytes from %p) overlaps %s (%" PRId64
+                                   " bytes from %p); what a call writes must be memory of its own",
+                                   name_of(&ranges[i]), ranges[i].bytes, (void *)ranges[i].begin,
+                                   name_of(&ranges[k]), ranges[k].bytes, (void *)ranges[k].begin);
+        }
+    }
+    return SMELT_OK;
+}
+
+smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsigned pass,
+                                  const int64_t *extents, void *args, const void *workspace,
+                                  size_t workspace_bytes) {
+    struct argument arguments[SMELT__MOST_TENSORS];
+    struct range ranges[SMELT__MOST_TENSORS + 1];
+    int count = 0;
+    for (int i = 0; i < table->count; i++) {
+        const struct smelt__tensor_row *row = &table->rows[i];
+        if (!(row->passes & pass))
+            continue;
+        struct argument *argument = &arguments[count];
+        *argument = (struct argument){table, row, extents, smelt__tensor_of(row, args)};
+        ranges[count].argument = argument;
+        ranges[count].begin = (uintptr_t)argument->tensor->data;
+        smelt_status status = check_tensor(argument, &ranges[count].bytes);
+        if (status != SMELT_OK)
+            return status;
+        count++;
+    }
+    ranges[count++] = (struct range){NULL, (uintptr_t)workspace, (int64_t)workspace_bytes};
+    return check_overlaps(ranges, count);
+}

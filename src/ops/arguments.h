@@ -1,0 +1,33 @@
+/*
+ * What every operator asks of its arguments, written once: tensors by their table (tensors.h),
+ * extents, workspace. Each refuses by name, with the value and what is legal. Nothing reads device
+ * memory.
+ */
+#ifndef SMELT_OPS_ARGUMENTS_H
+#define SMELT_OPS_ARGUMENTS_H
+
+#include "ops/tensors.h"
+#include "smelt/status.h"
+
+/* least <= value <= most, or INVALID_ARGUMENT. */
+smelt_status smelt__check_extent(const char *name, int64_t value, int64_t least, int64_t most);
+
+/* batches * tokens, each from 0 on, at most 2^31 - 1 together. */
+smelt_status smelt__check_queries(int64_t batches, int64_t tokens);
+
+/*
+ * Checks the tensors that `pass` has. *args is the library's own copy: packed strides are filled
+ * in. For each: the pointer (required ones are there, aligned to their elements or to whole rows),
+ * the strides (not negative, whole rows, no slip in the innermost), no two elements of an output in
+ * one place, and no output overlapping another tensor or the workspace.
+ */
+smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsigned pass,
+                                  const int64_t *extents, void *args, const void *workspace,
+                                  size_t workspace_bytes);
+
+/* `needed` bytes of device memory at a multiple of `alignment`; 0 needs nothing. `ask`: the call
+ * that says how much. */
+smelt_status smelt__check_workspace(const void *workspace, size_t bytes, size_t needed,
+                                    size_t alignment, const char *ask);
+
+#endif
