@@ -54,18 +54,18 @@ static smelt_sparse_attn_args args_of(const struct contender_call *call) {
     args.rows = call->rows;
     args.width = call->topk;
     args.scale = call->scale;
-    args.q = call->q;
-    args.q_token_stride = call->q_token_stride;
-    args.q_head_stride = call->q_head_stride;
-    args.kv = call->kv;
-    args.kv_row_stride = call->kv_row_stride;
-    args.indices = call->indices;
-    args.indices_token_stride = call->indices_token_stride;
-    args.topk_length = call->topk_length;
-    args.sink = call->sink;
-    args.out = call->out;
-    args.lse = call->lse;
-    args.max_logits = call->max_logits;
+    args.q.data = call->q;
+    args.q.strides[1] = call->q_token_stride;
+    args.q.strides[2] = call->q_head_stride;
+    args.kv.data = call->kv;
+    args.kv.strides[1] = call->kv_row_stride;
+    args.indices.data = call->indices;
+    args.indices.strides[1] = call->indices_token_stride;
+    args.topk_length.data = call->topk_length;
+    args.sink.data = call->sink;
+    args.out.data = call->out;
+    args.lse.data = call->lse;
+    args.max_logits.data = call->max_logits;
     return args;
 }
 
