@@ -30,6 +30,7 @@
 #include "smelt/context.h"
 #include "smelt/kernels.h"
 #include "smelt/status.h"
+#include "smelt/struct.h"
 #include "smelt/tensor.h"
 
 #ifdef __cplusplus
@@ -57,7 +58,7 @@ typedef struct smelt_sparse_attn_spec {
     int buckets[SMELT_MAX_BUCKETS]; /* see "Buckets"; all 0: one kernel for all queries */
 } smelt_sparse_attn_spec;
 
-#define SMELT_SPARSE_ATTN_SPEC_INIT SMELT_STRUCT_INIT(smelt_sparse_attn_spec)
+#define SMELT_SPARSE_ATTN_SPEC_INIT SMELT_INIT(smelt_sparse_attn_spec)
 
 /*
  * Buckets. A bucketed operator first puts the queries, on the device, into buckets by their number
@@ -93,6 +94,7 @@ typedef struct smelt_sparse_attn_args {
     int64_t rows;                   /* S, 0..2^31 - 1 */
     int64_t width;                  /* slots of an index row, 1..topk; with buckets 1..2^28 - 1 */
     float scale;                    /* softmax scale, > 0 and at most 2e38 */
+    int reserved;                   /* 0 */
     smelt_const_tensor q;           /* [B,T,H,dqk] bf16 */
     smelt_const_tensor kv;          /* [B,S,dqk] bf16, row stride below 2^31; NULL if S is 0 */
     smelt_const_tensor indices;     /* [B,T,width] int32 */
@@ -114,7 +116,7 @@ typedef struct smelt_sparse_attn_args {
     size_t workspace_bytes; /* at least what smelt_sparse_attn_forward_workspace says */
 } smelt_sparse_attn_args;
 
-#define SMELT_SPARSE_ATTN_ARGS_INIT SMELT_STRUCT_INIT(smelt_sparse_attn_args)
+#define SMELT_SPARSE_ATTN_ARGS_INIT SMELT_INIT(smelt_sparse_attn_args)
 
 /* The spec's canonical text, freed by smelt_free; and the spec of a text (knobs are not kept when
  * `knobs` is NULL; else *knobs receives them as a string freed by smelt_free, and spec->knobs

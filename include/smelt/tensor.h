@@ -20,15 +20,6 @@
 
 enum { SMELT_TENSOR_STRIDES = 4 };
 
-/* Initialises a struct that begins with `size`: all other fields 0, which means their defaults. */
-#ifdef __cplusplus
-#define SMELT_STRUCT_INIT(type)                                                                    \
-    { sizeof(type) }
-#else
-#define SMELT_STRUCT_INIT(type)                                                                    \
-    { .size = sizeof(type) }
-#endif
-
 /* An output: device memory that a call writes. */
 typedef struct smelt_tensor {
     void *data; /* NULL: not given, where the operator says that is legal */
