@@ -3,6 +3,8 @@
  *
  *     cc embed.c $(pkg-config --cflags --libs smelt) -lm && ./a.out
  *
+ * (-lm for its own exp and sqrtf; docs/embedding.md has the other ways to link.)
+ *
  * Exit status: 0 when the results are right, 1 when they are not, 3 without a GPU (or without a
  * driver or NVRTC).
  */

@@ -1,74 +1,145 @@
-#!/bin/sh
-# install.sh BUILD_FOLDER EMBED.C: installs into an empty folder, looks for what must be there, and
-# builds programs against it with pkg-config alone: the example, and one that runs here, each with
-# the shared library and with the static one.
-set -eu
-build=$1 example=$2
-root=$(mktemp -d)
-trap 'rm -rf "$root"' EXIT
+#!/bin/bash
+# install.sh SOURCE_FOLDER: configures, builds and installs smelt under a prefix of its own, as a user
+# does, then looks for what must be there, builds the example with every command that README.md and
+# docs/embedding.md give, and runs it and the command from that prefix: on the emulator, without
+# LD_LIBRARY_PATH. A second time with the static library alone.
+set -euo pipefail
+export LC_ALL=C
+source=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset LD_LIBRARY_PATH PKG_CONFIG_LIBDIR SMELT_EMULATOR SMELT_CUDA SMELT_NVRTC
+prefix=$work/prefix
 fail() {
     echo "FAILED: $*"
     exit 1
 }
 
-DESTDIR=$root meson install -C "$build" --no-rebuild --quiet >"$root/log" 2>&1 || {
-    cat "$root/log"
-    fail "meson install"
-}
-rm "$root/log"
-(cd "$root" && find . -type f -o -type l) | sort
+# pkg-config as it is on a machine without cmocka, which the tests alone need.
+mkdir "$work/bin"
+cat >"$work/bin/pkg-config" <<END
+#!/bin/sh
+case " \$* " in *cmocka*) exit 1 ;; esac
+exec $(command -v pkg-config) "\$@"
+END
+chmod +x "$work/bin/pkg-config"
+PATH=$work/bin:$PATH
 
-# found NAME: the one installed file of that name
-found() {
-    find "$root" -name "$1" | grep . || fail "$1 is not installed"
+# install OPTION...: builds with these options, without optimisation for speed, and installs.
+install() {
+    rm -rf "$prefix"
+    if [ -d "$work/build" ]; then
+        set -- meson configure "$work/build" "$@"
+    else
+        set -- meson setup "$work/build" "$source" --prefix="$prefix" --buildtype=plain \
+            -Dtests=false -Dtools="${TOOLS:-true}" "$@"
+    fi
+    if ! { "$@" && ninja -C "$work/build" && meson install -C "$work/build" --no-rebuild --quiet; } \
+        >"$work/log" 2>&1; then
+        tail -n 40 "$work/log"
+        fail "$* and install"
+    fi
 }
-for name in cache context device kernels smelt sparse_attn status; do
-    found "$name.h" >/dev/null
+
+# found NAME: the one installed file of that name.
+found() {
+    find "$prefix" -name "$1" | grep . || fail "$1 is not installed"
+}
+
+# needs_smelt FILE: whether the loader must find libsmelt for it.
+needs_smelt() {
+    readelf -d "$1" | grep -q 'NEEDED.*libsmelt\.so'
+}
+
+# build TEXT: runs a documented command on the example; `cc` is the compiler that is tested.
+build() {
+    cc() { command ${COMPILER:-gcc} -std=c11 -Wall -Werror "$@"; }
+    (cd "$work/program" && rm -f a.out && eval "$1") || fail "$1"
+}
+
+# run PROGRAM...: the emulator is driver and compiler; results are checked by the example itself.
+run() {
+    env SMELT_CUDA="$emulator" SMELT_NVRTC="$emulator" SMELT_CACHE_DIR="$work/cache" \
+        SMELT_CACHE_DISABLE=1 "$@"
+}
+
+# The commands that a file gives, one a line: those that begin with `cc`, program.c being the
+# reader's.
+commands() {
+    sed -n 's/^[ *`]*\(cc [a-z]*\.c .*pkg-config.*\)$/\1/p' "$source/$1" |
+        sed 's/`.*//; s/ *#.*//; s/program\.c/embed.c/; s, *&& \./a\.out,,'
+}
+
+install -Ddefault_library=both
+(cd "$prefix" && find . -type f -o -type l) | sort
+for header in "$source"/include/smelt/*.h; do
+    found "$(basename "$header")" >/dev/null
 done
-found libsmelt.so >/dev/null
-found libsmelt.so.0 >/dev/null
-found libsmelt.a >/dev/null
-package=$(dirname "$(found smelt.pc)")
-if [ "${TOOLS:-1}" = 1 ]; then
+for name in libsmelt.so libsmelt.so.0 libsmelt.a LICENSE NOTICE embed.c; do
+    found "$name" >/dev/null
+done
+cmp "$(found LICENSE)" "$source/LICENSE" || fail "LICENSE is another"
+PKG_CONFIG_PATH=$(dirname "$(found smelt.pc)")
+emulator=$(found libsmelt_emu.so)
+export PKG_CONFIG_PATH
+[ "$(pkg-config --modversion smelt)" = "$(sed -n "s/^ *version: '\(.*\)',/\1/p" "$source/meson.build" |
+    head -n 1)" ] || fail "smelt.pc has another version"
+
+# Every documented command links; those that name no rpath are for a folder of the loader's path,
+# which LD_RUN_PATH stands for here. The last one is for the static library alone: further down.
+mkdir "$work/program"
+cp "$source/examples/embed.c" "$work/program"
+for file in README.md docs/embedding.md examples/embed.c; do
+    [ -n "$(commands $file)" ] || fail "$file has no command that builds a program"
+done
+ways=0
+while read -r text; do
+    echo "documented: $text"
+    case $text in
+    *-static*) continue ;;
+    *rpath* | *libsmelt.a*) build "$text" ;;
+    *) LD_RUN_PATH=$(dirname "$(found libsmelt.so)") build "$text" ;;
+    esac
+    case $text in
+    *libsmelt.a*)
+        ! needs_smelt "$work/program/a.out" || fail "needs the shared library"
+        cp "$work/program/a.out" "$work/static"
+        ;;
+    *) needs_smelt "$work/program/a.out" || fail "does not use the shared library" ;;
+    esac
+    run "$work/program/a.out" || fail "the program is wrong"
+    ways=$((ways + 1))
+done < <(for file in README.md docs/embedding.md examples/embed.c; do commands $file; done | sort -u)
+[ "$ways" = 3 ] || fail "3 ways to link were expected, $ways are documented"
+
+# With neither driver nor compiler the static library says so instead of failing to start.
+status=0
+SMELT_CUDA=/nowhere SMELT_CACHE_DIR=$work/cache "$work/static" || status=$?
+[ $status = 3 ] || fail "without a driver: exit status $status"
+
+# The installed command finds its library and the emulator, wherever the prefix is.
+if [ "${TOOLS:-true}" = true ]; then
+    "$prefix/bin/smelt" --version || fail "the installed command does not run"
     found 'smelt.1*' >/dev/null
-    find "$root" -path '*bash-completion/completions/smelt' | grep -q . ||
+    find "$prefix" -path '*bash-completion/completions/smelt' | grep -q . ||
         fail "bash completion is not installed"
-    command=$(find "$root" -path '*/bin/smelt')
-    [ -x "$command" ] || fail "the command is not installed"
+    mv "$prefix" "$work/moved"
+    mv "$work/build" "$work/build-moved" # no way back there
+    SMELT_CACHE_DIR=$work/cache "$work/moved/bin/smelt" check --emulate --queries 1 --schedules 1 \
+        --lists random sparse_attn:heads=8,dqk=64,dv=64,topk=32 ||
+        fail "the installed command does not find the emulator"
+    mv "$work/build-moved" "$work/build"
 fi
 
-library=$(dirname "$(found libsmelt.so)")
-export PKG_CONFIG_PATH="$package" PKG_CONFIG_SYSROOT_DIR="$root" LD_LIBRARY_PATH="$library"
-cat >"$root/try.c" <<'END'
-#include <smelt/smelt.h>
-#include <stdio.h>
-int main(void) {
-    char *text = NULL;
-    if (smelt_spec_canonical("sparse_attn:heads=64,dqk=576,dv=512,topk=2048", &text) != SMELT_OK)
-        return 1;
-    printf("smelt %s: %s\n", smelt_version(), text);
-    smelt_free(text);
-    return 0;
-}
-END
-compiler=${COMPILER:-cc}
-# What follows is meant to be split into words: flags.
-# shellcheck disable=SC2046,SC2086
-{
-    $compiler -std=c11 -o "$root/try" "$root/try.c" $(pkg-config --cflags --libs smelt)
-    "$root/try" || fail "a program with the shared library"
-    $compiler -std=c11 -o "$root/try-static" "$root/try.c" $(pkg-config --cflags smelt) \
-        -Wl,-Bstatic -lsmelt -Wl,-Bdynamic -L"$library" $(pkg-config --static --libs smelt |
-            tr ' ' '\n' | grep -v '^-lsmelt$')
-    env -u LD_LIBRARY_PATH "$root/try-static" || fail "a program with the static library"
-    $compiler -std=c11 -o "$root/embed" "$example" $(pkg-config --cflags --libs smelt) -lm
-}
-if [ "${TOOLS:-1}" = 1 ]; then
-    "$command" --version || fail "the installed command does not run"
-    # The emulator that was installed with it, though the folder is not the prefix that was configured.
-    (
-        unset SMELT_EMULATOR SMELT_CUDA SMELT_NVRTC
-        export SMELT_CACHE_DIR="$root/cache" SMELT_CACHE_DISABLE=1
-        "$command" check --emulate --lists random sparse_attn:heads=16,dqk=64,dv=64,topk=64
-    ) || fail "the installed command does not find its emulator"
+# The static library alone: pkg-config --static has all it takes.
+install -Ddefault_library=static
+[ -z "$(find "$prefix" -name 'libsmelt.so*')" ] || fail "the shared library is installed, too"
+text=$(commands docs/embedding.md | grep -e '--static' || fail "no command for --static")
+echo "static: $text"
+build "$text"
+! needs_smelt "$work/program/a.out" || fail "needs the shared library"
+run "$work/program/a.out" || fail "the program is wrong"
+if [ "${TOOLS:-true}" = true ]; then
+    ! needs_smelt "$prefix/bin/smelt" || fail "the command needs the shared library"
+    "$prefix/bin/smelt" --version || fail "the installed command does not run"
 fi
