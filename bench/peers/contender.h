@@ -54,7 +54,8 @@ struct contender {
                 char *message, size_t message_bytes);
     /* Bytes of device memory that a call needs, 0 for none. */
     size_t (*workspace)(void *operation, const struct contender_call *call);
-    /* Launches on the stream and returns without waiting; -1 with a message on failure. */
+    /* Launches on the stream and returns without waiting; -1 with a message on failure. The
+     * device's primary context is current. */
     int (*launch)(void *operation, const struct contender_call *call, void *workspace,
                   size_t workspace_bytes, struct CUstream_st *stream, char *message,
                   size_t message_bytes);

@@ -131,12 +131,16 @@ int peers_open(struct peers_rig **made) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     smelt_device_info info = {.size = sizeof info};
     struct peers_rig *rig = calloc(1, sizeof *rig);
+    int pushed;
     if (!rig)
         return peers_fail("out of memory");
     options.kind = SMELT_CONTEXT_DEVICE;
     *made = rig;
     if (smelt_context_create(&rig->context, &options) != SMELT_OK)
         return peers_fail_smelt("no GPU");
+    /* For good: contenders launch from this thread, and some ask the driver without the runtime. */
+    if (smelt__context_enter(rig->context, &pushed) != SMELT_OK)
+        return peers_fail_smelt("the CUDA context");
     if (smelt_stream_create(rig->context, &rig->stream) != SMELT_OK ||
         smelt_device_get_info(rig->context, &info) != SMELT_OK)
         return peers_fail_smelt("the device");
