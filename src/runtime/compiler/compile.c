@@ -70,7 +70,7 @@ static int read_report(const char *log, const char *kernel_name, struct smelt__c
                                     number_before(name, end, " bytes spill loads");
             compiled->static_shared_bytes = number_before(name, end, " bytes smem");
             compiled->assembler_seconds = read_time(name, end);
-            return compiled->registers > 0;
+            return used != NULL;
         }
         part = next;
     }
