@@ -19,6 +19,8 @@
 
 #include "runtime/cache/internal.h"
 
+static char readonly_problem[SMELT__CACHE_PROBLEM]; /* that a stat tells */
+
 enum { HIT_BYTES = 100000, SMALL_BYTES = 1000, PATH_BYTES = 512 };
 
 static char scratch[PATH_BYTES];
@@ -147,7 +149,7 @@ static void time_hits(const char *title, struct smelt__cache *cache, int n,
 
 static void measure_hits(const char *folder, const char *archive, int entries) {
     char empty[PATH_BYTES + 16];
-    smelt_cache_transfer transfer = {.size = sizeof transfer};
+    smelt_cache_transfer transfer = SMELT_CACHE_TRANSFER_INIT;
     snprintf(empty, sizeof empty, "%s/empty", scratch);
     struct smelt__cache *cache = open_cache(folder, "", 0);
     time_hits("hit, 100 KB cubin", cache, entries, &compiler);
@@ -167,13 +169,13 @@ static void measure_hits(const char *folder, const char *archive, int entries) {
 
 static void measure_stat(const char *folder) {
     enum { ROUNDS = 51 };
-    smelt_cache_stats stats = {.size = sizeof stats};
+    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     struct times times = times_for(ROUNDS);
     struct smelt__cache *cache = open_cache(folder, "", 0);
     char title[64];
     for (int i = 0; i < ROUNDS; i++) {
         const double begin = seconds_now();
-        check(smelt__cache_stat(cache, &stats) == SMELT_OK, "stat");
+        check(smelt__cache_stat(cache, readonly_problem, &stats) == SMELT_OK, "stat");
         add_time(&times, begin);
     }
     snprintf(title, sizeof title, "stat of %llu entries", (unsigned long long)stats.entries);
@@ -207,10 +209,10 @@ static pid_t start(void (*body)(const char *folder, int entries), const char *fo
 
 static void only_count(const char *folder, int entries) {
     struct smelt__cache *cache = open_cache(folder, "", 0);
-    smelt_cache_stats stats = {.size = sizeof stats};
+    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     (void)entries;
     for (int i = 0; i < 40; i++)
-        check(smelt__cache_stat(cache, &stats) == SMELT_OK, "stat");
+        check(smelt__cache_stat(cache, readonly_problem, &stats) == SMELT_OK, "stat");
     smelt__cache_close(cache);
 }
 
@@ -249,7 +251,7 @@ static void measure_eviction(const char *folder, int entries) {
 
 static void measure_import(const char *archive) {
     char target[PATH_BYTES + 16];
-    smelt_cache_transfer transfer = {.size = sizeof transfer};
+    smelt_cache_transfer transfer = SMELT_CACHE_TRANSFER_INIT;
     char *tuning;
     size_t bytes;
     snprintf(target, sizeof target, "%s/imported", scratch);

@@ -308,7 +308,7 @@ static smelt_status start_driver(CUdevice *device) {
  * and of the operator's, and whether NVRTC is mapped. */
 static int run_ready(void) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    smelt_kernel_info info = {.size = sizeof info};
+    smelt_kernel_info info = SMELT_KERNEL_INFO_INIT;
     smelt_context *context = NULL;
     smelt_sparse_attn *attn = NULL;
     CUdevice device;

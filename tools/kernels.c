@@ -43,7 +43,7 @@ struct untuned {
 
 /* An entry whose knobs have no plan here is another architecture's. */
 static int has_plan(const smelt_tuning_entry *entry, const char *arch) {
-    char text[sizeof entry->spec + sizeof entry->knobs + 1];
+    char text[1024]; /* more than a line of a tuning file */
     char *plan = NULL;
     snprintf(text, sizeof text, "%s,%s", entry->spec, entry->knobs);
     const int has = smelt_plan_print(text, arch, 0, &plan) == SMELT_OK;
@@ -107,6 +107,22 @@ json_t *tool_kernel_json(const smelt_kernel_info *info) {
     if (info->state == SMELT_KERNEL_FAILED)
         json_object_set_new(kernel, "error", tool_json_text(info->error));
     return kernel;
+}
+
+smelt_kernel_info *tool_kernel_infos(size_t count) {
+    smelt_kernel_info *infos = tool_allocate(NULL, count, sizeof *infos);
+    for (size_t i = 0; i < count; i++) {
+        infos[i] = (smelt_kernel_info)SMELT_KERNEL_INFO_INIT;
+        infos[i].spec = infos[i].arch = infos[i].kernel = infos[i].key = infos[i].error = "";
+    }
+    return infos;
+}
+
+smelt_kernel_request tool_kernel_request(const char *spec, const char *arch) {
+    smelt_kernel_request request = SMELT_KERNEL_REQUEST_INIT;
+    request.spec = spec;
+    request.arch = arch;
+    return request;
 }
 
 int tool_kernels_exit(const smelt_kernel_info *infos, size_t count) {

@@ -6,28 +6,35 @@
 
 /* ---- architectures --------------------------------------------------------------------------- */
 
+/* What is said when no architecture is named: the first GPU's. */
+static int take_arch(struct tool_targets *targets, const smelt_machine_report *report,
+                     const struct tool_options *options) {
+    if (!report->driver_found || !report->devices)
+        return tool_fail(options, TOOL_MISSING,
+                         "no GPU here whose architecture would be meant; name one: --arch sm_90a "
+                         "(`smelt list` has them all)");
+    if (!report->device_archs[0][0])
+        return tool_fail(options, TOOL_MISSING,
+                         "the GPU that is here, %s, is not one that smelt has kernels for; name an "
+                         "architecture with --arch",
+                         report->device_names[0]);
+    tool_list_add(&targets->archs, report->device_archs[0]);
+    snprintf(targets->gpu, sizeof targets->gpu, "%s", report->device_names[0]);
+    return TOOL_OK;
+}
+
 int tool_targets_need_arch(struct tool_targets *targets, const struct tool_options *options) {
-    static smelt_machine_report report; /* 20 KB */
+    smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
     if (targets->archs.count)
         return TOOL_OK;
     smelt_context_options context = tool_context_options(options);
     context.log = NULL; /* the context that follows says it all once */
-    report.size = sizeof report;
     smelt_status status = smelt_machine_get_report(&context, &report);
     if (status)
         return tool_fail_status(options, status);
-    if (!report.driver_found || !report.devices)
-        return tool_fail(options, TOOL_MISSING,
-                         "no GPU here whose architecture would be meant; name one: --arch sm_90a "
-                         "(`smelt list` has them all)");
-    if (!report.device_archs[0][0])
-        return tool_fail(options, TOOL_MISSING,
-                         "the GPU that is here, %s, is older than sm_80; name an architecture with "
-                         "--arch",
-                         report.device_names[0]);
-    tool_list_add(&targets->archs, report.device_archs[0]);
-    snprintf(targets->gpu, sizeof targets->gpu, "%s", report.device_names[0]);
-    return TOOL_OK;
+    const int result = take_arch(targets, &report, options);
+    smelt_machine_report_release(&report);
+    return result;
 }
 
 /* ---- specs ----------------------------------------------------------------------------------- */

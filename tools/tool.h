@@ -270,6 +270,11 @@ int tool_open_device(const struct tool_options *options, smelt_context **context
 const char *tool_kernel_state(smelt_kernel_state state);
 /* One element of "kernels" in warm's and show's documents. */
 json_t *tool_kernel_json(const smelt_kernel_info *info);
+/* An array for smelt_kernels_prepare, to be freed; failed kernels without a name until it fills it.
+ */
+smelt_kernel_info *tool_kernel_infos(size_t count);
+/* One of its requests; arch NULL: the context's. */
+smelt_kernel_request tool_kernel_request(const char *spec, const char *arch);
 /* TOOL_OK when nothing failed; the failures' exit status when they agree, else TOOL_FAILED. */
 int tool_kernels_exit(const smelt_kernel_info *infos, size_t count);
 /* Each different message of the failures, once, on standard error. */

@@ -16,15 +16,19 @@
 extern "C" {
 #endif
 
+/* The strings live as long as the context. */
 typedef struct smelt_cache_stats {
     size_t size;
-    char folder[4096];   /* the writable layer; "" when there is none */
-    char readonly[4096]; /* the read-only layer, a folder or an exported file; "": there is none */
-    char problem[512];   /* why the writable layer is bypassed; "" when it works */
-    uint64_t entries;    /* in the writable layer */
+    const char *folder;           /* the writable layer; "" when there is none */
+    const char *problem;          /* why it is bypassed; "" when it works */
+    const char *readonly;         /* the read-only layer, a folder or an exported file; "": none */
+    const char *readonly_problem; /* why it is bypassed; "" when it works or there is none */
+    uint64_t entries;             /* in the writable layer */
     uint64_t bytes;
     uint64_t cap_bytes;
     uint64_t temporaries; /* unfinished writes, swept after an hour */
+    uint64_t readonly_entries;
+    uint64_t readonly_bytes;
     /* What all processes did with this cache since it was made or cleared. A little may be missing:
      * the last second of a process that was killed, and records that several nodes appended to a
      * network file system at one moment. A program's own, exact counts: smelt_context_counters. */
@@ -34,15 +38,15 @@ typedef struct smelt_cache_stats {
     uint64_t stores;        /* kernels stored */
     uint64_t errors;        /* entries or folders that could not be used */
     double saved_seconds;   /* of compilation, that the hits spared */
-    /* The read-only layer. */
-    uint64_t readonly_entries;
-    uint64_t readonly_bytes;
-    char readonly_problem[512]; /* why it is bypassed; "" when it works or there is none */
 } smelt_cache_stats;
 
-/* Counts the layers. A cache that cannot be used is not an error: `problem` says why.
- * Errors: INVALID_ARGUMENT, CACHE (a folder that stopped being readable half-way). */
-SMELT_API smelt_status smelt_cache_get_stats(smelt_context *context, smelt_cache_stats *stats);
+#define SMELT_CACHE_STATS_INIT SMELT_INIT(smelt_cache_stats)
+
+/* Counts the layers, into *stats, whose `size` the caller has set. A cache that cannot be used is
+ * not an error: `problem` says why. Errors: INVALID_ARGUMENT, CACHE (a folder that stopped being
+ * readable half-way), OUT_OF_MEMORY. */
+SMELT_API smelt_status smelt_cache_get_stats(const smelt_context *context,
+                                             smelt_cache_stats *stats);
 
 /* Called once per entry: what its header says, valid during the call. state: CACHED for a sound
  * entry, FAILED (with `error`) for one that is not: status UNSUPPORTED for an entry of another
@@ -51,8 +55,8 @@ typedef int (*smelt_cache_entry_function)(void *user, const char *file,
                                           const smelt_kernel_info *info);
 
 /* Walks the writable layer, reading every entry completely and checking it. */
-SMELT_API smelt_status smelt_cache_walk(smelt_context *context, smelt_cache_entry_function each,
-                                        void *user);
+SMELT_API smelt_status smelt_cache_walk(const smelt_context *context,
+                                        smelt_cache_entry_function each, void *user);
 
 /* Walks, removes entries that are not sound, and counts both kinds. NULL counts are legal. */
 SMELT_API smelt_status smelt_cache_verify(smelt_context *context, uint64_t *sound,
@@ -64,6 +68,8 @@ typedef struct smelt_cache_pruned {
     uint64_t temporaries;            /* unfinished writes older than an hour, removed too */
     uint64_t kept, kept_bytes;       /* entries */
 } smelt_cache_pruned;
+
+#define SMELT_CACHE_PRUNED_INIT SMELT_INIT(smelt_cache_pruned)
 
 /*
  * Removes the least recently used entries of the writable layer: those not used for
@@ -86,6 +92,8 @@ typedef struct smelt_cache_transfer {
     uint64_t tuning;  /* tuning entries exported, or added to the own file */
 } smelt_cache_transfer;
 
+#define SMELT_CACHE_TRANSFER_INIT SMELT_INIT(smelt_cache_transfer)
+
 /*
  * Writes every sound entry of both layers, and the context's tuning entries, into one file at
  * `path` (relative to the working directory), which takes the place of one that is there when it is
@@ -94,7 +102,7 @@ typedef struct smelt_cache_transfer {
  * container image. The same entries give the same bytes. *result may be NULL; its `size` is set by
  * the caller. Errors: INVALID_ARGUMENT, CACHE, OUT_OF_MEMORY.
  */
-SMELT_API smelt_status smelt_cache_export(smelt_context *context, const char *path,
+SMELT_API smelt_status smelt_cache_export(const smelt_context *context, const char *path,
                                           smelt_cache_transfer *result);
 
 /*

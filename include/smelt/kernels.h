@@ -102,33 +102,42 @@ typedef enum smelt_kernel_state {
     SMELT_KERNEL_AWAITED = 3   /* to progress functions alone: another process is compiling it */
 } smelt_kernel_state;
 
-/* What is known of one compiled kernel. Strings are held in the struct: it can be copied. */
+/* What is known of one compiled kernel. The strings live as long as the context; those of an info
+ * that a function of the caller's is given, for that call alone. A context keeps 1 MiB of messages
+ * and of specs that are none; beyond that a sentence that says so takes their place. */
 typedef struct smelt_kernel_info {
     size_t size;
-    char spec[256];   /* canonical kernel spec */
-    char arch[16];    /* "sm_90a" */
-    char kernel[128]; /* the function's name in the module */
-    char key[40];     /* cache key, 32 hex digits */
+    const char *spec;   /* canonical kernel spec; of a request that is none, its text */
+    const char *arch;   /* "sm_90a" */
+    const char *kernel; /* the function's name in the module */
+    const char *key;    /* cache key, 32 hex digits */
+    const char *error;  /* message of a failure */
     smelt_kernel_state state;
     smelt_status status;    /* why it failed */
     double seconds;         /* of this call: compiling, or reading the cache */
     double compile_seconds; /* what its compilation took when it happened */
-    int registers;          /* per thread */
-    int spill_bytes;        /* stores plus loads, from the assembler's report */
-    int static_shared_bytes;
-    int dynamic_shared_bytes; /* the plan's */
-    int threads;              /* per block */
-    size_t cubin_bytes;
-    char error[1024]; /* message of a failure */
     /* Of a kernel compiled now: the assembler's part of compile_seconds, as it reports it itself
      * (the rest is NVRTC's front end and optimiser); 0: it reported none. */
     double assembler_seconds;
+    int registers;   /* per thread */
+    int spill_bytes; /* stores plus loads, from the assembler's report */
+    int static_shared_bytes;
+    int dynamic_shared_bytes; /* the plan's */
+    int threads;              /* per block */
+    int serialised; /* of a kernel compiled now: the assembler's warning (C7510 to C7518) that it
+                       makes products wait for one another, which is slow; 0: none */
+    size_t cubin_bytes;
 } smelt_kernel_info;
 
+#define SMELT_KERNEL_INFO_INIT SMELT_INIT(smelt_kernel_info)
+
 typedef struct smelt_kernel_request {
+    size_t size;
     const char *spec; /* a kernel (an operator is refused: expand it first) */
     const char *arch; /* NULL: the context's */
 } smelt_kernel_request;
+
+#define SMELT_KERNEL_REQUEST_INIT SMELT_INIT(smelt_kernel_request)
 
 /* Progress, called after each kernel, from the worker thread that finished it, one call at a time;
  * `info` is valid during the call. Also called about every tenth of a second while there is nothing
@@ -144,8 +153,12 @@ typedef int (*smelt_progress_function)(void *user, size_t done, size_t total,
  * Processes that prepare the same kernels share them: a kernel that another one is compiling is
  * left for later, and compiled here only if that takes longer than the cache's lock time-out. Each
  * takes them in a random order, so that nodes which share no locks share most of the work as well.
- * infos[count] may be NULL; each element's `size` is set by the library. A kernel that fails does
- * not stop the others: the call then returns the first failure's status.
+ *
+ * requests[count] and infos[count], which may be NULL, are arrays of the caller's structs: of each
+ * the first element's `size` counts for all, and no byte is written beyond count times that. A
+ * kernel that fails does not stop the others: the call then returns the first failure's status.
+ *
+ * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY (nothing is begun then), CANCELLED, a kernel's own.
  */
 SMELT_API smelt_status smelt_kernels_prepare(smelt_context *context,
                                              const smelt_kernel_request *requests, size_t count,
@@ -155,9 +168,9 @@ SMELT_API smelt_status smelt_kernels_prepare(smelt_context *context,
 /* The plan (text, or one JSON object) and the CUDA source of a kernel as this context makes them:
  * with its device's tuning entry (tuning.h), which smelt_plan_print and smelt_source_emit know
  * nothing of. arch NULL: the context's. Freed by smelt_free. Errors as theirs. */
-SMELT_API smelt_status smelt_kernel_plan(smelt_context *context, const char *kernel,
+SMELT_API smelt_status smelt_kernel_plan(const smelt_context *context, const char *kernel,
                                          const char *arch, int json, char **text);
-SMELT_API smelt_status smelt_kernel_source(smelt_context *context, const char *kernel,
+SMELT_API smelt_status smelt_kernel_source(const smelt_context *context, const char *kernel,
                                            const char *arch, char **source);
 
 /* The cubin of one kernel, from the cache or compiled. *cubin is freed by smelt_free. */

@@ -22,14 +22,17 @@
 extern "C" {
 #endif
 
-/* What is known of one kernel on one device. Strings are held in the struct: it can be copied. */
+/* What is known of one kernel on one device. Strings of an entry that the library fills live as
+ * long as the context; those of one that a function of the caller's is given, for that call. */
 typedef struct smelt_tuning_entry {
     size_t size;
-    char spec[256];      /* the kernel, canonical and without knobs */
-    char device[256];    /* as the driver names it: "NVIDIA H200" */
-    char knobs[256];     /* in which its plan differs from the rule's: "stages=2,turn_steps=4" */
+    const char *spec;    /* the kernel, canonical and without knobs */
+    const char *device;  /* as the driver names it: "NVIDIA H200" */
+    const char *knobs;   /* in which its plan differs from the rule's: "stages=2,turn_steps=4" */
     double microseconds; /* what it took with them, in whatever it was tuned for */
 } smelt_tuning_entry;
+
+#define SMELT_TUNING_ENTRY_INIT SMELT_INIT(smelt_tuning_entry)
 
 /* The device whose entries a context uses: its own, or a compile-only context's option
  * `tuning_device`; "" when none. And the file it would write, "" when there is none (no cache
@@ -42,27 +45,29 @@ SMELT_API const char *smelt_tuning_path(const smelt_context *context);
  */
 SMELT_API smelt_status smelt_tuning_subject(const char *kernel, char **subject);
 
-/* The entry that plans of a kernel (its knobs are not looked at) take over in this context. *found:
- * 1 with *entry filled, whose `size` the caller has set, or 0. Errors: INVALID_ARGUMENT,
- * INVALID_SPEC. */
-SMELT_API smelt_status smelt_tuning_find(smelt_context *context, const char *kernel, int *found,
-                                         smelt_tuning_entry *entry);
+/* The entry that plans of a kernel (its knobs are not looked at) take over in this context, into
+ * *entry, whose `size` the caller has set; `knobs` is "" when there is none. Errors:
+ * INVALID_ARGUMENT, INVALID_SPEC, OUT_OF_MEMORY. */
+SMELT_API smelt_status smelt_tuning_get_entry(const smelt_context *context, const char *kernel,
+                                              smelt_tuning_entry *entry);
 
 /* Called once per entry, which is valid during the call and not to be stored from within it. A
  * value other than 0 ends the walk, which then returns SMELT_ERROR_CANCELLED. */
 typedef int (*smelt_tuning_function)(void *user, const smelt_tuning_entry *entry);
 
 /* Every entry that was read, of every device. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_tuning_walk(smelt_context *context, smelt_tuning_function each,
+SMELT_API smelt_status smelt_tuning_walk(const smelt_context *context, smelt_tuning_function each,
                                          void *user);
 
 /*
  * Writes an entry into the tuning file, in place of an earlier one of its kernel and device; with
- * knobs "" it only takes that out. device "" means the context's. Plans made through this context
+ * knobs NULL or "" it only takes that out. device NULL or "" means the context's. Plans made
+ * through this context
  * from then on use it; operators that exist keep their kernels; other contexts see it when they are
  * made. The file is replaced whole, under a lock, other lines kept.
  *
- * Errors: INVALID_ARGUMENT (no device, microseconds not above 0), INVALID_SPEC (not a kernel, or
+ * Errors: INVALID_ARGUMENT (no device, a device or knobs of more than 255 bytes, microseconds not
+ * above 0), INVALID_SPEC (not a kernel, or
  * knobs that are none), UNSUPPORTED (they are not legal together for this kernel on this context's
  * architecture), CACHE (there is no file, or it cannot be written; the message says why).
  */

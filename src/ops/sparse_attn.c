@@ -9,6 +9,7 @@
 #include "codegen/spec/spec.h"
 #include "ops/sparse_attn_args.h"
 #include "ops/sparse_attn_partition.h"
+#include "runtime/abi.h"
 #include "runtime/kernel.h"
 #include "runtime/log.h"
 #include "smelt/sparse_attn.h"
@@ -200,17 +201,16 @@ void smelt_sparse_attn_destroy(smelt_sparse_attn **attn) {
 
 smelt_status smelt_sparse_attn_forward_info(const smelt_sparse_attn *attn, int index,
                                             smelt_kernel_info *info) {
-    if (!attn || !info)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL", attn ? "info" : "attn");
-    if (info->size != sizeof *info)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "info->size = %zu is not this library's %zu; set it to sizeof *info",
-                           info->size, sizeof *info);
+    if (!attn)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "attn is NULL");
+    smelt_status status = smelt__struct_check(SMELT__KERNEL_INFO("info"), info);
+    if (status)
+        return status;
     if (index < 0 || index >= attn->kernel_count)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "the operator has no kernel number %d: legal are 0..%d", index,
                            attn->kernel_count - 1);
-    *info = attn->kernels[index]->info;
+    smelt__struct_write(SMELT__KERNEL_INFO("info"), &attn->kernels[index]->info, info);
     return SMELT_OK;
 }
 

@@ -13,17 +13,23 @@ static size_t size_of(const void *given) {
     return size;
 }
 
+/* Sizes of structs that hold pointers are multiples of one. */
+static int is_possible(const struct smelt__struct *about, size_t size) {
+    return size >= about->first && size <= LARGEST && size % sizeof(void *) == 0;
+}
+
 smelt_status smelt__struct_check(const struct smelt__struct *about, const void *to) {
     if (!to)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL; fill one from %s",
                            about->argument, about->initialiser);
     const size_t size = size_of(to);
-    if (size >= about->first && size <= LARGEST)
+    if (is_possible(about, size))
         return SMELT_OK;
     return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                        "%s.size is %zu, which no version of this struct has: legal are %zu (the "
-                       "first version's) up to %d; fill it from %s",
-                       about->argument, size, about->first, (int)LARGEST, about->initialiser);
+                       "first version's) up to %d, multiples of %zu; fill it from %s",
+                       about->argument, size, about->first, (int)LARGEST, sizeof(void *),
+                       about->initialiser);
 }
 
 /* The first byte beyond what this library knows that is not 0; `size` when there is none. */
@@ -34,11 +40,9 @@ static size_t find_unknown(const unsigned char *bytes, size_t known, size_t size
     return at;
 }
 
-smelt_status smelt__struct_read(const struct smelt__struct *about, const void *from, void *to) {
-    smelt_status status = smelt__struct_check(about, from);
-    if (status != SMELT_OK)
-        return status;
-    const size_t size = size_of(from);
+/* One element, whose own `size` is not looked at. */
+static smelt_status read_element(const struct smelt__struct *about, const unsigned char *from,
+                                 size_t size, unsigned char *to) {
     const size_t unknown = find_unknown(from, about->known, size);
     if (unknown < size)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
@@ -48,16 +52,41 @@ smelt_status smelt__struct_read(const struct smelt__struct *about, const void *f
                            about->argument, size, smelt_version(), about->known, unknown);
     const size_t shared = size < about->known ? size : about->known;
     memmove(to, from, shared);
-    memset((unsigned char *)to + shared, 0, about->known - shared);
+    memset(to + shared, 0, about->known - shared);
     memcpy(to, &about->known, sizeof about->known);
     return SMELT_OK;
 }
 
-void smelt__struct_write(const struct smelt__struct *about, const void *from, void *to) {
-    const size_t size = size_of(to);
+smelt_status smelt__struct_read(const struct smelt__struct *about, const void *from, void *to) {
+    smelt_status status = smelt__struct_check(about, from);
+    return status ? status : read_element(about, from, size_of(from), to);
+}
+
+smelt_status smelt__structs_read(const struct smelt__struct *about, const void *from, size_t count,
+                                 void *to) {
+    smelt_status status = count ? smelt__struct_check(about, from) : SMELT_OK;
+    const size_t size = !status && count ? size_of(from) : 0;
+    for (size_t i = 0; i < count && !status; i++)
+        status = read_element(about, (const unsigned char *)from + i * size, size,
+                              (unsigned char *)to + i * about->known);
+    return status;
+}
+
+static void write_element(const struct smelt__struct *about, const unsigned char *from, size_t size,
+                          unsigned char *to) {
     const size_t shared = size < about->known ? size : about->known;
-    memcpy((unsigned char *)to + sizeof size, (const unsigned char *)from + sizeof size,
-           shared - sizeof size);
+    memcpy(to, &size, sizeof size);
+    memcpy(to + sizeof size, from + sizeof size, shared - sizeof size);
     if (size > about->known)
-        memset((unsigned char *)to + about->known, 0, size - about->known);
+        memset(to + about->known, 0, size - about->known);
+}
+
+void smelt__struct_write(const struct smelt__struct *about, const void *from, void *to) {
+    write_element(about, from, size_of(to), to);
+}
+
+void smelt__structs_write(const struct smelt__struct *about, const void *from, void *array,
+                          size_t index) {
+    const size_t size = size_of(array);
+    write_element(about, from, size, (unsigned char *)array + index * size);
 }

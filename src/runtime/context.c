@@ -234,11 +234,14 @@ smelt_status smelt_context_create(smelt_context **out, const smelt_context_optio
     if (!context)
         return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for a context");
     context->process = smelt__process_number();
+    context->strings = smelt__strings_new();
     pthread_mutex_init(&context->compiler.mutex, NULL);
     smelt__flights_init(&context->compiling, 0, free_compiled);
     smelt__flights_init(&context->kernels, 1, NULL);
 
-    smelt_status status = smelt__settings_resolve(&context->settings, options);
+    smelt_status status =
+        context->strings ? smelt__settings_resolve(&context->settings, options)
+                         : smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for a context");
     if (!status)
         status = choose_arch(context);
     if (!status)
@@ -290,6 +293,7 @@ void smelt_context_destroy(smelt_context **pointer) {
     smelt__tuning_close(context->tuning);
     if (context->cache)
         smelt__cache_close(context->cache);
+    smelt__strings_free(context->strings);
     pthread_mutex_destroy(&context->compiler.mutex);
     free(context);
 }

@@ -11,6 +11,7 @@
 #include "runtime/driver/driver.h"
 #include "runtime/flight.h"
 #include "runtime/log.h"
+#include "runtime/strings.h"
 #include "runtime/tuning/tuning.h"
 #include "smelt/context.h"
 
@@ -57,6 +58,7 @@ struct smelt_context {
     struct smelt__compiler compiler;
     struct smelt__flights compiling; /* by cache key: struct outcome of kernel.c */
     struct smelt__flights kernels;   /* by spec: struct smelt__kernel, kept */
+    struct smelt__strings *strings;  /* that infos and entries hold */
     atomic_ullong compiled, loaded;
 };
 

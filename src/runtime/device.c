@@ -3,17 +3,19 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "runtime/abi.h"
 #include "runtime/context.h"
 #include "runtime/kernel.h"
 #include "smelt/device.h"
 
-static smelt_status enter(smelt_context *context, int *pushed) {
+static smelt_status enter(const smelt_context *context, int *pushed) {
     smelt_status status = smelt__context_need_device(context);
     return status ? status : smelt__context_enter(context, pushed);
 }
 
 /* Ends what enter began; `call` and what it returned become the status. */
-static smelt_status leave(smelt_context *context, int pushed, const char *call, CUresult result) {
+static smelt_status leave(const smelt_context *context, int pushed, const char *call,
+                          CUresult result) {
     smelt__context_leave(context, pushed);
     if (result == CUDA_SUCCESS)
         return SMELT_OK;
@@ -35,13 +37,9 @@ static CUresult read_info(const smelt_context *context, smelt_device_info *info,
     size_t free_bytes = 0;
     size_t total_bytes = 0;
 
-    *call = "cuDeviceGetName";
-    CUresult result = driver->cuDeviceGetName(info->name, sizeof info->name, device);
-    if (result == CUDA_SUCCESS) {
-        *call = "cuDeviceGetAttribute";
-        result = driver->cuDeviceGetAttribute(&info->capability_major,
-                                              CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-    }
+    *call = "cuDeviceGetAttribute";
+    CUresult result = driver->cuDeviceGetAttribute(
+        &info->capability_major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
     if (result == CUDA_SUCCESS)
         result = driver->cuDeviceGetAttribute(&info->capability_minor,
                                               CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
@@ -52,29 +50,34 @@ static CUresult read_info(const smelt_context *context, smelt_device_info *info,
         *call = "cuMemGetInfo";
         result = driver->cuMemGetInfo(&free_bytes, &total_bytes);
     }
+    info->name = context->device_name;
     info->driver_version = driver->version;
     info->memory_bytes = total_bytes;
     info->free_bytes = free_bytes;
     return result;
 }
 
-smelt_status smelt_device_get_info(smelt_context *context, smelt_device_info *info) {
+smelt_status smelt_device_get_info(const smelt_context *context, smelt_device_info *info) {
+    const struct smelt__struct *about =
+        SMELT__STRUCT(smelt_device_info, "info", "SMELT_DEVICE_INFO_INIT", free_bytes);
+    smelt_device_info found = {0};
     int pushed;
     const char *call;
 
-    if (!info || info->size < sizeof *info)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "info is NULL or its size is not set (%zu expected)", sizeof *info);
-    smelt_status status = enter(context, &pushed);
+    smelt_status status = smelt__struct_check(about, info);
+    if (!status)
+        status = enter(context, &pushed);
     if (status)
         return status;
-    CUresult result = read_info(context, info, &call);
+    CUresult result = read_info(context, &found, &call);
+    if (result == CUDA_SUCCESS)
+        smelt__struct_write(about, &found, info);
     return leave(context, pushed, call, result);
 }
 
 /* ---- memory ---- */
 
-smelt_status smelt_device_alloc(smelt_context *context, size_t bytes, void **pointer) {
+smelt_status smelt_device_alloc(const smelt_context *context, size_t bytes, void **pointer) {
     int pushed;
     CUdeviceptr allocated = 0;
 
@@ -92,7 +95,7 @@ smelt_status smelt_device_alloc(smelt_context *context, size_t bytes, void **poi
     return leave(context, pushed, "cuMemAlloc", result);
 }
 
-smelt_status smelt_device_free(smelt_context *context, void *pointer) {
+smelt_status smelt_device_free(const smelt_context *context, void *pointer) {
     int pushed;
     smelt_status status = smelt__context_need_device(context);
     if (status || !pointer)
@@ -103,7 +106,7 @@ smelt_status smelt_device_free(smelt_context *context, void *pointer) {
     return leave(context, pushed, "cuMemFree", context->driver->cuMemFree(address(pointer)));
 }
 
-smelt_status smelt_device_upload(smelt_context *context, void *device, const void *host,
+smelt_status smelt_device_upload(const smelt_context *context, void *device, const void *host,
                                  size_t bytes) {
     int pushed;
     if (!device || !host)
@@ -115,7 +118,7 @@ smelt_status smelt_device_upload(smelt_context *context, void *device, const voi
                  context->driver->cuMemcpyHtoD(address(device), host, bytes));
 }
 
-smelt_status smelt_device_download(smelt_context *context, void *host, const void *device,
+smelt_status smelt_device_download(const smelt_context *context, void *host, const void *device,
                                    size_t bytes) {
     int pushed;
     if (!device || !host)
@@ -127,7 +130,7 @@ smelt_status smelt_device_download(smelt_context *context, void *host, const voi
                  context->driver->cuMemcpyDtoH(host, address(device), bytes));
 }
 
-smelt_status smelt_device_fill(smelt_context *context, void *device, int byte, size_t bytes) {
+smelt_status smelt_device_fill(const smelt_context *context, void *device, int byte, size_t bytes) {
     int pushed;
     if (!device)
         return null_argument("device");
@@ -147,7 +150,7 @@ smelt_status smelt_device_fill(smelt_context *context, void *device, int byte, s
 
 /* ---- streams and events ---- */
 
-smelt_status smelt_stream_create(smelt_context *context, struct CUstream_st **stream) {
+smelt_status smelt_stream_create(const smelt_context *context, struct CUstream_st **stream) {
     int pushed;
     if (!stream)
         return null_argument("stream");
@@ -159,7 +162,7 @@ smelt_status smelt_stream_create(smelt_context *context, struct CUstream_st **st
                  context->driver->cuStreamCreate(stream, CU_STREAM_NON_BLOCKING));
 }
 
-smelt_status smelt_stream_synchronize(smelt_context *context, struct CUstream_st *stream) {
+smelt_status smelt_stream_synchronize(const smelt_context *context, struct CUstream_st *stream) {
     int pushed;
     smelt_status status = enter(context, &pushed);
     if (status)
@@ -168,7 +171,7 @@ smelt_status smelt_stream_synchronize(smelt_context *context, struct CUstream_st
                  context->driver->cuStreamSynchronize(stream));
 }
 
-smelt_status smelt_stream_destroy(smelt_context *context, struct CUstream_st *stream) {
+smelt_status smelt_stream_destroy(const smelt_context *context, struct CUstream_st *stream) {
     int pushed;
     if (!stream)
         return null_argument("stream");
@@ -178,7 +181,7 @@ smelt_status smelt_stream_destroy(smelt_context *context, struct CUstream_st *st
     return leave(context, pushed, "cuStreamDestroy", context->driver->cuStreamDestroy(stream));
 }
 
-smelt_status smelt_event_create(smelt_context *context, struct CUevent_st **event) {
+smelt_status smelt_event_create(const smelt_context *context, struct CUevent_st **event) {
     int pushed;
     if (!event)
         return null_argument("event");
@@ -190,7 +193,7 @@ smelt_status smelt_event_create(smelt_context *context, struct CUevent_st **even
                  context->driver->cuEventCreate(event, CU_EVENT_DEFAULT));
 }
 
-smelt_status smelt_event_record(smelt_context *context, struct CUevent_st *event,
+smelt_status smelt_event_record(const smelt_context *context, struct CUevent_st *event,
                                 struct CUstream_st *stream) {
     int pushed;
     if (!event)
@@ -201,7 +204,7 @@ smelt_status smelt_event_record(smelt_context *context, struct CUevent_st *event
     return leave(context, pushed, "cuEventRecord", context->driver->cuEventRecord(event, stream));
 }
 
-smelt_status smelt_event_elapsed(smelt_context *context, struct CUevent_st *begin,
+smelt_status smelt_event_elapsed(const smelt_context *context, struct CUevent_st *begin,
                                  struct CUevent_st *end, float *milliseconds) {
     int pushed;
     if (!begin || !end || !milliseconds)
@@ -218,7 +221,7 @@ smelt_status smelt_event_elapsed(smelt_context *context, struct CUevent_st *begi
     return leave(context, pushed, call, result);
 }
 
-smelt_status smelt_event_destroy(smelt_context *context, struct CUevent_st *event) {
+smelt_status smelt_event_destroy(const smelt_context *context, struct CUevent_st *event) {
     int pushed;
     if (!event)
         return null_argument("event");

@@ -131,19 +131,20 @@ out:
     return status;
 }
 
-static void fill_info(const struct job *job, const struct outcome *outcome,
-                      smelt_kernel_info *info) {
+static smelt_status fill_info(const struct job *job, const struct outcome *outcome,
+                              smelt_kernel_info *info) {
     const struct smelt__compiled *compiled = &outcome->compiled;
     const struct smelt__plan *plan = job->plan;
-
-    memset(info, 0, sizeof *info);
-    info->size = sizeof *info;
-    snprintf(info->spec, sizeof info->spec, "%s", job->spec);
-    snprintf(info->arch, sizeof info->arch, "%s", plan->arch->name);
-    snprintf(info->kernel, sizeof info->kernel, "%s", plan->kernel_name);
+    struct smelt__strings *strings = job->context->strings;
     char hex[33];
+
     smelt__cache_key_hex(&job->key, hex);
-    snprintf(info->key, sizeof info->key, "%s", hex);
+    *info = (smelt_kernel_info){.size = sizeof *info,
+                                .spec = smelt__strings_keep(strings, job->spec),
+                                .arch = plan->arch->name,
+                                .kernel = smelt__strings_keep(strings, plan->kernel_name),
+                                .key = smelt__strings_keep(strings, hex),
+                                .error = ""};
     info->state = outcome->state;
     info->seconds = outcome->seconds;
     info->compile_seconds = compiled->compile_seconds;
@@ -153,7 +154,9 @@ static void fill_info(const struct job *job, const struct outcome *outcome,
     info->static_shared_bytes = compiled->static_shared_bytes;
     info->dynamic_shared_bytes = plan->shared_bytes;
     info->threads = plan->threads;
+    info->serialised = outcome->state == SMELT_KERNEL_COMPILED ? compiled->serialised : 0;
     info->cubin_bytes = compiled->cubin_bytes;
+    return info->spec && info->kernel && info->key ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
 }
 
 static smelt_status copy_compiled(const struct smelt__compiled *from, struct smelt__compiled *to) {
@@ -242,8 +245,12 @@ smelt_status smelt__kernel_compile_unless(smelt_context *context, const struct s
     if (!status) {
         *busy = outcome.busy;
         *compiled = outcome.compiled;
-        if (info)
-            fill_info(&job, &outcome, info);
+    }
+    if (!status && info && !outcome.busy)
+        status = fill_info(&job, &outcome, info);
+    if (status) {
+        free(compiled->cubin);
+        compiled->cubin = NULL;
     }
     smelt__text_free(&job.source);
     return status;
@@ -343,11 +350,14 @@ static smelt_status load_kernel(smelt_context *context, const struct smelt__plan
     if (status)
         goto out;
     status = load_or_recompile(&job, &outcome, kernel);
-    smelt__context_leave(context, pushed);
     if (!status) {
-        fill_info(&job, &outcome, &kernel->info);
-        atomic_fetch_add_explicit(&context->loaded, 1, memory_order_relaxed);
+        status = fill_info(&job, &outcome, &kernel->info);
+        if (status)
+            context->driver->cuModuleUnload((CUmodule)kernel->module);
     }
+    smelt__context_leave(context, pushed);
+    if (!status)
+        atomic_fetch_add_explicit(&context->loaded, 1, memory_order_relaxed);
 out:
     free(outcome.compiled.cubin);
     smelt__text_free(&job.source);

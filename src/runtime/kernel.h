@@ -31,7 +31,8 @@ const struct smelt__arch *smelt__context_arch(const smelt_context *context);
 smelt_status smelt__context_need_device(const smelt_context *context);
 
 /* Source, then cubin from cache or compiler, without loading it: *compiled is the caller's to free
- * (its cubin). `info` may be NULL. Two threads of this process asking for one key compile it once.
+ * (its cubin). `info` may be NULL; its strings are the context's. Two threads of this process
+ * asking for one key compile it once.
  */
 smelt_status smelt__kernel_compile(smelt_context *context, const struct smelt__plan *plan,
                                    struct smelt__compiled *compiled, smelt_kernel_info *info);

@@ -2,107 +2,169 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/abi.h"
 #include "runtime/context.h"
 #include "smelt/device.h"
 
-enum { LISTED_DEVICES = 8 };
+/* A report while it is made. Its strings are put where they stay at once; `failed`: memory ran out
+ * for one. */
+struct inspection {
+    smelt_machine_report report;
+    struct smelt__strings *strings;
+    int failed;
+};
 
-static void copy(char *to, size_t bytes, const char *from) {
-    snprintf(to, bytes, "%s", from);
+static const char *keep(struct inspection *all, const char *text) {
+    const char *kept = smelt__strings_keep(all->strings, text);
+    if (!kept)
+        all->failed = 1;
+    return kept;
 }
 
-static void inspect_device(const struct smelt__driver *driver, int ordinal,
-                           smelt_machine_report *report) {
+static const char *keep_last_error(struct inspection *all) {
+    return keep(all, smelt_last_error());
+}
+
+static void inspect_device(struct inspection *all, const struct smelt__driver *driver, int ordinal,
+                           const char **name, const char **arch_name) {
     struct smelt__message message;
+    char text[256] = "";
     CUdevice device;
     int major = 0;
     int minor = 0;
 
+    *name = *arch_name = "";
     if (driver->cuDeviceGet(&device, ordinal) != CUDA_SUCCESS ||
-        driver->cuDeviceGetName(report->device_names[ordinal], sizeof report->device_names[ordinal],
-                                device) != CUDA_SUCCESS ||
+        driver->cuDeviceGetName(text, sizeof text, device) != CUDA_SUCCESS ||
         driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
                                      device) != CUDA_SUCCESS ||
         driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
                                      device) != CUDA_SUCCESS)
         return;
     const struct smelt__arch *arch = smelt__arch_for_capability(major, minor, &message);
-    char name[16];
-    snprintf(name, sizeof name, "sm_%d%d", major, minor);
-    copy(report->device_archs[ordinal], sizeof report->device_archs[ordinal],
-         arch ? arch->name : name);
+    *name = keep(all, text);
+    if (arch)
+        *arch_name = arch->name;
 }
 
-static void inspect_driver(smelt_machine_report *report) {
-    const struct smelt__driver *driver = smelt__driver_get();
-    if (!driver) {
-        copy(report->driver_problem, sizeof report->driver_problem, smelt_last_error());
+static void inspect_devices(struct inspection *all, const struct smelt__driver *driver, int count) {
+    if (count <= 0)
+        return;
+    const char **names = smelt__strings_room(all->strings, (size_t)count, sizeof *names);
+    const char **archs = smelt__strings_room(all->strings, (size_t)count, sizeof *archs);
+    if (!names || !archs) {
+        all->failed = 1;
         return;
     }
-    copy(report->driver_path, sizeof report->driver_path, driver->path);
-    report->driver_version = driver->version;
+    for (int i = 0; i < count; i++)
+        inspect_device(all, driver, i, &names[i], &archs[i]);
+    all->report.devices = count;
+    all->report.device_names = names;
+    all->report.device_archs = archs;
+}
+
+static void inspect_driver(struct inspection *all) {
+    const struct smelt__driver *driver = smelt__driver_get();
+    int devices = 0;
+
+    if (!driver) {
+        all->report.driver_problem = keep_last_error(all);
+        return;
+    }
+    all->report.driver_path = keep(all, driver->path);
+    all->report.driver_version = driver->version;
     CUresult result = driver->cuInit(0);
     if (result == CUDA_SUCCESS) {
-        report->driver_found = 1;
-        result = driver->cuDeviceGetCount(&report->devices);
+        all->report.driver_found = 1;
+        result = driver->cuDeviceGetCount(&devices);
     }
-    if (result != CUDA_SUCCESS) {
-        smelt__driver_fail(driver, report->driver_found ? "cuDeviceGetCount" : "cuInit", result);
-        copy(report->driver_problem, sizeof report->driver_problem, smelt_last_error());
+    if (result == CUDA_SUCCESS) {
+        inspect_devices(all, driver, devices);
         return;
     }
-    for (int i = 0; i < report->devices && i < LISTED_DEVICES; i++)
-        inspect_device(driver, i, report);
+    smelt__driver_fail(driver, all->report.driver_found ? "cuDeviceGetCount" : "cuInit", result);
+    all->report.driver_problem = keep_last_error(all);
 }
 
-static void inspect_nvrtc(const struct smelt__settings *settings, smelt_machine_report *report) {
+static void inspect_nvrtc(struct inspection *all, const struct smelt__settings *settings) {
     struct smelt__nvrtc_file file;
     const struct smelt__nvrtc *nvrtc;
+    char archs[512];
 
     smelt_status status =
         smelt__nvrtc_find(settings->nvrtc_path, smelt__driver_version(), &settings->log, &file);
-    copy(report->nvrtc_path, sizeof report->nvrtc_path, file.path);
+    all->report.nvrtc_path = keep(all, file.path);
     if (!status)
         status = smelt__nvrtc_open(&file, &nvrtc);
     if (status) {
-        copy(report->nvrtc_problem, sizeof report->nvrtc_problem, smelt_last_error());
+        all->report.nvrtc_problem = keep_last_error(all);
         return;
     }
-    report->nvrtc_found = 1;
-    report->nvrtc_major = nvrtc->major;
-    report->nvrtc_minor = nvrtc->minor;
-    smelt__nvrtc_archs(nvrtc, report->nvrtc_archs, sizeof report->nvrtc_archs);
+    all->report.nvrtc_found = 1;
+    all->report.nvrtc_major = nvrtc->major;
+    all->report.nvrtc_minor = nvrtc->minor;
+    smelt__nvrtc_archs(nvrtc, archs, sizeof archs);
+    all->report.nvrtc_archs = keep(all, archs);
 }
 
-static void inspect_cache(const struct smelt__settings *settings, smelt_machine_report *report) {
+static void inspect_cache(struct inspection *all, const struct smelt__settings *settings) {
     struct smelt__cache *cache = smelt__cache_open(&settings->cache, &settings->log);
     if (!cache) {
-        copy(report->cache_problem, sizeof report->cache_problem, "out of memory");
+        all->failed = 1;
         return;
     }
-    copy(report->cache_folder, sizeof report->cache_folder, smelt__cache_folder(cache));
-    copy(report->cache_problem, sizeof report->cache_problem, smelt__cache_problem(cache));
+    all->report.cache_folder = keep(all, smelt__cache_folder(cache));
+    all->report.cache_problem = keep(all, smelt__cache_problem(cache));
     smelt__cache_close(cache);
+}
+
+static const struct smelt__struct *about_report(void) {
+    static const struct smelt__struct about = SMELT__STRUCT_VALUE(
+        smelt_machine_report, "report", "SMELT_MACHINE_REPORT_INIT", cache_problem);
+    return &about;
 }
 
 smelt_status smelt_machine_get_report(const smelt_context_options *given,
                                       smelt_machine_report *report) {
+    struct inspection all = {.report = {.driver_path = "",
+                                        .driver_problem = "",
+                                        .nvrtc_path = "",
+                                        .nvrtc_problem = "",
+                                        .nvrtc_archs = "",
+                                        .cache_folder = "",
+                                        .cache_problem = ""}};
     struct smelt__settings settings;
     struct smelt__saved_error saved;
 
-    if (!report || report->size < sizeof *report)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "report is NULL or its size is not set (%zu expected)", sizeof *report);
-    smelt_status status = smelt__settings_resolve(&settings, given);
+    smelt_status status = smelt__struct_check(about_report(), report);
+    if (!status)
+        status = smelt__settings_resolve(&settings, given);
     if (status)
         return status;
-    size_t size = report->size;
-    memset(report, 0, sizeof *report);
-    report->size = size;
+    all.report.memory = all.strings = smelt__strings_new();
+    if (!all.strings)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
     smelt__error_save(&saved); /* what is missing is in the report, not an error of this call */
-    inspect_driver(report);
-    inspect_nvrtc(&settings, report);
-    inspect_cache(&settings, report);
+    inspect_driver(&all);
+    inspect_nvrtc(&all, &settings);
+    inspect_cache(&all, &settings);
+    if (all.failed) {
+        smelt__strings_free(all.strings);
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
+    }
     smelt__error_restore(&saved);
+    smelt__struct_write(about_report(), &all.report, report);
     return SMELT_OK;
+}
+
+void smelt_machine_report_release(smelt_machine_report *report) {
+    static const smelt_machine_report nothing = {0};
+    struct smelt__saved_error saved;
+
+    smelt__error_save(&saved);
+    if (report && smelt__struct_check(about_report(), report) == SMELT_OK) {
+        smelt__strings_free(report->memory);
+        smelt__struct_write(about_report(), &nothing, report);
+    }
+    smelt__error_restore(&saved);
 }

@@ -1,7 +1,9 @@
 /* The public calls that look after a context's cache: see smelt/cache.h. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/abi.h"
 #include "runtime/cache/cache.h"
 #include "runtime/context.h"
 #include "smelt/cache.h"
@@ -10,16 +12,24 @@ static smelt_status need(const smelt_context *context) {
     return context ? SMELT_OK : smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "context is NULL");
 }
 
-smelt_status smelt_cache_get_stats(smelt_context *context, smelt_cache_stats *stats) {
-    if (need(context))
+smelt_status smelt_cache_get_stats(const smelt_context *context, smelt_cache_stats *stats) {
+    const struct smelt__struct *about =
+        SMELT__STRUCT(smelt_cache_stats, "stats", "SMELT_CACHE_STATS_INIT", saved_seconds);
+    char readonly_problem[SMELT__CACHE_PROBLEM];
+    smelt_cache_stats found;
+
+    if (need(context) || smelt__struct_check(about, stats))
         return SMELT_ERROR_INVALID_ARGUMENT;
-    if (!stats || stats->size < sizeof *stats)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "stats is NULL or its size is not set (%zu expected)", sizeof *stats);
-    return smelt__cache_stat(context->cache, stats);
+    smelt_status status = smelt__cache_stat(context->cache, readonly_problem, &found);
+    if (status)
+        return status;
+    found.readonly_problem = smelt__strings_note(context->strings, readonly_problem);
+    smelt__struct_write(about, &found, stats);
+    return SMELT_OK;
 }
 
-smelt_status smelt_cache_walk(smelt_context *context, smelt_cache_entry_function each, void *user) {
+smelt_status smelt_cache_walk(const smelt_context *context, smelt_cache_entry_function each,
+                              void *user) {
     if (need(context))
         return SMELT_ERROR_INVALID_ARGUMENT;
     if (!each)
@@ -39,30 +49,32 @@ smelt_status smelt_cache_clear(smelt_context *context, uint64_t *removed) {
 
 smelt_status smelt_cache_prune(smelt_context *context, uint64_t max_bytes,
                                uint64_t older_than_seconds, smelt_cache_pruned *pruned) {
-    if (need(context))
+    const struct smelt__struct *about =
+        SMELT__STRUCT(smelt_cache_pruned, "pruned", "SMELT_CACHE_PRUNED_INIT", kept_bytes);
+    smelt_cache_pruned counts = {0};
+
+    if (need(context) || (pruned && smelt__struct_check(about, pruned)))
         return SMELT_ERROR_INVALID_ARGUMENT;
-    if (pruned && pruned->size < sizeof *pruned)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "pruned->size is %zu, expected %zu",
-                           pruned->size, sizeof *pruned);
+    smelt_status status =
+        smelt__cache_prune(context->cache, max_bytes, older_than_seconds, &counts);
     if (pruned)
-        *pruned = (smelt_cache_pruned){.size = pruned->size};
-    return smelt__cache_prune(context->cache, max_bytes, older_than_seconds, pruned);
+        smelt__struct_write(about, &counts, pruned);
+    return status;
 }
 
-/* Clears *result for a call; one that the caller does not want is `spare`. NULL: it is too small.
- */
-static smelt_cache_transfer *begin_transfer(smelt_cache_transfer *result,
-                                            smelt_cache_transfer *spare) {
-    *spare = (smelt_cache_transfer){.size = sizeof *spare};
-    if (!result)
-        return spare;
-    if (result->size < sizeof *result) {
-        smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "result->size is %zu, expected %zu", result->size,
-                    sizeof *result);
-        return NULL;
-    }
-    *result = (smelt_cache_transfer){.size = result->size};
-    return result;
+static const struct smelt__struct *about_transfer(void) {
+    static const struct smelt__struct about =
+        SMELT__STRUCT_VALUE(smelt_cache_transfer, "result", "SMELT_CACHE_TRANSFER_INIT", tuning);
+    return &about;
+}
+
+static smelt_status need_result(const smelt_cache_transfer *result) {
+    return result ? smelt__struct_check(about_transfer(), result) : SMELT_OK;
+}
+
+static void give_result(const smelt_cache_transfer *counts, smelt_cache_transfer *result) {
+    if (result)
+        smelt__struct_write(about_transfer(), counts, result);
 }
 
 static smelt_status need_path(const smelt_context *context, const char *path) {
@@ -91,9 +103,9 @@ static int add_tuning_line(void *user, const smelt_tuning_entry *entry) {
         all->lines = grown;
         all->room = room;
     }
-    memcpy(line.spec, entry->spec, sizeof line.spec);
-    memcpy(line.device, entry->device, sizeof line.device);
-    memcpy(line.knobs, entry->knobs, sizeof line.knobs);
+    snprintf(line.spec, sizeof line.spec, "%s", entry->spec);
+    snprintf(line.device, sizeof line.device, "%s", entry->device);
+    snprintf(line.knobs, sizeof line.knobs, "%s", entry->knobs);
     smelt__tuning_line_print(&line, &text);
     all->lines[all->count] = smelt__text_release(&text);
     return all->lines[all->count++] ? 0 : -1;
@@ -104,7 +116,7 @@ static int compare_lines(const void *left, const void *right) {
 }
 
 /* Every entry the context knows, of both layers, as a tuning file's text. */
-static smelt_status print_tuning(smelt_context *context, struct smelt__text *text,
+static smelt_status print_tuning(const smelt_context *context, struct smelt__text *text,
                                  uint64_t *count) {
     struct tuning_lines all = {0};
     smelt_status status = smelt__tuning_walk(context->tuning, add_tuning_line, &all);
@@ -126,38 +138,38 @@ static smelt_status print_tuning(smelt_context *context, struct smelt__text *tex
     return status;
 }
 
-smelt_status smelt_cache_export(smelt_context *context, const char *path,
+smelt_status smelt_cache_export(const smelt_context *context, const char *path,
                                 smelt_cache_transfer *result) {
-    smelt_cache_transfer spare;
+    smelt_cache_transfer counts = {0};
     struct smelt__text tuning = {0};
     smelt_status status = need_path(context, path);
+    if (!status)
+        status = need_result(result);
     if (status)
         return status;
-    result = begin_transfer(result, &spare);
-    if (!result)
-        return SMELT_ERROR_INVALID_ARGUMENT;
-    status = print_tuning(context, &tuning, &result->tuning);
+    status = print_tuning(context, &tuning, &counts.tuning);
     if (!status)
-        status = smelt__cache_export(context->cache, path, tuning.data, tuning.length, result);
+        status = smelt__cache_export(context->cache, path, tuning.data, tuning.length, &counts);
     smelt__text_free(&tuning);
+    give_result(&counts, result);
     return status;
 }
 
 smelt_status smelt_cache_import(smelt_context *context, const char *path,
                                 smelt_cache_transfer *result) {
-    smelt_cache_transfer spare;
+    smelt_cache_transfer counts = {0};
     char *tuning = NULL;
     size_t tuning_bytes = 0, taken = 0;
     smelt_status status = need_path(context, path);
+    if (!status)
+        status = need_result(result);
     if (status)
         return status;
-    result = begin_transfer(result, &spare);
-    if (!result)
-        return SMELT_ERROR_INVALID_ARGUMENT;
-    status = smelt__cache_import(context->cache, path, &tuning, &tuning_bytes, result);
+    status = smelt__cache_import(context->cache, path, &tuning, &tuning_bytes, &counts);
     if (!status && tuning && *smelt__tuning_file(context->tuning))
         status = smelt__tuning_merge(context->tuning, tuning, tuning_bytes, &taken);
-    result->tuning = taken;
+    counts.tuning = taken;
     free(tuning);
+    give_result(&counts, result);
     return status;
 }

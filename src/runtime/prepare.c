@@ -2,12 +2,12 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
+#include "runtime/abi.h"
 #include "runtime/context.h"
 #include "runtime/kernel.h"
 #include "runtime/tuning/tuned.h"
@@ -30,16 +30,16 @@ struct aside {
 /* One call's work, shared by its threads. */
 struct preparation {
     smelt_context *context;
-    const smelt_kernel_request *requests;
+    smelt_kernel_request *requests; /* of this library's size */
     size_t count;
     size_t *order; /* in which requests are begun */
     smelt_progress_function progress;
     void *user;
-    smelt_kernel_info *infos;
-    unsigned char *finished; /* of each request */
-    pthread_mutex_t mutex;   /* guards what follows, and calls of `progress` */
-    size_t next, done;       /* requests begun, requests finished */
-    struct aside *aside;     /* a ring with room for all */
+    smelt_kernel_info *infos; /* elements of the caller's size; NULL: not wanted */
+    unsigned char *finished;  /* of each request */
+    pthread_mutex_t mutex;    /* guards what follows, and calls of `progress` */
+    size_t next, done;        /* requests begun, requests finished */
+    struct aside *aside;      /* a ring with room for all */
     size_t aside_first, aside_count;
     int64_t ticked_ns; /* when `progress` was last called */
     int cancelled;
@@ -62,13 +62,16 @@ static const char *request_arch(const smelt_context *context, const smelt_kernel
 static void fill_failure(const struct preparation *all, size_t index, smelt_status status,
                          const char *error, smelt_kernel_info *info) {
     const smelt_kernel_request *request = &all->requests[index];
-    memset(info, 0, sizeof *info);
-    info->size = sizeof *info;
-    snprintf(info->spec, sizeof info->spec, "%s", request->spec ? request->spec : "");
-    snprintf(info->arch, sizeof info->arch, "%s", request_arch(all->context, request));
-    info->state = SMELT_KERNEL_FAILED;
-    info->status = status;
-    snprintf(info->error, sizeof info->error, "%s", error);
+    struct smelt__strings *strings = all->context->strings;
+    *info = (smelt_kernel_info){
+        .size = sizeof *info,
+        .spec = smelt__strings_note(strings, request->spec ? request->spec : ""),
+        .arch = smelt__strings_note(strings, request_arch(all->context, request)),
+        .kernel = "",
+        .key = "",
+        .error = smelt__strings_note(strings, error),
+        .state = SMELT_KERNEL_FAILED,
+        .status = status};
 }
 
 static smelt_status prepare_one(const struct preparation *all, size_t index,
@@ -95,6 +98,11 @@ static void call_progress(struct preparation *all, const smelt_kernel_info *info
         all->cancelled = 1;
 }
 
+static void give_info(const struct preparation *all, size_t index, const smelt_kernel_info *info) {
+    if (all->infos)
+        smelt__structs_write(SMELT__KERNEL_INFO("infos[0]"), info, all->infos, index);
+}
+
 static void report(struct preparation *all, size_t index, smelt_status status,
                    const smelt_kernel_info *info) {
     all->done++;
@@ -104,8 +112,7 @@ static void report(struct preparation *all, size_t index, smelt_status status,
         all->status = status;
         smelt__error_save(&all->message);
     }
-    if (all->infos)
-        all->infos[index] = *info;
+    give_info(all, index, info);
     call_progress(all, info);
 }
 
@@ -135,10 +142,13 @@ static void put_aside(struct preparation *all, const struct aside *item) {
 
 static void tell_awaited(struct preparation *all) {
     const smelt_kernel_request *request = &all->requests[all->aside[all->aside_first].index];
-    smelt_kernel_info info = {.size = sizeof info, .state = SMELT_KERNEL_AWAITED};
-
-    snprintf(info.spec, sizeof info.spec, "%s", request->spec);
-    snprintf(info.arch, sizeof info.arch, "%s", request_arch(all->context, request));
+    const smelt_kernel_info info = {.size = sizeof info,
+                                    .spec = request->spec,
+                                    .arch = request_arch(all->context, request),
+                                    .kernel = "",
+                                    .key = "",
+                                    .error = "",
+                                    .state = SMELT_KERNEL_AWAITED};
     call_progress(all, &info);
 }
 
@@ -243,11 +253,49 @@ out:
     return status;
 }
 
+/* The arguments into *all, with an array for the requests in this library's size. */
+static smelt_status take_arguments(struct preparation *all, const smelt_kernel_request *requests,
+                                   int jobs) {
+    const size_t room = all->count ? all->count : 1;
+
+    if (!all->context || (!requests && all->count > 0))
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL",
+                           all->context ? "requests" : "context");
+    if (jobs < 0)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "jobs is %d; legal: 0 (one per processor) and up", jobs);
+    if (all->infos && all->count && smelt__struct_check(SMELT__KERNEL_INFO("infos[0]"), all->infos))
+        return SMELT_ERROR_INVALID_ARGUMENT;
+    all->requests = calloc(room, sizeof *all->requests);
+    all->finished = calloc(room, 1);
+    if (!all->requests || !all->finished)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
+    return smelt__structs_read(
+        SMELT__STRUCT(smelt_kernel_request, "requests[0]", "SMELT_KERNEL_REQUEST_INIT", arch),
+        requests, all->count, all->requests);
+}
+
+/* What became of the whole, when the work was begun. */
+static smelt_status conclude(const struct preparation *all) {
+    static const char why[] = "not done: the progress function stopped";
+    smelt_kernel_info info;
+
+    for (size_t i = 0; i < all->count && all->infos; i++)
+        if (!all->finished[i]) {
+            fill_failure(all, i, SMELT_ERROR_CANCELLED, why, &info);
+            give_info(all, i, &info);
+        }
+    if (all->cancelled)
+        return smelt__fail(SMELT_ERROR_CANCELLED,
+                           "the progress function stopped after %zu of %zu kernels", all->done,
+                           all->count);
+    return all->status ? smelt__fail(all->status, "%s", all->message.text) : SMELT_OK;
+}
+
 smelt_status smelt_kernels_prepare(smelt_context *context, const smelt_kernel_request *requests,
                                    size_t count, int jobs, smelt_progress_function progress,
                                    void *user, smelt_kernel_info *infos) {
     struct preparation all = {.context = context,
-                              .requests = requests,
                               .count = count,
                               .progress = progress,
                               .user = user,
@@ -255,32 +303,21 @@ smelt_status smelt_kernels_prepare(smelt_context *context, const smelt_kernel_re
                               .first_failed = count};
     struct smelt__saved_error saved;
 
-    if (!context || (!requests && count > 0))
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL",
-                           context ? "requests" : "context");
-    if (jobs < 0)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "jobs is %d; legal: 0 (one per processor) and up", jobs);
-    all.finished = calloc(count ? count : 1, 1);
-    if (!all.finished)
-        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
+    smelt_status status = take_arguments(&all, requests, jobs);
+    if (status)
+        goto out;
     smelt__error_save(&saved);
     pthread_mutex_init(&all.mutex, NULL);
-    smelt_status status = work_with_threads(&all, jobs);
+    status = work_with_threads(&all, jobs);
     pthread_mutex_destroy(&all.mutex);
-    for (size_t i = 0; i < count && infos && !status; i++)
-        if (!all.finished[i])
-            fill_failure(&all, i, SMELT_ERROR_CANCELLED, "not done: the progress function stopped",
-                         &infos[i]);
-    free(all.finished);
     if (status)
-        return status;
+        goto out;
     smelt__error_restore(&saved);
-    if (all.cancelled)
-        return smelt__fail(SMELT_ERROR_CANCELLED,
-                           "the progress function stopped after %zu of %zu kernels", all.done,
-                           count);
-    return all.status ? smelt__fail(all.status, "%s", all.message.text) : SMELT_OK;
+    status = conclude(&all);
+out:
+    free(all.finished);
+    free(all.requests);
+    return status;
 }
 
 smelt_status smelt_kernel_cubin(smelt_context *context, const char *kernel, const char *arch,

@@ -243,7 +243,7 @@ static void test_other_version(void **state) {
     static const uint32_t versions[] = {0, 2, 3, 1000, UINT32_MAX};
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
-    smelt_cache_pruned pruned = {.size = sizeof pruned};
+    smelt_cache_pruned pruned = SMELT_CACHE_PRUNED_INIT;
     uint64_t sound, removed;
     char path[PATH_BYTES];
     unsigned char *file;

@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+static char readonly_problem[SMELT__CACHE_PROBLEM]; /* that a stat tells */
+
 enum { BYTES = 1000, FILE_BYTES = 544 + BYTES + 16 };
 
 /* ---- the cap ------------------------------------------------------------------------------- */
@@ -27,7 +29,7 @@ static void age_entry(struct scratch *scratch, int n, long seconds) {
 static void test_cap(void **state) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache;
-    smelt_cache_stats stats = {.size = sizeof stats};
+    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
 
     scratch->settings.cap_bytes = 8 * FILE_BYTES;
     cache = cache_begin(scratch);
@@ -47,7 +49,7 @@ static void test_cap(void **state) {
     assert_int_equal(is_there(scratch, 3), 0);
     assert_int_equal(is_there(scratch, 4), 1);
     assert_int_equal(is_there(scratch, 8), 1);
-    assert_int_equal(smelt__cache_stat(cache, &stats), SMELT_OK);
+    assert_int_equal(smelt__cache_stat(cache, readonly_problem, &stats), SMELT_OK);
     assert_int_equal(stats.entries, 7);
     assert_int_equal(stats.bytes, 7 * FILE_BYTES);
     assert_int_equal(stats.cap_bytes, 8 * FILE_BYTES);
@@ -105,7 +107,7 @@ static void make_temporary(struct scratch *scratch, int n, char path[PATH_BYTES]
 static void test_temporaries(void **state) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
-    smelt_cache_stats stats = {.size = sizeof stats};
+    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     char old[PATH_BYTES], fresh[PATH_BYTES];
     uint64_t removed;
 
@@ -116,7 +118,7 @@ static void test_temporaries(void **state) {
     set_age(fresh, -3000);
     smelt__cache_close(cache);
     cache = cache_begin(scratch); /* a process's first store counts and sweeps */
-    assert_int_equal(smelt__cache_stat(cache, &stats), SMELT_OK);
+    assert_int_equal(smelt__cache_stat(cache, readonly_problem, &stats), SMELT_OK);
     assert_int_equal(stats.temporaries, 2);
     assert_int_equal(stats.entries, 1);
     assert_int_equal(store(cache, 2, &compiler_new, BYTES), 0);
@@ -184,7 +186,7 @@ static void test_much_to_evict(void **state) {
 /* ---- pruning ------------------------------------------------------------------------------- */
 
 static smelt_cache_pruned prune(struct smelt__cache *cache, uint64_t max_bytes, uint64_t age) {
-    smelt_cache_pruned pruned = {.size = sizeof pruned};
+    smelt_cache_pruned pruned = SMELT_CACHE_PRUNED_INIT;
 
     assert_int_equal(smelt__cache_prune(cache, max_bytes, age, &pruned), SMELT_OK);
     return pruned;

@@ -60,15 +60,18 @@ static uint64_t next_random(uint64_t *state) {
 /* Which architectures the NVRTC that would be used compiles for: it lists them without the `a`.
  * 0, or SKIPPED. */
 static int find_supported(int supported[ARCHS]) {
-    static smelt_machine_report report;
-    report.size = sizeof report;
-    if (smelt_machine_get_report(NULL, &report) != SMELT_OK || !report.nvrtc_found) {
-        printf("matrix: skipped, no NVRTC: %s\n", report.nvrtc_problem);
+    smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
+    smelt_status status = smelt_machine_get_report(NULL, &report);
+    if (status || !report.nvrtc_found) {
+        printf("matrix: skipped, no NVRTC: %s\n",
+               status ? smelt_last_error() : report.nvrtc_problem);
+        smelt_machine_report_release(&report);
         return SKIPPED;
     }
     printf("NVRTC %d.%d, %s\n", report.nvrtc_major, report.nvrtc_minor, report.nvrtc_path);
-    char listed[sizeof report.nvrtc_archs + 2];
+    char listed[1024];
     snprintf(listed, sizeof listed, " %s ", report.nvrtc_archs);
+    smelt_machine_report_release(&report);
     for (int a = 0; a < ARCHS; a++) {
         char name[32];
         snprintf(name, sizeof name, " %.*s ", (int)strcspn(arch_names[a], "a"), arch_names[a]);
@@ -182,9 +185,12 @@ static int compile_cells(struct matrix *matrix, int jobs) {
         goto out;
     for (size_t i = 0; i < matrix->count; i++) {
         if (matrix->cells[i].planned)
-            requests[count++] = (smelt_kernel_request){
-                matrix->kernels.specs[matrix->cells[i].kernel], arch_names[matrix->cells[i].arch]};
+            requests[count++] =
+                (smelt_kernel_request){.size = sizeof *requests,
+                                       .spec = matrix->kernels.specs[matrix->cells[i].kernel],
+                                       .arch = arch_names[matrix->cells[i].arch]};
     }
+    infos[0].size = sizeof *infos; /* each one's */
     options.kind = SMELT_CONTEXT_COMPILE_ONLY;
     options.arch = "sm_80";
     options.cache_disable = 1;

@@ -125,7 +125,7 @@ static void infos(void **unused) {
         "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=16",
     };
     open_operator(9, NULL);
-    smelt_kernel_info info = {.size = sizeof info};
+    smelt_kernel_info info = SMELT_KERNEL_INFO_INIT;
     for (int i = 0; i < KERNELS; i++) {
         assert_int_equal(smelt_sparse_attn_forward_info(attn, i, &info), SMELT_OK);
         assert_string_equal(info.spec, specs[i]);

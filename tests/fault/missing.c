@@ -51,7 +51,7 @@ static void expect_no_compiler(const char *path, const char *why) {
 static void no_driver(void) {
     smelt_context_options options = fakes_options();
     smelt_context *context = NULL;
-    smelt_machine_report report = {.size = sizeof report};
+    smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
 
     setenv("SMELT_CUDA", "/nowhere/libcuda.so.1", 1);
     EXPECT(smelt_context_create(&context, &options) == SMELT_ERROR_NO_DRIVER);
@@ -62,7 +62,9 @@ static void no_driver(void) {
     EXPECT(smelt_machine_get_report(&options, &report) == SMELT_OK);
     EXPECT(!report.driver_found && strstr(report.driver_problem, "/nowhere/libcuda.so.1"));
     EXPECT(report.nvrtc_found && report.nvrtc_major == 13);
+    EXPECT(!report.devices && !report.device_names && !report.device_archs);
     EXPECT(smelt__context_need_device(context) == SMELT_ERROR_NO_DEVICE);
+    smelt_machine_report_release(&report);
     smelt_context_destroy(&context);
 }
 
@@ -76,7 +78,7 @@ static void driver_too_old(void) {
 
 static void machine_report(void) {
     smelt_context_options options = fakes_options();
-    smelt_machine_report report = {.size = sizeof report};
+    smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
     options.cache_dir = cache;
     EXPECT(smelt_machine_get_report(&options, &report) == SMELT_OK);
     EXPECT(report.driver_found && report.driver_version == 13000 && report.devices == 1);
@@ -86,6 +88,11 @@ static void machine_report(void) {
     EXPECT(strcmp(report.nvrtc_path, getenv("SMELT_NVRTC")) == 0);
     EXPECT(strcmp(report.nvrtc_archs, "sm_75 sm_80 sm_86 sm_90 sm_100") == 0);
     EXPECT(strcmp(report.cache_folder, cache) == 0);
+    EXPECT(!*report.driver_problem && !*report.nvrtc_problem && !*report.cache_problem);
+    smelt_machine_report_release(&report);
+    EXPECT(!report.memory && !report.driver_path && report.size == sizeof report);
+    smelt_machine_report_release(&report);
+    smelt_machine_report_release(NULL);
 }
 
 /* ---- NVRTC ---- */

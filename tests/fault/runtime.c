@@ -241,7 +241,7 @@ static void keep_first(smelt_status *first, smelt_status status, char *message, 
  * The first failure's status, its message, and the number of the destruction's first call. */
 static smelt_status whole_life(char *message, size_t bytes, int *destroy_begins) {
     smelt_context_options options = fakes_options();
-    smelt_device_info info = {.size = sizeof info};
+    smelt_device_info info = SMELT_DEVICE_INFO_INIT;
     smelt_context *context = NULL;
     const struct smelt__kernel *kernel = NULL;
     struct smelt__plan plan;
@@ -564,11 +564,11 @@ static void context_destroyed_under_us(void **unused) {
 static void prepare_reports_each_kernel(void **unused) {
     (void)unused;
     static const smelt_kernel_request requests[] = {
-        {FAKES_SPEC, NULL},
-        {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048", NULL},
-        {"sparse_attn_fwd:heads=16,dqk=128,dv=128,topk=64", "sm_80"},
-        {NULL, NULL}};
-    smelt_kernel_info infos[4];
+        {.size = sizeof *requests, .spec = FAKES_SPEC},
+        {.spec = "sparse_attn:heads=64,dqk=576,dv=512,topk=2048"},
+        {.spec = "sparse_attn_fwd:heads=16,dqk=128,dv=128,topk=64", .arch = "sm_80"},
+        {.spec = NULL}};
+    smelt_kernel_info infos[4] = {SMELT_KERNEL_INFO_INIT};
     smelt_context *context = make_context();
 
     assert_int_equal(smelt_kernels_prepare(context, requests, 4, 3, NULL, NULL, infos),

@@ -148,8 +148,8 @@ static void plans_take_entries_over(void **state) {
 static void warming_and_running_agree(void **state) {
     (void)state;
     write_text(file, FAKES_SPEC "  " DEVICE "  stages=2  100\n");
-    const smelt_kernel_request request = {FAKES_SPEC, NULL};
-    smelt_kernel_info info, run = {.size = sizeof run};
+    const smelt_kernel_request request = {.size = sizeof request, .spec = FAKES_SPEC};
+    smelt_kernel_info info = SMELT_KERNEL_INFO_INIT, run = SMELT_KERNEL_INFO_INIT;
     smelt_context_options options = options_of(SMELT_CONTEXT_COMPILE_ONLY);
     smelt_context *context = make(&options);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
@@ -322,9 +322,10 @@ static void files_that_are_not_trusted(void **state) {
 /* ---- storing ---- */
 
 static smelt_tuning_entry entry_of(const char *knobs, double microseconds) {
-    smelt_tuning_entry entry = {.size = sizeof entry, .microseconds = microseconds};
-    snprintf(entry.spec, sizeof entry.spec, "%s", FAKES_SPEC);
-    snprintf(entry.knobs, sizeof entry.knobs, "%s", knobs);
+    smelt_tuning_entry entry = SMELT_TUNING_ENTRY_INIT;
+    entry.spec = FAKES_SPEC;
+    entry.knobs = knobs;
+    entry.microseconds = microseconds;
     return entry;
 }
 
@@ -339,10 +340,10 @@ static void stores(void **state) {
     struct stat status;
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     smelt_tuning_entry entry = entry_of("turn_steps=4,stages=2", 2104.504);
-    smelt_tuning_entry found = {.size = sizeof found};
-    int is_found = 1, count = 0;
-    assert_int_equal(smelt_tuning_find(context, FAKES_SPEC, &is_found, &found), SMELT_OK);
-    assert_int_equal(is_found, 0);
+    smelt_tuning_entry found = SMELT_TUNING_ENTRY_INIT;
+    int count = 0;
+    assert_int_equal(smelt_tuning_get_entry(context, FAKES_SPEC, &found), SMELT_OK);
+    assert_string_equal(found.knobs, "");
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_OK);
     assert_string_equal(read_text(file),
                         FAKES_SPEC "  " DEVICE "  turn_steps=4,stages=2  2104.50\n");
@@ -350,9 +351,9 @@ static void stores(void **state) {
     assert_int_equal(status.st_mode & 0777, 0600);
     /* Plans use it at once. */
     assert_int_equal(stages_of(context, FAKES_SPEC), 2);
-    assert_int_equal(smelt_tuning_find(context, FAKES_SPEC ",stages=3", &is_found, &found),
-                     SMELT_OK);
-    assert_int_equal(is_found, 1);
+    assert_int_equal(smelt_tuning_get_entry(context, FAKES_SPEC ",stages=3", &found), SMELT_OK);
+    assert_string_equal(found.knobs, "turn_steps=4,stages=2");
+    assert_true(found.microseconds == 2104.5);
     assert_string_equal(found.spec, FAKES_SPEC);
     assert_string_equal(found.device, DEVICE);
     /* Other lines are kept as they are, the good, the bad and the plain text. */
@@ -366,7 +367,7 @@ static void stores(void **state) {
     assert_int_equal(stages_of(context, OTHER), 2);
     assert_int_equal(smelt_tuning_walk(context, count_entries, &count), SMELT_OK);
     assert_int_equal(count, 3);
-    entry.knobs[0] = '\0'; /* takes it out */
+    entry.knobs = NULL; /* takes it out */
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_OK);
     assert_string_equal(read_text(file), "# notes\n\nbad line\n" OTHER "   " DEVICE
                                          "   stages=2   1\n" FAKES_SPEC "  X  stages=2  1\n");
@@ -384,12 +385,12 @@ static void stores_that_are_refused(void **state) {
     entry = entry_of("variant=sm90,stages=4", 1);
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_UNSUPPORTED);
     entry = entry_of("stages=2", 1);
-    snprintf(entry.device, sizeof entry.device, "two\nlines");
+    entry.device = "two\nlines";
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_INVALID_SPEC);
-    snprintf(entry.device, sizeof entry.device, " blank ");
+    entry.device = " blank ";
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_INVALID_SPEC);
     entry = entry_of("stages=2", 1);
-    snprintf(entry.spec, sizeof entry.spec, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048");
+    entry.spec = "sparse_attn:heads=64,dqk=576,dv=512,topk=2048";
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_INVALID_SPEC);
     assert_int_equal(access(file, F_OK), -1);
     /* Where a link or a folder stands, nothing is written. */
@@ -419,7 +420,9 @@ static void store_many(int writer) {
     smelt_context *context = make_on(SMELT_CONTEXT_COMPILE_ONLY);
     for (int i = 0; i < LINES; i++) {
         smelt_tuning_entry entry = entry_of("stages=2", 1 + i);
-        snprintf(entry.device, sizeof entry.device, "Writer %d line %d", writer, i);
+        char device[64];
+        snprintf(device, sizeof device, "Writer %d line %d", writer, i);
+        entry.device = device;
         if (smelt_tuning_store(context, &entry))
             _exit(1);
     }

@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     } else {
         FUZZ_REQUIRE(smelt_spec_canonical(canonical, &again) == SMELT_OK);
         FUZZ_REQUIRE(strcmp(canonical, again) == 0);
-        FUZZ_REQUIRE(strlen(canonical) < sizeof((smelt_kernel_info *)0)->spec);
+        FUZZ_REQUIRE(strlen(canonical) < 256); /* SMELT__SPEC_TEXT: buffers hold it */
         FUZZ_REQUIRE(smelt_spec_is_operator(text, &is_operator) == SMELT_OK);
         FUZZ_REQUIRE(smelt_spec_expand(text, plan_kernel, NULL) == SMELT_OK);
         smelt_free(again);

@@ -121,7 +121,8 @@ static int add_kernel(void *user, const char *text) {
     if (kernels->count == kernels->capacity)
         return -1;
     char *copy = strdup(text);
-    kernels->requests[kernels->count].spec = copy;
+    kernels->requests[kernels->count] =
+        (smelt_kernel_request){.size = sizeof *kernels->requests, .spec = copy};
     kernels->count += copy != NULL;
     return copy ? 0 : -1;
 }

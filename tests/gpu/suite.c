@@ -196,7 +196,7 @@ static void run_groups(struct suite *suite, unsigned chosen) {
 
 static int open_device(struct suite *suite, const struct choice *choice) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    smelt_device_info info = {.size = sizeof info};
+    smelt_device_info info = SMELT_DEVICE_INFO_INIT;
     char message[1024];
     options.kind = SMELT_CONTEXT_DEVICE;
     options.device = choice->device;

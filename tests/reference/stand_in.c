@@ -103,84 +103,84 @@ smelt_status smelt_kernels_prepare(smelt_context *context, const smelt_kernel_re
 
 /* ---- device ---------------------------------------------------------------------------------- */
 
-smelt_status smelt_device_get_info(smelt_context *context, smelt_device_info *info) {
+smelt_status smelt_device_get_info(const smelt_context *context, smelt_device_info *info) {
     (void)context;
-    snprintf(info->name, sizeof info->name, "stand-in");
+    info->name = "stand-in";
     info->free_bytes = info->memory_bytes = 1U << 30;
     return SMELT_OK;
 }
 
-smelt_status smelt_device_alloc(smelt_context *context, size_t bytes, void **pointer) {
+smelt_status smelt_device_alloc(const smelt_context *context, size_t bytes, void **pointer) {
     (void)context;
     *pointer = malloc(bytes);
     return *pointer ? SMELT_OK : fail(SMELT_ERROR_DRIVER, "memory");
 }
 
-smelt_status smelt_device_free(smelt_context *context, void *pointer) {
+smelt_status smelt_device_free(const smelt_context *context, void *pointer) {
     (void)context;
     free(pointer);
     return SMELT_OK;
 }
 
-smelt_status smelt_device_upload(smelt_context *context, void *device, const void *host,
+smelt_status smelt_device_upload(const smelt_context *context, void *device, const void *host,
                                  size_t bytes) {
     (void)context;
     memcpy(device, host, bytes);
     return SMELT_OK;
 }
 
-smelt_status smelt_device_download(smelt_context *context, void *host, const void *device,
+smelt_status smelt_device_download(const smelt_context *context, void *host, const void *device,
                                    size_t bytes) {
     (void)context;
     memcpy(host, device, bytes);
     return SMELT_OK;
 }
 
-smelt_status smelt_device_fill(smelt_context *context, void *device, int byte, size_t bytes) {
+smelt_status smelt_device_fill(const smelt_context *context, void *device, int byte, size_t bytes) {
     (void)context;
     memset(device, byte, bytes);
     return SMELT_OK;
 }
 
 /* Streams and events: any pointer that can be freed. */
-smelt_status smelt_stream_create(smelt_context *context, struct CUstream_st **stream) {
+smelt_status smelt_stream_create(const smelt_context *context, struct CUstream_st **stream) {
     (void)context;
     *stream = malloc(1);
     return *stream ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
 }
 
-smelt_status smelt_stream_synchronize(smelt_context *context, struct CUstream_st *stream) {
+smelt_status smelt_stream_synchronize(const smelt_context *context, struct CUstream_st *stream) {
     (void)context, (void)stream;
     return SMELT_OK;
 }
 
-smelt_status smelt_stream_destroy(smelt_context *context, struct CUstream_st *stream) {
+smelt_status smelt_stream_destroy(const smelt_context *context, struct CUstream_st *stream) {
     (void)context;
     free(stream);
     return SMELT_OK;
 }
 
-smelt_status smelt_event_create(smelt_context *context, struct CUevent_st **event) {
+smelt_status smelt_event_create(const smelt_context *context, struct CUevent_st **event) {
     (void)context;
     *event = malloc(1);
     return *event ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
 }
 
-smelt_status smelt_event_record(smelt_context *context, struct CUevent_st *event,
+smelt_status smelt_event_record(const smelt_context *context, struct CUevent_st *event,
                                 struct CUstream_st *stream) {
     (void)context, (void)event, (void)stream;
     return SMELT_OK;
 }
 
 /* Every launch takes half a millisecond here, so that the benchmark's arithmetic can be checked. */
-smelt_status smelt_event_elapsed(smelt_context *context, struct CUevent_st *begin,
+smelt_status smelt_event_elapsed(const smelt_context *context, struct CUevent_st *begin,
                                  struct CUevent_st *end, float *milliseconds) {
     (void)context, (void)begin, (void)end;
     *milliseconds = (float)last_ms;
     return SMELT_OK;
 }
 
-smelt_status smelt_event_destroy(smelt_context *context, struct CUevent_st *event) {
+smelt_status smelt_event_destroy(const smelt_context *context, struct CUevent_st *event) {
     (void)context;
     free(event);
     return SMELT_OK;

@@ -25,8 +25,8 @@ static void note_most(long entries) {
 static void be_process(const char *folder, bool writes, uint64_t random) {
     struct notes notes = {0};
     smelt_context_options options = torture_options(folder, &notes);
-    smelt_context_counters counters = {.size = sizeof counters};
-    smelt_cache_stats stats = {.size = sizeof stats};
+    smelt_context_counters counters = SMELT_CONTEXT_COUNTERS_INIT;
+    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
 
     options.cache_cap_bytes = 3 * ENTRY_BYTES;
     options.cache_recompile = writes;

@@ -214,7 +214,7 @@ smelt_context *torture_context(const smelt_context_options *options) {
 }
 
 uint64_t cache_errors(const smelt_context *context) {
-    smelt_context_counters counters = {.size = sizeof counters};
+    smelt_context_counters counters = SMELT_CONTEXT_COUNTERS_INIT;
     REQUIRE(smelt_context_get_counters(context, &counters) == SMELT_OK);
     return counters.cache_errors;
 }

@@ -59,10 +59,11 @@ static void require_refused(smelt_status status) {
 /* A child with its parent's compile-only context. */
 static void use_inherited(void *user) {
     smelt_context *context = user;
-    smelt_kernel_request request = {"sparse_attn_fwd:heads=16,dqk=128,dv=128,topk=3", NULL};
-    smelt_kernel_info info = {.size = sizeof info};
-    smelt_cache_stats stats = {.size = sizeof stats};
+    smelt_kernel_request request = SMELT_KERNEL_REQUEST_INIT;
+    smelt_kernel_info info = SMELT_KERNEL_INFO_INIT;
+    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
 
+    request.spec = "sparse_attn_fwd:heads=16,dqk=128,dv=128,topk=3";
     REQUIRE(obtain(context, 0) == FAILED);
     require_refused(SMELT_ERROR_INVALID_ARGUMENT);
     require_refused(smelt_kernels_prepare(context, &request, 1, 1, NULL, NULL, &info));

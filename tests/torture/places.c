@@ -24,7 +24,7 @@ static void find_entry(void) {
 }
 
 static uint64_t compiled(const smelt_context *context) {
-    smelt_context_counters counters = {.size = sizeof counters};
+    smelt_context_counters counters = SMELT_CONTEXT_COUNTERS_INIT;
     REQUIRE(smelt_context_get_counters(context, &counters) == SMELT_OK);
     return counters.compiled;
 }

@@ -45,7 +45,7 @@ static double wait_for_stopped(const char *folder, smelt_cache_lock lock, int de
     REQUIRE(cache_errors(context) == 0);
     /* What was compiled without the lock serves the next. */
     REQUIRE(obtain(context, 0) == RIGHT);
-    smelt_context_counters counters = {.size = sizeof counters};
+    smelt_context_counters counters = SMELT_CONTEXT_COUNTERS_INIT;
     REQUIRE(smelt_context_get_counters(context, &counters) == SMELT_OK);
     REQUIRE(counters.compiled == 1 && counters.cache_hits == 1);
     smelt_context_destroy(&context);

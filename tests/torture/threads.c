@@ -31,7 +31,7 @@ static smelt_sparse_attn_spec operator_spec(int n) {
 
 static void create_operator(const struct thread *thread, int n) {
     smelt_sparse_attn_spec spec = operator_spec(n);
-    smelt_kernel_info info = {.size = sizeof info};
+    smelt_kernel_info info = SMELT_KERNEL_INFO_INIT;
     smelt_sparse_attn *attn;
     char text[TORTURE_SPEC];
 
@@ -43,8 +43,8 @@ static void create_operator(const struct thread *thread, int n) {
 
 static void prepare(const struct thread *thread) {
     char texts[KINDS][TORTURE_SPEC];
-    smelt_kernel_request requests[KINDS] = {0};
-    smelt_kernel_info infos[KINDS];
+    smelt_kernel_request requests[KINDS] = {SMELT_KERNEL_REQUEST_INIT};
+    smelt_kernel_info infos[KINDS] = {SMELT_KERNEL_INFO_INIT};
 
     for (int i = 0; i < KINDS; i++)
         requests[i].spec = kernel_spec(thread->base + (i + thread->number) % KINDS, texts[i]);

@@ -140,7 +140,7 @@ static int report(const struct benchmarks *benchmarks, const struct tool_options
 }
 
 int tool_run_bench(const struct tool_options *options) {
-    struct benchmarks benchmarks = {.device.size = sizeof benchmarks.device};
+    struct benchmarks benchmarks = {.device = SMELT_DEVICE_INFO_INIT};
     smelt_context *context = NULL;
     int status = choose(&benchmarks, options);
     if (status == TOOL_OK)

@@ -23,8 +23,7 @@ static void print_counters(const smelt_cache_stats *stats) {
 }
 
 static int stat_cache(smelt_context *context, const struct tool_options *options) {
-    static smelt_cache_stats stats;
-    stats.size = sizeof stats;
+    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     smelt_status status = smelt_cache_get_stats(context, &stats);
     if (status)
         return tool_fail_status(options, status);
@@ -125,7 +124,7 @@ static int read_limits(const struct tool_options *options, uint64_t *bytes, uint
 }
 
 static int prune_cache(smelt_context *context, const struct tool_options *options) {
-    smelt_cache_pruned pruned = {.size = sizeof pruned};
+    smelt_cache_pruned pruned = SMELT_CACHE_PRUNED_INIT;
     uint64_t bytes = 0, seconds = 0;
     int exit_status = read_limits(options, &bytes, &seconds);
     if (exit_status != TOOL_OK)
@@ -165,7 +164,7 @@ static json_t *transfer_json(const char *file, const smelt_cache_transfer *trans
 
 static int export_cache(smelt_context *context, const struct tool_options *options) {
     const char *file = options->arguments.items[1];
-    smelt_cache_transfer transfer = {.size = sizeof transfer};
+    smelt_cache_transfer transfer = SMELT_CACHE_TRANSFER_INIT;
     smelt_status status = smelt_cache_export(context, file, &transfer);
     if (status)
         return tool_fail_status(options, status);
@@ -182,7 +181,7 @@ static int export_cache(smelt_context *context, const struct tool_options *optio
 
 static int import_cache(smelt_context *context, const struct tool_options *options) {
     const char *file = options->arguments.items[1];
-    smelt_cache_transfer transfer = {.size = sizeof transfer};
+    smelt_cache_transfer transfer = SMELT_CACHE_TRANSFER_INIT;
     smelt_status status = smelt_cache_import(context, file, &transfer);
     if (status)
         return tool_fail_status(options, status);
@@ -260,8 +259,7 @@ static int check_arguments(const struct tool_options *options, const struct acti
 
 /* Whether there is a folder to work in. */
 static int need_folder(smelt_context *context, const struct tool_options *options) {
-    static smelt_cache_stats stats;
-    stats.size = sizeof stats;
+    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     smelt_status status = smelt_cache_get_stats(context, &stats);
     if (status)
         return tool_fail_status(options, status);

@@ -22,7 +22,7 @@ static int judge(const smelt_machine_report *report) {
 
 static json_t *devices_json(const smelt_machine_report *report) {
     json_t *devices = tool_json(json_array());
-    for (int i = 0; i < report->devices && i < 8; i++)
+    for (int i = 0; i < report->devices; i++)
         json_array_append_new(devices,
                               tool_pack("{s:i, s:s, s:s}", "number", i, "name",
                                         report->device_names[i], "arch", report->device_archs[i]));
@@ -70,11 +70,10 @@ static void print_driver(const smelt_machine_report *report) {
 static void print_devices(const smelt_machine_report *report) {
     if (!report->devices)
         printf("GPU      none: kernels can be compiled (--arch), not run\n");
-    for (int i = 0; i < report->devices && i < 8; i++)
+    for (int i = 0; i < report->devices; i++)
         printf("GPU %-4d %s, %s\n", i, report->device_names[i],
-               *report->device_archs[i] ? report->device_archs[i] : "older than sm_80: too old");
-    if (report->devices > 8)
-        printf("         and %d more\n", report->devices - 8);
+               *report->device_archs[i] ? report->device_archs[i]
+                                        : "not one that smelt has kernels for");
 }
 
 static void print_compiler(const smelt_machine_report *report) {
@@ -95,24 +94,29 @@ static void print_cache(const smelt_machine_report *report) {
         print_problem(report->cache_problem);
 }
 
+static int print_report(const smelt_machine_report *report, const struct tool_options *options) {
+    if (options->json) {
+        print_json(report);
+        return judge(report);
+    }
+    printf("smelt    %s\n", smelt_version());
+    print_driver(report);
+    print_devices(report);
+    print_compiler(report);
+    print_cache(report);
+    return judge(report);
+}
+
 int tool_run_doctor(const struct tool_options *options) {
-    static smelt_machine_report report; /* 20 KB */
+    smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
     smelt_context_options settings = tool_context_options(options);
     if (options->arguments.count)
         return tool_fail(options, TOOL_USAGE, "takes no argument, not '%s'",
                          options->arguments.items[0]);
-    report.size = sizeof report;
     smelt_status status = smelt_machine_get_report(&settings, &report);
     if (status)
         return tool_fail_status(options, status);
-    if (options->json) {
-        print_json(&report);
-        return judge(&report);
-    }
-    printf("smelt    %s\n", smelt_version());
-    print_driver(&report);
-    print_devices(&report);
-    print_compiler(&report);
-    print_cache(&report);
-    return judge(&report);
+    const int result = print_report(&report, options);
+    smelt_machine_report_release(&report);
+    return result;
 }

@@ -169,12 +169,11 @@ static int print_cached(smelt_context *context, const smelt_cache_stats *stats,
 }
 
 static int list_cached(const struct tool_options *options) {
-    static smelt_cache_stats stats;
+    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     smelt_context *context = NULL;
     int result = tool_open_compiler(options, "sm_80", &context);
     if (result)
         return result;
-    stats.size = sizeof stats;
     smelt_status status = smelt_cache_get_stats(context, &stats);
     if (status)
         result = tool_fail_status(options, status);

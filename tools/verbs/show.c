@@ -37,10 +37,9 @@ static int make_plans(struct view *view, const struct tool_options *options) {
 static void compile(struct view *view) {
     size_t count = view->kernels.count;
     smelt_kernel_request *requests = tool_allocate(NULL, count, sizeof *requests);
-    view->infos = tool_allocate(NULL, count, sizeof *view->infos);
-    memset(view->infos, 0, count * sizeof *view->infos);
+    view->infos = tool_kernel_infos(count);
     for (size_t i = 0; i < count; i++)
-        requests[i] = (smelt_kernel_request){view->kernels.items[i], view->arch};
+        requests[i] = tool_kernel_request(view->kernels.items[i], view->arch);
     view->compile_status =
         smelt_kernels_prepare(view->context, requests, count, 0, NULL, NULL, view->infos);
     free(requests);

@@ -100,13 +100,13 @@ static int find_candidates(struct tuning *tuning, const struct tool_options *opt
 /* What the tuning file says now takes part, if it still has a plan. */
 static int add_entry(const struct tuning *tuning, struct subject *subject,
                      const struct tool_options *options) {
-    smelt_tuning_entry entry = {.size = sizeof entry};
-    char text[sizeof entry.spec + sizeof entry.knobs + 1];
+    smelt_tuning_entry entry = SMELT_TUNING_ENTRY_INIT;
+    char text[1024]; /* more than a line of a tuning file */
     char *canonical = NULL, *plan = NULL;
-    smelt_status status =
-        smelt_tuning_find(tuning->keeping, subject->kernel, &subject->had_entry, &entry);
+    smelt_status status = smelt_tuning_get_entry(tuning->keeping, subject->kernel, &entry);
     if (status)
         return tool_fail_status(options, status);
+    subject->had_entry = *entry.knobs != '\0';
     snprintf(text, sizeof text, "%s,%s", entry.spec, entry.knobs);
     if (subject->had_entry && smelt_spec_canonical(text, &canonical) == SMELT_OK &&
         smelt_plan_print(canonical, tuning->arch, 0, &plan) == SMELT_OK)
@@ -158,10 +158,9 @@ static void compile(const struct tuning *tuning, struct subject *subject,
                     const struct tool_options *options) {
     const size_t count = subject->specs.count;
     smelt_kernel_request *requests = tool_allocate(NULL, count, sizeof *requests);
-    subject->infos = tool_allocate(NULL, count, sizeof *subject->infos);
-    memset(subject->infos, 0, count * sizeof *subject->infos);
+    subject->infos = tool_kernel_infos(count);
     for (size_t i = 0; i < count; i++)
-        requests[i] = (smelt_kernel_request){subject->specs.items[i], NULL};
+        requests[i] = tool_kernel_request(subject->specs.items[i], NULL);
     (void)smelt_kernels_prepare(tuning->measuring, requests, count,
                                 options->jobs > 0 ? (int)options->jobs : 0, show_progress, NULL,
                                 subject->infos);
@@ -209,12 +208,12 @@ static void check(const struct tuning *tuning, struct subject *subject,
  * good, an entry that says otherwise is taken out. */
 static int keep(const struct tuning *tuning, struct subject *subject) {
     const size_t best = (size_t)subject->result.best;
-    const smelt_kernel_request request = {subject->kernel, NULL};
-    smelt_tuning_entry entry = {.size = sizeof entry};
+    const smelt_kernel_request request = tool_kernel_request(subject->kernel, NULL);
+    smelt_tuning_entry entry = SMELT_TUNING_ENTRY_INIT;
     if (!best && !subject->had_entry)
         return TOOL_OK;
-    snprintf(entry.spec, sizeof entry.spec, "%s", subject->kernel);
-    snprintf(entry.knobs, sizeof entry.knobs, "%s", best ? knobs_of(subject, best) : "");
+    entry.spec = subject->kernel;
+    entry.knobs = best ? knobs_of(subject, best) : "";
     entry.microseconds = subject->candidates[best].us;
     smelt_status status = smelt_tuning_store(tuning->keeping, &entry);
     if (!status && best)
@@ -253,7 +252,7 @@ static int open_contexts(struct tuning *tuning, const struct tool_options *optio
     settings.kind = SMELT_CONTEXT_DEVICE;
     settings.device = options->device >= 0 ? (int)options->device : 0;
     settings.tuning_disable = 1;
-    tuning->device.size = sizeof tuning->device;
+    tuning->device = (smelt_device_info)SMELT_DEVICE_INFO_INIT;
     smelt_status opened = smelt_context_create(&tuning->measuring, &settings);
     if (!opened)
         opened = smelt_device_get_info(tuning->keeping, &tuning->device);

@@ -39,7 +39,7 @@ static void catch_signals(void) {
 
 static int show_progress(void *user, size_t done, size_t total, const smelt_kernel_info *info) {
     static const char elsewhere[] = " (another process compiles it)";
-    char label[sizeof info->spec + sizeof info->arch + sizeof elsewhere + 2];
+    char label[512];
     (void)user;
     snprintf(label, sizeof label, "%s %s%s", info->arch, info->spec,
              info->state == SMELT_KERNEL_AWAITED ? elsewhere : "");
@@ -59,12 +59,10 @@ static int expand(struct work *work, const struct tool_targets *targets,
     }
     work->count = work->kernels.count * targets->archs.count;
     work->requests = tool_allocate(NULL, work->count, sizeof *work->requests);
-    work->infos = tool_allocate(NULL, work->count, sizeof *work->infos);
-    memset(work->infos, 0, work->count * sizeof *work->infos);
-    for (size_t i = 0; i < work->count; i++) {
-        work->requests[i].spec = work->kernels.items[i % work->kernels.count];
-        work->requests[i].arch = targets->archs.items[i / work->kernels.count];
-    }
+    work->infos = tool_kernel_infos(work->count);
+    for (size_t i = 0; i < work->count; i++)
+        work->requests[i] = tool_kernel_request(work->kernels.items[i % work->kernels.count],
+                                                targets->archs.items[i / work->kernels.count]);
     return TOOL_OK;
 }
 
@@ -94,12 +92,12 @@ static void count_states(struct work *work) {
         if (info->state != SMELT_KERNEL_FAILED)
             continue;
         if (!info->spec[0])
-            snprintf(info->spec, sizeof info->spec, "%s", work->requests[i].spec);
+            info->spec = work->requests[i].spec;
         if (!info->arch[0])
-            snprintf(info->arch, sizeof info->arch, "%s", work->requests[i].arch);
+            info->arch = work->requests[i].arch;
         if (work->interrupted && (!info->status || info->status == SMELT_ERROR_CANCELLED)) {
             info->status = SMELT_ERROR_CANCELLED;
-            snprintf(info->error, sizeof info->error, "not done: stopped by a signal");
+            info->error = "not done: stopped by a signal";
             work->undone++;
         } else {
             work->failed++;

@@ -111,12 +111,15 @@ int smelt__cache_try_lock(struct smelt__cache *cache, const struct smelt__cache_
 void smelt__cache_unlock(struct smelt__cache *cache, struct smelt__cache_lock *lock);
 
 /* The public maintenance calls, on a cache (same contracts as in smelt/cache.h). */
-smelt_status smelt__cache_stat(struct smelt__cache *cache, smelt_cache_stats *stats);
+/* Strings are the cache's, but for readonly_problem, which is the caller's buffer. */
+enum { SMELT__CACHE_PROBLEM = 512 };
+smelt_status smelt__cache_stat(struct smelt__cache *cache,
+                               char readonly_problem[SMELT__CACHE_PROBLEM],
+                               smelt_cache_stats *stats);
 smelt_status smelt__cache_walk(struct smelt__cache *cache, smelt_cache_entry_function each,
                                void *user);
 smelt_status smelt__cache_verify(struct smelt__cache *cache, uint64_t *sound, uint64_t *removed);
 smelt_status smelt__cache_clear(struct smelt__cache *cache, uint64_t *removed);
-/* pruned->size is not looked at. */
 smelt_status smelt__cache_prune(struct smelt__cache *cache, uint64_t max_bytes,
                                 uint64_t older_than_seconds, smelt_cache_pruned *pruned);
 

@@ -84,44 +84,44 @@ static int count_readonly_found(void *user, const struct smelt__found *found) {
 }
 
 /* What is wrong with it is no failure of the call. */
-static void count_readonly(const struct smelt__cache *cache, smelt_cache_stats *stats) {
+static void count_readonly(const struct smelt__cache *cache, char why[SMELT__CACHE_PROBLEM],
+                           smelt_cache_stats *stats) {
     const char *path = cache->readonly;
     struct smelt__archive archive;
-    char why[sizeof stats->readonly_problem];
     int folder;
 
     if (path[0] == '\0')
         return;
-    folder = smelt__folder_open(path, true, why, sizeof why);
+    folder = smelt__folder_open(path, true, why, SMELT__CACHE_PROBLEM);
     if (folder >= 0) {
+        why[0] = '\0';
         if (smelt__folder_each(folder, true, count_readonly_found, stats) != 0)
-            snprintf(why, sizeof why, "%.400s: %s", path, strerror(errno));
+            snprintf(why, SMELT__CACHE_PROBLEM, "%.400s: %s", path, strerror(errno));
         close(folder);
-    } else if (errno == ENOTDIR && smelt__archive_open(path, &archive, why, sizeof why) == 0) {
+    } else if (errno == ENOTDIR &&
+               smelt__archive_open(path, &archive, why, SMELT__CACHE_PROBLEM) == 0) {
         stats->readonly_entries = archive.count;
         stats->readonly_bytes = archive.bytes;
         smelt__archive_close(&archive);
+        why[0] = '\0';
     } else if (why[0] == '\0') {
-        snprintf(why, sizeof why, "%.400s: %s", path, strerror(ENOENT));
+        snprintf(why, SMELT__CACHE_PROBLEM, "%.400s: %s", path, strerror(ENOENT));
     }
-    memcpy(stats->readonly_problem, why, sizeof why);
 }
 
-smelt_status smelt__cache_stat(struct smelt__cache *cache, smelt_cache_stats *stats) {
-    size_t size;
-
-    if (!stats)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "stats is NULL");
-    size = stats->size;
-    memset(stats, 0, sizeof *stats);
-    stats->size = size;
-    snprintf(stats->problem, sizeof stats->problem, "%s", smelt__cache_problem(cache));
+smelt_status smelt__cache_stat(struct smelt__cache *cache,
+                               char readonly_problem[SMELT__CACHE_PROBLEM],
+                               smelt_cache_stats *stats) {
+    readonly_problem[0] = '\0';
+    *stats = (smelt_cache_stats){.size = sizeof *stats,
+                                 .folder = cache ? cache->folder : "",
+                                 .problem = smelt__cache_problem(cache),
+                                 .readonly = cache ? cache->readonly : "",
+                                 .readonly_problem = readonly_problem};
     if (!cache)
         return SMELT_OK;
-    snprintf(stats->folder, sizeof stats->folder, "%s", cache->folder);
-    snprintf(stats->readonly, sizeof stats->readonly, "%s", cache->readonly);
     stats->cap_bytes = cache->cap_bytes;
-    count_readonly(cache, stats);
+    count_readonly(cache, readonly_problem, stats);
     if (cache->problem[0] != '\0')
         return SMELT_OK;
     read_counters(cache, stats);
@@ -133,45 +133,62 @@ struct walk {
     void *user;
 };
 
-static void describe_entry(const struct smelt__cache_entry *entry, smelt_kernel_info *info) {
+static int give_sound(const struct walk *walk, const char *path,
+                      const struct smelt__cache_entry *entry) {
     const struct smelt__compiled *compiled = &entry->compiled;
+    char key[33];
+    const smelt_kernel_info info = {.size = sizeof info,
+                                    .spec = compiled->spec,
+                                    .arch = entry->key.arch,
+                                    .kernel = compiled->kernel_name,
+                                    .key = key,
+                                    .error = "",
+                                    .state = SMELT_KERNEL_CACHED,
+                                    .compile_seconds = compiled->compile_seconds,
+                                    .registers = compiled->registers,
+                                    .spill_bytes = compiled->spill_bytes,
+                                    .static_shared_bytes = compiled->static_shared_bytes,
+                                    .dynamic_shared_bytes = compiled->dynamic_shared_bytes,
+                                    .threads = compiled->threads,
+                                    .cubin_bytes = compiled->cubin_bytes};
+    smelt__cache_key_hex(&entry->key, key);
+    return walk->each(walk->user, path, &info) != 0;
+}
 
-    memcpy(info->spec, compiled->spec, sizeof info->spec);
-    memcpy(info->arch, entry->key.arch, sizeof info->arch);
-    memcpy(info->kernel, compiled->kernel_name, sizeof info->kernel);
-    smelt__cache_key_hex(&entry->key, info->key);
-    info->state = SMELT_KERNEL_CACHED;
-    info->compile_seconds = compiled->compile_seconds;
-    info->registers = compiled->registers;
-    info->spill_bytes = compiled->spill_bytes;
-    info->static_shared_bytes = compiled->static_shared_bytes;
-    info->dynamic_shared_bytes = compiled->dynamic_shared_bytes;
-    info->threads = compiled->threads;
-    info->cubin_bytes = compiled->cubin_bytes;
+static int give_unsound(const struct walk *walk, const struct smelt__found *found,
+                        enum smelt__read_state state, const char *why) {
+    char key[33], error[4096 + 512]; /* a path and a reason */
+    const smelt_kernel_info info = {.size = sizeof info,
+                                    .spec = "",
+                                    .arch = "",
+                                    .kernel = "",
+                                    .key = key,
+                                    .error = error,
+                                    .state = SMELT_KERNEL_FAILED,
+                                    .status = state == SMELT__READ_FOREIGN ? SMELT_ERROR_UNSUPPORTED
+                                                                           : SMELT_ERROR_CACHE};
+    snprintf(key, sizeof key, "%.32s", found->name);
+    snprintf(error, sizeof error, "%s: %s", found->path, why);
+    return walk->each(walk->user, found->path, &info) != 0;
 }
 
 static int walk_found(void *user, const struct smelt__found *found) {
     const struct walk *walk = user;
-    smelt_kernel_info info = {.size = sizeof info};
     struct smelt__cache_entry entry;
     enum smelt__read_state state;
     const char *why;
+    int result;
 
     if (found->temporary)
         return 0;
     state = smelt__file_read(found->subfolder, found->name, false, false, &entry, &why);
     if (state == SMELT__READ_ABSENT) /* evicted since it was listed */
         return 0;
-    if (state == SMELT__READ_SOUND) {
-        describe_entry(&entry, &info);
-        free(entry.compiled.cubin);
-    } else {
-        info.state = SMELT_KERNEL_FAILED;
-        info.status = state == SMELT__READ_FOREIGN ? SMELT_ERROR_UNSUPPORTED : SMELT_ERROR_CACHE;
-        snprintf(info.key, sizeof info.key, "%.32s", found->name);
-        snprintf(info.error, sizeof info.error, "%s: %s", found->path, why);
-    }
-    return walk->each(walk->user, found->path, &info) != 0;
+    if (state != SMELT__READ_SOUND)
+        return give_unsound(walk, found, state, why);
+    result = give_sound(walk, found->path, &entry);
+    free(entry.compiled.cubin);
+    return result;
 }
 
 smelt_status smelt__cache_walk(struct smelt__cache *cache, smelt_cache_entry_function each,

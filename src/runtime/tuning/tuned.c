@@ -4,6 +4,7 @@
 
 #include "codegen/family.h"
 #include "codegen/plan/candidates.h"
+#include "runtime/abi.h"
 #include "runtime/context.h"
 #include "runtime/specs.h"
 #include "runtime/tuning/tuned.h"
@@ -11,7 +12,7 @@
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-static int find_line(smelt_context *context, const struct smelt__spec *spec,
+static int find_line(const smelt_context *context, const struct smelt__spec *spec,
                      struct smelt__tuning_line *line) {
     struct smelt__spec stripped;
     char text[SMELT__SPEC_TEXT];
@@ -21,7 +22,7 @@ static int find_line(smelt_context *context, const struct smelt__spec *spec,
 }
 
 /* Knobs that the spec names itself may go ill with the entry's: that is nobody's mistake. */
-static void complain(smelt_context *context, const struct smelt__spec *spec,
+static void complain(const smelt_context *context, const struct smelt__spec *spec,
                      const struct smelt__tuning_line *line, const char *reason) {
     char asked[SMELT__SPEC_TEXT];
     smelt__spec_print(spec, asked);
@@ -35,7 +36,7 @@ static void complain(smelt_context *context, const struct smelt__spec *spec,
                      asked, line->device, line->knobs, reason);
 }
 
-smelt_status smelt__context_plan(smelt_context *context, const struct smelt__spec *spec,
+smelt_status smelt__context_plan(const smelt_context *context, const struct smelt__spec *spec,
                                  const struct smelt__arch *arch, struct smelt__plan *plan) {
     struct smelt__tuning_line line;
     struct smelt__message message;
@@ -53,8 +54,8 @@ smelt_status smelt__context_plan(smelt_context *context, const struct smelt__spe
     return SMELT_OK;
 }
 
-smelt_status smelt__context_plan_text(smelt_context *context, const char *kernel, const char *arch,
-                                      struct smelt__plan *plan) {
+smelt_status smelt__context_plan_text(const smelt_context *context, const char *kernel,
+                                      const char *arch, struct smelt__plan *plan) {
     struct smelt__spec spec;
     const struct smelt__arch *found;
     smelt_status status =
@@ -66,7 +67,7 @@ static smelt_status need(const void *argument, const char *name) {
     return argument ? SMELT_OK : smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL", name);
 }
 
-smelt_status smelt_kernel_plan(smelt_context *context, const char *kernel, const char *arch,
+smelt_status smelt_kernel_plan(const smelt_context *context, const char *kernel, const char *arch,
                                int json, char **text) {
     struct smelt__plan plan;
     if (need(context, "context") || need(text, "text"))
@@ -76,7 +77,7 @@ smelt_status smelt_kernel_plan(smelt_context *context, const char *kernel, const
     return status ? status : smelt__plan_text(&plan, json, text);
 }
 
-smelt_status smelt_kernel_source(smelt_context *context, const char *kernel, const char *arch,
+smelt_status smelt_kernel_source(const smelt_context *context, const char *kernel, const char *arch,
                                  char **source) {
     struct smelt__plan plan;
     if (need(context, "context") || need(source, "source"))
@@ -123,32 +124,38 @@ smelt_status smelt_tuning_subject(const char *kernel, char **subject) {
     return *subject ? SMELT_OK : smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
 }
 
-smelt_status smelt_tuning_find(smelt_context *context, const char *kernel, int *found,
-                               smelt_tuning_entry *entry) {
-    struct smelt__tuning_line line;
+static const struct smelt__struct *about_entry(void) {
+    static const struct smelt__struct about =
+        SMELT__STRUCT_VALUE(smelt_tuning_entry, "entry", "SMELT_TUNING_ENTRY_INIT", microseconds);
+    return &about;
+}
+
+smelt_status smelt_tuning_get_entry(const smelt_context *context, const char *kernel,
+                                    smelt_tuning_entry *entry) {
+    struct smelt__tuning_line line = {0};
     struct smelt__spec stripped;
     char text[SMELT__SPEC_TEXT];
 
-    if (need(context, "context") || need(found, "found"))
+    if (need(context, "context") || smelt__struct_check(about_entry(), entry))
         return SMELT_ERROR_INVALID_ARGUMENT;
-    *found = 0;
-    if (!entry || entry->size != sizeof *entry)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "entry is NULL or its size is not set (%zu expected)", sizeof *entry);
     smelt_status status = smelt__context_check_process(context);
     if (!status)
         status = strip(kernel, &stripped, text);
-    if (status || !smelt__tuning_find(context->tuning, text, context->device_name, &line))
+    if (status)
         return status;
-    memcpy(entry->spec, line.spec, sizeof entry->spec);
-    memcpy(entry->device, line.device, sizeof entry->device);
-    memcpy(entry->knobs, line.knobs, sizeof entry->knobs);
-    entry->microseconds = line.microseconds;
-    *found = 1;
+    smelt__tuning_find(context->tuning, text, context->device_name, &line);
+    const smelt_tuning_entry found = {.spec = smelt__strings_keep(context->strings, text),
+                                      .device = context->device_name,
+                                      .knobs = smelt__strings_keep(context->strings, line.knobs),
+                                      .microseconds = line.microseconds};
+    if (!found.spec || !found.knobs)
+        return SMELT_ERROR_OUT_OF_MEMORY;
+    smelt__struct_write(about_entry(), &found, entry);
     return SMELT_OK;
 }
 
-smelt_status smelt_tuning_walk(smelt_context *context, smelt_tuning_function each, void *user) {
+smelt_status smelt_tuning_walk(const smelt_context *context, smelt_tuning_function each,
+                               void *user) {
     if (need(context, "context"))
         return SMELT_ERROR_INVALID_ARGUMENT;
     if (!each)
@@ -157,16 +164,25 @@ smelt_status smelt_tuning_walk(smelt_context *context, smelt_tuning_function eac
     return status ? status : smelt__tuning_walk(context->tuning, each, user);
 }
 
+static smelt_status copy_text(const char *name, const char *from, char to[SMELT__TUNING_TEXT]) {
+    if (strlen(from) >= SMELT__TUNING_TEXT)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "entry.%s is longer than %d bytes", name,
+                           SMELT__TUNING_TEXT - 1);
+    memcpy(to, from, strlen(from) + 1);
+    return SMELT_OK;
+}
+
 /* What a line of the file could not hold. */
 static smelt_status check_entry(const smelt_context *context, const smelt_tuning_entry *entry,
                                 struct smelt__tuning_line *line) {
     struct smelt__tuning_line again;
     struct smelt__text text = {0};
     struct smelt__message message = {0};
+    const char *device = entry->device && *entry->device ? entry->device : context->device_name;
 
-    snprintf(line->device, sizeof line->device, "%s",
-             entry->device[0] ? entry->device : context->device_name);
-    snprintf(line->knobs, sizeof line->knobs, "%s", entry->knobs);
+    if (copy_text("device", device, line->device) ||
+        copy_text("knobs", entry->knobs ? entry->knobs : "", line->knobs))
+        return SMELT_ERROR_INVALID_ARGUMENT;
     line->microseconds = entry->microseconds;
     if (!line->device[0])
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
@@ -191,22 +207,20 @@ static smelt_status check_entry(const smelt_context *context, const smelt_tuning
                                message.text[0] ? message.text : "a line cannot hold the device");
 }
 
-smelt_status smelt_tuning_store(smelt_context *context, const smelt_tuning_entry *entry) {
+smelt_status smelt_tuning_store(smelt_context *context, const smelt_tuning_entry *given) {
+    smelt_tuning_entry entry;
     struct smelt__tuning_line line;
     struct smelt__spec stripped;
     struct smelt__plan plan;
     struct smelt__message message;
 
-    if (need(context, "context"))
+    if (need(context, "context") || smelt__struct_read(about_entry(), given, &entry))
         return SMELT_ERROR_INVALID_ARGUMENT;
-    if (!entry || entry->size != sizeof *entry)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "entry is NULL or its size is not set (%zu expected)", sizeof *entry);
     smelt_status status = smelt__context_check_process(context);
     if (!status)
-        status = strip(entry->spec, &stripped, line.spec);
+        status = strip(entry.spec, &stripped, line.spec);
     if (!status)
-        status = check_entry(context, entry, &line);
+        status = check_entry(context, &entry, &line);
     if (!status && line.knobs[0] &&
         smelt__plan_make_tuned(&stripped, context->arch, line.knobs, &plan, &message))
         status = smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);

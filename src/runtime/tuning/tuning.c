@@ -288,11 +288,12 @@ smelt_status smelt__tuning_walk(struct smelt__tuning *tuning, smelt_tuning_funct
     if (copy_all(tuning, &all))
         status = smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
     for (size_t i = 0; i < all.count && !status; i++) {
-        smelt_tuning_entry entry = {.size = sizeof entry};
-        snprintf(entry.spec, sizeof entry.spec, "%s", all.list[i].spec);
-        snprintf(entry.device, sizeof entry.device, "%s", all.list[i].device);
-        snprintf(entry.knobs, sizeof entry.knobs, "%s", all.list[i].knobs);
-        entry.microseconds = all.list[i].microseconds;
+        const struct entry *from = &all.list[i];
+        const smelt_tuning_entry entry = {.size = sizeof entry,
+                                          .spec = from->spec,
+                                          .device = from->device,
+                                          .knobs = from->knobs,
+                                          .microseconds = from->microseconds};
         if (each(user, &entry))
             status =
                 smelt__fail(SMELT_ERROR_CANCELLED, "the caller's function ended the enumeration");

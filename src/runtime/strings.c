@@ -1,0 +1,133 @@
+/*
+ * See strings.h. A hash table of chains to which links are only ever added, at the front, by
+ * compare-and-swap: without a lock, so that a forked child can look at its parent's context
+ * whatever the parent's threads were doing.
+ */
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "runtime/log.h"
+#include "runtime/strings.h"
+
+/* Fixed. A context hands out some hundred strings; at 100,000 a chain is walked in a microsecond.
+ */
+enum { CHAINS = 512 };
+
+struct link {
+    struct link *next;
+    uint64_t hash;
+    char text[];
+};
+
+/* What smelt__strings_room gave. */
+struct room {
+    struct room *next;
+    max_align_t memory[];
+};
+
+struct smelt__strings {
+    _Atomic(struct link *) chains[CHAINS];
+    _Atomic(struct room *) rooms;
+    atomic_size_t note_bytes;
+};
+
+struct smelt__strings *smelt__strings_new(void) {
+    return calloc(1, sizeof(struct smelt__strings));
+}
+
+void smelt__strings_free(struct smelt__strings *strings) {
+    if (!strings)
+        return;
+    for (int i = 0; i < CHAINS; i++)
+        for (struct link *link = atomic_load(&strings->chains[i]), *next; link; link = next) {
+            next = link->next;
+            free(link);
+        }
+    for (struct room *room = atomic_load(&strings->rooms), *next; room; room = next) {
+        next = room->next;
+        free(room);
+    }
+    free(strings);
+}
+
+/* Looks through a chain up to `end`, which is not looked at. */
+static struct link *find(struct link *link, const struct link *end, uint64_t hash,
+                         const char *text) {
+    while (link != end && (link->hash != hash || strcmp(link->text, text) != 0))
+        link = link->next;
+    return link == end ? NULL : link;
+}
+
+/* Puts a new link in front of a chain that was seen to begin with `seen`, unless another thread
+ * puts the same text there first. */
+static struct link *add(_Atomic(struct link *) *chain, struct link *seen, struct link *link) {
+    for (;;) {
+        link->next = seen;
+        if (atomic_compare_exchange_strong(chain, &seen, link))
+            return link;
+        struct link *found = find(seen, link->next, link->hash, link->text);
+        if (found) {
+            free(link);
+            return found;
+        }
+    }
+}
+
+static int take_note_bytes(struct smelt__strings *strings, size_t bytes) {
+    const size_t before = atomic_fetch_add(&strings->note_bytes, bytes);
+    if (before + bytes <= SMELT__STRINGS_NOTES)
+        return 1;
+    atomic_fetch_sub(&strings->note_bytes, bytes);
+    return 0;
+}
+
+/* NULL: memory is out, or a note finds no room. */
+static const char *keep(struct smelt__strings *strings, const char *text, int is_note) {
+    const size_t bytes = strlen(text) + 1;
+    const uint64_t hash = XXH3_64bits(text, bytes);
+    _Atomic(struct link *) *chain = &strings->chains[hash % CHAINS];
+    struct link *seen = atomic_load(chain);
+
+    struct link *link = find(seen, NULL, hash, text);
+    if (link)
+        return link->text;
+    if (is_note && !take_note_bytes(strings, bytes))
+        return NULL;
+    link = malloc(sizeof *link + bytes);
+    if (!link)
+        return NULL;
+    memcpy(link->text, text, bytes);
+    link->hash = hash;
+    return add(chain, seen, link)->text;
+}
+
+const char *smelt__strings_keep(struct smelt__strings *strings, const char *text) {
+    const char *kept = keep(strings, text, 0);
+    if (!kept)
+        smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
+    return kept;
+}
+
+const char *smelt__strings_note(struct smelt__strings *strings, const char *text) {
+    const char *kept = keep(strings, text, 1);
+    return kept ? kept : "(not kept: this context holds very many such texts already)";
+}
+
+void *smelt__strings_room(struct smelt__strings *strings, size_t count, size_t bytes) {
+    struct room *room = NULL;
+    if (!bytes || count <= (SIZE_MAX - sizeof *room) / bytes)
+        room = calloc(1, sizeof *room + count * bytes);
+    if (!room) {
+        smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
+        return NULL;
+    }
+    room->next = atomic_load(&strings->rooms);
+    while (!atomic_compare_exchange_strong(&strings->rooms, &room->next, room))
+        ;
+    return room->memory;
+}
