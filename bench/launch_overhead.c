@@ -113,7 +113,7 @@ static smelt_status pack(struct bench *bench) {
     smelt_status status =
         smelt__sparse_attn_pack(&shape, &bench->args, &bench->params, &workspace, &queries);
     bench->config = (CUlaunchConfig){
-        .gridDimX = (unsigned)bench->kernel->head_blocks,
+        .gridDimX = (unsigned)bench->kernel->blocks_per_item,
         .gridDimY = 1,
         .gridDimZ = 1,
         .blockDimX = (unsigned)bench->kernel->threads,
@@ -172,8 +172,9 @@ static smelt_status launch_pushed(struct bench *bench) {
 }
 
 static smelt_status launch_kernel(struct bench *bench) {
-    return smelt__kernel_launch(bench->context, bench->kernel, bench->config.gridDimX,
-                                &bench->params, bench->stream);
+    const struct smelt__launch launch = {.blocks = {bench->config.gridDimX},
+                                         .params = &bench->params};
+    return smelt__kernel_launch(bench->context, bench->kernel, &launch, bench->stream);
 }
 
 static smelt_status launch_forward(struct bench *bench) {
@@ -323,7 +324,7 @@ static int run_ready(void) {
         status = smelt_sparse_attn_create(&attn, context, &spec);
     const double ready = nanoseconds();
     if (status == SMELT_OK)
-        status = smelt_sparse_attn_forward_info(attn, 0, &info);
+        status = smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, 0, &info);
     int result = 0;
     if (status != SMELT_OK) {
         result = report("ready", status);

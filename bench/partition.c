@@ -96,8 +96,8 @@ static smelt_status read_once(struct bench *bench, int number) {
 
 static smelt_status count_alone(struct bench *bench, int number) {
     const struct sparse_attn_partition_params params = params_of(bench, array_of(bench, number));
-    return smelt__kernel_launch(bench->context, bench->kernels.count, (uint32_t)params.runs,
-                                &params, bench->stream);
+    const struct smelt__launch launch = {.blocks = {(uint32_t)params.runs}, .params = &params};
+    return smelt__kernel_launch(bench->context, bench->kernels.count, &launch, bench->stream);
 }
 
 static smelt_status partition(struct bench *bench, int number) {
@@ -108,11 +108,13 @@ static smelt_status partition(struct bench *bench, int number) {
 /* Both passes in the stream's plain order. */
 static smelt_status partition_in_order(struct bench *bench, int number) {
     const struct sparse_attn_partition_params params = params_of(bench, array_of(bench, number));
-    const int blocks = (params.runs + params.runs_at_once - 1) / params.runs_at_once;
+    const uint32_t blocks =
+        (uint32_t)((params.runs + params.runs_at_once - 1) / params.runs_at_once);
+    const struct smelt__launch launch = {.blocks = {blocks}, .params = &params};
     smelt_status status = count_alone(bench, number);
-    return status == SMELT_OK ? smelt__kernel_launch(bench->context, bench->kernels.place,
-                                                     (uint32_t)blocks, &params, bench->stream)
-                              : status;
+    return status == SMELT_OK
+               ? smelt__kernel_launch(bench->context, bench->kernels.place, &launch, bench->stream)
+               : status;
 }
 
 static smelt_status write_forward(struct bench *bench, int number) {

@@ -30,6 +30,7 @@ struct option_description {
 };
 
 static const char *const shape_tables[] = {"peers", NULL};
+static const char *const pass_sets[] = {"forward", "backward", "both", NULL};
 
 #define FIELD(name) offsetof(struct tool_options, name)
 /* clang-format off: a table */
@@ -47,6 +48,9 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
                      FIELD(presets), 0, 0, NULL},
     [TOOL_TP] = NUMBER_OPTION(tp, 0, INT32_MIN, INT32_MAX,
                               "tensor-parallel ranks a preset's heads are divided by"),
+    [TOOL_PASSES] = {"passes", 0, "SET",
+                     "forward, backward or both, of a preset's operators; default: all they have",
+                     NAME, FIELD(passes), 0, 0, pass_sets},
     [TOOL_MANIFEST] = {"manifest", 0, "FILE", "JSON file of specs, presets and architectures", NAME,
                        FIELD(manifest), 0, 0, NULL},
     [TOOL_JOBS] =

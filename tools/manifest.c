@@ -1,5 +1,6 @@
 /*
- * Manifests: {"specs": ["SPEC", {"preset": "NAME", "tp": N}, ...], "archs": ["ARCH", ...]}.
+ * Manifests: {"specs": ["SPEC", {"preset": "NAME", "tp": N, "passes": "forward"}, ...], "archs":
+ * ["ARCH", ...]}.
  *
  * jansson reports where text stops being JSON, but keeps no position of a value that is well-formed
  * and wrong; a second, small walk over the text finds its line.
@@ -129,10 +130,11 @@ static int check_keys(const struct manifest *manifest, json_t *object, const cha
 }
 
 static int add_preset(const struct manifest *manifest, json_t *object, long index) {
-    static const char *const known[] = {"preset", "tp"};
+    static const char *const known[] = {"preset", "tp", "passes"};
     json_t *preset = json_object_get(object, "preset");
     json_t *tp = json_object_get(object, "tp");
-    int status = check_keys(manifest, object, known, 2, "specs", index);
+    json_t *passes = json_object_get(object, "passes");
+    int status = check_keys(manifest, object, known, 3, "specs", index);
     if (status)
         return status;
     if (!json_is_string(preset))
@@ -140,7 +142,11 @@ static int add_preset(const struct manifest *manifest, json_t *object, long inde
     if (tp &&
         (!json_is_integer(tp) || json_integer_value(tp) < 1 || json_integer_value(tp) > INT32_MAX))
         return refuse(manifest, "specs", index, "\"tp\" must be a whole number, 1 or more");
-    if (smelt_preset_expand(json_string_value(preset), tp ? (int)json_integer_value(tp) : 1,
+    const unsigned set = json_is_string(passes) ? tool_passes(json_string_value(passes)) : 0;
+    if (passes && !set)
+        return refuse(manifest, "specs", index,
+                      "\"passes\" must be \"forward\", \"backward\" or \"both\"");
+    if (smelt_preset_expand(json_string_value(preset), tp ? (int)json_integer_value(tp) : 1, set,
                             tool_list_collect, manifest->specs))
         return refuse(manifest, "specs", index, smelt_last_error());
     return TOOL_OK;
@@ -151,8 +157,9 @@ static int add_spec(const struct manifest *manifest, json_t *value, long index) 
     if (json_is_object(value))
         return add_preset(manifest, value, index);
     if (!json_is_string(value))
-        return refuse(manifest, "specs", index,
-                      "a spec is a string, or an object {\"preset\": NAME, \"tp\": N}");
+        return refuse(
+            manifest, "specs", index,
+            "a spec is a string, or an object {\"preset\": NAME, \"tp\": N, \"passes\": SET}");
     if (smelt_spec_canonical(json_string_value(value), &canonical))
         return refuse(manifest, "specs", index, smelt_last_error());
     tool_list_add(manifest->specs, canonical);

@@ -29,6 +29,14 @@ int tool_list_collect(void *list, const char *text) {
     return 0;
 }
 
+unsigned tool_passes(const char *name) {
+    static const char *const sets[] = {NULL, "forward", "backward", "both"}; /* by their bits */
+    for (unsigned set = 1; set < sizeof sets / sizeof sets[0]; set++)
+        if (!strcmp(sets[set], name))
+            return set;
+    return 0;
+}
+
 /* ---- the nearest
  * ----------------------------------------------------------------------------------- */
 

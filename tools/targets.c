@@ -57,9 +57,15 @@ static int add_presets(struct tool_targets *targets, const struct tool_options *
         return tool_fail(options, TOOL_USAGE,
                          "--tp divides the heads of a --preset, and none is named; a spec names "
                          "the heads of one rank");
+    if (options->passes && !options->presets.count)
+        return tool_fail(options, TOOL_USAGE,
+                         "--passes chooses those of a --preset's operators, and none is named; a "
+                         "spec names its own, passes=%s",
+                         options->passes);
+    const unsigned passes = options->passes ? tool_passes(options->passes) : 0;
     for (int64_t i = 0; i < options->presets.count; i++) {
-        smelt_status status =
-            smelt_preset_expand(options->presets.items[i], tp, tool_list_collect, &targets->specs);
+        smelt_status status = smelt_preset_expand(options->presets.items[i], tp, passes,
+                                                  tool_list_collect, &targets->specs);
         if (status)
             return tool_fail_status(options, status);
     }

@@ -34,6 +34,7 @@ enum tool_option {
     TOOL_ARCH,
     TOOL_PRESET,
     TOOL_TP,
+    TOOL_PASSES,
     TOOL_MANIFEST,
     TOOL_JOBS,
     TOOL_DEVICE,
@@ -79,7 +80,8 @@ enum tool_option {
 /* What check and bench ask of a problem: seed to max_logits. */
 #define TOOL_PROBLEM (TOOL_BIT(TOOL_SAMPLE) - TOOL_BIT(TOOL_SEED))
 /* What says which specs are meant. */
-#define TOOL_TARGETS (TOOL_BIT(TOOL_PRESET) | TOOL_BIT(TOOL_TP) | TOOL_BIT(TOOL_MANIFEST))
+#define TOOL_TARGETS                                                                               \
+    (TOOL_BIT(TOOL_PRESET) | TOOL_BIT(TOOL_TP) | TOOL_BIT(TOOL_PASSES) | TOOL_BIT(TOOL_MANIFEST))
 
 struct tool_options;
 
@@ -105,7 +107,7 @@ struct tool_values {
 struct tool_options {
     const struct tool_verb *verb;
     struct tool_values arguments, presets, archs, schedule;
-    const char *manifest, *shapes, *max_size, *older_than, *tuned_for, *knobs;
+    const char *manifest, *passes, *shapes, *max_size, *older_than, *tuned_for, *knobs;
     int64_t tp, jobs, device, sample, repeat, schedules, limit;
     int64_t cache, tuned, dry_run, emulate, json, verbose, help; /* how often a flag was given */
     struct smelt__problem_options problem;                       /* 0 where not given */
@@ -209,6 +211,9 @@ void tool_list_add(struct tool_list *list, const char *text);
 void tool_list_free(struct tool_list *list);
 /* A smelt_text_function; user is a struct tool_list. */
 int tool_list_collect(void *list, const char *text);
+
+/* "forward", "backward" or "both" as a set of enum smelt_pass; 0 for anything else. */
+unsigned tool_passes(const char *name);
 
 /* The name nearest to `given`, or NULL when none is near. */
 const char *tool_nearest(const char *given, const char *const *names, size_t count);

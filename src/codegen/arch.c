@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "codegen/spec/spec.h"
+#include "codegen/spec/names.h"
 
 enum { KB = 1024, REGISTERS = 64 * KB, RESERVED = 1 * KB };
 

@@ -1,35 +1,197 @@
-/* The registry: one line a family. */
+/* See family.h: what all families have in common. */
 #include "codegen/family.h"
 
-#include <stdio.h>
 #include <string.h>
 
-static const struct smelt__family *const families[] = {
-    &smelt__sparse_attn,
-    &smelt__sparse_attn_fwd,
-    &smelt__sparse_attn_partition,
-};
-enum { FAMILY_COUNT = sizeof families / sizeof families[0] };
+#include "codegen/spec/keys.h"
 
-const struct smelt__family *smelt__family_at(int index) {
-    return index >= 0 && index < FAMILY_COUNT ? families[index] : NULL;
+const struct smelt__family *smelt__family_of(const struct smelt__spec *spec) {
+    /* A schema is its family's first member. */
+    return (const struct smelt__family *)(const void *)spec->schema;
 }
 
-const struct smelt__family *smelt__family_find(const char *name, struct smelt__message *message) {
-    const char *names[FAMILY_COUNT + 1] = {0};
-    char list[512] = "";
-    size_t used = 0;
-    for (int i = 0; i < FAMILY_COUNT; i++) {
-        names[i] = families[i]->name;
-        if (strcmp(names[i], name) == 0)
-            return families[i];
-        if (used < sizeof list)
-            used +=
-                (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+/* ---- operators to kernels -------------------------------------------------------------------- */
+
+unsigned smelt__spec_passes(const struct smelt__spec *spec) {
+    const int64_t passes = smelt__spec_get(spec, "passes");
+    return passes == SMELT__AUTO ? SMELT__FORWARD : (unsigned)passes + 1;
+}
+
+static struct smelt__spec *add(struct smelt__expansion *expansion,
+                               const struct smelt__schema *schema, unsigned pass) {
+    struct smelt__spec *kernel = &expansion->kernels[SMELT__MAX_KERNELS - 1];
+    if (expansion->count == SMELT__MAX_KERNELS) {
+        expansion->overflow = 1;
+    } else {
+        expansion->pass[expansion->count] = (unsigned char)pass;
+        kernel = &expansion->kernels[expansion->count++];
     }
-    const char *nearest = smelt__nearest_name(name, names);
-    smelt__message_set(message, "unknown family '%.60s'%s%s%s; known: %s", name,
-                       nearest ? ", did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",
-                       list);
+    smelt__spec_init(kernel, schema);
+    return kernel;
+}
+
+struct smelt__spec *smelt__expansion_add(struct smelt__expansion *expansion,
+                                         const struct smelt__spec *spec, int member,
+                                         unsigned pass) {
+    struct smelt__spec *kernel = add(expansion, spec->schema->members[member].schema, pass);
+    smelt__spec_hand_on(spec, member, kernel);
+    return kernel;
+}
+
+struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansion,
+                                               const struct smelt__family *family, unsigned pass) {
+    return add(expansion, &family->schema, pass);
+}
+
+/* The sets of passes, from 1 on. */
+const char *const smelt__pass_choices[] = {"forward", "backward", "both", NULL};
+
+/* The kernels of an operator's passes, which it has. */
+static int expand_passes(const struct smelt__spec *spec, unsigned passes,
+                         struct smelt__expansion *expansion, struct smelt__message *message) {
+    const struct smelt__family *family = smelt__family_of(spec);
+    expansion->count = expansion->overflow = 0;
+    for (unsigned pass = 1; pass < 1U << SMELT__PASSES; pass <<= 1)
+        if (passes & pass)
+            family->expand(spec, pass, expansion);
+    if (expansion->overflow) {
+        smelt__message_set(message, "%s expands to more than %d kernels; name fewer buckets",
+                           family->schema.name, SMELT__MAX_KERNELS);
+        return -1;
+    }
+    for (int i = 0; i < expansion->count; i++)
+        if (smelt__spec_check(&expansion->kernels[i], message))
+            return -1;
+    return 0;
+}
+
+int smelt__spec_check_all(const struct smelt__spec *spec, struct smelt__message *message) {
+    const struct smelt__family *family = smelt__family_of(spec);
+    struct smelt__expansion expansion;
+    if (smelt__spec_check(spec, message))
+        return -1;
+    return smelt__is_operator(family)
+               ? expand_passes(spec, smelt__spec_passes(spec) & family->passes, &expansion, message)
+               : 0;
+}
+
+int smelt__spec_expand(const struct smelt__spec *spec, struct smelt__expansion *expansion,
+                       struct smelt__message *message) {
+    const struct smelt__family *family = smelt__family_of(spec);
+    const unsigned wanted = smelt__spec_passes(spec);
+    if (!smelt__is_operator(family)) {
+        expansion->count = expansion->overflow = 0;
+        *add(expansion, spec->schema, SMELT__FORWARD) = *spec;
+        return 0;
+    }
+    for (unsigned pass = 1; pass < 1U << SMELT__PASSES; pass <<= 1)
+        if (wanted & pass & ~family->passes) {
+            smelt__message_set(message, "%s has no %s pass in this version", family->schema.name,
+                               smelt__pass_choices[pass - 1]);
+            return -1;
+        }
+    return expand_passes(spec, wanted, expansion, message);
+}
+
+/* ---- kernels to plans ------------------------------------------------------------------------ */
+
+/* The first knob that the spec names and another variant alone has, or NULL; *owner: which. */
+static const char *foreign_knob(const struct smelt__spec *spec, const struct smelt__variant *all,
+                                const struct smelt__variant *variant, const char **owner) {
+    for (const struct smelt__variant *other = all; other->name; other++) {
+        if (other == variant || !other->knobs)
+            continue;
+        for (const char *const *knob = other->knobs; *knob; knob++)
+            if (smelt__spec_get(spec, *knob) != SMELT__AUTO) {
+                *owner = other->name;
+                return *knob;
+            }
+    }
     return NULL;
+}
+
+/* Plans one variant, whose knobs the spec must not miss. */
+static int plan_variant(const struct smelt__spec *spec, const struct smelt__variant *all,
+                        const struct smelt__variant *variant, const struct smelt__arch *arch,
+                        struct smelt__plan *plan, struct smelt__message *message) {
+    const char *owner;
+    const char *knob = foreign_knob(spec, all, variant, &owner);
+    memset(plan, 0, sizeof *plan);
+    if (knob) {
+        smelt__message_set(message, "%s: %s is a knob of variant=%s; %s has none",
+                           spec->schema->name, knob, owner, variant->name);
+        return -1;
+    }
+    plan->spec = *spec;
+    plan->arch = arch;
+    plan->variant = variant->name;
+    plan->blocks_per_item = 1;
+    if (variant->plan(spec, arch, plan, message))
+        return -1;
+    if (plan->defect) {
+        smelt__message_set(message, "%s: %s: a defect of its plan, please report it",
+                           spec->schema->name, plan->defect);
+        return -1;
+    }
+    if (plan->shared_bytes <= arch->shared_per_block)
+        return 0;
+    smelt__message_set(message, "%s: needs %.1f KB of shared memory, %s has %d", spec->schema->name,
+                       plan->shared_bytes / 1024.0, arch->name, arch->shared_per_block / 1024);
+    return -1;
+}
+
+/* The variant that the spec names, or NULL. */
+static const struct smelt__variant *named_variant(const struct smelt__spec *spec,
+                                                  const struct smelt__variant *variants) {
+    const int key = smelt__spec_key(spec->schema, "variant");
+    if (key < 0 || spec->values[key] == SMELT__AUTO)
+        return NULL;
+    const char *name = spec->schema->keys[key].choices[spec->values[key]];
+    while (variants->name && strcmp(variants->name, name) != 0)
+        variants++;
+    return variants->name ? variants : NULL;
+}
+
+/* The first variant that takes the spec. The reason is that of the last one that has all the knobs
+ * which the spec names: those that have not are passed over in silence. */
+static int plan_first(const struct smelt__spec *spec, const struct smelt__variant *variants,
+                      const struct smelt__arch *arch, struct smelt__plan *plan,
+                      struct smelt__message *message) {
+    int tried = 0;
+    for (const struct smelt__variant *variant = variants; variant->name; variant++) {
+        const char *owner;
+        if (foreign_knob(spec, variants, variant, &owner))
+            continue;
+        if (plan_variant(spec, variants, variant, arch, plan, message) == 0)
+            return 0;
+        tried++;
+    }
+    /* Knobs of two variants: any one says what is wrong. */
+    return tried ? -1 : plan_variant(spec, variants, variants, arch, plan, message);
+}
+
+int smelt__plan_make(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                     struct smelt__plan *plan, struct smelt__message *message) {
+    const struct smelt__family *family = smelt__family_of(spec);
+    if (!family->variants) {
+        smelt__message_set(message,
+                           "%s is an operator: it has no plan of its own, the kernels it expands "
+                           "to have",
+                           spec->schema->name);
+        return -1;
+    }
+    if (smelt__spec_check(spec, message))
+        return -1;
+    const struct smelt__variant *named = named_variant(spec, family->variants);
+    return named ? plan_variant(spec, family->variants, named, arch, plan, message)
+                 : plan_first(spec, family->variants, arch, plan, message);
+}
+
+int smelt__plan_make_tuned(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                           const char *tuned_knobs, struct smelt__plan *plan,
+                           struct smelt__message *message) {
+    struct smelt__spec tuned = *spec;
+    if (tuned_knobs && smelt__spec_tune(&tuned, tuned_knobs, message))
+        return -1;
+    return smelt__plan_make(&tuned, arch, plan, message);
 }

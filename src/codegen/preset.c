@@ -1,67 +1,84 @@
-/* See preset.h. The table: OPERATORS.md. */
+/* See preset.h. */
 #include "codegen/preset.h"
 
-#include <assert.h>
-#include <stdio.h>
+#include <inttypes.h>
 #include <string.h>
 
-#include "codegen/family.h"
+#include "codegen/spec/names.h"
 
-struct preset {
-    const char *name;
-    int heads, dqk, dv, topk, sink; /* of sparse_attn; heads of the whole model */
-};
-
-static const struct preset presets[] = {
-    {"glm-5.2", 64, 576, 512, 2048, 0},          {"glm-5.3-flash", 64, 512, 512, 2048, 0},
-    {"deepseek-v3.2", 128, 576, 512, 2048, 0},   {"deepseek-v4-flash", 64, 512, 512, 640, 1},
-    {"deepseek-v4-pro", 128, 512, 512, 1152, 1},
-};
-enum { PRESET_COUNT = sizeof presets / sizeof presets[0] };
+static const char *const names[] = {"glm-5.2",           "glm-5.3-flash",   "deepseek-v3.2",
+                                    "deepseek-v4-flash", "deepseek-v4-pro", NULL};
+enum { PRESET_COUNT = sizeof names / sizeof names[0] - 1 };
 
 const char *smelt__preset_at(int index) {
-    return index >= 0 && index < PRESET_COUNT ? presets[index].name : NULL;
+    return index >= 0 && index < PRESET_COUNT ? names[index] : NULL;
 }
 
-static const struct preset *find(const char *name, struct smelt__message *message) {
-    const char *names[PRESET_COUNT + 1] = {0};
-    char list[256] = "";
-    size_t used = 0;
-    for (int i = 0; i < PRESET_COUNT; i++) {
-        names[i] = presets[i].name;
+static int is_known(const char *name) {
+    for (int i = 0; i < PRESET_COUNT; i++)
         if (strcmp(names[i], name) == 0)
-            return &presets[i];
-        if (used < sizeof list)
-            used +=
-                (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
-    }
-    const char *nearest = smelt__nearest_name(name, names);
-    smelt__message_set(message, "unknown preset '%.60s'%s%s%s; known: %s", name,
-                       nearest ? ", did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",
-                       list);
-    return NULL;
+            return 1;
+    return 0;
 }
 
-int smelt__preset_expand(const char *name, int tp,
+/* Keys that the ranks share among them. */
+static int divide(struct smelt__spec *spec, const char *preset, int tp,
+                  struct smelt__message *message) {
+    for (int i = 0; i < spec->schema->key_count; i++) {
+        const struct smelt__key *key = &spec->schema->keys[i];
+        if (!key->divided)
+            continue;
+        if (tp < 1 || spec->values[i] % tp != 0) {
+            smelt__message_set(message,
+                               "%s: tp=%d is not legal; legal: a divisor of its %" PRId64 " %s",
+                               preset, tp, spec->values[i], key->name);
+            return -1;
+        }
+        spec->values[i] /= tp;
+    }
+    return 0;
+}
+
+/* Of the passes wanted those that the operator has. */
+static void choose_passes(struct smelt__spec *spec, unsigned passes) {
+    const unsigned chosen = smelt__family_of(spec)->passes & (passes ? passes : ~0U);
+    if (chosen)
+        smelt__spec_set(spec, "passes", (int64_t)chosen - 1);
+}
+
+static int expand_row(const struct smelt__family *family, const struct smelt__preset_row *row,
+                      int tp, unsigned passes, struct smelt__spec *spec,
+                      struct smelt__message *message) {
+    smelt__spec_init(spec, &family->schema);
+    if (smelt__spec_parse_keys(row->keys, 0, spec, message) ||
+        divide(spec, row->preset, tp, message))
+        return -1;
+    choose_passes(spec, passes);
+    return smelt__spec_check(spec, message);
+}
+
+int smelt__preset_expand(const char *name, int tp, unsigned passes,
                          struct smelt__spec specs[SMELT__MAX_PRESET_SPECS],
                          struct smelt__message *message) {
-    const struct preset *preset = find(name, message);
-    if (!preset)
-        return -1;
-    if (tp < 1 || preset->heads % tp != 0) {
-        smelt__message_set(message, "%s: tp=%d is not legal; legal: a divisor of its %d heads",
-                           preset->name, tp, preset->heads);
+    int count = 0;
+    if (!is_known(name)) {
+        smelt__name_unknown("", "preset", name, names, message);
         return -1;
     }
-    struct smelt__spec *spec = &specs[0];
-    smelt__spec_init(spec, &smelt__sparse_attn);
-    smelt__spec_set(spec, "heads", preset->heads / tp);
-    smelt__spec_set(spec, "dqk", preset->dqk);
-    smelt__spec_set(spec, "dv", preset->dv);
-    smelt__spec_set(spec, "topk", preset->topk);
-    smelt__spec_set(spec, "sink", preset->sink);
-    specs[1] = *spec; /* for batches of many lengths; it has the plain one's kernel, too */
-    smelt__spec_set(&specs[1], "buckets", SMELT__AUTO);
-    assert(smelt__spec_check(spec, message) == 0 && smelt__spec_check(&specs[1], message) == 0);
-    return 2;
+    for (int i = 0; smelt__family_at(i); i++) {
+        const struct smelt__family *family = smelt__family_at(i);
+        for (const struct smelt__preset_row *row = family->presets; row && row->preset; row++) {
+            /* An operator without any of the passes wanted is left out. */
+            if (strcmp(row->preset, name) != 0 || (passes && !(passes & family->passes)))
+                continue;
+            if (count == SMELT__MAX_PRESET_SPECS) {
+                smelt__message_set(message, "%s: more than %d operators", name,
+                                   SMELT__MAX_PRESET_SPECS);
+                return -1;
+            }
+            if (expand_row(family, row, tp, passes, &specs[count++], message))
+                return -1;
+        }
+    }
+    return count;
 }

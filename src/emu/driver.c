@@ -366,6 +366,19 @@ EMU_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size
     return held ? CUDA_SUCCESS : ERROR_INVALID_VALUE;
 }
 
+EMU_EXPORT CUresult cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t words,
+                                     CUstream stream) {
+    (void)stream; /* launches are over when they return */
+    if (pointer % sizeof value != 0)
+        return ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    bool held = emu_memory_holds(pointer, words * sizeof value);
+    pthread_mutex_unlock(&lock);
+    for (size_t i = 0; held && i < words; i++)
+        memcpy((void *)(uintptr_t)(pointer + i * sizeof value), &value, sizeof value);
+    return held ? CUDA_SUCCESS : ERROR_INVALID_VALUE;
+}
+
 EMU_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     *free_bytes = *total_bytes = (size_t)1 << 37;
     return CUDA_SUCCESS;

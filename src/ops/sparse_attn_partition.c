@@ -128,10 +128,11 @@ smelt_status smelt__partition_launch(const smelt_context *context,
                                      const struct smelt__partition_kernels *kernels,
                                      const struct sparse_attn_partition_params *params,
                                      struct CUstream_st *stream) {
-    const int blocks = (params->runs + params->runs_at_once - 1) / params->runs_at_once;
-    smelt_status status =
-        smelt__kernel_launch(context, kernels->count, (uint32_t)params->runs, params, stream);
-    return status == SMELT_OK ? smelt__kernel_launch_early(context, kernels->place,
-                                                           (uint32_t)blocks, params, stream)
+    const uint32_t blocks =
+        (uint32_t)((params->runs + params->runs_at_once - 1) / params->runs_at_once);
+    const struct smelt__launch count = {.blocks = {(uint32_t)params->runs}, .params = params};
+    const struct smelt__launch place = {.blocks = {blocks}, .early = 1, .params = params};
+    smelt_status status = smelt__kernel_launch(context, kernels->count, &count, stream);
+    return status == SMELT_OK ? smelt__kernel_launch(context, kernels->place, &place, stream)
                               : status;
 }

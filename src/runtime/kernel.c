@@ -343,7 +343,9 @@ static smelt_status load_kernel(smelt_context *context, const struct smelt__plan
         goto out;
     kernel->threads = plan->threads;
     kernel->shared_bytes = plan->shared_bytes;
-    kernel->head_blocks = plan->head_blocks;
+    kernel->item = plan->item;
+    kernel->blocks_per_item = plan->blocks_per_item;
+    kernel->cluster = plan->cluster;
     status = find_most_blocks(context, plan, kernel);
     if (!status)
         status = smelt__context_enter(context, &pushed);
@@ -402,25 +404,44 @@ smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan 
 
 /* ---- launch ---- */
 
-static smelt_status launch(const smelt_context *context, const struct smelt__kernel *kernel,
-                           uint32_t blocks, const void *params, CUlaunchAttribute *attribute,
-                           struct CUstream_st *stream) {
+enum { MOST_ATTRIBUTES = 2 };
+
+/* What the launch says beside its shape; the number of attributes. */
+static unsigned list_attributes(const smelt_context *context, const struct smelt__kernel *kernel,
+                                int early, CUlaunchAttribute attributes[MOST_ATTRIBUTES]) {
+    unsigned count = 0;
+    if (early && context->arch->dependent_launch)
+        attributes[count++] =
+            (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                .value.programmaticStreamSerializationAllowed = 1};
+    if (kernel->cluster)
+        attributes[count++] =
+            (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                .value.clusterDim = {(unsigned)kernel->cluster, 1, 1}};
+    return count;
+}
+
+smelt_status smelt__kernel_launch(const smelt_context *context, const struct smelt__kernel *kernel,
+                                  const struct smelt__launch *launch, struct CUstream_st *stream) {
     const struct smelt__driver *driver = context->driver;
+    CUlaunchAttribute attributes[MOST_ATTRIBUTES];
     CUlaunchConfig config = {
-        .gridDimX = blocks,
-        .gridDimY = 1,
-        .gridDimZ = 1,
+        .gridDimX = launch->blocks[0],
+        .gridDimY = launch->blocks[1] ? launch->blocks[1] : 1,
+        .gridDimZ = launch->blocks[2] ? launch->blocks[2] : 1,
         .blockDimX = (unsigned)kernel->threads,
         .blockDimY = 1,
         .blockDimZ = 1,
         .sharedMemBytes = (unsigned)kernel->shared_bytes,
         .hStream = stream,
-        .attrs = attribute,
-        .numAttrs = attribute != NULL,
+        .attrs = attributes,
+        .numAttrs = list_attributes(context, kernel, launch->early, attributes),
     };
+    if (!config.numAttrs)
+        config.attrs = NULL;
     /* The driver copies the parameters before it returns, and does not write to them. */
     void *parameters[1];
-    memcpy(&parameters[0], &params, sizeof params);
+    memcpy(&parameters[0], &launch->params, sizeof launch->params);
 
     int pushed;
     smelt_status status = smelt__context_enter(context, &pushed);
@@ -434,16 +455,16 @@ static smelt_status launch(const smelt_context *context, const struct smelt__ker
     return SMELT_OK;
 }
 
-smelt_status smelt__kernel_launch(const smelt_context *context, const struct smelt__kernel *kernel,
-                                  uint32_t blocks, const void *params, struct CUstream_st *stream) {
-    return launch(context, kernel, blocks, params, NULL, stream);
-}
-
-smelt_status smelt__kernel_launch_early(const smelt_context *context,
-                                        const struct smelt__kernel *kernel, uint32_t blocks,
-                                        const void *params, struct CUstream_st *stream) {
-    CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-                               .value.programmaticStreamSerializationAllowed = 1};
-    return launch(context, kernel, blocks, params, context->arch->dependent_launch ? &early : NULL,
-                  stream);
+smelt_status smelt__fill_async(const smelt_context *context, void *device, uint32_t word,
+                               size_t words, struct CUstream_st *stream) {
+    const struct smelt__driver *driver = context->driver;
+    int pushed;
+    smelt_status status = smelt__context_enter(context, &pushed);
+    if (status)
+        return status;
+    CUresult result = driver->cuMemsetD32Async((CUdeviceptr)(uintptr_t)device, word, words, stream);
+    smelt__context_leave(context, pushed);
+    if (result != CUDA_SUCCESS)
+        return smelt__driver_fail(driver, "cuMemsetD32Async", result);
+    return SMELT_OK;
 }

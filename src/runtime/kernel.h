@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "codegen/plan/plan.h"
+#include "codegen/family.h"
 #include "runtime/cache/cache.h"
 #include "smelt/context.h"
 #include "smelt/kernels.h"
@@ -19,7 +19,9 @@ struct smelt__kernel {
     void *function; /* the driver's CUfunction */
     void *module;   /* CUmodule */
     int threads, shared_bytes;
-    int64_t head_blocks;
+    const char *item; /* what a launch has blocks for (plan.h), NULL: none */
+    int64_t blocks_per_item;
+    int cluster;             /* blocks of a cluster, 0: none */
     int64_t most_blocks;     /* of a launch: more are never needed; INT32_MAX when not persistent */
     int64_t resident_blocks; /* the device holds at once */
     smelt_kernel_info info;
@@ -64,23 +66,30 @@ smelt_status smelt__kernel_plan(smelt_context *context, const struct smelt__spec
 smelt_status smelt__kernels_get(smelt_context *context, const struct smelt__spec *specs, int count,
                                 const struct smelt__kernel **kernels);
 
-/*
- * Launches `blocks` blocks (1..2^31 - 1) with one params struct on a stream. No allocation, lock,
- * synchronisation or file access. Makes the context's CUDA context current when this thread has
- * none or another and restores what was there.
- */
-smelt_status smelt__kernel_launch(const smelt_context *context, const struct smelt__kernel *kernel,
-                                  uint32_t blocks, const void *params, struct CUstream_st *stream);
+/* One launch. */
+struct smelt__launch {
+    uint32_t blocks[3]; /* the grid's extents, 1..2^31 - 1 in x, 2^16 - 1 in y and z; 0 in y and z
+                           counts as 1. With clusters, x is a multiple of their size */
+    int early;          /* 1: see below */
+    const void *params; /* the one params struct: read before the call returns */
+};
 
 /*
- * The same, but the kernel may begin while the kernel before it in the stream still runs, once all
- * blocks of that one said so (griddepcontrol.launch_dependents) or ended; its own
- * griddepcontrol.wait waits for that one's end and results. Where the architecture knows no such
- * launch (below 9.0) the stream's plain order. For the second and later kernels of a call only: the
- * caller's earlier work does not expect to be overtaken.
+ * Launches a kernel on a stream. No allocation, lock, synchronisation or file access. Makes the
+ * context's CUDA context current when this thread has none or another and restores what was there.
+ *
+ * Early: the kernel may begin while the kernel before it in the stream still runs, once all blocks
+ * of that one said so (griddepcontrol.launch_dependents) or ended; its own griddepcontrol.wait
+ * waits for that one's end and results. Where the architecture knows no such launch (below 9.0) the
+ * stream's plain order. For the second and later kernels of a call only: the caller's earlier work
+ * does not expect to be overtaken.
  */
-smelt_status smelt__kernel_launch_early(const smelt_context *context,
-                                        const struct smelt__kernel *kernel, uint32_t blocks,
-                                        const void *params, struct CUstream_st *stream);
+smelt_status smelt__kernel_launch(const smelt_context *context, const struct smelt__kernel *kernel,
+                                  const struct smelt__launch *launch, struct CUstream_st *stream);
+
+/* Sets `words` 32-bit words of device memory (aligned to them) on a stream, without waiting: part
+ * of a call as a kernel is, capturable. */
+smelt_status smelt__fill_async(const smelt_context *context, void *device, uint32_t word,
+                               size_t words, struct CUstream_st *stream);
 
 #endif

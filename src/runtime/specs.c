@@ -62,31 +62,38 @@ smelt_status smelt_spec_is_operator(const char *text, int *is_operator) {
         return null_argument("is_operator");
     smelt_status status = parse(text, &spec);
     if (!status)
-        *is_operator = spec.family->expand != NULL;
+        *is_operator = smelt__is_operator(smelt__family_of(&spec));
     return status;
 }
 
 smelt_status smelt_spec_expand(const char *text, smelt_text_function each, void *user) {
     struct smelt__spec spec;
-    struct smelt__spec kernels[SMELT__MAX_KERNELS];
+    struct smelt__expansion expansion;
+    struct smelt__message message;
 
     if (!each)
         return null_argument("each");
     smelt_status status = parse(text, &spec);
     if (status)
         return status;
-    if (!spec.family->expand)
-        return give_specs(&spec, 1, each, user);
-    return give_specs(kernels, spec.family->expand(&spec, kernels), each, user);
+    if (smelt__spec_expand(&spec, &expansion, &message))
+        return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
+    return give_specs(expansion.kernels, expansion.count, each, user);
 }
 
-smelt_status smelt_preset_expand(const char *preset, int tp, smelt_text_function each, void *user) {
+smelt_status smelt_preset_expand(const char *preset, int tp, unsigned passes,
+                                 smelt_text_function each, void *user) {
     struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
     struct smelt__message message;
 
     if (!preset || !each)
         return null_argument(preset ? "each" : "preset");
-    int count = smelt__preset_expand(preset, tp, specs, &message);
+    if (passes >> SMELT__PASSES)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "passes = %u is not legal; legal: 0 for all, SMELT_PASS_FORWARD, "
+                           "SMELT_PASS_BACKWARD, or both",
+                           passes);
+    int count = smelt__preset_expand(preset, tp, passes, specs, &message);
     if (count < 0)
         return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
     return give_specs(specs, count, each, user);
@@ -102,7 +109,7 @@ smelt_status smelt_list_presets(smelt_text_function each, void *user) {
 smelt_status smelt_list_families(smelt_text_function each, void *user) {
     smelt_status status = each ? SMELT_OK : null_argument("each");
     for (int i = 0; !status && smelt__family_at(i); i++)
-        status = give(each, user, smelt__family_at(i)->name);
+        status = give(each, user, smelt__family_at(i)->schema.name);
     return status;
 }
 
@@ -121,6 +128,22 @@ static smelt_status find_family(const char *name, const struct smelt__family **f
     return *family ? SMELT_OK : smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
 }
 
+/* Its own, then of an operator the knobs of its kernels. */
+static const struct smelt__key *find_key(const struct smelt__family *family, int index) {
+    const int own = family->schema.key_count;
+    if (index < 0)
+        return NULL;
+    return index < own ? &family->schema.keys[index]
+                       : smelt__schema_knob(&family->schema, index - own);
+}
+
+static int key_count(const struct smelt__family *family) {
+    int count = 0;
+    while (find_key(family, count))
+        count++;
+    return count;
+}
+
 smelt_status smelt_family_get_info(const char *name, smelt_family_info *info) {
     const struct smelt__struct *about =
         SMELT__STRUCT(smelt_family_info, "info", "SMELT_FAMILY_INFO_INIT", keys);
@@ -132,8 +155,8 @@ smelt_status smelt_family_get_info(const char *name, smelt_family_info *info) {
     if (status)
         return status;
     const smelt_family_info found = {.summary = family->summary,
-                                     .is_operator = family->expand != NULL,
-                                     .keys = family->key_count};
+                                     .is_operator = smelt__is_operator(family),
+                                     .keys = key_count(family)};
     smelt__struct_write(about, &found, info);
     return SMELT_OK;
 }
@@ -148,10 +171,10 @@ smelt_status smelt_family_get_key(const char *name, int index, smelt_family_key 
         status = smelt__struct_check(about, key);
     if (status)
         return status;
-    if (index < 0 || index >= family->key_count)
+    const struct smelt__key *from = find_key(family, index);
+    if (!from)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s has no key number %d: legal are 0..%d",
-                           name, index, family->key_count - 1);
-    const struct smelt__key *from = &family->keys[index];
+                           name, index, key_count(family) - 1);
     const smelt_family_key found = {.name = from->name,
                                     .legal = from->legal,
                                     .meaning = from->meaning,
@@ -170,7 +193,7 @@ smelt_status smelt__kernel_from_text(const char *kernel, const char *arch_name,
         return status;
     if (!arch_name)
         return null_argument("arch");
-    if (!spec->family->plan)
+    if (smelt__is_operator(smelt__family_of(spec)))
         return smelt__fail(SMELT_ERROR_INVALID_SPEC,
                            "%s is an operator, not a kernel: expand it (smelt_spec_expand, `smelt "
                            "show`) and name one of its kernels",

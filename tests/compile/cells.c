@@ -52,7 +52,7 @@ static int add_operator(void *user, const char *spec) {
 static int add_preset(void *user, const char *preset) {
     struct collector *collector = user;
     for (int tp = 1; tp <= 8; tp *= 2) {
-        if (smelt_preset_expand(preset, tp, add_operator, collector) != SMELT_OK) {
+        if (smelt_preset_expand(preset, tp, 0, add_operator, collector) != SMELT_OK) {
             fprintf(stderr, "matrix: preset %s tp %d: %s\n", preset, tp, smelt_last_error());
             collector->failed = 1;
         }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/registry.h"
 #include "cells.h"
 #include "codegen/arch.h"
 #include "codegen/plan/plan.h"

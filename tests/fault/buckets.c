@@ -114,7 +114,7 @@ static void the_chain(void **unused) {
     }
 }
 
-/* In the order in which smelt_sparse_attn_forward_info counts them. */
+/* In the order in which smelt_sparse_attn_get_kernel_info counts them. */
 static void infos(void **unused) {
     (void)unused;
     static const char *const specs[KERNELS] = {
@@ -127,13 +127,15 @@ static void infos(void **unused) {
     open_operator(9, NULL);
     smelt_kernel_info info = SMELT_KERNEL_INFO_INIT;
     for (int i = 0; i < KERNELS; i++) {
-        assert_int_equal(smelt_sparse_attn_forward_info(attn, i, &info), SMELT_OK);
+        assert_int_equal(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, i, &info),
+                         SMELT_OK);
         assert_string_equal(info.spec, specs[i]);
     }
-    assert_int_equal(smelt_sparse_attn_forward_info(attn, KERNELS, &info),
+    assert_int_equal(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, KERNELS, &info),
                      SMELT_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(smelt_last_error(), "no kernel number 5: legal are 0..4"));
-    assert_int_equal(smelt_sparse_attn_forward_info(attn, -1, &info), SMELT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, -1, &info),
+                     SMELT_ERROR_INVALID_ARGUMENT);
 }
 
 /* No early launches where there are none; and no more blocks of a kernel than are resident, though

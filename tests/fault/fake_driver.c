@@ -199,8 +199,9 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction functi
     (void)extra;
     BEGIN_WORK();
     state.launch = *config;
-    if (config->numAttrs > 0)
-        state.attribute = config->attrs[0];
+    for (unsigned i = 0;
+         i < config->numAttrs && i < sizeof state.attributes / sizeof *config->attrs; i++)
+        state.attributes[i] = config->attrs[i];
     state.launched = function;
     state.launch_context = stack[depth - 1];
     memcpy(state.params, parameters[0], FAKE_PARAMS);
@@ -246,6 +247,35 @@ EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
 EXPORT CUresult cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t bytes) {
     BEGIN_WORK();
     memset((void *)pointer, value, bytes);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t words,
+                                 CUstream stream) {
+    (void)stream;
+    BEGIN_WORK();
+    for (size_t i = 0; i < words; i++)
+        memcpy((char *)pointer + i * sizeof value, &value, sizeof value);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, unsigned rank, void *address,
+                                       const unsigned long long *extents,
+                                       const unsigned long long *strides, const unsigned *box,
+                                       const unsigned *element_strides, int interleave, int swizzle,
+                                       int promotion, int fill) {
+    (void)element_strides, (void)interleave, (void)promotion, (void)fill;
+    BEGIN();
+    state.box = (struct smelt__tensor_box){.data = address,
+                                           .element = (enum smelt__map_element)type,
+                                           .swizzle = (enum smelt__map_swizzle)swizzle,
+                                           .dimensions = (int)rank};
+    for (unsigned i = 0; i < rank; i++) {
+        state.box.extents[i] = extents[i];
+        state.box.strides[i] = i > 0 ? strides[i - 1] : 0;
+        state.box.box[i] = box[i];
+    }
+    memset((void *)map, 0, sizeof(struct tensor_map));
     return CUDA_SUCCESS;
 }
 

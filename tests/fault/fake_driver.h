@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "runtime/driver/cuda_abi.h"
+#include "runtime/tensor_map.h"
 
 enum { FAKE_LOGGED = 256, FAKE_CALL = 48, FAKE_PARAMS = 64, FAKE_UNKNOWN_ERROR = 999 };
 enum { FAKE_CHAIN = 16, FAKE_CHAIN_PARAMS = 512 };
@@ -34,7 +35,8 @@ struct fake_driver {
     int devices, capability_major, capability_minor, version;
     int shared_bytes; /* what cuFuncSetAttribute asked for */
     CUlaunchConfig launch;
-    CUlaunchAttribute attribute; /* the launch's first, whose own copy is gone by now */
+    CUlaunchAttribute attributes[4]; /* the launch's, whose own copy is gone by now */
+    struct smelt__tensor_box box;    /* the last tensor described */
     CUfunction launched;
     unsigned char params[FAKE_PARAMS]; /* the first bytes of the launched params struct */
     CUcontext launch_context;          /* current at the launch */

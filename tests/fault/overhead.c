@@ -46,9 +46,10 @@ static void one_process(void) {
 
 static double time_launches(const smelt_context *context, const struct smelt__kernel *kernel) {
     unsigned char params[512] = {0};
+    const struct smelt__launch launch = {.blocks = {1}, .params = params};
     double begin = microseconds();
     for (int i = 0; i < LAUNCHES; i++)
-        EXPECT(smelt__kernel_launch(context, kernel, 1, params, NULL) == SMELT_OK);
+        EXPECT(smelt__kernel_launch(context, kernel, &launch, NULL) == SMELT_OK);
     return 1e3 * (microseconds() - begin) / LAUNCHES;
 }
 

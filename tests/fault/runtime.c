@@ -15,8 +15,15 @@
 #include "runtime/compiler/compile.h"
 #include "runtime/kernel.h"
 #include "runtime/specs.h"
+#include "runtime/tensor_map.h"
 #include "smelt/device.h"
 #include "smelt/kernels.h"
+
+static smelt_status launch(const smelt_context *context, const struct smelt__kernel *kernel,
+                           uint32_t blocks, const void *params, struct CUstream_st *stream) {
+    const struct smelt__launch one = {.blocks = {blocks}, .params = params};
+    return smelt__kernel_launch(context, kernel, &one, stream);
+}
 
 static struct fake_driver *driver;
 static struct fake_nvrtc *nvrtc;
@@ -90,7 +97,7 @@ static void launch_order_and_arguments(void **unused) {
     const struct smelt__kernel *kernel = get_kernel(context);
     struct CUstream_st *stream = (struct CUstream_st *)(uintptr_t)0x1234;
     driver->calls = 0;
-    assert_int_equal(smelt__kernel_launch(context, kernel, 77, params, stream), SMELT_OK);
+    assert_int_equal(launch(context, kernel, 77, params, stream), SMELT_OK);
     assert_logged(with_push);
     assert_int_equal(driver->launch.gridDimX, 77);
     assert_int_equal(driver->launch.gridDimY, 1);
@@ -122,7 +129,8 @@ static void early_launch_has_the_attribute(void **unused) {
         driver->capability_major = major;
         smelt_context *context = make_context();
         const struct smelt__kernel *kernel = get_kernel(context);
-        assert_int_equal(smelt__kernel_launch_early(context, kernel, 5, params, stream), SMELT_OK);
+        const struct smelt__launch launch = {.blocks = {5}, .early = 1, .params = params};
+        assert_int_equal(smelt__kernel_launch(context, kernel, &launch, stream), SMELT_OK);
         assert_int_equal(driver->launch.gridDimX, 5);
         assert_int_equal(driver->launch.blockDimX, kernel->threads);
         assert_int_equal(driver->launch.sharedMemBytes, kernel->shared_bytes);
@@ -130,15 +138,58 @@ static void early_launch_has_the_attribute(void **unused) {
         assert_memory_equal(driver->params, params, sizeof params);
         assert_int_equal(driver->launch.numAttrs, major == 9);
         if (major == 9) {
-            assert_int_equal(driver->attribute.id,
+            assert_int_equal(driver->attributes[0].id,
                              CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
-            assert_int_equal(driver->attribute.value.programmaticStreamSerializationAllowed, 1);
+            assert_int_equal(driver->attributes[0].value.programmaticStreamSerializationAllowed, 1);
         } else {
             assert_null(driver->launch.attrs);
         }
         smelt_context_destroy(&context);
         assert_nothing_alive();
     }
+}
+
+/* A grid of three dimensions, a cluster beside an early launch, and what a call does around its
+ * kernels: memory set on the stream, a tensor described for the copy engine. */
+static void grids_clusters_and_fills(void **unused) {
+    (void)unused;
+    unsigned char params[FAKE_PARAMS] = {0};
+    smelt_context *context = make_context();
+    struct smelt__kernel kernel = *get_kernel(context);
+    struct smelt__launch launch = {.blocks = {8, 3, 2}, .early = 1, .params = params};
+    kernel.cluster = 4;
+    assert_int_equal(smelt__kernel_launch(context, &kernel, &launch, NULL), SMELT_OK);
+    assert_int_equal(driver->launch.gridDimX, 8);
+    assert_int_equal(driver->launch.gridDimY, 3);
+    assert_int_equal(driver->launch.gridDimZ, 2);
+    assert_int_equal(driver->launch.numAttrs, 2);
+    assert_int_equal(driver->attributes[1].id, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+    assert_int_equal(driver->attributes[1].value.clusterDim[0], 4);
+    assert_int_equal(driver->attributes[1].value.clusterDim[1], 1);
+    assert_int_equal(driver->attributes[1].value.clusterDim[2], 1);
+    launch.early = 0;
+    assert_int_equal(smelt__kernel_launch(context, &kernel, &launch, NULL), SMELT_OK);
+    assert_int_equal(driver->launch.numAttrs, 1);
+    assert_int_equal(driver->attributes[0].id, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+
+    uint32_t words[4] = {1, 2, 3, 4};
+    assert_int_equal(smelt__fill_async(context, words, 0x7fc00000, 3, NULL), SMELT_OK);
+    assert_true(words[0] == 0x7fc00000 && words[2] == 0x7fc00000 && words[3] == 4);
+    struct tensor_map map;
+    const struct smelt__tensor_box box = {.data = words,
+                                          .element = SMELT__MAP_BF16,
+                                          .dimensions = 2,
+                                          .extents = {64, 5},
+                                          .strides = {0, 128},
+                                          .box = {64, 1}};
+    assert_int_equal(smelt__tensor_map_make(context, &box, &map), SMELT_OK);
+    const struct smelt__tensor_box described = driver->box;
+    assert_ptr_equal(described.data, words);
+    assert_int_equal(described.dimensions, 2);
+    assert_true(described.extents[0] == 64 && described.extents[1] == 5);
+    assert_true(described.strides[1] == 128 && described.box[0] == 64);
+    smelt_context_destroy(&context);
+    assert_nothing_alive();
 }
 
 /* The context that is current is used as it is, and is not retained. */
@@ -164,7 +215,7 @@ static void launch_in_the_current_context(void **unused) {
     assert_int_equal(driver->retained, 0);
     const struct smelt__kernel *kernel = get_kernel(context);
     driver->calls = 0;
-    assert_int_equal(smelt__kernel_launch(context, kernel, 1, params, NULL), SMELT_OK);
+    assert_int_equal(launch(context, kernel, 1, params, NULL), SMELT_OK);
     assert_logged(bare);
     assert_ptr_equal(driver->launch_context, own);
     smelt_context_destroy(&context);
@@ -260,7 +311,7 @@ static smelt_status whole_life(char *message, size_t bytes, int *destroy_begins)
         return first;
     KEEP(smelt__kernel_get(context, &plan, &kernel));
     if (kernel)
-        KEEP(smelt__kernel_launch(context, kernel, 1, params, NULL));
+        KEEP(launch(context, kernel, 1, params, NULL));
     KEEP(smelt_device_get_info(context, &info));
     KEEP(smelt_device_alloc(context, 64, &memory));
     if (memory) {
@@ -547,7 +598,7 @@ static void context_destroyed_under_us(void **unused) {
 
     driver->context_id = 2; /* another context at the same address */
     driver->calls = 0;
-    assert_int_equal(smelt__kernel_launch(context, kernel, 1, params, NULL), SMELT_ERROR_DRIVER);
+    assert_int_equal(launch(context, kernel, 1, params, NULL), SMELT_ERROR_DRIVER);
     assert_non_null(strstr(smelt_last_error(), "destroyed"));
     for (int i = 0; i < driver->calls; i++)
         assert_string_not_equal(driver->log[i], "cuLaunchKernelEx");
@@ -591,6 +642,7 @@ int main(void) {
         TEST(launch_order_and_arguments),
         TEST(launch_in_the_current_context),
         TEST(early_launch_has_the_attribute),
+        TEST(grids_clusters_and_fills),
         TEST(compile_options_and_report),
         TEST(a_missing_report),
         TEST(every_driver_call_fails_in_turn),

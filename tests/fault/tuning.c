@@ -170,14 +170,16 @@ static void warming_and_running_agree(void **state) {
     spec.topk = 2048;
     context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_OK);
-    assert_int_equal(smelt_sparse_attn_forward_info(attn, 0, &run), SMELT_OK);
+    assert_int_equal(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, 0, &run),
+                     SMELT_OK);
     assert_int_equal(run.state, SMELT_KERNEL_CACHED);
     assert_string_equal(run.key, info.key);
     smelt_sparse_attn_destroy(&attn);
     /* The same knobs named: a kernel of its own, so that each says what it was asked for. */
     spec.knobs = "stages=2";
     assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_OK);
-    assert_int_equal(smelt_sparse_attn_forward_info(attn, 0, &run), SMELT_OK);
+    assert_int_equal(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, 0, &run),
+                     SMELT_OK);
     assert_string_equal(run.spec, FAKES_SPEC ",stages=2");
     smelt_sparse_attn_destroy(&attn);
     smelt_context_destroy(&context);

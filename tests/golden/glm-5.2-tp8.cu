@@ -27,7 +27,7 @@
  *   SHARED_BYTES                227616  of 232448 that a block may have on sm_90a
  * launch
  *   384 threads a block, 1 block resident per multiprocessor, at most 168 registers a thread
- *   8 heads a block, 1 block a query
+ *   1 block a query
  *   persistent: one such block after another in a resident one
  */
 

@@ -30,7 +30,7 @@
  *   SHARED_BYTES                232400  of 232448 that a block may have on sm_90a
  * launch
  *   512 threads a block, 1 block resident per multiprocessor, at most 128 registers a thread
- *   64 heads a block, 1 block a query
+ *   1 block a query
  *   persistent: one such block after another in a resident one
  */
 

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/family.h"
+#include "codegen/registry.h"
 #include "codegen/template/engine.h"
 #include "difference.h"
 
@@ -97,14 +97,14 @@ static int check_families(void) {
     int missing = 0;
     const struct smelt__family *family;
     for (int i = 0; (family = smelt__family_at(i)) != NULL; i++) {
-        size_t length = strlen(family->name);
-        int listed = !family->plan; /* an operator is no source */
+        size_t length = strlen(family->schema.name);
+        int listed = smelt__is_operator(family); /* an operator is no source */
         for (int k = 0; k < golden_count && !listed; k++)
-            listed = strncmp(goldens[k].spec, family->name, length) == 0 &&
+            listed = strncmp(goldens[k].spec, family->schema.name, length) == 0 &&
                      (goldens[k].spec[length] == ':' || goldens[k].spec[length] == '\0');
         if (!listed) {
-            fprintf(stderr, "%s: a family without goldens: write %s.txt\n", family->name,
-                    family->name);
+            fprintf(stderr, "%s: a family without goldens: write %s.txt\n", family->schema.name,
+                    family->schema.name);
             missing++;
         }
     }

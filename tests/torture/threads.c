@@ -36,7 +36,7 @@ static void create_operator(const struct thread *thread, int n) {
     char text[TORTURE_SPEC];
 
     REQUIRE(smelt_sparse_attn_create(&attn, thread->context, &spec) == SMELT_OK);
-    REQUIRE(smelt_sparse_attn_forward_info(attn, 0, &info) == SMELT_OK);
+    REQUIRE(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, 0, &info) == SMELT_OK);
     REQUIRE(!strcmp(info.spec, kernel_spec(n, text)));
     smelt_sparse_attn_destroy(&attn);
 }

@@ -2,7 +2,11 @@
 #ifndef SMELT_TESTS_RANDOM_SPEC_H
 #define SMELT_TESTS_RANDOM_SPEC_H
 
-#include "codegen/family.h"
+#include <stdio.h>
+#include <string.h>
+
+#include "codegen/registry.h"
+#include "codegen/spec/knobs.h"
 #include "random.h"
 
 static inline int64_t random_value(struct random *random, const struct smelt__key *key) {
@@ -42,37 +46,74 @@ static inline void random_list(struct random *random, const struct smelt__key *k
     }
 }
 
-/* What must be given is drawn until the family's check agrees; a knob is left to the plan three
- * times in four, else given one of a few values if the check agrees. */
+/* Adds an operator's knob with the name, if the check agrees with one of a few values. */
+static inline void random_knob(struct random *random, const char *name, struct smelt__spec *spec) {
+    struct smelt__message message;
+    for (int tries = 0; tries < 8; tries++) {
+        struct smelt__spec with = *spec;
+        struct smelt__knob knob;
+        if (smelt__knob_find(spec->schema, name, &knob) || smelt__knob_at(&with, &knob))
+            return;
+        knob.value = (int)random_value(random, smelt__knob_key(spec->schema, &knob));
+        if (smelt__knob_insert(&with, &knob) == 0 && !smelt__spec_check_all(&with, &message)) {
+            *spec = with;
+            return;
+        }
+    }
+}
+
+/* Knobs for all kernels of an operator, and now and then one for a kernel alone. */
+static inline void random_knobs(struct random *random, struct smelt__spec *spec) {
+    const struct smelt__key *key;
+    for (int i = 0; (key = smelt__schema_knob(spec->schema, i)) != NULL; i++)
+        if (random_below(random, 6) == 0)
+            random_knob(random, key->name, spec);
+    for (int i = 0; i < spec->schema->member_count; i++) {
+        const struct smelt__member *member = &spec->schema->members[i];
+        const struct smelt__key *one =
+            &member->schema->keys[random_below(random, member->schema->key_count)];
+        char name[80];
+        if (!one->knob || random_below(random, 3) != 0)
+            continue;
+        snprintf(name, sizeof name, "%s.%s", member->prefix, one->name);
+        random_knob(random, name, spec);
+    }
+}
+
+/* What must be given is drawn until the family's check agrees; a kernel's knob is left to the plan
+ * three times in four, else given one of a few values if the check agrees. Passes stay the
+ * default: not every operator has all. */
 static inline struct smelt__spec random_spec(struct random *random,
                                              const struct smelt__family *family) {
     static const int widths[] = {64, 128, 256, 512};
+    const struct smelt__schema *schema = &family->schema;
     struct smelt__spec spec;
     struct smelt__message message;
     do {
-        smelt__spec_init(&spec, family);
-        for (int i = 0; i < family->key_count; i++)
-            if (family->keys[i].list)
-                random_list(random, &family->keys[i], i, &spec);
-            else if (!family->keys[i].knob)
-                spec.values[i] = random_value(random, &family->keys[i]);
+        smelt__spec_init(&spec, schema);
+        for (int i = 0; i < schema->key_count; i++)
+            if (schema->keys[i].list)
+                random_list(random, &schema->keys[i], i, &spec);
+            else if (!schema->keys[i].knob && strcmp(schema->keys[i].name, "passes") != 0)
+                spec.values[i] = random_value(random, &schema->keys[i]);
         /* Pairs of widths are too rare to be met by chance. */
-        if (smelt__spec_key(family, "dv") >= 0) {
+        if (smelt__spec_key(schema, "dv") >= 0) {
             int dv = widths[random_below(random, 4)];
             smelt__spec_set(&spec, "dv", dv);
             smelt__spec_set(&spec, "dqk", dv + 64 * random_below(random, 2));
         }
     } while (smelt__spec_check(&spec, &message));
-    for (int i = 0; i < family->key_count; i++) {
-        if (!family->keys[i].knob || random_below(random, 4) != 0)
+    for (int i = 0; i < schema->key_count; i++) {
+        if (!schema->keys[i].knob || random_below(random, 4) != 0)
             continue;
         for (int tries = 0; tries < 8; tries++) {
-            spec.values[i] = random_value(random, &family->keys[i]);
+            spec.values[i] = random_value(random, &schema->keys[i]);
             if (!smelt__spec_check(&spec, &message))
                 break;
             spec.values[i] = SMELT__AUTO;
         }
     }
+    random_knobs(random, &spec);
     return spec;
 }
 

@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-#include "codegen/plan/candidates.h"
+#include "codegen/candidates.h"
+#include "codegen/registry.h"
 #include "codegen/template/engine.h"
 #include "random_spec.h"
 
@@ -61,7 +62,7 @@ static void check_list(const struct smelt__spec *spec, const struct smelt__arch 
         assert_int_equal(smelt__plan_make(&list->list[i].spec, arch, &plan, &message), 0);
         assert_true(strcmp(plan.variant, rule.variant) == 0 ||
                     smelt__spec_get(&list->list[i].spec, "variant") != SMELT__AUTO);
-        for (int k = 0; k < spec->family->key_count; k++)
+        for (int k = 0; k < spec->schema->key_count; k++)
             if (spec->values[k] != SMELT__AUTO)
                 assert_int_equal(list->list[i].spec.values[k], spec->values[k]);
     }

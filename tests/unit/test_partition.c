@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "codegen/families/sparse_attn_partition.h"
-#include "codegen/family.h"
+#include "codegen/registry.h"
 #include "codegen/template/engine.h"
 #include "ops/sparse_attn_partition.h"
 #include "random.h"
@@ -102,7 +102,7 @@ static void threads(void **state) {
     for (int pass = 0; pass < 2; pass++) {
         struct smelt__spec spec;
         struct smelt__plan plan;
-        smelt__spec_init(&spec, &smelt__sparse_attn_partition);
+        smelt__spec_init(&spec, &smelt__sparse_attn_partition.schema);
         smelt__spec_set(&spec, "pass", pass);
         for (int i = 0; smelt__arch_at(i); i++) {
             assert_int_equal(smelt__plan_make(&spec, smelt__arch_at(i), &plan, &message), 0);

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "codegen/registry.h"
 #include "codegen/template/engine.h"
 #include "random_spec.h"
 
@@ -26,12 +27,15 @@ static void check_limits(const struct smelt__plan *plan) {
     assert_true((long)plan->max_registers * plan->threads * plan->blocks_per_multiprocessor <=
                 arch->registers_per_multiprocessor);
     /* Every head is somebody's, and no block is idle. */
-    if (smelt__spec_key(plan->spec.family, "heads") < 0)
+    if (smelt__spec_key(plan->spec.schema, "heads") < 0)
         return;
-    int heads = (int)smelt__spec_get(&plan->spec, "heads");
-    assert_true(plan->heads_per_block > 0 && plan->head_blocks > 0);
-    assert_true(plan->heads_per_block * plan->head_blocks >= heads);
-    assert_true(plan->heads_per_block * (plan->head_blocks - 1) < heads);
+    int found, heads = (int)smelt__spec_get(&plan->spec, "heads");
+    int each = smelt__plan_constant(plan, "BLOCK_HEADS", &found);
+    each = found ? each : 64; /* the one size of sm90 with heads as rows */
+    assert_string_equal(plan->item, "query");
+    assert_true(each > 0 && plan->blocks_per_item > 0);
+    assert_true(each * plan->blocks_per_item >= heads);
+    assert_true(each * (plan->blocks_per_item - 1) < heads);
 }
 
 static void check_regions(const struct smelt__plan *plan) {
@@ -66,8 +70,8 @@ static void check_constants(const struct smelt__plan *plan) {
     int knobs = 0, given = 0;
     for (int i = 0; i < plan->constant_count; i++)
         knobs += plan->constants[i].origin == SMELT__FROM_KNOB;
-    for (int i = 0; i < plan->spec.family->key_count; i++) {
-        const struct smelt__key *key = &plan->spec.family->keys[i];
+    for (int i = 0; i < plan->spec.schema->key_count; i++) {
+        const struct smelt__key *key = &plan->spec.schema->keys[i];
         if (!key->knob || key->choices || plan->spec.values[i] == SMELT__AUTO)
             continue;
         given++;
@@ -109,7 +113,7 @@ static void invariants(void **state) {
         const struct smelt__family *family;
         do
             family = smelt__family_at(random_below(&random, 16));
-        while (!family || !family->plan);
+        while (!family || smelt__is_operator(family));
         struct smelt__spec spec = random_spec(&random, family);
         const struct smelt__arch *arch;
         for (int a = 0; (arch = smelt__arch_at(a)); a++) {
@@ -138,8 +142,8 @@ static void every_shape_is_planned(void **state) {
     struct random random = random_begin("every_shape_is_planned");
     for (int i = 0; i < 2000; i++) {
         struct smelt__spec spec = random_spec(&random, &smelt__sparse_attn_fwd);
-        for (int k = 0; k < spec.family->key_count; k++)
-            if (spec.family->keys[k].knob)
+        for (int k = 0; k < spec.schema->key_count; k++)
+            if (spec.schema->keys[k].knob)
                 spec.values[k] = SMELT__AUTO;
         const struct smelt__arch *arch;
         for (int a = 0; (arch = smelt__arch_at(a)); a++) {

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "codegen/preset.h"
+#include "codegen/registry.h"
 
 static void table(void **state) {
     (void)state;
@@ -28,7 +29,7 @@ static void table(void **state) {
         struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
         struct smelt__message message = {0};
         char text[SMELT__SPEC_TEXT];
-        assert_int_equal(smelt__preset_expand(cases[i].name, cases[i].tp, specs, &message), 2);
+        assert_int_equal(smelt__preset_expand(cases[i].name, cases[i].tp, 0, specs, &message), 2);
         smelt__spec_print(&specs[0], text);
         assert_string_equal(text, cases[i].spec);
         smelt__spec_print(&specs[1], text);
@@ -38,13 +39,28 @@ static void table(void **state) {
     }
 }
 
+/* Passes an operator has not leave it out; all there are is the default. */
+static void passes(void **state) {
+    (void)state;
+    struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
+    struct smelt__message message = {0};
+    int all = smelt__preset_expand("glm-5.2", 1, 0, specs, &message);
+    int forward = smelt__preset_expand("glm-5.2", 1, SMELT__FORWARD, specs, &message);
+    assert_true(all >= 2 && forward >= 2 && forward <= all);
+    for (int i = 0; i < forward; i++)
+        assert_int_equal(smelt__spec_passes(&specs[i]), SMELT__FORWARD);
+    all = smelt__preset_expand("glm-5.2", 1, SMELT__BACKWARD, specs, &message);
+    for (int i = 0; i < all; i++)
+        assert_int_equal(smelt__spec_passes(&specs[i]), SMELT__BACKWARD);
+}
+
 static void names(void **state) {
     (void)state;
     int count = 0;
     struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
     struct smelt__message message;
     for (; smelt__preset_at(count); count++)
-        assert_true(smelt__preset_expand(smelt__preset_at(count), 1, specs, &message) > 0);
+        assert_true(smelt__preset_expand(smelt__preset_at(count), 1, 0, specs, &message) > 0);
     assert_int_equal(count, 5);
     assert_null(smelt__preset_at(-1));
 }
@@ -67,7 +83,7 @@ static void bad_input(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
         struct smelt__message message = {0};
-        assert_int_equal(smelt__preset_expand(cases[i].name, cases[i].tp, specs, &message), -1);
+        assert_int_equal(smelt__preset_expand(cases[i].name, cases[i].tp, 0, specs, &message), -1);
         if (!strstr(message.text, cases[i].part))
             fail_msg("'%s' tp %d gave '%s'", cases[i].name, cases[i].tp, message.text);
     }
@@ -77,6 +93,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table),
         cmocka_unit_test(names),
+        cmocka_unit_test(passes),
         cmocka_unit_test(bad_input),
     };
     return cmocka_run_group_tests_name("preset", tests, NULL, NULL);

@@ -654,7 +654,7 @@ static void spec_refusals(void **state) {
         smelt_status status;
         const char *message;
     } cases[] = {
-        {{0}, SMELT_ERROR_INVALID_ARGUMENT, "another size"},
+        {{0}, SMELT_ERROR_INVALID_ARGUMENT, "spec.size is 0"},
         {SPEC(0, 576, 512, 2048, 0, NULL, 0), SMELT_ERROR_INVALID_SPEC, "heads=0"},
         {SPEC(-64, 576, 512, 2048, 0, NULL, 0), SMELT_ERROR_INVALID_SPEC, "heads=-64"},
         {SPEC(129, 576, 512, 2048, 0, NULL, 0), SMELT_ERROR_INVALID_SPEC, "heads=129"},
@@ -756,7 +756,7 @@ static void spec_parse_refusals(void **state) {
     assert_int_equal(
         smelt_sparse_attn_spec_parse("sparse_attn:heads=8,dqk=64,dv=64,topk=7", &spec, NULL),
         SMELT_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(smelt_last_error(), "spec->size is not set"));
+    assert_non_null(strstr(smelt_last_error(), "spec.size is 0"));
 }
 
 static void supported(void **state) {

@@ -4,17 +4,19 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "codegen/families/sparse_attn_keys.h"
+#include "codegen/families/sparse_attn.h"
+#include "codegen/spec/names.h"
 #include "random_spec.h"
 
 /* Numbers of the spec's list key, if it has one. */
 static int list_length(const struct smelt__spec *spec) {
-    for (int i = 0; i < spec->family->key_count; i++)
-        if (spec->family->keys[i].list && spec->values[i] != SMELT__AUTO)
+    for (int i = 0; i < spec->schema->key_count; i++)
+        if (spec->schema->keys[i].list && spec->values[i] != SMELT__AUTO)
             return (int)spec->values[i];
     return 0;
 }
@@ -32,7 +34,7 @@ static void round_trip(void **state) {
                 fail_msg("%s: %s", text, message.text);
             smelt__spec_print(&again, text_again);
             assert_string_equal(text, text_again);
-            assert_ptr_equal(spec.family, again.family);
+            assert_ptr_equal(spec.schema, again.schema);
             assert_memory_equal(spec.values, again.values, sizeof spec.values);
             for (int k = 0; k < list_length(&spec); k++)
                 assert_int_equal(spec.list[k], again.list[k]);
@@ -63,6 +65,12 @@ static void canonical(void **state) {
          "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,buckets=auto"},
         {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048,buckets=1/2/3/4/5/6/7/1048576",
          "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,buckets=1/2/3/4/5/6/7/1048576"},
+        {"sparse_attn:stages=3,fwd.stages=2,heads=64,dqk=576,dv=512,topk=2048,variant=sm90",
+         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,variant=sm90,stages=3,fwd.stages=2"},
+        {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048,stages=auto,passes=forward",
+         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048"},
+        {"sparse_attn:passes=both,heads=64,dqk=576,dv=512,topk=2048,buckets=auto",
+         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,buckets=auto,passes=both"},
         {"sparse_attn:heads=008,dqk=64,dv=64,topk=01", "sparse_attn:heads=8,dqk=64,dv=64,topk=1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -148,6 +156,14 @@ static const struct {
     {"sparse_attn:" GOOD ",buckets=256,buckets=512", "buckets is given twice", NULL},
     {"sparse_attn:" GOOD ",bucket=256", "unknown key 'bucket', did you mean buckets?", NULL},
     {"sparse_attn_fwd:" GOOD ",buckets=256", "unknown key 'buckets'", NULL},
+    {"sparse_attn:" GOOD ",passes=back", "passes=back is not legal", "forward, backward, both"},
+    {"sparse_attn:" GOOD ",fwd.stages=5", "stages=5 is not legal; legal: auto, 2..4", NULL},
+    {"sparse_attn:" GOOD ",fwd.stages=2,fwd.stages=2", "fwd.stages is given twice", NULL},
+    {"sparse_attn:" GOOD ",fwd.stages=", "fwd.stages has no value; legal: auto, 2..4", NULL},
+    {"sparse_attn:" GOOD ",fwd.stage=2", "unknown knob 'stage', did you mean stages?", NULL},
+    {"sparse_attn:" GOOD ",fwd.heads=2", "unknown knob 'heads'", "known: variant"},
+    {"sparse_attn:" GOOD ",fwt.stages=2", "unknown kernel 'fwt', did you mean fwd?", NULL},
+    {"sparse_attn_fwd:" GOOD ",fwd.stages=2", "a kernel's knobs have no prefix", NULL},
     {" sparse_attn:" GOOD, "byte 0x20 at position 1", NULL},
     {"sparse_attn:heads= 64", "byte 0x20 at position 19", NULL},
     {"sparse_attn:" GOOD "\n", "byte 0x0a", NULL},
@@ -212,20 +228,68 @@ static void buckets(void **state) {
           "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=1"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct smelt__spec spec, kernels[SMELT__MAX_KERNELS];
+        struct smelt__spec spec;
+        struct smelt__expansion expansion;
         struct smelt__message message = {0};
         char text[SMELT__SPEC_TEXT];
         snprintf(text, sizeof text, "sparse_attn:heads=8,dqk=576,dv=512,%s", cases[i].given);
         if (smelt__spec_parse(text, &spec, &message))
             fail_msg("%s: %s", text, message.text);
-        int count = spec.family->expand(&spec, kernels);
+        if (smelt__spec_expand(&spec, &expansion, &message))
+            fail_msg("%s: %s", text, message.text);
+        const int count = expansion.count;
         for (int k = 0; k < count; k++) {
-            smelt__spec_print(&kernels[k], text);
+            smelt__spec_print(&expansion.kernels[k], text);
             assert_non_null(cases[i].expanded[k]);
             assert_string_equal(text, cases[i].expanded[k]);
         }
         assert_true(count == 12 || !cases[i].expanded[count]);
     }
+}
+
+/* A knob for one kernel wins over one for all, and neither reaches a kernel that has none. */
+static void knobs_of_one_kernel(void **state) {
+    (void)state;
+    struct smelt__spec spec;
+    struct smelt__expansion expansion;
+    struct smelt__message message = {0};
+    char text[SMELT__SPEC_TEXT];
+    assert_int_equal(smelt__spec_parse("sparse_attn:" GOOD
+                                       ",buckets=512,stages=2,fwd.stages=3,block_keys=32",
+                                       &spec, &message),
+                     0);
+    assert_int_equal(smelt__spec_expand(&spec, &expansion, &message), 0);
+    assert_int_equal(expansion.count, 4);
+    smelt__spec_print(&expansion.kernels[0], text);
+    assert_string_equal(text, "sparse_attn_partition:pass=count");
+    smelt__spec_print(&expansion.kernels[3], text);
+    assert_string_equal(text,
+                        "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=512,block_keys=32,stages=3");
+    for (int i = 0; i < expansion.count; i++)
+        assert_int_equal(expansion.pass[i], SMELT__FORWARD);
+}
+
+/* A pass that the operator has not is refused when it is expanded, by name; no more kernels than
+ * there is room for are ever written. */
+static void passes(void **state) {
+    (void)state;
+    struct smelt__spec spec;
+    struct smelt__expansion *expansion = malloc(sizeof *expansion);
+    struct smelt__message message = {0};
+    assert_non_null(expansion);
+    assert_int_equal(smelt__spec_parse("sparse_attn:" GOOD ",passes=both", &spec, &message), 0);
+    assert_int_equal(smelt__spec_passes(&spec), SMELT__FORWARD | SMELT__BACKWARD);
+    assert_int_equal(smelt__spec_expand(&spec, expansion, &message), -1);
+    assert_non_null(strstr(message.text, "sparse_attn has no backward pass"));
+    smelt__spec_set(&spec, "passes", 0);
+    expansion->count = expansion->overflow = 0;
+    for (int i = 0; i < SMELT__MAX_KERNELS; i++)
+        smelt__expansion_add(expansion, &spec, 0, SMELT__FORWARD);
+    assert_int_equal(expansion->overflow, 0);
+    smelt__spec_set(smelt__expansion_add(expansion, &spec, 0, SMELT__FORWARD), "topk", 7);
+    assert_int_equal(expansion->count, SMELT__MAX_KERNELS);
+    assert_int_equal(expansion->overflow, 1);
+    free(expansion);
 }
 
 /* With auto the bounds ascend to topk, whatever it is. */
@@ -234,7 +298,7 @@ static void auto_buckets(void **state) {
     for (int topk = 1; topk < 5000; topk++) {
         struct smelt__spec spec;
         int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS];
-        smelt__spec_init(&spec, &smelt__sparse_attn);
+        smelt__spec_init(&spec, &smelt__sparse_attn.schema);
         smelt__spec_set(&spec, "heads", 64);
         smelt__spec_set(&spec, "dqk", 576);
         smelt__spec_set(&spec, "dv", 512);
@@ -259,7 +323,7 @@ static void knobs_only(void **state) {
     (void)state;
     struct smelt__spec spec;
     struct smelt__message message = {0};
-    smelt__spec_init(&spec, &smelt__sparse_attn);
+    smelt__spec_init(&spec, &smelt__sparse_attn_fwd.schema);
     assert_int_equal(smelt__spec_parse_keys("stages=2,block_keys=32", 1, &spec, &message), 0);
     assert_int_equal(smelt__spec_get(&spec, "stages"), 2);
     assert_int_equal(smelt__spec_get(&spec, "block_keys"), 32);
@@ -337,7 +401,8 @@ int main(void) {
         cmocka_unit_test(bad_input),    cmocka_unit_test(too_long),
         cmocka_unit_test(knobs_only),   cmocka_unit_test(random_bytes),
         cmocka_unit_test(nearest_name), cmocka_unit_test(buckets),
-        cmocka_unit_test(auto_buckets),
+        cmocka_unit_test(auto_buckets), cmocka_unit_test(knobs_of_one_kernel),
+        cmocka_unit_test(passes),
     };
     return cmocka_run_group_tests_name("spec", tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@ static int get_key(const char *family, int index, smelt_family_key *key) {
 static json_t *preset_json(const char *preset) {
     struct tool_list specs = {0};
     json_t *array = tool_json(json_array());
-    smelt_preset_expand(preset, 1, tool_list_collect, &specs);
+    smelt_preset_expand(preset, 1, 0, tool_list_collect, &specs);
     for (size_t i = 0; i < specs.count; i++)
         json_array_append_new(array, tool_json_text(specs.items[i]));
     tool_list_free(&specs);
@@ -52,7 +52,7 @@ static void print_choices_json(const struct tool_list *presets, const struct too
 
 static void print_preset(struct tool_table *table, const char *preset) {
     struct tool_list specs = {0};
-    smelt_preset_expand(preset, 1, tool_list_collect, &specs);
+    smelt_preset_expand(preset, 1, 0, tool_list_collect, &specs);
     for (size_t i = 0; i < specs.count; i++) {
         tool_table_add(table, TOOL_PLAIN, "%s", i ? "" : preset);
         tool_table_add(table, TOOL_PLAIN, "%s", specs.items[i]);

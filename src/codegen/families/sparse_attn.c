@@ -9,9 +9,10 @@
  */
 #include <stddef.h>
 
+#include "codegen/families/sparse_attn.h"
 #include "codegen/families/sparse_attn_keys.h"
 #include "codegen/families/sparse_attn_partition.h"
-#include "codegen/family.h"
+#include "codegen/registry.h"
 
 enum { AUTO_COUNT = 2, KEY_BLOCK = 64 };
 
@@ -41,39 +42,66 @@ int smelt__sparse_attn_bounds(const struct smelt__spec *spec,
     return count;
 }
 
-/* One forward kernel: what the operator and its kernels have in common is handed on by name. */
-static void hand_on(const struct smelt__spec *spec, int topk, struct smelt__spec *kernel) {
-    smelt__spec_init(kernel, &smelt__sparse_attn_fwd);
-    for (int i = 0; i < kernel->family->key_count; i++)
-        kernel->values[i] = smelt__spec_get(spec, kernel->family->keys[i].name);
-    smelt__spec_set(kernel, "topk", topk);
-}
+enum { FWD }; /* members by number */
 
-static void partition_pass(struct smelt__spec *kernel, int64_t pass) {
-    smelt__spec_init(kernel, &smelt__sparse_attn_partition);
-    smelt__spec_set(kernel, "pass", pass);
+static const struct smelt__member members[] = {
+    [FWD] = {"fwd", &smelt__sparse_attn_fwd.schema},
+};
+
+static const struct smelt__key keys[] = {
+    SMELT__SPARSE_ATTN_COMPUTED,
+    SMELT__LIST("buckets", "auto, or up to 8 ascending numbers 1..1048576, 256/512/1024",
+                "queries with at most so many valid slots get a kernel of their own", 1,
+                SMELT__SPARSE_ATTN_MAX_TOPK),
+    SMELT__PASSES_KEY,
+};
+
+static void add_partition(struct smelt__expansion *expansion, int64_t partition_pass) {
+    smelt__spec_set(
+        smelt__expansion_add_other(expansion, &smelt__sparse_attn_partition, SMELT__FORWARD),
+        "pass", partition_pass);
 }
 
 /* With buckets: the partition's two passes, then the longest work first. */
-static int expand(const struct smelt__spec *spec, struct smelt__spec kernels[SMELT__MAX_KERNELS]) {
-    int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS], count = 0;
+static void expand(const struct smelt__spec *spec, unsigned pass,
+                   struct smelt__expansion *expansion) {
+    int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS];
     const int buckets = smelt__sparse_attn_bounds(spec, bounds);
     if (buckets == 0) {
-        hand_on(spec, (int)smelt__spec_get(spec, "topk"), &kernels[0]);
-        return 1;
+        smelt__expansion_add(expansion, spec, FWD, pass);
+        return;
     }
-    partition_pass(&kernels[count++], SMELT__PARTITION_COUNT);
-    partition_pass(&kernels[count++], SMELT__PARTITION_PLACE);
+    add_partition(expansion, SMELT__PARTITION_COUNT);
+    add_partition(expansion, SMELT__PARTITION_PLACE);
     for (int i = buckets - 1; i >= 0; i--)
-        hand_on(spec, bounds[i], &kernels[count++]);
-    return count;
+        smelt__spec_set(smelt__expansion_add(expansion, spec, FWD, pass), "topk", bounds[i]);
 }
 
+/* OPERATORS.md's table of models. With buckets: for batches of many lengths; that operator has the
+ * plain one's kernel, too. */
+static const struct smelt__preset_row presets[] = {
+    {"glm-5.2", "heads=64,dqk=576,dv=512,topk=2048"},
+    {"glm-5.2", "heads=64,dqk=576,dv=512,topk=2048,buckets=auto"},
+    {"glm-5.3-flash", "heads=64,dqk=512,dv=512,topk=2048"},
+    {"glm-5.3-flash", "heads=64,dqk=512,dv=512,topk=2048,buckets=auto"},
+    {"deepseek-v3.2", "heads=128,dqk=576,dv=512,topk=2048"},
+    {"deepseek-v3.2", "heads=128,dqk=576,dv=512,topk=2048,buckets=auto"},
+    {"deepseek-v4-flash", "heads=64,dqk=512,dv=512,topk=640,sink=1"},
+    {"deepseek-v4-flash", "heads=64,dqk=512,dv=512,topk=640,sink=1,buckets=auto"},
+    {"deepseek-v4-pro", "heads=128,dqk=512,dv=512,topk=1152,sink=1"},
+    {"deepseek-v4-pro", "heads=128,dqk=512,dv=512,topk=1152,sink=1,buckets=auto"},
+    {NULL, NULL},
+};
+
 const struct smelt__family smelt__sparse_attn = {
-    .name = "sparse_attn",
+    .schema = {.name = "sparse_attn",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys,
+               .members = members,
+               .member_count = sizeof members / sizeof *members,
+               .check = smelt__sparse_attn_check},
     .summary = "sparse attention: each query attends to its own list of KV rows",
-    .keys = smelt__sparse_attn_operator_keys,
-    .key_count = SMELT__SPARSE_ATTN_KEY_COUNT + 1,
-    .check = smelt__sparse_attn_check,
+    .passes = SMELT__FORWARD,
     .expand = expand,
+    .presets = presets,
 };

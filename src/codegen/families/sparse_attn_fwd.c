@@ -5,8 +5,11 @@
  * the reason why not.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "codegen/families/sparse_attn_fwd.h"
+#include "codegen/families/sparse_attn_keys.h"
+#include "codegen/registry.h"
 
 void smelt__sparse_attn_fwd_name(const struct smelt__spec *spec, struct smelt__plan *plan) {
     static const struct {
@@ -29,45 +32,92 @@ void smelt__sparse_attn_fwd_name(const struct smelt__spec *spec, struct smelt__p
                     "1: a kernel may begin before the one ahead of it has ended");
 }
 
-const char *smelt__sparse_attn_fwd_sm90_knob(const struct smelt__spec *spec) {
-    static const char *const knobs[] = {"orientation",      "part_tiles",       "turn_steps",
-                                        "output_registers", "gather_registers", "racecheck"};
-    for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
-        if (smelt__spec_get(spec, knobs[i]) != SMELT__AUTO)
-            return knobs[i];
-    return NULL;
+static const char *const variant_names[] = {"mma", "sm90", NULL};
+static const char *const orientations[] = {"heads", "keys", NULL};
+
+static const struct smelt__key keys[] = {
+    SMELT__SPARSE_ATTN_COMPUTED,
+    SMELT__NAMED_KNOB("variant", "auto, mma, sm90", "which instructions the kernel is built on",
+                      variant_names),
+    SMELT__NAMED_KNOB("orientation", "auto, heads, keys", "what the matrices' rows are, with sm90",
+                      orientations),
+    SMELT__KNOB("compact", "auto, 0, 1", "1: a row of slots is compacted to its valid ones first",
+                0, 1),
+    SMELT__KNOB("block_keys", "auto, 16, 32, 64, 128", "KV rows of one step of the main loop", 16,
+                128),
+    SMELT__KNOB("stages", "auto, 2..4", "key blocks in flight: the depth of the gather's ring", 2,
+                4),
+    SMELT__KNOB("part_tiles", "auto, 2, 4",
+                "64 columns each, come and go together: sm90, keys as rows", 2, 4),
+    SMELT__KNOB("warps", "auto, 4, 8", "warps of a thread block", 4, 8),
+    SMELT__KNOB("blocks", "auto, 1..4", "resident thread blocks a multiprocessor is compiled for",
+                1, 4),
+    SMELT__KNOB("turn_steps", "auto, 0..26",
+                "k-steps of QK left when PV may begin: sm90, heads as rows", 0, 26),
+    SMELT__KNOB("output_registers", "auto, 160, 168",
+                "of a thread that computes PV: sm90, heads as rows", 160, 168),
+    SMELT__KNOB("gather_registers",
+                "auto, 24..88 by eights: 24..48 with heads as rows, 64..88 with keys",
+                "of a thread that gathers, with sm90", 24, 88),
+    SMELT__KNOB("racecheck", "auto, 0, 1",
+                "1: for compute-sanitizer, every lane arrives at barriers: sm90", 0, 1),
+};
+
+static int check(const struct smelt__spec *spec, struct smelt__message *message) {
+    static const int key_blocks[] = {16, 32, 64, 128}, warp_counts[] = {4, 8},
+                     part_widths[] = {2, 4};
+    return smelt__sparse_attn_check(spec, message) ||
+                   smelt__check_one_of(spec, "block_keys", key_blocks, 4, message) ||
+                   smelt__check_one_of(spec, "warps", warp_counts, 2, message) ||
+                   smelt__check_one_of(spec, "part_tiles", part_widths, 2, message)
+               ? -1
+               : 0;
 }
 
-/* Plans the rule's variant: sm90 if it takes the spec and its knobs, else mma. */
-static int plan_auto(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                     struct smelt__plan *plan, struct smelt__message *message) {
-    const struct smelt__plan untouched = *plan;
-    if (smelt__sparse_attn_fwd_plan_sm90(spec, arch, plan, message) == 0)
-        return 0;
-    if (smelt__sparse_attn_fwd_sm90_knob(spec))
-        return -1; /* sm90's reason is the one to know */
-    *plan = untouched;
-    return smelt__sparse_attn_fwd_plan_mma(spec, arch, plan, message);
-}
-
-static int plan_fwd(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                    struct smelt__plan *plan, struct smelt__message *message) {
-    switch (smelt__spec_get(spec, "variant")) {
-    case SMELT__SPARSE_ATTN_MMA:
-        return smelt__sparse_attn_fwd_plan_mma(spec, arch, plan, message);
-    case SMELT__SPARSE_ATTN_SM90:
-        return smelt__sparse_attn_fwd_plan_sm90(spec, arch, plan, message);
-    default:
-        return plan_auto(spec, arch, plan, message);
+static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
+    static const struct {
+        const char *name;
+        int only_named, count, values[SMELT__MAX_TRIES];
+    } tried[] = {
+        {"variant", 0, 2, {SMELT__SPARSE_ATTN_MMA, SMELT__SPARSE_ATTN_SM90}},
+        {"orientation", 0, 2, {SMELT__SPARSE_ATTN_HEADS, SMELT__SPARSE_ATTN_KEYS}},
+        {"compact", 1, 2, {0, 1}}, /* 0 wins on full lists alone */
+        {"block_keys", 0, 4, {16, 32, 64, 128}},
+        {"stages", 0, 3, {2, 3, 4}},
+        {"part_tiles", 0, 2, {2, 4}},
+        {"warps", 0, 2, {4, 8}},
+        {"blocks", 0, 3, {1, 2, 3}},
+        {"turn_steps", 0, 4, {4, 10, 16, 22}},
+        {"output_registers", 0, 2, {160, 168}},
+        {"gather_registers", 0, 7, {24, 32, 40, 48, 64, 72, 80}},
+    };
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+        if (strcmp(key->name, tried[i].name) != 0 || (tried[i].only_named && !named))
+            continue;
+        for (int k = 0; k < tried[i].count; k++)
+            values[k] = tried[i].values[k];
+        return tried[i].count;
     }
+    return 0;
 }
+
+static const char *const sm90_knobs[] = {
+    "orientation",      "part_tiles", "turn_steps", "output_registers",
+    "gather_registers", "racecheck",  NULL};
+
+/* The best first: sm90 wherever it can be planned (bench/). */
+static const struct smelt__variant variants[] = {
+    {"sm90", smelt__sparse_attn_fwd_plan_sm90, sm90_knobs},
+    {"mma", smelt__sparse_attn_fwd_plan_mma, NULL},
+    {NULL, NULL, NULL},
+};
 
 const struct smelt__family smelt__sparse_attn_fwd = {
-    .name = "sparse_attn_fwd",
+    .schema = {.name = "sparse_attn_fwd",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys,
+               .check = check},
     .summary = "forward pass of sparse attention: out and log-sum-exp",
-    .keys = smelt__sparse_attn_keys,
-    .key_count = SMELT__SPARSE_ATTN_KEY_COUNT,
-    .check = smelt__sparse_attn_check,
-    .plan = plan_fwd,
-    .tries = smelt__sparse_attn_tries,
+    .variants = variants,
+    .tries = tries,
 };

@@ -373,12 +373,6 @@ static void explain(const struct smelt__spec *spec, const struct smelt__arch *ar
 
 int smelt__sparse_attn_fwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message) {
-    const char *const other = smelt__sparse_attn_fwd_sm90_knob(spec);
-    if (other) {
-        smelt__message_set(message, "%s: %s is a knob of variant=sm90; mma has none",
-                           spec->family->name, other);
-        return -1;
-    }
     struct choice choice = {0};
     struct misses misses = {INT_MAX, 0, INT_MAX, 0};
     choice.heads = (int)smelt__spec_get(spec, "heads");
@@ -388,7 +382,6 @@ int smelt__sparse_attn_fwd_plan_mma(const struct smelt__spec *spec, const struct
         explain(spec, arch, &misses, message);
         return -1;
     }
-    plan->variant = "mma";
     plan->template_name = "sparse_attn_fwd.mma.cu";
     smelt__sparse_attn_fwd_name(spec, plan);
     add_constants(&choice, spec, plan);
@@ -396,7 +389,7 @@ int smelt__sparse_attn_fwd_plan_mma(const struct smelt__spec *spec, const struct
     plan->threads = choice.warps * WARP;
     plan->blocks_per_multiprocessor = choice.blocks;
     plan->max_registers = register_limit(&choice, arch);
-    plan->heads_per_block = choice.block_tiles * TILE;
-    plan->head_blocks = choice.head_blocks;
+    plan->item = "query";
+    plan->blocks_per_item = choice.head_blocks;
     return 0;
 }

@@ -65,7 +65,7 @@ static int refuse_knob(const struct smelt__spec *spec, const char *name, int leg
     smelt__message_set(message,
                        "%s: %s=%" PRId64 " is not legal with variant=sm90, which has %d; leave it "
                        "out, or use variant=mma",
-                       spec->family->name, name, smelt__spec_get(spec, name), legal);
+                       spec->schema->name, name, smelt__spec_get(spec, name), legal);
     return -1;
 }
 
@@ -77,33 +77,33 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
         smelt__message_set(message,
                            "%s: variant=sm90 runs on sm_90a alone, not on %s; variant=mma runs "
                            "there",
-                           spec->family->name, arch->name);
+                           spec->schema->name, arch->name);
         return -1;
     }
     if (dv != VALUE_WIDTH) {
         smelt__message_set(message,
                            "%s: variant=sm90 has dv=%d alone, not dv=%" PRId64 "; variant=mma has "
                            "it",
-                           spec->family->name, VALUE_WIDTH, dv);
+                           spec->schema->name, VALUE_WIDTH, dv);
         return -1;
     }
     if (by_keys && heads > MOST_COLUMNS) {
         smelt__message_set(message,
                            "%s: orientation=keys takes at most %d heads, not %" PRId64
                            "; orientation=heads takes them",
-                           spec->family->name, MOST_COLUMNS, heads);
+                           spec->schema->name, MOST_COLUMNS, heads);
         return -1;
     }
     if (!by_keys && smelt__spec_get(spec, "part_tiles") != SMELT__AUTO) {
         smelt__message_set(message, "%s: part_tiles is a knob of orientation=keys; heads has none",
-                           spec->family->name);
+                           spec->schema->name);
         return -1;
     }
     static const char *const others[] = {"turn_steps", "output_registers"};
     for (size_t i = 0; by_keys && i < sizeof others / sizeof *others; i++)
         if (smelt__spec_get(spec, others[i]) != SMELT__AUTO) {
             smelt__message_set(message, "%s: %s is a knob of orientation=heads; keys has none",
-                               spec->family->name, others[i]);
+                               spec->schema->name, others[i]);
             return -1;
         }
     return refuse_knob(spec, "warps", by_keys ? 12 : 16, message) ||
@@ -143,7 +143,7 @@ static int refuse_value(const struct smelt__spec *spec, const char *name, int va
     smelt__message_set(message,
                        "%s: %s=%d is not legal with variant=sm90 and heads as rows; the nearest "
                        "legal one is %d of %d..%d%s",
-                       spec->family->name, name, value, nearest, least, most,
+                       spec->schema->name, name, value, nearest, least, most,
                        unit > 1 ? " by eights" : "");
     return -1;
 }
@@ -234,7 +234,7 @@ static int choose_stages(const struct smelt__spec *spec, struct choice *choice,
                        "%s: stages=%d and %d registers for the scores, which leave %d k-steps of Q "
                        "to shared memory, need %.1f KB of it, and there are %d; fewer stages or "
                        "fewer output_registers or gather_registers do",
-                       spec->family->name, choice->stages, choice->scores_registers,
+                       spec->schema->name, choice->stages, choice->scores_registers,
                        choice->dqk / 16 - choice->register_steps, plan->shared_bytes / 1024.0,
                        SHARED_LIMIT / 1024);
     return -1;
@@ -251,8 +251,7 @@ static int plan_heads(const struct smelt__spec *spec, struct smelt__plan *plan,
     plan->template_name = "sparse_attn_fwd.sm90.cu";
     add_constants(spec, &choice, plan);
     plan->threads = WARPGROUPS * WARPGROUP;
-    plan->heads_per_block = HEADS;
-    plan->head_blocks = (choice.heads + HEADS - 1) / HEADS;
+    plan->blocks_per_item = (choice.heads + HEADS - 1) / HEADS;
     return 0;
 }
 
@@ -263,11 +262,11 @@ int smelt__sparse_attn_fwd_plan_sm90(const struct smelt__spec *spec, const struc
                                                    : orientation == SMELT__SPARSE_ATTN_KEYS;
     if (refuse(spec, arch, by_keys, message))
         return -1;
-    plan->variant = "sm90";
     smelt__sparse_attn_fwd_name(spec, plan);
     if (by_keys ? smelt__sparse_attn_fwd_plan_keys(spec, plan, message)
                 : plan_heads(spec, plan, message))
         return -1;
+    plan->item = "query";
     plan->blocks_per_multiprocessor = 1;
     plan->max_registers = arch->registers_per_multiprocessor / plan->threads / 8 * 8;
     plan->persistent = 1;

@@ -120,7 +120,7 @@ static int choose_knobs(const struct smelt__spec *spec, struct choice *choice,
         smelt__message_set(message,
                            "%s: gather_registers=%d is not legal with variant=sm90 and keys as "
                            "rows; legal: %d..%d by eights",
-                           spec->family->name, gather, LEAST_GATHER, MOST_GATHER);
+                           spec->schema->name, gather, LEAST_GATHER, MOST_GATHER);
         return -1;
     }
     choice->part_tiles = smelt__sparse_attn_fwd_knob(
@@ -150,7 +150,7 @@ static int choose_ring(const struct smelt__spec *spec, struct choice *choice,
             "%s: stages=%d with %d heads (in eights) and dqk=%d needs more than the %d KB of "
             "shared memory; legal: %d..%d, or auto, the %d tiles of 64 columns that "
             "fit, %d of them a stage",
-            spec->family->name, stages, choice->heads, choice->tiles * TILE_COLUMNS,
+            spec->schema->name, stages, choice->heads, choice->tiles * TILE_COLUMNS,
             SHARED_LIMIT / 1024, LEAST_STAGES, most_stages, most, choice->tiles);
         return -1;
     }
@@ -170,7 +170,6 @@ int smelt__sparse_attn_fwd_plan_keys(const struct smelt__spec *spec, struct smel
     add_constants(spec, &choice, plan);
     add_regions(&choice, plan);
     plan->threads = WARPGROUPS * WARPGROUP;
-    plan->heads_per_block = choice.heads;
-    plan->head_blocks = 1;
+    plan->blocks_per_item = 1;
     return 0;
 }

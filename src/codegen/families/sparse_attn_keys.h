@@ -1,37 +1,30 @@
 /*
- * The keys that the operator sparse_attn and its kernels have in common: an operator hands its keys
- * and knobs to its kernels unchanged, but for `topk`, which is a bucket's bound, and `buckets`,
- * which it alone has.
+ * What the operator sparse_attn and its kernels have in common: the keys that say what is computed.
  */
 #ifndef SMELT_CODEGEN_SPARSE_ATTN_KEYS_H
 #define SMELT_CODEGEN_SPARSE_ATTN_KEYS_H
 
-#include "codegen/family.h"
+#include "codegen/spec/keys.h"
 
-enum { SMELT__SPARSE_ATTN_KEY_COUNT = 17 };
+enum { SMELT__SPARSE_ATTN_MAX_HEADS = 1024, SMELT__SPARSE_ATTN_MAX_TOPK = 1 << 20 };
 
-extern const struct smelt__key smelt__sparse_attn_keys[SMELT__SPARSE_ATTN_KEY_COUNT];
-extern const struct smelt__key smelt__sparse_attn_operator_keys[SMELT__SPARSE_ATTN_KEY_COUNT + 1];
+/* Rows of a table of keys. */
+#define SMELT__SPARSE_ATTN_COMPUTED                                                                \
+    SMELT__DIVIDED("heads", "1..128 and multiples of 64 above, up to 1024",                        \
+                   "query heads on this rank", 1, SMELT__SPARSE_ATTN_MAX_HEADS),                   \
+        SMELT__REQUIRED("dqk", "dv or dv+64", "width of a query and of a KV row", 64, 576),        \
+        SMELT__REQUIRED("dv", "64, 128, 256, 512",                                                 \
+                        "width of a value: the first columns of a KV row", 64, 512),               \
+        SMELT__REQUIRED("topk", "1..1048576", "the most valid slots of a query", 1,                \
+                        SMELT__SPARSE_ATTN_MAX_TOPK),                                              \
+        SMELT__OPTIONAL("sink", "0, 1", "1: a learnt logit per head in the softmax denominator",   \
+                        0, 1, 0)
 
-/* The list's numbers, and topk itself. */
-enum { SMELT__SPARSE_ATTN_MOST_BUCKETS = SMELT__MAX_LIST + 1 };
-
-/* The bounds of the operator's buckets, ascending, the last one topk; returns how many there are, 0
- * for an operator without buckets. */
-int smelt__sparse_attn_bounds(const struct smelt__spec *spec,
-                              int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS]);
-
-/* Values of the knob `variant`. */
-enum smelt__sparse_attn_variant { SMELT__SPARSE_ATTN_MMA = 0, SMELT__SPARSE_ATTN_SM90 };
-
-/* Values of the knob `orientation`. */
-enum smelt__sparse_attn_orientation { SMELT__SPARSE_ATTN_HEADS = 0, SMELT__SPARSE_ATTN_KEYS };
-
-/* What the keys' ranges cannot say: the widths' pairs, the heads' rule, the listed key blocks. */
+/* What their ranges cannot say: the widths' pairs, the heads' rule. */
 int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message);
 
-/* What tuning tries of a knob: family.h. */
-int smelt__sparse_attn_tries(const struct smelt__key *key, int named,
-                             int64_t values[SMELT__MAX_TRIES]);
+/* A key with a few legal values within its range, or SMELT__AUTO: 0, or -1 with a message. */
+int smelt__check_one_of(const struct smelt__spec *spec, const char *key, const int *legal,
+                        int count, struct smelt__message *message);
 
 #endif

@@ -6,7 +6,8 @@
 #include <stdio.h>
 
 #include "codegen/families/sparse_attn_partition.h"
-#include "codegen/family.h"
+#include "codegen/registry.h"
+#include "codegen/spec/keys.h"
 
 enum {
     COUNT_THREADS = SMELT__PARTITION_COUNT_THREADS,
@@ -28,12 +29,9 @@ enum {
 static const char *const passes[] = {"count", "place", NULL};
 
 static const struct smelt__key keys[] = {
-    {.name = "pass",
-     .legal = "count, place",
-     .meaning = "count reads the indices, place writes the buckets' lists of query numbers",
-     .default_value = SMELT__AUTO,
-     .required = 1,
-     .choices = passes},
+    SMELT__REQUIRED_NAME(
+        "pass", "count, place",
+        "count reads the indices, place writes the buckets' lists of query numbers", passes),
 };
 
 static void add_constants(struct smelt__plan *plan) {
@@ -87,10 +85,16 @@ static int plan_partition(const struct smelt__spec *spec, const struct smelt__ar
     return 0;
 }
 
+/* Both passes; the plan is named after its pass. */
+static const struct smelt__variant variants[] = {
+    {"partition", plan_partition, NULL},
+    {NULL, NULL, NULL},
+};
+
 const struct smelt__family smelt__sparse_attn_partition = {
-    .name = "sparse_attn_partition",
+    .schema = {.name = "sparse_attn_partition",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys},
     .summary = "puts queries into buckets by their number of valid slots",
-    .keys = keys,
-    .key_count = sizeof keys / sizeof *keys,
-    .plan = plan_partition,
+    .variants = variants,
 };

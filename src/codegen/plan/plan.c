@@ -1,49 +1,11 @@
 /* See plan.h: what all families' plans have in common. */
 #include "codegen/plan/plan.h"
 
-#include <assert.h>
 #include <string.h>
 
-#include "codegen/family.h"
-
-int smelt__plan_make(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                     struct smelt__plan *plan, struct smelt__message *message) {
-    memset(plan, 0, sizeof *plan);
-    if (!spec->family->plan) {
-        smelt__message_set(message,
-                           "%s is an operator: it has no plan of its own, the kernels it expands "
-                           "to have",
-                           spec->family->name);
-        return -1;
-    }
-    if (smelt__spec_check(spec, message))
-        return -1;
-    plan->spec = *spec;
-    plan->arch = arch;
-    if (spec->family->plan(spec, arch, plan, message))
-        return -1;
-    if (plan->shared_bytes > arch->shared_per_block) {
-        smelt__message_set(message, "%s: needs %.1f KB of shared memory, %s has %d",
-                           spec->family->name, plan->shared_bytes / 1024.0, arch->name,
-                           arch->shared_per_block / 1024);
-        return -1;
-    }
-    return 0;
-}
-
-int smelt__plan_make_tuned(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                           const char *tuned_knobs, struct smelt__plan *plan,
-                           struct smelt__message *message) {
-    struct smelt__spec tuned = *spec;
-    if (tuned_knobs && smelt__spec_tune(&tuned, tuned_knobs, message))
-        return -1;
-    return smelt__plan_make(&tuned, arch, plan, message);
-}
-
 enum smelt__origin smelt__plan_origin(const struct smelt__spec *spec, const char *knob) {
-    const int index = smelt__spec_key(spec->family, knob);
-    assert(index >= 0);
-    if (spec->values[index] == SMELT__AUTO)
+    const int index = smelt__spec_key(spec->schema, knob);
+    if (index < 0 || spec->values[index] == SMELT__AUTO)
         return SMELT__FROM_RULE;
     return spec->tuned >> index & 1 ? SMELT__FROM_TUNING : SMELT__FROM_KNOB;
 }
@@ -55,7 +17,10 @@ void smelt__plan_add(struct smelt__plan *plan, const char *name, int value,
                      enum smelt__origin origin, const char *meaning) {
     int found;
     smelt__plan_constant(plan, name, &found);
-    assert(!found && plan->constant_count < SMELT__MAX_CONSTANTS);
+    if (found || plan->constant_count == SMELT__MAX_CONSTANTS) {
+        plan->defect = name;
+        return;
+    }
     struct smelt__constant *constant = &plan->constants[plan->constant_count++];
     constant->name = name;
     constant->value = value;
@@ -67,7 +32,10 @@ int smelt__plan_add_region(struct smelt__plan *plan, const char *name, int bytes
                            const char *meaning) {
     int found;
     smelt__plan_constant(plan, name, &found);
-    assert(!found && plan->region_count < SMELT__MAX_REGIONS && bytes >= 0 && alignment > 0);
+    if (found || plan->region_count == SMELT__MAX_REGIONS || bytes < 0 || alignment <= 0) {
+        plan->defect = name;
+        return 0;
+    }
     int end = 0;
     if (plan->region_count) {
         const struct smelt__region *last = &plan->regions[plan->region_count - 1];
@@ -133,7 +101,7 @@ static int longest_name(const struct smelt__plan *plan) {
 
 /* Whether the tuning entry chose the variant, which is a knob but no constant. */
 static int is_variant_tuned(const struct smelt__plan *plan) {
-    const int key = smelt__spec_key(plan->spec.family, "variant");
+    const int key = smelt__spec_key(plan->spec.schema, "variant");
     return key >= 0 && plan->spec.tuned >> key & 1;
 }
 
@@ -180,10 +148,11 @@ static void print_launch(const struct smelt__plan *plan, struct smelt__text *tex
                       "registers a thread\n",
                       plan->threads, plan->blocks_per_multiprocessor,
                       plan->blocks_per_multiprocessor == 1 ? "" : "s", plan->max_registers);
-    if (plan->head_blocks > 0)
-        smelt__text_print(text, "  %d head%s a block, %d block%s a query\n", plan->heads_per_block,
-                          plan->heads_per_block == 1 ? "" : "s", plan->head_blocks,
-                          plan->head_blocks == 1 ? "" : "s");
+    if (plan->item)
+        smelt__text_print(text, "  %d block%s a %s\n", plan->blocks_per_item,
+                          plan->blocks_per_item == 1 ? "" : "s", plan->item);
+    if (plan->cluster)
+        smelt__text_print(text, "  clusters of %d blocks\n", plan->cluster);
     if (plan->persistent)
         smelt__text_append_string(text,
                                   "  persistent: one such block after another in a resident one\n");
@@ -257,9 +226,14 @@ void smelt__plan_print_json(const struct smelt__plan *plan, struct smelt__text *
     print_json_regions(plan, text);
     smelt__text_print(text,
                       "], \"threads\": %d, \"shared_bytes\": %d, \"shared_limit\": %d, "
-                      "\"registers_max\": %d, \"blocks_per_multiprocessor\": %d, "
-                      "\"heads_per_block\": %d, \"head_blocks\": %d, \"persistent\": %s}",
+                      "\"registers_max\": %d, \"blocks_per_multiprocessor\": %d, \"item\": ",
                       plan->threads, plan->shared_bytes, plan->arch->shared_per_block,
-                      plan->max_registers, plan->blocks_per_multiprocessor, plan->heads_per_block,
-                      plan->head_blocks, plan->persistent ? "true" : "false");
+                      plan->max_registers, plan->blocks_per_multiprocessor);
+    if (plan->item)
+        smelt__text_append_json(text, plan->item);
+    else
+        smelt__text_append_string(text, "null");
+    smelt__text_print(text, ", \"blocks_per_item\": %d, \"cluster\": %d, \"persistent\": %s}",
+                      plan->item ? plan->blocks_per_item : 0, plan->cluster,
+                      plan->persistent ? "true" : "false");
 }

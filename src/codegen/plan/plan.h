@@ -10,7 +10,7 @@
 #include "codegen/spec/spec.h"
 #include "codegen/text.h"
 
-enum { SMELT__MAX_CONSTANTS = 48, SMELT__MAX_REGIONS = 12, SMELT__KERNEL_NAME = 128 };
+enum { SMELT__MAX_CONSTANTS = 96, SMELT__MAX_REGIONS = 32, SMELT__KERNEL_NAME = 128 };
 
 enum smelt__origin {
     SMELT__FROM_SPEC,   /* says what is computed */
@@ -49,24 +49,18 @@ struct smelt__plan {
     int blocks_per_multiprocessor; /* the launch bound's second number */
     int max_registers;             /* per thread, what the launch bound leaves */
     int shared_bytes;              /* dynamic, the arena's size */
-    int heads_per_block;           /* grid rule: blocks = queries * head_blocks */
-    int head_blocks;               /* 0: of a kernel that has no heads, and a rule of its own */
-    int persistent; /* 1: no more blocks than are resident at once; each takes several items */
+    /* The grid. With items (an operator's queries, say) a launch has blocks_per_item blocks for
+     * each; without, the family's launch has a rule of its own. */
+    const char *item; /* "query"; NULL: none */
+    int blocks_per_item;
+    int cluster;        /* blocks of a thread block cluster, along x; 0: no clusters */
+    int persistent;     /* 1: no more blocks than are resident at once; each takes several items */
+    const char *defect; /* a mistake of the plan function: what was added twice or beyond the
+                           capacity; NULL: none */
 };
 
-/* Plans a kernel; refuses operators. 0, or -1 with the reason. */
-int smelt__plan_make(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                     struct smelt__plan *plan, struct smelt__message *message);
-
-/* The same with a tuning entry's knobs ("key=value,...", NULL or "": none) where the spec leaves
- * the choice: what the spec names wins, key by key. -1 also when those knobs are not legal (any
- * more); the caller then plans without them. plan->spec knows which knobs are the entry's. */
-int smelt__plan_make_tuned(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                           const char *tuned_knobs, struct smelt__plan *plan,
-                           struct smelt__message *message);
-
-/* Used by families while planning. Adding past the capacity, or a name twice, is a defect and
- * asserted. */
+/* Used by families while planning (family.h). Adding past the capacity, or a name twice, is a
+ * defect, which is noted in the plan and makes planning fail. */
 void smelt__plan_add(struct smelt__plan *plan, const char *name, int value,
                      enum smelt__origin origin, const char *meaning);
 /* Places a region of `bytes` at the next multiple of `alignment`; returns its offset. */

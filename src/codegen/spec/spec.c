@@ -1,333 +1,144 @@
-/* See spec.h. */
+/* See spec.h: values, checks and the canonical text. */
 #include "codegen/spec/spec.h"
 
-#include <assert.h>
 #include <inttypes.h>
-#include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "codegen/family.h"
+#include "codegen/spec/internal.h"
+#include "codegen/spec/knobs.h"
+#include "codegen/spec/names.h"
 
-void smelt__spec_init(struct smelt__spec *spec, const struct smelt__family *family) {
-    assert(family->key_count <= SMELT__MAX_KEYS);
+void smelt__spec_init(struct smelt__spec *spec, const struct smelt__schema *schema) {
     memset(spec, 0, sizeof *spec);
-    spec->family = family;
-    for (int i = 0; i < family->key_count; i++)
-        spec->values[i] = family->keys[i].required ? SMELT__AUTO : family->keys[i].default_value;
+    spec->schema = schema;
+    for (int i = 0; i < schema->key_count; i++)
+        spec->values[i] = schema->keys[i].required ? SMELT__AUTO : schema->keys[i].default_value;
 }
 
-int smelt__spec_key(const struct smelt__family *family, const char *name) {
-    for (int i = 0; i < family->key_count; i++)
-        if (strcmp(family->keys[i].name, name) == 0)
+int smelt__spec_key(const struct smelt__schema *schema, const char *name) {
+    for (int i = 0; i < schema->key_count; i++)
+        if (strcmp(schema->keys[i].name, name) == 0)
             return i;
     return -1;
 }
 
 int64_t smelt__spec_get(const struct smelt__spec *spec, const char *name) {
-    int index = smelt__spec_key(spec->family, name);
-    assert(index >= 0);
-    return spec->values[index];
+    const int index = smelt__spec_key(spec->schema, name);
+    return index >= 0 ? spec->values[index] : SMELT__AUTO;
 }
 
 void smelt__spec_set(struct smelt__spec *spec, const char *name, int64_t value) {
-    int index = smelt__spec_key(spec->family, name);
-    assert(index >= 0);
-    spec->values[index] = value;
+    const int index = smelt__spec_key(spec->schema, name);
+    if (index >= 0)
+        spec->values[index] = value;
 }
 
-/* ---- names ------------------------------------------------------------------------------------
- */
-
-enum { LONGEST_NAME = 40, FARTHEST_NAME = 3 };
-
-/* Levenshtein's distance, one row of its table at a time. */
-static int edit_distance(const char *a, size_t a_length, const char *b, size_t b_length) {
-    int row[LONGEST_NAME + 1];
-    for (size_t j = 0; j <= b_length; j++)
-        row[j] = (int)j;
-    for (size_t i = 1; i <= a_length; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= b_length; j++) {
-            int best = diagonal + (a[i - 1] != b[j - 1]);
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            diagonal = row[j];
-            row[j] = best;
-        }
-    }
-    return row[b_length];
+void smelt__spec_bad_value(const char *name, const struct smelt__key *key, const char *value,
+                           struct smelt__message *message) {
+    const char *nearest = key->choices ? smelt__nearest_name(value, key->choices) : NULL;
+    smelt__message_set(message, "%s: %s=%s is not legal%s%s%s; legal: %s", name, key->name, value,
+                       nearest ? ", did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",
+                       key->legal);
 }
 
-const char *smelt__nearest_name(const char *given, const char *const *names) {
-    size_t length = strnlen(given, LONGEST_NAME + 1);
-    if (length > LONGEST_NAME)
-        return NULL;
-    const char *nearest = NULL;
-    int nearest_distance = FARTHEST_NAME + 1;
-    for (; *names; names++) {
-        size_t name_length = strlen(*names);
-        if (name_length > LONGEST_NAME)
-            continue;
-        int distance = edit_distance(given, length, *names, name_length);
-        if (distance < nearest_distance && (size_t)distance * 2 < name_length) {
-            nearest = *names;
-            nearest_distance = distance;
-        }
-    }
-    return nearest;
-}
+/* ---- checking -------------------------------------------------------------------------------- */
 
-/* Appends at *used as far as there is room. */
+/* ---- printing -------------------------------------------------------------------------------- */
+
+/* Appends at *used as far as there is room, and counts what there was none for. */
 __attribute__((format(printf, 4, 5))) static void put(char *text, size_t size, size_t *used,
                                                       const char *format, ...) {
-    if (*used >= size)
-        return;
+    const size_t room = *used < size ? size - *used : 0;
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(text + *used, size - *used, format, arguments);
+    int length = vsnprintf(room ? text + *used : NULL, room, format, arguments);
     va_end(arguments);
     if (length > 0)
         *used += (size_t)length;
 }
 
-static void unknown_key(const struct smelt__family *family, const char *name, int knobs_only,
-                        struct smelt__message *message) {
-    const char *names[SMELT__MAX_KEYS + 1] = {0};
-    char list[512] = "";
-    size_t used = 0;
-    int count = 0;
-    for (int i = 0; i < family->key_count; i++) {
-        if (knobs_only && !family->keys[i].knob)
+static int is_printed(const struct smelt__spec *spec, int index) {
+    const struct smelt__key *key = &spec->schema->keys[index];
+    const int64_t value = spec->values[index];
+    return (value != SMELT__AUTO || key->list) && (key->required || value != key->default_value);
+}
+
+/* `name=value` behind a separator, if it is not 0. */
+static void put_value(const struct smelt__spec *spec, const char *name,
+                      const struct smelt__key *key, int64_t value, char separator, char *text,
+                      size_t size, size_t *used) {
+    if (separator)
+        put(text, size, used, "%c", separator);
+    put(text, size, used, "%s=", name);
+    if (value == SMELT__AUTO)
+        put(text, size, used, "auto");
+    else if (key->list)
+        for (int k = 0; k < (int)value; k++)
+            put(text, size, used, "%s%d", k ? "/" : "", spec->list[k]);
+    else if (key->choices)
+        put(text, size, used, "%s", key->choices[value]);
+    else
+        put(text, size, used, "%" PRId64, value);
+}
+
+/* Keys of `mask`, or knobs alone; `first` precedes the first of them. */
+static void put_keys(const struct smelt__spec *spec, uint32_t mask, int knobs_only, char first,
+                     char *text, size_t size, size_t *used) {
+    char separator = first;
+    for (int i = 0; i < spec->schema->key_count; i++) {
+        const struct smelt__key *key = &spec->schema->keys[i];
+        if (!(mask >> i & 1) || !is_printed(spec, i) || (knobs_only && !key->knob))
             continue;
-        put(list, sizeof list, &used, "%s%s", count ? ", " : "", family->keys[i].name);
-        names[count++] = family->keys[i].name;
+        put_value(spec, key->name, key, spec->values[i], separator, text, size, used);
+        separator = ',';
     }
-    const char *nearest = smelt__nearest_name(name, names);
-    smelt__message_set(message, "%s: unknown %s '%s'%s%s%s; known: %s", family->name,
-                       knobs_only ? "knob" : "key", name, nearest ? ", did you mean " : "",
-                       nearest ? nearest : "", nearest ? "?" : "", list);
+    for (int i = 0; i < spec->knob_count; i++) {
+        char name[80];
+        smelt__knob_name(spec->schema, &spec->knobs[i], name, sizeof name);
+        put_value(spec, name, smelt__knob_key(spec->schema, &spec->knobs[i]), spec->knobs[i].value,
+                  separator, text, size, used);
+        separator = ',';
+    }
 }
 
-static void bad_value(const struct smelt__family *family, const struct smelt__key *key,
-                      const char *value, struct smelt__message *message) {
-    const char *nearest = key->choices ? smelt__nearest_name(value, key->choices) : NULL;
-    smelt__message_set(message, "%s: %s=%s is not legal%s%s%s; legal: %s", family->name, key->name,
-                       value, nearest ? ", did you mean " : "", nearest ? nearest : "",
-                       nearest ? "?" : "", key->legal);
+/* The canonical text with the keys of `mask`, as far as there is room; its whole length. */
+static size_t print_spec(const struct smelt__spec *spec, uint32_t mask, char *text, size_t size) {
+    size_t used = 0;
+    put(text, size, &used, "%s", spec->schema->name);
+    put_keys(spec, mask, 0, ':', text, size, &used);
+    return used;
 }
-
-/* ---- parsing ----------------------------------------------------------------------------------
- */
-
-/* Decimal digits alone: no sign, blank, prefix or overflow. */
-static int parse_number(const char *text, int64_t *value) {
-    int64_t number = 0;
-    if (!*text)
-        return -1;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9')
-            return -1;
-        int digit = *text - '0';
-        if (number > (INT64_MAX - digit) / 10)
-            return -1;
-        number = number * 10 + digit;
-    }
-    *value = number;
-    return 0;
-}
-
-/* `256/512/...`, which may be cut up. Range and order are the check's. */
-static int parse_list(const struct smelt__key *key, char *text, struct smelt__spec *spec,
-                      struct smelt__message *message) {
-    const char *family = spec->family->name;
-    int count = 0;
-    for (char *entry = text; entry; count++) {
-        char *slash = strchr(entry, '/');
-        int64_t number;
-        if (slash)
-            *slash = '\0';
-        if (count == SMELT__MAX_LIST) {
-            smelt__message_set(message, "%s: %s has too many entries; legal: at most %d", family,
-                               key->name, SMELT__MAX_LIST);
-            return -1;
-        }
-        if (parse_number(entry, &number) || number > INT_MAX) {
-            smelt__message_set(message, "%s: %s: entry %d, '%s', is no number; legal: %s", family,
-                               key->name, count + 1, entry, key->legal);
-            return -1;
-        }
-        spec->list[count] = (int)number;
-        entry = slash ? slash + 1 : NULL;
-    }
-    spec->values[key - spec->family->keys] = count;
-    return 0;
-}
-
-static int parse_value(const struct smelt__family *family, const struct smelt__key *key,
-                       const char *text, int64_t *value, struct smelt__message *message) {
-    if (key->choices) {
-        for (int i = 0; key->choices[i]; i++) {
-            if (strcmp(key->choices[i], text) == 0) {
-                *value = i;
-                return 0;
-            }
-        }
-    } else if (!parse_number(text, value) && *value >= key->minimum && *value <= key->maximum) {
-        return 0;
-    }
-    if (key->knob && strcmp(text, "auto") == 0) {
-        *value = SMELT__AUTO;
-        return 0;
-    }
-    bad_value(family, key, text, message);
-    return -1;
-}
-
-/* One `key=value`, NUL-terminated; `seen` has a bit per key given so far. */
-static int parse_item(char *item, int knobs_only, struct smelt__spec *spec, uint32_t *seen,
-                      struct smelt__message *message) {
-    const struct smelt__family *family = spec->family;
-    char *equals = strchr(item, '=');
-    if (!equals) {
-        if (*item)
-            smelt__message_set(message, "%s: '%s' has no '=': write key=value", family->name, item);
-        else
-            smelt__message_set(message,
-                               "%s: an empty item: write key=value,key=value without a comma too "
-                               "many",
-                               family->name);
-        return -1;
-    }
-    *equals = '\0';
-    int index = smelt__spec_key(family, item);
-    if (index >= 0 && knobs_only && !family->keys[index].knob) {
-        smelt__message_set(message, "%s: %s says what is computed and is no knob", family->name,
-                           item);
-        return -1;
-    }
-    if (index < 0) {
-        unknown_key(family, item, knobs_only, message);
-        return -1;
-    }
-    const struct smelt__key *key = &family->keys[index];
-    if (*seen & UINT32_C(1) << index) {
-        smelt__message_set(message, "%s: %s is given twice", family->name, key->name);
-        return -1;
-    }
-    *seen |= UINT32_C(1) << index;
-    if (!equals[1]) {
-        smelt__message_set(message, "%s: %s has no value; legal: %s", family->name, key->name,
-                           key->legal);
-        return -1;
-    }
-    if (!key->list)
-        return parse_value(family, key, equals + 1, &spec->values[index], message);
-    if (strcmp(equals + 1, "auto") != 0)
-        return parse_list(key, equals + 1, spec, message);
-    spec->values[index] = SMELT__AUTO;
-    return 0;
-}
-
-/* Copies text into a buffer that parsing may cut up; refuses what is too long or not printable, so
- * that messages can quote any piece of it. */
-static int copy_text(const char *text, char copy[SMELT__SPEC_TEXT],
-                     struct smelt__message *message) {
-    size_t length = strnlen(text, SMELT__SPEC_TEXT);
-    if (length == SMELT__SPEC_TEXT) {
-        smelt__message_set(message, "spec '%.40s...' is too long: at most %d characters", text,
-                           SMELT__SPEC_TEXT - 1);
-        return -1;
-    }
-    for (size_t i = 0; i < length; i++) {
-        unsigned char byte = (unsigned char)text[i];
-        if (byte <= ' ' || byte >= 0x7f) {
-            smelt__message_set(message,
-                               "spec has byte 0x%02x at position %zu: no blanks, letters, digits "
-                               "and _ : = , alone",
-                               byte, i + 1);
-            return -1;
-        }
-    }
-    memcpy(copy, text, length + 1);
-    return 0;
-}
-
-int smelt__spec_parse_keys(const char *text, int knobs_only, struct smelt__spec *spec,
-                           struct smelt__message *message) {
-    char copy[SMELT__SPEC_TEXT];
-    if (copy_text(text, copy, message))
-        return -1;
-    if (!*copy)
-        return 0;
-    uint32_t seen = 0;
-    for (char *item = copy; item;) {
-        char *comma = strchr(item, ',');
-        if (comma)
-            *comma = '\0';
-        if (parse_item(item, knobs_only, spec, &seen, message))
-            return -1;
-        item = comma ? comma + 1 : NULL;
-    }
-    return 0;
-}
-
-int smelt__spec_parse(const char *text, struct smelt__spec *spec, struct smelt__message *message) {
-    char copy[SMELT__SPEC_TEXT];
-    if (copy_text(text, copy, message))
-        return -1;
-    char *colon = strchr(copy, ':');
-    if (!colon) {
-        smelt__message_set(message, "'%s' has no ':': write family:key=value,...", copy);
-        return -1;
-    }
-    *colon = '\0';
-    const struct smelt__family *family = smelt__family_find(copy, message);
-    if (!family)
-        return -1;
-    smelt__spec_init(spec, family);
-    if (smelt__spec_parse_keys(colon + 1, 0, spec, message))
-        return -1;
-    return smelt__spec_check(spec, message);
-}
-
-/* ---- checking and printing --------------------------------------------------------------------
- */
 
 static int check_list(const struct smelt__spec *spec, const struct smelt__key *key, int64_t count,
                       struct smelt__message *message) {
-    const char *family = spec->family->name;
+    const char *name = spec->schema->name;
     if (count == SMELT__AUTO)
         return 0;
-    assert(count >= 0 && count <= SMELT__MAX_LIST);
-    for (int i = 0; i < (int)count; i++) {
+    for (int i = 0; i < (int)count && i < SMELT__MAX_LIST; i++) {
         const int entry = spec->list[i], before = i > 0 ? spec->list[i - 1] : 0;
         if (entry < key->minimum || entry > key->maximum) {
-            smelt__message_set(message, "%s: %s: entry %d, %d, is out of range; legal: %s", family,
+            smelt__message_set(message, "%s: %s: entry %d, %d, is out of range; legal: %s", name,
                                key->name, i + 1, entry, key->legal);
             return -1;
         }
         if (i > 0 && entry <= before) {
-            smelt__message_set(message, "%s: %s: entry %d, %d, %s entry %d, %d; legal: %s", family,
-                               key->name, i + 1, entry,
-                               entry == before ? "is the same as" : "is below", i, before,
-                               key->legal);
+            smelt__message_set(
+                message, "%s: %s: entry %d, %d, %s entry %d, %d; legal: %s", name, key->name, i + 1,
+                entry, entry == before ? "is the same as" : "is below", i, before, key->legal);
             return -1;
         }
     }
     return 0;
 }
 
-static int check_key(const struct smelt__family *family, const struct smelt__key *key,
-                     int64_t value, struct smelt__message *message) {
+static int check_key(const char *name, const struct smelt__key *key, int64_t value,
+                     struct smelt__message *message) {
     if (value == SMELT__AUTO) {
         if (!key->required)
             return 0;
-        smelt__message_set(message, "%s: %s is missing; legal: %s", family->name, key->name,
-                           key->legal);
+        smelt__message_set(message, "%s: %s is missing; legal: %s", name, key->name, key->legal);
         return -1;
     }
     int64_t minimum = key->minimum, maximum = key->maximum;
@@ -340,89 +151,92 @@ static int check_key(const struct smelt__family *family, const struct smelt__key
         return 0;
     char number[32];
     snprintf(number, sizeof number, "%" PRId64, value);
-    bad_value(family, key, number, message);
+    smelt__spec_bad_value(name, key, number, message);
     return -1;
 }
 
-/* The canonical text's keys of `mask`, as far as there is room; its whole length. */
-static size_t print_keys(const struct smelt__spec *spec, uint32_t mask, char *text, size_t size) {
-    const struct smelt__family *family = spec->family;
-    size_t used = 0;
-    put(text, size, &used, "%s", family->name);
-    char separator = ':';
-    for (int i = 0; i < family->key_count; i++) {
-        const struct smelt__key *key = &family->keys[i];
-        int64_t value = spec->values[i];
-        if ((value == SMELT__AUTO && !key->list) ||
-            (!key->required && value == key->default_value) || !(mask >> i & 1))
-            continue;
-        put(text, size, &used, "%c%s=", separator, key->name);
-        if (value == SMELT__AUTO)
-            put(text, size, &used, "auto");
-        else if (key->list)
-            for (int k = 0; k < (int)value; k++)
-                put(text, size, &used, "%s%d", k ? "/" : "", spec->list[k]);
-        else if (key->choices)
-            put(text, size, &used, "%s", key->choices[value]);
-        else
-            put(text, size, &used, "%" PRId64, value);
-        separator = ',';
+/* A knob must be legal for every member it is for. */
+static int check_knob(const struct smelt__spec *spec, const struct smelt__knob *knob,
+                      struct smelt__message *message) {
+    for (int i = 0; i < spec->schema->member_count; i++) {
+        const int key = smelt__knob_for(spec->schema, knob, i);
+        const struct smelt__schema *member = spec->schema->members[i].schema;
+        if (key >= 0 && check_key(spec->schema->name, &member->keys[key], knob->value, message))
+            return -1;
     }
-    return used;
+    return 0;
 }
 
 int smelt__spec_check(const struct smelt__spec *spec, struct smelt__message *message) {
-    const struct smelt__family *family = spec->family;
+    const struct smelt__schema *schema = spec->schema;
     char text[SMELT__SPEC_TEXT];
-    for (int i = 0; i < family->key_count; i++)
-        if (family->keys[i].list ? check_list(spec, &family->keys[i], spec->values[i], message)
-                                 : check_key(family, &family->keys[i], spec->values[i], message))
+    for (int i = 0; i < schema->key_count; i++)
+        if (schema->keys[i].list
+                ? check_list(spec, &schema->keys[i], spec->values[i], message)
+                : check_key(schema->name, &schema->keys[i], spec->values[i], message))
             return -1;
-    if (print_keys(spec, UINT32_MAX, text, sizeof text) >= sizeof text) {
+    for (int i = 0; i < spec->knob_count; i++)
+        if (check_knob(spec, &spec->knobs[i], message))
+            return -1;
+    if (print_spec(spec, UINT32_MAX, text, sizeof text) >= sizeof text) {
         smelt__message_set(message, "%s: the spec's text is too long: at most %d characters",
-                           family->name, SMELT__SPEC_TEXT - 1);
+                           schema->name, SMELT__SPEC_TEXT - 1);
         return -1;
     }
-    return family->check ? family->check(spec, message) : 0;
-}
-
-static void print_whole(const struct smelt__spec *spec, uint32_t mask,
-                        char text[SMELT__SPEC_TEXT]) {
-    size_t length = print_keys(spec, mask, text, SMELT__SPEC_TEXT);
-    assert(length < SMELT__SPEC_TEXT);
-    (void)length;
+    return schema->check ? schema->check(spec, message) : 0;
 }
 
 void smelt__spec_print(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]) {
-    print_whole(spec, UINT32_MAX, text);
+    print_spec(spec, UINT32_MAX, text, SMELT__SPEC_TEXT);
 }
 
 void smelt__spec_print_asked(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]) {
-    print_whole(spec, ~spec->tuned, text);
+    print_spec(spec, ~spec->tuned, text, SMELT__SPEC_TEXT);
 }
 
-/* ---- tuning -----------------------------------------------------------------------------------
- */
+void smelt__spec_print_knobs(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]) {
+    size_t used = 0;
+    text[0] = '\0';
+    put_keys(spec, UINT32_MAX, 1, 0, text, SMELT__SPEC_TEXT, &used);
+}
+
+/* ---- knobs taken over ------------------------------------------------------------------------ */
 
 void smelt__spec_strip_knobs(const struct smelt__spec *spec, struct smelt__spec *stripped) {
     *stripped = *spec;
     stripped->tuned = 0;
-    for (int i = 0; i < spec->family->key_count; i++)
-        if (spec->family->keys[i].knob)
-            stripped->values[i] = spec->family->keys[i].default_value;
+    stripped->knob_count = 0;
+    memset(stripped->knobs, 0, sizeof stripped->knobs);
+    for (int i = 0; i < spec->schema->key_count; i++)
+        if (spec->schema->keys[i].knob)
+            stripped->values[i] = spec->schema->keys[i].default_value;
 }
 
 int smelt__spec_tune(struct smelt__spec *spec, const char *knobs, struct smelt__message *message) {
     struct smelt__spec entry;
-    smelt__spec_init(&entry, spec->family);
+    smelt__spec_init(&entry, spec->schema);
     if (smelt__spec_parse_keys(knobs, 1, &entry, message))
         return -1;
-    for (int i = 0; i < spec->family->key_count; i++) {
-        if (!spec->family->keys[i].knob || entry.values[i] == SMELT__AUTO ||
+    for (int i = 0; i < spec->schema->key_count; i++) {
+        if (!spec->schema->keys[i].knob || entry.values[i] == SMELT__AUTO ||
             spec->values[i] != SMELT__AUTO)
             continue;
         spec->values[i] = entry.values[i];
         spec->tuned |= UINT32_C(1) << i;
     }
     return 0;
+}
+
+void smelt__spec_hand_on(const struct smelt__spec *spec, int member, struct smelt__spec *kernel) {
+    for (int i = 0; i < kernel->schema->key_count; i++) {
+        const int own = smelt__spec_key(spec->schema, kernel->schema->keys[i].name);
+        if (own >= 0)
+            kernel->values[i] = spec->values[own];
+    }
+    /* Those for all come first, so that one for this member wins. */
+    for (int i = 0; i < spec->knob_count; i++) {
+        const int key = smelt__knob_for(spec->schema, &spec->knobs[i], member);
+        if (key >= 0)
+            kernel->values[key] = spec->knobs[i].value;
+    }
 }

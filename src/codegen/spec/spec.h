@@ -1,6 +1,10 @@
 /*
  * Specs: what the user asks for, in memory and in their one canonical text form,
- * `family:key=value,...` (defaults left out, keys in the family's order). Pure; any thread.
+ * `family:key=value,...` (defaults left out, keys in the schema's order). Pure; any thread.
+ *
+ * A schema says which keys a family has. An operator's names beside its own keys the kernels it
+ * hands knobs to, its members: a knob is then given to all of them that have it (`stages=2`) or to
+ * one (`fwd.stages=2`), and stands behind the operator's keys.
  */
 #ifndef SMELT_CODEGEN_SPEC_H
 #define SMELT_CODEGEN_SPEC_H
@@ -11,17 +15,18 @@
 
 enum {
     SMELT__MAX_KEYS = 24,
-    SMELT__MAX_KERNELS = 16, /* an operator expands to at most so many */
-    SMELT__MAX_LIST = 8,     /* numbers of a list */
-    SMELT__SPEC_TEXT = 256   /* longest canonical text, NUL included */
+    SMELT__MAX_LIST = 8,    /* numbers of a list */
+    SMELT__MAX_KNOBS = 24,  /* that an operator's spec names */
+    SMELT__SPEC_TEXT = 256, /* longest canonical text, NUL included */
+    SMELT__ALL_MEMBERS = -1
 };
 
 /* A knob that was not given: the plan chooses. Never a legal value of a key. */
 #define SMELT__AUTO INT64_MIN
 
-/* One key of a family. Integer keys have a range (and may list further legal values through the
- * family's check); named keys have choices, whose index is the value; a list's value is how many
- * numbers it has, SMELT__AUTO for `auto`, 0 when it is left out. */
+/* One key of a schema. Integer keys have a range (and may refuse some of it through the schema's
+ * check); named keys have choices, whose index is the value; a list's value is how many numbers it
+ * has, SMELT__AUTO for `auto`, 0 when it is left out. */
 struct smelt__key {
     const char *name;
     const char *legal;   /* for messages and lists: "1..128 and multiples of 64 above" */
@@ -29,35 +34,66 @@ struct smelt__key {
     int64_t minimum, maximum;
     int64_t default_value;      /* SMELT__AUTO for a knob */
     int required;               /* no default: must be given */
-    int knob;                   /* overrides the plan */
+    int knob;                   /* overrides the plan; of kernels alone */
     const char *const *choices; /* NULL-terminated names, or NULL for an integer key */
     int list;                   /* 1: ascending numbers of the range, "256/512", or auto */
+    int divided;                /* 1: tensor parallelism divides it among the ranks */
 };
 
-struct smelt__family;
+struct smelt__spec;
 
-/* A plain value; copy it freely. values[i] belongs to family->keys[i]. */
+/* A kernel family that an operator hands knobs to. */
+struct smelt__member {
+    const char *prefix; /* "fwd" */
+    const struct smelt__schema *schema;
+};
+
+struct smelt__schema {
+    const char *name;
+    const struct smelt__key *keys; /* an operator's are no knobs */
+    int key_count;
+    const struct smelt__member *members; /* an operator's; a kernel has none */
+    int member_count;
+    /* What ranges cannot say, for example which pairs of widths are legal. 0 or -1 with a message.
+     */
+    int (*check)(const struct smelt__spec *spec, struct smelt__message *message);
+};
+
+/* A knob that an operator's spec names: key number `key` of member number `member`. For all: of the
+ * first member that has a knob of that name. */
+struct smelt__knob {
+    signed char for_all;
+    signed char member;
+    short key;
+    int value;
+};
+
+/* A plain value; copy it freely. values[i] belongs to schema->keys[i]. */
 struct smelt__spec {
-    const struct smelt__family *family;
+    const struct smelt__schema *schema;
     int64_t values[SMELT__MAX_KEYS];
     uint32_t tuned;            /* bit i: values[i] is a tuning entry's, not the user's */
-    int list[SMELT__MAX_LIST]; /* numbers of the family's list key, of which it has one at most */
+    int list[SMELT__MAX_LIST]; /* numbers of the schema's list key, of which it has one at most */
+    struct smelt__knob knobs[SMELT__MAX_KNOBS]; /* an operator's, in canonical order */
+    int knob_count;
 };
 
-/* Every key at its default, required ones at SMELT__AUTO. */
-void smelt__spec_init(struct smelt__spec *spec, const struct smelt__family *family);
+/* Every key at its default, required ones at SMELT__AUTO, no knobs. */
+void smelt__spec_init(struct smelt__spec *spec, const struct smelt__schema *schema);
 
-/* Parses text and checks it (ranges, then the family's own check). 0, or -1 with a message that
- * names the key, what is legal and, for a misspelt name, the nearest one. Text longer than
- * SMELT__SPEC_TEXT - 1 is refused. */
-int smelt__spec_parse(const char *text, struct smelt__spec *spec, struct smelt__message *message);
-
-/* Parses `key=value,...` into a spec whose family is set, refusing keys that are not knobs when
- * `knobs_only`. Does not run the family's check. */
+/* Parses `key=value,...` into an initialised spec, refusing keys that are not knobs when
+ * `knobs_only`. Does not run the check. 0, or -1 with a message that names the key, what is legal
+ * and, for a misspelt name, the nearest one. */
 int smelt__spec_parse_keys(const char *text, int knobs_only, struct smelt__spec *spec,
                            struct smelt__message *message);
 
-/* Ranges, required keys, the text's length, then the family's check. */
+/* Copies text into a buffer that parsing may cut up; -1 with a message for what is longer than
+ * SMELT__SPEC_TEXT - 1 or not printable, so that messages can quote any piece of it. */
+int smelt__spec_copy_text(const char *text, char copy[SMELT__SPEC_TEXT],
+                          struct smelt__message *message);
+
+/* Ranges, required keys, knobs against each member they are for, the text's length, then the
+ * schema's check. */
 int smelt__spec_check(const struct smelt__spec *spec, struct smelt__message *message);
 
 /* Canonical text. Always fits: the check refuses what would not. Tuned knobs are in it; in the
@@ -65,21 +101,29 @@ int smelt__spec_check(const struct smelt__spec *spec, struct smelt__message *mes
 void smelt__spec_print(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]);
 void smelt__spec_print_asked(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]);
 
+/* Its knobs alone, as smelt__spec_parse_keys takes them; "" when it names none. */
+void smelt__spec_print_knobs(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]);
+
 /* The same without any knob: what a tuning entry is for. */
 void smelt__spec_strip_knobs(const struct smelt__spec *spec, struct smelt__spec *stripped);
 
-/* Takes over a tuning entry's knobs, those that `spec` leaves to the plan. `knobs`:
+/* Takes over a tuning entry's knobs, those that a kernel's spec leaves to the plan. `knobs`:
  * "key=value,...". 0, or -1 with a message and *spec untouched. Whether they are legal together a
  * plan tells. */
 int smelt__spec_tune(struct smelt__spec *spec, const char *knobs, struct smelt__message *message);
 
-/* The index of a key, or -1; and a key's value, which must exist. */
-int smelt__spec_key(const struct smelt__family *family, const char *name);
+/* What an operator's spec gives one of its members: keys of the same name, and knobs for all and
+ * for this member, which win. *kernel: initialised with the member's schema. */
+void smelt__spec_hand_on(const struct smelt__spec *spec, int member, struct smelt__spec *kernel);
+
+/* The index of a key, or -1; a key's value, SMELT__AUTO when there is no such key; and setting one,
+ * which does nothing then. */
+int smelt__spec_key(const struct smelt__schema *schema, const char *name);
 int64_t smelt__spec_get(const struct smelt__spec *spec, const char *name);
 void smelt__spec_set(struct smelt__spec *spec, const char *name, int64_t value);
 
-/* The name in a NULL-terminated list nearest to `given` by edit distance (at most 3, and less than
- * half of the length), or NULL. */
-const char *smelt__nearest_name(const char *given, const char *const *names);
+/* The knobs an operator takes for all its members, each name once: number `index`, NULL past the
+ * last. */
+const struct smelt__key *smelt__schema_knob(const struct smelt__schema *schema, int index);
 
 #endif

@@ -19,6 +19,7 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUtensorMap_st CUtensorMap; /* 128 bytes at a multiple of 64, opaque */
 
 enum {
     CUDA_SUCCESS = 0,

@@ -42,6 +42,8 @@ static const struct entry_point {
     ENTRY(cuMemcpyHtoD, "cuMemcpyHtoD_v2"),
     ENTRY(cuMemcpyDtoH, "cuMemcpyDtoH_v2"),
     ENTRY(cuMemsetD8, "cuMemsetD8_v2"),
+    ENTRY(cuMemsetD32Async, "cuMemsetD32Async"),
+    ENTRY(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled"),
     ENTRY(cuMemGetInfo, "cuMemGetInfo_v2"),
     ENTRY(cuStreamCreate, "cuStreamCreate"),
     ENTRY(cuStreamSynchronize, "cuStreamSynchronize"),

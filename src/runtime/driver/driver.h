@@ -37,6 +37,13 @@ struct smelt__driver {
     CUresult (*cuMemcpyHtoD)(CUdeviceptr to, const void *from, size_t bytes);
     CUresult (*cuMemcpyDtoH)(void *to, CUdeviceptr from, size_t bytes);
     CUresult (*cuMemsetD8)(CUdeviceptr pointer, unsigned char value, size_t bytes);
+    CUresult (*cuMemsetD32Async)(CUdeviceptr pointer, unsigned value, size_t words,
+                                 CUstream stream);
+    CUresult (*cuTensorMapEncodeTiled)(CUtensorMap *map, int type, unsigned rank, void *address,
+                                       const unsigned long long *extents,
+                                       const unsigned long long *strides, const unsigned *box,
+                                       const unsigned *element_strides, int interleave, int swizzle,
+                                       int promotion, int fill);
     CUresult (*cuMemGetInfo)(size_t *free_bytes, size_t *total_bytes);
     CUresult (*cuStreamCreate)(CUstream *stream, unsigned int flags);
     CUresult (*cuStreamSynchronize)(CUstream stream);

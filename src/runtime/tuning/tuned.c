@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "codegen/candidates.h"
 #include "codegen/family.h"
-#include "codegen/plan/candidates.h"
 #include "runtime/abi.h"
 #include "runtime/context.h"
 #include "runtime/specs.h"

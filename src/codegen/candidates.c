@@ -3,7 +3,7 @@
  * decides" and at every value that is tried, and turns back where what is named has no plan with
  * the rest left open: naming more would not help it.
  */
-#include "codegen/plan/candidates.h"
+#include "codegen/candidates.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,12 +82,12 @@ static int shorten(const struct search *search, struct smelt__spec *spec, uint64
  * was: it counts as far away. */
 static int name_variant(const struct search *search, const struct smelt__plan *plan,
                         struct smelt__spec *spec) {
-    const int key = smelt__spec_key(spec->family, "variant");
+    const int key = smelt__spec_key(spec->schema, "variant");
     if (strcmp(plan->variant, search->variant) == 0)
         return 0;
     if (key >= 0)
-        for (int i = 0; spec->family->keys[key].choices[i]; i++)
-            if (strcmp(spec->family->keys[key].choices[i], plan->variant) == 0)
+        for (int i = 0; spec->schema->keys[key].choices[i]; i++)
+            if (strcmp(spec->schema->keys[key].choices[i], plan->variant) == 0)
                 spec->values[key] = i;
     return 1;
 }
@@ -133,8 +133,8 @@ static void search_from(struct search *search, int next, const struct smelt__spe
     }
     search_from(search, next + 1, spec);
     int64_t values[SMELT__MAX_TRIES];
-    const struct smelt__key *key = &spec->family->keys[search->keys[next]];
-    const int count = spec->family->tries(key, search->named, values);
+    const struct smelt__key *key = &spec->schema->keys[search->keys[next]];
+    const int count = smelt__family_of(spec)->tries(key, search->named, values);
     for (int i = 0; i < count; i++) {
         struct smelt__spec named = *spec;
         named.values[search->keys[next]] = values[i];
@@ -154,13 +154,13 @@ static int is_listed(const char *list, const char *name) {
 }
 
 /* Every name of the list must be a knob's; the message is the parser's. */
-static int check_list(const struct smelt__family *family, const char *list,
+static int check_list(const struct smelt__schema *schema, const char *list,
                       struct smelt__message *message) {
     for (const char *at = list; *at;) {
         const size_t length = strcspn(at, ",");
         char item[64];
         struct smelt__spec scratch;
-        smelt__spec_init(&scratch, family);
+        smelt__spec_init(&scratch, schema);
         snprintf(item, sizeof item, "%.*s=auto", length < 50 ? (int)length : 50, at);
         if (smelt__spec_parse_keys(item, 1, &scratch, message))
             return -1;
@@ -170,8 +170,8 @@ static int check_list(const struct smelt__family *family, const char *list,
 }
 
 static void choose_keys(struct search *search, const struct smelt__spec *spec, const char *knobs) {
-    for (int i = 0; i < spec->family->key_count; i++) {
-        const struct smelt__key *key = &spec->family->keys[i];
+    for (int i = 0; i < spec->schema->key_count; i++) {
+        const struct smelt__key *key = &spec->schema->keys[i];
         if (key->knob && spec->values[i] == SMELT__AUTO && (!knobs || is_listed(knobs, key->name)))
             search->keys[search->key_count++] = i;
     }
@@ -183,11 +183,11 @@ int smelt__candidates_find(const struct smelt__spec *spec, const struct smelt__a
     struct search search = {.arch = arch, .candidates = candidates, .named = knobs != NULL};
     struct smelt__plan rule;
     memset(candidates, 0, sizeof *candidates);
-    if ((knobs && check_list(spec->family, knobs, message)) ||
+    if ((knobs && check_list(spec->schema, knobs, message)) ||
         smelt__plan_make(spec, arch, &rule, message))
         return -1;
     snprintf(search.variant, sizeof search.variant, "%s", rule.variant);
-    if (spec->family->tries)
+    if (smelt__family_of(spec)->tries)
         choose_keys(&search, spec, knobs);
     search_from(&search, 0, spec);
     if (search.out_of_memory) {

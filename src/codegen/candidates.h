@@ -4,7 +4,7 @@
 #ifndef SMELT_CODEGEN_CANDIDATES_H
 #define SMELT_CODEGEN_CANDIDATES_H
 
-#include "codegen/plan/plan.h"
+#include "codegen/family.h"
 
 struct smelt__candidate {
     struct smelt__spec

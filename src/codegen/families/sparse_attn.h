@@ -1,0 +1,15 @@
+/* What the operator sparse_attn's spec says beyond its keys. */
+#ifndef SMELT_CODEGEN_SPARSE_ATTN_H
+#define SMELT_CODEGEN_SPARSE_ATTN_H
+
+#include "codegen/spec/spec.h"
+
+/* The list's numbers, and topk itself. */
+enum { SMELT__SPARSE_ATTN_MOST_BUCKETS = SMELT__MAX_LIST + 1 };
+
+/* The bounds of the operator's buckets, ascending, the last one topk; returns how many there are, 0
+ * for an operator without buckets. */
+int smelt__sparse_attn_bounds(const struct smelt__spec *spec,
+                              int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS]);
+
+#endif

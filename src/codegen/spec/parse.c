@@ -1,0 +1,244 @@
+/* See spec.h: from text to a spec. */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "codegen/spec/internal.h"
+#include "codegen/spec/knobs.h"
+#include "codegen/spec/names.h"
+
+static void unknown_key(const struct smelt__schema *schema, const char *name, int knobs_only,
+                        struct smelt__message *message) {
+    enum { MOST = SMELT__MAX_KEYS * 4 };
+    const char *names[MOST + 1] = {0};
+    char prefix[64];
+    int count = 0;
+    for (int i = 0; i < schema->key_count; i++)
+        if (!knobs_only || schema->keys[i].knob)
+            names[count++] = schema->keys[i].name;
+    for (int i = 0; count < MOST && smelt__schema_knob(schema, i); i++)
+        names[count++] = smelt__schema_knob(schema, i)->name;
+    snprintf(prefix, sizeof prefix, "%s: ", schema->name);
+    smelt__name_unknown(prefix, knobs_only ? "knob" : "key", name, names, message);
+}
+
+/* "bwd.stages" where there is no member bwd, or it has no such knob. */
+static void unknown_member_knob(const struct smelt__schema *schema, char *name,
+                                struct smelt__message *message) {
+    const char *prefixes[SMELT__MAX_KEYS + 1] = {0};
+    char about[96];
+    char *dot = strchr(name, '.');
+    *dot = '\0';
+    for (int i = 0; i < schema->member_count && i < SMELT__MAX_KEYS; i++) {
+        prefixes[i] = schema->members[i].prefix;
+        if (strcmp(prefixes[i], name) == 0) {
+            unknown_key(schema->members[i].schema, dot + 1, 1, message);
+            return;
+        }
+    }
+    snprintf(about, sizeof about, "%s: %.20s.%.20s: ", schema->name, name, dot + 1);
+    if (schema->member_count)
+        smelt__name_unknown(about, "kernel", name, prefixes, message);
+    else
+        smelt__message_set(message, "%sa kernel's knobs have no prefix", about);
+}
+
+/* Decimal digits alone: no sign, blank, prefix or overflow. */
+static int parse_number(const char *text, int64_t *value) {
+    int64_t number = 0;
+    if (!*text)
+        return -1;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9')
+            return -1;
+        int digit = *text - '0';
+        if (number > (INT64_MAX - digit) / 10)
+            return -1;
+        number = number * 10 + digit;
+    }
+    *value = number;
+    return 0;
+}
+
+/* `256/512/...`, which may be cut up. Range and order are the check's. */
+static int parse_list(const struct smelt__key *key, char *text, struct smelt__spec *spec,
+                      struct smelt__message *message) {
+    const char *name = spec->schema->name;
+    int count = 0;
+    for (char *entry = text; entry; count++) {
+        char *slash = strchr(entry, '/');
+        int64_t number;
+        if (slash)
+            *slash = '\0';
+        if (count == SMELT__MAX_LIST) {
+            smelt__message_set(message, "%s: %s has too many entries; legal: at most %d", name,
+                               key->name, SMELT__MAX_LIST);
+            return -1;
+        }
+        if (parse_number(entry, &number) || number > INT_MAX) {
+            smelt__message_set(message, "%s: %s: entry %d, '%s', is no number; legal: %s", name,
+                               key->name, count + 1, entry, key->legal);
+            return -1;
+        }
+        spec->list[count] = (int)number;
+        entry = slash ? slash + 1 : NULL;
+    }
+    spec->values[key - spec->schema->keys] = count;
+    return 0;
+}
+
+static int parse_value(const char *name, const struct smelt__key *key, const char *text,
+                       int64_t *value, struct smelt__message *message) {
+    if (key->choices) {
+        for (int i = 0; key->choices[i]; i++) {
+            if (strcmp(key->choices[i], text) == 0) {
+                *value = i;
+                return 0;
+            }
+        }
+    } else if (!parse_number(text, value) && *value >= key->minimum && *value <= key->maximum) {
+        return 0;
+    }
+    if (key->knob && strcmp(text, "auto") == 0) {
+        *value = SMELT__AUTO;
+        return 0;
+    }
+    smelt__spec_bad_value(name, key, text, message);
+    return -1;
+}
+
+/* What was given so far: a bit per key, and the knobs that were given as auto. */
+struct seen {
+    uint32_t keys;
+    struct smelt__knob autos[SMELT__MAX_KNOBS];
+    int auto_count;
+};
+
+static int refuse_twice(const struct smelt__schema *schema, const char *name,
+                        struct smelt__message *message) {
+    smelt__message_set(message, "%s: %s is given twice", schema->name, name);
+    return -1;
+}
+
+/* A knob of an operator. */
+static int parse_knob(const char *name, const char *text, struct smelt__knob *knob,
+                      struct smelt__spec *spec, struct seen *seen, struct smelt__message *message) {
+    int64_t value;
+    for (int i = 0; i < seen->auto_count; i++)
+        if (seen->autos[i].for_all == knob->for_all && seen->autos[i].member == knob->member &&
+            seen->autos[i].key == knob->key)
+            return refuse_twice(spec->schema, name, message);
+    if (smelt__knob_at(spec, knob))
+        return refuse_twice(spec->schema, name, message);
+    if (parse_value(spec->schema->name, smelt__knob_key(spec->schema, knob), text, &value, message))
+        return -1;
+    if (value == SMELT__AUTO) {
+        if (seen->auto_count < SMELT__MAX_KNOBS)
+            seen->autos[seen->auto_count++] = *knob;
+        return 0;
+    }
+    knob->value = (int)value;
+    if (smelt__knob_insert(spec, knob) == 0)
+        return 0;
+    smelt__message_set(message, "%s: more than %d knobs", spec->schema->name, SMELT__MAX_KNOBS);
+    return -1;
+}
+
+static int parse_key(int index, char *text, struct smelt__spec *spec, struct seen *seen,
+                     struct smelt__message *message) {
+    const struct smelt__key *key = &spec->schema->keys[index];
+    if (seen->keys & UINT32_C(1) << index)
+        return refuse_twice(spec->schema, key->name, message);
+    seen->keys |= UINT32_C(1) << index;
+    if (!*text) {
+        smelt__message_set(message, "%s: %s has no value; legal: %s", spec->schema->name, key->name,
+                           key->legal);
+        return -1;
+    }
+    if (!key->list)
+        return parse_value(spec->schema->name, key, text, &spec->values[index], message);
+    if (strcmp(text, "auto") != 0)
+        return parse_list(key, text, spec, message);
+    spec->values[index] = SMELT__AUTO;
+    return 0;
+}
+
+/* One `key=value`, NUL-terminated. */
+static int parse_item(char *item, int knobs_only, struct smelt__spec *spec, struct seen *seen,
+                      struct smelt__message *message) {
+    const struct smelt__schema *schema = spec->schema;
+    struct smelt__knob knob;
+    char *equals = strchr(item, '=');
+    if (!equals) {
+        if (*item)
+            smelt__message_set(message, "%s: '%s' has no '=': write key=value", schema->name, item);
+        else
+            smelt__message_set(message,
+                               "%s: an empty item: write key=value,key=value without a comma too "
+                               "many",
+                               schema->name);
+        return -1;
+    }
+    *equals = '\0';
+    const int index = smelt__spec_key(schema, item);
+    if (index >= 0 && knobs_only && !schema->keys[index].knob) {
+        smelt__message_set(message, "%s: %s says what is computed and is no knob", schema->name,
+                           item);
+        return -1;
+    }
+    if (index >= 0)
+        return parse_key(index, equals + 1, spec, seen, message);
+    if (smelt__knob_find(schema, item, &knob) == 0) {
+        if (equals[1])
+            return parse_knob(item, equals + 1, &knob, spec, seen, message);
+        smelt__message_set(message, "%s: %s has no value; legal: %s", schema->name, item,
+                           smelt__knob_key(schema, &knob)->legal);
+        return -1;
+    }
+    if (strchr(item, '.'))
+        unknown_member_knob(schema, item, message);
+    else
+        unknown_key(schema, item, knobs_only, message);
+    return -1;
+}
+
+int smelt__spec_copy_text(const char *text, char copy[SMELT__SPEC_TEXT],
+                          struct smelt__message *message) {
+    size_t length = strnlen(text, SMELT__SPEC_TEXT);
+    if (length == SMELT__SPEC_TEXT) {
+        smelt__message_set(message, "spec '%.40s...' is too long: at most %d characters", text,
+                           SMELT__SPEC_TEXT - 1);
+        return -1;
+    }
+    for (size_t i = 0; i < length; i++) {
+        unsigned char byte = (unsigned char)text[i];
+        if (byte <= ' ' || byte >= 0x7f) {
+            smelt__message_set(message,
+                               "spec has byte 0x%02x at position %zu: no blanks, letters, digits "
+                               "and _ : = , . alone",
+                               byte, i + 1);
+            return -1;
+        }
+    }
+    memcpy(copy, text, length + 1);
+    return 0;
+}
+
+int smelt__spec_parse_keys(const char *text, int knobs_only, struct smelt__spec *spec,
+                           struct smelt__message *message) {
+    char copy[SMELT__SPEC_TEXT];
+    if (smelt__spec_copy_text(text, copy, message))
+        return -1;
+    if (!*copy)
+        return 0;
+    struct seen seen = {0};
+    for (char *item = copy; item;) {
+        char *comma = strchr(item, ',');
+        if (comma)
+            *comma = '\0';
+        if (parse_item(item, knobs_only, spec, &seen, message))
+            return -1;
+        item = comma ? comma + 1 : NULL;
+    }
+    return 0;
+}

@@ -1,0 +1,47 @@
+/*
+ * Descriptions of tensors for the copy engine (TMA), which kernels get inside their params struct.
+ */
+#ifndef SMELT_RUNTIME_TENSOR_MAP_H
+#define SMELT_RUNTIME_TENSOR_MAP_H
+
+#include <stdint.h>
+
+#include "common/tensor_map.h"
+#include "smelt/context.h"
+
+/* The driver's numbers. */
+enum smelt__map_element {
+    SMELT__MAP_UINT8 = 0, /* e4m3 too */
+    SMELT__MAP_INT32 = 4,
+    SMELT__MAP_FP32 = 7,
+    SMELT__MAP_BF16 = 9
+};
+enum smelt__map_swizzle {
+    SMELT__MAP_PLAIN = 0,
+    SMELT__MAP_SWIZZLE_32 = 1,
+    SMELT__MAP_SWIZZLE_64 = 2,
+    SMELT__MAP_SWIZZLE_128 = 3
+};
+
+enum { SMELT__MAP_DIMENSIONS = 5 };
+
+/* A tensor and the box that one copy moves, the contiguous dimension first. Elements outside the
+ * tensor read as 0 and are not written. */
+struct smelt__tensor_box {
+    const void *data; /* device memory, at a multiple of 16 bytes */
+    enum smelt__map_element element;
+    enum smelt__map_swizzle swizzle;
+    int dimensions;                          /* 1..5 */
+    uint64_t extents[SMELT__MAP_DIMENSIONS]; /* elements, from 1 to 2^32 */
+    uint64_t strides[SMELT__MAP_DIMENSIONS]; /* bytes, multiples of 16 below 2^40, of all dimensions
+                                                but the first: strides[0] is not looked at */
+    uint32_t box[SMELT__MAP_DIMENSIONS];     /* elements, 1..256; the first dimension's bytes are a
+                                                multiple of 16, at most the swizzle's width */
+};
+
+/* Pure host work, no device is touched: any thread, also while a stream is captured. DRIVER when
+ * the driver refuses the description. */
+smelt_status smelt__tensor_map_make(const smelt_context *context,
+                                    const struct smelt__tensor_box *box, struct tensor_map *map);
+
+#endif
