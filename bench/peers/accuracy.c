@@ -1,7 +1,8 @@
 /*
  * The cases of FlashMLA's own prefill tests (its tests/test_flash_mla_sparse_prefill.py: shapes,
  * value ranges, invalid slots, lengths, sinks, strides), made anew by a generator of ours, against
- * the reference in double precision, counted by its tolerances.
+ * the reference in double precision, counted by its tolerances; and cases of ours with few valid
+ * slots.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static struct peers_case *add_case(struct list *list, int dqk, int heads, int qu
     return each;
 }
 
-static void add_features(struct peers_case *each, int sink, int lengths) {
+static void add_features(struct peers_case *each, int sink, enum peers_lengths lengths) {
     each->shape.sink = sink;
     each->infinite_sinks = sink;
     each->lengths = lengths;
@@ -53,13 +54,21 @@ static void add_regular(struct list *list, int dqk, int heads) {
             add_case(list, dqk, heads, queries[k], shapes[i][0], shapes[i][1]);
 }
 
-/* Their list has each of these twice, with another seed. */
+/* Their list, too, has each of these twice, with another seed. */
 static void add_with_features(struct list *list, int dqk, int heads) {
     for (int i = FIRST_IRREGULAR; i < SHAPES; i++)
         for (int queries = 62; queries <= 213; queries += 151)
             for (int bits = 0; bits < 8; bits++)
                 add_features(add_case(list, dqk, heads, queries, shapes[i][0], shapes[i][1]),
-                             bits >> 1 & 1, bits & 1);
+                             bits >> 1 & 1, bits & 1 ? LENGTHS_RANDOM : LENGTHS_NONE);
+}
+
+/* Ours: at most four valid slots a query, where one rounded probability weighs most. */
+static void add_few(struct list *list, int dqk, int heads) {
+    for (int i = FIRST_IRREGULAR; i < SHAPES; i++)
+        for (int sink = 0; sink <= 1; sink++)
+            add_features(add_case(list, dqk, heads, 213, shapes[i][0], shapes[i][1]), sink,
+                         LENGTHS_FEW);
 }
 
 /* Queries without a valid slot; lists that are mostly empty; very many queries. */
@@ -69,13 +78,14 @@ static void add_corners(struct list *list, int dqk, int heads) {
     static const int sparse[][2] = {{32, 2048}, {64, 8192}};
     for (int i = 0; i < 4; i++) {
         struct peers_case *each = add_case(list, dqk, heads, empty[i][0], empty[i][1], empty[i][2]);
-        add_features(each, 1, 1);
+        add_features(each, 1, LENGTHS_RANDOM);
         each->empty_queries = 1;
     }
     for (int i = 0; i < 2; i++)
         for (int queries = 1; queries <= 1024; queries += 1023)
-            add_features(add_case(list, dqk, heads, queries, sparse[i][0], sparse[i][1]), 1, 1);
-    add_features(add_case(list, dqk, heads, 70000, 256, 256), 1, 1);
+            add_features(add_case(list, dqk, heads, queries, sparse[i][0], sparse[i][1]), 1,
+                         LENGTHS_RANDOM);
+    add_features(add_case(list, dqk, heads, 70000, 256, 256), 1, LENGTHS_RANDOM);
 }
 
 /* Those that theirs are timed with; checked there, too. */
@@ -88,7 +98,7 @@ static void add_large(struct list *list) {
         for (int k = 0; k < 5 && rows[i][k]; k++)
             add_features(
                 add_case(list, templates[i][0], templates[i][1], 4096, rows[i][k], templates[i][2]),
-                1, 0);
+                1, LENGTHS_NONE);
 }
 
 static void list_cases(struct list *list, const struct peers_options *options) {
@@ -100,6 +110,7 @@ static void list_cases(struct list *list, const struct peers_options *options) {
             add_regular(list, dqk, heads[i]);
             add_with_features(list, dqk, heads[i]);
             add_corners(list, dqk, heads[i]);
+            add_few(list, dqk, heads[i]);
         }
     if (!options->head_count)
         add_large(list);
@@ -119,7 +130,10 @@ static const char *const tensor_names[PEERS_TENSORS] = {"out", "lse", "max_logit
 static void describe(char *text, size_t bytes, const struct peers_case *each) {
     snprintf(text, bytes, "Dqk %d, H %d, T %lld, S %lld, topk %d%s%s%s", each->shape.dqk,
              each->shape.heads, (long long)each->queries, (long long)each->rows, each->shape.topk,
-             each->shape.sink ? ", sink" : "", each->lengths ? ", topk_length" : "",
+             each->shape.sink ? ", sink" : "",
+             each->lengths == LENGTHS_FEW ? ", few slots"
+             : each->lengths              ? ", topk_length"
+                                          : "",
              each->empty_queries ? ", empty queries" : "");
 }
 
@@ -280,6 +294,15 @@ int peers_accuracy(struct peers_rig *rig, const struct peers_options *options) {
     if (!list.cases)
         return peers_fail("out of memory");
     list_cases(&list, options);
+    for (int i = 0; i < list.count && options->list; i++) {
+        char text[160];
+        describe(text, sizeof text, &list.cases[i]);
+        printf("%s\n", text);
+    }
+    if (options->list) {
+        free(list.cases);
+        return 0;
+    }
     int result = peers_prepare(rig, options->contenders, options->contender_count, list.cases,
                                list.count, 0);
     if (result == 0)

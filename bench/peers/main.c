@@ -6,6 +6,7 @@
  *   peers accuracy --with NAME=FILE[:OPTIONS]... [--heads N,N,...] [--sample N] [--seed N]
  * [--verbose]
  *
+ * `--list` prints the rows or cases instead, without a GPU or a contender.
  * `time`: exit status 0 when every row was timed; a contender whose result is wrong is not timed.
  * `accuracy`: 0 when no case misses, 1 else. 2: usage; 3: no GPU.
  */
@@ -22,7 +23,8 @@ static int usage(const char *what) {
             "usage: peers time     --with NAME=FILE[:OPTIONS]... [--rounds N] [--only TEXT]\n"
             "                      [--seed N]\n"
             "       peers accuracy --with NAME=FILE[:OPTIONS]... [--heads N,N,...] [--sample N]\n"
-            "                      [--seed N] [--verbose]\n",
+            "                      [--seed N] [--verbose]\n"
+            "       peers time|accuracy --list\n",
             what);
     return USAGE;
 }
@@ -78,7 +80,7 @@ static int read_option(const char *name, const char *value, struct peers_options
 
 int main(int argc, char **argv) {
     struct peers_options options = {.rounds = DEFAULT_ROUNDS, .sample = DEFAULT_SAMPLE, .seed = 1};
-    struct peers_rig *rig;
+    struct peers_rig *rig = NULL;
     const char *command = argc > 1 ? argv[1] : "";
     if (strcmp(command, "time") != 0 && strcmp(command, "accuracy") != 0)
         return usage("which: time or accuracy?");
@@ -87,14 +89,18 @@ int main(int argc, char **argv) {
             options.verbose = 1;
             continue;
         }
+        if (strcmp(argv[i], "--list") == 0) {
+            options.list = 1;
+            continue;
+        }
         int status = read_option(argv[i], i + 1 < argc ? argv[i + 1] : NULL, &options);
         if (status)
             return status;
         i++;
     }
-    if (!options.contender_count)
+    if (!options.contender_count && !options.list)
         return usage("nobody to run: --with");
-    if (peers_open(&rig) != 0) {
+    if (!options.list && peers_open(&rig) != 0) {
         fprintf(stderr, "peers: %s\n", peers_problem());
         return NO_GPU;
     }

@@ -13,12 +13,15 @@ enum { MAX_CONTENDERS = 8, PEERS_MESSAGE = 1024 };
 /* The order of kernels.cu. */
 enum peers_lists { LISTS_RANDOM, LISTS_CAUSAL, LISTS_HALF };
 
+/* topk_length: none, random, at most a few slots; of causal lists: what they hold. */
+enum peers_lengths { LENGTHS_NONE, LENGTHS_RANDOM, LENGTHS_FEW, LENGTHS_LISTS };
+
 /* One row of a table. */
 struct peers_case {
     struct contender_shape shape;
     int64_t queries, rows;
     enum peers_lists lists;
-    int lengths;        /* 1: a topk_length; random, or what the causal lists hold */
+    enum peers_lengths lengths;
     int empty_queries;  /* 1: one query in 44 has no valid slot */
     int strided;        /* 1: gaps between rows and heads */
     int infinite_sinks; /* 1: some logits of the sink are infinite */
@@ -116,6 +119,7 @@ struct peers_options {
     int rounds;  /* timed launches of each contender and row */
     int sample;  /* queries compared, 0: all */
     int verbose; /* a line for each case that misses */
+    int list;    /* print the rows or cases and do nothing; no rig is needed */
     uint64_t seed;
     const char *only;          /* rows whose name holds it */
     int heads[16], head_count; /* accuracy: instead of 64 and 128 */

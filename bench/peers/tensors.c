@@ -13,6 +13,7 @@ enum {
     GAP_COLUMNS = 128, /* FlashMLA's tests leave so many elements */
     FILLERS = 8,
     EMPTY_IN = 44, /* a normal value below -2 */
+    FEW_SLOTS = 4,
     STREAM_SHIFTS = 1,
     STREAM_FILLERS,
     STREAM_LENGTHS,
@@ -154,13 +155,14 @@ static int make_lengths(struct peers_rig *rig, struct peers_tensors *tensors,
                         const struct peers_case *each, uint64_t seed) {
     struct contender_call *call = &tensors->call;
     struct smelt__random random = smelt__random_at(seed, STREAM_LENGTHS, 0);
-    const int most = call->topk > 63 ? call->topk : 63;
+    const int random_most = call->topk > 63 ? call->topk : 63;
+    const int most = each->lengths == LENGTHS_FEW ? FEW_SLOTS : random_most;
     int32_t *lengths = malloc((size_t)call->queries * sizeof *lengths);
     if (!lengths)
         return peers_fail("out of memory");
     for (int64_t i = 0; i < call->queries; i++) {
         int64_t length =
-            each->lists == LISTS_CAUSAL ? i + 1 : smelt__random_below(&random, most + 1);
+            each->lengths == LENGTHS_LISTS ? i + 1 : smelt__random_below(&random, most + 1);
         lengths[i] = (int32_t)(length < call->topk ? length : call->topk);
     }
     int result = upload(rig, lengths, (size_t)call->queries * sizeof *lengths, &tensors->memory[4]);

@@ -56,7 +56,7 @@ static int list_rows(struct row *rows) {
         for (int lengths = 0; lengths <= 1; lengths++) {
             struct row *row = add_row(rows, &count, 576, heads, 2048, 8192, 8192);
             row->problem.lists = LISTS_CAUSAL;
-            row->problem.lengths = lengths;
+            row->problem.lengths = lengths ? LENGTHS_LISTS : LENGTHS_NONE;
             strcat(row->name, lengths ? ", causal, topk_length" : ", causal");
         }
     for (int heads = 8; heads <= 64; heads *= 8) {
@@ -350,6 +350,10 @@ int peers_time(struct peers_rig *rig, const struct peers_options *options) {
             rows[count] = all[i];
             cases[count++] = all[i].problem;
         }
+    for (int i = 0; i < count && options->list; i++)
+        printf("%s\n", rows[i].name);
+    if (options->list)
+        return 0;
     if (options->rounds > MAX_ROUNDS)
         return peers_fail("--rounds: at most %d", MAX_ROUNDS);
     if (peers_prepare(rig, options->contenders, options->contender_count, cases, count, 1) != 0)
