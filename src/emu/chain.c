@@ -33,6 +33,7 @@ static u32 fresh;                     /* likewise: complete when L1 was last emp
 static u32 ended = 0xffffffff;        /* of the last one: bit 0 itself */
 static bool waited, begun_after_wait; /* some thread waited; every block did before it let go */
 static const void *stream;
+static bool interrupted; /* what the next launch follows on the stream is none */
 
 static u16 grid_slot(void) {
     return (u16)(emu.slots - 1);
@@ -40,18 +41,33 @@ static u16 grid_slot(void) {
 
 void emu_chain_begin(bool early, const void *on) {
     u32 known = ended; /* by the one before */
-    if (early && on == stream)
+    early = early && on == stream && !interrupted;
+    if (early)
         known = at_start | (begun_after_wait ? after_wait : 0);
     if (on != stream)
         known = ended = ALL; /* what orders streams is not looked at */
     after_wait = ended << 1;
     at_start = known << 1;
-    fresh = early && on == stream ? fresh << 1 : at_start;
+    fresh = early ? fresh << 1 : at_start;
+    interrupted = false;
     stream = on;
     number++;
     first_gangs[number % REMEMBERED] = emu.first_gang;
     waited = false;
     begun_after_wait = true;
+}
+
+void emu_chain_interrupt(const void *on) {
+    interrupted = interrupted || on == stream;
+}
+
+bool emu_chain_has_ended(u32 gang, const void *on) {
+    if (on != stream)
+        return true;
+    for (u32 k = 0; k < REMEMBERED && k < number; k++)
+        if (first_gangs[(number - k) % REMEMBERED] <= gang)
+            return ended >> k & 1;
+    return true;
 }
 
 void emu_chain_block_ends(const struct cta *cta) {

@@ -25,6 +25,7 @@ enum {
     ERROR_NOT_FOUND = 500,
     ERROR_LAUNCH_FAILED = 719,
     ERROR_NOT_SUPPORTED = 801,
+    ERROR_INVALID_CLUSTER_SIZE = 912,
     STACK = 16,
     DRIVER_VERSION = 13000,
 };
@@ -38,6 +39,15 @@ struct CUmod_st {
     int memory; /* the file the object lies in */
     struct kernel kernel;
     const char *name;
+    unsigned cluster[3];     /* of __cluster_dims__; 0: the kernel does not say */
+    unsigned dynamic_shared; /* bytes a launch may ask for */
+};
+
+enum { /* of cuda.h, beside those the library uses */
+       FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14,
+       LAUNCH_ATTRIBUTE_IGNORE = 0,
+       LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW = 1,
+       LAUNCH_ATTRIBUTE_PRIORITY = 8
 };
 
 struct CUfunc_st {
@@ -63,22 +73,27 @@ EMU_EXPORT CUresult cuDriverGetVersion(int *version) {
 }
 
 EMU_EXPORT CUresult cuGetErrorName(CUresult error, const char **name) {
-    *name = error == ERROR_LAUNCH_FAILED        ? "CUDA_ERROR_LAUNCH_FAILED"
-            : error == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
-            : error == ERROR_INVALID_VALUE      ? "CUDA_ERROR_INVALID_VALUE"
-            : error == CUDA_ERROR_INVALID_IMAGE ? "CUDA_ERROR_INVALID_IMAGE"
-            : error == ERROR_NOT_FOUND          ? "CUDA_ERROR_NOT_FOUND"
-            : error == ERROR_NOT_SUPPORTED      ? "CUDA_ERROR_NOT_SUPPORTED"
-                                                : "CUDA_ERROR_UNKNOWN";
+    *name = error == ERROR_LAUNCH_FAILED          ? "CUDA_ERROR_LAUNCH_FAILED"
+            : error == CUDA_ERROR_OUT_OF_MEMORY   ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : error == ERROR_INVALID_VALUE        ? "CUDA_ERROR_INVALID_VALUE"
+            : error == CUDA_ERROR_INVALID_IMAGE   ? "CUDA_ERROR_INVALID_IMAGE"
+            : error == ERROR_NOT_FOUND            ? "CUDA_ERROR_NOT_FOUND"
+            : error == ERROR_NOT_SUPPORTED        ? "CUDA_ERROR_NOT_SUPPORTED"
+            : error == CUDA_ERROR_INVALID_CONTEXT ? "CUDA_ERROR_INVALID_CONTEXT"
+            : error == ERROR_INVALID_CLUSTER_SIZE ? "CUDA_ERROR_INVALID_CLUSTER_SIZE"
+                                                  : "CUDA_ERROR_UNKNOWN";
     return CUDA_SUCCESS;
 }
 
 static char error_text[512];
+static CUresult refused; /* the last launch, with a report; CUDA_SUCCESS: it was not */
 
 /* A launch's failure is described by its first report. */
 EMU_EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
     snprintf(error_text, sizeof error_text, "the emulator: %.480s",
-             error == ERROR_LAUNCH_FAILED ? emu_first_report() : "the call is not possible");
+             error == ERROR_LAUNCH_FAILED || (refused && error == refused)
+                 ? emu_first_report()
+                 : "the call is not possible");
     *text = error_text;
     return CUDA_SUCCESS;
 }
@@ -185,6 +200,19 @@ EMU_EXPORT CUresult cuCtxGetId(CUcontext context, unsigned long long *id) {
 
 /* ---- modules --------------------------------------------------------------------------------- */
 
+/* Of dynamic shared memory, without asking for more (CUDA C Programming Guide, "Technical
+ * Specifications per Compute Capability"). */
+enum { SHARED_UNASKED = 48 * 1024 };
+
+static unsigned most_shared(void) {
+    const int capability = emu.settings.major * 10 + emu.settings.minor;
+    const unsigned kilobytes = capability < 80                        ? 64
+                               : capability == 80 || capability == 87 ? 163
+                               : capability < 90 || capability >= 120 ? 99
+                                                                      : 227;
+    return kilobytes * 1024;
+}
+
 /* "QUERY 0 73728;LATENT 73728 131072;" */
 static void read_map(struct kernel *kernel, const char *map) {
     while (map && *map && kernel->region_count < 32) {
@@ -213,7 +241,11 @@ static CUresult describe_kernel(struct CUmod_st *module) {
     Dl_info where;
     void *entry = dlsym(module->library, "emu_entry");
     const char *map = dlsym(module->library, "emu_map");
+    const unsigned *cluster = dlsym(module->library, "emu_cluster_dims");
     module->name = dlsym(module->library, "emu_name");
+    module->dynamic_shared = SHARED_UNASKED;
+    for (int i = 0; i < 3 && cluster; i++)
+        module->cluster[i] = cluster[i] ? cluster[i] : 1;
     if (!entry || !map || !module->name || !dladdr(entry, &where))
         return CUDA_ERROR_INVALID_IMAGE;
     memcpy(&kernel->entry, &entry, sizeof entry);
@@ -229,6 +261,8 @@ static size_t object_bytes(const unsigned char *image);
 EMU_EXPORT CUresult cuModuleLoadData(CUmodule *out, const void *image) {
     size_t bytes = object_bytes(image);
     CUresult result = CUDA_ERROR_INVALID_IMAGE;
+    if (depth == 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
     struct CUmod_st *module = calloc(1, sizeof *module);
     if (!module)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -269,10 +303,14 @@ EMU_EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, c
 }
 
 EMU_EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
-    (void)function;
-    if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
-        value > ARENA_SPAN - SHARED_BASE)
+    struct CUmod_st *module = (struct CUmod_st *)function;
+    default_settings();
+    if (attribute == FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED)
+        return value == 0 || value == 1 ? CUDA_SUCCESS : ERROR_INVALID_VALUE;
+    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
+        (unsigned)value > most_shared())
         return ERROR_INVALID_VALUE;
+    module->dynamic_shared = (unsigned)value;
     return CUDA_SUCCESS;
 }
 
@@ -283,28 +321,83 @@ bool emu_kernel_holds(const void *pointer) {
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-static void read_attributes(const CUlaunchConfig *config) {
-    const CUlaunchAttribute *attributes = config->attrs;
-    memset(emu.cluster, 0, sizeof emu.cluster);
+/* What the launch says, else the kernel; both must agree (CUDA C Programming Guide, "Thread Block
+ * Clusters"). */
+static CUresult read_cluster(const struct CUmod_st *module, const unsigned *asked) {
+    memcpy(emu.cluster, module->cluster, sizeof emu.cluster);
+    if (!asked)
+        return CUDA_SUCCESS;
+    if (asked[0] == 0 || asked[1] == 0 || asked[2] == 0)
+        return ERROR_INVALID_VALUE;
+    if (module->cluster[0] && memcmp(module->cluster, asked, sizeof module->cluster) != 0)
+        return ERROR_INVALID_CLUSTER_SIZE;
+    memcpy(emu.cluster, asked, sizeof emu.cluster);
+    return CUDA_SUCCESS;
+}
+
+static CUresult read_attributes(const struct CUmod_st *module, const CUlaunchConfig *config) {
+    const unsigned *cluster = NULL;
     emu.early = false;
-    for (unsigned i = 0; i < config->numAttrs; i++)
-        if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-            memcpy(emu.cluster, attributes[i].value.clusterDim, sizeof emu.cluster);
-        else if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
-            emu.early = attributes[i].value.programmaticStreamSerializationAllowed != 0;
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttribute *attribute = &config->attrs[i];
+        switch (attribute->id) {
+        case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+            cluster = attribute->value.clusterDim;
+            break;
+        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+            emu.early = attribute->value.programmaticStreamSerializationAllowed != 0;
+            break;
+        case LAUNCH_ATTRIBUTE_IGNORE:
+        case LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+        case LAUNCH_ATTRIBUTE_PRIORITY:
+            break;
+        default:
+            return ERROR_NOT_SUPPORTED;
+        }
+    }
+    if (emu.settings.major < 9 && (emu.early || cluster || module->cluster[0]))
+        return ERROR_NOT_SUPPORTED;
+    return read_cluster(module, cluster);
+}
+
+static CUresult refuse(CUresult result, const char *what, unsigned value, unsigned most) {
+    emu_reports_begin();
+    emu_report(EMU_ILLEGAL, 0, 0, "a launch with %u %s: at most %u are possible", value, what,
+               most);
+    emu_reports_end();
+    return result;
+}
+
+/* A launch that a driver does not begin. */
+static CUresult check_launch(const struct CUmod_st *module, const CUlaunchConfig *config) {
+    const CUresult result = read_attributes(module, config);
+    const unsigned blocks = emu.cluster[0] * emu.cluster[1] * emu.cluster[2];
+    if (result)
+        return result;
+    if (blocks > MAX_CLUSTER)
+        return refuse(ERROR_INVALID_CLUSTER_SIZE, "blocks a cluster", blocks, MAX_CLUSTER);
+    if (config->sharedMemBytes > module->dynamic_shared)
+        return refuse(ERROR_INVALID_VALUE, "bytes of dynamic shared memory", config->sharedMemBytes,
+                      module->dynamic_shared);
+    emu_reports_begin();
+    if (emu_launch_is_legal())
+        return CUDA_SUCCESS;
+    emu_reports_end();
+    return ERROR_INVALID_VALUE;
 }
 
 EMU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
                                      void **parameters, void **extra) {
     struct CUmod_st *module = (struct CUmod_st *)function;
-    if (extra || !parameters)
+    if (depth == 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!config || !module || extra || !parameters || (config->numAttrs > 0 && !config->attrs))
         return ERROR_INVALID_VALUE;
     pthread_mutex_lock(&lock);
     default_settings();
     memcpy(emu.grid, &config->gridDimX, sizeof emu.grid);
     memcpy(emu.block, &config->blockDimX, sizeof emu.block);
     emu.shared_bytes = config->sharedMemBytes;
-    read_attributes(config);
     emu.stream = config->hStream;
     if (module->kernel.region_count == 0) { /* no map in the text: all of it is one region */
         struct region *region = &module->kernel.regions[0];
@@ -313,15 +406,20 @@ EMU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction fu
         region->bytes = ARENA_SPAN;
         module->kernel.region_count = 1;
     }
-    const bool known = !emu.early || emu.settings.major >= 9;
-    const bool good = known && emu_launch(&module->kernel, parameters);
+    CUresult result = refused = check_launch(module, config);
+    if (result == CUDA_SUCCESS && !emu_launch(&module->kernel, parameters))
+        result = ERROR_LAUNCH_FAILED;
     pthread_mutex_unlock(&lock);
-    return good ? CUDA_SUCCESS : known ? ERROR_LAUNCH_FAILED : ERROR_NOT_SUPPORTED;
+    return result;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 EMU_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes) {
+    if (depth == 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (bytes == 0)
+        return ERROR_INVALID_VALUE;
     pthread_mutex_lock(&lock);
     *pointer = emu_memory_allocate(bytes, false);
     pthread_mutex_unlock(&lock);
@@ -335,17 +433,21 @@ EMU_EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer) {
     return freed ? CUDA_SUCCESS : ERROR_INVALID_VALUE;
 }
 
-static CUresult copy(void *to, const void *from, CUdeviceptr device, size_t bytes) {
+/* Whether device memory has these bytes; `written` by the host. */
+static bool touch(CUdeviceptr pointer, size_t bytes, bool written) {
     pthread_mutex_lock(&lock);
-    bool held = emu_memory_holds(device, bytes);
+    const bool held = emu_memory_holds(pointer, bytes);
+    if (held && written)
+        emu_memory_overwritten(pointer, bytes);
     pthread_mutex_unlock(&lock);
-    if (held)
-        memcpy(to, from, bytes);
-    return held ? CUDA_SUCCESS : ERROR_INVALID_VALUE;
+    return held;
 }
 
 EMU_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
-    return copy((void *)(uintptr_t)to, from, to, bytes);
+    if (!touch(to, bytes, true))
+        return ERROR_INVALID_VALUE;
+    memcpy((void *)(uintptr_t)to, from, bytes);
+    return CUDA_SUCCESS;
 }
 
 EMU_EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
@@ -354,29 +456,57 @@ EMU_EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
     pthread_mutex_unlock(&lock);
     if (!over)
         return ERROR_LAUNCH_FAILED;
-    return copy(to, (const void *)(uintptr_t)from, from, bytes);
+    if (!touch(from, bytes, false))
+        return ERROR_INVALID_VALUE;
+    memcpy(to, (const void *)(uintptr_t)from, bytes);
+    return CUDA_SUCCESS;
 }
 
 EMU_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t bytes) {
-    pthread_mutex_lock(&lock);
-    bool held = emu_memory_holds(pointer, bytes);
-    pthread_mutex_unlock(&lock);
-    if (held)
-        memset((void *)(uintptr_t)pointer, value, bytes);
-    return held ? CUDA_SUCCESS : ERROR_INVALID_VALUE;
+    if (!touch(pointer, bytes, true))
+        return ERROR_INVALID_VALUE;
+    memset((void *)(uintptr_t)pointer, value, bytes);
+    return CUDA_SUCCESS;
 }
 
+/* A fill that belongs to a stream: after its launches so far, before those to come, which overlap
+ * none of these. */
+static CUresult fill(CUdeviceptr pointer, size_t bytes, CUstream stream) {
+    CUresult result = CUDA_SUCCESS;
+    if (depth == 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&lock);
+    emu_reports_begin();
+    if (bytes > 0 && !emu_memory_holds(pointer, bytes))
+        result = ERROR_INVALID_VALUE;
+    else if (bytes > 0 && !emu_memory_fill_begins(pointer, bytes, stream))
+        result = ERROR_LAUNCH_FAILED;
+    else
+        emu_chain_interrupt(stream);
+    if (result == CUDA_SUCCESS)
+        emu_memory_overwritten(pointer, bytes);
+    emu_reports_end();
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+EMU_EXPORT CUresult cuMemsetD8Async(CUdeviceptr pointer, unsigned char value, size_t bytes,
+                                    CUstream stream) {
+    const CUresult result = fill(pointer, bytes, stream);
+    if (result == CUDA_SUCCESS)
+        memset((void *)(uintptr_t)pointer, value, bytes);
+    return result;
+}
+
+/* `words`: of four bytes, to a multiple of four. */
 EMU_EXPORT CUresult cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t words,
                                      CUstream stream) {
-    (void)stream; /* launches are over when they return */
-    if (pointer % sizeof value != 0)
+    if (pointer % sizeof value != 0 || words > SIZE_MAX / sizeof value)
         return ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&lock);
-    bool held = emu_memory_holds(pointer, words * sizeof value);
-    pthread_mutex_unlock(&lock);
-    for (size_t i = 0; held && i < words; i++)
-        memcpy((void *)(uintptr_t)(pointer + i * sizeof value), &value, sizeof value);
-    return held ? CUDA_SUCCESS : ERROR_INVALID_VALUE;
+    const CUresult result = fill(pointer, words * sizeof value, stream);
+    for (size_t i = 0; i < words && result == CUDA_SUCCESS; i++)
+        ((unsigned *)(uintptr_t)pointer)[i] = value;
+    return result;
 }
 
 EMU_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {

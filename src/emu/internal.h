@@ -322,7 +322,9 @@ size_t emu_stack_bytes(void);
 
 /* ---- scheduling (machine.c) ------------------------------------------------------------------ */
 
-/* Runs the launch that `emu` describes; true when it made no report. */
+/* Whether a device takes the shape that `emu` describes; reports it when not. */
+bool emu_launch_is_legal(void);
+/* Runs that launch, which is legal; true when it made no report. */
 bool emu_launch(struct kernel *kernel, void **parameters);
 
 /* The running thread waits; returns when another called emu_wake for it. */
@@ -376,6 +378,11 @@ bool emu_memory_free(u64 pointer);
 bool emu_memory_holds(u64 pointer, size_t bytes);
 void emu_memory_name(u64 pointer, const char *name);
 void emu_memory_forbid(u64 pointer, size_t bytes);
+/* The host writes device memory, which knows from now on of no kernel that did. */
+void emu_memory_overwritten(u64 pointer, size_t bytes);
+/* The stream does, between launches: a report, and false, where that must not be touched or where a
+ * launch that may run beside it wrote. The bytes lie in an allocation. */
+bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream);
 /* A kernel's access; ends the thread when it is outside every allocation. */
 enum emu_access {
     EMU_READ,      /* past L1 */
@@ -396,6 +403,11 @@ void emu_chain_end(void);
 bool emu_chain_is_complete(u32 gang, const struct thread *thread);
 /* Whether, that being so, the thread reads through L1 what it wrote. */
 bool emu_chain_is_fresh(u32 gang, const struct thread *thread, bool read_only);
+/* Something that is no launch, on a stream: the next launch there is not early, whatever it says.
+ */
+void emu_chain_interrupt(const void *stream);
+/* Whether the launch that the gang was of is complete when the last one on the stream has ended. */
+bool emu_chain_has_ended(u32 gang, const void *stream);
 /* Whether all launches are complete when the last one is: reports it when not. */
 bool emu_chain_check_ended(void);
 

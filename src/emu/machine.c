@@ -579,7 +579,7 @@ static u64 product(const unsigned sizes[3]) {
     return all;
 }
 
-static bool valid_shape(void) {
+bool emu_launch_is_legal(void) {
     for (int i = 0; i < 3; i++)
         if (emu.cluster[i] == 0)
             emu.cluster[i] = 1;
@@ -650,17 +650,15 @@ bool emu_launch(struct kernel *kernel, void **parameters) {
     emu.first_gang = emu.gang + 1;
     emu_chain_begin(emu.early, emu.stream);
     emu_reports_begin();
-    if (valid_shape()) {
-        int threads = emu.ctas * emu.cta_threads;
-        if (!make_arenas() || !make_stacks(threads)) {
-            emu_report(EMU_ILLEGAL, 0, 0, "out of memory for %d threads", threads);
-        } else {
-            emu.inside = true;
-            emu_watch_begin(emu.settings.seconds);
-            run_all();
-            emu_watch_end();
-            emu.inside = false;
-        }
+    int threads = emu.ctas * emu.cta_threads;
+    if (!make_arenas() || !make_stacks(threads)) {
+        emu_report(EMU_ILLEGAL, 0, 0, "out of memory for %d threads", threads);
+    } else {
+        emu.inside = true;
+        emu_watch_begin(emu.settings.seconds);
+        run_all();
+        emu_watch_end();
+        emu.inside = false;
     }
     emu_chain_end();
     return emu_reports_end() == 0;

@@ -204,6 +204,54 @@ static _Noreturn void outside(u64 pointer, size_t bytes, const char *what, site 
         before ? "before" : "past the end of", name_of(near), (unsigned long long)near->bytes);
 }
 
+/* ---- what is no kernel's ----------------------------------------------------------------------
+ */
+
+void emu_memory_overwritten(u64 pointer, size_t bytes) {
+    struct allocation *allocation = find(pointer);
+    if (!allocation || bytes == 0)
+        return;
+    const u64 first = (pointer - allocation->begin) / GRANULE;
+    const u64 last = (pointer - allocation->begin + bytes - 1) / GRANULE;
+    u8 *begin = (u8 *)&allocation->written[first], *end = (u8 *)&allocation->written[last + 1];
+    /* Whole pages are given back to the system, which has zeros for them. */
+    u8 *const pages = begin + (PAGE - (uintptr_t)begin % PAGE) % PAGE;
+    u8 *const pages_end = end - (uintptr_t)end % PAGE;
+    if (pages < pages_end && madvise(pages, (size_t)(pages_end - pages), MADV_DONTNEED) == 0) {
+        memset(begin, 0, (size_t)(pages - begin));
+        begin = pages_end;
+    }
+    memset(begin, 0, (size_t)(end - begin));
+}
+
+bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream) {
+    struct allocation *allocation = find(pointer);
+    const u64 offset = pointer - allocation->begin;
+    if (allocation->forbidden_count > 0 && is_forbidden(allocation, pointer, bytes)) {
+        emu_report(
+            EMU_FORBIDDEN, 0, 0,
+            "a memset of %zu bytes from byte %llu of %s on, of which some must not be touched",
+            bytes, (unsigned long long)offset, name_of(allocation));
+        return false;
+    }
+    for (u64 i = offset / GRANULE; bytes > 0 && i <= (offset + bytes - 1) / GRANULE; i++) {
+        const u32 gang = allocation->written[i].gang;
+        if (gang > 0 && !emu_chain_has_ended(gang, stream)) {
+            emu_report(
+                EMU_RACE, 0, 0,
+                "a memset of byte %llu of %s, written by an earlier launch that may not have "
+                "ended when the last one has: one of that one's threads must execute "
+                "griddepcontrol.wait",
+                (unsigned long long)(i * GRANULE), name_of(allocation));
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- a kernel's accesses ----------------------------------------------------------------------
+ */
+
 /* Whether what a granule's writer did happened before the running thread's access. */
 static bool is_ordered(const struct written *before, const struct written *now) {
     const struct thread *self = emu.self;

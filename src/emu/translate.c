@@ -135,13 +135,12 @@ static int translate_line(struct translation *translation, const char *line, siz
     return 0;
 }
 
-/* The kernel's parameter list, between the parentheses that follow KERNEL_NAME at its definition.
- */
-static const char *find_parameters(const char *source, size_t *length) {
-    const char *at = strstr(source, "KERNEL_NAME(");
+/* What stands between the parentheses after the first `word`, which ends in the opening one. */
+static const char *find_list(const char *source, const char *word, size_t *length) {
+    const char *at = strstr(source, word);
     if (!at)
         return NULL;
-    at += strlen("KERNEL_NAME(");
+    at += strlen(word);
     int depth = 1;
     const char *end = at;
     while (*end && depth > 0) {
@@ -152,10 +151,21 @@ static const char *find_parameters(const char *source, size_t *length) {
     return depth == 0 ? at : NULL;
 }
 
+/* What __cluster_dims__ says, for the driver. */
+static void put_cluster(struct translation *translation, const char *source) {
+    size_t length = 0;
+    const char *at = find_list(source, "__cluster_dims__(", &length);
+    if (at)
+        print(&translation->out,
+              "\n#line 1 \"emu/cluster\"\nconst unsigned emu_cluster_dims[3] = "
+              "{%.*s};\n",
+              (int)length, at);
+}
+
 /* Calls the kernel with its parameters, each through a pointer as cuLaunchKernel gives them. */
 static int put_entry(struct translation *translation, const char *source) {
     size_t length = 0;
-    const char *at = find_parameters(source, &length);
+    const char *at = find_list(source, "KERNEL_NAME(", &length);
     if (!at) {
         snprintf(translation->log, translation->log_size, "no kernel KERNEL_NAME(...) in the text");
         return -1;
@@ -202,6 +212,8 @@ char *emu_translate(const char *source, char *log, size_t log_size) {
         failed = translate_line(&translation, line, length);
         line += length;
     }
+    if (!failed)
+        put_cluster(&translation, source);
     if (!failed)
         failed = put_entry(&translation, source);
     if (translation.out.failed) {

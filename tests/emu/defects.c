@@ -278,8 +278,14 @@ int main(int argc, char **argv) {
     }
     open_emulator(&emulator);
     const struct smelt__driver *driver = smelt__driver_get();
+    CUcontext context;
+    if (!driver || driver->cuDevicePrimaryCtxRetain(&context, 0) ||
+        driver->cuCtxPushCurrent(context)) {
+        fprintf(stderr, "SMELT_CUDA names no emulator\n");
+        return 2;
+    }
     int count = read_cases(argv[1], defects), passed = 0, asked = 0;
-    for (int i = 0; driver && i < count; i++) {
+    for (int i = 0; i < count; i++) {
         if (argc > 2 && !strstr(defects[i].name, argv[2]))
             continue;
         asked++;

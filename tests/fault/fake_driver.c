@@ -194,6 +194,13 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value
     return CUDA_SUCCESS;
 }
 
+static int may_begin_early(const CUlaunchConfig *config) {
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            return config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+    return 0;
+}
+
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
                                  void **parameters, void **extra) {
     (void)extra;
@@ -209,7 +216,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction functi
         const size_t kept = state.chain_length < state.chain_from ? 0 : state.chain_params;
         struct fake_launch *launch = &state.chain[state.chain_length++];
         launch->blocks = config->gridDimX;
-        launch->early = config->numAttrs > 0;
+        launch->early = may_begin_early(config);
         memcpy(launch->params, parameters[0], kept);
     }
     return CUDA_SUCCESS;

@@ -1,0 +1,427 @@
+/*
+ * The emulator's driver: fills on a stream, clusters, grids of three dimensions, and what a driver
+ * refuses, by the error it refuses it with.
+ *
+ *     emu_driver FOLDER      of the kernels; SMELT_CUDA names the emulator
+ */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "emu/emulator.h"
+#include "runtime/driver/cuda_abi.h"
+
+enum {
+    INVALID_VALUE = 1,
+    LAUNCH_FAILED = 719,
+    NOT_SUPPORTED = 801,
+    INVALID_CLUSTER_SIZE = 912,
+    WORDS = 256,
+    MOST_KERNELS = 8
+};
+
+static const char *folder;
+static const struct emu_interface *emulator;
+
+#define FUNCTIONS(X)                                                                               \
+    X(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                                           \
+    X(cuCtxPushCurrent_v2, (CUcontext))                                                            \
+    X(cuCtxPopCurrent_v2, (CUcontext *))                                                           \
+    X(cuModuleLoadData, (CUmodule *, const void *))                                                \
+    X(cuModuleUnload, (CUmodule))                                                                  \
+    X(cuModuleGetFunction, (CUfunction *, CUmodule, const char *))                                 \
+    X(cuFuncSetAttribute, (CUfunction, int, int))                                                  \
+    X(cuLaunchKernelEx, (const CUlaunchConfig *, CUfunction, void **, void **))                    \
+    X(cuMemAlloc_v2, (CUdeviceptr *, size_t))                                                      \
+    X(cuMemFree_v2, (CUdeviceptr))                                                                 \
+    X(cuMemcpyHtoD_v2, (CUdeviceptr, const void *, size_t))                                        \
+    X(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t))                                              \
+    X(cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                             \
+    X(cuMemsetD32Async, (CUdeviceptr, unsigned, size_t, CUstream))                                 \
+    X(nvrtcCreateProgram,                                                                          \
+      (nvrtcProgram *, const char *, const char *, int, const char *const *, const char *const *)) \
+    X(nvrtcCompileProgram, (nvrtcProgram, int, const char *const *))                               \
+    X(nvrtcGetProgramLog, (nvrtcProgram, char *))                                                  \
+    X(nvrtcGetCUBINSize, (nvrtcProgram, size_t *))                                                 \
+    X(nvrtcGetCUBIN, (nvrtcProgram, char *))                                                       \
+    X(nvrtcDestroyProgram, (nvrtcProgram *))
+
+static struct {
+#define MEMBER(name, parameters) int(*name) parameters;
+    FUNCTIONS(MEMBER)
+} cuda;
+
+static void find(void *library, const char *name, void *function) {
+    void *symbol = dlsym(library, name);
+    if (!symbol)
+        fail_msg("the emulator has no %s", name);
+    memcpy(function, &symbol, sizeof symbol);
+}
+
+static int open_all(void **state) {
+    (void)state;
+    const char *path = getenv("SMELT_CUDA");
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    emu_get_function get;
+    CUcontext context;
+    if (!library)
+        return -1;
+    find(library, "emu_get", &get);
+    emulator = get();
+#define FIND(name, parameters) find(library, #name, &cuda.name);
+    FUNCTIONS(FIND)
+    return cuda.cuDevicePrimaryCtxRetain(&context, 0) || cuda.cuCtxPushCurrent_v2(context);
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+static char *read_kernel(const char *name) {
+    char path[4096], *text = NULL;
+    size_t room = 0;
+    snprintf(path, sizeof path, "%s/%s.cu", folder, name);
+    FILE *file = fopen(path, "re");
+    if (!file || getdelim(&text, &room, '\0', file) < 0)
+        fail_msg("%s cannot be read", path);
+    fclose(file);
+    return text;
+}
+
+/* Kernels are compiled once and stay. */
+static CUfunction kernel(const char *name) {
+    static struct {
+        const char *name;
+        CUfunction function;
+    } kernels[MOST_KERNELS];
+    int i = 0;
+    for (; kernels[i].name; i++)
+        if (strcmp(kernels[i].name, name) == 0)
+            return kernels[i].function;
+    static char log[16 * 1024];
+    char *text = read_kernel(name);
+    nvrtcProgram program;
+    size_t bytes = 0;
+    CUmodule module;
+    assert_int_equal(cuda.nvrtcCreateProgram(&program, text, "k.cu", 0, NULL, NULL), 0);
+    if (cuda.nvrtcCompileProgram(program, 0, NULL)) {
+        cuda.nvrtcGetProgramLog(program, log);
+        fail_msg("%s does not compile: %s", name, log);
+    }
+    cuda.nvrtcGetCUBINSize(program, &bytes);
+    char *object = malloc(bytes);
+    assert_non_null(object);
+    cuda.nvrtcGetCUBIN(program, object);
+    cuda.nvrtcDestroyProgram(&program);
+    assert_int_equal(cuda.cuModuleLoadData(&module, object), 0);
+    assert_int_equal(cuda.cuModuleGetFunction(&kernels[i].function, module, name), 0);
+    kernels[i].name = name;
+    free(object);
+    free(text);
+    return kernels[i].function;
+}
+
+static void use_capability(int major, int minor) {
+    const struct emu_settings settings = {.size = sizeof settings, .major = major, .minor = minor};
+    emulator->configure(&settings);
+    emulator->clear();
+}
+
+/* WORDS words, numbered. */
+static CUdeviceptr make_words(void) {
+    int words[WORDS];
+    CUdeviceptr data = 0;
+    for (int i = 0; i < WORDS; i++)
+        words[i] = i;
+    use_capability(9, 0);
+    assert_int_equal(cuda.cuMemAlloc_v2(&data, sizeof words), 0);
+    assert_int_equal(cuda.cuMemcpyHtoD_v2(data, words, sizeof words), 0);
+    return data;
+}
+
+static const int *read_words(CUdeviceptr data) {
+    static int words[WORDS];
+    assert_int_equal(cuda.cuMemcpyDtoH_v2(words, data, sizeof words), 0);
+    return words;
+}
+
+static CUlaunchConfig shape(unsigned x, unsigned y, unsigned z) {
+    return (CUlaunchConfig){.gridDimX = x,
+                            .gridDimY = y,
+                            .gridDimZ = z,
+                            .blockDimX = 32,
+                            .blockDimY = 1,
+                            .blockDimZ = 1};
+}
+
+static int launch(const char *name, const CUlaunchConfig *config, CUdeviceptr data) {
+    void *parameters[] = {&data};
+    return cuda.cuLaunchKernelEx(config, kernel(name), parameters, NULL);
+}
+
+/* ---- fills ------------------------------------------------------------------------------------
+ */
+
+static void test_fills(void **state) {
+    (void)state;
+    CUdeviceptr data = make_words();
+    assert_int_equal(cuda.cuMemsetD8Async(data + 5, 0xab, 2, NULL), 0);
+    assert_int_equal(cuda.cuMemsetD32Async(data + 16, 0x12345678, 3, NULL), 0);
+    assert_int_equal(cuda.cuMemsetD8Async(data, 0, 0, NULL), 0);
+    const int *words = read_words(data);
+    for (int i = 0; i < WORDS; i++)
+        assert_int_equal(words[i], i == 1 ? 0x00abab01 : i >= 4 && i < 7 ? 0x12345678 : i);
+    cuda.cuMemFree_v2(data);
+}
+
+static void test_fills_refused(void **state) {
+    (void)state;
+    CUdeviceptr data = make_words();
+    CUcontext context;
+    assert_int_equal(cuda.cuMemsetD32Async(data + 2, 1, 1, NULL), INVALID_VALUE);
+    assert_int_equal(cuda.cuMemsetD8Async(data + 4 * WORDS - 1, 1, 2, NULL), INVALID_VALUE);
+    assert_int_equal(cuda.cuMemsetD8Async(data - 1, 1, 2, NULL), INVALID_VALUE);
+    assert_int_equal(cuda.cuMemsetD32Async(data, 1, WORDS + 1, NULL), INVALID_VALUE);
+    assert_int_equal(cuda.cuMemsetD32Async(data, 1, SIZE_MAX / 2, NULL), INVALID_VALUE);
+    assert_int_equal(cuda.cuCtxPopCurrent_v2(&context), 0);
+    assert_int_equal(cuda.cuMemsetD8Async(data, 1, 1, NULL), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(cuda.cuMemsetD32Async(data, 1, 1, NULL), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(cuda.cuCtxPushCurrent_v2(context), 0);
+    const int *words = read_words(data);
+    for (int i = 0; i < WORDS; i++)
+        assert_int_equal(words[i], i);
+    assert_int_equal(emulator->report_count(), 0);
+    cuda.cuMemFree_v2(data);
+}
+
+/* What a kernel must not touch, the operator's own fills must not, either. */
+static void test_forbidden_fill(void **state) {
+    (void)state;
+    CUdeviceptr data = make_words();
+    emulator->forbid(data + 40, 4);
+    assert_int_equal(cuda.cuMemsetD8Async(data, 1, 40, NULL), 0);
+    assert_int_equal(cuda.cuMemsetD8Async(data + 44, 1, 40, NULL), 0);
+    assert_int_equal(emulator->report_count(), 0);
+    assert_int_equal(cuda.cuMemsetD8Async(data + 43, 1, 1, NULL), LAUNCH_FAILED);
+    assert_int_equal(emulator->report_count(), 1);
+    assert_int_equal(emulator->report(0).kind, EMU_FORBIDDEN);
+    cuda.cuMemFree_v2(data);
+}
+
+/* ---- fills between launches that overlap --------------------------------------------------------
+ */
+
+static int launch_chained(CUdeviceptr to, CUdeviceptr from, int wait, int early) {
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                   .value.programmaticStreamSerializationAllowed = early};
+    CUlaunchConfig config = shape(1, 1, 1);
+    void *parameters[] = {&to, &from, &wait};
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    return cuda.cuLaunchKernelEx(&config, kernel("chain"), parameters, NULL);
+}
+
+/* The host waits for everything, and what was reported is forgotten. */
+static void settle(CUdeviceptr data) {
+    int word;
+    cuda.cuMemcpyDtoH_v2(&word, data, sizeof word);
+    emulator->clear();
+}
+
+/* Early launches overlap; a fill between them keeps the second from it. */
+static void test_fill_between_launches(void **state) {
+    (void)state;
+    CUdeviceptr data = make_words();
+    assert_int_equal(launch_chained(data + 4, data, 1, 0), 0);
+    assert_int_equal(launch_chained(data + 8, data + 4, 0, 1), LAUNCH_FAILED);
+    assert_int_equal(emulator->report(0).kind, EMU_RACE);
+    settle(data);
+    assert_int_equal(launch_chained(data + 4, data, 1, 0), 0);
+    assert_int_equal(cuda.cuMemsetD8Async(data + 400, 0, 4, NULL), 0);
+    assert_int_equal(launch_chained(data + 8, data + 4, 0, 1), 0);
+    assert_int_equal(read_words(data)[2], 2);
+    cuda.cuMemFree_v2(data);
+}
+
+/* A launch that does not wait may end before the one ahead of it: the fill follows it alone. */
+static void test_fill_beside_a_launch(void **state) {
+    (void)state;
+    CUdeviceptr data = make_words();
+    assert_int_equal(launch_chained(data + 4, data, 1, 0), 0);
+    assert_int_equal(launch_chained(data + 8, data + 40, 0, 1), 0);
+    assert_int_equal(cuda.cuMemsetD32Async(data + 8, 0, 1, NULL), 0);
+    assert_int_equal(cuda.cuMemsetD32Async(data + 4, 0, 1, NULL), LAUNCH_FAILED);
+    assert_int_equal(emulator->report(0).kind, EMU_RACE);
+    settle(data);
+    assert_int_equal(launch_chained(data + 4, data, 1, 0), 0);
+    assert_int_equal(launch_chained(data + 8, data + 40, 1, 1), 0);
+    assert_int_equal(cuda.cuMemsetD32Async(data + 4, 0, 1, NULL), 0);
+    assert_int_equal(emulator->report_count(), 0);
+    cuda.cuMemFree_v2(data);
+}
+
+/* ---- shapes -----------------------------------------------------------------------------------
+ */
+
+static void test_three_dimensions(void **state) {
+    (void)state;
+    CUdeviceptr data = make_words();
+    CUlaunchConfig config = shape(5, 3, 4);
+    assert_int_equal(launch("where", &config, data), 0);
+    const int *words = read_words(data);
+    for (int z = 0, block = 0; z < 4; z++)
+        for (int y = 0; y < 3; y++)
+            for (int x = 0; x < 5; x++, block++)
+                assert_int_equal(words[block], x + 10 * y + 100 * z);
+    assert_int_equal(words[60], 60);
+    cuda.cuMemFree_v2(data);
+}
+
+/* The shape with one number replaced. */
+static int refused_shape(CUdeviceptr data, size_t member, unsigned value) {
+    CUlaunchConfig config = shape(2, 2, 2);
+    memcpy((char *)&config + member, &value, sizeof value);
+    return launch("where", &config, data);
+}
+
+static void test_shapes_refused(void **state) {
+    (void)state;
+    static const struct {
+        size_t member;
+        unsigned value;
+    } shapes[] = {
+        {offsetof(CUlaunchConfig, gridDimX), 0},
+        {offsetof(CUlaunchConfig, gridDimX), 1U << 31},
+        {offsetof(CUlaunchConfig, gridDimY), 0},
+        {offsetof(CUlaunchConfig, gridDimY), 65536},
+        {offsetof(CUlaunchConfig, gridDimZ), 0},
+        {offsetof(CUlaunchConfig, gridDimZ), 65536},
+        {offsetof(CUlaunchConfig, blockDimX), 0},
+        {offsetof(CUlaunchConfig, blockDimX), 1025},
+        {offsetof(CUlaunchConfig, blockDimY), 33},
+        {offsetof(CUlaunchConfig, blockDimZ), 65},
+        {offsetof(CUlaunchConfig, sharedMemBytes), 48 * 1024 + 1},
+    };
+    CUdeviceptr data = make_words();
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        assert_int_equal(refused_shape(data, shapes[i].member, shapes[i].value), INVALID_VALUE);
+    assert_int_equal(read_words(data)[0], 0); /* none ran */
+    assert_int_equal(refused_shape(data, offsetof(CUlaunchConfig, sharedMemBytes), 48 * 1024), 0);
+    cuda.cuMemFree_v2(data);
+}
+
+/* More than 48 KB is to be asked for, and each architecture has its most. */
+static void test_shared_memory(void **state) {
+    (void)state;
+    static const struct {
+        int major, minor, kilobytes;
+    } most[] = {{8, 0, 163}, {8, 6, 99}, {8, 9, 99}, {9, 0, 227}, {10, 0, 227}, {12, 0, 99}};
+    const int attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    CUfunction function = kernel("where");
+    CUdeviceptr data = make_words();
+    assert_int_equal(cuda.cuFuncSetAttribute(function, attribute, -1), INVALID_VALUE);
+    assert_int_equal(cuda.cuFuncSetAttribute(function, 1234, 1), INVALID_VALUE);
+    for (size_t i = 0; i < sizeof most / sizeof most[0]; i++) {
+        const int bytes = most[i].kilobytes * 1024;
+        CUlaunchConfig config = shape(1, 1, 1);
+        config.sharedMemBytes = (unsigned)bytes;
+        use_capability(most[i].major, most[i].minor);
+        assert_int_equal(cuda.cuFuncSetAttribute(function, attribute, bytes + 1), INVALID_VALUE);
+        assert_int_equal(cuda.cuFuncSetAttribute(function, attribute, bytes - 1), 0);
+        assert_int_equal(launch("where", &config, data), INVALID_VALUE);
+        assert_int_equal(cuda.cuFuncSetAttribute(function, attribute, bytes), 0);
+        assert_int_equal(launch("where", &config, data), 0);
+    }
+    assert_int_equal(cuda.cuFuncSetAttribute(function, attribute, 48 * 1024), 0);
+    cuda.cuMemFree_v2(data);
+}
+
+static void test_launch_refused(void **state) {
+    (void)state;
+    CUdeviceptr data = make_words();
+    CUlaunchConfig config = shape(1, 1, 1);
+    CUcontext context;
+    void *parameters[] = {&data};
+    CUfunction function = kernel("where");
+    assert_int_equal(cuda.cuLaunchKernelEx(&config, function, NULL, NULL), INVALID_VALUE);
+    assert_int_equal(cuda.cuLaunchKernelEx(NULL, function, parameters, NULL), INVALID_VALUE);
+    assert_int_equal(cuda.cuLaunchKernelEx(&config, NULL, parameters, NULL), INVALID_VALUE);
+    assert_int_equal(cuda.cuCtxPopCurrent_v2(&context), 0);
+    assert_int_equal(launch("where", &config, data), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(cuda.cuMemAlloc_v2(&data, 16), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(cuda.cuCtxPushCurrent_v2(context), 0);
+    config.numAttrs = 1;
+    assert_int_equal(launch("where", &config, data), INVALID_VALUE);
+    cuda.cuMemFree_v2(data);
+}
+
+/* ---- clusters ---------------------------------------------------------------------------------
+ */
+
+static int launch_cluster(const char *name, CUdeviceptr data, CUlaunchConfig config, unsigned x,
+                          unsigned y, unsigned z) {
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                   .value.clusterDim = {x, y, z}};
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    return launch(name, &config, data);
+}
+
+static void test_clusters(void **state) {
+    (void)state;
+    CUdeviceptr data = make_words();
+    assert_int_equal(launch_cluster("rank", data, shape(4, 2, 1), 2, 2, 1), 0);
+    static const int ranks[] = {0, 1, 0, 1, 2, 3, 2, 3};
+    assert_memory_equal(read_words(data), ranks, sizeof ranks);
+    assert_int_equal(launch_cluster("rank", data, shape(1, 1, 4), 1, 1, 4), 0);
+    static const int column[] = {0, 1, 2, 3};
+    assert_memory_equal(read_words(data), column, sizeof column);
+    assert_int_equal(launch_cluster("rank", data, shape(5, 1, 1), 2, 1, 1), INVALID_VALUE);
+    assert_int_equal(launch_cluster("rank", data, shape(4, 1, 1), 2, 0, 1), INVALID_VALUE);
+    assert_int_equal(launch_cluster("rank", data, shape(16, 1, 1), 16, 1, 1), INVALID_CLUSTER_SIZE);
+    use_capability(8, 9);
+    assert_int_equal(launch_cluster("rank", data, shape(4, 1, 1), 2, 1, 1), NOT_SUPPORTED);
+    cuda.cuMemFree_v2(data);
+}
+
+/* __cluster_dims__ counts by itself, and a launch cannot say otherwise. */
+static void test_cluster_of_the_kernel(void **state) {
+    (void)state;
+    CUdeviceptr data = make_words();
+    CUlaunchConfig config = shape(6, 1, 1);
+    static const int ranks[] = {0, 1, 0, 1, 0, 1};
+    assert_int_equal(launch("pair", &config, data), 0);
+    assert_memory_equal(read_words(data), ranks, sizeof ranks);
+    assert_int_equal(launch_cluster("pair", data, config, 2, 1, 1), 0);
+    assert_int_equal(launch_cluster("pair", data, config, 1, 1, 1), INVALID_CLUSTER_SIZE);
+    config.gridDimX = 5;
+    assert_int_equal(launch("pair", &config, data), INVALID_VALUE);
+    cuda.cuMemFree_v2(data);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fills),
+        cmocka_unit_test(test_fills_refused),
+        cmocka_unit_test(test_forbidden_fill),
+        cmocka_unit_test(test_fill_between_launches),
+        cmocka_unit_test(test_fill_beside_a_launch),
+        cmocka_unit_test(test_three_dimensions),
+        cmocka_unit_test(test_shapes_refused),
+        cmocka_unit_test(test_shared_memory),
+        cmocka_unit_test(test_launch_refused),
+        cmocka_unit_test(test_clusters),
+        cmocka_unit_test(test_cluster_of_the_kernel),
+    };
+    if (argc != 2) {
+        fprintf(stderr, "usage: emu_driver FOLDER\n");
+        return 2;
+    }
+    folder = argv[1];
+    return cmocka_run_group_tests(tests, open_all, NULL);
+}

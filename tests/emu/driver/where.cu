@@ -1,0 +1,8 @@
+#define KERNEL_NAME where
+/* Each block says in its own word that it ran, by its place in the grid. */
+__global__ void KERNEL_NAME(int *data) {
+    const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    if (threadIdx.x == 0) {
+        data[block] = (int)(blockIdx.x + 10 * blockIdx.y + 100 * blockIdx.z);
+    }
+}
