@@ -99,6 +99,8 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_LIMIT] = NUMBER_OPTION(limit, 0, 1, 4096, "candidates of a kernel; default 64"),
     [TOOL_DRY_RUN] = {"dry-run", 0, NULL, "list the candidates; needs no GPU with --arch", FLAG,
                       FIELD(dry_run), 0, 0, NULL},
+    [TOOL_KERNEL] = NUMBER_OPTION(kernel, 0, 1, INT32_MAX,
+                                  "of an operator's kernels this one alone, as show numbers them"),
     [TOOL_JSON] = FLAG_OPTION(json, 0, "one JSON document on standard output"),
     [TOOL_VERBOSE] = FLAG_OPTION(verbose, 'v', "say what is found and done; twice: in detail"),
     [TOOL_HELP] = FLAG_OPTION(help, 'h', "print this help"),
@@ -301,6 +303,7 @@ int tool_options_read(struct tool_options *options, const struct tool_verb *verb
                                      .sample = TOOL_NOT_GIVEN,
                                      .repeat = TOOL_NOT_GIVEN,
                                      .limit = TOOL_NOT_GIVEN,
+                                     .kernel = TOOL_NOT_GIVEN,
                                      .schedules = TOOL_NOT_GIVEN};
     /* An error in front of --json obeys it too. */
     options->json = tool_wants_json(argc, argv);

@@ -94,6 +94,29 @@ int tool_targets_read(struct tool_targets *targets, const struct tool_options *o
     return status;
 }
 
+int tool_targets_expand(struct tool_targets *targets, const struct tool_options *options,
+                        struct tool_list *kernels) {
+    if (targets->specs.count > 1 || targets->archs.count > 1)
+        return tool_fail(options, TOOL_USAGE, "takes one spec and one --arch at a time");
+    const char *spec = targets->specs.items[0];
+    const smelt_status status = smelt_spec_expand(spec, tool_list_collect, kernels);
+    if (status)
+        return tool_fail_status(options, status);
+    if (options->kernel == TOOL_NOT_GIVEN)
+        return TOOL_OK;
+    if (options->kernel > (int64_t)kernels->count)
+        return tool_fail(options, TOOL_USAGE, "--kernel %lld: %s has %zu kernel%s",
+                         (long long)options->kernel, spec, kernels->count,
+                         kernels->count == 1 ? "" : "s");
+    struct tool_list chosen = {0};
+    tool_list_add(&chosen, kernels->items[options->kernel - 1]);
+    tool_list_free(kernels);
+    tool_list_free(&targets->specs);
+    tool_list_add(kernels, chosen.items[0]);
+    targets->specs = chosen;
+    return TOOL_OK;
+}
+
 void tool_targets_free(struct tool_targets *targets) {
     tool_list_free(&targets->specs);
     tool_list_free(&targets->archs);

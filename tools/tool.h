@@ -67,6 +67,7 @@ enum tool_option {
     TOOL_KNOBS,
     TOOL_LIMIT,
     TOOL_DRY_RUN,
+    TOOL_KERNEL,
     TOOL_JSON,
     TOOL_VERBOSE,
     TOOL_HELP,
@@ -108,7 +109,7 @@ struct tool_options {
     const struct tool_verb *verb;
     struct tool_values arguments, presets, archs, schedule;
     const char *manifest, *passes, *shapes, *max_size, *older_than, *tuned_for, *knobs;
-    int64_t tp, jobs, device, sample, repeat, schedules, limit;
+    int64_t tp, jobs, device, sample, repeat, schedules, limit, kernel;
     int64_t cache, tuned, dry_run, emulate, json, verbose, help; /* how often a flag was given */
     struct smelt__problem_options problem;                       /* 0 where not given */
     int lists_given;                                             /* no value of `lists` says so */
@@ -247,6 +248,10 @@ struct tool_targets {
 int tool_targets_read(struct tool_targets *targets, const struct tool_options *options);
 /* Leaves at least one architecture: if none was named, that of the GPU that is there. */
 int tool_targets_need_arch(struct tool_targets *targets, const struct tool_options *options);
+/* For verbs that take one spec and one architecture: adds the kernels of that spec, which is itself
+ * replaced by one of them where --kernel names it. Exit status, with the error printed. */
+int tool_targets_expand(struct tool_targets *targets, const struct tool_options *options,
+                        struct tool_list *kernels);
 void tool_targets_free(struct tool_targets *targets);
 /* The operators that run these specs: an operator itself, a kernel through the operator it belongs
  * to. Exit status, with the error printed. */

@@ -82,7 +82,7 @@ for bad in 0d 30 -1d d 1y 1dd '' 99999999999999999999s 99999999999999999w; do
 done
 
 # ---- specs ----------------------------------------------------------------------------------------
-for verb in warm show; do
+for verb in warm show emit; do
     refuses 'name a spec' "$verb" --arch sm_90a
     refuses "sparse_atn.*sparse_attn" "$verb" --arch sm_90a sparse_atn:heads=64,dqk=576,dv=512,topk=8
     refuses "heads=0" "$verb" --arch sm_90a sparse_attn:heads=0,dqk=576,dv=512,topk=8
@@ -99,12 +99,12 @@ for verb in warm show; do
     refuses "variant" "$verb" --arch sm_90a sparse_attn:heads=64,dqk=576,dv=512,topk=8,variant=x
     refuses "no architecture 'sm_91'.*sm_90" "$verb" --arch sm_91 "$kernel"
     refuses "no architecture 'h200'; legal: sm_80" "$verb" --arch h200 "$kernel"
-    refuses "unknown preset 'glm-5.1'.*glm-5.2" "$verb" --arch sm_90a --preset glm-5.1
-    refuses "tp=3" "$verb" --arch sm_90a --preset glm-5.2 --tp 3
-    refuses "tp=0" "$verb" --arch sm_90a --preset glm-5.2 --tp 0
-    refuses "tp=-1" "$verb" --arch sm_90a --preset glm-5.2 --tp -1
-    refuses "--tp divides the heads of a --preset" "$verb" --arch sm_90a --tp 2 "$operator"
 done
+refuses "unknown preset 'glm-5.1'.*glm-5.2" warm --arch sm_90a --preset glm-5.1
+refuses "tp=3" warm --arch sm_90a --preset glm-5.2 --tp 3
+refuses "tp=0" warm --arch sm_90a --preset glm-5.2 --tp 0
+refuses "tp=-1" warm --arch sm_90a --preset glm-5.2 --tp -1
+refuses "--tp divides the heads of a --preset" warm --arch sm_90a --tp 2 "$operator"
 big=sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048
 refuses 'stages=0' show --arch sm_90a $big,stages=0
 refuses 'stages=99' show --arch sm_90a $big,stages=99
@@ -113,10 +113,15 @@ refuses 'shared memory' show --arch sm_86 $big,block_keys=128,stages=4
 refuses 'shared memory' emit --arch sm_86 $big,block_keys=128,stages=4
 refuses 'takes one spec' show --arch sm_90a "$kernel" "$big"
 refuses 'takes one spec' show --arch sm_90a --arch sm_80 "$kernel"
-refuses 'takes one kernel' emit --arch sm_90a "$kernel" "$big"
-refuses 'name a spec' emit --arch sm_90a
-refuses "is an operator; name one of its kernels: $kernel" emit --arch sm_90a "$operator"
+refuses 'takes one spec' emit --arch sm_90a "$kernel" "$big"
 refuses "no architecture 'sm_70'" emit --arch sm_70 "$kernel"
+for verb in show emit; do
+    refuses "--kernel 2: $operator has 1 kernel$" "$verb" --arch sm_90a --kernel 2 "$operator"
+    refuses "--kernel 5: $operator,buckets=32 has 4 kernels" "$verb" --arch sm_90a --kernel 5 \
+        "$operator,buckets=32"
+    refuses '--kernel 0 is out of range' "$verb" --arch sm_90a --kernel 0 "$operator"
+    refuses 'no option --preset' "$verb" --arch sm_90a --preset glm-5.2
+done
 refuses '--arch goes with --emulate' check --arch sm_80 "$operator"
 refuses '--schedules goes with --emulate' check --schedules 2 "$operator"
 refuses '--schedule goes with --emulate' check --schedule late,ascending "$operator"

@@ -31,7 +31,47 @@ else
 fi
 prints 'the source names its spec' "$kernel"
 gives 0 '' emit --arch sm_90a --json "$kernel"
-document 'emit --json' spec=$kernel arch=sm_90a source:string
+document 'emit --json' spec=$kernel arch=sm_90a source:string kernels.0.spec=$kernel
+
+# An operator of one kernel is that kernel; of several every source, each under its line, or one.
+gives 0 '' emit --arch sm_90a "$operator"
+if cmp -s "$work/first.cu" "$work/out"; then
+    passed "emit of an operator with one kernel: that kernel's bytes"
+else
+    failed "emit of an operator with one kernel: that kernel's bytes" 'they differ'
+fi
+gives 0 '' emit --arch sm_90a --json "$operator"
+document 'emit --json of an operator' spec=$operator source:string kernels.0.spec=$kernel
+gives 0 '' emit --arch sm_90a "$operator,buckets=32"
+cp "$work/out" "$work/all.cu"
+: >"$work/joined.cu"
+number_of=0
+for part in sparse_attn_partition:pass=count sparse_attn_partition:pass=place "$kernel" \
+    sparse_attn_fwd:heads=8,dqk=64,dv=64,topk=32; do
+    number_of=$((number_of + 1))
+    [ $number_of = 1 ] || echo >>"$work/joined.cu"
+    printf '/* ======== kernel %d of 4 (alone: --kernel %d): %s ======== */\n\n' $number_of \
+        $number_of "$part" >>"$work/joined.cu"
+    gives 0 '' emit --arch sm_90a "$part"
+    cat "$work/out" >>"$work/joined.cu"
+    cp "$work/out" "$work/part.cu"
+    gives 0 '' emit --arch sm_90a --kernel $number_of "$operator,buckets=32"
+    if cmp -s "$work/part.cu" "$work/out"; then
+        passed "emit --kernel $number_of"
+    else
+        failed "emit --kernel $number_of" 'is not that kernel'
+    fi
+done
+if cmp -s "$work/joined.cu" "$work/all.cu"; then
+    passed 'emit of an operator: all its kernels, in order'
+else
+    failed 'emit of an operator: all its kernels, in order' 'it is something else'
+fi
+gives 0 '' emit --arch sm_90a --json "$operator,buckets=32"
+document 'emit --json of several kernels' spec=$operator,buckets=32 kernels.3.source:string \
+    kernels.2.spec=$kernel
+gives 0 '' emit --arch sm_90a --json --kernel 3 "$operator,buckets=32"
+document 'emit --json --kernel' spec=$kernel source:string
 
 # ---- tuning, as far as it needs no GPU ------------------------------------------------------------
 wide=sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048
@@ -122,10 +162,12 @@ prints 'show has registers' '^ +registers +[0-9]+ per thread'
 prints 'show has spills' '^ +spills +0 B'
 prints 'show has the key' '^ +cache key +[0-9a-f]{32}$'
 gives 0 '' show --arch sm_90a "$operator"
-prints 'show of an operator lists its kernels' "^  $kernel +mma "
+prints 'show of an operator with one kernel' "^operator $operator on sm_90a is one kernel$"
+prints 'has its plan' '^ +SHARED_BYTES +[0-9]+'
+prints 'and what compiling gave' '^ +registers +[0-9]+ per thread'
 gives 0 '' show --arch sm_90a --json "$operator"
-document 'show --json of an operator' spec=$operator kernels.0.spec=$kernel \
-    kernels.0.variant=mma kernels.0.plan:object
+document 'show --json of an operator' spec=$operator variant=mma plan:object \
+    kernels.0.spec=$kernel kernels.0.variant=mma kernels.0.plan:object
 gives 0 '' cache stat --json
 document 'cache stat --json' folder=$SMELT_CACHE_DIR entries=1 bytes:integer cap_bytes:integer \
     hits:integer readonly_hits=0 misses:integer stores=1 errors=0 saved_seconds:number problem=
@@ -137,6 +179,15 @@ prints 'list --cache' "^  $kernel +sm_90a"
 gives 0 '' list --cache --json
 document 'list --cache --json' folder=$SMELT_CACHE_DIR entries.0.spec=$kernel entries.0.sound=true \
     entries.0.file:string
+
+# ---- an operator of several kernels: a cache of its own, for what the others count -------------------
+SMELT_CACHE_DIR=$work/several gives 0 '' show --arch sm_90a "$operator,buckets=32"
+prints 'show of several kernels numbers them' "^  3 +$kernel +mma "
+SMELT_CACHE_DIR=$work/several gives 0 '' show --arch sm_90a --json "$operator,buckets=32"
+document 'show --json of several kernels' spec=$operator,buckets=32 kernels.3.plan:object \
+    kernels.2.spec=$kernel
+SMELT_CACHE_DIR=$work/several gives 0 '' show --arch sm_90a --kernel 3 "$operator,buckets=32"
+prints 'show --kernel' "^spec +$kernel$"
 
 # ---- a manifest, several architectures ------------------------------------------------------------
 cat >"$work/manifest.json" <<END

@@ -1,64 +1,76 @@
-/* smelt emit: the CUDA source of a kernel. */
+/* smelt emit: the CUDA source of a kernel, or of each kernel of an operator. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "../tool.h"
 
-/* Refuses an operator, naming the kernels to choose from. */
-static int need_kernel(const char *spec, const struct tool_options *options) {
-    struct tool_list kernels = {0};
-    int is_operator = 0;
-    smelt_status status = smelt_spec_is_operator(spec, &is_operator);
-    if (!status && is_operator)
-        status = smelt_spec_expand(spec, tool_list_collect, &kernels);
-    if (status)
-        return tool_fail_status(options, status);
-    if (!is_operator)
-        return TOOL_OK;
-    char *names = tool_copy("");
-    for (size_t i = 0; i < kernels.count; i++) {
-        size_t used = strlen(names);
-        size_t room = used + strlen(kernels.items[i]) + 3;
-        names = tool_allocate(names, room, 1);
-        snprintf(names + used, room - used, "%s%s", i ? ", " : "", kernels.items[i]);
-    }
-    int result = tool_fail(options, TOOL_USAGE, "%s is an operator; name one of its kernels: %s",
-                           spec, names);
-    free(names);
-    tool_list_free(&kernels);
-    return result;
-}
-
-static int emit(const struct tool_targets *targets, const struct tool_options *options) {
-    const char *spec = targets->specs.items[0], *arch = targets->archs.items[0];
+/* The sources of the kernels, in their order: none is printed before all are there. */
+static int make_sources(const struct tool_targets *targets, const struct tool_options *options,
+                        const struct tool_list *kernels, char **sources) {
     smelt_context *context = NULL;
-    char *source = NULL;
-    int result = tool_open_tuned_compiler(options, targets, &context);
+    smelt_status status = SMELT_OK;
+    const int result = tool_open_tuned_compiler(options, targets, &context);
     if (result)
         return result;
-    smelt_status status = smelt_kernel_source(context, spec, arch, &source);
+    for (size_t i = 0; i < kernels->count && !status; i++)
+        status =
+            smelt_kernel_source(context, kernels->items[i], targets->archs.items[0], &sources[i]);
     smelt_context_destroy(&context);
-    if (status)
-        return tool_fail_status(options, status);
-    if (options->json)
-        tool_print_json(tool_pack("{s:s, s:s, s:s}", "spec", spec, "arch", arch, "source", source));
-    else
-        fputs(source, stdout);
-    smelt_free(source);
-    return TOOL_OK;
+    return status ? tool_fail_status(options, status) : TOOL_OK;
+}
+
+/* "source" stands at the top where there is one kernel, as in show's document. */
+static void print_json(const struct tool_targets *targets, const struct tool_list *kernels,
+                       char *const *sources) {
+    json_t *array = tool_json(json_array());
+    json_t *document =
+        tool_pack("{s:s, s:s}", "spec", targets->specs.items[0], "arch", targets->archs.items[0]);
+    if (kernels->count == 1)
+        json_object_set_new(document, "source", tool_json_text(sources[0]));
+    for (size_t i = 0; i < kernels->count; i++)
+        json_array_append_new(
+            array, tool_pack("{s:s, s:s}", "spec", kernels->items[i], "source", sources[i]));
+    json_object_set_new(document, "kernels", array);
+    tool_print_json(document);
+}
+
+/* Each source is a translation unit of its own: several of them on one stream are for reading, and
+ * each is headed by how to have it alone. */
+static void print_text(const struct tool_list *kernels, char *const *sources) {
+    for (size_t i = 0; i < kernels->count; i++) {
+        if (kernels->count > 1)
+            printf("%s/* ======== kernel %zu of %zu (alone: --kernel %zu): %s ======== */\n\n",
+                   i ? "\n" : "", i + 1, kernels->count, i + 1, kernels->items[i]);
+        fputs(sources[i], stdout);
+    }
+}
+
+static int emit(const struct tool_targets *targets, const struct tool_options *options,
+                const struct tool_list *kernels) {
+    char **sources = tool_allocate(NULL, kernels->count, sizeof sources[0]);
+    for (size_t i = 0; i < kernels->count; i++)
+        sources[i] = NULL;
+    const int result = make_sources(targets, options, kernels, sources);
+    if (result == TOOL_OK && options->json)
+        print_json(targets, kernels, sources);
+    else if (result == TOOL_OK)
+        print_text(kernels, sources);
+    for (size_t i = 0; i < kernels->count; i++)
+        smelt_free(sources[i]);
+    free(sources);
+    return result;
 }
 
 int tool_run_emit(const struct tool_options *options) {
     struct tool_targets targets;
+    struct tool_list kernels = {0};
     int status = tool_targets_read(&targets, options);
-    if (status == TOOL_OK && (targets.specs.count > 1 || targets.archs.count > 1))
-        status = tool_fail(options, TOOL_USAGE, "takes one kernel and one --arch at a time");
     if (status == TOOL_OK)
-        status = need_kernel(targets.specs.items[0], options);
+        status = tool_targets_expand(&targets, options, &kernels);
     if (status == TOOL_OK)
         status = tool_targets_need_arch(&targets, options);
     if (status == TOOL_OK)
-        status = emit(&targets, options);
+        status = emit(&targets, options, &kernels);
+    tool_list_free(&kernels);
     tool_targets_free(&targets);
     return status;
 }

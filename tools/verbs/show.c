@@ -1,4 +1,5 @@
-/* smelt show: the plan of a kernel, and what its compilation gave. */
+/* smelt show: the plan of a kernel, and what its compilation gave; of an operator with several
+ * kernels the list of them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,8 +20,6 @@ struct view {
 
 static int make_plans(struct view *view, const struct tool_options *options) {
     smelt_status status = smelt_spec_is_operator(view->spec, &view->is_operator);
-    if (!status)
-        status = smelt_spec_expand(view->spec, tool_list_collect, &view->kernels);
     if (status)
         return tool_fail_status(options, status);
     view->plans = tool_allocate(NULL, view->kernels.count, sizeof view->plans[0]);
@@ -58,9 +57,15 @@ static void print_json(const struct view *view) {
     for (size_t i = 0; i < view->kernels.count; i++) {
         json_t *kernel = tool_kernel_json(&view->infos[i]);
         json_t *plan = plan_json(view->plans[i]);
-        json_t *target = view->is_operator ? kernel : document;
-        json_object_set(target, "variant", json_object_get(plan, "variant"));
-        json_object_set_new(target, "plan", plan);
+        if (view->kernels.count == 1) {
+            json_object_set(document, "variant", json_object_get(plan, "variant"));
+            json_object_set(document, "plan", plan);
+        }
+        if (view->is_operator) {
+            json_object_set(kernel, "variant", json_object_get(plan, "variant"));
+            json_object_set(kernel, "plan", plan);
+        }
+        json_decref(plan);
         json_array_append_new(kernels, kernel);
     }
     json_object_set_new(document, "kernels", kernels);
@@ -85,6 +90,8 @@ static int print_kernel(const struct view *view, const struct tool_options *opti
         smelt_kernel_plan(view->context, view->kernels.items[0], view->arch, 0, &text);
     if (status)
         return tool_fail_status(options, status);
+    if (view->is_operator)
+        printf("operator %s on %s is one kernel\n\n", view->spec, view->arch);
     fputs(text, stdout);
     if (!*text || text[strlen(text) - 1] != '\n')
         putchar('\n');
@@ -100,15 +107,17 @@ static int plan_number(json_t *plan, const char *name) {
 }
 
 static void print_operator(const struct view *view) {
-    static const char *const headers[] = {"kernel", "variant",   "threads", "shared",
-                                          "state",  "registers", "spills"};
+    static const char *const headers[] = {"",       "kernel", "variant",   "threads",
+                                          "shared", "state",  "registers", "spills"};
     struct tool_table table;
-    printf("operator %s on %s expands to\n\n", view->spec, view->arch);
-    tool_table_begin(&table, "llrrlrr", headers);
+    printf("operator %s on %s expands to %zu kernels, in the order they are launched\n\n",
+           view->spec, view->arch, view->kernels.count);
+    tool_table_begin(&table, "rllrrlrr", headers);
     for (size_t i = 0; i < view->kernels.count; i++) {
         const smelt_kernel_info *info = &view->infos[i];
         int failed = info->state == SMELT_KERNEL_FAILED;
         json_t *plan = plan_json(view->plans[i]);
+        tool_table_add(&table, TOOL_PLAIN, "%zu", i + 1);
         tool_table_add(&table, TOOL_PLAIN, "%s", view->kernels.items[i]);
         tool_table_add(&table, TOOL_PLAIN, "%s",
                        json_string_value(json_object_get(plan, "variant")));
@@ -121,14 +130,14 @@ static void print_operator(const struct view *view) {
         json_decref(plan);
     }
     tool_table_end(&table);
-    printf("\n`smelt show` with a kernel's spec prints its plan.\n");
+    printf("\n--kernel 1 to %zu shows the plan of one\n", view->kernels.count);
 }
 
 static int report(const struct view *view, const struct tool_options *options) {
     int result = TOOL_OK;
     if (options->json)
         print_json(view);
-    else if (view->is_operator)
+    else if (view->kernels.count > 1)
         print_operator(view);
     else
         result = print_kernel(view, options);
@@ -143,8 +152,8 @@ int tool_run_show(const struct tool_options *options) {
     struct tool_targets targets;
     struct view view = {0};
     int status = tool_targets_read(&targets, options);
-    if (status == TOOL_OK && (targets.specs.count > 1 || targets.archs.count > 1))
-        status = tool_fail(options, TOOL_USAGE, "takes one spec and one --arch at a time");
+    if (status == TOOL_OK)
+        status = tool_targets_expand(&targets, options, &view.kernels);
     if (status == TOOL_OK)
         status = tool_targets_need_arch(&targets, options);
     if (status == TOOL_OK) {
