@@ -49,7 +49,7 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_TP] = NUMBER_OPTION(tp, 0, INT32_MIN, INT32_MAX,
                               "tensor-parallel ranks a preset's heads are divided by"),
     [TOOL_PASSES] = {"passes", 0, "SET",
-                     "forward, backward or both, of a preset's operators; default: all they have",
+                     "forward, backward or both; default: the spec's, of a preset all there are",
                      NAME, FIELD(passes), 0, 0, pass_sets},
     [TOOL_MANIFEST] = {"manifest", 0, "FILE", "JSON file of specs, presets and architectures", NAME,
                        FIELD(manifest), 0, 0, NULL},

@@ -27,12 +27,14 @@ static const struct tool_verb verbs[] = {
      "(or the cache) says: registers, spills, shared memory, size, seconds, cache key. Of an\n"
      "operator with several kernels it lists them; --kernel shows one. Without NVRTC the plan\n"
      "is still shown (exit status 3).\n",
-     OPTION(ARCH) | OPTION(TUNED_FOR) | OPTION(KERNEL) | TOOL_COMMON, tool_run_show},
+     OPTION(ARCH) | OPTION(PASSES) | OPTION(KERNEL) | OPTION(TUNED_FOR) | TOOL_COMMON,
+     tool_run_show},
     {"emit", "SPEC", "print a kernel's CUDA source",
      "Prints the complete CUDA source of a kernel, or of an operator's kernels one after the\n"
      "other, each under a line that says which; --kernel prints one alone. Needs neither GPU\n"
      "nor compiler; each source by itself compiles with `nvcc -arch=ARCH -cubin -x cu`.\n",
-     OPTION(ARCH) | OPTION(TUNED_FOR) | OPTION(KERNEL) | TOOL_COMMON, tool_run_emit},
+     OPTION(ARCH) | OPTION(PASSES) | OPTION(KERNEL) | OPTION(TUNED_FOR) | TOOL_COMMON,
+     tool_run_emit},
     {"check", "[SPEC]...", "compare kernels with the double-precision reference",
      "Runs each operator on the GPU on input made from a seed and compares the results with\n"
      "the double-precision reference; without --lists, on every kind of index lists. A\n"

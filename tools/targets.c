@@ -57,7 +57,8 @@ static int add_presets(struct tool_targets *targets, const struct tool_options *
         return tool_fail(options, TOOL_USAGE,
                          "--tp divides the heads of a --preset, and none is named; a spec names "
                          "the heads of one rank");
-    if (options->passes && !options->presets.count)
+    const int takes_presets = (options->verb->options & TOOL_BIT(TOOL_PRESET)) != 0;
+    if (options->passes && takes_presets && !options->presets.count)
         return tool_fail(options, TOOL_USAGE,
                          "--passes chooses those of a --preset's operators, and none is named; a "
                          "spec names its own, passes=%s",
@@ -94,11 +95,32 @@ int tool_targets_read(struct tool_targets *targets, const struct tool_options *o
     return status;
 }
 
+/* Asks an operator for the passes of --passes, whatever its spec says of them. */
+static int choose_passes(struct tool_list *specs, const struct tool_options *options) {
+    const char *const spec = specs->items[0], *named = strstr(spec, ",passes=");
+    const int before = named ? (int)(named - spec) : (int)strlen(spec);
+    const char *after = named ? named + 1 + strcspn(named + 1, ",") : "";
+    char text[1024], *canonical = NULL;
+    struct tool_list chosen = {0};
+    snprintf(text, sizeof text, "%.*s%s,passes=%s", before, spec, after, options->passes);
+    if (smelt_spec_canonical(text, &canonical))
+        return tool_fail(options, TOOL_USAGE, "--passes %s: %s", options->passes,
+                         smelt_last_error());
+    tool_list_add(&chosen, canonical);
+    smelt_free(canonical);
+    tool_list_free(specs);
+    *specs = chosen;
+    return TOOL_OK;
+}
+
 int tool_targets_expand(struct tool_targets *targets, const struct tool_options *options,
                         struct tool_list *kernels) {
     if (targets->specs.count > 1 || targets->archs.count > 1)
         return tool_fail(options, TOOL_USAGE, "takes one spec and one --arch at a time");
-    const char *spec = targets->specs.items[0];
+    const int result = options->passes ? choose_passes(&targets->specs, options) : TOOL_OK;
+    if (result)
+        return result;
+    const char *const spec = targets->specs.items[0];
     const smelt_status status = smelt_spec_expand(spec, tool_list_collect, kernels);
     if (status)
         return tool_fail_status(options, status);

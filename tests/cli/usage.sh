@@ -119,6 +119,11 @@ for verb in show emit; do
     refuses "--kernel 2: $operator has 1 kernel$" "$verb" --arch sm_90a --kernel 2 "$operator"
     refuses "--kernel 5: $operator,buckets=32 has 4 kernels" "$verb" --arch sm_90a --kernel 5 \
         "$operator,buckets=32"
+    refuses 'sparse_attn has no backward pass' "$verb" --arch sm_90a --passes backward "$operator"
+    refuses "--passes forward: sparse_attn_fwd: unknown key 'passes'" "$verb" --arch sm_90a \
+        --passes forward "$kernel"
+    refuses "--passes: unknown 'inward'.*legal: forward, backward, both" "$verb" --arch sm_90a \
+        --passes inward "$operator"
     refuses '--kernel 0 is out of range' "$verb" --arch sm_90a --kernel 0 "$operator"
     refuses 'no option --preset' "$verb" --arch sm_90a --preset glm-5.2
 done

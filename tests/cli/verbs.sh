@@ -72,6 +72,10 @@ document 'emit --json of several kernels' spec=$operator,buckets=32 kernels.3.so
     kernels.2.spec=$kernel
 gives 0 '' emit --arch sm_90a --json --kernel 3 "$operator,buckets=32"
 document 'emit --json --kernel' spec=$kernel source:string
+for knobs in '' ,passes=both ,passes=both,stages=2; do
+    gives 0 '' emit --arch sm_90a --json --passes forward "$operator$knobs"
+    document 'emit --passes' spec=$operator${knobs#,passes=both} source:string
+done
 
 # ---- tuning, as far as it needs no GPU ------------------------------------------------------------
 wide=sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048
