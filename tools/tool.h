@@ -249,7 +249,8 @@ int tool_targets_read(struct tool_targets *targets, const struct tool_options *o
 /* Leaves at least one architecture: if none was named, that of the GPU that is there. */
 int tool_targets_need_arch(struct tool_targets *targets, const struct tool_options *options);
 /* For verbs that take one spec and one architecture: adds the kernels of that spec, for the passes
- * that --passes names, if any. The spec itself is replaced by one of them where --kernel says so. Exit status, with the error printed. */
+ * that --passes names, if any. The spec itself is replaced by one of them where --kernel says so.
+ * Exit status, with the error printed. */
 int tool_targets_expand(struct tool_targets *targets, const struct tool_options *options,
                         struct tool_list *kernels);
 void tool_targets_free(struct tool_targets *targets);
