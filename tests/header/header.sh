@@ -1,6 +1,8 @@
 #!/bin/sh
 # header.sh INCLUDE_FOLDER c|c++ HEADER...: each header alone, twice over (its guard), and the
-# initialiser macros it defines used as a user would. $COMPILER is the compiler's command.
+# initialiser macros it defines used as a user would: to initialise, for the first element of an array
+# and to assign. No struct has padding, which a field of a later version might come to stand in.
+# $COMPILER is the compiler's command.
 set -u
 include=$1 language=$2
 shift 2
@@ -18,12 +20,18 @@ for header; do
         printf 'int smelt_header_compiles(void);\nint smelt_header_compiles(void) {\n'
         for macro in $macros; do
             type=smelt_$(printf '%s' "$macro" | tr 'A-Z' 'a-z')
-            printf '    %s made_%s = SMELT_%s_INIT;\n    (void)made_%s;\n' \
-                "$type" "$type" "$macro" "$type"
+            sed "s/TYPE/$type/g; s/MACRO/SMELT_${macro}_INIT/g" <<'END'
+    TYPE made_TYPE = MACRO;
+    TYPE many_TYPE[2] = {MACRO};
+    static TYPE kept_TYPE = MACRO;
+    made_TYPE = (TYPE)MACRO;
+    if (made_TYPE.size + many_TYPE[0].size + kept_TYPE.size != 3 * sizeof(TYPE) || many_TYPE[1].size)
+        return 1;
+END
         done
         printf '    return 0;\n}\n'
     } | $COMPILER -x "$language" -std=$standard -pedantic-errors -Wall -Wextra -Wconversion \
-        -Wshadow -Werror -I"$include" -fsyntax-only - || {
+        -Wshadow -Wmissing-field-initializers -Wpadded -Werror -I"$include" -fsyntax-only - || {
         echo "FAILED: $name as $language"
         status=1
         continue
