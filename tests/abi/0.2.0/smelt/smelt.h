@@ -1,0 +1,15 @@
+/* smelt: everything public. Each header also stands alone. */
+#ifndef SMELT_SMELT_H
+#define SMELT_SMELT_H
+
+#include "smelt/cache.h"
+#include "smelt/context.h"
+#include "smelt/device.h"
+#include "smelt/kernels.h"
+#include "smelt/sparse_attn.h"
+#include "smelt/status.h"
+#include "smelt/struct.h"
+#include "smelt/tensor.h"
+#include "smelt/tuning.h"
+
+#endif

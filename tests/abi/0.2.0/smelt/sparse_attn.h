@@ -1,0 +1,183 @@
+/*
+ * smelt: sparse attention over a shared latent (multi-query) cache, DeepSeek style: each query
+ * attends to its own list of at most `topk` KV rows, and the first dv columns of a KV row are its
+ * value.
+ *
+ * Shapes are in C order, last index fastest:
+ *   B batches, T query tokens of each, S KV rows of each, H query heads on this rank.
+ *   q [B,T,H,dqk] bf16      kv [B,S,dqk] bf16      indices [B,T,width] int32
+ *   out [B,T,H,dv] bf16     lse [B,T,H] fp32
+ *
+ * For query (b,t), slot i is valid when i < topk_length[b,t] (if given) and 0 <= indices[b,t,i] <
+ * S; every other slot is masked and its row never read. With s[h,i] = scale * <q[b,t,h,:],
+ * kv[b,indices[i],:]> over the valid slots:
+ *   lse[h]   = ln sum_i exp(s[h,i])                                   natural logarithm, no sink
+ *   p[h,i]   = exp(s[h,i]) / (exp(lse[h]) + exp(sink[h]))             sink: one logit per head
+ *   out[h,:] = sum_i p[h,i] * kv[b,indices[i],0:dv]
+ * A query without a valid slot gives out = 0, lse = -inf. A row named twice counts twice.
+ * The mathematics: DeepSeek-V3.2-Exp (sparse attention over MLA latents) and the streaming softmax
+ * of Milakov and Gimelshein (arXiv 1805.02867). fp32 accumulation; probabilities are rounded to
+ * bf16 before the second product.
+ *
+ * A query's results are bitwise independent of T, B, its position, its neighbours and the run.
+ */
+#ifndef SMELT_SPARSE_ATTN_H
+#define SMELT_SPARSE_ATTN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "smelt/context.h"
+#include "smelt/kernels.h"
+#include "smelt/status.h"
+#include "smelt/struct.h"
+#include "smelt/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st;
+
+/* One configured operator: its kernels compiled and loaded. Thread-safe but for destruction. */
+typedef struct smelt_sparse_attn smelt_sparse_attn;
+
+/* Numbers in smelt_sparse_attn_spec.buckets; its first one says: by rule. */
+enum { SMELT_MAX_BUCKETS = 8, SMELT_BUCKETS_AUTO = -1 };
+
+typedef struct smelt_sparse_attn_spec {
+    size_t size;                    /* sizeof, set by SMELT_SPARSE_ATTN_SPEC_INIT */
+    int heads;                      /* H: 1..128, or a multiple of 64 up to 1024 */
+    int dqk;                        /* width of a query and of a KV row: dv or dv + 64 */
+    int dv;                         /* width of a value: 64, 128, 256 or 512 */
+    int topk;                       /* the most valid slots of a query, 1..1048576 */
+    int sink;                       /* 1: the softmax denominator holds a learnt logit per head */
+    unsigned passes;                /* of enum smelt_pass; 0: the forward pass alone. Only what is
+                                       asked for here is compiled, and can fail */
+    const char *knobs;              /* plan overrides, "stages=2,fwd.block_keys=32", or NULL */
+    int buckets[SMELT_MAX_BUCKETS]; /* see "Buckets"; all 0: one kernel for all queries */
+} smelt_sparse_attn_spec;
+
+#define SMELT_SPARSE_ATTN_SPEC_INIT SMELT_INIT(smelt_sparse_attn_spec)
+
+/*
+ * Buckets. A bucketed operator first puts the queries, on the device, into buckets by their number
+ * of valid slots, then runs for each bucket the kernel made for its bound. The results are those of
+ * the plain operator. `buckets` holds the bounds, ascending and ended by 0 (or all eight): a query
+ * with at most so many valid slots, and more than the bound before. Bounds of topk and above are
+ * dropped and topk itself is added, so that the last bucket takes the rest. {SMELT_BUCKETS_AUTO}:
+ * the library's rule. Index rows may then be wider than topk: what counts is their valid slots, of
+ * which the first topk are used.
+ *
+ * It pays where rows are padded or lengths differ: rows are scanned up to their last valid slot,
+ * and the longest work begins first (measured on an H200: 1.1 to 2.8 times as fast, see README.md).
+ * It costs 10 to 40 us a call where nearly every slot is valid or there are fewer than about 500
+ * queries: the plain operator is better then. A query has the plain operator's very bits where the
+ * plans of the bucket's kernel and of the plain one agree (variant mma; sm90 with more than 32
+ * heads), else its results within the same tolerance.
+ *
+ * A call needs workspace (smelt_sparse_attn_forward_workspace). The host waits for nothing, and
+ * nothing is copied; a call captured in a CUDA graph partitions anew at each replay.
+ */
+
+/*
+ * Forward arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. q, kv
+ * and out start at multiples of 16 bytes and their strides are multiples of 8 elements.
+ *
+ * What a call writes (out, lse, max_logits, workspace) must not overlap what it reads, nor each
+ * other; overlaps are refused. Tensors may be parts of one buffer: column ranges of its rows, say.
+ */
+typedef struct smelt_sparse_attn_args {
+    size_t size;                    /* sizeof, set by SMELT_SPARSE_ATTN_ARGS_INIT */
+    int64_t batches;                /* B; 0 counts as 1: an empty call is one without tokens */
+    int64_t tokens;                 /* T >= 0; B * T <= 2^31 - 1; 0 queries launch nothing */
+    int64_t rows;                   /* S, 0..2^31 - 1 */
+    int64_t width;                  /* slots of an index row, 1..topk; with buckets 1..2^28 - 1 */
+    float scale;                    /* softmax scale, > 0 and at most 2e38 */
+    int reserved;                   /* 0 */
+    smelt_const_tensor q;           /* [B,T,H,dqk] bf16 */
+    smelt_const_tensor kv;          /* [B,S,dqk] bf16, row stride below 2^31; NULL if S is 0 */
+    smelt_const_tensor indices;     /* [B,T,width] int32 */
+    smelt_const_tensor topk_length; /* [B,T] int32 or NULL; values below 0 count as 0, above width
+                                       as width */
+    smelt_const_tensor sink;        /* [H] fp32, exactly when the spec has sink=1 */
+    smelt_tensor out;        /* [B,T,H,dv] bf16, every element of a computed query is written */
+    smelt_tensor lse;        /* [B,T,H] fp32 */
+    smelt_tensor max_logits; /* [B,T,H] fp32, max_i s[h,i], -inf when empty; or NULL */
+    /* Query list: compute only these. queries[i] = b * T + t; entries outside [0, B*T) are skipped;
+     * outputs of queries not listed stay untouched. A query listed several times is computed as
+     * often, each time with the same bits. NULL: all queries. */
+    smelt_const_tensor queries;     /* [query_capacity] int32 */
+    smelt_const_tensor query_count; /* [1] int32, clamped to 0..query_capacity; NULL: all of it */
+    int64_t query_capacity;         /* length of `queries` */
+    /* With buckets: memory that the call may write until its work on the stream is done, at a
+     * multiple of 16 bytes. Its contents before and after mean nothing. Not looked at without. */
+    void *workspace;
+    size_t workspace_bytes; /* at least what smelt_sparse_attn_forward_workspace says */
+} smelt_sparse_attn_args;
+
+#define SMELT_SPARSE_ATTN_ARGS_INIT SMELT_INIT(smelt_sparse_attn_args)
+
+/* The spec's canonical text, freed by smelt_free; and the spec of a text (knobs are not kept when
+ * `knobs` is NULL; else *knobs receives them as a string freed by smelt_free, and spec->knobs
+ * points to it). Pure; any thread. Errors: INVALID_ARGUMENT, INVALID_SPEC, OUT_OF_MEMORY. */
+SMELT_API smelt_status smelt_sparse_attn_spec_print(const smelt_sparse_attn_spec *spec,
+                                                    char **text);
+SMELT_API smelt_status smelt_sparse_attn_spec_parse(const char *text, smelt_sparse_attn_spec *spec,
+                                                    char **knobs);
+
+/*
+ * Whether create would find a plan for every kernel of the spec on the context's architecture.
+ * Compiles nothing, needs no GPU. *why (may be NULL) receives "" or the reason, a string of this
+ * thread valid until its next failing call. Returns OK, INVALID_ARGUMENT,
+ * INVALID_SPEC or UNSUPPORTED.
+ */
+SMELT_API smelt_status smelt_sparse_attn_supported(smelt_context *context,
+                                                   const smelt_sparse_attn_spec *spec,
+                                                   const char **why);
+
+/*
+ * Compiles, or takes from the cache, and loads every kernel of the spec. The context must outlive
+ * the operator. Errors: INVALID_ARGUMENT, INVALID_SPEC, UNSUPPORTED, NO_DEVICE (a compile-only
+ * context), NO_COMPILER, COMPILE, DRIVER, OUT_OF_MEMORY. *attn is NULL on failure.
+ */
+SMELT_API smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_context *context,
+                                                const smelt_sparse_attn_spec *spec);
+
+/* Sets *attn to NULL, which it may be. Launches of the operator should be complete. */
+SMELT_API void smelt_sparse_attn_destroy(smelt_sparse_attn **attn);
+
+/* The figures of one of the forward pass's kernels into *info, whose `size` the caller has set.
+ * `index`: in launch order, as smelt_spec_expand has them; 0 alone without buckets. Errors:
+ * INVALID_ARGUMENT, also for an index past the last (that is how a caller finds the end). */
+SMELT_API smelt_status smelt_sparse_attn_forward_info(const smelt_sparse_attn *attn, int index,
+                                                      smelt_kernel_info *info);
+
+/* Bytes of workspace that a forward call with these arguments needs into *bytes: 0 for a plain
+ * operator; with buckets about 12 bytes a query. Of *args, batches, tokens, queries and
+ * query_capacity count: no other field need be set. More queries never need less. Pure; any thread.
+ * Errors: INVALID_ARGUMENT. */
+SMELT_API smelt_status smelt_sparse_attn_forward_workspace(const smelt_sparse_attn *attn,
+                                                           const smelt_sparse_attn_args *args,
+                                                           size_t *bytes);
+
+/*
+ * Launches the forward pass on `stream` (NULL: the default stream) and returns without waiting.
+ * With buckets that is a chain of kernels, which overlap; later work of the stream waits for all.
+ * Allocates nothing, takes no lock, does not synchronise; may be captured in a CUDA graph (the
+ * arguments are copied at the call; the memory they point to is read at each replay). Makes the
+ * operator's CUDA context current for the call if this thread has none or another, and restores
+ * what was there.
+ *
+ * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for what the
+ * driver refuses (an unknown stream, for one).
+ */
+SMELT_API smelt_status smelt_sparse_attn_forward(const smelt_sparse_attn *attn,
+                                                 const smelt_sparse_attn_args *args,
+                                                 struct CUstream_st *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

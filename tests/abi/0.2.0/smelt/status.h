@@ -1,0 +1,58 @@
+/*
+ * smelt: status codes and this thread's error message.
+ *
+ * Every function of the library that can fail returns a smelt_status: SMELT_OK (0) or a negative
+ * code. On failure the library leaves one message, naming the offending value and the remedy, for
+ * the calling thread; a call that succeeds leaves the previous message untouched. The library never
+ * prints, aborts or exits.
+ */
+#ifndef SMELT_STATUS_H
+#define SMELT_STATUS_H
+
+#if defined(SMELT_STATIC)
+#define SMELT_API
+#elif defined(__GNUC__)
+#define SMELT_API __attribute__((visibility("default")))
+#else
+#define SMELT_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum smelt_status {
+    SMELT_OK = 0,
+    SMELT_ERROR_INVALID_ARGUMENT = -1, /* a null, misaligned, negative or mismatched argument */
+    SMELT_ERROR_INVALID_SPEC = -2,     /* a spec, preset or architecture that does not parse */
+    SMELT_ERROR_UNSUPPORTED = -3,      /* a good spec that cannot be planned on this architecture */
+    SMELT_ERROR_NO_DRIVER = -4,        /* libcuda cannot be opened, or is too old */
+    SMELT_ERROR_NO_DEVICE = -5,        /* no CUDA device, or the context is compile-only */
+    SMELT_ERROR_NO_COMPILER = -6,      /* NVRTC cannot be opened, or cannot target this device */
+    SMELT_ERROR_COMPILE = -7,          /* NVRTC refused the source; the message holds its log */
+    SMELT_ERROR_DRIVER = -8,           /* a CUDA driver call failed; the message names it */
+    SMELT_ERROR_OUT_OF_MEMORY = -9,    /* host memory */
+    SMELT_ERROR_CACHE = -10,           /* a cache maintenance call failed (a lookup never does) */
+    SMELT_ERROR_CANCELLED = -11,       /* a progress callback asked to stop */
+    SMELT_ERROR_INTERNAL = -12         /* a defect of smelt; please report the message */
+} smelt_status;
+
+/* The code's name, for example "SMELT_ERROR_NO_DRIVER"; "SMELT_ERROR_UNKNOWN" for other values.
+ * A constant string; any thread. */
+SMELT_API const char *smelt_status_name(smelt_status status);
+
+/* The message of this thread's last failed call, "" when there was none. The string belongs to the
+ * thread and is overwritten by its next failing call. */
+SMELT_API const char *smelt_last_error(void);
+
+/* The library's version, "major.minor.patch". A constant string; any thread. */
+SMELT_API const char *smelt_version(void);
+
+/* Frees a string handed out by the library. NULL is legal. */
+SMELT_API void smelt_free(void *string);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,35 @@
+/*
+ * smelt: tensors in the arguments of operators.
+ *
+ * A tensor is where its first element stands and how far apart its elements are. Its shape, element
+ * type and meaning are the operator's: each args struct says them at the field, in C order, the
+ * last index fastest: "[B,T,H,dqk] bf16".
+ *
+ * `strides` count elements: one for each dimension but the last, in the shape's order; the last
+ * dimension is contiguous. All of them 0 means packed in C order. Entries past the tensor's
+ * dimensions stay 0. A dimension of extent 1 may have any stride. A stride of 0 beside others that
+ * are not repeats what it steps over, which only inputs may do. Element offsets are 64-bit.
+ *
+ * Tensors stand inside other structs, so they never change; those others grow as smelt/struct.h
+ * says.
+ */
+#ifndef SMELT_TENSOR_H
+#define SMELT_TENSOR_H
+
+#include <stdint.h>
+
+enum { SMELT_TENSOR_STRIDES = 4 };
+
+/* An output: device memory that a call writes. */
+typedef struct smelt_tensor {
+    void *data; /* NULL: not given, where the operator says that is legal */
+    int64_t strides[SMELT_TENSOR_STRIDES];
+} smelt_tensor;
+
+/* An input: device memory that a call reads. */
+typedef struct smelt_const_tensor {
+    const void *data;
+    int64_t strides[SMELT_TENSOR_STRIDES];
+} smelt_const_tensor;
+
+#endif

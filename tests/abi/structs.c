@@ -1,0 +1,502 @@
+/*
+ * Programs and libraries of different versions. This program knows nothing of the library but the
+ * headers it is compiled with and what it links; meson.build makes it three times:
+ *   older   0.2.0's headers, saved in this folder, and a library whose structs have grown since
+ *   newer   headers whose structs have grown, and today's library
+ *   saved   0.2.0's headers and today's library
+ * Drivers and NVRTC are the fakes. KNOWN_MORE: how many bytes more than this program the library
+ * knows of each struct, where that is certain.
+ */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "smelt/smelt.h"
+
+#define KERNEL "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048"
+#define OTHER_KERNEL "sparse_attn_fwd:heads=16,dqk=128,dv=128,topk=64"
+#define DEVICE "Fake GPU 0"
+
+enum { ROOM = 70000, TAIL = 32, CANARY = 0xA5, POISON = 0xEE };
+
+static smelt_context *context;
+static smelt_sparse_attn *attn;
+static char folder[] = "/tmp/smelt-abi-XXXXXX";
+static char exported[sizeof folder + 16];
+
+/* ---- each struct of the public headers -------------------------------------------------------
+ */
+
+/* A call with one struct that is the caller's. It stands in `memory`, 0 but for `size` and what
+ * `fill` put there. */
+struct subject {
+    const char *argument; /* as messages name it */
+    size_t size;
+    int is_input;
+    void (*fill)(void *memory);
+    smelt_status (*call)(void *memory);
+};
+
+static void fill_nothing(void *memory) {
+    (void)memory;
+}
+
+static void fill_options(void *memory) {
+    smelt_context_options *options = memory;
+    options->kind = SMELT_CONTEXT_COMPILE_ONLY;
+    options->arch = "sm_90a";
+    options->cache_dir = folder;
+}
+
+static smelt_status call_options(void *memory) {
+    smelt_context *made = NULL;
+    smelt_status status = smelt_context_create(&made, memory);
+    smelt_context_destroy(&made);
+    return status;
+}
+
+static smelt_status call_counters(void *memory) {
+    return smelt_context_get_counters(context, memory);
+}
+
+static smelt_status call_device(void *memory) {
+    return smelt_device_get_info(context, memory);
+}
+
+static smelt_status call_report(void *memory) {
+    smelt_status status = smelt_machine_get_report(NULL, memory);
+    if (status == SMELT_OK)
+        smelt_machine_report_release(memory);
+    return status;
+}
+
+static smelt_status call_family(void *memory) {
+    return smelt_family_get_info("sparse_attn", memory);
+}
+
+static smelt_status call_key(void *memory) {
+    return smelt_family_get_key("sparse_attn", 0, memory);
+}
+
+static smelt_status call_infos(void *memory) {
+    smelt_kernel_request request = SMELT_KERNEL_REQUEST_INIT;
+    request.spec = KERNEL;
+    return smelt_kernels_prepare(context, &request, 1, 1, NULL, NULL, memory);
+}
+
+static void fill_request(void *memory) {
+    ((smelt_kernel_request *)memory)->spec = KERNEL;
+}
+
+static smelt_status call_requests(void *memory) {
+    return smelt_kernels_prepare(context, memory, 1, 1, NULL, NULL, NULL);
+}
+
+static smelt_status call_stats(void *memory) {
+    return smelt_cache_get_stats(context, memory);
+}
+
+static smelt_status call_pruned(void *memory) {
+    return smelt_cache_prune(context, 0, 0, memory);
+}
+
+static smelt_status call_export(void *memory) {
+    return smelt_cache_export(context, exported, memory);
+}
+
+static smelt_status call_import(void *memory) {
+    return smelt_cache_import(context, exported, memory);
+}
+
+static smelt_status call_entry(void *memory) {
+    return smelt_tuning_get_entry(context, KERNEL, memory);
+}
+
+static void fill_entry(void *memory) {
+    smelt_tuning_entry *entry = memory;
+    entry->spec = KERNEL;
+    entry->knobs = "stages=2";
+    entry->microseconds = 100;
+}
+
+static smelt_status call_store(void *memory) {
+    return smelt_tuning_store(context, memory);
+}
+
+static void fill_spec(void *memory) {
+    smelt_sparse_attn_spec *spec = memory;
+    spec->heads = 64, spec->dqk = 576, spec->dv = 512, spec->topk = 2048;
+}
+
+static smelt_status call_spec(void *memory) {
+    smelt_sparse_attn *made = NULL;
+    smelt_status status = smelt_sparse_attn_create(&made, context, memory);
+    smelt_sparse_attn_destroy(&made);
+    return status;
+}
+
+static void *address(int number) {
+    return (void *)((uintptr_t)number << 32); // NOLINT: never followed
+}
+
+static void fill_args(void *memory) {
+    smelt_sparse_attn_args *args = memory;
+    args->tokens = 4, args->rows = 100, args->width = 2048, args->scale = 0.25F;
+    args->q.data = address(1), args->kv.data = address(2), args->indices.data = address(3);
+    args->out.data = address(4), args->lse.data = address(5);
+}
+
+static smelt_status call_args(void *memory) {
+    return smelt_sparse_attn_forward(attn, memory, NULL);
+}
+
+static const struct subject subjects[] = {
+    {"options", sizeof(smelt_context_options), 1, fill_options, call_options},
+    {"counters", sizeof(smelt_context_counters), 0, fill_nothing, call_counters},
+    {"info", sizeof(smelt_device_info), 0, fill_nothing, call_device},
+    {"report", sizeof(smelt_machine_report), 0, fill_nothing, call_report},
+    {"info", sizeof(smelt_family_info), 0, fill_nothing, call_family},
+    {"key", sizeof(smelt_family_key), 0, fill_nothing, call_key},
+    {"infos[0]", sizeof(smelt_kernel_info), 0, fill_nothing, call_infos},
+    {"requests[0]", sizeof(smelt_kernel_request), 1, fill_request, call_requests},
+    {"stats", sizeof(smelt_cache_stats), 0, fill_nothing, call_stats},
+    {"pruned", sizeof(smelt_cache_pruned), 0, fill_nothing, call_pruned},
+    {"result", sizeof(smelt_cache_transfer), 0, fill_nothing, call_export},
+    {"result", sizeof(smelt_cache_transfer), 0, fill_nothing, call_import},
+    {"entry", sizeof(smelt_tuning_entry), 0, fill_nothing, call_entry},
+    {"entry", sizeof(smelt_tuning_entry), 1, fill_entry, call_store},
+    {"spec", sizeof(smelt_sparse_attn_spec), 1, fill_spec, call_spec},
+    {"args", sizeof(smelt_sparse_attn_args), 1, fill_args, call_args},
+};
+
+enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
+
+/* Memory for a struct and what stands behind it. */
+static _Alignas(64) unsigned char room[ROOM];
+
+static void set(const struct subject *subject, size_t size) {
+    memset(room, CANARY, sizeof room);
+    memset(room, 0, size < subject->size ? subject->size : size);
+    subject->fill(room);
+    memcpy(room, &size, sizeof size);
+}
+
+static int bytes_are(size_t from, size_t to, unsigned char value) {
+    for (size_t i = from; i < to; i++)
+        if (room[i] != value)
+            return 0;
+    return 1;
+}
+
+/* ---- sizes ---- */
+
+static void own_size(void **state) {
+    (void)state;
+    for (int i = 0; i < SUBJECTS; i++) {
+        const struct subject *subject = &subjects[i];
+        size_t size;
+        set(subject, subject->size);
+        if (subject->call(room) != SMELT_OK)
+            fail_msg("%s: %s", subject->argument, smelt_last_error());
+        if (!bytes_are(subject->size, ROOM, CANARY))
+            fail_msg("%s: written beyond its end", subject->argument);
+        memcpy(&size, room, sizeof size);
+        assert_int_equal(size, subject->size);
+    }
+}
+
+static void impossible_sizes(void **state) {
+    (void)state;
+    for (int i = 0; i < SUBJECTS; i++) {
+        const struct subject *subject = &subjects[i];
+        const size_t sizes[] = {
+            0, 1, sizeof(size_t), subject->size - 24, subject->size + 1, 65544, SIZE_MAX};
+        for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+            char expected[64];
+            set(subject, subject->size + 1);
+            memcpy(room, &sizes[k], sizeof sizes[k]);
+            const smelt_status status = subject->call(room);
+            snprintf(expected, sizeof expected, "%s.size is %zu", subject->argument, sizes[k]);
+            if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), expected) ||
+                !strstr(smelt_last_error(), "_INIT"))
+                fail_msg("%s of size %zu: %s, %s", subject->argument, sizes[k],
+                         smelt_status_name(status), smelt_last_error());
+            if (!subject->is_input && !bytes_are(sizeof(size_t), subject->size, 0))
+                fail_msg("%s of size %zu: refused and written to", subject->argument, sizes[k]);
+        }
+    }
+}
+
+/* One that is longer than any library knows, with nothing in it. */
+static void longer(void **state) {
+    (void)state;
+    for (int i = 0; i < SUBJECTS; i++) {
+        const struct subject *subject = &subjects[i];
+        const size_t size = subject->size + TAIL;
+        set(subject, size);
+        if (!subject->is_input)
+            memset(room + subject->size, POISON, TAIL);
+        if (subject->call(room) != SMELT_OK)
+            fail_msg("%s: %s", subject->argument, smelt_last_error());
+        if (!bytes_are(size, ROOM, CANARY))
+            fail_msg("%s: written beyond its end", subject->argument);
+        /* This program does not know what the library may have put into its first 16 bytes. */
+        if (!bytes_are(subject->size + TAIL / 2, size, 0))
+            fail_msg("%s: what the library does not know is not 0", subject->argument);
+    }
+}
+
+/* The same with a byte in it that the library would have to understand. */
+static void longer_with_something_new(void **state) {
+    (void)state;
+    for (int i = 0; i < SUBJECTS; i++) {
+        const struct subject *subject = &subjects[i];
+        const size_t size = subject->size + TAIL, last = size - 1;
+        char expected[96];
+        if (!subject->is_input)
+            continue;
+        set(subject, size);
+        room[last] = 1;
+        const smelt_status status = subject->call(room);
+        snprintf(expected, sizeof expected, "%s.size is %zu and this library (", subject->argument,
+                 size);
+        if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), expected))
+            fail_msg("%s: %s, %s", subject->argument, smelt_status_name(status),
+                     smelt_last_error());
+        snprintf(expected, sizeof expected, "byte %zu", last);
+        assert_non_null(strstr(smelt_last_error(), expected));
+#ifdef KNOWN_MORE
+        snprintf(expected, sizeof expected, "knows %zu of it",
+                 (size_t)((ptrdiff_t)subject->size + (KNOWN_MORE)));
+        if (!strstr(smelt_last_error(), expected))
+            fail_msg("not \"%s\": %s", expected, smelt_last_error());
+#endif
+    }
+}
+
+/* ---- what the calls do and fill ---- */
+
+static void options_work(void **state) {
+    (void)state;
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    smelt_context *made = NULL;
+    options.kind = SMELT_CONTEXT_COMPILE_ONLY;
+    options.arch = "sm_80";
+    options.cache_disable = 1;
+    options.tuning_device = "Another GPU"; /* the last field */
+    assert_int_equal(smelt_context_create(&made, &options), SMELT_OK);
+    assert_string_equal(smelt_context_arch(made), "sm_80");
+    assert_string_equal(smelt_tuning_device(made), "Another GPU");
+    smelt_context_destroy(&made);
+}
+
+static void kernels_work(void **state) {
+    (void)state;
+    struct {
+        smelt_kernel_info list[3];
+        unsigned char canary[256];
+    } infos;
+    smelt_kernel_request requests[3] = {SMELT_KERNEL_REQUEST_INIT};
+    smelt_context_counters counters = SMELT_CONTEXT_COUNTERS_INIT;
+
+    requests[0].spec = KERNEL;
+    requests[1].spec = "nonsense:x=1";
+    requests[2].spec = OTHER_KERNEL;
+    requests[2].arch = "sm_80";
+    memset(&infos, CANARY, sizeof infos);
+    infos.list[0].size = sizeof infos.list[0]; /* the others' are not looked at */
+    assert_int_equal(smelt_kernels_prepare(context, requests, 3, 2, NULL, NULL, infos.list),
+                     SMELT_ERROR_INVALID_SPEC);
+    for (size_t i = 0; i < sizeof infos.canary; i++)
+        assert_int_equal(infos.canary[i], CANARY);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(infos.list[i].size, sizeof infos.list[i]);
+    assert_string_equal(infos.list[0].spec, KERNEL);
+    assert_string_equal(infos.list[0].arch, "sm_90a");
+    assert_int_equal(strlen(infos.list[0].key), 32);
+    assert_string_equal(infos.list[0].error, "");
+    assert_int_equal(infos.list[0].status, SMELT_OK);
+    assert_int_not_equal(infos.list[0].state, SMELT_KERNEL_FAILED);
+    assert_true(infos.list[0].cubin_bytes > 0); /* the last field */
+    assert_string_equal(infos.list[1].spec, "nonsense:x=1");
+    assert_int_equal(infos.list[1].state, SMELT_KERNEL_FAILED);
+    assert_int_equal(infos.list[1].status, SMELT_ERROR_INVALID_SPEC);
+    assert_non_null(strstr(infos.list[1].error, "nonsense"));
+    assert_string_equal(infos.list[1].key, "");
+    assert_string_equal(infos.list[2].spec, OTHER_KERNEL);
+    assert_string_equal(infos.list[2].arch, "sm_80");
+    assert_true(infos.list[2].cubin_bytes > 0);
+    assert_string_not_equal(infos.list[2].key, infos.list[0].key);
+    assert_int_equal(smelt_context_get_counters(context, &counters), SMELT_OK);
+    assert_true(counters.compiled >= 1 && counters.loaded == 1);
+}
+
+static void families_work(void **state) {
+    (void)state;
+    smelt_family_info info = SMELT_FAMILY_INFO_INIT;
+    smelt_family_key key = SMELT_FAMILY_KEY_INIT;
+    int required = 0, count = 0;
+
+    assert_int_equal(smelt_family_get_info("sparse_attn", &info), SMELT_OK);
+    assert_true(info.is_operator && info.keys > 4 && strlen(info.summary) > 0);
+    while (smelt_family_get_key("sparse_attn", count, &key) == SMELT_OK) {
+        assert_true(strlen(key.name) > 0 && strlen(key.legal) > 0 && strlen(key.meaning) > 0);
+        required += key.required;
+        count++;
+    }
+    assert_int_equal(count, info.keys);
+    assert_int_equal(required, 4); /* heads, dqk, dv, topk */
+    assert_int_equal(smelt_family_get_info("sparse_attn_fwd", &info), SMELT_OK);
+    assert_int_equal(info.is_operator, 0);
+}
+
+static void machines_work(void **state) {
+    (void)state;
+    smelt_device_info info = SMELT_DEVICE_INFO_INIT;
+    smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+
+    options.cache_dir = folder;
+    assert_int_equal(smelt_device_get_info(context, &info), SMELT_OK);
+    assert_string_equal(info.name, DEVICE);
+    assert_int_equal(info.capability_major, 9);
+    assert_true(info.multiprocessors > 0 && info.free_bytes > 0);
+    assert_int_equal(smelt_machine_get_report(&options, &report), SMELT_OK);
+    assert_true(report.driver_found && report.nvrtc_found);
+    assert_int_equal(report.devices, 1);
+    assert_string_equal(report.device_names[0], DEVICE);
+    assert_string_equal(report.device_archs[0], "sm_90a");
+    assert_string_equal(report.driver_problem, "");
+    assert_string_equal(report.nvrtc_path, getenv("SMELT_NVRTC"));
+    assert_string_equal(report.cache_folder, folder);
+    assert_string_equal(report.cache_problem, "");
+    smelt_machine_report_release(&report);
+    assert_null(report.memory);
+    assert_null(report.cache_problem);
+}
+
+static int count_entry(void *user, const char *file, const smelt_kernel_info *info) {
+    assert_true(strlen(file) > 0 && info->size > 0);
+    *(int *)user += info->state == SMELT_KERNEL_CACHED && info->cubin_bytes > 0;
+    return 0;
+}
+
+static void caches_work(void **state) {
+    (void)state;
+    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
+    smelt_cache_transfer transfer = SMELT_CACHE_TRANSFER_INIT;
+    smelt_cache_pruned pruned = SMELT_CACHE_PRUNED_INIT;
+    int count = 0;
+
+    assert_int_equal(smelt_cache_get_stats(context, &stats), SMELT_OK);
+    assert_string_equal(stats.folder, folder);
+    assert_string_equal(stats.problem, "");
+    assert_string_equal(stats.readonly, "");
+    assert_string_equal(stats.readonly_problem, "");
+    assert_true(stats.entries > 0 && stats.stores >= stats.entries);
+    assert_int_equal(smelt_cache_walk(context, count_entry, &count), SMELT_OK);
+    assert_int_equal(count, stats.entries);
+    assert_int_equal(smelt_cache_export(context, exported, &transfer), SMELT_OK);
+    assert_int_equal(transfer.entries, stats.entries);
+    assert_int_equal(transfer.tuning, 1); /* the last field */
+    assert_int_equal(smelt_cache_import(context, exported, &transfer), SMELT_OK);
+    assert_int_equal(transfer.present, stats.entries);
+    assert_int_equal(smelt_cache_prune(context, 1, 0, &pruned), SMELT_OK);
+    assert_int_equal(pruned.removed, stats.entries);
+    assert_int_equal(pruned.kept_bytes, 0);
+}
+
+static int find_entry(void *user, const smelt_tuning_entry *entry) {
+    *(int *)user += !strcmp(entry->spec, KERNEL) && !strcmp(entry->knobs, "stages=2") &&
+                    entry->microseconds == 100;
+    return 0;
+}
+
+/* Leaves the entry there. */
+static void tuning_works(void **state) {
+    (void)state;
+    smelt_tuning_entry entry = SMELT_TUNING_ENTRY_INIT, found = SMELT_TUNING_ENTRY_INIT;
+    int count = 0;
+    fill_entry(&entry);
+    assert_int_equal(smelt_tuning_store(context, &entry), SMELT_OK);
+    assert_int_equal(smelt_tuning_get_entry(context, KERNEL ",stages=3", &found), SMELT_OK);
+    assert_string_equal(found.spec, KERNEL);
+    assert_string_equal(found.device, DEVICE);
+    assert_string_equal(found.knobs, "stages=2");
+    assert_true(found.microseconds == 100);
+    assert_int_equal(smelt_tuning_walk(context, find_entry, &count), SMELT_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(smelt_tuning_get_entry(context, OTHER_KERNEL, &found), SMELT_OK);
+    assert_string_equal(found.knobs, "");
+}
+
+/* Strings outlive the struct and the call. */
+static void strings_stay(void **state) {
+    (void)state;
+    smelt_kernel_info infos[1] = {SMELT_KERNEL_INFO_INIT}, again[1] = {SMELT_KERNEL_INFO_INIT};
+    smelt_kernel_request request = SMELT_KERNEL_REQUEST_INIT;
+    char spec[] = OTHER_KERNEL;
+    request.spec = spec;
+    assert_int_equal(smelt_kernels_prepare(context, &request, 1, 1, NULL, NULL, infos), SMELT_OK);
+    memset(spec, 'x', sizeof spec - 1);
+    assert_string_equal(infos[0].spec, OTHER_KERNEL);
+    request.spec = OTHER_KERNEL;
+    assert_int_equal(smelt_kernels_prepare(context, &request, 1, 1, NULL, NULL, again), SMELT_OK);
+    assert_ptr_equal(again[0].spec, infos[0].spec);
+    assert_ptr_equal(again[0].key, infos[0].key);
+}
+
+/* ---- */
+
+static int set_up(void **state) {
+    (void)state;
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(exported, sizeof exported, "%s/exported", folder);
+    options.kind = SMELT_CONTEXT_DEVICE;
+    options.cache_dir = folder;
+    fill_spec(&spec);
+    if (smelt_context_create(&context, &options) ||
+        smelt_sparse_attn_create(&attn, context, &spec) ||
+        smelt_cache_export(context, exported, NULL)) {
+        fprintf(stderr, "%s\n", smelt_last_error());
+        return -1;
+    }
+    return 0;
+}
+
+static int tear_down(void **state) {
+    char command[sizeof folder + 16];
+    (void)state;
+    smelt_sparse_attn_destroy(&attn);
+    smelt_context_destroy(&context);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_work),
+        cmocka_unit_test(kernels_work),
+        cmocka_unit_test(families_work),
+        cmocka_unit_test(machines_work),
+        cmocka_unit_test(tuning_works),
+        cmocka_unit_test(strings_stay),
+        cmocka_unit_test(caches_work),
+        cmocka_unit_test(own_size),
+        cmocka_unit_test(impossible_sizes),
+        cmocka_unit_test(longer),
+        cmocka_unit_test(longer_with_something_new),
+    };
+    return cmocka_run_group_tests_name("structs of another version", tests, set_up, tear_down);
+}
