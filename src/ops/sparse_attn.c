@@ -29,12 +29,8 @@ struct smelt_sparse_attn {
 static const struct smelt__spec_field fields[] = {FIELD(heads), FIELD(dqk), FIELD(dv), FIELD(topk),
                                                   FIELD(sink)};
 
-static const struct smelt__struct spec_struct = {
-    .argument = "spec",
-    .initialiser = "SMELT_SPARSE_ATTN_SPEC_INIT",
-    .known = sizeof(smelt_sparse_attn_spec),
-    .first = sizeof(smelt_sparse_attn_spec), /* 0.2's */
-};
+static const struct smelt__struct spec_struct =
+    SMELT__STRUCT_VALUE(smelt_sparse_attn_spec, "spec", "SMELT_SPARSE_ATTN_SPEC_INIT", buckets);
 
 static const struct smelt__spec_table spec_table = {
     .family = &smelt__sparse_attn,

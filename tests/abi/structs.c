@@ -158,6 +158,14 @@ static smelt_status call_args(void *memory) {
     return smelt_sparse_attn_forward(attn, memory, NULL);
 }
 
+static smelt_status call_parse(void *memory) {
+    return smelt_sparse_attn_spec_parse("sparse_attn:heads=8,dqk=64,dv=64,topk=7", memory, NULL);
+}
+
+static smelt_status call_operator_info(void *memory) {
+    return smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, 0, memory);
+}
+
 static const struct subject subjects[] = {
     {"options", sizeof(smelt_context_options), 1, fill_options, call_options},
     {"counters", sizeof(smelt_context_counters), 0, fill_nothing, call_counters},
@@ -174,7 +182,9 @@ static const struct subject subjects[] = {
     {"entry", sizeof(smelt_tuning_entry), 0, fill_nothing, call_entry},
     {"entry", sizeof(smelt_tuning_entry), 1, fill_entry, call_store},
     {"spec", sizeof(smelt_sparse_attn_spec), 1, fill_spec, call_spec},
+    {"spec", sizeof(smelt_sparse_attn_spec), 0, fill_nothing, call_parse},
     {"args", sizeof(smelt_sparse_attn_args), 1, fill_args, call_args},
+    {"info", sizeof(smelt_kernel_info), 0, fill_nothing, call_operator_info},
 };
 
 enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
@@ -438,6 +448,36 @@ static void tuning_works(void **state) {
     assert_string_equal(found.knobs, "");
 }
 
+/* A launch is refused for what stands in the struct's last fields, whatever its size. */
+static void operators_work(void **state) {
+    (void)state;
+    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+    smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
+    smelt_kernel_info info = SMELT_KERNEL_INFO_INIT;
+    smelt_sparse_attn *bucketed = NULL;
+    fill_spec(&spec);
+    fill_args(&args);
+    assert_int_equal(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, 0, &info),
+                     SMELT_OK);
+    assert_string_equal(info.spec, KERNEL);
+    assert_true(info.cubin_bytes > 0);
+    assert_int_equal(smelt_sparse_attn_forward(attn, &args, NULL), SMELT_OK);
+    spec.buckets[0] = 64, spec.buckets[1] = 512; /* the last field */
+    assert_int_equal(smelt_sparse_attn_create(&bucketed, context, &spec), SMELT_OK);
+    assert_int_equal(smelt_sparse_attn_get_kernel_info(bucketed, SMELT_PASS_FORWARD, 4, &info),
+                     SMELT_OK);
+    args.workspace = address(6);
+    assert_int_equal(smelt_sparse_attn_forward_workspace(bucketed, &args, &args.workspace_bytes),
+                     SMELT_OK);
+    args.workspace_bytes--; /* the last field */
+    assert_int_equal(smelt_sparse_attn_forward(bucketed, &args, NULL),
+                     SMELT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(smelt_last_error(), "workspace_bytes"));
+    args.workspace_bytes++;
+    assert_int_equal(smelt_sparse_attn_forward(bucketed, &args, NULL), SMELT_OK);
+    smelt_sparse_attn_destroy(&bucketed);
+}
+
 /* Strings outlive the struct and the call. */
 static void strings_stay(void **state) {
     (void)state;
@@ -486,17 +526,12 @@ static int tear_down(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_work),
-        cmocka_unit_test(kernels_work),
-        cmocka_unit_test(families_work),
-        cmocka_unit_test(machines_work),
-        cmocka_unit_test(tuning_works),
-        cmocka_unit_test(strings_stay),
-        cmocka_unit_test(caches_work),
-        cmocka_unit_test(own_size),
-        cmocka_unit_test(impossible_sizes),
-        cmocka_unit_test(longer),
-        cmocka_unit_test(longer_with_something_new),
+        cmocka_unit_test(options_work),   cmocka_unit_test(kernels_work),
+        cmocka_unit_test(families_work),  cmocka_unit_test(machines_work),
+        cmocka_unit_test(tuning_works),   cmocka_unit_test(strings_stay),
+        cmocka_unit_test(operators_work), cmocka_unit_test(caches_work),
+        cmocka_unit_test(own_size),       cmocka_unit_test(impossible_sizes),
+        cmocka_unit_test(longer),         cmocka_unit_test(longer_with_something_new),
     };
     return cmocka_run_group_tests_name("structs of another version", tests, set_up, tear_down);
 }

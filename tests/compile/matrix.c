@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/registry.h"
 #include "cells.h"
 #include "codegen/arch.h"
 #include "codegen/plan/plan.h"
+#include "codegen/registry.h"
 #include "smelt/smelt.h"
 
 enum { SKIPPED = 77, SLOWEST = 5, DEFAULT_SEED = 1 };

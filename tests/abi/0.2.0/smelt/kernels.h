@@ -36,13 +36,15 @@ SMELT_API smelt_status smelt_spec_canonical(const char *spec, char **canonical);
 /* 1 when the spec's family is an operator, 0 when it is a kernel. Errors: INVALID_SPEC. */
 SMELT_API smelt_status smelt_spec_is_operator(const char *spec, int *is_operator);
 
-/* The kernels an operator needs, in launch order; a kernel expands to itself. */
+/* The kernels an operator needs for its passes, pass after pass, each in launch order; a kernel
+ * expands to itself. UNSUPPORTED: a pass the operator has not. */
 SMELT_API smelt_status smelt_spec_expand(const char *spec, smelt_text_function each, void *user);
 
-/* The operators a model needs on one of `tp` tensor-parallel ranks. Errors: INVALID_SPEC for an
+/* The operators a model needs on one of `tp` tensor-parallel ranks, for `passes` (of enum
+ * smelt_pass; 0: all passes each operator has, which training needs). Errors: INVALID_SPEC for an
  * unknown preset, or a tp below 1 or that does not divide the model's heads. */
-SMELT_API smelt_status smelt_preset_expand(const char *preset, int tp, smelt_text_function each,
-                                           void *user);
+SMELT_API smelt_status smelt_preset_expand(const char *preset, int tp, unsigned passes,
+                                           smelt_text_function each, void *user);
 
 /* What there is to choose from: preset names, family names, architecture names. */
 SMELT_API smelt_status smelt_list_presets(smelt_text_function each, void *user);

@@ -147,11 +147,13 @@ SMELT_API smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_
 /* Sets *attn to NULL, which it may be. Launches of the operator should be complete. */
 SMELT_API void smelt_sparse_attn_destroy(smelt_sparse_attn **attn);
 
-/* The figures of one of the forward pass's kernels into *info, whose `size` the caller has set.
- * `index`: in launch order, as smelt_spec_expand has them; 0 alone without buckets. Errors:
- * INVALID_ARGUMENT, also for an index past the last (that is how a caller finds the end). */
-SMELT_API smelt_status smelt_sparse_attn_forward_info(const smelt_sparse_attn *attn, int index,
-                                                      smelt_kernel_info *info);
+/* The figures of one of a pass's kernels into *info, whose `size` the caller has set. `pass`: one
+ * of enum smelt_pass, that the operator was made for. `index`: in launch order, as
+ * smelt_spec_expand has them; 0 alone without buckets. Errors: INVALID_ARGUMENT, also for an index
+ * past the last (that is how a caller finds the end). */
+SMELT_API smelt_status smelt_sparse_attn_get_kernel_info(const smelt_sparse_attn *attn,
+                                                         unsigned pass, int index,
+                                                         smelt_kernel_info *info);
 
 /* Bytes of workspace that a forward call with these arguments needs into *bytes: 0 for a plain
  * operator; with buckets about 12 bytes a query. Of *args, batches, tokens, queries and
