@@ -1,7 +1,8 @@
 /*
- * The registry of kernel families and operators: one line each in registry.c. A family is a table:
- * its keys (spec.h), and
- *   - of an operator: its passes, the kernels each pass expands to, what the presets ask of it;
+ * Families: operators and the kernels that they expand to. A family is a table: its keys (spec.h),
+ * and
+ *   - of an operator: its passes, its kernels' families, which of them each pass expands to, what
+ *     the presets ask of it;
  *   - of a kernel: its variants, each with a plan function and the knobs that are its own.
  */
 #ifndef SMELT_CODEGEN_FAMILY_H
@@ -46,7 +47,8 @@ struct smelt__family {
     const char *summary; /* one line: what it computes */
 
     /* Operators only. */
-    unsigned passes; /* it has */
+    unsigned passes;                            /* it has */
+    const struct smelt__family *const *kernels; /* families it expands to, ended by NULL */
     void (*expand)(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion);
     const struct smelt__preset_row *presets;
@@ -66,8 +68,9 @@ static inline int smelt__is_operator(const struct smelt__family *family) {
 
 /* ---- the registry ---------------------------------------------------------------------------- */
 
-/* Number `index` of the registry, NULL past the end; the family of a name, or NULL with a message
- * naming the known ones and the nearest; the family that a spec is of. */
+/* Each operator (the root's meson.build lists them), and behind it the families of its kernels
+ * that none before it has. Number `index`, NULL past the end; the family of a name, or NULL with a
+ * message naming the known ones and the nearest; the family that a spec is of. */
 const struct smelt__family *smelt__family_at(int index);
 const struct smelt__family *smelt__family_find(const char *name, struct smelt__message *message);
 const struct smelt__family *smelt__family_of(const struct smelt__spec *spec);

@@ -1,27 +1,47 @@
-/* See registry.h and family.h. */
-#include "codegen/registry.h"
-
+/* See family.h: the families there are. */
 #include <string.h>
 
+#include "codegen/family.h"
 #include "codegen/spec/names.h"
 
-static const struct smelt__family *const families[] = {
-    &smelt__sparse_attn,
-    &smelt__sparse_attn_fwd,
-    &smelt__sparse_attn_partition,
+#define OPERATOR(stem) extern const struct smelt__family smelt__##stem;
+#include "operators.list"
+#undef OPERATOR
+
+static const struct smelt__family *const operators[] = {
+#define OPERATOR(stem) &smelt__##stem,
+#include "operators.list"
+#undef OPERATOR
 };
-enum { FAMILY_COUNT = sizeof families / sizeof families[0] };
+enum { OPERATOR_COUNT = sizeof operators / sizeof operators[0], MOST_NAMES = 64 };
+
+/* Whether an operator before number `count` has these kernels, too. */
+static int is_known(const struct smelt__family *kernel, int count) {
+    for (int i = 0; i < count; i++)
+        for (const struct smelt__family *const *other = operators[i]->kernels; *other; other++)
+            if (*other == kernel)
+                return 1;
+    return 0;
+}
 
 const struct smelt__family *smelt__family_at(int index) {
-    return index >= 0 && index < FAMILY_COUNT ? families[index] : NULL;
+    for (int i = 0; i < OPERATOR_COUNT && index >= 0; i++) {
+        if (index-- == 0)
+            return operators[i];
+        for (const struct smelt__family *const *kernel = operators[i]->kernels; *kernel; kernel++)
+            if (!is_known(*kernel, i) && index-- == 0)
+                return *kernel;
+    }
+    return NULL;
 }
 
 const struct smelt__family *smelt__family_find(const char *name, struct smelt__message *message) {
-    const char *names[FAMILY_COUNT + 1] = {0};
-    for (int i = 0; i < FAMILY_COUNT; i++) {
-        names[i] = families[i]->schema.name;
+    const char *names[MOST_NAMES + 1] = {0};
+    const struct smelt__family *family;
+    for (int i = 0; i < MOST_NAMES && (family = smelt__family_at(i)) != NULL; i++) {
+        names[i] = family->schema.name;
         if (strcmp(names[i], name) == 0)
-            return families[i];
+            return family;
     }
     smelt__name_unknown("", "family", name, names, message);
     return NULL;

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "codegen/families/sparse_attn.h"
-#include "codegen/registry.h"
 #include "ops/operator.h"
 #include "ops/sparse_attn_args.h"
 #include "ops/sparse_attn_partition.h"

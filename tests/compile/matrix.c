@@ -16,8 +16,8 @@
 
 #include "cells.h"
 #include "codegen/arch.h"
+#include "codegen/family.h"
 #include "codegen/plan/plan.h"
-#include "codegen/registry.h"
 #include "smelt/smelt.h"
 
 enum { SKIPPED = 77, SLOWEST = 5, DEFAULT_SEED = 1 };

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/registry.h"
+#include "codegen/family.h"
 #include "codegen/template/engine.h"
 #include "difference.h"
 

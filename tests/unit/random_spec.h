@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "codegen/registry.h"
+#include "codegen/family.h"
 #include "codegen/spec/knobs.h"
 #include "random.h"
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "codegen/registry.h"
+#include "codegen/family.h"
 #include "codegen/template/engine.h"
 #include "codegen/template/expression.h"
 #include "random.h"

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "codegen/families/sparse_attn_partition.h"
-#include "codegen/registry.h"
+#include "codegen/family.h"
 #include "codegen/template/engine.h"
 #include "ops/sparse_attn_partition.h"
 #include "random.h"

@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-#include "codegen/registry.h"
+#include "codegen/families/sparse_attn_fwd.h"
+#include "codegen/family.h"
 #include "codegen/template/engine.h"
 #include "random_spec.h"
 

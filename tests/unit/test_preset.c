@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
+#include "codegen/family.h"
 #include "codegen/preset.h"
-#include "codegen/registry.h"
 
 static void table(void **state) {
     (void)state;

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "codegen/families/sparse_attn.h"
+#include "codegen/families/sparse_attn_fwd.h"
 #include "codegen/spec/names.h"
 #include "random_spec.h"
 

@@ -10,9 +10,9 @@
 #include <stddef.h>
 
 #include "codegen/families/sparse_attn.h"
+#include "codegen/families/sparse_attn_fwd.h"
 #include "codegen/families/sparse_attn_keys.h"
 #include "codegen/families/sparse_attn_partition.h"
-#include "codegen/registry.h"
 
 enum { AUTO_COUNT = 2, KEY_BLOCK = 64 };
 
@@ -47,6 +47,9 @@ enum { FWD }; /* members by number */
 static const struct smelt__member members[] = {
     [FWD] = {"fwd", &smelt__sparse_attn_fwd.schema},
 };
+
+static const struct smelt__family *const kernels[] = {&smelt__sparse_attn_fwd,
+                                                      &smelt__sparse_attn_partition, NULL};
 
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_ATTN_COMPUTED,
@@ -102,6 +105,7 @@ const struct smelt__family smelt__sparse_attn = {
                .check = smelt__sparse_attn_check},
     .summary = "sparse attention: each query attends to its own list of KV rows",
     .passes = SMELT__FORWARD,
+    .kernels = kernels,
     .expand = expand,
     .presets = presets,
 };

@@ -2,7 +2,9 @@
 #ifndef SMELT_CODEGEN_SPARSE_ATTN_H
 #define SMELT_CODEGEN_SPARSE_ATTN_H
 
-#include "codegen/spec/spec.h"
+#include "codegen/family.h"
+
+extern const struct smelt__family smelt__sparse_attn;
 
 /* The list's numbers, and topk itself. */
 enum { SMELT__SPARSE_ATTN_MOST_BUCKETS = SMELT__MAX_LIST + 1 };

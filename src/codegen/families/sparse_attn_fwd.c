@@ -9,7 +9,6 @@
 
 #include "codegen/families/sparse_attn_fwd.h"
 #include "codegen/families/sparse_attn_keys.h"
-#include "codegen/registry.h"
 
 void smelt__sparse_attn_fwd_name(const struct smelt__spec *spec, struct smelt__plan *plan) {
     static const struct {

@@ -4,6 +4,8 @@
 
 #include "codegen/family.h"
 
+extern const struct smelt__family smelt__sparse_attn_fwd;
+
 /* Values of the knob `variant`. */
 enum smelt__sparse_attn_variant { SMELT__SPARSE_ATTN_MMA = 0, SMELT__SPARSE_ATTN_SM90 };
 

@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "codegen/families/sparse_attn_partition.h"
-#include "codegen/registry.h"
 #include "codegen/spec/keys.h"
 
 enum {

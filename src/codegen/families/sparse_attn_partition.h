@@ -2,6 +2,10 @@
 #ifndef SMELT_CODEGEN_SPARSE_ATTN_PARTITION_H
 #define SMELT_CODEGEN_SPARSE_ATTN_PARTITION_H
 
+#include "codegen/family.h"
+
+extern const struct smelt__family smelt__sparse_attn_partition;
+
 /* Values of the key `pass`. */
 enum smelt__partition_pass { SMELT__PARTITION_COUNT = 0, SMELT__PARTITION_PLACE };
 
