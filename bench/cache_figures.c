@@ -6,6 +6,7 @@
  *
  *   cache_figures [ENTRIES]      default 10000
  */
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -88,11 +89,11 @@ static struct smelt__cache *open_cache(const char *folder, const char *readonly,
 }
 
 static void make_entry(int n, size_t bytes, struct smelt__cache_entry *entry) {
-    static unsigned char cubin[HIT_BYTES];
+    static unsigned char cubin[HIT_BYTES] = {0x7f, 'E', 'L', 'F', ELFCLASS64, [18] = EM_CUDA};
     char source[64];
     int length = snprintf(source, sizeof source, "kernel number %d", n);
     memset(entry, 0, sizeof *entry);
-    smelt__cache_key_make(&entry->key, source, (size_t)length, NULL, "sm_90a");
+    smelt__cache_key_make(&entry->key, source, (size_t)length, NULL, "sm_90a", SMELT__OUTPUT_CUBIN);
     entry->compiler = compiler;
     entry->compiled.cubin = cubin;
     entry->compiled.cubin_bytes = bytes;
@@ -228,9 +229,10 @@ static void time_stores(const char *title, const char *folder, uint64_t cap, int
     struct smelt__cache *cache = open_cache(folder, "", cap);
     for (int n = first; n < first + count; n++) {
         struct smelt__cache_entry entry;
+        char why[SMELT__CACHE_WHY];
         make_entry(n, SMALL_BYTES, &entry);
         const double begin = seconds_now();
-        check(smelt__cache_store(cache, &entry.key, &entry.compiler, &entry.compiled) == 0,
+        check(smelt__cache_store(cache, &entry.key, &entry.compiler, &entry.compiled, why) == 0,
               "store");
         add_time(&times, begin);
     }

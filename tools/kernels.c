@@ -96,15 +96,16 @@ const char *tool_kernel_state(smelt_kernel_state state) {
 
 json_t *tool_kernel_json(const smelt_kernel_info *info) {
     json_t *kernel = tool_pack(
-        "{s:s, s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:s}", "spec",
+        "{s:s, s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:s, s:b, s:b}", "spec",
         info->spec, "arch", info->arch, "kernel", info->kernel, "state",
         tool_kernel_state(info->state), "seconds", info->seconds, "compile_seconds",
         info->compile_seconds, "registers", info->registers, "spill_bytes", info->spill_bytes,
         "shared_bytes", info->static_shared_bytes + info->dynamic_shared_bytes,
         "static_shared_bytes", info->static_shared_bytes, "dynamic_shared_bytes",
         info->dynamic_shared_bytes, "threads", info->threads, "cubin_bytes",
-        (json_int_t)info->cubin_bytes, "key", info->key);
-    if (info->state == SMELT_KERNEL_FAILED)
+        (json_int_t)info->cubin_bytes, "key", info->key, "kept", info->kept, "emulated",
+        info->emulated);
+    if (info->error[0])
         json_object_set_new(kernel, "error", tool_json_text(info->error));
     return kernel;
 }
@@ -125,6 +126,11 @@ smelt_kernel_request tool_kernel_request(const char *spec, const char *arch) {
     return request;
 }
 
+/* Compiled for nothing but this process. */
+static int is_lost(const smelt_kernel_info *info) {
+    return info->state == SMELT_KERNEL_COMPILED && !info->kept;
+}
+
 int tool_kernels_exit(const smelt_kernel_info *infos, size_t count) {
     int result = TOOL_OK;
     for (size_t i = 0; i < count; i++) {
@@ -138,20 +144,35 @@ int tool_kernels_exit(const smelt_kernel_info *infos, size_t count) {
     return result;
 }
 
+size_t tool_kernels_lost(const smelt_kernel_info *infos, size_t count) {
+    size_t lost = 0;
+    for (size_t i = 0; i < count; i++)
+        lost += is_lost(&infos[i]) ? 1 : 0;
+    return lost;
+}
+
+/* Whether an earlier one of the same kind says the same. */
+static int is_said(const smelt_kernel_info *infos, size_t index) {
+    for (size_t i = 0; i < index; i++)
+        if (infos[i].state == infos[index].state && !strcmp(infos[i].error, infos[index].error))
+            return 1;
+    return 0;
+}
+
 void tool_kernels_say_errors(const struct tool_options *options, const smelt_kernel_info *infos,
                              size_t count) {
     for (size_t i = 0; i < count; i++) {
-        size_t same = 0;
-        if (infos[i].state != SMELT_KERNEL_FAILED || infos[i].status == SMELT_ERROR_CANCELLED)
+        const smelt_kernel_info *info = &infos[i];
+        const int failed =
+            info->state == SMELT_KERNEL_FAILED && info->status != SMELT_ERROR_CANCELLED;
+        if ((!failed && !is_lost(info)) || is_said(infos, i))
             continue;
-        while (same < i && strcmp(infos[same].error, infos[i].error) != 0)
-            same++;
-        if (same < i)
-            continue;
+        if (!failed)
+            tool_say(options, "%s on %s is not kept: %s", info->spec, info->arch, info->error);
         /* A missing compiler is the machine's matter, not one kernel's. */
-        if (infos[i].status == SMELT_ERROR_NO_COMPILER)
-            tool_say(options, "%s", infos[i].error);
+        else if (info->status == SMELT_ERROR_NO_COMPILER)
+            tool_say(options, "%s", info->error);
         else
-            tool_say(options, "%s on %s: %s", infos[i].spec, infos[i].arch, infos[i].error);
+            tool_say(options, "%s on %s: %s", info->spec, info->arch, info->error);
     }
 }

@@ -15,7 +15,7 @@ static const struct tool_verb verbs[] = {
     {"warm", "[SPEC]...", "compile kernels into the cache",
      "Compiles into the cache every kernel that the specs, presets and the manifest need,\n"
      "for every --arch. What is cached is not compiled again. It may be stopped (Ctrl-C)\n"
-     "and started again: what is done stays done.\n",
+     "and started again: what is done stays done. Exit status 1 when a kernel could not be kept.\n",
      TOOL_TARGETS | OPTION(ARCH) | OPTION(TUNED_FOR) | OPTION(JOBS) | TOOL_COMMON, tool_run_warm},
     {"list", "", "list presets, families and architectures, or the cache",
      "Lists what there is to choose from: presets, operators and kernels with their keys,\n"
@@ -80,8 +80,9 @@ static const struct tool_verb verbs[] = {
      "import  adds what such a file, or a cache folder, holds\n",
      OPTION(MAX_SIZE) | OPTION(OLDER_THAN) | TOOL_COMMON, tool_run_cache},
     {"doctor", "", "say what this machine has and lacks",
-     "Says what was found (driver, GPUs, NVRTC, cache folder), what is wrong and what to do.\n"
-     "Exit status 3 when something is missing, 1 when the cache cannot be used.\n",
+     "Says what was found (driver, GPUs, NVRTC, cache folder, read-only layer), what is wrong and\n"
+     "what to do. Exit status 3 when something is missing, 1 when the cache, or a read-only layer\n"
+     "that is named, cannot be used.\n",
      TOOL_COMMON, tool_run_doctor},
 };
 

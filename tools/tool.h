@@ -288,7 +288,9 @@ smelt_kernel_info *tool_kernel_infos(size_t count);
 smelt_kernel_request tool_kernel_request(const char *spec, const char *arch);
 /* TOOL_OK when nothing failed; the failures' exit status when they agree, else TOOL_FAILED. */
 int tool_kernels_exit(const smelt_kernel_info *infos, size_t count);
-/* Each different message of the failures, once, on standard error. */
+/* How many were compiled and could not be put into the cache. */
+size_t tool_kernels_lost(const smelt_kernel_info *infos, size_t count);
+/* Each different message of the failures, and of what is not kept, once, on standard error. */
 void tool_kernels_say_errors(const struct tool_options *options, const smelt_kernel_info *infos,
                              size_t count);
 

@@ -6,11 +6,20 @@
 
 #include "compiler.h"
 #include "internal.h"
+#include "runtime/compiler/library_id.h"
 #include "runtime/driver/cuda_abi.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 enum { LOG = 16 * 1024 };
+
+/* Says in the file what is made here, before anybody loads it: an ELF note, of which the name and
+ * the type say all (src/runtime/compiler/library_id.h). */
+static const struct {
+    uint32_t name_bytes, content_bytes, type;
+    char name[16]; /* a multiple of 4 */
+} note __attribute__((section(".note.smelt"), used, aligned(4))) = {
+    sizeof SMELT__EMULATOR_NOTE, 0, SMELT__EMULATOR_NOTE_TYPE, SMELT__EMULATOR_NOTE};
 
 struct _nvrtcProgram {
     char *source;

@@ -164,6 +164,12 @@ static void search_compiler(smelt_context *context) {
     if (compiler->status && !context->driver)
         compiler->status =
             smelt__nvrtc_find(context->settings.nvrtc_path, 0, NULL, &compiler->file);
+    if (!compiler->status && context->driver && context->driver->output != compiler->file.output)
+        compiler->status = smelt__fail(
+            SMELT_ERROR_NO_COMPILER,
+            "the compiler %s makes kernels that the driver %s does not run: one of them is "
+            "smelt's emulator (see SMELT_NVRTC and SMELT_CUDA)",
+            compiler->file.path, context->driver->path);
     if (compiler->status)
         snprintf(compiler->problem, sizeof compiler->problem, "%s", smelt_last_error());
     smelt__error_restore(&saved);
@@ -187,6 +193,15 @@ smelt_status smelt__context_compiler_problem(smelt_context *context) {
     if (smelt__context_compiler(context))
         return SMELT_OK;
     return smelt__fail(context->compiler.status, "%s", context->compiler.problem);
+}
+
+enum smelt__output smelt__context_output(smelt_context *context) {
+    const struct smelt__nvrtc_file *compiler;
+
+    if (context->driver)
+        return context->driver->output;
+    compiler = smelt__context_compiler(context);
+    return compiler ? compiler->output : SMELT__OUTPUT_CUBIN;
 }
 
 /* ---- the cache, and the tuning file in it ---- */

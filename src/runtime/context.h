@@ -78,5 +78,8 @@ int smelt__context_alive(const smelt_context *context);
  * second function gives status and message. Lives as long as the context. Thread-safe. */
 const struct smelt__nvrtc_file *smelt__context_compiler(smelt_context *context);
 smelt_status smelt__context_compiler_problem(smelt_context *context);
+/* What kernels of this context are compiled to: what its driver runs; without one, what its
+ * compiler makes; without either, cubins. */
+enum smelt__output smelt__context_output(smelt_context *context);
 
 #endif

@@ -31,6 +31,8 @@ struct outcome {
     struct smelt__compiled compiled;
     smelt_kernel_state state;
     double seconds;
+    int kept;                        /* it is in the cache */
+    char not_kept[SMELT__CACHE_WHY]; /* why a kernel that was compiled is not */
     int busy; /* nothing was made: another process compiles it, and this one does not wait */
 };
 
@@ -53,7 +55,7 @@ static smelt_status begin_job(struct job *job, smelt_context *context,
         return status;
     smelt__compile_options(&job->options, plan->arch->name);
     smelt__cache_key_make(&job->key, job->source.data, job->source.length, job->options.list,
-                          plan->arch->name);
+                          plan->arch->name, smelt__context_output(context));
     return SMELT_OK;
 }
 
@@ -114,6 +116,7 @@ static smelt_status produce(struct job *job, int fresh, struct outcome *outcome)
     /* Without a compiler any compiler's entry will do, so its absence matters on a miss only. */
     job->compiler = smelt__context_compiler(job->context);
     outcome->state = SMELT_KERNEL_CACHED;
+    outcome->kept = 1;
     if (!fresh && smelt__cache_lookup(cache, &job->key, compiler_id(job), compiled))
         return SMELT_OK;
     if (!job->compiler)
@@ -125,7 +128,8 @@ static smelt_status produce(struct job *job, int fresh, struct outcome *outcome)
     outcome->state = SMELT_KERNEL_COMPILED;
     status = compile_job(job, compiled);
     if (!status)
-        smelt__cache_store(cache, &job->key, compiler_id(job), compiled);
+        outcome->kept = smelt__cache_store(cache, &job->key, compiler_id(job), compiled,
+                                           outcome->not_kept) == 0;
 out:
     smelt__cache_unlock(cache, &lock);
     return status;
@@ -156,6 +160,10 @@ static smelt_status fill_info(const struct job *job, const struct outcome *outco
     info->threads = plan->threads;
     info->serialised = outcome->state == SMELT_KERNEL_COMPILED ? compiled->serialised : 0;
     info->cubin_bytes = compiled->cubin_bytes;
+    info->emulated = job->key.output == SMELT__OUTPUT_EMULATED;
+    info->kept = outcome->kept;
+    if (!outcome->kept)
+        info->error = smelt__strings_note(strings, outcome->not_kept);
     return info->spec && info->kernel && info->key ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
 }
 

@@ -537,7 +537,7 @@ static void test_other_version(void **state) {
 
     entry_path(scratch->cache, 1, &compiler_new, path);
     file = read_file(path, &bytes);
-    file[8] = 2;
+    file[8] = 1;
     XXH128_canonicalFromHash(&canonical, XXH3_128bits(file, bytes - 16));
     memcpy(file + bytes - 16, canonical.digest, 16);
     write_file(path, file, bytes);

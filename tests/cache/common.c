@@ -1,5 +1,7 @@
 #include "common.h"
 
+#include <elf.h>
+
 #include <fcntl.h>
 #include <ftw.h>
 #include <time.h>
@@ -68,8 +70,16 @@ struct smelt__cache_key key_number(int n) {
     char source[64];
     int length = snprintf(source, sizeof source, "__global__ void kernel_%d() {}", n);
 
-    smelt__cache_key_make(&key, source, (size_t)length, options, "sm_90a");
+    smelt__cache_key_make(&key, source, (size_t)length, options, "sm_90a", SMELT__OUTPUT_CUBIN);
     return key;
+}
+
+void put_elf_head(unsigned char *bytes, enum smelt__output output) {
+    const Elf64_Ehdr head = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+                             .e_type = output == SMELT__OUTPUT_CUBIN ? ET_EXEC : ET_DYN,
+                             .e_machine = output == SMELT__OUTPUT_CUBIN ? EM_CUDA : EM_X86_64};
+
+    memcpy(bytes, &head, sizeof head);
 }
 
 struct smelt__compiled compiled_number(int n, size_t bytes) {
@@ -86,6 +96,7 @@ struct smelt__compiled compiled_number(int n, size_t bytes) {
     assert_non_null(compiled.cubin);
     for (size_t i = 0; i < bytes; i++)
         compiled.cubin[i] = (unsigned char)next_random(&random);
+    put_elf_head(compiled.cubin, SMELT__OUTPUT_CUBIN);
     snprintf(compiled.spec, sizeof compiled.spec, "sparse_attn_fwd:heads=%d", n);
     snprintf(compiled.kernel_name, sizeof compiled.kernel_name, "kernel_%d", n);
     return compiled;
@@ -123,7 +134,8 @@ int store(struct smelt__cache *cache, int n, const struct smelt__compiler_id *co
           size_t bytes) {
     struct smelt__cache_key key = key_number(n);
     struct smelt__compiled compiled = compiled_number(n, bytes);
-    int result = smelt__cache_store(cache, &key, compiler, &compiled);
+    char why[SMELT__CACHE_WHY];
+    int result = smelt__cache_store(cache, &key, compiler, &compiled, why);
 
     free(compiled.cubin);
     return result;

@@ -34,7 +34,9 @@ struct smelt__cache *cache_begin(struct scratch *scratch);
 
 /* Kernel number n: its key, and a cubin of pseudo-random bytes that depends on n. */
 struct smelt__cache_key key_number(int n);
-struct smelt__compiled compiled_number(int n, size_t bytes);
+struct smelt__compiled compiled_number(int n, size_t bytes); /* at least 64 */
+/* Makes the first 64 bytes those of what a compiler makes. */
+void put_elf_head(unsigned char *bytes, enum smelt__output output);
 extern const struct smelt__compiler_id compiler_old, compiler_new;
 
 /* Lookups and stores of kernel n by compiler_new; a hit is compared with what was stored. */

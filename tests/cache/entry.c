@@ -1,6 +1,7 @@
 /* Keys, the entry's grammar, every kind of damage to it, and which entry a lookup picks. */
 #include "common.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -12,7 +13,7 @@ enum { BYTES = 200 };
 static void test_round_trip(void **state) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
-    const size_t sizes[] = {1, 2, 4095, 4096, 100000, 3000000};
+    const size_t sizes[] = {64, 65, 4095, 4096, 100000, 3000000};
     struct smelt__cache_counts counts;
 
     for (int n = 0; n < 6; n++)
@@ -38,28 +39,29 @@ static void test_key(void **state) {
     const char *const ab_c[] = {"ab", "c", NULL}, *const a_bc[] = {"a", "bc", NULL},
                       *const abc[] = {"abc", NULL}, *const c_ab[] = {"c", "ab", NULL};
     const char *const *const options[] = {NULL, abc, ab_c, a_bc, c_ab};
-    struct smelt__cache_key keys[8], again;
+    struct smelt__cache_key keys[9], again;
     char hex[33];
 
     (void)state;
     for (int i = 0; i < 5; i++)
-        smelt__cache_key_make(&keys[i], "source", 6, options[i], "sm_90");
-    smelt__cache_key_make(&keys[5], "source", 6, NULL, "sm_90a");
-    smelt__cache_key_make(&keys[6], "source", 5, NULL, "sm_90");
-    smelt__cache_key_make(&keys[7], "sourcf", 6, NULL, "sm_90");
-    for (int i = 0; i < 8; i++)
+        smelt__cache_key_make(&keys[i], "source", 6, options[i], "sm_90", SMELT__OUTPUT_CUBIN);
+    smelt__cache_key_make(&keys[5], "source", 6, NULL, "sm_90a", SMELT__OUTPUT_CUBIN);
+    smelt__cache_key_make(&keys[6], "source", 5, NULL, "sm_90", SMELT__OUTPUT_CUBIN);
+    smelt__cache_key_make(&keys[7], "sourcf", 6, NULL, "sm_90", SMELT__OUTPUT_CUBIN);
+    smelt__cache_key_make(&keys[8], "source", 6, NULL, "sm_90", SMELT__OUTPUT_EMULATED);
+    for (int i = 0; i < 9; i++)
         for (int j = 0; j < i; j++) {
             assert_memory_not_equal(keys[i].name, keys[j].name, 16);
             assert_memory_not_equal(keys[i].digest, keys[j].digest, 16);
             assert_memory_not_equal(keys[i].digest + 16, keys[j].digest + 16, 16);
         }
-    smelt__cache_key_make(&again, "source", 6, ab_c, "sm_90");
+    smelt__cache_key_make(&again, "source", 6, ab_c, "sm_90", SMELT__OUTPUT_CUBIN);
     assert_memory_equal(&again, &keys[2], sizeof again);
     assert_memory_not_equal(again.name, again.digest, 16);
     assert_string_equal(again.arch, "sm_90");
     smelt__cache_key_hex(&again, hex);
     /* A new value here means that every cache in the world is cold: raise SMELT__ENTRY_VERSION. */
-    assert_string_equal(hex, "0f112d03ec6b4a78ab0adc2c864bcc8e");
+    assert_string_equal(hex, "bdc864a54c7db9be2af113ad66629b6a");
 }
 
 /* The offsets that the grammar promises. */
@@ -76,13 +78,14 @@ static void test_grammar(void **state) {
     entry_path(scratch->cache, 1, &compiler_new, path);
     file = read_file(path, &bytes);
     assert_int_equal(bytes, 544 + BYTES + 16);
-    assert_memory_equal(file, "smelt\r\n\x1a\1\0\0\0\x20\2\0\0", 16);
+    assert_memory_equal(file, "smelt\r\n\x1a\2\0\0\0\x20\2\0\0", 16);
     assert_memory_equal(file + 16, "\xf8\2\0\0\0\0\0\0", 8);
     assert_memory_equal(file + 24, key.name, 16);
     assert_memory_equal(file + 40, key.digest, 32);
     assert_string_equal((char *)file + 80, "sm_90a");
     assert_memory_equal(file + 96, "\x0d\0\0\0\0\0\0\0\4\5\6\0", 12);
     assert_memory_equal(file + 120, "\xa8\0\0\0\1\0\0\0\x10\0\0\0\x40\x0d\3\0\0\1\0\0", 20);
+    assert_memory_equal(file + 140, "\1\0\0\0", 4);
     assert_memory_equal(file + 144, "\0\0\0\0\0\0\xf8\x3f", 8);
     assert_string_equal((char *)file + 152, "sparse_attn_fwd:heads=1");
     assert_string_equal((char *)file + 408, "kernel_1");
@@ -240,7 +243,7 @@ static int see_foreign(void *user, const char *file, const smelt_kernel_info *in
 /* An entry of an earlier or a later version is a miss, no error, and no business of ours to remove;
  * but it takes room, and goes like others when there is none, or when all go. */
 static void test_other_version(void **state) {
-    static const uint32_t versions[] = {0, 2, 3, 1000, UINT32_MAX};
+    static const uint32_t versions[] = {0, 1, 3, 1000, UINT32_MAX};
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     smelt_cache_pruned pruned = SMELT_CACHE_PRUNED_INIT;
@@ -298,6 +301,127 @@ static void test_collision(void **state) {
     smelt__cache_close(cache);
 }
 
+/* ---- a kernel for the emulator is never one for a GPU ---- */
+
+static struct smelt__compiled emulated_number(int n) {
+    struct smelt__compiled compiled = compiled_number(n, BYTES);
+    put_elf_head(compiled.cubin, SMELT__OUTPUT_EMULATED);
+    return compiled;
+}
+
+static struct smelt__cache_key emulated_key(void) {
+    struct smelt__cache_key key;
+    smelt__cache_key_make(&key, "source", 6, NULL, "sm_90a", SMELT__OUTPUT_EMULATED);
+    return key;
+}
+
+static struct smelt__cache_key gpu_key(void) {
+    struct smelt__cache_key key;
+    smelt__cache_key_make(&key, "source", 6, NULL, "sm_90a", SMELT__OUTPUT_CUBIN);
+    return key;
+}
+
+static int finds(struct smelt__cache *cache, const struct smelt__cache_key *key,
+                 const struct smelt__compiler_id *compiler) {
+    struct smelt__compiled found;
+    int hit = smelt__cache_lookup(cache, key, compiler, &found);
+    if (hit) {
+        assert_int_equal(smelt__output_of(found.cubin, found.cubin_bytes), key->output);
+        free(found.cubin);
+    }
+    return hit;
+}
+
+/* Neither kind is stored as the other, and each is found as what it is. */
+static void test_kinds(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    struct smelt__cache_key emulated = emulated_key(), gpu = gpu_key();
+    struct smelt__compiled object = emulated_number(1), cubin = compiled_number(1, BYTES);
+    char why[SMELT__CACHE_WHY];
+
+    assert_int_equal(smelt__cache_store(cache, &gpu, &compiler_new, &object, why), -1);
+    assert_non_null(strstr(why, "a kernel for the emulator was to be stored as a cubin"));
+    assert_int_equal(smelt__cache_store(cache, &emulated, &compiler_new, &cubin, why), -1);
+    cubin.cubin[0] = 0;
+    assert_int_equal(smelt__cache_store(cache, &gpu, &compiler_new, &cubin, why), -1);
+    assert_non_null(strstr(why, "no kernel was to be stored as a cubin"));
+    assert_int_equal(count_files(scratch->cache, ".smelt"), 0);
+
+    assert_int_equal(smelt__cache_store(cache, &emulated, &compiler_new, &object, why), 0);
+    assert_int_equal(finds(cache, &emulated, &compiler_new), 1);
+    assert_int_equal(finds(cache, &emulated, NULL), 1);
+    assert_int_equal(finds(cache, &gpu, &compiler_new), 0);
+    assert_int_equal(finds(cache, &gpu, NULL), 0);
+    free(object.cubin);
+    free(cubin.cubin);
+    smelt__cache_close(cache);
+}
+
+/* An emulated kernel under the name that a GPU's has, with all that a key says but its kind; with
+ * `lie` its header calls it a cubin, too. */
+static void forge(const char *folder, bool lie) {
+    struct smelt__cache_entry entry = {
+        .key = gpu_key(), .compiler = compiler_new, .compiled = emulated_number(1)};
+    unsigned char file[544 + BYTES + 16];
+    char name[SMELT__FILE_NAME_BYTES], path[PATH_BYTES];
+
+    smelt__cache_file_name(&entry.key, &entry.compiler, name);
+    snprintf(path, sizeof path, "%.400s", folder);
+    assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
+    snprintf(path, sizeof path, "%.400s/%.2s", folder, name);
+    assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
+    entry.key.output = lie ? SMELT__OUTPUT_CUBIN : SMELT__OUTPUT_EMULATED;
+    smelt__entry_encode(&entry, file, file + sizeof file - 16);
+    memcpy(file + 544, entry.compiled.cubin, BYTES);
+    snprintf(path, sizeof path, "%.400s/%.2s/%s", folder, name, name);
+    write_file(path, file, sizeof file);
+    free(entry.compiled.cubin);
+}
+
+/* Whatever folder, layer or export it comes from. */
+static void test_forged_kind(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache_key gpu = gpu_key();
+    char forged[PATH_BYTES], archive[PATH_BYTES];
+    smelt_cache_transfer result;
+    char *tuning;
+    size_t bytes;
+
+    snprintf(forged, sizeof forged, "%.300s/forged", scratch->folder);
+    snprintf(archive, sizeof archive, "%.300s/forged.tar", scratch->folder);
+    for (int lie = 0; lie < 2; lie++) {
+        forge(forged, lie);
+        /* The writable layer; an export of it. */
+        scratch->settings.readonly_folder = "";
+        scratch->settings.folder = forged;
+        struct smelt__cache *cache = cache_begin(scratch);
+        assert_int_equal(finds(cache, &gpu, &compiler_new), 0);
+        assert_int_equal(finds(cache, &gpu, NULL), 0);
+        assert_int_equal(smelt__cache_counts(cache).errors, lie ? 2 : 0);
+        result = (smelt_cache_transfer){.size = sizeof result};
+        assert_int_equal(smelt__cache_export(cache, archive, NULL, 0, &result), SMELT_OK);
+        assert_int_equal(result.damaged, lie);
+        smelt__cache_close(cache);
+        /* The folder and the file as a read-only layer, and imported. */
+        scratch->settings.folder = scratch->cache;
+        for (int file = 0; file < 2; file++) {
+            const char *layer = file ? archive : forged;
+            scratch->settings.readonly_folder = layer;
+            cache = cache_begin(scratch);
+            assert_int_equal(finds(cache, &gpu, &compiler_new), 0);
+            assert_int_equal(finds(cache, &gpu, NULL), 0);
+            result = (smelt_cache_transfer){.size = sizeof result};
+            assert_int_equal(smelt__cache_import(cache, layer, &tuning, &bytes, &result), SMELT_OK);
+            assert_int_equal(result.damaged, lie && !file);
+            free(tuning);
+            assert_int_equal(finds(cache, &gpu, &compiler_new), 0);
+            assert_int_equal(finds(cache, &gpu, NULL), 0);
+            smelt__cache_close(cache);
+        }
+    }
+}
+
 /* An entry under another kernel's name is damage. */
 static void test_renamed_entry(void **state) {
     struct scratch *scratch = *state;
@@ -321,20 +445,20 @@ static void test_exact_and_any(void **state) {
     char path[PATH_BYTES];
 
     assert_int_equal(hits(cache, 1, NULL, BYTES), 0);
-    assert_int_equal(store(cache, 1, &compiler_old, 10), 0);
-    assert_int_equal(hits(cache, 1, &compiler_new, 10), 0);
-    assert_int_equal(hits(cache, 1, &compiler_old, 10), 1);
-    assert_int_equal(hits(cache, 1, NULL, 10), 1);
-    assert_int_equal(store(cache, 1, &compiler_new, 20), 0);
-    assert_int_equal(hits(cache, 1, NULL, 20), 1);
-    assert_int_equal(hits(cache, 1, &compiler_old, 10), 1);
+    assert_int_equal(store(cache, 1, &compiler_old, 100), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, 100), 0);
+    assert_int_equal(hits(cache, 1, &compiler_old, 100), 1);
+    assert_int_equal(hits(cache, 1, NULL, 100), 1);
+    assert_int_equal(store(cache, 1, &compiler_new, 200), 0);
+    assert_int_equal(hits(cache, 1, NULL, 200), 1);
+    assert_int_equal(hits(cache, 1, &compiler_old, 100), 1);
     rebuilt.build_ids[0]++;
-    assert_int_equal(hits(cache, 1, &rebuilt, 20), 0);
+    assert_int_equal(hits(cache, 1, &rebuilt, 200), 0);
 
     /* The newest is damaged: the next one will do. */
     entry_path(scratch->cache, 1, &compiler_new, path);
     write_file(path, "", 0);
-    assert_int_equal(hits(cache, 1, NULL, 10), 1);
+    assert_int_equal(hits(cache, 1, NULL, 100), 1);
     smelt__cache_close(cache);
 }
 
@@ -345,35 +469,35 @@ static void test_readonly_layer(void **state) {
 
     scratch->settings.folder = scratch->readonly;
     cache = cache_begin(scratch);
-    assert_int_equal(store(cache, 1, &compiler_old, 10), 0);
-    assert_int_equal(store(cache, 2, &compiler_old, 10), 0);
-    assert_int_equal(store(cache, 2, &compiler_new, 20), 0);
+    assert_int_equal(store(cache, 1, &compiler_old, 100), 0);
+    assert_int_equal(store(cache, 2, &compiler_old, 100), 0);
+    assert_int_equal(store(cache, 2, &compiler_new, 200), 0);
     smelt__cache_close(cache);
 
     scratch->settings.folder = scratch->cache;
     scratch->settings.readonly_folder = scratch->readonly;
     cache = cache_begin(scratch);
-    assert_int_equal(hits(cache, 1, &compiler_new, 10), 1); /* any compiler's */
-    assert_int_equal(hits(cache, 2, &compiler_old, 10), 1); /* the exact one preferred */
-    assert_int_equal(hits(cache, 2, NULL, 20), 1);          /* the newest */
-    assert_int_equal(hits(cache, 3, NULL, 20), 0);
-    assert_int_equal(store(cache, 3, &compiler_new, 30), 0);
-    assert_int_equal(hits(cache, 3, &compiler_new, 30), 1);
+    assert_int_equal(hits(cache, 1, &compiler_new, 100), 1); /* any compiler's */
+    assert_int_equal(hits(cache, 2, &compiler_old, 100), 1); /* the exact one preferred */
+    assert_int_equal(hits(cache, 2, NULL, 200), 1);          /* the newest */
+    assert_int_equal(hits(cache, 3, NULL, 200), 0);
+    assert_int_equal(store(cache, 3, &compiler_new, 300), 0);
+    assert_int_equal(hits(cache, 3, &compiler_new, 300), 1);
     assert_int_equal(count_files(scratch->readonly, ".smelt"), 3);
     assert_int_equal(count_files(scratch->cache, ".smelt"), 1);
 
     /* What the driver refused there is passed over from now on; what replaces it is found. */
     smelt__cache_forget(cache, &key, &compiler_new);
-    assert_int_equal(hits(cache, 1, &compiler_new, 10), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, 100), 0);
     assert_int_equal(count_files(scratch->readonly, ".smelt"), 3);
-    assert_int_equal(store(cache, 1, &compiler_new, 40), 0);
-    assert_int_equal(hits(cache, 1, &compiler_new, 40), 1);
+    assert_int_equal(store(cache, 1, &compiler_new, 400), 0);
+    assert_int_equal(hits(cache, 1, &compiler_new, 400), 1);
     smelt__cache_close(cache);
 
     /* The read-only layer works without a writable one. */
     scratch->settings.folder = "";
     cache = cache_begin(scratch);
-    assert_int_equal(hits(cache, 2, &compiler_new, 20), 1);
+    assert_int_equal(hits(cache, 2, &compiler_new, 200), 1);
     smelt__cache_close(cache);
 }
 
@@ -382,14 +506,24 @@ static void test_forget(void **state) {
     struct smelt__cache *cache = cache_begin(scratch);
     struct smelt__cache_key key = key_number(1);
 
+    /* Whatever the order in which the folder gives their names. */
+    for (int n = 100; n < 116; n++) {
+        struct smelt__cache_key other = key_number(n);
+        assert_int_equal(store(cache, n, &compiler_old, 100), 0);
+        assert_int_equal(store(cache, n, &compiler_new, 200), 0);
+        smelt__cache_forget(cache, &other, NULL);
+        assert_int_equal(hits(cache, n, &compiler_new, 200), 0);
+        assert_int_equal(hits(cache, n, &compiler_old, 100), 1);
+    }
+
     smelt__cache_forget(cache, &key, &compiler_new); /* nothing there: nothing happens */
-    assert_int_equal(store(cache, 1, &compiler_old, 10), 0);
-    assert_int_equal(store(cache, 1, &compiler_new, 20), 0);
+    assert_int_equal(store(cache, 1, &compiler_old, 100), 0);
+    assert_int_equal(store(cache, 1, &compiler_new, 200), 0);
     smelt__cache_forget(cache, &key, NULL);
-    assert_int_equal(hits(cache, 1, &compiler_new, 20), 0);
-    assert_int_equal(hits(cache, 1, &compiler_old, 10), 1);
+    assert_int_equal(hits(cache, 1, &compiler_new, 200), 0);
+    assert_int_equal(hits(cache, 1, &compiler_old, 100), 1);
     smelt__cache_forget(cache, &key, &compiler_old);
-    assert_int_equal(hits(cache, 1, NULL, 10), 0);
+    assert_int_equal(hits(cache, 1, NULL, 100), 0);
     smelt__cache_close(cache);
 }
 
@@ -399,7 +533,7 @@ static void test_disable_and_recompile(void **state) {
 
     scratch->settings.disable = 1;
     cache = cache_begin(scratch);
-    assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
+    assert_int_equal(store(cache, 1, &compiler_new, BYTES), -1);
     assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
     assert_int_equal(access(scratch->cache, F_OK), -1);
     smelt__cache_close(cache);
@@ -474,6 +608,8 @@ int main(void) {
         TEST(test_huge_sparse_file),
         TEST(test_other_version),
         TEST(test_collision),
+        TEST(test_kinds),
+        TEST(test_forged_kind),
         TEST(test_renamed_entry),
         TEST(test_exact_and_any),
         TEST(test_readonly_layer),

@@ -65,7 +65,8 @@ static int obtain(const struct scratch *scratch, struct smelt__cache *cache, int
         !smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled)) {
         result = fake_compile(scratch, n);
         compiled = compiled_number(n, BYTES);
-        smelt__cache_store(cache, &key, &compiler_new, &compiled);
+        char why[SMELT__CACHE_WHY];
+        smelt__cache_store(cache, &key, &compiler_new, &compiled, why);
     } else {
         result = is_right(&compiled, n) ? 0 : -1;
     }

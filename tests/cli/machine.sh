@@ -49,21 +49,27 @@ else
 fi
 
 # ---- the cache folder -----------------------------------------------------------------------------
-run doctor
-if ! grep -Eq '^NVRTC +[0-9]' "$work/out"; then
-    skipped 'an unusable cache folder' 'NVRTC is not here'
-    finish
-fi
-# bypassed TITLE FOLDER: the kernel is compiled all the same, with one warning.
+export SMELT_NVRTC=$3 # the fake one, which takes no time
+# bypassed TITLE FOLDER: the kernel is compiled all the same, with one warning; but warm, whose purpose
+# is keeping it, fails and says why.
 bypassed() {
     SMELT_CACHE_DIR=$2
-    run warm --arch sm_90a "$kernel"
+    run show --arch sm_90a "$kernel"
     warnings=$(grep -c 'warning' "$work/err")
     if [ "$status" -eq 0 ] && [ "$warnings" -eq 1 ] && grep -q compiled "$work/out"; then
         passed "$1"
     else
         failed "$1" "exit status $status, $warnings warnings"
     fi
+    unkept "$1"
+}
+# unkept TITLE
+unkept() {
+    gives 1 "$kernel on sm_90a is not kept: .+" warm --arch sm_90a "$kernel"
+    run warm --arch sm_90a "$kernel" --json
+    [ "$status" -eq 1 ] || failed "$1, in JSON" "exit status $status"
+    document "$1: warm tells it" not_kept=1 compiled=1 failed=0 kernels.0.kept=false \
+        kernels.0.state=compiled kernels.0.error:string
 }
 touch "$work/file"
 bypassed 'a file in place of the cache folder' "$work/file"
@@ -72,6 +78,56 @@ bypassed 'a cache folder nobody can make' /proc/nowhere/cache
 mkdir -m 777 "$work/open"
 chmod 777 "$work/open"
 bypassed 'a cache folder others can write' "$work/open"
+SMELT_CACHE_DIR=
+XDG_CACHE_HOME='' HOME='' unkept 'no cache folder at all'
+SMELT_CACHE_DIR=$work/limited
+# Pipes have no limit; its own output into files would.
+mkfifo "$work/pipe"
+cat "$work/pipe" >"$work/err" &
+(ulimit -f 1 && exec "$smelt" warm --arch sm_90a "$kernel" --json 2>"$work/pipe" </dev/null) | cat >"$work/out"
+wait
+if grep -q 'is not kept: .*File too large' "$work/err"; then
+    passed 'a limit on the size of files'
+else
+    failed 'a limit on the size of files' 'no message of it'
+fi
+document 'and its document' not_kept=1 kernels.0.kept=false
+SMELT_CACHE_DISABLE=1 unkept 'the cache switched off'
+if unshare -rm true 2>/dev/null; then
+    # A root that may do everything, but for a file system that is read-only.
+    SMELT_CACHE_DIR=$work/frozen
+    gives 0 '' warm --arch sm_90a "$kernel"
+    read_only() {
+        unshare -rm sh -c 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"' \
+            - "$SMELT_CACHE_DIR" "$smelt" "$@" >"$work/out" 2>"$work/err" </dev/null
+        status=$?
+    }
+    read_only warm --arch sm_90a "$kernel" --json
+    [ "$status" -eq 0 ] && passed 'what a read-only folder has is kept' ||
+        failed 'what a read-only folder has is kept' "exit status $status"
+    document 'and named so' cached=1 not_kept=0 kernels.0.kept=true
+    read_only warm --arch sm_80 "$kernel" --json
+    [ "$status" -eq 1 ] && passed 'a read-only folder' || failed 'a read-only folder' "exit status $status"
+    document 'and its document' not_kept=1 kernels.0.kept=false
+    read_only doctor
+    prints 'doctor sees it' '^cache +.*, not writable$'
+else
+    skipped 'a read-only folder' 'no name spaces here'
+fi
+
+# ---- a read-only layer that is not there ----------------------------------------------------------
+export SMELT_CACHE_DIR=$work/cache SMELT_CACHE_READONLY_DIR=$work/nowhere
+gives 0 'nowhere .*is not used: No such file' warm --arch sm_90a "$kernel"
+run doctor
+prints 'doctor says so' '^layer +not used'
+prints 'and why' 'nowhere: No such file'
+[ "$status" -ne 0 ] && passed 'and is not content' || failed 'and is not content' 'exit status 0'
+run doctor --json
+document 'in JSON, too' cache.readonly_problem:string "cache.readonly_folder=$work/nowhere" ok=false
+SMELT_CACHE_READONLY_DIR=$work/cache SMELT_CACHE_DIR=$work/other run doctor
+prints 'doctor counts what is there' '^layer +.*, read-only, 1 entries$'
+unset SMELT_CACHE_READONLY_DIR
+
 SMELT_CACHE_DIR=$work/file
 gives 1 'cannot be used' cache verify
 gives 1 'cannot be used' cache clear

@@ -6,9 +6,9 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
+#include <string.h>
 
-enum { FAKE_CUBIN_HEAD = 64 };
+enum { FAKE_CUBIN_HEAD = 64, FAKE_CUBIN_MACHINE = 18 };
 
 /* FNV-1a, enough to tell the sources of a test apart. */
 static inline uint64_t fake_source_hash(const char *source) {
@@ -18,15 +18,20 @@ static inline uint64_t fake_source_hash(const char *source) {
     return hash;
 }
 
-/* A line that names the source, then bytes that follow from its hash. */
+/* The head of an ELF file for GPUs, in which the entry's place tells the source; then bytes that
+ * follow from its hash. */
 struct fake_cubin {
     char head[FAKE_CUBIN_HEAD];
     uint64_t word;
 };
 
 static inline struct fake_cubin fake_cubin_begin(uint64_t hash) {
+    /* Class 64, little-endian, version 1; executable, EM_CUDA. */
+    static const unsigned char begin[] = {0x7f, 'E', 'L', 'F', 2, 1, 1,   0, 'F', 'A', 'K', 'E',
+                                          'C',  'U', 'B', 'I', 2, 0, 190, 0, 1,   0,   0,   0};
     struct fake_cubin cubin = {.word = hash};
-    snprintf(cubin.head, sizeof cubin.head, "FAKECUBIN %016" PRIx64, hash);
+    memcpy(cubin.head, begin, sizeof begin);
+    memcpy(cubin.head + sizeof begin, &hash, sizeof hash);
     return cubin;
 }
 

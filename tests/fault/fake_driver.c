@@ -161,7 +161,7 @@ EXPORT CUresult cuCtxGetId(CUcontext context, unsigned long long *id) {
 EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
     BEGIN_WORK();
     state.loads++;
-    if (memcmp(image, "FAKECUBIN", 9) != 0)
+    if (memcmp((const char *)image + 8, "FAKECUBI", 8) != 0)
         return CUDA_ERROR_INVALID_IMAGE;
     if (state.reject_images > 0) {
         state.reject_images--;

@@ -171,5 +171,7 @@ EXPORT nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, size_t *bytes) {
 EXPORT nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char *cubin) {
     BEGIN();
     fake_cubin_fill(program->source_hash, (unsigned char *)cubin, program->cubin_bytes);
+    if (state.machine)
+        cubin[FAKE_CUBIN_MACHINE] = (char)state.machine;
     return NVRTC_SUCCESS;
 }

@@ -21,6 +21,7 @@ struct fake_nvrtc {
     atomic_int max_running; /* most at once */
     int open_ms;            /* what the first question takes, asked when it is opened */
     int sleep_ms;           /* what a compilation takes */
+    int machine;            /* the ELF machine of a cubin; 0 for GPUs */
     int cubin_bytes;        /* of a cubin, at least FAKE_CUBIN_HEAD; 0 for that */
     void (*on_compile)(uint64_t source_hash); /* called in each compilation, or NULL */
     atomic_int silent; /* so many compilations to come leave no report in their log */

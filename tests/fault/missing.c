@@ -21,6 +21,7 @@
 static char folder[] = "/tmp/smelt-missing-XXXXXX";
 static char cache[64];
 static const char *other_library; /* argv[1]: a shared library that is neither driver nor NVRTC */
+static const char *emulator;      /* argv[2]: its library */
 
 static int says(const char *text) {
     return strstr(smelt_last_error(), text) != NULL;
@@ -227,6 +228,32 @@ static void refused_entry_is_compiled_again(void) {
     EXPECT(driver->modules == 0);
 }
 
+/* ---- the emulator on one side, a GPU's driver or compiler on the other ---- */
+
+/* What the cache has for GPUs is used; what it has not is not made. */
+static void emulator_beside_a_driver(void) {
+    const struct smelt__kernel *kernel;
+    struct smelt__plan plan;
+
+    setenv("SMELT_NVRTC", emulator, 1);
+    expect_state(SMELT_KERNEL_CACHED);
+    smelt_context *context = cached_context();
+    fakes_plan("sparse_attn_fwd:heads=16,dqk=128,dv=128,topk=64", &plan);
+    EXPECT(smelt__kernel_get(context, &plan, &kernel) == SMELT_ERROR_NO_COMPILER);
+    EXPECT(says(emulator) && says("emulator") && fakes_driver()->loads == 1);
+    smelt_context_destroy(&context);
+}
+
+static void nvrtc_beside_the_emulator(void) {
+    const struct smelt__kernel *kernel;
+
+    setenv("SMELT_CUDA", emulator, 1);
+    smelt_context *context = cached_context();
+    EXPECT(get(context, &kernel) == SMELT_ERROR_NO_COMPILER); /* the cubin is there */
+    EXPECT(says("emulator") && says(getenv("SMELT_NVRTC")));
+    smelt_context_destroy(&context);
+}
+
 #define CHILD_TEST(name)                                                                           \
     static void test_##name(void **unused) {                                                       \
         (void)unused;                                                                              \
@@ -246,6 +273,8 @@ CHILD_TEST(cache_is_filled)
 CHILD_TEST(cached_kernel_leaves_nvrtc_closed)
 CHILD_TEST(cached_kernel_needs_no_nvrtc)
 CHILD_TEST(refused_entry_is_compiled_again)
+CHILD_TEST(emulator_beside_a_driver)
+CHILD_TEST(nvrtc_beside_the_emulator)
 
 static int make_folder(void **unused) {
     (void)unused;
@@ -278,11 +307,14 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_cached_kernel_leaves_nvrtc_closed),
         cmocka_unit_test(test_cached_kernel_needs_no_nvrtc),
         cmocka_unit_test(test_refused_entry_is_compiled_again),
+        cmocka_unit_test(test_emulator_beside_a_driver),
+        cmocka_unit_test(test_nvrtc_beside_the_emulator),
     };
-    if (count != 2) {
-        fprintf(stderr, "usage: %s LIBRARY\n", arguments[0]);
+    if (count != 3) {
+        fprintf(stderr, "usage: %s LIBRARY EMULATOR\n", arguments[0]);
         return 2;
     }
     other_library = arguments[1];
+    emulator = arguments[2];
     return cmocka_run_group_tests_name("missing parts", tests, make_folder, remove_folder);
 }

@@ -12,7 +12,7 @@
 
 #include "codegen/arch.h"
 #include "runtime/compiler/compile.h"
-#include "runtime/compiler/cubin.h"
+#include "runtime/cubin.h"
 
 static struct smelt__nvrtc_file file;
 static const struct smelt__nvrtc *nvrtc;

@@ -427,6 +427,25 @@ static void every_nvrtc_call_fails_in_turn(void **unused) {
         }
 }
 
+/* Whatever a library that is called NVRTC makes: what is no cubin reaches neither driver nor cache.
+ */
+static void not_a_cubin(void **unused) {
+    (void)unused;
+    struct smelt__plan plan;
+    const struct smelt__kernel *kernel;
+    smelt_context *context = make_context();
+
+    fakes_plan(FAKES_SPEC, &plan);
+    nvrtc->machine = 62; /* EM_X86_64 */
+    assert_int_equal(smelt__kernel_get(context, &plan, &kernel), SMELT_ERROR_COMPILE);
+    assert_non_null(strstr(smelt_last_error(), "was to make a cubin and made no kernel"));
+    assert_int_equal(driver->loads, 0);
+    nvrtc->machine = 0;
+    assert_int_equal(smelt__kernel_get(context, &plan, &kernel), SMELT_OK);
+    smelt_context_destroy(&context);
+    assert_nothing_alive();
+}
+
 static void unsupported_architecture(void **unused) {
     (void)unused;
     smelt_context_options options = fakes_options();
@@ -647,6 +666,7 @@ int main(void) {
         TEST(a_missing_report),
         TEST(every_driver_call_fails_in_turn),
         TEST(every_nvrtc_call_fails_in_turn),
+        TEST(not_a_cubin),
         TEST(unsupported_architecture),
         TEST(bad_options),
         TEST(threads_share_one_compile_and_load),

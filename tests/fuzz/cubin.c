@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "runtime/compiler/cubin.h"
+#include "runtime/cubin.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct smelt__cubin_figures figures = {-1, -1};

@@ -2,6 +2,7 @@
  * The parser of cache entries. An input is tried as it is, and with its lengths and its checksum
  * put right: a fuzzer finds no checksum by chance, and behind it lies most of the parser.
  */
+#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 #include "fuzz.h"
 #include "runtime/cache/internal.h"
 
-enum { AT_FILE_BYTES = 16, AT_PAYLOAD_BYTES = 536 };
+enum { AT_VERSION = 8, AT_FILE_BYTES = 16, AT_OUTPUT = 140, AT_PAYLOAD_BYTES = 536 };
 
 static void put_u64(unsigned char *at, uint64_t number) {
     for (int i = 0; i < 8; i++)
@@ -39,6 +40,8 @@ static void require_sound(const unsigned char *bytes, size_t count,
     FUZZ_REQUIRE(compiled->cubin_bytes <= SMELT__CUBIN_MAX_BYTES);
     FUZZ_REQUIRE(SMELT__ENTRY_HEADER_BYTES + compiled->cubin_bytes + SMELT__ENTRY_CHECKSUM_BYTES ==
                  count);
+    FUZZ_REQUIRE(smelt__output_of(bytes + SMELT__ENTRY_HEADER_BYTES, compiled->cubin_bytes) ==
+                 entry->key.output);
     FUZZ_REQUIRE(memchr(entry->key.arch, '\0', sizeof entry->key.arch));
     FUZZ_REQUIRE(memchr(compiled->spec, '\0', sizeof compiled->spec));
     FUZZ_REQUIRE(memchr(compiled->kernel_name, '\0', sizeof compiled->kernel_name));
@@ -86,6 +89,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         put_u64(copy + AT_PAYLOAD_BYTES, size - around);
         seal(copy, size);
         try_bytes(copy, size);
+        /* This version, and either kind of payload. */
+        copy[AT_VERSION] = SMELT__ENTRY_VERSION;
+        for (unsigned char output = 1; output <= 2 && size >= around + sizeof(Elf64_Ehdr);
+             output++) {
+            const Elf64_Ehdr head = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64},
+                                     .e_type = ET_DYN,
+                                     .e_machine = output == 1 ? EM_CUDA : EM_X86_64};
+            memcpy(copy + SMELT__ENTRY_HEADER_BYTES, &head, sizeof head);
+            copy[AT_OUTPUT] = output;
+            seal(copy, size);
+            try_bytes(copy, size);
+        }
     }
     free(copy);
     return 0;

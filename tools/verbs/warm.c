@@ -1,8 +1,10 @@
 /* smelt warm: compile kernels into the cache. */
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../tool.h"
 
@@ -13,6 +15,8 @@ struct work {
     smelt_kernel_info *infos;
     size_t count;
     size_t compiled, cached, failed, undone;
+    size_t lost;     /* of the compiled ones: not kept */
+    size_t emulated; /* of all that are there */
     double seconds;
     /* Where the threads' time went: of the kernels compiled here and of all. */
     double front_end_seconds, assembler_seconds, cache_seconds;
@@ -87,6 +91,7 @@ static void add_times(struct work *work) {
 static void count_states(struct work *work) {
     for (size_t i = 0; i < work->count; i++) {
         smelt_kernel_info *info = &work->infos[i];
+        work->emulated += info->emulated != 0;
         work->compiled += info->state == SMELT_KERNEL_COMPILED;
         work->cached += info->state == SMELT_KERNEL_CACHED;
         if (info->state != SMELT_KERNEL_FAILED)
@@ -103,6 +108,14 @@ static void count_states(struct work *work) {
             work->failed++;
         }
     }
+}
+
+/* A layer whose path is wrong would be missed only by the time its kernels take. */
+static void note_missing_layer(const struct tool_options *options) {
+    const char *layer = getenv("SMELT_CACHE_READONLY_DIR");
+    if (layer && *layer && access(layer, F_OK))
+        tool_say(options, "the read-only layer %s (SMELT_CACHE_READONLY_DIR) is not used: %s",
+                 layer, strerror(errno));
 }
 
 static double now(void) {
@@ -122,6 +135,7 @@ static int prepare(struct work *work, smelt_context *context, const struct tool_
     work->seconds = now() - begin;
     work->interrupted = stop_asked;
     count_states(work);
+    work->lost = tool_kernels_lost(work->infos, work->count);
     add_times(work);
     /* A failure of the call itself, not of a kernel. */
     if (status && !work->failed && !work->undone)
@@ -151,10 +165,11 @@ static void print_json(const struct work *work) {
                                                    : tool_json(json_null()),
                               "cache", work->cache_seconds);
     tool_print_json(tool_pack(
-        "{s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "kernels", kernels, "undone_kernels",
+        "{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "kernels", kernels, "undone_kernels",
         undone, "compiled", (json_int_t)work->compiled, "cached", (json_int_t)work->cached,
-        "failed", (json_int_t)work->failed, "undone", (json_int_t)work->undone, "seconds",
-        work->seconds, "kernels_per_second", kernels_per_second(work), "thread_seconds", times));
+        "not_kept", (json_int_t)work->lost, "failed", (json_int_t)work->failed, "undone",
+        (json_int_t)work->undone, "seconds", work->seconds, "kernels_per_second",
+        kernels_per_second(work), "thread_seconds", times));
 }
 
 /* Shares of what the threads spent on kernels; they work side by side. */
@@ -217,7 +232,17 @@ static int report(const struct work *work, const struct tool_options *options) {
     if (work->undone)
         tool_say(options, "stopped: %zu of %zu kernels are not done; run it again to go on",
                  work->undone, work->count);
-    return work->undone ? TOOL_FAILED : tool_kernels_exit(work->infos, work->count);
+    if (work->emulated)
+        tool_say(
+            options,
+            "%zu of these kernels are for the emulator, which SMELT_NVRTC names: no GPU runs them",
+            work->emulated);
+    /* To be kept is what they were compiled for. */
+    if (work->lost)
+        tool_say(options, "%zu of %zu kernels are not kept in the cache", work->lost, work->count);
+    if (work->undone || (work->lost && !work->failed))
+        return TOOL_FAILED;
+    return tool_kernels_exit(work->infos, work->count);
 }
 
 int tool_run_warm(const struct tool_options *options) {
@@ -233,6 +258,8 @@ int tool_run_warm(const struct tool_options *options) {
         status = tool_open_tuned_compiler(options, &targets, &context);
     if (status == TOOL_OK && targets.archs.count == 1)
         tool_note_untuned(options, context, &work.kernels);
+    if (status == TOOL_OK)
+        note_missing_layer(options);
     if (status == TOOL_OK)
         status = prepare(&work, context, options);
     if (status == TOOL_OK)

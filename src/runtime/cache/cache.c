@@ -155,7 +155,8 @@ struct lookup {
 static bool keys_equal(const struct smelt__cache_key *a, const struct smelt__cache_key *b) {
     return memcmp(a->name, b->name, sizeof a->name) == 0 &&
            memcmp(a->digest, b->digest, sizeof a->digest) == 0 &&
-           a->input_bytes == b->input_bytes && strcmp(a->arch, b->arch) == 0;
+           a->input_bytes == b->input_bytes && strcmp(a->arch, b->arch) == 0 &&
+           a->output == b->output;
 }
 
 static bool compilers_equal(const struct smelt__compiler_id *a,
@@ -410,6 +411,13 @@ int smelt__cache_store_entry(struct smelt__cache *cache, const struct smelt__cac
         snprintf(why, why_bytes, "its size is 0 or above 64 MiB");
         return -1;
     }
+    if (smelt__output_of(entry->compiled.cubin, entry->compiled.cubin_bytes) != entry->key.output) {
+        snprintf(why, why_bytes, "%s was to be stored as %s",
+                 smelt__output_name(
+                     smelt__output_of(entry->compiled.cubin, entry->compiled.cubin_bytes)),
+                 smelt__output_name(entry->key.output));
+        return -1;
+    }
     folder = open_for_store(cache, why, why_bytes);
     if (folder < 0)
         return -1;
@@ -432,17 +440,18 @@ int smelt__cache_store_entry(struct smelt__cache *cache, const struct smelt__cac
 
 int smelt__cache_store(struct smelt__cache *cache, const struct smelt__cache_key *key,
                        const struct smelt__compiler_id *compiler,
-                       const struct smelt__compiled *compiled) {
+                       const struct smelt__compiled *compiled, char why[SMELT__CACHE_WHY]) {
     struct smelt__cache_entry entry;
-    char why[512];
     int result;
 
+    snprintf(why, SMELT__CACHE_WHY, "%s", "the cache is switched off");
     if (!cache || cache->disabled)
-        return 0;
+        return -1;
+    snprintf(why, SMELT__CACHE_WHY, "%s", cache->problem);
     if (cache->problem[0] != '\0') /* said when the cache was opened */
         return -1;
     entry = (struct smelt__cache_entry){.key = *key, .compiler = *compiler, .compiled = *compiled};
-    result = smelt__cache_store_entry(cache, &entry, why, sizeof why);
+    result = smelt__cache_store_entry(cache, &entry, why, SMELT__CACHE_WHY);
     if (result != 0) {
         smelt__cache_count(cache, SMELT__COUNT_ERRORS, 1);
         smelt__cache_warn_once(cache, SMELT__WARNED_STORE, "cache: a kernel is not kept: %s", why);
@@ -453,7 +462,7 @@ int smelt__cache_store(struct smelt__cache *cache, const struct smelt__cache_key
 
 void smelt__cache_forget(struct smelt__cache *cache, const struct smelt__cache_key *key,
                          const struct smelt__compiler_id *compiler) {
-    char why[512], name[SMELT__FILE_NAME_BYTES];
+    char why[512], name[SMELT__FILE_NAME_BYTES], newest[SMELT__FILE_NAME_BYTES];
     int folder, subfolder = -1;
     unsigned slot;
 
@@ -471,8 +480,9 @@ void smelt__cache_forget(struct smelt__cache *cache, const struct smelt__cache_k
     if (folder >= 0)
         subfolder = smelt__subfolder_open(folder, name, false, false);
     /* Without a compiler the refused entry was the newest one's. */
-    if (subfolder >= 0 && (compiler || smelt__subfolder_list(subfolder, name, &name, 1) == 1) &&
-        unlinkat(subfolder, name, 0) == 0)
+    if (subfolder >= 0 && !compiler && smelt__subfolder_list(subfolder, name, &newest, 1) == 1)
+        memcpy(name, newest, sizeof name);
+    if (subfolder >= 0 && unlinkat(subfolder, name, 0) == 0)
         smelt__log_write(&cache->log, SMELT_LOG_INFO, "cache: removed %s, which was refused", name);
     if (subfolder >= 0)
         close(subfolder);

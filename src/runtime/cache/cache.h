@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runtime/compiled.h"
+#include "runtime/cubin.h"
 #include "runtime/log.h"
 #include "smelt/cache.h"
 #include "smelt/context.h"
@@ -28,32 +30,14 @@ struct smelt__cache_settings {
     int recompile;
 };
 
-/* What identifies a kernel: its source, options, architecture. Fields are compared on a hit. */
+/* What identifies a kernel: its source, options, architecture, what it is compiled to. Fields are
+ * compared on a hit. */
 struct smelt__cache_key {
     unsigned char name[16];   /* XXH3-128 over the length-prefixed fields: the file's name */
     unsigned char digest[32]; /* a second, independent 256-bit digest of the same fields */
     uint64_t input_bytes;     /* total length of the fields */
     char arch[16];
-};
-
-/* Identifies the compiler: NVRTC's version and the ELF build-ids of it and its builtins library. */
-struct smelt__compiler_id {
-    int major, minor;
-    unsigned char build_ids[16]; /* XXH3-128 over both build-ids */
-};
-
-/* One compiled kernel. `cubin` is malloc'ed and owned by whoever holds the struct. */
-struct smelt__compiled {
-    unsigned char *cubin;
-    size_t cubin_bytes;
-    char spec[256];
-    char kernel_name[128];
-    int registers, spill_bytes, static_shared_bytes, dynamic_shared_bytes, threads;
-    double compile_seconds;
-    double assembler_seconds; /* only when just compiled: the assembler's part of it, as it reports
-                               * it; 0: it did not. Not stored. */
-    int serialised; /* only when just compiled: the assembler's warning C7510 to C7518 that it makes
-                     * asynchronous products wait for one another; 0: none. Not stored. */
+    enum smelt__output output; /* what the compiler is asked for */
 };
 
 /* Never NULL unless out of memory; a folder that cannot be used is noted, warned of once, and
@@ -68,7 +52,7 @@ const char *smelt__cache_problem(const struct smelt__cache *cache);
 
 /* options: NULL-terminated, in order. */
 void smelt__cache_key_make(struct smelt__cache_key *key, const char *source, size_t source_bytes,
-                           const char *const *options, const char *arch);
+                           const char *const *options, const char *arch, enum smelt__output output);
 /* 32 hex digits and a NUL. */
 void smelt__cache_key_hex(const struct smelt__cache_key *key, char hex[33]);
 
@@ -82,11 +66,12 @@ int smelt__cache_lookup(struct smelt__cache *cache, const struct smelt__cache_ke
                         const struct smelt__compiler_id *compiler,
                         struct smelt__compiled *compiled);
 
-/* Writes an entry: temporary, fsync, rename. 0 or -1; a failure is logged, never fatal. Evicts
- * afterwards when over the cap. */
+/* Writes an entry: temporary, fsync, rename. 0; -1: `why` says why it is not kept, which is logged
+ * and never fatal. Evicts afterwards when over the cap. */
+enum { SMELT__CACHE_WHY = 512 };
 int smelt__cache_store(struct smelt__cache *cache, const struct smelt__cache_key *key,
                        const struct smelt__compiler_id *compiler,
-                       const struct smelt__compiled *compiled);
+                       const struct smelt__compiled *compiled, char why[SMELT__CACHE_WHY]);
 
 /* Removes one entry (the driver refused it). */
 void smelt__cache_forget(struct smelt__cache *cache, const struct smelt__cache_key *key,

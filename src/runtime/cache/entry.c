@@ -5,7 +5,7 @@
  *   entry    := prefix key compiler usage text payload checksum
  *
  *   prefix   :=   0  magic         8 bytes  "smelt\r\n\x1a"
- *                 8  version       u32      1
+ *                 8  version       u32      2
  *                12  header_bytes  u32      544: where the payload begins
  *                16  file_bytes    u64      of the whole file
  *   key      :=  24  name          16       XXH3-128 of the kernel's input; the file's name
@@ -17,12 +17,13 @@
  *               104  build_ids     16
  *   usage    := 120  registers, spill_bytes, static_shared_bytes, dynamic_shared_bytes, threads
  *                                  i32 each
- *               140  reserved      u32      0
+ *               140  output        u32      1: a cubin; 2: a kernel for the emulator
  *               144  seconds       f64      what the compilation took
  *   text     := 152  spec          char[256]
  *               408  kernel_name   char[128]
  *               536  payload_bytes u64      1 .. 64 MiB
- *   payload  := 544  the cubin
+ *   payload  := 544  the cubin, or the emulator's shared object: an ELF file for a machine that is,
+ *                   or is not, a GPU, as `output` says
  *   checksum :=      16 bytes      XXH3-128, canonical, of everything before it
  *
  * Versions. Of every version, now and later, hold: the prefix, the checksum as the last 16 bytes,
@@ -57,6 +58,7 @@ enum {
     AT_STATIC_SHARED_BYTES = 128,
     AT_DYNAMIC_SHARED_BYTES = 132,
     AT_THREADS = 136,
+    AT_OUTPUT = 140,
     AT_SECONDS = 144,
     AT_SPEC = 152,
     AT_KERNEL_NAME = 408,
@@ -106,6 +108,7 @@ void smelt__entry_encode(const struct smelt__cache_entry *entry,
     smelt__put_u32(header + AT_STATIC_SHARED_BYTES, (uint32_t)compiled->static_shared_bytes);
     smelt__put_u32(header + AT_DYNAMIC_SHARED_BYTES, (uint32_t)compiled->dynamic_shared_bytes);
     smelt__put_u32(header + AT_THREADS, (uint32_t)compiled->threads);
+    smelt__put_u32(header + AT_OUTPUT, (uint32_t)entry->key.output);
     memcpy(&seconds, &compiled->compile_seconds, sizeof seconds);
     smelt__put_u64(header + AT_SECONDS, seconds);
     put_text(header + AT_SPEC, compiled->spec, sizeof compiled->spec);
@@ -149,6 +152,7 @@ static bool decode_header(const unsigned char *header, struct smelt__cache_entry
     memcpy(entry->key.name, header + AT_KEY_NAME, sizeof entry->key.name);
     memcpy(entry->key.digest, header + AT_KEY_DIGEST, sizeof entry->key.digest);
     entry->key.input_bytes = smelt__get_u64(header + AT_KEY_INPUT_BYTES);
+    entry->key.output = (enum smelt__output)smelt__get_u32(header + AT_OUTPUT);
     entry->compiler.major = (int)smelt__get_u32(header + AT_COMPILER_MAJOR);
     entry->compiler.minor = (int)smelt__get_u32(header + AT_COMPILER_MINOR);
     memcpy(entry->compiler.build_ids, header + AT_COMPILER_BUILD_IDS,
@@ -186,6 +190,10 @@ enum smelt__entry_state smelt__entry_decode(const unsigned char *bytes, size_t c
     /* An equality of sums of the file's own length: nothing here can overflow. */
     payload = smelt__get_u64(bytes + AT_PAYLOAD_BYTES);
     if (payload != count - around || !decode_header(bytes, entry))
+        return SMELT__ENTRY_DAMAGED;
+    *why = "its payload is not what its header says";
+    if (entry->key.output == SMELT__OUTPUT_UNKNOWN ||
+        smelt__output_of(bytes + SMELT__ENTRY_HEADER_BYTES, (size_t)payload) != entry->key.output)
         return SMELT__ENTRY_DAMAGED;
     entry->compiled.cubin_bytes = (size_t)payload;
     *why = "";

@@ -43,7 +43,7 @@
 #include "runtime/files.h"
 
 enum {
-    SMELT__ENTRY_VERSION = 1,
+    SMELT__ENTRY_VERSION = 2,
     SMELT__ENTRY_PREFIX_BYTES = 24, /* what is read before anything is allocated */
     SMELT__ENTRY_HEADER_BYTES = 544,
     SMELT__ENTRY_CHECKSUM_BYTES = 16,
@@ -192,7 +192,7 @@ int smelt__subfolder_each(int folder, const char *digits, bool readonly, smelt__
  * that; -1 with errno when a folder could not be read. What vanishes meanwhile is passed over. */
 int smelt__folder_each(int folder, bool readonly, smelt__found_function each, void *user);
 /* Names in a subfolder that begin with `prefix`, greatest first; at most `limit` of them, the
- * greatest. Returns their number. */
+ * greatest. Returns their number. `prefix` is no part of `names`. */
 int smelt__subfolder_list(int subfolder, const char *prefix, char (*names)[SMELT__FILE_NAME_BYTES],
                           int limit);
 

@@ -49,8 +49,9 @@ static void hash_end(const struct key_hash *hash, int which, unsigned char out[1
 }
 
 void smelt__cache_key_make(struct smelt__cache_key *key, const char *source, size_t source_bytes,
-                           const char *const *options, const char *arch) {
-    static const char kind[] = "cubin";
+                           const char *const *options, const char *arch,
+                           enum smelt__output output) {
+    const char *kind = output == SMELT__OUTPUT_EMULATED ? "emulated" : "cubin";
     struct key_hash hash;
     uint64_t option_count = 0;
 
@@ -76,6 +77,7 @@ void smelt__cache_key_make(struct smelt__cache_key *key, const char *source, siz
     hash_end(&hash, 2, key->digest + 16);
     key->input_bytes = hash.bytes;
     snprintf(key->arch, sizeof key->arch, "%s", arch);
+    key->output = output;
 }
 
 static void write_hex(char *out, const unsigned char *bytes, int count) {

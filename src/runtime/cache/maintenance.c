@@ -150,7 +150,9 @@ static int give_sound(const struct walk *walk, const char *path,
                                     .static_shared_bytes = compiled->static_shared_bytes,
                                     .dynamic_shared_bytes = compiled->dynamic_shared_bytes,
                                     .threads = compiled->threads,
-                                    .cubin_bytes = compiled->cubin_bytes};
+                                    .cubin_bytes = compiled->cubin_bytes,
+                                    .kept = 1,
+                                    .emulated = entry->key.output == SMELT__OUTPUT_EMULATED};
     smelt__cache_key_hex(&entry->key, key);
     return walk->each(walk->user, path, &info) != 0;
 }

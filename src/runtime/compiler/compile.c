@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "runtime/compiler/compile.h"
-#include "runtime/compiler/cubin.h"
+#include "runtime/cubin.h"
 
 enum { SHOWN_LOG = 6000 }; /* bytes of a compiler's log that a message holds */
 
@@ -125,6 +125,21 @@ static smelt_status get_cubin(const struct smelt__nvrtc *nvrtc, nvrtcProgram pro
     return SMELT_OK;
 }
 
+/* Whatever the library is called and says of itself: bytes that are not what it makes go nowhere.
+ */
+static smelt_status check_output(const struct smelt__nvrtc *nvrtc,
+                                 struct smelt__compiled *compiled) {
+    enum smelt__output made = smelt__output_of(compiled->cubin, compiled->cubin_bytes);
+
+    if (made == nvrtc->output)
+        return SMELT_OK;
+    free(compiled->cubin);
+    compiled->cubin = NULL;
+    return smelt__fail(SMELT_ERROR_COMPILE, "NVRTC %d.%d (%s) was to make %s and made %s",
+                       nvrtc->major, nvrtc->minor, nvrtc->path, smelt__output_name(nvrtc->output),
+                       smelt__output_name(made));
+}
+
 /* The first errors matter most, so a long log loses its end. */
 static smelt_status refused(const struct smelt__nvrtc *nvrtc, nvrtcResult result,
                             const char *file_name, const char *arch, const char *log) {
@@ -191,6 +206,8 @@ static smelt_status compile_once(const struct smelt__nvrtc *nvrtc, const char *s
         compiled->serialised = find_serialised(log);
         status = get_cubin(nvrtc, program, compiled);
     }
+    if (!status)
+        status = check_output(nvrtc, compiled);
     free(log);
     nvrtc->nvrtcDestroyProgram(&program);
     return status;

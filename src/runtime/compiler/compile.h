@@ -2,7 +2,7 @@
 #ifndef SMELT_RUNTIME_COMPILE_H
 #define SMELT_RUNTIME_COMPILE_H
 
-#include "runtime/cache/cache.h"
+#include "runtime/compiled.h"
 #include "runtime/compiler/nvrtc.h"
 #include "smelt/status.h"
 

@@ -36,47 +36,54 @@ static size_t padded(size_t length) {
     return (length + 3) & ~(size_t)3;
 }
 
-/* Looks through one segment's notes. 1 when it holds a build-id. */
-static int search_notes(const unsigned char *notes, size_t length, struct smelt__library_id *id) {
+/* What one note says, if it is one of those looked for. */
+static void take_note(const Elf64_Nhdr *note, const unsigned char *name,
+                      const unsigned char *content, struct smelt__library_id *id) {
+    if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && memcmp(name, "GNU", 4) == 0 &&
+        note->n_descsz > 0 && note->n_descsz <= SMELT__LIBRARY_ID) {
+        memset(id->bytes, 0, sizeof id->bytes);
+        memcpy(id->bytes, content, note->n_descsz);
+        id->length = note->n_descsz;
+    }
+    if (note->n_type == SMELT__EMULATOR_NOTE_TYPE &&
+        note->n_namesz == sizeof SMELT__EMULATOR_NOTE &&
+        memcmp(name, SMELT__EMULATOR_NOTE, sizeof SMELT__EMULATOR_NOTE) == 0)
+        id->is_emulator = 1;
+}
+
+/* Looks through one segment's notes. */
+static void search_notes(const unsigned char *notes, size_t length, struct smelt__library_id *id) {
     size_t at = 0;
     while (length - at >= sizeof(Elf64_Nhdr)) {
         Elf64_Nhdr note;
         memcpy(&note, notes + at, sizeof note);
         at += sizeof note;
         if (note.n_namesz > length - at || padded(note.n_namesz) > length - at)
-            return 0;
+            return;
         const unsigned char *name = notes + at;
         at += padded(note.n_namesz);
         if (note.n_descsz > length - at)
-            return 0;
-        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(name, "GNU", 4) == 0 &&
-            note.n_descsz > 0 && note.n_descsz <= SMELT__LIBRARY_ID) {
-            memcpy(id->bytes, notes + at, note.n_descsz);
-            id->length = note.n_descsz;
-            return 1;
-        }
+            return;
+        take_note(&note, name, notes + at, id);
         if (padded(note.n_descsz) > length - at)
-            return 0;
+            return;
         at += padded(note.n_descsz);
     }
-    return 0;
 }
 
-static int search_segments(int fd, const Elf64_Ehdr *header, struct smelt__library_id *id) {
+static void search_segments(int fd, const Elf64_Ehdr *header, struct smelt__library_id *id) {
     unsigned char notes[MAX_NOTES];
     int count = header->e_phnum < MAX_PROGRAM_HEADERS ? header->e_phnum : MAX_PROGRAM_HEADERS;
 
     for (int i = 0; i < count; i++) {
         Elf64_Phdr segment;
         if (read_at(fd, &segment, sizeof segment, header->e_phoff + (uint64_t)i * sizeof segment))
-            return 0;
+            return;
         if (segment.p_type != PT_NOTE || segment.p_filesz > sizeof notes)
             continue;
-        if (read_at(fd, notes, segment.p_filesz, segment.p_offset) == 0 &&
-            search_notes(notes, segment.p_filesz, id))
-            return 1;
+        if (read_at(fd, notes, segment.p_filesz, segment.p_offset) == 0)
+            search_notes(notes, segment.p_filesz, id);
     }
-    return 0;
 }
 
 static int hash_ends(int fd, uint64_t size, struct smelt__library_id *id) {
@@ -126,7 +133,8 @@ int smelt__library_id_read(const char *path, struct smelt__library_id *id) {
     if (!S_ISREG(status.st_mode) || read_at(fd, &header, sizeof header, 0) ||
         !is_shared_library(&header))
         goto out;
-    result = search_segments(fd, &header, id) ? 0 : hash_ends(fd, (uint64_t)status.st_size, id);
+    search_segments(fd, &header, id);
+    result = id->length ? 0 : hash_ends(fd, (uint64_t)status.st_size, id);
 out:
     close(fd);
     return result;

@@ -61,6 +61,7 @@ static smelt_status load(const struct smelt__nvrtc_file *file, struct smelt__nvr
     smelt_status status = SMELT_OK;
 
     snprintf(nvrtc->path, sizeof nvrtc->path, "%s", file->path);
+    nvrtc->output = file->output;
     /* NVRTC opens its builtins by bare name: outside the loader's path that only works when they
      * are loaded already. */
     void *builtins = file->builtins[0] ? dlopen(file->builtins, RTLD_NOW | RTLD_LOCAL) : NULL;

@@ -4,7 +4,8 @@
 #ifndef SMELT_RUNTIME_NVRTC_H
 #define SMELT_RUNTIME_NVRTC_H
 
-#include "runtime/cache/cache.h"
+#include "runtime/compiled.h"
+#include "runtime/cubin.h"
 #include "runtime/driver/cuda_abi.h"
 #include "runtime/log.h"
 #include "smelt/status.h"
@@ -16,6 +17,7 @@ struct smelt__nvrtc_file {
     char path[SMELT__PATH];       /* of libnvrtc, as found */
     char builtins[SMELT__PATH];   /* of its builtins library, "" when there is none beside it */
     struct smelt__compiler_id id; /* version 0.0 when the file names do not tell it */
+    enum smelt__output output;    /* what it makes */
 };
 
 /*
@@ -45,6 +47,7 @@ struct smelt__nvrtc {
     nvrtcResult (*nvrtcGetCUBIN)(nvrtcProgram program, char *cubin);
     char path[SMELT__PATH];
     int major, minor;
+    enum smelt__output output;
     int archs[SMELT__MAX_NVRTC_ARCHS]; /* 80, 86, ... ascending, as NVRTC gives them */
     int arch_count;
     struct smelt__nvrtc *next; /* the process's list */

@@ -101,6 +101,7 @@ static int identify(struct smelt__nvrtc_file *file) {
     XXH128_canonical_t digest;
     XXH128_canonicalFromHash(&digest, XXH3_128bits(ids, sizeof ids));
     memcpy(file->id.build_ids, digest.digest, sizeof file->id.build_ids);
+    file->output = ids[0].is_emulator ? SMELT__OUTPUT_EMULATED : SMELT__OUTPUT_CUBIN;
     return 0;
 }
 

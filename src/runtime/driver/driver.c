@@ -110,6 +110,8 @@ static void open_driver(void) {
         goto out;
     }
     note_path(name);
+    /* The emulator's own interface: src/emu/emulator.h. */
+    driver_table.output = dlsym(library, "emu_get") ? SMELT__OUTPUT_EMULATED : SMELT__OUTPUT_CUBIN;
     return;
 out:
     dlclose(library);

@@ -5,6 +5,7 @@
 #ifndef SMELT_RUNTIME_DRIVER_H
 #define SMELT_RUNTIME_DRIVER_H
 
+#include "runtime/cubin.h"
 #include "runtime/driver/cuda_abi.h"
 #include "smelt/status.h"
 
@@ -55,6 +56,8 @@ struct smelt__driver {
     CUresult (*cuEventDestroy)(CUevent event);
     int version;     /* what cuDriverGetVersion says: 13000 for CUDA 13.0 */
     char path[4096]; /* the file it was loaded from */
+    enum smelt__output
+        output; /* what it runs: the emulator runs no cubins, and nobody else its own */
 };
 
 /* The process's driver, opened by the first call and never closed (streams and contexts of other

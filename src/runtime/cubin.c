@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "runtime/compiler/cubin.h"
+#include "runtime/cubin.h"
 
 enum {
     FORMAT_SIZED = 4,
@@ -67,6 +67,24 @@ static int find_attribute(const struct image *image, const Elf64_Shdr *info, int
         at += sizeof head + size;
     }
     return 0;
+}
+
+enum smelt__output smelt__output_of(const void *bytes, size_t count) {
+    const struct image image = {bytes, count};
+    Elf64_Ehdr header;
+
+    if (!take(&image, 0, &header, sizeof header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+        header.e_ident[EI_CLASS] != ELFCLASS64)
+        return SMELT__OUTPUT_UNKNOWN;
+    if (header.e_machine == EM_CUDA)
+        return SMELT__OUTPUT_CUBIN;
+    return header.e_type == ET_DYN ? SMELT__OUTPUT_EMULATED : SMELT__OUTPUT_UNKNOWN;
+}
+
+const char *smelt__output_name(enum smelt__output output) {
+    return output == SMELT__OUTPUT_CUBIN      ? "a cubin"
+           : output == SMELT__OUTPUT_EMULATED ? "a kernel for the emulator"
+                                              : "no kernel";
 }
 
 int smelt__cubin_read(const void *cubin, size_t bytes, const char *kernel_name,
