@@ -1,4 +1,4 @@
-/* The meaning of the partition of queries into buckets: OPERATORS.md section 3, in scalar C. */
+/* The meaning of the partition of queries into buckets (docs/operators.md), in scalar C. */
 #ifndef SMELT_REFERENCE_SPARSE_ATTN_PARTITION_H
 #define SMELT_REFERENCE_SPARSE_ATTN_PARTITION_H
 

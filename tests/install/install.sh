@@ -75,7 +75,8 @@ install -Ddefault_library=both
 for header in "$source"/include/smelt/*.h; do
     found "$(basename "$header")" >/dev/null
 done
-for name in libsmelt.so libsmelt.so.1 libsmelt.a LICENSE NOTICE embed.c; do
+for name in libsmelt.so libsmelt.so.1 libsmelt.a LICENSE NOTICE operators.md glossary.md \
+    embedding.md embed.c; do
     found "$name" >/dev/null
 done
 cmp "$(found LICENSE)" "$source/LICENSE" || fail "LICENSE is another"

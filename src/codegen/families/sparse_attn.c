@@ -1,6 +1,5 @@
 /*
- * The operator sparse_attn: sparse attention over a shared latent cache (OPERATORS.md, sections 1
- * and 3).
+ * The operator sparse_attn: sparse attention over a shared latent cache (docs/operators.md).
  *
  * The rule of buckets=auto: a quarter and a half of topk, in whole key blocks of 64. Measured on an
  * H200 (bench/LOG.md): what is gained comes from scanning no row past its last valid slot, which
@@ -80,8 +79,8 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
         smelt__spec_set(smelt__expansion_add(expansion, spec, FWD, pass), "topk", bounds[i]);
 }
 
-/* OPERATORS.md's table of models. With buckets: for batches of many lengths; that operator has the
- * plain one's kernel, too. */
+/* docs/operators.md's table of models. With buckets: for batches of many lengths; that operator has
+ * the plain one's kernel, too. */
 static const struct smelt__preset_row presets[] = {
     {"glm-5.2", "heads=64,dqk=576,dv=512,topk=2048"},
     {"glm-5.2", "heads=64,dqk=576,dv=512,topk=2048,buckets=auto"},

@@ -1,6 +1,6 @@
 /*
  * The kernel family sparse_attn_partition: the two passes that put queries into buckets by their
- * number of valid slots (OPERATORS.md, section 3). Nothing of a bucketed operator is compiled in,
+ * number of valid slots (docs/operators.md). Nothing of a bucketed operator is compiled in,
  * so that all of them share two kernels.
  */
 #include <stdio.h>
