@@ -1,7 +1,6 @@
 /*
- * The meaning of sparse attention in scalar C and double precision, as docs/operators.md
- * has it ("sparse_attn, forward"). Nothing in the library depends on it; checks compare kernels
- * with it.
+ * The meaning of sparse attention in scalar C and double precision, as docs/operators.md has it:
+ * "sparse_attn, forward". Nothing in the library depends on it; checks compare kernels with it.
  */
 #ifndef SMELT_REFERENCE_SPARSE_ATTN_H
 #define SMELT_REFERENCE_SPARSE_ATTN_H
