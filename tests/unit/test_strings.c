@@ -1,0 +1,128 @@
+/* The strings that a context hands out: each text once, from any thread, and a bound for notes. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/strings.h"
+#include "smelt/status.h"
+
+enum { TEXTS = 5000, THREADS = 8 };
+
+static struct smelt__strings *strings;
+
+static int set_up(void **state) {
+    (void)state;
+    strings = smelt__strings_new();
+    return strings ? 0 : -1;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    smelt__strings_free(strings);
+    return 0;
+}
+
+static void each_text_once(void **state) {
+    (void)state;
+    char text[] = "sm_90a";
+    const char *kept = smelt__strings_keep(strings, text);
+    text[0] = 'x';
+    assert_string_equal(kept, "sm_90a");
+    assert_ptr_equal(smelt__strings_keep(strings, "sm_90a"), kept);
+    assert_ptr_equal(smelt__strings_note(strings, "sm_90a"), kept);
+    assert_string_equal(smelt__strings_keep(strings, text), "xm_90a");
+    assert_string_equal(smelt__strings_keep(strings, ""), "");
+    smelt__strings_free(NULL);
+}
+
+static const char *found[THREADS][TEXTS];
+
+static void *keep_all(void *user) {
+    const int thread = (int)(intptr_t)user;
+    char text[32];
+    for (int i = 0; i < TEXTS; i++) {
+        const int number = (i + thread * (TEXTS / THREADS / 2)) % TEXTS; /* they meet */
+        snprintf(text, sizeof text, "text %d", number);
+        found[thread][number] = smelt__strings_keep(strings, text);
+    }
+    return NULL;
+}
+
+static void threads_share(void **state) {
+    (void)state;
+    pthread_t threads[THREADS];
+    char text[32];
+    for (intptr_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, keep_all, (void *)i), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < TEXTS; i++) {
+        snprintf(text, sizeof text, "text %d", i);
+        assert_string_equal(found[0][i], text);
+        for (int k = 1; k < THREADS; k++)
+            assert_ptr_equal(found[k][i], found[0][i]);
+    }
+}
+
+/* However many messages a program provokes, a context holds no more than it says. */
+static void notes_are_bounded(void **state) {
+    (void)state;
+    char text[1024];
+    size_t held = 0;
+    const char *first = NULL, *full = NULL;
+    for (int i = 0; i < 3 * SMELT__STRINGS_NOTES / 1000; i++) {
+        snprintf(text, sizeof text, "%01000d", i);
+        const char *note = smelt__strings_note(strings, text);
+        assert_non_null(note);
+        if (!first)
+            first = note;
+        if (strcmp(note, text) == 0) {
+            held += strlen(text) + 1;
+            continue;
+        }
+        if (!full)
+            full = note;
+        assert_ptr_equal(note, full);
+    }
+    assert_non_null(full);
+    assert_true(strlen(full) > 0);
+    assert_true(held <= SMELT__STRINGS_NOTES && held > SMELT__STRINGS_NOTES - 2000);
+    /* What it has it still finds, a shorter one still fits, and a kernel's strings have no bound.
+     */
+    snprintf(text, sizeof text, "%01000d", 0);
+    assert_ptr_equal(smelt__strings_note(strings, text), first);
+    assert_string_equal(smelt__strings_note(strings, "short"), "short");
+    snprintf(text, sizeof text, "%01000d", -1);
+    assert_string_equal(smelt__strings_keep(strings, text), text);
+}
+
+static void rooms(void **state) {
+    (void)state;
+    const char **list = smelt__strings_room(strings, 100, sizeof *list);
+    assert_non_null(list);
+    for (int i = 0; i < 100; i++) {
+        assert_null(list[i]);
+        list[i] = "";
+    }
+    assert_ptr_not_equal(smelt__strings_room(strings, 100, sizeof *list), list);
+    assert_null(smelt__strings_room(strings, SIZE_MAX / 4, 8));
+    assert_non_null(strstr(smelt_last_error(), "out of memory"));
+}
+
+int main(void) {
+#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(each_text_once),
+        TEST(threads_share),
+        TEST(notes_are_bounded),
+        TEST(rooms),
+    };
+    return cmocka_run_group_tests_name("strings", tests, NULL, NULL);
+}
