@@ -1,0 +1,93 @@
+/* The tests' toy operator and its one kernel family, toy_scale. */
+#include <stdio.h>
+
+#include "codegen/family.h"
+#include "codegen/spec/keys.h"
+
+extern const struct smelt__family smelt__toy; /* as registry.c declares it */
+
+enum { MAX_WIDTH = 4096, DEFAULT_THREADS = 128, REGISTERS = 64 };
+
+#define WIDTH_KEY SMELT__REQUIRED("width", "1..4096", "elements of a row", 1, MAX_WIDTH)
+
+/* ---- the kernel ------------------------------------------------------------------------------ */
+
+static const struct smelt__key kernel_keys[] = {
+    WIDTH_KEY,
+    SMELT__OPTIONAL("accumulate", "0, 1", "1: adds to what is there", 0, 1, 0),
+    SMELT__KNOB("threads", "auto, 32..256", "of a thread block", 32, 256),
+};
+
+static int plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                struct smelt__plan *plan, struct smelt__message *message) {
+    const int64_t threads = smelt__spec_get(spec, "threads");
+    (void)arch, (void)message;
+    plan->template_name = "toy_scale.mma.cu";
+    plan->threads = threads == SMELT__AUTO ? DEFAULT_THREADS : (int)threads;
+    plan->blocks_per_multiprocessor = 1;
+    plan->max_registers = REGISTERS;
+    plan->item = "row";
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_toy_scale_w%d",
+             (int)smelt__spec_get(spec, "width"));
+    smelt__plan_add(plan, "WIDTH", (int)smelt__spec_get(spec, "width"), SMELT__FROM_SPEC,
+                    "elements of a row");
+    smelt__plan_add(plan, "ACCUMULATE", (int)smelt__spec_get(spec, "accumulate"), SMELT__FROM_SPEC,
+                    "1: adds to what is there");
+    smelt__plan_add(plan, "THREADS", plan->threads, smelt__plan_origin(spec, "threads"),
+                    "of a thread block");
+    smelt__plan_add(plan, "BLOCKS_PER_MULTIPROCESSOR", 1, SMELT__DERIVED, "resident at once");
+    return 0;
+}
+
+static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
+    (void)key, (void)named; /* there is one knob */
+    values[0] = 64;
+    values[1] = 256;
+    return 2;
+}
+
+static const struct smelt__variant variants[] = {{"mma", plan, NULL}, {NULL, NULL, NULL}};
+
+static const struct smelt__family toy_scale = {
+    .schema = {.name = "toy_scale",
+               .keys = kernel_keys,
+               .key_count = sizeof kernel_keys / sizeof *kernel_keys},
+    .summary = "multiplies rows by a factor",
+    .variants = variants,
+    .tries = tries,
+};
+
+/* ---- the operator ---------------------------------------------------------------------------- */
+
+enum { FWD, BWD }; /* members by number */
+
+static const struct smelt__member members[] = {
+    [FWD] = {"fwd", &toy_scale.schema},
+    [BWD] = {"bwd", &toy_scale.schema},
+};
+
+static const struct smelt__family *const kernels[] = {&toy_scale, NULL};
+
+static const struct smelt__key keys[] = {WIDTH_KEY, SMELT__PASSES_KEY};
+
+static void expand(const struct smelt__spec *spec, unsigned pass,
+                   struct smelt__expansion *expansion) {
+    const int backward = pass == SMELT__BACKWARD;
+    smelt__spec_set(smelt__expansion_add(expansion, spec, backward ? BWD : FWD, pass), "accumulate",
+                    backward);
+}
+
+static const struct smelt__preset_row presets[] = {{"glm-5.2", "width=96"}, {NULL, NULL}};
+
+const struct smelt__family smelt__toy = {
+    .schema = {.name = "toy",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys,
+               .members = members,
+               .member_count = sizeof members / sizeof *members},
+    .summary = "rows times a factor: the tests' toy",
+    .passes = SMELT__FORWARD | SMELT__BACKWARD,
+    .kernels = kernels,
+    .expand = expand,
+    .presets = presets,
+};
