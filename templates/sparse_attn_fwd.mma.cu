@@ -40,7 +40,7 @@
  *   after softmax: P and FACTORS complete
  *
  * Knobs: BLOCK_KEYS, STAGES, WARPS, COMPACT, blocks per multiprocessor; legal values and the rule
- * that picks them: src/codegen/sparse_attn_fwd.c.
+ * that picks them: src/codegen/families/sparse_attn_fwd.c.
  */
 
 enum {

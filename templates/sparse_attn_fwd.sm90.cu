@@ -73,7 +73,7 @@
  * Named barriers: 1 the scores' warpgroup, 2 the gather's.
  *
  * Knobs: STAGES, TURN_STEPS, OUTPUT_REGISTERS and GATHER_REGISTERS (and with them the scores' and
- * REGISTER_STEPS); legal values and the rule that picks them: src/codegen/sparse_attn_fwd_sm90.c.
+ * REGISTER_STEPS); legal values and the rule that picks them: src/codegen/families/sparse_attn_fwd_sm90.c.
  */
 
 enum {

@@ -8,7 +8,7 @@ struct lines;
 
 /* Looks up all sites with one run of addr2line; without it, lines are given as offsets. */
 struct lines *lines_resolve(const struct kernel *kernel, const site *sites, size_t count);
-/* "(templates/x.cu:12 in load_step, called from compute_scores)"; lives as long as `lines`. */
+/* "(templates/NAME.cu:12 in load_step, called from compute_scores)"; lives as long as `lines`. */
 const char *lines_find(const struct lines *lines, site at);
 void lines_free(struct lines *lines);
 

@@ -1,4 +1,4 @@
-/* Compares src/runtime/driver/driver.cuda_abi.h with NVIDIA's own headers; built where they are
+/* Compares src/runtime/driver/cuda_abi.h with NVIDIA's own headers; built where they are
  * installed. Ours is included under other names. */
 #define CUresult smelt_CUresult
 #define CUdevice smelt_CUdevice
