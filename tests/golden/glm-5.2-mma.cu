@@ -598,7 +598,7 @@ DEVICE void mma_m16n8k16_bf16(float *d, const u32 *a, const u32 *b) {
  *   after softmax: P and FACTORS complete
  *
  * Knobs: BLOCK_KEYS, STAGES, WARPS, COMPACT, blocks per multiprocessor; legal values and the rule
- * that picks them: src/codegen/sparse_attn_fwd.c.
+ * that picks them: src/codegen/families/sparse_attn_fwd.c.
  */
 
 enum {

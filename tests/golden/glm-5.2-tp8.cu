@@ -1221,7 +1221,7 @@ DEVICE void wgmma_ss_n8_t10(float *d, u64 a, u64 b, int accumulate) {
  * Named barriers: 1 and 2, a math warpgroup each.
  *
  * Knobs: STAGES, PART_TILES, the registers of each role; legal values and the rule that picks them:
- * src/codegen/sparse_attn_fwd_sm90_few.c.
+ * src/codegen/families/sparse_attn_fwd_sm90_few.c.
  */
 
 enum {

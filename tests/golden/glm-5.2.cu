@@ -1120,7 +1120,7 @@ DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
  * Named barriers: 1 the scores' warpgroup, 2 the gather's.
  *
  * Knobs: STAGES, TURN_STEPS, OUTPUT_REGISTERS and GATHER_REGISTERS (and with them the scores' and
- * REGISTER_STEPS); legal values and the rule that picks them: src/codegen/sparse_attn_fwd_sm90.c.
+ * REGISTER_STEPS); legal values and the rule that picks them: src/codegen/families/sparse_attn_fwd_sm90.c.
  */
 
 enum {
