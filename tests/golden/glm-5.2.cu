@@ -1173,6 +1173,9 @@ enum {
 /* The longest step of a maximum: its factor is the least that a byte of exponent expresses; what a
  * still smaller one would leave of the old sum makes no difference to the new one. */
 #define LONGEST_STEP 126.0f
+/* Added to a number from 0 to 2^22 and taken away again, it leaves the nearest integer: two
+ * additions, where ceilf is an instruction that the block's critical path would wait for. */
+#define ROUND_TO_INTEGER 12582912.0f
 
 DEVICE u32 barrier_at(int place) {
     return shared_address((u32)(BARRIERS_OFFSET + place * 8));
@@ -1508,7 +1511,8 @@ DEVICE void row_maxima(const float *s, float *highest) {
     }
 }
 
-/* Scores -> P in place, sums, and what O's rows are multiplied by. */
+/* Scores -> P in place, sums, and what O's rows are multiplied by. (A row's first exponential is
+ * what meets the factor: the sum by itself would hold the warp until that one is there.) */
 DEVICE void softmax_block(float *s, struct softmax_rows *rows, float *factors, float scale_log2) {
     float highest[2], offset[2];
     row_maxima(s, highest);
@@ -1518,17 +1522,18 @@ DEVICE void softmax_block(float *s, struct softmax_rows *rows, float *factors, f
         rows->highest[r] = fmaxf(rows->highest[r], highest[r]);
         factors[r] = 1.0f;
         if (highest[r] > rows->maximum[r] + RESCALE_THRESHOLD) {
-            const float step = fminf(ceilf(highest[r] - rows->maximum[r]), LONGEST_STEP);
+            const float rise = fminf(highest[r] - rows->maximum[r], LONGEST_STEP);
+            const float step = rise + ROUND_TO_INTEGER - ROUND_TO_INTEGER;
+            rows->maximum[r] = rise < LONGEST_STEP ? rows->maximum[r] + step : highest[r];
             factors[r] = exp2_approximate(-step);
-            rows->maximum[r] = step < LONGEST_STEP ? rows->maximum[r] + step : highest[r];
-            rows->sum[r] *= factors[r];
         }
         offset[r] = rows->maximum[r] == MINUS_INFINITY ? 0.0f : -rows->maximum[r];
     }
 #pragma unroll
     for (int i = 0; i < SCORE_VALUES; ++i) {
         s[i] = exp2_approximate(fmaf(s[i], scale_log2, offset[i / 2 % 2]));
-        rows->sum[i / 2 % 2] += s[i];
+        float *const sum = &rows->sum[i / 2 % 2];
+        *sum = i < 4 && i % 2 == 0 ? fmaf(*sum, factors[i / 2], s[i]) : *sum + s[i];
     }
 }
 
@@ -1578,9 +1583,6 @@ DEVICE void store_denominators(const struct sparse_attn_fwd_params *params,
         const int row = (int)(warp * 16 + lane / 4) + 8 * r;
         rows->sum[r] += __shfl_xor_sync((u32)ALL_LANES, rows->sum[r], 1);
         rows->sum[r] += __shfl_xor_sync((u32)ALL_LANES, rows->sum[r], 2);
-        if (rows->maximum[r] == MINUS_INFINITY) {
-            rows->maximum[r] = 0.0f;
-        }
         float denominator = rows->sum[r];
         if (HAS_SINK) {
             const int head = minimum(work->head_block * 64 + row, LAST_HEAD);
