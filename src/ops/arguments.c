@@ -69,7 +69,7 @@ static int is_empty(const struct argument *argument) {
     return 0;
 }
 
-/* Elements from one stride to the next that rows moved whole ask for. */
+/* Elements in SMELT__ROW_BYTES, a power of two. */
 static int64_t row_elements(const struct smelt__tensor_row *row) {
     return SMELT__ROW_BYTES / (int64_t)smelt__element_bytes(row->element);
 }
@@ -80,11 +80,11 @@ static smelt_status check_pointer(const struct argument *argument) {
     const uintptr_t alignment =
         row->whole_rows ? SMELT__ROW_BYTES : smelt__element_bytes(row->element);
     if (!data)
-        return row->optional || is_empty(argument)
+        return is_empty(argument)
                    ? SMELT_OK
                    : smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                                  "%s is NULL; it must point to device memory", row->name);
-    if ((uintptr_t)data % alignment == 0)
+    if (!((uintptr_t)data & (alignment - 1))) /* a power of two */
         return SMELT_OK;
     return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                        "%s = %p is not aligned; it must start at a multiple of %d bytes", row->name,
@@ -101,7 +101,7 @@ static smelt_status check_stride(const struct argument *argument, int i) {
                            "%s.strides[%d] (%s) = %" PRId64
                            " is negative; strides count elements forward",
                            row->name, i, word(argument, i), stride);
-    if (row->whole_rows && stride % row_elements(row) != 0)
+    if (row->whole_rows && stride & (row_elements(row) - 1))
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "%s.strides[%d] (%s) = %" PRId64 " is not a multiple of %d elements; "
                            "rows must start at multiples of %d bytes",
@@ -186,10 +186,10 @@ static smelt_status check_tensor(const struct argument *argument, int64_t *bytes
 
 /* ---- tensors that overlap -------------------------------------------------------------------- */
 
+/* Where a tensor lies. */
 struct range {
+    uintptr_t begin, end;            /* equal: it is not there */
     const struct argument *argument; /* NULL: the workspace */
-    uintptr_t begin;
-    int64_t bytes; /* 0: not there */
 };
 
 static const char *name_of(const struct range *range) {
@@ -232,27 +232,27 @@ static int interleave(const struct range *a, const struct range *b) {
     return gap >= row_bytes(low->argument) && period - gap >= row_bytes(high->argument);
 }
 
-static int overlap(const struct range *a, const struct range *b) {
-    if (a->bytes == 0 || b->bytes == 0)
-        return 0;
-    const int apart = a->begin < b->begin ? b->begin - a->begin >= (uintptr_t)a->bytes
-                                          : a->begin - b->begin >= (uintptr_t)b->bytes;
-    return !apart && !interleave(a, b);
+static smelt_status refuse_overlap(const struct range *written, const struct range *other) {
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "%s (%zu bytes from %p) overlaps %s (%zu bytes from %p); what a call writes "
+                       "must be memory of its own",
+                       name_of(written), (size_t)(written->end - written->begin),
+                       (void *)written->begin, name_of(other), (size_t)(other->end - other->begin),
+                       (void *)other->begin);
 }
 
-static smelt_status check_overlaps(const struct range *ranges, int count) {
-    for (int i = 0; i < count; i++) {
-        if (ranges[i].argument && ranges[i].argument->row->role == SMELT__INPUT)
-            continue;
-        for (int k = 0; k < count; k++) {
-            const int input = ranges[k].argument && ranges[k].argument->row->role == SMELT__INPUT;
-            if ((k > i || input) && overlap(&ranges[i], &ranges[k]))
-                return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                                   "%s (%" PRId64 " bytes from %p) overlaps %s (%" PRId64
-                                   " bytes from %p); what a call writes must be memory of its own",
-                                   name_of(&ranges[i]), ranges[i].bytes, (void *)ranges[i].begin,
-                                   name_of(&ranges[k]), ranges[k].bytes, (void *)ranges[k].begin);
-        }
+/* What is written, the workspace too, beside all the rest. */
+static smelt_status check_overlaps(const struct range *written, int writes,
+                                   const struct range *read, int reads) {
+    for (int i = 0; i < writes; i++) {
+        const struct range one = written[i];
+        for (int k = i + 1; k < writes; k++)
+            if (one.begin < written[k].end && written[k].begin < one.end &&
+                !interleave(&one, &written[k]))
+                return refuse_overlap(&one, &written[k]);
+        for (int k = 0; k < reads; k++)
+            if (one.begin < read[k].end && read[k].begin < one.end && !interleave(&one, &read[k]))
+                return refuse_overlap(&one, &read[k]);
     }
     return SMELT_OK;
 }
@@ -261,21 +261,29 @@ smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsig
                                   const int64_t *extents, void *args, const void *workspace,
                                   size_t workspace_bytes) {
     struct argument arguments[SMELT__MOST_TENSORS];
-    struct range ranges[SMELT__MOST_TENSORS + 1];
-    int count = 0;
+    struct range written[SMELT__MOST_TENSORS + 1], read[SMELT__MOST_TENSORS];
+    int writes = 0, reads = 0;
     for (int i = 0; i < table->count; i++) {
         const struct smelt__tensor_row *row = &table->rows[i];
         if (!(row->passes & pass))
             continue;
-        struct argument *argument = &arguments[count];
-        *argument = (struct argument){table, row, extents, smelt__tensor_of(row, args)};
-        ranges[count].argument = argument;
-        ranges[count].begin = (uintptr_t)argument->tensor->data;
-        smelt_status status = check_tensor(argument, &ranges[count].bytes);
+        smelt_tensor *const tensor = smelt__tensor_of(row, args);
+        if (!tensor->data && row->optional)
+            continue;
+        struct argument *argument = &arguments[writes + reads];
+        int64_t bytes;
+        *argument = (struct argument){table, row, extents, tensor};
+        smelt_status status = check_tensor(argument, &bytes);
         if (status != SMELT_OK)
             return status;
-        count++;
+        if (bytes == 0)
+            continue;
+        const uintptr_t begin = (uintptr_t)tensor->data;
+        struct range *range = row->role == SMELT__INPUT ? &read[reads++] : &written[writes++];
+        *range = (struct range){begin, begin + (uintptr_t)bytes, argument};
     }
-    ranges[count++] = (struct range){NULL, (uintptr_t)workspace, (int64_t)workspace_bytes};
-    return check_overlaps(ranges, count);
+    if (workspace_bytes)
+        written[writes++] =
+            (struct range){(uintptr_t)workspace, (uintptr_t)workspace + workspace_bytes, NULL};
+    return check_overlaps(written, writes, read, reads);
 }
