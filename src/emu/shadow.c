@@ -49,17 +49,44 @@ static bool fenced(const struct thread *thread, u16 slot, u32 clock) {
 
 /* ---- readers of a byte since its last write -------------------------------------------------- */
 
-/* Most bytes have one reader, which the cell holds. The others have a list, in nodes of a pool. */
+/*
+ * Most bytes have one reader, which the cell holds. The others name a set, a chain of nodes of a
+ * pool. Bytes of a tile are read by the same threads in the same order: they share a set, and the
+ * last step from one to the next is kept, so that it is computed once for all bytes that take it.
+ */
 enum { NODE_ENTRIES = 6, NO_NODE = 0 };
 
 struct node {
     u32 next;
+    u32 bytes; /* of a set's first node: cells that name the set */
     u16 count, slots[NODE_ENTRIES];
     u32 clocks[NODE_ENTRIES];
 };
 
 static struct node *nodes; /* [0] is not used */
 static u32 node_count, node_capacity, free_node;
+
+/* A byte whose readers were (slot, clock) has those of the set `to` once the reader has joined. */
+static struct {
+    const struct thread *thread; /* whose clocks were looked at */
+    struct epoch reader;
+    u16 slot;
+    u32 clock, to; /* to: NO_NODE: nothing is kept */
+} step;
+
+/* A set of which all happened before this thread's next action. */
+static struct {
+    const struct thread *thread;
+    u32 set;
+} over;
+
+/* A set changes, or is no more. */
+static void forget_set(u32 set) {
+    if (step.to == set || (step.slot == MANY && step.clock == set))
+        step.to = NO_NODE;
+    if (over.set == set)
+        over.set = NO_NODE;
+}
 
 static u32 take_node(void) {
     u32 index = free_node;
@@ -81,21 +108,57 @@ static u32 take_node(void) {
     return index;
 }
 
+/* A cell names the set no more. */
+static void leave_set(u32 set) {
+    if (--nodes[set].bytes > 0)
+        return;
+    forget_set(set);
+    for (u32 index = set; index;) {
+        u32 next = nodes[index].next;
+        nodes[index].next = free_node;
+        free_node = index;
+        index = next;
+    }
+}
+
 static void forget_readers(struct cell *cell) {
     if (cell->read_slot == MANY)
-        for (u32 index = cell->read_clock; index;) {
-            u32 next = nodes[index].next;
-            nodes[index].next = free_node;
-            free_node = index;
-            index = next;
-        }
+        leave_set(cell->read_clock);
     cell->read_slot = NOBODY;
 }
 
-/* Puts a reader into a list: over its own older entry, or one that happened before it (whoever
+/* A set of the same entries that one cell will name; NO_NODE: there is no memory. */
+static u32 copy_set(u32 set) {
+    u32 first = NO_NODE, last = NO_NODE;
+    for (u32 index = set; index; index = nodes[index].next) {
+        u32 copy = take_node();
+        if (!copy)
+            return NO_NODE;
+        nodes[copy] = nodes[index];
+        nodes[copy].next = NO_NODE;
+        if (last)
+            nodes[last].next = copy;
+        else
+            first = copy;
+        last = copy;
+    }
+    nodes[first].bytes = 1;
+    return first;
+}
+
+/* Whether the set has the reader as it is. */
+static bool set_has(u32 set, struct epoch reader) {
+    for (u32 index = set; index; index = nodes[index].next)
+        for (int i = 0; i < nodes[index].count; i++)
+            if (nodes[index].slots[i] == reader.slot)
+                return nodes[index].clocks[i] == reader.clock;
+    return false;
+}
+
+/* Puts a reader into a set: over its own older entry, or one that happened before it (whoever
  * comes after the new one then comes after that one too), or at the end. */
-static void list_reader(struct cell *cell, struct epoch reader, const struct thread *thread) {
-    u32 index = cell->read_clock, last = NO_NODE;
+static void join_set(u32 set, struct epoch reader, const struct thread *thread) {
+    u32 index = set, last = NO_NODE;
     for (; index; last = index, index = nodes[index].next)
         for (int i = 0; i < nodes[index].count; i++) {
             struct node *node = &nodes[index];
@@ -118,25 +181,55 @@ static void list_reader(struct cell *cell, struct epoch reader, const struct thr
     node->clocks[node->count++] = reader.clock;
 }
 
+/* The set of a cell's one reader and another, or of its set and another. */
+static u32 larger_set(const struct cell *cell, struct epoch reader, const struct thread *thread) {
+    u32 set = cell->read_slot == MANY ? copy_set(cell->read_clock) : take_node();
+    if (!set)
+        return NO_NODE;
+    if (cell->read_slot != MANY)
+        nodes[set] = (struct node){
+            .bytes = 1, .count = 1, .slots = {cell->read_slot}, .clocks = {cell->read_clock}};
+    join_set(set, reader, thread);
+    return set;
+}
+
+/* The cell's readers are several from here on. */
+static void add_reader(struct cell *cell, struct epoch reader, const struct thread *thread) {
+    const u16 slot = cell->read_slot;
+    const u32 clock = cell->read_clock;
+    u32 set = step.to;
+    if (set && step.slot == slot && step.clock == clock && step.thread == thread &&
+        step.reader.slot == reader.slot && step.reader.clock == reader.clock) {
+        nodes[set].bytes++;
+    } else {
+        if (slot == MANY && set_has(clock, reader))
+            return;
+        if (slot == MANY && nodes[clock].bytes == 1) {
+            forget_set(clock);
+            join_set(clock, reader, thread);
+            return;
+        }
+        set = larger_set(cell, reader, thread);
+        if (!set)
+            return;
+        step.thread = thread;
+        step.reader = reader;
+        step.slot = slot;
+        step.clock = clock;
+        step.to = set;
+    }
+    cell->read_slot = MANY;
+    cell->read_clock = set;
+    if (slot == MANY)
+        leave_set(clock);
+}
+
 static void note_reader(struct cell *cell, struct epoch reader, const struct thread *thread,
                         site at) {
     cell->read_site = at;
-    if (cell->read_slot == MANY) {
-        list_reader(cell, reader, thread);
-        return;
-    }
-    if (cell->read_slot != NOBODY && cell->read_slot != reader.slot &&
-        !happened(thread, cell->read_slot, cell->read_clock)) {
-        u32 index = take_node();
-        if (index) {
-            struct node *node = &nodes[index];
-            node->count = 1;
-            node->slots[0] = cell->read_slot;
-            node->clocks[0] = cell->read_clock;
-            cell->read_slot = MANY;
-            cell->read_clock = index;
-            list_reader(cell, reader, thread);
-        }
+    if (cell->read_slot == MANY || (cell->read_slot != NOBODY && cell->read_slot != reader.slot &&
+                                    !happened(thread, cell->read_slot, cell->read_clock))) {
+        add_reader(cell, reader, thread);
         return;
     }
     cell->read_slot = reader.slot;
@@ -149,10 +242,14 @@ static u16 find_concurrent_reader(const struct cell *cell, const struct thread *
         return NOBODY;
     if (cell->read_slot != MANY)
         return happened(thread, cell->read_slot, cell->read_clock) ? NOBODY : cell->read_slot;
+    if (over.set == cell->read_clock && over.thread == thread)
+        return NOBODY;
     for (u32 index = cell->read_clock; index; index = nodes[index].next)
         for (int i = 0; i < nodes[index].count; i++)
             if (!happened(thread, nodes[index].slots[i], nodes[index].clocks[i]))
                 return nodes[index].slots[i];
+    over.set = cell->read_clock;
+    over.thread = thread;
     return NOBODY;
 }
 
@@ -310,14 +407,21 @@ static void check_proxy(const struct cta *cta, u32 offset, const char *what, sit
             emu_who(emu.self), what, emu_shared_name(cta, offset), name_slot(cell->write_slot));
 }
 
+/* What holds of the one byte holds of the other, as far as its last write goes. */
+static bool same_write(const struct cell *one, const struct cell *other) {
+    return one->write_slot == other->write_slot && one->write_clock == other->write_clock &&
+           one->flight == other->flight;
+}
+
 void emu_shared_read(struct cta *cta, u32 offset, u32 bytes, site at) {
     struct thread *self = emu.self;
     struct epoch now = {(u16)self->number, self->clock[self->number]};
     check_region(cta, offset, bytes, "read", at);
     for (u32 i = offset; i < offset + bytes; i++) {
-        if (!may_read(cta, i, "read", at))
+        struct cell *cell = &cta->cells[i];
+        if ((i == offset || !same_write(cell, cell - 1)) && !may_read(cta, i, "read", at))
             return;
-        note_reader(&cta->cells[i], now, self, at);
+        note_reader(cell, now, self, at);
     }
 }
 
@@ -367,11 +471,14 @@ void emu_shared_write_end(struct cta *cta, u32 offset, u32 bytes, struct epoch b
 void emu_shared_read_begin(struct cta *cta, u32 offset, u32 bytes, site at) {
     check_region(cta, offset, bytes, "asynchronous read", at);
     for (u32 i = offset; i < offset + bytes; i++) {
-        if (!may_read(cta, i, "asynchronous read", at))
-            return;
-        check_proxy(cta, i, "a read", at);
-        cta->cells[i].pending_readers++;
-        cta->cells[i].read_site = at;
+        struct cell *cell = &cta->cells[i];
+        if (i == offset || !same_write(cell, cell - 1)) {
+            if (!may_read(cta, i, "asynchronous read", at))
+                return;
+            check_proxy(cta, i, "a read", at);
+        }
+        cell->pending_readers++;
+        cell->read_site = at;
     }
 }
 
@@ -395,4 +502,5 @@ void emu_shadow_begin(void) {
     }
     node_count = node_capacity ? 1 : 0;
     free_node = NO_NODE;
+    step.to = over.set = NO_NODE;
 }
