@@ -16,29 +16,14 @@ enum {
     TINY_ROUNDS = 5
 };
 
-/* Measured on one H200: a large bf16 matrix product under sustained load. */
-static const double TFLOPS_CEILING = 690;
-
-/* Measured on one H200: gathering 1152-byte rows without arithmetic, TB/s, by rows of the table. */
-static double gather_ceiling(int64_t rows) {
-    static const struct {
-        int64_t rows;
-        double tbs;
-    } measured[] = {{16384, 9.5}, {32768, 9.0}, {65536, 6.5}};
-    for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++)
-        if (rows <= measured[i].rows)
-            return measured[i].tbs;
-    return 5.2;
-}
-
 struct entry {
     const struct smelt__bench_item *item;
     struct smelt__bench_result *result;
-    smelt_sparse_attn_spec spec;
-    char *knobs;
+    struct smelt__harness_spec spec;
+    const struct smelt__harness_pass *pass;
     struct smelt__placed placed;   /* unless it is another's: */
     struct smelt__placed *tensors; /* an entry's of the same problem, perhaps this one's */
-    smelt_sparse_attn *attn;
+    void *object;
     struct CUevent_st *begin, *end;
     double *ms; /* [launches] */
     int ready;
@@ -59,21 +44,23 @@ static void entry_close(struct entry *entry, smelt_context *context) {
         smelt_event_destroy(context, entry->begin);
     if (entry->end)
         smelt_event_destroy(context, entry->end);
-    smelt_sparse_attn_destroy(&entry->attn);
+    if (entry->object)
+        entry->spec.op->destroy(&entry->object);
     if (entry->placed.context)
         smelt__placed_destroy(&entry->placed);
     entry->tensors = NULL;
-    smelt_free(entry->knobs);
+    smelt__harness_spec_free(&entry->spec);
     free(entry->ms);
 }
 
 static int same_problem(const struct entry *a, const struct entry *b) {
+    const struct smelt__harness_operator *op = a->spec.op;
     struct smelt__problem_options x = a->item->problem, y = b->item->problem;
-    smelt__problem_defaults(&a->spec, &x);
-    smelt__problem_defaults(&b->spec, &y);
-    return a->spec.heads == b->spec.heads && a->spec.dqk == b->spec.dqk &&
-           a->spec.dv == b->spec.dv && a->spec.topk == b->spec.topk &&
-           a->spec.sink == b->spec.sink && smelt__problem_same(&x, &y);
+    if (a->pass != b->pass || !op->same_problems(a->spec.spec, b->spec.spec))
+        return 0;
+    smelt__problem_defaults(op, a->spec.spec, &x);
+    smelt__problem_defaults(op, b->spec.spec, &y);
+    return smelt__problem_same(op, &x, &y);
 }
 
 /* Takes over the tensors of an earlier entry with the same problem. */
@@ -87,6 +74,8 @@ static int share(struct entry *entry, struct entry *earlier, int count) {
             entry->result->width = from->width;
             entry->result->valid_slots = from->valid_slots;
             entry->result->lists = from->lists;
+            memcpy(entry->result->rates, from->rates, sizeof from->rates);
+            entry->result->rate_count = from->rate_count;
             return 1;
         }
     return 0;
@@ -95,7 +84,8 @@ static int share(struct entry *entry, struct entry *earlier, int count) {
 /* Uploads; the host's copy of the problem is not kept, only what the figures need of it. */
 static smelt_status place(struct entry *entry, smelt_context *context) {
     struct smelt__problem problem;
-    if (smelt__problem_create(&problem, &entry->spec, &entry->item->problem) != 0) {
+    if (smelt__problem_create(&problem, entry->spec.op, entry->pass, entry->spec.spec,
+                              &entry->item->problem) != 0) {
         entry->result->status = SMELT_ERROR_OUT_OF_MEMORY;
         snprintf(entry->result->message, sizeof entry->result->message,
                  "out of memory while making the problem");
@@ -105,13 +95,26 @@ static smelt_status place(struct entry *entry, smelt_context *context) {
     entry->result->rows = problem.options.rows;
     entry->result->width = problem.options.width;
     entry->result->valid_slots = problem.valid_slots;
-    entry->result->lists = smelt__lists_name(problem.options.lists);
+    entry->result->lists = entry->spec.op->inputs(&problem.options);
+    entry->result->rate_count = entry->pass->rates(&problem, entry->result->rates);
     smelt_status status = note(entry, "placing the problem on the device",
                                smelt__placed_create(&entry->placed, context, &problem));
     entry->placed.problem = NULL;
     entry->tensors = &entry->placed;
     smelt__problem_destroy(&problem);
     return status;
+}
+
+static smelt_status open_spec(struct entry *entry) {
+    const smelt_status status =
+        note(entry, "the spec", smelt__harness_spec_parse(&entry->spec, entry->item->spec));
+    if (status != SMELT_OK)
+        return status;
+    entry->pass = smelt__harness_spec_pass(&entry->spec, entry->item->pass);
+    if (!entry->pass)
+        return note(entry, "it is not made for the pass asked for", SMELT_ERROR_INVALID_SPEC);
+    entry->result->pass = entry->pass->name;
+    return SMELT_OK;
 }
 
 /* `earlier`: so many entries of the group before it. */
@@ -123,20 +126,18 @@ static smelt_status entry_open(struct entry *entry, smelt_context *context,
     memset(result, 0, sizeof *result);
     entry->item = item;
     entry->result = result;
-    entry->spec = (smelt_sparse_attn_spec)SMELT_SPARSE_ATTN_SPEC_INIT;
     snprintf(result->spec, sizeof result->spec, "%s", item->spec);
     entry->ms = malloc((size_t)launches * sizeof *entry->ms);
     if (!entry->ms)
         return note(entry, "out of memory", SMELT_ERROR_OUT_OF_MEMORY);
-    smelt_status status = note(
-        entry, "the spec", smelt_sparse_attn_spec_parse(item->spec, &entry->spec, &entry->knobs));
+    smelt_status status = open_spec(entry);
     if (status == SMELT_OK)
-        status = note(entry, "smelt_sparse_attn_create",
-                      smelt_sparse_attn_create(&entry->attn, context, &entry->spec));
+        status = note(entry, "making the operator",
+                      entry->spec.op->create(&entry->object, context, entry->spec.spec));
     if (status == SMELT_OK && !share(entry, earlier, count))
         status = place(entry, context);
     if (status == SMELT_OK)
-        status = note(entry, "workspace", smelt__placed_workspace(entry->tensors, entry->attn));
+        status = note(entry, "workspace", smelt__placed_workspace(entry->tensors, entry->object));
     if (status == SMELT_OK)
         status = note(entry, "smelt_event_create", smelt_event_create(context, &entry->begin));
     if (status == SMELT_OK)
@@ -149,7 +150,7 @@ static smelt_status launch_timed(struct entry *entry, smelt_context *context,
                                  struct CUstream_st *stream, int round) {
     smelt_status status = smelt_event_record(context, entry->begin, stream);
     if (status == SMELT_OK)
-        status = smelt_sparse_attn_forward(entry->attn, &entry->tensors->args, stream);
+        status = entry->pass->launch(entry->object, entry->tensors->args, stream);
     if (status == SMELT_OK)
         status = smelt_event_record(context, entry->end, stream);
     float ms = 0;
@@ -166,27 +167,29 @@ static double microseconds_now(void) {
     return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
 }
 
-/* The best of several rounds of calls on one query of this problem: what a call costs the CPU. */
+/* The best of several rounds of the smallest calls on this problem: what a call costs the CPU. */
 static smelt_status time_calls(struct entry *entry, smelt_context *context,
                                struct CUstream_st *stream) {
-    smelt_sparse_attn_args tiny = entry->tensors->args;
-    tiny.batches = 1;
-    tiny.tokens = 1;
-    tiny.width = 1;
-    tiny.queries.data = NULL;
-    tiny.query_count.data = NULL;
-    tiny.query_capacity = 0;
+    const size_t bytes = entry->pass->tensors->args_bytes;
+    if (!entry->pass->tiny)
+        return SMELT_OK;
+    void *args = malloc(bytes);
+    if (!args)
+        return note(entry, "out of memory", SMELT_ERROR_OUT_OF_MEMORY);
+    memcpy(args, entry->tensors->args, bytes);
+    entry->pass->tiny(args);
     smelt_status status = SMELT_OK;
     for (int round = 0; round < TINY_ROUNDS && status == SMELT_OK; round++) {
         double begin = microseconds_now();
         for (int i = 0; i < TINY_CALLS && status == SMELT_OK; i++)
-            status = smelt_sparse_attn_forward(entry->attn, &tiny, stream);
+            status = entry->pass->launch(entry->object, args, stream);
         double each = (microseconds_now() - begin) / TINY_CALLS;
         if (round == 0 || each < entry->result->launch_us)
             entry->result->launch_us = each;
         if (status == SMELT_OK)
             status = smelt_stream_synchronize(context, stream);
     }
+    free(args);
     return note(entry, "timing calls", status);
 }
 
@@ -201,16 +204,6 @@ static void figure(struct entry *entry, int launches) {
     result->ms_min = entry->ms[0];
     result->ms_max = entry->ms[launches - 1];
     result->ms_median = (entry->ms[(launches - 1) / 2] + entry->ms[launches / 2]) / 2;
-    double picoseconds = result->ms_median * 1e9, slots = (double)result->valid_slots;
-    if (picoseconds > 0) {
-        result->tflops =
-            2 * slots * entry->spec.heads * (entry->spec.dqk + entry->spec.dv) / picoseconds;
-        result->gather_tbs = slots * entry->spec.dqk * 2 / picoseconds;
-    }
-    result->tflops_ceiling = TFLOPS_CEILING;
-    result->gather_ceiling = gather_ceiling(result->rows);
-    result->tflops_ratio = result->tflops / result->tflops_ceiling;
-    result->gather_ratio = result->gather_tbs / result->gather_ceiling;
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -259,39 +252,18 @@ int smelt__bench_run(smelt_context *context, const struct smelt__bench_item *ite
 
 /* ---- the peers' shapes ----------------------------------------------------------------------- */
 
-static void add_item(struct smelt__bench_item *items, int capacity, int *count, int64_t rows,
-                     const char *spec) {
-    if (*count < capacity) {
-        struct smelt__bench_item *item = &items[*count];
-        memset(item, 0, sizeof *item);
-        snprintf(item->spec, sizeof item->spec, "%s", spec);
-        item->problem.seed = 1;
-        item->problem.tokens = 4096;
-        item->problem.rows = rows;
-    }
-    (*count)++;
-}
-
 int smelt__bench_peer_items(struct smelt__bench_item *items, int capacity) {
-    static const int rows[] = {8192, 32768, 131072}, sink_topks[] = {640, 1152};
-    char spec[256];
     int count = 0;
-    for (int i = 0; i < 3; i++)
-        for (int heads = 64; heads <= 128; heads *= 2)
-            for (int topk = 256; topk <= 2048; topk *= 2) {
-                snprintf(spec, sizeof spec, "sparse_attn:heads=%d,dqk=576,dv=512,topk=%d", heads,
-                         topk);
-                add_item(items, capacity, &count, rows[i], spec);
-            }
-    for (int heads = 64; heads <= 128; heads *= 2)
-        for (int i = 0; i < 2; i++) {
-            snprintf(spec, sizeof spec, "sparse_attn:heads=%d,dqk=512,dv=512,topk=%d,sink=1", heads,
-                     sink_topks[i]);
-            add_item(items, capacity, &count, 8192, spec);
+    for (int i = 0; smelt__harness_operators[i]; i++)
+        for (int k = 0; k < smelt__harness_operators[i]->peer_count; k++, count++) {
+            const struct smelt__harness_shape *shape = &smelt__harness_operators[i]->peers[k];
+            if (count >= capacity)
+                continue;
+            memset(&items[count], 0, sizeof items[count]);
+            snprintf(items[count].spec, sizeof items[count].spec, "%s", shape->spec);
+            items[count].problem.seed = 1;
+            items[count].problem.tokens = shape->tokens;
+            items[count].problem.rows = shape->rows;
         }
-    for (int heads = 8; heads <= 32; heads *= 2) {
-        snprintf(spec, sizeof spec, "sparse_attn:heads=%d,dqk=576,dv=512,topk=2048", heads);
-        add_item(items, capacity, &count, 8192, spec);
-    }
     return count;
 }

@@ -1,7 +1,7 @@
-/* The core of `smelt check` and of the GPU suite: run a problem and compare it with the
+/* The core of `smelt check` and of the GPU suite: run a pass of an operator and compare it with the
  * double-precision reference. Uses the public API alone. */
-#ifndef SMELT_TOOLS_CHECK_H
-#define SMELT_TOOLS_CHECK_H
+#ifndef SMELT_HARNESS_CHECK_H
+#define SMELT_HARNESS_CHECK_H
 
 #include "harness/emulated.h"
 #include "harness/placed.h"
@@ -9,9 +9,10 @@
 
 struct smelt__check_options {
     const char *spec; /* the operator's text, knobs included */
+    unsigned pass;    /* SMELT_PASS_...; 0: the first that the spec is made for */
     struct smelt__problem_options problem;
-    int sample; /* queries compared, drawn from those computed, first and last among them;
-                   0: 32. All queries are looked over for NaN and stray writes. */
+    int sample; /* units compared of each kind, drawn from those computed, first and last among
+                   them; 0: 32. All outputs are looked over for NaN and stray writes. */
     /* On the emulator: run under each of these, until one fails; all must give the same bits. NULL:
      * one run, as the emulator is set. Not looked at elsewhere. */
     const struct smelt__schedule *schedules;
@@ -22,18 +23,16 @@ struct smelt__check_result {
     int passed;
     smelt_status status; /* not OK: what a library call refused or failed with */
     char spec[512];      /* canonical */
+    const char *pass;    /* its name; NULL when the spec is none */
     char arch[16];
-    double out_relative; /* |out - reference| / |reference|, over everything compared */
-    double row_relative; /* the worst single (query, head) */
-    double out_absolute, lse_absolute, max_logits_absolute; /* largest differences */
-    double largest_score;                                   /* largest absolute score met */
-    double out_tolerance, row_tolerance, lse_tolerance;
-    int64_t queries, compared;
-    int emulated;       /* run on the emulator */
-    int reports;        /* what it reported of the run that failed: smelt__emulator()->report */
-    double seconds;     /* of the whole check */
-    char message[1024]; /* what is wrong, "" when passed; then the command */
-    char command[768];  /* reproduces this check */
+    struct smelt__metric_result metrics[SMELT__MOST_METRICS]; /* of all schedules the largest */
+    int metric_count;
+    int64_t units, compared; /* of the pass's first kind: queries, for one */
+    int emulated;            /* run on the emulator */
+    int reports;             /* its reports of the run that failed: smelt__emulator()->report */
+    double seconds;          /* of the whole check */
+    char message[1024];      /* what is wrong, "" when passed; then the command */
+    char command[768];       /* reproduces this check */
 };
 
 /* Runs one check. Returns 0 when it passed, else -1; the result says everything. Errors are the
@@ -42,8 +41,12 @@ int smelt__check_run(smelt_context *context, const struct smelt__check_options *
                      struct smelt__check_result *result);
 
 /* The comparison alone, for a problem that was run and downloaded (overwrites the copy). Fills the
- * error fields, `passed` and `message`. */
+ * metrics, `passed` and `message`. */
 int smelt__check_compare(struct smelt__placed *placed, int sample,
                          struct smelt__check_result *result);
+
+/* The value of a metric, by its JSON names; NaN when the pass has none of that name. */
+double smelt__check_value(const struct smelt__check_result *result, const char *group,
+                          const char *name);
 
 #endif

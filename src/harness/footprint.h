@@ -1,52 +1,41 @@
 /*
- * What of each buffer of a problem the operator's meaning takes in: everything else must be neither
- * read nor written. A pure function of the problem.
- *
- * Left out are
- *   - queries that are not to be computed, in q, indices, topk_length and the outputs;
- *   - KV rows that no valid slot of a query to be computed names;
- *   - slots from topk_length on;
- *   - what stands after the count in a query list;
- *   - the gaps of strided tensors.
+ * What of each tensor of a problem the operator's meaning takes in: everything else must be neither
+ * read nor written. A pure function of the problem, by the operator's row; left out are, for
+ * example, queries that are not to be computed, KV rows that no list names, and the gaps.
  */
-#ifndef SMELT_TOOLS_FOOTPRINT_H
-#define SMELT_TOOLS_FOOTPRINT_H
+#ifndef SMELT_HARNESS_FOOTPRINT_H
+#define SMELT_HARNESS_FOOTPRINT_H
 
 #include "harness/problem.h"
-
-enum smelt__buffer {
-    SMELT__BUFFER_Q,
-    SMELT__BUFFER_KV,
-    SMELT__BUFFER_INDICES,
-    SMELT__BUFFER_TOPK_LENGTH,
-    SMELT__BUFFER_SINK,
-    SMELT__BUFFER_QUERIES,
-    SMELT__BUFFER_QUERY_COUNT,
-    SMELT__INPUTS,
-    SMELT__BUFFER_OUT = SMELT__INPUTS,
-    SMELT__BUFFER_LSE,
-    SMELT__BUFFER_MAX_LOGITS,
-    SMELT__BUFFERS
-};
-
-/* "q", "kv", ... */
-const char *smelt__buffer_name(enum smelt__buffer buffer);
-size_t smelt__buffer_element_bytes(enum smelt__buffer buffer);
 
 struct smelt__interval {
     int64_t begin, end; /* bytes from the tensor's first */
 };
 
-/* Ascending and disjoint. */
+/* Of one tensor: ascending and disjoint once made. */
 struct smelt__footprint {
     struct smelt__interval *intervals;
     size_t count, capacity;
 };
 
-/* Makes the footprints of all buffers; those of absent ones are without meaning. 0, or -1 when
- * memory runs out; free them in both cases. */
-int smelt__footprint_make(const struct smelt__problem *problem,
-                          struct smelt__footprint footprints[SMELT__BUFFERS]);
-void smelt__footprint_free(struct smelt__footprint footprints[SMELT__BUFFERS]);
+struct smelt__footprints {
+    const struct smelt__problem *problem;
+    int inputs;                                           /* 0: outputs alone are asked for */
+    int failed;                                           /* out of memory */
+    struct smelt__footprint tensors[SMELT__MOST_TENSORS]; /* by the table's rows */
+};
+
+/* Makes the footprints of all tensors that are there, or of the outputs alone. 0, or -1 when memory
+ * runs out; free them in both cases. */
+int smelt__footprints_make(struct smelt__footprints *footprints,
+                           const struct smelt__problem *problem, int inputs);
+void smelt__footprints_free(struct smelt__footprints *footprints);
+
+/* For the operators' rows: `count` elements from number `first` on; nothing when the tensor is not
+ * there or not asked for. */
+void smelt__touch(struct smelt__footprints *footprints, int tensor, int64_t first, int64_t count);
+/* A whole row, by its indices as smelt__problem_at takes them. */
+void smelt__touch_row(struct smelt__footprints *footprints, int tensor, int64_t i, int64_t k,
+                      int64_t l);
 
 #endif

@@ -3,9 +3,20 @@
 #include <limits.h>
 #include <math.h>
 
+#include "harness/options.h"
 #include "harness/random.h"
 
-enum { STREAM_ROWS = 101, STREAM_PLACES, STREAM_PATTERN, STREAM_LENGTH, STREAM_COUNT };
+const char *const smelt__lists_names[SMELT__LISTS_KINDS + 1] = {
+    "random", "causal", "window", "adversarial", "packed", "log", "drift", NULL};
+
+enum {
+    STREAM_ROWS = 101,
+    STREAM_PLACES,
+    STREAM_PATTERN,
+    STREAM_LENGTH,
+    STREAM_COUNT,
+    STREAM_DRIFT
+};
 
 /* A random permutation of [0, count): an invertible mixing of the next power of two, repeated until
  * it lands inside. */
@@ -111,6 +122,21 @@ static int64_t make_log(const struct smelt__problem_options *options, int64_t qu
     return count;
 }
 
+/* A window that slides over a random order of the batch's rows, a tenth of its length a query. The
+ * order's number decides the slot, so that what stays stays in its slot. */
+static void make_drift(const struct smelt__problem_options *options, int64_t query, int32_t *row) {
+    enum { RENEWED = 10 }; /* one slot in so many, a query */
+    const int64_t count = options->width < options->rows ? options->width : options->rows;
+    const int64_t first = query % options->tokens * count / RENEWED;
+    struct permutation rows = permutation_make(
+        smelt__random_at(options->seed, STREAM_DRIFT, (uint64_t)(query / options->tokens)),
+        options->rows);
+    for (int64_t i = 0; i < options->width; i++)
+        row[i] = -1;
+    for (int64_t number = first; number < first + count; number++)
+        row[number % count] = (int32_t)permute(&rows, number % options->rows);
+}
+
 static void make_window(const struct smelt__problem_options *options, int64_t query, int32_t *row) {
     int64_t first = position(options, query) - options->width + 1;
     for (int64_t i = 0; i < options->width; i++)
@@ -193,6 +219,9 @@ int64_t smelt__lists_make(const struct smelt__problem_options *options, int64_t 
         return make_causal(options, query, row);
     case SMELT__LISTS_LOG:
         return make_log(options, query, row);
+    case SMELT__LISTS_DRIFT:
+        make_drift(options, query, row);
+        break;
     case SMELT__LISTS_WINDOW:
         make_window(options, query, row);
         break;

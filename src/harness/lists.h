@@ -2,7 +2,24 @@
 #ifndef SMELT_TOOLS_LISTS_H
 #define SMELT_TOOLS_LISTS_H
 
-#include "harness/problem.h"
+#include <stdint.h>
+
+struct smelt__problem_options;
+
+enum smelt__lists {
+    SMELT__LISTS_RANDOM = 0, /* distinct rows of the whole table, in random order */
+    SMELT__LISTS_CAUSAL = 1, /* packed documents: a query's own document up to itself, -1 after */
+    SMELT__LISTS_WINDOW = 2, /* the last `width` rows up to the query, -1 for those before row 0 */
+    SMELT__LISTS_ADVERSARIAL = 3, /* empty rows, duplicates, out-of-range values anywhere */
+    SMELT__LISTS_PACKED = 4,      /* as causal, with documents of equal length */
+    SMELT__LISTS_LOG = 5,         /* distinct rows, then -1: their number's logarithm is uniform */
+    SMELT__LISTS_DRIFT = 6, /* distinct rows, nine in ten of them the row's of the query before, in
+                               the same slots: as a trained indexer's */
+    SMELT__LISTS_KINDS
+};
+
+/* "random", ...; ended by NULL. */
+extern const char *const smelt__lists_names[SMELT__LISTS_KINDS + 1];
 
 /* Fills the row of a query (b * T + t), options->width slots. Returns how many stand before the
  * masked tail of a list that is `counted`; without meaning for the others. */

@@ -1,113 +1,83 @@
+/* See placed.h. */
 #include "harness/placed.h"
 
-#include <math.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "harness/emulated.h"
-#include "harness/parallel.h"
-#include "reference/sparse_attn.h"
+#include "harness/guards.h"
 #include "smelt/device.h"
 
-enum { GUARD = 4096, POISON = 0xff }; /* bytes of ones are NaN as bf16 and as fp32 */
+enum { GUARD = SMELT__GUARD, POISON = SMELT__POISON };
 
-struct input {
-    const void *host;
-    size_t bytes;
-};
+static const struct smelt__tensor_row *row_of(const struct smelt__placed *placed, int tensor) {
+    return &placed->pass->tensors->rows[tensor];
+}
 
-static void list_inputs(const struct smelt__problem *problem, struct input inputs[SMELT__INPUTS]) {
-    inputs[SMELT__BUFFER_Q] = (struct input){problem->q, problem->q_elements * sizeof *problem->q};
-    inputs[SMELT__BUFFER_KV] =
-        (struct input){problem->kv, problem->kv_elements * sizeof *problem->kv};
-    inputs[SMELT__BUFFER_INDICES] =
-        (struct input){problem->indices, problem->indices_elements * sizeof *problem->indices};
-    inputs[SMELT__BUFFER_TOPK_LENGTH] = (struct input){
-        problem->topk_length, problem->topk_length_elements * sizeof *problem->topk_length};
-    inputs[SMELT__BUFFER_SINK] =
-        (struct input){problem->sink, (size_t)problem->spec.heads * sizeof *problem->sink};
-    inputs[SMELT__BUFFER_QUERIES] = (struct input){
-        problem->queries, (size_t)problem->args.query_capacity * sizeof *problem->queries};
-    inputs[SMELT__BUFFER_QUERY_COUNT] =
-        (struct input){problem->args.query_count.data, sizeof *problem->query_count};
+static int is_output(const struct smelt__placed *placed, int tensor) {
+    return row_of(placed, tensor)->role != SMELT__INPUT;
+}
+
+/* Bytes of a tensor's allocation. */
+static size_t all_bytes(const struct smelt__placed *placed, int tensor) {
+    return placed->buffers[tensor].bytes + (is_output(placed, tensor) ? 2 * GUARD : 0);
 }
 
 /* Memory for a tensor; for one with far strides, the emulator's, whose pages exist when touched. */
 static smelt_status allocate(const struct smelt__placed *placed, size_t bytes, void **pointer) {
     const struct emu_interface *emulator = smelt__emulator();
-    if (!placed->problem->options.far)
+    if (!placed->far)
         return smelt_device_alloc(placed->context, bytes, pointer);
     *pointer = emulator ? (void *)(uintptr_t)emulator->reserve(bytes) : NULL;
     return *pointer ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
 }
 
-static smelt_status place_output(struct smelt__placed *placed, struct smelt__output *output,
-                                 size_t bytes) {
+static smelt_status place(struct smelt__placed *placed, int tensor) {
+    struct smelt__device_buffer *buffer = &placed->buffers[tensor];
+    smelt_tensor *argument = smelt__tensor_of(row_of(placed, tensor), placed->args);
     void *pointer = NULL;
-    output->bytes = bytes;
-    smelt_status status = allocate(placed, bytes + 2 * GUARD, &pointer);
-    output->allocation = pointer;
-    return status;
-}
-
-static smelt_status place_outputs(struct smelt__placed *placed) {
-    const struct smelt__problem *problem = placed->problem;
-    size_t lse_bytes = problem->lse_elements * sizeof(float);
-    smelt_status status =
-        place_output(placed, &placed->out, problem->out_elements * sizeof(uint16_t));
+    buffer->bytes = smelt__problem_bytes(placed->problem, tensor);
+    argument->data = NULL;
+    if (buffer->bytes == 0)
+        return SMELT_OK;
+    smelt_status status = allocate(placed, all_bytes(placed, tensor), &pointer);
+    buffer->allocation = pointer;
     if (status == SMELT_OK)
-        status = place_output(placed, &placed->lse, lse_bytes);
-    if (status == SMELT_OK && problem->options.max_logits)
-        status = place_output(placed, &placed->max_logits, lse_bytes);
-    if (status != SMELT_OK)
-        return status;
-    placed->args.out.data = placed->out.allocation + GUARD;
-    placed->args.lse.data = (float *)(void *)(placed->lse.allocation + GUARD);
-    if (placed->max_logits.allocation)
-        placed->args.max_logits.data = (float *)(void *)(placed->max_logits.allocation + GUARD);
-    return SMELT_OK;
+        argument->data = buffer->allocation + (is_output(placed, tensor) ? GUARD : 0);
+    return status;
 }
 
 /* ---- what the emulator is told ----------------------------------------------------------------
  */
 
-/* Forbids what of an allocation lies outside a footprint, which starts `offset` bytes into it. */
-static void forbid_rest(const struct emu_interface *emulator, const void *allocation, size_t bytes,
-                        size_t offset, const struct smelt__footprint *footprint, const char *name) {
-    uint64_t begin = (uint64_t)(uintptr_t)allocation, at = begin;
-    if (!allocation)
+/* Forbids what of an allocation lies outside the tensor's footprint. */
+static void forbid_rest(const struct emu_interface *emulator, const struct smelt__placed *placed,
+                        int tensor) {
+    const struct smelt__footprint *footprint = &placed->footprints.tensors[tensor];
+    const uint64_t begin = (uint64_t)(uintptr_t)placed->buffers[tensor].allocation;
+    const uint64_t first = begin + (is_output(placed, tensor) ? GUARD : 0);
+    uint64_t at = begin, end = begin + all_bytes(placed, tensor);
+    if (!begin)
         return;
-    emulator->name(begin, name);
+    emulator->name(begin, row_of(placed, tensor)->name);
     emulator->forbid(begin, 0); /* forgets what was forbidden before */
     for (size_t i = 0; i < footprint->count; i++) {
-        uint64_t next = begin + offset + (uint64_t)footprint->intervals[i].begin;
+        const uint64_t next = first + (uint64_t)footprint->intervals[i].begin;
         if (next > at)
             emulator->forbid(at, next - at);
-        at = begin + offset + (uint64_t)footprint->intervals[i].end;
+        at = first + (uint64_t)footprint->intervals[i].end;
     }
-    if (begin + bytes > at)
-        emulator->forbid(at, begin + bytes - at);
+    if (end > at)
+        emulator->forbid(at, end - at);
 }
 
-static smelt_status survey(struct smelt__placed *placed) {
+smelt_status smelt__placed_survey(struct smelt__placed *placed) {
     const struct emu_interface *emulator = smelt__emulator();
-    const struct smelt__output *outputs[] = {&placed->out, &placed->lse, &placed->max_logits};
-    struct input inputs[SMELT__INPUTS];
-    if (!emulator)
-        return SMELT_OK;
-    smelt__footprint_free(placed->footprints);
-    if (smelt__footprint_make(placed->problem, placed->footprints) != 0)
+    smelt__footprints_free(&placed->footprints);
+    if (smelt__footprints_make(&placed->footprints, placed->problem, emulator != NULL) != 0)
         return SMELT_ERROR_OUT_OF_MEMORY;
-    list_inputs(placed->problem, inputs);
-    for (int i = 0; i < SMELT__INPUTS; i++)
-        forbid_rest(emulator, placed->inputs[i], inputs[i].bytes, 0, &placed->footprints[i],
-                    smelt__buffer_name((enum smelt__buffer)i));
-    for (int i = 0; i < 3; i++)
-        forbid_rest(emulator, outputs[i]->allocation, outputs[i]->bytes + 2 * GUARD, GUARD,
-                    &placed->footprints[SMELT__BUFFER_OUT + i],
-                    smelt__buffer_name((enum smelt__buffer)(SMELT__BUFFER_OUT + i)));
+    for (int i = 0; i < placed->pass->tensors->count && emulator; i++)
+        forbid_rest(emulator, placed, i);
     return SMELT_OK;
 }
 
@@ -116,18 +86,31 @@ static smelt_status survey(struct smelt__placed *placed) {
 typedef smelt_status (*piece_function)(const struct smelt__placed *placed, unsigned char *device,
                                        unsigned char *host, size_t bytes);
 
-/* A whole tensor; of one with far strides what its footprint holds. */
-static smelt_status each_piece(const struct smelt__placed *placed, enum smelt__buffer buffer,
-                               void *device, void *host, size_t bytes, piece_function each) {
-    const struct smelt__footprint *footprint = &placed->footprints[buffer];
-    unsigned char *to = device, *from = host;
+/* What a tensor's footprint holds. */
+static smelt_status each_interval(const struct smelt__placed *placed, int tensor,
+                                  unsigned char *device, unsigned char *host, piece_function each) {
+    const struct smelt__footprint *footprint = &placed->footprints.tensors[tensor];
     smelt_status status = SMELT_OK;
-    if (!placed->problem->options.far)
-        return each(placed, to, from, bytes);
     for (size_t i = 0; i < footprint->count && status == SMELT_OK; i++) {
-        struct smelt__interval interval = footprint->intervals[i];
-        status = each(placed, to + interval.begin, from ? from + interval.begin : NULL,
+        const struct smelt__interval interval = footprint->intervals[i];
+        status = each(placed, device + interval.begin, host ? host + interval.begin : NULL,
                       (size_t)(interval.end - interval.begin));
+    }
+    return status;
+}
+
+/* All inputs: whole; of those with far strides what their footprints hold. */
+static smelt_status each_input(const struct smelt__placed *placed, piece_function each,
+                               const char **name) {
+    smelt_status status = SMELT_OK;
+    for (int i = 0; i < placed->pass->tensors->count && status == SMELT_OK; i++) {
+        const struct smelt__device_buffer *buffer = &placed->buffers[i];
+        unsigned char *host = smelt__problem_data(placed->problem, i);
+        if (!buffer->allocation || is_output(placed, i))
+            continue;
+        *name = row_of(placed, i)->name;
+        status = placed->far ? each_interval(placed, i, buffer->allocation, host, each)
+                             : each(placed, buffer->allocation, host, buffer->bytes);
     }
     return status;
 }
@@ -138,14 +121,9 @@ static smelt_status upload(const struct smelt__placed *placed, unsigned char *de
 }
 
 smelt_status smelt__placed_refresh(struct smelt__placed *placed) {
-    struct input inputs[SMELT__INPUTS];
-    list_inputs(placed->problem, inputs);
-    smelt_status status = survey(placed);
-    for (int i = 0; i < SMELT__INPUTS && status == SMELT_OK; i++)
-        if (placed->inputs[i])
-            status = each_piece(placed, (enum smelt__buffer)i, placed->inputs[i],
-                                (void *)(uintptr_t)inputs[i].host, inputs[i].bytes, upload);
-    return status;
+    const char *name;
+    smelt_status status = smelt__placed_survey(placed);
+    return status == SMELT_OK ? each_input(placed, upload, &name) : status;
 }
 
 static smelt_status compare(const struct smelt__placed *placed, unsigned char *device,
@@ -161,26 +139,18 @@ static smelt_status compare(const struct smelt__placed *placed, unsigned char *d
 }
 
 const char *smelt__placed_changed_input(const struct smelt__placed *placed, smelt_status *status) {
-    struct input inputs[SMELT__INPUTS];
-    list_inputs(placed->problem, inputs);
+    const char *name = NULL;
+    *status = each_input(placed, compare, &name);
+    if (*status != SMELT_ERROR_CANCELLED)
+        return NULL;
     *status = SMELT_OK;
-    for (int i = 0; i < SMELT__INPUTS && *status == SMELT_OK; i++) {
-        if (!placed->inputs[i])
-            continue;
-        *status = each_piece(placed, (enum smelt__buffer)i, placed->inputs[i],
-                             (void *)(uintptr_t)inputs[i].host, inputs[i].bytes, compare);
-        if (*status == SMELT_ERROR_CANCELLED) {
-            *status = SMELT_OK;
-            return smelt__buffer_name((enum smelt__buffer)i);
-        }
-    }
-    return NULL;
+    return name;
 }
 
 /* ---- workspace ------------------------------------------------------------------------------- */
 
 /* The emulator is told its name and that its guards are nobody's. */
-static void guard_workspace(const struct smelt__output *workspace) {
+static void guard_workspace(const struct smelt__device_buffer *workspace) {
     const struct emu_interface *emulator = smelt__emulator();
     const uint64_t begin = (uint64_t)(uintptr_t)workspace->allocation;
     if (!emulator)
@@ -191,11 +161,11 @@ static void guard_workspace(const struct smelt__output *workspace) {
     emulator->forbid(begin + GUARD + workspace->bytes, GUARD);
 }
 
-smelt_status smelt__placed_workspace(struct smelt__placed *placed, const smelt_sparse_attn *attn) {
-    struct smelt__output *workspace = &placed->workspace;
+smelt_status smelt__placed_workspace(struct smelt__placed *placed, const void *object) {
+    struct smelt__device_buffer *workspace = &placed->workspace;
     void *pointer = NULL;
     size_t bytes;
-    smelt_status status = smelt_sparse_attn_forward_workspace(attn, &placed->args, &bytes);
+    smelt_status status = placed->pass->workspace(object, placed->args, &bytes);
     if (status == SMELT_OK && bytes > workspace->bytes) {
         status = smelt_device_alloc(placed->context, bytes + 2 * GUARD, &pointer);
         if (status != SMELT_OK)
@@ -207,81 +177,56 @@ smelt_status smelt__placed_workspace(struct smelt__placed *placed, const smelt_s
         guard_workspace(workspace);
     }
     if (workspace->allocation) { /* whatever the caller did to the arguments */
-        placed->args.workspace = workspace->allocation + GUARD;
-        placed->args.workspace_bytes = workspace->bytes;
+        pointer = workspace->allocation + GUARD;
+        memcpy((char *)placed->args + placed->pass->workspace_field, &pointer, sizeof pointer);
+        memcpy((char *)placed->args + placed->pass->workspace_bytes_field, &workspace->bytes,
+               sizeof workspace->bytes);
     }
     return status;
 }
 
 static smelt_status poison_workspace(const struct smelt__placed *placed) {
-    const struct smelt__output *workspace = &placed->workspace;
+    const struct smelt__device_buffer *workspace = &placed->workspace;
     return workspace->allocation ? smelt_device_fill(placed->context, workspace->allocation, POISON,
                                                      workspace->bytes + 2 * GUARD)
                                  : SMELT_OK;
-}
-
-/* Whether both guards still hold what they were filled with. */
-static int workspace_kept(const struct smelt__placed *placed) {
-    const struct smelt__output *workspace = &placed->workspace;
-    const size_t offsets[] = {0, GUARD + workspace->bytes};
-    unsigned char guard[GUARD];
-    for (int i = 0; i < 2 && workspace->allocation; i++) {
-        if (smelt_device_download(placed->context, guard, workspace->allocation + offsets[i],
-                                  sizeof guard) != SMELT_OK)
-            return 0;
-        for (int k = 0; k < GUARD; k++)
-            if (guard[k] != POISON)
-                return 0;
-    }
-    return 1;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 smelt_status smelt__placed_create(struct smelt__placed *placed, smelt_context *context,
                                   const struct smelt__problem *problem) {
-    struct input inputs[SMELT__INPUTS];
+    const size_t args_bytes = problem->pass->tensors->args_bytes;
     memset(placed, 0, sizeof *placed);
     placed->context = context;
     placed->problem = problem;
-    placed->args = problem->args;
-    list_inputs(problem, inputs);
-    smelt_status status = SMELT_OK;
-    for (int i = 0; i < SMELT__INPUTS && status == SMELT_OK; i++)
-        if (inputs[i].host && inputs[i].bytes > 0)
-            status = allocate(placed, inputs[i].bytes, &placed->inputs[i]);
+    placed->pass = problem->pass;
+    placed->far = problem->options.far;
+    placed->args = malloc(args_bytes);
+    smelt_status status = placed->args ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
     if (status == SMELT_OK)
-        status = place_outputs(placed);
+        memcpy(placed->args, problem->args, args_bytes);
+    for (int i = 0; i < placed->pass->tensors->count && status == SMELT_OK; i++)
+        if (row_of(placed, i)->passes & placed->pass->pass)
+            status = place(placed, i);
     if (status == SMELT_OK)
         status = smelt__placed_refresh(placed);
-    if (status != SMELT_OK) {
+    if (status != SMELT_OK)
         smelt__placed_destroy(placed);
-        return status;
-    }
-    placed->args.q.data = placed->inputs[SMELT__BUFFER_Q];
-    placed->args.kv.data = placed->inputs[SMELT__BUFFER_KV];
-    placed->args.indices.data = placed->inputs[SMELT__BUFFER_INDICES];
-    placed->args.topk_length.data = placed->inputs[SMELT__BUFFER_TOPK_LENGTH];
-    placed->args.sink.data = placed->inputs[SMELT__BUFFER_SINK];
-    placed->args.queries.data = placed->inputs[SMELT__BUFFER_QUERIES];
-    placed->args.query_count.data = placed->inputs[SMELT__BUFFER_QUERY_COUNT];
-    return SMELT_OK;
+    return status;
 }
 
 void smelt__placed_destroy(struct smelt__placed *placed) {
-    struct smelt__output *outputs[] = {&placed->out, &placed->lse, &placed->max_logits};
-    const int far = placed->problem && placed->problem->options.far;
-    for (int i = 0; i < SMELT__INPUTS; i++)
-        if (placed->inputs[i])
-            smelt_device_free(placed->context, placed->inputs[i]);
-    for (int i = 0; i < 3; i++) {
-        if (outputs[i]->allocation)
-            smelt_device_free(placed->context, outputs[i]->allocation);
-        smelt__host_free(outputs[i]->host, outputs[i]->bytes + 2 * GUARD, far);
+    for (int i = 0; placed->pass && i < placed->pass->tensors->count; i++) {
+        struct smelt__device_buffer *buffer = &placed->buffers[i];
+        if (buffer->allocation)
+            smelt_device_free(placed->context, buffer->allocation);
+        smelt__host_free(buffer->host, buffer->bytes + 2 * GUARD, placed->far);
     }
     if (placed->workspace.allocation)
         smelt_device_free(placed->context, placed->workspace.allocation);
-    smelt__footprint_free(placed->footprints);
+    smelt__footprints_free(&placed->footprints);
+    free(placed->args);
     memset(placed, 0, sizeof *placed);
 }
 
@@ -296,48 +241,54 @@ static smelt_status download(const struct smelt__placed *placed, unsigned char *
     return smelt_device_download(placed->context, host, device, bytes);
 }
 
-/* The guards belong to a whole tensor, not to one with far strides: there the emulator watches. */
-static smelt_status each_output(struct smelt__placed *placed, int host, piece_function each) {
-    struct smelt__output *outputs[] = {&placed->out, &placed->lse, &placed->max_logits};
-    const int far = placed->problem->options.far;
-    const size_t guard = far ? GUARD : 0;
-    smelt_status status = SMELT_OK;
-    for (int i = 0; i < 3 && status == SMELT_OK; i++) {
-        size_t bytes = outputs[i]->bytes + 2 * GUARD;
-        if (!outputs[i]->allocation)
-            continue;
-        if (host && !outputs[i]->host)
-            outputs[i]->host = smelt__host_allocate(bytes, far);
-        if (host && !outputs[i]->host)
-            return SMELT_ERROR_OUT_OF_MEMORY;
-        status = each_piece(placed, (enum smelt__buffer)(SMELT__BUFFER_OUT + i),
-                            outputs[i]->allocation + guard,
-                            outputs[i]->host ? outputs[i]->host + guard : NULL, bytes, each);
-    }
-    return status;
+/* A whole output with its guards; of one with far strides what its footprint holds: there the
+ * emulator watches. */
+static smelt_status whole_output(const struct smelt__placed *placed, int tensor,
+                                 piece_function each) {
+    const struct smelt__device_buffer *buffer = &placed->buffers[tensor];
+    return placed->far ? each_interval(placed, tensor, buffer->allocation + GUARD,
+                                       buffer->host ? buffer->host + GUARD : NULL, each)
+                       : each(placed, buffer->allocation, buffer->host, buffer->bytes + 2 * GUARD);
 }
 
 smelt_status smelt__placed_poison(struct smelt__placed *placed) {
     smelt_status status = poison_workspace(placed);
-    return status == SMELT_OK ? each_output(placed, 0, poison) : status;
+    for (int i = 0; i < placed->pass->tensors->count && status == SMELT_OK; i++) {
+        if (!is_output(placed, i) || !placed->buffers[i].allocation)
+            continue;
+        status = whole_output(placed, i, poison);
+        if (status == SMELT_OK && row_of(placed, i)->role == SMELT__ACCUMULATED)
+            status = each_interval(placed, i, placed->buffers[i].allocation + GUARD,
+                                   smelt__problem_data(placed->problem, i), upload);
+    }
+    return status;
 }
 
 smelt_status smelt__placed_download(struct smelt__placed *placed) {
-    return each_output(placed, 1, download);
+    smelt_status status = SMELT_OK;
+    for (int i = 0; i < placed->pass->tensors->count && status == SMELT_OK; i++) {
+        struct smelt__device_buffer *buffer = &placed->buffers[i];
+        if (!is_output(placed, i) || !buffer->allocation)
+            continue;
+        if (!buffer->host)
+            buffer->host = smelt__host_allocate(buffer->bytes + 2 * GUARD, placed->far);
+        status = buffer->host ? whole_output(placed, i, download) : SMELT_ERROR_OUT_OF_MEMORY;
+    }
+    return status;
 }
 
-smelt_status smelt__placed_run(struct smelt__placed *placed, smelt_sparse_attn *attn,
+smelt_status smelt__placed_run(struct smelt__placed *placed, const void *object,
                                struct CUstream_st *stream) {
     if (smelt__emulator())
         smelt__emulator()->clear(); /* reports from here on are this run's */
-    smelt_status status = smelt__placed_workspace(placed, attn);
+    smelt_status status = smelt__placed_workspace(placed, object);
     if (status == SMELT_OK)
         status = smelt__placed_poison(placed);
     /* The fill ran on the default stream, which a non-blocking one does not wait for. */
     if (status == SMELT_OK)
         status = smelt_stream_synchronize(placed->context, NULL);
     if (status == SMELT_OK)
-        status = smelt_sparse_attn_forward(attn, &placed->args, stream);
+        status = placed->pass->launch(object, placed->args, stream);
     if (status == SMELT_OK)
         status = smelt_stream_synchronize(placed->context, stream);
     if (status == SMELT_OK)
@@ -345,124 +296,11 @@ smelt_status smelt__placed_run(struct smelt__placed *placed, smelt_sparse_attn *
     return status;
 }
 
-/* ---- reading the copy ------------------------------------------------------------------------ */
-
-static uint16_t *out_at(const struct smelt__placed *placed, int64_t query, int head) {
-    smelt_sparse_attn_args a = placed->args;
-    smelt__sparse_attn_resolve_strides(&placed->problem->spec, &a);
-    uint16_t *out = (uint16_t *)(void *)(placed->out.host + GUARD);
-    return out + query / a.tokens * a.out.strides[0] + query % a.tokens * a.out.strides[1] +
-           head * a.out.strides[2];
-}
-
-static float *lse_at(const struct smelt__placed *placed, const struct smelt__output *output,
-                     int64_t query, int head) {
-    smelt_sparse_attn_args a = placed->args;
-    smelt__sparse_attn_resolve_strides(&placed->problem->spec, &a);
-    float *lse = (float *)(void *)(output->host + GUARD);
-    return lse + query / a.tokens * a.lse.strides[0] + query % a.tokens * a.lse.strides[1] +
-           head * a.lse.strides[2];
-}
-
-const uint16_t *smelt__placed_out(const struct smelt__placed *placed, int64_t query, int head) {
-    return out_at(placed, query, head);
-}
-
-float smelt__placed_lse(const struct smelt__placed *placed, int64_t query, int head) {
-    return *lse_at(placed, &placed->lse, query, head);
-}
-
-float smelt__placed_max_logit(const struct smelt__placed *placed, int64_t query, int head) {
-    return *lse_at(placed, &placed->max_logits, query, head);
-}
-
-/* ---- what was touched ------------------------------------------------------------------------ */
-
-struct extent {
-    struct smelt__placed *placed;
-    const struct smelt__output *scanned;
-    _Atomic int64_t nan_row; /* query * heads + head of a computed NaN, or -1 */
-    _Atomic int64_t stray;   /* byte touched outside, relative to the tensor; INT64_MIN: none */
-};
-
-/* Looks for NaN in what was computed, then poisons it again: what remains must be poison all over.
- */
-static void erase_computed(void *user, int64_t begin, int64_t end) {
-    struct extent *extent = user;
-    struct smelt__placed *placed = extent->placed;
-    const struct smelt__problem *problem = placed->problem;
-    for (int64_t row = begin; row < end; row++) {
-        int64_t query = row / problem->spec.heads;
-        int head = (int)(row % problem->spec.heads);
-        if (problem->listed && !problem->listed[query])
-            continue;
-        uint16_t *out = out_at(placed, query, head);
-        float *lse = lse_at(placed, &placed->lse, query, head);
-        int bad = isnan(*lse);
-        for (int d = 0; d < problem->spec.dv; d++)
-            bad |= (out[d] & 0x7fff) > 0x7f80;
-        memset(out, POISON, (size_t)problem->spec.dv * sizeof *out);
-        memset(lse, POISON, sizeof *lse);
-        if (placed->max_logits.host) {
-            float *max_logit = lse_at(placed, &placed->max_logits, query, head);
-            bad |= isnan(*max_logit);
-            memset(max_logit, POISON, sizeof *max_logit);
-        }
-        if (bad)
-            atomic_store(&extent->nan_row, row);
-    }
-}
-
-static void scan_bytes(void *user, int64_t begin, int64_t end) {
-    struct extent *extent = user;
-    const unsigned char *bytes = extent->scanned->host;
-    /* All equal to the first, and the first is poison: one fast pass. */
-    if (bytes[begin] == POISON &&
-        memcmp(bytes + begin, bytes + begin + 1, (size_t)(end - begin - 1)) == 0)
-        return;
-    for (int64_t i = begin; i < end; i++)
-        if (bytes[i] != POISON) {
-            atomic_store(&extent->stray, i - GUARD);
-            return;
-        }
-}
-
-static int scan(struct extent *extent, const struct smelt__output *output, const char *name,
-                char *message, size_t size) {
-    if (!output->host || extent->placed->problem->options.far)
-        return 0;
-    extent->scanned = output;
-    smelt__parallel_for((int64_t)(output->bytes + 2 * GUARD), 1 << 20, scan_bytes, extent);
-    int64_t stray = atomic_load(&extent->stray);
-    if (stray == INT64_MIN)
-        return 0;
-    snprintf(message, size, "%s: byte %lld of %zu was written and is none of a computed query's%s",
-             name, (long long)stray, output->bytes,
-             stray < 0 || stray >= (int64_t)output->bytes ? " (outside the tensor)" : "");
-    return -1;
-}
-
-int smelt__placed_verify_extent(struct smelt__placed *placed, char *message, size_t size) {
-    struct extent extent = {.placed = placed};
-    const struct smelt__problem *problem = placed->problem;
-    int heads = problem->spec.heads;
-    atomic_init(&extent.nan_row, -1);
-    atomic_init(&extent.stray, INT64_MIN);
-    smelt__parallel_for(problem->args.batches * problem->args.tokens * heads, 1024, erase_computed,
-                        &extent);
-    int64_t row = atomic_load(&extent.nan_row);
-    if (row >= 0) {
-        snprintf(message, size, "query %lld head %lld: NaN, or not written at all",
-                 (long long)(row / heads), (long long)(row % heads));
-        return -1;
-    }
-    if (scan(&extent, &placed->out, "out", message, size) != 0 ||
-        scan(&extent, &placed->lse, "lse", message, size) != 0)
-        return -1;
-    if (scan(&extent, &placed->max_logits, "max_logits", message, size) != 0)
-        return -1;
-    if (workspace_kept(placed))
-        return 0;
-    snprintf(message, size, "a byte before or behind the workspace was written");
-    return -1;
+const void *smelt__placed_row(const struct smelt__placed *placed, int tensor, int64_t i, int64_t k,
+                              int64_t l) {
+    const struct smelt__device_buffer *buffer = &placed->buffers[tensor];
+    const int64_t bytes = (int64_t)smelt__element_bytes(row_of(placed, tensor)->element);
+    return buffer->host
+               ? buffer->host + GUARD + smelt__problem_at(placed->problem, tensor, i, k, l) * bytes
+               : NULL;
 }

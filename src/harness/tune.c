@@ -11,9 +11,7 @@
 
 enum {
     WARM_UP = 2,
-    CHECKED_TOKENS = 6,
-    CHECKED_WIDTH = 700, /* at most: more key blocks than stages, the last not whole */
-    CHECKED_SAMPLE = 4,  /* queries compared with the reference */
+    CHECKED_SAMPLE = 4, /* units compared with the reference */
     LANES = SMELT__TUNE_FINALISTS + SMELT__TUNE_REPEATS
 };
 
@@ -27,25 +25,19 @@ static void drop(struct smelt__tune_candidate *candidate, smelt_status status, c
 /* ---- results --------------------------------------------------------------------------------- */
 
 void smelt__tune_check(smelt_context *context, struct smelt__tune_candidate *candidate,
-                       uint64_t seed) {
-    static const enum smelt__lists lists[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_ADVERSARIAL};
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    smelt_status status = smelt_sparse_attn_spec_parse(candidate->spec, &spec, NULL);
-    if (status != SMELT_OK) {
+                       unsigned pass, uint64_t seed) {
+    struct smelt__harness_spec spec;
+    struct smelt__check_options options = {
+        .spec = candidate->spec, .pass = pass, .sample = CHECKED_SAMPLE, .problem.seed = seed};
+    const smelt_status status = smelt__harness_spec_parse(&spec, candidate->spec);
+    if (status != SMELT_OK)
         drop(candidate, status, "the spec", smelt_last_error());
-        return;
-    }
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0] && !candidate->dropped; i++) {
+    for (int i = 0; !candidate->dropped && spec.op->trial(spec.spec, i, &options.problem); i++) {
         struct smelt__check_result result;
-        struct smelt__check_options options = {.spec = candidate->spec, .sample = CHECKED_SAMPLE};
-        options.problem.seed = seed;
-        options.problem.tokens = CHECKED_TOKENS;
-        options.problem.width = spec.topk < CHECKED_WIDTH ? spec.topk : CHECKED_WIDTH;
-        options.problem.rows = 2 * options.problem.width > 256 ? 2 * options.problem.width : 256;
-        options.problem.lists = lists[i];
         if (smelt__check_run(context, &options, &result) != 0)
             drop(candidate, result.status, "check", result.message);
     }
+    smelt__harness_spec_free(&spec);
 }
 
 /* ---- the race -------------------------------------------------------------------------------- */
@@ -53,8 +45,8 @@ void smelt__tune_check(smelt_context *context, struct smelt__tune_candidate *can
 /* One candidate's part in a round; the rule's plan may have several. */
 struct lane {
     struct smelt__tune_candidate *candidate;
-    smelt_sparse_attn *attn; /* the race's */
-    double *us;              /* [launches] */
+    void *object; /* the race's */
+    double *us;   /* [launches] */
 };
 
 struct race {
@@ -64,7 +56,9 @@ struct race {
     struct CUstream_st *stream;
     struct CUevent_st *begin, *end;
     struct smelt__tune_candidate *candidates;
-    smelt_sparse_attn **attns; /* one per candidate, NULL for a dropped one */
+    const struct smelt__harness_operator *op;
+    const struct smelt__harness_pass *pass;
+    void **objects; /* one per candidate, NULL for a dropped one */
     int count;
 };
 
@@ -76,35 +70,49 @@ static smelt_status note(struct smelt__tune_result *result, const char *step, sm
     return status;
 }
 
-static void open_attn(struct race *race, int index) {
+static void open_candidate(struct race *race, int index) {
     struct smelt__tune_candidate *candidate = &race->candidates[index];
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    char *knobs = NULL;
+    struct smelt__harness_spec spec;
     if (candidate->dropped)
         return;
-    smelt_status status = smelt_sparse_attn_spec_parse(candidate->spec, &spec, &knobs);
+    smelt_status status = smelt__harness_spec_parse(&spec, candidate->spec);
     if (status == SMELT_OK)
-        status = smelt_sparse_attn_create(&race->attns[index], race->context, &spec);
+        status = race->op->create(&race->objects[index], race->context, spec.spec);
     if (status == SMELT_OK)
-        status = smelt__placed_workspace(&race->placed, race->attns[index]);
+        status = smelt__placed_workspace(&race->placed, race->objects[index]);
     if (status != SMELT_OK)
         drop(candidate, status, "loading it", smelt_last_error());
-    smelt_free(knobs);
+    smelt__harness_spec_free(&spec);
 }
 
-static smelt_status open_race(struct race *race, const struct smelt__problem_options *problem,
-                              struct smelt__tune_result *result) {
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    smelt_context *context = race->context;
-    if (note(result, "the spec",
-             smelt_sparse_attn_spec_parse(race->candidates[0].spec, &spec, NULL)))
-        return result->status;
-    race->attns = calloc((size_t)race->count, sizeof *race->attns);
-    if (!race->attns || smelt__problem_create(&race->problem, &spec, problem) != 0) {
-        result->status = SMELT_ERROR_OUT_OF_MEMORY;
+/* The problem, by the rule's plan's spec. */
+static smelt_status make_problem(struct race *race, unsigned pass,
+                                 const struct smelt__problem_options *problem,
+                                 struct smelt__tune_result *result) {
+    struct smelt__harness_spec spec;
+    smelt_status status =
+        note(result, "the spec", smelt__harness_spec_parse(&spec, race->candidates[0].spec));
+    race->op = spec.op;
+    race->pass = status == SMELT_OK ? smelt__harness_spec_pass(&spec, pass) : NULL;
+    if (status == SMELT_OK && !race->pass)
+        status = note(result, "the pass to tune", SMELT_ERROR_INVALID_SPEC);
+    race->objects = calloc((size_t)race->count, sizeof *race->objects);
+    if (status == SMELT_OK &&
+        (!race->objects ||
+         smelt__problem_create(&race->problem, race->op, race->pass, spec.spec, problem) != 0)) {
+        result->status = status = SMELT_ERROR_OUT_OF_MEMORY;
         snprintf(result->message, sizeof result->message, "out of memory for the problem");
-        return result->status;
     }
+    smelt__harness_spec_free(&spec);
+    return status;
+}
+
+static smelt_status open_race(struct race *race, unsigned pass,
+                              const struct smelt__problem_options *problem,
+                              struct smelt__tune_result *result) {
+    smelt_context *context = race->context;
+    if (make_problem(race, pass, problem, result) != SMELT_OK)
+        return result->status;
     result->queries = race->problem.computed;
     result->rows = race->problem.options.rows;
     result->width = race->problem.options.width;
@@ -115,14 +123,15 @@ static smelt_status open_race(struct race *race, const struct smelt__problem_opt
         note(result, "smelt_event_create", smelt_event_create(context, &race->end)))
         return result->status;
     for (int i = 0; i < race->count; i++)
-        open_attn(race, i);
+        open_candidate(race, i);
     return SMELT_OK;
 }
 
 static void close_race(struct race *race) {
-    for (int i = 0; race->attns && i < race->count; i++)
-        smelt_sparse_attn_destroy(&race->attns[i]);
-    free(race->attns);
+    for (int i = 0; race->objects && i < race->count; i++)
+        if (race->objects[i])
+            race->op->destroy(&race->objects[i]);
+    free(race->objects);
     if (race->end)
         smelt_event_destroy(race->context, race->end);
     if (race->begin)
@@ -139,7 +148,7 @@ static double launch(struct race *race, const struct lane *lane) {
     float ms = 0;
     smelt_status status = smelt_event_record(race->context, race->begin, race->stream);
     if (status == SMELT_OK)
-        status = smelt_sparse_attn_forward(lane->attn, &race->placed.args, race->stream);
+        status = race->pass->launch(lane->object, race->placed.args, race->stream);
     if (status == SMELT_OK)
         status = smelt_event_record(race->context, race->end, race->stream);
     if (status == SMELT_OK)
@@ -172,7 +181,7 @@ static void run_rounds(struct race *race, struct lane *lanes, int count, int lau
 }
 
 static struct lane lane_of(const struct race *race, int candidate, double *us) {
-    return (struct lane){&race->candidates[candidate], race->attns[candidate], us};
+    return (struct lane){&race->candidates[candidate], race->objects[candidate], us};
 }
 
 /* Times everyone; the order of `ranking` becomes that of their medians, dropped ones last. */
@@ -306,12 +315,13 @@ static void run_race(struct race *race, int launches, struct smelt__tune_result 
     free(us);
 }
 
-void smelt__tune_race(smelt_context *context, const struct smelt__problem_options *problem,
+void smelt__tune_race(smelt_context *context, unsigned pass,
+                      const struct smelt__problem_options *problem,
                       struct smelt__tune_candidate *candidates, int count, int launches,
                       struct smelt__tune_result *result) {
     struct race race = {.context = context, .candidates = candidates, .count = count};
     memset(result, 0, sizeof *result);
-    if (open_race(&race, problem, result) == SMELT_OK)
+    if (open_race(&race, pass, problem, result) == SMELT_OK)
         run_race(&race, launches > 0 ? launches : SMELT__TUNE_LAUNCHES, result);
     close_race(&race);
     /* There is nothing to be better than. */

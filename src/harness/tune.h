@@ -1,8 +1,8 @@
 /* The core of `smelt tune`: candidates are checked, then race each other. Uses the public API
  * alone.
  */
-#ifndef SMELT_TOOLS_TUNE_H
-#define SMELT_TOOLS_TUNE_H
+#ifndef SMELT_HARNESS_TUNE_H
+#define SMELT_HARNESS_TUNE_H
 
 #include "harness/problem.h"
 
@@ -32,17 +32,18 @@ struct smelt__tune_result {
     int64_t queries, rows, width;
 };
 
-/* Compares a candidate's results with the double-precision reference, on a small problem with full
- * lists and with damaged ones. Drops it when they differ. */
+/* Compares a candidate's results of a pass (0: the spec's first) with the double-precision
+ * reference, on the operator's trial problems. Drops it when they differ. */
 void smelt__tune_check(smelt_context *context, struct smelt__tune_candidate *candidate,
-                       uint64_t seed);
+                       unsigned pass, uint64_t seed);
 
 /*
- * Times those candidates that are not dropped, on one problem in device memory: launches in turn,
- * between two events each. First all of them, then the fastest and the rule's plan, candidate 0,
- * which is there several times. `launches` 0: SMELT__TUNE_LAUNCHES.
+ * Times a pass of those candidates that are not dropped, on one problem in device memory: launches
+ * in turn, between two events each. First all of them, then the fastest and the rule's plan,
+ * candidate 0, which is there several times. `launches` 0: SMELT__TUNE_LAUNCHES.
  */
-void smelt__tune_race(smelt_context *context, const struct smelt__problem_options *problem,
+void smelt__tune_race(smelt_context *context, unsigned pass,
+                      const struct smelt__problem_options *problem,
                       struct smelt__tune_candidate *candidates, int count, int launches,
                       struct smelt__tune_result *result);
 

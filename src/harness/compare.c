@@ -1,0 +1,196 @@
+/* A sample of what was computed, compared with the reference: see check.h. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/check.h"
+#include "harness/parallel.h"
+#include "harness/random.h"
+
+enum { DEFAULT_SAMPLE = 32, STREAM_SAMPLE = 201 };
+
+struct sample {
+    const struct smelt__placed *placed;
+    const struct smelt__comparison *how;
+    int64_t *units;
+    int64_t count;
+    const void *prepared;
+    struct smelt__finding *findings; /* one per unit */
+};
+
+static int wanted(const struct smelt__comparison *how, const struct smelt__problem *problem,
+                  int64_t unit) {
+    return !how->wanted || how->wanted(problem, unit);
+}
+
+/* Draws at most `sample` of the computed units: all when they are few, else the first, the last and
+ * random ones between, ascending. Returns their number. */
+static int64_t choose_units(const struct smelt__comparison *how,
+                            const struct smelt__problem *problem, int64_t sample, int64_t *units) {
+    const int64_t total = how->count(problem);
+    struct smelt__random random = smelt__random_at(problem->options.seed, STREAM_SAMPLE, 0);
+    int64_t all = 0, count = 0;
+    for (int64_t unit = 0; unit < total; unit++)
+        all += wanted(how, problem, unit);
+    int64_t left = all, most = sample < all ? sample : all;
+    for (int64_t unit = 0; unit < total && count < most; unit++) {
+        if (!wanted(how, problem, unit))
+            continue;
+        /* Selection sampling (Knuth, TAOCP 2, 3.4.2 S), with the two ends fixed. */
+        const int end = left == all || (most > 1 && left == 1);
+        const int64_t open = most - count - (most > 1 && left > 1);
+        if (end || smelt__random_below(&random, left > 1 ? left - 1 : 1) < open)
+            units[count++] = unit;
+        left--;
+    }
+    return count;
+}
+
+static void compare_range(void *user, int64_t begin, int64_t end) {
+    struct sample *sample = user;
+    for (int64_t i = begin; i < end; i++)
+        sample->how->compare(sample->placed, sample->prepared, sample->units[i],
+                             &sample->findings[i]);
+}
+
+/* Where the largest of a metric was found. */
+struct worst {
+    int64_t unit, place;
+    double value;
+};
+
+/* Not `x > bar`: NaN must not pass. */
+static int within(const struct smelt__metric_result *result) {
+    return result->bar < 0 || result->value <= result->bar;
+}
+
+/* Adds a metric's values of all units to what earlier schedules found. */
+static void collect(const struct sample *sample, int number, struct smelt__metric_result *result,
+                    struct worst *worst) {
+    double value = 0, weight = 0;
+    memset(worst, 0, sizeof *worst);
+    for (int64_t i = 0; i < sample->count; i++) {
+        const struct smelt__finding *finding = &sample->findings[i];
+        const double one = finding->metrics[number].value;
+        if (result->metric->gathering == SMELT__OVERALL) {
+            value += one;
+            weight += finding->metrics[number].weight;
+        } else if (!(one <= value)) {
+            value = one;
+            *worst = (struct worst){sample->units[i], finding->metrics[number].place, one};
+        }
+    }
+    if (result->metric->gathering == SMELT__OVERALL)
+        value = value > 0 || isnan(value) ? sqrt(value / weight) : 0;
+    if (!(value <= result->value))
+        result->value = value;
+}
+
+/* The first unit with something that no bar excuses, else the first metric above its bar. */
+static int judge(const struct sample *sample, struct smelt__metric_result *results,
+                 struct smelt__check_result *result) {
+    const struct smelt__comparison *how = sample->how;
+    struct worst worst[SMELT__MOST_METRICS];
+    char *message = result->message;
+    const size_t size = sizeof result->message;
+    for (int i = 0; i < how->metric_count; i++)
+        collect(sample, i, &results[i], &worst[i]);
+    how->judge(sample->placed->problem, sample->count, results);
+    for (int64_t i = 0; i < sample->count; i++)
+        if (sample->findings[i].wrong) {
+            snprintf(message, size, "%s %lld %s %lld: %s", how->unit, (long long)sample->units[i],
+                     how->place, (long long)sample->findings[i].wrong_place,
+                     sample->findings[i].wrong);
+            return -1;
+        }
+    for (int i = 0; i < how->metric_count; i++) {
+        const struct smelt__metric *metric = results[i].metric;
+        if (within(&results[i]))
+            continue;
+        if (metric->gathering == SMELT__OVERALL)
+            snprintf(message, size, "%s %.3g over everything compared, bar %.3g", metric->what,
+                     results[i].value, results[i].bar);
+        else
+            snprintf(message, size, "%s %lld %s %lld: %s %.3g, bar %.3g", how->unit,
+                     (long long)worst[i].unit, how->place, (long long)worst[i].place, metric->what,
+                     results[i].value, results[i].bar);
+        return -1;
+    }
+    return 0;
+}
+
+/* Compares units of one kind. 0, or -1 with a message. */
+static int compare_kind(const struct smelt__placed *placed, const struct smelt__comparison *how,
+                        int64_t wanted_units, struct smelt__metric_result *results,
+                        struct smelt__check_result *result, int64_t *compared) {
+    struct sample sample = {.placed = placed, .how = how};
+    void *prepared = NULL;
+    int failed = -1;
+    sample.units = malloc((size_t)wanted_units * sizeof *sample.units);
+    sample.findings = calloc((size_t)wanted_units, sizeof *sample.findings);
+    if (!sample.units || !sample.findings)
+        goto out_of_memory;
+    sample.count = choose_units(how, placed->problem, wanted_units, sample.units);
+    *compared = sample.count;
+    if (how->prepare && !(prepared = how->prepare(placed, sample.units, sample.count)))
+        goto out_of_memory;
+    sample.prepared = prepared;
+    smelt__parallel_for(sample.count, 1, compare_range, &sample);
+    failed = judge(&sample, results, result);
+    goto out;
+out_of_memory:
+    snprintf(result->message, sizeof result->message, "out of memory while comparing");
+out:
+    if (prepared)
+        how->release(prepared);
+    free(sample.units);
+    free(sample.findings);
+    return failed;
+}
+
+/* The metrics of all kinds of units, one after another; their values are kept when they are there.
+ */
+static void lay_out_metrics(const struct smelt__harness_pass *pass,
+                            struct smelt__check_result *result) {
+    int count = 0;
+    for (int i = 0; i < pass->comparison_count; i++)
+        for (int k = 0; k < pass->comparisons[i].metric_count; k++, count++)
+            if (count >= result->metric_count)
+                result->metrics[count] =
+                    (struct smelt__metric_result){&pass->comparisons[i].metrics[k], 0, -1};
+    result->metric_count = count;
+}
+
+int smelt__check_compare(struct smelt__placed *placed, int sample,
+                         struct smelt__check_result *result) {
+    const struct smelt__harness_pass *pass = placed->pass;
+    struct smelt__metric_result *metrics = result->metrics;
+    char message[256];
+    int failed = 0;
+    lay_out_metrics(pass, result);
+    result->units = pass->comparisons[0].count(placed->problem);
+    for (int i = 0; i < pass->comparison_count && !failed; i++) {
+        int64_t compared = 0;
+        failed = compare_kind(placed, &pass->comparisons[i], sample > 0 ? sample : DEFAULT_SAMPLE,
+                              metrics, result, &compared);
+        if (i == 0)
+            result->compared = compared;
+        metrics += pass->comparisons[i].metric_count;
+    }
+    if (!failed && smelt__placed_verify_extent(placed, message, sizeof message) != 0) {
+        snprintf(result->message, sizeof result->message, "%s", message);
+        failed = -1;
+    }
+    result->passed = !failed;
+    return failed;
+}
+
+double smelt__check_value(const struct smelt__check_result *result, const char *group,
+                          const char *name) {
+    for (int i = 0; i < result->metric_count; i++)
+        if (strcmp(result->metrics[i].metric->group, group) == 0 &&
+            strcmp(result->metrics[i].metric->name, name) == 0)
+            return result->metrics[i].value;
+    return (double)NAN;
+}

@@ -1,0 +1,80 @@
+/* See layout.h. */
+#include "harness/layout.h"
+
+#include <string.h>
+
+static int64_t extent(const struct smelt__problem *problem, const struct smelt__tensor_row *row,
+                      int dimension) {
+    return problem->extents[row->shape[dimension]];
+}
+
+/* The order in which dimensions with strides lie, from the innermost: outputs with heads outside
+ * tokens, as other libraries keep them, if `transposed`. */
+static void order_of(const struct smelt__tensor_row *row, int transposed,
+                     int order[SMELT__MOST_DIMENSIONS]) {
+    const int strides = row->dimensions - 1;
+    for (int i = 0; i < strides; i++)
+        order[i] = strides - 1 - i;
+    if (transposed && row->role != SMELT__INPUT && strides >= 3) {
+        order[0] = strides - 2;
+        order[1] = strides - 1;
+    }
+}
+
+/* Elements from one legal stride to the next. */
+static int64_t grain_of(const struct smelt__tensor_row *row) {
+    return row->whole_rows ? SMELT__ROW_BYTES / (int64_t)smelt__element_bytes(row->element) : 1;
+}
+
+/* A stride by which index `last` alone passes 2^32 elements. */
+static int64_t far_stride(int64_t last) {
+    return ((INT64_C(1) << 32) / (last > 0 ? last : 1) / 8 + 2) * 8;
+}
+
+/* Each dimension steps over all that the ones inside it span, and a gap. */
+static void set_strides(const struct smelt__problem *problem, const struct smelt__tensor_row *row,
+                        int64_t *strides) {
+    const int far = problem->options.far;
+    const int64_t grain = grain_of(row);
+    int order[SMELT__MOST_DIMENSIONS];
+    int64_t span = extent(problem, row, row->dimensions - 1);
+    order_of(row, !far, order);
+    for (int i = 0; i < row->dimensions - 1; i++) {
+        const int64_t count = extent(problem, row, order[i]);
+        const int64_t gap = far ? far_stride(count - 1) : grain * (grain > 1 ? i + 1 : 3 + 2 * i);
+        int64_t stride = (span + grain - 1) / grain * grain + gap;
+        if (row->most_stride && order[i] == row->dimensions - 2 && stride > row->most_stride)
+            stride = row->most_stride / grain * grain; /* a few rows then stay below 2^32 */
+        strides[order[i]] = stride;
+        span = count * stride;
+    }
+}
+
+static size_t count_elements(const struct smelt__problem *problem,
+                             const struct smelt__tensor_row *row, const int64_t *strides) {
+    int64_t last = extent(problem, row, row->dimensions - 1);
+    if (last == 0)
+        return 0;
+    for (int i = 0; i < row->dimensions - 1; i++) {
+        if (extent(problem, row, i) == 0)
+            return 0;
+        last += (extent(problem, row, i) - 1) * strides[i];
+    }
+    return (size_t)last;
+}
+
+void smelt__layout_make(struct smelt__problem *problem) {
+    const struct smelt__harness_pass *pass = problem->pass;
+    for (int i = 0; i < pass->tensors->count; i++) {
+        const struct smelt__tensor_row *row = &pass->tensors->rows[i];
+        smelt_tensor *layout = &problem->layout[i];
+        if (!(row->passes & pass->pass) || (row->optional && !pass->given(problem, i)))
+            continue;
+        if (problem->options.far || problem->options.strided)
+            set_strides(problem, row, layout->strides);
+        memcpy(smelt__tensor_of(row, problem->args)->strides, layout->strides,
+               sizeof layout->strides);
+        smelt__tensor_pack(row, problem->extents, layout);
+        problem->buffers[i].elements = count_elements(problem, row, layout->strides);
+    }
+}

@@ -1,0 +1,12 @@
+/* Where the elements of a problem's tensors lie: packed, with gaps, or far apart. */
+#ifndef SMELT_HARNESS_LAYOUT_H
+#define SMELT_HARNESS_LAYOUT_H
+
+#include "harness/problem.h"
+
+/* Fills problem->layout and the `elements` of the buffers, from extents and options, and puts the
+ * strides of tensors that are not packed into *args. Optional tensors that are not given have no
+ * elements. */
+void smelt__layout_make(struct smelt__problem *problem);
+
+#endif

@@ -1,0 +1,36 @@
+/* See normal.h. */
+#include "harness/normal.h"
+
+#include <math.h>
+
+#include "harness/random.h"
+#include "reference/sparse_attn.h"
+
+/* The x with P(X < x) = p, by bisection. */
+static double normal_quantile(double p) {
+    double low = -8, high = 8;
+    for (int i = 0; i < 60; i++) {
+        double middle = (low + high) / 2;
+        if (erfc(-middle / sqrt(2.0)) / 2 < p)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void smelt__normals_make(struct smelt__normals *normals) {
+    for (int i = 0; i < SMELT__NORMALS; i++)
+        normals->values[i] =
+            smelt__bf16_from_float((float)normal_quantile((i + 0.5) / SMELT__NORMALS));
+}
+
+void smelt__normals_row(const struct smelt__normals *normals, uint64_t seed, uint64_t stream,
+                        uint64_t row, uint16_t *to, int64_t count) {
+    struct smelt__random random = smelt__random_at(seed, stream, row);
+    for (int64_t i = 0; i < count;) {
+        uint64_t bits = smelt__random_next(&random);
+        for (int k = 0; k < 64 / SMELT__NORMAL_BITS && i < count; k++, bits >>= SMELT__NORMAL_BITS)
+            to[i++] = normals->values[bits & (SMELT__NORMALS - 1)];
+    }
+}

@@ -1,0 +1,21 @@
+/* Rows of normally distributed bf16 values. */
+#ifndef SMELT_HARNESS_NORMAL_H
+#define SMELT_HARNESS_NORMAL_H
+
+#include <stdint.h>
+
+enum { SMELT__NORMAL_BITS = 12, SMELT__NORMALS = 1 << SMELT__NORMAL_BITS };
+
+/* Quantiles of the normal distribution as bf16: one drawn by SMELT__NORMAL_BITS random bits is a
+ * normal value. */
+struct smelt__normals {
+    uint16_t values[SMELT__NORMALS];
+};
+
+void smelt__normals_make(struct smelt__normals *normals);
+
+/* Row number `row` of stream `stream` of a seed: `count` values. */
+void smelt__normals_row(const struct smelt__normals *normals, uint64_t seed, uint64_t stream,
+                        uint64_t row, uint16_t *to, int64_t count);
+
+#endif

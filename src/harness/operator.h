@@ -1,0 +1,202 @@
+/*
+ * What the harness must know of an operator: one row a stem, in src/harness/<stem>.c. check, bench,
+ * tune, the GPU suite and the emulator's suites go over these rows and know no operator by name.
+ *
+ * Tensors follow from the operator's table (ops/tensors.h): memory, strides, gaps, poison, upload,
+ * names, what was touched. What is left for a row to say is what its numbers mean.
+ */
+#ifndef SMELT_HARNESS_OPERATOR_H
+#define SMELT_HARNESS_OPERATOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "harness/options.h"
+#include "ops/tensors.h"
+#include "smelt/context.h"
+#include "smelt/status.h"
+
+struct CUstream_st;
+struct smelt__footprints;
+struct smelt__placed;
+struct smelt__problem;
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* One number that a comparison comes to: a column of check's table, a field of its JSON. */
+struct smelt__metric {
+    const char *group, *name; /* {"max_abs_error": {"lse": …}}; group "": not said */
+    const char *heading;      /* of the column; NULL: none */
+    const char *what;         /* in messages: "relative error of out" */
+    enum smelt__gathering {
+        SMELT__LARGEST, /* the largest of all units' */
+        SMELT__OVERALL  /* sqrt(sum of value / sum of weight): a relative error over everything */
+    } gathering;
+};
+
+enum { SMELT__MOST_METRICS = 12 }; /* of one pass */
+
+struct smelt__metric_result {
+    const struct smelt__metric *metric;
+    double value;
+    double bar; /* it must not be above; negative: it is not judged */
+};
+
+/* What comparing one unit found; zeroed before. */
+struct smelt__finding {
+    struct {
+        double value, weight; /* `weight` for SMELT__OVERALL */
+        int64_t place;        /* of the largest within the unit; see `place` below */
+    } metrics[SMELT__MOST_METRICS];
+    const char *wrong; /* what no bar excuses; NULL: nothing */
+    int64_t wrong_place;
+};
+
+/*
+ * One way to compare what was run with the reference, unit by unit: a query's row of every output,
+ * or, of a gradient by keys, one key's. A pass has one for each kind of unit; a sample of the units
+ * is compared, on several threads.
+ */
+struct smelt__comparison {
+    const char *unit, *place; /* as messages call a unit and a part of it: "query", "head" */
+    const struct smelt__metric *metrics;
+    int metric_count;
+    int64_t (*count)(const struct smelt__problem *problem);
+    /* Whether the unit is computed; NULL: all are. */
+    int (*wanted)(const struct smelt__problem *problem, int64_t unit);
+    /* What all chosen units share, freed by `release`; NULL functions: nothing. `prepare` returns
+     * NULL when memory runs out. */
+    void *(*prepare)(const struct smelt__placed *placed, const int64_t *units, int64_t count);
+    void (*release)(void *prepared);
+    void (*compare)(const struct smelt__placed *placed, const void *prepared, int64_t unit,
+                    struct smelt__finding *finding);
+    /* Sets the bars of results[metric_count], whose values are known; `compared` units. */
+    void (*judge)(const struct smelt__problem *problem, int64_t compared,
+                  struct smelt__metric_result *results);
+};
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+/* A rate that bench prints: amount by time. */
+struct smelt__rate {
+    const char *name;    /* of the JSON field: "tflops" */
+    const char *ratio;   /* of its share of the ceiling: "tflops_ratio" */
+    const char *heading; /* "TFLOP/s" */
+    int decimals;        /* in the table */
+    double amount;       /* done by one launch, in the rate's unit times seconds */
+    double ceiling;      /* of an H200, in the rate's unit */
+};
+
+enum { SMELT__MOST_RATES = 4 };
+
+/* ---- a pass ---------------------------------------------------------------------------------- */
+
+struct smelt__harness_pass {
+    unsigned pass;    /* SMELT_PASS_... */
+    const char *name; /* "forward" */
+    const struct smelt__tensor_table *tensors;
+    size_t workspace_field, workspace_bytes_field; /* in the args struct */
+
+    /* Sets problem->extents and what of *args is no tensor, from spec and options. */
+    void (*shape)(struct smelt__problem *problem);
+    /* Whether an optional tensor is there; not asked for others. */
+    int (*given)(const struct smelt__problem *problem, int tensor);
+    /* Fills the inputs' host memory, and the start values of what is accumulated, from the seed;
+     * sets `listed`, `computed` and `work`. 0, or -1 when memory runs out. */
+    int (*fill)(struct smelt__problem *problem);
+    /* What a kernel may touch of each tensor (smelt__touch, smelt__touch_row). Of outputs: exactly
+     * what it writes. */
+    void (*footprint)(const struct smelt__problem *problem, struct smelt__footprints *footprints);
+    /* Multiplications of a launch, for the emulator's time limit. */
+    double (*multiplications)(const struct smelt__problem *problem);
+
+    const struct smelt__comparison *comparisons;
+    int comparison_count;
+
+    /* The rates of a launch: how many. */
+    int (*rates)(const struct smelt__problem *problem, struct smelt__rate rates[SMELT__MOST_RATES]);
+    /* Makes *args, which name the tensors of a larger problem, the smallest call there is; NULL:
+     * the cost of a call is not measured. */
+    void (*tiny)(void *args);
+
+    smelt_status (*workspace)(const void *object, const void *args, size_t *bytes);
+    smelt_status (*launch)(const void *object, const void *args, struct CUstream_st *stream);
+};
+
+/* ---- an operator ----------------------------------------------------------------------------- */
+
+/* A problem that bench, check or tune take up by themselves. */
+struct smelt__harness_shape {
+    const char *spec;
+    int64_t tokens, rows; /* 0: by default */
+};
+
+struct smelt__harness_operator {
+    const char *name;    /* of the family: "sparse_attn" */
+    size_t spec_bytes;   /* sizeof the public spec struct */
+    size_t knobs_field;  /* its `const char *knobs` */
+    size_t passes_field; /* its `unsigned passes` */
+
+    /* The public API. `spec` of parse: of spec_bytes, overwritten. */
+    smelt_status (*parse)(const char *text, void *spec, char **knobs);
+    smelt_status (*print)(const void *spec, char **text);
+    smelt_status (*supported)(smelt_context *context, const void *spec, const char **why);
+    smelt_status (*create)(void **object, smelt_context *context, const void *spec);
+    void (*destroy)(void **object);
+
+    const struct smelt__harness_pass *passes;
+    int pass_count;
+
+    /* Options of its problems beside those that all have (options.h), by name, ended by NULL. */
+    const char *const *options;
+    /* And its own, whose fields lie in smelt__problem_options.own; NULL: none. */
+    const struct smelt__option *own_options;
+    int own_option_count;
+
+    /* Puts the default where an option is not given. */
+    void (*defaults)(const void *spec, struct smelt__problem_options *options);
+    /* Puts smaller numbers where none is given, for the emulator. */
+    void (*small)(const void *spec, struct smelt__problem_options *options);
+    /* Whether two specs have the same problems. */
+    int (*same_problems)(const void *a, const void *b);
+    /* Kind number `number` of inputs that check tries by itself, as options; 0 past the last. */
+    int (*variation)(int number, struct smelt__problem_options *options);
+    /* Names the kind of inputs that options ask for: check's and bench's column. */
+    const char *(*inputs)(const struct smelt__problem_options *options);
+    /* Problem number `number` that a candidate of tune must get right; 0 past the last. */
+    int (*trial)(const void *spec, int number, struct smelt__problem_options *options);
+
+    struct smelt__harness_shape bench;        /* where bench starts from; no spec */
+    const struct smelt__harness_shape *peers; /* bench --shapes peers */
+    int peer_count;
+};
+
+/* ---- the registry (operators.c) -------------------------------------------------------------- */
+
+/* The operators, ended by NULL. A test program may replace the list, before anything asks. */
+extern const struct smelt__harness_operator *const *smelt__harness_operators;
+
+/* The operator of a spec's text, whatever stands behind its name; NULL when there is none. */
+const struct smelt__harness_operator *smelt__harness_find(const char *spec);
+
+/* ---- specs of any operator ------------------------------------------------------------------- */
+
+struct smelt__harness_spec {
+    const struct smelt__harness_operator *op;
+    void *spec;  /* the public struct */
+    char *knobs; /* what it points to */
+};
+
+/* Errors: as the operator's parse; INVALID_SPEC, with smelt_last_error's message or none, when no
+ * operator has the name. Free in both cases. */
+smelt_status smelt__harness_spec_parse(struct smelt__harness_spec *spec, const char *text);
+void smelt__harness_spec_free(struct smelt__harness_spec *spec);
+
+/* The passes it is made for; never none. */
+unsigned smelt__harness_spec_passes(const struct smelt__harness_spec *spec);
+
+/* The pass asked for, `pass` 0: the first of the spec's; NULL when it is not made for it. */
+const struct smelt__harness_pass *smelt__harness_spec_pass(const struct smelt__harness_spec *spec,
+                                                           unsigned pass);
+
+#endif

@@ -1,0 +1,58 @@
+/* The operators that the harness knows, a line each. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/operator.h"
+#include "harness/sparse_attn.h"
+#include "smelt/kernels.h"
+
+static const struct smelt__harness_operator *const operators[] = {
+    &smelt__harness_sparse_attn,
+    NULL,
+};
+
+const struct smelt__harness_operator *const *smelt__harness_operators = operators;
+
+const struct smelt__harness_operator *smelt__harness_find(const char *spec) {
+    const size_t length = strcspn(spec, ":");
+    for (int i = 0; smelt__harness_operators[i]; i++) {
+        const char *name = smelt__harness_operators[i]->name;
+        if (strlen(name) == length && strncmp(name, spec, length) == 0)
+            return smelt__harness_operators[i];
+    }
+    return NULL;
+}
+
+smelt_status smelt__harness_spec_parse(struct smelt__harness_spec *spec, const char *text) {
+    memset(spec, 0, sizeof *spec);
+    spec->op = smelt__harness_find(text);
+    if (!spec->op) { /* the library says what is wrong with it */
+        char *canonical = NULL;
+        const smelt_status status = smelt_spec_canonical(text, &canonical);
+        smelt_free(canonical);
+        return status == SMELT_OK ? SMELT_ERROR_INVALID_SPEC : status;
+    }
+    spec->spec = calloc(1, spec->op->spec_bytes);
+    return spec->spec ? spec->op->parse(text, spec->spec, &spec->knobs) : SMELT_ERROR_OUT_OF_MEMORY;
+}
+
+void smelt__harness_spec_free(struct smelt__harness_spec *spec) {
+    smelt_free(spec->knobs);
+    free(spec->spec);
+    memset(spec, 0, sizeof *spec);
+}
+
+unsigned smelt__harness_spec_passes(const struct smelt__harness_spec *spec) {
+    unsigned passes;
+    memcpy(&passes, (const char *)spec->spec + spec->op->passes_field, sizeof passes);
+    return passes ? passes : SMELT_PASS_FORWARD;
+}
+
+const struct smelt__harness_pass *smelt__harness_spec_pass(const struct smelt__harness_spec *spec,
+                                                           unsigned pass) {
+    const unsigned made_for = smelt__harness_spec_passes(spec);
+    for (int i = 0; i < spec->op->pass_count; i++)
+        if (spec->op->passes[i].pass & made_for & (pass ? pass : ~0U))
+            return &spec->op->passes[i];
+    return NULL;
+}

@@ -1,0 +1,209 @@
+/* See options.h. */
+#include "harness/options.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/operator.h"
+
+#define FIELD(field) offsetof(struct smelt__problem_options, field)
+
+static const char *const query_lists[] = {"none", "partial", "clamped", "whole", "empty", NULL};
+
+/* The vocabulary. The first COMMON are every operator's. */
+static const struct smelt__option vocabulary[] = {
+    {"seed", SMELT__OPTION_SEED, FIELD(seed), 0, 0, NULL},
+    {"batches", SMELT__OPTION_INTEGER, FIELD(batches), 1, 65536, NULL},
+    {"queries", SMELT__OPTION_INTEGER, FIELD(tokens), 1, INT32_MAX, NULL},
+    {"rows", SMELT__OPTION_INTEGER, FIELD(rows), 1, INT32_MAX, NULL},
+    {"strided", SMELT__OPTION_FLAG, FIELD(strided), 0, 0, NULL},
+    {"far", SMELT__OPTION_FLAG, FIELD(far), 0, 0, NULL},
+    {"width", SMELT__OPTION_INTEGER, FIELD(width), 1, 1 << 24, NULL},
+    {"valid", SMELT__OPTION_INTEGER, FIELD(valid), 1, 1 << 24, NULL},
+    {"documents", SMELT__OPTION_INTEGER, FIELD(documents), 1, 1 << 20, NULL},
+    {"lists", SMELT__OPTION_CHOICE, FIELD(lists), 0, 0, smelt__lists_names},
+    {"query-list", SMELT__OPTION_CHOICE, FIELD(query_list), 0, 0, query_lists},
+    {"scale", SMELT__OPTION_NUMBER, FIELD(scale), 0, 0, NULL},
+    {"spiky", SMELT__OPTION_FLAG, FIELD(spiky), 0, 0, NULL},
+    {"topk-length", SMELT__OPTION_FLAG, FIELD(topk_length), 0, 0, NULL},
+    {"max-logits", SMELT__OPTION_FLAG, FIELD(max_logits), 0, 0, NULL},
+};
+
+enum { WORDS = sizeof vocabulary / sizeof vocabulary[0], COMMON = 6 };
+
+static int has(const struct smelt__harness_operator *op, int word) {
+    if (word < COMMON)
+        return 1;
+    for (int i = 0; op->options[i]; i++)
+        if (strcmp(op->options[i], vocabulary[word].name) == 0)
+            return 1;
+    return 0;
+}
+
+/* Option number `number` of the operator; NULL past the last. */
+static const struct smelt__option *option_at(const struct smelt__harness_operator *op, int number) {
+    for (int word = 0; word < WORDS; word++)
+        if (has(op, word) && number-- == 0)
+            return &vocabulary[word];
+    return number < op->own_option_count ? &op->own_options[number] : NULL;
+}
+
+const struct smelt__option *smelt__option_find(const struct smelt__harness_operator *op,
+                                               const char *name) {
+    const struct smelt__option *option = NULL;
+    for (int i = 0; op && (option = option_at(op, i)) != NULL; i++)
+        if (strcmp(option->name, name) == 0)
+            return option;
+    for (int i = 0; !op && smelt__harness_operators[i] && !option; i++)
+        option = smelt__option_find(smelt__harness_operators[i], name);
+    return option;
+}
+
+__attribute__((format(printf, 3, 4))) static int fail(char *message, size_t size,
+                                                      const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, size, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+static int set_integer(const struct smelt__option *option, void *field, const char *value,
+                       char *message, size_t size) {
+    char *end;
+    errno = 0;
+    long long number = strtoll(value, &end, 10);
+    if (errno || end == value || *end || number < option->least || number > option->most)
+        return fail(message, size, "--%s: '%s' is not a number from %lld to %lld", option->name,
+                    value, (long long)option->least, (long long)option->most);
+    *(int64_t *)field = number;
+    return 1;
+}
+
+static int set_seed(const struct smelt__option *option, void *field, const char *value,
+                    char *message, size_t size) {
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(value, &end, 0);
+    if (errno || end == value || *end || strchr(value, '-'))
+        return fail(message, size, "--%s: '%s' is not a number from 0 to 2^64 - 1", option->name,
+                    value);
+    *(uint64_t *)field = number;
+    return 1;
+}
+
+static int set_number(const struct smelt__option *option, void *field, const char *value,
+                      char *message, size_t size) {
+    char *end;
+    float number = strtof(value, &end);
+    if (end == value || *end || !(number > 0.0F && number <= 1e30F))
+        return fail(message, size, "--%s: '%s' is not a number above 0", option->name, value);
+    *(float *)field = number;
+    return 1;
+}
+
+static int set_choice(const struct smelt__option *option, void *field, const char *value,
+                      char *message, size_t size) {
+    int length = 0;
+    for (int i = 0; option->choices[i]; i++)
+        if (strcmp(value, option->choices[i]) == 0) {
+            *(int *)field = i;
+            return 1;
+        }
+    length = snprintf(message, size, "--%s: '%s' is none of ", option->name, value);
+    for (int i = 0; option->choices[i] && length >= 0 && (size_t)length < size; i++)
+        length += snprintf(message + length, size - (size_t)length, "%s%s", i ? ", " : "",
+                           option->choices[i]);
+    return -1;
+}
+
+int smelt__problem_option_set(const struct smelt__harness_operator *op,
+                              struct smelt__problem_options *options, const char *name,
+                              const char *value, char *message, size_t message_size) {
+    const struct smelt__option *option = smelt__option_find(op, name);
+    if (!option) {
+        fail(message, message_size, "%s has no option --%s", op ? op->name : "no operator", name);
+        return 0;
+    }
+    void *field = (char *)options + option->field;
+    if (option->kind == SMELT__OPTION_FLAG) {
+        *(int *)field = 1;
+        return 1;
+    }
+    if (!value)
+        return fail(message, message_size, "--%s needs a value", name);
+    switch (option->kind) {
+    case SMELT__OPTION_SEED:
+        return set_seed(option, field, value, message, message_size);
+    case SMELT__OPTION_NUMBER:
+        return set_number(option, field, value, message, message_size);
+    case SMELT__OPTION_CHOICE:
+        return set_choice(option, field, value, message, message_size);
+    default:
+        return set_integer(option, field, value, message, message_size);
+    }
+}
+
+static int same_field(const struct smelt__option *option, const void *a, const void *b) {
+    switch (option->kind) {
+    case SMELT__OPTION_SEED:
+    case SMELT__OPTION_INTEGER:
+        return *(const int64_t *)a == *(const int64_t *)b;
+    case SMELT__OPTION_NUMBER:
+        return *(const float *)a == *(const float *)b;
+    default:
+        return *(const int *)a == *(const int *)b;
+    }
+}
+
+int smelt__problem_same(const struct smelt__harness_operator *op,
+                        const struct smelt__problem_options *a,
+                        const struct smelt__problem_options *b) {
+    const struct smelt__option *option;
+    for (int i = 0; (option = option_at(op, i)) != NULL; i++)
+        if (!same_field(option, (const char *)a + option->field, (const char *)b + option->field))
+            return 0;
+    return 1;
+}
+
+static int print_option(const struct smelt__option *option,
+                        const struct smelt__problem_options *options, char *text, size_t size) {
+    const void *field = (const char *)options + option->field;
+    switch (option->kind) {
+    case SMELT__OPTION_SEED:
+        return snprintf(text, size, " --%s %llu", option->name,
+                        (unsigned long long)*(const uint64_t *)field);
+    case SMELT__OPTION_NUMBER:
+        return *(const float *)field > 0
+                   ? snprintf(text, size, " --%s %.9g", option->name, (double)*(const float *)field)
+                   : 0;
+    case SMELT__OPTION_CHOICE: /* lists are always named: check tries several by itself */
+        return *(const int *)field || option->choices == smelt__lists_names
+                   ? snprintf(text, size, " --%s %s", option->name,
+                              option->choices[*(const int *)field])
+                   : 0;
+    case SMELT__OPTION_FLAG:
+        return *(const int *)field ? snprintf(text, size, " --%s", option->name) : 0;
+    default: {
+        const int64_t value = *(const int64_t *)field;
+        return value ? snprintf(text, size, " --%s %lld", option->name, (long long)value) : 0;
+    }
+    }
+}
+
+void smelt__problem_command(const char *verb, const char *spec,
+                            const struct smelt__problem_options *options, char *text, size_t size) {
+    const struct smelt__harness_operator *op = smelt__harness_find(spec);
+    const struct smelt__option *option;
+    size_t length = 0;
+    int written = snprintf(text, size, "smelt %s %s", verb, spec);
+    for (int i = 0; op && (option = option_at(op, i)) != NULL; i++) {
+        length += written > 0 ? (size_t)written : 0;
+        if (length >= size)
+            return;
+        written = print_option(option, options, text + length, size - length);
+    }
+}

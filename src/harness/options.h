@@ -1,0 +1,87 @@
+/*
+ * What a problem can be asked to be: options with a name, as fields, as text on a command line, as
+ * the command that repeats a check. An option means the same for every operator that has it; each
+ * operator's row says which it has, and may add its own.
+ */
+#ifndef SMELT_HARNESS_OPTIONS_H
+#define SMELT_HARNESS_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "harness/lists.h"
+
+struct smelt__harness_operator;
+
+/* How a list of queries is given; the operator must treat each as its header documents. */
+enum smelt__query_list {
+    SMELT__QUERY_LIST_NONE = 0,
+    SMELT__QUERY_LIST_PARTIAL = 1, /* count below capacity; what stands after it must be ignored */
+    SMELT__QUERY_LIST_CLAMPED = 2, /* count above capacity */
+    SMELT__QUERY_LIST_WHOLE = 3,   /* no count: all of it */
+    SMELT__QUERY_LIST_EMPTY = 4    /* count below zero: nothing is computed */
+};
+
+enum { SMELT__OWN_OPTIONS = 8 };
+
+/* Zero in a field means its default. */
+struct smelt__problem_options {
+    /* every operator's */
+    uint64_t seed;
+    int64_t batches; /* default 1 */
+    int64_t tokens;  /* of each batch; default 16; the option is called queries */
+    int64_t rows;    /* of each batch; the default is the operator's */
+    int strided;     /* gaps in every tensor, outputs transposed; gaps hold NaN */
+    int far;         /* strides of billions, so that every product of an index and a stride passes
+                        2^32 elements; on the emulator alone, whose memory exists when touched */
+    /* index lists */
+    int64_t width;     /* slots of a row */
+    int64_t valid;     /* random lists: valid slots of a row, at random places; default all */
+    int64_t documents; /* causal and packed lists: documents of a batch; default 4 */
+    enum smelt__lists lists;
+    int topk_length; /* lists with a count: the true counts; others: any, also out of range */
+    /* some operators' */
+    enum smelt__query_list query_list;
+    int spiky;      /* scores of 100 and more, of both signs; some rise from row to row */
+    int max_logits; /* ask for the optional output */
+    float scale;    /* default 1 / sqrt(dqk) */
+    /* an operator's own, by its table */
+    int64_t own[SMELT__OWN_OPTIONS];
+};
+
+/* One option. */
+struct smelt__option {
+    const char *name;
+    enum smelt__option_kind {
+        SMELT__OPTION_INTEGER, /* int64_t; 0: not given */
+        SMELT__OPTION_FLAG,    /* int */
+        SMELT__OPTION_CHOICE,  /* an enumeration of an int's size */
+        SMELT__OPTION_SEED,    /* uint64_t */
+        SMELT__OPTION_NUMBER   /* float above 0; 0: not given */
+    } kind;
+    size_t field; /* its offset in struct smelt__problem_options */
+    int64_t least, most;
+    const char *const *choices; /* ended by NULL */
+};
+
+/* The option that an operator has under a command-line name, without its dashes; NULL: none. `op`
+ * NULL: any operator's. */
+const struct smelt__option *smelt__option_find(const struct smelt__harness_operator *op,
+                                               const char *name);
+
+/* Sets an option from text (`value` NULL for a flag). 1: set; 0: the operator has no such option;
+ * -1: bad value. Messages name the option, and what is legal. */
+int smelt__problem_option_set(const struct smelt__harness_operator *op,
+                              struct smelt__problem_options *options, const char *name,
+                              const char *value, char *message, size_t message_size);
+
+/* Whether two sets of options, defaults filled in, make the same problem of one shape. */
+int smelt__problem_same(const struct smelt__harness_operator *op,
+                        const struct smelt__problem_options *a,
+                        const struct smelt__problem_options *b);
+
+/* The command that makes this problem again: "smelt VERB SPEC --seed N ...". */
+void smelt__problem_command(const char *verb, const char *spec,
+                            const struct smelt__problem_options *options, char *text, size_t size);
+
+#endif

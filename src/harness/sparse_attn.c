@@ -1,0 +1,226 @@
+/* See sparse_attn.h. */
+#include "harness/sparse_attn.h"
+
+#include <math.h>
+#include <stddef.h>
+
+/* ---- the public API -------------------------------------------------------------------------- */
+
+static smelt_status parse(const char *text, void *spec, char **knobs) {
+    smelt_sparse_attn_spec *parsed = spec;
+    *parsed = (smelt_sparse_attn_spec)SMELT_SPARSE_ATTN_SPEC_INIT;
+    return smelt_sparse_attn_spec_parse(text, parsed, knobs);
+}
+
+static smelt_status print(const void *spec, char **text) {
+    return smelt_sparse_attn_spec_print(spec, text);
+}
+
+static smelt_status supported(smelt_context *context, const void *spec, const char **why) {
+    return smelt_sparse_attn_supported(context, spec, why);
+}
+
+static smelt_status create(void **object, smelt_context *context, const void *spec) {
+    smelt_sparse_attn *attn = NULL;
+    const smelt_status status = smelt_sparse_attn_create(&attn, context, spec);
+    *object = attn;
+    return status;
+}
+
+static void destroy(void **object) {
+    smelt_sparse_attn *attn = *object;
+    if (attn)
+        smelt_sparse_attn_destroy(&attn);
+    *object = NULL;
+}
+
+static smelt_status workspace(const void *object, const void *args, size_t *bytes) {
+    return smelt_sparse_attn_forward_workspace(object, args, bytes);
+}
+
+static smelt_status launch(const void *object, const void *args, struct CUstream_st *stream) {
+    return smelt_sparse_attn_forward(object, args, stream);
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static const char *const options[] = {"width", "valid", "documents",   "lists",      "query-list",
+                                      "scale", "spiky", "topk-length", "max-logits", NULL};
+
+static void defaults(const void *spec, struct smelt__problem_options *given) {
+    const smelt_sparse_attn_spec *attn = spec;
+    if (given->rows == 0)
+        given->rows = attn->topk > 64 ? 4 * (int64_t)attn->topk : 256;
+    if (given->width == 0)
+        given->width = attn->topk;
+    if (given->scale == 0.0F)
+        given->scale = (float)(1.0 / sqrt(attn->dqk));
+}
+
+/* A problem that the emulator is done with in seconds, and still several key blocks wide, the last
+ * of them not whole. */
+static void small(const void *spec, struct smelt__problem_options *given) {
+    enum { TOKENS = 3, WIDTH = 200 };
+    const smelt_sparse_attn_spec *attn = spec;
+    if (given->tokens == 0)
+        given->tokens = TOKENS;
+    if (given->width == 0)
+        given->width = attn->topk < WIDTH ? attn->topk : WIDTH;
+    if (given->rows == 0)
+        given->rows = 4 * (given->width > WIDTH ? given->width : WIDTH);
+}
+
+static int same_problems(const void *a, const void *b) {
+    const smelt_sparse_attn_spec *x = a, *y = b;
+    return x->heads == y->heads && x->dqk == y->dqk && x->dv == y->dv && x->topk == y->topk &&
+           x->sink == y->sink;
+}
+
+/* The other lists are for benchmarks. */
+static int variation(int number, struct smelt__problem_options *given) {
+    given->lists = (enum smelt__lists)number;
+    return number <= SMELT__LISTS_ADVERSARIAL;
+}
+
+static const char *inputs(const struct smelt__problem_options *given) {
+    return smelt__lists_names[given->lists];
+}
+
+/* Full lists, then damaged ones: more key blocks than stages, the last not whole. */
+static int trial(const void *spec, int number, struct smelt__problem_options *given) {
+    enum { TOKENS = 6, WIDTH = 700 };
+    static const enum smelt__lists lists[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_ADVERSARIAL};
+    const smelt_sparse_attn_spec *attn = spec;
+    if (number >= (int)(sizeof lists / sizeof lists[0]))
+        return 0;
+    given->tokens = TOKENS;
+    given->width = attn->topk < WIDTH ? attn->topk : WIDTH;
+    given->rows = 2 * given->width > 256 ? 2 * given->width : 256;
+    given->lists = lists[number];
+    return 1;
+}
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+static double multiplications(const struct smelt__problem *problem) {
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    return (double)problem->computed * (double)problem->options.width * spec->heads *
+           (spec->dqk + spec->dv);
+}
+
+/* Measured on one H200: a large bf16 matrix product under sustained load. */
+static const double TFLOPS_CEILING = 690;
+
+/* Measured on one H200: gathering 1152-byte rows without arithmetic, TB/s, by rows of the table. */
+static double gather_ceiling(int64_t rows) {
+    static const struct {
+        int64_t rows;
+        double tbs;
+    } measured[] = {{16384, 9.5}, {32768, 9.0}, {65536, 6.5}};
+    for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++)
+        if (rows <= measured[i].rows)
+            return measured[i].tbs;
+    return 5.2;
+}
+
+/* Arithmetic: two products of each valid slot with each head. Gather: each slot's row once. */
+static int rates(const struct smelt__problem *problem,
+                 struct smelt__rate found[SMELT__MOST_RATES]) {
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    const double slots = (double)problem->valid_slots, tera = 1e12;
+    found[0] = (struct smelt__rate){"tflops",
+                                    "tflops_ratio",
+                                    "TFLOP/s",
+                                    0,
+                                    2 * slots * spec->heads * (spec->dqk + spec->dv) / tera,
+                                    TFLOPS_CEILING};
+    found[1] = (struct smelt__rate){"gather_tbs",
+                                    "gather_ratio",
+                                    "gather TB/s",
+                                    2,
+                                    slots * spec->dqk * 2 / tera,
+                                    gather_ceiling(problem->options.rows)};
+    return 2;
+}
+
+/* One query with one slot. */
+static void tiny(void *args) {
+    smelt_sparse_attn_args *attn = args;
+    attn->batches = attn->tokens = attn->width = 1;
+    attn->queries.data = attn->query_count.data = NULL;
+    attn->query_capacity = 0;
+}
+
+/* ---- the shapes that FlashMLA's forward is compared at, and 8, 16, 32 heads --------------------
+ */
+
+#define MLA(heads, topk) "sparse_attn:heads=" #heads ",dqk=576,dv=512,topk=" #topk
+#define WITH_SINK(heads, topk) "sparse_attn:heads=" #heads ",dqk=512,dv=512,topk=" #topk ",sink=1"
+#define TOPKS(heads, rows)                                                                         \
+    {MLA(heads, 256), 4096, rows}, {MLA(heads, 512), 4096, rows}, {MLA(heads, 1024), 4096, rows},  \
+    {                                                                                              \
+        MLA(heads, 2048), 4096, rows                                                               \
+    }
+
+static const struct smelt__harness_shape peers[] = {
+    TOPKS(64, 8192),
+    TOPKS(128, 8192),
+    TOPKS(64, 32768),
+    TOPKS(128, 32768),
+    TOPKS(64, 131072),
+    TOPKS(128, 131072),
+    {WITH_SINK(64, 640), 4096, 8192},
+    {WITH_SINK(64, 1152), 4096, 8192},
+    {WITH_SINK(128, 640), 4096, 8192},
+    {WITH_SINK(128, 1152), 4096, 8192},
+    {MLA(8, 2048), 4096, 8192},
+    {MLA(16, 2048), 4096, 8192},
+    {MLA(32, 2048), 4096, 8192},
+};
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const struct smelt__harness_pass passes[] = {
+    {
+        .pass = SMELT_PASS_FORWARD,
+        .name = "forward",
+        .tensors = &smelt__sparse_attn_tensors,
+        .workspace_field = offsetof(smelt_sparse_attn_args, workspace),
+        .workspace_bytes_field = offsetof(smelt_sparse_attn_args, workspace_bytes),
+        .shape = smelt__sparse_attn_shape_problem,
+        .given = smelt__sparse_attn_given,
+        .fill = smelt__sparse_attn_fill,
+        .footprint = smelt__sparse_attn_footprint,
+        .multiplications = multiplications,
+        .comparisons = &smelt__sparse_attn_by_query,
+        .comparison_count = 1,
+        .rates = rates,
+        .tiny = tiny,
+        .workspace = workspace,
+        .launch = launch,
+    },
+};
+
+const struct smelt__harness_operator smelt__harness_sparse_attn = {
+    .name = "sparse_attn",
+    .spec_bytes = sizeof(smelt_sparse_attn_spec),
+    .knobs_field = offsetof(smelt_sparse_attn_spec, knobs),
+    .passes_field = offsetof(smelt_sparse_attn_spec, passes),
+    .parse = parse,
+    .print = print,
+    .supported = supported,
+    .create = create,
+    .destroy = destroy,
+    .passes = passes,
+    .pass_count = sizeof passes / sizeof passes[0],
+    .options = options,
+    .defaults = defaults,
+    .small = small,
+    .same_problems = same_problems,
+    .variation = variation,
+    .inputs = inputs,
+    .trial = trial,
+    .bench = {.tokens = 4096, .rows = 8192},
+    .peers = peers,
+    .peer_count = sizeof peers / sizeof peers[0],
+};

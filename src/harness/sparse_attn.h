@@ -1,0 +1,27 @@
+/* The operator sparse_attn in the harness: its row, and what tests of it alone ask. */
+#ifndef SMELT_HARNESS_SPARSE_ATTN_H
+#define SMELT_HARNESS_SPARSE_ATTN_H
+
+#include "harness/placed.h"
+#include "ops/sparse_attn_tensors.h"
+#include "smelt/sparse_attn.h"
+
+extern const struct smelt__harness_operator smelt__harness_sparse_attn;
+
+/* The parts of its forward pass, by file: sparse_attn_problem.c, sparse_attn_compare.c. */
+void smelt__sparse_attn_shape_problem(struct smelt__problem *problem);
+int smelt__sparse_attn_given(const struct smelt__problem *problem, int tensor);
+int smelt__sparse_attn_fill(struct smelt__problem *problem);
+void smelt__sparse_attn_footprint(const struct smelt__problem *problem,
+                                  struct smelt__footprints *footprints);
+extern const struct smelt__comparison smelt__sparse_attn_by_query;
+
+/* The number of valid slots of a query (b * T + t). */
+int64_t smelt__problem_valid_slots(const struct smelt__problem *problem, int64_t query);
+
+/* The downloaded results of a query and head: dv bf16 values; pointers into the copy. */
+const uint16_t *smelt__placed_out(const struct smelt__placed *placed, int64_t query, int head);
+float smelt__placed_lse(const struct smelt__placed *placed, int64_t query, int head);
+float smelt__placed_max_logit(const struct smelt__placed *placed, int64_t query, int head);
+
+#endif

@@ -1,0 +1,305 @@
+/* Problems of sparse_attn's forward pass: what its tensors hold, and what of them a call takes in.
+ */
+#include <limits.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/normal.h"
+#include "harness/parallel.h"
+#include "harness/random.h"
+#include "harness/sparse_attn.h"
+#include "reference/sparse_attn.h"
+
+#define TENSOR(name) SMELT__SPARSE_ATTN_##name
+
+enum { STREAM_Q = 1, STREAM_KV, STREAM_LENGTH, STREAM_SINK, STREAM_QUERIES };
+enum { STRANGERS = 4 }; /* entries of a query list that are no query */
+
+/* ---- shape ----------------------------------------------------------------------------------- */
+
+void smelt__sparse_attn_shape_problem(struct smelt__problem *problem) {
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__problem_options *options = &problem->options;
+    smelt_sparse_attn_args *args = problem->args;
+    int64_t *extents = problem->extents;
+    *args = (smelt_sparse_attn_args)SMELT_SPARSE_ATTN_ARGS_INIT;
+    args->batches = extents[TENSOR(B)] = options->batches;
+    args->tokens = extents[TENSOR(T)] = options->tokens;
+    args->rows = extents[TENSOR(S)] = options->rows;
+    args->width = extents[TENSOR(WIDTH)] = options->width;
+    args->scale = options->scale;
+    extents[TENSOR(H)] = spec->heads;
+    extents[TENSOR(DQK)] = spec->dqk;
+    extents[TENSOR(DV)] = spec->dv;
+    extents[TENSOR(ONE)] = 1;
+    extents[TENSOR(LISTED)] = options->batches * options->tokens + STRANGERS; /* at most */
+}
+
+int smelt__sparse_attn_given(const struct smelt__problem *problem, int tensor) {
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__problem_options *options = &problem->options;
+    switch (tensor) {
+    case TENSOR(TOPK_LENGTH):
+        return options->topk_length;
+    case TENSOR(SINK):
+        return spec->sink;
+    case TENSOR(MAX_LOGITS):
+        return options->max_logits;
+    case TENSOR(QUERIES):
+        return options->query_list != SMELT__QUERY_LIST_NONE;
+    case TENSOR(QUERY_COUNT):
+        return options->query_list != SMELT__QUERY_LIST_NONE &&
+               options->query_list != SMELT__QUERY_LIST_WHOLE;
+    default:
+        return 1;
+    }
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+struct fill {
+    struct smelt__problem *problem;
+    const smelt_sparse_attn_spec *spec;
+    const struct smelt__problem_options *options;
+    struct smelt__normals normals;
+    _Atomic int64_t valid_slots, computed;
+};
+
+/* Spiky heads: scores are multiplied by 1, 8 or 40, and all of a head's moved by 110 or -110
+ * through the last column, where every key holds 8. In every second query they are not multiplied
+ * but rise from the table's first row to its last by 1000, in every second head fall, by as much or
+ * by 128, through the column before, where keys hold their place in the table: key blocks in order
+ * each move the maximum, or leave it far above, or in long lists a little, and all of them together
+ * by more than fp32's exponents reach. */
+static const float SPIKE_KEY = 8.0F, SPIKE_SHIFT = 110.0F, SPIKE_RISE = 1000.0F,
+                   SPIKE_SLOW_FALL = 128.0F;
+
+static void make_spiky(const struct fill *fill, uint64_t row, uint16_t *q) {
+    static const float factors[] = {1.0F, 8.0F, 40.0F};
+    const float scale = fill->options->scale;
+    const int dqk = fill->spec->dqk, rises = row / (uint64_t)fill->spec->heads % 2 == 1;
+    struct smelt__random random = smelt__random_at(fill->options->seed, STREAM_Q, ~row);
+    float factor = rises ? 1.0F : factors[smelt__random_below(&random, 3)];
+    float shift = SPIKE_SHIFT / (SPIKE_KEY * scale);
+    for (int d = 0; d < dqk; d++)
+        q[d] = smelt__bf16_from_float(factor * smelt__bf16_to_float(q[d]));
+    q[dqk - 1] = smelt__bf16_from_float(smelt__random_next(&random) & 1 ? shift : -shift);
+    float rise = row % 2 == 0 ? SPIKE_RISE : row % 4 == 1 ? -SPIKE_RISE : -SPIKE_SLOW_FALL;
+    q[dqk - 2] = smelt__bf16_from_float(rises ? rise / scale : 0.0F);
+}
+
+static void fill_q(void *user, int64_t begin, int64_t end) {
+    struct fill *fill = user;
+    const int64_t heads = fill->spec->heads, tokens = fill->options->tokens;
+    for (int64_t row = begin; row < end; row++) {
+        const int64_t query = row / heads;
+        uint16_t *to = smelt__problem_data(fill->problem, TENSOR(Q));
+        to += smelt__problem_at(fill->problem, TENSOR(Q), query / tokens, query % tokens,
+                                row % heads);
+        smelt__normals_row(&fill->normals, fill->options->seed, STREAM_Q, (uint64_t)row, to,
+                           fill->spec->dqk);
+        if (fill->options->spiky)
+            make_spiky(fill, (uint64_t)row, to);
+    }
+}
+
+static void fill_kv(void *user, int64_t begin, int64_t end) {
+    struct fill *fill = user;
+    const int64_t rows = fill->options->rows;
+    const int dqk = fill->spec->dqk;
+    for (int64_t row = begin; row < end; row++) {
+        const int64_t number = row % rows;
+        uint16_t *to = smelt__problem_data(fill->problem, TENSOR(KV));
+        to += smelt__problem_at(fill->problem, TENSOR(KV), row / rows, number, 0);
+        smelt__normals_row(&fill->normals, fill->options->seed, STREAM_KV, (uint64_t)row, to, dqk);
+        if (fill->options->spiky) {
+            to[dqk - 1] = smelt__bf16_from_float(SPIKE_KEY);
+            to[dqk - 2] = smelt__bf16_from_float((float)number / (float)rows);
+        }
+        if (smelt__lists_avoids(fill->options, number))
+            memset(to, 0xff, (size_t)dqk * sizeof *to); /* NaN */
+    }
+}
+
+static void fill_indices(void *user, int64_t begin, int64_t end) {
+    struct fill *fill = user;
+    const int64_t tokens = fill->options->tokens;
+    int32_t *const indices = smelt__problem_data(fill->problem, TENSOR(INDICES));
+    int32_t *const lengths = smelt__problem_data(fill->problem, TENSOR(TOPK_LENGTH));
+    for (int64_t query = begin; query < end; query++) {
+        const int64_t b = query / tokens, t = query % tokens;
+        const int64_t count =
+            smelt__lists_make(fill->options, query,
+                              indices + smelt__problem_at(fill->problem, TENSOR(INDICES), b, t, 0));
+        if (lengths)
+            lengths[smelt__problem_at(fill->problem, TENSOR(TOPK_LENGTH), b, t, 0)] =
+                smelt__lists_counted(fill->options) ? (int32_t)count
+                                                    : smelt__lists_length(fill->options, query);
+    }
+}
+
+static void count_slots(void *user, int64_t begin, int64_t end) {
+    struct fill *fill = user;
+    int64_t slots = 0, computed = 0;
+    for (int64_t query = begin; query < end; query++) {
+        if (fill->problem->listed && !fill->problem->listed[query])
+            continue;
+        slots += smelt__problem_valid_slots(fill->problem, query);
+        computed++;
+    }
+    atomic_fetch_add(&fill->valid_slots, slots);
+    atomic_fetch_add(&fill->computed, computed);
+}
+
+int64_t smelt__problem_valid_slots(const struct smelt__problem *problem, int64_t query) {
+    return smelt__sparse_attn_valid_rows(problem->spec, problem->args, query, NULL);
+}
+
+/* Normal values, and where there are heads enough a sink that is none, one that takes all and one
+ * whose exponential is subnormal. */
+static void fill_sink(const struct fill *fill, float *sink) {
+    const uint64_t seed = fill->options->seed, heads = (uint64_t)fill->spec->heads;
+    struct smelt__random random = smelt__random_at(seed, STREAM_SINK, 0);
+    for (uint64_t head = 0; head < heads; head++) {
+        uint64_t bits = smelt__random_next(&random);
+        sink[head] = 2.0F * smelt__bf16_to_float(fill->normals.values[bits & (SMELT__NORMALS - 1)]);
+    }
+    if (heads >= 3) {
+        sink[seed % heads] = -INFINITY;
+        sink[(seed + 1) % heads] = INFINITY;
+    }
+    if (heads >= 4)
+        sink[(seed + 2) % heads] = -90.0F;
+}
+
+/* ---- query list ------------------------------------------------------------------------------ */
+
+/* Every second query at random, in random order, with entries that are no query among them. */
+static int32_t fill_query_list(struct smelt__problem *problem, int32_t *queries) {
+    const struct smelt__problem_options *options = &problem->options;
+    const int64_t total = options->batches * options->tokens;
+    const int32_t strangers[STRANGERS] = {-1, (int32_t)total, INT32_MAX, INT32_MIN};
+    struct smelt__random random = smelt__random_at(options->seed, STREAM_QUERIES, 0);
+    int32_t count = 0;
+    for (int64_t query = 0; query < total; query++) {
+        problem->listed[query] = query == 0 || (smelt__random_next(&random) & 1);
+        if (problem->listed[query])
+            queries[count++] = (int32_t)query;
+    }
+    for (int k = 0; k < STRANGERS; k++)
+        queries[count++] = strangers[k];
+    for (int32_t i = count - 1; i > 0; i--) {
+        const int32_t j = (int32_t)smelt__random_below(&random, i + 1), kept = queries[i];
+        queries[i] = queries[j];
+        queries[j] = kept;
+    }
+    return count;
+}
+
+/* Behind the list stand the queries that are not in it: whoever reads on gives himself away. */
+static int make_query_list(struct smelt__problem *problem) {
+    const struct smelt__problem_options *options = &problem->options;
+    const int64_t total = options->batches * options->tokens;
+    smelt_sparse_attn_args *args = problem->args;
+    int32_t *queries = smelt__problem_data(problem, TENSOR(QUERIES));
+    int32_t *query_count = smelt__problem_data(problem, TENSOR(QUERY_COUNT));
+    problem->listed = calloc((size_t)total + 1, 1);
+    if (!problem->listed)
+        return -1;
+    const int32_t count = fill_query_list(problem, queries);
+    int64_t all = count;
+    for (int64_t query = 0; query < total; query++)
+        if (!problem->listed[query])
+            queries[all++] = (int32_t)query;
+    args->query_capacity = options->query_list == SMELT__QUERY_LIST_PARTIAL ? all : count;
+    if (options->query_list == SMELT__QUERY_LIST_EMPTY)
+        memset(problem->listed, 0, (size_t)total);
+    if (query_count)
+        *query_count = options->query_list == SMELT__QUERY_LIST_CLAMPED ? count + 1000
+                       : options->query_list == SMELT__QUERY_LIST_EMPTY ? -5
+                                                                        : count;
+    return 0;
+}
+
+int smelt__sparse_attn_fill(struct smelt__problem *problem) {
+    const struct smelt__problem_options *options = &problem->options;
+    const int64_t queries = options->batches * options->tokens;
+    float *sink = smelt__problem_data(problem, TENSOR(SINK));
+    struct fill *fill = malloc(sizeof *fill);
+    if (!fill)
+        return -1;
+    fill->problem = problem;
+    fill->spec = problem->spec;
+    fill->options = options;
+    atomic_init(&fill->valid_slots, 0);
+    atomic_init(&fill->computed, 0);
+    smelt__normals_make(&fill->normals);
+    smelt__parallel_for(queries * fill->spec->heads, 256, fill_q, fill);
+    smelt__parallel_for(options->batches * options->rows, 256, fill_kv, fill);
+    smelt__parallel_for(queries, 16, fill_indices, fill);
+    if (sink)
+        fill_sink(fill, sink);
+    const int failed = options->query_list ? make_query_list(problem) : 0;
+    if (!failed)
+        smelt__parallel_for(queries, 64, count_slots, fill);
+    problem->valid_slots = atomic_load(&fill->valid_slots);
+    problem->computed = atomic_load(&fill->computed);
+    free(fill);
+    return failed;
+}
+
+/* ---- footprint ------------------------------------------------------------------------------- */
+
+/* Slots of a query that may be read: those before its topk_length. */
+static int64_t slots_of(const struct smelt__problem *problem, int64_t b, int64_t t) {
+    const smelt_sparse_attn_args *args = problem->args;
+    const int32_t *lengths = smelt__problem_data(problem, TENSOR(TOPK_LENGTH));
+    const int64_t slots =
+        lengths ? lengths[smelt__problem_at(problem, TENSOR(TOPK_LENGTH), b, t, 0)] : args->width;
+    return slots < args->width ? slots : args->width;
+}
+
+/* `rows`: [width], scratch. */
+static void touch_query(const struct smelt__problem *problem, int64_t query, int64_t *rows,
+                        struct smelt__footprints *footprints) {
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    const int64_t b = query / problem->options.tokens, t = query % problem->options.tokens;
+    for (int64_t head = 0; head < spec->heads; head++) {
+        smelt__touch_row(footprints, TENSOR(Q), b, t, head);
+        smelt__touch_row(footprints, TENSOR(OUT), b, t, head);
+        smelt__touch_row(footprints, TENSOR(LSE), b, t, head);
+        smelt__touch_row(footprints, TENSOR(MAX_LOGITS), b, t, head);
+    }
+    if (!footprints->inputs)
+        return;
+    smelt__touch_row(footprints, TENSOR(TOPK_LENGTH), b, t, 0);
+    smelt__touch(footprints, TENSOR(INDICES), smelt__problem_at(problem, TENSOR(INDICES), b, t, 0),
+                 slots_of(problem, b, t));
+    const int64_t valid = smelt__sparse_attn_valid_rows(spec, problem->args, query, rows);
+    for (int64_t i = 0; i < valid; i++)
+        smelt__touch_row(footprints, TENSOR(KV), b, rows[i], 0);
+}
+
+void smelt__sparse_attn_footprint(const struct smelt__problem *problem,
+                                  struct smelt__footprints *footprints) {
+    const smelt_sparse_attn_args *args = problem->args;
+    const int32_t *count = smelt__problem_data(problem, TENSOR(QUERY_COUNT));
+    const int64_t queries = problem->options.batches * problem->options.tokens;
+    int64_t listed = args->query_capacity;
+    int64_t *rows = malloc((size_t)args->width * sizeof *rows);
+    if (!rows) {
+        footprints->failed = 1;
+        return;
+    }
+    for (int64_t query = 0; query < queries; query++)
+        if (!problem->listed || problem->listed[query])
+            touch_query(problem, query, rows, footprints);
+    if (count && *count < listed)
+        listed = *count;
+    smelt__touch(footprints, TENSOR(QUERIES), 0, listed);
+    smelt__touch_row(footprints, TENSOR(QUERY_COUNT), 0, 0, 0);
+    smelt__touch_row(footprints, TENSOR(SINK), 0, 0, 0);
+    free(rows);
+}

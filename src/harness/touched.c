@@ -1,0 +1,187 @@
+/* What a run did to the downloaded outputs: see placed.h. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/guards.h"
+#include "harness/parallel.h"
+#include "harness/placed.h"
+#include "smelt/device.h"
+
+enum { GUARD = SMELT__GUARD, POISON = SMELT__POISON };
+
+struct scan {
+    struct smelt__placed *placed;
+    int tensor;
+    const struct smelt__tensor_row *row;
+    unsigned char *host;   /* the tensor's first byte */
+    _Atomic int64_t nan;   /* an element that was computed as NaN, or not at all; or -1 */
+    _Atomic int64_t stray; /* a byte touched outside, relative to the tensor; INT64_MIN: none */
+};
+
+/* Whether an element is no number. Every int32 is one. */
+static int is_nan(enum smelt__element element, const unsigned char *at) {
+    uint16_t half;
+    float single;
+    switch (element) {
+    case SMELT__BF16:
+        memcpy(&half, at, sizeof half);
+        return (half & 0x7fff) > 0x7f80;
+    case SMELT__FP32:
+        memcpy(&single, at, sizeof single);
+        return isnan(single);
+    case SMELT__E4M3:
+        return (*at & 0x7f) == 0x7f;
+    default:
+        return 0;
+    }
+}
+
+/* Looks for NaN in what was computed, then poisons it again: what remains must be poison all over.
+ */
+static void erase(struct scan *scan, int64_t begin, int64_t end) {
+    const int64_t bytes = (int64_t)smelt__element_bytes(scan->row->element);
+    for (int64_t at = begin; at < end; at += bytes)
+        if (is_nan(scan->row->element, scan->host + at)) {
+            atomic_store(&scan->nan, at / bytes);
+            break;
+        }
+    memset(scan->host + begin, POISON, (size_t)(end - begin));
+}
+
+enum { PIECE = 1 << 20 }; /* bytes that a thread takes at a time; whole elements */
+
+static void erase_intervals(void *user, int64_t begin, int64_t end) {
+    struct scan *scan = user;
+    const struct smelt__footprint *footprint = &scan->placed->footprints.tensors[scan->tensor];
+    for (int64_t i = begin; i < end; i++)
+        erase(scan, footprint->intervals[i].begin, footprint->intervals[i].end);
+}
+
+static void erase_pieces(void *user, int64_t begin, int64_t end) {
+    erase(user, begin * PIECE, end * PIECE);
+}
+
+static void erase_computed(struct scan *scan) {
+    const struct smelt__footprint *footprint = &scan->placed->footprints.tensors[scan->tensor];
+    if (footprint->count != 1 || footprint->intervals[0].begin != 0) {
+        smelt__parallel_for((int64_t)footprint->count, 1024, erase_intervals, scan);
+        return;
+    }
+    const int64_t pieces = footprint->intervals[0].end / PIECE; /* one packed tensor */
+    smelt__parallel_for(pieces, 1, erase_pieces, scan);
+    if (footprint->intervals[0].end > pieces * PIECE)
+        erase(scan, pieces * PIECE, footprint->intervals[0].end);
+}
+
+static void scan_bytes(void *user, int64_t begin, int64_t end) {
+    struct scan *scan = user;
+    const unsigned char *bytes = scan->host - GUARD;
+    /* All equal to the first, and the first is poison: one fast pass. */
+    if (bytes[begin] == POISON &&
+        memcmp(bytes + begin, bytes + begin + 1, (size_t)(end - begin - 1)) == 0)
+        return;
+    for (int64_t i = begin; i < end; i++)
+        if (bytes[i] != POISON) {
+            atomic_store(&scan->stray, i - GUARD);
+            return;
+        }
+}
+
+/* "out[1, 4, 0, 17]" of an element: its indices, by ascending stride from the last. */
+static void print_element(const struct scan *scan, int64_t element, char *text, size_t size) {
+    const struct smelt__problem *problem = scan->placed->problem;
+    const int64_t *strides = problem->layout[scan->tensor].strides;
+    const int last = scan->row->dimensions - 1;
+    int64_t indices[SMELT__MOST_DIMENSIONS] = {0};
+    for (int round = 0; round < last; round++) { /* the largest stride not yet taken */
+        int next = -1;
+        for (int i = 0; i < last; i++)
+            if (indices[i] == 0 && problem->extents[scan->row->shape[i]] > 1 &&
+                strides[i] <= element && (next < 0 || strides[i] > strides[next]))
+                next = i;
+        if (next < 0)
+            break;
+        indices[next] = element / strides[next];
+        element %= strides[next];
+    }
+    indices[last] = element;
+    int length = snprintf(text, size, "%s[", scan->row->name);
+    for (int i = 0; i <= last && length > 0 && (size_t)length < size; i++)
+        length += snprintf(text + length, size - (size_t)length, "%s%lld", i ? ", " : "",
+                           (long long)indices[i]);
+    if (length > 0 && (size_t)length < size)
+        snprintf(text + length, size - (size_t)length, "]");
+}
+
+static int verify_output(struct smelt__placed *placed, int tensor, char *message, size_t size) {
+    const struct smelt__device_buffer *buffer = &placed->buffers[tensor];
+    char name[128];
+    struct scan scan = {.placed = placed,
+                        .tensor = tensor,
+                        .row = &placed->pass->tensors->rows[tensor],
+                        .host = buffer->host + GUARD};
+    atomic_init(&scan.nan, -1);
+    atomic_init(&scan.stray, INT64_MIN);
+    erase_computed(&scan);
+    if (!placed->far) /* there the emulator watches */
+        smelt__parallel_for((int64_t)buffer->bytes + 2 * GUARD, PIECE, scan_bytes, &scan);
+    const int64_t stray = atomic_load(&scan.stray), nan = atomic_load(&scan.nan);
+    if (nan >= 0) {
+        print_element(&scan, nan, name, sizeof name);
+        snprintf(message, size, "%s: NaN, or not written at all", name);
+        return -1;
+    }
+    if (stray == INT64_MIN)
+        return 0;
+    const int outside = stray < 0 || stray >= (int64_t)buffer->bytes;
+    snprintf(message, size, "%s: byte %lld of %zu was written and is none that is computed%s",
+             scan.row->name, (long long)stray, buffer->bytes,
+             outside ? " (outside the tensor)" : "");
+    return -1;
+}
+
+/* Whether both guards of the workspace still hold what they were filled with. */
+static int workspace_kept(const struct smelt__placed *placed) {
+    const struct smelt__device_buffer *workspace = &placed->workspace;
+    const size_t offsets[] = {0, GUARD + workspace->bytes};
+    unsigned char guard[GUARD];
+    for (int i = 0; i < 2 && workspace->allocation; i++) {
+        if (smelt_device_download(placed->context, guard, workspace->allocation + offsets[i],
+                                  sizeof guard) != SMELT_OK)
+            return 0;
+        for (int k = 0; k < GUARD; k++)
+            if (guard[k] != POISON)
+                return 0;
+    }
+    return 1;
+}
+
+int smelt__placed_verify_extent(struct smelt__placed *placed, char *message, size_t size) {
+    for (int i = 0; i < placed->pass->tensors->count; i++)
+        if (placed->buffers[i].host && verify_output(placed, i, message, size) != 0)
+            return -1;
+    if (workspace_kept(placed))
+        return 0;
+    snprintf(message, size, "a byte before or behind the workspace was written");
+    return -1;
+}
+
+/* FNV-1a. */
+static uint64_t mix(uint64_t hash, const unsigned char *bytes, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+uint64_t smelt__placed_digest(const struct smelt__placed *placed) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (int i = 0; i < placed->pass->tensors->count; i++) {
+        const struct smelt__footprint *footprint = &placed->footprints.tensors[i];
+        for (size_t k = 0; placed->buffers[i].host && k < footprint->count; k++)
+            hash = mix(hash, placed->buffers[i].host + GUARD + footprint->intervals[k].begin,
+                       (size_t)(footprint->intervals[k].end - footprint->intervals[k].begin));
+    }
+    return hash;
+}
