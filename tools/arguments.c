@@ -1,6 +1,6 @@
 /*
  * The command line of `smelt`: one table of options, from which parsing, help and error messages
- * follow. What describes a problem (check, bench) is read by problem.h's own table.
+ * follow. What describes a problem (check, bench) is read by harness/options.h's tables.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -66,7 +66,7 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_VALID] =
         PROBLEM_OPTION("valid", "N", "valid slots of a query, random lists; default all"),
     [TOOL_LISTS] =
-        PROBLEM_OPTION("lists", "KIND", "random, causal, window, adversarial, packed or log"),
+        PROBLEM_OPTION("lists", "KIND", "random, causal, window, adversarial, packed, log, drift"),
     [TOOL_DOCUMENTS] = PROBLEM_OPTION("documents", "N", "documents of a batch, causal lists"),
     [TOOL_QUERY_LIST] =
         PROBLEM_OPTION("query-list", "KIND", "none, partial, clamped, whole, empty"),
@@ -180,12 +180,20 @@ static int read_name(struct tool_options *options, const struct option_descripti
 static int read_problem_option(struct tool_options *options,
                                const struct option_description *option, const char *text) {
     char message[512] = "";
-    if (option == &descriptions[TOOL_LISTS])
-        options->lists_given = 1;
-    if (smelt__problem_option_set(&options->problem, option->name, text, message, sizeof message) ==
-        1)
+    options->problem_given |= TOOL_BIT(option - descriptions);
+    if (smelt__problem_option_set(NULL, &options->problem, option->name, text, message,
+                                  sizeof message) == 1)
         return TOOL_OK;
     return tool_fail(options, TOOL_USAGE, "%s", message);
+}
+
+int tool_options_fit(const struct tool_options *options, const char *spec) {
+    const struct smelt__harness_operator *op = smelt__harness_find(spec);
+    for (int i = 0; op && i < TOOL_OPTION_COUNT; i++)
+        if ((options->problem_given & TOOL_BIT(i)) && !smelt__option_find(op, descriptions[i].name))
+            return tool_fail(options, TOOL_USAGE, "%s has no option --%s", op->name,
+                             descriptions[i].name);
+    return TOOL_OK;
 }
 
 static void add_value(struct tool_values *values, const char *text) {

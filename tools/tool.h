@@ -17,7 +17,7 @@
 
 #include <jansson.h>
 
-#include "harness/problem.h"
+#include "harness/operator.h"
 #include "smelt/smelt.h"
 
 /* The exit status scripts rely on. */
@@ -112,7 +112,7 @@ struct tool_options {
     int64_t tp, jobs, device, sample, repeat, schedules, limit, kernel;
     int64_t cache, tuned, dry_run, emulate, json, verbose, help; /* how often a flag was given */
     struct smelt__problem_options problem;                       /* 0 where not given */
-    int lists_given;                                             /* no value of `lists` says so */
+    uint64_t problem_given; /* a set: TOOL_BIT of the options of `problem` that were given */
 };
 
 /* Reads argv[2..] by the verb's table. TOOL_OK, or TOOL_USAGE with the error printed. Free with
@@ -120,6 +120,9 @@ struct tool_options {
 int tool_options_read(struct tool_options *options, const struct tool_verb *verb, int argc,
                       char **argv);
 void tool_options_free(struct tool_options *options);
+/* Refuses options of problems that the operator of a spec does not have. Exit status, with the
+ * error printed. */
+int tool_options_fit(const struct tool_options *options, const char *spec);
 void tool_print_verb_help(const struct tool_verb *verb);
 /* Whether argv holds --json: errors in front of it obey it too. */
 int tool_wants_json(int argc, char **argv);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "harness/sparse_attn.h"
 #include "suite.h"
 
 static const char SPEC[] = "sparse_attn:heads=8,dqk=128,dv=64,topk=32";
@@ -125,15 +126,16 @@ static void spell_strides(const smelt_sparse_attn_spec *spec, smelt_sparse_attn_
 
 static void try_change(struct workload *workload, const struct change *change, char *message,
                        size_t size) {
-    smelt_sparse_attn_args kept = workload->placed.args;
+    smelt_sparse_attn_args *args = workload->placed.args;
+    const smelt_sparse_attn_args kept = *args;
     uint8_t none[8] = {0};
-    spell_strides(&workload->spec, &workload->placed.args);
-    apply(change, &workload->placed.args);
+    spell_strides(workload->problem.spec, args);
+    apply(change, args);
     if (suite_ok(smelt__placed_poison(&workload->placed), "poison", message, size) != 0 ||
         suite_ok(smelt_stream_synchronize(workload->placed.context, NULL), "wait", message, size))
         return;
-    smelt_status status = smelt_sparse_attn_forward(workload->attn, &workload->placed.args, NULL);
-    workload->placed.args = kept;
+    smelt_status status = smelt_sparse_attn_forward(workload->object, args, NULL);
+    *args = kept;
     if (status != change->expected) {
         snprintf(message, size, "%s instead of %s (%s)", smelt_status_name(status),
                  smelt_status_name(change->expected), smelt_last_error());
@@ -148,8 +150,10 @@ static void try_change(struct workload *workload, const struct change *change, c
     if (status != SMELT_OK &&
         suite_ok(smelt__placed_download(&workload->placed), "download", message, size) == 0) {
         workload->problem.listed = none; /* nothing may have been written */
-        smelt__placed_verify_extent(&workload->placed, message, size);
+        if (suite_ok(smelt__placed_survey(&workload->placed), "survey", message, size) == 0)
+            smelt__placed_verify_extent(&workload->placed, message, size);
         workload->problem.listed = NULL;
+        suite_ok(smelt__placed_survey(&workload->placed), "survey", message, size);
     }
 }
 
@@ -157,8 +161,8 @@ static void null_handles(struct suite *suite, struct workload *workload) {
     const char *name = "arguments: null handles";
     if (!suite_wants(suite, name))
         return;
-    int passed = smelt_sparse_attn_forward(NULL, &workload->placed.args, NULL) == REFUSED &&
-                 smelt_sparse_attn_forward(workload->attn, NULL, NULL) == REFUSED;
+    int passed = smelt_sparse_attn_forward(NULL, workload->placed.args, NULL) == REFUSED &&
+                 smelt_sparse_attn_forward(workload->object, NULL, NULL) == REFUSED;
     suite_report(suite, name, passed ? NULL : "not refused");
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "harness/sparse_attn.h"
 #include "suite.h"
 
 static const char SPEC[] = "sparse_attn:heads=16,dqk=576,dv=512,topk=100";
@@ -60,7 +61,7 @@ void run_far(struct suite *suite) {
         options.problem.query_list = (enum smelt__query_list)((i + i / 4) % 4);
         options.problem.topk_length = options.problem.max_logits = options.problem.far = 1;
         snprintf(name, sizeof name, "far: %s, %s lists", options.spec,
-                 smelt__lists_name(options.problem.lists));
+                 smelt__lists_names[options.problem.lists]);
         if (!suite_wants(suite, name))
             continue;
         smelt__check_run(suite->context, &options, &result);
@@ -70,7 +71,7 @@ void run_far(struct suite *suite) {
 
 /* ---- edges ----------------------------------------------------------------------------------- */
 
-typedef void (*edge_function)(struct smelt__problem *problem, struct smelt__placed *placed);
+typedef void (*edge_function)(struct smelt__problem *problem, smelt_sparse_attn_args *args);
 
 static void compute_nothing(struct smelt__problem *problem) {
     static uint8_t none[4096]; /* no query is listed; more than a workload here has */
@@ -78,34 +79,40 @@ static void compute_nothing(struct smelt__problem *problem) {
     problem->listed = none;
 }
 
-static void no_tokens(struct smelt__problem *problem, struct smelt__placed *placed) {
-    placed->args.tokens = 0;
+static void no_tokens(struct smelt__problem *problem, smelt_sparse_attn_args *args) {
+    args->tokens = 0;
     compute_nothing(problem);
 }
 
-static void no_batches(struct smelt__problem *problem, struct smelt__placed *placed) {
-    placed->args.batches = 0;
-    compute_nothing(problem);
+/* 0 batches count as one. */
+static void one_batch(struct smelt__problem *problem, smelt_sparse_attn_args *args) {
+    static uint8_t first[4096];
+    args->batches = 0;
+    for (int64_t query = 0; query < args->tokens; query++)
+        first[query] = 1;
+    problem->computed = args->tokens;
+    problem->listed = first;
 }
 
-static void no_capacity(struct smelt__problem *problem, struct smelt__placed *placed) {
-    placed->args.queries.data = placed->args.indices.data; /* not to be read */
-    placed->args.query_capacity = 0;
+static void no_capacity(struct smelt__problem *problem, smelt_sparse_attn_args *args) {
+    args->queries.data = args->indices.data; /* not to be read */
+    args->query_capacity = 0;
     compute_nothing(problem);
 }
 
 /* Every slot is out of range then, whatever it holds. */
-static void no_rows(struct smelt__problem *problem, struct smelt__placed *placed) {
-    problem->args.rows = placed->args.rows = 0;
-    placed->args.kv.data = NULL;
+static void no_rows(struct smelt__problem *problem, smelt_sparse_attn_args *args) {
+    smelt_sparse_attn_args *host = problem->args;
+    host->rows = args->rows = 0;
+    args->kv.data = NULL;
 }
 
-static void narrow(struct smelt__problem *problem, struct smelt__placed *placed) {
-    int64_t stride = problem->args.width;
-    problem->args.width = placed->args.width = 1; /* a longer row's first slot */
-    problem->args.indices.strides[1] = placed->args.indices.strides[1] = stride;
-    problem->args.indices.strides[0] = placed->args.indices.strides[0] =
-        stride * problem->args.tokens;
+static void narrow(struct smelt__problem *problem, smelt_sparse_attn_args *args) {
+    smelt_sparse_attn_args *host = problem->args;
+    const int64_t stride = host->width;
+    host->width = args->width = 1; /* a longer row's first slot */
+    host->indices.strides[1] = args->indices.strides[1] = stride;
+    host->indices.strides[0] = args->indices.strides[0] = stride * host->tokens;
 }
 
 static const struct {
@@ -113,7 +120,7 @@ static const struct {
     edge_function edit;
 } edges[] = {
     {"boundaries: no tokens", no_tokens},
-    {"boundaries: no batches", no_batches},
+    {"boundaries: no number of batches", one_batch},
     {"boundaries: empty query list", no_capacity},
     {"boundaries: no rows", no_rows},
     {"boundaries: width 1 of a longer row", narrow},
@@ -125,15 +132,11 @@ static void run_edge(struct suite *suite, edge_function edit, char *message, siz
         .seed = suite->seed, .batches = 2, .tokens = 6, .rows = 500, .max_logits = 1};
     if (workload_open(&workload, suite, SPEC, &options, message, size) != 0)
         return;
-    smelt_sparse_attn_args args = workload.placed.args;
-    edit(&workload.problem, &workload.placed);
-    if (suite_ok(smelt__placed_run(&workload.placed, workload.attn, NULL), "forward", message,
-                 size) == 0) {
-        /* The copy is of the whole tensors: read it by the shape they were made for. */
-        workload.placed.args.tokens = args.tokens;
-        workload.placed.args.batches = args.batches;
+    edit(&workload.problem, workload.placed.args);
+    if (suite_ok(smelt__placed_survey(&workload.placed), "survey", message, size) == 0 &&
+        suite_ok(smelt__placed_run(&workload.placed, workload.object, NULL), "forward", message,
+                 size) == 0)
         workload_judge(&workload, message, size);
-    }
     workload.problem.listed = NULL;
     workload_close(&workload);
 }

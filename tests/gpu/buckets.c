@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "harness/sparse_attn.h"
 #include "suite.h"
 
 /* A bucketed operator, and whether each of its kernels has the plain one's plan (heads as rows and
@@ -60,19 +61,20 @@ static int keeps_row(enum edit edit, int64_t query) {
 
 /* Masks whole rows, or all but a row's last slot, of a packed problem. */
 static void edit_rows(struct smelt__problem *problem, enum edit edit) {
-    const int64_t width = problem->args.width;
+    const int64_t width = problem->options.width;
+    int32_t *const indices = smelt__problem_data(problem, SMELT__SPARSE_ATTN_INDICES);
     if (edit == AS_MADE)
         return;
-    for (int64_t query = 0; query < problem->args.batches * problem->args.tokens; query++)
+    for (int64_t query = 0; query < problem->options.batches * problem->options.tokens; query++)
         for (int64_t i = 0; i < width; i++) {
             const int short_one = edit == NO_MIDDLE && query % 2 == 0 && i != width - 1;
             if (!keeps_row(edit, query) || short_one)
-                problem->indices[query * width + i] = i % 2 ? -1 : INT32_MAX;
+                indices[query * width + i] = i % 2 ? -1 : INT32_MAX;
         }
 }
 
 static int same_bits(const struct smelt__placed *a, const struct smelt__placed *b, int64_t query) {
-    const smelt_sparse_attn_spec *spec = &a->problem->spec;
+    const smelt_sparse_attn_spec *spec = a->problem->spec;
     for (int head = 0; head < spec->heads; head++) {
         const float lse[2] = {smelt__placed_lse(a, query, head), smelt__placed_lse(b, query, head)};
         const float most[2] = {smelt__placed_max_logit(a, query, head),
@@ -93,12 +95,14 @@ static void compare_with_plain(struct suite *suite, struct workload *bucketed, c
     const struct smelt__problem *problem = &bucketed->problem;
     if (workload_open(&plain, suite, spec, &problem->options, message, size) != 0)
         return;
-    memcpy(plain.problem.indices, problem->indices,
-           problem->indices_elements * sizeof *problem->indices);
+    memcpy(smelt__problem_data(&plain.problem, SMELT__SPARSE_ATTN_INDICES),
+           smelt__problem_data(problem, SMELT__SPARSE_ATTN_INDICES),
+           smelt__problem_bytes(problem, SMELT__SPARSE_ATTN_INDICES));
     const int good =
         suite_ok(smelt__placed_refresh(&plain.placed), "upload", message, size) == 0 &&
-        suite_ok(smelt__placed_run(&plain.placed, plain.attn, NULL), "plain", message, size) == 0;
-    for (int64_t query = 0; query < problem->args.batches * problem->args.tokens && good; query++)
+        suite_ok(smelt__placed_run(&plain.placed, plain.object, NULL), "plain", message, size) == 0;
+    for (int64_t query = 0; query < problem->options.batches * problem->options.tokens && good;
+         query++)
         if ((!problem->listed || problem->listed[query]) && !message[0] &&
             !same_bits(&plain.placed, &bucketed->placed, query))
             snprintf(message, size, "query %lld has other bits than from the plain operator",
@@ -126,7 +130,7 @@ static void run_mix(struct suite *suite, int number, int mix, char *message, siz
         return;
     edit_rows(&workload.problem, mixes[mix].edit);
     if (suite_ok(smelt__placed_refresh(&workload.placed), "upload", message, size) == 0 &&
-        suite_ok(smelt__placed_run(&workload.placed, workload.attn, NULL), "forward", message,
+        suite_ok(smelt__placed_run(&workload.placed, workload.object, NULL), "forward", message,
                  size) == 0) {
         if (plain_too)
             compare_with_plain(suite, &workload, operators[number].plain, message, size);
@@ -149,7 +153,7 @@ static void run_wide(struct suite *suite, int64_t valid, char *message, size_t s
     if (workload_open(&workload, suite, "sparse_attn:heads=16,dqk=128,dv=64,topk=100,buckets=16/64",
                       &options, message, size) != 0)
         return;
-    if (suite_ok(smelt__placed_run(&workload.placed, workload.attn, NULL), "forward", message,
+    if (suite_ok(smelt__placed_run(&workload.placed, workload.object, NULL), "forward", message,
                  size) == 0)
         workload_judge(&workload, message, size);
     workload_close(&workload);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "harness/sparse_attn.h"
 #include "suite.h"
 
 enum { TOKENS = 24, OTHER_TOKENS = 37, ROWS = 3000 };
@@ -28,7 +29,7 @@ static struct smelt__problem_options base_options(const struct suite *suite) {
 /* 0 when the results of query `a` of one run have the bits of query `b` of the other. */
 static int compare_bits(const struct smelt__placed *first, int64_t a,
                         const struct smelt__placed *second, int64_t b, char *message, size_t size) {
-    const smelt_sparse_attn_spec *spec = &first->problem->spec;
+    const smelt_sparse_attn_spec *spec = first->problem->spec;
     for (int head = 0; head < spec->heads; head++) {
         float lse[2] = {smelt__placed_lse(first, a, head), smelt__placed_lse(second, b, head)};
         float high[2] = {smelt__placed_max_logit(first, a, head),
@@ -52,20 +53,21 @@ typedef void (*invariance_function)(struct suite *suite, struct workload *base, 
 
 /* Each query as a call of its own: T = B = 1, pointers moved to it. */
 static void alone(struct suite *suite, struct workload *base, char *message, size_t size) {
-    const smelt_sparse_attn_spec *spec = &base->spec;
+    const smelt_sparse_attn_spec *spec = base->problem.spec;
     struct smelt__placed single;
     if (suite_ok(smelt__placed_create(&single, suite->context, &base->problem), "placing", message,
                  size) != 0)
         return;
-    smelt_sparse_attn_args whole = single.args;
+    smelt_sparse_attn_args *const args = single.args;
+    const smelt_sparse_attn_args whole = *args;
     for (int64_t query = 0; query < 2 * TOKENS && !message[0]; query++) {
-        single.args = whole;
-        single.args.batches = single.args.tokens = 1;
-        single.args.q.data = (const uint16_t *)whole.q.data + query * spec->heads * spec->dqk;
-        single.args.kv.data = (const uint16_t *)whole.kv.data + query / TOKENS * ROWS * spec->dqk;
-        single.args.indices.data = (const int32_t *)whole.indices.data + query * whole.width;
-        single.args.topk_length.data = (const int32_t *)whole.topk_length.data + query;
-        if (suite_ok(smelt__placed_run(&single, base->attn, NULL), "forward", message, size) == 0)
+        *args = whole;
+        args->batches = args->tokens = 1;
+        args->q.data = (const uint16_t *)whole.q.data + query * spec->heads * spec->dqk;
+        args->kv.data = (const uint16_t *)whole.kv.data + query / TOKENS * ROWS * spec->dqk;
+        args->indices.data = (const int32_t *)whole.indices.data + query * whole.width;
+        args->topk_length.data = (const int32_t *)whole.topk_length.data + query;
+        if (suite_ok(smelt__placed_run(&single, base->object, NULL), "forward", message, size) == 0)
             compare_bits(&base->placed, query, &single, 0, message, size);
     }
     smelt__placed_destroy(&single);
@@ -75,21 +77,29 @@ static void alone(struct suite *suite, struct workload *base, char *message, siz
  * queries that remain between them become NaN. */
 static void transplant(const struct smelt__problem *from, int64_t batch,
                        struct smelt__problem *to) {
-    size_t width = (size_t)from->options.width;
-    size_t query_elements = (size_t)from->spec.heads * (size_t)from->spec.dqk;
-    size_t table = (size_t)ROWS * (size_t)from->spec.dqk;
-    memset(to->q, 0xff, to->q_elements * sizeof *to->q);
-    memcpy(to->kv, from->kv + (size_t)batch * table, table * sizeof *to->kv);
-    if (from->sink)
-        memcpy(to->sink, from->sink, (size_t)from->spec.heads * sizeof *to->sink);
+    const smelt_sparse_attn_spec *spec = from->spec;
+    const size_t query = (size_t)spec->heads * (size_t)spec->dqk * sizeof(uint16_t);
+    const size_t table = (size_t)ROWS * (size_t)spec->dqk * sizeof(uint16_t);
+    const size_t row = (size_t)from->options.width * sizeof(int32_t);
+    char *const q = smelt__problem_data(to, SMELT__SPARSE_ATTN_Q);
+    char *const indices = smelt__problem_data(to, SMELT__SPARSE_ATTN_INDICES);
+    int32_t *const lengths = smelt__problem_data(to, SMELT__SPARSE_ATTN_TOPK_LENGTH);
+    const char *const from_q = smelt__problem_data(from, SMELT__SPARSE_ATTN_Q);
+    const char *const from_kv = smelt__problem_data(from, SMELT__SPARSE_ATTN_KV);
+    const char *const from_indices = smelt__problem_data(from, SMELT__SPARSE_ATTN_INDICES);
+    const int32_t *const from_lengths = smelt__problem_data(from, SMELT__SPARSE_ATTN_TOPK_LENGTH);
+    memset(q, 0xff, smelt__problem_bytes(to, SMELT__SPARSE_ATTN_Q));
+    memcpy(smelt__problem_data(to, SMELT__SPARSE_ATTN_KV), from_kv + (size_t)batch * table, table);
+    if (spec->sink)
+        memcpy(smelt__problem_data(to, SMELT__SPARSE_ATTN_SINK),
+               smelt__problem_data(from, SMELT__SPARSE_ATTN_SINK),
+               (size_t)spec->heads * sizeof(float));
     for (int64_t token = 0; token < TOKENS; token++) {
-        size_t source = (size_t)(batch * TOKENS + token);
-        size_t place = (size_t)((token * 7 + 3) % OTHER_TOKENS);
-        memcpy(to->q + place * query_elements, from->q + source * query_elements,
-               query_elements * sizeof *to->q);
-        memcpy(to->indices + place * width, from->indices + source * width,
-               width * sizeof *to->indices);
-        to->topk_length[place] = from->topk_length[source];
+        const size_t source = (size_t)(batch * TOKENS + token);
+        const size_t place = (size_t)((token * 7 + 3) % OTHER_TOKENS);
+        memcpy(q + place * query, from_q + source * query, query);
+        memcpy(indices + place * row, from_indices + source * row, row);
+        lengths[place] = from_lengths[source];
     }
 }
 
@@ -100,7 +110,7 @@ static void elsewhere(struct suite *suite, struct workload *base, char *message,
     options.batches = 1;
     options.tokens = OTHER_TOKENS;
     char *spec = NULL;
-    if (suite_ok(smelt_sparse_attn_spec_print(&base->spec, &spec), "spec_print", message, size))
+    if (suite_ok(smelt_sparse_attn_spec_print(base->spec.spec, &spec), "spec_print", message, size))
         return;
     int opened = workload_open(&other, suite, spec, &options, message, size);
     smelt_free(spec);
@@ -109,7 +119,8 @@ static void elsewhere(struct suite *suite, struct workload *base, char *message,
     for (int64_t batch = 0; batch < 2 && !message[0]; batch++) {
         transplant(&base->problem, batch, &other.problem);
         if (suite_ok(smelt__placed_refresh(&other.placed), "upload", message, size) != 0 ||
-            suite_ok(smelt__placed_run(&other.placed, other.attn, NULL), "forward", message, size))
+            suite_ok(smelt__placed_run(&other.placed, other.object, NULL), "forward", message,
+                     size))
             break;
         for (int64_t token = 0; token < TOKENS && !message[0]; token++)
             compare_bits(&base->placed, batch * TOKENS + token, &other.placed,
@@ -124,13 +135,14 @@ static void listed(struct suite *suite, struct workload *base, char *message, si
     struct smelt__problem_options options = base_options(suite);
     options.query_list = SMELT__QUERY_LIST_PARTIAL;
     char *spec = NULL;
-    if (suite_ok(smelt_sparse_attn_spec_print(&base->spec, &spec), "spec_print", message, size))
+    if (suite_ok(smelt_sparse_attn_spec_print(base->spec.spec, &spec), "spec_print", message, size))
         return;
     int opened = workload_open(&other, suite, spec, &options, message, size);
     smelt_free(spec);
     if (opened != 0)
         return;
-    if (suite_ok(smelt__placed_run(&other.placed, other.attn, NULL), "forward", message, size) == 0)
+    if (suite_ok(smelt__placed_run(&other.placed, other.object, NULL), "forward", message, size) ==
+        0)
         for (int64_t query = 0; query < 2 * TOKENS && !message[0]; query++)
             if (other.problem.listed[query])
                 compare_bits(&base->placed, query, &other.placed, query, message, size);
@@ -147,7 +159,7 @@ static void repeated(struct suite *suite, struct workload *base, char *message, 
         /* On the emulator each time otherwise; without it this does nothing. */
         smelt__emulator_configure(smelt_context_arch(suite->context),
                                   smelt__schedule_at(suite->seed, i), 0);
-        if (suite_ok(smelt__placed_run(&again, base->attn, NULL), "forward", message, size) != 0)
+        if (suite_ok(smelt__placed_run(&again, base->object, NULL), "forward", message, size) != 0)
             break;
         for (int64_t query = 0; query < 2 * TOKENS && !message[0]; query++)
             compare_bits(&base->placed, query, &again, query, message, size);
@@ -167,7 +179,8 @@ static void run_one(struct suite *suite, const char *spec, invariance_function r
     struct smelt__problem_options options = base_options(suite);
     if (workload_open(&base, suite, spec, &options, message, size) != 0)
         return;
-    if (suite_ok(smelt__placed_run(&base.placed, base.attn, NULL), "forward", message, size) == 0) {
+    if (suite_ok(smelt__placed_run(&base.placed, base.object, NULL), "forward", message, size) ==
+        0) {
         run(suite, &base, message, size);
         if (!message[0])
             workload_judge(&base, message, size);
@@ -220,14 +233,15 @@ static void repeat(struct suite *suite, const char *spec, char *message, size_t 
     struct smelt__placed again;
     if (workload_open(&workload, suite, spec, &options, message, size) != 0)
         return;
-    if (suite_ok(smelt__placed_run(&workload.placed, workload.attn, NULL), "forward", message,
+    if (suite_ok(smelt__placed_run(&workload.placed, workload.object, NULL), "forward", message,
                  size) == 0 &&
         suite_ok(smelt__placed_create(&again, suite->context, &workload.problem), "placing",
                  message, size) == 0) {
         for (int i = 1; i < repetitions && !message[0]; i++) {
             smelt__emulator_configure(smelt_context_arch(suite->context),
                                       smelt__schedule_at(suite->seed, i), 0);
-            if (suite_ok(smelt__placed_run(&again, workload.attn, NULL), "forward", message, size))
+            if (suite_ok(smelt__placed_run(&again, workload.object, NULL), "forward", message,
+                         size))
                 break;
             for (int64_t query = 0; query < options.tokens && !message[0]; query++)
                 compare_bits(&workload.placed, query, &again, query, message, size);

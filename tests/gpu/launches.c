@@ -52,8 +52,8 @@ static struct CUgraphExec_st *capture(struct launch_test *test) {
     if (!driven(test, driver->stream_begin_capture(test->stream, CAPTURE_MODE_GLOBAL),
                 "begin capture"))
         return NULL;
-    smelt_status status =
-        smelt_sparse_attn_forward(test->workload->attn, &test->workload->placed.args, test->stream);
+    smelt_status status = test->workload->pass->launch(test->workload->object,
+                                                       test->workload->placed.args, test->stream);
     int code = driver->stream_end_capture(test->stream, &graph);
     if (works(test, status, "forward while capturing") && driven(test, code, "end capture"))
         driven(test, driver->graph_instantiate(&executable, graph, 0), "instantiate");
@@ -86,7 +86,8 @@ static void graph(struct launch_test *test) {
         options.seed += i;
         options.lists = (enum smelt__lists)i;
         smelt__problem_destroy(&test->workload->problem);
-        if (smelt__problem_create(&test->workload->problem, &test->workload->spec, &options) != 0)
+        if (smelt__problem_create(&test->workload->problem, test->workload->spec.op,
+                                  test->workload->pass, test->workload->spec.spec, &options) != 0)
             snprintf(test->message, test->size, "out of memory");
         else if (works(test, smelt__placed_refresh(&test->workload->placed), "upload"))
             replay(test, executable);
@@ -124,8 +125,8 @@ static void two_streams(struct launch_test *test) {
     good = good && works(test, smelt_stream_synchronize(context, NULL), "wait");
     for (int i = 0; i < launches && good; i++)
         good = works(test,
-                     smelt_sparse_attn_forward(test->workload->attn, &workloads[i % 2]->placed.args,
-                                               streams[i % 2]),
+                     test->workload->pass->launch(test->workload->object,
+                                                  workloads[i % 2]->placed.args, streams[i % 2]),
                      "forward");
     for (int i = 0; i < 2 && good; i++) {
         good = works(test, smelt_stream_synchronize(context, streams[i]), "wait") &&
@@ -139,6 +140,13 @@ static void two_streams(struct launch_test *test) {
     workload_close(&second);
 }
 
+static int first_output(const struct smelt__placed *placed) {
+    int row = 0;
+    while (placed->pass->tensors->rows[row].role == SMELT__INPUT)
+        row++;
+    return row;
+}
+
 /* What follows a call in the stream finds all of its results: the buckets' kernels overlap, and the
  * last of them, which most often has nothing to do, must not end before the first. */
 static void followed_at_once(struct launch_test *test) {
@@ -150,24 +158,26 @@ static void followed_at_once(struct launch_test *test) {
     if (workload_open(&long_one, test->suite, test->spec, &options, test->message, test->size) != 0)
         return;
     const struct smelt__placed *placed = &long_one.placed;
-    const size_t bytes = placed->out.bytes;
+    const int output = first_output(placed);
+    const size_t bytes = placed->buffers[output].bytes;
+    const void *const results =
+        smelt__tensor_in(&placed->pass->tensors->rows[output], placed->args)->data;
     host[0] = malloc(bytes), host[1] = malloc(bytes);
     int good =
         host[0] && host[1] && works(test, smelt_device_alloc(context, bytes, &copy), "alloc");
     for (int i = 0; i < ROUNDS && good; i++)
         good = works(test, smelt__placed_poison(&long_one.placed), "poison") &&
                works(test, smelt_stream_synchronize(context, NULL), "wait") &&
-               works(test, smelt_sparse_attn_forward(long_one.attn, &placed->args, test->stream),
+               works(test, long_one.pass->launch(long_one.object, placed->args, test->stream),
                      "forward") &&
                driven(test,
                       test->driver->copy_async((unsigned long long)(uintptr_t)copy,
-                                               (unsigned long long)(uintptr_t)placed->args.out.data,
-                                               bytes, test->stream),
+                                               (unsigned long long)(uintptr_t)results, bytes,
+                                               test->stream),
                       "copy") &&
                works(test, smelt_stream_synchronize(context, test->stream), "wait") &&
                works(test, smelt_device_download(context, host[0], copy, bytes), "download") &&
-               works(test, smelt_device_download(context, host[1], placed->args.out.data, bytes),
-                     "download") &&
+               works(test, smelt_device_download(context, host[1], results, bytes), "download") &&
                same_bytes(test, host[0], host[1], bytes);
     if (copy)
         smelt_device_free(context, copy);
@@ -177,7 +187,7 @@ static void followed_at_once(struct launch_test *test) {
 }
 
 static void default_stream(struct launch_test *test) {
-    if (works(test, smelt__placed_run(&test->workload->placed, test->workload->attn, NULL),
+    if (works(test, smelt__placed_run(&test->workload->placed, test->workload->object, NULL),
               "forward"))
         workload_judge(test->workload, test->message, test->size);
 }
@@ -190,7 +200,7 @@ static void launch_under(struct launch_test *test, struct CUctx_st *context, con
     if (!driven(test, test->driver->ctx_set_current(context), "set current"))
         return;
     smelt_status status =
-        smelt__placed_run(&test->workload->placed, test->workload->attn, test->stream);
+        smelt__placed_run(&test->workload->placed, test->workload->object, test->stream);
     driven(test, test->driver->ctx_get_current(&after), "get current");
     test->driver->ctx_set_current(NULL);
     if (!works(test, status, what))
@@ -241,7 +251,7 @@ static void adopt_current(struct launch_test *test, struct smelt_context **adopt
     suite.context = *adopted;
     if (workload_open(&workload, &suite, test->spec, &options, test->message, test->size) != 0)
         return;
-    if (works(test, smelt__placed_run(&workload.placed, workload.attn, NULL), "forward"))
+    if (works(test, smelt__placed_run(&workload.placed, workload.object, NULL), "forward"))
         workload_judge(&workload, test->message, test->size);
     workload_close(&workload);
 }
@@ -281,13 +291,15 @@ static void *share(void *user) {
     test.size = sizeof shared->message;
     test.stream = NULL;
     options.seed = shared->seed;
-    if (smelt__problem_create(&problem, &test.workload->spec, &options) != 0) {
+    if (smelt__problem_create(&problem, test.workload->spec.op, test.workload->pass,
+                              test.workload->spec.spec, &options) != 0) {
         snprintf(test.message, test.size, "out of memory");
         return NULL;
     }
     if (works(&test, smelt__placed_create(&placed, test.suite->context, &problem), "placing")) {
         if (works(&test, smelt_stream_create(test.suite->context, &test.stream), "stream") &&
-            works(&test, smelt__placed_run(&placed, test.workload->attn, test.stream), "forward") &&
+            works(&test, smelt__placed_run(&placed, test.workload->object, test.stream),
+                  "forward") &&
             smelt__check_compare(&placed, 4, &result) != 0)
             snprintf(test.message, test.size, "%.500s", result.message);
         if (test.stream)

@@ -52,7 +52,7 @@ static void add_case(struct matrix *matrix, const struct suite *suite, int heads
     struct smelt__random random = smelt__random_at(suite->seed, 0, (uint64_t)number);
     memset(options, 0, sizeof *options);
     int sink = (heads + topk + dqk / 64 + variation) % 2; /* both, over the variations */
-    const char *knobs = dv == SUITE_KNOB_DV && suite->knobs ? suite->knobs : "";
+    const char *knobs = dv == 512 && suite->knobs ? suite->knobs : "";
     char buckets[64] = "";
     if (number % (suite->quick ? 8 : 4) == 3) /* and rows wider than topk, below */
         snprintf(buckets, sizeof buckets, ",buckets=%d/%d", 1 + topk / 9, 2 + topk / 3);

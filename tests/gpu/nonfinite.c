@@ -4,9 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/sparse_attn.h"
 #include "suite.h"
 
-enum { TOKENS = 12, ROWS = 900, TOPK = 100, HEADS = 24, QUERY = 3, SLOT = 5, HEAD = 17 };
+enum {
+    TOKENS = 12,
+    ROWS = 900,
+    TOPK = 100,
+    HEADS = 24,
+    DQK = 576,
+    DV = 512,
+    QUERY = 3,
+    SLOT = 5,
+    HEAD = 17
+};
 
 static const char SPEC[] = "sparse_attn:heads=24,dqk=576,dv=512,topk=100";
 static const char SINK_SPEC[] = "sparse_attn:heads=24,dqk=576,dv=512,topk=100,sink=1";
@@ -35,8 +46,9 @@ static int all_nan(const struct smelt__placed *placed, int64_t query, int head, 
 
 /* Whether a query's list names the row. */
 static int names(const struct smelt__problem *problem, int64_t query, int32_t row) {
+    const int32_t *const indices = smelt__problem_data(problem, SMELT__SPARSE_ATTN_INDICES);
     for (int slot = 0; slot < TOPK; slot++)
-        if (problem->indices[query * TOPK + slot] == row)
+        if (indices[query * TOPK + slot] == row)
             return 1;
     return 0;
 }
@@ -63,7 +75,7 @@ struct kept {
 };
 
 static void keep(const struct workload *work, struct kept *kept) {
-    const size_t dv = (size_t)work->spec.dv;
+    const size_t dv = DV;
     for (int64_t query = 0; query < TOKENS; query++)
         for (int head = 0; head < HEADS; head++) {
             const size_t place = (size_t)(query * HEADS + head);
@@ -75,13 +87,13 @@ static void keep(const struct workload *work, struct kept *kept) {
 
 static void compare(const struct workload *work, const struct kept *kept, reach_function reaches,
                     int32_t row, char *message, size_t size) {
-    const size_t dv = (size_t)work->spec.dv;
+    const size_t dv = DV;
     for (int64_t query = 0; query < TOKENS; query++)
         for (int head = 0; head < HEADS; head++) {
             const size_t place = (size_t)(query * HEADS + head);
             const float lse = smelt__placed_lse(&work->placed, query, head);
             if (reaches(&work->problem, query, head, row)) {
-                if (all_nan(&work->placed, query, head, work->spec.dv) == 0)
+                if (all_nan(&work->placed, query, head, DV) == 0)
                     continue;
                 snprintf(message, size, "query %lld, head %d: a NaN it meets is lost",
                          (long long)query, head);
@@ -100,22 +112,25 @@ static void compare(const struct workload *work, const struct kept *kept, reach_
 /* Runs clean, plants the NaN, runs again. */
 static void spread(struct workload *work, reach_function reaches, char *message, size_t size) {
     struct smelt__problem *problem = &work->problem;
-    const int32_t row = problem->indices[QUERY * TOPK + SLOT];
-    struct kept kept = {calloc((size_t)TOKENS * HEADS * (size_t)work->spec.dv, sizeof(uint16_t)),
+    uint16_t *const q = smelt__problem_data(problem, SMELT__SPARSE_ATTN_Q);
+    uint16_t *const kv = smelt__problem_data(problem, SMELT__SPARSE_ATTN_KV);
+    const int32_t *const indices = smelt__problem_data(problem, SMELT__SPARSE_ATTN_INDICES);
+    const int32_t row = indices[QUERY * TOPK + SLOT];
+    struct kept kept = {calloc((size_t)TOKENS * HEADS * (size_t)DV, sizeof(uint16_t)),
                         calloc((size_t)TOKENS * HEADS, sizeof(float))};
     if (!kept.out || !kept.lse) {
         snprintf(message, size, "out of memory");
         goto out;
     }
-    if (suite_ok(smelt__placed_run(&work->placed, work->attn, NULL), "forward", message, size))
+    if (suite_ok(smelt__placed_run(&work->placed, work->object, NULL), "forward", message, size))
         goto out;
     keep(work, &kept);
     if (reaches == through_row)
-        problem->kv[(size_t)row * (size_t)work->spec.dqk] = BF16_NAN;
+        kv[(size_t)row * (size_t)DQK] = BF16_NAN;
     else
-        problem->q[((size_t)QUERY * HEADS + HEAD) * (size_t)work->spec.dqk + 575] = BF16_NAN;
+        q[((size_t)QUERY * HEADS + HEAD) * (size_t)DQK + 575] = BF16_NAN;
     if (suite_ok(smelt__placed_refresh(&work->placed), "upload", message, size) ||
-        suite_ok(smelt__placed_run(&work->placed, work->attn, NULL), "forward", message, size))
+        suite_ok(smelt__placed_run(&work->placed, work->object, NULL), "forward", message, size))
         goto out;
     compare(work, &kept, reaches, row, message, size);
 out:
@@ -133,11 +148,13 @@ static void nan_in_query(struct workload *work, char *message, size_t size) {
 
 /* A sink of -inf is none, one of +inf gives zeros; the reference says so too. */
 static void infinite_sinks(struct workload *work, char *message, size_t size) {
-    work->problem.sink[0] = INFINITY;
-    work->problem.sink[1] = -INFINITY;
-    work->problem.sink[2] = 3e38F;
+    float *const sink = smelt__problem_data(&work->problem, SMELT__SPARSE_ATTN_SINK);
+    sink[0] = INFINITY;
+    sink[1] = -INFINITY;
+    sink[2] = 3e38F;
     if (suite_ok(smelt__placed_refresh(&work->placed), "upload", message, size) == 0 &&
-        suite_ok(smelt__placed_run(&work->placed, work->attn, NULL), "forward", message, size) == 0)
+        suite_ok(smelt__placed_run(&work->placed, work->object, NULL), "forward", message, size) ==
+            0)
         workload_judge(work, message, size);
 }
 

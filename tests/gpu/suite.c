@@ -46,39 +46,49 @@ int suite_ok(smelt_status status, const char *call, char *message, size_t size) 
     return -1;
 }
 
+int suite_takes_knobs(const struct suite *suite, const char *spec) {
+    return suite->knobs && strstr(spec, ",dv=512,") != NULL;
+}
+
+/* The operator; a spec that names knobs itself keeps to those. */
+static int open_object(struct workload *workload, struct suite *suite, const char *spec,
+                       char *message, size_t size) {
+    if (suite_ok(smelt__harness_spec_parse(&workload->spec, spec), "spec_parse", message, size))
+        return -1;
+    const struct smelt__harness_operator *op = workload->spec.op;
+    if (suite_takes_knobs(suite, spec) && !workload->spec.knobs)
+        memcpy((char *)workload->spec.spec + op->knobs_field, &suite->knobs, sizeof suite->knobs);
+    workload->pass = smelt__harness_spec_pass(&workload->spec, 0);
+    return suite_ok(op->create(&workload->object, suite->context, workload->spec.spec), "create",
+                    message, size);
+}
+
 int workload_open(struct workload *workload, struct suite *suite, const char *spec,
                   const struct smelt__problem_options *options, char *message, size_t size) {
     memset(workload, 0, sizeof *workload);
-    workload->spec = (smelt_sparse_attn_spec)SMELT_SPARSE_ATTN_SPEC_INIT;
-    if (suite_ok(smelt_sparse_attn_spec_parse(spec, &workload->spec, NULL), "spec_parse", message,
-                 size) != 0)
-        return -1;
-    if (workload->spec.dv == SUITE_KNOB_DV)
-        workload->spec.knobs = suite->knobs;
-    if (suite_ok(smelt_sparse_attn_create(&workload->attn, suite->context, &workload->spec),
-                 "create", message, size) != 0)
-        return -1;
-    if (smelt__problem_create(&workload->problem, &workload->spec, options) != 0) {
-        snprintf(message, size, "out of memory while making the problem");
-        smelt_sparse_attn_destroy(&workload->attn);
-        return -1;
-    }
-    if (suite_ok(smelt__placed_create(&workload->placed, suite->context, &workload->problem),
-                 "placing the problem", message, size) == 0) {
-        if (suite_ok(smelt__placed_workspace(&workload->placed, workload->attn), "workspace",
-                     message, size) == 0)
+    if (open_object(workload, suite, spec, message, size) == 0) {
+        if (smelt__problem_create(&workload->problem, workload->spec.op, workload->pass,
+                                  workload->spec.spec, options) != 0)
+            snprintf(message, size, "out of memory while making the problem");
+        else if (suite_ok(
+                     smelt__placed_create(&workload->placed, suite->context, &workload->problem),
+                     "placing the problem", message, size) == 0 &&
+                 suite_ok(smelt__placed_workspace(&workload->placed, workload->object), "workspace",
+                          message, size) == 0)
             return 0;
-        smelt__placed_destroy(&workload->placed);
     }
-    smelt__problem_destroy(&workload->problem);
-    smelt_sparse_attn_destroy(&workload->attn);
+    workload_close(workload);
     return -1;
 }
 
 void workload_close(struct workload *workload) {
-    smelt__placed_destroy(&workload->placed);
-    smelt__problem_destroy(&workload->problem);
-    smelt_sparse_attn_destroy(&workload->attn);
+    if (workload->placed.context)
+        smelt__placed_destroy(&workload->placed);
+    if (workload->problem.op)
+        smelt__problem_destroy(&workload->problem);
+    if (workload->object)
+        workload->spec.op->destroy(&workload->object);
+    smelt__harness_spec_free(&workload->spec);
 }
 
 void workload_judge(struct workload *workload, char *message, size_t size) {

@@ -15,7 +15,7 @@ struct suite {
     smelt_context *context;
     uint64_t seed;
     const char *filter; /* run cases whose name contains it; NULL: all */
-    const char *knobs;  /* for every operator of dv 512, "variant=sm90"; NULL: none */
+    const char *knobs;  /* for every spec that takes them, "variant=sm90"; NULL: none */
     int quick;          /* few and small cases, for compute-sanitizer */
     int list;           /* print names, run nothing */
     int without_driver; /* leave out what needs libcuda beside the library */
@@ -24,8 +24,8 @@ struct suite {
     int passed, failed, skipped;
 };
 
-/* The width of a value that every variant has: operators of it take suite->knobs. */
-enum { SUITE_KNOB_DV = 512 };
+/* Whether a spec takes suite->knobs: its values have a width that every variant has. */
+int suite_takes_knobs(const struct suite *suite, const char *spec);
 
 /* Whether to run the case; with --list prints its name and says no. */
 int suite_wants(const struct suite *suite, const char *name);
@@ -40,10 +40,11 @@ void suite_skip(struct suite *suite, const char *name, const char *reason);
 /* A library call that must succeed: 0, or -1 with "CALL: STATUS: message" in `message`. */
 int suite_ok(smelt_status status, const char *call, char *message, size_t size);
 
-/* An operator with its problem on the device. */
+/* An operator with a problem of its first pass on the device. */
 struct workload {
-    smelt_sparse_attn_spec spec;
-    smelt_sparse_attn *attn;
+    struct smelt__harness_spec spec;
+    const struct smelt__harness_pass *pass;
+    void *object;
     struct smelt__problem problem;
     struct smelt__placed placed;
 };

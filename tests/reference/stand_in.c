@@ -207,6 +207,20 @@ smelt_status smelt_sparse_attn_forward_workspace(const smelt_sparse_attn *attn,
     return SMELT_OK;
 }
 
+smelt_status smelt_sparse_attn_supported(smelt_context *context, const smelt_sparse_attn_spec *spec,
+                                         const char **why) {
+    (void)context, (void)spec;
+    if (why)
+        *why = "";
+    return SMELT_OK;
+}
+
+/* Specs of families that the stand-in does not have. */
+smelt_status smelt_spec_canonical(const char *spec, char **canonical) {
+    *canonical = NULL;
+    return fail(SMELT_ERROR_INVALID_SPEC, spec);
+}
+
 void smelt_sparse_attn_destroy(smelt_sparse_attn **attn) {
     free(*attn);
     *attn = NULL;
@@ -297,6 +311,12 @@ static void store(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_ar
     if (stand_in_defect == STAND_IN_WRITES_INPUT && a->sink.data)
         ((float *)(uintptr_t)a->sink.data)[head] += 1e-6F;
     ((float *)a->lse.data)[at] = (float)lse;
+    if (stand_in_defect == STAND_IN_WRITES_BESIDE_LSE && query == a->tokens - 1)
+        ((float *)a->lse.data)[at + 1] = 0;
+    if (stand_in_defect == STAND_IN_WRITES_BESIDE_MAX_LOGITS && query == a->tokens - 1)
+        ((float *)a->max_logits.data)[at + 1] = 0;
+    if (stand_in_defect == STAND_IN_WRITES_BEFORE_MAX_LOGITS && query == 0 && head == 0)
+        ((float *)a->max_logits.data)[-1] = 0;
     if (a->max_logits.data)
         ((float *)a->max_logits
              .data)[batch * a->max_logits.strides[0] + token * a->max_logits.strides[1] +
@@ -334,11 +354,14 @@ static smelt_status compute(const smelt_sparse_attn_spec *spec, const smelt_spar
 }
 
 smelt_status smelt_sparse_attn_forward(const smelt_sparse_attn *attn,
-                                       const smelt_sparse_attn_args *args,
+                                       const smelt_sparse_attn_args *given,
                                        struct CUstream_st *stream) {
     (void)stream;
-    if (!attn || !args)
+    if (!attn || !given)
         return fail(SMELT_ERROR_INVALID_ARGUMENT, attn ? "args" : "attn");
+    smelt_sparse_attn_args copy = *given, *const args = &copy;
+    if (args->batches == 0)
+        args->batches = 1;
     const char *wrong = fault(&attn->spec, args);
     if (wrong && args->batches != 0 && args->tokens != 0)
         return fail(SMELT_ERROR_INVALID_ARGUMENT, wrong);

@@ -18,6 +18,9 @@ enum stand_in_defect {
     STAND_IN_IGNORES_SINK,
     STAND_IN_WRITES_GAP,
     STAND_IN_WRITES_PAST_END,
+    STAND_IN_WRITES_BESIDE_LSE, /* the element behind a result, a gap */
+    STAND_IN_WRITES_BESIDE_MAX_LOGITS,
+    STAND_IN_WRITES_BEFORE_MAX_LOGITS,
     STAND_IN_COMPUTES_UNLISTED,
     STAND_IN_SKIPS_LAST_QUERY,
     STAND_IN_ONE_ROW_OFF, /* one head of one query is 3 % too large */

@@ -13,6 +13,7 @@
 
 #include "harness/check.h"
 #include "harness/random.h"
+#include "harness/sparse_attn.h"
 #include "reference/sparse_attn.h"
 #include "stand_in.h"
 
@@ -133,14 +134,12 @@ static const smelt_sparse_attn_spec spec = {
 
 /* A second derivation, byte by byte, of what a kernel may touch. */
 struct touched {
-    const struct smelt__problem *problem;
     const smelt_sparse_attn_args *args;
-    uint8_t *bytes[SMELT__BUFFERS];
-    size_t sizes[SMELT__BUFFERS];
+    uint8_t *bytes[SMELT__SPARSE_ATTN_TENSORS];
+    size_t sizes[SMELT__SPARSE_ATTN_TENSORS];
 };
 
-static void touch(struct touched *touched, enum smelt__buffer buffer, int64_t element,
-                  size_t element_bytes) {
+static void touch(struct touched *touched, int buffer, int64_t element, size_t element_bytes) {
     size_t first = (size_t)element * element_bytes;
     if (!touched->bytes[buffer])
         return;
@@ -156,27 +155,28 @@ static void touch_slots(struct touched *touched, int64_t b, int64_t t) {
         slots = lengths[b * a->topk_length.strides[0] + t * a->topk_length.strides[1]];
     for (int64_t slot = 0; slot < slots; slot++) {
         int64_t place = b * a->indices.strides[0] + t * a->indices.strides[1] + slot;
-        touch(touched, SMELT__BUFFER_INDICES, place, 4);
+        touch(touched, SMELT__SPARSE_ATTN_INDICES, place, 4);
         int64_t row = indices[place];
         for (int64_t d = 0; d < spec.dqk && row >= 0 && row < a->rows; d++)
-            touch(touched, SMELT__BUFFER_KV, b * a->kv.strides[0] + row * a->kv.strides[1] + d, 2);
+            touch(touched, SMELT__SPARSE_ATTN_KV, b * a->kv.strides[0] + row * a->kv.strides[1] + d,
+                  2);
     }
 }
 
 static void touch_query(struct touched *touched, int64_t b, int64_t t) {
     const smelt_sparse_attn_args *a = touched->args;
-    touch(touched, SMELT__BUFFER_TOPK_LENGTH,
+    touch(touched, SMELT__SPARSE_ATTN_TOPK_LENGTH,
           b * a->topk_length.strides[0] + t * a->topk_length.strides[1], 4);
     touch_slots(touched, b, t);
     for (int64_t h = 0; h < spec.heads; h++) {
         int64_t lse = b * a->lse.strides[0] + t * a->lse.strides[1] + h * a->lse.strides[2];
-        touch(touched, SMELT__BUFFER_LSE, lse, 4);
-        touch(touched, SMELT__BUFFER_MAX_LOGITS, lse, 4);
+        touch(touched, SMELT__SPARSE_ATTN_LSE, lse, 4);
+        touch(touched, SMELT__SPARSE_ATTN_MAX_LOGITS, lse, 4);
         for (int64_t d = 0; d < spec.dqk; d++)
-            touch(touched, SMELT__BUFFER_Q,
+            touch(touched, SMELT__SPARSE_ATTN_Q,
                   b * a->q.strides[0] + t * a->q.strides[1] + h * a->q.strides[2] + d, 2);
         for (int64_t d = 0; d < spec.dv; d++)
-            touch(touched, SMELT__BUFFER_OUT,
+            touch(touched, SMELT__SPARSE_ATTN_OUT,
                   b * a->out.strides[0] + t * a->out.strides[1] + h * a->out.strides[2] + d, 2);
     }
 }
@@ -189,61 +189,53 @@ static void touch_all(struct touched *touched) {
         listed = *count;
     for (int64_t i = 0; i < listed; i++) {
         int64_t query = list[i];
-        touch(touched, SMELT__BUFFER_QUERIES, i, 4);
+        touch(touched, SMELT__SPARSE_ATTN_QUERIES, i, 4);
         if (query >= 0 && query < a->batches * a->tokens)
             touch_query(touched, query / a->tokens, query % a->tokens);
     }
     for (int64_t query = 0; query < a->batches * a->tokens && !list; query++)
         touch_query(touched, query / a->tokens, query % a->tokens);
-    touch(touched, SMELT__BUFFER_QUERY_COUNT, 0, 4);
+    touch(touched, SMELT__SPARSE_ATTN_QUERY_COUNT, 0, 4);
     for (int64_t head = 0; head < spec.heads; head++)
-        touch(touched, SMELT__BUFFER_SINK, head, 4);
+        touch(touched, SMELT__SPARSE_ATTN_SINK, head, 4);
 }
 
-static void expect_buffer(const struct touched *touched, enum smelt__buffer buffer,
-                          uint64_t tensor) {
+static void expect_buffer(const struct touched *touched, int buffer, uint64_t tensor) {
     int64_t wrong = -1;
     for (size_t i = 0; i < touched->sizes[buffer] && wrong < 0; i++)
         if (is_forbidden(tensor + i) == touched->bytes[buffer][i])
             wrong = (int64_t)i;
     if (wrong >= 0)
         print_message("seed %llu: byte %lld of %s\n", (unsigned long long)seed, (long long)wrong,
-                      smelt__buffer_name(buffer));
+                      smelt__sparse_attn_tensors.rows[buffer].name);
     assert_true(wrong < 0);
 }
 
-/* The forbidden bytes of every buffer are exactly those that a kernel has no business with. */
+/* The forbidden bytes of every tensor are exactly those that a kernel has no business with. */
 static void expect_forbidden(const struct smelt__placed *placed) {
     const struct smelt__problem *problem = placed->problem;
-    smelt_sparse_attn_args args = problem->args;
-    const struct smelt__output *outputs[] = {&placed->out, &placed->lse, &placed->max_logits};
-    const size_t sizes[SMELT__INPUTS] = {problem->q_elements * 2,
-                                         problem->kv_elements * 2,
-                                         problem->indices_elements * 4,
-                                         problem->topk_length_elements * 4,
-                                         (size_t)spec.heads * 4,
-                                         (size_t)args.query_capacity * 4,
-                                         args.query_count.data != NULL ? 4U : 0U};
-    struct touched touched = {.problem = problem, .args = &args};
+    const struct smelt__tensor_row *rows = smelt__sparse_attn_tensors.rows;
+    smelt_sparse_attn_args args;
+    struct touched touched = {.args = &args};
+    memcpy(&args, problem->args, sizeof args);
     smelt__sparse_attn_resolve_strides(&spec, &args);
-    for (int i = 0; i < SMELT__BUFFERS; i++) {
-        touched.sizes[i] = i < SMELT__INPUTS ? sizes[i] : outputs[i - SMELT__INPUTS]->bytes;
+    for (int i = 0; i < SMELT__SPARSE_ATTN_TENSORS; i++) {
+        touched.sizes[i] = smelt__problem_bytes(problem, i);
         touched.bytes[i] = touched.sizes[i] ? calloc(touched.sizes[i], 1) : NULL;
     }
     touch_all(&touched);
-    for (int i = 0; i < SMELT__BUFFERS; i++) {
-        const char *text = smelt__buffer_name((enum smelt__buffer)i);
-        uint64_t tensor = named(text);
+    for (int i = 0; i < SMELT__SPARSE_ATTN_TENSORS; i++) {
+        uint64_t tensor = named(rows[i].name);
         if (!touched.sizes[i])
             continue;
         assert_true(tensor != 0);
-        if (i >= SMELT__INPUTS) { /* named with its guards */
+        if (rows[i].role != SMELT__INPUT) { /* named with its guards */
             assert_true(is_forbidden(tensor) && is_forbidden(tensor + 4095));
             tensor += 4096;
             assert_true(is_forbidden(tensor + touched.sizes[i]) &&
                         is_forbidden(tensor + touched.sizes[i] + 4095));
         }
-        expect_buffer(&touched, (enum smelt__buffer)i, tensor);
+        expect_buffer(&touched, i, tensor);
         free(touched.bytes[i]);
     }
 }
@@ -271,13 +263,21 @@ static void test_forbidden(void **state) {
         struct smelt__problem problem, other;
         struct smelt__placed placed;
         memset(&told, 0, sizeof told);
-        assert_int_equal(smelt__problem_create(&problem, &spec, &options), 0);
+        assert_int_equal(smelt__problem_create(&problem, &smelt__harness_sparse_attn,
+                                               &smelt__harness_sparse_attn.passes[0], &spec,
+                                               &options),
+                         0);
         assert_int_equal(smelt__placed_create(&placed, context, &problem), SMELT_OK);
         expect_forbidden(&placed);
         /* Other lists in the same place: what was forbidden before is forgotten. */
         options.seed += 1000;
-        assert_int_equal(smelt__problem_create(&other, &spec, &options), 0);
-        memcpy(problem.indices, other.indices, problem.indices_elements * sizeof *problem.indices);
+        assert_int_equal(smelt__problem_create(&other, &smelt__harness_sparse_attn,
+                                               &smelt__harness_sparse_attn.passes[0], &spec,
+                                               &options),
+                         0);
+        memcpy(smelt__problem_data(&problem, SMELT__SPARSE_ATTN_INDICES),
+               smelt__problem_data(&other, SMELT__SPARSE_ATTN_INDICES),
+               smelt__problem_bytes(&problem, SMELT__SPARSE_ATTN_INDICES));
         assert_int_equal(smelt__placed_refresh(&placed), SMELT_OK);
         expect_forbidden(&placed);
         smelt__placed_destroy(&placed);

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "harness/lists.h"
-#include "harness/problem.h"
+#include "harness/sparse_attn.h"
 #include "reference/sparse_attn.h"
 
 static uint64_t seed;
@@ -17,7 +17,21 @@ static const smelt_sparse_attn_spec spec = {
     .size = sizeof spec, .heads = 4, .dqk = 128, .dv = 64, .topk = 48, .sink = 1};
 
 static void make(struct smelt__problem *problem, const struct smelt__problem_options *options) {
-    assert_int_equal(smelt__problem_create(problem, &spec, options), 0);
+    assert_int_equal(smelt__problem_create(problem, &smelt__harness_sparse_attn,
+                                           &smelt__harness_sparse_attn.passes[0], &spec, options),
+                     0);
+}
+
+static const int32_t *indices_of(const struct smelt__problem *problem) {
+    return smelt__problem_data(problem, SMELT__SPARSE_ATTN_INDICES);
+}
+
+static const uint16_t *kv_of(const struct smelt__problem *problem) {
+    return smelt__problem_data(problem, SMELT__SPARSE_ATTN_KV);
+}
+
+static const uint16_t *q_of(const struct smelt__problem *problem) {
+    return smelt__problem_data(problem, SMELT__SPARSE_ATTN_Q);
 }
 
 static int seen_before(const int32_t *row, int64_t slot) {
@@ -30,7 +44,7 @@ static int seen_before(const int32_t *row, int64_t slot) {
 /* Every valid entry is in range and named once; returns how many there are. */
 static int64_t count_distinct(const struct smelt__problem *problem, int64_t query, int64_t first,
                               int64_t last) {
-    const int32_t *row = problem->indices + query * problem->options.width;
+    const int32_t *row = indices_of(problem) + query * problem->options.width;
     int64_t count = 0;
     for (int64_t i = 0; i < problem->options.width; i++) {
         if (row[i] == -1)
@@ -74,6 +88,7 @@ static void test_causal_lists(void **state) {
     options.lists = SMELT__LISTS_CAUSAL;
     options.topk_length = 1;
     make(&problem, &options);
+    const int32_t *lengths = smelt__problem_data(&problem, SMELT__SPARSE_ATTN_TOPK_LENGTH);
     for (int64_t query = 0; query < 200; query++) {
         int document = 0;
         while (starts[document + 1] <= query % 100)
@@ -81,10 +96,34 @@ static void test_causal_lists(void **state) {
         int64_t available = query % 100 - starts[document] + 1;
         int64_t expected = available < 25 ? available : 25;
         assert_int_equal(count_distinct(&problem, query, starts[document], query % 100), expected);
-        assert_int_equal(problem.topk_length[query], expected);
+        assert_int_equal(lengths[query], expected);
         assert_int_equal(smelt__problem_valid_slots(&problem, query), expected);
     }
     smelt__problem_destroy(&problem);
+}
+
+/* Nine in ten slots hold the row that they held for the query before; rows are named once. */
+static void test_drift_lists(void **state) {
+    (void)state;
+    static const int64_t tables[] = {1000, 48, 47, 9, 1};
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        struct smelt__problem problem;
+        struct smelt__problem_options options = {
+            .seed = seed, .batches = 2, .tokens = 40, .rows = tables[i], .width = 40};
+        const int64_t count = tables[i] < 40 ? tables[i] : 40;
+        options.lists = SMELT__LISTS_DRIFT;
+        make(&problem, &options);
+        for (int64_t query = 0; query < 80; query++) {
+            const int32_t *row = indices_of(&problem) + query * 40;
+            int64_t kept = 0;
+            assert_int_equal(count_distinct(&problem, query, 0, tables[i] - 1), count);
+            for (int64_t slot = 0; slot < 40 && query % 40 > 0; slot++)
+                kept += row[slot] >= 0 && row[slot] == row[slot - 40];
+            if (query % 40 > 0 && tables[i] == 1000)
+                assert_int_equal(kept, 36);
+        }
+        smelt__problem_destroy(&problem);
+    }
 }
 
 static void test_window_lists(void **state) {
@@ -96,7 +135,7 @@ static void test_window_lists(void **state) {
     for (int64_t query = 0; query < 30; query++)
         for (int64_t i = 0; i < 8; i++) {
             int64_t row = query - 7 + i;
-            assert_int_equal(problem.indices[query * 8 + i], row < 0 ? -1 : row);
+            assert_int_equal(indices_of(&problem)[query * 8 + i], row < 0 ? -1 : row);
         }
     smelt__problem_destroy(&problem);
 }
@@ -114,7 +153,7 @@ static void test_adversarial_lists(void **state) {
         empty += valid == 0;
         full += valid == 48;
         for (int64_t i = 0; i < 48; i++) {
-            int32_t row = problem.indices[query * 48 + i];
+            int32_t row = indices_of(&problem)[query * 48 + i];
             assert_true(row != 0 && row != 69);
             huge += row == INT32_MAX || row == INT32_MIN || row == 70;
         }
@@ -123,9 +162,9 @@ static void test_adversarial_lists(void **state) {
     assert_true(smelt__lists_avoids(&problem.options, 0));
     const size_t width = (size_t)spec.dqk;
     for (size_t d = 0; d < width; d++) {
-        assert_true(isnan(smelt__bf16_to_float(problem.kv[d])));
-        assert_true(isnan(smelt__bf16_to_float(problem.kv[69 * width + d])));
-        assert_true(isfinite(smelt__bf16_to_float(problem.kv[width + d])));
+        assert_true(isnan(smelt__bf16_to_float(kv_of(&problem)[d])));
+        assert_true(isnan(smelt__bf16_to_float(kv_of(&problem)[69 * width + d])));
+        assert_true(isfinite(smelt__bf16_to_float(kv_of(&problem)[width + d])));
     }
     smelt__problem_destroy(&problem);
 }
@@ -139,13 +178,13 @@ static void test_normal_and_spiky(void **state) {
         double max_abs[20];
         struct smelt__sparse_attn_results results = {NULL, NULL, NULL, max_abs};
         make(&problem, &options);
-        assert_int_equal(smelt__sparse_attn_reference(&spec, &problem.args, NULL, 20, &results), 0);
+        assert_int_equal(smelt__sparse_attn_reference(&spec, problem.args, NULL, 20, &results), 0);
         for (int i = 0; i < 20; i++)
             largest[spiky] = fmax(largest[spiky], max_abs[i]);
-        for (size_t i = 0; i < problem.q_elements && !spiky; i++) {
-            double value = (double)smelt__bf16_to_float(problem.q[i]);
-            mean += value / (double)problem.q_elements;
-            square += value * value / (double)problem.q_elements;
+        for (size_t i = 0; i < problem.buffers[SMELT__SPARSE_ATTN_Q].elements && !spiky; i++) {
+            double value = (double)smelt__bf16_to_float(q_of(&problem)[i]);
+            mean += value / (double)problem.buffers[SMELT__SPARSE_ATTN_Q].elements;
+            square += value * value / (double)problem.buffers[SMELT__SPARSE_ATTN_Q].elements;
         }
         smelt__problem_destroy(&problem);
     }
@@ -166,14 +205,17 @@ static void test_same_seed_same_bytes(void **state) {
         make(&second, &options);
         options.seed++;
         make(&other, &options);
-        size_t bytes = first.q_elements * sizeof *first.q;
-        assert_memory_equal(first.q, second.q, bytes);
-        assert_memory_not_equal(first.q, other.q, bytes);
-        assert_memory_equal(first.kv, second.kv, first.kv_elements * sizeof *first.kv);
-        assert_memory_equal(first.indices, second.indices,
-                            first.indices_elements * sizeof *first.indices);
-        assert_memory_equal(first.sink, second.sink, (size_t)spec.heads * sizeof *first.sink);
-        assert_int_equal(first.args.query_capacity, second.args.query_capacity);
+        for (int tensor = 0; tensor < SMELT__SPARSE_ATTN_TENSORS; tensor++) {
+            const size_t bytes = smelt__problem_bytes(&first, tensor);
+            assert_int_equal(bytes, smelt__problem_bytes(&second, tensor));
+            if (smelt__problem_data(&first, tensor))
+                assert_memory_equal(smelt__problem_data(&first, tensor),
+                                    smelt__problem_data(&second, tensor), bytes);
+        }
+        assert_memory_not_equal(q_of(&first), q_of(&other),
+                                smelt__problem_bytes(&first, SMELT__SPARSE_ATTN_Q));
+        const smelt_sparse_attn_args *a = first.args, *b = second.args;
+        assert_int_equal(a->query_capacity, b->query_capacity);
         assert_int_equal(first.valid_slots, second.valid_slots);
         smelt__problem_destroy(&first);
         smelt__problem_destroy(&second);
@@ -196,7 +238,9 @@ static void test_far(void **state) {
     make(&near, &options);
     options.far = 1;
     make(&far, &options);
-    smelt_sparse_attn_args n = near.args, a = far.args;
+    smelt_sparse_attn_args n, a;
+    memcpy(&n, near.args, sizeof n);
+    memcpy(&a, far.args, sizeof a);
     smelt__sparse_attn_resolve_strides(&spec, &n);
     expect_far(spec.heads, a.q.strides[2], spec.dqk);
     expect_far(3, a.q.strides[1], spec.heads * a.q.strides[2]);
@@ -215,13 +259,13 @@ static void test_far(void **state) {
     expect_far(2, a.lse.strides[0], 3 * a.lse.strides[1]);
     for (int64_t query = 0; query < 6; query++) {
         int64_t b = query / 3, t = query % 3;
-        assert_memory_equal(far.indices + b * a.indices.strides[0] + t * a.indices.strides[1],
-                            near.indices + b * n.indices.strides[0] + t * n.indices.strides[1],
+        assert_memory_equal(indices_of(&far) + b * a.indices.strides[0] + t * a.indices.strides[1],
+                            indices_of(&near) + b * n.indices.strides[0] + t * n.indices.strides[1],
                             20 * 4);
         for (int64_t h = 0; h < spec.heads; h++)
             assert_memory_equal(
-                far.q + b * a.q.strides[0] + t * a.q.strides[1] + h * a.q.strides[2],
-                near.q + b * n.q.strides[0] + t * n.q.strides[1] + h * n.q.strides[2],
+                q_of(&far) + b * a.q.strides[0] + t * a.q.strides[1] + h * a.q.strides[2],
+                q_of(&near) + b * n.q.strides[0] + t * n.q.strides[1] + h * n.q.strides[2],
                 (size_t)spec.dqk * 2);
     }
     assert_int_equal(far.valid_slots, near.valid_slots);
@@ -234,13 +278,10 @@ int main(void) {
     seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
     print_message("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_lists),
-        cmocka_unit_test(test_causal_lists),
-        cmocka_unit_test(test_window_lists),
-        cmocka_unit_test(test_adversarial_lists),
-        cmocka_unit_test(test_normal_and_spiky),
-        cmocka_unit_test(test_same_seed_same_bytes),
-        cmocka_unit_test(test_far),
+        cmocka_unit_test(test_random_lists),         cmocka_unit_test(test_causal_lists),
+        cmocka_unit_test(test_drift_lists),          cmocka_unit_test(test_window_lists),
+        cmocka_unit_test(test_adversarial_lists),    cmocka_unit_test(test_normal_and_spiky),
+        cmocka_unit_test(test_same_seed_same_bytes), cmocka_unit_test(test_far),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

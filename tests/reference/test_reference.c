@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "harness/problem.h"
 #include "harness/random.h"
+#include "harness/sparse_attn.h"
 #include "reference/sparse_attn.h"
 
 enum { DV = 4, DQK = 6, MAX_HEADS = 3, MAX_WIDTH = 8, ROWS = 4 };
@@ -211,35 +211,39 @@ static void test_bf16(void **state) {
 static void stream_head(const struct smelt__problem *problem, const smelt_sparse_attn_args *a,
                         int64_t batch, int64_t token, int head, long double *out,
                         long double *lse) {
-    const uint16_t *q =
-        problem->q + batch * a->q.strides[0] + token * a->q.strides[1] + head * a->q.strides[2];
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    const int32_t *indices = a->indices.data, *lengths = a->topk_length.data;
+    const float *sinks = a->sink.data;
+    const uint16_t *q = a->q.data;
+    q += batch * a->q.strides[0] + token * a->q.strides[1] + head * a->q.strides[2];
+    indices += batch * a->indices.strides[0] + token * a->indices.strides[1];
     long double high = -INFINITY, sum = 0;
-    for (int d = 0; d < problem->spec.dv; d++)
+    for (int d = 0; d < spec->dv; d++)
         out[d] = 0;
     for (int64_t i = 0; i < a->width; i++) {
-        int64_t row =
-            problem->indices[batch * a->indices.strides[0] + token * a->indices.strides[1] + i];
-        if (problem->topk_length && i >= problem->topk_length[batch * a->topk_length.strides[0] +
-                                                              token * a->topk_length.strides[1]])
+        int64_t row = indices[i];
+        if (lengths &&
+            i >= lengths[batch * a->topk_length.strides[0] + token * a->topk_length.strides[1]])
             break;
         if (row < 0 || row > a->rows - 1)
             continue;
-        const uint16_t *kv = problem->kv + batch * a->kv.strides[0] + row * a->kv.strides[1];
+        const uint16_t *kv = a->kv.data;
+        kv += batch * a->kv.strides[0] + row * a->kv.strides[1];
         long double score = 0;
-        for (int d = problem->spec.dqk - 1; d >= 0; d--)
+        for (int d = spec->dqk - 1; d >= 0; d--)
             score +=
                 (long double)smelt__bf16_to_float(q[d]) * (long double)smelt__bf16_to_float(kv[d]);
         score *= (long double)a->scale;
         long double higher = score > high ? score : high;
         long double shrink = expl(high - higher), weight = expl(score - higher);
-        for (int d = 0; d < problem->spec.dv; d++)
+        for (int d = 0; d < spec->dv; d++)
             out[d] = out[d] * shrink + weight * (long double)smelt__bf16_to_float(kv[d]);
         sum = sum * shrink + weight;
         high = higher;
     }
     *lse = sum > 0 ? high + logl(sum) : -INFINITY;
-    long double sink = problem->sink ? expl((long double)problem->sink[head] - high) : 0;
-    for (int d = 0; d < problem->spec.dv; d++)
+    long double sink = sinks ? expl((long double)sinks[head] - high) : 0;
+    for (int d = 0; d < spec->dv; d++)
         out[d] = sum > 0 ? out[d] / (sum + sink) : 0;
 }
 
@@ -248,15 +252,16 @@ static int close_enough(long double a, double b) {
 }
 
 static void compare_problem(const struct smelt__problem *problem) {
-    int heads = problem->spec.heads, dv = problem->spec.dv;
-    int64_t queries = problem->args.batches * problem->args.tokens;
-    smelt_sparse_attn_args resolved = problem->args;
-    smelt__sparse_attn_resolve_strides(&problem->spec, &resolved);
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    int heads = spec->heads, dv = spec->dv;
+    smelt_sparse_attn_args resolved;
+    memcpy(&resolved, problem->args, sizeof resolved);
+    int64_t queries = resolved.batches * resolved.tokens;
+    smelt__sparse_attn_resolve_strides(spec, &resolved);
     double *out = malloc((size_t)(queries * heads * (dv + 2)) * sizeof *out);
     assert_non_null(out);
     struct smelt__sparse_attn_results results = {out, out + queries * heads * dv, NULL, NULL};
-    assert_int_equal(
-        smelt__sparse_attn_reference(&problem->spec, &problem->args, NULL, queries, &results), 0);
+    assert_int_equal(smelt__sparse_attn_reference(spec, problem->args, NULL, queries, &results), 0);
     for (int64_t at = 0; at < queries * heads; at++) {
         long double expected[256], lse;
         int64_t query = at / heads;
@@ -290,7 +295,10 @@ static void test_against_streaming(void **state) {
         options.spiky = smelt__random_below(&random, 3) == 0;
         options.topk_length = (int)smelt__random_below(&random, 2);
         options.strided = (int)smelt__random_below(&random, 2);
-        assert_int_equal(smelt__problem_create(&problem, &spec, &options), 0);
+        assert_int_equal(smelt__problem_create(&problem, &smelt__harness_sparse_attn,
+                                               &smelt__harness_sparse_attn.passes[0], &spec,
+                                               &options),
+                         0);
         compare_problem(&problem);
         smelt__problem_destroy(&problem);
     }
@@ -302,13 +310,15 @@ static void test_some_queries(void **state) {
     struct smelt__problem problem;
     smelt_sparse_attn_spec spec = {.size = sizeof spec, .heads = 2, .dqk = 64, .dv = 64, .topk = 8};
     struct smelt__problem_options options = {.seed = seed, .batches = 2, .tokens = 3};
-    assert_int_equal(smelt__problem_create(&problem, &spec, &options), 0);
+    assert_int_equal(smelt__problem_create(&problem, &smelt__harness_sparse_attn,
+                                           &smelt__harness_sparse_attn.passes[0], &spec, &options),
+                     0);
     const int64_t some[] = {5, 0, 3};
     double all_out[6 * 2 * 64], out[3 * 2 * 64], all_lse[6 * 2], lse[3 * 2];
     struct smelt__sparse_attn_results all = {all_out, all_lse, NULL, NULL};
     struct smelt__sparse_attn_results results = {out, lse, NULL, NULL};
-    assert_int_equal(smelt__sparse_attn_reference(&spec, &problem.args, NULL, 6, &all), 0);
-    assert_int_equal(smelt__sparse_attn_reference(&spec, &problem.args, some, 3, &results), 0);
+    assert_int_equal(smelt__sparse_attn_reference(&spec, problem.args, NULL, 6, &all), 0);
+    assert_int_equal(smelt__sparse_attn_reference(&spec, problem.args, some, 3, &results), 0);
     for (int i = 0; i < 3; i++) {
         assert_memory_equal(lse + i * 2, all_lse + some[i] * 2, 2 * sizeof *lse);
         assert_memory_equal(out + i * 128, all_out + some[i] * 128, 128 * sizeof *out);

@@ -48,7 +48,7 @@ static void make(int count) {
 static struct smelt__tune_result race(int count) {
     const struct smelt__problem_options problem = {.tokens = 2, .rows = 30};
     struct smelt__tune_result result;
-    smelt__tune_race(context, &problem, candidates, count, LAUNCHES, &result);
+    smelt__tune_race(context, 0, &problem, candidates, count, LAUNCHES, &result);
     return result;
 }
 
@@ -147,7 +147,7 @@ static void wrong_results(void **state) {
         stand_in_defect_knobs = "knob=3";
         stand_in_ms = one_is_faster;
         for (int k = 0; k < 5; k++) {
-            smelt__tune_check(context, &candidates[k], 7);
+            smelt__tune_check(context, &candidates[k], 0, 7);
             assert_int_equal(candidates[k].dropped, k == 3);
         }
         assert_non_null(strstr(candidates[3].message, "check: "));

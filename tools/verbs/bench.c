@@ -5,9 +5,6 @@
 #include "../tool.h"
 #include "harness/bench.h"
 
-/* The shape that the peers' table starts from. */
-enum { DEFAULT_QUERIES = 4096, DEFAULT_ROWS = 8192 };
-
 struct benchmarks {
     struct smelt__bench_item *items;
     struct smelt__bench_result *results;
@@ -17,20 +14,39 @@ struct benchmarks {
 
 /* ---- what to time ---------------------------------------------------------------------------- */
 
-static void add_operators(struct benchmarks *benchmarks, const struct tool_list *operators,
-                          const struct tool_options *options) {
-    benchmarks->count = (int)operators->count;
-    benchmarks->items = tool_allocate(NULL, operators->count, sizeof *benchmarks->items);
-    for (size_t i = 0; i < operators->count; i++) {
-        struct smelt__bench_item *item = &benchmarks->items[i];
-        memset(item, 0, sizeof *item);
-        snprintf(item->spec, sizeof item->spec, "%s", operators->items[i]);
-        item->problem = options->problem;
-        if (!item->problem.tokens)
-            item->problem.tokens = DEFAULT_QUERIES;
-        if (!item->problem.rows)
-            item->problem.rows = DEFAULT_ROWS;
-    }
+/* Each pass of an operator that its spec is made for. */
+static int add_operator(struct benchmarks *benchmarks, const char *text,
+                        const struct tool_options *options) {
+    struct smelt__harness_spec spec;
+    const int status = tool_options_fit(options, text);
+    if (status != TOOL_OK)
+        return status;
+    unsigned passes = smelt__harness_spec_parse(&spec, text) == SMELT_OK
+                          ? smelt__harness_spec_passes(&spec)
+                          : 0; /* one item, which says what is wrong */
+    do {
+        struct smelt__bench_item item = {.problem = options->problem};
+        item.pass = passes & (~passes + 1); /* its lowest */
+        passes &= passes - 1;
+        snprintf(item.spec, sizeof item.spec, "%s", text);
+        if (spec.op && !item.problem.tokens)
+            item.problem.tokens = spec.op->bench.tokens;
+        if (spec.op && !item.problem.rows)
+            item.problem.rows = spec.op->bench.rows;
+        benchmarks->items = tool_allocate(benchmarks->items, (size_t)benchmarks->count + 1,
+                                          sizeof *benchmarks->items);
+        benchmarks->items[benchmarks->count++] = item;
+    } while (passes);
+    smelt__harness_spec_free(&spec);
+    return TOOL_OK;
+}
+
+static int add_operators(struct benchmarks *benchmarks, const struct tool_list *operators,
+                         const struct tool_options *options) {
+    int status = TOOL_OK;
+    for (size_t i = 0; i < operators->count && status == TOOL_OK; i++)
+        status = add_operator(benchmarks, operators->items[i], options);
+    return status;
 }
 
 static void add_peers(struct benchmarks *benchmarks) {
@@ -52,7 +68,7 @@ static int choose(struct benchmarks *benchmarks, const struct tool_options *opti
     if (status == TOOL_OK)
         status = tool_operators_of(&operators, &targets.specs, options);
     if (status == TOOL_OK)
-        add_operators(benchmarks, &operators, options);
+        status = add_operators(benchmarks, &operators, options);
     tool_list_free(&operators);
     tool_targets_free(&targets);
     return status;
@@ -65,13 +81,20 @@ static json_t *result_json(const struct smelt__bench_result *result) {
         return tool_pack("{s:s, s:s}", "spec", result->spec, "error", result->message);
     json_t *milliseconds = tool_pack("{s:f, s:f, s:f}", "median", result->ms_median, "min",
                                      result->ms_min, "max", result->ms_max);
-    return tool_pack("{s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:f, s:f, s:f, s:f, s:f}", "spec",
-                     result->spec, "queries", (json_int_t)result->queries, "rows",
-                     (json_int_t)result->rows, "width", (json_int_t)result->width, "valid_slots",
-                     (json_int_t)result->valid_slots, "lists", result->lists, "ms", milliseconds,
-                     "tflops", result->tflops, "gather_tbs", result->gather_tbs, "launch_us",
-                     result->launch_us, "tflops_ratio", result->tflops_ratio, "gather_ratio",
-                     result->gather_ratio);
+    json_t *document =
+        tool_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:o}", "spec", result->spec, "pass",
+                  result->pass, "queries", (json_int_t)result->queries, "rows",
+                  (json_int_t)result->rows, "width", (json_int_t)result->width, "valid_slots",
+                  (json_int_t)result->valid_slots, "lists", result->lists, "ms", milliseconds);
+    for (int i = 0; i < result->rate_count; i++) {
+        const double value = smelt__bench_rate(result, i);
+        json_object_set_new(document, result->rates[i].name, tool_json_real(value));
+        json_object_set_new(document, result->rates[i].ratio,
+                            tool_json_real(value / result->rates[i].ceiling));
+    }
+    if (result->launch_us > 0)
+        json_object_set_new(document, "launch_us", tool_json_real(result->launch_us));
+    return document;
 }
 
 static void print_json(const struct benchmarks *benchmarks) {
@@ -89,36 +112,83 @@ static void print_json(const struct benchmarks *benchmarks) {
     tool_print_json(tool_pack("{s:o, s:o}", "device", about, "results", results));
 }
 
-static void add_row(struct tool_table *table, const struct smelt__bench_result *result) {
+enum { LEFT = 6, MOST_COLUMNS = LEFT + SMELT__MOST_RATES + 1 };
+
+static void add_rate(struct tool_table *table, const struct smelt__bench_result *result, int rate) {
+    const double value = smelt__bench_rate(result, rate);
+    if (rate < result->rate_count)
+        tool_table_add(table, TOOL_PLAIN, "%.*f (%.0f%%)", result->rates[rate].decimals, value,
+                       100 * value / result->rates[rate].ceiling);
+    else
+        tool_table_add(table, TOOL_PLAIN, "-");
+}
+
+/* `rates`: how many columns of them the table has. */
+static void add_row(struct tool_table *table, const struct smelt__bench_result *result, int rates) {
     tool_table_add(table, TOOL_PLAIN, "%s", result->spec);
     tool_table_add(table, TOOL_PLAIN, "%lld", (long long)result->queries);
     tool_table_add(table, TOOL_PLAIN, "%lld", (long long)result->rows);
     tool_table_add(table, TOOL_PLAIN, "%s", result->lists ? result->lists : "-");
     if (result->status) {
         tool_table_add(table, TOOL_BAD, "failed");
-        for (int column = 0; column < 4; column++)
+        for (int column = 0; column < 2 + rates; column++)
             tool_table_add(table, TOOL_PLAIN, "-");
         return;
     }
     tool_table_add(table, TOOL_PLAIN, "%.3f", result->ms_median);
     tool_table_add(table, TOOL_PLAIN, "%.3f..%.3f", result->ms_min, result->ms_max);
-    tool_table_add(table, TOOL_PLAIN, "%.0f (%.0f%%)", result->tflops, 100 * result->tflops_ratio);
-    tool_table_add(table, TOOL_PLAIN, "%.2f (%.0f%%)", result->gather_tbs,
-                   100 * result->gather_ratio);
-    tool_table_add(table, TOOL_PLAIN, "%.2f", result->launch_us);
+    for (int rate = 0; rate < rates; rate++)
+        add_rate(table, result, rate);
+    if (result->launch_us > 0)
+        tool_table_add(table, TOOL_PLAIN, "%.2f", result->launch_us);
+    else
+        tool_table_add(table, TOOL_PLAIN, "-");
+}
+
+/* Whether two results have the same rates. A failure goes with any. */
+static int same_columns(const struct smelt__bench_result *a, const struct smelt__bench_result *b) {
+    if (a->rate_count == 0 || b->rate_count == 0)
+        return 1;
+    for (int i = 0; i < SMELT__MOST_RATES; i++)
+        if ((i < a->rate_count) != (i < b->rate_count) ||
+            (i < a->rate_count && strcmp(a->rates[i].name, b->rates[i].name) != 0))
+            return 0;
+    return 1;
+}
+
+/* A table of the results from `begin` on that have the same columns; returns where it ends. */
+static int print_part(const struct benchmarks *benchmarks, int begin) {
+    static const char *const left[LEFT] = {"operator", "queries", "rows",
+                                           "inputs",   "ms",      "min..max"};
+    const struct smelt__bench_result *results = benchmarks->results;
+    const char *headers[MOST_COLUMNS];
+    char alignment[MOST_COLUMNS + 1] = "lrrl"; /* and r */
+    struct tool_table table;
+    int end = begin, named = begin, count = LEFT;
+    for (; end < benchmarks->count && same_columns(&results[named], &results[end]); end++)
+        if (results[named].rate_count == 0)
+            named = end;
+    memcpy(headers, left, sizeof left);
+    for (int i = 0; i < results[named].rate_count; i++)
+        headers[count++] = results[named].rates[i].heading;
+    headers[count++] = "launch us";
+    memset(alignment + 4, 'r', (size_t)count - 4);
+    tool_table_begin(&table, alignment, headers);
+    for (int i = begin; i < end; i++)
+        add_row(&table, &results[i], results[named].rate_count);
+    tool_table_end(&table);
+    return end;
 }
 
 static void print_table(const struct benchmarks *benchmarks) {
-    static const char *const headers[] = {"operator", "queries", "rows",        "lists",    "ms",
-                                          "min..max", "TFLOP/s", "gather TB/s", "launch us"};
-    struct tool_table table;
     printf("%s, %d multiprocessors, driver CUDA %d.%d; percentages: of an H200's ceilings\n\n",
            benchmarks->device.name, benchmarks->device.multiprocessors,
            benchmarks->device.driver_version / 1000, benchmarks->device.driver_version % 1000 / 10);
-    tool_table_begin(&table, "lrrlrrrrr", headers);
-    for (int i = 0; i < benchmarks->count; i++)
-        add_row(&table, &benchmarks->results[i]);
-    tool_table_end(&table);
+    for (int next = 0; next < benchmarks->count;) {
+        if (next > 0)
+            putchar('\n');
+        next = print_part(benchmarks, next);
+    }
 }
 
 static int report(const struct benchmarks *benchmarks, const struct tool_options *options) {

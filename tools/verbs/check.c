@@ -6,7 +6,8 @@
 #include "../tool.h"
 #include "harness/check.h"
 
-/* All checks of one command: each architecture with each operator with each kind of lists. */
+/* All checks of one command: each architecture with each operator, each of its passes and each kind
+ * of inputs. */
 struct checks {
     struct smelt__check_result *results;
     struct smelt__check_options *asked;
@@ -19,53 +20,78 @@ struct checks {
 
 static const char DEFAULT_ARCH[] = "sm_90a";
 
-enum {
-    LIST_KINDS = SMELT__LISTS_ADVERSARIAL + 1, /* by default; the others are for benchmarks */
-    /* A problem that the emulator is done with in seconds, and still several key blocks wide, the
-     * last of them not whole. */
-    EMULATED_TOKENS = 3,
-    EMULATED_WIDTH = 200,
-    EMULATED_SCHEDULES = 4
-};
+enum { EMULATED_SCHEDULES = 4 };
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
-static void shrink(struct smelt__check_options *asked) {
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    struct smelt__problem_options *problem = &asked->problem;
-    if (smelt_sparse_attn_spec_parse(asked->spec, &spec, NULL) != SMELT_OK)
-        return; /* the check will say so */
-    if (problem->tokens == 0)
-        problem->tokens = EMULATED_TOKENS;
-    if (problem->width == 0)
-        problem->width = spec.topk < EMULATED_WIDTH ? spec.topk : EMULATED_WIDTH;
-    if (problem->rows == 0)
-        problem->rows = 4 * (problem->width > EMULATED_WIDTH ? problem->width : EMULATED_WIDTH);
+/* A check of a pass of an operator, with kind number `kind` of inputs; 0 when there is none. */
+static int plan_check(struct checks *checks, const struct smelt__harness_spec *spec,
+                      const char *text, int pass, int kind, const struct tool_options *options) {
+    const struct smelt__harness_operator *op = spec->op;
+    struct smelt__check_options asked = {.spec = text,
+                                         .pass = op->passes[pass].pass,
+                                         .problem = options->problem,
+                                         .sample = options->sample > 0 ? (int)options->sample : 0,
+                                         .schedules = checks->schedules,
+                                         .schedule_count = checks->schedule_count};
+    const int given = (options->problem_given & TOOL_BIT(TOOL_LISTS)) != 0;
+    if (given ? kind > 0 : !op->variation(kind, &asked.problem))
+        return 0;
+    if (options->emulate)
+        op->small(spec->spec, &asked.problem);
+    checks->asked = tool_allocate(checks->asked, checks->per_arch + 1, sizeof *checks->asked);
+    checks->asked[checks->per_arch++] = asked;
+    return 1;
 }
 
-static void plan_checks(struct checks *checks, const struct tool_list *operators, size_t archs,
-                        const struct tool_options *options) {
-    size_t kinds = options->lists_given ? 1 : LIST_KINDS;
-    checks->per_arch = operators->count * kinds;
+/* The checks of one architecture. A spec that is none is checked all the same: that says why. */
+static int plan_operator(struct checks *checks, const char *text,
+                         const struct tool_options *options) {
+    struct smelt__harness_spec spec;
+    int status = tool_options_fit(options, text);
+    if (status != TOOL_OK)
+        return status;
+    if (smelt__harness_spec_parse(&spec, text) == SMELT_OK) {
+        const unsigned passes = smelt__harness_spec_passes(&spec);
+        for (int pass = 0; pass < spec.op->pass_count; pass++)
+            for (int kind = 0; spec.op->passes[pass].pass & passes; kind++)
+                if (!plan_check(checks, &spec, text, pass, kind, options))
+                    break;
+    } else {
+        status =
+            spec.op ? TOOL_OK : tool_fail(options, TOOL_USAGE, "%s: there is no check of it", text);
+        checks->asked = tool_allocate(checks->asked, checks->per_arch + 1, sizeof *checks->asked);
+        memset(&checks->asked[checks->per_arch], 0, sizeof *checks->asked);
+        checks->asked[checks->per_arch++].spec = text;
+    }
+    smelt__harness_spec_free(&spec);
+    return status;
+}
+
+static int plan_checks(struct checks *checks, const struct tool_list *operators, size_t archs,
+                       const struct tool_options *options) {
+    int status = TOOL_OK;
+    for (size_t i = 0; i < operators->count && status == TOOL_OK; i++)
+        status = plan_operator(checks, operators->items[i], options);
+    if (status != TOOL_OK)
+        return status;
     checks->count = archs * checks->per_arch;
-    checks->asked = tool_allocate(NULL, checks->count, sizeof *checks->asked);
     checks->results = tool_allocate(NULL, checks->count, sizeof *checks->results);
     checks->reports = tool_allocate(NULL, checks->count, sizeof *checks->reports);
-    memset(checks->asked, 0, checks->count * sizeof *checks->asked);
     memset(checks->results, 0, checks->count * sizeof *checks->results);
     memset(checks->reports, 0, checks->count * sizeof *checks->reports);
-    for (size_t i = 0; i < checks->count; i++) {
-        struct smelt__check_options *asked = &checks->asked[i];
-        asked->spec = operators->items[i % checks->per_arch / kinds];
-        asked->problem = options->problem;
-        asked->sample = options->sample > 0 ? (int)options->sample : 0;
-        asked->schedules = checks->schedules;
-        asked->schedule_count = checks->schedule_count;
-        if (!options->lists_given)
-            asked->problem.lists = (enum smelt__lists)(i % kinds);
-        if (options->emulate)
-            shrink(asked);
-    }
+    return TOOL_OK;
+}
+
+static const struct smelt__check_options *asked_of(const struct checks *checks, size_t number) {
+    return &checks->asked[number % checks->per_arch];
+}
+
+/* What kind of inputs a check had. */
+static const char *inputs_of(const struct checks *checks, size_t number) {
+    const struct smelt__check_options *asked = asked_of(checks, number);
+    const struct smelt__harness_operator *op = smelt__harness_find(asked->spec);
+    return op ? op->inputs(&asked->problem) : "";
 }
 
 /* Those named, else the first few of the seed. */
@@ -105,8 +131,8 @@ static void run_checks(struct checks *checks, size_t arch, smelt_context *contex
     size_t begin = arch * checks->per_arch;
     for (size_t i = begin; i < begin + checks->per_arch; i++) {
         struct smelt__check_result *result = &checks->results[i];
-        tool_progress_draw(i, checks->count, checks->asked[i].spec);
-        int failed = smelt__check_run(context, &checks->asked[i], result);
+        tool_progress_draw(i, checks->count, asked_of(checks, i)->spec);
+        int failed = smelt__check_run(context, asked_of(checks, i), result);
         checks->passed += !failed;
         if (failed && result->emulated)
             checks->reports[i] = take_reports(result->reports);
@@ -138,24 +164,35 @@ static int run_emulated(struct checks *checks, const struct tool_list *archs,
 
 /* ---- reporting ------------------------------------------------------------------------------- */
 
+/* {"max_abs_error": {"out", ...}, ..., "tolerance": {...}} into the document. */
+static void add_metrics(json_t *document, const struct smelt__check_result *result) {
+    json_t *tolerance = tool_json(json_object());
+    for (int i = 0; i < result->metric_count; i++) {
+        const struct smelt__metric_result *one = &result->metrics[i];
+        json_t *group = json_object_get(document, one->metric->group);
+        if (!*one->metric->group)
+            continue;
+        if (!group) {
+            group = tool_json(json_object());
+            json_object_set_new(document, one->metric->group, group);
+        }
+        json_object_set_new(group, one->metric->name, tool_json_real(one->value));
+        if (one->bar >= 0)
+            json_object_set_new(tolerance, one->metric->name, tool_json_real(one->bar));
+    }
+    json_object_set_new(document, "tolerance", tolerance);
+}
+
 static json_t *result_json(const struct checks *checks, size_t number) {
-    const struct smelt__check_options *asked = &checks->asked[number];
+    const struct smelt__check_options *asked = asked_of(checks, number);
     const struct smelt__check_result *result = &checks->results[number];
-    json_t *errors = tool_pack("{s:o, s:o, s:o}", "out", tool_json_real(result->out_absolute),
-                               "lse", tool_json_real(result->lse_absolute), "max_logits",
-                               tool_json_real(result->max_logits_absolute));
-    json_t *relative = tool_pack("{s:o, s:o}", "out", tool_json_real(result->out_relative),
-                                 "out_row", tool_json_real(result->row_relative));
-    json_t *tolerance = tool_pack("{s:o, s:o, s:o}", "out", tool_json_real(result->out_tolerance),
-                                  "out_row", tool_json_real(result->row_tolerance), "lse",
-                                  tool_json_real(result->lse_tolerance));
     json_t *document = tool_pack(
-        "{s:s, s:s, s:s, s:I, s:s, s:b, s:o, s:o, s:o, s:I, s:I, s:f}", "spec", result->spec,
-        "arch", result->arch, "where", result->emulated ? "emulator" : "gpu", "seed",
-        (json_int_t)asked->problem.seed, "lists", smelt__lists_name(asked->problem.lists), "passed",
-        result->passed, "max_abs_error", errors, "relative_error", relative, "tolerance", tolerance,
-        "queries", (json_int_t)result->queries, "compared", (json_int_t)result->compared, "seconds",
-        result->seconds);
+        "{s:s, s:s, s:s, s:s, s:I, s:s, s:b, s:I, s:I, s:f}", "spec", result->spec, "pass",
+        result->pass ? result->pass : "", "arch", result->arch, "where",
+        result->emulated ? "emulator" : "gpu", "seed", (json_int_t)asked->problem.seed, "lists",
+        inputs_of(checks, number), "passed", result->passed, "queries", (json_int_t)result->units,
+        "compared", (json_int_t)result->compared, "seconds", result->seconds);
+    add_metrics(document, result);
     if (!result->passed) {
         json_object_set_new(document, "error", tool_json_text(result->message));
         json_object_set_new(document, "command", tool_json_text(result->command));
@@ -176,28 +213,76 @@ static void print_json(const struct checks *checks) {
                               (json_int_t)(checks->count - checks->passed)));
 }
 
-static void print_table(const struct checks *checks) {
-    static const char *const headers[] = {"operator", "arch",          "lists",
-                                          "queries",  "out, relative", "worst row",
-                                          "lse",      "seconds",       "result"};
+/* The table's columns: a fixed few on both sides of the metrics with headings. */
+enum { LEFT = 4, RIGHT = 2, MOST_COLUMNS = LEFT + SMELT__MOST_METRICS + RIGHT };
+
+static int begin_table(struct tool_table *table, const struct smelt__check_result *result,
+                       char alignment[MOST_COLUMNS + 1]) {
+    static const char *const left[LEFT] = {"operator", "arch", "inputs", "compared"};
+    const char *headers[MOST_COLUMNS];
+    int count = LEFT;
+    memcpy(headers, left, sizeof left);
+    for (int i = 0; i < result->metric_count; i++)
+        if (result->metrics[i].metric->heading)
+            headers[count++] = result->metrics[i].metric->heading;
+    headers[count++] = "seconds";
+    headers[count++] = "result";
+    memset(alignment, 'r', (size_t)count); /* numbers, but the first three columns and the last */
+    memset(alignment, 'l', 3);
+    memcpy(alignment + count - 1, "l", 2);
+    tool_table_begin(table, alignment, headers);
+    return count - LEFT - RIGHT;
+}
+
+/* `columns`: how many metrics the table shows; a check that went wrong early may have fewer. */
+static void add_row(struct tool_table *table, const struct checks *checks, size_t number,
+                    int columns) {
+    const struct smelt__check_result *result = &checks->results[number];
+    tool_table_add(table, TOOL_PLAIN, "%s",
+                   *result->spec ? result->spec : asked_of(checks, number)->spec);
+    tool_table_add(table, TOOL_PLAIN, "%s", result->arch);
+    tool_table_add(table, TOOL_PLAIN, "%s", inputs_of(checks, number));
+    tool_table_add(table, TOOL_PLAIN, "%lld of %lld", (long long)result->compared,
+                   (long long)result->units);
+    for (int i = 0; i < result->metric_count; i++)
+        if (result->metrics[i].metric->heading && columns-- > 0)
+            tool_table_add(table, TOOL_PLAIN, "%.2e", result->metrics[i].value);
+    for (; columns > 0; columns--)
+        tool_table_add(table, TOOL_PLAIN, "-");
+    tool_table_add(table, TOOL_PLAIN, "%.2f", result->seconds);
+    tool_table_add(table, result->passed ? TOOL_GOOD : TOOL_BAD, "%s",
+                   result->passed ? "passed" : "FAILED");
+}
+
+/* Whether two results have the same columns. A failure without metrics goes with any. */
+static int same_columns(const struct smelt__check_result *a, const struct smelt__check_result *b) {
+    return a->metric_count == 0 || b->metric_count == 0 ||
+           a->metrics[0].metric == b->metrics[0].metric;
+}
+
+/* The results of a table, from `begin` on: those with the same columns. */
+static size_t print_part(const struct checks *checks, size_t begin) {
+    char alignment[MOST_COLUMNS + 1];
     struct tool_table table;
-    tool_table_begin(&table, "lllrrrrrl", headers);
-    for (size_t i = 0; i < checks->count; i++) {
-        const struct smelt__check_result *result = &checks->results[i];
-        tool_table_add(&table, TOOL_PLAIN, "%s",
-                       *result->spec ? result->spec : checks->asked[i].spec);
-        tool_table_add(&table, TOOL_PLAIN, "%s", result->arch);
-        tool_table_add(&table, TOOL_PLAIN, "%s", smelt__lists_name(checks->asked[i].problem.lists));
-        tool_table_add(&table, TOOL_PLAIN, "%lld of %lld", (long long)result->compared,
-                       (long long)result->queries);
-        tool_table_add(&table, TOOL_PLAIN, "%.2e", result->out_relative);
-        tool_table_add(&table, TOOL_PLAIN, "%.2e", result->row_relative);
-        tool_table_add(&table, TOOL_PLAIN, "%.2e", result->lse_absolute);
-        tool_table_add(&table, TOOL_PLAIN, "%.2f", result->seconds);
-        tool_table_add(&table, result->passed ? TOOL_GOOD : TOOL_BAD, "%s",
-                       result->passed ? "passed" : "FAILED");
+    size_t end = begin, named = begin;
+    while (end < checks->count && same_columns(&checks->results[named], &checks->results[end])) {
+        if (checks->results[named].metric_count == 0)
+            named = end;
+        end++;
     }
+    const int columns = begin_table(&table, &checks->results[named], alignment);
+    for (size_t i = begin; i < end; i++)
+        add_row(&table, checks, i, columns);
     tool_table_end(&table);
+    return end;
+}
+
+static void print_table(const struct checks *checks) {
+    for (size_t next = 0; next < checks->count;) {
+        if (next > 0)
+            putchar('\n');
+        next = print_part(checks, next);
+    }
     printf("\n%zu passed, %zu failed on %s", checks->passed, checks->count - checks->passed,
            checks->results[0].arch);
     for (size_t i = checks->per_arch; i < checks->count; i += checks->per_arch)
@@ -267,7 +352,7 @@ static int refuse_options(const struct tool_options *options) {
 }
 
 static void free_checks(struct checks *checks) {
-    for (size_t i = 0; i < checks->count; i++)
+    for (size_t i = 0; i < checks->count && checks->reports; i++)
         json_decref(checks->reports[i]);
     free(checks->reports);
     free(checks->asked);
@@ -291,7 +376,10 @@ int tool_run_check(const struct tool_options *options) {
     if (options->emulate && !targets.archs.count)
         tool_list_add(&targets.archs, DEFAULT_ARCH);
     if (status == TOOL_OK) {
-        plan_checks(&checks, &operators, options->emulate ? targets.archs.count : 1, options);
+        status =
+            plan_checks(&checks, &operators, options->emulate ? targets.archs.count : 1, options);
+    }
+    if (status == TOOL_OK) {
         status = options->emulate ? run_emulated(&checks, &targets.archs, options)
                                   : run_on_device(&checks, options);
     }

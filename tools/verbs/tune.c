@@ -5,7 +5,7 @@
 #include "../tool.h"
 #include "harness/tune.h"
 
-enum { DEFAULT_LIMIT = 64, DEFAULT_QUERIES = 4096, DEFAULT_ROWS = 8192 };
+enum { DEFAULT_LIMIT = 64 };
 
 /* One kernel and what became of it. */
 struct subject {
@@ -197,7 +197,7 @@ static void check(const struct tuning *tuning, struct subject *subject,
     for (size_t i = 0; i < subject->specs.count; i++) {
         tool_progress_draw(i, subject->specs.count, "checking");
         if (!subject->candidates[i].dropped)
-            smelt__tune_check(tuning->measuring, &subject->candidates[i], options->problem.seed);
+            smelt__tune_check(tuning->measuring, &subject->candidates[i], 0, options->problem.seed);
     }
     tool_progress_clear();
 }
@@ -230,13 +230,14 @@ static int keep(const struct tuning *tuning, struct subject *subject) {
 static void tune(const struct tuning *tuning, struct subject *subject,
                  const struct tool_options *options) {
     struct smelt__problem_options problem = options->problem;
-    if (!problem.tokens)
-        problem.tokens = DEFAULT_QUERIES;
-    if (!problem.rows)
-        problem.rows = DEFAULT_ROWS;
+    const struct smelt__harness_operator *op = smelt__harness_find(subject->candidates[0].spec);
+    if (op && !problem.tokens)
+        problem.tokens = op->bench.tokens;
+    if (op && !problem.rows)
+        problem.rows = op->bench.rows;
     compile(tuning, subject, options);
     check(tuning, subject, options);
-    smelt__tune_race(tuning->measuring, &problem, subject->candidates, (int)subject->specs.count,
+    smelt__tune_race(tuning->measuring, 0, &problem, subject->candidates, (int)subject->specs.count,
                      options->repeat > 0 ? (int)options->repeat : 0, &subject->result);
     if (subject->result.status)
         fail(subject, subject->result.status, subject->result.message);
