@@ -2,16 +2,20 @@
 """Template coverage: every statement of every template must run in one of the configurations that
 the mutation test uses, and both branches of every conditional expression.
 
-    coverage.py --smelt build/smelt --templates templates [--micro build/tests/emu/micro/micro]
+    coverage.py --smelt build/smelt --templates templates [--emulator SO --program NAME=PATH ...]
 
 Statements are counted on the template's own lines, whatever kernel they were emitted into: a branch
 that is folded away in one configuration must be taken in another, and text that //@if drops
 everywhere counts as not run. A compiler's coverage does not know of code it folded away, so marks
 are put into the emitted text instead, and each run writes down which were passed.
 
+Configurations run under one schedule, those that a family's file lists in COVERAGE first, and only
+while there is something left that they have: what a family costs here is the few that reach
+everything. --suggest runs all and prints a choice of such few.
+
 The wrappers of templates/ptx, which the emulator replaces, count as run when one of these texts or a
 micro-kernel calls them: the replay runs all of those. A branch that never runs is excused when
-equivalent.txt proves that its condition can be dropped.
+proofs/ has one that its condition can be dropped.
 
 Exit status: 0 everything ran; 1 not; 2 wrong use, or a run failed.
 """
@@ -19,12 +23,12 @@ Exit status: 0 everything ran; 1 not; 2 wrong use, or a run failed.
 import argparse
 import collections
 import concurrent.futures
-import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 
 import configurations
 import equivalents
@@ -129,20 +133,54 @@ def insert(text, marks):
 class Run:
     def __init__(self, subject):
         self.subject = subject
+        self.name = subject.configuration.name
         self.items = Items(subject.text)
+        self.ran = False
         self.passed = set()
         self.problem = ""
+
+    def reaches(self, keys):
+        """Whether one of these is in this configuration's text."""
+        return any(key in keys for key, _ in self.items.marks)
 
     def run(self, folder):
         """Runs one configuration; its passed items stay in .passed."""
         path = pathlib.Path(folder, self.subject.configuration.name)
         text = insert(self.subject.text, self.items.marks)
-        caught, words = self.subject.run(text, folder, {"SMELT_COVERAGE_MARKS": str(path)})
+        caught, words = self.subject.run(text, folder, {"SMELT_COVERAGE_MARKS": str(path)}, 1)
+        self.ran = True
         if caught or not path.exists():
             self.problem = f"{caught or 'no marks were written'}: {words}"
             return
         marks = path.read_bytes()
         self.passed = {key for (key, _), mark in zip(self.items.marks, marks) if mark}
+
+
+def run_needed(runs, want, jobs, every=False):
+    """Runs in their order those that have something not passed yet, or all. `want`: keys."""
+    left, lock = set(want), threading.Lock()
+
+    def run_one(run, folder):
+        with lock:
+            needed = every or run.reaches(left)
+        if needed:
+            run.run(folder)
+            with lock:
+                left.difference_update(run.passed)
+
+    with tempfile.TemporaryDirectory(prefix="smelt-coverage-") as folder, \
+            concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(lambda run: run_one(run, folder), runs))
+
+
+def suggest(runs, want):
+    """Names that together pass all that is passed: each time the one with most that is left."""
+    left, chosen = set(want) & set().union(*(run.passed for run in runs)), []
+    while left:
+        best = max(runs, key=lambda run: len(run.passed & left))
+        chosen.append(best)
+        left -= best.passed
+    return chosen
 
 
 # ---- what there is -----------------------------------------------------------------------------
@@ -189,8 +227,7 @@ def called(texts):
 # ---- the command -------------------------------------------------------------------------------
 
 
-def report(want, folded, passed, templates):
-    listed = equivalents.read_all(pathlib.Path(__file__).resolve().parent)
+def report(want, folded, passed, templates, listed):
     missing = excused = 0
     for file, keys in want.items():
         lines = (templates / file.split("/", 1)[1]).read_text(encoding="utf-8").splitlines()
@@ -217,12 +254,13 @@ def report(want, folded, passed, templates):
     return missing
 
 
-def micro_texts(program):
-    """The text of every micro-kernel."""
-    def output(*arguments):
-        return subprocess.run([program, *arguments], capture_output=True, text=True,
-                              check=True).stdout
-    return [output("--emit", name) for name in output("--list").splitlines()]
+def program_texts(tools):
+    """The text of every kernel that a test program says it has."""
+    for program in tools.programs.values():
+        listed = subprocess.run([program, "--list"], capture_output=True, text=True, check=False)
+        if listed.returncode == 0:
+            for name in listed.stdout.splitlines():
+                yield configurations.output([program, "--emit", name])
 
 
 def report_wrappers(templates, texts):
@@ -238,28 +276,33 @@ def report_wrappers(templates, texts):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--smelt", required=True, help="the command")
+    configurations.add_tools(parser)
     parser.add_argument("--templates", required=True, type=pathlib.Path)
-    parser.add_argument("--micro", help="the micro-kernels' program; without: wrappers do not count")
-    parser.add_argument("--partition", help="gpu_partition, which compares the partition's lists")
-    parser.add_argument("--emulator", help="libsmelt_emu.so, for --micro and --partition")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--suggest", action="store_true", help="run all, print a choice of few")
     arguments = parser.parse_args()
-    tools = configurations.Tools(arguments.smelt, arguments.micro, arguments.emulator,
-                                 arguments.partition)
-    runs = [Run(Subject(c, tools)) for c in configurations.every(tools)]
-    with tempfile.TemporaryDirectory(prefix="smelt-coverage-") as folder, \
-            concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        list(pool.map(lambda run: run.run(folder), runs))
-    problems = [f"{run.subject.configuration.name}: {run.problem}" for run in runs if run.problem]
+    tools = configurations.tools_of(arguments)
+    families = configurations.families()
+    first = {name for family in families for name in family.coverage}
+    planned = [c for family in families for c in family.configurations if c.runs_with(tools)]
+    runs = [Run(Subject(c, tools)) for c in sorted(planned, key=lambda c: c.name not in first)]
+    want, folded = expected(arguments.templates, "templates")
+    listed = equivalents.read_all()
+    keys = [key for keys in want.values() for key in keys if folded.get(key) not in listed]
+    run_needed(runs, keys, arguments.jobs, arguments.suggest)
+    problems = [f"{run.name}: {run.problem}" for run in runs if run.problem]
     if problems:
         print("\n".join(problems))
         return 2
+    print(f"{sum(run.ran for run in runs)} of {len(runs)} configurations run: "
+          f"{', '.join(run.name for run in runs if run.ran)}")
+    if arguments.suggest:
+        print("COVERAGE of each family:", ", ".join(
+            f"{run.subject.configuration.family}: {run.name}" for run in suggest(runs, keys)))
     passed = set().union(*(run.passed for run in runs))
-    missing = report(*expected(arguments.templates, "templates"), passed, arguments.templates)
-    if arguments.micro:
-        texts = [run.subject.text for run in runs] + micro_texts(arguments.micro)
-        missing += report_wrappers(arguments.templates, texts)
+    missing = report(want, folded, passed, arguments.templates, listed)
+    if tools.programs:
+        missing += report_wrappers(arguments.templates, [run.subject.text for run in runs] +
+                                   list(program_texts(tools)))
     return 1 if missing else 0
 
 

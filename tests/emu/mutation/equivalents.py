@@ -1,4 +1,5 @@
-"""The file of mutants that no test can catch, each with its proof.
+"""The files of mutants that no test can catch, each with its proof: proofs/STEM.txt for
+templates/STEM.cu, proofs/FOLDER.txt for what lies in a folder of templates.
 
 A stanza, ended by a blank line:
 
@@ -12,7 +13,10 @@ Lines that begin with `#` are comments. A mutant is named by text alone, so that
 edits elsewhere; when its line changes, it matches nothing and has to be thought over.
 """
 
+import pathlib
 from dataclasses import dataclass
+
+FOLDER = pathlib.Path(__file__).resolve().parent / "proofs"
 
 
 @dataclass
@@ -20,6 +24,7 @@ class Equivalent:
     name: tuple  # as Mutant.name
     proof: str
     line: int  # of the file
+    file: str = ""
 
 
 class EquivalentsError(Exception):
@@ -57,15 +62,26 @@ def read(text):
     return found
 
 
-def read_all(folder):
-    """Those of the templates, of the wgmma kernels and of the micro-kernels."""
+def proofs_of(template):
+    """The name of the file for a template's proofs."""
+    parts = pathlib.PurePosixPath(template).parts
+    return (parts[1] if len(parts) > 2 else pathlib.PurePosixPath(template).stem) + ".txt"
+
+
+def read_all(folder=FOLDER):
+    """Those of every file, by name."""
     found = {}
-    for file in ("equivalent.txt", "equivalent_sm90.txt", "equivalent_micro.txt"):
-        found.update(read((folder / file).read_text(encoding="utf-8")))
+    for path in sorted(folder.glob("*.txt")):
+        for name, equivalent in read(path.read_text(encoding="utf-8")).items():
+            equivalent.file = path.name
+            if path.name != proofs_of(name[0]):
+                raise EquivalentsError(f"{path.name}:{equivalent.line}: a proof for {name[0]} "
+                                       f"belongs into {proofs_of(name[0])}")
+            found[name] = equivalent
     return found
 
 
 def write_stanza(mutant, proof="TODO"):
-    """What to put into the file for a mutant."""
+    """What to put into proofs_of(its file) for a mutant."""
     file, function, line, change = mutant.name
     return f"{file} {function}\n> {line}\n- {change}\n{proof}\n"

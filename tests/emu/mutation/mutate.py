@@ -2,15 +2,20 @@
 """The mutation test of the kernels: every small mistake that fits into a template is made, one at a
 time, and each must be caught by the emulator or by the comparison with the reference.
 
-    mutate.py --smelt build/smelt [--micro build/tests/emu/micro/micro]
-              [--partition build/tests/gpu/gpu_partition] [--sample N --seed S]
+    mutate.py --smelt build/smelt [--emulator SO --program NAME=PATH ...] [--sample N]
 
 A mutant is one change of the emitted text (operators.py), at a line that comes from templates/ or
 from the micro-kernels; templates/ptx is not changed, since the emulator has its own version of it.
 It is compiled and run in each configuration that has the line (configurations.py), in order, until
-one catches it. What no test can catch is listed with its proof in equivalent.txt; a listed mutant
-that is caught, or that is no longer there, is an error, and so is a survivor that is not listed.
-A line that an engine directive repeats is one site for each time it is emitted.
+one catches it. What no test can catch is listed with its proof in proofs/; a listed mutant that is
+caught, or that is no longer there, is an error, and so is a survivor that is not listed. A line that
+an engine directive repeats is one site for each time it is emitted.
+
+Which are run: all (of hours), or with --full of each family as many as its file says, or with
+--sample N so many in all. That sample's size does not grow with the families: each has an equal
+share. It is drawn by the names and the seed alone, so that it is the same each time and an edit
+changes its part alone; listed mutants are left out of it, for each takes every configuration, and the
+full run tries them.
 
 Exit status: 0 every mutant is accounted for; 1 not; 2 wrong use, or the kernels fail unchanged.
 """
@@ -25,6 +30,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import configurations
@@ -32,9 +38,12 @@ import equivalents
 from configurations import STILLBORN
 from operators import find_mutants
 
-HERE = pathlib.Path(__file__).resolve().parent
 SLOWER = 5  # processor time a mutant may take, as a multiple of what the unchanged kernel takes
 LEAST_SECONDS = 3
+
+
+class UnchangedFails(Exception):
+    """A configuration fails without any change: nothing can be said of mutants in it."""
 
 
 class Subject:
@@ -47,14 +56,17 @@ class Subject:
         self.mutants = {mutant.name: mutant for mutant in find_mutants(self.text)
                         if mutant.file.startswith(configuration.files)}
         self.limit = 60
+        self.lock = threading.Lock()
+        self.problem = None  # of the unchanged text, "" for none; None: not known yet
 
-    def run(self, text, folder, variables=()):
-        """How a text fares: (what caught it or "", in words). variables: more of the environment."""
+    def run(self, text, folder, variables=(), schedules=None):
+        """How a text fares: (what caught it or "", in words). variables: more of the environment;
+        schedules: so many in place of the configuration's."""
         with tempfile.TemporaryDirectory(dir=folder) as own:
             source = pathlib.Path(own, "mutant.cu")
             source.write_text(text, encoding="utf-8")
             command = ["/bin/sh", "-c", f'ulimit -t {self.limit}; exec "$@"', "sh"]
-            command += self.configuration.command(self.tools)
+            command += self.configuration.command(self.tools, schedules)
             environment = dict(os.environ, SMELT_EMU_SOURCE=str(source), TMPDIR=own)
             environment.update(self.configuration.environment(self.tools))
             environment.update(variables)
@@ -66,11 +78,16 @@ class Subject:
             return self.configuration.judge(done)
 
     def measure(self, folder):
-        """Runs the unchanged text and sets the limit. Returns what is wrong, or ""."""
-        begin = time.monotonic()
-        caught, words = self.run(self.text, folder)
-        self.limit = int(max(LEAST_SECONDS, SLOWER * (time.monotonic() - begin))) + 1
-        return f"{self.configuration.name}: {caught}: {words}" if caught else ""
+        """Runs the unchanged text, the first time that the configuration is needed, and sets the
+        limit."""
+        with self.lock:
+            if self.problem is None:
+                begin = time.monotonic()
+                caught, words = self.run(self.text, folder)
+                self.limit = int(max(LEAST_SECONDS, SLOWER * (time.monotonic() - begin))) + 1
+                self.problem = f"{self.configuration.name}: {caught}: {words}" if caught else ""
+        if self.problem:
+            raise UnchangedFails(self.problem)
 
 
 def fate(name, subjects, folder):
@@ -83,6 +100,7 @@ def fate(name, subjects, folder):
         mutant = subject.mutants.get(name)
         if not mutant:
             continue
+        subject.measure(folder)
         caught, words = subject.run(mutant.apply(subject.text), folder)
         if caught and caught != STILLBORN:
             return caught, subject.configuration.name, words, time.monotonic() - begin
@@ -109,15 +127,33 @@ def draw(names, count, seed):
     return [name for name in names if name in chosen]
 
 
+def draw_shares(homes, count, seed):
+    """`count` of the names in all, from each family as many, the rest where there are more. homes:
+    {name: family}."""
+    members = collections.defaultdict(list)
+    for name, family in homes.items():
+        members[family].append(name)
+    chosen = set()
+    # The smallest family first: what it lacks is shared by the others.
+    for left, family in zip(range(len(members), 0, -1),
+                            sorted(members, key=lambda f: (len(members[f]), f))):
+        chosen.update(draw(members[family], (count - len(chosen)) // left, seed))
+    return [name for name in homes if name in chosen]
+
+
 def run_all(names, subjects, jobs, show):
     """fate() of each name, several at a time."""
     results = {}
     with tempfile.TemporaryDirectory(prefix="smelt-mutants-") as folder, \
             concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         futures = {pool.submit(fate, name, subjects, folder): name for name in names}
-        for future in concurrent.futures.as_completed(futures):
-            results[futures[future]] = future.result()
-            show(futures[future], results[futures[future]])
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                results[futures[future]] = future.result()
+                show(futures[future], results[futures[future]])
+        except UnchangedFails:
+            pool.shutdown(cancel_futures=True)
+            raise
     return results
 
 
@@ -176,12 +212,14 @@ def report(results, mutants, listed, unmatched):
     survivors, stale = judge(results, mutants, listed)
     print(table(results, mutants, listed))
     for name in survivors:
-        print(f"\nsurvived: {place(mutants[name])}\n{equivalents.write_stanza(mutants[name])}")
+        print(f"\nsurvived: {place(mutants[name])}; with a proof it goes into "
+              f"proofs/{equivalents.proofs_of(name[0])}:\n"
+              f"{equivalents.write_stanza(mutants[name])}")
     for name in stale:
         print(f"\nlisted as equivalent, yet {results[name][0]} ({results[name][1]}): "
               f"{place(mutants[name])}: {name[3]}\n  {results[name][2][:400]}")
     for entry in unmatched:
-        print(f"\nequivalent.txt:{entry.line}: no line or change of this kind is left: "
+        print(f"\nproofs/{entry.file}:{entry.line}: no line or change of this kind is left: "
               f"{' | '.join(entry.name)}")
     born = [r for r in results.values() if r[0] != STILLBORN]
     caught = sum(r[0] != "" for r in born)
@@ -196,60 +234,90 @@ def report(results, mutants, listed, unmatched):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--smelt", required=True, help="the command")
-    parser.add_argument("--micro", help="the micro-kernels' program; without: the templates alone")
-    parser.add_argument("--partition", help="gpu_partition, which compares the partition's lists")
-    parser.add_argument("--emulator", help="libsmelt_emu.so, for --micro and --partition")
+    configurations.add_tools(parser)
     parser.add_argument("--sample", type=int, default=0, help="so many mutants, drawn by --seed")
+    parser.add_argument("--full", action="store_true",
+                        help="of each family all, or as many as its file says")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--shard", metavar="I/N", help="the I-th of N parts of these, from 0")
     parser.add_argument("--only", help="mutants whose file, function, line or change has this text")
     parser.add_argument("--again", help="a result of --json: its unexplained survivors alone")
-    parser.add_argument("--set", action="append", choices=("main", "partition", "sm90"),
-                        help="of configurations; default: main; may be repeated")
+    parser.add_argument("--family", action="append",
+                        help="of families/, or the beginning of several; may be repeated")
     parser.add_argument("--configuration", action="append", help="this one; may be repeated")
     parser.add_argument("--json", help="write every mutant's fate to this file")
     parser.add_argument("--list", action="store_true", help="print the mutants and run none")
     return parser.parse_args()
 
 
-def choose(names, arguments):
+def survivors_of(path):
+    with open(path, encoding="utf-8") as file:
+        old = json.load(file)["mutants"]
+    return {(m["file"], m["function"], m["text"], f"{m['operator']}: {m['change']}")
+            for m in old if not m["caught_by"] and not m["equivalent"]}
+
+
+def shard(names, part):
+    index, count = map(int, part.split("/"))
+    # Neighbours take about as long: they are dealt out in turn.
+    return names[index::count]
+
+
+def choose(homes, families, listed, arguments):
+    """The names to run. homes: {name: family}."""
+    names = list(homes)
     if arguments.again:
-        with open(arguments.again, encoding="utf-8") as file:
-            old = json.load(file)["mutants"]
-        wanted = {(m["file"], m["function"], m["text"], f"{m['operator']}: {m['change']}")
-                  for m in old if not m["caught_by"] and not m["equivalent"]}
+        wanted = survivors_of(arguments.again)
         names = [n for n in names if n in wanted]
     if arguments.only:
         names = [n for n in names if arguments.only in " | ".join(n)]
-    return draw(names, arguments.sample or len(names), arguments.seed)
+    if arguments.sample:
+        names = draw_shares({n: homes[n] for n in names if n not in listed}, arguments.sample,
+                            arguments.seed)
+    elif arguments.full:
+        sizes = {family.name: family.sample for family in families}
+        names = [n for family in sizes
+                 for n in draw([n for n in names if homes[n] == family],
+                               len(names) if sizes[family] is None else sizes[family],
+                               arguments.seed)]
+    return shard(names, arguments.shard) if arguments.shard else names
+
+
+def wanted_subjects(subjects, arguments):
+    return [s for s in subjects
+            if s.configuration.family.startswith(tuple(arguments.family or [""])) and
+            s.configuration.name in (arguments.configuration or [s.configuration.name])]
+
+
+def homes_of(subjects):
+    """{name: the family that brings it}, in the order of the configurations."""
+    homes = {}
+    for subject in subjects:
+        for name in subject.mutants:
+            homes.setdefault(name, subject.configuration.family)
+    return homes
 
 
 def main():
     arguments = parse_arguments()
-    tools = configurations.Tools(arguments.smelt, arguments.micro, arguments.emulator,
-                                 arguments.partition)
-    every = [Subject(c, tools) for c in configurations.every(tools)]
-    subjects = [s for s in every if s.configuration.set in (arguments.set or ["main"]) and
-                s.configuration.name in (arguments.configuration or [s.configuration.name])]
+    tools = configurations.tools_of(arguments)
+    families = configurations.families()
+    planned = [c for family in families for c in family.configurations]
+    every = [Subject(c, tools) for c in planned if c.runs_with(tools)]
+    subjects = wanted_subjects(every, arguments)
     mutants = collect(subjects)
-    listed = equivalents.read_all(HERE)
+    listed = equivalents.read_all()
     known = collect(every)
-    unmatched = [e for n, e in listed.items() if n not in known] if arguments.micro else []
-    chosen = choose(list(mutants), arguments)
+    complete = len(every) == len(planned)
+    unmatched = [e for n, e in listed.items() if n not in known] if complete else []
+    chosen = choose(homes_of(subjects), families, listed, arguments)
     if arguments.list:
         for name in chosen:
             print(f"{place(mutants[name])}: {name[3]}")
         return 0
-    begin = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="smelt-mutants-") as folder, \
-            concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        wrong = [w for w in pool.map(lambda subject: subject.measure(folder), subjects) if w]
-    if wrong:
-        print("the unchanged kernels fail:\n" + "\n".join(wrong))
-        return 2
     print(f"{len(mutants)} mutants in {len(subjects)} configurations; {len(chosen)} run, "
           f"seed {arguments.seed}, {arguments.jobs} at a time", flush=True)
+    begin = time.monotonic()
     done = 0
 
     def show(name, result):
@@ -259,7 +327,11 @@ def main():
             print(f"[{done}/{len(chosen)}] {place(mutants[name])}: {name[3]}: "
                   f"{result[0] or 'not caught'}", file=sys.stderr, flush=True)
 
-    results = run_all(chosen, subjects, arguments.jobs, show)
+    try:
+        results = run_all(chosen, subjects, arguments.jobs, show)
+    except UnchangedFails as failure:
+        print(f"the unchanged kernels fail:\n{failure}")
+        return 2
     results = {name: results[name] for name in chosen}
     seconds = time.monotonic() - begin
     if arguments.json:

@@ -4,8 +4,11 @@ file of equivalents, the report."""
 
 import contextlib
 import io
+import pathlib
+import tempfile
 import unittest
 
+import configurations
 import coverage
 import equivalents
 import mutate
@@ -230,6 +233,45 @@ class Samples(unittest.TestCase):
         self.assertEqual(mutate.draw(shorter, 10, 7), drawn)
 
 
+    def test_every_family_has_its_share(self):
+        homes = {f"{family}{i}": family for family, count in (("a", 100), ("b", 3), ("c", 50))
+                 for i in range(count)}
+        drawn = mutate.draw_shares(homes, 30, 7)
+        counts = [sum(homes[n] == family for n in drawn) for family in "abc"]
+        self.assertEqual(counts, [14, 3, 13])
+        self.assertEqual(drawn, mutate.draw_shares(homes, 30, 7))
+        self.assertNotEqual(drawn, mutate.draw_shares(homes, 30, 8))
+        self.assertEqual(sorted(mutate.draw_shares(homes, 1000, 7)), sorted(homes))
+
+    def test_shards_are_a_partition(self):
+        names = [str(i) for i in range(11)]
+        parts = [mutate.shard(names, f"{i}/3") for i in range(3)]
+        self.assertEqual(sorted(sum(parts, [])), sorted(names))
+
+
+class Families(unittest.TestCase):
+    def test_a_file_is_a_family(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "toy.one.py").write_text(
+                "from configurations import Check\nFILES = 'templates/toy'\nSAMPLE = 3\n"
+                "CONFIGURATIONS = (Check('a', 'toy:n=1', 'toy_k:n=1'),\n"
+                "                  Check('b', 'toy:n=1', 'toy_k:n=1', files='templates/common'))\n",
+                encoding="utf-8")
+            pathlib.Path(folder, "helper.py").write_text("x = 1\n", encoding="utf-8")
+            found = configurations.families(pathlib.Path(folder))
+        self.assertEqual([(f.name, f.sample) for f in found], [("toy.one", 3)])
+        self.assertEqual([(c.name, c.family, c.files) for c in found[0].configurations],
+                         [("a", "toy.one", ("templates/toy",)),
+                          ("b", "toy.one", ("templates/common",))])
+
+    def test_names_are_told_apart(self):
+        families = configurations.families()
+        names = [c.name for family in families for c in family.configurations]
+        self.assertEqual(len(set(names)), len(names))
+        for family in families:
+            self.assertLessEqual(set(family.coverage), {c.name for c in family.configurations})
+
+
 class Equivalents(unittest.TestCase):
     STANZA = "# words\n\na.cu f\n> x = 1;\n- constant: 1 -> 2\n- statement-deleted: x = 1; removed\n" \
              "Nobody reads\nx.\n"
@@ -246,6 +288,17 @@ class Equivalents(unittest.TestCase):
                      self.STANZA + "\n" + self.STANZA):
             with self.assertRaises(equivalents.EquivalentsError):
                 equivalents.read(text)
+
+    def test_a_proof_stands_in_its_templates_file(self):
+        self.assertEqual(equivalents.proofs_of("templates/common/a.cuh"), "common.txt")
+        self.assertEqual(equivalents.proofs_of("templates/a_b.mma.cu"), "a_b.mma.txt")
+        stanza = self.STANZA.replace("a.cu f", "templates/a.cu f")
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "a.txt").write_text(stanza, encoding="utf-8")
+            self.assertEqual(len(equivalents.read_all(pathlib.Path(folder))), 2)
+            pathlib.Path(folder, "b.txt").write_text(stanza, encoding="utf-8")
+            with self.assertRaisesRegex(equivalents.EquivalentsError, "belongs into a.txt"):
+                equivalents.read_all(pathlib.Path(folder))
 
     def test_written_stanzas_are_read(self):
         mutant = find_mutants("DEVICE void f(void) {\n    x = 1;\n}\n", FILE)[0]
@@ -286,7 +339,7 @@ class Report(unittest.TestCase):
     def test_a_proof_of_nothing(self):
         gone = equivalents.Equivalent(("a.cu", "f", "x", "constant: 1 -> 2"), "so", 9)
         self.assertEqual(self.status(["race"] * 4, unmatched=[gone]), 1)
-        self.assertIn("equivalent.txt:9:", self.output.getvalue())
+        self.assertIn("proofs/:9:", self.output.getvalue())
 
     def test_one_that_does_not_compile_is_not_caught(self):
         self.assertEqual(self.status(["race", mutate.STILLBORN, "race", "race"]), 0)

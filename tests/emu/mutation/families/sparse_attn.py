@@ -1,0 +1,25 @@
+"""What the families of the operator sparse_attn share: no configurations of its own."""
+
+import re
+
+from configurations import Check
+
+# Maxima that fall slowly, by more than fp32's exponents reach: whole lists in the table's order, and
+# scores by their place in it alone. Complete with a number of heads.
+FALL = "dqk=512,dv=512,topk=1536,variant=sm90,heads="
+FALL_OPTIONS = "--spiky --scale 0.001 --width 1536 --rows 2048 --queries 4 --lists window"
+
+# What the wgmma kernels have for themselves; the other parts of theirs are mutated in mma kernels.
+WGMMA_PARTS = tuple(f"templates/common/{name}.cuh" for name in
+                    ("gather_slots", "key_ring", "quad", "warp_arrival", "warp_slots"))
+
+
+def check(name, keys, options, buckets="", bound="", partition="", **more):
+    """A check of the operator with these keys and this list of buckets. What is mutated is the kernel
+    of the bucket `bound`, else of topk, or the partition's pass."""
+    operator = "sparse_attn:" + keys + (",buckets=" + buckets if buckets else "")
+    if partition:
+        kernel = "sparse_attn_partition:pass=" + partition
+    else:
+        kernel = "sparse_attn_fwd:" + (re.sub("topk=[0-9]+", "topk=" + bound, keys) if bound else keys)
+    return Check(name, operator, kernel, options, **more)
