@@ -1,13 +1,18 @@
-/* The operators that the harness knows, a line each. */
+/* The operators that the harness knows: those of the list in the root's meson.build. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "harness/operator.h"
-#include "harness/sparse_attn.h"
 #include "smelt/kernels.h"
 
+#define OPERATOR(stem) extern const struct smelt__harness_operator smelt__harness_##stem;
+#include "operators.list"
+#undef OPERATOR
+
 static const struct smelt__harness_operator *const operators[] = {
-    &smelt__harness_sparse_attn,
+#define OPERATOR(stem) &smelt__harness_##stem,
+#include "operators.list"
+#undef OPERATOR
     NULL,
 };
 

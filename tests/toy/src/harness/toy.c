@@ -1,0 +1,246 @@
+/* The harness's row of the tests' toy operator. */
+#include <math.h>
+#include <stdio.h>
+
+#include "harness/footprint.h"
+#include "harness/operator.h"
+#include "harness/placed.h"
+#include "harness/random.h"
+#include "ops/toy_tensors.h"
+#include "reference/toy.h"
+#include "smelt/toy.h"
+
+extern const struct smelt__harness_operator smelt__harness_toy; /* as operators.c declares it */
+
+enum { STREAM_FROM = 1, STREAM_BEFORE };
+
+static const float FACTOR = 1.75F;
+
+/* ---- the public API -------------------------------------------------------------------------- */
+
+static smelt_status parse(const char *text, void *spec, char **knobs) {
+    smelt_toy_spec *parsed = spec;
+    *parsed = (smelt_toy_spec)SMELT_TOY_SPEC_INIT;
+    return smelt_toy_spec_parse(text, parsed, knobs);
+}
+
+static smelt_status print(const void *spec, char **text) {
+    return smelt_toy_spec_print(spec, text);
+}
+
+static smelt_status supported(smelt_context *context, const void *spec, const char **why) {
+    return smelt_toy_supported(context, spec, why);
+}
+
+static smelt_status create(void **object, smelt_context *context, const void *spec) {
+    smelt_toy *toy = NULL;
+    const smelt_status status = smelt_toy_create(&toy, context, spec);
+    *object = toy;
+    return status;
+}
+
+static void destroy(void **object) {
+    smelt_toy *toy = *object;
+    smelt_toy_destroy(&toy);
+    *object = NULL;
+}
+
+static smelt_status workspace(const void *object, const void *args, size_t *bytes) {
+    (void)object, (void)args;
+    *bytes = 0;
+    return SMELT_OK;
+}
+
+static smelt_status forward(const void *object, const void *args, struct CUstream_st *stream) {
+    return smelt_toy_forward(object, args, stream);
+}
+
+static smelt_status backward(const void *object, const void *args, struct CUstream_st *stream) {
+    return smelt_toy_backward(object, args, stream);
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+static const char *const options[] = {NULL};
+
+static void defaults(const void *spec, struct smelt__problem_options *given) {
+    (void)spec;
+    given->rows = 1; /* it has none */
+}
+
+static void small(const void *spec, struct smelt__problem_options *given) {
+    (void)spec;
+    if (given->tokens == 0)
+        given->tokens = 5;
+}
+
+static int same_problems(const void *a, const void *b) {
+    const smelt_toy_spec *x = a, *y = b;
+    return x->width == y->width;
+}
+
+static int variation(int number, struct smelt__problem_options *given) {
+    given->strided = number;
+    return number < 2;
+}
+
+static const char *inputs(const struct smelt__problem_options *given) {
+    return given->strided ? "strided" : "packed";
+}
+
+static int trial(const void *spec, int number, struct smelt__problem_options *given) {
+    (void)spec;
+    given->tokens = 7;
+    return number == 0;
+}
+
+static void shape(struct smelt__problem *problem) {
+    smelt_toy_args *args = problem->args;
+    const smelt_toy_spec *spec = problem->spec;
+    *args = (smelt_toy_args)SMELT_TOY_ARGS_INIT;
+    args->tokens = problem->extents[SMELT__TOY_T] =
+        problem->options.batches * problem->options.tokens;
+    problem->extents[SMELT__TOY_WIDTH] = spec->width;
+    args->factor = FACTOR;
+}
+
+static int64_t count_rows(const struct smelt__problem *problem) {
+    return problem->extents[SMELT__TOY_T];
+}
+
+static void fill_rows(struct smelt__problem *problem, int tensor, uint64_t stream) {
+    float *to = smelt__problem_data(problem, tensor);
+    for (int64_t row = 0; row < count_rows(problem); row++) {
+        struct smelt__random random =
+            smelt__random_at(problem->options.seed, stream, (uint64_t)row);
+        for (int64_t i = 0; i < problem->extents[SMELT__TOY_WIDTH]; i++)
+            to[smelt__problem_at(problem, tensor, row, 0, 0) + i] =
+                (float)(smelt__random_below(&random, 2001) - 1000) / 64.0F;
+    }
+}
+
+static int fill_forward(struct smelt__problem *problem) {
+    problem->computed = count_rows(problem);
+    fill_rows(problem, SMELT__TOY_X, STREAM_FROM);
+    return 0;
+}
+
+static int fill_backward(struct smelt__problem *problem) {
+    problem->computed = count_rows(problem);
+    fill_rows(problem, SMELT__TOY_GRAD, STREAM_FROM);
+    fill_rows(problem, SMELT__TOY_DX, STREAM_BEFORE);
+    return 0;
+}
+
+static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
+    for (int tensor = 0; tensor < SMELT__TOY_TENSORS; tensor++)
+        for (int64_t row = 0; row < count_rows(problem); row++)
+            smelt__touch_row(footprints, tensor, row, 0, 0);
+}
+
+static double multiplications(const struct smelt__problem *problem) {
+    return (double)(count_rows(problem) * problem->extents[SMELT__TOY_WIDTH]);
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+static const struct smelt__metric metrics[] = {
+    {"max_abs_error", "rows", "rows", "error of a row", SMELT__LARGEST}};
+
+/* Products of small numbers: what is added rounds once. */
+static const double TOLERANCE = 1e-5;
+
+static void compare(const struct smelt__placed *placed, int from, int to, int64_t row,
+                    struct smelt__finding *finding) {
+    const struct smelt__problem *problem = placed->problem;
+    const float *got = smelt__placed_row(placed, to, row, 0, 0);
+    const float *source = smelt__problem_data(problem, from);
+    const float *before = smelt__problem_data(problem, to); /* NULL: it is overwritten */
+    for (int64_t i = 0; i < problem->extents[SMELT__TOY_WIDTH]; i++) {
+        const double start =
+            before ? (double)before[smelt__problem_at(problem, to, row, 0, 0) + i] : 0;
+        const double expected = smelt__toy_reference(
+            (double)FACTOR, (double)source[smelt__problem_at(problem, from, row, 0, 0) + i], start);
+        const double error = fabs((double)got[i] - expected);
+        if (!(error <= finding->metrics[0].value)) {
+            finding->metrics[0].value = error;
+            finding->metrics[0].place = i;
+        }
+    }
+}
+
+static void compare_forward(const struct smelt__placed *placed, const void *prepared, int64_t row,
+                            struct smelt__finding *finding) {
+    (void)prepared;
+    compare(placed, SMELT__TOY_X, SMELT__TOY_OUT, row, finding);
+}
+
+static void compare_backward(const struct smelt__placed *placed, const void *prepared, int64_t row,
+                             struct smelt__finding *finding) {
+    (void)prepared;
+    compare(placed, SMELT__TOY_GRAD, SMELT__TOY_DX, row, finding);
+}
+
+static void judge(const struct smelt__problem *problem, int64_t compared,
+                  struct smelt__metric_result *results) {
+    (void)problem, (void)compared;
+    results[0].bar = TOLERANCE;
+}
+
+#define BY_ROW(function)                                                                           \
+    {                                                                                              \
+        .unit = "row", .place = "element", .metrics = metrics, .metric_count = 1,                  \
+        .count = count_rows, .compare = (function), .judge = judge                                 \
+    }
+
+static const struct smelt__comparison forward_by_row = BY_ROW(compare_forward),
+                                      backward_by_row = BY_ROW(compare_backward);
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const struct smelt__harness_pass passes[] = {
+    {.pass = SMELT_PASS_FORWARD,
+     .name = "forward",
+     .tensors = &smelt__toy_tensors,
+     .shape = shape,
+     .fill = fill_forward,
+     .footprint = footprint,
+     .multiplications = multiplications,
+     .comparisons = &forward_by_row,
+     .comparison_count = 1,
+     .workspace = workspace,
+     .launch = forward},
+    {.pass = SMELT_PASS_BACKWARD,
+     .name = "backward",
+     .tensors = &smelt__toy_tensors,
+     .shape = shape,
+     .fill = fill_backward,
+     .footprint = footprint,
+     .multiplications = multiplications,
+     .comparisons = &backward_by_row,
+     .comparison_count = 1,
+     .workspace = workspace,
+     .launch = backward},
+};
+
+const struct smelt__harness_operator smelt__harness_toy = {
+    .name = "toy",
+    .spec_bytes = sizeof(smelt_toy_spec),
+    .knobs_field = offsetof(smelt_toy_spec, knobs),
+    .passes_field = offsetof(smelt_toy_spec, passes),
+    .parse = parse,
+    .print = print,
+    .supported = supported,
+    .create = create,
+    .destroy = destroy,
+    .passes = passes,
+    .pass_count = sizeof passes / sizeof passes[0],
+    .options = options,
+    .defaults = defaults,
+    .small = small,
+    .same_problems = same_problems,
+    .variation = variation,
+    .inputs = inputs,
+    .trial = trial,
+    .bench = {.tokens = 4096},
+};
