@@ -141,16 +141,23 @@ def draw_shares(homes, count, seed):
     return [name for name in homes if name in chosen]
 
 
-def run_all(names, subjects, jobs, show):
-    """fate() of each name, several at a time."""
+def run_all(names, subjects, jobs, show, seconds=None):
+    """fate() of each name, several at a time; what has not begun after `seconds` is left out."""
     results = {}
+    end = time.monotonic() + seconds if seconds else float("inf")
+
+    def one(name):
+        return fate(name, subjects, folder) if time.monotonic() < end else None
+
     with tempfile.TemporaryDirectory(prefix="smelt-mutants-") as folder, \
             concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        futures = {pool.submit(fate, name, subjects, folder): name for name in names}
+        futures = {pool.submit(one, name): name for name in names}
         try:
             for future in concurrent.futures.as_completed(futures):
-                results[futures[future]] = future.result()
-                show(futures[future], results[futures[future]])
+                result = future.result()
+                if result:
+                    results[futures[future]] = result
+                    show(futures[future], result)
         except UnchangedFails:
             pool.shutdown(cancel_futures=True)
             raise
@@ -240,6 +247,9 @@ def parse_arguments():
                         help="of each family all, or as many as its file says")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shard", metavar="I/N", help="the I-th of N parts of these, from 0")
+    parser.add_argument("--seconds", type=float, help="begin no mutant after so many seconds")
+    parser.add_argument("--skip", action="append", default=[], metavar="JSON",
+                        help="a result of --json: what was run there is not run again")
     parser.add_argument("--only", help="mutants whose file, function, line or change has this text")
     parser.add_argument("--again", help="a result of --json: its unexplained survivors alone")
     parser.add_argument("--family", action="append",
@@ -250,11 +260,16 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def survivors_of(path):
+def names_in(path, wanted):
+    """Of a result of --json, the names of the mutants that `wanted` says."""
     with open(path, encoding="utf-8") as file:
-        old = json.load(file)["mutants"]
+        mutants = json.load(file)["mutants"]
     return {(m["file"], m["function"], m["text"], f"{m['operator']}: {m['change']}")
-            for m in old if not m["caught_by"] and not m["equivalent"]}
+            for m in mutants if wanted(m)}
+
+
+def survived(mutant):
+    return not mutant["caught_by"] and not mutant["equivalent"]
 
 
 def shard(names, part):
@@ -267,8 +282,11 @@ def choose(homes, families, listed, arguments):
     """The names to run. homes: {name: family}."""
     names = list(homes)
     if arguments.again:
-        wanted = survivors_of(arguments.again)
+        wanted = names_in(arguments.again, survived)
         names = [n for n in names if n in wanted]
+    for path in arguments.skip:
+        done = names_in(path, lambda mutant: True)
+        names = [n for n in names if n not in done]
     if arguments.only:
         names = [n for n in names if arguments.only in " | ".join(n)]
     if arguments.sample:
@@ -328,15 +346,19 @@ def main():
                   f"{result[0] or 'not caught'}", file=sys.stderr, flush=True)
 
     try:
-        results = run_all(chosen, subjects, arguments.jobs, show)
+        # Listed ones take longest, so they begin first.
+        results = run_all(sorted(chosen, key=lambda name: name not in listed), subjects,
+                          arguments.jobs, show, arguments.seconds)
     except UnchangedFails as failure:
         print(f"the unchanged kernels fail:\n{failure}")
         return 2
-    results = {name: results[name] for name in chosen}
+    results = {name: results[name] for name in chosen if name in results}
     seconds = time.monotonic() - begin
     if arguments.json:
         write_json(arguments.json, results, mutants, listed, arguments, seconds)
     status = report(results, mutants, listed, unmatched)
+    if len(results) < len(chosen):
+        print(f"{len(chosen) - len(results)} of {len(chosen)} were not run: the time was over")
     print(f"{seconds:.0f} s")
     return status
 
