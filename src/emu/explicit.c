@@ -5,7 +5,7 @@
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-static void check_aligned(const void *pointer, size_t bytes, const char *what, site at) {
+void emu_check_aligned(const void *pointer, size_t bytes, const char *what, site at) {
     if ((uintptr_t)pointer % bytes != 0)
         emu_fatal(EMU_ALIGNMENT, at, 0, "%s: %s of %zu bytes at an address %zu past a multiple {1}",
                   emu_who(emu.self), what, bytes, (size_t)((uintptr_t)pointer % bytes));
@@ -15,7 +15,7 @@ EMU_EXPORT void emu_store_global(void *to, const unsigned *values, int count) {
     site at = EMU_SITE;
     size_t bytes = 4 * (size_t)count;
     emu.statistics.instructions++;
-    check_aligned(to, bytes, "a store", at);
+    emu_check_aligned(to, bytes, "a store", at);
     emu_registers_used(emu.self, values, bytes, false, at);
     emu_global_access(to, bytes, EMU_WRITE, at);
     memcpy(to, values, bytes);
@@ -25,7 +25,7 @@ EMU_EXPORT void emu_load_global(unsigned *values, const void *from, int count, i
     site at = EMU_SITE;
     size_t bytes = 4 * (size_t)count;
     emu.statistics.instructions++;
-    check_aligned(from, bytes, "a load", at);
+    emu_check_aligned(from, bytes, "a load", at);
     emu_registers_used(emu.self, values, bytes, true, at);
     emu_global_access(from, bytes, read_only ? EMU_READ_ONLY : EMU_CACHED, at);
     memcpy(values, from, bytes);
@@ -35,7 +35,7 @@ EMU_EXPORT unsigned emu_load_l2(const void *from) {
     site at = EMU_SITE;
     unsigned value;
     emu.statistics.instructions++;
-    check_aligned(from, sizeof value, "a load", at);
+    emu_check_aligned(from, sizeof value, "a load", at);
     emu_global_access(from, sizeof value, EMU_READ, at);
     memcpy(&value, from, sizeof value);
     return value;
@@ -85,31 +85,12 @@ EMU_EXPORT void emu_reduce_add_f32(float *to, const float *values, int count) {
     site at = EMU_SITE;
     size_t bytes = 4 * (size_t)count;
     emu.statistics.instructions++;
-    check_aligned(to, bytes, "red.global.add", at);
+    emu_check_aligned(to, bytes, "red.global.add", at);
     emu_registers_used(emu.self, values, bytes, false, at);
     emu_global_access(to, bytes, EMU_ATOMIC, at);
     for (int i = 0; i < count; i++)
         to[i] += values[i];
     emu_yield();
-}
-
-/* Gangs run one after another, so that a counter orders what earlier ones did in any case. */
-EMU_EXPORT void emu_counter_add(unsigned *counter, unsigned value) {
-    site at = EMU_SITE;
-    emu.statistics.instructions++;
-    check_aligned(counter, sizeof *counter, "red.release", at);
-    emu_global_access(counter, sizeof *counter, EMU_ATOMIC, at);
-    *counter += value;
-}
-
-/* Most often read in a loop: others go first. */
-EMU_EXPORT unsigned emu_counter_read(const unsigned *counter) {
-    site at = EMU_SITE;
-    emu.statistics.instructions++;
-    check_aligned(counter, sizeof *counter, "ld.acquire", at);
-    emu_global_access(counter, sizeof *counter, EMU_ATOMIC, at);
-    emu_poll("ld.acquire", at);
-    return *counter;
 }
 
 /* What the thread writes from here on is of a later time: this fence does not cover it. */

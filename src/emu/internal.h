@@ -393,6 +393,17 @@ enum emu_access {
 };
 void emu_global_access(const void *pointer, size_t bytes, enum emu_access access, site at);
 
+/* explicit.c: an address that is no multiple of `bytes` ends the thread. */
+void emu_check_aligned(const void *pointer, size_t bytes, const char *what, site at);
+
+/* ---- counters between blocks (counter.c) ------------------------------------------------------
+ */
+
+void emu_counters_begin(void); /* of a launch */
+/* Whether what a slot of an earlier gang of this launch did by `clock` happened before the thread's
+ * next action. */
+bool emu_counter_orders(u32 gang, u16 slot, u32 clock, const struct thread *thread);
+
 /* ---- launches that may overlap (chain.c) ----------------------------------------------------- */
 
 /* Around a launch on a stream, and when one of its blocks has ended. */

@@ -649,6 +649,7 @@ bool emu_launch(struct kernel *kernel, void **parameters) {
     emu.statistics.launches++;
     emu.first_gang = emu.gang + 1;
     emu_chain_begin(emu.early, emu.stream);
+    emu_counters_begin();
     emu_reports_begin();
     int threads = emu.ctas * emu.cta_threads;
     if (!make_arenas() || !make_stacks(threads)) {

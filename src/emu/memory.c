@@ -259,8 +259,9 @@ static bool is_ordered(const struct written *before, const struct written *now) 
         return true;
     if (before->gang < emu.first_gang)
         return emu_chain_is_complete(before->gang, self);
-    return before->gang == emu.gang &&
-           (before->slot == now->slot || self->clock[before->slot] >= before->clock);
+    if (before->gang != emu.gang)
+        return emu_counter_orders(before->gang, before->slot, before->clock, self);
+    return before->slot == now->slot || self->clock[before->slot] >= before->clock;
 }
 
 static bool writes(enum emu_access access) {

@@ -14,11 +14,11 @@
 #include "emu/emulator.h"
 #include "runtime/driver/driver.h"
 
-enum { WORDS = 4096, SHARED = 16384, MOST_CASES = 128, FORBIDDEN_WORD = 4000 };
+enum { WORDS = 4096, SHARED = 16384, MOST_CASES = 160, FORBIDDEN_WORD = 4000 };
 
 struct defect {
     char name[96], kind[64], words[96];
-    int threads, cluster, chain;
+    int threads, cluster, chain, grid;
     char *text;
     int line;   /* of the file, at which the text begins */
     int marked; /* line of the case's HERE, from 1; 0: none */
@@ -70,7 +70,7 @@ static void die(const char *path, int line, const char *what) {
     exit(2);
 }
 
-/* "NAME: KIND, N threads[, clusters of N][, chain of N][; WORDS]" */
+/* "NAME: KIND, N threads[, clusters of N][, chain of N][, grid of N][; WORDS]" */
 static void read_heading(struct defect *defect, const char *heading, const char *path) {
     char rest[256] = "";
     defect->cluster = 1;
@@ -80,6 +80,8 @@ static void read_heading(struct defect *defect, const char *heading, const char 
     defect->chain = 1;
     sscanf(rest, ", clusters of %d", &defect->cluster);
     sscanf(rest, ", chain of %d", &defect->chain);
+    defect->grid = defect->cluster;
+    sscanf(rest, ", grid of %d", &defect->grid);
     const char *words = strstr(rest, "; ");
     snprintf(defect->words, sizeof defect->words, "%.95s", words ? words + 2 : "");
 }
@@ -182,7 +184,7 @@ static CUresult launch_one(const struct smelt__driver *driver, CUfunction functi
                                        .value.clusterDim = {(unsigned)defect->cluster, 1, 1}},
                                       {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                        .value.programmaticStreamSerializationAllowed = number > 0}};
-    CUlaunchConfig config = {.gridDimX = (unsigned)(defect->cluster * (number + 1)),
+    CUlaunchConfig config = {.gridDimX = (unsigned)(defect->grid * (number + 1)),
                              .gridDimY = 1,
                              .gridDimZ = 1,
                              .blockDimX = (unsigned)defect->threads,

@@ -1,15 +1,15 @@
 /*
  * Small kernels, each with one defect, and what the emulator must say of it. A case begins with
  *
- *     //! NAME: KIND[/KIND...], THREADS threads[, clusters of N][; WORDS]
+ *     //! NAME: KIND[/KIND...], THREADS threads[, MANY of N][; WORDS]
  *
  * KIND is a report's kind (several where the schedule decides), or `none`: a kernel without a
- * defect. WORDS stand in the
- * report's text. `, chain of N` after the threads: N launches, the second and later ones early;
- * launch 1 has one block, launch 2 two, so that gridDim.x tells them apart. The line that ends in
- * HERE is the one the report must name. The kernel's parameter is the address of 4096 ints, 0, 1,
- * 2, ...; its shared memory is 16 KB and of two regions: LEFT, 8192 bytes from 0 on, and RIGHT,
- * 8180 from 8192 on. Word 4000 of the data is forbidden.
+ * defect. WORDS stand in the report's text. MANY: `clusters of N` blocks, one of them; `grid of N`
+ * blocks; `chain of N` launches, the second and later ones early, of one block, two, and so on, so
+ * that gridDim.x tells them apart. The line that ends in HERE is the one the report must name. The
+ * kernel's parameter is the address of 4096 ints, 0, 1, 2, ...; its shared memory is 16 KB and of
+ * two regions: LEFT, 8192 bytes from 0 on, and RIGHT, 8180 from 8192 on. Word 4000 of the data is
+ * forbidden.
  */
 //! unordered store and load: race, 64 threads; no barrier orders the two
 //@use common/base.cuh
@@ -1309,5 +1309,173 @@ KERNEL void KERNEL_NAME(int *data) {
         data[threadIdx.x] = 1;
     } else {
         data[64 + 32 * blockIdx.x + threadIdx.x] = 2;
+    }
+}
+
+//! a block's results behind a counter: none, 32 threads, grid of 3
+//@use ptx/counter.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 *const counter = (u32 *)&data[1024];
+    if (blockIdx.x < 2) {
+        data[32 * blockIdx.x + threadIdx.x] = 1;
+        __syncwarp(0xffffffffu);
+        if (threadIdx.x == 0) {
+            counter_add(counter, 1);
+        }
+    } else {
+        while (counter_read(counter) < 1024 + 2) {
+        }
+        data[64 + threadIdx.x] = data[threadIdx.x] + data[32 + threadIdx.x];
+    }
+}
+
+//! the same, without a look at the number: race, 32 threads, grid of 3; earlier block
+//@use ptx/counter.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 *const counter = (u32 *)&data[1024];
+    if (blockIdx.x < 2) {
+        data[32 * blockIdx.x + threadIdx.x] = 1;
+        __syncwarp(0xffffffffu);
+        if (threadIdx.x == 0 && blockIdx.x == 0) {
+            counter_add(counter, 1);
+        }
+    } else {
+        counter_read(counter);
+        data[64 + threadIdx.x] = data[threadIdx.x] + data[32 + threadIdx.x]; /* HERE */
+    }
+}
+
+//! the same, one addition too few waited for: race, 32 threads, grid of 3; earlier block
+//@use ptx/counter.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 *const counter = (u32 *)&data[1024];
+    if (blockIdx.x < 2) {
+        if (blockIdx.x == 1) {
+            counter_add(counter, 1);
+        }
+        data[32 * blockIdx.x + threadIdx.x] = 1;
+        __syncwarp(0xffffffffu);
+        if (blockIdx.x == 0) {
+            counter_add(counter, 1);
+        }
+    } else {
+        while (counter_read(counter) < 1024 + 64) {
+        }
+        data[64 + threadIdx.x] = data[threadIdx.x] + data[32 + threadIdx.x]; /* HERE */
+    }
+}
+
+//! released by one lane before the warp met: race, 32 threads, grid of 2; earlier block
+//@use ptx/counter.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 *const counter = (u32 *)&data[1024];
+    if (blockIdx.x == 0) {
+        data[threadIdx.x] = 1;
+        if (threadIdx.x == 0) {
+            counter_add(counter, 1);
+        }
+    } else {
+        while (counter_read(counter) < 1024 + 1) {
+        }
+        data[64 + threadIdx.x] = data[threadIdx.x]; /* HERE */
+    }
+}
+
+//! one thread waits, a barrier tells the others: none, 64 threads, grid of 2
+//@use ptx/counter.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 *const counter = (u32 *)&data[1024];
+    if (blockIdx.x == 0) {
+        data[threadIdx.x] = 1;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            counter_add(counter, 1);
+        }
+    } else {
+        if (threadIdx.x == 0) {
+            while (counter_read(counter) < 1024 + 1) {
+            }
+        }
+        __syncthreads();
+        data[64 + threadIdx.x] = data[threadIdx.x];
+    }
+}
+
+//! one thread waits, nothing tells the others: race, 64 threads, grid of 2; earlier block
+//@use ptx/counter.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 *const counter = (u32 *)&data[1024];
+    if (blockIdx.x == 0) {
+        data[threadIdx.x] = 1;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            counter_add(counter, 1);
+        }
+    } else {
+        if (threadIdx.x == 0) {
+            while (counter_read(counter) < 1024 + 1) {
+            }
+        }
+        data[64 + threadIdx.x] = data[threadIdx.x]; /* HERE */
+    }
+}
+
+//! handed on by a block between: none, 32 threads, grid of 3
+//@use ptx/counter.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 *const first = (u32 *)&data[1024], *const second = (u32 *)&data[1025];
+    if (blockIdx.x == 0) {
+        data[threadIdx.x] = 1;
+        counter_add(first, 1);
+    } else if (blockIdx.x == 1) {
+        while (counter_read(first) < 1024 + 32) {
+        }
+        counter_add(second, 1);
+    } else {
+        while (counter_read(second) < 1025 + 32) {
+        }
+        data[64 + threadIdx.x] = data[threadIdx.x];
+    }
+}
+
+//! handed on by a block that did not wait: race, 32 threads, grid of 3; earlier block
+//@use ptx/counter.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 *const first = (u32 *)&data[1024], *const second = (u32 *)&data[1025];
+    if (blockIdx.x == 0) {
+        data[threadIdx.x] = 1;
+        counter_add(first, 1);
+    } else if (blockIdx.x == 1) {
+        counter_add(second, 1);
+    } else {
+        while (counter_read(second) < 1025 + 32) {
+        }
+        data[64 + threadIdx.x] = data[threadIdx.x]; /* HERE */
+    }
+}
+
+//! written again after the addition: race, 32 threads, grid of 2; earlier block
+//@use ptx/counter.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 *const counter = (u32 *)&data[1024];
+    if (blockIdx.x == 0) {
+        counter_add(counter, 1);
+        data[threadIdx.x] = 1;
+    } else {
+        while (counter_read(counter) < 1024 + 32) {
+        }
+        data[64 + threadIdx.x] = data[threadIdx.x]; /* HERE */
+    }
+}
+
+//! waits for an addition that never comes: deadlock, 32 threads, grid of 2; ld.acquire
+//@use ptx/counter.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 *const counter = (u32 *)&data[1024];
+    if (blockIdx.x == 0) {
+        counter_add(counter, 1);
+    } else {
+        while (counter_read(counter) < 1024 + 33) { /* HERE */
+        }
     }
 }
