@@ -1,6 +1,6 @@
 #!/bin/sh
 # library.sh LIBSMELT.SO INCLUDE_FOLDER: what the shared library asks of a machine and shows to a
-# program. It needs libc, libm and the loader alone, every symbol it exports begins with smelt_ and
+# program. It needs libc and the loader alone, every symbol it exports begins with smelt_ and
 # stands in a public header, and it is at most 1 MB without its debugging information.
 set -eu
 export LC_ALL=C
@@ -17,7 +17,7 @@ needed=$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | tr '\n
 echo "needs: $needed"
 for name in $needed; do
     case $name in
-    libc.so.* | libm.so.* | ld-linux*) ;;
+    libc.so.* | ld-linux*) ;;
     libdl.so.* | libpthread.so.*) ;; # parts of libc that were files of their own before glibc 2.34
     *) fail "needs $name" ;;
     esac
