@@ -12,6 +12,7 @@ struct peers_rig {
     struct CUstream_st *stream;
     CUmodule module; /* kernels.cu */
     CUfunction kernels[PEERS_KERNELS];
+    int entered, pushed; /* the CUDA context, by peers_open */
     char machine[320];
     struct peers_made *made; /* operators, by contender and shape */
     int made_count;

@@ -102,11 +102,13 @@ int main(int argc, char **argv) {
         return usage("nobody to run: --with");
     if (!options.list && peers_open(&rig) != 0) {
         fprintf(stderr, "peers: %s\n", peers_problem());
+        peers_close(rig);
         return NO_GPU;
     }
     int result =
         strcmp(command, "time") == 0 ? peers_time(rig, &options) : peers_accuracy(rig, &options);
     if (result < 0)
         fprintf(stderr, "peers: %s\n", peers_problem());
-    return result ? FAILED : 0; /* what is on the device goes with the process */
+    peers_close(rig);
+    return result ? FAILED : 0;
 }

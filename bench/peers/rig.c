@@ -131,16 +131,17 @@ int peers_open(struct peers_rig **made) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     smelt_device_info info = {.size = sizeof info};
     struct peers_rig *rig = calloc(1, sizeof *rig);
-    int pushed;
     if (!rig)
         return peers_fail("out of memory");
     options.kind = SMELT_CONTEXT_DEVICE;
     *made = rig;
     if (smelt_context_create(&rig->context, &options) != SMELT_OK)
         return peers_fail_smelt("no GPU");
-    /* For good: contenders launch from this thread, and some ask the driver without the runtime. */
-    if (smelt__context_enter(rig->context, &pushed) != SMELT_OK)
+    /* Until the end: contenders launch from this thread, and some ask the driver without the
+     * runtime. */
+    if (smelt__context_enter(rig->context, &rig->pushed) != SMELT_OK)
         return peers_fail_smelt("the CUDA context");
+    rig->entered = 1;
     if (smelt_stream_create(rig->context, &rig->stream) != SMELT_OK ||
         smelt_device_get_info(rig->context, &info) != SMELT_OK)
         return peers_fail_smelt("the device");
@@ -252,6 +253,23 @@ int peers_prepare(struct peers_rig *rig, const struct peers_contender *contender
             failed++;
         }
     return failed ? peers_fail("%d of %d operators could not be made", failed, rig->made_count) : 0;
+}
+
+void peers_close(struct peers_rig *rig) {
+    if (!rig)
+        return;
+    for (int i = 0; i < rig->made_count; i++)
+        if (rig->made[i].operation)
+            rig->made[i].functions->close(rig->made[i].operation);
+    free(rig->made);
+    if (rig->stream)
+        smelt_stream_destroy(rig->context, rig->stream);
+    if (rig->module)
+        rig->context->driver->cuModuleUnload(rig->module);
+    if (rig->entered)
+        smelt__context_leave(rig->context, rig->pushed);
+    smelt_context_destroy(&rig->context);
+    free(rig);
 }
 
 void *peers_operation(struct peers_rig *rig, const struct peers_contender *contender,

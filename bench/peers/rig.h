@@ -66,6 +66,7 @@ int peers_fail(const char *format, ...);
 
 /* Opens the device and compiles kernels.cu, which stands beside the program. */
 int peers_open(struct peers_rig **rig);
+void peers_close(struct peers_rig *rig); /* also of a failed open; NULL is fine */
 const char *peers_machine(const struct peers_rig *rig);
 smelt_context *peers_context(const struct peers_rig *rig);
 struct CUstream_st *peers_stream(const struct peers_rig *rig);
