@@ -73,7 +73,7 @@ static smelt_status launch_indices(struct bench *bench, void *array, enum mode m
 }
 
 static struct sparse_attn_partition_params params_of(const struct bench *bench, void *array) {
-    const struct sparse_attn_fwd_params attn = {
+    const struct work_params work = {
         .indices = array,
         .indices_batch_stride = bench->queries * WIDTH,
         .indices_token_stride = WIDTH,
@@ -83,7 +83,7 @@ static struct sparse_attn_partition_params params_of(const struct bench *bench, 
         .width = WIDTH,
         .query_capacity = (int)bench->queries,
     };
-    return smelt__partition_params(&attn, bounds, BUCKETS, bench->workspace);
+    return smelt__partition_params(&work, bounds, BUCKETS, bench->workspace);
 }
 
 static void *array_of(const struct bench *bench, int number) {

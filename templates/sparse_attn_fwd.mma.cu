@@ -1,5 +1,5 @@
 //@use common/base.cuh
-//@use common/slots.cuh
+//@use common/block_slots.cuh
 //@use common/tile.cuh
 //@use common/work.cuh
 //@use ptx/cp_async.cuh
@@ -29,7 +29,7 @@
  *   SCORES  [SCORE_DEPTH_GROUPS][BLOCK_HEADS][BLOCK_KEYS] fp32, then P
  *   FACTORS [BLOCK_HEADS] fp32: what O's rows are multiplied by
  *   TASK    struct task
- *   SLOTS, RING, COUNTS: common/slots.cuh; RANGE: common/work.cuh
+ *   SLOTS, RING, COUNTS: common/block_slots.cuh; RANGE: common/work.cuh
  *
  * Copies and barriers, for key block j in stage j % STAGES:
  *   top:           own copies of block j done (groups of STAGES - 2 later blocks may be under way),
@@ -94,14 +94,14 @@ DEVICE struct task *block_task(void) {
 DEVICE void describe_task(const struct sparse_attn_fwd_params *params, const struct work *work) {
     if (threadIdx.x == 0) {
         struct task *const task = block_task();
-        task->batch = work_batch(params, work);
-        task->token = work_token(params, work);
+        task->batch = work_batch(&params->work, work);
+        task->token = work_token(&params->work, work);
         task->first_head = work->head_block * BLOCK_HEADS;
         task->tiles = work->head_block == HEAD_BLOCKS - 1 ? LAST_BLOCK_TILES : HEAD_TILES;
-        struct slot_row *const row = scan_row();
-        row->row = work_row(params, work);
-        row->slots = work_slots(params, work);
-        row->rows = params->rows;
+        struct slot_row *const row = block_scan_row();
+        row->row = work_row(&params->work, work);
+        row->slots = work_slots(&params->work, work);
+        row->rows = params->work.rows;
     }
     __syncthreads();
 }
@@ -134,7 +134,7 @@ DEVICE void gather_rows(const char *kv, u32 row_bytes, int block, int count, boo
     const int chunk = (int)threadIdx.x % columns;
     const int thread_row = (int)threadIdx.x / columns % rows_at_once;
     const char *const source = kv + (skip + chunk) * CHUNK_BYTES;
-    const int *const entries = scan_entries(block) + thread_row;
+    const int *const entries = block_scan_entries(block) + thread_row;
 #pragma unroll 4
     for (int i = 0; i < (BLOCK_KEYS + rows_at_once - 1) / rows_at_once; ++i) {
         const int key = i * rows_at_once + thread_row;
@@ -346,7 +346,7 @@ DEVICE void load_row(float *s, int row, int part, int block, int count) {
             for (int d = 1; d < SCORE_DEPTH_GROUPS; ++d) {
                 sum += ((const float *)(arena + offset + d * BLOCK_HEADS * SCORE_PITCH))[e];
             }
-            const bool present = key < count && (COMPACT || scan_entries(block)[key] >= 0);
+            const bool present = key < count && (COMPACT || block_scan_entries(block)[key] >= 0);
             s[i * 2 + e] = present ? sum : MINUS_INFINITY;
         }
     }
@@ -547,10 +547,10 @@ DEVICE void store_output(const struct sparse_attn_fwd_params *params) {
 }
 
 /* Starts the gather of a key block, as one group of copies; nothing when the query has no such. */
-DEVICE void begin_block(struct slot_scan *scan, const struct sparse_attn_fwd_params *params,
+DEVICE void begin_block(struct block_scan *scan, const struct sparse_attn_fwd_params *params,
                         const char *kv, int block) {
-    scan_reach(scan, block);
-    const int count = scan_count(scan, block), stage = block % STAGES;
+    block_scan_reach(scan, block);
+    const int count = block_scan_count(scan, block), stage = block % STAGES;
     const int rope_stage = ROPE_STAGES == 1 ? 0 : stage;
     gather(params, kv, block, count, shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES)),
            LATENT_PITCH, LATENT_CHUNKS, 0);
@@ -579,12 +579,12 @@ DEVICE void compute_item(const struct sparse_attn_fwd_params *params, const stru
     const float scale_log2 = params->scale * LOG2_E;
     const struct score_place score_place = find_score_place();
     const struct output_place output_place = find_output_place();
-    struct slot_scan scan;
+    struct block_scan scan;
     struct softmax_row state = {MINUS_INFINITY, MINUS_INFINITY, 0.0f};
     u32 query[QUERY_FRAGMENTS];
     float o[OUTPUT_TILES * OUTPUT_PAIRS * 8];
 
-    scan_begin(&scan);
+    block_scan_begin(&scan);
     load_query(params);
 #pragma unroll
     for (int i = 0; i < STAGES - 1; ++i) {
@@ -601,7 +601,7 @@ DEVICE void compute_item(const struct sparse_attn_fwd_params *params, const stru
 
     for (int block = 0;; ++block) {
         wait_for_block();
-        const int stage = block % STAGES, count = scan_count(&scan, block);
+        const int stage = block % STAGES, count = block_scan_count(&scan, block);
         if (count == 0) {
             break;
         }
@@ -628,13 +628,13 @@ DEVICE void compute_item(const struct sparse_attn_fwd_params *params, const stru
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
-    begin_grid(&params);
+    begin_grid(&params.work);
     __syncthreads();
-    struct work work = first_work(&params);
+    struct work work = first_work(&params.work);
     while (work.query >= 0) {
         compute_item(&params, &work);
-        work = next_work(&params, &work);
+        work = next_work(&params.work, &work);
         __syncthreads();
     }
-    end_grid(&params);
+    end_grid(&params.work);
 }

@@ -1,6 +1,6 @@
 //@use common/base.cuh
 //@use common/descriptor.cuh
-//@use common/gather_slots.cuh
+//@use common/warpgroup_slots.cuh
 //@use common/quad.cuh
 //@use common/ring.cuh
 //@use common/warp_arrival.cuh
@@ -51,7 +51,7 @@
  *   EXPONENTS     [P_BUFFERS][64] bytes: what O's rows are multiplied by before P V is added
  *   DENOMINATORS  [P_BUFFERS][64] fp32: of a query, with its last block; 0 without valid slots
  *   WORDS         [STAGES]: what a key block is (count, FIRST_BLOCK, LAST_BLOCK)
- *   RING, COUNTS: common/gather_slots.cuh; RANGE: common/work.cuh
+ *   RING, COUNTS: common/warpgroup_slots.cuh; RANGE: common/work.cuh
  *
  * Barriers (parity counts uses; stages and buffers are used in turn, a stage s by
  * key blocks and Q, a buffer b by key blocks alone):
@@ -73,7 +73,8 @@
  * Named barriers: 1 the scores' warpgroup, 2 the gather's.
  *
  * Knobs: STAGES, TURN_STEPS, OUTPUT_REGISTERS and GATHER_REGISTERS (and with them the scores' and
- * REGISTER_STEPS); legal values and the rule that picks them: src/codegen/families/sparse_attn_fwd_sm90.c.
+ * REGISTER_STEPS); legal values and the rule that picks them:
+ * src/codegen/families/sparse_attn_fwd_sm90.c.
  */
 
 enum {
@@ -162,7 +163,7 @@ DEVICE void initialise_barriers(void) {
 /* Where Q's rows of an item are; a head past the last is the last again, and never stored. */
 DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const struct work *work,
                              int row) {
-    const int batch = work_batch(params, work), token = work_token(params, work);
+    const int batch = work_batch(&params->work, work), token = work_token(&params->work, work);
     const int head = minimum(work->head_block * 64 + row, LAST_HEAD);
     return (const char *)params->q +
            2 * (batch * params->q_batch_stride + token * params->q_token_stride +
@@ -273,13 +274,14 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
     registers_decrease(GATHER_REGISTERS);
     struct ring_place stage = {0, 0};
     int rope_parity = 0;
-    struct slot_scan scan;
-    struct work work = first_work(params);
-    scan_open(&scan, params, &work);
+    struct warpgroup_scan scan;
+    struct work work = first_work(&params->work);
+    warpgroup_scan_open(&scan, &params->work, &work);
     while (work.query >= 0) {
-        const char *const source = (const char *)params->kv +
-                                   2 * (work_batch(params, &work) * params->kv_batch_stride) +
-                                   thread_number() % 8 * 16;
+        const char *const source =
+            (const char *)params->kv +
+            2 * (work_batch(&params->work, &work) * params->kv_batch_stride) +
+            thread_number() % 8 * 16;
         int entries = 0, taken = 0, position = FIRST_BLOCK;
         bool ended = false;
         if (ROPE_STEPS > 0) {
@@ -287,8 +289,8 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
         }
         while (!ended) {
             do {
-                entries = scan_more(&scan, params->rows, entries);
-                ended = scan_ended(&scan, entries);
+                entries = warpgroup_scan_more(&scan, params->work.rows, entries);
+                ended = warpgroup_scan_ended(&scan, entries);
             } while (!ended && entries - taken <= 64);
             if (!(position & FIRST_BLOCK)) {
                 /* Q is on its way. */
@@ -298,8 +300,8 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
                 fill_query(params, &work, &stage);
             }
             if (ended) {
-                work = next_work(params, &work);
-                scan_open(&scan, params, &work);
+                work = next_work(&params->work, &work);
+                warpgroup_scan_open(&scan, &params->work, &work);
             }
             while (entries - taken > 64 || (ended && !(position & LAST_BLOCK))) {
                 const int count = minimum(entries - taken, 64);
@@ -553,7 +555,7 @@ DEVICE void store_denominators(const struct sparse_attn_fwd_params *params,
 DEVICE void store_statistics(const struct sparse_attn_fwd_params *params,
                              const struct softmax_rows *rows, const struct work *work) {
     const u32 thread = thread_number(), warp = thread / 32, lane = thread % 32;
-    const int batch = work_batch(params, work), token = work_token(params, work);
+    const int batch = work_batch(&params->work, work), token = work_token(&params->work, work);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const int head = work->head_block * 64 + (int)(warp * 16 + lane / 4) + 8 * r;
@@ -577,7 +579,7 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
     const float scale_log2 = params->scale * LOG2_E;
     struct ring_place stage = {0, 0}, buffer = {0, 0};
     int rope_parity = 0, last_buffer = 0;
-    struct work work = first_work(params);
+    struct work work = first_work(&params->work);
     u32 query[QUERY_FRAGMENTS];
     if (work.query >= 0) {
         begin_query(query, &stage, &rope_parity);
@@ -623,7 +625,7 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
             ring_advance(&stage, STAGES);
             ring_advance(&buffer, P_BUFFERS);
         } while (!(word & LAST_BLOCK));
-        const struct work next = next_work(params, &work);
+        const struct work next = next_work(&params->work, &work);
         if (next.query >= 0) {
             begin_query(query, &stage, &rope_parity);
         }
@@ -677,7 +679,7 @@ DEVICE void issue_output(float *o, int stage, int buffer, int half, bool first) 
 DEVICE void store_output(const struct sparse_attn_fwd_params *params, const float *o,
                          const float *denominators, const struct work *work, int half) {
     const int warp = (int)(threadIdx.x % WARPGROUP / 32), lane = (int)(threadIdx.x % 32);
-    const int batch = work_batch(params, work), token = work_token(params, work);
+    const int batch = work_batch(&params->work, work), token = work_token(&params->work, work);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const int head = work->head_block * 64 + warp * 16 + lane / 4 + 8 * r;
@@ -708,7 +710,8 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
     const int row = (int)(threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x % 32 / 4);
     struct ring_place stage = {0, 0}, buffer = {0, 0};
     float o[OUTPUT_VALUES];
-    for (struct work work = first_work(params); work.query >= 0; work = next_work(params, &work)) {
+    for (struct work work = first_work(&params->work); work.query >= 0;
+         work = next_work(&params->work, &work)) {
         float denominators[2];
         int word;
         ring_advance(&stage, STAGES); /* Q's */
@@ -741,7 +744,7 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
-    begin_grid(&params);
+    begin_grid(&params.work);
     initialise_barriers();
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
     if (warpgroup == SCORES_WARPGROUP) {
@@ -751,5 +754,5 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     } else {
         run_gather(&params);
     }
-    end_grid(&params);
+    end_grid(&params.work);
 }

@@ -1,6 +1,6 @@
 //@use common/base.cuh
 //@use common/descriptor.cuh
-//@use common/key_ring.cuh
+//@use sparse_attn_fwd.key_ring.cuh
 //@use common/warp_arrival.cuh
 //@use common/work.cuh
 //@use ptx/cp_async.cuh
@@ -28,9 +28,9 @@
  *   math     two of them, each with a query of its own, from its first key block to its output:
  *              S^T[BLOCK_KEYS, BLOCK_HEADS] = K Q^T, softmax down its columns
  *              O^T[DV, BLOCK_HEADS] += V^T P^T, in registers, DV / 64 slabs of 64 columns
- *   gather   common/key_ring.cuh: a warp scans the slots of both queries and asks for key blocks,
- *            one of the one, then one of the other; two warps copy the rows, as far ahead as the
- *            ring has room. A warpgroup whose query ends gets the next of the block's queries
+ *   gather   sparse_attn_fwd.key_ring.cuh: a warp scans the slots of both queries and asks for key
+ * blocks, one of the one, then one of the other; two warps copy the rows, as far ahead as the ring
+ * has room. A warpgroup whose query ends gets the next of the block's queries
  *
  * What binds is the ring: gathered bytes per second are the bytes under way over the time that a
  * byte takes from L2 to its last use. So a key block comes, is used and is given back in parts of
@@ -68,7 +68,7 @@
  *                            landed; the first part: and one for the
  *                            word, 65
  *   EMPTY[b][part]        4  math: the block's warps; of the rope       copies, as the head of
- *                            columns one of their own                   key_ring.cuh says
+ *                            columns one of their own sparse_attn_fwd.key_ring.cuh says
  *   QUERY_FULL[m]       128  math: every thread when its copies have    math warpgroup m
  *                            landed
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
@@ -491,7 +491,8 @@ DEVICE void finish_head(const struct sparse_attn_fwd_params *params, int query, 
     }
     values[FACTOR * BLOCK_HEADS] = empty ? 0.0f : 1.0f / denominator;
     if (head < HEADS) {
-        const int batch = query_batch(params, query), token = query - batch * params->tokens;
+        const int batch = query_batch(&params->work, query),
+                  token = query - batch * params->work.tokens;
         const i64 to = batch * params->lse_batch_stride + token * params->lse_token_stride +
                        head * params->lse_head_stride;
         params->lse[to] = empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
@@ -531,7 +532,8 @@ DEVICE void finish_output(float *o, int first, const struct place *place) {
 
 /* From there to global memory, 16 bytes a thread. */
 DEVICE void store_output(const struct sparse_attn_fwd_params *params, int query, int first) {
-    const int batch = query_batch(params, query), token = query - batch * params->tokens;
+    const int batch = query_batch(&params->work, query),
+              token = query - batch * params->work.tokens;
     char *const out = (char *)params->out +
                       2 * (batch * params->out_batch_stride + token * params->out_token_stride);
     const int thread = (int)(threadIdx.x % WARPGROUP), chunk = thread % OUTPUT_CHUNKS;
@@ -591,7 +593,7 @@ DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
     struct block_at at = {group, group * TILES};
     u32 parities = 0;
     int query_parity = 0;
-    struct work first = first_work(params);
+    struct work first = first_work(&params->work);
     if (group == 1) {
         first = work_after(params, &first);
     }
@@ -614,7 +616,7 @@ DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
-    begin_grid(&params);
+    begin_grid(&params.work);
     initialise();
     const int warpgroup = (int)warp_reduce_or(threadIdx.x / WARPGROUP);
     if (warpgroup < GATHER_WARPGROUP) {
@@ -622,5 +624,5 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     } else {
         run_gather(&params);
     }
-    end_grid(&params);
+    end_grid(&params.work);
 }

@@ -128,20 +128,20 @@ static smelt_status launch_buckets(const smelt_sparse_attn *attn, void *workspac
     const struct smelt__kernel *const *kernels = attn->kernels.kernels;
     const struct smelt__partition_kernels passes = {kernels[0], kernels[1]};
     const struct sparse_attn_partition_params partition =
-        smelt__partition_params(params, attn->bounds, buckets, workspace);
+        smelt__partition_params(&params->work, attn->bounds, buckets, workspace);
     smelt_status status =
         smelt__partition_launch(attn->kernels.context, &passes, &partition, stream);
-    params->queries = partition.list;
-    params->query_count = NULL;
-    params->extents = partition.extents;
+    params->work.queries = partition.list;
+    params->work.query_count = NULL;
+    params->work.extents = partition.extents;
     for (int i = 0; i < buckets && status == SMELT_OK; i++) {
         const struct smelt__kernel *kernel = kernels[PARTITION_KERNELS + i];
         const struct smelt__launch launch = {
             .blocks = {smelt__blocks_for(kernel, queries, kernel->resident_blocks)},
             .early = 1,
             .params = params};
-        params->query_range = partition.ranges + 2 * (buckets - 1 - i);
-        params->overlaps = i > 0;
+        params->work.query_range = partition.ranges + 2 * (buckets - 1 - i);
+        params->work.overlaps = i > 0;
         status = smelt__kernel_launch(attn->kernels.context, kernel, &launch, stream);
     }
     return status;

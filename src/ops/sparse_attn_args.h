@@ -2,6 +2,7 @@
 #ifndef SMELT_OPS_SPARSE_ATTN_ARGS_H
 #define SMELT_OPS_SPARSE_ATTN_ARGS_H
 
+#include "common/work.params.h"
 #include "smelt/sparse_attn.h"
 #include "sparse_attn_fwd.params.h"
 

@@ -88,35 +88,35 @@ static int *ints_at(void *workspace, size_t offset) {
     return (int *)(void *)((char *)workspace + offset);
 }
 
-struct sparse_attn_partition_params
-smelt__partition_params(const struct sparse_attn_fwd_params *attn, const int *bounds, int buckets,
-                        void *workspace) {
-    const int64_t queries = attn->query_capacity, run = run_length(queries);
+struct sparse_attn_partition_params smelt__partition_params(const struct work_params *work,
+                                                            const int *bounds, int buckets,
+                                                            void *workspace) {
+    const int64_t queries = work->query_capacity, run = run_length(queries);
     const struct smelt__partition_layout layout = smelt__partition_layout(queries, buckets);
     struct sparse_attn_partition_params params = {
-        .indices = attn->indices,
-        .topk_length = attn->topk_length,
-        .queries = attn->queries,
-        .query_count = attn->query_count,
+        .indices = work->indices,
+        .topk_length = work->topk_length,
+        .queries = work->queries,
+        .query_count = work->query_count,
         .ranges = ints_at(workspace, layout.ranges),
         .list = ints_at(workspace, layout.list),
         .extents = ints_at(workspace, layout.extents),
         .packed = ints_at(workspace, layout.packed),
         .histograms = ints_at(workspace, layout.histograms),
-        .indices_batch_stride = attn->indices_batch_stride,
-        .indices_token_stride = attn->indices_token_stride,
-        .topk_length_batch_stride = attn->topk_length_batch_stride,
-        .topk_length_token_stride = attn->topk_length_token_stride,
-        .batches = attn->batches,
-        .tokens = attn->tokens,
-        .rows = attn->rows,
-        .width = attn->width,
-        .query_capacity = attn->query_capacity,
+        .indices_batch_stride = work->indices_batch_stride,
+        .indices_token_stride = work->indices_token_stride,
+        .topk_length_batch_stride = work->topk_length_batch_stride,
+        .topk_length_token_stride = work->topk_length_token_stride,
+        .batches = work->batches,
+        .tokens = work->tokens,
+        .rows = work->rows,
+        .width = work->width,
+        .query_capacity = work->query_capacity,
         .runs = (int)run_count(queries),
         .run = (int)run,
         .runs_at_once = runs_at_once(run),
         .histogram_stride = (int)histogram_stride(queries),
-        .row_lanes = row_lanes(attn->width, run),
+        .row_lanes = row_lanes(work->width, run),
         .buckets = buckets,
     };
     for (int i = 0; i < PARTITION_MOST_BUCKETS - 1; i++)

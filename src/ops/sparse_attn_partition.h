@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ops/sparse_attn_args.h" /* struct sparse_attn_fwd_params, which may be declared once */
+#include "ops/sparse_attn_args.h" /* struct work_params, which may be declared once */
 #include "runtime/kernel.h"
 #include "sparse_attn_partition.params.h"
 
@@ -42,9 +42,9 @@ struct smelt__partition_kernels {
  * SMELT__PARTITION_MOST_SLOTS. `workspace`: device memory of the layout's size, aligned to
  * SMELT__PARTITION_ALIGNMENT.
  */
-struct sparse_attn_partition_params
-smelt__partition_params(const struct sparse_attn_fwd_params *attn, const int *bounds, int buckets,
-                        void *workspace);
+struct sparse_attn_partition_params smelt__partition_params(const struct work_params *work,
+                                                            const int *bounds, int buckets,
+                                                            void *workspace);
 
 /* Both kernels on the stream, the second as an early launch (smelt__kernel_launch_early). Later
  * work of the stream, launched early or not, finds `ranges`, `list` and `extents` complete. Errors:

@@ -15,7 +15,7 @@ enum {
     SCAN_SLOTS = 64 /* of a step: two a lane */
 };
 
-struct slot_scan {
+struct warp_scan {
     const int *row; /* the query's indices */
     int slots;      /* how many there are to scan */
     int scanned;    /* looked at so far */
@@ -26,15 +26,15 @@ DEVICE int *slot_ring(int number) {
     return (int *)(arena + RING_OFFSET) + number * RING_ENTRIES;
 }
 
-DEVICE void scan_load_ahead(struct slot_scan *scan) {
+DEVICE void warp_scan_load_ahead(struct warp_scan *scan) {
     const int slot = scan->scanned + (int)(threadIdx.x % 32);
     scan->values[0] = slot < scan->slots ? scan->row[slot] : MASKED;
     scan->values[1] = slot + 32 < scan->slots ? scan->row[slot + 32] : MASKED;
 }
 
 /* Begins the row of an item; of no item, an empty one. */
-DEVICE void scan_open(struct slot_scan *scan, const struct sparse_attn_fwd_params *params,
-                      const struct work *work) {
+DEVICE void warp_scan_open(struct warp_scan *scan, const struct work_params *params,
+                           const struct work *work) {
     scan->scanned = 0;
     scan->slots = 0;
     scan->row = params->indices;
@@ -42,13 +42,13 @@ DEVICE void scan_open(struct slot_scan *scan, const struct sparse_attn_fwd_param
         scan->row = work_row(params, work);
         scan->slots = work_slots(params, work);
     }
-    scan_load_ahead(scan);
+    warp_scan_load_ahead(scan);
 }
 
 /* Scans 64 more slots and returns how many entries there are now, of `entries` before, which begin
  * at `start` in the ring. `rows`: KV rows, an index from 0 on and below this is valid. The lanes
  * meet when they have written. */
-DEVICE int scan_more(struct slot_scan *scan, int *ring, int start, int rows, int entries) {
+DEVICE int warp_scan_more(struct warp_scan *scan, int *ring, int start, int rows, int entries) {
     const u32 lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -63,12 +63,12 @@ DEVICE int scan_more(struct slot_scan *scan, int *ring, int start, int rows, int
         entries += __popc(votes);
     }
     scan->scanned += SCAN_SLOTS;
-    scan_load_ahead(scan);
+    warp_scan_load_ahead(scan);
     __syncwarp((u32)ALL_LANES);
     return minimum(entries, TOPK);
 }
 
 /* Whether the row has no more entries. */
-DEVICE bool scan_ended(const struct slot_scan *scan, int entries) {
+DEVICE bool warp_scan_ended(const struct warp_scan *scan, int entries) {
     return scan->scanned >= scan->slots || entries >= TOPK;
 }

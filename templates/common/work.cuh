@@ -2,7 +2,7 @@
 //@use ptx/grid.cuh
 //@use ptx/memory.cuh
 //@use ptx/warp.cuh
-//@use sparse_attn_fwd.params.h
+//@use common/work.params.h
 /*
  * The items of a grid: a query and one of its HEAD_BLOCKS blocks of heads. A block takes item
  * blockIdx.x and every gridDim.x-th after it; each of its warpgroups follows them by itself. With a
@@ -32,7 +32,7 @@ DEVICE struct work_range *work_range(void) {
 
 /* By all threads, before the block's first barrier: waits for what the kernels before this one
  * write, unless it was begun when that was there, and lets the next one begin. */
-DEVICE void begin_grid(const struct sparse_attn_fwd_params *params) {
+DEVICE void begin_grid(const struct work_params *params) {
     if (DEPENDENT_LAUNCH && !params->overlaps) {
         grid_wait();
     }
@@ -55,7 +55,7 @@ DEVICE void begin_grid(const struct sparse_attn_fwd_params *params) {
 
 /* By all threads, at the kernel's end: it ends after the kernel that it overlaps, so that what
  * follows both in the stream waits for both. */
-DEVICE void end_grid(const struct sparse_attn_fwd_params *params) {
+DEVICE void end_grid(const struct work_params *params) {
     if (DEPENDENT_LAUNCH && params->overlaps && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
         grid_wait();
     }
@@ -68,7 +68,7 @@ DEVICE int work_entry(u32 item) {
 
 /* By lane, what the list has for TURNS_AHEAD turns from `item` on: a warp waits for the list that
  * seldom. (Where registers are too short for it, TURNS_AHEAD is 1 and nothing is kept.) */
-DEVICE int list_turns(const struct sparse_attn_fwd_params *params, u32 item) {
+DEVICE int list_turns(const struct work_params *params, u32 item) {
     const u32 lane = threadIdx.x % 32, lane_item = item + lane * gridDim.x;
     return lane_item < (u32)work_range()->items
                ? (int)load_l2_32(&params->queries[work_entry(lane_item)])
@@ -77,7 +77,7 @@ DEVICE int list_turns(const struct sparse_attn_fwd_params *params, u32 item) {
 
 /* The first item from number `turn` of the block's on, if any; by whole warps. Numbers are
  * unsigned: the step past the last may pass 2^31. */
-DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, int turn, int listed) {
+DEVICE struct work find_work(const struct work_params *params, int turn, int listed) {
     const u32 items = (u32)work_range()->items;
     u32 item = blockIdx.x + (u32)turn * gridDim.x;
     struct work work = {0, -1, 0, 0, -1};
@@ -102,30 +102,30 @@ DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, int tu
     return work;
 }
 
-DEVICE struct work first_work(const struct sparse_attn_fwd_params *params) {
+DEVICE struct work first_work(const struct work_params *params) {
     return find_work(params, 0, -1);
 }
 
-DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE struct work next_work(const struct work_params *params, const struct work *work) {
     return find_work(params, work->turn + 1, work->listed);
 }
 
 /* A query's batch, without a division in the common case of one. */
-DEVICE int query_batch(const struct sparse_attn_fwd_params *params, int query) {
+DEVICE int query_batch(const struct work_params *params, int query) {
     return params->batches > 1 ? query / params->tokens : 0;
 }
 
 /* The batch of an item's query, and its token. */
-DEVICE int work_batch(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE int work_batch(const struct work_params *params, const struct work *work) {
     return query_batch(params, work->query);
 }
 
-DEVICE int work_token(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE int work_token(const struct work_params *params, const struct work *work) {
     return work->query - work_batch(params, work) * params->tokens;
 }
 
 /* Where an item's index row begins. */
-DEVICE const int *work_row(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE const int *work_row(const struct work_params *params, const struct work *work) {
     const i64 batch = work_batch(params, work), token = work_token(params, work);
     return params->indices + batch * params->indices_batch_stride +
            token * params->indices_token_stride;
@@ -133,7 +133,7 @@ DEVICE const int *work_row(const struct sparse_attn_fwd_params *params, const st
 
 /* How many of its slots are to be looked at: up to the last valid one where the list tells it, else
  * the width, cut by topk_length. */
-DEVICE int work_slots(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE int work_slots(const struct work_params *params, const struct work *work) {
     if (params->extents) {
         return (int)load_l2_32(&params->extents[work_entry((u32)work->item)]);
     }

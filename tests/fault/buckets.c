@@ -104,13 +104,13 @@ static void the_chain(void **unused) {
         const int number = 2 + 2 - bucket;
         const struct sparse_attn_fwd_params params = params_of(number);
         const char *const workspace = args.workspace;
-        assert_ptr_equal(params.query_range, workspace + layout.ranges + 8 * (size_t)bucket);
-        assert_ptr_equal(params.queries, workspace + layout.list);
-        assert_ptr_equal(params.extents, workspace + layout.extents);
-        assert_null(params.query_count);
-        assert_int_equal(params.query_capacity, TOKENS);
-        assert_int_equal(params.overlaps, bucket < 2);
-        assert_int_equal(params.width, 130);
+        assert_ptr_equal(params.work.query_range, workspace + layout.ranges + 8 * (size_t)bucket);
+        assert_ptr_equal(params.work.queries, workspace + layout.list);
+        assert_ptr_equal(params.work.extents, workspace + layout.extents);
+        assert_null(params.work.query_count);
+        assert_int_equal(params.work.query_capacity, TOKENS);
+        assert_int_equal(params.work.overlaps, bucket < 2);
+        assert_int_equal(params.work.width, 130);
     }
 }
 
@@ -167,7 +167,7 @@ static void a_query_list(void **unused) {
                      SMELT_OK);
     assert_true(args.workspace_bytes < 4096);
     launch(&args);
-    assert_int_equal(params_of(2).query_capacity, 7);
+    assert_int_equal(params_of(2).work.query_capacity, 7);
     assert_int_equal(driver->chain[2].blocks, 7);
     args.query_capacity = 0;
     driver->chain_length = 0;

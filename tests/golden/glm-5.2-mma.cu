@@ -102,7 +102,7 @@ DEVICE int maximum(int a, int b) {
     return a > b ? a : b;
 }
 
-#line 2 "templates/common/slots.cuh"
+#line 2 "templates/common/block_slots.cuh"
 /*
  * The slots of one query's index row, turned into a ring of KV row numbers. The whole block scans
  * THREADS slots at a time; with COMPACT only the valid ones enter the ring, in slot order, else
@@ -122,32 +122,32 @@ struct slot_row {
 };
 
 /* The same in every thread of the block, but for `value`. */
-struct slot_scan {
+struct block_scan {
     int scanned; /* slots looked at so far, a multiple of THREADS */
     int entries; /* entries put into the ring since the query began */
     int valid;   /* valid ones among them */
     int value;   /* slot scanned + threadIdx.x, loaded ahead */
 };
 
-DEVICE struct slot_row *scan_row(void) {
+DEVICE struct slot_row *block_scan_row(void) {
     return (struct slot_row *)(arena + SLOTS_OFFSET);
 }
 
-DEVICE void scan_load_ahead(struct slot_scan *scan) {
+DEVICE void block_scan_load_ahead(struct block_scan *scan) {
     const int slot = scan->scanned + (int)threadIdx.x;
-    scan->value = slot < scan_row()->slots ? scan_row()->row[slot] : MASKED;
+    scan->value = slot < block_scan_row()->slots ? block_scan_row()->row[slot] : MASKED;
 }
 
-/* Called by the whole block after *scan_row() was written and a barrier passed. */
-DEVICE void scan_begin(struct slot_scan *scan) {
+/* Called by the whole block after *block_scan_row() was written and a barrier passed. */
+DEVICE void block_scan_begin(struct block_scan *scan) {
     scan->scanned = 0;
     scan->entries = 0;
     scan->valid = 0;
-    scan_load_ahead(scan);
+    block_scan_load_ahead(scan);
 }
 
 /* Number of valid slots in lower warps, and in all of them, from the counts just written. */
-DEVICE int scan_lower_warps(const int *counts, int warp, int *total) {
+DEVICE int block_scan_lower_warps(const int *counts, int warp, int *total) {
     int lower = 0;
     *total = 0;
 #pragma unroll
@@ -159,20 +159,20 @@ DEVICE int scan_lower_warps(const int *counts, int warp, int *total) {
 }
 
 /* Scans THREADS more slots. Called by the whole block; two barriers. */
-DEVICE void scan_more(struct slot_scan *scan) {
+DEVICE void block_scan_more(struct block_scan *scan) {
     int *const ring = (int *)(arena + RING_OFFSET);
     int *const counts = (int *)(arena + COUNTS_OFFSET);
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int row = scan->value;
-    const bool valid = row >= 0 && row < scan_row()->rows;
+    const bool valid = row >= 0 && row < block_scan_row()->rows;
     const u32 votes = __ballot_sync((u32)ALL_LANES, valid);
     if (lane == 0) {
         counts[warp] = __popc(votes);
     }
     __syncthreads();
     int total;
-    const int rank =
-        scan->valid + scan_lower_warps(counts, warp, &total) + __popc(votes & ((1u << lane) - 1u));
+    const int rank = scan->valid + block_scan_lower_warps(counts, warp, &total) +
+                     __popc(votes & ((1u << lane) - 1u));
     const bool keep = valid && rank < TOPK;
     if (COMPACT) {
         if (keep) {
@@ -182,29 +182,30 @@ DEVICE void scan_more(struct slot_scan *scan) {
         ring[(scan->entries + (int)threadIdx.x) & RING_MASK] = keep ? row : MASKED;
     }
     scan->valid = minimum(scan->valid + total, TOPK);
-    scan->entries =
-        COMPACT ? scan->valid : scan->entries + minimum(scan_row()->slots - scan->scanned, THREADS);
-    scan->scanned = scan->valid < TOPK ? scan->scanned + THREADS : scan_row()->slots;
-    scan_load_ahead(scan);
+    scan->entries = COMPACT
+                        ? scan->valid
+                        : scan->entries + minimum(block_scan_row()->slots - scan->scanned, THREADS);
+    scan->scanned = scan->valid < TOPK ? scan->scanned + THREADS : block_scan_row()->slots;
+    block_scan_load_ahead(scan);
     __syncthreads();
 }
 
 /* Scans until the ring holds all entries of key block number `block`, or the row ends. Called by
  * the whole block. */
-DEVICE void scan_reach(struct slot_scan *scan, int block) {
-    while (scan->entries < (block + 1) * BLOCK_KEYS && scan->scanned < scan_row()->slots) {
-        scan_more(scan);
+DEVICE void block_scan_reach(struct block_scan *scan, int block) {
+    while (scan->entries < (block + 1) * BLOCK_KEYS && scan->scanned < block_scan_row()->slots) {
+        block_scan_more(scan);
     }
 }
 
 /* Number of entries of a key block that was reached: BLOCK_KEYS but for the last, 0 past it. */
-DEVICE int scan_count(const struct slot_scan *scan, int block) {
+DEVICE int block_scan_count(const struct block_scan *scan, int block) {
     return minimum(maximum(scan->entries - block * BLOCK_KEYS, 0), BLOCK_KEYS);
 }
 
 /* A key block's entries: they do not wrap, RING_ENTRIES being a multiple of BLOCK_KEYS. MASKED
  * occurs only without COMPACT. */
-DEVICE const int *scan_entries(int block) {
+DEVICE const int *block_scan_entries(int block) {
     return (const int *)(arena + RING_OFFSET) + (block * BLOCK_KEYS & RING_MASK);
 }
 
@@ -302,38 +303,26 @@ DEVICE u32 warp_reduce_or(u32 value) {
     return all;
 }
 
-#line 1 "templates/sparse_attn_fwd.params.h"
+#line 1 "templates/common/work.params.h"
 /*
- * Arguments of the sparse_attn_fwd kernels, every variant. Included by the host code and, by the
- * generator, by the CUDA source: plain C types only. Strides count elements. See
- * include/smelt/sparse_attn.h for what each tensor holds.
+ * Which queries a kernel computes and where their index rows are: the part of the arguments that
+ * all kernels driven by queries have in common, what common/work.cuh reads. Included by the host
+ * code and, by the generator, by the CUDA source: plain C types only. Strides count elements.
  */
-struct sparse_attn_fwd_params {
-    const void *q;          /* [batches, tokens, HEADS, DQK] bf16 */
-    const void *kv;         /* [batches, rows, DQK] bf16 */
+struct work_params {
     const int *indices;     /* [batches, tokens, width] */
     const int *topk_length; /* [batches, tokens] or null */
-    const float *sink;      /* [HEADS], read when HAS_SINK */
-    void *out;              /* [batches, tokens, HEADS, DV] bf16 */
-    float *lse;             /* [batches, tokens, HEADS] */
-    float *max_logits;      /* as lse, or null */
     const int *queries;     /* query list: batch * tokens + token, or null for all queries */
     const int *query_count; /* its length in device memory, or null for query_capacity */
     const int *query_range; /* the first entry to take and how many, in device memory, instead of
                                query_count; or null */
     const int *extents;     /* with entry i of `queries`: slots up to its last valid one; or null */
-    long long q_batch_stride, q_token_stride, q_head_stride;
-    long long kv_batch_stride;
     long long indices_batch_stride, indices_token_stride;
     long long topk_length_batch_stride, topk_length_token_stride;
-    long long out_batch_stride, out_token_stride, out_head_stride;
-    long long lse_batch_stride, lse_token_stride, lse_head_stride;
     int batches, tokens, rows, width;
-    int query_capacity;    /* entries of `queries`, or batches * tokens */
-    unsigned kv_row_bytes; /* from one KV row to the next */
-    float scale;           /* softmax scale, natural units */
-    int overlaps;          /* 1: launched early, behind a kernel of the same call: all it reads was
-                              there when it began, and it must not end before that one */
+    int query_capacity; /* entries of `queries`, or batches * tokens */
+    int overlaps;       /* 1: launched early, behind a kernel of the same call: all it reads was
+                           there when it began, and it must not end before that one */
 };
 
 #line 6 "templates/common/work.cuh"
@@ -366,7 +355,7 @@ DEVICE struct work_range *work_range(void) {
 
 /* By all threads, before the block's first barrier: waits for what the kernels before this one
  * write, unless it was begun when that was there, and lets the next one begin. */
-DEVICE void begin_grid(const struct sparse_attn_fwd_params *params) {
+DEVICE void begin_grid(const struct work_params *params) {
     if (DEPENDENT_LAUNCH && !params->overlaps) {
         grid_wait();
     }
@@ -389,7 +378,7 @@ DEVICE void begin_grid(const struct sparse_attn_fwd_params *params) {
 
 /* By all threads, at the kernel's end: it ends after the kernel that it overlaps, so that what
  * follows both in the stream waits for both. */
-DEVICE void end_grid(const struct sparse_attn_fwd_params *params) {
+DEVICE void end_grid(const struct work_params *params) {
     if (DEPENDENT_LAUNCH && params->overlaps && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
         grid_wait();
     }
@@ -402,7 +391,7 @@ DEVICE int work_entry(u32 item) {
 
 /* By lane, what the list has for TURNS_AHEAD turns from `item` on: a warp waits for the list that
  * seldom. (Where registers are too short for it, TURNS_AHEAD is 1 and nothing is kept.) */
-DEVICE int list_turns(const struct sparse_attn_fwd_params *params, u32 item) {
+DEVICE int list_turns(const struct work_params *params, u32 item) {
     const u32 lane = threadIdx.x % 32, lane_item = item + lane * gridDim.x;
     return lane_item < (u32)work_range()->items
                ? (int)load_l2_32(&params->queries[work_entry(lane_item)])
@@ -411,7 +400,7 @@ DEVICE int list_turns(const struct sparse_attn_fwd_params *params, u32 item) {
 
 /* The first item from number `turn` of the block's on, if any; by whole warps. Numbers are
  * unsigned: the step past the last may pass 2^31. */
-DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, int turn, int listed) {
+DEVICE struct work find_work(const struct work_params *params, int turn, int listed) {
     const u32 items = (u32)work_range()->items;
     u32 item = blockIdx.x + (u32)turn * gridDim.x;
     struct work work = {0, -1, 0, 0, -1};
@@ -436,30 +425,30 @@ DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, int tu
     return work;
 }
 
-DEVICE struct work first_work(const struct sparse_attn_fwd_params *params) {
+DEVICE struct work first_work(const struct work_params *params) {
     return find_work(params, 0, -1);
 }
 
-DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE struct work next_work(const struct work_params *params, const struct work *work) {
     return find_work(params, work->turn + 1, work->listed);
 }
 
 /* A query's batch, without a division in the common case of one. */
-DEVICE int query_batch(const struct sparse_attn_fwd_params *params, int query) {
+DEVICE int query_batch(const struct work_params *params, int query) {
     return params->batches > 1 ? query / params->tokens : 0;
 }
 
 /* The batch of an item's query, and its token. */
-DEVICE int work_batch(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE int work_batch(const struct work_params *params, const struct work *work) {
     return query_batch(params, work->query);
 }
 
-DEVICE int work_token(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE int work_token(const struct work_params *params, const struct work *work) {
     return work->query - work_batch(params, work) * params->tokens;
 }
 
 /* Where an item's index row begins. */
-DEVICE const int *work_row(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE const int *work_row(const struct work_params *params, const struct work *work) {
     const i64 batch = work_batch(params, work), token = work_token(params, work);
     return params->indices + batch * params->indices_batch_stride +
            token * params->indices_token_stride;
@@ -467,7 +456,7 @@ DEVICE const int *work_row(const struct sparse_attn_fwd_params *params, const st
 
 /* How many of its slots are to be looked at: up to the last valid one where the list tells it, else
  * the width, cut by topk_length. */
-DEVICE int work_slots(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE int work_slots(const struct work_params *params, const struct work *work) {
     if (params->extents) {
         return (int)load_l2_32(&params->extents[work_entry((u32)work->item)]);
     }
@@ -564,6 +553,28 @@ DEVICE void mma_m16n8k16_bf16(float *d, const u32 *a, const u32 *b) {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+#line 2 "templates/sparse_attn_fwd.params.h"
+/*
+ * Arguments of the sparse_attn_fwd kernels, every variant. Included by the host code (behind
+ * common/work.params.h) and, by the generator, by the CUDA source: plain C types only. Strides
+ * count elements. See include/smelt/sparse_attn.h for what each tensor holds.
+ */
+struct sparse_attn_fwd_params {
+    struct work_params work;
+    const void *q;     /* [batches, tokens, HEADS, DQK] bf16 */
+    const void *kv;    /* [batches, rows, DQK] bf16 */
+    const float *sink; /* [HEADS], read when HAS_SINK */
+    void *out;         /* [batches, tokens, HEADS, DV] bf16 */
+    float *lse;        /* [batches, tokens, HEADS] */
+    float *max_logits; /* as lse, or null */
+    long long q_batch_stride, q_token_stride, q_head_stride;
+    long long kv_batch_stride;
+    long long out_batch_stride, out_token_stride, out_head_stride;
+    long long lse_batch_stride, lse_token_stride, lse_head_stride;
+    unsigned kv_row_bytes; /* from one KV row to the next */
+    float scale;           /* softmax scale, natural units */
+};
+
 #line 10 "templates/sparse_attn_fwd.mma.cu"
 /*
  * Sparse attention forward with mma.sync: one block computes one query's BLOCK_HEADS heads.
@@ -587,7 +598,7 @@ DEVICE void mma_m16n8k16_bf16(float *d, const u32 *a, const u32 *b) {
  *   SCORES  [SCORE_DEPTH_GROUPS][BLOCK_HEADS][BLOCK_KEYS] fp32, then P
  *   FACTORS [BLOCK_HEADS] fp32: what O's rows are multiplied by
  *   TASK    struct task
- *   SLOTS, RING, COUNTS: common/slots.cuh; RANGE: common/work.cuh
+ *   SLOTS, RING, COUNTS: common/block_slots.cuh; RANGE: common/work.cuh
  *
  * Copies and barriers, for key block j in stage j % STAGES:
  *   top:           own copies of block j done (groups of STAGES - 2 later blocks may be under way),
@@ -652,14 +663,14 @@ DEVICE struct task *block_task(void) {
 DEVICE void describe_task(const struct sparse_attn_fwd_params *params, const struct work *work) {
     if (threadIdx.x == 0) {
         struct task *const task = block_task();
-        task->batch = work_batch(params, work);
-        task->token = work_token(params, work);
+        task->batch = work_batch(&params->work, work);
+        task->token = work_token(&params->work, work);
         task->first_head = work->head_block * BLOCK_HEADS;
         task->tiles = work->head_block == HEAD_BLOCKS - 1 ? LAST_BLOCK_TILES : HEAD_TILES;
-        struct slot_row *const row = scan_row();
-        row->row = work_row(params, work);
-        row->slots = work_slots(params, work);
-        row->rows = params->rows;
+        struct slot_row *const row = block_scan_row();
+        row->row = work_row(&params->work, work);
+        row->slots = work_slots(&params->work, work);
+        row->rows = params->work.rows;
     }
     __syncthreads();
 }
@@ -692,7 +703,7 @@ DEVICE void gather_rows(const char *kv, u32 row_bytes, int block, int count, boo
     const int chunk = (int)threadIdx.x % columns;
     const int thread_row = (int)threadIdx.x / columns % rows_at_once;
     const char *const source = kv + (skip + chunk) * CHUNK_BYTES;
-    const int *const entries = scan_entries(block) + thread_row;
+    const int *const entries = block_scan_entries(block) + thread_row;
 #pragma unroll 4
     for (int i = 0; i < (BLOCK_KEYS + rows_at_once - 1) / rows_at_once; ++i) {
         const int key = i * rows_at_once + thread_row;
@@ -904,7 +915,7 @@ DEVICE void load_row(float *s, int row, int part, int block, int count) {
             for (int d = 1; d < SCORE_DEPTH_GROUPS; ++d) {
                 sum += ((const float *)(arena + offset + d * BLOCK_HEADS * SCORE_PITCH))[e];
             }
-            const bool present = key < count && (COMPACT || scan_entries(block)[key] >= 0);
+            const bool present = key < count && (COMPACT || block_scan_entries(block)[key] >= 0);
             s[i * 2 + e] = present ? sum : MINUS_INFINITY;
         }
     }
@@ -1105,10 +1116,10 @@ DEVICE void store_output(const struct sparse_attn_fwd_params *params) {
 }
 
 /* Starts the gather of a key block, as one group of copies; nothing when the query has no such. */
-DEVICE void begin_block(struct slot_scan *scan, const struct sparse_attn_fwd_params *params,
+DEVICE void begin_block(struct block_scan *scan, const struct sparse_attn_fwd_params *params,
                         const char *kv, int block) {
-    scan_reach(scan, block);
-    const int count = scan_count(scan, block), stage = block % STAGES;
+    block_scan_reach(scan, block);
+    const int count = block_scan_count(scan, block), stage = block % STAGES;
     const int rope_stage = ROPE_STAGES == 1 ? 0 : stage;
     gather(params, kv, block, count, shared_address(LATENT_OFFSET + (u32)(stage * LATENT_BYTES)),
            LATENT_PITCH, LATENT_CHUNKS, 0);
@@ -1137,12 +1148,12 @@ DEVICE void compute_item(const struct sparse_attn_fwd_params *params, const stru
     const float scale_log2 = params->scale * LOG2_E;
     const struct score_place score_place = find_score_place();
     const struct output_place output_place = find_output_place();
-    struct slot_scan scan;
+    struct block_scan scan;
     struct softmax_row state = {MINUS_INFINITY, MINUS_INFINITY, 0.0f};
     u32 query[QUERY_FRAGMENTS];
     float o[OUTPUT_TILES * OUTPUT_PAIRS * 8];
 
-    scan_begin(&scan);
+    block_scan_begin(&scan);
     load_query(params);
 #pragma unroll
     for (int i = 0; i < STAGES - 1; ++i) {
@@ -1159,7 +1170,7 @@ DEVICE void compute_item(const struct sparse_attn_fwd_params *params, const stru
 
     for (int block = 0;; ++block) {
         wait_for_block();
-        const int stage = block % STAGES, count = scan_count(&scan, block);
+        const int stage = block % STAGES, count = block_scan_count(&scan, block);
         if (count == 0) {
             break;
         }
@@ -1186,13 +1197,13 @@ DEVICE void compute_item(const struct sparse_attn_fwd_params *params, const stru
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
-    begin_grid(&params);
+    begin_grid(&params.work);
     __syncthreads();
-    struct work work = first_work(&params);
+    struct work work = first_work(&params.work);
     while (work.query >= 0) {
         compute_item(&params, &work);
-        work = next_work(&params, &work);
+        work = next_work(&params.work, &work);
         __syncthreads();
     }
-    end_grid(&params);
+    end_grid(&params.work);
 }

@@ -338,38 +338,26 @@ DEVICE u32 warp_reduce_or(u32 value) {
     return all;
 }
 
-#line 1 "templates/sparse_attn_fwd.params.h"
+#line 1 "templates/common/work.params.h"
 /*
- * Arguments of the sparse_attn_fwd kernels, every variant. Included by the host code and, by the
- * generator, by the CUDA source: plain C types only. Strides count elements. See
- * include/smelt/sparse_attn.h for what each tensor holds.
+ * Which queries a kernel computes and where their index rows are: the part of the arguments that
+ * all kernels driven by queries have in common, what common/work.cuh reads. Included by the host
+ * code and, by the generator, by the CUDA source: plain C types only. Strides count elements.
  */
-struct sparse_attn_fwd_params {
-    const void *q;          /* [batches, tokens, HEADS, DQK] bf16 */
-    const void *kv;         /* [batches, rows, DQK] bf16 */
+struct work_params {
     const int *indices;     /* [batches, tokens, width] */
     const int *topk_length; /* [batches, tokens] or null */
-    const float *sink;      /* [HEADS], read when HAS_SINK */
-    void *out;              /* [batches, tokens, HEADS, DV] bf16 */
-    float *lse;             /* [batches, tokens, HEADS] */
-    float *max_logits;      /* as lse, or null */
     const int *queries;     /* query list: batch * tokens + token, or null for all queries */
     const int *query_count; /* its length in device memory, or null for query_capacity */
     const int *query_range; /* the first entry to take and how many, in device memory, instead of
                                query_count; or null */
     const int *extents;     /* with entry i of `queries`: slots up to its last valid one; or null */
-    long long q_batch_stride, q_token_stride, q_head_stride;
-    long long kv_batch_stride;
     long long indices_batch_stride, indices_token_stride;
     long long topk_length_batch_stride, topk_length_token_stride;
-    long long out_batch_stride, out_token_stride, out_head_stride;
-    long long lse_batch_stride, lse_token_stride, lse_head_stride;
     int batches, tokens, rows, width;
-    int query_capacity;    /* entries of `queries`, or batches * tokens */
-    unsigned kv_row_bytes; /* from one KV row to the next */
-    float scale;           /* softmax scale, natural units */
-    int overlaps;          /* 1: launched early, behind a kernel of the same call: all it reads was
-                              there when it began, and it must not end before that one */
+    int query_capacity; /* entries of `queries`, or batches * tokens */
+    int overlaps;       /* 1: launched early, behind a kernel of the same call: all it reads was
+                           there when it began, and it must not end before that one */
 };
 
 #line 6 "templates/common/work.cuh"
@@ -402,7 +390,7 @@ DEVICE struct work_range *work_range(void) {
 
 /* By all threads, before the block's first barrier: waits for what the kernels before this one
  * write, unless it was begun when that was there, and lets the next one begin. */
-DEVICE void begin_grid(const struct sparse_attn_fwd_params *params) {
+DEVICE void begin_grid(const struct work_params *params) {
     if (DEPENDENT_LAUNCH && !params->overlaps) {
         grid_wait();
     }
@@ -425,7 +413,7 @@ DEVICE void begin_grid(const struct sparse_attn_fwd_params *params) {
 
 /* By all threads, at the kernel's end: it ends after the kernel that it overlaps, so that what
  * follows both in the stream waits for both. */
-DEVICE void end_grid(const struct sparse_attn_fwd_params *params) {
+DEVICE void end_grid(const struct work_params *params) {
     if (DEPENDENT_LAUNCH && params->overlaps && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
         grid_wait();
     }
@@ -438,7 +426,7 @@ DEVICE int work_entry(u32 item) {
 
 /* By lane, what the list has for TURNS_AHEAD turns from `item` on: a warp waits for the list that
  * seldom. (Where registers are too short for it, TURNS_AHEAD is 1 and nothing is kept.) */
-DEVICE int list_turns(const struct sparse_attn_fwd_params *params, u32 item) {
+DEVICE int list_turns(const struct work_params *params, u32 item) {
     const u32 lane = threadIdx.x % 32, lane_item = item + lane * gridDim.x;
     return lane_item < (u32)work_range()->items
                ? (int)load_l2_32(&params->queries[work_entry(lane_item)])
@@ -447,7 +435,7 @@ DEVICE int list_turns(const struct sparse_attn_fwd_params *params, u32 item) {
 
 /* The first item from number `turn` of the block's on, if any; by whole warps. Numbers are
  * unsigned: the step past the last may pass 2^31. */
-DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, int turn, int listed) {
+DEVICE struct work find_work(const struct work_params *params, int turn, int listed) {
     const u32 items = (u32)work_range()->items;
     u32 item = blockIdx.x + (u32)turn * gridDim.x;
     struct work work = {0, -1, 0, 0, -1};
@@ -472,30 +460,30 @@ DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, int tu
     return work;
 }
 
-DEVICE struct work first_work(const struct sparse_attn_fwd_params *params) {
+DEVICE struct work first_work(const struct work_params *params) {
     return find_work(params, 0, -1);
 }
 
-DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE struct work next_work(const struct work_params *params, const struct work *work) {
     return find_work(params, work->turn + 1, work->listed);
 }
 
 /* A query's batch, without a division in the common case of one. */
-DEVICE int query_batch(const struct sparse_attn_fwd_params *params, int query) {
+DEVICE int query_batch(const struct work_params *params, int query) {
     return params->batches > 1 ? query / params->tokens : 0;
 }
 
 /* The batch of an item's query, and its token. */
-DEVICE int work_batch(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE int work_batch(const struct work_params *params, const struct work *work) {
     return query_batch(params, work->query);
 }
 
-DEVICE int work_token(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE int work_token(const struct work_params *params, const struct work *work) {
     return work->query - work_batch(params, work) * params->tokens;
 }
 
 /* Where an item's index row begins. */
-DEVICE const int *work_row(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE const int *work_row(const struct work_params *params, const struct work *work) {
     const i64 batch = work_batch(params, work), token = work_token(params, work);
     return params->indices + batch * params->indices_batch_stride +
            token * params->indices_token_stride;
@@ -503,7 +491,7 @@ DEVICE const int *work_row(const struct sparse_attn_fwd_params *params, const st
 
 /* How many of its slots are to be looked at: up to the last valid one where the list tells it, else
  * the width, cut by topk_length. */
-DEVICE int work_slots(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE int work_slots(const struct work_params *params, const struct work *work) {
     if (params->extents) {
         return (int)load_l2_32(&params->extents[work_entry((u32)work->item)]);
     }
@@ -532,7 +520,7 @@ enum {
     SCAN_SLOTS = 64 /* of a step: two a lane */
 };
 
-struct slot_scan {
+struct warp_scan {
     const int *row; /* the query's indices */
     int slots;      /* how many there are to scan */
     int scanned;    /* looked at so far */
@@ -543,15 +531,15 @@ DEVICE int *slot_ring(int number) {
     return (int *)(arena + RING_OFFSET) + number * RING_ENTRIES;
 }
 
-DEVICE void scan_load_ahead(struct slot_scan *scan) {
+DEVICE void warp_scan_load_ahead(struct warp_scan *scan) {
     const int slot = scan->scanned + (int)(threadIdx.x % 32);
     scan->values[0] = slot < scan->slots ? scan->row[slot] : MASKED;
     scan->values[1] = slot + 32 < scan->slots ? scan->row[slot + 32] : MASKED;
 }
 
 /* Begins the row of an item; of no item, an empty one. */
-DEVICE void scan_open(struct slot_scan *scan, const struct sparse_attn_fwd_params *params,
-                      const struct work *work) {
+DEVICE void warp_scan_open(struct warp_scan *scan, const struct work_params *params,
+                           const struct work *work) {
     scan->scanned = 0;
     scan->slots = 0;
     scan->row = params->indices;
@@ -559,13 +547,13 @@ DEVICE void scan_open(struct slot_scan *scan, const struct sparse_attn_fwd_param
         scan->row = work_row(params, work);
         scan->slots = work_slots(params, work);
     }
-    scan_load_ahead(scan);
+    warp_scan_load_ahead(scan);
 }
 
 /* Scans 64 more slots and returns how many entries there are now, of `entries` before, which begin
  * at `start` in the ring. `rows`: KV rows, an index from 0 on and below this is valid. The lanes
  * meet when they have written. */
-DEVICE int scan_more(struct slot_scan *scan, int *ring, int start, int rows, int entries) {
+DEVICE int warp_scan_more(struct warp_scan *scan, int *ring, int start, int rows, int entries) {
     const u32 lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -580,13 +568,13 @@ DEVICE int scan_more(struct slot_scan *scan, int *ring, int start, int rows, int
         entries += __popc(votes);
     }
     scan->scanned += SCAN_SLOTS;
-    scan_load_ahead(scan);
+    warp_scan_load_ahead(scan);
     __syncwarp((u32)ALL_LANES);
     return minimum(entries, TOPK);
 }
 
 /* Whether the row has no more entries. */
-DEVICE bool scan_ended(const struct slot_scan *scan, int entries) {
+DEVICE bool warp_scan_ended(const struct warp_scan *scan, int entries) {
     return scan->scanned >= scan->slots || entries >= TOPK;
 }
 
@@ -655,7 +643,29 @@ DEVICE void prefetch_l2(const void *from, u32 bytes) {
 #define registers_decrease(count)                                                                  \
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
 
-#line 12 "templates/common/key_ring.cuh"
+#line 2 "templates/sparse_attn_fwd.params.h"
+/*
+ * Arguments of the sparse_attn_fwd kernels, every variant. Included by the host code (behind
+ * common/work.params.h) and, by the generator, by the CUDA source: plain C types only. Strides
+ * count elements. See include/smelt/sparse_attn.h for what each tensor holds.
+ */
+struct sparse_attn_fwd_params {
+    struct work_params work;
+    const void *q;     /* [batches, tokens, HEADS, DQK] bf16 */
+    const void *kv;    /* [batches, rows, DQK] bf16 */
+    const float *sink; /* [HEADS], read when HAS_SINK */
+    void *out;         /* [batches, tokens, HEADS, DV] bf16 */
+    float *lse;        /* [batches, tokens, HEADS] */
+    float *max_logits; /* as lse, or null */
+    long long q_batch_stride, q_token_stride, q_head_stride;
+    long long kv_batch_stride;
+    long long out_batch_stride, out_token_stride, out_head_stride;
+    long long lse_batch_stride, lse_token_stride, lse_head_stride;
+    unsigned kv_row_bytes; /* from one KV row to the next */
+    float scale;           /* softmax scale, natural units */
+};
+
+#line 12 "templates/sparse_attn_fwd.key_ring.cuh"
 /*
  * Key blocks of two queries at a time, gathered into a ring of tiles for the two math warpgroups of
  * sparse_attn_fwd.sm90_few.cu; its head has the shared-memory map and the barriers. One warp of the
@@ -723,12 +733,13 @@ DEVICE struct block_word *block_word(int place) {
 /* The item that follows one, if that is one. */
 DEVICE struct work work_after(const struct sparse_attn_fwd_params *params,
                               const struct work *work) {
-    return work->query < 0 ? *work : next_work(params, work);
+    return work->query < 0 ? *work : next_work(&params->work, work);
 }
 
 /* Where Q's row of a query's head is; a head past the last is the last again, and never stored. */
 DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, int query, int head) {
-    const int batch = query_batch(params, query), token = query - batch * params->tokens;
+    const int batch = query_batch(&params->work, query),
+              token = query - batch * params->work.tokens;
     return (const char *)params->q +
            2 * (batch * params->q_batch_stride + token * params->q_token_stride +
                 minimum(head, LAST_HEAD) * params->q_head_stride);
@@ -755,7 +766,7 @@ struct flow {
     int entries, taken; /* valid slots found so far; those in key blocks */
     bool ended;         /* there are no more; then the scan is of the next query */
     int next;
-    struct slot_scan scan;
+    struct warp_scan scan;
 };
 
 DEVICE void begin_flow(struct flow *flow, int start, int query) {
@@ -780,12 +791,12 @@ DEVICE void prefetch_query(const struct sparse_attn_fwd_params *params, int quer
 DEVICE void look_ahead(const struct sparse_attn_fwd_params *params, struct flow *flow, int group,
                        struct work *latest) {
     while (!flow->ended && flow->entries - flow->taken <= BLOCK_KEYS) {
-        flow->entries =
-            scan_more(&flow->scan, slot_ring(group), flow->start, params->rows, flow->entries);
-        flow->ended = scan_ended(&flow->scan, flow->entries);
+        flow->entries = warp_scan_more(&flow->scan, slot_ring(group), flow->start,
+                                       params->work.rows, flow->entries);
+        flow->ended = warp_scan_ended(&flow->scan, flow->entries);
         if (flow->ended) {
             *latest = work_after(params, latest);
-            scan_open(&flow->scan, params, latest);
+            warp_scan_open(&flow->scan, &params->work, latest);
             prefetch_query(params, latest->query);
             flow->next = latest->query;
         }
@@ -812,7 +823,7 @@ DEVICE void ask_block(const struct sparse_attn_fwd_params *params, struct flow *
     const bool last = flow->ended && left <= BLOCK_KEYS;
     const struct request request = {count | (last ? LAST_BLOCK : 0) |
                                         (other->query < 0 ? ALONE : 0) | (group == 1 ? SECOND : 0),
-                                    flow->next, query_batch(params, flow->query),
+                                    flow->next, query_batch(&params->work, flow->query),
                                     flow->start + flow->taken};
     ask(place, &request);
     flow->taken += count;
@@ -826,11 +837,11 @@ DEVICE void ask_block(const struct sparse_attn_fwd_params *params, struct flow *
 DEVICE void run_scan(const struct sparse_attn_fwd_params *params) {
     struct ring_place place = {0, 0};
     struct flow flows[2];
-    struct work latest = first_work(params);
+    struct work latest = first_work(&params->work);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         begin_flow(&flows[i], 0, latest.query);
-        scan_open(&flows[i].scan, params, &latest);
+        warp_scan_open(&flows[i].scan, &params->work, &latest);
         if (i == 0) {
             latest = work_after(params, &latest);
         }
@@ -1174,9 +1185,9 @@ DEVICE void wgmma_ss_n8_t10(float *d, u64 a, u64 b, int accumulate) {
  *   math     two of them, each with a query of its own, from its first key block to its output:
  *              S^T[BLOCK_KEYS, BLOCK_HEADS] = K Q^T, softmax down its columns
  *              O^T[DV, BLOCK_HEADS] += V^T P^T, in registers, DV / 64 slabs of 64 columns
- *   gather   common/key_ring.cuh: a warp scans the slots of both queries and asks for key blocks,
- *            one of the one, then one of the other; two warps copy the rows, as far ahead as the
- *            ring has room. A warpgroup whose query ends gets the next of the block's queries
+ *   gather   sparse_attn_fwd.key_ring.cuh: a warp scans the slots of both queries and asks for key
+ * blocks, one of the one, then one of the other; two warps copy the rows, as far ahead as the ring
+ * has room. A warpgroup whose query ends gets the next of the block's queries
  *
  * What binds is the ring: gathered bytes per second are the bytes under way over the time that a
  * byte takes from L2 to its last use. So a key block comes, is used and is given back in parts of
@@ -1214,7 +1225,7 @@ DEVICE void wgmma_ss_n8_t10(float *d, u64 a, u64 b, int accumulate) {
  *                            landed; the first part: and one for the
  *                            word, 65
  *   EMPTY[b][part]        4  math: the block's warps; of the rope       copies, as the head of
- *                            columns one of their own                   key_ring.cuh says
+ *                            columns one of their own sparse_attn_fwd.key_ring.cuh says
  *   QUERY_FULL[m]       128  math: every thread when its copies have    math warpgroup m
  *                            landed
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
@@ -1637,7 +1648,8 @@ DEVICE void finish_head(const struct sparse_attn_fwd_params *params, int query, 
     }
     values[FACTOR * BLOCK_HEADS] = empty ? 0.0f : 1.0f / denominator;
     if (head < HEADS) {
-        const int batch = query_batch(params, query), token = query - batch * params->tokens;
+        const int batch = query_batch(&params->work, query),
+                  token = query - batch * params->work.tokens;
         const i64 to = batch * params->lse_batch_stride + token * params->lse_token_stride +
                        head * params->lse_head_stride;
         params->lse[to] = empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
@@ -1677,7 +1689,8 @@ DEVICE void finish_output(float *o, int first, const struct place *place) {
 
 /* From there to global memory, 16 bytes a thread. */
 DEVICE void store_output(const struct sparse_attn_fwd_params *params, int query, int first) {
-    const int batch = query_batch(params, query), token = query - batch * params->tokens;
+    const int batch = query_batch(&params->work, query),
+              token = query - batch * params->work.tokens;
     char *const out = (char *)params->out +
                       2 * (batch * params->out_batch_stride + token * params->out_token_stride);
     const int thread = (int)(threadIdx.x % WARPGROUP), chunk = thread % OUTPUT_CHUNKS;
@@ -1737,7 +1750,7 @@ DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
     struct block_at at = {group, group * TILES};
     u32 parities = 0;
     int query_parity = 0;
-    struct work first = first_work(params);
+    struct work first = first_work(&params->work);
     if (group == 1) {
         first = work_after(params, &first);
     }
@@ -1760,7 +1773,7 @@ DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
-    begin_grid(&params);
+    begin_grid(&params.work);
     initialise();
     const int warpgroup = (int)warp_reduce_or(threadIdx.x / WARPGROUP);
     if (warpgroup < GATHER_WARPGROUP) {
@@ -1768,5 +1781,5 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     } else {
         run_gather(&params);
     }
-    end_grid(&params);
+    end_grid(&params.work);
 }

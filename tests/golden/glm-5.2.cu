@@ -203,38 +203,26 @@ DEVICE u32 warp_reduce_or(u32 value) {
     return all;
 }
 
-#line 1 "templates/sparse_attn_fwd.params.h"
+#line 1 "templates/common/work.params.h"
 /*
- * Arguments of the sparse_attn_fwd kernels, every variant. Included by the host code and, by the
- * generator, by the CUDA source: plain C types only. Strides count elements. See
- * include/smelt/sparse_attn.h for what each tensor holds.
+ * Which queries a kernel computes and where their index rows are: the part of the arguments that
+ * all kernels driven by queries have in common, what common/work.cuh reads. Included by the host
+ * code and, by the generator, by the CUDA source: plain C types only. Strides count elements.
  */
-struct sparse_attn_fwd_params {
-    const void *q;          /* [batches, tokens, HEADS, DQK] bf16 */
-    const void *kv;         /* [batches, rows, DQK] bf16 */
+struct work_params {
     const int *indices;     /* [batches, tokens, width] */
     const int *topk_length; /* [batches, tokens] or null */
-    const float *sink;      /* [HEADS], read when HAS_SINK */
-    void *out;              /* [batches, tokens, HEADS, DV] bf16 */
-    float *lse;             /* [batches, tokens, HEADS] */
-    float *max_logits;      /* as lse, or null */
     const int *queries;     /* query list: batch * tokens + token, or null for all queries */
     const int *query_count; /* its length in device memory, or null for query_capacity */
     const int *query_range; /* the first entry to take and how many, in device memory, instead of
                                query_count; or null */
     const int *extents;     /* with entry i of `queries`: slots up to its last valid one; or null */
-    long long q_batch_stride, q_token_stride, q_head_stride;
-    long long kv_batch_stride;
     long long indices_batch_stride, indices_token_stride;
     long long topk_length_batch_stride, topk_length_token_stride;
-    long long out_batch_stride, out_token_stride, out_head_stride;
-    long long lse_batch_stride, lse_token_stride, lse_head_stride;
     int batches, tokens, rows, width;
-    int query_capacity;    /* entries of `queries`, or batches * tokens */
-    unsigned kv_row_bytes; /* from one KV row to the next */
-    float scale;           /* softmax scale, natural units */
-    int overlaps;          /* 1: launched early, behind a kernel of the same call: all it reads was
-                              there when it began, and it must not end before that one */
+    int query_capacity; /* entries of `queries`, or batches * tokens */
+    int overlaps;       /* 1: launched early, behind a kernel of the same call: all it reads was
+                           there when it began, and it must not end before that one */
 };
 
 #line 6 "templates/common/work.cuh"
@@ -267,7 +255,7 @@ DEVICE struct work_range *work_range(void) {
 
 /* By all threads, before the block's first barrier: waits for what the kernels before this one
  * write, unless it was begun when that was there, and lets the next one begin. */
-DEVICE void begin_grid(const struct sparse_attn_fwd_params *params) {
+DEVICE void begin_grid(const struct work_params *params) {
     if (DEPENDENT_LAUNCH && !params->overlaps) {
         grid_wait();
     }
@@ -290,7 +278,7 @@ DEVICE void begin_grid(const struct sparse_attn_fwd_params *params) {
 
 /* By all threads, at the kernel's end: it ends after the kernel that it overlaps, so that what
  * follows both in the stream waits for both. */
-DEVICE void end_grid(const struct sparse_attn_fwd_params *params) {
+DEVICE void end_grid(const struct work_params *params) {
     if (DEPENDENT_LAUNCH && params->overlaps && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
         grid_wait();
     }
@@ -303,7 +291,7 @@ DEVICE int work_entry(u32 item) {
 
 /* By lane, what the list has for TURNS_AHEAD turns from `item` on: a warp waits for the list that
  * seldom. (Where registers are too short for it, TURNS_AHEAD is 1 and nothing is kept.) */
-DEVICE int list_turns(const struct sparse_attn_fwd_params *params, u32 item) {
+DEVICE int list_turns(const struct work_params *params, u32 item) {
     const u32 lane = threadIdx.x % 32, lane_item = item + lane * gridDim.x;
     return lane_item < (u32)work_range()->items
                ? (int)load_l2_32(&params->queries[work_entry(lane_item)])
@@ -312,7 +300,7 @@ DEVICE int list_turns(const struct sparse_attn_fwd_params *params, u32 item) {
 
 /* The first item from number `turn` of the block's on, if any; by whole warps. Numbers are
  * unsigned: the step past the last may pass 2^31. */
-DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, int turn, int listed) {
+DEVICE struct work find_work(const struct work_params *params, int turn, int listed) {
     const u32 items = (u32)work_range()->items;
     u32 item = blockIdx.x + (u32)turn * gridDim.x;
     struct work work = {0, -1, 0, 0, -1};
@@ -337,30 +325,30 @@ DEVICE struct work find_work(const struct sparse_attn_fwd_params *params, int tu
     return work;
 }
 
-DEVICE struct work first_work(const struct sparse_attn_fwd_params *params) {
+DEVICE struct work first_work(const struct work_params *params) {
     return find_work(params, 0, -1);
 }
 
-DEVICE struct work next_work(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE struct work next_work(const struct work_params *params, const struct work *work) {
     return find_work(params, work->turn + 1, work->listed);
 }
 
 /* A query's batch, without a division in the common case of one. */
-DEVICE int query_batch(const struct sparse_attn_fwd_params *params, int query) {
+DEVICE int query_batch(const struct work_params *params, int query) {
     return params->batches > 1 ? query / params->tokens : 0;
 }
 
 /* The batch of an item's query, and its token. */
-DEVICE int work_batch(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE int work_batch(const struct work_params *params, const struct work *work) {
     return query_batch(params, work->query);
 }
 
-DEVICE int work_token(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE int work_token(const struct work_params *params, const struct work *work) {
     return work->query - work_batch(params, work) * params->tokens;
 }
 
 /* Where an item's index row begins. */
-DEVICE const int *work_row(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE const int *work_row(const struct work_params *params, const struct work *work) {
     const i64 batch = work_batch(params, work), token = work_token(params, work);
     return params->indices + batch * params->indices_batch_stride +
            token * params->indices_token_stride;
@@ -368,7 +356,7 @@ DEVICE const int *work_row(const struct sparse_attn_fwd_params *params, const st
 
 /* How many of its slots are to be looked at: up to the last valid one where the list tells it, else
  * the width, cut by topk_length. */
-DEVICE int work_slots(const struct sparse_attn_fwd_params *params, const struct work *work) {
+DEVICE int work_slots(const struct work_params *params, const struct work *work) {
     if (params->extents) {
         return (int)load_l2_32(&params->extents[work_entry((u32)work->item)]);
     }
@@ -411,7 +399,7 @@ DEVICE bool barrier_or(int id, int threads, bool condition) {
     return any != 0;
 }
 
-#line 4 "templates/common/gather_slots.cuh"
+#line 4 "templates/common/warpgroup_slots.cuh"
 /*
  * The slots of a query's index row, compacted by one warpgroup into a ring of KV row numbers: the
  * valid ones, in slot order, at most TOPK of them. Two warps look at 64 slots at a time; a step's
@@ -429,21 +417,21 @@ enum {
     SCAN_BARRIER = 2 /* named; of the warpgroup */
 };
 
-struct slot_scan {
+struct warpgroup_scan {
     const int *row; /* the query's indices */
     int slots;      /* how many there are to scan */
     int scanned;    /* looked at so far */
     int value;      /* slot scanned + thread of the warpgroup, loaded ahead */
 };
 
-DEVICE void scan_load_ahead(struct slot_scan *scan) {
+DEVICE void warpgroup_scan_load_ahead(struct warpgroup_scan *scan) {
     const int thread = (int)(threadIdx.x % 128), slot = scan->scanned + thread;
     scan->value = thread < SCAN_SLOTS && slot < scan->slots ? scan->row[slot] : MASKED;
 }
 
 /* Begins the row of an item; of no item, an empty one. */
-DEVICE void scan_open(struct slot_scan *scan, const struct sparse_attn_fwd_params *params,
-                      const struct work *work) {
+DEVICE void warpgroup_scan_open(struct warpgroup_scan *scan, const struct work_params *params,
+                                const struct work *work) {
     scan->scanned = 0;
     scan->slots = 0;
     scan->row = params->indices;
@@ -451,13 +439,13 @@ DEVICE void scan_open(struct slot_scan *scan, const struct sparse_attn_fwd_param
         scan->row = work_row(params, work);
         scan->slots = work_slots(params, work);
     }
-    scan_load_ahead(scan);
+    warpgroup_scan_load_ahead(scan);
 }
 
 /* Scans 64 more slots and returns how many entries there are now, of `entries` before. `rows`: KV
  * rows, an index from 0 on and below this is valid. Two barriers: no thread writes the ring while
  * another still reads what came before, and all see what is new. */
-DEVICE int scan_more(struct slot_scan *scan, int rows, int entries) {
+DEVICE int warpgroup_scan_more(struct warpgroup_scan *scan, int rows, int entries) {
     int *const ring = (int *)(arena + RING_OFFSET);
     int *const counts = (int *)(arena + COUNTS_OFFSET);
     const u32 thread = threadIdx.x % 128, lane = thread % 32;
@@ -476,13 +464,13 @@ DEVICE int scan_more(struct slot_scan *scan, int rows, int entries) {
         ring[rank & RING_MASK] = scan->value;
     }
     scan->scanned += SCAN_SLOTS;
-    scan_load_ahead(scan);
+    warpgroup_scan_load_ahead(scan);
     barrier_sync(SCAN_BARRIER, 128);
     return minimum(entries + total, TOPK);
 }
 
 /* Whether the row has no more entries. */
-DEVICE bool scan_ended(const struct slot_scan *scan, int entries) {
+DEVICE bool warpgroup_scan_ended(const struct warpgroup_scan *scan, int entries) {
     return scan->scanned >= scan->slots || entries >= TOPK;
 }
 
@@ -1067,6 +1055,28 @@ DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
 }
 // clang-format on
 
+#line 2 "templates/sparse_attn_fwd.params.h"
+/*
+ * Arguments of the sparse_attn_fwd kernels, every variant. Included by the host code (behind
+ * common/work.params.h) and, by the generator, by the CUDA source: plain C types only. Strides
+ * count elements. See include/smelt/sparse_attn.h for what each tensor holds.
+ */
+struct sparse_attn_fwd_params {
+    struct work_params work;
+    const void *q;     /* [batches, tokens, HEADS, DQK] bf16 */
+    const void *kv;    /* [batches, rows, DQK] bf16 */
+    const float *sink; /* [HEADS], read when HAS_SINK */
+    void *out;         /* [batches, tokens, HEADS, DV] bf16 */
+    float *lse;        /* [batches, tokens, HEADS] */
+    float *max_logits; /* as lse, or null */
+    long long q_batch_stride, q_token_stride, q_head_stride;
+    long long kv_batch_stride;
+    long long out_batch_stride, out_token_stride, out_head_stride;
+    long long lse_batch_stride, lse_token_stride, lse_head_stride;
+    unsigned kv_row_bytes; /* from one KV row to the next */
+    float scale;           /* softmax scale, natural units */
+};
+
 #line 24 "templates/sparse_attn_fwd.sm90.cu"
 /*
  * Sparse attention forward with wgmma, 64 heads at a time: heads are the matrices' rows.
@@ -1098,7 +1108,7 @@ DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
  *   EXPONENTS     [P_BUFFERS][64] bytes: what O's rows are multiplied by before P V is added
  *   DENOMINATORS  [P_BUFFERS][64] fp32: of a query, with its last block; 0 without valid slots
  *   WORDS         [STAGES]: what a key block is (count, FIRST_BLOCK, LAST_BLOCK)
- *   RING, COUNTS: common/gather_slots.cuh; RANGE: common/work.cuh
+ *   RING, COUNTS: common/warpgroup_slots.cuh; RANGE: common/work.cuh
  *
  * Barriers (parity counts uses; stages and buffers are used in turn, a stage s by
  * key blocks and Q, a buffer b by key blocks alone):
@@ -1120,7 +1130,8 @@ DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
  * Named barriers: 1 the scores' warpgroup, 2 the gather's.
  *
  * Knobs: STAGES, TURN_STEPS, OUTPUT_REGISTERS and GATHER_REGISTERS (and with them the scores' and
- * REGISTER_STEPS); legal values and the rule that picks them: src/codegen/families/sparse_attn_fwd_sm90.c.
+ * REGISTER_STEPS); legal values and the rule that picks them:
+ * src/codegen/families/sparse_attn_fwd_sm90.c.
  */
 
 enum {
@@ -1209,7 +1220,7 @@ DEVICE void initialise_barriers(void) {
 /* Where Q's rows of an item are; a head past the last is the last again, and never stored. */
 DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const struct work *work,
                              int row) {
-    const int batch = work_batch(params, work), token = work_token(params, work);
+    const int batch = work_batch(&params->work, work), token = work_token(&params->work, work);
     const int head = minimum(work->head_block * 64 + row, LAST_HEAD);
     return (const char *)params->q +
            2 * (batch * params->q_batch_stride + token * params->q_token_stride +
@@ -1320,13 +1331,14 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
     registers_decrease(GATHER_REGISTERS);
     struct ring_place stage = {0, 0};
     int rope_parity = 0;
-    struct slot_scan scan;
-    struct work work = first_work(params);
-    scan_open(&scan, params, &work);
+    struct warpgroup_scan scan;
+    struct work work = first_work(&params->work);
+    warpgroup_scan_open(&scan, &params->work, &work);
     while (work.query >= 0) {
-        const char *const source = (const char *)params->kv +
-                                   2 * (work_batch(params, &work) * params->kv_batch_stride) +
-                                   thread_number() % 8 * 16;
+        const char *const source =
+            (const char *)params->kv +
+            2 * (work_batch(&params->work, &work) * params->kv_batch_stride) +
+            thread_number() % 8 * 16;
         int entries = 0, taken = 0, position = FIRST_BLOCK;
         bool ended = false;
         if (ROPE_STEPS > 0) {
@@ -1334,8 +1346,8 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
         }
         while (!ended) {
             do {
-                entries = scan_more(&scan, params->rows, entries);
-                ended = scan_ended(&scan, entries);
+                entries = warpgroup_scan_more(&scan, params->work.rows, entries);
+                ended = warpgroup_scan_ended(&scan, entries);
             } while (!ended && entries - taken <= 64);
             if (!(position & FIRST_BLOCK)) {
                 /* Q is on its way. */
@@ -1345,8 +1357,8 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
                 fill_query(params, &work, &stage);
             }
             if (ended) {
-                work = next_work(params, &work);
-                scan_open(&scan, params, &work);
+                work = next_work(&params->work, &work);
+                warpgroup_scan_open(&scan, &params->work, &work);
             }
             while (entries - taken > 64 || (ended && !(position & LAST_BLOCK))) {
                 const int count = minimum(entries - taken, 64);
@@ -1600,7 +1612,7 @@ DEVICE void store_denominators(const struct sparse_attn_fwd_params *params,
 DEVICE void store_statistics(const struct sparse_attn_fwd_params *params,
                              const struct softmax_rows *rows, const struct work *work) {
     const u32 thread = thread_number(), warp = thread / 32, lane = thread % 32;
-    const int batch = work_batch(params, work), token = work_token(params, work);
+    const int batch = work_batch(&params->work, work), token = work_token(&params->work, work);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const int head = work->head_block * 64 + (int)(warp * 16 + lane / 4) + 8 * r;
@@ -1624,7 +1636,7 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
     const float scale_log2 = params->scale * LOG2_E;
     struct ring_place stage = {0, 0}, buffer = {0, 0};
     int rope_parity = 0, last_buffer = 0;
-    struct work work = first_work(params);
+    struct work work = first_work(&params->work);
     u32 query[QUERY_FRAGMENTS];
     if (work.query >= 0) {
         begin_query(query, &stage, &rope_parity);
@@ -1670,7 +1682,7 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
             ring_advance(&stage, STAGES);
             ring_advance(&buffer, P_BUFFERS);
         } while (!(word & LAST_BLOCK));
-        const struct work next = next_work(params, &work);
+        const struct work next = next_work(&params->work, &work);
         if (next.query >= 0) {
             begin_query(query, &stage, &rope_parity);
         }
@@ -1724,7 +1736,7 @@ DEVICE void issue_output(float *o, int stage, int buffer, int half, bool first) 
 DEVICE void store_output(const struct sparse_attn_fwd_params *params, const float *o,
                          const float *denominators, const struct work *work, int half) {
     const int warp = (int)(threadIdx.x % WARPGROUP / 32), lane = (int)(threadIdx.x % 32);
-    const int batch = work_batch(params, work), token = work_token(params, work);
+    const int batch = work_batch(&params->work, work), token = work_token(&params->work, work);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const int head = work->head_block * 64 + warp * 16 + lane / 4 + 8 * r;
@@ -1755,7 +1767,8 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
     const int row = (int)(threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x % 32 / 4);
     struct ring_place stage = {0, 0}, buffer = {0, 0};
     float o[OUTPUT_VALUES];
-    for (struct work work = first_work(params); work.query >= 0; work = next_work(params, &work)) {
+    for (struct work work = first_work(&params->work); work.query >= 0;
+         work = next_work(&params->work, &work)) {
         float denominators[2];
         int word;
         ring_advance(&stage, STAGES); /* Q's */
@@ -1788,7 +1801,7 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
-    begin_grid(&params);
+    begin_grid(&params.work);
     initialise_barriers();
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
     if (warpgroup == SCORES_WARPGROUP) {
@@ -1798,5 +1811,5 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     } else {
         run_gather(&params);
     }
-    end_grid(&params);
+    end_grid(&params.work);
 }

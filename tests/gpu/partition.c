@@ -307,9 +307,9 @@ static int place_problem(struct test *test, struct problem *problem) {
 }
 
 /* What the forward's packing would hand on. */
-static struct sparse_attn_fwd_params forward_params(const struct problem *problem) {
+static struct work_params work_params(const struct problem *problem) {
     const struct shape *shape = problem->shape;
-    return (struct sparse_attn_fwd_params){
+    return (struct work_params){
         .indices = (const int *)problem->device_indices + shape->past,
         .topk_length = shape->lengths ? problem->device_lengths : NULL,
         .queries = shape->list != ALL_QUERIES ? problem->device_list : NULL,
@@ -329,9 +329,9 @@ static struct sparse_attn_fwd_params forward_params(const struct problem *proble
 /* Poisons the workspace, runs, and hands out its bytes, GUARD more of them. */
 static int run_kernels(struct test *test, const struct problem *problem, unsigned char *bytes) {
     const struct shape *shape = problem->shape;
-    const struct sparse_attn_fwd_params attn = forward_params(problem);
+    const struct work_params work = work_params(problem);
     struct sparse_attn_partition_params params =
-        smelt__partition_params(&attn, shape->bounds, shape->buckets, problem->workspace);
+        smelt__partition_params(&work, shape->bounds, shape->buckets, problem->workspace);
     const size_t all = problem->workspace_bytes + GUARD;
     if (shape->run) {
         params.run = shape->run;
@@ -362,7 +362,7 @@ static int judge(const struct problem *problem, const unsigned char *bytes) {
     const struct smelt__partition_layout layout =
         smelt__partition_layout(problem->capacity, shape->buckets);
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
-    const struct sparse_attn_fwd_params attn = forward_params(problem);
+    const struct work_params work = work_params(problem);
     args.batches = shape->batches;
     args.tokens = shape->tokens;
     args.rows = shape->rows;
@@ -371,8 +371,8 @@ static int judge(const struct problem *problem, const unsigned char *bytes) {
     args.indices.strides[0] = (int64_t)shape->tokens * shape->width;
     args.indices.strides[1] = shape->width;
     args.topk_length.data = shape->lengths ? problem->lengths : NULL;
-    args.topk_length.strides[0] = attn.topk_length_batch_stride;
-    args.topk_length.strides[1] = attn.topk_length_token_stride;
+    args.topk_length.strides[0] = work.topk_length_batch_stride;
+    args.topk_length.strides[1] = work.topk_length_token_stride;
     args.queries.data = shape->list != ALL_QUERIES ? problem->list : NULL;
     args.query_count.data = shape->list == LISTED_AND_COUNTED ? &problem->count : NULL;
     args.query_capacity = shape->list != ALL_QUERIES ? problem->capacity : 0;

@@ -22,11 +22,11 @@ static int64_t draw_queries(struct random *random) {
 /* Aligned, apart from each other, all inside, and large enough for what the kernels write. */
 static void check_layout(int64_t queries, int buckets) {
     const struct smelt__partition_layout layout = smelt__partition_layout(queries, buckets);
-    const struct sparse_attn_fwd_params attn = {.query_capacity = (int)queries, .width = 100};
+    const struct work_params work = {.query_capacity = (int)queries, .width = 100};
     const int bounds[PARTITION_MOST_BUCKETS] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
     char *const workspace = (char *)(uintptr_t)4096;
     const struct sparse_attn_partition_params params =
-        smelt__partition_params(&attn, bounds, buckets, workspace);
+        smelt__partition_params(&work, bounds, buckets, workspace);
     const size_t starts[] = {layout.ranges, layout.list,       layout.extents,
                              layout.packed, layout.histograms, layout.bytes};
     const int64_t ints[] = {2 * (int64_t)buckets, queries, queries, queries,
@@ -77,15 +77,15 @@ static void shares(void **state) {
     (void)state;
     struct random random = random_begin("shares");
     for (int i = 0; i < 20000; i++) {
-        const struct sparse_attn_fwd_params attn = {.query_capacity = (int)draw_queries(&random),
-                                                    .width = (int)draw_queries(&random)};
+        const struct work_params work = {.query_capacity = (int)draw_queries(&random),
+                                         .width = (int)draw_queries(&random)};
         const int bounds[] = {1, 2};
         const struct sparse_attn_partition_params params =
-            smelt__partition_params(&attn, bounds, 2, (void *)(uintptr_t)4096);
+            smelt__partition_params(&work, bounds, 2, (void *)(uintptr_t)4096);
         assert_true(is_power_of_two(params.run) && is_power_of_two(params.runs_at_once));
         assert_true(is_power_of_two(params.row_lanes) && params.row_lanes <= 32);
-        assert_true((int64_t)params.runs * params.run >= attn.query_capacity);
-        assert_true((int64_t)(params.runs - 1) * params.run < attn.query_capacity);
+        assert_true((int64_t)params.runs * params.run >= work.query_capacity);
+        assert_true((int64_t)(params.runs - 1) * params.run < work.query_capacity);
         assert_true(params.run >= SMELT__PARTITION_COUNT_THREADS / params.row_lanes);
         assert_true(params.runs <= 2048 && params.runs_at_once >= 4);
         assert_true(params.histogram_stride >= params.runs && params.histogram_stride % 4 == 0);

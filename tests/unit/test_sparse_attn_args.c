@@ -209,7 +209,7 @@ static void pointers(void **state) {
     struct sparse_attn_fwd_params params;
     args.topk_length.data = NULL, args.max_logits.data = NULL;
     assert_int_equal(expect_legal(&shape, &args, &params), 6);
-    assert_null(params.topk_length);
+    assert_null(params.work.topk_length);
     assert_null(params.max_logits);
     args.kv.data = NULL, args.rows = 0;
     assert_int_equal(expect_legal(&shape, &args, &params), 6);
@@ -425,10 +425,10 @@ static void packed(void **state) {
     assert_int_equal(params.q_batch_stride, 3 * 8 * 128);
     assert_true(params.kv_row_bytes == 256);
     assert_int_equal(params.kv_batch_stride, 5 * 128);
-    assert_int_equal(params.indices_token_stride, 40);
-    assert_int_equal(params.indices_batch_stride, 120);
-    assert_int_equal(params.topk_length_token_stride, 1);
-    assert_int_equal(params.topk_length_batch_stride, 3);
+    assert_int_equal(params.work.indices_token_stride, 40);
+    assert_int_equal(params.work.indices_batch_stride, 120);
+    assert_int_equal(params.work.topk_length_token_stride, 1);
+    assert_int_equal(params.work.topk_length_batch_stride, 3);
     assert_int_equal(params.out_head_stride, 64);
     assert_int_equal(params.out_token_stride, 8 * 64);
     assert_int_equal(params.out_batch_stride, 3 * 8 * 64);
@@ -461,10 +461,10 @@ static void query_list(void **state) {
     expect_refusal(&shape, &args, "query_capacity = 2147483648 is out of range");
     args.query_capacity = 9; /* more than there are queries: entries may repeat or be skipped */
     assert_int_equal(expect_legal(&shape, &args, &params), 9);
-    assert_int_equal(params.query_capacity, 9);
+    assert_int_equal(params.work.query_capacity, 9);
     args.query_count.data = NULL;
     assert_int_equal(expect_legal(&shape, &args, &params), 9);
-    assert_null(params.query_count);
+    assert_null(params.work.query_count);
     args.query_capacity = 0;
     assert_int_equal(expect_legal(&shape, &args, &params), 0);
 }
@@ -494,33 +494,33 @@ static void filled(void **state) {
     assert_int_equal(expect_legal(&shape_sink, &args, &params), 11);
     assert_ptr_equal(params.q, address(1, 0));
     assert_ptr_equal(params.kv, address(2, 0));
-    assert_ptr_equal(params.indices, address(3, 0));
-    assert_ptr_equal(params.topk_length, address(4, 0));
+    assert_ptr_equal(params.work.indices, address(3, 0));
+    assert_ptr_equal(params.work.topk_length, address(4, 0));
     assert_ptr_equal(params.sink, address(5, 0));
     assert_ptr_equal(params.out, address(6, 0));
     assert_ptr_equal(params.lse, address(7, 0));
     assert_ptr_equal(params.max_logits, address(8, 0));
-    assert_ptr_equal(params.queries, address(9, 0));
-    assert_ptr_equal(params.query_count, address(10, 0));
+    assert_ptr_equal(params.work.queries, address(9, 0));
+    assert_ptr_equal(params.work.query_count, address(10, 0));
     const long long found[] = {params.q_batch_stride,
                                params.q_token_stride,
                                params.q_head_stride,
                                params.kv_batch_stride,
-                               params.indices_batch_stride,
-                               params.indices_token_stride,
-                               params.topk_length_batch_stride,
-                               params.topk_length_token_stride,
+                               params.work.indices_batch_stride,
+                               params.work.indices_token_stride,
+                               params.work.topk_length_batch_stride,
+                               params.work.topk_length_token_stride,
                                params.out_batch_stride,
                                params.out_token_stride,
                                params.out_head_stride,
                                params.lse_batch_stride,
                                params.lse_token_stride,
                                params.lse_head_stride,
-                               params.batches,
-                               params.tokens,
-                               params.rows,
-                               params.width,
-                               params.query_capacity,
+                               params.work.batches,
+                               params.work.tokens,
+                               params.work.rows,
+                               params.work.width,
+                               params.work.query_capacity,
                                params.kv_row_bytes};
     static const long long expected[] = {4000, 1096, 136, 800, 131, 41, 7, 2,  2000, 592,
                                          72,   79,   25,  3,   2,   3,  5, 40, 11,   288};
@@ -591,7 +591,7 @@ static void workspace_and_width(void **state) {
     args.indices.strides[1] = 0, args.indices.strides[0] = 0;
     args.width = 49; /* above topk */
     assert_int_equal(expect_legal(&bucketed, &args, &params), args.batches * args.tokens);
-    assert_int_equal(params.width, 49);
+    assert_int_equal(params.work.width, 49);
     expect_refusal(&shape, &args, "width = 49 is out of range");
     args.width = 0;
     expect_refusal(&bucketed, &args, "width = 0 is out of range; legal: 1..268435455");
@@ -602,9 +602,9 @@ static void workspace_and_width(void **state) {
                    "indices.strides[1] (token) = 48 is below the row's 49 elements");
     args = legal_args(), args.workspace = address(12, 1); /* a plain operator does not look at it */
     assert_int_equal(expect_legal(&shape, &args, &params), args.batches * args.tokens);
-    assert_null(params.query_range);
-    assert_null(params.extents);
-    assert_int_equal(params.overlaps, 0);
+    assert_null(params.work.query_range);
+    assert_null(params.work.extents);
+    assert_int_equal(params.work.overlaps, 0);
 }
 
 /* ---- the spec ---- */

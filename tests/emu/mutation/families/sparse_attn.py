@@ -11,7 +11,7 @@ FALL_OPTIONS = "--spiky --scale 0.001 --width 1536 --rows 2048 --queries 4 --lis
 
 # What the wgmma kernels have for themselves; the other parts of theirs are mutated in mma kernels.
 WGMMA_PARTS = tuple(f"templates/common/{name}.cuh" for name in
-                    ("gather_slots", "key_ring", "quad", "warp_arrival", "warp_slots"))
+                    ("quad", "warp_arrival", "warp_slots", "warpgroup_slots"))
 
 
 def check(name, keys, options, buckets="", bound="", partition="", **more):

@@ -2,7 +2,8 @@
 
 from sparse_attn import FALL, FALL_OPTIONS, WGMMA_PARTS, check
 
-FILES = ("templates/sparse_attn_fwd.sm90_few.cu", *WGMMA_PARTS)
+FILES = ("templates/sparse_attn_fwd.sm90_few.cu", "templates/sparse_attn_fwd.key_ring.cuh",
+         *WGMMA_PARTS)
 
 # All of them take more than an hour of two cores.
 SAMPLE = 50

@@ -18,21 +18,21 @@ enum {
     SCAN_BARRIER = 2 /* named; of the warpgroup */
 };
 
-struct slot_scan {
+struct warpgroup_scan {
     const int *row; /* the query's indices */
     int slots;      /* how many there are to scan */
     int scanned;    /* looked at so far */
     int value;      /* slot scanned + thread of the warpgroup, loaded ahead */
 };
 
-DEVICE void scan_load_ahead(struct slot_scan *scan) {
+DEVICE void warpgroup_scan_load_ahead(struct warpgroup_scan *scan) {
     const int thread = (int)(threadIdx.x % 128), slot = scan->scanned + thread;
     scan->value = thread < SCAN_SLOTS && slot < scan->slots ? scan->row[slot] : MASKED;
 }
 
 /* Begins the row of an item; of no item, an empty one. */
-DEVICE void scan_open(struct slot_scan *scan, const struct sparse_attn_fwd_params *params,
-                      const struct work *work) {
+DEVICE void warpgroup_scan_open(struct warpgroup_scan *scan, const struct work_params *params,
+                                const struct work *work) {
     scan->scanned = 0;
     scan->slots = 0;
     scan->row = params->indices;
@@ -40,13 +40,13 @@ DEVICE void scan_open(struct slot_scan *scan, const struct sparse_attn_fwd_param
         scan->row = work_row(params, work);
         scan->slots = work_slots(params, work);
     }
-    scan_load_ahead(scan);
+    warpgroup_scan_load_ahead(scan);
 }
 
 /* Scans 64 more slots and returns how many entries there are now, of `entries` before. `rows`: KV
  * rows, an index from 0 on and below this is valid. Two barriers: no thread writes the ring while
  * another still reads what came before, and all see what is new. */
-DEVICE int scan_more(struct slot_scan *scan, int rows, int entries) {
+DEVICE int warpgroup_scan_more(struct warpgroup_scan *scan, int rows, int entries) {
     int *const ring = (int *)(arena + RING_OFFSET);
     int *const counts = (int *)(arena + COUNTS_OFFSET);
     const u32 thread = threadIdx.x % 128, lane = thread % 32;
@@ -65,12 +65,12 @@ DEVICE int scan_more(struct slot_scan *scan, int rows, int entries) {
         ring[rank & RING_MASK] = scan->value;
     }
     scan->scanned += SCAN_SLOTS;
-    scan_load_ahead(scan);
+    warpgroup_scan_load_ahead(scan);
     barrier_sync(SCAN_BARRIER, 128);
     return minimum(entries + total, TOPK);
 }
 
 /* Whether the row has no more entries. */
-DEVICE bool scan_ended(const struct slot_scan *scan, int entries) {
+DEVICE bool warpgroup_scan_ended(const struct warpgroup_scan *scan, int entries) {
     return scan->scanned >= scan->slots || entries >= TOPK;
 }

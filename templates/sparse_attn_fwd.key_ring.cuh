@@ -76,12 +76,13 @@ DEVICE struct block_word *block_word(int place) {
 /* The item that follows one, if that is one. */
 DEVICE struct work work_after(const struct sparse_attn_fwd_params *params,
                               const struct work *work) {
-    return work->query < 0 ? *work : next_work(params, work);
+    return work->query < 0 ? *work : next_work(&params->work, work);
 }
 
 /* Where Q's row of a query's head is; a head past the last is the last again, and never stored. */
 DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, int query, int head) {
-    const int batch = query_batch(params, query), token = query - batch * params->tokens;
+    const int batch = query_batch(&params->work, query),
+              token = query - batch * params->work.tokens;
     return (const char *)params->q +
            2 * (batch * params->q_batch_stride + token * params->q_token_stride +
                 minimum(head, LAST_HEAD) * params->q_head_stride);
@@ -108,7 +109,7 @@ struct flow {
     int entries, taken; /* valid slots found so far; those in key blocks */
     bool ended;         /* there are no more; then the scan is of the next query */
     int next;
-    struct slot_scan scan;
+    struct warp_scan scan;
 };
 
 DEVICE void begin_flow(struct flow *flow, int start, int query) {
@@ -133,12 +134,12 @@ DEVICE void prefetch_query(const struct sparse_attn_fwd_params *params, int quer
 DEVICE void look_ahead(const struct sparse_attn_fwd_params *params, struct flow *flow, int group,
                        struct work *latest) {
     while (!flow->ended && flow->entries - flow->taken <= BLOCK_KEYS) {
-        flow->entries =
-            scan_more(&flow->scan, slot_ring(group), flow->start, params->rows, flow->entries);
-        flow->ended = scan_ended(&flow->scan, flow->entries);
+        flow->entries = warp_scan_more(&flow->scan, slot_ring(group), flow->start,
+                                       params->work.rows, flow->entries);
+        flow->ended = warp_scan_ended(&flow->scan, flow->entries);
         if (flow->ended) {
             *latest = work_after(params, latest);
-            scan_open(&flow->scan, params, latest);
+            warp_scan_open(&flow->scan, &params->work, latest);
             prefetch_query(params, latest->query);
             flow->next = latest->query;
         }
@@ -165,7 +166,7 @@ DEVICE void ask_block(const struct sparse_attn_fwd_params *params, struct flow *
     const bool last = flow->ended && left <= BLOCK_KEYS;
     const struct request request = {count | (last ? LAST_BLOCK : 0) |
                                         (other->query < 0 ? ALONE : 0) | (group == 1 ? SECOND : 0),
-                                    flow->next, query_batch(params, flow->query),
+                                    flow->next, query_batch(&params->work, flow->query),
                                     flow->start + flow->taken};
     ask(place, &request);
     flow->taken += count;
@@ -179,11 +180,11 @@ DEVICE void ask_block(const struct sparse_attn_fwd_params *params, struct flow *
 DEVICE void run_scan(const struct sparse_attn_fwd_params *params) {
     struct ring_place place = {0, 0};
     struct flow flows[2];
-    struct work latest = first_work(params);
+    struct work latest = first_work(&params->work);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         begin_flow(&flows[i], 0, latest.query);
-        scan_open(&flows[i].scan, params, &latest);
+        warp_scan_open(&flows[i].scan, &params->work, &latest);
         if (i == 0) {
             latest = work_after(params, &latest);
         }

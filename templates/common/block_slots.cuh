@@ -18,32 +18,32 @@ struct slot_row {
 };
 
 /* The same in every thread of the block, but for `value`. */
-struct slot_scan {
+struct block_scan {
     int scanned; /* slots looked at so far, a multiple of THREADS */
     int entries; /* entries put into the ring since the query began */
     int valid;   /* valid ones among them */
     int value;   /* slot scanned + threadIdx.x, loaded ahead */
 };
 
-DEVICE struct slot_row *scan_row(void) {
+DEVICE struct slot_row *block_scan_row(void) {
     return (struct slot_row *)(arena + SLOTS_OFFSET);
 }
 
-DEVICE void scan_load_ahead(struct slot_scan *scan) {
+DEVICE void block_scan_load_ahead(struct block_scan *scan) {
     const int slot = scan->scanned + (int)threadIdx.x;
-    scan->value = slot < scan_row()->slots ? scan_row()->row[slot] : MASKED;
+    scan->value = slot < block_scan_row()->slots ? block_scan_row()->row[slot] : MASKED;
 }
 
-/* Called by the whole block after *scan_row() was written and a barrier passed. */
-DEVICE void scan_begin(struct slot_scan *scan) {
+/* Called by the whole block after *block_scan_row() was written and a barrier passed. */
+DEVICE void block_scan_begin(struct block_scan *scan) {
     scan->scanned = 0;
     scan->entries = 0;
     scan->valid = 0;
-    scan_load_ahead(scan);
+    block_scan_load_ahead(scan);
 }
 
 /* Number of valid slots in lower warps, and in all of them, from the counts just written. */
-DEVICE int scan_lower_warps(const int *counts, int warp, int *total) {
+DEVICE int block_scan_lower_warps(const int *counts, int warp, int *total) {
     int lower = 0;
     *total = 0;
 #pragma unroll
@@ -55,20 +55,20 @@ DEVICE int scan_lower_warps(const int *counts, int warp, int *total) {
 }
 
 /* Scans THREADS more slots. Called by the whole block; two barriers. */
-DEVICE void scan_more(struct slot_scan *scan) {
+DEVICE void block_scan_more(struct block_scan *scan) {
     int *const ring = (int *)(arena + RING_OFFSET);
     int *const counts = (int *)(arena + COUNTS_OFFSET);
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int row = scan->value;
-    const bool valid = row >= 0 && row < scan_row()->rows;
+    const bool valid = row >= 0 && row < block_scan_row()->rows;
     const u32 votes = __ballot_sync((u32)ALL_LANES, valid);
     if (lane == 0) {
         counts[warp] = __popc(votes);
     }
     __syncthreads();
     int total;
-    const int rank =
-        scan->valid + scan_lower_warps(counts, warp, &total) + __popc(votes & ((1u << lane) - 1u));
+    const int rank = scan->valid + block_scan_lower_warps(counts, warp, &total) +
+                     __popc(votes & ((1u << lane) - 1u));
     const bool keep = valid && rank < TOPK;
     if (COMPACT) {
         if (keep) {
@@ -78,28 +78,29 @@ DEVICE void scan_more(struct slot_scan *scan) {
         ring[(scan->entries + (int)threadIdx.x) & RING_MASK] = keep ? row : MASKED;
     }
     scan->valid = minimum(scan->valid + total, TOPK);
-    scan->entries =
-        COMPACT ? scan->valid : scan->entries + minimum(scan_row()->slots - scan->scanned, THREADS);
-    scan->scanned = scan->valid < TOPK ? scan->scanned + THREADS : scan_row()->slots;
-    scan_load_ahead(scan);
+    scan->entries = COMPACT
+                        ? scan->valid
+                        : scan->entries + minimum(block_scan_row()->slots - scan->scanned, THREADS);
+    scan->scanned = scan->valid < TOPK ? scan->scanned + THREADS : block_scan_row()->slots;
+    block_scan_load_ahead(scan);
     __syncthreads();
 }
 
 /* Scans until the ring holds all entries of key block number `block`, or the row ends. Called by
  * the whole block. */
-DEVICE void scan_reach(struct slot_scan *scan, int block) {
-    while (scan->entries < (block + 1) * BLOCK_KEYS && scan->scanned < scan_row()->slots) {
-        scan_more(scan);
+DEVICE void block_scan_reach(struct block_scan *scan, int block) {
+    while (scan->entries < (block + 1) * BLOCK_KEYS && scan->scanned < block_scan_row()->slots) {
+        block_scan_more(scan);
     }
 }
 
 /* Number of entries of a key block that was reached: BLOCK_KEYS but for the last, 0 past it. */
-DEVICE int scan_count(const struct slot_scan *scan, int block) {
+DEVICE int block_scan_count(const struct block_scan *scan, int block) {
     return minimum(maximum(scan->entries - block * BLOCK_KEYS, 0), BLOCK_KEYS);
 }
 
 /* A key block's entries: they do not wrap, RING_ENTRIES being a multiple of BLOCK_KEYS. MASKED
  * occurs only without COMPACT. */
-DEVICE const int *scan_entries(int block) {
+DEVICE const int *block_scan_entries(int block) {
     return (const int *)(arena + RING_OFFSET) + (block * BLOCK_KEYS & RING_MASK);
 }
