@@ -17,6 +17,7 @@ void smelt__flights_init(struct smelt__flights *flights, int keep, void (*free_r
 static void free_flight(struct smelt__flights *flights, struct smelt__flight *flight) {
     if (flight->result)
         flights->free_result(flight->result);
+    free(flight->message);
     free(flight);
 }
 
@@ -65,7 +66,8 @@ int smelt__flight_board(struct smelt__flights *flights, const char *key,
     }
     pthread_mutex_unlock(&flights->mutex);
     if (!leads && flight->status)
-        smelt__fail(flight->status, "%s", flight->message);
+        smelt__fail(flight->status, "%s",
+                    flight->message ? flight->message : "out of memory for the message");
     *out = flight;
     return leads;
 }
@@ -84,7 +86,7 @@ void smelt__flight_land(struct smelt__flights *flights, struct smelt__flight *fl
     flight->status = status;
     flight->result = result;
     if (status)
-        snprintf(flight->message, sizeof flight->message, "%s", smelt_last_error());
+        flight->message = strdup(smelt_last_error());
     flight->landed = 1;
     if (status || !flights->keep)
         unlist(flights, flight);

@@ -16,7 +16,7 @@ struct smelt__flight {
     char key[SMELT__FLIGHT_KEY];
     void *result; /* the leader's, set before landing; NULL after a failure */
     smelt_status status;
-    char message[4096]; /* of a failure, for the threads that waited */
+    char *message; /* of a failure, whole, for the threads that waited; NULL: memory was out */
     int landed;
     int listed; /* found by threads that come later */
     int users;  /* threads between board and leave */

@@ -2,6 +2,7 @@
  * may take over it. */
 #include "common.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -270,11 +271,137 @@ static void test_prune_refused(void **state) {
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
 
+/* ---- what changes while it is done --------------------------------------------------------- */
+
+/* In place of the C library's fstatat, by which entries are counted and looked at again before they
+ * go: between its first and its second look at a file, `meddle` is called. */
+static char watched[SMELT__FILE_NAME_BYTES];
+static int looks;
+static void (*meddle)(int folder, const char *name);
+
+int fstatat(int folder, const char *name, struct stat *status, int flags) {
+    static int (*next)(int, const char *, struct stat *, int);
+    if (!next) {
+        void *found = dlsym(RTLD_NEXT, sizeof(off_t) == sizeof(long) ? "fstatat" : "fstatat64");
+        memcpy(&next, &found, sizeof found);
+    }
+    if (watched[0] && strcmp(name, watched) == 0 && ++looks == 2)
+        meddle(folder, name);
+    return next(folder, name, status, flags);
+}
+
+/* A hit in another process renews its time. */
+static void use(int folder, const char *name) {
+    assert_int_equal(utimensat(folder, name, NULL, 0), 0);
+}
+
+/* A store puts another file in its place; a clock that stands still gives it the same time. */
+static void replace(int folder, const char *name) {
+    struct stat old;
+    unsigned char bytes[FILE_BYTES];
+    int file = openat(folder, name, O_RDONLY);
+
+    assert_int_equal(fstat(file, &old), 0);
+    assert_int_equal(read(file, bytes, sizeof bytes), sizeof bytes);
+    close(file);
+    file = openat(folder, "new", O_WRONLY | O_CREAT | O_EXCL, 0600);
+    assert_int_equal(write(file, bytes, sizeof bytes), sizeof bytes);
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, old.st_mtim};
+    assert_int_equal(futimens(file, times), 0);
+    close(file);
+    assert_int_equal(renameat(folder, "new", folder, name), 0);
+}
+
+static void watch(int n, void (*by)(int folder, const char *name)) {
+    struct smelt__cache_key key = key_number(n);
+    smelt__cache_file_name(&key, &compiler_new, watched);
+    looks = 0;
+    meddle = by;
+}
+
+enum way { BY_SIZE, BY_AGE, BY_STORE, WAYS };
+
+/* The oldest of five would go, and is used or renewed since it was counted: it stays, and it is not
+ * counted among what went. */
+static void test_renewed_since_counted(void **state) {
+    static void (*const meddlers[])(int folder, const char *name) = {use, replace};
+    struct scratch *scratch = *state;
+
+    for (int way = 0; way < WAYS; way++)
+        for (int i = 0; i < 2; i++) {
+            smelt_cache_pruned pruned = SMELT_CACHE_PRUNED_INIT;
+            scratch->settings.cap_bytes = way == BY_STORE ? 5 * FILE_BYTES : 0;
+            struct smelt__cache *cache = cache_begin(scratch);
+            uint64_t removed;
+            assert_int_equal(smelt__cache_clear(cache, &removed), SMELT_OK);
+            for (int n = 0; n < 5; n++) {
+                assert_int_equal(store(cache, n, &compiler_new, BYTES), 0);
+                age_entry(scratch, n, -100000 + 10000 * n);
+            }
+            watch(0, meddlers[i]);
+            if (way == BY_SIZE)
+                assert_int_equal(smelt__cache_prune(cache, 4 * FILE_BYTES, 0, &pruned), SMELT_OK);
+            else if (way == BY_AGE)
+                assert_int_equal(smelt__cache_prune(cache, 0, 85000, &pruned), SMELT_OK);
+            else
+                assert_int_equal(store(cache, 5, &compiler_new, BYTES), 0);
+            watched[0] = '\0';
+            assert_true(looks >= 2);
+            assert_int_equal(is_there(scratch, 0), 1);
+            assert_int_equal(is_there(scratch, 1), 0); /* goes in its place, or is as old */
+            if (way != BY_STORE)
+                assert_int_equal(pruned.removed, 1);
+            assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1);
+            smelt__cache_close(cache);
+        }
+}
+
+/* A damaged entry that a store heals while `verify` is at it. */
+static void heal(int folder, const char *name) {
+    struct smelt__cache_key key = key_number(0);
+    struct smelt__cache_entry entry = {
+        .key = key, .compiler = compiler_new, .compiled = compiled_number(0, BYTES)};
+    unsigned char bytes[FILE_BYTES];
+    int file = openat(folder, "new", O_WRONLY | O_CREAT | O_EXCL, 0600);
+
+    smelt__entry_encode(&entry, bytes, bytes + FILE_BYTES - SMELT__ENTRY_CHECKSUM_BYTES);
+    memcpy(bytes + SMELT__ENTRY_HEADER_BYTES, entry.compiled.cubin, BYTES);
+    assert_int_equal(write(file, bytes, sizeof bytes), sizeof bytes);
+    close(file);
+    assert_int_equal(renameat(folder, "new", folder, name), 0);
+    free(entry.compiled.cubin);
+}
+
+static void test_healed_since_read(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    uint64_t sound, removed;
+    char path[PATH_BYTES];
+
+    assert_int_equal(store(cache, 0, &compiler_new, BYTES), 0);
+    entry_path(scratch->cache, 0, &compiler_new, path);
+    assert_int_equal(truncate(path, 700), 0);
+    watch(0, heal);
+    assert_int_equal(smelt__cache_verify(cache, &sound, &removed), SMELT_OK);
+    watched[0] = '\0';
+    assert_int_equal(looks, 2);
+    assert_int_equal(removed, 0);
+    assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1);
+    smelt__cache_close(cache);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_cap),          TEST(test_cap_below_one_entry), TEST(test_hit_renews_rarely),
-        TEST(test_temporaries),  TEST(test_much_to_evict),       TEST(test_prune_to_a_size),
-        TEST(test_prune_by_age), TEST(test_prune_refused),
+        TEST(test_cap),
+        TEST(test_cap_below_one_entry),
+        TEST(test_hit_renews_rarely),
+        TEST(test_temporaries),
+        TEST(test_much_to_evict),
+        TEST(test_prune_to_a_size),
+        TEST(test_prune_by_age),
+        TEST(test_prune_refused),
+        TEST(test_renewed_since_counted),
+        TEST(test_healed_since_read),
     };
 
     return cmocka_run_group_tests_name("cache eviction", tests, NULL, NULL);

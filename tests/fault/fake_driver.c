@@ -26,6 +26,10 @@ EXPORT struct fake_driver *fake_driver_state(void) {
     return &state;
 }
 
+EXPORT CUcontext fake_driver_current(void) {
+    return depth ? stack[depth - 1] : NULL;
+}
+
 /* Every call begins here. A call that releases something does so even when it fails. */
 static CUresult begin(const char *name) {
     int number = atomic_fetch_add(&state.calls, 1) + 1;

@@ -47,5 +47,7 @@ struct fake_driver {
 };
 
 typedef struct fake_driver *(*fake_driver_function)(void);
+/* "fake_driver_current": this thread's current context, which is no call. */
+typedef CUcontext (*fake_driver_current_function)(void);
 
 #endif
