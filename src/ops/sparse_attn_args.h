@@ -2,9 +2,8 @@
 #ifndef SMELT_OPS_SPARSE_ATTN_ARGS_H
 #define SMELT_OPS_SPARSE_ATTN_ARGS_H
 
-#include "common/work.params.h"
+#include "ops/sparse_attn_params.h"
 #include "smelt/sparse_attn.h"
-#include "sparse_attn_fwd.params.h"
 
 /* What the checks must know of the operator. */
 struct smelt__sparse_attn_shape {

@@ -8,9 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ops/sparse_attn_args.h" /* struct work_params, which may be declared once */
+#include "ops/sparse_attn_params.h"
 #include "runtime/kernel.h"
-#include "sparse_attn_partition.params.h"
 
 enum {
     SMELT__PARTITION_ALIGNMENT = 16, /* bytes: of the workspace and of each array in it */

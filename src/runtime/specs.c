@@ -4,6 +4,7 @@
 
 #include "codegen/family.h"
 #include "codegen/preset.h"
+#include "codegen/spec/knobs.h"
 #include "codegen/template/engine.h"
 #include "runtime/abi.h"
 #include "runtime/log.h"

@@ -8,4 +8,8 @@
 void smelt__spec_bad_value(const char *name, const struct smelt__key *key, const char *value,
                            struct smelt__message *message);
 
+/* The canonical text with the keys of `mask`, as far as there is room; its whole length. */
+size_t smelt__spec_print_masked(const struct smelt__spec *spec, uint32_t mask, char *text,
+                                size_t size);
+
 #endif

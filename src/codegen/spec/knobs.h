@@ -28,4 +28,8 @@ void smelt__knob_name(const struct smelt__schema *schema, const struct smelt__kn
 /* Whether a knob is one that the member has, and its index among the member's keys; else -1. */
 int smelt__knob_for(const struct smelt__schema *schema, const struct smelt__knob *knob, int member);
 
+/* The knobs an operator takes for all its members, each name once: number `index`, NULL past the
+ * last. */
+const struct smelt__key *smelt__schema_knob(const struct smelt__schema *schema, int index);
+
 #endif

@@ -122,8 +122,4 @@ int smelt__spec_key(const struct smelt__schema *schema, const char *name);
 int64_t smelt__spec_get(const struct smelt__spec *spec, const char *name);
 void smelt__spec_set(struct smelt__spec *spec, const char *name, int64_t value);
 
-/* The knobs an operator takes for all its members, each name once: number `index`, NULL past the
- * last. */
-const struct smelt__key *smelt__schema_knob(const struct smelt__schema *schema, int index);
-
 #endif

@@ -21,6 +21,7 @@
 
 #include "codegen/plan/plan.h"
 #include "codegen/template/arguments.h"
+#include "codegen/template/expression.h"
 #include "codegen/text.h"
 
 /* One embedded template; the table is written at build time by tools/embed.c. */
@@ -52,11 +53,7 @@ void smelt__template_takes(const char *text, struct smelt__parameters *parameter
 
 /* Appends the template with its directives carried out, its own `#line` markers (as
  * "templates/NAME") included so that every emitted line still maps to its line in the template.
- * `lookup` gives a constant's or a parameter's value (*found 0 when there is none of that name). */
-struct smelt__scope {
-    int (*lookup)(const void *user, const char *name, int *found);
-    const void *user;
-};
+ * `scope`: expression.h. */
 int smelt__template_expand(const struct smelt__template *template_,
                            const struct smelt__scope *scope, struct smelt__text *out,
                            struct smelt__message *message);

@@ -6,8 +6,14 @@
 
 #include <stddef.h>
 
-#include "codegen/template/engine.h"
 #include "codegen/text.h"
+
+/* What names stand for: `lookup` gives a constant's or a parameter's value, *found 0 when there is
+ * none of that name. */
+struct smelt__scope {
+    int (*lookup)(const void *user, const char *name, int *found);
+    const void *user;
+};
 
 /* Length of the name that `text` begins with, 0 when it begins with none. */
 size_t smelt__name_length(const char *text, size_t length);

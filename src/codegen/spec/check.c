@@ -1,0 +1,90 @@
+/* See spec.h: what a spec may say. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "codegen/spec/internal.h"
+#include "codegen/spec/knobs.h"
+#include "codegen/spec/names.h"
+
+void smelt__spec_bad_value(const char *name, const struct smelt__key *key, const char *value,
+                           struct smelt__message *message) {
+    const char *nearest = key->choices ? smelt__nearest_name(value, key->choices) : NULL;
+    smelt__message_set(message, "%s: %s=%s is not legal%s%s%s; legal: %s", name, key->name, value,
+                       nearest ? ", did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",
+                       key->legal);
+}
+
+static int check_list(const struct smelt__spec *spec, const struct smelt__key *key, int64_t count,
+                      struct smelt__message *message) {
+    const char *name = spec->schema->name;
+    if (count == SMELT__AUTO)
+        return 0;
+    for (int i = 0; i < (int)count && i < SMELT__MAX_LIST; i++) {
+        const int entry = spec->list[i], before = i > 0 ? spec->list[i - 1] : 0;
+        if (entry < key->minimum || entry > key->maximum) {
+            smelt__message_set(message, "%s: %s: entry %d, %d, is out of range; legal: %s", name,
+                               key->name, i + 1, entry, key->legal);
+            return -1;
+        }
+        if (i > 0 && entry <= before) {
+            smelt__message_set(
+                message, "%s: %s: entry %d, %d, %s entry %d, %d; legal: %s", name, key->name, i + 1,
+                entry, entry == before ? "is the same as" : "is below", i, before, key->legal);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int check_key(const char *name, const struct smelt__key *key, int64_t value,
+                     struct smelt__message *message) {
+    if (value == SMELT__AUTO) {
+        if (!key->required)
+            return 0;
+        smelt__message_set(message, "%s: %s is missing; legal: %s", name, key->name, key->legal);
+        return -1;
+    }
+    int64_t minimum = key->minimum, maximum = key->maximum;
+    if (key->choices) {
+        minimum = 0;
+        for (maximum = -1; key->choices[maximum + 1];)
+            maximum++;
+    }
+    if (value >= minimum && value <= maximum)
+        return 0;
+    char number[32];
+    snprintf(number, sizeof number, "%" PRId64, value);
+    smelt__spec_bad_value(name, key, number, message);
+    return -1;
+}
+
+/* A knob must be legal for every member it is for. */
+static int check_knob(const struct smelt__spec *spec, const struct smelt__knob *knob,
+                      struct smelt__message *message) {
+    for (int i = 0; i < spec->schema->member_count; i++) {
+        const int key = smelt__knob_for(spec->schema, knob, i);
+        const struct smelt__schema *member = spec->schema->members[i].schema;
+        if (key >= 0 && check_key(spec->schema->name, &member->keys[key], knob->value, message))
+            return -1;
+    }
+    return 0;
+}
+
+int smelt__spec_check(const struct smelt__spec *spec, struct smelt__message *message) {
+    const struct smelt__schema *schema = spec->schema;
+    char text[SMELT__SPEC_TEXT];
+    for (int i = 0; i < schema->key_count; i++)
+        if (schema->keys[i].list
+                ? check_list(spec, &schema->keys[i], spec->values[i], message)
+                : check_key(schema->name, &schema->keys[i], spec->values[i], message))
+            return -1;
+    for (int i = 0; i < spec->knob_count; i++)
+        if (check_knob(spec, &spec->knobs[i], message))
+            return -1;
+    if (smelt__spec_print_masked(spec, UINT32_MAX, text, sizeof text) >= sizeof text) {
+        smelt__message_set(message, "%s: the spec's text is too long: at most %d characters",
+                           schema->name, SMELT__SPEC_TEXT - 1);
+        return -1;
+    }
+    return schema->check ? schema->check(spec, message) : 0;
+}
