@@ -149,6 +149,49 @@ static void listed(struct suite *suite, struct workload *base, char *message, si
     workload_close(&other);
 }
 
+/* The emulator takes it for a race that two blocks write one place, and cannot know that both write
+ * the same bits: that alone is let pass, and the bits are compared all the same. */
+static int is_race_of_equals(void) {
+    const struct emu_interface *emulator = smelt__emulator();
+    if (!emulator || emulator->report_count() == 0)
+        return 0;
+    for (size_t i = 0; i < emulator->report_count(); i++)
+        if (emulator->report(i).kind != EMU_RACE || !strstr(emulator->report(i).text, "write of") ||
+            !strstr(emulator->report(i).text, "written by"))
+            return 0;
+    return 1;
+}
+
+/* A query list that names queries several times, side by side and far apart. */
+static void listed_again(struct suite *suite, struct workload *base, char *message, size_t size) {
+    struct workload other;
+    struct smelt__problem_options options = base_options(suite);
+    options.query_list = SMELT__QUERY_LIST_WHOLE;
+    char *spec = NULL;
+    if (suite_ok(smelt_sparse_attn_spec_print(base->spec.spec, &spec), "spec_print", message, size))
+        return;
+    int opened = workload_open(&other, suite, spec, &options, message, size);
+    smelt_free(spec);
+    if (opened != 0)
+        return;
+    int32_t *const list = smelt__problem_data(&other.problem, SMELT__SPARSE_ATTN_QUERIES);
+    const smelt_sparse_attn_args *const args = other.placed.args;
+    /* What is no query becomes one that the list has: query 0, or the one before. */
+    for (int64_t i = 0, again = 0; i < args->query_capacity; i++)
+        if (list[i] < 0 || list[i] >= 2 * TOKENS)
+            list[i] = again++ % 2 && i > 0 ? list[i - 1] : 0;
+    if (suite_ok(smelt__placed_refresh(&other.placed), "upload", message, size) == 0) {
+        smelt_status status = smelt__placed_run(&other.placed, other.object, NULL);
+        if (status != SMELT_OK && is_race_of_equals())
+            status = smelt__placed_download(&other.placed);
+        if (suite_ok(status, "forward", message, size) == 0)
+            for (int64_t query = 0; query < 2 * TOKENS && !message[0]; query++)
+                if (other.problem.listed[query])
+                    compare_bits(&base->placed, query, &other.placed, query, message, size);
+    }
+    workload_close(&other);
+}
+
 static void repeated(struct suite *suite, struct workload *base, char *message, size_t size) {
     struct smelt__placed again;
     int repetitions = suite->emulated ? 8 : suite->quick ? 3 : 100;
@@ -170,8 +213,11 @@ static void repeated(struct suite *suite, struct workload *base, char *message, 
 static const struct {
     const char *name;
     invariance_function run;
-} comparisons[] = {
-    {"alone", alone}, {"elsewhere", elsewhere}, {"listed", listed}, {"repeated", repeated}};
+} comparisons[] = {{"alone", alone},
+                   {"elsewhere", elsewhere},
+                   {"listed", listed},
+                   {"listed again", listed_again},
+                   {"repeated", repeated}};
 
 static void run_one(struct suite *suite, const char *spec, invariance_function run, char *message,
                     size_t size) {
@@ -199,6 +245,11 @@ void run_invariance(struct suite *suite) {
             snprintf(name, sizeof name, "invariance: %s %s", comparisons[k].name, spec);
             if (!suite_wants(suite, name))
                 continue;
+            if (suite->emulated && comparisons[k].run == listed_again && strstr(spec, "buckets")) {
+                suite_skip(suite, name,
+                           "the emulator ends a chain at its first report, see listed_again");
+                continue;
+            }
             run_one(suite, spec, comparisons[k].run, message, sizeof message);
             suite_report(suite, name, message);
         }
