@@ -76,14 +76,14 @@ static void collect(const struct sample *sample, int number, struct smelt__metri
         if (result->metric->gathering == SMELT__OVERALL) {
             value += one;
             weight += finding->metrics[number].weight;
-        } else if (!(one <= value)) {
+        } else if (!isnan(value) && !(one <= value)) {
             value = one;
             *worst = (struct worst){sample->units[i], finding->metrics[number].place, one};
         }
     }
     if (result->metric->gathering == SMELT__OVERALL)
         value = value > 0 || isnan(value) ? sqrt(value / weight) : 0;
-    if (!(value <= result->value))
+    if (!isnan(result->value) && !(value <= result->value))
         result->value = value;
 }
 

@@ -52,6 +52,17 @@ struct smelt__finding {
     int64_t wrong_place;
 };
 
+/* Makes a metric's value the larger of the two, and `place` where; NaN is larger than any number.
+ */
+static inline void smelt__finding_enlarge(struct smelt__finding *finding, int metric, double value,
+                                          int64_t place) {
+    const double before = finding->metrics[metric].value;
+    if (before != before || value <= before)
+        return;
+    finding->metrics[metric].value = value;
+    finding->metrics[metric].place = place;
+}
+
 /*
  * One way to compare what was run with the reference, unit by unit: a query's row of every output,
  * or, of a gradient by keys, one key's. A pass has one for each kind of unit; a sample of the units
@@ -95,7 +106,7 @@ struct smelt__harness_pass {
     unsigned pass;    /* SMELT_PASS_... */
     const char *name; /* "forward" */
     const struct smelt__tensor_table *tensors;
-    size_t workspace_field, workspace_bytes_field; /* in the args struct */
+    size_t workspace_field, workspace_bytes_field; /* in the args struct; 0 without workspace */
 
     /* Sets problem->extents and what of *args is no tensor, from spec and options. */
     void (*shape)(struct smelt__problem *problem);
@@ -113,12 +124,13 @@ struct smelt__harness_pass {
     const struct smelt__comparison *comparisons;
     int comparison_count;
 
-    /* The rates of a launch: how many. */
+    /* The rates of a launch: how many. NULL: none. */
     int (*rates)(const struct smelt__problem *problem, struct smelt__rate rates[SMELT__MOST_RATES]);
     /* Makes *args, which name the tensors of a larger problem, the smallest call there is; NULL:
      * the cost of a call is not measured. */
     void (*tiny)(void *args);
 
+    /* NULL: it never needs any. */
     smelt_status (*workspace)(const void *object, const void *args, size_t *bytes);
     smelt_status (*launch)(const void *object, const void *args, struct CUstream_st *stream);
 };
@@ -173,7 +185,8 @@ struct smelt__harness_operator {
 
 /* ---- the registry (operators.c) -------------------------------------------------------------- */
 
-/* The operators, ended by NULL. A test program may replace the list, before anything asks. */
+/* The operators of the root's list, ended by NULL: smelt__harness_STEM of each. A test may put
+ * another list here, before anything asks. */
 extern const struct smelt__harness_operator *const *smelt__harness_operators;
 
 /* The operator of a spec's text, whatever stands behind its name; NULL when there is none. */

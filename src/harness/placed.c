@@ -164,8 +164,9 @@ static void guard_workspace(const struct smelt__device_buffer *workspace) {
 smelt_status smelt__placed_workspace(struct smelt__placed *placed, const void *object) {
     struct smelt__device_buffer *workspace = &placed->workspace;
     void *pointer = NULL;
-    size_t bytes;
-    smelt_status status = placed->pass->workspace(object, placed->args, &bytes);
+    size_t bytes = 0;
+    smelt_status status =
+        placed->pass->workspace ? placed->pass->workspace(object, placed->args, &bytes) : SMELT_OK;
     if (status == SMELT_OK && bytes > workspace->bytes) {
         status = smelt_device_alloc(placed->context, bytes + 2 * GUARD, &pointer);
         if (status != SMELT_OK)

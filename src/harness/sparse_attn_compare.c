@@ -45,13 +45,6 @@ static double difference(double got, double expected) {
     return isfinite(got) ? fabs(got - expected) : INFINITY;
 }
 
-static void enlarge(struct smelt__finding *finding, int metric, double value, int head) {
-    if (!(value <= finding->metrics[metric].value)) {
-        finding->metrics[metric].value = value;
-        finding->metrics[metric].place = head;
-    }
-}
-
 static void compare_row(const struct smelt__placed *placed, int64_t query, int head,
                         const double *expected, int empty, struct smelt__finding *finding) {
     const smelt_sparse_attn_spec *spec = placed->problem->spec;
@@ -67,9 +60,10 @@ static void compare_row(const struct smelt__placed *placed, int64_t query, int h
         }
         different += delta * delta;
         reference += expected[d] * expected[d];
-        enlarge(finding, OUT_ABSOLUTE, fabs(delta), head);
+        smelt__finding_enlarge(finding, OUT_ABSOLUTE, fabs(delta), head);
     }
-    enlarge(finding, OUT_ROW, sqrt(different) / fmax(sqrt(reference), SMALLEST_ROW_NORM), head);
+    smelt__finding_enlarge(finding, OUT_ROW,
+                           sqrt(different) / fmax(sqrt(reference), SMALLEST_ROW_NORM), head);
     finding->metrics[OUT_OVERALL].value += different;
     finding->metrics[OUT_OVERALL].weight += fmax(reference, SMALLEST_ROW_NORM * SMALLEST_ROW_NORM);
 }
@@ -78,18 +72,18 @@ static void compare_results(const struct smelt__placed *placed, int64_t query,
                             const struct smelt__sparse_attn_results *expected,
                             struct smelt__finding *finding) {
     const smelt_sparse_attn_spec *spec = placed->problem->spec;
-    enlarge(finding, LARGEST_SCORE, expected->max_abs[0], 0);
+    smelt__finding_enlarge(finding, LARGEST_SCORE, expected->max_abs[0], 0);
     for (int head = 0; head < spec->heads; head++) {
         const double lse = expected->lse[head];
         compare_row(placed, query, head, expected->out + (int64_t)head * spec->dv, isinf(lse),
                     finding);
-        enlarge(finding, LSE, difference((double)smelt__placed_lse(placed, query, head), lse),
-                head);
+        smelt__finding_enlarge(
+            finding, LSE, difference((double)smelt__placed_lse(placed, query, head), lse), head);
         if (placed->buffers[TENSOR(MAX_LOGITS)].host)
-            enlarge(finding, MAX_LOGITS,
-                    difference((double)smelt__placed_max_logit(placed, query, head),
-                               expected->max_logits[head]),
-                    head);
+            smelt__finding_enlarge(finding, MAX_LOGITS,
+                                   difference((double)smelt__placed_max_logit(placed, query, head),
+                                              expected->max_logits[head]),
+                                   head);
     }
 }
 

@@ -45,12 +45,6 @@ static void destroy(void **object) {
     *object = NULL;
 }
 
-static smelt_status workspace(const void *object, const void *args, size_t *bytes) {
-    (void)object, (void)args;
-    *bytes = 0;
-    return SMELT_OK;
-}
-
 static smelt_status forward(const void *object, const void *args, struct CUstream_st *stream) {
     return smelt_toy_forward(object, args, stream);
 }
@@ -161,11 +155,7 @@ static void compare(const struct smelt__placed *placed, int from, int to, int64_
             before ? (double)before[smelt__problem_at(problem, to, row, 0, 0) + i] : 0;
         const double expected = smelt__toy_reference(
             (double)FACTOR, (double)source[smelt__problem_at(problem, from, row, 0, 0) + i], start);
-        const double error = fabs((double)got[i] - expected);
-        if (!(error <= finding->metrics[0].value)) {
-            finding->metrics[0].value = error;
-            finding->metrics[0].place = i;
-        }
+        smelt__finding_enlarge(finding, 0, fabs((double)got[i] - expected), i);
     }
 }
 
@@ -208,7 +198,6 @@ static const struct smelt__harness_pass passes[] = {
      .multiplications = multiplications,
      .comparisons = &forward_by_row,
      .comparison_count = 1,
-     .workspace = workspace,
      .launch = forward},
     {.pass = SMELT_PASS_BACKWARD,
      .name = "backward",
@@ -219,7 +208,6 @@ static const struct smelt__harness_pass passes[] = {
      .multiplications = multiplications,
      .comparisons = &backward_by_row,
      .comparison_count = 1,
-     .workspace = workspace,
      .launch = backward},
 };
 

@@ -1,0 +1,158 @@
+/*
+ * The harness with an operator that was added: check finds both passes right on the emulator, one
+ * of which adds to its output, and finds what is wrong with passes that were made wrong.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "harness/bench.h"
+#include "harness/check.h"
+#include "ops/toy_tensors.h"
+#include "smelt/toy.h"
+
+extern const struct smelt__harness_operator smelt__harness_toy;
+
+static smelt_context *context;
+static const struct smelt__harness_operator *const *all;
+
+static int open_context(void **state) {
+    (void)state;
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    options.kind = SMELT_CONTEXT_DEVICE;
+    options.cache_disable = 1;
+    all = smelt__harness_operators;
+    return smelt_context_create(&context, &options) == SMELT_OK ? 0 : -1;
+}
+
+static int close_context(void **state) {
+    (void)state;
+    smelt_context_destroy(&context);
+    return 0;
+}
+
+static int restore(void **state) {
+    (void)state;
+    smelt__harness_operators = all;
+    return 0;
+}
+
+static struct smelt__check_options asked(unsigned pass) {
+    return (struct smelt__check_options){.spec = "toy:width=75,passes=both",
+                                         .pass = pass,
+                                         .problem = {.seed = 7, .tokens = 5},
+                                         .sample = 100};
+}
+
+static void is_registered(void **state) {
+    (void)state;
+    assert_ptr_equal(smelt__harness_find("toy:width=75"), &smelt__harness_toy);
+    assert_non_null(smelt__harness_find("sparse_attn:heads=8"));
+    assert_null(smelt__harness_find("to:width=75"));
+    assert_non_null(smelt__option_find(&smelt__harness_toy, "strided"));
+    assert_null(smelt__option_find(&smelt__harness_toy, "lists"));
+}
+
+static void both_passes(void **state) {
+    (void)state;
+    static const unsigned passes[] = {SMELT_PASS_FORWARD, SMELT_PASS_BACKWARD};
+    static const char *const names[] = {"forward", "backward"};
+    for (int i = 0; i < 2; i++)
+        for (int layout = 0; layout < 3; layout++) {
+            struct smelt__check_options options = asked(passes[i]);
+            struct smelt__check_result result;
+            options.problem.strided = layout == 1;
+            options.problem.far = layout == 2;
+            if (smelt__check_run(context, &options, &result) != 0)
+                print_message("%s\n", result.message);
+            assert_true(result.passed);
+            assert_string_equal(result.pass, names[i]);
+            assert_int_equal(result.compared, 5);
+            assert_int_equal(result.metric_count, 1);
+            assert_true(smelt__check_value(&result, "max_abs_error", "rows") < 1e-5);
+        }
+}
+
+static void not_made_for(void **state) {
+    (void)state;
+    struct smelt__check_options options = asked(SMELT_PASS_BACKWARD);
+    struct smelt__check_result result;
+    options.spec = "toy:width=75";
+    assert_int_equal(smelt__check_run(context, &options, &result), -1);
+    assert_int_equal(result.status, SMELT_ERROR_INVALID_SPEC);
+    options.pass = 0; /* the first of those it is made for */
+    options.spec = "toy:width=75,passes=backward";
+    assert_int_equal(smelt__check_run(context, &options, &result), 0);
+    assert_string_equal(result.pass, "backward");
+}
+
+/* ---- passes made wrong -------------------------------------------------------------------------
+ */
+
+static smelt_status twice(const void *object, const void *args, struct CUstream_st *stream) {
+    const smelt_status status = smelt_toy_backward(object, args, stream);
+    return status == SMELT_OK ? smelt_toy_backward(object, args, stream) : status;
+}
+
+static smelt_status never(const void *object, const void *args, struct CUstream_st *stream) {
+    (void)object, (void)args, (void)stream;
+    return SMELT_OK;
+}
+
+static smelt_status shorter(const void *object, const void *args, struct CUstream_st *stream) {
+    smelt_toy_args fewer = *(const smelt_toy_args *)args;
+    fewer.tokens--;
+    return fewer.x.data ? smelt_toy_forward(object, &fewer, stream)
+                        : smelt_toy_backward(object, &fewer, stream);
+}
+
+/* Its rows are as wide as the problem's gaps allow. */
+static smelt_status elsewhere(const void *object, const void *args, struct CUstream_st *stream) {
+    smelt_toy_args moved = *(const smelt_toy_args *)args;
+    moved.out.data = (float *)moved.out.data + 1;
+    return smelt_toy_forward(object, &moved, stream);
+}
+
+static void expect_caught(unsigned pass,
+                          smelt_status (*launch)(const void *, const void *, struct CUstream_st *),
+                          const char *message) {
+    struct smelt__harness_pass passes[2];
+    struct smelt__harness_operator wrong = smelt__harness_toy;
+    const struct smelt__harness_operator *const list[] = {&wrong, NULL};
+    struct smelt__check_options options = asked(pass);
+    struct smelt__check_result result;
+    memcpy(passes, wrong.passes, sizeof passes);
+    passes[pass == SMELT_PASS_BACKWARD].launch = launch;
+    wrong.passes = passes;
+    smelt__harness_operators = list;
+    options.problem.strided = 1;
+    assert_int_equal(smelt__check_run(context, &options, &result), -1);
+    smelt__harness_operators = all;
+    if (!strstr(result.message, message))
+        fail_msg("'%s' lacks '%s'", result.message, message);
+}
+
+static void wrong_passes(void **state) {
+    (void)state;
+    expect_caught(SMELT_PASS_BACKWARD, twice, "error of a row");
+    expect_caught(SMELT_PASS_BACKWARD, never, "error of a row");
+    expect_caught(SMELT_PASS_BACKWARD, shorter, "row 4 element");
+    expect_caught(SMELT_PASS_FORWARD, never, "row 0 element 0: error of a row nan");
+    expect_caught(SMELT_PASS_FORWARD, shorter, "row 4 element 0: error of a row nan");
+    expect_caught(SMELT_PASS_FORWARD, elsewhere, "out"); /* the emulator reports it */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(is_registered),
+        cmocka_unit_test(both_passes),
+        cmocka_unit_test(not_made_for),
+        cmocka_unit_test_teardown(wrong_passes, restore),
+    };
+    return cmocka_run_group_tests_name("toy in the harness", tests, open_context, close_context);
+}
