@@ -81,7 +81,7 @@ static void run_once(struct smelt__placed *placed, const void *object, int sampl
 /* Processor time a launch may take on the emulator, seconds: it does about a hundred million
  * multiplications in one, and a tenth of that is still no endless loop. */
 static double time_limit(const struct smelt__problem *problem) {
-    return 60 + problem->pass->multiplications(problem) / 10e6;
+    return 60 + problem->pass->multiplications(problem->spec, &problem->options) / 10e6;
 }
 
 /* Under every schedule asked for, on the emulator; once anywhere else. */

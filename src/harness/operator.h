@@ -20,6 +20,7 @@ struct CUstream_st;
 struct smelt__footprints;
 struct smelt__placed;
 struct smelt__problem;
+struct smelt__random;
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
@@ -118,8 +119,9 @@ struct smelt__harness_pass {
     /* What a kernel may touch of each tensor (smelt__touch, smelt__touch_row). Of outputs: exactly
      * what it writes. */
     void (*footprint)(const struct smelt__problem *problem, struct smelt__footprints *footprints);
-    /* Multiplications of a launch, for the emulator's time limit. */
-    double (*multiplications)(const struct smelt__problem *problem);
+    /* Multiplications of a launch at most, by which the emulator's time is measured; of options
+     * with defaults filled in. */
+    double (*multiplications)(const void *spec, const struct smelt__problem_options *options);
 
     const struct smelt__comparison *comparisons;
     int comparison_count;
@@ -169,6 +171,11 @@ struct smelt__harness_operator {
     void (*defaults)(const void *spec, struct smelt__problem_options *options);
     /* Puts smaller numbers where none is given, for the emulator. */
     void (*small)(const void *spec, struct smelt__problem_options *options);
+    /* Draws the options of a random problem, beside seed, batches, tokens and layout, which are
+     * given: shapes up to a few hundred rows, and everything that an option can turn on. NULL:
+     * there is nothing beside those. */
+    void (*draw)(const void *spec, struct smelt__random *random,
+                 struct smelt__problem_options *options);
     /* Whether two specs have the same problems. */
     int (*same_problems)(const void *a, const void *b);
     /* Kind number `number` of inputs that check tries by itself, as options; 0 past the last. */

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "harness/random.h"
+
 /* ---- the public API -------------------------------------------------------------------------- */
 
 static smelt_status parse(const char *text, void *spec, char **knobs) {
@@ -70,6 +72,23 @@ static void small(const void *spec, struct smelt__problem_options *given) {
         given->rows = 4 * (given->width > WIDTH ? given->width : WIDTH);
 }
 
+static int one_in(struct smelt__random *random, int count) {
+    return smelt__random_below(random, count) == 0;
+}
+
+static void draw(const void *spec, struct smelt__random *random,
+                 struct smelt__problem_options *given) {
+    enum { WIDEST = 330, MOST_ROWS = 700 };
+    const smelt_sparse_attn_spec *attn = spec;
+    given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
+    given->width = 1 + smelt__random_below(random, attn->topk < WIDEST ? attn->topk : WIDEST);
+    given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
+    given->query_list = (enum smelt__query_list)smelt__random_below(random, 5);
+    given->spiky = one_in(random, 3);
+    given->topk_length = one_in(random, 3);
+    given->max_logits = one_in(random, 2);
+}
+
 static int same_problems(const void *a, const void *b) {
     const smelt_sparse_attn_spec *x = a, *y = b;
     return x->heads == y->heads && x->dqk == y->dqk && x->dv == y->dv && x->topk == y->topk &&
@@ -102,10 +121,10 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-static double multiplications(const struct smelt__problem *problem) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
-    return (double)problem->computed * (double)problem->options.width * spec->heads *
-           (spec->dqk + spec->dv);
+static double multiplications(const void *spec, const struct smelt__problem_options *given) {
+    const smelt_sparse_attn_spec *attn = spec;
+    return (double)(given->batches * given->tokens * given->width) * attn->heads *
+           (attn->dqk + attn->dv);
 }
 
 /* Measured on one H200: a large bf16 matrix product under sustained load. */
@@ -216,6 +235,7 @@ const struct smelt__harness_operator smelt__harness_sparse_attn = {
     .options = options,
     .defaults = defaults,
     .small = small,
+    .draw = draw,
     .same_problems = same_problems,
     .variation = variation,
     .inputs = inputs,

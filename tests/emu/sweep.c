@@ -12,12 +12,12 @@
 
 #include "../unit/random_spec.h"
 #include "harness/check.h"
+#include "harness/random.h"
 #include "smelt/smelt.h"
 
 enum {
     PROBLEMS = 2,  /* of each spec */
     SCHEDULES = 3, /* of each problem: the two extremes in turn, and random ones */
-    WIDEST = 330,  /* slots */
     DEFAULT_SPECS = 4
 };
 
@@ -29,54 +29,60 @@ enum { ARCHS = sizeof archs / sizeof archs[0] };
 
 struct sweep {
     struct random random;
-    const struct smelt__family *family;
     int checks, failures;
 };
-
-/* A spec whose kernels the context's architecture can have; its text. */
-static void draw_spec(struct sweep *sweep, smelt_context *context, char text[SMELT__SPEC_TEXT]) {
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    char *knobs = NULL;
-    smelt_status status;
-    do {
-        struct smelt__spec drawn = random_spec(&sweep->random, sweep->family);
-        smelt__spec_print(&drawn, text);
-        smelt_free(knobs);
-        knobs = NULL;
-        status = smelt_sparse_attn_spec_parse(text, &spec, &knobs);
-        if (status == SMELT_OK)
-            status = smelt_sparse_attn_supported(context, &spec, NULL);
-    } while (status != SMELT_OK);
-    smelt_free(knobs);
-}
 
 static int one_in(struct sweep *sweep, int count) {
     return random_below(&sweep->random, count) == 0;
 }
 
+/* One of the harness's operators: so many specs in all, however many operators there are. */
+static const struct smelt__harness_operator *draw_operator(struct sweep *sweep) {
+    int count = 0;
+    while (smelt__harness_operators[count])
+        count++;
+    return smelt__harness_operators[random_below(&sweep->random, count)];
+}
+
+/* A spec whose kernels the context's architecture can have; its text. */
+static void draw_spec(struct sweep *sweep, smelt_context *context, char text[SMELT__SPEC_TEXT]) {
+    const struct smelt__harness_operator *op = draw_operator(sweep);
+    struct smelt__message message;
+    const struct smelt__family *family = smelt__family_find(op->name, &message);
+    smelt_status status;
+    do {
+        struct smelt__harness_spec parsed;
+        struct smelt__spec drawn = random_spec(&sweep->random, family);
+        smelt__spec_print(&drawn, text);
+        status = smelt__harness_spec_parse(&parsed, text);
+        if (status == SMELT_OK)
+            status = op->supported(context, parsed.spec, NULL);
+        smelt__harness_spec_free(&parsed);
+    } while (status != SMELT_OK);
+}
+
+/* A problem of the first pass, made smaller until the emulator has time for it. */
 static struct smelt__problem_options draw_problem(struct sweep *sweep, const char *text) {
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+    struct smelt__harness_spec spec;
     struct smelt__problem_options problem = {.seed = random_next(&sweep->random) >> 32};
-    smelt_sparse_attn_spec_parse(text, &spec, NULL);
-    int widest = spec.topk < WIDEST ? spec.topk : WIDEST;
+    struct smelt__random random = smelt__random_at(problem.seed, 0, 0);
+    smelt__harness_spec_parse(&spec, text);
+    const struct smelt__harness_pass *pass = smelt__harness_spec_pass(&spec, 0);
     problem.batches = 1 + one_in(sweep, 3);
     problem.tokens = 1 + random_below(&sweep->random, 5);
-    problem.width = 1 + random_below(&sweep->random, widest);
-    problem.rows = 1 + random_below(&sweep->random, 700);
-    problem.lists = (enum smelt__lists)random_below(&sweep->random, 4);
-    problem.query_list = (enum smelt__query_list)random_below(&sweep->random, 5);
-    problem.spiky = one_in(sweep, 3);
-    problem.topk_length = one_in(sweep, 3);
-    problem.max_logits = one_in(sweep, 2);
     problem.strided = one_in(sweep, 3);
-    problem.far = problem.rows > 2 && one_in(sweep, 6);
-    double row = (double)spec.heads * (spec.dqk + spec.dv);
-    while (row * (double)(problem.batches * problem.tokens * problem.width) > MOST_WORK) {
+    problem.far = one_in(sweep, 6);
+    if (spec.op->draw)
+        spec.op->draw(spec.spec, &random, &problem);
+    smelt__problem_defaults(spec.op, spec.spec, &problem);
+    while (pass->multiplications(spec.spec, &problem) > MOST_WORK &&
+           (problem.tokens > 1 || problem.width > 1)) {
         if (problem.tokens > 1)
             problem.tokens--;
         else
             problem.width = (problem.width + 1) / 2;
     }
+    smelt__harness_spec_free(&spec);
     return problem;
 }
 
@@ -120,15 +126,13 @@ static int sweep_arch(struct sweep *sweep, const char *arch, int specs) {
 }
 
 int main(int argc, char **argv) {
-    struct smelt__message message;
     int specs = argc > 1 ? atoi(argv[1]) : DEFAULT_SPECS;
     if (!smelt__emulator() || specs < 1) {
         fprintf(stderr,
                 "usage: emu_sweep [SPECS], SMELT_CUDA and SMELT_NVRTC naming the emulator\n");
         return 2;
     }
-    struct sweep sweep = {.random = random_begin("emu_sweep"),
-                          .family = smelt__family_find("sparse_attn", &message)};
+    struct sweep sweep = {.random = random_begin("emu_sweep")};
     int first = random_below(&sweep.random, ARCHS); /* a few specs do not reach them all */
     for (int i = 0; i < ARCHS; i++) {
         int share = (specs + ARCHS - 1 - i) / ARCHS;

@@ -132,8 +132,9 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
             smelt__touch_row(footprints, tensor, row, 0, 0);
 }
 
-static double multiplications(const struct smelt__problem *problem) {
-    return (double)(count_rows(problem) * problem->extents[SMELT__TOY_WIDTH]);
+static double multiplications(const void *spec, const struct smelt__problem_options *given) {
+    const smelt_toy_spec *toy = spec;
+    return (double)(given->batches * given->tokens * toy->width);
 }
 
 /* ---- comparison ------------------------------------------------------------------------------ */
