@@ -27,7 +27,7 @@ struct smelt__struct {
 
 /* A kernel's info, which several calls fill. */
 #define SMELT__KERNEL_INFO(argument)                                                               \
-    SMELT__STRUCT(smelt_kernel_info, argument, "SMELT_KERNEL_INFO_INIT", cubin_bytes)
+    SMELT__STRUCT(smelt_kernel_info, argument, "SMELT_KERNEL_INFO_INIT", emulated)
 
 /* Copies a caller's struct into *to, of the known size: what a shorter one lacks is 0. *to may be
  * what `from` points to only when the sizes are equal. Errors: INVALID_ARGUMENT for NULL, for a

@@ -113,7 +113,7 @@ typedef struct smelt_kernel_info {
     const char *arch;   /* "sm_90a" */
     const char *kernel; /* the function's name in the module */
     const char *key;    /* cache key, 32 hex digits */
-    const char *error;  /* message of a failure */
+    const char *error;  /* message of a failure; why a kernel is not kept */
     smelt_kernel_state state;
     smelt_status status;    /* why it failed */
     double seconds;         /* of this call: compiling, or reading the cache */
@@ -129,6 +129,8 @@ typedef struct smelt_kernel_info {
     int serialised; /* of a kernel compiled now: the assembler's warning (C7510 to C7518) that it
                        makes products wait for one another, which is slow; 0: none */
     size_t cubin_bytes;
+    int kept;     /* it is in the cache; of one that was compiled and is not, `error` says why */
+    int emulated; /* it runs on the emulator, not on a GPU: that was the compiler (SMELT_NVRTC) */
 } smelt_kernel_info;
 
 #define SMELT_KERNEL_INFO_INIT SMELT_INIT(smelt_kernel_info)
