@@ -143,7 +143,8 @@ static smelt_status expand(const struct smelt__spec *spec, struct smelt__expansi
 }
 
 /* Each has a plan on the context's architecture. */
-static smelt_status plan_all(smelt_context *context, const struct smelt__expansion *expansion) {
+static smelt_status plan_all(const smelt_context *context,
+                             const struct smelt__expansion *expansion) {
     struct smelt__plan plan;
     smelt_status status = SMELT_OK;
     for (int i = 0; i < expansion->count && status == SMELT_OK; i++)
@@ -152,7 +153,7 @@ static smelt_status plan_all(smelt_context *context, const struct smelt__expansi
 }
 
 smelt_status smelt__operator_supported(const struct smelt__spec_table *table,
-                                       smelt_context *context, const void *given,
+                                       const smelt_context *context, const void *given,
                                        const char **why) {
     struct smelt__spec spec;
     struct smelt__expansion expansion;

@@ -48,7 +48,8 @@ smelt_status smelt__operator_parse_spec(const struct smelt__spec_table *table, c
 
 /* The public call ..._supported: whether each kernel has a plan. */
 smelt_status smelt__operator_supported(const struct smelt__spec_table *table,
-                                       smelt_context *context, const void *given, const char **why);
+                                       const smelt_context *context, const void *given,
+                                       const char **why);
 
 /* Plans, compiles and loads all that a checked spec needs into *made. */
 smelt_status smelt__operator_make(smelt_context *context, const struct smelt__spec *spec,

@@ -52,8 +52,8 @@ smelt_status smelt_sparse_attn_spec_parse(const char *text, smelt_sparse_attn_sp
     return smelt__operator_parse_spec(&spec_table, text, spec, knobs);
 }
 
-smelt_status smelt_sparse_attn_supported(smelt_context *context, const smelt_sparse_attn_spec *spec,
-                                         const char **why) {
+smelt_status smelt_sparse_attn_supported(const smelt_context *context,
+                                         const smelt_sparse_attn_spec *spec, const char **why) {
     return smelt__operator_supported(&spec_table, context, spec, why);
 }
 

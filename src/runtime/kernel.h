@@ -58,7 +58,7 @@ smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan 
 
 /* The plan of a kernel spec on the context's architecture, tuning entries and all (tuned.h).
  * UNSUPPORTED with the reason. */
-smelt_status smelt__kernel_plan(smelt_context *context, const struct smelt__spec *spec,
+smelt_status smelt__kernel_plan(const smelt_context *context, const struct smelt__spec *spec,
                                 struct smelt__plan *plan);
 
 /* Plans and gets `count` kernels (at most SMELT__MAX_KERNELS) side by side; a failure is that of

@@ -44,7 +44,7 @@ static void *work(void *user) {
     return NULL;
 }
 
-smelt_status smelt__kernel_plan(smelt_context *context, const struct smelt__spec *spec,
+smelt_status smelt__kernel_plan(const smelt_context *context, const struct smelt__spec *spec,
                                 struct smelt__plan *plan) {
     return smelt__context_plan(context, spec, context->arch, plan);
 }

@@ -207,8 +207,8 @@ smelt_status smelt_sparse_attn_forward_workspace(const smelt_sparse_attn *attn,
     return SMELT_OK;
 }
 
-smelt_status smelt_sparse_attn_supported(smelt_context *context, const smelt_sparse_attn_spec *spec,
-                                         const char **why) {
+smelt_status smelt_sparse_attn_supported(const smelt_context *context,
+                                         const smelt_sparse_attn_spec *spec, const char **why) {
     (void)context, (void)spec;
     if (why)
         *why = "";

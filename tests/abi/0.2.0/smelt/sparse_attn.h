@@ -132,7 +132,7 @@ SMELT_API smelt_status smelt_sparse_attn_spec_parse(const char *text, smelt_spar
  * thread valid until its next failing call. Returns OK, INVALID_ARGUMENT,
  * INVALID_SPEC or UNSUPPORTED.
  */
-SMELT_API smelt_status smelt_sparse_attn_supported(smelt_context *context,
+SMELT_API smelt_status smelt_sparse_attn_supported(const smelt_context *context,
                                                    const smelt_sparse_attn_spec *spec,
                                                    const char **why);
 
