@@ -74,7 +74,9 @@ static smelt_status call_device(void *memory) {
 }
 
 static smelt_status call_report(void *memory) {
-    smelt_status status = smelt_machine_get_report(NULL, memory);
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    options.cache_dir = folder;
+    smelt_status status = smelt_machine_get_report(&options, memory);
     if (status == SMELT_OK)
         smelt_machine_report_release(memory);
     return status;
