@@ -15,7 +15,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -166,18 +165,6 @@ static void append(struct smelt__cache *cache, int folder, const uint64_t counts
 }
 
 /* ---- counting ------------------------------------------------------------------------------ */
-
-void smelt__cache_count(struct smelt__cache *cache, enum smelt__cache_count which, uint64_t more) {
-    atomic_fetch_add_explicit(&cache->counts[which], more, memory_order_relaxed);
-}
-
-void smelt__cache_count_hit(struct smelt__cache *cache, bool readonly, double compile_seconds) {
-    enum { MOST_SECONDS = 86400 }; /* the figure is a file's: whatever it says */
-
-    smelt__cache_count(cache, readonly ? SMELT__COUNT_READONLY_HITS : SMELT__COUNT_HITS, 1);
-    if (isfinite(compile_seconds) && compile_seconds > 0 && compile_seconds < MOST_SECONDS)
-        smelt__cache_count(cache, SMELT__COUNT_SAVED_MS, (uint64_t)(1e3 * compile_seconds));
-}
 
 void smelt__counters_begin(struct smelt__cache *cache) {
     atomic_store_explicit(&cache->recorded_ns, monotonic_ns(), memory_order_relaxed);

@@ -1,16 +1,20 @@
 /*
  * What the cache's own files share; nothing else includes it.
  *
- *   cache.c         lookups and stores, their counters and messages
- *   maintenance.c   stat, walk, verify, prune, clear
- *   key.c     names of kernels, compilers and files
- *   entry.c   the entry's grammar: encode and decode, pure
- *   folder.c  folders and files: checks, read, write, enumeration
- *   evict.c   the cap, and the sweep of old temporaries
- *   lock.c    the right to compile
- *   archive.c       a whole cache in one file
- *   transfer.c      export and import
- *   counters.c      hits, misses and the like of all processes
+ * The files form layers; each uses only those above it (and runtime/files.h):
+ *
+ *   key.c         names of kernels, compilers and files
+ *   entry.c       the entry's grammar: encode and decode, pure
+ *   folder.c      entries' files and folders: read, write, enumerate
+ *   archive.c     a whole cache in one file
+ *   notes.c       what is said and counted
+ *   lock.c        the lock file and its bytes
+ *   counters.c    hits, misses and the like of all processes; evict.c: the cap, old temporaries
+ *   lookup.c      through both layers; store.c: entries made and removed
+ *   wait.c        the right to compile
+ *   cache.c       a cache's life
+ *   maintenance.c stat, walk, verify, prune, clear
+ *   transfer.c    export and import
  *
  * Layout of a layer:
  *
@@ -212,19 +216,30 @@ struct smelt__pruning {
 /* The whole folder, however long it takes. 0; -1 with errno when it could not be read. */
 int smelt__cache_prune_folder(int folder, time_t now, struct smelt__pruning *pruning);
 
+/* ---- notes.c ---- */
+
+__attribute__((format(printf, 3, 4))) void smelt__cache_warn_once(struct smelt__cache *cache,
+                                                                  enum smelt__cache_warning which,
+                                                                  const char *format, ...);
+void smelt__cache_count(struct smelt__cache *cache, enum smelt__cache_count which, uint64_t more);
+void smelt__cache_count_hit(struct smelt__cache *cache, bool readonly, double compile_seconds);
+
 /* ---- lock.c ---- */
 
 /* The one evictor's lock, without waiting. 1: go on (*fd to be released, -1 when nothing locks
  * here); 0: another process is at it. It saves work: evicting without it does no harm. */
 int smelt__cache_evictor_lock(struct smelt__cache *cache, int *fd);
 void smelt__cache_lock_release(int fd);
+/* Opens the lock file this cache uses and says where in it `name` lies. -1 with errno. */
+int smelt__lock_file_open(struct smelt__cache *cache, const char *name, off_t *offset);
+/* 1: the byte is ours; 0: it is another's; -1 with errno: no locks here. */
+int smelt__lock_byte(int file, off_t offset);
+void smelt__lock_warn(struct smelt__cache *cache);
 
 /* ---- counters.c ---- */
 
 /* The counters of a cache that was just allocated. */
 void smelt__counters_begin(struct smelt__cache *cache);
-void smelt__cache_count(struct smelt__cache *cache, enum smelt__cache_count which, uint64_t more);
-void smelt__cache_count_hit(struct smelt__cache *cache, bool readonly, double compile_seconds);
 /* Appends what was counted since the last record to the folder's file; silently not when it cannot.
  * The second function is called at every event and does it now and then. */
 void smelt__counters_record(struct smelt__cache *cache);
@@ -241,6 +256,14 @@ smelt_status smelt__maintenance_open(struct smelt__cache *cache, int *folder);
 
 /* ---- cache.c ---- */
 
+/* Whether the writable layer takes part. */
+bool smelt__cache_is_writable(const struct smelt__cache *cache);
+
+/* ---- lookup.c, store.c ---- */
+
+/* Passes over the read-only layer's entry of this key from now on. */
+void smelt__cache_refuse(struct smelt__cache *cache, const struct smelt__cache_key *key);
+
 /* A store that says why it failed. 0 or -1. */
 int smelt__cache_store_entry(struct smelt__cache *cache, const struct smelt__cache_entry *entry,
                              char *why, size_t why_bytes);
@@ -249,8 +272,5 @@ int smelt__cache_store_entry(struct smelt__cache *cache, const struct smelt__cac
 int smelt__cache_look(struct smelt__cache *cache, const struct smelt__cache_key *key,
                       const struct smelt__compiler_id *compiler, bool polling,
                       struct smelt__compiled *compiled);
-__attribute__((format(printf, 3, 4))) void smelt__cache_warn_once(struct smelt__cache *cache,
-                                                                  enum smelt__cache_warning which,
-                                                                  const char *format, ...);
 
 #endif

@@ -1,0 +1,46 @@
+/* What a cache says, and what it counts in memory. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "runtime/cache/internal.h"
+
+void smelt__cache_warn_once(struct smelt__cache *cache, enum smelt__cache_warning which,
+                            const char *format, ...) {
+    char line[1024];
+    va_list arguments;
+    unsigned before =
+        atomic_fetch_or_explicit(&cache->warned, (unsigned)which, memory_order_relaxed);
+
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    smelt__log_write(&cache->log, before & (unsigned)which ? SMELT_LOG_DEBUG : SMELT_LOG_WARNING,
+                     "%s", line);
+}
+
+void smelt__cache_count(struct smelt__cache *cache, enum smelt__cache_count which, uint64_t more) {
+    atomic_fetch_add_explicit(&cache->counts[which], more, memory_order_relaxed);
+}
+
+void smelt__cache_count_hit(struct smelt__cache *cache, bool readonly, double compile_seconds) {
+    enum { MOST_SECONDS = 86400 }; /* the figure is a file's: whatever it says */
+
+    smelt__cache_count(cache, readonly ? SMELT__COUNT_READONLY_HITS : SMELT__COUNT_HITS, 1);
+    if (isfinite(compile_seconds) && compile_seconds > 0 && compile_seconds < MOST_SECONDS)
+        smelt__cache_count(cache, SMELT__COUNT_SAVED_MS, (uint64_t)(1e3 * compile_seconds));
+}
+
+struct smelt__cache_counts smelt__cache_counts(const struct smelt__cache *cache) {
+    struct smelt__cache_counts counts = {0, 0, 0};
+    uint64_t all[SMELT__COUNTS];
+
+    if (!cache)
+        return counts;
+    for (int i = 0; i < SMELT__COUNTS; i++)
+        all[i] = atomic_load_explicit(&cache->counts[i], memory_order_relaxed);
+    counts.hits = all[SMELT__COUNT_HITS] + all[SMELT__COUNT_READONLY_HITS];
+    counts.misses = all[SMELT__COUNT_MISSES];
+    counts.errors = all[SMELT__COUNT_ERRORS];
+    return counts;
+}
