@@ -5,7 +5,6 @@
 
 #include "runtime/abi.h"
 #include "runtime/context.h"
-#include "runtime/kernel.h"
 #include "runtime/process.h"
 
 /* What the compile flights carry. */
@@ -281,10 +280,10 @@ static void unload_kernels(smelt_context *context) {
     smelt__error_restore(&saved);
 
     for (struct smelt__flight *flight = context->kernels.first; flight; flight = flight->next) {
-        struct smelt__kernel *kernel = flight->result;
+        struct smelt__loaded *kernel = flight->result;
         /* Modules of a destroyed CUDA context went with it. */
         if (usable)
-            context->driver->cuModuleUnload((CUmodule)kernel->module);
+            context->driver->cuModuleUnload(kernel->module);
         free(kernel);
         flight->result = NULL;
     }

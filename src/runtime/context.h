@@ -43,6 +43,12 @@ struct smelt__compiler {
     struct smelt__nvrtc_file file;
 };
 
+/* What the table of kernels holds begins with this: what is unloaded with the context. The rest is
+ * kernel.h's. */
+struct smelt__loaded {
+    CUmodule module;
+};
+
 struct smelt_context {
     struct smelt__settings settings;
     unsigned process; /* that made it (process.h) */
@@ -61,6 +67,11 @@ struct smelt_context {
     struct smelt__strings *strings;  /* that infos and entries hold */
     atomic_ullong compiled, loaded;
 };
+
+/* The architecture kernels of this context are planned for. */
+const struct smelt__arch *smelt__context_arch(const smelt_context *context);
+/* OK, or NO_DEVICE with a message for a compile-only context. */
+smelt_status smelt__context_need_device(const smelt_context *context);
 
 /* Refuses a context that a forked child has from its parent. Errors: INVALID_ARGUMENT. */
 smelt_status smelt__context_check_process(const smelt_context *context);

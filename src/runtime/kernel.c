@@ -289,7 +289,7 @@ static smelt_status load_cubin(const struct smelt__driver *driver,
         driver->cuModuleUnload(module);
         return status;
     }
-    kernel->module = module;
+    kernel->loaded.module = module;
     kernel->function = function;
     return SMELT_OK;
 }
@@ -363,7 +363,7 @@ static smelt_status load_kernel(smelt_context *context, const struct smelt__plan
     if (!status) {
         status = fill_info(&job, &outcome, &kernel->info);
         if (status)
-            context->driver->cuModuleUnload((CUmodule)kernel->module);
+            context->driver->cuModuleUnload(kernel->loaded.module);
     }
     smelt__context_leave(context, pushed);
     if (!status)

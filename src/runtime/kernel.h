@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "codegen/family.h"
-#include "runtime/cache/cache.h"
+#include "runtime/context.h"
 #include "smelt/context.h"
 #include "smelt/kernels.h"
 
@@ -16,8 +16,8 @@ struct CUstream_st;
 /* One loaded kernel. Owned by its context's table, which outlives operators; immutable once it is
  * handed out, so launching takes no lock. */
 struct smelt__kernel {
-    void *function; /* the driver's CUfunction */
-    void *module;   /* CUmodule */
+    struct smelt__loaded loaded; /* first */
+    void *function;              /* the driver's CUfunction */
     int threads, shared_bytes;
     const char *item; /* what a launch has blocks for (plan.h), NULL: none */
     int64_t blocks_per_item;
@@ -26,11 +26,6 @@ struct smelt__kernel {
     int64_t resident_blocks; /* the device holds at once */
     smelt_kernel_info info;
 };
-
-/* The architecture kernels of this context are planned for. */
-const struct smelt__arch *smelt__context_arch(const smelt_context *context);
-/* OK, or NO_DEVICE with a message for a compile-only context. */
-smelt_status smelt__context_need_device(const smelt_context *context);
 
 /* Source, then cubin from cache or compiler, without loading it: *compiled is the caller's to free
  * (its cubin). `info` may be NULL; its strings are the context's. Two threads of this process

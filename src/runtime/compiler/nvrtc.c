@@ -117,12 +117,17 @@ out:
     return status;
 }
 
-void smelt__nvrtc_hold_list(void) {
+/* The list outlives a fork: nobody may be changing it in that moment. Told as process.c does it. */
+static void hold_list(void) {
     pthread_mutex_lock(&opened_mutex);
 }
 
-void smelt__nvrtc_release_list(void) {
+static void release_list(void) {
     pthread_mutex_unlock(&opened_mutex);
+}
+
+__attribute__((constructor)) static void watch_forks(void) {
+    (void)pthread_atfork(hold_list, release_list, release_list);
 }
 
 int smelt__nvrtc_supports(const struct smelt__nvrtc *nvrtc, const char *arch) {

@@ -58,10 +58,6 @@ struct smelt__nvrtc {
  * a message naming the path and what is wrong with it. */
 smelt_status smelt__nvrtc_open(const struct smelt__nvrtc_file *file,
                                const struct smelt__nvrtc **nvrtc);
-/* Around a fork (process.c): no library is being opened in between. */
-void smelt__nvrtc_hold_list(void);
-void smelt__nvrtc_release_list(void);
-
 /* Whether it compiles for "sm_90a". And all it compiles for, "sm_75 sm_80 ...", cut to fit. */
 int smelt__nvrtc_supports(const struct smelt__nvrtc *nvrtc, const char *arch);
 void smelt__nvrtc_archs(const struct smelt__nvrtc *nvrtc, char *text, size_t bytes);
