@@ -4,8 +4,8 @@
  * The environment variable SMELT_CUDA names the driver library; it is the emulator when it exports
  * emu_get.
  */
-#ifndef SMELT_TOOLS_EMULATED_H
-#define SMELT_TOOLS_EMULATED_H
+#ifndef SMELT_HARNESS_EMULATED_H
+#define SMELT_HARNESS_EMULATED_H
 
 #include <stddef.h>
 #include <stdint.h>

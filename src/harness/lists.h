@@ -1,6 +1,6 @@
 /* Index rows of problems. Pure functions of options and query number. */
-#ifndef SMELT_TOOLS_LISTS_H
-#define SMELT_TOOLS_LISTS_H
+#ifndef SMELT_HARNESS_LISTS_H
+#define SMELT_HARNESS_LISTS_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* Loops over all processors, for making and checking large problems. */
-#ifndef SMELT_TOOLS_PARALLEL_H
-#define SMELT_TOOLS_PARALLEL_H
+#ifndef SMELT_HARNESS_PARALLEL_H
+#define SMELT_HARNESS_PARALLEL_H
 
 #include <stdint.h>
 

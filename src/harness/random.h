@@ -1,8 +1,8 @@
 /* Random numbers by place: a generator is made from (seed, stream, index), so that any thread can
  * make any part of a tensor. Splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
  * generators", OOPSLA 2014. */
-#ifndef SMELT_TOOLS_RANDOM_H
-#define SMELT_TOOLS_RANDOM_H
+#ifndef SMELT_HARNESS_RANDOM_H
+#define SMELT_HARNESS_RANDOM_H
 
 #include <stdint.h>
 
