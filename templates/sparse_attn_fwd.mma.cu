@@ -503,11 +503,13 @@ DEVICE void finish_row(const struct sparse_attn_fwd_params *params,
     }
     ((float *)(arena + FACTORS_OFFSET))[row] = empty ? 0.0f : 1.0f / denominator;
     if (head < HEADS) {
-        const i64 place = task->batch * params->lse_batch_stride +
-                          task->token * params->lse_token_stride + head * params->lse_head_stride;
-        params->lse[place] = empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
+        params->lse[task->batch * params->lse_batch_stride +
+                    task->token * params->lse_token_stride + head * params->lse_head_stride] =
+            empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
         if (params->max_logits) {
-            params->max_logits[place] = state->highest * LN_2;
+            params->max_logits[task->batch * params->max_logits_batch_stride +
+                               task->token * params->max_logits_token_stride +
+                               head * params->max_logits_head_stride] = state->highest * LN_2;
         }
     }
 }

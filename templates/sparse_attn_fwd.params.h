@@ -11,11 +11,12 @@ struct sparse_attn_fwd_params {
     const float *sink; /* [HEADS], read when HAS_SINK */
     void *out;         /* [batches, tokens, HEADS, DV] bf16 */
     float *lse;        /* [batches, tokens, HEADS] */
-    float *max_logits; /* as lse, or null */
+    float *max_logits; /* [batches, tokens, HEADS], or null */
     long long q_batch_stride, q_token_stride, q_head_stride;
     long long kv_batch_stride;
     long long out_batch_stride, out_token_stride, out_head_stride;
     long long lse_batch_stride, lse_token_stride, lse_head_stride;
+    long long max_logits_batch_stride, max_logits_token_stride, max_logits_head_stride;
     unsigned kv_row_bytes; /* from one KV row to the next */
     float scale;           /* softmax scale, natural units */
 };

@@ -560,13 +560,14 @@ DEVICE void store_statistics(const struct sparse_attn_fwd_params *params,
     for (int r = 0; r < 2; ++r) {
         const int head = work->head_block * 64 + (int)(warp * 16 + lane / 4) + 8 * r;
         if (lane % 4 == 0 && head < HEADS) {
-            const i64 place = batch * params->lse_batch_stride + token * params->lse_token_stride +
-                              head * params->lse_head_stride;
-            params->lse[place] = rows->sum[r] == 0.0f
-                                     ? MINUS_INFINITY
+            params->lse[batch * params->lse_batch_stride + token * params->lse_token_stride +
+                        head * params->lse_head_stride] =
+                rows->sum[r] == 0.0f ? MINUS_INFINITY
                                      : (rows->maximum[r] + log2_approximate(rows->sum[r])) * LN_2;
             if (params->max_logits) {
-                params->max_logits[place] = rows->highest[r] * LN_2;
+                params->max_logits[batch * params->max_logits_batch_stride +
+                                   token * params->max_logits_token_stride +
+                                   head * params->max_logits_head_stride] = rows->highest[r] * LN_2;
             }
         }
     }

@@ -493,11 +493,14 @@ DEVICE void finish_head(const struct sparse_attn_fwd_params *params, int query, 
     if (head < HEADS) {
         const int batch = query_batch(&params->work, query),
                   token = query - batch * params->work.tokens;
-        const i64 to = batch * params->lse_batch_stride + token * params->lse_token_stride +
-                       head * params->lse_head_stride;
-        params->lse[to] = empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
+        params->lse[batch * params->lse_batch_stride + token * params->lse_token_stride +
+                    head * params->lse_head_stride] =
+            empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
         if (params->max_logits) {
-            params->max_logits[to] = greatest_of_warps(values + HIGHEST * BLOCK_HEADS) * LN_2;
+            params->max_logits[batch * params->max_logits_batch_stride +
+                               token * params->max_logits_token_stride +
+                               head * params->max_logits_head_stride] =
+                greatest_of_warps(values + HIGHEST * BLOCK_HEADS) * LN_2;
         }
     }
 }

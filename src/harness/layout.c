@@ -31,17 +31,19 @@ static int64_t far_stride(int64_t last) {
     return ((INT64_C(1) << 32) / (last > 0 ? last : 1) / 8 + 2) * 8;
 }
 
-/* Each dimension steps over all that the ones inside it span, and a gap. */
+/* Each dimension steps over all that the ones inside it span, and a gap; no two tensors of single
+ * elements have the same. */
 static void set_strides(const struct smelt__problem *problem, const struct smelt__tensor_row *row,
                         int64_t *strides) {
     const int far = problem->options.far;
-    const int64_t grain = grain_of(row);
+    const int64_t grain = grain_of(row), number = row - problem->pass->tensors->rows;
     int order[SMELT__MOST_DIMENSIONS];
     int64_t span = extent(problem, row, row->dimensions - 1);
     order_of(row, !far, order);
     for (int i = 0; i < row->dimensions - 1; i++) {
         const int64_t count = extent(problem, row, order[i]);
-        const int64_t gap = far ? far_stride(count - 1) : grain * (grain > 1 ? i + 1 : 3 + 2 * i);
+        const int64_t gap =
+            far ? far_stride(count - 1) : grain * (grain > 1 ? i + 1 : 3 + 2 * i + number);
         int64_t stride = (span + grain - 1) / grain * grain + gap;
         if (row->most_stride && order[i] == row->dimensions - 2 && stride > row->most_stride)
             stride = row->most_stride / grain * grain; /* a few rows then stay below 2^32 */

@@ -85,17 +85,6 @@ static smelt_status check_sink(const struct smelt__sparse_attn_shape *shape,
                        "or pass NULL");
 }
 
-/* max_logits lies as lse does, since the kernels find both by one offset. */
-static smelt_status check_max_logits(const smelt_sparse_attn_args *args) {
-    for (int i = 0; i < 3 && args->max_logits.data; i++)
-        if (args->max_logits.strides[i] != args->lse.strides[i])
-            return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                               "max_logits.strides[%d] = %" PRId64 " is not lse's %" PRId64
-                               "; the two must have the same strides",
-                               i, args->max_logits.strides[i], args->lse.strides[i]);
-    return SMELT_OK;
-}
-
 /* All tensors, and the workspace that `queries` need. */
 static smelt_status check_memory(const struct smelt__sparse_attn_shape *shape,
                                  smelt_sparse_attn_args *args, int64_t queries) {
@@ -115,8 +104,6 @@ static smelt_status check_memory(const struct smelt__sparse_attn_shape *shape,
     if (status == SMELT_OK)
         status = smelt__check_tensors(&smelt__sparse_attn_tensors, SMELT_PASS_FORWARD, extents,
                                       args, args->workspace, needed ? args->workspace_bytes : 0);
-    if (status == SMELT_OK)
-        status = check_max_logits(args);
     return status == SMELT_OK ? smelt__check_workspace(args->workspace, args->workspace_bytes,
                                                        needed, SMELT__PARTITION_ALIGNMENT,
                                                        "smelt_sparse_attn_forward_workspace")
@@ -158,6 +145,9 @@ static void fill(const smelt_sparse_attn_args *args, int64_t queries,
         .lse_batch_stride = args->lse.strides[0],
         .lse_token_stride = args->lse.strides[1],
         .lse_head_stride = args->lse.strides[2],
+        .max_logits_batch_stride = args->max_logits.strides[0],
+        .max_logits_token_stride = args->max_logits.strides[1],
+        .max_logits_head_stride = args->max_logits.strides[2],
         .kv_row_bytes = args->rows > 1 ? (unsigned)(args->kv.strides[1] * 2) : 0,
         .scale = args->scale,
     };

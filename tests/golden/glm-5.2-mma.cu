@@ -566,11 +566,12 @@ struct sparse_attn_fwd_params {
     const float *sink; /* [HEADS], read when HAS_SINK */
     void *out;         /* [batches, tokens, HEADS, DV] bf16 */
     float *lse;        /* [batches, tokens, HEADS] */
-    float *max_logits; /* as lse, or null */
+    float *max_logits; /* [batches, tokens, HEADS], or null */
     long long q_batch_stride, q_token_stride, q_head_stride;
     long long kv_batch_stride;
     long long out_batch_stride, out_token_stride, out_head_stride;
     long long lse_batch_stride, lse_token_stride, lse_head_stride;
+    long long max_logits_batch_stride, max_logits_token_stride, max_logits_head_stride;
     unsigned kv_row_bytes; /* from one KV row to the next */
     float scale;           /* softmax scale, natural units */
 };
@@ -1072,11 +1073,13 @@ DEVICE void finish_row(const struct sparse_attn_fwd_params *params,
     }
     ((float *)(arena + FACTORS_OFFSET))[row] = empty ? 0.0f : 1.0f / denominator;
     if (head < HEADS) {
-        const i64 place = task->batch * params->lse_batch_stride +
-                          task->token * params->lse_token_stride + head * params->lse_head_stride;
-        params->lse[place] = empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
+        params->lse[task->batch * params->lse_batch_stride +
+                    task->token * params->lse_token_stride + head * params->lse_head_stride] =
+            empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
         if (params->max_logits) {
-            params->max_logits[place] = state->highest * LN_2;
+            params->max_logits[task->batch * params->max_logits_batch_stride +
+                               task->token * params->max_logits_token_stride +
+                               head * params->max_logits_head_stride] = state->highest * LN_2;
         }
     }
 }
@@ -1134,9 +1137,9 @@ DEVICE void begin_block(struct block_scan *scan, const struct sparse_attn_fwd_pa
 /* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
  * come so far. The query tile lands with the first. */
 DEVICE void wait_for_block(void) {
-#line 569 "templates/sparse_attn_fwd.mma.cu"
-    cp_async_wait_0();
 #line 571 "templates/sparse_attn_fwd.mma.cu"
+    cp_async_wait_0();
+#line 573 "templates/sparse_attn_fwd.mma.cu"
     __syncthreads();
 }
 

@@ -656,11 +656,12 @@ struct sparse_attn_fwd_params {
     const float *sink; /* [HEADS], read when HAS_SINK */
     void *out;         /* [batches, tokens, HEADS, DV] bf16 */
     float *lse;        /* [batches, tokens, HEADS] */
-    float *max_logits; /* as lse, or null */
+    float *max_logits; /* [batches, tokens, HEADS], or null */
     long long q_batch_stride, q_token_stride, q_head_stride;
     long long kv_batch_stride;
     long long out_batch_stride, out_token_stride, out_head_stride;
     long long lse_batch_stride, lse_token_stride, lse_head_stride;
+    long long max_logits_batch_stride, max_logits_token_stride, max_logits_head_stride;
     unsigned kv_row_bytes; /* from one KV row to the next */
     float scale;           /* softmax scale, natural units */
 };
@@ -1650,11 +1651,14 @@ DEVICE void finish_head(const struct sparse_attn_fwd_params *params, int query, 
     if (head < HEADS) {
         const int batch = query_batch(&params->work, query),
                   token = query - batch * params->work.tokens;
-        const i64 to = batch * params->lse_batch_stride + token * params->lse_token_stride +
-                       head * params->lse_head_stride;
-        params->lse[to] = empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
+        params->lse[batch * params->lse_batch_stride + token * params->lse_token_stride +
+                    head * params->lse_head_stride] =
+            empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
         if (params->max_logits) {
-            params->max_logits[to] = greatest_of_warps(values + HIGHEST * BLOCK_HEADS) * LN_2;
+            params->max_logits[batch * params->max_logits_batch_stride +
+                               token * params->max_logits_token_stride +
+                               head * params->max_logits_head_stride] =
+                greatest_of_warps(values + HIGHEST * BLOCK_HEADS) * LN_2;
         }
     }
 }
