@@ -18,7 +18,7 @@
  *
  * Block n has the ring's tiles TILES * n to TILES * n + TILES - 1, modulo RING_TILES. So its tile t
  * takes the place of tile t - RING_TILES + TILES * d of block n - d, d being the number that makes
- * that a tile: PLACES or PLACES - 1, known when the kernel is compiled.
+ * that a tile: RING_BLOCKS or RING_BLOCKS - 1, known when the kernel is compiled.
  */
 
 enum {
@@ -39,20 +39,20 @@ enum {
     ROPE_TILES = TILES - VALUE_TILES,
     PARTS = VALUE_TILES / PART_TILES,
     ROPE_PART = PARTS,
-    PLACES = (RING_TILES + TILES - 1) / TILES /* of key blocks that are in the ring, in part */
+    RING_BLOCKS = (RING_TILES + TILES - 1) / TILES /* of key blocks that are in the ring, in part */
 };
 
 /* Places in BARRIERS. */
 enum {
-    FULL = 0,                                  /* by place, part and math warpgroup */
-    EMPTY = FULL + PLACES * PARTS * 2,         /* by place and part, that of the rope columns too */
-    QUERY_FULL = EMPTY + PLACES * (PARTS + 1), /* by math warpgroup */
+    FULL = 0,                               /* by block, part and math warpgroup */
+    EMPTY = FULL + RING_BLOCKS * PARTS * 2, /* by block and part, that of the rope columns too */
+    QUERY_FULL = EMPTY + RING_BLOCKS * (PARTS + 1), /* by math warpgroup */
     READY = QUERY_FULL + 2,
     TAKEN = READY + REQUESTS
 };
 
-DEVICE u32 barrier_at(int place) {
-    return shared_address((u32)(BARRIERS_OFFSET + place * 8));
+DEVICE u32 barrier_at(int number) {
+    return shared_address((u32)(BARRIERS_OFFSET + number * 8));
 }
 
 /* The ring's tile that a block's tile is, `first` being its first one. */
@@ -69,8 +69,8 @@ struct block_word {
     int next; /* of a last block: the warpgroup's next query, or -1 */
 };
 
-DEVICE struct block_word *block_word(int place) {
-    return (struct block_word *)(arena + WORDS_OFFSET) + place;
+DEVICE struct block_word *block_word(int index) {
+    return (struct block_word *)(arena + WORDS_OFFSET) + index;
 }
 
 /* The item that follows one, if that is one. */
@@ -79,7 +79,8 @@ DEVICE struct work work_after(const struct sparse_attn_fwd_params *params,
     return work->query < 0 ? *work : next_work(&params->work, work);
 }
 
-/* Where Q's row of a query's head is; a head past the last is the last again, and never stored. */
+/* Where the row of a query's head begins in Q. Past the last head it is that of the last, so that
+ * what is read is there; what is computed of it is not stored. */
 DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, int query, int head) {
     const int batch = query_batch(&params->work, query),
               token = query - batch * params->work.tokens;
@@ -98,8 +99,8 @@ struct request {
 
 enum { SECOND = 1024 /* math warpgroup */, NO_MORE = 2048 };
 
-DEVICE struct request *request_at(int place) {
-    return (struct request *)(arena + REQUESTS_OFFSET) + place;
+DEVICE struct request *request_at(int index) {
+    return (struct request *)(arena + REQUESTS_OFFSET) + index;
 }
 
 /* A math warpgroup's queries, as the scan goes through them. */
@@ -148,18 +149,18 @@ DEVICE void look_ahead(const struct sparse_attn_fwd_params *params, struct flow 
 
 /* Asks for a key block, when the warp's lanes have met: all wrote its entries, and none still looks
  * at a phase that the request ends. */
-DEVICE void ask(struct ring_place *place, const struct request *request) {
-    mbarrier_wait(barrier_at(TAKEN + place->index), place->parity ^ 1);
+DEVICE void ask(struct ring_place *turn, const struct request *request) {
+    mbarrier_wait(barrier_at(TAKEN + turn->index), turn->parity ^ 1);
     if (threadIdx.x % 32 == 0) {
-        *request_at(place->index) = *request;
+        *request_at(turn->index) = *request;
     }
-    arrive_warp(barrier_at(READY + place->index), 1);
-    ring_advance(place, REQUESTS);
+    arrive_warp(barrier_at(READY + turn->index), 1);
+    ring_advance(turn, REQUESTS);
 }
 
 /* Asks for a flow's next key block. */
 DEVICE void ask_block(const struct sparse_attn_fwd_params *params, struct flow *flow,
-                      const struct flow *other, int group, struct ring_place *place,
+                      const struct flow *other, int group, struct ring_place *turn,
                       struct work *latest) {
     look_ahead(params, flow, group, latest);
     const int left = flow->entries - flow->taken, count = minimum(left, BLOCK_KEYS);
@@ -168,7 +169,7 @@ DEVICE void ask_block(const struct sparse_attn_fwd_params *params, struct flow *
                                         (other->query < 0 ? ALONE : 0) | (group == 1 ? SECOND : 0),
                                     flow->next, query_batch(&params->work, flow->query),
                                     flow->start + flow->taken};
-    ask(place, &request);
+    ask(turn, &request);
     flow->taken += count;
     if (last) {
         begin_flow(flow, flow->start + flow->entries, flow->next);
@@ -178,7 +179,7 @@ DEVICE void ask_block(const struct sparse_attn_fwd_params *params, struct flow *
 /* The warp that scans: a block of the one flow, then one of the other. Each has its own copy of the
  * code: a slot on its way stays in its register. */
 DEVICE void run_scan(const struct sparse_attn_fwd_params *params) {
-    struct ring_place place = {0, 0};
+    struct ring_place turn = {0, 0};
     struct flow flows[2];
     struct work latest = first_work(&params->work);
 #pragma unroll
@@ -193,12 +194,12 @@ DEVICE void run_scan(const struct sparse_attn_fwd_params *params) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             if (flows[i].query >= 0) {
-                ask_block(params, &flows[i], &flows[1 - i], i, &place, &latest);
+                ask_block(params, &flows[i], &flows[1 - i], i, &turn, &latest);
             }
         }
     }
     const struct request end = {NO_MORE, -1, 0, 0};
-    ask(&place, &end);
+    ask(&turn, &end);
 }
 
 /* The part that a tile is given back with, and the one that it comes with. */
@@ -227,11 +228,11 @@ DEVICE bool comes_free_with_last(int tile) {
     return tile > 0 && one.back == last.back && one.part == last.part;
 }
 
-DEVICE void await_free(const struct ring_place *place, int tile) {
+DEVICE void await_free(const struct ring_place *block, int tile) {
     const struct former former = former_of(tile);
-    struct ring_place at = *place;
-    if (former.back < PLACES) {
-        ring_advance(&at, PLACES);
+    struct ring_place at = *block;
+    if (former.back < RING_BLOCKS) {
+        ring_advance(&at, RING_BLOCKS);
     }
     mbarrier_wait(barrier_at(EMPTY + at.index * (PARTS + 1) + former.part), at.parity ^ 1);
 }
@@ -245,10 +246,10 @@ struct block_rows {
 };
 
 /* Takes the next request, when it is there. */
-DEVICE void take_request(const struct sparse_attn_fwd_params *params, struct ring_place *place,
+DEVICE void take_request(const struct sparse_attn_fwd_params *params, struct ring_place *turn,
                          struct block_rows *rows) {
-    mbarrier_wait(barrier_at(READY + place->index), place->parity);
-    const struct request request = *request_at(place->index);
+    mbarrier_wait(barrier_at(READY + turn->index), turn->parity);
+    const struct request request = *request_at(turn->index);
     const int *const ring = slot_ring(request.word & SECOND ? 1 : 0);
     const char *const source = (const char *)params->kv +
                                2 * (request.batch * params->kv_batch_stride) + threadIdx.x % 8 * 16;
@@ -262,8 +263,8 @@ DEVICE void take_request(const struct sparse_attn_fwd_params *params, struct rin
         const int number = key < rows->count ? ring[(request.first + key) & RING_MASK] : 0;
         rows->from[i] = source + (u64)(u32)number * params->kv_row_bytes;
     }
-    arrive_warp(barrier_at(TAKEN + place->index), 1);
-    ring_advance(place, REQUESTS);
+    arrive_warp(barrier_at(TAKEN + turn->index), 1);
+    ring_advance(turn, REQUESTS);
 }
 
 /* Copies a tile of a block whose tiles begin at `first`: eight threads a row. */
@@ -282,17 +283,17 @@ DEVICE void copy_tile(const struct block_rows *rows, int first, int tile) {
 
 /* The warps that copy: each block's tiles as they come free. */
 DEVICE void run_copies(const struct sparse_attn_fwd_params *params) {
-    struct ring_place place = {0, 0}, block = {0, 0};
+    struct ring_place turn = {0, 0}, block = {0, 0};
     int first = 0;
     struct block_rows rows;
-    take_request(params, &place, &rows);
+    take_request(params, &turn, &rows);
     while (!(rows.word & NO_MORE)) {
         const int full = FULL + block.index * PARTS * 2 + (rows.word & SECOND ? 1 : 0);
         struct block_rows next;
 #pragma unroll
         for (int tile = 0; tile < TILES; ++tile) {
             if (tile == TILES - PART_TILES) { /* while room is waited for, as a rule */
-                take_request(params, &place, &next);
+                take_request(params, &turn, &next);
             }
             if (!comes_free_with_last(tile)) {
                 await_free(&block, tile);
@@ -308,7 +309,7 @@ DEVICE void run_copies(const struct sparse_attn_fwd_params *params) {
             }
         }
         rows = next;
-        ring_advance(&block, PLACES);
+        ring_advance(&block, RING_BLOCKS);
         first = ring_tile(first, TILES);
     }
     cp_async_wait_all();

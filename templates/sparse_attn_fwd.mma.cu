@@ -1,5 +1,6 @@
 //@use common/base.cuh
 //@use common/block_slots.cuh
+//@use common/softmax.cuh
 //@use common/tile.cuh
 //@use common/work.cuh
 //@use ptx/cp_async.cuh
@@ -40,7 +41,7 @@
  *   after softmax: P and FACTORS complete
  *
  * Knobs: BLOCK_KEYS, STAGES, WARPS, COMPACT, blocks per multiprocessor; legal values and the rule
- * that picks them: src/codegen/families/sparse_attn_fwd.c.
+ * that picks them: src/codegen/families/sparse_attn_fwd_mma.c.
  */
 
 enum {
@@ -70,14 +71,6 @@ enum {
     ROW_UNITS = SCORE_UNITS / ROW_THREADS,
     QUERY_FRAGMENTS = QUERY_IN_REGISTERS ? SCORE_STEPS * SCORE_TILES * 4 : 1
 };
-
-#define LOG2_E 1.4426950408889634f
-#define LN_2 0.6931471805599453f
-#define MINUS_INFINITY (-__int_as_float(0x7f800000))
-
-/* The maximum a row works with may lag behind the true one by so many powers of two before O is
- * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
-#define RESCALE_THRESHOLD 8.0f
 
 /* Which query and heads this block computes: at TASK_OFFSET, since registers are short. */
 struct task {

@@ -1,5 +1,6 @@
 //@use common/base.cuh
 //@use common/descriptor.cuh
+//@use common/softmax.cuh
 //@use sparse_attn_fwd.key_ring.cuh
 //@use common/warp_arrival.cuh
 //@use common/work.cuh
@@ -54,11 +55,11 @@
  *   STATISTICS [2][STATISTICS][BLOCK_HEADS] fp32: what the warps of a warpgroup
  *              tell each other; with rope columns they stand in their block's
  *              first tile, when S^T is complete
- *   WORDS      [PLACES]: struct block_word
+ *   WORDS      [RING_BLOCKS]: struct block_word
  *   REQUESTS   [REQUESTS]: struct request
  *   RING       [2]: common/warp_slots.cuh; RANGE: common/work.cuh
  *
- * Barriers (parity counts uses; b: a block's place, block number % PLACES; m: the math warpgroup. A
+ * Barriers (parity counts uses; b: block number % RING_BLOCKS; m: the math warpgroup. A
  * FULL barrier for each of the two, which sees its own blocks alone and could not tell the others'
  * phases apart):
  *   barrier           count  who arrives                                who waits
@@ -104,25 +105,18 @@ enum {
 //@end
 // clang-format on
 
-#define LOG2_E 1.4426950408889634f
-#define LN_2 0.6931471805599453f
-#define MINUS_INFINITY (-__int_as_float(0x7f800000))
-
-/* In powers of two: P stays below 2^8, and most blocks rescale nothing. */
-#define RESCALE_THRESHOLD 8.0f
-
 DEVICE void initialise(void) {
     if (threadIdx.x == 0) {
-        for (int i = 0; i < PLACES * PARTS * 2; ++i) {
+        for (int i = 0; i < RING_BLOCKS * PARTS * 2; ++i) {
             const bool has_word = i / 2 % PARTS == 0;
             mbarrier_init(barrier_at(FULL + i), COPY_WARPS * 32 + (has_word ? 1 : 0));
         }
-        for (int i = 0; i < PLACES * (PARTS + 1); ++i) {
+        for (int i = 0; i < RING_BLOCKS * (PARTS + 1); ++i) {
             mbarrier_init(barrier_at(EMPTY + i), 4 * WARP_ARRIVALS);
         }
-        for (int place = 0; place < REQUESTS; ++place) {
-            mbarrier_init(barrier_at(READY + place), WARP_ARRIVALS);
-            mbarrier_init(barrier_at(TAKEN + place), COPY_WARPS * WARP_ARRIVALS);
+        for (int request = 0; request < REQUESTS; ++request) {
+            mbarrier_init(barrier_at(READY + request), WARP_ARRIVALS);
+            mbarrier_init(barrier_at(TAKEN + request), COPY_WARPS * WARP_ARRIVALS);
         }
         mbarrier_init(barrier_at(QUERY_FULL), WARPGROUP);
         mbarrier_init(barrier_at(QUERY_FULL + 1), WARPGROUP);
@@ -132,36 +126,36 @@ DEVICE void initialise(void) {
 
 /* ---- math: scores and probabilities ---------------------------------------------------------- */
 
-/* This thread's place. */
-struct place {
+/* Which of the math threads this is. */
+struct math_thread {
     int group;      /* math warpgroup, 0 or 1 */
     int warp, lane; /* in the warpgroup */
     int first_head; /* its heads: first_head + 8 * (k / 2) + k % 2, k < THREAD_HEADS */
 };
 
-DEVICE int thread_head(const struct place *place, int k) {
-    return place->first_head + 8 * (k / 2) + k % 2;
+DEVICE int thread_head(const struct math_thread *me, int k) {
+    return me->first_head + 8 * (k / 2) + k % 2;
 }
 
 /* A barrier of the warpgroup. */
-DEVICE void group_sync(const struct place *place) {
-    if (place->group == 0) {
+DEVICE void group_sync(const struct math_thread *me) {
+    if (me->group == 0) {
         barrier_sync(1, WARPGROUP);
     } else {
         barrier_sync(2, WARPGROUP);
     }
 }
 
-DEVICE bool group_or(const struct place *place, bool condition) {
-    return place->group == 0 ? barrier_or(1, WARPGROUP, condition)
-                             : barrier_or(2, WARPGROUP, condition);
+DEVICE bool group_or(const struct math_thread *me, bool condition) {
+    return me->group == 0 ? barrier_or(1, WARPGROUP, condition)
+                          : barrier_or(2, WARPGROUP, condition);
 }
 
 /* Starts the copy of a query's Q, by its warpgroup, which reads the one before no more. */
 DEVICE void load_query(const struct sparse_attn_fwd_params *params, int query,
-                       const struct place *place) {
+                       const struct math_thread *me) {
     enum { CHUNKS = DQK / 8 };
-    const u32 to = shared_address((u32)(QUERY_OFFSET + place->group * QUERY_BYTES));
+    const u32 to = shared_address((u32)(QUERY_OFFSET + me->group * QUERY_BYTES));
 #pragma unroll 1
     for (int i = (int)(threadIdx.x % WARPGROUP); i < BLOCK_HEADS * CHUNKS; i += WARPGROUP) {
         const int head = i / CHUNKS, chunk = i % CHUNKS;
@@ -169,7 +163,7 @@ DEVICE void load_query(const struct sparse_attn_fwd_params *params, int query,
                                ((chunk ^ head) & 7) * 16),
                     query_row(params, query, head) + chunk * 16, 16);
     }
-    cp_async_arrive_noinc(barrier_at(QUERY_FULL + place->group));
+    cp_async_arrive_noinc(barrier_at(QUERY_FULL + me->group));
 }
 
 /* The descriptor of the ring's tiles, and of one of a block's. */
@@ -201,8 +195,8 @@ DEVICE void issue_scores(float *s, int first, int from, int to, u32 query) {
 }
 
 /* Scores of keys past `count` become -inf. */
-DEVICE void mask_scores(float *s, const struct place *place, int count) {
-    const int key = place->warp * 16 + place->lane / 4;
+DEVICE void mask_scores(float *s, const struct math_thread *me, int count) {
+    const int key = me->warp * 16 + me->lane / 4;
 #pragma unroll
     for (int i = 0; i < SLAB_VALUES; ++i) {
         if (key + i / 2 % 2 * 8 >= count) {
@@ -235,10 +229,9 @@ enum {
     STATISTICS = 10
 };
 
-DEVICE float *statistics(int first, const struct place *place) {
-    return HAS_ROPE
-               ? (float *)(arena + KEYS_OFFSET + first * KEY_TILE_BYTES)
-               : (float *)(arena + STATISTICS_OFFSET) + place->group * STATISTICS * BLOCK_HEADS;
+DEVICE float *statistics(int first, const struct math_thread *me) {
+    return HAS_ROPE ? (float *)(arena + KEYS_OFFSET + first * KEY_TILE_BYTES)
+                    : (float *)(arena + STATISTICS_OFFSET) + me->group * STATISTICS * BLOCK_HEADS;
 }
 
 /* The sum, or the greatest, of a head's four values at [warp][head]. */
@@ -254,19 +247,19 @@ DEVICE float greatest_of_warps(const float *values) {
 /* Moves the maxima that have to, O and sums with them. `highest`: of this thread's scores;
  * `opening`: there is no O yet. */
 DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *highest, int first,
-                        bool opening, const struct place *place) {
-    float *const maxima = statistics(first, place) + HIGHEST * BLOCK_HEADS;
+                        bool opening, const struct math_thread *me) {
+    float *const maxima = statistics(first, me) + HIGHEST * BLOCK_HEADS;
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
         const float value = column_maximum(highest[k]);
-        if (place->lane < 4) {
-            maxima[place->warp * BLOCK_HEADS + thread_head(place, k)] = value;
+        if (me->lane < 4) {
+            maxima[me->warp * BLOCK_HEADS + thread_head(me, k)] = value;
         }
     }
-    group_sync(place);
+    group_sync(me);
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
-        const float value = greatest_of_warps(maxima + thread_head(place, k));
+        const float value = greatest_of_warps(maxima + thread_head(me, k));
         if (value > columns->maximum[k] + RESCALE_THRESHOLD) {
             const float old = columns->maximum[k];
             columns->maximum[k] = value;
@@ -285,7 +278,7 @@ DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *
 
 /* Scores -> P in place, and the sums. */
 DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, float scale_log2,
-                          int first, bool opening, const struct place *place) {
+                          int first, bool opening, const struct math_thread *me) {
     float highest[THREAD_HEADS];
     bool move = false;
 #pragma unroll
@@ -294,8 +287,8 @@ DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, f
         columns->highest[k] = fmaxf(columns->highest[k], highest[k]);
         move = move || highest[k] > columns->maximum[k] + RESCALE_THRESHOLD;
     }
-    if (group_or(place, move)) {
-        move_maxima(columns, o, highest, first, opening, place);
+    if (group_or(me, move)) {
+        move_maxima(columns, o, highest, first, opening, me);
     }
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
@@ -310,16 +303,16 @@ DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, f
 }
 
 /* Where P of a warpgroup goes: offset in the arena. */
-DEVICE u32 p_offset(const struct place *place) {
-    return (u32)(P_OFFSET + place->group * QUERY_TILE_BYTES);
+DEVICE u32 p_offset(const struct math_thread *me) {
+    return (u32)(P_OFFSET + me->group * QUERY_TILE_BYTES);
 }
 
 /*
  * A thread's four values of eight columns (heads), which are rows g and g + 8 of its warp's 16, as
  * bf16 to a tile of heads by rows at `base`.
  */
-DEVICE void store_transposed(u32 base, const float *values, const struct place *place) {
-    const int row = place->lane % 8, chunk = place->warp * 2 + place->lane / 8 % 2;
+DEVICE void store_transposed(u32 base, const float *values, const struct math_thread *me) {
+    const int row = me->lane % 8, chunk = me->warp * 2 + me->lane / 8 % 2;
     const u32 address = base + (u32)(row * TILE_PITCH + (chunk ^ row) * 16);
 #pragma unroll
     for (int j = 0; j + 1 < GROUPS; j += 2) {
@@ -327,7 +320,7 @@ DEVICE void store_transposed(u32 base, const float *values, const struct place *
                               pack_bf16x2(values[4 * j + 2], values[4 * j + 3]),
                               pack_bf16x2(values[4 * j + 4], values[4 * j + 5]),
                               pack_bf16x2(values[4 * j + 6], values[4 * j + 7])};
-        stmatrix_x4_trans(address + (u32)((j + place->lane / 16) * 8 * TILE_PITCH), pairs);
+        stmatrix_x4_trans(address + (u32)((j + me->lane / 16) * 8 * TILE_PITCH), pairs);
     }
     if (GROUPS % 2 == 1) {
         const float *const last = &values[4 * (GROUPS - 1)];
@@ -352,7 +345,7 @@ DEVICE void issue_output(float *o, int first, int from, int to, u32 p, bool add)
     wgmma_commit();
 }
 
-/* Where a key block is in the ring: its place among PLACES, and its first tile. */
+/* Where a key block is in the ring: its number % RING_BLOCKS, and its first tile. */
 struct block_at {
     int index, first;
 };
@@ -360,15 +353,15 @@ struct block_at {
 /* Of the warpgroup's next key block. */
 DEVICE struct block_at block_after(const struct block_at *at, int word) {
     const int blocks = word & ALONE ? 1 : 2;
-    const struct block_at next = {(at->index + blocks) % PLACES,
+    const struct block_at next = {(at->index + blocks) % RING_BLOCKS,
                                   (at->first + blocks * TILES) % RING_TILES};
     return next;
 }
 
 /* Waits until a part of a block is there. */
 DEVICE void await_part(const struct block_at *at, int part, u32 parities,
-                       const struct place *place) {
-    mbarrier_wait(barrier_at(FULL + (at->index * PARTS + part) * 2 + place->group),
+                       const struct math_thread *me) {
+    mbarrier_wait(barrier_at(FULL + (at->index * PARTS + part) * 2 + me->group),
                   (int)(parities >> at->index & 1));
     fence_proxy_async();
 }
@@ -381,37 +374,37 @@ DEVICE void give_back(const struct block_at *at, int part) {
 /* Scores that have been issued -> P. */
 DEVICE void compute_probabilities(float *s, struct softmax_columns *columns, float *o, int first,
                                   int count, float scale_log2, bool opening,
-                                  const struct place *place) {
+                                  const struct math_thread *me) {
     wgmma_wait_0();
     if (count < BLOCK_KEYS) {
-        mask_scores(s, place, count);
+        mask_scores(s, me, count);
     }
     /* Its barrier stands between the last read of the rope columns and the statistics, of P and the
      * next, and of Q and the next. */
-    softmax_block(s, columns, o, scale_log2, first, opening, place);
-    store_transposed(shared_address(p_offset(place)), s, place);
+    softmax_block(s, columns, o, scale_log2, first, opening, me);
+    store_transposed(shared_address(p_offset(me)), s, me);
     fence_proxy_async();
 }
 
 /*
  * A query's key blocks, from `at` on, which becomes the last one; returns its word, keeps its tiles
- * and leaves its output under way. `parities`: of the FULL barriers, by place, that come next.
+ * and leaves its output under way. `parities`: of the FULL barriers, by block, that come next.
  */
 DEVICE struct block_word compute_blocks(const struct sparse_attn_fwd_params *params,
                                         struct softmax_columns *columns, float *o,
                                         struct block_at *at, u32 *parities,
-                                        const struct place *place) {
+                                        const struct math_thread *me) {
     const float scale_log2 = params->scale * LOG2_E;
     float s[SLAB_VALUES];
     for (bool opening = true;; opening = false) {
         /* One for the warp, as the products' descriptors have to be. */
         const int first = (int)warp_reduce_or((u32)at->first);
         const u32 query =
-            warp_reduce_or(shared_address((u32)(QUERY_OFFSET + place->group * QUERY_BYTES)));
+            warp_reduce_or(shared_address((u32)(QUERY_OFFSET + me->group * QUERY_BYTES)));
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {
             const int end = ROPE_TILES + (part + 1) * PART_TILES;
-            await_part(at, part, *parities, place);
+            await_part(at, part, *parities, me);
             issue_scores(s, first, part == 0 ? 0 : end - PART_TILES, end, query);
         }
         *parities ^= 1u << at->index;
@@ -420,10 +413,10 @@ DEVICE struct block_word compute_blocks(const struct sparse_attn_fwd_params *par
         block.next = block_word(at->index)->next;
         const bool last = block.word & LAST_BLOCK;
         compute_probabilities(s, columns, o, at->first, block.word & COUNT_MASK, scale_log2,
-                              opening, place);
-        group_sync(place);
+                              opening, me);
+        group_sync(me);
         const int tiles = (int)warp_reduce_or((u32)at->first);
-        const u32 p = warp_reduce_or(shared_address(p_offset(place)));
+        const u32 p = warp_reduce_or(shared_address(p_offset(me)));
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {
             issue_output(o, tiles, part * PART_TILES, (part + 1) * PART_TILES, p, !opening);
@@ -449,18 +442,18 @@ DEVICE struct block_word compute_blocks(const struct sparse_attn_fwd_params *par
 
 /* The values of a thread's heads, a sum and a maximum over its warp each, to the statistics. */
 DEVICE void share_statistics(const struct softmax_columns *columns, bool all, int first,
-                             const struct place *place) {
-    float *const values = statistics(first, place);
+                             const struct math_thread *me) {
+    float *const values = statistics(first, me);
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
-        const int head = thread_head(place, k);
+        const int head = thread_head(me, k);
         float sum = columns->sum[k];
         sum += __shfl_xor_sync((u32)ALL_LANES, sum, 4);
         sum += __shfl_xor_sync((u32)ALL_LANES, sum, 8);
         sum += __shfl_xor_sync((u32)ALL_LANES, sum, 16);
-        if (place->lane < 4) {
-            values[(SUMS + place->warp) * BLOCK_HEADS + head] = sum;
-            if (place->warp == 0) {
+        if (me->lane < 4) {
+            values[(SUMS + me->warp) * BLOCK_HEADS + head] = sum;
+            if (me->warp == 0) {
                 values[MAXIMUM * BLOCK_HEADS + head] = columns->maximum[k];
             }
         }
@@ -469,18 +462,18 @@ DEVICE void share_statistics(const struct softmax_columns *columns, bool all, in
 #pragma unroll
         for (int k = 0; k < THREAD_HEADS; ++k) {
             const float highest = column_maximum(columns->highest[k]);
-            if (place->lane < 4) {
-                values[(HIGHEST + place->warp) * BLOCK_HEADS + thread_head(place, k)] = highest;
+            if (me->lane < 4) {
+                values[(HIGHEST + me->warp) * BLOCK_HEADS + thread_head(me, k)] = highest;
             }
         }
     }
-    group_sync(place);
+    group_sync(me);
 }
 
 /* One head of a query, by one thread: its lse and maximum, and what its O is multiplied by. */
 DEVICE void finish_head(const struct sparse_attn_fwd_params *params, int query, int head, int first,
-                        const struct place *place) {
-    float *const values = statistics(first, place) + head;
+                        const struct math_thread *me) {
+    float *const values = statistics(first, me) + head;
     const float maximum = values[MAXIMUM * BLOCK_HEADS];
     const float base = maximum == MINUS_INFINITY ? 0.0f : maximum;
     const float sum = sum_of_warps(values + SUMS * BLOCK_HEADS);
@@ -514,12 +507,12 @@ DEVICE u32 staged_output(int first, int slab) {
 }
 
 /* O over the denominators there, as bf16. */
-DEVICE void finish_output(float *o, int first, const struct place *place) {
-    const float *const values = statistics(first, place) + FACTOR * BLOCK_HEADS;
+DEVICE void finish_output(float *o, int first, const struct math_thread *me) {
+    const float *const values = statistics(first, me) + FACTOR * BLOCK_HEADS;
     float factors[THREAD_HEADS];
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
-        factors[k] = values[thread_head(place, k)];
+        factors[k] = values[thread_head(me, k)];
     }
 #pragma unroll
     for (int i = 0; i < VALUE_TILES; ++i) {
@@ -528,9 +521,9 @@ DEVICE void finish_output(float *o, int first, const struct place *place) {
         for (int j = 0; j < SLAB_VALUES; ++j) {
             slab[j] *= factors[j / 4 * 2 + j % 2];
         }
-        store_transposed(staged_output(first, i), slab, place);
+        store_transposed(staged_output(first, i), slab, me);
     }
-    group_sync(place);
+    group_sync(me);
 }
 
 /* From there to global memory, 16 bytes a thread. */
@@ -565,19 +558,19 @@ DEVICE void begin_query(struct softmax_columns *columns) {
  * by way of the last block's tiles. */
 DEVICE void finish_query(const struct sparse_attn_fwd_params *params, int query, int next,
                          const struct softmax_columns *columns, float *o, const struct block_at *at,
-                         const struct place *place) {
+                         const struct math_thread *me) {
     const int thread = (int)(threadIdx.x % WARPGROUP);
     if (next >= 0) {
-        load_query(params, next, place);
+        load_query(params, next, me);
     }
-    share_statistics(columns, params->max_logits, at->first, place);
+    share_statistics(columns, params->max_logits, at->first, me);
     if (thread < BLOCK_HEADS) {
-        finish_head(params, query, thread, at->first, place);
+        finish_head(params, query, thread, at->first, me);
     }
     wgmma_wait_0();
     give_back(at, PARTS - 1);
-    group_sync(place);
-    finish_output(o, at->first, place);
+    group_sync(me);
+    finish_output(o, at->first, me);
     store_output(params, query, at->first);
 #pragma unroll
     for (int part = 0; part < PARTS / 2; ++part) {
@@ -591,8 +584,8 @@ DEVICE void finish_query(const struct sparse_attn_fwd_params *params, int query,
 /* One of the two math warpgroups. */
 DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
     registers_increase(MATH_REGISTERS);
-    const struct place place = {group, (int)(threadIdx.x % WARPGROUP / 32), (int)(threadIdx.x % 32),
-                                (int)(threadIdx.x % 4 * 2)};
+    const struct math_thread me = {group, (int)(threadIdx.x % WARPGROUP / 32),
+                                   (int)(threadIdx.x % 32), (int)(threadIdx.x % 4 * 2)};
     struct block_at at = {group, group * TILES};
     u32 parities = 0;
     int query_parity = 0;
@@ -602,7 +595,7 @@ DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
     }
     int query = first.query;
     if (query >= 0) {
-        load_query(params, query, &place);
+        load_query(params, query, &me);
     }
     while (query >= 0) {
         struct softmax_columns columns;
@@ -610,8 +603,8 @@ DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
         mbarrier_wait(barrier_at(QUERY_FULL + group), query_parity);
         query_parity ^= 1;
         begin_query(&columns);
-        const struct block_word last = compute_blocks(params, &columns, o, &at, &parities, &place);
-        finish_query(params, query, last.next, &columns, o, &at, &place);
+        const struct block_word last = compute_blocks(params, &columns, o, &at, &parities, &me);
+        finish_query(params, query, last.next, &columns, o, &at, &me);
         at = block_after(&at, last.word);
         query = last.next;
     }

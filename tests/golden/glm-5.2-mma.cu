@@ -209,6 +209,21 @@ DEVICE const int *block_scan_entries(int block) {
     return (const int *)(arena + RING_OFFSET) + (block * BLOCK_KEYS & RING_MASK);
 }
 
+#line 2 "templates/common/softmax.cuh"
+/*
+ * Numbers of a streaming softmax (Milakov and Gimelshein, arXiv 1805.02867) in powers of two, whose
+ * exponentials are one instruction. P is relative to a maximum, which begins as the true one of the
+ * first scores, so that the largest P is 1 and loses nothing when it is rounded.
+ */
+
+#define LOG2_E 1.4426950408889634f
+#define LN_2 0.6931471805599453f
+#define MINUS_INFINITY (-__int_as_float(0x7f800000))
+
+/* The maximum may lag behind the true one by so many powers of two before sums and outputs are
+ * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
+#define RESCALE_THRESHOLD 8.0f
+
 #line 2 "templates/common/tile.cuh"
 /*
  * Tiles of bf16 in shared memory: rows of a multiple of 128 bytes, cut into 16-byte chunks (8
@@ -576,7 +591,7 @@ struct sparse_attn_fwd_params {
     float scale;           /* softmax scale, natural units */
 };
 
-#line 10 "templates/sparse_attn_fwd.mma.cu"
+#line 11 "templates/sparse_attn_fwd.mma.cu"
 /*
  * Sparse attention forward with mma.sync: one block computes one query's BLOCK_HEADS heads.
  * Mathematics and shapes: include/smelt/sparse_attn.h.
@@ -610,7 +625,7 @@ struct sparse_attn_fwd_params {
  *   after softmax: P and FACTORS complete
  *
  * Knobs: BLOCK_KEYS, STAGES, WARPS, COMPACT, blocks per multiprocessor; legal values and the rule
- * that picks them: src/codegen/families/sparse_attn_fwd.c.
+ * that picks them: src/codegen/families/sparse_attn_fwd_mma.c.
  */
 
 enum {
@@ -640,14 +655,6 @@ enum {
     ROW_UNITS = SCORE_UNITS / ROW_THREADS,
     QUERY_FRAGMENTS = QUERY_IN_REGISTERS ? SCORE_STEPS * SCORE_TILES * 4 : 1
 };
-
-#define LOG2_E 1.4426950408889634f
-#define LN_2 0.6931471805599453f
-#define MINUS_INFINITY (-__int_as_float(0x7f800000))
-
-/* The maximum a row works with may lag behind the true one by so many powers of two before O is
- * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
-#define RESCALE_THRESHOLD 8.0f
 
 /* Which query and heads this block computes: at TASK_OFFSET, since registers are short. */
 struct task {
@@ -1137,9 +1144,9 @@ DEVICE void begin_block(struct block_scan *scan, const struct sparse_attn_fwd_pa
 /* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
  * come so far. The query tile lands with the first. */
 DEVICE void wait_for_block(void) {
-#line 571 "templates/sparse_attn_fwd.mma.cu"
+#line 564 "templates/sparse_attn_fwd.mma.cu"
     cp_async_wait_0();
-#line 573 "templates/sparse_attn_fwd.mma.cu"
+#line 566 "templates/sparse_attn_fwd.mma.cu"
     __syncthreads();
 }
 

@@ -124,6 +124,21 @@ DEVICE u64 descriptor_advance(u64 descriptor, u32 bytes) {
     return descriptor + (bytes >> 4);
 }
 
+#line 2 "templates/common/softmax.cuh"
+/*
+ * Numbers of a streaming softmax (Milakov and Gimelshein, arXiv 1805.02867) in powers of two, whose
+ * exponentials are one instruction. P is relative to a maximum, which begins as the true one of the
+ * first scores, so that the largest P is 1 and loses nothing when it is rounded.
+ */
+
+#define LOG2_E 1.4426950408889634f
+#define LN_2 0.6931471805599453f
+#define MINUS_INFINITY (-__int_as_float(0x7f800000))
+
+/* The maximum may lag behind the true one by so many powers of two before sums and outputs are
+ * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
+#define RESCALE_THRESHOLD 8.0f
+
 #line 2 "templates/common/ring.cuh"
 
 /* A place in a ring of stages or buffers, and the parity of the barrier phase that its current use
@@ -676,7 +691,7 @@ struct sparse_attn_fwd_params {
  *
  * Block n has the ring's tiles TILES * n to TILES * n + TILES - 1, modulo RING_TILES. So its tile t
  * takes the place of tile t - RING_TILES + TILES * d of block n - d, d being the number that makes
- * that a tile: PLACES or PLACES - 1, known when the kernel is compiled.
+ * that a tile: RING_BLOCKS or RING_BLOCKS - 1, known when the kernel is compiled.
  */
 
 enum {
@@ -697,20 +712,20 @@ enum {
     ROPE_TILES = TILES - VALUE_TILES,
     PARTS = VALUE_TILES / PART_TILES,
     ROPE_PART = PARTS,
-    PLACES = (RING_TILES + TILES - 1) / TILES /* of key blocks that are in the ring, in part */
+    RING_BLOCKS = (RING_TILES + TILES - 1) / TILES /* of key blocks that are in the ring, in part */
 };
 
 /* Places in BARRIERS. */
 enum {
-    FULL = 0,                                  /* by place, part and math warpgroup */
-    EMPTY = FULL + PLACES * PARTS * 2,         /* by place and part, that of the rope columns too */
-    QUERY_FULL = EMPTY + PLACES * (PARTS + 1), /* by math warpgroup */
+    FULL = 0,                               /* by block, part and math warpgroup */
+    EMPTY = FULL + RING_BLOCKS * PARTS * 2, /* by block and part, that of the rope columns too */
+    QUERY_FULL = EMPTY + RING_BLOCKS * (PARTS + 1), /* by math warpgroup */
     READY = QUERY_FULL + 2,
     TAKEN = READY + REQUESTS
 };
 
-DEVICE u32 barrier_at(int place) {
-    return shared_address((u32)(BARRIERS_OFFSET + place * 8));
+DEVICE u32 barrier_at(int number) {
+    return shared_address((u32)(BARRIERS_OFFSET + number * 8));
 }
 
 /* The ring's tile that a block's tile is, `first` being its first one. */
@@ -727,8 +742,8 @@ struct block_word {
     int next; /* of a last block: the warpgroup's next query, or -1 */
 };
 
-DEVICE struct block_word *block_word(int place) {
-    return (struct block_word *)(arena + WORDS_OFFSET) + place;
+DEVICE struct block_word *block_word(int index) {
+    return (struct block_word *)(arena + WORDS_OFFSET) + index;
 }
 
 /* The item that follows one, if that is one. */
@@ -737,7 +752,8 @@ DEVICE struct work work_after(const struct sparse_attn_fwd_params *params,
     return work->query < 0 ? *work : next_work(&params->work, work);
 }
 
-/* Where Q's row of a query's head is; a head past the last is the last again, and never stored. */
+/* Where the row of a query's head begins in Q. Past the last head it is that of the last, so that
+ * what is read is there; what is computed of it is not stored. */
 DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, int query, int head) {
     const int batch = query_batch(&params->work, query),
               token = query - batch * params->work.tokens;
@@ -756,8 +772,8 @@ struct request {
 
 enum { SECOND = 1024 /* math warpgroup */, NO_MORE = 2048 };
 
-DEVICE struct request *request_at(int place) {
-    return (struct request *)(arena + REQUESTS_OFFSET) + place;
+DEVICE struct request *request_at(int index) {
+    return (struct request *)(arena + REQUESTS_OFFSET) + index;
 }
 
 /* A math warpgroup's queries, as the scan goes through them. */
@@ -806,18 +822,18 @@ DEVICE void look_ahead(const struct sparse_attn_fwd_params *params, struct flow 
 
 /* Asks for a key block, when the warp's lanes have met: all wrote its entries, and none still looks
  * at a phase that the request ends. */
-DEVICE void ask(struct ring_place *place, const struct request *request) {
-    mbarrier_wait(barrier_at(TAKEN + place->index), place->parity ^ 1);
+DEVICE void ask(struct ring_place *turn, const struct request *request) {
+    mbarrier_wait(barrier_at(TAKEN + turn->index), turn->parity ^ 1);
     if (threadIdx.x % 32 == 0) {
-        *request_at(place->index) = *request;
+        *request_at(turn->index) = *request;
     }
-    arrive_warp(barrier_at(READY + place->index), 1);
-    ring_advance(place, REQUESTS);
+    arrive_warp(barrier_at(READY + turn->index), 1);
+    ring_advance(turn, REQUESTS);
 }
 
 /* Asks for a flow's next key block. */
 DEVICE void ask_block(const struct sparse_attn_fwd_params *params, struct flow *flow,
-                      const struct flow *other, int group, struct ring_place *place,
+                      const struct flow *other, int group, struct ring_place *turn,
                       struct work *latest) {
     look_ahead(params, flow, group, latest);
     const int left = flow->entries - flow->taken, count = minimum(left, BLOCK_KEYS);
@@ -826,7 +842,7 @@ DEVICE void ask_block(const struct sparse_attn_fwd_params *params, struct flow *
                                         (other->query < 0 ? ALONE : 0) | (group == 1 ? SECOND : 0),
                                     flow->next, query_batch(&params->work, flow->query),
                                     flow->start + flow->taken};
-    ask(place, &request);
+    ask(turn, &request);
     flow->taken += count;
     if (last) {
         begin_flow(flow, flow->start + flow->entries, flow->next);
@@ -836,7 +852,7 @@ DEVICE void ask_block(const struct sparse_attn_fwd_params *params, struct flow *
 /* The warp that scans: a block of the one flow, then one of the other. Each has its own copy of the
  * code: a slot on its way stays in its register. */
 DEVICE void run_scan(const struct sparse_attn_fwd_params *params) {
-    struct ring_place place = {0, 0};
+    struct ring_place turn = {0, 0};
     struct flow flows[2];
     struct work latest = first_work(&params->work);
 #pragma unroll
@@ -851,12 +867,12 @@ DEVICE void run_scan(const struct sparse_attn_fwd_params *params) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             if (flows[i].query >= 0) {
-                ask_block(params, &flows[i], &flows[1 - i], i, &place, &latest);
+                ask_block(params, &flows[i], &flows[1 - i], i, &turn, &latest);
             }
         }
     }
     const struct request end = {NO_MORE, -1, 0, 0};
-    ask(&place, &end);
+    ask(&turn, &end);
 }
 
 /* The part that a tile is given back with, and the one that it comes with. */
@@ -885,11 +901,11 @@ DEVICE bool comes_free_with_last(int tile) {
     return tile > 0 && one.back == last.back && one.part == last.part;
 }
 
-DEVICE void await_free(const struct ring_place *place, int tile) {
+DEVICE void await_free(const struct ring_place *block, int tile) {
     const struct former former = former_of(tile);
-    struct ring_place at = *place;
-    if (former.back < PLACES) {
-        ring_advance(&at, PLACES);
+    struct ring_place at = *block;
+    if (former.back < RING_BLOCKS) {
+        ring_advance(&at, RING_BLOCKS);
     }
     mbarrier_wait(barrier_at(EMPTY + at.index * (PARTS + 1) + former.part), at.parity ^ 1);
 }
@@ -903,10 +919,10 @@ struct block_rows {
 };
 
 /* Takes the next request, when it is there. */
-DEVICE void take_request(const struct sparse_attn_fwd_params *params, struct ring_place *place,
+DEVICE void take_request(const struct sparse_attn_fwd_params *params, struct ring_place *turn,
                          struct block_rows *rows) {
-    mbarrier_wait(barrier_at(READY + place->index), place->parity);
-    const struct request request = *request_at(place->index);
+    mbarrier_wait(barrier_at(READY + turn->index), turn->parity);
+    const struct request request = *request_at(turn->index);
     const int *const ring = slot_ring(request.word & SECOND ? 1 : 0);
     const char *const source = (const char *)params->kv +
                                2 * (request.batch * params->kv_batch_stride) + threadIdx.x % 8 * 16;
@@ -920,8 +936,8 @@ DEVICE void take_request(const struct sparse_attn_fwd_params *params, struct rin
         const int number = key < rows->count ? ring[(request.first + key) & RING_MASK] : 0;
         rows->from[i] = source + (u64)(u32)number * params->kv_row_bytes;
     }
-    arrive_warp(barrier_at(TAKEN + place->index), 1);
-    ring_advance(place, REQUESTS);
+    arrive_warp(barrier_at(TAKEN + turn->index), 1);
+    ring_advance(turn, REQUESTS);
 }
 
 /* Copies a tile of a block whose tiles begin at `first`: eight threads a row. */
@@ -940,17 +956,17 @@ DEVICE void copy_tile(const struct block_rows *rows, int first, int tile) {
 
 /* The warps that copy: each block's tiles as they come free. */
 DEVICE void run_copies(const struct sparse_attn_fwd_params *params) {
-    struct ring_place place = {0, 0}, block = {0, 0};
+    struct ring_place turn = {0, 0}, block = {0, 0};
     int first = 0;
     struct block_rows rows;
-    take_request(params, &place, &rows);
+    take_request(params, &turn, &rows);
     while (!(rows.word & NO_MORE)) {
         const int full = FULL + block.index * PARTS * 2 + (rows.word & SECOND ? 1 : 0);
         struct block_rows next;
 #pragma unroll
         for (int tile = 0; tile < TILES; ++tile) {
             if (tile == TILES - PART_TILES) { /* while room is waited for, as a rule */
-                take_request(params, &place, &next);
+                take_request(params, &turn, &next);
             }
             if (!comes_free_with_last(tile)) {
                 await_free(&block, tile);
@@ -966,7 +982,7 @@ DEVICE void run_copies(const struct sparse_attn_fwd_params *params) {
             }
         }
         rows = next;
-        ring_advance(&block, PLACES);
+        ring_advance(&block, RING_BLOCKS);
         first = ring_tile(first, TILES);
     }
     cp_async_wait_all();
@@ -1174,7 +1190,7 @@ DEVICE void wgmma_ss_n8_t10(float *d, u64 a, u64 b, int accumulate) {
 }
 // clang-format on
 
-#line 20 "templates/sparse_attn_fwd.sm90_few.cu"
+#line 21 "templates/sparse_attn_fwd.sm90_few.cu"
 /*
  * Sparse attention forward with wgmma for at most 32 heads: keys are the matrices' rows, heads
  * their columns, so that no product is padded to 64 heads; and two queries are under way, so that
@@ -1212,11 +1228,11 @@ DEVICE void wgmma_ss_n8_t10(float *d, u64 a, u64 b, int accumulate) {
  *   STATISTICS [2][STATISTICS][BLOCK_HEADS] fp32: what the warps of a warpgroup
  *              tell each other; with rope columns they stand in their block's
  *              first tile, when S^T is complete
- *   WORDS      [PLACES]: struct block_word
+ *   WORDS      [RING_BLOCKS]: struct block_word
  *   REQUESTS   [REQUESTS]: struct request
  *   RING       [2]: common/warp_slots.cuh; RANGE: common/work.cuh
  *
- * Barriers (parity counts uses; b: a block's place, block number % PLACES; m: the math warpgroup. A
+ * Barriers (parity counts uses; b: block number % RING_BLOCKS; m: the math warpgroup. A
  * FULL barrier for each of the two, which sees its own blocks alone and could not tell the others'
  * phases apart):
  *   barrier           count  who arrives                                who waits
@@ -1256,31 +1272,24 @@ enum {
 
 /* The products' shapes: as many columns as heads. */
 // clang-format off
-#line 102 "templates/sparse_attn_fwd.sm90_few.cu"
+#line 103 "templates/sparse_attn_fwd.sm90_few.cu"
 #define multiply_scores wgmma_ss_n8_t00
 #define multiply_output wgmma_ss_n8_t10
-#line 105 "templates/sparse_attn_fwd.sm90_few.cu"
+#line 106 "templates/sparse_attn_fwd.sm90_few.cu"
 // clang-format on
-
-#define LOG2_E 1.4426950408889634f
-#define LN_2 0.6931471805599453f
-#define MINUS_INFINITY (-__int_as_float(0x7f800000))
-
-/* In powers of two: P stays below 2^8, and most blocks rescale nothing. */
-#define RESCALE_THRESHOLD 8.0f
 
 DEVICE void initialise(void) {
     if (threadIdx.x == 0) {
-        for (int i = 0; i < PLACES * PARTS * 2; ++i) {
+        for (int i = 0; i < RING_BLOCKS * PARTS * 2; ++i) {
             const bool has_word = i / 2 % PARTS == 0;
             mbarrier_init(barrier_at(FULL + i), COPY_WARPS * 32 + (has_word ? 1 : 0));
         }
-        for (int i = 0; i < PLACES * (PARTS + 1); ++i) {
+        for (int i = 0; i < RING_BLOCKS * (PARTS + 1); ++i) {
             mbarrier_init(barrier_at(EMPTY + i), 4 * WARP_ARRIVALS);
         }
-        for (int place = 0; place < REQUESTS; ++place) {
-            mbarrier_init(barrier_at(READY + place), WARP_ARRIVALS);
-            mbarrier_init(barrier_at(TAKEN + place), COPY_WARPS * WARP_ARRIVALS);
+        for (int request = 0; request < REQUESTS; ++request) {
+            mbarrier_init(barrier_at(READY + request), WARP_ARRIVALS);
+            mbarrier_init(barrier_at(TAKEN + request), COPY_WARPS * WARP_ARRIVALS);
         }
         mbarrier_init(barrier_at(QUERY_FULL), WARPGROUP);
         mbarrier_init(barrier_at(QUERY_FULL + 1), WARPGROUP);
@@ -1290,36 +1299,36 @@ DEVICE void initialise(void) {
 
 /* ---- math: scores and probabilities ---------------------------------------------------------- */
 
-/* This thread's place. */
-struct place {
+/* Which of the math threads this is. */
+struct math_thread {
     int group;      /* math warpgroup, 0 or 1 */
     int warp, lane; /* in the warpgroup */
     int first_head; /* its heads: first_head + 8 * (k / 2) + k % 2, k < THREAD_HEADS */
 };
 
-DEVICE int thread_head(const struct place *place, int k) {
-    return place->first_head + 8 * (k / 2) + k % 2;
+DEVICE int thread_head(const struct math_thread *me, int k) {
+    return me->first_head + 8 * (k / 2) + k % 2;
 }
 
 /* A barrier of the warpgroup. */
-DEVICE void group_sync(const struct place *place) {
-    if (place->group == 0) {
+DEVICE void group_sync(const struct math_thread *me) {
+    if (me->group == 0) {
         barrier_sync(1, WARPGROUP);
     } else {
         barrier_sync(2, WARPGROUP);
     }
 }
 
-DEVICE bool group_or(const struct place *place, bool condition) {
-    return place->group == 0 ? barrier_or(1, WARPGROUP, condition)
-                             : barrier_or(2, WARPGROUP, condition);
+DEVICE bool group_or(const struct math_thread *me, bool condition) {
+    return me->group == 0 ? barrier_or(1, WARPGROUP, condition)
+                          : barrier_or(2, WARPGROUP, condition);
 }
 
 /* Starts the copy of a query's Q, by its warpgroup, which reads the one before no more. */
 DEVICE void load_query(const struct sparse_attn_fwd_params *params, int query,
-                       const struct place *place) {
+                       const struct math_thread *me) {
     enum { CHUNKS = DQK / 8 };
-    const u32 to = shared_address((u32)(QUERY_OFFSET + place->group * QUERY_BYTES));
+    const u32 to = shared_address((u32)(QUERY_OFFSET + me->group * QUERY_BYTES));
 #pragma unroll 1
     for (int i = (int)(threadIdx.x % WARPGROUP); i < BLOCK_HEADS * CHUNKS; i += WARPGROUP) {
         const int head = i / CHUNKS, chunk = i % CHUNKS;
@@ -1327,7 +1336,7 @@ DEVICE void load_query(const struct sparse_attn_fwd_params *params, int query,
                                ((chunk ^ head) & 7) * 16),
                     query_row(params, query, head) + chunk * 16, 16);
     }
-    cp_async_arrive_noinc(barrier_at(QUERY_FULL + place->group));
+    cp_async_arrive_noinc(barrier_at(QUERY_FULL + me->group));
 }
 
 /* The descriptor of the ring's tiles, and of one of a block's. */
@@ -1359,8 +1368,8 @@ DEVICE void issue_scores(float *s, int first, int from, int to, u32 query) {
 }
 
 /* Scores of keys past `count` become -inf. */
-DEVICE void mask_scores(float *s, const struct place *place, int count) {
-    const int key = place->warp * 16 + place->lane / 4;
+DEVICE void mask_scores(float *s, const struct math_thread *me, int count) {
+    const int key = me->warp * 16 + me->lane / 4;
 #pragma unroll
     for (int i = 0; i < SLAB_VALUES; ++i) {
         if (key + i / 2 % 2 * 8 >= count) {
@@ -1393,10 +1402,9 @@ enum {
     STATISTICS = 10
 };
 
-DEVICE float *statistics(int first, const struct place *place) {
-    return HAS_ROPE
-               ? (float *)(arena + KEYS_OFFSET + first * KEY_TILE_BYTES)
-               : (float *)(arena + STATISTICS_OFFSET) + place->group * STATISTICS * BLOCK_HEADS;
+DEVICE float *statistics(int first, const struct math_thread *me) {
+    return HAS_ROPE ? (float *)(arena + KEYS_OFFSET + first * KEY_TILE_BYTES)
+                    : (float *)(arena + STATISTICS_OFFSET) + me->group * STATISTICS * BLOCK_HEADS;
 }
 
 /* The sum, or the greatest, of a head's four values at [warp][head]. */
@@ -1412,19 +1420,19 @@ DEVICE float greatest_of_warps(const float *values) {
 /* Moves the maxima that have to, O and sums with them. `highest`: of this thread's scores;
  * `opening`: there is no O yet. */
 DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *highest, int first,
-                        bool opening, const struct place *place) {
-    float *const maxima = statistics(first, place) + HIGHEST * BLOCK_HEADS;
+                        bool opening, const struct math_thread *me) {
+    float *const maxima = statistics(first, me) + HIGHEST * BLOCK_HEADS;
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
         const float value = column_maximum(highest[k]);
-        if (place->lane < 4) {
-            maxima[place->warp * BLOCK_HEADS + thread_head(place, k)] = value;
+        if (me->lane < 4) {
+            maxima[me->warp * BLOCK_HEADS + thread_head(me, k)] = value;
         }
     }
-    group_sync(place);
+    group_sync(me);
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
-        const float value = greatest_of_warps(maxima + thread_head(place, k));
+        const float value = greatest_of_warps(maxima + thread_head(me, k));
         if (value > columns->maximum[k] + RESCALE_THRESHOLD) {
             const float old = columns->maximum[k];
             columns->maximum[k] = value;
@@ -1443,7 +1451,7 @@ DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *
 
 /* Scores -> P in place, and the sums. */
 DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, float scale_log2,
-                          int first, bool opening, const struct place *place) {
+                          int first, bool opening, const struct math_thread *me) {
     float highest[THREAD_HEADS];
     bool move = false;
 #pragma unroll
@@ -1452,8 +1460,8 @@ DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, f
         columns->highest[k] = fmaxf(columns->highest[k], highest[k]);
         move = move || highest[k] > columns->maximum[k] + RESCALE_THRESHOLD;
     }
-    if (group_or(place, move)) {
-        move_maxima(columns, o, highest, first, opening, place);
+    if (group_or(me, move)) {
+        move_maxima(columns, o, highest, first, opening, me);
     }
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
@@ -1468,16 +1476,16 @@ DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, f
 }
 
 /* Where P of a warpgroup goes: offset in the arena. */
-DEVICE u32 p_offset(const struct place *place) {
-    return (u32)(P_OFFSET + place->group * QUERY_TILE_BYTES);
+DEVICE u32 p_offset(const struct math_thread *me) {
+    return (u32)(P_OFFSET + me->group * QUERY_TILE_BYTES);
 }
 
 /*
  * A thread's four values of eight columns (heads), which are rows g and g + 8 of its warp's 16, as
  * bf16 to a tile of heads by rows at `base`.
  */
-DEVICE void store_transposed(u32 base, const float *values, const struct place *place) {
-    const int row = place->lane % 8, chunk = place->warp * 2 + place->lane / 8 % 2;
+DEVICE void store_transposed(u32 base, const float *values, const struct math_thread *me) {
+    const int row = me->lane % 8, chunk = me->warp * 2 + me->lane / 8 % 2;
     const u32 address = base + (u32)(row * TILE_PITCH + (chunk ^ row) * 16);
 #pragma unroll
     for (int j = 0; j + 1 < GROUPS; j += 2) {
@@ -1485,7 +1493,7 @@ DEVICE void store_transposed(u32 base, const float *values, const struct place *
                               pack_bf16x2(values[4 * j + 2], values[4 * j + 3]),
                               pack_bf16x2(values[4 * j + 4], values[4 * j + 5]),
                               pack_bf16x2(values[4 * j + 6], values[4 * j + 7])};
-        stmatrix_x4_trans(address + (u32)((j + place->lane / 16) * 8 * TILE_PITCH), pairs);
+        stmatrix_x4_trans(address + (u32)((j + me->lane / 16) * 8 * TILE_PITCH), pairs);
     }
     if (GROUPS % 2 == 1) {
         const float *const last = &values[4 * (GROUPS - 1)];
@@ -1510,7 +1518,7 @@ DEVICE void issue_output(float *o, int first, int from, int to, u32 p, bool add)
     wgmma_commit();
 }
 
-/* Where a key block is in the ring: its place among PLACES, and its first tile. */
+/* Where a key block is in the ring: its number % RING_BLOCKS, and its first tile. */
 struct block_at {
     int index, first;
 };
@@ -1518,15 +1526,15 @@ struct block_at {
 /* Of the warpgroup's next key block. */
 DEVICE struct block_at block_after(const struct block_at *at, int word) {
     const int blocks = word & ALONE ? 1 : 2;
-    const struct block_at next = {(at->index + blocks) % PLACES,
+    const struct block_at next = {(at->index + blocks) % RING_BLOCKS,
                                   (at->first + blocks * TILES) % RING_TILES};
     return next;
 }
 
 /* Waits until a part of a block is there. */
 DEVICE void await_part(const struct block_at *at, int part, u32 parities,
-                       const struct place *place) {
-    mbarrier_wait(barrier_at(FULL + (at->index * PARTS + part) * 2 + place->group),
+                       const struct math_thread *me) {
+    mbarrier_wait(barrier_at(FULL + (at->index * PARTS + part) * 2 + me->group),
                   (int)(parities >> at->index & 1));
     fence_proxy_async();
 }
@@ -1539,37 +1547,37 @@ DEVICE void give_back(const struct block_at *at, int part) {
 /* Scores that have been issued -> P. */
 DEVICE void compute_probabilities(float *s, struct softmax_columns *columns, float *o, int first,
                                   int count, float scale_log2, bool opening,
-                                  const struct place *place) {
+                                  const struct math_thread *me) {
     wgmma_wait_0();
     if (count < BLOCK_KEYS) {
-        mask_scores(s, place, count);
+        mask_scores(s, me, count);
     }
     /* Its barrier stands between the last read of the rope columns and the statistics, of P and the
      * next, and of Q and the next. */
-    softmax_block(s, columns, o, scale_log2, first, opening, place);
-    store_transposed(shared_address(p_offset(place)), s, place);
+    softmax_block(s, columns, o, scale_log2, first, opening, me);
+    store_transposed(shared_address(p_offset(me)), s, me);
     fence_proxy_async();
 }
 
 /*
  * A query's key blocks, from `at` on, which becomes the last one; returns its word, keeps its tiles
- * and leaves its output under way. `parities`: of the FULL barriers, by place, that come next.
+ * and leaves its output under way. `parities`: of the FULL barriers, by block, that come next.
  */
 DEVICE struct block_word compute_blocks(const struct sparse_attn_fwd_params *params,
                                         struct softmax_columns *columns, float *o,
                                         struct block_at *at, u32 *parities,
-                                        const struct place *place) {
+                                        const struct math_thread *me) {
     const float scale_log2 = params->scale * LOG2_E;
     float s[SLAB_VALUES];
     for (bool opening = true;; opening = false) {
         /* One for the warp, as the products' descriptors have to be. */
         const int first = (int)warp_reduce_or((u32)at->first);
         const u32 query =
-            warp_reduce_or(shared_address((u32)(QUERY_OFFSET + place->group * QUERY_BYTES)));
+            warp_reduce_or(shared_address((u32)(QUERY_OFFSET + me->group * QUERY_BYTES)));
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {
             const int end = ROPE_TILES + (part + 1) * PART_TILES;
-            await_part(at, part, *parities, place);
+            await_part(at, part, *parities, me);
             issue_scores(s, first, part == 0 ? 0 : end - PART_TILES, end, query);
         }
         *parities ^= 1u << at->index;
@@ -1578,10 +1586,10 @@ DEVICE struct block_word compute_blocks(const struct sparse_attn_fwd_params *par
         block.next = block_word(at->index)->next;
         const bool last = block.word & LAST_BLOCK;
         compute_probabilities(s, columns, o, at->first, block.word & COUNT_MASK, scale_log2,
-                              opening, place);
-        group_sync(place);
+                              opening, me);
+        group_sync(me);
         const int tiles = (int)warp_reduce_or((u32)at->first);
-        const u32 p = warp_reduce_or(shared_address(p_offset(place)));
+        const u32 p = warp_reduce_or(shared_address(p_offset(me)));
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {
             issue_output(o, tiles, part * PART_TILES, (part + 1) * PART_TILES, p, !opening);
@@ -1607,18 +1615,18 @@ DEVICE struct block_word compute_blocks(const struct sparse_attn_fwd_params *par
 
 /* The values of a thread's heads, a sum and a maximum over its warp each, to the statistics. */
 DEVICE void share_statistics(const struct softmax_columns *columns, bool all, int first,
-                             const struct place *place) {
-    float *const values = statistics(first, place);
+                             const struct math_thread *me) {
+    float *const values = statistics(first, me);
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
-        const int head = thread_head(place, k);
+        const int head = thread_head(me, k);
         float sum = columns->sum[k];
         sum += __shfl_xor_sync((u32)ALL_LANES, sum, 4);
         sum += __shfl_xor_sync((u32)ALL_LANES, sum, 8);
         sum += __shfl_xor_sync((u32)ALL_LANES, sum, 16);
-        if (place->lane < 4) {
-            values[(SUMS + place->warp) * BLOCK_HEADS + head] = sum;
-            if (place->warp == 0) {
+        if (me->lane < 4) {
+            values[(SUMS + me->warp) * BLOCK_HEADS + head] = sum;
+            if (me->warp == 0) {
                 values[MAXIMUM * BLOCK_HEADS + head] = columns->maximum[k];
             }
         }
@@ -1627,18 +1635,18 @@ DEVICE void share_statistics(const struct softmax_columns *columns, bool all, in
 #pragma unroll
         for (int k = 0; k < THREAD_HEADS; ++k) {
             const float highest = column_maximum(columns->highest[k]);
-            if (place->lane < 4) {
-                values[(HIGHEST + place->warp) * BLOCK_HEADS + thread_head(place, k)] = highest;
+            if (me->lane < 4) {
+                values[(HIGHEST + me->warp) * BLOCK_HEADS + thread_head(me, k)] = highest;
             }
         }
     }
-    group_sync(place);
+    group_sync(me);
 }
 
 /* One head of a query, by one thread: its lse and maximum, and what its O is multiplied by. */
 DEVICE void finish_head(const struct sparse_attn_fwd_params *params, int query, int head, int first,
-                        const struct place *place) {
-    float *const values = statistics(first, place) + head;
+                        const struct math_thread *me) {
+    float *const values = statistics(first, me) + head;
     const float maximum = values[MAXIMUM * BLOCK_HEADS];
     const float base = maximum == MINUS_INFINITY ? 0.0f : maximum;
     const float sum = sum_of_warps(values + SUMS * BLOCK_HEADS);
@@ -1672,12 +1680,12 @@ DEVICE u32 staged_output(int first, int slab) {
 }
 
 /* O over the denominators there, as bf16. */
-DEVICE void finish_output(float *o, int first, const struct place *place) {
-    const float *const values = statistics(first, place) + FACTOR * BLOCK_HEADS;
+DEVICE void finish_output(float *o, int first, const struct math_thread *me) {
+    const float *const values = statistics(first, me) + FACTOR * BLOCK_HEADS;
     float factors[THREAD_HEADS];
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
-        factors[k] = values[thread_head(place, k)];
+        factors[k] = values[thread_head(me, k)];
     }
 #pragma unroll
     for (int i = 0; i < VALUE_TILES; ++i) {
@@ -1686,9 +1694,9 @@ DEVICE void finish_output(float *o, int first, const struct place *place) {
         for (int j = 0; j < SLAB_VALUES; ++j) {
             slab[j] *= factors[j / 4 * 2 + j % 2];
         }
-        store_transposed(staged_output(first, i), slab, place);
+        store_transposed(staged_output(first, i), slab, me);
     }
-    group_sync(place);
+    group_sync(me);
 }
 
 /* From there to global memory, 16 bytes a thread. */
@@ -1723,19 +1731,19 @@ DEVICE void begin_query(struct softmax_columns *columns) {
  * by way of the last block's tiles. */
 DEVICE void finish_query(const struct sparse_attn_fwd_params *params, int query, int next,
                          const struct softmax_columns *columns, float *o, const struct block_at *at,
-                         const struct place *place) {
+                         const struct math_thread *me) {
     const int thread = (int)(threadIdx.x % WARPGROUP);
     if (next >= 0) {
-        load_query(params, next, place);
+        load_query(params, next, me);
     }
-    share_statistics(columns, params->max_logits, at->first, place);
+    share_statistics(columns, params->max_logits, at->first, me);
     if (thread < BLOCK_HEADS) {
-        finish_head(params, query, thread, at->first, place);
+        finish_head(params, query, thread, at->first, me);
     }
     wgmma_wait_0();
     give_back(at, PARTS - 1);
-    group_sync(place);
-    finish_output(o, at->first, place);
+    group_sync(me);
+    finish_output(o, at->first, me);
     store_output(params, query, at->first);
 #pragma unroll
     for (int part = 0; part < PARTS / 2; ++part) {
@@ -1749,8 +1757,8 @@ DEVICE void finish_query(const struct sparse_attn_fwd_params *params, int query,
 /* One of the two math warpgroups. */
 DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
     registers_increase(MATH_REGISTERS);
-    const struct place place = {group, (int)(threadIdx.x % WARPGROUP / 32), (int)(threadIdx.x % 32),
-                                (int)(threadIdx.x % 4 * 2)};
+    const struct math_thread me = {group, (int)(threadIdx.x % WARPGROUP / 32),
+                                   (int)(threadIdx.x % 32), (int)(threadIdx.x % 4 * 2)};
     struct block_at at = {group, group * TILES};
     u32 parities = 0;
     int query_parity = 0;
@@ -1760,7 +1768,7 @@ DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
     }
     int query = first.query;
     if (query >= 0) {
-        load_query(params, query, &place);
+        load_query(params, query, &me);
     }
     while (query >= 0) {
         struct softmax_columns columns;
@@ -1768,8 +1776,8 @@ DEVICE void run_math(const struct sparse_attn_fwd_params *params, int group) {
         mbarrier_wait(barrier_at(QUERY_FULL + group), query_parity);
         query_parity ^= 1;
         begin_query(&columns);
-        const struct block_word last = compute_blocks(params, &columns, o, &at, &parities, &place);
-        finish_query(params, query, last.next, &columns, o, &at, &place);
+        const struct block_word last = compute_blocks(params, &columns, o, &at, &parities, &me);
+        finish_query(params, query, last.next, &columns, o, &at, &me);
         at = block_after(&at, last.word);
         query = last.next;
     }

@@ -510,6 +510,21 @@ DEVICE void ring_advance(struct ring_place *place, int size) {
     }
 }
 
+#line 2 "templates/common/softmax.cuh"
+/*
+ * Numbers of a streaming softmax (Milakov and Gimelshein, arXiv 1805.02867) in powers of two, whose
+ * exponentials are one instruction. P is relative to a maximum, which begins as the true one of the
+ * first scores, so that the largest P is 1 and loses nothing when it is rounded.
+ */
+
+#define LOG2_E 1.4426950408889634f
+#define LN_2 0.6931471805599453f
+#define MINUS_INFINITY (-__int_as_float(0x7f800000))
+
+/* The maximum may lag behind the true one by so many powers of two before sums and outputs are
+ * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
+#define RESCALE_THRESHOLD 8.0f
+
 #line 2 "templates/ptx/mbarrier.cuh"
 /*
  * Barriers in shared memory (PTX ISA, "Parallel Synchronization and Communication Instructions:
@@ -1078,7 +1093,7 @@ struct sparse_attn_fwd_params {
     float scale;           /* softmax scale, natural units */
 };
 
-#line 24 "templates/sparse_attn_fwd.sm90.cu"
+#line 25 "templates/sparse_attn_fwd.sm90.cu"
 /*
  * Sparse attention forward with wgmma, 64 heads at a time: heads are the matrices' rows.
  * Mathematics and shapes: include/smelt/sparse_attn.h.
@@ -1102,14 +1117,14 @@ struct sparse_attn_fwd_params {
  *
  * Shared memory (offsets and sizes: the plan above). A tile is 64 rows of 64 columns, 128-byte
  * swizzled:
- *   LATENT        [STAGES][DV / 64] tiles: the columns that are key and value
+ *   LATENT        [STAGES][LATENT_TILES] tiles: the columns that are key and value
  *   ROPE          one tile: the columns that are key alone
- *   PROBABILITIES [P_BUFFERS] tiles: P, 64 heads of 64 keys
- *   QUERY         [STEPS - REGISTER_STEPS][64][16]: the last k-steps of Q, 32-byte swizzled
- *   EXPONENTS     [P_BUFFERS][64] bytes: what O's rows are multiplied by before P V is added
- *   DENOMINATORS  [P_BUFFERS][64] fp32: of a query, with its last block; 0 without valid slots
- *   WORDS         [STAGES]: what a key block is (count, FIRST_BLOCK, LAST_BLOCK)
- *   RING, COUNTS: common/warpgroup_slots.cuh; RANGE: common/work.cuh
+ *   PROBABILITIES [P_BUFFERS] tiles: P, BLOCK_HEADS by BLOCK_KEYS
+ *   QUERY         [STEPS - REGISTER_STEPS][BLOCK_HEADS][16]: the last k-steps of Q, 32-byte
+ * swizzled EXPONENTS     [P_BUFFERS][BLOCK_HEADS] bytes: what O's rows are multiplied by before P V
+ * is added DENOMINATORS  [P_BUFFERS][BLOCK_HEADS] fp32: of a query, with its last block; 0 without
+ * valid slots WORDS         [STAGES]: what a key block is (count, FIRST_BLOCK, LAST_BLOCK) RING,
+ * COUNTS: common/warpgroup_slots.cuh; RANGE: common/work.cuh
  *
  * Barriers (parity counts uses; stages and buffers are used in turn, a stage s by
  * key blocks and Q, a buffer b by key blocks alone):
@@ -1142,26 +1157,30 @@ enum {
     GATHER_WARPGROUP = 3,
     SCORES_BARRIER = 1, /* a named one */
 
-    TILE_PITCH = 128,                /* bytes of a row, 64 columns */
-    TILE_BYTES = 64 * TILE_PITCH,    /* of a tile */
+    BLOCK_HEADS = 64, /* of an item: a product's rows */
+    TILE_ROWS = 64,   /* heads or keys */
+    TILE_COLUMNS = 64,
+    TILE_PITCH = 2 * TILE_COLUMNS, /* bytes of a row */
+    TILE_BYTES = TILE_ROWS * TILE_PITCH,
     ATOM_BYTES = 8 * TILE_PITCH,     /* eight rows of a tile */
     STEP_BYTES = 32,                 /* 16 columns of a row: a k-step of Q K^T */
     KEY_STEP_BYTES = 2 * ATOM_BYTES, /* 16 keys of a tile: a k-step of P V */
-    LATENT_TILES = DV / 64,
+    LATENT_TILES = DV / TILE_COLUMNS,
     STAGE_BYTES = LATENT_TILES * TILE_BYTES,
     STEPS = DQK / 16,
     LATENT_STEPS = DV / 16,
     LATENT_SLICES = LATENT_STEPS - REGISTER_STEPS, /* k-steps of Q in shared memory, without rope */
-    SLICE_BYTES = 64 * STEP_BYTES,                 /* of one of them */
+    SLICE_BYTES = BLOCK_HEADS * STEP_BYTES,        /* of one of them */
     ROPE_STEPS = STEPS - LATENT_STEPS,
     LAST_HEAD = HEADS - 1,
     OUTPUT_COLUMNS = DV / 2, /* of a warpgroup */
     OUTPUT_TILES = LATENT_TILES / 2,
 
-    SCORE_VALUES = 32,                   /* S of a thread */
-    OUTPUT_VALUES = OUTPUT_COLUMNS / 2,  /* O of a thread */
-    OUTPUT_HALF = OUTPUT_VALUES / 2,     /* of one wgmma */
-    QUERY_FRAGMENTS = REGISTER_STEPS * 4 /* registers */
+    SCORE_VALUES = 32,                    /* S of a thread */
+    OUTPUT_VALUES = OUTPUT_COLUMNS / 2,   /* O of a thread */
+    OUTPUT_HALF = OUTPUT_VALUES / 2,      /* of one wgmma */
+    QUERY_FRAGMENTS = REGISTER_STEPS * 4, /* registers */
+    QUAD_BYTES = 4 * 16                   /* of a row of O, stored at once by four threads */
 };
 
 /* Places in BARRIERS. */
@@ -1176,12 +1195,6 @@ enum {
     ROPE_FREE = ROPE_FULL + 1
 };
 
-#define LOG2_E 1.4426950408889634f
-#define LN_2 0.6931471805599453f
-#define MINUS_INFINITY (-__int_as_float(0x7f800000))
-
-/* In powers of two: P stays below 2^8, and most blocks rescale nothing. */
-#define RESCALE_THRESHOLD 8.0f
 /* The longest step of a maximum: its factor is the least that a byte of exponent expresses; what a
  * still smaller one would leave of the old sum makes no difference to the new one. */
 #define LONGEST_STEP 126.0f
@@ -1189,11 +1202,11 @@ enum {
  * additions, where ceilf is an instruction that the block's critical path would wait for. */
 #define ROUND_TO_INTEGER 12582912.0f
 
-DEVICE u32 barrier_at(int place) {
-    return shared_address((u32)(BARRIERS_OFFSET + place * 8));
+DEVICE u32 barrier_at(int number) {
+    return shared_address((u32)(BARRIERS_OFFSET + number * 8));
 }
 
-/* The word of a key block: how many keys it has, 0 to 64, and where it stands in its query. */
+/* The word of a key block: how many keys it has, and where it stands in its query. */
 enum { FIRST_BLOCK = 256, LAST_BLOCK = 512, COUNT_MASK = 255 };
 
 DEVICE int *block_word(int stage) {
@@ -1218,11 +1231,12 @@ DEVICE void initialise_barriers(void) {
     __syncthreads();
 }
 
-/* Where Q's rows of an item are; a head past the last is the last again, and never stored. */
+/* Where a row of an item's Q begins. Rows past the last head repeat it, so that what is read is
+ * there; what is computed of them is not stored. */
 DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const struct work *work,
                              int row) {
     const int batch = work_batch(&params->work, work), token = work_token(&params->work, work);
-    const int head = minimum(work->head_block * 64 + row, LAST_HEAD);
+    const int head = minimum(work->head_block * BLOCK_HEADS + row, LAST_HEAD);
     return (const char *)params->q +
            2 * (batch * params->q_batch_stride + token * params->q_token_stride +
                 head * params->q_head_stride);
@@ -1233,7 +1247,7 @@ DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const 
 
 /* A thread's first 16 bytes in a tile. Eight threads copy a row, 16 rows at once. Registers are so
  * short here that what follows from a thread's number is computed anew for each block. */
-DEVICE u32 thread_place(u32 thread) {
+DEVICE u32 thread_chunk(u32 thread) {
     return shared_address(thread / 8 * TILE_PITCH + ((thread % 8) ^ (thread / 8 % 8)) * 16);
 }
 
@@ -1263,8 +1277,8 @@ DEVICE void copy_row(u32 to, const char *from, bool present) {
 DEVICE void fill_keys(const struct sparse_attn_fwd_params *params, const char *source,
                       const struct ring_place *stage, int *rope_parity, int taken, int word) {
     const int *const ring = (const int *)(arena + RING_OFFSET);
-    const u32 thread = thread_number() % WARPGROUP, place = thread_place(thread);
-    const u32 latent = place + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
+    const u32 thread = thread_number() % WARPGROUP, chunk = thread_chunk(thread);
+    const u32 latent = chunk + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
     const int first = (int)(thread / 8), count = word & COUNT_MASK;
     claim_stage(stage, word);
 #pragma unroll
@@ -1286,7 +1300,7 @@ DEVICE void fill_keys(const struct sparse_attn_fwd_params *params, const char *s
     for (int i = 0; i < 4; ++i) {
         const bool present = first + i * 16 < count;
         const u32 row = present ? (u32)ring[(taken + first + i * 16) & RING_MASK] : 0;
-        cp_async_16(place + (u32)(ROPE_OFFSET + i * 16 * TILE_PITCH),
+        cp_async_16(chunk + (u32)(ROPE_OFFSET + i * 16 * TILE_PITCH),
                     source + (u64)row * params->kv_row_bytes + DV * 2, present ? 16 : 0);
     }
     cp_async_arrive_noinc(barrier_at(ROPE_FULL));
@@ -1296,8 +1310,8 @@ DEVICE void fill_keys(const struct sparse_attn_fwd_params *params, const char *s
 /* The same for an item's Q: its heads are the rows. */
 DEVICE void fill_query(const struct sparse_attn_fwd_params *params, const struct work *work,
                        struct ring_place *stage) {
-    const u32 thread = thread_number() % WARPGROUP, place = thread_place(thread);
-    const u32 latent = place + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
+    const u32 thread = thread_number() % WARPGROUP, chunk = thread_chunk(thread);
+    const u32 latent = chunk + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
     const int first = (int)(thread / 8);
     claim_stage(stage, 0);
     mbarrier_wait(barrier_at(EMPTY_HIGH + stage->index), stage->parity ^ 1);
@@ -1313,12 +1327,12 @@ DEVICE void fill_query(const struct sparse_attn_fwd_params *params, const struct
 /* Q's rope columns into theirs. */
 DEVICE void fill_query_rope(const struct sparse_attn_fwd_params *params, const struct work *work,
                             int *rope_parity) {
-    const u32 thread = thread_number() % WARPGROUP, place = thread_place(thread);
+    const u32 thread = thread_number() % WARPGROUP, chunk = thread_chunk(thread);
     const int first = (int)(thread / 8);
     mbarrier_wait(barrier_at(ROPE_FREE), *rope_parity ^ 1);
 #pragma unroll 1
     for (int i = 0; i < 4; ++i) {
-        cp_async_16(place + (u32)(ROPE_OFFSET + i * 16 * TILE_PITCH),
+        cp_async_16(chunk + (u32)(ROPE_OFFSET + i * 16 * TILE_PITCH),
                     query_row(params, work, first + i * 16) + DV * 2 + thread % 8 * 16, 16);
     }
     cp_async_arrive_noinc(barrier_at(ROPE_FULL));
@@ -1349,7 +1363,7 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
             do {
                 entries = warpgroup_scan_more(&scan, params->work.rows, entries);
                 ended = warpgroup_scan_ended(&scan, entries);
-            } while (!ended && entries - taken <= 64);
+            } while (!ended && entries - taken <= BLOCK_KEYS);
             if (!(position & FIRST_BLOCK)) {
                 /* Q is on its way. */
             } else if (ROPE_STEPS > 0) {
@@ -1361,9 +1375,9 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
                 work = next_work(&params->work, &work);
                 warpgroup_scan_open(&scan, &params->work, &work);
             }
-            while (entries - taken > 64 || (ended && !(position & LAST_BLOCK))) {
-                const int count = minimum(entries - taken, 64);
-                position |= ended && entries - taken <= 64 ? LAST_BLOCK : 0;
+            while (entries - taken > BLOCK_KEYS || (ended && !(position & LAST_BLOCK))) {
+                const int count = minimum(entries - taken, BLOCK_KEYS);
+                position |= ended && entries - taken <= BLOCK_KEYS ? LAST_BLOCK : 0;
                 fill_keys(params, source, &stage, &rope_parity, taken, count | position);
                 ring_advance(&stage, STAGES);
                 taken += count;
@@ -1581,7 +1595,7 @@ DEVICE void store_probabilities(const u32 *p, const float *factors, int buffer) 
     }
     if (lane % 4 == 0) {
         unsigned char *const exponents =
-            arena + EXPONENTS_OFFSET + buffer * 64 + warp * 16 + lane / 4;
+            arena + EXPONENTS_OFFSET + buffer * BLOCK_HEADS + warp * 16 + lane / 4;
         exponents[0] = (unsigned char)(__float_as_int(factors[0]) >> 23);
         exponents[8] = (unsigned char)(__float_as_int(factors[1]) >> 23);
     }
@@ -1598,11 +1612,11 @@ DEVICE void store_denominators(const struct sparse_attn_fwd_params *params,
         rows->sum[r] += __shfl_xor_sync((u32)ALL_LANES, rows->sum[r], 2);
         float denominator = rows->sum[r];
         if (HAS_SINK) {
-            const int head = minimum(work->head_block * 64 + row, LAST_HEAD);
+            const int head = minimum(work->head_block * BLOCK_HEADS + row, LAST_HEAD);
             denominator += exp2_approximate(params->sink[head] * LOG2_E - rows->maximum[r]);
         }
         if (lane % 4 == 0) {
-            ((float *)(arena + DENOMINATORS_OFFSET))[buffer * 64 + row] =
+            ((float *)(arena + DENOMINATORS_OFFSET))[buffer * BLOCK_HEADS + row] =
                 rows->sum[r] == 0.0f ? 0.0f : denominator;
         }
     }
@@ -1616,7 +1630,7 @@ DEVICE void store_statistics(const struct sparse_attn_fwd_params *params,
     const int batch = work_batch(&params->work, work), token = work_token(&params->work, work);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const int head = work->head_block * 64 + (int)(warp * 16 + lane / 4) + 8 * r;
+        const int head = work->head_block * BLOCK_HEADS + (int)(warp * 16 + lane / 4) + 8 * r;
         if (lane % 4 == 0 && head < HEADS) {
             params->lse[batch * params->lse_batch_stride + token * params->lse_token_stride +
                         head * params->lse_head_stride] =
@@ -1665,7 +1679,7 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
             if (word & LAST_BLOCK) {
                 barrier_sync(SCORES_BARRIER, WARPGROUP); /* QUERY has been read */
             }
-            if ((word & COUNT_MASK) < 64) {
+            if ((word & COUNT_MASK) < BLOCK_KEYS) {
                 mask_scores(s, word & COUNT_MASK);
             }
             softmax_block(s, &rows, factors, scale_log2);
@@ -1701,7 +1715,7 @@ DEVICE void rescale_output(float *o, int buffer) {
     enum { ONE = 127 }; /* the exponent of 1 */
     const int warp = (int)(threadIdx.x % WARPGROUP / 32), lane = (int)(threadIdx.x % 32);
     const unsigned char *const exponents =
-        arena + EXPONENTS_OFFSET + buffer * 64 + warp * 16 + lane / 4;
+        arena + EXPONENTS_OFFSET + buffer * BLOCK_HEADS + warp * 16 + lane / 4;
     const int upper = exponents[0], lower = exponents[8];
     if (__any_sync((u32)ALL_LANES, (upper & lower) != ONE)) {
         const float factors[2] = {__int_as_float(upper << 23), __int_as_float(lower << 23)};
@@ -1741,7 +1755,7 @@ DEVICE void store_output(const struct sparse_attn_fwd_params *params, const floa
     const int batch = work_batch(&params->work, work), token = work_token(&params->work, work);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const int head = work->head_block * 64 + warp * 16 + lane / 4 + 8 * r;
+        const int head = work->head_block * BLOCK_HEADS + warp * 16 + lane / 4 + 8 * r;
         const float inverse = denominators[r] == 0.0f ? 0.0f : 1.0f / denominators[r];
         char *const out = (char *)params->out +
                           2 * (batch * params->out_batch_stride + token * params->out_token_stride +
@@ -1757,7 +1771,7 @@ DEVICE void store_output(const struct sparse_attn_fwd_params *params, const floa
             }
             transpose_quad(x);
             if (head < HEADS) {
-                store_streaming_16(out + i * 64, x);
+                store_streaming_16(out + i * QUAD_BYTES, x);
             }
         }
     }
@@ -1788,7 +1802,7 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
             wgmma_wait_0();
             if (word & LAST_BLOCK) {
                 const float *const values =
-                    (const float *)(arena + DENOMINATORS_OFFSET) + buffer.index * 64 + row;
+                    (const float *)(arena + DENOMINATORS_OFFSET) + buffer.index * BLOCK_HEADS + row;
                 denominators[0] = values[0];
                 denominators[1] = values[8];
             }
