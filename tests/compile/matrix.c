@@ -34,7 +34,7 @@ struct cell {
     int planned;
     int max_registers, shared_bytes; /* the plan's claims */
     char problem[256];               /* "" when all is well */
-    smelt_kernel_info info;
+    smelt_kernel_info info;          /* its strings went with the context */
 };
 
 struct matrix {
@@ -62,7 +62,9 @@ static uint64_t next_random(uint64_t *state) {
  * 0, or SKIPPED. */
 static int find_supported(int supported[ARCHS]) {
     smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
-    smelt_status status = smelt_machine_get_report(NULL, &report);
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    options.cache_disable = 1;
+    smelt_status status = smelt_machine_get_report(&options, &report);
     if (status || !report.nvrtc_found) {
         printf("matrix: skipped, no NVRTC: %s\n",
                status ? smelt_last_error() : report.nvrtc_problem);
@@ -174,7 +176,26 @@ static void note_warning(void *user, smelt_log_level level, const char *message)
     printf("FAILED: %s\n", message);
 }
 
-/* Compiles all planned cells, on `jobs` threads. */
+/* Holds the assembler's report against the plan. */
+static void judge_cell(struct cell *cell) {
+    const smelt_kernel_info *info = &cell->info;
+    int shared = info->static_shared_bytes + info->dynamic_shared_bytes;
+    if (!cell->planned)
+        return;
+    if (info->state != SMELT_KERNEL_COMPILED)
+        snprintf(cell->problem, sizeof cell->problem, "not compiled: %.200s", info->error);
+    else if (info->spill_bytes != 0)
+        snprintf(cell->problem, sizeof cell->problem, "spills %d bytes", info->spill_bytes);
+    else if (info->registers < 1 || info->registers > cell->max_registers)
+        snprintf(cell->problem, sizeof cell->problem, "%d registers, the plan allows %d",
+                 info->registers, cell->max_registers);
+    else if (shared != cell->shared_bytes)
+        snprintf(cell->problem, sizeof cell->problem,
+                 "%d bytes of shared memory (%d of them static), the plan claims %d", shared,
+                 info->static_shared_bytes, cell->shared_bytes);
+}
+
+/* Compiles all planned cells, on `jobs` threads, and judges them. */
 static int compile_cells(struct matrix *matrix, int jobs) {
     int result = -1;
     size_t count = 0;
@@ -206,6 +227,7 @@ static int compile_cells(struct matrix *matrix, int jobs) {
     for (size_t i = 0, next = 0; i < matrix->count; i++) {
         if (matrix->cells[i].planned)
             matrix->cells[i].info = infos[next++];
+        judge_cell(&matrix->cells[i]); /* while the context holds the infos' strings */
     }
     result = 0;
 out:
@@ -213,25 +235,6 @@ out:
     free(requests);
     free(infos);
     return result;
-}
-
-/* Holds the assembler's report against the plan. */
-static void judge_cell(struct cell *cell) {
-    const smelt_kernel_info *info = &cell->info;
-    int shared = info->static_shared_bytes + info->dynamic_shared_bytes;
-    if (!cell->planned)
-        return;
-    if (info->state != SMELT_KERNEL_COMPILED)
-        snprintf(cell->problem, sizeof cell->problem, "not compiled: %.200s", info->error);
-    else if (info->spill_bytes != 0)
-        snprintf(cell->problem, sizeof cell->problem, "spills %d bytes", info->spill_bytes);
-    else if (info->registers < 1 || info->registers > cell->max_registers)
-        snprintf(cell->problem, sizeof cell->problem, "%d registers, the plan allows %d",
-                 info->registers, cell->max_registers);
-    else if (shared != cell->shared_bytes)
-        snprintf(cell->problem, sizeof cell->problem,
-                 "%d bytes of shared memory (%d of them static), the plan claims %d", shared,
-                 info->static_shared_bytes, cell->shared_bytes);
 }
 
 static void print_table(const struct matrix *matrix) {
@@ -344,8 +347,6 @@ int main(int argc, char **argv) {
         plan_cell(&matrix.kernels, &matrix.cells[i]);
     if (compile_cells(&matrix, choice.jobs) != 0)
         goto out;
-    for (size_t i = 0; i < matrix.count; i++)
-        judge_cell(&matrix.cells[i]);
     print_table(&matrix);
     print_slowest(&matrix);
     status = matrix.count > 0 && print_verdict(&matrix) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -70,7 +70,7 @@ typedef struct smelt_sparse_attn_spec {
  * which the first topk are used.
  *
  * It pays where rows are padded or lengths differ: rows are scanned up to their last valid slot,
- * and the longest work begins first (measured on an H200: 1.1 to 2.8 times as fast, see README.md).
+ * and the longest work begins first (measured on an H200: 1.1 to 3.0 times as fast, see README.md).
  * It costs 10 to 40 us a call where nearly every slot is valid or there are fewer than about 500
  * queries: the plain operator is better then. A query has the plain operator's very bits where the
  * plans of the bucket's kernel and of the plain one agree (variant mma; sm90 with more than 32
