@@ -80,8 +80,7 @@ static void *upload(smelt_context *context, const void *host, size_t bytes) {
 
 int main(void) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    options.kind =
-        SMELT_CONTEXT_DEVICE; /* a program with a CUDA context of its own leaves this alone */
+    options.kind = SMELT_CONTEXT_DEVICE; /* without it: the CUDA context that is current here */
     smelt_context *context = NULL;
     require(smelt_context_create(&context, &options), "context");
 
