@@ -30,7 +30,7 @@ No GPU that can be used here. The same kernels can be compiled for GPUs that are
 an H100 or H200 (sm_90a) and an A100 (sm_80).
 END
     show warm "${model[@]}" --arch sm_90a --arch sm_80
-    show show sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048 --arch sm_90a
+    show show sparse_attn:heads=8,dqk=576,dv=512,topk=2048 --arch sm_90a
     cat <<'END'
 
 And they can be run on the CPU: the emulator compiles their CUDA text as C, runs it thread by thread
@@ -49,7 +49,7 @@ cat <<'END'
   build/smelt warm --preset deepseek-v3.2 --arch sm_90a     another model, for a GPU elsewhere
   build/smelt check --emulate --arch sm_80 sparse_attn:heads=64,dqk=576,dv=512,topk=512
                                                             a kernel run without a GPU
-  build/smelt emit sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048 --arch sm_90a   the CUDA text
+  build/smelt emit sparse_attn:heads=8,dqk=576,dv=512,topk=2048 --arch sm_90a   the CUDA text
   make test                                                 the tests
-  examples/embed.c                                          smelt in a program of your own
+  examples/embed.c, docs/embedding.md                       smelt in a program of your own
 END

@@ -8,9 +8,10 @@
 
 #define TENSOR(name) SMELT__SPARSE_ATTN_##name
 
-/* OPERATORS.md's meaning rounded to bf16 is 2e-3 away; probabilities rounded to bf16 add to it. A
- * few rows may all be of one slot: there the probability, which an integer maximum leaves between
- * 1/2 and 1, rounds by up to half a unit, as each element of out does, and the two add: 5.7e-3. */
+/* docs/operators.md's meaning rounded to bf16 is 2e-3 away; probabilities rounded to bf16 add to
+ * it. A few rows may all be of one slot: there the probability, which an integer maximum leaves
+ * between 1/2 and 1, rounds by up to half a unit, as each element of out does, and the two
+ * add: 5.7e-3. */
 static const double OUT_TOLERANCE = 4e-3, OUT_TOLERANCE_FEW = 5.8e-3, ROW_TOLERANCE = 1.5e-2;
 enum { FEW_ROWS = 64 }; /* queries times heads */
 static const double LSE_TOLERANCE = 2e-3, LSE_TOLERANCE_PER_SCORE = 1e-6;

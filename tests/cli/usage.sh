@@ -40,11 +40,28 @@ for verb in prune export import; do
         passed "$verb is not advertised"
     fi
 done
-knobs=$(sed -n "s/.*--knobs) words='\([^']*\)'.*/\1/p" "$documents/smelt.bash-completion")
-[ -n "$knobs" ] || failed 'knobs complete' 'no list of them'
+# completes WORD...: what bash offers for the last word, one a line, with this command in the path.
+completes() {
+    PATH=$(cd "$(dirname "$smelt")" && pwd):$PATH bash -c '. "$0"; COMP_WORDS=("$@")
+        COMP_CWORD=$(($# - 1)); _smelt; printf "%s\n" "${COMPREPLY[@]}"' \
+        "$documents/smelt.bash-completion" smelt "$@" >"$work/out" 2>"$work/err"
+}
+completes tune --knobs ''
+knobs=$(cat "$work/out")
+prints 'knobs complete' '^turn_steps$'
 for knob in $knobs; do
     gives 0 '' tune --dry-run --arch sm_90a --limit 1 --knobs "$knob" "$operator"
 done
+completes sh
+prints 'verbs complete' '^show$'
+completes emit --k
+prints 'options complete' '^--kernel$'
+completes warm --preset glm-5.2
+prints 'presets complete' '^glm-5.2$'
+completes emit --arch sm_90
+prints 'architectures complete' '^sm_90a$'
+completes show --passes b
+prints 'passes complete' '^backward$'
 if bash -n "$documents/smelt.bash-completion" 2>"$work/err"; then
     passed 'the completion is bash'
 else
