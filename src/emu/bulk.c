@@ -264,7 +264,7 @@ static void add_store(struct place from, void *to, u32 bytes, enum store_kind ki
     struct thread *self = emu.self;
     struct store_part *part = emu_take(sizeof *part), **last = &self->bulk_stores;
     emu_shared_read_begin(from.cta, from.offset, bytes, at);
-    emu_global_access(to, bytes, kind == STORE ? EMU_WRITE : EMU_ATOMIC, at);
+    emu_global_store_begin(to, bytes, kind == STORE ? EMU_WRITE : EMU_ATOMIC, at);
     *part = (struct store_part){
         .cta = from.cta, .offset = from.offset, .bytes = bytes, .to = to, .kind = kind, .at = at};
     while (*last)
@@ -329,6 +329,7 @@ EMU_EXPORT void emu_bulk_wait(int pending, int read_only) {
             finish_reading(self, part);
         if (covered && !read_only) {
             *at = part->next;
+            emu_global_store_end(part->to, part->bytes, part->at);
             finish_writing(self, part);
         } else {
             at = &part->next;

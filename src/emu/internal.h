@@ -389,9 +389,14 @@ enum emu_access {
     EMU_CACHED,    /* a plain read: through L1, which does not follow what other SMs write */
     EMU_READ_ONLY, /* ld.global.nc: of what nobody writes as long as the kernel runs */
     EMU_WRITE,
-    EMU_ATOMIC /* a reduction: adds to what is there */
+    EMU_ATOMIC /* a reduction: adds to what is there; or a counter's read */
 };
 void emu_global_access(const void *pointer, size_t bytes, enum emu_access access, site at);
+
+/* The same for a bulk store or reduction, which is complete for whoever comes after its wait alone.
+ */
+void emu_global_store_begin(const void *to, size_t bytes, enum emu_access access, site at);
+void emu_global_store_end(const void *to, size_t bytes, site at); /* by the thread that began it */
 
 /* explicit.c: an address that is no multiple of `bytes` ends the thread. */
 void emu_check_aligned(const void *pointer, size_t bytes, const char *what, site at);

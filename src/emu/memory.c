@@ -21,9 +21,17 @@ enum { GRANULE = 2 }; /* bytes: the narrowest element the kernels store */
 
 struct written {
     u32 gang; /* emu.gang of the writer; older than emu.first_gang: an earlier launch; 0: nobody */
-    u32 clock, at;
+    u32 clock, at; /* clock: UNDER_WAY of a bulk store nobody waited for */
     u16 slot;
     u16 atomic; /* by a reduction: those may meet */
+};
+
+static const u32 UNDER_WAY = 0xffffffff; /* no clock reaches it */
+
+/* Who read a granule last, for those who write it later. */
+struct reading {
+    u32 gang, clock, at;
+    u16 slot;
 };
 
 struct allocation {
@@ -35,6 +43,7 @@ struct allocation {
     size_t forbidden_count, forbidden_capacity;
     bool sorted;
     struct written *written; /* one per granule; pages exist when touched */
+    struct reading *read;    /* likewise, behind them */
 };
 
 static struct allocation *allocations;
@@ -52,8 +61,13 @@ static struct allocation *find(u64 pointer) {
     return NULL;
 }
 
-static size_t written_bytes(size_t bytes) {
-    return (bytes / GRANULE + 1) * sizeof(struct written);
+static size_t granules(size_t bytes) {
+    return bytes / GRANULE + 1;
+}
+
+/* Of what is remembered about so many bytes. */
+static size_t shadow_bytes(size_t bytes) {
+    return granules(bytes) * (sizeof(struct written) + sizeof(struct reading));
 }
 
 u64 emu_memory_allocate(size_t bytes, bool sparse) {
@@ -79,17 +93,19 @@ u64 emu_memory_allocate(size_t bytes, bool sparse) {
     }
     if (!sparse)
         memset(begin, 0xff, bytes); /* what was never written is NaN, or an index out of range */
-    void *written = mmap(NULL, written_bytes(bytes), PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (written == MAP_FAILED) {
+    void *shadow = mmap(NULL, shadow_bytes(bytes), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (shadow == MAP_FAILED) {
         munmap(mapping, mapped + 2 * (size_t)GUARD);
         return 0;
     }
-    allocations[count++] = (struct allocation){.begin = (u64)(uintptr_t)begin,
-                                               .bytes = bytes,
-                                               .mapping = mapping,
-                                               .mapped = mapped + 2 * (size_t)GUARD,
-                                               .written = written};
+    allocations[count++] =
+        (struct allocation){.begin = (u64)(uintptr_t)begin,
+                            .bytes = bytes,
+                            .mapping = mapping,
+                            .mapped = mapped + 2 * (size_t)GUARD,
+                            .written = shadow,
+                            .read = (void *)((struct written *)shadow + granules(bytes))};
     return (u64)(uintptr_t)begin;
 }
 
@@ -98,7 +114,7 @@ bool emu_memory_free(u64 pointer) {
     if (!allocation || allocation->begin != pointer)
         return false;
     munmap(allocation->mapping, allocation->mapped);
-    munmap(allocation->written, written_bytes(allocation->bytes));
+    munmap(allocation->written, shadow_bytes(allocation->bytes));
     free(allocation->forbidden);
     *allocation = allocations[--count];
     return true;
@@ -207,14 +223,9 @@ static _Noreturn void outside(u64 pointer, size_t bytes, const char *what, site 
 /* ---- what is no kernel's ----------------------------------------------------------------------
  */
 
-void emu_memory_overwritten(u64 pointer, size_t bytes) {
-    struct allocation *allocation = find(pointer);
-    if (!allocation || bytes == 0)
-        return;
-    const u64 first = (pointer - allocation->begin) / GRANULE;
-    const u64 last = (pointer - allocation->begin + bytes - 1) / GRANULE;
-    u8 *begin = (u8 *)&allocation->written[first], *end = (u8 *)&allocation->written[last + 1];
-    /* Whole pages are given back to the system, which has zeros for them. */
+/* Sets memory of the shadow to zero; whole pages are given back to the system, which has zeros. */
+static void erase(void *from, size_t bytes) {
+    u8 *begin = from, *end = begin + bytes;
     u8 *const pages = begin + (PAGE - (uintptr_t)begin % PAGE) % PAGE;
     u8 *const pages_end = end - (uintptr_t)end % PAGE;
     if (pages < pages_end && madvise(pages, (size_t)(pages_end - pages), MADV_DONTNEED) == 0) {
@@ -222,6 +233,16 @@ void emu_memory_overwritten(u64 pointer, size_t bytes) {
         begin = pages_end;
     }
     memset(begin, 0, (size_t)(end - begin));
+}
+
+void emu_memory_overwritten(u64 pointer, size_t bytes) {
+    struct allocation *allocation = find(pointer);
+    if (!allocation || bytes == 0)
+        return;
+    const u64 offset = pointer - allocation->begin, first = offset / GRANULE;
+    const size_t number = (size_t)((offset + bytes - 1) / GRANULE - first + 1);
+    erase(&allocation->written[first], number * sizeof(struct written));
+    erase(&allocation->read[first], number * sizeof(struct reading));
 }
 
 bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream) {
@@ -235,14 +256,15 @@ bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream) {
         return false;
     }
     for (u64 i = offset / GRANULE; bytes > 0 && i <= (offset + bytes - 1) / GRANULE; i++) {
-        const u32 gang = allocation->written[i].gang;
-        if (gang > 0 && !emu_chain_has_ended(gang, stream)) {
-            emu_report(
-                EMU_RACE, 0, 0,
-                "a memset of byte %llu of %s, written by an earlier launch that may not have "
-                "ended when the last one has: one of that one's threads must execute "
-                "griddepcontrol.wait",
-                (unsigned long long)(i * GRANULE), name_of(allocation));
+        const u32 writer = allocation->written[i].gang, reader = allocation->read[i].gang;
+        const bool after_writes = writer == 0 || emu_chain_has_ended(writer, stream);
+        if (!after_writes || (reader > 0 && !emu_chain_has_ended(reader, stream))) {
+            emu_report(EMU_RACE, 0, 0,
+                       "a memset of byte %llu of %s, %s by an earlier launch that may not have "
+                       "ended when the last one has: one of that one's threads must execute "
+                       "griddepcontrol.wait",
+                       (unsigned long long)(i * GRANULE), name_of(allocation),
+                       after_writes ? "read" : "written");
             return false;
         }
     }
@@ -252,36 +274,43 @@ bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream) {
 /* ---- a kernel's accesses ----------------------------------------------------------------------
  */
 
-/* Whether what a granule's writer did happened before the running thread's access. */
-static bool is_ordered(const struct written *before, const struct written *now) {
+/* Whether what a slot of a gang did happened before the running thread's access. */
+static bool happened(u32 gang, u16 slot, u32 clock) {
     const struct thread *self = emu.self;
-    if (before->atomic && now->atomic)
-        return true;
-    if (before->gang < emu.first_gang)
-        return emu_chain_is_complete(before->gang, self);
-    if (before->gang != emu.gang)
-        return emu_counter_orders(before->gang, before->slot, before->clock, self);
-    return before->slot == now->slot || self->clock[before->slot] >= before->clock;
+    if (gang < emu.first_gang)
+        return emu_chain_is_complete(gang, self);
+    if (gang != emu.gang)
+        return emu_counter_orders(gang, slot, clock, self);
+    return slot == self->number || self->clock[slot] >= clock;
 }
 
 static bool writes(enum emu_access access) {
     return access == EMU_WRITE || access == EMU_ATOMIC;
 }
 
-static void report_race(const struct allocation *allocation, const struct written *before,
-                        u64 offset, enum emu_access access, site at) {
+static void report_under_way(const struct allocation *allocation, const struct written *before,
+                             u64 offset, enum emu_access access, site at) {
+    emu_report(EMU_UNWAITED, at, before->at,
+               "%s: %s of byte %llu of %s {1}, to which a bulk store of %s is under way {2}: no "
+               "cp.async.bulk.wait_group covers it",
+               emu_who(emu.self), writes(access) ? "write" : "read", (unsigned long long)offset,
+               name_of(allocation), emu_who(&emu.threads[before->slot]));
+}
+
+/* The running thread's access, after one that `verb` says, at `before`. */
+static void report_race(const struct allocation *allocation, const char *verb, u32 gang, u16 slot,
+                        site before, u64 offset, enum emu_access access, site at) {
     const char *what = writes(access) ? "write" : "read";
-    if (before->gang < emu.first_gang)
+    if (gang < emu.first_gang)
         emu_report(EMU_RACE, at, 0,
-                   "%s: %s of byte %llu of %s {1}, written by an earlier launch that may not have "
+                   "%s: %s of byte %llu of %s {1}, %s by an earlier launch that may not have "
                    "ended: no griddepcontrol.wait orders the two",
-                   emu_who(emu.self), what, (unsigned long long)offset, name_of(allocation));
+                   emu_who(emu.self), what, (unsigned long long)offset, name_of(allocation), verb);
     else
-        emu_report(EMU_RACE, at, before->at,
-                   "%s: %s of byte %llu of %s {1}, written by %s {2}: nothing orders the two",
-                   emu_who(emu.self), what, (unsigned long long)offset, name_of(allocation),
-                   before->gang == emu.gang ? emu_who(&emu.threads[before->slot])
-                                            : "an earlier block");
+        emu_report(EMU_RACE, at, before,
+                   "%s: %s of byte %llu of %s {1}, %s by %s {2}: nothing orders the two",
+                   emu_who(emu.self), what, (unsigned long long)offset, name_of(allocation), verb,
+                   gang == emu.gang ? emu_who(&emu.threads[slot]) : "an earlier block");
 }
 
 /* Whether a read may find in L1 what stood there before the write, though that happened before. */
@@ -316,25 +345,46 @@ static void report_stale(const struct allocation *allocation, const struct writt
 }
 
 /* Two accesses of which one is a write, by threads that nothing orders: of two gangs, which may
- * run at the same time, of one, as its clocks say, or of two launches that overlap. Reads are not
- * remembered. */
+ * run at the same time, of one, as its clocks say, or of two launches that overlap. Of the reads of
+ * a granule the last is remembered. False: there was a report. */
+static bool check_granule(struct allocation *allocation, u64 i, u64 offset, enum emu_access access,
+                          site at) {
+    const struct written *before = &allocation->written[i];
+    const struct reading *read = &allocation->read[i];
+    const bool both_add = access == EMU_ATOMIC && before->atomic;
+    if (before->gang == emu.gang && before->clock == UNDER_WAY && !both_add) {
+        report_under_way(allocation, before, offset, access, at);
+        return false;
+    }
+    if (before->gang > 0 && !both_add && !happened(before->gang, before->slot, before->clock)) {
+        report_race(allocation, "written", before->gang, before->slot, before->at, offset, access,
+                    at);
+        return false;
+    }
+    if (before->gang > 0 && is_stale(before, access)) {
+        report_stale(allocation, before, offset, access, at);
+        return false;
+    }
+    if (writes(access) && read->gang > 0 && !happened(read->gang, read->slot, read->clock)) {
+        report_race(allocation, "read", read->gang, read->slot, read->at, offset, access, at);
+        return false;
+    }
+    return true;
+}
+
 static void check_race(struct allocation *allocation, u64 offset, size_t bytes,
                        enum emu_access access, site at) {
     const struct thread *self = emu.self;
-    struct written now = {emu.gang, self->clock[self->number], at, (u16)self->number,
-                          access == EMU_ATOMIC};
+    const u32 clock = self->clock[self->number];
+    const struct written write = {emu.gang, clock, at, (u16)self->number, access == EMU_ATOMIC};
+    const struct reading read = {emu.gang, clock, at, (u16)self->number};
     for (u64 i = offset / GRANULE; i <= (offset + bytes - 1) / GRANULE; i++) {
-        struct written *before = &allocation->written[i];
-        if (before->gang > 0 && !is_ordered(before, &now)) {
-            report_race(allocation, before, offset, access, at);
+        if (!check_granule(allocation, i, offset, access, at))
             return;
-        }
-        if (before->gang > 0 && is_stale(before, access)) {
-            report_stale(allocation, before, offset, access, at);
-            return;
-        }
         if (writes(access))
-            *before = now;
+            allocation->written[i] = write;
+        else
+            allocation->read[i] = read;
     }
 }
 
@@ -354,4 +404,25 @@ void emu_global_access(const void *pointer, size_t bytes, enum emu_access access
                   "%s: %s of %zu bytes at byte %llu of %s, which must not be touched {1}",
                   emu_who(emu.self), what, bytes, (unsigned long long)offset, name_of(allocation));
     check_race(allocation, offset, bytes, access, at);
+}
+
+/* The granules that the running thread wrote at a place of the text, of `bytes` from `to` on. */
+static void stamp(const void *to, size_t bytes, site at, u32 from, u32 clock) {
+    struct allocation *allocation = find((u64)(uintptr_t)to);
+    const u64 offset = (u64)(uintptr_t)to - allocation->begin;
+    for (u64 i = offset / GRANULE; i <= (offset + bytes - 1) / GRANULE; i++) {
+        struct written *written = &allocation->written[i];
+        if (written->gang == emu.gang && written->slot == emu.self->number && written->at == at &&
+            written->clock == from)
+            written->clock = clock;
+    }
+}
+
+void emu_global_store_begin(const void *to, size_t bytes, enum emu_access access, site at) {
+    emu_global_access(to, bytes, access, at);
+    stamp(to, bytes, at, emu.self->clock[emu.self->number], UNDER_WAY);
+}
+
+void emu_global_store_end(const void *to, size_t bytes, site at) {
+    stamp(to, bytes, at, UNDER_WAY, emu.self->clock[emu.self->number]);
 }

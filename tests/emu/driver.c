@@ -255,6 +255,7 @@ static void test_fill_beside_a_launch(void **state) {
     assert_int_equal(launch_chained(data + 4, data, 1, 0), 0);
     assert_int_equal(launch_chained(data + 8, data + 40, 0, 1), 0);
     assert_int_equal(cuda.cuMemsetD32Async(data + 8, 0, 1, NULL), 0);
+    assert_int_equal(cuda.cuMemsetD32Async(data, 0, 1, NULL), LAUNCH_FAILED); /* still read */
     assert_int_equal(cuda.cuMemsetD32Async(data + 4, 0, 1, NULL), LAUNCH_FAILED);
     assert_int_equal(emulator->report(0).kind, EMU_RACE);
     settle(data);

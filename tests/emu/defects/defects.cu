@@ -1479,3 +1479,173 @@ KERNEL void KERNEL_NAME(int *data) {
         }
     }
 }
+
+//! a store over what an earlier block reads: race, 32 threads, grid of 2; read by an earlier block
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (blockIdx.x == 0) {
+        data[64 + threadIdx.x] = data[threadIdx.x];
+    } else {
+        data[threadIdx.x] = 1; /* HERE */
+    }
+}
+
+//! a store over what an earlier block read, behind a counter: none, 32 threads, grid of 2
+//@use ptx/counter.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 *const counter = (u32 *)&data[1024];
+    if (blockIdx.x == 0) {
+        data[64 + threadIdx.x] = data[threadIdx.x];
+        counter_add(counter, 1);
+    } else {
+        while (counter_read(counter) < 1024 + 32) {
+        }
+        data[threadIdx.x] = 1;
+    }
+}
+
+//! a store over what another thread reads: race, 64 threads; read by
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    data[64 + threadIdx.x] = data[threadIdx.x];
+    __syncwarp(0xffffffffu);
+    data[threadIdx.x ^ 32] = 1; /* HERE */
+}
+
+//! a store over what another thread read before a barrier: none, 64 threads
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    data[64 + threadIdx.x] = data[threadIdx.x];
+    __syncthreads();
+    data[threadIdx.x ^ 32] = 1;
+}
+
+//! an addition over what an earlier block reads: race, 32 threads, grid of 2; read by an earlier block
+//@use ptx/reduce.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (blockIdx.x == 0) {
+        data[64 + threadIdx.x] = data[threadIdx.x];
+    } else {
+        reduce_add_f32((float *)&data[threadIdx.x], 1.0f); /* HERE */
+    }
+}
+
+//! a store over what the kernel ahead may yet read: race, 32 threads, chain of 2; read by an earlier launch
+//@use ptx/grid.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    grid_launch_dependents();
+    if (gridDim.x == 1) {
+        data[64 + threadIdx.x] = data[threadIdx.x];
+    } else if (blockIdx.x == 0) {
+        data[threadIdx.x] = 1; /* HERE */
+    }
+    grid_wait();
+}
+
+//! the same, after the wait: none, 32 threads, chain of 2
+//@use ptx/grid.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    grid_launch_dependents();
+    grid_wait();
+    if (gridDim.x == 1) {
+        data[64 + threadIdx.x] = data[threadIdx.x];
+    } else if (blockIdx.x == 0) {
+        data[threadIdx.x] = 1;
+    }
+}
+
+//! a read of what a bulk store writes, waited for: none, 64 threads
+//@use ptx/bulk.cuh
+//@use ptx/proxy.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((int *)arena)[threadIdx.x] = 1;
+    fence_proxy_async();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        bulk_store(data, shared_address(0), 128);
+        bulk_commit();
+        bulk_wait_0();
+    }
+    __syncthreads();
+    data[64 + threadIdx.x] = data[threadIdx.x % 32];
+}
+
+//! the same, not waited for: unwaited, 64 threads; bulk store
+//@use ptx/bulk.cuh
+//@use ptx/proxy.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((int *)arena)[threadIdx.x] = 1;
+    fence_proxy_async();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        bulk_store(data, shared_address(0), 128);
+        bulk_commit();
+    }
+    __syncthreads();
+    data[64 + threadIdx.x] = data[threadIdx.x % 32]; /* HERE */
+    if (threadIdx.x == 0) {
+        bulk_wait_0();
+    }
+}
+
+//! the same, waited for its reading alone: unwaited, 64 threads; bulk store
+//@use ptx/bulk.cuh
+//@use ptx/proxy.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((int *)arena)[threadIdx.x] = 1;
+    fence_proxy_async();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        bulk_store(data, shared_address(0), 128);
+        bulk_commit();
+        bulk_wait_read_0();
+    }
+    __syncthreads();
+    data[64 + threadIdx.x] = data[threadIdx.x % 32]; /* HERE */
+}
+
+//! a bulk reduction released when complete: none, 32 threads, grid of 2
+//@use ptx/bulk.cuh
+//@use ptx/counter.cuh
+//@use ptx/proxy.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 *const counter = (u32 *)&data[1024];
+    if (blockIdx.x == 0) {
+        ((int *)arena)[threadIdx.x] = 1;
+        fence_proxy_async();
+        __syncwarp(0xffffffffu);
+        if (threadIdx.x == 0) {
+            bulk_reduce_add_f32(data, shared_address(0), 128);
+            bulk_commit();
+            bulk_wait_0();
+            counter_add(counter, 1);
+        }
+    } else {
+        while (counter_read(counter) < 1024 + 1) {
+        }
+        data[64 + threadIdx.x] = data[threadIdx.x];
+    }
+}
+
+//! the same, released before: race, 32 threads, grid of 2; earlier block
+//@use ptx/bulk.cuh
+//@use ptx/counter.cuh
+//@use ptx/proxy.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 *const counter = (u32 *)&data[1024];
+    if (blockIdx.x == 0) {
+        ((int *)arena)[threadIdx.x] = 1;
+        fence_proxy_async();
+        __syncwarp(0xffffffffu);
+        if (threadIdx.x == 0) {
+            bulk_reduce_add_f32(data, shared_address(0), 128);
+            bulk_commit();
+            bulk_wait_read_0();
+            counter_add(counter, 1);
+        }
+    } else {
+        while (counter_read(counter) < 1024 + 1) {
+        }
+        data[64 + threadIdx.x] = data[threadIdx.x]; /* HERE */
+    }
+}
