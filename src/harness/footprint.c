@@ -11,8 +11,9 @@ void smelt__touch(struct smelt__footprints *footprints, int tensor, int64_t firs
     if (count <= 0 || footprints->problem->buffers[tensor].elements == 0 ||
         (row->role == SMELT__INPUT && !footprints->inputs))
         return;
-    struct smelt__interval *last = footprint->intervals + footprint->count - 1;
-    if (footprint->count && last->end == first * bytes) { /* most often it goes on */
+    struct smelt__interval *last =
+        footprint->count ? footprint->intervals + footprint->count - 1 : NULL;
+    if (last && last->end == first * bytes) { /* most often it goes on */
         last->end += count * bytes;
         return;
     }
