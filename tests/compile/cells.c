@@ -1,4 +1,4 @@
-/* The specs of the compile matrix. */
+/* The specs of the compile matrix: see cells.h. */
 #include "cells.h"
 
 #include <stdio.h>
@@ -7,6 +7,17 @@
 
 #include "smelt/kernels.h"
 #include "smelt/tuning.h"
+
+/* Every operator's, by stem. */
+#define OPERATOR(stem) extern const struct compile_cells compile_cells_##stem;
+#include "operators.list"
+#undef OPERATOR
+
+static const struct compile_cells *const all[] = {
+#define OPERATOR(stem) &compile_cells_##stem,
+#include "operators.list"
+#undef OPERATOR
+};
 
 struct collector {
     struct kernel_list *list;
@@ -60,71 +71,22 @@ static int add_preset(void *user, const char *preset) {
     return collector->failed;
 }
 
-/* Head counts that fill a tile of 16 badly or not at all, crossed with every pair of widths; list
- * lengths and the sink take turns, so that each meets each count and each width. */
-static void add_odd_shapes(struct collector *collector) {
-    static const int heads[] = {1, 7, 24, 40, 80, 112, 128, 192};
-    static const int dv[] = {64, 128, 256, 512};
-    static const int topk[] = {1, 100, 2048};
-    for (size_t h = 0; h < sizeof heads / sizeof *heads; h++) {
-        for (size_t w = 0; w < 2 * sizeof dv / sizeof *dv; w++) {
-            for (size_t k = 0; k < sizeof topk / sizeof *topk; k++) {
-                char spec[SPEC_TEXT];
-                int value = dv[w / 2];
-                snprintf(spec, sizeof spec, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d,sink=%d",
-                         heads[h], value + (w % 2 ? 64 : 0), value, topk[k],
-                         (int)((h + w + k) % 2));
-                if (add_operator(collector, spec) != 0)
-                    return;
-            }
-        }
-    }
-}
-
-/* Knobs that are there for comparison must compile as well. */
-static void add_knobs(struct collector *collector) {
-    static const char *const specs[] = {
-        "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,compact=0",
-        "sparse_attn:heads=8,dqk=512,dv=512,topk=640,sink=1,compact=0",
-        "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,variant=mma",
-        "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,stages=2",
-        "sparse_attn:heads=16,dqk=512,dv=512,topk=640,sink=1,stages=2",
-        "sparse_attn:heads=8,dqk=576,dv=512,topk=2048,stages=2",
-        "sparse_attn:heads=8,dqk=576,dv=512,topk=2048,part_tiles=2",
-        "sparse_attn:heads=16,dqk=512,dv=512,topk=640,sink=1,part_tiles=2",
-        "sparse_attn:heads=32,dqk=576,dv=512,topk=2048,part_tiles=4",
-        "sparse_attn:heads=32,dqk=512,dv=512,topk=1152,sink=1,part_tiles=4",
-        "sparse_attn:heads=24,dqk=576,dv=512,topk=2048,stages=2",
-        "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,racecheck=1",
-        "sparse_attn:heads=16,dqk=512,dv=512,topk=640,sink=1,racecheck=1",
-        "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,turn_steps=0",
-        "sparse_attn:heads=128,dqk=576,dv=512,topk=2048,turn_steps=26",
-        "sparse_attn:heads=32,dqk=512,dv=512,topk=640,sink=1,gather_registers=88",
-    };
-    for (size_t i = 0; i < sizeof specs / sizeof *specs && !collector->failed; i++)
-        add_operator(collector, specs[i]);
-}
-
-/* Kernels that no operator without buckets has. */
-static void add_partition(struct collector *collector) {
-    if (add_kernel(collector, "sparse_attn_partition:pass=count") == 0)
-        add_kernel(collector, "sparse_attn_partition:pass=place");
-}
-
-/* Every plan that `smelt tune` may try. */
-static void add_candidates(struct collector *collector) {
-    static const char *const specs[] = {
-        "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,variant=sm90",
-        "sparse_attn_fwd:heads=64,dqk=512,dv=512,topk=640,sink=1,variant=sm90",
-        "sparse_attn_fwd:heads=32,dqk=576,dv=512,topk=2048,variant=sm90",
-        "sparse_attn_fwd:heads=8,dqk=512,dv=512,topk=512,variant=sm90",
-    };
-    for (size_t i = 0; i < sizeof specs / sizeof *specs && !collector->failed; i++)
-        if (smelt_tuning_candidates(specs[i], "sm_90a", NULL, 0, add_kernel, collector) !=
+/* Of one operator: odd shapes and knobs, the plans that `smelt tune` may try, kernels of its own.
+ */
+static void add_cells(struct collector *collector, const struct compile_cells *cells) {
+    char spec[SPEC_TEXT];
+    for (int i = 0; !collector->failed && cells->shape && cells->shape(i, spec, sizeof spec); i++)
+        add_operator(collector, spec);
+    for (int i = 0; !collector->failed && cells->operators[i]; i++)
+        add_operator(collector, cells->operators[i]);
+    for (int i = 0; !collector->failed && cells->tuned[i]; i++)
+        if (smelt_tuning_candidates(cells->tuned[i], "sm_90a", NULL, 0, add_kernel, collector) !=
             SMELT_OK) {
-            fprintf(stderr, "matrix: %s: %s\n", specs[i], smelt_last_error());
+            fprintf(stderr, "matrix: %s: %s\n", cells->tuned[i], smelt_last_error());
             collector->failed = 1;
         }
+    for (int i = 0; !collector->failed && cells->kernels[i]; i++)
+        add_kernel(collector, cells->kernels[i]);
 }
 
 int kernel_list_fill(struct kernel_list *list) {
@@ -133,13 +95,8 @@ int kernel_list_fill(struct kernel_list *list) {
     if (smelt_list_presets(add_preset, &collector) != SMELT_OK || collector.failed)
         return -1;
     collector.preset = 0;
-    add_odd_shapes(&collector);
-    if (!collector.failed)
-        add_knobs(&collector);
-    if (!collector.failed)
-        add_candidates(&collector);
-    if (!collector.failed)
-        add_partition(&collector);
+    for (size_t i = 0; i < sizeof all / sizeof all[0] && !collector.failed; i++)
+        add_cells(&collector, all[i]);
     return collector.failed ? -1 : 0;
 }
 

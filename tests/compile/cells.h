@@ -8,6 +8,16 @@
 
 enum { SPEC_TEXT = 256 };
 
+/* What an operator has in the matrix beside its presets, in tests/compile/STEM.c; lists end with
+ * NULL. */
+struct compile_cells {
+    /* Odd shape number `number`, the text of an operator; 0 past the last. NULL: none. */
+    int (*shape)(int number, char *spec, size_t size);
+    const char *const *operators; /* specs with knobs that no preset has */
+    const char *const *tuned;     /* kernels whose tuning candidates are compiled, for sm_90a */
+    const char *const *kernels;   /* kernels that none of those operators has */
+};
+
 struct kernel_list {
     char (*specs)[SPEC_TEXT]; /* canonical kernel specs, none twice */
     int *preset;              /* 1: a preset asks for it */

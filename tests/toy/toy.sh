@@ -4,7 +4,7 @@ set -uo pipefail
 smelt=$1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-export SMELT_CACHE_DIR=$folder/cache SMELT_EMULATOR=$SMELT_CUDA
+export SMELT_CACHE_DIR=$folder/cache SMELT_CACHE_DISABLE= SMELT_EMULATOR=$SMELT_CUDA
 cases=0
 
 # expect TITLE STATUS PATTERN COMMAND...: the exit status, and what standard output and error match.

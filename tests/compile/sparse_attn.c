@@ -1,0 +1,58 @@
+/* The compile matrix's cells of sparse_attn. */
+#include <stdio.h>
+
+#include "cells.h"
+
+/* Head counts that fill a tile of 16 badly or not at all, crossed with every pair of widths; list
+ * lengths and the sink take turns, so that each meets each count and each width. */
+static int odd_shape(int number, char *spec, size_t size) {
+    static const int heads[] = {1, 7, 24, 40, 80, 112, 128, 192};
+    static const int dv[] = {64, 128, 256, 512};
+    static const int topk[] = {1, 100, 2048};
+    enum { HEADS = 8, WIDTHS = 8, LENGTHS = 3 };
+    const int k = number % LENGTHS, w = number / LENGTHS % WIDTHS, h = number / LENGTHS / WIDTHS;
+    if (h >= HEADS)
+        return 0;
+    snprintf(spec, size, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d,sink=%d", heads[h],
+             dv[w / 2] + (w % 2 ? 64 : 0), dv[w / 2], topk[k], (h + w + k) % 2);
+    return 1;
+}
+
+/* Knobs that are there for comparison must compile as well. */
+static const char *const operators[] = {
+    "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,compact=0",
+    "sparse_attn:heads=8,dqk=512,dv=512,topk=640,sink=1,compact=0",
+    "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,variant=mma",
+    "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,stages=2",
+    "sparse_attn:heads=16,dqk=512,dv=512,topk=640,sink=1,stages=2",
+    "sparse_attn:heads=8,dqk=576,dv=512,topk=2048,stages=2",
+    "sparse_attn:heads=8,dqk=576,dv=512,topk=2048,part_tiles=2",
+    "sparse_attn:heads=16,dqk=512,dv=512,topk=640,sink=1,part_tiles=2",
+    "sparse_attn:heads=32,dqk=576,dv=512,topk=2048,part_tiles=4",
+    "sparse_attn:heads=32,dqk=512,dv=512,topk=1152,sink=1,part_tiles=4",
+    "sparse_attn:heads=24,dqk=576,dv=512,topk=2048,stages=2",
+    "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,racecheck=1",
+    "sparse_attn:heads=16,dqk=512,dv=512,topk=640,sink=1,racecheck=1",
+    "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,turn_steps=0",
+    "sparse_attn:heads=128,dqk=576,dv=512,topk=2048,turn_steps=26",
+    "sparse_attn:heads=32,dqk=512,dv=512,topk=640,sink=1,gather_registers=88",
+    NULL,
+};
+
+static const char *const tuned[] = {
+    "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,variant=sm90",
+    "sparse_attn_fwd:heads=64,dqk=512,dv=512,topk=640,sink=1,variant=sm90",
+    "sparse_attn_fwd:heads=32,dqk=576,dv=512,topk=2048,variant=sm90",
+    "sparse_attn_fwd:heads=8,dqk=512,dv=512,topk=512,variant=sm90",
+    NULL,
+};
+
+/* Kernels that no operator without buckets has. */
+static const char *const kernels[] = {
+    "sparse_attn_partition:pass=count",
+    "sparse_attn_partition:pass=place",
+    NULL,
+};
+
+const struct compile_cells compile_cells_sparse_attn = {
+    .shape = odd_shape, .operators = operators, .tuned = tuned, .kernels = kernels};
