@@ -9,16 +9,12 @@
 #include "smelt/device.h"
 #include "suite.h"
 
-static const char *const SPECS[] = {
-    "sparse_attn:heads=16,dqk=576,dv=512,topk=256",
-    "sparse_attn:heads=16,dqk=576,dv=512,topk=256,buckets=64/128",
-};
-
 enum { CAPTURE_MODE_GLOBAL = 0, THREADS = 8, ROUNDS = 20, QUICK_ROUNDS = 2 };
 
 struct launch_test {
     struct suite *suite;
     struct driver *driver; /* NULL when the suite runs without it */
+    const struct suite_operator *op;
     const char *spec;
     struct workload *workload;
     struct CUstream_st *stream;
@@ -26,11 +22,10 @@ struct launch_test {
     size_t size;
 };
 
-static struct smelt__problem_options launch_options(const struct suite *suite) {
-    return (struct smelt__problem_options){.seed = suite->seed,
-                                           .tokens = suite->quick || suite->emulated ? 4 : 64,
-                                           .rows = suite->emulated ? 1000 : 5000,
-                                           .max_logits = 1};
+static struct smelt__problem_options launch_options(const struct launch_test *test) {
+    struct smelt__problem_options options = {.seed = test->suite->seed};
+    test->op->launch(test->suite, &options);
+    return options;
 }
 
 static int works(const struct launch_test *test, smelt_status status, const char *call) {
@@ -82,9 +77,9 @@ static void graph(struct launch_test *test) {
     if (executable)
         replay(test, executable);
     for (uint64_t i = 1; i <= 3 && executable && !test->message[0]; i++) {
-        struct smelt__problem_options options = launch_options(test->suite);
+        struct smelt__problem_options options = launch_options(test);
         options.seed += i;
-        options.lists = (enum smelt__lists)i;
+        test->workload->spec.op->variation((int)i, &options);
         smelt__problem_destroy(&test->workload->problem);
         if (smelt__problem_create(&test->workload->problem, test->workload->spec.op,
                                   test->workload->pass, test->workload->spec.spec, &options) != 0)
@@ -110,9 +105,9 @@ static int same_bytes(struct launch_test *test, const void *a, const void *b, si
 static void two_streams(struct launch_test *test) {
     struct workload second;
     struct CUstream_st *streams[2] = {test->stream, NULL};
-    struct smelt__problem_options options = launch_options(test->suite);
+    struct smelt__problem_options options = launch_options(test);
     options.seed += 77;
-    options.lists = SMELT__LISTS_WINDOW;
+    test->workload->spec.op->variation(2, &options);
     if (workload_open(&second, test->suite, test->spec, &options, test->message, test->size) != 0)
         return;
     struct workload *workloads[2] = {test->workload, &second};
@@ -245,7 +240,7 @@ static void thread_with_context(struct launch_test *test) {
 static void adopt_current(struct launch_test *test, struct smelt_context **adopted) {
     struct suite suite = *test->suite;
     struct workload workload;
-    struct smelt__problem_options options = launch_options(test->suite);
+    struct smelt__problem_options options = launch_options(test);
     if (!works(test, smelt_context_create(adopted, NULL), "context_create on the current context"))
         return;
     suite.context = *adopted;
@@ -281,7 +276,7 @@ struct shared {
 
 static void *share(void *user) {
     struct shared *shared = user;
-    struct smelt__problem_options options = launch_options(shared->test->suite);
+    struct smelt__problem_options options = launch_options(shared->test);
     struct smelt__placed placed;
     struct smelt__problem problem;
     struct smelt__check_result result;
@@ -352,7 +347,7 @@ static const struct {
 
 static void run_one(struct launch_test *test, void (*run)(struct launch_test *test)) {
     struct workload workload;
-    struct smelt__problem_options options = launch_options(test->suite);
+    struct smelt__problem_options options = launch_options(test);
     if (workload_open(&workload, test->suite, test->spec, &options, test->message, test->size) != 0)
         return;
     test->workload = &workload;
@@ -364,17 +359,21 @@ static void run_one(struct launch_test *test, void (*run)(struct launch_test *te
 }
 
 static void run_test(struct suite *suite, struct driver *driver, const char *missing, size_t test,
-                     const char *spec) {
+                     const struct suite_operator *op, const char *spec) {
     char name[256], message[1024] = "";
-    snprintf(name, sizeof name, "%s%s", tests[test].name, strchr(spec, '/') ? ", buckets" : "");
+    snprintf(name, sizeof name, "%s, %s", tests[test].name, spec);
     if (suite->emulated && tests[test].not_emulated) {
         suite_skip(suite, name, tests[test].not_emulated);
         return;
     }
     if ((tests[test].needs_driver && suite->without_driver) || !suite_wants(suite, name))
         return;
-    struct launch_test launch = {
-        .suite = suite, .driver = driver, .spec = spec, .message = message, .size = sizeof message};
+    struct launch_test launch = {.suite = suite,
+                                 .driver = driver,
+                                 .op = op,
+                                 .spec = spec,
+                                 .message = message,
+                                 .size = sizeof message};
     if (tests[test].needs_driver && missing[0])
         snprintf(message, sizeof message, "%s", missing);
     else
@@ -388,9 +387,11 @@ void run_launches(struct suite *suite) {
     const int without_driver = suite->without_driver || suite->emulated;
     if (!without_driver && !suite->list)
         driver_open(&driver, missing, sizeof missing);
-    for (size_t spec = 0; spec < sizeof SPECS / sizeof SPECS[0]; spec++)
-        for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
-            run_test(suite, without_driver ? NULL : &driver, missing, i, SPECS[spec]);
+    for (int op = 0; suite_operators[op]; op++)
+        for (const char *const *spec = suite_operators[op]->launches; *spec; spec++)
+            for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
+                run_test(suite, without_driver ? NULL : &driver, missing, i, suite_operators[op],
+                         *spec);
     if (!without_driver && !suite->list && !missing[0])
         driver_close(&driver);
 }

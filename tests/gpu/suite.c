@@ -98,6 +98,19 @@ void workload_judge(struct workload *workload, char *message, size_t size) {
     snprintf(message, size, "%s", result.passed ? "" : result.message);
 }
 
+void suite_check(struct suite *suite, const char *name, const struct suite_case *one,
+                 int schedule) {
+    const struct smelt__schedule chosen = smelt__schedule_at(one->problem.seed, schedule);
+    const struct smelt__check_options options = {.spec = one->spec,
+                                                 .problem = one->problem,
+                                                 .sample = one->sample,
+                                                 .schedules = &chosen,
+                                                 .schedule_count = 1};
+    struct smelt__check_result result;
+    smelt__check_run(suite->context, &options, &result);
+    suite_report(suite, name, result.passed ? NULL : result.message);
+}
+
 static void log_line(void *user, smelt_log_level level, const char *message) {
     (void)user, (void)level;
     fprintf(stderr, "smelt: %s\n", message);
@@ -112,40 +125,47 @@ static int usage(void) {
     return 2;
 }
 
-static const struct {
-    const char *name;
-    void (*run)(struct suite *suite);
-} groups[] = {
-    {"matrix", run_matrix},
-    {"boundaries", run_boundaries},
-    {"heads", run_heads},
-    {"rises", run_rises},
-    {"invariance", run_invariance},
-    {"nonfinite", run_nonfinite},
-    {"buckets", run_buckets},
-    {"arguments", run_arguments},
-    {"launches", run_launches},
-    {"large", run_large},
-    {"far", run_far},
-    {"repetitions", run_repetitions},
-};
-enum { GROUPS = sizeof groups / sizeof groups[0] };
+/* Those of every operator; the operators' own follow. */
+static const struct suite_group groups[] = {
+    {"matrix", run_matrix}, {"launches", run_launches}, {"large", run_large}, {"far", run_far}};
+enum { GROUPS = sizeof groups / sizeof groups[0], MOST_CHOSEN = 32 };
+
+/* Group number `number`; NULL past the last. */
+static const struct suite_group *group_at(int number) {
+    if (number < GROUPS)
+        return &groups[number];
+    number -= GROUPS;
+    for (int i = 0; suite_operators[i]; i++)
+        for (const struct suite_group *group = suite_operators[i]->groups; group->name; group++)
+            if (number-- == 0)
+                return group;
+    return NULL;
+}
 
 /* What the command line says beside the suite itself. */
 struct choice {
     int device;
-    unsigned groups; /* a set: bit number in the table */
+    const char *groups[MOST_CHOSEN]; /* names; several operators may have one of a name */
+    int group_count;
     struct smelt__schedule schedule;
 };
 
 static int read_group(struct choice *choice, const char *name) {
-    for (unsigned i = 0; i < GROUPS; i++)
-        if (strcmp(groups[i].name, name) == 0) {
-            choice->groups |= 1U << i;
+    const struct suite_group *group;
+    for (int i = 0; (group = group_at(i)) != NULL && choice->group_count < MOST_CHOSEN; i++)
+        if (strcmp(group->name, name) == 0) {
+            choice->groups[choice->group_count++] = name;
             return 0;
         }
     fprintf(stderr, "gpu_suite: no group '%s'\n", name);
     return -1;
+}
+
+static int is_chosen(const struct choice *choice, const struct suite_group *group) {
+    for (int i = 0; i < choice->group_count; i++)
+        if (strcmp(choice->groups[i], group->name) == 0)
+            return 1;
+    return choice->group_count == 0;
 }
 
 static int read_schedule(struct choice *choice, const char *text) {
@@ -191,15 +211,16 @@ static double seconds_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static void run_groups(struct suite *suite, unsigned chosen) {
-    for (unsigned i = 0; i < GROUPS; i++) {
-        if (chosen && !(chosen >> i & 1U))
+static void run_groups(struct suite *suite, const struct choice *choice) {
+    const struct suite_group *group;
+    for (int i = 0; (group = group_at(i)) != NULL; i++) {
+        if (!is_chosen(choice, group))
             continue;
         double begin = seconds_now();
         int passed = suite->passed, failed = suite->failed;
-        groups[i].run(suite);
+        group->run(suite);
         if (!suite->list && suite->passed + suite->failed > passed + failed)
-            printf("%-10s %4d passed, %d failed, %.1f s\n", groups[i].name, suite->passed - passed,
+            printf("%-10s %4d passed, %d failed, %.1f s\n", group->name, suite->passed - passed,
                    suite->failed - failed, seconds_now() - begin);
     }
 }
@@ -235,7 +256,7 @@ int main(int argc, char **argv) {
         return usage();
     int failed = !suite.list && open_device(&suite, &choice) != 0;
     if (!failed)
-        run_groups(&suite, choice.groups);
+        run_groups(&suite, &choice);
     smelt_context_destroy(&suite.context);
     if (failed)
         return 3;

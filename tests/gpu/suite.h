@@ -57,19 +57,47 @@ void workload_close(struct workload *workload);
 /* Compares what was run and downloaded with the reference; "" or what is wrong in `message`. */
 void workload_judge(struct workload *workload, char *message, size_t size);
 
-/* ---- the groups ------------------------------------------------------------------------------ */
+/* ---- groups of cases ------------------------------------------------------------------------- */
 
-void run_matrix(struct suite *suite);      /* heads x topk x widths x lists x everything else */
-void run_large(struct suite *suite);       /* offsets beyond 32 bits, on a GPU */
-void run_far(struct suite *suite);         /* every offset beyond 32 bits, on the emulator */
-void run_boundaries(struct suite *suite);  /* no queries, no rows, empty lists */
-void run_heads(struct suite *suite);       /* heads that fill no block */
-void run_rises(struct suite *suite);       /* scores that rise beyond fp32 along a list */
-void run_invariance(struct suite *suite);  /* the same bits wherever a query stands */
-void run_repetitions(struct suite *suite); /* one launch a thousand times */
-void run_nonfinite(struct suite *suite);   /* NaN and infinity */
-void run_buckets(struct suite *suite);     /* bucketed operators against plain ones */
-void run_arguments(struct suite *suite);   /* what forward must refuse, and what it must not */
-void run_launches(struct suite *suite);    /* graphs, streams, threads, contexts */
+struct suite_group {
+    const char *name;
+    void (*run)(struct suite *suite);
+};
+
+/* What every operator has, by its row below. */
+void run_matrix(struct suite *suite);   /* shapes x inputs x everything else */
+void run_large(struct suite *suite);    /* offsets beyond 32 bits, on a GPU */
+void run_far(struct suite *suite);      /* every offset beyond 32 bits, on the emulator */
+void run_launches(struct suite *suite); /* graphs, streams, threads, contexts */
+
+/* ---- operators: one row each, in tests/gpu/STEM.c ---------------------------------------------
+ */
+
+enum { SUITE_SPEC = 192 };
+
+/* One check. */
+struct suite_case {
+    const char *name; /* NULL: its command */
+    char spec[SUITE_SPEC];
+    int sample;
+    struct smelt__problem_options problem;
+};
+
+/* Runs a case, on the emulator under the schedule of that number, and reports it. */
+void suite_check(struct suite *suite, const char *name, const struct suite_case *one, int schedule);
+
+/* Case number `number` into a zeroed *one; 0 past the last. */
+typedef int (*suite_cases)(const struct suite *suite, int number, struct suite_case *one);
+
+struct suite_operator {
+    suite_cases matrix, large, far;
+    const char *const *launches; /* specs whose launches are tried, ended by NULL */
+    /* A problem for them: small, packed. */
+    void (*launch)(const struct suite *suite, struct smelt__problem_options *options);
+    const struct suite_group *groups; /* of this operator alone; ended by a NULL name */
+};
+
+/* The operators of the root's list, ended by NULL. */
+extern const struct suite_operator *const suite_operators[];
 
 #endif

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "harness/sparse_attn.h"
-#include "suite.h"
+#include "sparse_attn_groups.h"
 
 enum { TOKENS = 24, OTHER_TOKENS = 37, ROWS = 3000 };
 

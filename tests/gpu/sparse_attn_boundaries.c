@@ -1,73 +1,12 @@
-/* Shapes at their edges, and offsets beyond 32 bits. */
+/* Shapes at their edges. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "harness/sparse_attn.h"
-#include "suite.h"
+#include "sparse_attn_groups.h"
 
 static const char SPEC[] = "sparse_attn:heads=16,dqk=576,dv=512,topk=100";
-
-struct large {
-    const char *name, *spec;
-    int64_t tokens, rows;
-};
-
-/* Rows times dqk, and queries times heads times dqk and dv, pass 2^31 elements. */
-static const struct large large_cases[] = {
-    {"large: S above 2^22", "sparse_attn:heads=16,dqk=128,dv=64,topk=640", 64, (1 << 22) + 7},
-    {"large: S x dqk above 2^31", "sparse_attn:heads=16,dqk=576,dv=512,topk=640", 32,
-     (1 << 22) + 7},
-    {"large: T x H x dqk above 2^31", "sparse_attn:heads=128,dqk=576,dv=512,topk=64", 33000, 4096},
-};
-
-void run_large(struct suite *suite) {
-    for (size_t i = 0; i < sizeof large_cases / sizeof large_cases[0] && !suite->quick; i++) {
-        struct smelt__check_result result;
-        if (suite->emulated) {
-            suite_skip(suite, large_cases[i].name,
-                       "too much work for the emulator; far cases take its place");
-            continue;
-        }
-        struct smelt__check_options options = {.spec = large_cases[i].spec, .sample = 64};
-        if (!suite_wants(suite, large_cases[i].name))
-            continue;
-        options.problem.seed = suite->seed;
-        options.problem.tokens = large_cases[i].tokens;
-        options.problem.rows = large_cases[i].rows;
-        options.problem.max_logits = 1;
-        smelt__check_run(suite->context, &options, &result);
-        suite_report(suite, large_cases[i].name, result.passed ? NULL : result.message);
-    }
-}
-
-/* Strides of billions: every product of an index and a stride passes 2^32 elements. */
-void run_far(struct suite *suite) {
-    static const char *const specs[] = {
-        "sparse_attn:heads=16,dqk=576,dv=512,topk=100",
-        "sparse_attn:heads=128,dqk=64,dv=64,topk=40,sink=1",
-    };
-    for (int i = 0; i < 8 && suite->emulated; i++) {
-        char name[256];
-        struct smelt__check_result result;
-        struct smelt__schedule schedule = smelt__schedule_at(suite->seed, i);
-        struct smelt__check_options options = {
-            .spec = specs[i / 4], .schedules = &schedule, .schedule_count = 1};
-        options.problem.seed = suite->seed + (uint64_t)i;
-        options.problem.batches = 2;
-        options.problem.tokens = 4;
-        options.problem.rows = 300;
-        options.problem.lists = (enum smelt__lists)(i % 4);
-        options.problem.query_list = (enum smelt__query_list)((i + i / 4) % 4);
-        options.problem.topk_length = options.problem.max_logits = options.problem.far = 1;
-        snprintf(name, sizeof name, "far: %s, %s lists", options.spec,
-                 smelt__lists_names[options.problem.lists]);
-        if (!suite_wants(suite, name))
-            continue;
-        smelt__check_run(suite->context, &options, &result);
-        suite_report(suite, name, result.passed ? NULL : result.message);
-    }
-}
 
 /* ---- edges ----------------------------------------------------------------------------------- */
 

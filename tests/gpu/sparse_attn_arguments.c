@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "harness/sparse_attn.h"
-#include "suite.h"
+#include "sparse_attn_groups.h"
 
 static const char SPEC[] = "sparse_attn:heads=8,dqk=128,dv=64,topk=32";
 static const char SINK_SPEC[] = "sparse_attn:heads=8,dqk=128,dv=64,topk=32,sink=1";

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "harness/sparse_attn.h"
-#include "suite.h"
+#include "sparse_attn_groups.h"
 
 enum {
     TOKENS = 12,

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "suite.h"
+#include "sparse_attn_groups.h"
 
 /* A spiky problem's scores rise, or fall, by 1443 powers of two over the table: of 1024 rows a
  * block of 16 keys has 23, one of 64 has 90; fp32 has 127. */

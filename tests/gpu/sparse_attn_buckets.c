@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "harness/sparse_attn.h"
-#include "suite.h"
+#include "sparse_attn_groups.h"
 
 /* A bucketed operator, and whether each of its kernels has the plain one's plan (heads as rows and
  * mma have; the plan for few heads looks at topk). */

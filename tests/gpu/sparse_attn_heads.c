@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "suite.h"
+#include "sparse_attn_groups.h"
 
 enum { TOPK = 70, SPEC_TEXT = 128 };
 

@@ -1,0 +1,198 @@
+/* sparse_attn in the GPU suite: what its cases are. */
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/random.h"
+#include "sparse_attn_groups.h"
+
+/* ---- matrix: heads x topk x widths, each with several kinds of lists ---------------------------
+ */
+
+static const int all_heads[] = {1, 7, 8, 16, 24, 32, 64, 128, 192};
+static const int all_topk[] = {1, 63, 64, 65, 100, 640, 2048};
+static const int quick_heads[] = {1, 16, 64, 128};
+static const int quick_topk[] = {1, 65, 100};
+static const int other_topk[] = {64, 100, 640};
+
+struct widths {
+    int dqk, dv;
+};
+static const struct widths main_widths[] = {{576, 512}, {512, 512}},
+                           other_widths[] = {{64, 64},   {128, 64},  {128, 128},
+                                             {192, 128}, {256, 256}, {320, 256}};
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+enum { OTHERS = COUNT(other_widths), REPEATS = 3 /* of each spec of the main widths */ };
+
+struct shape {
+    struct widths widths;
+    int heads, topk, variation;
+};
+
+/* The main widths with everything, then the others with less. 0 past the last. */
+static int shape_at(const struct suite *suite, int number, struct shape *shape) {
+    const int *heads = suite->quick ? quick_heads : all_heads;
+    const int *topk = suite->quick ? quick_topk : all_topk;
+    const int head_count = suite->quick ? COUNT(quick_heads) : COUNT(all_heads);
+    const int topk_count = suite->quick ? COUNT(quick_topk) : COUNT(all_topk);
+    const int repeats = suite->quick ? 1 : REPEATS, per_width = head_count * topk_count * repeats;
+    const int main_count = COUNT(main_widths) * per_width, other = number - main_count;
+    if (other < 0)
+        *shape = (struct shape){
+            main_widths[number / per_width], heads[number / (topk_count * repeats) % head_count],
+            topk[number / repeats % topk_count], number % repeats == REPEATS - 1};
+    else if (suite->quick && other < OTHERS)
+        *shape =
+            (struct shape){other_widths[other], quick_heads[other % COUNT(quick_heads)], 100, 0};
+    else if (!suite->quick && other < OTHERS * COUNT(quick_heads) * COUNT(other_topk))
+        *shape =
+            (struct shape){other_widths[other / (COUNT(quick_heads) * COUNT(other_topk))],
+                           quick_heads[other / COUNT(other_topk) % COUNT(quick_heads)],
+                           other_topk[other % COUNT(other_topk)], other % COUNT(other_topk) % 2};
+    else
+        return 0;
+    return 1;
+}
+
+static int64_t pick(struct smelt__random *random, const int64_t *values, int count) {
+    return values[smelt__random_below(random, count)];
+}
+
+/* To what the emulator does in a second or so. */
+static void shrink(struct smelt__problem_options *problem) {
+    problem->batches = problem->batches > 2 ? 2 : problem->batches;
+    problem->tokens = 3;
+    problem->rows = problem->rows > 1000 ? 1000 : problem->rows;
+    problem->width = problem->width > 200 ? 200 : problem->width;
+}
+
+/* What cycles does so by the case's number, the rest is drawn. `bucketed`: rows may be wider. */
+static void draw_problem(const struct suite *suite, const struct shape *shape, int number,
+                         int bucketed, struct smelt__problem_options *problem) {
+    const int topk = shape->topk;
+    struct smelt__random random = smelt__random_at(suite->seed, 0, (uint64_t)number);
+    problem->seed = suite->seed * 1000 + (uint64_t)number;
+    problem->batches = pick(&random, (const int64_t[]){1, 1, 2, 3}, 4);
+    problem->tokens = suite->quick ? 5 : pick(&random, (const int64_t[]){11, 13, 20, 37}, 4);
+    problem->rows = pick(&random, (const int64_t[]){topk / 2 + 3, topk + 1, 4096, 10007}, 4);
+    problem->width = number % 3 == 0 ? 1 + smelt__random_below(&random, topk) : topk;
+    if (bucketed && smelt__random_below(&random, 2) == 0)
+        problem->width = topk + 1 + smelt__random_below(&random, topk);
+    problem->lists = (enum smelt__lists)((number + shape->variation + bucketed * number / 4) % 4);
+    problem->query_list = (enum smelt__query_list)(number % 9 < 5 ? number % 9 : 0);
+    problem->spiky = number % 4 == 1;
+    problem->topk_length = smelt__random_below(&random, 3) == 0;
+    problem->strided = smelt__random_below(&random, 3) == 0;
+    problem->max_logits = (int)smelt__random_below(&random, 2);
+    if (smelt__random_below(&random, 8) == 0)
+        problem->scale = 0.5F;
+    if (suite->emulated)
+        shrink(problem);
+}
+
+static int matrix_case(const struct suite *suite, int number, struct suite_case *one) {
+    struct shape shape;
+    char buckets[64] = "";
+    if (!shape_at(suite, number, &shape))
+        return 0;
+    const int sink = /* both, over the variations */
+        (shape.heads + shape.topk + shape.widths.dqk / 64 + shape.variation) % 2;
+    const char *knobs = shape.widths.dv == 512 && suite->knobs ? suite->knobs : "";
+    if (number % (suite->quick ? 8 : 4) == 3)
+        snprintf(buckets, sizeof buckets, ",buckets=%d/%d", 1 + shape.topk / 9, 2 + shape.topk / 3);
+    snprintf(one->spec, sizeof one->spec, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%s%s%s%s",
+             shape.heads, shape.widths.dqk, shape.widths.dv, shape.topk, sink ? ",sink=1" : "",
+             buckets, *knobs ? "," : "", knobs);
+    one->sample = suite->quick ? 4 : 24;
+    draw_problem(suite, &shape, number, buckets[0] != 0, &one->problem);
+    return 1;
+}
+
+/* ---- offsets beyond 32 bits ---------------------------------------------------------------------
+ */
+
+/* Rows times dqk, and queries times heads times dqk and dv, pass 2^31 elements. */
+static int large_case(const struct suite *suite, int number, struct suite_case *one) {
+    static const struct {
+        const char *name, *spec;
+        int64_t tokens, rows;
+    } cases[] = {
+        {"large: S above 2^22", "sparse_attn:heads=16,dqk=128,dv=64,topk=640", 64, (1 << 22) + 7},
+        {"large: S x dqk above 2^31", "sparse_attn:heads=16,dqk=576,dv=512,topk=640", 32,
+         (1 << 22) + 7},
+        {"large: T x H x dqk above 2^31", "sparse_attn:heads=128,dqk=576,dv=512,topk=64", 33000,
+         4096},
+    };
+    if (number >= COUNT(cases))
+        return 0;
+    one->name = cases[number].name;
+    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
+    one->sample = 64;
+    one->problem.seed = suite->seed;
+    one->problem.tokens = cases[number].tokens;
+    one->problem.rows = cases[number].rows;
+    one->problem.max_logits = 1;
+    return 1;
+}
+
+/* Strides of billions: every product of an index and a stride passes 2^32 elements. */
+static int far_case(const struct suite *suite, int number, struct suite_case *one) {
+    enum { SPECS = 2, LISTS = 4 };
+#define NAMES(spec)                                                                                \
+    {                                                                                              \
+        "far: " spec ", random lists", "far: " spec ", causal lists",                              \
+            "far: " spec ", window lists", "far: " spec ", adversarial lists"                      \
+    }
+    static const char *const specs[SPECS] = {"sparse_attn:heads=16,dqk=576,dv=512,topk=100",
+                                             "sparse_attn:heads=128,dqk=64,dv=64,topk=40,sink=1"};
+    static const char *const names[SPECS][LISTS] = {
+        NAMES("sparse_attn:heads=16,dqk=576,dv=512,topk=100"),
+        NAMES("sparse_attn:heads=128,dqk=64,dv=64,topk=40,sink=1")};
+    struct smelt__problem_options *problem = &one->problem;
+    if (number >= SPECS * LISTS)
+        return 0;
+    one->name = names[number / LISTS][number % LISTS];
+    snprintf(one->spec, sizeof one->spec, "%s", specs[number / LISTS]);
+    problem->seed = suite->seed + (uint64_t)number;
+    problem->batches = 2;
+    problem->tokens = 4;
+    problem->rows = 300;
+    problem->lists = (enum smelt__lists)(number % LISTS);
+    problem->query_list = (enum smelt__query_list)((number + number / LISTS) % 4);
+    problem->topk_length = problem->max_logits = problem->far = 1;
+    return 1;
+}
+
+/* ---- the row ------------------------------------------------------------------------------------
+ */
+
+static const char *const launches[] = {
+    "sparse_attn:heads=16,dqk=576,dv=512,topk=256",
+    "sparse_attn:heads=16,dqk=576,dv=512,topk=256,buckets=64/128",
+    NULL,
+};
+
+static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
+    options->tokens = suite->quick || suite->emulated ? 4 : 64;
+    options->rows = suite->emulated ? 1000 : 5000;
+    options->max_logits = 1;
+}
+
+static const struct suite_group groups[] = {
+    {"boundaries", run_boundaries},
+    {"heads", run_heads},
+    {"rises", run_rises},
+    {"invariance", run_invariance},
+    {"nonfinite", run_nonfinite},
+    {"buckets", run_buckets},
+    {"arguments", run_arguments},
+    {"repetitions", run_repetitions},
+    {NULL, NULL},
+};
+
+const struct suite_operator suite_operator_sparse_attn = {.matrix = matrix_case,
+                                                          .large = large_case,
+                                                          .far = far_case,
+                                                          .launches = launches,
+                                                          .launch = launch_options,
+                                                          .groups = groups};
