@@ -96,6 +96,28 @@ static void machine_report(void) {
     smelt_machine_report_release(NULL);
 }
 
+/* Every device is in the report; one that smelt has no kernels for has no architecture. */
+static void many_devices(void) {
+    enum { DEVICES = 40 };
+    smelt_context_options options = fakes_options();
+    smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
+    char name[32];
+    fakes_driver()->devices = DEVICES;
+    fakes_driver()->capability_major = 7;
+    EXPECT(smelt_machine_get_report(&options, &report) == SMELT_OK);
+    EXPECT(report.devices == DEVICES);
+    for (int i = 0; i < DEVICES; i++) {
+        snprintf(name, sizeof name, "Fake GPU %d", i);
+        EXPECT(strcmp(report.device_names[i], name) == 0);
+        EXPECT(strcmp(report.device_archs[i], "") == 0);
+    }
+    smelt_machine_report_release(&report);
+    fakes_driver()->devices = 0;
+    EXPECT(smelt_machine_get_report(&options, &report) == SMELT_OK);
+    EXPECT(report.driver_found && report.devices == 0 && !report.device_names);
+    smelt_machine_report_release(&report);
+}
+
 /* ---- NVRTC ---- */
 
 static void nvrtc_not_there(void) {
@@ -262,6 +284,7 @@ static void nvrtc_beside_the_emulator(void) {
 CHILD_TEST(no_driver)
 CHILD_TEST(driver_too_old)
 CHILD_TEST(machine_report)
+CHILD_TEST(many_devices)
 CHILD_TEST(nvrtc_not_there)
 CHILD_TEST(nvrtc_is_another_library)
 CHILD_TEST(nvrtc_is_a_text)
@@ -296,6 +319,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_no_driver),
         cmocka_unit_test(test_driver_too_old),
         cmocka_unit_test(test_machine_report),
+        cmocka_unit_test(test_many_devices),
         cmocka_unit_test(test_nvrtc_not_there),
         cmocka_unit_test(test_nvrtc_is_another_library),
         cmocka_unit_test(test_nvrtc_is_a_text),
