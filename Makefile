@@ -31,4 +31,4 @@ format:
 	@scripts/format.sh --fix
 
 clean:
-	rm -rf build build-asan build-clang build-fuzz
+	rm -rf build build-asan build-tsan build-clang build-fuzz

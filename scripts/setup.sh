@@ -3,6 +3,8 @@
 #
 #   scripts/setup.sh build|test|full|torture|format
 #
+# What only a few tests use (faketime, bindfs, strace) is installed for test and full where that works;
+# elsewhere those tests are skipped.
 # On Debian and Ubuntu, as root or where sudo asks no password, missing packages are installed with
 # apt-get; elsewhere they are named and the script stops with status 3. NVRTC comes from the CUDA
 # toolkit; where none is found, from NVIDIA's Python wheel, unpacked into build/nvrtc. Nothing else
@@ -67,6 +69,17 @@ missing_packages() {
     esac
 }
 
+# Packages without which a few tests are skipped: worth an attempt, not a failure.
+optional_packages() {
+    case $what in
+    test | full)
+        command -v faketime >/dev/null || echo faketime
+        command -v bindfs >/dev/null || echo bindfs
+        command -v strace >/dev/null || echo strace
+        ;;
+    esac
+}
+
 # The prefix a command needs to install packages ("" or "sudo -n"), or status 1.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
@@ -97,6 +110,19 @@ install_packages() {
         { $get update >>build/apt.log 2>&1 </dev/null &&
             $get install --no-install-recommends "$@" >>build/apt.log 2>&1 </dev/null; } ||
         { tail -n 20 build/apt.log >&2; say "smelt: apt-get failed, see build/apt.log"; exit 3; }
+}
+
+# One at a time, since one may be had where another is not; a machine that has none of them to give is
+# asked again by the next run, which its package manager answers in a second.
+try_packages() {
+    local prefix package
+    command -v apt-get >/dev/null && prefix=$(as_root) || return 0
+    for package in "$@"; do
+        say "smelt: installing $package, which a test uses"
+        $prefix env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends \
+            "$package" >build/apt.log 2>&1 </dev/null ||
+            say "smelt: $package cannot be had here: the tests that use it are skipped"
+    done
 }
 
 check_meson() {
@@ -147,6 +173,9 @@ missing=$(missing_packages | tr '\n' ' ')
 # shellcheck disable=SC2086 # a list of words
 [ -z "$missing" ] || install_packages $missing
 [ "$what" = format ] && exit 0
+optional=$(optional_packages | tr '\n' ' ')
+# shellcheck disable=SC2086 # a list of words
+[ -z "$optional" ] || try_packages $optional
 check_meson
 if ! installed_nvrtc >/dev/null; then
     fetch_nvrtc build/nvrtc "$(nvrtc_requirement)"

@@ -40,6 +40,15 @@ with_sanitizers() {
             meson test -C build-asan --no-rebuild --print-errorlogs --timeout-multiplier 5
 }
 
+# The runtime's threads. Not the emulator, whose fibres the sanitizer does not know.
+with_thread_sanitizer() {
+    scripts/build.sh build-tsan -Db_sanitize=thread -Db_lundef=false &&
+        TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 \
+            meson test -C build-tsan --no-rebuild --print-errorlogs --timeout-multiplier 5 \
+            fault/runtime fault/buckets fault/tuning 'torture threads' 'torture contexts' \
+            'torture cold' 'cache process' 'cache counters'
+}
+
 with_clang() {
     local folder=build-clang
     if [ ! -f $folder/build.ninja ]; then
@@ -61,6 +70,7 @@ step 'emulator: the whole GPU matrix' long_test 'emu/matrix, all of it'
 step 'emulator: all mutants' long_test 'emu/mutants'
 step 'emulator: mutants of sm90, a sample' long_test 'emu/mutants of sm90, a sample'
 step 'ASan and UBSan, the quick tests' with_sanitizers
+step "ThreadSanitizer, the runtime's threads" with_thread_sanitizer
 step 'clang, no warnings, the quick tests' with_clang
 step "CUDA 12's NVRTC, the quick tests" with_cuda_12
 step 'clang-format' scripts/format.sh

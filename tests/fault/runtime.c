@@ -633,11 +633,11 @@ static void threads_share_one_failure(void **unused) {
 }
 
 /* The longest message a thread can have. */
-static const char *long_message(void) {
-    static char text[SMELT__ERROR_MESSAGE];
-    for (size_t i = 0; i + 1 < sizeof text; i++)
-        text[i] = (char)('a' + i % 26);
-    return text;
+static char long_message[SMELT__ERROR_MESSAGE];
+
+static void make_long_message(void) {
+    for (size_t i = 0; i + 1 < sizeof long_message; i++)
+        long_message[i] = (char)('a' + i % 26);
 }
 
 static void *follow(void *user) {
@@ -645,9 +645,9 @@ static void *follow(void *user) {
     struct smelt__flight *flight;
     if (smelt__flight_board(flights, "key", &flight)) /* too late: leads itself */
         smelt__flight_land(flights, flight, SMELT_ERROR_COMPILE,
-                           (smelt__fail(SMELT_ERROR_COMPILE, "%s", long_message()), NULL));
+                           (smelt__fail(SMELT_ERROR_COMPILE, "%s", long_message), NULL));
     const int same =
-        flight->status == SMELT_ERROR_COMPILE && !strcmp(smelt_last_error(), long_message());
+        flight->status == SMELT_ERROR_COMPILE && !strcmp(smelt_last_error(), long_message);
     smelt__flight_leave(flights, flight);
     return same ? user : NULL;
 }
@@ -660,7 +660,7 @@ static void followers_have_the_whole_message(void **unused) {
     pthread_t threads[THREADS];
     void *same;
 
-    (void)long_message();
+    make_long_message();
     smelt__flights_init(&flights, 0, free);
     assert_int_equal(smelt__flight_board(&flights, "key", &flight), 1);
     for (int i = 0; i < THREADS; i++)
@@ -673,7 +673,7 @@ static void followers_have_the_whole_message(void **unused) {
             break;
         sched_yield();
     }
-    smelt__fail(SMELT_ERROR_COMPILE, "%s", long_message());
+    smelt__fail(SMELT_ERROR_COMPILE, "%s", long_message);
     smelt__flight_land(&flights, flight, SMELT_ERROR_COMPILE, NULL);
     smelt__flight_leave(&flights, flight);
     for (int i = 0; i < THREADS; i++) {

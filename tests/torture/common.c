@@ -227,7 +227,7 @@ const char *kernel_spec(int n, char spec[TORTURE_SPEC]) {
 enum { KNOWN_HASHES = 4096 };
 
 uint64_t kernel_hash(int n) {
-    static uint64_t known[KNOWN_HASHES]; /* 0: not yet */
+    static _Atomic uint64_t known[KNOWN_HASHES]; /* 0: not yet */
     char spec[TORTURE_SPEC], *source;
     uint64_t hash = n < KNOWN_HASHES ? known[n] : 0;
 
