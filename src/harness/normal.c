@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "harness/random.h"
-#include "reference/sparse_attn.h"
+#include "reference/bf16.h"
 
 /* The x with P(X < x) = p, by bisection. */
 static double normal_quantile(double p) {

@@ -7,11 +7,8 @@
 
 #include <stdint.h>
 
+#include "reference/bf16.h"
 #include "smelt/sparse_attn.h"
-
-/* bf16 is the upper half of an IEEE single; rounding is to nearest, ties to even. NaN stays NaN. */
-float smelt__bf16_to_float(uint16_t value);
-uint16_t smelt__bf16_from_float(float value);
 
 /* Packed results of `count` queries. Any pointer may be NULL. */
 struct smelt__sparse_attn_results {

@@ -6,6 +6,8 @@
 #ifndef SMELT_TEST_STAND_IN_H
 #define SMELT_TEST_STAND_IN_H
 
+#include "smelt/status.h"
+
 enum stand_in_defect {
     STAND_IN_CORRECT = 0,
     STAND_IN_DROPS_LAST_SLOT,
@@ -38,5 +40,10 @@ extern enum stand_in_defect stand_in_defect;
 extern double (*stand_in_ms)(const char *knobs);
 /* Knobs whose operator has the defect; NULL: every operator has it. */
 extern const char *stand_in_defect_knobs;
+
+/* For the stand-in's operators, in stand_in_STEM.c: a failure with its message; a launch, which
+ * takes its time or is refused. */
+smelt_status stand_in_fail(smelt_status status, const char *what);
+smelt_status stand_in_launch(const char *knobs);
 
 #endif
