@@ -67,8 +67,7 @@ step 'gcc, the quick tests' with_gcc
 step 'compile matrix, whole' long_test 'compile matrix, whole'
 step 'emulator: 200 random specs' long_test 'emu/sweep of 200 specs'
 step 'emulator: the whole GPU matrix' long_test 'emu/matrix, all of it'
-step 'emulator: all mutants' long_test 'emu/mutants'
-step 'emulator: mutants of sm90, a sample' long_test 'emu/mutants of sm90, a sample'
+step 'emulator: mutants, each family' long_test 'emu/mutants'
 step 'ASan and UBSan, the quick tests' with_sanitizers
 step "ThreadSanitizer, the runtime's threads" with_thread_sanitizer
 step 'clang, no warnings, the quick tests' with_clang

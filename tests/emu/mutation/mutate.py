@@ -301,14 +301,8 @@ def choose(homes, families, listed, arguments):
     return shard(names, arguments.shard) if arguments.shard else names
 
 
-def wanted_subjects(subjects, arguments):
-    return [s for s in subjects
-            if s.configuration.family.startswith(tuple(arguments.family or [""])) and
-            s.configuration.name in (arguments.configuration or [s.configuration.name])]
-
-
 def homes_of(subjects):
-    """{name: the family that brings it}, in the order of the configurations."""
+    """{name: the family that brings it first}, in the order of the configurations."""
     homes = {}
     for subject in subjects:
         for name in subject.mutants:
@@ -322,13 +316,19 @@ def main():
     families = configurations.families()
     planned = [c for family in families for c in family.configurations]
     every = [Subject(c, tools) for c in planned if c.runs_with(tools)]
-    subjects = wanted_subjects(every, arguments)
-    mutants = collect(subjects)
-    listed = equivalents.read_all()
     known = collect(every)
+    # A part that families share is one family's, and still tried in the others' configurations.
+    homes = {name: family for name, family in homes_of(every).items()
+             if family.startswith(tuple(arguments.family or [""]))}
+    subjects = [s for s in every
+                if s.configuration.name in (arguments.configuration or [s.configuration.name]) and
+                not homes.keys().isdisjoint(s.mutants)]
+    mutants = {name: mutant for name, mutant in collect(subjects).items() if name in homes}
+    homes = {name: homes[name] for name in mutants}
+    listed = equivalents.read_all()
     complete = len(every) == len(planned)
     unmatched = [e for n, e in listed.items() if n not in known] if complete else []
-    chosen = choose(homes_of(subjects), families, listed, arguments)
+    chosen = choose(homes, families, listed, arguments)
     if arguments.list:
         for name in chosen:
             print(f"{place(mutants[name])}: {name[3]}")
