@@ -34,7 +34,12 @@ void smelt__sparse_attn_resolve_strides(const smelt_sparse_attn_spec *spec,
         args->lse.strides[1] = heads;
         args->lse.strides[0] = args->tokens * heads;
     }
-    memcpy(args->max_logits.strides, args->lse.strides, sizeof args->lse.strides);
+    int64_t *high = args->max_logits.strides;
+    if (high[0] == 0 && high[1] == 0 && high[2] == 0) {
+        high[2] = 1;
+        high[1] = heads;
+        high[0] = args->tokens * heads;
+    }
 }
 
 /* `args` with strides resolved, from here on. */

@@ -151,6 +151,8 @@ static void store(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_ar
     uint16_t *to = (uint16_t *)a->out.data + batch * a->out.strides[0] + token * a->out.strides[1] +
                    head * a->out.strides[2];
     int64_t at = batch * a->lse.strides[0] + token * a->lse.strides[1] + head * a->lse.strides[2];
+    int64_t high = batch * a->max_logits.strides[0] + token * a->max_logits.strides[1] +
+                   head * a->max_logits.strides[2];
     for (int d = 0; d < spec->dv; d++)
         to[d] = smelt__bf16_from_float((float)out[d]);
     if (stand_in_defect == STAND_IN_WRITES_GAP ||
@@ -165,13 +167,11 @@ static void store(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_ar
     if (stand_in_defect == STAND_IN_WRITES_BESIDE_LSE && query == a->tokens - 1)
         ((float *)a->lse.data)[at + 1] = 0;
     if (stand_in_defect == STAND_IN_WRITES_BESIDE_MAX_LOGITS && query == a->tokens - 1)
-        ((float *)a->max_logits.data)[at + 1] = 0;
+        ((float *)a->max_logits.data)[high + 1] = 0;
     if (stand_in_defect == STAND_IN_WRITES_BEFORE_MAX_LOGITS && query == 0 && head == 0)
         ((float *)a->max_logits.data)[-1] = 0;
     if (a->max_logits.data)
-        ((float *)a->max_logits
-             .data)[batch * a->max_logits.strides[0] + token * a->max_logits.strides[1] +
-                    head * a->max_logits.strides[2]] = (float)max_logit;
+        ((float *)a->max_logits.data)[high] = (float)max_logit;
 }
 
 static smelt_status compute(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *args,

@@ -171,7 +171,10 @@ static void touch_query(struct touched *touched, int64_t b, int64_t t) {
     for (int64_t h = 0; h < spec.heads; h++) {
         int64_t lse = b * a->lse.strides[0] + t * a->lse.strides[1] + h * a->lse.strides[2];
         touch(touched, SMELT__SPARSE_ATTN_LSE, lse, 4);
-        touch(touched, SMELT__SPARSE_ATTN_MAX_LOGITS, lse, 4);
+        touch(touched, SMELT__SPARSE_ATTN_MAX_LOGITS,
+              b * a->max_logits.strides[0] + t * a->max_logits.strides[1] +
+                  h * a->max_logits.strides[2],
+              4);
         for (int64_t d = 0; d < spec.dqk; d++)
             touch(touched, SMELT__SPARSE_ATTN_Q,
                   b * a->q.strides[0] + t * a->q.strides[1] + h * a->q.strides[2] + d, 2);
