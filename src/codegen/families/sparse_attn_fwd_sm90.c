@@ -48,11 +48,6 @@ enum {
     RING_ENTRIES = 128, /* the most that one scan leaves over and the next one's */
 };
 
-int smelt__sparse_attn_fwd_knob(const struct smelt__spec *spec, const char *name, int otherwise) {
-    int64_t value = smelt__spec_get(spec, name);
-    return value == SMELT__AUTO ? otherwise : (int)value;
-}
-
 static int knob(const struct smelt__spec *spec, const char *name, int otherwise) {
     return smelt__sparse_attn_fwd_knob(spec, name, otherwise);
 }

@@ -1,0 +1,20 @@
+/* What the plans of the variants of sparse_attn_fwd have in common; it knows none of them. */
+#ifndef SMELT_CODEGEN_SPARSE_ATTN_FWD_PLAN_H
+#define SMELT_CODEGEN_SPARSE_ATTN_FWD_PLAN_H
+
+#include "codegen/plan/plan.h"
+#include "codegen/spec/spec.h"
+
+/* Values of the knob `variant`. */
+enum smelt__sparse_attn_variant { SMELT__SPARSE_ATTN_MMA = 0, SMELT__SPARSE_ATTN_SM90 };
+
+/* Values of the knob `orientation`. */
+enum smelt__sparse_attn_orientation { SMELT__SPARSE_ATTN_HEADS = 0, SMELT__SPARSE_ATTN_KEYS };
+
+/* A knob's value, or what the rule says. */
+int smelt__sparse_attn_fwd_knob(const struct smelt__spec *spec, const char *name, int otherwise);
+
+/* Names the kernel of a plan whose variant is set, and adds the constants that the spec gives. */
+void smelt__sparse_attn_fwd_name(const struct smelt__spec *spec, struct smelt__plan *plan);
+
+#endif
