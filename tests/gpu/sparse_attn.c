@@ -179,6 +179,7 @@ static void launch_options(const struct suite *suite, struct smelt__problem_opti
 }
 
 static const struct suite_group groups[] = {
+    {"accuracy", run_accuracy},
     {"boundaries", run_boundaries},
     {"heads", run_heads},
     {"rises", run_rises},
