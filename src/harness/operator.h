@@ -207,8 +207,8 @@ struct smelt__harness_spec {
     char *knobs; /* what it points to */
 };
 
-/* Errors: as the operator's parse; INVALID_SPEC, with smelt_last_error's message or none, when no
- * operator has the name. Free in both cases. */
+/* Errors: as the operator's parse; INVALID_SPEC without a message of the library's when no operator
+ * has the name. Free in both cases. */
 smelt_status smelt__harness_spec_parse(struct smelt__harness_spec *spec, const char *text);
 void smelt__harness_spec_free(struct smelt__harness_spec *spec);
 

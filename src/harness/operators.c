@@ -31,12 +31,8 @@ const struct smelt__harness_operator *smelt__harness_find(const char *spec) {
 smelt_status smelt__harness_spec_parse(struct smelt__harness_spec *spec, const char *text) {
     memset(spec, 0, sizeof *spec);
     spec->op = smelt__harness_find(text);
-    if (!spec->op) { /* the library says what is wrong with it */
-        char *canonical = NULL;
-        const smelt_status status = smelt_spec_canonical(text, &canonical);
-        smelt_free(canonical);
-        return status == SMELT_OK ? SMELT_ERROR_INVALID_SPEC : status;
-    }
+    if (!spec->op)
+        return SMELT_ERROR_INVALID_SPEC;
     spec->spec = calloc(1, spec->op->spec_bytes);
     return spec->spec ? spec->op->parse(text, spec->spec, &spec->knobs) : SMELT_ERROR_OUT_OF_MEMORY;
 }

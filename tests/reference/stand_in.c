@@ -52,12 +52,6 @@ const char *smelt_context_arch(const smelt_context *context) {
     return "stand-in";
 }
 
-/* Specs of families that the stand-in does not have. */
-smelt_status smelt_spec_canonical(const char *spec, char **canonical) {
-    *canonical = NULL;
-    return stand_in_fail(SMELT_ERROR_INVALID_SPEC, spec);
-}
-
 smelt_status smelt_spec_expand(const char *spec, smelt_text_function each, void *user) {
     return each(user, spec) ? SMELT_ERROR_CANCELLED : SMELT_OK;
 }
