@@ -122,7 +122,7 @@ reported forbidden topk_length '(int)warp_reduce_or(mine ? (u32)listed : 0)' \
     '(int)warp_reduce_or(mine ? (u32)listed : 0) ^ 1' --lists random --query-list partial
 reported forbidden queries 'minimum((int)load_l2_32(params->query_count), queries)' 'queries' \
     --lists random --query-list partial
-reported bounds queries 'params->queries[work_entry(lane_item)]' \
+reported forbidden queries 'params->queries[work_entry(lane_item)]' \
     'params->queries[work_entry(lane_item) + 1]' --lists random --query-list whole
 # Slots from topk_length on, and past the row.
 reported forbidden indices 'return minimum(maximum(length, 0), params->width);' \
@@ -138,9 +138,9 @@ reported forbidden out '(head * params->out_head_stride) + chunk * CHUNK_BYTES' 
 reported forbidden topk_length 'token * params->topk_length_token_stride]' \
     'token * params->topk_length_token_stride + 1]' --lists random
 # Guard zones.
-reported forbidden lse 'const i64 place = task->batch' 'const i64 place = -1 + task->batch' \
+reported forbidden lse 'params->lse[task->batch' 'params->lse[-1 + task->batch' \
     --lists random --queries 1 --batches 1
-reported forbidden max_logits 'params->max_logits[place]' 'params->max_logits[place + 1]' \
+reported forbidden max_logits 'params->max_logits[task->batch' 'params->max_logits[1 + task->batch' \
     --lists random --queries 1 --batches 1
 # Past the end of an allocation.
 reported bounds sink 'params->sink[head]' 'params->sink[head + HEADS]' --lists random
@@ -181,7 +181,7 @@ if [ "$status" -eq 1 ] && grep -q "$(cat "$work/first")" "$work/err" &&
 else
     failed 'the command of a failure reproduces it' "exit status $status: $command"
 fi
-edit 'struct slot_scan scan;' 'struct slot_scan scan = nothing;'
+edit 'struct block_scan scan;' 'struct block_scan scan = nothing;'
 gives 1 "nothing" check --emulate --lists random "$operator"
 
 # ---- tune, with the emulator as the GPU -----------------------------------------------------------
