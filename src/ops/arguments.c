@@ -184,6 +184,42 @@ static smelt_status check_tensor(const struct argument *argument, int64_t *bytes
                                                                      : status;
 }
 
+/*
+ * Whether a tensor is as nearly all are: there, aligned, not empty, its strides packed or ascending
+ * from the innermost on and legal. Fills in packed strides and *bytes. One pass without messages,
+ * since each launch makes it; what it does not take check_tensor looks at.
+ */
+static int is_plain(const struct smelt__tensor_row *row, const int64_t *extents,
+                    smelt_tensor *tensor, int64_t *bytes) {
+    const int64_t element = (int64_t)smelt__element_bytes(row->element);
+    const int64_t alignment = row->whole_rows ? SMELT__ROW_BYTES : element; /* a power of two */
+    const int64_t width = extents[row->shape[row->dimensions - 1]];
+    int64_t given = 0, packed = width, span = width;
+    int bad = !tensor->data || ((intptr_t)tensor->data & (alignment - 1)) || width == 0;
+    for (int i = 0; i < row->dimensions - 1; i++)
+        given |= tensor->strides[i];
+    for (int i = row->dimensions - 2; i >= 0; i--) {
+        const int64_t count = extents[row->shape[i]];
+        const int64_t stride = given ? tensor->strides[i] : packed;
+        int64_t more;
+        tensor->strides[i] = stride;
+        if (count <= 1) {
+            bad |= count == 0;
+            continue;
+        }
+        /* Unsigned: what wraps here is refused for its span. */
+        bad |= ((uint64_t)stride * (uint64_t)element & (uint64_t)(alignment - 1)) != 0;
+        bad |= stride < span || (row->most_stride && stride > row->most_stride);
+        bad |= __builtin_mul_overflow(count - 1, stride, &more);
+        bad |= __builtin_add_overflow(span, more, &span);
+        packed = (int64_t)((uint64_t)stride * (uint64_t)count);
+        if (bad)
+            return 0;
+    }
+    *bytes = span * element;
+    return !bad && span <= INT64_MAX / SMELT__ROW_BYTES;
+}
+
 /* ---- tensors that overlap -------------------------------------------------------------------- */
 
 /* Where a tensor lies. */
@@ -271,13 +307,17 @@ smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsig
         if (!tensor->data && row->optional)
             continue;
         struct argument *argument = &arguments[writes + reads];
+        const smelt_tensor asked = *tensor;
         int64_t bytes;
         *argument = (struct argument){table, row, extents, tensor};
-        smelt_status status = check_tensor(argument, &bytes);
-        if (status != SMELT_OK)
-            return status;
-        if (bytes == 0)
-            continue;
+        if (!is_plain(row, extents, tensor, &bytes)) {
+            *tensor = asked;
+            smelt_status status = check_tensor(argument, &bytes);
+            if (status != SMELT_OK)
+                return status;
+            if (bytes == 0)
+                continue;
+        }
         const uintptr_t begin = (uintptr_t)tensor->data;
         struct range *range = row->role == SMELT__INPUT ? &read[reads++] : &written[writes++];
         *range = (struct range){begin, begin + (uintptr_t)bytes, argument};
