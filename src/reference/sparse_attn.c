@@ -100,6 +100,7 @@ struct scratch {
     double *q;      /* [dqk] */
     double *scores; /* [valid] */
     double *out;    /* [dv] */
+    double *terms;  /* [dv] */
 };
 
 static void scratch_free(struct scratch *scratch) {
@@ -108,6 +109,7 @@ static void scratch_free(struct scratch *scratch) {
     free(scratch->q);
     free(scratch->scores);
     free(scratch->out);
+    free(scratch->terms);
 }
 
 static int scratch_allocate(struct scratch *scratch, const smelt_sparse_attn_spec *spec,
@@ -119,7 +121,9 @@ static int scratch_allocate(struct scratch *scratch, const smelt_sparse_attn_spe
     scratch->q = malloc(dqk * sizeof *scratch->q);
     scratch->scores = malloc(slots * sizeof *scratch->scores);
     scratch->out = malloc(dv * sizeof *scratch->out);
-    if (scratch->rows && scratch->keys && scratch->q && scratch->scores && scratch->out)
+    scratch->terms = malloc(dv * sizeof *scratch->terms);
+    if (scratch->rows && scratch->keys && scratch->q && scratch->scores && scratch->out &&
+        scratch->terms)
         return 0;
     scratch_free(scratch);
     return -1;
@@ -155,11 +159,14 @@ static struct head_result attend(const smelt_sparse_attn_spec *spec,
         denominator = isinf(high) ? high : high + log(exp(sink - high) + exp(result.lse - high));
     }
     memset(scratch->out, 0, (size_t)spec->dv * sizeof *scratch->out);
+    memset(scratch->terms, 0, (size_t)spec->dv * sizeof *scratch->terms);
     for (int64_t i = 0; i < count; i++) {
         double p = exp(scratch->scores[i] - denominator);
         const double *value = scratch->keys + i * spec->dqk;
-        for (int d = 0; d < spec->dv; d++)
+        for (int d = 0; d < spec->dv; d++) {
             scratch->out[d] += p * value[d];
+            scratch->terms[d] += fabs(p * value[d]);
+        }
     }
     return result;
 }
@@ -183,11 +190,15 @@ static void compute_query(const smelt_sparse_attn_spec *spec, const smelt_sparse
             one = attend(spec, args, head, count, scratch);
         } else {
             memset(scratch->out, 0, (size_t)spec->dv * sizeof *scratch->out);
+            memset(scratch->terms, 0, (size_t)spec->dv * sizeof *scratch->terms);
         }
         int64_t at = place * spec->heads + head;
         if (results->out)
             memcpy(results->out + at * spec->dv, scratch->out,
                    (size_t)spec->dv * sizeof *scratch->out);
+        if (results->out_terms)
+            memcpy(results->out_terms + at * spec->dv, scratch->terms,
+                   (size_t)spec->dv * sizeof *scratch->terms);
         if (results->lse)
             results->lse[at] = one.lse;
         if (results->max_logits)

@@ -16,6 +16,8 @@ struct smelt__sparse_attn_results {
     double *lse;        /* [count, H], -inf for a query without a valid slot */
     double *max_logits; /* [count, H], likewise */
     double *max_abs;    /* [count]: largest absolute score, 0 when there is none */
+    double *out_terms;  /* [count, H, dv]: out as it would be if no value were negative, which is
+                           what the rounding of its terms adds up to */
 };
 
 /*

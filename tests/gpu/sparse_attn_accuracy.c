@@ -171,7 +171,7 @@ static void compare(const struct workload *work, const smelt_sparse_attn_spec *s
         snprintf(message, size, "out of memory");
     for (int64_t i = 0; i < count && right; i++) {
         const struct smelt__sparse_attn_results expected = {memory, memory + heads * DV,
-                                                            memory + heads * (DV + 1), NULL};
+                                                            memory + heads * (DV + 1), NULL, NULL};
         const uint16_t *single = NULL;
         if (smelt__problem_valid_slots(&work->problem, queries[i]) == 1 && !spec->sink) {
             smelt_sparse_attn_spec one = *spec;

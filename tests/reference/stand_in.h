@@ -25,7 +25,12 @@ enum stand_in_defect {
     STAND_IN_WRITES_BEFORE_MAX_LOGITS,
     STAND_IN_COMPUTES_UNLISTED,
     STAND_IN_SKIPS_LAST_QUERY,
-    STAND_IN_ONE_ROW_OFF, /* one head of one query is 3 % too large */
+    STAND_IN_ONE_ROW_OFF,     /* one head of one query is 3 % too large */
+    STAND_IN_ONE_ELEMENT_OFF, /* the largest of one row, by 3 %: hardly anything of that row's norm
+                               */
+    STAND_IN_LSE_COARSE,      /* by 5e-4 */
+    STAND_IN_MAX_LOGITS_COARSE,
+    STAND_IN_SINGLE_ROUNDED, /* out of one valid slot: one element's last bit */
     STAND_IN_MAX_LOGITS_BASE_2,
     STAND_IN_DEFECTS,
     /* What a comparison with the reference cannot see; the emulator's runs do. */

@@ -83,11 +83,14 @@ static void test_defects_are_caught(void **state) {
             options.problem.strided = 0;
         if (defect == STAND_IN_DROPS_LAST_SLOT)
             options.problem.topk_length = 0;
-        if (defect == STAND_IN_ONE_ROW_OFF) { /* that row must not be zero */
+        if (defect == STAND_IN_ONE_ROW_OFF || defect == STAND_IN_ONE_ELEMENT_OFF ||
+            defect == STAND_IN_SINGLE_ROUNDED) { /* that row must not be zero */
             options.spec = "sparse_attn:heads=4,dqk=128,dv=64,topk=24";
             options.problem.lists = SMELT__LISTS_RANDOM;
             options.problem.topk_length = 0;
         }
+        if (defect == STAND_IN_SINGLE_ROUNDED)
+            options.problem.valid = 1;
         stand_in_defect = (enum stand_in_defect)defect;
         if (smelt__check_run(context, &options, &result) == 0)
             print_message("defect %d was not caught\n", defect);

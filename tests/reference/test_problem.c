@@ -176,7 +176,7 @@ static void test_normal_and_spiky(void **state) {
         struct smelt__problem problem;
         struct smelt__problem_options options = {.seed = seed, .tokens = 20, .spiky = spiky};
         double max_abs[20];
-        struct smelt__sparse_attn_results results = {NULL, NULL, NULL, max_abs};
+        struct smelt__sparse_attn_results results = {NULL, NULL, NULL, max_abs, NULL};
         make(&problem, &options);
         assert_int_equal(smelt__sparse_attn_reference(&spec, problem.args, NULL, 20, &results), 0);
         for (int i = 0; i < 20; i++)

@@ -260,7 +260,7 @@ static void compare_problem(const struct smelt__problem *problem) {
     smelt__sparse_attn_resolve_strides(spec, &resolved);
     double *out = malloc((size_t)(queries * heads * (dv + 2)) * sizeof *out);
     assert_non_null(out);
-    struct smelt__sparse_attn_results results = {out, out + queries * heads * dv, NULL, NULL};
+    struct smelt__sparse_attn_results results = {out, out + queries * heads * dv, NULL, NULL, NULL};
     assert_int_equal(smelt__sparse_attn_reference(spec, problem->args, NULL, queries, &results), 0);
     for (int64_t at = 0; at < queries * heads; at++) {
         long double expected[256], lse;
@@ -315,8 +315,8 @@ static void test_some_queries(void **state) {
                      0);
     const int64_t some[] = {5, 0, 3};
     double all_out[6 * 2 * 64], out[3 * 2 * 64], all_lse[6 * 2], lse[3 * 2];
-    struct smelt__sparse_attn_results all = {all_out, all_lse, NULL, NULL};
-    struct smelt__sparse_attn_results results = {out, lse, NULL, NULL};
+    struct smelt__sparse_attn_results all = {all_out, all_lse, NULL, NULL, NULL};
+    struct smelt__sparse_attn_results results = {out, lse, NULL, NULL, NULL};
     assert_int_equal(smelt__sparse_attn_reference(&spec, problem.args, NULL, 6, &all), 0);
     assert_int_equal(smelt__sparse_attn_reference(&spec, problem.args, some, 3, &results), 0);
     for (int i = 0; i < 3; i++) {
