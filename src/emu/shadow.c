@@ -329,13 +329,17 @@ struct place emu_own_place(u32 address, u32 bytes, u32 alignment, const char *wh
 
 /* ---- accesses -------------------------------------------------------------------------------- */
 
-/* Of one region of the plan's map, and not of a living mbarrier. */
+/* Of one region of the plan's map, which may be another plan's than the launch's; not beyond what
+ * the launch has, where no cell was made; and not of a living mbarrier. */
 static void check_region(const struct cta *cta, u32 offset, u32 bytes, const char *what, site at) {
     const struct region *region = find_region(offset);
     if (!region || offset + bytes > region->offset + region->bytes)
         emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %u bytes at %s, %s {1}", emu_who(emu.self), what,
                   bytes, emu_shared_name(cta, offset),
                   region ? "beyond the region's end" : "outside the plan's map");
+    if ((u64)offset + bytes > emu.shared_bytes)
+        emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %u bytes at %s, beyond the launch's %u bytes {1}",
+                  emu_who(emu.self), what, bytes, emu_shared_name(cta, offset), emu.shared_bytes);
     const struct mbarrier *barrier =
         emu_mbarrier_covering((struct cta *)(uintptr_t)cta, offset, bytes);
     if (barrier)

@@ -342,6 +342,24 @@ static void test_shared_memory(void **state) {
     cuda.cuMemFree_v2(data);
 }
 
+/* What a launch did not ask for is not there, though the text may not say what there is, or say it
+ * of another plan: it ends, and what later launches meet there is not of an earlier one. */
+static void test_beyond_shared_memory(void **state) {
+    (void)state;
+    CUdeviceptr data = make_words();
+    CUlaunchConfig config = shape(1, 1, 1);
+    config.sharedMemBytes = 128;
+    assert_int_equal(launch("beyond", &config, data), 0);
+    assert_int_equal(read_words(data)[0], 5);
+    for (int i = 0; i < 2; i++) {
+        config.sharedMemBytes = 127;
+        assert_int_equal(launch("beyond", &config, data), LAUNCH_FAILED);
+        assert_int_equal(emulator->report(0).kind, EMU_BOUNDS);
+        settle(data);
+    }
+    cuda.cuMemFree_v2(data);
+}
+
 static void test_launch_refused(void **state) {
     (void)state;
     CUdeviceptr data = make_words();
@@ -415,6 +433,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_three_dimensions),
         cmocka_unit_test(test_shapes_refused),
         cmocka_unit_test(test_shared_memory),
+        cmocka_unit_test(test_beyond_shared_memory),
         cmocka_unit_test(test_launch_refused),
         cmocka_unit_test(test_clusters),
         cmocka_unit_test(test_cluster_of_the_kernel),
