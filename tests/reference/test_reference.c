@@ -59,8 +59,10 @@ static void assert_close(double got, double expected, double tolerance) {
 }
 
 static void tiny_run(struct tiny *tiny) {
-    struct smelt__sparse_attn_results results = {tiny->out, &tiny->lse, &tiny->max_logit,
-                                                 &tiny->max_abs};
+    struct smelt__sparse_attn_results results = {.out = tiny->out,
+                                                 .lse = &tiny->lse,
+                                                 .max_logits = &tiny->max_logit,
+                                                 .max_abs = &tiny->max_abs};
     assert_int_equal(smelt__sparse_attn_reference(&tiny->spec, &tiny->args, NULL, 1, &results), 0);
 }
 
