@@ -34,9 +34,12 @@ CONFIGURATIONS = (
     check("few-far", "heads=8,dqk=576,dv=512,topk=100,variant=sm90",
           "--far --topk-length --max-logits --batches 2 --queries 3 --query-list partial --seed 77 "
           "--lists random", schedules=1),
-    # A later token's rows of every tensor.
+    # A later token's and a later batch's rows of every tensor.
     check("few-far-tokens", "heads=8,dqk=576,dv=512,topk=100,variant=sm90",
-          "--far --max-logits --batches 1 --queries 3 --seed 70 --lists random", schedules=1),
+          "--far --max-logits --batches 2 --queries 3 --seed 70 --lists random", schedules=1),
+    # Query 0 has no slots: its indices are not to be touched, whatever is open.
+    check("few-short", "heads=8,dqk=576,dv=512,topk=40,variant=sm90",
+          "--topk-length --width 40 --rows 90 --queries 4 --lists random", schedules=1),
     check("few-fall", FALL + "4", FALL_OPTIONS, schedules=1),
     # A bucket's kernel that runs beside the largest one's.
     check("few-bucket", "heads=8,dqk=576,dv=512,topk=40,variant=sm90",
