@@ -30,6 +30,17 @@ CONFIGURATIONS = (
     check("sm90-racecheck", "heads=64,dqk=512,dv=512,topk=100,variant=sm90,racecheck=1",
           "--queries 2 --rows 150 --lists random", schedules=1),
     check("sm90-fall", FALL + "64", FALL_OPTIONS, schedules=1),
+    # All rows of a product are the same head: their maxima move at once.
+    check("sm90-one", "heads=1,dqk=512,dv=512,topk=300,variant=sm90,orientation=heads",
+          "--spiky --queries 8 --rows 400 --width 300 --lists random", schedules=1),
+    # A bucket's kernel that runs beside the largest one's; queries without a valid slot, and a sink of
+    # minus infinity in a lower row of a thread's two.
+    check("sm90-bucket", "heads=64,dqk=512,dv=512,topk=40,sink=1,variant=sm90",
+          "--width 50 --rows 90 --queries 9 --seed 9 --lists adversarial", buckets="9", bound="9",
+          schedules=1),
+    # Blocks without an item.
+    check("sm90-empty", "heads=64,dqk=512,dv=512,topk=64,variant=sm90",
+          "--query-list empty --lists random", schedules=1),
     # A query list in a kernel that loads an entry each turn.
     check("list", "heads=128,dqk=512,dv=512,topk=64,variant=sm90",
           "--batches 2 --queries 8 --query-list partial --lists random",
