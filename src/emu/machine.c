@@ -14,6 +14,9 @@ struct machine emu;
 /* A thread's stack, and beside it the shadow that says when each word was last written. Pages exist
  * when touched. */
 enum { STACK_BYTES = 256 * 1024, PAGE = 4096 };
+/* Of a new stack, what the kernel's own frame may take is filled with this: a register that is read
+ * before it is written is then a large number, as int, float and bf16, and not 0. */
+enum { UNWRITTEN = 0x7f, FILLED_BYTES = 16 * 1024 };
 
 static u8 *stacks;
 static u32 *touched;
@@ -323,6 +326,8 @@ static bool make_stacks(int threads) {
     stacks_for = threads;
     for (int i = 0; i < threads; i++) /* a stack that overflows meets this page */
         mprotect(stacks + (size_t)STACK_BYTES * (size_t)i, PAGE, PROT_NONE);
+    for (int i = 1; i <= threads; i++)
+        memset(stacks + (size_t)STACK_BYTES * (size_t)i - FILLED_BYTES, UNWRITTEN, FILLED_BYTES);
     return true;
 }
 
