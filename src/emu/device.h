@@ -18,6 +18,14 @@
 #define __grid_constant__
 #define __restrict__ restrict
 
+/* How many bytes of a register array follow a pointer, where the compiler sees which array it is;
+ * elsewhere the most there are. */
+#if defined __clang__ || __GNUC__ >= 12
+#define EMU_ROOM(registers) __builtin_dynamic_object_size(registers, 0)
+#else
+#define EMU_ROOM(registers) __builtin_object_size(registers, 0)
+#endif
+
 struct emu_index3 {
     unsigned x, y, z;
 };

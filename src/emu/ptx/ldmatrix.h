@@ -2,9 +2,12 @@
 #ifndef EMU_PTX_LDMATRIX
 #define EMU_PTX_LDMATRIX
 
-void emu_op_ldmatrix(unsigned *registers, unsigned address, int count, int transposed);
+void emu_op_ldmatrix(unsigned *registers, unsigned long room, unsigned address, int count,
+                     int transposed);
 
-#define ldmatrix_x4(registers, address) emu_op_ldmatrix(registers, address, 4, 0)
-#define ldmatrix_x4_trans(registers, address) emu_op_ldmatrix(registers, address, 4, 1)
+#define ldmatrix_x4(registers, address)                                                            \
+    emu_op_ldmatrix(registers, EMU_ROOM(registers), address, 4, 0)
+#define ldmatrix_x4_trans(registers, address)                                                      \
+    emu_op_ldmatrix(registers, EMU_ROOM(registers), address, 4, 1)
 
 #endif

@@ -2,9 +2,12 @@
 #ifndef EMU_PTX_LDMATRIX_X2
 #define EMU_PTX_LDMATRIX_X2
 
-void emu_op_ldmatrix(unsigned *registers, unsigned address, int count, int transposed);
+void emu_op_ldmatrix(unsigned *registers, unsigned long room, unsigned address, int count,
+                     int transposed);
 
-#define ldmatrix_x2(registers, address) emu_op_ldmatrix(registers, address, 2, 0)
-#define ldmatrix_x2_trans(registers, address) emu_op_ldmatrix(registers, address, 2, 1)
+#define ldmatrix_x2(registers, address)                                                            \
+    emu_op_ldmatrix(registers, EMU_ROOM(registers), address, 2, 0)
+#define ldmatrix_x2_trans(registers, address)                                                      \
+    emu_op_ldmatrix(registers, EMU_ROOM(registers), address, 2, 1)
 
 #endif

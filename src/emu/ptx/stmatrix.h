@@ -2,11 +2,16 @@
 #ifndef EMU_PTX_STMATRIX
 #define EMU_PTX_STMATRIX
 
-void emu_op_stmatrix(const unsigned *registers, unsigned address, int count, int transposed);
+void emu_op_stmatrix(const unsigned *registers, unsigned long room, unsigned address, int count,
+                     int transposed);
 
-#define stmatrix_x4(address, registers) emu_op_stmatrix(registers, address, 4, 0)
-#define stmatrix_x4_trans(address, registers) emu_op_stmatrix(registers, address, 4, 1)
-#define stmatrix_x2(address, registers) emu_op_stmatrix(registers, address, 2, 0)
-#define stmatrix_x2_trans(address, registers) emu_op_stmatrix(registers, address, 2, 1)
+#define stmatrix_x4(address, registers)                                                            \
+    emu_op_stmatrix(registers, EMU_ROOM(registers), address, 4, 0)
+#define stmatrix_x4_trans(address, registers)                                                      \
+    emu_op_stmatrix(registers, EMU_ROOM(registers), address, 4, 1)
+#define stmatrix_x2(address, registers)                                                            \
+    emu_op_stmatrix(registers, EMU_ROOM(registers), address, 2, 0)
+#define stmatrix_x2_trans(address, registers)                                                      \
+    emu_op_stmatrix(registers, EMU_ROOM(registers), address, 2, 1)
 
 #endif

@@ -810,6 +810,20 @@ KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x + 64] = (int)d[0] + (int)a[0];
 }
 
+//! more matrices than the array has registers: bounds, 32 threads; of which the array has 2
+//@use ptx/ldmatrix.cuh
+//@use ptx/shared.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 a[6];
+    ((int *)arena)[threadIdx.x] = 0;
+    __syncwarp(0xffffffffu);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        ldmatrix_x4(&a[4 * i], shared_address(threadIdx.x % 8 * 16)); /* HERE */
+    }
+    data[threadIdx.x] = (int)a[0];
+}
+
 //! A's registers loaded after the fence: registers, 128 threads; after the last wgmma.fence
 //@use common/descriptor.cuh
 //@use ptx/ldmatrix.cuh
