@@ -50,7 +50,9 @@ def judge_words(words):
 
 
 def output(command):
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    environment = dict(os.environ, SMELT_CACHE_DISABLE="1")  # what is emitted needs no cache
+    return subprocess.run(command, capture_output=True, text=True, check=True,
+                          env=environment).stdout
 
 
 @dataclass(frozen=True)
