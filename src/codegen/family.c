@@ -55,8 +55,11 @@ static int expand_passes(const struct smelt__spec *spec, unsigned passes,
         if (passes & pass)
             family->expand(spec, pass, expansion);
     if (expansion->overflow) {
-        smelt__message_set(message, "%s expands to more than %d kernels; name fewer buckets",
-                           family->schema.name, SMELT__MAX_KERNELS);
+        smelt__message_set(
+            message,
+            "%s expands to more than %d kernels; ask for less at once, with a shorter "
+            "list or one pass",
+            family->schema.name, SMELT__MAX_KERNELS);
         return -1;
     }
     for (int i = 0; i < expansion->count; i++)
@@ -95,14 +98,21 @@ int smelt__spec_expand(const struct smelt__spec *spec, struct smelt__expansion *
 
 /* ---- kernels to plans ------------------------------------------------------------------------ */
 
-/* The first knob that the spec names and another variant alone has, or NULL; *owner: which. */
+static int has_knob(const struct smelt__variant *variant, const char *name) {
+    for (const char *const *knob = variant->knobs; knob && *knob; knob++)
+        if (strcmp(*knob, name) == 0)
+            return 1;
+    return 0;
+}
+
+/* The first knob that the spec names and only other variants have, or NULL; *owner: one of them. */
 static const char *foreign_knob(const struct smelt__spec *spec, const struct smelt__variant *all,
                                 const struct smelt__variant *variant, const char **owner) {
     for (const struct smelt__variant *other = all; other->name; other++) {
         if (other == variant || !other->knobs)
             continue;
         for (const char *const *knob = other->knobs; *knob; knob++)
-            if (smelt__spec_get(spec, *knob) != SMELT__AUTO) {
+            if (smelt__spec_get(spec, *knob) != SMELT__AUTO && !has_knob(variant, *knob)) {
                 *owner = other->name;
                 return *knob;
             }
@@ -110,7 +120,7 @@ static const char *foreign_knob(const struct smelt__spec *spec, const struct sme
     return NULL;
 }
 
-/* Plans one variant, whose knobs the spec must not miss. */
+/* Plans one variant; refuses a spec that names knobs which it has not. */
 static int plan_variant(const struct smelt__spec *spec, const struct smelt__variant *all,
                         const struct smelt__variant *variant, const struct smelt__arch *arch,
                         struct smelt__plan *plan, struct smelt__message *message) {

@@ -39,7 +39,7 @@ struct smelt__variant {
     const char *name; /* the value of the knob `variant`; NULL ends the table */
     int (*plan)(const struct smelt__spec *spec, const struct smelt__arch *arch,
                 struct smelt__plan *plan, struct smelt__message *message);
-    const char *const *knobs; /* that other variants have not: NULL-terminated, or NULL */
+    const char *const *knobs; /* that not all variants have: NULL-terminated, or NULL */
 };
 
 struct smelt__family {

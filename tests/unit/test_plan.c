@@ -11,6 +11,7 @@
 
 #include "codegen/families/sparse_attn_fwd.h"
 #include "codegen/family.h"
+#include "codegen/spec/keys.h"
 #include "codegen/template/engine.h"
 #include "random_spec.h"
 
@@ -338,11 +339,73 @@ static void building(void **state) {
     assert_int_equal(found, 0);
 }
 
+/* ---- variants, of a family made for it --------------------------------------------------------
+ */
+
+static int takes(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                 struct smelt__plan *plan, struct smelt__message *message) {
+    (void)spec, (void)arch, (void)plan, (void)message;
+    return 0;
+}
+
+static int refuses(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                   struct smelt__plan *plan, struct smelt__message *message) {
+    (void)spec, (void)arch, (void)plan;
+    smelt__message_set(message, "refused");
+    return -1;
+}
+
+/* The best variant refuses everything; `shared` belongs to it and to the second, not to the last.
+ */
+static void knobs_of_variants(void **state) {
+    (void)state;
+    static const char *const names[] = {"best", "second", "last", NULL};
+    static const struct smelt__key keys[] = {
+        SMELT__NAMED_KNOB("variant", "auto, best, second, last", "", names),
+        SMELT__KNOB("shared", "auto, 1", "", 1, 1), SMELT__KNOB("own", "auto, 1", "", 1, 1)};
+    static const char *const both[] = {"shared", "own", NULL}, *const shared[] = {"shared", NULL};
+    static const struct smelt__variant variants[] = {{"best", refuses, both},
+                                                     {"second", takes, shared},
+                                                     {"last", takes, NULL},
+                                                     {NULL, NULL, NULL}};
+    static const struct smelt__family family = {
+        .schema = {.name = "made", .keys = keys, .key_count = 3}, .variants = variants};
+    static const struct {
+        const char *knobs, *variant, *refusal; /* one of the two */
+    } cases[] = {
+        {"", "second", NULL},
+        {"shared=1", "second", NULL},
+        {"variant=last", "last", NULL},
+        {"own=1", NULL, "refused"},
+        {"variant=best", NULL, "refused"},
+        {"variant=second,own=1", NULL, "own is a knob of variant=best; second has none"},
+        {"variant=last,shared=1", NULL, "shared is a knob of variant=best; last has none"},
+    };
+    struct smelt__message message;
+    const struct smelt__arch *arch = smelt__arch_find("sm_80", &message);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__spec spec;
+        struct smelt__plan plan;
+        smelt__spec_init(&spec, &family.schema);
+        assert_int_equal(smelt__spec_parse_keys(cases[i].knobs, 1, &spec, &message), 0);
+        const int status = smelt__plan_make(&spec, arch, &plan, &message);
+        assert_int_equal(status, cases[i].variant ? 0 : -1);
+        if (cases[i].variant)
+            assert_string_equal(plan.variant, cases[i].variant);
+        else
+            assert_non_null(strstr(message.text, cases[i].refusal));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(invariants), cmocka_unit_test(every_shape_is_planned),
-        cmocka_unit_test(refusals),   cmocka_unit_test(ring_by_rule),
-        cmocka_unit_test(tuned),      cmocka_unit_test(building),
+        cmocka_unit_test(knobs_of_variants),
+        cmocka_unit_test(invariants),
+        cmocka_unit_test(every_shape_is_planned),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(ring_by_rule),
+        cmocka_unit_test(tuned),
+        cmocka_unit_test(building),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }
