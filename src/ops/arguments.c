@@ -167,7 +167,8 @@ static smelt_status check_output(const struct argument *argument) {
     return SMELT_OK;
 }
 
-/* Where a given tensor lies; *bytes 0 for one that is not. */
+/* Checks one tensor and packs its strides. *bytes: from its first on, 0 for one that is not there.
+ */
 static smelt_status check_tensor(const struct argument *argument, int64_t *bytes) {
     *bytes = 0;
     smelt_status status = check_pointer(argument);

@@ -20,9 +20,8 @@ static int *int_at(void *given, size_t field) {
 /* This library's copy of a caller's struct. */
 union spec_struct {
     size_t size;
-    char bytes[1024];
+    char bytes[SMELT__MOST_SPEC_BYTES];
 };
-_Static_assert(sizeof(union spec_struct) >= 1024, "larger than any operator's spec struct");
 
 /* The struct's list; its numbers are checked with the spec. */
 static smelt_status read_list(const struct smelt__spec_table *table, const int *given,

@@ -20,6 +20,9 @@ struct smelt__operator {
     unsigned char pass[SMELT__MAX_KERNELS];
 };
 
+/* Of a public spec struct; each operator asserts that its own is no larger. */
+enum { SMELT__MOST_SPEC_BYTES = 1024 };
+
 /* How a public spec struct says a family's keys. */
 struct smelt__spec_table {
     const struct smelt__family *family;

@@ -11,6 +11,7 @@
 _Static_assert((int)SMELT_MAX_BUCKETS == (int)SMELT__MAX_LIST, "a list key holds the buckets");
 _Static_assert((int)SMELT__SPARSE_ATTN_MOST_BUCKETS <= (int)PARTITION_MOST_BUCKETS,
                "the kernels' limit");
+_Static_assert(sizeof(smelt_sparse_attn_spec) <= SMELT__MOST_SPEC_BYTES, "operator.c copies it");
 
 enum { PARTITION_KERNELS = 2 }; /* ahead of the buckets' */
 

@@ -17,6 +17,8 @@ struct smelt_toy {
     int width;
 };
 
+_Static_assert(sizeof(smelt_toy_spec) <= SMELT__MOST_SPEC_BYTES, "operator.c copies it");
+
 static const struct smelt__spec_field fields[] = {{"width", offsetof(smelt_toy_spec, width)}};
 
 static const struct smelt__struct spec_struct = {.argument = "spec",
