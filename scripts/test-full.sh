@@ -45,7 +45,7 @@ with_thread_sanitizer() {
     scripts/build.sh build-tsan -Db_sanitize=thread -Db_lundef=false &&
         TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 \
             meson test -C build-tsan --no-rebuild --print-errorlogs --timeout-multiplier 5 \
-            fault/runtime fault/buckets fault/tuning 'torture threads' 'torture contexts' \
+            fault/runtime fault/threads fault/buckets fault/tuning 'torture threads' 'torture contexts' \
             'torture cold' 'cache process' 'cache counters'
 }
 

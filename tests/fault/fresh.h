@@ -1,0 +1,23 @@
+/* Tests of the runtime on fakes that are as new before each: cmocka's set-up, a context, a kernel.
+ */
+#ifndef FRESH_H
+#define FRESH_H
+
+#include "fakes.h"
+#include "runtime/kernel.h"
+
+/* The fakes' states, from the first fresh_fakes on. */
+extern struct fake_driver *driver;
+extern struct fake_nvrtc *nvrtc;
+
+/* Of each test: cmocka_unit_test_setup(test, fresh_fakes). */
+int fresh_fakes(void **unused);
+
+/* What the driver and the compiler handed out was given back. */
+void assert_nothing_alive(void);
+
+smelt_context *make_context(void);
+/* The kernel of FAKES_SPEC, loaded. */
+const struct smelt__kernel *get_kernel(smelt_context *context);
+
+#endif
