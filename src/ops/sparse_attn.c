@@ -26,11 +26,11 @@ struct smelt_sparse_attn {
 #define FIELD(name)                                                                                \
     { #name, offsetof(smelt_sparse_attn_spec, name) }
 
-static const struct smelt__spec_field fields[] = {FIELD(heads), FIELD(dqk), FIELD(dv), FIELD(topk),
-                                                  FIELD(sink)};
+static const struct smelt__spec_field fields[] = {FIELD(heads), FIELD(dqk),  FIELD(dv),
+                                                  FIELD(topk),  FIELD(sink), FIELD(deterministic)};
 
-static const struct smelt__struct spec_struct =
-    SMELT__STRUCT_VALUE(smelt_sparse_attn_spec, "spec", "SMELT_SPARSE_ATTN_SPEC_INIT", buckets);
+static const struct smelt__struct spec_struct = SMELT__STRUCT_VALUE(
+    smelt_sparse_attn_spec, "spec", "SMELT_SPARSE_ATTN_SPEC_INIT", deterministic);
 
 static const struct smelt__spec_table spec_table = {
     .family = &smelt__sparse_attn,
@@ -169,4 +169,22 @@ smelt_status smelt_sparse_attn_forward(const smelt_sparse_attn *attn,
     const struct smelt__launch launch = {
         .blocks = {smelt__blocks_for(kernel, queries, kernel->most_blocks)}, .params = &params};
     return smelt__kernel_launch(attn->kernels.context, kernel, &launch, stream);
+}
+
+smelt_status smelt_sparse_attn_backward_workspace(const smelt_sparse_attn *attn,
+                                                  const smelt_sparse_attn_grad_args *args,
+                                                  size_t *bytes) {
+    (void)attn;
+    (void)args;
+    (void)bytes;
+    return smelt__fail(SMELT_ERROR_UNSUPPORTED, "not there yet");
+}
+
+smelt_status smelt_sparse_attn_backward(const smelt_sparse_attn *attn,
+                                        const smelt_sparse_attn_grad_args *args,
+                                        struct CUstream_st *stream) {
+    (void)attn;
+    (void)args;
+    (void)stream;
+    return smelt__fail(SMELT_ERROR_UNSUPPORTED, "not there yet");
 }

@@ -34,6 +34,28 @@ enum smelt__sparse_attn_tensor {
     SMELT__SPARSE_ATTN_TENSORS
 };
 
+/* Rows of the backward pass by number. */
+enum smelt__sparse_attn_grad_tensor {
+    SMELT__SPARSE_ATTN_GRAD_Q,
+    SMELT__SPARSE_ATTN_GRAD_KV,
+    SMELT__SPARSE_ATTN_GRAD_INDICES,
+    SMELT__SPARSE_ATTN_GRAD_TOPK_LENGTH,
+    SMELT__SPARSE_ATTN_GRAD_SINK,
+    SMELT__SPARSE_ATTN_GRAD_QUERIES,
+    SMELT__SPARSE_ATTN_GRAD_QUERY_COUNT,
+    SMELT__SPARSE_ATTN_GRAD_OUT,
+    SMELT__SPARSE_ATTN_GRAD_LSE,
+    SMELT__SPARSE_ATTN_GRAD_GRAD_OUT,
+    SMELT__SPARSE_ATTN_GRAD_DQ,
+    SMELT__SPARSE_ATTN_GRAD_DKV,
+    SMELT__SPARSE_ATTN_GRAD_DKV_FP32,
+    SMELT__SPARSE_ATTN_GRAD_DKV_SUM,
+    SMELT__SPARSE_ATTN_GRAD_DSINK,
+    SMELT__SPARSE_ATTN_GRAD_TENSORS
+};
+
+/* Of smelt_sparse_attn_args, and of smelt_sparse_attn_grad_args; the extents are the same. */
 extern const struct smelt__tensor_table smelt__sparse_attn_tensors;
+extern const struct smelt__tensor_table smelt__sparse_attn_grad_tensors;
 
 #endif

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "codegen/families/sparse_attn.h"
+#include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/families/sparse_attn_fwd.h"
 #include "codegen/families/sparse_attn_keys.h"
 #include "codegen/families/sparse_attn_partition.h"
@@ -41,14 +42,19 @@ int smelt__sparse_attn_bounds(const struct smelt__spec *spec,
     return count;
 }
 
-enum { FWD }; /* members by number */
+enum { FWD, BWD }; /* members by number */
 
 static const struct smelt__member members[] = {
     [FWD] = {"fwd", &smelt__sparse_attn_fwd.schema},
+    [BWD] = {"bwd", &smelt__sparse_attn_bwd.schema},
 };
 
-static const struct smelt__family *const kernels[] = {&smelt__sparse_attn_fwd,
-                                                      &smelt__sparse_attn_partition, NULL};
+static const struct smelt__family *const kernels[] = {
+    &smelt__sparse_attn_fwd,        &smelt__sparse_attn_partition,
+    &smelt__sparse_attn_bwd,        &smelt__sparse_attn_bwd_lists,
+    &smelt__sparse_attn_bwd_rows,   &smelt__sparse_attn_bwd_sum,
+    &smelt__sparse_attn_bwd_finish, NULL,
+};
 
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_ATTN_COMPUTED,
@@ -56,27 +62,71 @@ static const struct smelt__key keys[] = {
                 "queries with at most so many valid slots get a kernel of their own", 1,
                 SMELT__SPARSE_ATTN_MAX_TOPK),
     SMELT__PASSES_KEY,
+    SMELT__SPARSE_ATTN_DETERMINISTIC,
 };
 
-static void add_partition(struct smelt__expansion *expansion, int64_t partition_pass) {
-    smelt__spec_set(
-        smelt__expansion_add_other(expansion, &smelt__sparse_attn_partition, SMELT__FORWARD),
-        "pass", partition_pass);
+static struct smelt__spec *add_other(struct smelt__expansion *expansion,
+                                     const struct smelt__family *family, unsigned pass) {
+    return smelt__expansion_add_other(expansion, family, pass);
+}
+
+static void add_partition(struct smelt__expansion *expansion, unsigned pass) {
+    smelt__spec_set(add_other(expansion, &smelt__sparse_attn_partition, pass), "pass",
+                    SMELT__PARTITION_COUNT);
+    smelt__spec_set(add_other(expansion, &smelt__sparse_attn_partition, pass), "pass",
+                    SMELT__PARTITION_PLACE);
 }
 
 /* With buckets: the partition's two passes, then the longest work first. */
-static void expand(const struct smelt__spec *spec, unsigned pass,
-                   struct smelt__expansion *expansion) {
+static void expand_forward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
     int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS];
     const int buckets = smelt__sparse_attn_bounds(spec, bounds);
     if (buckets == 0) {
-        smelt__expansion_add(expansion, spec, FWD, pass);
+        smelt__expansion_add(expansion, spec, FWD, SMELT__FORWARD);
         return;
     }
-    add_partition(expansion, SMELT__PARTITION_COUNT);
-    add_partition(expansion, SMELT__PARTITION_PLACE);
+    add_partition(expansion, SMELT__FORWARD);
     for (int i = buckets - 1; i >= 0; i--)
-        smelt__spec_set(smelt__expansion_add(expansion, spec, FWD, pass), "topk", bounds[i]);
+        smelt__spec_set(smelt__expansion_add(expansion, spec, FWD, SMELT__FORWARD), "topk",
+                        bounds[i]);
+}
+
+static void add_lists(struct smelt__expansion *expansion, int64_t lists_pass) {
+    smelt__spec_set(add_other(expansion, &smelt__sparse_attn_bwd_lists, SMELT__BACKWARD), "pass",
+                    lists_pass);
+}
+
+/* One main kernel, with buckets too: the lists it works on are as long as they are, and the
+ * partition puts the longest first. The order is enum smelt__sparse_attn_backward_kernel's. */
+static void expand_backward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
+    int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS];
+    struct smelt__spec *kernel;
+    if (smelt__sparse_attn_bounds(spec, bounds) > 0)
+        add_partition(expansion, SMELT__BACKWARD);
+    add_lists(expansion, SMELT__BWD_LISTS_GROUP);
+    kernel = add_other(expansion, &smelt__sparse_attn_bwd_rows, SMELT__BACKWARD);
+    smelt__spec_set(kernel, "heads", smelt__spec_get(spec, "heads"));
+    smelt__spec_set(kernel, "dv", smelt__spec_get(spec, "dv"));
+    if (smelt__spec_get(spec, "deterministic")) {
+        add_lists(expansion, SMELT__BWD_LISTS_COUNT);
+        add_lists(expansion, SMELT__BWD_LISTS_SCAN);
+        add_lists(expansion, SMELT__BWD_LISTS_PLACE);
+    }
+    smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD);
+    if (smelt__spec_get(spec, "deterministic")) {
+        kernel = add_other(expansion, &smelt__sparse_attn_bwd_sum, SMELT__BACKWARD);
+        smelt__spec_set(kernel, "dqk", smelt__spec_get(spec, "dqk"));
+    }
+    kernel = add_other(expansion, &smelt__sparse_attn_bwd_finish, SMELT__BACKWARD);
+    smelt__spec_set(kernel, "dqk", smelt__spec_get(spec, "dqk"));
+}
+
+static void expand(const struct smelt__spec *spec, unsigned pass,
+                   struct smelt__expansion *expansion) {
+    if (pass == SMELT__FORWARD)
+        expand_forward(spec, expansion);
+    else
+        expand_backward(spec, expansion);
 }
 
 /* docs/operators.md's table of models. With buckets: for batches of many lengths; that operator has
@@ -103,7 +153,7 @@ const struct smelt__family smelt__sparse_attn = {
                .member_count = sizeof members / sizeof *members,
                .check = smelt__sparse_attn_check},
     .summary = "sparse attention: each query attends to its own list of KV rows",
-    .passes = SMELT__FORWARD,
+    .passes = SMELT__FORWARD | SMELT__BACKWARD,
     .kernels = kernels,
     .expand = expand,
     .presets = presets,

@@ -8,17 +8,23 @@
 
 enum { SMELT__SPARSE_ATTN_MAX_HEADS = 1024, SMELT__SPARSE_ATTN_MAX_TOPK = 1 << 20 };
 
-/* Rows of a table of keys. */
-#define SMELT__SPARSE_ATTN_COMPUTED                                                                \
+/* Rows of a table of keys: what every kernel's shape is, and what the operator and its forward pass
+ * have beside it. */
+#define SMELT__SPARSE_ATTN_SHAPE                                                                   \
     SMELT__DIVIDED("heads", "1..128 and multiples of 64 above, up to 1024",                        \
                    "query heads on this rank", 1, SMELT__SPARSE_ATTN_MAX_HEADS),                   \
         SMELT__REQUIRED("dqk", "dv or dv+64", "width of a query and of a KV row", 64, 576),        \
         SMELT__REQUIRED("dv", "64, 128, 256, 512",                                                 \
-                        "width of a value: the first columns of a KV row", 64, 512),               \
+                        "width of a value: the first columns of a KV row", 64, 512)
+#define SMELT__SPARSE_ATTN_COMPUTED                                                                \
+    SMELT__SPARSE_ATTN_SHAPE,                                                                      \
         SMELT__REQUIRED("topk", "1..1048576", "the most valid slots of a query", 1,                \
                         SMELT__SPARSE_ATTN_MAX_TOPK),                                              \
         SMELT__OPTIONAL("sink", "0, 1", "1: a learnt logit per head in the softmax denominator",   \
                         0, 1, 0)
+#define SMELT__SPARSE_ATTN_DETERMINISTIC                                                           \
+    SMELT__OPTIONAL("deterministic", "0, 1",                                                       \
+                    "1: the backward pass gives the same bits in every run", 0, 1, 0)
 
 /* What their ranges cannot say: the widths' pairs, the heads' rule. */
 int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message);

@@ -1,0 +1,52 @@
+/* What the files of the backward pass's kernel families share, and what the operator asks of their
+ * plans. */
+#ifndef SMELT_CODEGEN_SPARSE_ATTN_BWD_H
+#define SMELT_CODEGEN_SPARSE_ATTN_BWD_H
+
+#include "codegen/family.h"
+
+/* The main kernel: dq, and dkv's sums. */
+extern const struct smelt__family smelt__sparse_attn_bwd;
+/* Ahead of it: each group's list of keys; each row's statistics. Behind it: dkv as the caller wants
+ * it. In deterministic mode: the lists by keys, and the sums of the main kernel's partial rows. */
+extern const struct smelt__family smelt__sparse_attn_bwd_lists;
+extern const struct smelt__family smelt__sparse_attn_bwd_rows;
+extern const struct smelt__family smelt__sparse_attn_bwd_finish;
+extern const struct smelt__family smelt__sparse_attn_bwd_sum;
+
+/* Values of the key `pass` of sparse_attn_bwd_lists. */
+enum smelt__sparse_attn_bwd_lists_pass {
+    SMELT__BWD_LISTS_GROUP = 0,
+    SMELT__BWD_LISTS_COUNT,
+    SMELT__BWD_LISTS_SCAN,
+    SMELT__BWD_LISTS_PLACE
+};
+
+/* Values of the knob `variant`. */
+enum smelt__sparse_attn_bwd_variant { SMELT__SPARSE_ATTN_BWD_MMA = 0, SMELT__SPARSE_ATTN_BWD_SM90 };
+
+/* Queries whose rows share a tile of the main kernel, at most: a byte holds their mask. */
+enum { SMELT__SPARSE_ATTN_BWD_MOST_GROUP = 8 };
+
+/* Entries of a block of the kernel sparse_attn_bwd_rows. */
+enum { SMELT__SPARSE_ATTN_BWD_ENTRIES = 16 };
+
+/*
+ * The main kernel's plans. Each plans its variant or says why it cannot: 0, or -1 with the reason.
+ * Constants that all of them have, which the operator reads:
+ *   GROUP_QUERIES  queries of an item, 1, 2, 4 or 8
+ *   QUERY_ROWS     rows a query has in the tiles of all its items together: heads, padded
+ *   HEAD_BLOCKS    items of a group
+ *   BLOCK_HEADS    rows of an item: GROUP_QUERIES * QUERY_ROWS / HEAD_BLOCKS
+ *   TENSOR_MAPS    1: the kernel reads q_map and grad_out_map
+ */
+int smelt__sparse_attn_bwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                    struct smelt__plan *plan, struct smelt__message *message);
+int smelt__sparse_attn_bwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                     struct smelt__plan *plan, struct smelt__message *message);
+
+/* Names the kernel of a plan whose variant is set, and adds the constants that the spec gives:
+ * HEADS, DQK, DV, DETERMINISTIC. */
+void smelt__sparse_attn_bwd_name(const struct smelt__spec *spec, struct smelt__plan *plan);
+
+#endif

@@ -1,0 +1,45 @@
+//@use common/tensor_map.h
+/*
+ * Arguments of the sparse_attn_bwd kernels, every variant. Included by the host code (behind
+ * common/tensor_map.h) and, by the generator, by the CUDA source: plain C types only. Strides count
+ * elements. See include/smelt/sparse_attn.h for what the tensors hold.
+ *
+ * A group is GROUP_QUERIES queries that share a list of keys; a key is a KV row of some batch, by
+ * the number batch * rows + row. What belongs to groups was made by the kernels ahead of this one
+ * (sparse_attn_bwd_lists, sparse_attn_bwd_rows), in the caller's workspace.
+ */
+struct sparse_attn_bwd_params {
+    /* q and grad_out as [batches, tokens, HEADS, columns], for the copy engine: variants with
+     * TENSOR_MAPS alone. Boxes: 64 columns, BLOCK_HEADS / GROUP_QUERIES heads, of one query. */
+    struct tensor_map q_map, grad_out_map;
+    const void *q;              /* [batches, tokens, HEADS, DQK] bf16 */
+    const void *kv;             /* [batches, rows, DQK] bf16 */
+    const void *grad_out;       /* [batches, tokens, HEADS, DV] bf16 */
+    const int *members;         /* [groups, GROUP_QUERIES] batch * tokens + token, or -1: none */
+    const int *counts;          /* [groups] keys in the group's list */
+    const int *keys;            /* [groups, key_stride] the lists; -1 behind a list's end, up to
+                                   the next multiple of 64 */
+    const unsigned char *masks; /* [groups, key_stride] bit i: the key is of member i's list, 0
+                                   where keys has -1; not read when GROUP_QUERIES is 1 */
+    const float *statistics;    /* [groups, GROUP_QUERIES, QUERY_ROWS, 2] of a row (a head, heads
+                                   past the last included): what its scores in powers of two are
+                                   lessened by, +inf or finite, +inf where there is no such row;
+                                   and delta */
+    void *dq;                   /* [batches, tokens, HEADS, DQK] bf16; every member's is written */
+    float *dkv;                 /* [batches * rows, DQK] sums, columns in the order of
+                                   sparse_attn_bwd.columns.cuh; not with DETERMINISTIC */
+    void *partials;             /* with DETERMINISTIC: bf16 [items, key_stride, DQK], the same
+                                   order of columns; written up to each list's end, item by item
+                                   from the launch's first on */
+    long long q_batch_stride, q_token_stride, q_head_stride;
+    long long kv_batch_stride;
+    long long grad_out_batch_stride, grad_out_token_stride, grad_out_head_stride;
+    long long dq_batch_stride, dq_token_stride, dq_head_stride;
+    unsigned kv_row_bytes; /* from one KV row to the next */
+    int even_batches;      /* 1: key k's row is kv + k * kv_row_bytes, batches or not */
+    int tokens, rows;      /* of a batch */
+    int first_group;       /* the launch takes this one */
+    int groups;     /* and so many: HEAD_BLOCKS items each, item i of group i / HEAD_BLOCKS */
+    int key_stride; /* a multiple of 64 */
+    float scale;    /* softmax scale, natural units */
+};

@@ -1,0 +1,42 @@
+//@use common/work.params.h
+/*
+ * Arguments of the sparse_attn_bwd_lists kernels. Included by the host code (behind
+ * common/work.params.h) and, by the generator, by the CUDA source: plain C types only. See
+ * sparse_attn_bwd.params.h for what groups and keys are.
+ */
+
+/* Of the pass `group`: each group's list of keys. */
+struct sparse_attn_bwd_lists_params {
+    struct work_params work;
+    int *members;         /* [groups, group_queries] */
+    int *counts;          /* [groups] */
+    int *keys;            /* [groups, key_stride] */
+    unsigned char *masks; /* [groups, key_stride]; not written when group_queries is 1 */
+    int groups;           /* entry i of the query list is member i % group_queries of group
+                             i / group_queries */
+    int group_queries;    /* 1, 2, 4 or 8 */
+    int key_stride;       /* a multiple of 64, at least group_queries * min(width, topk) */
+    int topk;             /* valid slots of a query, at most */
+    int ascending;        /* 1: lists are put into ascending order. Lists of several queries are
+                             always */
+};
+
+/*
+ * Of the passes `count`, `scan` and `place`, which turn the lists of `groups` groups, from
+ * first_group on, around: for each key the partial rows that are its own, by their numbers (group -
+ * first_group) * key_stride + place in the group's list, ascending.
+ */
+struct sparse_attn_bwd_segments_params {
+    const int *counts; /* as above, from the first group of all on */
+    const int *keys;
+    int *cursors; /* [parts, key_count] of a part's groups: how many partial rows a key has; then
+                     where they go */
+    int *starts;  /* [key_count + 1] where a key's begin in `entries` */
+    int *entries; /* [groups * key_stride] */
+    int *sums;    /* scratch of the scan */
+    int first_group, groups;
+    int part; /* groups of a part */
+    int parts;
+    int key_stride;
+    int key_count; /* batches * rows */
+};

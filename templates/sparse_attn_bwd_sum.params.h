@@ -1,0 +1,14 @@
+/*
+ * Arguments of the sparse_attn_bwd_sum kernel. Included by the host code and, by the generator, by
+ * the CUDA source: plain C types only. See sparse_attn_bwd_lists.params.h for starts and entries.
+ */
+struct sparse_attn_bwd_sum_params {
+    const void *partials; /* bf16 [groups * head_blocks, key_stride, DQK]: of item group *
+                             head_blocks + block, place in the group's list */
+    const int *starts;    /* [key_count + 1] */
+    const int *entries;
+    float *sums; /* [key_count, DQK], added to: entry by entry, blocks of heads in order */
+    int key_count;
+    int key_stride;
+    int head_blocks;
+};
