@@ -1,0 +1,96 @@
+//@use common/base.cuh
+//@use ptx/math.cuh
+//@use sparse_attn_bwd.columns.cuh
+//@use sparse_attn_bwd_finish.params.h
+/*
+ * The last step of the backward pass of sparse attention: dkv out of its fp32 sums, whose columns
+ * are in the order of sparse_attn_bwd.columns.cuh, and dsink out of its parts. Meaning:
+ * include/smelt/sparse_attn.h.
+ *
+ * Grid: as many blocks as the operator likes; a thread makes 8 columns of a row at a time, and goes
+ * on a grid further. A warp sums a head's parts of dsink, in an order that their number alone
+ * fixes.
+ */
+
+enum { WARPS = THREADS / 32, CHUNKS = DQK / 8, ALL_LANES = -1 };
+
+/* Eight columns of a row, out of their sums: pairs that stand 4 positions apart. */
+DEVICE void load_sums(float *columns, const float *row, int chunk) {
+    const float *const from = row + position_of(chunk * 8);
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+        const float2 pair = *(const float2 *)&from[c * 4];
+        columns[c * 2] = pair.x;
+        columns[c * 2 + 1] = pair.y;
+    }
+}
+
+DEVICE void store_bf16(void *to, const float *columns) {
+    uint4 packed;
+    packed.x = pack_bf16x2(columns[0], columns[1]);
+    packed.y = pack_bf16x2(columns[2], columns[3]);
+    packed.z = pack_bf16x2(columns[4], columns[5]);
+    packed.w = pack_bf16x2(columns[6], columns[7]);
+    *(uint4 *)to = packed;
+}
+
+DEVICE void store_fp32(float *to, const float *columns, bool add) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        float4 *const place = (float4 *)&to[half * 4];
+        const float *const from = &columns[half * 4];
+        const float4 nothing = {0.0f, 0.0f, 0.0f, 0.0f};
+        const float4 before = add ? *place : nothing;
+        const float4 after = {before.x + from[0], before.y + from[1], before.z + from[2],
+                              before.w + from[3]};
+        *place = after;
+    }
+}
+
+/* Number `item` of all rows' chunks. */
+DEVICE void finish_chunk(const struct sparse_attn_bwd_finish_params *params, i64 item) {
+    const i64 key = item / CHUNKS;
+    const int chunk = (int)(item - key * CHUNKS);
+    const i64 batch = key / params->rows, row = key - batch * params->rows;
+    const i64 to = batch * params->dkv_batch_stride + row * params->dkv_row_stride + chunk * 8;
+    float columns[8];
+    load_sums(columns, params->sums + key * DQK, chunk);
+    if (params->mode == FINISH_BF16) {
+        store_bf16((char *)params->dkv + 2 * to, columns);
+    } else {
+        store_fp32((float *)params->dkv + to, columns, params->mode == FINISH_ADD);
+    }
+}
+
+/* By whole warps. */
+DEVICE void finish_dsink(const struct sparse_attn_bwd_finish_params *params, int head) {
+    const int lane = (int)threadIdx.x % 32;
+    float sum = 0.0f;
+#pragma unroll 8
+    for (int part = lane; part < params->parts; part += 32) {
+        sum += params->dsink_parts[(i64)part * params->heads + head];
+    }
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        sum += __shfl_xor_sync((u32)ALL_LANES, sum, step);
+    }
+    if (lane == 0) {
+        params->dsink[head] = sum;
+    }
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_finish_params params) {
+    const i64 thread = (i64)blockIdx.x * THREADS + threadIdx.x, threads = (i64)gridDim.x * THREADS;
+    const i64 items = (i64)params.batches * params.rows * CHUNKS;
+    if (params.dsink) {
+#pragma unroll 1
+        for (i64 head = thread / 32; head < params.heads; head += threads / 32) {
+            finish_dsink(&params, (int)head);
+        }
+    }
+#pragma unroll 1
+    for (i64 item = thread; item < items; item += threads) {
+        finish_chunk(&params, item);
+    }
+}
