@@ -108,10 +108,9 @@ static smelt_status find_kernel(struct bench *bench) {
 
 static smelt_status pack(struct bench *bench) {
     static const struct smelt__sparse_attn_shape shape = {HEADS, DQK, DV, TOPK, 0, 0};
-    int64_t queries;
-    void *workspace;
-    smelt_status status =
-        smelt__sparse_attn_pack(&shape, &bench->args, &bench->params, &workspace, &queries);
+    struct smelt__sparse_attn_packed call;
+    smelt_status status = smelt__sparse_attn_pack(&shape, &bench->args, &call);
+    bench->params = call.params;
     bench->config = (CUlaunchConfig){
         .gridDimX = (unsigned)bench->kernel->blocks_per_item,
         .gridDimY = 1,

@@ -8,17 +8,19 @@
 /* Of the pass `group`: each group's list of keys. */
 struct sparse_attn_bwd_lists_params {
     struct work_params work;
-    int *members;         /* [groups, group_queries] */
-    int *counts;          /* [groups] */
-    int *keys;            /* [groups, key_stride] */
-    unsigned char *masks; /* [groups, key_stride]; not written when group_queries is 1 */
-    int groups;           /* entry i of the query list is member i % group_queries of group
-                             i / group_queries */
-    int group_queries;    /* 1, 2, 4 or 8 */
-    int key_stride;       /* a multiple of 64, at least group_queries * min(width, topk) */
-    int topk;             /* valid slots of a query, at most */
-    int ascending;        /* 1: lists are put into ascending order. Lists of several queries are
-                             always */
+    const int *last_range; /* with buckets: the last bucket's work range; the list, which ends with
+                              it, is then taken from its end on, the longest lists first. Or null */
+    int *members;          /* [groups, group_queries] */
+    int *counts;           /* [groups] */
+    int *keys;             /* [groups, key_stride] */
+    unsigned char *masks;  /* [groups, key_stride]; not written when group_queries is 1 */
+    int groups;            /* entry i of the query list is member i % group_queries of group
+                              i / group_queries */
+    int group_queries;     /* 1, 2, 4 or 8 */
+    int key_stride;        /* a multiple of 64, at least group_queries * min(width, topk) */
+    int topk;              /* valid slots of a query, at most */
+    int ascending;         /* 1: lists are put into ascending order. Lists of several queries are
+                              always */
 };
 
 /*

@@ -95,7 +95,7 @@ typedef struct smelt_sparse_attn_args {
     int64_t rows;                   /* S, 0..2^31 - 1 */
     int64_t width;                  /* slots of an index row, 1..topk; with buckets 1..2^28 - 1 */
     float scale;                    /* softmax scale, > 0 and at most 2e38 */
-    int reserved;                   /* 0 */
+    int free_multiprocessors;       /* left to other streams while it runs; 0: none */
     smelt_const_tensor q;           /* [B,T,H,dqk] bf16 */
     smelt_const_tensor kv;          /* [B,S,dqk] bf16, row stride below 2^31; NULL if S is 0 */
     smelt_const_tensor indices;     /* [B,T,width] int32 */
@@ -131,7 +131,8 @@ typedef struct smelt_sparse_attn_args {
  *
  * dq and dsink have the same bits in every run on the same arguments. dkv's sums are taken in any
  * order, and differ from run to run by rounding; an operator made with deterministic=1 takes them
- * in an order that the arguments alone fix. A query's dq may depend, within the tolerance, on the
+ * in an order that the arguments alone fix; what dkv_sum held before is added once, at the end. A
+ * query's dq may depend, within the tolerance, on the
  * queries beside it.
  *
  * Every pointer is device memory; smelt/tensor.h says what strides mean. q, kv, out, grad_out, dq

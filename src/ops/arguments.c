@@ -223,14 +223,17 @@ static int is_plain(const struct smelt__tensor_row *row, const int64_t *extents,
 
 /* ---- tensors that overlap -------------------------------------------------------------------- */
 
-/* Where a tensor lies. */
+enum { MOST_OTHERS = 2 };
+
+/* Where a tensor lies, or other memory. */
 struct range {
     uintptr_t begin, end;            /* equal: it is not there */
-    const struct argument *argument; /* NULL: the workspace */
+    const struct argument *argument; /* NULL: no tensor */
+    const char *name;
 };
 
 static const char *name_of(const struct range *range) {
-    return range->argument ? range->argument->row->name : "workspace";
+    return range->argument ? range->argument->row->name : range->name;
 }
 
 static uint64_t greatest_divisor(uint64_t a, uint64_t b) {
@@ -278,7 +281,7 @@ static smelt_status refuse_overlap(const struct range *written, const struct ran
                        (void *)other->begin);
 }
 
-/* What is written, the workspace too, beside all the rest. */
+/* What is written beside all the rest. */
 static smelt_status check_overlaps(const struct range *written, int writes,
                                    const struct range *read, int reads) {
     for (int i = 0; i < writes; i++) {
@@ -295,10 +298,11 @@ static smelt_status check_overlaps(const struct range *written, int writes,
 }
 
 smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsigned pass,
-                                  const int64_t *extents, void *args, const void *workspace,
-                                  size_t workspace_bytes) {
+                                  const int64_t *extents, void *args,
+                                  const struct smelt__memory *others, int count) {
     struct argument arguments[SMELT__MOST_TENSORS];
-    struct range written[SMELT__MOST_TENSORS + 1], read[SMELT__MOST_TENSORS];
+    struct range written[SMELT__MOST_TENSORS + MOST_OTHERS],
+        read[SMELT__MOST_TENSORS + MOST_OTHERS];
     int writes = 0, reads = 0;
     for (int i = 0; i < table->count; i++) {
         const struct smelt__tensor_row *row = &table->rows[i];
@@ -321,10 +325,15 @@ smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsig
         }
         const uintptr_t begin = (uintptr_t)tensor->data;
         struct range *range = row->role == SMELT__INPUT ? &read[reads++] : &written[writes++];
-        *range = (struct range){begin, begin + (uintptr_t)bytes, argument};
+        *range = (struct range){begin, begin + (uintptr_t)bytes, argument, NULL};
     }
-    if (workspace_bytes)
-        written[writes++] =
-            (struct range){(uintptr_t)workspace, (uintptr_t)workspace + workspace_bytes, NULL};
+    for (int i = 0; i < count; i++) {
+        const uintptr_t begin = (uintptr_t)others[i].data;
+        struct range *range = others[i].written ? &written[writes] : &read[reads];
+        if (others[i].bytes == 0)
+            continue;
+        *range = (struct range){begin, begin + others[i].bytes, NULL, others[i].name};
+        *(others[i].written ? &writes : &reads) += 1;
+    }
     return check_overlaps(written, writes, read, reads);
 }

@@ -15,15 +15,24 @@ smelt_status smelt__check_extent(const char *name, int64_t value, int64_t least,
 /* batches * tokens, each from 0 on, at most 2^31 - 1 together. */
 smelt_status smelt__check_queries(int64_t batches, int64_t tokens);
 
+/* Memory of a call that is no tensor. */
+struct smelt__memory {
+    const char *name;
+    const void *data;
+    size_t bytes; /* 0: it is not there */
+    int written;
+};
+
 /*
  * Checks the tensors that `pass` has. *args is the library's own copy: packed strides are filled
  * in. For each: the pointer (required ones are there, aligned to their elements or to whole rows),
  * the strides (not negative, whole rows, no slip in the innermost), no two elements of an output in
- * one place, and no output overlapping another tensor or the workspace.
+ * one place, and no output overlapping another tensor or the `count` (at most two) other pieces of
+ * memory.
  */
 smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsigned pass,
-                                  const int64_t *extents, void *args, const void *workspace,
-                                  size_t workspace_bytes);
+                                  const int64_t *extents, void *args,
+                                  const struct smelt__memory *others, int count);
 
 /* `needed` bytes of device memory at a multiple of `alignment`; 0 needs nothing. `ask`: the call
  * that says how much. */

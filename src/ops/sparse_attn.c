@@ -4,6 +4,7 @@
 #include "codegen/families/sparse_attn.h"
 #include "ops/operator.h"
 #include "ops/sparse_attn_args.h"
+#include "ops/sparse_attn_backward.h"
 #include "ops/sparse_attn_partition.h"
 #include "runtime/log.h"
 #include "smelt/sparse_attn.h"
@@ -19,6 +20,7 @@ struct smelt_sparse_attn {
     struct smelt__operator kernels;
     struct smelt__sparse_attn_shape shape;
     int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS]; /* ascending, shape.buckets of them */
+    struct smelt__sparse_attn_backward backward; /* when it was made for that pass */
 };
 
 /* ---- the spec -------------------------------------------------------------------------------- */
@@ -29,8 +31,8 @@ struct smelt_sparse_attn {
 static const struct smelt__spec_field fields[] = {FIELD(heads), FIELD(dqk),  FIELD(dv),
                                                   FIELD(topk),  FIELD(sink), FIELD(deterministic)};
 
-static const struct smelt__struct spec_struct = SMELT__STRUCT_VALUE(
-    smelt_sparse_attn_spec, "spec", "SMELT_SPARSE_ATTN_SPEC_INIT", deterministic);
+static const struct smelt__struct spec_struct =
+    SMELT__STRUCT_VALUE(smelt_sparse_attn_spec, "spec", "SMELT_SPARSE_ATTN_SPEC_INIT", buckets);
 
 static const struct smelt__spec_table spec_table = {
     .family = &smelt__sparse_attn,
@@ -82,7 +84,11 @@ smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_context *c
         .sink = (int)smelt__spec_get(&spec, "sink"),
         .buckets = smelt__sparse_attn_bounds(&spec, made->bounds),
     };
+    made->backward = (struct smelt__sparse_attn_backward){
+        .kernels = &made->kernels, .shape = made->shape, .bounds = made->bounds};
     status = smelt__operator_make(context, &spec, &made->kernels);
+    if (status == SMELT_OK && made->kernels.passes & SMELT_PASS_BACKWARD)
+        status = smelt__sparse_attn_backward_make(context, &spec, &made->backward);
     if (status != SMELT_OK) {
         free(made);
         return status;
@@ -122,14 +128,15 @@ smelt_status smelt_sparse_attn_forward_workspace(const smelt_sparse_attn *attn,
  * begin when it had seen the lists; they end after the one before them. A bucket's size is known on
  * the device alone, so every grid is as large as is resident at once, and its blocks take turns.
  */
-static smelt_status launch_buckets(const smelt_sparse_attn *attn, void *workspace,
-                                   struct sparse_attn_fwd_params *params, int64_t queries,
+static smelt_status launch_buckets(const smelt_sparse_attn *attn,
+                                   struct smelt__sparse_attn_packed *call,
                                    struct CUstream_st *stream) {
     const int buckets = attn->shape.buckets;
+    struct sparse_attn_fwd_params *const params = &call->params;
     const struct smelt__kernel *const *kernels = attn->kernels.kernels;
     const struct smelt__partition_kernels passes = {kernels[0], kernels[1]};
     const struct sparse_attn_partition_params partition =
-        smelt__partition_params(&params->work, attn->bounds, buckets, workspace);
+        smelt__partition_params(&params->work, attn->bounds, buckets, call->workspace);
     smelt_status status =
         smelt__partition_launch(attn->kernels.context, &passes, &partition, stream);
     params->work.queries = partition.list;
@@ -137,8 +144,10 @@ static smelt_status launch_buckets(const smelt_sparse_attn *attn, void *workspac
     params->work.extents = partition.extents;
     for (int i = 0; i < buckets && status == SMELT_OK; i++) {
         const struct smelt__kernel *kernel = kernels[PARTITION_KERNELS + i];
+        const int64_t beside = smelt__blocks_beside(kernel, call->free_multiprocessors);
+        const int64_t most = beside < kernel->resident_blocks ? beside : kernel->resident_blocks;
         const struct smelt__launch launch = {
-            .blocks = {smelt__blocks_for(kernel, queries, kernel->resident_blocks)},
+            .blocks = {smelt__blocks_for(kernel, call->queries, most)},
             .early = 1,
             .params = params};
         params->work.query_range = partition.ranges + 2 * (buckets - 1 - i);
@@ -153,38 +162,39 @@ smelt_status smelt_sparse_attn_forward(const smelt_sparse_attn *attn,
                                        struct CUstream_st *stream) {
     if (!attn)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "attn is NULL");
-    struct sparse_attn_fwd_params params;
-    void *workspace;
-    int64_t queries;
+    struct smelt__sparse_attn_packed call;
     smelt_status status = smelt__operator_need_pass(&attn->kernels, SMELT_PASS_FORWARD);
     if (status == SMELT_OK)
-        status = smelt__sparse_attn_pack(&attn->shape, args, &params, &workspace, &queries);
+        status = smelt__sparse_attn_pack(&attn->shape, args, &call);
     if (status == SMELT_OK)
-        status = smelt__operator_check_grid(&attn->kernels, SMELT_PASS_FORWARD, queries);
-    if (status != SMELT_OK || queries == 0)
+        status = smelt__operator_check_grid(&attn->kernels, SMELT_PASS_FORWARD, call.queries);
+    if (status != SMELT_OK || call.queries == 0)
         return status;
     if (attn->shape.buckets)
-        return launch_buckets(attn, workspace, &params, queries, stream);
+        return launch_buckets(attn, &call, stream);
     const struct smelt__kernel *kernel = attn->kernels.kernels[0];
-    const struct smelt__launch launch = {
-        .blocks = {smelt__blocks_for(kernel, queries, kernel->most_blocks)}, .params = &params};
+    const int64_t most = smelt__blocks_beside(kernel, call.free_multiprocessors);
+    const struct smelt__launch launch = {.blocks = {smelt__blocks_for(kernel, call.queries, most)},
+                                         .params = &call.params};
     return smelt__kernel_launch(attn->kernels.context, kernel, &launch, stream);
 }
 
 smelt_status smelt_sparse_attn_backward_workspace(const smelt_sparse_attn *attn,
                                                   const smelt_sparse_attn_grad_args *args,
                                                   size_t *bytes) {
-    (void)attn;
-    (void)args;
-    (void)bytes;
-    return smelt__fail(SMELT_ERROR_UNSUPPORTED, "not there yet");
+    if (!attn || !bytes)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL", attn ? "bytes" : "attn");
+    smelt_status status = smelt__operator_need_pass(&attn->kernels, SMELT_PASS_BACKWARD);
+    return status == SMELT_OK ? smelt__sparse_attn_backward_bytes(&attn->backward, args, bytes)
+                              : status;
 }
 
 smelt_status smelt_sparse_attn_backward(const smelt_sparse_attn *attn,
                                         const smelt_sparse_attn_grad_args *args,
                                         struct CUstream_st *stream) {
-    (void)attn;
-    (void)args;
-    (void)stream;
-    return smelt__fail(SMELT_ERROR_UNSUPPORTED, "not there yet");
+    if (!attn)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "attn is NULL");
+    smelt_status status = smelt__operator_need_pass(&attn->kernels, SMELT_PASS_BACKWARD);
+    return status == SMELT_OK ? smelt__sparse_attn_backward_launch(&attn->backward, args, stream)
+                              : status;
 }

@@ -4,7 +4,13 @@
 #define SMELT_OPS_SPARSE_ATTN_PARAMS_H
 
 /* clang-format off: the first is part of the others */
+#include "common/tensor_map.h"
 #include "common/work.params.h"
+#include "sparse_attn_bwd.params.h"
+#include "sparse_attn_bwd_finish.params.h"
+#include "sparse_attn_bwd_lists.params.h"
+#include "sparse_attn_bwd_rows.params.h"
+#include "sparse_attn_bwd_sum.params.h"
 #include "sparse_attn_fwd.params.h"
 #include "sparse_attn_partition.params.h"
 /* clang-format on */

@@ -333,6 +333,7 @@ static smelt_status find_most_blocks(const smelt_context *context, const struct 
     if (result != CUDA_SUCCESS)
         return smelt__driver_fail(context->driver, "cuDeviceGetAttribute(MULTIPROCESSOR_COUNT)",
                                   result);
+    kernel->multiprocessor_blocks = plan->blocks_per_multiprocessor;
     kernel->resident_blocks = (int64_t)multiprocessors * plan->blocks_per_multiprocessor;
     kernel->most_blocks = plan->persistent ? kernel->resident_blocks : INT32_MAX;
     return SMELT_OK;

@@ -23,7 +23,8 @@ struct smelt__kernel {
     int64_t blocks_per_item;
     int cluster;             /* blocks of a cluster, 0: none */
     int64_t most_blocks;     /* of a launch: more are never needed; INT32_MAX when not persistent */
-    int64_t resident_blocks; /* the device holds at once */
+    int64_t resident_blocks; /* the device holds at once, */
+    int multiprocessor_blocks; /* of which one multiprocessor so many */
     smelt_kernel_info info;
 };
 

@@ -85,25 +85,23 @@ static void apply(const struct change *change, smelt_sparse_attn_args *args) {
 
 static void expect_refusal(const struct smelt__sparse_attn_shape *given,
                            const smelt_sparse_attn_args *args, const char *message) {
-    struct sparse_attn_fwd_params params;
-    void *workspace;
-    int64_t queries = 77;
-    smelt_status status = smelt__sparse_attn_pack(given, args, &params, &workspace, &queries);
+    struct smelt__sparse_attn_packed packed = {.queries = 77};
+    smelt_status status = smelt__sparse_attn_pack(given, args, &packed);
     if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), message))
         fail_msg("expected '%s', got status %d '%s'", message, (int)status, smelt_last_error());
-    assert_int_equal(queries, 0);
+    assert_int_equal(packed.queries, 0);
 }
 
 static int64_t expect_legal(const struct smelt__sparse_attn_shape *given,
                             const smelt_sparse_attn_args *args,
                             struct sparse_attn_fwd_params *params) {
-    int64_t queries = -1;
-    void *workspace = NULL;
-    if (smelt__sparse_attn_pack(given, args, params, &workspace, &queries) != SMELT_OK)
+    struct smelt__sparse_attn_packed packed = {.queries = -1};
+    if (smelt__sparse_attn_pack(given, args, &packed) != SMELT_OK)
         fail_msg("refused: %s", smelt_last_error());
-    if (queries > 0)
-        assert_ptr_equal(workspace, args->workspace);
-    return queries;
+    if (packed.queries > 0)
+        assert_ptr_equal(packed.workspace, args->workspace);
+    *params = packed.params;
+    return packed.queries;
 }
 
 struct refusal {

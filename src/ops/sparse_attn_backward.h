@@ -1,0 +1,36 @@
+/* The backward pass of sparse_attn: what the operator knows of its main kernel, the arguments'
+ * checks, the workspace, the chain of launches. */
+#ifndef SMELT_OPS_SPARSE_ATTN_BACKWARD_H
+#define SMELT_OPS_SPARSE_ATTN_BACKWARD_H
+
+#include "codegen/families/sparse_attn.h"
+#include "ops/operator.h"
+#include "ops/sparse_attn_call.h"
+
+enum { SMELT__BACKWARD_ALIGNMENT = 256 }; /* bytes: of the workspace and of each array in it */
+
+/* Constants of the main kernel's plan (codegen/families/sparse_attn_bwd.h says what they mean), and
+ * what else a call must know. */
+struct smelt__sparse_attn_backward {
+    const struct smelt__operator *kernels;
+    struct smelt__sparse_attn_shape shape;
+    const int *bounds; /* of the buckets */
+    int deterministic;
+    int group_queries, query_rows, head_blocks, block_heads, tensor_maps;
+};
+
+/* Of an operator that was made for the backward pass, out of its checked spec. Errors: as of
+ * planning. `kernels`, `shape` and `bounds` are the caller's to set. */
+smelt_status smelt__sparse_attn_backward_make(smelt_context *context,
+                                              const struct smelt__spec *spec,
+                                              struct smelt__sparse_attn_backward *backward);
+
+/* smelt_sparse_attn_backward_workspace and smelt_sparse_attn_backward. */
+smelt_status smelt__sparse_attn_backward_bytes(const struct smelt__sparse_attn_backward *backward,
+                                               const smelt_sparse_attn_grad_args *args,
+                                               size_t *bytes);
+smelt_status smelt__sparse_attn_backward_launch(const struct smelt__sparse_attn_backward *backward,
+                                                const smelt_sparse_attn_grad_args *args,
+                                                struct CUstream_st *stream);
+
+#endif
