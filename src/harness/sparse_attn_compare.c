@@ -14,8 +14,9 @@
  * sizes and of itself; the rest is for what is not rounding to bf16. */
 static const double OUT_TOLERANCE = 4e-3, ROW_TOLERANCE = 8e-3, ELEMENT_TOLERANCE = 1.1 / 256;
 /* Seen: 4.1e-6 where scores are below 10. At scales above the default it grows along. Large scores
- * are off by what the tensor cores cut off: each of dqk / 16 = 36 steps of a sum at most 2^-23 of it,
- * 4.3e-6 together, and 2.3e-6 has been seen. A score's error moves its probability by as much. */
+ * are off by what the tensor cores cut off: each of dqk / 16 = 36 steps of a sum at most 2^-23 of
+ * it, 4.3e-6 together, and 2.3e-6 has been seen. A score's error moves its probability by as much.
+ */
 static const double LSE_TOLERANCE = 5e-5, TOLERANCE_PER_SCORE = 4.3e-6;
 /* Below it the probability of a query's only slot is 1 (docs/operators.md, "Accuracy"). */
 static const double LARGEST_EXACT_SCORE = 45000;

@@ -1,0 +1,259 @@
+/* The arguments of sparse_attn's backward pass: what is refused, by which name, and how much
+ * workspace a call asks for. No device: the pointers are never followed, nothing is launched. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ops/sparse_attn_backward.h"
+#include "smelt/status.h"
+
+enum { HEADS = 8, DQK = 128, DV = 64, TOPK = 48 };
+
+static const struct smelt__operator no_kernels = {.passes = SMELT_PASS_BACKWARD};
+static const int bounds[] = {16, TOPK};
+
+/* As a main kernel without groups has it; changed by the tests. */
+static struct smelt__sparse_attn_backward backward_of(int sink, int buckets, int deterministic) {
+    return (struct smelt__sparse_attn_backward){
+        .kernels = &no_kernels,
+        .shape = {HEADS, DQK, DV, TOPK, sink, buckets},
+        .bounds = bounds,
+        .deterministic = deterministic,
+        .group_queries = 1,
+        .query_rows = 16,
+        .head_blocks = 1,
+        .block_heads = 16,
+    };
+}
+
+/* An address that is only looked at, far from all others. */
+static void *address(int number, uintptr_t offset) {
+    return (void *)(((uintptr_t)number << 44) + offset); // NOLINT: never followed
+}
+
+static smelt_sparse_attn_grad_args legal_args(void) {
+    smelt_sparse_attn_grad_args args = SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
+    args.batches = 2;
+    args.tokens = 3;
+    args.rows = 5;
+    args.width = 40;
+    args.scale = 0.25F;
+    args.q.data = address(1, 0);
+    args.kv.data = address(2, 0);
+    args.indices.data = address(3, 0);
+    args.out.data = address(4, 0);
+    args.lse.data = address(5, 0);
+    args.grad_out.data = address(6, 0);
+    args.dq.data = address(7, 0);
+    args.dkv.data = address(8, 0);
+    args.workspace = address(9, 0);
+    args.workspace_bytes = 1 << 20;
+    return args;
+}
+
+static void expect_refusal(const struct smelt__sparse_attn_backward *backward,
+                           const smelt_sparse_attn_grad_args *args, const char *message) {
+    const smelt_status status = smelt__sparse_attn_backward_launch(backward, args, NULL);
+    if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), message))
+        fail_msg("expected '%s', got status %d '%s'", message, (int)status, smelt_last_error());
+}
+
+/* One field: a pointer set to NULL or moved, or an integer. */
+struct refusal {
+    size_t field;
+    enum { INTEGER, MISSING, MOVED } kind;
+    int64_t value;
+    const char *message;
+};
+
+#define SET(name, value, message)                                                                  \
+    { offsetof(smelt_sparse_attn_grad_args, name), INTEGER, value, message }
+#define GONE(name, message)                                                                        \
+    { offsetof(smelt_sparse_attn_grad_args, name), MISSING, 0, message }
+#define MOVE(name, bytes, message)                                                                 \
+    { offsetof(smelt_sparse_attn_grad_args, name), MOVED, bytes, message }
+
+static void apply(const struct refusal *change, smelt_sparse_attn_grad_args *args) {
+    char *const field = (char *)args + change->field;
+    char *pointer = NULL;
+    if (change->kind == INTEGER) {
+        memcpy(field, &change->value, sizeof change->value);
+        return;
+    }
+    if (change->kind == MOVED) {
+        memcpy(&pointer, field, sizeof pointer);
+        pointer += change->value;
+    }
+    memcpy(field, &pointer, sizeof pointer);
+}
+
+static void single_fields(void **state) {
+    static const struct refusal cases[] = {
+        SET(batches, -1, "batches = -1 is out of range"),
+        SET(tokens, -1, "tokens = -1 is out of range"),
+        SET(tokens, INT32_MAX, "batches * tokens = 4294967294 exceeds 2^31 - 1"),
+        SET(rows, -1, "rows = -1 is out of range"),
+        SET(rows, INT32_MAX, "batches = 2 times rows = 2147483647 exceeds 2^31 - 1"),
+        SET(width, 0, "width = 0 is out of range"),
+        SET(width, TOPK + 1, "width = 49 is out of range; this operator was made for topk=48"),
+        GONE(q, "q is NULL"),
+        GONE(kv, "kv is NULL"),
+        GONE(indices, "indices is NULL"),
+        GONE(out, "out is NULL"),
+        GONE(lse, "lse is NULL"),
+        GONE(grad_out, "grad_out is NULL"),
+        GONE(dq, "dq is NULL"),
+        GONE(dkv, "none of dkv, dkv_fp32 and dkv_sum is given; give exactly one"),
+        GONE(workspace, "workspace is NULL"),
+        MOVE(q, 8, "q = 0x100000000008 is not aligned"),
+        MOVE(out, 2, "out = 0x400000000002 is not aligned"),
+        MOVE(lse, 2, "lse = 0x500000000002 is not aligned; it must start at a multiple of 4"),
+        MOVE(grad_out, 4, "grad_out = 0x600000000004 is not aligned"),
+        MOVE(dq, 4, "dq = 0x700000000004 is not aligned"),
+        MOVE(dkv, 4, "dkv = 0x800000000004 is not aligned"),
+        MOVE(workspace, 16, "workspace = 0x900000000010 is not aligned"),
+        SET(workspace_bytes, 64, "smelt_sparse_attn_backward_workspace"),
+        SET(grad_out.strides[2], 36, "grad_out.strides[2] (head) = 36 is not a multiple of 8"),
+        SET(dq.strides[2], 120, "dq.strides[2] (head) = 120 is below the row's 128 elements"),
+        SET(dkv.strides[1], 128, "dkv.strides[0] (batch) = 0 makes outputs overlap"),
+    };
+    const struct smelt__sparse_attn_backward backward = backward_of(0, 0, 0);
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        smelt_sparse_attn_grad_args args = legal_args();
+        apply(&cases[i], &args);
+        expect_refusal(&backward, &args, cases[i].message);
+    }
+}
+
+static void combinations(void **state) {
+    const struct smelt__sparse_attn_backward plain = backward_of(0, 0, 0),
+                                             sink = backward_of(1, 0, 0),
+                                             buckets = backward_of(0, 2, 0);
+    smelt_sparse_attn_grad_args args = legal_args();
+    (void)state;
+    args.dkv_sum.data = address(10, 0);
+    expect_refusal(&plain, &args, "several of dkv, dkv_fp32 and dkv_sum are given");
+    args = legal_args();
+    args.dsink.data = address(10, 0);
+    expect_refusal(&plain, &args, "dsink is given but the operator was made with sink=0");
+    expect_refusal(&sink, &args, "sink is NULL; it must point to device memory");
+    args = legal_args();
+    args.sink.data = address(10, 0);
+    expect_refusal(&plain, &args, "sink is given but the operator was made with sink=0");
+    args = legal_args();
+    args.query_capacity = 2;
+    expect_refusal(&plain, &args, "queries is NULL but query_capacity is given");
+    args = legal_args();
+    args.free_multiprocessors = -1;
+    expect_refusal(&plain, &args, "free_multiprocessors = -1 is out of range");
+    args = legal_args();
+    args.scale = NAN;
+    expect_refusal(&plain, &args, "scale = nan is not legal");
+    args = legal_args();
+    args.partition = address(10, 0);
+    expect_refusal(&plain, &args, "partition is given but the operator has no buckets");
+    expect_refusal(&buckets, &args, "partition_bytes = 0 is too small");
+    args.partition = address(10, 4);
+    expect_refusal(&buckets, &args, "partition = 0xa00000000004 is not aligned");
+}
+
+/* Whatever a call writes is its own. */
+static void overlaps(void **state) {
+    const struct smelt__sparse_attn_backward backward = backward_of(0, 2, 0);
+    smelt_sparse_attn_grad_args args = legal_args();
+    (void)state;
+    args.dq.data = address(1, 0);
+    expect_refusal(&backward, &args, "overlaps q (");
+    args = legal_args();
+    args.dq.data = address(6, 16);
+    expect_refusal(&backward, &args, "overlaps grad_out (");
+    args = legal_args();
+    args.dkv.data = address(2, 256);
+    expect_refusal(&backward, &args, "overlaps kv (");
+    args = legal_args();
+    args.dkv.data = address(7, 0);
+    expect_refusal(&backward, &args, "dq (");
+    args = legal_args();
+    args.workspace = address(8, 0);
+    expect_refusal(&backward, &args, "overlaps workspace (");
+    args = legal_args();
+    args.partition = address(9, 256), args.partition_bytes = 1 << 16;
+    expect_refusal(&backward, &args, "overlaps partition (");
+}
+
+static size_t bytes_of(const struct smelt__sparse_attn_backward *backward,
+                       const smelt_sparse_attn_grad_args *args) {
+    size_t bytes = 77;
+    if (smelt__sparse_attn_backward_bytes(backward, args, &bytes) != SMELT_OK)
+        fail_msg("refused: %s", smelt_last_error());
+    return bytes;
+}
+
+/* More of anything never needs less; a query list counts instead of the queries. */
+static void workspace(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 8; kind++) {
+        struct smelt__sparse_attn_backward backward =
+            backward_of(kind & 1, kind & 2 ? 2 : 0, kind & 4 ? 1 : 0);
+        smelt_sparse_attn_grad_args args = SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
+        size_t before = 0;
+        backward.group_queries = kind & 1 ? 4 : 1;
+        args.rows = 100;
+        args.width = TOPK;
+        for (args.tokens = 0; args.tokens < 400; args.tokens += 7) {
+            const size_t bytes = bytes_of(&backward, &args);
+            assert_true(bytes >= before);
+            before = bytes;
+        }
+        for (args.rows = 100; args.rows < 5000; args.rows *= 2) {
+            const size_t bytes = bytes_of(&backward, &args);
+            assert_true(bytes >= before);
+            /* the sums of dkv are in it */
+            assert_true(bytes >= (size_t)args.rows * DQK * sizeof(float));
+            before = bytes;
+        }
+        args.queries.data = address(1, 0);
+        args.query_capacity = 1, args.rows = 100;
+        assert_true(bytes_of(&backward, &args) <= before);
+    }
+    smelt_sparse_attn_grad_args args = SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
+    const struct smelt__sparse_attn_backward backward = backward_of(0, 0, 0);
+    size_t bytes;
+    args.tokens = args.rows = 1, args.width = 0;
+    assert_int_equal(smelt__sparse_attn_backward_bytes(&backward, &args, &bytes),
+                     SMELT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(bytes, 0);
+}
+
+/* Partial rows stay below the limit that the caller sets, as long as one group fits. */
+static void limits(void **state) {
+    const struct smelt__sparse_attn_backward backward = backward_of(0, 0, 1);
+    smelt_sparse_attn_grad_args args = SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
+    const size_t group = 64 * DQK * 2; /* partial rows of one, padded to 64 */
+    (void)state;
+    args.tokens = 100000;
+    args.rows = 1000;
+    args.width = TOPK;
+    const size_t most = bytes_of(&backward, &args);
+    args.workspace_limit = 1000 * group;
+    const size_t less = bytes_of(&backward, &args);
+    args.workspace_limit = 1;
+    const size_t least = bytes_of(&backward, &args);
+    assert_true(most >= less && less >= least);
+    assert_true(less - least <= 1001 * group + (1U << 20) * 64);
+    assert_true(most - least <= (1536U << 20) + (1U << 20) * 64);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(single_fields), cmocka_unit_test(combinations), cmocka_unit_test(overlaps),
+        cmocka_unit_test(workspace),     cmocka_unit_test(limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
