@@ -93,6 +93,30 @@ EMU_EXPORT void emu_reduce_add_f32(float *to, const float *values, int count) {
     emu_yield();
 }
 
+EMU_EXPORT unsigned emu_atomic_shared(int kind, unsigned address, unsigned value) {
+    site at = EMU_SITE;
+    unsigned before, after;
+    emu.statistics.instructions++;
+    struct place place = emu_own_place(address, sizeof before, sizeof before, "atom.shared", at);
+    emu_shared_atomic(place.cta, place.offset, sizeof before, at);
+    memcpy(&before, place.cta->arena + place.offset, sizeof before);
+    after = kind == 0 ? before | value : before + value;
+    memcpy(place.cta->arena + place.offset, &after, sizeof after);
+    emu_yield();
+    return before;
+}
+
+EMU_EXPORT unsigned emu_atomic_add_global(unsigned *to, unsigned value) {
+    site at = EMU_SITE;
+    emu.statistics.instructions++;
+    emu_check_aligned(to, sizeof *to, "atom.global", at);
+    emu_global_access(to, sizeof *to, EMU_ATOMIC, at);
+    const unsigned before = *to;
+    *to = before + value;
+    emu_yield();
+    return before;
+}
+
 /* What the thread writes from here on is of a later time: this fence does not cover it. */
 EMU_EXPORT void emu_fence_proxy_async(void) {
     struct thread *self = emu.self;

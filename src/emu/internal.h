@@ -79,6 +79,7 @@ struct cell { /* of one byte */
     u16 write_slot;      /* NOBODY: never written */
     u16 read_slot;       /* NOBODY: not since the write; MANY: read_clock is a list's index */
     bool flight;         /* asynchronous write under way */
+    bool atomic;         /* written by an atomic operation: those may meet */
     u16 pending_readers; /* asynchronous reads under way */
 };
 
@@ -111,6 +112,8 @@ const char *emu_shared_name(const struct cta *cta, u32 offset);
 /* Plain accesses (generic proxy) of the running thread. */
 void emu_shared_read(struct cta *cta, u32 offset, u32 bytes, site at);
 void emu_shared_write(struct cta *cta, u32 offset, u32 bytes, site at);
+/* An atomic operation's: reads and writes, and may meet others of its kind. */
+void emu_shared_atomic(struct cta *cta, u32 offset, u32 bytes, site at);
 /* An asynchronous write of the running thread begins: nobody may touch the bytes until it ends.
  * async_proxy: earlier generic writes must have been fenced. `done`: when it counts as complete. */
 void emu_shared_write_begin(struct cta *cta, u32 offset, u32 bytes, bool async_proxy,
@@ -389,7 +392,7 @@ enum emu_access {
     EMU_CACHED,    /* a plain read: through L1, which does not follow what other SMs write */
     EMU_READ_ONLY, /* ld.global.nc: of what nobody writes as long as the kernel runs */
     EMU_WRITE,
-    EMU_ATOMIC /* a reduction: adds to what is there; or a counter's read */
+    EMU_ATOMIC /* a reduction or another atomic operation; or a counter's read */
 };
 void emu_global_access(const void *pointer, size_t bytes, enum emu_access access, site at);
 

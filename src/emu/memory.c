@@ -17,13 +17,18 @@ struct forbidden {
 };
 
 /* Who wrote a granule of device memory in this launch, for races between blocks and threads. */
-enum { GRANULE = 2 }; /* bytes: the narrowest element the kernels store */
+enum { GRANULE = 2 }; /* bytes: what most kernels store, at the least */
+
+/* Which bytes of its granule an access touches: a single byte does not meet the other one. Of two
+ * that threads write by themselves, the last is remembered. */
+enum { FIRST_BYTE = 1, SECOND_BYTE = 2 };
 
 struct written {
     u32 gang; /* emu.gang of the writer; older than emu.first_gang: an earlier launch; 0: nobody */
     u32 clock, at; /* clock: UNDER_WAY of a bulk store nobody waited for */
     u16 slot;
-    u16 atomic; /* by a reduction: those may meet */
+    u8 atomic; /* by a reduction: those may meet */
+    u8 touched;
 };
 
 static const u32 UNDER_WAY = 0xffffffff; /* no clock reaches it */
@@ -31,7 +36,7 @@ static const u32 UNDER_WAY = 0xffffffff; /* no clock reaches it */
 /* Who read a granule last, for those who write it later. */
 struct reading {
     u32 gang, clock, at;
-    u16 slot;
+    u16 slot, touched;
 };
 
 struct allocation {
@@ -347,9 +352,11 @@ static void report_stale(const struct allocation *allocation, const struct writt
 /* Two accesses of which one is a write, by threads that nothing orders: of two gangs, which may
  * run at the same time, of one, as its clocks say, or of two launches that overlap. Of the reads of
  * a granule the last is remembered. False: there was a report. */
-static bool check_granule(struct allocation *allocation, u64 i, u64 offset, enum emu_access access,
-                          site at) {
-    const struct written *before = &allocation->written[i];
+static bool check_granule(struct allocation *allocation, u64 i, u64 offset, u8 touched,
+                          enum emu_access access, site at) {
+    static const struct written nothing;
+    const bool meet = allocation->written[i].touched & touched;
+    const struct written *before = meet ? &allocation->written[i] : &nothing;
     const struct reading *read = &allocation->read[i];
     const bool both_add = access == EMU_ATOMIC && before->atomic;
     if (before->gang == emu.gang && before->clock == UNDER_WAY && !both_add) {
@@ -365,7 +372,7 @@ static bool check_granule(struct allocation *allocation, u64 i, u64 offset, enum
         report_stale(allocation, before, offset, access, at);
         return false;
     }
-    if (writes(access) && read->gang > 0 && !happened(read->gang, read->slot, read->clock)) {
+    if (writes(access) && read->gang > 0 && (read->touched & touched) && !happened(read->gang, read->slot, read->clock)) {
         report_race(allocation, "read", read->gang, read->slot, read->at, offset, access, at);
         return false;
     }
@@ -376,15 +383,18 @@ static void check_race(struct allocation *allocation, u64 offset, size_t bytes,
                        enum emu_access access, site at) {
     const struct thread *self = emu.self;
     const u32 clock = self->clock[self->number];
-    const struct written write = {emu.gang, clock, at, (u16)self->number, access == EMU_ATOMIC};
-    const struct reading read = {emu.gang, clock, at, (u16)self->number};
-    for (u64 i = offset / GRANULE; i <= (offset + bytes - 1) / GRANULE; i++) {
-        if (!check_granule(allocation, i, offset, access, at))
+    const u64 last = offset + bytes - 1;
+    for (u64 i = offset / GRANULE; i <= last / GRANULE; i++) {
+        const u8 touched = (u8)((i * GRANULE >= offset ? FIRST_BYTE : 0) |
+                                (i * GRANULE + 1 <= last ? SECOND_BYTE : 0));
+        if (!check_granule(allocation, i, offset, touched, access, at))
             return;
         if (writes(access))
-            allocation->written[i] = write;
+            allocation->written[i] = (struct written){
+                emu.gang, clock, at, (u16)self->number, access == EMU_ATOMIC, touched};
         else
-            allocation->read[i] = read;
+            allocation->read[i] =
+                (struct reading){emu.gang, clock, at, (u16)self->number, touched};
     }
 }
 

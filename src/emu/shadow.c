@@ -436,6 +436,7 @@ static void set_written(struct cell *cell, struct epoch epoch, bool flight, site
     cell->write_clock = epoch.clock;
     cell->write_site = at;
     cell->flight = flight;
+    cell->atomic = false;
 }
 
 void emu_shared_write(struct cta *cta, u32 offset, u32 bytes, site at) {
@@ -446,6 +447,21 @@ void emu_shared_write(struct cta *cta, u32 offset, u32 bytes, site at) {
         if (!may_write(cta, i, "write", at))
             return;
         set_written(&cta->cells[i], now, false, at);
+    }
+}
+
+void emu_shared_atomic(struct cta *cta, u32 offset, u32 bytes, site at) {
+    struct thread *self = emu.self;
+    struct epoch now = {(u16)self->number, self->clock[self->number]};
+    check_region(cta, offset, bytes, "atomic operation", at);
+    for (u32 i = offset; i < offset + bytes; i++) {
+        struct cell *cell = &cta->cells[i];
+        const bool meets = cell->atomic && find_concurrent_reader(cell, self) == NOBODY;
+        if (!meets && (!may_read(cta, i, "atomic operation", at) ||
+                       !may_write(cta, i, "atomic operation", at)))
+            return;
+        set_written(cell, now, false, at);
+        cell->atomic = true;
     }
 }
 

@@ -1,4 +1,5 @@
 //@use common/base.cuh
+//@use common/queries.cuh
 //@use ptx/grid.cuh
 //@use ptx/memory.cuh
 //@use ptx/warp.cuh
@@ -9,8 +10,7 @@
  * query list, an entry outside of the queries is no item.
  *
  * RANGE_OFFSET: struct work_range, which part of the list is taken, written before the block's
- * first barrier. The list and what belongs to it are read past L1: an earlier kernel of the stream
- * may have written them while this one began.
+ * first barrier. The list is read past L1 (common/queries.cuh).
  */
 
 struct work_range {
@@ -42,15 +42,9 @@ DEVICE void begin_grid(const struct work_params *params) {
     if (DEPENDENT_LAUNCH) {
         grid_launch_dependents();
     }
-    int first = 0, queries = params->query_capacity;
-    if (params->query_range) {
-        first = (int)load_l2_32(&params->query_range[0]);
-        queries = (int)load_l2_32(&params->query_range[1]);
-    } else if (params->query_count) {
-        queries = maximum(minimum((int)load_l2_32(params->query_count), queries), 0);
-    }
-    work_range()->first = first;
-    work_range()->items = queries * HEAD_BLOCKS;
+    const struct query_range range = find_query_range(params);
+    work_range()->first = range.first;
+    work_range()->items = range.queries * HEAD_BLOCKS;
 }
 
 /* By all threads, at the kernel's end: it ends after the kernel that it overlaps, so that what
@@ -110,11 +104,6 @@ DEVICE struct work next_work(const struct work_params *params, const struct work
     return find_work(params, work->turn + 1, work->listed);
 }
 
-/* A query's batch, without a division in the common case of one. */
-DEVICE int query_batch(const struct work_params *params, int query) {
-    return params->batches > 1 ? query / params->tokens : 0;
-}
-
 /* The batch of an item's query, and its token. */
 DEVICE int work_batch(const struct work_params *params, const struct work *work) {
     return query_batch(params, work->query);
@@ -126,22 +115,10 @@ DEVICE int work_token(const struct work_params *params, const struct work *work)
 
 /* Where an item's index row begins. */
 DEVICE const int *work_row(const struct work_params *params, const struct work *work) {
-    const i64 batch = work_batch(params, work), token = work_token(params, work);
-    return params->indices + batch * params->indices_batch_stride +
-           token * params->indices_token_stride;
+    return query_row(params, work->query);
 }
 
-/* How many of its slots are to be looked at: up to the last valid one where the list tells it, else
- * the width, cut by topk_length. */
+/* How many of its slots are to be looked at. */
 DEVICE int work_slots(const struct work_params *params, const struct work *work) {
-    if (params->extents) {
-        return (int)load_l2_32(&params->extents[work_entry((u32)work->item)]);
-    }
-    if (!params->topk_length) {
-        return params->width;
-    }
-    const i64 batch = work_batch(params, work), token = work_token(params, work);
-    const int length = params->topk_length[batch * params->topk_length_batch_stride +
-                                           token * params->topk_length_token_stride];
-    return minimum(maximum(length, 0), params->width);
+    return query_slots(params, work_entry((u32)work->item), work->query);
 }

@@ -3,8 +3,25 @@
  * rows; and for the deterministic mode those lists turned around, each key's partial rows. Nothing
  * of an operator is compiled in, so that all of them share these kernels.
  */
+#include <stdio.h>
+
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/spec/keys.h"
+
+enum {
+    REGISTER_STEP = 8,   /* the unit a thread gets them in */
+    MAX_REGISTERS = 255, /* of a thread */
+    MEMBER_BYTES = 16,
+    LIST_STEP = 64, /* the main kernel reads lists in steps of so many keys */
+    /* Group. Four blocks of 256 threads keep the memory busy while some wait at barriers, and so
+     * large a map leaves room for them: 393216 rows of a member, 49152 of each of 8. */
+    GROUP_THREADS = SMELT__BWD_LISTS_THREADS,
+    GROUP_BLOCKS = 4,
+    GROUP_LOADS = 4,
+    MAP_BYTES = 48 * 1024,
+    /* More windows than that take longer than sorting does. */
+    MOST_WINDOWS = 16
+};
 
 static const char *const passes[] = {"group", "count", "scan", "place", NULL};
 
@@ -13,14 +30,63 @@ static const struct smelt__key keys[] = {
                          "group: the lists of keys; the others: lists by keys", passes),
 };
 
-static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                      struct smelt__plan *plan, struct smelt__message *message) {
-    (void)arch;
-    (void)plan;
-    smelt__message_set(message, "%s is not there yet", spec->schema->name);
-    return -1;
+static void add_threads(struct smelt__plan *plan, int threads, int blocks) {
+    plan->threads = threads;
+    plan->blocks_per_multiprocessor = blocks;
+    smelt__plan_add(plan, "THREADS", threads, SMELT__DERIVED, "of a thread block");
+    smelt__plan_add(plan, "BLOCKS_PER_MULTIPROCESSOR", blocks, SMELT__DERIVED, "resident at once");
 }
 
+/* Blocks that a multiprocessor's shared memory has room for, at most `most`. */
+static int resident_blocks(const struct smelt__arch *arch, int bytes, int most) {
+    const int room = arch->shared_per_multiprocessor / (bytes + arch->shared_reserved);
+    return room < most ? room : most;
+}
+
+static void plan_group(const struct smelt__arch *arch, struct smelt__plan *plan) {
+    const int warps = GROUP_THREADS / 32;
+    const int bytes =
+        MAP_BYTES + SMELT__SPARSE_ATTN_BWD_MOST_GROUP * MEMBER_BYTES + warps * 4 + 4;
+    plan->template_name = "sparse_attn_bwd_lists.group.cu";
+    plan->item = "group";
+    plan->blocks_per_item = 1;
+    plan->persistent = 1;
+    add_threads(plan, GROUP_THREADS, resident_blocks(arch, bytes, GROUP_BLOCKS));
+    smelt__plan_add(plan, "LOADS", GROUP_LOADS, SMELT__DERIVED,
+                    "of 16 bytes that a thread has under way");
+    smelt__plan_add(plan, "MAP_BYTES", MAP_BYTES, SMELT__DERIVED, "of the map");
+    smelt__plan_add(plan, "MOST_WINDOWS", MOST_WINDOWS, SMELT__DERIVED,
+                    "of the map that the rows may need");
+    smelt__plan_add(plan, "LIST_STEP", LIST_STEP, SMELT__DERIVED,
+                    "lists are padded to a multiple of it");
+    smelt__plan_add_region(plan, "MAP_OFFSET", MAP_BYTES, 16, "a bit for each row and member");
+    smelt__plan_add_region(plan, "MEMBERS_OFFSET",
+                           SMELT__SPARSE_ATTN_BWD_MOST_GROUP * MEMBER_BYTES, 16,
+                           "the group's queries");
+    smelt__plan_add_region(plan, "COUNTS_OFFSET", warps * 4, 4, "keys in each warp's part");
+    smelt__plan_add_region(plan, "AGAIN_OFFSET", 4, 4, "keys named again");
+}
+
+static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                      struct smelt__plan *plan, struct smelt__message *message) {
+    const int64_t pass = smelt__spec_get(spec, "pass");
+    plan->variant = passes[pass];
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_bwd_lists_%s",
+             plan->variant);
+    if (pass == SMELT__BWD_LISTS_GROUP) {
+        plan_group(arch, plan);
+    } else {
+        smelt__message_set(message, "%s is not there yet", spec->schema->name);
+        return -1;
+    }
+    const int registers = arch->registers_per_multiprocessor /
+                          (plan->threads * plan->blocks_per_multiprocessor) / REGISTER_STEP *
+                          REGISTER_STEP;
+    plan->max_registers = registers < MAX_REGISTERS ? registers : MAX_REGISTERS;
+    return 0;
+}
+
+/* All passes; a plan is named after its pass. */
 static const struct smelt__variant variants[] = {
     {"lists", plan_lists, NULL},
     {NULL, NULL, NULL},

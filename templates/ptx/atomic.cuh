@@ -1,0 +1,36 @@
+//@use common/base.cuh
+
+/* One thread after another changes a word; the result is what was there before. Nothing else is
+ * ordered by it (PTX ISA, "atom", "red", .relaxed). Shared memory is named by 32-bit addresses
+ * (ptx/shared.cuh). */
+DEVICE u32 atomic_or_shared(u32 address, u32 bits) {
+    u32 before;
+    asm volatile("atom.relaxed.cta.shared.or.b32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "r"(address), "r"(bits)
+                 : "memory");
+    return before;
+}
+
+DEVICE u32 atomic_add_shared(u32 address, u32 value) {
+    u32 before;
+    asm volatile("atom.relaxed.cta.shared.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "r"(address), "r"(value)
+                 : "memory");
+    return before;
+}
+
+DEVICE u32 atomic_add_global(u32 *to, u32 value) {
+    u32 before;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(to), "r"(value)
+                 : "memory");
+    return before;
+}
+
+/* Without a result: nobody waits for it. */
+DEVICE void reduce_add_global(u32 *to, u32 value) {
+    asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
+}

@@ -1,0 +1,408 @@
+//@use common/base.cuh
+//@use common/lanes.cuh
+//@use common/queries.cuh
+//@use ptx/atomic.cuh
+//@use ptx/shared.cuh
+//@use sparse_attn_bwd_lists.params.h
+//@use sparse_attn_bwd_lists.slots.cuh
+//@use sparse_attn_bwd_lists.sort.cuh
+/*
+ * Backward pass of sparse attention, ahead of the main kernel: each group's list of keys, out of
+ * its queries' index rows. What is written: sparse_attn_bwd_lists.params.h.
+ *
+ * Any grid is right: what is written depends on the arguments alone.
+ *
+ * Lists of one query in slot order: a warp a group. It copies the row's valid slots, keeping what
+ * 32 lanes read in its place by votes.
+ *
+ * Ascending lists and those of several queries: a block a group. A map in shared memory has a bit
+ * for each member and row, of as many rows at a time as it holds (a window): the members' slots set
+ * bits in any order, and reading the map gives the list, ascending, with its masks. Batches and
+ * windows follow each other in ascending order. A bit found set belongs to a slot that names a row
+ * again. Where there was one, the windows are gone through once more and those slots' keys put
+ * behind the others', one entry each, and sorted there. So a list is
+ *     keys strictly ascending, then keys ascending, equal ones in the order of their masks,
+ * and the second part begins at the first key that is not greater than the one before it. Lists of
+ * more than MOST_WINDOWS windows are their second part alone, of a single bit each (of one query:
+ * in slot order).
+ *
+ * A query with more valid slots than params.topk: its row is cut behind the last one that counts,
+ * found by a warp.
+ *
+ * Shared memory:
+ *   MAP     bits, row by row, group_queries each: a power of two, so that none is cut by a word
+ *   MEMBERS [MOST_MEMBERS] struct member
+ *   COUNTS  [WARPS] int: keys in the warp's part of the map
+ *   AGAIN   [1] int: entries of the second part
+ *
+ * Barriers of a window: the map is empty; bits are set; COUNTS are there; the map was read.
+ */
+
+enum { WARPS = THREADS / 32, MOST_MEMBERS = 8, NO_BATCH = 0x7fffffff };
+
+/* A group's query. */
+struct member {
+    const int *row;
+    int slots; /* that count; 0: no query */
+    int batch;
+};
+
+/* What happens to the slots of a window. */
+enum { MARK, MARK_AND_APPEND, APPEND };
+
+struct window {
+    u32 first, rows; /* of the batch */
+    int batch;
+    int step;
+};
+
+/* A group's list while it is made; the same in all threads. */
+struct list {
+    int *keys;
+    unsigned char *masks; /* null: of one query */
+    int count;
+};
+
+DEVICE struct member *members(void) {
+    return (struct member *)(arena + MEMBERS_OFFSET);
+}
+
+DEVICE u32 *map_words(void) {
+    return (u32 *)(arena + MAP_OFFSET);
+}
+
+DEVICE int *again_count(void) {
+    return (int *)(arena + AGAIN_OFFSET);
+}
+
+/* The query of a group's member, or -1; `entry`: where it stands in the query list. */
+DEVICE int find_query(const struct sparse_attn_bwd_lists_params *params, i64 group, int member,
+                      int *entry) {
+    const struct work_params *const work = &params->work;
+    const i64 item = group * params->group_queries + member;
+    struct query_range range = find_query_range(work);
+    if (params->last_range) {
+        range.queries =
+            (int)load_l2_32(&params->last_range[0]) + (int)load_l2_32(&params->last_range[1]);
+    }
+    if (item >= range.queries) {
+        return -1;
+    }
+    *entry = params->last_range ? range.queries - 1 - (int)item : range.first + (int)item;
+    const int query = work->queries ? (int)load_l2_32(&work->queries[*entry]) : *entry;
+    return query >= 0 && query < work->batches * work->tokens ? query : -1;
+}
+
+/* From a list's end up to the next multiple of LIST_STEP; by `threads` threads. */
+DEVICE void pad_list(const struct list *list, int thread, int threads) {
+    const int end = (list->count + LIST_STEP - 1) / LIST_STEP * LIST_STEP;
+    for (int i = list->count + thread; i < end; i += threads) {
+        list->keys[i] = MASKED;
+        if (list->masks) {
+            list->masks[i] = 0;
+        }
+    }
+}
+
+/* ---- lists in slot order ----------------------------------------------------------------------
+ */
+
+DEVICE void copy_list(const struct sparse_attn_bwd_lists_params *params, i64 group) {
+    const struct work_params *const work = &params->work;
+    const int lane = (int)threadIdx.x % 32;
+    struct list list = {params->keys + group * params->key_stride, 0, 0};
+    int entry;
+    const int query = find_query(params, group, 0, &entry);
+    if (query >= 0) {
+        struct walk walk = {list.keys, (u32)work->rows, 0, params->topk, 0, 0};
+        walk.first_key = query_batch(work, query) * work->rows;
+        walk_row(&walk, query_row(work, query), query_slots(work, entry, query));
+        list.count = minimum(walk.count, params->topk);
+    }
+    pad_list(&list, lane, 32);
+    if (lane == 0) {
+        params->members[group] = query;
+        params->counts[group] = list.count;
+    }
+}
+
+/* ---- lists by maps ---------------------------------------------------------------------------
+ */
+
+/* How many of a row's slots hold the first params->topk valid ones; by a warp. */
+DEVICE int cut_slots(const struct sparse_attn_bwd_lists_params *params, const int *row, int slots) {
+    struct walk walk = {0, (u32)params->work.rows, 0, params->topk, 0, 0};
+    if (slots <= params->topk) {
+        return slots;
+    }
+    walk_row(&walk, row, slots);
+    return lanes_maximum(walk.end, 32);
+}
+
+/* Finds the group's queries; a warp takes every WARPS-th. */
+DEVICE void open_members(const struct sparse_attn_bwd_lists_params *params, i64 group) {
+    const struct work_params *const work = &params->work;
+    for (int i = (int)threadIdx.x / 32; i < params->group_queries; i += WARPS) {
+        struct member member = {work->indices, 0, NO_BATCH};
+        int entry;
+        const int query = find_query(params, group, i, &entry);
+        if (query >= 0) {
+            member.row = query_row(work, query);
+            member.slots = cut_slots(params, member.row, query_slots(work, entry, query));
+            member.batch = query_batch(work, query);
+        }
+        if (threadIdx.x % 32 == 0) {
+            params->members[group * params->group_queries + i] = query;
+            members()[i] = member;
+        }
+    }
+    if (threadIdx.x == 0) {
+        *again_count() = 0;
+    }
+    __syncthreads();
+}
+
+/* Members' bits of a row: a power of two. */
+DEVICE int mask_shift(int group_queries) {
+    return __popc((u32)group_queries - 1u);
+}
+
+DEVICE void append_again(const struct list *list, int key, int member) {
+    const int place =
+        list->count + (int)atomic_add_shared(shared_address(AGAIN_OFFSET), 1);
+    list->keys[place] = key;
+    if (list->masks) {
+        list->masks[place] = (unsigned char)(1 << member);
+    }
+}
+
+/* A slot's index, of any row of any batch's or none: whether it is another one of the window's. */
+DEVICE bool visit_slot(const struct sparse_attn_bwd_lists_params *params,
+                       const struct window *window, const struct list *list, u32 index,
+                       int member) {
+    const u32 row = index - window->first;
+    if (row >= window->rows) {
+        return false;
+    }
+    bool again = window->step == APPEND;
+    if (!again) {
+        const u32 bit = (row << mask_shift(params->group_queries)) + (u32)member;
+        const u32 before =
+            atomic_or_shared(shared_address(MAP_OFFSET + bit / 32 * 4), 1u << bit % 32);
+        again = before >> bit % 32 & 1;
+    }
+    if (again && window->step != MARK) {
+        append_again(list, window->batch * params->work.rows + (int)index, member);
+    }
+    return again;
+}
+
+/* A member's row, by `threads` threads of which this is number `thread`. */
+DEVICE bool visit_row(const struct sparse_attn_bwd_lists_params *params,
+                      const struct window *window, const struct list *list, int member, int thread,
+                      int threads) {
+    const int *const row = members()[member].row;
+    const int slots = members()[member].slots;
+    const struct row_parts parts = cut_row(row, slots);
+    const int rest = slots - parts.vectors * VECTOR;
+    bool again = false;
+    for (int i = thread; i < rest; i += threads) {
+        const int slot = i < parts.head ? i : i + parts.vectors * VECTOR;
+        again |= visit_slot(params, window, list, (u32)row[slot], member);
+    }
+    for (int begin = thread; begin < parts.vectors; begin += threads * LOADS) {
+        u32 indices[LOADS][VECTOR];
+#pragma unroll
+        for (int i = 0; i < LOADS; ++i) {
+            const int vector = begin + i * threads;
+            indices[i][0] = indices[i][1] = indices[i][2] = indices[i][3] = (u32)MASKED;
+            if (vector < parts.vectors) {
+                load_streaming_16(indices[i], row + parts.head + vector * VECTOR);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < LOADS * VECTOR; ++i) {
+            again |= visit_slot(params, window, list, indices[i / VECTOR][i % VECTOR], member);
+        }
+    }
+    return again;
+}
+
+/* All members' slots of a window, each member's by a part of the block. Whether a row was named
+ * again is the same in all threads; a barrier. */
+DEVICE bool visit_members(const struct sparse_attn_bwd_lists_params *params,
+                          const struct window *window, const struct list *list) {
+    const int threads = THREADS / params->group_queries;
+    const int member = (int)threadIdx.x / threads, thread = (int)threadIdx.x % threads;
+    bool again = false;
+    if (members()[member].batch == window->batch) {
+        again = visit_row(params, window, list, member, thread, threads);
+    }
+    return __syncthreads_or(again);
+}
+
+DEVICE int window_words(const struct sparse_attn_bwd_lists_params *params,
+                        const struct window *window) {
+    return (int)(((window->rows << mask_shift(params->group_queries)) + 31) / 32);
+}
+
+DEVICE void clear_map(int words) {
+    for (int i = (int)threadIdx.x; i < words; i += THREADS) {
+        map_words()[i] = 0;
+    }
+    __syncthreads();
+}
+
+/* Of a word's rows, the lowest bit of each that a member has. */
+DEVICE u32 rows_of(u32 word, int group_queries) {
+    for (int step = 1; step < group_queries; step *= 2) {
+        word |= word >> step;
+    }
+    return word & 0xffffffffu / ((1u << group_queries) - 1u);
+}
+
+/* The keys of a word of the map, from a place in the list on. */
+DEVICE void store_keys(const struct list *list, u32 word, int first_key, int group_queries,
+                       int place) {
+    const int shift = mask_shift(group_queries);
+    for (u32 rest = rows_of(word, group_queries); rest; rest &= rest - 1) {
+        const int bit = __ffs((int)rest) - 1;
+        list->keys[place] = first_key + (bit >> shift);
+        if (list->masks) {
+            list->masks[place] = (unsigned char)(word >> bit & ((1u << group_queries) - 1u));
+        }
+        ++place;
+    }
+}
+
+/* Sum of the values of the lanes up to this one. */
+DEVICE int sum_up_to(int value) {
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const int below = __shfl_up_sync((u32)ALL_LANES, value, step);
+        value += lane >= step ? below : 0;
+    }
+    return value;
+}
+
+/* Puts the map's keys behind the list's end: each warp those of a part of the words. */
+DEVICE void read_map(const struct sparse_attn_bwd_lists_params *params,
+                     const struct window *window, struct list *list) {
+    int *const counts = (int *)(arena + COUNTS_OFFSET);
+    const int group_queries = params->group_queries, words = window_words(params, window);
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const int part = (words + THREADS - 1) / THREADS * 32;
+    const int begin = warp * part, end = minimum(begin + part, words);
+    int keys = 0;
+    for (int i = begin + lane; i < end; i += 32) {
+        keys += __popc(rows_of(map_words()[i], group_queries));
+    }
+    keys = lanes_sum(keys, 32);
+    if (lane == 0) {
+        counts[warp] = keys;
+    }
+    __syncthreads();
+    int place = list->count;
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w) {
+        place += w < warp ? counts[w] : 0;
+        list->count += counts[w];
+    }
+    const int batch_key = window->batch * params->work.rows + (int)window->first;
+    for (int i = begin; i < end; i += 32) {
+        const u32 word = i + lane < end ? map_words()[i + lane] : 0;
+        const int own = __popc(rows_of(word, group_queries)), sum = sum_up_to(own);
+        store_keys(list, word,
+                   batch_key + ((i + lane) * 32 >> mask_shift(group_queries)), group_queries,
+                   place + sum - own);
+        place += __shfl_sync((u32)ALL_LANES, sum, 31);
+    }
+    __syncthreads();
+}
+
+/* The lowest batch above `batch` that a member is of. */
+DEVICE int next_batch(const struct sparse_attn_bwd_lists_params *params, int batch) {
+    int next = NO_BATCH;
+    for (int i = 0; i < params->group_queries; ++i) {
+        const int own = members()[i].batch;
+        next = own > batch ? minimum(next, own) : next;
+    }
+    return next;
+}
+
+/* Rows a window has. */
+DEVICE u32 window_rows(const struct sparse_attn_bwd_lists_params *params) {
+    return (u32)MAP_BYTES * 8 >> mask_shift(params->group_queries);
+}
+
+DEVICE bool has_windows(const struct sparse_attn_bwd_lists_params *params) {
+    return (u64)params->work.rows <= (u64)window_rows(params) * MOST_WINDOWS;
+}
+
+/* The members' slots of every batch and window. Whether a row was named again. */
+DEVICE bool go_through(const struct sparse_attn_bwd_lists_params *params, int step,
+                       struct list *list) {
+    const u32 rows = (u32)params->work.rows;
+    const u32 most = step == APPEND ? rows : window_rows(params);
+    bool again = false;
+    for (int batch = next_batch(params, -1); batch != NO_BATCH;
+         batch = next_batch(params, batch)) {
+        for (u32 first = 0; first < rows; first += most) {
+            const struct window window = {first, rows - first < most ? rows - first : most, batch,
+                                          step};
+            if (step != APPEND) {
+                clear_map(window_words(params, &window));
+            }
+            again |= visit_members(params, &window, list);
+            if (step == MARK) {
+                read_map(params, &window, list);
+            }
+        }
+    }
+    return again;
+}
+
+/* Puts what is appended in order; it is part of the list then. */
+DEVICE void sort_appended(struct list *list) {
+    const int again = *again_count();
+    sort_entries(list->keys + list->count, list->masks ? list->masks + list->count : 0,
+                 (u32)again);
+    list->count += again;
+}
+
+DEVICE void unite_lists(const struct sparse_attn_bwd_lists_params *params, i64 group) {
+    const i64 begin = group * params->key_stride;
+    struct list list = {params->keys + begin, params->group_queries > 1 ? params->masks + begin : 0,
+                        0};
+    open_members(params, group);
+    if (!has_windows(params)) {
+        go_through(params, APPEND, &list);
+        sort_appended(&list);
+    } else if (go_through(params, MARK, &list)) {
+        go_through(params, MARK_AND_APPEND, &list);
+        sort_appended(&list);
+    }
+    pad_list(&list, (int)threadIdx.x, THREADS);
+    if (threadIdx.x == 0) {
+        params->counts[group] = list.count;
+    }
+    __syncthreads();
+}
+
+/* ---- the kernel ------------------------------------------------------------------------------
+ */
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_lists_params params) {
+    if (params.group_queries == 1 && (!params.ascending || !has_windows(&params))) {
+        for (i64 group = blockIdx.x * (i64)WARPS + threadIdx.x / 32; group < params.groups;
+             group += gridDim.x * (i64)WARPS) {
+            copy_list(&params, group);
+        }
+    } else {
+        for (i64 group = blockIdx.x; group < params.groups; group += gridDim.x) {
+            unite_lists(&params, group);
+        }
+    }
+}
