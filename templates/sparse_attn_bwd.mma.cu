@@ -1,0 +1,703 @@
+//@use common/base.cuh
+//@use common/quad.cuh
+//@use common/softmax.cuh
+//@use common/tile.cuh
+//@use ptx/cp_async.cuh
+//@use ptx/cp_async_mbarrier.cuh
+//@use ptx/ldmatrix.cuh
+//@use ptx/ldmatrix_x2.cuh
+//@use ptx/math.cuh
+//@use ptx/mma.cuh
+//@use ptx/reduce.cuh
+//@use sparse_attn_bwd.params.h
+/*
+ * Sparse attention backward with mma.sync: dq, and what dkv's sums are made of. Mathematics and
+ * shapes: include/smelt/sparse_attn.h; what the kernels ahead of it left: sparse_attn_bwd.params.h.
+ *
+ * Grid: persistent; a block takes item blockIdx.x and every gridDim.x-th after it. An item is a
+ * query's BLOCK_HEADS heads (groups have one member); rows past the last head are zeros. WARPS
+ * warps, all of one role; for each block of BLOCK_KEYS keys they change formation:
+ *
+ *   scores   S = Q K^T and dP = dO K^T, [BLOCK_HEADS, BLOCK_KEYS]: warps over heads x keys x depth
+ *            (SCORE_*_GROUPS), both products of the same heads and keys, so that K's fragments
+ *            serve twice and P and dS follow in the registers
+ *   dQ       [BLOCK_HEADS, DQK] += dS K: warps over columns, 8 of every 64 with eight warps; it
+ *            stays in registers all along
+ *   dKV      [BLOCK_KEYS, DQK] = dS^T Q + P^T dO: units of 32 columns and some keys, warps in turn.
+ *            Each unit goes to global memory from the registers, where the fragments' own order of
+ *            columns (sparse_attn_bwd.columns.cuh) makes wide accesses of it
+ *
+ * Shared memory (offsets and sizes: the plan above):
+ *   QUERY      [BLOCK_HEADS][DQK] bf16; at the end dQ, on its way to global memory
+ *   GRAD       [BLOCK_HEADS][DV] bf16: dO
+ *   KEYS       [STAGES][BLOCK_KEYS][DQK] bf16
+ *   WEIGHTS    [BLOCK_HEADS] rows of P and dS, BLOCK_KEYS bf16 each, at least 128 bytes
+ *   SUMS       partial sums of S and dP, fp32, of SCORE_DEPTH_GROUPS - 1 groups
+ *   STATISTICS [BLOCK_HEADS] base and delta
+ *   ENTRIES    [ENTRY_SLOTS][BLOCK_KEYS] numbers of keys, -1: none; block j in slot j % ENTRY_SLOTS
+ *
+ * Copies and barriers, for key block j in stage j % STAGES:
+ *   top:          own copies of block j done (groups of STAGES - 2 later blocks may be under way),
+ *                 then a barrier: everybody's have landed, and everybody is done with block j - 1.
+ *                 With several stages: gather block j + STAGES - 1
+ *   after scores: with several depth groups, SUMS complete
+ *   before dQ:    WEIGHTS complete
+ *   after dQ:     with one stage, K is free: gather block j + 1, which dKV hides
+ * With the rows of block b come the numbers of the keys of block b + ENTRY_LEAD.
+ *
+ * Knobs: BLOCK_KEYS, STAGES, WARPS, BLOCK_HEADS; legal values and the rule that picks them:
+ * src/codegen/families/sparse_attn_bwd_mma.c.
+ */
+
+enum {
+    QUERY_PITCH = DQK * 2, /* bytes of a row, here and below */
+    GRAD_PITCH = DV * 2,
+    KEY_PITCH = DQK * 2,
+    KEY_BYTES = BLOCK_KEYS * KEY_PITCH, /* of a stage */
+    WEIGHT_PITCH = BLOCK_KEYS < 32 ? 128 : BLOCK_KEYS * 4,
+    DS_BYTES = BLOCK_KEYS * 2, /* from P to dS in a row of weights */
+    ENTRY_LEAD = STAGES > 1 ? STAGES - 1 : 1,
+
+    /* The gather: eight threads a row, each its 16 of every 128 bytes. */
+    GATHER_ROWS = BLOCK_KEYS < THREADS / 8 ? BLOCK_KEYS : THREADS / 8, /* at once */
+    GATHER_PARTS = THREADS / 8 / GATHER_ROWS,                          /* threads' share of them */
+
+    HEAD_TILES = BLOCK_HEADS / 16,
+    SCORE_TILES = HEAD_TILES / SCORE_HEAD_GROUPS,     /* m16 tiles of a warp */
+    SCORE_PAIRS = BLOCK_KEYS / 16 / SCORE_KEY_GROUPS, /* pairs of n8 tiles of a warp */
+    SCORE_COLUMNS = SCORE_PAIRS * 2,
+    SCORE_LATENT_STEPS = DV / 16 / SCORE_DEPTH_GROUPS, /* k-steps of a warp, of both products */
+    SCORE_ROPE_STEPS = (DQK - DV) / 16 / SCORE_DEPTH_GROUPS, /* of S alone */
+    SCORE_STEPS = SCORE_LATENT_STEPS + SCORE_ROPE_STEPS,
+    SCORE_STEP_BYTES = SCORE_DEPTH_GROUPS * 2 * CHUNK_BYTES, /* from one step to the next */
+    SCORE_VALUES = SCORE_TILES * SCORE_PAIRS * 8,
+    SUM_BYTES = BLOCK_HEADS * BLOCK_KEYS * 8, /* of a depth group */
+    SUM_WARP_BYTES = SCORE_VALUES * 8 * 32,
+
+    OUTPUT_COLUMNS = DQK / WARPS / 8, /* n8 tiles of dQ of a warp */
+    OUTPUT_VALUES = HEAD_TILES * OUTPUT_COLUMNS * 4,
+
+    UNIT_COLUMNS = 32, /* of dKV */
+    LATENT_PARTS = BLOCK_KEYS / 16 / LATENT_KEY_TILES,
+    ROPE_PARTS = BLOCK_KEYS / 16 / ROPE_KEY_TILES,
+    LATENT_UNITS = DV / UNIT_COLUMNS * LATENT_PARTS,
+    ROPE_UNITS = (DQK - DV) / UNIT_COLUMNS * ROPE_PARTS
+};
+
+/* What a block computes at a time. */
+struct item {
+    int number;     /* of the launch's */
+    int group;      /* of all */
+    int query;      /* batch * tokens + token, or -1: none */
+    int first_head;
+    int blocks; /* of keys in its list */
+};
+
+DEVICE struct item find_item(const struct sparse_attn_bwd_params *params, u32 number) {
+    struct item item;
+    item.number = (int)number;
+    item.group = params->first_group + (int)(number / HEAD_BLOCKS);
+    item.query = params->members[item.group];
+    item.first_head = (int)(number % HEAD_BLOCKS) * BLOCK_HEADS;
+    item.blocks = (params->counts[item.group] + BLOCK_KEYS - 1) / BLOCK_KEYS;
+    return item;
+}
+
+/* ---- copies into shared memory --------------------------------------------------------------- */
+
+/* Where a query's rows begin in a tensor, in elements. */
+DEVICE i64 query_offset(const struct sparse_attn_bwd_params *params, const struct item *item,
+                        i64 batch_stride, i64 token_stride) {
+    const int batch = item->query / params->tokens;
+    return batch * batch_stride + (item->query - batch * params->tokens) * token_stride;
+}
+
+/* Starts the copy of the item's rows of q or grad_out; rows past the last head become zeros. */
+DEVICE void load_rows(const void *tensor, i64 offset, i64 head_stride, const struct item *item,
+                      u32 tile, int pitch) {
+    const char *const rows = (const char *)tensor + 2 * offset;
+    const int chunks = pitch / CHUNK_BYTES;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < BLOCK_HEADS * chunks; i += THREADS) {
+        const int row = i / chunks, chunk = i % chunks, head = item->first_head + row;
+        const bool present = head < HEADS;
+        cp_async_16(tile + tile_chunk(row, chunk, pitch),
+                    present ? rows + 2 * (head * head_stride) + chunk * CHUNK_BYTES : rows,
+                    present ? CHUNK_BYTES : 0);
+    }
+}
+
+/* What the item's rows are lessened by, and their deltas. */
+DEVICE void load_statistics(const struct sparse_attn_bwd_params *params, const struct item *item) {
+    const float2 *const rows =
+        (const float2 *)params->statistics + (i64)item->group * QUERY_ROWS + item->first_head;
+    for (int row = (int)threadIdx.x; row < BLOCK_HEADS; row += THREADS) {
+        ((float2 *)(arena + STATISTICS_OFFSET))[row] = rows[row];
+    }
+}
+
+/* The numbers of a block's keys, in shared memory; and in global memory. */
+DEVICE const int *block_entries(int block) {
+    return (const int *)(arena + ENTRIES_OFFSET) + block % ENTRY_SLOTS * BLOCK_KEYS;
+}
+
+DEVICE const int *listed_entries(const struct sparse_attn_bwd_params *params,
+                                 const struct item *item, int block) {
+    return params->keys + (i64)item->group * params->key_stride + block * BLOCK_KEYS;
+}
+
+/* Starts the copy of the numbers of a block's keys, if there is such a block. */
+DEVICE void load_entries(const struct sparse_attn_bwd_params *params, const struct item *item,
+                         int block) {
+    const int at = (int)threadIdx.x * 4;
+    if (block < item->blocks && at < BLOCK_KEYS) {
+        cp_async_16(shared_address((u32)(ENTRIES_OFFSET +
+                                         (block % ENTRY_SLOTS * BLOCK_KEYS + at) * 4)),
+                    listed_entries(params, item, block) + at, CHUNK_BYTES);
+    }
+}
+
+/* Where a key's row is. */
+DEVICE const char *key_row(const struct sparse_attn_bwd_params *params, int key) {
+    const char *kv = (const char *)params->kv;
+    if (!params->even_batches) {
+        const int batch = key / params->rows;
+        kv += 2 * (batch * params->kv_batch_stride);
+        key -= batch * params->rows;
+    }
+    return kv + (u64)(u32)key * params->kv_row_bytes;
+}
+
+/* Starts the copy of a block's rows; where there is no key they become zeros. */
+DEVICE void gather(const struct sparse_attn_bwd_params *params, const int *entries, int stage) {
+    const int chunk = (int)threadIdx.x % 8, first = (int)threadIdx.x / 8 % GATHER_ROWS;
+    const int part = (int)threadIdx.x / 8 / GATHER_ROWS;
+    const u32 tile = shared_address((u32)(KEYS_OFFSET + stage * KEY_BYTES));
+#pragma unroll
+    for (int i = 0; i < BLOCK_KEYS / GATHER_ROWS; ++i) {
+        const int row = i * GATHER_ROWS + first, key = entries[row];
+        const char *const source =
+            (key >= 0 ? key_row(params, key) : (const char *)params->kv) + chunk * CHUNK_BYTES;
+        const u32 target = tile + tile_chunk(row, chunk, KEY_PITCH);
+#pragma unroll
+        for (int group = 0; group < DQK / 64; ++group) {
+            if (GATHER_PARTS == 1 || group % GATHER_PARTS == part) {
+                cp_async_16(target + (u32)(group * 128), source + group * 128,
+                            key >= 0 ? CHUNK_BYTES : 0);
+            }
+        }
+    }
+}
+
+/* Starts the copies of a key block, as one group; an empty one when the item has no such block. */
+DEVICE void begin_block(const struct sparse_attn_bwd_params *params, const struct item *item,
+                        const int *entries, int block) {
+    if (block < item->blocks) {
+        gather(params, entries, block % STAGES);
+        load_entries(params, item, block + ENTRY_LEAD);
+    }
+    cp_async_commit();
+}
+
+/* Starts the copies of all that the first block needs, and of what the stages hold besides. */
+DEVICE void begin_item(const struct sparse_attn_bwd_params *params, const struct item *item) {
+    load_rows(params->q, query_offset(params, item, params->q_batch_stride, params->q_token_stride),
+              params->q_head_stride, item, shared_address(QUERY_OFFSET), QUERY_PITCH);
+    load_rows(params->grad_out,
+              query_offset(params, item, params->grad_out_batch_stride,
+                           params->grad_out_token_stride),
+              params->grad_out_head_stride, item, shared_address(GRAD_OFFSET), GRAD_PITCH);
+    load_statistics(params, item);
+#pragma unroll
+    for (int block = 0; block < ENTRY_LEAD; ++block) {
+        load_entries(params, item, block);
+    }
+#pragma unroll
+    for (int block = 0; block < ENTRY_LEAD; ++block) {
+        begin_block(params, item, listed_entries(params, item, block), block);
+    }
+}
+
+/* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
+ * come so far. The item's rows land with the first. */
+DEVICE void wait_for_block(void) {
+    //@if STAGES == 1
+    cp_async_wait_all();
+    //@else
+    //@for pending in STAGES - 2..STAGES - 1
+    cp_async_wait_$pending();
+    //@end
+    //@end
+    __syncthreads();
+}
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+/*
+ * ldmatrix addresses of 16 rows and two chunks (16 columns, 32 bytes of a row), from row and chunk
+ * on. Rows as lane % 16, chunk by lane / 16: an A operand, or with .trans a B operand whose depth is
+ * the rows. Rows as lane % 8 and lane / 16, chunk by bit 3: a B operand whose columns are the rows,
+ * or with .trans an A operand whose rows are the tile's columns.
+ */
+DEVICE u32 rows_first(u32 tile, int row, int chunk, int pitch) {
+    const int lane = (int)threadIdx.x % 32;
+    return tile + tile_chunk(row + lane % 16, chunk + lane / 16, pitch);
+}
+
+DEVICE u32 columns_first(u32 tile, int row, int chunk, int pitch) {
+    const int lane = (int)threadIdx.x % 32;
+    return tile + tile_chunk(row + lane % 8 + lane / 16 * 8, chunk + lane / 8 % 2, pitch);
+}
+
+DEVICE void clear(float *values, int count) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+        values[i] = 0.0f;
+    }
+}
+
+/* ---- scores: S and dP, P and dS -------------------------------------------------------------- */
+
+/* This warp's place in their formation. */
+struct score_place {
+    int tile;  /* first m16 tile */
+    int key;   /* first key */
+    int depth; /* takes the k-steps equal to this modulo SCORE_DEPTH_GROUPS */
+};
+
+DEVICE struct score_place find_score_place(void) {
+    const int warp = (int)threadIdx.x / 32;
+    struct score_place place;
+    place.tile = warp % SCORE_HEAD_GROUPS * SCORE_TILES;
+    place.key = warp / SCORE_HEAD_GROUPS % SCORE_KEY_GROUPS * SCORE_PAIRS * 16;
+    place.depth = warp / (SCORE_HEAD_GROUPS * SCORE_KEY_GROUPS);
+    return place;
+}
+
+/* Operands of this warp's k-steps: their ldmatrix addresses at its first one. */
+struct score_operands {
+    u32 query, grad, keys;
+};
+
+DEVICE struct score_operands find_score_operands(const struct score_place *place, int stage) {
+    const int chunk = place->depth * 2;
+    struct score_operands at;
+    at.query = rows_first(shared_address(QUERY_OFFSET), place->tile * 16, chunk, QUERY_PITCH);
+    at.grad = rows_first(shared_address(GRAD_OFFSET), place->tile * 16, chunk, GRAD_PITCH);
+    at.keys = columns_first(shared_address((u32)(KEYS_OFFSET + stage * KEY_BYTES)), place->key,
+                            chunk, KEY_PITCH);
+    return at;
+}
+
+/* Fragments of `tiles` times 16 rows. */
+DEVICE void load_fragments(u32 *fragments, int tiles, u32 address, int pitch) {
+#pragma unroll
+    for (int i = 0; i < tiles; ++i) {
+        ldmatrix_x4(&fragments[i * 4], address + (u32)(i * 16 * pitch));
+    }
+}
+
+/* Operands of step number `step`, if there is one; dO's for a step of both products. */
+DEVICE void load_step(u32 *q, u32 *grad, u32 *k, const struct score_operands *at, int step) {
+    const int delta = step * SCORE_STEP_BYTES;
+    if (step < SCORE_STEPS) {
+        load_fragments(q, SCORE_TILES, tile_advance(at->query, delta), QUERY_PITCH);
+        load_fragments(k, SCORE_PAIRS, tile_advance(at->keys, delta), KEY_PITCH);
+    }
+    if (step < SCORE_LATENT_STEPS) {
+        load_fragments(grad, SCORE_TILES, tile_advance(at->grad, delta), GRAD_PITCH);
+    }
+}
+
+DEVICE void multiply_step(float *sums, const u32 *a, const u32 *k) {
+#pragma unroll
+    for (int m = 0; m < SCORE_TILES; ++m) {
+#pragma unroll
+        for (int n = 0; n < SCORE_COLUMNS; ++n) {
+            mma_m16n8k16_bf16(&sums[(m * SCORE_COLUMNS + n) * 4], &a[m * 4], &k[n * 2]);
+        }
+    }
+}
+
+/* s and dp = this warp's parts of Q K^T and dO K^T. The operands of a step are loaded while the one
+ * before is multiplied, into the other of two buffers. */
+DEVICE void multiply_scores(float *s, float *dp, const struct score_place *place, int stage) {
+    enum { A = SCORE_TILES * 4, B = SCORE_PAIRS * 4 };
+    const struct score_operands at = find_score_operands(place, stage);
+    u32 q[2 * A], grad[2 * A], k[2 * B];
+    clear(s, SCORE_VALUES);
+    clear(dp, SCORE_VALUES);
+    load_step(q, grad, k, &at, 0);
+#pragma unroll SCORE_UNROLL
+    for (int i = 0; i < SCORE_LATENT_STEPS; ++i) {
+        const int now = i % 2, next = (i + 1) % 2;
+        load_step(&q[next * A], &grad[next * A], &k[next * B], &at, i + 1);
+        multiply_step(s, &q[now * A], &k[now * B]);
+        multiply_step(dp, &grad[now * A], &k[now * B]);
+    }
+#pragma unroll
+    for (int i = SCORE_LATENT_STEPS; i < SCORE_STEPS; ++i) {
+        const int now = i % 2, next = (i + 1) % 2;
+        load_step(&q[next * A], &grad[next * A], &k[next * B], &at, i + 1);
+        multiply_step(s, &q[now * A], &k[now * B]);
+    }
+}
+
+/* Each of a warp's n8 tiles is completed by one of the depth groups. */
+DEVICE bool completes(const struct score_place *place, int tile) {
+    return SCORE_DEPTH_GROUPS == 1 || tile % SCORE_DEPTH_GROUPS == place->depth;
+}
+
+/* Where the partial sums of an n8 tile stand: S, and dP 512 bytes on. `from`: by how many groups,
+ * less one, the contributing one is behind the completing one. */
+DEVICE float4 *partial_sums(int tile, int from) {
+    const int warp = (int)threadIdx.x / 32 % (SCORE_HEAD_GROUPS * SCORE_KEY_GROUPS);
+    const int lane = (int)threadIdx.x % 32;
+    return (float4 *)(arena + SUMS_OFFSET + from * SUM_BYTES + warp * SUM_WARP_BYTES +
+                      tile * 1024) +
+           lane;
+}
+
+/* Hands over the tiles that other depth groups complete. */
+DEVICE void store_partial_sums(const float *s, const float *dp, const struct score_place *place) {
+#pragma unroll
+    for (int tile = 0; tile < SCORE_VALUES / 4; ++tile) {
+        if (!completes(place, tile)) {
+            const int from =
+                (place->depth - tile % SCORE_DEPTH_GROUPS - 1 + 2 * SCORE_DEPTH_GROUPS) %
+                SCORE_DEPTH_GROUPS;
+            const float *const a = &s[tile * 4], *const b = &dp[tile * 4];
+            float4 *const to = partial_sums(tile, from);
+            const float4 first = {a[0], a[1], a[2], a[3]}, second = {b[0], b[1], b[2], b[3]};
+            to[0] = first;
+            to[32] = second;
+        }
+    }
+}
+
+DEVICE void add_float4(float *sums, const float4 *more) {
+    const float4 values = *more;
+    sums[0] += values.x;
+    sums[1] += values.y;
+    sums[2] += values.z;
+    sums[3] += values.w;
+}
+
+/* Adds to the tiles that this warp completes what the others have of them. */
+DEVICE void add_partial_sums(float *s, float *dp, const struct score_place *place) {
+#pragma unroll
+    for (int tile = 0; tile < SCORE_VALUES / 4; ++tile) {
+        if (completes(place, tile)) {
+#pragma unroll
+            for (int from = 0; from < SCORE_DEPTH_GROUPS - 1; ++from) {
+                const float4 *const more = partial_sums(tile, from);
+                add_float4(&s[tile * 4], &more[0]);
+                add_float4(&dp[tile * 4], &more[32]);
+            }
+        }
+    }
+}
+
+/* Two neighbouring values of a row, their keys present or not: S and dP to P and dS, in WEIGHTS at
+ * an offset of the arena. A key's absence is a choice and no factor: its scores need not be finite
+ * where a row's base is infinite. */
+DEVICE void weigh(u32 offset, const float *s, const float *dp, const bool *present,
+                  float2 statistics, float scale) {
+    float p[2], ds[2];
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+        const float x = fmaf(s[e], scale * LOG2_E, -statistics.x);
+        const float exponential = exp2_approximate(x > 0.0f ? 0.0f : x);
+        p[e] = present[e] ? exponential : 0.0f;
+        ds[e] = present[e] ? scale * exponential * (dp[e] - statistics.y) : 0.0f;
+    }
+    *(u32 *)(arena + offset) = pack_bf16x2(p[0], p[1]);
+    *(u32 *)(arena + tile_advance(offset, DS_BYTES)) = pack_bf16x2(ds[0], ds[1]);
+}
+
+/* P and dS of the tiles that this warp completes, to WEIGHTS. */
+DEVICE void store_weights(const float *s, const float *dp, const struct score_place *place,
+                          const int *entries, float scale) {
+    const int lane = (int)threadIdx.x % 32, first = place->tile * 16 + lane / 4;
+    const float2 *const statistics = (const float2 *)(arena + STATISTICS_OFFSET) + first;
+    const u32 base = WEIGHTS_OFFSET + tile_chunk(first, place->key / CHUNK_COLUMNS, WEIGHT_PITCH) +
+                     (u32)(lane % 4 * 4);
+#pragma unroll
+    for (int n = 0; n < SCORE_COLUMNS; ++n) {
+        const int *const keys = &entries[place->key + n * 8 + lane % 4 * 2];
+        const bool present[2] = {keys[0] >= 0, keys[1] >= 0};
+        const u32 offset = tile_advance(base, n * CHUNK_BYTES);
+#pragma unroll
+        for (int m = 0; m < SCORE_TILES; ++m) {
+            const int tile = m * SCORE_COLUMNS + n;
+            if (completes(place, tile)) {
+                weigh(offset + m * 16 * WEIGHT_PITCH, &s[tile * 4], &dp[tile * 4], present,
+                      statistics[m * 16], scale);
+                weigh(offset + (m * 16 + 8) * WEIGHT_PITCH, &s[tile * 4 + 2], &dp[tile * 4 + 2],
+                      present, statistics[m * 16 + 8], scale);
+            }
+        }
+    }
+}
+
+/* P and dS of a key block, in WEIGHTS. */
+DEVICE void compute_weights(const struct sparse_attn_bwd_params *params, int block) {
+    const struct score_place place = find_score_place();
+    float s[SCORE_VALUES], dp[SCORE_VALUES];
+    multiply_scores(s, dp, &place, block % STAGES);
+    if (SCORE_DEPTH_GROUPS > 1) {
+        store_partial_sums(s, dp, &place);
+        __syncthreads();
+        add_partial_sums(s, dp, &place);
+    }
+    store_weights(s, dp, &place, block_entries(block), params->scale);
+}
+
+/* ---- dQ -------------------------------------------------------------------------------------- */
+
+/* The first of this warp's columns of every 64, in chunks. */
+DEVICE int output_chunk(void) {
+    return (int)threadIdx.x / 32 * (8 / WARPS);
+}
+
+/* dq += dS K for the key block in a stage. With eight warps n8 tile number i of a warp is in columns
+ * 64 * i and on, and one ldmatrix brings two of them; with four, tiles 2 * i and 2 * i + 1 are. */
+DEVICE void accumulate_dq(float *dq, int stage) {
+    const int lane = (int)threadIdx.x % 32;
+    const u32 weights = tile_advance(
+        rows_first(shared_address(WEIGHTS_OFFSET), 0, 0, WEIGHT_PITCH), DS_BYTES);
+    const u32 tile = shared_address((u32)(KEYS_OFFSET + stage * KEY_BYTES));
+    const u32 keys =
+        WARPS == 8 ? tile + tile_chunk(lane % 16, output_chunk(), KEY_PITCH) + (u32)(lane / 16 * 128)
+                   : rows_first(tile, 0, output_chunk(), KEY_PITCH);
+#pragma unroll OUTPUT_UNROLL
+    for (int step = 0; step < BLOCK_KEYS / 16; ++step) {
+        u32 a[HEAD_TILES * 4];
+        load_fragments(a, HEAD_TILES, tile_advance(weights, step * 32), WEIGHT_PITCH);
+#pragma unroll
+        for (int n = 0; n < OUTPUT_COLUMNS; n += 2) {
+            const bool pair = n + 1 < OUTPUT_COLUMNS;
+            const u32 address = keys + (u32)(step * 16 * KEY_PITCH + n * (WARPS == 8 ? 128 : 64));
+            u32 b[4];
+            if (pair) {
+                ldmatrix_x4_trans(b, address);
+            } else {
+                ldmatrix_x2_trans(b, address);
+            }
+#pragma unroll
+            for (int m = 0; m < HEAD_TILES; ++m) {
+                float *const sums = &dq[(m * OUTPUT_COLUMNS + n) * 4];
+                mma_m16n8k16_bf16(sums, &a[m * 4], &b[0]);
+                if (pair) {
+                    mma_m16n8k16_bf16(sums + 4, &a[m * 4], &b[2]);
+                }
+            }
+        }
+    }
+}
+
+/* dQ as bf16 to where the query was. */
+DEVICE void stage_dq(const float *dq) {
+    const int lane = (int)threadIdx.x % 32;
+    const u32 base =
+        QUERY_OFFSET + tile_chunk(lane / 4, output_chunk(), QUERY_PITCH) + (u32)(lane % 4 * 4);
+#pragma unroll
+    for (int n = 0; n < OUTPUT_COLUMNS; ++n) {
+        const u32 offset = WARPS == 8
+                               ? base + (u32)(n * 128)
+                               : tile_advance(base, n % 2 * CHUNK_BYTES) + (u32)(n / 2 * 128);
+#pragma unroll
+        for (int m = 0; m < HEAD_TILES; ++m) {
+            const float *const tile = &dq[(m * OUTPUT_COLUMNS + n) * 4];
+            *(u32 *)(arena + offset + m * 16 * QUERY_PITCH) = pack_bf16x2(tile[0], tile[1]);
+            *(u32 *)(arena + offset + (m * 16 + 8) * QUERY_PITCH) = pack_bf16x2(tile[2], tile[3]);
+        }
+    }
+}
+
+/* The item's rows of dq to global memory, 16 bytes a thread: the staged ones, or zeros. */
+DEVICE void store_dq(const struct sparse_attn_bwd_params *params, const struct item *item,
+                     bool zeros) {
+    enum { CHUNKS = DQK / CHUNK_COLUMNS };
+    char *const rows = (char *)params->dq + 2 * query_offset(params, item, params->dq_batch_stride,
+                                                             params->dq_token_stride);
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < BLOCK_HEADS * CHUNKS; i += THREADS) {
+        const int row = i / CHUNKS, chunk = i % CHUNKS, head = item->first_head + row;
+        if (head < HEADS) {
+            const uint4 nothing = {0, 0, 0, 0};
+            *(uint4 *)(rows + 2 * (head * params->dq_head_stride) + chunk * CHUNK_BYTES) =
+                zeros ? nothing
+                      : *(const uint4 *)(arena + QUERY_OFFSET + tile_chunk(row, chunk, QUERY_PITCH));
+        }
+    }
+}
+
+/* ---- dKV ------------------------------------------------------------------------------------- */
+
+/* sums += weights^T rows: `tiles` m16 tiles of keys by 32 columns, depth BLOCK_HEADS. */
+DEVICE void multiply_transposed(float *sums, int tiles, u32 weights, u32 rows, int pitch) {
+#pragma unroll
+    for (int step = 0; step < HEAD_TILES; ++step) {
+        u32 a[16], b[8];
+#pragma unroll
+        for (int m = 0; m < tiles; ++m) {
+            ldmatrix_x4_trans(&a[m * 4],
+                              tile_advance(weights, m * 32) + (u32)(step * 16 * WEIGHT_PITCH));
+        }
+        ldmatrix_x4_trans(b, rows + (u32)(step * 16 * pitch));
+        ldmatrix_x4_trans(b + 4, tile_advance(rows, 32) + (u32)(step * 16 * pitch));
+#pragma unroll
+        for (int m = 0; m < tiles; ++m) {
+#pragma unroll
+            for (int n = 0; n < 4; ++n) {
+                mma_m16n8k16_bf16(&sums[(m * 4 + n) * 4], &a[m * 4], &b[n * 2]);
+            }
+        }
+    }
+}
+
+/*
+ * Four neighbouring positions of a row of dKV, of key number `slot` of the block, to where they
+ * belong; `position` is the quad's first. Unless vectors can be added at once, the quad's lanes add
+ * side by side.
+ */
+DEVICE void put_sums(const struct sparse_attn_bwd_params *params, const struct item *item,
+                     int block, int slot, int position, const float *sums) {
+    const int key = block_entries(block)[slot], lane = (int)threadIdx.x % 4;
+    if (DETERMINISTIC) {
+        const i64 row = (i64)item->number * params->key_stride + block * BLOCK_KEYS + slot;
+        if (key >= 0) {
+            const uint2 values = {pack_bf16x2(sums[0], sums[1]), pack_bf16x2(sums[2], sums[3])};
+            *(uint2 *)((char *)params->partials + 2 * (row * DQK + position + lane * 4)) = values;
+        }
+        return;
+    }
+    float *const to = params->dkv + (i64)key * DQK + position;
+    if (VECTOR_REDUCTIONS) {
+        if (key >= 0) {
+            reduce_add_f32x4(to + lane * 4, sums);
+        }
+        return;
+    }
+    u32 turned[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        turned[i] = __float_as_uint(sums[i]);
+    }
+    transpose_quad(turned);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (key >= 0) {
+            reduce_add_f32(to + i * 4 + lane, __uint_as_float(turned[i]));
+        }
+    }
+}
+
+/*
+ * A unit's sums to global memory. A lane has of each row two runs of four positions, 16 apart.
+ * Lanes 16 apart, whose rows are 4 apart, exchange a run each, so that one access takes 32 positions
+ * of four rows and not 16 of eight, which is slower by a third.
+ */
+DEVICE void put_unit(const struct sparse_attn_bwd_params *params, const struct item *item,
+                     int block, int slot, int tiles, int column, const float *sums) {
+    const int lane = (int)threadIdx.x % 32;
+    const bool upper = lane >= 16;
+    const int position = column + lane / 16 * 16;
+#pragma unroll
+    for (int half = 0; half < tiles * 2; ++half) {
+        const float *const row = &sums[half / 2 * 16 + half % 2 * 2];
+        float first[4], second[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const float low = row[i / 2 * 4 + i % 2], high = row[8 + i / 2 * 4 + i % 2];
+            const float other = __shfl_xor_sync(0xffffffffu, upper ? low : high, 16);
+            first[i] = upper ? other : low;
+            second[i] = upper ? high : other;
+        }
+        const int at = slot + half * 8 + lane / 4 % 4;
+        put_sums(params, item, block, at, position, first);
+        put_sums(params, item, block, at + 4, position, second);
+    }
+}
+
+/* One unit: `tiles` m16 tiles of the block's keys from number `slot` on, 32 columns. */
+DEVICE void compute_unit(const struct sparse_attn_bwd_params *params, const struct item *item,
+                         int block, int slot, int tiles, int column, bool latent) {
+    float sums[64];
+    const u32 p = columns_first(shared_address(WEIGHTS_OFFSET), 0, slot / CHUNK_COLUMNS,
+                                WEIGHT_PITCH);
+    const u32 query = rows_first(shared_address(QUERY_OFFSET), 0, column / CHUNK_COLUMNS,
+                                 QUERY_PITCH);
+    clear(sums, tiles * 16);
+    multiply_transposed(sums, tiles, tile_advance(p, DS_BYTES), query, QUERY_PITCH);
+    if (latent) {
+        const u32 grad = rows_first(shared_address(GRAD_OFFSET), 0, column / CHUNK_COLUMNS,
+                                    GRAD_PITCH);
+        multiply_transposed(sums, tiles, p, grad, GRAD_PITCH);
+    }
+    put_unit(params, item, block, slot, tiles, column, sums);
+}
+
+/* dKV of a key block. */
+DEVICE void add_dkv(const struct sparse_attn_bwd_params *params, const struct item *item,
+                    int block) {
+    const int warp = (int)threadIdx.x / 32;
+#pragma unroll 1
+    for (int unit = warp; unit < LATENT_UNITS; unit += WARPS) {
+        compute_unit(params, item, block, unit % LATENT_PARTS * LATENT_KEY_TILES * 16,
+                     LATENT_KEY_TILES, unit / LATENT_PARTS * UNIT_COLUMNS, true);
+    }
+#pragma unroll 1
+    for (int unit = warp; unit < ROPE_UNITS; unit += WARPS) {
+        compute_unit(params, item, block, unit % ROPE_PARTS * ROPE_KEY_TILES * 16, ROPE_KEY_TILES,
+                     DV + unit / ROPE_PARTS * UNIT_COLUMNS, false);
+    }
+}
+
+/* ---- items ----------------------------------------------------------------------------------- */
+
+/* Computes one item that has keys. Called by the whole block, which ends in no barrier. */
+DEVICE void compute_item(const struct sparse_attn_bwd_params *params, const struct item *item) {
+    float dq[OUTPUT_VALUES];
+    begin_item(params, item);
+    clear(dq, OUTPUT_VALUES);
+#pragma unroll 1
+    for (int block = 0; block < item->blocks; ++block) {
+        const int next = block + ENTRY_LEAD;
+        wait_for_block();
+        if (STAGES > 1) {
+            begin_block(params, item, block_entries(next), next);
+        }
+        compute_weights(params, block);
+        __syncthreads();
+        accumulate_dq(dq, block % STAGES);
+        if (STAGES == 1) {
+            __syncthreads();
+            begin_block(params, item, block_entries(next), next);
+        }
+        add_dkv(params, item, block);
+    }
+    __syncthreads();
+    stage_dq(dq);
+    __syncthreads();
+    store_dq(params, item, false);
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_params params) {
+    const u32 items = (u32)params.groups * HEAD_BLOCKS;
+#pragma unroll 1
+    for (u32 number = blockIdx.x; number < items; number += gridDim.x) {
+        const struct item item = find_item(&params, number);
+        if (item.query < 0) {
+            continue;
+        }
+        if (item.blocks > 0) {
+            compute_item(&params, &item);
+            __syncthreads();
+        } else {
+            store_dq(&params, &item, true);
+        }
+    }
+}
