@@ -9,6 +9,7 @@
 //@use ptx/math.cuh
 //@use ptx/mma.cuh
 //@use ptx/reduce.cuh
+//@use ptx/thread.cuh
 //@use sparse_attn_bwd.params.h
 /*
  * Sparse attention backward with mma.sync: dq, and what dkv's sums are made of. Mathematics and
@@ -34,6 +35,7 @@
  *   WEIGHTS    [BLOCK_HEADS] rows of P and dS, BLOCK_KEYS bf16 each, at least 128 bytes
  *   SUMS       partial sums of S and dP, fp32, of SCORE_DEPTH_GROUPS - 1 groups
  *   STATISTICS [BLOCK_HEADS] base and delta
+ *   ITEM       struct item
  *   ENTRIES    [ENTRY_SLOTS][BLOCK_KEYS] numbers of keys, -1: none; block j in slot j % ENTRY_SLOTS
  *
  * Copies and barriers, for key block j in stage j % STAGES:
@@ -71,11 +73,14 @@ enum {
     SCORE_STEPS = SCORE_LATENT_STEPS + SCORE_ROPE_STEPS,
     SCORE_STEP_BYTES = SCORE_DEPTH_GROUPS * 2 * CHUNK_BYTES, /* from one step to the next */
     SCORE_VALUES = SCORE_TILES * SCORE_PAIRS * 8,
+    /* At once: the swizzle repeats after four k-steps. */
+    SCORE_UNROLL = SCORE_LATENT_STEPS < 4 ? SCORE_LATENT_STEPS : 4,
     SUM_BYTES = BLOCK_HEADS * BLOCK_KEYS * 8, /* of a depth group */
     SUM_WARP_BYTES = SCORE_VALUES * 8 * 32,
 
     OUTPUT_COLUMNS = DQK / WARPS / 8, /* n8 tiles of dQ of a warp */
     OUTPUT_VALUES = HEAD_TILES * OUTPUT_COLUMNS * 4,
+    OUTPUT_UNROLL = 2, /* k-steps */
 
     UNIT_COLUMNS = 32, /* of dKV */
     LATENT_PARTS = BLOCK_KEYS / 16 / LATENT_KEY_TILES,
@@ -84,42 +89,49 @@ enum {
     ROPE_UNITS = (DQK - DV) / UNIT_COLUMNS * ROPE_PARTS
 };
 
-/* What a block computes at a time. */
+/* What the block computes: at ITEM_OFFSET, since registers are short. */
 struct item {
-    int number;     /* of the launch's */
-    int group;      /* of all */
-    int query;      /* batch * tokens + token, or -1: none */
+    int number; /* of the launch's */
+    int group;  /* of all */
+    int query;  /* batch * tokens + token, or -1: none */
     int first_head;
     int blocks; /* of keys in its list */
 };
 
-DEVICE struct item find_item(const struct sparse_attn_bwd_params *params, u32 number) {
-    struct item item;
-    item.number = (int)number;
-    item.group = params->first_group + (int)(number / HEAD_BLOCKS);
-    item.query = params->members[item.group];
-    item.first_head = (int)(number % HEAD_BLOCKS) * BLOCK_HEADS;
-    item.blocks = (params->counts[item.group] + BLOCK_KEYS - 1) / BLOCK_KEYS;
-    return item;
+DEVICE struct item *block_item(void) {
+    return (struct item *)(arena + ITEM_OFFSET);
+}
+
+/* Writes down, for the whole block, what there is to do. Ends in a barrier. */
+DEVICE void describe_item(const struct sparse_attn_bwd_params *params, u32 number) {
+    if (threadIdx.x == 0) {
+        struct item *const item = block_item();
+        item->number = (int)number;
+        item->group = params->first_group + (int)(number / HEAD_BLOCKS);
+        item->query = params->members[item->group];
+        item->first_head = (int)(number % HEAD_BLOCKS) * BLOCK_HEADS;
+        item->blocks = (params->counts[item->group] + BLOCK_KEYS - 1) / BLOCK_KEYS;
+    }
+    __syncthreads();
 }
 
 /* ---- copies into shared memory --------------------------------------------------------------- */
 
 /* Where a query's rows begin in a tensor, in elements. */
-DEVICE i64 query_offset(const struct sparse_attn_bwd_params *params, const struct item *item,
+DEVICE i64 query_offset(const struct sparse_attn_bwd_params *params,
                         i64 batch_stride, i64 token_stride) {
-    const int batch = item->query / params->tokens;
-    return batch * batch_stride + (item->query - batch * params->tokens) * token_stride;
+    const int batch = block_item()->query / params->tokens;
+    return batch * batch_stride + (block_item()->query - batch * params->tokens) * token_stride;
 }
 
 /* Starts the copy of the item's rows of q or grad_out; rows past the last head become zeros. */
-DEVICE void load_rows(const void *tensor, i64 offset, i64 head_stride, const struct item *item,
+DEVICE void load_rows(const void *tensor, i64 offset, i64 head_stride,
                       u32 tile, int pitch) {
     const char *const rows = (const char *)tensor + 2 * offset;
     const int chunks = pitch / CHUNK_BYTES;
 #pragma unroll 4
-    for (int i = (int)threadIdx.x; i < BLOCK_HEADS * chunks; i += THREADS) {
-        const int row = i / chunks, chunk = i % chunks, head = item->first_head + row;
+    for (int i = (int)thread_number(); i < BLOCK_HEADS * chunks; i += THREADS) {
+        const int row = i / chunks, chunk = i % chunks, head = block_item()->first_head + row;
         const bool present = head < HEADS;
         cp_async_16(tile + tile_chunk(row, chunk, pitch),
                     present ? rows + 2 * (head * head_stride) + chunk * CHUNK_BYTES : rows,
@@ -128,10 +140,10 @@ DEVICE void load_rows(const void *tensor, i64 offset, i64 head_stride, const str
 }
 
 /* What the item's rows are lessened by, and their deltas. */
-DEVICE void load_statistics(const struct sparse_attn_bwd_params *params, const struct item *item) {
+DEVICE void load_statistics(const struct sparse_attn_bwd_params *params) {
     const float2 *const rows =
-        (const float2 *)params->statistics + (i64)item->group * QUERY_ROWS + item->first_head;
-    for (int row = (int)threadIdx.x; row < BLOCK_HEADS; row += THREADS) {
+        (const float2 *)params->statistics + (i64)block_item()->group * QUERY_ROWS + block_item()->first_head;
+    for (int row = (int)thread_number(); row < BLOCK_HEADS; row += THREADS) {
         ((float2 *)(arena + STATISTICS_OFFSET))[row] = rows[row];
     }
 }
@@ -141,19 +153,18 @@ DEVICE const int *block_entries(int block) {
     return (const int *)(arena + ENTRIES_OFFSET) + block % ENTRY_SLOTS * BLOCK_KEYS;
 }
 
-DEVICE const int *listed_entries(const struct sparse_attn_bwd_params *params,
-                                 const struct item *item, int block) {
-    return params->keys + (i64)item->group * params->key_stride + block * BLOCK_KEYS;
+DEVICE const int *listed_entries(const struct sparse_attn_bwd_params *params, int block) {
+    return params->keys + (i64)block_item()->group * params->key_stride + block * BLOCK_KEYS;
 }
 
 /* Starts the copy of the numbers of a block's keys, if there is such a block. */
-DEVICE void load_entries(const struct sparse_attn_bwd_params *params, const struct item *item,
+DEVICE void load_entries(const struct sparse_attn_bwd_params *params,
                          int block) {
-    const int at = (int)threadIdx.x * 4;
-    if (block < item->blocks && at < BLOCK_KEYS) {
+    const int at = (int)thread_number() * 4;
+    if (block < block_item()->blocks && at < BLOCK_KEYS) {
         cp_async_16(shared_address((u32)(ENTRIES_OFFSET +
                                          (block % ENTRY_SLOTS * BLOCK_KEYS + at) * 4)),
-                    listed_entries(params, item, block) + at, CHUNK_BYTES);
+                    listed_entries(params, block) + at, CHUNK_BYTES);
     }
 }
 
@@ -170,8 +181,8 @@ DEVICE const char *key_row(const struct sparse_attn_bwd_params *params, int key)
 
 /* Starts the copy of a block's rows; where there is no key they become zeros. */
 DEVICE void gather(const struct sparse_attn_bwd_params *params, const int *entries, int stage) {
-    const int chunk = (int)threadIdx.x % 8, first = (int)threadIdx.x / 8 % GATHER_ROWS;
-    const int part = (int)threadIdx.x / 8 / GATHER_ROWS;
+    const int chunk = (int)thread_number() % 8, first = (int)thread_number() / 8 % GATHER_ROWS;
+    const int part = (int)thread_number() / 8 / GATHER_ROWS;
     const u32 tile = shared_address((u32)(KEYS_OFFSET + stage * KEY_BYTES));
 #pragma unroll
     for (int i = 0; i < BLOCK_KEYS / GATHER_ROWS; ++i) {
@@ -190,31 +201,31 @@ DEVICE void gather(const struct sparse_attn_bwd_params *params, const int *entri
 }
 
 /* Starts the copies of a key block, as one group; an empty one when the item has no such block. */
-DEVICE void begin_block(const struct sparse_attn_bwd_params *params, const struct item *item,
+DEVICE void begin_block(const struct sparse_attn_bwd_params *params,
                         const int *entries, int block) {
-    if (block < item->blocks) {
+    if (block < block_item()->blocks) {
         gather(params, entries, block % STAGES);
-        load_entries(params, item, block + ENTRY_LEAD);
+        load_entries(params, block + ENTRY_LEAD);
     }
     cp_async_commit();
 }
 
 /* Starts the copies of all that the first block needs, and of what the stages hold besides. */
-DEVICE void begin_item(const struct sparse_attn_bwd_params *params, const struct item *item) {
-    load_rows(params->q, query_offset(params, item, params->q_batch_stride, params->q_token_stride),
-              params->q_head_stride, item, shared_address(QUERY_OFFSET), QUERY_PITCH);
+DEVICE void begin_item(const struct sparse_attn_bwd_params *params) {
+    load_rows(params->q, query_offset(params, params->q_batch_stride, params->q_token_stride),
+              params->q_head_stride, shared_address(QUERY_OFFSET), QUERY_PITCH);
     load_rows(params->grad_out,
-              query_offset(params, item, params->grad_out_batch_stride,
+              query_offset(params, params->grad_out_batch_stride,
                            params->grad_out_token_stride),
-              params->grad_out_head_stride, item, shared_address(GRAD_OFFSET), GRAD_PITCH);
-    load_statistics(params, item);
+              params->grad_out_head_stride, shared_address(GRAD_OFFSET), GRAD_PITCH);
+    load_statistics(params);
 #pragma unroll
     for (int block = 0; block < ENTRY_LEAD; ++block) {
-        load_entries(params, item, block);
+        load_entries(params, block);
     }
 #pragma unroll
     for (int block = 0; block < ENTRY_LEAD; ++block) {
-        begin_block(params, item, listed_entries(params, item, block), block);
+        begin_block(params, listed_entries(params, block), block);
     }
 }
 
@@ -240,12 +251,12 @@ DEVICE void wait_for_block(void) {
  * or with .trans an A operand whose rows are the tile's columns.
  */
 DEVICE u32 rows_first(u32 tile, int row, int chunk, int pitch) {
-    const int lane = (int)threadIdx.x % 32;
+    const int lane = (int)thread_number() % 32;
     return tile + tile_chunk(row + lane % 16, chunk + lane / 16, pitch);
 }
 
 DEVICE u32 columns_first(u32 tile, int row, int chunk, int pitch) {
-    const int lane = (int)threadIdx.x % 32;
+    const int lane = (int)thread_number() % 32;
     return tile + tile_chunk(row + lane % 8 + lane / 16 * 8, chunk + lane / 8 % 2, pitch);
 }
 
@@ -266,7 +277,7 @@ struct score_place {
 };
 
 DEVICE struct score_place find_score_place(void) {
-    const int warp = (int)threadIdx.x / 32;
+    const int warp = (int)thread_number() / 32;
     struct score_place place;
     place.tile = warp % SCORE_HEAD_GROUPS * SCORE_TILES;
     place.key = warp / SCORE_HEAD_GROUPS % SCORE_KEY_GROUPS * SCORE_PAIRS * 16;
@@ -328,12 +339,15 @@ DEVICE void multiply_scores(float *s, float *dp, const struct score_place *place
     clear(s, SCORE_VALUES);
     clear(dp, SCORE_VALUES);
     load_step(q, grad, k, &at, 0);
-#pragma unroll SCORE_UNROLL
-    for (int i = 0; i < SCORE_LATENT_STEPS; ++i) {
-        const int now = i % 2, next = (i + 1) % 2;
-        load_step(&q[next * A], &grad[next * A], &k[next * B], &at, i + 1);
-        multiply_step(s, &q[now * A], &k[now * B]);
-        multiply_step(dp, &grad[now * A], &k[now * B]);
+#pragma unroll 1
+    for (int first = 0; first < SCORE_LATENT_STEPS; first += SCORE_UNROLL) {
+#pragma unroll
+        for (int i = 0; i < SCORE_UNROLL; ++i) {
+            const int now = i % 2, next = (i + 1) % 2;
+            load_step(&q[next * A], &grad[next * A], &k[next * B], &at, first + i + 1);
+            multiply_step(s, &q[now * A], &k[now * B]);
+            multiply_step(dp, &grad[now * A], &k[now * B]);
+        }
     }
 #pragma unroll
     for (int i = SCORE_LATENT_STEPS; i < SCORE_STEPS; ++i) {
@@ -351,8 +365,8 @@ DEVICE bool completes(const struct score_place *place, int tile) {
 /* Where the partial sums of an n8 tile stand: S, and dP 512 bytes on. `from`: by how many groups,
  * less one, the contributing one is behind the completing one. */
 DEVICE float4 *partial_sums(int tile, int from) {
-    const int warp = (int)threadIdx.x / 32 % (SCORE_HEAD_GROUPS * SCORE_KEY_GROUPS);
-    const int lane = (int)threadIdx.x % 32;
+    const int warp = (int)thread_number() / 32 % (SCORE_HEAD_GROUPS * SCORE_KEY_GROUPS);
+    const int lane = (int)thread_number() % 32;
     return (float4 *)(arena + SUMS_OFFSET + from * SUM_BYTES + warp * SUM_WARP_BYTES +
                       tile * 1024) +
            lane;
@@ -418,7 +432,7 @@ DEVICE void weigh(u32 offset, const float *s, const float *dp, const bool *prese
 /* P and dS of the tiles that this warp completes, to WEIGHTS. */
 DEVICE void store_weights(const float *s, const float *dp, const struct score_place *place,
                           const int *entries, float scale) {
-    const int lane = (int)threadIdx.x % 32, first = place->tile * 16 + lane / 4;
+    const int lane = (int)thread_number() % 32, first = place->tile * 16 + lane / 4;
     const float2 *const statistics = (const float2 *)(arena + STATISTICS_OFFSET) + first;
     const u32 base = WEIGHTS_OFFSET + tile_chunk(first, place->key / CHUNK_COLUMNS, WEIGHT_PITCH) +
                      (u32)(lane % 4 * 4);
@@ -457,13 +471,13 @@ DEVICE void compute_weights(const struct sparse_attn_bwd_params *params, int blo
 
 /* The first of this warp's columns of every 64, in chunks. */
 DEVICE int output_chunk(void) {
-    return (int)threadIdx.x / 32 * (8 / WARPS);
+    return (int)thread_number() / 32 * (8 / WARPS);
 }
 
 /* dq += dS K for the key block in a stage. With eight warps n8 tile number i of a warp is in columns
  * 64 * i and on, and one ldmatrix brings two of them; with four, tiles 2 * i and 2 * i + 1 are. */
 DEVICE void accumulate_dq(float *dq, int stage) {
-    const int lane = (int)threadIdx.x % 32;
+    const int lane = (int)thread_number() % 32;
     const u32 weights = tile_advance(
         rows_first(shared_address(WEIGHTS_OFFSET), 0, 0, WEIGHT_PITCH), DS_BYTES);
     const u32 tile = shared_address((u32)(KEYS_OFFSET + stage * KEY_BYTES));
@@ -498,7 +512,7 @@ DEVICE void accumulate_dq(float *dq, int stage) {
 
 /* dQ as bf16 to where the query was. */
 DEVICE void stage_dq(const float *dq) {
-    const int lane = (int)threadIdx.x % 32;
+    const int lane = (int)thread_number() % 32;
     const u32 base =
         QUERY_OFFSET + tile_chunk(lane / 4, output_chunk(), QUERY_PITCH) + (u32)(lane % 4 * 4);
 #pragma unroll
@@ -516,14 +530,14 @@ DEVICE void stage_dq(const float *dq) {
 }
 
 /* The item's rows of dq to global memory, 16 bytes a thread: the staged ones, or zeros. */
-DEVICE void store_dq(const struct sparse_attn_bwd_params *params, const struct item *item,
+DEVICE void store_dq(const struct sparse_attn_bwd_params *params,
                      bool zeros) {
     enum { CHUNKS = DQK / CHUNK_COLUMNS };
-    char *const rows = (char *)params->dq + 2 * query_offset(params, item, params->dq_batch_stride,
+    char *const rows = (char *)params->dq + 2 * query_offset(params, params->dq_batch_stride,
                                                              params->dq_token_stride);
 #pragma unroll 4
-    for (int i = (int)threadIdx.x; i < BLOCK_HEADS * CHUNKS; i += THREADS) {
-        const int row = i / CHUNKS, chunk = i % CHUNKS, head = item->first_head + row;
+    for (int i = (int)thread_number(); i < BLOCK_HEADS * CHUNKS; i += THREADS) {
+        const int row = i / CHUNKS, chunk = i % CHUNKS, head = block_item()->first_head + row;
         if (head < HEADS) {
             const uint4 nothing = {0, 0, 0, 0};
             *(uint4 *)(rows + 2 * (head * params->dq_head_stride) + chunk * CHUNK_BYTES) =
@@ -562,11 +576,11 @@ DEVICE void multiply_transposed(float *sums, int tiles, u32 weights, u32 rows, i
  * belong; `position` is the quad's first. Unless vectors can be added at once, the quad's lanes add
  * side by side.
  */
-DEVICE void put_sums(const struct sparse_attn_bwd_params *params, const struct item *item,
+DEVICE void put_sums(const struct sparse_attn_bwd_params *params,
                      int block, int slot, int position, const float *sums) {
-    const int key = block_entries(block)[slot], lane = (int)threadIdx.x % 4;
+    const int key = block_entries(block)[slot], lane = (int)thread_number() % 4;
     if (DETERMINISTIC) {
-        const i64 row = (i64)item->number * params->key_stride + block * BLOCK_KEYS + slot;
+        const i64 row = (i64)block_item()->number * params->key_stride + block * BLOCK_KEYS + slot;
         if (key >= 0) {
             const uint2 values = {pack_bf16x2(sums[0], sums[1]), pack_bf16x2(sums[2], sums[3])};
             *(uint2 *)((char *)params->partials + 2 * (row * DQK + position + lane * 4)) = values;
@@ -599,9 +613,9 @@ DEVICE void put_sums(const struct sparse_attn_bwd_params *params, const struct i
  * Lanes 16 apart, whose rows are 4 apart, exchange a run each, so that one access takes 32 positions
  * of four rows and not 16 of eight, which is slower by a third.
  */
-DEVICE void put_unit(const struct sparse_attn_bwd_params *params, const struct item *item,
+DEVICE void put_unit(const struct sparse_attn_bwd_params *params,
                      int block, int slot, int tiles, int column, const float *sums) {
-    const int lane = (int)threadIdx.x % 32;
+    const int lane = (int)thread_number() % 32;
     const bool upper = lane >= 16;
     const int position = column + lane / 16 * 16;
 #pragma unroll
@@ -616,13 +630,13 @@ DEVICE void put_unit(const struct sparse_attn_bwd_params *params, const struct i
             second[i] = upper ? high : other;
         }
         const int at = slot + half * 8 + lane / 4 % 4;
-        put_sums(params, item, block, at, position, first);
-        put_sums(params, item, block, at + 4, position, second);
+        put_sums(params, block, at, position, first);
+        put_sums(params, block, at + 4, position, second);
     }
 }
 
 /* One unit: `tiles` m16 tiles of the block's keys from number `slot` on, 32 columns. */
-DEVICE void compute_unit(const struct sparse_attn_bwd_params *params, const struct item *item,
+DEVICE void compute_unit(const struct sparse_attn_bwd_params *params,
                          int block, int slot, int tiles, int column, bool latent) {
     float sums[64];
     const u32 p = columns_first(shared_address(WEIGHTS_OFFSET), 0, slot / CHUNK_COLUMNS,
@@ -636,21 +650,21 @@ DEVICE void compute_unit(const struct sparse_attn_bwd_params *params, const stru
                                     GRAD_PITCH);
         multiply_transposed(sums, tiles, p, grad, GRAD_PITCH);
     }
-    put_unit(params, item, block, slot, tiles, column, sums);
+    put_unit(params, block, slot, tiles, column, sums);
 }
 
 /* dKV of a key block. */
-DEVICE void add_dkv(const struct sparse_attn_bwd_params *params, const struct item *item,
+DEVICE void add_dkv(const struct sparse_attn_bwd_params *params,
                     int block) {
-    const int warp = (int)threadIdx.x / 32;
+    const int warp = (int)thread_number() / 32;
 #pragma unroll 1
     for (int unit = warp; unit < LATENT_UNITS; unit += WARPS) {
-        compute_unit(params, item, block, unit % LATENT_PARTS * LATENT_KEY_TILES * 16,
+        compute_unit(params, block, unit % LATENT_PARTS * LATENT_KEY_TILES * 16,
                      LATENT_KEY_TILES, unit / LATENT_PARTS * UNIT_COLUMNS, true);
     }
 #pragma unroll 1
     for (int unit = warp; unit < ROPE_UNITS; unit += WARPS) {
-        compute_unit(params, item, block, unit % ROPE_PARTS * ROPE_KEY_TILES * 16, ROPE_KEY_TILES,
+        compute_unit(params, block, unit % ROPE_PARTS * ROPE_KEY_TILES * 16, ROPE_KEY_TILES,
                      DV + unit / ROPE_PARTS * UNIT_COLUMNS, false);
     }
 }
@@ -658,30 +672,30 @@ DEVICE void add_dkv(const struct sparse_attn_bwd_params *params, const struct it
 /* ---- items ----------------------------------------------------------------------------------- */
 
 /* Computes one item that has keys. Called by the whole block, which ends in no barrier. */
-DEVICE void compute_item(const struct sparse_attn_bwd_params *params, const struct item *item) {
+DEVICE void compute_item(const struct sparse_attn_bwd_params *params) {
     float dq[OUTPUT_VALUES];
-    begin_item(params, item);
+    begin_item(params);
     clear(dq, OUTPUT_VALUES);
 #pragma unroll 1
-    for (int block = 0; block < item->blocks; ++block) {
+    for (int block = 0; block < block_item()->blocks; ++block) {
         const int next = block + ENTRY_LEAD;
         wait_for_block();
         if (STAGES > 1) {
-            begin_block(params, item, block_entries(next), next);
+            begin_block(params, block_entries(next), next);
         }
         compute_weights(params, block);
         __syncthreads();
         accumulate_dq(dq, block % STAGES);
         if (STAGES == 1) {
             __syncthreads();
-            begin_block(params, item, block_entries(next), next);
+            begin_block(params, block_entries(next), next);
         }
-        add_dkv(params, item, block);
+        add_dkv(params, block);
     }
     __syncthreads();
     stage_dq(dq);
     __syncthreads();
-    store_dq(params, item, false);
+    store_dq(params, false);
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
@@ -689,15 +703,14 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const u32 items = (u32)params.groups * HEAD_BLOCKS;
 #pragma unroll 1
     for (u32 number = blockIdx.x; number < items; number += gridDim.x) {
-        const struct item item = find_item(&params, number);
-        if (item.query < 0) {
-            continue;
+        describe_item(&params, number);
+        if (block_item()->query >= 0) {
+            if (block_item()->blocks > 0) {
+                compute_item(&params);
+            } else {
+                store_dq(&params, true);
+            }
         }
-        if (item.blocks > 0) {
-            compute_item(&params, &item);
-            __syncthreads();
-        } else {
-            store_dq(&params, &item, true);
-        }
+        __syncthreads();
     }
 }

@@ -1,10 +1,363 @@
-/* The kernel family sparse_attn_bwd: the plan of its variant mma. */
+/*
+ * The kernel family sparse_attn_bwd: the plan of its variant mma. What the kernel does with these
+ * numbers stands at the head of templates/sparse_attn_bwd.mma.cu.
+ *
+ * The rule. Heads are cut into the fewest blocks of at most 64 that fit with key blocks of 32 or
+ * 64 (16 when none does), evenly, in tiles of 16: every block of heads gathers the keys and adds to
+ * dkv anew. For those the shapes below are tried in order of preference, and for each every
+ * formation of the warps that computes the scores; of the formations that fit, the one that moves
+ * the fewest bytes through shared memory is taken.
+ */
+#include <limits.h>
+
 #include "codegen/families/sparse_attn_bwd.h"
+
+enum {
+    TILE = 16,           /* heads of an mma tile, columns of a k-step, keys of two n8 tiles */
+    MAX_BLOCK_TILES = 4, /* 64 heads: of more, dQ fits into no registers */
+    MAX_DEPTH_GROUPS = 4,
+    UNIT_COLUMNS = 32,        /* of dKV */
+    WARP = 32,                /* threads */
+    REGISTER_LIMIT = 255,     /* of a thread, the architecture's */
+    OTHER_REGISTERS = 40,     /* addresses, loop state */
+    UNIT_REGISTERS = 23,      /* the same where a unit of dKV is computed */
+    TILE_ALIGNMENT = 1024,    /* bytes; the swizzle repeats every 1024 */
+    SMALL_ALIGNMENT = 128,
+    WEIGHT_ROW_BYTES = 128,   /* at least: the swizzle needs them */
+    VECTOR_REDUCTION_MAJOR = 9, /* from this compute capability on, four values are added at once */
+};
+
+/* Preferred shapes of the pipeline, best first. Longer key blocks share operands among more keys,
+ * above all Q and dO in dKV, and the fixed cost of the barriers. One stage does: its gather is hidden
+ * behind dKV; a second one spares a barrier. */
+static const struct pipeline_shape {
+    int block_keys, stages;
+} shapes[] = {{64, 2}, {64, 1}, {32, 2}, {32, 1}, {64, 3}, {32, 3}, {16, 2}, {16, 1}, {16, 3}};
+
+/* Everything that is chosen. */
+struct choice {
+    int heads, dqk, dv;
+    int block_tiles, head_blocks;
+    int block_keys, stages, warps, blocks;
+    int score_head_groups, score_key_groups, score_depth_groups;
+    int latent_key_tiles, rope_key_tiles;
+};
+
+/* The nearest misses, for the message when nothing fits. */
+struct misses {
+    int shared_bytes; /* of the choice that missed its limit by least; INT_MAX: none */
+    int shared_limit; /* the limit it missed */
+    int registers;    /* likewise, registers */
+    int register_limit;
+};
+
+static int block_heads(const struct choice *choice) {
+    return choice->block_tiles * TILE;
+}
+
+static int at_least(int value, int least) {
+    return value > least ? value : least;
+}
+
+/* Of numbers of keys: of every block whose rows are under way, of the one whose numbers are, and of
+ * the one at work. A power of two. */
+static int entry_slots(const struct choice *choice) {
+    return choice->stages > 2 ? 8 : 4;
+}
+
+static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
+    const int heads = block_heads(choice);
+    plan->region_count = 0;
+    smelt__plan_add_region(plan, "QUERY_OFFSET", heads * choice->dqk * 2, TILE_ALIGNMENT,
+                           "query tile; at the end the tile of dq");
+    smelt__plan_add_region(plan, "GRAD_OFFSET", heads * choice->dv * 2, TILE_ALIGNMENT,
+                           "tile of grad_out");
+    smelt__plan_add_region(plan, "KEYS_OFFSET",
+                           choice->stages * choice->block_keys * choice->dqk * 2, TILE_ALIGNMENT,
+                           "key blocks");
+    smelt__plan_add_region(plan, "WEIGHTS_OFFSET",
+                           heads * at_least(choice->block_keys * 4, WEIGHT_ROW_BYTES),
+                           TILE_ALIGNMENT, "rows of P and dS, bf16");
+    smelt__plan_add_region(plan, "SUMS_OFFSET",
+                           (choice->score_depth_groups - 1) * heads * choice->block_keys * 8,
+                           SMALL_ALIGNMENT, "partial scores and products with grad_out, fp32");
+    smelt__plan_add_region(plan, "STATISTICS_OFFSET", heads * 8, SMALL_ALIGNMENT,
+                           "base and delta of each row");
+    smelt__plan_add_region(plan, "ITEM_OFFSET", 5 * 4, 16, "which query and heads this is");
+    smelt__plan_add_region(plan, "ENTRIES_OFFSET", entry_slots(choice) * choice->block_keys * 4,
+                           SMALL_ALIGNMENT, "numbers of keys");
+}
+
+static int score_tiles(const struct choice *choice) {
+    return choice->block_tiles / choice->score_head_groups;
+}
+
+static int score_pairs(const struct choice *choice) {
+    return choice->block_keys / TILE / choice->score_key_groups;
+}
+
+/* An estimate: dQ all along, then the largest of the three products' needs. The scores have two
+ * products and two buffers of operands, the others one. */
+static int registers_needed(const struct choice *choice) {
+    const int dq = block_heads(choice) * choice->dqk / (choice->warps * WARP);
+    const int scores = 16 * score_tiles(choice) * score_pairs(choice) +
+                       2 * (8 * score_tiles(choice) + 4 * score_pairs(choice));
+    const int output = 4 * choice->block_tiles + 4;
+    const int dkv = 20 * choice->latent_key_tiles + 8;
+    return dq + at_least(at_least(scores, output) + OTHER_REGISTERS, dkv + UNIT_REGISTERS);
+}
+
+static int register_limit(const struct choice *choice, const struct smelt__arch *arch) {
+    int share = arch->registers_per_multiprocessor / (choice->blocks * choice->warps * WARP);
+    share -= share % 8; /* the hardware's granule */
+    return share < REGISTER_LIMIT ? share : REGISTER_LIMIT;
+}
+
+static int shared_limit(const struct choice *choice, const struct smelt__arch *arch) {
+    int share = arch->shared_per_multiprocessor / choice->blocks - arch->shared_reserved;
+    return share < arch->shared_per_block ? share : arch->shared_per_block;
+}
+
+static int fits(const struct choice *choice, const struct smelt__arch *arch,
+                struct smelt__plan *scratch, struct misses *misses) {
+    add_regions(choice, scratch);
+    int limit = shared_limit(choice, arch);
+    if (scratch->shared_bytes > limit) {
+        if (misses->shared_bytes == INT_MAX ||
+            scratch->shared_bytes - limit < misses->shared_bytes - misses->shared_limit) {
+            misses->shared_bytes = scratch->shared_bytes;
+            misses->shared_limit = limit;
+        }
+        return 0;
+    }
+    const int registers = registers_needed(choice);
+    limit = register_limit(choice, arch);
+    if (registers > limit) {
+        if (registers < misses->registers) {
+            misses->registers = registers;
+            misses->register_limit = limit;
+        }
+        return 0;
+    }
+    return 1;
+}
+
+static int divides(int divisor, int number) {
+    return number % divisor == 0;
+}
+
+static int score_groups_legal(const struct choice *choice) {
+    return choice->score_key_groups > 0 &&
+           choice->score_head_groups * choice->score_key_groups * choice->score_depth_groups ==
+               choice->warps &&
+           divides(choice->score_head_groups, choice->block_tiles) &&
+           divides(choice->score_key_groups, choice->block_keys / TILE) &&
+           divides(choice->score_depth_groups, choice->dv / TILE) &&
+           divides(choice->score_depth_groups, (choice->dqk - choice->dv) / TILE);
+}
+
+/* Bytes of shared memory that a formation of the scores reads and writes for one key block. */
+static long score_traffic(const struct choice *choice) {
+    const long heads = (long)score_tiles(choice) * TILE, keys = (long)score_pairs(choice) * TILE;
+    const long operands =
+        (2 * heads + keys) * choice->dv + (heads + keys) * (choice->dqk - choice->dv);
+    return choice->warps * operands * 2 / choice->score_depth_groups +
+           2L * (choice->score_depth_groups - 1) * block_heads(choice) * choice->block_keys * 8;
+}
+
+/* The best formation of the scores for a shape, written into *choice. 0 when none fits. */
+static int choose_formation(struct choice *choice, const struct smelt__arch *arch,
+                            struct smelt__plan *scratch, struct misses *misses) {
+    struct choice best = *choice;
+    long best_traffic = 0;
+    for (int heads = 1; heads <= choice->warps; heads *= 2)
+        for (int depth = 1; depth <= MAX_DEPTH_GROUPS; depth *= 2) {
+            struct choice next = *choice;
+            next.score_head_groups = heads;
+            next.score_depth_groups = depth;
+            next.score_key_groups = choice->warps / (heads * depth);
+            if (!score_groups_legal(&next) || !fits(&next, arch, scratch, misses))
+                continue;
+            const long traffic = score_traffic(&next);
+            if (!best_traffic || traffic < best_traffic) {
+                best = next;
+                best_traffic = traffic;
+            }
+        }
+    *choice = best;
+    return best_traffic != 0;
+}
+
+/* The keys of a unit of dKV, in tiles: as many as leave every warp the same work; where there are
+ * too few units for that, the fewest. */
+static int unit_key_tiles(const struct choice *choice, int columns, int most) {
+    for (int tiles = most; tiles > 1; tiles /= 2)
+        if (divides(tiles * TILE, choice->block_keys) &&
+            divides(choice->warps,
+                    columns / UNIT_COLUMNS * (choice->block_keys / (tiles * TILE))))
+            return tiles;
+    return 1;
+}
+
+/* The formations of all products for a shape. 0 when none fits. */
+static int choose_units(struct choice *choice, const struct smelt__arch *arch,
+                        struct smelt__plan *scratch, struct misses *misses) {
+    for (int most = 4; most >= 1; most /= 2) {
+        choice->latent_key_tiles = unit_key_tiles(choice, choice->dv, most);
+        choice->rope_key_tiles = unit_key_tiles(choice, choice->dqk - choice->dv, most);
+        if (choose_formation(choice, arch, scratch, misses))
+            return 1;
+    }
+    return 0;
+}
+
+/* A knob's value, or 0 for "the rule decides". */
+static int knob(const struct smelt__spec *spec, const char *name) {
+    int64_t value = smelt__spec_get(spec, name);
+    return value == SMELT__AUTO ? 0 : (int)value;
+}
+
+/* Tries the pipeline shapes that the knobs leave, of at least so many keys, for a number of warps.
+ */
+static int choose_shape(struct choice *choice, int least_keys, const struct smelt__spec *spec,
+                        const struct smelt__arch *arch, struct smelt__plan *scratch,
+                        struct misses *misses) {
+    const int block_keys = knob(spec, "block_keys"), stages = knob(spec, "stages");
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        if (shapes[i].block_keys < least_keys ||
+            (block_keys && block_keys != shapes[i].block_keys) ||
+            (stages && stages != shapes[i].stages))
+            continue;
+        choice->block_keys = shapes[i].block_keys;
+        choice->stages = shapes[i].stages;
+        if (choose_units(choice, arch, scratch, misses))
+            return 1;
+    }
+    return 0;
+}
+
+/* Eight warps where they fit: they halve each one's accumulators. */
+static int choose_warps(struct choice *choice, int least_keys, const struct smelt__spec *spec,
+                        const struct smelt__arch *arch, struct smelt__plan *scratch,
+                        struct misses *misses) {
+    const int warps = knob(spec, "warps");
+    for (choice->warps = 8; choice->warps >= 4; choice->warps /= 2)
+        if ((!warps || warps == choice->warps) &&
+            choose_shape(choice, least_keys, spec, arch, scratch, misses))
+            return 1;
+    return 0;
+}
+
+/* Cuts the heads into the fewest blocks of at most `most` tiles, evenly. */
+static void cut_heads(struct choice *choice, int most) {
+    const int tiles = (choice->heads + TILE - 1) / TILE;
+    choice->head_blocks = (tiles + most - 1) / most;
+    choice->block_tiles = (tiles + choice->head_blocks - 1) / choice->head_blocks;
+}
+
+static int choose(struct choice *choice, const struct smelt__spec *spec,
+                  const struct smelt__arch *arch, struct smelt__plan *scratch,
+                  struct misses *misses) {
+    const int heads = knob(spec, "block_heads");
+    choice->blocks = 1;
+    for (int least_keys = 2 * TILE; least_keys >= TILE; least_keys -= TILE)
+        for (int most = MAX_BLOCK_TILES; most >= 1; most--) {
+            cut_heads(choice, most);
+            if (heads && heads != block_heads(choice))
+                continue;
+            if (choose_warps(choice, least_keys, spec, arch, scratch, misses))
+                return 1;
+        }
+    return 0;
+}
+
+static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
+                          const struct smelt__arch *arch, struct smelt__plan *plan) {
+    const struct {
+        const char *name, *knob;
+        int value;
+        const char *meaning;
+    } knobs[] = {
+        {"BLOCK_KEYS", "block_keys", choice->block_keys, "KV rows of one step of the main loop"},
+        {"STAGES", "stages", choice->stages, "key blocks in flight"},
+        {"WARPS", "warps", choice->warps, "of a thread block"},
+        {"BLOCK_HEADS", "block_heads", block_heads(choice), "heads of a thread block"},
+    };
+    for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
+        smelt__plan_add(plan, knobs[i].name, knobs[i].value,
+                        smelt__plan_origin(spec, knobs[i].knob), knobs[i].meaning);
+    const struct {
+        const char *name;
+        int value;
+        const char *meaning;
+    } derived[] = {
+        {"THREADS", choice->warps * WARP, "of a thread block"},
+        {"BLOCKS_PER_MULTIPROCESSOR", choice->blocks, "resident at once, at least"},
+        {"GROUP_QUERIES", 1, "queries of an item"},
+        {"QUERY_ROWS", choice->head_blocks * block_heads(choice), "heads, padded"},
+        {"HEAD_BLOCKS", choice->head_blocks, "items of a query"},
+        {"TENSOR_MAPS", 0, "no rows come by the copy engine"},
+        {"SCORE_HEAD_GROUPS", choice->score_head_groups, "warps side by side over the heads of S"},
+        {"SCORE_KEY_GROUPS", choice->score_key_groups, "over its keys"},
+        {"SCORE_DEPTH_GROUPS", choice->score_depth_groups, "over its depth: partial sums"},
+        {"LATENT_KEY_TILES", choice->latent_key_tiles,
+         "tiles of 16 keys in a unit of dKV, columns that are key and value"},
+        {"ROPE_KEY_TILES", choice->rope_key_tiles, "columns that are key alone"},
+        {"ENTRY_SLOTS", entry_slots(choice), "key blocks whose keys' numbers are kept"},
+        {"VECTOR_REDUCTIONS", arch->capability_major >= VECTOR_REDUCTION_MAJOR,
+         "1: four values are added to global memory at once"},
+    };
+    for (size_t i = 0; i < sizeof derived / sizeof *derived; i++)
+        smelt__plan_add(plan, derived[i].name, derived[i].value, SMELT__DERIVED,
+                        derived[i].meaning);
+}
+
+/* Says what the nearest choice lacked. */
+static void explain(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                    const struct misses *misses, struct smelt__message *message) {
+    char text[SMELT__SPEC_TEXT];
+    smelt__spec_print(spec, text);
+    if (misses->shared_bytes != INT_MAX && misses->registers == INT_MAX)
+        smelt__message_set(message,
+                           "%s: needs %.1f KB of shared memory a block, %s has %.1f with these "
+                           "knobs; fewer block_heads, block_keys or stages need less, auto finds "
+                           "what fits",
+                           text, misses->shared_bytes / 1024.0, arch->name,
+                           misses->shared_limit / 1024.0);
+    else if (misses->registers != INT_MAX)
+        smelt__message_set(message,
+                           "%s: needs %d registers a thread, %d are to be had on %s with these "
+                           "knobs; fewer block_heads or block_keys or more warps need less, auto "
+                           "finds what fits",
+                           text, misses->registers, misses->register_limit, arch->name);
+    else
+        smelt__message_set(message,
+                           "%s: no kernel has these knobs: stages must be 1..3, block_keys 16, 32 "
+                           "or 64, warps 4 or 8 such that every warp has whole 16 x 16 tiles of "
+                           "the scores, block_heads an even cut of the heads; auto finds what fits",
+                           text);
+}
 
 int smelt__sparse_attn_bwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message) {
-    (void)arch;
-    (void)plan;
-    smelt__message_set(message, "%s: variant mma is not there yet", spec->schema->name);
-    return -1;
+    struct choice choice = {0};
+    struct misses misses = {INT_MAX, 0, INT_MAX, 0};
+    choice.heads = (int)smelt__spec_get(spec, "heads");
+    choice.dqk = (int)smelt__spec_get(spec, "dqk");
+    choice.dv = (int)smelt__spec_get(spec, "dv");
+    if (!choose(&choice, spec, arch, plan, &misses)) {
+        explain(spec, arch, &misses, message);
+        return -1;
+    }
+    plan->template_name = "sparse_attn_bwd.mma.cu";
+    smelt__sparse_attn_bwd_name(spec, plan);
+    add_constants(&choice, spec, arch, plan);
+    add_regions(&choice, plan);
+    plan->threads = choice.warps * WARP;
+    plan->blocks_per_multiprocessor = choice.blocks;
+    plan->max_registers = register_limit(&choice, arch);
+    plan->item = "group";
+    plan->blocks_per_item = choice.head_blocks;
+    plan->persistent = 1;
+    return 0;
 }
