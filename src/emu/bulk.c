@@ -176,10 +176,10 @@ static void add_load_piece(void *context, const struct emu_tensor_piece *piece) 
 }
 
 EMU_EXPORT void emu_tensor_load(unsigned to, const void *map, unsigned barrier, int rank, int x,
-                                int y, int z, unsigned long long policy) {
+                                int y, int z, int w, unsigned long long policy) {
     site at = EMU_SITE;
     (void)policy; /* a hint to the cache */
-    const int32_t coordinates[EMU_TENSOR_RANK] = {x, y, z, 0, 0};
+    const int32_t coordinates[EMU_TENSOR_RANK] = {x, y, z, w, 0};
     const struct emu_tensor_map *found = find_map(map, rank, "cp.async.bulk.tensor", at);
     emu.statistics.instructions++;
     struct place place = emu_shared_place(to, emu_tensor_box_bytes(found), BOX_ALIGNMENT,

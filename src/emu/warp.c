@@ -1,4 +1,5 @@
 /* Warp-level instructions on registers and the built-in variables. None of them orders memory. */
+#include <math.h>
 #include <string.h>
 
 #include "internal.h"
@@ -187,6 +188,10 @@ EMU_EXPORT _Noreturn void emu_trap(void) {
 
 EMU_EXPORT float emu_exp2_approximate(float x) {
     return emu_exp2(x);
+}
+
+EMU_EXPORT float emu_minimum_nan(float x, float y) {
+    return isnan(x) || isnan(y) ? NAN : x < y ? x : y;
 }
 
 EMU_EXPORT float emu_log2_approximate(float x) {

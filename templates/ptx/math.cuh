@@ -14,6 +14,13 @@ DEVICE float log2_approximate(float x) {
     return y;
 }
 
+/* The smaller; NaN when one of them is (PTX ISA, "min", .NaN). */
+DEVICE float minimum_nan(float x, float y) {
+    float z;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
 /* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
 DEVICE u32 pack_bf16x2(float low, float high) {
     u32 packed;

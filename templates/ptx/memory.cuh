@@ -9,6 +9,14 @@ DEVICE void store_streaming_16(void *to, const u32 *values) {
                  : "memory");
 }
 
+/* The same of 8 bytes, at a multiple of 8. */
+DEVICE void store_streaming_8(void *to, const u32 *values) {
+    asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};"
+                 :
+                 : "l"(to), "r"(values[0]), "r"(values[1])
+                 : "memory");
+}
+
 /* 16 bytes of global memory that no thread writes while the kernel runs (PTX ISA, "ld.global.nc").
  */
 DEVICE void load_read_only_16(u32 *values, const void *from) {

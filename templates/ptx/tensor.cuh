@@ -3,7 +3,7 @@
 /*
  * Copies of a box of a tensor by the async proxy, issued by one thread (PTX ISA, "Data Movement and
  * Conversion Instructions: Tensor copy"). The map is a parameter of the kernel (in constant memory,
- * its address taken there). x counts elements of the innermost dimension, y and z the outer ones;
+ * its address taken there). x counts elements of the innermost dimension, y, z and w the outer ones;
  * what lies outside of the tensor is zero when loaded and dropped when stored. Shared addresses are
  * multiples of 128, for a swizzle of 128 bytes of 1024, of 64 of 512, of 32 of 256.
  */
@@ -48,6 +48,16 @@ DEVICE void tensor_load_3d_hint(u32 to, const struct tensor_map *map, u32 barrie
                  ".L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6;"
                  :
                  : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "l"(policy)
+                 : "memory");
+}
+
+/* For tensors of four dimensions. */
+DEVICE void tensor_load_4d_hint(u32 to, const struct tensor_map *map, u32 barrier, int x, int y,
+                                int z, int w, u64 policy) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;"
+                 :
+                 : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "l"(policy)
                  : "memory");
 }
 

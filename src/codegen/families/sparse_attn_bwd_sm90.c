@@ -1,10 +1,151 @@
-/* The kernel family sparse_attn_bwd: the plan of its variant sm90. */
+/*
+ * The kernel family sparse_attn_bwd: the plan of its variant sm90. What the kernel does with these
+ * numbers stands at the head of templates/sparse_attn_bwd.sm90.cu.
+ *
+ * The rule. wgmma's products have 64 rows. More than 32 heads are padded to a multiple of 64, each
+ * 64 an item of their own; fewer are padded to 8, 16 or 32, and 8, 4 or 2 queries share an item:
+ * `group` may ask for fewer heads' padding, so that fewer queries do.
+ *
+ * Registers. A block of 384 threads has 504 of three threads, one in each warpgroup. dQ takes 288
+ * of them with 576 columns, S and dP 64, dKV's accumulators and operands 64, and each role needs 24
+ * to 32 beside (ptxas puts no accumulator below R24). So there is one way to divide them, and no
+ * knob.
+ */
+#include <inttypes.h>
+
 #include "codegen/families/sparse_attn_bwd.h"
+
+enum {
+    WARPGROUP = 128, /* threads */
+    WARPGROUPS = 3,  /* scores, gather, sums */
+    ROWS = 64,       /* of an item: wgmma's */
+    KEYS = 64,       /* of a key block */
+    VALUE_WIDTH = 512,
+    ROPE_WIDTH = 64,         /* columns of a key that are not its value's, or none */
+    MOST_GROUPED_HEADS = 32, /* more, and two queries do not fit */
+    LEAST_GROUPED_HEADS = 8,
+    TILE = 64 * 64 * 2, /* bytes: 64 rows of 64 columns */
+    BLOCKS_AHEAD = 4,   /* announced key blocks whose numbers are kept */
+    WORD = 16,          /* bytes, of an announced block */
+    PARTS = 3,          /* in which Q and dO come */
+    ALIGNMENT = 1024,   /* bytes: the swizzle repeats every 1024 */
+    SCORES_REGISTERS = 184,
+    GATHER_REGISTERS = 224,
+    SUMS_REGISTERS = 96,
+};
+
+static int knob(const struct smelt__spec *spec, const char *name, int otherwise) {
+    const int64_t value = smelt__spec_get(spec, name);
+    return value == SMELT__AUTO ? otherwise : (int)value;
+}
+
+/* Rows of a query, heads and what they are padded to, without the knob `group`. */
+static int padded_heads(int heads) {
+    int rows = LEAST_GROUPED_HEADS;
+    while (rows < heads && rows < ROWS)
+        rows *= 2;
+    return rows < ROWS ? rows : (heads + ROWS - 1) / ROWS * ROWS;
+}
+
+/* What this variant cannot do. */
+static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                  struct smelt__message *message) {
+    const int dqk = (int)smelt__spec_get(spec, "dqk"), dv = (int)smelt__spec_get(spec, "dv");
+    const int heads = (int)smelt__spec_get(spec, "heads"), group = knob(spec, "group", 1);
+    if (!arch->warpgroup_products) {
+        smelt__message_set(message,
+                           "%s: variant=sm90 runs on sm_90a alone, not on %s; variant=mma runs "
+                           "there",
+                           spec->schema->name, arch->name);
+        return -1;
+    }
+    if (dv != VALUE_WIDTH || (dqk != VALUE_WIDTH && dqk != VALUE_WIDTH + ROPE_WIDTH)) {
+        smelt__message_set(message,
+                           "%s: variant=sm90 has dqk=576 or 512 with dv=512, not dqk=%d with "
+                           "dv=%d; variant=mma has it",
+                           spec->schema->name, dqk, dv);
+        return -1;
+    }
+    if (knob(spec, "block_keys", KEYS) != KEYS) {
+        smelt__message_set(message,
+                           "%s: block_keys=%d is not legal with variant=sm90, which has %d; leave "
+                           "it out, or use variant=mma",
+                           spec->schema->name, knob(spec, "block_keys", KEYS), KEYS);
+        return -1;
+    }
+    if (group > 1 && group * heads > ROWS) {
+        smelt__message_set(message,
+                           "%s: group=%d of %d heads do not fit into the %d rows of a tile; at "
+                           "most %d of them do",
+                           spec->schema->name, group, heads, ROWS,
+                           heads > ROWS ? 1 : ROWS / padded_heads(heads));
+        return -1;
+    }
+    return 0;
+}
+
+static void add_constants(const struct smelt__spec *spec, struct smelt__plan *plan) {
+    const int heads = (int)smelt__spec_get(spec, "heads");
+    const int rows = padded_heads(heads);
+    const int group = knob(spec, "group", rows < ROWS ? ROWS / rows : 1);
+    const int query_rows = group > 1 || rows < ROWS ? ROWS / group : rows;
+    const struct {
+        const char *name, *knob; /* knob: its key; NULL: derived */
+        int value;
+        const char *meaning;
+    } constants[] = {
+        {"GROUP_QUERIES", "group", group, "queries of an item"},
+        {"RACECHECK", "racecheck", knob(spec, "racecheck", 0),
+         "1: every lane of a warp arrives at barriers"},
+        {"STAGES", NULL, 1, "key blocks in shared memory, filled tile by tile"},
+        {"QUERY_ROWS", NULL, query_rows, "rows of a query: heads, padded"},
+        {"HEAD_BLOCKS", NULL, group * query_rows / ROWS, "items of a group"},
+        {"BLOCK_HEADS", NULL, ROWS, "rows of an item"},
+        {"TENSOR_MAPS", NULL, 1, "1: Q and dO are read through their maps"},
+        {"THREADS", NULL, WARPGROUPS * WARPGROUP, "of a thread block"},
+        {"BLOCKS_PER_MULTIPROCESSOR", NULL, 1, "resident at once"},
+        {"SCORES_REGISTERS", NULL, SCORES_REGISTERS, "of a thread, S, dP and some of dQ"},
+        {"GATHER_REGISTERS", NULL, GATHER_REGISTERS, "of a thread, the gather and most of dQ"},
+        {"SUMS_REGISTERS", NULL, SUMS_REGISTERS, "of a thread, dKV"},
+    };
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        smelt__plan_add(plan, constants[i].name, constants[i].value,
+                        constants[i].knob ? smelt__plan_origin(spec, constants[i].knob)
+                                          : SMELT__DERIVED,
+                        constants[i].meaning);
+    plan->blocks_per_item = group * query_rows / ROWS;
+}
+
+static void add_regions(const struct smelt__spec *spec, struct smelt__plan *plan) {
+    const int tiles = (int)smelt__spec_get(spec, "dqk") / 64;
+    smelt__plan_add_region(plan, "QUERY_OFFSET", tiles * TILE, ALIGNMENT, "Q");
+    smelt__plan_add_region(plan, "GRAD_OUT_OFFSET", VALUE_WIDTH / 64 * TILE, ALIGNMENT, "dO");
+    smelt__plan_add_region(plan, "KEYS_OFFSET", tiles * TILE, ALIGNMENT, "a key block");
+    smelt__plan_add_region(plan, "PROBABILITIES_OFFSET", TILE, ALIGNMENT, "P, bf16");
+    smelt__plan_add_region(plan, "SLOPES_OFFSET", TILE, ALIGNMENT, "dS, bf16");
+    smelt__plan_add_region(plan, "NUMBERS_OFFSET", BLOCKS_AHEAD * KEYS * 4, 16,
+                           "keys of the announced blocks");
+    smelt__plan_add_region(plan, "ADDRESSES_OFFSET", 2 * KEYS * 8, 16,
+                           "where the rows of the last two lie");
+    smelt__plan_add_region(plan, "MASKS_OFFSET", BLOCKS_AHEAD * KEYS, 16,
+                           "which members have the keys, bits");
+    smelt__plan_add_region(plan, "WORDS_OFFSET", BLOCKS_AHEAD * WORD, 16,
+                           "what each announced block is");
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET", (tiles + 4 + 2 * PARTS) * 8, 8, "mbarriers");
+}
 
 int smelt__sparse_attn_bwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                      struct smelt__plan *plan, struct smelt__message *message) {
-    (void)arch;
-    (void)plan;
-    smelt__message_set(message, "%s: variant sm90 is not there yet", spec->schema->name);
-    return -1;
+    if (refuse(spec, arch, message))
+        return -1;
+    smelt__sparse_attn_bwd_name(spec, plan);
+    add_constants(spec, plan);
+    add_regions(spec, plan);
+    plan->template_name = "sparse_attn_bwd.sm90.cu";
+    plan->item = "group";
+    plan->threads = WARPGROUPS * WARPGROUP;
+    plan->blocks_per_multiprocessor = 1;
+    plan->max_registers = arch->registers_per_multiprocessor / plan->threads / 8 * 8;
+    plan->persistent = 1;
+    return 0;
 }

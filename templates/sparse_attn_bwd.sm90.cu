@@ -1,0 +1,590 @@
+//@use common/base.cuh
+//@use common/descriptor.cuh
+//@use common/softmax.cuh
+//@use common/warp_arrival.cuh
+//@use ptx/ldmatrix.cuh
+//@use ptx/math.cuh
+//@use ptx/mbarrier.cuh
+//@use ptx/memory.cuh
+//@use ptx/named_barrier.cuh
+//@use ptx/proxy.cuh
+//@use ptx/reduce.cuh
+//@use ptx/registers.cuh
+//@use ptx/stmatrix.cuh
+//@use ptx/wgmma.cuh
+//@use ptx/wgmma_rs.cuh n = 32, tb = 1
+//@use ptx/wgmma_rs.cuh n = 56, tb = 1
+//@use ptx/wgmma_rs.cuh n = 128, tb = 1
+//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 1
+//@use ptx/wgmma_ss.cuh n = 64, ta = 0, tb = 0
+//@use ptx/wgmma_ss.cuh n = 128, ta = 0, tb = 1
+//@use sparse_attn_bwd.params.h
+//@use sparse_attn_bwd.sm90_blocks.cuh
+//@use sparse_attn_bwd.sm90_rows.cuh
+/*
+ * Sparse attention backward with wgmma: dq, and the sums (or partial rows) of dkv. Mathematics and
+ * shapes: include/smelt/sparse_attn.h; what groups, lists and statistics are:
+ * sparse_attn_bwd.params.h.
+ *
+ * An item is a group and BLOCK_HEADS (64) of its rows, a row being a head of one of the group's
+ * queries: 64 heads of one query or, with few heads, QUERY_ROWS rows of each of GROUP_QUERIES
+ * queries, one after the other. Its list of keys is taken in blocks of 64. Of each block:
+ *
+ *   S = Q K^T, dP = dO K^T    [rows, keys]
+ *   P = 2^(scale log2(e) S - base), dS = scale P (dP - delta)
+ *   dQ  += dS K               [rows, DQK], in registers for all of the item
+ *   dKV  = dS^T Q + P^T dO    [keys, DQK], added to the rows in global memory, or stored
+ *
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th item. Items without keys take no
+ * part: their dq is zeroed at the very beginning. Three warpgroups:
+ *
+ *   scores   S and dP, tile by tile behind the gather, P, dS; dQ's first columns, A = dS from its
+ *            registers; copies the next block's K tiles 0 and 1 when those are done
+ *   gather   the other columns of dQ; copies the next block's other K tiles as its groups of
+ *            columns are done; announces key blocks; Q and dO by tensor copies
+ *   sums     dKV in chunks of 32 columns: P^T and dS^T as A from registers, dK and dV in one
+ *            accumulator, two accumulators in turn; added to global memory from registers
+ *
+ * There is one stage of K: its tiles are filled one by one as they fall free. dQ of 64 rows fills
+ * more than half of the register file, so that no fourth warpgroup fits (ptxas puts no accumulator
+ * below R24 of each), and the columns of dQ are divided to make the most of what each role has
+ * left. With DQK = 576: 0 to 183 scores, 184 to 575 gather; with 512: 0 to 127, 128 to 511.
+ *
+ * What binds: the additions' way out of the multiprocessor. So they go 4 rows of 128 bytes an
+ * instruction, in the order of columns of sparse_attn_bwd.columns.cuh: of an accumulator's rows
+ * each quad has 64 contiguous bytes twice, and lanes 16 apart exchange one of the two for the other
+ * lane's row (4 shuffles for 2 instructions).
+ *
+ * Rows that do not exist (heads past the last, queries of groups that are not full) have zeros for
+ * Q and dO, and a base of +inf: P and dS are 0. Keys behind a list's end are zeros in K, and their
+ * dS are zeroed; nothing is added for them. With groups P and dS are 0 where the key is not of the
+ * row's query.
+ *
+ * Shared memory (offsets and sizes: the plan above). A tile is 64 rows of 64 columns, 128-byte
+ * swizzled:
+ *   QUERY          TILES tiles, rows by columns
+ *   GRAD_OUT       VALUE_TILES tiles
+ *   KEYS           TILES tiles, keys by columns
+ *   PROBABILITIES  P, one tile, rows by keys
+ *   SLOPES         dS, the same
+ *   NUMBERS        [BLOCKS_AHEAD][64] the keys' numbers, -1: none
+ *   ADDRESSES      [2][64] where their rows lie, 0: none
+ *   MASKS          [BLOCKS_AHEAD][64] bytes: which members have the key; with groups
+ *   WORDS          [BLOCKS_AHEAD] struct block_word
+ *
+ * Barriers (a block's parity: its number, counted over all items of the thread block; an item's the
+ * same):
+ *   barrier       count  who arrives                              who waits
+ *   ANNOUNCED         4  gather: block's numbers and word are     scores
+ *                        written
+ *   KEYS_FULL[t]    128  scores (t = 0, 1) or gather: every       scores, gather
+ *                        thread when its copies have landed;
+ *                        of the first block gather alone
+ *   KEYS_FREE         4  scores: its part of dQ complete          gather, before the last tiles
+ *   SLOPES_FULL       4  scores: P and dS written                 gather, sums
+ *   SLOPES_FREE       8  sums: fragments loaded; gather: its      scores, before the next P
+ *                        part of dQ complete
+ *   QUERY_FULL[g]     1  gather: one thread, and the bytes of     scores, sums
+ *                        tiles 3g to 3g + 2 of Q and dO
+ *   QUERY_FREE[g]     4  sums: the last block's products with     gather, before the next item's
+ *                        those tiles complete
+ * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
+ * Only who reads through the async proxy what others wrote by plain stores or cp.async has the
+ * fence, after the wait. Named barriers: 1 the scores' warpgroup, 2 the gather's.
+ *
+ * Knobs: GROUP_QUERIES; legal values and the rule that picks it:
+ * src/codegen/families/sparse_attn_bwd_sm90.c.
+ */
+
+enum {
+    SCORES_WARPGROUP = 0,
+    GATHER_WARPGROUP = 1,
+    SCORES_BARRIER = 1, /* named ones */
+
+    STEP_BYTES = 32,                /* 16 columns of a row: a k-step along columns */
+    ROW_STEP_BYTES = 2 * ATOM_BYTES, /* 16 rows of a tile: a k-step along rows */
+
+    PRODUCT_VALUES = 32,               /* S or dP of a thread */
+    SLOPE_WORDS = PRODUCT_VALUES / 2,  /* P or dS of a thread, two bf16 a word */
+    CHUNK_COLUMNS = 32,                /* of dKV */
+    CHUNK_VALUES = CHUNK_COLUMNS / 2,  /* of a thread */
+    CHUNKS = DQK / CHUNK_COLUMNS,
+    VALUE_CHUNKS = DV / CHUNK_COLUMNS,
+    PART_CHUNKS = PART_TILES * TILE_COLUMNS / CHUNK_COLUMNS,
+    SENT_VALUES = 8 /* of a thread: half of a chunk's rows */
+};
+
+/* ---- scores ------------------------------------------------------------------------------------
+ */
+
+/* Which tile is i-th in S and dP: in the order in which the gather brings them. */
+DEVICE int tile_in_turn(int i) {
+    return !DIVIDES_TILE || i < DIVIDED_TILE ? i
+           : i == TILES - 1                  ? DIVIDED_TILE
+           : i == TILES - 3                  ? TILES - 1
+           : i == TILES - 2                  ? TILES - 2
+                                             : i + 1;
+}
+
+/* Issues S = Q K^T and dP = dO K^T, in two groups, the first of which has all of S. */
+DEVICE void issue_products(float *s, float *dp, const struct block_word *word, u32 block,
+                           u32 items) {
+    const u64 query = tile_descriptor(QUERY_OFFSET), keys = tile_descriptor(KEYS_OFFSET);
+    const u64 grad_out = tile_descriptor(GRAD_OUT_OFFSET);
+#pragma unroll
+    for (int i = 0; i < TILES; ++i) {
+        const int tile = tile_in_turn(i);
+        if (tile % PART_TILES == 0 && (word->flags & FIRST_BLOCK)) {
+            mbarrier_wait(barrier_at(QUERY_FULL + tile / PART_TILES), items & 1);
+        }
+        mbarrier_wait(barrier_at(KEYS_FULL + tile), block & 1);
+        fence_proxy_async();
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            const u32 at = (u32)(tile * TILE_BYTES + k * STEP_BYTES);
+            wgmma_ss_n64_t00(s, descriptor_advance(query, at), descriptor_advance(keys, at),
+                             i + k > 0);
+        }
+        if (i == TILES - 1) {
+            wgmma_commit();
+        }
+#pragma unroll
+        for (int k = 0; k < 4 && tile < VALUE_TILES; ++k) {
+            const u32 at = (u32)(tile * TILE_BYTES + k * STEP_BYTES);
+            wgmma_ss_n64_t00(dp, descriptor_advance(grad_out, at), descriptor_advance(keys, at),
+                             i + k > 0);
+        }
+    }
+    wgmma_commit();
+}
+
+/* Of this thread's two rows. */
+struct row_statistics {
+    float minus_base[2], delta[2];
+};
+
+DEVICE void load_statistics(struct row_statistics *rows,
+                            const struct sparse_attn_bwd_params *params, int item) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const float *const from =
+            params->statistics + 2 * ((i64)item * BLOCK_HEADS + fragment_row() + 8 * r);
+        rows->minus_base[r] = -from[0];
+        rows->delta[r] = from[1];
+    }
+}
+
+/* Bit i: S's value i of this thread is of a key that its row's query has. */
+DEVICE u32 present_values(u32 block) {
+    const unsigned char *const masks = block_masks(block) + threadIdx.x % 4 * 2;
+    const int upper = fragment_row() / QUERY_ROWS, lower = (fragment_row() + 8) / QUERY_ROWS;
+    u32 present = 0;
+#pragma unroll
+    for (int i = 0; i < PRODUCT_VALUES / 4; ++i) {
+        const u32 first = masks[i * 8], second = masks[i * 8 + 1];
+        const u32 four = (first >> upper & 1) | (second >> upper & 1) << 1 |
+                         (first >> lower & 1) << 2 | (second >> lower & 1) << 3;
+        present |= four << (4 * i);
+    }
+    return present;
+}
+
+/* S -> P in place. */
+DEVICE void probabilities(float *s, const struct row_statistics *rows, float scale_log2,
+                          u32 present) {
+#pragma unroll
+    for (int i = 0; i < PRODUCT_VALUES; ++i) {
+        const float x = fmaf(s[i], scale_log2, rows->minus_base[i / 2 % 2]);
+        s[i] = exp2_approximate(minimum_nan(x, 0.0f));
+        if (GROUP_QUERIES > 1) {
+            s[i] = present >> i & 1 ? s[i] : 0.0f;
+        }
+    }
+}
+
+/* dP -> dS in place. */
+DEVICE void slopes(float *dp, const float *p, const struct row_statistics *rows, float scale,
+                   u32 present) {
+#pragma unroll
+    for (int i = 0; i < PRODUCT_VALUES; ++i) {
+        dp[i] = p[i] * scale * (dp[i] - rows->delta[i / 2 % 2]);
+        if (GROUP_QUERIES > 1) {
+            dp[i] = present >> i & 1 ? dp[i] : 0.0f;
+        }
+    }
+}
+
+/* dS of keys past `count` becomes 0. (Their P meets nothing but dKV of themselves.) */
+DEVICE void drop_slopes(float *ds, int count) {
+    const int column = (int)(threadIdx.x % 4 * 2);
+#pragma unroll
+    for (int i = 0; i < PRODUCT_VALUES; ++i) {
+        if (i / 4 * 8 + column + i % 2 >= count) {
+            ds[i] = 0.0f;
+        }
+    }
+}
+
+/* P or dS as bf16, two to a word. */
+DEVICE void pack_values(u32 *words, const float *values) {
+#pragma unroll
+    for (int i = 0; i < SLOPE_WORDS; ++i) {
+        words[i] = pack_bf16x2(values[2 * i], values[2 * i + 1]);
+    }
+}
+
+/* They into their tile. */
+DEVICE void store_values(int offset, const u32 *words) {
+    const u32 warp = threadIdx.x % WARPGROUP / 32, lane = threadIdx.x % 32;
+    const u32 to = shared_address((u32)offset + (warp * 16 + lane % 16) * TILE_PITCH +
+                                  ((lane / 16) ^ (lane % 8)) * 16);
+#pragma unroll
+    for (int i = 0; i < SLOPE_WORDS / 4; ++i) {
+        stmatrix_x4(to ^ (u32)(i * STEP_BYTES), &words[4 * i]);
+    }
+}
+
+/* Issues dQ += dS K, or dQ = dS K of an item's first block, for the scores' columns. */
+DEVICE void issue_first_columns(float *dq, float *rest, const u32 *ds, bool first) {
+    const u64 keys = columns_descriptor(KEYS_OFFSET);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        const u64 b = descriptor_advance(keys, (u32)(k * ROW_STEP_BYTES));
+        wgmma_rs_n128_t01(dq, &ds[4 * k], b, k > 0 || !first);
+        if (DIVIDES_TILE) {
+            wgmma_rs_n56_t01(rest, &ds[4 * k], descriptor_advance(b, DIVIDED_TILE * TILE_BYTES),
+                             k > 0 || !first);
+        }
+    }
+    wgmma_commit();
+}
+
+/* The scores' columns of an item's dq to global memory. */
+DEVICE void store_first_columns(const struct sparse_attn_bwd_params *params, const float *dq,
+                                const float *rest, int item) {
+    char *rows[2];
+    fragment_rows_of_dq(rows, params, item);
+#pragma unroll
+    for (int i = 0; i < WIDE_VALUES / 16; ++i) {
+        store_columns_32(rows, i * 32, &dq[i * 16]);
+    }
+    if (DIVIDES_TILE) {
+        store_columns_32(rows, WIDE_COLUMNS, rest);
+#pragma unroll
+        for (int i = 4; i < REST_VALUES / 4; ++i) {
+            store_columns_8(rows, WIDE_COLUMNS + i * 8, &rest[i * 4]);
+        }
+    }
+}
+
+DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
+    registers_increase(SCORES_REGISTERS);
+    const float scale_log2 = params->scale * LOG2_E;
+    float dq[WIDE_VALUES], rest[REST_VALUES];
+    struct row_statistics rows = {{0.0f, 0.0f}, {0.0f, 0.0f}};
+    struct block_word word;
+    u32 block = 0, items = 0;
+    mbarrier_wait(barrier_at(ANNOUNCED), 0);
+    do {
+        float s[PRODUCT_VALUES], dp[PRODUCT_VALUES];
+        u32 packed[SLOPE_WORDS];
+        word = *block_word(block);
+        if (word.flags & FIRST_BLOCK) {
+            load_statistics(&rows, params, word.item);
+        }
+        issue_products(s, dp, &word, block, items);
+        const u32 present = GROUP_QUERIES > 1 ? present_values(block) : 0;
+        wgmma_wait_1();
+        probabilities(s, &rows, scale_log2, present);
+        mbarrier_wait(barrier_at(SLOPES_FREE), (block & 1) ^ 1);
+        pack_values(packed, s);
+        store_values(PROBABILITIES_OFFSET, packed);
+        wgmma_wait_0();
+        slopes(dp, s, &rows, params->scale, present);
+        if (GROUP_QUERIES == 1 && (word.flags & COUNT_MASK) < BLOCK_KEYS) {
+            drop_slopes(dp, word.flags & COUNT_MASK);
+        }
+        pack_values(packed, dp);
+        store_values(SLOPES_OFFSET, packed);
+        arrive_warp(barrier_at(SLOPES_FULL), 1);
+        issue_first_columns(dq, rest, packed, word.flags & FIRST_BLOCK);
+        ++block;
+        if (word.flags & MORE_BLOCKS) {
+            /* Before KEYS_FREE: the gather may not be two phases ahead. */
+            mbarrier_wait(barrier_at(ANNOUNCED), block & 1);
+        }
+        wgmma_wait_0();
+        arrive_warp(barrier_at(KEYS_FREE), 1);
+        barrier_sync(SCORES_BARRIER, WARPGROUP);
+        if (word.flags & MORE_BLOCKS) {
+            u64 from[ROWS_OF_THREAD];
+            take_addresses(from, block);
+            copy_tile(from, 0);
+            copy_tile(from, 1);
+        }
+        if (word.flags & LAST_BLOCK) {
+            store_first_columns(params, dq, rest, word.item);
+            ++items;
+        }
+    } while (word.flags & MORE_BLOCKS);
+}
+
+/* ---- gather ------------------------------------------------------------------------------------
+ */
+
+/* Issues dQ += dS K for the gather's columns, in groups of two tiles. */
+DEVICE void issue_last_columns(float *dq, float *rest, bool first) {
+    const u64 ds = tile_descriptor(SLOPES_OFFSET);
+    const u64 keys = columns_descriptor(KEYS_OFFSET + LAST_TILE * TILE_BYTES);
+    const u64 eight = columns_descriptor(KEYS_OFFSET + DIVIDED_TILE * TILE_BYTES + REST_COLUMNS * 2);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < LAST_GROUPS; ++i) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            const u64 a = descriptor_advance(ds, (u32)(k * STEP_BYTES));
+            const u32 at = (u32)(k * ROW_STEP_BYTES);
+            wgmma_ss_n128_t01(&dq[i * WIDE_VALUES], a,
+                              descriptor_advance(keys, (u32)(i * 2 * TILE_BYTES) + at),
+                              k > 0 || !first);
+            if (DIVIDES_TILE && i == LAST_GROUPS - 1) {
+                wgmma_ss_n8_t01(rest, a, descriptor_advance(eight, at), k > 0 || !first);
+            }
+        }
+        wgmma_commit();
+    }
+}
+
+/* The gather's columns of an item's dq to global memory. */
+DEVICE void store_last_columns(const struct sparse_attn_bwd_params *params, const float *dq,
+                               const float *rest, int item) {
+    char *rows[2];
+    fragment_rows_of_dq(rows, params, item);
+    if (DIVIDES_TILE) {
+        store_columns_8(rows, LAST_COLUMN - 8, rest);
+    }
+#pragma unroll
+    for (int i = 0; i < LAST_GROUPS * WIDE_VALUES / 16; ++i) {
+        store_columns_32(rows, LAST_COLUMN + i * 32, &dq[i * 16]);
+    }
+}
+
+/* Waits for the groups of columns one after the other, and copies the next block's tiles into what
+ * they leave, if there is one. */
+DEVICE void follow_columns(u32 block, bool more) {
+    u64 from[ROWS_OF_THREAD];
+    take_addresses(from, block + 1);
+    wgmma_wait_2();
+    barrier_sync(GATHER_BARRIER, WARPGROUP);
+    if (more) {
+        copy_tile(from, LAST_TILE);
+        copy_tile(from, LAST_TILE + 1);
+    }
+    wgmma_wait_1();
+    barrier_sync(GATHER_BARRIER, WARPGROUP);
+    if (more) {
+        copy_tile(from, LAST_TILE + 2);
+        copy_tile(from, LAST_TILE + 3);
+    }
+    wgmma_wait_0();
+    arrive_warp(barrier_at(SLOPES_FREE), 1);
+    mbarrier_wait(barrier_at(KEYS_FREE), block & 1);
+    barrier_sync(GATHER_BARRIER, WARPGROUP);
+    if (more) {
+        copy_tile(from, LAST_TILE + 5);
+        copy_tile(from, LAST_TILE + 4);
+        if (DIVIDES_TILE) {
+            copy_tile(from, DIVIDED_TILE);
+        }
+    }
+}
+
+DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_item) {
+    registers_increase(GATHER_REGISTERS);
+    float dq[LAST_GROUPS * WIDE_VALUES], rest[4];
+    struct cursor cursor;
+    struct block_word word;
+    u32 block = 0, items = 0;
+    open_cursor(&cursor, params, first_item);
+    announce_block(&cursor, params, 0);
+    copy_first_block();
+    load_queries(params, first_item, items);
+    do {
+        word = *block_word(block);
+        if (word.flags & MORE_BLOCKS) {
+            announce_block(&cursor, params, block + 1);
+        }
+        mbarrier_wait(barrier_at(SLOPES_FULL), block & 1);
+#pragma unroll
+        for (int tile = DIVIDES_TILE ? DIVIDED_TILE : LAST_TILE; tile < TILES; ++tile) {
+            mbarrier_wait(barrier_at(KEYS_FULL + tile), block & 1);
+        }
+        fence_proxy_async();
+        issue_last_columns(dq, rest, word.flags & FIRST_BLOCK);
+        follow_columns(block, word.flags & MORE_BLOCKS);
+        if (word.flags & LAST_BLOCK) {
+            store_last_columns(params, dq, rest, word.item);
+            ++items;
+            if (word.flags & MORE_BLOCKS) {
+                load_queries(params, block_word(block + 1)->item, items);
+            }
+        }
+        ++block;
+    } while (word.flags & MORE_BLOCKS);
+}
+
+/* ---- sums --------------------------------------------------------------------------------------
+ */
+
+/* P^T or dS^T as A fragments, out of their tile. */
+DEVICE void load_transposed(u32 *fragments, int offset) {
+    const u32 warp = threadIdx.x % WARPGROUP / 32, lane = threadIdx.x % 32;
+    const u32 from = shared_address((u32)offset + (lane % 8 + lane / 16 * 8) * TILE_PITCH +
+                                    ((2 * warp + lane / 8 % 2) ^ (lane % 8)) * 16);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        ldmatrix_x4_trans(&fragments[4 * k], from + (u32)(k * ROW_STEP_BYTES));
+    }
+}
+
+/* Issues a chunk of dKV = dS^T Q + P^T dO. */
+DEVICE void issue_chunk(float *sums, const u32 *p, const u32 *ds, int chunk) {
+    const u64 query = columns_descriptor(QUERY_OFFSET);
+    const u64 grad_out = columns_descriptor(GRAD_OUT_OFFSET);
+    const u32 at = (u32)(chunk / 2 * TILE_BYTES + chunk % 2 * CHUNK_COLUMNS * 2);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        wgmma_rs_n32_t01(sums, &ds[4 * k],
+                         descriptor_advance(query, at + (u32)(k * ROW_STEP_BYTES)), k > 0);
+    }
+#pragma unroll
+    for (int k = 0; k < 4 && chunk < VALUE_CHUNKS; ++k) {
+        wgmma_rs_n32_t01(sums, &p[4 * k],
+                         descriptor_advance(grad_out, at + (u32)(k * ROW_STEP_BYTES)), 1);
+    }
+    wgmma_commit();
+}
+
+/* The rows 8 * half and on of a chunk: `values` gets 4 of the row lane / 4 % 4 of them and 4 of the
+ * row 4 further. */
+DEVICE void exchange_rows(float *values, const float *sums, int half) {
+    const bool upper = threadIdx.x & 16;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float near = sums[i / 2 * 4 + i % 2 + 2 * half];
+        const float far = sums[8 + i / 2 * 4 + i % 2 + 2 * half];
+        const float other = __shfl_xor_sync((u32)ALL_LANES, upper ? near : far, 16);
+        values[i] = upper ? other : near;
+        values[4 + i] = upper ? far : other;
+    }
+}
+
+/* Adds what exchange_rows gave to the rows of global memory, or stores it. rows: this thread's four
+ * of all its chunks, -1: none. */
+DEVICE void send_rows(const struct sparse_attn_bwd_params *params, const float *values,
+                      const int *rows, int chunk, int half) {
+    const u32 position = (u32)(chunk * CHUNK_COLUMNS) + threadIdx.x % 32 / 16 * 16 +
+                         threadIdx.x % 4 * 4;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int row = rows[2 * half + i];
+        const float *const four = &values[4 * i];
+        if (row >= 0 && DETERMINISTIC) {
+            const u32 words[2] = {pack_bf16x2(four[0], four[1]), pack_bf16x2(four[2], four[3])};
+            store_streaming_8((char *)params->partials + (u64)row * (DQK * 2) + position * 2,
+                              words);
+        } else if (row >= 0) {
+            reduce_add_f32x4(params->dkv + (u64)row * DQK + position, four);
+        }
+    }
+}
+
+/* Where the block's dKV goes: this thread's rows of the launch's partial ones, or of dkv. */
+DEVICE void take_rows(int *rows, u32 block) {
+    const int first = (int)(threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x / 4 % 4);
+    const int place = block_word(block)->place;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const int key = block_numbers(block)[first + 4 * i];
+        rows[i] = DETERMINISTIC && key >= 0 ? place + first + 4 * i : key;
+    }
+}
+
+/* All chunks of a block, each sent while the next one is computed. Half of the last one is `held`,
+ * to be sent when the next block's first is in the tensor cores; held_rows: whose it is. */
+DEVICE void sum_block(const struct sparse_attn_bwd_params *params, const u32 *p, const u32 *ds,
+                      float *held, int *rows, const int *next_rows, bool last) {
+    float sums[2][CHUNK_VALUES], values[SENT_VALUES];
+    issue_chunk(sums[0], p, ds, 0);
+    send_rows(params, held, rows, CHUNKS - 1, 1);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        rows[i] = next_rows[i];
+    }
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS - 1; ++chunk) {
+        issue_chunk(sums[(chunk + 1) % 2], p, ds, chunk + 1);
+        wgmma_wait_1();
+        if (last && (chunk + 1) % PART_CHUNKS == 0) {
+            arrive_warp(barrier_at(QUERY_FREE + chunk / PART_CHUNKS), 1);
+        }
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            exchange_rows(values, sums[chunk % 2], half);
+            send_rows(params, values, rows, chunk, half);
+        }
+        __syncwarp((u32)ALL_LANES); /* ptxas would put them behind the next wait */
+    }
+    wgmma_wait_0();
+    if (last) {
+        arrive_warp(barrier_at(QUERY_FREE + PARTS - 1), 1);
+    }
+    exchange_rows(values, sums[1], 0);
+    send_rows(params, values, rows, CHUNKS - 1, 0);
+    exchange_rows(held, sums[1], 1);
+}
+
+DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
+    registers_decrease(SUMS_REGISTERS);
+    float held[SENT_VALUES] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    int rows[4] = {-1, -1, -1, -1}, flags;
+    u32 block = 0, items = 0;
+    do {
+        u32 p[SLOPE_WORDS], ds[SLOPE_WORDS];
+        int next_rows[4];
+        mbarrier_wait(barrier_at(SLOPES_FULL), block & 1);
+        flags = block_word(block)->flags;
+        take_rows(next_rows, block);
+        load_transposed(p, PROBABILITIES_OFFSET);
+        load_transposed(ds, SLOPES_OFFSET);
+        arrive_warp(barrier_at(SLOPES_FREE), 1);
+        for (int part = 0; part < PARTS && (flags & FIRST_BLOCK); ++part) {
+            mbarrier_wait(barrier_at(QUERY_FULL + part), items & 1);
+        }
+        sum_block(params, p, ds, held, rows, next_rows, flags & LAST_BLOCK);
+        items += flags & LAST_BLOCK ? 1 : 0;
+        ++block;
+    } while (flags & MORE_BLOCKS);
+    send_rows(params, held, rows, CHUNKS - 1, 1);
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_params params) {
+    initialise_barriers();
+    zero_empty_items(&params);
+    const int first_item = next_item(&params, params.first_group * HEAD_BLOCKS + (int)blockIdx.x);
+    if (first_item < 0) {
+        return;
+    }
+    const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
+    if (warpgroup == SCORES_WARPGROUP) {
+        run_scores(&params);
+    } else if (warpgroup == GATHER_WARPGROUP) {
+        run_gather(&params, first_item);
+    } else {
+        run_sums(&params);
+    }
+}

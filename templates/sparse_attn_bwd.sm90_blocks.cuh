@@ -1,0 +1,273 @@
+//@use common/base.cuh
+//@use common/descriptor.cuh
+//@use common/warp_arrival.cuh
+//@use ptx/cp_async.cuh
+//@use ptx/cp_async_mbarrier.cuh
+//@use ptx/mbarrier.cuh
+//@use ptx/named_barrier.cuh
+//@use ptx/policy.cuh
+//@use ptx/tensor.cuh
+//@use ptx/thread.cuh
+//@use sparse_attn_bwd.params.h
+/*
+ * Items and their key blocks, of sparse_attn_bwd.sm90.cu: where its tiles and barriers are, which
+ * block comes next, and the copies that bring it. The gather's warpgroup goes through the lists and
+ * announces each block to the others, with all that they need to know of it.
+ */
+
+enum {
+    WARPGROUP = 128, /* threads */
+    ALL_LANES = -1,
+
+    BLOCK_KEYS = 64,
+    TILE_COLUMNS = 64,
+    TILE_PITCH = 2 * TILE_COLUMNS, /* bytes of a row */
+    TILE_BYTES = 64 * TILE_PITCH,
+    ATOM_BYTES = 8 * TILE_PITCH, /* eight rows of a tile */
+    TILES = DQK / TILE_COLUMNS,
+    VALUE_TILES = DV / TILE_COLUMNS,
+    MEMBER_ROWS = BLOCK_HEADS / GROUP_QUERIES, /* rows of an item that a query has */
+
+    /* Q and dO come, and are given back, in parts of some tiles of each. */
+    PART_TILES = 3,
+    PARTS = 3,
+
+    BLOCKS_AHEAD = 4,   /* announced blocks whose numbers are kept */
+    ROWS_OF_THREAD = 4, /* of a tile, 16 bytes each: 128 threads copy it */
+    GATHER_BARRIER = 2  /* a named one */
+};
+
+/* Places in BARRIERS. */
+enum {
+    KEYS_FULL = 0,
+    KEYS_FREE = KEYS_FULL + TILES,
+    ANNOUNCED = KEYS_FREE + 1,
+    SLOPES_FULL = ANNOUNCED + 1,
+    SLOPES_FREE = SLOPES_FULL + 1,
+    QUERY_FULL = SLOPES_FREE + 1,
+    QUERY_FREE = QUERY_FULL + PARTS,
+    BARRIER_COUNT = QUERY_FREE + PARTS
+};
+
+DEVICE u32 barrier_at(int number) {
+    return shared_address((u32)(BARRIERS_OFFSET + number * 8));
+}
+
+DEVICE void initialise_barriers(void) {
+    if (threadIdx.x == 0) {
+        for (int tile = 0; tile < TILES; ++tile) {
+            mbarrier_init(barrier_at(KEYS_FULL + tile), WARPGROUP);
+        }
+        mbarrier_init(barrier_at(KEYS_FREE), 4 * WARP_ARRIVALS);
+        mbarrier_init(barrier_at(ANNOUNCED), 4 * WARP_ARRIVALS);
+        mbarrier_init(barrier_at(SLOPES_FULL), 4 * WARP_ARRIVALS);
+        mbarrier_init(barrier_at(SLOPES_FREE), 8 * WARP_ARRIVALS);
+        for (int part = 0; part < PARTS; ++part) {
+            mbarrier_init(barrier_at(QUERY_FULL + part), 1);
+            mbarrier_init(barrier_at(QUERY_FREE + part), 4 * WARP_ARRIVALS);
+        }
+        mbarrier_fence_init();
+    }
+    __syncthreads();
+}
+
+/* Tiles from an offset on as A or B, columns the depth; or as B, rows the depth. */
+DEVICE u64 tile_descriptor(int offset) {
+    return shared_descriptor(shared_address((u32)offset), 16, ATOM_BYTES, 128);
+}
+
+DEVICE u64 columns_descriptor(int offset) {
+    return shared_descriptor(shared_address((u32)offset), TILE_BYTES, ATOM_BYTES, 128);
+}
+
+/* ---- items -------------------------------------------------------------------------------------
+ */
+
+/* The thread block's first item with keys from `item` on, or -1. */
+DEVICE int next_item(const struct sparse_attn_bwd_params *params, int item) {
+    const int end = (params->first_group + params->groups) * HEAD_BLOCKS;
+    while (item < end && params->counts[item / HEAD_BLOCKS] == 0) {
+        item += (int)gridDim.x;
+    }
+    return item < end ? item : -1;
+}
+
+/* ---- announced blocks --------------------------------------------------------------------------
+ */
+
+/* flags: how many keys, and where the block stands in its item and in the thread block's items. */
+enum { FIRST_BLOCK = 256, LAST_BLOCK = 512, MORE_BLOCKS = 1024, COUNT_MASK = 255 };
+
+struct block_word {
+    int item, flags;
+    int place; /* of its first partial row in the launch's */
+    int unused;
+};
+
+/* What is kept of a block, by its number; of the last BLOCKS_AHEAD announced. */
+DEVICE struct block_word *block_word(u32 block) {
+    return (struct block_word *)(arena + WORDS_OFFSET) + block % BLOCKS_AHEAD;
+}
+
+DEVICE int *block_numbers(u32 block) {
+    return (int *)(arena + NUMBERS_OFFSET) + block % BLOCKS_AHEAD * BLOCK_KEYS;
+}
+
+DEVICE unsigned char *block_masks(u32 block) {
+    return arena + MASKS_OFFSET + block % BLOCKS_AHEAD * BLOCK_KEYS;
+}
+
+/* Of the last two announced alone: the copies are all that reads them. */
+DEVICE u64 *block_addresses(u32 block) {
+    return (u64 *)(arena + ADDRESSES_OFFSET) + block % 2 * BLOCK_KEYS;
+}
+
+/* The block to be announced next, and what this thread has of it already, on the way since the one
+ * before was announced. Of the gather's threads the first 64 have a key each. */
+struct cursor {
+    int item; /* -1: none */
+    int first, count; /* keys before the block, and of the item */
+    int key, mask;
+};
+
+DEVICE void fetch_keys(struct cursor *cursor, const struct sparse_attn_bwd_params *params) {
+    const u32 thread = thread_number() % WARPGROUP;
+    if (thread < BLOCK_KEYS && cursor->item >= 0) {
+        const i64 at = (i64)(cursor->item / HEAD_BLOCKS) * params->key_stride + cursor->first +
+                       (int)thread;
+        cursor->key = params->keys[at];
+        cursor->mask = GROUP_QUERIES > 1 ? params->masks[at] : 0;
+    }
+}
+
+DEVICE void open_item(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
+                      int item) {
+    cursor->item = item;
+    cursor->first = 0;
+    cursor->count = item >= 0 ? params->counts[item / HEAD_BLOCKS] : 0;
+}
+
+DEVICE void open_cursor(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
+                        int item) {
+    open_item(cursor, params, item);
+    fetch_keys(cursor, params);
+}
+
+/* Where a key's row begins in global memory, as a number; 0 for none. */
+DEVICE u64 key_address(const struct sparse_attn_bwd_params *params, int key) {
+    if (key < 0) {
+        return 0;
+    }
+    const u64 kv = (u64)params->kv;
+    if (params->even_batches) {
+        return kv + (u64)key * params->kv_row_bytes;
+    }
+    return kv + (u64)(2 * (key / params->rows * params->kv_batch_stride)) +
+           (u64)(key % params->rows) * params->kv_row_bytes;
+}
+
+/* Announces the cursor's block, as number `block`, and moves on. */
+DEVICE void announce_block(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
+                           u32 block) {
+    const u32 thread = thread_number() % WARPGROUP;
+    struct block_word word = {cursor->item, 0, 0, 0};
+    word.flags = minimum(cursor->count - cursor->first, BLOCK_KEYS);
+    word.flags |= cursor->first == 0 ? FIRST_BLOCK : 0;
+    word.place = (cursor->item - params->first_group * HEAD_BLOCKS) * params->key_stride +
+                 cursor->first;
+    if (thread < BLOCK_KEYS) {
+        block_numbers(block)[thread] = cursor->key;
+        block_addresses(block)[thread] = key_address(params, cursor->key);
+        if (GROUP_QUERIES > 1) {
+            block_masks(block)[thread] = (unsigned char)cursor->mask;
+        }
+    }
+    cursor->first += BLOCK_KEYS;
+    if (cursor->first >= cursor->count) {
+        word.flags |= LAST_BLOCK;
+        open_item(cursor, params, next_item(params, cursor->item + (int)gridDim.x));
+    }
+    if (thread == 0) {
+        word.flags |= cursor->item >= 0 ? MORE_BLOCKS : 0;
+        *block_word(block) = word;
+    }
+    barrier_sync(GATHER_BARRIER, WARPGROUP);
+    arrive_warp(barrier_at(ANNOUNCED), 1);
+    fetch_keys(cursor, params);
+}
+
+/* ---- copies ------------------------------------------------------------------------------------
+ */
+
+/* Addresses of this thread's rows of a block: eight threads copy a row of a tile. */
+DEVICE void take_addresses(u64 *from, u32 block) {
+    const u32 thread = thread_number() % WARPGROUP;
+#pragma unroll
+    for (int i = 0; i < ROWS_OF_THREAD; ++i) {
+        from[i] = block_addresses(block)[thread / 8 + (u32)(16 * i)];
+    }
+}
+
+/* Starts the copy of a tile of K; rows that are not there become zeros. */
+DEVICE void copy_tile(const u64 *from, int tile) {
+    const u32 thread = thread_number() % WARPGROUP;
+    const u32 to = shared_address((u32)(KEYS_OFFSET + tile * TILE_BYTES) + thread / 8 * TILE_PITCH +
+                                  ((thread % 8) ^ (thread / 8 % 8)) * 16);
+#pragma unroll
+    for (int i = 0; i < ROWS_OF_THREAD; ++i) {
+        cp_async_16(to + (u32)(i * 16 * TILE_PITCH),
+                    (const void *)(from[i] + (u64)(tile * TILE_PITCH) + thread % 8 * 16),
+                    from[i] ? 16 : 0);
+    }
+    cp_async_arrive_noinc(barrier_at(KEYS_FULL + tile));
+}
+
+/* All tiles of the thread block's first key block, by the gather alone. */
+DEVICE void copy_first_block(void) {
+    u64 from[ROWS_OF_THREAD];
+    take_addresses(from, 0);
+#pragma unroll
+    for (int tile = 0; tile < TILES; ++tile) {
+        copy_tile(from, tile);
+    }
+}
+
+/* Starts the copies of a member's rows of some tiles of Q and dO. A member that is not there has
+ * its heads past the last one, where the copy engine finds zeros. */
+DEVICE void load_member(const struct sparse_attn_bwd_params *params, int item, int member,
+                        int part) {
+    const int query = params->members[(i64)(item / HEAD_BLOCKS) * GROUP_QUERIES + member];
+    const int head = query < 0 ? HEADS : item % HEAD_BLOCKS * BLOCK_HEADS;
+    const int batch = query < 0 ? 0 : query / params->tokens;
+    const int token = query < 0 ? 0 : query % params->tokens;
+    const u32 barrier = barrier_at(QUERY_FULL + part);
+    const u64 policy = policy_evict_first();
+    for (int tile = part * PART_TILES; tile < minimum((part + 1) * PART_TILES, TILES); ++tile) {
+        const u32 at = (u32)(tile * TILE_BYTES + member * MEMBER_ROWS * TILE_PITCH);
+        tensor_load_4d_hint(shared_address(QUERY_OFFSET + at), &params->q_map, barrier,
+                            tile * TILE_COLUMNS, head, token, batch, policy);
+        if (tile < VALUE_TILES) {
+            tensor_load_4d_hint(shared_address(GRAD_OUT_OFFSET + at), &params->grad_out_map,
+                                barrier, tile * TILE_COLUMNS, head, token, batch, policy);
+        }
+    }
+}
+
+/* Q and dO of an item, the `items`-th of the thread block, part by part as the sums leave them: by
+ * one thread of the gather. */
+DEVICE void load_queries(const struct sparse_attn_bwd_params *params, int item, u32 items) {
+    if (thread_number() % WARPGROUP == 0) {
+#pragma unroll 1
+        for (int part = 0; part < PARTS; ++part) {
+            const int tiles = minimum(PART_TILES, TILES - part * PART_TILES) +
+                              minimum(PART_TILES, VALUE_TILES - part * PART_TILES);
+            mbarrier_wait(barrier_at(QUERY_FREE + part), (items & 1) ^ 1);
+            mbarrier_arrive_expect(barrier_at(QUERY_FULL + part), (u32)(tiles * TILE_BYTES));
+#pragma unroll 1
+            for (int member = 0; member < GROUP_QUERIES; ++member) {
+                load_member(params, item, member, part);
+            }
+        }
+    }
+    __syncwarp((u32)ALL_LANES);
+}
