@@ -75,6 +75,7 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_TOPK_LENGTH] = PROBLEM_OPTION("topk-length", NULL, "give topk_length too"),
     [TOOL_STRIDED] = PROBLEM_OPTION("strided", NULL, "tensors with gaps"),
     [TOOL_MAX_LOGITS] = PROBLEM_OPTION("max-logits", NULL, "ask for max_logits too"),
+    [TOOL_DKV] = PROBLEM_OPTION("dkv", "KIND", "the gradient by keys: bf16, fp32, add"),
     [TOOL_SAMPLE] =
         NUMBER_OPTION(sample, 0, 1, INT32_MAX, "queries compared with the reference; default 32"),
     [TOOL_FAR] = PROBLEM_OPTION("far", NULL, "strides of billions; with --emulate"),

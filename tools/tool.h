@@ -54,6 +54,7 @@ enum tool_option {
     TOOL_TOPK_LENGTH,
     TOOL_STRIDED,
     TOOL_MAX_LOGITS,
+    TOOL_DKV,
     TOOL_SAMPLE,
     TOOL_FAR,
     TOOL_SCHEDULES,
@@ -78,7 +79,7 @@ enum tool_option {
 #define TOOL_BIT(option) (UINT64_C(1) << (option))
 /* Every verb has these. */
 #define TOOL_COMMON (TOOL_BIT(TOOL_JSON) | TOOL_BIT(TOOL_VERBOSE) | TOOL_BIT(TOOL_HELP))
-/* What check and bench ask of a problem: seed to max_logits. */
+/* What check and bench ask of a problem: seed to dkv. */
 #define TOOL_PROBLEM (TOOL_BIT(TOOL_SAMPLE) - TOOL_BIT(TOOL_SEED))
 /* What says which specs are meant. */
 #define TOOL_TARGETS                                                                               \

@@ -265,6 +265,10 @@ int smelt__bench_peer_items(struct smelt__bench_item *items, int capacity) {
             items[count].problem.seed = 1;
             items[count].problem.tokens = shape->tokens;
             items[count].problem.rows = shape->rows;
+            items[count].problem.lists = shape->lists;
+            items[count].problem.valid = shape->valid;
+            items[count].problem.documents = shape->documents;
+            items[count].problem.topk_length = shape->topk_length;
         }
     return count;
 }

@@ -131,7 +131,10 @@ static int compare_kind(const struct smelt__placed *placed, const struct smelt__
     sample.findings = calloc((size_t)wanted_units, sizeof *sample.findings);
     if (!sample.units || !sample.findings)
         goto out_of_memory;
-    sample.count = choose_units(how, placed->problem, wanted_units, sample.units);
+    sample.count = how->choose ? how->choose(placed, wanted_units, sample.units)
+                               : choose_units(how, placed->problem, wanted_units, sample.units);
+    if (sample.count < 0)
+        goto out_of_memory;
     *compared = sample.count;
     if (how->prepare && !(prepared = how->prepare(placed, sample.units, sample.count)))
         goto out_of_memory;

@@ -76,6 +76,10 @@ struct smelt__comparison {
     int64_t (*count)(const struct smelt__problem *problem);
     /* Whether the unit is computed; NULL: all are. */
     int (*wanted)(const struct smelt__problem *problem, int64_t unit);
+    /* Chooses at most `most` of the units, each once, and returns how many, or -1 when memory runs
+     * out. NULL: of those wanted all when they are few, else the first, the last and random ones
+     * between, ascending. */
+    int64_t (*choose)(const struct smelt__placed *placed, int64_t most, int64_t *units);
     /* What all chosen units share, freed by `release`; NULL functions: nothing. `prepare` returns
      * NULL when memory runs out. */
     void *(*prepare)(const struct smelt__placed *placed, const int64_t *units, int64_t count);
@@ -119,6 +123,8 @@ struct smelt__harness_pass {
     /* What a kernel may touch of each tensor (smelt__touch, smelt__touch_row). Of outputs: exactly
      * what it writes. */
     void (*footprint)(const struct smelt__problem *problem, struct smelt__footprints *footprints);
+    /* Whether an output has the same bits in every run; NULL: every output has. */
+    int (*reproducible)(const struct smelt__problem *problem, int tensor);
     /* Multiplications of a launch at most, by which the emulator's time is measured; of options
      * with defaults filled in. */
     double (*multiplications)(const void *spec, const struct smelt__problem_options *options);
@@ -139,10 +145,14 @@ struct smelt__harness_pass {
 
 /* ---- an operator ----------------------------------------------------------------------------- */
 
-/* A problem that bench, check or tune take up by themselves. */
+/* A problem that bench takes up by itself. */
 struct smelt__harness_shape {
     const char *spec;
     int64_t tokens, rows; /* 0: by default */
+    /* options of those names */
+    enum smelt__lists lists;
+    int64_t valid, documents;
+    int topk_length;
 };
 
 struct smelt__harness_operator {

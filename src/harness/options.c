@@ -12,6 +12,7 @@
 #define FIELD(field) offsetof(struct smelt__problem_options, field)
 
 static const char *const query_lists[] = {"none", "partial", "clamped", "whole", "empty", NULL};
+static const char *const dkv_kinds[] = {"bf16", "fp32", "add", NULL};
 
 /* The vocabulary. The first COMMON are every operator's. */
 static const struct smelt__option vocabulary[] = {
@@ -30,6 +31,7 @@ static const struct smelt__option vocabulary[] = {
     {"spiky", SMELT__OPTION_FLAG, FIELD(spiky), 0, 0, NULL},
     {"topk-length", SMELT__OPTION_FLAG, FIELD(topk_length), 0, 0, NULL},
     {"max-logits", SMELT__OPTION_FLAG, FIELD(max_logits), 0, 0, NULL},
+    {"dkv", SMELT__OPTION_CHOICE, FIELD(dkv), 0, 0, dkv_kinds},
 };
 
 enum { WORDS = sizeof vocabulary / sizeof vocabulary[0], COMMON = 6 };

@@ -22,6 +22,9 @@ enum smelt__query_list {
     SMELT__QUERY_LIST_EMPTY = 4    /* count below zero: nothing is computed */
 };
 
+/* How a gradient by keys is handed out. */
+enum smelt__dkv { SMELT__DKV_BF16 = 0, SMELT__DKV_FP32 = 1, SMELT__DKV_ADD = 2 };
+
 enum { SMELT__OWN_OPTIONS = 8 };
 
 /* Zero in a field means its default. */
@@ -44,7 +47,8 @@ struct smelt__problem_options {
     enum smelt__query_list query_list;
     int spiky;      /* scores of 100 and more, of both signs; some rise from row to row */
     int max_logits; /* ask for the optional output */
-    float scale;    /* default 1 / sqrt(dqk) */
+    enum smelt__dkv dkv;
+    float scale; /* default 1 / sqrt(dqk) */
     /* an operator's own, by its table */
     int64_t own[SMELT__OWN_OPTIONS];
 };

@@ -64,7 +64,7 @@ const char *smelt__placed_changed_input(const struct smelt__placed *placed, smel
 const void *smelt__placed_row(const struct smelt__placed *placed, int tensor, int64_t i, int64_t k,
                               int64_t l);
 
-/* The bits of all that was computed, as a number. */
+/* The bits of all that was computed and has the same in every run, as a number. */
 uint64_t smelt__placed_digest(const struct smelt__placed *placed);
 
 /* Looks at every byte downloaded: 0 when all computed elements are numbers and nothing else was

@@ -36,18 +36,27 @@ static void destroy(void **object) {
     *object = NULL;
 }
 
-static smelt_status workspace(const void *object, const void *args, size_t *bytes) {
+static smelt_status forward_workspace(const void *object, const void *args, size_t *bytes) {
     return smelt_sparse_attn_forward_workspace(object, args, bytes);
 }
 
-static smelt_status launch(const void *object, const void *args, struct CUstream_st *stream) {
+static smelt_status forward(const void *object, const void *args, struct CUstream_st *stream) {
     return smelt_sparse_attn_forward(object, args, stream);
+}
+
+static smelt_status backward_workspace(const void *object, const void *args, size_t *bytes) {
+    return smelt_sparse_attn_backward_workspace(object, args, bytes);
+}
+
+static smelt_status backward(const void *object, const void *args, struct CUstream_st *stream) {
+    return smelt_sparse_attn_backward(object, args, stream);
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static const char *const options[] = {"width", "valid", "documents",   "lists",      "query-list",
-                                      "scale", "spiky", "topk-length", "max-logits", NULL};
+static const char *const options[] = {"width",      "valid", "documents", "lists",
+                                      "query-list", "scale", "spiky",     "topk-length",
+                                      "max-logits", "dkv",   NULL};
 
 static void defaults(const void *spec, struct smelt__problem_options *given) {
     const smelt_sparse_attn_spec *attn = spec;
@@ -87,6 +96,7 @@ static void draw(const void *spec, struct smelt__random *random,
     given->spiky = one_in(random, 3);
     given->topk_length = one_in(random, 3);
     given->max_logits = one_in(random, 2);
+    given->dkv = (enum smelt__dkv)smelt__random_below(random, 3);
 }
 
 static int same_problems(const void *a, const void *b) {
@@ -121,65 +131,121 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-static double multiplications(const void *spec, const struct smelt__problem_options *given) {
+static double pairs(const smelt_sparse_attn_spec *spec,
+                    const struct smelt__problem_options *given) {
+    return (double)(given->batches * given->tokens * given->width) * spec->heads;
+}
+
+static double forward_multiplications(const void *spec,
+                                      const struct smelt__problem_options *given) {
     const smelt_sparse_attn_spec *attn = spec;
-    return (double)(given->batches * given->tokens * given->width) * attn->heads *
-           (attn->dqk + attn->dv);
+    return pairs(attn, given) * (attn->dqk + attn->dv);
+}
+
+/* And what goes over all of dkv. */
+static double backward_multiplications(const void *spec,
+                                       const struct smelt__problem_options *given) {
+    const smelt_sparse_attn_spec *attn = spec;
+    return pairs(attn, given) * (3 * attn->dqk + 2 * attn->dv) +
+           (double)(given->batches * given->rows) * attn->dqk;
 }
 
 /* Measured on one H200: a large bf16 matrix product under sustained load. */
 static const double TFLOPS_CEILING = 690;
 
-/* Measured on one H200: gathering 1152-byte rows without arithmetic, TB/s, by rows of the table. */
-static double gather_ceiling(int64_t rows) {
-    static const struct {
-        int64_t rows;
-        double tbs;
-    } measured[] = {{16384, 9.5}, {32768, 9.0}, {65536, 6.5}};
-    for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++)
-        if (rows <= measured[i].rows)
-            return measured[i].tbs;
-    return 5.2;
+/* A rate measured on one H200, by rows of the table. */
+struct measured {
+    int64_t rows; /* up to so many */
+    double tbs;
+};
+
+/* Gathering 1152-byte rows without arithmetic, and adding fp32 rows of 2304 bytes up. */
+static const struct measured gather[] = {
+    {16384, 9.5}, {32768, 9.0}, {65536, 6.5}, {INT64_MAX, 5.2}};
+static const struct measured reduction[] = {{16384, 3.7}, {65536, 2.25}, {INT64_MAX, 1.55}};
+
+static double ceiling_of(const struct measured *measured, int64_t rows) {
+    while (rows > measured->rows)
+        measured++;
+    return measured->tbs;
 }
 
-/* Arithmetic: two products of each valid slot with each head. Gather: each slot's row once. */
-static int rates(const struct smelt__problem *problem,
+/* Each valid slot's share of the table's traffic, and of the products with each head. */
+static int rates(const struct smelt__problem *problem, int columns,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
     const smelt_sparse_attn_spec *spec = problem->spec;
     const double slots = (double)problem->valid_slots, tera = 1e12;
-    found[0] = (struct smelt__rate){"tflops",
-                                    "tflops_ratio",
-                                    "TFLOP/s",
-                                    0,
-                                    2 * slots * spec->heads * (spec->dqk + spec->dv) / tera,
-                                    TFLOPS_CEILING};
+    found[0] = (struct smelt__rate){
+        "tflops",      "tflops_ratio", "TFLOP/s", 0, 2 * slots * spec->heads * columns / tera,
+        TFLOPS_CEILING};
     found[1] = (struct smelt__rate){"gather_tbs",
                                     "gather_ratio",
                                     "gather TB/s",
                                     2,
                                     slots * spec->dqk * 2 / tera,
-                                    gather_ceiling(problem->options.rows)};
+                                    ceiling_of(gather, problem->options.rows)};
     return 2;
 }
 
+/* Arithmetic: two products of each valid slot with each head. Gather: each slot's row once. */
+static int forward_rates(const struct smelt__problem *problem,
+                         struct smelt__rate found[SMELT__MOST_RATES]) {
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    return rates(problem, spec->dqk + spec->dv, found);
+}
+
+/* Five products: the scores, dp, dq, and two of dkv. Reduction: each slot's fp32 row once, though
+ * queries that share a tile may reduce one for all. */
+static int backward_rates(const struct smelt__problem *problem,
+                          struct smelt__rate found[SMELT__MOST_RATES]) {
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    const int count = rates(problem, 3 * spec->dqk + 2 * spec->dv, found);
+    found[count] = (struct smelt__rate){"reduction_tbs",
+                                        "reduction_ratio",
+                                        "reduction TB/s",
+                                        2,
+                                        (double)problem->valid_slots * spec->dqk * 4 / 1e12,
+                                        ceiling_of(reduction, problem->options.rows)};
+    return count + 1;
+}
+
 /* One query with one slot. */
-static void tiny(void *args) {
+static void tiny_forward(void *args) {
     smelt_sparse_attn_args *attn = args;
     attn->batches = attn->tokens = attn->width = 1;
     attn->queries.data = attn->query_count.data = NULL;
     attn->query_capacity = 0;
 }
 
-/* ---- the shapes that FlashMLA's forward is compared at, and 8, 16, 32 heads --------------------
- */
+/* And one key, so that nothing takes its time over dkv. */
+static void tiny_backward(void *args) {
+    smelt_sparse_attn_grad_args *attn = args;
+    attn->batches = attn->tokens = attn->width = attn->rows = 1;
+    attn->queries.data = attn->query_count.data = NULL;
+    attn->query_capacity = 0;
+}
+
+/* dq and dsink have; dkv's sums are taken in any order unless the operator is deterministic. */
+static int backward_reproducible(const struct smelt__problem *problem, int tensor) {
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    return spec->deterministic || tensor == SMELT__SPARSE_ATTN_GRAD_DQ ||
+           tensor == SMELT__SPARSE_ATTN_GRAD_DSINK;
+}
+
+/* ---- the shapes that other libraries' kernels are compared at: FlashMLA's forward and 8, 16, 32
+ * heads; cuDNN's backward ---- */
 
 #define MLA(heads, topk) "sparse_attn:heads=" #heads ",dqk=576,dv=512,topk=" #topk
 #define WITH_SINK(heads, topk) "sparse_attn:heads=" #heads ",dqk=512,dv=512,topk=" #topk ",sink=1"
-#define TOPKS(heads, rows)                                                                         \
-    {MLA(heads, 256), 4096, rows}, {MLA(heads, 512), 4096, rows}, {MLA(heads, 1024), 4096, rows},  \
-    {                                                                                              \
-        MLA(heads, 2048), 4096, rows                                                               \
+#define AT(text, T, S) .spec = text, .tokens = T, .rows = S
+#define TOPKS(heads, S)                                                                            \
+    {AT(MLA(heads, 256), 4096, S)}, {AT(MLA(heads, 512), 4096, S)},                                \
+        {AT(MLA(heads, 1024), 4096, S)}, {                                                         \
+        AT(MLA(heads, 2048), 4096, S)                                                              \
     }
+#define GRAD(spec, T, S) AT(spec ",passes=backward", T, S)
+#define DRIFT .lists = SMELT__LISTS_DRIFT
+#define DETERMINISTIC(spec) spec ",passes=backward,deterministic=1"
 
 static const struct smelt__harness_shape peers[] = {
     TOPKS(64, 8192),
@@ -188,13 +254,40 @@ static const struct smelt__harness_shape peers[] = {
     TOPKS(128, 32768),
     TOPKS(64, 131072),
     TOPKS(128, 131072),
-    {WITH_SINK(64, 640), 4096, 8192},
-    {WITH_SINK(64, 1152), 4096, 8192},
-    {WITH_SINK(128, 640), 4096, 8192},
-    {WITH_SINK(128, 1152), 4096, 8192},
-    {MLA(8, 2048), 4096, 8192},
-    {MLA(16, 2048), 4096, 8192},
-    {MLA(32, 2048), 4096, 8192},
+    {AT(WITH_SINK(64, 640), 4096, 8192)},
+    {AT(WITH_SINK(64, 1152), 4096, 8192)},
+    {AT(WITH_SINK(128, 640), 4096, 8192)},
+    {AT(WITH_SINK(128, 1152), 4096, 8192)},
+    {AT(MLA(8, 2048), 4096, 8192)},
+    {AT(MLA(16, 2048), 4096, 8192)},
+    {AT(MLA(32, 2048), 4096, 8192)},
+    {GRAD(MLA(64, 2048), 4096, 4096)},
+    {GRAD(MLA(64, 2048), 8192, 8192)},
+    {AT(DETERMINISTIC(MLA(64, 2048)), 8192, 8192)},
+    {GRAD(MLA(64, 2048), 16384, 16384)},
+    {GRAD(MLA(64, 2048), 32768, 32768)},
+    {AT(DETERMINISTIC(MLA(64, 2048)), 32768, 32768)},
+    {GRAD(MLA(64, 2048), 8192, 131072)},
+    {GRAD(MLA(64, 2048), 8192, 8192), DRIFT},
+    {GRAD(MLA(64, 2048), 32768, 32768), DRIFT},
+    {GRAD(MLA(64, 2048), 8192, 131072), DRIFT},
+    {GRAD(MLA(128, 2048), 8192, 8192)},
+    {AT(DETERMINISTIC(MLA(128, 2048)), 8192, 8192)},
+    {GRAD(MLA(8, 2048), 8192, 8192)},
+    {GRAD(MLA(16, 2048), 8192, 8192)},
+    {GRAD(MLA(32, 2048), 8192, 8192)},
+    {GRAD(MLA(8, 2048), 8192, 8192), DRIFT},
+    {GRAD(MLA(16, 2048), 8192, 8192), DRIFT},
+    {GRAD(MLA(32, 2048), 8192, 8192), DRIFT},
+    {GRAD(WITH_SINK(64, 640), 8192, 8192)},
+    {GRAD(WITH_SINK(128, 1152), 8192, 8192)},
+    {GRAD(MLA(64, 2048), 8192, 8192), .lists = SMELT__LISTS_CAUSAL, .documents = 1,
+     .topk_length = 1},
+    {GRAD(MLA(64, 2048), 8192, 8192), .valid = 1024},
+    {GRAD(MLA(64, 2048), 8192, 8192), .lists = SMELT__LISTS_PACKED, .documents = 16},
+    {GRAD(MLA(64, 2048) ",buckets=auto", 8192, 8192), .lists = SMELT__LISTS_PACKED,
+     .documents = 16},
+    {AT(MLA(64, 2048) ",passes=backward,bwd.variant=mma", 4096, 4096)},
 };
 
 /* ---- the row --------------------------------------------------------------------------------- */
@@ -210,13 +303,32 @@ static const struct smelt__harness_pass passes[] = {
         .given = smelt__sparse_attn_given,
         .fill = smelt__sparse_attn_fill,
         .footprint = smelt__sparse_attn_footprint,
-        .multiplications = multiplications,
+        .multiplications = forward_multiplications,
         .comparisons = &smelt__sparse_attn_by_query,
         .comparison_count = 1,
-        .rates = rates,
-        .tiny = tiny,
-        .workspace = workspace,
-        .launch = launch,
+        .rates = forward_rates,
+        .tiny = tiny_forward,
+        .workspace = forward_workspace,
+        .launch = forward,
+    },
+    {
+        .pass = SMELT_PASS_BACKWARD,
+        .name = "backward",
+        .tensors = &smelt__sparse_attn_grad_tensors,
+        .workspace_field = offsetof(smelt_sparse_attn_grad_args, workspace),
+        .workspace_bytes_field = offsetof(smelt_sparse_attn_grad_args, workspace_bytes),
+        .shape = smelt__sparse_attn_grad_shape_problem,
+        .given = smelt__sparse_attn_grad_given,
+        .fill = smelt__sparse_attn_grad_fill,
+        .footprint = smelt__sparse_attn_grad_footprint,
+        .reproducible = backward_reproducible,
+        .multiplications = backward_multiplications,
+        .comparisons = smelt__sparse_attn_grad_comparisons,
+        .comparison_count = SMELT__SPARSE_ATTN_GRAD_COMPARISONS,
+        .rates = backward_rates,
+        .tiny = tiny_backward,
+        .workspace = backward_workspace,
+        .launch = backward,
     },
 };
 

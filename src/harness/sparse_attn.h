@@ -8,13 +8,35 @@
 
 extern const struct smelt__harness_operator smelt__harness_sparse_attn;
 
-/* The parts of its forward pass, by file: sparse_attn_problem.c, sparse_attn_compare.c. */
+/* The parts of its passes, by file: sparse_attn_problem.c, sparse_attn_compare.c, and of the
+ * backward pass sparse_attn_grad_problem.c, sparse_attn_grad_compare.c. */
 void smelt__sparse_attn_shape_problem(struct smelt__problem *problem);
 int smelt__sparse_attn_given(const struct smelt__problem *problem, int tensor);
 int smelt__sparse_attn_fill(struct smelt__problem *problem);
 void smelt__sparse_attn_footprint(const struct smelt__problem *problem,
                                   struct smelt__footprints *footprints);
 extern const struct smelt__comparison smelt__sparse_attn_by_query;
+
+enum { SMELT__SPARSE_ATTN_GRAD_COMPARISONS = 3 };
+void smelt__sparse_attn_grad_shape_problem(struct smelt__problem *problem);
+int smelt__sparse_attn_grad_given(const struct smelt__problem *problem, int tensor);
+int smelt__sparse_attn_grad_fill(struct smelt__problem *problem);
+void smelt__sparse_attn_grad_footprint(const struct smelt__problem *problem,
+                                       struct smelt__footprints *footprints);
+extern const struct smelt__comparison
+    smelt__sparse_attn_grad_comparisons[SMELT__SPARSE_ATTN_GRAD_COMPARISONS];
+
+/* What both use. The extents of either pass's tensors, by symbol. */
+void smelt__sparse_attn_shape_extents(struct smelt__problem *problem);
+
+/* The forward call of a problem's inputs, of either pass, with its query list. */
+smelt_sparse_attn_args smelt__sparse_attn_inputs(const struct smelt__problem *problem);
+
+/* What a row of q with so many valid slots (at least one) may have for its lse where computing it
+ * takes too long: that of as many keys drawn anew, but so high that no score of a problem lies
+ * above it. */
+double smelt__sparse_attn_estimate_lse(const struct smelt__problem *problem, const uint16_t *q,
+                                       int64_t valid);
 
 /* The number of valid slots of a query (b * T + t). */
 int64_t smelt__problem_valid_slots(const struct smelt__problem *problem, int64_t query);

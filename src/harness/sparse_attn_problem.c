@@ -1,5 +1,5 @@
-/* Problems of sparse_attn's forward pass: what its tensors hold, and what of them a call takes in.
- */
+/* Problems of sparse_attn: what the tensors of its forward pass hold, and those of the backward
+ * pass that are the same, and what of them a call takes in. */
 #include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -11,30 +11,58 @@
 #include "harness/random.h"
 #include "harness/sparse_attn.h"
 #include "reference/sparse_attn.h"
+#include "reference/sparse_attn_grad.h"
 
 #define TENSOR(name) SMELT__SPARSE_ATTN_##name
+
+/* What both passes read has the same numbers in both tables. */
+#define SAME(name)                                                                                 \
+    _Static_assert((int)SMELT__SPARSE_ATTN_##name == (int)SMELT__SPARSE_ATTN_GRAD_##name, #name)
+SAME(Q);
+SAME(KV);
+SAME(INDICES);
+SAME(TOPK_LENGTH);
+SAME(SINK);
+SAME(QUERIES);
+SAME(QUERY_COUNT);
+#undef SAME
 
 enum { STREAM_Q = 1, STREAM_KV, STREAM_LENGTH, STREAM_SINK, STREAM_QUERIES };
 enum { STRANGERS = 4 }; /* entries of a query list that are no query */
 
 /* ---- shape ----------------------------------------------------------------------------------- */
 
-void smelt__sparse_attn_shape_problem(struct smelt__problem *problem) {
+void smelt__sparse_attn_shape_extents(struct smelt__problem *problem) {
     const smelt_sparse_attn_spec *spec = problem->spec;
     const struct smelt__problem_options *options = &problem->options;
-    smelt_sparse_attn_args *args = problem->args;
     int64_t *extents = problem->extents;
-    *args = (smelt_sparse_attn_args)SMELT_SPARSE_ATTN_ARGS_INIT;
-    args->batches = extents[TENSOR(B)] = options->batches;
-    args->tokens = extents[TENSOR(T)] = options->tokens;
-    args->rows = extents[TENSOR(S)] = options->rows;
-    args->width = extents[TENSOR(WIDTH)] = options->width;
-    args->scale = options->scale;
+    extents[TENSOR(B)] = options->batches;
+    extents[TENSOR(T)] = options->tokens;
+    extents[TENSOR(S)] = options->rows;
+    extents[TENSOR(WIDTH)] = options->width;
     extents[TENSOR(H)] = spec->heads;
     extents[TENSOR(DQK)] = spec->dqk;
     extents[TENSOR(DV)] = spec->dv;
     extents[TENSOR(ONE)] = 1;
     extents[TENSOR(LISTED)] = options->batches * options->tokens + STRANGERS; /* at most */
+}
+
+void smelt__sparse_attn_shape_problem(struct smelt__problem *problem) {
+    const struct smelt__problem_options *options = &problem->options;
+    smelt_sparse_attn_args *args = problem->args;
+    smelt__sparse_attn_shape_extents(problem);
+    *args = (smelt_sparse_attn_args)SMELT_SPARSE_ATTN_ARGS_INIT;
+    args->batches = options->batches;
+    args->tokens = options->tokens;
+    args->rows = options->rows;
+    args->width = options->width;
+    args->scale = options->scale;
+}
+
+smelt_sparse_attn_args smelt__sparse_attn_inputs(const struct smelt__problem *problem) {
+    if (problem->pass->pass == SMELT_PASS_BACKWARD)
+        return smelt__sparse_attn_forward_of(problem->args);
+    return *(const smelt_sparse_attn_args *)problem->args;
 }
 
 int smelt__sparse_attn_given(const struct smelt__problem *problem, int tensor) {
@@ -76,6 +104,9 @@ struct fill {
 static const float SPIKE_KEY = 8.0F, SPIKE_SHIFT = 110.0F, SPIKE_RISE = 1000.0F,
                    SPIKE_SLOW_FALL = 128.0F;
 
+/* No key of any problem scores so many standard deviations above the mean: one in 10^12. */
+static const double RARE_DEVIATIONS = 7;
+
 static void make_spiky(const struct fill *fill, uint64_t row, uint16_t *q) {
     static const float factors[] = {1.0F, 8.0F, 40.0F};
     const float scale = fill->options->scale;
@@ -88,6 +119,22 @@ static void make_spiky(const struct fill *fill, uint64_t row, uint16_t *q) {
     q[dqk - 1] = smelt__bf16_from_float(smelt__random_next(&random) & 1 ? shift : -shift);
     float rise = row % 2 == 0 ? SPIKE_RISE : row % 4 == 1 ? -SPIKE_RISE : -SPIKE_SLOW_FALL;
     q[dqk - 2] = smelt__bf16_from_float(rises ? rise / scale : 0.0F);
+}
+
+double smelt__sparse_attn_estimate_lse(const struct smelt__problem *problem, const uint16_t *q,
+                                       int64_t valid) {
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    const double scale = (double)problem->options.scale;
+    const int spikes = problem->options.spiky ? 2 : 0; /* columns of a key that are no chance */
+    double square = 0, middle = 0;
+    for (int d = 0; d < spec->dqk - spikes; d++)
+        square += pow((double)smelt__bf16_to_float(q[d]), 2);
+    if (spikes)
+        middle = (double)(SPIKE_KEY * smelt__bf16_to_float(q[spec->dqk - 1])) +
+                 fmax(0, (double)smelt__bf16_to_float(q[spec->dqk - 2]));
+    const double deviation = scale * sqrt(square);
+    return scale * middle +
+           fmax(log((double)valid) + deviation * deviation / 2, RARE_DEVIATIONS * deviation);
 }
 
 static void fill_q(void *user, int64_t begin, int64_t end) {
@@ -154,7 +201,8 @@ static void count_slots(void *user, int64_t begin, int64_t end) {
 }
 
 int64_t smelt__problem_valid_slots(const struct smelt__problem *problem, int64_t query) {
-    return smelt__sparse_attn_valid_rows(problem->spec, problem->args, query, NULL);
+    const smelt_sparse_attn_args inputs = smelt__sparse_attn_inputs(problem);
+    return smelt__sparse_attn_valid_rows(problem->spec, &inputs, query, NULL);
 }
 
 /* Normal values, and where there are heads enough a sink that is none, one that takes all and one
@@ -198,11 +246,17 @@ static int32_t fill_query_list(struct smelt__problem *problem, int32_t *queries)
     return count;
 }
 
+static void set_query_capacity(struct smelt__problem *problem, int64_t capacity) {
+    if (problem->pass->pass == SMELT_PASS_BACKWARD)
+        ((smelt_sparse_attn_grad_args *)problem->args)->query_capacity = capacity;
+    else
+        ((smelt_sparse_attn_args *)problem->args)->query_capacity = capacity;
+}
+
 /* Behind the list stand the queries that are not in it: whoever reads on gives himself away. */
 static int make_query_list(struct smelt__problem *problem) {
     const struct smelt__problem_options *options = &problem->options;
     const int64_t total = options->batches * options->tokens;
-    smelt_sparse_attn_args *args = problem->args;
     int32_t *queries = smelt__problem_data(problem, TENSOR(QUERIES));
     int32_t *query_count = smelt__problem_data(problem, TENSOR(QUERY_COUNT));
     problem->listed = calloc((size_t)total + 1, 1);
@@ -213,7 +267,7 @@ static int make_query_list(struct smelt__problem *problem) {
     for (int64_t query = 0; query < total; query++)
         if (!problem->listed[query])
             queries[all++] = (int32_t)query;
-    args->query_capacity = options->query_list == SMELT__QUERY_LIST_PARTIAL ? all : count;
+    set_query_capacity(problem, options->query_list == SMELT__QUERY_LIST_PARTIAL ? all : count);
     if (options->query_list == SMELT__QUERY_LIST_EMPTY)
         memset(problem->listed, 0, (size_t)total);
     if (query_count)
@@ -253,52 +307,53 @@ int smelt__sparse_attn_fill(struct smelt__problem *problem) {
 /* ---- footprint ------------------------------------------------------------------------------- */
 
 /* Slots of a query that may be read: those before its topk_length. */
-static int64_t slots_of(const struct smelt__problem *problem, int64_t b, int64_t t) {
-    const smelt_sparse_attn_args *args = problem->args;
+static int64_t slots_of(const struct smelt__problem *problem, int64_t width, int64_t b, int64_t t) {
     const int32_t *lengths = smelt__problem_data(problem, TENSOR(TOPK_LENGTH));
     const int64_t slots =
-        lengths ? lengths[smelt__problem_at(problem, TENSOR(TOPK_LENGTH), b, t, 0)] : args->width;
-    return slots < args->width ? slots : args->width;
+        lengths ? lengths[smelt__problem_at(problem, TENSOR(TOPK_LENGTH), b, t, 0)] : width;
+    return slots < width ? slots : width;
+}
+
+/* Whether it has a row for each head of each query. */
+static int has_rows_of_heads(const struct smelt__tensor_row *row) {
+    return row->dimensions == 4 && row->shape[1] == TENSOR(T) && row->shape[2] == TENSOR(H);
 }
 
 /* `rows`: [width], scratch. */
-static void touch_query(const struct smelt__problem *problem, int64_t query, int64_t *rows,
-                        struct smelt__footprints *footprints) {
+static void touch_query(const struct smelt__problem *problem, const smelt_sparse_attn_args *inputs,
+                        int64_t query, int64_t *rows, struct smelt__footprints *footprints) {
     const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__tensor_table *table = problem->pass->tensors;
     const int64_t b = query / problem->options.tokens, t = query % problem->options.tokens;
-    for (int64_t head = 0; head < spec->heads; head++) {
-        smelt__touch_row(footprints, TENSOR(Q), b, t, head);
-        smelt__touch_row(footprints, TENSOR(OUT), b, t, head);
-        smelt__touch_row(footprints, TENSOR(LSE), b, t, head);
-        smelt__touch_row(footprints, TENSOR(MAX_LOGITS), b, t, head);
-    }
+    for (int tensor = 0; tensor < table->count; tensor++)
+        for (int64_t head = 0; has_rows_of_heads(&table->rows[tensor]) && head < spec->heads;
+             head++)
+            smelt__touch_row(footprints, tensor, b, t, head);
     if (!footprints->inputs)
         return;
     smelt__touch_row(footprints, TENSOR(TOPK_LENGTH), b, t, 0);
     smelt__touch(footprints, TENSOR(INDICES), smelt__problem_at(problem, TENSOR(INDICES), b, t, 0),
-                 slots_of(problem, b, t));
-    const int64_t valid = smelt__sparse_attn_valid_rows(spec, problem->args, query, rows);
+                 slots_of(problem, inputs->width, b, t));
+    const int64_t valid = smelt__sparse_attn_valid_rows(spec, inputs, query, rows);
     for (int64_t i = 0; i < valid; i++)
         smelt__touch_row(footprints, TENSOR(KV), b, rows[i], 0);
 }
 
 void smelt__sparse_attn_footprint(const struct smelt__problem *problem,
                                   struct smelt__footprints *footprints) {
-    const smelt_sparse_attn_args *args = problem->args;
+    const smelt_sparse_attn_args inputs = smelt__sparse_attn_inputs(problem);
     const int32_t *count = smelt__problem_data(problem, TENSOR(QUERY_COUNT));
     const int64_t queries = problem->options.batches * problem->options.tokens;
-    int64_t listed = args->query_capacity;
-    int64_t *rows = malloc((size_t)args->width * sizeof *rows);
+    const int64_t capacity = inputs.query_capacity;
+    int64_t *rows = malloc((size_t)inputs.width * sizeof *rows);
     if (!rows) {
         footprints->failed = 1;
         return;
     }
     for (int64_t query = 0; query < queries; query++)
         if (!problem->listed || problem->listed[query])
-            touch_query(problem, query, rows, footprints);
-    if (count && *count < listed)
-        listed = *count;
-    smelt__touch(footprints, TENSOR(QUERIES), 0, listed);
+            touch_query(problem, &inputs, query, rows, footprints);
+    smelt__touch(footprints, TENSOR(QUERIES), 0, count && *count < capacity ? *count : capacity);
     smelt__touch_row(footprints, TENSOR(QUERY_COUNT), 0, 0, 0);
     smelt__touch_row(footprints, TENSOR(SINK), 0, 0, 0);
     free(rows);

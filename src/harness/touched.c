@@ -176,9 +176,12 @@ static uint64_t mix(uint64_t hash, const unsigned char *bytes, size_t count) {
 }
 
 uint64_t smelt__placed_digest(const struct smelt__placed *placed) {
+    const struct smelt__harness_pass *pass = placed->pass;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (int i = 0; i < placed->pass->tensors->count; i++) {
+    for (int i = 0; i < pass->tensors->count; i++) {
         const struct smelt__footprint *footprint = &placed->footprints.tensors[i];
+        if (pass->reproducible && !pass->reproducible(placed->problem, i))
+            continue;
         for (size_t k = 0; placed->buffers[i].host && k < footprint->count; k++)
             hash = mix(hash, placed->buffers[i].host + GUARD + footprint->intervals[k].begin,
                        (size_t)(footprint->intervals[k].end - footprint->intervals[k].begin));

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reference/vectors.h"
+
 void smelt__sparse_attn_resolve_strides(const smelt_sparse_attn_spec *spec,
                                         smelt_sparse_attn_args *args) {
     int64_t heads = spec->heads, dqk = spec->dqk, dv = spec->dv;
@@ -73,26 +75,6 @@ int64_t smelt__sparse_attn_valid_rows(const smelt_sparse_attn_spec *spec,
     return valid_rows(spec, &resolved, query, rows);
 }
 
-static void widen(const uint16_t *from, int64_t count, double *to) {
-    for (int64_t i = 0; i < count; i++)
-        to[i] = (double)smelt__bf16_to_float(from[i]);
-}
-
-/* Four partial sums, because one would wait for each addition before the next. */
-static double dot(const double *a, const double *b, int64_t count) {
-    double sum[4] = {0, 0, 0, 0};
-    int64_t i = 0;
-    for (; i + 4 <= count; i += 4) {
-        sum[0] += a[i] * b[i];
-        sum[1] += a[i + 1] * b[i + 1];
-        sum[2] += a[i + 2] * b[i + 2];
-        sum[3] += a[i + 3] * b[i + 3];
-    }
-    for (; i < count; i++)
-        sum[0] += a[i] * b[i];
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
 /* What one thread works with: one query at a time. */
 struct scratch {
     int64_t *rows;  /* [width] */
@@ -129,6 +111,16 @@ static int scratch_allocate(struct scratch *scratch, const smelt_sparse_attn_spe
     return -1;
 }
 
+/* p = exp(s) / (exp(lse) + exp(sink)) = exp(s - denominator) */
+double smelt__sparse_attn_denominator(const smelt_sparse_attn_spec *spec,
+                                      const smelt_sparse_attn_args *args, int head, double lse) {
+    const float *sinks = args->sink.data;
+    if (!spec->sink || !sinks)
+        return lse;
+    const double sink = (double)sinks[head], high = fmax(sink, lse);
+    return isinf(high) ? high : high + log(exp(sink - high) + exp(lse - high));
+}
+
 struct head_result {
     double lse, max_logit, max_abs;
 };
@@ -142,7 +134,7 @@ static struct head_result attend(const smelt_sparse_attn_spec *spec,
     struct head_result result = {-INFINITY, -INFINITY, 0};
     for (int64_t i = 0; i < count; i++) {
         double score =
-            (double)args->scale * dot(scratch->q, scratch->keys + i * spec->dqk, spec->dqk);
+            (double)args->scale * smelt__dot(scratch->q, scratch->keys + i * spec->dqk, spec->dqk);
         scratch->scores[i] = score;
         result.max_logit = fmax(result.max_logit, score);
         result.max_abs = fmax(result.max_abs, fabs(score));
@@ -151,13 +143,7 @@ static struct head_result attend(const smelt_sparse_attn_spec *spec,
     for (int64_t i = 0; i < count; i++)
         sum += exp(scratch->scores[i] - result.max_logit);
     result.lse = result.max_logit + log(sum);
-    /* p = exp(s) / (exp(lse) + exp(sink)) = exp(s - denominator) */
-    double denominator = result.lse;
-    const float *sinks = args->sink.data;
-    if (spec->sink && sinks) {
-        double sink = (double)sinks[head], high = fmax(sink, result.lse);
-        denominator = isinf(high) ? high : high + log(exp(sink - high) + exp(result.lse - high));
-    }
+    const double denominator = smelt__sparse_attn_denominator(spec, args, head, result.lse);
     memset(scratch->out, 0, (size_t)spec->dv * sizeof *scratch->out);
     memset(scratch->terms, 0, (size_t)spec->dv * sizeof *scratch->terms);
     for (int64_t i = 0; i < count; i++) {
@@ -180,13 +166,13 @@ static void compute_query(const smelt_sparse_attn_spec *spec, const smelt_sparse
     int64_t count = valid_rows(spec, args, query, scratch->rows);
     const uint16_t *kv = args->kv.data;
     for (int64_t i = 0; i < count; i++)
-        widen(kv + batch * args->kv.strides[0] + scratch->rows[i] * args->kv.strides[1], spec->dqk,
-              scratch->keys + i * spec->dqk);
+        smelt__widen(kv + batch * args->kv.strides[0] + scratch->rows[i] * args->kv.strides[1],
+                     spec->dqk, scratch->keys + i * spec->dqk);
     double max_abs = 0;
     for (int head = 0; head < spec->heads; head++) {
         struct head_result one = {-INFINITY, -INFINITY, 0};
         if (count > 0) {
-            widen(q + head * args->q.strides[2], spec->dqk, scratch->q);
+            smelt__widen(q + head * args->q.strides[2], spec->dqk, scratch->q);
             one = attend(spec, args, head, count, scratch);
         } else {
             memset(scratch->out, 0, (size_t)spec->dv * sizeof *scratch->out);

@@ -36,6 +36,10 @@ int64_t smelt__sparse_attn_valid_rows(const smelt_sparse_attn_spec *spec,
                                       const smelt_sparse_attn_args *args, int64_t query,
                                       int64_t *rows);
 
+/* ln(exp(lse) + exp(sink)), by which a head's probabilities are divided; without a sink lse. */
+double smelt__sparse_attn_denominator(const smelt_sparse_attn_spec *spec,
+                                      const smelt_sparse_attn_args *args, int head, double lse);
+
 /* The public strides with packed tensors' zeros replaced by what they stand for. */
 void smelt__sparse_attn_resolve_strides(const smelt_sparse_attn_spec *spec,
                                         smelt_sparse_attn_args *args);

@@ -1,7 +1,7 @@
 /*
- * A stand-in for the library's device half: "device" memory is the host's, and forward runs the
- * reference, with a chosen defect. It shows that the harness passes what is right and catches what
- * is not.
+ * A stand-in for the library's device half: "device" memory is the host's, forward runs the
+ * reference and backward an implementation of its own, with a chosen defect. It shows that the
+ * harness passes what is right and catches what is not.
  */
 #ifndef SMELT_TEST_STAND_IN_H
 #define SMELT_TEST_STAND_IN_H
@@ -35,7 +35,39 @@ enum stand_in_defect {
     STAND_IN_DEFECTS,
     /* What a comparison with the reference cannot see; the emulator's runs do. */
     STAND_IN_LAST_BIT, /* of one result, well within the tolerance */
-    STAND_IN_WRITES_INPUT
+    STAND_IN_WRITES_INPUT,
+    /* Of the backward pass: */
+    STAND_IN_GRAD_DEFECTS,
+    STAND_IN_GRAD_SKIPS_LAST_SLOT,
+    STAND_IN_GRAD_DUPLICATES_ONCE,
+    STAND_IN_GRAD_IGNORES_LENGTH,
+    STAND_IN_GRAD_CLAMPS_MASKED,
+    STAND_IN_GRAD_EMPTY_NOT_ZERO,
+    STAND_IN_GRAD_EMPTY_NOT_WRITTEN,
+    STAND_IN_GRAD_UNSELECTED_NOT_ZERO,
+    STAND_IN_GRAD_UNSELECTED_NOT_WRITTEN,
+    STAND_IN_GRAD_OVERWRITES, /* instead of adding */
+    STAND_IN_GRAD_OTHER_BATCH,
+    STAND_IN_GRAD_COMPUTES_UNLISTED,
+    STAND_IN_GRAD_SKIPS_LAST_QUERY,
+    STAND_IN_GRAD_NO_SCALE,
+    STAND_IN_GRAD_NO_DELTA,
+    STAND_IN_GRAD_NO_VALUE, /* dkv without p times grad_out */
+    STAND_IN_GRAD_LSE_BASE_2,
+    STAND_IN_GRAD_P_WITHOUT_SINK,
+    STAND_IN_GRAD_DSINK_SIGN,
+    STAND_IN_GRAD_DSINK_WHOLE, /* as if sinks took all */
+    STAND_IN_GRAD_DSINK_LSE,   /* lse as if it held the sink */
+    STAND_IN_GRAD_DSINK_NAN,   /* of a sink of +inf */
+    STAND_IN_GRAD_DQ_ROW_OFF,  /* one head of one query is 4 % too large */
+    STAND_IN_GRAD_DKV_ROW_OFF, /* the row most selected */
+    STAND_IN_GRAD_COARSE_P,    /* three bits less than bf16 has */
+    STAND_IN_GRAD_WRITES_DQ_GAP,
+    STAND_IN_GRAD_WRITES_DKV_GAP,
+    STAND_IN_GRAD_ALL_DEFECTS,
+    /* Seen by the emulator's runs alone: */
+    STAND_IN_GRAD_LAST_BIT_DQ,
+    STAND_IN_GRAD_LAST_BIT_DKV
 };
 
 extern enum stand_in_defect stand_in_defect;

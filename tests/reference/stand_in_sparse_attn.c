@@ -6,38 +6,47 @@
 
 #include "reference/sparse_attn.h"
 #include "smelt/smelt.h"
-#include "stand_in.h"
+#include "stand_in_sparse_attn.h"
 
-struct smelt_sparse_attn {
-    smelt_sparse_attn_spec spec;
-    char knobs[128];
-};
+static const char *const pass_words[] = {"", ",passes=forward", ",passes=backward", ",passes=both"};
 
 smelt_status smelt_sparse_attn_spec_print(const smelt_sparse_attn_spec *spec, char **text) {
     *text = malloc(256);
     if (!*text)
         return SMELT_ERROR_OUT_OF_MEMORY;
-    snprintf(*text, 256, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%s%s", spec->heads, spec->dqk,
-             spec->dv, spec->topk, spec->sink ? ",sink=1" : "",
-             spec->buckets[0] ? ",buckets=auto" : "");
+    snprintf(*text, 256, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%s%s%s%s", spec->heads,
+             spec->dqk, spec->dv, spec->topk, spec->sink ? ",sink=1" : "",
+             spec->buckets[0] ? ",buckets=auto" : "", pass_words[spec->passes & 3U],
+             spec->deterministic ? ",deterministic=1" : "");
     return SMELT_OK;
+}
+
+/* Whether the word stands next in the text, which then goes on behind it. */
+static int take(const char **text, const char *word) {
+    const size_t length = strlen(word);
+    if (length == 0 || strncmp(*text, word, length) != 0)
+        return 0;
+    *text += length;
+    return 1;
 }
 
 smelt_status smelt_sparse_attn_spec_parse(const char *text, smelt_sparse_attn_spec *spec,
                                           char **knobs) {
+    int length = 0;
     if (knobs)
         *knobs = NULL;
     spec->knobs = NULL;
-    spec->sink = strstr(text, ",sink=1") != NULL;
-    int length = 0;
     if (sscanf(text, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%n", &spec->heads, &spec->dqk,
                &spec->dv, &spec->topk, &length) != 4)
         return stand_in_fail(SMELT_ERROR_INVALID_SPEC, text);
-    const char *rest = text + length + (spec->sink ? strlen(",sink=1") : 0);
-    const char *buckets = strstr(text, ",buckets=");
-    spec->buckets[0] = buckets ? SMELT_BUCKETS_AUTO : 0;
-    if (buckets)
-        rest = buckets + 1 + strcspn(buckets + 1, ",");
+    const char *rest = text + length;
+    spec->sink = take(&rest, ",sink=1");
+    spec->buckets[0] = take(&rest, ",buckets=auto") ? SMELT_BUCKETS_AUTO : 0;
+    spec->passes = 0;
+    for (unsigned passes = 1; passes <= 3; passes++)
+        if (take(&rest, pass_words[passes]))
+            spec->passes = passes;
+    spec->deterministic = take(&rest, ",deterministic=1");
     if (knobs && *rest == ',')
         spec->knobs = *knobs = strdup(rest + 1);
     return SMELT_OK;

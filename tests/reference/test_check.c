@@ -197,7 +197,7 @@ static void test_peer_items(void **state) {
     (void)state;
     struct smelt__bench_item items[64];
     int count = smelt__bench_peer_items(NULL, 0);
-    assert_int_equal(count, 24 + 4 + 3);
+    assert_int_equal(count, 24 + 4 + 3 + 25);
     assert_int_equal(smelt__bench_peer_items(items, 64), count);
     assert_string_equal(items[3].spec, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048");
     assert_true(items[3].problem.rows == 8192);
@@ -205,6 +205,11 @@ static void test_peer_items(void **state) {
     assert_true(items[23].problem.rows == 131072);
     assert_string_equal(items[27].spec, "sparse_attn:heads=128,dqk=512,dv=512,topk=1152,sink=1");
     assert_string_equal(items[30].spec, "sparse_attn:heads=32,dqk=576,dv=512,topk=2048");
+    assert_string_equal(items[31].spec,
+                        "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,passes=backward");
+    assert_true(items[31].problem.tokens == 4096 && items[31].problem.rows == 4096);
+    assert_true(items[38].problem.lists == SMELT__LISTS_DRIFT && items[38].problem.rows == 8192);
+    assert_true(items[52].problem.valid == 1024);
 }
 
 int main(void) {

@@ -1,0 +1,431 @@
+/* Results of sparse_attn's backward pass, beside the reference's: dq by query, dkv by key, dsink by
+ * head. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/parallel.h"
+#include "harness/random.h"
+#include "harness/sparse_attn.h"
+#include "reference/bf16.h"
+#include "reference/sparse_attn.h"
+#include "reference/sparse_attn_grad.h"
+
+#define TENSOR(name) SMELT__SPARSE_ATTN_GRAD_##name
+
+enum { STREAM_KEYS = 202 };
+
+/* Rounding to bf16 is off by 2^-8 of a number at most, by 1.7e-3 in the mean square: ds and p are
+ * rounded, each for itself, and the sum is. */
+static const double OVERALL_TOLERANCE = 6e-3, ROW_TOLERANCE = 2e-2;
+/* An error of a score moves its probability by as much; see sparse_attn_compare.c. */
+static const double TOLERANCE_PER_SCORE = 2e-6;
+/* What fp32 loses of dp - delta, relative to the numbers that these two are sums of. */
+static const double LOST_IN_DIFFERENCE = 2e-6;
+/* dsink is a sum of fp32 numbers, relative to the numbers that it and each delta are sums of. */
+static const double DSINK_TOLERANCE = 2e-5;
+/* Rows smaller than this are compared as if they were this large: below it fp32's normal range
+ * ends. And of a start value that is added to, fp32 keeps so much. */
+static const double SMALLEST_ROW_NORM = 1e-30, FP32_ROUNDING = 0x1p-24;
+
+/* Of dq and of dkv: */
+enum { OVERALL, ROW, ABSOLUTE, LARGEST_SCORE, ROW_METRICS };
+
+static const struct smelt__metric dq_metrics[ROW_METRICS] = {
+    [OVERALL] = {"relative_error", "dq", "dq, relative", "relative error of dq", SMELT__OVERALL},
+    [ROW] = {"relative_error", "dq_row", "worst dq row", "relative error of dq", SMELT__LARGEST},
+    [ABSOLUTE] = {"max_abs_error", "dq", NULL, "error of dq", SMELT__LARGEST},
+    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST},
+};
+
+static const struct smelt__metric dkv_metrics[ROW_METRICS] = {
+    [OVERALL] = {"relative_error", "dkv", "dkv, relative", "relative error of dkv", SMELT__OVERALL},
+    [ROW] = {"relative_error", "dkv_row", "worst dkv row", "relative error of dkv", SMELT__LARGEST},
+    [ABSOLUTE] = {"max_abs_error", "dkv", NULL, "error of dkv", SMELT__LARGEST},
+    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST},
+};
+
+static const struct smelt__metric dsink_metrics[] = {
+    {"relative_error", "dsink", "dsink", "error of dsink, relative to its terms,", SMELT__LARGEST},
+};
+
+static const char OUT_OF_MEMORY[] = "out of memory while computing the reference";
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* A row of dq or dkv as it should be, and what fp32 may be off by beside the bars. */
+struct expected_row {
+    const double *grads; /* [dqk] */
+    double cancelled;    /* see sparse_attn_grad.h; 0: nothing has a part in the row */
+    double before;       /* the norm of what was added to */
+    const char *nothing; /* what is wrong when it is not exactly 0 then */
+};
+
+/* `got`: [dqk], less what was added to. */
+static void compare_row(const struct smelt__problem *problem, const double *got,
+                        const struct expected_row *expected, int64_t place,
+                        struct smelt__finding *finding) {
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    double different = 0, reference = 0;
+    for (int d = 0; d < spec->dqk; d++) {
+        const double delta = got[d] - expected->grads[d];
+        finding->wrong_place = place;
+        if (!isfinite(got[d]))
+            finding->wrong = "NaN, infinite or not written";
+        else if (!(expected->cancelled > 0) && got[d] != 0)
+            finding->wrong = expected->nothing;
+        if (finding->wrong)
+            return;
+        different += delta * delta;
+        reference += expected->grads[d] * expected->grads[d];
+        smelt__finding_enlarge(finding, ABSOLUTE, fabs(delta), place);
+    }
+    /* Added to the norm, what fp32 loses takes up the whole bar at most. */
+    const double lost = LOST_IN_DIFFERENCE * expected->cancelled + FP32_ROUNDING * expected->before;
+    const double norm = fmax(sqrt(reference), SMALLEST_ROW_NORM);
+    smelt__finding_enlarge(finding, ROW, sqrt(different) / (norm + lost / ROW_TOLERANCE), place);
+    finding->metrics[OVERALL].value += different;
+    finding->metrics[OVERALL].weight += norm * norm + pow(lost / OVERALL_TOLERANCE, 2);
+}
+
+static void judge_rows(const struct smelt__problem *problem, int64_t compared,
+                       struct smelt__metric_result *results) {
+    const double by_score = TOLERANCE_PER_SCORE * results[LARGEST_SCORE].value;
+    (void)problem, (void)compared;
+    results[OVERALL].bar = OVERALL_TOLERANCE + by_score;
+    results[ROW].bar = ROW_TOLERANCE + by_score;
+}
+
+/* ---- dq, by query ---------------------------------------------------------------------------- */
+
+static int64_t count_queries(const struct smelt__problem *problem) {
+    return problem->options.batches * problem->options.tokens;
+}
+
+static int is_computed(const struct smelt__problem *problem, int64_t query) {
+    return !problem->listed || problem->listed[query];
+}
+
+/* `got`: [dqk], scratch. */
+static void compare_heads(const struct smelt__placed *placed, int64_t query,
+                          const struct smelt__sparse_attn_row_grads *expected, double *got,
+                          struct smelt__finding *finding) {
+    const smelt_sparse_attn_spec *spec = placed->problem->spec;
+    const int64_t tokens = placed->problem->options.tokens;
+    for (int head = 0; head < spec->heads && !finding->wrong; head++) {
+        const struct expected_row row = {
+            .grads = expected->grads + (int64_t)head * spec->dqk,
+            .cancelled = expected->cancelled[head],
+            .nothing = "dq of a query without a valid slot, or without weight, is not 0"};
+        const uint16_t *dq =
+            smelt__placed_row(placed, TENSOR(DQ), query / tokens, query % tokens, head);
+        for (int d = 0; d < spec->dqk; d++)
+            got[d] = (double)smelt__bf16_to_float(dq[d]);
+        compare_row(placed->problem, got, &row, head, finding);
+    }
+    smelt__finding_enlarge(finding, LARGEST_SCORE, expected->max_abs[0], 0);
+}
+
+static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
+                          struct smelt__finding *finding) {
+    const smelt_sparse_attn_spec *spec = placed->problem->spec;
+    const size_t heads = (size_t)spec->heads, dqk = (size_t)spec->dqk;
+    double max_abs = 0, *memory = malloc((heads * (dqk + 1) + dqk) * sizeof *memory);
+    (void)prepared;
+    finding->wrong = OUT_OF_MEMORY;
+    if (memory) {
+        struct smelt__sparse_attn_row_grads expected = {memory, memory + heads * dqk, &max_abs};
+        if (smelt__sparse_attn_dq(spec, placed->problem->args, &query, 1, &expected) == 0) {
+            finding->wrong = NULL;
+            compare_heads(placed, query, &expected, memory + heads * (dqk + 1), finding);
+        }
+    }
+    free(memory);
+}
+
+/* ---- the queries that have a part ------------------------------------------------------------ */
+
+struct queries {
+    int64_t *numbers; /* NULL: all */
+    int64_t count;
+};
+
+static void release_queries(void *prepared) {
+    struct queries *queries = prepared;
+    free(queries->numbers);
+    free(queries);
+}
+
+static void *prepare_queries(const struct smelt__placed *placed, const int64_t *units,
+                             int64_t count) {
+    const struct smelt__problem *problem = placed->problem;
+    const int64_t all = count_queries(problem);
+    struct queries *queries = calloc(1, sizeof *queries);
+    (void)units, (void)count;
+    if (!queries)
+        return NULL;
+    queries->count = all;
+    if (!problem->listed)
+        return queries;
+    queries->numbers = malloc((size_t)all * sizeof *queries->numbers);
+    if (!queries->numbers) {
+        free(queries);
+        return NULL;
+    }
+    queries->count = 0;
+    for (int64_t query = 0; query < all; query++)
+        if (problem->listed[query])
+            queries->numbers[queries->count++] = query;
+    return queries;
+}
+
+/* ---- dkv, by key ----------------------------------------------------------------------------- */
+
+static int64_t count_keys(const struct smelt__problem *problem) {
+    return problem->options.batches * problem->options.rows;
+}
+
+/* The tensor that dkv is handed out in. */
+static int dkv_tensor(const struct smelt__problem *problem) {
+    static const int tensors[] = {[SMELT__DKV_BF16] = TENSOR(DKV),
+                                  [SMELT__DKV_FP32] = TENSOR(DKV_FP32),
+                                  [SMELT__DKV_ADD] = TENSOR(DKV_SUM)};
+    return tensors[problem->options.dkv];
+}
+
+static const void *dkv_row(const struct smelt__placed *placed, int64_t key) {
+    const int64_t rows = placed->problem->options.rows;
+    return smelt__placed_row(placed, dkv_tensor(placed->problem), key / rows, key % rows, 0);
+}
+
+/* What a key's row held before the call; NULL: it is overwritten. */
+static const float *row_before(const struct smelt__problem *problem, int64_t key) {
+    const int64_t rows = problem->options.rows;
+    const float *sums = smelt__problem_data(problem, TENSOR(DKV_SUM));
+    return sums ? sums + smelt__problem_at(problem, TENSOR(DKV_SUM), key / rows, key % rows, 0)
+                : NULL;
+}
+
+static int is_untouched(const struct smelt__placed *placed, int64_t key) {
+    const struct smelt__problem *problem = placed->problem;
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    const void *row = dkv_row(placed, key);
+    const float *before = row_before(problem, key), *single = row;
+    const uint16_t *half = row;
+    int nonzero = 0;
+    if (before)
+        return memcmp(row, before, (size_t)spec->dqk * sizeof *before) == 0;
+    for (int d = 0; d < spec->dqk; d++)
+        nonzero |= problem->options.dkv == SMELT__DKV_BF16 ? (half[d] & 0x7fff) != 0
+                                                           : !(single[d] == 0.0F);
+    return !nonzero;
+}
+
+struct survey {
+    const struct smelt__placed *placed;
+    smelt_sparse_attn_args inputs;
+    _Atomic uint32_t *selections; /* [keys] slots that name them */
+    uint8_t *chosen;              /* [keys] */
+    _Atomic int64_t wrong;        /* a key that nobody selects, with a gradient; or -1 */
+    _Atomic int failed;
+};
+
+static void count_selections(void *user, int64_t begin, int64_t end) {
+    struct survey *survey = user;
+    const struct smelt__problem *problem = survey->placed->problem;
+    int64_t *rows = malloc((size_t)survey->inputs.width * sizeof *rows);
+    if (!rows)
+        atomic_store(&survey->failed, 1);
+    for (int64_t query = begin; query < end && rows; query++) {
+        const int64_t first = query / problem->options.tokens * problem->options.rows;
+        const int64_t valid =
+            is_computed(problem, query)
+                ? smelt__sparse_attn_valid_rows(problem->spec, &survey->inputs, query, rows)
+                : 0;
+        for (int64_t i = 0; i < valid; i++)
+            atomic_fetch_add_explicit(&survey->selections[first + rows[i]], 1,
+                                      memory_order_relaxed);
+    }
+    free(rows);
+}
+
+static void look_at_unselected(void *user, int64_t begin, int64_t end) {
+    struct survey *survey = user;
+    for (int64_t key = begin; key < end; key++)
+        if (survey->selections[key] == 0 && !is_untouched(survey->placed, key))
+            atomic_store(&survey->wrong, key);
+}
+
+static void take(struct survey *survey, int64_t key, int64_t most, int64_t *units, int64_t *count) {
+    if (key < 0 || survey->chosen[key] || *count == most)
+        return;
+    survey->chosen[key] = 1;
+    units[(*count)++] = key;
+}
+
+/* The next key that is selected, or that is not, and was not taken; -1: there is none. */
+static int64_t next_key(const struct survey *survey, int64_t total, int64_t from, int selected) {
+    for (int64_t i = 0; i < total; i++) {
+        const int64_t key = (from + i) % total;
+        if ((survey->selections[key] > 0) == selected && !survey->chosen[key])
+            return key;
+    }
+    return -1;
+}
+
+static int64_t most_selected(const struct survey *survey, int64_t total) {
+    int64_t most = 0;
+    for (int64_t key = 1; key < total; key++)
+        if (survey->selections[key] > survey->selections[most])
+            most = key;
+    return most;
+}
+
+/* One that nobody selects and that has a gradient all the same; the last, the most selected and the
+ * first; then of those that are selected and those that are not, in turn. */
+static int64_t take_keys(struct survey *survey, int64_t total, int64_t most, int64_t *units) {
+    struct smelt__random random =
+        smelt__random_at(survey->placed->problem->options.seed, STREAM_KEYS, 0);
+    int64_t count = 0;
+    take(survey, atomic_load(&survey->wrong), most, units, &count);
+    take(survey, total - 1, most, units, &count);
+    take(survey, most_selected(survey, total), most, units, &count);
+    take(survey, 0, most, units, &count);
+    for (int round = 0; count < most && count < total; round++)
+        take(survey, next_key(survey, total, smelt__random_below(&random, total), round % 4 != 3),
+             most, units, &count);
+    return count;
+}
+
+static int64_t choose_keys(const struct smelt__placed *placed, int64_t most, int64_t *units) {
+    const int64_t total = count_keys(placed->problem);
+    struct survey survey = {.placed = placed, .inputs = smelt__sparse_attn_inputs(placed->problem)};
+    int64_t count = -1;
+    atomic_init(&survey.wrong, -1);
+    atomic_init(&survey.failed, 0);
+    survey.selections = calloc((size_t)total + 1, sizeof *survey.selections);
+    survey.chosen = calloc((size_t)total + 1, 1);
+    if (survey.selections && survey.chosen && total > 0) {
+        smelt__parallel_for(count_queries(placed->problem), 64, count_selections, &survey);
+        smelt__parallel_for(total, 256, look_at_unselected, &survey);
+        if (!atomic_load(&survey.failed))
+            count = take_keys(&survey, total, most, units);
+    }
+    free((void *)survey.selections);
+    free(survey.chosen);
+    return count;
+}
+
+/* `got`: [dqk]. Takes off what was there before, whose norm it returns. */
+static double read_key(const struct smelt__placed *placed, int64_t key, double *got) {
+    const smelt_sparse_attn_spec *spec = placed->problem->spec;
+    const void *row = dkv_row(placed, key);
+    const float *before = row_before(placed->problem, key), *single = row;
+    const uint16_t *half = row;
+    double square = 0;
+    for (int d = 0; d < spec->dqk; d++) {
+        got[d] = placed->problem->options.dkv == SMELT__DKV_BF16
+                     ? (double)smelt__bf16_to_float(half[d])
+                     : (double)single[d];
+        if (before) {
+            got[d] -= (double)before[d];
+            square += (double)before[d] * (double)before[d];
+        }
+    }
+    return sqrt(square);
+}
+
+static void compare_key(const struct smelt__placed *placed, const void *prepared, int64_t key,
+                        struct smelt__finding *finding) {
+    const struct queries *queries = prepared;
+    const smelt_sparse_attn_spec *spec = placed->problem->spec;
+    double cancelled = 0, max_abs = 0, *memory = malloc(2 * (size_t)spec->dqk * sizeof *memory);
+    finding->wrong = OUT_OF_MEMORY;
+    if (memory) {
+        double *const got = memory + spec->dqk;
+        const struct smelt__sparse_attn_row_grads expected = {memory, &cancelled, &max_abs};
+        if (smelt__sparse_attn_dkv(spec, placed->problem->args, queries->numbers, queries->count,
+                                   &key, 1, &expected) == 0) {
+            struct expected_row row = {.grads = memory,
+                                       .cancelled = cancelled,
+                                       .nothing = "dkv of a row that nobody selects, or without "
+                                                  "weight, is not 0 or what it was"};
+            finding->wrong = NULL;
+            row.before = read_key(placed, key, got);
+            compare_row(placed->problem, got, &row, 0, finding);
+            smelt__finding_enlarge(finding, LARGEST_SCORE, max_abs, 0);
+        }
+    }
+    free(memory);
+}
+
+/* ---- dsink, by head -------------------------------------------------------------------------- */
+
+static int64_t count_heads(const struct smelt__problem *problem) {
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    return problem->buffers[TENSOR(DSINK)].elements > 0 ? spec->heads : 0;
+}
+
+static void compare_head(const struct smelt__placed *placed, const void *prepared, int64_t head,
+                         struct smelt__finding *finding) {
+    const struct queries *queries = prepared;
+    const float *dsink = smelt__placed_row(placed, TENSOR(DSINK), 0, 0, 0);
+    const double got = (double)dsink[head];
+    double expected, terms;
+    if (smelt__sparse_attn_dsink(placed->problem->spec, placed->problem->args, queries->numbers,
+                                 queries->count, (int)head, &expected, &terms) != 0)
+        finding->wrong = OUT_OF_MEMORY;
+    else if (!isfinite(got))
+        finding->wrong = "dsink is NaN, infinite or not written";
+    else if (!(terms > 0) && got != 0)
+        finding->wrong = "dsink of a head whose sink takes nothing is not 0";
+    else
+        smelt__finding_enlarge(finding, 0, fabs(got - expected) / fmax(terms, SMALLEST_ROW_NORM),
+                               0);
+}
+
+static void judge_heads(const struct smelt__problem *problem, int64_t compared,
+                        struct smelt__metric_result *results) {
+    (void)problem, (void)compared;
+    results[0].bar = DSINK_TOLERANCE;
+}
+
+/* ---- the three ------------------------------------------------------------------------------- */
+
+const struct smelt__comparison
+    smelt__sparse_attn_grad_comparisons[SMELT__SPARSE_ATTN_GRAD_COMPARISONS] = {
+        {
+            .unit = "query",
+            .place = "head",
+            .metrics = dq_metrics,
+            .metric_count = ROW_METRICS,
+            .count = count_queries,
+            .wanted = is_computed,
+            .compare = compare_query,
+            .judge = judge_rows,
+        },
+        {
+            .unit = "key",
+            .place = "part",
+            .metrics = dkv_metrics,
+            .metric_count = ROW_METRICS,
+            .count = count_keys,
+            .choose = choose_keys,
+            .prepare = prepare_queries,
+            .release = release_queries,
+            .compare = compare_key,
+            .judge = judge_rows,
+        },
+        {
+            .unit = "head",
+            .place = "part",
+            .metrics = dsink_metrics,
+            .metric_count = 1,
+            .count = count_heads,
+            .prepare = prepare_queries,
+            .release = release_queries,
+            .compare = compare_head,
+            .judge = judge_heads,
+        },
+};

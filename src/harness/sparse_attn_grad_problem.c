@@ -1,0 +1,212 @@
+/* Problems of sparse_attn's backward pass: what its tensors hold beside the forward's inputs. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/normal.h"
+#include "harness/parallel.h"
+#include "harness/sparse_attn.h"
+#include "reference/sparse_attn.h"
+
+#define TENSOR(name) SMELT__SPARSE_ATTN_GRAD_##name
+
+enum { STREAM_GRAD_OUT = 11, STREAM_OUT, STREAM_SUM };
+
+/* Multiplications up to which out and lse are the reference's: a second or two on a few processors.
+ * Of larger problems they are made up. */
+static const double EXACT_WORK = 4e9;
+
+/* ---- shape ----------------------------------------------------------------------------------- */
+
+void smelt__sparse_attn_grad_shape_problem(struct smelt__problem *problem) {
+    const struct smelt__problem_options *options = &problem->options;
+    smelt_sparse_attn_grad_args *args = problem->args;
+    smelt__sparse_attn_shape_extents(problem);
+    *args = (smelt_sparse_attn_grad_args)SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
+    args->batches = options->batches;
+    args->tokens = options->tokens;
+    args->rows = options->rows;
+    args->width = options->width;
+    args->scale = options->scale;
+}
+
+int smelt__sparse_attn_grad_given(const struct smelt__problem *problem, int tensor) {
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    switch (tensor) {
+    case TENSOR(DKV):
+        return problem->options.dkv == SMELT__DKV_BF16;
+    case TENSOR(DKV_FP32):
+        return problem->options.dkv == SMELT__DKV_FP32;
+    case TENSOR(DKV_SUM):
+        return problem->options.dkv == SMELT__DKV_ADD;
+    case TENSOR(DSINK):
+        return spec->sink;
+    default: /* the inputs' numbers are the forward's */
+        return smelt__sparse_attn_given(problem, tensor);
+    }
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+struct fill {
+    struct smelt__problem *problem;
+    smelt_sparse_attn_args inputs;
+    struct smelt__normals normals;
+    int exact;
+    _Atomic int failed;
+};
+
+/* The row of a tensor with rows for each head of each query. */
+static void *row_at(const struct fill *fill, int tensor, int64_t query, int head) {
+    const int64_t tokens = fill->problem->options.tokens;
+    const int64_t bytes =
+        (int64_t)smelt__element_bytes(fill->problem->pass->tensors->rows[tensor].element);
+    return (char *)smelt__problem_data(fill->problem, tensor) +
+           bytes * smelt__problem_at(fill->problem, tensor, query / tokens, query % tokens, head);
+}
+
+/* NaN in every row of a query that is not computed: whoever takes them in shows it. */
+static void spoil_query(const struct fill *fill, int64_t query) {
+    const smelt_sparse_attn_spec *spec = fill->problem->spec;
+    const size_t dv = (size_t)spec->dv * sizeof(uint16_t);
+    for (int head = 0; head < spec->heads; head++) {
+        memset(row_at(fill, TENSOR(OUT), query, head), 0xff, dv);
+        memset(row_at(fill, TENSOR(GRAD_OUT), query, head), 0xff, dv);
+        memset(row_at(fill, TENSOR(LSE), query, head), 0xff, sizeof(float));
+    }
+}
+
+static void clear_query(const struct fill *fill, int64_t query) {
+    const smelt_sparse_attn_spec *spec = fill->problem->spec;
+    for (int head = 0; head < spec->heads; head++) {
+        memset(row_at(fill, TENSOR(OUT), query, head), 0, (size_t)spec->dv * sizeof(uint16_t));
+        *(float *)row_at(fill, TENSOR(LSE), query, head) = -INFINITY;
+    }
+}
+
+/* out and lse as the forward pass has them. */
+static int compute_query(const struct fill *fill, int64_t query) {
+    const smelt_sparse_attn_spec *spec = fill->problem->spec;
+    const size_t heads = (size_t)spec->heads, dv = (size_t)spec->dv;
+    double *memory = malloc(heads * (dv + 1) * sizeof *memory);
+    struct smelt__sparse_attn_results results = {.out = memory};
+    int failed = memory == NULL;
+    if (memory) {
+        results.lse = memory + heads * dv;
+        failed = smelt__sparse_attn_reference(spec, &fill->inputs, &query, 1, &results);
+    }
+    for (size_t head = 0; head < heads && !failed; head++) {
+        uint16_t *out = row_at(fill, TENSOR(OUT), query, (int)head);
+        for (size_t d = 0; d < dv; d++)
+            out[d] = smelt__bf16_from_float((float)results.out[head * dv + d]);
+        *(float *)row_at(fill, TENSOR(LSE), query, (int)head) = (float)results.lse[head];
+    }
+    free(memory);
+    return failed;
+}
+
+/* Made up: the gradients are defined for any out and lse, and a kernel does the same work. lse is
+ * near what it would be; out is normal, as small as the mean of so many normal values is, and of
+ * that the share that the sink leaves. */
+static void invent_query(const struct fill *fill, int64_t query, int64_t valid) {
+    const smelt_sparse_attn_spec *spec = fill->problem->spec;
+    const uint64_t seed = fill->problem->options.seed;
+    for (int head = 0; head < spec->heads; head++) {
+        const uint64_t row = (uint64_t)query * (uint64_t)spec->heads + (uint64_t)head;
+        const uint16_t *q = row_at(fill, TENSOR(Q), query, head);
+        uint16_t *out = row_at(fill, TENSOR(OUT), query, head);
+        const double lse = smelt__sparse_attn_estimate_lse(fill->problem, q, valid);
+        const double denominator = smelt__sparse_attn_denominator(spec, &fill->inputs, head, lse);
+        const float factor = (float)(exp(lse - denominator) / sqrt((double)valid));
+        smelt__normals_row(&fill->normals, seed, STREAM_OUT, row, out, spec->dv);
+        for (int d = 0; d < spec->dv; d++)
+            out[d] = smelt__bf16_from_float(factor * smelt__bf16_to_float(out[d]));
+        *(float *)row_at(fill, TENSOR(LSE), query, head) = (float)lse;
+    }
+}
+
+static void fill_query(struct fill *fill, int64_t query) {
+    const struct smelt__problem *problem = fill->problem;
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    const int64_t valid = smelt__problem_valid_slots(problem, query);
+    for (int head = 0; head < spec->heads; head++)
+        smelt__normals_row(&fill->normals, problem->options.seed, STREAM_GRAD_OUT,
+                           (uint64_t)query * (uint64_t)spec->heads + (uint64_t)head,
+                           row_at(fill, TENSOR(GRAD_OUT), query, head), spec->dv);
+    if (valid == 0)
+        clear_query(fill, query);
+    else if (!fill->exact)
+        invent_query(fill, query, valid);
+    else if (compute_query(fill, query) != 0)
+        atomic_store(&fill->failed, 1);
+}
+
+static void fill_queries(void *user, int64_t begin, int64_t end) {
+    struct fill *fill = user;
+    const struct smelt__problem *problem = fill->problem;
+    for (int64_t query = begin; query < end; query++) {
+        if (!problem->listed || problem->listed[query])
+            fill_query(fill, query);
+        else if (!problem->options.far) /* there the emulator watches */
+            spoil_query(fill, query);
+    }
+}
+
+/* What is added to: numbers with all of fp32's digits. */
+static void fill_sums(void *user, int64_t begin, int64_t end) {
+    enum { PIECE = 64 };
+    static const float FACTOR = 0.7F;
+    const struct fill *fill = user;
+    const smelt_sparse_attn_spec *spec = fill->problem->spec;
+    const int64_t rows = fill->problem->options.rows;
+    uint16_t values[PIECE];
+    for (int64_t key = begin; key < end; key++) {
+        float *to = smelt__problem_data(fill->problem, TENSOR(DKV_SUM));
+        to += smelt__problem_at(fill->problem, TENSOR(DKV_SUM), key / rows, key % rows, 0);
+        for (int d = 0; d < spec->dqk; d++) {
+            if (d % PIECE == 0)
+                smelt__normals_row(&fill->normals, fill->problem->options.seed, STREAM_SUM,
+                                   (uint64_t)key * (uint64_t)spec->dqk + (uint64_t)d, values,
+                                   PIECE);
+            to[d] = FACTOR * smelt__bf16_to_float(values[d % PIECE]);
+        }
+    }
+}
+
+int smelt__sparse_attn_grad_fill(struct smelt__problem *problem) {
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__problem_options *options = &problem->options;
+    if (smelt__sparse_attn_fill(problem) != 0)
+        return -1;
+    struct fill *fill = malloc(sizeof *fill);
+    if (!fill)
+        return -1;
+    const double work = (double)problem->valid_slots * spec->heads * (spec->dqk + spec->dv);
+    fill->problem = problem;
+    fill->inputs = smelt__sparse_attn_inputs(problem);
+    fill->exact = work <= EXACT_WORK;
+    atomic_init(&fill->failed, 0);
+    smelt__normals_make(&fill->normals);
+    smelt__parallel_for(options->batches * options->tokens, fill->exact ? 1 : 16, fill_queries,
+                        fill);
+    if (smelt__problem_data(problem, TENSOR(DKV_SUM)))
+        smelt__parallel_for(options->batches * options->rows, 256, fill_sums, fill);
+    const int failed = atomic_load(&fill->failed);
+    free(fill);
+    return failed ? -1 : 0;
+}
+
+/* ---- footprint ------------------------------------------------------------------------------- */
+
+/* dkv and dsink are written whole, whoever is listed. */
+void smelt__sparse_attn_grad_footprint(const struct smelt__problem *problem,
+                                       struct smelt__footprints *footprints) {
+    const struct smelt__problem_options *options = &problem->options;
+    static const int by_key[] = {TENSOR(DKV), TENSOR(DKV_FP32), TENSOR(DKV_SUM)};
+    smelt__sparse_attn_footprint(problem, footprints);
+    for (size_t i = 0; i < sizeof by_key / sizeof by_key[0]; i++)
+        for (int64_t key = 0; key < options->batches * options->rows; key++)
+            smelt__touch_row(footprints, by_key[i], key / options->rows, key % options->rows, 0);
+    smelt__touch_row(footprints, TENSOR(DSINK), 0, 0, 0);
+}
