@@ -111,7 +111,8 @@ enum {
     CHUNKS = DQK / CHUNK_COLUMNS,
     VALUE_CHUNKS = DV / CHUNK_COLUMNS,
     PART_CHUNKS = PART_TILES * TILE_COLUMNS / CHUNK_COLUMNS,
-    SENT_VALUES = 8 /* of a thread: half of a chunk's rows */
+    SENT_VALUES = 8,                 /* of a thread: half of a chunk's rows */
+    SUM_BYTES = DETERMINISTIC ? 2 : 4 /* of a value of dKV in global memory */
 };
 
 /* ---- scores ------------------------------------------------------------------------------------
@@ -127,15 +128,15 @@ DEVICE int tile_in_turn(int i) {
 }
 
 /* Issues S = Q K^T and dP = dO K^T, in two groups, the first of which has all of S. */
-DEVICE void issue_products(float *s, float *dp, const struct block_word *word, u32 block,
-                           u32 items) {
+DEVICE void issue_products(float *s, float *dp, const struct block_word *word, u32 block) {
     const u64 query = tile_descriptor(QUERY_OFFSET), keys = tile_descriptor(KEYS_OFFSET);
     const u64 grad_out = tile_descriptor(GRAD_OUT_OFFSET);
 #pragma unroll
     for (int i = 0; i < TILES; ++i) {
         const int tile = tile_in_turn(i);
         if (tile % PART_TILES == 0 && (word->flags & FIRST_BLOCK)) {
-            mbarrier_wait(barrier_at(QUERY_FULL + tile / PART_TILES), items & 1);
+            mbarrier_wait(barrier_at(QUERY_FULL + tile / PART_TILES),
+                          word->flags & ODD_ITEM ? 1 : 0);
         }
         mbarrier_wait(barrier_at(KEYS_FULL + tile), block & 1);
         fence_proxy_async();
@@ -215,13 +216,16 @@ DEVICE void slopes(float *dp, const float *p, const struct row_statistics *rows,
     }
 }
 
-/* dS of keys past `count` becomes 0. (Their P meets nothing but dKV of themselves.) */
-DEVICE void drop_slopes(float *ds, int count) {
-    const int column = (int)(threadIdx.x % 4 * 2);
+/* P or dS of keys behind the list's end, if it ends in this block, becomes 0. */
+DEVICE void drop_absent(float *values, int flags) {
+    const int column = (int)(threadIdx.x % 4 * 2), count = flags & COUNT_MASK;
+    if (GROUP_QUERIES > 1 || count == BLOCK_KEYS) {
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < PRODUCT_VALUES; ++i) {
         if (i / 4 * 8 + column + i % 2 >= count) {
-            ds[i] = 0.0f;
+            values[i] = 0.0f;
         }
     }
 }
@@ -285,7 +289,7 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
     float dq[WIDE_VALUES], rest[REST_VALUES];
     struct row_statistics rows = {{0.0f, 0.0f}, {0.0f, 0.0f}};
     struct block_word word;
-    u32 block = 0, items = 0;
+    u32 block = 0;
     mbarrier_wait(barrier_at(ANNOUNCED), 0);
     do {
         float s[PRODUCT_VALUES], dp[PRODUCT_VALUES];
@@ -294,18 +298,17 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
         if (word.flags & FIRST_BLOCK) {
             load_statistics(&rows, params, word.item);
         }
-        issue_products(s, dp, &word, block, items);
+        issue_products(s, dp, &word, block);
         const u32 present = GROUP_QUERIES > 1 ? present_values(block) : 0;
         wgmma_wait_1();
         probabilities(s, &rows, scale_log2, present);
+        drop_absent(s, word.flags);
         mbarrier_wait(barrier_at(SLOPES_FREE), (block & 1) ^ 1);
         pack_values(packed, s);
         store_values(PROBABILITIES_OFFSET, packed);
         wgmma_wait_0();
         slopes(dp, s, &rows, params->scale, present);
-        if (GROUP_QUERIES == 1 && (word.flags & COUNT_MASK) < BLOCK_KEYS) {
-            drop_slopes(dp, word.flags & COUNT_MASK);
-        }
+        drop_absent(dp, word.flags);
         pack_values(packed, dp);
         store_values(SLOPES_OFFSET, packed);
         arrive_warp(barrier_at(SLOPES_FULL), 1);
@@ -326,7 +329,6 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
         }
         if (word.flags & LAST_BLOCK) {
             store_first_columns(params, dq, rest, word.item);
-            ++items;
         }
     } while (word.flags & MORE_BLOCKS);
 }
@@ -406,11 +408,11 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_it
     float dq[LAST_GROUPS * WIDE_VALUES], rest[4];
     struct cursor cursor;
     struct block_word word;
-    u32 block = 0, items = 0;
+    u32 block = 0;
     open_cursor(&cursor, params, first_item);
     announce_block(&cursor, params, 0);
     copy_first_block();
-    load_queries(params, first_item, items);
+    load_queries(params, 0);
     do {
         word = *block_word(block);
         if (word.flags & MORE_BLOCKS) {
@@ -426,9 +428,8 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_it
         follow_columns(block, word.flags & MORE_BLOCKS);
         if (word.flags & LAST_BLOCK) {
             store_last_columns(params, dq, rest, word.item);
-            ++items;
             if (word.flags & MORE_BLOCKS) {
-                load_queries(params, block_word(block + 1)->item, items);
+                load_queries(params, block + 1);
             }
         }
         ++block;
@@ -440,7 +441,7 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_it
 
 /* P^T or dS^T as A fragments, out of their tile. */
 DEVICE void load_transposed(u32 *fragments, int offset) {
-    const u32 warp = threadIdx.x % WARPGROUP / 32, lane = threadIdx.x % 32;
+    const u32 thread = thread_number() % WARPGROUP, warp = thread / 32, lane = thread % 32;
     const u32 from = shared_address((u32)offset + (lane % 8 + lane / 16 * 8) * TILE_PITCH +
                                     ((2 * warp + lane / 8 % 2) ^ (lane % 8)) * 16);
 #pragma unroll
@@ -482,48 +483,57 @@ DEVICE void exchange_rows(float *values, const float *sums, int half) {
     }
 }
 
+/* Where this thread's values of a row begin: lanes from 16 on have the second half of a chunk. */
+DEVICE char *row_at(const struct sparse_attn_bwd_params *params, u32 row) {
+    const u32 first = threadIdx.x % 32 / 16 * 16 + threadIdx.x % 4 * 4;
+    char *const to = DETERMINISTIC ? (char *)params->partials : (char *)params->dkv;
+    return to + first * SUM_BYTES + (u64)row * (DQK * SUM_BYTES);
+}
+
 /* Adds what exchange_rows gave to the rows of global memory, or stores it. rows: this thread's four
- * of all its chunks, -1: none. */
+ * of all its chunks. */
 DEVICE void send_rows(const struct sparse_attn_bwd_params *params, const float *values,
-                      const int *rows, int chunk, int half) {
-    const u32 position = (u32)(chunk * CHUNK_COLUMNS) + threadIdx.x % 32 / 16 * 16 +
-                         threadIdx.x % 4 * 4;
+                      const u32 *rows, int chunk, int half) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        const int row = rows[2 * half + i];
         const float *const four = &values[4 * i];
-        if (row >= 0 && DETERMINISTIC) {
+        char *const to = row_at(params, rows[2 * half + i]) + chunk * CHUNK_COLUMNS * SUM_BYTES;
+        if (DETERMINISTIC) {
             const u32 words[2] = {pack_bf16x2(four[0], four[1]), pack_bf16x2(four[2], four[3])};
-            store_streaming_8((char *)params->partials + (u64)row * (DQK * 2) + position * 2,
-                              words);
-        } else if (row >= 0) {
-            reduce_add_f32x4(params->dkv + (u64)row * DQK + position, four);
+            store_streaming_8(to, words);
+        } else {
+            reduce_add_f32x4((float *)to, four);
         }
     }
 }
 
-/* Where the block's dKV goes: this thread's rows of the launch's partial ones, or of dkv. */
-DEVICE void take_rows(int *rows, u32 block) {
-    const int first = (int)(threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x / 4 % 4);
-    const int place = block_word(block)->place;
+/*
+ * Where the block's dKV goes: this thread's rows of the launch's partial ones, or of dkv. Behind a
+ * list's end, P and dS and so dKV are 0: partial rows there are nobody's, and a zero may as well be
+ * added to the block's first key. (A branch at each addition would cost more.)
+ */
+DEVICE void take_rows(u32 *rows, u32 block) {
+    const u32 thread = thread_number() % WARPGROUP;
+    const int first = (int)(thread / 32 * 16 + thread / 4 % 4);
+    const int *const numbers = block_numbers(block);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const int key = block_numbers(block)[first + 4 * i];
-        rows[i] = DETERMINISTIC && key >= 0 ? place + first + 4 * i : key;
+        const int key = numbers[first + 4 * i];
+        rows[i] = (u32)(DETERMINISTIC ? block_word(block)->place + first + 4 * i
+                        : key < 0     ? numbers[0]
+                                      : key);
     }
 }
 
 /* All chunks of a block, each sent while the next one is computed. Half of the last one is `held`,
- * to be sent when the next block's first is in the tensor cores; held_rows: whose it is. */
+ * to be sent when the next block's first is in the tensor cores; until then `rows` are the block's
+ * before. */
 DEVICE void sum_block(const struct sparse_attn_bwd_params *params, const u32 *p, const u32 *ds,
-                      float *held, int *rows, const int *next_rows, bool last) {
+                      float *held, u32 *rows, u32 block, bool last) {
     float sums[2][CHUNK_VALUES], values[SENT_VALUES];
     issue_chunk(sums[0], p, ds, 0);
     send_rows(params, held, rows, CHUNKS - 1, 1);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        rows[i] = next_rows[i];
-    }
+    take_rows(rows, block);
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS - 1; ++chunk) {
         issue_chunk(sums[(chunk + 1) % 2], p, ds, chunk + 1);
@@ -550,22 +560,22 @@ DEVICE void sum_block(const struct sparse_attn_bwd_params *params, const u32 *p,
 DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
     registers_decrease(SUMS_REGISTERS);
     float held[SENT_VALUES] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-    int rows[4] = {-1, -1, -1, -1}, flags;
-    u32 block = 0, items = 0;
+    u32 rows[4], block = 0;
+    int flags;
     do {
         u32 p[SLOPE_WORDS], ds[SLOPE_WORDS];
-        int next_rows[4];
         mbarrier_wait(barrier_at(SLOPES_FULL), block & 1);
         flags = block_word(block)->flags;
-        take_rows(next_rows, block);
+        if (block == 0) {
+            take_rows(rows, block); /* zeros are sent there */
+        }
         load_transposed(p, PROBABILITIES_OFFSET);
         load_transposed(ds, SLOPES_OFFSET);
         arrive_warp(barrier_at(SLOPES_FREE), 1);
         for (int part = 0; part < PARTS && (flags & FIRST_BLOCK); ++part) {
-            mbarrier_wait(barrier_at(QUERY_FULL + part), items & 1);
+            mbarrier_wait(barrier_at(QUERY_FULL + part), flags & ODD_ITEM ? 1 : 0);
         }
-        sum_block(params, p, ds, held, rows, next_rows, flags & LAST_BLOCK);
-        items += flags & LAST_BLOCK ? 1 : 0;
+        sum_block(params, p, ds, held, rows, block, flags & LAST_BLOCK);
         ++block;
     } while (flags & MORE_BLOCKS);
     send_rows(params, held, rows, CHUNKS - 1, 1);

@@ -95,8 +95,15 @@ DEVICE int next_item(const struct sparse_attn_bwd_params *params, int item) {
 /* ---- announced blocks --------------------------------------------------------------------------
  */
 
-/* flags: how many keys, and where the block stands in its item and in the thread block's items. */
-enum { FIRST_BLOCK = 256, LAST_BLOCK = 512, MORE_BLOCKS = 1024, COUNT_MASK = 255 };
+/* flags: how many keys; where the block stands in its item, and in the thread block's items, of
+ * which every second is odd. */
+enum {
+    COUNT_MASK = 255,
+    FIRST_BLOCK = 256,
+    LAST_BLOCK = 512,
+    MORE_BLOCKS = 1024,
+    ODD_ITEM = 2048
+};
 
 struct block_word {
     int item, flags;
@@ -126,6 +133,7 @@ DEVICE u64 *block_addresses(u32 block) {
  * before was announced. Of the gather's threads the first 64 have a key each. */
 struct cursor {
     int item; /* -1: none */
+    int parity;       /* ODD_ITEM or 0 */
     int first, count; /* keys before the block, and of the item */
     int key, mask;
 };
@@ -149,6 +157,7 @@ DEVICE void open_item(struct cursor *cursor, const struct sparse_attn_bwd_params
 
 DEVICE void open_cursor(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
                         int item) {
+    cursor->parity = 0;
     open_item(cursor, params, item);
     fetch_keys(cursor, params);
 }
@@ -171,7 +180,7 @@ DEVICE void announce_block(struct cursor *cursor, const struct sparse_attn_bwd_p
                            u32 block) {
     const u32 thread = thread_number() % WARPGROUP;
     struct block_word word = {cursor->item, 0, 0, 0};
-    word.flags = minimum(cursor->count - cursor->first, BLOCK_KEYS);
+    word.flags = minimum(cursor->count - cursor->first, BLOCK_KEYS) | cursor->parity;
     word.flags |= cursor->first == 0 ? FIRST_BLOCK : 0;
     word.place = (cursor->item - params->first_group * HEAD_BLOCKS) * params->key_stride +
                  cursor->first;
@@ -185,6 +194,7 @@ DEVICE void announce_block(struct cursor *cursor, const struct sparse_attn_bwd_p
     cursor->first += BLOCK_KEYS;
     if (cursor->first >= cursor->count) {
         word.flags |= LAST_BLOCK;
+        cursor->parity ^= ODD_ITEM;
         open_item(cursor, params, next_item(params, cursor->item + (int)gridDim.x));
     }
     if (thread == 0) {
@@ -253,19 +263,20 @@ DEVICE void load_member(const struct sparse_attn_bwd_params *params, int item, i
     }
 }
 
-/* Q and dO of an item, the `items`-th of the thread block, part by part as the sums leave them: by
- * one thread of the gather. */
-DEVICE void load_queries(const struct sparse_attn_bwd_params *params, int item, u32 items) {
+/* Q and dO of the item that begins with a block, part by part as the sums leave them: by one thread
+ * of the gather. */
+DEVICE void load_queries(const struct sparse_attn_bwd_params *params, u32 block) {
     if (thread_number() % WARPGROUP == 0) {
+        const struct block_word word = *block_word(block);
 #pragma unroll 1
         for (int part = 0; part < PARTS; ++part) {
             const int tiles = minimum(PART_TILES, TILES - part * PART_TILES) +
                               minimum(PART_TILES, VALUE_TILES - part * PART_TILES);
-            mbarrier_wait(barrier_at(QUERY_FREE + part), (items & 1) ^ 1);
+            mbarrier_wait(barrier_at(QUERY_FREE + part), word.flags & ODD_ITEM ? 0 : 1);
             mbarrier_arrive_expect(barrier_at(QUERY_FULL + part), (u32)(tiles * TILE_BYTES));
 #pragma unroll 1
             for (int member = 0; member < GROUP_QUERIES; ++member) {
-                load_member(params, item, member, part);
+                load_member(params, word.item, member, part);
             }
         }
     }
