@@ -85,6 +85,7 @@ DEVICE int find_query(const struct sparse_attn_bwd_lists_params *params, i64 gro
         range.queries =
             (int)load_l2_32(&params->last_range[0]) + (int)load_l2_32(&params->last_range[1]);
     }
+    *entry = 0;
     if (item >= range.queries) {
         return -1;
     }
@@ -168,8 +169,7 @@ DEVICE int mask_shift(int group_queries) {
 }
 
 DEVICE void append_again(const struct list *list, int key, int member) {
-    const int place =
-        list->count + (int)atomic_add_shared(shared_address(AGAIN_OFFSET), 1);
+    const int place = list->count + (int)atomic_add_shared(shared_address(AGAIN_OFFSET), 1);
     list->keys[place] = key;
     if (list->masks) {
         list->masks[place] = (unsigned char)(1 << member);
@@ -287,8 +287,8 @@ DEVICE int sum_up_to(int value) {
 }
 
 /* Puts the map's keys behind the list's end: each warp those of a part of the words. */
-DEVICE void read_map(const struct sparse_attn_bwd_lists_params *params,
-                     const struct window *window, struct list *list) {
+DEVICE void read_map(const struct sparse_attn_bwd_lists_params *params, const struct window *window,
+                     struct list *list) {
     int *const counts = (int *)(arena + COUNTS_OFFSET);
     const int group_queries = params->group_queries, words = window_words(params, window);
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -313,9 +313,8 @@ DEVICE void read_map(const struct sparse_attn_bwd_lists_params *params,
     for (int i = begin; i < end; i += 32) {
         const u32 word = i + lane < end ? map_words()[i + lane] : 0;
         const int own = __popc(rows_of(word, group_queries)), sum = sum_up_to(own);
-        store_keys(list, word,
-                   batch_key + ((i + lane) * 32 >> mask_shift(group_queries)), group_queries,
-                   place + sum - own);
+        store_keys(list, word, batch_key + ((i + lane) * 32 >> mask_shift(group_queries)),
+                   group_queries, place + sum - own);
         place += __shfl_sync((u32)ALL_LANES, sum, 31);
     }
     __syncthreads();
@@ -346,8 +345,7 @@ DEVICE bool go_through(const struct sparse_attn_bwd_lists_params *params, int st
     const u32 rows = (u32)params->work.rows;
     const u32 most = step == APPEND ? rows : window_rows(params);
     bool again = false;
-    for (int batch = next_batch(params, -1); batch != NO_BATCH;
-         batch = next_batch(params, batch)) {
+    for (int batch = next_batch(params, -1); batch != NO_BATCH; batch = next_batch(params, batch)) {
         for (u32 first = 0; first < rows; first += most) {
             const struct window window = {first, rows - first < most ? rows - first : most, batch,
                                           step};
@@ -366,8 +364,7 @@ DEVICE bool go_through(const struct sparse_attn_bwd_lists_params *params, int st
 /* Puts what is appended in order; it is part of the list then. */
 DEVICE void sort_appended(struct list *list) {
     const int again = *again_count();
-    sort_entries(list->keys + list->count, list->masks ? list->masks + list->count : 0,
-                 (u32)again);
+    sort_entries(list->keys + list->count, list->masks ? list->masks + list->count : 0, (u32)again);
     list->count += again;
 }
 

@@ -372,7 +372,8 @@ static bool check_granule(struct allocation *allocation, u64 i, u64 offset, u8 t
         report_stale(allocation, before, offset, access, at);
         return false;
     }
-    if (writes(access) && read->gang > 0 && (read->touched & touched) && !happened(read->gang, read->slot, read->clock)) {
+    if (writes(access) && read->gang > 0 && (read->touched & touched) &&
+        !happened(read->gang, read->slot, read->clock)) {
         report_race(allocation, "read", read->gang, read->slot, read->at, offset, access, at);
         return false;
     }
@@ -393,8 +394,7 @@ static void check_race(struct allocation *allocation, u64 offset, size_t bytes,
             allocation->written[i] = (struct written){
                 emu.gang, clock, at, (u16)self->number, access == EMU_ATOMIC, touched};
         else
-            allocation->read[i] =
-                (struct reading){emu.gang, clock, at, (u16)self->number, touched};
+            allocation->read[i] = (struct reading){emu.gang, clock, at, (u16)self->number, touched};
     }
 }
 

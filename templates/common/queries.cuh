@@ -19,8 +19,7 @@ DEVICE struct query_range find_query_range(const struct work_params *params) {
         range.first = (int)load_l2_32(&params->query_range[0]);
         range.queries = (int)load_l2_32(&params->query_range[1]);
     } else if (params->query_count) {
-        range.queries =
-            maximum(minimum((int)load_l2_32(params->query_count), range.queries), 0);
+        range.queries = maximum(minimum((int)load_l2_32(params->query_count), range.queries), 0);
     }
     return range;
 }

@@ -45,8 +45,7 @@ static int resident_blocks(const struct smelt__arch *arch, int bytes, int most) 
 
 static void plan_group(const struct smelt__arch *arch, struct smelt__plan *plan) {
     const int warps = GROUP_THREADS / 32;
-    const int bytes =
-        MAP_BYTES + SMELT__SPARSE_ATTN_BWD_MOST_GROUP * MEMBER_BYTES + warps * 4 + 4;
+    const int bytes = MAP_BYTES + SMELT__SPARSE_ATTN_BWD_MOST_GROUP * MEMBER_BYTES + warps * 4 + 4;
     plan->template_name = "sparse_attn_bwd_lists.group.cu";
     plan->item = "group";
     plan->blocks_per_item = 1;
@@ -60,9 +59,8 @@ static void plan_group(const struct smelt__arch *arch, struct smelt__plan *plan)
     smelt__plan_add(plan, "LIST_STEP", LIST_STEP, SMELT__DERIVED,
                     "lists are padded to a multiple of it");
     smelt__plan_add_region(plan, "MAP_OFFSET", MAP_BYTES, 16, "a bit for each row and member");
-    smelt__plan_add_region(plan, "MEMBERS_OFFSET",
-                           SMELT__SPARSE_ATTN_BWD_MOST_GROUP * MEMBER_BYTES, 16,
-                           "the group's queries");
+    smelt__plan_add_region(plan, "MEMBERS_OFFSET", SMELT__SPARSE_ATTN_BWD_MOST_GROUP * MEMBER_BYTES,
+                           16, "the group's queries");
     smelt__plan_add_region(plan, "COUNTS_OFFSET", warps * 4, 4, "keys in each warp's part");
     smelt__plan_add_region(plan, "AGAIN_OFFSET", 4, 4, "keys named again");
 }

@@ -1,0 +1,56 @@
+/* What programs share that run kernels by themselves, by the library's internal functions, on a GPU
+ * or on the emulator. */
+#ifndef SMELT_TESTS_KERNEL_ALONE_H
+#define SMELT_TESTS_KERNEL_ALONE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "harness/emulated.h"
+#include "runtime/kernel.h"
+#include "runtime/specs.h"
+#include "smelt/smelt.h"
+
+static inline void *take(size_t bytes) {
+    void *memory = malloc(bytes ? bytes : 1);
+    if (!memory) {
+        fprintf(stderr, "out of memory\n");
+        exit(1);
+    }
+    return memory;
+}
+
+/* Prints what went wrong, the emulator's reports among it. */
+static inline int works(smelt_status status, const char *what) {
+    const struct emu_interface *emulator = smelt__emulator();
+    if (status == SMELT_OK)
+        return 1;
+    printf("    %s: %s: %s\n", what, smelt_status_name(status), smelt_last_error());
+    for (size_t i = 0; emulator && i < emulator->report_count(); i++)
+        printf("    report %s: %s\n", emulator->kind_name(emulator->report(i).kind),
+               emulator->report(i).text);
+    if (emulator)
+        emulator->clear();
+    return 0;
+}
+
+/* Device memory with a copy of the host's; freed by the caller. */
+static inline int upload(smelt_context *context, const char *name, const void *host, size_t bytes,
+                         void **device) {
+    const struct emu_interface *emulator = smelt__emulator();
+    if (!works(smelt_device_alloc(context, bytes ? bytes : 1, device), "alloc") ||
+        !works(smelt_device_upload(context, *device, host, bytes), "upload"))
+        return 0;
+    if (emulator)
+        emulator->name((uint64_t)(uintptr_t)*device, name);
+    return 1;
+}
+
+static inline int get_kernel(smelt_context *context, const char *spec,
+                             const struct smelt__kernel **kernel) {
+    struct smelt__plan plan;
+    return works(smelt__plan_from_text(spec, smelt_context_arch(context), &plan), spec) &&
+           works(smelt__kernel_get(context, &plan, kernel), spec);
+}
+
+#endif
