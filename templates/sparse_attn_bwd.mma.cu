@@ -118,15 +118,14 @@ DEVICE void describe_item(const struct sparse_attn_bwd_params *params, u32 numbe
 /* ---- copies into shared memory --------------------------------------------------------------- */
 
 /* Where a query's rows begin in a tensor, in elements. */
-DEVICE i64 query_offset(const struct sparse_attn_bwd_params *params,
-                        i64 batch_stride, i64 token_stride) {
+DEVICE i64 query_offset(const struct sparse_attn_bwd_params *params, i64 batch_stride,
+                        i64 token_stride) {
     const int batch = block_item()->query / params->tokens;
     return batch * batch_stride + (block_item()->query - batch * params->tokens) * token_stride;
 }
 
 /* Starts the copy of the item's rows of q or grad_out; rows past the last head become zeros. */
-DEVICE void load_rows(const void *tensor, i64 offset, i64 head_stride,
-                      u32 tile, int pitch) {
+DEVICE void load_rows(const void *tensor, i64 offset, i64 head_stride, u32 tile, int pitch) {
     const char *const rows = (const char *)tensor + 2 * offset;
     const int chunks = pitch / CHUNK_BYTES;
 #pragma unroll 4
@@ -141,8 +140,8 @@ DEVICE void load_rows(const void *tensor, i64 offset, i64 head_stride,
 
 /* What the item's rows are lessened by, and their deltas. */
 DEVICE void load_statistics(const struct sparse_attn_bwd_params *params) {
-    const float2 *const rows =
-        (const float2 *)params->statistics + (i64)block_item()->group * QUERY_ROWS + block_item()->first_head;
+    const float2 *const rows = (const float2 *)params->statistics +
+                               (i64)block_item()->group * QUERY_ROWS + block_item()->first_head;
     for (int row = (int)thread_number(); row < BLOCK_HEADS; row += THREADS) {
         ((float2 *)(arena + STATISTICS_OFFSET))[row] = rows[row];
     }
@@ -158,13 +157,12 @@ DEVICE const int *listed_entries(const struct sparse_attn_bwd_params *params, in
 }
 
 /* Starts the copy of the numbers of a block's keys, if there is such a block. */
-DEVICE void load_entries(const struct sparse_attn_bwd_params *params,
-                         int block) {
+DEVICE void load_entries(const struct sparse_attn_bwd_params *params, int block) {
     const int at = (int)thread_number() * 4;
     if (block < block_item()->blocks && at < BLOCK_KEYS) {
-        cp_async_16(shared_address((u32)(ENTRIES_OFFSET +
-                                         (block % ENTRY_SLOTS * BLOCK_KEYS + at) * 4)),
-                    listed_entries(params, block) + at, CHUNK_BYTES);
+        cp_async_16(
+            shared_address((u32)(ENTRIES_OFFSET + (block % ENTRY_SLOTS * BLOCK_KEYS + at) * 4)),
+            listed_entries(params, block) + at, CHUNK_BYTES);
     }
 }
 
@@ -201,8 +199,8 @@ DEVICE void gather(const struct sparse_attn_bwd_params *params, const int *entri
 }
 
 /* Starts the copies of a key block, as one group; an empty one when the item has no such block. */
-DEVICE void begin_block(const struct sparse_attn_bwd_params *params,
-                        const int *entries, int block) {
+DEVICE void begin_block(const struct sparse_attn_bwd_params *params, const int *entries,
+                        int block) {
     if (block < block_item()->blocks) {
         gather(params, entries, block % STAGES);
         load_entries(params, block + ENTRY_LEAD);
@@ -215,8 +213,7 @@ DEVICE void begin_item(const struct sparse_attn_bwd_params *params) {
     load_rows(params->q, query_offset(params, params->q_batch_stride, params->q_token_stride),
               params->q_head_stride, shared_address(QUERY_OFFSET), QUERY_PITCH);
     load_rows(params->grad_out,
-              query_offset(params, params->grad_out_batch_stride,
-                           params->grad_out_token_stride),
+              query_offset(params, params->grad_out_batch_stride, params->grad_out_token_stride),
               params->grad_out_head_stride, shared_address(GRAD_OFFSET), GRAD_PITCH);
     load_statistics(params);
 #pragma unroll
@@ -246,9 +243,9 @@ DEVICE void wait_for_block(void) {
 
 /*
  * ldmatrix addresses of 16 rows and two chunks (16 columns, 32 bytes of a row), from row and chunk
- * on. Rows as lane % 16, chunk by lane / 16: an A operand, or with .trans a B operand whose depth is
- * the rows. Rows as lane % 8 and lane / 16, chunk by bit 3: a B operand whose columns are the rows,
- * or with .trans an A operand whose rows are the tile's columns.
+ * on. Rows as lane % 16, chunk by lane / 16: an A operand, or with .trans a B operand whose depth
+ * is the rows. Rows as lane % 8 and lane / 16, chunk by bit 3: a B operand whose columns are the
+ * rows, or with .trans an A operand whose rows are the tile's columns.
  */
 DEVICE u32 rows_first(u32 tile, int row, int chunk, int pitch) {
     const int lane = (int)thread_number() % 32;
@@ -474,16 +471,17 @@ DEVICE int output_chunk(void) {
     return (int)thread_number() / 32 * (8 / WARPS);
 }
 
-/* dq += dS K for the key block in a stage. With eight warps n8 tile number i of a warp is in columns
- * 64 * i and on, and one ldmatrix brings two of them; with four, tiles 2 * i and 2 * i + 1 are. */
+/* dq += dS K for the key block in a stage. With eight warps n8 tile number i of a warp is in
+ * columns 64 * i and on, and one ldmatrix brings two of them; with four, tiles 2 * i and 2 * i + 1
+ * are. */
 DEVICE void accumulate_dq(float *dq, int stage) {
     const int lane = (int)thread_number() % 32;
-    const u32 weights = tile_advance(
-        rows_first(shared_address(WEIGHTS_OFFSET), 0, 0, WEIGHT_PITCH), DS_BYTES);
+    const u32 weights =
+        tile_advance(rows_first(shared_address(WEIGHTS_OFFSET), 0, 0, WEIGHT_PITCH), DS_BYTES);
     const u32 tile = shared_address((u32)(KEYS_OFFSET + stage * KEY_BYTES));
-    const u32 keys =
-        WARPS == 8 ? tile + tile_chunk(lane % 16, output_chunk(), KEY_PITCH) + (u32)(lane / 16 * 128)
-                   : rows_first(tile, 0, output_chunk(), KEY_PITCH);
+    const u32 keys = WARPS == 8 ? tile + tile_chunk(lane % 16, output_chunk(), KEY_PITCH) +
+                                      (u32)(lane / 16 * 128)
+                                : rows_first(tile, 0, output_chunk(), KEY_PITCH);
 #pragma unroll OUTPUT_UNROLL
     for (int step = 0; step < BLOCK_KEYS / 16; ++step) {
         u32 a[HEAD_TILES * 4];
@@ -530,19 +528,19 @@ DEVICE void stage_dq(const float *dq) {
 }
 
 /* The item's rows of dq to global memory, 16 bytes a thread: the staged ones, or zeros. */
-DEVICE void store_dq(const struct sparse_attn_bwd_params *params,
-                     bool zeros) {
+DEVICE void store_dq(const struct sparse_attn_bwd_params *params, bool zeros) {
     enum { CHUNKS = DQK / CHUNK_COLUMNS };
-    char *const rows = (char *)params->dq + 2 * query_offset(params, params->dq_batch_stride,
-                                                             params->dq_token_stride);
+    char *const rows = (char *)params->dq +
+                       2 * query_offset(params, params->dq_batch_stride, params->dq_token_stride);
 #pragma unroll 4
     for (int i = (int)thread_number(); i < BLOCK_HEADS * CHUNKS; i += THREADS) {
         const int row = i / CHUNKS, chunk = i % CHUNKS, head = block_item()->first_head + row;
         if (head < HEADS) {
             const uint4 nothing = {0, 0, 0, 0};
             *(uint4 *)(rows + 2 * (head * params->dq_head_stride) + chunk * CHUNK_BYTES) =
-                zeros ? nothing
-                      : *(const uint4 *)(arena + QUERY_OFFSET + tile_chunk(row, chunk, QUERY_PITCH));
+                zeros
+                    ? nothing
+                    : *(const uint4 *)(arena + QUERY_OFFSET + tile_chunk(row, chunk, QUERY_PITCH));
         }
     }
 }
@@ -576,8 +574,8 @@ DEVICE void multiply_transposed(float *sums, int tiles, u32 weights, u32 rows, i
  * belong; `position` is the quad's first. Unless vectors can be added at once, the quad's lanes add
  * side by side.
  */
-DEVICE void put_sums(const struct sparse_attn_bwd_params *params,
-                     int block, int slot, int position, const float *sums) {
+DEVICE void put_sums(const struct sparse_attn_bwd_params *params, int block, int slot, int position,
+                     const float *sums) {
     const int key = block_entries(block)[slot], lane = (int)thread_number() % 4;
     if (DETERMINISTIC) {
         const i64 row = (i64)block_item()->number * params->key_stride + block * BLOCK_KEYS + slot;
@@ -610,11 +608,11 @@ DEVICE void put_sums(const struct sparse_attn_bwd_params *params,
 
 /*
  * A unit's sums to global memory. A lane has of each row two runs of four positions, 16 apart.
- * Lanes 16 apart, whose rows are 4 apart, exchange a run each, so that one access takes 32 positions
- * of four rows and not 16 of eight, which is slower by a third.
+ * Lanes 16 apart, whose rows are 4 apart, exchange a run each, so that one access takes 32
+ * positions of four rows and not 16 of eight, which is slower by a third.
  */
-DEVICE void put_unit(const struct sparse_attn_bwd_params *params,
-                     int block, int slot, int tiles, int column, const float *sums) {
+DEVICE void put_unit(const struct sparse_attn_bwd_params *params, int block, int slot, int tiles,
+                     int column, const float *sums) {
     const int lane = (int)thread_number() % 32;
     const bool upper = lane >= 16;
     const int position = column + lane / 16 * 16;
@@ -636,31 +634,30 @@ DEVICE void put_unit(const struct sparse_attn_bwd_params *params,
 }
 
 /* One unit: `tiles` m16 tiles of the block's keys from number `slot` on, 32 columns. */
-DEVICE void compute_unit(const struct sparse_attn_bwd_params *params,
-                         int block, int slot, int tiles, int column, bool latent) {
+DEVICE void compute_unit(const struct sparse_attn_bwd_params *params, int block, int slot,
+                         int tiles, int column, bool latent) {
     float sums[64];
-    const u32 p = columns_first(shared_address(WEIGHTS_OFFSET), 0, slot / CHUNK_COLUMNS,
-                                WEIGHT_PITCH);
-    const u32 query = rows_first(shared_address(QUERY_OFFSET), 0, column / CHUNK_COLUMNS,
-                                 QUERY_PITCH);
+    const u32 p =
+        columns_first(shared_address(WEIGHTS_OFFSET), 0, slot / CHUNK_COLUMNS, WEIGHT_PITCH);
+    const u32 query =
+        rows_first(shared_address(QUERY_OFFSET), 0, column / CHUNK_COLUMNS, QUERY_PITCH);
     clear(sums, tiles * 16);
     multiply_transposed(sums, tiles, tile_advance(p, DS_BYTES), query, QUERY_PITCH);
     if (latent) {
-        const u32 grad = rows_first(shared_address(GRAD_OFFSET), 0, column / CHUNK_COLUMNS,
-                                    GRAD_PITCH);
+        const u32 grad =
+            rows_first(shared_address(GRAD_OFFSET), 0, column / CHUNK_COLUMNS, GRAD_PITCH);
         multiply_transposed(sums, tiles, p, grad, GRAD_PITCH);
     }
     put_unit(params, block, slot, tiles, column, sums);
 }
 
 /* dKV of a key block. */
-DEVICE void add_dkv(const struct sparse_attn_bwd_params *params,
-                    int block) {
+DEVICE void add_dkv(const struct sparse_attn_bwd_params *params, int block) {
     const int warp = (int)thread_number() / 32;
 #pragma unroll 1
     for (int unit = warp; unit < LATENT_UNITS; unit += WARPS) {
-        compute_unit(params, block, unit % LATENT_PARTS * LATENT_KEY_TILES * 16,
-                     LATENT_KEY_TILES, unit / LATENT_PARTS * UNIT_COLUMNS, true);
+        compute_unit(params, block, unit % LATENT_PARTS * LATENT_KEY_TILES * 16, LATENT_KEY_TILES,
+                     unit / LATENT_PARTS * UNIT_COLUMNS, true);
     }
 #pragma unroll 1
     for (int unit = warp; unit < ROPE_UNITS; unit += WARPS) {

@@ -101,17 +101,17 @@ enum {
     GATHER_WARPGROUP = 1,
     SCORES_BARRIER = 1, /* named ones */
 
-    STEP_BYTES = 32,                /* 16 columns of a row: a k-step along columns */
+    STEP_BYTES = 32,                 /* 16 columns of a row: a k-step along columns */
     ROW_STEP_BYTES = 2 * ATOM_BYTES, /* 16 rows of a tile: a k-step along rows */
 
-    PRODUCT_VALUES = 32,               /* S or dP of a thread */
-    SLOPE_WORDS = PRODUCT_VALUES / 2,  /* P or dS of a thread, two bf16 a word */
-    CHUNK_COLUMNS = 32,                /* of dKV */
-    CHUNK_VALUES = CHUNK_COLUMNS / 2,  /* of a thread */
+    PRODUCT_VALUES = 32,              /* S or dP of a thread */
+    SLOPE_WORDS = PRODUCT_VALUES / 2, /* P or dS of a thread, two bf16 a word */
+    CHUNK_COLUMNS = 32,               /* of dKV */
+    CHUNK_VALUES = CHUNK_COLUMNS / 2, /* of a thread */
     CHUNKS = DQK / CHUNK_COLUMNS,
     VALUE_CHUNKS = DV / CHUNK_COLUMNS,
     PART_CHUNKS = PART_TILES * TILE_COLUMNS / CHUNK_COLUMNS,
-    SENT_VALUES = 8,                 /* of a thread: half of a chunk's rows */
+    SENT_VALUES = 8,                  /* of a thread: half of a chunk's rows */
     SUM_BYTES = DETERMINISTIC ? 2 : 4 /* of a value of dKV in global memory */
 };
 
@@ -340,7 +340,8 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
 DEVICE void issue_last_columns(float *dq, float *rest, bool first) {
     const u64 ds = tile_descriptor(SLOPES_OFFSET);
     const u64 keys = columns_descriptor(KEYS_OFFSET + LAST_TILE * TILE_BYTES);
-    const u64 eight = columns_descriptor(KEYS_OFFSET + DIVIDED_TILE * TILE_BYTES + REST_COLUMNS * 2);
+    const u64 eight =
+        columns_descriptor(KEYS_OFFSET + DIVIDED_TILE * TILE_BYTES + REST_COLUMNS * 2);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < LAST_GROUPS; ++i) {

@@ -97,13 +97,7 @@ DEVICE int next_item(const struct sparse_attn_bwd_params *params, int item) {
 
 /* flags: how many keys; where the block stands in its item, and in the thread block's items, of
  * which every second is odd. */
-enum {
-    COUNT_MASK = 255,
-    FIRST_BLOCK = 256,
-    LAST_BLOCK = 512,
-    MORE_BLOCKS = 1024,
-    ODD_ITEM = 2048
-};
+enum { COUNT_MASK = 255, FIRST_BLOCK = 256, LAST_BLOCK = 512, MORE_BLOCKS = 1024, ODD_ITEM = 2048 };
 
 struct block_word {
     int item, flags;
@@ -132,7 +126,7 @@ DEVICE u64 *block_addresses(u32 block) {
 /* The block to be announced next, and what this thread has of it already, on the way since the one
  * before was announced. Of the gather's threads the first 64 have a key each. */
 struct cursor {
-    int item; /* -1: none */
+    int item;         /* -1: none */
     int parity;       /* ODD_ITEM or 0 */
     int first, count; /* keys before the block, and of the item */
     int key, mask;
@@ -141,8 +135,8 @@ struct cursor {
 DEVICE void fetch_keys(struct cursor *cursor, const struct sparse_attn_bwd_params *params) {
     const u32 thread = thread_number() % WARPGROUP;
     if (thread < BLOCK_KEYS && cursor->item >= 0) {
-        const i64 at = (i64)(cursor->item / HEAD_BLOCKS) * params->key_stride + cursor->first +
-                       (int)thread;
+        const i64 at =
+            (i64)(cursor->item / HEAD_BLOCKS) * params->key_stride + cursor->first + (int)thread;
         cursor->key = params->keys[at];
         cursor->mask = GROUP_QUERIES > 1 ? params->masks[at] : 0;
     }
@@ -182,8 +176,8 @@ DEVICE void announce_block(struct cursor *cursor, const struct sparse_attn_bwd_p
     struct block_word word = {cursor->item, 0, 0, 0};
     word.flags = minimum(cursor->count - cursor->first, BLOCK_KEYS) | cursor->parity;
     word.flags |= cursor->first == 0 ? FIRST_BLOCK : 0;
-    word.place = (cursor->item - params->first_group * HEAD_BLOCKS) * params->key_stride +
-                 cursor->first;
+    word.place =
+        (cursor->item - params->first_group * HEAD_BLOCKS) * params->key_stride + cursor->first;
     if (thread < BLOCK_KEYS) {
         block_numbers(block)[thread] = cursor->key;
         block_addresses(block)[thread] = key_address(params, cursor->key);

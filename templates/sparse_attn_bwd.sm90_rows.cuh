@@ -10,7 +10,7 @@
  */
 
 enum {
-    WIDE_COLUMNS = 128, /* of one wgmma of dQ */
+    WIDE_COLUMNS = 128,             /* of one wgmma of dQ */
     WIDE_VALUES = WIDE_COLUMNS / 2, /* of a thread */
 
     /* The scores have the first 128 columns, the gather three times 128, the last. Of a tile in
@@ -38,9 +38,9 @@ DEVICE char *dq_row(const struct sparse_attn_bwd_params *params, int item, int r
     if (query < 0 || head >= HEADS) {
         return 0;
     }
-    return (char *)params->dq + 2 * (query / params->tokens * params->dq_batch_stride +
-                                     query % params->tokens * params->dq_token_stride +
-                                     head * params->dq_head_stride);
+    return (char *)params->dq +
+           2 * (query / params->tokens * params->dq_batch_stride +
+                query % params->tokens * params->dq_token_stride + head * params->dq_head_stride);
 }
 
 DEVICE void fragment_rows_of_dq(char **rows, const struct sparse_attn_bwd_params *params,
@@ -81,8 +81,7 @@ DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
     const u32 zeros[4] = {0, 0, 0, 0};
     const int end = (params->first_group + params->groups) * HEAD_BLOCKS;
     const int step = (int)gridDim.x * (THREADS / 32), lane = (int)(threadIdx.x % 32);
-    int item = params->first_group * HEAD_BLOCKS +
-               (int)(blockIdx.x + threadIdx.x / 32 * gridDim.x);
+    int item = params->first_group * HEAD_BLOCKS + (int)(blockIdx.x + threadIdx.x / 32 * gridDim.x);
     for (; item < end; item += step) {
         if (params->counts[item / HEAD_BLOCKS] > 0) {
             continue;

@@ -519,6 +519,8 @@ EMU_EXPORT CUresult cuTensorMapEncodeTiled(void *map, int type, unsigned rank, v
                                            const uint32_t *box, const uint32_t *element_strides,
                                            int interleave, int swizzle, int promotion, int fill) {
     char why[256];
+    if (!depth) /* as a driver for CUDA 13 has it, though no device takes part */
+        return CUDA_ERROR_INVALID_CONTEXT;
     if (emu_tensor_map_encode(map, type, rank, (u64)(uintptr_t)address, dimensions, strides, box,
                               element_strides, interleave, swizzle, promotion, fill, why,
                               sizeof why))

@@ -8,6 +8,7 @@
 #include "ops/arguments.h"
 #include "ops/sparse_attn_partition.h"
 #include "runtime/abi.h"
+#include "runtime/context.h"
 #include "runtime/log.h"
 #include "runtime/tensor_map.h"
 
@@ -463,6 +464,18 @@ static smelt_status launch_chain(const struct backward_call *call) {
             status = launch_main(call);
     }
     return status == SMELT_OK && (sums > 0 || args->dsink.data) ? launch_finish(call) : status;
+}
+
+/* The CUDA context is made current once, not at each launch. */
+static smelt_status launch_in_context(const struct backward_call *call) {
+    const smelt_context *const context = call->backward->kernels->context;
+    int pushed;
+    smelt_status status = smelt__context_enter(context, &pushed);
+    if (status != SMELT_OK)
+        return status;
+    status = launch_chain(call);
+    smelt__context_leave(context, pushed);
+    return status;
 }
 
 smelt_status smelt__sparse_attn_backward_launch(const struct smelt__sparse_attn_backward *backward,

@@ -10,6 +10,10 @@ smelt_status smelt__tensor_map_make(const smelt_context *context,
     static const unsigned every_element[SMELT__MAP_DIMENSIONS] = {1, 1, 1, 1, 1};
     unsigned long long extents[SMELT__MAP_DIMENSIONS], strides[SMELT__MAP_DIMENSIONS];
     const struct smelt__driver *driver = context->driver;
+    int pushed;
+    smelt_status status = smelt__context_enter(context, &pushed);
+    if (status != SMELT_OK)
+        return status;
     for (int i = 0; i < box->dimensions && i < SMELT__MAP_DIMENSIONS; i++) {
         extents[i] = box->extents[i];
         if (i > 0)
@@ -19,6 +23,8 @@ smelt_status smelt__tensor_map_make(const smelt_context *context,
         (CUtensorMap *)(void *)map, (int)box->element, (unsigned)box->dimensions,
         (void *)(uintptr_t)box->data, extents, strides, box->box, every_element, NO_INTERLEAVE,
         (int)box->swizzle, PROMOTE_256, FILL_ZEROS);
-    return result == CUDA_SUCCESS ? SMELT_OK
-                                  : smelt__driver_fail(driver, "cuTensorMapEncodeTiled", result);
+    if (result != CUDA_SUCCESS)
+        status = smelt__driver_fail(driver, "cuTensorMapEncodeTiled", result);
+    smelt__context_leave(context, pushed);
+    return status;
 }

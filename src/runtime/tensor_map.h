@@ -39,7 +39,8 @@ struct smelt__tensor_box {
                                                 multiple of 16, at most the swizzle's width */
 };
 
-/* Pure host work, no device is touched: any thread, also while a stream is captured. DRIVER when
+/* No device is touched: any thread, also while a stream is captured. The driver wants a current
+ * context all the same, so that the call makes the context's current as a launch does. DRIVER when
  * the driver refuses the description. */
 smelt_status smelt__tensor_map_make(const smelt_context *context,
                                     const struct smelt__tensor_box *box, struct tensor_map *map);

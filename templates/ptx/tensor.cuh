@@ -3,9 +3,9 @@
 /*
  * Copies of a box of a tensor by the async proxy, issued by one thread (PTX ISA, "Data Movement and
  * Conversion Instructions: Tensor copy"). The map is a parameter of the kernel (in constant memory,
- * its address taken there). x counts elements of the innermost dimension, y, z and w the outer ones;
- * what lies outside of the tensor is zero when loaded and dropped when stored. Shared addresses are
- * multiples of 128, for a swizzle of 128 bytes of 1024, of 64 of 512, of 32 of 256.
+ * its address taken there). x counts elements of the innermost dimension, y, z and w the outer
+ * ones; what lies outside of the tensor is zero when loaded and dropped when stored. Shared
+ * addresses are multiples of 128, for a swizzle of 128 bytes of 1024, of 64 of 512, of 32 of 256.
  */
 
 /* Fetches a map ahead of its first use (PTX ISA, "prefetch", .tensormap). */

@@ -276,7 +276,7 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, unsigned rank
                                        const unsigned *element_strides, int interleave, int swizzle,
                                        int promotion, int fill) {
     (void)element_strides, (void)interleave, (void)promotion, (void)fill;
-    BEGIN();
+    BEGIN_WORK();
     state.box = (struct smelt__tensor_box){.data = address,
                                            .element = (enum smelt__map_element)type,
                                            .swizzle = (enum smelt__map_swizzle)swizzle,

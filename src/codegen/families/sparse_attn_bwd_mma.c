@@ -16,20 +16,20 @@ enum {
     TILE = 16,           /* heads of an mma tile, columns of a k-step, keys of two n8 tiles */
     MAX_BLOCK_TILES = 4, /* 64 heads: of more, dQ fits into no registers */
     MAX_DEPTH_GROUPS = 4,
-    UNIT_COLUMNS = 32,        /* of dKV */
-    WARP = 32,                /* threads */
-    REGISTER_LIMIT = 255,     /* of a thread, the architecture's */
-    OTHER_REGISTERS = 40,     /* addresses, loop state */
-    UNIT_REGISTERS = 23,      /* the same where a unit of dKV is computed */
-    TILE_ALIGNMENT = 1024,    /* bytes; the swizzle repeats every 1024 */
+    UNIT_COLUMNS = 32,     /* of dKV */
+    WARP = 32,             /* threads */
+    REGISTER_LIMIT = 255,  /* of a thread, the architecture's */
+    OTHER_REGISTERS = 40,  /* addresses, loop state */
+    UNIT_REGISTERS = 23,   /* the same where a unit of dKV is computed */
+    TILE_ALIGNMENT = 1024, /* bytes; the swizzle repeats every 1024 */
     SMALL_ALIGNMENT = 128,
-    WEIGHT_ROW_BYTES = 128,   /* at least: the swizzle needs them */
+    WEIGHT_ROW_BYTES = 128,     /* at least: the swizzle needs them */
     VECTOR_REDUCTION_MAJOR = 9, /* from this compute capability on, four values are added at once */
 };
 
 /* Preferred shapes of the pipeline, best first. Longer key blocks share operands among more keys,
- * above all Q and dO in dKV, and the fixed cost of the barriers. One stage does: its gather is hidden
- * behind dKV; a second one spares a barrier. */
+ * above all Q and dO in dKV, and the fixed cost of the barriers. One stage does: its gather is
+ * hidden behind dKV; a second one spares a barrier. */
 static const struct pipeline_shape {
     int block_keys, stages;
 } shapes[] = {{64, 2}, {64, 1}, {32, 2}, {32, 1}, {64, 3}, {32, 3}, {16, 2}, {16, 1}, {16, 3}};
@@ -193,8 +193,7 @@ static int choose_formation(struct choice *choice, const struct smelt__arch *arc
 static int unit_key_tiles(const struct choice *choice, int columns, int most) {
     for (int tiles = most; tiles > 1; tiles /= 2)
         if (divides(tiles * TILE, choice->block_keys) &&
-            divides(choice->warps,
-                    columns / UNIT_COLUMNS * (choice->block_keys / (tiles * TILE))))
+            divides(choice->warps, columns / UNIT_COLUMNS * (choice->block_keys / (tiles * TILE))))
             return tiles;
     return 1;
 }
