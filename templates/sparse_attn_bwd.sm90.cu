@@ -75,8 +75,8 @@
  * Barriers (a block's parity: its number, counted over all items of the thread block; an item's the
  * same):
  *   barrier       count  who arrives                              who waits
- *   ANNOUNCED         4  gather: block's numbers and word are     scores
- *                        written
+ *   ANNOUNCED         4  gather: the next block's numbers and     scores
+ *                        word are written
  *   KEYS_FULL[t]    128  scores (t = 0, 1) or gather: every       scores, gather
  *                        thread when its copies have landed;
  *                        of the first block gather alone
@@ -90,7 +90,8 @@
  *                        those tiles complete
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  * Only who reads through the async proxy what others wrote by plain stores or cp.async has the
- * fence, after the wait. Named barriers: 1 the scores' warpgroup, 2 the gather's.
+ * fence, after the wait. Named barriers: 1 the scores' warpgroup, 2 the gather's, 3 all: the first
+ * block is announced.
  *
  * Knobs: GROUP_QUERIES; legal values and the rule that picks it:
  * src/codegen/families/sparse_attn_bwd_sm90.c.
@@ -99,7 +100,6 @@
 enum {
     SCORES_WARPGROUP = 0,
     GATHER_WARPGROUP = 1,
-    SCORES_BARRIER = 1, /* named ones */
 
     STEP_BYTES = 32,                 /* 16 columns of a row: a k-step along columns */
     ROW_STEP_BYTES = 2 * ATOM_BYTES, /* 16 rows of a tile: a k-step along rows */
@@ -290,7 +290,7 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
     struct row_statistics rows = {{0.0f, 0.0f}, {0.0f, 0.0f}};
     struct block_word word;
     u32 block = 0;
-    mbarrier_wait(barrier_at(ANNOUNCED), 0);
+    barrier_sync(START_BARRIER, THREADS);
     do {
         float s[PRODUCT_VALUES], dp[PRODUCT_VALUES];
         u32 packed[SLOPE_WORDS];
@@ -313,11 +313,11 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
         store_values(SLOPES_OFFSET, packed);
         arrive_warp(barrier_at(SLOPES_FULL), 1);
         issue_first_columns(dq, rest, packed, word.flags & FIRST_BLOCK);
-        ++block;
         if (word.flags & MORE_BLOCKS) {
             /* Before KEYS_FREE: the gather may not be two phases ahead. */
             mbarrier_wait(barrier_at(ANNOUNCED), block & 1);
         }
+        ++block;
         wgmma_wait_0();
         arrive_warp(barrier_at(KEYS_FREE), 1);
         barrier_sync(SCORES_BARRIER, WARPGROUP);
@@ -378,7 +378,9 @@ DEVICE void store_last_columns(const struct sparse_attn_bwd_params *params, cons
  * they leave, if there is one. */
 DEVICE void follow_columns(u32 block, bool more) {
     u64 from[ROWS_OF_THREAD];
-    take_addresses(from, block + 1);
+    if (more) {
+        take_addresses(from, block + 1);
+    }
     wgmma_wait_2();
     barrier_sync(GATHER_BARRIER, WARPGROUP);
     if (more) {
@@ -411,7 +413,7 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_it
     struct block_word word;
     u32 block = 0;
     open_cursor(&cursor, params, first_item);
-    announce_block(&cursor, params, 0);
+    announce_first_block(&cursor, params);
     copy_first_block();
     load_queries(params, 0);
     do {
@@ -563,13 +565,12 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
     float held[SENT_VALUES] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     u32 rows[4], block = 0;
     int flags;
+    barrier_sync(START_BARRIER, THREADS);
+    take_rows(rows, block); /* where zeros are sent at first */
     do {
         u32 p[SLOPE_WORDS], ds[SLOPE_WORDS];
         mbarrier_wait(barrier_at(SLOPES_FULL), block & 1);
         flags = block_word(block)->flags;
-        if (block == 0) {
-            take_rows(rows, block); /* zeros are sent there */
-        }
         load_transposed(p, PROBABILITIES_OFFSET);
         load_transposed(ds, SLOPES_OFFSET);
         arrive_warp(barrier_at(SLOPES_FREE), 1);

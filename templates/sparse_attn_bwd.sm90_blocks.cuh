@@ -34,7 +34,11 @@ enum {
 
     BLOCKS_AHEAD = 4,   /* announced blocks whose numbers are kept */
     ROWS_OF_THREAD = 4, /* of a tile, 16 bytes each: 128 threads copy it */
-    GATHER_BARRIER = 2  /* a named one */
+
+    /* Named barriers. */
+    SCORES_BARRIER = 1,
+    GATHER_BARRIER = 2,
+    START_BARRIER = 3
 };
 
 /* Places in BARRIERS. */
@@ -169,8 +173,8 @@ DEVICE u64 key_address(const struct sparse_attn_bwd_params *params, int key) {
            (u64)(key % params->rows) * params->kv_row_bytes;
 }
 
-/* Announces the cursor's block, as number `block`, and moves on. */
-DEVICE void announce_block(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
+/* Writes down what there is to know of the cursor's block, as number `block`, and moves on. */
+DEVICE void write_block(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
                            u32 block) {
     const u32 thread = thread_number() % WARPGROUP;
     struct block_word word = {cursor->item, 0, 0, 0};
@@ -195,6 +199,19 @@ DEVICE void announce_block(struct cursor *cursor, const struct sparse_attn_bwd_p
         word.flags |= cursor->item >= 0 ? MORE_BLOCKS : 0;
         *block_word(block) = word;
     }
+}
+
+/* The first block, which all of the thread block waits for. */
+DEVICE void announce_first_block(struct cursor *cursor, const struct sparse_attn_bwd_params *params) {
+    write_block(cursor, params, 0);
+    barrier_sync(START_BARRIER, THREADS);
+    fetch_keys(cursor, params);
+}
+
+/* A later one. */
+DEVICE void announce_block(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
+                           u32 block) {
+    write_block(cursor, params, block);
     barrier_sync(GATHER_BARRIER, WARPGROUP);
     arrive_warp(barrier_at(ANNOUNCED), 1);
     fetch_keys(cursor, params);
