@@ -26,19 +26,27 @@ struct sparse_attn_bwd_lists_params {
 /*
  * Of the passes `count`, `scan` and `place`, which turn the lists of `groups` groups, from
  * first_group on, around: for each key the partial rows that are its own, by their numbers (group -
- * first_group) * key_stride + place in the group's list, ascending.
+ * first_group) * key_stride + place in the group's list, in the groups' order. groups * key_stride
+ * stays below 2^31. Equal keys of one list: in its order where `united` says that their rows may
+ * differ, else in any.
  */
 struct sparse_attn_bwd_segments_params {
     const int *counts; /* as above, from the first group of all on */
     const int *keys;
-    int *cursors; /* [parts, key_count] of a part's groups: how many partial rows a key has; then
-                     where they go */
+    int *cursors; /* [parts, key_count] of a part's groups: how many partial rows a key has, zeros
+                     ahead of `count`; then where they go */
     int *starts;  /* [key_count + 1] where a key's begin in `entries` */
     int *entries; /* [groups * key_stride] */
-    int *sums;    /* scratch of the scan */
+    int *sums;    /* [scan_blocks] scratch of the scan: partial rows of each block's keys */
     int first_group, groups;
     int part; /* groups of a part */
     int parts;
     int key_stride;
     int key_count; /* batches * rows */
+    int united;    /* 1: the lists are of several queries each */
+    int scan_step; /* of the pass `scan`, which is launched twice: 0 sums up, 1 places */
+    int scan_rows; /* threads of the scan that share a key's parts: a power of two, at most
+                      THREADS / 32 */
+    int scan_keys; /* of a block of the scan: a multiple of its THREADS / scan_rows */
+    int scan_blocks;
 };

@@ -22,8 +22,8 @@ enum smelt__sparse_attn_bwd_lists_pass {
     SMELT__BWD_LISTS_PLACE
 };
 
-/* Threads of a block of the pass `group`: a warp or the block has a group. */
-enum { SMELT__BWD_LISTS_THREADS = 256 };
+/* Threads of a block of the passes `group` and `scan`. */
+enum { SMELT__BWD_LISTS_THREADS = 256, SMELT__BWD_SCAN_THREADS = 256 };
 
 /* Values of the knob `variant`. */
 enum smelt__sparse_attn_bwd_variant { SMELT__SPARSE_ATTN_BWD_MMA = 0, SMELT__SPARSE_ATTN_BWD_SM90 };

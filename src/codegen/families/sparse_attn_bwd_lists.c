@@ -20,7 +20,14 @@ enum {
     GROUP_LOADS = 4,
     MAP_BYTES = 48 * 1024,
     /* More windows than that take longer than sorting does. */
-    MOST_WINDOWS = 16
+    MOST_WINDOWS = 16,
+    /* The others. A block of place is alone with its part: many threads hide its atomics. */
+    COUNT_THREADS = 256,
+    COUNT_BLOCKS = 8,
+    SCAN_THREADS = SMELT__BWD_SCAN_THREADS,
+    SCAN_BLOCKS = 4,
+    PLACE_THREADS = 512,
+    PLACE_BLOCKS = 2
 };
 
 static const char *const passes[] = {"group", "count", "scan", "place", NULL};
@@ -65,18 +72,41 @@ static void plan_group(const struct smelt__arch *arch, struct smelt__plan *plan)
     smelt__plan_add_region(plan, "AGAIN_OFFSET", 4, 4, "keys named again");
 }
 
+static void plan_count(const struct smelt__arch *arch, struct smelt__plan *plan) {
+    const int most = arch->threads_per_multiprocessor / COUNT_THREADS;
+    plan->template_name = "sparse_attn_bwd_lists.count.cu";
+    add_threads(plan, COUNT_THREADS, most < COUNT_BLOCKS ? most : COUNT_BLOCKS);
+}
+
+static void plan_scan(struct smelt__plan *plan) {
+    plan->template_name = "sparse_attn_bwd_lists.scan.cu";
+    add_threads(plan, SCAN_THREADS, SCAN_BLOCKS);
+    smelt__plan_add_region(plan, "SUMS_OFFSET", SCAN_THREADS * 4, 4, "each thread's share");
+    smelt__plan_add_region(plan, "WARPS_OFFSET", SCAN_THREADS / 32 * 4, 4, "sums of warps");
+}
+
+static void plan_place(struct smelt__plan *plan) {
+    plan->template_name = "sparse_attn_bwd_lists.place.cu";
+    add_threads(plan, PLACE_THREADS, PLACE_BLOCKS);
+    smelt__plan_add_region(plan, "FIRSTS_OFFSET", PLACE_THREADS / 32 * 4, 4,
+                           "where each warp found a list's second part");
+}
+
 static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *arch,
                       struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t pass = smelt__spec_get(spec, "pass");
     plan->variant = passes[pass];
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_bwd_lists_%s",
              plan->variant);
-    if (pass == SMELT__BWD_LISTS_GROUP) {
+    (void)message; /* every architecture has all of them */
+    if (pass == SMELT__BWD_LISTS_GROUP)
         plan_group(arch, plan);
-    } else {
-        smelt__message_set(message, "%s is not there yet", spec->schema->name);
-        return -1;
-    }
+    else if (pass == SMELT__BWD_LISTS_COUNT)
+        plan_count(arch, plan);
+    else if (pass == SMELT__BWD_LISTS_SCAN)
+        plan_scan(plan);
+    else
+        plan_place(plan);
     const int registers = arch->registers_per_multiprocessor /
                           (plan->threads * plan->blocks_per_multiprocessor) / REGISTER_STEP *
                           REGISTER_STEP;

@@ -1,4 +1,6 @@
 /* The kernel family sparse_attn_bwd_sum: the deterministic mode's sums of partial rows. */
+#include <stdio.h>
+
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/spec/keys.h"
 
@@ -6,12 +8,43 @@ static const struct smelt__key keys[] = {
     SMELT__REQUIRED("dqk", "64..576", "width of a row", 64, 576),
 };
 
+enum {
+    COLUMNS = 8,           /* of a thread: 16 bytes of bf16 */
+    THREADS_WANTED = 256,  /* of a block, about */
+    TEAM_STEP = 4,         /* so many teams are whole warps, since rows are multiples of 64 */
+    RESIDENT_THREADS = 864, /* of a multiprocessor: 72 registers each, 8 rows under way */
+    MOST_ALONE = 512,      /* entries that a team sums by itself */
+    RUN = 64,              /* of more, so many are a run */
+    REGISTER_STEP = 8,
+    MAX_REGISTERS = 255
+};
+
 static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *arch,
                     struct smelt__plan *plan, struct smelt__message *message) {
-    (void)arch;
-    (void)plan;
-    smelt__message_set(message, "%s is not there yet", spec->schema->name);
-    return -1;
+    const int dqk = (int)smelt__spec_get(spec, "dqk"), team = dqk / COLUMNS;
+    const int wanted = THREADS_WANTED / team / TEAM_STEP * TEAM_STEP;
+    const int teams = wanted ? wanted : TEAM_STEP;
+    (void)message;
+    plan->variant = "sum";
+    plan->template_name = "sparse_attn_bwd_sum.cu";
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_bwd_sum_qk%d", dqk);
+    plan->threads = team * teams;
+    plan->blocks_per_multiprocessor = RESIDENT_THREADS / plan->threads;
+    plan->persistent = 1;
+    const int registers = arch->registers_per_multiprocessor /
+                          (plan->threads * plan->blocks_per_multiprocessor) / REGISTER_STEP *
+                          REGISTER_STEP;
+    plan->max_registers = registers < MAX_REGISTERS ? registers : MAX_REGISTERS;
+    smelt__plan_add(plan, "DQK", dqk, SMELT__FROM_SPEC, "width of a row, elements");
+    smelt__plan_add(plan, "THREADS", plan->threads, SMELT__DERIVED, "of a thread block");
+    smelt__plan_add(plan, "BLOCKS_PER_MULTIPROCESSOR", plan->blocks_per_multiprocessor,
+                    SMELT__DERIVED, "resident at once");
+    smelt__plan_add(plan, "TEAMS", teams, SMELT__DERIVED, "that sum a key each, of a block");
+    smelt__plan_add(plan, "MOST_ALONE", MOST_ALONE, SMELT__DERIVED,
+                    "entries of a key that a team sums by itself");
+    smelt__plan_add(plan, "RUN", RUN, SMELT__DERIVED, "entries that a team sums, of more");
+    smelt__plan_add_region(plan, "RUNS_OFFSET", teams * dqk * 4, 16, "sums of runs");
+    return 0;
 }
 
 static const struct smelt__variant variants[] = {

@@ -1,0 +1,83 @@
+/* See sparse_attn_segments.h. */
+#include "ops/sparse_attn_segments.h"
+
+#include "codegen/families/sparse_attn_bwd.h"
+
+enum {
+    MOST_CURSORS = 1 << 24, /* 64 MB, but for more keys than that */
+    /* A part more costs a cursor of each key, which is cleared, counted, scanned and written, about
+     * 4 ps on a large GPU; a group more in a part, its entries one group after the other, about 1
+     * ns each. So the best number of parts is about the root of 256 groups * key_stride / key_count.
+     */
+    ENTRY_COST = 256,
+    MOST_SCAN_BLOCKS = 1024, /* each sums up those before it */
+    SCAN_THREADS = SMELT__BWD_SCAN_THREADS,
+    WARP = 32
+};
+
+/* The largest number up to MOST_CURSORS whose square is at most a * b, which are not negative. */
+static int64_t find_root(int64_t a, int64_t b) {
+    int64_t low = 0, high = MOST_CURSORS;
+    while (low < high) {
+        const int64_t middle = (low + high + 1) / 2;
+        if (b > 0 && middle * middle / b <= a - (middle * middle % b > 0))
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* Cursors there are room for: grows with each of its arguments. */
+static int64_t count_cursors(int64_t groups, int64_t key_stride, int64_t key_count) {
+    const int64_t best = find_root(ENTRY_COST * groups * key_stride, key_count);
+    const int64_t cursors = groups <= best / (key_count ? key_count : 1) ? groups * key_count : best;
+    return cursors > key_count ? cursors : key_count;
+}
+
+struct smelt__segments_layout smelt__segments_layout(int64_t groups, int64_t key_stride,
+                                                     int64_t key_count) {
+    return (struct smelt__segments_layout){.cursors = count_cursors(groups, key_stride, key_count),
+                                           .starts = key_count + 1,
+                                           .entries = groups * key_stride,
+                                           .sums = MOST_SCAN_BLOCKS};
+}
+
+static int64_t divide_up(int64_t value, int64_t by) {
+    return (value + by - 1) / by;
+}
+
+void smelt__segments_cut(struct sparse_attn_bwd_segments_params *params) {
+    const int64_t groups = params->groups, keys = params->key_count;
+    const int64_t parts = count_cursors(groups, params->key_stride, keys) / keys;
+    params->part = (int)divide_up(groups, parts < groups ? parts : groups);
+    params->parts = (int)divide_up(groups, params->part);
+    params->scan_rows = 1;
+    while (params->scan_rows * 2 <= SCAN_THREADS / WARP && params->scan_rows * 2 <= params->parts)
+        params->scan_rows *= 2;
+    const int64_t tile = SCAN_THREADS / params->scan_rows;
+    params->scan_keys = (int)(divide_up(divide_up(keys, MOST_SCAN_BLOCKS), tile) * tile);
+    params->scan_blocks = (int)divide_up(keys, params->scan_keys);
+}
+
+smelt_status smelt__segments_launch(const smelt_context *context,
+                                    const struct smelt__segments_kernels *kernels,
+                                    const struct sparse_attn_bwd_segments_params *params,
+                                    struct CUstream_st *stream) {
+    struct sparse_attn_bwd_segments_params first = *params, second = *params;
+    const struct smelt__launch launches[] = {
+        {.blocks = {(uint32_t)params->groups}, .params = params},
+        {.blocks = {(uint32_t)params->scan_blocks}, .params = &first},
+        {.blocks = {(uint32_t)params->scan_blocks}, .params = &second},
+        {.blocks = {(uint32_t)params->parts}, .params = params}};
+    const struct smelt__kernel *const order[] = {kernels->count, kernels->scan, kernels->scan,
+                                                 kernels->place};
+    first.scan_step = 0;
+    second.scan_step = 1;
+    smelt_status status =
+        smelt__fill_async(context, params->cursors, 0,
+                          (size_t)params->parts * (size_t)params->key_count, stream);
+    for (int i = 0; i < 4 && status == SMELT_OK; i++)
+        status = smelt__kernel_launch(context, order[i], &launches[i], stream);
+    return status;
+}
