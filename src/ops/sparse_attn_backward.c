@@ -497,5 +497,5 @@ smelt_status smelt__sparse_attn_backward_launch(const struct smelt__sparse_attn_
     if (status == SMELT_OK)
         status =
             smelt__operator_check_grid(backward->kernels, SMELT_PASS_BACKWARD, all.layout.groups);
-    return status == SMELT_OK ? launch_chain(&all) : status;
+    return status == SMELT_OK ? launch_in_context(&all) : status;
 }
