@@ -299,13 +299,18 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
             load_statistics(&rows, params, word.item);
         }
         issue_products(s, dp, &word, block);
-        const u32 present = GROUP_QUERIES > 1 ? present_values(block) : 0;
+        u32 present = GROUP_QUERIES > 1 ? present_values(block) : 0;
         wgmma_wait_1();
         probabilities(s, &rows, scale_log2, present);
         drop_absent(s, word.flags);
         mbarrier_wait(barrier_at(SLOPES_FREE), (block & 1) ^ 1);
         pack_values(packed, s);
         store_values(PROBABILITIES_OFFSET, packed);
+        if (GROUP_QUERIES > 1) {
+            /* The value it has: else the compiler keeps what it was split into, and registers are
+             * short. */
+            present = __shfl_xor_sync((u32)ALL_LANES, present, 0);
+        }
         wgmma_wait_0();
         slopes(dp, s, &rows, params->scale, present);
         drop_absent(dp, word.flags);
