@@ -7,7 +7,8 @@ enum {
     MOST_CURSORS = 1 << 24, /* 64 MB, but for more keys than that */
     /* A part more costs a cursor of each key, which is cleared, counted, scanned and written, about
      * 4 ps on a large GPU; a group more in a part, its entries one group after the other, about 1
-     * ns each. So the best number of parts is about the root of 256 groups * key_stride / key_count.
+     * ns each. So the best number of parts is about the root of 256 groups * key_stride /
+     * key_count.
      */
     ENTRY_COST = 256,
     MOST_SCAN_BLOCKS = 1024, /* each sums up those before it */
@@ -31,7 +32,8 @@ static int64_t find_root(int64_t a, int64_t b) {
 /* Cursors there are room for: grows with each of its arguments. */
 static int64_t count_cursors(int64_t groups, int64_t key_stride, int64_t key_count) {
     const int64_t best = find_root(ENTRY_COST * groups * key_stride, key_count);
-    const int64_t cursors = groups <= best / (key_count ? key_count : 1) ? groups * key_count : best;
+    const int64_t cursors =
+        groups <= best / (key_count ? key_count : 1) ? groups * key_count : best;
     return cursors > key_count ? cursors : key_count;
 }
 
@@ -74,9 +76,8 @@ smelt_status smelt__segments_launch(const smelt_context *context,
                                                  kernels->place};
     first.scan_step = 0;
     second.scan_step = 1;
-    smelt_status status =
-        smelt__fill_async(context, params->cursors, 0,
-                          (size_t)params->parts * (size_t)params->key_count, stream);
+    smelt_status status = smelt__fill_async(
+        context, params->cursors, 0, (size_t)params->parts * (size_t)params->key_count, stream);
     for (int i = 0; i < 4 && status == SMELT_OK; i++)
         status = smelt__kernel_launch(context, order[i], &launches[i], stream);
     return status;

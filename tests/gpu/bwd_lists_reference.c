@@ -120,3 +120,71 @@ void reference_lists(const struct sparse_attn_bwd_lists_params *params, long lon
     }
     free(named);
 }
+
+/* ---- lists by keys --------------------------------------------------------------------------- */
+
+void reference_segments(const struct sparse_attn_bwd_segments_params *params) {
+    const size_t keys = (size_t)params->key_count;
+    int *next = take(keys * sizeof *next);
+    memset(next, 0, keys * sizeof *next);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int group = 0; group < params->groups; group++) {
+            const long long list = (long long)params->first_group + group;
+            for (int i = 0; i < params->counts[list]; i++) {
+                const int key = params->keys[list * params->key_stride + i];
+                if (pass == 0)
+                    next[key]++;
+                else
+                    params->entries[next[key]++] = group * params->key_stride + i;
+            }
+        }
+        params->starts[0] = 0;
+        for (size_t key = 0; key < keys && pass == 0; key++) {
+            params->starts[key + 1] = params->starts[key] + next[key];
+            next[key] = params->starts[key];
+        }
+    }
+    free(next);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+static float widen(unsigned short bf16) {
+    const unsigned bits = (unsigned)bf16 << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* One column of the entries [begin, end), in their order. */
+static float sum_entries(const struct sparse_attn_bwd_sum_params *params, int dqk, int column,
+                         int begin, int end) {
+    const unsigned short *partials = params->partials;
+    float sum = 0.0f;
+    for (int i = begin; i < end; i++) {
+        const int entry = params->entries[i], group = entry / params->key_stride;
+        for (int block = 0; block < params->head_blocks; block++) {
+            const long long row =
+                ((long long)group * params->head_blocks + block) * params->key_stride +
+                entry % params->key_stride;
+            sum += widen(partials[row * dqk + column]);
+        }
+    }
+    return sum;
+}
+
+void reference_sums(const struct sparse_attn_bwd_sum_params *params, struct sums_reference plan) {
+    for (int key = 0; key < params->key_count; key++) {
+        const int begin = params->starts[key], end = params->starts[key + 1];
+        for (int column = 0; column < plan.dqk && begin < end; column++) {
+            float sum = 0.0f;
+            if (end - begin <= plan.most_alone)
+                sum = sum_entries(params, plan.dqk, column, begin, end);
+            else
+                for (int run = begin; run < end; run += plan.run)
+                    sum += sum_entries(params, plan.dqk, column, run,
+                                       run + plan.run < end ? run + plan.run : end);
+            params->sums[(long long)key * plan.dqk + column] += sum;
+        }
+    }
+}

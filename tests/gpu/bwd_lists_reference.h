@@ -9,4 +9,14 @@
  * alone is left alone. */
 void reference_lists(const struct sparse_attn_bwd_lists_params *params, long long most_rows);
 
+/* The passes count, scan and place together: starts, and entries, those of one list in its order.
+ */
+void reference_segments(const struct sparse_attn_bwd_segments_params *params);
+
+/* sparse_attn_bwd_sum, bit for bit. */
+struct sums_reference {
+    int dqk, most_alone, run; /* the plan's DQK, MOST_ALONE, RUN */
+};
+void reference_sums(const struct sparse_attn_bwd_sum_params *params, struct sums_reference plan);
+
 #endif

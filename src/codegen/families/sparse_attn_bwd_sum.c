@@ -2,19 +2,24 @@
 #include <stdio.h>
 
 #include "codegen/families/sparse_attn_bwd.h"
-#include "codegen/spec/keys.h"
+#include "codegen/families/sparse_attn_keys.h"
 
 static const struct smelt__key keys[] = {
-    SMELT__REQUIRED("dqk", "64..576", "width of a row", 64, 576),
+    SMELT__REQUIRED("dqk", "64, 128, 192, 256, 320, 512, 576", "width of a row", 64, 576),
 };
 
+static int check(const struct smelt__spec *spec, struct smelt__message *message) {
+    static const int widths[] = {64, 128, 192, 256, 320, 512, 576};
+    return smelt__check_one_of(spec, "dqk", widths, 7, message);
+}
+
 enum {
-    COLUMNS = 8,           /* of a thread: 16 bytes of bf16 */
-    THREADS_WANTED = 256,  /* of a block, about */
-    TEAM_STEP = 4,         /* so many teams are whole warps, since rows are multiples of 64 */
+    COLUMNS = 8,            /* of a thread: 16 bytes of bf16 */
+    THREADS_WANTED = 256,   /* of a block, about */
+    TEAM_STEP = 4,          /* so many teams are whole warps, since rows are multiples of 64 */
     RESIDENT_THREADS = 864, /* of a multiprocessor: 72 registers each, 8 rows under way */
-    MOST_ALONE = 512,      /* entries that a team sums by itself */
-    RUN = 64,              /* of more, so many are a run */
+    MOST_ALONE = 512,       /* entries that a team sums by itself */
+    RUN = 64,               /* of more, so many are a run */
     REGISTER_STEP = 8,
     MAX_REGISTERS = 255
 };
@@ -55,7 +60,8 @@ static const struct smelt__variant variants[] = {
 const struct smelt__family smelt__sparse_attn_bwd_sum = {
     .schema = {.name = "sparse_attn_bwd_sum",
                .keys = keys,
-               .key_count = sizeof keys / sizeof *keys},
+               .key_count = sizeof keys / sizeof *keys,
+               .check = check},
     .summary = "sums of partial rows of dkv in a fixed order",
     .variants = variants,
 };

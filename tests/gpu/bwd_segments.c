@@ -1,0 +1,460 @@
+/*
+ * The deterministic backward pass's lists by keys, and its sums, against a reference: starts and
+ * entries number for number, sums bit for bit. Run by hand on a machine with a GPU, by `meson test`
+ * on the emulator with smaller problems and several schedules.
+ *
+ *     gpu_bwd_segments [CASES [ARCH]]    random cases beside the listed ones; SMELT_TEST_SEED
+ * repeats a run. ARCH: on the emulator, that one alone
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../unit/random.h"
+#include "bwd_lists_reference.h"
+#include "kernel_alone.h"
+#include "ops/sparse_attn_segments.h"
+
+enum {
+    SCHEDULES = 3,
+    DEFAULT_CASES = 10,
+    POISON = 0xFF, /* of floats a NaN */
+    WIDTHS = 2,
+    MOST_FAILURES = 2 /* after which no further case is run */
+};
+
+static const int widths[WIDTHS] = {64, 576};
+
+/* What the lists hold. */
+enum fill {
+    ANY,    /* any keys, in any order; ascending where united */
+    FEW,    /* few keys, so that they stand often in each list */
+    ONE,    /* the same key in every entry */
+    SHARED, /* any keys, and one that every list has */
+    EMPTY,
+    FILLS
+};
+
+struct shape {
+    const char *name;
+    int groups, first_group, key_stride, key_count;
+    int united;
+    enum fill fill;
+    int parts; /* at the most; 0: the rule's */
+    int head_blocks, width /* number of widths[] */;
+};
+
+static const struct shape shapes[] = {
+    {"one entry", 1, 0, 64, 1, 0, ANY, 0, 1, 0},
+    {"slot order", 40, 3, 128, 1000, 0, ANY, 0, 1, 0},
+    {"slot order, few keys", 30, 0, 128, 300, 0, FEW, 4, 2, 0},
+    {"united", 40, 1, 192, 1000, 1, ANY, 0, 1, 0},
+    {"united, few keys", 30, 2, 192, 300, 1, FEW, 3, 2, 0},
+    {"united, one part", 20, 0, 192, 300, 1, FEW, 1, 1, 0},
+    {"one key", 12, 0, 128, 100, 0, ONE, 0, 1, 0},
+    {"one key, united", 12, 0, 128, 100, 1, ONE, 0, 3, 0},
+    {"a shared key", 600, 0, 64, 500, 0, SHARED, 20, 1, 0},
+    {"wide rows", 20, 0, 64, 60, 1, FEW, 0, 2, 1},
+    {"wide rows, one key", 30, 0, 64, 60, 1, ONE, 0, 1, 1},
+    {"long lists", 3, 0, 6400, 5000, 0, ANY, 0, 1, 0},
+    {"long lists, united", 3, 0, 6400, 5000, 1, ANY, 0, 1, 0},
+    {"many keys", 4, 0, 64, 40000, 0, ANY, 0, 1, 0},
+    {"many keys, few parts", 4, 0, 64, 30000, 1, ANY, 2, 1, 0},
+    {"no entry", 5, 0, 64, 70, 1, EMPTY, 0, 1, 0},
+};
+
+/* Beyond the emulator's patience. */
+static const struct shape large_shapes[] = {
+    {"a chunk", 640, 640, 2048, 8192, 0, ANY, 0, 1, 1},
+    {"a chunk of many keys", 640, 0, 2048, 131072, 0, ANY, 0, 1, 1},
+    {"a chunk of unions", 80, 80, 16384, 32768, 1, ANY, 0, 1, 1},
+    {"a chunk, a shared key", 640, 0, 2048, 8192, 1, SHARED, 0, 1, 1},
+};
+
+struct problem {
+    const struct shape *shape;
+    struct sparse_attn_bwd_segments_params host, device;
+    struct sparse_attn_bwd_sum_params host_sum, device_sum;
+    struct smelt__segments_layout layout;
+    int64_t lists, list_keys, partials, sums; /* how many of each there are */
+    float *sums_before;
+    void *memory[16]; /* the device's */
+    int memories;
+};
+
+struct test {
+    smelt_context *context;
+    struct smelt__segments_kernels kernels;
+    const struct smelt__kernel *sum[WIDTHS];
+    struct sums_reference plan[WIDTHS];
+    struct random random;
+    int cases, failures;
+};
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+static int draw_key(struct random *random, const struct shape *shape, int place) {
+    switch (shape->fill) {
+    case FEW:
+        return random_below(random, 5) * (shape->key_count / 5);
+    case ONE:
+        return shape->key_count / 2;
+    case SHARED:
+        return place == 0 ? 0 : random_below(random, shape->key_count);
+    default:
+        return random_below(random, shape->key_count);
+    }
+}
+
+static int ascending(const void *a, const void *b) {
+    return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
+}
+
+/* A sorted list: each key once, then the others. */
+static void split(int *keys, int count) {
+    int *again = take((size_t)count * sizeof *again);
+    int once = 0, more = 0;
+    for (int i = 0; i < count; i++) {
+        if (once > 0 && keys[once - 1] == keys[i])
+            again[more++] = keys[i];
+        else
+            keys[once++] = keys[i];
+    }
+    memcpy(keys + once, again, (size_t)more * sizeof *again);
+    free(again);
+}
+
+static void fill_lists(struct random *random, struct problem *problem, int *counts, int *keys) {
+    const struct shape *shape = problem->shape;
+    for (int64_t list = 0; list < problem->lists; list++) {
+        int *const own = keys + list * shape->key_stride;
+        const int full = random_below(random, 3) == 0;
+        const int count = shape->fill == EMPTY ? 0
+                          : full               ? shape->key_stride
+                                               : random_below(random, shape->key_stride + 1);
+        for (int i = 0; i < shape->key_stride; i++)
+            own[i] = i < count                    ? draw_key(random, shape, i)
+                     : i < (count + 63) / 64 * 64 ? -1
+                                                  : (int)random_next(random);
+        if (shape->united)
+            qsort(own, (size_t)count, sizeof *own, ascending);
+        if (shape->united && random_below(random, 4))
+            split(own, count);
+        counts[list] = count;
+    }
+}
+
+/* Partial rows up to the lists' ends; NaN behind them. */
+static unsigned short *fill_partials(struct random *random, const struct problem *problem) {
+    const struct shape *shape = problem->shape;
+    const int dqk = widths[shape->width];
+    unsigned short *partials = take((size_t)problem->partials * sizeof *partials);
+    memset(partials, POISON, (size_t)problem->partials * sizeof *partials);
+    for (int64_t item = 0; item < (int64_t)shape->groups * shape->head_blocks; item++) {
+        const int64_t count = problem->host.counts[shape->first_group + item / shape->head_blocks];
+        unsigned short *const rows = partials + item * shape->key_stride * dqk;
+        for (int64_t i = 0; i < count * dqk; i++) /* 2^-20 up to 2^12, of either sign */
+            rows[i] = (unsigned short)((random_next(random) & 0x807f) |
+                                       (unsigned)(107 + random_below(random, 32)) << 7);
+    }
+    return partials;
+}
+
+static void make_problem(struct random *random, const struct shape *shape,
+                         struct problem *problem) {
+    memset(problem, 0, sizeof *problem);
+    problem->shape = shape;
+    problem->lists = shape->first_group + shape->groups;
+    problem->list_keys = problem->lists * shape->key_stride;
+    problem->sums = (int64_t)shape->key_count * widths[shape->width];
+    problem->partials =
+        (int64_t)shape->groups * shape->head_blocks * shape->key_stride * widths[shape->width];
+    problem->layout = smelt__segments_layout(shape->groups, shape->key_stride, shape->key_count);
+    int *counts = take((size_t)problem->lists * sizeof *counts);
+    int *keys = take((size_t)problem->list_keys * sizeof *keys);
+    fill_lists(random, problem, counts, keys);
+    struct sparse_attn_bwd_segments_params *host = &problem->host;
+    *host = (struct sparse_attn_bwd_segments_params){
+        .counts = counts,
+        .keys = keys,
+        .starts = take((size_t)problem->layout.starts * sizeof(int)),
+        .entries = take((size_t)problem->layout.entries * sizeof(int)),
+        .first_group = shape->first_group,
+        .groups = shape->groups,
+        .key_stride = shape->key_stride,
+        .key_count = shape->key_count,
+        .united = shape->united,
+    };
+    memset(host->entries, POISON, (size_t)problem->layout.entries * sizeof(int));
+    smelt__segments_cut(host);
+    if (shape->parts) {
+        host->part = (shape->groups + shape->parts - 1) / shape->parts;
+        host->parts = (shape->groups + host->part - 1) / host->part;
+        const int64_t cursors = (int64_t)host->parts * shape->key_count;
+        if (problem->layout.cursors < cursors)
+            problem->layout.cursors = cursors;
+    }
+    problem->host_sum = (struct sparse_attn_bwd_sum_params){
+        .partials = fill_partials(random, problem),
+        .starts = host->starts,
+        .entries = host->entries,
+        .sums = take((size_t)problem->sums * sizeof(float)),
+        .key_count = shape->key_count,
+        .key_stride = shape->key_stride,
+        .head_blocks = shape->head_blocks,
+    };
+    for (int64_t i = 0; i < problem->sums; i++)
+        problem->host_sum.sums[i] = (float)random_below(random, 1 << 20) / 1024.0f;
+    problem->sums_before = take((size_t)problem->sums * sizeof(float));
+    memcpy(problem->sums_before, problem->host_sum.sums, (size_t)problem->sums * sizeof(float));
+}
+
+static void free_problem(struct test *test, struct problem *problem) {
+    const void *host[] = {problem->host.counts,  problem->host.keys,         problem->host.starts,
+                          problem->host.entries, problem->host_sum.partials, problem->host_sum.sums,
+                          problem->sums_before};
+    for (size_t i = 0; i < sizeof host / sizeof *host; i++)
+        free((void *)(uintptr_t)host[i]);
+    for (int i = 0; i < problem->memories; i++)
+        smelt_device_free(test->context, problem->memory[i]);
+}
+
+/* ---- the device ------------------------------------------------------------------------------ */
+
+static void *copy(struct test *test, struct problem *problem, const char *name, const void *host,
+                  int64_t bytes) {
+    void **device = &problem->memory[problem->memories++];
+    if (!upload(test->context, name, host, (size_t)bytes, device))
+        exit(1);
+    return *device;
+}
+
+/* Memory of nothing in particular. */
+static void *reserve(struct test *test, struct problem *problem, const char *name, int64_t ints) {
+    const size_t bytes = (size_t)ints * sizeof(int);
+    unsigned char *poison = take(bytes);
+    memset(poison, POISON, bytes);
+    void *device = copy(test, problem, name, poison, (int64_t)bytes);
+    free(poison);
+    return device;
+}
+
+static void place_problem(struct test *test, struct problem *problem) {
+    struct sparse_attn_bwd_segments_params *device = &problem->device;
+    struct sparse_attn_bwd_sum_params *sum = &problem->device_sum;
+    *device = problem->host;
+    *sum = problem->host_sum;
+    device->counts = copy(test, problem, "counts", problem->host.counts, problem->lists * 4);
+    device->keys = copy(test, problem, "keys", problem->host.keys, problem->list_keys * 4);
+    device->cursors = reserve(test, problem, "cursors", problem->layout.cursors);
+    device->starts = reserve(test, problem, "starts", problem->layout.starts);
+    device->entries = reserve(test, problem, "entries", problem->layout.entries);
+    device->sums = reserve(test, problem, "scratch", problem->layout.sums);
+    sum->partials =
+        copy(test, problem, "partials", problem->host_sum.partials, problem->partials * 2);
+    sum->starts = device->starts;
+    sum->entries = device->entries;
+    sum->sums = reserve(test, problem, "sums", problem->sums);
+}
+
+static int run_kernels(struct test *test, const struct problem *problem, uint32_t sum_blocks) {
+    const size_t sums = (size_t)problem->sums * sizeof(float);
+    const struct smelt__launch launch = {.blocks = {sum_blocks}, .params = &problem->device_sum};
+    return works(smelt_device_fill(test->context, problem->device.entries, POISON,
+                                   (size_t)problem->layout.entries * sizeof(int)),
+                 "fill") &&
+           works(smelt_device_upload(test->context, problem->device_sum.sums, problem->sums_before,
+                                     sums),
+                 "upload") &&
+           works(smelt_stream_synchronize(test->context, NULL), "synchronize") &&
+           works(smelt__segments_launch(test->context, &test->kernels, &problem->device, NULL),
+                 "launch") &&
+           works(smelt_stream_synchronize(test->context, NULL), "segments") &&
+           works(
+               smelt__kernel_launch(test->context, test->sum[problem->shape->width], &launch, NULL),
+               "launch") &&
+           works(smelt_stream_synchronize(test->context, NULL), "sums");
+}
+
+/* ---- judging --------------------------------------------------------------------------------- */
+
+/* Equal keys of one list may come in any order: puts those runs in order. */
+static void order_equals(const struct problem *problem, int *entries) {
+    const struct sparse_attn_bwd_segments_params *host = &problem->host;
+    for (int key = 0; key < host->key_count && !host->united; key++)
+        for (int i = host->starts[key], next; i < host->starts[key + 1]; i = next) {
+            next = i + 1;
+            while (next < host->starts[key + 1] &&
+                   entries[next] / host->key_stride == entries[i] / host->key_stride)
+                next++;
+            qsort(entries + i, (size_t)(next - i), sizeof *entries, ascending);
+        }
+}
+
+static int same_ints(const char *what, const int *got, const int *wanted, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        if (got[i] != wanted[i]) {
+            printf("    %s[%lld] is %d, not %d\n", what, (long long)i, got[i], wanted[i]);
+            return 0;
+        }
+    return 1;
+}
+
+static int same_sums(const float *got, const float *wanted, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        if (memcmp(&got[i], &wanted[i], sizeof *got) != 0) {
+            printf("    sums[%lld] is %.9g, not %.9g\n", (long long)i, (double)got[i],
+                   (double)wanted[i]);
+            return 0;
+        }
+    return 1;
+}
+
+static int judge(struct test *test, const struct problem *problem) {
+    const struct smelt__segments_layout *layout = &problem->layout;
+    const size_t starts_bytes = (size_t)layout->starts * sizeof(int);
+    const size_t entries_bytes = (size_t)layout->entries * sizeof(int);
+    const size_t sums_bytes = (size_t)problem->sums * sizeof(float);
+    int *starts = take(starts_bytes), *entries = take(entries_bytes);
+    float *sums = take(sums_bytes);
+    int good =
+        works(smelt_device_download(test->context, starts, problem->device.starts, starts_bytes),
+              "download") &&
+        works(smelt_device_download(test->context, entries, problem->device.entries, entries_bytes),
+              "download") &&
+        works(smelt_device_download(test->context, sums, problem->device_sum.sums, sums_bytes),
+              "download") &&
+        same_ints("starts", starts, problem->host.starts, layout->starts);
+    if (good)
+        order_equals(problem, entries);
+    good = good && same_ints("entries", entries, problem->host.entries, layout->entries) &&
+           same_sums(sums, problem->host_sum.sums, problem->sums);
+    free(starts);
+    free(entries);
+    free(sums);
+    return good;
+}
+
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+/* Equal keys of one list have equal partial rows unless it is of several queries: so that any order
+ * of theirs gives the same bits. */
+static void equal_rows(struct problem *problem) {
+    const struct shape *shape = problem->shape;
+    const size_t row = (size_t)widths[shape->width];
+    unsigned short *const partials = (unsigned short *)(uintptr_t)problem->host_sum.partials;
+    const int *entries = problem->host.entries, *starts = problem->host.starts;
+    for (int key = 0; key < shape->key_count; key++)
+        for (int i = starts[key] + 1; i < starts[key + 1]; i++) {
+            const int64_t group = entries[i] / shape->key_stride;
+            if (group != entries[i - 1] / shape->key_stride)
+                continue;
+            for (int block = 0; block < shape->head_blocks; block++) {
+                const int64_t first = (group * shape->head_blocks + block) * shape->key_stride;
+                memcpy(partials + (size_t)(first + entries[i] % shape->key_stride) * row,
+                       partials + (size_t)(first + entries[i - 1] % shape->key_stride) * row,
+                       row * sizeof *partials);
+            }
+        }
+}
+
+static void check(struct test *test, const struct shape *shape) {
+    if (test->failures == MOST_FAILURES)
+        return;
+    struct problem problem;
+    const uint64_t seed = test->random.state;
+    const char *const arch = smelt_context_arch(test->context);
+    make_problem(&test->random, shape, &problem);
+    reference_segments(&problem.host);
+    if (!shape->united)
+        equal_rows(&problem);
+    reference_sums(&problem.host_sum, test->plan[shape->width]);
+    place_problem(test, &problem);
+    const int schedules = smelt__emulator() ? SCHEDULES : 2;
+    int good = 1;
+    for (int i = 0; i < schedules && good; i++) {
+        smelt__emulator_configure(arch, smelt__schedule_at(seed, i + test->cases % 2), 0);
+        good = run_kernels(test, &problem, i == 1 ? 3 : 1000) && judge(test, &problem);
+    }
+    test->cases++;
+    test->failures += !good;
+    if (!good)
+        printf("FAILED %s on %s: %d groups from %d on, %d parts, key_stride %d, %d keys, united "
+               "%d, fill %d, %d head blocks, width %d; random state %llu\n",
+               shape->name, arch, shape->groups, shape->first_group, problem.host.parts,
+               shape->key_stride, shape->key_count, shape->united, (int)shape->fill,
+               shape->head_blocks, widths[shape->width], (unsigned long long)seed);
+    free_problem(test, &problem);
+}
+
+static struct shape draw_shape(struct random *random) {
+    return (struct shape){.name = "a random shape",
+                          .groups = 1 + random_below(random, 40),
+                          .first_group = random_below(random, 3),
+                          .key_stride = 64 * (1 + random_below(random, 4)),
+                          .key_count =
+                              1 + random_below(random, random_below(random, 2) ? 50 : 3000),
+                          .united = random_below(random, 2),
+                          .fill = (enum fill)random_below(random, FILLS),
+                          .parts = random_below(random, 2) ? 1 + random_below(random, 9) : 0,
+                          .head_blocks = 1 + random_below(random, 3),
+                          .width = random_below(random, 8) == 0};
+}
+
+/* The sum's kernels, and what the reference must know of their plans. */
+static int get_sums(struct test *test) {
+    for (int i = 0; i < WIDTHS; i++) {
+        struct smelt__plan plan;
+        char spec[64];
+        int found;
+        snprintf(spec, sizeof spec, "sparse_attn_bwd_sum:dqk=%d", widths[i]);
+        if (!get_kernel(test->context, spec, &test->sum[i]) ||
+            !works(smelt__plan_from_text(spec, smelt_context_arch(test->context), &plan), "plan"))
+            return 0;
+        test->plan[i] =
+            (struct sums_reference){.dqk = widths[i],
+                                    .most_alone = smelt__plan_constant(&plan, "MOST_ALONE", &found),
+                                    .run = smelt__plan_constant(&plan, "RUN", &found)};
+    }
+    return 1;
+}
+
+static int run(struct test *test, int random_cases) {
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    options.kind = SMELT_CONTEXT_DEVICE;
+    if (!works(smelt_context_create(&test->context, &options), "context"))
+        return 0;
+    int good =
+        get_kernel(test->context, "sparse_attn_bwd_lists:pass=count", &test->kernels.count) &&
+        get_kernel(test->context, "sparse_attn_bwd_lists:pass=scan", &test->kernels.scan) &&
+        get_kernel(test->context, "sparse_attn_bwd_lists:pass=place", &test->kernels.place) &&
+        get_sums(test);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes && good; i++)
+        check(test, &shapes[i]);
+    for (size_t i = 0; i < sizeof large_shapes / sizeof *large_shapes && good && !smelt__emulator();
+         i++)
+        check(test, &large_shapes[i]);
+    for (int i = 0; i < random_cases && good; i++) {
+        const struct shape shape = draw_shape(&test->random);
+        check(test, &shape);
+    }
+    smelt_context_destroy(&test->context);
+    return good;
+}
+
+int main(int argc, char **argv) {
+    static const char *const archs[] = {"sm_90a", "sm_80"};
+    struct test test = {.random = random_begin("gpu_bwd_segments")};
+    const int random_cases = argc > 1 ? atoi(argv[1]) : DEFAULT_CASES;
+    int good = 1;
+    if (!smelt__emulator())
+        good = run(&test, random_cases);
+    for (size_t i = 0; i < sizeof archs / sizeof *archs && smelt__emulator(); i++) {
+        if (argc > 2 && strcmp(argv[2], archs[i]) != 0)
+            continue;
+        smelt__emulator_configure(archs[i], smelt__schedule_at(0, 0), 0);
+        good = run(&test, random_cases) && good;
+    }
+    printf("%d cases, %d failed\n", test.cases, test.failures);
+    return !good || test.failures > 0 || test.cases == 0;
+}
