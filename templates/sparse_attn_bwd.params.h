@@ -31,6 +31,8 @@ struct sparse_attn_bwd_params {
     void *partials;             /* with DETERMINISTIC: bf16 [items, key_stride, DQK], the same
                                    order of columns; written up to each list's end, item by item
                                    from the launch's first on */
+    unsigned *progress;         /* 0 before the launch, or null: how far the thread blocks have come
+                                   together, by which they keep in step */
     long long q_batch_stride, q_token_stride, q_head_stride;
     long long kv_batch_stride;
     long long grad_out_batch_stride, grad_out_token_stride, grad_out_head_stride;

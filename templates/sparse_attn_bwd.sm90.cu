@@ -71,6 +71,7 @@
  *   ADDRESSES      [2][64] where their rows lie, 0: none
  *   MASKS          [BLOCKS_AHEAD][64] bytes: which members have the key; with groups
  *   WORDS          [BLOCKS_AHEAD] struct block_word
+ *   PATIENCE       int: see keep_in_step
  *
  * Barriers (a block's parity: its number, counted over all items of the thread block; an item's the
  * same):
@@ -574,6 +575,9 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
     take_rows(rows, block); /* where zeros are sent at first */
     do {
         u32 p[SLOPE_WORDS], ds[SLOPE_WORDS];
+        if (params->progress && thread_number() % WARPGROUP == 0) {
+            keep_in_step(params, block);
+        }
         mbarrier_wait(barrier_at(SLOPES_FULL), block & 1);
         flags = block_word(block)->flags;
         load_transposed(p, PROBABILITIES_OFFSET);
@@ -586,6 +590,9 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
         ++block;
     } while (flags & MORE_BLOCKS);
     send_rows(params, held, rows, CHUNKS - 1, 1);
+    if (params->progress && thread_number() % WARPGROUP == 0) {
+        counter_add(params->progress, ENDED);
+    }
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)

@@ -2,6 +2,7 @@
 //@use common/descriptor.cuh
 //@use common/warp_arrival.cuh
 //@use ptx/cp_async.cuh
+//@use ptx/counter.cuh
 //@use ptx/cp_async_mbarrier.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/named_barrier.cuh
@@ -41,6 +42,40 @@ enum {
     START_BARRIER = 3
 };
 
+/* ---- in step -----------------------------------------------------------------------------------
+ */
+
+/*
+ * Thread blocks that go through ascending lists side by side meet in the same rows of kv and dkv,
+ * which then come from memory once for all of them. So every STEP_BLOCKS key blocks a thread block
+ * counts itself in and waits until all have come as far: one that is ahead, that is. It is a hint
+ * and no more: the wait is short (a poll takes about a microsecond), each time it was in vain the
+ * next one is shorter, and who has ended keeps nobody.
+ */
+enum { STEP_BLOCKS = 4, FIRST_PATIENCE = 64, ENDED = 1 << 24 };
+
+/* Polls that are left of a wait; in shared memory, since registers are short. */
+DEVICE int *patience(void) {
+    return (int *)(arena + PATIENCE_OFFSET);
+}
+
+/* By one thread of the sums, when so many blocks are done. */
+DEVICE void keep_in_step(const struct sparse_attn_bwd_params *params, u32 blocks) {
+    if (blocks % STEP_BLOCKS == 0) {
+        int polls = *patience();
+        counter_add(params->progress, 1);
+        while (polls > 0 && counter_read(params->progress) < blocks / STEP_BLOCKS * gridDim.x) {
+            --polls;
+        }
+        if (polls == 0) {
+            *patience() /= 2;
+        }
+    }
+}
+
+/* ---- barriers and tiles -----------------------------------------------------------------------
+ */
+
 /* Places in BARRIERS. */
 enum {
     KEYS_FULL = 0,
@@ -71,6 +106,7 @@ DEVICE void initialise_barriers(void) {
             mbarrier_init(barrier_at(QUERY_FREE + part), 4 * WARP_ARRIVALS);
         }
         mbarrier_fence_init();
+        *patience() = FIRST_PATIENCE;
     }
     __syncthreads();
 }
@@ -175,7 +211,7 @@ DEVICE u64 key_address(const struct sparse_attn_bwd_params *params, int key) {
 
 /* Writes down what there is to know of the cursor's block, as number `block`, and moves on. */
 DEVICE void write_block(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
-                           u32 block) {
+                        u32 block) {
     const u32 thread = thread_number() % WARPGROUP;
     struct block_word word = {cursor->item, 0, 0, 0};
     word.flags = minimum(cursor->count - cursor->first, BLOCK_KEYS) | cursor->parity;
@@ -202,7 +238,8 @@ DEVICE void write_block(struct cursor *cursor, const struct sparse_attn_bwd_para
 }
 
 /* The first block, which all of the thread block waits for. */
-DEVICE void announce_first_block(struct cursor *cursor, const struct sparse_attn_bwd_params *params) {
+DEVICE void announce_first_block(struct cursor *cursor,
+                                 const struct sparse_attn_bwd_params *params) {
     write_block(cursor, params, 0);
     barrier_sync(START_BARRIER, THREADS);
     fetch_keys(cursor, params);

@@ -7,6 +7,7 @@
 #include "codegen/families/sparse_attn_bwd.h"
 #include "ops/arguments.h"
 #include "ops/sparse_attn_partition.h"
+#include "ops/sparse_attn_segments.h"
 #include "runtime/abi.h"
 #include "runtime/context.h"
 #include "runtime/log.h"
@@ -71,8 +72,10 @@ static const struct smelt__kernel *kernel_of(const struct smelt__sparse_attn_bac
 
 /* Where each array lies in the workspace, bytes from its start, and what follows from the call. */
 struct layout {
-    size_t partition, members, counts, keys, masks, statistics, dsink_parts, sums, partials;
-    size_t bytes; /* of all */
+    size_t partition, members, counts, keys, masks, statistics, dsink_parts, partials;
+    size_t progress, sums;                         /* one after the other: zeroed together */
+    size_t cursors, starts, entry_list, scan_sums; /* of lists by keys */
+    size_t bytes;                                  /* of all */
     int64_t queries, groups, entries, parts;
     int64_t chunk; /* groups of a launch of the main kernel */
     int key_stride;
@@ -96,18 +99,35 @@ static int64_t chunk_groups(const struct smelt__sparse_attn_backward *backward,
     const size_t group = (size_t)layout->key_stride * (size_t)backward->shape.dqk * 2 *
                          (size_t)backward->head_blocks;
     int64_t groups = (int64_t)((limit ? limit : DEFAULT_LIMIT) / group);
-    if (!backward->deterministic || groups >= layout->groups)
+    if (!backward->deterministic)
+        return layout->groups;
+    if (groups > INT32_MAX / layout->key_stride) /* partial rows are numbered */
+        groups = INT32_MAX / layout->key_stride;
+    if (groups >= layout->groups)
         return layout->groups;
     if (groups > CHUNK_STEP)
         groups -= groups % CHUNK_STEP;
     return groups > 0 ? groups : 1;
 }
 
+/* What the deterministic mode has besides. */
+static void add_partials(const struct smelt__sparse_attn_backward *backward, int64_t key_count,
+                         struct layout *layout) {
+    const struct smelt__segments_layout segments =
+        smelt__segments_layout(layout->chunk, layout->key_stride, key_count);
+    const int64_t rows = layout->chunk * backward->head_blocks * layout->key_stride;
+    layout->cursors = place(&layout->bytes, segments.cursors, sizeof(int));
+    layout->starts = place(&layout->bytes, segments.starts, sizeof(int));
+    layout->entry_list = place(&layout->bytes, segments.entries, sizeof(int));
+    layout->scan_sums = place(&layout->bytes, segments.sums, sizeof(int));
+    layout->partials = place(&layout->bytes, rows * backward->shape.dqk, sizeof(uint16_t));
+}
+
 static struct layout find_layout(const struct smelt__sparse_attn_backward *backward,
                                  const struct smelt__sparse_attn_call *call, size_t limit) {
     const struct smelt__sparse_attn_shape *shape = &backward->shape;
     const int64_t slots = call->width < shape->topk ? call->width : shape->topk;
-    const int64_t rows = call->batches * call->rows * shape->dqk;
+    const int64_t key_count = call->batches * call->rows;
     struct layout layout = {.queries = smelt__sparse_attn_count_queries(call)};
     layout.groups = (layout.queries + backward->group_queries - 1) / backward->group_queries;
     layout.entries = layout.groups * backward->group_queries;
@@ -128,7 +148,10 @@ static struct layout find_layout(const struct smelt__sparse_attn_backward *backw
         place(&layout.bytes, layout.entries * backward->query_rows, 2 * sizeof(float));
     layout.dsink_parts =
         place(&layout.bytes, shape->sink ? layout.parts * shape->heads : 0, sizeof(float));
-    layout.sums = place(&layout.bytes, rows, sizeof(float));
+    layout.progress = place(&layout.bytes, SMELT__BACKWARD_ALIGNMENT, 1);
+    layout.sums = place(&layout.bytes, key_count * shape->dqk, sizeof(float));
+    if (backward->deterministic && layout.groups > 0 && key_count > 0)
+        add_partials(backward, key_count, &layout);
     return layout;
 }
 
@@ -354,6 +377,12 @@ static smelt_status make_map(const struct backward_call *call, const char *name,
     return smelt__tensor_map_make(backward->kernels->context, &box, map);
 }
 
+/* Whether thread blocks of the main kernel are to keep in step: where lists are ascending because
+ * the table is large, and its rows are added to. */
+static int in_step(const struct backward_call *call) {
+    return call->args->rows > ASCENDING_ROWS && !call->backward->deterministic;
+}
+
 static smelt_status fill_main(const struct backward_call *call,
                               struct sparse_attn_bwd_params *params) {
     const struct smelt__sparse_attn_backward *backward = call->backward;
@@ -371,6 +400,7 @@ static smelt_status fill_main(const struct backward_call *call,
         .dq = args->dq.data,
         .dkv = at(call, layout->sums),
         .partials = at(call, layout->partials),
+        .progress = in_step(call) ? at(call, layout->progress) : NULL,
         .q_batch_stride = args->q.strides[0],
         .q_token_stride = args->q.strides[1],
         .q_head_stride = args->q.strides[2],
@@ -397,19 +427,68 @@ static smelt_status fill_main(const struct backward_call *call,
                               : status;
 }
 
-/* dq, and the sums of dkv. */
+/* The lists of a chunk's groups turned around: each key's partial rows. */
+static smelt_status launch_segments(const struct backward_call *call, int first, int groups) {
+    const struct layout *layout = &call->layout;
+    const struct smelt__segments_kernels kernels = {
+        kernel_of(call->backward, SMELT__BACKWARD_COUNT),
+        kernel_of(call->backward, SMELT__BACKWARD_SCAN),
+        kernel_of(call->backward, SMELT__BACKWARD_PLACE),
+    };
+    struct sparse_attn_bwd_segments_params params = {
+        .counts = at(call, layout->counts),
+        .keys = at(call, layout->keys),
+        .cursors = at(call, layout->cursors),
+        .starts = at(call, layout->starts),
+        .entries = at(call, layout->entry_list),
+        .sums = at(call, layout->scan_sums),
+        .first_group = first,
+        .groups = groups,
+        .key_stride = layout->key_stride,
+        .key_count = (int)(call->args->batches * call->args->rows),
+        .united = call->backward->group_queries > 1,
+    };
+    smelt__segments_cut(&params);
+    return smelt__segments_launch(call->backward->kernels->context, &kernels, &params,
+                                  call->stream);
+}
+
+/* A chunk's partial rows, added to the sums. */
+static smelt_status launch_sum(const struct backward_call *call) {
+    const struct smelt__kernel *kernel = kernel_of(call->backward, SMELT__BACKWARD_SUM);
+    const int64_t key_count = call->args->batches * call->args->rows;
+    const struct sparse_attn_bwd_sum_params params = {
+        .partials = at(call, call->layout.partials),
+        .starts = at(call, call->layout.starts),
+        .entries = at(call, call->layout.entry_list),
+        .sums = at(call, call->layout.sums),
+        .key_count = (int)key_count,
+        .key_stride = call->layout.key_stride,
+        .head_blocks = call->backward->head_blocks,
+    };
+    return launch(call, SMELT__BACKWARD_SUM,
+                  smelt__blocks_for(kernel, key_count, kernel->most_blocks), &params);
+}
+
+/* dq, and the sums of dkv: of all groups at once, or chunk by chunk with partial rows between. */
 static smelt_status launch_main(const struct backward_call *call) {
     const struct layout *layout = &call->layout;
     const struct smelt__kernel *kernel = kernel_of(call->backward, SMELT__BACKWARD_MAIN);
     const int64_t most = smelt__blocks_beside(kernel, call->args->free_multiprocessors);
+    const int partial = call->backward->deterministic && call->args->rows > 0;
     struct sparse_attn_bwd_params params;
     smelt_status status = fill_main(call, &params);
     for (int64_t first = 0; first < layout->groups && status == SMELT_OK; first += layout->chunk) {
         const int64_t left = layout->groups - first;
         params.first_group = (int)first;
         params.groups = (int)(left < layout->chunk ? left : layout->chunk);
-        status = launch(call, SMELT__BACKWARD_MAIN, smelt__blocks_for(kernel, params.groups, most),
-                        &params);
+        if (partial)
+            status = launch_segments(call, params.first_group, params.groups);
+        if (status == SMELT_OK)
+            status = launch(call, SMELT__BACKWARD_MAIN,
+                            smelt__blocks_for(kernel, params.groups, most), &params);
+        if (status == SMELT_OK && partial)
+            status = launch_sum(call);
     }
     return status;
 }
@@ -453,8 +532,9 @@ static smelt_status launch_chain(const struct backward_call *call) {
         (size_t)args->batches * (size_t)args->rows * (size_t)call->backward->shape.dqk;
     smelt_status status = SMELT_OK;
     if (sums > 0)
-        status = smelt__fill_async(call->backward->kernels->context, at(call, call->layout.sums), 0,
-                                   sums, call->stream);
+        status =
+            smelt__fill_async(call->backward->kernels->context, at(call, call->layout.progress), 0,
+                              SMELT__BACKWARD_ALIGNMENT / sizeof(float) + sums, call->stream);
     if (call->layout.queries > 0) {
         if (status == SMELT_OK)
             status = launch_lists(call);
