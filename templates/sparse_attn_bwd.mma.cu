@@ -32,17 +32,16 @@
  *   QUERY      [BLOCK_HEADS][DQK] bf16; at the end dQ, on its way to global memory
  *   GRAD       [BLOCK_HEADS][DV] bf16: dO
  *   KEYS       [STAGES][BLOCK_KEYS][DQK] bf16
- *   WEIGHTS    [BLOCK_HEADS] rows of P and dS, BLOCK_KEYS bf16 each, at least 128 bytes
- *   SUMS       partial sums of S and dP, fp32, of SCORE_DEPTH_GROUPS - 1 groups
- *   STATISTICS [BLOCK_HEADS] base and delta
- *   ITEM       struct item
- *   ENTRIES    [ENTRY_SLOTS][BLOCK_KEYS] numbers of keys, -1: none; block j in slot j % ENTRY_SLOTS
+ *   WEIGHTS    [BLOCK_HEADS] rows of P and dS, BLOCK_KEYS bf16 each, at least 128 bytes; before
+ * that the partial sums of S and dP, fp32, of SCORE_DEPTH_GROUPS - 1 groups STATISTICS
+ * [BLOCK_HEADS] base and delta ITEM       struct item ENTRIES    [ENTRY_SLOTS][BLOCK_KEYS] numbers
+ * of keys, -1: none; block j in slot j % ENTRY_SLOTS
  *
  * Copies and barriers, for key block j in stage j % STAGES:
  *   top:          own copies of block j done (groups of STAGES - 2 later blocks may be under way),
  *                 then a barrier: everybody's have landed, and everybody is done with block j - 1.
  *                 With several stages: gather block j + STAGES - 1
- *   after scores: with several depth groups, SUMS complete
+ *   after scores: with several depth groups, partial sums complete; and read
  *   before dQ:    WEIGHTS complete
  *   after dQ:     with one stage, K is free: gather block j + 1, which dKV hides
  * With the rows of block b come the numbers of the keys of block b + ENTRY_LEAD.
@@ -83,6 +82,7 @@ enum {
     OUTPUT_UNROLL = 2, /* k-steps */
 
     UNIT_COLUMNS = 32, /* of dKV */
+    VECTOR_ACCESSES = DETERMINISTIC || VECTOR_REDUCTIONS,
     LATENT_PARTS = BLOCK_KEYS / 16 / LATENT_KEY_TILES,
     ROPE_PARTS = BLOCK_KEYS / 16 / ROPE_KEY_TILES,
     LATENT_UNITS = DV / UNIT_COLUMNS * LATENT_PARTS,
@@ -364,7 +364,7 @@ DEVICE bool completes(const struct score_place *place, int tile) {
 DEVICE float4 *partial_sums(int tile, int from) {
     const int warp = (int)thread_number() / 32 % (SCORE_HEAD_GROUPS * SCORE_KEY_GROUPS);
     const int lane = (int)thread_number() % 32;
-    return (float4 *)(arena + SUMS_OFFSET + from * SUM_BYTES + warp * SUM_WARP_BYTES +
+    return (float4 *)(arena + WEIGHTS_OFFSET + from * SUM_BYTES + warp * SUM_WARP_BYTES +
                       tile * 1024) +
            lane;
 }
@@ -460,6 +460,7 @@ DEVICE void compute_weights(const struct sparse_attn_bwd_params *params, int blo
         store_partial_sums(s, dp, &place);
         __syncthreads();
         add_partial_sums(s, dp, &place);
+        __syncthreads();
     }
     store_weights(s, dp, &place, block_entries(block), params->scale);
 }
@@ -570,66 +571,79 @@ DEVICE void multiply_transposed(float *sums, int tiles, u32 weights, u32 rows, i
 }
 
 /*
- * Four neighbouring positions of a row of dKV, of key number `slot` of the block, to where they
- * belong; `position` is the quad's first. Unless vectors can be added at once, the quad's lanes add
- * side by side.
+ * Four of the 32 positions from `column` on of a row of dKV, of key number `slot` of the block, to
+ * where they belong: neighbours, as put_unit has them; those eight apart, where they are added one
+ * by one. Eight lanes, four and the four 16 lanes on, have the 32.
  */
-DEVICE void put_sums(const struct sparse_attn_bwd_params *params, int block, int slot, int position,
+DEVICE void put_sums(const struct sparse_attn_bwd_params *params, int block, int slot, int column,
                      const float *sums) {
-    const int key = block_entries(block)[slot], lane = (int)thread_number() % 4;
+    const int key = block_entries(block)[slot], lane = (int)thread_number() % 32;
+    const int upper = lane / 16, place = lane % 4;
+    if (key < 0) {
+        return;
+    }
     if (DETERMINISTIC) {
         const i64 row = (i64)block_item()->number * params->key_stride + block * BLOCK_KEYS + slot;
-        if (key >= 0) {
-            const uint2 values = {pack_bf16x2(sums[0], sums[1]), pack_bf16x2(sums[2], sums[3])};
-            *(uint2 *)((char *)params->partials + 2 * (row * DQK + position + lane * 4)) = values;
-        }
+        const uint2 values = {pack_bf16x2(sums[0], sums[1]), pack_bf16x2(sums[2], sums[3])};
+        *(uint2 *)((char *)params->partials + 2 * (row * DQK + column + upper * 16 + place * 4)) =
+            values;
         return;
     }
-    float *const to = params->dkv + (i64)key * DQK + position;
-    if (VECTOR_REDUCTIONS) {
-        if (key >= 0) {
-            reduce_add_f32x4(to + lane * 4, sums);
-        }
+    float *const to = params->dkv + (i64)key * DQK + column;
+    if (VECTOR_ACCESSES) {
+        reduce_add_f32x4(to + upper * 16 + place * 4, sums);
         return;
     }
-    u32 turned[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        turned[i] = __float_as_uint(sums[i]);
+        reduce_add_f32(to + i * 8 + upper * 4 + place, sums[i]);
     }
-    transpose_quad(turned);
+}
+
+/* A lane's two runs of four neighbouring positions in a row of a unit, 16 apart; for additions one
+ * by one, what of its quad's runs is its own and four apart. */
+DEVICE void find_runs(float *runs, const float *row) {
+    u32 bits[8];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        if (key >= 0) {
-            reduce_add_f32(to + i * 4 + lane, __uint_as_float(turned[i]));
-        }
+    for (int i = 0; i < 8; ++i) {
+        runs[i] = row[i / 2 * 4 + i % 2];
+        bits[i] = __float_as_uint(runs[i]);
+    }
+    if (VECTOR_ACCESSES) {
+        return;
+    }
+    transpose_quad(&bits[0]);
+    transpose_quad(&bits[4]);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        runs[i] = __uint_as_float(bits[i]);
     }
 }
 
 /*
- * A unit's sums to global memory. A lane has of each row two runs of four positions, 16 apart.
- * Lanes 16 apart, whose rows are 4 apart, exchange a run each, so that one access takes 32
- * positions of four rows and not 16 of eight, which is slower by a third.
+ * A unit's sums to global memory. Lanes 16 apart, whose rows are 4 apart, exchange half of what
+ * they have, so that one access takes 128 bytes (added one by one: 32) of four rows and not half as
+ * much of eight, which is slower by a third.
  */
 DEVICE void put_unit(const struct sparse_attn_bwd_params *params, int block, int slot, int tiles,
                      int column, const float *sums) {
     const int lane = (int)thread_number() % 32;
     const bool upper = lane >= 16;
-    const int position = column + lane / 16 * 16;
 #pragma unroll
     for (int half = 0; half < tiles * 2; ++half) {
-        const float *const row = &sums[half / 2 * 16 + half % 2 * 2];
-        float first[4], second[4];
+        float runs[8], first[4], second[4];
+        find_runs(runs, &sums[half / 2 * 16 + half % 2 * 2]);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const float low = row[i / 2 * 4 + i % 2], high = row[8 + i / 2 * 4 + i % 2];
+            const float low = runs[VECTOR_ACCESSES ? i : i * 2];
+            const float high = runs[VECTOR_ACCESSES ? i + 4 : i * 2 + 1];
             const float other = __shfl_xor_sync(0xffffffffu, upper ? low : high, 16);
             first[i] = upper ? other : low;
             second[i] = upper ? high : other;
         }
         const int at = slot + half * 8 + lane / 4 % 4;
-        put_sums(params, block, at, position, first);
-        put_sums(params, block, at + 4, position, second);
+        put_sums(params, block, at, column, first);
+        put_sums(params, block, at + 4, column, second);
     }
 }
 

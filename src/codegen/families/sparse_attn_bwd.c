@@ -20,6 +20,7 @@ static const struct smelt__key keys[] = {
     SMELT__KNOB("block_keys", "auto, 16, 32, 64", "KV rows of one step of the main loop", 16, 64),
     SMELT__KNOB("stages", "auto, 1..3", "key blocks in flight, with mma", 1, 3),
     SMELT__KNOB("warps", "auto, 4, 8", "warps of a thread block, with mma", 4, 8),
+    SMELT__KNOB("blocks", "auto, 1, 2", "thread blocks resident at once, with mma", 1, 2),
     SMELT__KNOB("block_heads", "auto, 16, 32, 48, 64", "heads of a thread block, with mma", 16, 64),
     SMELT__KNOB("group", "auto, 1, 2, 4, 8",
                 "queries whose rows share a tile: few heads, with sm90", 1,
@@ -49,6 +50,7 @@ static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__
         {"block_keys", 3, {16, 32, 64}},
         {"stages", 3, {1, 2, 3}},
         {"warps", 2, {4, 8}},
+        {"blocks", 2, {1, 2}},
         {"block_heads", 4, {16, 32, 48, 64}},
         {"group", 4, {1, 2, 4, 8}},
     };
@@ -81,7 +83,7 @@ void smelt__sparse_attn_bwd_name(const struct smelt__spec *spec, struct smelt__p
                         SMELT__FROM_SPEC, constants[i].meaning);
 }
 
-static const char *const mma_knobs[] = {"stages", "warps", "block_heads", NULL};
+static const char *const mma_knobs[] = {"stages", "warps", "blocks", "block_heads", NULL};
 static const char *const sm90_knobs[] = {"group", "racecheck", NULL};
 
 /* The best first. */

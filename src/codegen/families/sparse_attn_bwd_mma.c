@@ -21,10 +21,12 @@ enum {
     REGISTER_LIMIT = 255,  /* of a thread, the architecture's */
     OTHER_REGISTERS = 40,  /* addresses, loop state */
     UNIT_REGISTERS = 23,   /* the same where a unit of dKV is computed */
+    LATE_REGISTERS = 9,    /* and so many more from BLACKWELL on, as its assembler has it */
     TILE_ALIGNMENT = 1024, /* bytes; the swizzle repeats every 1024 */
     SMALL_ALIGNMENT = 128,
-    WEIGHT_ROW_BYTES = 128,     /* at least: the swizzle needs them */
-    VECTOR_REDUCTION_MAJOR = 9, /* from this compute capability on, four values are added at once */
+    WEIGHT_ROW_BYTES = 128, /* at least: the swizzle needs them */
+    HOPPER = 9,             /* compute capability: from it on, four values are added at once */
+    BLACKWELL = 10
 };
 
 /* Preferred shapes of the pipeline, best first. Longer key blocks share operands among more keys,
@@ -65,6 +67,10 @@ static int entry_slots(const struct choice *choice) {
     return choice->stages > 2 ? 8 : 4;
 }
 
+static int sum_bytes(const struct choice *choice) {
+    return (choice->score_depth_groups - 1) * block_heads(choice) * choice->block_keys * 8;
+}
+
 static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     const int heads = block_heads(choice);
     plan->region_count = 0;
@@ -75,12 +81,10 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "KEYS_OFFSET",
                            choice->stages * choice->block_keys * choice->dqk * 2, TILE_ALIGNMENT,
                            "key blocks");
-    smelt__plan_add_region(plan, "WEIGHTS_OFFSET",
-                           heads * at_least(choice->block_keys * 4, WEIGHT_ROW_BYTES),
-                           TILE_ALIGNMENT, "rows of P and dS, bf16");
-    smelt__plan_add_region(plan, "SUMS_OFFSET",
-                           (choice->score_depth_groups - 1) * heads * choice->block_keys * 8,
-                           SMALL_ALIGNMENT, "partial scores and products with grad_out, fp32");
+    smelt__plan_add_region(
+        plan, "WEIGHTS_OFFSET",
+        at_least(heads * at_least(choice->block_keys * 4, WEIGHT_ROW_BYTES), sum_bytes(choice)),
+        TILE_ALIGNMENT, "rows of P and dS, bf16; before, partial sums of S and dP, fp32");
     smelt__plan_add_region(plan, "STATISTICS_OFFSET", heads * 8, SMALL_ALIGNMENT,
                            "base and delta of each row");
     smelt__plan_add_region(plan, "ITEM_OFFSET", 5 * 4, 16, "which query and heads this is");
@@ -98,13 +102,14 @@ static int score_pairs(const struct choice *choice) {
 
 /* An estimate: dQ all along, then the largest of the three products' needs. The scores have two
  * products and two buffers of operands, the others one. */
-static int registers_needed(const struct choice *choice) {
+static int registers_needed(const struct choice *choice, const struct smelt__arch *arch) {
     const int dq = block_heads(choice) * choice->dqk / (choice->warps * WARP);
     const int scores = 16 * score_tiles(choice) * score_pairs(choice) +
                        2 * (8 * score_tiles(choice) + 4 * score_pairs(choice));
     const int output = 4 * choice->block_tiles + 4;
     const int dkv = 20 * choice->latent_key_tiles + 8;
-    return dq + at_least(at_least(scores, output) + OTHER_REGISTERS, dkv + UNIT_REGISTERS);
+    const int unit = UNIT_REGISTERS + (arch->capability_major >= BLACKWELL ? LATE_REGISTERS : 0);
+    return dq + at_least(at_least(scores, output) + OTHER_REGISTERS, dkv + unit);
 }
 
 static int register_limit(const struct choice *choice, const struct smelt__arch *arch) {
@@ -130,7 +135,7 @@ static int fits(const struct choice *choice, const struct smelt__arch *arch,
         }
         return 0;
     }
-    const int registers = registers_needed(choice);
+    const int registers = registers_needed(choice, arch);
     limit = register_limit(choice, arch);
     if (registers > limit) {
         if (registers < misses->registers) {
@@ -161,8 +166,7 @@ static long score_traffic(const struct choice *choice) {
     const long heads = (long)score_tiles(choice) * TILE, keys = (long)score_pairs(choice) * TILE;
     const long operands =
         (2 * heads + keys) * choice->dv + (heads + keys) * (choice->dqk - choice->dv);
-    return choice->warps * operands * 2 / choice->score_depth_groups +
-           2L * (choice->score_depth_groups - 1) * block_heads(choice) * choice->block_keys * 8;
+    return choice->warps * operands * 2 / choice->score_depth_groups + 2L * sum_bytes(choice);
 }
 
 /* The best formation of the scores for a shape, written into *choice. 0 when none fits. */
@@ -254,19 +258,36 @@ static void cut_heads(struct choice *choice, int most) {
     choice->block_tiles = (tiles + choice->head_blocks - 1) / choice->head_blocks;
 }
 
-static int choose(struct choice *choice, const struct smelt__spec *spec,
-                  const struct smelt__arch *arch, struct smelt__plan *scratch,
-                  struct misses *misses) {
-    const int heads = knob(spec, "block_heads");
-    choice->blocks = 1;
-    for (int least_keys = 2 * TILE; least_keys >= TILE; least_keys -= TILE)
-        for (int most = MAX_BLOCK_TILES; most >= 1; most--) {
-            cut_heads(choice, most);
-            if (heads && heads != block_heads(choice))
+/* The fewest blocks of heads that fit with key blocks of so many keys. Of one tile, two resident
+ * blocks are preferred: one's sums are on their way while the other multiplies. */
+static int choose_heads(struct choice *choice, int least_tiles, int least_keys,
+                        const struct smelt__spec *spec, const struct smelt__arch *arch,
+                        struct smelt__plan *scratch, struct misses *misses) {
+    const int heads = knob(spec, "block_heads"), blocks = knob(spec, "blocks");
+    for (int most = MAX_BLOCK_TILES; most >= least_tiles; most--) {
+        cut_heads(choice, most);
+        if (heads && heads != block_heads(choice))
+            continue;
+        for (choice->blocks = blocks ? blocks : 2; choice->blocks >= 1; choice->blocks--) {
+            if (blocks ? choice->blocks != blocks : choice->blocks == 2 && choice->block_tiles > 1)
                 continue;
             if (choose_warps(choice, least_keys, spec, arch, scratch, misses))
                 return 1;
         }
+    }
+    return 0;
+}
+
+/* One tile of heads a block is the last resort, key blocks of 16 the last but one. */
+static int choose(struct choice *choice, const struct smelt__spec *spec,
+                  const struct smelt__arch *arch, struct smelt__plan *scratch,
+                  struct misses *misses) {
+    static const struct {
+        int tiles, keys;
+    } least[] = {{2, 2 * TILE}, {2, TILE}, {1, 2 * TILE}, {1, TILE}};
+    for (size_t i = 0; i < sizeof least / sizeof *least; i++)
+        if (choose_heads(choice, least[i].tiles, least[i].keys, spec, arch, scratch, misses))
+            return 1;
     return 0;
 }
 
@@ -281,6 +302,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"STAGES", "stages", choice->stages, "key blocks in flight"},
         {"WARPS", "warps", choice->warps, "of a thread block"},
         {"BLOCK_HEADS", "block_heads", block_heads(choice), "heads of a thread block"},
+        {"BLOCKS_PER_MULTIPROCESSOR", "blocks", choice->blocks, "resident at once, at least"},
     };
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
         smelt__plan_add(plan, knobs[i].name, knobs[i].value,
@@ -291,7 +313,6 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         const char *meaning;
     } derived[] = {
         {"THREADS", choice->warps * WARP, "of a thread block"},
-        {"BLOCKS_PER_MULTIPROCESSOR", choice->blocks, "resident at once, at least"},
         {"GROUP_QUERIES", 1, "queries of an item"},
         {"QUERY_ROWS", choice->head_blocks * block_heads(choice), "heads, padded"},
         {"HEAD_BLOCKS", choice->head_blocks, "items of a query"},
@@ -303,7 +324,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
          "tiles of 16 keys in a unit of dKV, columns that are key and value"},
         {"ROPE_KEY_TILES", choice->rope_key_tiles, "columns that are key alone"},
         {"ENTRY_SLOTS", entry_slots(choice), "key blocks whose keys' numbers are kept"},
-        {"VECTOR_REDUCTIONS", arch->capability_major >= VECTOR_REDUCTION_MAJOR,
+        {"VECTOR_REDUCTIONS", arch->capability_major >= HOPPER,
          "1: four values are added to global memory at once"},
     };
     for (size_t i = 0; i < sizeof derived / sizeof *derived; i++)
@@ -317,18 +338,19 @@ static void explain(const struct smelt__spec *spec, const struct smelt__arch *ar
     char text[SMELT__SPEC_TEXT];
     smelt__spec_print(spec, text);
     if (misses->shared_bytes != INT_MAX && misses->registers == INT_MAX)
-        smelt__message_set(message,
-                           "%s: needs %.1f KB of shared memory a block, %s has %.1f with these "
-                           "knobs; fewer block_heads, block_keys or stages need less, auto finds "
-                           "what fits",
-                           text, misses->shared_bytes / 1024.0, arch->name,
-                           misses->shared_limit / 1024.0);
+        smelt__message_set(
+            message,
+            "%s: needs %.1f KB of shared memory a block, %s has %.1f with these "
+            "knobs; fewer block_heads, block_keys, stages or blocks need less, auto finds "
+            "what fits",
+            text, misses->shared_bytes / 1024.0, arch->name, misses->shared_limit / 1024.0);
     else if (misses->registers != INT_MAX)
-        smelt__message_set(message,
-                           "%s: needs %d registers a thread, %d are to be had on %s with these "
-                           "knobs; fewer block_heads or block_keys or more warps need less, auto "
-                           "finds what fits",
-                           text, misses->registers, misses->register_limit, arch->name);
+        smelt__message_set(
+            message,
+            "%s: needs %d registers a thread, %d are to be had on %s with these "
+            "knobs; fewer block_heads, block_keys or blocks or more warps need less, auto "
+            "finds what fits",
+            text, misses->registers, misses->register_limit, arch->name);
     else
         smelt__message_set(message,
                            "%s: no kernel has these knobs: stages must be 1..3, block_keys 16, 32 "
