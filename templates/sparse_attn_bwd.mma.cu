@@ -32,10 +32,12 @@
  *   QUERY      [BLOCK_HEADS][DQK] bf16; at the end dQ, on its way to global memory
  *   GRAD       [BLOCK_HEADS][DV] bf16: dO
  *   KEYS       [STAGES][BLOCK_KEYS][DQK] bf16
- *   WEIGHTS    [BLOCK_HEADS] rows of P and dS, BLOCK_KEYS bf16 each, at least 128 bytes; before
- * that the partial sums of S and dP, fp32, of SCORE_DEPTH_GROUPS - 1 groups STATISTICS
- * [BLOCK_HEADS] base and delta ITEM       struct item ENTRIES    [ENTRY_SLOTS][BLOCK_KEYS] numbers
- * of keys, -1: none; block j in slot j % ENTRY_SLOTS
+ *   WEIGHTS    [BLOCK_HEADS] rows of P and dS, BLOCK_KEYS bf16 each, at least 128 bytes; earlier
+ *              the partial sums of S and dP, fp32, of SCORE_DEPTH_GROUPS - 1 groups
+ *   STATISTICS [BLOCK_HEADS] base and delta
+ *   ITEM       struct item
+ *   ENTRIES    [ENTRY_SLOTS][BLOCK_KEYS] numbers of keys, -1: none; of block j in slot
+ *              j % ENTRY_SLOTS
  *
  * Copies and barriers, for key block j in stage j % STAGES:
  *   top:          own copies of block j done (groups of STAGES - 2 later blocks may be under way),
@@ -46,8 +48,8 @@
  *   after dQ:     with one stage, K is free: gather block j + 1, which dKV hides
  * With the rows of block b come the numbers of the keys of block b + ENTRY_LEAD.
  *
- * Knobs: BLOCK_KEYS, STAGES, WARPS, BLOCK_HEADS; legal values and the rule that picks them:
- * src/codegen/families/sparse_attn_bwd_mma.c.
+ * Knobs: BLOCK_KEYS, STAGES, WARPS, BLOCK_HEADS, blocks per multiprocessor; legal values and the
+ * rule that picks them: src/codegen/families/sparse_attn_bwd_mma.c.
  */
 
 enum {

@@ -3,10 +3,10 @@
  * numbers stands at the head of templates/sparse_attn_bwd.mma.cu.
  *
  * The rule. Heads are cut into the fewest blocks of at most 64 that fit with key blocks of 32 or
- * 64 (16 when none does), evenly, in tiles of 16: every block of heads gathers the keys and adds to
- * dkv anew. For those the shapes below are tried in order of preference, and for each every
- * formation of the warps that computes the scores; of the formations that fit, the one that moves
- * the fewest bytes through shared memory is taken.
+ * 64 (16 when none of two tiles does), evenly, in tiles of 16: every block of heads gathers the
+ * keys and adds to dkv anew. For those the shapes below are tried in order of preference, and for
+ * each every formation of the warps that computes the scores; of the formations that fit, the one
+ * that moves the fewest bytes through shared memory is taken.
  */
 #include <limits.h>
 
