@@ -572,33 +572,37 @@ DEVICE void multiply_transposed(float *sums, int tiles, u32 weights, u32 rows, i
     }
 }
 
-/*
- * Four of the 32 positions from `column` on of a row of dKV, of key number `slot` of the block, to
- * where they belong: neighbours, as put_unit has them; those eight apart, where they are added one
- * by one. Eight lanes, four and the four 16 lanes on, have the 32.
- */
-DEVICE void put_sums(const struct sparse_attn_bwd_params *params, int block, int slot, int column,
-                     const float *sums) {
-    const int key = block_entries(block)[slot], lane = (int)thread_number() % 32;
-    const int upper = lane / 16, place = lane % 4;
-    if (key < 0) {
-        return;
-    }
+/* Where this lane's values of 32 columns of dKV go in the row of key number 0, or with partial rows
+ * in that of the block's first key. A lane has four neighbours of the 32, or, where values are
+ * added one by one, the first of four that are eight apart. */
+DEVICE char *find_target(const struct sparse_attn_bwd_params *params, int block, int column) {
+    const int lane = (int)thread_number() % 32;
+    const int place = VECTOR_ACCESSES ? lane / 16 * 16 + lane % 4 * 4 : lane / 16 * 4 + lane % 4;
     if (DETERMINISTIC) {
-        const i64 row = (i64)block_item()->number * params->key_stride + block * BLOCK_KEYS + slot;
+        const i64 row = (i64)block_item()->number * params->key_stride + block * BLOCK_KEYS;
+        return (char *)params->partials + 2 * (row * DQK + column + place);
+    }
+    return (char *)params->dkv + 4 * (column + place);
+}
+
+/* Four of this lane's values to where they belong in the row of key number `slot` of the block. */
+DEVICE void put_sums(char *target, int block, int slot, const float *sums) {
+    const int key = block_entries(block)[slot];
+    if (DETERMINISTIC) {
         const uint2 values = {pack_bf16x2(sums[0], sums[1]), pack_bf16x2(sums[2], sums[3])};
-        *(uint2 *)((char *)params->partials + 2 * (row * DQK + column + upper * 16 + place * 4)) =
-            values;
+        if (key >= 0) {
+            *(uint2 *)(target + slot * (DQK * 2)) = values;
+        }
         return;
     }
-    float *const to = params->dkv + (i64)key * DQK + column;
-    if (VECTOR_ACCESSES) {
-        reduce_add_f32x4(to + upper * 16 + place * 4, sums);
-        return;
-    }
+    float *const to = (float *)(target + (i64)key * (DQK * 4));
+    if (key >= 0 && VECTOR_REDUCTIONS) {
+        reduce_add_f32x4(to, sums);
+    } else if (key >= 0) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        reduce_add_f32(to + i * 8 + upper * 4 + place, sums[i]);
+        for (int i = 0; i < 4; ++i) {
+            reduce_add_f32(to + i * 8, sums[i]);
+        }
     }
 }
 
@@ -631,6 +635,7 @@ DEVICE void put_unit(const struct sparse_attn_bwd_params *params, int block, int
                      int column, const float *sums) {
     const int lane = (int)thread_number() % 32;
     const bool upper = lane >= 16;
+    char *const target = find_target(params, block, column);
 #pragma unroll
     for (int half = 0; half < tiles * 2; ++half) {
         float runs[8], first[4], second[4];
@@ -644,8 +649,8 @@ DEVICE void put_unit(const struct sparse_attn_bwd_params *params, int block, int
             second[i] = upper ? high : other;
         }
         const int at = slot + half * 8 + lane / 4 % 4;
-        put_sums(params, block, at, column, first);
-        put_sums(params, block, at + 4, column, second);
+        put_sums(target, block, at, first);
+        put_sums(target, block, at + 4, second);
     }
 }
 
