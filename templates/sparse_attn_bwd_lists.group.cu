@@ -117,7 +117,7 @@ DEVICE void copy_list(const struct sparse_attn_bwd_lists_params *params, i64 gro
     if (query >= 0) {
         struct walk walk = {list.keys, (u32)work->rows, 0, params->topk, 0, 0};
         walk.first_key = query_batch(work, query) * work->rows;
-        walk_row(&walk, query_row(work, query), query_slots(work, entry, query));
+        walk_row(&walk, index_row(work, query), index_slots(work, entry, query));
         list.count = minimum(walk.count, params->topk);
     }
     pad_list(&list, lane, 32);
@@ -148,8 +148,8 @@ DEVICE void open_members(const struct sparse_attn_bwd_lists_params *params, i64 
         int entry;
         const int query = find_query(params, group, i, &entry);
         if (query >= 0) {
-            member.row = query_row(work, query);
-            member.slots = cut_slots(params, member.row, query_slots(work, entry, query));
+            member.row = index_row(work, query);
+            member.slots = cut_slots(params, member.row, index_slots(work, entry, query));
             member.batch = query_batch(work, query);
         }
         if (threadIdx.x % 32 == 0) {

@@ -30,7 +30,7 @@ DEVICE int query_batch(const struct work_params *params, int query) {
 }
 
 /* Where a query's index row begins. */
-DEVICE const int *query_row(const struct work_params *params, int query) {
+DEVICE const int *index_row(const struct work_params *params, int query) {
     const int batch = query_batch(params, query), token = query - batch * params->tokens;
     return params->indices + batch * params->indices_batch_stride +
            token * params->indices_token_stride;
@@ -38,7 +38,7 @@ DEVICE const int *query_row(const struct work_params *params, int query) {
 
 /* How many of its slots are to be looked at: up to the last valid one where the list tells it, else
  * the width, cut by topk_length. `entry`: of the list, the query's. */
-DEVICE int query_slots(const struct work_params *params, int entry, int query) {
+DEVICE int index_slots(const struct work_params *params, int entry, int query) {
     if (params->extents) {
         return (int)load_l2_32(&params->extents[entry]);
     }

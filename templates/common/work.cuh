@@ -115,10 +115,10 @@ DEVICE int work_token(const struct work_params *params, const struct work *work)
 
 /* Where an item's index row begins. */
 DEVICE const int *work_row(const struct work_params *params, const struct work *work) {
-    return query_row(params, work->query);
+    return index_row(params, work->query);
 }
 
 /* How many of its slots are to be looked at. */
 DEVICE int work_slots(const struct work_params *params, const struct work *work) {
-    return query_slots(params, work_entry((u32)work->item), work->query);
+    return index_slots(params, work_entry((u32)work->item), work->query);
 }

@@ -130,20 +130,6 @@ DEVICE u64 descriptor_advance(u64 descriptor, u32 bytes) {
     return descriptor + (bytes >> 4);
 }
 
-#line 2 "templates/ptx/grid.cuh"
-
-/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
- * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
- * did not ask for it. */
-DEVICE void grid_launch_dependents(void) {
-    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
-}
-
-/* Waits until the kernels before this one in the stream are complete and their results visible. */
-DEVICE void grid_wait(void) {
-    asm volatile("griddepcontrol.wait;" : : : "memory");
-}
-
 #line 2 "templates/ptx/shared.cuh"
 
 /* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
@@ -160,6 +146,14 @@ DEVICE void store_streaming_16(void *to, const u32 *values) {
     asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
                  :
                  : "l"(to), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
+                 : "memory");
+}
+
+/* The same of 8 bytes, at a multiple of 8. */
+DEVICE void store_streaming_8(void *to, const u32 *values) {
+    asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};"
+                 :
+                 : "l"(to), "r"(values[0]), "r"(values[1])
                  : "memory");
 }
 
@@ -193,16 +187,6 @@ DEVICE void store_shared_16(u32 address, const u32 *values) {
                  : "memory");
 }
 
-#line 2 "templates/ptx/warp.cuh"
-
-/* The bitwise or of all 32 lanes' values, the same in every lane and known to the compiler as such
- * (PTX ISA, "redux.sync"): also to say that a value all lanes share is uniform. */
-DEVICE u32 warp_reduce_or(u32 value) {
-    u32 all;
-    asm volatile("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
-    return all;
-}
-
 #line 1 "templates/common/work.params.h"
 /*
  * Which queries a kernel computes and where their index rows are: the part of the arguments that
@@ -225,15 +209,89 @@ struct work_params {
                            there when it began, and it must not end before that one */
 };
 
-#line 6 "templates/common/work.cuh"
+#line 4 "templates/common/queries.cuh"
+/*
+ * Which entries of the query list a kernel takes, and a query's index row. The list and what
+ * belongs to it are read past L1: an earlier kernel of the stream may have written them while this
+ * one began.
+ */
+
+/* A part of the list. */
+struct query_range {
+    int first; /* entry */
+    int queries;
+};
+
+DEVICE struct query_range find_query_range(const struct work_params *params) {
+    struct query_range range = {0, params->query_capacity};
+    if (params->query_range) {
+        range.first = (int)load_l2_32(&params->query_range[0]);
+        range.queries = (int)load_l2_32(&params->query_range[1]);
+    } else if (params->query_count) {
+        range.queries = maximum(minimum((int)load_l2_32(params->query_count), range.queries), 0);
+    }
+    return range;
+}
+
+/* A query's batch, without a division in the common case of one. */
+DEVICE int query_batch(const struct work_params *params, int query) {
+    return params->batches > 1 ? query / params->tokens : 0;
+}
+
+/* Where a query's index row begins. */
+DEVICE const int *index_row(const struct work_params *params, int query) {
+    const int batch = query_batch(params, query), token = query - batch * params->tokens;
+    return params->indices + batch * params->indices_batch_stride +
+           token * params->indices_token_stride;
+}
+
+/* How many of its slots are to be looked at: up to the last valid one where the list tells it, else
+ * the width, cut by topk_length. `entry`: of the list, the query's. */
+DEVICE int index_slots(const struct work_params *params, int entry, int query) {
+    if (params->extents) {
+        return (int)load_l2_32(&params->extents[entry]);
+    }
+    if (!params->topk_length) {
+        return params->width;
+    }
+    const int batch = query_batch(params, query), token = query - batch * params->tokens;
+    const int length = params->topk_length[batch * params->topk_length_batch_stride +
+                                           token * params->topk_length_token_stride];
+    return minimum(maximum(length, 0), params->width);
+}
+
+#line 2 "templates/ptx/grid.cuh"
+
+/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
+ * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
+ * did not ask for it. */
+DEVICE void grid_launch_dependents(void) {
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+}
+
+/* Waits until the kernels before this one in the stream are complete and their results visible. */
+DEVICE void grid_wait(void) {
+    asm volatile("griddepcontrol.wait;" : : : "memory");
+}
+
+#line 2 "templates/ptx/warp.cuh"
+
+/* The bitwise or of all 32 lanes' values, the same in every lane and known to the compiler as such
+ * (PTX ISA, "redux.sync"): also to say that a value all lanes share is uniform. */
+DEVICE u32 warp_reduce_or(u32 value) {
+    u32 all;
+    asm volatile("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
+    return all;
+}
+
+#line 7 "templates/common/work.cuh"
 /*
  * The items of a grid: a query and one of its HEAD_BLOCKS blocks of heads. A block takes item
  * blockIdx.x and every gridDim.x-th after it; each of its warpgroups follows them by itself. With a
  * query list, an entry outside of the queries is no item.
  *
  * RANGE_OFFSET: struct work_range, which part of the list is taken, written before the block's
- * first barrier. The list and what belongs to it are read past L1: an earlier kernel of the stream
- * may have written them while this one began.
+ * first barrier. The list is read past L1 (common/queries.cuh).
  */
 
 struct work_range {
@@ -265,15 +323,9 @@ DEVICE void begin_grid(const struct work_params *params) {
     if (DEPENDENT_LAUNCH) {
         grid_launch_dependents();
     }
-    int first = 0, queries = params->query_capacity;
-    if (params->query_range) {
-        first = (int)load_l2_32(&params->query_range[0]);
-        queries = (int)load_l2_32(&params->query_range[1]);
-    } else if (params->query_count) {
-        queries = maximum(minimum((int)load_l2_32(params->query_count), queries), 0);
-    }
-    work_range()->first = first;
-    work_range()->items = queries * HEAD_BLOCKS;
+    const struct query_range range = find_query_range(params);
+    work_range()->first = range.first;
+    work_range()->items = range.queries * HEAD_BLOCKS;
 }
 
 /* By all threads, at the kernel's end: it ends after the kernel that it overlaps, so that what
@@ -333,11 +385,6 @@ DEVICE struct work next_work(const struct work_params *params, const struct work
     return find_work(params, work->turn + 1, work->listed);
 }
 
-/* A query's batch, without a division in the common case of one. */
-DEVICE int query_batch(const struct work_params *params, int query) {
-    return params->batches > 1 ? query / params->tokens : 0;
-}
-
 /* The batch of an item's query, and its token. */
 DEVICE int work_batch(const struct work_params *params, const struct work *work) {
     return query_batch(params, work->query);
@@ -349,24 +396,12 @@ DEVICE int work_token(const struct work_params *params, const struct work *work)
 
 /* Where an item's index row begins. */
 DEVICE const int *work_row(const struct work_params *params, const struct work *work) {
-    const i64 batch = work_batch(params, work), token = work_token(params, work);
-    return params->indices + batch * params->indices_batch_stride +
-           token * params->indices_token_stride;
+    return index_row(params, work->query);
 }
 
-/* How many of its slots are to be looked at: up to the last valid one where the list tells it, else
- * the width, cut by topk_length. */
+/* How many of its slots are to be looked at. */
 DEVICE int work_slots(const struct work_params *params, const struct work *work) {
-    if (params->extents) {
-        return (int)load_l2_32(&params->extents[work_entry((u32)work->item)]);
-    }
-    if (!params->topk_length) {
-        return params->width;
-    }
-    const i64 batch = work_batch(params, work), token = work_token(params, work);
-    const int length = params->topk_length[batch * params->topk_length_batch_stride +
-                                           token * params->topk_length_token_stride];
-    return minimum(maximum(length, 0), params->width);
+    return index_slots(params, work_entry((u32)work->item), work->query);
 }
 
 #line 2 "templates/ptx/named_barrier.cuh"
@@ -735,6 +770,13 @@ DEVICE float log2_approximate(float x) {
     float y;
     asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
+}
+
+/* The smaller; NaN when one of them is (PTX ISA, "min", .NaN). */
+DEVICE float minimum_nan(float x, float y) {
+    float z;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
 }
 
 /* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */

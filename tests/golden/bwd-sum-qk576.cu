@@ -1,0 +1,234 @@
+/*
+ * Written by smelt; do not edit. To write it again:
+ *   smelt emit sparse_attn_bwd_sum:dqk=576 --arch sm_90a
+ *
+ * spec     sparse_attn_bwd_sum:dqk=576
+ * arch     sm_90a
+ * variant  sum
+ * kernel   smelt_sparse_attn_bwd_sum_qk576
+ * knobs (by the spec, or by rule)
+ * shared memory (offset, bytes)
+ *   RUNS_OFFSET                      0     9216  sums of runs
+ *   SHARED_BYTES                  9216  of 232448 that a block may have on sm_90a
+ * launch
+ *   288 threads a block, 3 blocks resident per multiprocessor, at most 72 registers a thread
+ *   persistent: one such block after another in a resident one
+ */
+
+enum {
+    DQK = 576,                      /* width of a row, elements */
+    THREADS = 288,                  /* of a thread block */
+    BLOCKS_PER_MULTIPROCESSOR = 3,  /* resident at once */
+    TEAMS = 4,                      /* that sum a key each, of a block */
+    MOST_ALONE = 512,               /* entries of a key that a team sums by itself */
+    RUN = 64,                       /* entries that a team sums, of more */
+};
+
+/* Shared memory, in bytes from the arena's start. */
+enum {
+    RUNS_OFFSET = 0,                /* sums of runs */
+    SHARED_BYTES = 9216,            /* the arena's size */
+};
+
+#define KERNEL_NAME smelt_sparse_attn_bwd_sum_qk576
+
+#line 1 "templates/common/base.cuh"
+/* Names every part uses: short integer types, function kinds, the shared-memory arena. */
+
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+
+#ifdef __cplusplus
+#define KERNEL extern "C" __global__
+#else
+#define KERNEL __global__
+#endif
+#define DEVICE static __device__ __forceinline__
+
+/* The one dynamic shared-memory array. The plan's *_OFFSET constants are byte offsets into it. */
+extern __shared__ __align__(1024) unsigned char arena[];
+
+DEVICE int minimum(int a, int b) {
+    return a < b ? a : b;
+}
+
+DEVICE int maximum(int a, int b) {
+    return a > b ? a : b;
+}
+
+#line 2 "templates/ptx/stream.cuh"
+
+/* 16 bytes of global memory that no thread writes while the kernel runs, nor reads again soon: they
+ * take no place in L1 (PTX ISA, "ld.global.nc", .L1::no_allocate). The address is a multiple of 16.
+ */
+DEVICE void load_streaming_16(u32 *values, const void *from) {
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+        : "l"(from));
+}
+
+#line 1 "templates/sparse_attn_bwd_sum.params.h"
+/*
+ * Arguments of the sparse_attn_bwd_sum kernel. Included by the host code and, by the generator, by
+ * the CUDA source: plain C types only. See sparse_attn_bwd_lists.params.h for starts and entries.
+ */
+struct sparse_attn_bwd_sum_params {
+    const void *partials; /* bf16 [groups * head_blocks, key_stride, DQK]: of item group *
+                             head_blocks + block, place in the group's list */
+    const int *starts;    /* [key_count + 1] */
+    const int *entries;
+    float *sums; /* [key_count, DQK], added to: entry by entry, blocks of heads in order */
+    int key_count;
+    int key_stride;
+    int head_blocks;
+};
+
+#line 4 "templates/sparse_attn_bwd_sum.cu"
+/*
+ * Deterministic backward pass, behind the main kernel: adds each key's partial rows to its row of
+ * dkv's sums, in a fixed order. What is read and written: sparse_attn_bwd_sum.params.h.
+ *
+ * A team of threads, COLUMNS columns each, takes a key at a time and sums its partial rows in their
+ * order, ROWS of them under way; any grid is right. A key with more than MOST_ALONE entries is left
+ * for the whole block: its entries are cut into runs of RUN, each is summed by a team, and the runs
+ * are added in order. So what is summed how depends on the number of entries alone.
+ *
+ * Shared memory: RUNS [TEAMS][DQK] float: sums of runs.
+ *
+ * Barriers: all keys of few entries are done; and of each TEAMS runs: their sums are there; they
+ * were read.
+ */
+
+enum { TEAM = DQK / 8, COLUMNS = 8 /* 16 bytes */, ROWS = 8 };
+
+DEVICE int own_team(void) {
+    return (int)threadIdx.x / TEAM;
+}
+
+DEVICE int own_column(void) {
+    return (int)threadIdx.x % TEAM * COLUMNS;
+}
+
+/* A partial row among a key's: of an entry, and of a block of heads. */
+struct place {
+    int entry;
+    int block;
+};
+
+/* Which partial row it is. */
+DEVICE i64 find_row(const struct sparse_attn_bwd_sum_params *params, const struct place *place) {
+    const int entry = params->entries[place->entry];
+    if (params->head_blocks == 1) {
+        return entry;
+    }
+    const i64 group = entry / params->key_stride;
+    return entry + (group * (params->head_blocks - 1) + place->block) * params->key_stride;
+}
+
+/* A pair of bf16, the lower half first. */
+DEVICE void add_pair(float *sums, u32 pair) {
+    sums[0] += __int_as_float((int)(pair << 16));
+    sums[1] += __int_as_float((int)(pair & 0xffff0000u));
+}
+
+/* Adds the partial rows of the entries [begin, end), this thread's columns. */
+DEVICE void sum_entries(const struct sparse_attn_bwd_sum_params *params, float *sums, int begin,
+                        int end) {
+    struct place place = {begin, 0};
+    while (place.entry < end) {
+        i64 rows[ROWS];
+        u32 values[ROWS][COLUMNS / 2];
+#pragma unroll
+        for (int i = 0; i < ROWS; ++i) {
+            rows[i] = place.entry < end ? find_row(params, &place) : -1;
+            const bool last = ++place.block == params->head_blocks;
+            place.entry += last;
+            place.block = last ? 0 : place.block;
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS; ++i) {
+            values[i][0] = values[i][1] = values[i][2] = values[i][3] = 0;
+            if (rows[i] >= 0) {
+                load_streaming_16(values[i], (const char *)params->partials +
+                                                 2 * (rows[i] * DQK + own_column()));
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS * COLUMNS / 2; ++i) {
+            add_pair(&sums[i % (COLUMNS / 2) * 2], values[i / (COLUMNS / 2)][i % (COLUMNS / 2)]);
+        }
+    }
+}
+
+DEVICE void add_to_row(const struct sparse_attn_bwd_sum_params *params, i64 key,
+                       const float *sums) {
+#pragma unroll
+    for (int half = 0; half < COLUMNS; half += 4) {
+        float4 *const to = (float4 *)(params->sums + key * DQK + own_column() + half);
+        float4 value = *to;
+        value.x += sums[half];
+        value.y += sums[half + 1];
+        value.z += sums[half + 2];
+        value.w += sums[half + 3];
+        *to = value;
+    }
+}
+
+/* The team's key; whether it is one for the whole block. */
+DEVICE bool sum_key(const struct sparse_attn_bwd_sum_params *params, i64 key) {
+    const int begin = params->starts[key], end = params->starts[key + 1];
+    float sums[COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    if (end - begin > MOST_ALONE) {
+        return true;
+    }
+    if (begin < end) {
+        sum_entries(params, sums, begin, end);
+        add_to_row(params, key, sums);
+    }
+    return false;
+}
+
+/* A key by the whole block; nothing of one with few entries. */
+DEVICE void sum_long_key(const struct sparse_attn_bwd_sum_params *params, i64 key) {
+    float *const runs = (float *)(arena + RUNS_OFFSET);
+    const int first = params->starts[key], end = params->starts[key + 1];
+    float sums[COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    if (end - first <= MOST_ALONE) {
+        return;
+    }
+    for (int begin = first; begin < end; begin += TEAMS * RUN) {
+        const int own = minimum(begin + own_team() * RUN, end);
+        float run[COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+        sum_entries(params, run, own, minimum(own + RUN, end));
+#pragma unroll
+        for (int i = 0; i < COLUMNS; ++i) {
+            runs[own_team() * DQK + own_column() + i] = run[i];
+        }
+        __syncthreads();
+        for (int i = 0; i < TEAMS * COLUMNS && own_team() == 0; ++i) {
+            sums[i % COLUMNS] += runs[i / COLUMNS * DQK + own_column() + i % COLUMNS];
+        }
+        __syncthreads();
+    }
+    if (own_team() == 0) {
+        add_to_row(params, key, sums);
+    }
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_sum_params params) {
+    const i64 first = blockIdx.x * (i64)TEAMS, step = gridDim.x * (i64)TEAMS;
+    bool left = false;
+    for (i64 key = first + own_team(); key < params.key_count; key += step) {
+        left |= sum_key(&params, key);
+    }
+    if (!__syncthreads_or(left)) {
+        return;
+    }
+    for (i64 begin = first; begin < params.key_count; begin += step) {
+        for (i64 key = begin; key < begin + TEAMS && key < params.key_count; ++key) {
+            sum_long_key(&params, key);
+        }
+    }
+}
