@@ -152,7 +152,7 @@ static void store_dq(const struct call *call, int64_t query, int number, int emp
             call->dq[d] *= 1.04;
     for (int d = 0; d < spec->dqk; d++)
         to[d] = smelt__bf16_from_float((float)call->dq[d]);
-    if (query == 0 && number == 0 && has(STAND_IN_GRAD_LAST_BIT_DQ))
+    if (query == 0 && to[0] != 0 && has(STAND_IN_GRAD_LAST_BIT_DQ))
         to[0] ^= 1;
     if (has(STAND_IN_GRAD_WRITES_DQ_GAP))
         to[spec->dqk] = 0;
