@@ -149,13 +149,14 @@ static struct pair pair_of(const struct inputs *inputs, const struct head *head,
     return (struct pair){score, p, scale * p * (dp - head->delta), scale * p * terms};
 }
 
-/* sum += factor * row, terms += size * |row|. */
-static void add_row(double factor, double size, const double *row, int64_t count, double *sum,
-                    double *terms) {
+/* sum += factor * row, terms += size * |row|; returns the squared norm of what was added. */
+static double add_row(double factor, double size, const double *row, int64_t count, double *sum,
+                      double *terms) {
     for (int64_t i = 0; i < count; i++) {
         sum[i] += factor * row[i];
         terms[i] += size * fabs(row[i]);
     }
+    return factor * factor * smelt__dot(row, row, count);
 }
 
 static double norm(const double *row, int64_t count) {
@@ -181,6 +182,7 @@ static void compute_query(const struct inputs *inputs, int64_t place, struct scr
     for (int number = 0; number < spec->heads; number++) {
         const int64_t at = place * spec->heads + number;
         double *const dq = results->grads + at * spec->dqk;
+        double squares = 0;
         zero(dq, spec->dqk);
         zero(scratch->terms, spec->dqk);
         if (count > 0)
@@ -188,9 +190,11 @@ static void compute_query(const struct inputs *inputs, int64_t place, struct scr
         for (int64_t i = 0; i < count; i++) {
             const double *const key = scratch->keys + i * spec->dqk;
             const struct pair pair = pair_of(inputs, &scratch->head, key);
-            add_row(pair.ds, pair.ds_terms, key, spec->dqk, dq, scratch->terms);
+            squares += add_row(pair.ds, pair.ds_terms, key, spec->dqk, dq, scratch->terms);
             max_abs = fmax(max_abs, fabs(pair.score));
         }
+        if (results->spread)
+            results->spread[at] = sqrt(squares);
         if (results->cancelled)
             results->cancelled[at] = norm(scratch->terms, spec->dqk);
     }
@@ -224,19 +228,24 @@ static int64_t count_slots(const struct inputs *inputs, int64_t query, int64_t r
     return found;
 }
 
-/* All heads of a query that names the key in `slots` slots. */
-static void add_query(const struct inputs *inputs, int64_t query, int64_t slots,
-                      struct scratch *scratch, double *dkv, double *max_abs) {
+/* All heads of a query that names the key in `slots` slots; returns the sum of the squared norms of
+ * what was added. */
+static double add_query(const struct inputs *inputs, int64_t query, int64_t slots,
+                        struct scratch *scratch, double *dkv, double *max_abs) {
     const smelt_sparse_attn_spec *spec = inputs->spec;
     struct head *const head = &scratch->head;
     const double times = (double)slots;
+    double squares = 0;
     for (int number = 0; number < spec->heads; number++) {
         load_head(inputs, query, number, head);
         const struct pair pair = pair_of(inputs, head, scratch->keys);
-        add_row(times * pair.ds, times * pair.ds_terms, head->q, spec->dqk, dkv, scratch->terms);
-        add_row(times * pair.p, times * pair.p, head->grad_out, spec->dv, dkv, scratch->terms);
+        squares += add_row(times * pair.ds, times * pair.ds_terms, head->q, spec->dqk, dkv,
+                           scratch->terms);
+        squares +=
+            add_row(times * pair.p, times * pair.p, head->grad_out, spec->dv, dkv, scratch->terms);
         *max_abs = fmax(*max_abs, fabs(pair.score));
     }
+    return squares;
 }
 
 static void compute_key(const struct inputs *inputs, int64_t key, int64_t place,
@@ -246,7 +255,7 @@ static void compute_key(const struct inputs *inputs, int64_t key, int64_t place,
     const int64_t batch = key / forward->rows, row = key % forward->rows;
     const int dqk = inputs->spec->dqk;
     double *const dkv = results->grads + place * dqk;
-    double max_abs = 0;
+    double max_abs = 0, squares = 0;
     int loaded = 0; /* a row that nobody selects is not read */
     zero(dkv, dqk);
     zero(scratch->terms, dqk);
@@ -259,8 +268,10 @@ static void compute_key(const struct inputs *inputs, int64_t key, int64_t place,
         if (!loaded)
             load_key(inputs, batch, row, scratch->keys);
         loaded = 1;
-        add_query(inputs, query, slots, scratch, dkv, &max_abs);
+        squares += add_query(inputs, query, slots, scratch, dkv, &max_abs);
     }
+    if (results->spread)
+        results->spread[place] = sqrt(squares);
     if (results->cancelled)
         results->cancelled[place] = norm(scratch->terms, dqk);
     if (results->max_abs)

@@ -16,13 +16,18 @@
 #include "smelt/sparse_attn.h"
 
 /*
- * Beside a gradient stands its `cancelled`: the norm that a row would have if no two of the numbers
- * which dp and delta are sums of, and which are subtracted from each other, had opposite signs. It
- * is what fp32's rounding is relative to: where dp and delta are nearly the same, hardly anything
- * of either is left.
+ * Beside a gradient's rows stands what rounding is relative to where they cancel. A row is a sum of
+ * vectors, ds * key or ds * q and p * grad_out:
+ *   spread     the root of the sum of their squared norms. p and ds are rounded each for itself;
+ *              where vectors point into all directions it is near the row's norm, but it stays
+ * where they take each other away. cancelled  the norm that the row would have if no two numbers
+ * that are added had opposite signs, nor those that dp and delta are sums of. It is what fp32's
+ * rounding is relative to: where dp and delta are nearly the same, hardly anything of either is
+ * left.
  */
 struct smelt__sparse_attn_row_grads {
     double *grads;     /* [count, ..., dqk] */
+    double *spread;    /* [count, ...]; may be NULL */
     double *cancelled; /* [count, ...]; may be NULL */
     double *max_abs;   /* [count]: largest absolute score that had a part, 0 when there is none; may
                           be NULL */

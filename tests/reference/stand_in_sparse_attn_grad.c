@@ -92,7 +92,8 @@ static int is_valid(const struct call *call, const int32_t *indices, int64_t slo
 
 struct head {
     const uint16_t *q, *out, *grad_out;
-    double lse, share, delta; /* share: of the softmax's sum, what is no sink's */
+    double lse, delta, share,
+        sink_share; /* of the softmax's sum, what is the slots' and the sink's */
 };
 
 static struct head head_of(const struct call *call, int64_t b, int64_t t, int number) {
@@ -104,8 +105,10 @@ static struct head head_of(const struct call *call, int64_t b, int64_t t, int nu
         .grad_out = (const uint16_t *)a->grad_out.data + offset(a->grad_out.strides, b, t, number),
         .lse = (double)((const float *)a->lse.data)[offset(a->lse.strides, b, t, number)],
         .share = 1};
-    if (sinks)
+    if (sinks) {
         head.share = 1 / (1 + exp((double)sinks[number] - head.lse));
+        head.sink_share = 1 / (1 + exp(head.lse - (double)sinks[number]));
+    }
     for (int d = 0; d < call->spec->dv; d++)
         head.delta += widen(head.out[d]) * widen(head.grad_out[d]);
     return head;
@@ -149,7 +152,7 @@ static void store_dq(const struct call *call, int64_t query, int number, int emp
             call->dq[d] *= 1.04;
     for (int d = 0; d < spec->dqk; d++)
         to[d] = smelt__bf16_from_float((float)call->dq[d]);
-    if (query == 0 && number == 0 && has(STAND_IN_GRAD_LAST_BIT_DQ))
+    if (query == 0 && to[0] != 0 && has(STAND_IN_GRAD_LAST_BIT_DQ))
         to[0] ^= 1;
     if (has(STAND_IN_GRAD_WRITES_DQ_GAP))
         to[spec->dqk] = 0;
@@ -157,7 +160,7 @@ static void store_dq(const struct call *call, int64_t query, int number, int emp
 
 static void add_dsink(const struct call *call, const struct head *head, int number) {
     const double sink = (double)((const float *)call->args.sink.data)[number];
-    double share = 1 - head->share;
+    double share = head->sink_share;
     if (has(STAND_IN_GRAD_DSINK_LSE))
         share = exp(sink - head->lse);
     if (has(STAND_IN_GRAD_DSINK_WHOLE))

@@ -15,6 +15,7 @@
 #include "harness/random.h"
 #include "harness/sparse_attn.h"
 #include "reference/sparse_attn.h"
+#include "smelt/kernels.h"
 #include "stand_in.h"
 
 static uint64_t seed;
@@ -132,11 +133,12 @@ static int end(void **state) {
 static const smelt_sparse_attn_spec spec = {
     .size = sizeof spec, .heads = 3, .dqk = 128, .dv = 64, .topk = 20, .sink = 1};
 
-/* A second derivation, byte by byte, of what a kernel may touch. */
+/* A second derivation, byte by byte, of what a kernel of a pass may touch. */
 struct touched {
-    const smelt_sparse_attn_args *args;
-    uint8_t *bytes[SMELT__SPARSE_ATTN_TENSORS];
-    size_t sizes[SMELT__SPARSE_ATTN_TENSORS];
+    const struct smelt__problem *problem;
+    const smelt_sparse_attn_args *args; /* of the backward pass: its inputs */
+    uint8_t *bytes[SMELT__MOST_TENSORS];
+    size_t sizes[SMELT__MOST_TENSORS];
 };
 
 static void touch(struct touched *touched, int buffer, int64_t element, size_t element_bytes) {
@@ -163,25 +165,40 @@ static void touch_slots(struct touched *touched, int64_t b, int64_t t) {
     }
 }
 
+static void touch_row(struct touched *touched, int buffer, int64_t b, int64_t t, int64_t h,
+                      int64_t count, size_t element_bytes) {
+    const int64_t *strides = touched->problem->layout[buffer].strides;
+    for (int64_t d = 0; d < count; d++)
+        touch(touched, buffer, b * strides[0] + t * strides[1] + h * strides[2] + d, element_bytes);
+}
+
 static void touch_query(struct touched *touched, int64_t b, int64_t t) {
-    const smelt_sparse_attn_args *a = touched->args;
-    touch(touched, SMELT__SPARSE_ATTN_TOPK_LENGTH,
-          b * a->topk_length.strides[0] + t * a->topk_length.strides[1], 4);
+    touch_row(touched, SMELT__SPARSE_ATTN_TOPK_LENGTH, b, t, 0, 1, 4);
     touch_slots(touched, b, t);
     for (int64_t h = 0; h < spec.heads; h++) {
-        int64_t lse = b * a->lse.strides[0] + t * a->lse.strides[1] + h * a->lse.strides[2];
-        touch(touched, SMELT__SPARSE_ATTN_LSE, lse, 4);
-        touch(touched, SMELT__SPARSE_ATTN_MAX_LOGITS,
-              b * a->max_logits.strides[0] + t * a->max_logits.strides[1] +
-                  h * a->max_logits.strides[2],
-              4);
-        for (int64_t d = 0; d < spec.dqk; d++)
-            touch(touched, SMELT__SPARSE_ATTN_Q,
-                  b * a->q.strides[0] + t * a->q.strides[1] + h * a->q.strides[2] + d, 2);
-        for (int64_t d = 0; d < spec.dv; d++)
-            touch(touched, SMELT__SPARSE_ATTN_OUT,
-                  b * a->out.strides[0] + t * a->out.strides[1] + h * a->out.strides[2] + d, 2);
+        touch_row(touched, SMELT__SPARSE_ATTN_Q, b, t, h, spec.dqk, 2);
+        if (touched->problem->pass->pass == SMELT_PASS_BACKWARD) {
+            touch_row(touched, SMELT__SPARSE_ATTN_GRAD_OUT, b, t, h, spec.dv, 2);
+            touch_row(touched, SMELT__SPARSE_ATTN_GRAD_LSE, b, t, h, 1, 4);
+            touch_row(touched, SMELT__SPARSE_ATTN_GRAD_GRAD_OUT, b, t, h, spec.dv, 2);
+            touch_row(touched, SMELT__SPARSE_ATTN_GRAD_DQ, b, t, h, spec.dqk, 2);
+        } else {
+            touch_row(touched, SMELT__SPARSE_ATTN_OUT, b, t, h, spec.dv, 2);
+            touch_row(touched, SMELT__SPARSE_ATTN_LSE, b, t, h, 1, 4);
+            touch_row(touched, SMELT__SPARSE_ATTN_MAX_LOGITS, b, t, h, 1, 4);
+        }
     }
+}
+
+/* All of dkv and dsink, whatever is listed. */
+static void touch_sums(struct touched *touched) {
+    for (int64_t b = 0; b < touched->args->batches; b++)
+        for (int64_t row = 0; row < touched->args->rows; row++) {
+            touch_row(touched, SMELT__SPARSE_ATTN_GRAD_DKV, b, row, 0, spec.dqk, 2);
+            touch_row(touched, SMELT__SPARSE_ATTN_GRAD_DKV_FP32, b, row, 0, spec.dqk, 4);
+            touch_row(touched, SMELT__SPARSE_ATTN_GRAD_DKV_SUM, b, row, 0, spec.dqk, 4);
+        }
+    touch_row(touched, SMELT__SPARSE_ATTN_GRAD_DSINK, 0, 0, 0, spec.heads, 4);
 }
 
 static void touch_all(struct touched *touched) {
@@ -201,6 +218,8 @@ static void touch_all(struct touched *touched) {
     touch(touched, SMELT__SPARSE_ATTN_QUERY_COUNT, 0, 4);
     for (int64_t head = 0; head < spec.heads; head++)
         touch(touched, SMELT__SPARSE_ATTN_SINK, head, 4);
+    if (touched->problem->pass->pass == SMELT_PASS_BACKWARD)
+        touch_sums(touched);
 }
 
 static void expect_buffer(const struct touched *touched, int buffer, uint64_t tensor) {
@@ -210,24 +229,24 @@ static void expect_buffer(const struct touched *touched, int buffer, uint64_t te
             wrong = (int64_t)i;
     if (wrong >= 0)
         print_message("seed %llu: byte %lld of %s\n", (unsigned long long)seed, (long long)wrong,
-                      smelt__sparse_attn_tensors.rows[buffer].name);
+                      touched->problem->pass->tensors->rows[buffer].name);
     assert_true(wrong < 0);
 }
 
 /* The forbidden bytes of every tensor are exactly those that a kernel has no business with. */
 static void expect_forbidden(const struct smelt__placed *placed) {
     const struct smelt__problem *problem = placed->problem;
-    const struct smelt__tensor_row *rows = smelt__sparse_attn_tensors.rows;
-    smelt_sparse_attn_args args;
-    struct touched touched = {.args = &args};
-    memcpy(&args, problem->args, sizeof args);
+    const struct smelt__tensor_table *table = problem->pass->tensors;
+    const struct smelt__tensor_row *rows = table->rows;
+    smelt_sparse_attn_args args = smelt__sparse_attn_inputs(problem);
+    struct touched touched = {.problem = problem, .args = &args};
     smelt__sparse_attn_resolve_strides(&spec, &args);
-    for (int i = 0; i < SMELT__SPARSE_ATTN_TENSORS; i++) {
+    for (int i = 0; i < table->count; i++) {
         touched.sizes[i] = smelt__problem_bytes(problem, i);
         touched.bytes[i] = touched.sizes[i] ? calloc(touched.sizes[i], 1) : NULL;
     }
     touch_all(&touched);
-    for (int i = 0; i < SMELT__SPARSE_ATTN_TENSORS; i++) {
+    for (int i = 0; i < table->count; i++) {
         uint64_t tensor = named(rows[i].name);
         if (!touched.sizes[i])
             continue;
@@ -256,28 +275,31 @@ static struct smelt__problem_options draw_options(uint64_t number) {
         .topk_length = (int)smelt__random_below(&random, 2),
         .strided = (int)smelt__random_below(&random, 2),
         .max_logits = (int)smelt__random_below(&random, 2),
+        .dkv = (enum smelt__dkv)smelt__random_below(&random, 3),
     };
+}
+
+static void make(struct smelt__problem *problem, int pass,
+                 const struct smelt__problem_options *options) {
+    assert_int_equal(smelt__problem_create(problem, &smelt__harness_sparse_attn,
+                                           &smelt__harness_sparse_attn.passes[pass], &spec,
+                                           options),
+                     0);
 }
 
 static void test_forbidden(void **state) {
     (void)state;
-    for (uint64_t number = 0; number < 60; number++) {
-        struct smelt__problem_options options = draw_options(number);
+    for (uint64_t number = 0; number < 120; number++) {
+        struct smelt__problem_options options = draw_options(number / 2);
         struct smelt__problem problem, other;
         struct smelt__placed placed;
         memset(&told, 0, sizeof told);
-        assert_int_equal(smelt__problem_create(&problem, &smelt__harness_sparse_attn,
-                                               &smelt__harness_sparse_attn.passes[0], &spec,
-                                               &options),
-                         0);
+        make(&problem, (int)(number % 2), &options);
         assert_int_equal(smelt__placed_create(&placed, context, &problem), SMELT_OK);
         expect_forbidden(&placed);
         /* Other lists in the same place: what was forbidden before is forgotten. */
         options.seed += 1000;
-        assert_int_equal(smelt__problem_create(&other, &smelt__harness_sparse_attn,
-                                               &smelt__harness_sparse_attn.passes[0], &spec,
-                                               &options),
-                         0);
+        make(&other, (int)(number % 2), &options);
         memcpy(smelt__problem_data(&problem, SMELT__SPARSE_ATTN_INDICES),
                smelt__problem_data(&other, SMELT__SPARSE_ATTN_INDICES),
                smelt__problem_bytes(&problem, SMELT__SPARSE_ATTN_INDICES));
@@ -322,13 +344,11 @@ static void test_schedule_text(void **state) {
 enum { RUNS = 5 };
 
 /* A check of five schedules of which number `bad_run` goes wrong. */
-static int run(size_t bad_run, enum stand_in_defect defect, size_t reports,
-               struct smelt__check_result *result) {
+static int run_spec(const char *text, size_t bad_run, enum stand_in_defect defect, size_t reports,
+                    struct smelt__check_result *result) {
     struct smelt__schedule schedules[RUNS];
-    struct smelt__check_options options = {.spec =
-                                               "sparse_attn:heads=3,dqk=128,dv=64,topk=20,sink=1",
-                                           .schedules = schedules,
-                                           .schedule_count = RUNS};
+    struct smelt__check_options options = {
+        .spec = text, .schedules = schedules, .schedule_count = RUNS};
     for (int i = 0; i < RUNS; i++)
         schedules[i] = smelt__schedule_at(seed, i);
     options.problem.seed = seed;
@@ -342,6 +362,12 @@ static int run(size_t bad_run, enum stand_in_defect defect, size_t reports,
     assert_int_equal(result->status, SMELT_OK);
     assert_true(result->emulated);
     return failed;
+}
+
+static int run(size_t bad_run, enum stand_in_defect defect, size_t reports,
+               struct smelt__check_result *result) {
+    return run_spec("sparse_attn:heads=3,dqk=128,dv=64,topk=20,sink=1", bad_run, defect, reports,
+                    result);
 }
 
 static void test_every_schedule_runs(void **state) {
@@ -396,6 +422,22 @@ static void test_other_bits(void **state) {
     }
 }
 
+/* dkv's last bits may be others in every run, unless the operator is deterministic; dq's never. */
+static void test_bits_of_the_backward(void **state) {
+    (void)state;
+    static const char *const specs[] = {
+        "sparse_attn:heads=3,dqk=128,dv=64,topk=20,sink=1,passes=backward",
+        "sparse_attn:heads=3,dqk=128,dv=64,topk=20,sink=1,passes=backward,deterministic=1"};
+    struct smelt__check_result result;
+    for (int deterministic = 0; deterministic < 2; deterministic++) {
+        assert_int_equal(run_spec(specs[deterministic], 2, STAND_IN_GRAD_LAST_BIT_DKV, 0, &result),
+                         deterministic ? -1 : 0);
+        assert_int_equal(run_spec(specs[deterministic], 2, STAND_IN_GRAD_LAST_BIT_DQ, 0, &result),
+                         -1);
+        assert_non_null(strstr(result.message, "gives other bits than late,ascending"));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_forbidden, begin, end),
@@ -403,6 +445,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_every_schedule_runs, begin, end),
         cmocka_unit_test_setup_teardown(test_failures, begin, end),
         cmocka_unit_test_setup_teardown(test_other_bits, begin, end),
+        cmocka_unit_test_setup_teardown(test_bits_of_the_backward, begin, end),
     };
     const char *given = getenv("SMELT_TEST_SEED");
     seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
