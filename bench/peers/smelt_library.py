@@ -1,0 +1,273 @@
+"""libsmelt through ctypes: the structs of include/smelt that bench/peers/backward.py needs.
+
+The structs here mirror the headers field by field. Run as a program, this module prints a C file of
+static assertions that says so, which any C compiler checks:
+
+    python3 bench/peers/smelt_library.py | cc -std=c11 -Iinclude -fsyntax-only -xc -
+"""
+
+import ctypes
+from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int, c_int64, c_size_t
+from ctypes import c_uint, c_uint64, c_void_p
+
+STRIDES = 4
+MAX_BUCKETS = 8
+PASS_FORWARD, PASS_BACKWARD = 1, 2
+
+
+class Tensor(ctypes.Structure):
+    """smelt_tensor and smelt_const_tensor; strides of 0 mean packed."""
+
+    _fields_ = [("data", c_void_p), ("strides", c_int64 * STRIDES)]
+
+
+class ContextOptions(ctypes.Structure):
+    """All zero but the size: the CUDA context that is current in this thread."""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("kind", c_int),
+        ("device", c_int),
+        ("arch", c_char_p),
+        ("nvrtc_path", c_char_p),
+        ("cache_dir", c_char_p),
+        ("cache_readonly_dir", c_char_p),
+        ("cache_cap_bytes", c_uint64),
+        ("cache_lock", c_int),
+        ("cache_lock_timeout_ms", c_int),
+        ("cache_disable", c_int),
+        ("cache_recompile", c_int),
+        ("log", c_void_p),
+        ("log_user", c_void_p),
+        ("log_level", c_int),
+        ("tuning_disable", c_int),
+        ("tuning", c_char_p),
+        ("tuning_device", c_char_p),
+    ]
+
+
+class SparseAttnSpec(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("heads", c_int),
+        ("dqk", c_int),
+        ("dv", c_int),
+        ("topk", c_int),
+        ("sink", c_int),
+        ("passes", c_uint),
+        ("knobs", c_char_p),
+        ("buckets", c_int * MAX_BUCKETS),
+        ("deterministic", c_int),
+    ]
+
+
+_SHAPE_FIELDS = [
+    ("size", c_size_t),
+    ("batches", c_int64),
+    ("tokens", c_int64),
+    ("rows", c_int64),
+    ("width", c_int64),
+    ("scale", c_float),
+    ("free_multiprocessors", c_int),
+    ("q", Tensor),
+    ("kv", Tensor),
+    ("indices", Tensor),
+    ("topk_length", Tensor),
+    ("sink", Tensor),
+    ("out", Tensor),
+    ("lse", Tensor),
+]
+
+_QUERY_FIELDS = [("queries", Tensor), ("query_count", Tensor), ("query_capacity", c_int64)]
+
+_WORKSPACE_FIELDS = [("workspace", c_void_p), ("workspace_bytes", c_size_t)]
+
+
+class SparseAttnArgs(ctypes.Structure):
+    _fields_ = _SHAPE_FIELDS + [("max_logits", Tensor)] + _QUERY_FIELDS + _WORKSPACE_FIELDS
+
+
+class SparseAttnGradArgs(ctypes.Structure):
+    _fields_ = (
+        _SHAPE_FIELDS
+        + [
+            ("grad_out", Tensor),
+            ("dq", Tensor),
+            ("dkv", Tensor),
+            ("dkv_fp32", Tensor),
+            ("dkv_sum", Tensor),
+            ("dsink", Tensor),
+        ]
+        + _QUERY_FIELDS
+        + [("partition", c_void_p), ("partition_bytes", c_size_t)]
+        + _WORKSPACE_FIELDS
+        + [("workspace_limit", c_size_t)]
+    )
+
+
+class KernelInfo(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("spec", c_char_p),
+        ("arch", c_char_p),
+        ("kernel", c_char_p),
+        ("key", c_char_p),
+        ("error", c_char_p),
+        ("state", c_int),
+        ("status", c_int),
+        ("seconds", c_double),
+        ("compile_seconds", c_double),
+        ("assembler_seconds", c_double),
+        ("registers", c_int),
+        ("spill_bytes", c_int),
+        ("static_shared_bytes", c_int),
+        ("dynamic_shared_bytes", c_int),
+        ("threads", c_int),
+        ("serialised", c_int),
+        ("cubin_bytes", c_size_t),
+        ("kept", c_int),
+        ("emulated", c_int),
+    ]
+
+
+class SmeltError(RuntimeError):
+    """What the library said."""
+
+
+def with_size(struct_type):
+    struct = struct_type()
+    struct.size = ctypes.sizeof(struct_type)
+    return struct
+
+
+def _declare(library):
+    functions = {
+        "smelt_version": (c_char_p, []),
+        "smelt_last_error": (c_char_p, []),
+        "smelt_free": (None, [c_void_p]),
+        "smelt_context_create": (c_int, [POINTER(c_void_p), POINTER(ContextOptions)]),
+        "smelt_sparse_attn_spec_parse": (
+            c_int,
+            [c_char_p, POINTER(SparseAttnSpec), POINTER(c_void_p)],
+        ),
+        "smelt_sparse_attn_create": (
+            c_int,
+            [POINTER(c_void_p), c_void_p, POINTER(SparseAttnSpec)],
+        ),
+        "smelt_sparse_attn_destroy": (None, [POINTER(c_void_p)]),
+        "smelt_sparse_attn_get_kernel_info": (
+            c_int,
+            [c_void_p, c_uint, c_int, POINTER(KernelInfo)],
+        ),
+    }
+    for which, args in (("forward", SparseAttnArgs), ("backward", SparseAttnGradArgs)):
+        functions[f"smelt_sparse_attn_{which}_workspace"] = (
+            c_int,
+            [c_void_p, POINTER(args), POINTER(c_size_t)],
+        )
+        functions[f"smelt_sparse_attn_{which}"] = (c_int, [c_void_p, POINTER(args), c_void_p])
+    for name, (result, arguments) in functions.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+
+
+class Library:
+    """libsmelt and one context, in the CUDA context current in this thread."""
+
+    def __init__(self, path):
+        self.library = ctypes.CDLL(path)
+        _declare(self.library)
+        self.version = self.library.smelt_version().decode()
+        self.context = c_void_p()
+
+    def check(self, status):
+        if status != 0:
+            raise SmeltError(f"status {status}: {self.library.smelt_last_error().decode()}")
+
+    def make_context(self):
+        options = with_size(ContextOptions)
+        self.check(self.library.smelt_context_create(byref(self.context), byref(options)))
+
+    def parse(self, text):
+        """The spec, and its knobs' string, which the spec points to and the caller frees."""
+        spec, knobs = with_size(SparseAttnSpec), c_void_p()
+        self.check(
+            self.library.smelt_sparse_attn_spec_parse(text.encode(), byref(spec), byref(knobs))
+        )
+        return spec, knobs
+
+
+class Operator:
+    """One configured operator, from its text."""
+
+    def __init__(self, library, text):
+        self.library, self.handle = library, c_void_p()
+        spec, knobs = library.parse(text)
+        try:
+            library.check(
+                library.library.smelt_sparse_attn_create(
+                    byref(self.handle), library.context, byref(spec)
+                )
+            )
+        finally:
+            library.library.smelt_free(knobs)
+
+    def kernels(self, which):
+        """(name, registers, spilt bytes, seconds of compilation) of a pass's kernels, in order."""
+        found = []
+        while True:
+            info = with_size(KernelInfo)
+            if self.library.library.smelt_sparse_attn_get_kernel_info(
+                self.handle, which, len(found), byref(info)
+            ):
+                return found
+            found.append(
+                (info.kernel.decode(), info.registers, info.spill_bytes, info.compile_seconds)
+            )
+
+    def workspace(self, which, args):
+        """Bytes; `which` is "forward" or "backward"."""
+        function = getattr(self.library.library, f"smelt_sparse_attn_{which}_workspace")
+        size = c_size_t()
+        self.library.check(function(self.handle, byref(args), byref(size)))
+        return size.value
+
+    def launch(self, which, args, stream):
+        function = getattr(self.library.library, f"smelt_sparse_attn_{which}")
+        self.library.check(function(self.handle, byref(args), c_void_p(stream)))
+
+    def destroy(self):
+        """Once its launches are complete."""
+        self.library.library.smelt_sparse_attn_destroy(byref(self.handle))
+
+
+def assertions():
+    """C source that compiles only if the structs above are the headers'."""
+    lines = ["#include <stddef.h>", '#include "smelt/smelt.h"']
+    structs = {
+        "smelt_tensor": Tensor,
+        "smelt_const_tensor": Tensor,
+        "smelt_sparse_attn_spec": SparseAttnSpec,
+        "smelt_sparse_attn_args": SparseAttnArgs,
+        "smelt_sparse_attn_grad_args": SparseAttnGradArgs,
+        "smelt_kernel_info": KernelInfo,
+        "smelt_context_options": ContextOptions,
+    }
+    for name, struct in structs.items():
+        lines.append(f'_Static_assert(sizeof({name}) == {ctypes.sizeof(struct)}, "{name}");')
+        for field, kind in struct._fields_:
+            place = f"{name}, {field}"
+            offset = getattr(struct, field).offset
+            size = ctypes.sizeof(kind)
+            lines.append(f'_Static_assert(offsetof({place}) == {offset}, "{place}: offset");')
+            lines.append(
+                f'_Static_assert(sizeof((({name} *)0)->{field}) == {size}, "{place}: size");'
+            )
+    lines.append(f'_Static_assert(SMELT_PASS_FORWARD == {PASS_FORWARD}, "forward");')
+    lines.append(f'_Static_assert(SMELT_PASS_BACKWARD == {PASS_BACKWARD}, "backward");')
+    lines.append('_Static_assert(SMELT_CONTEXT_CURRENT == 0, "current");')
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(assertions())
