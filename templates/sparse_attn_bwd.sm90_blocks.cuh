@@ -2,8 +2,8 @@
 //@use common/descriptor.cuh
 //@use common/warp_arrival.cuh
 //@use ptx/cp_async.cuh
-//@use ptx/counter.cuh
 //@use ptx/cp_async_mbarrier.cuh
+//@use ptx/hint.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/named_barrier.cuh
 //@use ptx/policy.cuh
@@ -54,21 +54,18 @@ enum {
  */
 enum { STEP_BLOCKS = 4, FIRST_PATIENCE = 64, ENDED = 1 << 24 };
 
-/* Polls that are left of a wait; in shared memory, since registers are short. */
+/* Polls of a wait; in shared memory, since registers are short. */
 DEVICE int *patience(void) {
     return (int *)(arena + PATIENCE_OFFSET);
 }
 
-/* By one thread of the sums, when so many blocks are done. */
+/* By one thread, when so many blocks are done. */
 DEVICE void keep_in_step(const struct sparse_attn_bwd_params *params, u32 blocks) {
     if (blocks % STEP_BLOCKS == 0) {
-        int polls = *patience();
-        counter_add(params->progress, 1);
-        while (polls > 0 && counter_read(params->progress) < blocks / STEP_BLOCKS * gridDim.x) {
-            --polls;
-        }
-        if (polls == 0) {
-            *patience() /= 2;
+        const int polls = *patience();
+        hint_add(params->progress, 1);
+        if (hint_wait(params->progress, blocks / STEP_BLOCKS * gridDim.x, polls) < 0) {
+            *patience() = polls / 2;
         }
     }
 }
@@ -123,13 +120,15 @@ DEVICE u64 columns_descriptor(int offset) {
 /* ---- items -------------------------------------------------------------------------------------
  */
 
-/* The thread block's first item with keys from `item` on, or -1. */
+/* The thread block's first item with keys from `item` on, or -1. From the last on, since with
+ * causal masks, and behind a partition, the longest lists are the last: the short ones end the
+ * launch. */
 DEVICE int next_item(const struct sparse_attn_bwd_params *params, int item) {
-    const int end = (params->first_group + params->groups) * HEAD_BLOCKS;
-    while (item < end && params->counts[item / HEAD_BLOCKS] == 0) {
-        item += (int)gridDim.x;
+    const int begin = params->first_group * HEAD_BLOCKS;
+    while (item >= begin && params->counts[item / HEAD_BLOCKS] == 0) {
+        item -= (int)gridDim.x;
     }
-    return item < end ? item : -1;
+    return item >= begin ? item : -1;
 }
 
 /* ---- announced blocks --------------------------------------------------------------------------
@@ -167,7 +166,6 @@ DEVICE u64 *block_addresses(u32 block) {
  * before was announced. Of the gather's threads the first 64 have a key each. */
 struct cursor {
     int item;         /* -1: none */
-    int parity;       /* ODD_ITEM or 0 */
     int first, count; /* keys before the block, and of the item */
     int key, mask;
 };
@@ -191,7 +189,6 @@ DEVICE void open_item(struct cursor *cursor, const struct sparse_attn_bwd_params
 
 DEVICE void open_cursor(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
                         int item) {
-    cursor->parity = 0;
     open_item(cursor, params, item);
     fetch_keys(cursor, params);
 }
@@ -209,12 +206,13 @@ DEVICE u64 key_address(const struct sparse_attn_bwd_params *params, int key) {
            (u64)(key % params->rows) * params->kv_row_bytes;
 }
 
-/* Writes down what there is to know of the cursor's block, as number `block`, and moves on. */
+/* Writes down what there is to know of the cursor's block, as number `block`, and moves on. odd:
+ * its item is. */
 DEVICE void write_block(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
-                        u32 block) {
+                        u32 block, int odd) {
     const u32 thread = thread_number() % WARPGROUP;
     struct block_word word = {cursor->item, 0, 0, 0};
-    word.flags = minimum(cursor->count - cursor->first, BLOCK_KEYS) | cursor->parity;
+    word.flags = minimum(cursor->count - cursor->first, BLOCK_KEYS) | odd;
     word.flags |= cursor->first == 0 ? FIRST_BLOCK : 0;
     word.place =
         (cursor->item - params->first_group * HEAD_BLOCKS) * params->key_stride + cursor->first;
@@ -228,8 +226,7 @@ DEVICE void write_block(struct cursor *cursor, const struct sparse_attn_bwd_para
     cursor->first += BLOCK_KEYS;
     if (cursor->first >= cursor->count) {
         word.flags |= LAST_BLOCK;
-        cursor->parity ^= ODD_ITEM;
-        open_item(cursor, params, next_item(params, cursor->item + (int)gridDim.x));
+        open_item(cursor, params, next_item(params, cursor->item - (int)gridDim.x));
     }
     if (thread == 0) {
         word.flags |= cursor->item >= 0 ? MORE_BLOCKS : 0;
@@ -240,7 +237,7 @@ DEVICE void write_block(struct cursor *cursor, const struct sparse_attn_bwd_para
 /* The first block, which all of the thread block waits for. */
 DEVICE void announce_first_block(struct cursor *cursor,
                                  const struct sparse_attn_bwd_params *params) {
-    write_block(cursor, params, 0);
+    write_block(cursor, params, 0, 0);
     barrier_sync(START_BARRIER, THREADS);
     fetch_keys(cursor, params);
 }
@@ -248,7 +245,8 @@ DEVICE void announce_first_block(struct cursor *cursor,
 /* A later one. */
 DEVICE void announce_block(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
                            u32 block) {
-    write_block(cursor, params, block);
+    const int last = block_word(block - 1)->flags;
+    write_block(cursor, params, block, (last ^ (last & LAST_BLOCK ? ODD_ITEM : 0)) & ODD_ITEM);
     barrier_sync(GATHER_BARRIER, WARPGROUP);
     arrive_warp(barrier_at(ANNOUNCED), 1);
     fetch_keys(cursor, params);

@@ -245,3 +245,29 @@ EMU_EXPORT unsigned emu_counter_read(const unsigned *address) {
     }
     return seen ? counter->additions[seen - 1].sum : counter->first;
 }
+
+/* ---- hints: neither ----------------------------------------------------------------------------
+ */
+
+EMU_EXPORT void emu_hint_add(unsigned *address, unsigned value) {
+    site at = EMU_SITE;
+    emu.statistics.instructions++;
+    emu_check_aligned(address, sizeof *address, "red.relaxed", at);
+    emu_global_access(address, sizeof *address, EMU_ATOMIC, at);
+    *address += value;
+    emu_yield();
+}
+
+/* Come to at once, or never: what depends on it is found out. */
+EMU_EXPORT int emu_hint_wait(const unsigned *address, unsigned value, int polls) {
+    site at = EMU_SITE;
+    const bool early =
+        emu.settings.timing == EMU_RANDOM ? emu_random() % 2 : emu.settings.timing == EMU_EARLY;
+    emu.statistics.instructions++;
+    emu_check_aligned(address, sizeof *address, "ld.relaxed", at);
+    if (polls > 0)
+        emu_global_access(address, sizeof *address, EMU_ATOMIC, at);
+    emu_yield();
+    (void)value;
+    return early && polls > 0 ? polls - 1 : -1;
+}

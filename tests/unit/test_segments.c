@@ -60,11 +60,12 @@ static void never_smaller(void **state) {
     struct random random = random_begin("never_smaller");
     for (int i = 0; i < 50000; i++) {
         const struct sparse_attn_bwd_segments_params more = draw_params(&random);
-        const struct smelt__segments_layout
-            large = smelt__segments_layout(more.groups, more.key_stride, more.key_count),
-            small = smelt__segments_layout(draw(&random, more.groups),
-                                           draw(&random, more.key_stride / 64) * 64,
-                                           draw(&random, more.key_count));
+        const struct smelt__segments_layout large = smelt__segments_layout(
+                                                more.groups, more.key_stride, more.key_count),
+                                            small = smelt__segments_layout(
+                                                draw(&random, more.groups),
+                                                draw(&random, more.key_stride / 64) * 64,
+                                                draw(&random, more.key_count));
         assert_true(small.cursors <= large.cursors && small.starts <= large.starts);
         assert_true(small.entries <= large.entries && small.sums <= large.sums);
     }
