@@ -112,7 +112,7 @@ static void print_json(const struct benchmarks *benchmarks) {
     tool_print_json(tool_pack("{s:o, s:o}", "device", about, "results", results));
 }
 
-enum { LEFT = 6, MOST_COLUMNS = LEFT + SMELT__MOST_RATES + 1 };
+enum { LEFT = 7, MOST_COLUMNS = LEFT + SMELT__MOST_RATES + 1 };
 
 static void add_rate(struct tool_table *table, const struct smelt__bench_result *result, int rate) {
     const double value = smelt__bench_rate(result, rate);
@@ -126,6 +126,7 @@ static void add_rate(struct tool_table *table, const struct smelt__bench_result 
 /* `rates`: how many columns of them the table has. */
 static void add_row(struct tool_table *table, const struct smelt__bench_result *result, int rates) {
     tool_table_add(table, TOOL_PLAIN, "%s", result->spec);
+    tool_table_add(table, TOOL_PLAIN, "%s", result->pass ? result->pass : "-");
     tool_table_add(table, TOOL_PLAIN, "%lld", (long long)result->queries);
     tool_table_add(table, TOOL_PLAIN, "%lld", (long long)result->rows);
     tool_table_add(table, TOOL_PLAIN, "%s", result->lists ? result->lists : "-");
@@ -158,11 +159,11 @@ static int same_columns(const struct smelt__bench_result *a, const struct smelt_
 
 /* A table of the results from `begin` on that have the same columns; returns where it ends. */
 static int print_part(const struct benchmarks *benchmarks, int begin) {
-    static const char *const left[LEFT] = {"operator", "queries", "rows",
-                                           "inputs",   "ms",      "min..max"};
+    static const char *const left[LEFT] = {"operator", "pass", "queries", "rows",
+                                           "inputs",   "ms",   "min..max"};
     const struct smelt__bench_result *results = benchmarks->results;
     const char *headers[MOST_COLUMNS];
-    char alignment[MOST_COLUMNS + 1] = "lrrl"; /* and r */
+    char alignment[MOST_COLUMNS + 1] = "llrrl"; /* and r */
     struct tool_table table;
     int end = begin, named = begin, count = LEFT;
     for (; end < benchmarks->count && same_columns(&results[named], &results[end]); end++)
@@ -172,7 +173,7 @@ static int print_part(const struct benchmarks *benchmarks, int begin) {
     for (int i = 0; i < results[named].rate_count; i++)
         headers[count++] = results[named].rates[i].heading;
     headers[count++] = "launch us";
-    memset(alignment + 4, 'r', (size_t)count - 4);
+    memset(alignment + 5, 'r', (size_t)count - 5);
     tool_table_begin(&table, alignment, headers);
     for (int i = begin; i < end; i++)
         add_row(&table, &results[i], results[named].rate_count);

@@ -214,11 +214,11 @@ static void print_json(const struct checks *checks) {
 }
 
 /* The table's columns: a fixed few on both sides of the metrics with headings. */
-enum { LEFT = 4, RIGHT = 2, MOST_COLUMNS = LEFT + SMELT__MOST_METRICS + RIGHT };
+enum { LEFT = 5, RIGHT = 2, MOST_COLUMNS = LEFT + SMELT__MOST_METRICS + RIGHT };
 
 static int begin_table(struct tool_table *table, const struct smelt__check_result *result,
                        char alignment[MOST_COLUMNS + 1]) {
-    static const char *const left[LEFT] = {"operator", "arch", "inputs", "compared"};
+    static const char *const left[LEFT] = {"operator", "pass", "arch", "inputs", "compared"};
     const char *headers[MOST_COLUMNS];
     int count = LEFT;
     memcpy(headers, left, sizeof left);
@@ -227,8 +227,8 @@ static int begin_table(struct tool_table *table, const struct smelt__check_resul
             headers[count++] = result->metrics[i].metric->heading;
     headers[count++] = "seconds";
     headers[count++] = "result";
-    memset(alignment, 'r', (size_t)count); /* numbers, but the first three columns and the last */
-    memset(alignment, 'l', 3);
+    memset(alignment, 'r', (size_t)count); /* numbers, but the first four columns and the last */
+    memset(alignment, 'l', 4);
     memcpy(alignment + count - 1, "l", 2);
     tool_table_begin(table, alignment, headers);
     return count - LEFT - RIGHT;
@@ -240,6 +240,7 @@ static void add_row(struct tool_table *table, const struct checks *checks, size_
     const struct smelt__check_result *result = &checks->results[number];
     tool_table_add(table, TOOL_PLAIN, "%s",
                    *result->spec ? result->spec : asked_of(checks, number)->spec);
+    tool_table_add(table, TOOL_PLAIN, "%s", result->pass ? result->pass : "-");
     tool_table_add(table, TOOL_PLAIN, "%s", result->arch);
     tool_table_add(table, TOOL_PLAIN, "%s", inputs_of(checks, number));
     tool_table_add(table, TOOL_PLAIN, "%lld of %lld", (long long)result->compared,
