@@ -52,7 +52,7 @@ DEVICE int find_second_part(const struct list *list) {
     if (!__syncthreads_or(first != NO_PLACE)) {
         return list->count;
     }
-    first = -lanes_maximum(-first, 32);
+    first = lanes_minimum(first, 32);
     if (threadIdx.x % 32 == 0) {
         firsts[threadIdx.x / 32] = first;
     }
