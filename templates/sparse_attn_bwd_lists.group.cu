@@ -79,14 +79,14 @@ DEVICE int *again_count(void) {
 DEVICE int find_query(const struct sparse_attn_bwd_lists_params *params, i64 group, int member,
                       int *entry) {
     const struct work_params *const work = &params->work;
-    const i64 item = group * params->group_queries + member;
+    const u32 item = (u32)group * (u32)params->group_queries + (u32)member; /* below 2^31 + 8 */
     struct query_range range = find_query_range(work);
     if (params->last_range) {
         range.queries =
             (int)load_l2_32(&params->last_range[0]) + (int)load_l2_32(&params->last_range[1]);
     }
     *entry = 0;
-    if (item >= range.queries) {
+    if (range.queries <= 0 || item >= (u32)range.queries) {
         return -1;
     }
     *entry = params->last_range ? range.queries - 1 - (int)item : range.first + (int)item;

@@ -27,8 +27,8 @@ struct sparse_attn_bwd_lists_params {
  * Of the passes `count`, `scan` and `place`, which turn the lists of `groups` groups, from
  * first_group on, around: for each key the partial rows that are its own, by their numbers (group -
  * first_group) * key_stride + place in the group's list, in the groups' order. groups * key_stride
- * stays below 2^31. Equal keys of one list: in its order where `united` says that their rows may
- * differ, else in any.
+ * and parts * key_count stay below 2^31. Equal keys of one list: in its order where `united` says
+ * that their rows may differ, else in any.
  */
 struct sparse_attn_bwd_segments_params {
     const int *counts; /* as above, from the first group of all on */

@@ -123,7 +123,7 @@ DEVICE void place_second_part(const struct sparse_attn_bwd_segments_params *para
 }
 
 DEVICE void place_part(const struct sparse_attn_bwd_segments_params *params, int part) {
-    u32 *const cursors = (u32 *)params->cursors + (i64)part * params->key_count;
+    u32 *const cursors = (u32 *)params->cursors + part * params->key_count;
     const int first = part * params->part, end = minimum(first + params->part, params->groups);
     struct list list = open_list(params, first);
     for (int group = first; group < end; ++group) {

@@ -37,9 +37,9 @@ DEVICE void sort_step(int *keys, unsigned char *masks, u32 count, u32 stride, bo
     __syncthreads();
 }
 
-/* masks: null where there are none. Begins and ends with a barrier. */
+/* masks: null where there are none. The entries were written before the block's last barrier; it
+ * ends with one, if there was anything to do. */
 DEVICE void sort_entries(int *keys, unsigned char *masks, u32 count) {
-    __syncthreads();
     for (u32 run = 1; run < count; run *= 2) {
         sort_step(keys, masks, count, run, true);
         for (u32 stride = run / 2; stride > 0; stride /= 2) {

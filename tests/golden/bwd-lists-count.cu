@@ -138,8 +138,8 @@ struct sparse_attn_bwd_lists_params {
  * Of the passes `count`, `scan` and `place`, which turn the lists of `groups` groups, from
  * first_group on, around: for each key the partial rows that are its own, by their numbers (group -
  * first_group) * key_stride + place in the group's list, in the groups' order. groups * key_stride
- * stays below 2^31. Equal keys of one list: in its order where `united` says that their rows may
- * differ, else in any.
+ * and parts * key_count stay below 2^31. Equal keys of one list: in its order where `united` says
+ * that their rows may differ, else in any.
  */
 struct sparse_attn_bwd_segments_params {
     const int *counts; /* as above, from the first group of all on */
@@ -185,7 +185,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
         const i64 list = (i64)params.first_group + group;
         const int4 *const keys = (const int4 *)(params.keys + list * params.key_stride);
         const int vectors = (params.counts[list] + VECTOR - 1) / VECTOR;
-        u32 *const cursors = (u32 *)params.cursors + (i64)(group / params.part) * params.key_count;
+        u32 *const cursors = (u32 *)params.cursors + group / params.part * params.key_count;
         for (int i = (int)threadIdx.x; i < vectors; i += THREADS) {
             const int4 vector = keys[i];
             count_key(cursors, vector.x);

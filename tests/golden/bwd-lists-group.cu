@@ -279,8 +279,8 @@ struct sparse_attn_bwd_lists_params {
  * Of the passes `count`, `scan` and `place`, which turn the lists of `groups` groups, from
  * first_group on, around: for each key the partial rows that are its own, by their numbers (group -
  * first_group) * key_stride + place in the group's list, in the groups' order. groups * key_stride
- * stays below 2^31. Equal keys of one list: in its order where `united` says that their rows may
- * differ, else in any.
+ * and parts * key_count stay below 2^31. Equal keys of one list: in its order where `united` says
+ * that their rows may differ, else in any.
  */
 struct sparse_attn_bwd_segments_params {
     const int *counts; /* as above, from the first group of all on */
@@ -453,9 +453,9 @@ DEVICE void sort_step(int *keys, unsigned char *masks, u32 count, u32 stride, bo
     __syncthreads();
 }
 
-/* masks: null where there are none. Begins and ends with a barrier. */
+/* masks: null where there are none. The entries were written before the block's last barrier; it
+ * ends with one, if there was anything to do. */
 DEVICE void sort_entries(int *keys, unsigned char *masks, u32 count) {
-    __syncthreads();
     for (u32 run = 1; run < count; run *= 2) {
         sort_step(keys, masks, count, run, true);
         for (u32 stride = run / 2; stride > 0; stride /= 2) {
@@ -538,14 +538,14 @@ DEVICE int *again_count(void) {
 DEVICE int find_query(const struct sparse_attn_bwd_lists_params *params, i64 group, int member,
                       int *entry) {
     const struct work_params *const work = &params->work;
-    const i64 item = group * params->group_queries + member;
+    const u32 item = (u32)group * (u32)params->group_queries + (u32)member; /* below 2^31 + 8 */
     struct query_range range = find_query_range(work);
     if (params->last_range) {
         range.queries =
             (int)load_l2_32(&params->last_range[0]) + (int)load_l2_32(&params->last_range[1]);
     }
     *entry = 0;
-    if (item >= range.queries) {
+    if (range.queries <= 0 || item >= (u32)range.queries) {
         return -1;
     }
     *entry = params->last_range ? range.queries - 1 - (int)item : range.first + (int)item;

@@ -216,8 +216,8 @@ struct sparse_attn_bwd_lists_params {
  * Of the passes `count`, `scan` and `place`, which turn the lists of `groups` groups, from
  * first_group on, around: for each key the partial rows that are its own, by their numbers (group -
  * first_group) * key_stride + place in the group's list, in the groups' order. groups * key_stride
- * stays below 2^31. Equal keys of one list: in its order where `united` says that their rows may
- * differ, else in any.
+ * and parts * key_count stay below 2^31. Equal keys of one list: in its order where `united` says
+ * that their rows may differ, else in any.
  */
 struct sparse_attn_bwd_segments_params {
     const int *counts; /* as above, from the first group of all on */
@@ -361,7 +361,7 @@ DEVICE void place_second_part(const struct sparse_attn_bwd_segments_params *para
 }
 
 DEVICE void place_part(const struct sparse_attn_bwd_segments_params *params, int part) {
-    u32 *const cursors = (u32 *)params->cursors + (i64)part * params->key_count;
+    u32 *const cursors = (u32 *)params->cursors + part * params->key_count;
     const int first = part * params->part, end = minimum(first + params->part, params->groups);
     struct list list = open_list(params, first);
     for (int group = first; group < end; ++group) {

@@ -124,8 +124,8 @@ struct sparse_attn_bwd_lists_params {
  * Of the passes `count`, `scan` and `place`, which turn the lists of `groups` groups, from
  * first_group on, around: for each key the partial rows that are its own, by their numbers (group -
  * first_group) * key_stride + place in the group's list, in the groups' order. groups * key_stride
- * stays below 2^31. Equal keys of one list: in its order where `united` says that their rows may
- * differ, else in any.
+ * and parts * key_count stay below 2^31. Equal keys of one list: in its order where `united` says
+ * that their rows may differ, else in any.
  */
 struct sparse_attn_bwd_segments_params {
     const int *counts; /* as above, from the first group of all on */
@@ -188,7 +188,7 @@ DEVICE struct share find_share(const struct sparse_attn_bwd_segments_params *par
     const int row = (int)threadIdx.x / (THREADS / params->scan_rows);
     const int most = (params->parts + params->scan_rows - 1) / params->scan_rows;
     const int first = minimum(row * most, params->parts);
-    struct share share = {params->cursors + (i64)first * params->key_count + key,
+    struct share share = {params->cursors + first * params->key_count + key,
                           minimum(most, params->parts - first), params->key_count};
     share.parts = key < end ? share.parts : 0;
     return share;
@@ -198,7 +198,7 @@ DEVICE int sum_share(const struct share *share) {
     int sum = 0;
 #pragma unroll LOADS
     for (int i = 0; i < share->parts; ++i) {
-        sum += share->cursor[(i64)i * share->key_count];
+        sum += share->cursor[i * share->key_count];
     }
     return sum;
 }
@@ -211,12 +211,12 @@ DEVICE void place_share(const struct share *share, int place) {
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
             counts[i] =
-                begin + i < share->parts ? share->cursor[(i64)(begin + i) * share->key_count] : 0;
+                begin + i < share->parts ? share->cursor[(begin + i) * share->key_count] : 0;
         }
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
             if (begin + i < share->parts) {
-                share->cursor[(i64)(begin + i) * share->key_count] = place;
+                share->cursor[(begin + i) * share->key_count] = place;
             }
             place += counts[i];
         }

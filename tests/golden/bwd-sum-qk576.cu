@@ -90,9 +90,10 @@ struct sparse_attn_bwd_sum_params {
  * dkv's sums, in a fixed order. What is read and written: sparse_attn_bwd_sum.params.h.
  *
  * A team of threads, COLUMNS columns each, takes a key at a time and sums its partial rows in their
- * order, ROWS of them under way; any grid is right. A key with more than MOST_ALONE entries is left
- * for the whole block: its entries are cut into runs of RUN, each is summed by a team, and the runs
- * are added in order. So what is summed how depends on the number of entries alone.
+ * order, ROWS of them under way. Any grid is right; neighbouring keys are of different blocks,
+ * since those that every query selects stand side by side. A key with more than MOST_ALONE entries
+ * is left for the whole block: its entries are cut into runs of RUN, each is summed by a team, and
+ * the runs are added in order. So what is summed how depends on the number of entries alone.
  *
  * Shared memory: RUNS [TEAMS][DQK] float: sums of runs.
  *
@@ -218,17 +219,15 @@ DEVICE void sum_long_key(const struct sparse_attn_bwd_sum_params *params, i64 ke
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_sum_params params) {
-    const i64 first = blockIdx.x * (i64)TEAMS, step = gridDim.x * (i64)TEAMS;
     bool left = false;
-    for (i64 key = first + own_team(); key < params.key_count; key += step) {
+    for (i64 key = blockIdx.x + own_team() * (i64)gridDim.x; key < params.key_count;
+         key += TEAMS * (i64)gridDim.x) {
         left |= sum_key(&params, key);
     }
     if (!__syncthreads_or(left)) {
         return;
     }
-    for (i64 begin = first; begin < params.key_count; begin += step) {
-        for (i64 key = begin; key < begin + TEAMS && key < params.key_count; ++key) {
-            sum_long_key(&params, key);
-        }
+    for (i64 key = blockIdx.x; key < params.key_count; key += gridDim.x) {
+        sum_long_key(&params, key);
     }
 }

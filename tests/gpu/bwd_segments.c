@@ -12,6 +12,7 @@
 
 #include "../unit/random.h"
 #include "bwd_lists_reference.h"
+#include "codegen/families/sparse_attn_bwd.h"
 #include "kernel_alone.h"
 #include "ops/sparse_attn_segments.h"
 
@@ -41,34 +42,37 @@ struct shape {
     int united;
     enum fill fill;
     int parts; /* at the most; 0: the rule's */
+    int tiles; /* of a block of the scan; 0: the rule's */
     int head_blocks, width /* number of widths[] */;
 };
 
 static const struct shape shapes[] = {
-    {"one entry", 1, 0, 64, 1, 0, ANY, 0, 1, 0},
-    {"slot order", 40, 3, 128, 1000, 0, ANY, 0, 1, 0},
-    {"slot order, few keys", 30, 0, 128, 300, 0, FEW, 4, 2, 0},
-    {"united", 40, 1, 192, 1000, 1, ANY, 0, 1, 0},
-    {"united, few keys", 30, 2, 192, 300, 1, FEW, 3, 2, 0},
-    {"united, one part", 20, 0, 192, 300, 1, FEW, 1, 1, 0},
-    {"one key", 12, 0, 128, 100, 0, ONE, 0, 1, 0},
-    {"one key, united", 12, 0, 128, 100, 1, ONE, 0, 3, 0},
-    {"a shared key", 600, 0, 64, 500, 0, SHARED, 20, 1, 0},
-    {"wide rows", 20, 0, 64, 60, 1, FEW, 0, 2, 1},
-    {"wide rows, one key", 30, 0, 64, 60, 1, ONE, 0, 1, 1},
-    {"long lists", 3, 0, 6400, 5000, 0, ANY, 0, 1, 0},
-    {"long lists, united", 3, 0, 6400, 5000, 1, ANY, 0, 1, 0},
-    {"many keys", 4, 0, 64, 40000, 0, ANY, 0, 1, 0},
-    {"many keys, few parts", 4, 0, 64, 30000, 1, ANY, 2, 1, 0},
-    {"no entry", 5, 0, 64, 70, 1, EMPTY, 0, 1, 0},
+    {"one entry", 1, 0, 64, 1, 0, ANY, 0, 0, 1, 0},
+    {"slot order", 40, 3, 128, 1000, 0, ANY, 0, 0, 1, 0},
+    {"slot order, few keys", 30, 0, 128, 300, 0, FEW, 4, 0, 2, 0},
+    {"united", 40, 1, 192, 1000, 1, ANY, 0, 0, 1, 0},
+    {"united, few keys", 30, 2, 192, 300, 1, FEW, 3, 0, 2, 0},
+    {"united, one part", 20, 0, 192, 300, 1, FEW, 1, 0, 1, 0},
+    {"one key", 12, 0, 128, 100, 0, ONE, 0, 0, 1, 0},
+    {"one key, united", 12, 0, 128, 100, 1, ONE, 0, 0, 3, 0},
+    {"a shared key", 600, 0, 64, 500, 0, SHARED, 20, 0, 1, 0},
+    {"wide rows", 20, 0, 64, 60, 1, FEW, 0, 0, 2, 1},
+    {"wide rows, one key", 30, 0, 64, 60, 1, ONE, 0, 0, 1, 1},
+    {"long lists", 3, 0, 6400, 5000, 0, ANY, 0, 0, 1, 0},
+    {"long lists, united", 3, 0, 6400, 5000, 1, ANY, 0, 0, 1, 0},
+    {"many keys", 4, 0, 64, 20000, 0, ANY, 0, 0, 1, 0},
+    {"several tiles", 12, 0, 64, 3000, 1, ANY, 0, 3, 1, 0},
+    {"several wide tiles", 12, 0, 64, 3000, 1, ANY, 1, 3, 1, 0},
+    {"many keys, few parts", 4, 0, 64, 30000, 1, ANY, 2, 0, 1, 0},
+    {"no entry", 5, 0, 64, 70, 1, EMPTY, 0, 0, 1, 0},
 };
 
 /* Beyond the emulator's patience. */
 static const struct shape large_shapes[] = {
-    {"a chunk", 640, 640, 2048, 8192, 0, ANY, 0, 1, 1},
-    {"a chunk of many keys", 640, 0, 2048, 131072, 0, ANY, 0, 1, 1},
-    {"a chunk of unions", 80, 80, 16384, 32768, 1, ANY, 0, 1, 1},
-    {"a chunk, a shared key", 640, 0, 2048, 8192, 1, SHARED, 0, 1, 1},
+    {"a chunk", 640, 640, 2048, 8192, 0, ANY, 0, 0, 1, 1},
+    {"a chunk of many keys", 640, 0, 2048, 131072, 0, ANY, 0, 0, 1, 1},
+    {"a chunk of unions", 80, 80, 16384, 32768, 1, ANY, 0, 0, 1, 1},
+    {"a chunk, a shared key", 640, 0, 2048, 8192, 1, SHARED, 0, 0, 1, 1},
 };
 
 struct problem {
@@ -193,6 +197,10 @@ static void make_problem(struct random *random, const struct shape *shape,
         const int64_t cursors = (int64_t)host->parts * shape->key_count;
         if (problem->layout.cursors < cursors)
             problem->layout.cursors = cursors;
+    }
+    if (shape->tiles) {
+        host->scan_keys = shape->tiles * SMELT__BWD_SCAN_THREADS / host->scan_rows;
+        host->scan_blocks = (shape->key_count + host->scan_keys - 1) / host->scan_keys;
     }
     problem->host_sum = (struct sparse_attn_bwd_sum_params){
         .partials = fill_partials(random, problem),
@@ -380,11 +388,13 @@ static void check(struct test *test, const struct shape *shape) {
     test->cases++;
     test->failures += !good;
     if (!good)
-        printf("FAILED %s on %s: %d groups from %d on, %d parts, key_stride %d, %d keys, united "
+        printf("FAILED %s on %s: %d groups from %d on, %d parts, %d keys of a block, key_stride "
+               "%d, %d keys, united "
                "%d, fill %d, %d head blocks, width %d; random state %llu\n",
                shape->name, arch, shape->groups, shape->first_group, problem.host.parts,
-               shape->key_stride, shape->key_count, shape->united, (int)shape->fill,
-               shape->head_blocks, widths[shape->width], (unsigned long long)seed);
+               problem.host.scan_keys, shape->key_stride, shape->key_count, shape->united,
+               (int)shape->fill, shape->head_blocks, widths[shape->width],
+               (unsigned long long)seed);
     free_problem(test, &problem);
 }
 
@@ -398,6 +408,7 @@ static struct shape draw_shape(struct random *random) {
                           .united = random_below(random, 2),
                           .fill = (enum fill)random_below(random, FILLS),
                           .parts = random_below(random, 2) ? 1 + random_below(random, 9) : 0,
+                          .tiles = random_below(random, 2) ? 1 + random_below(random, 4) : 0,
                           .head_blocks = 1 + random_below(random, 3),
                           .width = random_below(random, 8) == 0};
 }

@@ -12,11 +12,9 @@
 #include <string.h>
 
 #include "../unit/random.h"
-#include "harness/emulated.h"
+#include "kernel_alone.h"
 #include "ops/sparse_attn_partition.h"
 #include "reference/sparse_attn_partition.h"
-#include "runtime/specs.h"
-#include "smelt/smelt.h"
 
 enum {
     SCHEDULES = 3,
@@ -160,15 +158,6 @@ static int64_t row_stride(const struct shape *shape) {
     return shape->width + shape->padding;
 }
 
-static void *take(size_t bytes) {
-    void *memory = malloc(bytes ? bytes : 1);
-    if (!memory) {
-        fprintf(stderr, "out of memory\n");
-        exit(1);
-    }
-    return memory;
-}
-
 static void make_problem(struct random *random, const struct shape *shape,
                          struct problem *problem) {
     memset(problem, 0, sizeof *problem);
@@ -205,30 +194,6 @@ static void free_problem(struct test *test, struct problem *problem) {
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
-static int works(smelt_status status, const char *what) {
-    const struct emu_interface *emulator = smelt__emulator();
-    if (status == SMELT_OK)
-        return 1;
-    printf("    %s: %s: %s\n", what, smelt_status_name(status), smelt_last_error());
-    for (size_t i = 0; emulator && i < emulator->report_count(); i++)
-        printf("    report %s: %s\n", emulator->kind_name(emulator->report(i).kind),
-               emulator->report(i).text);
-    if (emulator)
-        emulator->clear();
-    return 0;
-}
-
-static int upload(struct test *test, const char *name, const void *host, size_t bytes,
-                  void **device) {
-    const struct emu_interface *emulator = smelt__emulator();
-    if (!works(smelt_device_alloc(test->context, bytes, device), "alloc") ||
-        !works(smelt_device_upload(test->context, *device, host, bytes), "upload"))
-        return 0;
-    if (emulator)
-        emulator->name((uint64_t)(uintptr_t)*device, name);
-    return 1;
-}
-
 /* Rows far from each other: each by itself into memory that holds nothing else. */
 static int upload_far_rows(struct test *test, struct problem *problem) {
     const struct emu_interface *emulator = smelt__emulator();
@@ -260,7 +225,7 @@ static int upload_indices(struct test *test, struct problem *problem) {
     for (int64_t query = 0; query < problem->queries; query++)
         memcpy(staged + shape->past + query * row_stride(shape),
                problem->indices + query * shape->width, (size_t)shape->width * sizeof(int32_t));
-    const int good = upload(test, "indices", staged, bytes, &problem->device_indices);
+    const int good = upload(test->context, "indices", staged, bytes, &problem->device_indices);
     free(staged);
     return good;
 }
@@ -287,11 +252,11 @@ static void forbid_gaps(const struct problem *problem) {
 
 static int place_problem(struct test *test, struct problem *problem) {
     if (!upload_indices(test, problem) ||
-        !upload(test, "topk_length", problem->lengths, (size_t)problem->queries * sizeof(int32_t),
-                &problem->device_lengths) ||
-        !upload(test, "queries", problem->list, (size_t)problem->capacity * sizeof(int32_t),
-                &problem->device_list) ||
-        !upload(test, "query_count", &problem->count, sizeof problem->count,
+        !upload(test->context, "topk_length", problem->lengths,
+                (size_t)problem->queries * sizeof(int32_t), &problem->device_lengths) ||
+        !upload(test->context, "queries", problem->list,
+                (size_t)problem->capacity * sizeof(int32_t), &problem->device_list) ||
+        !upload(test->context, "query_count", &problem->count, sizeof problem->count,
                 &problem->device_count) ||
         !works(smelt_device_alloc(test->context, problem->workspace_bytes + GUARD,
                                   &problem->workspace),
@@ -444,13 +409,6 @@ static struct shape draw_shape(struct random *random, int bounds[PARTITION_MOST_
     for (int i = 0; i < shape.buckets; i++)
         bounds[i] = bound += 1 + random_below(random, 2 * shape.width / shape.buckets + 1);
     return shape;
-}
-
-static int get_kernel(smelt_context *context, const char *spec,
-                      const struct smelt__kernel **kernel) {
-    struct smelt__plan plan;
-    return works(smelt__plan_from_text(spec, smelt_context_arch(context), &plan), spec) &&
-           works(smelt__kernel_get(context, &plan, kernel), spec);
 }
 
 static int run(struct test *test, int random_cases) {

@@ -1663,3 +1663,92 @@ KERNEL void KERNEL_NAME(int *data) {
         data[64 + threadIdx.x] = data[threadIdx.x]; /* HERE */
     }
 }
+
+//! shared words changed by atomics, read behind a barrier: none, 64 threads
+//@use ptx/atomic.cuh
+//@use ptx/shared.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 *const words = (u32 *)arena;
+    words[threadIdx.x] = 0;
+    __syncthreads();
+    atomic_add_shared(shared_address(4 * (threadIdx.x % 4)), 1);
+    atomic_or_shared(shared_address(128 + 4 * (threadIdx.x % 4)), 1u << threadIdx.x % 32);
+    __syncthreads();
+    data[threadIdx.x] = (int)words[threadIdx.x];
+}
+
+//! the same, without the barrier ahead of them: race, 64 threads; atomic operation
+//@use ptx/atomic.cuh
+//@use ptx/shared.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 *const words = (u32 *)arena;
+    words[threadIdx.x] = 0;
+    atomic_add_shared(shared_address(4 * (threadIdx.x ^ 32)), 1); /* HERE */
+    __syncthreads();
+    data[threadIdx.x] = (int)words[threadIdx.x];
+}
+
+//! the same, without the one behind them: race, 64 threads; no barrier orders the two
+//@use ptx/atomic.cuh
+//@use ptx/shared.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    u32 *const words = (u32 *)arena;
+    words[threadIdx.x] = 0;
+    __syncthreads();
+    atomic_add_shared(shared_address(4 * (threadIdx.x ^ 32)), 1);
+    data[threadIdx.x] = (int)words[threadIdx.x]; /* HERE */
+}
+
+//! an atomic of a word that was never written: uninitialized, 32 threads; atomic operation
+//@use ptx/atomic.cuh
+//@use ptx/shared.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    data[threadIdx.x] = (int)atomic_or_shared(shared_address(4 * threadIdx.x), 1); /* HERE */
+}
+
+//! an atomic beyond a region: bounds, 32 threads; outside the plan's map
+//@use ptx/atomic.cuh
+//@use ptx/shared.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    data[threadIdx.x] = (int)atomic_add_shared(shared_address(8192 + 8180), 1); /* HERE */
+}
+
+//! blocks that count in one word: none, 32 threads, grid of 3
+//@use ptx/atomic.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    reduce_add_global((u32 *)&data[1024], 1);
+    const u32 place = atomic_add_global((u32 *)&data[0], 1);
+    data[64 + place] = 7;
+}
+
+//! a block reads a word that another counts in: race, 32 threads, grid of 2; nothing orders the two
+//@use ptx/atomic.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (blockIdx.x == 0) {
+        reduce_add_global((u32 *)&data[0], 1);
+    } else {
+        data[64 + threadIdx.x] = data[0]; /* HERE */
+    }
+}
+
+//! a byte each: none, 64 threads
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((unsigned char *)data)[threadIdx.x] = 1;
+}
+
+//! a byte for every two: race, 64 threads; nothing orders the two
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    ((unsigned char *)data)[threadIdx.x % 32 * 2] = 1; /* HERE */
+}
+
+//! a byte in another's word: race, 64 threads; nothing orders the two
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    if (threadIdx.x < 32) {
+        ((unsigned char *)data)[4 * threadIdx.x + 1] = 1; /* HERE */
+    } else {
+        data[threadIdx.x - 32] = 1;
+    }
+}
