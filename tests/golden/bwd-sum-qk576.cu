@@ -12,6 +12,7 @@
  *   SHARED_BYTES                  9216  of 232448 that a block may have on sm_90a
  * launch
  *   288 threads a block, 3 blocks resident per multiprocessor, at most 72 registers a thread
+ *   1 block a key
  *   persistent: one such block after another in a resident one
  */
 

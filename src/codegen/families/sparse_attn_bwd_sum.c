@@ -35,6 +35,8 @@ static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *ar
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_bwd_sum_qk%d", dqk);
     plan->threads = team * teams;
     plan->blocks_per_multiprocessor = RESIDENT_THREADS / plan->threads;
+    plan->item = "key";
+    plan->blocks_per_item = 1; /* fewer do: a team each */
     plan->persistent = 1;
     const int registers = arch->registers_per_multiprocessor /
                           (plan->threads * plan->blocks_per_multiprocessor) / REGISTER_STEP *
