@@ -26,32 +26,58 @@ enum { OTHERS = COUNT(other_widths), REPEATS = 3 /* of each spec of the main wid
 
 struct shape {
     struct widths widths;
-    int heads, topk, variation;
+    int heads, topk, variation, backward;
 };
 
-/* The main widths with everything, then the others with less. 0 past the last. */
-static int shape_at(const struct suite *suite, int number, struct shape *shape) {
-    const int *heads = suite->quick ? quick_heads : all_heads;
-    const int *topk = suite->quick ? quick_topk : all_topk;
-    const int head_count = suite->quick ? COUNT(quick_heads) : COUNT(all_heads);
-    const int topk_count = suite->quick ? COUNT(quick_topk) : COUNT(all_topk);
-    const int repeats = suite->quick ? 1 : REPEATS, per_width = head_count * topk_count * repeats;
+/* What of the lists a run takes. */
+struct lists {
+    const int *heads, *topk, *other_topk;
+    int head_count, topk_count, other_count; /* other_count: of topk, with other widths */
+    int repeats;
+};
+
+static struct lists lists_of(const struct suite *suite, int backward) {
+    const int repeats = suite->quick || backward ? 1 : REPEATS;
+    return suite->quick
+               ? (struct lists){quick_heads,       quick_topk, quick_topk + 2, COUNT(quick_heads),
+                                COUNT(quick_topk), 1,          repeats}
+               : (struct lists){all_heads,       all_topk,          other_topk, COUNT(all_heads),
+                                COUNT(all_topk), COUNT(other_topk), repeats};
+}
+
+/* The main widths with everything, then the others with less. 0 past the last; *count: how many
+ * there are. */
+static int pass_shape_at(const struct suite *suite, int number, int backward, struct shape *shape,
+                         int *count) {
+    const struct lists lists = lists_of(suite, backward);
+    const int per_width = lists.head_count * lists.topk_count * lists.repeats;
     const int main_count = COUNT(main_widths) * per_width, other = number - main_count;
+    const int per_other = suite->quick ? 1 : COUNT(quick_heads) * lists.other_count;
+    *count = main_count + OTHERS * per_other;
+    if (number >= *count)
+        return 0;
     if (other < 0)
         *shape = (struct shape){
-            main_widths[number / per_width], heads[number / (topk_count * repeats) % head_count],
-            topk[number / repeats % topk_count], number % repeats == REPEATS - 1};
-    else if (suite->quick && other < OTHERS)
-        *shape =
-            (struct shape){other_widths[other], quick_heads[other % COUNT(quick_heads)], 100, 0};
-    else if (!suite->quick && other < OTHERS * COUNT(quick_heads) * COUNT(other_topk))
-        *shape =
-            (struct shape){other_widths[other / (COUNT(quick_heads) * COUNT(other_topk))],
-                           quick_heads[other / COUNT(other_topk) % COUNT(quick_heads)],
-                           other_topk[other % COUNT(other_topk)], other % COUNT(other_topk) % 2};
+            main_widths[number / per_width],
+            lists.heads[number / (lists.topk_count * lists.repeats) % lists.head_count],
+            lists.topk[number / lists.repeats % lists.topk_count],
+            number % lists.repeats == REPEATS - 1, backward};
+    else if (suite->quick)
+        *shape = (struct shape){other_widths[other], quick_heads[other % COUNT(quick_heads)],
+                                lists.other_topk[0], 0, backward};
     else
-        return 0;
+        *shape = (struct shape){other_widths[other / per_other],
+                                quick_heads[other / lists.other_count % COUNT(quick_heads)],
+                                lists.other_topk[other % lists.other_count],
+                                other % lists.other_count % 2, backward};
     return 1;
+}
+
+/* The forward pass's, then the backward pass's. */
+static int shape_at(const struct suite *suite, int number, struct shape *shape) {
+    int count;
+    return pass_shape_at(suite, number, 0, shape, &count) ||
+           pass_shape_at(suite, number - count, 1, shape, &count);
 }
 
 static int64_t pick(struct smelt__random *random, const int64_t *values, int count) {
@@ -86,6 +112,7 @@ static void draw_problem(const struct suite *suite, const struct shape *shape, i
     problem->max_logits = (int)smelt__random_below(&random, 2);
     if (smelt__random_below(&random, 8) == 0)
         problem->scale = 0.5F;
+    problem->dkv = (enum smelt__dkv)smelt__random_below(&random, 3);
     if (suite->emulated)
         shrink(problem);
 }
@@ -100,9 +127,10 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     const char *knobs = shape.widths.dv == 512 && suite->knobs ? suite->knobs : "";
     if (number % (suite->quick ? 8 : 4) == 3)
         snprintf(buckets, sizeof buckets, ",buckets=%d/%d", 1 + shape.topk / 9, 2 + shape.topk / 3);
-    snprintf(one->spec, sizeof one->spec, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%s%s%s%s",
+    snprintf(one->spec, sizeof one->spec, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%s%s%s%s%s%s",
              shape.heads, shape.widths.dqk, shape.widths.dv, shape.topk, sink ? ",sink=1" : "",
-             buckets, *knobs ? "," : "", knobs);
+             buckets, shape.backward ? ",passes=backward" : "",
+             shape.backward && number % 3 == 1 ? ",deterministic=1" : "", *knobs ? "," : "", knobs);
     one->sample = suite->quick ? 4 : 24;
     draw_problem(suite, &shape, number, buckets[0] != 0, &one->problem);
     return 1;
@@ -110,6 +138,8 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 
 /* ---- offsets beyond 32 bits ---------------------------------------------------------------------
  */
+
+#define BACKWARD ",passes=backward"
 
 /* Rows times dqk, and queries times heads times dqk and dv, pass 2^31 elements. */
 static int large_case(const struct suite *suite, int number, struct suite_case *one) {
@@ -122,6 +152,17 @@ static int large_case(const struct suite *suite, int number, struct suite_case *
          (1 << 22) + 7},
         {"large: T x H x dqk above 2^31", "sparse_attn:heads=128,dqk=576,dv=512,topk=64", 33000,
          4096},
+        {"large: backward, S above 2^22", "sparse_attn:heads=16,dqk=128,dv=64,topk=640" BACKWARD,
+         64, (1 << 22) + 7},
+        {"large: backward, S x dqk above 2^31",
+         "sparse_attn:heads=16,dqk=576,dv=512,topk=640" BACKWARD, 32, (1 << 22) + 7},
+        {"large: backward, T x H x dqk above 2^31",
+         "sparse_attn:heads=128,dqk=576,dv=512,topk=64" BACKWARD, 33000, 4096},
+        {"large: backward, deterministic, S above 2^22",
+         "sparse_attn:heads=16,dqk=128,dv=64,topk=640" BACKWARD ",deterministic=1", 64,
+         (1 << 22) + 7},
+        {"large: backward, deterministic, in chunks",
+         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048" BACKWARD ",deterministic=1", 4000, 8192},
     };
     if (number >= COUNT(cases))
         return 0;
@@ -137,17 +178,17 @@ static int large_case(const struct suite *suite, int number, struct suite_case *
 
 /* Strides of billions: every product of an index and a stride passes 2^32 elements. */
 static int far_case(const struct suite *suite, int number, struct suite_case *one) {
-    enum { SPECS = 2, LISTS = 4 };
+    enum { SPECS = 4, LISTS = 4 };
 #define NAMES(spec)                                                                                \
     {                                                                                              \
         "far: " spec ", random lists", "far: " spec ", causal lists",                              \
             "far: " spec ", window lists", "far: " spec ", adversarial lists"                      \
     }
-    static const char *const specs[SPECS] = {"sparse_attn:heads=16,dqk=576,dv=512,topk=100",
-                                             "sparse_attn:heads=128,dqk=64,dv=64,topk=40,sink=1"};
-    static const char *const names[SPECS][LISTS] = {
-        NAMES("sparse_attn:heads=16,dqk=576,dv=512,topk=100"),
-        NAMES("sparse_attn:heads=128,dqk=64,dv=64,topk=40,sink=1")};
+#define WIDE "sparse_attn:heads=16,dqk=576,dv=512,topk=100"
+#define NARROW "sparse_attn:heads=128,dqk=64,dv=64,topk=40,sink=1"
+    static const char *const specs[SPECS] = {WIDE, NARROW, WIDE BACKWARD, NARROW BACKWARD};
+    static const char *const names[SPECS][LISTS] = {NAMES(WIDE), NAMES(NARROW),
+                                                    NAMES(WIDE BACKWARD), NAMES(NARROW BACKWARD)};
     struct smelt__problem_options *problem = &one->problem;
     if (number >= SPECS * LISTS)
         return 0;
@@ -159,6 +200,7 @@ static int far_case(const struct suite *suite, int number, struct suite_case *on
     problem->rows = 300;
     problem->lists = (enum smelt__lists)(number % LISTS);
     problem->query_list = (enum smelt__query_list)((number + number / LISTS) % 4);
+    problem->dkv = (enum smelt__dkv)(number % 3);
     problem->topk_length = problem->max_logits = problem->far = 1;
     return 1;
 }
@@ -169,6 +211,8 @@ static int far_case(const struct suite *suite, int number, struct suite_case *on
 static const char *const launches[] = {
     "sparse_attn:heads=16,dqk=576,dv=512,topk=256",
     "sparse_attn:heads=16,dqk=576,dv=512,topk=256,buckets=64/128",
+    "sparse_attn:heads=16,dqk=576,dv=512,topk=256,passes=backward",
+    "sparse_attn:heads=16,dqk=576,dv=512,topk=256,buckets=64/128,passes=backward,deterministic=1",
     NULL,
 };
 

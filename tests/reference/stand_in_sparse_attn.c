@@ -41,7 +41,8 @@ smelt_status smelt_sparse_attn_spec_parse(const char *text, smelt_sparse_attn_sp
         return stand_in_fail(SMELT_ERROR_INVALID_SPEC, text);
     const char *rest = text + length;
     spec->sink = take(&rest, ",sink=1");
-    spec->buckets[0] = take(&rest, ",buckets=auto") ? SMELT_BUCKETS_AUTO : 0;
+    spec->buckets[0] = take(&rest, ",buckets=") ? SMELT_BUCKETS_AUTO : 0; /* any */
+    rest += spec->buckets[0] ? strcspn(rest, ",") : 0;
     spec->passes = 0;
     for (unsigned passes = 1; passes <= 3; passes++)
         if (take(&rest, pass_words[passes]))
