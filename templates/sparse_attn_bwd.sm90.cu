@@ -129,15 +129,14 @@ DEVICE int tile_in_turn(int i) {
 }
 
 /* Issues S = Q K^T and dP = dO K^T, in two groups, the first of which has all of S. */
-DEVICE void issue_products(float *s, float *dp, const struct block_word *word, u32 block) {
+DEVICE void issue_products(float *s, float *dp, int flags, u32 block) {
     const u64 query = tile_descriptor(QUERY_OFFSET), keys = tile_descriptor(KEYS_OFFSET);
     const u64 grad_out = tile_descriptor(GRAD_OUT_OFFSET);
 #pragma unroll
     for (int i = 0; i < TILES; ++i) {
         const int tile = tile_in_turn(i);
-        if (tile % PART_TILES == 0 && (word->flags & FIRST_BLOCK)) {
-            mbarrier_wait(barrier_at(QUERY_FULL + tile / PART_TILES),
-                          word->flags & ODD_ITEM ? 1 : 0);
+        if (tile % PART_TILES == 0 && (flags & FIRST_BLOCK)) {
+            mbarrier_wait(barrier_at(QUERY_FULL + tile / PART_TILES), flags & ODD_ITEM ? 1 : 0);
         }
         mbarrier_wait(barrier_at(KEYS_FULL + tile), block & 1);
         fence_proxy_async();
@@ -179,15 +178,16 @@ DEVICE void load_statistics(struct row_statistics *rows,
 
 /* Bit i: S's value i of this thread is of a key that its row's query has. */
 DEVICE u32 present_values(u32 block) {
-    const unsigned char *const masks = block_masks(block) + threadIdx.x % 4 * 2;
-    const int upper = fragment_row() / QUERY_ROWS, lower = (fragment_row() + 8) / QUERY_ROWS;
+    const int row = fragment_row(), upper = row / MEMBER_ROWS, lower = (row + 8) / MEMBER_ROWS;
+    const unsigned short *const pairs =
+        (const unsigned short *)block_masks(block) + thread_number() % 4;
     u32 present = 0;
 #pragma unroll
     for (int i = 0; i < PRODUCT_VALUES / 4; ++i) {
-        const u32 first = masks[i * 8], second = masks[i * 8 + 1];
-        const u32 four = (first >> upper & 1) | (second >> upper & 1) << 1 |
-                         (first >> lower & 1) << 2 | (second >> lower & 1) << 3;
-        present |= four << (4 * i);
+        const u32 pair = pairs[i * 4]; /* of two keys' masks, the first in the lower byte */
+        const u32 of_upper = pair >> upper & 0x101, of_lower = pair >> lower & 0x101;
+        present |= ((of_upper | of_upper >> 7) & 3) << (4 * i);
+        present |= ((of_lower | of_lower >> 7) & 3) << (4 * i + 2);
     }
     return present;
 }
@@ -217,12 +217,9 @@ DEVICE void slopes(float *dp, const float *p, const struct row_statistics *rows,
     }
 }
 
-/* P or dS of keys behind the list's end, if it ends in this block, becomes 0. */
-DEVICE void drop_absent(float *values, int flags) {
-    const int column = (int)(threadIdx.x % 4 * 2), count = flags & COUNT_MASK;
-    if (GROUP_QUERIES > 1 || count == BLOCK_KEYS) {
-        return;
-    }
+/* P or dS of keys behind the list's end becomes 0. (With groups their masks do that.) */
+DEVICE void drop_absent(float *values, int count) {
+    const int column = (int)(threadIdx.x % 4 * 2);
 #pragma unroll
     for (int i = 0; i < PRODUCT_VALUES; ++i) {
         if (i / 4 * 8 + column + i % 2 >= count) {
@@ -289,21 +286,23 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
     const float scale_log2 = params->scale * LOG2_E;
     float dq[WIDE_VALUES], rest[REST_VALUES];
     struct row_statistics rows = {{0.0f, 0.0f}, {0.0f, 0.0f}};
-    struct block_word word;
+    int flags;
     u32 block = 0;
     barrier_sync(START_BARRIER, THREADS);
     do {
         float s[PRODUCT_VALUES], dp[PRODUCT_VALUES];
         u32 packed[SLOPE_WORDS];
-        word = *block_word(block);
-        if (word.flags & FIRST_BLOCK) {
-            load_statistics(&rows, params, word.item);
+        flags = block_word(block)->flags;
+        if (flags & FIRST_BLOCK) {
+            load_statistics(&rows, params, block_word(block)->item);
         }
-        issue_products(s, dp, &word, block);
+        issue_products(s, dp, flags, block);
         u32 present = GROUP_QUERIES > 1 ? present_values(block) : 0;
         wgmma_wait_1();
         probabilities(s, &rows, scale_log2, present);
-        drop_absent(s, word.flags);
+        if (GROUP_QUERIES == 1 && (flags & COUNT_MASK) < BLOCK_KEYS) {
+            drop_absent(s, flags & COUNT_MASK);
+        }
         mbarrier_wait(barrier_at(SLOPES_FREE), (block & 1) ^ 1);
         pack_values(packed, s);
         store_values(PROBABILITIES_OFFSET, packed);
@@ -314,29 +313,31 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
         }
         wgmma_wait_0();
         slopes(dp, s, &rows, params->scale, present);
-        drop_absent(dp, word.flags);
+        if (GROUP_QUERIES == 1 && (flags & COUNT_MASK) < BLOCK_KEYS) {
+            drop_absent(dp, flags & COUNT_MASK);
+        }
         pack_values(packed, dp);
         store_values(SLOPES_OFFSET, packed);
         arrive_warp(barrier_at(SLOPES_FULL), 1);
-        issue_first_columns(dq, rest, packed, word.flags & FIRST_BLOCK);
-        if (word.flags & MORE_BLOCKS) {
+        issue_first_columns(dq, rest, packed, flags & FIRST_BLOCK);
+        if (flags & MORE_BLOCKS) {
             /* Before KEYS_FREE: the gather may not be two phases ahead. */
             mbarrier_wait(barrier_at(ANNOUNCED), block & 1);
         }
-        ++block;
         wgmma_wait_0();
         arrive_warp(barrier_at(KEYS_FREE), 1);
         barrier_sync(SCORES_BARRIER, WARPGROUP);
-        if (word.flags & MORE_BLOCKS) {
+        if (flags & MORE_BLOCKS) {
             u64 from[ROWS_OF_THREAD];
-            take_addresses(from, block);
+            take_addresses(from, block + 1);
             copy_tile(from, 0);
             copy_tile(from, 1);
         }
-        if (word.flags & LAST_BLOCK) {
-            store_first_columns(params, dq, rest, word.item);
+        if (flags & LAST_BLOCK) {
+            store_first_columns(params, dq, rest, block_word(block)->item);
         }
-    } while (word.flags & MORE_BLOCKS);
+        ++block;
+    } while (flags & MORE_BLOCKS);
 }
 
 /* ---- gather ------------------------------------------------------------------------------------
@@ -380,30 +381,34 @@ DEVICE void store_last_columns(const struct sparse_attn_bwd_params *params, cons
     }
 }
 
-/* Waits for the groups of columns one after the other, and copies the next block's tiles into what
- * they leave, if there is one. */
-DEVICE void follow_columns(u32 block, bool more) {
+/* Copies two of the next block's tiles into what their columns have left. */
+DEVICE void refill_tiles(int first, int second, u32 block) {
     u64 from[ROWS_OF_THREAD];
-    if (more) {
-        take_addresses(from, block + 1);
-    }
+    take_addresses(from, block);
+    copy_tile(from, first);
+    copy_tile(from, second);
+}
+
+/* Waits for the groups of columns one after the other, and copies the next block's tiles behind
+ * them, if there is one. */
+DEVICE void follow_columns(u32 block, bool more) {
     wgmma_wait_2();
     barrier_sync(GATHER_BARRIER, WARPGROUP);
     if (more) {
-        copy_tile(from, LAST_TILE);
-        copy_tile(from, LAST_TILE + 1);
+        refill_tiles(LAST_TILE, LAST_TILE + 1, block + 1);
     }
     wgmma_wait_1();
     barrier_sync(GATHER_BARRIER, WARPGROUP);
     if (more) {
-        copy_tile(from, LAST_TILE + 2);
-        copy_tile(from, LAST_TILE + 3);
+        refill_tiles(LAST_TILE + 2, LAST_TILE + 3, block + 1);
     }
     wgmma_wait_0();
     arrive_warp(barrier_at(SLOPES_FREE), 1);
     mbarrier_wait(barrier_at(KEYS_FREE), block & 1);
     barrier_sync(GATHER_BARRIER, WARPGROUP);
     if (more) {
+        u64 from[ROWS_OF_THREAD];
+        take_addresses(from, block + 1);
         copy_tile(from, LAST_TILE + 5);
         copy_tile(from, LAST_TILE + 4);
         if (DIVIDES_TILE) {
@@ -416,15 +421,15 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_it
     registers_increase(GATHER_REGISTERS);
     float dq[LAST_GROUPS * WIDE_VALUES], rest[4];
     struct cursor cursor;
-    struct block_word word;
     u32 block = 0;
+    int flags;
     open_cursor(&cursor, params, first_item);
     announce_first_block(&cursor, params);
     copy_first_block();
     load_queries(params, 0);
     do {
-        word = *block_word(block);
-        if (word.flags & MORE_BLOCKS) {
+        flags = block_word(block)->flags;
+        if (flags & MORE_BLOCKS) {
             announce_block(&cursor, params, block + 1);
         }
         mbarrier_wait(barrier_at(SLOPES_FULL), block & 1);
@@ -433,16 +438,16 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_it
             mbarrier_wait(barrier_at(KEYS_FULL + tile), block & 1);
         }
         fence_proxy_async();
-        issue_last_columns(dq, rest, word.flags & FIRST_BLOCK);
-        follow_columns(block, word.flags & MORE_BLOCKS);
-        if (word.flags & LAST_BLOCK) {
-            store_last_columns(params, dq, rest, word.item);
-            if (word.flags & MORE_BLOCKS) {
+        issue_last_columns(dq, rest, flags & FIRST_BLOCK);
+        follow_columns(block, flags & MORE_BLOCKS);
+        if (flags & LAST_BLOCK) {
+            store_last_columns(params, dq, rest, block_word(block)->item);
+            if (flags & MORE_BLOCKS) {
                 load_queries(params, block + 1);
             }
         }
         ++block;
-    } while (word.flags & MORE_BLOCKS);
+    } while (flags & MORE_BLOCKS);
 }
 
 /* ---- sums --------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 //@use common/descriptor.cuh
 //@use common/warp_arrival.cuh
 //@use ptx/cp_async.cuh
-//@use ptx/counter.cuh
 //@use ptx/cp_async_mbarrier.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/named_barrier.cuh
@@ -42,40 +41,6 @@ enum {
     START_BARRIER = 3
 };
 
-/* ---- in step -----------------------------------------------------------------------------------
- */
-
-/*
- * Thread blocks that go through ascending lists side by side meet in the same rows of kv and dkv,
- * which then come from memory once for all of them. So every STEP_BLOCKS key blocks a thread block
- * counts itself in and waits until all have come as far: one that is ahead, that is. It is a hint
- * and no more: the wait is short (a poll takes about a microsecond), each time it was in vain the
- * next one is shorter, and who has ended keeps nobody.
- */
-enum { STEP_BLOCKS = 4, FIRST_PATIENCE = 64, ENDED = 1 << 24 };
-
-/* Polls that are left of a wait; in shared memory, since registers are short. */
-DEVICE int *patience(void) {
-    return (int *)(arena + PATIENCE_OFFSET);
-}
-
-/* By one thread of the sums, when so many blocks are done. */
-DEVICE void keep_in_step(const struct sparse_attn_bwd_params *params, u32 blocks) {
-    if (blocks % STEP_BLOCKS == 0) {
-        int polls = *patience();
-        counter_add(params->progress, 1);
-        while (polls > 0 && counter_read(params->progress) < blocks / STEP_BLOCKS * gridDim.x) {
-            --polls;
-        }
-        if (polls == 0) {
-            *patience() /= 2;
-        }
-    }
-}
-
-/* ---- barriers and tiles -----------------------------------------------------------------------
- */
-
 /* Places in BARRIERS. */
 enum {
     KEYS_FULL = 0,
@@ -106,7 +71,6 @@ DEVICE void initialise_barriers(void) {
             mbarrier_init(barrier_at(QUERY_FREE + part), 4 * WARP_ARRIVALS);
         }
         mbarrier_fence_init();
-        *patience() = FIRST_PATIENCE;
     }
     __syncthreads();
 }
@@ -167,7 +131,6 @@ DEVICE u64 *block_addresses(u32 block) {
  * before was announced. Of the gather's threads the first 64 have a key each. */
 struct cursor {
     int item;         /* -1: none */
-    int parity;       /* ODD_ITEM or 0 */
     int first, count; /* keys before the block, and of the item */
     int key, mask;
 };
@@ -191,7 +154,6 @@ DEVICE void open_item(struct cursor *cursor, const struct sparse_attn_bwd_params
 
 DEVICE void open_cursor(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
                         int item) {
-    cursor->parity = 0;
     open_item(cursor, params, item);
     fetch_keys(cursor, params);
 }
@@ -209,12 +171,13 @@ DEVICE u64 key_address(const struct sparse_attn_bwd_params *params, int key) {
            (u64)(key % params->rows) * params->kv_row_bytes;
 }
 
-/* Writes down what there is to know of the cursor's block, as number `block`, and moves on. */
+/* Writes down what there is to know of the cursor's block, as number `block`, and moves on. odd:
+ * its item is. */
 DEVICE void write_block(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
-                        u32 block) {
+                        u32 block, int odd) {
     const u32 thread = thread_number() % WARPGROUP;
     struct block_word word = {cursor->item, 0, 0, 0};
-    word.flags = minimum(cursor->count - cursor->first, BLOCK_KEYS) | cursor->parity;
+    word.flags = minimum(cursor->count - cursor->first, BLOCK_KEYS) | odd;
     word.flags |= cursor->first == 0 ? FIRST_BLOCK : 0;
     word.place =
         (cursor->item - params->first_group * HEAD_BLOCKS) * params->key_stride + cursor->first;
@@ -228,7 +191,6 @@ DEVICE void write_block(struct cursor *cursor, const struct sparse_attn_bwd_para
     cursor->first += BLOCK_KEYS;
     if (cursor->first >= cursor->count) {
         word.flags |= LAST_BLOCK;
-        cursor->parity ^= ODD_ITEM;
         open_item(cursor, params, next_item(params, cursor->item + (int)gridDim.x));
     }
     if (thread == 0) {
@@ -240,7 +202,7 @@ DEVICE void write_block(struct cursor *cursor, const struct sparse_attn_bwd_para
 /* The first block, which all of the thread block waits for. */
 DEVICE void announce_first_block(struct cursor *cursor,
                                  const struct sparse_attn_bwd_params *params) {
-    write_block(cursor, params, 0);
+    write_block(cursor, params, 0, 0);
     barrier_sync(START_BARRIER, THREADS);
     fetch_keys(cursor, params);
 }
@@ -248,7 +210,8 @@ DEVICE void announce_first_block(struct cursor *cursor,
 /* A later one. */
 DEVICE void announce_block(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
                            u32 block) {
-    write_block(cursor, params, block);
+    const int last = block_word(block - 1)->flags;
+    write_block(cursor, params, block, (last ^ (last & LAST_BLOCK ? ODD_ITEM : 0)) & ODD_ITEM);
     barrier_sync(GATHER_BARRIER, WARPGROUP);
     arrive_warp(barrier_at(ANNOUNCED), 1);
     fetch_keys(cursor, params);

@@ -21,20 +21,29 @@ enum {
     DIVIDES_TILE = LAST_COLUMN > WIDE_COLUMNS,
     DIVIDED_TILE = 2,
     REST_COLUMNS = 56,
-    REST_VALUES = REST_COLUMNS / 2
+    REST_VALUES = REST_COLUMNS / 2,
+
+    /* 1: every row of an item with keys is there, heads are not padded. */
+    FULL_ITEMS = GROUP_QUERIES == 1 && HEADS % BLOCK_HEADS == 0
 };
 
 /* The first of this thread's two rows of an item, in its warpgroup's fragments; the other is 8
  * further. */
 DEVICE int fragment_row(void) {
-    return (int)(threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x % 32 / 4);
+    const u32 thread = threadIdx.x % WARPGROUP;
+    return (int)(thread / 32 * 16 + thread % 32 / 4);
+}
+
+/* The head of an item's row. */
+DEVICE int row_head(int item, int row) {
+    return item % HEAD_BLOCKS * BLOCK_HEADS + row % MEMBER_ROWS;
 }
 
 /* A row of an item in dq, or null when there is none. */
 DEVICE char *dq_row(const struct sparse_attn_bwd_params *params, int item, int row) {
-    const int member = row / MEMBER_ROWS;
-    const int head = item % HEAD_BLOCKS * BLOCK_HEADS + row % MEMBER_ROWS;
-    const int query = params->members[(i64)(item / HEAD_BLOCKS) * GROUP_QUERIES + member];
+    const i64 group = item / HEAD_BLOCKS;
+    const int query = params->members[group * GROUP_QUERIES + row / MEMBER_ROWS];
+    const int head = row_head(item, row);
     if (query < 0 || head >= HEADS) {
         return 0;
     }
@@ -43,10 +52,21 @@ DEVICE char *dq_row(const struct sparse_attn_bwd_params *params, int item, int r
                 query % params->tokens * params->dq_token_stride + head * params->dq_head_stride);
 }
 
+/* This thread's two, where the first of its 16 bytes of every 64 are; or null. */
 DEVICE void fragment_rows_of_dq(char **rows, const struct sparse_attn_bwd_params *params,
                                 int item) {
-    rows[0] = dq_row(params, item, fragment_row());
-    rows[1] = dq_row(params, item, fragment_row() + 8);
+    const int row = fragment_row();
+    rows[0] = dq_row(params, item, row);
+    if (MEMBER_ROWS == 8) {
+        rows[1] = dq_row(params, item, row + 8);
+    } else {
+        const bool there = FULL_ITEMS || (rows[0] && row_head(item, row) + 8 < HEADS);
+        rows[1] = there ? rows[0] + 16 * params->dq_head_stride : 0;
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        rows[r] = FULL_ITEMS || rows[r] ? rows[r] + threadIdx.x % 4 * 16 : 0;
+    }
 }
 
 /* 32 columns of dQ, 16 values of a thread, as bf16: 16 bytes a thread and row. */
@@ -59,8 +79,8 @@ DEVICE void store_columns_32(char *const *rows, int column, const float *values)
             x[k] = pack_bf16x2(values[k * 4 + 2 * r], values[k * 4 + 2 * r + 1]);
         }
         transpose_quad(x);
-        if (rows[r]) {
-            store_streaming_16(rows[r] + column * 2 + threadIdx.x % 4 * 16, x);
+        if (FULL_ITEMS || rows[r]) {
+            store_streaming_16(rows[r] + column * 2, x);
         }
     }
 }
@@ -69,8 +89,8 @@ DEVICE void store_columns_32(char *const *rows, int column, const float *values)
 DEVICE void store_columns_8(char *const *rows, int column, const float *values) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        if (rows[r]) {
-            *(u32 *)(rows[r] + column * 2 + threadIdx.x % 4 * 4) =
+        if (FULL_ITEMS || rows[r]) {
+            *(u32 *)(rows[r] - threadIdx.x % 4 * 12 + column * 2) =
                 pack_bf16x2(values[2 * r], values[2 * r + 1]);
         }
     }
