@@ -71,6 +71,7 @@
  *   ADDRESSES      [2][64] where their rows lie, 0: none
  *   MASKS          [BLOCKS_AHEAD][64] bytes: which members have the key; with groups
  *   WORDS          [BLOCKS_AHEAD] struct block_word
+ *   CURSORS        [2] struct cursor
  *   PATIENCE       int: see keep_in_step
  *
  * Barriers (a block's parity: its number, counted over all items of the thread block; an item's the
@@ -420,17 +421,16 @@ DEVICE void follow_columns(u32 block, bool more) {
 DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_item) {
     registers_increase(GATHER_REGISTERS);
     float dq[LAST_GROUPS * WIDE_VALUES], rest[4];
-    struct cursor cursor;
+    struct entry entry;
     u32 block = 0;
     int flags;
-    open_cursor(&cursor, params, first_item);
-    announce_first_block(&cursor, params);
+    announce_first_block(&entry, params, first_item);
     copy_first_block();
     load_queries(params, 0);
     do {
         flags = block_word(block)->flags;
         if (flags & MORE_BLOCKS) {
-            announce_block(&cursor, params, block + 1);
+            announce_block(&entry, params, block + 1);
         }
         mbarrier_wait(barrier_at(SLOPES_FULL), block & 1);
 #pragma unroll
@@ -439,19 +439,17 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_it
         }
         fence_proxy_async();
         issue_last_columns(dq, rest, flags & FIRST_BLOCK);
-        if (params->progress && threadIdx.x == WARPGROUP) {
-            keep_in_step(params, block + 1);
-        }
         follow_columns(block, flags & MORE_BLOCKS);
+        flags = block_word(block)->flags; /* anew: registers are short */
         if (flags & LAST_BLOCK) {
-            store_last_columns(params, dq, rest, block_word(block)->item);
             if (flags & MORE_BLOCKS) {
                 load_queries(params, block + 1);
             }
+            store_last_columns(params, dq, rest, block_word(block)->item);
         }
         ++block;
     } while (flags & MORE_BLOCKS);
-    if (params->progress && threadIdx.x == WARPGROUP) {
+    if (params->progress && thread_number() % WARPGROUP == 0) {
         hint_add(params->progress, ENDED);
     }
 }
@@ -607,6 +605,9 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const int end = (params.first_group + params.groups) * HEAD_BLOCKS;
     const int first_item = next_item(&params, end - 1 - (int)blockIdx.x);
     if (first_item < 0) {
+        if (params.progress && threadIdx.x == 0) {
+            hint_add(params.progress, ENDED);
+        }
         return;
     }
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);

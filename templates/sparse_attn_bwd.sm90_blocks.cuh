@@ -52,19 +52,19 @@ enum {
  * and no more: the wait is short (a poll takes about a microsecond), each time it was in vain the
  * next one is shorter, and who has ended keeps nobody.
  */
-enum { STEP_BLOCKS = 4, FIRST_PATIENCE = 64, ENDED = 1 << 24 };
+enum { STEP_BLOCKS = 4, FIRST_PATIENCE = 256, ENDED = 1 << 24 };
 
 /* Polls of a wait; in shared memory, since registers are short. */
 DEVICE int *patience(void) {
     return (int *)(arena + PATIENCE_OFFSET);
 }
 
-/* By one thread, when so many blocks are done. */
-DEVICE void keep_in_step(const struct sparse_attn_bwd_params *params, u32 blocks) {
-    if (blocks % STEP_BLOCKS == 0) {
+/* By one thread of the gather, ahead of block number `block`. */
+DEVICE void keep_in_step(const struct sparse_attn_bwd_params *params, u32 block) {
+    if (block % STEP_BLOCKS == 0) {
         const int polls = *patience();
         hint_add(params->progress, 1);
-        if (hint_wait(params->progress, blocks / STEP_BLOCKS * gridDim.x, polls) < 0) {
+        if (hint_wait(params->progress, block / STEP_BLOCKS * gridDim.x, polls) < 0) {
             *patience() = polls / 2;
         }
     }
@@ -162,22 +162,18 @@ DEVICE u64 *block_addresses(u32 block) {
     return (u64 *)(arena + ADDRESSES_OFFSET) + block % 2 * BLOCK_KEYS;
 }
 
-/* The block to be announced next, and what this thread has of it already, on the way since the one
- * before was announced. Of the gather's threads the first 64 have a key each. */
+/* A block of the lists that the thread block goes through. */
 struct cursor {
-    int item;         /* -1: none */
-    int first, count; /* keys before the block, and of the item */
-    int key, mask;
+    int item;  /* -1: none */
+    int first; /* keys before it */
+    int count; /* of the item */
+    int odd;   /* ODD_ITEM or 0 */
 };
 
-DEVICE void fetch_keys(struct cursor *cursor, const struct sparse_attn_bwd_params *params) {
-    const u32 thread = thread_number() % WARPGROUP;
-    if (thread < BLOCK_KEYS && cursor->item >= 0) {
-        const i64 at =
-            (i64)(cursor->item / HEAD_BLOCKS) * params->key_stride + cursor->first + (int)thread;
-        cursor->key = params->keys[at];
-        cursor->mask = GROUP_QUERIES > 1 ? params->masks[at] : 0;
-    }
+/* Where block number `block` is, from when the one before it is announced until it is: the gather's
+ * own. In shared memory, since registers are short. */
+DEVICE struct cursor *cursor_at(u32 block) {
+    return (struct cursor *)(arena + CURSORS_OFFSET) + block % 2;
 }
 
 DEVICE void open_item(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
@@ -187,10 +183,22 @@ DEVICE void open_item(struct cursor *cursor, const struct sparse_attn_bwd_params
     cursor->count = item >= 0 ? params->counts[item / HEAD_BLOCKS] : 0;
 }
 
-DEVICE void open_cursor(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
-                        int item) {
-    open_item(cursor, params, item);
-    fetch_keys(cursor, params);
+/* What a thread has of the block to be announced next; the first 64 of the gather have a key each.
+ * It is on its way since the block before was announced. */
+struct entry {
+    int key, mask;
+};
+
+DEVICE void fetch_entry(struct entry *entry, const struct sparse_attn_bwd_params *params,
+                        u32 block) {
+    const u32 thread = thread_number() % WARPGROUP;
+    const struct cursor *const cursor = cursor_at(block);
+    if (thread < BLOCK_KEYS && cursor->item >= 0) {
+        const i64 at =
+            (i64)(cursor->item / HEAD_BLOCKS) * params->key_stride + cursor->first + (int)thread;
+        entry->key = params->keys[at];
+        entry->mask = GROUP_QUERIES > 1 ? params->masks[at] : 0;
+    }
 }
 
 /* Where a key's row begins in global memory, as a number; 0 for none. */
@@ -206,50 +214,65 @@ DEVICE u64 key_address(const struct sparse_attn_bwd_params *params, int key) {
            (u64)(key % params->rows) * params->kv_row_bytes;
 }
 
-/* Writes down what there is to know of the cursor's block, as number `block`, and moves on. odd:
- * its item is. */
-DEVICE void write_block(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
-                        u32 block, int odd) {
-    const u32 thread = thread_number() % WARPGROUP;
-    struct block_word word = {cursor->item, 0, 0, 0};
-    word.flags = minimum(cursor->count - cursor->first, BLOCK_KEYS) | odd;
-    word.flags |= cursor->first == 0 ? FIRST_BLOCK : 0;
+/* By one thread: what there is to know of a block as such, and which one comes after it. */
+DEVICE void write_word(const struct sparse_attn_bwd_params *params, u32 block) {
+    struct cursor cursor = *cursor_at(block);
+    struct block_word word = {cursor.item, 0, 0, 0};
+    word.flags = minimum(cursor.count - cursor.first, BLOCK_KEYS) | cursor.odd;
+    word.flags |= cursor.first == 0 ? FIRST_BLOCK : 0;
     word.place =
-        (cursor->item - params->first_group * HEAD_BLOCKS) * params->key_stride + cursor->first;
+        (cursor.item - params->first_group * HEAD_BLOCKS) * params->key_stride + cursor.first;
+    cursor.first += BLOCK_KEYS;
+    if (cursor.first >= cursor.count) {
+        word.flags |= LAST_BLOCK;
+        cursor.odd ^= ODD_ITEM;
+        open_item(&cursor, params, next_item(params, cursor.item - (int)gridDim.x));
+    }
+    word.flags |= cursor.item >= 0 ? MORE_BLOCKS : 0;
+    *block_word(block) = word;
+    *cursor_at(block + 1) = cursor;
+}
+
+/* Each of the gather's threads writes its part of what the others need of a block. */
+DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_params *params,
+                        u32 block) {
+    const u32 thread = thread_number() % WARPGROUP;
     if (thread < BLOCK_KEYS) {
-        block_numbers(block)[thread] = cursor->key;
-        block_addresses(block)[thread] = key_address(params, cursor->key);
+        block_numbers(block)[thread] = entry->key;
+        block_addresses(block)[thread] = key_address(params, entry->key);
         if (GROUP_QUERIES > 1) {
-            block_masks(block)[thread] = (unsigned char)cursor->mask;
+            block_masks(block)[thread] = (unsigned char)entry->mask;
         }
     }
-    cursor->first += BLOCK_KEYS;
-    if (cursor->first >= cursor->count) {
-        word.flags |= LAST_BLOCK;
-        open_item(cursor, params, next_item(params, cursor->item - (int)gridDim.x));
-    }
     if (thread == 0) {
-        word.flags |= cursor->item >= 0 ? MORE_BLOCKS : 0;
-        *block_word(block) = word;
+        write_word(params, block);
+        if (params->progress) {
+            keep_in_step(params, block);
+        }
     }
 }
 
 /* The first block, which all of the thread block waits for. */
-DEVICE void announce_first_block(struct cursor *cursor,
-                                 const struct sparse_attn_bwd_params *params) {
-    write_block(cursor, params, 0, 0);
+DEVICE void announce_first_block(struct entry *entry, const struct sparse_attn_bwd_params *params,
+                                 int item) {
+    if (thread_number() % WARPGROUP == 0) {
+        open_item(cursor_at(0), params, item);
+        cursor_at(0)->odd = 0;
+    }
+    barrier_sync(GATHER_BARRIER, WARPGROUP);
+    fetch_entry(entry, params, 0);
+    write_block(entry, params, 0);
     barrier_sync(START_BARRIER, THREADS);
-    fetch_keys(cursor, params);
+    fetch_entry(entry, params, 1);
 }
 
 /* A later one. */
-DEVICE void announce_block(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
+DEVICE void announce_block(struct entry *entry, const struct sparse_attn_bwd_params *params,
                            u32 block) {
-    const int last = block_word(block - 1)->flags;
-    write_block(cursor, params, block, (last ^ (last & LAST_BLOCK ? ODD_ITEM : 0)) & ODD_ITEM);
+    write_block(entry, params, block);
     barrier_sync(GATHER_BARRIER, WARPGROUP);
     arrive_warp(barrier_at(ANNOUNCED), 1);
-    fetch_keys(cursor, params);
+    fetch_entry(entry, params, block + 1);
 }
 
 /* ---- copies ------------------------------------------------------------------------------------

@@ -15,7 +15,9 @@
 
 enum {
     KEY_STEP = 64,            /* lists are padded to whole blocks of it */
-    CHUNK_STEP = 64,          /* groups of a chunk are a multiple of it where they can be */
+    CHUNK_ITEMS = 132,        /* a chunk has a multiple of them where it can: whole waves on the
+                                 largest Hopper GPUs. No device is asked, since the order of sums
+                                 must not depend on it */
     FINISH_COLUMNS = 8,       /* that a thread of the last step makes at a time */
     TENSOR_MAP_COLUMNS = 64,  /* of a box */
     MOST_MAP_STRIDE_BITS = 40 /* bytes that a map's strides stay below */
@@ -105,8 +107,9 @@ static int64_t chunk_groups(const struct smelt__sparse_attn_backward *backward,
         groups = INT32_MAX / layout->key_stride;
     if (groups >= layout->groups)
         return layout->groups;
-    if (groups > CHUNK_STEP)
-        groups -= groups % CHUNK_STEP;
+    const int64_t step = (CHUNK_ITEMS + backward->head_blocks - 1) / backward->head_blocks;
+    if (groups > step)
+        groups -= groups % step;
     return groups > 0 ? groups : 1;
 }
 

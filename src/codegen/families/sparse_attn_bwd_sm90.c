@@ -26,7 +26,7 @@ enum {
     LEAST_GROUPED_HEADS = 8,
     TILE = 64 * 64 * 2, /* bytes: 64 rows of 64 columns */
     BLOCKS_AHEAD = 4,   /* announced key blocks whose numbers are kept */
-    WORD = 16,          /* bytes, of an announced block */
+    WORD = 16,          /* bytes, of an announced block or a cursor */
     PARTS = 3,          /* in which Q and dO come */
     ALIGNMENT = 1024,   /* bytes: the swizzle repeats every 1024 */
     SCORES_REGISTERS = 184,
@@ -131,6 +131,7 @@ static void add_regions(const struct smelt__spec *spec, struct smelt__plan *plan
                            "which members have the keys, bits");
     smelt__plan_add_region(plan, "WORDS_OFFSET", BLOCKS_AHEAD * WORD, 16,
                            "what each announced block is");
+    smelt__plan_add_region(plan, "CURSORS_OFFSET", 2 * WORD, 16, "which block is announced next");
     smelt__plan_add_region(plan, "PATIENCE_OFFSET", 8, 8, "polls of a wait to keep in step");
     smelt__plan_add_region(plan, "BARRIERS_OFFSET", (tiles + 4 + 2 * PARTS) * 8, 8, "mbarriers");
 }
