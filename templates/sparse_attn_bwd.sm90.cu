@@ -439,6 +439,9 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_it
         }
         fence_proxy_async();
         issue_last_columns(dq, rest, flags & FIRST_BLOCK);
+        if (params->step == STEP_CLOSE && thread_number() % WARPGROUP == 0) {
+            keep_in_step(params, block + 1, CLOSE_STEP);
+        }
         follow_columns(block, flags & MORE_BLOCKS);
         flags = block_word(block)->flags; /* anew: registers are short */
         if (flags & LAST_BLOCK) {
@@ -449,7 +452,7 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_it
         }
         ++block;
     } while (flags & MORE_BLOCKS);
-    if (params->progress && thread_number() % WARPGROUP == 0) {
+    if (params->step && thread_number() % WARPGROUP == 0) {
         hint_add(params->progress, ENDED);
     }
 }
@@ -605,7 +608,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const int end = (params.first_group + params.groups) * HEAD_BLOCKS;
     const int first_item = next_item(&params, end - 1 - (int)blockIdx.x);
     if (first_item < 0) {
-        if (params.progress && threadIdx.x == 0) {
+        if (params.step && threadIdx.x == 0) {
             hint_add(params.progress, ENDED);
         }
         return;

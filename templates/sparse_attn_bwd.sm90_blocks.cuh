@@ -47,12 +47,16 @@ enum {
 
 /*
  * Thread blocks that go through ascending lists side by side meet in the same rows of kv and dkv,
- * which then come from memory once for all of them. So every STEP_BLOCKS key blocks a thread block
- * counts itself in and waits until all have come as far: one that is ahead, that is. It is a hint
- * and no more: the wait is short (a poll takes about a microsecond), each time it was in vain the
- * next one is shorter, and who has ended keeps nobody.
+ * which then come from memory once for all of them. So every few key blocks a thread block counts
+ * itself in and waits until all have come as far: one that is ahead, that is. It is a hint and no
+ * more: the wait is short (a poll takes about a microsecond), each time it was in vain the next one
+ * is shorter, and who has ended keeps nobody.
+ *
+ * Where the wait stands says how close they keep together: ahead of announcing a block it costs
+ * least, right ahead of the copies that bring it thread blocks begin these at the same moment,
+ * which is worth more where a wave's rows hardly fit into the L2 cache (sparse_attn_bwd.lost.md).
  */
-enum { STEP_BLOCKS = 4, FIRST_PATIENCE = 256, ENDED = 1 << 24 };
+enum { LOOSE_STEP = 2, CLOSE_STEP = 4, FIRST_PATIENCE = 256, ENDED = 1 << 24 };
 
 /* Polls of a wait; in shared memory, since registers are short. */
 DEVICE int *patience(void) {
@@ -60,11 +64,11 @@ DEVICE int *patience(void) {
 }
 
 /* By one thread of the gather, ahead of block number `block`. */
-DEVICE void keep_in_step(const struct sparse_attn_bwd_params *params, u32 block) {
-    if (block % STEP_BLOCKS == 0) {
+DEVICE void keep_in_step(const struct sparse_attn_bwd_params *params, u32 block, u32 step) {
+    if (block % step == 0) {
         const int polls = *patience();
         hint_add(params->progress, 1);
-        if (hint_wait(params->progress, block / STEP_BLOCKS * gridDim.x, polls) < 0) {
+        if (hint_wait(params->progress, block / step * gridDim.x, polls) < 0) {
             *patience() = polls / 2;
         }
     }
@@ -246,8 +250,8 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
     }
     if (thread == 0) {
         write_word(params, block);
-        if (params->progress) {
-            keep_in_step(params, block);
+        if (params->step == STEP_LOOSE) {
+            keep_in_step(params, block, LOOSE_STEP);
         }
     }
 }

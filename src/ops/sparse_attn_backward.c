@@ -30,6 +30,10 @@ static const size_t DEFAULT_LIMIT = 1536UL << 20;
  * longer stay in the L2 cache together, and neighbours in a list come by together. */
 static const int64_t ASCENDING_ROWS = 12288;
 
+/* Up to so many of them the thread blocks' waits for each other cost more than they bring when they
+ * stand right ahead of the copies (measured at 32768 and 65536: bench/log). */
+static const int64_t LOOSE_ROWS = 49152;
+
 /* ---- the operator ---------------------------------------------------------------------------- */
 
 static int constant(const struct smelt__plan *plan, const char *name) {
@@ -382,8 +386,10 @@ static smelt_status make_map(const struct backward_call *call, const char *name,
 
 /* Whether thread blocks of the main kernel are to keep in step: where lists are ascending because
  * the table is large, and its rows are added to. */
-static int in_step(const struct backward_call *call) {
-    return call->args->rows > ASCENDING_ROWS && !call->backward->deterministic;
+static int step_of(const struct backward_call *call) {
+    if (call->args->rows <= ASCENDING_ROWS || call->backward->deterministic)
+        return STEP_NONE;
+    return call->args->rows <= LOOSE_ROWS ? STEP_LOOSE : STEP_CLOSE;
 }
 
 static smelt_status fill_main(const struct backward_call *call,
@@ -403,7 +409,7 @@ static smelt_status fill_main(const struct backward_call *call,
         .dq = args->dq.data,
         .dkv = at(call, layout->sums),
         .partials = at(call, layout->partials),
-        .progress = in_step(call) ? at(call, layout->progress) : NULL,
+        .progress = at(call, layout->progress),
         .q_batch_stride = args->q.strides[0],
         .q_token_stride = args->q.strides[1],
         .q_head_stride = args->q.strides[2],
@@ -420,6 +426,7 @@ static smelt_status fill_main(const struct backward_call *call,
         .tokens = (int)args->tokens,
         .rows = (int)args->rows,
         .key_stride = layout->key_stride,
+        .step = step_of(call),
         .scale = args->scale,
     };
     if (!backward->tensor_maps)
