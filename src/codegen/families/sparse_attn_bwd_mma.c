@@ -22,6 +22,7 @@ enum {
     OTHER_REGISTERS = 40,  /* addresses, loop state */
     UNIT_REGISTERS = 23,   /* the same where a unit of dKV is computed */
     LATE_REGISTERS = 9,    /* and so many more from BLACKWELL on, as its assembler has it */
+    ROW_REGISTERS = 20,    /* or where it is stored as partial rows */
     TILE_ALIGNMENT = 1024, /* bytes; the swizzle repeats every 1024 */
     SMALL_ALIGNMENT = 128,
     WEIGHT_ROW_BYTES = 128, /* at least: the swizzle needs them */
@@ -38,7 +39,7 @@ static const struct pipeline_shape {
 
 /* Everything that is chosen. */
 struct choice {
-    int heads, dqk, dv;
+    int heads, dqk, dv, deterministic;
     int block_tiles, head_blocks;
     int block_keys, stages, warps, blocks;
     int score_head_groups, score_key_groups, score_depth_groups;
@@ -108,7 +109,10 @@ static int registers_needed(const struct choice *choice, const struct smelt__arc
                        2 * (8 * score_tiles(choice) + 4 * score_pairs(choice));
     const int output = 4 * choice->block_tiles + 4;
     const int dkv = 20 * choice->latent_key_tiles + 8;
-    const int unit = UNIT_REGISTERS + (arch->capability_major >= BLACKWELL ? LATE_REGISTERS : 0);
+    const int more = choice->deterministic                 ? ROW_REGISTERS
+                     : arch->capability_major >= BLACKWELL ? LATE_REGISTERS
+                                                           : 0;
+    const int unit = UNIT_REGISTERS + more;
     return dq + at_least(at_least(scores, output) + OTHER_REGISTERS, dkv + unit);
 }
 
@@ -366,6 +370,7 @@ int smelt__sparse_attn_bwd_plan_mma(const struct smelt__spec *spec, const struct
     choice.heads = (int)smelt__spec_get(spec, "heads");
     choice.dqk = (int)smelt__spec_get(spec, "dqk");
     choice.dv = (int)smelt__spec_get(spec, "dv");
+    choice.deterministic = (int)smelt__spec_get(spec, "deterministic");
     if (!choose(&choice, spec, arch, plan, &misses)) {
         explain(spec, arch, &misses, message);
         return -1;

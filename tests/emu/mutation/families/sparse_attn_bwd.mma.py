@@ -30,7 +30,7 @@ CONFIGURATIONS = (
     # Three stages of fewer keys than rows are gathered at once, two blocks of heads.
     check("partial-rows", "heads=40,dqk=128,dv=64,topk=140,deterministic=1",
           "--rows 200 --lists random", knobs="stages=3,block_keys=16,block_heads=32"),
-    check("four-warps", "heads=70,dqk=64,dv=64,topk=70", "--rows 150 --spiky --lists causal",
+    check("four-warps", "heads=70,dqk=128,dv=64,topk=70", "--rows 150 --spiky --lists causal",
           knobs="warps=4,block_keys=32"),
     # The widest rows, and as many heads as a block can have.
     check("wide", "heads=64,dqk=576,dv=512,topk=70", "--queries 2 --rows 100 --lists causal"),
