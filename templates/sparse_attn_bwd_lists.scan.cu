@@ -35,8 +35,8 @@ struct share {
     int key_count;
 };
 
-DEVICE struct share find_share(const struct sparse_attn_bwd_segments_params *params, i64 key,
-                               i64 end) {
+DEVICE struct share find_share(const struct sparse_attn_bwd_segments_params *params, u32 key,
+                               u32 end) {
     const int row = (int)threadIdx.x / (THREADS / params->scan_rows);
     const int most = (params->parts + params->scan_rows - 1) / params->scan_rows;
     const int first = minimum(row * most, params->parts);
@@ -91,19 +91,23 @@ DEVICE int block_sum(int value) {
     return all;
 }
 
-/* Where the keys of one block end. */
-DEVICE i64 block_end(const struct sparse_attn_bwd_segments_params *params) {
-    const i64 end = (blockIdx.x + (i64)1) * params->scan_keys;
-    return end < params->key_count ? end : params->key_count;
+/* Where the block's keys begin and end. Unsigned: the last block's tile may end past 2^31. */
+DEVICE u32 block_begin(const struct sparse_attn_bwd_segments_params *params) {
+    return blockIdx.x * (u32)params->scan_keys;
+}
+
+DEVICE u32 block_end(const struct sparse_attn_bwd_segments_params *params) {
+    const u32 end = block_begin(params) + (u32)params->scan_keys, keys = (u32)params->key_count;
+    return end < keys ? end : keys;
 }
 
 /* Step 0. */
 DEVICE void sum_block(const struct sparse_attn_bwd_segments_params *params) {
-    const int tile = THREADS / params->scan_rows;
-    const i64 end = block_end(params);
+    const u32 tile = THREADS / (u32)params->scan_rows;
+    const u32 end = block_end(params);
     int sum = 0;
-    for (i64 begin = blockIdx.x * (i64)params->scan_keys; begin < end; begin += tile) {
-        const struct share share = find_share(params, begin + (int)threadIdx.x % tile, end);
+    for (u32 begin = block_begin(params); begin < end; begin += tile) {
+        const struct share share = find_share(params, begin + threadIdx.x % tile, end);
         sum += sum_share(&share);
     }
     sum = block_sum(sum);
@@ -155,21 +159,21 @@ DEVICE int scan_tile(int own, int tile, int *key, int *all) {
 
 /* Step 1. */
 DEVICE void place_block(const struct sparse_attn_bwd_segments_params *params) {
-    const int tile = THREADS / params->scan_rows;
-    const i64 end = block_end(params);
+    const u32 tile = THREADS / (u32)params->scan_rows;
+    const u32 end = block_end(params);
     int place = sum_before(params);
-    for (i64 begin = blockIdx.x * (i64)params->scan_keys; begin < end; begin += tile) {
-        const i64 key = begin + (int)threadIdx.x % tile;
+    for (u32 begin = block_begin(params); begin < end; begin += tile) {
+        const u32 key = begin + threadIdx.x % tile;
         const struct share share = find_share(params, key, end);
         int keys_before, all;
-        const int before = scan_tile(sum_share(&share), tile, &keys_before, &all);
+        const int before = scan_tile(sum_share(&share), (int)tile, &keys_before, &all);
         place_share(&share, place + keys_before + before);
-        if (key < end && (int)threadIdx.x < tile) {
+        if (key < end && threadIdx.x < tile) {
             params->starts[key] = place + keys_before;
         }
         place += all;
     }
-    if (end == params->key_count && threadIdx.x == 0) {
+    if (end == (u32)params->key_count && threadIdx.x == 0) {
         params->starts[end] = place;
     }
 }

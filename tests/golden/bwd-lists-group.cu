@@ -83,6 +83,15 @@ DEVICE int lanes_maximum(int value, int lanes) {
     return value;
 }
 
+/* (The largest of the negated values would do, but for ptxas of CUDA 13.0: of -a in the smallest of
+ * three it drops the sign.) */
+DEVICE int lanes_minimum(int value, int lanes) {
+    for (int step = lanes / 2; step > 0; step /= 2) {
+        value = minimum(value, __shfl_xor_sync(0xffffffffu, value, step));
+    }
+    return value;
+}
+
 #line 2 "templates/ptx/shared.cuh"
 
 /* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,

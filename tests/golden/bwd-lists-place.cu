@@ -71,6 +71,15 @@ DEVICE int lanes_maximum(int value, int lanes) {
     return value;
 }
 
+/* (The largest of the negated values would do, but for ptxas of CUDA 13.0: of -a in the smallest of
+ * three it drops the sign.) */
+DEVICE int lanes_minimum(int value, int lanes) {
+    for (int step = lanes / 2; step > 0; step /= 2) {
+        value = minimum(value, __shfl_xor_sync(0xffffffffu, value, step));
+    }
+    return value;
+}
+
 #line 2 "templates/ptx/atomic.cuh"
 
 /* One thread after another changes a word; the result is what was there before. Nothing else is
@@ -290,7 +299,7 @@ DEVICE int find_second_part(const struct list *list) {
     if (!__syncthreads_or(first != NO_PLACE)) {
         return list->count;
     }
-    first = -lanes_maximum(-first, 32);
+    first = lanes_minimum(first, 32);
     if (threadIdx.x % 32 == 0) {
         firsts[threadIdx.x / 32] = first;
     }
