@@ -69,7 +69,7 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
         PROBLEM_OPTION("lists", "KIND", "random, causal, window, adversarial, packed, log, drift"),
     [TOOL_DOCUMENTS] = PROBLEM_OPTION("documents", "N", "documents of a batch, causal lists"),
     [TOOL_QUERY_LIST] =
-        PROBLEM_OPTION("query-list", "KIND", "none, partial, clamped, whole, empty"),
+        PROBLEM_OPTION("query-list", "KIND", "none, partial, clamped, whole, empty, repeated"),
     [TOOL_SCALE] = PROBLEM_OPTION("scale", "X", "softmax scale; default 1/sqrt(dqk)"),
     [TOOL_SPIKY] = PROBLEM_OPTION("spiky", NULL, "inputs whose scores pass 100"),
     [TOOL_TOPK_LENGTH] = PROBLEM_OPTION("topk-length", NULL, "give topk_length too"),

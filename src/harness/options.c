@@ -11,7 +11,8 @@
 
 #define FIELD(field) offsetof(struct smelt__problem_options, field)
 
-static const char *const query_lists[] = {"none", "partial", "clamped", "whole", "empty", NULL};
+static const char *const query_lists[] = {"none",  "partial",  "clamped", "whole",
+                                          "empty", "repeated", NULL};
 static const char *const dkv_kinds[] = {"bf16", "fp32", "add", NULL};
 
 /* The vocabulary. The first COMMON are every operator's. */

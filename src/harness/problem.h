@@ -28,8 +28,8 @@ struct smelt__problem {
     smelt_tensor layout[SMELT__MOST_TENSORS];          /* all strides given; data unused */
     struct smelt__buffer buffers[SMELT__MOST_TENSORS]; /* both by the table's rows */
     /* By the operator's `fill`. */
-    uint8_t *listed;     /* [B*T] whether a query is to be computed; NULL: all are. malloc'd */
-    int64_t computed;    /* how many those are */
+    uint8_t *listed;  /* [B*T] how often a query is to be computed; NULL: all are, once. malloc'd */
+    int64_t computed; /* how many those are together */
     int64_t valid_slots; /* over them */
 };
 

@@ -92,6 +92,7 @@ static void draw(const void *spec, struct smelt__random *random,
     given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
     given->width = 1 + smelt__random_below(random, attn->topk < WIDEST ? attn->topk : WIDEST);
     given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
+    /* Not repeated: who runs on the emulator draws, too. */
     given->query_list = (enum smelt__query_list)smelt__random_below(random, 5);
     given->spiky = one_in(random, 3);
     given->topk_length = one_in(random, 3);

@@ -155,7 +155,8 @@ static void judge_queries(const struct smelt__problem *problem, int64_t compared
     judge_rows((double)compared * spec->heads, results);
 }
 
-/* ---- the queries that have a part ------------------------------------------------------------ */
+/* ---- the queries that have a part, as often as they are listed
+ * ------------------------------------------------------------ */
 
 struct queries {
     int64_t *numbers; /* NULL: all */
@@ -179,14 +180,14 @@ static void *prepare_queries(const struct smelt__placed *placed, const int64_t *
     queries->count = all;
     if (!problem->listed)
         return queries;
-    queries->numbers = malloc((size_t)all * sizeof *queries->numbers);
+    queries->numbers = malloc(((size_t)problem->computed + 1) * sizeof *queries->numbers);
     if (!queries->numbers) {
         free(queries);
         return NULL;
     }
     queries->count = 0;
     for (int64_t query = 0; query < all; query++)
-        if (problem->listed[query])
+        for (int times = problem->listed[query]; times > 0; times--)
             queries->numbers[queries->count++] = query;
     return queries;
 }

@@ -28,7 +28,10 @@ SAME(QUERY_COUNT);
 #undef SAME
 
 enum { STREAM_Q = 1, STREAM_KV, STREAM_LENGTH, STREAM_SINK, STREAM_QUERIES };
-enum { STRANGERS = 4 }; /* entries of a query list that are no query */
+enum {
+    STRANGERS = 4, /* entries of a query list that are no query */
+    MOST_TIMES = 3 /* that a query is repeated */
+};
 
 /* ---- shape ----------------------------------------------------------------------------------- */
 
@@ -44,7 +47,10 @@ void smelt__sparse_attn_shape_extents(struct smelt__problem *problem) {
     extents[TENSOR(DQK)] = spec->dqk;
     extents[TENSOR(DV)] = spec->dv;
     extents[TENSOR(ONE)] = 1;
-    extents[TENSOR(LISTED)] = options->batches * options->tokens + STRANGERS; /* at most */
+    extents[TENSOR(LISTED)] = /* at most */
+        options->batches * options->tokens *
+            (options->query_list == SMELT__QUERY_LIST_REPEATED ? MOST_TIMES : 1) +
+        STRANGERS;
 }
 
 void smelt__sparse_attn_shape_problem(struct smelt__problem *problem) {
@@ -79,7 +85,8 @@ int smelt__sparse_attn_given(const struct smelt__problem *problem, int tensor) {
         return options->query_list != SMELT__QUERY_LIST_NONE;
     case TENSOR(QUERY_COUNT):
         return options->query_list != SMELT__QUERY_LIST_NONE &&
-               options->query_list != SMELT__QUERY_LIST_WHOLE;
+               options->query_list != SMELT__QUERY_LIST_WHOLE &&
+               options->query_list != SMELT__QUERY_LIST_REPEATED;
     default:
         return 1;
     }
@@ -191,10 +198,11 @@ static void count_slots(void *user, int64_t begin, int64_t end) {
     struct fill *fill = user;
     int64_t slots = 0, computed = 0;
     for (int64_t query = begin; query < end; query++) {
-        if (fill->problem->listed && !fill->problem->listed[query])
+        const int times = fill->problem->listed ? fill->problem->listed[query] : 1;
+        if (times == 0)
             continue;
-        slots += smelt__problem_valid_slots(fill->problem, query);
-        computed++;
+        slots += times * smelt__problem_valid_slots(fill->problem, query);
+        computed += times;
     }
     atomic_fetch_add(&fill->valid_slots, slots);
     atomic_fetch_add(&fill->computed, computed);
@@ -232,8 +240,11 @@ static int32_t fill_query_list(struct smelt__problem *problem, int32_t *queries)
     struct smelt__random random = smelt__random_at(options->seed, STREAM_QUERIES, 0);
     int32_t count = 0;
     for (int64_t query = 0; query < total; query++) {
-        problem->listed[query] = query == 0 || (smelt__random_next(&random) & 1);
-        if (problem->listed[query])
+        int times = query == 0 || (smelt__random_next(&random) & 1);
+        if (times > 0 && options->query_list == SMELT__QUERY_LIST_REPEATED)
+            times += (int)smelt__random_below(&random, MOST_TIMES);
+        problem->listed[query] = (uint8_t)times;
+        for (int k = 0; k < times; k++)
             queries[count++] = (int32_t)query;
     }
     for (int k = 0; k < STRANGERS; k++)

@@ -50,6 +50,7 @@ enum stand_in_defect {
     STAND_IN_GRAD_OTHER_BATCH,
     STAND_IN_GRAD_COMPUTES_UNLISTED,
     STAND_IN_GRAD_SKIPS_LAST_QUERY,
+    STAND_IN_GRAD_REPEATED_ONCE, /* a query that is listed several times adds once */
     STAND_IN_GRAD_NO_SCALE,
     STAND_IN_GRAD_NO_DELTA,
     STAND_IN_GRAD_NO_VALUE, /* dkv without p times grad_out */

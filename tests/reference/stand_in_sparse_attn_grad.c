@@ -233,6 +233,13 @@ static void store_key(const struct call *call, int64_t key) {
         ((uint16_t *)a->dkv.data)[offset(a->dkv.strides, b, row, 0)] ^= 1;
 }
 
+static int stands_before(const int32_t *list, int64_t place) {
+    for (int64_t i = 0; i < place; i++)
+        if (list[i] == list[place])
+            return 1;
+    return 0;
+}
+
 /* The queries of the list, as often as they are named, or all. */
 static void add_queries(const struct call *call) {
     const smelt_sparse_attn_grad_args *a = &call->args;
@@ -244,6 +251,8 @@ static void add_queries(const struct call *call) {
         count = *given;
     for (int64_t i = 0; i < count; i++) {
         const int64_t query = list ? list[i] : i;
+        if (list && has(STAND_IN_GRAD_REPEATED_ONCE) && stands_before(list, i))
+            continue;
         if (query >= 0 && query < queries - has(STAND_IN_GRAD_SKIPS_LAST_QUERY))
             add_query(call, query);
     }

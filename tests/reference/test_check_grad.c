@@ -57,13 +57,13 @@ static struct smelt__check_options everything(void) {
 static void test_correct_passes(void **state) {
     (void)state;
     struct smelt__check_result result;
-    for (int i = 0; i < 4 * 5 * 4; i++) {
+    for (int i = 0; i < 4 * 6 * 4; i++) {
         struct smelt__check_options options = everything();
         options.problem.seed = seed + (uint64_t)i;
         options.problem.lists = (enum smelt__lists)(i % 4);
-        options.problem.query_list = (enum smelt__query_list)(i / 4 % 5);
-        options.problem.strided = i / 20 % 2;
-        options.problem.spiky = i / 40;
+        options.problem.query_list = (enum smelt__query_list)(i / 4 % 6);
+        options.problem.strided = i / 24 % 2;
+        options.problem.spiky = i / 48;
         options.problem.dkv = (enum smelt__dkv)(i % 3);
         options.problem.topk_length = i % 7 < 4;
         options.sample = i % 3 == 0 ? 3 : 100;
@@ -72,7 +72,7 @@ static void test_correct_passes(void **state) {
         assert_true(result.passed);
         assert_string_equal(result.pass, "backward");
         assert_true(result.compared <= options.sample && result.compared <= 20);
-        assert_true(result.compared > 0 || i / 4 % 5 == SMELT__QUERY_LIST_EMPTY);
+        assert_true(result.compared > 0 || i / 4 % 6 == SMELT__QUERY_LIST_EMPTY);
     }
 }
 
@@ -103,6 +103,11 @@ static struct smelt__check_options options_for(enum stand_in_defect defect) {
     switch ((int)defect) {
     case STAND_IN_GRAD_COMPUTES_UNLISTED:
         options.problem.query_list = SMELT__QUERY_LIST_PARTIAL;
+        break;
+    case STAND_IN_GRAD_REPEATED_ONCE:
+        options.problem.query_list = SMELT__QUERY_LIST_REPEATED;
+        options.problem.lists = SMELT__LISTS_RANDOM;
+        options.problem.topk_length = 0;
         break;
     case STAND_IN_GRAD_OVERWRITES:
         options.problem.dkv = SMELT__DKV_ADD;

@@ -271,7 +271,7 @@ static struct smelt__problem_options draw_options(uint64_t number) {
         .rows = 1 + smelt__random_below(&random, 60),
         .width = 1 + smelt__random_below(&random, 20),
         .lists = (enum smelt__lists)(number % 4),
-        .query_list = (enum smelt__query_list)(number / 4 % 5),
+        .query_list = (enum smelt__query_list)(number / 4 % 6),
         .topk_length = (int)smelt__random_below(&random, 2),
         .strided = (int)smelt__random_below(&random, 2),
         .max_logits = (int)smelt__random_below(&random, 2),

@@ -194,7 +194,7 @@ static void test_normal_and_spiky(void **state) {
 
 static void test_same_seed_same_bytes(void **state) {
     (void)state;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         struct smelt__problem first, second, other;
         struct smelt__problem_options options = {.seed = seed, .batches = 2, .tokens = 30};
         options.lists = (enum smelt__lists)(i % 4);
