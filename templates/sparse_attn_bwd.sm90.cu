@@ -2,6 +2,7 @@
 //@use common/descriptor.cuh
 //@use common/softmax.cuh
 //@use common/warp_arrival.cuh
+//@use ptx/hint.cuh
 //@use ptx/ldmatrix.cuh
 //@use ptx/math.cuh
 //@use ptx/mbarrier.cuh

@@ -124,12 +124,21 @@ DEVICE u64 columns_descriptor(int offset) {
 /* ---- items -------------------------------------------------------------------------------------
  */
 
+/* Items are numbers from 0 on: that they are divided without a sign spares registers. */
+DEVICE int item_group(int item) {
+    return (int)((u32)item / HEAD_BLOCKS);
+}
+
+DEVICE int first_head(int item) {
+    return (int)((u32)item % HEAD_BLOCKS * BLOCK_HEADS);
+}
+
 /* The thread block's first item with keys from `item` on, or -1. From the last on, since with
  * causal masks, and behind a partition, the longest lists are the last: the short ones end the
  * launch. */
 DEVICE int next_item(const struct sparse_attn_bwd_params *params, int item) {
     const int begin = params->first_group * HEAD_BLOCKS;
-    while (item >= begin && params->counts[item / HEAD_BLOCKS] == 0) {
+    while (item >= begin && params->counts[item_group(item)] == 0) {
         item -= (int)gridDim.x;
     }
     return item >= begin ? item : -1;
@@ -184,7 +193,7 @@ DEVICE void open_item(struct cursor *cursor, const struct sparse_attn_bwd_params
                       int item) {
     cursor->item = item;
     cursor->first = 0;
-    cursor->count = item >= 0 ? params->counts[item / HEAD_BLOCKS] : 0;
+    cursor->count = item >= 0 ? params->counts[item_group(item)] : 0;
 }
 
 /* What a thread has of the block to be announced next; the first 64 of the gather have a key each.
@@ -199,7 +208,7 @@ DEVICE void fetch_entry(struct entry *entry, const struct sparse_attn_bwd_params
     const struct cursor *const cursor = cursor_at(block);
     if (thread < BLOCK_KEYS && cursor->item >= 0) {
         const i64 at =
-            (i64)(cursor->item / HEAD_BLOCKS) * params->key_stride + cursor->first + (int)thread;
+            (i64)item_group(cursor->item) * params->key_stride + cursor->first + (int)thread;
         entry->key = params->keys[at];
         entry->mask = GROUP_QUERIES > 1 ? params->masks[at] : 0;
     }
@@ -319,8 +328,8 @@ DEVICE void copy_first_block(void) {
  * its heads past the last one, where the copy engine finds zeros. */
 DEVICE void load_member(const struct sparse_attn_bwd_params *params, int item, int member,
                         int part) {
-    const int query = params->members[(i64)(item / HEAD_BLOCKS) * GROUP_QUERIES + member];
-    const int head = query < 0 ? HEADS : item % HEAD_BLOCKS * BLOCK_HEADS;
+    const int query = params->members[(i64)item_group(item) * GROUP_QUERIES + member];
+    const int head = query < 0 ? HEADS : first_head(item);
     const int batch = query < 0 ? 0 : query / params->tokens;
     const int token = query < 0 ? 0 : query % params->tokens;
     const u32 barrier = barrier_at(QUERY_FULL + part);

@@ -36,12 +36,12 @@ DEVICE int fragment_row(void) {
 
 /* The head of an item's row. */
 DEVICE int row_head(int item, int row) {
-    return item % HEAD_BLOCKS * BLOCK_HEADS + row % MEMBER_ROWS;
+    return first_head(item) + row % MEMBER_ROWS;
 }
 
 /* A row of an item in dq, or null when there is none. */
 DEVICE char *dq_row(const struct sparse_attn_bwd_params *params, int item, int row) {
-    const i64 group = item / HEAD_BLOCKS;
+    const i64 group = item_group(item);
     const int query = params->members[group * GROUP_QUERIES + row / MEMBER_ROWS];
     const int head = row_head(item, row);
     if (query < 0 || head >= HEADS) {
@@ -103,7 +103,7 @@ DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
     const int step = (int)gridDim.x * (THREADS / 32), lane = (int)(threadIdx.x % 32);
     int item = params->first_group * HEAD_BLOCKS + (int)(blockIdx.x + threadIdx.x / 32 * gridDim.x);
     for (; item < end; item += step) {
-        if (params->counts[item / HEAD_BLOCKS] > 0) {
+        if (params->counts[item_group(item)] > 0) {
             continue;
         }
         for (int row = 0; row < BLOCK_HEADS; ++row) {
