@@ -348,6 +348,8 @@ typedef char tensor_map_is_aligned[sizeof(struct tensor_map_alignment) == 192 ? 
  * the number batch * rows + row. What belongs to groups was made by the kernels ahead of this one
  * (sparse_attn_bwd_lists, sparse_attn_bwd_rows), in the caller's workspace.
  */
+enum { STEP_NONE, STEP_LOOSE, STEP_CLOSE };
+
 struct sparse_attn_bwd_params {
     /* q and grad_out as [batches, tokens, HEADS, columns], for the copy engine: variants with
      * TENSOR_MAPS alone. Boxes: 64 columns, BLOCK_HEADS / GROUP_QUERIES heads, of one query. */
@@ -371,8 +373,8 @@ struct sparse_attn_bwd_params {
     void *partials;             /* with DETERMINISTIC: bf16 [items, key_stride, DQK], the same
                                    order of columns; written up to each list's end, item by item
                                    from the launch's first on */
-    unsigned *progress;         /* 0 before the launch, or null: how far the thread blocks have come
-                                   together, by which they keep in step */
+    unsigned *progress;         /* how far the thread blocks have come together, by which they keep
+                                   in step: 0 before the launch; not read with STEP_NONE */
     long long q_batch_stride, q_token_stride, q_head_stride;
     long long kv_batch_stride;
     long long grad_out_batch_stride, grad_out_token_stride, grad_out_head_stride;
@@ -383,6 +385,7 @@ struct sparse_attn_bwd_params {
     int first_group;       /* the launch takes this one */
     int groups;     /* and so many: HEAD_BLOCKS items each, item i of group i / HEAD_BLOCKS */
     int key_stride; /* a multiple of 64 */
+    int step;       /* whether thread blocks keep in step, of the enum above */
     float scale;    /* softmax scale, natural units */
 };
 

@@ -1,0 +1,47 @@
+"""The backward pass's kernel of wgmma: one query an item and several, lists that end within a block,
+items without a key, groups that are not full, heads past the last."""
+
+import re
+
+from configurations import Check
+
+FILES = ("templates/sparse_attn_bwd.sm90.cu", "templates/sparse_attn_bwd.sm90_blocks.cuh",
+         "templates/sparse_attn_bwd.sm90_rows.cuh")
+
+# All of them take more than an hour of two cores.
+SAMPLE = 40
+
+
+def check(name, keys, options, knobs="", **more):
+    """A check of the operator with these keys and this kernel's knobs."""
+    kernel = re.sub(",(topk|sink)=[0-9]+", "", keys)
+    passed_on = re.sub("(^|,)", r"\1bwd.", knobs) if knobs else ""
+    return Check(name, f"sparse_attn:{keys},passes=backward,variant=sm90" + ("," + passed_on if knobs else ""),
+                 f"sparse_attn_bwd:{kernel},variant=sm90" + ("," + knobs if knobs else ""),
+                 options, **more)
+
+
+# Together they reach every statement (coverage.py --suggest).
+COVERAGE = ("sm90", "sm90-groups", "sm90-partial", "sm90-large")
+
+CONFIGURATIONS = (
+    # Two blocks of heads, the second not full; gaps between batches; lists without a key.
+    check("sm90", "heads=72,dqk=512,dv=512,topk=100,sink=1",
+          "--strided --topk-length --batches 2 --rows 150 --queries 4 --seed 70 "
+          "--query-list partial --lists adversarial"),
+    # Five queries in groups of four.
+    check("sm90-groups", "heads=12,dqk=576,dv=512,topk=100", "--queries 5 --rows 150 --lists adversarial"),
+    check("sm90-partial", "heads=64,dqk=576,dv=512,topk=140,deterministic=1",
+          "--queries 3 --rows 200 --lists random", schedules=2),
+    # Thread blocks keep in step, loosely; items of more than one block of keys.
+    check("sm90-large", "heads=64,dqk=512,dv=512,topk=600", "--queries 3 --rows 13000 --lists random",
+          schedules=1),
+    # And closely.
+    check("sm90-huge", "heads=64,dqk=512,dv=512,topk=330", "--queries 2 --rows 50000 --lists random",
+          schedules=1),
+    check("sm90-far", "heads=64,dqk=512,dv=512,topk=70",
+          "--far --batches 2 --queries 2 --seed 70 --lists random", schedules=1),
+    check("sm90-racecheck", "heads=64,dqk=512,dv=512,topk=100", "--queries 2 --rows 150 --lists random",
+          knobs="racecheck=1", schedules=1),
+    check("sm90-empty", "heads=64,dqk=512,dv=512,topk=64", "--query-list empty --lists random", schedules=1),
+)

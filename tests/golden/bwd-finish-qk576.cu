@@ -1,0 +1,209 @@
+/*
+ * Written by smelt; do not edit. To write it again:
+ *   smelt emit sparse_attn_bwd_finish:dqk=576 --arch sm_90a
+ *
+ * spec     sparse_attn_bwd_finish:dqk=576
+ * arch     sm_90a
+ * variant  finish
+ * kernel   smelt_sparse_attn_bwd_finish_qk576
+ * knobs (by the spec, or by rule)
+ * shared memory (offset, bytes)
+ *   SHARED_BYTES                     0  of 232448 that a block may have on sm_90a
+ * launch
+ *   256 threads a block, 6 blocks resident per multiprocessor, at most 42 registers a thread
+ */
+
+enum {
+    DQK = 576,                      /* width of a KV row, elements */
+    THREADS = 256,                  /* of a thread block */
+    BLOCKS_PER_MULTIPROCESSOR = 6,  /* resident at once */
+};
+
+/* Shared memory, in bytes from the arena's start. */
+enum {
+    SHARED_BYTES = 0,               /* the arena's size */
+};
+
+#define KERNEL_NAME smelt_sparse_attn_bwd_finish_qk576
+
+#line 1 "templates/common/base.cuh"
+/* Names every part uses: short integer types, function kinds, the shared-memory arena. */
+
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+
+#ifdef __cplusplus
+#define KERNEL extern "C" __global__
+#else
+#define KERNEL __global__
+#endif
+#define DEVICE static __device__ __forceinline__
+
+/* The one dynamic shared-memory array. The plan's *_OFFSET constants are byte offsets into it. */
+extern __shared__ __align__(1024) unsigned char arena[];
+
+DEVICE int minimum(int a, int b) {
+    return a < b ? a : b;
+}
+
+DEVICE int maximum(int a, int b) {
+    return a > b ? a : b;
+}
+
+#line 2 "templates/ptx/math.cuh"
+
+/* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
+DEVICE float exp2_approximate(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* log2(x); -inf for 0 (PTX ISA, "lg2.approx.f32": absolute error 2^-22 near 1). */
+DEVICE float log2_approximate(float x) {
+    float y;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* The smaller; NaN when one of them is (PTX ISA, "min", .NaN). */
+DEVICE float minimum_nan(float x, float y) {
+    float z;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+/* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
+DEVICE u32 pack_bf16x2(float low, float high) {
+    u32 packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+#line 2 "templates/sparse_attn_bwd.columns.cuh"
+/*
+ * The order of columns in rows of dkv while they are summed. The fragment of a 16 x 32 accumulator
+ * (four m16n8 tiles) gives lane 4r + c columns 8i + 2c + e, i = 0..3, e = 0..1, of its rows. They
+ * stand at position 16 (i / 2) + 4c + 2 (i % 2) + e of every 32: a lane's values of i = 0, 1 and of
+ * i = 2, 3 are 16 contiguous bytes each of fp32, and a quad's 64.
+ */
+
+/* Where a column stands. */
+DEVICE int position_of(int column) {
+    const int i = column / 8 % 4, in = column % 8;
+    return column / 32 * 32 + i / 2 * 16 + in / 2 * 4 + i % 2 * 2 + in % 2;
+}
+
+#line 1 "templates/sparse_attn_bwd_finish.params.h"
+/*
+ * Arguments of the sparse_attn_bwd_finish kernel. Included by the host code and, by the generator,
+ * by the CUDA source: plain C types only. Strides count elements.
+ */
+enum { FINISH_BF16, FINISH_FP32, FINISH_ADD };
+
+struct sparse_attn_bwd_finish_params {
+    const float *sums;        /* [batches * rows, DQK] columns in the order of
+                                 sparse_attn_bwd.columns.cuh */
+    void *dkv;                /* [batches, rows, DQK], of the kind `mode` says */
+    const float *dsink_parts; /* [parts, heads], or null */
+    float *dsink;             /* [heads], or null */
+    long long dkv_batch_stride, dkv_row_stride;
+    int mode; /* bf16 or fp32 are overwritten, or fp32 is added to */
+    int batches, rows;
+    int heads, parts;
+};
+
+#line 5 "templates/sparse_attn_bwd_finish.cu"
+/*
+ * The last step of the backward pass of sparse attention: dkv out of its fp32 sums, whose columns
+ * are in the order of sparse_attn_bwd.columns.cuh, and dsink out of its parts. Meaning:
+ * include/smelt/sparse_attn.h.
+ *
+ * Grid: as many blocks as the operator likes; a thread makes 8 columns of a row at a time, and goes
+ * on a grid further. A warp sums a head's parts of dsink, in an order that their number alone
+ * fixes.
+ */
+
+enum { WARPS = THREADS / 32, CHUNKS = DQK / 8, ALL_LANES = -1 };
+
+/* Eight columns of a row, out of their sums: pairs that stand 4 positions apart. */
+DEVICE void load_sums(float *columns, const float *row, int chunk) {
+    const float *const from = row + position_of(chunk * 8);
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+        const float2 pair = *(const float2 *)&from[c * 4];
+        columns[c * 2] = pair.x;
+        columns[c * 2 + 1] = pair.y;
+    }
+}
+
+DEVICE void store_bf16(void *to, const float *columns) {
+    uint4 packed;
+    packed.x = pack_bf16x2(columns[0], columns[1]);
+    packed.y = pack_bf16x2(columns[2], columns[3]);
+    packed.z = pack_bf16x2(columns[4], columns[5]);
+    packed.w = pack_bf16x2(columns[6], columns[7]);
+    *(uint4 *)to = packed;
+}
+
+DEVICE void store_fp32(float *to, const float *columns, bool add) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        float4 *const place = (float4 *)&to[half * 4];
+        const float *const from = &columns[half * 4];
+        const float4 nothing = {0.0f, 0.0f, 0.0f, 0.0f};
+        const float4 before = add ? *place : nothing;
+        const float4 after = {before.x + from[0], before.y + from[1], before.z + from[2],
+                              before.w + from[3]};
+        *place = after;
+    }
+}
+
+/* Number `item` of all rows' chunks. */
+DEVICE void finish_chunk(const struct sparse_attn_bwd_finish_params *params, i64 item) {
+    const i64 key = item / CHUNKS;
+    const int chunk = (int)(item - key * CHUNKS);
+    const i64 batch = key / params->rows, row = key - batch * params->rows;
+    const i64 to = batch * params->dkv_batch_stride + row * params->dkv_row_stride + chunk * 8;
+    float columns[8];
+    load_sums(columns, params->sums + key * DQK, chunk);
+    if (params->mode == FINISH_BF16) {
+        store_bf16((char *)params->dkv + 2 * to, columns);
+    } else {
+        store_fp32((float *)params->dkv + to, columns, params->mode == FINISH_ADD);
+    }
+}
+
+/* By whole warps. */
+DEVICE void finish_dsink(const struct sparse_attn_bwd_finish_params *params, int head) {
+    const int lane = (int)threadIdx.x % 32;
+    float sum = 0.0f;
+#pragma unroll 8
+    for (int part = lane; part < params->parts; part += 32) {
+        sum += params->dsink_parts[(i64)part * params->heads + head];
+    }
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        sum += __shfl_xor_sync((u32)ALL_LANES, sum, step);
+    }
+    if (lane == 0) {
+        params->dsink[head] = sum;
+    }
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_finish_params params) {
+    const i64 thread = (i64)blockIdx.x * THREADS + threadIdx.x, threads = (i64)gridDim.x * THREADS;
+    const i64 items = (i64)params.batches * params.rows * CHUNKS;
+    if (params.dsink) {
+#pragma unroll 1
+        for (i64 head = thread / 32; head < params.heads; head += threads / 32) {
+            finish_dsink(&params, (int)head);
+        }
+    }
+#pragma unroll 1
+    for (i64 item = thread; item < items; item += threads) {
+        finish_chunk(&params, item);
+    }
+}
