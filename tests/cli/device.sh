@@ -3,7 +3,7 @@
 # when results are wrong, and that the command a failure prints reproduces it.
 . "$(dirname "$0")/cases.sh"
 gives 0 '' check "$operator"
-prints 'check tries every kind of lists' "^  $operator +stand-in +random +16 of 16 .* passed$"
+prints 'check tries every kind of lists' "^  $operator +forward +stand-in +random +16 of 16 .* passed$"
 prints 'check counts' '^4 passed, 0 failed on stand-in \(seed 0\)$'
 gives 0 '' check --json --seed 7 --lists causal --queries 12 --spiky "$operator"
 document 'check --json' results.0.spec=$operator results.0.arch=stand-in results.0.where=gpu \
@@ -11,7 +11,7 @@ document 'check --json' results.0.spec=$operator results.0.arch=stand-in results
     results.0.max_abs_error.out:number results.0.max_abs_error.lse:number \
     results.0.tolerance.out:number results.0.tolerance.lse:number passed=1 failed=0
 gives 0 '' check --json --lists window --preset glm-5.2 --tp 64 --preset deepseek-v3.2 --tp 64
-document 'check of presets' results.3.passed=true passed=4
+document 'check of presets' results.7.passed=true passed=8
 
 # Defect 1 drops the last slot; 4 makes the lse of an empty query infinite, which JSON cannot write.
 export STAND_IN_DEFECT=1
@@ -34,7 +34,7 @@ done
 unset STAND_IN_DEFECT
 
 gives 0 '' bench --queries 8 --rows 64 --repeat 3 "$operator"
-prints 'bench has a row' "^  $operator +8 +64 +random +0\.500 "
+prints 'bench has a row' "^  $operator +forward +8 +64 +random +0\.500 "
 gives 0 '' bench --queries 8 --rows 64 --repeat 3 --json "$operator"
 document 'bench --json' device.name:string results.0.spec=$operator results.0.queries=8 \
     results.0.rows=64 results.0.lists=random results.0.ms.median:number results.0.ms.min:number \

@@ -10,7 +10,7 @@ everything='--batches 2 --queries 4 --topk-length --strided --max-logits'
 
 # ---- what it prints -------------------------------------------------------------------------------
 gives 0 '' check --emulate "$operator"
-prints 'every kind of lists' "^  $operator +sm_90a +adversarial +3 of 3 .* passed$"
+prints 'every kind of lists' "^  $operator +forward +sm_90a +adversarial +3 of 3 .* passed$"
 prints 'the count' '^4 passed, 0 failed on sm_90a, emulated, 4 schedules each \(seed 0\)$'
 gives 0 '' check --emulate --arch sm_80 --arch sm_120a --schedules 7 --seed 5 --lists causal "$kernel"
 prints 'the architectures' '^2 passed, 0 failed on sm_80, sm_120a, emulated, 7 schedules each \(seed 5\)$'
@@ -120,7 +120,7 @@ reported forbidden kv 'present ? source + (u64)(u32)row * row_bytes' \
 # A query that is not listed, and the list's end.
 reported forbidden topk_length '(int)warp_reduce_or(mine ? (u32)listed : 0)' \
     '(int)warp_reduce_or(mine ? (u32)listed : 0) ^ 1' --lists random --query-list partial
-reported forbidden queries 'minimum((int)load_l2_32(params->query_count), queries)' 'queries' \
+reported forbidden queries 'minimum((int)load_l2_32(params->query_count), range.queries)' 'range.queries' \
     --lists random --query-list partial
 reported forbidden queries 'params->queries[work_entry(lane_item)]' \
     'params->queries[work_entry(lane_item) + 1]' --lists random --query-list whole
@@ -158,8 +158,8 @@ run emit --arch sm_90a "$kernel"
 cp "$work/out" "$work/kernel.cu"
 reported stale workspace '(int)load_l2_32(&params->queries[work_entry(lane_item)])' \
     'params->queries[work_entry(lane_item)]' --lists random --valid 7 --schedules 1
-reported stale workspace '(int)load_l2_32(&params->extents[work_entry((u32)work->item)])' \
-    'params->extents[work_entry((u32)work->item)]' --lists random --valid 7 --schedules 1
+reported stale workspace '(int)load_l2_32(&params->extents[entry])' \
+    'params->extents[entry]' --lists random --valid 7 --schedules 1
 reported stale workspace '(int)load_l2_32(&params->query_range[1])' 'params->query_range[1]' \
     --lists random --valid 7 --schedules 1
 kernel=$plain operator=$whole

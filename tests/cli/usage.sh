@@ -50,7 +50,9 @@ completes tune --knobs ''
 knobs=$(cat "$work/out")
 prints 'knobs complete' '^turn_steps$'
 for knob in $knobs; do
-    gives 0 '' tune --dry-run --arch sm_90a --limit 1 --knobs "$knob" "$operator"
+    tuned=$operator
+    case $knob in block_heads | group) tuned=$operator,passes=backward ;; esac
+    gives 0 '' tune --dry-run --arch sm_90a --limit 1 --knobs "$knob" "$tuned"
 done
 completes sh
 prints 'verbs complete' '^show$'
@@ -136,7 +138,8 @@ for verb in show emit; do
     refuses "--kernel 2: $operator has 1 kernel$" "$verb" --arch sm_90a --kernel 2 "$operator"
     refuses "--kernel 5: $operator,buckets=32 has 4 kernels" "$verb" --arch sm_90a --kernel 5 \
         "$operator,buckets=32"
-    refuses 'sparse_attn has no backward pass' "$verb" --arch sm_90a --passes backward "$operator"
+    refuses "--kernel 9: $operator,passes=backward has 4 kernels" "$verb" --arch sm_90a \
+        --passes backward --kernel 9 "$operator"
     refuses "--passes forward: sparse_attn_fwd: unknown key 'passes'" "$verb" --arch sm_90a \
         --passes forward "$kernel"
     refuses "--passes: unknown 'inward'.*legal: forward, backward, both" "$verb" --arch sm_90a \

@@ -5,7 +5,7 @@ nvcc=${3:-}
 
 # ---- what needs nothing ---------------------------------------------------------------------------
 gives 0 '' list
-prints 'list has the presets' '^  deepseek-v4-pro +sparse_attn:heads=128,dqk=512,dv=512,topk=1152,sink=1$'
+prints 'list has the presets' '^  deepseek-v4-pro +sparse_attn:heads=128,dqk=512,dv=512,topk=1152,sink=1,passes=both$'
 prints 'list has the operators' '^operator sparse_attn:'
 prints 'list has the kernels' '^kernel sparse_attn_fwd:'
 prints 'list has the architectures' '^architectures: sm_80 .*sm_90a'

@@ -7,6 +7,7 @@
  * variant  sm90
  * kernel   smelt_sparse_attn_bwd_sm90_h64_qk576_v512
  * knobs (by the spec, or by rule)
+ *   BLOCK_KEYS                      64  rule     KV rows of one step of the main loop
  *   GROUP_QUERIES                    1  rule     queries of an item
  *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
  * shared memory (offset, bytes)
@@ -34,6 +35,7 @@ enum {
     DQK = 576,                      /* width of a query and of a KV row, elements */
     DV = 512,                       /* width of a value, elements */
     DETERMINISTIC = 0,              /* 1: partial rows of dkv are stored, not added */
+    BLOCK_KEYS = 64,                /* KV rows of one step of the main loop */
     GROUP_QUERIES = 1,              /* queries of an item */
     RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
     STAGES = 1,                     /* key blocks in shared memory, filled tile by tile */
@@ -1150,7 +1152,6 @@ enum {
     WARPGROUP = 128, /* threads */
     ALL_LANES = -1,
 
-    BLOCK_KEYS = 64,
     TILE_COLUMNS = 64,
     TILE_PITCH = 2 * TILE_COLUMNS, /* bytes of a row */
     TILE_BYTES = 64 * TILE_PITCH,

@@ -94,6 +94,7 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
         int value;
         const char *meaning;
     } constants[] = {
+        {"BLOCK_KEYS", "block_keys", KEYS, "KV rows of one step of the main loop"},
         {"GROUP_QUERIES", "group", group, "queries of an item"},
         {"RACECHECK", "racecheck", knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},

@@ -56,6 +56,7 @@ typedef struct smelt_sparse_attn_spec {
                                        asked for here is compiled, and can fail */
     const char *knobs;              /* plan overrides, "stages=2,fwd.block_keys=32", or NULL */
     int buckets[SMELT_MAX_BUCKETS]; /* see "Buckets"; all 0: one kernel for all queries */
+    int deterministic;              /* 1: the backward pass gives the same bits in every run */
 } smelt_sparse_attn_spec;
 
 #define SMELT_SPARSE_ATTN_SPEC_INIT SMELT_INIT(smelt_sparse_attn_spec)
@@ -94,7 +95,7 @@ typedef struct smelt_sparse_attn_args {
     int64_t rows;                   /* S, 0..2^31 - 1 */
     int64_t width;                  /* slots of an index row, 1..topk; with buckets 1..2^28 - 1 */
     float scale;                    /* softmax scale, > 0 and at most 2e38 */
-    int reserved;                   /* 0 */
+    int free_multiprocessors;       /* left to other streams while it runs; 0: none */
     smelt_const_tensor q;           /* [B,T,H,dqk] bf16 */
     smelt_const_tensor kv;          /* [B,S,dqk] bf16, row stride below 2^31; NULL if S is 0 */
     smelt_const_tensor indices;     /* [B,T,width] int32 */
@@ -117,6 +118,66 @@ typedef struct smelt_sparse_attn_args {
 } smelt_sparse_attn_args;
 
 #define SMELT_SPARSE_ATTN_ARGS_INIT SMELT_INIT(smelt_sparse_attn_args)
+
+/*
+ * The backward pass. With delta[t,h] = <out[t,h,:], grad_out[t,h,:]> and, over the valid slots,
+ * dp[h,i] = <grad_out[t,h,:], kv[indices[i],0:dv]>, ds[h,i] = scale * p[h,i] * (dp[h,i] -
+ * delta[h]): dq[t,h,:]  = sum_i ds[h,i] * kv[indices[i],:] dkv[j,:]   = sum over all t, h and slots
+ * i of t with indices[i] = j of ds[h,i] * q[t,h,:], and in the first dv columns of p[h,i] *
+ * grad_out[t,h,:] dsink[h]   = -sum_t delta[t,h] * exp(sink[h]) / (exp(lse[t,h]) + exp(sink[h])) A
+ * query without a valid slot gives dq = 0 and adds nothing; a row that nobody selected has dkv = 0.
+ * fp32 accumulation; p and ds are rounded to bf16 before the products that they go into. (The
+ * mathematics: Dao et al., FlashAttention, arXiv 2205.14135, appendix B.)
+ *
+ * dq and dsink have the same bits in every run on the same arguments. dkv's sums are taken in any
+ * order, and differ from run to run by rounding; an operator made with deterministic=1 takes them
+ * in an order that the arguments alone fix; what dkv_sum held before is added once, at the end. A
+ * query's dq may depend, within the tolerance, on the
+ * queries beside it.
+ *
+ * Every pointer is device memory; smelt/tensor.h says what strides mean. q, kv, out, grad_out, dq
+ * and dkv of either kind start at multiples of 16 bytes and their rows, too. out and lse are the
+ * forward's: of other lists or another sink than these they give finite numbers without meaning.
+ * What a call writes must not overlap what it reads, nor each other.
+ */
+typedef struct smelt_sparse_attn_grad_args {
+    size_t size;                    /* sizeof, set by SMELT_SPARSE_ATTN_GRAD_ARGS_INIT */
+    int64_t batches;                /* B; 0 counts as 1 */
+    int64_t tokens;                 /* T >= 0; B * T <= 2^31 - 1 */
+    int64_t rows;                   /* S >= 0; B * S <= 2^31 - 1 */
+    int64_t width;                  /* slots of an index row, 1..topk; with buckets 1..2^28 - 1 */
+    float scale;                    /* the forward's */
+    int free_multiprocessors;       /* that the long kernel leaves to other streams; 0: none */
+    smelt_const_tensor q;           /* [B,T,H,dqk] bf16 */
+    smelt_const_tensor kv;          /* [B,S,dqk] bf16, row stride below 2^31; NULL if S is 0 */
+    smelt_const_tensor indices;     /* [B,T,width] int32 */
+    smelt_const_tensor topk_length; /* [B,T] int32 or NULL */
+    smelt_const_tensor sink;        /* [H] fp32, exactly when the spec has sink=1 */
+    smelt_const_tensor out;         /* [B,T,H,dv] bf16 */
+    smelt_const_tensor lse;         /* [B,T,H] fp32 */
+    smelt_const_tensor grad_out;    /* [B,T,H,dv] bf16 */
+    smelt_tensor dq;                /* [B,T,H,dqk] bf16, overwritten */
+    /* Exactly one of these: bf16 or fp32, overwritten, or fp32 that is added to. */
+    smelt_tensor dkv;      /* [B,S,dqk] bf16 */
+    smelt_tensor dkv_fp32; /* [B,S,dqk] fp32 */
+    smelt_tensor dkv_sum;  /* [B,S,dqk] fp32, added to */
+    smelt_tensor dsink;    /* [H] fp32, overwritten; or NULL. With sink=1 alone */
+    /* Query list, as the forward's: these queries alone give and get gradients; dq of the others
+     * stays untouched. A query listed several times adds to dkv and dsink as often. */
+    smelt_const_tensor queries;     /* [query_capacity] int32 */
+    smelt_const_tensor query_count; /* [1] int32, clamped to 0..query_capacity; NULL: all of it */
+    int64_t query_capacity;         /* length of `queries` */
+    /* Bucketed operators: the workspace of a forward call with the same indices, topk_length and
+     * queries, whose partition is used again. NULL: the call makes its own. */
+    const void *partition;
+    size_t partition_bytes; /* of it */
+    void *workspace;        /* at a multiple of 256 bytes; contents mean nothing */
+    size_t workspace_bytes; /* at least what smelt_sparse_attn_backward_workspace says */
+    size_t workspace_limit; /* of deterministic operators: what their partial rows may take
+                               at most, in bytes; 0: 1.5 GB. Less takes longer */
+} smelt_sparse_attn_grad_args;
+
+#define SMELT_SPARSE_ATTN_GRAD_ARGS_INIT SMELT_INIT(smelt_sparse_attn_grad_args)
 
 /* The spec's canonical text, freed by smelt_free; and the spec of a text (knobs are not kept when
  * `knobs` is NULL; else *knobs receives them as a string freed by smelt_free, and spec->knobs
@@ -177,6 +238,24 @@ SMELT_API smelt_status smelt_sparse_attn_forward_workspace(const smelt_sparse_at
 SMELT_API smelt_status smelt_sparse_attn_forward(const smelt_sparse_attn *attn,
                                                  const smelt_sparse_attn_args *args,
                                                  struct CUstream_st *stream);
+
+/* Bytes of workspace that a backward call with these arguments needs into *bytes. Of *args,
+ * batches, tokens, rows, width, queries, query_capacity and workspace_limit count: no other field
+ * need be set. More queries, rows or slots never need less. Pure; any thread. Errors:
+ * INVALID_ARGUMENT. */
+SMELT_API smelt_status smelt_sparse_attn_backward_workspace(const smelt_sparse_attn *attn,
+                                                            const smelt_sparse_attn_grad_args *args,
+                                                            size_t *bytes);
+
+/*
+ * Launches the backward pass on `stream` (NULL: the default stream) and returns without waiting: a
+ * chain of kernels and a memset, all of which may be captured in a CUDA graph; a replay works on
+ * whatever the arguments' memory then holds. Everything else as smelt_sparse_attn_forward. The
+ * operator must have been made with SMELT_PASS_BACKWARD among its passes.
+ */
+SMELT_API smelt_status smelt_sparse_attn_backward(const smelt_sparse_attn *attn,
+                                                  const smelt_sparse_attn_grad_args *args,
+                                                  struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }
