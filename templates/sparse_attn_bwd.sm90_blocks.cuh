@@ -20,7 +20,6 @@ enum {
     WARPGROUP = 128, /* threads */
     ALL_LANES = -1,
 
-    BLOCK_KEYS = 64,
     TILE_COLUMNS = 64,
     TILE_PITCH = 2 * TILE_COLUMNS, /* bytes of a row */
     TILE_BYTES = 64 * TILE_PITCH,

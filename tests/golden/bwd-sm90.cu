@@ -8,6 +8,7 @@
  * kernel   smelt_sparse_attn_bwd_sm90_h64_qk576_v512
  * knobs (by the spec, or by rule)
  *   GROUP_QUERIES                    1  rule     queries of an item
+ *   BLOCK_KEYS                      64  rule     KV rows of a key block
  *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
  * shared memory (offset, bytes)
  *   QUERY_OFFSET                     0    73728  Q
@@ -35,6 +36,7 @@ enum {
     DV = 512,                       /* width of a value, elements */
     DETERMINISTIC = 0,              /* 1: partial rows of dkv are stored, not added */
     GROUP_QUERIES = 1,              /* queries of an item */
+    BLOCK_KEYS = 64,                /* KV rows of a key block */
     RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
     STAGES = 1,                     /* key blocks in shared memory, filled tile by tile */
     QUERY_ROWS = 64,                /* rows of a query: heads, padded */
@@ -1150,7 +1152,6 @@ enum {
     WARPGROUP = 128, /* threads */
     ALL_LANES = -1,
 
-    BLOCK_KEYS = 64,
     TILE_COLUMNS = 64,
     TILE_PITCH = 2 * TILE_COLUMNS, /* bytes of a row */
     TILE_BYTES = 64 * TILE_PITCH,
