@@ -9,6 +9,7 @@
  * knobs (by the spec, or by rule)
  *   BLOCK_KEYS                      64  rule     KV rows of one step of the main loop
  *   GROUP_QUERIES                    1  rule     queries of an item
+ *   BLOCK_KEYS                      64  rule     KV rows of a key block
  *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
  * shared memory (offset, bytes)
  *   QUERY_OFFSET                     0    73728  Q
@@ -37,6 +38,7 @@ enum {
     DETERMINISTIC = 0,              /* 1: partial rows of dkv are stored, not added */
     BLOCK_KEYS = 64,                /* KV rows of one step of the main loop */
     GROUP_QUERIES = 1,              /* queries of an item */
+    BLOCK_KEYS = 64,                /* KV rows of a key block */
     RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
     STAGES = 1,                     /* key blocks in shared memory, filled tile by tile */
     QUERY_ROWS = 64,                /* rows of a query: heads, padded */

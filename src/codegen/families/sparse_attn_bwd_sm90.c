@@ -96,6 +96,7 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
     } constants[] = {
         {"BLOCK_KEYS", "block_keys", KEYS, "KV rows of one step of the main loop"},
         {"GROUP_QUERIES", "group", group, "queries of an item"},
+        {"BLOCK_KEYS", "block_keys", KEYS, "KV rows of a key block"},
         {"RACECHECK", "racecheck", knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
         {"STAGES", NULL, 1, "key blocks in shared memory, filled tile by tile"},
