@@ -1,12 +1,18 @@
 /*
- * A complete program that uses smelt: context, operator, upload, run, download, check.
+ * A complete program that uses smelt: attention forward, checked against its definition, then
+ * training: some steps, each of them forward, loss, backward and descent.
  *
  *     cc embed.c $(pkg-config --cflags --libs smelt) -lm && ./a.out
  *
  * (-lm for its own exp and sqrtf; docs/embedding.md has the other ways to link.)
  *
- * Exit status: 0 when the results are right, 1 when they are not, 3 without a GPU (or without a
- * driver or NVRTC).
+ * What is learnt: the outputs of the first q and kv are the target, which a second q and kv, as
+ * random, are to come nearer to. The loss is 1/2 * sum (out - target)^2, so that its gradient with
+ * respect to out is out - target. A trainer keeps all of this on the GPU; here the host does
+ * whatever is not attention.
+ *
+ * Exit status: 0 when the results are right and the loss falls in every step, 1 when not, 3 without
+ * a GPU (or without a driver or NVRTC).
  */
 #include <math.h>
 #include <stdio.h>
@@ -15,11 +21,41 @@
 
 #include <smelt/smelt.h>
 
-enum { HEADS = 8, DQK = 576, DV = 512, TOPK = 64, TOKENS = 16, ROWS = 256, STATUS_LACKING = 3 };
+enum { HEADS = 8, DQK = 576, DV = 512, TOPK = 64, TOKENS = 8, ROWS = 128, STEPS = 4 };
+enum { Q_SIZE = TOKENS * HEADS * DQK, KV_SIZE = ROWS * DQK, OUT_SIZE = TOKENS * HEADS * DV };
+enum { STATUS_LACKING = 3 }; /* an exit status */
 
-static uint16_t q[TOKENS][HEADS][DQK], kv[ROWS][DQK], out[TOKENS][HEADS][DV]; /* bf16 */
+static const float RATE = 0.3F; /* of descent */
+
+/* What is trained, in fp32: bf16 would round small steps away. The GPU gets it rounded. */
+static float q[Q_SIZE], kv[KV_SIZE]; /* [TOKENS][HEADS][DQK], [ROWS][DQK] */
+static uint16_t q_bf16[Q_SIZE], kv_bf16[KV_SIZE];
 static int32_t indices[TOKENS][TOPK];
-static float lse[TOKENS][HEADS];
+
+static uint16_t out[OUT_SIZE], target[OUT_SIZE]; /* [TOKENS][HEADS][DV] bf16 */
+static float lse[TOKENS * HEADS];
+
+/* The loss's gradients: with respect to out and q in bf16, to kv in fp32. */
+static uint16_t grad_out[OUT_SIZE], dq[Q_SIZE];
+static float dkv[KV_SIZE];
+
+/* Device memory: a copy of each of these, and the backward pass's workspace. */
+enum buffer { Q, KV, INDICES, OUT, LSE, GRAD_OUT, DQ, DKV, WORKSPACE, BUFFERS };
+
+static const size_t buffer_bytes[WORKSPACE] = {
+    [Q] = sizeof q_bf16, [KV] = sizeof kv_bf16, [INDICES] = sizeof indices,   [OUT] = sizeof out,
+    [LSE] = sizeof lse,  [DQ] = sizeof dq,      [GRAD_OUT] = sizeof grad_out, [DKV] = sizeof dkv};
+
+/* smelt's side: the operator and the arguments of both passes. */
+struct training {
+    smelt_context *context;
+    smelt_sparse_attn *attn;
+    smelt_sparse_attn_args forward;
+    smelt_sparse_attn_grad_args backward;
+    void *device[BUFFERS];
+};
+
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static float from_bf16(uint16_t bits) {
     uint32_t wide = (uint32_t)bits << 16;
@@ -28,37 +64,54 @@ static float from_bf16(uint16_t bits) {
     return value;
 }
 
-/* Multiples of 1/64 in [-1, 1): bf16 holds them exactly, so cutting the low half off is no loss. */
-static void fill_random(uint16_t *values, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        float value = (float)(rand() % 128 - 64) / 64.0F;
-        uint32_t wide;
-        memcpy(&wide, &value, sizeof wide);
-        values[i] = (uint16_t)(wide >> 16);
-    }
+/* The nearest, of two equally near ones the even one. For finite values. */
+static uint16_t to_bf16(float value) {
+    uint32_t wide;
+    memcpy(&wide, &value, sizeof wide);
+    return (uint16_t)((wide + 0x7FFF + (wide >> 16 & 1)) >> 16);
+}
+
+static void round_all(const float *values, uint16_t *rounded, int count) {
+    for (int i = 0; i < count; i++)
+        rounded[i] = to_bf16(values[i]);
+}
+
+/* Multiples of 1/64 in [-1, 1), which bf16 holds exactly. */
+static void fill_random(float *values, int count) {
+    for (int i = 0; i < count; i++)
+        values[i] = (float)(rand() % 128 - 64) / 64.0F;
+}
+
+static void fill_q_and_kv(void) {
+    fill_random(q, Q_SIZE);
+    fill_random(kv, KV_SIZE);
 }
 
 /* The largest difference of one query and head from the definition in smelt/sparse_attn.h. */
 static double check_head(int token, int head, float scale) {
+    const int at = token * HEADS + head;
     double p[TOPK] = {0}, sum = 0, error;
     for (int i = 0; i < TOPK; i++) {
-        if (indices[token][i] < 0)
+        const int row = indices[token][i];
+        if (row < 0)
             continue; /* a masked slot */
         double score = 0;
         for (int d = 0; d < DQK; d++)
-            score += (double)from_bf16(q[token][head][d]) * from_bf16(kv[indices[token][i]][d]);
+            score += (double)q[at * DQK + d] * kv[row * DQK + d];
         sum += p[i] = exp(score * scale);
     }
-    error = fabs(log(sum) - lse[token][head]);
+    error = fabs(log(sum) - lse[at]);
     for (int d = 0; d < DV; d++) {
         double value = 0;
         for (int i = 0; i < TOPK; i++)
             if (indices[token][i] >= 0)
-                value += p[i] / sum * from_bf16(kv[indices[token][i]][d]);
-        error = fmax(error, fabs(value - from_bf16(out[token][head][d])));
+                value += p[i] / sum * kv[indices[token][i] * DQK + d];
+        error = fmax(error, fabs(value - from_bf16(out[at * DV + d])));
     }
     return error;
 }
+
+/* ---- smelt ----------------------------------------------------------------------------------- */
 
 /* Says what failed and ends the program; a missing GPU is told apart from a failure. */
 static void require(smelt_status status, const char *what) {
@@ -70,62 +123,163 @@ static void require(smelt_status status, const char *what) {
     exit(lacking ? STATUS_LACKING : EXIT_FAILURE);
 }
 
-/* Device memory holding a copy of `bytes` bytes. */
-static void *upload(smelt_context *context, const void *host, size_t bytes) {
-    void *device = NULL;
-    require(smelt_device_alloc(context, bytes, &device), "alloc");
-    require(smelt_device_upload(context, device, host, bytes), "upload");
-    return device;
-}
-
-int main(void) {
+/* The operator with the kernels of both passes, compiled or taken from the cache. */
+static void make_operator(struct training *training) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     options.kind = SMELT_CONTEXT_DEVICE; /* without it: the CUDA context that is current here */
-    smelt_context *context = NULL;
-    require(smelt_context_create(&context, &options), "context");
+    require(smelt_context_create(&training->context, &options), "context");
 
     smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
     spec.heads = HEADS;
     spec.dqk = DQK;
     spec.dv = DV;
     spec.topk = TOPK;
-    smelt_sparse_attn *attn = NULL;
-    require(smelt_sparse_attn_create(&attn, context, &spec), "operator");
+    spec.passes = SMELT_PASS_FORWARD | SMELT_PASS_BACKWARD;
+    require(smelt_sparse_attn_create(&training->attn, training->context, &spec), "operator");
+}
 
-    fill_random(&q[0][0][0], sizeof q / sizeof q[0][0][0]);
-    fill_random(&kv[0][0], sizeof kv / sizeof kv[0][0]);
-    for (int t = 0; t < TOKENS; t++) /* query t sees 4 (t + 1) rows; -1 masks the other slots */
+static void allocate(struct training *training, enum buffer buffer, size_t bytes) {
+    require(smelt_device_alloc(training->context, bytes, &training->device[buffer]), "alloc");
+}
+
+static void set_forward(struct training *training) {
+    smelt_sparse_attn_args *args = &training->forward;
+    *args = (smelt_sparse_attn_args)SMELT_SPARSE_ATTN_ARGS_INIT;
+    args->tokens = TOKENS;
+    args->rows = ROWS;
+    args->width = TOPK;
+    args->scale = 1.0F / sqrtf(DQK);
+    args->q.data = training->device[Q];
+    args->kv.data = training->device[KV];
+    args->indices.data = training->device[INDICES];
+    args->out.data = training->device[OUT];
+    args->lse.data = training->device[LSE];
+}
+
+/* The forward's inputs and outputs are inputs here, with the gradient with respect to `out`. */
+static void set_backward(struct training *training) {
+    smelt_sparse_attn_grad_args *args = &training->backward;
+    *args = (smelt_sparse_attn_grad_args)SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
+    args->tokens = TOKENS;
+    args->rows = ROWS;
+    args->width = TOPK;
+    args->scale = training->forward.scale;
+    args->q.data = training->device[Q];
+    args->kv.data = training->device[KV];
+    args->indices.data = training->device[INDICES];
+    args->out.data = training->device[OUT];
+    args->lse.data = training->device[LSE];
+    args->grad_out.data = training->device[GRAD_OUT];
+    args->dq.data = training->device[DQ];
+    args->dkv_fp32.data = training->device[DKV];
+    require(smelt_sparse_attn_backward_workspace(training->attn, args, &args->workspace_bytes),
+            "workspace");
+    allocate(training, WORKSPACE, args->workspace_bytes); /* at a multiple of 256 bytes */
+    args->workspace = training->device[WORKSPACE];
+}
+
+static void destroy(struct training *training) {
+    for (int i = 0; i < BUFFERS; i++)
+        smelt_device_free(training->context, training->device[i]);
+    smelt_sparse_attn_destroy(&training->attn);
+    smelt_context_destroy(&training->context);
+}
+
+static void upload(const struct training *training, enum buffer to, const void *host) {
+    const size_t bytes = buffer_bytes[to];
+    require(smelt_device_upload(training->context, training->device[to], host, bytes), "upload");
+}
+
+static void download(const struct training *training, void *host, enum buffer from) {
+    const size_t bytes = buffer_bytes[from];
+    require(smelt_device_download(training->context, host, training->device[from], bytes),
+            "download");
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+/* out and lse of q and kv. */
+static void forward(const struct training *training) {
+    round_all(q, q_bf16, Q_SIZE);
+    round_all(kv, kv_bf16, KV_SIZE);
+    upload(training, Q, q_bf16);
+    upload(training, KV, kv_bf16);
+    require(smelt_sparse_attn_forward(training->attn, &training->forward, NULL), "forward");
+    require(smelt_stream_synchronize(training->context, NULL), "synchronize");
+    download(training, out, OUT);
+    download(training, lse, LSE);
+}
+
+/* The loss of the last forward's out, and its gradient in grad_out. */
+static double loss(void) {
+    double sum = 0;
+    for (int i = 0; i < OUT_SIZE; i++) {
+        const float difference = from_bf16(out[i]) - from_bf16(target[i]);
+        grad_out[i] = to_bf16(difference);
+        sum += 0.5 * (double)difference * difference;
+    }
+    return sum;
+}
+
+/* dq and dkv of grad_out. q, kv, out and lse still lie on the device. */
+static void backward(const struct training *training) {
+    upload(training, GRAD_OUT, grad_out);
+    require(smelt_sparse_attn_backward(training->attn, &training->backward, NULL), "backward");
+    require(smelt_stream_synchronize(training->context, NULL), "synchronize");
+    download(training, dq, DQ);
+    download(training, dkv, DKV);
+}
+
+static void descend(void) {
+    for (int i = 0; i < Q_SIZE; i++)
+        q[i] -= RATE * from_bf16(dq[i]);
+    for (int i = 0; i < KV_SIZE; i++)
+        kv[i] -= RATE * dkv[i];
+}
+
+/* Whether the loss falls in every step. */
+static int train(const struct training *training) {
+    int falls = 1;
+    double before = INFINITY;
+    for (int step = 0; step <= STEPS; step++) {
+        if (step > 0) {
+            backward(training);
+            descend();
+        }
+        forward(training);
+        const double now = loss();
+        printf("step %d: loss %.1f\n", step, now);
+        falls = falls && now < before;
+        before = now;
+    }
+    return falls;
+}
+
+int main(void) {
+    struct training training = {0};
+    make_operator(&training);
+    for (int i = 0; i < WORKSPACE; i++)
+        allocate(&training, (enum buffer)i, buffer_bytes[i]);
+    set_forward(&training);
+    set_backward(&training);
+
+    for (int t = 0; t < TOKENS; t++) /* query t sees 8 (t + 1) rows; -1 masks the other slots */
         for (int i = 0; i < TOPK; i++)
-            indices[t][i] = i < 4 * (t + 1) ? rand() % ROWS : -1;
-
-    smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
-    args.tokens = TOKENS;
-    args.rows = ROWS;
-    args.width = TOPK;
-    args.scale = 1.0F / sqrtf(DQK);
-    void *buffers[] = {upload(context, q, sizeof q), upload(context, kv, sizeof kv),
-                       upload(context, indices, sizeof indices), upload(context, out, sizeof out),
-                       upload(context, lse, sizeof lse)};
-    args.q.data = buffers[0];
-    args.kv.data = buffers[1];
-    args.indices.data = buffers[2];
-    args.out.data = buffers[3];
-    args.lse.data = buffers[4];
-    require(smelt_sparse_attn_forward(attn, &args, NULL), "forward");
-    require(smelt_stream_synchronize(context, NULL), "synchronize");
-    require(smelt_device_download(context, out, args.out.data, sizeof out), "download");
-    require(smelt_device_download(context, lse, args.lse.data, sizeof lse), "download");
-
+            indices[t][i] = i < 8 * (t + 1) ? rand() % ROWS : -1;
+    upload(&training, INDICES, indices);
+    fill_q_and_kv();
+    forward(&training);
     double error = 0;
     for (int t = 0; t < TOKENS; t++)
         for (int h = 0; h < HEADS; h++)
-            error = fmax(error, check_head(t, h, args.scale));
-    printf("%s: %d queries x %d heads, largest error %.2g\n", smelt_context_arch(context), TOKENS,
-           HEADS, error);
+            error = fmax(error, check_head(t, h, training.forward.scale));
+    printf("%s: %d queries x %d heads, largest error %.2g\n", smelt_context_arch(training.context),
+           TOKENS, HEADS, error);
 
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
-        smelt_device_free(context, buffers[i]);
-    smelt_sparse_attn_destroy(&attn);
-    smelt_context_destroy(&context);
-    return error < 1e-2 ? EXIT_SUCCESS : EXIT_FAILURE; /* bf16 rounds values up to 1 to 2^-8 */
+    memcpy(target, out, sizeof target);
+    fill_q_and_kv();
+    const int falls = train(&training);
+    destroy(&training);
+    const int right = error < 1e-2; /* bf16 rounds values up to 1 to 2^-8 */
+    return right && falls ? EXIT_SUCCESS : EXIT_FAILURE;
 }
