@@ -31,8 +31,8 @@ struct smelt_sparse_attn {
 static const struct smelt__spec_field fields[] = {FIELD(heads), FIELD(dqk),  FIELD(dv),
                                                   FIELD(topk),  FIELD(sink), FIELD(deterministic)};
 
-static const struct smelt__struct spec_struct = SMELT__STRUCT_VALUE(
-    smelt_sparse_attn_spec, "spec", "SMELT_SPARSE_ATTN_SPEC_INIT", deterministic);
+static const struct smelt__struct spec_struct =
+    SMELT__STRUCT_VALUE(smelt_sparse_attn_spec, "spec", "SMELT_SPARSE_ATTN_SPEC_INIT", buckets);
 
 static const struct smelt__spec_table spec_table = {
     .family = &smelt__sparse_attn,

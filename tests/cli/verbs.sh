@@ -199,9 +199,9 @@ cat >"$work/manifest.json" <<END
  "archs": ["sm_80", "sm_90a"]}
 END
 gives 0 '' warm --manifest "$work/manifest.json" --json -j 2
-document 'warm by manifest' kernels.11.arch=sm_90a compiled=11 cached=1 failed=0
+document 'warm by manifest' kernels.19.arch=sm_90a compiled=19 cached=1 failed=0
 gives 0 '' warm --manifest "$work/manifest.json" --arch sm_80 --json
-document '--arch replaces those of the manifest' compiled=0 cached=6
+document '--arch replaces those of the manifest' compiled=0 cached=10
 
 # ---- stopping -------------------------------------------------------------------------------------
 export SMELT_CACHE_DIR=$work/stopped

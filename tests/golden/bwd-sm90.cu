@@ -7,7 +7,6 @@
  * variant  sm90
  * kernel   smelt_sparse_attn_bwd_sm90_h64_qk576_v512
  * knobs (by the spec, or by rule)
- *   BLOCK_KEYS                      64  rule     KV rows of one step of the main loop
  *   GROUP_QUERIES                    1  rule     queries of an item
  *   BLOCK_KEYS                      64  rule     KV rows of a key block
  *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
@@ -36,7 +35,6 @@ enum {
     DQK = 576,                      /* width of a query and of a KV row, elements */
     DV = 512,                       /* width of a value, elements */
     DETERMINISTIC = 0,              /* 1: partial rows of dkv are stored, not added */
-    BLOCK_KEYS = 64,                /* KV rows of one step of the main loop */
     GROUP_QUERIES = 1,              /* queries of an item */
     BLOCK_KEYS = 64,                /* KV rows of a key block */
     RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */

@@ -94,7 +94,6 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
         int value;
         const char *meaning;
     } constants[] = {
-        {"BLOCK_KEYS", "block_keys", KEYS, "KV rows of one step of the main loop"},
         {"GROUP_QUERIES", "group", group, "queries of an item"},
         {"BLOCK_KEYS", "block_keys", KEYS, "KV rows of a key block"},
         {"RACECHECK", "racecheck", knob(spec, "racecheck", 0),

@@ -52,11 +52,11 @@ typedef struct smelt_sparse_attn_spec {
     int dv;                         /* width of a value: 64, 128, 256 or 512 */
     int topk;                       /* the most valid slots of a query, 1..1048576 */
     int sink;                       /* 1: the softmax denominator holds a learnt logit per head */
+    int deterministic;              /* 1: the backward pass gives the same bits in every run */
     unsigned passes;                /* of enum smelt_pass; 0: the forward pass alone. Only what is
                                        asked for here is compiled, and can fail */
     const char *knobs;              /* plan overrides, "stages=2,fwd.block_keys=32", or NULL */
     int buckets[SMELT_MAX_BUCKETS]; /* see "Buckets"; all 0: one kernel for all queries */
-    int deterministic;              /* 1: the backward pass gives the same bits in every run */
 } smelt_sparse_attn_spec;
 
 #define SMELT_SPARSE_ATTN_SPEC_INIT SMELT_INIT(smelt_sparse_attn_spec)
@@ -120,23 +120,26 @@ typedef struct smelt_sparse_attn_args {
 #define SMELT_SPARSE_ATTN_ARGS_INIT SMELT_INIT(smelt_sparse_attn_args)
 
 /*
- * The backward pass. With delta[t,h] = <out[t,h,:], grad_out[t,h,:]> and, over the valid slots,
- * dp[h,i] = <grad_out[t,h,:], kv[indices[i],0:dv]>, ds[h,i] = scale * p[h,i] * (dp[h,i] -
- * delta[h]): dq[t,h,:]  = sum_i ds[h,i] * kv[indices[i],:] dkv[j,:]   = sum over all t, h and slots
- * i of t with indices[i] = j of ds[h,i] * q[t,h,:], and in the first dv columns of p[h,i] *
- * grad_out[t,h,:] dsink[h]   = -sum_t delta[t,h] * exp(sink[h]) / (exp(lse[t,h]) + exp(sink[h])) A
- * query without a valid slot gives dq = 0 and adds nothing; a row that nobody selected has dkv = 0.
- * fp32 accumulation; p and ds are rounded to bf16 before the products that they go into. (The
- * mathematics: Dao et al., FlashAttention, arXiv 2205.14135, appendix B.)
+ * The backward pass. Over the valid slots, with p as above:
+ *   delta[t,h] = <out[t,h,:], grad_out[t,h,:]>
+ *   dp[h,i]    = <grad_out[t,h,:], kv[indices[i],0:dv]>
+ *   ds[h,i]    = scale * p[h,i] * (dp[h,i] - delta[h])
+ *   dq[t,h,:]  = sum_i ds[h,i] * kv[indices[i],:]
+ *   dkv[j,:]   = sum of ds[h,i] * q[t,h,:] over all t, h, i with indices[t,i] = j;
+ *                in its first dv columns also of p[h,i] * grad_out[t,h,:]
+ *   dsink[h]   = -sum_t delta[t,h] * exp(sink[h]) / (exp(lse[t,h]) + exp(sink[h]))
+ *
+ * A query without a valid slot gives dq = 0 and adds nothing; a row that nobody selected has
+ * dkv = 0. fp32 accumulation; p and ds are rounded to bf16 before the products that they go into.
+ * (The mathematics: Dao et al., FlashAttention, arXiv 2205.14135, appendix B.)
  *
  * dq and dsink have the same bits in every run on the same arguments. dkv's sums are taken in any
  * order, and differ from run to run by rounding; an operator made with deterministic=1 takes them
  * in an order that the arguments alone fix; what dkv_sum held before is added once, at the end. A
- * query's dq may depend, within the tolerance, on the
- * queries beside it.
+ * query's dq may depend, within the tolerance, on the queries beside it.
  *
  * Every pointer is device memory; smelt/tensor.h says what strides mean. q, kv, out, grad_out, dq
- * and dkv of either kind start at multiples of 16 bytes and their rows, too. out and lse are the
+ * and dkv of each kind start at multiples of 16 bytes, and so do their rows. out and lse are the
  * forward's: of other lists or another sink than these they give finite numbers without meaning.
  * What a call writes must not overlap what it reads, nor each other.
  */
@@ -163,7 +166,8 @@ typedef struct smelt_sparse_attn_grad_args {
     smelt_tensor dkv_sum;  /* [B,S,dqk] fp32, added to */
     smelt_tensor dsink;    /* [H] fp32, overwritten; or NULL. With sink=1 alone */
     /* Query list, as the forward's: these queries alone give and get gradients; dq of the others
-     * stays untouched. A query listed several times adds to dkv and dsink as often. */
+     * stays untouched. A query listed several times adds to dkv and dsink as often; with fewer than
+     * 64 heads its dq is then one of several within the tolerance, which one is not fixed. */
     smelt_const_tensor queries;     /* [query_capacity] int32 */
     smelt_const_tensor query_count; /* [1] int32, clamped to 0..query_capacity; NULL: all of it */
     int64_t query_capacity;         /* length of `queries` */
@@ -241,8 +245,9 @@ SMELT_API smelt_status smelt_sparse_attn_forward(const smelt_sparse_attn *attn,
 
 /* Bytes of workspace that a backward call with these arguments needs into *bytes. Of *args,
  * batches, tokens, rows, width, queries, query_capacity and workspace_limit count: no other field
- * need be set. More queries, rows or slots never need less. Pure; any thread. Errors:
- * INVALID_ARGUMENT. */
+ * need be set. More queries, rows or slots never need less, but for deterministic operators, whose
+ * partial rows are cut to the limit by whole queries. Pure; any thread. Errors: INVALID_ARGUMENT.
+ */
 SMELT_API smelt_status smelt_sparse_attn_backward_workspace(const smelt_sparse_attn *attn,
                                                             const smelt_sparse_attn_grad_args *args,
                                                             size_t *bytes);
