@@ -6,8 +6,7 @@
  * i = 2, 3 are 16 contiguous bytes each of fp32, and a quad's 64.
  */
 
-/* Where a column stands. */
-DEVICE int position_of(int column) {
-    const int i = column / 8 % 4, in = column % 8;
-    return column / 32 * 32 + i / 2 * 16 + in / 2 * 4 + i % 2 * 2 + in % 2;
+/* Where the first of eight columns stands; the pairs behind it follow 4 positions apart each. */
+DEVICE int position_of_eight(int eight) {
+    return eight / 4 * 32 + eight % 4 / 2 * 16 + eight % 2 * 2;
 }

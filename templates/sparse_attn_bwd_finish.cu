@@ -16,7 +16,7 @@ enum { WARPS = THREADS / 32, CHUNKS = DQK / 8, ALL_LANES = -1 };
 
 /* Eight columns of a row, out of their sums: pairs that stand 4 positions apart. */
 DEVICE void load_sums(float *columns, const float *row, int chunk) {
-    const float *const from = row + position_of(chunk * 8);
+    const float *const from = row + position_of_eight(chunk);
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
         const float2 pair = *(const float2 *)&from[c * 4];

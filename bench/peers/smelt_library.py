@@ -54,10 +54,11 @@ class SparseAttnSpec(ctypes.Structure):
         ("dv", c_int),
         ("topk", c_int),
         ("sink", c_int),
+        ("deterministic", c_int),
         ("passes", c_uint),
+        ("reserved", c_int),
         ("knobs", c_char_p),
         ("buckets", c_int * MAX_BUCKETS),
-        ("deterministic", c_int),
     ]
 
 

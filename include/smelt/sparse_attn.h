@@ -55,6 +55,7 @@ typedef struct smelt_sparse_attn_spec {
     int deterministic;              /* 1: the backward pass gives the same bits in every run */
     unsigned passes;                /* of enum smelt_pass; 0: the forward pass alone. Only what is
                                        asked for here is compiled, and can fail */
+    int reserved;                   /* 0 */
     const char *knobs;              /* plan overrides, "stages=2,fwd.block_keys=32", or NULL */
     int buckets[SMELT_MAX_BUCKETS]; /* see "Buckets"; all 0: one kernel for all queries */
 } smelt_sparse_attn_spec;

@@ -232,11 +232,11 @@ fi
 # ---- damage and clearing --------------------------------------------------------------------------
 export SMELT_CACHE_DIR=$work/cache
 gives 0 '' cache verify --json
-document 'cache verify of a sound cache' sound=12 removed=0 damaged:array
+document 'cache verify of a sound cache' sound=20 removed=0 damaged:array
 entry=$(find "$SMELT_CACHE_DIR" -type f -size +4k | head -1)
 printf 'damage' | dd of="$entry" bs=1 seek=3000 conv=notrunc 2>/dev/null
 gives 1 'removed ' cache verify
-prints 'cache verify counts' '^11 sound, 1 damaged and removed$'
+prints 'cache verify counts' '^19 sound, 1 damaged and removed$'
 "$smelt" warm --arch sm_80 "$kernel" >/dev/null 2>&1 # should it be the one that was removed
 entries=$(find "$SMELT_CACHE_DIR" -name '*.smelt' | wc -l)
 echo "$kernel  NVIDIA H200  stages=2  12.50" >"$SMELT_CACHE_DIR/tuning"

@@ -89,10 +89,9 @@ DEVICE u32 pack_bf16x2(float low, float high) {
  * i = 2, 3 are 16 contiguous bytes each of fp32, and a quad's 64.
  */
 
-/* Where a column stands. */
-DEVICE int position_of(int column) {
-    const int i = column / 8 % 4, in = column % 8;
-    return column / 32 * 32 + i / 2 * 16 + in / 2 * 4 + i % 2 * 2 + in % 2;
+/* Where the first of eight columns stands; the pairs behind it follow 4 positions apart each. */
+DEVICE int position_of_eight(int eight) {
+    return eight / 4 * 32 + eight % 4 / 2 * 16 + eight % 2 * 2;
 }
 
 #line 1 "templates/sparse_attn_bwd_finish.params.h"
@@ -129,7 +128,7 @@ enum { WARPS = THREADS / 32, CHUNKS = DQK / 8, ALL_LANES = -1 };
 
 /* Eight columns of a row, out of their sums: pairs that stand 4 positions apart. */
 DEVICE void load_sums(float *columns, const float *row, int chunk) {
-    const float *const from = row + position_of(chunk * 8);
+    const float *const from = row + position_of_eight(chunk);
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
         const float2 pair = *(const float2 *)&from[c * 4];

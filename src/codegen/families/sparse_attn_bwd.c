@@ -20,7 +20,7 @@ static const struct smelt__key keys[] = {
                 128),
     SMELT__KNOB("stages", "auto, 1..4", "key blocks in flight, with mma", 1, 4),
     SMELT__KNOB("warps", "auto, 4, 8", "warps of a thread block, with mma", 4, 8),
-    SMELT__KNOB("blocks", "auto, 1, 2", "thread blocks resident at once, with mma", 1, 2),
+    SMELT__KNOB("blocks", "auto, 1..4", "thread blocks resident at once, with mma", 1, 4),
     SMELT__KNOB("block_heads", "auto, 16, 32, 48, 64", "heads of a thread block, with mma", 16, 64),
     SMELT__KNOB("group", "auto, 1, 2, 4, 8",
                 "queries whose rows share a tile: few heads, with sm90", 1,

@@ -16,28 +16,28 @@ def check(name, keys, options, knobs="", **more):
 
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("one-by-one", "small", "partial-rows", "four-warps")
+COVERAGE = ("bwd-one-by-one", "bwd-small", "bwd-partial-rows", "bwd-four-warps")
 
 CONFIGURATIONS = (
     # Two stages, two key blocks, two tiles of heads; gaps between batches, entries of the list that
     # are no query, lists without a key: most mutants die here.
-    check("small", "heads=24,dqk=128,dv=64,topk=100,sink=1",
+    check("bwd-small", "heads=24,dqk=128,dv=64,topk=100,sink=1",
           "--strided --topk-length --batches 2 --rows 150 --queries 4 --seed 70 "
           "--query-list partial --lists adversarial"),
     # Values are added one by one; one stage; four partial sums; an odd number of columns.
-    check("one-by-one", "heads=8,dqk=192,dv=128,topk=100", "--rows 150 --lists window",
+    check("bwd-one-by-one", "heads=8,dqk=192,dv=128,topk=100", "--rows 150 --lists window",
           knobs="stages=1,block_keys=32,warps=8", arch="sm_80"),
     # Three stages of fewer keys than rows are gathered at once, two blocks of heads.
-    check("partial-rows", "heads=40,dqk=128,dv=64,topk=140,deterministic=1",
+    check("bwd-partial-rows", "heads=40,dqk=128,dv=64,topk=140,deterministic=1",
           "--rows 200 --lists random", knobs="stages=3,block_keys=16,block_heads=32"),
-    check("four-warps", "heads=70,dqk=128,dv=64,topk=70", "--rows 150 --spiky --lists causal",
+    check("bwd-four-warps", "heads=70,dqk=128,dv=64,topk=70", "--rows 150 --spiky --lists causal",
           knobs="warps=4,block_keys=32"),
     # Everybody's list has key 0.
-    check("first-row", "heads=8,dqk=64,dv=64,topk=100,deterministic=1", "--rows 101 --lists window"),
+    check("bwd-first-row", "heads=8,dqk=64,dv=64,topk=100,deterministic=1", "--rows 101 --lists window"),
     # The widest rows, and as many heads as a block can have.
-    check("wide", "heads=64,dqk=576,dv=512,topk=70", "--queries 2 --rows 100 --lists causal"),
+    check("bwd-wide", "heads=64,dqk=576,dv=512,topk=70", "--queries 2 --rows 100 --lists causal"),
     # Every tensor's every dimension reaches past 2^32 elements.
-    check("far", "heads=8,dqk=128,dv=64,topk=100",
+    check("bwd-far", "heads=8,dqk=128,dv=64,topk=100",
           "--far --batches 2 --queries 2 --seed 70 --lists random", schedules=1),
-    check("empty", "heads=1,dqk=64,dv=64,topk=1", "--query-list empty --lists random", schedules=1),
+    check("bwd-empty", "heads=1,dqk=64,dv=64,topk=1", "--query-list empty --lists random", schedules=1),
 )

@@ -22,26 +22,26 @@ def check(name, keys, options, knobs="", **more):
 
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("sm90", "sm90-groups", "sm90-partial", "sm90-large")
+COVERAGE = ("bwd-sm90", "bwd-sm90-groups", "bwd-sm90-partial", "bwd-sm90-large")
 
 CONFIGURATIONS = (
     # Two blocks of heads, the second not full; gaps between batches; lists without a key.
-    check("sm90", "heads=72,dqk=512,dv=512,topk=100,sink=1",
+    check("bwd-sm90", "heads=72,dqk=512,dv=512,topk=100,sink=1",
           "--strided --topk-length --batches 2 --rows 150 --queries 4 --seed 70 "
           "--query-list partial --lists adversarial"),
     # Five queries in groups of four.
-    check("sm90-groups", "heads=12,dqk=576,dv=512,topk=100", "--queries 5 --rows 150 --lists adversarial"),
-    check("sm90-partial", "heads=64,dqk=576,dv=512,topk=140,deterministic=1",
+    check("bwd-sm90-groups", "heads=12,dqk=576,dv=512,topk=100", "--queries 5 --rows 150 --lists adversarial"),
+    check("bwd-sm90-partial", "heads=64,dqk=576,dv=512,topk=140,deterministic=1",
           "--queries 3 --rows 200 --lists random", schedules=2),
     # Thread blocks keep in step, loosely; items of more than one block of keys.
-    check("sm90-large", "heads=64,dqk=512,dv=512,topk=600", "--queries 3 --rows 13000 --lists random",
+    check("bwd-sm90-large", "heads=64,dqk=512,dv=512,topk=600", "--queries 3 --rows 13000 --lists random",
           schedules=1),
     # And closely.
-    check("sm90-huge", "heads=64,dqk=512,dv=512,topk=330", "--queries 2 --rows 50000 --lists random",
+    check("bwd-sm90-huge", "heads=64,dqk=512,dv=512,topk=330", "--queries 2 --rows 50000 --lists random",
           schedules=1),
-    check("sm90-far", "heads=64,dqk=512,dv=512,topk=70",
+    check("bwd-sm90-far", "heads=64,dqk=512,dv=512,topk=70",
           "--far --batches 2 --queries 2 --seed 70 --lists random", schedules=1),
-    check("sm90-racecheck", "heads=64,dqk=512,dv=512,topk=100", "--queries 2 --rows 150 --lists random",
+    check("bwd-sm90-racecheck", "heads=64,dqk=512,dv=512,topk=100", "--queries 2 --rows 150 --lists random",
           knobs="racecheck=1", schedules=1),
-    check("sm90-empty", "heads=64,dqk=512,dv=512,topk=64", "--query-list empty --lists random", schedules=1),
+    check("bwd-sm90-empty", "heads=64,dqk=512,dv=512,topk=64", "--query-list empty --lists random", schedules=1),
 )
