@@ -216,7 +216,7 @@ done
 kill -TERM $process
 wait $process
 status=$?
-if [ $status -eq 1 ] && grep -q 'stopped: [0-9]* of 44 kernels are not done' "$work/err"; then
+if [ $status -eq 1 ] && grep -q 'stopped: [0-9]* of 76 kernels are not done' "$work/err"; then
     passed 'warm stops when it is asked to'
 else
     failed 'warm stops when it is asked to' "exit status $status"

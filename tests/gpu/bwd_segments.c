@@ -56,6 +56,7 @@ static const struct shape shapes[] = {
     {"one key", 12, 0, 128, 100, 0, ONE, 0, 0, 1, 0},
     {"one key, united", 12, 0, 128, 100, 1, ONE, 0, 0, 3, 0},
     {"a shared key", 600, 0, 64, 500, 0, SHARED, 20, 0, 1, 0},
+    {"as many entries as one team sums", 512, 0, 64, 500, 0, SHARED, 20, 0, 1, 0},
     {"wide rows", 20, 0, 64, 60, 1, FEW, 0, 0, 2, 1},
     {"wide rows, one key", 30, 0, 64, 60, 1, ONE, 0, 0, 1, 1},
     {"long lists", 3, 0, 6400, 5000, 0, ANY, 0, 0, 1, 0},
@@ -104,7 +105,7 @@ static int draw_key(struct random *random, const struct shape *shape, int place)
     case ONE:
         return shape->key_count / 2;
     case SHARED:
-        return place == 0 ? 0 : random_below(random, shape->key_count);
+        return place == 0 ? 0 : 1 + random_below(random, shape->key_count - 1);
     default:
         return random_below(random, shape->key_count);
     }
@@ -133,9 +134,10 @@ static void fill_lists(struct random *random, struct problem *problem, int *coun
     for (int64_t list = 0; list < problem->lists; list++) {
         int *const own = keys + list * shape->key_stride;
         const int full = random_below(random, 3) == 0;
-        const int count = shape->fill == EMPTY ? 0
-                          : full               ? shape->key_stride
-                                               : random_below(random, shape->key_stride + 1);
+        const int count = shape->fill == EMPTY    ? 0
+                          : full                  ? shape->key_stride
+                          : shape->fill == SHARED ? 1 + random_below(random, shape->key_stride)
+                                                  : random_below(random, shape->key_stride + 1);
         for (int i = 0; i < shape->key_stride; i++)
             own[i] = i < count                    ? draw_key(random, shape, i)
                      : i < (count + 63) / 64 * 64 ? -1
