@@ -92,11 +92,16 @@ DEVICE void add_to_row(const struct sparse_attn_bwd_sum_params *params, i64 key,
     }
 }
 
+/* Whether a key of so many entries is one for the whole block. */
+DEVICE bool is_long(int entries) {
+    return entries > MOST_ALONE;
+}
+
 /* The team's key; whether it is one for the whole block. */
 DEVICE bool sum_key(const struct sparse_attn_bwd_sum_params *params, i64 key) {
     const int begin = params->starts[key], end = params->starts[key + 1];
     float sums[COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-    if (end - begin > MOST_ALONE) {
+    if (is_long(end - begin)) {
         return true;
     }
     if (begin < end) {
@@ -111,7 +116,7 @@ DEVICE void sum_long_key(const struct sparse_attn_bwd_sum_params *params, i64 ke
     float *const runs = (float *)(arena + RUNS_OFFSET);
     const int first = params->starts[key], end = params->starts[key + 1];
     float sums[COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-    if (end - first <= MOST_ALONE) {
+    if (!is_long(end - first)) {
         return;
     }
     for (int begin = first; begin < end; begin += TEAMS * RUN) {
