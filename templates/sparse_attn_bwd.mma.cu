@@ -15,7 +15,7 @@
  * Sparse attention backward with mma.sync: dq, and what dkv's sums are made of. Mathematics and
  * shapes: include/smelt/sparse_attn.h; what the kernels ahead of it left: sparse_attn_bwd.params.h.
  *
- * Grid: persistent; a block takes item blockIdx.x and every gridDim.x-th after it. An item is a
+ * Grid: persistent; a block takes every gridDim.x-th item, from the last ones on. An item is a
  * query's BLOCK_HEADS heads (groups have one member); rows past the last head are zeros. WARPS
  * warps, all of one role; for each block of BLOCK_KEYS keys they change formation:
  *
@@ -720,8 +720,8 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_params params) {
     const u32 items = (u32)params.groups * HEAD_BLOCKS;
 #pragma unroll 1
-    for (u32 number = blockIdx.x; number < items; number += gridDim.x) {
-        describe_item(&params, number);
+    for (u32 turn = blockIdx.x; turn < items; turn += gridDim.x) {
+        describe_item(&params, items - 1 - turn);
         if (block_item()->query >= 0) {
             if (block_item()->blocks > 0) {
                 compute_item(&params);

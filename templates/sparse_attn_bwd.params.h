@@ -43,7 +43,9 @@ struct sparse_attn_bwd_params {
     int even_batches;      /* 1: key k's row is kv + k * kv_row_bytes, batches or not */
     int tokens, rows;      /* of a batch */
     int first_group;       /* the launch takes this one */
-    int groups;     /* and so many: HEAD_BLOCKS items each, item i of group i / HEAD_BLOCKS */
+    int groups;     /* and so many: HEAD_BLOCKS items each, item i of group i / HEAD_BLOCKS. Thread
+                       blocks take items from the last on: with causal lists, and behind a
+                       partition, the longest lists are the last, and short ones end the launch */
     int key_stride; /* a multiple of 64 */
     int step;       /* whether thread blocks keep in step, of the enum above */
     float scale;    /* softmax scale, natural units */

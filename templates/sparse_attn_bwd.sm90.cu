@@ -36,8 +36,8 @@
  *   dQ  += dS K               [rows, DQK], in registers for all of the item
  *   dKV  = dS^T Q + P^T dO    [keys, DQK], added to the rows in global memory, or stored
  *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th item. Items without keys take no
- * part: their dq is zeroed at the very beginning. Three warpgroups:
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th item, from the last ones on.
+ * Items without keys take no part: their dq is zeroed at the very beginning. Three warpgroups:
  *
  *   scores   S and dP, tile by tile behind the gather, P, dS; dQ's first columns, A = dS from its
  *            registers; copies the next block's K tiles 0 and 1 when those are done

@@ -132,9 +132,7 @@ DEVICE int first_head(int item) {
     return (int)((u32)item % HEAD_BLOCKS * BLOCK_HEADS);
 }
 
-/* The thread block's first item with keys from `item` on, or -1. From the last on, since with
- * causal masks, and behind a partition, the longest lists are the last: the short ones end the
- * launch. */
+/* The thread block's next item with keys: `item`, or gridDim.x before it, and so on; or -1. */
 DEVICE int next_item(const struct sparse_attn_bwd_params *params, int item) {
     const int begin = params->first_group * HEAD_BLOCKS;
     while (item >= begin && params->counts[item_group(item)] == 0) {

@@ -89,7 +89,7 @@ DEVICE int find_query(const struct sparse_attn_bwd_lists_params *params, i64 gro
     if (range.queries <= 0 || item >= (u32)range.queries) {
         return -1;
     }
-    *entry = params->last_range ? range.queries - 1 - (int)item : range.first + (int)item;
+    *entry = range.first + (int)item;
     const int query = work->queries ? (int)load_l2_32(&work->queries[*entry]) : *entry;
     return query >= 0 && query < work->batches * work->tokens ? query : -1;
 }

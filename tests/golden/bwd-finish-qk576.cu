@@ -10,13 +10,13 @@
  * shared memory (offset, bytes)
  *   SHARED_BYTES                     0  of 232448 that a block may have on sm_90a
  * launch
- *   256 threads a block, 6 blocks resident per multiprocessor, at most 42 registers a thread
+ *   256 threads a block, 6 blocks resident per multiprocessor, at most 40 registers a thread
  */
 
 enum {
-    DQK = 576,                      /* width of a KV row, elements */
     THREADS = 256,                  /* of a thread block */
-    BLOCKS_PER_MULTIPROCESSOR = 6,  /* resident at once */
+    BLOCKS_PER_MULTIPROCESSOR = 6,  /* resident at once, at least */
+    DQK = 576,                      /* width of a KV row, elements */
 };
 
 /* Shared memory, in bytes from the arena's start. */

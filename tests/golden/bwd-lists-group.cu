@@ -21,7 +21,7 @@
 
 enum {
     THREADS = 256,                  /* of a thread block */
-    BLOCKS_PER_MULTIPROCESSOR = 4,  /* resident at once */
+    BLOCKS_PER_MULTIPROCESSOR = 4,  /* resident at once, at least */
     LOADS = 4,                      /* of 16 bytes that a thread has under way */
     MAP_BYTES = 49152,              /* of the map */
     MOST_WINDOWS = 16,              /* of the map that the rows may need */
@@ -269,8 +269,8 @@ DEVICE void reduce_add_global(u32 *to, u32 value) {
 /* Of the pass `group`: each group's list of keys. */
 struct sparse_attn_bwd_lists_params {
     struct work_params work;
-    const int *last_range; /* with buckets: the last bucket's work range; the list, which ends with
-                              it, is then taken from its end on, the longest lists first. Or null */
+    const int *last_range; /* with buckets: the work range of the last of them, with which the list
+                              ends; work.query_range is then null. Or null */
     int *members;          /* [groups, group_queries] */
     int *counts;           /* [groups] */
     int *keys;             /* [groups, key_stride] */
@@ -557,7 +557,7 @@ DEVICE int find_query(const struct sparse_attn_bwd_lists_params *params, i64 gro
     if (range.queries <= 0 || item >= (u32)range.queries) {
         return -1;
     }
-    *entry = params->last_range ? range.queries - 1 - (int)item : range.first + (int)item;
+    *entry = range.first + (int)item;
     const int query = work->queries ? (int)load_l2_32(&work->queries[*entry]) : *entry;
     return query >= 0 && query < work->batches * work->tokens ? query : -1;
 }

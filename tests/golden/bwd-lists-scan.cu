@@ -17,7 +17,7 @@
 
 enum {
     THREADS = 256,                  /* of a thread block */
-    BLOCKS_PER_MULTIPROCESSOR = 4,  /* resident at once */
+    BLOCKS_PER_MULTIPROCESSOR = 4,  /* resident at once, at least */
 };
 
 /* Shared memory, in bytes from the arena's start. */
@@ -114,8 +114,8 @@ struct work_params {
 /* Of the pass `group`: each group's list of keys. */
 struct sparse_attn_bwd_lists_params {
     struct work_params work;
-    const int *last_range; /* with buckets: the last bucket's work range; the list, which ends with
-                              it, is then taken from its end on, the longest lists first. Or null */
+    const int *last_range; /* with buckets: the work range of the last of them, with which the list
+                              ends; work.query_range is then null. Or null */
     int *members;          /* [groups, group_queries] */
     int *counts;           /* [groups] */
     int *keys;             /* [groups, key_stride] */

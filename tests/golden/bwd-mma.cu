@@ -36,8 +36,6 @@ enum {
     STAGES = 1,                     /* key blocks in flight */
     WARPS = 8,                      /* of a thread block */
     BLOCK_HEADS = 64,               /* heads of a thread block */
-    BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once, at least */
-    THREADS = 256,                  /* of a thread block */
     GROUP_QUERIES = 1,              /* queries of an item */
     QUERY_ROWS = 64,                /* heads, padded */
     HEAD_BLOCKS = 1,                /* items of a query */
@@ -49,6 +47,8 @@ enum {
     ROPE_KEY_TILES = 1,             /* columns that are key alone */
     ENTRY_SLOTS = 4,                /* key blocks whose keys' numbers are kept */
     VECTOR_REDUCTIONS = 1,          /* 1: four values are added to global memory at once */
+    THREADS = 256,                  /* of a thread block */
+    BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once, at least */
 };
 
 /* Shared memory, in bytes from the arena's start. */
@@ -383,7 +383,9 @@ struct sparse_attn_bwd_params {
     int even_batches;      /* 1: key k's row is kv + k * kv_row_bytes, batches or not */
     int tokens, rows;      /* of a batch */
     int first_group;       /* the launch takes this one */
-    int groups;     /* and so many: HEAD_BLOCKS items each, item i of group i / HEAD_BLOCKS */
+    int groups;     /* and so many: HEAD_BLOCKS items each, item i of group i / HEAD_BLOCKS. Thread
+                       blocks take items from the last on: with causal lists, and behind a
+                       partition, the longest lists are the last, and short ones end the launch */
     int key_stride; /* a multiple of 64 */
     int step;       /* whether thread blocks keep in step, of the enum above */
     float scale;    /* softmax scale, natural units */
@@ -394,7 +396,7 @@ struct sparse_attn_bwd_params {
  * Sparse attention backward with mma.sync: dq, and what dkv's sums are made of. Mathematics and
  * shapes: include/smelt/sparse_attn.h; what the kernels ahead of it left: sparse_attn_bwd.params.h.
  *
- * Grid: persistent; a block takes item blockIdx.x and every gridDim.x-th after it. An item is a
+ * Grid: persistent; a block takes every gridDim.x-th item, from the last ones on. An item is a
  * query's BLOCK_HEADS heads (groups have one member); rows past the last head are zeros. WARPS
  * warps, all of one role; for each block of BLOCK_KEYS keys they change formation:
  *
@@ -1095,8 +1097,8 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_params params) {
     const u32 items = (u32)params.groups * HEAD_BLOCKS;
 #pragma unroll 1
-    for (u32 number = blockIdx.x; number < items; number += gridDim.x) {
-        describe_item(&params, number);
+    for (u32 turn = blockIdx.x; turn < items; turn += gridDim.x) {
+        describe_item(&params, items - 1 - turn);
         if (block_item()->query >= 0) {
             if (block_item()->blocks > 0) {
                 compute_item(&params);

@@ -14,10 +14,10 @@
  */
 
 enum {
+    THREADS = 256,                  /* of a thread block */
+    BLOCKS_PER_MULTIPROCESSOR = 2,  /* resident at once, at least */
     HEADS = 64,                     /* query heads */
     DV = 512,                       /* width of a value, elements */
-    THREADS = 256,                  /* of a thread block */
-    BLOCKS_PER_MULTIPROCESSOR = 2,  /* resident at once */
     ENTRIES = 16,                   /* queries of a thread block */
 };
 

@@ -10,6 +10,7 @@
  *   GROUP_QUERIES                    1  rule     queries of an item
  *   BLOCK_KEYS                      64  rule     KV rows of a key block
  *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
+ *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once, at least
  * shared memory (offset, bytes)
  *   QUERY_OFFSET                     0    73728  Q
  *   GRAD_OUT_OFFSET              73728    65536  dO
@@ -43,11 +44,11 @@ enum {
     HEAD_BLOCKS = 1,                /* items of a group */
     BLOCK_HEADS = 64,               /* rows of an item */
     TENSOR_MAPS = 1,                /* 1: Q and dO are read through their maps */
-    THREADS = 384,                  /* of a thread block */
-    BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */
     SCORES_REGISTERS = 184,         /* of a thread, S, dP and some of dQ */
     GATHER_REGISTERS = 224,         /* of a thread, the gather and most of dQ */
     SUMS_REGISTERS = 96,            /* of a thread, dKV */
+    THREADS = 384,                  /* of a thread block */
+    BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once, at least */
 };
 
 /* Shared memory, in bytes from the arena's start. */
@@ -990,7 +991,9 @@ struct sparse_attn_bwd_params {
     int even_batches;      /* 1: key k's row is kv + k * kv_row_bytes, batches or not */
     int tokens, rows;      /* of a batch */
     int first_group;       /* the launch takes this one */
-    int groups;     /* and so many: HEAD_BLOCKS items each, item i of group i / HEAD_BLOCKS */
+    int groups;     /* and so many: HEAD_BLOCKS items each, item i of group i / HEAD_BLOCKS. Thread
+                       blocks take items from the last on: with causal lists, and behind a
+                       partition, the longest lists are the last, and short ones end the launch */
     int key_stride; /* a multiple of 64 */
     int step;       /* whether thread blocks keep in step, of the enum above */
     float scale;    /* softmax scale, natural units */
@@ -1264,9 +1267,7 @@ DEVICE int first_head(int item) {
     return (int)((u32)item % HEAD_BLOCKS * BLOCK_HEADS);
 }
 
-/* The thread block's first item with keys from `item` on, or -1. From the last on, since with
- * causal masks, and behind a partition, the longest lists are the last: the short ones end the
- * launch. */
+/* The thread block's next item with keys: `item`, or gridDim.x before it, and so on; or -1. */
 DEVICE int next_item(const struct sparse_attn_bwd_params *params, int item) {
     const int begin = params->first_group * HEAD_BLOCKS;
     while (item >= begin && params->counts[item_group(item)] == 0) {
@@ -1643,8 +1644,8 @@ DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
  *   dQ  += dS K               [rows, DQK], in registers for all of the item
  *   dKV  = dS^T Q + P^T dO    [keys, DQK], added to the rows in global memory, or stored
  *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th item. Items without keys take no
- * part: their dq is zeroed at the very beginning. Three warpgroups:
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th item, from the last ones on.
+ * Items without keys take no part: their dq is zeroed at the very beginning. Three warpgroups:
  *
  *   scores   S and dP, tile by tile behind the gather, P, dS; dQ's first columns, A = dS from its
  *            registers; copies the next block's K tiles 0 and 1 when those are done

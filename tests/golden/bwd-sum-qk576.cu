@@ -17,9 +17,9 @@
  */
 
 enum {
-    DQK = 576,                      /* width of a row, elements */
     THREADS = 288,                  /* of a thread block */
-    BLOCKS_PER_MULTIPROCESSOR = 3,  /* resident at once */
+    BLOCKS_PER_MULTIPROCESSOR = 3,  /* resident at once, at least */
+    DQK = 576,                      /* width of a row, elements */
     TEAMS = 4,                      /* that sum a key each, of a block */
     MOST_ALONE = 512,               /* entries of a key that a team sums by itself */
     RUN = 64,                       /* entries that a team sums, of more */

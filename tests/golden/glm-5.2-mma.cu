@@ -40,8 +40,6 @@ enum {
     BLOCK_KEYS = 64,                /* KV rows of one step of the main loop */
     STAGES = 2,                     /* key blocks in flight */
     WARPS = 8,                      /* of a thread block */
-    BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once, at least */
-    THREADS = 256,                  /* of a thread block */
     BLOCK_HEADS = 64,               /* heads of a thread block */
     HEAD_BLOCKS = 1,                /* thread blocks of a query */
     LAST_BLOCK_TILES = 4,           /* tiles of 16 heads in the last of them */
@@ -58,6 +56,8 @@ enum {
     OUTPUT_COLUMN_GROUPS = 8,       /* over its columns */
     TURNS_AHEAD = 32,               /* entries of a query list that a warp holds */
     RING_ENTRIES = 512,             /* row numbers the ring holds, a power of two */
+    THREADS = 256,                  /* of a thread block */
+    BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once, at least */
 };
 
 /* Shared memory, in bytes from the arena's start. */

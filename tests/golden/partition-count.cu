@@ -16,7 +16,7 @@
 
 enum {
     THREADS = 256,                  /* of a thread block */
-    BLOCKS_PER_MULTIPROCESSOR = 4,  /* resident at once */
+    BLOCKS_PER_MULTIPROCESSOR = 4,  /* resident at once, at least */
     DEPENDENT_LAUNCH = 1,           /* 1: may begin before the kernel ahead of it has ended */
     LOADS = 8,                      /* of 16 bytes that a thread has under way */
 };

@@ -18,7 +18,7 @@
 
 enum {
     THREADS = 256,                  /* of a thread block */
-    BLOCKS_PER_MULTIPROCESSOR = 6,  /* resident at once */
+    BLOCKS_PER_MULTIPROCESSOR = 6,  /* resident at once, at least */
     DEPENDENT_LAUNCH = 0,           /* 1: may begin before the kernel ahead of it has ended */
 };
 

@@ -32,10 +32,8 @@ static int find_query(const struct sparse_attn_bwd_lists_params *params, long lo
         queries = *work->query_count;
     }
     *entry = first + item;
-    if (params->last_range) {
+    if (params->last_range)
         queries = (long long)params->last_range[0] + params->last_range[1];
-        *entry = queries - 1 - item;
-    }
     if (item >= queries)
         return -1;
     const long long query = work->queries ? work->queries[*entry] : *entry;

@@ -3,6 +3,7 @@
 
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/families/sparse_attn_keys.h"
+#include "codegen/plan/limits.h"
 
 enum {
     THREADS = 256,
@@ -10,27 +11,20 @@ enum {
 };
 
 static const struct smelt__key keys[] = {
-    SMELT__REQUIRED("dqk", "64..576", "width of a KV row", 64, 576),
+    SMELT__SPARSE_ATTN_DQK,
 };
 
 static int plan_finish(const struct smelt__spec *spec, const struct smelt__arch *arch,
                        struct smelt__plan *plan, struct smelt__message *message) {
+    const int most = arch->threads_per_multiprocessor / THREADS;
     (void)message; /* every architecture has it */
     plan->variant = "finish";
     plan->template_name = "sparse_attn_bwd_finish.cu";
-    plan->threads = THREADS;
-    plan->blocks_per_multiprocessor = arch->threads_per_multiprocessor < BLOCKS * THREADS
-                                          ? arch->threads_per_multiprocessor / THREADS
-                                          : BLOCKS;
-    plan->max_registers =
-        arch->registers_per_multiprocessor / (plan->blocks_per_multiprocessor * THREADS);
+    smelt__plan_set_threads(plan, THREADS, most < BLOCKS ? most : BLOCKS);
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_bwd_finish_qk%d",
              (int)smelt__spec_get(spec, "dqk"));
     smelt__plan_add(plan, "DQK", (int)smelt__spec_get(spec, "dqk"), SMELT__FROM_SPEC,
                     "width of a KV row, elements");
-    smelt__plan_add(plan, "THREADS", THREADS, SMELT__DERIVED, "of a thread block");
-    smelt__plan_add(plan, "BLOCKS_PER_MULTIPROCESSOR", plan->blocks_per_multiprocessor,
-                    SMELT__DERIVED, "resident at once");
     return 0;
 }
 
@@ -42,7 +36,8 @@ static const struct smelt__variant variants[] = {
 const struct smelt__family smelt__sparse_attn_bwd_finish = {
     .schema = {.name = "sparse_attn_bwd_finish",
                .keys = keys,
-               .key_count = sizeof keys / sizeof *keys},
+               .key_count = sizeof keys / sizeof *keys,
+               .check = smelt__sparse_attn_check_widths},
     .summary = "dkv out of its sums, and dsink",
     .variants = variants,
 };

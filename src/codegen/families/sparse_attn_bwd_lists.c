@@ -6,11 +6,10 @@
 #include <stdio.h>
 
 #include "codegen/families/sparse_attn_bwd.h"
+#include "codegen/plan/limits.h"
 #include "codegen/spec/keys.h"
 
 enum {
-    REGISTER_STEP = 8,   /* the unit a thread gets them in */
-    MAX_REGISTERS = 255, /* of a thread */
     MEMBER_BYTES = 16,
     LIST_STEP = 64, /* the main kernel reads lists in steps of so many keys */
     /* Group. Four blocks of 256 threads keep the memory busy while some wait at barriers, and so
@@ -37,13 +36,6 @@ static const struct smelt__key keys[] = {
                          "group: the lists of keys; the others: lists by keys", passes),
 };
 
-static void add_threads(struct smelt__plan *plan, int threads, int blocks) {
-    plan->threads = threads;
-    plan->blocks_per_multiprocessor = blocks;
-    smelt__plan_add(plan, "THREADS", threads, SMELT__DERIVED, "of a thread block");
-    smelt__plan_add(plan, "BLOCKS_PER_MULTIPROCESSOR", blocks, SMELT__DERIVED, "resident at once");
-}
-
 /* Blocks that a multiprocessor's shared memory has room for, at most `most`. */
 static int resident_blocks(const struct smelt__arch *arch, int bytes, int most) {
     const int room = arch->shared_per_multiprocessor / (bytes + arch->shared_reserved);
@@ -57,7 +49,7 @@ static void plan_group(const struct smelt__arch *arch, struct smelt__plan *plan)
     plan->item = "group";
     plan->blocks_per_item = 1;
     plan->persistent = 1;
-    add_threads(plan, GROUP_THREADS, resident_blocks(arch, bytes, GROUP_BLOCKS));
+    smelt__plan_set_threads(plan, GROUP_THREADS, resident_blocks(arch, bytes, GROUP_BLOCKS));
     smelt__plan_add(plan, "LOADS", GROUP_LOADS, SMELT__DERIVED,
                     "of 16 bytes that a thread has under way");
     smelt__plan_add(plan, "MAP_BYTES", MAP_BYTES, SMELT__DERIVED, "of the map");
@@ -75,19 +67,19 @@ static void plan_group(const struct smelt__arch *arch, struct smelt__plan *plan)
 static void plan_count(const struct smelt__arch *arch, struct smelt__plan *plan) {
     const int most = arch->threads_per_multiprocessor / COUNT_THREADS;
     plan->template_name = "sparse_attn_bwd_lists.count.cu";
-    add_threads(plan, COUNT_THREADS, most < COUNT_BLOCKS ? most : COUNT_BLOCKS);
+    smelt__plan_set_threads(plan, COUNT_THREADS, most < COUNT_BLOCKS ? most : COUNT_BLOCKS);
 }
 
 static void plan_scan(struct smelt__plan *plan) {
     plan->template_name = "sparse_attn_bwd_lists.scan.cu";
-    add_threads(plan, SCAN_THREADS, SCAN_BLOCKS);
+    smelt__plan_set_threads(plan, SCAN_THREADS, SCAN_BLOCKS);
     smelt__plan_add_region(plan, "SUMS_OFFSET", SCAN_THREADS * 4, 4, "each thread's share");
     smelt__plan_add_region(plan, "WARPS_OFFSET", SCAN_THREADS / 32 * 4, 4, "sums of warps");
 }
 
 static void plan_place(struct smelt__plan *plan) {
     plan->template_name = "sparse_attn_bwd_lists.place.cu";
-    add_threads(plan, PLACE_THREADS, PLACE_BLOCKS);
+    smelt__plan_set_threads(plan, PLACE_THREADS, PLACE_BLOCKS);
     smelt__plan_add_region(plan, "FIRSTS_OFFSET", PLACE_THREADS / 32 * 4, 4,
                            "where each warp found a list's second part");
 }
@@ -107,10 +99,6 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
         plan_scan(plan);
     else
         plan_place(plan);
-    const int registers = arch->registers_per_multiprocessor /
-                          (plan->threads * plan->blocks_per_multiprocessor) / REGISTER_STEP *
-                          REGISTER_STEP;
-    plan->max_registers = registers < MAX_REGISTERS ? registers : MAX_REGISTERS;
     return 0;
 }
 

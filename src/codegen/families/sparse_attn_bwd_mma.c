@@ -11,6 +11,7 @@
 #include <limits.h>
 
 #include "codegen/families/sparse_attn_bwd.h"
+#include "codegen/plan/limits.h"
 
 enum {
     TILE = 16,           /* heads of an mma tile, columns of a k-step, keys of two n8 tiles */
@@ -18,7 +19,6 @@ enum {
     MAX_DEPTH_GROUPS = 4,
     UNIT_COLUMNS = 32,     /* of dKV */
     WARP = 32,             /* threads */
-    REGISTER_LIMIT = 255,  /* of a thread, the architecture's */
     OTHER_REGISTERS = 40,  /* addresses, loop state */
     UNIT_REGISTERS = 23,   /* the same where a unit of dKV is computed */
     LATE_REGISTERS = 9,    /* and so many more from BLACKWELL on, as its assembler has it */
@@ -44,14 +44,6 @@ struct choice {
     int block_keys, stages, warps, blocks;
     int score_head_groups, score_key_groups, score_depth_groups;
     int latent_key_tiles, rope_key_tiles;
-};
-
-/* The nearest misses, for the message when nothing fits. */
-struct misses {
-    int shared_bytes; /* of the choice that missed its limit by least; INT_MAX: none */
-    int shared_limit; /* the limit it missed */
-    int registers;    /* likewise, registers */
-    int register_limit;
 };
 
 static int block_heads(const struct choice *choice) {
@@ -116,39 +108,11 @@ static int registers_needed(const struct choice *choice, const struct smelt__arc
     return dq + at_least(at_least(scores, output) + OTHER_REGISTERS, dkv + unit);
 }
 
-static int register_limit(const struct choice *choice, const struct smelt__arch *arch) {
-    int share = arch->registers_per_multiprocessor / (choice->blocks * choice->warps * WARP);
-    share -= share % 8; /* the hardware's granule */
-    return share < REGISTER_LIMIT ? share : REGISTER_LIMIT;
-}
-
-static int shared_limit(const struct choice *choice, const struct smelt__arch *arch) {
-    int share = arch->shared_per_multiprocessor / choice->blocks - arch->shared_reserved;
-    return share < arch->shared_per_block ? share : arch->shared_per_block;
-}
-
 static int fits(const struct choice *choice, const struct smelt__arch *arch,
-                struct smelt__plan *scratch, struct misses *misses) {
+                struct smelt__plan *scratch, struct smelt__misses *misses) {
     add_regions(choice, scratch);
-    int limit = shared_limit(choice, arch);
-    if (scratch->shared_bytes > limit) {
-        if (misses->shared_bytes == INT_MAX ||
-            scratch->shared_bytes - limit < misses->shared_bytes - misses->shared_limit) {
-            misses->shared_bytes = scratch->shared_bytes;
-            misses->shared_limit = limit;
-        }
-        return 0;
-    }
-    const int registers = registers_needed(choice, arch);
-    limit = register_limit(choice, arch);
-    if (registers > limit) {
-        if (registers < misses->registers) {
-            misses->registers = registers;
-            misses->register_limit = limit;
-        }
-        return 0;
-    }
-    return 1;
+    return smelt__limits_hold(arch, choice->warps * WARP, choice->blocks, scratch->shared_bytes,
+                              registers_needed(choice, arch), misses);
 }
 
 static int divides(int divisor, int number) {
@@ -175,7 +139,7 @@ static long score_traffic(const struct choice *choice) {
 
 /* The best formation of the scores for a shape, written into *choice. 0 when none fits. */
 static int choose_formation(struct choice *choice, const struct smelt__arch *arch,
-                            struct smelt__plan *scratch, struct misses *misses) {
+                            struct smelt__plan *scratch, struct smelt__misses *misses) {
     struct choice best = *choice;
     long best_traffic = 0;
     for (int heads = 1; heads <= choice->warps; heads *= 2)
@@ -208,7 +172,7 @@ static int unit_key_tiles(const struct choice *choice, int columns, int most) {
 
 /* The formations of all products for a shape. 0 when none fits. */
 static int choose_units(struct choice *choice, const struct smelt__arch *arch,
-                        struct smelt__plan *scratch, struct misses *misses) {
+                        struct smelt__plan *scratch, struct smelt__misses *misses) {
     for (int most = 4; most >= 1; most /= 2) {
         choice->latent_key_tiles = unit_key_tiles(choice, choice->dv, most);
         choice->rope_key_tiles = unit_key_tiles(choice, choice->dqk - choice->dv, most);
@@ -220,15 +184,14 @@ static int choose_units(struct choice *choice, const struct smelt__arch *arch,
 
 /* A knob's value, or 0 for "the rule decides". */
 static int knob(const struct smelt__spec *spec, const char *name) {
-    int64_t value = smelt__spec_get(spec, name);
-    return value == SMELT__AUTO ? 0 : (int)value;
+    return smelt__spec_knob(spec, name, 0);
 }
 
 /* Tries the pipeline shapes that the knobs leave, of at least so many keys, for a number of warps.
  */
 static int choose_shape(struct choice *choice, int least_keys, const struct smelt__spec *spec,
                         const struct smelt__arch *arch, struct smelt__plan *scratch,
-                        struct misses *misses) {
+                        struct smelt__misses *misses) {
     const int block_keys = knob(spec, "block_keys"), stages = knob(spec, "stages");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         if (shapes[i].block_keys < least_keys ||
@@ -246,7 +209,7 @@ static int choose_shape(struct choice *choice, int least_keys, const struct smel
 /* Eight warps where they fit: they halve each one's accumulators. */
 static int choose_warps(struct choice *choice, int least_keys, const struct smelt__spec *spec,
                         const struct smelt__arch *arch, struct smelt__plan *scratch,
-                        struct misses *misses) {
+                        struct smelt__misses *misses) {
     const int warps = knob(spec, "warps");
     for (choice->warps = 8; choice->warps >= 4; choice->warps /= 2)
         if ((!warps || warps == choice->warps) &&
@@ -266,7 +229,7 @@ static void cut_heads(struct choice *choice, int most) {
  * blocks are preferred: one's sums are on their way while the other multiplies. */
 static int choose_heads(struct choice *choice, int least_tiles, int least_keys,
                         const struct smelt__spec *spec, const struct smelt__arch *arch,
-                        struct smelt__plan *scratch, struct misses *misses) {
+                        struct smelt__plan *scratch, struct smelt__misses *misses) {
     const int heads = knob(spec, "block_heads"), blocks = knob(spec, "blocks");
     for (int most = MAX_BLOCK_TILES; most >= least_tiles; most--) {
         cut_heads(choice, most);
@@ -285,7 +248,7 @@ static int choose_heads(struct choice *choice, int least_tiles, int least_keys,
 /* One tile of heads a block is the last resort, key blocks of 16 the last but one. */
 static int choose(struct choice *choice, const struct smelt__spec *spec,
                   const struct smelt__arch *arch, struct smelt__plan *scratch,
-                  struct misses *misses) {
+                  struct smelt__misses *misses) {
     static const struct {
         int tiles, keys;
     } least[] = {{2, 2 * TILE}, {2, TILE}, {1, 2 * TILE}, {1, TILE}};
@@ -306,7 +269,6 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"STAGES", "stages", choice->stages, "key blocks in flight"},
         {"WARPS", "warps", choice->warps, "of a thread block"},
         {"BLOCK_HEADS", "block_heads", block_heads(choice), "heads of a thread block"},
-        {"BLOCKS_PER_MULTIPROCESSOR", "blocks", choice->blocks, "resident at once, at least"},
     };
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
         smelt__plan_add(plan, knobs[i].name, knobs[i].value,
@@ -316,7 +278,6 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         int value;
         const char *meaning;
     } derived[] = {
-        {"THREADS", choice->warps * WARP, "of a thread block"},
         {"GROUP_QUERIES", 1, "queries of an item"},
         {"QUERY_ROWS", choice->head_blocks * block_heads(choice), "heads, padded"},
         {"HEAD_BLOCKS", choice->head_blocks, "items of a query"},
@@ -336,52 +297,29 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
                         derived[i].meaning);
 }
 
-/* Says what the nearest choice lacked. */
-static void explain(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                    const struct misses *misses, struct smelt__message *message) {
-    char text[SMELT__SPEC_TEXT];
-    smelt__spec_print(spec, text);
-    if (misses->shared_bytes != INT_MAX && misses->registers == INT_MAX)
-        smelt__message_set(
-            message,
-            "%s: needs %.1f KB of shared memory a block, %s has %.1f with these "
-            "knobs; fewer block_heads, block_keys, stages or blocks need less, auto finds "
-            "what fits",
-            text, misses->shared_bytes / 1024.0, arch->name, misses->shared_limit / 1024.0);
-    else if (misses->registers != INT_MAX)
-        smelt__message_set(
-            message,
-            "%s: needs %d registers a thread, %d are to be had on %s with these "
-            "knobs; fewer block_heads, block_keys or blocks or more warps need less, auto "
-            "finds what fits",
-            text, misses->registers, misses->register_limit, arch->name);
-    else
-        smelt__message_set(message,
-                           "%s: no kernel has these knobs: stages must be 1..3, block_keys 16, 32 "
-                           "or 64, warps 4 or 8 such that every warp has whole 16 x 16 tiles of "
-                           "the scores, block_heads an even cut of the heads; auto finds what fits",
-                           text);
-}
-
 int smelt__sparse_attn_bwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message) {
     struct choice choice = {0};
-    struct misses misses = {INT_MAX, 0, INT_MAX, 0};
+    struct smelt__misses misses = SMELT__NO_MISSES;
     choice.heads = (int)smelt__spec_get(spec, "heads");
     choice.dqk = (int)smelt__spec_get(spec, "dqk");
     choice.dv = (int)smelt__spec_get(spec, "dv");
     choice.deterministic = (int)smelt__spec_get(spec, "deterministic");
     if (!choose(&choice, spec, arch, plan, &misses)) {
-        explain(spec, arch, &misses, message);
+        smelt__misses_explain(
+            &misses, spec, arch, "fewer block_heads, block_keys, stages or blocks",
+            "fewer block_heads, block_keys or blocks or more warps",
+            "stages must be 1..3, block_keys 16, 32 or 64, warps 4 or 8 such that "
+            "every warp has whole 16 x 16 tiles of the scores, block_heads an "
+            "even cut of the heads",
+            message);
         return -1;
     }
     plan->template_name = "sparse_attn_bwd.mma.cu";
     smelt__sparse_attn_bwd_name(spec, plan);
     add_constants(&choice, spec, arch, plan);
     add_regions(&choice, plan);
-    plan->threads = choice.warps * WARP;
-    plan->blocks_per_multiprocessor = choice.blocks;
-    plan->max_registers = register_limit(&choice, arch);
+    smelt__plan_set_threads(plan, choice.warps * WARP, choice.blocks);
     plan->item = "group";
     plan->blocks_per_item = choice.head_blocks;
     plan->persistent = 1;

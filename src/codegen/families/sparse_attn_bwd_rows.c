@@ -4,6 +4,7 @@
 
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/families/sparse_attn_keys.h"
+#include "codegen/plan/limits.h"
 
 enum {
     THREADS = 256,
@@ -12,29 +13,22 @@ enum {
 
 static const struct smelt__key keys[] = {
     SMELT__DIVIDED("heads", "1..1024", "query heads on this rank", 1, SMELT__SPARSE_ATTN_MAX_HEADS),
-    SMELT__REQUIRED("dv", "64, 128, 256, 512", "width of a value", 64, 512),
+    SMELT__SPARSE_ATTN_DV,
 };
 
 static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *arch,
                      struct smelt__plan *plan, struct smelt__message *message) {
+    const int most = arch->threads_per_multiprocessor / THREADS;
     (void)message; /* every architecture has it */
     plan->variant = "rows";
     plan->template_name = "sparse_attn_bwd_rows.cu";
-    plan->threads = THREADS;
-    plan->blocks_per_multiprocessor = arch->threads_per_multiprocessor < BLOCKS * THREADS
-                                          ? arch->threads_per_multiprocessor / THREADS
-                                          : BLOCKS;
-    plan->max_registers =
-        arch->registers_per_multiprocessor / (plan->blocks_per_multiprocessor * THREADS);
+    smelt__plan_set_threads(plan, THREADS, most < BLOCKS ? most : BLOCKS);
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_bwd_rows_h%d_v%d",
              (int)smelt__spec_get(spec, "heads"), (int)smelt__spec_get(spec, "dv"));
     smelt__plan_add(plan, "HEADS", (int)smelt__spec_get(spec, "heads"), SMELT__FROM_SPEC,
                     "query heads");
     smelt__plan_add(plan, "DV", (int)smelt__spec_get(spec, "dv"), SMELT__FROM_SPEC,
                     "width of a value, elements");
-    smelt__plan_add(plan, "THREADS", THREADS, SMELT__DERIVED, "of a thread block");
-    smelt__plan_add(plan, "BLOCKS_PER_MULTIPROCESSOR", plan->blocks_per_multiprocessor,
-                    SMELT__DERIVED, "resident at once");
     smelt__plan_add(plan, "ENTRIES", SMELT__SPARSE_ATTN_BWD_ENTRIES, SMELT__DERIVED,
                     "queries of a thread block");
     return 0;
@@ -48,7 +42,8 @@ static const struct smelt__variant variants[] = {
 const struct smelt__family smelt__sparse_attn_bwd_rows = {
     .schema = {.name = "sparse_attn_bwd_rows",
                .keys = keys,
-               .key_count = sizeof keys / sizeof *keys},
+               .key_count = sizeof keys / sizeof *keys,
+               .check = smelt__sparse_attn_check_widths},
     .summary = "statistics of the rows for the backward pass: softmax base and delta",
     .variants = variants,
 };

@@ -14,6 +14,7 @@
 #include <inttypes.h>
 
 #include "codegen/families/sparse_attn_bwd.h"
+#include "codegen/plan/limits.h"
 
 enum {
     WARPGROUP = 128, /* threads */
@@ -34,11 +35,6 @@ enum {
     SUMS_REGISTERS = 96,
 };
 
-static int knob(const struct smelt__spec *spec, const char *name, int otherwise) {
-    const int64_t value = smelt__spec_get(spec, name);
-    return value == SMELT__AUTO ? otherwise : (int)value;
-}
-
 /* Rows of a query, heads and what they are padded to, without the knob `group`. */
 static int padded_heads(int heads) {
     int rows = LEAST_GROUPED_HEADS;
@@ -51,7 +47,8 @@ static int padded_heads(int heads) {
 static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch,
                   struct smelt__message *message) {
     const int dqk = (int)smelt__spec_get(spec, "dqk"), dv = (int)smelt__spec_get(spec, "dv");
-    const int heads = (int)smelt__spec_get(spec, "heads"), group = knob(spec, "group", 1);
+    const int heads = (int)smelt__spec_get(spec, "heads"),
+              group = smelt__spec_knob(spec, "group", 1);
     if (!arch->warpgroup_products) {
         smelt__message_set(message,
                            "%s: variant=sm90 runs on sm_90a alone, not on %s; variant=mma runs "
@@ -66,11 +63,11 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
                            spec->schema->name, dqk, dv);
         return -1;
     }
-    if (knob(spec, "block_keys", KEYS) != KEYS) {
+    if (smelt__spec_knob(spec, "block_keys", KEYS) != KEYS) {
         smelt__message_set(message,
                            "%s: block_keys=%d is not legal with variant=sm90, which has %d; leave "
                            "it out, or use variant=mma",
-                           spec->schema->name, knob(spec, "block_keys", KEYS), KEYS);
+                           spec->schema->name, smelt__spec_knob(spec, "block_keys", KEYS), KEYS);
         return -1;
     }
     if (group > 1 && group * heads > ROWS) {
@@ -87,7 +84,7 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
 static void add_constants(const struct smelt__spec *spec, struct smelt__plan *plan) {
     const int heads = (int)smelt__spec_get(spec, "heads");
     const int rows = padded_heads(heads);
-    const int group = knob(spec, "group", rows < ROWS ? ROWS / rows : 1);
+    const int group = smelt__spec_knob(spec, "group", rows < ROWS ? ROWS / rows : 1);
     const int query_rows = group > 1 || rows < ROWS ? ROWS / group : rows;
     const struct {
         const char *name, *knob; /* knob: its key; NULL: derived */
@@ -96,15 +93,13 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
     } constants[] = {
         {"GROUP_QUERIES", "group", group, "queries of an item"},
         {"BLOCK_KEYS", "block_keys", KEYS, "KV rows of a key block"},
-        {"RACECHECK", "racecheck", knob(spec, "racecheck", 0),
+        {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
         {"STAGES", NULL, 1, "key blocks in shared memory, filled tile by tile"},
         {"QUERY_ROWS", NULL, query_rows, "rows of a query: heads, padded"},
         {"HEAD_BLOCKS", NULL, group * query_rows / ROWS, "items of a group"},
         {"BLOCK_HEADS", NULL, ROWS, "rows of an item"},
         {"TENSOR_MAPS", NULL, 1, "1: Q and dO are read through their maps"},
-        {"THREADS", NULL, WARPGROUPS * WARPGROUP, "of a thread block"},
-        {"BLOCKS_PER_MULTIPROCESSOR", NULL, 1, "resident at once"},
         {"SCORES_REGISTERS", NULL, SCORES_REGISTERS, "of a thread, S, dP and some of dQ"},
         {"GATHER_REGISTERS", NULL, GATHER_REGISTERS, "of a thread, the gather and most of dQ"},
         {"SUMS_REGISTERS", NULL, SUMS_REGISTERS, "of a thread, dKV"},
@@ -146,9 +141,7 @@ int smelt__sparse_attn_bwd_plan_sm90(const struct smelt__spec *spec, const struc
     add_regions(spec, plan);
     plan->template_name = "sparse_attn_bwd.sm90.cu";
     plan->item = "group";
-    plan->threads = WARPGROUPS * WARPGROUP;
-    plan->blocks_per_multiprocessor = 1;
-    plan->max_registers = arch->registers_per_multiprocessor / plan->threads / 8 * 8;
+    smelt__plan_set_threads(plan, WARPGROUPS * WARPGROUP, 1);
     plan->persistent = 1;
     return 0;
 }

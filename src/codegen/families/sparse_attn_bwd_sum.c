@@ -3,15 +3,11 @@
 
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/families/sparse_attn_keys.h"
+#include "codegen/plan/limits.h"
 
 static const struct smelt__key keys[] = {
-    SMELT__REQUIRED("dqk", "64, 128, 192, 256, 320, 512, 576", "width of a row", 64, 576),
+    SMELT__SPARSE_ATTN_DQK,
 };
-
-static int check(const struct smelt__spec *spec, struct smelt__message *message) {
-    static const int widths[] = {64, 128, 192, 256, 320, 512, 576};
-    return smelt__check_one_of(spec, "dqk", widths, 7, message);
-}
 
 enum {
     COLUMNS = 8,            /* of a thread: 16 bytes of bf16 */
@@ -19,9 +15,7 @@ enum {
     TEAM_STEP = 4,          /* so many teams are whole warps, since rows are multiples of 64 */
     RESIDENT_THREADS = 864, /* of a multiprocessor: 72 registers each, 8 rows under way */
     MOST_ALONE = 512,       /* entries that a team sums by itself */
-    RUN = 64,               /* of more, so many are a run */
-    REGISTER_STEP = 8,
-    MAX_REGISTERS = 255
+    RUN = 64                /* of more, so many are a run */
 };
 
 static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -29,23 +23,16 @@ static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *ar
     const int dqk = (int)smelt__spec_get(spec, "dqk"), team = dqk / COLUMNS;
     const int wanted = THREADS_WANTED / team / TEAM_STEP * TEAM_STEP;
     const int teams = wanted ? wanted : TEAM_STEP;
-    (void)message;
+    (void)arch;
+    (void)message; /* every architecture has it */
     plan->variant = "sum";
     plan->template_name = "sparse_attn_bwd_sum.cu";
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_bwd_sum_qk%d", dqk);
-    plan->threads = team * teams;
-    plan->blocks_per_multiprocessor = RESIDENT_THREADS / plan->threads;
+    smelt__plan_set_threads(plan, team * teams, RESIDENT_THREADS / (team * teams));
     plan->item = "key";
     plan->blocks_per_item = 1; /* fewer do: a team each */
     plan->persistent = 1;
-    const int registers = arch->registers_per_multiprocessor /
-                          (plan->threads * plan->blocks_per_multiprocessor) / REGISTER_STEP *
-                          REGISTER_STEP;
-    plan->max_registers = registers < MAX_REGISTERS ? registers : MAX_REGISTERS;
     smelt__plan_add(plan, "DQK", dqk, SMELT__FROM_SPEC, "width of a row, elements");
-    smelt__plan_add(plan, "THREADS", plan->threads, SMELT__DERIVED, "of a thread block");
-    smelt__plan_add(plan, "BLOCKS_PER_MULTIPROCESSOR", plan->blocks_per_multiprocessor,
-                    SMELT__DERIVED, "resident at once");
     smelt__plan_add(plan, "TEAMS", teams, SMELT__DERIVED, "that sum a key each, of a block");
     smelt__plan_add(plan, "MOST_ALONE", MOST_ALONE, SMELT__DERIVED,
                     "entries of a key that a team sums by itself");
@@ -63,7 +50,7 @@ const struct smelt__family smelt__sparse_attn_bwd_sum = {
     .schema = {.name = "sparse_attn_bwd_sum",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
-               .check = check},
+               .check = smelt__sparse_attn_check_widths},
     .summary = "sums of partial rows of dkv in a fixed order",
     .variants = variants,
 };

@@ -11,13 +11,13 @@
 #include <limits.h>
 
 #include "codegen/families/sparse_attn_fwd.h"
+#include "codegen/plan/limits.h"
 
 enum {
     TILE = 16,              /* heads of an mma tile, columns of a k-step, keys of two n8 tiles */
     MAX_BLOCK_TILES = 4,    /* 64 heads: more leaves no shared memory for two stages */
     MAX_REGISTER_TILES = 2, /* of a query kept in registers: three spill */
     WARP = 32,              /* threads */
-    REGISTER_LIMIT = 255,   /* of a thread, the architecture's */
     OTHER_REGISTERS = 44,   /* addresses, loop state: below it some configurations spill */
     TILE_ALIGNMENT = 1024,  /* bytes; the swizzle repeats every 1024 */
     SMALL_ALIGNMENT = 128,
@@ -37,14 +37,6 @@ struct choice {
     int block_keys, stages, rope_stages, warps, blocks;
     int score_head_groups, score_key_groups, score_depth_groups, query_in_registers;
     int output_head_groups, output_column_groups;
-};
-
-/* The nearest misses, for the message when nothing fits. */
-struct misses {
-    int shared_bytes; /* of the choice that missed its limit by least; INT_MAX: none */
-    int shared_limit; /* the limit it missed */
-    int registers;    /* likewise, registers */
-    int register_limit;
 };
 
 static int rope_width(const struct choice *choice) {
@@ -117,17 +109,6 @@ static int registers_needed(const struct choice *choice) {
     return output + query + (first > second ? first : second) + OTHER_REGISTERS;
 }
 
-static int register_limit(const struct choice *choice, const struct smelt__arch *arch) {
-    int share = arch->registers_per_multiprocessor / (choice->blocks * choice->warps * WARP);
-    share -= share % 8; /* the hardware's granule */
-    return share < REGISTER_LIMIT ? share : REGISTER_LIMIT;
-}
-
-static int shared_limit(const struct choice *choice, const struct smelt__arch *arch) {
-    int share = arch->shared_per_multiprocessor / choice->blocks - arch->shared_reserved;
-    return share < arch->shared_per_block ? share : arch->shared_per_block;
-}
-
 /* Bytes of shared memory read and written for one key block, gather apart. */
 static long shared_traffic(const struct choice *choice) {
     long score_rows = (long)score_tiles(choice) * TILE * !choice->query_in_registers +
@@ -139,27 +120,10 @@ static long shared_traffic(const struct choice *choice) {
 }
 
 static int fits(const struct choice *choice, const struct smelt__arch *arch,
-                struct smelt__plan *scratch, struct misses *misses) {
+                struct smelt__plan *scratch, struct smelt__misses *misses) {
     add_regions(choice, scratch);
-    int limit = shared_limit(choice, arch);
-    if (scratch->shared_bytes > limit) {
-        if (misses->shared_bytes == INT_MAX ||
-            scratch->shared_bytes - limit < misses->shared_bytes - misses->shared_limit) {
-            misses->shared_bytes = scratch->shared_bytes;
-            misses->shared_limit = limit;
-        }
-        return 0;
-    }
-    int registers = registers_needed(choice);
-    limit = register_limit(choice, arch);
-    if (registers > limit) {
-        if (registers < misses->registers) {
-            misses->registers = registers;
-            misses->register_limit = limit;
-        }
-        return 0;
-    }
-    return 1;
+    return smelt__limits_hold(arch, choice->warps * WARP, choice->blocks, scratch->shared_bytes,
+                              registers_needed(choice), misses);
 }
 
 static int divides(int divisor, int number) {
@@ -199,7 +163,7 @@ static int score_groups_legal(const struct choice *choice) {
 
 /* The best formation of both products for a shape, written into *choice. 0 when none fits. */
 static int choose_formation(struct choice *choice, const struct smelt__arch *arch,
-                            struct smelt__plan *scratch, struct misses *misses) {
+                            struct smelt__plan *scratch, struct smelt__misses *misses) {
     if (!choose_output_groups(choice))
         return 0;
     struct choice best = *choice;
@@ -228,15 +192,14 @@ static int choose_formation(struct choice *choice, const struct smelt__arch *arc
 
 /* A knob's value, or 0 for "the rule decides". */
 static int knob(const struct smelt__spec *spec, const char *name) {
-    int64_t value = smelt__spec_get(spec, name);
-    return value == SMELT__AUTO ? 0 : (int)value;
+    return smelt__spec_knob(spec, name, 0);
 }
 
 /* Tries the pipeline shapes that the knobs leave, for a number of warps. Separate rope buffers for
  * every stage are preferred; with two stages one will do, since it is free once the scores are. */
 static int choose_shape(struct choice *choice, const struct smelt__spec *spec,
                         const struct smelt__arch *arch, struct smelt__plan *scratch,
-                        struct misses *misses) {
+                        struct smelt__misses *misses) {
     const int block_keys = knob(spec, "block_keys"), stages = knob(spec, "stages");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         if ((block_keys && block_keys != shapes[i].block_keys) ||
@@ -258,7 +221,7 @@ static int choose_shape(struct choice *choice, const struct smelt__spec *spec,
 /* Eight warps where they fit: they halve each one's accumulators. */
 static int choose_warps(struct choice *choice, const struct smelt__spec *spec,
                         const struct smelt__arch *arch, struct smelt__plan *scratch,
-                        struct misses *misses) {
+                        struct smelt__misses *misses) {
     const int warps = knob(spec, "warps");
     for (choice->warps = 8; choice->warps >= 4; choice->warps /= 2)
         if ((!warps || warps == choice->warps) && choose_shape(choice, spec, arch, scratch, misses))
@@ -277,7 +240,7 @@ static void cut_heads(struct choice *choice, int most) {
 /* Two resident blocks hide each other's fixed costs where both fit: short O, few heads. */
 static int choose(struct choice *choice, const struct smelt__spec *spec,
                   const struct smelt__arch *arch, struct smelt__plan *scratch,
-                  struct misses *misses) {
+                  struct smelt__misses *misses) {
     const int blocks = knob(spec, "blocks");
     for (int most = MAX_BLOCK_TILES; most >= 1; most--) {
         cut_heads(choice, most);
@@ -306,7 +269,6 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"BLOCK_KEYS", "block_keys", choice->block_keys, "KV rows of one step of the main loop"},
         {"STAGES", "stages", choice->stages, "key blocks in flight"},
         {"WARPS", "warps", choice->warps, "of a thread block"},
-        {"BLOCKS_PER_MULTIPROCESSOR", "blocks", choice->blocks, "resident at once, at least"},
     };
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++) {
         smelt__plan_add(plan, knobs[i].name, knobs[i].value,
@@ -317,7 +279,6 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         int value;
         const char *meaning;
     } derived[] = {
-        {"THREADS", choice->warps * WARP, "of a thread block"},
         {"BLOCK_HEADS", choice->block_tiles * TILE, "heads of a thread block"},
         {"HEAD_BLOCKS", choice->head_blocks, "thread blocks of a query"},
         {"LAST_BLOCK_TILES", choice->last_block_tiles, "tiles of 16 heads in the last of them"},
@@ -344,51 +305,27 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
                         derived[i].meaning);
 }
 
-/* Says what the nearest choice lacked. */
-static void explain(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                    const struct misses *misses, struct smelt__message *message) {
-    char text[SMELT__SPEC_TEXT];
-    smelt__spec_print(spec, text);
-    if (misses->shared_bytes != INT_MAX && misses->registers == INT_MAX)
-        smelt__message_set(message,
-                           "%s: needs %.1f KB of shared memory a block, %s has %.1f with these "
-                           "knobs; fewer block_keys, stages or blocks need less, auto finds what "
-                           "fits",
-                           text, misses->shared_bytes / 1024.0, arch->name,
-                           misses->shared_limit / 1024.0);
-    else if (misses->registers != INT_MAX)
-        smelt__message_set(message,
-                           "%s: needs %d registers a thread, %d are to be had on %s with these "
-                           "knobs; fewer blocks or block_keys or more warps need less, auto finds "
-                           "what fits",
-                           text, misses->registers, misses->register_limit, arch->name);
-    else
-        smelt__message_set(
-            message,
-            "%s: no kernel has these knobs: stages must be 2..4, block_keys 16, 32, "
-            "64 or 128, warps 4 or 8 such that every warp has whole 16 x 16 tiles of "
-            "both products; auto finds what fits",
-            text);
-}
-
 int smelt__sparse_attn_fwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message) {
     struct choice choice = {0};
-    struct misses misses = {INT_MAX, 0, INT_MAX, 0};
+    struct smelt__misses misses = SMELT__NO_MISSES;
     choice.heads = (int)smelt__spec_get(spec, "heads");
     choice.dqk = (int)smelt__spec_get(spec, "dqk");
     choice.dv = (int)smelt__spec_get(spec, "dv");
     if (!choose(&choice, spec, arch, plan, &misses)) {
-        explain(spec, arch, &misses, message);
+        smelt__misses_explain(&misses, spec, arch, "fewer block_keys, stages or blocks",
+                              "fewer blocks or block_keys or more warps",
+                              "stages must be 2..4, block_keys 16, 32, "
+                              "64 or 128, warps 4 or 8 such that every warp has whole 16 x 16 "
+                              "tiles of both products",
+                              message);
         return -1;
     }
     plan->template_name = "sparse_attn_fwd.mma.cu";
     smelt__sparse_attn_fwd_name(spec, plan);
     add_constants(&choice, spec, plan);
     add_regions(&choice, plan);
-    plan->threads = choice.warps * WARP;
-    plan->blocks_per_multiprocessor = choice.blocks;
-    plan->max_registers = register_limit(&choice, arch);
+    smelt__plan_set_threads(plan, choice.warps * WARP, choice.blocks);
     plan->item = "query";
     plan->blocks_per_item = choice.head_blocks;
     return 0;

@@ -5,11 +5,6 @@
 
 #include "codegen/arch.h"
 
-int smelt__sparse_attn_fwd_knob(const struct smelt__spec *spec, const char *name, int otherwise) {
-    int64_t value = smelt__spec_get(spec, name);
-    return value == SMELT__AUTO ? otherwise : (int)value;
-}
-
 void smelt__sparse_attn_fwd_name(const struct smelt__spec *spec, struct smelt__plan *plan) {
     static const struct {
         const char *key, *name, *meaning;

@@ -11,9 +11,6 @@ enum smelt__sparse_attn_variant { SMELT__SPARSE_ATTN_MMA = 0, SMELT__SPARSE_ATTN
 /* Values of the knob `orientation`. */
 enum smelt__sparse_attn_orientation { SMELT__SPARSE_ATTN_HEADS = 0, SMELT__SPARSE_ATTN_KEYS };
 
-/* A knob's value, or what the rule says. */
-int smelt__sparse_attn_fwd_knob(const struct smelt__spec *spec, const char *name, int otherwise);
-
 /* Names the kernel of a plan whose variant is set, and adds the constants that the spec gives. */
 void smelt__sparse_attn_fwd_name(const struct smelt__spec *spec, struct smelt__plan *plan);
 

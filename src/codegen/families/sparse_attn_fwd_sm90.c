@@ -48,14 +48,10 @@ enum {
     RING_ENTRIES = 128, /* the most that one scan leaves over and the next one's */
 };
 
-static int knob(const struct smelt__spec *spec, const char *name, int otherwise) {
-    return smelt__sparse_attn_fwd_knob(spec, name, otherwise);
-}
-
 /* A knob this orientation has one value for. */
 static int refuse_knob(const struct smelt__spec *spec, const char *name, int legal,
                        struct smelt__message *message) {
-    if (knob(spec, name, legal) == legal)
+    if (smelt__spec_knob(spec, name, legal) == legal)
         return 0;
     smelt__message_set(message,
                        "%s: %s=%" PRId64 " is not legal with variant=sm90, which has %d; leave it "
@@ -119,13 +115,13 @@ struct choice {
 };
 
 static void choose_registers(const struct smelt__spec *spec, struct choice *choice) {
-    choice->output_registers = knob(spec, "output_registers", LEAST_OUTPUT);
-    choice->gather_registers = knob(spec, "gather_registers", LEAST_GATHER);
+    choice->output_registers = smelt__spec_knob(spec, "output_registers", LEAST_OUTPUT);
+    choice->gather_registers = smelt__spec_knob(spec, "gather_registers", LEAST_GATHER);
     choice->scores_registers =
         ALL_REGISTERS - 2 * choice->output_registers - choice->gather_registers;
     const int spare = choice->scores_registers < MOST_SCORES ? WIDE_SPARE : SPARE;
     choice->register_steps = (choice->scores_registers - spare - SCORES) / STEP_FRAGMENTS;
-    choice->turn_steps = knob(spec, "turn_steps", TURN_STEPS);
+    choice->turn_steps = smelt__spec_knob(spec, "turn_steps", TURN_STEPS);
 }
 
 /* A knob's value that is no multiple of `unit` from `least` to `most`: the nearest is named. */
@@ -152,8 +148,8 @@ static int refuse_choice(const struct smelt__spec *spec, const struct choice *ch
                                 REGISTER_UNIT, message) ||
                    refuse_value(spec, "turn_steps", choice->turn_steps, 0,
                                 choice->register_steps - 1, 1, message) ||
-                   refuse_value(spec, "stages", knob(spec, "stages", MOST_STAGES), LEAST_STAGES,
-                                MOST_STAGES, 1, message)
+                   refuse_value(spec, "stages", smelt__spec_knob(spec, "stages", MOST_STAGES),
+                                LEAST_STAGES, MOST_STAGES, 1, message)
                ? -1
                : 0;
 }
@@ -173,7 +169,7 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         {"GATHER_REGISTERS", "gather_registers", choice->gather_registers, "of a thread, gather"},
         {"COMPACT", "compact", 1, "1: masked slots are dropped before the gather"},
         {"BLOCKS_PER_MULTIPROCESSOR", "blocks", 1, "resident at once"},
-        {"RACECHECK", "racecheck", knob(spec, "racecheck", 0),
+        {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
         {"THREADS", NULL, WARPGROUPS * WARPGROUP, "of a thread block"},
         {"SCORES_REGISTERS", NULL, choice->scores_registers, "of a thread, QK and softmax"},
@@ -217,7 +213,7 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
 /* The most stages that fit, or those asked for, if they do. */
 static int choose_stages(const struct smelt__spec *spec, struct choice *choice,
                          struct smelt__plan *plan, struct smelt__message *message) {
-    const int asked = knob(spec, "stages", 0);
+    const int asked = smelt__spec_knob(spec, "stages", 0);
     for (choice->stages = asked ? asked : MOST_STAGES;; choice->stages--) {
         add_regions(choice, plan);
         if (plan->shared_bytes <= SHARED_LIMIT)
@@ -237,7 +233,8 @@ static int choose_stages(const struct smelt__spec *spec, struct choice *choice,
 
 static int plan_heads(const struct smelt__spec *spec, struct smelt__plan *plan,
                       struct smelt__message *message) {
-    struct choice choice = {.heads = knob(spec, "heads", 0), .dqk = knob(spec, "dqk", 0)};
+    struct choice choice = {.heads = smelt__spec_knob(spec, "heads", 0),
+                            .dqk = smelt__spec_knob(spec, "dqk", 0)};
     choice.rope = choice.dqk > VALUE_WIDTH;
     choice.buffers = choice.rope ? 1 : 2;
     choose_registers(spec, &choice);
@@ -253,8 +250,9 @@ static int plan_heads(const struct smelt__spec *spec, struct smelt__plan *plan,
 int smelt__sparse_attn_fwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                      struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t orientation = smelt__spec_get(spec, "orientation");
-    const int by_keys = orientation == SMELT__AUTO ? knob(spec, "heads", 0) <= MOST_COLUMNS
-                                                   : orientation == SMELT__SPARSE_ATTN_KEYS;
+    const int by_keys = orientation == SMELT__AUTO
+                            ? smelt__spec_knob(spec, "heads", 0) <= MOST_COLUMNS
+                            : orientation == SMELT__SPARSE_ATTN_KEYS;
     if (refuse(spec, arch, by_keys, message))
         return -1;
     smelt__sparse_attn_fwd_name(spec, plan);

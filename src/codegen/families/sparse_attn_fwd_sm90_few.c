@@ -96,8 +96,8 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         {"COMPACT", 1, smelt__plan_origin(spec, "compact"),
          "1: masked slots are dropped before the gather"},
         {"BLOCKS_PER_MULTIPROCESSOR", 1, smelt__plan_origin(spec, "blocks"), "resident at once"},
-        {"RACECHECK", smelt__sparse_attn_fwd_knob(spec, "racecheck", 0),
-         smelt__plan_origin(spec, "racecheck"), "1: every lane of a warp arrives at barriers"},
+        {"RACECHECK", smelt__spec_knob(spec, "racecheck", 0), smelt__plan_origin(spec, "racecheck"),
+         "1: every lane of a warp arrives at barriers"},
         {"THREADS", WARPGROUPS * WARPGROUP, SMELT__DERIVED, "of a thread block"},
         {"MATH_REGISTERS", choice->math_registers, SMELT__DERIVED,
          "of a thread, products and softmax"},
@@ -115,7 +115,7 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
 /* The knobs that no other depends on; -1 with a message where one is not legal. */
 static int choose_knobs(const struct smelt__spec *spec, struct choice *choice,
                         struct smelt__message *message) {
-    const int gather = smelt__sparse_attn_fwd_knob(spec, "gather_registers", GATHER_REGISTERS);
+    const int gather = smelt__spec_knob(spec, "gather_registers", GATHER_REGISTERS);
     if (gather < LEAST_GATHER || gather > MOST_GATHER || gather % REGISTER_UNIT != 0) {
         smelt__message_set(message,
                            "%s: gather_registers=%d is not legal with variant=sm90 and keys as "
@@ -123,8 +123,8 @@ static int choose_knobs(const struct smelt__spec *spec, struct choice *choice,
                            spec->schema->name, gather, LEAST_GATHER, MOST_GATHER);
         return -1;
     }
-    choice->part_tiles = smelt__sparse_attn_fwd_knob(
-        spec, "part_tiles", choice->heads <= 16 ? PART_TILES_16_HEADS : PART_TILES);
+    choice->part_tiles = smelt__spec_knob(spec, "part_tiles",
+                                          choice->heads <= 16 ? PART_TILES_16_HEADS : PART_TILES);
     choice->gather_registers = gather; /* what it leaves, the warpgroups of math share */
     choice->math_registers = (ALL_REGISTERS - gather) / 2 / REGISTER_UNIT * REGISTER_UNIT;
     return 0;
@@ -143,7 +143,7 @@ static int tiles_that_fit(struct choice *choice, struct smelt__plan *plan) {
 static int choose_ring(const struct smelt__spec *spec, struct choice *choice,
                        struct smelt__plan *plan, struct smelt__message *message) {
     const int most = tiles_that_fit(choice, plan), most_stages = most / choice->tiles;
-    const int stages = smelt__sparse_attn_fwd_knob(spec, "stages", 0);
+    const int stages = smelt__spec_knob(spec, "stages", 0);
     if (stages > most_stages) {
         smelt__message_set(
             message,

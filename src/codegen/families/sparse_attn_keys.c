@@ -24,13 +24,23 @@ int smelt__check_one_of(const struct smelt__spec *spec, const char *key, const i
     return value == SMELT__AUTO ? 0 : refuse(spec, key, message);
 }
 
+static const int value_widths[] = {64, 128, 256, 512};
+
+int smelt__sparse_attn_check_widths(const struct smelt__spec *spec,
+                                    struct smelt__message *message) {
+    static const int row_widths[] = {64, 128, 192, 256, 320, 512, 576};
+    return smelt__check_one_of(spec, "dqk", row_widths, 7, message) ||
+                   smelt__check_one_of(spec, "dv", value_widths, 4, message)
+               ? -1
+               : 0;
+}
+
 int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message) {
-    static const int widths[] = {64, 128, 256, 512};
     const int64_t heads = smelt__spec_get(spec, "heads");
     if (heads > FEW_HEADS && heads % HEAD_GROUP != 0)
         return refuse(spec, "heads", message);
     const int64_t dqk = smelt__spec_get(spec, "dqk"), dv = smelt__spec_get(spec, "dv");
-    if (smelt__check_one_of(spec, "dv", widths, 4, message))
+    if (smelt__check_one_of(spec, "dv", value_widths, 4, message))
         return -1;
     if (dqk == dv || dqk == dv + ROPE_WIDTH)
         return 0;

@@ -26,6 +26,13 @@ enum { SMELT__SPARSE_ATTN_MAX_HEADS = 1024, SMELT__SPARSE_ATTN_MAX_TOPK = 1 << 2
     SMELT__OPTIONAL("deterministic", "0, 1",                                                       \
                     "1: the backward pass gives the same bits in every run", 0, 1, 0)
 
+/* Of kernels that know one of the widths alone, and what their ranges cannot say. */
+#define SMELT__SPARSE_ATTN_DQK                                                                     \
+    SMELT__REQUIRED("dqk", "64, 128, 192, 256, 320, 512, 576", "width of a KV row", 64, 576)
+#define SMELT__SPARSE_ATTN_DV                                                                      \
+    SMELT__REQUIRED("dv", "64, 128, 256, 512", "width of a value", 64, 512)
+int smelt__sparse_attn_check_widths(const struct smelt__spec *spec, struct smelt__message *message);
+
 /* What their ranges cannot say: the widths' pairs, the heads' rule. */
 int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message);
 

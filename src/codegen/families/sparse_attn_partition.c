@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "codegen/families/sparse_attn_partition.h"
+#include "codegen/plan/limits.h"
 #include "codegen/spec/keys.h"
 
 enum {
@@ -19,10 +20,8 @@ enum {
      * begin as soon as those have ended. */
     PLACE_RESIDENT = 1536,
     PLACE_RESIDENT_10 =
-        1024,            /* from 10.0 on, for which the assembler spills at 40 registers and 48 */
-    REGISTER_STEP = 8,   /* the unit a thread gets them in */
-    MAX_REGISTERS = 255, /* of a thread */
-    MOST_BUCKETS = 9     /* PARTITION_MOST_BUCKETS */
+        1024,        /* from 10.0 on, for which the assembler spills at 40 registers and 48 */
+    MOST_BUCKETS = 9 /* PARTITION_MOST_BUCKETS */
 };
 
 static const char *const passes[] = {"count", "place", NULL};
@@ -33,20 +32,15 @@ static const struct smelt__key keys[] = {
         "count reads the indices, place writes the buckets' lists of query numbers", passes),
 };
 
-static void add_constants(struct smelt__plan *plan) {
-    smelt__plan_add(plan, "THREADS", plan->threads, SMELT__DERIVED, "of a thread block");
-    smelt__plan_add(plan, "BLOCKS_PER_MULTIPROCESSOR", plan->blocks_per_multiprocessor,
-                    SMELT__DERIVED, "resident at once");
+static void add_threads(struct smelt__plan *plan, int threads, int resident) {
+    smelt__plan_set_threads(plan, threads, resident / threads);
     smelt__plan_add(plan, "DEPENDENT_LAUNCH", plan->arch->dependent_launch, SMELT__DERIVED,
                     "1: may begin before the kernel ahead of it has ended");
 }
 
-static void plan_count(const struct smelt__arch *arch, struct smelt__plan *plan) {
+static void plan_count(struct smelt__plan *plan) {
     plan->template_name = "sparse_attn_partition.count.cu";
-    plan->threads = COUNT_THREADS;
-    plan->blocks_per_multiprocessor = COUNT_RESIDENT / COUNT_THREADS;
-    (void)arch;
-    add_constants(plan);
+    add_threads(plan, COUNT_THREADS, COUNT_RESIDENT);
     smelt__plan_add(plan, "LOADS", LOADS, SMELT__DERIVED,
                     "of 16 bytes that a thread has under way");
     smelt__plan_add_region(plan, "COUNTS_OFFSET", COUNT_THREADS / 32 * MOST_BUCKETS * 4, 4,
@@ -56,9 +50,7 @@ static void plan_count(const struct smelt__arch *arch, struct smelt__plan *plan)
 static void plan_place(const struct smelt__arch *arch, struct smelt__plan *plan) {
     const int resident = arch->capability_major < 10 ? PLACE_RESIDENT : PLACE_RESIDENT_10;
     plan->template_name = "sparse_attn_partition.place.cu";
-    plan->threads = PLACE_THREADS;
-    plan->blocks_per_multiprocessor = resident / PLACE_THREADS;
-    add_constants(plan);
+    add_threads(plan, PLACE_THREADS, resident);
     smelt__plan_add_region(plan, "COUNTS_OFFSET", PLACE_THREADS / 32 * MOST_BUCKETS * 4, 4,
                            "entries of each warp in each bucket");
     smelt__plan_add_region(plan, "TOTALS_OFFSET", MOST_BUCKETS * 4, 4, "entries of each bucket");
@@ -74,13 +66,9 @@ static int plan_partition(const struct smelt__spec *spec, const struct smelt__ar
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_partition_%s",
              plan->variant);
     if (pass == SMELT__PARTITION_COUNT)
-        plan_count(arch, plan);
+        plan_count(plan);
     else
         plan_place(arch, plan);
-    const int registers = arch->registers_per_multiprocessor /
-                          (plan->threads * plan->blocks_per_multiprocessor) / REGISTER_STEP *
-                          REGISTER_STEP;
-    plan->max_registers = registers < MAX_REGISTERS ? registers : MAX_REGISTERS;
     return 0;
 }
 

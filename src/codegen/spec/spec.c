@@ -27,3 +27,8 @@ void smelt__spec_set(struct smelt__spec *spec, const char *name, int64_t value) 
     if (index >= 0)
         spec->values[index] = value;
 }
+
+int smelt__spec_knob(const struct smelt__spec *spec, const char *name, int otherwise) {
+    const int64_t value = smelt__spec_get(spec, name);
+    return value == SMELT__AUTO ? otherwise : (int)value;
+}

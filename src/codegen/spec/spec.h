@@ -122,4 +122,7 @@ int smelt__spec_key(const struct smelt__schema *schema, const char *name);
 int64_t smelt__spec_get(const struct smelt__spec *spec, const char *name);
 void smelt__spec_set(struct smelt__spec *spec, const char *name, int64_t value);
 
+/* A kernel's knob as a number; `otherwise` when it is left to the plan. */
+int smelt__spec_knob(const struct smelt__spec *spec, const char *name, int otherwise);
+
 #endif

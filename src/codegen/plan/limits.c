@@ -1,0 +1,76 @@
+/* See limits.h. */
+#include "codegen/plan/limits.h"
+
+#include <limits.h>
+
+enum {
+    REGISTER_STEP = 8,   /* the unit a thread gets them in */
+    MOST_REGISTERS = 255 /* of a thread, the architectures' */
+};
+
+int smelt__registers_of_thread(const struct smelt__arch *arch, int threads, int blocks) {
+    const int share =
+        arch->registers_per_multiprocessor / (threads * blocks) / REGISTER_STEP * REGISTER_STEP;
+    return share < MOST_REGISTERS ? share : MOST_REGISTERS;
+}
+
+int smelt__shared_of_block(const struct smelt__arch *arch, int blocks) {
+    const int share = arch->shared_per_multiprocessor / blocks - arch->shared_reserved;
+    return share < arch->shared_per_block ? share : arch->shared_per_block;
+}
+
+void smelt__plan_set_threads(struct smelt__plan *plan, int threads, int blocks) {
+    plan->threads = threads;
+    plan->blocks_per_multiprocessor = blocks;
+    plan->max_registers = smelt__registers_of_thread(plan->arch, threads, blocks);
+    smelt__plan_add(plan, "THREADS", threads, SMELT__DERIVED, "of a thread block");
+    smelt__plan_add(plan, "BLOCKS_PER_MULTIPROCESSOR", blocks,
+                    smelt__spec_key(plan->spec.schema, "blocks") < 0
+                        ? SMELT__DERIVED
+                        : smelt__plan_origin(&plan->spec, "blocks"),
+                    "resident at once, at least");
+}
+
+int smelt__limits_hold(const struct smelt__arch *arch, int threads, int blocks, int shared_bytes,
+                       int registers, struct smelt__misses *misses) {
+    const int shared_limit = smelt__shared_of_block(arch, blocks);
+    const int register_limit = smelt__registers_of_thread(arch, threads, blocks);
+    if (shared_bytes > shared_limit) {
+        if (misses->shared_bytes == INT_MAX ||
+            shared_bytes - shared_limit < misses->shared_bytes - misses->shared_limit) {
+            misses->shared_bytes = shared_bytes;
+            misses->shared_limit = shared_limit;
+        }
+        return 0;
+    }
+    if (registers <= register_limit)
+        return 1;
+    if (registers < misses->registers) {
+        misses->registers = registers;
+        misses->register_limit = register_limit;
+    }
+    return 0;
+}
+
+void smelt__misses_explain(const struct smelt__misses *misses, const struct smelt__spec *spec,
+                           const struct smelt__arch *arch, const char *less_shared,
+                           const char *less_registers, const char *legal,
+                           struct smelt__message *message) {
+    char text[SMELT__SPEC_TEXT];
+    smelt__spec_print(spec, text);
+    if (misses->registers != INT_MAX)
+        smelt__message_set(message,
+                           "%s: needs %d registers a thread, %d are to be had on %s with these "
+                           "knobs; %s need less, auto finds what fits",
+                           text, misses->registers, misses->register_limit, arch->name,
+                           less_registers);
+    else if (misses->shared_bytes != INT_MAX)
+        smelt__message_set(message,
+                           "%s: needs %.1f KB of shared memory a block, %s has %.1f with these "
+                           "knobs; %s need less, auto finds what fits",
+                           text, misses->shared_bytes / 1024.0, arch->name,
+                           misses->shared_limit / 1024.0, less_shared);
+    else
+        smelt__message_set(message, "%s: no kernel has these knobs: %s; auto finds what fits", text,
+                           legal);
+}
