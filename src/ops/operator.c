@@ -59,6 +59,10 @@ smelt_status smelt__operator_read_spec(const struct smelt__spec_table *table, co
     smelt_status status = smelt__struct_read(table->about, given, &copy);
     if (status != SMELT_OK)
         return status;
+    if (table->reserved && *int_at(&copy, table->reserved) != 0)
+        return smelt__fail(SMELT_ERROR_INVALID_SPEC,
+                           "reserved = %d is not legal; it must be 0: fill the spec from %s",
+                           *int_at(&copy, table->reserved), table->about->initialiser);
     smelt__spec_init(spec, &table->family->schema);
     for (int i = 0; i < table->count; i++)
         smelt__spec_set(spec, table->fields[i].key, *int_at(&copy, table->fields[i].field));

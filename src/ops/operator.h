@@ -34,6 +34,7 @@ struct smelt__spec_table {
     int count;
     size_t knobs;          /* offset of a const char * */
     size_t passes;         /* offset of an unsigned; 0: there is none */
+    size_t reserved;       /* offset of an int that is to be 0; 0: there is none */
     const char *list;      /* the family's list key, NULL: none */
     size_t list_field;     /* offset of an int[SMELT__MAX_LIST], ended by 0 */
     const char *list_auto; /* what its first number, -1, is called: by rule */

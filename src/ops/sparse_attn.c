@@ -41,6 +41,7 @@ static const struct smelt__spec_table spec_table = {
     .count = sizeof fields / sizeof *fields,
     .knobs = offsetof(smelt_sparse_attn_spec, knobs),
     .passes = offsetof(smelt_sparse_attn_spec, passes),
+    .reserved = offsetof(smelt_sparse_attn_spec, reserved),
     .list = "buckets",
     .list_field = offsetof(smelt_sparse_attn_spec, buckets),
     .list_auto = "SMELT_BUCKETS_AUTO",

@@ -1,13 +1,11 @@
-/* The backward pass of sparse_attn: what the operator knows of its main kernel, the arguments'
- * checks, the workspace, the chain of launches. */
+/* The backward pass of sparse_attn: what the operator knows of its main kernel, and the chain of
+ * launches. Its arguments: sparse_attn_grad_args.h. */
 #ifndef SMELT_OPS_SPARSE_ATTN_BACKWARD_H
 #define SMELT_OPS_SPARSE_ATTN_BACKWARD_H
 
 #include "codegen/families/sparse_attn.h"
 #include "ops/operator.h"
 #include "ops/sparse_attn_call.h"
-
-enum { SMELT__BACKWARD_ALIGNMENT = 256 }; /* bytes: of the workspace and of each array in it */
 
 /* Constants of the main kernel's plan (codegen/families/sparse_attn_bwd.h says what they mean), and
  * what else a call must know. */

@@ -31,7 +31,9 @@ expect 'a knob for one kernel' 0 'bwd.threads=32' \
     "$smelt" check --emulate toy:width=77,passes=both,bwd.threads=32
 expect 'far strides' 0 '0 failed' "$smelt" check --emulate toy:width=9,passes=both --far
 expect 'its options are its own' 2 'lists' "$smelt" check --emulate toy:width=77 --lists causal
-expect 'a preset warms it, one pass alone' 0 'toy_scale:width=96,accumulate=1 ' \
+expect 'a preset warms it' 0 'toy_scale:width=96,accumulate=1 ' \
+    env -u SMELT_CACHE_DISABLE "$smelt" warm --preset glm-5.2 --passes backward --arch sm_80
+expect 'one pass alone: beside the partition and the four of sparse_attn' 0 '7 kernels: ' \
     env -u SMELT_CACHE_DISABLE "$smelt" warm --preset glm-5.2 --passes backward --arch sm_80
 
 # A kernel that forgets the last element, one that writes behind the row, one that forgets to add.

@@ -39,8 +39,10 @@ static void check_limits(const struct smelt__plan *plan) {
     assert_true(strcmp(plan->item, "query") == 0 || strcmp(plan->item, "group") == 0);
     smelt__plan_constant(plan, "GROUP_QUERIES", &found);
     if (found) { /* rows of several queries, and of heads that a tile has and nobody needs */
-        assert_true(plan->blocks_per_item * each >=
-                    smelt__plan_constant(plan, "GROUP_QUERIES", &found) * heads);
+        const int rows = smelt__plan_constant(plan, "GROUP_QUERIES", &found) * heads;
+        assert_true(each > 0 && plan->blocks_per_item > 0);
+        assert_true(each * plan->blocks_per_item >= rows);
+        assert_true(each * (plan->blocks_per_item - 1) < rows);
         return;
     }
     assert_true(each > 0 && plan->blocks_per_item > 0);

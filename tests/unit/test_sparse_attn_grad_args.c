@@ -225,6 +225,8 @@ static void workspace(void **state) {
     smelt_sparse_attn_grad_args args = SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
     const struct smelt__sparse_attn_backward backward = backward_of(0, 0, 0);
     size_t bytes;
+    args.width = 1;
+    assert_int_equal(bytes_of(&backward, &args), 0); /* neither queries nor rows */
     args.tokens = args.rows = 1, args.width = 0;
     assert_int_equal(smelt__sparse_attn_backward_bytes(&backward, &args, &bytes),
                      SMELT_ERROR_INVALID_ARGUMENT);

@@ -182,7 +182,10 @@ static void supported(void **state) {
     spec.knobs = "stages=4,block_keys=128"; /* more shared memory than there is */
     assert_int_equal(smelt_sparse_attn_supported(context, &spec, &why), SMELT_ERROR_UNSUPPORTED);
     assert_non_null(strstr(why, "shared memory"));
-    spec.knobs = NULL, spec.heads = 129;
+    spec.knobs = NULL, spec.reserved = 5;
+    assert_int_equal(smelt_sparse_attn_supported(context, &spec, &why), SMELT_ERROR_INVALID_SPEC);
+    assert_non_null(strstr(why, "reserved = 5 is not legal; it must be 0"));
+    spec.reserved = 0, spec.heads = 129;
     assert_int_equal(smelt_sparse_attn_supported(context, &spec, &why), SMELT_ERROR_INVALID_SPEC);
     assert_non_null(strstr(why, "heads=129"));
     assert_int_equal(smelt_sparse_attn_supported(NULL, &glm, &why), SMELT_ERROR_INVALID_ARGUMENT);

@@ -270,8 +270,9 @@ static void knobs_of_one_kernel(void **state) {
         assert_int_equal(expansion.pass[i], SMELT__FORWARD);
 }
 
-/* Kernels stand pass after pass, those of a pass that was not asked for nowhere; no more than there
- * is room for are ever written. */
+/* Kernels stand pass after pass, those of a pass that was not asked for nowhere. A pass that the
+ * operator has not is refused when it is expanded, by name; no more kernels than there is room for
+ * are ever written. */
 static void passes(void **state) {
     (void)state;
     struct smelt__spec spec;
@@ -289,6 +290,11 @@ static void passes(void **state) {
     assert_int_equal(smelt__spec_expand(&spec, expansion, &message), 0);
     for (int i = 0; i < expansion->count; i++)
         assert_int_equal(expansion->pass[i], SMELT__BACKWARD);
+    struct smelt__family inference = *smelt__family_of(&spec);
+    inference.passes = SMELT__FORWARD;
+    spec.schema = &inference.schema;
+    assert_int_equal(smelt__spec_expand(&spec, expansion, &message), -1);
+    assert_non_null(strstr(message.text, "sparse_attn has no backward pass"));
     smelt__spec_set(&spec, "passes", 0);
     expansion->count = expansion->overflow = 0;
     for (int i = 0; i < SMELT__MAX_KERNELS; i++)
