@@ -44,8 +44,9 @@ void smelt__harness_spec_free(struct smelt__harness_spec *spec) {
 }
 
 unsigned smelt__harness_spec_passes(const struct smelt__harness_spec *spec) {
-    unsigned passes;
-    memcpy(&passes, (const char *)spec->spec + spec->op->passes_field, sizeof passes);
+    unsigned passes = 0;
+    if (spec->op->passes_field)
+        memcpy(&passes, (const char *)spec->spec + spec->op->passes_field, sizeof passes);
     return passes ? passes : SMELT_PASS_FORWARD;
 }
 

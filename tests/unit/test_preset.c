@@ -29,7 +29,8 @@ static void table(void **state) {
         struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
         struct smelt__message message = {0};
         char text[SMELT__SPEC_TEXT];
-        assert_int_equal(smelt__preset_expand(cases[i].name, cases[i].tp, 0, specs, &message), 2);
+        /* sparse_attn, plain and with buckets, stands first of the operators. */
+        assert_true(smelt__preset_expand(cases[i].name, cases[i].tp, 0, specs, &message) >= 2);
         smelt__spec_print(&specs[0], text);
         assert_int_equal(strncmp(text, cases[i].spec, strlen(cases[i].spec)), 0);
         assert_string_equal(text + strlen(cases[i].spec), ",passes=both");
@@ -47,7 +48,7 @@ static void passes(void **state) {
     struct smelt__message message = {0};
     int all = smelt__preset_expand("glm-5.2", 1, 0, specs, &message);
     int forward = smelt__preset_expand("glm-5.2", 1, SMELT__FORWARD, specs, &message);
-    assert_true(all >= 2 && forward >= 2 && forward <= all);
+    assert_true(all >= 3 && forward >= 3 && forward <= all); /* what chooses the keys, too */
     for (int i = 0; i < forward; i++)
         assert_int_equal(smelt__spec_passes(&specs[i]), SMELT__FORWARD);
     all = smelt__preset_expand("glm-5.2", 1, SMELT__BACKWARD, specs, &message);

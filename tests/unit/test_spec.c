@@ -93,6 +93,8 @@ static const struct {
 } bad[] = {
     {"", "has no ':'", "family:key=value"},
     {"sparse_attn", "'sparse_attn' has no ':'", NULL},
+    {"indexer_windows:topk=1", "unknown key 'topk'", NULL},
+    {"indexer_window", "'indexer_window' has no ':'", NULL},
     {":" GOOD, "unknown family ''", "known: sparse_attn, sparse_attn_fwd"},
     {"sparse_atn:" GOOD, "unknown family 'sparse_atn', did you mean sparse_attn?", NULL},
     {"matmul:" GOOD, "unknown family 'matmul'; known:", NULL},

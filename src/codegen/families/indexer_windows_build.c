@@ -1,0 +1,39 @@
+/* The kernel family indexer_windows_build: windows from the metadata of packed documents. */
+#include <stdio.h>
+
+#include "codegen/families/indexer_windows.h"
+#include "codegen/plan/limits.h"
+
+enum {
+    THREADS = 256,
+    BLOCKS = 4,          /* of a multiprocessor: bound by the latency of few loads */
+    ENTRIES_A_THREAD = 8 /* of cu_seqlens: so that 2047 documents are staged once */
+};
+
+static int plan_build(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                      struct smelt__plan *plan, struct smelt__message *message) {
+    const int entries = THREADS * ENTRIES_A_THREAD;
+    (void)spec, (void)arch, (void)message; /* every architecture has it */
+    plan->variant = "build";
+    plan->template_name = "indexer_windows_build.cu";
+    smelt__plan_set_threads(plan, THREADS, BLOCKS);
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_windows_build");
+    smelt__plan_add(plan, "ENTRIES_A_THREAD", ENTRIES_A_THREAD, SMELT__DERIVED,
+                    "of cu_seqlens, that a thread stages");
+    smelt__plan_add(plan, "ENTRIES", entries, SMELT__DERIVED, "of cu_seqlens, staged at a time");
+    smelt__plan_add_region(plan, "STARTS_OFFSET", (1 + entries) * 4, 4,
+                           "where documents begin, behind the largest ahead of them");
+    smelt__plan_add_region(plan, "LARGEST_OFFSET", THREADS / 32 * 4, 4, "of each warp's entries");
+    return 0;
+}
+
+static const struct smelt__variant variants[] = {
+    {"build", plan_build, NULL},
+    {NULL, NULL, NULL},
+};
+
+const struct smelt__family smelt__indexer_windows_build = {
+    .schema = {.name = "indexer_windows_build"},
+    .summary = "windows of the indexer from the metadata of packed documents",
+    .variants = variants,
+};

@@ -1,0 +1,350 @@
+/* The harness's row of indexer_windows. */
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "harness/footprint.h"
+#include "harness/operator.h"
+#include "harness/placed.h"
+#include "harness/random.h"
+#include "ops/indexer_windows_tensors.h"
+#include "reference/indexer_windows.h"
+#include "smelt/indexer_windows.h"
+#include "smelt/kernels.h"
+
+extern const struct smelt__harness_operator
+    smelt__harness_indexer_windows; /* as operators.c declares it */
+
+#define TENSOR(name) SMELT__INDEXER_WINDOWS_##name
+
+/* ---- the public API -------------------------------------------------------------------------- */
+
+static smelt_status parse(const char *text, void *spec, char **knobs) {
+    smelt_indexer_windows_spec *parsed = spec;
+    *parsed = (smelt_indexer_windows_spec)SMELT_INDEXER_WINDOWS_SPEC_INIT;
+    return smelt_indexer_windows_spec_parse(text, parsed, knobs);
+}
+
+static smelt_status print(const void *spec, char **text) {
+    return smelt_indexer_windows_spec_print(spec, text);
+}
+
+static smelt_status supported(smelt_context *context, const void *spec, const char **why) {
+    return smelt_indexer_windows_supported(context, spec, why);
+}
+
+static smelt_status create(void **object, smelt_context *context, const void *spec) {
+    smelt_indexer_windows *windows = NULL;
+    const smelt_status status = smelt_indexer_windows_create(&windows, context, spec);
+    *object = windows;
+    return status;
+}
+
+static void destroy(void **object) {
+    smelt_indexer_windows *windows = *object;
+    smelt_indexer_windows_destroy(&windows);
+    *object = NULL;
+}
+
+static smelt_status forward(const void *object, const void *args, struct CUstream_st *stream) {
+    return smelt_indexer_windows_forward(object, args, stream);
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+/* What a batch is described by: the meaning of the kinds of lists here. */
+enum metadata {
+    SHARD,      /* random: padded documents, and query_indices in any order */
+    PACKED,     /* causal: cu_seqlens alone */
+    OFFSET,     /* window: packed, each document behind a prefix, so with keys of their own */
+    WILD,       /* adversarial: everything, with any values */
+    PADDED,     /* packed: cu_seqlens_padded, too */
+    COMPRESSED, /* log: a shard whose keys stand for four tokens each, in places of their own */
+    RATIO,      /* drift: packed, four tokens a key, in the documents' places */
+    METADATA_KINDS
+};
+
+static const char *const options[] = {"documents", "lists", NULL};
+
+static enum metadata metadata_of(const struct smelt__problem_options *given) {
+    static const enum metadata kinds[SMELT__LISTS_KINDS] = {
+        [SMELT__LISTS_RANDOM] = SHARD,  [SMELT__LISTS_CAUSAL] = PACKED,
+        [SMELT__LISTS_WINDOW] = OFFSET, [SMELT__LISTS_ADVERSARIAL] = WILD,
+        [SMELT__LISTS_PACKED] = PADDED, [SMELT__LISTS_LOG] = COMPRESSED,
+        [SMELT__LISTS_DRIFT] = RATIO,
+    };
+    return kinds[given->lists];
+}
+
+static int is_shard(const struct smelt__problem_options *given) {
+    const enum metadata metadata = metadata_of(given);
+    return metadata == SHARD || metadata == COMPRESSED || metadata == WILD;
+}
+
+static int has_keys(const struct smelt__problem_options *given) {
+    const enum metadata metadata = metadata_of(given);
+    return metadata == COMPRESSED || metadata == OFFSET || metadata == WILD;
+}
+
+static int64_t queries_of(const struct smelt__problem_options *given) {
+    return given->batches * given->tokens;
+}
+
+/* Rows that the documents have together: a shard has a third of them. */
+static int64_t places_of(const struct smelt__problem_options *given) {
+    return (is_shard(given) ? 3 : 1) * queries_of(given);
+}
+
+static void defaults(const void *spec, struct smelt__problem_options *given) {
+    (void)spec;
+    if (given->rows == 0)
+        given->rows = 4 * queries_of(given);
+}
+
+/* More queries than a block takes at a time. */
+static void small(const void *spec, struct smelt__problem_options *given) {
+    (void)spec;
+    if (given->tokens == 0)
+        given->tokens = 300;
+}
+
+static void draw(const void *spec, struct smelt__random *random,
+                 struct smelt__problem_options *given) {
+    enum { MOST_TOKENS = 700, MOST_DOCUMENTS = 5000 };
+    (void)spec;
+    given->tokens = 1 + smelt__random_below(random, MOST_TOKENS);
+    given->documents =
+        1 + smelt__random_below(random, smelt__random_below(random, 4) ? 20 : MOST_DOCUMENTS);
+    given->rows = 1 + smelt__random_below(random, 4 * MOST_TOKENS);
+    given->lists = (enum smelt__lists)smelt__random_below(random, METADATA_KINDS);
+}
+
+static int same_problems(const void *a, const void *b) {
+    (void)a, (void)b;
+    return 1;
+}
+
+static int variation(int number, struct smelt__problem_options *given) {
+    given->lists = (enum smelt__lists)number;
+    return number < METADATA_KINDS;
+}
+
+static const char *inputs(const struct smelt__problem_options *given) {
+    return smelt__lists_names[given->lists];
+}
+
+static int trial(const void *spec, int number, struct smelt__problem_options *given) {
+    (void)spec;
+    given->tokens = 300;
+    return variation(number, given);
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+static void shape(struct smelt__problem *problem) {
+    const struct smelt__problem_options *given = &problem->options;
+    const enum metadata metadata = metadata_of(given);
+    smelt_indexer_windows_args *args = problem->args;
+    *args = (smelt_indexer_windows_args)SMELT_INDEXER_WINDOWS_ARGS_INIT;
+    args->tokens = problem->extents[TENSOR(T)] = queries_of(given);
+    args->documents = problem->extents[TENSOR(D)] = given->documents;
+    problem->extents[TENSOR(BOUNDS)] = given->documents + 1;
+    args->rows = given->rows;
+    args->ratio = metadata == RATIO || metadata == COMPRESSED ? 4 : metadata == WILD ? 3 : 0;
+}
+
+static int given(const struct smelt__problem *problem, int tensor) {
+    const struct smelt__problem_options *asked = &problem->options;
+    const enum metadata metadata = metadata_of(asked);
+    switch (tensor) {
+    case TENSOR(CU_SEQLENS_PADDED):
+        return metadata == PADDED || is_shard(asked);
+    case TENSOR(CU_SEQLENS_KEYS):
+        return has_keys(asked);
+    case TENSOR(CAUSAL_OFFSET):
+        return metadata == OFFSET || metadata == WILD;
+    default: /* query_indices */
+        return is_shard(asked);
+    }
+}
+
+static int by_value(const void *a, const void *b) {
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Any number, most often one near those that mean something. */
+static int32_t wild(struct smelt__random *random, int64_t most) {
+    static const int32_t ends[] = {INT32_MIN, INT32_MAX, -1, 0};
+    return smelt__random_below(random, 8) == 0
+               ? ends[smelt__random_below(random, 4)]
+               : (int32_t)(smelt__random_below(random, most + 20) - 10);
+}
+
+static void fill_wildly(struct smelt__problem *problem, struct smelt__random *random) {
+    for (int tensor = 0; tensor < TENSOR(BEGIN); tensor++) {
+        int32_t *to = smelt__problem_data(problem, tensor);
+        for (size_t i = 0; i < problem->buffers[tensor].elements; i++)
+            to[i] = wild(random, places_of(&problem->options));
+    }
+}
+
+/* Documents of random lengths, some of them 0, in all the rows there are; as many of a padded
+ * document's rows as is drawn are real. */
+static void fill_documents(struct smelt__problem *problem, struct smelt__random *random) {
+    const int64_t documents = problem->options.documents, places = places_of(&problem->options);
+    const int64_t ratio = ((const smelt_indexer_windows_args *)problem->args)->ratio;
+    int32_t *lengths = smelt__problem_data(problem, TENSOR(CU_SEQLENS));
+    int32_t *padded = smelt__problem_data(problem, TENSOR(CU_SEQLENS_PADDED));
+    int32_t *keys = smelt__problem_data(problem, TENSOR(CU_SEQLENS_KEYS));
+    int32_t *offsets = smelt__problem_data(problem, TENSOR(CAUSAL_OFFSET));
+    int32_t *bounds = padded ? padded : lengths;
+    for (int64_t d = 0; d <= documents; d++)
+        bounds[d] =
+            d == documents ? (int32_t)places : (int32_t)smelt__random_below(random, places + 1);
+    bounds[0] = smelt__random_below(random, 4) ? 0 : bounds[0];
+    qsort(bounds, (size_t)documents + 1, sizeof *bounds, by_value);
+    lengths[0] = bounds[0];
+    for (int64_t d = 0; d < documents; d++) {
+        const int32_t room = bounds[d + 1] - bounds[d];
+        const int64_t drawn = smelt__random_below(random, room + 1);
+        const int32_t length = padded && smelt__random_below(random, 2) ? (int32_t)drawn : room;
+        const int32_t offset = (int32_t)smelt__random_below(random, 50) - 5;
+        lengths[d + 1] = lengths[d] + length;
+        if (offsets)
+            offsets[d] = offset;
+        if (keys)
+            keys[d + 1] =
+                (d ? keys[d] : (keys[0] = 0)) +
+                (offsets ? length + (offset > 0 ? offset : 0) : (int32_t)(length / ratio));
+    }
+}
+
+static int fill(struct smelt__problem *problem) {
+    struct smelt__random random = smelt__random_at(problem->options.seed, 1, 0);
+    int32_t *indices = smelt__problem_data(problem, TENSOR(QUERY_INDICES));
+    problem->computed = queries_of(&problem->options);
+    if (metadata_of(&problem->options) == WILD) {
+        fill_wildly(problem, &random);
+        return 0;
+    }
+    fill_documents(problem, &random);
+    for (int64_t t = 0; indices && t < problem->computed; t++)
+        indices[t] = (int32_t)(smelt__random_below(&random, places_of(&problem->options) + 4) - 2);
+    return 0;
+}
+
+static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
+    for (int tensor = 0; tensor < TENSOR(TENSORS); tensor++)
+        smelt__touch(footprints, tensor, 0, (int64_t)problem->buffers[tensor].elements);
+}
+
+/* Bisections, of which each step takes the emulator as long as several multiplications. */
+static double multiplications(const void *spec, const struct smelt__problem_options *given) {
+    (void)spec;
+    return (double)(queries_of(given) * 100 + given->documents * 10);
+}
+
+static int64_t count_queries(const struct smelt__problem *problem) {
+    return queries_of(&problem->options);
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+enum { PLACE_BEGIN, PLACE_END };
+
+static const struct smelt__metric metrics[] = {
+    {"max_abs_error", "windows", "windows", "error of a window's end", SMELT__LARGEST}};
+
+static void compare(const struct smelt__placed *placed, const void *prepared, int64_t query,
+                    struct smelt__finding *finding) {
+    const int32_t *begin = smelt__placed_row(placed, TENSOR(BEGIN), 0, 0, 0);
+    const int32_t *end = smelt__placed_row(placed, TENSOR(END), 0, 0, 0);
+    int64_t expected_begin, expected_end;
+    (void)prepared;
+    smelt__indexer_windows_reference(placed->problem->args, query, &expected_begin, &expected_end);
+    smelt__finding_enlarge(finding, 0, (double)llabs(begin[query] - expected_begin), PLACE_BEGIN);
+    smelt__finding_enlarge(finding, 0, (double)llabs(end[query] - expected_end), PLACE_END);
+}
+
+static void judge(const struct smelt__problem *problem, int64_t compared,
+                  struct smelt__metric_result *results) {
+    (void)problem, (void)compared;
+    results[0].bar = 0;
+}
+
+static const struct smelt__comparison by_query = {.unit = "query",
+                                                  .place = "end",
+                                                  .metrics = metrics,
+                                                  .metric_count = 1,
+                                                  .count = count_queries,
+                                                  .compare = compare,
+                                                  .judge = judge};
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+/* Two numbers written, and one read where rows are given. The ceiling: an H200's memory, copying.
+ */
+static int rates(const struct smelt__problem *problem,
+                 struct smelt__rate found[SMELT__MOST_RATES]) {
+    const double numbers = given(problem, TENSOR(QUERY_INDICES)) ? 3 : 2;
+    found[0] = (struct smelt__rate){"memory_tbs",
+                                    "memory_ratio",
+                                    "memory TB/s",
+                                    3,
+                                    numbers * 4 * (double)problem->computed / 1e12,
+                                    4.1};
+    return 1;
+}
+
+static void tiny(void *args) {
+    smelt_indexer_windows_args *windows = args;
+    windows->tokens = windows->documents = 1;
+}
+
+#define AT(T, D)                                                                                   \
+    { .spec = "indexer_windows", .tokens = T, .rows = T, .documents = D }
+
+static const struct smelt__harness_shape peers[] = {AT(4096, 1), AT(65536, 16), AT(262144, 64),
+                                                    AT(1048576, 1024)};
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const struct smelt__harness_pass passes[] = {
+    {.pass = SMELT_PASS_FORWARD,
+     .name = "forward",
+     .tensors = &smelt__indexer_windows_tensors,
+     .shape = shape,
+     .given = given,
+     .fill = fill,
+     .footprint = footprint,
+     .multiplications = multiplications,
+     .comparisons = &by_query,
+     .comparison_count = 1,
+     .rates = rates,
+     .tiny = tiny,
+     .launch = forward},
+};
+
+const struct smelt__harness_operator smelt__harness_indexer_windows = {
+    .name = "indexer_windows",
+    .spec_bytes = sizeof(smelt_indexer_windows_spec),
+    .knobs_field = offsetof(smelt_indexer_windows_spec, knobs),
+    .parse = parse,
+    .print = print,
+    .supported = supported,
+    .create = create,
+    .destroy = destroy,
+    .passes = passes,
+    .pass_count = 1,
+    .options = options,
+    .defaults = defaults,
+    .small = small,
+    .draw = draw,
+    .same_problems = same_problems,
+    .variation = variation,
+    .inputs = inputs,
+    .trial = trial,
+    .bench = {.tokens = 65536},
+    .peers = peers,
+    .peer_count = sizeof peers / sizeof peers[0],
+};

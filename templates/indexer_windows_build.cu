@@ -1,0 +1,180 @@
+//@use common/base.cuh
+//@use indexer_windows_build.params.h
+/*
+ * Windows of the lightning indexer from the metadata of packed documents: for each query the keys
+ * it may choose from. Meaning: docs/operators.md, indexer_windows.
+ *
+ * Grid: as many blocks as the operator likes; a block takes THREADS queries at a time, one a thread,
+ * and goes on a grid further. The document of a query's row is found by bisection in shared memory,
+ * in where documents begin, ENTRIES of these at a time: all of them, once, when there are no more.
+ *
+ * Entries of cu_seqlens that do not ascend count as the largest before them, so what is bisected
+ * ascends whatever the caller gave; the others are only looked at beside a document's number.
+ *
+ * Shared memory: STARTS [1 + ENTRIES] int, where documents begin, behind the largest of those ahead
+ * of them; LARGEST [WARPS] int, of each warp's entries.
+ */
+
+enum {
+    WARPS = THREADS / 32,
+    ALL_LANES = -1,
+    NOT_FOUND = -2, /* so far */
+    NONE = -1       /* a row ahead of the first document */
+};
+
+/* The document that a row is in. */
+struct document {
+    int number;
+    int begin, end; /* its rows */
+};
+
+DEVICE int *starts(void) {
+    return (int *)(arena + STARTS_OFFSET);
+}
+
+/* The largest of this thread's value and those of the block's threads before it, of the latter
+ * alone, or of `least`. */
+DEVICE int largest_before(int value, int least) {
+    int *const largest = (int *)(arena + LARGEST_OFFSET);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    int running = value;
+    for (int step = 1; step < 32; step *= 2) {
+        const int other = __shfl_up_sync((u32)ALL_LANES, running, step);
+        running = lane >= step ? maximum(running, other) : running;
+    }
+    if (lane == 31) {
+        largest[warp] = running;
+    }
+    int before = __shfl_up_sync((u32)ALL_LANES, running, 1);
+    before = lane > 0 ? maximum(before, least) : least;
+    __syncthreads();
+    for (int i = 0; i < warp; ++i) {
+        before = maximum(before, largest[i]);
+    }
+    return before;
+}
+
+/* Puts the entries from number `first` on into shared memory, each as the largest up to it. */
+DEVICE void stage_starts(const int *entries, int count, int first) {
+    const int own = (int)threadIdx.x * ENTRIES_A_THREAD;
+    int values[ENTRIES_A_THREAD];
+    int running = 0;
+    const int carried = first > 0 ? starts()[ENTRIES] : 0;
+#pragma unroll
+    for (int i = 0; i < ENTRIES_A_THREAD; ++i) {
+        const int entry = first + own + i; /* below 2^31: documents are at most 2^30 */
+        running = maximum(running, entry < count ? entries[entry] : 0);
+        values[i] = running;
+    }
+    __syncthreads(); /* all have read what was carried, and are done with the entries before */
+    const int before = largest_before(running, carried);
+#pragma unroll
+    for (int i = 0; i < ENTRIES_A_THREAD; ++i) {
+        starts()[1 + own + i] = maximum(values[i], before);
+    }
+    if (threadIdx.x == 0) {
+        starts()[0] = carried;
+    }
+    __syncthreads();
+}
+
+/* Looks for the first entry beyond a row, among the `count` from number `first` on. */
+DEVICE void look_for(struct document *document, int row, int first, int count) {
+    int low = 0, high = count;
+    if (document->number != NOT_FOUND || starts()[count] <= row) {
+        return;
+    }
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (starts()[1 + middle] > row) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    document->number = first + low - 1; /* NONE for the very first entry */
+    document->begin = starts()[low];
+    document->end = starts()[1 + low];
+}
+
+/* The document of each thread's row. *staged: number of the first entry in shared memory. */
+DEVICE struct document find_document(const struct indexer_windows_build_params *params, int row,
+                                     int *staged) {
+    const int *const entries =
+        params->cu_seqlens_padded ? params->cu_seqlens_padded : params->cu_seqlens;
+    const int count = params->documents + 1;
+    struct document document = {NOT_FOUND, 0, 0};
+#pragma unroll 1
+    for (i64 first = 0; first < count; first += ENTRIES) {
+        if (*staged != (int)first) {
+            stage_starts(entries, count, (int)first);
+            *staged = (int)first;
+        }
+        look_for(&document, row, (int)first, minimum(ENTRIES, count - (int)first));
+        if (count > ENTRIES && __syncthreads_and(document.number != NOT_FOUND)) {
+            break;
+        }
+    }
+    return document;
+}
+
+/* Clipped to 0..most. */
+DEVICE i64 clip(i64 value, i64 most) {
+    return value < 0 ? 0 : value < most ? value : most;
+}
+
+/* A query's keys. */
+struct window {
+    int begin, end;
+};
+
+/* The window of the query at a row of a document. Sums of two numbers of 32 bits need more. */
+DEVICE struct window find_window(const struct indexer_windows_build_params *params,
+                                 const struct document *document, int row) {
+    const int d = document->number;
+    const struct window empty = {0, 0};
+    if (d < 0) {
+        return empty;
+    }
+    const i64 position = (i64)row - document->begin;
+    i64 length = (i64)document->end - document->begin;
+    if (params->cu_seqlens_padded) { /* what is behind it pads */
+        length = clip((i64)params->cu_seqlens[d + 1] - params->cu_seqlens[d], length);
+    }
+    if (position >= length) {
+        return empty;
+    }
+    i64 seen = position + 1 + (params->causal_offset ? params->causal_offset[d] : 0);
+    i64 begin = document->begin, most = length;
+    if (params->cu_seqlens_keys) {
+        begin = params->cu_seqlens_keys[d];
+        most = (i64)params->cu_seqlens_keys[d + 1] - begin;
+    } else {
+        seen = seen < length ? seen : length;
+    }
+    const u32 keys = seen > 0 ? (u32)seen / (u32)params->ratio : 0; /* seen: at most 2^32 - 1 */
+    const i64 end = clip(begin + clip(keys, most > 0 ? most : 0), params->rows);
+    begin = clip(begin, params->rows);
+    const struct window window = {(int)begin, (int)end};
+    return begin < end ? window : empty;
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct indexer_windows_build_params params) {
+    const i64 step = (i64)gridDim.x * THREADS;
+    int staged = NOT_FOUND;
+#pragma unroll 1
+    for (i64 first = (i64)blockIdx.x * THREADS; first < params.tokens; first += step) {
+        const i64 token = first + threadIdx.x;
+        int row = -1; /* in no document */
+        if (token < params.tokens) {
+            row = params.query_indices ? params.query_indices[token] : (int)token;
+        }
+        const struct document document = find_document(&params, row, &staged);
+        if (token < params.tokens) {
+            const struct window window = find_window(&params, &document, row);
+            params.window_begin[token] = window.begin;
+            params.window_end[token] = window.end;
+        }
+    }
+}

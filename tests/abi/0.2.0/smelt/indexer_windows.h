@@ -1,0 +1,115 @@
+/*
+ * smelt: windows of the lightning indexer, built on the device: for each query the range of keys
+ * [window_begin, window_end) that it may choose from, out of what a trainer has of its batch. What
+ * the operators indexer_logits, topk_select and indexer_topk take.
+ *
+ * D documents are packed one behind another: rows cu_seqlens[d] .. cu_seqlens[d+1] - 1 are document
+ * d's. With cu_seqlens_padded (context parallelism pads every document to a multiple of the ranks)
+ * they stand from row cu_seqlens_padded[d] on, cu_seqlens[d+1] - cu_seqlens[d] of them, and the
+ * rest up to cu_seqlens_padded[d+1] pads. Query t stands at row query_indices[t] (a shard of a
+ * context parallel batch, in any order), without these at row t.
+ *
+ * A query at position p of its document (from 0), with c = causal_offset[d] (0 without), sees
+ *   its document's tokens 0 .. p + c,
+ *   so the first (p + c + 1) / ratio of its document's keys      (ratio tokens share a key: V4),
+ * of which there are (document's length) / ratio from row (document's first) on; or, with
+ * cu_seqlens_keys, those from cu_seqlens_keys[d] to cu_seqlens_keys[d+1] - 1. Divisions cut off.
+ *
+ * A query that pads, whose row is in no document, or that sees no key, has the window [0, 0).
+ * Windows are clipped to [0, S).
+ */
+#ifndef SMELT_INDEXER_WINDOWS_H
+#define SMELT_INDEXER_WINDOWS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "smelt/context.h"
+#include "smelt/kernels.h"
+#include "smelt/status.h"
+#include "smelt/struct.h"
+#include "smelt/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st;
+
+/* One configured operator: its kernel compiled and loaded. Thread-safe but for destruction. */
+typedef struct smelt_indexer_windows smelt_indexer_windows;
+
+typedef struct smelt_indexer_windows_spec {
+    size_t size;       /* sizeof, set by SMELT_INDEXER_WINDOWS_SPEC_INIT */
+    const char *knobs; /* there are none: NULL */
+} smelt_indexer_windows_spec;
+
+#define SMELT_INDEXER_WINDOWS_SPEC_INIT SMELT_INIT(smelt_indexer_windows_spec)
+
+/*
+ * One call. Entries of the arrays lie in device memory and are read by the kernel alone, so any
+ * value is legal: those of the array that says where queries stand (cu_seqlens_padded if given,
+ * else cu_seqlens) count at least as much as the ones before them, and 0; any other length below 0
+ * counts as 0.
+ */
+typedef struct smelt_indexer_windows_args {
+    size_t size;
+    int64_t tokens;                       /* T queries, 0..2^31 - 1 */
+    int64_t rows;                         /* S keys, 0..2^31 - 1 */
+    int64_t documents;                    /* D, 0..2^30 */
+    int ratio;                            /* tokens that share a key, 0 (as 1)..2^31 - 1 */
+    int reserved;                         /* 0 */
+    smelt_const_tensor cu_seqlens;        /* [D+1] int32 */
+    smelt_const_tensor cu_seqlens_padded; /* [D+1] int32, optional */
+    smelt_const_tensor cu_seqlens_keys;   /* [D+1] int32, optional */
+    smelt_const_tensor causal_offset;     /* [D] int32, optional: tokens ahead of the document's
+                                             first query (a prefix; a rank's part of a document) */
+    smelt_const_tensor query_indices;     /* [T] int32, optional */
+    smelt_tensor window_begin;            /* [T] int32 */
+    smelt_tensor window_end;              /* [T] int32 */
+} smelt_indexer_windows_args;
+
+#define SMELT_INDEXER_WINDOWS_ARGS_INIT SMELT_INIT(smelt_indexer_windows_args)
+
+/* Canonical text of a spec, freed by smelt_free; and back, into a spec made by
+ * SMELT_INDEXER_WINDOWS_SPEC_INIT (knobs: NULL, or receives the spec's, freed by smelt_free). Pure;
+ * any thread. Errors: INVALID_ARGUMENT, INVALID_SPEC, OUT_OF_MEMORY. */
+SMELT_API smelt_status smelt_indexer_windows_spec_print(const smelt_indexer_windows_spec *spec,
+                                                        char **text);
+SMELT_API smelt_status smelt_indexer_windows_spec_parse(const char *text,
+                                                        smelt_indexer_windows_spec *spec,
+                                                        char **knobs);
+
+/* Whether create would find a plan; see smelt_sparse_attn_supported. */
+SMELT_API smelt_status smelt_indexer_windows_supported(const smelt_context *context,
+                                                       const smelt_indexer_windows_spec *spec,
+                                                       const char **why);
+
+/* Compiles, or takes from the cache, and loads the kernel. The context must outlive the operator.
+ * Errors: as smelt_sparse_attn_create. *windows is NULL on failure. */
+SMELT_API smelt_status smelt_indexer_windows_create(smelt_indexer_windows **windows,
+                                                    smelt_context *context,
+                                                    const smelt_indexer_windows_spec *spec);
+
+/* Sets *windows to NULL, which it may be. Launches of the operator should be complete. */
+SMELT_API void smelt_indexer_windows_destroy(smelt_indexer_windows **windows);
+
+/* The figures of the kernel into *info, whose `size` the caller has set. `index`: 0 alone. Errors:
+ * INVALID_ARGUMENT, also for another index. */
+SMELT_API smelt_status smelt_indexer_windows_get_kernel_info(const smelt_indexer_windows *windows,
+                                                             int index, smelt_kernel_info *info);
+
+/*
+ * Launches on `stream` (NULL: the default stream) and returns without waiting. Allocates nothing,
+ * takes no lock, does not synchronise; may be captured in a CUDA graph. Errors, before anything is
+ * launched: INVALID_ARGUMENT naming the argument; DRIVER.
+ */
+SMELT_API smelt_status smelt_indexer_windows_forward(const smelt_indexer_windows *windows,
+                                                     const smelt_indexer_windows_args *args,
+                                                     struct CUstream_st *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

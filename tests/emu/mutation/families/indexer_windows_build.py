@@ -1,0 +1,22 @@
+"""The windows: every kind of metadata, with one chunk of documents and with several."""
+
+from configurations import Check
+
+
+def check(name, options, **more):
+    return Check(name, "indexer_windows", "indexer_windows_build", options + " --seed 70", **more)
+
+
+# Together they reach every statement (coverage.py --suggest).
+COVERAGE = ("many", "wild")
+
+CONFIGURATIONS = (
+    check("shard", "--lists random --queries 300 --documents 40"),
+    check("many", "--lists log --queries 300 --documents 5000", schedules=2),
+    check("wild", "--lists adversarial --queries 500 --documents 9", schedules=2),
+    check("wild-many", "--lists adversarial --queries 300 --documents 4097 --rows 100", schedules=2),
+    check("packed", "--lists causal --queries 520 --documents 7 --rows 300", schedules=2),
+    check("padded", "--lists packed --queries 270 --documents 2047", schedules=2),
+    check("offset", "--lists window --queries 270 --documents 2048", schedules=2),
+    check("ratio", "--lists drift --queries 290 --documents 5", schedules=2),
+)
