@@ -68,15 +68,20 @@ static void execute_stmatrix(struct warp *warp, u32 mask, void **arguments, site
 struct multiplied { /* arguments of one lane to mma */
     float *d;
     const u32 *a, *b;
+    enum emu_element element;
 };
 
 static void execute_mma(struct warp *warp, u32 mask, void **arguments, site at) {
     float *d[WARP];
     const u32 *a[WARP], *b[WARP];
+    const enum emu_element element = ((const struct multiplied *)arguments[0])->element;
     (void)mask;
     for (int lane = 0; lane < WARP; lane++) {
         const struct multiplied *one = arguments[lane];
         struct thread *thread = warp->threads[lane];
+        if (one->element != element)
+            emu_fatal(EMU_CONVERGENCE, at, 0, "lanes of warp %d execute different forms of mma {1}",
+                      warp->index);
         emu_registers_used(thread, one->d, 16, true, at);
         emu_registers_used(thread, one->a, 16, false, at);
         emu_registers_used(thread, one->b, 8, false, at);
@@ -84,7 +89,7 @@ static void execute_mma(struct warp *warp, u32 mask, void **arguments, site at) 
         a[lane] = one->a;
         b[lane] = one->b;
     }
-    emu_mma_m16n8k16(d, a, b);
+    emu_mma(d, element, a, b);
 }
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
@@ -112,6 +117,11 @@ EMU_EXPORT void emu_op_stmatrix(const unsigned *registers, unsigned long room, u
 }
 
 EMU_EXPORT void emu_op_mma_m16n8k16_bf16(float *d, const unsigned *a, const unsigned *b) {
-    struct multiplied one = {d, a, b};
+    struct multiplied one = {d, a, b, EMU_BF16};
+    emu_meet_whole("mma", execute_mma, &one, EMU_SITE);
+}
+
+EMU_EXPORT void emu_op_mma_m16n8k32_e4m3(float *d, const unsigned *a, const unsigned *b) {
+    struct multiplied one = {d, a, b, EMU_E4M3};
     emu_meet_whole("mma", execute_mma, &one, EMU_SITE);
 }

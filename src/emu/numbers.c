@@ -442,12 +442,13 @@ void emu_wgmma_quarter(float *const *d, int columns, enum emu_element element, b
     }
 }
 
-void emu_mma_m16n8k16(float *const *d, const uint32_t *const *a, const uint32_t *const *b) {
+void emu_mma(float *const *d, enum emu_element element, const uint32_t *const *a,
+             const uint32_t *const *b) {
     uint8_t rows[EMU_QUARTER_ROWS][EMU_DEPTH_BYTES], columns[CHUNK][EMU_DEPTH_BYTES];
-    emu_wgmma_a_registers(a, EMU_BF16, rows);
+    emu_wgmma_a_registers(a, element, rows);
     for (int lane = 0; lane < WARP; lane++)
         for (int i = 0; i < 2; i++)
             memcpy(&columns[lane / 4][lane % 4 * 4 + i * 16], &b[lane][i], 4);
-    emu_wgmma_quarter(d, CHUNK, EMU_BF16, true, (const uint8_t(*)[EMU_DEPTH_BYTES])rows,
+    emu_wgmma_quarter(d, CHUNK, element, true, (const uint8_t(*)[EMU_DEPTH_BYTES])rows,
                       (const uint8_t(*)[EMU_DEPTH_BYTES])columns);
 }

@@ -37,12 +37,13 @@ float emu_log2_flushing(float x);
 
 /* ---- matrix products ---- */
 
-/* d += a * b, one warp (PTX ISA, mma.m16n8k16 with bf16 operands, fp32 accumulators). Lane i's
- * registers are at a[i] (4), b[i] (2) and d[i] (4). Which sums are formed, and how they are
- * rounded: numbers.c. */
-void emu_mma_m16n8k16(float *const *d, const uint32_t *const *a, const uint32_t *const *b);
-
 enum emu_element { EMU_BF16 = 0, EMU_E4M3 = 1 };
+
+/* d += a * b, one warp (PTX ISA, mma.m16n8k16 with bf16 operands, mma.m16n8k32 with e4m3 ones; fp32
+ * accumulators). Lane i's registers are at a[i] (4), b[i] (2) and d[i] (4). Which sums are formed,
+ * and how they are rounded: numbers.c. */
+void emu_mma(float *const *d, enum emu_element element, const uint32_t *const *a,
+             const uint32_t *const *b);
 
 enum {
     EMU_DEPTH_BYTES = 32,    /* k extent of a wgmma: 16 bf16 or 32 e4m3 */

@@ -194,6 +194,10 @@ EMU_EXPORT float emu_minimum_nan(float x, float y) {
     return isnan(x) || isnan(y) ? NAN : x < y ? x : y;
 }
 
+EMU_EXPORT float emu_maximum_nan(float x, float y) {
+    return isnan(x) || isnan(y) ? NAN : x > y ? x : y;
+}
+
 EMU_EXPORT float emu_log2_approximate(float x) {
     return emu_log2(x);
 }

@@ -7,7 +7,7 @@
 #include "harness/random.h"
 
 const char *const smelt__lists_names[SMELT__LISTS_KINDS + 1] = {
-    "random", "causal", "window", "adversarial", "packed", "log", "drift", NULL};
+    "random", "causal", "window", "adversarial", "packed", "log", "drift", "full", NULL};
 
 enum {
     STREAM_ROWS = 101,
@@ -143,6 +143,11 @@ static void make_window(const struct smelt__problem_options *options, int64_t qu
         row[i] = first + i >= 0 && options->rows > 0 ? (int32_t)(first + i) : -1;
 }
 
+static void make_full(const struct smelt__problem_options *options, int32_t *row) {
+    for (int64_t i = 0; i < options->width; i++)
+        row[i] = i < options->rows ? (int32_t)i : -1;
+}
+
 int smelt__lists_avoids(const struct smelt__problem_options *options, int64_t row) {
     return options->lists == SMELT__LISTS_ADVERSARIAL && options->rows >= 3 &&
            (row == 0 || row == options->rows - 1);
@@ -227,6 +232,9 @@ int64_t smelt__lists_make(const struct smelt__problem_options *options, int64_t 
         break;
     case SMELT__LISTS_ADVERSARIAL:
         make_adversarial(options, query, row);
+        break;
+    case SMELT__LISTS_FULL:
+        make_full(options, row);
         break;
     case SMELT__LISTS_RANDOM:
     case SMELT__LISTS_KINDS:

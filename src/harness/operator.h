@@ -109,6 +109,8 @@ enum { SMELT__MOST_RATES = 4 };
 
 struct smelt__harness_pass {
     unsigned pass;    /* SMELT_PASS_... */
+    int (*takes)(const void *spec); /* whether it is the row for such a spec, where a pass has
+                                       several, for tensors of other types; NULL: for all */
     const char *name; /* "forward" */
     const struct smelt__tensor_table *tensors;
     size_t workspace_field, workspace_bytes_field; /* in the args struct; 0 without workspace */
@@ -222,7 +224,10 @@ struct smelt__harness_spec {
 smelt_status smelt__harness_spec_parse(struct smelt__harness_spec *spec, const char *text);
 void smelt__harness_spec_free(struct smelt__harness_spec *spec);
 
-/* The passes it is made for; never none. */
+/* Whether it has that row of its operator's passes, for such a spec; and the passes it is made for;
+ * never none. */
+int smelt__harness_spec_has(const struct smelt__harness_spec *spec,
+                            const struct smelt__harness_pass *pass);
 unsigned smelt__harness_spec_passes(const struct smelt__harness_spec *spec);
 
 /* The pass asked for, `pass` 0: the first of the spec's; NULL when it is not made for it. */

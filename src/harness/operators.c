@@ -50,11 +50,17 @@ unsigned smelt__harness_spec_passes(const struct smelt__harness_spec *spec) {
     return passes ? passes : SMELT_PASS_FORWARD;
 }
 
+int smelt__harness_spec_has(const struct smelt__harness_spec *spec,
+                            const struct smelt__harness_pass *pass) {
+    return (pass->pass & smelt__harness_spec_passes(spec)) &&
+           (!pass->takes || pass->takes(spec->spec));
+}
+
 const struct smelt__harness_pass *smelt__harness_spec_pass(const struct smelt__harness_spec *spec,
                                                            unsigned pass) {
-    const unsigned made_for = smelt__harness_spec_passes(spec);
     for (int i = 0; i < spec->op->pass_count; i++)
-        if (spec->op->passes[i].pass & made_for & (pass ? pass : ~0U))
+        if ((!pass || spec->op->passes[i].pass & pass) &&
+            smelt__harness_spec_has(spec, &spec->op->passes[i]))
             return &spec->op->passes[i];
     return NULL;
 }

@@ -282,7 +282,7 @@ static void mma_matches_model(void **state) {
             b_lanes[lane] = b_registers[lane];
             d_lanes[lane] = d[lane];
         }
-        emu_mma_m16n8k16(d_lanes, a_lanes, b_lanes);
+        emu_mma(d_lanes, EMU_BF16, a_lanes, b_lanes);
         for (int row = 0; row < 16; row++)
             for (int column = 0; column < 8; column++)
                 assert_int_equal(bits_of(d[row % 8 * 4 + column / 2][row / 8 * 2 + column % 2]),

@@ -36,6 +36,12 @@ static void check_limits(const struct smelt__plan *plan) {
     each = found ? each : 64; /* the one size of sm90 with heads as rows */
     if (!plan->item)          /* nothing is done for each of an operator's items */
         return;
+    if (strcmp(plan->item, "tile") == 0) { /* of queries and keys; it has all the heads */
+        assert_true(smelt__plan_constant(plan, "BLOCK_QUERIES", &found) > 0);
+        assert_true(smelt__plan_constant(plan, "BLOCK_KEYS", &found) > 0);
+        assert_int_equal(plan->blocks_per_item, 1);
+        return;
+    }
     assert_true(strcmp(plan->item, "query") == 0 || strcmp(plan->item, "group") == 0);
     smelt__plan_constant(plan, "GROUP_QUERIES", &found);
     if (found) { /* rows of several queries, and of heads that a tile has and nobody needs */

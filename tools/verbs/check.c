@@ -52,9 +52,8 @@ static int plan_operator(struct checks *checks, const char *text,
     if (status != TOOL_OK)
         return status;
     if (smelt__harness_spec_parse(&spec, text) == SMELT_OK) {
-        const unsigned passes = smelt__harness_spec_passes(&spec);
         for (int pass = 0; pass < spec.op->pass_count; pass++)
-            for (int kind = 0; spec.op->passes[pass].pass & passes; kind++)
+            for (int kind = 0; smelt__harness_spec_has(&spec, &spec.op->passes[pass]); kind++)
                 if (!plan_check(checks, &spec, text, pass, kind, options))
                     break;
     } else {

@@ -7,23 +7,6 @@
  * that are no value, or in none. */
 enum { FEW_HEADS = 128, HEAD_GROUP = 64, ROPE_WIDTH = 64 };
 
-static int refuse(const struct smelt__spec *spec, const char *name,
-                  struct smelt__message *message) {
-    const struct smelt__key *key = &spec->schema->keys[smelt__spec_key(spec->schema, name)];
-    smelt__message_set(message, "%s: %s=%" PRId64 " is not legal; legal: %s", spec->schema->name,
-                       name, smelt__spec_get(spec, name), key->legal);
-    return -1;
-}
-
-int smelt__check_one_of(const struct smelt__spec *spec, const char *key, const int *legal,
-                        int count, struct smelt__message *message) {
-    const int64_t value = smelt__spec_get(spec, key);
-    for (int i = 0; i < count; i++)
-        if (value == legal[i])
-            return 0;
-    return value == SMELT__AUTO ? 0 : refuse(spec, key, message);
-}
-
 static const int value_widths[] = {64, 128, 256, 512};
 
 int smelt__sparse_attn_check_widths(const struct smelt__spec *spec,
@@ -38,7 +21,7 @@ int smelt__sparse_attn_check_widths(const struct smelt__spec *spec,
 int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message) {
     const int64_t heads = smelt__spec_get(spec, "heads");
     if (heads > FEW_HEADS && heads % HEAD_GROUP != 0)
-        return refuse(spec, "heads", message);
+        return smelt__refuse_value(spec, "heads", message);
     const int64_t dqk = smelt__spec_get(spec, "dqk"), dv = smelt__spec_get(spec, "dv");
     if (smelt__check_one_of(spec, "dv", value_widths, 4, message))
         return -1;

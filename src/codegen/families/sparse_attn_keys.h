@@ -36,8 +36,4 @@ int smelt__sparse_attn_check_widths(const struct smelt__spec *spec, struct smelt
 /* What their ranges cannot say: the widths' pairs, the heads' rule. */
 int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message);
 
-/* A key with a few legal values within its range, or SMELT__AUTO: 0, or -1 with a message. */
-int smelt__check_one_of(const struct smelt__spec *spec, const char *key, const int *legal,
-                        int count, struct smelt__message *message);
-
 #endif

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "codegen/spec/internal.h"
+#include "codegen/spec/keys.h"
 #include "codegen/spec/knobs.h"
 #include "codegen/spec/names.h"
 
@@ -12,6 +13,25 @@ void smelt__spec_bad_value(const char *name, const struct smelt__key *key, const
     smelt__message_set(message, "%s: %s=%s is not legal%s%s%s; legal: %s", name, key->name, value,
                        nearest ? ", did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",
                        key->legal);
+}
+
+int smelt__refuse_value(const struct smelt__spec *spec, const char *name,
+                        struct smelt__message *message) {
+    char number[32];
+    snprintf(number, sizeof number, "%" PRId64, smelt__spec_get(spec, name));
+    smelt__spec_bad_value(spec->schema->name,
+                          &spec->schema->keys[smelt__spec_key(spec->schema, name)], number,
+                          message);
+    return -1;
+}
+
+int smelt__check_one_of(const struct smelt__spec *spec, const char *key, const int *legal,
+                        int count, struct smelt__message *message) {
+    const int64_t value = smelt__spec_get(spec, key);
+    for (int i = 0; i < count; i++)
+        if (value == legal[i])
+            return 0;
+    return value == SMELT__AUTO ? 0 : smelt__refuse_value(spec, key, message);
 }
 
 static int check_list(const struct smelt__spec *spec, const struct smelt__key *key, int64_t count,

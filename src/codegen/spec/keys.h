@@ -39,6 +39,13 @@
                                                .choices = (names)                                  \
     }
 
+/* For a schema's check. Refuses a key's value with what is legal: -1. */
+int smelt__refuse_value(const struct smelt__spec *spec, const char *key,
+                        struct smelt__message *message);
+/* A key with a few legal values within its range, or SMELT__AUTO: 0, or -1 with a message. */
+int smelt__check_one_of(const struct smelt__spec *spec, const char *key, const int *legal,
+                        int count, struct smelt__message *message);
+
 /* The key of an operator that has several passes: values are the set less one. */
 extern const char *const smelt__pass_choices[];
 #define SMELT__PASSES_KEY                                                                          \

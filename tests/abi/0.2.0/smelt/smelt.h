@@ -5,6 +5,7 @@
 #include "smelt/cache.h"
 #include "smelt/context.h"
 #include "smelt/device.h"
+#include "smelt/indexer_logits.h"
 #include "smelt/indexer_windows.h"
 #include "smelt/kernels.h"
 #include "smelt/sparse_attn.h"

@@ -1,0 +1,37 @@
+/* The operator indexer_logits: the lightning indexer's logits (docs/operators.md). One kernel. */
+#include "codegen/families/indexer_keys.h"
+#include "codegen/families/indexer_logits_fwd.h"
+
+extern const struct smelt__family smelt__indexer_logits; /* as registry.c declares it */
+
+enum { FWD }; /* members by number */
+
+static const struct smelt__member members[] = {
+    [FWD] = {"fwd", &smelt__indexer_logits_fwd.schema},
+};
+
+static const struct smelt__family *const kernels[] = {&smelt__indexer_logits_fwd, NULL};
+
+static const struct smelt__key keys[] = {SMELT__INDEXER_SHAPE};
+
+static void expand(const struct smelt__spec *spec, unsigned pass,
+                   struct smelt__expansion *expansion) {
+    smelt__expansion_add(expansion, spec, FWD, pass);
+}
+
+/* Models ask for indexer_topk. */
+static const struct smelt__preset_row presets[] = {{NULL, NULL}};
+
+const struct smelt__family smelt__indexer_logits = {
+    .schema = {.name = "indexer_logits",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys,
+               .members = members,
+               .member_count = sizeof members / sizeof *members,
+               .check = smelt__indexer_check},
+    .summary = "logits of the lightning indexer: how well each key suits each query",
+    .passes = SMELT__FORWARD,
+    .kernels = kernels,
+    .expand = expand,
+    .presets = presets,
+};

@@ -1,0 +1,69 @@
+/*
+ * The kernel family indexer_logits_fwd: its keys, and which variant a spec gets. Asking for a
+ * variant by name gets that one or the reason why not.
+ */
+#include <string.h>
+
+#include "codegen/families/indexer_keys.h"
+#include "codegen/families/indexer_logits_fwd.h"
+
+static const char *const variant_names[] = {"mma", NULL};
+
+static const struct smelt__key keys[] = {
+    SMELT__INDEXER_SHAPE,
+    SMELT__NAMED_KNOB("variant", "auto, mma", "which instructions the kernel is built on",
+                      variant_names),
+    SMELT__KNOB("warps", "auto, 4, 8", "warps of a thread block, with mma", 4, 8),
+    SMELT__KNOB("blocks", "auto, 1..4", "thread blocks resident at once, with mma", 1, 4),
+    SMELT__KNOB("warp_keys", "auto, 32, 64", "keys of a warp, with mma", 32, 64),
+    SMELT__KNOB("block_queries", "auto, 8..256 by eights", "queries of an item, with mma", 8, 256),
+    SMELT__KNOB("stages", "auto, 2..4", "parts of queries in flight", 2, 4),
+};
+
+static int check(const struct smelt__spec *spec, struct smelt__message *message) {
+    static const int warp_counts[] = {4, 8}, key_counts[] = {32, 64};
+    const int64_t queries = smelt__spec_get(spec, "block_queries");
+    if (queries != SMELT__AUTO && queries % 8 != 0)
+        return smelt__refuse_value(spec, "block_queries", message);
+    return smelt__indexer_check(spec, message) ||
+                   smelt__check_one_of(spec, "warps", warp_counts, 2, message) ||
+                   smelt__check_one_of(spec, "warp_keys", key_counts, 2, message)
+               ? -1
+               : 0;
+}
+
+static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
+    static const struct {
+        const char *name;
+        int count, values[SMELT__MAX_TRIES];
+    } tried[] = {
+        {"warps", 2, {4, 8}},       {"blocks", 3, {1, 2, 3}},
+        {"warp_keys", 2, {32, 64}}, {"block_queries", 4, {32, 64, 128, 256}},
+        {"stages", 3, {2, 3, 4}},
+    };
+    (void)named;
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+        if (strcmp(key->name, tried[i].name) != 0)
+            continue;
+        for (int k = 0; k < tried[i].count; k++)
+            values[k] = tried[i].values[k];
+        return tried[i].count;
+    }
+    return 0;
+}
+
+/* The best first. */
+static const struct smelt__variant variants[] = {
+    {"mma", smelt__indexer_logits_fwd_plan_mma, NULL},
+    {NULL, NULL, NULL},
+};
+
+const struct smelt__family smelt__indexer_logits_fwd = {
+    .schema = {.name = "indexer_logits_fwd",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys,
+               .check = check},
+    .summary = "the lightning indexer's logits, windows masked",
+    .variants = variants,
+    .tries = tries,
+};

@@ -1,0 +1,124 @@
+/*
+ * The kernel family indexer_logits_fwd: the plan of its variant mma. What the kernel does with
+ * these numbers stands at the head of templates/indexer_logits_fwd.mma.cu.
+ *
+ * The rule. A warp keeps 64 keys in registers, which are 128 of them with rows of 256 bytes; two
+ * warps a scheduler then hide one's ReLU and sum behind the other's products. They come as two
+ * blocks of four warps, whose barriers do not meet. Compute capability 9.0 multiplies e4m3 by
+ * mma.sync as halves, which ptxas converts and keeps: 32 keys are as many as stay in registers.
+ */
+#include <limits.h>
+
+#include "codegen/families/indexer_keys.h"
+#include "codegen/families/indexer_logits_fwd.h"
+#include "codegen/plan/limits.h"
+
+enum {
+    WARP = 32,            /* threads */
+    GROUP_QUERIES = 8,    /* of one mma tile, which has two heads of each */
+    STEP_BYTES = 32,      /* of a row in one mma */
+    STAGE_HEADS = 8,      /* at most, of a group of queries in one stage */
+    OTHER_REGISTERS = 40, /* operands of a step, addresses, loop state */
+    ALIGNMENT = 1024,
+    DEFAULT_WARPS = 4,
+    DEFAULT_BLOCKS = 2,
+    DEFAULT_WARP_KEYS = 64,
+    CONVERTS = 9, /* compute capability */
+    CONVERTED_WARP_KEYS = 32,
+    DEFAULT_QUERIES = 128,
+    DEFAULT_STAGES = 3,
+};
+
+struct choice {
+    int heads, row_bytes, fp8;
+    int warps, blocks, warp_keys, block_queries, stages, stage_heads;
+};
+
+/* The keys, the products of a tile, a logit for each key and query of the warp, weights, and with
+ * fp8 the keys' scales. */
+static int registers_needed(const struct choice *choice) {
+    const int tiles = choice->warp_keys / 8;
+    return tiles * choice->row_bytes / STEP_BYTES * 2 + tiles * 4 + tiles * 2 +
+           choice->stage_heads + (choice->fp8 ? tiles * 2 : 0) + OTHER_REGISTERS;
+}
+
+static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
+    plan->region_count = 0;
+    smelt__plan_add_region(plan, "QUERIES_OFFSET",
+                           choice->stages * choice->stage_heads * GROUP_QUERIES * choice->row_bytes,
+                           ALIGNMENT, "stages: heads of eight queries");
+}
+
+static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                  struct smelt__message *message) {
+    const int capability = 10 * arch->capability_major + arch->capability_minor;
+    if (smelt__spec_get(spec, "dtype") != SMELT__INDEXER_FP8 || capability >= 89)
+        return 0;
+    smelt__message_set(message,
+                       "%s: dtype=fp8 needs compute capability 8.9 or later, and %s has %d.%d; "
+                       "dtype=bf16 runs there",
+                       spec->schema->name, arch->name, arch->capability_major,
+                       arch->capability_minor);
+    return -1;
+}
+
+static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
+                          struct smelt__plan *plan) {
+    const struct {
+        const char *name, *knob; /* knob: its key; NULL: derived */
+        int value;
+        const char *meaning;
+    } constants[] = {
+        {"WARPS", "warps", choice->warps, "of a thread block"},
+        {"WARP_KEYS", "warp_keys", choice->warp_keys, "keys that a warp keeps in registers"},
+        {"BLOCK_QUERIES", "block_queries", choice->block_queries, "queries of an item"},
+        {"STAGES", "stages", choice->stages, "parts of queries in flight"},
+        {"BLOCK_KEYS", NULL, choice->warps * choice->warp_keys, "keys of an item"},
+        {"ROW_BYTES", NULL, choice->row_bytes, "of a key, and of a head of a query"},
+        {"STAGE_HEADS", NULL, choice->stage_heads, "heads of eight queries in one stage"},
+        {"TENSOR_MAPS", NULL, 0, "nothing comes by the copy engine"},
+    };
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        smelt__plan_add(plan, constants[i].name, constants[i].value,
+                        constants[i].knob ? smelt__plan_origin(spec, constants[i].knob)
+                                          : SMELT__DERIVED,
+                        constants[i].meaning);
+}
+
+int smelt__indexer_logits_fwd_plan_mma(const struct smelt__spec *spec,
+                                       const struct smelt__arch *arch, struct smelt__plan *plan,
+                                       struct smelt__message *message) {
+    struct smelt__misses misses = SMELT__NO_MISSES;
+    struct choice choice = {
+        .heads = (int)smelt__spec_get(spec, "heads"),
+        .fp8 = smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8,
+        .warps = smelt__spec_knob(spec, "warps", DEFAULT_WARPS),
+        .blocks = smelt__spec_knob(spec, "blocks", DEFAULT_BLOCKS),
+        .warp_keys = smelt__spec_knob(spec, "warp_keys", DEFAULT_WARP_KEYS),
+        .block_queries = smelt__spec_knob(spec, "block_queries", DEFAULT_QUERIES),
+        .stages = smelt__spec_knob(spec, "stages", DEFAULT_STAGES),
+    };
+    if (refuse(spec, arch, message))
+        return -1;
+    if (choice.fp8 && arch->capability_major == CONVERTS &&
+        smelt__spec_get(spec, "warp_keys") == SMELT__AUTO)
+        choice.warp_keys = CONVERTED_WARP_KEYS;
+    choice.row_bytes = (int)smelt__spec_get(spec, "dim") * (choice.fp8 ? 1 : 2);
+    choice.stage_heads = choice.heads < STAGE_HEADS ? (choice.heads + 1) / 2 * 2 : STAGE_HEADS;
+    add_regions(&choice, plan);
+    /* Eight warps a multiprocessor by rule, whatever the knob warps says. */
+    if (smelt__spec_get(spec, "blocks") == SMELT__AUTO)
+        choice.blocks = DEFAULT_WARPS * DEFAULT_BLOCKS / choice.warps;
+    if (!smelt__limits_hold(arch, choice.warps * WARP, choice.blocks, plan->shared_bytes,
+                            registers_needed(&choice), &misses)) {
+        smelt__misses_explain(&misses, spec, arch, "fewer stages or blocks",
+                              "fewer warp_keys, warps or blocks", "", message);
+        return -1;
+    }
+    plan->template_name = "indexer_logits_fwd.mma.cu";
+    smelt__indexer_logits_fwd_name(spec, plan);
+    add_constants(&choice, spec, plan);
+    smelt__plan_set_threads(plan, choice.warps * WARP, choice.blocks);
+    plan->item = "tile";
+    return 0;
+}

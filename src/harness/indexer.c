@@ -1,0 +1,164 @@
+/* See indexer.h. */
+#include "harness/indexer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/lists.h"
+#include "harness/normal.h"
+#include "harness/parallel.h"
+#include "harness/random.h"
+#include "harness/windows.h"
+#include "reference/bf16.h"
+#include "reference/e4m3.h"
+#include "smelt/indexer_logits.h"
+
+enum { STREAM_Q = 1, STREAM_K, STREAM_WEIGHTS, STREAM_SCALE, STREAM_ODD };
+enum {
+    ODD_ONE_IN = 16, /* keys, weights' rows and scales, with adversarial lists */
+    WIDEST = 128     /* of a head */
+};
+
+/* What is normally distributed is multiplied by before it is rounded to e4m3, so that rows reach
+ * about as far as quantised ones, which end at 448; k_scale is around its inverse. */
+static const float FP8_RANGE = 100.0F;
+
+struct fill {
+    struct smelt__problem *problem;
+    const struct smelt__indexer_inputs *inputs;
+    struct smelt__normals normals;
+    uint8_t e4m3[SMELT__NORMALS]; /* the same quantiles, by number */
+    uint8_t *used;                /* [rows] whether a window has the key */
+};
+
+/* Whether row `row` of a stream is odd, and which kind of odd: 0 to 2. */
+static int is_odd(const struct fill *fill, uint64_t stream, int64_t row, int *kind) {
+    struct smelt__random random =
+        smelt__random_at(fill->problem->options.seed, STREAM_ODD + stream, (uint64_t)row);
+    *kind = (int)smelt__random_below(&random, 3);
+    return fill->problem->options.lists == SMELT__LISTS_ADVERSARIAL &&
+           smelt__random_below(&random, ODD_ONE_IN) == 0;
+}
+
+/* NaN or an infinity. */
+static float odd_number(int kind) {
+    return kind == 0 ? NAN : kind == 1 ? INFINITY : -INFINITY;
+}
+
+static void *row_at(const struct fill *fill, int tensor, int64_t i, int64_t k) {
+    char *data = smelt__problem_data(fill->problem, tensor);
+    const enum smelt__element element = fill->problem->pass->tensors->rows[tensor].element;
+    return data + smelt__problem_at(fill->problem, tensor, i, k, 0) *
+                      (int64_t)smelt__element_bytes(element);
+}
+
+/* One row of q or k. */
+static void fill_row(const struct fill *fill, uint64_t stream, int64_t row, void *to) {
+    const int dim = fill->inputs->dim;
+    uint16_t values[WIDEST];
+    smelt__normals_row(&fill->normals, fill->problem->options.seed, stream, (uint64_t)row, values,
+                       dim);
+    if (fill->inputs->dtype == SMELT_INDEXER_BF16) {
+        memcpy(to, values, (size_t)dim * sizeof *values);
+        return;
+    }
+    for (int d = 0; d < dim; d++)
+        ((uint8_t *)to)[d] = smelt__e4m3_from_float(FP8_RANGE * smelt__bf16_to_float(values[d]));
+}
+
+static void fill_queries(void *user, int64_t begin, int64_t end) {
+    const struct fill *fill = user;
+    const int heads = fill->inputs->heads;
+    for (int64_t query = begin; query < end; query++) {
+        float *const weights = row_at(fill, fill->inputs->weights, query, 0);
+        int kind;
+        struct smelt__random random =
+            smelt__random_at(fill->problem->options.seed, STREAM_WEIGHTS, (uint64_t)query);
+        for (int h = 0; h < heads; h++) {
+            fill_row(fill, STREAM_Q, query * heads + h, row_at(fill, fill->inputs->q, query, h));
+            weights[h] = (float)(smelt__random_below(&random, 2001) - 800) / 1000.0F;
+        }
+        if (is_odd(fill, STREAM_WEIGHTS, query, &kind))
+            weights[smelt__random_below(&random, heads)] = odd_number(kind);
+    }
+}
+
+/* A key inside a window that is not all numbers. */
+static void make_odd(const struct fill *fill, int64_t key, int kind, void *row) {
+    const int64_t d = key % fill->inputs->dim;
+    if (fill->inputs->dtype == SMELT_INDEXER_BF16)
+        ((uint16_t *)row)[d] = smelt__bf16_from_float(odd_number(kind));
+    else
+        ((uint8_t *)row)[d] = kind == 1 ? 0x7f : 0xff; /* either NaN */
+}
+
+static void fill_keys(void *user, int64_t begin, int64_t end) {
+    const struct fill *fill = user;
+    float *const scales = smelt__problem_data(fill->problem, fill->inputs->k_scale);
+    for (int64_t key = begin; key < end; key++) {
+        void *const row = row_at(fill, fill->inputs->k, key, 0);
+        int kind;
+        struct smelt__random random =
+            smelt__random_at(fill->problem->options.seed, STREAM_SCALE, (uint64_t)key);
+        fill_row(fill, STREAM_K, key, row);
+        if (is_odd(fill, STREAM_K, key, &kind))
+            make_odd(fill, key, kind, row);
+        if (scales)
+            scales[key] = (float)(500 + smelt__random_below(&random, 1000)) / 1000.0F / FP8_RANGE;
+        if (scales && is_odd(fill, STREAM_SCALE, key, &kind))
+            scales[key] = odd_number(kind);
+        if (fill->used[key])
+            continue;
+        memset(row, 0xff,
+               (size_t)fill->inputs->dim * (fill->inputs->dtype == SMELT_INDEXER_BF16 ? 2 : 1));
+        if (scales)
+            scales[key] = NAN;
+    }
+}
+
+/* Marks the keys that some window has: steps where windows begin and end, summed up. */
+static int find_used(struct fill *fill) {
+    const struct smelt__problem_options *options = &fill->problem->options;
+    int32_t *const steps = calloc((size_t)options->rows + 1, sizeof *steps);
+    fill->used = malloc((size_t)options->rows);
+    if (!steps || !fill->used) {
+        free(steps);
+        return -1;
+    }
+    for (int64_t query = 0; query < options->batches * options->tokens; query++) {
+        int32_t begin, end;
+        smelt__windows_of(fill->problem, fill->inputs->window_begin, fill->inputs->window_end,
+                          query, &begin, &end);
+        steps[begin]++;
+        steps[end]--;
+    }
+    int32_t open = 0;
+    for (int64_t key = 0; key < options->rows; key++) {
+        open += steps[key];
+        fill->used[key] = open > 0;
+    }
+    free(steps);
+    return 0;
+}
+
+int smelt__indexer_fill(struct smelt__problem *problem,
+                        const struct smelt__indexer_inputs *inputs) {
+    const struct smelt__problem_options *options = &problem->options;
+    struct fill *fill = calloc(1, sizeof *fill);
+    if (!fill)
+        return -1;
+    fill->problem = problem;
+    fill->inputs = inputs;
+    problem->computed = options->batches * options->tokens;
+    problem->valid_slots = smelt__windows_fill(problem, inputs->window_begin, inputs->window_end);
+    const int failed = find_used(fill);
+    if (!failed) {
+        smelt__normals_make(&fill->normals);
+        smelt__parallel_for(problem->computed, 16, fill_queries, fill);
+        smelt__parallel_for(options->rows, 256, fill_keys, fill);
+    }
+    free(fill->used);
+    free(fill);
+    return failed;
+}

@@ -1,0 +1,350 @@
+/* The harness's row of indexer_logits. */
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "harness/footprint.h"
+#include "harness/indexer.h"
+#include "harness/operator.h"
+#include "harness/placed.h"
+#include "harness/random.h"
+#include "harness/windows.h"
+#include "ops/indexer_logits_tensors.h"
+#include "reference/indexer_logits.h"
+#include "smelt/indexer_logits.h"
+
+extern const struct smelt__harness_operator
+    smelt__harness_indexer_logits; /* as operators.c has it */
+
+#define TENSOR(name) SMELT__INDEXER_LOGITS_##name
+
+/* ---- the public API -------------------------------------------------------------------------- */
+
+static smelt_status parse(const char *text, void *spec, char **knobs) {
+    smelt_indexer_logits_spec *parsed = spec;
+    *parsed = (smelt_indexer_logits_spec)SMELT_INDEXER_LOGITS_SPEC_INIT;
+    return smelt_indexer_logits_spec_parse(text, parsed, knobs);
+}
+
+static smelt_status print(const void *spec, char **text) {
+    return smelt_indexer_logits_spec_print(spec, text);
+}
+
+static smelt_status supported(smelt_context *context, const void *spec, const char **why) {
+    return smelt_indexer_logits_supported(context, spec, why);
+}
+
+static smelt_status create(void **object, smelt_context *context, const void *spec) {
+    smelt_indexer_logits *indexer = NULL;
+    const smelt_status status = smelt_indexer_logits_create(&indexer, context, spec);
+    *object = indexer;
+    return status;
+}
+
+static void destroy(void **object) {
+    smelt_indexer_logits *indexer = *object;
+    smelt_indexer_logits_destroy(&indexer);
+    *object = NULL;
+}
+
+static smelt_status forward(const void *object, const void *args, struct CUstream_st *stream) {
+    return smelt_indexer_logits_forward(object, args, stream);
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+static const char *const options[] = {"width", "documents", "lists", NULL};
+
+enum { DEFAULT_ROWS = 1024, DEFAULT_WIDTH = 256 };
+
+static void defaults(const void *spec, struct smelt__problem_options *given) {
+    (void)spec;
+    if (given->rows == 0)
+        given->rows = DEFAULT_ROWS;
+    if (given->width == 0)
+        given->width = DEFAULT_WIDTH;
+}
+
+/* Seconds on the emulator, and still several blocks of keys, the last of them not whole. */
+static void small(const void *spec, struct smelt__problem_options *given) {
+    (void)spec;
+    if (given->tokens == 0)
+        given->tokens = 19;
+    if (given->rows == 0)
+        given->rows = 531;
+    if (given->width == 0)
+        given->width = 100;
+}
+
+static void draw(const void *spec, struct smelt__random *random,
+                 struct smelt__problem_options *given) {
+    enum { MOST_ROWS = 700 };
+    (void)spec;
+    given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
+    given->width = 1 + smelt__random_below(random, MOST_ROWS);
+    given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
+}
+
+static int same_problems(const void *a, const void *b) {
+    const smelt_indexer_logits_spec *x = a, *y = b;
+    return x->heads == y->heads && x->dim == y->dim && x->dtype == y->dtype;
+}
+
+static const enum smelt__lists kinds[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL,
+                                          SMELT__LISTS_WINDOW, SMELT__LISTS_ADVERSARIAL,
+                                          SMELT__LISTS_FULL};
+
+static int variation(int number, struct smelt__problem_options *given) {
+    if (number >= (int)(sizeof kinds / sizeof kinds[0]))
+        return 0;
+    given->lists = kinds[number];
+    return 1;
+}
+
+static const char *inputs_name(const struct smelt__problem_options *given) {
+    return smelt__lists_names[given->lists];
+}
+
+/* Full windows, then damaged ones. */
+static int trial(const void *spec, int number, struct smelt__problem_options *given) {
+    static const enum smelt__lists lists[] = {SMELT__LISTS_FULL, SMELT__LISTS_ADVERSARIAL};
+    (void)spec;
+    if (number >= (int)(sizeof lists / sizeof lists[0]))
+        return 0;
+    given->tokens = 70;
+    given->rows = 1100;
+    given->lists = lists[number];
+    return 1;
+}
+
+static int is_bf16(const void *spec) {
+    return ((const smelt_indexer_logits_spec *)spec)->dtype == SMELT_INDEXER_BF16;
+}
+
+static int is_fp8(const void *spec) {
+    return !is_bf16(spec);
+}
+
+static void shape(struct smelt__problem *problem) {
+    const smelt_indexer_logits_spec *spec = problem->spec;
+    smelt_indexer_logits_args *args = problem->args;
+    *args = (smelt_indexer_logits_args)SMELT_INDEXER_LOGITS_ARGS_INIT;
+    args->tokens = problem->options.batches * problem->options.tokens;
+    args->rows = problem->options.rows;
+    problem->extents[TENSOR(T)] = args->tokens;
+    problem->extents[TENSOR(S)] = args->rows;
+    problem->extents[TENSOR(H)] = spec->heads;
+    problem->extents[TENSOR(D)] = spec->dim;
+}
+
+static int given(const struct smelt__problem *problem, int tensor) {
+    return tensor != TENSOR(K_SCALE) || is_fp8(problem->spec);
+}
+
+static int fill(struct smelt__problem *problem) {
+    const smelt_indexer_logits_spec *spec = problem->spec;
+    const struct smelt__indexer_inputs inputs = {
+        .heads = spec->heads,
+        .dim = spec->dim,
+        .dtype = spec->dtype,
+        .q = TENSOR(Q),
+        .k = TENSOR(K),
+        .weights = TENSOR(WEIGHTS),
+        .k_scale = TENSOR(K_SCALE),
+        .window_begin = TENSOR(WINDOW_BEGIN),
+        .window_end = TENSOR(WINDOW_END),
+    };
+    return smelt__indexer_fill(problem, &inputs);
+}
+
+static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
+    const smelt_indexer_logits_spec *spec = problem->spec;
+    const int64_t tokens = problem->extents[TENSOR(T)], rows = problem->extents[TENSOR(S)];
+    for (int64_t t = 0; t < tokens; t++) {
+        for (int64_t h = 0; h < spec->heads; h++)
+            smelt__touch_row(footprints, TENSOR(Q), t, h, 0);
+        smelt__touch_row(footprints, TENSOR(WEIGHTS), t, 0, 0);
+        smelt__touch_row(footprints, TENSOR(LOGITS), t, 0, 0);
+    }
+    for (int64_t s = 0; s < rows; s++)
+        smelt__touch_row(footprints, TENSOR(K), s, 0, 0);
+    smelt__touch(footprints, TENSOR(K_SCALE), 0, rows);
+    smelt__touch(footprints, TENSOR(WINDOW_BEGIN), 0, tokens);
+    smelt__touch(footprints, TENSOR(WINDOW_END), 0, tokens);
+}
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+static double multiplications(const void *spec, const struct smelt__problem_options *given_) {
+    const smelt_indexer_logits_spec *indexer = spec;
+    return (double)(given_->batches * given_->tokens) * (double)given_->rows * indexer->heads *
+           indexer->dim;
+}
+
+/* Measured on one H200: large matrix products under sustained load, bf16 and e4m3; and writing. */
+static const double TFLOPS_CEILING[] = {690, 1494}, TBS_CEILING = 4.1;
+
+/* Arithmetic: the keys in windows. Bytes: each tensor once. */
+static int rates(const struct smelt__problem *problem,
+                 struct smelt__rate found[SMELT__MOST_RATES]) {
+    const smelt_indexer_logits_spec *spec = problem->spec;
+    const double tera = 1e12, width = (double)spec->heads * spec->dim;
+    const double tokens = (double)problem->extents[TENSOR(T)];
+    const double rows = (double)problem->extents[TENSOR(S)];
+    const double element = is_fp8(spec) ? 1 : 2;
+    found[0] = (struct smelt__rate){"tflops",
+                                    "tflops_ratio",
+                                    "TFLOP/s",
+                                    0,
+                                    2 * (double)problem->valid_slots * width / tera,
+                                    TFLOPS_CEILING[is_fp8(spec)]};
+    found[1] = (struct smelt__rate){
+        "memory_tbs",
+        "memory_ratio",
+        "TB/s",
+        2,
+        (tokens * rows * 4 + element * (tokens * width + rows * spec->dim)) / tera,
+        TBS_CEILING};
+    return 2;
+}
+
+static void tiny(void *args) {
+    smelt_indexer_logits_args *indexer = args;
+    indexer->tokens = indexer->rows = 1;
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+enum { RELATIVE, ABSOLUTE, METRICS };
+
+static const struct smelt__metric metrics[METRICS] = {
+    [RELATIVE] = {"relative_error", "logits", "logits, relative",
+                  "error of a logit, relative to the sum of its terms' sizes,", SMELT__LARGEST},
+    [ABSOLUTE] = {"max_abs_error", "logits", NULL, "error of a logit", SMELT__LARGEST},
+};
+
+/* fp32 sums of bf16 products; the tensor cores cut sums of e4m3 products off after 13 bits. */
+static const double TOLERANCE[] = {1e-5, 5e-4};
+
+static int64_t count_queries(const struct smelt__problem *problem) {
+    return problem->extents[TENSOR(T)];
+}
+
+/* One logit; `terms`: what its error is relative to. */
+static const char *compare_logit(float got, double expected, double terms, int inside, int64_t key,
+                                 struct smelt__finding *finding) {
+    if (!inside)
+        return isinf(got) && got < 0 ? NULL : "a logit outside the window is not -inf";
+    if (isnan(got) || (got == 0 && signbit(got)))
+        return "a logit is NaN, not written, or -0";
+    if (!isfinite(expected) || !isfinite(terms))
+        return (double)got == expected || (isfinite(expected) && isfinite(got))
+                   ? NULL
+                   : "a logit of infinities or NaN is wrong";
+    const double error = fabs((double)got - expected);
+    smelt__finding_enlarge(finding, ABSOLUTE, error, key);
+    smelt__finding_enlarge(finding, RELATIVE, error > 0 ? error / terms : 0, key);
+    return NULL;
+}
+
+static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
+                          struct smelt__finding *finding) {
+    const struct smelt__problem *problem = placed->problem;
+    const int64_t rows = problem->extents[TENSOR(S)];
+    const float *const got = smelt__placed_row(placed, TENSOR(LOGITS), query, 0, 0);
+    smelt_indexer_logits_args args = *(const smelt_indexer_logits_args *)problem->args;
+    double *const expected = malloc((size_t)rows * 2 * sizeof *expected);
+    int32_t begin, end;
+    (void)prepared;
+    args.q.strides[0] = problem->layout[TENSOR(Q)].strides[0];
+    args.q.strides[1] = problem->layout[TENSOR(Q)].strides[1];
+    args.k.strides[0] = problem->layout[TENSOR(K)].strides[0];
+    args.weights.strides[0] = problem->layout[TENSOR(WEIGHTS)].strides[0];
+    if (!expected ||
+        smelt__indexer_logits_reference(problem->spec, &args, query, expected, expected + rows)) {
+        finding->wrong = "out of memory while computing the reference";
+        free(expected);
+        return;
+    }
+    smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), query, &begin, &end);
+    for (int64_t s = 0; s < rows && !finding->wrong; s++) {
+        finding->wrong = compare_logit(got[s], expected[s], expected[rows + s],
+                                       s >= begin && s < end, s, finding);
+        finding->wrong_place = s;
+    }
+    free(expected);
+}
+
+static void judge(const struct smelt__problem *problem, int64_t compared,
+                  struct smelt__metric_result *results) {
+    (void)compared;
+    results[RELATIVE].bar = TOLERANCE[is_fp8(problem->spec)];
+    results[ABSOLUTE].bar = -1;
+}
+
+static const struct smelt__comparison by_query = {
+    .unit = "query",
+    .place = "key",
+    .metrics = metrics,
+    .metric_count = METRICS,
+    .count = count_queries,
+    .compare = compare_query,
+    .judge = judge,
+};
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+#define PASS(dtype, takes_)                                                                        \
+    {                                                                                              \
+        .pass = SMELT_PASS_FORWARD, .takes = (takes_), .name = "forward",                          \
+        .tensors = &smelt__indexer_logits_tensors[dtype], .shape = shape, .given = given,          \
+        .fill = fill, .footprint = footprint, .multiplications = multiplications,                  \
+        .comparisons = &by_query, .comparison_count = 1, .rates = rates, .tiny = tiny,             \
+        .launch = forward                                                                          \
+    }
+
+static const struct smelt__harness_pass passes[] = {
+    PASS(SMELT_INDEXER_BF16, is_bf16),
+    PASS(SMELT_INDEXER_FP8, is_fp8),
+};
+
+/* What DeepGEMM's and cuDNN's kernels are compared at. */
+#define PEERS(dtype, heads)                                                                        \
+    {.spec = "indexer_logits:heads=" #heads ",dim=128,dtype=" #dtype,                              \
+     .tokens = 16384,                                                                              \
+     .rows = 16384,                                                                                \
+     .lists = SMELT__LISTS_CAUSAL,                                                                 \
+     .documents = 1},                                                                              \
+    {                                                                                              \
+        .spec = "indexer_logits:heads=" #heads ",dim=128,dtype=" #dtype, .tokens = 4096,           \
+        .rows = 8192, .lists = SMELT__LISTS_FULL                                                   \
+    }
+
+static const struct smelt__harness_shape peers[] = {
+    PEERS(fp8, 64),  PEERS(fp8, 32),  PEERS(fp8, 16),  PEERS(fp8, 8),
+    PEERS(bf16, 64), PEERS(bf16, 32), PEERS(bf16, 16), PEERS(bf16, 8),
+};
+
+const struct smelt__harness_operator smelt__harness_indexer_logits = {
+    .name = "indexer_logits",
+    .spec_bytes = sizeof(smelt_indexer_logits_spec),
+    .knobs_field = offsetof(smelt_indexer_logits_spec, knobs),
+    .parse = parse,
+    .print = print,
+    .supported = supported,
+    .create = create,
+    .destroy = destroy,
+    .passes = passes,
+    .pass_count = sizeof passes / sizeof passes[0],
+    .options = options,
+    .defaults = defaults,
+    .small = small,
+    .draw = draw,
+    .same_problems = same_problems,
+    .variation = variation,
+    .inputs = inputs_name,
+    .trial = trial,
+    .bench = {.tokens = 4096, .rows = 8192, .lists = SMELT__LISTS_FULL},
+    .peers = peers,
+    .peer_count = sizeof peers / sizeof peers[0],
+};

@@ -1,0 +1,138 @@
+/* See windows.h. */
+#include "harness/windows.h"
+
+#include <limits.h>
+#include <math.h>
+
+#include "harness/lists.h"
+#include "harness/problem.h"
+#include "harness/random.h"
+
+enum { STREAM_WINDOW = 151, STREAM_PATTERN };
+
+struct window {
+    int64_t begin, end;
+};
+
+/* The key a query stands at. */
+static int64_t position(const struct smelt__problem_options *options, int64_t query) {
+    return (query % options->tokens + 1) * options->rows / options->tokens - 1;
+}
+
+static struct window make_random(const struct smelt__problem_options *options, int64_t query) {
+    struct smelt__random random = smelt__random_at(options->seed, STREAM_WINDOW, (uint64_t)query);
+    const int64_t a = smelt__random_below(&random, options->rows + 1);
+    const int64_t b = smelt__random_below(&random, options->rows + 1);
+    return (struct window){a < b ? a : b, a < b ? b : a};
+}
+
+/* Where the document ends that comes before number `document`. Unequal ones grow linearly: the
+ * first of four has a tenth of the keys, the last four tenths. */
+static int64_t document_start(const struct smelt__problem_options *options, int64_t document) {
+    const int64_t all = options->documents;
+    if (options->lists == SMELT__LISTS_PACKED)
+        return document * options->rows / all;
+    return options->rows * (document * (document + 1)) / (all * (all + 1));
+}
+
+static struct window make_causal(const struct smelt__problem_options *options, int64_t query) {
+    const int64_t at = position(options, query);
+    int64_t document = 0;
+    while (document + 1 < options->documents && document_start(options, document + 1) <= at)
+        document++;
+    return (struct window){document_start(options, document), at + 1};
+}
+
+static struct window make_last(const struct smelt__problem_options *options, int64_t query) {
+    const int64_t end = position(options, query) + 1;
+    return (struct window){end > options->width ? end - options->width : 0, end};
+}
+
+static struct window make_log(const struct smelt__problem_options *options, int64_t query) {
+    struct smelt__random random = smelt__random_at(options->seed, STREAM_WINDOW, (uint64_t)query);
+    const double share = (double)(smelt__random_next(&random) >> 11) * 0x1p-53;
+    const int64_t length = (int64_t)exp(share * log((double)options->rows + 2)) - 1;
+    const int64_t count = length < options->rows ? length : options->rows;
+    const int64_t begin = smelt__random_below(&random, options->rows - count + 1);
+    return (struct window){begin, begin + count};
+}
+
+static struct window make_adversarial(const struct smelt__problem_options *options, int64_t query) {
+    struct smelt__random random = smelt__random_at(options->seed, STREAM_PATTERN, (uint64_t)query);
+    const int64_t rows = options->rows, at = smelt__random_below(&random, rows);
+    const struct window some = make_random(options, query);
+    const struct window patterns[] = {
+        {at, at},                   /* empty */
+        {some.end + 1, some.begin}, /* inverted */
+        {at, at + 1},
+        {-5, at + 1},
+        {at, rows + 7},
+        {INT32_MIN, INT32_MAX},
+        some,
+        {INT32_MAX, INT32_MIN},
+        {rows, rows + 9}, /* behind all keys */
+        {-9, 0},          /* before them */
+        {rows - 1, rows},
+        {0, rows},
+    };
+    return patterns[((uint64_t)query + options->seed) % (sizeof patterns / sizeof patterns[0])];
+}
+
+void smelt__windows_make(const struct smelt__problem_options *options, int64_t query,
+                         int32_t *begin, int32_t *end) {
+    struct window window = {0, options->rows};
+    switch (options->lists) {
+    case SMELT__LISTS_RANDOM:
+        window = make_random(options, query);
+        break;
+    case SMELT__LISTS_CAUSAL:
+    case SMELT__LISTS_PACKED:
+        window = make_causal(options, query);
+        break;
+    case SMELT__LISTS_WINDOW:
+    case SMELT__LISTS_DRIFT:
+        window = make_last(options, query);
+        break;
+    case SMELT__LISTS_LOG:
+        window = make_log(options, query);
+        break;
+    case SMELT__LISTS_ADVERSARIAL:
+        window = make_adversarial(options, query);
+        break;
+    case SMELT__LISTS_FULL:
+    case SMELT__LISTS_KINDS:
+        break;
+    }
+    *begin = (int32_t)window.begin;
+    *end = (int32_t)window.end;
+}
+
+int64_t smelt__windows_clip(int64_t rows, int32_t *begin, int32_t *end) {
+    if (*begin < 0)
+        *begin = 0;
+    if (*end > rows)
+        *end = (int32_t)rows;
+    if (*begin >= *end)
+        *begin = *end = 0;
+    return *end - *begin;
+}
+
+int64_t smelt__windows_fill(struct smelt__problem *problem, int begin_tensor, int end_tensor) {
+    const struct smelt__problem_options *options = &problem->options;
+    int32_t *const begins = smelt__problem_data(problem, begin_tensor);
+    int32_t *const ends = smelt__problem_data(problem, end_tensor);
+    int64_t sum = 0;
+    for (int64_t query = 0; query < options->batches * options->tokens; query++) {
+        int32_t begin, end;
+        smelt__windows_make(options, query, &begins[query], &ends[query]);
+        sum += smelt__windows_of(problem, begin_tensor, end_tensor, query, &begin, &end);
+    }
+    return sum;
+}
+
+int64_t smelt__windows_of(const struct smelt__problem *problem, int begin_tensor, int end_tensor,
+                          int64_t query, int32_t *begin, int32_t *end) {
+    *begin = ((const int32_t *)smelt__problem_data(problem, begin_tensor))[query];
+    *end = ((const int32_t *)smelt__problem_data(problem, end_tensor))[query];
+    return smelt__windows_clip(problem->options.rows, begin, end);
+}

@@ -1,0 +1,29 @@
+//@use common/base.cuh
+//@use ptx/maximum.cuh
+/*
+ * The indexer's logits and windows, the same in every kernel (include/smelt/indexer_logits.h).
+ */
+
+#define LOWEST_LOGIT (-__int_as_float(0x7f800000))
+
+/* A logit as it is written: +0 for -0, -inf for NaN. */
+DEVICE float canonical_logit(float logit) {
+    return fmaxf(logit, LOWEST_LOGIT) + 0.0f;
+}
+
+/* weight * max(0, product) added to a sum; NaN stays. */
+DEVICE float add_head(float sum, float weight, float product) {
+    return fmaf(weight, maximum_nan(product, 0.0f), sum);
+}
+
+/* A query's window among `keys` keys from number `first` on, relative to that; empty when it does
+ * not begin before its end. first + keys <= rows. */
+struct key_range {
+    int begin, end;
+};
+
+DEVICE struct key_range window_among(int window_begin, int window_end, int first, int keys) {
+    const struct key_range range = {maximum(maximum(window_begin, 0) - first, 0),
+                                    minimum(maximum(window_end, 0) - first, keys)};
+    return range;
+}

@@ -1,0 +1,30 @@
+/* The compile matrix's cells of indexer_logits. */
+#include <stdio.h>
+
+#include "cells.h"
+
+/* Heads that fill a tile's pair or a stage badly or not at all, with both widths; fp8 is refused
+ * where it is not to be had. */
+static int odd_shape(int number, char *spec, size_t size) {
+    static const int heads[] = {1, 3, 8, 16, 20, 32, 64, 127, 128};
+    enum { HEADS = sizeof heads / sizeof *heads };
+    if (number >= HEADS * 4)
+        return 0;
+    snprintf(spec, size, "indexer_logits:heads=%d,dim=%d,dtype=%s", heads[number / 4],
+             number % 2 ? 64 : 128, number / 2 % 2 ? "fp8" : "bf16");
+    return 1;
+}
+
+static const char *const operators[] = {
+    "indexer_logits:heads=64,dim=128,dtype=bf16,variant=mma",
+    "indexer_logits:heads=64,dim=128,dtype=bf16,variant=mma,warps=8,blocks=1,stages=4",
+    "indexer_logits:heads=32,dim=128,dtype=bf16,variant=mma,warp_keys=32,blocks=4,stages=2",
+    "indexer_logits:heads=64,dim=64,dtype=bf16,variant=mma,block_queries=256",
+    NULL,
+};
+
+static const char *const tuned[] = {NULL};
+static const char *const kernels[] = {NULL};
+
+const struct compile_cells compile_cells_indexer_logits = {
+    .shape = odd_shape, .operators = operators, .tuned = tuned, .kernels = kernels};

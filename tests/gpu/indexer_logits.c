@@ -1,0 +1,110 @@
+/* indexer_logits in the GPU suite: what its cases are. */
+#include <stdio.h>
+
+#include "harness/random.h"
+#include "suite.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+/* ---- matrix: heads x types and widths, windows and sizes in turn ----------------------------- */
+
+static const int all_heads[] = {1, 3, 8, 16, 24, 32, 64, 128};
+static const int quick_heads[] = {3, 32};
+static const char *const types[] = {"dim=128,dtype=bf16", "dim=128,dtype=fp8", "dim=64,dtype=bf16",
+                                    "dim=64,dtype=fp8"};
+static const enum smelt__lists kinds[] = {
+    SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_FULL,
+    SMELT__LISTS_PACKED, SMELT__LISTS_WINDOW, SMELT__LISTS_LOG};
+
+static int64_t pick(struct smelt__random *random, const int64_t *values, int count) {
+    return values[smelt__random_below(random, count)];
+}
+
+static int matrix_case(const struct suite *suite, int number, struct suite_case *one) {
+    const int heads = suite->quick ? COUNT(quick_heads) : COUNT(all_heads);
+    const int repeats = suite->quick ? 1 : COUNT(kinds);
+    struct smelt__problem_options *problem = &one->problem;
+    struct smelt__random random = smelt__random_at(suite->seed, 7, (uint64_t)number);
+    const int type = number % COUNT(types), head = number / COUNT(types) % heads;
+    if (number >= heads * COUNT(types) * repeats)
+        return 0;
+    snprintf(one->spec, sizeof one->spec, "indexer_logits:heads=%d,%s",
+             suite->quick ? quick_heads[head] : all_heads[head], types[type]);
+    one->sample = suite->quick ? 8 : 24;
+    problem->seed = suite->seed * 1000 + (uint64_t)number;
+    problem->tokens = pick(&random, (const int64_t[]){1, 9, 130, 333}, 4);
+    problem->rows = pick(&random, (const int64_t[]){1, 130, 1000, 2051}, 4);
+    problem->lists = kinds[(number + head) % COUNT(kinds)];
+    problem->strided = number % 3 == 1;
+    if (suite->emulated) {
+        problem->tokens = problem->tokens > 11 ? 11 : problem->tokens;
+        problem->rows = problem->rows > 600 ? 600 : problem->rows;
+    }
+    return 1;
+}
+
+/* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
+
+/* T x S, and T x H x D, pass 2^31 elements. */
+static int large_case(const struct suite *suite, int number, struct suite_case *one) {
+    static const struct {
+        const char *name, *spec;
+        int64_t tokens, rows;
+    } cases[] = {
+        {"large: logits, T x S above 2^31", "indexer_logits:heads=8,dim=64,dtype=fp8", 2100,
+         (1 << 20) + 5},
+        {"large: logits, T x H x D above 2^31", "indexer_logits:heads=128,dim=128,dtype=fp8",
+         140000, 300},
+        {"large: logits, S x D above 2^31", "indexer_logits:heads=2,dim=128,dtype=bf16", 5,
+         (1 << 24) + 77},
+    };
+    if (number >= COUNT(cases))
+        return 0;
+    one->name = cases[number].name;
+    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
+    one->sample = 16;
+    one->problem.seed = suite->seed;
+    one->problem.tokens = cases[number].tokens;
+    one->problem.rows = cases[number].rows;
+    return 1;
+}
+
+static int far_case(const struct suite *suite, int number, struct suite_case *one) {
+    static const char *const specs[] = {"indexer_logits:heads=5,dim=128,dtype=bf16",
+                                        "indexer_logits:heads=8,dim=64,dtype=fp8"};
+    static const char *const names[] = {
+        "far: logits, bf16, random windows", "far: logits, fp8, random windows",
+        "far: logits, bf16, adversarial windows", "far: logits, fp8, adversarial windows"};
+    if (number >= COUNT(names))
+        return 0;
+    one->name = names[number];
+    snprintf(one->spec, sizeof one->spec, "%s", specs[number % 2]);
+    one->problem.seed = suite->seed + (uint64_t)number;
+    one->problem.tokens = 11;
+    one->problem.rows = 300;
+    one->problem.lists = number < 2 ? SMELT__LISTS_RANDOM : SMELT__LISTS_ADVERSARIAL;
+    one->problem.far = 1;
+    return 1;
+}
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const char *const launches[] = {
+    "indexer_logits:heads=16,dim=128,dtype=bf16",
+    "indexer_logits:heads=16,dim=128,dtype=fp8",
+    NULL,
+};
+
+static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
+    options->tokens = suite->quick || suite->emulated ? 9 : 200;
+    options->rows = suite->emulated ? 300 : 3000;
+}
+
+static const struct suite_group groups[] = {{NULL, NULL}};
+
+const struct suite_operator suite_operator_indexer_logits = {.matrix = matrix_case,
+                                                             .large = large_case,
+                                                             .far = far_case,
+                                                             .launches = launches,
+                                                             .launch = launch_options,
+                                                             .groups = groups};
