@@ -1,0 +1,150 @@
+/* See indexer_logits_launch.h. */
+#include "ops/indexer_logits_launch.h"
+
+#include <inttypes.h>
+
+#include "common/tensor_map.h"
+#include "indexer_logits_fwd.params.h"
+#include "ops/operator.h"
+#include "ops/tensors.h"
+#include "runtime/log.h"
+#include "runtime/tensor_map.h"
+
+enum {
+    MAP_ROW_BYTES = 128,      /* of a box at most: the widest swizzle */
+    MOST_MAP_STRIDE_BITS = 40 /* of the copy engine's strides, in bytes */
+};
+
+/* ---- the kernel ------------------------------------------------------------------------------ */
+
+static int constant(const struct smelt__plan *plan, const char *name) {
+    int found;
+    return smelt__plan_constant(plan, name, &found);
+}
+
+smelt_status smelt__indexer_scorer_make(const smelt_context *context,
+                                        const struct smelt__spec *spec,
+                                        const struct smelt__kernel *kernel,
+                                        struct smelt__indexer_scorer *scorer) {
+    struct smelt__plan plan;
+    smelt_status status = smelt__kernel_plan(context, spec, &plan);
+    if (status != SMELT_OK)
+        return status;
+    *scorer = (struct smelt__indexer_scorer){
+        .context = context,
+        .kernel = kernel,
+        .heads = (int)smelt__spec_get(spec, "heads"),
+        .dim = (int)smelt__spec_get(spec, "dim"),
+        .dtype = (int)smelt__spec_get(spec, "dtype"),
+        .block_queries = constant(&plan, "BLOCK_QUERIES"),
+        .block_keys = constant(&plan, "BLOCK_KEYS"),
+        .tensor_maps = constant(&plan, "TENSOR_MAPS"),
+        .map_queries = constant(&plan, "MAP_QUERIES"),
+        .map_heads = constant(&plan, "MAP_HEADS"),
+        .map_keys = constant(&plan, "MAP_KEYS"),
+    };
+    return SMELT_OK;
+}
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+smelt_status smelt__indexer_check_scale(int dtype, const void *k_scale) {
+    const int fp8 = dtype == SMELT_INDEXER_FP8;
+    if (!k_scale == !fp8)
+        return SMELT_OK;
+    if (fp8)
+        return smelt__fail(
+            SMELT_ERROR_INVALID_ARGUMENT,
+            "k_scale is NULL; it must point to device memory, since the operator was "
+            "made with dtype=fp8");
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "k_scale is given but the operator was made with dtype=bf16; make one with "
+                       "dtype=fp8, or pass NULL");
+}
+
+/* The map of a tensor with columns of DIM elements; `extents` and `strides` (elements) of what
+ * steps over rows, the innermost first, `boxes` of them in a box. */
+static smelt_status make_map(const struct smelt__indexer_scorer *scorer, const char *name,
+                             const void *data, int dimensions, const int64_t *extents,
+                             const int64_t *strides, const int *boxes, struct tensor_map *map) {
+    const int element = scorer->dtype == SMELT_INDEXER_FP8 ? 1 : 2;
+    const int row_bytes = scorer->dim * element;
+    const int box_bytes = row_bytes < MAP_ROW_BYTES ? row_bytes : MAP_ROW_BYTES;
+    struct smelt__tensor_box box = {
+        .data = data,
+        .element = element == 1 ? SMELT__MAP_UINT8 : SMELT__MAP_BF16,
+        .swizzle = box_bytes == MAP_ROW_BYTES ? SMELT__MAP_SWIZZLE_128 : SMELT__MAP_SWIZZLE_64,
+        .dimensions = dimensions,
+        .extents = {(uint64_t)scorer->dim},
+        .box = {(uint32_t)(box_bytes / element)},
+    };
+    for (int i = 1; i < dimensions; i++) {
+        const int64_t stride = extents[i - 1] > 1 ? strides[i - 1] * element : SMELT__ROW_BYTES;
+        if (stride >> MOST_MAP_STRIDE_BITS)
+            return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                               "%s.strides[%d] = %" PRId64 " is too large for this kernel: strides "
+                               "must stay below 2^%d bytes; make the operator with variant=mma",
+                               name, dimensions - 1 - i, strides[i - 1], MOST_MAP_STRIDE_BITS);
+        box.extents[i] = (uint64_t)extents[i - 1];
+        box.strides[i] = (uint64_t)stride;
+        box.box[i] = (uint32_t)boxes[i - 1];
+    }
+    return smelt__tensor_map_make(scorer->context, &box, map);
+}
+
+static smelt_status make_maps(const struct smelt__indexer_scorer *scorer,
+                              const smelt_indexer_logits_args *args,
+                              struct indexer_logits_fwd_params *params) {
+    const int64_t q_extents[] = {scorer->heads, args->tokens}, k_extents[] = {args->rows};
+    const int64_t q_strides[] = {args->q.strides[1], args->q.strides[0]};
+    const int q_boxes[] = {scorer->map_heads, scorer->map_queries}, k_boxes[] = {scorer->map_keys};
+    smelt_status status =
+        make_map(scorer, "q", args->q.data, 3, q_extents, q_strides, q_boxes, &params->q_map);
+    return status == SMELT_OK ? make_map(scorer, "k", args->k.data, 2, k_extents, args->k.strides,
+                                         k_boxes, &params->k_map)
+                              : status;
+}
+
+static smelt_status fill(const struct smelt__indexer_scorer *scorer,
+                         const smelt_indexer_logits_args *args,
+                         struct indexer_logits_fwd_params *params) {
+    *params = (struct indexer_logits_fwd_params){
+        .q = args->q.data,
+        .k = args->k.data,
+        .weights = args->weights.data,
+        .k_scale = args->k_scale.data,
+        .window_begin = args->window_begin.data,
+        .window_end = args->window_end.data,
+        .logits = args->logits.data,
+        .q_token_stride = args->q.strides[0],
+        .q_head_stride = args->q.strides[1],
+        .k_row_stride = args->k.strides[0],
+        .weights_token_stride = args->weights.strides[0],
+        .logits_token_stride = args->logits.strides[0],
+        .tokens = (int)args->tokens,
+        .rows = (int)args->rows,
+    };
+    return scorer->tensor_maps ? make_maps(scorer, args, params) : SMELT_OK;
+}
+
+/* ---- launching --------------------------------------------------------------------------------
+ */
+
+static int64_t divide_up(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+smelt_status smelt__indexer_scorer_launch(const struct smelt__indexer_scorer *scorer,
+                                          const smelt_indexer_logits_args *args,
+                                          struct CUstream_st *stream) {
+    struct indexer_logits_fwd_params params;
+    smelt_status status = fill(scorer, args, &params);
+    if (status != SMELT_OK)
+        return status;
+    const int64_t items =
+        divide_up(args->tokens, scorer->block_queries) * divide_up(args->rows, scorer->block_keys);
+    const int64_t most = smelt__blocks_beside(scorer->kernel, args->free_multiprocessors);
+    const struct smelt__launch launch = {.blocks = {smelt__blocks_for(scorer->kernel, items, most)},
+                                         .params = &params};
+    return smelt__kernel_launch(scorer->context, scorer->kernel, &launch, stream);
+}

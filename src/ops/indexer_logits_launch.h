@@ -1,0 +1,38 @@
+/*
+ * Launching the kernel of the indexer's logits: what the operators indexer_logits and indexer_topk
+ * share.
+ */
+#ifndef SMELT_OPS_INDEXER_LOGITS_LAUNCH_H
+#define SMELT_OPS_INDEXER_LOGITS_LAUNCH_H
+
+#include "runtime/kernel.h"
+#include "smelt/indexer_logits.h"
+
+struct CUstream_st;
+
+/* The kernel, and what of its spec and plan a launch goes by; see families/indexer_logits_fwd.h. */
+struct smelt__indexer_scorer {
+    const smelt_context *context;
+    const struct smelt__kernel *kernel; /* the context's */
+    int heads, dim, dtype;
+    int block_queries, block_keys;
+    int tensor_maps, map_queries, map_heads, map_keys;
+};
+
+/* Of a kernel that was got for `spec`, a checked one of the family indexer_logits_fwd. Errors:
+ * UNSUPPORTED. */
+smelt_status smelt__indexer_scorer_make(const smelt_context *context,
+                                        const struct smelt__spec *spec,
+                                        const struct smelt__kernel *kernel,
+                                        struct smelt__indexer_scorer *scorer);
+
+/* Scales of the keys are there exactly with fp8, or INVALID_ARGUMENT. */
+smelt_status smelt__indexer_check_scale(int dtype, const void *k_scale);
+
+/* Launches on a call's checked arguments, strides packed, tokens and rows above 0. Errors:
+ * INVALID_ARGUMENT for strides that the copy engine cannot take; DRIVER. */
+smelt_status smelt__indexer_scorer_launch(const struct smelt__indexer_scorer *scorer,
+                                          const smelt_indexer_logits_args *args,
+                                          struct CUstream_st *stream);
+
+#endif
