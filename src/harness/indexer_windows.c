@@ -172,19 +172,22 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Any number, most often one near those that mean something. */
-static int32_t wild(struct smelt__random *random, int64_t most) {
-    static const int32_t ends[] = {INT32_MIN, INT32_MAX, -1, 0};
-    return smelt__random_below(random, 8) == 0
-               ? ends[smelt__random_below(random, 4)]
-               : (int32_t)(smelt__random_below(random, most + 20) - 10);
+/* Any number, most often one near what it would be: entry `i` of `count` that ascend to `most`. So
+ * most of an array is used, and next to nothing in it ascends. */
+static int32_t wild(struct smelt__random *random, int64_t i, int64_t count, int64_t most) {
+    static const int32_t ends[] = {INT32_MIN, -1, 0, INT32_MAX};
+    const int64_t kind = smelt__random_below(random, 32), reach = most / 4 + 10;
+    if (kind < 3 || smelt__random_below(random, 4 * count) == 0)
+        return ends[kind < 3 ? kind : 3];
+    return (int32_t)(i * most / count + smelt__random_below(random, reach) - reach / 2);
 }
 
 static void fill_wildly(struct smelt__problem *problem, struct smelt__random *random) {
     for (int tensor = 0; tensor < TENSOR(BEGIN); tensor++) {
+        const int64_t count = (int64_t)problem->buffers[tensor].elements;
         int32_t *to = smelt__problem_data(problem, tensor);
-        for (size_t i = 0; i < problem->buffers[tensor].elements; i++)
-            to[i] = wild(random, places_of(&problem->options));
+        for (int64_t i = 0; i < count; i++)
+            to[i] = wild(random, i, count, places_of(&problem->options));
     }
 }
 
