@@ -76,6 +76,10 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_STRIDED] = PROBLEM_OPTION("strided", NULL, "tensors with gaps"),
     [TOOL_MAX_LOGITS] = PROBLEM_OPTION("max-logits", NULL, "ask for max_logits too"),
     [TOOL_DKV] = PROBLEM_OPTION("dkv", "KIND", "the gradient by keys: bf16, fp32, add"),
+    [TOOL_DATA] =
+        PROBLEM_OPTION("data", "KIND", "scores to select from: gaussian, equal, levels, ..."),
+    [TOOL_WINDOWS] = PROBLEM_OPTION("windows", "KIND", "of these: whole, causal, random"),
+    [TOOL_VALUES] = PROBLEM_OPTION("values", NULL, "ask for the selected values too"),
     [TOOL_SAMPLE] =
         NUMBER_OPTION(sample, 0, 1, INT32_MAX, "queries compared with the reference; default 32"),
     [TOOL_FAR] = PROBLEM_OPTION("far", NULL, "strides of billions; with --emulate"),

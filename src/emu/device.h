@@ -155,3 +155,4 @@ static inline __attribute__((always_inline, unused)) float emu_smaller(float a, 
 #define fabsf(a) __builtin_fabsf(a)
 #define ceilf(a) __builtin_ceilf(a)
 #define floorf(a) __builtin_floorf(a)
+#define sqrtf(a) __builtin_sqrtf(a)

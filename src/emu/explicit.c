@@ -61,6 +61,20 @@ EMU_EXPORT void emu_store_shared(unsigned address, const unsigned *values, int c
     memcpy(place.cta->arena + place.offset, values, bytes);
 }
 
+EMU_EXPORT unsigned emu_append_shared(unsigned address, unsigned wanted, unsigned low,
+                                      unsigned high) {
+    site at = EMU_SITE;
+    const unsigned values[2] = {low, high};
+    const u32 bytes = sizeof values;
+    emu.statistics.instructions++;
+    if (!wanted)
+        return address;
+    struct place place = emu_own_place(address, bytes, bytes, "st.shared", at);
+    emu_shared_write(place.cta, place.offset, bytes, at);
+    memcpy(place.cta->arena + place.offset, values, bytes);
+    return address + bytes;
+}
+
 EMU_EXPORT unsigned emu_cluster_load(unsigned address) {
     site at = EMU_SITE;
     unsigned value;

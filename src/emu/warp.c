@@ -101,7 +101,15 @@ EMU_EXPORT float emu_shfl_float(int kind, unsigned mask, float value, int operan
 }
 
 /* redux.sync */
-enum reduction { REDUCE_OR, REDUCE_AND, REDUCE_ADD, REDUCE_MIN, REDUCE_MAX };
+enum reduction {
+    REDUCE_OR,
+    REDUCE_AND,
+    REDUCE_ADD,
+    REDUCE_MIN, /* these two of signed numbers */
+    REDUCE_MAX,
+    REDUCE_MIN_UNSIGNED,
+    REDUCE_MAX_UNSIGNED
+};
 
 struct reduce {
     enum reduction kind;
@@ -118,8 +126,12 @@ static u32 combine(enum reduction kind, u32 a, u32 b) {
         return a + b;
     case REDUCE_MIN:
         return (int32_t)a < (int32_t)b ? a : b;
-    default:
+    case REDUCE_MAX:
         return (int32_t)a < (int32_t)b ? b : a;
+    case REDUCE_MIN_UNSIGNED:
+        return a < b ? a : b;
+    default:
+        return a < b ? b : a;
     }
 }
 
@@ -188,6 +200,17 @@ EMU_EXPORT _Noreturn void emu_trap(void) {
 
 EMU_EXPORT float emu_exp2_approximate(float x) {
     return emu_exp2(x);
+}
+
+/* The difference of a NaN is the canonical one on a GPU, whose sign is clear; the CPU keeps signs.
+ */
+EMU_EXPORT unsigned emu_push_greater(unsigned mask, float threshold, unsigned x) {
+    float value;
+    u32 sign;
+    memcpy(&value, &x, sizeof value);
+    const float difference = threshold - value;
+    memcpy(&sign, &difference, sizeof sign);
+    return mask << 1 | (isnan(difference) ? 0 : sign >> 31);
 }
 
 EMU_EXPORT float emu_minimum_nan(float x, float y) {

@@ -12,6 +12,7 @@
 #include "smelt/status.h"
 #include "smelt/struct.h"
 #include "smelt/tensor.h"
+#include "smelt/topk_select.h"
 #include "smelt/tuning.h"
 
 #endif

@@ -1,0 +1,35 @@
+/* The operator topk_select: the topk largest elements of a matrix's rows (docs/operators.md). */
+#include <stddef.h>
+
+#include "codegen/families/topk_select.h"
+#include "codegen/families/topk_select_rows.h"
+#include "codegen/spec/keys.h"
+
+enum { ROWS }; /* members by number */
+
+static const struct smelt__member members[] = {[ROWS] = {"rows", &smelt__topk_select_rows.schema}};
+
+static const struct smelt__family *const kernels[] = {&smelt__topk_select_rows, NULL};
+
+static const struct smelt__key keys[] = {SMELT__TOPK_KEYS};
+
+static void expand(const struct smelt__spec *spec, unsigned pass,
+                   struct smelt__expansion *expansion) {
+    smelt__topk_select_expand(expansion, spec, ROWS, pass);
+}
+
+/* Models select within indexer_topk. */
+static const struct smelt__preset_row presets[] = {{NULL, NULL}};
+
+const struct smelt__family smelt__topk_select = {
+    .schema = {.name = "topk_select",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys,
+               .members = members,
+               .member_count = sizeof members / sizeof *members},
+    .summary = "exact top-k of the rows of a matrix within windows",
+    .passes = SMELT__FORWARD,
+    .kernels = kernels,
+    .expand = expand,
+    .presets = presets,
+};

@@ -1,0 +1,154 @@
+/*
+ * The kernel family topk_select_rows: exact top-k of rows. A pass `rows` that has a block for each;
+ * for few rows two passes, `parts` with several blocks each and `merge`. Every architecture has
+ * all.
+ */
+#include <stdio.h>
+
+#include "codegen/families/topk_select_rows.h"
+#include "codegen/plan/limits.h"
+#include "codegen/spec/keys.h"
+
+enum {
+    ENTRY_BYTES = 8,
+    BINS = 1024,
+    LOG_BINS = 10,
+    BLOCK = 1024,    /* elements that a warp reads at once */
+    MAP_BLOCKS = 64, /* of the map of bits: two for each lane */
+    MOST_SAMPLES = 4096,
+    HEADER_BYTES = 16,
+    /* Four blocks of 256 threads keep the memory busy while some rank their samples and lists; more
+     * would leave a thread too few registers for the 32 elements it has under way. */
+    THREADS = 256,
+    BLOCKS = 4,
+    /* Behind parts a block has a multiprocessor to itself, and much to collect. */
+    MERGE_THREADS = 1024,
+    MERGE_LIST = 12288,
+    MERGE_LIST_SMALL = 8192, /* where a block may have 99 KB */
+    PREFETCH_BYTES = 64 * 1024,
+    NUMBERS = 4 /* SHARED_NUMBERS */
+};
+
+const char *const smelt__topk_orders[] = {"index", "score", NULL};
+static const char *const passes[] = {"rows", "parts", "merge", NULL};
+
+static const struct smelt__key keys[] = {
+    SMELT__TOPK_KEYS,
+    SMELT__REQUIRED_NAME("pass", "rows, parts, merge",
+                         "rows: a block a row; parts, then merge: several blocks a row", passes),
+};
+
+/* Half as much again as is wanted, at the least, and what the sample's error asks for. */
+static int list_entries(int topk) {
+    return topk <= 512 ? 2048 : topk <= 2048 ? 4096 : 6144;
+}
+
+int smelt__topk_select_part_list(int topk) {
+    return list_entries(topk);
+}
+
+static int merge_list(const struct smelt__arch *arch) {
+    const int bytes = MERGE_LIST * ENTRY_BYTES + 24 * 1024;
+    return bytes <= smelt__shared_of_block(arch, 1) ? MERGE_LIST : MERGE_LIST_SMALL;
+}
+
+static void add_regions(struct smelt__plan *plan, int list, int map) {
+    const int warps = plan->threads / 32;
+    smelt__plan_add_region(plan, "LIST_OFFSET", list * ENTRY_BYTES, 16,
+                           "samples, entries, elements");
+    smelt__plan_add_region(plan, "HISTOGRAM_OFFSET", BINS * 4, 16, "entries of each bin");
+    if (map) {
+        smelt__plan_add_region(plan, "MAP_OFFSET", MAP_BLOCKS * BLOCK / 8, 16, "a bit an element");
+        smelt__plan_add_region(plan, "BLOCK_COUNTS_OFFSET", MAP_BLOCKS * 4, 4,
+                               "elements of the map in each block");
+        smelt__plan_add_region(plan, "EQUAL_OFFSET", warps * 32 * 4, 16, "masks of a warp's lanes");
+    }
+    smelt__plan_add_region(plan, "WARPS_OFFSET", 3 * 32 * 4, 4, "a number of each warp");
+    smelt__plan_add_region(plan, "NUMBERS_OFFSET", NUMBERS * 4, 4, "what one thread found");
+}
+
+/* As many blocks as shared memory and threads leave room for, at most `most`. */
+static void set_blocks(struct smelt__plan *plan, int threads, int bytes, int most) {
+    const struct smelt__arch *arch = plan->arch;
+    const int room = arch->shared_per_multiprocessor / (bytes + arch->shared_reserved);
+    const int warps = arch->threads_per_multiprocessor / threads;
+    const int blocks = room < warps ? room : warps;
+    smelt__plan_set_threads(plan, threads, blocks < most ? blocks : most);
+}
+
+static int shared_bytes(int threads, int list, int map) {
+    return list * ENTRY_BYTES + BINS * 4 + (map ? MAP_BLOCKS * BLOCK / 8 + MAP_BLOCKS * 4 : 0) +
+           threads * 4 + 512;
+}
+
+static void plan_pass(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                      struct smelt__plan *plan) {
+    const int64_t pass = smelt__spec_get(spec, "pass");
+    const int topk = (int)smelt__spec_get(spec, "topk");
+    const int merge = pass == SMELT__TOPK_MERGE, parts = pass == SMELT__TOPK_PARTS;
+    const int threads = merge ? MERGE_THREADS : THREADS;
+    const int list = merge ? merge_list(arch) : list_entries(topk);
+    set_blocks(plan, threads, shared_bytes(threads, list, !parts), merge ? 1 : BLOCKS);
+    smelt__plan_add(plan, "TOPK", topk, SMELT__FROM_SPEC, "elements that are selected of a row");
+    smelt__plan_add(plan, "ORDER_BY_SCORE", (int)smelt__spec_get(spec, "order"), SMELT__FROM_SPEC,
+                    "1: descending by score, 0: ascending by index");
+    smelt__plan_add(plan, "LIST", list, SMELT__DERIVED, "entries that the list has room for");
+    smelt__plan_add(plan, "MOST_SAMPLES", list < MOST_SAMPLES ? list : MOST_SAMPLES, SMELT__DERIVED,
+                    "of a window");
+    smelt__plan_add(plan, "BINS", BINS, SMELT__DERIVED, "of a histogram");
+    smelt__plan_add(plan, "LOG_BINS", LOG_BINS, SMELT__DERIVED, "their number's logarithm");
+    smelt__plan_add(plan, "PART_LIST", list_entries(topk), SMELT__DERIVED,
+                    "entries that a part of a row leaves");
+    smelt__plan_add(plan, "DEPENDENT_LAUNCH", arch->dependent_launch, SMELT__DERIVED,
+                    "1: may begin before the kernel ahead of it has ended");
+    if (parts) {
+        smelt__plan_add(plan, "ALONE", merge_list(arch), SMELT__DERIVED,
+                        "elements of windows that the pass merge reads alone");
+    } else {
+        smelt__plan_add(plan, "MERGE", merge, SMELT__FROM_SPEC, "1: behind the pass parts");
+        smelt__plan_add(plan, "MAP_BLOCKS", MAP_BLOCKS, SMELT__DERIVED,
+                        "of 1024 elements that the map of bits has");
+        smelt__plan_add(plan, "PREFETCH_BYTES",
+                        merge || !arch->dependent_launch ? 0 : PREFETCH_BYTES, SMELT__DERIVED,
+                        "of a window that are asked for at once");
+    }
+    add_regions(plan, list, !parts);
+}
+
+static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                     struct smelt__plan *plan, struct smelt__message *message) {
+    const int64_t pass = smelt__spec_get(spec, "pass");
+    (void)message; /* every architecture has all */
+    plan->variant = passes[pass];
+    plan->template_name =
+        pass == SMELT__TOPK_PARTS ? "topk_select_rows.parts.cu" : "topk_select_rows.cu";
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_topk_select_%s_k%d_%s",
+             plan->variant, (int)smelt__spec_get(spec, "topk"),
+             smelt__topk_orders[smelt__spec_get(spec, "order")]);
+    if (pass != SMELT__TOPK_PARTS)
+        plan->item = "row";
+    plan_pass(spec, arch, plan);
+    return 0;
+}
+
+/* All passes; a plan is named after its pass. */
+static const struct smelt__variant variants[] = {
+    {"rows", plan_rows, NULL},
+    {NULL, NULL, NULL},
+};
+
+const struct smelt__family smelt__topk_select_rows = {
+    .schema = {.name = "topk_select_rows", .keys = keys, .key_count = sizeof keys / sizeof *keys},
+    .summary = "the largest elements of rows",
+    .variants = variants,
+};
+
+void smelt__topk_select_expand(struct smelt__expansion *expansion, const struct smelt__spec *spec,
+                               int member, unsigned pass) {
+    for (int i = 0; i < SMELT__TOPK_PASSES; i++) {
+        struct smelt__spec *kernel = smelt__expansion_add(expansion, spec, member, pass);
+        smelt__spec_set(kernel, "pass", i);
+        if (i == SMELT__TOPK_PARTS) /* the same for both */
+            smelt__spec_set(kernel, "order", SMELT__TOPK_BY_INDEX);
+    }
+}

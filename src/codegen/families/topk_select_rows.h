@@ -1,0 +1,41 @@
+/* What the kernel family topk_select_rows and its callers agree on. */
+#ifndef SMELT_CODEGEN_TOPK_SELECT_ROWS_H
+#define SMELT_CODEGEN_TOPK_SELECT_ROWS_H
+
+#include "codegen/family.h"
+
+extern const struct smelt__family smelt__topk_select_rows;
+
+enum { SMELT__TOPK_SELECT_MOST = 4096 /* values of topk */ };
+
+/* Values of the key `order`. */
+enum smelt__topk_order { SMELT__TOPK_BY_INDEX = 0, SMELT__TOPK_BY_SCORE };
+
+/* Values of the key `pass`: the first alone for many rows, the others one after the other for few.
+ */
+enum smelt__topk_pass {
+    SMELT__TOPK_ROWS = 0,
+    SMELT__TOPK_PARTS,
+    SMELT__TOPK_MERGE,
+    SMELT__TOPK_PASSES
+};
+
+/* Rows of a table of keys that operators with a top-k have in common. */
+extern const char *const smelt__topk_orders[];
+#define SMELT__TOPK_KEYS                                                                           \
+    SMELT__REQUIRED("topk", "1..4096", "elements that are selected of a row", 1,                   \
+                    SMELT__TOPK_SELECT_MOST),                                                      \
+        SMELT__NAMED("order", "index, score", "ascending by index, or descending by score",        \
+                     smelt__topk_orders, SMELT__TOPK_BY_INDEX)
+
+/* Adds the three kernels, in the order of enum smelt__topk_pass, of an operator that has the keys
+ * above; `member`: its number of this family. */
+void smelt__topk_select_expand(struct smelt__expansion *expansion, const struct smelt__spec *spec,
+                               int member, unsigned pass);
+
+/* Entries of a list that a part leaves; the most parts a row can have; the elements of a window
+ * that a part has at least, unless windows are short. */
+int smelt__topk_select_part_list(int topk);
+enum { SMELT__TOPK_MOST_PARTS = 512, SMELT__TOPK_LEAST_PART = 4096 };
+
+#endif

@@ -1,0 +1,12 @@
+/* templates/ptx/redux.cuh, emulated. */
+#ifndef EMU_PTX_REDUX
+#define EMU_PTX_REDUX
+
+/* kind 2: add, 5: the smaller, 6: the larger, without a sign */
+unsigned emu_reduce_sync(int kind, unsigned mask, unsigned value);
+
+#define warp_reduce_add(value) emu_reduce_sync(2, 0xffffffffu, value)
+#define warp_reduce_min(value) emu_reduce_sync(5, 0xffffffffu, value)
+#define warp_reduce_max(value) emu_reduce_sync(6, 0xffffffffu, value)
+
+#endif

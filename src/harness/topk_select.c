@@ -1,0 +1,390 @@
+/* The harness's row of topk_select. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/footprint.h"
+#include "harness/operator.h"
+#include "harness/placed.h"
+#include "harness/random.h"
+#include "harness/topk_select_data.h"
+#include "ops/topk_select_tensors.h"
+#include "reference/topk_select.h"
+#include "smelt/kernels.h"
+#include "smelt/topk_select.h"
+
+extern const struct smelt__harness_operator
+    smelt__harness_topk_select; /* as operators.c declares it */
+
+#define TENSOR(name) SMELT__TOPK_SELECT_##name
+
+/* ---- the public API -------------------------------------------------------------------------- */
+
+static smelt_status parse(const char *text, void *spec, char **knobs) {
+    smelt_topk_select_spec *parsed = spec;
+    *parsed = (smelt_topk_select_spec)SMELT_TOPK_SELECT_SPEC_INIT;
+    return smelt_topk_select_spec_parse(text, parsed, knobs);
+}
+
+static smelt_status print(const void *spec, char **text) {
+    return smelt_topk_select_spec_print(spec, text);
+}
+
+static smelt_status supported(smelt_context *context, const void *spec, const char **why) {
+    return smelt_topk_select_supported(context, spec, why);
+}
+
+static smelt_status create(void **object, smelt_context *context, const void *spec) {
+    smelt_topk_select *select = NULL;
+    const smelt_status status = smelt_topk_select_create(&select, context, spec);
+    *object = select;
+    return status;
+}
+
+static void destroy(void **object) {
+    smelt_topk_select *select = *object;
+    smelt_topk_select_destroy(&select);
+    *object = NULL;
+}
+
+static smelt_status workspace(const void *object, const void *args, size_t *bytes) {
+    return smelt_topk_select_forward_workspace(object, args, bytes);
+}
+
+static smelt_status forward(const void *object, const void *args, struct CUstream_st *stream) {
+    return smelt_topk_select_forward(object, args, stream);
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+enum { DATA, WINDOWS, VALUES }; /* own options by number */
+enum windows { WHOLE, CAUSAL, RANDOM, WINDOW_KINDS };
+
+static const char *const window_kinds[] = {"whole", "causal", "random", NULL};
+static const char *const options[] = {NULL};
+
+#define OWN(number) offsetof(struct smelt__problem_options, own[number])
+static const struct smelt__option own_options[] = {
+    {"data", SMELT__OPTION_CHOICE, OWN(DATA), 0, 0, smelt__topk_data_names},
+    {"windows", SMELT__OPTION_CHOICE, OWN(WINDOWS), 0, 0, window_kinds},
+    {"values", SMELT__OPTION_FLAG, OWN(VALUES), 0, 0, NULL},
+};
+
+static int64_t count_tokens(const struct smelt__problem_options *given) {
+    return given->batches * given->tokens;
+}
+
+static void defaults(const void *spec, struct smelt__problem_options *given) {
+    enum { ROWS = 16384 };
+    const smelt_topk_select_spec *select = spec;
+    if (given->rows == 0)
+        given->rows = 4 * select->topk < ROWS ? ROWS : 4 * select->topk;
+}
+
+/* More columns than a block's list has room for, so that a sample is drawn. */
+static void small(const void *spec, struct smelt__problem_options *given) {
+    const smelt_topk_select_spec *select = spec;
+    if (given->tokens == 0)
+        given->tokens = 3;
+    if (given->rows == 0)
+        given->rows = select->topk <= 512 ? 2600 : select->topk <= 2048 ? 4700 : 6700;
+}
+
+static void draw(const void *spec, struct smelt__random *random,
+                 struct smelt__problem_options *given) {
+    enum { SHORT = 300, LONG = 9000, MANY_PARTS = 40000 };
+    (void)spec;
+    given->rows = 1 + smelt__random_below(random, smelt__random_below(random, 2) ? SHORT : LONG);
+    if (smelt__random_below(random, 8) == 0) {
+        given->rows = MANY_PARTS - smelt__random_below(random, SHORT);
+        given->batches = given->tokens = 1;
+    }
+    given->own[DATA] = smelt__random_below(random, SMELT__TOPK_DATA_KINDS);
+    given->own[WINDOWS] = smelt__random_below(random, WINDOW_KINDS);
+    given->own[VALUES] = smelt__random_below(random, 2);
+}
+
+static int same_problems(const void *a, const void *b) {
+    const smelt_topk_select_spec *x = a, *y = b;
+    return x->topk == y->topk && x->order == y->order;
+}
+
+static int variation(int number, struct smelt__problem_options *given) {
+    static const struct {
+        enum smelt__topk_data data;
+        enum windows windows;
+        int values;
+    } tried[] = {{SMELT__TOPK_GAUSSIAN, WHOLE, 0}, {SMELT__TOPK_SPECIAL, RANDOM, 1},
+                 {SMELT__TOPK_LEVELS, WHOLE, 0},   {SMELT__TOPK_EQUAL, CAUSAL, 1},
+                 {SMELT__TOPK_BF16, RANDOM, 0},    {SMELT__TOPK_ZEROS, RANDOM, 0}};
+    if (number >= (int)(sizeof tried / sizeof tried[0]))
+        return 0;
+    given->own[DATA] = tried[number].data;
+    given->own[WINDOWS] = tried[number].windows;
+    given->own[VALUES] = tried[number].values;
+    return 1;
+}
+
+static const char *inputs(const struct smelt__problem_options *given) {
+    return given->own[WINDOWS] == CAUSAL ? "causal" : smelt__topk_data_names[given->own[DATA]];
+}
+
+static int trial(const void *spec, int number, struct smelt__problem_options *given) {
+    small(spec, given);
+    return variation(number, given);
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+static void shape(struct smelt__problem *problem) {
+    const smelt_topk_select_spec *spec = problem->spec;
+    smelt_topk_select_args *args = problem->args;
+    *args = (smelt_topk_select_args)SMELT_TOPK_SELECT_ARGS_INIT;
+    args->tokens = problem->extents[TENSOR(T)] = count_tokens(&problem->options);
+    args->rows = problem->extents[TENSOR(S)] = problem->options.rows;
+    problem->extents[TENSOR(K)] = spec->topk;
+    args->index_offset = problem->options.own[WINDOWS] == RANDOM ? 1000 : 0;
+}
+
+static int given(const struct smelt__problem *problem, int tensor) {
+    const int64_t windows = problem->options.own[WINDOWS];
+    switch (tensor) {
+    case TENSOR(OFFSET):
+        return windows == RANDOM;
+    case TENSOR(VALUES):
+        return problem->options.own[VALUES] != 0;
+    default: /* windows, lengths */
+        return windows != WHOLE;
+    }
+}
+
+/* Windows of any kind: most often inside and longer than what is selected. */
+static void draw_window(const struct smelt__problem *problem, int64_t row, int32_t *begin,
+                        int32_t *end) {
+    const smelt_topk_select_spec *spec = problem->spec;
+    const int64_t columns = problem->options.rows;
+    struct smelt__random random = smelt__random_at(problem->options.seed, 1, (uint64_t)row);
+    const int64_t first = smelt__random_below(&random, columns / 4 + 1);
+    *begin = (int32_t)first;
+    *end = (int32_t)(columns - smelt__random_below(&random, columns / 4 + 1));
+    switch (smelt__random_below(&random, 10)) {
+    case 0: /* ends before it begins */
+        *end = (int32_t)first - 1;
+        break;
+    case 1:
+        *begin = INT32_MIN;
+        *end = INT32_MAX;
+        break;
+    case 2: /* about as many as are selected */
+        *end = (int32_t)(first + spec->topk + smelt__random_below(&random, 5) - 2);
+        break;
+    case 3:
+        *end = (int32_t)(first + smelt__random_below(&random, 3));
+        break;
+    case 4: /* outside */
+        *begin = (int32_t)columns;
+        *end = (int32_t)columns + 5;
+        break;
+    default:
+        break;
+    }
+}
+
+static void fill_windows(struct smelt__problem *problem) {
+    int32_t *begin = smelt__problem_data(problem, TENSOR(BEGIN));
+    int32_t *end = smelt__problem_data(problem, TENSOR(END));
+    int32_t *offset = smelt__problem_data(problem, TENSOR(OFFSET));
+    const int64_t tokens = count_tokens(&problem->options), columns = problem->options.rows;
+    for (int64_t row = 0; begin && row < tokens; row++) {
+        begin[row] = 0;
+        end[row] = (int32_t)((row + 1) * columns / tokens);
+        if (problem->options.own[WINDOWS] == RANDOM)
+            draw_window(problem, row, &begin[row], &end[row]);
+        if (offset)
+            offset[row] = (int32_t)(row * 7 - 3);
+    }
+}
+
+static int fill(struct smelt__problem *problem) {
+    const smelt_topk_select_spec *spec = problem->spec;
+    problem->computed = count_tokens(&problem->options);
+    fill_windows(problem);
+    for (int64_t row = 0; row < problem->computed; row++) {
+        int64_t begin, end;
+        smelt__topk_select_window(problem->args, row, &begin, &end);
+        problem->valid_slots += end - begin < spec->topk ? end - begin : spec->topk;
+    }
+    smelt__topk_data_fill(problem, TENSOR(LOGITS),
+                          (enum smelt__topk_data)problem->options.own[DATA],
+                          smelt__topk_select_window);
+    return 0;
+}
+
+/* Whether the elements of so long a window decide anything. */
+static int is_read(const struct smelt__problem *problem, int64_t length) {
+    const smelt_topk_select_spec *spec = problem->spec;
+    return length > spec->topk || problem->options.own[VALUES] ||
+           spec->order == SMELT_TOPK_BY_SCORE;
+}
+
+static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
+    const int64_t tokens = count_tokens(&problem->options);
+    for (int64_t row = 0; row < tokens; row++) {
+        int64_t begin, end;
+        smelt__topk_select_window(problem->args, row, &begin, &end);
+        if (is_read(problem, end - begin))
+            smelt__touch(footprints, TENSOR(LOGITS),
+                         smelt__problem_at(problem, TENSOR(LOGITS), row, 0, 0) + begin,
+                         end - begin);
+        smelt__touch_row(footprints, TENSOR(INDICES), row, 0, 0);
+        smelt__touch_row(footprints, TENSOR(VALUES), row, 0, 0);
+    }
+    static const int lists[] = {TENSOR(BEGIN), TENSOR(END), TENSOR(OFFSET), TENSOR(LENGTHS)};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        smelt__touch(footprints, lists[i], 0, tokens);
+}
+
+/* Elements, each of which the emulator takes as long for as for several multiplications. */
+static double multiplications(const void *spec, const struct smelt__problem_options *given) {
+    const smelt_topk_select_spec *select = spec;
+    return (double)count_tokens(given) * (20.0 * (double)given->rows + 200.0 * select->topk);
+}
+
+static int64_t count_rows(const struct smelt__problem *problem) {
+    return count_tokens(&problem->options);
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+enum { METRIC_INDICES, METRIC_VALUES, METRIC_LENGTHS };
+
+static const struct smelt__metric metrics[] = {
+    {"max_abs_error", "indices", "indices", "error of an index", SMELT__LARGEST},
+    {"max_abs_error", "values", "values", "error of a value", SMELT__LARGEST},
+    {"max_abs_error", "lengths", "lengths", "error of a length", SMELT__LARGEST}};
+
+static double difference(float got, float expected) {
+    return memcmp(&got, &expected, sizeof got) == 0 ? 0
+           : isfinite(got) && isfinite(expected) && got != expected
+               ? fabs((double)got - (double)expected)
+               : INFINITY;
+}
+
+static void compare(const struct smelt__placed *placed, const void *prepared, int64_t row,
+                    struct smelt__finding *finding) {
+    const struct smelt__problem *problem = placed->problem;
+    const smelt_topk_select_spec *spec = problem->spec;
+    const int32_t *got = smelt__placed_row(placed, TENSOR(INDICES), row, 0, 0);
+    const float *got_values = smelt__placed_row(placed, TENSOR(VALUES), row, 0, 0);
+    const int32_t *lengths = smelt__placed_row(placed, TENSOR(LENGTHS), 0, 0, 0);
+    int32_t *indices = malloc((size_t)spec->topk * sizeof *indices);
+    float *values = malloc((size_t)spec->topk * sizeof *values);
+    (void)prepared;
+    const int64_t selected =
+        indices && values ? smelt__topk_select_reference(spec, problem->args, row,
+                                                         problem->layout[TENSOR(LOGITS)].strides[0],
+                                                         indices, values)
+                          : -1;
+    if (selected < 0)
+        finding->wrong = "out of memory";
+    for (int i = 0; selected >= 0 && i < spec->topk; i++) {
+        smelt__finding_enlarge(finding, METRIC_INDICES, fabs((double)got[i] - (double)indices[i]),
+                               i);
+        if (got_values)
+            smelt__finding_enlarge(finding, METRIC_VALUES, difference(got_values[i], values[i]), i);
+    }
+    if (lengths && selected >= 0)
+        smelt__finding_enlarge(finding, METRIC_LENGTHS, fabs((double)(lengths[row] - selected)), 0);
+    free(indices);
+    free(values);
+}
+
+static void judge(const struct smelt__problem *problem, int64_t compared,
+                  struct smelt__metric_result *results) {
+    (void)problem, (void)compared;
+    for (int i = METRIC_INDICES; i <= METRIC_LENGTHS; i++)
+        results[i].bar = 0;
+}
+
+static const struct smelt__comparison by_row = {.unit = "row",
+                                                .place = "place",
+                                                .metrics = metrics,
+                                                .metric_count = 3,
+                                                .count = count_rows,
+                                                .compare = compare,
+                                                .judge = judge};
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+/* One read of the windows. The ceiling: what an H200's memory gives a kernel that reads. */
+static int rates(const struct smelt__problem *problem,
+                 struct smelt__rate found[SMELT__MOST_RATES]) {
+    double elements = 0;
+    for (int64_t row = 0; row < problem->computed; row++) {
+        int64_t begin, end;
+        smelt__topk_select_window(problem->args, row, &begin, &end);
+        elements += is_read(problem, end - begin) ? (double)(end - begin) : 0;
+    }
+    found[0] =
+        (struct smelt__rate){"read_tbs", "read_ratio", "read TB/s", 2, elements * 4 / 1e12, 4.26};
+    return 1;
+}
+
+static void tiny(void *args) {
+    smelt_topk_select_args *select = args;
+    select->tokens = 1;
+    select->rows = 1;
+}
+
+#define AT(topk, T, S)                                                                             \
+    { .spec = "topk_select:topk=" #topk, .tokens = T, .rows = S }
+
+static const struct smelt__harness_shape peers[] = {AT(2048, 4096, 32768), AT(512, 8192, 8192),
+                                                    AT(2048, 512, 131072), AT(2048, 1, 1048576)};
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const struct smelt__harness_pass passes[] = {
+    {.pass = SMELT_PASS_FORWARD,
+     .name = "forward",
+     .tensors = &smelt__topk_select_tensors,
+     .workspace_field = offsetof(smelt_topk_select_args, workspace),
+     .workspace_bytes_field = offsetof(smelt_topk_select_args, workspace_bytes),
+     .shape = shape,
+     .given = given,
+     .fill = fill,
+     .footprint = footprint,
+     .multiplications = multiplications,
+     .comparisons = &by_row,
+     .comparison_count = 1,
+     .rates = rates,
+     .tiny = tiny,
+     .workspace = workspace,
+     .launch = forward},
+};
+
+const struct smelt__harness_operator smelt__harness_topk_select = {
+    .name = "topk_select",
+    .spec_bytes = sizeof(smelt_topk_select_spec),
+    .knobs_field = offsetof(smelt_topk_select_spec, knobs),
+    .parse = parse,
+    .print = print,
+    .supported = supported,
+    .create = create,
+    .destroy = destroy,
+    .passes = passes,
+    .pass_count = 1,
+    .options = options,
+    .own_options = own_options,
+    .own_option_count = sizeof own_options / sizeof own_options[0],
+    .defaults = defaults,
+    .small = small,
+    .draw = draw,
+    .same_problems = same_problems,
+    .variation = variation,
+    .inputs = inputs,
+    .trial = trial,
+    .bench = {.tokens = 4096, .rows = 32768},
+    .peers = peers,
+    .peer_count = sizeof peers / sizeof peers[0],
+};

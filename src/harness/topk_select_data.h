@@ -1,0 +1,33 @@
+/* Matrices of scores for what selects from them: of many distributions, each hard in its way. */
+#ifndef SMELT_HARNESS_TOPK_SELECT_DATA_H
+#define SMELT_HARNESS_TOPK_SELECT_DATA_H
+
+#include "harness/problem.h"
+#include "smelt/topk_select.h"
+
+enum smelt__topk_data {
+    SMELT__TOPK_GAUSSIAN = 0,
+    SMELT__TOPK_EQUAL,      /* all the same */
+    SMELT__TOPK_ZEROS,      /* half of them 0, as max(0, x) makes them */
+    SMELT__TOPK_NEGATIVE,   /* half of them 0 or -0, the others below */
+    SMELT__TOPK_NARROW,     /* from 1 to 1.01 */
+    SMELT__TOPK_INCREASING, /* by column */
+    SMELT__TOPK_DECREASING,
+    SMELT__TOPK_CORRELATED, /* neighbours are alike */
+    SMELT__TOPK_BF16,       /* Gaussian, rounded to bf16 */
+    SMELT__TOPK_LEVELS,     /* Gaussian, rounded to whole numbers */
+    SMELT__TOPK_PERIODIC,   /* each column modulo 32, the largest of them not quite the same */
+    SMELT__TOPK_SPECIAL,    /* by row: NaN, infinities, zeros of both signs, subnormals, any bits */
+    SMELT__TOPK_DATA_KINDS
+};
+
+/* "gaussian", ...; ended by NULL. */
+extern const char *const smelt__topk_data_names[SMELT__TOPK_DATA_KINDS + 1];
+
+/* Fills the matrix, tensor number `tensor` of the problem, [T,S]; what lies outside a row's window
+ * is +inf, larger than what is inside. */
+void smelt__topk_data_fill(struct smelt__problem *problem, int tensor, enum smelt__topk_data data,
+                           void (*window)(const smelt_topk_select_args *args, int64_t row,
+                                          int64_t *begin, int64_t *end));
+
+#endif

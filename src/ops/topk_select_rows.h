@@ -1,0 +1,45 @@
+/*
+ * Exact top-k of rows on the device, for every operator that selects: which kernels a call takes,
+ * the workspace of those for few long rows, and their launch.
+ */
+#ifndef SMELT_OPS_TOPK_SELECT_ROWS_H
+#define SMELT_OPS_TOPK_SELECT_ROWS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/kernel.h"
+#include "topk_select_rows.params.h"
+
+enum {
+    SMELT__TOPK_ALIGNMENT = 256,       /* bytes: of the workspace */
+    SMELT__TOPK_MOST_COLUMNS = 1 << 30 /* of a matrix */
+};
+
+/* The three kernels of a topk and an order, the context's, as smelt__topk_select_expand lists them.
+ */
+struct smelt__topk_kernels {
+    const struct smelt__kernel *rows, *parts, *merge;
+    int topk;
+};
+
+struct smelt__topk_kernels smelt__topk_kernels_from(const struct smelt__kernel *const *kernels,
+                                                    int topk);
+
+/* Bytes of workspace for `rows` rows of at most `columns` elements: below 32 MB. 0: none. */
+size_t smelt__topk_workspace(const struct smelt__topk_kernels *kernels, int64_t rows,
+                             int64_t columns);
+
+/*
+ * Selects of params->rows rows (from 1 on), on the stream. Of *params everything is set but
+ * `parts`, `lists` and `headers`. `workspace`: device memory of the size above, aligned to
+ * SMELT__TOPK_ALIGNMENT; calls on one stream may share it. The first kernel is a plain launch, so
+ * that all earlier work of the stream is complete; the matrix is read through read-only caches.
+ * Errors: DRIVER.
+ */
+smelt_status smelt__topk_launch(const smelt_context *context,
+                                const struct smelt__topk_kernels *kernels,
+                                const struct topk_select_rows_params *params, void *workspace,
+                                struct CUstream_st *stream);
+
+#endif

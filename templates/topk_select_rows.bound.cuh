@@ -1,0 +1,203 @@
+//@use ptx/append.cuh
+//@use topk_select_rows.rank.cuh
+/*
+ * From a window to a list of entries that holds its best: a bound is guessed from a sample, the
+ * window read once, and what is above the bound kept. Exact counts then prove the guess or tell
+ * where the next is to be looked for, so that the result is exact whatever the guess.
+ *
+ * An entry of the list is a score's bits, later its key, above ~element: of equal keys the first
+ * element is the largest entry.
+ */
+
+enum {
+    LEAST_SAMPLES = 512,
+    SAMPLED = 64 /* elements for each sample, until there are MOST_SAMPLES */
+};
+
+/* Standard deviations by which the bound is below the rank that the sample shows: of 500 rows about
+ * one is read again because too few elements are above it. */
+#define DEVIATIONS 2.5f
+
+/* Where the key of the wanted rank is known to be. Neither end is the key of -0. */
+struct known {
+    u32 low, high; /* it is one of these and what is between */
+    int above;     /* elements above high */
+    int at_least;  /* elements from low on */
+};
+
+/* What the list is to hold: elements from the key on; or those above it, the equal ones counted. */
+struct bound {
+    u32 key;
+    int counted;
+};
+
+DEVICE struct known know_nothing(const struct window *window) {
+    const struct known known = {KEY_MINUS_INFINITY, KEY_PLUS_INFINITY, 0, window_length(window)};
+    return known;
+}
+
+DEVICE u32 hash(u32 number) {
+    number = number * 0x9e3779b1u + 0x7f4a7c15u;
+    number = (number ^ number >> 15) * 0x85ebca6bu;
+    return number ^ number >> 13;
+}
+
+DEVICE int sample_count(const struct window *window) {
+    int count = LEAST_SAMPLES;
+    while (count < MOST_SAMPLES && count * SAMPLED < window_length(window)) {
+        count *= 2;
+    }
+    return count;
+}
+
+/* Puts a sample's keys into the list: whole vectors, each somewhere in its part of the window, in
+ * each round elsewhere. How many of this thread's are known to be possible, and their range. */
+DEVICE int sample(const struct window *window, int count, int round, const struct known *known,
+                  struct range *range) {
+    const u32 begin = (u32)(window->first + VECTOR - 1) / VECTOR;
+    const u32 vectors = (u32)window->last / VECTOR - begin, groups = (u32)count / VECTOR;
+    u32 least = ~0u, most = 0;
+    int possible = 0;
+    for (u32 group = threadIdx.x; group < groups; group += THREADS) {
+        const u64 place = ((u64)group << 10) + (hash(group + (u32)round * groups) & 1023u);
+        u32 values[VECTOR];
+        load_streaming_16(values,
+                          window->data + (begin + (u32)(place * vectors / ((u64)groups << 10))) *
+                                             (u64)VECTOR);
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c) {
+            const u32 key = ordered_key(values[c]);
+            const bool inside = key >= known->low && key <= known->high;
+            list()[group * VECTOR + c] = (u64)key << 32;
+            least = inside && key < least ? key : least;
+            most = inside && key > most ? key : most;
+            possible += inside;
+        }
+    }
+    *range = range_of(least, most);
+    return sum_threads(possible);
+}
+
+/* The middle of what is possible. */
+DEVICE struct bound halve(const struct known *known) {
+    struct bound bound = {known->low + (known->high - known->low) / 2, 1};
+    bound.key += bound.key == KEY_MINUS_ZERO;
+    return bound;
+}
+
+/* The next bound: so far below the wanted rank that it is hardly missed. All threads agree. */
+DEVICE struct bound choose_bound(const struct window *window, int wanted, int round,
+                                 const struct known *known) {
+    struct bound bound = {known->low, 1};
+    struct range range;
+    if (known->at_least <= LIST) {
+        return bound;
+    }
+    const int count = sample_count(window);
+    const int possible = sample(window, count, round, known, &range);
+    if (possible == 0 || round % 4 == 3) {
+        return halve(known);
+    }
+    const float share = (float)(wanted - known->above) / (float)(known->at_least - known->above);
+    const float rank = share * (float)possible;
+    const float deviation = sqrtf(fmaxf(rank * (1.0f - share), 0.0f));
+    const int target = clamp((int)ceilf(rank + DEVIATIONS * deviation + 1.0f), 1, possible);
+    const int slack = target / 8;
+    const struct threshold threshold = find_threshold(count, target, range, 32, slack);
+    bound.key = (u32)(threshold.entry >> 32);
+    /* Many equal samples: the list is to do without those elements. */
+    bound.counted = threshold.count - target > slack || bound.key <= known->low;
+    return bound;
+}
+
+/* Keeps a lane's elements of the mask, in any order. A list that is too short is noticed by its
+ * count. */
+DEVICE void keep_elements(u32 values[VECTORS][VECTOR], u32 mask, int block) {
+    const int count = __popc(mask);
+    const int inclusive = sum_lanes_before(count);
+    const u32 element = (u32)(block * BLOCK + lane_number() * VECTOR);
+    u32 at = 0;
+    if (lane_number() == 31 && inclusive > 0) {
+        at = atomic_add_shared(shared_number_address(LIST_COUNT), (u32)inclusive);
+    }
+    at = __shfl_sync((u32)ALL_LANES, at, 31);
+    if (at + (u32)__shfl_sync((u32)ALL_LANES, inclusive, 31) > LIST) {
+        return;
+    }
+    u32 address = shared_address(LIST_OFFSET) + (at + (u32)(inclusive - count)) * 8;
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c) {
+            address = append_shared_8(address, mask & 0x80000000u >> (i * VECTOR + c),
+                                      ~(element + (u32)(i * STEP + c)), values[i][c]);
+        }
+    }
+}
+
+/* Reads blocks `begin` to `end` of the window, a warp a block; the list's count was cleared before
+ * a barrier. How many equal elements this thread counted. */
+DEVICE int read_blocks(const struct window *window, int begin, int end, struct bound bound) {
+    const bool lowest = bound.key == KEY_MINUS_INFINITY;
+    const float below = score_below(lowest ? KEY_MINUS_INFINITY + 1 : bound.key);
+    const float threshold = bound.counted ? key_score(bound.key) : below;
+    int equal = 0;
+#pragma unroll 1
+    for (int block = begin + warp_number(); block < end; block += WARPS) {
+        u32 values[VECTORS][VECTOR];
+        load_block(window, block, values);
+        const u32 above = mask_greater(values, threshold);
+        if (bound.counted) {
+            /* NaN is above nothing, but as good as -inf. */
+            const u32 from = lowest ? mask_inside(window, block) : mask_greater(values, below);
+            equal += __popc(from & ~above);
+        }
+        keep_elements(values, above, block);
+    }
+    return equal;
+}
+
+/* Whether a list of `above` entries, with `equal` elements at the bound that it lacks, is enough;
+ * else what follows. */
+DEVICE bool is_enough(struct known *known, struct bound bound, int above, int equal, int wanted,
+                      bool complete) {
+    if (above >= wanted) {
+        known->low = bound.key + (u32)bound.counted;
+        known->low += known->low == KEY_MINUS_ZERO;
+        known->at_least = above;
+        return complete;
+    }
+    if (bound.counted && above + equal >= wanted) {
+        return true;
+    }
+    known->high = bound.key - 1 - (bound.key - 1 == KEY_MINUS_ZERO);
+    known->above = above + equal;
+    return false;
+}
+
+/* What the list holds. */
+struct found {
+    struct bound bound;
+    int count;
+};
+
+/* The list of a window whose `wanted` best it has, but for those equal to the bound. `known` says
+ * where to look. Ends with a barrier. */
+DEVICE struct found find_list(const struct window *window, int wanted, int round,
+                              struct known known) {
+    struct found found;
+    for (;; ++round) {
+        found.bound = choose_bound(window, wanted, round, &known);
+        __syncthreads(); /* the sample was read */
+        if (threadIdx.x == 0) {
+            shared_numbers()[LIST_COUNT] = 0;
+        }
+        __syncthreads();
+        const int equal = sum_threads(read_blocks(window, 0, window->blocks, found.bound));
+        found.count = shared_numbers()[LIST_COUNT];
+        __syncthreads();
+        if (is_enough(&known, found.bound, found.count, equal, wanted, found.count <= LIST)) {
+            return found;
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//@use ptx/grid.cuh
+//@use topk_select_rows.bound.cuh
+/*
+ * Exact top-k of few rows, first pass: several thread blocks a row, each of which reads a part of
+ * the row's window and leaves a list of what is above a bound. All of them draw the same sample, so
+ * that they agree on the bound. See topk_select_rows.cu, whose pass `merge` comes after.
+ *
+ * Grid: params.parts blocks a row. WARPS warps of one role. Windows of at most ALONE elements are
+ * left to the second pass.
+ *
+ * Shared memory: LIST, HISTOGRAM, WARPS, NUMBERS as there.
+ */
+
+/* The lists are the second pass's alone: it begins when this one's blocks have ended. */
+DEVICE void store_part(const struct topk_select_rows_params *params, i64 part, struct bound bound,
+                       int equal) {
+    const int count = shared_numbers()[LIST_COUNT];
+    u64 *const entries = params->lists + part * PART_LIST;
+    for (int i = (int)threadIdx.x; i < minimum(count, PART_LIST); i += THREADS) {
+        entries[i] = list()[i];
+    }
+    if (threadIdx.x == 0) {
+        const struct topk_select_rows_header header = {count, equal, bound.key, bound.counted};
+        params->headers[part] = header;
+    }
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct topk_select_rows_params params) {
+    const int row = (int)blockIdx.x / params.parts, part = (int)blockIdx.x % params.parts;
+    const struct window window = open_window(&params, row);
+    const struct known known = know_nothing(&window);
+    if (DEPENDENT_LAUNCH) {
+        grid_launch_dependents();
+    }
+    if (window_length(&window) <= ALONE) {
+        return;
+    }
+    const struct bound bound =
+        choose_bound(&window, minimum(window_length(&window), TOPK), 0, &known);
+    const int begin = (int)((i64)window.blocks * part / params.parts);
+    const int end = (int)((i64)window.blocks * (part + 1) / params.parts);
+    __syncthreads(); /* the sample was read */
+    if (threadIdx.x == 0) {
+        shared_numbers()[LIST_COUNT] = 0;
+    }
+    __syncthreads();
+    const int equal = sum_threads(read_blocks(&window, begin, end, bound));
+    store_part(&params, blockIdx.x, bound, equal);
+}

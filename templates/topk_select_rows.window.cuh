@@ -1,0 +1,138 @@
+//@use common/base.cuh
+//@use ptx/order.cuh
+//@use ptx/stream.cuh
+//@use topk_select_rows.params.h
+/*
+ * A row's window, and its scores as keys whose order as unsigned numbers is the scores'.
+ *
+ * Elements of a window are counted from the last multiple of 16 bytes that is not behind its
+ * beginning: it has elements `first`, 0 to 3, up to `last`. They come in blocks of BLOCK, of which a
+ * warp reads one at a time: vector i of lane l is elements 128 * i + 4 * l and the next three. A
+ * mask of a lane's 32 elements has element c of vector i at bit 31 - (4 * i + c).
+ */
+
+enum {
+    WARPS = THREADS / 32,
+    ALL_LANES = -1,
+    VECTOR = 4,  /* elements of 16 bytes */
+    VECTORS = 8, /* that a lane has under way */
+    STEP = 32 * VECTOR,
+    BLOCK = VECTORS * STEP
+};
+
+/* Keys: negative numbers with all bits turned, others with the sign's set. No element has the key of
+ * -0, which counts as +0, nor one below that of -inf, which NaN counts as. */
+#define KEY_MINUS_INFINITY 0x007fffffu
+#define KEY_MINUS_ZERO 0x7fffffffu
+#define KEY_PLUS_INFINITY 0xff800000u
+#define NAN_BITS 0x7fffffffu
+
+DEVICE float minus_infinity(void) {
+    return __uint_as_float(0xff800000u);
+}
+
+DEVICE u32 ordered_key(u32 bits) {
+    /* The larger of NaN and a number is the number, and -0 + 0 is 0. */
+    const u32 ordinary = __float_as_uint(fmaxf(__uint_as_float(bits), minus_infinity()) + 0.0f);
+    return ordinary & 0x80000000u ? ~ordinary : ordinary | 0x80000000u;
+}
+
+DEVICE float key_score(u32 key) {
+    return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+}
+
+/* A number that the elements from this key on exceed, and no others; the key is above -inf's. */
+DEVICE float score_below(u32 key) {
+    return key_score(key - 1 == KEY_MINUS_ZERO ? key - 2 : key - 1);
+}
+
+struct window {
+    const float *data; /* element 0, which need not be there */
+    int first, last;   /* its elements */
+    int blocks;        /* that hold them */
+    int column;        /* of element 0 */
+};
+
+DEVICE int clamp(int value, int least, int most) {
+    return minimum(maximum(value, least), most);
+}
+
+DEVICE struct window open_window(const struct topk_select_rows_params *params, int row) {
+    struct window window;
+    const int begin =
+        params->window_begin ? clamp(params->window_begin[row], 0, params->columns) : 0;
+    const int end =
+        params->window_end ? clamp(params->window_end[row], 0, params->columns) : params->columns;
+    const float *const data = params->logits + row * params->logits_stride + begin;
+    window.first = (int)((u64)data / sizeof(float) % VECTOR);
+    window.last = window.first + maximum(end - begin, 0);
+    window.data = data - window.first;
+    window.column = begin - window.first;
+    window.blocks = (window.last + BLOCK - 1) / BLOCK;
+    return window;
+}
+
+DEVICE int window_length(const struct window *window) {
+    return window->last - window->first;
+}
+
+/* A vector that the window has a part of; elements outside are NaN, and not read. */
+DEVICE void load_part(const struct window *window, int element, u32 values[VECTOR]) {
+#pragma unroll
+    for (int c = 0; c < VECTOR; ++c) {
+        const bool inside = element + c >= window->first && element + c < window->last;
+        values[c] = inside ? __float_as_uint(window->data[element + c]) : NAN_BITS;
+    }
+}
+
+/* A warp's block. */
+DEVICE void load_block(const struct window *window, int block, u32 values[VECTORS][VECTOR]) {
+    const int element = block * BLOCK + (int)threadIdx.x % 32 * VECTOR;
+    if (block * BLOCK >= window->first && (block + 1) * BLOCK <= window->last) {
+#pragma unroll
+        for (int i = 0; i < VECTORS; ++i) {
+            load_streaming_16(values[i], window->data + element + i * STEP);
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+        const int at = element + i * STEP;
+        if (at >= window->first && at + VECTOR <= window->last) {
+            load_streaming_16(values[i], window->data + at);
+        } else {
+            load_part(window, at, values[i]);
+        }
+    }
+}
+
+/* Which of a lane's elements of a block the window has. */
+DEVICE u32 mask_inside(const struct window *window, int block) {
+    const int element = block * BLOCK + (int)threadIdx.x % 32 * VECTOR;
+    u32 mask = 0;
+    if (block * BLOCK >= window->first && (block + 1) * BLOCK <= window->last) {
+        return ~0u;
+    }
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c) {
+            const int at = element + i * STEP + c;
+            mask = mask << 1 | (at >= window->first && at < window->last);
+        }
+    }
+    return mask;
+}
+
+/* Which of a lane's elements exceed the threshold. */
+DEVICE u32 mask_greater(u32 values[VECTORS][VECTOR], float threshold) {
+    u32 mask = 0;
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c) {
+            mask = push_greater(mask, threshold, values[i][c]);
+        }
+    }
+    return mask;
+}

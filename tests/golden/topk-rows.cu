@@ -1,0 +1,1131 @@
+/*
+ * Written by smelt; do not edit. To write it again:
+ *   smelt emit topk_select_rows:topk=2048,pass=rows --arch sm_90a
+ *
+ * spec     topk_select_rows:topk=2048,pass=rows
+ * arch     sm_90a
+ * variant  rows
+ * kernel   smelt_topk_select_rows_k2048_index
+ * knobs (by the spec, or by rule)
+ * shared memory (offset, bytes)
+ *   LIST_OFFSET                      0    32768  samples, entries, elements
+ *   HISTOGRAM_OFFSET             32768     4096  entries of each bin
+ *   MAP_OFFSET                   36864     8192  a bit an element
+ *   BLOCK_COUNTS_OFFSET          45056      256  elements of the map in each block
+ *   EQUAL_OFFSET                 45312     1024  masks of a warp's lanes
+ *   WARPS_OFFSET                 46336      384  a number of each warp
+ *   NUMBERS_OFFSET               46720       16  what one thread found
+ *   SHARED_BYTES                 46736  of 232448 that a block may have on sm_90a
+ * launch
+ *   256 threads a block, 4 blocks resident per multiprocessor, at most 64 registers a thread
+ *   1 block a row
+ */
+
+enum {
+    THREADS = 256,                  /* of a thread block */
+    BLOCKS_PER_MULTIPROCESSOR = 4,  /* resident at once, at least */
+    TOPK = 2048,                    /* elements that are selected of a row */
+    ORDER_BY_SCORE = 0,             /* 1: descending by score, 0: ascending by index */
+    LIST = 4096,                    /* entries that the list has room for */
+    MOST_SAMPLES = 4096,            /* of a window */
+    BINS = 1024,                    /* of a histogram */
+    LOG_BINS = 10,                  /* their number's logarithm */
+    PART_LIST = 4096,               /* entries that a part of a row leaves */
+    DEPENDENT_LAUNCH = 1,           /* 1: may begin before the kernel ahead of it has ended */
+    MERGE = 0,                      /* 1: behind the pass parts */
+    MAP_BLOCKS = 64,                /* of 1024 elements that the map of bits has */
+    PREFETCH_BYTES = 65536,         /* of a window that are asked for at once */
+};
+
+/* Shared memory, in bytes from the arena's start. */
+enum {
+    LIST_OFFSET = 0,                /* samples, entries, elements */
+    HISTOGRAM_OFFSET = 32768,       /* entries of each bin */
+    MAP_OFFSET = 36864,             /* a bit an element */
+    BLOCK_COUNTS_OFFSET = 45056,    /* elements of the map in each block */
+    EQUAL_OFFSET = 45312,           /* masks of a warp's lanes */
+    WARPS_OFFSET = 46336,           /* a number of each warp */
+    NUMBERS_OFFSET = 46720,         /* what one thread found */
+    SHARED_BYTES = 46736,           /* the arena's size */
+};
+
+#define KERNEL_NAME smelt_topk_select_rows_k2048_index
+
+#line 1 "templates/common/base.cuh"
+/* Names every part uses: short integer types, function kinds, the shared-memory arena. */
+
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+
+#ifdef __cplusplus
+#define KERNEL extern "C" __global__
+#else
+#define KERNEL __global__
+#endif
+#define DEVICE static __device__ __forceinline__
+
+/* The one dynamic shared-memory array. The plan's *_OFFSET constants are byte offsets into it. */
+extern __shared__ __align__(1024) unsigned char arena[];
+
+DEVICE int minimum(int a, int b) {
+    return a < b ? a : b;
+}
+
+DEVICE int maximum(int a, int b) {
+    return a > b ? a : b;
+}
+
+#line 2 "templates/ptx/grid.cuh"
+
+/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
+ * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
+ * did not ask for it. */
+DEVICE void grid_launch_dependents(void) {
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+}
+
+/* Waits until the kernels before this one in the stream are complete and their results visible. */
+DEVICE void grid_wait(void) {
+    asm volatile("griddepcontrol.wait;" : : : "memory");
+}
+
+#line 2 "templates/ptx/prefetch.cuh"
+
+/* Brings `bytes` of global memory into the L2 cache, without waiting; the address and the number
+ * are multiples of 16 (PTX ISA, "cp.async.bulk.prefetch"). */
+DEVICE void prefetch_l2(const void *from, u32 bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" : : "l"(from), "r"(bytes) : "memory");
+}
+
+#line 2 "templates/ptx/shared.cuh"
+
+/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
+ * "State Spaces", .shared). */
+DEVICE u32 shared_address(u32 offset) {
+    return (u32)__cvta_generic_to_shared(arena) + offset;
+}
+
+#line 2 "templates/ptx/append.cuh"
+
+/* Where `wanted` is not 0, stores two words at a multiple of 8 bytes in shared memory; the address
+ * behind what was stored. Predicated, without a branch (PTX ISA, "st", .shared). */
+DEVICE u32 append_shared_8(u32 address, u32 wanted, u32 low, u32 high) {
+    asm volatile("{.reg .pred wanted;\n\t"
+                 "setp.ne.u32 wanted, %1, 0;\n\t"
+                 "@wanted st.shared.v2.u32 [%0], {%2, %3};\n\t"
+                 "@wanted add.u32 %0, %0, 8;}"
+                 : "+r"(address)
+                 : "r"(wanted), "r"(low), "r"(high)
+                 : "memory");
+    return address;
+}
+
+#line 2 "templates/ptx/atomic.cuh"
+
+/* One thread after another changes a word; the result is what was there before. Nothing else is
+ * ordered by it (PTX ISA, "atom", "red", .relaxed). Shared memory is named by 32-bit addresses
+ * (ptx/shared.cuh). */
+DEVICE u32 atomic_or_shared(u32 address, u32 bits) {
+    u32 before;
+    asm volatile("atom.relaxed.cta.shared.or.b32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "r"(address), "r"(bits)
+                 : "memory");
+    return before;
+}
+
+DEVICE u32 atomic_add_shared(u32 address, u32 value) {
+    u32 before;
+    asm volatile("atom.relaxed.cta.shared.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "r"(address), "r"(value)
+                 : "memory");
+    return before;
+}
+
+DEVICE u32 atomic_add_global(u32 *to, u32 value) {
+    u32 before;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(to), "r"(value)
+                 : "memory");
+    return before;
+}
+
+/* Without a result: nobody waits for it. */
+DEVICE void reduce_add_global(u32 *to, u32 value) {
+    asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
+}
+
+#line 2 "templates/ptx/redux.cuh"
+
+/* The sum, the smallest and the largest of all 32 lanes' values, the same in every lane (PTX ISA,
+ * "redux.sync"). */
+DEVICE u32 warp_reduce_add(u32 value) {
+    u32 all;
+    asm volatile("redux.sync.add.u32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
+    return all;
+}
+
+DEVICE u32 warp_reduce_min(u32 value) {
+    u32 all;
+    asm volatile("redux.sync.min.u32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
+    return all;
+}
+
+DEVICE u32 warp_reduce_max(u32 value) {
+    u32 all;
+    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
+    return all;
+}
+
+#line 2 "templates/ptx/order.cuh"
+
+/* Shifts a mask one bit to the left and puts in whether x > threshold: the sign of their difference,
+ * one addition and one shift. A NaN is not greater: the difference is then the canonical NaN, whose
+ * sign is clear (PTX ISA, "sub", "Floating Point Comparisons"; 0x7fffffff). */
+DEVICE u32 push_greater(u32 mask, float threshold, u32 x) {
+    asm("{.reg .f32 difference;\n\t"
+        ".reg .b32 bits;\n\t"
+        "mov.b32 difference, %2;\n\t"
+        "sub.rn.f32 difference, %1, difference;\n\t"
+        "mov.b32 bits, difference;\n\t"
+        "shf.l.wrap.b32 %0, bits, %0, 1;}"
+        : "+r"(mask)
+        : "f"(threshold), "r"(x));
+    return mask;
+}
+
+#line 2 "templates/ptx/stream.cuh"
+
+/* 16 bytes of global memory that no thread writes while the kernel runs, nor reads again soon: they
+ * take no place in L1 (PTX ISA, "ld.global.nc", .L1::no_allocate). The address is a multiple of 16.
+ */
+DEVICE void load_streaming_16(u32 *values, const void *from) {
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+        : "l"(from));
+}
+
+#line 1 "templates/topk_select_rows.params.h"
+/*
+ * Arguments of the topk_select_rows kernels, all passes. Included by the host code and, by the
+ * generator, by the CUDA source: plain C types only. Strides count elements.
+ *
+ * A part of a row leaves its list and its header to the pass `merge`: `lists` holds PART_LIST
+ * entries for each part, of which the first ones are there, `headers` one for each part.
+ */
+struct topk_select_rows_header {
+    int above;    /* entries of the part's list; more than PART_LIST: it did not fit */
+    int equal;    /* elements at the bound that the list lacks, where they are counted */
+    unsigned key; /* the bound, the same in all parts of a row */
+    int counted;  /* 1: the list has what is above the bound; 0: also what is equal to it */
+};
+
+struct topk_select_rows_params {
+    const float *logits;     /* [rows, columns] */
+    const int *window_begin; /* [rows], or null: 0 */
+    const int *window_end;   /* [rows], or null: columns */
+    const int *offset;       /* [rows] added to a row's indices, or null */
+    int *indices;            /* [rows, TOPK] */
+    float *values;           /* [rows, TOPK], or null */
+    int *lengths;            /* [rows], or null */
+    unsigned long long *lists;                /* [rows, parts, PART_LIST] */
+    struct topk_select_rows_header *headers;  /* [rows, parts] */
+    long long logits_stride, indices_stride, values_stride;
+    int rows, columns;
+    int index_offset; /* added to all indices */
+    int parts;        /* of a row: blocks of the pass `parts` */
+};
+
+#line 5 "templates/topk_select_rows.window.cuh"
+/*
+ * A row's window, and its scores as keys whose order as unsigned numbers is the scores'.
+ *
+ * Elements of a window are counted from the last multiple of 16 bytes that is not behind its
+ * beginning: it has elements `first`, 0 to 3, up to `last`. They come in blocks of BLOCK, of which a
+ * warp reads one at a time: vector i of lane l is elements 128 * i + 4 * l and the next three. A
+ * mask of a lane's 32 elements has element c of vector i at bit 31 - (4 * i + c).
+ */
+
+enum {
+    WARPS = THREADS / 32,
+    ALL_LANES = -1,
+    VECTOR = 4,  /* elements of 16 bytes */
+    VECTORS = 8, /* that a lane has under way */
+    STEP = 32 * VECTOR,
+    BLOCK = VECTORS * STEP
+};
+
+/* Keys: negative numbers with all bits turned, others with the sign's set. No element has the key of
+ * -0, which counts as +0, nor one below that of -inf, which NaN counts as. */
+#define KEY_MINUS_INFINITY 0x007fffffu
+#define KEY_MINUS_ZERO 0x7fffffffu
+#define KEY_PLUS_INFINITY 0xff800000u
+#define NAN_BITS 0x7fffffffu
+
+DEVICE float minus_infinity(void) {
+    return __uint_as_float(0xff800000u);
+}
+
+DEVICE u32 ordered_key(u32 bits) {
+    /* The larger of NaN and a number is the number, and -0 + 0 is 0. */
+    const u32 ordinary = __float_as_uint(fmaxf(__uint_as_float(bits), minus_infinity()) + 0.0f);
+    return ordinary & 0x80000000u ? ~ordinary : ordinary | 0x80000000u;
+}
+
+DEVICE float key_score(u32 key) {
+    return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+}
+
+/* A number that the elements from this key on exceed, and no others; the key is above -inf's. */
+DEVICE float score_below(u32 key) {
+    return key_score(key - 1 == KEY_MINUS_ZERO ? key - 2 : key - 1);
+}
+
+struct window {
+    const float *data; /* element 0, which need not be there */
+    int first, last;   /* its elements */
+    int blocks;        /* that hold them */
+    int column;        /* of element 0 */
+};
+
+DEVICE int clamp(int value, int least, int most) {
+    return minimum(maximum(value, least), most);
+}
+
+DEVICE struct window open_window(const struct topk_select_rows_params *params, int row) {
+    struct window window;
+    const int begin =
+        params->window_begin ? clamp(params->window_begin[row], 0, params->columns) : 0;
+    const int end =
+        params->window_end ? clamp(params->window_end[row], 0, params->columns) : params->columns;
+    const float *const data = params->logits + row * params->logits_stride + begin;
+    window.first = (int)((u64)data / sizeof(float) % VECTOR);
+    window.last = window.first + maximum(end - begin, 0);
+    window.data = data - window.first;
+    window.column = begin - window.first;
+    window.blocks = (window.last + BLOCK - 1) / BLOCK;
+    return window;
+}
+
+DEVICE int window_length(const struct window *window) {
+    return window->last - window->first;
+}
+
+/* A vector that the window has a part of; elements outside are NaN, and not read. */
+DEVICE void load_part(const struct window *window, int element, u32 values[VECTOR]) {
+#pragma unroll
+    for (int c = 0; c < VECTOR; ++c) {
+        const bool inside = element + c >= window->first && element + c < window->last;
+        values[c] = inside ? __float_as_uint(window->data[element + c]) : NAN_BITS;
+    }
+}
+
+/* A warp's block. */
+DEVICE void load_block(const struct window *window, int block, u32 values[VECTORS][VECTOR]) {
+    const int element = block * BLOCK + (int)threadIdx.x % 32 * VECTOR;
+    if (block * BLOCK >= window->first && (block + 1) * BLOCK <= window->last) {
+#pragma unroll
+        for (int i = 0; i < VECTORS; ++i) {
+            load_streaming_16(values[i], window->data + element + i * STEP);
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+        const int at = element + i * STEP;
+        if (at >= window->first && at + VECTOR <= window->last) {
+            load_streaming_16(values[i], window->data + at);
+        } else {
+            load_part(window, at, values[i]);
+        }
+    }
+}
+
+/* Which of a lane's elements of a block the window has. */
+DEVICE u32 mask_inside(const struct window *window, int block) {
+    const int element = block * BLOCK + (int)threadIdx.x % 32 * VECTOR;
+    u32 mask = 0;
+    if (block * BLOCK >= window->first && (block + 1) * BLOCK <= window->last) {
+        return ~0u;
+    }
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c) {
+            const int at = element + i * STEP + c;
+            mask = mask << 1 | (at >= window->first && at < window->last);
+        }
+    }
+    return mask;
+}
+
+/* Which of a lane's elements exceed the threshold. */
+DEVICE u32 mask_greater(u32 values[VECTORS][VECTOR], float threshold) {
+    u32 mask = 0;
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c) {
+            mask = push_greater(mask, threshold, values[i][c]);
+        }
+    }
+    return mask;
+}
+
+#line 5 "templates/topk_select_rows.rank.cuh"
+/*
+ * The list of entries in shared memory, and the one of a rank among them. An entry is 64 bits: a key
+ * above, below it what tells equal keys apart. Sums over the block.
+ */
+
+DEVICE u64 *list(void) {
+    return (u64 *)(arena + LIST_OFFSET);
+}
+
+DEVICE u32 *histogram(void) {
+    return (u32 *)(arena + HISTOGRAM_OFFSET);
+}
+
+/* One number of each warp, of several kinds. */
+enum warp_number { WARP_SUM, WARP_LEAST, WARP_MOST };
+
+DEVICE u32 *warp_numbers(enum warp_number kind) {
+    return (u32 *)(arena + WARPS_OFFSET) + (int)kind * 32;
+}
+
+/* What one thread found and all need. */
+enum shared_number { FOUND_BIN, FOUND_RANK, FOUND_COUNT, LIST_COUNT, SHARED_NUMBERS };
+
+DEVICE int *shared_numbers(void) {
+    return (int *)(arena + NUMBERS_OFFSET);
+}
+
+DEVICE u32 shared_number_address(enum shared_number which) {
+    return shared_address(NUMBERS_OFFSET) + (u32)which * 4;
+}
+
+DEVICE int lane_number(void) {
+    return (int)threadIdx.x % 32;
+}
+
+DEVICE int warp_number(void) {
+    return (int)threadIdx.x / 32;
+}
+
+/* The sum of this lane's value and those of the lanes before it. */
+DEVICE int sum_lanes_before(int value) {
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const int before = __shfl_up_sync((u32)ALL_LANES, value, step);
+        value += lane_number() >= step ? before : 0;
+    }
+    return value;
+}
+
+/* The values of the threads before this one. A barrier, and one is needed before the next use of the
+ * warps' sums. */
+DEVICE int sum_threads_before(int value) {
+    u32 *const sums = warp_numbers(WARP_SUM);
+    const int inclusive = sum_lanes_before(value);
+    if (lane_number() == 31) {
+        sums[warp_number()] = (u32)inclusive;
+    }
+    __syncthreads();
+    const u32 earlier = lane_number() < warp_number() ? sums[lane_number()] : 0;
+    return (int)warp_reduce_add(earlier) + inclusive - value;
+}
+
+/* Likewise all threads' values. */
+DEVICE int sum_threads(int value) {
+    u32 *const sums = warp_numbers(WARP_SUM);
+    const u32 sum = warp_reduce_add((u32)value);
+    if (lane_number() == 0) {
+        sums[warp_number()] = sum;
+    }
+    __syncthreads();
+    return (int)warp_reduce_add(lane_number() < WARPS ? sums[lane_number()] : 0);
+}
+
+/* The smallest and the largest of all threads' keys, likewise. */
+struct range {
+    u64 low, high; /* entries */
+};
+
+DEVICE struct range range_of(u32 least, u32 most) {
+    u32 *const all_least = warp_numbers(WARP_LEAST), *const all_most = warp_numbers(WARP_MOST);
+    struct range range;
+    least = warp_reduce_min(least);
+    most = warp_reduce_max(most);
+    if (lane_number() == 0) {
+        all_least[warp_number()] = least;
+        all_most[warp_number()] = most;
+    }
+    __syncthreads();
+    least = warp_reduce_min(lane_number() < WARPS ? all_least[lane_number()] : ~0u);
+    most = warp_reduce_max(lane_number() < WARPS ? all_most[lane_number()] : 0);
+    range.low = (u64)least << 32;
+    range.high = (u64)most << 32 | 0xffffffffu;
+    return range;
+}
+
+/* Bits that a number has. */
+DEVICE int bit_count(u64 number) {
+    const u32 high = (u32)(number >> 32);
+    return high ? 64 - __clz(high) : 32 - __clz((u32)number);
+}
+
+/* How many entries of the range each bin has. Bins are of 2^shift entries from the range's low end,
+ * and counted from its high end, so that a thread's are side by side. */
+DEVICE void count_bins(int count, const struct range *range, int shift) {
+    const u32 bins = shared_address(HISTOGRAM_OFFSET);
+    for (int i = (int)threadIdx.x; i < BINS; i += THREADS) {
+        histogram()[i] = 0;
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
+        const u64 entry = list()[i];
+        if (entry >= range->low && entry <= range->high) {
+            const u32 bin = (u32)((entry - range->low) >> shift);
+            atomic_add_shared(bins + (BINS - 1 - bin) * 4, 1);
+        }
+    }
+    __syncthreads();
+}
+
+/* Finds the bin in which the rank falls: the thread that has it tells all. */
+DEVICE void find_bin(int rank) {
+    enum { OWN = BINS / THREADS };
+    u32 counts[OWN];
+    int sum = 0;
+#pragma unroll
+    for (int i = 0; i < OWN; ++i) {
+        counts[i] = histogram()[(int)threadIdx.x * OWN + i];
+        sum += (int)counts[i];
+    }
+    int before = sum_threads_before(sum);
+    if (before < rank && rank <= before + sum) {
+        int bin = 0;
+#pragma unroll
+        for (int i = 0; i < OWN - 1; ++i) {
+            const bool past = bin == i && before + (int)counts[i] < rank;
+            before += past ? (int)counts[i] : 0;
+            bin += past;
+        }
+        shared_numbers()[FOUND_BIN] = BINS - 1 - ((int)threadIdx.x * OWN + bin);
+        shared_numbers()[FOUND_RANK] = rank - before;
+#pragma unroll
+        for (int i = 0; i < OWN; ++i) {
+            if (i == bin) {
+                shared_numbers()[FOUND_COUNT] = (int)counts[i];
+            }
+        }
+    }
+    __syncthreads();
+}
+
+/* A threshold: `count` entries of the range are not below it. */
+struct threshold {
+    u64 entry;
+    int count;
+};
+
+/*
+ * The threshold with at least `rank` entries, and at most `slack` more unless bins of 2^least_shift
+ * entries do not tell them apart. The range holds `rank` entries or more. Ends without a barrier
+ * behind its last reads of shared numbers.
+ */
+DEVICE struct threshold find_threshold(int count, int rank, struct range range, int least_shift,
+                                       int slack) {
+    struct threshold threshold;
+    int left = rank;
+    for (;;) {
+        const int shift = maximum(bit_count(range.high - range.low) - LOG_BINS, least_shift);
+        count_bins(count, &range, shift);
+        find_bin(left);
+        const int in_bin = shared_numbers()[FOUND_COUNT];
+        left = shared_numbers()[FOUND_RANK];
+        range.low += (u64)shared_numbers()[FOUND_BIN] << shift;
+        const u64 high = range.low + (((u64)1 << shift) - 1);
+        range.high = high < range.high ? high : range.high;
+        threshold.entry = range.low;
+        threshold.count = rank - left + in_bin;
+        if (in_bin - left <= slack || shift == least_shift) {
+            return threshold;
+        }
+    }
+}
+
+#line 3 "templates/topk_select_rows.bound.cuh"
+/*
+ * From a window to a list of entries that holds its best: a bound is guessed from a sample, the
+ * window read once, and what is above the bound kept. Exact counts then prove the guess or tell
+ * where the next is to be looked for, so that the result is exact whatever the guess.
+ *
+ * An entry of the list is a score's bits, later its key, above ~element: of equal keys the first
+ * element is the largest entry.
+ */
+
+enum {
+    LEAST_SAMPLES = 512,
+    SAMPLED = 64 /* elements for each sample, until there are MOST_SAMPLES */
+};
+
+/* Standard deviations by which the bound is below the rank that the sample shows: of 500 rows about
+ * one is read again because too few elements are above it. */
+#define DEVIATIONS 2.5f
+
+/* Where the key of the wanted rank is known to be. Neither end is the key of -0. */
+struct known {
+    u32 low, high; /* it is one of these and what is between */
+    int above;     /* elements above high */
+    int at_least;  /* elements from low on */
+};
+
+/* What the list is to hold: elements from the key on; or those above it, the equal ones counted. */
+struct bound {
+    u32 key;
+    int counted;
+};
+
+DEVICE struct known know_nothing(const struct window *window) {
+    const struct known known = {KEY_MINUS_INFINITY, KEY_PLUS_INFINITY, 0, window_length(window)};
+    return known;
+}
+
+DEVICE u32 hash(u32 number) {
+    number = number * 0x9e3779b1u + 0x7f4a7c15u;
+    number = (number ^ number >> 15) * 0x85ebca6bu;
+    return number ^ number >> 13;
+}
+
+DEVICE int sample_count(const struct window *window) {
+    int count = LEAST_SAMPLES;
+    while (count < MOST_SAMPLES && count * SAMPLED < window_length(window)) {
+        count *= 2;
+    }
+    return count;
+}
+
+/* Puts a sample's keys into the list: whole vectors, each somewhere in its part of the window, in
+ * each round elsewhere. How many of this thread's are known to be possible, and their range. */
+DEVICE int sample(const struct window *window, int count, int round, const struct known *known,
+                  struct range *range) {
+    const u32 begin = (u32)(window->first + VECTOR - 1) / VECTOR;
+    const u32 vectors = (u32)window->last / VECTOR - begin, groups = (u32)count / VECTOR;
+    u32 least = ~0u, most = 0;
+    int possible = 0;
+    for (u32 group = threadIdx.x; group < groups; group += THREADS) {
+        const u64 place = ((u64)group << 10) + (hash(group + (u32)round * groups) & 1023u);
+        u32 values[VECTOR];
+        load_streaming_16(values,
+                          window->data + (begin + (u32)(place * vectors / ((u64)groups << 10))) *
+                                             (u64)VECTOR);
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c) {
+            const u32 key = ordered_key(values[c]);
+            const bool inside = key >= known->low && key <= known->high;
+            list()[group * VECTOR + c] = (u64)key << 32;
+            least = inside && key < least ? key : least;
+            most = inside && key > most ? key : most;
+            possible += inside;
+        }
+    }
+    *range = range_of(least, most);
+    return sum_threads(possible);
+}
+
+/* The middle of what is possible. */
+DEVICE struct bound halve(const struct known *known) {
+    struct bound bound = {known->low + (known->high - known->low) / 2, 1};
+    bound.key += bound.key == KEY_MINUS_ZERO;
+    return bound;
+}
+
+/* The next bound: so far below the wanted rank that it is hardly missed. All threads agree. */
+DEVICE struct bound choose_bound(const struct window *window, int wanted, int round,
+                                 const struct known *known) {
+    struct bound bound = {known->low, 1};
+    struct range range;
+    if (known->at_least <= LIST) {
+        return bound;
+    }
+    const int count = sample_count(window);
+    const int possible = sample(window, count, round, known, &range);
+    if (possible == 0 || round % 4 == 3) {
+        return halve(known);
+    }
+    const float share = (float)(wanted - known->above) / (float)(known->at_least - known->above);
+    const float rank = share * (float)possible;
+    const float deviation = sqrtf(fmaxf(rank * (1.0f - share), 0.0f));
+    const int target = clamp((int)ceilf(rank + DEVIATIONS * deviation + 1.0f), 1, possible);
+    const int slack = target / 8;
+    const struct threshold threshold = find_threshold(count, target, range, 32, slack);
+    bound.key = (u32)(threshold.entry >> 32);
+    /* Many equal samples: the list is to do without those elements. */
+    bound.counted = threshold.count - target > slack || bound.key <= known->low;
+    return bound;
+}
+
+/* Keeps a lane's elements of the mask, in any order. A list that is too short is noticed by its
+ * count. */
+DEVICE void keep_elements(u32 values[VECTORS][VECTOR], u32 mask, int block) {
+    const int count = __popc(mask);
+    const int inclusive = sum_lanes_before(count);
+    const u32 element = (u32)(block * BLOCK + lane_number() * VECTOR);
+    u32 at = 0;
+    if (lane_number() == 31 && inclusive > 0) {
+        at = atomic_add_shared(shared_number_address(LIST_COUNT), (u32)inclusive);
+    }
+    at = __shfl_sync((u32)ALL_LANES, at, 31);
+    if (at + (u32)__shfl_sync((u32)ALL_LANES, inclusive, 31) > LIST) {
+        return;
+    }
+    u32 address = shared_address(LIST_OFFSET) + (at + (u32)(inclusive - count)) * 8;
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c) {
+            address = append_shared_8(address, mask & 0x80000000u >> (i * VECTOR + c),
+                                      ~(element + (u32)(i * STEP + c)), values[i][c]);
+        }
+    }
+}
+
+/* Reads blocks `begin` to `end` of the window, a warp a block; the list's count was cleared before
+ * a barrier. How many equal elements this thread counted. */
+DEVICE int read_blocks(const struct window *window, int begin, int end, struct bound bound) {
+    const bool lowest = bound.key == KEY_MINUS_INFINITY;
+    const float below = score_below(lowest ? KEY_MINUS_INFINITY + 1 : bound.key);
+    const float threshold = bound.counted ? key_score(bound.key) : below;
+    int equal = 0;
+#pragma unroll 1
+    for (int block = begin + warp_number(); block < end; block += WARPS) {
+        u32 values[VECTORS][VECTOR];
+        load_block(window, block, values);
+        const u32 above = mask_greater(values, threshold);
+        if (bound.counted) {
+            /* NaN is above nothing, but as good as -inf. */
+            const u32 from = lowest ? mask_inside(window, block) : mask_greater(values, below);
+            equal += __popc(from & ~above);
+        }
+        keep_elements(values, above, block);
+    }
+    return equal;
+}
+
+/* Whether a list of `above` entries, with `equal` elements at the bound that it lacks, is enough;
+ * else what follows. */
+DEVICE bool is_enough(struct known *known, struct bound bound, int above, int equal, int wanted,
+                      bool complete) {
+    if (above >= wanted) {
+        known->low = bound.key + (u32)bound.counted;
+        known->low += known->low == KEY_MINUS_ZERO;
+        known->at_least = above;
+        return complete;
+    }
+    if (bound.counted && above + equal >= wanted) {
+        return true;
+    }
+    known->high = bound.key - 1 - (bound.key - 1 == KEY_MINUS_ZERO);
+    known->above = above + equal;
+    return false;
+}
+
+/* What the list holds. */
+struct found {
+    struct bound bound;
+    int count;
+};
+
+/* The list of a window whose `wanted` best it has, but for those equal to the bound. `known` says
+ * where to look. Ends with a barrier. */
+DEVICE struct found find_list(const struct window *window, int wanted, int round,
+                              struct known known) {
+    struct found found;
+    for (;; ++round) {
+        found.bound = choose_bound(window, wanted, round, &known);
+        __syncthreads(); /* the sample was read */
+        if (threadIdx.x == 0) {
+            shared_numbers()[LIST_COUNT] = 0;
+        }
+        __syncthreads();
+        const int equal = sum_threads(read_blocks(window, 0, window->blocks, found.bound));
+        found.count = shared_numbers()[LIST_COUNT];
+        __syncthreads();
+        if (is_enough(&known, found.bound, found.count, equal, wanted, found.count <= LIST)) {
+            return found;
+        }
+    }
+}
+
+#line 2 "templates/topk_select_rows.emit.cuh"
+/*
+ * From a list that holds a window's best to what is written.
+ *
+ * Ascending by index without values: each chosen element is a bit of a map, and its place is the
+ * number of bits before it. Else the chosen entries are sorted: Batcher's bitonic network (K. E.
+ * Batcher, Sorting networks and their applications, 1968), which takes any number of entries.
+ */
+
+enum { WORDS = BLOCK / 32 /* of the map, a block */ };
+
+DEVICE u32 *map_words(void) {
+    return (u32 *)(arena + MAP_OFFSET);
+}
+
+DEVICE int *block_counts(void) {
+    return (int *)(arena + BLOCK_COUNTS_OFFSET);
+}
+
+DEVICE u32 *equal_words(void) {
+    return (u32 *)(arena + EQUAL_OFFSET) + warp_number() * 32;
+}
+
+/* Puts keys where the list has scores. */
+DEVICE void order_entries(int count) {
+    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
+        const u64 entry = list()[i];
+        list()[i] = (u64)ordered_key((u32)(entry >> 32)) << 32 | (u32)entry;
+    }
+}
+
+/* The least entry of those wanted; the list holds keys. */
+DEVICE u64 least_wanted(int count, int wanted) {
+    u32 least = ~0u, most = 0;
+    if (count <= wanted) {
+        return 0;
+    }
+    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
+        const u32 key = (u32)(list()[i] >> 32);
+        least = key < least ? key : least;
+        most = key > most ? key : most;
+    }
+    return find_threshold(count, wanted, range_of(least, most), 0, 0).entry;
+}
+
+/* ---- elements equal to the bound ------------------------------------------------------------- */
+
+/* Lane n's 32 elements from 32 * n on, the first in bit 31, out of all lanes' masks. */
+DEVICE u32 turn_masks(u32 mask) {
+    u32 *const words = equal_words();
+    const int shift = 28 - 4 * (lane_number() / 4);
+    u32 word = 0;
+    words[lane_number()] = mask;
+    __syncwarp((u32)ALL_LANES);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        word = word << 4 | (words[lane_number() % 4 * 8 + i] >> shift & 15u);
+    }
+    __syncwarp((u32)ALL_LANES);
+    return word;
+}
+
+/* A lane's elements of a block that are equal to the bound. */
+DEVICE u32 equal_elements(const struct window *window, int block, u32 key) {
+    u32 values[VECTORS][VECTOR];
+    u32 mask = 0;
+    if (block >= window->blocks) {
+        return 0;
+    }
+    load_block(window, block, values);
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c) {
+            mask = mask << 1 | (ordered_key(values[i][c]) == key);
+        }
+    }
+    return mask & mask_inside(window, block);
+}
+
+DEVICE u64 make_entry(u32 key, u32 element) {
+    return ORDER_BY_SCORE ? (u64)key << 32 | ~element : (u64)~element << 32 | key;
+}
+
+/* Takes the first `wanted` elements equal to the bound into the map, or into the list behind its
+ * `count` entries. */
+DEVICE void take_equal(const struct window *window, u32 key, int wanted, bool mapped, int count) {
+    u32 *const sums = warp_numbers(WARP_SUM);
+    int taken = 0;
+#pragma unroll 1
+    for (int first = 0; first < window->blocks && taken < wanted; first += WARPS) {
+        const int block = first + warp_number();
+        u32 word = turn_masks(equal_elements(window, block, key));
+        const int own = __popc(word), inclusive = sum_lanes_before(own);
+        if (lane_number() == 31) {
+            sums[warp_number()] = (u32)inclusive;
+        }
+        __syncthreads();
+        const u32 sum = lane_number() < WARPS ? sums[lane_number()] : 0;
+        int rank = taken + inclusive - own +
+                   (int)warp_reduce_add(lane_number() < warp_number() ? sum : 0);
+        while (word && rank < wanted) {
+            const u32 bit = (u32)__clz(word), element = (u32)(block * BLOCK + lane_number() * 32) + bit;
+            word &= ~(0x80000000u >> bit);
+            if (mapped) {
+                map_words()[element / 32] |= 0x80000000u >> bit;
+            } else {
+                list()[count + rank] = make_entry(key, element);
+            }
+            ++rank;
+        }
+        taken += (int)warp_reduce_add(sum);
+        __syncthreads();
+    }
+}
+
+/* ---- ascending by index ---------------------------------------------------------------------- */
+
+/* The map of the entries from `least` on. Ends with a barrier. */
+DEVICE void make_map(const struct window *window, int count, u64 least) {
+    const u32 words = shared_address(MAP_OFFSET);
+    for (int i = (int)threadIdx.x; i < window->blocks * WORDS; i += THREADS) {
+        map_words()[i] = 0;
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
+        const u64 entry = list()[i];
+        if (entry >= least) {
+            const u32 element = ~(u32)entry;
+            atomic_or_shared(words + element / 32 * 4, 0x80000000u >> element % 32);
+        }
+    }
+    __syncthreads();
+}
+
+/* How many elements of the map are in the blocks before this one, of all warps alike. */
+DEVICE int sum_blocks_before(int block) {
+    int before = 0;
+#pragma unroll
+    for (int i = 0; i < MAP_BLOCKS; i += 32) {
+        const int other = i + lane_number();
+        before += other < block ? block_counts()[other] : 0;
+    }
+    return (int)warp_reduce_add((u32)before);
+}
+
+/* Writes the elements of the map in order over the list. Ends with a barrier. */
+DEVICE void list_map(const struct window *window) {
+    u32 *const elements = (u32 *)list();
+    for (int block = warp_number(); block < window->blocks; block += WARPS) {
+        const u32 count =
+            warp_reduce_add((u32)__popc(map_words()[block * WORDS + lane_number()]));
+        if (lane_number() == 0) {
+            block_counts()[block] = (int)count;
+        }
+    }
+    __syncthreads();
+    for (int block = warp_number(); block < window->blocks; block += WARPS) {
+        u32 word = map_words()[block * WORDS + lane_number()];
+        const int own = __popc(word);
+        int place = sum_blocks_before(block) + sum_lanes_before(own) - own;
+        while (word) {
+            const u32 bit = (u32)__clz(word);
+            word &= ~(0x80000000u >> bit);
+            elements[place++] = (u32)(block * BLOCK + lane_number() * 32) + bit;
+        }
+    }
+    __syncthreads();
+}
+
+/* ---- sorted ---------------------------------------------------------------------------------- */
+
+/* Moves the entries from `least` on to the list's beginning, as they are to be sorted; how many.
+ * Those of THREADS places are read before any of them is written, none of which lies further on.
+ * Ends with a barrier. */
+DEVICE int gather_entries(int count, u64 least) {
+    if (threadIdx.x == 0) {
+        shared_numbers()[LIST_COUNT] = 0;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (int begin = 0; begin < count; begin += THREADS) {
+        const int i = begin + (int)threadIdx.x;
+        const u64 entry = i < count ? list()[i] : 0;
+        const bool chosen = i < count && entry >= least;
+        const u32 lanes = __ballot_sync((u32)ALL_LANES, chosen);
+        u32 place = 0;
+        if (lane_number() == 0) {
+            place = atomic_add_shared(shared_number_address(LIST_COUNT), (u32)__popc(lanes));
+        }
+        place = __shfl_sync((u32)ALL_LANES, place, 0) +
+                (u32)__popc(lanes & ((1u << lane_number()) - 1u));
+        __syncthreads();
+        if (chosen) {
+            list()[place] = make_entry((u32)(entry >> 32), ~(u32)entry);
+        }
+    }
+    __syncthreads();
+    return shared_numbers()[LIST_COUNT];
+}
+
+/* One step of the network: entries `stride` apart in runs of 2 * stride, or mirrored in them. */
+DEVICE void sort_step(int count, int stride, bool mirrored) {
+    for (int i = (int)threadIdx.x;; i += THREADS) {
+        const int within = i & (stride - 1), low = 2 * i - within;
+        const int high = mirrored ? low + 2 * (stride - within) - 1 : low + stride;
+        if (low >= count) {
+            break;
+        }
+        if (high < count && list()[low] < list()[high]) {
+            const u64 larger = list()[high];
+            list()[high] = list()[low];
+            list()[low] = larger;
+        }
+    }
+    __syncthreads();
+}
+
+/* Descending. Begins behind a barrier and ends with one. */
+DEVICE void sort_list(int count) {
+    for (int run = 1; run < count; run *= 2) {
+        sort_step(count, run, true);
+        for (int stride = run / 2; stride > 0; stride /= 2) {
+            sort_step(count, stride, false);
+        }
+    }
+}
+
+/* ---- what is written ------------------------------------------------------------------------- */
+
+/* Place i of a row: an element, or none; and its score. */
+DEVICE void store_place(const struct topk_select_rows_params *params, const struct window *window,
+                        int row, int i, bool there, u32 element, u32 key, u32 offset) {
+    params->indices[row * params->indices_stride + i] =
+        there ? (int)(element + (u32)window->column + offset) : -1;
+    if (params->values) {
+        params->values[row * params->values_stride + i] = there ? key_score(key) : minus_infinity();
+    }
+}
+
+DEVICE void store_row(const struct topk_select_rows_params *params, const struct window *window,
+                      int row, int wanted, bool mapped) {
+    const u32 offset =
+        (u32)params->index_offset + (params->offset ? (u32)params->offset[row] : 0);
+    const u32 *const elements = (const u32 *)list();
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < TOPK; i += THREADS) {
+        const bool there = i < wanted;
+        if (mapped) {
+            store_place(params, window, row, i, there, there ? elements[i] : 0, 0, offset);
+        } else {
+            const u64 entry = there ? list()[i] : 0;
+            const u32 high = (u32)(entry >> 32), low = (u32)entry;
+            store_place(params, window, row, i, there, ~(ORDER_BY_SCORE ? low : high),
+                        ORDER_BY_SCORE ? high : low, offset);
+        }
+    }
+}
+
+/* Writes a row out of its list of scores. */
+DEVICE void emit_row(const struct topk_select_rows_params *params, const struct window *window,
+                     int row, int wanted, struct found found) {
+    const bool mapped = !ORDER_BY_SCORE && !params->values && window->blocks <= MAP_BLOCKS;
+    order_entries(found.count);
+    __syncthreads();
+    const u64 least = least_wanted(found.count, wanted);
+    const int missing = maximum(wanted - found.count, 0);
+    if (mapped) {
+        make_map(window, found.count, least);
+        if (missing > 0) {
+            take_equal(window, found.bound.key, missing, true, 0);
+        }
+        list_map(window);
+    } else {
+        const int count = gather_entries(found.count, least);
+        if (missing > 0) {
+            take_equal(window, found.bound.key, missing, false, count);
+        }
+        sort_list(wanted);
+    }
+    store_row(params, window, row, wanted, mapped);
+}
+
+/* A window of at most TOPK elements: all of it, in order. */
+DEVICE void emit_whole(const struct topk_select_rows_params *params, const struct window *window,
+                       int row) {
+    const u32 offset =
+        (u32)params->index_offset + (params->offset ? (u32)params->offset[row] : 0);
+    for (int i = (int)threadIdx.x; i < TOPK; i += THREADS) {
+        store_place(params, window, row, i, i < window_length(window),
+                    (u32)(window->first + i), 0, offset);
+    }
+}
+
+#line 4 "templates/topk_select_rows.cu"
+/*
+ * Exact top-k of the rows of a matrix within windows, a thread block a row. Meaning:
+ * include/smelt/topk_select.h.
+ *
+ * logits [rows, columns] fp32 -> indices [rows, TOPK] int32, ascending or, with ORDER_BY_SCORE, by
+ * descending score; values and lengths where asked for. WARPS warps of one role.
+ *
+ *   1. bound    of a sample of the window, an element so far below the wanted rank that hardly ever
+ *               too few are above it
+ *   2. list     the window is read once; scores above the bound are kept, about one and a half times
+ *               TOPK. If fewer than TOPK or more than LIST are, again with what the counts told
+ *   3. rank     histograms of the list, each of the bin that the one before found, down to one entry
+ *   4. emit     a map of bits and their sums, or a sort
+ *
+ * What many elements are equal to is not kept but counted, and the first of them are looked for at
+ * the end. The result is exact whatever the sample, and nothing in it depends on the order of atomics.
+ *
+ * With PARTS (pass `merge`) step 2 was done by the blocks of pass `parts`, a part of the row each;
+ * this kernel collects their lists, and if they are not enough goes on alone.
+ *
+ * Shared memory:
+ *   LIST          [LIST] u64: samples; then entries of the window; at last elements, ascending
+ *   HISTOGRAM     [BINS] u32; of pass `merge` first where each part's entries begin
+ *   MAP           [MAP_BLOCKS * 32] u32: a bit an element
+ *   BLOCK_COUNTS  [MAP_BLOCKS] int: elements of the map in each block
+ *   EQUAL         [WARPS][32] u32: masks of a warp's lanes
+ *   WARPS         [3][32] u32: a number of each warp
+ *   NUMBERS       [SHARED_NUMBERS] int
+ *
+ * Barriers: all are the whole block's; each function says what it leaves open.
+ *
+ * Knobs: list_entries, blocks.
+ */
+
+/* Asks for the window's beginning, so that the memory is busy while samples are ranked. */
+DEVICE void prefetch_window(const struct window *window) {
+    const int begin = (window->first + VECTOR - 1) / VECTOR * VECTOR;
+    const int vectors = minimum((window->last - begin) / VECTOR, PREFETCH_BYTES / 16);
+    if (threadIdx.x == 0 && vectors > 0) {
+        prefetch_l2(window->data + begin, (u32)vectors * 16);
+    }
+}
+
+#line 83 "templates/topk_select_rows.cu"
+
+DEVICE struct found find_row(const struct topk_select_rows_params *params,
+                             const struct window *window, int row, int wanted) {
+    struct known known = know_nothing(window);
+#line 96 "templates/topk_select_rows.cu"
+    return find_list(window, wanted, 0, known);
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct topk_select_rows_params params) {
+    /* The longest windows, of causal rows the last ones, first. */
+    const int row = params.rows - 1 - (int)blockIdx.x;
+    const struct window window = open_window(&params, row);
+    const int wanted = minimum(window_length(&window), TOPK);
+    if (MERGE && DEPENDENT_LAUNCH) {
+        grid_wait();
+    }
+    if (params.lengths && threadIdx.x == 0) {
+        params.lengths[row] = wanted;
+    }
+    if (wanted == 0 || (!ORDER_BY_SCORE && !params.values && wanted == window_length(&window))) {
+        emit_whole(&params, &window, row);
+        return;
+    }
+    if (PREFETCH_BYTES > 0) {
+        prefetch_window(&window);
+    }
+    emit_row(&params, &window, row, wanted, find_row(&params, &window, row, wanted));
+}
