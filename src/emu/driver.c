@@ -589,6 +589,19 @@ static u64 reserve(size_t bytes) {
     return emu_memory_allocate(bytes, true);
 }
 
+static int lend(u64 pointer, size_t bytes, const char *name) {
+    pthread_mutex_lock(&lock);
+    const int lent = emu_memory_lend(pointer, bytes, name);
+    pthread_mutex_unlock(&lock);
+    return lent;
+}
+
+static void take_back(void) {
+    pthread_mutex_lock(&lock);
+    emu_memory_take_back();
+    pthread_mutex_unlock(&lock);
+}
+
 static void get_statistics(struct emu_statistics *statistics) {
     *statistics = emu.statistics;
 }
@@ -604,6 +617,8 @@ static const struct emu_interface interface = {
     .forbid = emu_memory_forbid,
     .reserve = reserve,
     .statistics = get_statistics,
+    .lend = lend,
+    .take_back = take_back,
 };
 
 EMU_EXPORT const struct emu_interface *emu_get(void) {

@@ -96,6 +96,12 @@ struct emu_interface {
     uint64_t (*reserve)(size_t bytes);
 
     void (*statistics)(struct emu_statistics *statistics);
+
+    /* Memory of the host's that is the device's until it is taken back: a framework's CPU tensors,
+     * for one call of an operator. Ranges may overlap; together they are one buffer, by the first
+     * one's name. 0: there is no memory to keep track of it. Then take_back forgets all of them. */
+    int (*lend)(uint64_t pointer, size_t bytes, const char *name);
+    void (*take_back)(void);
 };
 
 typedef const struct emu_interface *(*emu_get_function)(void);

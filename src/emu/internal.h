@@ -377,6 +377,8 @@ void emu_give(void *memory);
 /* ---- device memory (memory.c) ---------------------------------------------------------------- */
 
 u64 emu_memory_allocate(size_t bytes, bool sparse);
+int emu_memory_lend(u64 pointer, size_t bytes, const char *name);
+void emu_memory_take_back(void);
 bool emu_memory_free(u64 pointer);
 bool emu_memory_holds(u64 pointer, size_t bytes);
 void emu_memory_name(u64 pointer, const char *name);

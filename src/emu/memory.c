@@ -41,7 +41,7 @@ struct reading {
 
 struct allocation {
     u64 begin, bytes;
-    void *mapping;
+    void *mapping; /* NULL: the host's, lent */
     size_t mapped;
     char name[NAME];
     struct forbidden *forbidden; /* ascending, disjoint, once `sorted` */
@@ -75,18 +75,34 @@ static size_t shadow_bytes(size_t bytes) {
     return granules(bytes) * (sizeof(struct written) + sizeof(struct reading));
 }
 
-u64 emu_memory_allocate(size_t bytes, bool sparse) {
-    size_t mapped = (bytes + PAGE - 1) / PAGE * PAGE;
-    if (bytes == 0 || mapped < bytes)
-        return 0;
+/* Adds an allocation, with nothing known of who wrote and read it. */
+static bool remember(void *mapping, size_t mapped, u64 begin, size_t bytes) {
     if (count == capacity) {
         size_t more = capacity ? 2 * capacity : 64;
         struct allocation *larger = realloc(allocations, more * sizeof *larger);
         if (!larger)
-            return 0;
+            return false;
         allocations = larger;
         capacity = more;
     }
+    void *shadow = mmap(NULL, shadow_bytes(bytes), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (shadow == MAP_FAILED)
+        return false;
+    allocations[count++] =
+        (struct allocation){.begin = begin,
+                            .bytes = bytes,
+                            .mapping = mapping,
+                            .mapped = mapped,
+                            .written = shadow,
+                            .read = (void *)((struct written *)shadow + granules(bytes))};
+    return true;
+}
+
+u64 emu_memory_allocate(size_t bytes, bool sparse) {
+    size_t mapped = (bytes + PAGE - 1) / PAGE * PAGE;
+    if (bytes == 0 || mapped < bytes)
+        return 0;
     void *mapping = mmap(NULL, mapped + 2 * (size_t)GUARD, PROT_NONE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping == MAP_FAILED)
@@ -98,30 +114,56 @@ u64 emu_memory_allocate(size_t bytes, bool sparse) {
     }
     if (!sparse)
         memset(begin, 0xff, bytes); /* what was never written is NaN, or an index out of range */
-    void *shadow = mmap(NULL, shadow_bytes(bytes), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (shadow == MAP_FAILED) {
+    if (!remember(mapping, mapped + 2 * (size_t)GUARD, (u64)(uintptr_t)begin, bytes)) {
         munmap(mapping, mapped + 2 * (size_t)GUARD);
         return 0;
     }
-    allocations[count++] =
-        (struct allocation){.begin = (u64)(uintptr_t)begin,
-                            .bytes = bytes,
-                            .mapping = mapping,
-                            .mapped = mapped + 2 * (size_t)GUARD,
-                            .written = shadow,
-                            .read = (void *)((struct written *)shadow + granules(bytes))};
     return (u64)(uintptr_t)begin;
+}
+
+static void forget(struct allocation *allocation) {
+    if (allocation->mapping)
+        munmap(allocation->mapping, allocation->mapped);
+    munmap(allocation->written, shadow_bytes(allocation->bytes));
+    free(allocation->forbidden);
+    *allocation = allocations[--count];
+}
+
+int emu_memory_lend(u64 pointer, size_t bytes, const char *name) {
+    u64 begin = pointer, end = pointer + bytes;
+    char kept[NAME];
+    if (bytes == 0)
+        return 1;
+    snprintf(kept, sizeof kept, "%s", name);
+    for (size_t i = 0; i < count;) {
+        struct allocation *other = &allocations[i];
+        if (other->mapping || other->begin >= end || other->begin + other->bytes <= begin) {
+            i++;
+            continue;
+        }
+        memcpy(kept, other->name, sizeof kept);
+        begin = other->begin < begin ? other->begin : begin;
+        end = other->begin + other->bytes > end ? other->begin + other->bytes : end;
+        forget(other);
+        i = 0; /* what is lent by now may meet one that was passed */
+    }
+    if (!remember(NULL, 0, begin, (size_t)(end - begin)))
+        return 0;
+    memcpy(allocations[count - 1].name, kept, sizeof kept);
+    return 1;
+}
+
+void emu_memory_take_back(void) {
+    for (size_t i = count; i > 0; i--)
+        if (!allocations[i - 1].mapping)
+            forget(&allocations[i - 1]);
 }
 
 bool emu_memory_free(u64 pointer) {
     struct allocation *allocation = find(pointer);
-    if (!allocation || allocation->begin != pointer)
+    if (!allocation || allocation->begin != pointer || !allocation->mapping)
         return false;
-    munmap(allocation->mapping, allocation->mapped);
-    munmap(allocation->written, shadow_bytes(allocation->bytes));
-    free(allocation->forbidden);
-    *allocation = allocations[--count];
+    forget(allocation);
     return true;
 }
 

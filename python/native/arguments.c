@@ -1,0 +1,235 @@
+/* Python arguments into an operator's args struct, by the table of a pass. */
+#include <string.h>
+
+#include "native.h"
+
+enum { ROW_ALIGNMENT = 16, BUFFER_ALIGNMENT = 256 };
+
+/* Whether the shape ends with a 1 that the tensor has not: see native.h. */
+static int adds_one(const struct tensor_argument *argument) {
+    const size_t length = strlen(argument->shape);
+    return length > 1 && argument->shape[length - 1] == '1';
+}
+
+/* "[T, H, D]" for messages. */
+static void shape_text(const char *shape, int batched, char text[64]) {
+    size_t length = 0;
+    text[length++] = '[';
+    for (const char *letter = shape + (*shape == 'B' && !batched); *letter; letter++) {
+        if (*letter == '1' && length > 1)
+            break;
+        if (length > 1) {
+            text[length++] = ',';
+            text[length++] = ' ';
+        }
+        text[length++] = *letter;
+    }
+    text[length++] = ']';
+    text[length] = '\0';
+}
+
+static int wrong_dims(const struct tensor_argument *argument, int dims, int batched) {
+    char packed[64], whole[64];
+    shape_text(argument->shape, 0, packed);
+    shape_text(argument->shape, 1, whole);
+    if (batched >= 0 || *argument->shape != 'B')
+        PyErr_Format(PyExc_ValueError, "smelt: %s must be %s, not of %d dimensions", argument->name,
+                     batched ? whole : packed, dims);
+    else
+        PyErr_Format(PyExc_ValueError, "smelt: %s must be %s or %s, not of %d dimensions",
+                     argument->name, packed, whole, dims);
+    return -1;
+}
+
+/* Element type, device and number of dimensions. */
+static int check_kind(struct call *call, const struct tensor_argument *argument,
+                      const struct view *view, enum place place, int device) {
+    if (view->element != argument->element) {
+        PyErr_Format(PyExc_TypeError, "smelt: %s must be %s", argument->name,
+                     element_name(argument->element));
+        return -1;
+    }
+    if (view->place != place || (place == ON_CUDA && view->device != device)) {
+        if (place == ON_CPU)
+            PyErr_Format(PyExc_ValueError,
+                         "smelt: %s must be a CPU tensor: the library runs on the emulator",
+                         argument->name);
+        else
+            PyErr_Format(PyExc_ValueError, "smelt: %s must be on device cuda:%d, as the others are",
+                         argument->name, device);
+        return -1;
+    }
+    const int whole = (int)strlen(argument->shape);
+    if (*argument->shape == 'B' && call->batched < 0 && view->dims >= whole - 1 &&
+        view->dims <= whole)
+        call->batched = view->dims == whole;
+    const int batched = *argument->shape != 'B' || call->batched == 1;
+    if (view->dims != whole - !batched || (*argument->shape == 'B' && call->batched < 0))
+        return wrong_dims(argument, view->dims - adds_one(argument), call->batched);
+    return 0;
+}
+
+static int check_extents(struct call *call, const struct tensor_argument *argument,
+                         const struct view *view) {
+    const char *letters = argument->shape + ((int)strlen(argument->shape) - view->dims);
+    for (int i = 0; i < view->dims; i++) {
+        if (letters[i] == '1') {
+            if (view->sizes[i] == 1)
+                continue;
+            PyErr_Format(PyExc_ValueError, "smelt: dimension %d of %s must be 1, not %lld", i,
+                         argument->name, (long long)view->sizes[i]);
+            return -1;
+        }
+        int64_t *extent = &call->extents[letters[i] - 'A'];
+        if (*extent < 0)
+            *extent = view->sizes[i];
+        if (*extent != view->sizes[i]) {
+            PyErr_Format(PyExc_ValueError,
+                         "smelt: dimension %d of %s (%c) is %lld, but must be %lld", i,
+                         argument->name, letters[i], (long long)view->sizes[i], (long long)*extent);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int needs_copy(const struct tensor_argument *argument) {
+    PyErr_Format(
+        layout_error,
+        "smelt: %s is laid out as no kernel reads or writes it: its last dimension must be "
+        "contiguous, its rows must begin at multiples of 16 bytes",
+        argument->name);
+    return -1;
+}
+
+/* Strides as smelt/tensor.h wants them, one for each dimension but the last. */
+static int take_strides(const struct tensor_argument *argument, const struct view *view,
+                        int64_t strides[SMELT_TENSOR_STRIDES]) {
+    const int last = view->dims - 1, missing = (int)strlen(argument->shape) - view->dims;
+    const size_t bytes = element_bytes(argument->element);
+    const int rows = argument->flags & ROWS;
+    int steps = 0, all_zero = 1;
+    if (last >= 0 && view->sizes[last] > 1 && view->strides[last] != 1)
+        return needs_copy(argument);
+    if (rows && (uintptr_t)view->data % ROW_ALIGNMENT != 0)
+        return needs_copy(argument);
+    for (int i = 0; i < last; i++) {
+        strides[i + missing] = view->strides[i];
+        if (view->sizes[i] < 2)
+            continue;
+        steps++;
+        all_zero &= view->strides[i] == 0;
+        if (view->strides[i] < 0 ||
+            (rows && (uint64_t)view->strides[i] * bytes % ROW_ALIGNMENT != 0))
+            return needs_copy(argument);
+    }
+    if (steps > 0 && all_zero) /* would say: packed */
+        return needs_copy(argument);
+    if (steps == 0 && last >= 0) /* one row: whatever its strides are, packed says as much */
+        memset(strides, 0, SMELT_TENSOR_STRIDES * sizeof *strides);
+    return 0;
+}
+
+static int read_tensor(struct call *call, int index, PyObject *value, enum place place,
+                       int device) {
+    const struct tensor_argument *argument = &call->pass->tensors[index];
+    struct view *view = &call->views[index];
+    smelt_tensor tensor = {0};
+    if (value == Py_None) {
+        if (argument->flags & OPTIONAL)
+            return 0;
+        PyErr_Format(PyExc_TypeError, "smelt: %s must be a torch.Tensor, not None", argument->name);
+        return -1;
+    }
+    call->given[index] = 1;
+    if (tensor_view(value, argument->name, view))
+        return -1;
+    if (adds_one(argument) && view->dims < MAX_DIMS) {
+        view->sizes[view->dims] = 1;
+        view->strides[view->dims++] = 1;
+    }
+    if (check_kind(call, argument, view, place, device) || check_extents(call, argument, view))
+        return -1;
+    tensor.data = view->data;
+    if (take_strides(argument, view, tensor.strides))
+        return -1;
+    memcpy(call->args.bytes + argument->offset, &tensor, sizeof tensor);
+    return 0;
+}
+
+/* A buffer of bytes from its first multiple of BUFFER_ALIGNMENT on. */
+static int read_partition(struct call *call, PyObject *value) {
+    const struct pass *pass = call->pass;
+    struct view view;
+    if (value == Py_None)
+        return 0;
+    if (tensor_view(value, "partition", &view))
+        return -1;
+    if (view.element != UINT8 || view.dims != 1) {
+        PyErr_SetString(PyExc_TypeError, "smelt: partition must be what the forward call returned");
+        return -1;
+    }
+    const size_t skipped = -(uintptr_t)view.data % BUFFER_ALIGNMENT;
+    const void *data = (char *)view.data + skipped;
+    const size_t bytes = (size_t)view.sizes[0] < skipped ? 0 : (size_t)view.sizes[0] - skipped;
+    memcpy(call->args.bytes + pass->partition_offset, &data, sizeof data);
+    memcpy(call->args.bytes + pass->partition_size, &bytes, sizeof bytes);
+    return 0;
+}
+
+static int read_scalar(struct call *call, const struct scalar_argument *argument, PyObject *value) {
+    unsigned char *field = call->args.bytes + argument->offset;
+    if (argument->kind == FLOAT) {
+        const float number = (float)PyFloat_AsDouble(value);
+        memcpy(field, &number, sizeof number);
+    } else if (argument->kind == INT) {
+        const int number = (int)PyLong_AsLong(value);
+        memcpy(field, &number, sizeof number);
+    } else {
+        const size_t number = PyLong_AsSize_t(value);
+        memcpy(field, &number, sizeof number);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static void write_extents(struct call *call) {
+    if (call->extents['B' - 'A'] < 0)
+        call->extents['B' - 'A'] = 1;
+    const int empty = call->extents['B' - 'A'] == 0; /* to the library 0 batches are one */
+    for (int i = 0; i < call->pass->extent_count; i++) {
+        const struct extent_argument *argument = &call->pass->extents[i];
+        int64_t extent = call->extents[argument->symbol - 'A'];
+        if (extent < 0)
+            extent = 0;
+        if (empty)
+            extent = argument->symbol == 'B'                              ? 1
+                     : argument->symbol == 'T' || argument->symbol == 'S' ? 0
+                                                                          : extent;
+        memcpy(call->args.bytes + argument->offset, &extent, sizeof extent);
+    }
+}
+
+int read_arguments(struct call *call, PyObject *const *values, Py_ssize_t count, enum place place,
+                   int device) {
+    const struct pass *pass = call->pass;
+    const int expected = pass->tensor_count + pass->scalar_count;
+    if (count != expected) {
+        PyErr_Format(PyExc_TypeError, "%s takes %d arguments, not %zd", pass->name, expected,
+                     count);
+        return -1;
+    }
+    memset(&call->args, 0, pass->args_bytes);
+    call->args.size = pass->args_bytes;
+    call->batched = -1;
+    for (int i = 0; i < pass->tensor_count; i++) {
+        call->given[i] = 0;
+        if (i == pass->partition ? read_partition(call, values[i])
+                                 : read_tensor(call, i, values[i], place, device))
+            return -1;
+    }
+    for (int i = 0; i < pass->scalar_count; i++)
+        if (read_scalar(call, &pass->scalars[i], values[pass->tensor_count + i]))
+            return -1;
+    write_extents(call);
+    return 0;
+}

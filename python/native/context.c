@@ -1,0 +1,271 @@
+/* Contexts; specs, presets and the kernels that they need. */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "emu/emulator.h"
+#include "native.h"
+
+PyObject *context_type;
+
+const struct emu_interface *emulator(void) {
+    static const struct emu_interface *interface;
+    static int searched;
+    const char *path = getenv("SMELT_CUDA");
+    if (!searched && path && *path) {
+        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        void *symbol = library ? dlsym(library, "emu_get") : NULL;
+        emu_get_function get;
+        if (symbol) {
+            memcpy(&get, &symbol, sizeof get); /* POSIX: a function's address */
+            interface = get();
+        }
+    }
+    searched = 1;
+    return interface;
+}
+
+/* ---- contexts ---------------------------------------------------------------------------------
+ */
+
+/* Into the logger `smelt` of Python's logging; `level` is smelt's. */
+static void write_log(void *logger, smelt_log_level level, const char *message) {
+    static const int levels[] = {0, 40, 30, 20, 10};
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *done =
+        exiting ? NULL : PyObject_CallMethod(logger, "log", "iss", levels[level], "%s", message);
+    if (!done)
+        PyErr_Clear();
+    Py_XDECREF(done);
+    PyErr_Restore(type, value, traceback);
+    PyGILState_Release(state);
+}
+
+static PyObject *get_logger(void) {
+    PyObject *logging = PyImport_ImportModule("logging");
+    PyObject *logger = logging ? PyObject_CallMethod(logging, "getLogger", "s", "smelt") : NULL;
+    Py_XDECREF(logging);
+    return logger; /* kept for good: logging does the same */
+}
+
+static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"device", "arch", "nvrtc", NULL};
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    int device = -1;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|izz:Context", names, &device, &options.arch,
+                                     &options.nvrtc_path))
+        return NULL;
+    options.kind = options.arch ? SMELT_CONTEXT_COMPILE_ONLY : SMELT_CONTEXT_DEVICE;
+    options.device = options.arch ? 0 : device;
+    options.log = write_log;
+    if (!(options.log_user = get_logger()))
+        return NULL;
+    struct context_object *self = (struct context_object *)PyType_GenericAlloc(type, 0);
+    if (!self)
+        return NULL;
+    self->place = emulator() ? ON_CPU : ON_CUDA;
+    self->device = options.device;
+    smelt_status status;
+    Py_BEGIN_ALLOW_THREADS status = smelt_context_create(&self->context, &options);
+    Py_END_ALLOW_THREADS if (status) {
+        raise_status(status);
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static void destroy(PyObject *object) {
+    struct context_object *self = (struct context_object *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    if (!exiting)
+        smelt_context_destroy(&self->context);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+/* supported(spec): "" or why not. */
+static PyObject *supported(PyObject *object, PyObject *args) {
+    const struct context_object *self = (struct context_object *)object;
+    const char *spec, *why = "";
+    if (!PyArg_ParseTuple(args, "s:supported", &spec))
+        return NULL;
+    const struct operator_class *class = find_operator_class(spec);
+    if (!class)
+        return NULL;
+    const smelt_status status = class->supported(self->context, spec, &why);
+    if (status == SMELT_OK)
+        return PyUnicode_FromString("");
+    return PyUnicode_FromString(why && *why ? why : smelt_last_error());
+}
+
+static PyObject *arch(PyObject *object, PyObject *ignored) {
+    (void)ignored;
+    return PyUnicode_FromString(smelt_context_arch(((struct context_object *)object)->context));
+}
+
+static PyObject *counters(PyObject *object, PyObject *ignored) {
+    smelt_context_counters count = SMELT_CONTEXT_COUNTERS_INIT;
+    (void)ignored;
+    smelt_status status =
+        smelt_context_get_counters(((struct context_object *)object)->context, &count);
+    if (status)
+        return raise_status(status);
+    return Py_BuildValue("{sKsKsKsKsK}", "cache_hits", (unsigned long long)count.cache_hits,
+                         "cache_misses", (unsigned long long)count.cache_misses, "cache_errors",
+                         (unsigned long long)count.cache_errors, "compiled",
+                         (unsigned long long)count.compiled, "loaded",
+                         (unsigned long long)count.loaded);
+}
+
+static PyObject *kernel_dict(const smelt_kernel_info *info) {
+    static const char *const states[] = {"failed", "cached", "compiled", "awaited"};
+    return Py_BuildValue("{sssssssssdsisisisn}", "spec", info->spec, "arch", info->arch, "state",
+                         states[info->state], "error", info->error, "seconds", info->seconds,
+                         "registers", info->registers, "spill_bytes", info->spill_bytes,
+                         "shared_bytes", info->static_shared_bytes + info->dynamic_shared_bytes,
+                         "cubin_bytes", (Py_ssize_t)info->cubin_bytes);
+}
+
+/* progress(done, total, kernel) in Python; what it raises stops the work. */
+static int call_progress(void *user, size_t done, size_t total, const smelt_kernel_info *info) {
+    if (info->state == SMELT_KERNEL_AWAITED)
+        return 0;
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *result =
+        PyObject_CallFunction(user, "nns", (Py_ssize_t)done, (Py_ssize_t)total, info->spec);
+    const int stop = result == NULL;
+    if (stop)
+        PyErr_WriteUnraisable(user);
+    Py_XDECREF(result);
+    PyGILState_Release(state);
+    return stop;
+}
+
+static PyObject *kernel_list(const smelt_kernel_info *infos, Py_ssize_t count) {
+    PyObject *list = PyList_New(count);
+    for (Py_ssize_t i = 0; list && i < count; i++) {
+        PyObject *item = kernel_dict(&infos[i]);
+        if (!item || PyList_SetItem(list, i, item))
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* prepare(kernels, jobs, progress): compiles them into the cache; a list of dicts. */
+static PyObject *prepare(PyObject *object, PyObject *args) {
+    const struct context_object *self = (struct context_object *)object;
+    PyObject *kernels, *progress = Py_None, *list = NULL;
+    int jobs = 0;
+    if (!PyArg_ParseTuple(args, "O!|iO:prepare", &PyTuple_Type, &kernels, &jobs, &progress))
+        return NULL;
+    const Py_ssize_t count = PyTuple_Size(kernels);
+    smelt_kernel_request *requests = calloc((size_t)count + 1, sizeof *requests);
+    smelt_kernel_info *infos = calloc((size_t)count + 1, sizeof *infos);
+    if (!requests || !infos) {
+        PyErr_NoMemory();
+        goto out;
+    }
+    requests[0].size = sizeof *requests;
+    infos[0].size = sizeof *infos;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!(requests[i].spec = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(kernels, i), NULL)))
+            goto out;
+    smelt_status status;
+    Py_BEGIN_ALLOW_THREADS status =
+        smelt_kernels_prepare(self->context, requests, (size_t)count, jobs,
+                              progress == Py_None ? NULL : call_progress, progress, infos);
+    Py_END_ALLOW_THREADS if (status) raise_status(status);
+    else list = kernel_list(infos, count);
+out:
+    free(requests);
+    free(infos);
+    return list;
+}
+
+PyObject *make_context_type(void) {
+    static PyMethodDef methods[] = {
+        {"supported", supported, METH_VARARGS, "supported(spec): \"\" or the reason why not."},
+        {"arch", arch, METH_NOARGS, "The architecture that kernels are compiled for."},
+        {"counters", counters, METH_NOARGS, "What the context compiled, loaded and found cached."},
+        {"prepare", prepare, METH_VARARGS,
+         "prepare(kernels, jobs, progress): compiles into the cache."},
+        {0}};
+    static PyType_Slot slots[] = {{Py_tp_new, SLOT(create)},
+                                  {Py_tp_dealloc, SLOT(destroy)},
+                                  {Py_tp_methods, methods},
+                                  {Py_tp_doc, "A device, its compiler and its cache of kernels."},
+                                  {0}};
+    static PyType_Spec spec = {.name = "smelt._native.Context",
+                               .basicsize = sizeof(struct context_object),
+                               .flags = Py_TPFLAGS_DEFAULT,
+                               .slots = slots};
+    return PyType_FromSpec(&spec);
+}
+
+/* ---- specs and presets ------------------------------------------------------------------------
+ */
+
+static int append(void *list, const char *text) {
+    PyObject *item = PyUnicode_FromString(text);
+    const int failed = !item || PyList_Append(list, item);
+    Py_XDECREF(item);
+    return failed;
+}
+
+/* `list` for OK, else an exception. */
+static PyObject *finish_list(PyObject *list, smelt_status status) {
+    if (status == SMELT_OK)
+        return list;
+    Py_DECREF(list);
+    return PyErr_Occurred() ? NULL : raise_status(status);
+}
+
+static PyObject *expand(PyObject *module, PyObject *args) {
+    const char *spec;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "s:expand", &spec))
+        return NULL;
+    PyObject *list = PyList_New(0);
+    return list ? finish_list(list, smelt_spec_expand(spec, append, list)) : NULL;
+}
+
+static PyObject *preset(PyObject *module, PyObject *args) {
+    const char *name;
+    int tp = 1;
+    unsigned passes = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "s|iI:preset", &name, &tp, &passes))
+        return NULL;
+    PyObject *list = PyList_New(0);
+    return list ? finish_list(list, smelt_preset_expand(name, tp, passes, append, list)) : NULL;
+}
+
+static PyObject *presets(PyObject *module, PyObject *ignored) {
+    (void)module, (void)ignored;
+    PyObject *list = PyList_New(0);
+    return list ? finish_list(list, smelt_list_presets(append, list)) : NULL;
+}
+
+static PyObject *canonical(PyObject *module, PyObject *args) {
+    const char *spec;
+    char *text;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "s:canonical", &spec))
+        return NULL;
+    smelt_status status = smelt_spec_canonical(spec, &text);
+    if (status)
+        return raise_status(status);
+    PyObject *result = PyUnicode_FromString(text);
+    smelt_free(text);
+    return result;
+}
+
+PyMethodDef spec_functions[] = {
+    {"expand", expand, METH_VARARGS, "expand(spec): the kernels that an operator needs."},
+    {"preset", preset, METH_VARARGS, "preset(name, tp, passes): the operators that a model needs."},
+    {"presets", presets, METH_NOARGS, "The names of the presets."},
+    {"canonical", canonical, METH_VARARGS, "canonical(spec): the spec as every tool prints it."},
+    {0}};

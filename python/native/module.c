@@ -1,0 +1,79 @@
+/* The module smelt._native. */
+#include "emu/emulator.h"
+#include "native.h"
+
+PyObject *layout_error;
+int exiting;
+
+PyObject *raise_status(smelt_status status) {
+    PyObject *type = PyExc_RuntimeError;
+    if (status == SMELT_ERROR_INVALID_ARGUMENT || status == SMELT_ERROR_INVALID_SPEC)
+        type = PyExc_ValueError;
+    else if (status == SMELT_ERROR_OUT_OF_MEMORY)
+        type = PyExc_MemoryError;
+    PyErr_Format(type, "smelt: %s", smelt_last_error());
+    return NULL;
+}
+
+static PyObject *version(PyObject *module, PyObject *ignored) {
+    (void)module, (void)ignored;
+    return PyUnicode_FromString(smelt_version());
+}
+
+/* Whether the emulator is the driver: tensors are then the CPU's. */
+static PyObject *emulated(PyObject *module, PyObject *ignored) {
+    (void)module, (void)ignored;
+    return PyBool_FromLong(emulator() != NULL);
+}
+
+/* emulate(major, minor): what contexts made from now on find for a device. */
+static PyObject *emulate(PyObject *module, PyObject *args) {
+    struct emu_settings settings = {.size = sizeof settings};
+    const struct emu_interface *emu = emulator();
+    (void)module;
+    if (!PyArg_ParseTuple(args, "ii:emulate", &settings.major, &settings.minor))
+        return NULL;
+    if (!emu) {
+        PyErr_SetString(PyExc_RuntimeError, "smelt: SMELT_CUDA does not name the emulator");
+        return NULL;
+    }
+    emu->configure(&settings);
+    Py_RETURN_NONE;
+}
+
+/* At the interpreter's end: what is loaded stays where it is, since launches may be under way. */
+static PyObject *leave(PyObject *module, PyObject *ignored) {
+    (void)module, (void)ignored;
+    exiting = 1;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"setup", setup, METH_VARARGS, "setup(tensor type, dtypes, allocate, stream[, exchange])"},
+    {"version", version, METH_NOARGS, "The library's version."},
+    {"emulated", emulated, METH_NOARGS, "Whether kernels run on the emulator, on CPU tensors."},
+    {"emulate", emulate, METH_VARARGS, "emulate(major, minor): the compute capability to emulate."},
+    {"leave", leave, METH_NOARGS, "The interpreter ends."},
+    {0}};
+
+/* Adds what `object` is, which may be NULL, with its exception. */
+static int add(PyObject *module, const char *name, PyObject *object) {
+    return object ? PyModule_AddObjectRef(module, name, object) : -1;
+}
+
+PyMODINIT_FUNC PyInit__native(void); /* Python calls it by its name */
+
+PyMODINIT_FUNC PyInit__native(void) {
+    static struct PyModuleDef definition = {
+        PyModuleDef_HEAD_INIT, "smelt._native", "The C API of smelt.", -1, functions, 0, 0, 0, 0};
+    PyObject *module = PyModule_Create(&definition);
+    if (!module)
+        return NULL;
+    layout_error = PyErr_NewException("smelt._native.LayoutError", PyExc_ValueError, NULL);
+    context_type = make_context_type();
+    operator_type = make_operator_type();
+    if (add(module, "LayoutError", layout_error) || add(module, "Context", context_type) ||
+        add(module, "Operator", operator_type) || PyModule_AddFunctions(module, spec_functions))
+        Py_CLEAR(module);
+    return module;
+}

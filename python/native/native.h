@@ -1,0 +1,172 @@
+/*
+ * smelt._native: the C API in Python, as thin as it can be. Written against Python's stable ABI, so
+ * that one build serves every Python from 3.10 on, and without PyTorch's headers: tensors are
+ * looked at through DLPack's exchange interface where PyTorch has it, else through their methods.
+ *
+ * tensors.c   what is where: address, shape, strides, element type, device of a tensor
+ * arguments.c Python arguments into an operator's args struct, by a table
+ * context.c   contexts, specs and presets
+ * operator.c  configured operators and their calls
+ * module.c    the module, exceptions
+ */
+#ifndef SMELT_PYTHON_NATIVE_H
+#define SMELT_PYTHON_NATIVE_H
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030A0000
+#include <Python.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <smelt/smelt.h>
+
+/* A function in a type's slot: Python has them as void *, for which ISO C has no conversion. */
+#define SLOT(function) __extension__(void *)(function)
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+enum { MAX_DIMS = 5, SYMBOLS = 26 };
+
+enum element { BF16, FP32, INT32, E4M3, UINT8, OTHER_ELEMENT };
+enum place { ON_CPU, ON_CUDA, ELSEWHERE };
+
+struct view {
+    void *data;
+    int64_t sizes[MAX_DIMS], strides[MAX_DIMS];
+    int dims;
+    enum element element;
+    enum place place;
+    int device; /* its number, of CUDA's */
+};
+
+/* Looks at a tensor; `name` is for the message. -1 with TypeError or ValueError. */
+int tensor_view(PyObject *object, const char *name, struct view *view);
+
+/* "torch.bfloat16" */
+const char *element_name(enum element element);
+size_t element_bytes(enum element element);
+
+/* The stream that PyTorch works on, of a CUDA device. -1 with an exception. */
+int current_stream(int device, struct CUstream_st **stream);
+
+/* A new tensor of bytes on the device of `like`, by PyTorch's allocator. */
+PyObject *allocate_bytes(PyObject *like, size_t bytes);
+
+/* setup(tensor type, dtypes, allocate, stream): what the above need of PyTorch. */
+PyObject *setup(PyObject *module, PyObject *args);
+
+/* ---- arguments of a call ----------------------------------------------------------------------
+ */
+
+enum { OPTIONAL = 1, ROWS = 2 }; /* ROWS: they begin at multiples of 16 bytes */
+
+/* A tensor of an args struct. `shape` has a letter a dimension: each letter is one extent in all
+ * tensors of a call. A leading B is missing in the packed layout, in all tensors that have it. A 1
+ * at the end is a dimension that the library counts and the tensor has not. */
+struct tensor_argument {
+    const char *name, *shape;
+    enum element element;
+    unsigned flags;
+    size_t offset; /* of a smelt_tensor or smelt_const_tensor */
+};
+
+enum scalar_kind { INT, FLOAT, SIZE };
+
+struct scalar_argument {
+    const char *name;
+    enum scalar_kind kind;
+    size_t offset;
+};
+
+/* An extent that the args struct holds as an int64_t. */
+struct extent_argument {
+    char symbol;
+    size_t offset;
+};
+
+/* A pass of an operator: its arguments, in the order in which Python gives them, tensors first. */
+struct pass {
+    const char *name;
+    size_t args_bytes;
+    const struct tensor_argument *tensors;
+    int tensor_count;
+    const struct scalar_argument *scalars;
+    int scalar_count;
+    const struct extent_argument *extents;
+    int extent_count;
+    int partition;                           /* which tensor is a byte buffer, -1: none */
+    size_t partition_offset, partition_size; /* of its pointer and its size */
+    size_t workspace_offset, workspace_size; /* likewise, of the workspace */
+    smelt_status (*workspace)(const void *handle, const void *args,
+                              size_t *bytes); /* may be NULL */
+    smelt_status (*launch)(const void *handle, const void *args, struct CUstream_st *stream);
+};
+
+enum { MAX_TENSORS = 20, MAX_ARGS_BYTES = 2048 };
+
+struct call {
+    const struct pass *pass;
+    union {
+        size_t size; /* first in every args struct */
+        unsigned char bytes[MAX_ARGS_BYTES];
+    } args;
+    int64_t extents[SYMBOLS]; /* -1: not known yet */
+    struct view views[MAX_TENSORS];
+    int given[MAX_TENSORS];
+    int batched; /* -1: not known yet */
+};
+
+/* Fills call->args from `values`. `place`, `device`: where tensors must be. -1 with an exception:
+ * one of layout_error says that a copy of that tensor would do. */
+int read_arguments(struct call *call, PyObject *const *values, Py_ssize_t count, enum place place,
+                   int device);
+
+/* ---- operators --------------------------------------------------------------------------------
+ */
+
+enum { MAX_PASSES = 2 };
+
+/* A kind of operator. */
+struct operator_class {
+    const char *name; /* "sparse_attn": the family of its specs */
+    /* The extents that a spec fixes into extents[letter - 'A']. */
+    smelt_status (*create)(void **handle, smelt_context *context, const char *spec,
+                           int64_t extents[SYMBOLS]);
+    smelt_status (*supported)(const smelt_context *context, const char *spec, const char **why);
+    void (*destroy)(void *handle);
+    const struct pass *passes[MAX_PASSES]; /* forward, backward; NULL: none */
+};
+
+/* Of a spec's family; NULL with ValueError. */
+const struct operator_class *find_operator_class(const char *spec);
+
+extern const struct operator_class sparse_attn_class;
+
+/* ---- contexts ---------------------------------------------------------------------------------
+ */
+
+struct context_object {
+    PyObject_HEAD smelt_context *context;
+    enum place place; /* of tensors: ON_CPU with the emulator */
+    int device;
+};
+
+extern PyObject *context_type, *operator_type;
+PyObject *make_context_type(void);
+PyObject *make_operator_type(void);
+extern PyMethodDef spec_functions[]; /* of the module: expand, presets, ... */
+
+/* The emulator in the driver's place, NULL: there is none. */
+const struct emu_interface *emulator(void);
+
+/* ---- errors -----------------------------------------------------------------------------------
+ */
+
+extern PyObject *layout_error; /* a ValueError */
+extern int exiting;            /* the interpreter ends: what is loaded stays */
+
+/* The library's message as a Python exception; returns NULL. */
+PyObject *raise_status(smelt_status status);
+
+#endif

@@ -1,0 +1,220 @@
+/* Configured operators and their calls. */
+#include <string.h>
+
+#include "emu/emulator.h"
+#include "native.h"
+
+PyObject *operator_type;
+
+struct operator_object {
+    PyObject_HEAD struct context_object *context;
+    const struct operator_class *class;
+    void *handle;
+    int64_t extents[SYMBOLS];
+};
+
+static const struct operator_class *const classes[] = {&sparse_attn_class};
+
+const struct operator_class *find_operator_class(const char *spec) {
+    const size_t length = strcspn(spec, ":");
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++)
+        if (strlen(classes[i]->name) == length && memcmp(classes[i]->name, spec, length) == 0)
+            return classes[i];
+    PyErr_Format(PyExc_ValueError, "smelt: %s is no operator that this package binds", spec);
+    return NULL;
+}
+
+/* ---- the emulator's memory --------------------------------------------------------------------
+ * Its device memory is the host's, of which it must know what belongs to tensors. One call at a
+ * time. */
+
+static PyThread_type_lock emulated_call;
+
+static int lend_tensor(const struct emu_interface *emu, const struct tensor_argument *argument,
+                       const struct view *view) {
+    int64_t last = 0;
+    for (int i = 0; i < view->dims; i++) {
+        if (view->sizes[i] == 0)
+            return 0;
+        last += (view->sizes[i] - 1) * view->strides[i];
+    }
+    return emu->lend((uint64_t)(uintptr_t)view->data,
+                     (size_t)(last + 1) * element_bytes(argument->element), argument->name);
+}
+
+static void lend_bytes(const struct emu_interface *emu, const unsigned char *args, size_t pointer,
+                       size_t size, const char *name) {
+    void *data;
+    size_t bytes;
+    memcpy(&data, args + pointer, sizeof data);
+    memcpy(&bytes, args + size, sizeof bytes);
+    if (data && bytes)
+        emu->lend((uint64_t)(uintptr_t)data, bytes, name);
+}
+
+static smelt_status launch_emulated(const struct operator_object *self, const struct call *call) {
+    const struct emu_interface *emu = emulator();
+    const struct pass *pass = call->pass;
+    PyThread_acquire_lock(emulated_call, WAIT_LOCK);
+    for (int i = 0; i < pass->tensor_count; i++)
+        if (call->given[i] && i != pass->partition)
+            lend_tensor(emu, &pass->tensors[i], &call->views[i]);
+    if (pass->workspace)
+        lend_bytes(emu, call->args.bytes, pass->workspace_offset, pass->workspace_size,
+                   "workspace");
+    if (pass->partition >= 0)
+        lend_bytes(emu, call->args.bytes, pass->partition_offset, pass->partition_size,
+                   "partition");
+    emu->clear();
+    smelt_status status = pass->launch(self->handle, &call->args, NULL);
+    emu->take_back();
+    PyThread_release_lock(emulated_call);
+    return status;
+}
+
+/* The library's message and what the emulator found. */
+static PyObject *raise_emulated(smelt_status status) {
+    const struct emu_interface *emu = emulator();
+    if (!emu || emu->report_count() == 0)
+        return raise_status(status);
+    PyErr_Format(PyExc_RuntimeError, "%s\nThe emulator found: %s", smelt_last_error(),
+                 emu->report(0).text);
+    emu->clear();
+    return NULL;
+}
+
+/* ---- calls ------------------------------------------------------------------------------------
+ */
+
+/* Allocates what the call needs and puts it into its args. *workspace: a new reference, NULL when
+ * nothing is needed. -1 with an exception. */
+static int add_workspace(const struct operator_object *self, struct call *call, PyObject *like,
+                         PyObject **workspace) {
+    enum { ALIGNMENT = 256 };
+    const struct pass *pass = call->pass;
+    const int aligned = self->context->place == ON_CUDA; /* PyTorch's allocator sees to it there */
+    struct view view;
+    size_t bytes = 0;
+    *workspace = NULL;
+    smelt_status status =
+        pass->workspace ? pass->workspace(self->handle, &call->args, &bytes) : SMELT_OK;
+    if (status) {
+        raise_status(status);
+        return -1;
+    }
+    if (bytes == 0)
+        return 0;
+    *workspace = allocate_bytes(like, aligned ? bytes : bytes + ALIGNMENT - 1);
+    if (!*workspace || tensor_view(*workspace, "workspace", &view)) {
+        Py_CLEAR(*workspace);
+        return -1;
+    }
+    void *data = (char *)view.data + -(uintptr_t)view.data % ALIGNMENT;
+    memcpy(call->args.bytes + pass->workspace_offset, &data, sizeof data);
+    memcpy(call->args.bytes + pass->workspace_size, &bytes, sizeof bytes);
+    return 0;
+}
+
+/* Returns the workspace, a tensor of bytes, or None. */
+static PyObject *run(struct operator_object *self, int which, PyObject *const *values,
+                     Py_ssize_t count) {
+    struct call call;
+    PyObject *workspace;
+    struct CUstream_st *stream = NULL;
+    const struct context_object *context = self->context;
+    call.pass = self->class->passes[which];
+    if (!call.pass)
+        return PyErr_Format(PyExc_RuntimeError, "smelt: %s has no backward pass",
+                            self->class->name);
+    memcpy(call.extents, self->extents, sizeof call.extents);
+    if (read_arguments(&call, values, count, context->place, context->device) ||
+        add_workspace(self, &call, values[0], &workspace))
+        return NULL;
+    if (context->place == ON_CUDA && current_stream(context->device, &stream)) {
+        Py_XDECREF(workspace);
+        return NULL;
+    }
+    smelt_status status;
+    Py_BEGIN_ALLOW_THREADS status = context->place == ON_CPU
+                                        ? launch_emulated(self, &call)
+                                        : call.pass->launch(self->handle, &call.args, stream);
+    Py_END_ALLOW_THREADS if (status) {
+        Py_XDECREF(workspace);
+        return context->place == ON_CPU ? raise_emulated(status) : raise_status(status);
+    }
+    if (workspace)
+        return workspace;
+    Py_RETURN_NONE;
+}
+
+static PyObject *forward(PyObject *self, PyObject *const *values, Py_ssize_t count) {
+    return run((struct operator_object *)self, 0, values, count);
+}
+
+static PyObject *backward(PyObject *self, PyObject *const *values, Py_ssize_t count) {
+    return run((struct operator_object *)self, 1, values, count);
+}
+
+/* ---- the type ---------------------------------------------------------------------------------
+ */
+
+static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"context", "spec", NULL};
+    struct context_object *context;
+    const char *spec;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!s:Operator", names, context_type, &context,
+                                     &spec))
+        return NULL;
+    const struct operator_class *class = find_operator_class(spec);
+    struct operator_object *self =
+        class ? (struct operator_object *)PyType_GenericAlloc(type, 0) : NULL;
+    if (!self)
+        return NULL;
+    self->class = class;
+    self->handle = NULL;
+    Py_INCREF(context);
+    self->context = context;
+    for (int i = 0; i < SYMBOLS; i++)
+        self->extents[i] = -1;
+    smelt_status status;
+    Py_BEGIN_ALLOW_THREADS status =
+        class->create(&self->handle, context->context, spec, self->extents);
+    Py_END_ALLOW_THREADS if (status) {
+        raise_status(status);
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static void destroy(PyObject *object) {
+    struct operator_object *self = (struct operator_object *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    if (self->handle && !exiting)
+        self->class->destroy(self->handle);
+    Py_XDECREF(self->context);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+PyObject *make_operator_type(void) {
+    static PyMethodDef methods[] = {
+        {"forward", (PyCFunction)(void (*)(void))forward, METH_FASTCALL,
+         "Launches the forward pass on PyTorch's current stream; returns its workspace or None."},
+        {"backward", (PyCFunction)(void (*)(void))backward, METH_FASTCALL,
+         "Launches the backward pass on PyTorch's current stream; returns its workspace or None."},
+        {0}};
+    static PyType_Slot slots[] = {
+        {Py_tp_new, SLOT(create)},
+        {Py_tp_dealloc, SLOT(destroy)},
+        {Py_tp_methods, methods},
+        {Py_tp_doc, "A configured operator: its kernels compiled and loaded."},
+        {0}};
+    static PyType_Spec spec = {.name = "smelt._native.Operator",
+                               .basicsize = sizeof(struct operator_object),
+                               .flags = Py_TPFLAGS_DEFAULT,
+                               .slots = slots};
+    if (!emulated_call && !(emulated_call = PyThread_allocate_lock()))
+        return PyErr_NoMemory();
+    return PyType_FromSpec(&spec);
+}

@@ -1,0 +1,235 @@
+/* What is where: a tensor's address, shape, strides, element type and device. */
+#include <string.h>
+
+#include "dlpack.h"
+#include "native.h"
+
+static PyObject *tensor_type; /* torch.Tensor */
+static PyObject *dtypes[OTHER_ELEMENT];
+static PyObject *allocator; /* (tensor, bytes) -> tensor */
+static PyObject *stream_of; /* (device) -> address of a stream */
+static const struct dlpack_exchange *exchange;
+
+static PyObject *name_data_ptr, *name_shape, *name_stride, *name_dtype, *name_is_cuda,
+    *name_get_device, *name_is_cpu;
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} elements[] = {
+    [BF16] = {"torch.bfloat16", 2}, [FP32] = {"torch.float32", 4},
+    [INT32] = {"torch.int32", 4},   [E4M3] = {"torch.float8_e4m3fn", 1},
+    [UINT8] = {"torch.uint8", 1},   [OTHER_ELEMENT] = {"another type", 1},
+};
+
+const char *element_name(enum element element) {
+    return elements[element].name;
+}
+
+size_t element_bytes(enum element element) {
+    return elements[element].bytes;
+}
+
+/* ---- through the exchange interface ---------------------------------------------------------- */
+
+static enum element element_of(struct dlpack_type type) {
+    if (type.lanes != 1)
+        return OTHER_ELEMENT;
+    switch (type.code) {
+    case DLPACK_BFLOAT:
+        return type.bits == 16 ? BF16 : OTHER_ELEMENT;
+    case DLPACK_FLOAT:
+        return type.bits == 32 ? FP32 : OTHER_ELEMENT;
+    case DLPACK_INT:
+        return type.bits == 32 ? INT32 : OTHER_ELEMENT;
+    case DLPACK_UINT:
+        return type.bits == 8 ? UINT8 : OTHER_ELEMENT;
+    case DLPACK_E4M3FN:
+        return E4M3;
+    default:
+        return OTHER_ELEMENT;
+    }
+}
+
+static int too_many_dims(const char *name, int dims) {
+    PyErr_Format(PyExc_ValueError, "smelt: %s has %d dimensions, more than any argument", name,
+                 dims);
+    return -1;
+}
+
+static int view_by_exchange(PyObject *object, const char *name, struct view *view) {
+    struct dlpack_tensor tensor = {0};
+    if (exchange->view(object, &tensor))
+        return -1;
+    if (tensor.dims > MAX_DIMS)
+        return too_many_dims(name, tensor.dims);
+    view->data = tensor.data ? (char *)tensor.data + tensor.byte_offset : NULL;
+    view->dims = tensor.dims;
+    for (int i = 0; i < tensor.dims; i++) {
+        view->sizes[i] = tensor.sizes[i];
+        view->strides[i] = tensor.strides[i];
+    }
+    view->element = element_of(tensor.type);
+    view->place = tensor.device.type == DLPACK_CPU    ? ON_CPU
+                  : tensor.device.type == DLPACK_CUDA ? ON_CUDA
+                                                      : ELSEWHERE;
+    view->device = tensor.device.index;
+    return 0;
+}
+
+/* ---- through methods, before PyTorch 2.10 -----------------------------------------------------
+ */
+
+/* A new reference into *value, or -1. */
+static int attribute(PyObject *object, PyObject *name, PyObject **value) {
+    *value = PyObject_GetAttr(object, name);
+    return *value ? 0 : -1;
+}
+
+static int read_tuple(PyObject *tuple, const char *name, int64_t *values, int *count) {
+    if (!tuple)
+        return -1;
+    Py_ssize_t size = PyTuple_Size(tuple);
+    int failed = size < 0 ? -1 : 0;
+    if (size > MAX_DIMS)
+        failed = too_many_dims(name, (int)size);
+    for (Py_ssize_t i = 0; !failed && i < size; i++) {
+        values[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+        failed = PyErr_Occurred() ? -1 : 0;
+    }
+    *count = (int)size;
+    Py_DECREF(tuple);
+    return failed;
+}
+
+static int read_int(PyObject *number, long long *value) {
+    if (!number)
+        return -1;
+    *value = (long long)PyLong_AsUnsignedLongLongMask(number);
+    Py_DECREF(number);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int is_true(PyObject *object, PyObject *name) {
+    PyObject *value;
+    if (attribute(object, name, &value))
+        return -1;
+    int result = PyObject_IsTrue(value);
+    Py_DECREF(value);
+    return result;
+}
+
+static int view_by_methods(PyObject *object, const char *name, struct view *view) {
+    PyObject *value;
+    long long number;
+    if (read_int(PyObject_CallMethodObjArgs(object, name_data_ptr, NULL), &number))
+        return -1;
+    view->data = (void *)(uintptr_t)number;
+    if (attribute(object, name_shape, &value) || read_tuple(value, name, view->sizes, &view->dims))
+        return -1;
+    if (read_tuple(PyObject_CallMethodObjArgs(object, name_stride, NULL), name, view->strides,
+                   &view->dims))
+        return -1;
+    if (attribute(object, name_dtype, &value))
+        return -1;
+    view->element = OTHER_ELEMENT;
+    for (int i = 0; i < OTHER_ELEMENT; i++)
+        if (value == dtypes[i])
+            view->element = (enum element)i;
+    Py_DECREF(value);
+    const int cuda = is_true(object, name_is_cuda), cpu = is_true(object, name_is_cpu);
+    if (cuda < 0 || cpu < 0)
+        return -1;
+    view->place = cuda ? ON_CUDA : cpu ? ON_CPU : ELSEWHERE;
+    number = 0;
+    if (cuda && read_int(PyObject_CallMethodObjArgs(object, name_get_device, NULL), &number))
+        return -1;
+    view->device = (int)number;
+    return 0;
+}
+
+/* ---- both -------------------------------------------------------------------------------------
+ */
+
+int tensor_view(PyObject *object, const char *name, struct view *view) {
+    const int known = tensor_type ? PyObject_IsInstance(object, tensor_type) : 0;
+    if (known < 0)
+        return -1;
+    if (!known) {
+        PyErr_Format(PyExc_TypeError, "smelt: %s must be a torch.Tensor, not %R", name,
+                     (PyObject *)Py_TYPE(object));
+        return -1;
+    }
+    return exchange ? view_by_exchange(object, name, view) : view_by_methods(object, name, view);
+}
+
+int current_stream(int device, struct CUstream_st **stream) {
+    void *address = NULL;
+    long long number = 0;
+    if (exchange) {
+        if (exchange->current_stream(DLPACK_CUDA, device, &address))
+            return -1;
+    } else {
+        if (read_int(PyObject_CallFunction(stream_of, "i", device), &number))
+            return -1;
+        address = (void *)(uintptr_t)number;
+    }
+    *stream = address;
+    return 0;
+}
+
+PyObject *allocate_bytes(PyObject *like, size_t bytes) {
+    return PyObject_CallFunction(allocator, "On", like, (Py_ssize_t)bytes);
+}
+
+/* The exchange interface of a tensor type, NULL where it has none that we know. */
+static const struct dlpack_exchange *find_exchange(PyObject *type) {
+    PyObject *capsule = PyObject_GetAttrString(type, "__dlpack_c_exchange_api__");
+    const struct dlpack_exchange *found = NULL;
+    if (capsule)
+        found = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    PyErr_Clear();
+    Py_XDECREF(capsule);
+    while (found && found->version.major != DLPACK_MAJOR)
+        found = found->previous;
+    return found && found->view && found->current_stream ? found : NULL;
+}
+
+static int intern_names(void) {
+    static const struct {
+        PyObject **name;
+        const char *text;
+    } names[] = {{&name_data_ptr, "data_ptr"}, {&name_shape, "shape"},
+                 {&name_stride, "stride"},     {&name_dtype, "dtype"},
+                 {&name_is_cuda, "is_cuda"},   {&name_get_device, "get_device"},
+                 {&name_is_cpu, "is_cpu"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!*names[i].name && !(*names[i].name = PyUnicode_InternFromString(names[i].text)))
+            return -1;
+    return 0;
+}
+
+PyObject *setup(PyObject *module, PyObject *args) {
+    PyObject *type, *types, *allocate, *stream;
+    int use_exchange = 1;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO!OO|p:setup", &type, &PyTuple_Type, &types, &allocate, &stream,
+                          &use_exchange))
+        return NULL;
+    if (PyTuple_Size(types) != OTHER_ELEMENT)
+        return PyErr_Format(PyExc_ValueError, "setup: %d element types are needed",
+                            (int)OTHER_ELEMENT);
+    if (intern_names())
+        return NULL;
+    Py_INCREF(type);
+    Py_INCREF(types); /* kept with what it holds */
+    Py_INCREF(allocate);
+    Py_INCREF(stream);
+    tensor_type = type;
+    for (int i = 0; i < OTHER_ELEMENT; i++)
+        dtypes[i] = PyTuple_GetItem(types, i);
+    allocator = allocate;
+    stream_of = stream;
+    exchange = use_exchange ? find_exchange(type) : NULL;
+    return PyBool_FromLong(exchange != NULL);
+}

@@ -1,0 +1,22 @@
+"""smelt for PyTorch: kernels for DeepSeek-style sparse attention, made for the configuration at hand.
+
+``smelt.sparse_attention`` is differentiable, and works under torch.compile, CUDA graphs, autocast and
+checkpointing; docs/pytorch.md says how to come from FlashMLA, cuDNN, TileLang and DeepGEMM.
+"""
+
+from . import _native
+from ._project import project_values
+from ._runtime import SmeltWarning
+from ._sparse_attention import sparse_attention, sparse_attention_backward
+from ._warm import presets, warm
+
+__version__ = _native.version()
+
+__all__ = [
+    "SmeltWarning",
+    "presets",
+    "project_values",
+    "sparse_attention",
+    "sparse_attention_backward",
+    "warm",
+]

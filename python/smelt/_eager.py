@@ -1,0 +1,51 @@
+"""What decides how a call goes on: directly, or through a custom operator."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+_plain_types = frozenset((Tensor, Parameter))
+
+
+def _nothing():
+    return None
+
+
+# Names that PyTorch does not promise to keep: without one its question is answered by the safe way.
+_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
+_functorch = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
+_profiler = torch.autograd.profiler
+_known = _dispatch_modes is not None and _functorch is not None
+
+
+def is_plain(*tensors: Tensor) -> bool:
+    """Whether nobody looks into the program: an eager call on plain tensors."""
+    if torch.compiler.is_compiling() or not _known:
+        return False
+    if _dispatch_modes() or _functorch() is not None or _profiler._is_profiler_enabled:
+        return False
+    for tensor in tensors:
+        if type(tensor) not in _plain_types:
+            return False
+    return True
+
+
+def realigned(*tensors: Tensor | None) -> tuple:
+    """Each tensor, copied where its last dimension or the beginning of its rows is not as kernels want."""
+    return tuple(None if tensor is None else _realign(tensor) for tensor in tensors)
+
+
+def _realign(tensor: Tensor) -> Tensor:
+    size = tensor.element_size()
+    strides = [step for step, extent in zip(tensor.stride(), tensor.shape) if extent > 1]
+    if tensor.dim() and tensor.shape[-1] > 1:
+        contiguous = strides[-1] == 1
+        strides.pop()
+    else:
+        contiguous = True
+    rows = tensor.data_ptr() % 16 == 0 and all(step * size % 16 == 0 for step in strides)
+    if contiguous and (rows or size == 4) and (not strides or any(strides)):
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)

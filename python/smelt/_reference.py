@@ -1,0 +1,76 @@
+"""The eager reference: what the operators mean, in plain PyTorch, differentiable by autograd.
+
+It runs anywhere and in any floating type, computes in fp32 (fp64 of fp64), and is slow: every query's
+rows are gathered.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+CHUNK_BYTES = 1 << 28  # of gathered rows
+
+
+def valid_slots(indices, rows, topk_length=None, topk=None):
+    """The slots that name a row, of which the first `topk` count: bool, of the shape of `indices`."""
+    valid = (indices >= 0) & (indices < rows)
+    if topk_length is not None:
+        slots = torch.arange(indices.shape[-1], device=indices.device)
+        valid = valid & (slots < topk_length.unsqueeze(-1))
+    if topk is not None and topk < indices.shape[-1]:
+        valid = valid & (valid.cumsum(-1) <= topk)
+    return valid
+
+
+def _chunk(q, kv, indices, valid, sink, scale, dv):
+    """Of [B, t] queries; `kv` has a row of zeros behind its last one, which masked slots name."""
+    batch = torch.arange(q.shape[0], device=q.device)[:, None, None]
+    gathered = kv[batch, torch.where(valid, indices.long(), kv.shape[1] - 1)]
+    scores = torch.einsum("bthd,btwd->bthw", q, gathered) * scale
+    scores = scores.masked_fill(~valid.unsqueeze(2), float("-inf"))
+    highest = scores.detach().amax(-1, keepdim=True) if scores.shape[-1] else scores.new_full(
+        (*scores.shape[:-1], 1), float("-inf"))
+    shift = torch.where(highest == float("-inf"), torch.zeros_like(highest), highest)
+    weights = torch.exp(scores - shift)
+    total = weights.sum(-1, keepdim=True)
+    lse = (shift + torch.log(total.detach())).squeeze(-1)
+    whole = total if sink is None else total + torch.exp(sink[:, None] - shift)
+    probabilities = weights / torch.where(whole == 0, torch.ones_like(whole), whole)
+    out = torch.einsum("bthw,btwd->bthd", probabilities, gathered[..., :dv])
+    return out, lse, highest.squeeze(-1)
+
+
+def sparse_attention(q, kv, indices, scale, dv, *, topk_length=None, sink=None, topk=None):
+    """out, lse and max_logits of q [.., T, H, D], kv [.., S, D], indices [.., T, W]."""
+    packed = q.dim() == 3
+    if packed:
+        q, kv, indices = q.unsqueeze(0), kv.unsqueeze(0), indices.unsqueeze(0)
+        topk_length = None if topk_length is None else topk_length.unsqueeze(0)
+    kind = torch.promote_types(q.dtype, torch.float32)
+    valid = valid_slots(indices, kv.shape[1], topk_length, topk)
+    rows = torch.cat([kv, kv.new_zeros((kv.shape[0], 1, kv.shape[2]))], 1).to(kind)
+    wide = None if sink is None else sink.to(kind)
+    a_query = max(1, q.shape[0] * indices.shape[-1] * kv.shape[-1] * rows.element_size())
+    step = max(1, CHUNK_BYTES // a_query)
+    parts = []
+    for begin in range(0, max(1, q.shape[1]), step):
+        part = slice(begin, begin + step)
+        inputs = (q[:, part].to(kind), rows, indices[:, part], valid[:, part], wide, scale, dv)
+        again = torch.is_grad_enabled() and step < q.shape[1]
+        parts.append(checkpoint(_chunk, *inputs, use_reentrant=False) if again else _chunk(*inputs))
+    out, lse, max_logits = (torch.cat(each, 1) for each in zip(*parts))
+    if packed:
+        out, lse, max_logits = out.squeeze(0), lse.squeeze(0), max_logits.squeeze(0)
+    return out.to(q.dtype), lse.float().detach(), max_logits.float().detach()
+
+
+def sparse_attention_backward(grad_out, q, kv, indices, scale, dv, *, topk_length=None, sink=None,
+                              topk=None):
+    """dq, dkv and dsink (None without a sink)."""
+    with torch.enable_grad():
+        leaves = [t.detach().requires_grad_() for t in (q, kv, *(() if sink is None else (sink,)))]
+        out, _, _ = sparse_attention(leaves[0], leaves[1], indices, scale, dv, topk_length=topk_length,
+                                     sink=None if sink is None else leaves[2], topk=topk)
+    grads = torch.autograd.grad(out, leaves, grad_out.to(out.dtype))
+    return grads[0], grads[1], grads[2] if sink is not None else None

@@ -1,0 +1,150 @@
+"""Contexts and operators: made once for each device and configuration, and found again."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import sys
+import threading
+import warnings
+
+import torch
+
+from . import _native
+
+LayoutError = _native.LayoutError
+
+
+class SmeltWarning(UserWarning):
+    """What `backend="auto"` says, once, when it takes the eager reference."""
+
+
+def _allocate(like: torch.Tensor, size: int) -> torch.Tensor:
+    return like.new_empty((size,), dtype=torch.uint8)
+
+
+# The order is that of `enum element` in native.h. A build of PyTorch without CUDA has no streams to name.
+_native.setup(
+    torch.Tensor,
+    (torch.bfloat16, torch.float32, torch.int32, torch.float8_e4m3fn, torch.uint8),
+    _allocate,
+    getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0),
+)
+atexit.register(_native.leave)
+
+# Whether the emulator stands in the driver's place (SMELT_CUDA names it): tensors are then the CPU's.
+EMULATED = _native.emulated()
+
+
+def nvrtc_path() -> str | None:
+    """The NVRTC of this Python's packages that goes with PyTorch's CUDA; None: let the library look."""
+    if os.environ.get("SMELT_NVRTC"):
+        return None
+    major = (torch.version.cuda or "").split(".")[0]
+    for folder in (f"cu{major}", "cuda_nvrtc"):
+        try:
+            spec = importlib.util.find_spec(f"nvidia.{folder}")
+        except (ImportError, ValueError):
+            continue
+        for place in (spec.submodule_search_locations if spec else None) or ():
+            path = os.path.join(place, "lib", f"libnvrtc.so.{major}")
+            if os.path.isfile(path):
+                return path
+    return None
+
+
+class Refused:
+    """In an operator's place: why there is none."""
+
+    def __init__(self, reason: str):
+        self.reason = reason
+
+
+_lock = threading.RLock()
+_contexts: dict = {}
+_operators: dict = {}
+_warned: set = set()
+
+
+def _forget():
+    """In a forked child: a context serves the process that made it."""
+    global _lock
+    _lock = threading.RLock()
+    _contexts.clear()
+    _operators.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def context(device: int) -> _native.Context:
+    """The context of a CUDA device, or the emulator's (-1)."""
+    found = _contexts.get(device)
+    if found is None:
+        with _lock:
+            found = _contexts.get(device)
+            if found is None:
+                if not EMULATED:
+                    torch.cuda.init()
+                found = _native.Context(max(device, 0), None, nvrtc_path())
+                _contexts[device] = found
+    return found
+
+
+def device_number(tensor: torch.Tensor) -> int:
+    """What `context` takes: get_device(), -1 for the CPU."""
+    return tensor.get_device()
+
+
+def _refusal(device: int, spec: str) -> str:
+    """Why an operator cannot be had on a device, or ""."""
+    if device < 0 and not EMULATED:
+        return "CPU tensors need smelt's emulator (SMELT_CUDA), and a GPU's lie on its device"
+    if device >= 0 and EMULATED:
+        return "the library runs on the emulator (SMELT_CUDA), which takes CPU tensors"
+    if device >= 0 and torch.version.hip:
+        return "this PyTorch is for AMD's GPUs"
+    return context(device).supported(spec)
+
+
+def operator(device: int, key: tuple, text):
+    """The operator for a configuration: `text(*key)` is its spec. A Refused when there is none."""
+    found = _operators.get((device, key))
+    return found if found is not None else _make(device, key, text)
+
+
+def _make(device: int, key: tuple, text):
+    spec = text(*key)
+    with _lock:
+        found = _operators.get((device, key))
+        if found is not None:
+            return found
+    # Compiling takes a second or more: not under the lock. Of two threads that ask for the same, the
+    # library compiles for one.
+    reason = _refusal(device, spec)
+    made = Refused(f"{spec}: {reason}") if reason else _native.Operator(context(device), spec)
+    with _lock:
+        return _operators.setdefault((device, key), made)
+
+
+def warn_once(reason: str) -> None:
+    if reason not in _warned:
+        _warned.add(reason)
+        warnings.warn(f"smelt: the eager reference computes, which is slow: {reason}", SmeltWarning,
+                      stacklevel=4)
+
+
+def command_environment() -> dict:
+    """For the command `smelt`: this package's emulator and NVRTC."""
+    environment = dict(os.environ)
+    folder = os.path.dirname(os.path.abspath(__file__))
+    environment.setdefault("SMELT_EMULATOR", os.path.join(folder, "libsmelt_emu.so"))
+    path = nvrtc_path()
+    if path:
+        environment["SMELT_NVRTC"] = path
+    return environment
+
+
+def python_tag() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
