@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure that what `make WHAT` needs is there: distribution packages, and NVRTC.
 #
-#   scripts/setup.sh build|test|full|torture|format
+#   scripts/setup.sh build|test|python|full|torture|format
 #
 # What only a few tests use (faketime, bindfs, strace) is installed for test and full where that works;
 # elsewhere those tests are skipped.
@@ -25,6 +25,14 @@ have_c_headers() {
     command -v "${CC:-cc}" >/dev/null &&
         printf '#include <stdio.h>\n' | "${CC:-cc}" -E - >/dev/null 2>&1
 }
+
+# Python's headers, and what makes virtual environments.
+have_python_headers() {
+    python3 -c 'import os, sys, sysconfig
+sys.exit(not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))' 2>/dev/null
+}
+
+have_venv() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
 
 # clang, with libFuzzer and the sanitizers.
 have_fuzzer() {
@@ -53,6 +61,11 @@ missing_packages() {
         ;;
     esac
     case $what in
+    python)
+        have_python_headers || echo python3-dev
+        have_venv || echo python3-venv
+        command -v strip >/dev/null || echo binutils
+        ;;
     full)
         command -v clang >/dev/null || echo clang
         command -v clang-format >/dev/null || echo clang-format

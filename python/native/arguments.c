@@ -3,7 +3,7 @@
 
 #include "native.h"
 
-enum { ROW_ALIGNMENT = 16, BUFFER_ALIGNMENT = 256 };
+enum { ROW_ALIGNMENT = 16 };
 
 /* Whether the shape ends with a 1 that the tensor has not: see native.h. */
 static int adds_one(const struct tensor_argument *argument) {
@@ -157,7 +157,7 @@ static int read_tensor(struct call *call, int index, PyObject *value, enum place
     return 0;
 }
 
-/* A buffer of bytes from its first multiple of BUFFER_ALIGNMENT on. */
+/* A buffer of bytes: the forward call's workspace, or a copy of it. */
 static int read_partition(struct call *call, PyObject *value) {
     const struct pass *pass = call->pass;
     struct view view;
@@ -169,9 +169,8 @@ static int read_partition(struct call *call, PyObject *value) {
         PyErr_SetString(PyExc_TypeError, "smelt: partition must be what the forward call returned");
         return -1;
     }
-    const size_t skipped = -(uintptr_t)view.data % BUFFER_ALIGNMENT;
-    const void *data = (char *)view.data + skipped;
-    const size_t bytes = (size_t)view.sizes[0] < skipped ? 0 : (size_t)view.sizes[0] - skipped;
+    const void *data = view.data;
+    const size_t bytes = (size_t)view.sizes[0];
     memcpy(call->args.bytes + pass->partition_offset, &data, sizeof data);
     memcpy(call->args.bytes + pass->partition_size, &bytes, sizeof bytes);
     return 0;

@@ -98,6 +98,7 @@ struct pass {
     int partition;                           /* which tensor is a byte buffer, -1: none */
     size_t partition_offset, partition_size; /* of its pointer and its size */
     size_t workspace_offset, workspace_size; /* likewise, of the workspace */
+    size_t workspace_alignment;              /* a multiple of 16 */
     smelt_status (*workspace)(const void *handle, const void *args,
                               size_t *bytes); /* may be NULL */
     smelt_status (*launch)(const void *handle, const void *args, struct CUstream_st *stream);

@@ -57,6 +57,7 @@ static const struct pass forward_pass = {
     .partition = -1,
     .workspace_offset = offsetof(ARGS, workspace),
     .workspace_size = offsetof(ARGS, workspace_bytes),
+    .workspace_alignment = 16,
     .workspace = forward_workspace,
     .launch = forward,
 };
@@ -118,6 +119,7 @@ static const struct pass backward_pass = {
     .partition_size = offsetof(ARGS, partition_bytes),
     .workspace_offset = offsetof(ARGS, workspace),
     .workspace_size = offsetof(ARGS, workspace_bytes),
+    .workspace_alignment = 256,
     .workspace = backward_workspace,
     .launch = backward,
 };

@@ -1,0 +1,201 @@
+"""What PyTorch asks of an operator: opcheck, compile, export, checkpoint, autocast, transforms, threads."""
+
+import threading
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+import smelt
+from conftest import Problem, check_grad, check_out
+
+
+def op_arguments(problem, deterministic=True, backend="smelt"):
+    return (problem.q, problem.kv, problem.indices, problem.topk_length, problem.sink, None, None,
+            problem.scale, problem.dv, 0, [], deterministic, None, 0, 0, backend)
+
+
+@pytest.mark.parametrize("options", [{}, {"sink": True, "lengths": True, "batches": 2, "tokens": 2}],
+                         ids=["plain", "everything"])
+def test_opcheck(device, options):
+    problem = Problem(device, tokens=options.pop("tokens", 3), **options)
+    torch.library.opcheck(torch.ops.smelt.sparse_attn.default, op_arguments(problem))
+
+
+def test_opcheck_backward(device):
+    problem = Problem(device, sink=True, grad=False, tokens=3)
+    out, lse, _ = torch.ops.smelt.sparse_attn(*op_arguments(problem))
+    arguments = op_arguments(problem)
+    torch.library.opcheck(
+        torch.ops.smelt.sparse_attn_backward.default,
+        (problem.grad_out, *arguments[:7], out, lse, *arguments[7:]),
+        test_utils=("test_schema", "test_faketensor"))
+
+
+def test_the_two_ways_agree(device):
+    """The direct way and the custom operator: the same bits, of results and gradients."""
+    problem = Problem(device, sink=True, lengths=True)
+    direct = problem.run(deterministic=True)
+    by_operator = torch.ops.smelt.sparse_attn(*op_arguments(problem))[0]
+    assert torch.equal(direct, by_operator)
+    for one, two in zip(torch.autograd.grad(direct, problem.leaves(), problem.grad_out),
+                        torch.autograd.grad(by_operator, problem.leaves(), problem.grad_out)):
+        assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compile(device, dynamic):
+    """fullgraph: a graph break is an error. Gradients go through the compiled graph, too."""
+    problem = Problem(device, sink=True)
+
+    def layer(q, kv, indices, sink):
+        out, lse = smelt.sparse_attention(q * 1.0, kv, indices, problem.scale, sink=sink, return_lse=True,
+                                          lse="base2", deterministic=True)
+        return out * 2.0, lse
+
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    arguments = (problem.q, problem.kv, problem.indices, problem.sink)
+    want, want_lse = layer(*arguments)
+    got, got_lse = compiled(*arguments)
+    assert torch.equal(got, want) and torch.equal(got_lse, want_lse)
+    for one, two in zip(torch.autograd.grad(want, problem.leaves(), problem.grad_out),
+                        torch.autograd.grad(got, problem.leaves(), problem.grad_out)):
+        assert torch.equal(one, two)
+
+
+def test_compile_with_inductor(device):
+    problem = Problem(device, grad=False)
+    compiled = torch.compile(
+        lambda q, kv, indices: smelt.sparse_attention(q, kv, indices, problem.scale) + 1, fullgraph=True)
+    assert torch.equal(compiled(problem.q, problem.kv, problem.indices), problem.run() + 1)
+
+
+def test_compiled_autocast(device):
+    problem = Problem(device, grad=False)
+
+    def layer(q, kv, indices):
+        with torch.autocast(device.type, torch.bfloat16):
+            return smelt.sparse_attention(q, kv, indices, problem.scale)
+
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    got = compiled(problem.q.float(), problem.kv.float(), problem.indices)
+    assert torch.equal(got, problem.run())
+
+
+def test_export(device):
+    problem = Problem(device, grad=False)
+
+    class Layer(torch.nn.Module):
+        def forward(self, q, kv, indices):
+            return smelt.sparse_attention(q, kv, indices, problem.scale)
+
+    arguments = (problem.q, problem.kv, problem.indices)
+    program = torch.export.export(Layer(), arguments)
+    assert any("smelt.sparse_attn" in str(node.target) for node in program.graph.nodes)
+    assert torch.equal(program.module()(*arguments), problem.run())
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint(device, reentrant):
+    problem = Problem(device, sink=True)
+
+    def layer(q, kv, sink):
+        return smelt.sparse_attention(q, kv, problem.indices, problem.scale, sink=sink, deterministic=True)
+
+    want = torch.autograd.grad(layer(*problem.leaves()), problem.leaves(), problem.grad_out)
+    checkpoint(layer, *problem.leaves(), use_reentrant=reentrant).backward(problem.grad_out)
+    for leaf, grad in zip(problem.leaves(), want):
+        assert torch.equal(leaf.grad, grad)
+
+
+def test_saved_tensor_hooks(device):
+    """Offloading sees everything that is kept for the backward pass."""
+    problem = Problem(device)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t.clone(), lambda t: t):
+        out = problem.run(buckets=[4], deterministic=True)
+    shapes = {tuple(tensor.shape) for tensor in kept}
+    assert {tuple(problem.q.shape), tuple(problem.kv.shape), tuple(out.shape)} <= shapes
+    want = torch.autograd.grad(problem.run(deterministic=True), problem.leaves(), problem.grad_out)
+    for got, true in zip(torch.autograd.grad(out, problem.leaves(), problem.grad_out), want):
+        check_grad(got, true)
+
+
+def test_no_second_derivative(device):
+    problem = Problem(device)
+    (dq,) = torch.autograd.grad(problem.run(), problem.q, problem.grad_out, create_graph=True)
+    with pytest.raises(RuntimeError):
+        dq.sum().backward()
+
+
+def test_dispatch_mode_sees_the_operator(device):
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    names = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            names.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    problem = Problem(device, grad=False)
+    with Watch():
+        problem.run()
+    assert "smelt.sparse_attn.default" in names
+
+
+def test_profiler_names_it(device):
+    problem = Problem(device, grad=False)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        problem.run()
+    assert any(event.key == "smelt::sparse_attn" for event in profile.key_averages())
+
+
+def test_fake_tensors(device):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        q = torch.empty(7, 64, 576, dtype=torch.bfloat16, device=device)
+        kv = torch.empty(100, 576, dtype=torch.bfloat16, device=device)
+        indices = torch.empty(7, 64, dtype=torch.int32, device=device)
+        out, lse = smelt.sparse_attention(q, kv, indices, 0.1, return_lse=True)
+    assert out.shape == (7, 64, 512) and lse.shape == (7, 64) and lse.dtype is torch.float32
+
+
+def test_module_parameters_and_threads(device):
+    """Forward and backward of several threads at once, each with its own graph."""
+    problem = Problem(device)
+    want = problem.run()
+    errors = []
+
+    def work():
+        try:
+            mine = Problem(device)
+            out = mine.run()
+            assert torch.equal(out, want)
+            out.backward(mine.grad_out)
+            check_grad(mine.q.grad, mine.truth()[3][0])
+        except BaseException as error:  # noqa: BLE001 # shown by the thread that joins
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors
+
+
+def test_parameters_are_plain(device):
+    problem = Problem(device)
+    problem.kv = torch.nn.Parameter(problem.kv.detach())
+    check_out(problem.run(), problem.truth()[0])
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_vmap(device):
+    """By PyTorch's own fallback, a call for each."""
+    problem = Problem(device, batches=2, grad=False)
+    got = torch.vmap(lambda q, kv, i: smelt.sparse_attention(q, kv, i, problem.scale, backend="smelt"))(
+        problem.q, problem.kv, problem.indices)
+    assert torch.equal(got, problem.run())

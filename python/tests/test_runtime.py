@@ -1,0 +1,155 @@
+"""Back ends, warming, the command, processes."""
+
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+
+import smelt
+from conftest import Problem, check_out
+from smelt import _native, _runtime
+
+
+def python(code, **environment):
+    """Runs a program with the package, in this environment changed so."""
+    changed = {**os.environ, **{name: value for name, value in environment.items() if value is not None}}
+    for name, value in environment.items():
+        if value is None:
+            changed.pop(name, None)
+    return subprocess.run([sys.executable, "-c", code], env=changed, capture_output=True, text=True,
+                          timeout=240, check=False)
+
+
+def test_auto_falls_back_with_one_warning(device):
+    problem = Problem(device, grad=False)
+    problem.q, problem.kv = problem.q.float(), problem.kv.float()
+    _runtime._warned.clear()
+    with pytest.warns(smelt.SmeltWarning, match="must be torch.bfloat16") as caught:
+        out = problem.run(backend="auto")
+        problem.run(backend="auto")
+    assert len(caught) == 1 and out.dtype is torch.float32
+    want, _, _ = smelt._reference.sparse_attention(problem.q.double(), problem.kv.double(), problem.indices,
+                                                   problem.scale, problem.dv)
+    check_out(out, want)
+
+
+def test_auto_falls_back_where_no_kernel_is(device):
+    """A width that no kernel has; forced, the reason is raised."""
+    problem = Problem(device, dqk=96, dv=96)
+    with pytest.raises(RuntimeError, match="dqk"):
+        problem.run()
+    _runtime._warned.clear()
+    with pytest.warns(smelt.SmeltWarning, match="dqk"):
+        out = problem.run(backend="auto")
+    out.backward(problem.grad_out)
+    check_out(out, problem.truth()[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(problem.run(backend="torch"), out)
+
+
+def test_operators_are_made_once(device):
+    problem = Problem(device, grad=False)
+    problem.run()
+    made = dict(_runtime._operators)
+    for width in (3, 9):
+        problem.indices = problem.indices[:, :width]
+        problem.run()
+    assert _runtime._operators == made
+
+
+def test_both_ways_to_look_at_tensors(device):
+    """PyTorch before 2.10 has no exchange interface: its methods say the same."""
+    problem = Problem(device, sink=True, lengths=True, grad=False)
+    want = problem.run()
+    arguments = (torch.Tensor, (torch.bfloat16, torch.float32, torch.int32, torch.float8_e4m3fn, torch.uint8),
+                 _runtime._allocate, getattr(torch._C, "_cuda_getCurrentRawStream", lambda number: 0))
+    had = _native.setup(*arguments)
+    try:
+        assert _native.setup(*arguments, False) is False
+        assert torch.equal(problem.run(), want)
+        with pytest.raises(TypeError, match="indices must be torch.int32"):
+            smelt.sparse_attention(problem.q, problem.kv, problem.indices.float(), 0.1, backend="smelt")
+    finally:
+        assert _native.setup(*arguments) is had
+
+
+def test_presets_and_warm(tmp_path):
+    assert "glm-5.2" in smelt.presets()
+    with pytest.raises(ValueError, match="no-such-model"):
+        smelt.warm("no-such-model")
+    with pytest.raises(ValueError, match="tp"):
+        smelt.warm("glm-5.2", tp=7)
+    with pytest.raises(TypeError, match="preset"):
+        smelt.warm(3)
+    with pytest.raises(ValueError, match="smelt_specs"):
+        smelt.warm(torch.nn.Linear(2, 2))
+
+
+def test_warm_compiles_and_reports(device):
+    class Layer(torch.nn.Module):
+        def smelt_specs(self):
+            return ["sparse_attn:heads=2,dqk=64,dv=64,topk=64,passes=both"]
+
+    seen = []
+    kernels = smelt.warm(torch.nn.Sequential(Layer()), progress=lambda *what: seen.append(what))
+    assert {kernel["state"] for kernel in kernels} <= {"compiled", "cached"}
+    assert [done for done, _, _ in seen] == list(range(1, len(kernels) + 1))
+    again = smelt.warm(["sparse_attn:heads=2,dqk=64,dv=64,topk=64,passes=both"])
+    assert {kernel["state"] for kernel in again} == {"cached"}
+
+
+def test_the_command():
+    run = subprocess.run([sys.executable, "-m", "smelt", "show", "--arch", "sm_90a",
+                          "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048"], capture_output=True,
+                         text=True, timeout=240, check=False)
+    assert run.returncode == 0 and "variant" in run.stdout and "sparse_attn_fwd" in run.stdout, run.stderr
+
+
+@pytest.mark.emulated
+def test_cpu_tensors_without_the_emulator():
+    """No driver, no emulator: forced smelt says why, auto computes all the same, compiling works."""
+    run = python(
+        "import torch, smelt, warnings\n"
+        "q = torch.randn(2, 3, 64).bfloat16(); kv = torch.randn(4, 64).bfloat16()\n"
+        "i = torch.zeros(2, 2, dtype=torch.int32)\n"
+        "try: smelt.sparse_attention(q, kv, i, 0.1, backend='smelt')\n"
+        "except RuntimeError as error: print('refused:', error)\n"
+        "with warnings.catch_warnings(record=True) as caught:\n"
+        "    warnings.simplefilter('always')\n"
+        "    print(smelt.sparse_attention(q, kv, i, 0.1).shape, len(caught))\n"
+        "print(torch.compile(lambda q: smelt.sparse_attention(q, kv, i, 0.1), fullgraph=True,\n"
+        "                    backend='aot_eager')(q).shape)\n",
+        SMELT_CUDA=None)
+    assert run.returncode == 0, run.stderr
+    assert "refused: smelt: " in run.stdout and "emulator" in run.stdout
+    assert "torch.Size([2, 3, 64]) 1\ntorch.Size([2, 3, 64])" in run.stdout
+
+
+@pytest.mark.emulated
+def test_no_driver_at_all():
+    run = python("import smelt\ntry: smelt.warm('glm-5.2')\nexcept RuntimeError as error: print(error)\n",
+                 SMELT_CUDA="/nonexistent/libcuda.so.1")
+    assert run.returncode == 0 and ("libcuda" in run.stdout or "NVIDIA" in run.stdout), run.stderr
+
+
+@pytest.mark.emulated
+def test_a_fork_makes_its_own(device):
+    problem = Problem(device, grad=False)
+    want = problem.run()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = b"n"
+        try:
+            status = b"y" if torch.equal(problem.run(), want) else b"n"
+        finally:
+            os.write(write, status)
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        assert pipe.read() == b"y"
+    os.waitpid(child, 0)

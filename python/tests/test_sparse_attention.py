@@ -1,0 +1,220 @@
+"""Results and gradients against the eager reference in double precision."""
+
+import math
+
+import pytest
+import torch
+
+import smelt
+from conftest import Problem, check_grad, check_out, check_sums
+
+CASES = {
+    "plain": {},
+    "one head, one token": {"heads": 1, "tokens": 1, "width": 1, "masked": 0.0},
+    "narrow": {"dqk": 64},
+    "rotary": {"dqk": 192, "heads": 2, "tokens": 3},
+    "all widths but one masked": {"masked": 0.95},
+    "sink": {"sink": True},
+    "lengths": {"lengths": True},
+    "batches": {"batches": 2, "sink": True, "lengths": True},
+    "ragged heads": {"heads": 17, "tokens": 2},
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_results_and_gradients(device, case):
+    problem = Problem(device, **case)
+    out, lse, highest = problem.run(return_lse=True, return_max_logits=True)
+    true_out, true_lse, true_highest, true_grads = problem.truth()
+    check_out(out, true_out)
+    check_sums(lse, true_lse)
+    check_sums(highest, true_highest)
+    grads = torch.autograd.grad(out, problem.leaves(), problem.grad_out)
+    for got, true, leaf in zip(grads, true_grads, problem.leaves()):
+        assert got.dtype is leaf.dtype
+        check_grad(got, true)
+
+
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+def test_empty_queries_give_zeros(device, backend):
+    problem = Problem(device, masked=1.0, sink=True)
+    out, lse = problem.run(return_lse=True, backend=backend)
+    assert bool((out == 0).all()) and bool((lse == float("-inf")).all())
+    for grad in torch.autograd.grad(out, problem.leaves(), problem.grad_out):
+        assert bool((grad == 0).all())
+
+
+@pytest.mark.parametrize("buckets,topk,width", [("auto", None, 130), ([4], 8, 12), ((2, 4), 128, 9)])
+def test_buckets(device, buckets, topk, width):
+    """Rows may be wider than topk: the first valid slots count."""
+    problem = Problem(device, width=width, tokens=4, lengths=True, sink=True, masked=0.6)
+    out, lse = problem.run(return_lse=True, buckets=buckets, topk=topk)
+    true_out, true_lse, _, true_grads = problem.truth(topk=topk)
+    check_out(out, true_out)
+    check_sums(lse, true_lse)
+    for got, true in zip(torch.autograd.grad(out, problem.leaves(), problem.grad_out), true_grads):
+        check_grad(got, true)
+
+
+def test_strides_are_passed_on(device):
+    """Views of one buffer, heads before tokens, rows with a gap: no copy, the same bits."""
+    plain = Problem(device, grad=False)
+    tokens, heads, dqk = plain.q.shape
+    fused = torch.zeros(plain.kv.shape[0], dqk + 64, device=device, dtype=torch.bfloat16)
+    fused[:, :dqk] = plain.kv
+    swapped = plain.q.transpose(0, 1).contiguous().transpose(0, 1)
+    wide = torch.full((tokens, 32), -1, device=device, dtype=torch.int32)
+    wide[:, : plain.indices.shape[1]] = plain.indices
+    want = plain.run()
+    got = smelt.sparse_attention(swapped, fused[:, :dqk], wide[:, : plain.indices.shape[1]], plain.scale,
+                                 backend="smelt")
+    assert torch.equal(got, want)
+
+
+def test_layouts_that_need_a_copy(device):
+    """A last dimension that is not contiguous, rows off 16 bytes, expanded gradients."""
+    plain = Problem(device)
+    want = plain.run()
+    columns = plain.q.detach().transpose(-1, -2).contiguous().transpose(-1, -2)
+    odd = torch.zeros(plain.kv.numel() + 1, device=device, dtype=torch.bfloat16)[1:].view(plain.kv.shape)
+    odd.copy_(plain.kv.detach())
+    columns.requires_grad_(), odd.requires_grad_()
+    got = smelt.sparse_attention(columns, odd, plain.indices, plain.scale, backend="smelt")
+    assert torch.equal(got, want)
+    got.sum().backward()
+    _, _, _, true = plain.truth(grad_out=torch.ones_like(want))
+    check_grad(columns.grad, true[0])
+    check_grad(odd.grad, true[1])
+
+
+def test_one_query_for_all(device):
+    """A q that is expanded along every dimension: all its strides are 0."""
+    problem = Problem(device, tokens=4, heads=2, grad=False)
+    one = problem.q[:1, :1, :]
+    problem.q = one.expand(4, 2, -1)
+    out = problem.run()
+    check_out(out, smelt.sparse_attention(problem.q.contiguous(), problem.kv, problem.indices,
+                                          problem.scale, backend="torch"))
+
+
+@pytest.mark.parametrize("sizes", [{"tokens": 0}, {"rows": 0, "masked": 1.0}, {"width": 0},
+                                   {"batches": 0}, {"batches": 2, "tokens": 0}],
+                         ids=["no token", "no row", "no slot", "no batch", "no token in a batch"])
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+def test_nothing_at_all(device, sizes, backend):
+    problem = Problem(device, sink=True, **sizes)
+    out, lse = problem.run(return_lse=True, backend=backend)
+    assert out.shape == problem.grad_out.shape and bool((out == 0).all())
+    assert lse.shape == out.shape[:-1] and bool((lse == float("-inf")).all())
+    for grad, leaf in zip(torch.autograd.grad(out, problem.leaves(), problem.grad_out), problem.leaves()):
+        assert grad.shape == leaf.shape and bool((grad == 0).all())
+
+
+def test_lse_by_name(device):
+    problem = Problem(device, grad=False)
+    _, natural = problem.run(return_lse=True)
+    _, base2 = problem.run(return_lse=True, lse="base2")
+    check_sums(base2, natural.double() * math.log2(math.e))
+    with pytest.raises(ValueError, match="lse must be one of"):
+        problem.run(return_lse=True, lse="e")
+
+
+def test_kv_gradient_in_fp32(device):
+    """Under autocast, kv in fp32 gets its gradient without a rounding to bf16."""
+    problem = Problem(device)
+    kv = problem.kv.detach().float().requires_grad_()
+    q = problem.q.detach().float().requires_grad_()
+    grads = {}
+    for kind in (torch.float32, torch.bfloat16):
+        with torch.autocast(device.type, torch.bfloat16):
+            out = smelt.sparse_attention(q, kv, problem.indices, problem.scale, backend="smelt",
+                                         dkv_dtype=kind)
+        assert out.dtype is torch.bfloat16
+        _, grads[kind] = torch.autograd.grad(out, (q, kv), problem.grad_out)
+        assert grads[kind].dtype is torch.float32
+        check_grad(grads[kind], problem.truth()[3][1])
+    assert torch.equal(grads[torch.bfloat16], grads[torch.bfloat16].bfloat16().float())
+
+
+def test_without_autograd(device):
+    """sparse_attention_backward; dkv_sum is added to."""
+    problem = Problem(device, sink=True, grad=False)
+    out, lse = problem.run(return_lse=True)
+    common = {"sink": problem.sink, "deterministic": True}
+    arguments = (problem.grad_out, problem.q, problem.kv, problem.indices, out, lse, problem.scale)
+    dq, dkv, dsink = smelt.sparse_attention_backward(*arguments, dkv_dtype=torch.float32, **common)
+    total = torch.full_like(dkv, 2.0)
+    dq2, returned, dsink2 = smelt.sparse_attention_backward(*arguments, dkv_sum=total, **common)
+    assert returned is total
+    assert torch.equal(dq, dq2) and torch.equal(dsink, dsink2)
+    assert torch.allclose(total, dkv + 2.0, rtol=0, atol=1e-6 * float(dkv.abs().max()) + 1e-6)
+    for got, true in zip((dq, dkv, dsink), problem.truth()[3]):
+        check_grad(got, true)
+
+
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+def test_query_list(device, backend):
+    problem = Problem(device, sink=True)
+    queries = torch.tensor([3, 99, -1, 0, 2], dtype=torch.int32, device=device)
+    count = torch.tensor([4], dtype=torch.int32, device=device)  # leaves out 2
+    whole, sums = problem.run(return_lse=True, backend=backend)
+    out, lse = problem.run(return_lse=True, queries=queries, query_count=count, backend=backend)
+    for query in range(problem.q.shape[0]):
+        if query in (0, 3):
+            assert torch.equal(out[query], whole[query]) and torch.equal(lse[query], sums[query])
+        else:
+            assert bool((out[query] == 0).all()) and bool((lse[query] == float("-inf")).all())
+    grads = torch.autograd.grad(out, problem.leaves(), problem.grad_out)
+    only = torch.zeros_like(problem.grad_out)
+    only[[0, 3]] = problem.grad_out[[0, 3]]
+    for got, true in zip(grads, problem.truth(grad_out=only)[3]):
+        check_grad(got, true)
+
+
+def test_deterministic_as_pytorch_says(device, monkeypatch):
+    """The setting is looked at when the gradient is taken, and an argument wins over it."""
+    problem = Problem(device, tokens=2)
+    made = []
+    operator = smelt._runtime.operator
+    monkeypatch.setattr(smelt._runtime, "operator",
+                        lambda place, key, text: made.append(text(*key)) or operator(place, key, text))
+    for setting, asked, expected in ((False, None, False), (True, None, True), (True, False, False),
+                                     (False, True, True)):
+        torch.use_deterministic_algorithms(setting)
+        try:
+            out = problem.run(deterministic=asked)
+            out.backward(problem.grad_out)
+        finally:
+            torch.use_deterministic_algorithms(False)
+        assert ("deterministic=1" in made[-1]) == expected and "passes=backward" in made[-1]
+
+
+def test_same_bits_when_deterministic(device):
+    problem = Problem(device, tokens=6, heads=4, rows=4, masked=0.0)
+    grads = [torch.autograd.grad(problem.run(deterministic=True), problem.leaves(), problem.grad_out)
+             for _ in range(2)]
+    assert all(torch.equal(one, two) for one, two in zip(*grads))
+
+
+def test_only_some_want_gradients(device):
+    problem = Problem(device, sink=True)
+    problem.q.requires_grad_(False)
+    problem.sink.requires_grad_(False)
+    out = problem.run()
+    (dkv,) = torch.autograd.grad(out, (problem.kv,), problem.grad_out)
+    check_grad(dkv, problem.truth()[3][1])
+    with torch.no_grad():
+        assert not problem.run().requires_grad
+
+
+def test_value_projection(device):
+    problem = Problem(device, grad=False)
+    out = problem.run().requires_grad_()
+    weight = torch.randn(3, 32, problem.dv, device=device).bfloat16().requires_grad_()
+    got = smelt.project_values(out, weight)
+    want = torch.einsum("thv,hwv->thw", out.float(), weight.float())
+    assert torch.allclose(got.float(), want, rtol=2e-2, atol=2e-2)
+    got.sum().backward()
+    assert out.grad.shape == out.shape and weight.grad.shape == weight.shape
+    with pytest.raises(ValueError, match=r"weight \[H, width, dv\]"):
+        smelt.project_values(out, weight[:2])

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Tests the Python package as a user has it: PyTorch from the package index into build/torch-venv (once),
+# a wheel built from this tree and installed there, then python/tests on CPU tensors through the emulator,
+# or with SMELT_TORCH_DEVICE=cuda on the GPU. Further arguments are pytest's. Ends with a line of counts.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+venv=$PWD/build/torch-venv python=$PWD/build/torch-venv/bin/python
+counts=build/test-torch-counts.txt
+rm -f "$counts" build/test-torch.xml
+
+if [ ! -f "$venv/complete" ]; then
+    rm -rf "$venv"
+    echo "smelt: PyTorch goes into build/torch-venv: about 5 GB, once"
+    python3 -m venv "$venv"
+    "$python" -m pip install --quiet --disable-pip-version-check --no-input \
+        'torch>=2.4' numpy pytest 'meson-python>=0.18' 'meson>=1.3' ninja
+    touch "$venv/complete"
+fi
+
+# Without isolation: what the build needs is in the venv.
+PATH=$venv/bin:$PATH "$python" -m pip wheel --quiet --disable-pip-version-check --no-build-isolation \
+    --no-deps --no-index --wheel-dir build/wheel.new -Cbuild-dir=build/python-package .
+rm -rf build/wheel
+mv build/wheel.new build/wheel
+"$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall \
+    build/wheel/smelt-*.whl
+
+if [ "${SMELT_TORCH_DEVICE:-cpu}" = cpu ]; then
+    package=$("$python" -c 'import importlib.util as u; print(u.find_spec("smelt").submodule_search_locations[0])')
+    export SMELT_CUDA=$package/libsmelt_emu.so SMELT_NVRTC=$package/libsmelt_emu.so
+    # Its kernels are host code: no cache of the user's shall hold them.
+    export SMELT_CACHE_DIR=$PWD/build/torch-cache
+fi
+export OMP_NUM_THREADS=1 TORCHINDUCTOR_CACHE_DIR=$PWD/build/torch-inductor
+unset PYTHONPATH
+status=0
+"$python" -m pytest -q -p no:cacheprovider --durations=5 --junitxml=build/test-torch.xml python/tests "$@" ||
+    status=$?
+"$python" - >"$counts" <<'END' || status=1
+import xml.etree.ElementTree as tree
+
+try:
+    suite = tree.parse("build/test-torch.xml").getroot().find("testsuite")
+    number = {name: int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")}
+except OSError:
+    number = {"tests": 1, "failures": 1, "errors": 0, "skipped": 0}
+failed = number["failures"] + number["errors"]
+line = f"{number['tests'] - failed - number['skipped']} passed, {failed} failed"
+print(line + (f", {number['skipped']} skipped" if number["skipped"] else ""))
+END
+cat "$counts"
+exit "$status"
