@@ -28,8 +28,8 @@ struct fill {
     struct smelt__problem *problem;
     const struct smelt__indexer_inputs *inputs;
     struct smelt__normals normals;
-    uint8_t e4m3[SMELT__NORMALS]; /* the same quantiles, by number */
-    uint8_t *used;                /* [rows] whether a window has the key */
+    uint8_t e4m3[1 << 16]; /* of each bf16, times FP8_RANGE */
+    uint8_t *used;         /* [rows] whether a window has the key */
 };
 
 /* Whether row `row` of a stream is odd, and which kind of odd: 0 to 2. */
@@ -64,7 +64,7 @@ static void fill_row(const struct fill *fill, uint64_t stream, int64_t row, void
         return;
     }
     for (int d = 0; d < dim; d++)
-        ((uint8_t *)to)[d] = smelt__e4m3_from_float(FP8_RANGE * smelt__bf16_to_float(values[d]));
+        ((uint8_t *)to)[d] = fill->e4m3[values[d]];
 }
 
 static void fill_queries(void *user, int64_t begin, int64_t end) {
@@ -155,6 +155,9 @@ int smelt__indexer_fill(struct smelt__problem *problem,
     const int failed = find_used(fill);
     if (!failed) {
         smelt__normals_make(&fill->normals);
+        for (int bits = 0; bits < 1 << 16; bits++)
+            fill->e4m3[bits] =
+                smelt__e4m3_from_float(FP8_RANGE * smelt__bf16_to_float((uint16_t)bits));
         smelt__parallel_for(problem->computed, 16, fill_queries, fill);
         smelt__parallel_for(options->rows, 256, fill_keys, fill);
     }

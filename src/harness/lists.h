@@ -15,7 +15,7 @@ enum smelt__lists {
     SMELT__LISTS_LOG = 5,         /* distinct rows, then -1: their number's logarithm is uniform */
     SMELT__LISTS_DRIFT = 6, /* distinct rows, nine in ten of them the row's of the query before, in
                                the same slots: as a trained indexer's */
-    SMELT__LISTS_FULL = 7, /* the first `width` rows of the table, ascending */
+    SMELT__LISTS_FULL = 7,  /* the first `width` rows of the table, ascending */
     SMELT__LISTS_KINDS
 };
 

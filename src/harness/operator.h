@@ -108,10 +108,10 @@ enum { SMELT__MOST_RATES = 4 };
 /* ---- a pass ---------------------------------------------------------------------------------- */
 
 struct smelt__harness_pass {
-    unsigned pass;    /* SMELT_PASS_... */
+    unsigned pass;                  /* SMELT_PASS_... */
     int (*takes)(const void *spec); /* whether it is the row for such a spec, where a pass has
                                        several, for tensors of other types; NULL: for all */
-    const char *name; /* "forward" */
+    const char *name;               /* "forward" */
     const struct smelt__tensor_table *tensors;
     size_t workspace_field, workspace_bytes_field; /* in the args struct; 0 without workspace */
 
