@@ -201,7 +201,7 @@ static int rates(const struct smelt__problem *problem,
     found[1] = (struct smelt__rate){
         "memory_tbs",
         "memory_ratio",
-        "TB/s",
+        "memory TB/s",
         2,
         (tokens * rows * 4 + element * (tokens * width + rows * spec->dim)) / tera,
         TBS_CEILING};

@@ -1,0 +1,236 @@
+/* The harness's row of indexer_clean. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "harness/footprint.h"
+#include "harness/operator.h"
+#include "harness/placed.h"
+#include "harness/random.h"
+#include "harness/windows.h"
+#include "ops/indexer_clean_tensors.h"
+#include "reference/indexer_clean.h"
+#include "smelt/indexer_clean.h"
+
+extern const struct smelt__harness_operator smelt__harness_indexer_clean; /* see operators.c */
+
+#define TENSOR(name) SMELT__INDEXER_CLEAN_##name
+
+/* ---- the public API -------------------------------------------------------------------------- */
+
+static smelt_status parse(const char *text, void *spec, char **knobs) {
+    smelt_indexer_clean_spec *parsed = spec;
+    *parsed = (smelt_indexer_clean_spec)SMELT_INDEXER_CLEAN_SPEC_INIT;
+    return smelt_indexer_clean_spec_parse(text, parsed, knobs);
+}
+
+static smelt_status print(const void *spec, char **text) {
+    return smelt_indexer_clean_spec_print(spec, text);
+}
+
+static smelt_status supported(smelt_context *context, const void *spec, const char **why) {
+    return smelt_indexer_clean_supported(context, spec, why);
+}
+
+static smelt_status create(void **object, smelt_context *context, const void *spec) {
+    smelt_indexer_clean *clean = NULL;
+    const smelt_status status = smelt_indexer_clean_create(&clean, context, spec);
+    *object = clean;
+    return status;
+}
+
+static void destroy(void **object) {
+    smelt_indexer_clean *clean = *object;
+    smelt_indexer_clean_destroy(&clean);
+    *object = NULL;
+}
+
+static smelt_status forward(const void *object, const void *args, struct CUstream_st *stream) {
+    return smelt_indexer_clean_forward(object, args, stream);
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+static const char *const options[] = {"width", "documents", "lists", NULL};
+
+static void defaults(const void *spec, struct smelt__problem_options *given) {
+    (void)spec;
+    if (given->rows == 0)
+        given->rows = 20000;
+    if (given->width == 0)
+        given->width = 256;
+}
+
+/* Several items of a row, the last of them not whole. */
+static void small(const void *spec, struct smelt__problem_options *given) {
+    (void)spec;
+    if (given->tokens == 0)
+        given->tokens = 13;
+    if (given->rows == 0)
+        given->rows = 8192 + 531;
+}
+
+static void draw(const void *spec, struct smelt__random *random,
+                 struct smelt__problem_options *given) {
+    enum { MOST_ROWS = 9000 };
+    (void)spec;
+    given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
+    given->width = 1 + smelt__random_below(random, MOST_ROWS);
+    given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
+}
+
+static int same_problems(const void *a, const void *b) {
+    (void)a, (void)b;
+    return 1;
+}
+
+static int variation(int number, struct smelt__problem_options *given) {
+    given->lists = (enum smelt__lists)number;
+    return number <= SMELT__LISTS_ADVERSARIAL;
+}
+
+static const char *inputs(const struct smelt__problem_options *given) {
+    return smelt__lists_names[given->lists];
+}
+
+static int trial(const void *spec, int number, struct smelt__problem_options *given) {
+    (void)spec;
+    given->lists = SMELT__LISTS_ADVERSARIAL;
+    return number < 1;
+}
+
+static void shape(struct smelt__problem *problem) {
+    smelt_indexer_clean_args *args = problem->args;
+    *args = (smelt_indexer_clean_args)SMELT_INDEXER_CLEAN_ARGS_INIT;
+    args->tokens = problem->extents[TENSOR(T)] = problem->options.batches * problem->options.tokens;
+    args->rows = problem->extents[TENSOR(S)] = problem->options.rows;
+}
+
+static int fill(struct smelt__problem *problem) {
+    problem->computed = problem->extents[TENSOR(T)];
+    problem->valid_slots = smelt__windows_fill(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END));
+    return 0;
+}
+
+/* What lies inside a window is not touched. */
+static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
+    const int64_t tokens = problem->extents[TENSOR(T)], rows = problem->extents[TENSOR(S)];
+    smelt__touch(footprints, TENSOR(WINDOW_BEGIN), 0, tokens);
+    smelt__touch(footprints, TENSOR(WINDOW_END), 0, tokens);
+    for (int64_t t = 0; t < tokens; t++) {
+        const int64_t row = smelt__problem_at(problem, TENSOR(LOGITS), t, 0, 0);
+        int32_t begin, end;
+        smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), t, &begin, &end);
+        smelt__touch(footprints, TENSOR(LOGITS), row, begin);
+        smelt__touch(footprints, TENSOR(LOGITS), row + end, rows - end);
+    }
+}
+
+/* Stores, rather: one takes the emulator as long as several multiplications. */
+static double multiplications(const void *spec, const struct smelt__problem_options *given) {
+    (void)spec;
+    return 4 * (double)(given->batches * given->tokens) * (double)given->rows;
+}
+
+/* What is written. The ceiling: an H200's memory. */
+static int rates(const struct smelt__problem *problem,
+                 struct smelt__rate found[SMELT__MOST_RATES]) {
+    const double all = (double)problem->extents[TENSOR(T)] * (double)problem->extents[TENSOR(S)];
+    found[0] = (struct smelt__rate){"memory_tbs",
+                                    "memory_ratio",
+                                    "memory TB/s",
+                                    2,
+                                    4 * (all - (double)problem->valid_slots) / 1e12,
+                                    4.1};
+    return 1;
+}
+
+static void tiny(void *args) {
+    smelt_indexer_clean_args *clean = args;
+    clean->tokens = clean->rows = 1;
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+static const struct smelt__metric metrics[] = {
+    {"wrong", "elements", "wrong elements", "elements that are not -inf", SMELT__LARGEST}};
+
+static int64_t count_queries(const struct smelt__problem *problem) {
+    return problem->extents[TENSOR(T)];
+}
+
+static void compare(const struct smelt__placed *placed, const void *prepared, int64_t query,
+                    struct smelt__finding *finding) {
+    const float *const row = smelt__placed_row(placed, TENSOR(LOGITS), query, 0, 0);
+    double wrong = 0;
+    (void)prepared;
+    for (int64_t key = 0; key < placed->problem->extents[TENSOR(S)]; key++) {
+        if (!smelt__indexer_clean_reference(placed->problem->args, query, key) ||
+            (isinf(row[key]) && row[key] < 0))
+            continue;
+        smelt__finding_enlarge(finding, 0, ++wrong, key);
+    }
+}
+
+static void judge(const struct smelt__problem *problem, int64_t compared,
+                  struct smelt__metric_result *results) {
+    (void)problem, (void)compared;
+    results[0].bar = 0;
+}
+
+static const struct smelt__comparison by_query = {.unit = "query",
+                                                  .place = "key",
+                                                  .metrics = metrics,
+                                                  .metric_count = 1,
+                                                  .count = count_queries,
+                                                  .compare = compare,
+                                                  .judge = judge};
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const struct smelt__harness_pass passes[] = {
+    {.pass = SMELT_PASS_FORWARD,
+     .name = "forward",
+     .tensors = &smelt__indexer_clean_tensors,
+     .shape = shape,
+     .fill = fill,
+     .footprint = footprint,
+     .multiplications = multiplications,
+     .comparisons = &by_query,
+     .comparison_count = 1,
+     .rates = rates,
+     .tiny = tiny,
+     .launch = forward},
+};
+
+#define AT(T, S)                                                                                   \
+    {                                                                                              \
+        .spec = "indexer_clean", .tokens = T, .rows = S, .lists = SMELT__LISTS_CAUSAL,             \
+        .documents = 1                                                                             \
+    }
+
+static const struct smelt__harness_shape peers[] = {AT(16384, 16384), AT(4096, 8192)};
+
+const struct smelt__harness_operator smelt__harness_indexer_clean = {
+    .name = "indexer_clean",
+    .spec_bytes = sizeof(smelt_indexer_clean_spec),
+    .knobs_field = offsetof(smelt_indexer_clean_spec, knobs),
+    .parse = parse,
+    .print = print,
+    .supported = supported,
+    .create = create,
+    .destroy = destroy,
+    .passes = passes,
+    .pass_count = 1,
+    .options = options,
+    .defaults = defaults,
+    .small = small,
+    .draw = draw,
+    .same_problems = same_problems,
+    .variation = variation,
+    .inputs = inputs,
+    .trial = trial,
+    .bench = {.tokens = 16384, .rows = 16384, .lists = SMELT__LISTS_CAUSAL, .documents = 1},
+    .peers = peers,
+    .peer_count = sizeof peers / sizeof peers[0],
+};

@@ -1,0 +1,311 @@
+/* The harness's row of indexer_quantize. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "harness/footprint.h"
+#include "harness/normal.h"
+#include "harness/operator.h"
+#include "harness/parallel.h"
+#include "harness/placed.h"
+#include "harness/random.h"
+#include "ops/indexer_quantize_tensors.h"
+#include "reference/bf16.h"
+#include "reference/indexer_quantize.h"
+#include "smelt/indexer_quantize.h"
+
+extern const struct smelt__harness_operator smelt__harness_indexer_quantize; /* see operators.c */
+
+#define TENSOR(name) SMELT__INDEXER_QUANTIZE_##name
+
+/* ---- the public API -------------------------------------------------------------------------- */
+
+static smelt_status parse(const char *text, void *spec, char **knobs) {
+    smelt_indexer_quantize_spec *parsed = spec;
+    *parsed = (smelt_indexer_quantize_spec)SMELT_INDEXER_QUANTIZE_SPEC_INIT;
+    return smelt_indexer_quantize_spec_parse(text, parsed, knobs);
+}
+
+static smelt_status print(const void *spec, char **text) {
+    return smelt_indexer_quantize_spec_print(spec, text);
+}
+
+static smelt_status supported(smelt_context *context, const void *spec, const char **why) {
+    return smelt_indexer_quantize_supported(context, spec, why);
+}
+
+static smelt_status create(void **object, smelt_context *context, const void *spec) {
+    smelt_indexer_quantize *quantize = NULL;
+    const smelt_status status = smelt_indexer_quantize_create(&quantize, context, spec);
+    *object = quantize;
+    return status;
+}
+
+static void destroy(void **object) {
+    smelt_indexer_quantize *quantize = *object;
+    smelt_indexer_quantize_destroy(&quantize);
+    *object = NULL;
+}
+
+static smelt_status forward(const void *object, const void *args, struct CUstream_st *stream) {
+    return smelt_indexer_quantize_forward(object, args, stream);
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+/* Rows are batches * tokens. */
+static const char *const options[] = {"lists", NULL};
+
+static void defaults(const void *spec, struct smelt__problem_options *given) {
+    (void)spec;
+    given->rows = 1; /* it has none */
+}
+
+static void small(const void *spec, struct smelt__problem_options *given) {
+    (void)spec;
+    if (given->tokens == 0)
+        given->tokens = 300;
+}
+
+/* Rows of all magnitudes take turns with normal ones when lists are adversarial. */
+static void draw(const void *spec, struct smelt__random *random,
+                 struct smelt__problem_options *given) {
+    (void)spec;
+    given->tokens = 1 + smelt__random_below(random, 400);
+    given->lists = smelt__random_below(random, 2) ? SMELT__LISTS_ADVERSARIAL : SMELT__LISTS_RANDOM;
+}
+
+static int same_problems(const void *a, const void *b) {
+    return ((const smelt_indexer_quantize_spec *)a)->dim ==
+           ((const smelt_indexer_quantize_spec *)b)->dim;
+}
+
+static int variation(int number, struct smelt__problem_options *given) {
+    given->lists = number ? SMELT__LISTS_ADVERSARIAL : SMELT__LISTS_RANDOM;
+    return number < 2;
+}
+
+static const char *inputs(const struct smelt__problem_options *given) {
+    return smelt__lists_names[given->lists];
+}
+
+static int trial(const void *spec, int number, struct smelt__problem_options *given) {
+    (void)spec;
+    return variation(number, given);
+}
+
+static void shape(struct smelt__problem *problem) {
+    smelt_indexer_quantize_args *args = problem->args;
+    *args = (smelt_indexer_quantize_args)SMELT_INDEXER_QUANTIZE_ARGS_INIT;
+    args->rows = problem->extents[TENSOR(N)] = problem->options.batches * problem->options.tokens;
+    problem->extents[TENSOR(D)] = ((const smelt_indexer_quantize_spec *)problem->spec)->dim;
+}
+
+enum { STREAM_ROWS = 1, STREAM_KINDS };
+
+/* Rows that are not normally distributed. */
+enum kind {
+    ZEROS,
+    MINUS_ZEROS,
+    SUBNORMAL,
+    ANY_BITS,
+    HUGE_ONES,
+    ONE_INFINITE,
+    ONE_NAN,
+    ALL_NAN,
+    TIES,
+    NORMAL,
+    KINDS
+};
+
+/* The scale of a row of ties is 2^-3, or near it: its largest is 56 = 448 / 8. The others lie half
+ * way between two codes, or a hair beside. */
+static uint16_t tie(struct smelt__random *random, int d) {
+    const float steps = (float)(2 * smelt__random_below(random, 16) + 1); /* of half a unit */
+    const float unit = ldexpf(1, (int)smelt__random_below(random, 16) - 14);
+    const uint16_t bits = smelt__bf16_from_float(steps * unit);
+    return d == 0 ? smelt__bf16_from_float(56)
+                  : (uint16_t)(bits + smelt__random_below(random, 3) - 1);
+}
+
+static uint16_t odd_element(enum kind kind, struct smelt__random *random, int d) {
+    const uint16_t any = (uint16_t)smelt__random_next(random);
+    switch (kind) {
+    case ZEROS:
+        return 0;
+    case MINUS_ZEROS:
+        return 0x8000;
+    case SUBNORMAL:
+        return any & 0x807f;
+    case HUGE_ONES:
+        return (any & 0x81ff) | 0x7e00;
+    case ALL_NAN:
+        return 0x7fff;
+    case TIES:
+        return tie(random, d);
+    default:
+        return any;
+    }
+}
+
+static void make_odd(const struct smelt__problem *problem, int64_t row, uint16_t *to) {
+    const int dim = (int)problem->extents[TENSOR(D)];
+    struct smelt__random random =
+        smelt__random_at(problem->options.seed, STREAM_KINDS, (uint64_t)row);
+    const enum kind kind = (enum kind)(((uint64_t)row + problem->options.seed) % KINDS);
+    if (kind == ONE_INFINITE)
+        to[smelt__random_below(&random, dim)] = row % 2 ? 0x7f80 : 0xff80;
+    if (kind == ONE_NAN)
+        to[smelt__random_below(&random, dim)] = 0xffc1;
+    if (kind == NORMAL || kind == ONE_INFINITE || kind == ONE_NAN)
+        return;
+    for (int d = 0; d < dim; d++) {
+        to[d] = odd_element(kind, &random, d);
+        if (kind != ALL_NAN && (to[d] & 0x7f80) == 0x7f80)
+            to[d] &= 0xfff0 ^ 0x0080; /* a number after all */
+    }
+}
+
+static void fill_rows(void *user, int64_t begin, int64_t end) {
+    static _Thread_local struct smelt__normals normals; /* 8 KB: made once a thread */
+    static _Thread_local int made;
+    struct smelt__problem *problem = user;
+    if (!made)
+        smelt__normals_make(&normals);
+    made = 1;
+    for (int64_t row = begin; row < end; row++) {
+        uint16_t *to = smelt__problem_data(problem, TENSOR(X));
+        to += smelt__problem_at(problem, TENSOR(X), row, 0, 0);
+        smelt__normals_row(&normals, problem->options.seed, STREAM_ROWS, (uint64_t)row, to,
+                           problem->extents[TENSOR(D)]);
+        if (problem->options.lists == SMELT__LISTS_ADVERSARIAL)
+            make_odd(problem, row, to);
+    }
+}
+
+static int fill(struct smelt__problem *problem) {
+    problem->computed = problem->extents[TENSOR(N)];
+    smelt__parallel_for(problem->computed, 256, fill_rows, problem);
+    return 0;
+}
+
+static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
+    for (int64_t row = 0; row < problem->extents[TENSOR(N)]; row++) {
+        smelt__touch_row(footprints, TENSOR(X), row, 0, 0);
+        smelt__touch_row(footprints, TENSOR(Y), row, 0, 0);
+    }
+    smelt__touch(footprints, TENSOR(SCALE), 0, problem->extents[TENSOR(N)]);
+}
+
+static double multiplications(const void *spec, const struct smelt__problem_options *given) {
+    return 20 * (double)(given->batches * given->tokens) *
+           ((const smelt_indexer_quantize_spec *)spec)->dim;
+}
+
+/* What is read and written. The ceiling: an H200's memory, copying. */
+static int rates(const struct smelt__problem *problem,
+                 struct smelt__rate found[SMELT__MOST_RATES]) {
+    found[0] = (struct smelt__rate){"memory_tbs",
+                                    "memory_ratio",
+                                    "memory TB/s",
+                                    2,
+                                    (double)problem->extents[TENSOR(N)] *
+                                        (3 * (double)problem->extents[TENSOR(D)] + 4) / 1e12,
+                                    4.1};
+    return 1;
+}
+
+static void tiny(void *args) {
+    ((smelt_indexer_quantize_args *)args)->rows = 1;
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+static const struct smelt__metric metrics[] = {
+    {"wrong", "elements", "wrong elements", "elements and scales with other bits", SMELT__LARGEST}};
+
+static int64_t count_rows(const struct smelt__problem *problem) {
+    return problem->extents[TENSOR(N)];
+}
+
+static void compare(const struct smelt__placed *placed, const void *prepared, int64_t row,
+                    struct smelt__finding *finding) {
+    enum { WIDEST = 128 };
+    const struct smelt__problem *problem = placed->problem;
+    const uint16_t *const x = smelt__problem_data(problem, TENSOR(X));
+    const uint8_t *const y = smelt__placed_row(placed, TENSOR(Y), row, 0, 0);
+    const float *const scales = smelt__placed_row(placed, TENSOR(SCALE), 0, 0, 0);
+    uint8_t expected[WIDEST];
+    float scale;
+    double wrong = 0;
+    (void)prepared;
+    smelt__indexer_quantize_reference(
+        problem->spec, x + smelt__problem_at(problem, TENSOR(X), row, 0, 0), expected, &scale);
+    for (int64_t d = 0; d < problem->extents[TENSOR(D)]; d++)
+        if (y[d] != expected[d])
+            smelt__finding_enlarge(finding, 0, ++wrong, d);
+    if (memcmp(&scales[row], &scale, sizeof scale) != 0)
+        smelt__finding_enlarge(finding, 0, ++wrong, problem->extents[TENSOR(D)]);
+}
+
+static void judge(const struct smelt__problem *problem, int64_t compared,
+                  struct smelt__metric_result *results) {
+    (void)problem, (void)compared;
+    results[0].bar = 0;
+}
+
+static const struct smelt__comparison by_row = {.unit = "row",
+                                                .place = "element",
+                                                .metrics = metrics,
+                                                .metric_count = 1,
+                                                .count = count_rows,
+                                                .compare = compare,
+                                                .judge = judge};
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const struct smelt__harness_pass passes[] = {
+    {.pass = SMELT_PASS_FORWARD,
+     .name = "forward",
+     .tensors = &smelt__indexer_quantize_tensors,
+     .shape = shape,
+     .fill = fill,
+     .footprint = footprint,
+     .multiplications = multiplications,
+     .comparisons = &by_row,
+     .comparison_count = 1,
+     .rates = rates,
+     .tiny = tiny,
+     .launch = forward},
+};
+
+/* The keys of a batch, and the queries of as many tokens with 32 and 64 heads. */
+static const struct smelt__harness_shape peers[] = {
+    {.spec = "indexer_quantize:dim=128", .tokens = 16384},
+    {.spec = "indexer_quantize:dim=128", .tokens = 16384 * 32},
+    {.spec = "indexer_quantize:dim=128,scale=power_of_two", .tokens = 16384 * 64},
+};
+
+const struct smelt__harness_operator smelt__harness_indexer_quantize = {
+    .name = "indexer_quantize",
+    .spec_bytes = sizeof(smelt_indexer_quantize_spec),
+    .knobs_field = offsetof(smelt_indexer_quantize_spec, knobs),
+    .parse = parse,
+    .print = print,
+    .supported = supported,
+    .create = create,
+    .destroy = destroy,
+    .passes = passes,
+    .pass_count = 1,
+    .options = options,
+    .defaults = defaults,
+    .small = small,
+    .draw = draw,
+    .same_problems = same_problems,
+    .variation = variation,
+    .inputs = inputs,
+    .trial = trial,
+    .bench = {.tokens = 16384 * 32},
+    .peers = peers,
+    .peer_count = sizeof peers / sizeof peers[0],
+};

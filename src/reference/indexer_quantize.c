@@ -1,0 +1,27 @@
+/* See indexer_quantize.h. */
+#include "reference/indexer_quantize.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "reference/bf16.h"
+#include "reference/e4m3.h"
+
+static const float LARGEST_E4M3 = 448.0F;
+
+void smelt__indexer_quantize_reference(const smelt_indexer_quantize_spec *spec, const uint16_t *x,
+                                       uint8_t *y, float *scale) {
+    float largest = 0;
+    for (int d = 0; d < spec->dim; d++)
+        largest = fmaxf(largest, fabsf(smelt__bf16_to_float(x[d]))); /* not of NaN */
+    *scale = largest / LARGEST_E4M3;
+    if (spec->scale == SMELT_SCALE_POWER_OF_TWO && *scale > 0 && !isinf(*scale)) {
+        int exponent;
+        const float fraction = frexpf(*scale, &exponent); /* from 1/2 up to below 1 */
+        *scale = ldexpf(1, fraction == 0.5F ? exponent - 1 : exponent);
+    }
+    *scale = fmaxf(*scale, FLT_MIN);
+    const float factor = 1 / *scale;
+    for (int d = 0; d < spec->dim; d++)
+        y[d] = smelt__e4m3_from_float(smelt__bf16_to_float(x[d]) * factor);
+}

@@ -1,0 +1,11 @@
+/*
+ * Arguments of the indexer_clean_fill kernel. Included by the host code and, by the generator, by
+ * the CUDA source: plain C types only. Strides count elements.
+ */
+struct indexer_clean_fill_params {
+    const int *window_begin; /* [tokens] any number; what lies outside [0, rows) does not count */
+    const int *window_end;   /* [tokens] */
+    float *logits;           /* [tokens, rows]: what lies outside a window is written */
+    long long logits_token_stride;
+    int tokens, rows; /* both above 0 */
+};

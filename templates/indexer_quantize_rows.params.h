@@ -1,0 +1,11 @@
+/*
+ * Arguments of the indexer_quantize_rows kernel. Included by the host code and, by the generator,
+ * by the CUDA source: plain C types only. Strides count elements.
+ */
+struct indexer_quantize_rows_params {
+    const void *x; /* [rows, DIM] bf16 */
+    void *y;       /* [rows, DIM] e4m3 */
+    float *scale;  /* [rows] */
+    long long x_row_stride, y_row_stride;
+    int rows; /* above 0 */
+};

@@ -1,0 +1,64 @@
+/* indexer_quantize in the GPU suite: what its cases are. */
+#include <stdio.h>
+
+#include "suite.h"
+
+extern const struct suite_operator suite_operator_indexer_quantize;
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+static const char *const specs[] = {"indexer_quantize:dim=128", "indexer_quantize:dim=64",
+                                    "indexer_quantize:dim=128,scale=power_of_two",
+                                    "indexer_quantize:dim=64,scale=power_of_two"};
+static const int64_t sizes[] = {1, 63, 64, 65, 1000};
+
+static int matrix_case(const struct suite *suite, int number, struct suite_case *one) {
+    const int size = number / COUNT(specs) % COUNT(sizes);
+    if (number >= COUNT(specs) * COUNT(sizes) * 2)
+        return 0;
+    snprintf(one->spec, sizeof one->spec, "%s", specs[number % COUNT(specs)]);
+    one->problem.seed = suite->seed * 1000 + (uint64_t)number;
+    one->problem.tokens = sizes[size];
+    one->problem.lists =
+        number < COUNT(specs) * COUNT(sizes) ? SMELT__LISTS_RANDOM : SMELT__LISTS_ADVERSARIAL;
+    one->problem.strided = number % 2;
+    one->sample = 1000;
+    return 1;
+}
+
+static int large_case(const struct suite *suite, int number, struct suite_case *one) {
+    if (number > 0)
+        return 0;
+    one->name = "large: quantize, N x D above 2^31";
+    snprintf(one->spec, sizeof one->spec, "indexer_quantize:dim=128");
+    one->problem.seed = suite->seed;
+    one->problem.tokens = (1 << 24) + 77;
+    one->sample = 10000;
+    return 1;
+}
+
+static int far_case(const struct suite *suite, int number, struct suite_case *one) {
+    if (number > 0)
+        return 0;
+    one->name = "far: quantize";
+    snprintf(one->spec, sizeof one->spec, "indexer_quantize:dim=64");
+    one->problem.seed = suite->seed;
+    one->problem.tokens = 70;
+    one->problem.far = 1;
+    return 1;
+}
+
+static const char *const launches[] = {"indexer_quantize:dim=128", NULL};
+
+static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
+    options->tokens = suite->quick || suite->emulated ? 100 : 5000;
+}
+
+static const struct suite_group groups[] = {{NULL, NULL}};
+
+const struct suite_operator suite_operator_indexer_quantize = {.matrix = matrix_case,
+                                                               .large = large_case,
+                                                               .far = far_case,
+                                                               .launches = launches,
+                                                               .launch = launch_options,
+                                                               .groups = groups};
