@@ -8,6 +8,7 @@
 #include "smelt/indexer_clean.h"
 #include "smelt/indexer_logits.h"
 #include "smelt/indexer_quantize.h"
+#include "smelt/indexer_topk.h"
 #include "smelt/indexer_windows.h"
 #include "smelt/kernels.h"
 #include "smelt/sparse_attn.h"

@@ -39,6 +39,11 @@ size_t smelt__topk_workspace(const struct smelt__topk_kernels *kernels, int64_t 
                             (size_t)(rows * parts) * sizeof(struct topk_select_rows_header);
 }
 
+size_t smelt__topk_most_workspace(const struct smelt__topk_kernels *kernels, int64_t columns) {
+    const int64_t blocks = columns < LEAST_COLUMNS ? 0 : kernels->parts->resident_blocks;
+    return list_bytes(kernels, blocks) + (size_t)blocks * sizeof(struct topk_select_rows_header);
+}
+
 smelt_status smelt__topk_launch(const smelt_context *context,
                                 const struct smelt__topk_kernels *kernels,
                                 const struct topk_select_rows_params *given, void *workspace,

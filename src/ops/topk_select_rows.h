@@ -29,6 +29,8 @@ struct smelt__topk_kernels smelt__topk_kernels_from(const struct smelt__kernel *
 /* Bytes of workspace for `rows` rows of at most `columns` elements: below 32 MB. 0: none. */
 size_t smelt__topk_workspace(const struct smelt__topk_kernels *kernels, int64_t rows,
                              int64_t columns);
+/* The same for any number of rows. */
+size_t smelt__topk_most_workspace(const struct smelt__topk_kernels *kernels, int64_t columns);
 
 /*
  * Selects of params->rows rows (from 1 on), on the stream. Of *params everything is set but

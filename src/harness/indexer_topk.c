@@ -1,0 +1,443 @@
+/* The harness's row of indexer_topk. */
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/footprint.h"
+#include "harness/indexer.h"
+#include "harness/operator.h"
+#include "harness/placed.h"
+#include "harness/random.h"
+#include "harness/windows.h"
+#include "ops/indexer_topk_tensors.h"
+#include "reference/indexer_topk.h"
+#include "smelt/indexer_topk.h"
+
+extern const struct smelt__harness_operator smelt__harness_indexer_topk; /* as operators.c has it */
+
+#define TENSOR(name) SMELT__INDEXER_TOPK_##name
+
+enum { STREAM_OFFSET = 31 };
+
+/* ---- the public API -------------------------------------------------------------------------- */
+
+static smelt_status parse(const char *text, void *spec, char **knobs) {
+    smelt_indexer_topk_spec *parsed = spec;
+    *parsed = (smelt_indexer_topk_spec)SMELT_INDEXER_TOPK_SPEC_INIT;
+    return smelt_indexer_topk_spec_parse(text, parsed, knobs);
+}
+
+static smelt_status print(const void *spec, char **text) {
+    return smelt_indexer_topk_spec_print(spec, text);
+}
+
+static smelt_status supported(smelt_context *context, const void *spec, const char **why) {
+    return smelt_indexer_topk_supported(context, spec, why);
+}
+
+static smelt_status create(void **object, smelt_context *context, const void *spec) {
+    smelt_indexer_topk *indexer = NULL;
+    const smelt_status status = smelt_indexer_topk_create(&indexer, context, spec);
+    *object = indexer;
+    return status;
+}
+
+static void destroy(void **object) {
+    smelt_indexer_topk *indexer = *object;
+    smelt_indexer_topk_destroy(&indexer);
+    *object = NULL;
+}
+
+static smelt_status workspace(const void *object, const void *args, size_t *bytes) {
+    return smelt_indexer_topk_forward_workspace(object, args, bytes);
+}
+
+static smelt_status forward(const void *object, const void *args, struct CUstream_st *stream) {
+    return smelt_indexer_topk_forward(object, args, stream);
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static const char *const options[] = {"width",       "documents",  "lists",
+                                      "topk-length", "max-logits", NULL};
+
+enum { DEFAULT_ROWS = 1024, DEFAULT_WIDTH = 256 };
+
+static void defaults(const void *spec, struct smelt__problem_options *given) {
+    (void)spec;
+    if (given->rows == 0)
+        given->rows = DEFAULT_ROWS;
+    if (given->width == 0)
+        given->width = DEFAULT_WIDTH;
+}
+
+static void small(const void *spec, struct smelt__problem_options *given) {
+    (void)spec;
+    if (given->tokens == 0)
+        given->tokens = 19;
+    if (given->rows == 0)
+        given->rows = 531;
+    if (given->width == 0)
+        given->width = 100;
+}
+
+static void draw(const void *spec, struct smelt__random *random,
+                 struct smelt__problem_options *given) {
+    enum { MOST_ROWS = 700 };
+    (void)spec;
+    given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
+    given->width = 1 + smelt__random_below(random, MOST_ROWS);
+    given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
+    given->topk_length = smelt__random_below(random, 2) == 0;
+    given->max_logits = smelt__random_below(random, 2) == 0;
+}
+
+static int same_problems(const void *a, const void *b) {
+    const smelt_indexer_topk_spec *x = a, *y = b;
+    return x->heads == y->heads && x->dim == y->dim && x->dtype == y->dtype && x->topk == y->topk &&
+           x->order == y->order;
+}
+
+static const enum smelt__lists kinds[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL,
+                                          SMELT__LISTS_WINDOW, SMELT__LISTS_ADVERSARIAL,
+                                          SMELT__LISTS_FULL};
+
+static int variation(int number, struct smelt__problem_options *given) {
+    if (number >= (int)(sizeof kinds / sizeof kinds[0]))
+        return 0;
+    given->lists = kinds[number];
+    given->topk_length = number % 2; /* with an offset and lengths; with values */
+    given->max_logits = number < 2;
+    return 1;
+}
+
+static const char *inputs_name(const struct smelt__problem_options *given) {
+    return smelt__lists_names[given->lists];
+}
+
+static int trial(const void *spec, int number, struct smelt__problem_options *given) {
+    static const enum smelt__lists lists[] = {SMELT__LISTS_FULL, SMELT__LISTS_ADVERSARIAL};
+    (void)spec;
+    if (number >= (int)(sizeof lists / sizeof lists[0]))
+        return 0;
+    given->tokens = 70;
+    given->rows = 1100;
+    given->lists = lists[number];
+    given->max_logits = 1;
+    return 1;
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+static int is_bf16(const void *spec) {
+    return ((const smelt_indexer_topk_spec *)spec)->dtype == SMELT_INDEXER_BF16;
+}
+
+static int is_fp8(const void *spec) {
+    return !is_bf16(spec);
+}
+
+/* Small problems are taken in chunks, too, of a third of the queries or so, unless windows are
+ * full. */
+static size_t limit_of(const struct smelt__problem_options *given) {
+    enum { SMALL = 1 << 22, ALIGNMENT = 1024 };
+    const size_t queries = (size_t)(given->batches * given->tokens);
+    const size_t row = ((size_t)given->rows + 3) * sizeof(float);
+    if (given->lists == SMELT__LISTS_FULL || queries * row > SMALL)
+        return 0;
+    return (queries / 3 + 1) * row + ALIGNMENT;
+}
+
+static void shape(struct smelt__problem *problem) {
+    const smelt_indexer_topk_spec *spec = problem->spec;
+    smelt_indexer_topk_args *args = problem->args;
+    *args = (smelt_indexer_topk_args)SMELT_INDEXER_TOPK_ARGS_INIT;
+    args->tokens = problem->options.batches * problem->options.tokens;
+    args->rows = problem->options.rows;
+    args->index_offset = problem->options.topk_length ? 1000 : 0;
+    args->workspace_limit = limit_of(&problem->options);
+    problem->extents[TENSOR(T)] = args->tokens;
+    problem->extents[TENSOR(S)] = args->rows;
+    problem->extents[TENSOR(H)] = spec->heads;
+    problem->extents[TENSOR(D)] = spec->dim;
+    problem->extents[TENSOR(K)] = spec->topk;
+}
+
+static int given(const struct smelt__problem *problem, int tensor) {
+    switch (tensor) {
+    case TENSOR(KEY_SCALE):
+        return is_fp8(problem->spec);
+    case TENSOR(VALUES):
+        return problem->options.max_logits;
+    default: /* offset, lengths */
+        return problem->options.topk_length;
+    }
+}
+
+static int fill(struct smelt__problem *problem) {
+    const smelt_indexer_topk_spec *spec = problem->spec;
+    const struct smelt__indexer_inputs inputs = {
+        .heads = spec->heads,
+        .dim = spec->dim,
+        .dtype = spec->dtype,
+        .q = TENSOR(QUERY),
+        .k = TENSOR(KEY),
+        .weights = TENSOR(WEIGHTS),
+        .k_scale = TENSOR(KEY_SCALE),
+        .window_begin = TENSOR(WINDOW_BEGIN),
+        .window_end = TENSOR(WINDOW_END),
+    };
+    int32_t *const offsets = smelt__problem_data(problem, TENSOR(OFFSET));
+    struct smelt__random random = smelt__random_at(problem->options.seed, STREAM_OFFSET, 0);
+    for (int64_t t = 0; offsets && t < problem->extents[TENSOR(T)]; t++)
+        offsets[t] = (int32_t)smelt__random_below(&random, 1 << 20);
+    return smelt__indexer_fill(problem, &inputs);
+}
+
+static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
+    const smelt_indexer_topk_spec *spec = problem->spec;
+    const int64_t tokens = problem->extents[TENSOR(T)], rows = problem->extents[TENSOR(S)];
+    for (int64_t t = 0; t < tokens; t++) {
+        for (int64_t h = 0; h < spec->heads; h++)
+            smelt__touch_row(footprints, TENSOR(QUERY), t, h, 0);
+        smelt__touch_row(footprints, TENSOR(WEIGHTS), t, 0, 0);
+        smelt__touch_row(footprints, TENSOR(INDICES), t, 0, 0);
+        smelt__touch_row(footprints, TENSOR(VALUES), t, 0, 0);
+    }
+    for (int64_t s = 0; s < rows; s++)
+        smelt__touch_row(footprints, TENSOR(KEY), s, 0, 0);
+    smelt__touch(footprints, TENSOR(KEY_SCALE), 0, rows);
+    smelt__touch(footprints, TENSOR(WINDOW_BEGIN), 0, tokens);
+    smelt__touch(footprints, TENSOR(WINDOW_END), 0, tokens);
+    smelt__touch(footprints, TENSOR(OFFSET), 0, tokens);
+    smelt__touch(footprints, TENSOR(LENGTHS), 0, tokens);
+}
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+/* The logits', and the selection's few instructions an element. */
+static double multiplications(const void *spec, const struct smelt__problem_options *asked) {
+    const smelt_indexer_topk_spec *indexer = spec;
+    return (double)(asked->batches * asked->tokens) * (double)asked->rows *
+           (indexer->heads * indexer->dim + 100);
+}
+
+/* Measured on one H200: large matrix products under sustained load, bf16 and e4m3. */
+static const double TFLOPS_CEILING[] = {690, 1494};
+
+/* Arithmetic: the keys in windows, also those that need not be scored. */
+static int rates(const struct smelt__problem *problem,
+                 struct smelt__rate found[SMELT__MOST_RATES]) {
+    const smelt_indexer_topk_spec *spec = problem->spec;
+    found[0] =
+        (struct smelt__rate){"tflops",
+                             "tflops_ratio",
+                             "TFLOP/s",
+                             0,
+                             2 * (double)problem->valid_slots * spec->heads * spec->dim / 1e12,
+                             TFLOPS_CEILING[is_fp8(spec)]};
+    return 1;
+}
+
+static void tiny(void *args) {
+    smelt_indexer_topk_args *indexer = args;
+    indexer->tokens = indexer->rows = 1;
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+enum { CHOICE, VALUES, METRICS };
+
+static const struct smelt__metric metrics[METRICS] = {
+    [CHOICE] = {"relative_error", "choice", "choice, relative",
+                "by how much a key left out is better than one chosen, relative to their terms,",
+                SMELT__LARGEST},
+    [VALUES] = {"relative_error", "values", "values, relative",
+                "error of a value, relative to the sum of its terms' sizes,", SMELT__LARGEST},
+};
+
+/* Of a logit, as in indexer_logits. */
+static const double TOLERANCE[] = {1e-5, 5e-4};
+
+static int64_t count_queries(const struct smelt__problem *problem) {
+    return problem->extents[TENSOR(T)];
+}
+
+/* A query's results, and what they are held against. */
+struct row {
+    const smelt_indexer_topk_spec *spec;
+    const int32_t *indices, *length; /* length NULL: not given */
+    const float *values;             /* or NULL */
+    int64_t added;                   /* to indices */
+    int32_t begin, end;              /* its window */
+    double *logits, *terms;          /* [rows] */
+    uint8_t *chosen;                 /* [rows] */
+};
+
+/* The key in a slot; -1 when it is none of the window's. */
+static int64_t key_in(const struct row *row, int64_t slot) {
+    const int64_t key = row->indices[slot] - row->added;
+    return key >= row->begin && key < row->end ? key : -1;
+}
+
+/* As many keys as are wanted, none twice, and -1 behind them. */
+static const char *look_at_indices(const struct row *row, int64_t wanted, int64_t *place) {
+    for (int64_t i = 0; i < row->spec->topk; i++) {
+        const int64_t key = key_in(row, i);
+        *place = i;
+        if (i >= wanted) {
+            if (row->indices[i] != -1)
+                return "an index behind the last one is not -1";
+            if (row->values && !(isinf(row->values[i]) && row->values[i] < 0))
+                return "a value behind the last one is not -inf";
+            continue;
+        }
+        if (key < 0)
+            return "an index is none of the window's";
+        if (row->chosen[key])
+            return "an index is there twice";
+        row->chosen[key] = 1;
+        if (row->spec->order == SMELT_TOPK_BY_INDEX && i > 0 &&
+            row->indices[i] <= row->indices[i - 1])
+            return "indices do not ascend";
+    }
+    return row->length && *row->length != wanted ? "the length is wrong" : NULL;
+}
+
+static const char *look_at_values(const struct row *row, int64_t wanted,
+                                  struct smelt__finding *finding, int64_t *place) {
+    for (int64_t i = 0; row->values && i < wanted; i++) {
+        const int64_t key = key_in(row, i);
+        const double got = (double)row->values[i], expected = row->logits[key];
+        *place = i;
+        if (isnan(got))
+            return "a value is NaN";
+        if (row->spec->order == SMELT_TOPK_BY_SCORE && i > 0 &&
+            (row->values[i] > row->values[i - 1] ||
+             (row->values[i] == row->values[i - 1] && row->indices[i] < row->indices[i - 1])))
+            return "values do not descend, or equal ones' indices do not ascend";
+        if (!isfinite(expected) || !isfinite(row->terms[key]))
+            continue;
+        const double error = fabs(got - expected);
+        smelt__finding_enlarge(finding, VALUES, error > 0 ? error / row->terms[key] : 0, i);
+    }
+    return NULL;
+}
+
+static void judge_row(const struct row *row, struct smelt__finding *finding) {
+    const int64_t window = row->end - row->begin;
+    const int64_t wanted = window < row->spec->topk ? window : row->spec->topk;
+    finding->wrong = look_at_indices(row, wanted, &finding->wrong_place);
+    if (!finding->wrong)
+        finding->wrong = look_at_values(row, wanted, finding, &finding->wrong_place);
+    smelt__finding_enlarge(
+        finding, CHOICE,
+        smelt__indexer_topk_error(row->logits, row->terms, row->chosen, row->begin, row->end), 0);
+}
+
+static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
+                          struct smelt__finding *finding) {
+    const struct smelt__problem *problem = placed->problem;
+    const size_t rows = (size_t)problem->extents[TENSOR(S)];
+    smelt_indexer_topk_args args = *(const smelt_indexer_topk_args *)problem->args;
+    const int32_t *const offsets = args.offset.data;
+    const int32_t *const lengths = smelt__placed_row(placed, TENSOR(LENGTHS), 0, 0, 0);
+    double *const memory = calloc(rows * 2 + (rows + 7) / 8, sizeof *memory);
+    struct row row = {
+        .spec = problem->spec,
+        .indices = smelt__placed_row(placed, TENSOR(INDICES), query, 0, 0),
+        .length = lengths ? lengths + query : NULL,
+        .values = smelt__placed_row(placed, TENSOR(VALUES), query, 0, 0),
+        .added = args.index_offset + (offsets ? (int64_t)offsets[query] : 0),
+    };
+    (void)prepared;
+    memcpy(args.q.strides, problem->layout[TENSOR(QUERY)].strides, sizeof args.q.strides);
+    memcpy(args.k.strides, problem->layout[TENSOR(KEY)].strides, sizeof args.k.strides);
+    memcpy(args.weights.strides, problem->layout[TENSOR(WEIGHTS)].strides,
+           sizeof args.weights.strides);
+    if (!memory ||
+        smelt__indexer_topk_reference(problem->spec, &args, query, memory, memory + rows)) {
+        finding->wrong = "out of memory while computing the reference";
+        free(memory);
+        return;
+    }
+    row.logits = memory;
+    row.terms = memory + rows;
+    row.chosen = (uint8_t *)(memory + 2 * rows);
+    smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), query, &row.begin,
+                      &row.end);
+    judge_row(&row, finding);
+    free(memory);
+}
+
+static void judge(const struct smelt__problem *problem, int64_t compared,
+                  struct smelt__metric_result *results) {
+    (void)compared;
+    results[CHOICE].bar = TOLERANCE[is_fp8(problem->spec)];
+    results[VALUES].bar = TOLERANCE[is_fp8(problem->spec)];
+}
+
+static const struct smelt__comparison by_query = {
+    .unit = "query",
+    .place = "slot",
+    .metrics = metrics,
+    .metric_count = METRICS,
+    .count = count_queries,
+    .compare = compare_query,
+    .judge = judge,
+};
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+#define PASS(dtype, takes_)                                                                        \
+    {                                                                                              \
+        .pass = SMELT_PASS_FORWARD, .takes = (takes_), .name = "forward",                          \
+        .tensors = &smelt__indexer_topk_tensors[dtype],                                            \
+        .workspace_field = offsetof(smelt_indexer_topk_args, workspace),                           \
+        .workspace_bytes_field = offsetof(smelt_indexer_topk_args, workspace_bytes),               \
+        .shape = shape, .given = given, .fill = fill, .footprint = footprint,                      \
+        .multiplications = multiplications, .comparisons = &by_query, .comparison_count = 1,       \
+        .rates = rates, .tiny = tiny, .workspace = workspace, .launch = forward                    \
+    }
+
+static const struct smelt__harness_pass passes[] = {
+    PASS(SMELT_INDEXER_BF16, is_bf16),
+    PASS(SMELT_INDEXER_FP8, is_fp8),
+};
+
+/* What DeepGEMM or cuDNN with cuDNN's top-k are compared at. */
+#define CAUSAL(dtype, heads, T)                                                                    \
+    {                                                                                              \
+        .spec = "indexer_topk:heads=" #heads ",dim=128,dtype=" #dtype ",topk=2048", .tokens = T,   \
+        .rows = T, .lists = SMELT__LISTS_CAUSAL, .documents = 1                                    \
+    }
+#define PEERS(dtype, heads)                                                                        \
+    CAUSAL(dtype, heads, 16384), CAUSAL(dtype, heads, 32768), CAUSAL(dtype, heads, 65536)
+
+static const struct smelt__harness_shape peers[] = {PEERS(fp8, 64), PEERS(fp8, 32), PEERS(bf16, 64),
+                                                    PEERS(bf16, 32)};
+
+const struct smelt__harness_operator smelt__harness_indexer_topk = {
+    .name = "indexer_topk",
+    .spec_bytes = sizeof(smelt_indexer_topk_spec),
+    .knobs_field = offsetof(smelt_indexer_topk_spec, knobs),
+    .parse = parse,
+    .print = print,
+    .supported = supported,
+    .create = create,
+    .destroy = destroy,
+    .passes = passes,
+    .pass_count = sizeof passes / sizeof passes[0],
+    .options = options,
+    .defaults = defaults,
+    .small = small,
+    .draw = draw,
+    .same_problems = same_problems,
+    .variation = variation,
+    .inputs = inputs_name,
+    .trial = trial,
+    .bench = {.tokens = 4096, .rows = 8192, .lists = SMELT__LISTS_FULL},
+    .peers = peers,
+    .peer_count = sizeof peers / sizeof peers[0],
+};

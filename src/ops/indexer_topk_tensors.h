@@ -1,0 +1,36 @@
+/* The tensors of the operator indexer_topk: see tensors.h, and smelt/indexer_topk.h for their
+ * meaning. */
+#ifndef SMELT_OPS_INDEXER_TOPK_TENSORS_H
+#define SMELT_OPS_INDEXER_TOPK_TENSORS_H
+
+#include "ops/tensors.h"
+
+/* Extents by number. */
+enum smelt__indexer_topk_symbol {
+    SMELT__INDEXER_TOPK_T,
+    SMELT__INDEXER_TOPK_S,
+    SMELT__INDEXER_TOPK_H,
+    SMELT__INDEXER_TOPK_D,
+    SMELT__INDEXER_TOPK_K,
+    SMELT__INDEXER_TOPK_SYMBOLS
+};
+
+/* Rows by number. */
+enum smelt__indexer_topk_tensor {
+    SMELT__INDEXER_TOPK_QUERY,
+    SMELT__INDEXER_TOPK_KEY,
+    SMELT__INDEXER_TOPK_WEIGHTS,
+    SMELT__INDEXER_TOPK_KEY_SCALE, /* optional: there with fp8 */
+    SMELT__INDEXER_TOPK_WINDOW_BEGIN,
+    SMELT__INDEXER_TOPK_WINDOW_END,
+    SMELT__INDEXER_TOPK_OFFSET,
+    SMELT__INDEXER_TOPK_INDICES,
+    SMELT__INDEXER_TOPK_VALUES,
+    SMELT__INDEXER_TOPK_LENGTHS,
+    SMELT__INDEXER_TOPK_TENSORS
+};
+
+/* A table for each element type of q and k, by enum smelt_indexer_dtype. */
+extern const struct smelt__tensor_table smelt__indexer_topk_tensors[2];
+
+#endif

@@ -1,0 +1,41 @@
+/* See indexer_topk.h. */
+#include "reference/indexer_topk.h"
+
+#include <math.h>
+
+#include "reference/indexer_logits.h"
+
+int smelt__indexer_topk_reference(const smelt_indexer_topk_spec *spec,
+                                  const smelt_indexer_topk_args *args, int64_t query,
+                                  double *logits, double *terms) {
+    smelt_indexer_logits_spec logits_spec = SMELT_INDEXER_LOGITS_SPEC_INIT;
+    smelt_indexer_logits_args logits_args = SMELT_INDEXER_LOGITS_ARGS_INIT;
+    logits_spec.heads = spec->heads;
+    logits_spec.dim = spec->dim;
+    logits_spec.dtype = spec->dtype;
+    logits_args.tokens = args->tokens;
+    logits_args.rows = args->rows;
+    logits_args.q = args->q;
+    logits_args.k = args->k;
+    logits_args.weights = args->weights;
+    logits_args.k_scale = args->k_scale;
+    logits_args.window_begin = args->window_begin;
+    logits_args.window_end = args->window_end;
+    return smelt__indexer_logits_reference(&logits_spec, &logits_args, query, logits, terms);
+}
+
+double smelt__indexer_topk_error(const double *logits, const double *terms, const uint8_t *chosen,
+                                 int64_t begin, int64_t end) {
+    int64_t best = -1, worst = -1; /* of those left out, of those chosen */
+    for (int64_t s = begin; s < end; s++) {
+        if (!isfinite(logits[s]) || !isfinite(terms[s]))
+            continue;
+        if (chosen[s] && (worst < 0 || logits[s] < logits[worst]))
+            worst = s;
+        if (!chosen[s] && (best < 0 || logits[s] > logits[best]))
+            best = s;
+    }
+    if (best < 0 || worst < 0 || logits[best] <= logits[worst])
+        return 0;
+    return (logits[best] - logits[worst]) / (terms[best] + terms[worst]);
+}

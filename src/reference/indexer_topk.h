@@ -1,0 +1,26 @@
+/* The meaning of indexer_topk, as far as numbers in double precision tell it: see
+ * docs/operators.md. */
+#ifndef SMELT_REFERENCE_INDEXER_TOPK_H
+#define SMELT_REFERENCE_INDEXER_TOPK_H
+
+#include <stdint.h>
+
+#include "smelt/indexer_topk.h"
+
+/* One query's logits in double precision, and what their errors are relative to; see
+ * reference/indexer_logits.h. [rows] each. *args: host pointers, strides given. 0, or -1 when
+ * memory runs out. */
+int smelt__indexer_topk_reference(const smelt_indexer_topk_spec *spec,
+                                  const smelt_indexer_topk_args *args, int64_t query,
+                                  double *logits, double *terms);
+
+/*
+ * How wrong a choice is. Logits that were computed with an error of at most e * terms are chosen
+ * from rightly only if no key that was left out is better than one that was chosen by more than e
+ * times the two's terms: the least such e, of the best left out and the worst chosen. `chosen[s]`:
+ * whether key s is among them. Keys whose logits or terms are not finite are not looked at.
+ */
+double smelt__indexer_topk_error(const double *logits, const double *terms, const uint8_t *chosen,
+                                 int64_t begin, int64_t end);
+
+#endif

@@ -1,0 +1,140 @@
+/*
+ * smelt: the lightning indexer's choice of keys: of each query's window the topk keys with the
+ * largest logits, without the matrix of them in memory.
+ *
+ * Shapes are in C order, last index fastest:
+ *   T query tokens, S keys, H indexer heads, D their width.
+ *   q [T,H,D]    k [S,D]    weights [T,H] fp32    indices [T,topk] int32    values [T,topk] fp32
+ *
+ * The result is that of smelt/indexer_logits.h followed by smelt/topk_select.h, bit for bit: of
+ * query t exactly min(topk, keys of its window) keys, those with the largest logits; equal ones by
+ * the lowest index. -inf and NaN inside the window are the lowest logits, and legal. Slots beyond
+ * are -1 (values: -inf). It depends neither on T, S, the workspace nor the GPU's number of
+ * multiprocessors.
+ *
+ * Logits are computed for as many queries at a time as the workspace has room for, and selected
+ * from; the host waits for nothing.
+ */
+#ifndef SMELT_INDEXER_TOPK_H
+#define SMELT_INDEXER_TOPK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "smelt/context.h"
+#include "smelt/indexer_logits.h"
+#include "smelt/kernels.h"
+#include "smelt/status.h"
+#include "smelt/struct.h"
+#include "smelt/tensor.h"
+#include "smelt/topk_select.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st;
+
+/* One configured operator: its kernels compiled and loaded. Thread-safe but for destruction. */
+typedef struct smelt_indexer_topk smelt_indexer_topk;
+
+typedef struct smelt_indexer_topk_spec {
+    size_t size;       /* sizeof, set by SMELT_INDEXER_TOPK_SPEC_INIT */
+    int heads;         /* H: 1..128 */
+    int dim;           /* D: 64 or 128 */
+    int dtype;         /* of enum smelt_indexer_dtype; fp8 from compute capability 8.9 on */
+    int topk;          /* 1..4096 */
+    int order;         /* of enum smelt_topk_order */
+    int reserved;      /* 0 */
+    const char *knobs; /* plan overrides, "fwd.variant=mma", or NULL */
+} smelt_indexer_topk_spec;
+
+#define SMELT_INDEXER_TOPK_SPEC_INIT SMELT_INIT(smelt_indexer_topk_spec)
+
+/* Bytes that a call's workspace has at most unless its arguments say otherwise. */
+#define SMELT_INDEXER_TOPK_WORKSPACE ((size_t)128000000)
+
+/*
+ * Arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. q and k start
+ * at multiples of 16 bytes, and so do their rows. What is written must not overlap anything else.
+ */
+typedef struct smelt_indexer_topk_args {
+    size_t size;                     /* sizeof, set by SMELT_INDEXER_TOPK_ARGS_INIT */
+    int64_t tokens;                  /* T, 0..2^31 - 1; 0 launches nothing */
+    int64_t rows;                    /* S, 0..2^20 */
+    int index_offset;                /* added to all indices that are written */
+    int free_multiprocessors;        /* left to other streams while it runs; 0: none */
+    smelt_const_tensor q;            /* [T,H,D] bf16 or e4m3 */
+    smelt_const_tensor k;            /* [S,D] likewise */
+    smelt_const_tensor weights;      /* [T,H] fp32 */
+    smelt_const_tensor k_scale;      /* [S] fp32, exactly when the spec has fp8 */
+    smelt_const_tensor window_begin; /* [T] int32: the window's first key */
+    smelt_const_tensor window_end;   /* [T] int32: the one behind its last */
+    smelt_const_tensor offset;       /* [T] int32, optional: added to a query's indices, too */
+    smelt_tensor indices;            /* [T,topk] int32 */
+    smelt_tensor values;             /* [T,topk] fp32, optional */
+    smelt_tensor lengths;            /* [T] int32, optional: how many were selected */
+    void *workspace;                 /* device memory, as smelt_indexer_topk_workspace says */
+    size_t workspace_bytes;
+    size_t workspace_limit; /* bytes that it asks for at most; 0: SMELT_INDEXER_TOPK_WORKSPACE */
+} smelt_indexer_topk_args;
+
+#define SMELT_INDEXER_TOPK_ARGS_INIT SMELT_INIT(smelt_indexer_topk_args)
+
+/* The spec's canonical text, freed by smelt_free; and the spec of a text (knobs are not kept when
+ * `knobs` is NULL; else *knobs receives them as a string freed by smelt_free, and spec->knobs
+ * points to it). Pure; any thread. Errors: INVALID_ARGUMENT, INVALID_SPEC, OUT_OF_MEMORY. */
+SMELT_API smelt_status smelt_indexer_topk_spec_print(const smelt_indexer_topk_spec *spec,
+                                                     char **text);
+SMELT_API smelt_status smelt_indexer_topk_spec_parse(const char *text,
+                                                     smelt_indexer_topk_spec *spec, char **knobs);
+
+/* OK when kernels for the spec exist on the context's architecture. UNSUPPORTED or INVALID_SPEC
+ * with the reason in *why (may be NULL), valid until this thread's next call into the library. */
+SMELT_API smelt_status smelt_indexer_topk_supported(const smelt_context *context,
+                                                    const smelt_indexer_topk_spec *spec,
+                                                    const char **why);
+
+/*
+ * Compiles, or takes from the cache, and loads the kernels of the spec. The context must outlive
+ * the operator. Errors: INVALID_ARGUMENT, INVALID_SPEC, UNSUPPORTED, NO_DEVICE (a compile-only
+ * context), NO_COMPILER, COMPILE, DRIVER, OUT_OF_MEMORY. *indexer is NULL on failure.
+ */
+SMELT_API smelt_status smelt_indexer_topk_create(smelt_indexer_topk **indexer,
+                                                 smelt_context *context,
+                                                 const smelt_indexer_topk_spec *spec);
+
+/* Sets *indexer to NULL, which it may be. Launches of the operator should be complete. */
+SMELT_API void smelt_indexer_topk_destroy(smelt_indexer_topk **indexer);
+
+/* The figures of one of the kernels into *info, whose `size` the caller has set. `index`: in the
+ * order of smelt_spec_expand. Errors: INVALID_ARGUMENT, also for an index past the last. */
+SMELT_API smelt_status smelt_indexer_topk_get_kernel_info(const smelt_indexer_topk *indexer,
+                                                          int index, smelt_kernel_info *info);
+
+/* Bytes of workspace that a call with these arguments needs into *bytes, at most workspace_limit.
+ * Of *args, tokens, rows and workspace_limit count: no other field need be set. Pure; any thread.
+ * Errors: INVALID_ARGUMENT, also for a limit in which not even one query's logits have room. */
+SMELT_API smelt_status smelt_indexer_topk_forward_workspace(const smelt_indexer_topk *indexer,
+                                                            const smelt_indexer_topk_args *args,
+                                                            size_t *bytes);
+
+/*
+ * Launches on `stream` (NULL: the default stream) and returns without waiting: two or three kernels
+ * for each chunk of queries, whose number follows from tokens, rows and workspace_limit. Allocates
+ * nothing, takes no lock, does not synchronise; may be captured in a CUDA graph (the arguments are
+ * copied at the call; the memory they point to is read at each replay). Makes the operator's CUDA
+ * context current for the call if this thread has none or another, and restores what was there.
+ *
+ * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for what the
+ * driver refuses (an unknown stream, for one).
+ */
+SMELT_API smelt_status smelt_indexer_topk_forward(const smelt_indexer_topk *indexer,
+                                                  const smelt_indexer_topk_args *args,
+                                                  struct CUstream_st *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

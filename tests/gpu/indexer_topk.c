@@ -1,0 +1,118 @@
+/* indexer_topk in the GPU suite: what its cases are. */
+#include <stdio.h>
+
+#include "harness/random.h"
+#include "indexer_topk_groups.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+/* ---- matrix: heads, types, topk and orders with windows and sizes in turn -------------------- */
+
+static const char *const all_specs[] = {
+    "indexer_topk:heads=3,dim=128,dtype=bf16,topk=100",
+    "indexer_topk:heads=32,dim=128,dtype=fp8,topk=200,order=score",
+    "indexer_topk:heads=64,dim=128,dtype=fp8,topk=512",
+    "indexer_topk:heads=8,dim=64,dtype=bf16,topk=1",
+    "indexer_topk:heads=16,dim=64,dtype=fp8,topk=2048",
+    "indexer_topk:heads=128,dim=128,dtype=bf16,topk=4096,order=score",
+    "indexer_topk:heads=32,dim=128,dtype=fp8,topk=2048",
+};
+static const char *const quick_specs[] = {
+    "indexer_topk:heads=3,dim=64,dtype=bf16,topk=100",
+    "indexer_topk:heads=4,dim=64,dtype=fp8,topk=30,order=score",
+};
+static const enum smelt__lists kinds[] = {
+    SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_FULL,
+    SMELT__LISTS_PACKED, SMELT__LISTS_WINDOW, SMELT__LISTS_LOG};
+
+static int64_t pick(struct smelt__random *random, const int64_t *values, int count) {
+    return values[smelt__random_below(random, count)];
+}
+
+static int matrix_case(const struct suite *suite, int number, struct suite_case *one) {
+    const int specs = suite->quick ? COUNT(quick_specs) : COUNT(all_specs);
+    struct smelt__problem_options *problem = &one->problem;
+    struct smelt__random random = smelt__random_at(suite->seed, 9, (uint64_t)number);
+    const int kind = suite->quick ? number : number / specs; /* quick: the specs take turns */
+    if (kind >= COUNT(kinds))
+        return 0;
+    snprintf(one->spec, sizeof one->spec, "%s",
+             (suite->quick ? quick_specs : all_specs)[number % specs]);
+    one->sample = suite->quick ? 8 : 24;
+    problem->seed = suite->seed * 1000 + (uint64_t)number;
+    problem->tokens = pick(&random, (const int64_t[]){1, 9, 130, 333}, 4);
+    problem->rows = pick(&random, (const int64_t[]){1, 130, 5000, 40001}, 4);
+    problem->lists = kinds[kind];
+    problem->strided = number % 3 == 1;
+    problem->topk_length = (int)smelt__random_below(&random, 2);
+    problem->max_logits = (int)smelt__random_below(&random, 2);
+    if (suite->emulated) {
+        problem->tokens = problem->tokens > 11 ? 11 : problem->tokens;
+        problem->rows = problem->rows > 600 ? 600 : problem->rows;
+    }
+    return 1;
+}
+
+/* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
+
+/* T x topk, and T x H x D, pass 2^31 elements; windows that need the most memory there is. */
+static int large_case(const struct suite *suite, int number, struct suite_case *one) {
+    static const struct {
+        const char *name, *spec;
+        int64_t tokens, rows;
+    } cases[] = {
+        {"large: indexer_topk, T x topk above 2^31",
+         "indexer_topk:heads=4,dim=64,dtype=fp8,topk=4096", 530000, 5000},
+        {"large: indexer_topk, T x H x D above 2^31",
+         "indexer_topk:heads=128,dim=128,dtype=fp8,topk=64", 140000, 300},
+        {"large: indexer_topk, S of 2^20", "indexer_topk:heads=8,dim=128,dtype=bf16,topk=2048", 70,
+         1 << 20},
+    };
+    if (number >= COUNT(cases))
+        return 0;
+    one->name = cases[number].name;
+    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
+    one->sample = 16;
+    one->problem.seed = suite->seed;
+    one->problem.tokens = cases[number].tokens;
+    one->problem.rows = cases[number].rows;
+    return 1;
+}
+
+static int far_case(const struct suite *suite, int number, struct suite_case *one) {
+    static const char *const names[] = {"far: indexer_topk, random windows",
+                                        "far: indexer_topk, adversarial windows"};
+    if (number >= COUNT(names))
+        return 0;
+    one->name = names[number];
+    snprintf(one->spec, sizeof one->spec, "indexer_topk:heads=5,dim=64,dtype=bf16,topk=40");
+    one->problem.seed = suite->seed + (uint64_t)number;
+    one->problem.tokens = 11;
+    one->problem.rows = 300;
+    one->problem.lists = number == 0 ? SMELT__LISTS_RANDOM : SMELT__LISTS_ADVERSARIAL;
+    one->problem.far = one->problem.max_logits = 1;
+    return 1;
+}
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const char *const launches[] = {
+    "indexer_topk:heads=16,dim=128,dtype=bf16,topk=100",
+    "indexer_topk:heads=16,dim=128,dtype=fp8,topk=100,order=score",
+    NULL,
+};
+
+static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
+    options->tokens = suite->quick || suite->emulated ? 9 : 200;
+    options->rows = suite->emulated ? 300 : 3000;
+}
+
+static const struct suite_group groups[] = {
+    {"two-steps", run_two_steps}, {"arguments", run_topk_refusals}, {NULL, NULL}};
+
+const struct suite_operator suite_operator_indexer_topk = {.matrix = matrix_case,
+                                                           .large = large_case,
+                                                           .far = far_case,
+                                                           .launches = launches,
+                                                           .launch = launch_options,
+                                                           .groups = groups};

@@ -1,0 +1,12 @@
+/* The groups of cases that indexer_topk alone has. */
+#ifndef SMELT_TEST_GPU_INDEXER_TOPK_GROUPS_H
+#define SMELT_TEST_GPU_INDEXER_TOPK_GROUPS_H
+
+#include "suite.h"
+
+extern const struct suite_operator suite_operator_indexer_topk;
+
+void run_two_steps(struct suite *suite); /* the same bits as logits, then top-k, in any chunks */
+void run_topk_refusals(struct suite *suite); /* what forward must refuse */
+
+#endif

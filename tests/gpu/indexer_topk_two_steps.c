@@ -1,0 +1,300 @@
+/* indexer_topk against its two steps, indexer_logits and topk_select: the same bits, whatever the
+ * chunks. And what it must refuse. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "indexer_topk_groups.h"
+#include "ops/indexer_topk_tensors.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+#define TENSOR(name) SMELT__INDEXER_TOPK_##name
+
+/* ---- the two steps --------------------------------------------------------------------------- */
+
+/* What the two steps write, on the device. */
+struct steps {
+    smelt_indexer_logits *scorer;
+    smelt_topk_select *select;
+    void *logits, *workspace;
+};
+
+static int works(smelt_status status, const char *call, char *message, size_t size) {
+    return suite_ok(status, call, message, size) == 0;
+}
+
+static int make_steps(struct suite *suite, const struct workload *workload, struct steps *steps,
+                      char *message, size_t size) {
+    const smelt_indexer_topk_spec *spec = workload->problem.spec;
+    const smelt_indexer_topk_args *args = workload->placed.args;
+    smelt_indexer_logits_spec logits = SMELT_INDEXER_LOGITS_SPEC_INIT;
+    smelt_topk_select_spec select = SMELT_TOPK_SELECT_SPEC_INIT;
+    logits.heads = spec->heads;
+    logits.dim = spec->dim;
+    logits.dtype = spec->dtype;
+    select.topk = spec->topk;
+    select.order = spec->order;
+    return works(smelt_indexer_logits_create(&steps->scorer, suite->context, &logits), "logits",
+                 message, size) &&
+           works(smelt_topk_select_create(&steps->select, suite->context, &select), "select",
+                 message, size) &&
+           works(smelt_device_alloc(suite->context,
+                                    (size_t)(args->tokens * args->rows) * sizeof(float),
+                                    &steps->logits),
+                 "memory", message, size);
+}
+
+static void free_steps(struct suite *suite, struct steps *steps) {
+    smelt_device_free(suite->context, steps->workspace);
+    smelt_device_free(suite->context, steps->logits);
+    smelt_topk_select_destroy(&steps->select);
+    smelt_indexer_logits_destroy(&steps->scorer);
+}
+
+/* Both steps on the workload's inputs, into its outputs. */
+static int run_steps(struct suite *suite, const struct workload *workload, struct steps *steps,
+                     char *message, size_t size) {
+    const smelt_indexer_topk_args *given = workload->placed.args;
+    smelt_indexer_logits_args logits = SMELT_INDEXER_LOGITS_ARGS_INIT;
+    smelt_topk_select_args select = SMELT_TOPK_SELECT_ARGS_INIT;
+    logits.tokens = select.tokens = given->tokens;
+    logits.rows = select.rows = given->rows;
+    logits.q = given->q;
+    logits.k = given->k;
+    logits.weights = given->weights;
+    logits.k_scale = given->k_scale;
+    logits.window_begin = select.window_begin = given->window_begin;
+    logits.window_end = select.window_end = given->window_end;
+    logits.logits.data = steps->logits;
+    select.logits.data = steps->logits;
+    select.offset = given->offset;
+    select.index_offset = given->index_offset;
+    select.indices = given->indices;
+    select.values = given->values;
+    select.lengths = given->lengths;
+    if (!works(smelt_topk_select_forward_workspace(steps->select, &select, &select.workspace_bytes),
+               "workspace", message, size))
+        return 0;
+    if (select.workspace_bytes > 0 &&
+        !works(smelt_device_alloc(suite->context, select.workspace_bytes, &steps->workspace),
+               "memory", message, size))
+        return 0;
+    select.workspace = steps->workspace;
+    return works(smelt_indexer_logits_forward(steps->scorer, &logits, NULL), "logits", message,
+                 size) &&
+           works(smelt_topk_select_forward(steps->select, &select, NULL), "select", message,
+                 size) &&
+           works(smelt_stream_synchronize(suite->context, NULL), "wait", message, size);
+}
+
+/* ---- the comparison -------------------------------------------------------------------------- */
+
+/* A copy of all outputs, as they were downloaded; NULL: out of memory. */
+static unsigned char *copy_outputs(const struct workload *workload, size_t *bytes) {
+    static const int tensors[] = {TENSOR(INDICES), TENSOR(VALUES), TENSOR(LENGTHS)};
+    unsigned char *copy = NULL;
+    *bytes = 0;
+    for (int i = 0; i < COUNT(tensors); i++) {
+        const size_t more = smelt__problem_bytes(&workload->problem, tensors[i]);
+        unsigned char *larger = more ? realloc(copy, *bytes + more) : copy;
+        if (more && !larger) {
+            free(copy);
+            return NULL;
+        }
+        copy = larger;
+        if (more)
+            memcpy(copy + *bytes, smelt__placed_row(&workload->placed, tensors[i], 0, 0, 0), more);
+        *bytes += more;
+    }
+    return copy;
+}
+
+/* One call in at most so many bytes of workspace, held against what the two steps wrote. */
+static void compare_call(struct workload *workload, size_t limit, const unsigned char *expected,
+                         size_t bytes, char *message, size_t size) {
+    smelt_indexer_topk_args *args = workload->placed.args;
+    size_t needed = 0;
+    args->workspace_limit = limit;
+    if (!works(workload->pass->workspace(workload->object, args, &needed), "workspace", message,
+               size) ||
+        !works(smelt__placed_run(&workload->placed, workload->object, NULL), "forward", message,
+               size))
+        return;
+    const size_t most = limit ? limit : SMELT_INDEXER_TOPK_WORKSPACE;
+    unsigned char *got = copy_outputs(workload, &bytes);
+    if (needed > most)
+        snprintf(message, size, "asks for %zu bytes of workspace, above %zu", needed, most);
+    else if (!got || memcmp(got, expected, bytes) != 0)
+        snprintf(message, size, "in %zu bytes of workspace: other bits than the two steps", needed);
+    free(got);
+}
+
+/* A query's logits and what the selection may want, a few queries', and by default. */
+static void compare_all(struct suite *suite, struct workload *workload, char *message,
+                        size_t size) {
+    const int64_t rows = workload->problem.options.rows;
+    const size_t row = ((size_t)rows + 3) / 4 * 16, one = 512 + row;
+    const size_t room = rows < 32768 ? 0 : 40000000; /* the selection's */
+    const size_t limits[] = {one + room, one + 4 * row + room, one + 33 * row + room, 0};
+    struct steps steps = {NULL, NULL, NULL, NULL};
+    size_t bytes = 0;
+    unsigned char *expected = NULL;
+    if (make_steps(suite, workload, &steps, message, size) &&
+        works(smelt__placed_poison(&workload->placed), "poison", message, size) &&
+        run_steps(suite, workload, &steps, message, size) &&
+        works(smelt__placed_download(&workload->placed), "download", message, size))
+        expected = copy_outputs(workload, &bytes);
+    for (int i = 0; i < COUNT(limits) && expected && !message[0]; i++)
+        compare_call(workload, limits[i], expected, bytes, message, size);
+    free(expected);
+    free_steps(suite, &steps);
+}
+
+void run_two_steps(struct suite *suite) {
+    static const struct {
+        const char *name, *spec;
+        int64_t tokens, rows;
+        enum smelt__lists lists;
+    } cases[] = {
+        {"two steps: bf16, random windows", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=20", 11,
+         300, SMELT__LISTS_RANDOM},
+        {"two steps: fp8, by score, damaged windows",
+         "indexer_topk:heads=6,dim=64,dtype=fp8,topk=40,order=score", 13, 250,
+         SMELT__LISTS_ADVERSARIAL},
+        {"two steps: fp8, causal", "indexer_topk:heads=32,dim=128,dtype=fp8,topk=2048", 1000, 9000,
+         SMELT__LISTS_CAUSAL},
+        {"two steps: bf16, long rows", "indexer_topk:heads=64,dim=128,dtype=bf16,topk=512", 300,
+         70001, SMELT__LISTS_FULL},
+        {"two steps: fp8, few long rows", "indexer_topk:heads=64,dim=128,dtype=fp8,topk=2048", 7,
+         1 << 20, SMELT__LISTS_LOG},
+    };
+    const int count = suite->emulated || suite->quick ? 2 : COUNT(cases);
+    for (int i = 0; i < count; i++) {
+        const struct smelt__problem_options options = {.seed = suite->seed + (uint64_t)i,
+                                                       .tokens = cases[i].tokens,
+                                                       .rows = cases[i].rows,
+                                                       .lists = cases[i].lists,
+                                                       .topk_length = i % 2,
+                                                       .max_logits = i % 3 == 1};
+        struct workload workload;
+        char message[1024] = "";
+        if (!suite_wants(suite, cases[i].name))
+            continue;
+        if (workload_open(&workload, suite, cases[i].spec, &options, message, sizeof message) ==
+            0) {
+            compare_all(suite, &workload, message, sizeof message);
+            workload_close(&workload);
+        }
+        suite_report(suite, cases[i].name, message);
+    }
+}
+
+/* ---- what forward must refuse, naming the argument ----------------------------------------------
+ */
+
+static const struct change {
+    const char *name; /* the message must hold it */
+    size_t offset;
+    int64_t value; /* of a field of `bytes` bytes */
+    size_t bytes;
+} changes[] = {
+#define SET(field, value)                                                                          \
+    {                                                                                              \
+#field, offsetof(smelt_indexer_topk_args, field), value,                                   \
+            sizeof(((smelt_indexer_topk_args *)0)->field)                                          \
+    }
+#define POINT(field, value)                                                                        \
+    { #field, offsetof(smelt_indexer_topk_args, field.data), value, sizeof(void *) }
+#define STEP(field, i, value)                                                                      \
+    { #field, offsetof(smelt_indexer_topk_args, field.strides[i]), value, sizeof(int64_t) }
+    SET(size, 0),
+    SET(size, 40),
+    SET(tokens, -1),
+    SET(tokens, INT64_C(1) << 31),
+    SET(rows, -1),
+    SET(rows, (1 << 20) + 1),
+    SET(free_multiprocessors, -1),
+    SET(workspace, 0),
+    SET(workspace, 0x10080),
+    SET(workspace_bytes, 100),
+    SET(workspace_limit, 256),
+    POINT(q, 0),
+    POINT(q, 0x1008),
+    STEP(q, 0, 7),
+    POINT(k, 0),
+    POINT(k, 0x1004),
+    POINT(weights, 0),
+    POINT(weights, 0x1002),
+    POINT(k_scale, 0),
+    POINT(window_begin, 0),
+    POINT(window_end, 0),
+    POINT(window_end, 0x1001),
+    POINT(indices, 0),
+    STEP(indices, 0, 3),
+};
+
+static void refuse(const struct workload *workload, const struct change *change, char *message,
+                   size_t size) {
+    smelt_indexer_topk_args args = *(const smelt_indexer_topk_args *)workload->placed.args;
+    memcpy((char *)&args + change->offset, &change->value, change->bytes);
+    const smelt_status status = workload->pass->launch(workload->object, &args, NULL);
+    if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), change->name))
+        snprintf(message, size, "%s = %lld: status %d, '%s'", change->name,
+                 (long long)change->value, (int)status, smelt_last_error());
+}
+
+/* The workspace on the indices, and outputs on one another. */
+static void refuse_overlaps(const struct workload *workload, char *message, size_t size) {
+    const smelt_indexer_topk_args *given = workload->placed.args;
+    smelt_indexer_topk_args on_input = *given, on_output = *given;
+    on_input.indices.data = (void *)(uintptr_t)given->weights.data;
+    on_output.lengths.data = given->indices.data;
+    if (workload->pass->launch(workload->object, &on_input, NULL) != SMELT_ERROR_INVALID_ARGUMENT ||
+        !strstr(smelt_last_error(), "overlaps") ||
+        workload->pass->launch(workload->object, &on_output, NULL) !=
+            SMELT_ERROR_INVALID_ARGUMENT ||
+        !strstr(smelt_last_error(), "overlaps"))
+        snprintf(message, size, "an overlap was not refused: %s", smelt_last_error());
+}
+
+/* No query needs nothing; no keys give indices of -1. */
+static void take_nothing(struct workload *workload, char *message, size_t size) {
+    smelt_indexer_topk_args *args = workload->placed.args;
+    smelt_indexer_topk_args none = SMELT_INDEXER_TOPK_ARGS_INIT;
+    const smelt_indexer_topk_spec *spec = workload->problem.spec;
+    const int64_t rows = args->rows;
+    if (!works(workload->pass->launch(workload->object, &none, NULL), "no query", message, size))
+        return;
+    args->rows = 0;
+    if (works(smelt__placed_run(&workload->placed, workload->object, NULL), "no key", message,
+              size))
+        for (int64_t i = 0; i < args->tokens * spec->topk; i++)
+            if (((const int32_t *)smelt__placed_row(&workload->placed, TENSOR(INDICES), 0, 0,
+                                                    0))[i] != -1)
+                snprintf(message, size, "an index without a key is not -1");
+    args->rows = rows;
+}
+
+void run_topk_refusals(struct suite *suite) {
+    static const char name[] = "arguments: indexer_topk";
+    const struct smelt__problem_options options = {.seed = suite->seed,
+                                                   .tokens = 5,
+                                                   .rows = 200,
+                                                   .lists = SMELT__LISTS_FULL,
+                                                   .topk_length = 1};
+    struct workload workload;
+    char message[1024] = "";
+    if (!suite_wants(suite, name))
+        return;
+    if (workload_open(&workload, suite, "indexer_topk:heads=4,dim=64,dtype=fp8,topk=8", &options,
+                      message, sizeof message) == 0) {
+        for (int i = 0; i < COUNT(changes) && !message[0]; i++)
+            refuse(&workload, &changes[i], message, sizeof message);
+        if (!message[0])
+            refuse_overlaps(&workload, message, sizeof message);
+        if (!message[0])
+            take_nothing(&workload, message, sizeof message);
+        workload_close(&workload);
+    }
+    suite_report(suite, name, message);
+}
