@@ -8,6 +8,7 @@ FakeTensor, functorch, dispatch modes, tensor subclasses, the profiler) meets th
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 
 import torch
@@ -49,15 +50,28 @@ def _buckets(buckets) -> tuple:
         if buckets != "auto":
             raise ValueError(f"smelt: buckets must be None, 'auto' or bounds, not {buckets!r}")
         return (-1,)
-    return tuple(int(bound) for bound in buckets)
+    return tuple(_whole(bound, "a bucket's bound") for bound in buckets)
 
 
 def _configuration(q, indices, dv, topk, sink, buckets):
     """What an operator is made for, but for its passes and determinism."""
     heads, dqk = q.shape[-2:]
-    width = indices.shape[-1]
-    return (heads, dqk, dv or value_width(dqk),
-            topk or max(1, -(-width // TOPK_STEP)) * TOPK_STEP, sink is not None, buckets)
+    if not topk:
+        topk = max(1, -(-indices.shape[-1] // TOPK_STEP)) * TOPK_STEP
+    return heads, dqk, dv or value_width(dqk), topk, sink is not None, buckets
+
+
+def _whole(value, name: str) -> int | None:
+    """A positive number, or None."""
+    if value is None:
+        return None
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"smelt: {name} must be an int, not {type(value).__name__}") from None
+    if not 0 < number < 1 << 31:
+        raise ValueError(f"smelt: {name} must be positive, not {number}")
+    return number
 
 
 def _operator(q, kv, configuration, passes, deterministic, backend):
@@ -377,6 +391,8 @@ def sparse_attention(
         _choose(backend, "backend", ("auto", "smelt", "torch"))
     if dkv_dtype is not None:
         _choose(dkv_dtype, "dkv_dtype", (torch.bfloat16, torch.float32))
+    if dv is not None or topk is not None:
+        dv, topk = _whole(dv, "dv"), _whole(topk, "topk")
     configuration = _configuration(q, indices, dv, topk, sink, _buckets(buckets))
     width = configuration[2]
     if is_plain(q, kv):
@@ -441,7 +457,7 @@ def sparse_attention_backward(
         sink = sink.float()
     if indices.shape[-1] == 0:
         indices = indices.new_full((*indices.shape[:-1], 1), -1)
-    configuration = _configuration(q, indices, out.shape[-1], topk, sink, _buckets(buckets))
+    configuration = _configuration(q, indices, out.shape[-1], _whole(topk, "topk"), sink, _buckets(buckets))
     found = _operator(q, kv, configuration, BACKWARD, _is_deterministic(deterministic), "smelt")
     with torch.no_grad():
         return _backward(found, grad_out, q, kv, indices, topk_length, sink, queries, query_count, out,

@@ -7,7 +7,7 @@ import smelt
 from smelt import _native, _runtime
 
 if _runtime.EMULATED:
-    _native.emulate(8, 0)  # `mma` kernels: on the emulator Hopper's take seconds a query
+    _native.emulate(8, 9)  # the oldest with fp8; `mma` kernels: on the emulator Hopper's take seconds a query
 
 torch.set_num_threads(1)
 

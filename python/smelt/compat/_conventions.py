@@ -1,0 +1,47 @@
+"""What other packages hand around instead of a natural log-sum-exp without the sink, by name."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+LN2 = math.log(2.0)
+LOG2E = 1.0 / LN2
+NEVER = float("-inf")
+
+
+def to_flash_mla(lse: Tensor) -> Tensor:
+    """FlashMLA: natural, without the sink, +inf for an empty row."""
+    return lse.masked_fill(lse == NEVER, float("inf"))
+
+
+def from_flash_mla(lse: Tensor) -> Tensor:
+    return lse.masked_fill(lse == float("inf"), NEVER)
+
+
+def to_base2(lse: Tensor) -> Tensor:
+    """The TileLang ports of DeepSeek-V3.2: log2, without a sink."""
+    return lse * LOG2E
+
+
+def from_base2(lse: Tensor) -> Tensor:
+    return lse * LN2
+
+
+def to_base2_with_sink(lse: Tensor, sink: Tensor) -> Tensor:
+    """The TileLang ports of DeepSeek-V4: log2 of the whole denominator, the sink in it."""
+    return torch.logaddexp(lse, sink.float().expand_as(lse)) * LOG2E
+
+
+def one_group(kv: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
+    """kv [.., S, 1, D] and indices [.., T, 1, W] without the dimension of KV heads, int32 indices."""
+    if kv.shape[-2] != 1 or indices.shape[-2] != 1:
+        raise ValueError(f"smelt: one KV head is supported, not {kv.shape[-2]} (kv {tuple(kv.shape)}, "
+                         f"indices {tuple(indices.shape)})")
+    return kv.squeeze(-2), int32(indices.squeeze(-2))
+
+
+def int32(indices: Tensor) -> Tensor:
+    return indices if indices.dtype is torch.int32 else indices.to(torch.int32)

@@ -1,0 +1,104 @@
+"""miles' DeepSeek-V4 kernels, which NeMo AutoModel, VeOmni and others vendor.
+
+Their contract: q [B, T, H, D], kv [B, S, D], attn_sink [H] fp32, topk_idxs [B, T, topk], slots outside
+0..S-1 are masked; lse is log2 of the whole denominator, the sink in it. NeMo's `reference_rounding`
+chooses between two roundings of their kernels and has no effect here.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .._sparse_attention import sparse_attention, sparse_attention_backward
+from ._conventions import LOG2E, from_base2, int32, to_base2_with_sink
+from .tilelang import _scale
+
+
+@torch.no_grad()
+def sparse_mqa_fwd_interface(
+    q: Tensor,
+    kv: Tensor,
+    attn_sink: Tensor,
+    topk_idxs: Tensor,
+    sm_scale: float | None = None,
+    *args,
+    **tuning,
+) -> tuple[Tensor, Tensor]:
+    """(out [B, T, H, D] bf16, lse [B, T, H] fp32: log2 of the denominator, the sink in it)"""
+    out, lse = sparse_attention(q, kv, int32(topk_idxs), _scale(q, sm_scale), dv=q.shape[-1], sink=attn_sink,
+                                return_lse=True, backend="smelt")
+    return out, to_base2_with_sink(lse, attn_sink)
+
+
+@torch.no_grad()
+def sparse_mqa_bwd_interface(
+    q: Tensor,
+    kv: Tensor,
+    attn_sink: Tensor,
+    o: Tensor,
+    do: Tensor,
+    topk_idxs: Tensor,
+    lse: Tensor,
+    sm_scale: float | None = None,
+    return_dkv_accum_dtype: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(dq, dkv, d_attn_sink); dkv in fp32 when return_dkv_accum_dtype.
+
+    With the whole denominator at hand the kernel needs no sink; taking the sink out of it first would lose
+    all digits where it dominates. Its own gradient is a sum over queries.
+    """
+    dq, dkv, _ = sparse_attention_backward(
+        do, q, kv, int32(topk_idxs), o, from_base2(lse), _scale(q, sm_scale),
+        dkv_dtype=torch.float32 if return_dkv_accum_dtype else None)
+    delta = (o.float() * do.float()).sum(-1)
+    share = torch.exp2(attn_sink.float() * LOG2E - lse)
+    dsink = -(delta * share).sum(dim=tuple(range(delta.dim() - 1)))
+    return dq, dkv, dsink
+
+
+def sparse_attn_tilelang(
+    q: Tensor,
+    kv: Tensor,
+    attn_sink: Tensor,
+    topk_idxs: Tensor,
+    sm_scale: float | None = None,
+    reference_rounding: bool = False,
+    return_lse: bool = False,
+):
+    """out [B, T, H, D], differentiable; with return_lse also lse, as sparse_mqa_fwd_interface gives it."""
+    out, lse = sparse_attention(q, kv, int32(topk_idxs), _scale(q, sm_scale), dv=q.shape[-1], sink=attn_sink,
+                                return_lse=True, backend="smelt")
+    return (out, to_base2_with_sink(lse, attn_sink.detach())) if return_lse else out
+
+
+def sparse_attn_tilelang_head_chunked(
+    q: Tensor,
+    kv: Tensor,
+    attn_sink: Tensor,
+    topk_idxs: Tensor,
+    max_heads_per_kernel: int,
+    sm_scale: float | None = None,
+    reference_rounding: bool = False,
+) -> Tensor:
+    """As sparse_attn_tilelang: all heads at once, whose kv gradient is summed in fp32 anyway."""
+    if max_heads_per_kernel < 1:
+        raise ValueError(f"smelt: max_heads_per_kernel must be positive, not {max_heads_per_kernel}")
+    return sparse_attn_tilelang(q, kv, attn_sink, topk_idxs, sm_scale)
+
+
+class DeepSeekV4SparseAttention:
+    """In the place of their autograd.Function."""
+
+    @staticmethod
+    def apply(q, kv, attn_sink, topk_idxs, sm_scale=None, reference_rounding=False) -> Tensor:
+        return sparse_attn_tilelang(q, kv, attn_sink, topk_idxs, sm_scale)
+
+
+class DeepSeekV4SparseAttentionHeadChunked:
+    """In the place of their autograd.Function."""
+
+    @staticmethod
+    def apply(q, kv, attn_sink, topk_idxs, max_heads_per_kernel, sm_scale=None,
+              reference_rounding=False) -> Tensor:
+        return sparse_attn_tilelang_head_chunked(q, kv, attn_sink, topk_idxs, max_heads_per_kernel, sm_scale)

@@ -1,0 +1,68 @@
+"""TileLang's DeepSeek-V3.2 examples: `sparse_mla_fwd_interface` and `sparse_mla_bwd`.
+
+Their contract: q [B, T, H, 576], kv [B, S, 1, 576], indices [B, T, 1, topk] int32; a slot counts when its
+index is at most the query's own number (causal, queries and keys counted from the same start); lse in
+base 2. Here a slot below 0 is masked as well, and an empty row gives zeros, not NaN. What only tunes their
+kernels (block_I, num_stages, threads) has no effect.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .._sparse_attention import sparse_attention, sparse_attention_backward
+from ._conventions import from_base2, one_group, to_base2
+
+
+def _causal(indices: Tensor) -> Tensor:
+    """Slots beyond the query's own number masked; indices [B, T, topk]."""
+    query = torch.arange(indices.shape[1], device=indices.device, dtype=indices.dtype)[:, None]
+    return indices.masked_fill(indices > query, -1)
+
+
+def _scale(q: Tensor, sm_scale: float | None) -> float:
+    return q.shape[-1] ** -0.5 if sm_scale is None else sm_scale
+
+
+@torch.no_grad()
+def sparse_mla_fwd_interface(
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    sm_scale: float | None = None,
+    return_p_sum: bool = False,
+    d_v: int = 512,
+    block_I: int = 64,
+    num_stages: int = 2,
+    threads: int = 256,
+) -> tuple[Tensor, Tensor]:
+    """(out [B, T, H, d_v] bf16, lse [B, T, H] fp32 in base 2)"""
+    if return_p_sum:
+        raise NotImplementedError("smelt: sparse_mla_fwd_interface with return_p_sum is not there")
+    rows, lists = one_group(kv, indices)
+    out, lse = sparse_attention(q, rows, _causal(lists), _scale(q, sm_scale), dv=d_v, return_lse=True,
+                                backend="smelt")
+    return out, to_base2(lse)
+
+
+@torch.no_grad()
+def sparse_mla_bwd(
+    q: Tensor,
+    kv: Tensor,
+    o: Tensor,
+    do: Tensor,
+    indices: Tensor,
+    lse: Tensor,
+    sm_scale: float | None = None,
+    is_casual: bool = True,
+    return_kernel: bool = False,
+    delta: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """(dq, dkv), of the shapes of q and kv."""
+    if not is_casual or return_kernel:
+        raise NotImplementedError("smelt: sparse_mla_bwd is causal, and has no kernel to return")
+    rows, lists = one_group(kv, indices)
+    dq, dkv, _ = sparse_attention_backward(do, q, rows, _causal(lists), o, from_base2(lse),
+                                           _scale(q, sm_scale))
+    return dq, dkv.unsqueeze(-2)

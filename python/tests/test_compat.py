@@ -1,0 +1,223 @@
+"""The drop-ins against what the originals document: shapes, types, masks, lse conventions, empty rows.
+
+The truth is computed here from each original's own definition, in double precision.
+"""
+
+import math
+import sys
+import types
+
+import pytest
+import torch
+
+import smelt
+import smelt.compat
+from conftest import Problem, check_grad, check_out, check_sums
+from smelt.compat import cudnn, flash_mla, miles, nemo, prime_rl, slime, tilelang
+
+
+def attend(q, kv, indices, scale, dv, sink=None):
+    """out, natural lse without the sink, of indices whose negative slots are masked; differentiable."""
+    out, lse, _ = smelt._reference.sparse_attention(q, kv, indices, scale, dv, sink=sink)
+    return out, lse
+
+
+def doubled(*tensors):
+    return [tensor.detach().double().requires_grad_() for tensor in tensors]
+
+
+@pytest.fixture
+def problem(device):
+    made = Problem(device, tokens=5, rows=9, heads=2, dqk=192, sink=True, width=7, grad=False)
+    made.indices[2] = -1  # an empty row
+    return made
+
+
+def test_flash_mla(device):
+    problem = Problem(device, tokens=3, rows=9, heads=1, dqk=576, width=5, lengths=True, sink=True, grad=False)
+    problem.indices[1] = -1
+    problem.indices[0, 0] = 9  # not below s_kv: masked, too
+    out, max_logits, lse = flash_mla.flash_mla_sparse_fwd(
+        problem.q, problem.kv.unsqueeze(1), problem.indices.unsqueeze(1), problem.scale,
+        attn_sink=problem.sink, topk_length=problem.topk_length)
+    true_out, true_lse, true_max = smelt._reference.sparse_attention(
+        problem.q.double(), problem.kv.double(), problem.indices, problem.scale, 512, sink=problem.sink,
+        topk_length=problem.topk_length)
+    assert out.shape == (3, 1, 512) and out.dtype is torch.bfloat16
+    check_out(out, true_out)
+    check_sums(max_logits, true_max)
+    empty = true_lse == float("-inf")
+    assert bool(empty[1].all()) and bool((lse[empty] == float("inf")).all())
+    check_sums(lse.masked_fill(empty, 0), true_lse.masked_fill(empty, 0))
+    with pytest.raises(ValueError, match="one KV head"):
+        flash_mla.flash_mla_sparse_fwd(problem.q, problem.kv.unsqueeze(1).expand(-1, 2, -1),
+                                       problem.indices.unsqueeze(1), problem.scale)
+
+
+def test_cudnn(problem):
+    """Forward and backward by the wrappers, lse as FlashMLA gives it."""
+    forward = cudnn.sparse_attention_forward_wrapper(problem.q, problem.kv, problem.indices, problem.sink,
+                                                     softmax_scale=problem.scale)
+    q, kv, sink = doubled(problem.q, problem.kv, problem.sink)
+    out, _ = attend(q, kv, problem.indices, problem.scale, problem.dv, sink)
+    check_out(forward["out"], out)
+    given = torch.empty_like(problem.q)
+    result = cudnn.sparse_attention_backward_wrapper(
+        problem.q, problem.kv, forward["out"], problem.grad_out, forward["lse"], problem.sink,
+        problem.indices, softmax_scale=problem.scale, dq=given)
+    assert tuple(result.keys()) == ("dq", "dkv", "d_sink") and result["dq"] is given
+    dq, dkv, dsink = result
+    assert dsink.dtype is torch.float32 and dkv.shape == problem.kv.shape
+    for got, true in zip((dq, dkv, dsink), torch.autograd.grad(out, (q, kv, sink), problem.grad_out.double())):
+        check_grad(got, true)
+
+
+def test_cudnn_without_a_sink(problem):
+    """attn_sink is -inf then."""
+    none = torch.full_like(problem.sink, float("-inf"))
+    out, _, lse = flash_mla.flash_mla_sparse_fwd(problem.q, problem.kv.unsqueeze(1),
+                                                 problem.indices.unsqueeze(1), problem.scale, problem.dv)
+    result = cudnn.sparse_attention_backward_wrapper(
+        problem.q, problem.kv, out, problem.grad_out, lse, none, problem.indices, problem.scale)
+    q, kv = doubled(problem.q, problem.kv)
+    true, _ = attend(q, kv, problem.indices, problem.scale, problem.dv)
+    for got, grad in zip((result["dq"], result["dkv"]),
+                         torch.autograd.grad(true, (q, kv), problem.grad_out.double())):
+        check_grad(got, grad)
+    assert bool((result["d_sink"] == 0).all())
+
+
+def test_tilelang_is_causal_and_in_base_2(device):
+    """indices <= query, filled up with S; lse = log2 sum of exponentials."""
+    problem = Problem(device, batches=2, tokens=6, rows=6, heads=2, dqk=192, width=6, masked=0.0, grad=False)
+    kv, lists = problem.kv.unsqueeze(2), problem.indices.unsqueeze(2).contiguous()
+    lists[:, :, :, -1] = 6
+    query = torch.arange(6, device=device)[None, :, None]
+    seen = lists.squeeze(2).masked_fill(lists.squeeze(2) > query, -1)
+    q64, kv64 = doubled(problem.q, problem.kv)
+    true, true_lse = attend(q64, kv64, seen, 192**-0.5, 128)
+    out, lse = tilelang.sparse_mla_fwd_interface(problem.q, kv, lists, d_v=128)  # the scale by default
+    check_out(out, true)
+    check_sums(lse, true_lse.double() * math.log2(math.e))
+    dq, dkv = tilelang.sparse_mla_bwd(problem.q, kv, out, problem.grad_out, lists, lse)
+    assert dkv.shape == kv.shape
+    grads = torch.autograd.grad(true, (q64, kv64), problem.grad_out.double())
+    check_grad(dq, grads[0])
+    check_grad(dkv.squeeze(2), grads[1])
+
+
+def test_slime(problem):
+    """SparseMLA.apply and the two calls below it agree; -1 is masked; lse in base 2."""
+    q, kv = problem.q.clone().requires_grad_(), problem.kv.unsqueeze(1).clone().requires_grad_()
+    lists = problem.indices.unsqueeze(1)
+    slime_out, slime_lse = slime.SparseMLA.apply(q, kv, lists, problem.scale)
+    q64, kv64 = doubled(problem.q, problem.kv)
+    true, true_lse = attend(q64, kv64, problem.indices, problem.scale, problem.dv)
+    check_out(slime_out, true)
+    check_sums(slime_lse, true_lse.double() * math.log2(math.e))
+    slime_out.backward(problem.grad_out)
+    grads = torch.autograd.grad(true, (q64, kv64), problem.grad_out.double())
+    check_grad(q.grad, grads[0])
+    check_grad(kv.grad.squeeze(1), grads[1])
+    out, lse = slime.sparse_mla_fwd_interface(q, kv, lists.long(), sm_scale=problem.scale, d_v=128, threads=128)
+    assert torch.equal(out, slime_out) and torch.equal(lse, slime_lse) and not out.requires_grad
+    dq, dkv = slime.sparse_mla_bwd(q, kv, out, problem.grad_out, lists, lse, sm_scale=problem.scale)
+    check_grad(dq, grads[0])
+    check_grad(dkv.squeeze(1), grads[1])
+
+
+@pytest.mark.parametrize("weight", [0.0, 30.0], ids=["small sink", "sink that dominates"])
+def test_miles(device, weight):
+    """lse has the sink in it; the backward pass keeps its digits where the sink is nearly all of it."""
+    problem = Problem(device, batches=2, tokens=3, rows=9, heads=2, dqk=128, sink=True, grad=False)
+    problem.indices[0, 1] = -1
+    problem.indices[1, 0, 0] = 9  # outside
+    sink = (problem.sink + weight).requires_grad_()
+    leaves = doubled(problem.q, problem.kv, sink)
+    true, true_lse = attend(leaves[0], leaves[1], problem.indices, problem.scale, 128, leaves[2])
+    whole = torch.logaddexp(true_lse.double(), leaves[2].detach().expand_as(true_lse)) * math.log2(math.e)
+    grads = torch.autograd.grad(true, leaves, problem.grad_out.double())
+
+    out, lse = miles.sparse_mqa_fwd_interface(problem.q, problem.kv, sink, problem.indices, problem.scale)
+    check_out(out, true)
+    check_sums(lse, whole)
+    got = miles.sparse_mqa_bwd_interface(problem.q, problem.kv, sink, out, problem.grad_out, problem.indices,
+                                         lse, problem.scale, return_dkv_accum_dtype=True)
+    assert got[1].dtype is torch.float32
+    if weight == 0.0:
+        for one, two in zip(got, grads):
+            check_grad(one, two)
+    # By autograd: out is rounded to bf16 before delta is taken, in both.
+    q, kv = problem.q.clone().requires_grad_(), problem.kv.clone().requires_grad_()
+    attended = miles.DeepSeekV4SparseAttention.apply(q, kv, sink, problem.indices, problem.scale)
+    chunked = miles.sparse_attn_tilelang_head_chunked(q, kv, sink, problem.indices, 1, problem.scale)
+    assert torch.equal(attended, chunked)
+    direct = torch.autograd.grad(attended, (q, kv, sink), problem.grad_out)
+    for one, two, true_grad in zip(direct, got, grads):
+        largest = float(true_grad.abs().max())
+        assert float((one.double() - two.double()).abs().max()) <= 0.02 * largest
+    _, with_lse = miles.sparse_attn_tilelang(q, kv, sink, problem.indices, problem.scale, return_lse=True)
+    assert torch.equal(with_lse, lse)
+
+
+def test_prime_rl(device):
+    """The last row of kv is a sentinel; bucketed and plain agree."""
+    problem = Problem(device, batches=1, tokens=6, rows=9, heads=2, dqk=192, width=8, grad=False)
+    kv = torch.cat([problem.kv, torch.zeros_like(problem.kv[:, :1])], 1).unsqueeze(2)
+    lists = problem.indices.masked_fill(problem.indices < 0, 9).unsqueeze(2)
+    q64, kv64 = doubled(problem.q, problem.kv)
+    true, true_lse = attend(q64, kv64, problem.indices, problem.scale, 128)
+    grads = torch.autograd.grad(true, (q64, kv64), problem.grad_out.double())
+    for forward, backward in (
+        (prime_rl.sparse_mla_fwd_interface, prime_rl.sparse_mla_bwd),
+        (lambda *a: prime_rl.sparse_mla_fwd_bucketed(*a, bucket_sizes=(4, 16)),
+         lambda *a: prime_rl.sparse_mla_bwd_bucketed_sorted(*a, bucket_sizes=(4, 16))),
+    ):
+        out, lse = forward(problem.q, kv, lists, problem.scale, 128)
+        check_out(out, true)
+        check_sums(lse, true_lse.double() * math.log2(math.e))
+        dq, dkv = backward(problem.q, kv, out, problem.grad_out, lists, lse, problem.scale)
+        assert dkv.shape == kv.shape and bool((dkv[:, -1] == 0).all())
+        check_grad(dq, grads[0])
+        check_grad(dkv[:, :-1].squeeze(2), grads[1])
+
+
+def test_nemo(problem, device):
+    assert nemo.is_dsa_kernel_available("sparse_attn") is True
+    with pytest.raises(ValueError):
+        nemo.is_dsa_kernel_available("nope")
+    tensors = (problem.q, problem.kv)
+    use = nemo.should_use_tilelang
+    assert use("torch", available=True, kernel_name="x", tensors=tensors) is False
+    assert use("auto", available=True, kernel_name="x", tensors=tensors, require_bf16=True) is True
+    assert use("auto", available=True, kernel_name="x", tensors=(problem.q.float(),), require_bf16=True) is False
+    with pytest.raises(RuntimeError, match="TileLang backend was requested"):
+        use("tilelang", available=False, kernel_name="indexer", tensors=tensors)
+    weight = torch.randn(2, 32, 128, device=device).bfloat16()
+    out = nemo.tilelang_sparse_attention(problem.q, problem.kv.unsqueeze(1), problem.indices.unsqueeze(1),
+                                         weight, problem.scale)
+    latent, _ = attend(problem.q.double(), problem.kv.double(), problem.indices, problem.scale, 128)
+    want = torch.einsum("thc,hdc->thd", latent, weight.double())
+    assert float((out.double() - want).norm()) <= 0.01 * float(want.norm())
+
+
+def test_install(monkeypatch):
+    """In place of packages that are not there, and into one that is."""
+    monkeypatch.delitem(sys.modules, "flash_mla", raising=False)
+    there = types.ModuleType("cudnn")
+    there.DSA = types.SimpleNamespace(other=1, sparse_attention_backward_wrapper=None)
+    there.something = 2
+    monkeypatch.setitem(sys.modules, "cudnn", there)
+    with pytest.raises(ValueError, match="no package"):
+        smelt.compat.install("flash_mla", "flash_attn")
+    smelt.compat.install("flash_mla", "cudnn")
+    try:
+        from flash_mla import flash_mla_sparse_fwd
+
+        assert flash_mla_sparse_fwd is flash_mla.flash_mla_sparse_fwd
+        import cudnn as installed
+
+        assert installed.something == 2 and installed.DSA.other == 1
+        assert installed.DSA.sparse_attention_backward_wrapper is cudnn.sparse_attention_backward_wrapper
+    finally:
+        sys.modules.pop("flash_mla", None)
