@@ -56,10 +56,11 @@ enum metadata {
     SHARD,      /* random: padded documents, and query_indices in any order */
     PACKED,     /* causal: cu_seqlens alone */
     OFFSET,     /* window: packed, each document behind a prefix, so with keys of their own */
-    WILD,       /* adversarial: everything, with any values */
+    WILD,       /* adversarial: any values, everything but for cu_seqlens_padded if there is an even
+                   number of documents */
     PADDED,     /* packed: cu_seqlens_padded, too */
     COMPRESSED, /* log: a shard whose keys stand for four tokens each, in places of their own */
-    RATIO,      /* drift: packed, four tokens a key, in the documents' places */
+    RATIO,      /* drift: padded, four tokens a key, in the documents' places; with offsets */
     METADATA_KINDS
 };
 
@@ -157,11 +158,12 @@ static int given(const struct smelt__problem *problem, int tensor) {
     const enum metadata metadata = metadata_of(asked);
     switch (tensor) {
     case TENSOR(CU_SEQLENS_PADDED):
-        return metadata == PADDED || is_shard(asked);
+        return metadata == PADDED || metadata == RATIO ||
+               (is_shard(asked) && (metadata != WILD || asked->documents % 2));
     case TENSOR(CU_SEQLENS_KEYS):
         return has_keys(asked);
     case TENSOR(CAUSAL_OFFSET):
-        return metadata == OFFSET || metadata == WILD;
+        return metadata == OFFSET || metadata == RATIO || metadata == WILD;
     default: /* query_indices */
         return is_shard(asked);
     }
@@ -207,6 +209,8 @@ static void fill_documents(struct smelt__problem *problem, struct smelt__random 
     bounds[0] = smelt__random_below(random, 4) ? 0 : bounds[0];
     qsort(bounds, (size_t)documents + 1, sizeof *bounds, by_value);
     lengths[0] = bounds[0];
+    if (keys)
+        keys[0] = offsets ? -3 : 0; /* the first keys are no rows */
     for (int64_t d = 0; d < documents; d++) {
         const int32_t room = bounds[d + 1] - bounds[d];
         const int64_t drawn = smelt__random_below(random, room + 1);
@@ -216,9 +220,8 @@ static void fill_documents(struct smelt__problem *problem, struct smelt__random 
         if (offsets)
             offsets[d] = offset;
         if (keys)
-            keys[d + 1] =
-                (d ? keys[d] : (keys[0] = 0)) +
-                (offsets ? length + (offset > 0 ? offset : 0) : (int32_t)(length / ratio));
+            keys[d + 1] = keys[d] + (offsets ? length + (offset > 0 ? offset : 0)
+                                             : (int32_t)(length / ratio));
     }
 }
 

@@ -4,7 +4,9 @@ from configurations import Check
 
 
 def check(name, options, **more):
-    return Check(name, "indexer_windows", "indexer_windows_build", options + " --seed 70", **more)
+    """Every query is compared."""
+    return Check(name, "indexer_windows", "indexer_windows_build",
+                 options + " --seed 70 --sample 10000", **more)
 
 
 # Together they reach every statement (coverage.py --suggest).
@@ -14,10 +16,13 @@ CONFIGURATIONS = (
     check("shard", "--lists random --queries 300 --documents 40"),
     check("many", "--lists log --queries 300 --documents 5000", schedules=2),
     check("wild", "--lists adversarial --queries 500 --documents 9", schedules=2),
+    check("wild-packed", "--lists adversarial --queries 700 --documents 30 --rows 1500", schedules=2),
     check("wild-many", "--lists adversarial --queries 1100 --documents 4097 --rows 5000", schedules=2),
-    check("wild-some", "--lists adversarial --queries 700 --documents 300 --rows 1500", schedules=2),
+    check("wild-some", "--lists adversarial --queries 700 --documents 301 --rows 1500", schedules=2),
+    check("ratio", "--lists drift --queries 290 --documents 5", schedules=2),
     check("packed", "--lists causal --queries 520 --documents 7 --rows 300", schedules=2),
     check("padded", "--lists packed --queries 270 --documents 2047", schedules=2),
-    check("offset", "--lists window --queries 270 --documents 2048", schedules=2),
-    check("ratio", "--lists drift --queries 290 --documents 5", schedules=2),
+    check("offset", "--lists window --queries 270 --documents 20", schedules=2),
+    # A document with queries begins with the second part of cu_seqlens, and ends with it.
+    check("parts", "--lists causal --queries 9000 --documents 4200", schedules=1),
 )
