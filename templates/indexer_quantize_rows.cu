@@ -82,7 +82,7 @@ DEVICE void quantize(const struct indexer_quantize_rows_params *params, i64 firs
             const uint2 pair = {codes[0], codes[1]};
             *(uint2 *)((char *)params->y + row * params->y_row_stride + lane * 8) = pair;
             if (lane == 0) {
-                params->scale[row] = scale;
+                params->scale[row] = params->factor ? params->factor[row] * scale : scale;
             }
         }
     }

@@ -3,9 +3,10 @@
  * by the CUDA source: plain C types only. Strides count elements.
  */
 struct indexer_quantize_rows_params {
-    const void *x; /* [rows, DIM] bf16 */
-    void *y;       /* [rows, DIM] e4m3 */
-    float *scale;  /* [rows] */
+    const void *x;       /* [rows, DIM] bf16 */
+    void *y;             /* [rows, DIM] e4m3 */
+    float *scale;        /* [rows] */
+    const float *factor; /* [rows] that the scales are multiplied by, or NULL */
     long long x_row_stride, y_row_stride;
     int rows; /* above 0 */
 };

@@ -101,7 +101,13 @@ static void shape(struct smelt__problem *problem) {
     problem->extents[TENSOR(D)] = ((const smelt_indexer_quantize_spec *)problem->spec)->dim;
 }
 
-enum { STREAM_ROWS = 1, STREAM_KINDS };
+/* The weights' role, where rows are odd. */
+static int given(const struct smelt__problem *problem, int tensor) {
+    (void)tensor; /* the one that is optional */
+    return problem->options.lists == SMELT__LISTS_ADVERSARIAL;
+}
+
+enum { STREAM_ROWS = 1, STREAM_KINDS, STREAM_FACTOR };
 
 /* Rows that are not normally distributed. */
 enum kind {
@@ -184,7 +190,11 @@ static void fill_rows(void *user, int64_t begin, int64_t end) {
 }
 
 static int fill(struct smelt__problem *problem) {
+    float *const factors = smelt__problem_data(problem, TENSOR(FACTOR));
+    struct smelt__random random = smelt__random_at(problem->options.seed, STREAM_FACTOR, 0);
     problem->computed = problem->extents[TENSOR(N)];
+    for (int64_t row = 0; factors && row < problem->computed; row++)
+        factors[row] = ((float)smelt__random_below(&random, 2000) - 999.5F) / 77.0F;
     smelt__parallel_for(problem->computed, 256, fill_rows, problem);
     return 0;
 }
@@ -195,6 +205,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
         smelt__touch_row(footprints, TENSOR(Y), row, 0, 0);
     }
     smelt__touch(footprints, TENSOR(SCALE), 0, problem->extents[TENSOR(N)]);
+    smelt__touch(footprints, TENSOR(FACTOR), 0, problem->extents[TENSOR(N)]);
 }
 
 static double multiplications(const void *spec, const struct smelt__problem_options *given) {
@@ -235,12 +246,15 @@ static void compare(const struct smelt__placed *placed, const void *prepared, in
     const uint16_t *const x = smelt__problem_data(problem, TENSOR(X));
     const uint8_t *const y = smelt__placed_row(placed, TENSOR(Y), row, 0, 0);
     const float *const scales = smelt__placed_row(placed, TENSOR(SCALE), 0, 0, 0);
+    const float *const factors = smelt__problem_data(problem, TENSOR(FACTOR));
     uint8_t expected[WIDEST];
     float scale;
     double wrong = 0;
     (void)prepared;
     smelt__indexer_quantize_reference(
         problem->spec, x + smelt__problem_at(problem, TENSOR(X), row, 0, 0), expected, &scale);
+    if (factors)
+        scale *= factors[row];
     for (int64_t d = 0; d < problem->extents[TENSOR(D)]; d++)
         if (y[d] != expected[d])
             smelt__finding_enlarge(finding, 0, ++wrong, d);
@@ -269,6 +283,7 @@ static const struct smelt__harness_pass passes[] = {
      .name = "forward",
      .tensors = &smelt__indexer_quantize_tensors,
      .shape = shape,
+     .given = given,
      .fill = fill,
      .footprint = footprint,
      .multiplications = multiplications,

@@ -103,7 +103,7 @@ static smelt_status read_args(const smelt_indexer_quantize *quantize,
                               smelt_indexer_quantize_args *args) {
     smelt_status status =
         smelt__struct_read(SMELT__STRUCT(smelt_indexer_quantize_args, "args",
-                                         "SMELT_INDEXER_QUANTIZE_ARGS_INIT", scale),
+                                         "SMELT_INDEXER_QUANTIZE_ARGS_INIT", factor),
                            given, args);
     if (status == SMELT_OK)
         status = smelt__check_extent("rows", args->rows, 0, INT32_MAX);
@@ -132,6 +132,7 @@ smelt_status smelt_indexer_quantize_forward(const smelt_indexer_quantize *quanti
         .x = args.x.data,
         .y = args.y.data,
         .scale = args.scale.data,
+        .factor = args.factor.data,
         .x_row_stride = args.x.strides[0],
         .y_row_stride = args.y.strides[0],
         .rows = (int)args.rows,

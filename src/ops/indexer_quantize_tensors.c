@@ -21,6 +21,8 @@ static const struct smelt__tensor_row rows[SMELT__INDEXER_QUANTIZE_TENSORS] = {
                    .dimensions = 2, .shape = {SYMBOL(N), SYMBOL(D)}},
     [SYMBOL(SCALE)] = {FIELD(scale), .element = SMELT__FP32, .role = SMELT__OUTPUT, .dimensions = 1,
                        .shape = {SYMBOL(N)}},
+    [SYMBOL(FACTOR)] = {FIELD(factor), .element = SMELT__FP32, .role = SMELT__INPUT, .optional = 1,
+                        .dimensions = 1, .shape = {SYMBOL(N)}},
 };
 
 const struct smelt__tensor_table smelt__indexer_quantize_tensors = {

@@ -198,9 +198,10 @@ DEVICE void store_shared_16(u32 address, const u32 *values) {
  * by the CUDA source: plain C types only. Strides count elements.
  */
 struct indexer_quantize_rows_params {
-    const void *x; /* [rows, DIM] bf16 */
-    void *y;       /* [rows, DIM] e4m3 */
-    float *scale;  /* [rows] */
+    const void *x;       /* [rows, DIM] bf16 */
+    void *y;             /* [rows, DIM] e4m3 */
+    float *scale;        /* [rows] */
+    const float *factor; /* [rows] that the scales are multiplied by, or NULL */
     long long x_row_stride, y_row_stride;
     int rows; /* above 0 */
 };
@@ -284,7 +285,7 @@ DEVICE void quantize(const struct indexer_quantize_rows_params *params, i64 firs
             const uint2 pair = {codes[0], codes[1]};
             *(uint2 *)((char *)params->y + row * params->y_row_stride + lane * 8) = pair;
             if (lane == 0) {
-                params->scale[row] = scale;
+                params->scale[row] = params->factor ? params->factor[row] * scale : scale;
             }
         }
     }

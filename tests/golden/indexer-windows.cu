@@ -86,16 +86,11 @@ struct indexer_windows_build_params {
  * of them; LARGEST [WARPS] int, of each warp's entries.
  */
 
-enum {
-    WARPS = THREADS / 32,
-    ALL_LANES = -1,
-    NOT_FOUND = -2, /* so far */
-    NONE = -1       /* a row ahead of the first document */
-};
+enum { ALL_LANES = -1, NOT_FOUND = -2 /* so far */ };
 
 /* The document that a row is in. */
 struct document {
-    int number;
+    int number;     /* -1: the row is ahead of the first */
     int begin, end; /* its rows */
 };
 
@@ -103,15 +98,13 @@ DEVICE int *starts(void) {
     return (int *)(arena + STARTS_OFFSET);
 }
 
-/* The largest of this thread's value and those of the block's threads before it, of the latter
- * alone, or of `least`. */
+/* The largest of `least` and the values of the block's threads before this one. */
 DEVICE int largest_before(int value, int least) {
     int *const largest = (int *)(arena + LARGEST_OFFSET);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     int running = value;
-    for (int step = 1; step < 32; step *= 2) {
-        const int other = __shfl_up_sync((u32)ALL_LANES, running, step);
-        running = lane >= step ? maximum(running, other) : running;
+    for (int step = 1; step < 32; step *= 2) { /* lanes that have none before them get their own */
+        running = maximum(running, __shfl_up_sync((u32)ALL_LANES, running, step));
     }
     if (lane == 31) {
         largest[warp] = running;
@@ -125,7 +118,8 @@ DEVICE int largest_before(int value, int least) {
     return before;
 }
 
-/* Puts the entries from number `first` on into shared memory, each as the largest up to it. */
+/* Puts the entries from number `first` on into shared memory, each as the largest up to it; those
+ * behind the last repeat it. */
 DEVICE void stage_starts(const int *entries, int count, int first) {
     const int own = (int)threadIdx.x * ENTRIES_A_THREAD;
     int values[ENTRIES_A_THREAD];
@@ -137,8 +131,7 @@ DEVICE void stage_starts(const int *entries, int count, int first) {
         running = maximum(running, entry < count ? entries[entry] : 0);
         values[i] = running;
     }
-    __syncthreads(); /* all have read what was carried, and are done with the entries before */
-    const int before = largest_before(running, carried);
+    const int before = largest_before(running, carried); /* all are done with the entries before */
 #pragma unroll
     for (int i = 0; i < ENTRIES_A_THREAD; ++i) {
         starts()[1 + own + i] = maximum(values[i], before);
@@ -149,10 +142,10 @@ DEVICE void stage_starts(const int *entries, int count, int first) {
     __syncthreads();
 }
 
-/* Looks for the first entry beyond a row, among the `count` from number `first` on. */
-DEVICE void look_for(struct document *document, int row, int first, int count) {
-    int low = 0, high = count;
-    if (document->number != NOT_FOUND || starts()[count] <= row) {
+/* Looks for the first entry beyond a row, among those from number `first` on. */
+DEVICE void look_for(struct document *document, int row, int first) {
+    int low = 0, high = ENTRIES;
+    if (document->number != NOT_FOUND || starts()[ENTRIES] <= row) {
         return;
     }
     while (low < high) {
@@ -163,7 +156,7 @@ DEVICE void look_for(struct document *document, int row, int first, int count) {
             low = middle + 1;
         }
     }
-    document->number = first + low - 1; /* NONE for the very first entry */
+    document->number = first + low - 1;
     document->begin = starts()[low];
     document->end = starts()[1 + low];
 }
@@ -176,17 +169,19 @@ DEVICE struct document find_document(const struct indexer_windows_build_params *
     const int count = params->documents + 1;
     struct document document = {NOT_FOUND, 0, 0};
 #pragma unroll 1
-    for (i64 first = 0; first < count; first += ENTRIES) {
-        if (*staged != (int)first) {
-            stage_starts(entries, count, (int)first);
-            *staged = (int)first;
+    for (int first = 0; first < count; first += ENTRIES) {
+        if (*staged != first) {
+            stage_starts(entries, count, first);
+            *staged = first;
         }
-        look_for(&document, row, (int)first, minimum(ENTRIES, count - (int)first));
-        if (count > ENTRIES && __syncthreads_and(document.number != NOT_FOUND)) {
-            break;
-        }
+        look_for(&document, row, first);
     }
     return document;
+}
+
+/* What entry d + 1 is above entry d: it need not be an int. */
+DEVICE i64 length_of(const int *entries, int d) {
+    return (i64)entries[d + 1] - entries[d];
 }
 
 /* Clipped to 0..most. */
@@ -199,7 +194,7 @@ struct window {
     int begin, end;
 };
 
-/* The window of the query at a row of a document. Sums of two numbers of 32 bits need more. */
+/* The window of the query at a row of a document. */
 DEVICE struct window find_window(const struct indexer_windows_build_params *params,
                                  const struct document *document, int row) {
     const int d = document->number;
@@ -207,42 +202,41 @@ DEVICE struct window find_window(const struct indexer_windows_build_params *para
     if (d < 0) {
         return empty;
     }
-    const i64 position = (i64)row - document->begin;
-    i64 length = (i64)document->end - document->begin;
+    const int position = row - document->begin;
+    int length = document->end - document->begin;
     if (params->cu_seqlens_padded) { /* what is behind it pads */
-        length = clip((i64)params->cu_seqlens[d + 1] - params->cu_seqlens[d], length);
+        length = (int)clip(length_of(params->cu_seqlens, d), length);
     }
     if (position >= length) {
         return empty;
     }
-    i64 seen = position + 1 + (params->causal_offset ? params->causal_offset[d] : 0);
+    i64 seen = (i64)position + 1 + (params->causal_offset ? params->causal_offset[d] : 0);
     i64 begin = document->begin, most = length;
     if (params->cu_seqlens_keys) {
         begin = params->cu_seqlens_keys[d];
-        most = (i64)params->cu_seqlens_keys[d + 1] - begin;
+        most = length_of(params->cu_seqlens_keys, d);
     } else {
         seen = seen < length ? seen : length;
     }
     const u32 keys = seen > 0 ? (u32)seen / (u32)params->ratio : 0; /* seen: at most 2^32 - 1 */
-    const i64 end = clip(begin + clip(keys, most > 0 ? most : 0), params->rows);
-    begin = clip(begin, params->rows);
-    const struct window window = {(int)begin, (int)end};
-    return begin < end ? window : empty;
+    const struct window window = {(int)clip(begin, params->rows),
+                                  (int)clip(begin + clip(keys, most), params->rows)};
+    return window.begin < window.end ? window : empty;
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_windows_build_params params) {
-    const i64 step = (i64)gridDim.x * THREADS;
+    const u32 tokens = (u32)params.tokens; /* below 2^31, so that a grid more is a u32, too */
     int staged = NOT_FOUND;
 #pragma unroll 1
-    for (i64 first = (i64)blockIdx.x * THREADS; first < params.tokens; first += step) {
-        const i64 token = first + threadIdx.x;
+    for (u32 first = blockIdx.x * THREADS; first < tokens; first += gridDim.x * THREADS) {
+        const u32 token = first + threadIdx.x;
         int row = -1; /* in no document */
-        if (token < params.tokens) {
+        if (token < tokens) {
             row = params.query_indices ? params.query_indices[token] : (int)token;
         }
         const struct document document = find_document(&params, row, &staged);
-        if (token < params.tokens) {
+        if (token < tokens) {
             const struct window window = find_window(&params, &document, row);
             params.window_begin[token] = window.begin;
             params.window_end[token] = window.end;

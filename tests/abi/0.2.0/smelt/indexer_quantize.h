@@ -1,17 +1,18 @@
 /*
  * smelt: rows of bf16 as e4m3 and a scale each, for the indexer's fp8 logits: the keys, whose scale
- * is k_scale, and the queries' heads, whose scale the caller multiplies into the weights.
+ * is k_scale, and the queries' heads, whose scale goes into the weights: given as `factor`, these
+ * come back multiplied by it.
  *
- * x [N,D] bf16      y [N,D] e4m3      scale [N] fp32
+ * x [N,D] bf16      y [N,D] e4m3      scale [N] fp32      factor [N] fp32
  *
  * For each row, every step rounded to fp32:
  *   scale = max(max_d |x[d]| / 448, 2^-126)          448 is e4m3's largest
  *           with scale=power_of_two the next power of two from there upwards
  *   y[d]  = e4m3(x[d] * (1 / scale))                 to the nearest, ties to even, at most 448
- * so that x[d] is about y[d] * scale, within 2^-4 of it or, below scale / 64, 2^-10 of the scale.
- * A row of zeros gives zeros. A NaN in x becomes e4m3's NaN and does not count for the scale; with
- * an infinity the scale is +inf, infinities become NaN and the rest 0: the logits of such a key are
- * -inf (smelt/indexer_logits.h).
+ * so that x[d] is about y[d] * scale (what is written is factor * scale, where that is given),
+ * within 2^-4 of it or, below scale / 64, 2^-10 of the scale. A row of zeros gives zeros. A NaN in
+ * x becomes e4m3's NaN and does not count for the scale; with an infinity the scale is +inf,
+ * infinities become NaN and the rest 0: the logits of such a key are -inf (smelt/indexer_logits.h).
  */
 #ifndef SMELT_INDEXER_QUANTIZE_H
 #define SMELT_INDEXER_QUANTIZE_H
@@ -55,6 +56,8 @@ typedef struct smelt_indexer_quantize_args {
     smelt_const_tensor x;     /* [N,D] bf16 */
     smelt_tensor y;           /* [N,D] e4m3 */
     smelt_tensor scale;       /* [N] fp32 */
+    smelt_const_tensor
+        factor; /* [N] fp32, optional: the scale is multiplied by it when it is written */
 } smelt_indexer_quantize_args;
 
 #define SMELT_INDEXER_QUANTIZE_ARGS_INIT SMELT_INIT(smelt_indexer_quantize_args)
