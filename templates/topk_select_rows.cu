@@ -32,7 +32,7 @@
  *
  * Barriers: all are the whole block's; each function says what it leaves open.
  *
- * Knobs: list_entries, blocks.
+ * Knobs: threads, blocks, samples, prefetch (src/codegen/families/topk_select_rows.c).
  */
 
 /* Asks for the window's beginning, so that the memory is busy while samples are ranked. */
@@ -65,7 +65,7 @@ DEVICE bool collect_parts(const struct topk_select_rows_params *params, int row,
     __syncthreads();
     found->count = sum_threads(header.above);
     if (!is_enough(known, found->bound, found->count, equal, wanted,
-                   complete && found->count <= LIST)) {
+                   complete && found->count <= LIST, 0)) {
         __syncthreads();
         return false;
     }

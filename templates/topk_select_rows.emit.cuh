@@ -238,6 +238,8 @@ DEVICE void store_place(const struct topk_select_rows_params *params, const stru
     }
 }
 
+/* The elements, or else the entries, that the list now begins with. A map is made of windows that
+ * fill all places. */
 DEVICE void store_row(const struct topk_select_rows_params *params, const struct window *window,
                       int row, int wanted, bool mapped) {
     const u32 offset =
@@ -245,13 +247,12 @@ DEVICE void store_row(const struct topk_select_rows_params *params, const struct
     const u32 *const elements = (const u32 *)list();
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < TOPK; i += THREADS) {
-        const bool there = i < wanted;
         if (mapped) {
-            store_place(params, window, row, i, there, there ? elements[i] : 0, 0, offset);
+            store_place(params, window, row, i, true, elements[i], 0, offset);
         } else {
-            const u64 entry = there ? list()[i] : 0;
+            const u64 entry = i < wanted ? list()[i] : 0;
             const u32 high = (u32)(entry >> 32), low = (u32)entry;
-            store_place(params, window, row, i, there, ~(ORDER_BY_SCORE ? low : high),
+            store_place(params, window, row, i, i < wanted, ~(ORDER_BY_SCORE ? low : high),
                         ORDER_BY_SCORE ? high : low, offset);
         }
     }

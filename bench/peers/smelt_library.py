@@ -1,4 +1,4 @@
-"""libsmelt through ctypes: the structs of include/smelt that bench/peers/backward.py needs.
+"""libsmelt through ctypes: the structs of include/smelt that bench/peers' programs need.
 
 The structs here mirror the headers field by field. Run as a program, this module prints a C file of
 static assertions that says so, which any C compiler checks:
@@ -106,6 +106,27 @@ class SparseAttnGradArgs(ctypes.Structure):
     )
 
 
+class TopkSelectSpec(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("topk", c_int), ("order", c_int), ("knobs", c_char_p)]
+
+
+class TopkSelectArgs(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("tokens", c_int64),
+        ("rows", c_int64),
+        ("index_offset", c_int),
+        ("reserved", c_int),
+        ("logits", Tensor),
+        ("window_begin", Tensor),
+        ("window_end", Tensor),
+        ("offset", Tensor),
+        ("indices", Tensor),
+        ("values", Tensor),
+        ("lengths", Tensor),
+    ] + _WORKSPACE_FIELDS
+
+
 class KernelInfo(ctypes.Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -167,6 +188,15 @@ def _declare(library):
             [c_void_p, POINTER(args), POINTER(c_size_t)],
         )
         functions[f"smelt_sparse_attn_{which}"] = (c_int, [c_void_p, POINTER(args), c_void_p])
+    select = {
+        "spec_parse": [c_char_p, POINTER(TopkSelectSpec), POINTER(c_void_p)],
+        "create": [POINTER(c_void_p), c_void_p, POINTER(TopkSelectSpec)],
+        "forward_workspace": [c_void_p, POINTER(TopkSelectArgs), POINTER(c_size_t)],
+        "forward": [c_void_p, POINTER(TopkSelectArgs), c_void_p],
+    }
+    for name, arguments in select.items():
+        functions[f"smelt_topk_select_{name}"] = (c_int, arguments)
+    functions["smelt_topk_select_destroy"] = (None, [POINTER(c_void_p)])
     for name, (result, arguments) in functions.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
@@ -242,6 +272,35 @@ class Operator:
         self.library.library.smelt_sparse_attn_destroy(byref(self.handle))
 
 
+class TopkSelect:
+    """The operator topk_select, from its text."""
+
+    def __init__(self, library, text):
+        self.library, self.handle = library, c_void_p()
+        spec, knobs = with_size(TopkSelectSpec), c_void_p()
+        calls = library.library
+        library.check(
+            calls.smelt_topk_select_spec_parse(text.encode(), byref(spec), byref(knobs))
+        )
+        try:
+            library.check(
+                calls.smelt_topk_select_create(byref(self.handle), library.context, byref(spec))
+            )
+        finally:
+            calls.smelt_free(knobs)
+
+    def workspace(self, args):
+        """Bytes."""
+        size = c_size_t()
+        function = self.library.library.smelt_topk_select_forward_workspace
+        self.library.check(function(self.handle, byref(args), byref(size)))
+        return size.value
+
+    def launch(self, args, stream):
+        function = self.library.library.smelt_topk_select_forward
+        self.library.check(function(self.handle, byref(args), c_void_p(stream)))
+
+
 def assertions():
     """C source that compiles only if the structs above are the headers'."""
     lines = ["#include <stddef.h>", '#include "smelt/smelt.h"']
@@ -251,6 +310,8 @@ def assertions():
         "smelt_sparse_attn_spec": SparseAttnSpec,
         "smelt_sparse_attn_args": SparseAttnArgs,
         "smelt_sparse_attn_grad_args": SparseAttnGradArgs,
+        "smelt_topk_select_spec": TopkSelectSpec,
+        "smelt_topk_select_args": TopkSelectArgs,
         "smelt_kernel_info": KernelInfo,
         "smelt_context_options": ContextOptions,
     }

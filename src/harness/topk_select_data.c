@@ -8,8 +8,8 @@
 #include "harness/random.h"
 
 const char *const smelt__topk_data_names[] = {
-    "gaussian",   "equal", "zeros",  "negative", "narrow",  "increasing", "decreasing",
-    "correlated", "bf16",  "levels", "periodic", "special", NULL};
+    "gaussian",   "equal", "zeros",  "negative", "narrow", "increasing", "decreasing",
+    "correlated", "bf16",  "levels", "periodic", "decoy",  "special",    NULL};
 
 enum { STREAM = 2, SPECIAL_KINDS = 8 };
 
@@ -57,7 +57,33 @@ static float special(int64_t row, uint64_t bits) {
     }
 }
 
-static float make(enum smelt__topk_data data, int64_t row, int64_t column, uint64_t bits) {
+static uint32_t hash(uint32_t number) {
+    number = number * 0x9e3779b1U + 0x7f4a7c15U;
+    number = (number ^ number >> 15) * 0x85ebca6bU;
+    return number ^ number >> 13;
+}
+
+/* The last of the first two rounds whose sample has the column, or -1
+ * (templates/topk_select_rows.bound.cuh, draw_sample). */
+static int sampled_in(int64_t column, int64_t columns) {
+    enum { VECTOR = 4, LEAST = 512, MOST = 2048, EACH = 64, ROUNDS = 2 };
+    const int64_t vector = column / VECTOR, vectors = columns / VECTOR;
+    int64_t samples = LEAST;
+    while (samples < MOST && samples * EACH < columns)
+        samples *= 2;
+    const int64_t groups = samples / VECTOR, near = vector * groups / vectors;
+    for (int round = ROUNDS - 1; round >= 0; round--)
+        for (int64_t group = near - 1; group <= near + 1; group++) {
+            const int64_t within = hash((uint32_t)(group + round * groups)) & 1023;
+            if (group >= 0 && group < groups &&
+                ((group << 10) + within) * vectors / (groups << 10) == vector)
+                return round;
+        }
+    return -1;
+}
+
+static float make(enum smelt__topk_data data, int64_t row, int64_t column, int64_t columns,
+                  uint64_t bits) {
     const float normal = normal_of(bits);
     const int odd = (int)(bits >> 7 & 1), next = (int)(bits >> 23 & 1);
     switch (data) {
@@ -85,6 +111,11 @@ static float make(enum smelt__topk_data data, int64_t row, int64_t column, uint6
         return rintf(normal);
     case SMELT__TOPK_PERIODIC:
         return (float)(column % 32) + (column % 32 == 31 ? 0.001F * normal : 0.0F);
+    case SMELT__TOPK_DECOY: {
+        const int round = sampled_in(column, columns);
+        const float decoy = 1e6F * (float)(round + 1) + (float)(column % 1000);
+        return round < 0 ? normal : row % 2 ? -decoy : decoy;
+    }
     case SMELT__TOPK_SPECIAL:
         return special(row, bits);
     default:
@@ -111,8 +142,9 @@ static void fill_rows(void *user, int64_t begin, int64_t end) {
         filling->window(problem->args, row, &first, &last);
         for (int64_t column = 0; column < problem->options.rows; column++) {
             const uint64_t bits = smelt__random_next(&random);
-            to[column] = column >= first && column < last ? make(filling->data, row, column, bits)
-                                                          : INFINITY;
+            to[column] = column >= first && column < last
+                             ? make(filling->data, row, column, problem->options.rows, bits)
+                             : INFINITY;
         }
     }
 }

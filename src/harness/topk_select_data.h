@@ -17,7 +17,9 @@ enum smelt__topk_data {
     SMELT__TOPK_BF16,       /* Gaussian, rounded to bf16 */
     SMELT__TOPK_LEVELS,     /* Gaussian, rounded to whole numbers */
     SMELT__TOPK_PERIODIC,   /* each column modulo 32, the largest of them not quite the same */
-    SMELT__TOPK_SPECIAL,    /* by row: NaN, infinities, zeros of both signs, subnormals, any bits */
+    SMELT__TOPK_DECOY, /* by row, large or small where the kernels' first two samples of whole rows
+                          look */
+    SMELT__TOPK_SPECIAL, /* by row: NaN, infinities, zeros of both signs, subnormals, any bits */
     SMELT__TOPK_DATA_KINDS
 };
 

@@ -1,27 +1,275 @@
 /* topk_select in the GPU suite: what its cases are. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "harness/random.h"
+#include "harness/topk_select_data.h"
+#include "smelt/topk_select.h"
 #include "suite.h"
 
 extern const struct suite_operator suite_operator_topk_select;
 
-static int no_case(const struct suite *suite, int number, struct suite_case *one) {
-    (void)suite, (void)number, (void)one;
-    return 0;
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+enum { DATA, WINDOWS, VALUES }; /* the operator's own options */
+enum { WHOLE, CAUSAL, RANDOM };
+
+/* ---- matrix ---------------------------------------------------------------------------------- */
+
+/* On the emulator: each way through the kernels, with the data that leads there. Rows beside the
+ * sizes of lists (2048, 4096, 6144 entries), of the map (65536 elements), of windows that pass
+ * merge reads alone (12288); several blocks for few rows from 32768 columns on. */
+static const struct suite_case small_cases[] = {
+#define CASE(spec_, T, S, data, windows, values, strided_)                                         \
+    {                                                                                              \
+        .spec = "topk_select:topk=" spec_, .problem = {                                            \
+            .tokens = (T),                                                                         \
+            .rows = (S),                                                                           \
+            .strided = (strided_),                                                                 \
+            .own = {SMELT__TOPK_##data, windows, values}                                           \
+        }                                                                                          \
+    }
+    CASE("100", 3, 2049, GAUSSIAN, WHOLE, 1, 0),
+    CASE("100", 8, 2600, SPECIAL, RANDOM, 0, 1),
+    CASE("100", 9, 1, GAUSSIAN, CAUSAL, 1, 0),
+    CASE("100,order=score", 4, 3001, LEVELS, CAUSAL, 1, 1),
+    CASE("100", 2, 4097, EQUAL, WHOLE, 0, 0),
+    CASE("2048", 3, 4799, ZEROS, RANDOM, 0, 1),
+    CASE("100,order=score", 2, 2100, PERIODIC, WHOLE, 0, 0),
+    CASE("2048", 2, 6500, NEGATIVE, RANDOM, 1, 0),
+    CASE("4096", 2, 6200, NARROW, WHOLE, 0, 0),
+    CASE("100", 3, 32768, CORRELATED, CAUSAL, 0, 0),
+    CASE("100", 1, 40003, LEVELS, WHOLE, 1, 1),
+    CASE("2048", 1, 33000, INCREASING, WHOLE, 0, 0),
+    CASE("100,order=score", 2, 66000, BF16, RANDOM, 0, 0),
+    CASE("100", 1, 70000, EQUAL, WHOLE, 0, 0),
+};
+
+static const int all_topk[] = {1, 31, 512, 700, 2048, 3000, 4096};
+static const int64_t all_rows[] = {1, 77, 2048, 4097, 8192, 20001, 32768, 65537, 100003, 300000};
+
+/* Everything with everything, in turn. */
+static void large_matrix_case(const struct suite *suite, int number, struct suite_case *one) {
+    struct smelt__random random = smelt__random_at(suite->seed, 7, (uint64_t)number);
+    snprintf(one->spec, sizeof one->spec, "topk_select:topk=%d%s",
+             all_topk[number % COUNT(all_topk)],
+             smelt__random_below(&random, 3) ? "" : ",order=score");
+    one->problem.rows = all_rows[number / 3 % COUNT(all_rows)];
+    one->problem.tokens = smelt__random_below(&random, 3) ? 1 + smelt__random_below(&random, 9)
+                                                          : 200 + smelt__random_below(&random, 600);
+    one->problem.strided = smelt__random_below(&random, 3) == 0;
+    one->problem.own[DATA] = number % SMELT__TOPK_DATA_KINDS;
+    one->problem.own[WINDOWS] = smelt__random_below(&random, 3);
+    one->problem.own[VALUES] = smelt__random_below(&random, 2);
 }
 
-static const char *const launches[] = {NULL};
+static int matrix_case(const struct suite *suite, int number, struct suite_case *one) {
+    enum { CASES = 300 };
+    const int small = suite->quick || suite->emulated;
+    if (number >= (small ? COUNT(small_cases) : CASES))
+        return 0;
+    if (small)
+        *one = small_cases[number];
+    else
+        large_matrix_case(suite, number, one);
+    one->problem.seed = suite->seed * 1000 + (uint64_t)number;
+    one->sample = small ? 4 : 16;
+    return 1;
+}
 
+/* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
+
+static int large_case(const struct suite *suite, int number, struct suite_case *one) {
+    static const struct {
+        const char *name, *spec;
+        int64_t tokens, rows;
+    } cases[] = {
+        {"large: T x S above 2^31, few columns", "topk_select:topk=64", 300000, 8000},
+        {"large: T x S above 2^31, many columns", "topk_select:topk=2048", 2100, (1 << 20) + 5},
+        {"large: T x topk above 2^31", "topk_select:topk=4096,order=score", 530000, 100},
+    };
+    if (number >= COUNT(cases))
+        return 0;
+    one->name = cases[number].name;
+    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
+    one->sample = 16;
+    one->problem.seed = suite->seed;
+    one->problem.tokens = cases[number].tokens;
+    one->problem.rows = cases[number].rows;
+    return 1;
+}
+
+static int far_case(const struct suite *suite, int number, struct suite_case *one) {
+    static const char *const names[] = {"far: topk_select, a block a row",
+                                        "far: topk_select, several blocks a row"};
+    if (number >= COUNT(names))
+        return 0;
+    one->name = names[number];
+    snprintf(one->spec, sizeof one->spec, "topk_select:topk=100");
+    one->problem.seed = suite->seed;
+    one->problem.tokens = number ? 2 : 5;
+    one->problem.rows = number ? 33000 : 2500;
+    one->problem.far = 1;
+    one->problem.own[VALUES] = 1;
+    one->problem.own[WINDOWS] = number ? WHOLE : RANDOM;
+    return 1;
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+static const char *const launches[] = {"topk_select:topk=100", NULL};
+
+/* Few rows and long ones for some GPUs, so that workspace is used; many for others. */
 static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
-    options->tokens = suite->quick || suite->emulated ? 3 : 500;
+    options->tokens = suite->quick || suite->emulated ? 2 : 40;
+    options->rows = suite->emulated ? 33000 : 60000;
 }
 
-static const struct suite_group groups[] = {{NULL, NULL}};
+/* ---- what forward must refuse, naming the argument ----------------------------------------------
+ */
 
-const struct suite_operator suite_operator_topk_select = {.matrix = no_case,
-                                                          .large = no_case,
-                                                          .far = no_case,
+static const struct change {
+    const char *name; /* the message must hold it */
+    size_t offset;
+    int64_t value; /* of a field of `bytes` bytes */
+    size_t bytes;
+} changes[] = {
+#define SET(field, value)                                                                          \
+    {                                                                                              \
+#field, offsetof(smelt_topk_select_args, field), value,                                    \
+            sizeof(((smelt_topk_select_args *)0)->field)                                           \
+    }
+#define POINT(field, value)                                                                        \
+    { #field, offsetof(smelt_topk_select_args, field.data), value, sizeof(void *) }
+#define STRIDE(field, value)                                                                       \
+    { #field, offsetof(smelt_topk_select_args, field.strides), value, sizeof(int64_t) }
+    SET(size, 0),
+    SET(size, 16),
+    SET(tokens, -1),
+    SET(tokens, INT64_C(1) << 31),
+    SET(rows, -1),
+    SET(rows, (INT64_C(1) << 30) + 1),
+    SET(reserved, 1),
+    POINT(logits, 0),
+    POINT(logits, 0x1002),
+    STRIDE(logits, -1),
+    STRIDE(logits, 32999),
+    POINT(window_begin, 0),
+    POINT(window_end, 0),
+    POINT(window_begin, 0x1001),
+    POINT(window_end, 0x1002),
+    POINT(offset, 0x1003),
+    POINT(indices, 0),
+    POINT(indices, 0x1002),
+    STRIDE(indices, 99),
+    POINT(values, 0x1001),
+    STRIDE(values, 99),
+    POINT(lengths, 0x1001),
+    SET(workspace, 0),
+    SET(workspace, 0x1010),
+    SET(workspace_bytes, 16),
+};
+
+static void refuse(const struct workload *workload, const struct change *change, char *message,
+                   size_t size) {
+    smelt_topk_select_args args = *(const smelt_topk_select_args *)workload->placed.args;
+    memcpy((char *)&args + change->offset, &change->value, change->bytes);
+    const smelt_status status = workload->pass->launch(workload->object, &args, NULL);
+    if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), change->name))
+        snprintf(message, size, "%s = %lld: status %d, '%s'", change->name,
+                 (long long)change->value, (int)status, smelt_last_error());
+}
+
+/* The indices on each of what is read, and what else is written. */
+static void refuse_overlaps(const struct workload *workload, char *message, size_t size) {
+    smelt_topk_select_args args = *(const smelt_topk_select_args *)workload->placed.args;
+    const void *const targets[] = {args.logits.data, args.window_begin.data, args.window_end.data,
+                                   args.offset.data, args.values.data,       args.lengths.data,
+                                   args.workspace};
+    for (int i = 0; i < COUNT(targets); i++) {
+        args.indices.data = (void *)(uintptr_t)targets[i];
+        if (workload->pass->launch(workload->object, &args, NULL) != SMELT_ERROR_INVALID_ARGUMENT ||
+            !strstr(smelt_last_error(), "overlaps"))
+            snprintf(message, size, "overlap %d was not refused", i);
+    }
+}
+
+/* No row at all asks for no memory; a row without columns for none of the matrix. */
+static void take_nothing(const struct workload *workload, char *message, size_t size) {
+    smelt_topk_select_args args = SMELT_TOPK_SELECT_ARGS_INIT;
+    if (suite_ok(workload->pass->launch(workload->object, &args, NULL), "no row", message, size))
+        return;
+    args.indices = ((const smelt_topk_select_args *)workload->placed.args)->indices;
+    args.tokens = 1;
+    if (suite_ok(workload->pass->launch(workload->object, &args, NULL), "no column", message,
+                 size) == 0)
+        suite_ok(smelt_stream_synchronize(workload->placed.context, NULL), "no column", message,
+                 size);
+}
+
+static void run_refusals(struct suite *suite) {
+    const struct smelt__problem_options options = {
+        .seed = suite->seed, .tokens = 2, .rows = 33000, .own = {0, RANDOM, 1}};
+    struct workload workload;
+    char message[1024] = "";
+    if (!suite_wants(suite, "arguments: topk_select") ||
+        workload_open(&workload, suite, "topk_select:topk=100", &options, message,
+                      sizeof message) != 0) {
+        if (message[0])
+            suite_report(suite, "arguments: topk_select", message);
+        return;
+    }
+    suite_ok(smelt__placed_workspace(&workload.placed, workload.object), "workspace", message,
+             sizeof message);
+    for (int i = 0; i < COUNT(changes) && !message[0]; i++)
+        refuse(&workload, &changes[i], message, sizeof message);
+    if (!message[0])
+        refuse_overlaps(&workload, message, sizeof message);
+    if (!message[0])
+        take_nothing(&workload, message, sizeof message);
+    workload_close(&workload);
+    suite_report(suite, "arguments: topk_select", message);
+}
+
+/* ---- one launch a thousand times: nothing depends on who comes first ----------------------------
+ */
+
+static void run_repeated(struct suite *suite) {
+    const int repeats = suite->quick || suite->emulated ? 3 : 1000;
+    struct smelt__problem_options options = {.seed = suite->seed, .tokens = 3, .rows = 70000};
+    struct workload workload;
+    char message[1024] = "";
+    options.own[DATA] = SMELT__TOPK_LEVELS;
+    options.own[VALUES] = 1;
+    if (!suite_wants(suite, "repetitions: topk_select"))
+        return;
+    if (workload_open(&workload, suite, "topk_select:topk=100", &options, message,
+                      sizeof message) == 0) {
+        uint64_t first = 0;
+        for (int i = 0; i < repeats && !message[0]; i++) {
+            if (suite_ok(smelt__placed_run(&workload.placed, workload.object, NULL), "forward",
+                         message, sizeof message))
+                break;
+            const uint64_t bits = smelt__placed_digest(&workload.placed);
+            if (i == 0)
+                first = bits;
+            else if (bits != first)
+                snprintf(message, sizeof message, "run %d has other bits than the first", i);
+        }
+        if (!message[0])
+            workload_judge(&workload, message, sizeof message);
+        workload_close(&workload);
+    }
+    suite_report(suite, "repetitions: topk_select", message);
+}
+
+static const struct suite_group groups[] = {
+    {"arguments", run_refusals}, {"repetitions", run_repeated}, {NULL, NULL}};
+
+const struct suite_operator suite_operator_topk_select = {.matrix = matrix_case,
+                                                          .large = large_case,
+                                                          .far = far_case,
                                                           .launches = launches,
                                                           .launch = launch_options,
                                                           .groups = groups};

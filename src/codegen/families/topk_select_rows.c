@@ -4,7 +4,9 @@
  * all.
  */
 #include <stdio.h>
+#include <string.h>
 
+#include "codegen/families/sparse_attn_keys.h"
 #include "codegen/families/topk_select_rows.h"
 #include "codegen/plan/limits.h"
 #include "codegen/spec/keys.h"
@@ -25,7 +27,8 @@ enum {
     MERGE_THREADS = 1024,
     MERGE_LIST = 12288,
     MERGE_LIST_SMALL = 8192, /* where a block may have 99 KB */
-    PREFETCH_BYTES = 64 * 1024,
+    PREFETCH_KB = 64,
+    SAMPLES = 512,
     NUMBERS = 4 /* SHARED_NUMBERS */
 };
 
@@ -36,7 +39,43 @@ static const struct smelt__key keys[] = {
     SMELT__TOPK_KEYS,
     SMELT__REQUIRED_NAME("pass", "rows, parts, merge",
                          "rows: a block a row; parts, then merge: several blocks a row", passes),
+    SMELT__KNOB("threads", "auto, 128, 256, 512", "of a thread block, but of the pass merge", 128,
+                512),
+    SMELT__KNOB("blocks", "auto, 1..8", "resident thread blocks a multiprocessor is compiled for",
+                1, 8),
+    SMELT__KNOB("samples", "auto, 256, 512, 1024, 2048",
+                "elements by which a bound is guessed, of long windows more", 256, 2048),
+    SMELT__KNOB("prefetch", "auto, 0..256",
+                "KB of a window that are asked for at once, from 9.0 on", 0, 256),
 };
+
+static int check(const struct smelt__spec *spec, struct smelt__message *message) {
+    static const int threads[] = {128, 256, 512}, samples[] = {256, 512, 1024, 2048};
+    return smelt__check_one_of(spec, "threads", threads, 3, message) ||
+                   smelt__check_one_of(spec, "samples", samples, 4, message)
+               ? -1
+               : 0;
+}
+
+static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
+    static const struct {
+        const char *name;
+        int only_named, count, values[SMELT__MAX_TRIES];
+    } tried[] = {
+        {"threads", 0, 3, {128, 256, 512}},
+        {"blocks", 0, 5, {2, 3, 4, 5, 6}},
+        {"samples", 1, 3, {256, 512, 1024}}, /* data decide */
+        {"prefetch", 0, 4, {0, 32, 64, 128}},
+    };
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+        if (strcmp(key->name, tried[i].name) != 0 || (tried[i].only_named && !named))
+            continue;
+        for (int k = 0; k < tried[i].count; k++)
+            values[k] = tried[i].values[k];
+        return tried[i].count;
+    }
+    return 0;
+}
 
 /* Half as much again as is wanted, at the least, and what the sample's error asks for. */
 static int list_entries(int topk) {
@@ -86,15 +125,19 @@ static void plan_pass(const struct smelt__spec *spec, const struct smelt__arch *
     const int64_t pass = smelt__spec_get(spec, "pass");
     const int topk = (int)smelt__spec_get(spec, "topk");
     const int merge = pass == SMELT__TOPK_MERGE, parts = pass == SMELT__TOPK_PARTS;
-    const int threads = merge ? MERGE_THREADS : THREADS;
+    const int threads = merge ? MERGE_THREADS : smelt__spec_knob(spec, "threads", THREADS);
     const int list = merge ? merge_list(arch) : list_entries(topk);
-    set_blocks(plan, threads, shared_bytes(threads, list, !parts), merge ? 1 : BLOCKS);
+    const int blocks = smelt__spec_knob(spec, "blocks", BLOCKS * THREADS / threads);
+    const int prefetch = smelt__spec_knob(spec, "prefetch", PREFETCH_KB);
+    set_blocks(plan, threads, shared_bytes(threads, list, !parts), merge ? 1 : blocks);
     smelt__plan_add(plan, "TOPK", topk, SMELT__FROM_SPEC, "elements that are selected of a row");
     smelt__plan_add(plan, "ORDER_BY_SCORE", (int)smelt__spec_get(spec, "order"), SMELT__FROM_SPEC,
                     "1: descending by score, 0: ascending by index");
     smelt__plan_add(plan, "LIST", list, SMELT__DERIVED, "entries that the list has room for");
     smelt__plan_add(plan, "MOST_SAMPLES", list < MOST_SAMPLES ? list : MOST_SAMPLES, SMELT__DERIVED,
                     "of a window");
+    smelt__plan_add(plan, "LEAST_SAMPLES", smelt__spec_knob(spec, "samples", SAMPLES),
+                    smelt__plan_origin(spec, "samples"), "of a short window");
     smelt__plan_add(plan, "BINS", BINS, SMELT__DERIVED, "of a histogram");
     smelt__plan_add(plan, "LOG_BINS", LOG_BINS, SMELT__DERIVED, "their number's logarithm");
     smelt__plan_add(plan, "PART_LIST", list_entries(topk), SMELT__DERIVED,
@@ -108,9 +151,9 @@ static void plan_pass(const struct smelt__spec *spec, const struct smelt__arch *
         smelt__plan_add(plan, "MERGE", merge, SMELT__FROM_SPEC, "1: behind the pass parts");
         smelt__plan_add(plan, "MAP_BLOCKS", MAP_BLOCKS, SMELT__DERIVED,
                         "of 1024 elements that the map of bits has");
-        smelt__plan_add(plan, "PREFETCH_BYTES",
-                        merge || !arch->dependent_launch ? 0 : PREFETCH_BYTES, SMELT__DERIVED,
-                        "of a window that are asked for at once");
+        smelt__plan_add(
+            plan, "PREFETCH_BYTES", merge || !arch->dependent_launch ? 0 : prefetch * 1024,
+            smelt__plan_origin(spec, "prefetch"), "of a window that are asked for at once");
     }
     add_regions(plan, list, !parts);
 }
@@ -138,9 +181,13 @@ static const struct smelt__variant variants[] = {
 };
 
 const struct smelt__family smelt__topk_select_rows = {
-    .schema = {.name = "topk_select_rows", .keys = keys, .key_count = sizeof keys / sizeof *keys},
+    .schema = {.name = "topk_select_rows",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys,
+               .check = check},
     .summary = "the largest elements of rows",
     .variants = variants,
+    .tries = tries,
 };
 
 void smelt__topk_select_expand(struct smelt__expansion *expansion, const struct smelt__spec *spec,

@@ -1,0 +1,37 @@
+"""topk_select's kernels: a block a row, several blocks a row, their merge."""
+
+from configurations import Check
+
+FILES = ("templates/topk_select_rows",)
+
+
+def check(name, keys, options, which="rows", **more):
+    # Entries that both passes of few rows have are mutated in the merge alone.
+    files = ("templates/topk_select_rows.parts",) if which == "parts" else FILES
+    return Check(name, "topk_select:" + keys, f"topk_select_rows:{keys},pass={which}",
+                 options + " --seed 70", files=files, **more)
+
+
+# Together they reach every statement (coverage.py --suggest).
+COVERAGE = ("special", "gaussian", "negative", "decoy", "score", "merge-gaussian", "merge-decoy", "parts")
+
+CONFIGURATIONS = (
+    check("special", "topk=100", "--queries 16 --rows 2600 --data special --windows random "
+          "--strided", schedules=2),
+    check("gaussian", "topk=700", "--queries 8 --rows 4500 --windows causal", schedules=2),
+    check("equal", "topk=700", "--queries 2 --rows 9000 --data equal", schedules=2),
+    check("levels", "topk=700", "--queries 3 --rows 5001 --data levels --windows random", schedules=2),
+    check("negative", "topk=700", "--queries 2 --rows 5000 --data negative", schedules=2),
+    check("decoy", "topk=700", "--queries 2 --rows 6000 --data decoy", schedules=1),
+    check("score", "topk=70,order=score", "--queries 6 --rows 2500 --data bf16 --windows random --values",
+          schedules=2),
+    check("long", "topk=600", "--queries 1 --rows 66001 --data levels", schedules=1),
+    check("merge-levels", "topk=100", "--queries 1 --rows 33001 --data levels --values", "merge",
+          schedules=2),
+    check("merge-gaussian", "topk=700", "--queries 2 --rows 33000", "merge", schedules=1),
+    check("merge-increasing", "topk=2000", "--queries 1 --rows 40000 --data increasing", "merge",
+          schedules=1),
+    check("merge-decoy", "topk=700", "--queries 1 --rows 33000 --data decoy", "merge", schedules=1),
+    check("parts", "topk=100", "--queries 3 --rows 33001 --data levels --windows causal",
+          "parts", schedules=2),
+)
