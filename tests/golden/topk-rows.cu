@@ -7,6 +7,9 @@
  * variant  rows
  * kernel   smelt_topk_select_rows_k2048_index
  * knobs (by the spec, or by rule)
+ *   BLOCKS_PER_MULTIPROCESSOR        4  rule     resident at once, at least
+ *   LEAST_SAMPLES                  512  rule     of a short window
+ *   PREFETCH_BYTES               65536  rule     of a window that are asked for at once
  * shared memory (offset, bytes)
  *   LIST_OFFSET                      0    32768  samples, entries, elements
  *   HISTOGRAM_OFFSET             32768     4096  entries of each bin
@@ -28,6 +31,7 @@ enum {
     ORDER_BY_SCORE = 0,             /* 1: descending by score, 0: ascending by index */
     LIST = 4096,                    /* entries that the list has room for */
     MOST_SAMPLES = 4096,            /* of a window */
+    LEAST_SAMPLES = 512,            /* of a short window */
     BINS = 1024,                    /* of a histogram */
     LOG_BINS = 10,                  /* their number's logarithm */
     PART_LIST = 4096,               /* entries that a part of a row leaves */
@@ -568,10 +572,7 @@ DEVICE struct threshold find_threshold(int count, int rank, struct range range, 
  * element is the largest entry.
  */
 
-enum {
-    LEAST_SAMPLES = 512,
-    SAMPLED = 64 /* elements for each sample, until there are MOST_SAMPLES */
-};
+enum { SAMPLED = 64 /* elements for each sample, until there are MOST_SAMPLES */ };
 
 /* Standard deviations by which the bound is below the rank that the sample shows: of 500 rows about
  * one is read again because too few elements are above it. */
@@ -582,6 +583,7 @@ struct known {
     u32 low, high; /* it is one of these and what is between */
     int above;     /* elements above high */
     int at_least;  /* elements from low on */
+    int kept;      /* entries of the list that are of the latter, the first ones that were found */
 };
 
 /* What the list is to hold: elements from the key on; or those above it, the equal ones counted. */
@@ -591,7 +593,8 @@ struct bound {
 };
 
 DEVICE struct known know_nothing(const struct window *window) {
-    const struct known known = {KEY_MINUS_INFINITY, KEY_PLUS_INFINITY, 0, window_length(window)};
+    const struct known known = {KEY_MINUS_INFINITY, KEY_PLUS_INFINITY, 0,
+                                window_length(window), 0};
     return known;
 }
 
@@ -609,32 +612,53 @@ DEVICE int sample_count(const struct window *window) {
     return count;
 }
 
-/* Puts a sample's keys into the list: whole vectors, each somewhere in its part of the window, in
- * each round elsewhere. How many of this thread's are known to be possible, and their range. */
-DEVICE int sample(const struct window *window, int count, int round, const struct known *known,
-                  struct range *range) {
+/* Keys of which some are possible. */
+struct sample {
+    int count, possible;
+    struct range range; /* of the possible ones */
+};
+
+/* Puts `count` keys into the list: whole vectors, each somewhere in its part of the window, in each
+ * round elsewhere. */
+DEVICE struct sample draw_sample(const struct window *window, int count, int round,
+                                 const struct known *known) {
     const u32 begin = (u32)(window->first + VECTOR - 1) / VECTOR;
     const u32 vectors = (u32)window->last / VECTOR - begin, groups = (u32)count / VECTOR;
+    struct sample sample = {count};
     u32 least = ~0u, most = 0;
     int possible = 0;
     for (u32 group = threadIdx.x; group < groups; group += THREADS) {
         const u64 place = ((u64)group << 10) + (hash(group + (u32)round * groups) & 1023u);
+        const u32 vector = begin + (u32)(place * vectors / ((u64)groups << 10));
         u32 values[VECTOR];
-        load_streaming_16(values,
-                          window->data + (begin + (u32)(place * vectors / ((u64)groups << 10))) *
-                                             (u64)VECTOR);
+        load_streaming_16(values, window->data + vector * (u64)VECTOR);
 #pragma unroll
         for (int c = 0; c < VECTOR; ++c) {
             const u32 key = ordered_key(values[c]);
             const bool inside = key >= known->low && key <= known->high;
-            list()[group * VECTOR + c] = (u64)key << 32;
+            list()[group * VECTOR + (u32)c] = (u64)key << 32;
             least = inside && key < least ? key : least;
             most = inside && key > most ? key : most;
             possible += inside;
         }
     }
-    *range = range_of(least, most);
-    return sum_threads(possible);
+    sample.range = range_of(least, most);
+    sample.possible = sum_threads(possible);
+    return sample;
+}
+
+/* Makes a sample of what a list that was too short kept. */
+DEVICE struct sample take_kept(int count) {
+    struct sample sample = {count, count};
+    u32 least = ~0u, most = 0;
+    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
+        const u32 key = ordered_key((u32)(list()[i] >> 32));
+        list()[i] = (u64)key << 32;
+        least = key < least ? key : least;
+        most = key > most ? key : most;
+    }
+    sample.range = range_of(least, most);
+    return sample;
 }
 
 /* The middle of what is possible. */
@@ -648,21 +672,21 @@ DEVICE struct bound halve(const struct known *known) {
 DEVICE struct bound choose_bound(const struct window *window, int wanted, int round,
                                  const struct known *known) {
     struct bound bound = {known->low, 1};
-    struct range range;
     if (known->at_least <= LIST) {
         return bound;
     }
-    const int count = sample_count(window);
-    const int possible = sample(window, count, round, known, &range);
-    if (possible == 0 || round % 4 == 3) {
+    const struct sample sample =
+        known->kept > 0 && round % 2 ? take_kept(known->kept)
+                                     : draw_sample(window, sample_count(window), round, known);
+    if (sample.possible == 0 || round % 8 == 7) {
         return halve(known);
     }
     const float share = (float)(wanted - known->above) / (float)(known->at_least - known->above);
-    const float rank = share * (float)possible;
+    const float rank = share * (float)sample.possible;
     const float deviation = sqrtf(fmaxf(rank * (1.0f - share), 0.0f));
-    const int target = clamp((int)ceilf(rank + DEVIATIONS * deviation + 1.0f), 1, possible);
+    const int target = clamp((int)ceilf(rank + DEVIATIONS * deviation + 1.0f), 1, sample.possible);
     const int slack = target / 8;
-    const struct threshold threshold = find_threshold(count, target, range, 32, slack);
+    const struct threshold threshold = find_threshold(sample.count, target, sample.range, 32, slack);
     bound.key = (u32)(threshold.entry >> 32);
     /* Many equal samples: the list is to do without those elements. */
     bound.counted = threshold.count - target > slack || bound.key <= known->low;
@@ -717,13 +741,14 @@ DEVICE int read_blocks(const struct window *window, int begin, int end, struct b
 }
 
 /* Whether a list of `above` entries, with `equal` elements at the bound that it lacks, is enough;
- * else what follows. */
+ * else what follows. `complete`: it had room for all; else for `kept` at least. */
 DEVICE bool is_enough(struct known *known, struct bound bound, int above, int equal, int wanted,
-                      bool complete) {
+                      bool complete, int kept) {
     if (above >= wanted) {
         known->low = bound.key + (u32)bound.counted;
         known->low += known->low == KEY_MINUS_ZERO;
         known->at_least = above;
+        known->kept = kept;
         return complete;
     }
     if (bound.counted && above + equal >= wanted) {
@@ -731,6 +756,7 @@ DEVICE bool is_enough(struct known *known, struct bound bound, int above, int eq
     }
     known->high = bound.key - 1 - (bound.key - 1 == KEY_MINUS_ZERO);
     known->above = above + equal;
+    known->kept = 0;
     return false;
 }
 
@@ -755,7 +781,8 @@ DEVICE struct found find_list(const struct window *window, int wanted, int round
         const int equal = sum_threads(read_blocks(window, 0, window->blocks, found.bound));
         found.count = shared_numbers()[LIST_COUNT];
         __syncthreads();
-        if (is_enough(&known, found.bound, found.count, equal, wanted, found.count <= LIST)) {
+        if (is_enough(&known, found.bound, found.count, equal, wanted, found.count <= LIST,
+                      LIST - BLOCK)) {
             return found;
         }
     }
@@ -1001,6 +1028,8 @@ DEVICE void store_place(const struct topk_select_rows_params *params, const stru
     }
 }
 
+/* The elements, or else the entries, that the list now begins with. A map is made of windows that
+ * fill all places. */
 DEVICE void store_row(const struct topk_select_rows_params *params, const struct window *window,
                       int row, int wanted, bool mapped) {
     const u32 offset =
@@ -1008,13 +1037,12 @@ DEVICE void store_row(const struct topk_select_rows_params *params, const struct
     const u32 *const elements = (const u32 *)list();
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < TOPK; i += THREADS) {
-        const bool there = i < wanted;
         if (mapped) {
-            store_place(params, window, row, i, there, there ? elements[i] : 0, 0, offset);
+            store_place(params, window, row, i, true, elements[i], 0, offset);
         } else {
-            const u64 entry = there ? list()[i] : 0;
+            const u64 entry = i < wanted ? list()[i] : 0;
             const u32 high = (u32)(entry >> 32), low = (u32)entry;
-            store_place(params, window, row, i, there, ~(ORDER_BY_SCORE ? low : high),
+            store_place(params, window, row, i, i < wanted, ~(ORDER_BY_SCORE ? low : high),
                         ORDER_BY_SCORE ? high : low, offset);
         }
     }
@@ -1087,7 +1115,7 @@ DEVICE void emit_whole(const struct topk_select_rows_params *params, const struc
  *
  * Barriers: all are the whole block's; each function says what it leaves open.
  *
- * Knobs: list_entries, blocks.
+ * Knobs: threads, blocks, samples, prefetch (src/codegen/families/topk_select_rows.c).
  */
 
 /* Asks for the window's beginning, so that the memory is busy while samples are ranked. */

@@ -1,0 +1,101 @@
+/* Which kernels a call of topk_select takes, its workspace, and its specs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codegen/families/topk_select_rows.h"
+#include "ops/topk_select_rows.h"
+#include "random.h"
+#include "smelt/topk_select.h"
+
+enum { LARGEST = 64 << 20 /* bytes of workspace */ };
+
+/* As the kernels of a topk are on a GPU that holds so many blocks. */
+static struct smelt__topk_kernels kernels_of(int topk, int64_t resident,
+                                             struct smelt__kernel *parts) {
+    memset(parts, 0, sizeof *parts);
+    parts->resident_blocks = resident;
+    return (struct smelt__topk_kernels){.parts = parts, .topk = topk};
+}
+
+static void workspace_is_bounded(void **state) {
+    (void)state;
+    static const int topk[] = {1, 512, 513, 2048, 2049, 4096};
+    struct random random = random_begin("workspace");
+    struct smelt__kernel parts;
+    for (int i = 0; i < 20000; i++) {
+        /* Up to 200 multiprocessors of four blocks. */
+        const struct smelt__topk_kernels kernels =
+            kernels_of(topk[random_below(&random, 6)], 4 + random_below(&random, 797), &parts);
+        const int64_t rows = 1 + random_below(&random, 1 << random_below(&random, 20));
+        const int64_t columns = random_below(&random, 1 << random_below(&random, 31));
+        const size_t bytes = smelt__topk_workspace(&kernels, rows, columns);
+        assert_true(bytes <= LARGEST);
+        if (rows > parts.resident_blocks / 2 || columns < 32768)
+            assert_int_equal(bytes, 0);
+    }
+}
+
+/* One long row has the whole GPU. */
+static void long_rows_are_shared(void **state) {
+    (void)state;
+    struct smelt__kernel parts;
+    const struct smelt__topk_kernels kernels = kernels_of(2048, 528, &parts);
+    const size_t each = (size_t)smelt__topk_select_part_list(2048) * 8 + 16;
+    assert_int_equal(smelt__topk_workspace(&kernels, 0, 1 << 20), 0);
+    assert_int_equal(smelt__topk_workspace(&kernels, 1, 1 << 20), 256 * each);
+    assert_int_equal(smelt__topk_workspace(&kernels, 1, 1 << 24), 512 * each);
+    assert_int_equal(smelt__topk_workspace(&kernels, 128, 1 << 18), 128 * 4 * each);
+    assert_int_equal(smelt__topk_workspace(&kernels, 264, 1 << 18), 264 * 2 * each);
+    assert_int_equal(smelt__topk_workspace(&kernels, 265, 1 << 18), 0);
+    assert_int_equal(smelt__topk_workspace(&kernels, 3, 32768), 3 * 8 * each);
+    assert_int_equal(smelt__topk_workspace(&kernels, 3, 32767), 0);
+}
+
+static void specs(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *canonical; /* NULL: refused, */
+        const char *part;             /* with this in the message */
+    } cases[] = {
+        {"topk_select:topk=2048", "topk_select:topk=2048", NULL},
+        {"topk_select:topk=1,order=index", "topk_select:topk=1", NULL},
+        {"topk_select:order=score,topk=4096", "topk_select:topk=4096,order=score", NULL},
+        {"topk_select:topk=5,blocks=2", "topk_select:topk=5,blocks=2", NULL},
+        {"topk_select:topk=0", NULL, "legal: 1..4096"},
+        {"topk_select:topk=4097", NULL, "legal: 1..4096"},
+        {"topk_select:order=score", NULL, "topk"},
+        {"topk_select:topk=5,order=both", NULL, "index, score"},
+        {"topk_select:topk=5,threads=192", NULL, "128, 256, 512"},
+        {"topk_select:topk=5,samples=300", NULL, "256, 512, 1024, 2048"},
+        {"topk_select:topk=5,heads=3", NULL, "heads"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        smelt_topk_select_spec spec = SMELT_TOPK_SELECT_SPEC_INIT;
+        char *knobs = NULL, *text = NULL;
+        const smelt_status status = smelt_topk_select_spec_parse(cases[i].text, &spec, &knobs);
+        if (cases[i].canonical) {
+            assert_int_equal(status, SMELT_OK);
+            assert_int_equal(smelt_topk_select_spec_print(&spec, &text), SMELT_OK);
+            assert_string_equal(text, cases[i].canonical);
+        } else {
+            assert_int_equal(status, SMELT_ERROR_INVALID_SPEC);
+            assert_non_null(strstr(smelt_last_error(), cases[i].part));
+        }
+        smelt_free(text);
+        smelt_free(knobs);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(workspace_is_bounded),
+        cmocka_unit_test(long_rows_are_shared),
+        cmocka_unit_test(specs),
+    };
+    return cmocka_run_group_tests_name("topk_select", tests, NULL, NULL);
+}
