@@ -7,27 +7,35 @@
 #include "codegen/families/indexer_keys.h"
 #include "codegen/families/indexer_logits_fwd.h"
 
-static const char *const variant_names[] = {"mma", NULL};
+static const char *const variant_names[] = {"mma", "sm90", NULL};
 
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_SHAPE,
-    SMELT__NAMED_KNOB("variant", "auto, mma", "which instructions the kernel is built on",
+    SMELT__NAMED_KNOB("variant", "auto, mma, sm90", "which instructions the kernel is built on",
                       variant_names),
     SMELT__KNOB("warps", "auto, 4, 8", "warps of a thread block, with mma", 4, 8),
     SMELT__KNOB("blocks", "auto, 1..4", "thread blocks resident at once, with mma", 1, 4),
     SMELT__KNOB("warp_keys", "auto, 32, 64", "keys of a warp, with mma", 32, 64),
     SMELT__KNOB("block_queries", "auto, 8..256 by eights", "queries of an item, with mma", 8, 256),
-    SMELT__KNOB("stages", "auto, 2..4", "parts of queries in flight", 2, 4),
+    SMELT__KNOB("stages", "auto, 2..4", "parts of queries in flight, with mma", 2, 4),
+    SMELT__KNOB("groups", "auto, 2..4", "warpgroups that compute, with sm90", 2, 4),
+    SMELT__KNOB("group_keys", "auto, 64, 96, 112, 128, 160, 192, 256",
+                "keys of a warpgroup, with sm90", 64, 256),
+    SMELT__KNOB("racecheck", "auto, 0, 1",
+                "1: for compute-sanitizer, every lane arrives at barriers: sm90", 0, 1),
 };
 
 static int check(const struct smelt__spec *spec, struct smelt__message *message) {
-    static const int warp_counts[] = {4, 8}, key_counts[] = {32, 64};
+    static const int warp_counts[] = {4, 8}, key_counts[] = {32, 64},
+                     group_keys[] = {64, 96, 112, 128, 160, 192, 256};
     const int64_t queries = smelt__spec_get(spec, "block_queries");
     if (queries != SMELT__AUTO && queries % 8 != 0)
         return smelt__refuse_value(spec, "block_queries", message);
     return smelt__indexer_check(spec, message) ||
                    smelt__check_one_of(spec, "warps", warp_counts, 2, message) ||
-                   smelt__check_one_of(spec, "warp_keys", key_counts, 2, message)
+                   smelt__check_one_of(spec, "warp_keys", key_counts, 2, message) ||
+                   smelt__check_one_of(spec, "group_keys", group_keys,
+                                       sizeof group_keys / sizeof *group_keys, message)
                ? -1
                : 0;
 }
@@ -37,9 +45,13 @@ static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__
         const char *name;
         int count, values[SMELT__MAX_TRIES];
     } tried[] = {
-        {"warps", 2, {4, 8}},       {"blocks", 3, {1, 2, 3}},
-        {"warp_keys", 2, {32, 64}}, {"block_queries", 4, {32, 64, 128, 256}},
+        {"warps", 2, {4, 8}},
+        {"blocks", 3, {1, 2, 3}},
+        {"warp_keys", 2, {32, 64}},
+        {"block_queries", 4, {32, 64, 128, 256}},
         {"stages", 3, {2, 3, 4}},
+        {"groups", 3, {2, 3, 4}},
+        {"group_keys", 4, {64, 96, 128, 160}},
     };
     (void)named;
     for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
@@ -52,9 +64,14 @@ static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__
     return 0;
 }
 
+static const char *const mma_knobs[] = {"warps",         "blocks", "warp_keys",
+                                        "block_queries", "stages", NULL};
+static const char *const sm90_knobs[] = {"groups", "group_keys", "racecheck", NULL};
+
 /* The best first. */
 static const struct smelt__variant variants[] = {
-    {"mma", smelt__indexer_logits_fwd_plan_mma, NULL},
+    {"sm90", smelt__indexer_logits_fwd_plan_sm90, sm90_knobs},
+    {"mma", smelt__indexer_logits_fwd_plan_mma, mma_knobs},
     {NULL, NULL, NULL},
 };
 

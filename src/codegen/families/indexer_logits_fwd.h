@@ -17,6 +17,9 @@ void smelt__indexer_logits_fwd_name(const struct smelt__spec *spec, struct smelt
  *   TENSOR_MAPS                1: the params struct's maps are made, of boxes of
  *   MAP_QUERIES, MAP_HEADS, MAP_KEYS  (with TENSOR_MAPS alone; each at most 256)
  */
+int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
+                                        const struct smelt__arch *arch, struct smelt__plan *plan,
+                                        struct smelt__message *message);
 int smelt__indexer_logits_fwd_plan_mma(const struct smelt__spec *spec,
                                        const struct smelt__arch *arch, struct smelt__plan *plan,
                                        struct smelt__message *message);
