@@ -107,8 +107,10 @@ static void launch_options(const struct suite *suite, struct smelt__problem_opti
     options->rows = suite->emulated ? 300 : 3000;
 }
 
-static const struct suite_group groups[] = {
-    {"two-steps", run_two_steps}, {"arguments", run_topk_refusals}, {NULL, NULL}};
+static const struct suite_group groups[] = {{"two-steps", run_two_steps},
+                                            {"chain", run_chain},
+                                            {"arguments", run_topk_refusals},
+                                            {NULL, NULL}};
 
 const struct suite_operator suite_operator_indexer_topk = {.matrix = matrix_case,
                                                            .large = large_case,

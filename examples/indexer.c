@@ -1,0 +1,334 @@
+/*
+ * From tokens to attention without the host: the lightning indexer chooses each query's keys, and
+ * sparse attention attends to them. Packed documents, indexer in fp8.
+ *
+ *     cc indexer.c $(pkg-config --cflags --libs smelt) -lm && ./a.out
+ *
+ *   cu_seqlens                                  -> windows     indexer_windows
+ *   index keys, bf16                            -> e4m3        indexer_quantize
+ *   index queries and their heads' weights      -> e4m3        indexer_quantize
+ *   what came of these three                    -> indices     indexer_topk
+ *   query, latent KV rows, indices, lengths     -> out         sparse_attn
+ *
+ * All of it is five calls on one stream (run_chain), none of which waits, allocates or looks at
+ * what lies on the device: between cuStreamBeginCapture and cuStreamEndCapture they become a CUDA
+ * graph, which may be launched again whenever the inputs have changed, cu_seqlens among them.
+ *
+ * Exit status: 0 when the choice and the attention are right, 1 when not, 3 without a GPU that
+ * multiplies e4m3 (or without a driver or NVRTC).
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <smelt/smelt.h>
+
+enum { TOKENS = 48, DOCUMENTS = 3, TOPK = 8 };
+enum { INDEX_HEADS = 4, INDEX_DIM = 64, HEADS = 4, DQK = 128, DV = 64 };
+enum { STATUS_LACKING = 3 };
+
+/* Tokens stand one behind another, 10 of the first document, 6 of the second, 32 of the third. */
+static const int32_t cu_seqlens[DOCUMENTS + 1] = {0, 10, 16, TOKENS};
+
+static uint16_t index_q[TOKENS][INDEX_HEADS][INDEX_DIM], index_k[TOKENS][INDEX_DIM]; /* bf16 */
+static float weights[TOKENS][INDEX_HEADS];
+static uint16_t q[TOKENS][HEADS][DQK], kv[TOKENS][DQK], out[TOKENS][HEADS][DV]; /* bf16 */
+static float lse[TOKENS][HEADS];
+static int32_t indices[TOKENS][TOPK], lengths[TOKENS];
+
+enum buffer {
+    SEQLENS,
+    INDEX_Q,
+    INDEX_K,
+    WEIGHTS,
+    QUERY,
+    KV,
+    BEGINS,
+    ENDS,
+    Q_E4M3,
+    K_E4M3,
+    FOLDED, /* weights times the scales of q */
+    K_SCALE,
+    INDICES,
+    LENGTHS,
+    OUT,
+    LSE,
+    WORKSPACE,
+    BUFFERS
+};
+
+struct chain {
+    smelt_context *context;
+    void *device[BUFFERS];
+    smelt_indexer_windows *windows;
+    smelt_indexer_quantize *quantize;
+    smelt_indexer_topk *choose;
+    smelt_sparse_attn *attend;
+    smelt_indexer_windows_args windows_args;
+    smelt_indexer_quantize_args q_args, k_args;
+    smelt_indexer_topk_args choose_args;
+    smelt_sparse_attn_args attend_args;
+};
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static double from_bf16(uint16_t bits) {
+    const uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return (double)value;
+}
+
+/* Multiples of 1/64 in [-1, 1), which bf16 holds exactly. */
+static void fill_random(void *values, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const float value = (float)(rand() % 128 - 64) / 64.0F;
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        ((uint16_t *)values)[i] = (uint16_t)(bits >> 16);
+    }
+}
+
+static double dot(const uint16_t *a, const uint16_t *b, int count) {
+    double sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += from_bf16(a[i]) * from_bf16(b[i]);
+    return sum;
+}
+
+/* ---- smelt ----------------------------------------------------------------------------------- */
+
+/* Says what failed and ends the program; what the machine lacks is told apart from a failure. */
+static void require(smelt_status status, const char *what) {
+    if (status == SMELT_OK)
+        return;
+    fprintf(stderr, "indexer: %s: %s: %s\n", what, smelt_status_name(status), smelt_last_error());
+    const int lacking = status == SMELT_ERROR_NO_DRIVER || status == SMELT_ERROR_NO_DEVICE ||
+                        status == SMELT_ERROR_NO_COMPILER || status == SMELT_ERROR_UNSUPPORTED;
+    exit(lacking ? STATUS_LACKING : EXIT_FAILURE);
+}
+
+static void make_operators(struct chain *chain) {
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    options.kind = SMELT_CONTEXT_DEVICE;
+    require(smelt_context_create(&chain->context, &options), "context");
+
+    smelt_indexer_topk_spec choose = SMELT_INDEXER_TOPK_SPEC_INIT;
+    choose.heads = INDEX_HEADS;
+    choose.dim = INDEX_DIM;
+    choose.dtype = SMELT_INDEXER_FP8;
+    choose.topk = TOPK;
+    require(smelt_indexer_topk_create(&chain->choose, chain->context, &choose), "choose");
+
+    smelt_indexer_windows_spec windows = SMELT_INDEXER_WINDOWS_SPEC_INIT;
+    require(smelt_indexer_windows_create(&chain->windows, chain->context, &windows), "windows");
+
+    smelt_indexer_quantize_spec quantize = SMELT_INDEXER_QUANTIZE_SPEC_INIT;
+    quantize.dim = INDEX_DIM;
+    require(smelt_indexer_quantize_create(&chain->quantize, chain->context, &quantize), "quantize");
+
+    smelt_sparse_attn_spec attend = SMELT_SPARSE_ATTN_SPEC_INIT;
+    attend.heads = HEADS;
+    attend.dqk = DQK;
+    attend.dv = DV;
+    attend.topk = TOPK;
+    require(smelt_sparse_attn_create(&chain->attend, chain->context, &attend), "attend");
+}
+
+static void allocate(struct chain *chain, enum buffer buffer, size_t bytes) {
+    require(smelt_device_alloc(chain->context, bytes, &chain->device[buffer]), "memory");
+}
+
+static void place(struct chain *chain, enum buffer buffer, const void *host, size_t bytes) {
+    allocate(chain, buffer, bytes);
+    require(smelt_device_upload(chain->context, chain->device[buffer], host, bytes), "upload");
+}
+
+static void place_all(struct chain *chain) {
+    place(chain, SEQLENS, cu_seqlens, sizeof cu_seqlens);
+    place(chain, INDEX_Q, index_q, sizeof index_q);
+    place(chain, INDEX_K, index_k, sizeof index_k);
+    place(chain, WEIGHTS, weights, sizeof weights);
+    place(chain, QUERY, q, sizeof q);
+    place(chain, KV, kv, sizeof kv);
+    allocate(chain, BEGINS, TOKENS * sizeof(int32_t));
+    allocate(chain, ENDS, TOKENS * sizeof(int32_t));
+    allocate(chain, Q_E4M3, sizeof index_q / 2);
+    allocate(chain, K_E4M3, sizeof index_k / 2);
+    allocate(chain, FOLDED, sizeof weights);
+    allocate(chain, K_SCALE, TOKENS * sizeof(float));
+    allocate(chain, INDICES, sizeof indices);
+    allocate(chain, LENGTHS, sizeof lengths);
+    allocate(chain, OUT, sizeof out);
+    allocate(chain, LSE, sizeof lse);
+}
+
+/* What every call reads and writes; one's outputs are another's inputs. */
+static void set_arguments(struct chain *chain) {
+    void *const *device = chain->device;
+    chain->windows_args = (smelt_indexer_windows_args)SMELT_INDEXER_WINDOWS_ARGS_INIT;
+    chain->windows_args.tokens = chain->windows_args.rows = TOKENS;
+    chain->windows_args.documents = DOCUMENTS;
+    chain->windows_args.cu_seqlens.data = device[SEQLENS];
+    chain->windows_args.window_begin.data = device[BEGINS];
+    chain->windows_args.window_end.data = device[ENDS];
+
+    chain->k_args = (smelt_indexer_quantize_args)SMELT_INDEXER_QUANTIZE_ARGS_INIT;
+    chain->k_args.rows = TOKENS;
+    chain->k_args.x.data = device[INDEX_K];
+    chain->k_args.y.data = device[K_E4M3];
+    chain->k_args.scale.data = device[K_SCALE];
+
+    chain->q_args = (smelt_indexer_quantize_args)SMELT_INDEXER_QUANTIZE_ARGS_INIT;
+    chain->q_args.rows = TOKENS * INDEX_HEADS; /* each head of a query has a scale of its own, */
+    chain->q_args.x.data = device[INDEX_Q];
+    chain->q_args.y.data = device[Q_E4M3];
+    chain->q_args.factor.data = device[WEIGHTS]; /* which the head's weight takes up */
+    chain->q_args.scale.data = device[FOLDED];
+
+    chain->choose_args = (smelt_indexer_topk_args)SMELT_INDEXER_TOPK_ARGS_INIT;
+    chain->choose_args.tokens = chain->choose_args.rows = TOKENS;
+    chain->choose_args.q.data = device[Q_E4M3];
+    chain->choose_args.k.data = device[K_E4M3];
+    chain->choose_args.weights.data = device[FOLDED];
+    chain->choose_args.k_scale.data = device[K_SCALE];
+    chain->choose_args.window_begin.data = device[BEGINS];
+    chain->choose_args.window_end.data = device[ENDS];
+    chain->choose_args.indices.data = device[INDICES];
+    chain->choose_args.lengths.data = device[LENGTHS];
+
+    chain->attend_args = (smelt_sparse_attn_args)SMELT_SPARSE_ATTN_ARGS_INIT;
+    chain->attend_args.tokens = chain->attend_args.rows = TOKENS;
+    chain->attend_args.width = TOPK;
+    chain->attend_args.scale = 1.0F / sqrtf(DQK);
+    chain->attend_args.q.data = device[QUERY];
+    chain->attend_args.kv.data = device[KV];
+    chain->attend_args.indices.data = device[INDICES];
+    chain->attend_args.topk_length.data = device[LENGTHS];
+    chain->attend_args.out.data = device[OUT];
+    chain->attend_args.lse.data = device[LSE];
+}
+
+/* Workspace is the caller's; how much, the operators say. */
+static void set_workspace(struct chain *chain) {
+    smelt_indexer_topk_args *args = &chain->choose_args;
+    require(smelt_indexer_topk_forward_workspace(chain->choose, args, &args->workspace_bytes),
+            "workspace");
+    allocate(chain, WORKSPACE, args->workspace_bytes);
+    args->workspace = chain->device[WORKSPACE];
+}
+
+/* The five calls; this much would be captured in a graph. */
+static void run_chain(const struct chain *chain, struct CUstream_st *stream) {
+    require(smelt_indexer_windows_forward(chain->windows, &chain->windows_args, stream), "windows");
+    require(smelt_indexer_quantize_forward(chain->quantize, &chain->k_args, stream), "keys");
+    require(smelt_indexer_quantize_forward(chain->quantize, &chain->q_args, stream), "queries");
+    require(smelt_indexer_topk_forward(chain->choose, &chain->choose_args, stream), "choose");
+    require(smelt_sparse_attn_forward(chain->attend, &chain->attend_args, stream), "attend");
+}
+
+static void download(const struct chain *chain, enum buffer from, void *host, size_t bytes) {
+    require(smelt_device_download(chain->context, host, chain->device[from], bytes), "download");
+}
+
+static void destroy(struct chain *chain) {
+    for (int i = 0; i < BUFFERS; i++)
+        smelt_device_free(chain->context, chain->device[i]);
+    smelt_sparse_attn_destroy(&chain->attend);
+    smelt_indexer_topk_destroy(&chain->choose);
+    smelt_indexer_quantize_destroy(&chain->quantize);
+    smelt_indexer_windows_destroy(&chain->windows);
+    smelt_context_destroy(&chain->context);
+}
+
+/* ---- what it should be ----------------------------------------------------------------------- */
+
+static int first_of_document(int token) {
+    int document = 0;
+    while (cu_seqlens[document + 1] <= token)
+        document++;
+    return cu_seqlens[document];
+}
+
+/* The indexer's logit of unquantised rows. */
+static double logit(int token, int key) {
+    double sum = 0;
+    for (int h = 0; h < INDEX_HEADS; h++)
+        sum += (double)weights[token][h] * fmax(0, dot(index_q[token][h], index_k[key], INDEX_DIM));
+    return sum;
+}
+
+/* Whether as many keys as there should be were chosen, ascending, of the query's own document up to
+ * itself, and by how much the best left out is better than the worst chosen: e4m3 rounds. */
+static int check_choice(int token, double *regret) {
+    const int first = first_of_document(token), seen = token + 1 - first;
+    double worst = INFINITY, best = -INFINITY;
+    int next = 0;
+    if (lengths[token] != (seen < TOPK ? seen : TOPK))
+        return 0;
+    for (int i = 0; i < lengths[token]; i++)
+        if (indices[token][i] < first || indices[token][i] > token ||
+            (i > 0 && indices[token][i] <= indices[token][i - 1]))
+            return 0;
+    for (int key = first; key <= token; key++) {
+        const int chosen = next < lengths[token] && indices[token][next] == key;
+        const double score = logit(token, key);
+        next += chosen;
+        worst = chosen ? fmin(worst, score) : worst;
+        best = chosen ? best : fmax(best, score);
+    }
+    *regret = fmax(*regret, best - worst);
+    return 1;
+}
+
+/* The largest difference of a query's attention from its definition. */
+static double check_attention(int token, int head, double scale) {
+    double p[TOPK], sum = 0, error;
+    for (int i = 0; i < lengths[token]; i++)
+        sum += p[i] = exp(scale * dot(q[token][head], kv[indices[token][i]], DQK));
+    error = fabs(log(sum) - (double)lse[token][head]);
+    for (int d = 0; d < DV; d++) {
+        double value = 0;
+        for (int i = 0; i < lengths[token]; i++)
+            value += p[i] / sum * from_bf16(kv[indices[token][i]][d]);
+        error = fmax(error, fabs(value - from_bf16(out[token][head][d])));
+    }
+    return error;
+}
+
+int main(void) {
+    struct chain chain = {0};
+    double error = 0, regret = 0;
+    int right = 1;
+    fill_random(index_q, sizeof index_q / sizeof(uint16_t));
+    fill_random(index_k, sizeof index_k / sizeof(uint16_t));
+    fill_random(q, sizeof q / sizeof(uint16_t));
+    fill_random(kv, sizeof kv / sizeof(uint16_t));
+    for (int t = 0; t < TOKENS; t++)
+        for (int h = 0; h < INDEX_HEADS; h++)
+            weights[t][h] = (float)(1 + (t + h) % 4) / 4.0F;
+
+    make_operators(&chain);
+    place_all(&chain);
+    set_arguments(&chain);
+    set_workspace(&chain);
+    run_chain(&chain, NULL);
+    require(smelt_stream_synchronize(chain.context, NULL), "synchronize");
+    download(&chain, INDICES, indices, sizeof indices);
+    download(&chain, LENGTHS, lengths, sizeof lengths);
+    download(&chain, OUT, out, sizeof out);
+    download(&chain, LSE, lse, sizeof lse);
+
+    for (int t = 0; t < TOKENS && right; t++) {
+        right = check_choice(t, &regret);
+        for (int h = 0; h < HEADS && right; h++)
+            error = fmax(error, check_attention(t, h, (double)chain.attend_args.scale));
+    }
+    printf("%s: %d queries of %d documents choose up to %d keys each%s; by e4m3's rounding at most "
+           "%.2g from the best; largest error of attention %.2g\n",
+           smelt_context_arch(chain.context), TOKENS, DOCUMENTS, TOPK, right ? "" : ": WRONG ONES",
+           regret, error);
+    destroy(&chain);
+    return right && regret < 1 && error < 1e-2 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
