@@ -373,7 +373,7 @@ DEVICE void issue_product(float *d, u64 queries, u64 keys) {
         if (FP8) {
             wgmma_fp8_ss_n$n(d, a, b, k > 0);
         } else {
-            wgmma_ss_n${n} _t00(d, a, b, k > 0);
+            wgmma_ss_n${n}_t00(d, a, b, k > 0);
         }
         //@end
     }

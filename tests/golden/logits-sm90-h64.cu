@@ -1126,7 +1126,7 @@ DEVICE void issue_product(float *d, u64 queries, u64 keys) {
         if (FP8) {
             wgmma_fp8_ss_n96(d, a, b, k > 0);
         } else {
-            wgmma_ss_n96 _t00(d, a, b, k > 0);
+            wgmma_ss_n96_t00(d, a, b, k > 0);
         }
 #line 379 "templates/indexer_logits_fwd.sm90.cu"
     }
