@@ -46,6 +46,12 @@ static inline int upload(smelt_context *context, const char *name, const void *h
     return 1;
 }
 
+/* How many schedules a case runs under: the emulator's coverage asks for fewer than usual. */
+static inline int schedules_to_run(int emulated, int otherwise) {
+    const char *asked = getenv("SMELT_TEST_SCHEDULES");
+    return !smelt__emulator() ? otherwise : asked ? atoi(asked) : emulated;
+}
+
 static inline int get_kernel(smelt_context *context, const char *spec,
                              const struct smelt__kernel **kernel) {
     struct smelt__plan plan;

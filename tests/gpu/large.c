@@ -16,13 +16,13 @@ static void run_cases(struct suite *suite, suite_cases cases, const char *skippe
 }
 
 void run_large(struct suite *suite) {
-    for (int i = 0; suite_operators[i] && !suite->quick; i++)
-        run_cases(suite, suite_operators[i]->large,
+    for (suite->op = 0; suite_operators[suite->op] && !suite->quick; suite->op++)
+        run_cases(suite, suite_operators[suite->op]->large,
                   suite->emulated ? "too much work for the emulator; far cases take its place"
                                   : NULL);
 }
 
 void run_far(struct suite *suite) {
-    for (int i = 0; suite_operators[i] && suite->emulated; i++)
-        run_cases(suite, suite_operators[i]->far, NULL);
+    for (suite->op = 0; suite_operators[suite->op] && suite->emulated; suite->op++)
+        run_cases(suite, suite_operators[suite->op]->far, NULL);
 }

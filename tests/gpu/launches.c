@@ -387,11 +387,12 @@ void run_launches(struct suite *suite) {
     const int without_driver = suite->without_driver || suite->emulated;
     if (!without_driver && !suite->list)
         driver_open(&driver, missing, sizeof missing);
-    for (int op = 0; suite_operators[op]; op++)
-        for (const char *const *spec = suite_operators[op]->launches; *spec; spec++)
+    for (suite->op = 0; suite_operators[suite->op]; suite->op++) {
+        const struct suite_operator *op = suite_operators[suite->op];
+        for (const char *const *spec = op->launches; *spec; spec++)
             for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
-                run_test(suite, without_driver ? NULL : &driver, missing, i, suite_operators[op],
-                         *spec);
+                run_test(suite, without_driver ? NULL : &driver, missing, i, op, *spec);
+    }
     if (!without_driver && !suite->list && !missing[0])
         driver_close(&driver);
 }

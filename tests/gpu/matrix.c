@@ -34,13 +34,13 @@ static int add_kernel(void *user, const char *text) {
     return copy ? 0 : -1;
 }
 
-static int wanted_case(const struct suite *suite, const struct matrix *matrix, int number,
-                       char *name, size_t size) {
+static int has_case(const struct suite *suite, const struct matrix *matrix, int number, char *name,
+                    size_t size) {
     char command[768];
     smelt__problem_command("check", matrix->cases[number].spec, &matrix->cases[number].problem,
                            command, sizeof command);
     snprintf(name, size, "matrix: %s", command + strlen("smelt check "));
-    return !suite->filter || strstr(name, suite->filter) != NULL;
+    return suite_has(suite, name);
 }
 
 static void prepare(struct suite *suite, const struct matrix *matrix) {
@@ -50,7 +50,7 @@ static void prepare(struct suite *suite, const struct matrix *matrix) {
     if (!kernels.requests)
         return; /* then each is compiled when it is met */
     for (int i = 0; i < matrix->count; i++)
-        if (wanted_case(suite, matrix, i, name, sizeof name))
+        if (has_case(suite, matrix, i, name, sizeof name))
             smelt_spec_expand(matrix->cases[i].spec, add_kernel, &kernels);
     if (kernels.count > 0) {
         smelt_status status = smelt_kernels_prepare(suite->context, kernels.requests, kernels.count,
@@ -73,7 +73,7 @@ static void run_operator(struct suite *suite, const struct suite_operator *op,
     if (!suite->list)
         prepare(suite, matrix);
     for (int i = 0; i < matrix->count; i++)
-        if (wanted_case(suite, matrix, i, name, sizeof name) && suite_wants(suite, name))
+        if (has_case(suite, matrix, i, name, sizeof name) && suite_wants(suite, name))
             suite_check(suite, name, &matrix->cases[i], i % SCHEDULES);
     if (matrix->count == MOST_CASES)
         suite_report(suite, "matrix", "more cases than there is room for");
@@ -81,8 +81,8 @@ static void run_operator(struct suite *suite, const struct suite_operator *op,
 
 void run_matrix(struct suite *suite) {
     struct matrix *matrix = malloc(sizeof *matrix);
-    for (int i = 0; suite_operators[i] && matrix; i++)
-        run_operator(suite, suite_operators[i], matrix);
+    for (suite->op = 0; suite_operators[suite->op] && matrix; suite->op++)
+        run_operator(suite, suite_operators[suite->op], matrix);
     if (!matrix)
         suite_report(suite, "matrix", "out of memory");
     free(matrix);

@@ -5,9 +5,23 @@
 #include <string.h>
 #include <time.h>
 
-int suite_wants(const struct suite *suite, const char *name) {
-    if (suite->filter && !strstr(name, suite->filter))
+static int is_collecting(const struct suite *suite) {
+    return suite->sample && !sample_is_complete(suite->sample);
+}
+
+int suite_has(const struct suite *suite, const char *name) {
+    return (!suite->filter || strstr(name, suite->filter)) &&
+           (!suite->sample || is_collecting(suite) || sample_has(suite->sample, suite->op, name));
+}
+
+int suite_wants(struct suite *suite, const char *name) {
+    if (!suite_has(suite, name))
         return 0;
+    if (is_collecting(suite)) {
+        if (sample_add(suite->sample, suite->op, name) != 0)
+            suite_report(suite, name, "out of memory");
+        return 0;
+    }
     if (suite->list)
         puts(name);
     return !suite->list;
@@ -27,7 +41,7 @@ void suite_report(struct suite *suite, const char *name, const char *message) {
 }
 
 void suite_skip(struct suite *suite, const char *name, const char *reason) {
-    if (!suite_wants(suite, name))
+    if (is_collecting(suite) || !suite_wants(suite, name))
         return;
     suite->skipped++;
     printf("skipped %s: %s\n", name, reason);
@@ -117,11 +131,13 @@ static void log_line(void *user, smelt_log_level level, const char *message) {
 }
 
 static int usage(void) {
-    fputs("usage: gpu_suite [--quick] [--list] [--group NAME]... [--filter TEXT] [--seed N]\n"
-          "                 [--verbose] [--device N] [--without-driver] [--schedule NAME]\n"
-          "                 [--knobs TEXT]\n"
-          "SMELT_CUDA and SMELT_NVRTC naming the emulator, it runs there; --schedule is for it.\n",
-          stderr);
+    fputs(
+        "usage: gpu_suite [--quick] [--list] [--group NAME]... [--except NAME]... [--filter TEXT]\n"
+        "                 [--sample N] [--seed N] [--verbose] [--device N] [--without-driver] "
+        "[--schedule NAME]\n"
+        "                 [--knobs TEXT]\n"
+        "SMELT_CUDA and SMELT_NVRTC naming the emulator, it runs there; --schedule is for it.\n",
+        stderr);
     return 2;
 }
 
@@ -130,13 +146,14 @@ static const struct suite_group groups[] = {
     {"matrix", run_matrix}, {"launches", run_launches}, {"large", run_large}, {"far", run_far}};
 enum { GROUPS = sizeof groups / sizeof groups[0], MOST_CHOSEN = 32 };
 
-/* Group number `number`; NULL past the last. */
-static const struct suite_group *group_at(int number) {
+/* Group number `number`, and whose it is; NULL past the last. */
+static const struct suite_group *group_at(int number, int *op) {
+    *op = 0;
     if (number < GROUPS)
         return &groups[number];
     number -= GROUPS;
-    for (int i = 0; suite_operators[i]; i++)
-        for (const struct suite_group *group = suite_operators[i]->groups; group->name; group++)
+    for (; suite_operators[*op]; ++*op)
+        for (const struct suite_group *group = suite_operators[*op]->groups; group->name; group++)
             if (number-- == 0)
                 return group;
     return NULL;
@@ -145,27 +162,35 @@ static const struct suite_group *group_at(int number) {
 /* What the command line says beside the suite itself. */
 struct choice {
     int device;
-    const char *groups[MOST_CHOSEN]; /* names; several operators may have one of a name */
-    int group_count;
+    /* Names; several operators may have one of a name. No wanted ones: all but the others. */
+    const char *groups[MOST_CHOSEN], *others[MOST_CHOSEN];
+    int group_count, other_count;
+    size_t sample;
     struct smelt__schedule schedule;
 };
 
-static int read_group(struct choice *choice, const char *name) {
+static int read_group(const char **names, int *count, const char *name) {
     const struct suite_group *group;
-    for (int i = 0; (group = group_at(i)) != NULL && choice->group_count < MOST_CHOSEN; i++)
+    for (int i = 0, op; (group = group_at(i, &op)) != NULL && *count < MOST_CHOSEN; i++)
         if (strcmp(group->name, name) == 0) {
-            choice->groups[choice->group_count++] = name;
+            names[(*count)++] = name;
             return 0;
         }
     fprintf(stderr, "gpu_suite: no group '%s'\n", name);
     return -1;
 }
 
-static int is_chosen(const struct choice *choice, const struct suite_group *group) {
-    for (int i = 0; i < choice->group_count; i++)
-        if (strcmp(choice->groups[i], group->name) == 0)
+static int is_among(const char *const *names, int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0)
             return 1;
-    return choice->group_count == 0;
+    return 0;
+}
+
+static int is_chosen(const struct choice *choice, const struct suite_group *group) {
+    return (choice->group_count == 0 ||
+            is_among(choice->groups, choice->group_count, group->name)) &&
+           !is_among(choice->others, choice->other_count, group->name);
 }
 
 static int read_schedule(struct choice *choice, const char *text) {
@@ -176,31 +201,52 @@ static int read_schedule(struct choice *choice, const char *text) {
     return -1;
 }
 
+/* An option without a value: where it is kept, or NULL. */
+static int *find_flag(struct suite *suite, const char *name) {
+    struct {
+        const char *name;
+        int *flag;
+    } const flags[] = {{"--quick", &suite->quick},
+                       {"--list", &suite->list},
+                       {"--verbose", &suite->verbose},
+                       {"--without-driver", &suite->without_driver}};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (strcmp(name, flags[i].name) == 0)
+            return flags[i].flag;
+    return NULL;
+}
+
+static int read_option(struct suite *suite, struct choice *choice, const char *name,
+                       const char *value) {
+    if (strcmp(name, "--filter") == 0)
+        suite->filter = value;
+    else if (strcmp(name, "--knobs") == 0)
+        suite->knobs = value;
+    else if (strcmp(name, "--seed") == 0)
+        suite->seed = strtoull(value, NULL, 0);
+    else if (strcmp(name, "--device") == 0)
+        choice->device = atoi(value);
+    else if (strcmp(name, "--sample") == 0 && atoi(value) > 0)
+        choice->sample = (size_t)atoi(value);
+    else if (strcmp(name, "--group") == 0)
+        return read_group(choice->groups, &choice->group_count, value);
+    else if (strcmp(name, "--except") == 0)
+        return read_group(choice->others, &choice->other_count, value);
+    else
+        return strcmp(name, "--schedule") == 0 ? read_schedule(choice, value) : -1;
+    return 0;
+}
+
 static int read_arguments(struct suite *suite, struct choice *choice, int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (strcmp(argv[i], "--quick") == 0)
-            suite->quick = 1;
-        else if (strcmp(argv[i], "--list") == 0)
-            suite->list = 1;
-        else if (strcmp(argv[i], "--verbose") == 0)
-            suite->verbose = 1;
-        else if (strcmp(argv[i], "--without-driver") == 0)
-            suite->without_driver = 1;
-        else if (strcmp(argv[i], "--filter") == 0 && value)
-            suite->filter = argv[++i];
-        else if (strcmp(argv[i], "--knobs") == 0 && value)
-            suite->knobs = argv[++i];
-        else if (strcmp(argv[i], "--seed") == 0 && value)
-            suite->seed = strtoull(argv[++i], NULL, 0);
-        else if (strcmp(argv[i], "--device") == 0 && value)
-            choice->device = atoi(argv[++i]);
-        else if (strcmp(argv[i], "--group") == 0 && value) {
-            if (read_group(choice, argv[++i]) != 0)
-                return -1;
-        } else if (strcmp(argv[i], "--schedule") != 0 || !value ||
-                   read_schedule(choice, argv[++i]) != 0)
+        int *flag = find_flag(suite, argv[i]);
+        if (flag) {
+            *flag = 1;
+            continue;
+        }
+        if (i + 1 == argc || read_option(suite, choice, argv[i], argv[i + 1]) != 0)
             return -1;
+        i++;
     }
     return 0;
 }
@@ -213,7 +259,7 @@ static double seconds_now(void) {
 
 static void run_groups(struct suite *suite, const struct choice *choice) {
     const struct suite_group *group;
-    for (int i = 0; (group = group_at(i)) != NULL; i++) {
+    for (int i = 0; (group = group_at(i, &suite->op)) != NULL; i++) {
         if (!is_chosen(choice, group))
             continue;
         double begin = seconds_now();
@@ -223,6 +269,19 @@ static void run_groups(struct suite *suite, const struct choice *choice) {
             printf("%-10s %4d passed, %d failed, %.1f s\n", group->name, suite->passed - passed,
                    suite->failed - failed, seconds_now() - begin);
     }
+}
+
+/* Asks every case's name, draws a sample of them. */
+static int draw_cases(struct suite *suite, const struct choice *choice) {
+    const int list = suite->list;
+    suite->sample = sample_create(choice->sample, suite->seed);
+    if (!suite->sample)
+        return -1;
+    suite->list = 1; /* nothing is run */
+    run_groups(suite, choice);
+    suite->list = list;
+    sample_draw(suite->sample);
+    return suite->failed ? -1 : 0;
 }
 
 static int open_device(struct suite *suite, const struct choice *choice) {
@@ -254,10 +313,12 @@ int main(int argc, char **argv) {
         suite.seed = strtoull(seed, NULL, 0);
     if (read_arguments(&suite, &choice, argc, argv) != 0)
         return usage();
-    int failed = !suite.list && open_device(&suite, &choice) != 0;
+    int failed = (choice.sample && draw_cases(&suite, &choice) != 0) ||
+                 (!suite.list && open_device(&suite, &choice) != 0);
     if (!failed)
         run_groups(&suite, &choice);
     smelt_context_destroy(&suite.context);
+    sample_destroy(suite.sample);
     if (failed)
         return 3;
     if (!suite.list)

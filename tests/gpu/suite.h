@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "harness/check.h"
+#include "sample.h"
 #include "smelt/smelt.h"
 
 struct suite {
@@ -21,20 +22,26 @@ struct suite {
     int without_driver; /* leave out what needs libcuda beside the library */
     int emulated;       /* the driver is the emulator */
     int verbose;
+    struct sample *sample; /* of the cases, drawn or being collected; NULL: all are run */
+    int op;                /* number of the operator whose cases come */
     int passed, failed, skipped;
 };
 
 /* Whether a spec takes suite->knobs: its values have a width that every variant has. */
 int suite_takes_knobs(const struct suite *suite, const char *spec);
 
-/* Whether to run the case; with --list prints its name and says no. */
-int suite_wants(const struct suite *suite, const char *name);
+/* Whether the case is one of those asked for. */
+int suite_has(const struct suite *suite, const char *name);
+
+/* Whether to run the case; with --list prints its name and says no. Every case asks, whatever it
+ * needs: by this the sample is drawn. */
+int suite_wants(struct suite *suite, const char *name);
 
 /* Counts a case and prints it when it failed (or always, verbose). message: what is wrong; NULL or
  * "" means it passed. */
 void suite_report(struct suite *suite, const char *name, const char *message);
 
-/* Counts and prints a case that cannot be run here, when it is wanted. */
+/* Counts and prints a case that cannot be run here, when it is wanted. No sample has it. */
 void suite_skip(struct suite *suite, const char *name, const char *reason);
 
 /* A library call that must succeed: 0, or -1 with "CALL: STATUS: message" in `message`. */

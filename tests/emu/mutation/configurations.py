@@ -78,7 +78,7 @@ class Check:
         return [tools.smelt, "check", self.operator, "--emulate", "--arch", self.arch, "--json",
                 "--schedules", str(schedules or self.schedules), *self.options.split()]
 
-    def environment(self, tools):
+    def environment(self, tools, schedules=None):
         return {"SMELT_EMULATOR": tools.emulator} if tools.emulator else {}
 
     def judge(self, done):
@@ -120,9 +120,10 @@ class Program:
     def command(self, tools, schedules=None):
         return [tools.path(self.program), *self.arguments]
 
-    def environment(self, tools):
+    def environment(self, tools, schedules=None):
+        fewer = {"SMELT_TEST_SCHEDULES": str(schedules)} if schedules else {}
         return {"SMELT_CUDA": tools.emulator, "SMELT_NVRTC": tools.emulator,
-                "SMELT_CACHE_DISABLE": "1", **self.variables}
+                "SMELT_CACHE_DISABLE": "1", **self.variables, **fewer}
 
     def judge(self, done):
         if done.returncode == 0:

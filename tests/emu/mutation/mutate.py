@@ -68,7 +68,7 @@ class Subject:
             command = ["/bin/sh", "-c", f'ulimit -t {self.limit}; exec "$@"', "sh"]
             command += self.configuration.command(self.tools, schedules)
             environment = dict(os.environ, SMELT_EMU_SOURCE=str(source), TMPDIR=own)
-            environment.update(self.configuration.environment(self.tools))
+            environment.update(self.configuration.environment(self.tools, schedules))
             environment.update(variables)
             try:
                 done = subprocess.run(command, capture_output=True, env=environment, text=True,

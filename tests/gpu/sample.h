@@ -1,0 +1,21 @@
+/* A sample of the suite's cases. */
+#ifndef SMELT_TEST_GPU_SAMPLE_H
+#define SMELT_TEST_GPU_SAMPLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sample;
+
+struct sample *sample_create(size_t size, uint64_t seed);
+void sample_destroy(struct sample *sample); /* NULL is none */
+
+/* A case of an operator; all are added first, then some are drawn. 0, or -1 without memory. */
+int sample_add(struct sample *sample, int op, const char *name);
+void sample_draw(struct sample *sample);
+
+/* Whether it was drawn yet, and whether a case is among those drawn. */
+int sample_is_complete(const struct sample *sample);
+int sample_has(const struct sample *sample, int op, const char *name);
+
+#endif
