@@ -19,8 +19,8 @@ import torch
 import smelt
 
 
-def host_time(function, calls=300, loops=15):
-    """Microseconds."""
+def host_time(function, calls=60, loops=60):
+    """Microseconds. Few calls between waits: a full queue of launches would make the host wait."""
     best = float("inf")
     for _ in range(loops):
         torch.cuda.synchronize()
@@ -66,7 +66,12 @@ def host_figures():
     def both():
         torch.autograd.grad(forward(), (q, kv), grad)
 
-    figures = {"torch.add": host_time(lambda: torch.add(one, one))}
+    leaf, ones = torch.randn(16, device="cuda", requires_grad=True), torch.ones(16, device="cuda")
+    figures = {
+        "torch.add": host_time(lambda: torch.add(one, one)),
+        "torch.add, forward and backward": host_time(
+            lambda: torch.autograd.grad(torch.add(leaf, leaf), (leaf,), ones)),
+    }
     with torch.no_grad():
         figures["forward"] = host_time(forward)
     figures["forward, with gradients wanted"] = host_time(forward)

@@ -44,9 +44,10 @@ static int wrong_dims(const struct tensor_argument *argument, int dims, int batc
 /* Element type, device and number of dimensions. */
 static int check_kind(struct call *call, const struct tensor_argument *argument,
                       const struct view *view, enum place place, int device) {
-    if (view->element != argument->element) {
+    const enum element expected = argument->element == AS_MADE ? call->element : argument->element;
+    if (view->element != expected) {
         PyErr_Format(PyExc_TypeError, "smelt: %s must be %s", argument->name,
-                     element_name(argument->element));
+                     element_name(expected));
         return -1;
     }
     if (view->place != place || (place == ON_CUDA && view->device != device)) {
@@ -106,7 +107,7 @@ static int needs_copy(const struct tensor_argument *argument) {
 static int take_strides(const struct tensor_argument *argument, const struct view *view,
                         int64_t strides[SMELT_TENSOR_STRIDES]) {
     const int last = view->dims - 1, missing = (int)strlen(argument->shape) - view->dims;
-    const size_t bytes = element_bytes(argument->element);
+    const size_t bytes = element_bytes(view->element);
     const int rows = argument->flags & ROWS;
     int steps = 0, all_zero = 1;
     if (last >= 0 && view->sizes[last] > 1 && view->strides[last] != 1)
@@ -182,7 +183,13 @@ static int read_scalar(struct call *call, const struct scalar_argument *argument
         const float number = (float)PyFloat_AsDouble(value);
         memcpy(field, &number, sizeof number);
     } else if (argument->kind == INT) {
-        const int number = (int)PyLong_AsLong(value);
+        const long number = PyLong_AsLong(value);
+        const int stored = (int)number;
+        if (number != stored)
+            PyErr_Format(PyExc_ValueError, "smelt: %s is out of range: %R", argument->name, value);
+        memcpy(field, &stored, sizeof stored);
+    } else if (argument->kind == LONG) {
+        const int64_t number = PyLong_AsLongLong(value);
         memcpy(field, &number, sizeof number);
     } else {
         const size_t number = PyLong_AsSize_t(value);

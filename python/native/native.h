@@ -28,7 +28,7 @@
 
 enum { MAX_DIMS = 5, SYMBOLS = 26 };
 
-enum element { BF16, FP32, INT32, E4M3, UINT8, OTHER_ELEMENT };
+enum element { BF16, FP32, INT32, E4M3, UINT8, OTHER_ELEMENT, AS_MADE };
 enum place { ON_CPU, ON_CUDA, ELSEWHERE };
 
 struct view {
@@ -61,9 +61,10 @@ PyObject *setup(PyObject *module, PyObject *args);
 
 enum { OPTIONAL = 1, ROWS = 2 }; /* ROWS: they begin at multiples of 16 bytes */
 
-/* A tensor of an args struct. `shape` has a letter a dimension: each letter is one extent in all
- * tensors of a call. A leading B is missing in the packed layout, in all tensors that have it. A 1
- * at the end is a dimension that the library counts and the tensor has not. */
+/* A tensor of an args struct. Its element AS_MADE: the one that the operator was made for. `shape`
+ * has a letter a dimension: each letter is one extent in all tensors of a call. A leading B is
+ * missing in the packed layout, in all tensors that have it. A 1 at the end is a dimension that the
+ * library counts and the tensor has not. */
 struct tensor_argument {
     const char *name, *shape;
     enum element element;
@@ -71,7 +72,7 @@ struct tensor_argument {
     size_t offset; /* of a smelt_tensor or smelt_const_tensor */
 };
 
-enum scalar_kind { INT, FLOAT, SIZE };
+enum scalar_kind { INT, LONG, FLOAT, SIZE };
 
 struct scalar_argument {
     const char *name;
@@ -115,7 +116,8 @@ struct call {
     int64_t extents[SYMBOLS]; /* -1: not known yet */
     struct view views[MAX_TENSORS];
     int given[MAX_TENSORS];
-    int batched; /* -1: not known yet */
+    int batched;          /* -1: not known yet */
+    enum element element; /* that AS_MADE stands for */
 };
 
 /* Fills call->args from `values`. `place`, `device`: where tensors must be. -1 with an exception:
@@ -128,12 +130,17 @@ int read_arguments(struct call *call, PyObject *const *values, Py_ssize_t count,
 
 enum { MAX_PASSES = 2 };
 
+/* What a spec fixes. */
+struct made {
+    int64_t extents[SYMBOLS]; /* [letter - 'A'], -1: not fixed */
+    enum element element;     /* that AS_MADE stands for */
+};
+
 /* A kind of operator. */
 struct operator_class {
     const char *name; /* "sparse_attn": the family of its specs */
-    /* The extents that a spec fixes into extents[letter - 'A']. */
     smelt_status (*create)(void **handle, smelt_context *context, const char *spec,
-                           int64_t extents[SYMBOLS]);
+                           struct made *made);
     smelt_status (*supported)(const smelt_context *context, const char *spec, const char **why);
     void (*destroy)(void *handle);
     const struct pass *passes[MAX_PASSES]; /* forward, backward; NULL: none */
@@ -142,7 +149,17 @@ struct operator_class {
 /* Of a spec's family; NULL with ValueError. */
 const struct operator_class *find_operator_class(const char *spec);
 
-extern const struct operator_class sparse_attn_class;
+extern const struct operator_class sparse_attn_class, indexer_logits_class, indexer_windows_class,
+    indexer_clean_class, indexer_quantize_class, topk_select_class;
+
+/* Rows of a pass's tables; ARGS is its args struct. */
+#define TENSOR(field, shape, element, flags)                                                       \
+    { #field, shape, element, flags, offsetof(ARGS, field) }
+#define SCALAR(field, kind)                                                                        \
+    { #field, kind, offsetof(ARGS, field) }
+#define EXTENT(symbol, field)                                                                      \
+    { symbol, offsetof(ARGS, field) }
+#define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])
 
 /* ---- contexts ---------------------------------------------------------------------------------
  */

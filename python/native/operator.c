@@ -10,10 +10,13 @@ struct operator_object {
     PyObject_HEAD struct context_object *context;
     const struct operator_class *class;
     void *handle;
-    int64_t extents[SYMBOLS];
+    struct made made;
 };
 
-static const struct operator_class *const classes[] = {&sparse_attn_class};
+static const struct operator_class *const classes[] = {
+    &sparse_attn_class,   &indexer_logits_class,   &indexer_windows_class,
+    &indexer_clean_class, &indexer_quantize_class, &topk_select_class,
+};
 
 const struct operator_class *find_operator_class(const char *spec) {
     const size_t length = strcspn(spec, ":");
@@ -32,14 +35,14 @@ static PyThread_type_lock emulated_call;
 
 static int lend_tensor(const struct emu_interface *emu, const struct tensor_argument *argument,
                        const struct view *view) {
-    int64_t last = 0;
+    int64_t last = 0; /* offset of the last element */
     for (int i = 0; i < view->dims; i++) {
         if (view->sizes[i] == 0)
             return 0;
         last += (view->sizes[i] - 1) * view->strides[i];
     }
     return emu->lend((uint64_t)(uintptr_t)view->data,
-                     (size_t)(last + 1) * element_bytes(argument->element), argument->name);
+                     (size_t)(last + 1) * element_bytes(view->element), argument->name);
 }
 
 static void lend_bytes(const struct emu_interface *emu, const unsigned char *args, size_t pointer,
@@ -128,7 +131,8 @@ static PyObject *run(struct operator_object *self, int which, PyObject *const *v
     if (!call.pass)
         return PyErr_Format(PyExc_RuntimeError, "smelt: %s has no backward pass",
                             self->class->name);
-    memcpy(call.extents, self->extents, sizeof call.extents);
+    memcpy(call.extents, self->made.extents, sizeof call.extents);
+    call.element = self->made.element;
     if (read_arguments(&call, values, count, context->place, context->device) ||
         add_workspace(self, &call, values[0], &workspace))
         return NULL;
@@ -177,10 +181,10 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *keywords) 
     Py_INCREF(context);
     self->context = context;
     for (int i = 0; i < SYMBOLS; i++)
-        self->extents[i] = -1;
+        self->made.extents[i] = -1;
     smelt_status status;
     Py_BEGIN_ALLOW_THREADS status =
-        class->create(&self->handle, context->context, spec, self->extents);
+        class->create(&self->handle, context->context, spec, &self->made);
     Py_END_ALLOW_THREADS if (status) {
         raise_status(status);
         Py_DECREF(self);

@@ -1,14 +1,6 @@
 /* sparse_attn: the tables of its two passes. */
 #include "native.h"
 
-#define TENSOR(field, shape, element, flags)                                                       \
-    { #field, shape, element, flags, offsetof(ARGS, field) }
-#define SCALAR(field, kind)                                                                        \
-    { #field, kind, offsetof(ARGS, field) }
-#define EXTENT(symbol, field)                                                                      \
-    { symbol, offsetof(ARGS, field) }
-#define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])
-
 /* B batches, T tokens, H heads, Q width of a query and of a KV row, V of a value, S rows, W slots
  * of an index row, N entries of a query list. */
 
@@ -130,18 +122,18 @@ static smelt_status parse(const char *text, smelt_sparse_attn_spec *spec, char *
 }
 
 static smelt_status create(void **handle, smelt_context *context, const char *text,
-                           int64_t extents[SYMBOLS]) {
+                           struct made *made) {
     smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    smelt_sparse_attn *made = NULL;
+    smelt_sparse_attn *attn = NULL;
     char *knobs;
     smelt_status status = parse(text, &spec, &knobs);
     if (!status)
-        status = smelt_sparse_attn_create(&made, context, &spec);
+        status = smelt_sparse_attn_create(&attn, context, &spec);
     smelt_free(knobs);
-    *handle = made;
-    extents['H' - 'A'] = spec.heads;
-    extents['Q' - 'A'] = spec.dqk;
-    extents['V' - 'A'] = spec.dv;
+    *handle = attn;
+    made->extents['H' - 'A'] = spec.heads;
+    made->extents['Q' - 'A'] = spec.dqk;
+    made->extents['V' - 'A'] = spec.dv;
     return status;
 }
 

@@ -5,6 +5,14 @@ checkpointing; docs/pytorch.md says how to come from FlashMLA, cuDNN, TileLang a
 """
 
 from . import _native
+from ._indexer import (
+    clean_logits_,
+    indexer_logits,
+    indexer_topk,
+    indexer_windows,
+    quantize,
+    topk_select,
+)
 from ._project import project_values
 from ._runtime import SmeltWarning
 from ._sparse_attention import sparse_attention, sparse_attention_backward
@@ -14,9 +22,15 @@ __version__ = _native.version()
 
 __all__ = [
     "SmeltWarning",
+    "clean_logits_",
+    "indexer_logits",
+    "indexer_topk",
+    "indexer_windows",
     "presets",
     "project_values",
+    "quantize",
     "sparse_attention",
     "sparse_attention_backward",
+    "topk_select",
     "warm",
 ]

@@ -6,11 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-_plain_types = frozenset((Tensor, Parameter))
-
-
-def _nothing():
-    return None
+plain_types = frozenset((Tensor, Parameter))
 
 
 # Names that PyTorch does not promise to keep: without one its question is answered by the safe way.
@@ -20,16 +16,18 @@ _profiler = torch.autograd.profiler
 _known = _dispatch_modes is not None and _functorch is not None
 
 
+def is_watched() -> bool:
+    """Whether somebody looks into the program: then a call must show as a custom operator."""
+    return (torch.compiler.is_compiling() or not _known or _dispatch_modes() > 0 or _functorch() is not None
+            or _profiler._is_profiler_enabled)
+
+
 def is_plain(*tensors: Tensor) -> bool:
-    """Whether nobody looks into the program: an eager call on plain tensors."""
-    if torch.compiler.is_compiling() or not _known:
-        return False
-    if _dispatch_modes() or _functorch() is not None or _profiler._is_profiler_enabled:
-        return False
+    """Whether this is an eager call on plain tensors, which goes to the kernel directly."""
     for tensor in tensors:
-        if type(tensor) not in _plain_types:
+        if type(tensor) not in plain_types:
             return False
-    return True
+    return not is_watched()
 
 
 def realigned(*tensors: Tensor | None) -> tuple:
@@ -49,3 +47,13 @@ def _realign(tensor: Tensor) -> Tensor:
     if contiguous and (rows or size == 4) and (not strides or any(strides)):
         return tensor
     return tensor.clone(memory_format=torch.contiguous_format)
+
+
+_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", None)
+
+
+def autocast_type(device_type: str):
+    """What autocast casts to on a device, None: it is off."""
+    if _any_autocast is not None and not _any_autocast():
+        return None
+    return torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else None

@@ -8,7 +8,6 @@ FakeTensor, functorch, dispatch modes, tensor subclasses, the profiler) meets th
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 
 import torch
@@ -16,7 +15,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from . import _reference, _runtime
-from ._eager import is_plain, realigned
+from ._checks import choose, whole
+from ._eager import autocast_type, is_plain, is_watched, plain_types, realigned
+from ._library import define, library
 from ._runtime import LayoutError, Refused
 
 LOG2E = math.log2(math.e)
@@ -50,28 +51,17 @@ def _buckets(buckets) -> tuple:
         if buckets != "auto":
             raise ValueError(f"smelt: buckets must be None, 'auto' or bounds, not {buckets!r}")
         return (-1,)
-    return tuple(_whole(bound, "a bucket's bound") for bound in buckets)
+    return tuple(whole(bound, "a bucket's bound") for bound in buckets)
 
 
-def _configuration(q, indices, dv, topk, sink, buckets):
+def topk_for(width: int) -> int:
+    """topk where it is not said: few kernels serve many widths."""
+    return -(-width // TOPK_STEP) * TOPK_STEP if width else TOPK_STEP
+
+
+def _configuration(q, dv, topk, sink, buckets):
     """What an operator is made for, but for its passes and determinism."""
-    heads, dqk = q.shape[-2:]
-    if not topk:
-        topk = max(1, -(-indices.shape[-1] // TOPK_STEP)) * TOPK_STEP
-    return heads, dqk, dv or value_width(dqk), topk, sink is not None, buckets
-
-
-def _whole(value, name: str) -> int | None:
-    """A positive number, or None."""
-    if value is None:
-        return None
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"smelt: {name} must be an int, not {type(value).__name__}") from None
-    if not 0 < number < 1 << 31:
-        raise ValueError(f"smelt: {name} must be positive, not {number}")
-    return number
+    return q.shape[-2], q.shape[-1], dv, topk, sink is not None, tuple(buckets)
 
 
 def _operator(q, kv, configuration, passes, deterministic, backend):
@@ -146,52 +136,49 @@ def _is_deterministic(asked) -> bool:
     return torch.are_deterministic_algorithms_enabled() if asked is None else bool(asked)
 
 
+class _Call:
+    """What a call with gradients brings beside q, kv and sink, and takes home beside out: neither passes
+    through autograd, whose work grows with every argument and result."""
+
+    __slots__ = ("indices", "topk_length", "queries", "query_count", "found", "scale", "configuration",
+                 "deterministic", "dkv_dtype", "free", "limit", "want_max", "lse", "max_logits")
+
+
 class _SparseAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, kv, indices, topk_length, sink, queries, query_count, found, scale,
-                configuration, options):
-        want_max, deterministic, dkv_dtype, free, limit = options
-        out, lse, max_logits, partition = _forward(found, q, kv, indices, topk_length, sink, queries,
-                                                   query_count, scale, configuration[2], want_max, free)
-        ctx.save_for_backward(q, kv, indices, topk_length, sink, queries, query_count, out, lse, partition)
-        ctx.smelt = (scale, configuration, deterministic, dkv_dtype, free, limit)
+    def forward(ctx, q, kv, sink, call):
+        out, lse, max_logits, partition = _forward(
+            call.found, q, kv, call.indices, call.topk_length, sink, call.queries, call.query_count, call.scale,
+            call.configuration[2], call.want_max, call.free)
+        ctx.save_for_backward(q, kv, sink, out, lse, call.indices, call.topk_length, call.queries,
+                              call.query_count, partition)
+        ctx.smelt = call.scale, call.configuration, call.deterministic, call.dkv_dtype, call.free, call.limit
         ctx.set_materialize_grads(False)
-        if max_logits is None:
-            ctx.mark_non_differentiable(lse)
-        else:
-            ctx.mark_non_differentiable(lse, max_logits)
-        return out, lse, max_logits
+        call.lse, call.max_logits = lse, max_logits
+        return out
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, grad_out, _lse, _max_logits):
-        if grad_out is None:
-            return (None,) * 11
-        scale, configuration, deterministic, dkv_dtype, free, limit = ctx.smelt
-        q, kv, indices, topk_length, sink, queries, query_count, out, lse, partition = ctx.saved_tensors
-        found = _operator(q, kv, configuration, BACKWARD, _is_deterministic(deterministic), "smelt")
-        dq, dkv, dsink = _backward(found, grad_out, q, kv, indices, topk_length, sink, queries, query_count,
-                                   out, lse, scale, dkv_dtype, free, partition, limit)
-        return dq, dkv, None, None, dsink, None, None, None, None, None, None
+    def backward(ctx, grad_out):
+        if torch.is_grad_enabled():  # create_graph: the gradients have none themselves
+            return _gradients_once(ctx, grad_out)
+        return _gradients(ctx, grad_out)
+
+
+def _gradients(ctx, grad_out):
+    if grad_out is None:
+        return None, None, None, None
+    scale, configuration, deterministic, dkv_dtype, free, limit = ctx.smelt
+    q, kv, sink, out, lse, indices, topk_length, queries, query_count, partition = ctx.saved_tensors
+    found = _operator(q, kv, configuration, BACKWARD, _is_deterministic(deterministic), "smelt")
+    dq, dkv, dsink = _backward(found, grad_out, q, kv, indices, topk_length, sink, queries, query_count, out,
+                               lse, scale, dkv_dtype, free, partition, limit)
+    return dq, dkv, dsink, None
+
+
+_gradients_once = once_differentiable(_gradients)
 
 
 # ---- the custom operators ---------------------------------------------------------------------------
-
-_library = torch.library.Library("smelt", "FRAGMENT")
-_library.define(
-    "sparse_attn(Tensor q, Tensor kv, Tensor indices, Tensor? topk_length, Tensor? sink, "
-    "Tensor? queries, Tensor? query_count, float scale, int dv, int topk, int[] buckets, "
-    "bool? deterministic, ScalarType? dkv_dtype, int free_multiprocessors, int workspace_limit, "
-    "str backend) -> (Tensor out, Tensor lse, Tensor max_logits)",
-    tags=(torch.Tag.needs_fixed_stride_order,) if hasattr(torch.Tag, "needs_fixed_stride_order") else (),
-)
-_library.define(
-    "sparse_attn_backward(Tensor grad_out, Tensor q, Tensor kv, Tensor indices, Tensor? topk_length, "
-    "Tensor? sink, Tensor? queries, Tensor? query_count, Tensor out, Tensor lse, float scale, int dv, "
-    "int topk, int[] buckets, bool? deterministic, ScalarType? dkv_dtype, int free_multiprocessors, "
-    "int workspace_limit, str backend) -> (Tensor dq, Tensor dkv, Tensor dsink)",
-)
-
 
 def _listed_only(queries, query_count, tokens, *values):
     """Of each of `values` the listed queries; of the others 0 (lse, max_logits: -inf)."""
@@ -217,19 +204,20 @@ def _reference_forward(q, kv, indices, topk_length, sink, queries, query_count, 
 
 def _op_forward(q, kv, indices, topk_length, sink, queries, query_count, scale, dv, topk, buckets,
                 deterministic, dkv_dtype, free_multiprocessors, workspace_limit, backend):
-    configuration = _configuration(q, indices, dv, topk, sink, tuple(buckets))
+    topk = topk or topk_for(indices.shape[-1])
+    configuration = _configuration(q, dv, topk, sink, buckets)
     found = _operator(q, kv, configuration, FORWARD, False, backend)
     if found is None:
         with torch.no_grad():
-            return _reference_forward(q, kv, indices, topk_length, sink, queries, query_count, scale, dv,
-                                      configuration[3])
+            return _reference_forward(q, kv, indices, topk_length, sink, queries, query_count, scale, dv, topk)
     return _forward(found, q, kv, indices, topk_length, sink, queries, query_count, scale,
                     configuration[2], True, free_multiprocessors)[:3]
 
 
 def _op_backward(grad_out, q, kv, indices, topk_length, sink, queries, query_count, out, lse, scale, dv,
                  topk, buckets, deterministic, dkv_dtype, free_multiprocessors, workspace_limit, backend):
-    configuration = _configuration(q, indices, dv, topk, sink, tuple(buckets))
+    topk = topk or topk_for(indices.shape[-1])
+    configuration = _configuration(q, dv, topk, sink, buckets)
     found = _operator(q, kv, configuration, BACKWARD, _is_deterministic(deterministic), backend)
     if found is not None:
         dq, dkv, dsink = _backward(found, grad_out, q, kv, indices, topk_length, sink, queries,
@@ -240,7 +228,7 @@ def _op_backward(grad_out, q, kv, indices, topk_length, sink, queries, query_cou
             listed, _ = _listed_only(queries, query_count, lse[..., 0].numel())
             grad_out = grad_out * listed.view(lse.shape[:-1])[..., None, None]
         dq, dkv, dsink = _reference.sparse_attention_backward(
-            grad_out, q, kv, indices, scale, dv, topk_length=topk_length, sink=sink, topk=configuration[3])
+            grad_out, q, kv, indices, scale, dv, topk_length=topk_length, sink=sink, topk=topk)
         dkv = dkv.to(dkv_dtype or kv.dtype)
     return dq, dkv, q.new_empty((0,), dtype=torch.float32) if dsink is None else dsink
 
@@ -270,17 +258,24 @@ def _keep(ctx, inputs, output):
 def _op_gradients(ctx, grad_out, _lse, _max_logits):
     if grad_out is None:
         return (None,) * 16
-    dq, dkv, dsink = torch.ops.smelt.sparse_attn_backward(grad_out, *ctx.saved_tensors, *ctx.smelt)
+    dq, dkv, dsink = _call_backward(grad_out, *ctx.saved_tensors, *ctx.smelt)
     q, kv, indices, topk_length, sink, *_ = ctx.saved_tensors
     return (dq, dkv.to(kv.dtype), None, None, None if sink is None else dsink) + (None,) * 11
 
 
-for _key in ("CPU", "CUDA"):
-    _library.impl("sparse_attn", _op_forward, _key)
-    _library.impl("sparse_attn_backward", _op_backward, _key)
-torch.library.register_fake("smelt::sparse_attn", _fake_forward, lib=_library)
-torch.library.register_fake("smelt::sparse_attn_backward", _fake_backward, lib=_library)
-torch.library.register_autograd("smelt::sparse_attn", _op_gradients, setup_context=_keep, lib=_library)
+_call = define(
+    "sparse_attn(Tensor q, Tensor kv, Tensor indices, Tensor? topk_length, Tensor? sink, "
+    "Tensor? queries, Tensor? query_count, float scale, int dv, int topk, int[] buckets, "
+    "bool? deterministic, ScalarType? dkv_dtype, int free_multiprocessors, int workspace_limit, "
+    "str backend) -> (Tensor out, Tensor lse, Tensor max_logits)",
+    _op_forward, _fake_forward)
+_call_backward = define(
+    "sparse_attn_backward(Tensor grad_out, Tensor q, Tensor kv, Tensor indices, Tensor? topk_length, "
+    "Tensor? sink, Tensor? queries, Tensor? query_count, Tensor out, Tensor lse, float scale, int dv, "
+    "int topk, int[] buckets, bool? deterministic, ScalarType? dkv_dtype, int free_multiprocessors, "
+    "int workspace_limit, str backend) -> (Tensor dq, Tensor dkv, Tensor dsink)",
+    _op_backward, _fake_backward)
+torch.library.register_autograd("smelt::sparse_attn", _op_gradients, setup_context=_keep, lib=library)
 
 
 # ---- the call ---------------------------------------------------------------------------------------
@@ -294,15 +289,13 @@ def _check_types(q, kv, indices, topk_length, sink, queries, query_count):
                         ("query_count", query_count)):
         if value is not None and not isinstance(value, Tensor):
             raise TypeError(f"smelt: {name} must be a torch.Tensor or None, not {type(value).__name__}")
-    if q.dim() not in (3, 4):
-        raise ValueError(f"smelt: q must be [T, H, dqk] or [B, T, H, dqk], not of {q.dim()} dimensions")
-    if indices.dim() != q.dim() - 1 or kv.dim() != q.dim() - 1:
-        raise ValueError(f"smelt: with q of {q.dim()} dimensions, kv and indices have {q.dim() - 1}, not "
-                         f"{kv.dim()} and {indices.dim()}")
 
 
-def _check_rest(q, kv, indices, topk_length, sink, dv):
+def _check_shapes(q, kv, indices, topk_length, sink, dv):
     """What the kernels' own checks do not see, because others compute."""
+    if q.dim() not in (3, 4) or indices.dim() != q.dim() - 1 or kv.dim() != q.dim() - 1:
+        raise ValueError(f"smelt: q must be [T, H, dqk] or [B, T, H, dqk], kv and indices of one dimension less, "
+                         f"not of {q.dim()}, {kv.dim()} and {indices.dim()}")
     if indices.dtype is not torch.int32:
         raise TypeError(f"smelt: indices must be torch.int32, not {indices.dtype}")
     if kv.shape[-1] != q.shape[-1]:
@@ -317,11 +310,6 @@ def _check_rest(q, kv, indices, topk_length, sink, dv):
         raise ValueError(f"smelt: sink must be [{q.shape[-2]}], not {tuple(sink.shape)}")
     if not 0 < dv <= q.shape[-1]:
         raise ValueError(f"smelt: dv must be 1 to {q.shape[-1]}, not {dv}")
-
-
-def _choose(value, name, legal):
-    if value not in legal:
-        raise ValueError(f"smelt: {name} must be one of {', '.join(map(repr, legal))}, not {value!r}")
 
 
 def sparse_attention(
@@ -379,47 +367,57 @@ def sparse_attention(
 
     Under torch.autocast fp32 and fp16 inputs are cast. Raises TypeError, ValueError, RuntimeError.
     """
-    _check_types(q, kv, indices, topk_length, sink, queries, query_count)
-    if torch.is_autocast_enabled(q.device.type):
-        kind = torch.get_autocast_dtype(q.device.type)
+    if not (isinstance(q, Tensor) and isinstance(kv, Tensor) and isinstance(indices, Tensor)
+            and topk_length is None and sink is None and queries is None and query_count is None):
+        _check_types(q, kv, indices, topk_length, sink, queries, query_count)
+        if sink is not None and sink.dtype is not torch.float32:
+            sink = sink.float()
+    kind = autocast_type(q.device.type)
+    if kind is not None:
         q, kv = q.to(kind), kv.to(kind)
-    if sink is not None and sink.dtype is not torch.float32:
-        sink = sink.float()
-    if indices.shape[-1] == 0:  # a list without a slot is one with a masked slot
+    shape, width = q.shape, indices.shape[-1] if indices.dim() else 0
+    if len(shape) not in (3, 4):
+        raise ValueError(f"smelt: q must be [T, H, dqk] or [B, T, H, dqk], not of {len(shape)} dimensions")
+    if width == 0:  # a list without a slot is one with a masked slot
         indices = indices.new_full((*indices.shape[:-1], 1), -1)
     if backend != "auto":
-        _choose(backend, "backend", ("auto", "smelt", "torch"))
+        choose(backend, "backend", ("auto", "smelt", "torch"))
     if dkv_dtype is not None:
-        _choose(dkv_dtype, "dkv_dtype", (torch.bfloat16, torch.float32))
-    if dv is not None or topk is not None:
-        dv, topk = _whole(dv, "dv"), _whole(topk, "topk")
-    configuration = _configuration(q, indices, dv, topk, sink, _buckets(buckets))
-    width = configuration[2]
-    if is_plain(q, kv):
+        choose(dkv_dtype, "dkv_dtype", (torch.bfloat16, torch.float32))
+    dv = value_width(shape[-1]) if dv is None else whole(dv, "dv")
+    asked = 0 if topk is None else whole(topk, "topk")  # 0: by the width, which may be symbolic
+    topk = asked or topk_for(width)
+    configuration = (shape[-2], shape[-1], dv, topk, sink is not None,
+                     () if buckets is None else _buckets(buckets))
+    if type(q) in plain_types and type(kv) in plain_types and not is_watched():
         found = _operator(q, kv, configuration, FORWARD, False, backend)
         if found is None:
-            _check_rest(q, kv, indices, topk_length, sink, width)
-            out, sums, highest = _reference_forward(q, kv, indices, topk_length, sink, queries,
-                                                    query_count, scale, width, configuration[3])
+            _check_shapes(q, kv, indices, topk_length, sink, dv)
+            out, sums, highest = _reference_forward(q, kv, indices, topk_length, sink, queries, query_count,
+                                                    scale, dv, topk)
         elif torch.is_grad_enabled() and (q.requires_grad or kv.requires_grad or (
                 sink is not None and sink.requires_grad)):
-            out, sums, highest = _SparseAttention.apply(
-                q, kv, indices, topk_length, sink, queries, query_count, found, scale, configuration,
-                (return_max_logits, deterministic, dkv_dtype, free_multiprocessors, workspace_limit))
+            call = _Call()
+            call.indices, call.topk_length, call.queries, call.query_count = (indices, topk_length, queries,
+                                                                              query_count)
+            call.found, call.scale, call.configuration = found, scale, configuration
+            call.deterministic, call.dkv_dtype, call.want_max = deterministic, dkv_dtype, return_max_logits
+            call.free, call.limit = free_multiprocessors, workspace_limit
+            out = _SparseAttention.apply(q, kv, sink, call)
+            sums, highest = call.lse, call.max_logits
         else:
-            out, sums, highest, _ = _forward(found, q, kv, indices, topk_length, sink, queries,
-                                             query_count, scale, width, return_max_logits,
-                                             free_multiprocessors)
+            out, sums, highest, _ = _forward(found, q, kv, indices, topk_length, sink, queries, query_count,
+                                             scale, dv, return_max_logits, free_multiprocessors)
     else:
-        _check_rest(q, kv, indices, topk_length, sink, width)
-        out, sums, highest = torch.ops.smelt.sparse_attn(
-            q, kv, indices, topk_length, sink, queries, query_count, scale, width, topk or 0,
-            configuration[5], deterministic, dkv_dtype, free_multiprocessors, workspace_limit, backend)
+        _check_shapes(q, kv, indices, topk_length, sink, dv)
+        out, sums, highest = _call(
+            q, kv, indices, topk_length, sink, queries, query_count, scale, dv, asked, configuration[5],
+            deterministic, dkv_dtype, free_multiprocessors, workspace_limit, backend)
     if not return_lse and not return_max_logits:
         return out
     results = [out]
     if return_lse:
-        _choose(lse, "lse", ("natural", "base2"))
+        choose(lse, "lse", ("natural", "base2"))
         results.append(sums if lse == "natural" else sums * LOG2E)
     if return_max_logits:
         results.append(highest)
@@ -457,7 +455,8 @@ def sparse_attention_backward(
         sink = sink.float()
     if indices.shape[-1] == 0:
         indices = indices.new_full((*indices.shape[:-1], 1), -1)
-    configuration = _configuration(q, indices, out.shape[-1], _whole(topk, "topk"), sink, _buckets(buckets))
+    topk = topk_for(indices.shape[-1]) if topk is None else whole(topk, "topk")
+    configuration = _configuration(q, out.shape[-1], topk, sink, _buckets(buckets))
     found = _operator(q, kv, configuration, BACKWARD, _is_deterministic(deterministic), "smelt")
     with torch.no_grad():
         return _backward(found, grad_out, q, kv, indices, topk_length, sink, queries, query_count, out,

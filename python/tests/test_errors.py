@@ -24,7 +24,7 @@ BAD = {
     "dtype of indices": ({"indices": lambda p: p.indices.long()}, TypeError, "indices must be torch.int32"),
     "width of kv": ({"kv": lambda p: p.kv[:, :64]}, ValueError, r"kv \(Q\) is 64, but must be 128"),
     "dimensions": ({"q": lambda p: p.q[0]}, ValueError, r"\[T, H, dqk\] or \[B, T, H, dqk\]"),
-    "mixed layouts": ({"kv": lambda p: p.kv.unsqueeze(0)}, ValueError, "kv and indices have 2, not 3"),
+    "mixed layouts": ({"kv": lambda p: p.kv.unsqueeze(0)}, ValueError, r"kv must be \[S, Q\], not of 3"),
     "tokens": ({"indices": lambda p: p.indices[1:]}, ValueError, "dimension 0 of indices"),
     "sink": ({"sink": torch.zeros(2)}, ValueError, "dimension 0 of sink"),
     "sink's type": ({"sink": 1.0}, TypeError, "sink must be a torch.Tensor or None"),

@@ -1,0 +1,23 @@
+"""Arguments that are no tensors."""
+
+from __future__ import annotations
+
+import operator
+
+
+def whole(value, name: str) -> int | None:
+    """A positive number, or None."""
+    if value is None:
+        return None
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"smelt: {name} must be an int, not {type(value).__name__}") from None
+    if not 0 < number < 1 << 31:
+        raise ValueError(f"smelt: {name} must be positive, not {number}")
+    return number
+
+
+def choose(value, name: str, legal: tuple) -> None:
+    if value not in legal:
+        raise ValueError(f"smelt: {name} must be one of {', '.join(map(repr, legal))}, not {value!r}")

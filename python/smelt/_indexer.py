@@ -1,0 +1,312 @@
+"""The lightning indexer: windows, quantised rows, logits, exact top-k. Without gradients so far."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from . import _indexer_reference as _reference
+from . import _runtime
+from ._checks import choose, whole
+from ._eager import is_plain, realigned
+from ._library import define
+from ._runtime import LayoutError, Refused
+
+CHUNK_BYTES = 128 << 20  # of logits, that indexer_topk holds at a time
+_DTYPES = {torch.bfloat16: "bf16", torch.float8_e4m3fn: "fp8"}
+
+
+def _spec(family, *keys):
+    """"indexer_logits:heads=8,dim=128" of ("indexer_logits", ("heads", 8), ("dim", 128))."""
+    return family + (":" + ",".join(f"{name}={value}" for name, value in keys) if keys else "")
+
+
+def _operator(tensor, key, backend):
+    """The operator, or None where the eager reference computes."""
+    if backend == "torch":
+        return None
+    if backend != "auto":
+        choose(backend, "backend", ("auto", "smelt", "torch"))
+    found = _runtime.operator(tensor.get_device(), key, _spec)
+    if type(found) is Refused:
+        if backend == "smelt":
+            raise RuntimeError(f"smelt: {found.reason}")
+        _runtime.warn_once(found.reason)
+        return None
+    return found
+
+
+def _tensors(**named):
+    for name, value in named.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"smelt: {name} must be a torch.Tensor, not {type(value).__name__}")
+
+
+def _optional(**named):
+    _tensors(**{name: value for name, value in named.items() if value is not None})
+
+
+def _launch(found, tensors, outputs, scalars):
+    try:
+        found.forward(*tensors, *outputs, *scalars)
+    except LayoutError:
+        found.forward(*realigned(*tensors), *outputs, *scalars)
+
+
+# ---- windows ----------------------------------------------------------------------------------------
+
+
+def _windows(cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices, tokens, rows, ratio,
+             backend):
+    found = _operator(cu_seqlens, ("indexer_windows",), backend)
+    begin = cu_seqlens.new_empty((tokens,), dtype=torch.int32)
+    end = torch.empty_like(begin)
+    documents = cu_seqlens.shape[0] - 1
+    if causal_offset is not None and causal_offset.shape != (documents,):
+        raise ValueError(f"smelt: causal_offset must be [{documents}], not {tuple(causal_offset.shape)}")
+    if found is None:
+        return _reference.windows(cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices,
+                                  tokens, rows, ratio)
+    _launch(found, (cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices), (begin, end),
+            (rows, documents, ratio))
+    return begin, end
+
+
+def _fake_windows(cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices, tokens, rows,
+                  ratio, backend):
+    return (cu_seqlens.new_empty((tokens,), dtype=torch.int32),
+            cu_seqlens.new_empty((tokens,), dtype=torch.int32))
+
+
+_call_windows = define(
+    "indexer_windows(Tensor cu_seqlens, Tensor? cu_seqlens_padded, Tensor? cu_seqlens_keys, "
+    "Tensor? causal_offset, Tensor? query_indices, SymInt tokens, SymInt rows, SymInt ratio, str backend) -> "
+    "(Tensor begin, Tensor end)", _windows, _fake_windows)
+
+
+def indexer_windows(
+    cu_seqlens: Tensor,
+    tokens: int,
+    rows: int,
+    *,
+    cu_seqlens_padded: Tensor | None = None,
+    cu_seqlens_keys: Tensor | None = None,
+    causal_offset: Tensor | None = None,
+    query_indices: Tensor | None = None,
+    ratio: int = 1,
+    backend: str = "auto",
+) -> tuple[Tensor, Tensor]:
+    """Each query's range of keys, built on the device: (begin, end), int32 [tokens].
+
+    cu_seqlens [documents + 1] int32: a query sees its document from the start to itself. With
+    cu_seqlens_padded, documents lie there and the rest of each place is padding, whose queries see
+    nothing. query_indices [tokens] int32: the global row of each local query, in any order.
+    causal_offset [documents]: tokens ahead of a document's first query. ratio: tokens that share a key;
+    cu_seqlens_keys: where the documents' keys lie, where that is not where the queries do. `rows`: how many
+    keys there are. include/smelt/indexer_windows.h says it exactly.
+    """
+    _tensors(cu_seqlens=cu_seqlens)
+    _optional(cu_seqlens_padded=cu_seqlens_padded, cu_seqlens_keys=cu_seqlens_keys,
+              causal_offset=causal_offset, query_indices=query_indices)
+    if cu_seqlens.dim() != 1 or cu_seqlens.shape[0] < 1:
+        raise ValueError(f"smelt: cu_seqlens must be [documents + 1], not {tuple(cu_seqlens.shape)}")
+    run = _windows if is_plain(cu_seqlens) else _call_windows
+    return run(cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices, tokens, rows, ratio,
+               backend)
+
+
+# ---- quantised rows ---------------------------------------------------------------------------------
+
+
+def _quantize(x, scale, backend):
+    found = _operator(x, ("indexer_quantize", ("dim", x.shape[-1]), ("scale", scale)), backend)
+    if found is None:
+        return _reference.quantize(x, scale)
+    y = x.new_empty(x.shape, dtype=torch.float8_e4m3fn)
+    scales = x.new_empty(x.shape[:-1], dtype=torch.float32)
+    _launch(found, (x.reshape(-1, x.shape[-1]),), (y.view(-1, x.shape[-1]), scales.view(-1)), (0,))
+    return y, scales
+
+
+def _fake_quantize(x, scale, backend):
+    return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), x.new_empty(x.shape[:-1], dtype=torch.float32)
+
+
+_call_quantize = define("indexer_quantize(Tensor x, str scale, str backend) -> (Tensor y, Tensor scales)",
+                        _quantize, _fake_quantize)
+
+
+def quantize(x: Tensor, *, scale: str = "plain", backend: str = "auto") -> tuple[Tensor, Tensor]:
+    """Rows of bf16 as e4m3 and an fp32 scale each: x [.., D] gives y [.., D] and scales [..].
+
+    scale: "plain" (the row's largest magnitude over 448) or "power_of_two" (the next one up). D is 64 or 128.
+    """
+    _tensors(x=x)
+    choose(scale, "scale", ("plain", "power_of_two"))
+    if x.dim() < 1 or x.dtype is not torch.bfloat16:
+        raise TypeError(f"smelt: x must be rows of torch.bfloat16, not {x.dtype}")
+    return (_quantize if is_plain(x) else _call_quantize)(x.detach(), scale, backend)
+
+
+# ---- logits -----------------------------------------------------------------------------------------
+
+
+def _logits(q, k, weights, window_begin, window_end, k_scale, free, backend, out=None):
+    kind = _DTYPES[q.dtype]
+    found = _operator(q, ("indexer_logits", ("heads", q.shape[1]), ("dim", q.shape[2]), ("dtype", kind)),
+                      backend)
+    if found is None:
+        return _reference.logits(q, k, weights, window_begin, window_end, k_scale)
+    logits = q.new_empty((q.shape[0], k.shape[0]), dtype=torch.float32) if out is None else out
+    _launch(found, (q, k, weights, k_scale, window_begin, window_end), (logits,), (free,))
+    return logits
+
+
+def _fake_logits(q, k, weights, window_begin, window_end, k_scale, free_multiprocessors, backend):
+    return q.new_empty((q.shape[0], k.shape[0]), dtype=torch.float32)
+
+
+_call_logits = define(
+    "indexer_logits(Tensor q, Tensor k, Tensor weights, Tensor window_begin, Tensor window_end, "
+    "Tensor? k_scale, int free_multiprocessors, str backend) -> Tensor", _logits, _fake_logits)
+
+
+def _check_scores(q, k, weights, window_begin, window_end, k_scale):
+    _tensors(q=q, k=k, weights=weights, window_begin=window_begin, window_end=window_end)
+    _optional(k_scale=k_scale)
+    if q.dim() != 3 or k.dim() != 2:
+        raise ValueError(f"smelt: q must be [T, H, D] and k [S, D], not {tuple(q.shape)} and {tuple(k.shape)}")
+    if q.dtype not in _DTYPES or k.dtype is not q.dtype:
+        raise TypeError(f"smelt: q and k must both be torch.bfloat16 or torch.float8_e4m3fn, not {q.dtype} and "
+                        f"{k.dtype}")
+    if (k_scale is None) == (q.dtype is torch.float8_e4m3fn):
+        raise ValueError("smelt: k_scale goes with torch.float8_e4m3fn, and with nothing else")
+
+
+def indexer_logits(
+    q: Tensor,
+    k: Tensor,
+    weights: Tensor,
+    window_begin: Tensor,
+    window_end: Tensor,
+    *,
+    k_scale: Tensor | None = None,
+    free_multiprocessors: int = 0,
+    backend: str = "auto",
+) -> Tensor:
+    """logits [T, S] fp32: sum over heads of weights * max(0, q . k) in each query's window, -inf outside.
+
+    q [T, H, D] and k [S, D] bf16 or e4m3 (then k_scale [S] fp32 multiplies column s), weights [T, H] fp32,
+    windows int32 [T]. Softmax scales, and q's scales in fp8, are the caller's to fold into weights.
+    """
+    _check_scores(q, k, weights, window_begin, window_end, k_scale)
+    tensors = [t.detach() for t in (q, k, weights)]
+    run = _logits if is_plain(q, k) else _call_logits
+    return run(*tensors, window_begin, window_end, k_scale, free_multiprocessors, backend)
+
+
+def _clean(logits, window_begin, window_end, backend):
+    found = _operator(logits, ("indexer_clean",), backend)
+    if found is None:
+        _reference.clean_(logits, window_begin, window_end)
+    else:
+        found.forward(window_begin, window_end, logits, 0)
+
+
+_call_clean = define("indexer_clean(Tensor(a!) logits, Tensor window_begin, Tensor window_end, str backend) -> ()",
+                     _clean, lambda logits, window_begin, window_end, backend: None)
+
+
+def clean_logits_(logits: Tensor, window_begin: Tensor, window_end: Tensor, *, backend: str = "auto") -> Tensor:
+    """Fills what of logits [T, S] fp32 lies outside the windows with -inf, in place."""
+    _tensors(logits=logits, window_begin=window_begin, window_end=window_end)
+    (_clean if is_plain(logits) else _call_clean)(logits, window_begin, window_end, backend)
+    return logits
+
+
+# ---- top-k ------------------------------------------------------------------------------------------
+
+
+def _select(logits, topk, window_begin, window_end, offset, index_offset, order, backend):
+    found = _operator(logits, ("topk_select", ("topk", topk), ("order", order)), backend)
+    if found is None:
+        return _reference.select(logits, topk, window_begin, window_end, offset, index_offset, order)
+    shape = (logits.shape[0], topk)
+    indices = logits.new_empty(shape, dtype=torch.int32)
+    values = logits.new_empty(shape)
+    lengths = logits.new_empty(shape[:1], dtype=torch.int32)
+    _launch(found, (logits, window_begin, window_end, offset), (indices, values, lengths), (index_offset,))
+    return indices, values, lengths
+
+
+def _fake_select(logits, topk, window_begin, window_end, offset, index_offset, order, backend):
+    shape = (logits.shape[0], topk)
+    return (logits.new_empty(shape, dtype=torch.int32), logits.new_empty(shape),
+            logits.new_empty(shape[:1], dtype=torch.int32))
+
+
+_call_select = define(
+    "topk_select(Tensor logits, int topk, Tensor? window_begin, Tensor? window_end, Tensor? offset, "
+    "int index_offset, str order, str backend) -> (Tensor indices, Tensor values, Tensor lengths)",
+    _select, _fake_select)
+
+
+def topk_select(
+    logits: Tensor,
+    topk: int,
+    *,
+    window_begin: Tensor | None = None,
+    window_end: Tensor | None = None,
+    offset: Tensor | None = None,
+    index_offset: int = 0,
+    order: str = "index",
+    backend: str = "auto",
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(indices int32 [T, topk], values fp32 [T, topk], lengths int32 [T]) of the largest in each row's window.
+
+    Exact, and the same bits every time: of equal ones the lowest index wins, -0 counts as 0, NaN as -inf.
+    order: "index" (ascending, which attention likes) or "score" (descending). Places that a short window
+    cannot fill hold -1 and -inf. offset [T] int32 and index_offset are added to a row's indices.
+    """
+    _tensors(logits=logits)
+    _optional(window_begin=window_begin, window_end=window_end, offset=offset)
+    choose(order, "order", ("index", "score"))
+    topk = whole(topk, "topk")
+    if logits.dim() != 2 or logits.dtype is not torch.float32:
+        raise TypeError(f"smelt: logits must be [T, S] torch.float32, not {tuple(logits.shape)} {logits.dtype}")
+    run = _select if is_plain(logits) else _call_select
+    return run(logits.detach(), topk, window_begin, window_end, offset, index_offset, order, backend)
+
+
+def indexer_topk(
+    q: Tensor,
+    k: Tensor,
+    weights: Tensor,
+    window_begin: Tensor,
+    window_end: Tensor,
+    topk: int,
+    *,
+    k_scale: Tensor | None = None,
+    offset: Tensor | None = None,
+    index_offset: int = 0,
+    order: str = "index",
+    backend: str = "auto",
+) -> tuple[Tensor, Tensor, Tensor]:
+    """indexer_logits, then topk_select of them: (indices, values, lengths).
+
+    By chunks of queries, so that no more than 128 MB of logits are held; the results are the same bits as of
+    both steps on the whole.
+    """
+    _check_scores(q, k, weights, window_begin, window_end, k_scale)
+    choose(order, "order", ("index", "score"))
+    topk = whole(topk, "topk")
+    rows = max(1, CHUNK_BYTES // max(4, 4 * k.shape[0]))
+    parts = []
+    for begin in range(0, max(1, q.shape[0]), rows):
+        part = slice(begin, begin + rows)
+        logits = indexer_logits(q[part], k, weights[part], window_begin[part], window_end[part],
+                                k_scale=k_scale, backend=backend)
+        parts.append(topk_select(logits, topk, window_begin=window_begin[part], window_end=window_end[part],
+                                 offset=None if offset is None else offset[part], index_offset=index_offset,
+                                 order=order, backend=backend))
+    return parts[0] if len(parts) == 1 else tuple(torch.cat(each) for each in zip(*parts))

@@ -1,0 +1,101 @@
+"""The indexer's eager reference: what its operators mean, in plain PyTorch. Slow, and anywhere."""
+
+from __future__ import annotations
+
+import torch
+
+NEVER = float("-inf")
+E4M3_MAX = 448.0
+SMALLEST_SCALE = 2.0**-126
+
+
+def windows(cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices, tokens, rows, ratio):
+    """See smelt/indexer_windows.h."""
+    device = cu_seqlens.device
+    row = torch.arange(tokens, device=device) if query_indices is None else query_indices.long()
+    place = cu_seqlens if cu_seqlens_padded is None else cu_seqlens_padded
+    if place.shape[0] == 1:
+        nothing = torch.zeros(tokens, dtype=torch.int32, device=device)
+        return nothing, nothing.clone()
+    place = place.long().clamp(min=0).cummax(0).values
+    document = (torch.searchsorted(place, row, right=True) - 1).clamp(0, place.shape[0] - 2)
+    first, behind = place[document], place[document + 1]
+    length = behind - first
+    if cu_seqlens_padded is not None:
+        sizes = cu_seqlens.long()
+        length = torch.minimum(length, (sizes[document + 1] - sizes[document]).clamp(min=0))
+    position = row - first
+    inside = (row >= first) & (row < behind) & (position < length)
+    seen = position + 1
+    if causal_offset is not None:
+        seen = seen + causal_offset.long()[document]
+    if cu_seqlens_keys is None:
+        seen = torch.minimum(seen, length)
+    keys = seen.clamp(min=0) // max(ratio, 1)
+    if cu_seqlens_keys is not None:
+        bounds = cu_seqlens_keys.long()
+        first = bounds[document]
+        keys = torch.minimum(keys, (bounds[document + 1] - first).clamp(min=0))
+    begin, end = first.clamp(0, rows), (first + keys).clamp(0, rows)
+    empty = ~inside | (end <= begin)
+    return begin.masked_fill(empty, 0).int(), end.masked_fill(empty, 0).int()
+
+
+def quantize(x, scale):
+    """See smelt/indexer_quantize.h."""
+    wide = x.float()
+    scales = (wide.nan_to_num(0.0, NEVER, NEVER).abs().amax(-1) / E4M3_MAX).clamp(min=SMALLEST_SCALE)
+    if scale == "power_of_two":
+        fraction, exponent = torch.frexp(scales)
+        scales = torch.where(scales.isinf(), scales,
+                             torch.ldexp(torch.ones_like(scales), exponent - (fraction == 0.5).int()))
+    scaled = (wide * (1 / scales).unsqueeze(-1)).clamp(-E4M3_MAX, E4M3_MAX)
+    return scaled.to(torch.float8_e4m3fn), scales
+
+
+def inside(window_begin, window_end, rows):
+    column = torch.arange(rows, device=window_begin.device)
+    return (column >= window_begin.unsqueeze(-1)) & (column < window_end.unsqueeze(-1))
+
+
+def logits(q, k, weights, window_begin, window_end, k_scale):
+    """See smelt/indexer_logits.h."""
+    wide = torch.float64 if q.dtype is torch.float64 else torch.float32
+    total = torch.zeros((q.shape[0], k.shape[0]), dtype=wide, device=q.device)
+    keys = k.to(wide).T
+    for head in range(q.shape[1]):
+        total += weights[:, head, None] * (q[:, head].to(wide) @ keys).clamp(min=0)
+    if k_scale is not None:
+        total *= k_scale
+    total = total.masked_fill(total.isnan(), NEVER) + 0.0
+    return total.masked_fill(~inside(window_begin, window_end, k.shape[0]), NEVER)
+
+
+def clean_(scores, window_begin, window_end):
+    scores.masked_fill_(~inside(window_begin, window_end, scores.shape[1]), NEVER)
+
+
+def select(scores, topk, window_begin, window_end, offset, index_offset, order):
+    """See smelt/topk_select.h."""
+    rows, columns = scores.shape
+    device = scores.device
+    begin = torch.zeros(rows, dtype=torch.int32, device=device) if window_begin is None else window_begin
+    end = torch.full_like(begin, columns) if window_end is None else window_end
+    scores = scores.masked_fill(scores.isnan(), NEVER) + 0.0  # -0 counts as 0
+    legal = inside(begin, end, columns)
+    # What is outside comes last, whatever its score: two stable sorts.
+    order_by_score = torch.sort(scores, dim=-1, descending=True, stable=True).indices
+    outside_last = torch.sort((~legal).gather(1, order_by_score).int(), dim=-1, stable=True).indices
+    chosen = order_by_score.gather(1, outside_last)[:, :topk]
+    lengths = torch.minimum(legal.sum(-1), torch.full((rows,), topk, device=device)).int()
+    missing = torch.nn.functional.pad(torch.zeros_like(chosen, dtype=torch.bool), (0, topk - chosen.shape[1]),
+                                      value=True)
+    chosen = torch.nn.functional.pad(chosen, (0, topk - chosen.shape[1]))
+    missing |= torch.arange(topk, device=device) >= lengths.unsqueeze(-1)
+    if order == "index":
+        sorted_indices = torch.sort(chosen.masked_fill(missing, columns), dim=-1).values
+        chosen = sorted_indices.masked_fill(missing, 0)
+    values = scores.gather(1, chosen) if columns else scores.new_full(chosen.shape, NEVER)
+    added = chosen + index_offset + (0 if offset is None else offset.long().unsqueeze(-1))
+    wrapped = (added + 2**31) % 2**32 - 2**31
+    return (wrapped.masked_fill(missing, -1).int(), values.masked_fill(missing, NEVER), lengths)

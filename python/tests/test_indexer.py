@@ -1,0 +1,220 @@
+"""The indexer's operators against their eager reference and, apart from it, their definitions."""
+
+import pytest
+import torch
+
+import smelt
+from smelt import _indexer_reference as reference
+
+
+def made(device, tokens=7, rows=37, heads=3, dim=64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.randn(tokens, heads, dim, generator=generator).to(device, torch.bfloat16)
+    k = torch.randn(rows, dim, generator=generator).to(device, torch.bfloat16)
+    weights = torch.randn(tokens, heads, generator=generator).to(device)
+    begin = torch.randint(-3, rows, (tokens,), generator=generator).int()
+    end = begin + torch.randint(-2, rows, (tokens,), generator=generator).int()
+    return q, k, weights, begin.to(device), end.to(device)
+
+
+def same(got, want, tolerance=1e-5):
+    assert got.shape == want.shape
+    assert bool(((got == float("-inf")) == (want == float("-inf"))).all())
+    finite = want != float("-inf")
+    assert torch.allclose(got[finite], want[finite].float(), rtol=tolerance, atol=tolerance * 30)
+
+
+def test_logits(device):
+    q, k, weights, begin, end = made(device)
+    got = smelt.indexer_logits(q, k, weights, begin, end, backend="smelt")
+    want = (torch.einsum("thd,sd->ths", q.double(), k.double()).clamp(min=0) * weights.double()[..., None]).sum(1)
+    column = torch.arange(37, device=device)
+    outside = (column < begin[:, None]) | (column >= end[:, None])
+    same(got, want.masked_fill(outside, float("-inf")))
+    same(smelt.indexer_logits(q, k, weights, begin, end, backend="torch"), got)
+
+
+def test_logits_in_fp8(device):
+    q, k, weights, begin, end = made(device)
+    (q8, q_scale), (k8, k_scale) = smelt.quantize(q), smelt.quantize(k, scale="power_of_two")
+    got = smelt.indexer_logits(q8, k8, weights * q_scale, begin, end, k_scale=k_scale, backend="smelt")
+    same(got, smelt.indexer_logits(q8, k8, weights * q_scale, begin, end, k_scale=k_scale, backend="torch"), 1e-4)
+    exact = smelt.indexer_logits(q, k, weights, begin, end, backend="torch")
+    inside = exact > float("-inf")
+    assert float((got - exact)[inside].norm()) < 0.1 * float(exact[inside].norm())
+
+
+@pytest.mark.parametrize("scale", ["plain", "power_of_two"])
+def test_quantize(device, scale):
+    x = torch.randn(2, 5, 128, device=device).bfloat16()
+    x[0, 1] = 0
+    x[1, 2] *= 1e-30
+    y, scales = smelt.quantize(x, scale=scale, backend="smelt")
+    want_y, want_scales = reference.quantize(x, scale)
+    assert torch.equal(scales, want_scales)
+    assert torch.equal(y.view(torch.uint8), want_y.view(torch.uint8))
+    error = (y.float() * scales.unsqueeze(-1) - x.float()).abs()
+    assert bool((error <= torch.maximum(x.float().abs() * 2**-4, scales.unsqueeze(-1) * 2**-10)).all())
+    if scale == "power_of_two":
+        assert bool((torch.frexp(scales).mantissa == 0.5).all())
+
+
+def test_windows(device):
+    def tensor(*values):
+        return torch.tensor(values, dtype=torch.int32, device=device)
+
+    begin, end = smelt.indexer_windows(tensor(0, 3, 3, 8), 10, 9, backend="smelt")
+    assert begin.tolist() == [0, 0, 0, 3, 3, 3, 3, 3, 0, 0]
+    assert end.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 0, 0]
+    # Padded documents and a shard of their rows; a padding query (row 3) sees nothing.
+    begin, end = smelt.indexer_windows(tensor(0, 3, 5), 4, 8, cu_seqlens_padded=tensor(0, 4, 8),
+                                       query_indices=tensor(5, 0, 3, 2), backend="smelt")
+    assert begin.tolist() == [4, 0, 0, 0] and end.tolist() == [6, 1, 0, 3]
+    cases = [
+        {"ratio": 2, "cu_seqlens_keys": tensor(0, 1, 3, 4)},
+        {"causal_offset": tensor(2, -5, 1), "cu_seqlens_keys": tensor(0, 9, 11, 20)},
+        {"cu_seqlens_padded": tensor(0, 4, 3, 12), "query_indices": tensor(3, 11, -1, 4, 99, 0)},
+    ]
+    for case in cases:
+        tokens = case["query_indices"].shape[0] if "query_indices" in case else 9
+        both = [smelt.indexer_windows(tensor(0, 3, 5, 9), tokens, 17, backend=name, **case)
+                for name in ("smelt", "torch")]
+        assert all(torch.equal(one, two) for one, two in zip(*both)), case
+
+
+@pytest.mark.parametrize("order", ["index", "score"])
+@pytest.mark.parametrize("topk", [1, 6, 64])
+def test_select(device, topk, order):
+    """Ties, zeros of both signs, NaN, infinities, windows of all kinds."""
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randint(-2, 3, (9, 50), generator=generator).float().to(device)
+    logits[0, :7] = torch.tensor([float("nan"), -0.0, 0.0, float("inf"), float("-inf"), 1, 1])
+    begin = torch.tensor([0, 0, 5, 10, 20, 30, -5, 49, 7], dtype=torch.int32, device=device)
+    end = torch.tensor([50, 50, 6, 10, 14, 90, 3, 50, 40], dtype=torch.int32, device=device)
+    offset = torch.arange(9, dtype=torch.int32, device=device) * 100
+    options = {"window_begin": begin, "window_end": end, "offset": offset, "index_offset": -7, "order": order}
+    got = smelt.topk_select(logits, topk, backend="smelt", **options)
+    want = smelt.topk_select(logits, topk, backend="torch", **options)
+    assert all(torch.equal(one, two) for one, two in zip(got, want))
+    indices, values, lengths = got
+    for row in range(9):  # by the definition, one row at a time
+        low, high = max(int(begin[row]), 0), min(int(end[row]), 50)
+        scores = [(-float("inf") if value != value else value) + 0.0 for value in logits[row].tolist()]
+        best = sorted(range(low, max(low, high)), key=lambda column: (-scores[column], column))[:topk]
+        best = sorted(best) if order == "index" else best
+        assert int(lengths[row]) == len(best)
+        assert indices[row].tolist() == [c + 100 * row - 7 for c in best] + [-1] * (topk - len(best))
+        assert values[row].tolist() == [scores[c] for c in best] + [-float("inf")] * (topk - len(best))
+
+
+def test_whole_rows_and_rows_apart(device):
+    wide = torch.randn(4, 80, device=device)
+    got = smelt.topk_select(wide[:, 3:60], 5, order="score", backend="smelt")
+    values, indices = torch.topk(wide[:, 3:60], 5)
+    assert torch.equal(got[0], indices.int()) and torch.equal(got[1], values)
+
+
+def test_fused(device, monkeypatch):
+    """The same bits as the two steps, however it is cut."""
+    q, k, weights, begin, end = made(device, tokens=9)
+    logits = smelt.indexer_logits(q, k, weights, begin, end, backend="smelt")
+    want = smelt.topk_select(logits, 8, window_begin=begin, window_end=end, backend="smelt")
+    monkeypatch.setattr(smelt._indexer, "CHUNK_BYTES", 4 * 37 * 2)
+    got = smelt.indexer_topk(q, k, weights, begin, end, 8, backend="smelt")
+    assert all(torch.equal(one, two) for one, two in zip(got, want))
+
+
+def test_clean(device):
+    *_, begin, end = made(device)
+    logits = torch.randn(7, 37, device=device)
+    want = logits.clone()
+    reference.clean_(want, begin, end)
+    assert smelt.clean_logits_(logits, begin, end, backend="smelt") is logits
+    assert torch.equal(logits, want)
+
+
+def test_nothing(device):
+    empty = torch.zeros(0, dtype=torch.int32, device=device)
+    q, k, weights, begin, end = made(device)
+    for backend in ("smelt", "torch"):
+        assert smelt.indexer_logits(q[:0], k, weights[:0], empty, empty, backend=backend).shape == (0, 37)
+        none = smelt.indexer_logits(q, k[:0], weights, begin, end, backend=backend)
+        assert none.shape == (7, 0)
+        indices, values, lengths = smelt.topk_select(none, 4, backend=backend)
+        assert bool((indices == -1).all()) and bool((lengths == 0).all())
+        assert smelt.quantize(torch.zeros(0, 64, device=device).bfloat16(), backend=backend)[0].shape == (0, 64)
+        begin_, _ = smelt.indexer_windows(torch.zeros(1, dtype=torch.int32, device=device), 3, 5, backend=backend)
+        assert begin_.tolist() == [0, 0, 0]
+
+
+def test_opcheck(device):
+    q, k, weights, begin, end = made(device, tokens=2, rows=9)
+    logits = torch.randn(2, 9, device=device)
+    seqlens = torch.tensor([0, 2], dtype=torch.int32, device=device)
+    ops = torch.ops.smelt
+    for op, arguments in (
+        (ops.indexer_logits, (q, k, weights, begin, end, None, 0, "smelt")),
+        (ops.topk_select, (logits, 4, begin, end, None, 0, "index", "smelt")),
+        (ops.indexer_windows, (seqlens, None, None, None, None, 2, 9, 1, "smelt")),
+        (ops.indexer_quantize, (k, "plain", "smelt")),
+        (ops.indexer_clean, (logits, begin, end, "smelt")),
+    ):
+        torch.library.opcheck(op.default, arguments)
+
+
+def test_compile(device):
+    """From cu_seqlens to attention in one graph."""
+    q, k, weights, *_ = made(device, tokens=8, rows=8)
+    attention_q = torch.randn(8, 2, 64, device=device).bfloat16()
+    kv = torch.randn(8, 64, device=device).bfloat16()
+    seqlens = torch.tensor([0, 3, 8], dtype=torch.int32, device=device)
+
+    def layer(q, k, weights, attention_q, kv):
+        begin, end = smelt.indexer_windows(seqlens, q.shape[0], k.shape[0])
+        indices, _, lengths = smelt.indexer_topk(q, k, weights, begin, end, 4)
+        return smelt.sparse_attention(attention_q, kv, indices, 0.125, topk_length=lengths), indices
+
+    want = layer(q, k, weights, attention_q, kv)
+    got = torch.compile(layer, fullgraph=True, backend="aot_eager")(q, k, weights, attention_q, kv)
+    assert all(torch.equal(one, two) for one, two in zip(got, want))
+    assert want[1][7].tolist() != [-1] * 4 and want[1][0].tolist() == [0, -1, -1, -1]
+
+
+BAD = {
+    "q": ({"q": 3}, TypeError, "q must be a torch.Tensor"),
+    "fp16": ({"q": lambda q: q.half()}, TypeError, "q and k must both be"),
+    "dimensions": ({"q": lambda q: q[0]}, ValueError, r"q must be \[T, H, D\]"),
+    "width": ({"k": torch.zeros(37, 32).bfloat16()}, ValueError, "but must be 64"),
+    "weights": ({"weights": torch.zeros(7, 2)}, ValueError, "dimension 1 of weights"),
+    "window's type": ({"begin": torch.zeros(7)}, TypeError, "window_begin must be torch.int32"),
+    "scale": ({"k_scale": torch.zeros(37)}, ValueError, "k_scale goes with"),
+    "backend": ({"backend": 1}, ValueError, "backend must be one of"),
+}
+
+
+@pytest.mark.parametrize("changes,kind,message", BAD.values(), ids=BAD.keys())
+def test_bad_arguments(device, changes, kind, message):
+    q, k, weights, begin, end = made(device)
+    given = {"q": q, "k": k, "weights": weights, "begin": begin, "end": end, "backend": "smelt", "k_scale": None}
+    for name, value in changes.items():
+        value = value(given[name]) if callable(value) else value
+        given[name] = value.to(device) if isinstance(value, torch.Tensor) else value
+    with pytest.raises(kind, match=message):
+        smelt.indexer_logits(given["q"], given["k"], given["weights"], given["begin"], given["end"],
+                             k_scale=given["k_scale"], backend=given["backend"])
+
+
+def test_more_bad_arguments(device):
+    logits = torch.zeros(2, 9, device=device)
+    for topk, kind in ((0, ValueError), (5000, RuntimeError), ("x", TypeError)):
+        with pytest.raises(kind, match="topk"):
+            smelt.topk_select(logits, topk, backend="smelt")
+    with pytest.raises(ValueError, match="order must be one of"):
+        smelt.topk_select(logits, 2, order="none")
+    with pytest.raises(ValueError):
+        smelt.topk_select(logits, 2, window_begin=torch.zeros(2, dtype=torch.int32, device=device), backend="smelt")
+    with pytest.raises(TypeError, match="x must be rows of torch.bfloat16"):
+        smelt.quantize(logits)
+    with pytest.raises(ValueError, match="causal_offset"):
+        smelt.indexer_windows(torch.zeros(3, dtype=torch.int32, device=device), 2, 2,
+                              causal_offset=torch.zeros(3, dtype=torch.int32, device=device))
