@@ -1,6 +1,7 @@
 //@use common/base.cuh
 //@use common/logit.cuh
 //@use ptx/cp_async.cuh
+//@use ptx/grid.cuh
 //@use ptx/memory.cuh
 //@use ptx/mma.cuh
 //@use ptx/mma_fp8.cuh
@@ -80,8 +81,11 @@ DEVICE void next_part(struct cursor *cursor) {
 DEVICE struct key_range window_of(const struct indexer_logits_fwd_params *params,
                                   const struct item *item, int query) {
     const i64 token = item->first_query + query;
-    return window_among(params->window_begin[token], params->window_end[token], item->first_key,
-                        item->keys);
+    const int begin = params->window_begin[token], end = params->window_end[token];
+    const struct key_range empty = {0, 0};
+    return has_keys(begin, end, params->rows, params->least)
+               ? window_among(begin, end, item->first_key, item->keys)
+               : empty;
 }
 
 /* The groups of an item that have a query with a key in [first, first + count), a bit each: the
@@ -365,6 +369,9 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const i64 key_blocks = (params.rows - 1) / BLOCK_KEYS + 1;
     const i64 items = key_blocks * ((params.tokens - 1) / BLOCK_QUERIES + 1);
     const int first = (int)threadIdx.x / 32 * WARP_KEYS; /* of the item's keys, the warp's */
+    if (DEPENDENT_LAUNCH && params.early) {
+        grid_wait();
+    }
 #pragma unroll 1
     for (i64 number = blockIdx.x; number < items; number += gridDim.x) {
         const int first_query = (int)(number / key_blocks) * BLOCK_QUERIES;
@@ -374,7 +381,9 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
                                   minimum(params.rows - first_key, BLOCK_KEYS)};
         u32 mine;
         const u32 groups = groups_with_keys(&params, &item, first, &mine);
-        fill_others(&params, &item, groups);
+        if (params.fills) {
+            fill_others(&params, &item, groups);
+        }
         if (groups) {
             __syncthreads(); /* the item before may still be read */
             compute_groups(&params, &item, groups, mine, first);

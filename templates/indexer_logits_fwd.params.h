@@ -16,10 +16,13 @@ struct indexer_logits_fwd_params {
     const float *k_scale;    /* [rows]; NULL with bf16 */
     const int *window_begin; /* [tokens] any number; what lies outside [0, rows) does not count */
     const int *window_end;   /* [tokens] */
-    float *logits;           /* [tokens, rows]: every element is written */
+    float *logits;           /* [tokens, rows] */
     long long q_token_stride, q_head_stride;
     long long k_row_stride;
     long long weights_token_stride;
     long long logits_token_stride;
     int tokens, rows; /* both above 0 */
+    int least; /* keys that a window must have to be looked at: a shorter one counts as empty */
+    int fills; /* 1: -inf is written outside of windows; 0: what stands there does not matter */
+    int early; /* 1: the kernel before may still read what is written here; it is waited for */
 };

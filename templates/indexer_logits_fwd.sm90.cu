@@ -4,6 +4,7 @@
 //@use common/ring.cuh
 //@use common/warp_arrival.cuh
 //@use ptx/bulk.cuh
+//@use ptx/grid.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/proxy.cuh
 //@use ptx/redux.cuh
@@ -140,9 +141,9 @@ DEVICE struct key_range empty_range(void) {
 
 DEVICE struct key_range query_window(const struct indexer_logits_fwd_params *params, int query) {
     if (query < params->tokens) {
-        const struct key_range window =
-            window_among(params->window_begin[query], params->window_end[query], 0, params->rows);
-        if (window.begin < window.end) {
+        const int begin = params->window_begin[query], end = params->window_end[query];
+        const struct key_range window = window_among(begin, end, 0, params->rows);
+        if (window.begin < window.end && has_keys(begin, end, params->rows, params->least)) {
             return window;
         }
     }
@@ -525,6 +526,9 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
 KERNEL void __launch_bounds__(THREADS, 1)
     KERNEL_NAME(const __grid_constant__ struct indexer_logits_fwd_params params) {
     initialise();
+    if (params.early) {
+        grid_wait();
+    }
     const int group = __shfl_sync((u32)ALL_LANES, (int)threadIdx.x / WARPGROUP, 0);
     if (group < GROUPS) {
         registers_increase(MATH_REGISTERS);
@@ -534,7 +538,7 @@ KERNEL void __launch_bounds__(THREADS, 1)
         const int warp = (int)threadIdx.x % WARPGROUP / 32;
         if (warp == PRODUCER_WARP) {
             run_producer(&params);
-        } else if (warp == FILLER_WARP) {
+        } else if (warp == FILLER_WARP && params.fills) {
             run_filler(&params);
         }
     }

@@ -105,6 +105,9 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     if (MERGE && DEPENDENT_LAUNCH) {
         grid_wait();
     }
+    if (DEPENDENT_LAUNCH && params.chained) {
+        grid_launch_dependents();
+    }
     if (params.lengths && threadIdx.x == 0) {
         params.lengths[row] = wanted;
     }

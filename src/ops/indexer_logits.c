@@ -151,5 +151,6 @@ smelt_status smelt_indexer_logits_forward(const smelt_indexer_logits *indexer,
     smelt_status status = check_args(indexer, given, &args);
     if (status != SMELT_OK || args.tokens == 0 || args.rows == 0)
         return status;
-    return smelt__indexer_scorer_launch(&indexer->scorer, &args, stream);
+    return smelt__indexer_scorer_launch(&indexer->scorer, &args,
+                                        &(const struct smelt__indexer_chain){0}, stream);
 }

@@ -136,15 +136,20 @@ static int64_t divide_up(int64_t a, int64_t b) {
 
 smelt_status smelt__indexer_scorer_launch(const struct smelt__indexer_scorer *scorer,
                                           const smelt_indexer_logits_args *args,
+                                          const struct smelt__indexer_chain *chain,
                                           struct CUstream_st *stream) {
     struct indexer_logits_fwd_params params;
     smelt_status status = fill(scorer, args, &params);
     if (status != SMELT_OK)
         return status;
+    params.least = chain->least;
+    params.fills = !chain->inner_only;
+    params.early = chain->early;
     const int64_t items =
         divide_up(args->tokens, scorer->block_queries) * divide_up(args->rows, scorer->block_keys);
     const int64_t most = smelt__blocks_beside(scorer->kernel, args->free_multiprocessors);
     const struct smelt__launch launch = {.blocks = {smelt__blocks_for(scorer->kernel, items, most)},
+                                         .early = chain->early,
                                          .params = &params};
     return smelt__kernel_launch(scorer->context, scorer->kernel, &launch, stream);
 }

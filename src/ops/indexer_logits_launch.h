@@ -29,10 +29,20 @@ smelt_status smelt__indexer_scorer_make(const smelt_context *context,
 /* Scales of the keys are there exactly with fp8, or INVALID_ARGUMENT. */
 smelt_status smelt__indexer_check_scale(int dtype, const void *k_scale);
 
+/* What an operator wants that makes something else of the logits; all 0 is what indexer_logits
+ * does. */
+struct smelt__indexer_chain {
+    int least; /* keys that a window must have to be scored: what shorter ones' rows hold does not
+                  matter */
+    int inner_only; /* 1: nor does what stands outside of windows */
+    int early; /* 1: it is launched early (runtime/kernel.h), and waits for what is before it */
+};
+
 /* Launches on a call's checked arguments, strides packed, tokens and rows above 0. Errors:
  * INVALID_ARGUMENT for strides that the copy engine cannot take; DRIVER. */
 smelt_status smelt__indexer_scorer_launch(const struct smelt__indexer_scorer *scorer,
                                           const smelt_indexer_logits_args *args,
+                                          const struct smelt__indexer_chain *chain,
                                           struct CUstream_st *stream);
 
 #endif

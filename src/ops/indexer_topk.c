@@ -23,6 +23,7 @@ struct smelt_indexer_topk {
     struct smelt__operator kernels;
     struct smelt__indexer_scorer scorer;
     struct smelt__topk_kernels select;
+    int order; /* of enum smelt_topk_order */
 };
 
 /* ---- the spec -------------------------------------------------------------------------------- */
@@ -71,6 +72,7 @@ static smelt_status make_kernels(smelt_context *context, const struct smelt__spe
     if (smelt__spec_expand(spec, &expansion, &message))
         return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
     const struct smelt__kernel *const *kernels = made->kernels.kernels;
+    made->order = (int)smelt__spec_get(spec, "order");
     made->select = smelt__topk_kernels_from(kernels + SMELT__INDEXER_TOPK_SELECT,
                                             (int)smelt__spec_get(spec, "topk"));
     return smelt__indexer_scorer_make(context, &expansion.kernels[SMELT__INDEXER_TOPK_LOGITS],
@@ -233,7 +235,11 @@ static smelt_status score(const smelt_indexer_topk *indexer, const smelt_indexer
     };
     part.q.data = const_row(&args->q, chunk->first, element);
     part.weights.data = const_row(&args->weights, chunk->first, sizeof(float));
-    return smelt__indexer_scorer_launch(&indexer->scorer, &part, stream);
+    /* Windows that are chosen whole are not scored, unless the scores are wanted. */
+    const int whole = indexer->order == SMELT_TOPK_BY_INDEX && !args->values.data;
+    const struct smelt__indexer_chain chain = {
+        .least = whole ? indexer->select.topk + 1 : 0, .inner_only = 1, .early = chunk->first > 0};
+    return smelt__indexer_scorer_launch(&indexer->scorer, &part, &chain, stream);
 }
 
 static smelt_status choose(const smelt_indexer_topk *indexer, const smelt_indexer_topk_args *args,
@@ -256,6 +262,7 @@ static smelt_status choose(const smelt_indexer_topk *indexer, const smelt_indexe
         .rows = (int)chunk->count,
         .columns = (int)args->rows,
         .index_offset = args->index_offset,
+        .chained = 1, /* the next chunk's logits wait for it themselves */
     };
     return smelt__topk_launch(indexer->kernels.context, &indexer->select, &params,
                               workspace ? workspace + chunks->matrix_bytes : NULL, stream);

@@ -37,7 +37,7 @@ size_t smelt__topk_most_workspace(const struct smelt__topk_kernels *kernels, int
  * `parts`, `lists` and `headers`. `workspace`: device memory of the size above, aligned to
  * SMELT__TOPK_ALIGNMENT; calls on one stream may share it. The first kernel is a plain launch, so
  * that all earlier work of the stream is complete; the matrix is read through read-only caches.
- * Errors: DRIVER.
+ * `chained` lets what is launched early behind the last one begin while that runs. Errors: DRIVER.
  */
 smelt_status smelt__topk_launch(const smelt_context *context,
                                 const struct smelt__topk_kernels *kernels,

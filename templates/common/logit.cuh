@@ -16,6 +16,11 @@ DEVICE float add_head(float sum, float weight, float product) {
     return fmaf(weight, maximum_nan(product, 0.0f), sum);
 }
 
+/* Whether a window has at least so many of `rows` keys. */
+DEVICE bool has_keys(int window_begin, int window_end, int rows, int least) {
+    return minimum(maximum(window_end, 0), rows) - maximum(window_begin, 0) >= least;
+}
+
 /* A query's window among `keys` keys from number `first` on, relative to that; empty when it does
  * not begin before its end. first + keys <= rows. */
 struct key_range {

@@ -32,6 +32,7 @@ enum {
     ROW_BYTES = 256,                /* of a key, and of a head of a query */
     STAGE_HEADS = 8,                /* heads of eight queries in one stage */
     TENSOR_MAPS = 0,                /* nothing comes by the copy engine */
+    DEPENDENT_LAUNCH = 0,           /* 1: may begin before the kernel ahead of it has ended */
     THREADS = 128,                  /* of a thread block */
     BLOCKS_PER_MULTIPROCESSOR = 2,  /* resident at once, at least */
 };
@@ -95,6 +96,11 @@ DEVICE float add_head(float sum, float weight, float product) {
     return fmaf(weight, maximum_nan(product, 0.0f), sum);
 }
 
+/* Whether a window has at least so many of `rows` keys. */
+DEVICE bool has_keys(int window_begin, int window_end, int rows, int least) {
+    return minimum(maximum(window_end, 0), rows) - maximum(window_begin, 0) >= least;
+}
+
 /* A query's window among `keys` keys from number `first` on, relative to that; empty when it does
  * not begin before its end. first + keys <= rows. */
 struct key_range {
@@ -140,6 +146,20 @@ DEVICE void cp_async_wait_0(void) {
 #line 20 "templates/ptx/cp_async.cuh"
 DEVICE void cp_async_wait_1(void) {
     asm volatile("cp.async.wait_group 1;" : : : "memory");
+}
+
+#line 2 "templates/ptx/grid.cuh"
+
+/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
+ * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
+ * did not ask for it. */
+DEVICE void grid_launch_dependents(void) {
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+}
+
+/* Waits until the kernels before this one in the stream are complete and their results visible. */
+DEVICE void grid_wait(void) {
+    asm volatile("griddepcontrol.wait;" : : : "memory");
 }
 
 #line 2 "templates/ptx/memory.cuh"
@@ -265,15 +285,18 @@ struct indexer_logits_fwd_params {
     const float *k_scale;    /* [rows]; NULL with bf16 */
     const int *window_begin; /* [tokens] any number; what lies outside [0, rows) does not count */
     const int *window_end;   /* [tokens] */
-    float *logits;           /* [tokens, rows]: every element is written */
+    float *logits;           /* [tokens, rows] */
     long long q_token_stride, q_head_stride;
     long long k_row_stride;
     long long weights_token_stride;
     long long logits_token_stride;
     int tokens, rows; /* both above 0 */
+    int least; /* keys that a window must have to be looked at: a shorter one counts as empty */
+    int fills; /* 1: -inf is written outside of windows; 0: what stands there does not matter */
+    int early; /* 1: the kernel before may still read what is written here; it is waited for */
 };
 
-#line 9 "templates/indexer_logits_fwd.mma.cu"
+#line 10 "templates/indexer_logits_fwd.mma.cu"
 /*
  * The lightning indexer's logits with mma.sync: every query's rows against every key in its window,
  * heads added up, everything else -inf. Mathematics and shapes: include/smelt/indexer_logits.h.
@@ -348,8 +371,11 @@ DEVICE void next_part(struct cursor *cursor) {
 DEVICE struct key_range window_of(const struct indexer_logits_fwd_params *params,
                                   const struct item *item, int query) {
     const i64 token = item->first_query + query;
-    return window_among(params->window_begin[token], params->window_end[token], item->first_key,
-                        item->keys);
+    const int begin = params->window_begin[token], end = params->window_end[token];
+    const struct key_range empty = {0, 0};
+    return has_keys(begin, end, params->rows, params->least)
+               ? window_among(begin, end, item->first_key, item->keys)
+               : empty;
 }
 
 /* The groups of an item that have a query with a key in [first, first + count), a bit each: the
@@ -574,9 +600,9 @@ DEVICE void fill_others(const struct indexer_logits_fwd_params *params, const st
 /* Waits until the oldest part under way has landed, everybody's share of it, and everybody has come
  * so far. */
 DEVICE void wait_for_part(void) {
-#line 310 "templates/indexer_logits_fwd.mma.cu"
+#line 314 "templates/indexer_logits_fwd.mma.cu"
     cp_async_wait_1();
-#line 312 "templates/indexer_logits_fwd.mma.cu"
+#line 316 "templates/indexer_logits_fwd.mma.cu"
     __syncthreads();
 }
 
@@ -633,6 +659,9 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const i64 key_blocks = (params.rows - 1) / BLOCK_KEYS + 1;
     const i64 items = key_blocks * ((params.tokens - 1) / BLOCK_QUERIES + 1);
     const int first = (int)threadIdx.x / 32 * WARP_KEYS; /* of the item's keys, the warp's */
+    if (DEPENDENT_LAUNCH && params.early) {
+        grid_wait();
+    }
 #pragma unroll 1
     for (i64 number = blockIdx.x; number < items; number += gridDim.x) {
         const int first_query = (int)(number / key_blocks) * BLOCK_QUERIES;
@@ -642,7 +671,9 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
                                   minimum(params.rows - first_key, BLOCK_KEYS)};
         u32 mine;
         const u32 groups = groups_with_keys(&params, &item, first, &mine);
-        fill_others(&params, &item, groups);
+        if (params.fills) {
+            fill_others(&params, &item, groups);
+        }
         if (groups) {
             __syncthreads(); /* the item before may still be read */
             compute_groups(&params, &item, groups, mine, first);

@@ -142,6 +142,11 @@ DEVICE float add_head(float sum, float weight, float product) {
     return fmaf(weight, maximum_nan(product, 0.0f), sum);
 }
 
+/* Whether a window has at least so many of `rows` keys. */
+DEVICE bool has_keys(int window_begin, int window_end, int rows, int least) {
+    return minimum(maximum(window_end, 0), rows) - maximum(window_begin, 0) >= least;
+}
+
 /* A query's window among `keys` keys from number `first` on, relative to that; empty when it does
  * not begin before its end. first + keys <= rows. */
 struct key_range {
@@ -397,6 +402,20 @@ DEVICE void bulk_wait_3(void) {
 
 DEVICE void bulk_wait_read_3(void) {
     asm volatile("cp.async.bulk.wait_group.read 3;" : : : "memory");
+}
+
+#line 2 "templates/ptx/grid.cuh"
+
+/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
+ * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
+ * did not ask for it. */
+DEVICE void grid_launch_dependents(void) {
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+}
+
+/* Waits until the kernels before this one in the stream are complete and their results visible. */
+DEVICE void grid_wait(void) {
+    asm volatile("griddepcontrol.wait;" : : : "memory");
 }
 
 #line 2 "templates/ptx/proxy.cuh"
@@ -758,15 +777,18 @@ struct indexer_logits_fwd_params {
     const float *k_scale;    /* [rows]; NULL with bf16 */
     const int *window_begin; /* [tokens] any number; what lies outside [0, rows) does not count */
     const int *window_end;   /* [tokens] */
-    float *logits;           /* [tokens, rows]: every element is written */
+    float *logits;           /* [tokens, rows] */
     long long q_token_stride, q_head_stride;
     long long k_row_stride;
     long long weights_token_stride;
     long long logits_token_stride;
     int tokens, rows; /* both above 0 */
+    int least; /* keys that a window must have to be looked at: a shorter one counts as empty */
+    int fills; /* 1: -inf is written outside of windows; 0: what stands there does not matter */
+    int early; /* 1: the kernel before may still read what is written here; it is waited for */
 };
 
-#line 17 "templates/indexer_logits_fwd.sm90.cu"
+#line 18 "templates/indexer_logits_fwd.sm90.cu"
 /*
  * The lightning indexer's logits with wgmma: every query's rows against every key in its window,
  * heads added up, everything else -inf. Mathematics and shapes: include/smelt/indexer_logits.h.
@@ -893,9 +915,9 @@ DEVICE struct key_range empty_range(void) {
 
 DEVICE struct key_range query_window(const struct indexer_logits_fwd_params *params, int query) {
     if (query < params->tokens) {
-        const struct key_range window =
-            window_among(params->window_begin[query], params->window_end[query], 0, params->rows);
-        if (window.begin < window.end) {
+        const int begin = params->window_begin[query], end = params->window_end[query];
+        const struct key_range window = window_among(begin, end, 0, params->rows);
+        if (window.begin < window.end && has_keys(begin, end, params->rows, params->least)) {
             return window;
         }
     }
@@ -1122,13 +1144,13 @@ DEVICE void issue_product(float *d, u64 queries, u64 keys) {
         const int half = k / HALF_STEPS, step = k % HALF_STEPS * STEP_BYTES;
         const u64 a = descriptor_advance(queries, (u32)(half * QUERY_HALF_BYTES + step));
         const u64 b = descriptor_advance(keys, (u32)(half * KEY_HALF_BYTES + step));
-#line 373 "templates/indexer_logits_fwd.sm90.cu"
+#line 374 "templates/indexer_logits_fwd.sm90.cu"
         if (FP8) {
             wgmma_fp8_ss_n96(d, a, b, k > 0);
         } else {
             wgmma_ss_n96_t00(d, a, b, k > 0);
         }
-#line 379 "templates/indexer_logits_fwd.sm90.cu"
+#line 380 "templates/indexer_logits_fwd.sm90.cu"
     }
     wgmma_commit();
 }
@@ -1278,6 +1300,9 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
 KERNEL void __launch_bounds__(THREADS, 1)
     KERNEL_NAME(const __grid_constant__ struct indexer_logits_fwd_params params) {
     initialise();
+    if (params.early) {
+        grid_wait();
+    }
     const int group = __shfl_sync((u32)ALL_LANES, (int)threadIdx.x / WARPGROUP, 0);
     if (group < GROUPS) {
         registers_increase(MATH_REGISTERS);
@@ -1287,7 +1312,7 @@ KERNEL void __launch_bounds__(THREADS, 1)
         const int warp = (int)threadIdx.x % WARPGROUP / 32;
         if (warp == PRODUCER_WARP) {
             run_producer(&params);
-        } else if (warp == FILLER_WARP) {
+        } else if (warp == FILLER_WARP && params.fills) {
             run_filler(&params);
         }
     }

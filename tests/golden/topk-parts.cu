@@ -223,6 +223,7 @@ struct topk_select_rows_params {
     int rows, columns;
     int index_offset; /* added to all indices */
     int parts;        /* of a row: blocks of the pass `parts` */
+    int chained;      /* 1: what is launched early behind the last kernel may begin: it waits */
 };
 
 #line 5 "templates/topk_select_rows.window.cuh"

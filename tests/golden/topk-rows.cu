@@ -241,6 +241,7 @@ struct topk_select_rows_params {
     int rows, columns;
     int index_offset; /* added to all indices */
     int parts;        /* of a row: blocks of the pass `parts` */
+    int chained;      /* 1: what is launched early behind the last kernel may begin: it waits */
 };
 
 #line 5 "templates/topk_select_rows.window.cuh"
@@ -1144,6 +1145,9 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const int wanted = minimum(window_length(&window), TOPK);
     if (MERGE && DEPENDENT_LAUNCH) {
         grid_wait();
+    }
+    if (DEPENDENT_LAUNCH && params.chained) {
+        grid_launch_dependents();
     }
     if (params.lengths && threadIdx.x == 0) {
         params.lengths[row] = wanted;

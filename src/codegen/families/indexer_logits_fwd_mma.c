@@ -77,6 +77,8 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"ROW_BYTES", NULL, choice->row_bytes, "of a key, and of a head of a query"},
         {"STAGE_HEADS", NULL, choice->stage_heads, "heads of eight queries in one stage"},
         {"TENSOR_MAPS", NULL, 0, "nothing comes by the copy engine"},
+        {"DEPENDENT_LAUNCH", NULL, plan->arch->dependent_launch,
+         "1: may begin before the kernel ahead of it has ended"},
     };
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
         smelt__plan_add(plan, constants[i].name, constants[i].value,
