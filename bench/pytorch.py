@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The Python package on a GPU: the host's time for a call, and a training step of attention.
 
-    python bench/pytorch.py [--json FILE]     needs the package (pip install .) and a GPU
+    python bench/pytorch.py [--cudnn] [--json FILE]     needs the package (pip install .) and a GPU
 
 Host time: the best of several loops of calls so small that the GPU is done before the host is; torch.add
 in the same run says how fast the host is. The step: forward and backward through autograd, H 64,
@@ -100,9 +100,40 @@ def step_figures():
     return figures
 
 
+def cudnn_figures():
+    """What a trainer that pairs FlashMLA with cuDNN's backward pass runs beside FlashMLA's kernel: lists
+    compacted and sorted first (one sort and a count, the least it takes), then cuDNN's backward pass."""
+    from cudnn import DSA
+
+    q, kv, indices = inputs(8192, 8192, 64, 576, 2048)
+    scale = 576**-0.5
+    grad = torch.randn(8192, 64, 512, device="cuda", dtype=torch.bfloat16)
+    none = torch.full((64,), float("-inf"), device="cuda")
+    with torch.no_grad():
+        out, lse = smelt.sparse_attention(q, kv, indices, scale, return_lse=True)
+
+    def compact():
+        valid = (indices >= 0) & (indices < kv.shape[0])
+        ordered = indices.masked_fill(~valid, kv.shape[0]).sort(-1).values
+        return ordered.masked_fill(ordered == kv.shape[0], -1), valid.sum(-1, dtype=torch.int32)
+
+    lists, lengths = compact()
+
+    def backward():
+        DSA.sparse_attention_backward_wrapper(q.detach(), kv.detach(), out, grad, lse, none, lists,
+                                              softmax_scale=scale, topk_length=lengths)
+
+    def ours():
+        smelt.sparse_attention_backward(grad, q.detach(), kv.detach(), indices, out, lse, scale)
+
+    return {"lists compacted and sorted, ms": gpu_time(compact), "cuDNN backward, ms": gpu_time(backward),
+            "smelt backward, ms": gpu_time(ours), "cuDNN backward again, ms": gpu_time(backward)}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", help="also write the figures here")
+    parser.add_argument("--cudnn", action="store_true", help="also time what cuDNN takes for the backward pass")
     options = parser.parse_args()
     figures = {
         "device": torch.cuda.get_device_name(),
@@ -110,6 +141,8 @@ def main():
         "host, us a call": host_figures(),
         "training step": step_figures(),
     }
+    if options.cudnn:
+        figures["beside it"] = cudnn_figures()
     for name, value in figures.items():
         if isinstance(value, dict):
             print(name)

@@ -188,3 +188,42 @@ static const struct pass topk_select_pass = {
 };
 OPERATOR_CLASS(topk_select, topk_select_pass);
 #undef ARGS
+
+/* ---- indexer_topk -----------------------------------------------------------------------------
+ */
+
+#define ARGS smelt_indexer_topk_args
+
+static const struct tensor_argument indexer_topk_tensors[] = {
+    TENSOR(q, "THD", AS_MADE, ROWS),      TENSOR(k, "SD", AS_MADE, ROWS),
+    TENSOR(weights, "TH", FP32, 0),       TENSOR(k_scale, "S", FP32, OPTIONAL),
+    TENSOR(window_begin, "T", INT32, 0),  TENSOR(window_end, "T", INT32, 0),
+    TENSOR(offset, "T", INT32, OPTIONAL), TENSOR(indices, "TK", INT32, 0),
+    TENSOR(values, "TK", FP32, OPTIONAL), TENSOR(lengths, "T", INT32, OPTIONAL),
+};
+static const struct scalar_argument indexer_topk_scalars[] = {
+    SCALAR(index_offset, INT), SCALAR(free_multiprocessors, INT), SCALAR(workspace_limit, SIZE)};
+static const struct extent_argument indexer_topk_extents[] = {EXTENT('T', tokens),
+                                                              EXTENT('S', rows)};
+
+static void note_indexer_topk(const smelt_indexer_topk_spec *spec, struct made *made) {
+    made->extents['H' - 'A'] = spec->heads;
+    made->extents['D' - 'A'] = spec->dim;
+    made->extents['K' - 'A'] = spec->topk;
+    made->element = spec->dtype == SMELT_INDEXER_FP8 ? E4M3 : BF16;
+}
+
+static smelt_status workspace_indexer_topk(const void *handle, const void *args, size_t *bytes) {
+    return smelt_indexer_topk_forward_workspace(handle, args, bytes);
+}
+
+OPERATOR_FUNCTIONS(indexer_topk, INDEXER_TOPK, note_indexer_topk)
+static const struct pass indexer_topk_pass = {
+    OPERATOR_PASS(indexer_topk),
+    .workspace_offset = offsetof(ARGS, workspace),
+    .workspace_size = offsetof(ARGS, workspace_bytes),
+    .workspace_alignment = 256,
+    .workspace = workspace_indexer_topk,
+};
+OPERATOR_CLASS(indexer_topk, indexer_topk_pass);
+#undef ARGS

@@ -150,7 +150,7 @@ struct operator_class {
 const struct operator_class *find_operator_class(const char *spec);
 
 extern const struct operator_class sparse_attn_class, indexer_logits_class, indexer_windows_class,
-    indexer_clean_class, indexer_quantize_class, topk_select_class;
+    indexer_clean_class, indexer_quantize_class, topk_select_class, indexer_topk_class;
 
 /* Rows of a pass's tables; ARGS is its args struct. */
 #define TENSOR(field, shape, element, flags)                                                       \

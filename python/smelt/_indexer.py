@@ -278,6 +278,47 @@ def topk_select(
     return run(logits.detach(), topk, window_begin, window_end, offset, index_offset, order, backend)
 
 
+def _two_steps(q, k, weights, window_begin, window_end, topk, k_scale, offset, index_offset, order, backend):
+    """By chunks of queries, so that no more than CHUNK_BYTES of logits are held."""
+    rows = max(1, CHUNK_BYTES // max(4, 4 * k.shape[0]))
+    parts = []
+    for begin in range(0, max(1, q.shape[0]), rows):
+        part = slice(begin, begin + rows)
+        logits = _logits(q[part], k, weights[part], window_begin[part], window_end[part], k_scale, 0, backend)
+        parts.append(_select(logits, topk, window_begin[part], window_end[part],
+                             None if offset is None else offset[part], index_offset, order, backend))
+    return parts[0] if len(parts) == 1 else tuple(torch.cat(each) for each in zip(*parts))
+
+
+def _topk(q, k, weights, window_begin, window_end, topk, k_scale, offset, index_offset, order, free,
+          workspace_limit, backend):
+    found = _operator(q, ("indexer_topk", ("heads", q.shape[1]), ("dim", q.shape[2]), ("dtype", _DTYPES[q.dtype]),
+                          ("topk", topk), ("order", order)), backend)
+    if found is None:
+        return _two_steps(q, k, weights, window_begin, window_end, topk, k_scale, offset, index_offset, order,
+                          "torch")
+    shape = (q.shape[0], topk)
+    indices = weights.new_empty(shape, dtype=torch.int32)
+    values = weights.new_empty(shape)
+    lengths = weights.new_empty(shape[:1], dtype=torch.int32)
+    _launch(found, (q, k, weights, k_scale, window_begin, window_end, offset), (indices, values, lengths),
+            (index_offset, free, workspace_limit))
+    return indices, values, lengths
+
+
+def _fake_topk(q, k, weights, window_begin, window_end, topk, k_scale, offset, index_offset, order,
+               free_multiprocessors, workspace_limit, backend):
+    shape = (q.shape[0], topk)
+    return (weights.new_empty(shape, dtype=torch.int32), weights.new_empty(shape),
+            weights.new_empty(shape[:1], dtype=torch.int32))
+
+
+_call_topk = define(
+    "indexer_topk(Tensor q, Tensor k, Tensor weights, Tensor window_begin, Tensor window_end, int topk, "
+    "Tensor? k_scale, Tensor? offset, int index_offset, str order, int free_multiprocessors, "
+    "int workspace_limit, str backend) -> (Tensor indices, Tensor values, Tensor lengths)", _topk, _fake_topk)
+
+
 def indexer_topk(
     q: Tensor,
     k: Tensor,
@@ -290,23 +331,20 @@ def indexer_topk(
     offset: Tensor | None = None,
     index_offset: int = 0,
     order: str = "index",
+    free_multiprocessors: int = 0,
+    workspace_limit: int = 0,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """indexer_logits, then topk_select of them: (indices, values, lengths).
+    """indexer_logits and topk_select of them in one: (indices, values, lengths), the same bits.
 
-    By chunks of queries, so that no more than 128 MB of logits are held; the results are the same bits as of
-    both steps on the whole.
+    The matrix of logits is never there as a whole: the workspace is at most 128 MB (workspace_limit in bytes,
+    where that is not 0), whatever T and S are.
     """
     _check_scores(q, k, weights, window_begin, window_end, k_scale)
     choose(order, "order", ("index", "score"))
     topk = whole(topk, "topk")
-    rows = max(1, CHUNK_BYTES // max(4, 4 * k.shape[0]))
-    parts = []
-    for begin in range(0, max(1, q.shape[0]), rows):
-        part = slice(begin, begin + rows)
-        logits = indexer_logits(q[part], k, weights[part], window_begin[part], window_end[part],
-                                k_scale=k_scale, backend=backend)
-        parts.append(topk_select(logits, topk, window_begin=window_begin[part], window_end=window_end[part],
-                                 offset=None if offset is None else offset[part], index_offset=index_offset,
-                                 order=order, backend=backend))
-    return parts[0] if len(parts) == 1 else tuple(torch.cat(each) for each in zip(*parts))
+    _optional(offset=offset)
+    tensors = [t.detach() for t in (q, k, weights)]
+    run = _topk if is_plain(q, k) else _call_topk
+    return run(*tensors, window_begin, window_end, topk, k_scale, offset, index_offset, order,
+               free_multiprocessors, workspace_limit, backend)

@@ -13,7 +13,7 @@ import torch
 import smelt
 import smelt.compat
 from conftest import Problem, check_grad, check_out, check_sums
-from smelt.compat import cudnn, flash_mla, miles, nemo, prime_rl, slime, tilelang
+from smelt.compat import cudnn, deep_gemm, flash_mla, miles, nemo, prime_rl, slime, tilelang
 
 
 def attend(q, kv, indices, scale, dv, sink=None):
@@ -221,3 +221,95 @@ def test_install(monkeypatch):
         assert installed.DSA.sparse_attention_backward_wrapper is cudnn.sparse_attention_backward_wrapper
     finally:
         sys.modules.pop("flash_mla", None)
+
+
+def scores(q, k, weights, begin, end):
+    """The indexer's logits by their definition, in double precision."""
+    logits = (torch.einsum("thd,sd->ths", q.double(), k.double()).clamp(min=0) * weights.double()[..., None]).sum(1)
+    column = torch.arange(k.shape[0], device=q.device)
+    return logits.masked_fill((column < begin[:, None]) | (column >= end[:, None]), float("-inf"))
+
+
+@pytest.fixture
+def indexer(device):
+    generator = torch.Generator().manual_seed(5)
+    q = torch.randn(8, 3, 64, generator=generator).to(device, torch.bfloat16)
+    k = torch.randn(8, 64, generator=generator).to(device, torch.bfloat16)
+    weights = torch.randn(8, 3, generator=generator).to(device)
+    return q, k, weights, torch.tensor([0, 3, 8], dtype=torch.int32, device=device)
+
+
+def test_slime_indexer(indexer):
+    q, k, weights, seqlens = indexer
+    starts, ends = slime.generate_varlen_mask_params(seqlens)
+    assert starts.tolist() == [0, 0, 0, 3, 3, 3, 3, 3] and ends.tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    true = scores(q, k, weights, starts, ends)
+    logits = slime.indexer_fwd_interface(q, k.unsqueeze(1), weights, starts, ends)
+    inside = true > float("-inf")
+    assert torch.equal(logits > float("-inf"), inside)
+    assert torch.allclose(logits[inside].double(), true[inside], rtol=1e-5, atol=1e-4)
+    found, indices = slime.lighting_indexer(q, k, weights.unsqueeze(-1), starts, ends, 4)
+    for row in range(8):
+        best = torch.argsort(true[row], descending=True, stable=True)[: min(4, int(ends[row] - starts[row]))]
+        assert indices[row].tolist() == best.tolist() + [-1] * (4 - len(best))
+    again, same = slime.lighting_indexer(q, k, weights, starts, ends, 4, topk_indices=indices)
+    assert torch.equal(again, found) and same is indices
+    with pytest.raises(NotImplementedError, match="no backward pass"):
+        slime.lighting_indexer(q, k, weights.clone().requires_grad_(), starts, ends, 4)
+
+
+def test_nemo_indexer(indexer, device):
+    q, k, weights, seqlens = indexer
+    indices = nemo.tilelang_indexer_topk(q, k, weights, seqlens, 4)
+    starts, ends = slime.generate_varlen_mask_params(seqlens)
+    true = scores(q, k, weights, starts, ends)
+    assert indices.shape == (8, 1, 4) and indices.dtype is torch.int32
+    for row in range(8):
+        best = torch.argsort(true[row], descending=True, stable=True)[: min(4, int(ends[row] - starts[row]))]
+        assert indices[row, 0].tolist() == sorted(best.tolist()) + [-1] * (4 - len(best))
+    # Documents of 3 and 2 tokens, padded to 4 each; a shard of the rows, in its own order.
+    sizes = torch.tensor([0, 3, 5], dtype=torch.int32, device=device)
+    padded = torch.tensor([0, 4, 8], dtype=torch.int32, device=device)
+    starts, ends = nemo._generate_padded_varlen_mask_params(sizes, padded)
+    assert starts.tolist() == [0, 0, 0, 0, 4, 4, 4, 4] and ends.tolist() == [1, 2, 3, 3, 5, 6, 6, 6]
+    rows = torch.tensor([5, 2, 3], device=device)
+    sharded = nemo.tilelang_indexer_topk(q[rows], k, weights[rows], sizes, 4, rows, padded)
+    assert sharded[0, 0].tolist() == [4, 5, -1, -1] and sharded[1, 0].tolist() == [0, 1, 2, -1]
+    assert sharded[2, 0].tolist() == [-1] * 4  # it pads
+
+
+def test_prime_rl_indexer(indexer):
+    q, k, weights, seqlens = indexer
+    starts, ends = slime.generate_varlen_mask_params(seqlens)
+    indices = prime_rl.fp8_indexer(q, k, weights.bfloat16(), starts.int(), ends.int(), 4, 0.5)
+    assert indices.shape == (8, 4) and indices.dtype is torch.int32
+    for row in range(8):
+        count = min(4, int(ends[row] - starts[row]))
+        assert all(starts[row] <= index < ends[row] for index in indices[row, :count].tolist())
+        assert indices[row, count:].tolist() == [8] * (4 - count)
+
+
+def test_deep_gemm(indexer):
+    q, k, weights, seqlens = indexer
+    starts, ends = slime.generate_varlen_mask_params(seqlens)
+    (q8, q_scale), (k8, k_scale) = smelt.quantize(q), smelt.quantize(k)
+    logits = deep_gemm.fp8_mqa_logits(q8, (k8, k_scale), weights * q_scale, starts.int(), ends.int())
+    true = scores(q8.float(), k8.float() * k_scale[:, None], weights * q_scale, starts, ends)
+    inside = true > float("-inf")
+    assert torch.equal(logits > float("-inf"), inside)
+    assert torch.allclose(logits[inside].double(), true[inside], rtol=1e-3, atol=1e-3)
+    with pytest.raises(NotImplementedError, match="max_seqlen_k"):
+        deep_gemm.fp8_mqa_logits(q8, (k8, k_scale), weights, starts, ends, max_seqlen_k=8)
+
+
+def test_cudnn_top_k(device):
+    values = torch.randn(6, 20, device=device)
+    lengths = torch.tensor([9, 20, 2], dtype=torch.int32, device=device)
+    result = cudnn.indexer_top_k_wrapper(values, lengths, 4, next_n=2)
+    for row, length in enumerate((8, 9, 19, 20, 1, 2)):
+        best = torch.topk(values[row, :length], min(4, length)).indices.sort().values.tolist()
+        assert result["indices"][row].tolist() == best + [-1] * (4 - len(best))
+        assert torch.equal(result["values"][row, : len(best)], values[row, best])
+    assert cudnn.indexer_top_k_wrapper(values[:3], lengths, 4, return_val=False)["values"] is None
+    with pytest.raises(ValueError, match="sequences of 2"):
+        cudnn.indexer_top_k_wrapper(values, lengths[:2], 4, next_n=2)

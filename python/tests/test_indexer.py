@@ -114,14 +114,22 @@ def test_whole_rows_and_rows_apart(device):
     assert torch.equal(got[0], indices.int()) and torch.equal(got[1], values)
 
 
-def test_fused(device, monkeypatch):
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+@pytest.mark.parametrize("order", ["index", "score"])
+def test_fused(device, monkeypatch, backend, order):
     """The same bits as the two steps, however it is cut."""
     q, k, weights, begin, end = made(device, tokens=9)
-    logits = smelt.indexer_logits(q, k, weights, begin, end, backend="smelt")
-    want = smelt.topk_select(logits, 8, window_begin=begin, window_end=end, backend="smelt")
+    offset = torch.arange(9, dtype=torch.int32, device=device)
+    logits = smelt.indexer_logits(q, k, weights, begin, end, backend=backend)
+    options = {"offset": offset, "index_offset": 5, "order": order, "backend": backend}
+    want = smelt.topk_select(logits, 8, window_begin=begin, window_end=end, **options)
     monkeypatch.setattr(smelt._indexer, "CHUNK_BYTES", 4 * 37 * 2)
-    got = smelt.indexer_topk(q, k, weights, begin, end, 8, backend="smelt")
-    assert all(torch.equal(one, two) for one, two in zip(got, want))
+    got = smelt.indexer_topk(q, k, weights, begin, end, 8, **options)
+    assert torch.equal(got[0], want[0]) and torch.equal(got[2], want[2])
+    if backend == "smelt":
+        assert torch.equal(got[1], want[1])
+    else:  # a product of PyTorch's depends on how many rows it has
+        same(got[1], want[1])
 
 
 def test_clean(device):
@@ -154,6 +162,7 @@ def test_opcheck(device):
     ops = torch.ops.smelt
     for op, arguments in (
         (ops.indexer_logits, (q, k, weights, begin, end, None, 0, "smelt")),
+        (ops.indexer_topk, (q, k, weights, begin, end, 4, None, None, 0, "index", 0, 0, "smelt")),
         (ops.topk_select, (logits, 4, begin, end, None, 0, "index", "smelt")),
         (ops.indexer_windows, (seqlens, None, None, None, None, 2, 9, 1, "smelt")),
         (ops.indexer_quantize, (k, "plain", "smelt")),

@@ -3,7 +3,7 @@
 Import a call from here, or put it where a program imports it::
 
     import smelt.compat
-    smelt.compat.install("flash_mla", "cudnn")   # before the program's own imports
+    smelt.compat.install("flash_mla", "cudnn", "deep_gemm")   # before the program's own imports
 
     from flash_mla import flash_mla_sparse_fwd
     import cudnn; cudnn.DSA.sparse_attention_backward_wrapper
@@ -21,7 +21,9 @@ import types
 # and the calls.
 _PACKAGES = {
     "flash_mla": ("", ("flash_mla_sparse_fwd",)),
-    "cudnn": ("DSA", ("sparse_attention_forward_wrapper", "sparse_attention_backward_wrapper")),
+    "cudnn": ("DSA", ("sparse_attention_forward_wrapper", "sparse_attention_backward_wrapper",
+                      "indexer_top_k_wrapper")),
+    "deep_gemm": ("", ("fp8_mqa_logits",)),
 }
 
 
@@ -36,7 +38,7 @@ def _package(name: str) -> types.ModuleType:
 
 
 def install(*names: str) -> None:
-    """Puts smelt's calls into the packages of these names ("flash_mla", "cudnn"), which need not be
+    """Puts smelt's calls into the packages of these names ("flash_mla", "cudnn", "deep_gemm"), which need not be
     installed; what else they have stays. Programs that imported a call by name before keep theirs."""
     for name in names:
         if name not in _PACKAGES:

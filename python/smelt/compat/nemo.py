@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from .. import _runtime
+from .._indexer import indexer_topk, indexer_windows
 from .._project import project_values
+from ._conventions import int32
 from .slime import SparseMLA
 
 _KERNELS = ("indexer", "sparse_attn")
@@ -50,3 +52,37 @@ def tilelang_sparse_attention(q: Tensor, kv_latent: Tensor, topk_indices: Tensor
     """
     out, _ = SparseMLA.apply(q, kv_latent, topk_indices, softmax_scale)
     return project_values(out, w_vc)
+
+
+def tilelang_indexer_topk(
+    index_q: Tensor,
+    index_k: Tensor,
+    head_weights: Tensor,
+    cu_seqlens: Tensor,
+    index_topk: int,
+    query_indices: Tensor | None = None,
+    cu_seqlens_padded: Tensor | None = None,
+) -> Tensor:
+    """[T, 1, index_topk] int32 for packed documents, ascending, -1 in what is left.
+
+    index_q [T, H, D] and index_k [S, D] bf16, head_weights [T, H]; query_indices: each local query's row in
+    the padded layout. The host waits for nothing. A query that pads selects nothing (the original gives it
+    its document's keys, and nobody looks at it).
+    """
+    begin, end = indexer_windows(
+        int32(cu_seqlens), index_q.shape[0], index_k.shape[0],
+        cu_seqlens_padded=None if cu_seqlens_padded is None else int32(cu_seqlens_padded),
+        query_indices=None if query_indices is None else int32(query_indices.flatten()), backend="smelt")
+    indices, _, _ = indexer_topk(index_q, index_k, head_weights.float(), begin, end, index_topk, backend="smelt")
+    return indices.unsqueeze(1)
+
+
+def _generate_padded_varlen_mask_params(cu_seqlens: Tensor, cu_seqlens_padded: Tensor) -> tuple[Tensor, Tensor]:
+    """(starts, ends) int32 of every row of the padded layout, as the original has them: a row that pads gets
+    the keys of its document, and none gets an empty window."""
+    sizes, places = int32(cu_seqlens).diff(), int32(cu_seqlens_padded)
+    row = torch.arange(int(places[-1]), device=places.device, dtype=torch.int32)
+    document = (torch.bucketize(row, places, right=True) - 1).clamp(0, sizes.shape[0] - 1)
+    starts = places[document]
+    ends = torch.minimum(row + 1, starts + sizes[document])
+    return starts, torch.maximum(ends, starts + 1)

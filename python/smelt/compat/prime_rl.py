@@ -11,8 +11,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .._indexer import indexer_topk, quantize
 from .._sparse_attention import sparse_attention, sparse_attention_backward
-from ._conventions import from_base2, one_group, to_base2
+from ._conventions import from_base2, int32, one_group, to_base2
 from .tilelang import _scale
 
 DEFAULT_BUCKET_SIZES = (256, 512, 1024, 1536, 2048)
@@ -68,3 +69,15 @@ def sparse_mla_bwd_bucketed_sorted(q: Tensor, kv: Tensor, o: Tensor, do: Tensor,
                                    bucket_sizes: tuple[int, ...] = DEFAULT_BUCKET_SIZES):
     """As sparse_mla_bwd."""
     return sparse_mla_bwd_bucketed(q, kv, o, do, indices, lse, sm_scale, bucket_sizes)
+
+
+@torch.no_grad()
+def fp8_indexer(q: Tensor, k: Tensor, w: Tensor, ks: Tensor, ke: Tensor, topk: int,
+                weight_scale: float = 1.0) -> Tensor:
+    """[T, topk] int32 by descending score, of bf16 q [T, H, D] and k [S, D] rounded to e4m3 row by row; S, the
+    sentinel's row, where a window has no more keys."""
+    q_rows, q_scale = quantize(q, backend="smelt")
+    k_rows, k_scale = quantize(k, backend="smelt")
+    indices, _, _ = indexer_topk(q_rows, k_rows, w.float() * q_scale * weight_scale, int32(ks), int32(ke), topk,
+                                 k_scale=k_scale, order="score", backend="smelt")
+    return indices.masked_fill(indices < 0, k.shape[0])

@@ -9,8 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .._indexer import indexer_logits, indexer_topk, indexer_windows
 from .._sparse_attention import sparse_attention, sparse_attention_backward
-from ._conventions import from_base2, one_group, to_base2
+from ._conventions import from_base2, int32, one_group, to_base2
 from .tilelang import _scale
 
 
@@ -64,3 +65,56 @@ class SparseMLA:
     def apply(q: Tensor, kv: Tensor, indices: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
         """(out, lse in base 2), out differentiable."""
         return _attend(q, kv, indices, scaling, 512 if q.shape[-1] in (512, 576) else None)
+
+
+def generate_varlen_mask_params(cu_seqlens: Tensor) -> tuple[Tensor, Tensor]:
+    """Each packed query's window of keys: (starts, ends). Waits for the device, which knows how many there
+    are; smelt.indexer_windows, told so, does not."""
+    tokens = int(cu_seqlens[-1])
+    starts, ends = indexer_windows(int32(cu_seqlens), tokens, tokens, backend="smelt")
+    return starts.to(cu_seqlens.dtype), ends.long()
+
+
+def _keys(index_k: Tensor) -> Tensor:
+    """[S, D] of [S, D] or [S, 1, D]."""
+    return index_k.squeeze(1) if index_k.dim() == 3 else index_k
+
+
+@torch.no_grad()
+def indexer_fwd_interface(
+    index_q: Tensor,
+    index_k: Tensor,
+    weights: Tensor,
+    cu_seqlen_ks: Tensor,
+    cu_seqlen_ke: Tensor,
+    clean_logits: bool = True,
+) -> Tensor:
+    """logits [T, S] fp32, -inf outside the windows whatever clean_logits says."""
+    return indexer_logits(index_q, _keys(index_k), weights.float(), int32(cu_seqlen_ks), int32(cu_seqlen_ke),
+                          backend="smelt")
+
+
+def lighting_indexer(
+    index_q: Tensor,
+    index_k: Tensor,
+    weights: Tensor,
+    cu_seqlen_ks: Tensor,
+    cu_seqlen_ke: Tensor,
+    topk: int,
+    topk_indices: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """(scores [T, topk] fp32, indices [T, topk] int32, -1 where there is none), by descending score.
+
+    The indexer's backward pass is not there yet: inputs that want gradients are refused, rather than left
+    without.
+    """
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (index_q, index_k, weights)):
+        raise NotImplementedError("smelt: lighting_indexer has no backward pass yet: call it under torch.no_grad()")
+    weights = weights.squeeze(-1) if weights.dim() == 3 else weights
+    if topk_indices is not None:
+        logits = indexer_fwd_interface(index_q, index_k, weights, cu_seqlen_ks, cu_seqlen_ke)
+        scores = logits.gather(1, topk_indices.clamp(min=0).long())
+        return scores.masked_fill(topk_indices == -1, float("-inf")), topk_indices
+    indices, scores, _ = indexer_topk(index_q, _keys(index_k), weights.float(), int32(cu_seqlen_ks),
+                                      int32(cu_seqlen_ke), topk, order="score", backend="smelt")
+    return scores, indices
