@@ -67,6 +67,11 @@ const void *smelt__placed_row(const struct smelt__placed *placed, int tensor, in
 /* The bits of all that was computed and has the same in every run, as a number. */
 uint64_t smelt__placed_digest(const struct smelt__placed *placed);
 
+/* Of two runs of one problem: the name of an output in which what has the same bits in every run
+ * differs; NULL when there is none. */
+const char *smelt__placed_difference(const struct smelt__placed *first,
+                                     const struct smelt__placed *second);
+
 /* Looks at every byte downloaded: 0 when all computed elements are numbers and nothing else was
  * touched; -1 with a message saying where not. Overwrites the downloaded copy. */
 int smelt__placed_verify_extent(struct smelt__placed *placed, char *message, size_t size);

@@ -175,16 +175,35 @@ static uint64_t mix(uint64_t hash, const unsigned char *bytes, size_t count) {
     return hash;
 }
 
-uint64_t smelt__placed_digest(const struct smelt__placed *placed) {
+/* Whether an output was downloaded and has the same bits in every run. */
+static int is_reproducible(const struct smelt__placed *placed, int tensor) {
     const struct smelt__harness_pass *pass = placed->pass;
+    return placed->buffers[tensor].host &&
+           (!pass->reproducible || pass->reproducible(placed->problem, tensor));
+}
+
+uint64_t smelt__placed_digest(const struct smelt__placed *placed) {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (int i = 0; i < pass->tensors->count; i++) {
+    for (int i = 0; i < placed->pass->tensors->count; i++) {
         const struct smelt__footprint *footprint = &placed->footprints.tensors[i];
-        if (pass->reproducible && !pass->reproducible(placed->problem, i))
-            continue;
-        for (size_t k = 0; placed->buffers[i].host && k < footprint->count; k++)
+        for (size_t k = 0; is_reproducible(placed, i) && k < footprint->count; k++)
             hash = mix(hash, placed->buffers[i].host + GUARD + footprint->intervals[k].begin,
                        (size_t)(footprint->intervals[k].end - footprint->intervals[k].begin));
     }
     return hash;
+}
+
+const char *smelt__placed_difference(const struct smelt__placed *first,
+                                     const struct smelt__placed *second) {
+    for (int i = 0; i < first->pass->tensors->count; i++) {
+        const struct smelt__footprint *footprint = &first->footprints.tensors[i];
+        for (size_t k = 0; is_reproducible(first, i) && k < footprint->count; k++) {
+            const int64_t begin = footprint->intervals[k].begin;
+            if (memcmp(first->buffers[i].host + GUARD + begin,
+                       second->buffers[i].host + GUARD + begin,
+                       (size_t)(footprint->intervals[k].end - begin)) != 0)
+                return first->pass->tensors->rows[i].name;
+        }
+    }
+    return NULL;
 }

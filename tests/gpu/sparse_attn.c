@@ -205,6 +205,43 @@ static int far_case(const struct suite *suite, int number, struct suite_case *on
     return 1;
 }
 
+/* ---- one launch a thousand times ---------------------------------------------------------------
+ */
+
+static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
+    static const struct {
+        const char *spec;
+        int tokens;
+    } cases[] = {
+        {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048", 1000},
+        {"sparse_attn:heads=128,dqk=576,dv=512,topk=512", 1000},
+        {"sparse_attn:heads=64,dqk=512,dv=512,topk=640,sink=1", 1000},
+        {"sparse_attn:heads=8,dqk=576,dv=512,topk=2048", 1000},
+        {"sparse_attn:heads=16,dqk=576,dv=512,topk=2048", 1000},
+        {"sparse_attn:heads=32,dqk=576,dv=512,topk=2048", 1000},
+        {"sparse_attn:heads=32,dqk=576,dv=512,topk=512", 1000},
+        {"sparse_attn:heads=8,dqk=576,dv=512,topk=2048,buckets=auto", 1000},
+        /* Two items and more of each thread block. */
+        {"sparse_attn:heads=64,dqk=576,dv=512,topk=640" BACKWARD, 400},
+        {"sparse_attn:heads=16,dqk=576,dv=512,topk=640,sink=1" BACKWARD, 1200},
+        {"sparse_attn:heads=64,dqk=576,dv=512,topk=640,sink=1" BACKWARD ",deterministic=1", 400},
+        {"sparse_attn:heads=128,dqk=512,dv=512,topk=640,buckets=auto" BACKWARD ",deterministic=1",
+         200},
+        {"sparse_attn:heads=16,dqk=576,dv=512,topk=640" BACKWARD ",deterministic=1", 1200},
+        {"sparse_attn:heads=16,dqk=192,dv=128,topk=640" BACKWARD ",deterministic=1", 400},
+    };
+    const int small = suite->quick || suite->emulated;
+    if (number >= COUNT(cases))
+        return 0;
+    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
+    one->problem.seed = suite->seed;
+    one->problem.tokens = small ? 5 : cases[number].tokens;
+    one->problem.rows = small ? 300 : 8192;
+    one->problem.lists = SMELT__LISTS_LOG;
+    one->problem.max_logits = 1;
+    return 1;
+}
+
 /* ---- the row ------------------------------------------------------------------------------------
  */
 
@@ -223,21 +260,15 @@ static void launch_options(const struct suite *suite, struct smelt__problem_opti
 }
 
 static const struct suite_group groups[] = {
-    {"accuracy", run_accuracy},
-    {"boundaries", run_boundaries},
-    {"heads", run_heads},
-    {"rises", run_rises},
-    {"invariance", run_invariance},
-    {"nonfinite", run_nonfinite},
-    {"buckets", run_buckets},
-    {"arguments", run_arguments},
-    {"repetitions", run_repetitions},
-    {NULL, NULL},
+    {"accuracy", run_accuracy}, {"boundaries", run_boundaries}, {"heads", run_heads},
+    {"rises", run_rises},       {"invariance", run_invariance}, {"nonfinite", run_nonfinite},
+    {"buckets", run_buckets},   {"arguments", run_arguments},   {NULL, NULL},
 };
 
 const struct suite_operator suite_operator_sparse_attn = {.matrix = matrix_case,
                                                           .large = large_case,
                                                           .far = far_case,
+                                                          .repeated = repeated_case,
                                                           .launches = launches,
                                                           .launch = launch_options,
                                                           .groups = groups};

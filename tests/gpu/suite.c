@@ -143,7 +143,9 @@ static int usage(void) {
 
 /* Those of every operator; the operators' own follow. */
 static const struct suite_group groups[] = {
-    {"matrix", run_matrix}, {"launches", run_launches}, {"large", run_large}, {"far", run_far}};
+    {"matrix", run_matrix}, {"launches", run_launches},       {"large", run_large},
+    {"far", run_far},       {"repetitions", run_repetitions},
+};
 enum { GROUPS = sizeof groups / sizeof groups[0], MOST_CHOSEN = 32 };
 
 /* Group number `number`, and whose it is; NULL past the last. */

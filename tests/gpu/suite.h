@@ -72,10 +72,11 @@ struct suite_group {
 };
 
 /* What every operator has, by its row below. */
-void run_matrix(struct suite *suite);   /* shapes x inputs x everything else */
-void run_large(struct suite *suite);    /* offsets beyond 32 bits, on a GPU */
-void run_far(struct suite *suite);      /* every offset beyond 32 bits, on the emulator */
-void run_launches(struct suite *suite); /* graphs, streams, threads, contexts */
+void run_matrix(struct suite *suite);      /* shapes x inputs x everything else */
+void run_large(struct suite *suite);       /* offsets beyond 32 bits, on a GPU */
+void run_far(struct suite *suite);         /* every offset beyond 32 bits, on the emulator */
+void run_launches(struct suite *suite);    /* graphs, streams, threads, contexts */
+void run_repetitions(struct suite *suite); /* one launch a thousand times */
 
 /* ---- operators: one row each, in tests/gpu/STEM.c ---------------------------------------------
  */
@@ -97,8 +98,8 @@ void suite_check(struct suite *suite, const char *name, const struct suite_case 
 typedef int (*suite_cases)(const struct suite *suite, int number, struct suite_case *one);
 
 struct suite_operator {
-    suite_cases matrix, large, far;
-    const char *const *launches; /* specs whose launches are tried, ended by NULL */
+    suite_cases matrix, large, far, repeated; /* NULL: none */
+    const char *const *launches;              /* specs whose launches are tried, ended by NULL */
     /* A problem for them: small, packed. */
     void (*launch)(const struct suite *suite, struct smelt__problem_options *options);
     const struct suite_group *groups; /* of this operator alone; ended by a NULL name */

@@ -1,0 +1,63 @@
+/*
+ * One launch a thousand times: whatever has the same bits in every run has them in each. What runs
+ * differently from one launch to the next is when its copies land and which warp is first: enough
+ * queries that each warpgroup has several. On the emulator each time under another schedule.
+ */
+#include <stdio.h>
+
+#include "suite.h"
+
+enum { REPETITIONS = 1000, QUICK_REPETITIONS = 20, EMULATED_REPETITIONS = 3 };
+
+/* Runs it again and again; it was run and downloaded once. */
+static void run_again(struct suite *suite, struct workload *workload, char *message, size_t size) {
+    const int repetitions = suite->emulated ? EMULATED_REPETITIONS
+                            : suite->quick  ? QUICK_REPETITIONS
+                                            : REPETITIONS;
+    struct smelt__placed again;
+    if (suite_ok(smelt__placed_create(&again, suite->context, &workload->problem), "placing",
+                 message, size))
+        return;
+    for (int i = 1; i < repetitions && !message[0]; i++) {
+        smelt__emulator_configure(smelt_context_arch(suite->context),
+                                  smelt__schedule_at(suite->seed, i), 0);
+        if (suite_ok(smelt__placed_run(&again, workload->object, NULL), "launch", message, size))
+            break;
+        const char *tensor = smelt__placed_difference(&workload->placed, &again);
+        if (tensor)
+            snprintf(message, size, "%s of launch %d has other bits than of the first", tensor, i);
+    }
+    smelt__placed_destroy(&again);
+}
+
+static void repeat(struct suite *suite, const struct suite_case *one, char *message, size_t size) {
+    struct workload workload;
+    if (workload_open(&workload, suite, one->spec, &one->problem, message, size) != 0)
+        return;
+    if (suite_ok(smelt__placed_run(&workload.placed, workload.object, NULL), "launch", message,
+                 size) == 0) {
+        run_again(suite, &workload, message, size);
+        if (!message[0])
+            workload_judge(&workload, message, size);
+    }
+    workload_close(&workload);
+}
+
+static void run_case(struct suite *suite, const struct suite_case *one) {
+    char name[256], message[1024] = "";
+    snprintf(name, sizeof name, "repetitions: %s", one->spec);
+    if (!suite_wants(suite, name))
+        return;
+    repeat(suite, one, message, sizeof message);
+    suite_report(suite, name, message);
+}
+
+void run_repetitions(struct suite *suite) {
+    for (int op = 0; suite_operators[op]; op++) {
+        struct suite_case one = {0};
+        for (int i = 0;
+             suite_operators[op]->repeated && suite_operators[op]->repeated(suite, i, &one);
+             i++, one = (struct suite_case){0})
+            run_case(suite, &one);
+    }
+}
