@@ -95,15 +95,20 @@ int tool_targets_read(struct tool_targets *targets, const struct tool_options *o
     return status;
 }
 
-/* Asks an operator for the passes of --passes, whatever its spec says of them. */
-static int choose_passes(struct tool_list *specs, const struct tool_options *options) {
-    const char *const spec = specs->items[0], *named = strstr(spec, ",passes=");
+smelt_status tool_spec_with_passes(const char *spec, const char *passes, char **canonical) {
+    const char *const named = strstr(spec, ",passes=");
     const int before = named ? (int)(named - spec) : (int)strlen(spec);
     const char *after = named ? named + 1 + strcspn(named + 1, ",") : "";
-    char text[1024], *canonical = NULL;
+    char text[1024];
+    snprintf(text, sizeof text, "%.*s%s,passes=%s", before, spec, after, passes);
+    return smelt_spec_canonical(text, canonical);
+}
+
+/* Asks an operator for the passes of --passes, whatever its spec says of them. */
+static int choose_passes(struct tool_list *specs, const struct tool_options *options) {
     struct tool_list chosen = {0};
-    snprintf(text, sizeof text, "%.*s%s,passes=%s", before, spec, after, options->passes);
-    if (smelt_spec_canonical(text, &canonical))
+    char *canonical = NULL;
+    if (tool_spec_with_passes(specs->items[0], options->passes, &canonical))
         return tool_fail(options, TOOL_USAGE, "--passes %s: %s", options->passes,
                          smelt_last_error());
     tool_list_add(&chosen, canonical);
@@ -146,18 +151,10 @@ void tool_targets_free(struct tool_targets *targets) {
 
 /* ---- operators ------------------------------------------------------------------------------- */
 
-/* Adds the operator of a family that has the kernel's keys and expands to that very kernel, knobs
- * included. 1 when there was one. */
-static int add_operator_from(struct tool_list *operators, const char *family, const char *kernel) {
-    const char *keys = strchr(kernel, ':');
+int tool_add_operator_with(struct tool_list *operators, const char *text, const char *kernel) {
     struct tool_list kernels = {0};
     char *canonical = NULL;
-    char text[512];
-    smelt_family_info info = SMELT_FAMILY_INFO_INIT;
     int found = 0;
-    if (!keys || smelt_family_get_info(family, &info) || !info.is_operator)
-        return 0;
-    snprintf(text, sizeof text, "%s%s", family, keys);
     if (!smelt_spec_canonical(text, &canonical) &&
         !smelt_spec_expand(canonical, tool_list_collect, &kernels))
         for (size_t i = 0; i < kernels.count; i++)
@@ -169,24 +166,35 @@ static int add_operator_from(struct tool_list *operators, const char *family, co
     return found;
 }
 
-int tool_operators_of(struct tool_list *operators, const struct tool_list *specs,
-                      const struct tool_options *options) {
+int tool_add_operator_of(struct tool_list *operators, const char *kernel) {
     struct tool_list families = {0};
-    int result = TOOL_OK;
-    smelt_status status = smelt_list_families(tool_list_collect, &families);
-    for (size_t i = 0; i < specs->count && !status && !result; i++) {
-        int is_operator = 0, found = 0;
-        status = smelt_spec_is_operator(specs->items[i], &is_operator);
-        if (status)
-            break;
-        if (is_operator)
-            tool_list_add(operators, specs->items[i]);
-        for (size_t j = 0; j < families.count && !is_operator && !found; j++)
-            found = add_operator_from(operators, families.items[j], specs->items[i]);
-        if (!is_operator && !found)
-            result = tool_fail(options, TOOL_USAGE, "%s: no operator runs this kernel alone",
-                               specs->items[i]);
+    const char *keys = strchr(kernel, ':');
+    int found = 0;
+    if (!keys || smelt_list_families(tool_list_collect, &families))
+        return 0;
+    for (size_t i = 0; i < families.count && !found; i++) {
+        smelt_family_info info = SMELT_FAMILY_INFO_INIT;
+        char text[512];
+        snprintf(text, sizeof text, "%s%s", families.items[i], keys);
+        if (!smelt_family_get_info(families.items[i], &info) && info.is_operator)
+            found = tool_add_operator_with(operators, text, kernel);
     }
     tool_list_free(&families);
-    return status ? tool_fail_status(options, status) : result;
+    return found;
+}
+
+int tool_operators_of(struct tool_list *operators, const struct tool_list *specs,
+                      const struct tool_options *options) {
+    for (size_t i = 0; i < specs->count; i++) {
+        int is_operator = 0;
+        const smelt_status status = smelt_spec_is_operator(specs->items[i], &is_operator);
+        if (status)
+            return tool_fail_status(options, status);
+        if (is_operator)
+            tool_list_add(operators, specs->items[i]);
+        else if (!tool_add_operator_of(operators, specs->items[i]))
+            return tool_fail(options, TOOL_USAGE, "%s: no operator runs this kernel alone",
+                             specs->items[i]);
+    }
+    return TOOL_OK;
 }

@@ -261,6 +261,13 @@ int tool_targets_need_arch(struct tool_targets *targets, const struct tool_optio
 int tool_targets_expand(struct tool_targets *targets, const struct tool_options *options,
                         struct tool_list *kernels);
 void tool_targets_free(struct tool_targets *targets);
+/* The canonical text of an operator's spec that asks for these passes in the place of its own;
+ * freed by smelt_free. */
+smelt_status tool_spec_with_passes(const char *spec, const char *passes, char **canonical);
+/* Adds the operator of this text when it expands to that very kernel, knobs included; and the
+ * operator that has the kernel's keys, likewise. 1 when there was one; nothing is printed. */
+int tool_add_operator_with(struct tool_list *operators, const char *text, const char *kernel);
+int tool_add_operator_of(struct tool_list *operators, const char *kernel);
 /* The operators that run these specs: an operator itself, a kernel through the operator it belongs
  * to. Exit status, with the error printed. */
 int tool_operators_of(struct tool_list *operators, const struct tool_list *specs,

@@ -6,6 +6,7 @@
 
 operator=sparse_attn:heads=9,dqk=128,dv=64,topk=70,sink=1
 kernel=sparse_attn_fwd:heads=9,dqk=128,dv=64,topk=70,sink=1
+backward=sparse_attn_bwd:heads=9,dqk=128,dv=64
 everything='--batches 2 --queries 4 --topk-length --strided --max-logits'
 
 # ---- what it prints -------------------------------------------------------------------------------
@@ -216,4 +217,12 @@ unset SMELT_CACHE_RECOMPILE
 gives 0 '' tune $shape --knobs stages "$operator"
 prints 'tune has a table' "^  \(the rule's\) +[0-9]+ +[0-9.]+ +[0-9.]+ +1\.000x +rule"
 prints 'tune has the noise' "^the rule's plan: [0-9.]+ us, noise [0-9.]+ us$"
+# A pass that no kernel's own keys make an operator of: through the operator that was named. One
+# knob's value is the backward pass's alone.
+# shellcheck disable=SC2086
+gives 0 '' tune $shape --knobs stages --json "$operator,passes=both"
+document 'tune races every pass' results.0.spec=$kernel results.1.spec=$backward \
+    results.1.rule_us:number results.1.candidates.1.knobs=stages=1 results.1.candidates.1.us:number
+# shellcheck disable=SC2086
+gives 2 "$backward: no operator runs this kernel alone" tune $shape --knobs stages $backward
 finish

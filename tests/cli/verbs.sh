@@ -86,6 +86,10 @@ gives 0 '' tune --dry-run --json --arch sm_90a --limit 3 --knobs turn_steps "$wi
 document 'tune --dry-run --json' results.0.spec=$wide results.0.arch=sm_90a \
     results.0.candidates.0.knobs= results.0.candidates.1.knobs=stages=2 \
     results.0.candidates.2.knobs=stages=2,turn_steps=4 results.1.spec=$kernel
+gives 0 '' tune --dry-run --json --arch sm_90a --limit 2 --knobs stages "$operator,passes=both,fwd.stages=3"
+document 'tune --dry-run, each pass with its own knobs' results.0.spec=$kernel \
+    results.0.candidates.1.knobs=stages=3 results.1.spec=sparse_attn_bwd:heads=8,dqk=64,dv=64 \
+    results.1.candidates.1.knobs=stages=1
 cat >"$work/tuned" <<END
 # found on a H200
 $wide  NVIDIA H200  stages=2,turn_steps=4  2104.5

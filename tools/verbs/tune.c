@@ -10,6 +10,8 @@ enum { DEFAULT_LIMIT = 64 };
 /* One kernel and what became of it. */
 struct subject {
     char *kernel;           /* without knobs: what a tuning entry names; freed by smelt_free */
+    const char *origin;     /* the operator it was named by, of its pass alone and without knobs;
+                               "": the kernel itself was named */
     struct tool_list specs; /* of the candidates; the rule's plan, which has no knobs, first */
     struct smelt__tune_candidate *candidates;
     smelt_kernel_info *infos;
@@ -20,7 +22,7 @@ struct subject {
 };
 
 struct tuning {
-    struct tool_list kernels;
+    struct tool_list kernels, origins; /* side by side */
     struct subject *subjects;
     size_t count;
     smelt_context *measuring; /* knows no tuning entries: the rule's plan is the rule's */
@@ -59,16 +61,59 @@ static int has_knobs(const char *kernel) {
     return 0;
 }
 
+/* A spec's kernels that have knobs. */
+static smelt_status add_kernels(struct tuning *tuning, const char *spec, const char *origin) {
+    struct tool_list kernels = {0};
+    const smelt_status status = smelt_spec_expand(spec, tool_list_collect, &kernels);
+    for (size_t i = 0; i < kernels.count; i++)
+        if (has_knobs(kernels.items[i])) {
+            tool_list_add(&tuning->kernels, kernels.items[i]);
+            tool_list_add(&tuning->origins, origin);
+        }
+    tool_list_free(&kernels);
+    return status;
+}
+
+/* Those of an operator that has one pass, which is what is timed then. */
+static smelt_status add_pass(struct tuning *tuning, const char *text) {
+    struct smelt__harness_spec spec;
+    char origin[512];
+    smelt_status status = smelt__harness_spec_parse(&spec, text);
+    if (!status) { /* knobs stand last */
+        const size_t knobs = spec.knobs ? strlen(spec.knobs) + 1 : 0;
+        snprintf(origin, sizeof origin, "%.*s", (int)(strlen(text) - knobs), text);
+        status = add_kernels(tuning, text, origin);
+    }
+    smelt__harness_spec_free(&spec);
+    return status;
+}
+
+static smelt_status add_passes(struct tuning *tuning, const char *text) {
+    struct smelt__harness_spec spec;
+    smelt_status status = smelt__harness_spec_parse(&spec, text);
+    unsigned passes = status ? 0 : smelt__harness_spec_passes(&spec);
+    for (; passes && !status; passes &= passes - 1) {
+        const char *const name = smelt__harness_spec_pass(&spec, passes & (~passes + 1))->name;
+        char *one = NULL;
+        status = tool_spec_with_passes(text, name, &one);
+        if (!status)
+            status = add_pass(tuning, one);
+        smelt_free(one);
+    }
+    smelt__harness_spec_free(&spec);
+    return status;
+}
+
 static int expand(struct tuning *tuning, const struct tool_list *specs,
                   const struct tool_options *options) {
-    struct tool_list kernels = {0};
     smelt_status status = SMELT_OK;
-    for (size_t i = 0; i < specs->count && !status; i++)
-        status = smelt_spec_expand(specs->items[i], tool_list_collect, &kernels);
-    for (size_t i = 0; i < kernels.count; i++)
-        if (has_knobs(kernels.items[i]))
-            tool_list_add(&tuning->kernels, kernels.items[i]);
-    tool_list_free(&kernels);
+    for (size_t i = 0; i < specs->count && !status; i++) {
+        int is_operator = 0;
+        status = smelt_spec_is_operator(specs->items[i], &is_operator);
+        if (!status)
+            status = is_operator ? add_passes(tuning, specs->items[i])
+                                 : add_kernels(tuning, specs->items[i], "");
+    }
     if (status)
         return tool_fail_status(options, status);
     return tuning->kernels.count
@@ -85,6 +130,7 @@ static int find_candidates(struct tuning *tuning, const struct tool_options *opt
     for (size_t i = 0; i < tuning->count; i++) {
         struct subject *subject = &tuning->subjects[i];
         const char *kernel = tuning->kernels.items[i];
+        subject->origin = tuning->origins.items[i];
         smelt_status status = smelt_tuning_subject(kernel, &subject->kernel);
         if (!status) {
             tool_list_add(&subject->specs, subject->kernel);
@@ -177,12 +223,43 @@ static void compile(const struct tuning *tuning, struct subject *subject,
     free(requests);
 }
 
-/* Candidates run through the operator that has their kernel. TOOL_OK, or a status with the error
- * printed: no operator has it, which the specs themselves are to blame for. */
+/* The origin's text with knobs for this kernel's family alone: of sparse_attn's family
+ * sparse_attn_bwd "bwd.stages=1". (Where a family is not named so: for all that have them.) */
+static void print_operator(char *text, size_t size, const char *origin, const char *kernel,
+                           const char *knobs) {
+    const size_t stem = strcspn(origin, ":"), family = strcspn(kernel, ":");
+    const int has_stem = stem < family && !strncmp(origin, kernel, stem) && kernel[stem] == '_';
+    int end = snprintf(text, size, "%s", origin);
+    while (*knobs && end >= 0 && (size_t)end < size) {
+        const int length = (int)strcspn(knobs, ",");
+        end += snprintf(text + end, size - (size_t)end, ",%.*s%s%.*s",
+                        has_stem ? (int)(family - stem - 1) : 0, kernel + stem + 1,
+                        has_stem ? "." : "", length, knobs);
+        knobs += length + (knobs[length] == ',');
+    }
+}
+
+/* The operator that a candidate runs through: the one that has the kernel's keys, or else the one
+ * that it was named by, with its knobs. 1 when there is one. */
+static int add_operator(struct tool_list *operators, const struct subject *subject, size_t index) {
+    const char *const kernel = subject->specs.items[index];
+    char text[512];
+    print_operator(text, sizeof text, subject->origin, kernel, knobs_of(subject, index));
+    return tool_add_operator_of(operators, kernel) ||
+           (*subject->origin && tool_add_operator_with(operators, text, kernel));
+}
+
+/* TOOL_OK, or a status with the error printed: no operator has a candidate's kernel, which the
+ * specs themselves are to blame for. */
 static int name_operators(struct subject *subject, const struct tool_options *options) {
     struct tool_list operators = {0};
     const size_t count = subject->specs.count;
-    int status = tool_operators_of(&operators, &subject->specs, options);
+    int status = TOOL_OK;
+    for (size_t i = 0; i < count && status == TOOL_OK; i++)
+        if (!add_operator(&operators, subject, i))
+            status = tool_fail(options, TOOL_USAGE,
+                               "%s: no operator runs this kernel alone; name the operator",
+                               subject->specs.items[i]);
     subject->candidates = tool_allocate(NULL, count, sizeof *subject->candidates);
     memset(subject->candidates, 0, count * sizeof *subject->candidates);
     for (size_t i = 0; i < operators.count && i < count; i++)
@@ -457,6 +534,7 @@ static void free_tuning(struct tuning *tuning) {
     }
     free(tuning->subjects);
     tool_list_free(&tuning->kernels);
+    tool_list_free(&tuning->origins);
     smelt_context_destroy(&tuning->measuring);
     smelt_context_destroy(&tuning->keeping);
 }
