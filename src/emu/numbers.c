@@ -442,6 +442,16 @@ void emu_wgmma_quarter(float *const *d, int columns, enum emu_element element, b
     }
 }
 
+/* A Hopper GPU has no e4m3 products but wgmma's: ptxas turns both operands into halves, which hold
+ * e4m3 exactly, and the product into two of depth 16, of the even and the odd pairs of k. bf16
+ * holds e4m3 exactly, too, and is summed as halves are. */
+static void even_or_odd_pairs(const uint8_t *from, int odd, uint8_t *to) {
+    uint16_t halves[EMU_DEPTH_BYTES / 2];
+    for (int i = 0; i < EMU_DEPTH_BYTES / 2; i++)
+        halves[i] = emu_bf16_from_float(emu_float_from_e4m3(from[i / 2 * 4 + 2 * odd + i % 2]));
+    memcpy(to, halves, sizeof halves);
+}
+
 void emu_mma(float *const *d, enum emu_element element, const uint32_t *const *a,
              const uint32_t *const *b) {
     uint8_t rows[EMU_QUARTER_ROWS][EMU_DEPTH_BYTES], columns[CHUNK][EMU_DEPTH_BYTES];
@@ -449,6 +459,15 @@ void emu_mma(float *const *d, enum emu_element element, const uint32_t *const *a
     for (int lane = 0; lane < WARP; lane++)
         for (int i = 0; i < 2; i++)
             memcpy(&columns[lane / 4][lane % 4 * 4 + i * 16], &b[lane][i], 4);
-    emu_wgmma_quarter(d, CHUNK, element, true, (const uint8_t(*)[EMU_DEPTH_BYTES])rows,
-                      (const uint8_t(*)[EMU_DEPTH_BYTES])columns);
+    for (int part = 0; part < (element == EMU_E4M3 ? 2 : 1); part++) {
+        uint8_t a_part[EMU_QUARTER_ROWS][EMU_DEPTH_BYTES], b_part[CHUNK][EMU_DEPTH_BYTES];
+        memcpy(a_part, rows, sizeof a_part);
+        memcpy(b_part, columns, sizeof b_part);
+        for (int row = 0; element == EMU_E4M3 && row < EMU_QUARTER_ROWS; row++)
+            even_or_odd_pairs(rows[row], part, a_part[row]);
+        for (int column = 0; element == EMU_E4M3 && column < CHUNK; column++)
+            even_or_odd_pairs(columns[column], part, b_part[column]);
+        emu_wgmma_quarter(d, CHUNK, EMU_BF16, true, (const uint8_t(*)[EMU_DEPTH_BYTES])a_part,
+                          (const uint8_t(*)[EMU_DEPTH_BYTES])b_part);
+    }
 }

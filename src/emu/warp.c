@@ -218,7 +218,7 @@ EMU_EXPORT float emu_minimum_nan(float x, float y) {
 }
 
 EMU_EXPORT float emu_maximum_nan(float x, float y) {
-    return isnan(x) || isnan(y) ? NAN : x > y ? x : y;
+    return isnan(x) || isnan(y) ? NAN : x > y || (x == y && signbit(y)) ? x : y; /* +0 above -0 */
 }
 
 EMU_EXPORT float emu_log2_approximate(float x) {

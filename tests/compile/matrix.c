@@ -114,7 +114,9 @@ static int is_for(const char *spec, const char *arch) {
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
         if (strstr(spec, knobs[i]))
             return strcmp(arch, "sm_90a") == 0;
-    return 1;
+    /* Below compute capability 8.9 nothing multiplies e4m3. */
+    return !strstr(spec, "dtype=fp8") ||
+           (strcmp(arch, "sm_80") != 0 && strcmp(arch, "sm_86") != 0 && strcmp(arch, "sm_87") != 0);
 }
 
 static int choose_cells(struct matrix *matrix, const struct choice *choice) {

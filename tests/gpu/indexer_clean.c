@@ -1,6 +1,7 @@
 /* indexer_clean in the GPU suite: what its cases are. */
 #include <stdio.h>
 
+#include "indexer_arguments.h"
 #include "suite.h"
 
 extern const struct suite_operator suite_operator_indexer_clean;
@@ -56,7 +57,8 @@ static void launch_options(const struct suite *suite, struct smelt__problem_opti
     options->lists = SMELT__LISTS_CAUSAL;
 }
 
-static const struct suite_group groups[] = {{NULL, NULL}};
+/* And those of the operators beside it. */
+static const struct suite_group groups[] = {{"arguments", run_indexer_arguments}, {NULL, NULL}};
 
 const struct suite_operator suite_operator_indexer_clean = {.matrix = matrix_case,
                                                             .large = large_case,

@@ -1,7 +1,10 @@
 /* indexer_logits in the GPU suite: what its cases are. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "harness/random.h"
+#include "ops/indexer_logits_tensors.h"
 #include "suite.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
@@ -87,7 +90,7 @@ static int far_case(const struct suite *suite, int number, struct suite_case *on
     return 1;
 }
 
-/* ---- the row --------------------------------------------------------------------------------- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 static const char *const launches[] = {
     "indexer_logits:heads=16,dim=128,dtype=bf16",
@@ -100,7 +103,90 @@ static void launch_options(const struct suite *suite, struct smelt__problem_opti
     options->rows = suite->emulated ? 300 : 3000;
 }
 
-static const struct suite_group groups[] = {{NULL, NULL}};
+/* ---- a logit depends on its query and its key alone ------------------------------------------ */
+
+enum { CUT_QUERIES = 5, CUT_KEYS = 37 }; /* from the front */
+
+/* The same call without its first queries and keys, into the same rows of memory. */
+static smelt_status launch_part(const struct workload *workload, struct CUstream_st *stream) {
+    const smelt_indexer_logits_spec *spec = workload->spec.spec;
+    const int64_t bytes = spec->dtype == SMELT_INDEXER_FP8 ? 1 : 2;
+    smelt_indexer_logits_args args = *(const smelt_indexer_logits_args *)workload->placed.args;
+    const int64_t row = spec->dim * bytes, rows = args.rows;
+    args.tokens -= CUT_QUERIES;
+    args.rows -= CUT_KEYS;
+    args.q.data = (const char *)args.q.data + CUT_QUERIES * spec->heads * row;
+    args.k.data = (const char *)args.k.data + CUT_KEYS * row;
+    args.weights.data = (const float *)args.weights.data + CUT_QUERIES * spec->heads;
+    if (args.k_scale.data)
+        args.k_scale.data = (const float *)args.k_scale.data + CUT_KEYS;
+    args.logits.strides[0] = rows;
+    return workload->pass->launch(workload->object, &args, stream);
+}
+
+static void compare_parts(const struct workload *workload, const float *whole, char *message,
+                          size_t size) {
+    const int64_t tokens = workload->problem.options.tokens, rows = workload->problem.options.rows;
+    for (int64_t t = 0; t < tokens - CUT_QUERIES; t++) {
+        const float *const part =
+            smelt__placed_row(&workload->placed, SMELT__INDEXER_LOGITS_LOGITS, t, 0, 0);
+        if (memcmp(part, whole + (t + CUT_QUERIES) * rows + CUT_KEYS,
+                   (size_t)(rows - CUT_KEYS) * sizeof *part) != 0)
+            snprintf(message, size, "query %lld has other bits beside other queries and keys",
+                     (long long)t);
+    }
+}
+
+/* Every window is every key. */
+static void compare_invariant(struct suite *suite, const char *name, const char *spec) {
+    const struct smelt__problem_options options = {
+        .seed = suite->seed,
+        .tokens = suite->emulated || suite->quick ? 19 : 400,
+        .rows = suite->emulated || suite->quick ? 333 : 3000,
+        .lists = SMELT__LISTS_FULL};
+    const size_t count = (size_t)(options.tokens * options.rows);
+    struct workload workload;
+    char message[1024] = "";
+    if (!suite_wants(suite, name))
+        return;
+    if (workload_open(&workload, suite, spec, &options, message, sizeof message) != 0) {
+        suite_report(suite, name, message);
+        return;
+    }
+    struct smelt__placed *const placed = &workload.placed;
+    float *const whole = malloc(count * sizeof *whole);
+    if (!whole)
+        snprintf(message, sizeof message, "out of memory");
+    else if (suite_ok(smelt__placed_run(placed, workload.object, NULL), "running it", message,
+                      sizeof message) == 0) {
+        memcpy(whole, smelt__placed_row(placed, SMELT__INDEXER_LOGITS_LOGITS, 0, 0, 0),
+               count * sizeof *whole);
+        if (suite_ok(smelt__placed_poison(placed), "poison", message, sizeof message) == 0 &&
+            suite_ok(launch_part(&workload, NULL), "a part", message, sizeof message) == 0 &&
+            suite_ok(smelt_stream_synchronize(suite->context, NULL), "waiting", message,
+                     sizeof message) == 0 &&
+            suite_ok(smelt__placed_download(placed), "download", message, sizeof message) == 0)
+            compare_parts(&workload, whole, message, sizeof message);
+    }
+    free(whole);
+    workload_close(&workload);
+    suite_report(suite, name, message);
+}
+
+static void run_invariance(struct suite *suite) {
+    compare_invariant(suite, "invariance: logits, bf16",
+                      "indexer_logits:heads=12,dim=128,dtype=bf16");
+    compare_invariant(suite, "invariance: logits, fp8",
+                      "indexer_logits:heads=32,dim=128,dtype=fp8");
+    compare_invariant(suite, "invariance: logits, variant mma, bf16",
+                      "indexer_logits:heads=5,dim=64,dtype=bf16,variant=mma");
+    compare_invariant(suite, "invariance: logits, variant mma, fp8",
+                      "indexer_logits:heads=9,dim=64,dtype=fp8,variant=mma");
+}
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const struct suite_group groups[] = {{"invariance", run_invariance}, {NULL, NULL}};
 
 const struct suite_operator suite_operator_indexer_logits = {.matrix = matrix_case,
                                                              .large = large_case,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/indexer_logits_tensors.h"
+#include "reference/e4m3.h"
 #include "reference/indexer_logits.h"
 #include "smelt/smelt.h"
 #include "stand_in.h"
@@ -102,14 +103,28 @@ static float mistake(double logit, int inside, int last_inside, int64_t key) {
         return inside && logit == 0 ? -0.0F : (float)logit;
     case STAND_IN_LOGITS_NAN:
         return inside && isinf(logit) && logit < 0 ? NAN : (float)logit;
-    case STAND_IN_LOGITS_NO_RELU:
-        return (float)(inside ? logit - 0.5 : logit);
     default:
         return (float)logit;
     }
 }
 
-static void store(const smelt_indexer_logits_args *args, int64_t query, const double *logits) {
+/* Of fp8, without max(0, .). */
+static float without_relu(const smelt_indexer_logits_spec *spec,
+                          const smelt_indexer_logits_args *args, int64_t query, int64_t key) {
+    const uint8_t *const q = (const uint8_t *)args->q.data + query * args->q.strides[0];
+    const uint8_t *const k = (const uint8_t *)args->k.data + key * args->k.strides[0];
+    const float *const weights =
+        (const float *)args->weights.data + query * args->weights.strides[0];
+    double sum = 0;
+    for (int h = 0; h < spec->heads; h++)
+        for (int d = 0; d < spec->dim; d++)
+            sum += (double)(weights[h] * smelt__e4m3_to_float(q[h * args->q.strides[1] + d]) *
+                            smelt__e4m3_to_float(k[d]));
+    return (float)(sum * (double)((const float *)args->k_scale.data)[key]);
+}
+
+static void store(const smelt_indexer_logits_spec *spec, const smelt_indexer_logits_args *args,
+                  int64_t query, const double *logits) {
     float *const row = (float *)args->logits.data + query * args->logits.strides[0];
     int64_t inside = 0, count = args->rows;
     for (int64_t key = 0; key < args->rows; key++)
@@ -120,7 +135,9 @@ static void store(const smelt_indexer_logits_args *args, int64_t query, const do
         count--;
     for (int64_t key = 0; key < count; key++) {
         const int here = in_window(args, query, key);
-        row[key] = mistake(logits[key], here, here && !in_window(args, query, key + 1), key);
+        row[key] = here && stand_in_logits_defect == STAND_IN_LOGITS_NO_RELU
+                       ? without_relu(spec, args, query, key)
+                       : mistake(logits[key], here, here && !in_window(args, query, key + 1), key);
     }
     if (stand_in_logits_defect == STAND_IN_LOGITS_WRITES_GAP)
         row[args->rows] = 0;
@@ -146,7 +163,7 @@ smelt_status smelt_indexer_logits_forward(const smelt_indexer_logits *indexer,
         if (smelt__indexer_logits_reference(&spec, &args, query, logits, NULL) != 0)
             status = SMELT_ERROR_OUT_OF_MEMORY;
         else
-            store(&args, query, logits);
+            store(&spec, &args, query, logits);
     }
     free(logits);
     return status;

@@ -4,7 +4,7 @@
 
 enum stand_in_logits_defect {
     STAND_IN_LOGITS_CORRECT,
-    STAND_IN_LOGITS_NO_RELU,
+    STAND_IN_LOGITS_NO_RELU,       /* fp8 */
     STAND_IN_LOGITS_NO_SCALE,      /* of the keys: fp8 */
     STAND_IN_LOGITS_SKIPS_HEAD,    /* the last */
     STAND_IN_LOGITS_COARSE,        /* one in a thousand off */

@@ -312,6 +312,8 @@ static void tune(const struct tuning *tuning, struct subject *subject,
         problem.tokens = op->bench.tokens;
     if (op && !problem.rows)
         problem.rows = op->bench.rows;
+    if (op && !(options->problem_given & TOOL_BIT(TOOL_LISTS)))
+        problem.lists = op->bench.lists;
     compile(tuning, subject, options);
     check(tuning, subject, options);
     smelt__tune_race(tuning->measuring, 0, &problem, subject->candidates, (int)subject->specs.count,

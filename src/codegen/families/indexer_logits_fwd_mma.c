@@ -4,8 +4,8 @@
  *
  * The rule. A warp keeps 64 keys in registers, which are 128 of them with rows of 256 bytes; two
  * warps a scheduler then hide one's ReLU and sum behind the other's products. They come as two
- * blocks of four warps, whose barriers do not meet. Compute capability 9.0 multiplies e4m3 by
- * mma.sync as halves, which ptxas converts and keeps: 32 keys are as many as stay in registers.
+ * blocks of four warps, whose barriers do not meet. Data-centre GPUs from Hopper on multiply e4m3
+ * by mma.sync as halves, which ptxas converts and keeps: 32 keys are as many as stay in registers.
  */
 #include <limits.h>
 
@@ -23,7 +23,8 @@ enum {
     DEFAULT_WARPS = 4,
     DEFAULT_BLOCKS = 2,
     DEFAULT_WARP_KEYS = 64,
-    CONVERTS = 9, /* compute capability */
+    CONVERTS = 9,          /* compute capabilities from it on, */
+    CONVERTS_NO_MORE = 12, /* up to below this */
     CONVERTED_WARP_KEYS = 32,
     DEFAULT_QUERIES = 128,
     DEFAULT_STAGES = 3,
@@ -102,7 +103,8 @@ int smelt__indexer_logits_fwd_plan_mma(const struct smelt__spec *spec,
     };
     if (refuse(spec, arch, message))
         return -1;
-    if (choice.fp8 && arch->capability_major == CONVERTS &&
+    if (choice.fp8 && arch->capability_major >= CONVERTS &&
+        arch->capability_major < CONVERTS_NO_MORE &&
         smelt__spec_get(spec, "warp_keys") == SMELT__AUTO)
         choice.warp_keys = CONVERTED_WARP_KEYS;
     choice.row_bytes = (int)smelt__spec_get(spec, "dim") * (choice.fp8 ? 1 : 2);

@@ -1,11 +1,20 @@
 //@use micro/params.h
 //@use ptx/math.cuh
 //@use ptx/math_fp8.cuh
-/* One function over `count` inputs: a holds floats (pairs for the packing forms and the
- * built-ins, words to unpack),
+//@use ptx/maximum.cuh
+/* One function over `count` inputs: a holds floats (pairs for the packing forms, the
+ * maximum and the built-ins, words to unpack),
  * out what came of each. */
 
-enum { EXP2 = 0, LOG2 = 1, PACK_BF16 = 2, PACK_E4M3 = 3, UNPACK_E4M3 = 4, BUILT_INS = 5 };
+enum {
+    EXP2 = 0,
+    LOG2 = 1,
+    PACK_BF16 = 2,
+    PACK_E4M3 = 3,
+    UNPACK_E4M3 = 4,
+    BUILT_INS = 5,
+    MAXIMUM = 6
+};
 
 /* One NaN for all: which one is not promised. */
 DEVICE float settled(float x) {
@@ -43,6 +52,8 @@ KERNEL void KERNEL_NAME(const __grid_constant__ struct micro_params params) {
         packed[i] = pack_e4m3x2(in[2 * i], in[2 * i + 1]);
     } else if (params.form == BUILT_INS) {
         built_ins(out + 8 * i, in[2 * i], in[2 * i + 1]);
+    } else if (params.form == MAXIMUM) {
+        out[i] = settled(maximum_nan(in[2 * i], in[2 * i + 1]));
     } else {
         float low, high;
         unpack_e4m3x2(&low, &high, words[i]);

@@ -52,8 +52,9 @@ static void add_arithmetic(void) {
         {"exp2_approximate", 1, 1, ULPS},     {"log2_approximate", 1, 1, ULPS},
         {"pack_bf16x2", 2, 1, BIT_FOR_BIT},   {"pack_e4m3x2", 2, 1, BIT_FOR_BIT},
         {"unpack_e4m3x2", 1, 2, BIT_FOR_BIT}, {"built-ins", 2, 8, BIT_FOR_BIT},
+        {"maximum_nan", 2, 1, BIT_FOR_BIT},
     };
-    for (int form = 0; form < 6; form++) {
+    for (int form = 0; form < 7; form++) {
         struct micro_case *one = add("arithmetic", "math %s", forms[form].name);
         int unpacks = form == 4;
         int count = unpacks ? CODES : COUNT;
@@ -82,8 +83,11 @@ static void add_fragments(void) {
         {"integers", FILL_INTEGER_BF16, FILL_INTEGER_FLOAT, BIT_FOR_BIT},
         {"random", FILL_RANDOM_BF16, FILL_RANDOM_FLOAT, ROUNDED},
         {"extremes", FILL_EXTREME_BF16, FILL_ZERO, ROUNDED},
+        {"e4m3 integers", FILL_INTEGER_E4M3, FILL_INTEGER_FLOAT, BIT_FOR_BIT},
+        {"e4m3 random", FILL_RANDOM_E4M3, FILL_RANDOM_FLOAT, ROUNDED},
+        {"e4m3 extremes", FILL_EXTREME_E4M3, FILL_ZERO, ROUNDED},
     };
-    enum { MMA = 8, PRODUCTS = 16 };
+    enum { MMA = 8, KINDS = 6, PRODUCTS = 16 };
     for (int form = 0; form < MMA; form++) {
         struct micro_case *one = add("fragments", "fragment %s", moves[form]);
         one->params.form = form;
@@ -92,9 +96,9 @@ static void add_fragments(void) {
         one->a_bytes = one->out_bytes = 512;
         one->b_bytes = 128;
     }
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < KINDS; i++) {
         struct micro_case *one = add("fragments", "mma %s", products[i].name);
-        one->params.form = MMA;
+        one->params.form = MMA + i / 3; /* bf16, e4m3 */
         one->params.count = PRODUCTS;
         one->a = products[i].factors;
         one->b = products[i].before;
@@ -102,9 +106,10 @@ static void add_fragments(void) {
         one->b_bytes = one->out_bytes = PRODUCTS * 128 * 4;
         one->comparison = products[i].comparison;
         one->scale = 1;
-        one->tolerance = 0x1p-20f; /* 17 terms up to 1, aligned and cut off at 2^-25 or finer */
+        /* 17 terms up to 1, aligned and cut off at 2^-25 or finer; of e4m3 33 at 2^-13. */
+        one->tolerance = i < 3 ? 0x1p-20f : 33 * 0x1p-13f;
     }
-    for (size_t i = case_count - MMA - 3; i < case_count; i++) {
+    for (size_t i = case_count - MMA - KINDS; i < case_count; i++) {
         cases[i].threads = 32;
         set_region(&cases[i], 0, "TILE", 512);
     }

@@ -2,6 +2,7 @@
 //@use ptx/ldmatrix.cuh
 //@use ptx/ldmatrix_x2.cuh
 //@use ptx/mma.cuh
+//@use ptx/mma_fp8.cuh
 //@use ptx/stmatrix.cuh
 /*
  * What one warp's lanes hold. ldmatrix: a is the shared memory before, 128 words; b says for each
@@ -22,6 +23,7 @@ enum {
     STORE_X2 = 6,
     STORE_X2_TRANS = 7,
     MMA = 8,
+    MMA_E4M3 = 9,
 
     TILE_WORDS = 128,
     A_WORDS = 128, /* of one product */
@@ -96,7 +98,11 @@ DEVICE void multiply(const struct micro_params *params, int lane) {
         for (int j = 0; j < 2; ++j) {
             b_registers[j] = a[A_WORDS + 2 * lane + j];
         }
-        mma_m16n8k16_bf16(d, a_registers, b_registers);
+        if (params->form == MMA_E4M3) {
+            mma_m16n8k32_e4m3(d, a_registers, b_registers);
+        } else {
+            mma_m16n8k16_bf16(d, a_registers, b_registers);
+        }
         for (int j = 0; j < 4; ++j) {
             after[4 * lane + j] = d[j];
         }
@@ -105,7 +111,7 @@ DEVICE void multiply(const struct micro_params *params, int lane) {
 
 KERNEL void KERNEL_NAME(const __grid_constant__ struct micro_params params) {
     const int lane = (int)threadIdx.x;
-    if (params.form == MMA) {
+    if (params.form >= MMA) {
         multiply(&params, lane);
     } else {
         move_matrices(&params, lane);

@@ -1,0 +1,23 @@
+"""Rows as e4m3: rows of every kind, both scales, with and without the instruction that rounds."""
+
+from configurations import Check
+
+
+FILES = ("templates/indexer_quantize_rows.cu", "templates/common/e4m3.cuh")
+
+
+def check(name, keys, options, **more):
+    return Check(name, "indexer_quantize:" + keys, "indexer_quantize_rows:" + keys, options, files=FILES, **more)
+
+
+# Together they reach every statement (coverage.py --suggest).
+COVERAGE = ("quantize", "quantize-integers")
+
+CONFIGURATIONS = (
+    check("quantize", "dim=128,scale=power_of_two", "--strided --queries 150 --sample 150 --lists adversarial",
+          schedules=1),
+    check("quantize-integers", "dim=64", "--queries 300 --sample 300 --lists adversarial", arch="sm_80",
+          schedules=1),
+    check("quantize-plain", "dim=128", "--queries 150 --sample 150 --lists adversarial", schedules=1),
+    check("quantize-far", "dim=64", "--far --queries 300 --lists random", schedules=1),
+)

@@ -1,0 +1,68 @@
+/* e4m3 in the references: every code there and back, and rounding against neighbours; a second
+ * implementation, the emulator's, gives the same bits. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "emu/numbers.h"
+#include "reference/bf16.h"
+#include "reference/e4m3.h"
+
+static void known_values(void **state) {
+    (void)state;
+    static const struct {
+        uint8_t code;
+        float value;
+    } known[] = {{0x00, 0},      {0x01, 0x1p-9F}, {0x07, 7 * 0x1p-9F}, {0x08, 0x1p-6F}, {0x38, 1},
+                 {0x39, 1.125F}, {0x7e, 448},     {0xfe, -448},        {0x80, -0.0F},   {0xb8, -1}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        assert_true(smelt__e4m3_to_float(known[i].code) == known[i].value);
+        assert_int_equal(smelt__e4m3_from_float(known[i].value), known[i].code);
+    }
+    assert_true(isnan(smelt__e4m3_to_float(0x7f)) && isnan(smelt__e4m3_to_float(0xff)));
+}
+
+static void rounds_and_saturates(void **state) {
+    (void)state;
+    assert_int_equal(smelt__e4m3_from_float(1.0625F), 0x38); /* ties to even */
+    assert_int_equal(smelt__e4m3_from_float(1.1875F), 0x3a);
+    assert_int_equal(smelt__e4m3_from_float(nextafterf(1.0625F, 2)), 0x39);
+    assert_int_equal(smelt__e4m3_from_float(0x1p-10F), 0x00);
+    assert_int_equal(smelt__e4m3_from_float(3 * 0x1p-10F), 0x02);
+    assert_int_equal(smelt__e4m3_from_float(-1e-30F), 0x80);
+    assert_int_equal(smelt__e4m3_from_float(464), 0x7e);
+    assert_int_equal(smelt__e4m3_from_float(1e30F), 0x7e);
+    assert_int_equal(smelt__e4m3_from_float(-INFINITY), 0xfe);
+    assert_int_equal(smelt__e4m3_from_float(NAN), 0x7f);
+    assert_int_equal(smelt__e4m3_from_float(-NAN), 0x7f);
+}
+
+/* Every bf16, and floats a little beside each. */
+static void as_the_emulator(void **state) {
+    (void)state;
+    for (uint32_t bits = 0; bits < 0x10000; bits++)
+        for (uint32_t beside = 0; beside < 0x10000; beside += 0x5555) {
+            const uint32_t single = bits << 16 | beside;
+            float value;
+            memcpy(&value, &single, sizeof value);
+            assert_int_equal(smelt__e4m3_from_float(value), emu_e4m3_from_float(value));
+        }
+    for (int code = 0; code < 256; code++) {
+        const float value = smelt__e4m3_to_float((uint8_t)code);
+        if (!isnan(value))
+            assert_true(value == emu_float_from_e4m3((uint8_t)code) &&
+                        smelt__e4m3_from_float(value) == code);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(known_values),
+                                       cmocka_unit_test(rounds_and_saturates),
+                                       cmocka_unit_test(as_the_emulator)};
+    return cmocka_run_group_tests_name("e4m3", tests, NULL, NULL);
+}
