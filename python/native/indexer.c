@@ -138,6 +138,7 @@ static const struct tensor_argument indexer_quantize_tensors[] = {
     TENSOR(x, "ND", BF16, ROWS),
     TENSOR(y, "ND", E4M3, ROWS),
     TENSOR(scale, "N", FP32, 0),
+    TENSOR(factor, "N", FP32, OPTIONAL),
 };
 static const struct scalar_argument indexer_quantize_scalars[] = {
     SCALAR(free_multiprocessors, INT)};

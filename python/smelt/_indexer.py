@@ -118,34 +118,45 @@ def indexer_windows(
 # ---- quantised rows ---------------------------------------------------------------------------------
 
 
-def _quantize(x, scale, backend):
+def _quantize(x, factor, scale, backend):
     found = _operator(x, ("indexer_quantize", ("dim", x.shape[-1]), ("scale", scale)), backend)
     if found is None:
-        return _reference.quantize(x, scale)
+        y, scales = _reference.quantize(x, scale)
+        return y, scales if factor is None else scales * factor
+    rows = x.reshape(-1, x.shape[-1])
     y = x.new_empty(x.shape, dtype=torch.float8_e4m3fn)
     scales = x.new_empty(x.shape[:-1], dtype=torch.float32)
-    _launch(found, (x.reshape(-1, x.shape[-1]),), (y.view(-1, x.shape[-1]), scales.view(-1)), (0,))
+    outputs = (y.view(rows.shape), scales.view(-1), None if factor is None else factor.reshape(-1))
+    _launch(found, (rows,), outputs, (0,))
     return y, scales
 
 
-def _fake_quantize(x, scale, backend):
+def _fake_quantize(x, factor, scale, backend):
     return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), x.new_empty(x.shape[:-1], dtype=torch.float32)
 
 
-_call_quantize = define("indexer_quantize(Tensor x, str scale, str backend) -> (Tensor y, Tensor scales)",
-                        _quantize, _fake_quantize)
+_call_quantize = define(
+    "indexer_quantize(Tensor x, Tensor? factor, str scale, str backend) -> (Tensor y, Tensor scales)",
+    _quantize, _fake_quantize)
 
 
-def quantize(x: Tensor, *, scale: str = "plain", backend: str = "auto") -> tuple[Tensor, Tensor]:
+def quantize(x: Tensor, *, factor: Tensor | None = None, scale: str = "plain",
+             backend: str = "auto") -> tuple[Tensor, Tensor]:
     """Rows of bf16 as e4m3 and an fp32 scale each: x [.., D] gives y [.., D] and scales [..].
 
-    scale: "plain" (the row's largest magnitude over 448) or "power_of_two" (the next one up). D is 64 or 128.
+    scale: "plain" (the row's largest magnitude over 448) or "power_of_two" (the next one up). factor [..]
+    fp32: the scales come multiplied by it, as the indexer's weights want those of its queries. D is 64 or 128.
     """
     _tensors(x=x)
+    _optional(factor=factor)
     choose(scale, "scale", ("plain", "power_of_two"))
     if x.dim() < 1 or x.dtype is not torch.bfloat16:
         raise TypeError(f"smelt: x must be rows of torch.bfloat16, not {x.dtype}")
-    return (_quantize if is_plain(x) else _call_quantize)(x.detach(), scale, backend)
+    if factor is not None and (factor.shape != x.shape[:-1] or factor.dtype is not torch.float32):
+        raise ValueError(f"smelt: factor must be {tuple(x.shape[:-1])} torch.float32, not {tuple(factor.shape)} "
+                         f"{factor.dtype}")
+    run = _quantize if is_plain(x) else _call_quantize
+    return run(x.detach(), None if factor is None else factor.detach(), scale, backend)
 
 
 # ---- logits -----------------------------------------------------------------------------------------

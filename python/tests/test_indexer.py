@@ -36,9 +36,9 @@ def test_logits(device):
 
 def test_logits_in_fp8(device):
     q, k, weights, begin, end = made(device)
-    (q8, q_scale), (k8, k_scale) = smelt.quantize(q), smelt.quantize(k, scale="power_of_two")
-    got = smelt.indexer_logits(q8, k8, weights * q_scale, begin, end, k_scale=k_scale, backend="smelt")
-    same(got, smelt.indexer_logits(q8, k8, weights * q_scale, begin, end, k_scale=k_scale, backend="torch"), 1e-4)
+    (q8, scaled), (k8, k_scale) = smelt.quantize(q, factor=weights), smelt.quantize(k, scale="power_of_two")
+    got = smelt.indexer_logits(q8, k8, scaled, begin, end, k_scale=k_scale, backend="smelt")
+    same(got, smelt.indexer_logits(q8, k8, scaled, begin, end, k_scale=k_scale, backend="torch"), 1e-4)
     exact = smelt.indexer_logits(q, k, weights, begin, end, backend="torch")
     inside = exact > float("-inf")
     assert float((got - exact)[inside].norm()) < 0.1 * float(exact[inside].norm())
@@ -55,6 +55,10 @@ def test_quantize(device, scale):
     assert torch.equal(y.view(torch.uint8), want_y.view(torch.uint8))
     error = (y.float() * scales.unsqueeze(-1) - x.float()).abs()
     assert bool((error <= torch.maximum(x.float().abs() * 2**-4, scales.unsqueeze(-1) * 2**-10)).all())
+    factor = torch.randn(2, 5, device=device)
+    assert torch.equal(smelt.quantize(x, factor=factor, scale=scale, backend="smelt")[1], scales * factor)
+    with pytest.raises(ValueError, match="factor must be"):
+        smelt.quantize(x, factor=factor[0])
     if scale == "power_of_two":
         assert bool((torch.frexp(scales).mantissa == 0.5).all())
 
@@ -165,7 +169,7 @@ def test_opcheck(device):
         (ops.indexer_topk, (q, k, weights, begin, end, 4, None, None, 0, "index", 0, 0, "smelt")),
         (ops.topk_select, (logits, 4, begin, end, None, 0, "index", "smelt")),
         (ops.indexer_windows, (seqlens, None, None, None, None, 2, 9, 1, "smelt")),
-        (ops.indexer_quantize, (k, "plain", "smelt")),
+        (ops.indexer_quantize, (k, None, "plain", "smelt")),
         (ops.indexer_clean, (logits, begin, end, "smelt")),
     ):
         torch.library.opcheck(op.default, arguments)

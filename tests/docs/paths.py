@@ -12,7 +12,7 @@ import os
 import re
 import sys
 
-ROOMS = "src tests tools templates include bench docs scripts examples".split()
+ROOMS = "src tests tools templates include bench docs scripts examples python".split()
 TEXT = "c h cu cuh md sh py build txt 1 bash-completion".split()
 NAMED = "c|h|cu|cuh|md|sh|py|txt|results|build|diff|dict|inc"
 # Trees that tests make up for themselves, and texts that are recorded.

@@ -76,8 +76,7 @@ def fp8_indexer(q: Tensor, k: Tensor, w: Tensor, ks: Tensor, ke: Tensor, topk: i
                 weight_scale: float = 1.0) -> Tensor:
     """[T, topk] int32 by descending score, of bf16 q [T, H, D] and k [S, D] rounded to e4m3 row by row; S, the
     sentinel's row, where a window has no more keys."""
-    q_rows, q_scale = quantize(q, backend="smelt")
+    q_rows, weights = quantize(q, factor=w.float() * weight_scale, backend="smelt")
     k_rows, k_scale = quantize(k, backend="smelt")
-    indices, _, _ = indexer_topk(q_rows, k_rows, w.float() * q_scale * weight_scale, int32(ks), int32(ke), topk,
-                                 k_scale=k_scale, order="score", backend="smelt")
+    indices, _, _ = indexer_topk(q_rows, k_rows, weights, int32(ks), int32(ke), topk, k_scale=k_scale, order="score", backend="smelt")
     return indices.masked_fill(indices < 0, k.shape[0])
