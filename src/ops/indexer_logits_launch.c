@@ -84,7 +84,7 @@ static smelt_status make_map(const struct smelt__indexer_scorer *scorer, const c
             return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                                "%s.strides[%d] = %" PRId64 " is too large for this kernel: strides "
                                "must stay below 2^%d bytes; make the operator with variant=mma",
-                               name, i - 1, strides[i - 1], MOST_MAP_STRIDE_BITS);
+                               name, dimensions - 1 - i, strides[i - 1], MOST_MAP_STRIDE_BITS);
         box.extents[i] = (uint64_t)extents[i - 1];
         box.strides[i] = (uint64_t)stride;
         box.box[i] = (uint32_t)boxes[i - 1];
@@ -95,9 +95,9 @@ static smelt_status make_map(const struct smelt__indexer_scorer *scorer, const c
 static smelt_status make_maps(const struct smelt__indexer_scorer *scorer,
                               const smelt_indexer_logits_args *args,
                               struct indexer_logits_fwd_params *params) {
-    const int64_t q_extents[] = {args->tokens, scorer->heads}, k_extents[] = {args->rows};
-    const int64_t q_strides[] = {args->q.strides[0], args->q.strides[1]};
-    const int q_boxes[] = {scorer->map_queries, scorer->map_heads}, k_boxes[] = {scorer->map_keys};
+    const int64_t q_extents[] = {scorer->heads, args->tokens}, k_extents[] = {args->rows};
+    const int64_t q_strides[] = {args->q.strides[1], args->q.strides[0]};
+    const int q_boxes[] = {scorer->map_heads, scorer->map_queries}, k_boxes[] = {scorer->map_keys};
     smelt_status status =
         make_map(scorer, "q", args->q.data, 3, q_extents, q_strides, q_boxes, &params->q_map);
     return status == SMELT_OK ? make_map(scorer, "k", args->k.data, 2, k_extents, args->k.strides,

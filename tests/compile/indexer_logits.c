@@ -20,9 +20,9 @@ static const char *const operators[] = {
     "indexer_logits:heads=64,dim=128,dtype=bf16,variant=mma,warps=8,blocks=1,stages=4",
     "indexer_logits:heads=32,dim=128,dtype=bf16,variant=mma,warp_keys=32,blocks=4,stages=2",
     "indexer_logits:heads=64,dim=64,dtype=bf16,variant=mma,block_queries=256",
-    "indexer_logits:heads=64,dim=128,dtype=fp8,variant=sm90,groups=3,group_keys=128",
-    "indexer_logits:heads=64,dim=128,dtype=fp8,variant=sm90,groups=2,group_keys=256",
-    "indexer_logits:heads=32,dim=128,dtype=bf16,variant=sm90,groups=4,group_keys=64",
+    "indexer_logits:heads=64,dim=128,dtype=fp8,variant=sm90,groups=3,columns=128",
+    "indexer_logits:heads=64,dim=128,dtype=fp8,variant=sm90,groups=2,columns=256",
+    "indexer_logits:heads=32,dim=128,dtype=bf16,variant=sm90,groups=3,columns=64",
     "indexer_logits:heads=3,dim=64,dtype=fp8,variant=sm90,racecheck=1",
     NULL,
 };

@@ -18,24 +18,22 @@ static const struct smelt__key keys[] = {
     SMELT__KNOB("warp_keys", "auto, 32, 64", "keys of a warp, with mma", 32, 64),
     SMELT__KNOB("block_queries", "auto, 8..256 by eights", "queries of an item, with mma", 8, 256),
     SMELT__KNOB("stages", "auto, 2..4", "parts of queries in flight, with mma", 2, 4),
-    SMELT__KNOB("groups", "auto, 2..4", "warpgroups that compute, with sm90", 2, 4),
-    SMELT__KNOB("group_keys", "auto, 64, 96, 112, 128, 160, 192, 256",
-                "keys of a warpgroup, with sm90", 64, 256),
+    SMELT__KNOB("groups", "auto, 2, 3", "warpgroups that compute, with sm90", 2, 3),
+    SMELT__KNOB("columns", "auto, 64, 128, 192, 256", "of a product at most, with sm90", 64, 256),
     SMELT__KNOB("racecheck", "auto, 0, 1",
                 "1: for compute-sanitizer, every lane arrives at barriers: sm90", 0, 1),
 };
 
 static int check(const struct smelt__spec *spec, struct smelt__message *message) {
     static const int warp_counts[] = {4, 8}, key_counts[] = {32, 64},
-                     group_keys[] = {64, 96, 112, 128, 160, 192, 256};
+                     column_counts[] = {64, 128, 192, 256};
     const int64_t queries = smelt__spec_get(spec, "block_queries");
     if (queries != SMELT__AUTO && queries % 8 != 0)
         return smelt__refuse_value(spec, "block_queries", message);
     return smelt__indexer_check(spec, message) ||
                    smelt__check_one_of(spec, "warps", warp_counts, 2, message) ||
                    smelt__check_one_of(spec, "warp_keys", key_counts, 2, message) ||
-                   smelt__check_one_of(spec, "group_keys", group_keys,
-                                       sizeof group_keys / sizeof *group_keys, message)
+                   smelt__check_one_of(spec, "columns", column_counts, 4, message)
                ? -1
                : 0;
 }
@@ -45,13 +43,10 @@ static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__
         const char *name;
         int count, values[SMELT__MAX_TRIES];
     } tried[] = {
-        {"warps", 2, {4, 8}},
-        {"blocks", 3, {1, 2, 3}},
-        {"warp_keys", 2, {32, 64}},
-        {"block_queries", 4, {32, 64, 128, 256}},
-        {"stages", 3, {2, 3, 4}},
-        {"groups", 3, {2, 3, 4}},
-        {"group_keys", 4, {64, 96, 128, 160}},
+        {"warps", 2, {4, 8}},       {"blocks", 3, {1, 2, 3}},
+        {"warp_keys", 2, {32, 64}}, {"block_queries", 4, {32, 64, 128, 256}},
+        {"stages", 3, {2, 3, 4}},   {"groups", 2, {2, 3}},
+        {"columns", 2, {128, 256}},
     };
     (void)named;
     for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
@@ -66,7 +61,7 @@ static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__
 
 static const char *const mma_knobs[] = {"warps",         "blocks", "warp_keys",
                                         "block_queries", "stages", NULL};
-static const char *const sm90_knobs[] = {"groups", "group_keys", "racecheck", NULL};
+static const char *const sm90_knobs[] = {"groups", "columns", "racecheck", NULL};
 
 /* The best first. */
 static const struct smelt__variant variants[] = {

@@ -2,10 +2,10 @@
  * The kernel family indexer_logits_fwd: the plan of its variant sm90. What the kernel does with
  * these numbers stands at the head of templates/indexer_logits_fwd.sm90.cu.
  *
- * The rule. The arithmetic on a product's values takes as long as the product itself (e4m3) or half
- * of it (bf16), and they hinder each other at the register file: warpgroups are as many as keep
- * both busy, and each has as many keys as its share of the registers holds. Keys have two buffers,
- * the rest of shared memory is the queries' stages.
+ * The rule. A block has about 256 columns, queries times heads. With rows of 128 bytes at most, the
+ * arithmetic on a product's values takes as long as the product: three warpgroups, whose products
+ * have at most 128 columns, keep both going. With longer rows products take twice as long, two
+ * warpgroups do, and 256 columns read the keys once.
  */
 #include <limits.h>
 
@@ -16,65 +16,102 @@
 enum {
     WARPGROUP = 128,    /* threads */
     REGISTER_GRAIN = 8, /* of what a thread has, and of what it may give and take */
-    ROWS = 64,          /* of a product */
-    QUERIES = 32,       /* of a block: two heads each are the rows */
-    OCTET = 8,          /* queries that are neighbours in a product's rows */
-    PAIR = 2,           /* heads of a product */
-    SWIZZLE = 128,      /* bytes at most */
-    ALIGNMENT = 1024,   /* the swizzle repeats every 1024 bytes */
-    FILL_BYTES = 8192,  /* of -inf, one bulk store */
-    WORD_BYTES = 16,    /* what a stage begins with */
+    MOST_REGISTERS = 232,
+    OTHER_REGISTERS = 56, /* of the producer's warpgroup */
+    MATH_BESIDE = 24,     /* registers of a thread beside products, weights and sums */
+    KEYS = 64,            /* of a slab */
+    SET_QUERIES = 4,
+    PAIR = 2,            /* heads of a box */
+    BLOCK_COLUMNS = 256, /* at most, while heads allow */
+    MOST_SETS = 8,       /* a batch of 32 queries' windows is looked at together */
+    MOST_WEIGHTS = 64,   /* a thread keeps */
+    SWIZZLE = 128,       /* bytes at most */
+    ALIGNMENT = 1024,    /* the swizzle repeats every 1024 bytes */
+    FILL_BYTES = 8192,   /* of -inf, one bulk store */
+    RUN_BYTES = 24,
+    RANGE_BYTES = 8,
     BARRIER_BYTES = 8,
-    KEY_BUFFERS = 2,
-    MOST_STAGES = 16,
-    LEAST_STAGES = 2,
-    CHUNK_HEADS = 64, /* heads of a chunk's blocks together, at least */
-    MOST_CHUNK = 8,   /* blocks */
-    ITEMS_EACH = 4,   /* a thread block's, before chunks have several blocks */
-    PRODUCER_REGISTERS = 40,
-    FEW_REGISTERS = 64, /* of the producer's warpgroup, where there are four besides */
-    MATH_BESIDE = 32,   /* registers of a thread beside D and its sums */
+    MOST_STAGES = 15,
+    BLOCK_START = 3, /* slabs: what a block costs before its first; measured */
+    COARSE = 256,    /* groups of batches whose costs are kept */
+    TOGETHER = 4,    /* batches whose windows are loaded at once */
 };
 
 struct choice {
     int heads, fp8, row_bytes;
-    int groups, group_keys, stages, chunk;
-    int math_registers, other_registers;
+    int padded_heads, sets, part_columns;
+    int groups, stages, query_buffers;
+    int math_registers;
 };
 
+/* Heads that fill eights of columns, and those into parts that wgmma has a width for. */
+static int padded_heads(int heads) {
+    const int step = heads <= 16 ? 2 : heads <= 32 ? 4 : heads <= 64 ? 8 : 16;
+    return (heads + step - 1) / step * step;
+}
+
+static void choose_columns(struct choice *choice, int most) {
+    choice->padded_heads = padded_heads(choice->heads);
+    choice->sets = 1;
+    while (choice->sets < MOST_SETS &&
+           2 * choice->sets * SET_QUERIES * choice->padded_heads <= BLOCK_COLUMNS)
+        choice->sets *= 2;
+    const int eights = choice->sets * SET_QUERIES * choice->padded_heads / 8;
+    int parts = 1;
+    while (eights % parts || eights / parts * 8 > most)
+        parts++;
+    choice->part_columns = eights / parts * 8;
+}
+
 static int add_regions(const struct choice *choice, struct smelt__plan *plan) {
-    const int query_bytes = ROWS * choice->row_bytes;
+    const int queries = choice->sets * SET_QUERIES, buffers = choice->query_buffers;
+    const int columns = queries * choice->padded_heads;
     plan->region_count = 0;
-    smelt__plan_add_region(plan, "KEYS_OFFSET",
-                           KEY_BUFFERS * choice->groups * choice->group_keys * choice->row_bytes,
-                           ALIGNMENT, "buffers: a tile's keys");
-    smelt__plan_add_region(plan, "QUERIES_OFFSET", choice->stages * query_bytes, ALIGNMENT,
-                           "stages: two heads of a block's queries");
+    smelt__plan_add_region(plan, "QUERIES_OFFSET", buffers * columns * choice->row_bytes, ALIGNMENT,
+                           "buffers: a block's queries");
+    smelt__plan_add_region(plan, "KEYS_OFFSET", choice->stages * KEYS * choice->row_bytes,
+                           ALIGNMENT, "stages: slabs of keys");
     smelt__plan_add_region(plan, "LOWEST_OFFSET", FILL_BYTES, 16, "-inf, to fill with");
-    smelt__plan_add_region(plan, "WORDS_OFFSET", choice->stages * WORD_BYTES, 16,
-                           "which block begins with a stage");
-    smelt__plan_add_region(plan, "BARRIERS_OFFSET",
-                           2 * (choice->stages + KEY_BUFFERS) * BARRIER_BYTES, 8, "mbarriers");
+    smelt__plan_add_region(plan, "WEIGHTS_OFFSET", buffers * columns * 4, 16,
+                           "buffers: a block's weights");
+    smelt__plan_add_region(plan, "WINDOWS_OFFSET", buffers * queries * RANGE_BYTES, 16,
+                           "buffers: a block's windows");
+    smelt__plan_add_region(plan, "RUNS_OFFSET", buffers * RUN_BYTES, 16,
+                           "buffers: which slabs of the block");
+    smelt__plan_add_region(plan, "COSTS_OFFSET", (COARSE + 32 + 2) * 8, 16,
+                           "of groups of batches, while the run is found");
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET", 2 * (choice->stages + buffers) * BARRIER_BYTES,
+                           8, "mbarriers");
     return plan->shared_bytes;
 }
 
-/* As many stages as there is room for. */
-static void choose_stages(const struct smelt__arch *arch, struct choice *choice,
-                          struct smelt__plan *plan) {
+/* Two buffers of queries, if some stages are left, and as many stages as there is room for: a
+ * multiple of the warpgroups, so that each stage is always the same one's. */
+static void choose_buffers(const struct smelt__arch *arch, struct choice *choice,
+                           struct smelt__plan *plan) {
     const int limit = smelt__shared_of_block(arch, 1);
-    choice->stages = MOST_STAGES;
-    while (choice->stages > LEAST_STAGES && add_regions(choice, plan) > limit)
-        choice->stages--;
+    choice->stages = 2 * choice->groups;
+    choice->query_buffers = 2;
+    if (add_regions(choice, plan) > limit)
+        choice->query_buffers = 1;
+    choice->stages = MOST_STAGES / choice->groups * choice->groups;
+    while (choice->stages > choice->groups && add_regions(choice, plan) > limit)
+        choice->stages -= choice->groups;
 }
 
-/* What the launch gives every thread, and how the roles divide it. */
+/* What the launch gives every thread; the math's share of it. */
 static void choose_registers(const struct smelt__arch *arch, struct choice *choice) {
     const int each = smelt__registers_of_thread(arch, (choice->groups + 1) * WARPGROUP, 1);
-    choice->other_registers = choice->groups > 3 ? FEW_REGISTERS : PRODUCER_REGISTERS;
-    const int left = each * (choice->groups + 1) - choice->other_registers;
+    const int left = each * (choice->groups + 1) - OTHER_REGISTERS;
     choice->math_registers = left / choice->groups / REGISTER_GRAIN * REGISTER_GRAIN;
-    if (choice->math_registers > 232)
-        choice->math_registers = 232;
+    if (choice->math_registers > MOST_REGISTERS)
+        choice->math_registers = MOST_REGISTERS;
+}
+
+static int registers_needed(const struct choice *choice) {
+    const int all = choice->sets * choice->padded_heads;
+    const int weights = all <= MOST_WEIGHTS ? all : choice->part_columns / 4;
+    return choice->part_columns / 2 + weights + MATH_BESIDE;
 }
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
@@ -85,25 +122,28 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         const char *meaning;
     } constants[] = {
         {"GROUPS", "groups", choice->groups, "warpgroups that compute"},
-        {"GROUP_KEYS", "group_keys", choice->group_keys, "keys of a warpgroup, of a tile"},
+        {"PART_COLUMNS", "columns", choice->part_columns, "columns of a product"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
-        {"STAGES", NULL, choice->stages, "two heads of a block's queries each, in flight"},
-        {"KEY_BUFFERS", NULL, KEY_BUFFERS, "tiles whose keys are in flight"},
-        {"BLOCK_QUERIES", NULL, QUERIES, "queries of a block"},
-        {"BLOCK_KEYS", NULL, choice->groups * choice->group_keys, "keys of a tile"},
-        {"CHUNK_BLOCKS", NULL, choice->chunk, "blocks that share a tile's keys, at most"},
-        {"ITEMS_EACH", NULL, ITEMS_EACH, "items of a thread block that chunks leave, at least"},
+        {"STAGES", NULL, choice->stages, "slabs of keys in flight"},
+        {"QUERY_BUFFERS", NULL, choice->query_buffers, "blocks whose queries are in flight"},
+        {"PADDED_HEADS", NULL, choice->padded_heads, "columns of a query"},
+        {"BLOCK_QUERIES", NULL, choice->sets * SET_QUERIES, "queries of a block"},
+        {"BLOCK_KEYS", NULL, KEYS, "keys of a slab"},
+        {"BLOCK_START", NULL, BLOCK_START, "what a block costs before its first slab, in slabs"},
+        {"MOST_WEIGHTS", NULL, MOST_WEIGHTS, "weights that a thread keeps"},
+        {"COARSE", NULL, COARSE, "groups of batches whose costs are kept"},
+        {"TOGETHER", NULL, TOGETHER, "batches whose windows are loaded at once"},
         {"ROW_BYTES", NULL, choice->row_bytes, "of a key, and of a head of a query"},
         {"SWIZZLE", NULL, choice->row_bytes < SWIZZLE ? choice->row_bytes : SWIZZLE,
          "bytes of a row in shared memory"},
         {"FILL_BYTES", NULL, FILL_BYTES, "of -inf, one bulk store"},
         {"MATH_REGISTERS", NULL, choice->math_registers, "of a thread that computes"},
-        {"OTHER_REGISTERS", NULL, choice->other_registers, "of a thread that loads or fills"},
+        {"OTHER_REGISTERS", NULL, OTHER_REGISTERS, "of a thread that loads or fills"},
         {"TENSOR_MAPS", NULL, 1, "1: q and k come by the copy engine"},
-        {"MAP_QUERIES", NULL, OCTET, "queries of a box"},
+        {"MAP_QUERIES", NULL, SET_QUERIES, "queries of a box"},
         {"MAP_HEADS", NULL, PAIR, "heads of a box"},
-        {"MAP_KEYS", NULL, choice->group_keys, "keys of a box"},
+        {"MAP_KEYS", NULL, KEYS, "keys of a box"},
     };
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
         smelt__plan_add(plan, constants[i].name, constants[i].value,
@@ -129,27 +169,24 @@ int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
     struct choice choice = {
         .heads = (int)smelt__spec_get(spec, "heads"),
         .fp8 = smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8,
-        .chunk = 1,
     };
     if (refuse(spec, arch, message))
         return -1;
     choice.row_bytes = (int)smelt__spec_get(spec, "dim") * (choice.fp8 ? 1 : 2);
-    choice.groups = smelt__spec_knob(spec, "groups", choice.row_bytes > SWIZZLE ? 3 : 4);
-    choice.group_keys = smelt__spec_knob(spec, "group_keys", 96);
-    while (choice.chunk < MOST_CHUNK && choice.chunk * choice.heads < CHUNK_HEADS)
-        choice.chunk *= 2;
-    choose_stages(arch, &choice, plan);
+    const int fast = choice.row_bytes <= SWIZZLE;
+    choice.groups = smelt__spec_knob(spec, "groups", fast ? 3 : 2);
+    choose_columns(&choice, smelt__spec_knob(spec, "columns", fast ? 128 : 256));
+    choose_buffers(arch, &choice, plan);
     choose_registers(arch, &choice);
-    const int threads = (choice.groups + 1) * WARPGROUP;
-    const int values = choice.group_keys / 2 + choice.group_keys / 4;
-    if (!smelt__limits_hold(arch, threads, 1, plan->shared_bytes, 0, &misses) ||
-        values + MATH_BESIDE > choice.math_registers) {
-        if (values + MATH_BESIDE > choice.math_registers) {
-            misses.registers = values + MATH_BESIDE;
+    const int threads = (choice.groups + 1) * WARPGROUP, registers = registers_needed(&choice);
+    const int fits = smelt__limits_hold(arch, threads, 1, plan->shared_bytes, 0, &misses);
+    if (!fits || registers > choice.math_registers) {
+        if (fits) {
+            misses.registers = registers;
             misses.register_limit = choice.math_registers;
         }
-        smelt__misses_explain(&misses, spec, arch, "fewer groups or group_keys",
-                              "fewer groups or group_keys", "", message);
+        smelt__misses_explain(&misses, spec, arch, "fewer heads", "fewer groups or columns", "",
+                              message);
         return -1;
     }
     plan->template_name = "indexer_logits_fwd.sm90.cu";
