@@ -274,8 +274,8 @@ typedef char tensor_map_is_aligned[sizeof(struct tensor_map_alignment) == 192 ? 
  * elements. See include/smelt/indexer_logits.h for what the tensors hold.
  */
 struct indexer_logits_fwd_params {
-    /* For the copy engine, of variants with TENSOR_MAPS alone: q as [HEADS, tokens, DIM], boxes of
-     * MAP_HEADS heads, MAP_QUERIES queries and DIM columns (64 at most with bf16); k as [rows,
+    /* For the copy engine, of variants with TENSOR_MAPS alone: q as [tokens, HEADS, DIM], boxes of
+     * MAP_QUERIES queries, MAP_HEADS heads and DIM columns (64 at most with bf16); k as [rows,
      * DIM], boxes of MAP_KEYS keys and as many columns. The swizzle is as wide as a box: 64 or 128
      * bytes. What lies outside the tensors comes as zeros. */
     struct tensor_map q_map, k_map;

@@ -7,19 +7,22 @@
  * variant  sm90
  * kernel   smelt_indexer_logits_fwd_sm90_h64_d128_fp8
  * knobs (by the spec, or by rule)
- *   GROUPS                           4  rule     warpgroups that compute
- *   GROUP_KEYS                      96  rule     keys of a warpgroup, of a tile
+ *   GROUPS                           3  rule     warpgroups that compute
+ *   PART_COLUMNS                   128  rule     columns of a product
  *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
  *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once, at least
  * shared memory (offset, bytes)
- *   KEYS_OFFSET                      0    98304  buffers: a tile's keys
- *   QUERIES_OFFSET               98304   122880  stages: two heads of a block's queries
- *   LOWEST_OFFSET               221184     8192  -inf, to fill with
- *   WORDS_OFFSET                229376      240  which block begins with a stage
- *   BARRIERS_OFFSET             229616      272  mbarriers
- *   SHARED_BYTES                229888  of 232448 that a block may have on sm_90a
+ *   QUERIES_OFFSET                   0    65536  buffers: a block's queries
+ *   KEYS_OFFSET                  65536   122880  stages: slabs of keys
+ *   LOWEST_OFFSET               188416     8192  -inf, to fill with
+ *   WEIGHTS_OFFSET              196608     2048  buffers: a block's weights
+ *   WINDOWS_OFFSET              198656       64  buffers: a block's windows
+ *   RUNS_OFFSET                 198720       48  buffers: which slabs of the block
+ *   COSTS_OFFSET                198768     2320  of groups of batches, while the run is found
+ *   BARRIERS_OFFSET             201088      272  mbarriers
+ *   SHARED_BYTES                201360  of 232448 that a block may have on sm_90a
  * launch
- *   640 threads a block, 1 block resident per multiprocessor, at most 96 registers a thread
+ *   512 threads a block, 1 block resident per multiprocessor, at most 128 registers a thread
  *   1 block a tile
  *   persistent: one such block after another in a resident one
  */
@@ -28,36 +31,42 @@ enum {
     HEADS = 64,                     /* indexer heads */
     DIM = 128,                      /* width of a head and of a key, elements */
     FP8 = 1,                        /* 1: e4m3 and scales of the keys; 0: bf16 */
-    GROUPS = 4,                     /* warpgroups that compute */
-    GROUP_KEYS = 96,                /* keys of a warpgroup, of a tile */
+    GROUPS = 3,                     /* warpgroups that compute */
+    PART_COLUMNS = 128,             /* columns of a product */
     RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
-    STAGES = 15,                    /* two heads of a block's queries each, in flight */
-    KEY_BUFFERS = 2,                /* tiles whose keys are in flight */
-    BLOCK_QUERIES = 32,             /* queries of a block */
-    BLOCK_KEYS = 384,               /* keys of a tile */
-    CHUNK_BLOCKS = 1,               /* blocks that share a tile's keys, at most */
-    ITEMS_EACH = 4,                 /* items of a thread block that chunks leave, at least */
+    STAGES = 15,                    /* slabs of keys in flight */
+    QUERY_BUFFERS = 2,              /* blocks whose queries are in flight */
+    PADDED_HEADS = 64,              /* columns of a query */
+    BLOCK_QUERIES = 4,              /* queries of a block */
+    BLOCK_KEYS = 64,                /* keys of a slab */
+    BLOCK_START = 3,                /* what a block costs before its first slab, in slabs */
+    MOST_WEIGHTS = 64,              /* weights that a thread keeps */
+    COARSE = 256,                   /* groups of batches whose costs are kept */
+    TOGETHER = 4,                   /* batches whose windows are loaded at once */
     ROW_BYTES = 128,                /* of a key, and of a head of a query */
     SWIZZLE = 128,                  /* bytes of a row in shared memory */
     FILL_BYTES = 8192,              /* of -inf, one bulk store */
-    MATH_REGISTERS = 104,           /* of a thread that computes */
-    OTHER_REGISTERS = 64,           /* of a thread that loads or fills */
+    MATH_REGISTERS = 152,           /* of a thread that computes */
+    OTHER_REGISTERS = 56,           /* of a thread that loads or fills */
     TENSOR_MAPS = 1,                /* 1: q and k come by the copy engine */
-    MAP_QUERIES = 8,                /* queries of a box */
+    MAP_QUERIES = 4,                /* queries of a box */
     MAP_HEADS = 2,                  /* heads of a box */
-    MAP_KEYS = 96,                  /* keys of a box */
-    THREADS = 640,                  /* of a thread block */
+    MAP_KEYS = 64,                  /* keys of a box */
+    THREADS = 512,                  /* of a thread block */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once, at least */
 };
 
 /* Shared memory, in bytes from the arena's start. */
 enum {
-    KEYS_OFFSET = 0,                /* buffers: a tile's keys */
-    QUERIES_OFFSET = 98304,         /* stages: two heads of a block's queries */
-    LOWEST_OFFSET = 221184,         /* -inf, to fill with */
-    WORDS_OFFSET = 229376,          /* which block begins with a stage */
-    BARRIERS_OFFSET = 229616,       /* mbarriers */
-    SHARED_BYTES = 229888,          /* the arena's size */
+    QUERIES_OFFSET = 0,             /* buffers: a block's queries */
+    KEYS_OFFSET = 65536,            /* stages: slabs of keys */
+    LOWEST_OFFSET = 188416,         /* -inf, to fill with */
+    WEIGHTS_OFFSET = 196608,        /* buffers: a block's weights */
+    WINDOWS_OFFSET = 198656,        /* buffers: a block's windows */
+    RUNS_OFFSET = 198720,           /* buffers: which slabs of the block */
+    COSTS_OFFSET = 198768,          /* of groups of batches, while the run is found */
+    BARRIERS_OFFSET = 201088,       /* mbarriers */
+    SHARED_BYTES = 201360,          /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_indexer_logits_fwd_sm90_h64_d128_fp8
@@ -562,6 +571,16 @@ DEVICE void tensor_store_3d(const struct tensor_map *map, u32 from, int x, int y
         : "memory");
 }
 
+#line 2 "templates/ptx/thread.cuh"
+
+/* This thread's number in its block, read anew at each call: what follows from it stays in no
+ * register in between (PTX ISA, "Special Registers: %tid"). */
+DEVICE u32 thread_number(void) {
+    u32 number;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+    return number;
+}
+
 #line 2 "templates/ptx/wgmma.cuh"
 /*
  * Matrix products by a warpgroup (four warps, all of them together), which run asynchronously; the
@@ -606,14 +625,14 @@ DEVICE void wgmma_wait_3(void) {
 
 #line 4 "templates/ptx/wgmma_fp8_ss.cuh"
 
-/* d = a * b, or d += a * b when `accumulate`: 64 x 96, depth 32, e4m3 in, fp32 accumulation, by
+/* d = a * b, or d += a * b when `accumulate`: 64 x 128, depth 32, e4m3 in, fp32 accumulation, by
  * one warpgroup; a and b: common/descriptor.cuh, K-major; d as in ptx/wgmma_ss.cuh (PTX ISA,
  * "wgmma.mma_async"). */
 // clang-format off
-DEVICE void wgmma_fp8_ss_n96(float *d, u64 a, u64 b, int accumulate) {
+DEVICE void wgmma_fp8_ss_n128(float *d, u64 a, u64 b, int accumulate) {
     asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %50, 0;\n\t"
-                 "wgmma.mma_async.sync.aligned.m64n96k32.f32.e4m3.e4m3 {"
+                 "setp.ne.s32 p, %66, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {"
 #line 14 "templates/ptx/wgmma_fp8_ss.cuh"
                  "%0, %1, %2, %3, "
 #line 14 "templates/ptx/wgmma_fp8_ss.cuh"
@@ -636,9 +655,17 @@ DEVICE void wgmma_fp8_ss_n96(float *d, u64 a, u64 b, int accumulate) {
                  "%36, %37, %38, %39, "
 #line 14 "templates/ptx/wgmma_fp8_ss.cuh"
                  "%40, %41, %42, %43, "
+#line 14 "templates/ptx/wgmma_fp8_ss.cuh"
+                 "%44, %45, %46, %47, "
+#line 14 "templates/ptx/wgmma_fp8_ss.cuh"
+                 "%48, %49, %50, %51, "
+#line 14 "templates/ptx/wgmma_fp8_ss.cuh"
+                 "%52, %53, %54, %55, "
+#line 14 "templates/ptx/wgmma_fp8_ss.cuh"
+                 "%56, %57, %58, %59, "
 #line 16 "templates/ptx/wgmma_fp8_ss.cuh"
-                 "%44, %45, %46, %47}, "
-                 "%48, %49, p, 1, 1;}"
+                 "%60, %61, %62, %63}, "
+                 "%64, %65, p, 1, 1;}"
                  :
 #line 20 "templates/ptx/wgmma_fp8_ss.cuh"
                  "+f"(d[0]), "+f"(d[1]),
@@ -673,9 +700,21 @@ DEVICE void wgmma_fp8_ss_n96(float *d, u64 a, u64 b, int accumulate) {
 #line 20 "templates/ptx/wgmma_fp8_ss.cuh"
                  "+f"(d[40]), "+f"(d[41]),
                  "+f"(d[42]), "+f"(d[43]),
-#line 23 "templates/ptx/wgmma_fp8_ss.cuh"
+#line 20 "templates/ptx/wgmma_fp8_ss.cuh"
                  "+f"(d[44]), "+f"(d[45]),
-                 "+f"(d[46]), "+f"(d[47])
+                 "+f"(d[46]), "+f"(d[47]),
+#line 20 "templates/ptx/wgmma_fp8_ss.cuh"
+                 "+f"(d[48]), "+f"(d[49]),
+                 "+f"(d[50]), "+f"(d[51]),
+#line 20 "templates/ptx/wgmma_fp8_ss.cuh"
+                 "+f"(d[52]), "+f"(d[53]),
+                 "+f"(d[54]), "+f"(d[55]),
+#line 20 "templates/ptx/wgmma_fp8_ss.cuh"
+                 "+f"(d[56]), "+f"(d[57]),
+                 "+f"(d[58]), "+f"(d[59]),
+#line 23 "templates/ptx/wgmma_fp8_ss.cuh"
+                 "+f"(d[60]), "+f"(d[61]),
+                 "+f"(d[62]), "+f"(d[63])
                  : "l"(a), "l"(b), "r"(accumulate));
 }
 // clang-format on
@@ -683,16 +722,16 @@ DEVICE void wgmma_fp8_ss_n96(float *d, u64 a, u64 b, int accumulate) {
 #line 4 "templates/ptx/wgmma_ss.cuh"
 
 /*
- * d = a * b, or d += a * b when `accumulate`: 64 x 96, depth 16, bf16 in, fp32 accumulation, by
+ * d = a * b, or d += a * b when `accumulate`: 64 x 128, depth 16, bf16 in, fp32 accumulation, by
  * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
  * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
  * and at column 8 * (i / 4) + 2 * t + i % 2.
  */
 // clang-format off
-DEVICE void wgmma_ss_n96_t00(float *d, u64 a, u64 b, int accumulate) {
+DEVICE void wgmma_ss_n128_t00(float *d, u64 a, u64 b, int accumulate) {
     asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %50, 0;\n\t"
-                 "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {"
+                 "setp.ne.s32 p, %66, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
 #line 17 "templates/ptx/wgmma_ss.cuh"
                  "%0, %1, %2, %3, "
 #line 17 "templates/ptx/wgmma_ss.cuh"
@@ -715,9 +754,17 @@ DEVICE void wgmma_ss_n96_t00(float *d, u64 a, u64 b, int accumulate) {
                  "%36, %37, %38, %39, "
 #line 17 "templates/ptx/wgmma_ss.cuh"
                  "%40, %41, %42, %43, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%44, %45, %46, %47, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%48, %49, %50, %51, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%52, %53, %54, %55, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%56, %57, %58, %59, "
 #line 19 "templates/ptx/wgmma_ss.cuh"
-                 "%44, %45, %46, %47}, "
-                 "%48, %49, p, 1, 1, 0, 0;}"
+                 "%60, %61, %62, %63}, "
+                 "%64, %65, p, 1, 1, 0, 0;}"
                  :
 #line 23 "templates/ptx/wgmma_ss.cuh"
                  "+f"(d[0]), "+f"(d[1]),
@@ -752,9 +799,21 @@ DEVICE void wgmma_ss_n96_t00(float *d, u64 a, u64 b, int accumulate) {
 #line 23 "templates/ptx/wgmma_ss.cuh"
                  "+f"(d[40]), "+f"(d[41]),
                  "+f"(d[42]), "+f"(d[43]),
-#line 26 "templates/ptx/wgmma_ss.cuh"
+#line 23 "templates/ptx/wgmma_ss.cuh"
                  "+f"(d[44]), "+f"(d[45]),
-                 "+f"(d[46]), "+f"(d[47])
+                 "+f"(d[46]), "+f"(d[47]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[48]), "+f"(d[49]),
+                 "+f"(d[50]), "+f"(d[51]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[52]), "+f"(d[53]),
+                 "+f"(d[54]), "+f"(d[55]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[56]), "+f"(d[57]),
+                 "+f"(d[58]), "+f"(d[59]),
+#line 26 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[60]), "+f"(d[61]),
+                 "+f"(d[62]), "+f"(d[63])
                  : "l"(a), "l"(b), "r"(accumulate));
 }
 // clang-format on
@@ -766,8 +825,8 @@ DEVICE void wgmma_ss_n96_t00(float *d, u64 a, u64 b, int accumulate) {
  * elements. See include/smelt/indexer_logits.h for what the tensors hold.
  */
 struct indexer_logits_fwd_params {
-    /* For the copy engine, of variants with TENSOR_MAPS alone: q as [HEADS, tokens, DIM], boxes of
-     * MAP_HEADS heads, MAP_QUERIES queries and DIM columns (64 at most with bf16); k as [rows,
+    /* For the copy engine, of variants with TENSOR_MAPS alone: q as [tokens, HEADS, DIM], boxes of
+     * MAP_QUERIES queries, MAP_HEADS heads and DIM columns (64 at most with bf16); k as [rows,
      * DIM], boxes of MAP_KEYS keys and as many columns. The swizzle is as wide as a box: 64 or 128
      * bytes. What lies outside the tensors comes as zeros. */
     struct tensor_map q_map, k_map;
@@ -788,52 +847,55 @@ struct indexer_logits_fwd_params {
     int early; /* 1: the kernel before may still read what is written here; it is waited for */
 };
 
-#line 18 "templates/indexer_logits_fwd.sm90.cu"
+#line 19 "templates/indexer_logits_fwd.sm90.cu"
 /*
  * The lightning indexer's logits with wgmma: every query's rows against every key in its window,
  * heads added up, everything else -inf. Mathematics and shapes: include/smelt/indexer_logits.h.
  *
- * Queries are the products' rows and keys their columns:
+ * Keys are the products' rows, and a block's queries with all their heads the columns:
  *
- *   D[64, GROUP_KEYS] = Q[32 queries x 2 heads, DIM] K[GROUP_KEYS, DIM]^T
+ *   D[64 keys, PART_COLUMNS] = K[64, DIM] Q[PART_COLUMNS of 4 * SETS queries x PADDED_HEADS, DIM]^T
  *
- * Rows come as eight queries with an even head, the same eight with the next head, and so on, so
- * that a thread's two rows of D are one query's: it adds up all heads of its query by itself, in
- * ascending order, over HEADS / 2 products (logit += weight * max(0, D)), with two weights at a
- * time and nothing exchanged. What that arithmetic costs beside running products is what binds with
- * e4m3: a weight that serves a whole row is what made it cheaper than keys as rows
+ * in PARTS. Four queries are a set, whose columns come by eights: queries 0 to 3, heads 2 i and
+ * 2 i + 1 of each. A thread's columns of D are 8 j + 2 c and the next, c = lane % 4: all of them
+ * are query c's. So it adds up the heads of a query by itself, even and odd ones apart, in
+ * ascending order, and exchanges nothing; Q comes in that order by boxes of 4 queries and 2 heads.
+ * Heads up to PADDED_HEADS are zeros with weight 0.
+ *
+ * Work. 64 keys are a slab; a block's slabs are those from the first to the last that one of its
+ * windows meets. All blocks' slabs in a row, each block dearer by BLOCK_START slabs, are cut into
+ * as many equal runs as the grid has thread blocks, one a multiprocessor. Every thread block finds
+ * its own run from the windows when it begins (find_run): there is no plan in memory.
+ *
+ *   producer   a warp: weights and windows of a block; the copy engine brings its queries, two
+ *              blocks in turn, and slabs of keys, STAGES ahead, across blocks
+ *   filler     a warp: -inf into what no slab covers, by bulk stores
+ *   math       GROUPS warpgroups, which take slabs in turn: the arithmetic of one runs beside the
+ *              products of the others
+ *
+ * What binds is the register file: products of e4m3 read and write their accumulators so often that
+ * an addition or a multiplication beside them costs about as many cycles as it reads registers
  * (indexer_logits_fwd.lost.md).
- *
- * Items. 32 queries are a block, GROUPS * GROUP_KEYS keys a tile, and a block's tiles are those
- * from the first to the last that one of its windows meets. An item is a tile and a chunk of
- * blocks, as many as make the tile's keys worth loading; blocks of the chunk that do not meet it
- * are left out. Grid: one thread block a multiprocessor; items are numbered along the chunks'
- * tiles, chunk after chunk, and block b of the grid takes numbers b, b + gridDim.x, and so on:
- * neighbours are at work on the same queries, which come from memory once. Everyone counts by
- * himself, from the windows: no plan, no counter in memory.
- *
- *   producer   a warp: finds the items; the copy engine brings a tile's keys, two buffers in turn,
- *              and the queries, two heads at a time, STAGES ahead, across items
- *   filler     a warp: -inf into what no tile covers, by bulk stores
- *   math       GROUPS warpgroups, each with GROUP_KEYS of the tile's keys; all use the same
- * queries. One's arithmetic runs beside another's products
  *
  * Shared memory (offsets and sizes: the plan above). Rows are SWIZZLE bytes, ROW_BYTES of them in
  * HALVES; 8 of them are a swizzle's atom:
- *   KEYS    [KEY_BUFFERS][GROUPS][HALVES][GROUP_KEYS] rows
- *   QUERIES [STAGES][HALVES][4][2 heads][8 queries] rows
+ *   QUERIES [QUERY_BUFFERS][HALVES][COLUMNS] rows
+ *   KEYS    [STAGES][HALVES][64] rows
  *   LOWEST  FILL_BYTES of -inf, what the filler stores
- *   WORDS   [STAGES] struct block_word: which block and tile begin with this stage
+ *   WEIGHTS [QUERY_BUFFERS][BLOCK_QUERIES][PADDED_HEADS] fp32
+ *   WINDOWS [QUERY_BUFFERS][BLOCK_QUERIES] struct key_range
+ *   RUNS    [QUERY_BUFFERS] struct run: the block's slabs that are this thread block's
+ *   COSTS   [COARSE + 32] i64: of blocks, COARSE groups of them; of the groups, by 32
  *
  * Barriers (parity counts uses; stages and buffers are used in turn):
- *   barrier        count       who arrives                            who waits
- *   FULL[s]        1           producer, with the bytes of the boxes  math
- *   EMPTY[s]       4 * GROUPS  math: warps, product complete          producer
- *   KEYS_FULL[b]   1           producer, with the bytes of the boxes  math, at an item's first
- * block KEYS_EMPTY[b]  4 * GROUPS  math: warps, last product complete     producer (Counts are of
- * warps where warps arrive: common/warp_arrival.cuh.)
+ *   barrier        count       who arrives                                     who waits
+ *   FULL[s]        1           producer, with the bytes of the boxes           math, one group
+ *   EMPTY[s]       4           math: warps of that group, product complete     producer
+ *   QUERY_FULL[b]  1           producer, with the bytes, weights, windows, run math
+ *   QUERY_EMPTY[b] 4 * GROUPS  math: warps, done with the block                producer
+ * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  *
- * Knobs: GROUPS, GROUP_KEYS, STAGES; legal values and the rule that picks them:
+ * Knobs: GROUPS, and the most columns of a product; legal values and the rule that picks them:
  * src/codegen/families/indexer_logits_fwd_sm90.c.
  */
 
@@ -842,58 +904,76 @@ enum {
     WARPGROUP = 128,   /* threads */
     PRODUCER_WARP = 0, /* of the warpgroup after the math's */
     FILLER_WARP = 1,
-    ROWS = 64, /* of a product: BLOCK_QUERIES queries and two heads */
+    SLAB = BLOCK_KEYS, /* rows of a product */
     ATOM_ROWS = 8,
-    OCTETS = BLOCK_QUERIES / ATOM_ROWS,
-    BATCH = 32, /* blocks whose windows the producer looks at together: a lane each */
-    PAIRS = (HEADS + 1) / 2,
+    SET_QUERIES = 4,
+    BATCH_QUERIES = 32, /* whose windows a warp looks at together, a lane each */
+    SETS = BLOCK_QUERIES / SET_QUERIES,
+    SET_EIGHTS = PADDED_HEADS / 2, /* eights of columns */
+    EIGHTS = SETS * SET_EIGHTS,
+    COLUMNS = 8 * EIGHTS,
+    PARTS = COLUMNS / PART_COLUMNS,
+    PART_EIGHTS = EIGHTS / PARTS,
     ELEMENT_BYTES = FP8 ? 1 : 2,
     HALVES = ROW_BYTES / SWIZZLE,
     STEP_BYTES = 32, /* of a row in one product */
     STEPS = ROW_BYTES / STEP_BYTES,
     HALF_STEPS = SWIZZLE / STEP_BYTES,
-    QUERY_HALF_BYTES = ROWS * SWIZZLE,
+    QUERY_HALF_BYTES = COLUMNS * SWIZZLE,
     QUERY_BYTES = HALVES * QUERY_HALF_BYTES,
-    KEY_HALF_BYTES = GROUP_KEYS * SWIZZLE,
+    KEY_HALF_BYTES = SLAB * SWIZZLE,
     KEY_BYTES = HALVES * KEY_HALF_BYTES,
-    TILE_BYTES = GROUPS * KEY_BYTES,
-    VALUES = GROUP_KEYS / 2, /* of D, a thread's */
-    SUMS = GROUP_KEYS / 4    /* keys of a thread */
+    VALUES = PART_COLUMNS / 2,                              /* of D, a thread's */
+    WEIGHTS_PARTS = EIGHTS * 2 <= MOST_WEIGHTS ? PARTS : 1, /* whose weights a thread holds */
+    HELD_WEIGHTS = WEIGHTS_PARTS * PART_EIGHTS * 2
 };
 
 /* Places in BARRIERS. */
 enum {
     FULL = 0,
     EMPTY = FULL + STAGES,
-    KEYS_FULL = EMPTY + STAGES,
-    KEYS_EMPTY = KEYS_FULL + KEY_BUFFERS
+    QUERY_FULL = EMPTY + STAGES,
+    QUERY_EMPTY = QUERY_FULL + QUERY_BUFFERS
 };
 
 DEVICE u32 barrier_at(int number) {
     return shared_address((u32)(BARRIERS_OFFSET + number * 8));
 }
 
-/* What begins with a stage: a block's first two heads, against the keys of a tile. */
-struct block_word {
-    int query, key; /* the first ones; query -1: nothing more */
-    int flags;
+/* What a thread block does of a block of queries. */
+struct run {
+    int query, key; /* the first ones */
+    int slabs;      /* 0: nothing more, no block at all */
+    int inner;      /* keys inner <= k < outer are in the windows of all its queries */
+    int outer;
     int unused;
 };
-enum { NEW_KEYS = 1, LAST_BLOCK = 2 }; /* of an item */
 
-DEVICE struct block_word *block_word(int stage) {
-    return (struct block_word *)(arena + WORDS_OFFSET) + stage;
+DEVICE struct run *run_at(int buffer) {
+    return (struct run *)(arena + RUNS_OFFSET) + buffer;
+}
+
+DEVICE float *weights_at(int buffer) {
+    return (float *)(arena + WEIGHTS_OFFSET) + buffer * (BLOCK_QUERIES * PADDED_HEADS);
+}
+
+DEVICE struct key_range *windows_at(int buffer) {
+    return (struct key_range *)(arena + WINDOWS_OFFSET) + buffer * BLOCK_QUERIES;
+}
+
+DEVICE i64 *costs(void) {
+    return (i64 *)(arena + COSTS_OFFSET);
 }
 
 DEVICE void initialise(void) {
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
             mbarrier_init(barrier_at(FULL + stage), 1);
-            mbarrier_init(barrier_at(EMPTY + stage), 4 * GROUPS * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(EMPTY + stage), 4 * WARP_ARRIVALS);
         }
-        for (int buffer = 0; buffer < KEY_BUFFERS; ++buffer) {
-            mbarrier_init(barrier_at(KEYS_FULL + buffer), 1);
-            mbarrier_init(barrier_at(KEYS_EMPTY + buffer), 4 * GROUPS * WARP_ARRIVALS);
+        for (int buffer = 0; buffer < QUERY_BUFFERS; ++buffer) {
+            mbarrier_init(barrier_at(QUERY_FULL + buffer), WARP_ARRIVALS);
+            mbarrier_init(barrier_at(QUERY_EMPTY + buffer), 4 * GROUPS * WARP_ARRIVALS);
         }
         mbarrier_fence_init();
     }
@@ -901,194 +981,269 @@ DEVICE void initialise(void) {
         ((float *)(arena + LOWEST_OFFSET))[i] = LOWEST_LOGIT;
     }
     fence_proxy_async();
-    __syncthreads();
 }
 
-/* ---- windows --------------------------------------------------------------------------------- */
+/* ---- windows and what they cost -------------------------------------------------------------- */
 
-#define NO_KEY 0x7fffffff /* where an empty range begins; it ends at 0 */
-
-DEVICE struct key_range empty_range(void) {
-    const struct key_range range = {NO_KEY, 0};
-    return range;
+DEVICE int batch_count(const struct indexer_logits_fwd_params *params) {
+    return (params->tokens - 1) / BATCH_QUERIES + 1;
 }
 
+/* The query of this lane in a batch; tokens or more: none. */
+DEVICE int lane_query(int batch) {
+    return (int)((u32)batch * BATCH_QUERIES + threadIdx.x % 32);
+}
+
+/* A query's window, { rows, 0 } when it is empty or does not count, or there is no such query. */
 DEVICE struct key_range query_window(const struct indexer_logits_fwd_params *params, int query) {
-    if (query < params->tokens) {
-        const int begin = params->window_begin[query], end = params->window_end[query];
-        const struct key_range window = window_among(begin, end, 0, params->rows);
-        if (window.begin < window.end && has_keys(begin, end, params->rows, params->least)) {
-            return window;
+    struct key_range window = {params->rows, 0};
+    if (query >= 0 && query < params->tokens) {
+        const int begin = __ldg(params->window_begin + query);
+        const int end = __ldg(params->window_end + query);
+        const struct key_range among = window_among(begin, end, 0, params->rows);
+        if (among.begin < among.end && has_keys(begin, end, params->rows, params->least)) {
+            window = among;
         }
     }
-    return empty_range();
+    return window;
 }
 
-DEVICE int block_count(const struct indexer_logits_fwd_params *params) {
-    return (params->tokens - 1) / BLOCK_QUERIES + 1;
+/* The slabs of a block: numbers begin <= slab < end; of the lanes' windows of its queries. */
+DEVICE struct key_range block_slabs(const struct key_range *window) {
+    struct key_range keys = *window;
+#pragma unroll
+    for (int i = 1; i < BLOCK_QUERIES; i *= 2) {
+        keys.begin = minimum(keys.begin, __shfl_xor_sync((u32)ALL_LANES, keys.begin, i));
+        keys.end = maximum(keys.end, __shfl_xor_sync((u32)ALL_LANES, keys.end, i));
+    }
+    const struct key_range slabs = {keys.begin / SLAB,
+                                    keys.end > 0 ? (keys.end - 1) / SLAB + 1 : 0};
+    const struct key_range none = {0, 0};
+    return slabs.begin < slabs.end ? slabs : none;
 }
 
-/* From the first to the last key in the windows of a block. By whole warps, a lane a query. */
-DEVICE struct key_range block_range(const struct indexer_logits_fwd_params *params, int block) {
-    const int query = block * BLOCK_QUERIES + (int)threadIdx.x % 32;
-    struct key_range range =
-        block < block_count(params) ? query_window(params, query) : empty_range();
-    range.begin = (int)warp_reduce_min((u32)range.begin);
-    range.end = (int)warp_reduce_max((u32)range.end);
-    return range;
+/* Of a block, in slabs; that of its first lane, 0 of the others. */
+DEVICE int block_cost(const struct key_range *slabs) {
+    const int count = slabs->end - slabs->begin;
+    return threadIdx.x % BLOCK_QUERIES == 0 && count > 0 ? count + BLOCK_START : 0;
 }
 
-/* Tiles that a range meets: numbers first <= tile < last. */
-DEVICE int first_tile(const struct key_range *range) {
-    return range->end > 0 ? range->begin / BLOCK_KEYS : 0;
+/* Batches of a group: as many as COARSE groups need, at least those whose windows are loaded at
+ * once.
+ */
+DEVICE int group_batches(const struct indexer_logits_fwd_params *params) {
+    return (batch_count(params) - 1) / (COARSE * TOGETHER) * TOGETHER + TOGETHER;
 }
 
-DEVICE int last_tile(const struct key_range *range) {
-    return range->end > 0 ? (range->end - 1) / BLOCK_KEYS + 1 : 0;
+/* The cost of TOGETHER batches. By whole warps. */
+DEVICE i64 batches_cost(const struct indexer_logits_fwd_params *params, int first) {
+    struct key_range windows[TOGETHER];
+    i64 cost = 0;
+#pragma unroll
+    for (int i = 0; i < TOGETHER; ++i) {
+        windows[i] = query_window(params, lane_query(minimum(first, batch_count(params)) + i));
+    }
+#pragma unroll
+    for (int i = 0; i < TOGETHER; ++i) {
+        const struct key_range slabs = block_slabs(&windows[i]);
+        cost += warp_reduce_add((u32)block_cost(&slabs));
+    }
+    return cost;
+}
+
+/* Writes the costs of groups of batches. By the whole thread block, which then meets. */
+DEVICE void count_costs(const struct indexer_logits_fwd_params *params) {
+    const int batches = group_batches(params);
+#pragma unroll 1
+    for (int group = (int)threadIdx.x / 32; group < COARSE; group += THREADS / 32) {
+        const i64 first = (i64)group * batches;
+        i64 cost = 0;
+        if (first < batch_count(params)) {
+#pragma unroll 1
+            for (int i = 0; i < batches; i += TOGETHER) {
+                cost += batches_cost(params, (int)first + i);
+            }
+        }
+        if (threadIdx.x % 32 == 0) {
+            costs()[group] = cost;
+        }
+    }
+}
+
+/* Where a thread block's run begins and ends, counted in slabs from the beginning of a batch. */
+struct place {
+    i64 begin, end;
+    int batch;
+};
+
+/* This thread block's. By the producer's warp, once all costs stand there. */
+DEVICE struct place find_run(const struct indexer_logits_fwd_params *params) {
+    enum { EACH = COARSE / 32, SUMS = COARSE, FOUND = COARSE + 32 };
+    const int lane = (int)threadIdx.x % 32;
+    i64 mine = 0, before = 0, total = 0;
+#pragma unroll 2
+    for (int i = 0; i < EACH; ++i) {
+        mine += costs()[lane * EACH + i];
+    }
+    costs()[SUMS + lane] = mine;
+    __syncwarp((u32)ALL_LANES);
+#pragma unroll 4
+    for (int i = 0; i < 32; ++i) {
+        before += i < lane ? costs()[SUMS + i] : 0;
+        total += costs()[SUMS + i];
+    }
+    const i64 begin = total * blockIdx.x / gridDim.x;
+    if (begin >= before && begin < before + mine) {
+        int group = lane * EACH;
+        while (begin >= before + costs()[group]) {
+            before += costs()[group++];
+        }
+        costs()[FOUND] = begin - before;
+        costs()[FOUND + 1] = group;
+    }
+    __syncwarp((u32)ALL_LANES);
+    struct place place = {0, 0, 0};
+    if (total > 0) {
+        place.begin = costs()[FOUND];
+        place.end = place.begin + total * (blockIdx.x + 1) / gridDim.x - begin;
+        place.batch = (int)costs()[FOUND + 1] * group_batches(params);
+    }
+    return place;
 }
 
 /* ---- producer -------------------------------------------------------------------------------- */
 
-/* The blocks that the producer looks at together, a lane each: their chunks' tiles, counted by each
- * chunk's first lane (the others have none). */
-struct batch {
-    int first;              /* block, lane 0's */
-    struct key_range range; /* of this lane's block */
-    int tile;               /* the chunk's first */
-    int tiles, before;      /* of the chunk; of the chunks before it in the batch */
-    int total;              /* of the batch */
+/* What a lane knows of its block, in a batch. */
+struct lane_block {
+    struct key_range window; /* of the lane's query */
+    struct run run;
 };
 
-/* How many blocks a chunk has: as many as are worth a tile's keys, but fewer when there would be
- * too few items. */
-DEVICE int chunk_blocks(const struct indexer_logits_fwd_params *params) {
-    const i64 tiles = (params->rows - 1) / BLOCK_KEYS + 1;
-    int blocks = CHUNK_BLOCKS;
-    while (blocks > 1 && block_count(params) * tiles < (i64)ITEMS_EACH * blocks * gridDim.x) {
-        blocks /= 2;
+/* The runs of a batch's blocks, each with its first lane; others have no slabs. Moves the place on
+ * to the next batch. */
+DEVICE void look_at_batch(struct lane_block *block, const struct indexer_logits_fwd_params *params,
+                          struct place *place) {
+    const int lane = (int)threadIdx.x % 32, query = lane_query(place->batch);
+    block->window = query_window(params, query);
+    const bool present = query < params->tokens;
+    block->run.inner = present ? block->window.begin : 0;
+    block->run.outer = present ? block->window.end : params->rows;
+#pragma unroll
+    for (int i = 1; i < BLOCK_QUERIES; i *= 2) {
+        block->run.inner =
+            maximum(block->run.inner, __shfl_xor_sync((u32)ALL_LANES, block->run.inner, i));
+        block->run.outer =
+            minimum(block->run.outer, __shfl_xor_sync((u32)ALL_LANES, block->run.outer, i));
     }
-    return blocks;
-}
-
-DEVICE void look_at_batch(struct batch *batch, const struct indexer_logits_fwd_params *params,
-                          int first, int chunk) {
-    const int lane = (int)threadIdx.x % 32;
-    batch->first = first;
-    batch->range = empty_range();
-#pragma unroll 4
-    for (int i = 0; i < BATCH; ++i) {
-        const struct key_range range = block_range(params, first + i);
-        if (lane == i) {
-            batch->range = range;
-        }
-    }
-    struct key_range all = batch->range;
-    for (int i = 1; i < chunk; i *= 2) {
-        all.begin = minimum(all.begin, __shfl_xor_sync((u32)ALL_LANES, all.begin, i));
-        all.end = maximum(all.end, __shfl_xor_sync((u32)ALL_LANES, all.end, i));
-    }
-    batch->tile = first_tile(&all);
-    batch->tiles = lane % chunk == 0 ? last_tile(&all) - batch->tile : 0;
-    int sum = batch->tiles;
+    const struct key_range slabs = block_slabs(&block->window);
+    const int cost = block_cost(&slabs);
+    int sum = cost;
+#pragma unroll
     for (int i = 1; i < 32; i *= 2) {
         const int below = __shfl_up_sync((u32)ALL_LANES, sum, i);
         sum += lane >= i ? below : 0;
     }
-    batch->before = sum - batch->tiles;
-    batch->total = __shfl_sync((u32)ALL_LANES, sum, 31);
+    const i64 first = (i64)(sum - cost) + BLOCK_START; /* where the block's first slab stands */
+    const i64 begin = place->begin > first ? place->begin - first : 0;
+    const i64 count = slabs.end - slabs.begin, limit = place->end - first;
+    const i64 end = limit < count ? limit : count;
+    block->run.query = query;
+    block->run.key = (slabs.begin + (int)begin) * SLAB;
+    block->run.slabs = cost > 0 && end > begin ? (int)(end - begin) : 0;
+    const int total = __shfl_sync((u32)ALL_LANES, sum, 31);
+    place->begin -= total;
+    place->end -= total;
+    ++place->batch;
 }
 
-/* Brings a tile's keys into a buffer, when it is free. */
-DEVICE void load_keys(const struct indexer_logits_fwd_params *params,
-                      const struct ring_place *buffer, int key) {
-    const u32 full = barrier_at(KEYS_FULL + buffer->index);
-    mbarrier_wait(barrier_at(KEYS_EMPTY + buffer->index), buffer->parity ^ 1);
-    mbarrier_arrive_expect(full, TILE_BYTES);
-    u32 to = shared_address((u32)(KEYS_OFFSET + buffer->index * TILE_BYTES));
-    for (int group = 0; group < GROUPS; ++group) {
+/* Writes what the math needs to know of a run, and starts the copy of its queries. `lane_block`:
+ * this lane's; `leader`: the block's first lane. */
+DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const struct run *run,
+                      const struct key_range *window, int leader, int buffer) {
+    const int lane = (int)thread_number() % 32; /* what follows from it is computed anew */
+    const u32 full = barrier_at(QUERY_FULL + buffer);
+#pragma unroll 4
+    for (int i = lane; i < BLOCK_QUERIES * PADDED_HEADS; i += 32) {
+        const int query = run->query + i / PADDED_HEADS, head = i % PADDED_HEADS;
+        weights_at(buffer)[i] =
+            head < HEADS && query < params->tokens
+                ? __ldg(params->weights + query * params->weights_token_stride + head)
+                : 0.0f;
+    }
+    if (lane >= leader && lane < leader + BLOCK_QUERIES) {
+        windows_at(buffer)[lane - leader] = *window;
+    }
+    if (lane == 0) {
+        *run_at(buffer) = *run;
+        mbarrier_expect(full, QUERY_BYTES);
+    }
+    arrive_warp(full, 1);
+    if (lane == 0) {
+        u32 to = shared_address((u32)(QUERIES_OFFSET + buffer * QUERY_BYTES));
         for (int half = 0; half < HALVES; ++half) {
-            tensor_load_2d(to, &params->k_map, full, half * SWIZZLE / ELEMENT_BYTES,
-                           key + group * GROUP_KEYS);
-            to += KEY_HALF_BYTES;
+            for (int i = 0; i < EIGHTS; ++i) {
+                tensor_load_3d(to, &params->q_map, full, half * SWIZZLE / ELEMENT_BYTES,
+                               i % SET_EIGHTS * 2, run->query + i / SET_EIGHTS * SET_QUERIES);
+                to += ATOM_ROWS * SWIZZLE;
+            }
         }
     }
 }
 
-/* Brings the queries of a block, two heads a stage, when each stage is free. */
-DEVICE void load_block(const struct indexer_logits_fwd_params *params, struct ring_place *stage,
-                       const struct block_word *word) {
+/* Brings the slabs of a run, each when its stage is free. By one thread. */
+DEVICE void load_slabs(const struct indexer_logits_fwd_params *params, const struct run *run,
+                       struct ring_place *stage) {
 #pragma unroll 1
-    for (int pair = 0; pair < PAIRS; ++pair) {
+    for (int slab = 0; slab < run->slabs; ++slab) {
         const u32 full = barrier_at(FULL + stage->index);
         mbarrier_wait(barrier_at(EMPTY + stage->index), stage->parity ^ 1);
-        if (pair == 0) {
-            *block_word(stage->index) = *word;
-        }
-        mbarrier_arrive_expect(full, QUERY_BYTES);
-        u32 to = shared_address((u32)(QUERIES_OFFSET + stage->index * QUERY_BYTES));
+        mbarrier_arrive_expect(full, KEY_BYTES);
         for (int half = 0; half < HALVES; ++half) {
-            for (int octet = 0; octet < OCTETS; ++octet) {
-                tensor_load_3d(to, &params->q_map, full, half * SWIZZLE / ELEMENT_BYTES,
-                               word->query + octet * ATOM_ROWS, 2 * pair);
-                to += 2 * ATOM_ROWS * SWIZZLE;
-            }
+            tensor_load_2d(shared_address((u32)(KEYS_OFFSET + stage->index * KEY_BYTES +
+                                                half * KEY_HALF_BYTES)),
+                           &params->k_map, full, half * SWIZZLE / ELEMENT_BYTES,
+                           run->key + slab * SLAB);
         }
         ring_advance(stage, STAGES);
     }
 }
 
-/* Brings an item: a tile's keys, and of the batch's blocks `active`, a bit each. By one thread. */
-DEVICE void load_item(const struct indexer_logits_fwd_params *params, struct ring_place *stage,
-                      const struct ring_place *buffer, int first_block, u32 active, int key) {
-    struct block_word word = {0, key, NEW_KEYS, 0};
-    load_keys(params, buffer, key);
-    while (active) {
-        word.query = (first_block + __ffs((int)active) - 1) * BLOCK_QUERIES;
-        active &= active - 1;
-        word.flags |= active ? 0 : LAST_BLOCK;
-        load_block(params, stage, &word);
-        word.flags = 0;
-    }
-}
-
 DEVICE void run_producer(const struct indexer_logits_fwd_params *params) {
-    const int lane = (int)threadIdx.x % 32, chunk = chunk_blocks(params);
-    const int blocks = block_count(params);
     struct ring_place stage = {0, 0}, buffer = {0, 0}; /* the first is lane 0's alone */
-    int wanted = (int)blockIdx.x; /* number of the next item, counted from the batch's first */
-    for (int first = 0; first < blocks; first += BATCH) {
-        struct batch batch;
-        look_at_batch(&batch, params, first, chunk);
-        for (; wanted < batch.total; wanted += (int)gridDim.x) {
-            const int tile = wanted - batch.before; /* of this lane's chunk */
-            const bool mine = tile >= 0 && tile < batch.tiles;
-            const int leader = __ffs((int)__ballot_sync((u32)ALL_LANES, mine)) - 1;
-            const int key = __shfl_sync((u32)ALL_LANES, batch.tile + tile, leader) * BLOCK_KEYS;
-            const u32 active = __ballot_sync(
-                (u32)ALL_LANES, lane / chunk == leader / chunk && batch.range.end > key &&
-                                    batch.range.begin - key < BLOCK_KEYS);
-            if (active) { /* else between the windows of the chunk's blocks */
-                if (lane == 0) {
-                    load_item(params, &stage, &buffer, first, active, key);
-                }
-                ring_advance(&buffer, KEY_BUFFERS);
+    struct place place = find_run(params);
+    while (place.end > 0 && place.batch < batch_count(params)) {
+        struct lane_block block;
+        look_at_batch(&block, params, &place);
+        u32 blocks = __ballot_sync((u32)ALL_LANES, block.run.slabs > 0);
+        for (; blocks; blocks &= blocks - 1) {
+            const int leader = __ffs((int)blocks) - 1;
+            const struct run run = {__shfl_sync((u32)ALL_LANES, block.run.query, leader),
+                                    __shfl_sync((u32)ALL_LANES, block.run.key, leader),
+                                    __shfl_sync((u32)ALL_LANES, block.run.slabs, leader),
+                                    __shfl_sync((u32)ALL_LANES, block.run.inner, leader),
+                                    __shfl_sync((u32)ALL_LANES, block.run.outer, leader),
+                                    0};
+            mbarrier_wait(barrier_at(QUERY_EMPTY + buffer.index), buffer.parity ^ 1);
+            begin_run(params, &run, &block.window, leader, buffer.index);
+            if (threadIdx.x % 32 == 0) {
+                load_slabs(params, &run, &stage);
             }
+            ring_advance(&buffer, QUERY_BUFFERS);
             __syncwarp((u32)ALL_LANES);
         }
-        wanted -= batch.total;
     }
-    if (lane == 0) {
-        const struct block_word nothing = {-1, 0, 0, 0};
-        mbarrier_wait(barrier_at(EMPTY + stage.index), stage.parity ^ 1);
-        *block_word(stage.index) = nothing;
-        mbarrier_arrive(barrier_at(FULL + stage.index));
+    mbarrier_wait(barrier_at(QUERY_EMPTY + buffer.index), buffer.parity ^ 1);
+    if (threadIdx.x % 32 == 0) {
+        const struct run nothing = {0, 0, 0, 0, 0, 0};
+        *run_at(buffer.index) = nothing;
     }
+    arrive_warp(barrier_at(QUERY_FULL + buffer.index), 1);
 }
 
 /* ---- filler ---------------------------------------------------------------------------------- */
 
 /* -inf into a run of logits; by one thread. */
-DEVICE void fill_run(float *from, float *to) {
+DEVICE void fill(float *from, float *to) {
     for (; from < to && (u64)from % 16 != 0; ++from) {
         *from = LOWEST_LOGIT;
     }
@@ -1105,195 +1260,226 @@ DEVICE void fill_run(float *from, float *to) {
     }
 }
 
-/* -inf into what the tiles of every gridDim.x-th block leave out. */
+/* -inf into what the slabs of every gridDim.x-th batch leave out, row by row. */
 DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
-    const int blocks = block_count(params);
-    for (int block = (int)blockIdx.x; block < blocks; block += (int)gridDim.x) {
-        const struct key_range range = block_range(params, block);
-        const i64 first = (i64)first_tile(&range) * BLOCK_KEYS;
-        const i64 last = (i64)last_tile(&range) * BLOCK_KEYS;
-        const int queries = minimum(params->tokens - block * BLOCK_QUERIES, BLOCK_QUERIES);
-        if (threadIdx.x % 32 == 0) {
-            for (int i = 0; i < queries; ++i) {
-                float *const row =
-                    params->logits + (block * (i64)BLOCK_QUERIES + i) * params->logits_token_stride;
-                fill_run(row, row + first);
-                fill_run(row + last, row + params->rows);
+    for (int batch = (int)blockIdx.x; batch < batch_count(params); batch += (int)gridDim.x) {
+        const int query = lane_query(batch);
+        const struct key_range window = query_window(params, query);
+        const struct key_range slabs = block_slabs(&window);
+        float *const row = params->logits + query * params->logits_token_stride;
+        for (int i = 0; i < BATCH_QUERIES; ++i) {
+            if ((int)threadIdx.x % 32 == i && query >= 0 && query < params->tokens) {
+                fill(row, row + (i64)slabs.begin * SLAB);
+                fill(row + (i64)slabs.end * SLAB, row + params->rows);
             }
+            __syncwarp((u32)ALL_LANES);
         }
-        __syncwarp((u32)ALL_LANES);
     }
     bulk_wait_read_0();
 }
 
 /* ---- math ------------------------------------------------------------------------------------ */
 
-/* What a thread is at: its query and the first of its keys in the tile. */
+/* What a thread is at, of the slab: its query of each set is number `column` of the four. */
 struct cursor {
-    int query, key;
-    struct key_range window;
-    const float *weights; /* of the query */
-    float next[2];        /* those of the next two heads */
+    int buffer;  /* the block's */
+    int column;  /* lane % 4 */
+    int key;     /* this thread's first; the second is 8 further on */
+    bool inner;  /* all keys of the slab are in the windows of all queries of the block */
+    float *row;  /* of the first set's query, at the first key */
+    int queries; /* that are there, from the first set's on */
+    float scale[2];
 };
 
-/* Issues D of two heads of a block. */
-DEVICE void issue_product(float *d, u64 queries, u64 keys) {
+/* Issues D of a slab and a part of the columns. */
+DEVICE void issue_product(float *d, u64 keys, u64 queries) {
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < STEPS; ++k) {
         const int half = k / HALF_STEPS, step = k % HALF_STEPS * STEP_BYTES;
-        const u64 a = descriptor_advance(queries, (u32)(half * QUERY_HALF_BYTES + step));
-        const u64 b = descriptor_advance(keys, (u32)(half * KEY_HALF_BYTES + step));
-#line 374 "templates/indexer_logits_fwd.sm90.cu"
+        const u64 a = descriptor_advance(keys, (u32)(half * KEY_HALF_BYTES + step));
+        const u64 b = descriptor_advance(queries, (u32)(half * QUERY_HALF_BYTES + step));
+        // clang-format off
+#line 472 "templates/indexer_logits_fwd.sm90.cu"
         if (FP8) {
-            wgmma_fp8_ss_n96(d, a, b, k > 0);
+            wgmma_fp8_ss_n128(d, a, b, k > 0);
         } else {
-            wgmma_ss_n96_t00(d, a, b, k > 0);
+            wgmma_ss_n128_t00(d, a, b, k > 0);
         }
-#line 380 "templates/indexer_logits_fwd.sm90.cu"
+#line 478 "templates/indexer_logits_fwd.sm90.cu"
+        // clang-format on
     }
     wgmma_commit();
 }
 
+/* The weights of the parts from `part` on that a thread holds: of its query in each set. */
+DEVICE void load_weights(float *held, const struct cursor *at, int part) {
+#pragma unroll
+    for (int i = 0; i < HELD_WEIGHTS / 2; ++i) {
+        const int eight = part * PART_EIGHTS + i;
+        const int query = eight / SET_EIGHTS * SET_QUERIES + at->column;
+        const float2 two = *(const float2 *)(weights_at(at->buffer) + query * PADDED_HEADS +
+                                             eight % SET_EIGHTS * 2);
+        held[2 * i] = two.x;
+        held[2 * i + 1] = two.y;
+    }
+}
+
 /*
- * A head added to the sums, D's columns in order. e4m3's products are so much faster than bf16's
- * that the maximum would bind, which runs at half the rate: x + |x| is twice max(0, x), exactly,
- * for no x is above 128 * 448^2. So are all sums then, until they are written.
+ * A head added to a sum. e4m3's products are so fast that the maximum, which runs at half the rate,
+ * would weigh: x + |x| is twice max(0, x), exactly, since no x is above 128 * 448^2; the sums are
+ * twice what they should be, then, until they are written.
  */
-DEVICE void add_row(float *sums, float weight, const float *d) {
-#pragma unroll
-    for (int j = 0; j < SUMS; ++j) {
-        const float x = d[j / 2 * 4 + j % 2];
-        sums[j] = FP8 ? fmaf(weight, x + fabsf(x), sums[j]) : add_head(sums[j], weight, x);
+DEVICE float add_product(float sum, float weight, float x) {
+    return FP8 ? fmaf(weight, x + fabsf(x), sum) : add_head(sum, weight, x);
+}
+
+/* Loads what this thread's two keys are multiplied by, 0.5 in it. */
+DEVICE void load_scales(const struct indexer_logits_fwd_params *params, struct cursor *at) {
+    if (FP8) {
+        at->scale[0] = 0.5f * __ldg(params->k_scale + minimum(at->key, params->rows - 1));
+        at->scale[1] = 0.5f * __ldg(params->k_scale + minimum(at->key + 8, params->rows - 1));
     }
 }
 
-/* The number, among those of a tile's part, of this thread's key j. */
-DEVICE int key_offset(int j) {
-    return j / 2 * 8 + j % 2;
-}
-
-DEVICE float scaled(const struct indexer_logits_fwd_params *params, float sum, int key) {
-    return canonical_logit(FP8 ? sum * (0.5f * __ldg(params->k_scale + key)) : sum);
-}
-
-/* Writes the sums where all keys are in the window, two neighbours at once. */
-DEVICE void write_inner(const struct indexer_logits_fwd_params *params, const struct cursor *at,
-                        float *to, const float *sums) {
-    float logits[SUMS];
+/* Writes a set's sums: of this thread's query of it and its two keys. sums: even heads of both
+ * keys, odd heads of both. */
+DEVICE void write_set(const struct indexer_logits_fwd_params *params, const struct cursor *at,
+                      int set, const float *sums) {
+    float *const to = at->row + set * SET_QUERIES * params->logits_token_stride;
+    float logits[2];
 #pragma unroll
-    for (int j = 0; j < SUMS; ++j) {
-        logits[j] = scaled(params, sums[j], at->key + key_offset(j));
+    for (int i = 0; i < 2; ++i) {
+        const float sum = sums[i] + sums[2 + i];
+        logits[i] = canonical_logit(FP8 ? sum * at->scale[i] : sum);
     }
-#pragma unroll
-    for (int j = 0; j < SUMS; j += 2) {
-        const float2 two = {logits[j], logits[j + 1]};
-        *(float2 *)(to + key_offset(j)) = two;
-    }
-}
-
-/* The same where some are not, or a row begins at an odd place. */
-DEVICE void write_outer(const struct indexer_logits_fwd_params *params, const struct cursor *at,
-                        float *to, const float *sums) {
-#pragma unroll
-    for (int j = 0; j < SUMS; ++j) {
-        const int offset = key_offset(j), left = params->rows - at->key;
-        if (offset < left) {
-            const int key = at->key + offset;
-            const bool inside = key >= at->window.begin && key < at->window.end;
-            to[offset] = inside ? scaled(params, sums[j], key) : LOWEST_LOGIT;
-        }
-    }
-}
-
-DEVICE void write_logits(const struct indexer_logits_fwd_params *params, const struct cursor *at,
-                         const float *sums) {
-    if (at->query >= params->tokens) {
+    if (set * SET_QUERIES >= at->queries) {
         return;
     }
-    float *const to = params->logits + at->query * params->logits_token_stride + at->key;
-    if ((u64)to % 8 == 0 && at->window.begin <= at->key && at->window.end - at->key >= GROUP_KEYS) {
-        write_inner(params, at, to, sums);
-    } else {
-        write_outer(params, at, to, sums);
+    if (at->inner) {
+        to[0] = logits[0];
+        to[8] = logits[1];
+        return;
     }
-}
-
-DEVICE void load_weights(struct cursor *at, int pair) {
-    at->next[0] = __ldg(at->weights + 2 * pair);
-    at->next[1] = 2 * pair + 1 < HEADS ? __ldg(at->weights + 2 * pair + 1) : 0.0f;
-}
-
-/* The block that begins with a stage, which has landed, and this thread's place in it. */
-DEVICE struct block_word begin_block(struct cursor *at,
-                                     const struct indexer_logits_fwd_params *params, int stage,
-                                     int group) {
-    const struct block_word word = *block_word(stage);
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % WARPGROUP / 32;
-    if (word.query >= 0) {
-        at->query = word.query + warp * ATOM_ROWS + lane / 4;
-        at->key = word.key + group * GROUP_KEYS + lane % 4 * 2;
-        at->window = query_window(params, at->query);
-        at->weights =
-            params->weights + minimum(at->query, params->tokens - 1) * params->weights_token_stride;
-        load_weights(at, 0);
-    }
-    return word;
-}
-
-/* The sums of a block; its first stage has landed. */
-DEVICE void add_heads(float *sums, struct cursor *at, struct ring_place *stage, u64 queries,
-                      u64 keys) {
+    const struct key_range window = windows_at(at->buffer)[set * SET_QUERIES + at->column];
 #pragma unroll
-    for (int j = 0; j < SUMS; ++j) {
-        sums[j] = 0.0f;
-    }
-#pragma unroll 1
-    for (int pair = 0; pair < PAIRS; ++pair) {
-        float d[VALUES];
-        const int index = stage->index;
-        if (pair > 0) {
-            mbarrier_wait(barrier_at(FULL + index), stage->parity);
-        }
-        issue_product(d, descriptor_advance(queries, (u32)(index * QUERY_BYTES)), keys);
-        const float even = at->next[0], odd = at->next[1];
-        if (pair + 1 < PAIRS) {
-            load_weights(at, pair + 1);
-        }
-        ring_advance(stage, STAGES);
-        wgmma_wait_0();
-        arrive_warp(barrier_at(EMPTY + index), 1);
-        add_row(sums, even, d);
-        if (HEADS % 2 == 0 || pair + 1 < PAIRS) {
-            add_row(sums, odd, d + 2);
+    for (int i = 0; i < 2; ++i) {
+        const int key = at->key + 8 * i;
+        if (key < params->rows) {
+            to[8 * i] = key >= window.begin && key < window.end ? logits[i] : LOWEST_LOGIT;
         }
     }
 }
 
+/* Adds the heads of a part of the columns to the sums of their sets, and writes those of the sets
+ * that end there. `weights`: of the part's first column on. */
+DEVICE void add_part(const struct indexer_logits_fwd_params *params, const struct cursor *at,
+                     float *sums, const float *d, const float *weights, int part) {
+#pragma unroll
+    for (int i = 0; i < PART_EIGHTS; ++i) {
+        const int eight = part * PART_EIGHTS + i;
+        if (eight % SET_EIGHTS == 0) {
+            sums[0] = sums[1] = sums[2] = sums[3] = 0.0f;
+        }
+#pragma unroll
+        for (int odd = 0; odd < 2; ++odd) {
+            if (eight % SET_EIGHTS * 2 + odd < HEADS) { /* the others' zeros may meet infinities */
+                const float weight = weights[2 * i + odd];
+                sums[2 * odd] = add_product(sums[2 * odd], weight, d[4 * i + odd]);
+                sums[2 * odd + 1] = add_product(sums[2 * odd + 1], weight, d[4 * i + 2 + odd]);
+            }
+        }
+        if (eight % SET_EIGHTS == SET_EIGHTS - 1) {
+            write_set(params, at, eight / SET_EIGHTS, sums);
+        }
+    }
+}
+
+/* The next stage of the warpgroup's own: every GROUPS-th is, for good, since STAGES is a multiple
+ * of GROUPS. Shared with another, its barrier could be waited for two phases ahead, which passes.
+ */
+DEVICE void next_own(struct ring_place *stage) {
+    stage->index += GROUPS;
+    if (stage->index >= STAGES) {
+        stage->index -= STAGES;
+        stage->parity ^= 1;
+    }
+}
+
+/* One slab: products, sums, logits. Its keys have landed. `queries`: the block's descriptor. Tells
+ * whether the warpgroup's next slab has landed, too. */
+DEVICE bool score_slab(const struct indexer_logits_fwd_params *params, struct cursor *at,
+                       float *weights, struct ring_place *stage, u64 keys, u64 queries) {
+    float sums[4];
+    bool landed = false;
+    const int index = stage->index;
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+        float d[VALUES];
+        issue_product(d, keys, descriptor_advance(queries, (u32)(part * PART_COLUMNS * SWIZZLE)));
+        if (WEIGHTS_PARTS < PARTS) {
+            load_weights(weights, at, part);
+        }
+        if (part == 0) {
+            load_scales(params, at);
+            next_own(stage);
+            landed = mbarrier_test(barrier_at(FULL + stage->index), stage->parity);
+        }
+        wgmma_wait_0();
+        if (part == PARTS - 1) {
+            arrive_warp(barrier_at(EMPTY + index), 1);
+        }
+        add_part(params, at, sums, d,
+                 weights + (WEIGHTS_PARTS < PARTS ? 0 : part * PART_EIGHTS * 2), part);
+    }
+    return landed;
+}
+
+/* `group`: 0 to GROUPS - 1. Slabs are numbered through all runs; this warpgroup has those whose
+ * number leaves `group` when divided by GROUPS. */
 DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) {
-    const u64 queries =
+    const u64 all_keys =
+        shared_descriptor(shared_address(KEYS_OFFSET), 16, ATOM_ROWS * SWIZZLE, SWIZZLE);
+    const u64 all_queries =
         shared_descriptor(shared_address(QUERIES_OFFSET), 16, ATOM_ROWS * SWIZZLE, SWIZZLE);
-    const u64 keys = shared_descriptor(shared_address((u32)(KEYS_OFFSET + group * KEY_BYTES)), 16,
-                                       ATOM_ROWS * SWIZZLE, SWIZZLE);
-    struct ring_place stage = {0, 0}, buffer = {0, 0};
+    const int lane = (int)threadIdx.x % 32;
+    const int line = (int)threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
+    struct ring_place stage = {group, 0}, buffer = {0, 0};
     struct cursor at;
-    float sums[SUMS];
+    float weights[HELD_WEIGHTS];
+    int slab = group; /* the next own one, of the run */
+    bool landed = false;
+    at.column = lane % 4;
     for (;;) {
-        mbarrier_wait(barrier_at(FULL + stage.index), stage.parity);
-        const struct block_word word = begin_block(&at, params, stage.index, group);
-        if (word.query < 0) {
+        at.buffer = buffer.index;
+        mbarrier_wait(barrier_at(QUERY_FULL + buffer.index), buffer.parity);
+        const struct run run = *run_at(buffer.index);
+        if (run.slabs == 0) {
             return;
         }
-        if (word.flags & NEW_KEYS) {
-            mbarrier_wait(barrier_at(KEYS_FULL + buffer.index), buffer.parity);
+        if (WEIGHTS_PARTS == PARTS) {
+            load_weights(weights, &at, 0);
         }
-        add_heads(sums, &at, &stage, queries,
-                  descriptor_advance(keys, (u32)(buffer.index * TILE_BYTES)));
-        if (word.flags & LAST_BLOCK) {
-            arrive_warp(barrier_at(KEYS_EMPTY + buffer.index), 1);
-            ring_advance(&buffer, KEY_BUFFERS);
+        const u64 queries = descriptor_advance(all_queries, (u32)(buffer.index * QUERY_BYTES));
+        at.queries = params->tokens - run.query - at.column;
+        at.key = run.key + slab * SLAB + line;
+        at.row = params->logits + (run.query + at.column) * params->logits_token_stride + at.key;
+#pragma unroll 1
+        for (; slab < run.slabs; slab += GROUPS) {
+            const int first = run.key + slab * SLAB;
+            at.inner = first >= run.inner && run.outer - first >= SLAB;
+            if (!landed) {
+                mbarrier_wait(barrier_at(FULL + stage.index), stage.parity);
+            }
+            landed =
+                score_slab(params, &at, weights, &stage,
+                           descriptor_advance(all_keys, (u32)(stage.index * KEY_BYTES)), queries);
+            at.key += GROUPS * SLAB;
+            at.row += GROUPS * SLAB;
         }
-        write_logits(params, &at, sums);
+        slab -= run.slabs;
+        arrive_warp(barrier_at(QUERY_EMPTY + buffer.index), 1);
+        ring_advance(&buffer, QUERY_BUFFERS);
     }
 }
 
@@ -1303,6 +1489,8 @@ KERNEL void __launch_bounds__(THREADS, 1)
     if (params.early) {
         grid_wait();
     }
+    count_costs(&params);
+    __syncthreads();
     const int group = __shfl_sync((u32)ALL_LANES, (int)threadIdx.x / WARPGROUP, 0);
     if (group < GROUPS) {
         registers_increase(MATH_REGISTERS);
