@@ -107,8 +107,6 @@ static int variation(int number, struct smelt__problem_options *given) {
     if (number >= (int)(sizeof kinds / sizeof kinds[0]))
         return 0;
     given->lists = kinds[number];
-    given->topk_length = number % 2; /* with an offset and lengths; with values */
-    given->max_logits = number < 2;
     return 1;
 }
 
@@ -141,10 +139,10 @@ static int is_fp8(const void *spec) {
 /* Small problems are taken in chunks, too, of a third of the queries or so, unless windows are
  * full. */
 static size_t limit_of(const struct smelt__problem_options *given) {
-    enum { SMALL = 1 << 22, ALIGNMENT = 1024 };
+    enum { SMALL = 1 << 22, ALIGNMENT = 1024, LONG = 32768 /* whose selection wants workspace */ };
     const size_t queries = (size_t)(given->batches * given->tokens);
     const size_t row = ((size_t)given->rows + 3) * sizeof(float);
-    if (given->lists == SMELT__LISTS_FULL || queries * row > SMALL)
+    if (given->lists == SMELT__LISTS_FULL || queries * row > SMALL || given->rows >= LONG)
         return 0;
     return (queries / 3 + 1) * row + ALIGNMENT;
 }

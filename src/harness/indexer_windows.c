@@ -178,6 +178,8 @@ static int by_value(const void *a, const void *b) {
  * most of an array is used, and next to nothing in it ascends. */
 static int32_t wild(struct smelt__random *random, int64_t i, int64_t count, int64_t most) {
     static const int32_t ends[] = {INT32_MIN, -1, 0, INT32_MAX};
+    if (count <= 2) /* of one document: nothing is above 0 */
+        return ends[smelt__random_below(random, 3)];
     const int64_t kind = smelt__random_below(random, 32), reach = most / 4 + 10;
     if (kind < 3 || smelt__random_below(random, 4 * count) == 0)
         return ends[kind < 3 ? kind : 3];
@@ -217,8 +219,8 @@ static void fill_documents(struct smelt__problem *problem, struct smelt__random 
         const int32_t length = padded && smelt__random_below(random, 2) ? (int32_t)drawn : room;
         const int32_t offset = (int32_t)smelt__random_below(random, 50) - 5;
         lengths[d + 1] = lengths[d] + length;
-        if (offsets)
-            offsets[d] = offset;
+        if (offsets) /* without keys of its own a document has no more than its tokens */
+            offsets[d] = keys || d % 4 != 3 ? offset : INT32_MAX;
         if (keys)
             keys[d + 1] = keys[d] + (offsets ? length + (offset > 0 ? offset : 0)
                                              : (int32_t)(length / ratio));

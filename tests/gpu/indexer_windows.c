@@ -36,7 +36,9 @@ static int no_case(const struct suite *suite, int number, struct suite_case *one
     return 0;
 }
 
-static const char *const launches[] = {"indexer_windows", NULL};
+/* Kinds of metadata have tensors of their own, so that one's graph cannot be replayed on another's:
+ * indexer_chain.c has it in a graph. */
+static const char *const launches[] = {NULL};
 
 static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
     options->tokens = suite->quick || suite->emulated ? 300 : 5000;

@@ -19,6 +19,7 @@ CONFIGURATIONS = (
     check("wild-packed", "--lists adversarial --queries 700 --documents 30 --rows 1500", schedules=2),
     check("wild-many", "--lists adversarial --queries 1100 --documents 4097 --rows 5000", schedules=2),
     check("wild-some", "--lists adversarial --queries 700 --documents 301 --rows 1500", schedules=2),
+    check("wild-none", "--lists adversarial --queries 40 --documents 1", schedules=2),
     check("ratio", "--lists drift --queries 290 --documents 5", schedules=2),
     check("packed", "--lists causal --queries 520 --documents 7 --rows 300", schedules=2),
     check("padded", "--lists packed --queries 270 --documents 2047", schedules=2),
