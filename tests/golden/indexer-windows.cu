@@ -203,10 +203,9 @@ DEVICE struct window find_window(const struct indexer_windows_build_params *para
         return empty;
     }
     const int position = row - document->begin;
-    int length = document->end - document->begin;
-    if (params->cu_seqlens_padded) { /* what is behind it pads */
-        length = (int)clip(length_of(params->cu_seqlens, d), length);
-    }
+    /* What is behind its length pads; where nothing does, that is no less than the rows. */
+    const int length =
+        (int)clip(length_of(params->cu_seqlens, d), document->end - document->begin);
     if (position >= length) {
         return empty;
     }
