@@ -26,6 +26,7 @@ struct known {
 /* What the list is to hold: elements from the key on; or those above it, the equal ones counted. */
 struct bound {
     u32 key;
+    u32 top; /* hardly an element's key is above; -inf's: nothing is known */
     int counted;
 };
 
@@ -100,7 +101,7 @@ DEVICE struct sample take_kept(int count) {
 
 /* The middle of what is possible. */
 DEVICE struct bound halve(const struct known *known) {
-    struct bound bound = {known->low + (known->high - known->low) / 2, 1};
+    struct bound bound = {known->low + (known->high - known->low) / 2, KEY_MINUS_INFINITY, 1};
     bound.key += bound.key == KEY_MINUS_ZERO;
     return bound;
 }
@@ -108,7 +109,7 @@ DEVICE struct bound halve(const struct known *known) {
 /* The next bound: so far below the wanted rank that it is hardly missed. All threads agree. */
 DEVICE struct bound choose_bound(const struct window *window, int wanted, int round,
                                  const struct known *known) {
-    struct bound bound = {known->low, 1};
+    struct bound bound = {known->low, KEY_MINUS_INFINITY, 1};
     if (known->at_least <= LIST) {
         return bound;
     }
@@ -125,6 +126,7 @@ DEVICE struct bound choose_bound(const struct window *window, int wanted, int ro
     const int slack = target / 8;
     const struct threshold threshold = find_threshold(sample.count, target, sample.range, 32, slack);
     bound.key = (u32)(threshold.entry >> 32);
+    bound.top = (u32)(sample.range.high >> 32);
     /* Many equal samples: the list is to do without those elements. */
     bound.counted = threshold.count - target > slack || bound.key <= known->low;
     return bound;

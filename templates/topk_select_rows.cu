@@ -25,7 +25,6 @@
  *   LIST          [LIST] u64: samples; then entries of the window; at last elements, ascending
  *   HISTOGRAM     [BINS] u32; of pass `merge` first where each part's entries begin
  *   MAP           [MAP_BLOCKS * 32] u32: a bit an element
- *   BLOCK_COUNTS  [MAP_BLOCKS] int: elements of the map in each block
  *   EQUAL         [WARPS][32] u32: masks of a warp's lanes
  *   WARPS         [3][32] u32: a number of each warp
  *   NUMBERS       [SHARED_NUMBERS] int
@@ -54,6 +53,7 @@ DEVICE bool collect_parts(const struct topk_select_rows_params *params, int row,
     u32 *const begins = histogram();
     struct topk_select_rows_header header = params->headers[first];
     found->bound.key = header.key;
+    found->bound.top = header.top;
     found->bound.counted = header.counted;
     header.above = header.equal = 0;
     if (part < params->parts) {

@@ -13,34 +13,127 @@ DEVICE u32 *map_words(void) {
     return (u32 *)(arena + MAP_OFFSET);
 }
 
-DEVICE int *block_counts(void) {
-    return (int *)(arena + BLOCK_COUNTS_OFFSET);
-}
-
 DEVICE u32 *equal_words(void) {
     return (u32 *)(arena + EQUAL_OFFSET) + warp_number() * 32;
 }
 
-/* Puts keys where the list has scores. */
-DEVICE void order_entries(int count) {
-    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
-        const u64 entry = list()[i];
-        list()[i] = (u64)ordered_key((u32)(entry >> 32)) << 32 | (u32)entry;
-    }
+/* ---- the least entry that is wanted ------------------------------------------------------------
+ */
+
+/* Entries are packed: a key above so many bits as elements need, in which earlier ones are larger.
+ */
+DEVICE int element_bits(const struct window *window) {
+    return 32 - __clz((u32)window->last);
 }
 
-/* The least entry of those wanted; the list holds keys. */
-DEVICE u64 least_wanted(int count, int wanted) {
-    u32 least = ~0u, most = 0;
-    if (count <= wanted) {
+DEVICE u32 element_mask(const struct window *window) {
+    return ~0u >> __clz((u32)window->last);
+}
+
+DEVICE u64 pack_entry(const struct window *window, u32 key, u32 element) {
+    return (u64)key << element_bits(window) | (element_mask(window) - element);
+}
+
+DEVICE u32 packed_key(const struct window *window, u64 entry) {
+    return (u32)(entry >> element_bits(window));
+}
+
+DEVICE u32 packed_element(const struct window *window, u64 entry) {
+    return element_mask(window) - ((u32)entry & element_mask(window));
+}
+
+/* Keys in bins of 2^shift from `low` on; the last bin has all that is above. */
+struct bins {
+    u32 low, high; /* keys are in this range */
+    int shift;
+};
+
+/* Bins for the list's keys: above the bound as far as the sample went, or as far as there are any.
+ */
+DEVICE struct bins choose_bins(struct found found) {
+    struct bins bins = {found.bound.key, KEY_PLUS_INFINITY, 0};
+    u32 top = found.bound.top;
+    if (top == KEY_MINUS_INFINITY) {
+        u32 least = ~0u, most = 0;
+        for (int i = (int)threadIdx.x; i < found.count; i += THREADS) {
+            const u32 key = ordered_key((u32)(list()[i] >> 32));
+            least = key < least ? key : least;
+            most = key > most ? key : most;
+        }
+        const struct range range = range_of(least, most);
+        bins.low = (u32)(range.low >> 32);
+        top = (u32)(range.high >> 32);
+    }
+    bins.shift = maximum(bit_count(top - bins.low) - LOG_BINS, 0);
+    return bins;
+}
+
+/* Packs the list, and counts its entries by bins. Ends with a barrier. */
+DEVICE void pack_list(const struct window *window, int count, const struct bins *bins) {
+    const u32 counts = shared_address(HISTOGRAM_OFFSET);
+    for (int i = (int)threadIdx.x; i < BINS; i += THREADS) {
+        histogram()[i] = 0;
+    }
+    if (threadIdx.x == 0) {
+        shared_numbers()[LIST_COUNT] = 0;
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
+        const u64 entry = list()[i];
+        const u32 key = ordered_key((u32)(entry >> 32));
+        const u32 bin = (key - bins->low) >> bins->shift;
+        list()[i] = pack_entry(window, key, ~(u32)entry);
+        atomic_add_shared(counts + (BINS - 1 - (bin < BINS ? bin : BINS - 1)) * 4, 1);
+    }
+    __syncthreads();
+}
+
+/* The entry of a rank among the `in_range` of a range, THREADS at most: each is compared with all
+ * others. */
+DEVICE u64 rank_few(int count, struct range range, int in_range, int rank) {
+    enum { RESULT = BINS / 2 - 1 };
+    u64 *const few = (u64 *)histogram(); /* which is not needed any more */
+    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
+        const u64 entry = list()[i];
+        if (entry >= range.low && entry <= range.high) {
+            few[atomic_add_shared(shared_number_address(LIST_COUNT), 1)] = entry;
+        }
+    }
+    __syncthreads();
+    if ((int)threadIdx.x < in_range) {
+        const u64 own = few[threadIdx.x];
+        int larger = 0;
+        for (int i = 0; i < in_range; ++i) {
+            larger += few[i] > own;
+        }
+        if (larger == rank - 1) {
+            few[RESULT] = own;
+        }
+    }
+    __syncthreads();
+    return few[RESULT];
+}
+
+/* Packs the list; the least entry of those wanted. Begins behind a barrier. */
+DEVICE u64 find_least(const struct window *window, struct found found, int wanted) {
+    const struct bins bins = choose_bins(found);
+    const int bits = element_bits(window);
+    pack_list(window, found.count, &bins);
+    if (found.count <= wanted) {
         return 0;
     }
-    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
-        const u32 key = (u32)(list()[i] >> 32);
-        least = key < least ? key : least;
-        most = key > most ? key : most;
+    find_bin(wanted);
+    const int in_bin = shared_numbers()[FOUND_COUNT], rank = shared_numbers()[FOUND_RANK];
+    const u32 bin = (u32)shared_numbers()[FOUND_BIN];
+    const u32 low = bins.low + (bin << bins.shift);
+    const u32 high = bin == BINS - 1 ? bins.high : low + ((1u << bins.shift) - 1u);
+    const struct range range = {(u64)low << bits, (u64)high << bits | element_mask(window)};
+    if (in_bin == rank) {
+        return range.low;
     }
-    return find_threshold(count, wanted, range_of(least, most), 0, 0).entry;
+    return in_bin <= minimum(THREADS, BINS / 2 - 1)
+               ? rank_few(found.count, range, in_bin, rank)
+               : find_threshold(found.count, rank, range, 0, 0).entry;
 }
 
 /* ---- elements equal to the bound ------------------------------------------------------------- */
@@ -78,8 +171,9 @@ DEVICE u32 equal_elements(const struct window *window, int block, u32 key) {
     return mask & mask_inside(window, block);
 }
 
-DEVICE u64 make_entry(u32 key, u32 element) {
-    return ORDER_BY_SCORE ? (u64)key << 32 | ~element : (u64)~element << 32 | key;
+/* An entry as it is to be sorted. */
+DEVICE u64 sorted_entry(const struct window *window, u32 key, u32 element) {
+    return ORDER_BY_SCORE ? pack_entry(window, key, element) : (u64)~element << 32 | key;
 }
 
 /* Takes the first `wanted` elements equal to the bound into the map, or into the list behind its
@@ -105,7 +199,7 @@ DEVICE void take_equal(const struct window *window, u32 key, int wanted, bool ma
             if (mapped) {
                 map_words()[element / 32] |= 0x80000000u >> bit;
             } else {
-                list()[count + rank] = make_entry(key, element);
+                list()[count + rank] = sorted_entry(window, key, element);
             }
             ++rank;
         }
@@ -126,43 +220,30 @@ DEVICE void make_map(const struct window *window, int count, u64 least) {
     for (int i = (int)threadIdx.x; i < count; i += THREADS) {
         const u64 entry = list()[i];
         if (entry >= least) {
-            const u32 element = ~(u32)entry;
+            const u32 element = packed_element(window, entry);
             atomic_or_shared(words + element / 32 * 4, 0x80000000u >> element % 32);
         }
     }
     __syncthreads();
 }
 
-/* How many elements of the map are in the blocks before this one, of all warps alike. */
-DEVICE int sum_blocks_before(int block) {
-    int before = 0;
-#pragma unroll
-    for (int i = 0; i < MAP_BLOCKS; i += 32) {
-        const int other = i + lane_number();
-        before += other < block ? block_counts()[other] : 0;
-    }
-    return (int)warp_reduce_add((u32)before);
-}
-
-/* Writes the elements of the map in order over the list. Ends with a barrier. */
+/* Writes the elements of the map in order over the list: each thread those of neighbouring words.
+ * Ends with a barrier. */
 DEVICE void list_map(const struct window *window) {
+    const int words = window->blocks * WORDS, own = (words + THREADS - 1) / THREADS;
+    const int begin = minimum((int)threadIdx.x * own, words), end = minimum(begin + own, words);
     u32 *const elements = (u32 *)list();
-    for (int block = warp_number(); block < window->blocks; block += WARPS) {
-        const u32 count =
-            warp_reduce_add((u32)__popc(map_words()[block * WORDS + lane_number()]));
-        if (lane_number() == 0) {
-            block_counts()[block] = (int)count;
-        }
+    int count = 0;
+    for (int i = begin; i < end; ++i) {
+        count += __popc(map_words()[i]);
     }
-    __syncthreads();
-    for (int block = warp_number(); block < window->blocks; block += WARPS) {
-        u32 word = map_words()[block * WORDS + lane_number()];
-        const int own = __popc(word);
-        int place = sum_blocks_before(block) + sum_lanes_before(own) - own;
+    int place = sum_threads_before(count);
+    for (int i = begin; i < end; ++i) {
+        u32 word = map_words()[i];
         while (word) {
             const u32 bit = (u32)__clz(word);
             word &= ~(0x80000000u >> bit);
-            elements[place++] = (u32)(block * BLOCK + lane_number() * 32) + bit;
+            elements[place++] = (u32)i * 32 + bit;
         }
     }
     __syncthreads();
@@ -173,7 +254,7 @@ DEVICE void list_map(const struct window *window) {
 /* Moves the entries from `least` on to the list's beginning, as they are to be sorted; how many.
  * Those of THREADS places are read before any of them is written, none of which lies further on.
  * Ends with a barrier. */
-DEVICE int gather_entries(int count, u64 least) {
+DEVICE int gather_entries(const struct window *window, int count, u64 least) {
     if (threadIdx.x == 0) {
         shared_numbers()[LIST_COUNT] = 0;
     }
@@ -192,7 +273,8 @@ DEVICE int gather_entries(int count, u64 least) {
                 (u32)__popc(lanes & ((1u << lane_number()) - 1u));
         __syncthreads();
         if (chosen) {
-            list()[place] = make_entry((u32)(entry >> 32), ~(u32)entry);
+            list()[place] = sorted_entry(window, packed_key(window, entry),
+                                         packed_element(window, entry));
         }
     }
     __syncthreads();
@@ -251,9 +333,10 @@ DEVICE void store_row(const struct topk_select_rows_params *params, const struct
             store_place(params, window, row, i, true, elements[i], 0, offset);
         } else {
             const u64 entry = i < wanted ? list()[i] : 0;
-            const u32 high = (u32)(entry >> 32), low = (u32)entry;
-            store_place(params, window, row, i, i < wanted, ~(ORDER_BY_SCORE ? low : high),
-                        ORDER_BY_SCORE ? high : low, offset);
+            const u32 element =
+                ORDER_BY_SCORE ? packed_element(window, entry) : ~(u32)(entry >> 32);
+            const u32 key = ORDER_BY_SCORE ? packed_key(window, entry) : (u32)entry;
+            store_place(params, window, row, i, i < wanted, element, key, offset);
         }
     }
 }
@@ -262,9 +345,7 @@ DEVICE void store_row(const struct topk_select_rows_params *params, const struct
 DEVICE void emit_row(const struct topk_select_rows_params *params, const struct window *window,
                      int row, int wanted, struct found found) {
     const bool mapped = !ORDER_BY_SCORE && !params->values && window->blocks <= MAP_BLOCKS;
-    order_entries(found.count);
-    __syncthreads();
-    const u64 least = least_wanted(found.count, wanted);
+    const u64 least = find_least(window, found, wanted);
     const int missing = maximum(wanted - found.count, 0);
     if (mapped) {
         make_map(window, found.count, least);
@@ -273,7 +354,7 @@ DEVICE void emit_row(const struct topk_select_rows_params *params, const struct 
         }
         list_map(window);
     } else {
-        const int count = gather_entries(found.count, least);
+        const int count = gather_entries(window, found.count, least);
         if (missing > 0) {
             take_equal(window, found.bound.key, missing, false, count);
         }

@@ -9,6 +9,7 @@ struct topk_select_rows_header {
     int above;    /* entries of the part's list; more than PART_LIST: it did not fit */
     int equal;    /* elements at the bound that the list lacks, where they are counted */
     unsigned key; /* the bound, the same in all parts of a row */
+    unsigned top; /* hardly a key is above */
     int counted;  /* 1: the list has what is above the bound; 0: also what is equal to it */
 };
 

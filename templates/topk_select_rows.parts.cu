@@ -20,7 +20,8 @@ DEVICE void store_part(const struct topk_select_rows_params *params, i64 part, s
         entries[i] = list()[i];
     }
     if (threadIdx.x == 0) {
-        const struct topk_select_rows_header header = {count, equal, bound.key, bound.counted};
+        const struct topk_select_rows_header header = {count, equal, bound.key, bound.top,
+                                                      bound.counted};
         params->headers[part] = header;
     }
 }

@@ -98,8 +98,6 @@ static void add_regions(struct smelt__plan *plan, int list, int map) {
     smelt__plan_add_region(plan, "HISTOGRAM_OFFSET", BINS * 4, 16, "entries of each bin");
     if (map) {
         smelt__plan_add_region(plan, "MAP_OFFSET", MAP_BLOCKS * BLOCK / 8, 16, "a bit an element");
-        smelt__plan_add_region(plan, "BLOCK_COUNTS_OFFSET", MAP_BLOCKS * 4, 4,
-                               "elements of the map in each block");
         smelt__plan_add_region(plan, "EQUAL_OFFSET", warps * 32 * 4, 16, "masks of a warp's lanes");
     }
     smelt__plan_add_region(plan, "WARPS_OFFSET", 3 * 32 * 4, 4, "a number of each warp");
@@ -116,8 +114,7 @@ static void set_blocks(struct smelt__plan *plan, int threads, int bytes, int mos
 }
 
 static int shared_bytes(int threads, int list, int map) {
-    return list * ENTRY_BYTES + BINS * 4 + (map ? MAP_BLOCKS * BLOCK / 8 + MAP_BLOCKS * 4 : 0) +
-           threads * 4 + 512;
+    return list * ENTRY_BYTES + BINS * 4 + (map ? MAP_BLOCKS * BLOCK / 8 : 0) + threads * 4 + 512;
 }
 
 static void plan_pass(const struct smelt__spec *spec, const struct smelt__arch *arch,
