@@ -9,8 +9,6 @@
  * element is the largest entry.
  */
 
-enum { SAMPLED = 64 /* elements for each sample, until there are MOST_SAMPLES */ };
-
 /* Standard deviations by which the bound is below the rank that the sample shows: of 500 rows about
  * one is read again because too few elements are above it. */
 #define DEVIATIONS 2.5f
@@ -62,12 +60,13 @@ DEVICE struct sample draw_sample(const struct window *window, int count, int rou
                                  const struct known *known) {
     const u32 begin = (u32)(window->first + VECTOR - 1) / VECTOR;
     const u32 vectors = (u32)window->last / VECTOR - begin, groups = (u32)count / VECTOR;
+    const int shift = 31 - __clz(groups) + 10; /* groups are a power of two */
     struct sample sample = {count};
     u32 least = ~0u, most = 0;
     int possible = 0;
     for (u32 group = threadIdx.x; group < groups; group += THREADS) {
         const u64 place = ((u64)group << 10) + (hash(group + (u32)round * groups) & 1023u);
-        const u32 vector = begin + (u32)(place * vectors / ((u64)groups << 10));
+        const u32 vector = begin + (u32)(place * vectors >> shift);
         u32 values[VECTOR];
         load_streaming_16(values, window->data + vector * (u64)VECTOR);
 #pragma unroll
@@ -138,12 +137,16 @@ DEVICE void keep_elements(u32 values[VECTORS][VECTOR], u32 mask, int block) {
     const int count = __popc(mask);
     const int inclusive = sum_lanes_before(count);
     const u32 element = (u32)(block * BLOCK + lane_number() * VECTOR);
+    const int total = __shfl_sync((u32)ALL_LANES, inclusive, 31);
     u32 at = 0;
-    if (lane_number() == 31 && inclusive > 0) {
-        at = atomic_add_shared(shared_number_address(LIST_COUNT), (u32)inclusive);
+    if (total == 0) {
+        return;
+    }
+    if (lane_number() == 31) {
+        at = atomic_add_shared(shared_number_address(LIST_COUNT), (u32)total);
     }
     at = __shfl_sync((u32)ALL_LANES, at, 31);
-    if (at + (u32)__shfl_sync((u32)ALL_LANES, inclusive, 31) > LIST) {
+    if (at + (u32)total > LIST) {
         return;
     }
     u32 address = shared_address(LIST_OFFSET) + (at + (u32)(inclusive - count)) * 8;

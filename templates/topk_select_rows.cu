@@ -22,8 +22,9 @@
  * this kernel collects their lists, and if they are not enough goes on alone.
  *
  * Shared memory:
- *   LIST          [LIST] u64: samples; then entries of the window; at last elements, ascending
- *   HISTOGRAM     [BINS] u32; of pass `merge` first where each part's entries begin
+ *   LIST          [LIST] u64: samples; then entries of the window; at last elements and keys in order
+ *   HISTOGRAM     [BINS] u32; of pass `merge` first where each part's entries begin; at last the
+ *                 elements of the map before each 64
  *   MAP           [MAP_BLOCKS * 32] u32: a bit an element
  *   EQUAL         [WARPS][32] u32: masks of a warp's lanes
  *   WARPS         [3][32] u32: a number of each warp

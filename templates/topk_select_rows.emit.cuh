@@ -1,16 +1,37 @@
 //@use topk_select_rows.bound.cuh
 /*
- * From a list that holds a window's best to what is written.
+ * From a list that holds a window's best to what is written. Each thread keeps entries of the list in
+ * registers from the first step to the last: numbers threadIdx.x, THREADS behind it, and so on.
  *
- * Ascending by index without values: each chosen element is a bit of a map, and its place is the
- * number of bits before it. Else the chosen entries are sorted: Batcher's bitonic network (K. E.
- * Batcher, Sorting networks and their applications, 1968), which takes any number of entries.
+ * Ascending by index: each chosen element is a bit of a map, and its place is the number of bits
+ * before it. Else, or where a window is longer than the map, the chosen entries are sorted: Batcher's
+ * bitonic network (K. E. Batcher, Sorting networks and their applications, 1968), which takes any
+ * number of entries.
  */
 
-enum { WORDS = BLOCK / 32 /* of the map, a block */ };
+enum {
+    OWN = (LIST + THREADS - 1) / THREADS, /* entries of a thread */
+    PAIR = 64,                            /* elements of two words of the map */
+    BLOCK_PAIRS = BLOCK / PAIR,
+    ALL_WANTED = 1 /* as the least entry: no entry is 0 */
+};
 
 DEVICE u32 *map_words(void) {
     return (u32 *)(arena + MAP_OFFSET);
+}
+
+/* Elements of the map before each two words: where the histogram was. */
+DEVICE unsigned short *pair_places(void) {
+    return (unsigned short *)(arena + HISTOGRAM_OFFSET);
+}
+
+/* What is written, over the list: elements in order, and behind them their keys. */
+DEVICE u32 *chosen_elements(void) {
+    return (u32 *)(arena + LIST_OFFSET);
+}
+
+DEVICE u32 *chosen_keys(void) {
+    return chosen_elements() + TOPK;
 }
 
 DEVICE u32 *equal_words(void) {
@@ -68,93 +89,118 @@ DEVICE struct bins choose_bins(struct found found) {
     return bins;
 }
 
-/* Packs the list, and counts its entries by bins. Ends with a barrier. */
-DEVICE void pack_list(const struct window *window, int count, const struct bins *bins) {
+/* Packs the list, a thread its own entries, and counts them by bins; clears the map. Begins behind a
+ * barrier and ends with one. */
+DEVICE void pack_list(const struct window *window, int count, const struct bins *bins, bool mapped,
+                      u64 own[OWN]) {
     const u32 counts = shared_address(HISTOGRAM_OFFSET);
     for (int i = (int)threadIdx.x; i < BINS; i += THREADS) {
         histogram()[i] = 0;
+    }
+    for (int i = (int)threadIdx.x; mapped && i < window->blocks * (BLOCK / 32); i += THREADS) {
+        map_words()[i] = 0;
     }
     if (threadIdx.x == 0) {
         shared_numbers()[LIST_COUNT] = 0;
     }
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
-        const u64 entry = list()[i];
-        const u32 key = ordered_key((u32)(entry >> 32));
-        const u32 bin = (key - bins->low) >> bins->shift;
-        list()[i] = pack_entry(window, key, ~(u32)entry);
-        atomic_add_shared(counts + (BINS - 1 - (bin < BINS ? bin : BINS - 1)) * 4, 1);
+#pragma unroll
+    for (int j = 0; j < OWN; ++j) {
+        const int i = (int)threadIdx.x + j * THREADS;
+        own[j] = 0;
+        if (i < count) {
+            const u64 entry = list()[i];
+            const u32 key = ordered_key((u32)(entry >> 32));
+            const u32 bin = (key - bins->low) >> bins->shift;
+            own[j] = pack_entry(window, key, ~(u32)entry);
+            list()[i] = own[j];
+            atomic_add_shared(counts + (BINS - 1 - (bin < BINS ? bin : BINS - 1)) * 4, 1);
+        }
     }
     __syncthreads();
 }
 
+/* Reads the thread's own entries of a packed list again, so that no registers hold them meanwhile. */
+DEVICE void reload_own(int count, u64 own[OWN]) {
+#pragma unroll
+    for (int j = 0; j < OWN; ++j) {
+        const int i = (int)threadIdx.x + j * THREADS;
+        own[j] = i < count ? list()[i] : 0;
+    }
+}
+
 /* The entry of a rank among the `in_range` of a range, THREADS at most: each is compared with all
  * others. */
-DEVICE u64 rank_few(int count, struct range range, int in_range, int rank) {
+DEVICE u64 rank_few(const u64 own[OWN], struct range range, int in_range, int rank) {
     enum { RESULT = BINS / 2 - 1 };
     u64 *const few = (u64 *)histogram(); /* which is not needed any more */
-    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
-        const u64 entry = list()[i];
-        if (entry >= range.low && entry <= range.high) {
-            few[atomic_add_shared(shared_number_address(LIST_COUNT), 1)] = entry;
+#pragma unroll
+    for (int j = 0; j < OWN; ++j) {
+        if (own[j] >= range.low && own[j] <= range.high) {
+            few[atomic_add_shared(shared_number_address(LIST_COUNT), 1)] = own[j];
         }
     }
     __syncthreads();
     if ((int)threadIdx.x < in_range) {
-        const u64 own = few[threadIdx.x];
+        const u64 one = few[threadIdx.x];
         int larger = 0;
         for (int i = 0; i < in_range; ++i) {
-            larger += few[i] > own;
+            larger += few[i] > one;
         }
         if (larger == rank - 1) {
-            few[RESULT] = own;
+            few[RESULT] = one;
         }
     }
     __syncthreads();
     return few[RESULT];
 }
 
-/* Packs the list; the least entry of those wanted. Begins behind a barrier. */
-DEVICE u64 find_least(const struct window *window, struct found found, int wanted) {
-    const struct bins bins = choose_bins(found);
+/* The least entry of those wanted, out of a packed list and its counts. */
+DEVICE u64 find_least(const struct window *window, int count, int wanted, const struct bins *bins,
+                      u64 own[OWN]) {
     const int bits = element_bits(window);
-    pack_list(window, found.count, &bins);
-    if (found.count <= wanted) {
-        return 0;
+    if (count <= wanted) {
+        return ALL_WANTED;
     }
     find_bin(wanted);
     const int in_bin = shared_numbers()[FOUND_COUNT], rank = shared_numbers()[FOUND_RANK];
     const u32 bin = (u32)shared_numbers()[FOUND_BIN];
-    const u32 low = bins.low + (bin << bins.shift);
-    const u32 high = bin == BINS - 1 ? bins.high : low + ((1u << bins.shift) - 1u);
+    const u32 low = bins->low + (bin << bins->shift);
+    const u32 high = bin == BINS - 1 ? bins->high : low + ((1u << bins->shift) - 1u);
     const struct range range = {(u64)low << bits, (u64)high << bits | element_mask(window)};
     if (in_bin == rank) {
         return range.low;
     }
-    return in_bin <= minimum(THREADS, BINS / 2 - 1)
-               ? rank_few(found.count, range, in_bin, rank)
-               : find_threshold(found.count, rank, range, 0, 0).entry;
+    if (in_bin <= minimum(THREADS, BINS / 2 - 1)) {
+        return rank_few(own, range, in_bin, rank);
+    }
+    const u64 least = find_threshold(count, rank, range, 0, 0).entry;
+    reload_own(count, own);
+    return least;
 }
 
 /* ---- elements equal to the bound ------------------------------------------------------------- */
 
-/* Lane n's 32 elements from 32 * n on, the first in bit 31, out of all lanes' masks. */
+/* Lane n's 32 elements from 32 * n on, out of all lanes' four of each vector: the first in bit 0 of
+ * both. */
 DEVICE u32 turn_masks(u32 mask) {
     u32 *const words = equal_words();
-    const int shift = 28 - 4 * (lane_number() / 4);
+    const int shift = 4 * (lane_number() / 4);
     u32 word = 0;
     words[lane_number()] = mask;
     __syncwarp((u32)ALL_LANES);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        word = word << 4 | (words[lane_number() % 4 * 8 + i] >> shift & 15u);
+        word |= (words[lane_number() % 4 * 8 + i] >> shift & 15u) << (4 * i);
     }
     __syncwarp((u32)ALL_LANES);
     return word;
 }
 
-/* A lane's elements of a block that are equal to the bound. */
+/* A lane's elements of a block that are equal to the bound: element c of vector i in bit 4 * i + c.
+ */
 DEVICE u32 equal_elements(const struct window *window, int block, u32 key) {
+    const int element = block * BLOCK + lane_number() * VECTOR;
     u32 values[VECTORS][VECTOR];
     u32 mask = 0;
     if (block >= window->blocks) {
@@ -165,20 +211,17 @@ DEVICE u32 equal_elements(const struct window *window, int block, u32 key) {
     for (int i = 0; i < VECTORS; ++i) {
 #pragma unroll
         for (int c = 0; c < VECTOR; ++c) {
-            mask = mask << 1 | (ordered_key(values[i][c]) == key);
+            const int at = element + i * STEP + c;
+            const bool inside = at >= window->first && at < window->last;
+            mask |= (u32)(inside && ordered_key(values[i][c]) == key) << (i * VECTOR + c);
         }
     }
-    return mask & mask_inside(window, block);
+    return mask;
 }
 
-/* An entry as it is to be sorted. */
-DEVICE u64 sorted_entry(const struct window *window, u32 key, u32 element) {
-    return ORDER_BY_SCORE ? pack_entry(window, key, element) : (u64)~element << 32 | key;
-}
-
-/* Takes the first `wanted` elements equal to the bound into the map, or into the list behind its
- * `count` entries. */
-DEVICE void take_equal(const struct window *window, u32 key, int wanted, bool mapped, int count) {
+/* Appends the first `wanted` elements equal to the bound to the list's `count` packed entries. Ends
+ * with a barrier. */
+DEVICE void take_equal(const struct window *window, u32 key, int wanted, int count) {
     u32 *const sums = warp_numbers(WARP_SUM);
     int taken = 0;
 #pragma unroll 1
@@ -194,13 +237,10 @@ DEVICE void take_equal(const struct window *window, u32 key, int wanted, bool ma
         int rank = taken + inclusive - own +
                    (int)warp_reduce_add(lane_number() < warp_number() ? sum : 0);
         while (word && rank < wanted) {
-            const u32 bit = (u32)__clz(word), element = (u32)(block * BLOCK + lane_number() * 32) + bit;
-            word &= ~(0x80000000u >> bit);
-            if (mapped) {
-                map_words()[element / 32] |= 0x80000000u >> bit;
-            } else {
-                list()[count + rank] = sorted_entry(window, key, element);
-            }
+            const u32 element =
+                (u32)(block * BLOCK + lane_number() * 32) + (u32)__ffs((int)word) - 1u;
+            list()[count + rank] = pack_entry(window, key, element);
+            word &= word - 1;
             ++rank;
         }
         taken += (int)warp_reduce_add(sum);
@@ -210,40 +250,47 @@ DEVICE void take_equal(const struct window *window, u32 key, int wanted, bool ma
 
 /* ---- ascending by index ---------------------------------------------------------------------- */
 
-/* The map of the entries from `least` on. Ends with a barrier. */
-DEVICE void make_map(const struct window *window, int count, u64 least) {
+/* The map of the entries from `least` on, and how many elements are before each pair of its words.
+ * Ends with a barrier. */
+DEVICE void make_map(const struct window *window, const u64 own[OWN], u64 least) {
     const u32 words = shared_address(MAP_OFFSET);
-    for (int i = (int)threadIdx.x; i < window->blocks * WORDS; i += THREADS) {
-        map_words()[i] = 0;
+    const int pairs = window->blocks * BLOCK_PAIRS, each = (pairs + THREADS - 1) / THREADS;
+    const int begin = minimum((int)threadIdx.x * each, pairs), end = minimum(begin + each, pairs);
+    int count = 0;
+#pragma unroll
+    for (int j = 0; j < OWN; ++j) {
+        if (own[j] >= least) {
+            const u32 element = packed_element(window, own[j]);
+            atomic_or_shared(words + element / 32 * 4, 1u << element % 32);
+        }
     }
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
-        const u64 entry = list()[i];
-        if (entry >= least) {
-            const u32 element = packed_element(window, entry);
-            atomic_or_shared(words + element / 32 * 4, 0x80000000u >> element % 32);
-        }
+    for (int i = begin; i < end; ++i) {
+        count += __popc(map_words()[2 * i]) + __popc(map_words()[2 * i + 1]);
+    }
+    int place = sum_threads_before(count);
+    for (int i = begin; i < end; ++i) {
+        pair_places()[i] = (unsigned short)place;
+        place += __popc(map_words()[2 * i]) + __popc(map_words()[2 * i + 1]);
     }
     __syncthreads();
 }
 
-/* Writes the elements of the map in order over the list: each thread those of neighbouring words.
- * Ends with a barrier. */
-DEVICE void list_map(const struct window *window) {
-    const int words = window->blocks * WORDS, own = (words + THREADS - 1) / THREADS;
-    const int begin = minimum((int)threadIdx.x * own, words), end = minimum(begin + own, words);
-    u32 *const elements = (u32 *)list();
-    int count = 0;
-    for (int i = begin; i < end; ++i) {
-        count += __popc(map_words()[i]);
-    }
-    int place = sum_threads_before(count);
-    for (int i = begin; i < end; ++i) {
-        u32 word = map_words()[i];
-        while (word) {
-            const u32 bit = (u32)__clz(word);
-            word &= ~(0x80000000u >> bit);
-            elements[place++] = (u32)i * 32 + bit;
+/* Puts the entries from `least` on where the map says. Ends with a barrier. */
+DEVICE void place_entries(const struct window *window, const u64 own[OWN], u64 least, bool keys) {
+#pragma unroll
+    for (int j = 0; j < OWN; ++j) {
+        if (own[j] >= least) {
+            const u32 element = packed_element(window, own[j]), pair = element / PAIR;
+            const u32 before = (1u << element % 32) - 1u;
+            const u32 first = map_words()[2 * pair], second = map_words()[2 * pair + 1];
+            const int place = pair_places()[pair] +
+                              (element & 32 ? __popc(first) + __popc(second & before)
+                                            : __popc(first & before));
+            chosen_elements()[place] = element;
+            if (keys) {
+                chosen_keys()[place] = packed_key(window, own[j]);
+            }
         }
     }
     __syncthreads();
@@ -251,34 +298,25 @@ DEVICE void list_map(const struct window *window) {
 
 /* ---- sorted ---------------------------------------------------------------------------------- */
 
-/* Moves the entries from `least` on to the list's beginning, as they are to be sorted; how many.
- * Those of THREADS places are read before any of them is written, none of which lies further on.
- * Ends with a barrier. */
-DEVICE int gather_entries(const struct window *window, int count, u64 least) {
-    if (threadIdx.x == 0) {
-        shared_numbers()[LIST_COUNT] = 0;
+/* Puts the entries from `least` on at the list's beginning, as they are to be sorted. Ends with a
+ * barrier. */
+DEVICE void gather_entries(const struct window *window, const u64 own[OWN], u64 least) {
+    int count = 0;
+#pragma unroll
+    for (int j = 0; j < OWN; ++j) {
+        count += own[j] >= least;
     }
-    __syncthreads();
-#pragma unroll 1
-    for (int begin = 0; begin < count; begin += THREADS) {
-        const int i = begin + (int)threadIdx.x;
-        const u64 entry = i < count ? list()[i] : 0;
-        const bool chosen = i < count && entry >= least;
-        const u32 lanes = __ballot_sync((u32)ALL_LANES, chosen);
-        u32 place = 0;
-        if (lane_number() == 0) {
-            place = atomic_add_shared(shared_number_address(LIST_COUNT), (u32)__popc(lanes));
-        }
-        place = __shfl_sync((u32)ALL_LANES, place, 0) +
-                (u32)__popc(lanes & ((1u << lane_number()) - 1u));
-        __syncthreads();
-        if (chosen) {
-            list()[place] = sorted_entry(window, packed_key(window, entry),
-                                         packed_element(window, entry));
+    int place = sum_threads_before(count);
+#pragma unroll
+    for (int j = 0; j < OWN; ++j) {
+        if (own[j] >= least) {
+            const u32 key = packed_key(window, own[j]);
+            list()[place++] = ORDER_BY_SCORE
+                                  ? own[j]
+                                  : (u64)~packed_element(window, own[j]) << 32 | key;
         }
     }
     __syncthreads();
-    return shared_numbers()[LIST_COUNT];
 }
 
 /* One step of the network: entries `stride` apart in runs of 2 * stride, or mirrored in them. */
@@ -310,54 +348,69 @@ DEVICE void sort_list(int count) {
 
 /* ---- what is written ------------------------------------------------------------------------- */
 
-/* Place i of a row: an element, or none; and its score. */
-DEVICE void store_place(const struct topk_select_rows_params *params, const struct window *window,
-                        int row, int i, bool there, u32 element, u32 key, u32 offset) {
-    params->indices[row * params->indices_stride + i] =
-        there ? (int)(element + (u32)window->column + offset) : -1;
-    if (params->values) {
-        params->values[row * params->values_stride + i] = there ? key_score(key) : minus_infinity();
+/* A row of the results. */
+struct target {
+    int *indices;
+    float *values; /* or null */
+    u32 offset;    /* of element 0 */
+};
+
+DEVICE struct target open_target(const struct topk_select_rows_params *params,
+                                 const struct window *window, int row) {
+    struct target target = {params->indices + row * params->indices_stride, params->values, 0};
+    if (target.values) {
+        target.values += row * params->values_stride;
+    }
+    target.offset = (u32)window->column + (u32)params->index_offset +
+                    (params->offset ? (u32)params->offset[row] : 0);
+    return target;
+}
+
+/* Place i of a row: an element and its key, or none. */
+DEVICE void store_place(const struct target *target, int i, bool there, u32 element, u32 key) {
+    target->indices[i] = there ? (int)(element + target->offset) : -1;
+    if (target->values) {
+        target->values[i] = there ? key_score(key) : minus_infinity();
     }
 }
 
-/* The elements, or else the entries, that the list now begins with. A map is made of windows that
- * fill all places. */
+/* The elements, or else the entries, that the list now begins with. */
 DEVICE void store_row(const struct topk_select_rows_params *params, const struct window *window,
                       int row, int wanted, bool mapped) {
-    const u32 offset =
-        (u32)params->index_offset + (params->offset ? (u32)params->offset[row] : 0);
-    const u32 *const elements = (const u32 *)list();
+    const struct target target = open_target(params, window, row);
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < TOPK; i += THREADS) {
+        const bool there = i < wanted;
         if (mapped) {
-            store_place(params, window, row, i, true, elements[i], 0, offset);
+            store_place(&target, i, there, there ? chosen_elements()[i] : 0,
+                        there && target.values ? chosen_keys()[i] : 0);
         } else {
-            const u64 entry = i < wanted ? list()[i] : 0;
+            const u64 entry = there ? list()[i] : 0;
             const u32 element =
                 ORDER_BY_SCORE ? packed_element(window, entry) : ~(u32)(entry >> 32);
             const u32 key = ORDER_BY_SCORE ? packed_key(window, entry) : (u32)entry;
-            store_place(params, window, row, i, i < wanted, element, key, offset);
+            store_place(&target, i, there, element, key);
         }
     }
 }
 
-/* Writes a row out of its list of scores. */
+/* Writes a row out of its list of scores. Begins behind a barrier. */
 DEVICE void emit_row(const struct topk_select_rows_params *params, const struct window *window,
                      int row, int wanted, struct found found) {
-    const bool mapped = !ORDER_BY_SCORE && !params->values && window->blocks <= MAP_BLOCKS;
-    const u64 least = find_least(window, found, wanted);
-    const int missing = maximum(wanted - found.count, 0);
+    const bool mapped = !ORDER_BY_SCORE && window->blocks <= MAP_BLOCKS;
+    const struct bins bins = choose_bins(found);
+    u64 own[OWN];
+    pack_list(window, found.count, &bins, mapped, own);
+    const u64 least = find_least(window, found.count, wanted, &bins, own);
+    if (found.count < wanted) {
+        take_equal(window, found.bound.key, wanted - found.count, found.count);
+        reload_own(wanted, own);
+    }
     if (mapped) {
-        make_map(window, found.count, least);
-        if (missing > 0) {
-            take_equal(window, found.bound.key, missing, true, 0);
-        }
-        list_map(window);
+        make_map(window, own, least);
+        place_entries(window, own, least, params->values != 0);
     } else {
-        const int count = gather_entries(window, found.count, least);
-        if (missing > 0) {
-            take_equal(window, found.bound.key, missing, false, count);
-        }
+        gather_entries(window, own, least);
         sort_list(wanted);
     }
     store_row(params, window, row, wanted, mapped);
@@ -366,10 +419,8 @@ DEVICE void emit_row(const struct topk_select_rows_params *params, const struct 
 /* A window of at most TOPK elements: all of it, in order. */
 DEVICE void emit_whole(const struct topk_select_rows_params *params, const struct window *window,
                        int row) {
-    const u32 offset =
-        (u32)params->index_offset + (params->offset ? (u32)params->offset[row] : 0);
+    const struct target target = open_target(params, window, row);
     for (int i = (int)threadIdx.x; i < TOPK; i += THREADS) {
-        store_place(params, window, row, i, i < window_length(window),
-                    (u32)(window->first + i), 0, offset);
+        store_place(&target, i, i < window_length(window), (u32)(window->first + i), 0);
     }
 }

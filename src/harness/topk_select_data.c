@@ -66,10 +66,11 @@ static uint32_t hash(uint32_t number) {
 /* The last of the first two rounds whose sample has the column, or -1
  * (templates/topk_select_rows.bound.cuh, draw_sample). */
 static int sampled_in(int64_t column, int64_t columns) {
-    enum { VECTOR = 4, LEAST = 512, MOST = 2048, EACH = 64, ROUNDS = 2 };
+    enum { VECTOR = 4, LEAST = 512, MOST = 4096, SHARED = 32768, ROUNDS = 2 };
+    const int64_t each = columns < SHARED ? 64 : 128; /* where several blocks share a row */
     const int64_t vector = column / VECTOR, vectors = columns / VECTOR;
     int64_t samples = LEAST;
-    while (samples < MOST && samples * EACH < columns)
+    while (samples < MOST && samples * each < columns)
         samples *= 2;
     const int64_t groups = samples / VECTOR, near = vector * groups / vectors;
     for (int round = ROUNDS - 1; round >= 0; round--)

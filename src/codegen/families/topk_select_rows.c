@@ -15,16 +15,22 @@ enum {
     ENTRY_BYTES = 8,
     BINS = 1024,
     LOG_BINS = 10,
-    BLOCK = 1024,    /* elements that a warp reads at once */
-    MAP_BLOCKS = 64, /* of the map of bits: two for each lane */
+    BLOCK = 1024, /* elements that a warp reads at once */
+    /* Of the map of bits, at most and at least. */
+    MAP_BLOCKS = 128,
+    MERGE_MAP_BLOCKS = 512,
+    LEAST_MAP_BLOCKS = 32,
     MOST_SAMPLES = 4096,
-    HEADER_BYTES = 16,
+    /* Elements for each sample of a long window. Behind parts the list has more room. */
+    SAMPLED = 64,
+    PART_SAMPLED = 128,
     /* Four blocks of 256 threads keep the memory busy while some rank their samples and lists; more
      * would leave a thread too few registers for the 32 elements it has under way. */
     THREADS = 256,
-    BLOCKS = 4,
+    ROW_BLOCKS = 4,
+    PART_BLOCKS = 4,
     /* Behind parts a block has a multiprocessor to itself, and much to collect. */
-    MERGE_THREADS = 1024,
+    MERGE_THREADS = 512,
     MERGE_LIST = 12288,
     MERGE_LIST_SMALL = 8192, /* where a block may have 99 KB */
     PREFETCH_KB = 64,
@@ -62,10 +68,9 @@ static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__
         const char *name;
         int only_named, count, values[SMELT__MAX_TRIES];
     } tried[] = {
-        {"threads", 0, 3, {128, 256, 512}},
-        {"blocks", 0, 5, {2, 3, 4, 5, 6}},
+        {"threads", 0, 3, {128, 256, 512}},  {"blocks", 0, 5, {2, 3, 4, 5, 6}},
         {"samples", 1, 3, {256, 512, 1024}}, /* data decide */
-        {"prefetch", 0, 4, {0, 32, 64, 128}},
+        {"read_again", 0, 2, {0, 1}},        {"prefetch", 0, 4, {0, 32, 64, 128}},
     };
     for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
         if (strcmp(key->name, tried[i].name) != 0 || (tried[i].only_named && !named))
@@ -86,35 +91,52 @@ int smelt__topk_select_part_list(int topk) {
     return list_entries(topk);
 }
 
+/* Its memory later has a number for each 64 elements of the map. */
+static int histogram_bytes(int map) {
+    const int places = map * BLOCK / 64 * 2;
+    return places > BINS * 4 ? places : BINS * 4;
+}
+
+static int shared_bytes(int threads, int list, int map) {
+    return list * ENTRY_BYTES + histogram_bytes(map) + map * BLOCK / 8 + threads * 4 + 512;
+}
+
 static int merge_list(const struct smelt__arch *arch) {
-    const int bytes = MERGE_LIST * ENTRY_BYTES + 24 * 1024;
+    const int bytes = shared_bytes(MERGE_THREADS, MERGE_LIST, LEAST_MAP_BLOCKS);
     return bytes <= smelt__shared_of_block(arch, 1) ? MERGE_LIST : MERGE_LIST_SMALL;
 }
 
+/* `map`: blocks of 1024 elements, 0: there is none. */
 static void add_regions(struct smelt__plan *plan, int list, int map) {
     const int warps = plan->threads / 32;
     smelt__plan_add_region(plan, "LIST_OFFSET", list * ENTRY_BYTES, 16,
                            "samples, entries, elements");
-    smelt__plan_add_region(plan, "HISTOGRAM_OFFSET", BINS * 4, 16, "entries of each bin");
+    smelt__plan_add_region(plan, "HISTOGRAM_OFFSET", histogram_bytes(map), 16,
+                           "entries of each bin");
     if (map) {
-        smelt__plan_add_region(plan, "MAP_OFFSET", MAP_BLOCKS * BLOCK / 8, 16, "a bit an element");
+        smelt__plan_add_region(plan, "MAP_OFFSET", map * BLOCK / 8, 16, "a bit an element");
         smelt__plan_add_region(plan, "EQUAL_OFFSET", warps * 32 * 4, 16, "masks of a warp's lanes");
     }
     smelt__plan_add_region(plan, "WARPS_OFFSET", 3 * 32 * 4, 4, "a number of each warp");
     smelt__plan_add_region(plan, "NUMBERS_OFFSET", NUMBERS * 4, 4, "what one thread found");
 }
 
-/* As many blocks as shared memory and threads leave room for, at most `most`. */
-static void set_blocks(struct smelt__plan *plan, int threads, int bytes, int most) {
-    const struct smelt__arch *arch = plan->arch;
+/* Blocks that a multiprocessor has room for, at most `most`. */
+static int resident_blocks(const struct smelt__arch *arch, int threads, int bytes, int most) {
     const int room = arch->shared_per_multiprocessor / (bytes + arch->shared_reserved);
-    const int warps = arch->threads_per_multiprocessor / threads;
-    const int blocks = room < warps ? room : warps;
-    smelt__plan_set_threads(plan, threads, blocks < most ? blocks : most);
+    const int slots = arch->threads_per_multiprocessor / threads;
+    const int blocks = room < slots ? room : slots;
+    return blocks < most ? blocks : most;
 }
 
-static int shared_bytes(int threads, int list, int map) {
-    return list * ENTRY_BYTES + BINS * 4 + (map ? MAP_BLOCKS * BLOCK / 8 : 0) + threads * 4 + 512;
+/* The largest map of bits that costs no resident block. */
+static int map_blocks(const struct smelt__arch *arch, int threads, int list, int blocks, int most) {
+    const int without = resident_blocks(arch, threads, shared_bytes(threads, list, 0), blocks);
+    int map = most;
+    while (map > LEAST_MAP_BLOCKS &&
+           resident_blocks(arch, threads, shared_bytes(threads, list, map), blocks) < without)
+        map /= 2;
+    return map;
 }
 
 static void plan_pass(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -124,9 +146,13 @@ static void plan_pass(const struct smelt__spec *spec, const struct smelt__arch *
     const int merge = pass == SMELT__TOPK_MERGE, parts = pass == SMELT__TOPK_PARTS;
     const int threads = merge ? MERGE_THREADS : smelt__spec_knob(spec, "threads", THREADS);
     const int list = merge ? merge_list(arch) : list_entries(topk);
-    const int blocks = smelt__spec_knob(spec, "blocks", BLOCKS * THREADS / threads);
+    const int blocks =
+        merge ? 1 : smelt__spec_knob(spec, "blocks", parts ? PART_BLOCKS : ROW_BLOCKS);
     const int prefetch = smelt__spec_knob(spec, "prefetch", PREFETCH_KB);
-    set_blocks(plan, threads, shared_bytes(threads, list, !parts), merge ? 1 : blocks);
+    const int map =
+        parts ? 0 : map_blocks(arch, threads, list, blocks, merge ? MERGE_MAP_BLOCKS : MAP_BLOCKS);
+    smelt__plan_set_threads(
+        plan, threads, resident_blocks(arch, threads, shared_bytes(threads, list, map), blocks));
     smelt__plan_add(plan, "TOPK", topk, SMELT__FROM_SPEC, "elements that are selected of a row");
     smelt__plan_add(plan, "ORDER_BY_SCORE", (int)smelt__spec_get(spec, "order"), SMELT__FROM_SPEC,
                     "1: descending by score, 0: ascending by index");
@@ -135,6 +161,8 @@ static void plan_pass(const struct smelt__spec *spec, const struct smelt__arch *
                     "of a window");
     smelt__plan_add(plan, "LEAST_SAMPLES", smelt__spec_knob(spec, "samples", SAMPLES),
                     smelt__plan_origin(spec, "samples"), "of a short window");
+    smelt__plan_add(plan, "SAMPLED", parts ? PART_SAMPLED : SAMPLED, SMELT__DERIVED,
+                    "elements for each sample of a long window");
     smelt__plan_add(plan, "BINS", BINS, SMELT__DERIVED, "of a histogram");
     smelt__plan_add(plan, "LOG_BINS", LOG_BINS, SMELT__DERIVED, "their number's logarithm");
     smelt__plan_add(plan, "PART_LIST", list_entries(topk), SMELT__DERIVED,
@@ -146,13 +174,13 @@ static void plan_pass(const struct smelt__spec *spec, const struct smelt__arch *
                         "elements of windows that the pass merge reads alone");
     } else {
         smelt__plan_add(plan, "MERGE", merge, SMELT__FROM_SPEC, "1: behind the pass parts");
-        smelt__plan_add(plan, "MAP_BLOCKS", MAP_BLOCKS, SMELT__DERIVED,
+        smelt__plan_add(plan, "MAP_BLOCKS", map, SMELT__DERIVED,
                         "of 1024 elements that the map of bits has");
         smelt__plan_add(
             plan, "PREFETCH_BYTES", merge || !arch->dependent_launch ? 0 : prefetch * 1024,
             smelt__plan_origin(spec, "prefetch"), "of a window that are asked for at once");
     }
-    add_regions(plan, list, !parts);
+    add_regions(plan, list, map);
 }
 
 static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *arch,

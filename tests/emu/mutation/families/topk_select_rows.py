@@ -13,12 +13,13 @@ def check(name, keys, options, which="rows", **more):
 
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("special", "gaussian", "negative", "decoy", "score", "merge-gaussian", "merge-decoy", "parts")
+COVERAGE = ("special", "gaussian", "one", "negative", "decoy", "score", "merge-gaussian", "merge-decoy", "parts")
 
 CONFIGURATIONS = (
     check("special", "topk=100", "--queries 16 --rows 2600 --data special --windows random "
           "--strided", schedules=2),
     check("gaussian", "topk=700", "--queries 8 --rows 4500 --windows causal", schedules=2),
+    check("one", "topk=1", "--queries 3 --rows 2600 --strided", schedules=2),
     check("equal", "topk=700", "--queries 2 --rows 9000 --data equal", schedules=2),
     check("levels", "topk=700", "--queries 3 --rows 5001 --data levels --windows random", schedules=2),
     check("negative", "topk=700", "--queries 2 --rows 5000 --data negative", schedules=2),
