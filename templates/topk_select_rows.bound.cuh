@@ -55,7 +55,7 @@ struct sample {
 };
 
 /* Puts `count` keys into the list: whole vectors, each somewhere in its part of the window, in each
- * round elsewhere. */
+ * round elsewhere. Clears the histogram. */
 DEVICE struct sample draw_sample(const struct window *window, int count, int round,
                                  const struct known *known) {
     const u32 begin = (u32)(window->first + VECTOR - 1) / VECTOR;
@@ -64,6 +64,7 @@ DEVICE struct sample draw_sample(const struct window *window, int count, int rou
     struct sample sample = {count};
     u32 least = ~0u, most = 0;
     int possible = 0;
+    clear_histogram();
     for (u32 group = threadIdx.x; group < groups; group += THREADS) {
         const u64 place = ((u64)group << 10) + (hash(group + (u32)round * groups) & 1023u);
         const u32 vector = begin + (u32)(place * vectors >> shift);
@@ -80,14 +81,15 @@ DEVICE struct sample draw_sample(const struct window *window, int count, int rou
         }
     }
     sample.range = range_of(least, most);
-    sample.possible = sum_threads(possible);
+    sample.possible = round == 0 ? count : sum_threads(possible);
     return sample;
 }
 
-/* Makes a sample of what a list that was too short kept. */
+/* Makes a sample of what a list that was too short kept. Clears the histogram. */
 DEVICE struct sample take_kept(int count) {
     struct sample sample = {count, count};
     u32 least = ~0u, most = 0;
+    clear_histogram();
     for (int i = (int)threadIdx.x; i < count; i += THREADS) {
         const u32 key = ordered_key((u32)(list()[i] >> 32));
         list()[i] = (u64)key << 32;
@@ -103,6 +105,34 @@ DEVICE struct bound halve(const struct known *known) {
     struct bound bound = {known->low + (known->high - known->low) / 2, KEY_MINUS_INFINITY, 1};
     bound.key += bound.key == KEY_MINUS_ZERO;
     return bound;
+}
+
+/* Guesses a score that `target` samples are not below, and at most `slack` more: from bins of equal
+ * width, by the histogram that was cleared. False if one bin has too many, or scores are infinite. */
+DEVICE bool guess_bound(struct sample sample, int target, int slack, struct bound *bound) {
+    const u32 counts = shared_address(HISTOGRAM_OFFSET);
+    const float low = key_score((u32)(sample.range.low >> 32));
+    const float width = (key_score((u32)(sample.range.high >> 32)) - low) / (float)(BINS - 1);
+    const float scale = 1.0f / width;
+    const float most = 1e30f; /* so that no product of a difference and the scale overflows */
+    if (!(width < most && scale < most)) {
+        return false;
+    }
+    for (int i = (int)threadIdx.x; i < sample.count; i += THREADS) {
+        const u64 entry = list()[i];
+        if (entry >= sample.range.low && entry <= sample.range.high) {
+            const float place = (key_score((u32)(entry >> 32)) - low) * scale;
+            atomic_add_shared(counts + (u32)(BINS - 1 - minimum((int)place, BINS - 1)) * 4, 1);
+        }
+    }
+    __syncthreads();
+    find_bin(target);
+    if (shared_numbers()[FOUND_COUNT] - shared_numbers()[FOUND_RANK] > slack) {
+        return false;
+    }
+    bound->key =
+        ordered_key(__float_as_uint(low + (float)shared_numbers()[FOUND_BIN] * width));
+    return true;
 }
 
 /* The next bound: so far below the wanted rank that it is hardly missed. All threads agree. */
@@ -123,11 +153,16 @@ DEVICE struct bound choose_bound(const struct window *window, int wanted, int ro
     const float deviation = sqrtf(fmaxf(rank * (1.0f - share), 0.0f));
     const int target = clamp((int)ceilf(rank + DEVIATIONS * deviation + 1.0f), 1, sample.possible);
     const int slack = target / 8;
-    const struct threshold threshold = find_threshold(sample.count, target, sample.range, 32, slack);
-    bound.key = (u32)(threshold.entry >> 32);
     bound.top = (u32)(sample.range.high >> 32);
-    /* Many equal samples: the list is to do without those elements. */
-    bound.counted = threshold.count - target > slack || bound.key <= known->low;
+    bound.counted = 0;
+    if (!guess_bound(sample, target, slack, &bound)) {
+        const struct threshold threshold =
+            find_threshold(sample.count, target, sample.range, 32, slack);
+        bound.key = (u32)(threshold.entry >> 32);
+        /* Many equal samples: the list is to do without those elements. */
+        bound.counted = threshold.count - target > slack;
+    }
+    bound.counted = bound.counted || bound.key <= known->low;
     return bound;
 }
 
@@ -209,23 +244,22 @@ struct found {
 };
 
 /* The list of a window whose `wanted` best it has, but for those equal to the bound. `known` says
- * where to look. Ends with a barrier. */
+ * where to look. Begins and ends behind a barrier. */
 DEVICE struct found find_list(const struct window *window, int wanted, int round,
                               struct known known) {
     struct found found;
     for (;; ++round) {
-        found.bound = choose_bound(window, wanted, round, &known);
-        __syncthreads(); /* the sample was read */
         if (threadIdx.x == 0) {
             shared_numbers()[LIST_COUNT] = 0;
         }
-        __syncthreads();
+        found.bound = choose_bound(window, wanted, round, &known);
+        __syncthreads(); /* the sample was read, the count is 0 */
         const int equal = sum_threads(read_blocks(window, 0, window->blocks, found.bound));
         found.count = shared_numbers()[LIST_COUNT];
-        __syncthreads();
         if (is_enough(&known, found.bound, found.count, equal, wanted, found.count <= LIST,
                       LIST - BLOCK)) {
             return found;
         }
+        __syncthreads(); /* the count was read */
     }
 }

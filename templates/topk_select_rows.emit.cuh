@@ -94,14 +94,12 @@ DEVICE struct bins choose_bins(struct found found) {
 DEVICE void pack_list(const struct window *window, int count, const struct bins *bins, bool mapped,
                       u64 own[OWN]) {
     const u32 counts = shared_address(HISTOGRAM_OFFSET);
-    for (int i = (int)threadIdx.x; i < BINS; i += THREADS) {
-        histogram()[i] = 0;
-    }
+    clear_histogram();
     for (int i = (int)threadIdx.x; mapped && i < window->blocks * (BLOCK / 32); i += THREADS) {
         map_words()[i] = 0;
     }
     if (threadIdx.x == 0) {
-        shared_numbers()[LIST_COUNT] = 0;
+        shared_numbers()[FEW_COUNT] = 0;
     }
     __syncthreads();
 #pragma unroll
@@ -137,7 +135,7 @@ DEVICE u64 rank_few(const u64 own[OWN], struct range range, int in_range, int ra
 #pragma unroll
     for (int j = 0; j < OWN; ++j) {
         if (own[j] >= range.low && own[j] <= range.high) {
-            few[atomic_add_shared(shared_number_address(LIST_COUNT), 1)] = own[j];
+            few[atomic_add_shared(shared_number_address(FEW_COUNT), 1)] = own[j];
         }
     }
     __syncthreads();

@@ -37,15 +37,14 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     if (window_length(&window) <= ALONE) {
         return;
     }
+    if (threadIdx.x == 0) {
+        shared_numbers()[LIST_COUNT] = 0;
+    }
     const struct bound bound =
         choose_bound(&window, minimum(window_length(&window), TOPK), 0, &known);
     const int begin = (int)((i64)window.blocks * part / params.parts);
     const int end = (int)((i64)window.blocks * (part + 1) / params.parts);
-    __syncthreads(); /* the sample was read */
-    if (threadIdx.x == 0) {
-        shared_numbers()[LIST_COUNT] = 0;
-    }
-    __syncthreads();
+    __syncthreads(); /* the sample was read, the count is 0 */
     const int equal = sum_threads(read_blocks(&window, begin, end, bound));
     store_part(&params, blockIdx.x, bound, equal);
 }

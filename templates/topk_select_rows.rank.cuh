@@ -23,7 +23,7 @@ DEVICE u32 *warp_numbers(enum warp_number kind) {
 }
 
 /* What one thread found and all need. */
-enum shared_number { FOUND_BIN, FOUND_RANK, FOUND_COUNT, LIST_COUNT, SHARED_NUMBERS };
+enum shared_number { FOUND_BIN, FOUND_RANK, FOUND_COUNT, LIST_COUNT, FEW_COUNT, SHARED_NUMBERS };
 
 DEVICE int *shared_numbers(void) {
     return (int *)(arena + NUMBERS_OFFSET);
@@ -103,13 +103,17 @@ DEVICE int bit_count(u64 number) {
     return high ? 64 - __clz(high) : 32 - __clz((u32)number);
 }
 
+DEVICE void clear_histogram(void) {
+    for (int i = (int)threadIdx.x; i < BINS; i += THREADS) {
+        histogram()[i] = 0;
+    }
+}
+
 /* How many entries of the range each bin has. Bins are of 2^shift entries from the range's low end,
  * and counted from its high end, so that a thread's are side by side. */
 DEVICE void count_bins(int count, const struct range *range, int shift) {
     const u32 bins = shared_address(HISTOGRAM_OFFSET);
-    for (int i = (int)threadIdx.x; i < BINS; i += THREADS) {
-        histogram()[i] = 0;
-    }
+    clear_histogram();
     __syncthreads();
     for (int i = (int)threadIdx.x; i < count; i += THREADS) {
         const u64 entry = list()[i];

@@ -13,8 +13,8 @@
  *   LIST_OFFSET                      0    32768  samples, entries, elements
  *   HISTOGRAM_OFFSET             32768     4096  entries of each bin
  *   WARPS_OFFSET                 36864      384  a number of each warp
- *   NUMBERS_OFFSET               37248       16  what one thread found
- *   SHARED_BYTES                 37264  of 232448 that a block may have on sm_90a
+ *   NUMBERS_OFFSET               37248       20  what one thread found
+ *   SHARED_BYTES                 37268  of 232448 that a block may have on sm_90a
  * launch
  *   256 threads a block, 4 blocks resident per multiprocessor, at most 64 registers a thread
  */
@@ -27,6 +27,7 @@ enum {
     LIST = 4096,                    /* entries that the list has room for */
     MOST_SAMPLES = 4096,            /* of a window */
     LEAST_SAMPLES = 512,            /* of a short window */
+    SAMPLED = 128,                  /* elements for each sample of a long window */
     BINS = 1024,                    /* of a histogram */
     LOG_BINS = 10,                  /* their number's logarithm */
     PART_LIST = 4096,               /* entries that a part of a row leaves */
@@ -40,7 +41,7 @@ enum {
     HISTOGRAM_OFFSET = 32768,       /* entries of each bin */
     WARPS_OFFSET = 36864,           /* a number of each warp */
     NUMBERS_OFFSET = 37248,         /* what one thread found */
-    SHARED_BYTES = 37264,           /* the arena's size */
+    SHARED_BYTES = 37268,           /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_topk_select_parts_k2048_index
@@ -206,6 +207,7 @@ struct topk_select_rows_header {
     int above;    /* entries of the part's list; more than PART_LIST: it did not fit */
     int equal;    /* elements at the bound that the list lacks, where they are counted */
     unsigned key; /* the bound, the same in all parts of a row */
+    unsigned top; /* hardly a key is above */
     int counted;  /* 1: the list has what is above the bound; 0: also what is equal to it */
 };
 
@@ -384,7 +386,7 @@ DEVICE u32 *warp_numbers(enum warp_number kind) {
 }
 
 /* What one thread found and all need. */
-enum shared_number { FOUND_BIN, FOUND_RANK, FOUND_COUNT, LIST_COUNT, SHARED_NUMBERS };
+enum shared_number { FOUND_BIN, FOUND_RANK, FOUND_COUNT, LIST_COUNT, FEW_COUNT, SHARED_NUMBERS };
 
 DEVICE int *shared_numbers(void) {
     return (int *)(arena + NUMBERS_OFFSET);
@@ -464,13 +466,17 @@ DEVICE int bit_count(u64 number) {
     return high ? 64 - __clz(high) : 32 - __clz((u32)number);
 }
 
+DEVICE void clear_histogram(void) {
+    for (int i = (int)threadIdx.x; i < BINS; i += THREADS) {
+        histogram()[i] = 0;
+    }
+}
+
 /* How many entries of the range each bin has. Bins are of 2^shift entries from the range's low end,
  * and counted from its high end, so that a thread's are side by side. */
 DEVICE void count_bins(int count, const struct range *range, int shift) {
     const u32 bins = shared_address(HISTOGRAM_OFFSET);
-    for (int i = (int)threadIdx.x; i < BINS; i += THREADS) {
-        histogram()[i] = 0;
-    }
+    clear_histogram();
     __syncthreads();
     for (int i = (int)threadIdx.x; i < count; i += THREADS) {
         const u64 entry = list()[i];
@@ -555,8 +561,6 @@ DEVICE struct threshold find_threshold(int count, int rank, struct range range, 
  * element is the largest entry.
  */
 
-enum { SAMPLED = 64 /* elements for each sample, until there are MOST_SAMPLES */ };
-
 /* Standard deviations by which the bound is below the rank that the sample shows: of 500 rows about
  * one is read again because too few elements are above it. */
 #define DEVIATIONS 2.5f
@@ -572,6 +576,7 @@ struct known {
 /* What the list is to hold: elements from the key on; or those above it, the equal ones counted. */
 struct bound {
     u32 key;
+    u32 top; /* hardly an element's key is above; -inf's: nothing is known */
     int counted;
 };
 
@@ -602,17 +607,19 @@ struct sample {
 };
 
 /* Puts `count` keys into the list: whole vectors, each somewhere in its part of the window, in each
- * round elsewhere. */
+ * round elsewhere. Clears the histogram. */
 DEVICE struct sample draw_sample(const struct window *window, int count, int round,
                                  const struct known *known) {
     const u32 begin = (u32)(window->first + VECTOR - 1) / VECTOR;
     const u32 vectors = (u32)window->last / VECTOR - begin, groups = (u32)count / VECTOR;
+    const int shift = 31 - __clz(groups) + 10; /* groups are a power of two */
     struct sample sample = {count};
     u32 least = ~0u, most = 0;
     int possible = 0;
+    clear_histogram();
     for (u32 group = threadIdx.x; group < groups; group += THREADS) {
         const u64 place = ((u64)group << 10) + (hash(group + (u32)round * groups) & 1023u);
-        const u32 vector = begin + (u32)(place * vectors / ((u64)groups << 10));
+        const u32 vector = begin + (u32)(place * vectors >> shift);
         u32 values[VECTOR];
         load_streaming_16(values, window->data + vector * (u64)VECTOR);
 #pragma unroll
@@ -626,14 +633,15 @@ DEVICE struct sample draw_sample(const struct window *window, int count, int rou
         }
     }
     sample.range = range_of(least, most);
-    sample.possible = sum_threads(possible);
+    sample.possible = round == 0 ? count : sum_threads(possible);
     return sample;
 }
 
-/* Makes a sample of what a list that was too short kept. */
+/* Makes a sample of what a list that was too short kept. Clears the histogram. */
 DEVICE struct sample take_kept(int count) {
     struct sample sample = {count, count};
     u32 least = ~0u, most = 0;
+    clear_histogram();
     for (int i = (int)threadIdx.x; i < count; i += THREADS) {
         const u32 key = ordered_key((u32)(list()[i] >> 32));
         list()[i] = (u64)key << 32;
@@ -646,15 +654,43 @@ DEVICE struct sample take_kept(int count) {
 
 /* The middle of what is possible. */
 DEVICE struct bound halve(const struct known *known) {
-    struct bound bound = {known->low + (known->high - known->low) / 2, 1};
+    struct bound bound = {known->low + (known->high - known->low) / 2, KEY_MINUS_INFINITY, 1};
     bound.key += bound.key == KEY_MINUS_ZERO;
     return bound;
+}
+
+/* Guesses a score that `target` samples are not below, and at most `slack` more: from bins of equal
+ * width, by the histogram that was cleared. False if one bin has too many, or scores are infinite. */
+DEVICE bool guess_bound(struct sample sample, int target, int slack, struct bound *bound) {
+    const u32 counts = shared_address(HISTOGRAM_OFFSET);
+    const float low = key_score((u32)(sample.range.low >> 32));
+    const float width = (key_score((u32)(sample.range.high >> 32)) - low) / (float)(BINS - 1);
+    const float scale = 1.0f / width;
+    const float most = 1e30f; /* so that no product of a difference and the scale overflows */
+    if (!(width < most && scale < most)) {
+        return false;
+    }
+    for (int i = (int)threadIdx.x; i < sample.count; i += THREADS) {
+        const u64 entry = list()[i];
+        if (entry >= sample.range.low && entry <= sample.range.high) {
+            const float place = (key_score((u32)(entry >> 32)) - low) * scale;
+            atomic_add_shared(counts + (u32)(BINS - 1 - minimum((int)place, BINS - 1)) * 4, 1);
+        }
+    }
+    __syncthreads();
+    find_bin(target);
+    if (shared_numbers()[FOUND_COUNT] - shared_numbers()[FOUND_RANK] > slack) {
+        return false;
+    }
+    bound->key =
+        ordered_key(__float_as_uint(low + (float)shared_numbers()[FOUND_BIN] * width));
+    return true;
 }
 
 /* The next bound: so far below the wanted rank that it is hardly missed. All threads agree. */
 DEVICE struct bound choose_bound(const struct window *window, int wanted, int round,
                                  const struct known *known) {
-    struct bound bound = {known->low, 1};
+    struct bound bound = {known->low, KEY_MINUS_INFINITY, 1};
     if (known->at_least <= LIST) {
         return bound;
     }
@@ -669,10 +705,16 @@ DEVICE struct bound choose_bound(const struct window *window, int wanted, int ro
     const float deviation = sqrtf(fmaxf(rank * (1.0f - share), 0.0f));
     const int target = clamp((int)ceilf(rank + DEVIATIONS * deviation + 1.0f), 1, sample.possible);
     const int slack = target / 8;
-    const struct threshold threshold = find_threshold(sample.count, target, sample.range, 32, slack);
-    bound.key = (u32)(threshold.entry >> 32);
-    /* Many equal samples: the list is to do without those elements. */
-    bound.counted = threshold.count - target > slack || bound.key <= known->low;
+    bound.top = (u32)(sample.range.high >> 32);
+    bound.counted = 0;
+    if (!guess_bound(sample, target, slack, &bound)) {
+        const struct threshold threshold =
+            find_threshold(sample.count, target, sample.range, 32, slack);
+        bound.key = (u32)(threshold.entry >> 32);
+        /* Many equal samples: the list is to do without those elements. */
+        bound.counted = threshold.count - target > slack;
+    }
+    bound.counted = bound.counted || bound.key <= known->low;
     return bound;
 }
 
@@ -682,12 +724,16 @@ DEVICE void keep_elements(u32 values[VECTORS][VECTOR], u32 mask, int block) {
     const int count = __popc(mask);
     const int inclusive = sum_lanes_before(count);
     const u32 element = (u32)(block * BLOCK + lane_number() * VECTOR);
+    const int total = __shfl_sync((u32)ALL_LANES, inclusive, 31);
     u32 at = 0;
-    if (lane_number() == 31 && inclusive > 0) {
-        at = atomic_add_shared(shared_number_address(LIST_COUNT), (u32)inclusive);
+    if (total == 0) {
+        return;
+    }
+    if (lane_number() == 31) {
+        at = atomic_add_shared(shared_number_address(LIST_COUNT), (u32)total);
     }
     at = __shfl_sync((u32)ALL_LANES, at, 31);
-    if (at + (u32)__shfl_sync((u32)ALL_LANES, inclusive, 31) > LIST) {
+    if (at + (u32)total > LIST) {
         return;
     }
     u32 address = shared_address(LIST_OFFSET) + (at + (u32)(inclusive - count)) * 8;
@@ -750,24 +796,23 @@ struct found {
 };
 
 /* The list of a window whose `wanted` best it has, but for those equal to the bound. `known` says
- * where to look. Ends with a barrier. */
+ * where to look. Begins and ends behind a barrier. */
 DEVICE struct found find_list(const struct window *window, int wanted, int round,
                               struct known known) {
     struct found found;
     for (;; ++round) {
-        found.bound = choose_bound(window, wanted, round, &known);
-        __syncthreads(); /* the sample was read */
         if (threadIdx.x == 0) {
             shared_numbers()[LIST_COUNT] = 0;
         }
-        __syncthreads();
+        found.bound = choose_bound(window, wanted, round, &known);
+        __syncthreads(); /* the sample was read, the count is 0 */
         const int equal = sum_threads(read_blocks(window, 0, window->blocks, found.bound));
         found.count = shared_numbers()[LIST_COUNT];
-        __syncthreads();
         if (is_enough(&known, found.bound, found.count, equal, wanted, found.count <= LIST,
                       LIST - BLOCK)) {
             return found;
         }
+        __syncthreads(); /* the count was read */
     }
 }
 
@@ -792,7 +837,8 @@ DEVICE void store_part(const struct topk_select_rows_params *params, i64 part, s
         entries[i] = list()[i];
     }
     if (threadIdx.x == 0) {
-        const struct topk_select_rows_header header = {count, equal, bound.key, bound.counted};
+        const struct topk_select_rows_header header = {count, equal, bound.key, bound.top,
+                                                      bound.counted};
         params->headers[part] = header;
     }
 }
@@ -808,15 +854,14 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     if (window_length(&window) <= ALONE) {
         return;
     }
+    if (threadIdx.x == 0) {
+        shared_numbers()[LIST_COUNT] = 0;
+    }
     const struct bound bound =
         choose_bound(&window, minimum(window_length(&window), TOPK), 0, &known);
     const int begin = (int)((i64)window.blocks * part / params.parts);
     const int end = (int)((i64)window.blocks * (part + 1) / params.parts);
-    __syncthreads(); /* the sample was read */
-    if (threadIdx.x == 0) {
-        shared_numbers()[LIST_COUNT] = 0;
-    }
-    __syncthreads();
+    __syncthreads(); /* the sample was read, the count is 0 */
     const int equal = sum_threads(read_blocks(&window, begin, end, bound));
     store_part(&params, blockIdx.x, bound, equal);
 }

@@ -13,12 +13,11 @@
  * shared memory (offset, bytes)
  *   LIST_OFFSET                      0    32768  samples, entries, elements
  *   HISTOGRAM_OFFSET             32768     4096  entries of each bin
- *   MAP_OFFSET                   36864     8192  a bit an element
- *   BLOCK_COUNTS_OFFSET          45056      256  elements of the map in each block
- *   EQUAL_OFFSET                 45312     1024  masks of a warp's lanes
- *   WARPS_OFFSET                 46336      384  a number of each warp
- *   NUMBERS_OFFSET               46720       16  what one thread found
- *   SHARED_BYTES                 46736  of 232448 that a block may have on sm_90a
+ *   MAP_OFFSET                   36864    16384  a bit an element
+ *   EQUAL_OFFSET                 53248     1024  masks of a warp's lanes
+ *   WARPS_OFFSET                 54272      384  a number of each warp
+ *   NUMBERS_OFFSET               54656       20  what one thread found
+ *   SHARED_BYTES                 54676  of 232448 that a block may have on sm_90a
  * launch
  *   256 threads a block, 4 blocks resident per multiprocessor, at most 64 registers a thread
  *   1 block a row
@@ -32,12 +31,13 @@ enum {
     LIST = 4096,                    /* entries that the list has room for */
     MOST_SAMPLES = 4096,            /* of a window */
     LEAST_SAMPLES = 512,            /* of a short window */
+    SAMPLED = 64,                   /* elements for each sample of a long window */
     BINS = 1024,                    /* of a histogram */
     LOG_BINS = 10,                  /* their number's logarithm */
     PART_LIST = 4096,               /* entries that a part of a row leaves */
     DEPENDENT_LAUNCH = 1,           /* 1: may begin before the kernel ahead of it has ended */
     MERGE = 0,                      /* 1: behind the pass parts */
-    MAP_BLOCKS = 64,                /* of 1024 elements that the map of bits has */
+    MAP_BLOCKS = 128,               /* of 1024 elements that the map of bits has */
     PREFETCH_BYTES = 65536,         /* of a window that are asked for at once */
 };
 
@@ -46,11 +46,10 @@ enum {
     LIST_OFFSET = 0,                /* samples, entries, elements */
     HISTOGRAM_OFFSET = 32768,       /* entries of each bin */
     MAP_OFFSET = 36864,             /* a bit an element */
-    BLOCK_COUNTS_OFFSET = 45056,    /* elements of the map in each block */
-    EQUAL_OFFSET = 45312,           /* masks of a warp's lanes */
-    WARPS_OFFSET = 46336,           /* a number of each warp */
-    NUMBERS_OFFSET = 46720,         /* what one thread found */
-    SHARED_BYTES = 46736,           /* the arena's size */
+    EQUAL_OFFSET = 53248,           /* masks of a warp's lanes */
+    WARPS_OFFSET = 54272,           /* a number of each warp */
+    NUMBERS_OFFSET = 54656,         /* what one thread found */
+    SHARED_BYTES = 54676,           /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_topk_select_rows_k2048_index
@@ -224,6 +223,7 @@ struct topk_select_rows_header {
     int above;    /* entries of the part's list; more than PART_LIST: it did not fit */
     int equal;    /* elements at the bound that the list lacks, where they are counted */
     unsigned key; /* the bound, the same in all parts of a row */
+    unsigned top; /* hardly a key is above */
     int counted;  /* 1: the list has what is above the bound; 0: also what is equal to it */
 };
 
@@ -402,7 +402,7 @@ DEVICE u32 *warp_numbers(enum warp_number kind) {
 }
 
 /* What one thread found and all need. */
-enum shared_number { FOUND_BIN, FOUND_RANK, FOUND_COUNT, LIST_COUNT, SHARED_NUMBERS };
+enum shared_number { FOUND_BIN, FOUND_RANK, FOUND_COUNT, LIST_COUNT, FEW_COUNT, SHARED_NUMBERS };
 
 DEVICE int *shared_numbers(void) {
     return (int *)(arena + NUMBERS_OFFSET);
@@ -482,13 +482,17 @@ DEVICE int bit_count(u64 number) {
     return high ? 64 - __clz(high) : 32 - __clz((u32)number);
 }
 
+DEVICE void clear_histogram(void) {
+    for (int i = (int)threadIdx.x; i < BINS; i += THREADS) {
+        histogram()[i] = 0;
+    }
+}
+
 /* How many entries of the range each bin has. Bins are of 2^shift entries from the range's low end,
  * and counted from its high end, so that a thread's are side by side. */
 DEVICE void count_bins(int count, const struct range *range, int shift) {
     const u32 bins = shared_address(HISTOGRAM_OFFSET);
-    for (int i = (int)threadIdx.x; i < BINS; i += THREADS) {
-        histogram()[i] = 0;
-    }
+    clear_histogram();
     __syncthreads();
     for (int i = (int)threadIdx.x; i < count; i += THREADS) {
         const u64 entry = list()[i];
@@ -573,8 +577,6 @@ DEVICE struct threshold find_threshold(int count, int rank, struct range range, 
  * element is the largest entry.
  */
 
-enum { SAMPLED = 64 /* elements for each sample, until there are MOST_SAMPLES */ };
-
 /* Standard deviations by which the bound is below the rank that the sample shows: of 500 rows about
  * one is read again because too few elements are above it. */
 #define DEVIATIONS 2.5f
@@ -590,6 +592,7 @@ struct known {
 /* What the list is to hold: elements from the key on; or those above it, the equal ones counted. */
 struct bound {
     u32 key;
+    u32 top; /* hardly an element's key is above; -inf's: nothing is known */
     int counted;
 };
 
@@ -620,17 +623,19 @@ struct sample {
 };
 
 /* Puts `count` keys into the list: whole vectors, each somewhere in its part of the window, in each
- * round elsewhere. */
+ * round elsewhere. Clears the histogram. */
 DEVICE struct sample draw_sample(const struct window *window, int count, int round,
                                  const struct known *known) {
     const u32 begin = (u32)(window->first + VECTOR - 1) / VECTOR;
     const u32 vectors = (u32)window->last / VECTOR - begin, groups = (u32)count / VECTOR;
+    const int shift = 31 - __clz(groups) + 10; /* groups are a power of two */
     struct sample sample = {count};
     u32 least = ~0u, most = 0;
     int possible = 0;
+    clear_histogram();
     for (u32 group = threadIdx.x; group < groups; group += THREADS) {
         const u64 place = ((u64)group << 10) + (hash(group + (u32)round * groups) & 1023u);
-        const u32 vector = begin + (u32)(place * vectors / ((u64)groups << 10));
+        const u32 vector = begin + (u32)(place * vectors >> shift);
         u32 values[VECTOR];
         load_streaming_16(values, window->data + vector * (u64)VECTOR);
 #pragma unroll
@@ -644,14 +649,15 @@ DEVICE struct sample draw_sample(const struct window *window, int count, int rou
         }
     }
     sample.range = range_of(least, most);
-    sample.possible = sum_threads(possible);
+    sample.possible = round == 0 ? count : sum_threads(possible);
     return sample;
 }
 
-/* Makes a sample of what a list that was too short kept. */
+/* Makes a sample of what a list that was too short kept. Clears the histogram. */
 DEVICE struct sample take_kept(int count) {
     struct sample sample = {count, count};
     u32 least = ~0u, most = 0;
+    clear_histogram();
     for (int i = (int)threadIdx.x; i < count; i += THREADS) {
         const u32 key = ordered_key((u32)(list()[i] >> 32));
         list()[i] = (u64)key << 32;
@@ -664,15 +670,43 @@ DEVICE struct sample take_kept(int count) {
 
 /* The middle of what is possible. */
 DEVICE struct bound halve(const struct known *known) {
-    struct bound bound = {known->low + (known->high - known->low) / 2, 1};
+    struct bound bound = {known->low + (known->high - known->low) / 2, KEY_MINUS_INFINITY, 1};
     bound.key += bound.key == KEY_MINUS_ZERO;
     return bound;
+}
+
+/* Guesses a score that `target` samples are not below, and at most `slack` more: from bins of equal
+ * width, by the histogram that was cleared. False if one bin has too many, or scores are infinite. */
+DEVICE bool guess_bound(struct sample sample, int target, int slack, struct bound *bound) {
+    const u32 counts = shared_address(HISTOGRAM_OFFSET);
+    const float low = key_score((u32)(sample.range.low >> 32));
+    const float width = (key_score((u32)(sample.range.high >> 32)) - low) / (float)(BINS - 1);
+    const float scale = 1.0f / width;
+    const float most = 1e30f; /* so that no product of a difference and the scale overflows */
+    if (!(width < most && scale < most)) {
+        return false;
+    }
+    for (int i = (int)threadIdx.x; i < sample.count; i += THREADS) {
+        const u64 entry = list()[i];
+        if (entry >= sample.range.low && entry <= sample.range.high) {
+            const float place = (key_score((u32)(entry >> 32)) - low) * scale;
+            atomic_add_shared(counts + (u32)(BINS - 1 - minimum((int)place, BINS - 1)) * 4, 1);
+        }
+    }
+    __syncthreads();
+    find_bin(target);
+    if (shared_numbers()[FOUND_COUNT] - shared_numbers()[FOUND_RANK] > slack) {
+        return false;
+    }
+    bound->key =
+        ordered_key(__float_as_uint(low + (float)shared_numbers()[FOUND_BIN] * width));
+    return true;
 }
 
 /* The next bound: so far below the wanted rank that it is hardly missed. All threads agree. */
 DEVICE struct bound choose_bound(const struct window *window, int wanted, int round,
                                  const struct known *known) {
-    struct bound bound = {known->low, 1};
+    struct bound bound = {known->low, KEY_MINUS_INFINITY, 1};
     if (known->at_least <= LIST) {
         return bound;
     }
@@ -687,10 +721,16 @@ DEVICE struct bound choose_bound(const struct window *window, int wanted, int ro
     const float deviation = sqrtf(fmaxf(rank * (1.0f - share), 0.0f));
     const int target = clamp((int)ceilf(rank + DEVIATIONS * deviation + 1.0f), 1, sample.possible);
     const int slack = target / 8;
-    const struct threshold threshold = find_threshold(sample.count, target, sample.range, 32, slack);
-    bound.key = (u32)(threshold.entry >> 32);
-    /* Many equal samples: the list is to do without those elements. */
-    bound.counted = threshold.count - target > slack || bound.key <= known->low;
+    bound.top = (u32)(sample.range.high >> 32);
+    bound.counted = 0;
+    if (!guess_bound(sample, target, slack, &bound)) {
+        const struct threshold threshold =
+            find_threshold(sample.count, target, sample.range, 32, slack);
+        bound.key = (u32)(threshold.entry >> 32);
+        /* Many equal samples: the list is to do without those elements. */
+        bound.counted = threshold.count - target > slack;
+    }
+    bound.counted = bound.counted || bound.key <= known->low;
     return bound;
 }
 
@@ -700,12 +740,16 @@ DEVICE void keep_elements(u32 values[VECTORS][VECTOR], u32 mask, int block) {
     const int count = __popc(mask);
     const int inclusive = sum_lanes_before(count);
     const u32 element = (u32)(block * BLOCK + lane_number() * VECTOR);
+    const int total = __shfl_sync((u32)ALL_LANES, inclusive, 31);
     u32 at = 0;
-    if (lane_number() == 31 && inclusive > 0) {
-        at = atomic_add_shared(shared_number_address(LIST_COUNT), (u32)inclusive);
+    if (total == 0) {
+        return;
+    }
+    if (lane_number() == 31) {
+        at = atomic_add_shared(shared_number_address(LIST_COUNT), (u32)total);
     }
     at = __shfl_sync((u32)ALL_LANES, at, 31);
-    if (at + (u32)__shfl_sync((u32)ALL_LANES, inclusive, 31) > LIST) {
+    if (at + (u32)total > LIST) {
         return;
     }
     u32 address = shared_address(LIST_OFFSET) + (at + (u32)(inclusive - count)) * 8;
@@ -768,91 +812,227 @@ struct found {
 };
 
 /* The list of a window whose `wanted` best it has, but for those equal to the bound. `known` says
- * where to look. Ends with a barrier. */
+ * where to look. Begins and ends behind a barrier. */
 DEVICE struct found find_list(const struct window *window, int wanted, int round,
                               struct known known) {
     struct found found;
     for (;; ++round) {
-        found.bound = choose_bound(window, wanted, round, &known);
-        __syncthreads(); /* the sample was read */
         if (threadIdx.x == 0) {
             shared_numbers()[LIST_COUNT] = 0;
         }
-        __syncthreads();
+        found.bound = choose_bound(window, wanted, round, &known);
+        __syncthreads(); /* the sample was read, the count is 0 */
         const int equal = sum_threads(read_blocks(window, 0, window->blocks, found.bound));
         found.count = shared_numbers()[LIST_COUNT];
-        __syncthreads();
         if (is_enough(&known, found.bound, found.count, equal, wanted, found.count <= LIST,
                       LIST - BLOCK)) {
             return found;
         }
+        __syncthreads(); /* the count was read */
     }
 }
 
 #line 2 "templates/topk_select_rows.emit.cuh"
 /*
- * From a list that holds a window's best to what is written.
+ * From a list that holds a window's best to what is written. Each thread keeps entries of the list in
+ * registers from the first step to the last: numbers threadIdx.x, THREADS behind it, and so on.
  *
- * Ascending by index without values: each chosen element is a bit of a map, and its place is the
- * number of bits before it. Else the chosen entries are sorted: Batcher's bitonic network (K. E.
- * Batcher, Sorting networks and their applications, 1968), which takes any number of entries.
+ * Ascending by index: each chosen element is a bit of a map, and its place is the number of bits
+ * before it. Else, or where a window is longer than the map, the chosen entries are sorted: Batcher's
+ * bitonic network (K. E. Batcher, Sorting networks and their applications, 1968), which takes any
+ * number of entries.
  */
 
-enum { WORDS = BLOCK / 32 /* of the map, a block */ };
+enum {
+    OWN = (LIST + THREADS - 1) / THREADS, /* entries of a thread */
+    PAIR = 64,                            /* elements of two words of the map */
+    BLOCK_PAIRS = BLOCK / PAIR,
+    ALL_WANTED = 1 /* as the least entry: no entry is 0 */
+};
 
 DEVICE u32 *map_words(void) {
     return (u32 *)(arena + MAP_OFFSET);
 }
 
-DEVICE int *block_counts(void) {
-    return (int *)(arena + BLOCK_COUNTS_OFFSET);
+/* Elements of the map before each two words: where the histogram was. */
+DEVICE unsigned short *pair_places(void) {
+    return (unsigned short *)(arena + HISTOGRAM_OFFSET);
+}
+
+/* What is written, over the list: elements in order, and behind them their keys. */
+DEVICE u32 *chosen_elements(void) {
+    return (u32 *)(arena + LIST_OFFSET);
+}
+
+DEVICE u32 *chosen_keys(void) {
+    return chosen_elements() + TOPK;
 }
 
 DEVICE u32 *equal_words(void) {
     return (u32 *)(arena + EQUAL_OFFSET) + warp_number() * 32;
 }
 
-/* Puts keys where the list has scores. */
-DEVICE void order_entries(int count) {
-    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
-        const u64 entry = list()[i];
-        list()[i] = (u64)ordered_key((u32)(entry >> 32)) << 32 | (u32)entry;
+/* ---- the least entry that is wanted ------------------------------------------------------------
+ */
+
+/* Entries are packed: a key above so many bits as elements need, in which earlier ones are larger.
+ */
+DEVICE int element_bits(const struct window *window) {
+    return 32 - __clz((u32)window->last);
+}
+
+DEVICE u32 element_mask(const struct window *window) {
+    return ~0u >> __clz((u32)window->last);
+}
+
+DEVICE u64 pack_entry(const struct window *window, u32 key, u32 element) {
+    return (u64)key << element_bits(window) | (element_mask(window) - element);
+}
+
+DEVICE u32 packed_key(const struct window *window, u64 entry) {
+    return (u32)(entry >> element_bits(window));
+}
+
+DEVICE u32 packed_element(const struct window *window, u64 entry) {
+    return element_mask(window) - ((u32)entry & element_mask(window));
+}
+
+/* Keys in bins of 2^shift from `low` on; the last bin has all that is above. */
+struct bins {
+    u32 low, high; /* keys are in this range */
+    int shift;
+};
+
+/* Bins for the list's keys: above the bound as far as the sample went, or as far as there are any.
+ */
+DEVICE struct bins choose_bins(struct found found) {
+    struct bins bins = {found.bound.key, KEY_PLUS_INFINITY, 0};
+    u32 top = found.bound.top;
+    if (top == KEY_MINUS_INFINITY) {
+        u32 least = ~0u, most = 0;
+        for (int i = (int)threadIdx.x; i < found.count; i += THREADS) {
+            const u32 key = ordered_key((u32)(list()[i] >> 32));
+            least = key < least ? key : least;
+            most = key > most ? key : most;
+        }
+        const struct range range = range_of(least, most);
+        bins.low = (u32)(range.low >> 32);
+        top = (u32)(range.high >> 32);
+    }
+    bins.shift = maximum(bit_count(top - bins.low) - LOG_BINS, 0);
+    return bins;
+}
+
+/* Packs the list, a thread its own entries, and counts them by bins; clears the map. Begins behind a
+ * barrier and ends with one. */
+DEVICE void pack_list(const struct window *window, int count, const struct bins *bins, bool mapped,
+                      u64 own[OWN]) {
+    const u32 counts = shared_address(HISTOGRAM_OFFSET);
+    clear_histogram();
+    for (int i = (int)threadIdx.x; mapped && i < window->blocks * (BLOCK / 32); i += THREADS) {
+        map_words()[i] = 0;
+    }
+    if (threadIdx.x == 0) {
+        shared_numbers()[FEW_COUNT] = 0;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < OWN; ++j) {
+        const int i = (int)threadIdx.x + j * THREADS;
+        own[j] = 0;
+        if (i < count) {
+            const u64 entry = list()[i];
+            const u32 key = ordered_key((u32)(entry >> 32));
+            const u32 bin = (key - bins->low) >> bins->shift;
+            own[j] = pack_entry(window, key, ~(u32)entry);
+            list()[i] = own[j];
+            atomic_add_shared(counts + (BINS - 1 - (bin < BINS ? bin : BINS - 1)) * 4, 1);
+        }
+    }
+    __syncthreads();
+}
+
+/* Reads the thread's own entries of a packed list again, so that no registers hold them meanwhile. */
+DEVICE void reload_own(int count, u64 own[OWN]) {
+#pragma unroll
+    for (int j = 0; j < OWN; ++j) {
+        const int i = (int)threadIdx.x + j * THREADS;
+        own[j] = i < count ? list()[i] : 0;
     }
 }
 
-/* The least entry of those wanted; the list holds keys. */
-DEVICE u64 least_wanted(int count, int wanted) {
-    u32 least = ~0u, most = 0;
+/* The entry of a rank among the `in_range` of a range, THREADS at most: each is compared with all
+ * others. */
+DEVICE u64 rank_few(const u64 own[OWN], struct range range, int in_range, int rank) {
+    enum { RESULT = BINS / 2 - 1 };
+    u64 *const few = (u64 *)histogram(); /* which is not needed any more */
+#pragma unroll
+    for (int j = 0; j < OWN; ++j) {
+        if (own[j] >= range.low && own[j] <= range.high) {
+            few[atomic_add_shared(shared_number_address(FEW_COUNT), 1)] = own[j];
+        }
+    }
+    __syncthreads();
+    if ((int)threadIdx.x < in_range) {
+        const u64 one = few[threadIdx.x];
+        int larger = 0;
+        for (int i = 0; i < in_range; ++i) {
+            larger += few[i] > one;
+        }
+        if (larger == rank - 1) {
+            few[RESULT] = one;
+        }
+    }
+    __syncthreads();
+    return few[RESULT];
+}
+
+/* The least entry of those wanted, out of a packed list and its counts. */
+DEVICE u64 find_least(const struct window *window, int count, int wanted, const struct bins *bins,
+                      u64 own[OWN]) {
+    const int bits = element_bits(window);
     if (count <= wanted) {
-        return 0;
+        return ALL_WANTED;
     }
-    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
-        const u32 key = (u32)(list()[i] >> 32);
-        least = key < least ? key : least;
-        most = key > most ? key : most;
+    find_bin(wanted);
+    const int in_bin = shared_numbers()[FOUND_COUNT], rank = shared_numbers()[FOUND_RANK];
+    const u32 bin = (u32)shared_numbers()[FOUND_BIN];
+    const u32 low = bins->low + (bin << bins->shift);
+    const u32 high = bin == BINS - 1 ? bins->high : low + ((1u << bins->shift) - 1u);
+    const struct range range = {(u64)low << bits, (u64)high << bits | element_mask(window)};
+    if (in_bin == rank) {
+        return range.low;
     }
-    return find_threshold(count, wanted, range_of(least, most), 0, 0).entry;
+    if (in_bin <= minimum(THREADS, BINS / 2 - 1)) {
+        return rank_few(own, range, in_bin, rank);
+    }
+    const u64 least = find_threshold(count, rank, range, 0, 0).entry;
+    reload_own(count, own);
+    return least;
 }
 
 /* ---- elements equal to the bound ------------------------------------------------------------- */
 
-/* Lane n's 32 elements from 32 * n on, the first in bit 31, out of all lanes' masks. */
+/* Lane n's 32 elements from 32 * n on, out of all lanes' four of each vector: the first in bit 0 of
+ * both. */
 DEVICE u32 turn_masks(u32 mask) {
     u32 *const words = equal_words();
-    const int shift = 28 - 4 * (lane_number() / 4);
+    const int shift = 4 * (lane_number() / 4);
     u32 word = 0;
     words[lane_number()] = mask;
     __syncwarp((u32)ALL_LANES);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        word = word << 4 | (words[lane_number() % 4 * 8 + i] >> shift & 15u);
+        word |= (words[lane_number() % 4 * 8 + i] >> shift & 15u) << (4 * i);
     }
     __syncwarp((u32)ALL_LANES);
     return word;
 }
 
-/* A lane's elements of a block that are equal to the bound. */
+/* A lane's elements of a block that are equal to the bound: element c of vector i in bit 4 * i + c.
+ */
 DEVICE u32 equal_elements(const struct window *window, int block, u32 key) {
+    const int element = block * BLOCK + lane_number() * VECTOR;
     u32 values[VECTORS][VECTOR];
     u32 mask = 0;
     if (block >= window->blocks) {
@@ -863,19 +1043,17 @@ DEVICE u32 equal_elements(const struct window *window, int block, u32 key) {
     for (int i = 0; i < VECTORS; ++i) {
 #pragma unroll
         for (int c = 0; c < VECTOR; ++c) {
-            mask = mask << 1 | (ordered_key(values[i][c]) == key);
+            const int at = element + i * STEP + c;
+            const bool inside = at >= window->first && at < window->last;
+            mask |= (u32)(inside && ordered_key(values[i][c]) == key) << (i * VECTOR + c);
         }
     }
-    return mask & mask_inside(window, block);
+    return mask;
 }
 
-DEVICE u64 make_entry(u32 key, u32 element) {
-    return ORDER_BY_SCORE ? (u64)key << 32 | ~element : (u64)~element << 32 | key;
-}
-
-/* Takes the first `wanted` elements equal to the bound into the map, or into the list behind its
- * `count` entries. */
-DEVICE void take_equal(const struct window *window, u32 key, int wanted, bool mapped, int count) {
+/* Appends the first `wanted` elements equal to the bound to the list's `count` packed entries. Ends
+ * with a barrier. */
+DEVICE void take_equal(const struct window *window, u32 key, int wanted, int count) {
     u32 *const sums = warp_numbers(WARP_SUM);
     int taken = 0;
 #pragma unroll 1
@@ -891,13 +1069,10 @@ DEVICE void take_equal(const struct window *window, u32 key, int wanted, bool ma
         int rank = taken + inclusive - own +
                    (int)warp_reduce_add(lane_number() < warp_number() ? sum : 0);
         while (word && rank < wanted) {
-            const u32 bit = (u32)__clz(word), element = (u32)(block * BLOCK + lane_number() * 32) + bit;
-            word &= ~(0x80000000u >> bit);
-            if (mapped) {
-                map_words()[element / 32] |= 0x80000000u >> bit;
-            } else {
-                list()[count + rank] = make_entry(key, element);
-            }
+            const u32 element =
+                (u32)(block * BLOCK + lane_number() * 32) + (u32)__ffs((int)word) - 1u;
+            list()[count + rank] = pack_entry(window, key, element);
+            word &= word - 1;
             ++rank;
         }
         taken += (int)warp_reduce_add(sum);
@@ -907,53 +1082,47 @@ DEVICE void take_equal(const struct window *window, u32 key, int wanted, bool ma
 
 /* ---- ascending by index ---------------------------------------------------------------------- */
 
-/* The map of the entries from `least` on. Ends with a barrier. */
-DEVICE void make_map(const struct window *window, int count, u64 least) {
+/* The map of the entries from `least` on, and how many elements are before each pair of its words.
+ * Ends with a barrier. */
+DEVICE void make_map(const struct window *window, const u64 own[OWN], u64 least) {
     const u32 words = shared_address(MAP_OFFSET);
-    for (int i = (int)threadIdx.x; i < window->blocks * WORDS; i += THREADS) {
-        map_words()[i] = 0;
-    }
-    __syncthreads();
-    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
-        const u64 entry = list()[i];
-        if (entry >= least) {
-            const u32 element = ~(u32)entry;
-            atomic_or_shared(words + element / 32 * 4, 0x80000000u >> element % 32);
-        }
-    }
-    __syncthreads();
-}
-
-/* How many elements of the map are in the blocks before this one, of all warps alike. */
-DEVICE int sum_blocks_before(int block) {
-    int before = 0;
+    const int pairs = window->blocks * BLOCK_PAIRS, each = (pairs + THREADS - 1) / THREADS;
+    const int begin = minimum((int)threadIdx.x * each, pairs), end = minimum(begin + each, pairs);
+    int count = 0;
 #pragma unroll
-    for (int i = 0; i < MAP_BLOCKS; i += 32) {
-        const int other = i + lane_number();
-        before += other < block ? block_counts()[other] : 0;
-    }
-    return (int)warp_reduce_add((u32)before);
-}
-
-/* Writes the elements of the map in order over the list. Ends with a barrier. */
-DEVICE void list_map(const struct window *window) {
-    u32 *const elements = (u32 *)list();
-    for (int block = warp_number(); block < window->blocks; block += WARPS) {
-        const u32 count =
-            warp_reduce_add((u32)__popc(map_words()[block * WORDS + lane_number()]));
-        if (lane_number() == 0) {
-            block_counts()[block] = (int)count;
+    for (int j = 0; j < OWN; ++j) {
+        if (own[j] >= least) {
+            const u32 element = packed_element(window, own[j]);
+            atomic_or_shared(words + element / 32 * 4, 1u << element % 32);
         }
     }
     __syncthreads();
-    for (int block = warp_number(); block < window->blocks; block += WARPS) {
-        u32 word = map_words()[block * WORDS + lane_number()];
-        const int own = __popc(word);
-        int place = sum_blocks_before(block) + sum_lanes_before(own) - own;
-        while (word) {
-            const u32 bit = (u32)__clz(word);
-            word &= ~(0x80000000u >> bit);
-            elements[place++] = (u32)(block * BLOCK + lane_number() * 32) + bit;
+    for (int i = begin; i < end; ++i) {
+        count += __popc(map_words()[2 * i]) + __popc(map_words()[2 * i + 1]);
+    }
+    int place = sum_threads_before(count);
+    for (int i = begin; i < end; ++i) {
+        pair_places()[i] = (unsigned short)place;
+        place += __popc(map_words()[2 * i]) + __popc(map_words()[2 * i + 1]);
+    }
+    __syncthreads();
+}
+
+/* Puts the entries from `least` on where the map says. Ends with a barrier. */
+DEVICE void place_entries(const struct window *window, const u64 own[OWN], u64 least, bool keys) {
+#pragma unroll
+    for (int j = 0; j < OWN; ++j) {
+        if (own[j] >= least) {
+            const u32 element = packed_element(window, own[j]), pair = element / PAIR;
+            const u32 before = (1u << element % 32) - 1u;
+            const u32 first = map_words()[2 * pair], second = map_words()[2 * pair + 1];
+            const int place = pair_places()[pair] +
+                              (element & 32 ? __popc(first) + __popc(second & before)
+                                            : __popc(first & before));
+            chosen_elements()[place] = element;
+            if (keys) {
+                chosen_keys()[place] = packed_key(window, own[j]);
+            }
         }
     }
     __syncthreads();
@@ -961,33 +1130,25 @@ DEVICE void list_map(const struct window *window) {
 
 /* ---- sorted ---------------------------------------------------------------------------------- */
 
-/* Moves the entries from `least` on to the list's beginning, as they are to be sorted; how many.
- * Those of THREADS places are read before any of them is written, none of which lies further on.
- * Ends with a barrier. */
-DEVICE int gather_entries(int count, u64 least) {
-    if (threadIdx.x == 0) {
-        shared_numbers()[LIST_COUNT] = 0;
+/* Puts the entries from `least` on at the list's beginning, as they are to be sorted. Ends with a
+ * barrier. */
+DEVICE void gather_entries(const struct window *window, const u64 own[OWN], u64 least) {
+    int count = 0;
+#pragma unroll
+    for (int j = 0; j < OWN; ++j) {
+        count += own[j] >= least;
     }
-    __syncthreads();
-#pragma unroll 1
-    for (int begin = 0; begin < count; begin += THREADS) {
-        const int i = begin + (int)threadIdx.x;
-        const u64 entry = i < count ? list()[i] : 0;
-        const bool chosen = i < count && entry >= least;
-        const u32 lanes = __ballot_sync((u32)ALL_LANES, chosen);
-        u32 place = 0;
-        if (lane_number() == 0) {
-            place = atomic_add_shared(shared_number_address(LIST_COUNT), (u32)__popc(lanes));
-        }
-        place = __shfl_sync((u32)ALL_LANES, place, 0) +
-                (u32)__popc(lanes & ((1u << lane_number()) - 1u));
-        __syncthreads();
-        if (chosen) {
-            list()[place] = make_entry((u32)(entry >> 32), ~(u32)entry);
+    int place = sum_threads_before(count);
+#pragma unroll
+    for (int j = 0; j < OWN; ++j) {
+        if (own[j] >= least) {
+            const u32 key = packed_key(window, own[j]);
+            list()[place++] = ORDER_BY_SCORE
+                                  ? own[j]
+                                  : (u64)~packed_element(window, own[j]) << 32 | key;
         }
     }
     __syncthreads();
-    return shared_numbers()[LIST_COUNT];
 }
 
 /* One step of the network: entries `stride` apart in runs of 2 * stride, or mirrored in them. */
@@ -1019,55 +1180,69 @@ DEVICE void sort_list(int count) {
 
 /* ---- what is written ------------------------------------------------------------------------- */
 
-/* Place i of a row: an element, or none; and its score. */
-DEVICE void store_place(const struct topk_select_rows_params *params, const struct window *window,
-                        int row, int i, bool there, u32 element, u32 key, u32 offset) {
-    params->indices[row * params->indices_stride + i] =
-        there ? (int)(element + (u32)window->column + offset) : -1;
-    if (params->values) {
-        params->values[row * params->values_stride + i] = there ? key_score(key) : minus_infinity();
+/* A row of the results. */
+struct target {
+    int *indices;
+    float *values; /* or null */
+    u32 offset;    /* of element 0 */
+};
+
+DEVICE struct target open_target(const struct topk_select_rows_params *params,
+                                 const struct window *window, int row) {
+    struct target target = {params->indices + row * params->indices_stride, params->values, 0};
+    if (target.values) {
+        target.values += row * params->values_stride;
+    }
+    target.offset = (u32)window->column + (u32)params->index_offset +
+                    (params->offset ? (u32)params->offset[row] : 0);
+    return target;
+}
+
+/* Place i of a row: an element and its key, or none. */
+DEVICE void store_place(const struct target *target, int i, bool there, u32 element, u32 key) {
+    target->indices[i] = there ? (int)(element + target->offset) : -1;
+    if (target->values) {
+        target->values[i] = there ? key_score(key) : minus_infinity();
     }
 }
 
-/* The elements, or else the entries, that the list now begins with. A map is made of windows that
- * fill all places. */
+/* The elements, or else the entries, that the list now begins with. */
 DEVICE void store_row(const struct topk_select_rows_params *params, const struct window *window,
                       int row, int wanted, bool mapped) {
-    const u32 offset =
-        (u32)params->index_offset + (params->offset ? (u32)params->offset[row] : 0);
-    const u32 *const elements = (const u32 *)list();
+    const struct target target = open_target(params, window, row);
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < TOPK; i += THREADS) {
+        const bool there = i < wanted;
         if (mapped) {
-            store_place(params, window, row, i, true, elements[i], 0, offset);
+            store_place(&target, i, there, there ? chosen_elements()[i] : 0,
+                        there && target.values ? chosen_keys()[i] : 0);
         } else {
-            const u64 entry = i < wanted ? list()[i] : 0;
-            const u32 high = (u32)(entry >> 32), low = (u32)entry;
-            store_place(params, window, row, i, i < wanted, ~(ORDER_BY_SCORE ? low : high),
-                        ORDER_BY_SCORE ? high : low, offset);
+            const u64 entry = there ? list()[i] : 0;
+            const u32 element =
+                ORDER_BY_SCORE ? packed_element(window, entry) : ~(u32)(entry >> 32);
+            const u32 key = ORDER_BY_SCORE ? packed_key(window, entry) : (u32)entry;
+            store_place(&target, i, there, element, key);
         }
     }
 }
 
-/* Writes a row out of its list of scores. */
+/* Writes a row out of its list of scores. Begins behind a barrier. */
 DEVICE void emit_row(const struct topk_select_rows_params *params, const struct window *window,
                      int row, int wanted, struct found found) {
-    const bool mapped = !ORDER_BY_SCORE && !params->values && window->blocks <= MAP_BLOCKS;
-    order_entries(found.count);
-    __syncthreads();
-    const u64 least = least_wanted(found.count, wanted);
-    const int missing = maximum(wanted - found.count, 0);
+    const bool mapped = !ORDER_BY_SCORE && window->blocks <= MAP_BLOCKS;
+    const struct bins bins = choose_bins(found);
+    u64 own[OWN];
+    pack_list(window, found.count, &bins, mapped, own);
+    const u64 least = find_least(window, found.count, wanted, &bins, own);
+    if (found.count < wanted) {
+        take_equal(window, found.bound.key, wanted - found.count, found.count);
+        reload_own(wanted, own);
+    }
     if (mapped) {
-        make_map(window, found.count, least);
-        if (missing > 0) {
-            take_equal(window, found.bound.key, missing, true, 0);
-        }
-        list_map(window);
+        make_map(window, own, least);
+        place_entries(window, own, least, params->values != 0);
     } else {
-        const int count = gather_entries(found.count, least);
-        if (missing > 0) {
-            take_equal(window, found.bound.key, missing, false, count);
-        }
+        gather_entries(window, own, least);
         sort_list(wanted);
     }
     store_row(params, window, row, wanted, mapped);
@@ -1076,11 +1251,9 @@ DEVICE void emit_row(const struct topk_select_rows_params *params, const struct 
 /* A window of at most TOPK elements: all of it, in order. */
 DEVICE void emit_whole(const struct topk_select_rows_params *params, const struct window *window,
                        int row) {
-    const u32 offset =
-        (u32)params->index_offset + (params->offset ? (u32)params->offset[row] : 0);
+    const struct target target = open_target(params, window, row);
     for (int i = (int)threadIdx.x; i < TOPK; i += THREADS) {
-        store_place(params, window, row, i, i < window_length(window),
-                    (u32)(window->first + i), 0, offset);
+        store_place(&target, i, i < window_length(window), (u32)(window->first + i), 0);
     }
 }
 
@@ -1106,10 +1279,10 @@ DEVICE void emit_whole(const struct topk_select_rows_params *params, const struc
  * this kernel collects their lists, and if they are not enough goes on alone.
  *
  * Shared memory:
- *   LIST          [LIST] u64: samples; then entries of the window; at last elements, ascending
- *   HISTOGRAM     [BINS] u32; of pass `merge` first where each part's entries begin
+ *   LIST          [LIST] u64: samples; then entries of the window; at last elements and keys in order
+ *   HISTOGRAM     [BINS] u32; of pass `merge` first where each part's entries begin; at last the
+ *                 elements of the map before each 64
  *   MAP           [MAP_BLOCKS * 32] u32: a bit an element
- *   BLOCK_COUNTS  [MAP_BLOCKS] int: elements of the map in each block
  *   EQUAL         [WARPS][32] u32: masks of a warp's lanes
  *   WARPS         [3][32] u32: a number of each warp
  *   NUMBERS       [SHARED_NUMBERS] int
@@ -1128,12 +1301,12 @@ DEVICE void prefetch_window(const struct window *window) {
     }
 }
 
-#line 83 "templates/topk_select_rows.cu"
+#line 84 "templates/topk_select_rows.cu"
 
 DEVICE struct found find_row(const struct topk_select_rows_params *params,
                              const struct window *window, int row, int wanted) {
     struct known known = know_nothing(window);
-#line 96 "templates/topk_select_rows.cu"
+#line 97 "templates/topk_select_rows.cu"
     return find_list(window, wanted, 0, known);
 }
 

@@ -45,7 +45,8 @@ static void long_rows_are_shared(void **state) {
     (void)state;
     struct smelt__kernel parts;
     const struct smelt__topk_kernels kernels = kernels_of(2048, 528, &parts);
-    const size_t each = (size_t)smelt__topk_select_part_list(2048) * 8 + 16;
+    const size_t each = (size_t)smelt__topk_select_part_list(2048) * sizeof(unsigned long long) +
+                        sizeof(struct topk_select_rows_header);
     assert_int_equal(smelt__topk_workspace(&kernels, 0, 1 << 20), 0);
     assert_int_equal(smelt__topk_workspace(&kernels, 1, 1 << 20), 256 * each);
     assert_int_equal(smelt__topk_workspace(&kernels, 1, 1 << 24), 512 * each);

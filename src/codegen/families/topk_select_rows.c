@@ -35,7 +35,7 @@ enum {
     MERGE_LIST_SMALL = 8192, /* where a block may have 99 KB */
     PREFETCH_KB = 64,
     SAMPLES = 512,
-    NUMBERS = 4 /* SHARED_NUMBERS */
+    NUMBERS = 5 /* SHARED_NUMBERS */
 };
 
 const char *const smelt__topk_orders[] = {"index", "score", NULL};

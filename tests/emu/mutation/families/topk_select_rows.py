@@ -13,12 +13,20 @@ def check(name, keys, options, which="rows", **more):
 
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("special", "gaussian", "one", "negative", "decoy", "score", "merge-gaussian", "merge-decoy", "parts")
+COVERAGE = ("special", "gaussian", "one", "short", "negative", "decoy", "score", "merge-gaussian",
+            "merge-decoy", "long", "parts")
 
 CONFIGURATIONS = (
     check("special", "topk=100", "--queries 16 --rows 2600 --data special --windows random "
           "--strided", schedules=2),
     check("gaussian", "topk=700", "--queries 8 --rows 4500 --windows causal", schedules=2),
+    # First and last elements of windows, and of those that are short.
+    check("first", "topk=100", "--queries 12 --rows 2500 --data decreasing --windows random --strided",
+          schedules=1),
+    check("last", "topk=100", "--queries 12 --rows 2500 --data increasing --windows random --strided",
+          schedules=1),
+    check("short", "topk=700", "--queries 16 --rows 650 --data special --windows random --values "
+          "--strided", schedules=1),
     check("one", "topk=1", "--queries 3 --rows 2600 --strided", schedules=2),
     check("equal", "topk=700", "--queries 2 --rows 9000 --data equal", schedules=2),
     check("levels", "topk=700", "--queries 3 --rows 5001 --data levels --windows random", schedules=2),
@@ -26,7 +34,9 @@ CONFIGURATIONS = (
     check("decoy", "topk=700", "--queries 2 --rows 6000 --data decoy", schedules=1),
     check("score", "topk=70,order=score", "--queries 6 --rows 2500 --data bf16 --windows random --values",
           schedules=2),
-    check("long", "topk=600", "--queries 1 --rows 66001 --data levels", schedules=1),
+    # Longer than the map.
+    check("long", "topk=600", "--queries 1 --rows 132001 --data levels", "merge", arch="sm_86",
+          schedules=1),
     check("merge-levels", "topk=100", "--queries 1 --rows 33001 --data levels --values", "merge",
           schedules=2),
     check("merge-gaussian", "topk=700", "--queries 2 --rows 33000", "merge", schedules=1),
