@@ -121,6 +121,7 @@ u64 emu_memory_allocate(size_t bytes, bool sparse) {
     return (u64)(uintptr_t)begin;
 }
 
+/* The last one takes its place. */
 static void forget(struct allocation *allocation) {
     if (allocation->mapping)
         munmap(allocation->mapping, allocation->mapped);
@@ -130,6 +131,7 @@ static void forget(struct allocation *allocation) {
 }
 
 int emu_memory_lend(u64 pointer, size_t bytes, const char *name) {
+    /* With what is lent already and overlaps it: one range. */
     u64 begin = pointer, end = pointer + bytes;
     char kept[NAME];
     if (bytes == 0)

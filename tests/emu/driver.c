@@ -213,6 +213,45 @@ static void test_forbidden_fill(void **state) {
     cuda.cuMemFree_v2(data);
 }
 
+/* ---- memory of the host's that is lent ---------------------------------------------------------
+ */
+
+static int launch_chained(CUdeviceptr to, CUdeviceptr from, int wait, int early);
+
+static int add_one(const int *words, int to, int from) {
+    const CUdeviceptr first = (CUdeviceptr)(uintptr_t)words;
+    return launch_chained(first + 4 * (CUdeviceptr)to, first + 4 * (CUdeviceptr)from, 1, 0);
+}
+
+/* What is lent is the device's, to the byte and until it is taken back; ranges that overlap are
+ * one. */
+static void test_lent_memory(void **state) {
+    static int words[8] = {10};
+    const uint64_t first = (uint64_t)(uintptr_t)words;
+    (void)state;
+    use_capability(9, 0);
+    assert_int_equal(add_one(words, 1, 0), LAUNCH_FAILED);
+    assert_int_equal(emulator->report(0).kind, EMU_BOUNDS);
+    emulator->clear();
+    assert_true(emulator->lend(first, 8, "the first two"));
+    assert_true(emulator->lend(first + 16, 8, "others"));
+    assert_true(emulator->lend(first + 20, 0, "nothing"));
+    assert_int_equal(add_one(words, 1, 0), 0);
+    assert_int_equal(words[1], 11);
+    assert_int_equal(add_one(words, 2, 1), LAUNCH_FAILED);
+    assert_non_null(strstr(emulator->report(0).text, "the first two"));
+    emulator->clear();
+    assert_true(emulator->lend(first + 4, 16, "what joins them"));
+    assert_int_equal(add_one(words, 5, 0), 0);
+    assert_int_equal(words[5], 11);
+    assert_int_equal(add_one(words, 6, 0), LAUNCH_FAILED);
+    assert_int_equal(cuda.cuMemFree_v2(first), INVALID_VALUE);
+    emulator->take_back();
+    emulator->clear();
+    assert_int_equal(add_one(words, 1, 0), LAUNCH_FAILED);
+    emulator->clear();
+}
+
 /* ---- fills between launches that overlap --------------------------------------------------------
  */
 
@@ -428,6 +467,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_fills),
         cmocka_unit_test(test_fills_refused),
         cmocka_unit_test(test_forbidden_fill),
+        cmocka_unit_test(test_lent_memory),
         cmocka_unit_test(test_fill_between_launches),
         cmocka_unit_test(test_fill_beside_a_launch),
         cmocka_unit_test(test_three_dimensions),
