@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Trains a small model with sparse attention and a learnt indexer.
+
+    python examples/train.py [--model glm|v4] [--steps N]         on one GPU
+    torchrun --nproc-per-node 2 examples/train.py                 context parallel: each rank has a part of
+                                                                  every document's queries
+    ... --backend torch                                           the eager reference instead, to compare losses
+
+Packed documents of random words, each said over and over: a token is the one a period before it, which the
+model learns to look up. Two layers of
+
+    glm   absorbed MLA as GLM-5 has it: dqk is dv and 64 rotary columns, values projected up for each head
+    v4    as DeepSeek-V4: dqk = dv, a learnt sink, the last tokens always in the list beside what is chosen
+
+The indexer chooses TOPK keys for each query; it is trained towards the attention's own distribution over
+them, in plain PyTorch until the library has that pass. Context parallel: queries in zigzag order, so that
+ranks have as much to do; keys are gathered, and their gradients summed, on the way back.
+"""
+
+import argparse
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+
+import smelt
+
+WORDS, LAYERS, WIDTH, HEADS, VALUE, ROPE = 32, 2, 64, 2, 64, 64
+INDEX_HEADS, INDEX_DIM, TOPK, WINDOW = 2, 64, 8, 4
+DOCUMENTS, PERIOD = (24, 40), 5  # tokens of each document; multiples of twice the ranks
+
+
+class Shard:
+    """Which rows of the packed batch this rank has, and all of them at need."""
+
+    def __init__(self, tokens, device):
+        self.ranks = dist.get_world_size() if dist.is_initialized() else 1
+        self.rank = dist.get_rank() if dist.is_initialized() else 0
+        chunks = torch.arange(tokens, device=device).chunk(2 * self.ranks)
+        owned = [torch.cat([chunks[rank], chunks[2 * self.ranks - 1 - rank]]) for rank in range(self.ranks)]
+        self.rows = owned[self.rank]
+        self.order = torch.argsort(torch.cat(owned))  # from the ranks' order to the batch's
+
+    def gather(self, local):
+        """Rows of all ranks, in the batch's order; differentiable."""
+        return local if self.ranks == 1 else _Gather.apply(local, self)
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, local, shard):
+        ctx.shard = shard
+        parts = [torch.empty_like(local) for _ in range(shard.ranks)]
+        dist.all_gather(parts, local.contiguous())
+        return torch.cat(parts)[shard.order]
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad = grad.float().contiguous()  # ranks' sums without a rounding to bf16 in between
+        dist.all_reduce(grad)
+        return grad[ctx.shard.rows], None
+
+
+class Attention(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.dqk = VALUE + (ROPE if model == "glm" else 0)
+        self.scale = self.dqk**-0.5
+        self.q = nn.Linear(WIDTH, HEADS * self.dqk, bias=False)
+        self.kv = nn.Linear(WIDTH, self.dqk, bias=False)
+        self.values = nn.Parameter(torch.randn(HEADS, WIDTH // HEADS, VALUE) * VALUE**-0.5)
+        self.out = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.sink = nn.Parameter(torch.zeros(HEADS)) if model == "v4" else None
+        self.index_q = nn.Linear(WIDTH, INDEX_HEADS * INDEX_DIM, bias=False)
+        self.index_k = nn.Linear(WIDTH, INDEX_DIM, bias=False)
+        self.index_weights = nn.Linear(WIDTH, INDEX_HEADS, bias=False)
+
+    def smelt_specs(self):
+        """For smelt.warm(model)."""
+        sink = "" if self.sink is None else ",sink=1"
+        return [f"sparse_attn:heads={HEADS},dqk={self.dqk},dv={VALUE},topk=128{sink},passes=both",
+                f"indexer_topk:heads={INDEX_HEADS},dim={INDEX_DIM},dtype=bf16,topk={TOPK}"]
+
+    def choose(self, x, begin, end, shard, backend):
+        """The indexer: lists of keys, and what it is trained with. It learns apart from the model."""
+        x = x.detach()
+        iq = self.index_q(x).view(-1, INDEX_HEADS, INDEX_DIM).bfloat16()
+        ik = shard.gather(self.index_k(x).bfloat16())
+        weights = self.index_weights(x).float() * (INDEX_HEADS * INDEX_DIM) ** -0.5
+        if self.sink is None:
+            indices, _, _ = smelt.indexer_topk(iq, ik, weights, begin, end, TOPK, backend=backend)
+        else:  # the last WINDOW tokens are in the list anyway
+            chosen, _, _ = smelt.indexer_topk(iq, ik, weights, begin, end - WINDOW, TOPK, backend=backend)
+            last = end[:, None] - torch.arange(1, WINDOW + 1, device=x.device, dtype=torch.int32)
+            indices = torch.cat([chosen, last.masked_fill(last < begin[:, None], -1)], 1)
+        return indices, iq, ik, weights
+
+    def forward(self, x, begin, end, shard, backend):
+        q = self.q(x).view(-1, HEADS, self.dqk)
+        kv = shard.gather(self.kv(x))
+        indices, *scored = self.choose(x, begin, end, shard, backend)
+        out, lse = smelt.sparse_attention(q, kv, indices, self.scale, dv=VALUE, sink=self.sink, return_lse=True,
+                                          dkv_dtype=torch.float32, backend=backend)
+        loss = indexer_loss(*scored, q.detach(), kv.detach(), indices, lse, self.scale)
+        return self.out(smelt.project_values(out, self.values).flatten(1)), loss
+
+
+def indexer_loss(iq, ik, weights, q, kv, indices, lse, scale):
+    """Sum over queries of the divergence of the indexer's distribution over the chosen keys from attention's."""
+    masked, rows = indices < 0, indices.clamp(min=0).long()
+    logits = (torch.einsum("thd,tkd->thk", iq.float(), ik[rows].float()).relu() * weights[..., None]).sum(1)
+    log_chosen = logits.masked_fill(masked, -1e30).log_softmax(-1)
+    scores = torch.einsum("thd,tkd->thk", q.float(), kv[rows].float()) * scale
+    target = torch.exp(scores - lse[..., None]).sum(1).masked_fill(masked, 0.0)
+    target = target / target.sum(-1, keepdim=True)
+    return (torch.xlogy(target, target) - target * log_chosen).sum()
+
+
+class Model(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH)
+        self.places = nn.Embedding(max(DOCUMENTS), WIDTH)
+        self.layers = nn.ModuleList(
+            nn.ModuleList([nn.LayerNorm(WIDTH), Attention(model), nn.LayerNorm(WIDTH),
+                           nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))])
+            for _ in range(LAYERS))
+        self.last = nn.Linear(WIDTH, WORDS)
+
+    def forward(self, tokens, places, begin, end, shard, backend):
+        x, indexer = self.words(tokens) + self.places(places), 0.0
+        for before, attention, between, feed in self.layers:
+            attended, loss = attention(before(x), begin, end, shard, backend)
+            x, indexer = x + attended, indexer + loss
+            x = x + feed(between(x))
+        return self.last(x), indexer
+
+
+def batch(step, device):
+    """tokens, what follows each (-100: nothing), places in the documents."""
+    made = torch.Generator().manual_seed(step)
+    tokens = [torch.randint(WORDS, (PERIOD,), generator=made).repeat(-(-length // PERIOD) + 1)[: length + 1]
+              for length in DOCUMENTS]
+    follow = [document[1:].masked_fill(torch.arange(len(document) - 1) < PERIOD, -100) for document in tokens]
+    places = [torch.arange(length) for length in DOCUMENTS]
+    return (torch.cat([document[:-1] for document in tokens]).to(device), torch.cat(follow).to(device),
+            torch.cat(places).to(device))
+
+
+def train(model_name="glm", steps=20, backend="smelt", device="cuda", rate=3e-3):
+    """The losses of the steps (of the words, of the indexer), and the model."""
+    torch.manual_seed(0)
+    model = Model(model_name).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    total = sum(DOCUMENTS)
+    seqlens = torch.tensor([0, *DOCUMENTS], dtype=torch.int32).cumsum(0).int().to(device)
+    shard = Shard(total, device)
+    begin, end = smelt.indexer_windows(seqlens, len(shard.rows), total, query_indices=shard.rows.int(),
+                                       backend=backend)
+    losses = []
+    for step in range(steps):
+        tokens, follow, places = (part[shard.rows] for part in batch(step, device))
+        with torch.autocast(torch.device(device).type, torch.bfloat16):
+            logits, indexer = model(tokens, places, begin, end, shard, backend)
+        words = F.cross_entropy(logits.float(), follow, reduction="sum")
+        counted = sum(length - PERIOD for length in DOCUMENTS)
+        optimizer.zero_grad()
+        (words / counted + indexer / total).backward()
+        both = torch.stack([words.detach() / counted, indexer.detach() / total])
+        if shard.ranks > 1:
+            for parameter in model.parameters():
+                dist.all_reduce(parameter.grad)
+            dist.all_reduce(both)
+        optimizer.step()
+        losses.append(both.tolist())
+    return losses, model
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", choices=("glm", "v4"), default="glm")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--backend", choices=("smelt", "torch"), default="smelt")
+    parser.add_argument("--device", default="cuda", help="cpu: on smelt's emulator, or with --backend torch")
+    options = parser.parse_args()
+    device = options.device
+    if "RANK" in os.environ:
+        dist.init_process_group("nccl" if device == "cuda" else "gloo")
+        if device == "cuda":
+            device = f"cuda:{os.environ['LOCAL_RANK']}"
+            torch.cuda.set_device(device)
+    losses, _ = train(options.model, options.steps, options.backend, device)
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        for step in sorted({*range(0, len(losses), max(1, len(losses) // 10)), len(losses) - 1}):
+            print(f"step {step:4}   words {losses[step][0]:.4f}   indexer {losses[step][1]:.4f}")
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

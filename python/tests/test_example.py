@@ -1,0 +1,80 @@
+"""examples/train.py: it trains, as the eager reference does, and on two ranks as on one."""
+
+import importlib.util
+import os
+import pathlib
+import socket
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as multiprocessing
+
+PATH = pathlib.Path(__file__).parents[2] / "examples" / "train.py"
+pytestmark = pytest.mark.skipif(not PATH.exists(), reason="the examples are not here")
+
+
+def load():
+    spec = importlib.util.spec_from_file_location("smelt_train", PATH)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.DOCUMENTS, module.PERIOD = (8, 12), 3  # small: for the emulator
+    return module
+
+
+def close(one, two, tolerance):
+    return all(abs(a - b) <= tolerance * abs(b) for x, y in zip(one, two) for a, b in zip(x, y))
+
+
+@pytest.mark.parametrize("model", ["glm", "v4"])
+def test_losses_are_the_references(device, model):
+    train = load()
+    ours, _ = train.train(model, 2, "smelt", device)
+    reference, _ = train.train(model, 2, "torch", device)
+    assert close(ours, reference, 0.01), (ours, reference)
+
+
+def test_it_learns():
+    train = load()
+    losses, _ = train.train("glm", 120, "torch", "cpu", rate=1e-2)
+    assert losses[-1][0] < 0.5 * losses[0][0]
+
+
+def test_its_kernels_can_be_warmed():
+    import smelt
+
+    kernels = smelt.warm(load().Model("v4"))
+    assert len(kernels) > 4 and {kernel["state"] for kernel in kernels} <= {"compiled", "cached"}
+
+
+def rank(number, port, results):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    from smelt import _native, _runtime
+
+    if _runtime.EMULATED:
+        _native.emulate(8, 9)
+    device = "cpu" if _runtime.EMULATED else f"cuda:{number}"
+    if device != "cpu":
+        torch.cuda.set_device(device)
+    dist.init_process_group("gloo" if device == "cpu" else "nccl", rank=number, world_size=2)
+    losses, model = load().train("glm", 2, "smelt", device)
+    if number == 0:
+        torch.save((losses, [parameter.grad.cpu() for parameter in model.parameters()]), results)
+    dist.destroy_process_group()
+
+
+def test_two_ranks(device, tmp_path):
+    if device.type == "cuda" and torch.cuda.device_count() < 2:
+        pytest.skip("one device")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    results = tmp_path / "results.pt"
+    multiprocessing.spawn(rank, (port, results), nprocs=2)
+    losses, grads = torch.load(results)
+    alone, model = load().train("glm", 2, "smelt", device)
+    assert close(losses, alone, 0.005), (losses, alone)
+    for two, parameter in zip(grads, model.parameters()):
+        one = parameter.grad.cpu()
+        assert float((two - one).norm()) <= 0.03 * float(one.norm()) + 1e-6
