@@ -50,8 +50,11 @@ completes tune --knobs ''
 knobs=$(cat "$work/out")
 prints 'knobs complete' '^turn_steps$'
 for knob in $knobs; do
-    tuned=$operator
-    case $knob in block_heads | group) tuned=$operator,passes=backward ;; esac
+    # The first of them that has it.
+    for tuned in "$operator" "$operator,passes=backward" indexer_logits:heads=8,dim=64,dtype=fp8 \
+        topk_select:topk=64; do
+        "$smelt" tune --dry-run --arch sm_90a --limit 1 --knobs "$knob" "$tuned" >"$work/out" 2>&1 && break
+    done
     gives 0 '' tune --dry-run --arch sm_90a --limit 1 --knobs "$knob" "$tuned"
 done
 completes sh
