@@ -315,8 +315,9 @@ int main(int argc, char **argv) {
         suite.seed = strtoull(seed, NULL, 0);
     if (read_arguments(&suite, &choice, argc, argv) != 0)
         return usage();
-    int failed = (choice.sample && draw_cases(&suite, &choice) != 0) ||
-                 (!suite.list && open_device(&suite, &choice) != 0);
+    /* What there is to draw from depends on the device. */
+    int failed = (!suite.list && open_device(&suite, &choice) != 0) ||
+                 (choice.sample && draw_cases(&suite, &choice) != 0);
     if (!failed)
         run_groups(&suite, &choice);
     smelt_context_destroy(&suite.context);
