@@ -66,7 +66,10 @@ with_cuda_12() {
 step 'gcc, the quick tests' with_gcc
 step 'compile matrix, whole' long_test 'compile matrix, whole'
 step 'emulator: 200 random specs' long_test 'emu/sweep of 200 specs'
-step 'emulator: the whole GPU matrix' long_test 'emu/matrix, all of it'
+step 'emulator: the whole GPU matrix' long_test 'emu/matrix, all of it, part 0/2' \
+    'emu/matrix, all of it, part 1/2'
+step "emulator: the GPU suite's other groups" long_test 'emu/groups, all of them, part 0/2' \
+    'emu/groups, all of them, part 1/2'
 step 'emulator: mutants, each family' long_test 'emu/mutants'
 step 'ASan and UBSan, the quick tests' with_sanitizers
 step "ThreadSanitizer, the runtime's threads" with_thread_sanitizer

@@ -35,7 +35,7 @@ void sample_destroy(struct sample *sample) {
 }
 
 /* FNV-1a, and splitmix64's last steps, which spread it over all bits. */
-static uint64_t ticket_of(const char *name, uint64_t seed) {
+uint64_t sample_ticket(const char *name, uint64_t seed) {
     uint64_t hash = 0xcbf29ce484222325U ^ seed;
     for (; *name; name++)
         hash = (hash ^ (unsigned char)*name) * 0x100000001b3U;
@@ -56,7 +56,8 @@ int sample_add(struct sample *sample, int op, const char *name) {
     char *copy = strdup(name);
     if (!copy)
         return -1;
-    sample->cases[sample->count++] = (struct candidate){copy, op, ticket_of(name, sample->seed)};
+    sample->cases[sample->count++] =
+        (struct candidate){copy, op, sample_ticket(name, sample->seed)};
     return 0;
 }
 

@@ -7,6 +7,9 @@
 
 struct sample;
 
+/* What stands for a name in a draw: all of its bits differ. */
+uint64_t sample_ticket(const char *name, uint64_t seed);
+
 struct sample *sample_create(size_t size, uint64_t seed);
 void sample_destroy(struct sample *sample); /* NULL is none */
 

@@ -10,7 +10,9 @@ static int is_collecting(const struct suite *suite) {
 }
 
 int suite_has(const struct suite *suite, const char *name) {
+    const uint64_t parts = suite->parts > 0 ? (uint64_t)suite->parts : 1;
     return (!suite->filter || strstr(name, suite->filter)) &&
+           sample_ticket(name, 0) % parts == (uint64_t)suite->part &&
            (!suite->sample || is_collecting(suite) || sample_has(suite->sample, suite->op, name));
 }
 
@@ -133,7 +135,8 @@ static void log_line(void *user, smelt_log_level level, const char *message) {
 static int usage(void) {
     fputs(
         "usage: gpu_suite [--quick] [--list] [--group NAME]... [--except NAME]... [--filter TEXT]\n"
-        "                 [--sample N] [--seed N] [--verbose] [--device N] [--without-driver] "
+        "                 [--sample N] [--part I/N] [--seed N] [--verbose] [--device N] "
+        "[--without-driver] "
         "[--schedule NAME]\n"
         "                 [--knobs TEXT]\n"
         "SMELT_CUDA and SMELT_NVRTC naming the emulator, it runs there; --schedule is for it.\n",
@@ -218,6 +221,14 @@ static int *find_flag(struct suite *suite, const char *name) {
     return NULL;
 }
 
+/* "0/4": the first of four. */
+static int read_part(struct suite *suite, const char *text) {
+    return sscanf(text, "%d/%d", &suite->part, &suite->parts) == 2 && suite->part >= 0 &&
+                   suite->part < suite->parts
+               ? 0
+               : -1;
+}
+
 static int read_option(struct suite *suite, struct choice *choice, const char *name,
                        const char *value) {
     if (strcmp(name, "--filter") == 0)
@@ -230,6 +241,8 @@ static int read_option(struct suite *suite, struct choice *choice, const char *n
         choice->device = atoi(value);
     else if (strcmp(name, "--sample") == 0 && atoi(value) > 0)
         choice->sample = (size_t)atoi(value);
+    else if (strcmp(name, "--part") == 0)
+        return read_part(suite, value);
     else if (strcmp(name, "--group") == 0)
         return read_group(choice->groups, &choice->group_count, value);
     else if (strcmp(name, "--except") == 0)

@@ -23,6 +23,7 @@ struct suite {
     int emulated;       /* the driver is the emulator */
     int verbose;
     struct sample *sample; /* of the cases, drawn or being collected; NULL: all are run */
+    int part, parts;       /* of the cases, number `part` of so many parts; parts 0: all */
     int op;                /* number of the operator whose cases come */
     int passed, failed, skipped;
 };
