@@ -268,12 +268,11 @@ DEVICE void quantize(const struct indexer_quantize_rows_params *params, i64 firs
     u32 words[ROWS_AHEAD][4];
 #pragma unroll
     for (int i = 0; i < ROWS_AHEAD; ++i) {
-        const i64 row = first + i * LANE_ROWS;
-        words[i][0] = words[i][1] = words[i][2] = words[i][3] = 0;
-        if (row < params->rows) {
-            load_read_only_16(words[i], (const char *)params->x + 2 * (row * params->x_row_stride) +
-                                            lane * 16);
-        }
+        const i64 row = first + i * LANE_ROWS; /* behind the last, that one again */
+        load_read_only_16(words[i], (const char *)params->x +
+                                        2 * ((row < params->rows ? row : params->rows - 1) *
+                                             params->x_row_stride) +
+                                        lane * 16);
     }
 #pragma unroll
     for (int i = 0; i < ROWS_AHEAD; ++i) {

@@ -339,7 +339,7 @@ enum {
     KEY_WORDS = ROW_LOADS * 4,  /* of a lane and a tile */
     PARTS = (HEADS + STAGE_HEADS - 1) / STAGE_HEADS,
     STAGE_BYTES = STAGE_HEADS * GROUP_QUERIES * ROW_BYTES,
-    EVEN_HEADS = (HEADS + 1) / 2 * 2 /* an odd last head has a row of zeros for the next */
+    EVEN_HEADS = (HEADS + 1) / 2 * 2 /* an odd last head has a row for the next */
 };
 
 /* What a block is at work on. */
@@ -370,7 +370,7 @@ DEVICE void next_part(struct cursor *cursor) {
 /* The window of a query of the item, among its keys. */
 DEVICE struct key_range window_of(const struct indexer_logits_fwd_params *params,
                                   const struct item *item, int query) {
-    const i64 token = item->first_query + query;
+    const int token = item->first_query + query;
     const int begin = params->window_begin[token], end = params->window_end[token];
     const struct key_range empty = {0, 0};
     return has_keys(begin, end, params->rows, params->least)
@@ -406,7 +406,8 @@ DEVICE u32 query_place(int row, int chunk) {
     return (u32)(row * ROW_BYTES + exchanged * CHUNK_BYTES);
 }
 
-/* Starts the copy of a part into a stage; what is no query or head becomes zeros. */
+/* Starts the copy of a part into a stage. What is no query or head takes the last one's row:
+ * nothing comes of it. */
 DEVICE void load_part(const struct indexer_logits_fwd_params *params, const struct item *item,
                       const struct cursor *cursor, int stage) {
     const int bytes = FP8 ? 1 : 2, first_head = cursor->part * STAGE_HEADS;
@@ -414,15 +415,14 @@ DEVICE void load_part(const struct indexer_logits_fwd_params *params, const stru
     const u32 base = shared_address(QUERIES_OFFSET + stage * STAGE_BYTES);
     for (int i = (int)threadIdx.x; i < rows * ROW_CHUNKS; i += THREADS) {
         const int row = i / ROW_CHUNKS, chunk = i % ROW_CHUNKS;
-        const int head = first_head + row / GROUP_QUERIES;
-        const int query = cursor->group * GROUP_QUERIES + row % GROUP_QUERIES;
-        const bool present = query < item->queries && head < HEADS;
+        const int head = minimum(first_head + row / GROUP_QUERIES, HEADS - 1);
+        const int query =
+            minimum(cursor->group * GROUP_QUERIES + row % GROUP_QUERIES, item->queries - 1);
         const char *const source = (const char *)params->q +
                                    bytes * ((item->first_query + query) * params->q_token_stride +
                                             head * params->q_head_stride) +
                                    chunk * CHUNK_BYTES;
-        cp_async_16(base + query_place(row, chunk), present ? source : params->q,
-                    present ? CHUNK_BYTES : 0);
+        cp_async_16(base + query_place(row, chunk), source, CHUNK_BYTES);
     }
 }
 
@@ -431,22 +431,23 @@ DEVICE int key_of(int tile, int column) {
     return tile / 2 * 16 + column / 2 * 4 + tile % 2 * 2 + column % 2;
 }
 
-/* The warp's keys, from number `first` of the item on; zeros behind the last. */
-DEVICE void load_keys(u32 (*keys)[KEY_WORDS], const struct indexer_logits_fwd_params *params,
+/* A warp's keys, a lane's part: for each tile its words of the key in its column. */
+struct key_block {
+    u32 words[KEY_TILES][KEY_WORDS];
+};
+
+/* The warp's keys, from number `first` of the item on; behind the last, that one again. */
+DEVICE void load_keys(struct key_block *keys, const struct indexer_logits_fwd_params *params,
                       const struct item *item, int first) {
     const int lane = (int)threadIdx.x % 32, bytes = FP8 ? 1 : 2;
 #pragma unroll
     for (int tile = 0; tile < KEY_TILES; ++tile) {
-        const int key = first + key_of(tile, lane / 4);
+        const int key = minimum(first + key_of(tile, lane / 4), item->keys - 1);
         const char *const row =
-            (const char *)params->k + bytes * ((item->first_key + (i64)key) * params->k_row_stride);
+            (const char *)params->k + bytes * ((item->first_key + key) * params->k_row_stride);
 #pragma unroll
         for (int i = 0; i < ROW_LOADS; ++i) {
-            u32 *const words = &keys[tile][i * 4];
-            words[0] = words[1] = words[2] = words[3] = 0;
-            if (key < item->keys) {
-                load_read_only_16(words, row + (i * 4 + lane % 4) * CHUNK_BYTES);
-            }
+            load_read_only_16(&keys->words[tile][i * 4], row + (i * 4 + lane % 4) * CHUNK_BYTES);
         }
     }
 }
@@ -459,8 +460,8 @@ DEVICE void load_scales(float (*scales)[2], const struct indexer_logits_fwd_para
     for (int tile = 0; tile < KEY_TILES; ++tile) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const int key = first + key_of(tile, lane % 4 * 2 + i);
-            scales[tile][i] = key < item->keys ? params->k_scale[item->first_key + key] : 0.0f;
+            const int key = minimum(first + key_of(tile, lane % 4 * 2 + i), item->keys - 1);
+            scales[tile][i] = params->k_scale[item->first_key + key];
         }
     }
 }
@@ -476,7 +477,7 @@ DEVICE void multiply(float *d, const u32 *a, const u32 *b) {
 }
 
 /* D of two heads of the group; `address`: of this lane's chunk 0 in the even head's row. */
-DEVICE void multiply_tile(float (*d)[4], const u32 (*keys)[KEY_WORDS], u32 address) {
+DEVICE void multiply_tiles(float (*d)[4], const struct key_block *keys, u32 address) {
 #pragma unroll
     for (int tile = 0; tile < KEY_TILES; ++tile) {
         d[tile][0] = d[tile][1] = d[tile][2] = d[tile][3] = 0.0f;
@@ -488,49 +489,45 @@ DEVICE void multiply_tile(float (*d)[4], const u32 (*keys)[KEY_WORDS], u32 addre
         load_shared_16(even, place);
         load_shared_16(odd, place + GROUP_QUERIES * ROW_BYTES);
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const u32 a[4] = {even[2 * half], odd[2 * half], even[2 * half + 1], odd[2 * half + 1]};
+        for (int step = 0; step < 2; ++step) {
+            const u32 a[4] = {even[2 * step], odd[2 * step], even[2 * step + 1], odd[2 * step + 1]};
 #pragma unroll
             for (int tile = 0; tile < KEY_TILES; ++tile) {
-                multiply(d[tile], a, &keys[tile][i * 4 + 2 * half]);
+                multiply(d[tile], a, &keys->words[tile][i * 4 + 2 * step]);
             }
         }
     }
 }
 
-/* Adds the heads of a part to the logits of this thread's query, `weights` being that one's. */
-DEVICE void add_part(float (*sums)[2], const u32 (*keys)[KEY_WORDS], const float *weights, int part,
+/* Adds two heads of a query to its logits; of an odd last pair one. */
+DEVICE void add_pair(float (*sums)[2], const float (*d)[4], const float *weights, int heads) {
+#pragma unroll
+    for (int tile = 0; tile < KEY_TILES; ++tile) {
+        sums[tile][0] = add_head(sums[tile][0], weights[0], d[tile][0]);
+        sums[tile][1] = add_head(sums[tile][1], weights[0], d[tile][1]);
+        if (heads > 1) {
+            sums[tile][0] = add_head(sums[tile][0], weights[1], d[tile][2]);
+            sums[tile][1] = add_head(sums[tile][1], weights[1], d[tile][3]);
+        }
+    }
+}
+
+/* Adds the heads of a part to the logits of this thread's query; `weights`: that one's, of all
+ * heads. (A pair at a time: of several at once some registers spill.) */
+DEVICE void add_part(float (*sums)[2], const struct key_block *keys, const float *weights, int part,
                      int stage) {
     const int lane = (int)threadIdx.x % 32, first_head = part * STAGE_HEADS;
-    const u32 base =
+    const int heads = minimum(STAGE_HEADS, HEADS - first_head);
+    u32 address =
         shared_address(QUERIES_OFFSET + stage * STAGE_BYTES) + query_place(lane / 4, lane % 4);
-#pragma unroll
-    for (int pair = 0; pair < STAGE_HEADS / 2; ++pair) {
-        if (first_head + 2 * pair < HEADS) {
-            float d[KEY_TILES][4];
-            multiply_tile(d, keys, base + (u32)(pair * 2 * GROUP_QUERIES * ROW_BYTES));
-#pragma unroll
-            for (int tile = 0; tile < KEY_TILES; ++tile) {
-                sums[tile][0] = add_head(sums[tile][0], weights[2 * pair], d[tile][0]);
-                sums[tile][1] = add_head(sums[tile][1], weights[2 * pair], d[tile][1]);
-                if (HEADS % 2 == 0 || first_head + 2 * pair + 1 < HEADS) {
-                    sums[tile][0] = add_head(sums[tile][0], weights[2 * pair + 1], d[tile][2]);
-                    sums[tile][1] = add_head(sums[tile][1], weights[2 * pair + 1], d[tile][3]);
-                }
-            }
-        }
-    }
-}
-
-/* A part's weights of a query; 0 of what is none. */
-DEVICE void load_weights(float *weights, const struct indexer_logits_fwd_params *params,
-                         const struct item *item, int query, int part) {
-    const float *const row =
-        params->weights + (item->first_query + query) * params->weights_token_stride;
-#pragma unroll
-    for (int i = 0; i < STAGE_HEADS; ++i) {
-        const int head = part * STAGE_HEADS + i;
-        weights[i] = query < item->queries && head < HEADS ? row[head] : 0.0f;
+#pragma unroll 1
+    for (int head = 0; head < heads; head += 2) {
+        const float pair[2] = {weights[first_head + head],
+                               weights[minimum(first_head + head + 1, HEADS - 1)]};
+        float d[KEY_TILES][4];
+        multiply_tiles(d, keys, address);
+        add_pair(sums, d, pair, HEADS % 2 == 0 ? 2 : heads - head);
+        address += 2 * GROUP_QUERIES * ROW_BYTES;
     }
 }
 
@@ -600,16 +597,16 @@ DEVICE void fill_others(const struct indexer_logits_fwd_params *params, const st
 /* Waits until the oldest part under way has landed, everybody's share of it, and everybody has come
  * so far. */
 DEVICE void wait_for_part(void) {
-#line 314 "templates/indexer_logits_fwd.mma.cu"
+#line 311 "templates/indexer_logits_fwd.mma.cu"
     cp_async_wait_1();
-#line 316 "templates/indexer_logits_fwd.mma.cu"
+#line 313 "templates/indexer_logits_fwd.mma.cu"
     __syncthreads();
 }
 
 /* The logits of the groups `groups`, of which the warp has keys in `mine`. By the whole block. */
 DEVICE void compute_groups(const struct indexer_logits_fwd_params *params, const struct item *item,
                            u32 groups, u32 mine, int first) {
-    u32 keys[KEY_TILES][KEY_WORDS];
+    struct key_block keys;
     float scales[KEY_TILES][2], sums[KEY_TILES][2];
     struct cursor copied = first_part(groups), used = copied;
     int stage = 0, free_stage = STAGES - 1;
@@ -621,15 +618,13 @@ DEVICE void compute_groups(const struct indexer_logits_fwd_params *params, const
         }
         cp_async_commit();
     }
-    load_keys(keys, params, item, first);
+    load_keys(&keys, params, item, first);
     if (FP8) {
         load_scales(scales, params, item, first);
     }
 #pragma unroll 1
     while (used.left) {
         const int query = used.group * GROUP_QUERIES + (int)threadIdx.x % 32 / 4;
-        float weights[STAGE_HEADS];
-        load_weights(weights, params, item, query, used.part);
         wait_for_part();
         if (copied.left) {
             load_part(params, item, &copied, free_stage);
@@ -643,7 +638,10 @@ DEVICE void compute_groups(const struct indexer_logits_fwd_params *params, const
             }
         }
         if (mine >> used.group & 1) {
-            add_part(sums, keys, weights, used.part, stage);
+            const float *const weights =
+                params->weights + (item->first_query + minimum(query, item->queries - 1)) *
+                                      params->weights_token_stride;
+            add_part(sums, &keys, weights, used.part, stage);
         }
         if (used.part == PARTS - 1) {
             write_logits(params, item, query, first, sums, scales);
