@@ -2,6 +2,7 @@
 //@use common/descriptor.cuh
 //@use common/softmax.cuh
 //@use common/warp_arrival.cuh
+//@use ptx/grid.cuh
 //@use ptx/hint.cuh
 //@use ptx/ldmatrix.cuh
 //@use ptx/math.cuh
@@ -55,6 +56,9 @@
  * instruction, in the order of columns of sparse_attn_bwd.columns.cuh: of an accumulator's rows
  * each quad has 64 contiguous bytes twice, and lanes 16 apart exchange one of the two for the other
  * lane's row (4 shuffles for 2 instructions).
+ *
+ * With DETERMINISTIC the sums of the launch's before may run on the multiprocessors that the grid
+ * leaves free: they are let begin at once.
  *
  * Rows that do not exist (heads past the last, queries of groups that are not full) have zeros for
  * Q and dO, and a base of +inf: P and dS are 0. Keys behind a list's end are zeros in K, and their
@@ -604,6 +608,9 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_params params) {
+    if (DETERMINISTIC && threadIdx.x == 0) {
+        grid_launch_dependents();
+    }
     initialise_barriers();
     zero_empty_items(&params);
     const int end = (params.first_group + params.groups) * HEAD_BLOCKS;

@@ -23,7 +23,9 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
         const i64 list = (i64)params.first_group + group;
         const int4 *const keys = (const int4 *)(params.keys + list * params.key_stride);
         const int vectors = (params.counts[list] + VECTOR - 1) / VECTOR;
-        u32 *const cursors = (u32 *)params.cursors + group / params.part * params.key_count;
+        const int chunk = group / params.chunk, part = group % params.chunk / params.part;
+        u32 *const cursors =
+            (u32 *)params.cursors + part * params.columns + chunk * params.key_count;
         for (int i = (int)threadIdx.x; i < vectors; i += THREADS) {
             const int4 vector = keys[i];
             count_key(cursors, vector.x);

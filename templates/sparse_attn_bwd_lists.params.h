@@ -25,27 +25,31 @@ struct sparse_attn_bwd_lists_params {
 
 /*
  * Of the passes `count`, `scan` and `place`, which turn the lists of `groups` groups, from
- * first_group on, around: for each key the partial rows that are its own, by their numbers (group -
- * first_group) * key_stride + place in the group's list, in the groups' order. groups * key_stride
- * and parts * key_count stay below 2^31. Equal keys of one list: in its order where `united` says
- * that their rows may differ, else in any.
+ * first_group on, around, chunk by chunk: for each key the partial rows that are its own, by their
+ * numbers (group of the chunk) * key_stride + place in the group's list, in the groups' order. A
+ * column is a key of a chunk, number chunk * key_count + key. groups * key_stride and parts *
+ * columns stay below 2^31. Equal keys of one list: in its order where `united` says that their rows
+ * may differ, else in any.
  */
 struct sparse_attn_bwd_segments_params {
     const int *counts; /* as above, from the first group of all on */
     const int *keys;
-    int *cursors; /* [parts, key_count] of a part's groups: how many partial rows a key has, zeros
+    int *cursors; /* [parts, columns] of a part's groups: how many partial rows a key has, zeros
                      ahead of `count`; then where they go */
-    int *starts;  /* [key_count + 1] where a key's begin in `entries` */
+    int *starts;  /* [columns + 1] where a column's begin in `entries` */
     int *entries; /* [groups * key_stride] */
-    int *sums;    /* [scan_blocks] scratch of the scan: partial rows of each block's keys */
+    int *sums;    /* [scan_blocks] scratch of the scan: partial rows of each block's columns */
     int first_group, groups;
-    int part; /* groups of a part */
-    int parts;
+    int chunk;  /* groups of a chunk; the last may have fewer */
+    int chunks; /* columns / key_count */
+    int part;   /* groups of a part */
+    int parts;  /* of a chunk */
     int key_stride;
     int key_count; /* batches * rows */
+    int columns;
     int united;    /* 1: the lists are of several queries each */
     int scan_step; /* of the pass `scan`, which is launched twice: 0 sums up, 1 places */
-    int scan_rows; /* threads of the scan that share a key's parts: a power of two, at most
+    int scan_rows; /* threads of the scan that share a column's parts: a power of two, at most
                       THREADS / 32 */
     int scan_keys; /* of a block of the scan: a multiple of its THREADS / scan_rows */
     int scan_blocks;

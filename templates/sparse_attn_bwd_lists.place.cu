@@ -7,8 +7,9 @@
  * Deterministic backward pass, lists by keys, third pass: writes the numbers of each key's partial
  * rows. What is written: sparse_attn_bwd_lists.params.h, entries.
  *
- * A block takes a part at a time and goes through its groups in order, so that a key's entries come
- * in the groups' order; any grid is right. Each thread asks the key's cursor for its entry's place.
+ * A block takes a part of a chunk at a time and goes through its groups in order, so that a key's
+ * entries come in the groups' order; any grid is right. Each thread asks the key's cursor for its
+ * entry's place.
  *
  * In a list of several queries (sparse_attn_bwd_lists.group.cu) no key stands twice up to the first
  * that is not greater than the one before it. The entries from there on, which are in order, follow
@@ -35,7 +36,7 @@ DEVICE struct list open_list(const struct sparse_attn_bwd_segments_params *param
     const i64 number = (i64)params->first_group + group;
     const int4 nothing = {-1, -1, -1, -1};
     struct list list = {params->keys + number * params->key_stride, params->counts[number],
-                        group * params->key_stride, nothing};
+                        group % params->chunk * params->key_stride, nothing};
     if ((int)threadIdx.x * VECTOR < params->key_stride) {
         list.vector = *(const int4 *)(list.keys + threadIdx.x * VECTOR);
     }
@@ -122,9 +123,15 @@ DEVICE void place_second_part(const struct sparse_attn_bwd_segments_params *para
     __syncthreads();
 }
 
-DEVICE void place_part(const struct sparse_attn_bwd_segments_params *params, int part) {
-    u32 *const cursors = (u32 *)params->cursors + part * params->key_count;
-    const int first = part * params->part, end = minimum(first + params->part, params->groups);
+DEVICE void place_part(const struct sparse_attn_bwd_segments_params *params, int chunk, int part) {
+    u32 *const cursors =
+        (u32 *)params->cursors + part * params->columns + chunk * params->key_count;
+    const int first = chunk * params->chunk + part * params->part;
+    const int chunk_end = minimum((chunk + 1) * params->chunk, params->groups);
+    const int end = minimum(first + params->part, chunk_end);
+    if (first >= end) {
+        return;
+    }
     struct list list = open_list(params, first);
     for (int group = first; group < end; ++group) {
         const struct list next = open_list(params, minimum(group + 1, end - 1));
@@ -140,7 +147,8 @@ DEVICE void place_part(const struct sparse_attn_bwd_segments_params *params, int
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_segments_params params) {
-    for (int part = (int)blockIdx.x; part < params.parts; part += (int)gridDim.x) {
-        place_part(&params, part);
+    const int parts = params.chunks * params.parts;
+    for (int part = (int)blockIdx.x; part < parts; part += (int)gridDim.x) {
+        place_part(&params, part / params.parts, part % params.parts);
     }
 }

@@ -3,7 +3,7 @@
 //@use sparse_attn_bwd_lists.params.h
 /*
  * Deterministic backward pass, lists by keys, second pass: from how many partial rows each part has
- * of each key to where they go, key by key and part by part. What is written:
+ * of each key to where they go, column by column and part by part. What is written:
  * sparse_attn_bwd_lists.params.h, cursors and starts.
  *
  * Launched twice with scan_blocks blocks of scan_keys keys each. Step 0: each block sums its keys
@@ -32,7 +32,7 @@ DEVICE int *warp_sums(void) {
 struct share {
     int *cursor; /* the first part's */
     int parts;
-    int key_count;
+    int columns; /* from a part to the next */
 };
 
 DEVICE struct share find_share(const struct sparse_attn_bwd_segments_params *params, u32 key,
@@ -40,8 +40,8 @@ DEVICE struct share find_share(const struct sparse_attn_bwd_segments_params *par
     const int row = (int)threadIdx.x / (THREADS / params->scan_rows);
     const int most = (params->parts + params->scan_rows - 1) / params->scan_rows;
     const int first = minimum(row * most, params->parts);
-    struct share share = {params->cursors + first * params->key_count + key,
-                          minimum(most, params->parts - first), params->key_count};
+    struct share share = {params->cursors + first * params->columns + key,
+                          minimum(most, params->parts - first), params->columns};
     share.parts = key < end ? share.parts : 0;
     return share;
 }
@@ -50,7 +50,7 @@ DEVICE int sum_share(const struct share *share) {
     int sum = 0;
 #pragma unroll LOADS
     for (int i = 0; i < share->parts; ++i) {
-        sum += share->cursor[i * share->key_count];
+        sum += share->cursor[i * share->columns];
     }
     return sum;
 }
@@ -62,13 +62,12 @@ DEVICE void place_share(const struct share *share, int place) {
         int counts[LOADS];
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
-            counts[i] =
-                begin + i < share->parts ? share->cursor[(begin + i) * share->key_count] : 0;
+            counts[i] = begin + i < share->parts ? share->cursor[(begin + i) * share->columns] : 0;
         }
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
             if (begin + i < share->parts) {
-                share->cursor[(begin + i) * share->key_count] = place;
+                share->cursor[(begin + i) * share->columns] = place;
             }
             place += counts[i];
         }
@@ -97,7 +96,7 @@ DEVICE u32 block_begin(const struct sparse_attn_bwd_segments_params *params) {
 }
 
 DEVICE u32 block_end(const struct sparse_attn_bwd_segments_params *params) {
-    const u32 end = block_begin(params) + (u32)params->scan_keys, keys = (u32)params->key_count;
+    const u32 end = block_begin(params) + (u32)params->scan_keys, keys = (u32)params->columns;
     return end < keys ? end : keys;
 }
 
@@ -173,7 +172,7 @@ DEVICE void place_block(const struct sparse_attn_bwd_segments_params *params) {
         }
         place += all;
     }
-    if (end == (u32)params->key_count && threadIdx.x == 0) {
+    if (end == (u32)params->columns && threadIdx.x == 0) {
         params->starts[end] = place;
     }
 }

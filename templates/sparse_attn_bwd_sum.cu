@@ -1,4 +1,5 @@
 //@use common/base.cuh
+//@use ptx/grid.cuh
 //@use ptx/stream.cuh
 //@use sparse_attn_bwd_sum.params.h
 /*
@@ -10,6 +11,9 @@
  * since those that every query selects stand side by side. A key with more than MOST_ALONE entries
  * is left for the whole block: its entries are cut into runs of RUN, each is summed by a team, and
  * the runs are added in order. So what is summed how depends on the number of entries alone.
+ *
+ * With `overlaps` the kernel ends after the one before it in the stream, so that what follows waits
+ * for both.
  *
  * Shared memory: RUNS [TEAMS][DQK] float: sums of runs.
  *
@@ -145,10 +149,12 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
          key += TEAMS * (i64)gridDim.x) {
         left |= sum_key(&params, key);
     }
-    if (!__syncthreads_or(left)) {
-        return;
+    if (__syncthreads_or(left)) {
+        for (i64 key = blockIdx.x; key < params.key_count; key += gridDim.x) {
+            sum_long_key(&params, key);
+        }
     }
-    for (i64 key = blockIdx.x; key < params.key_count; key += gridDim.x) {
-        sum_long_key(&params, key);
+    if (DEPENDENT_LAUNCH && params.overlaps && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
+        grid_wait();
     }
 }

@@ -11,4 +11,6 @@ struct sparse_attn_bwd_sum_params {
     int key_count;
     int key_stride;
     int head_blocks;
+    int overlaps; /* 1: launched early, beside the main kernel of the next partial rows; all that is
+                     read or added to was complete before that began */
 };

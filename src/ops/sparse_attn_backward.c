@@ -13,8 +13,11 @@
 #include "runtime/tensor_map.h"
 
 enum {
-    FINISH_COLUMNS = 8,       /* that a thread of the last step makes at a time */
-    TENSOR_MAP_COLUMNS = 64,  /* of a box */
+    FINISH_COLUMNS = 8,      /* that a thread of the last step makes at a time */
+    SUM_COLUMNS = 8,         /* that a thread of a team of the sums adds */
+    SUM_WAVES = 16,          /* of sums beside another kernel: how many of their blocks are resident
+                                is not known */
+    TENSOR_MAP_COLUMNS = 64, /* of a box */
     MOST_MAP_STRIDE_BITS = 40 /* bytes that a map's strides stay below */
 };
 
@@ -53,6 +56,7 @@ smelt_status smelt__sparse_attn_backward_make(smelt_context *context,
     backward->head_blocks = constant(&plan, "HEAD_BLOCKS");
     backward->block_heads = constant(&plan, "BLOCK_HEADS");
     backward->tensor_maps = constant(&plan, "TENSOR_MAPS");
+    backward->sums_beside = constant(&plan, "SUMS_BESIDE");
     return SMELT_OK;
 }
 
@@ -105,7 +109,8 @@ static void *at(const struct backward_call *call, size_t offset) {
 static smelt_status launch(const struct backward_call *call,
                            enum smelt__sparse_attn_backward_kernel number, int64_t blocks,
                            const void *params) {
-    const struct smelt__launch launch = {.blocks = {(uint32_t)blocks}, .params = params};
+    const struct smelt__launch launch = {
+        .blocks = {(uint32_t)blocks}, .entered = 1, .params = params};
     return smelt__kernel_launch(call->backward->kernels->context, kernel_of(call->backward, number),
                                 &launch, call->stream);
 }
@@ -191,6 +196,7 @@ static smelt_status make_map(const struct backward_call *call, const char *name,
         .dimensions = 4,
         .box = {TENSOR_MAP_COLUMNS, (uint32_t)(backward->block_heads / backward->group_queries), 1,
                 1},
+        .entered = 1,
     };
     for (int i = 0; i < 4; i++)
         box.extents[i] = (uint64_t)extents[i];
@@ -230,7 +236,6 @@ static smelt_status fill_main(const struct backward_call *call,
         .statistics = at(call, layout->statistics),
         .dq = args->dq.data,
         .dkv = at(call, layout->sums),
-        .partials = at(call, layout->partials),
         .progress = at(call, layout->progress),
         .q_batch_stride = args->q.strides[0],
         .q_token_stride = args->q.strides[1],
@@ -259,8 +264,9 @@ static smelt_status fill_main(const struct backward_call *call,
                               : status;
 }
 
-/* The lists of a chunk's groups turned around: each key's partial rows. */
-static smelt_status launch_segments(const struct backward_call *call, int first, int groups) {
+/* The lists of a round's groups turned around: each key's partial rows, chunk by chunk. */
+static smelt_status launch_segments(const struct backward_call *call, int64_t first,
+                                    int64_t groups) {
     const struct smelt__grad_layout *layout = &call->layout;
     const struct smelt__segments_kernels kernels = {
         kernel_of(call->backward, SMELT__BACKWARD_COUNT),
@@ -274,8 +280,9 @@ static smelt_status launch_segments(const struct backward_call *call, int first,
         .starts = at(call, layout->starts),
         .entries = at(call, layout->entry_list),
         .sums = at(call, layout->scan_sums),
-        .first_group = first,
-        .groups = groups,
+        .first_group = (int)first,
+        .groups = (int)groups,
+        .chunk = (int)layout->chunk,
         .key_stride = layout->key_stride,
         .key_count = (int)(call->args->batches * call->args->rows),
         .united = call->backward->group_queries > 1,
@@ -285,42 +292,79 @@ static smelt_status launch_segments(const struct backward_call *call, int first,
                                   call->stream);
 }
 
-/* A chunk's partial rows, added to the sums. */
-static smelt_status launch_sum(const struct backward_call *call) {
+/* Where the partial rows of a round's chunk are. */
+static void *partials_of(const struct backward_call *call, int64_t chunk) {
+    return at(call, call->layout.partials +
+                        (size_t)(chunk % call->layout.kept) * call->layout.kept_bytes);
+}
+
+/* The partial rows of a round's chunk, added to the sums. `beside`: while the main kernel launched
+ * last runs, which has the next chunk's. */
+static smelt_status launch_sum(const struct backward_call *call, int64_t chunk, int beside) {
     const struct smelt__kernel *kernel = kernel_of(call->backward, SMELT__BACKWARD_SUM);
     const int64_t key_count = call->args->batches * call->args->rows;
+    const int64_t teams = kernel->threads / (call->backward->shape.dqk / SUM_COLUMNS);
     const struct sparse_attn_bwd_sum_params params = {
-        .partials = at(call, call->layout.partials),
-        .starts = at(call, call->layout.starts),
+        .partials = partials_of(call, chunk),
+        .starts = (const int *)at(call, call->layout.starts) + chunk * key_count,
         .entries = at(call, call->layout.entry_list),
         .sums = at(call, call->layout.sums),
         .key_count = (int)key_count,
         .key_stride = call->layout.key_stride,
         .head_blocks = call->backward->head_blocks,
+        .overlaps = beside,
     };
-    return launch(call, SMELT__BACKWARD_SUM,
-                  smelt__blocks_for(kernel, key_count, kernel->most_blocks), &params);
+    const struct smelt__launch launch = {
+        .blocks = {smelt__blocks_for(kernel, (key_count + teams - 1) / teams,
+                                     kernel->most_blocks * (beside ? SUM_WAVES : 1))},
+        .early = beside,
+        .entered = 1,
+        .params = &params,
+    };
+    return smelt__kernel_launch(call->backward->kernels->context, kernel, &launch, call->stream);
 }
 
-/* dq, and the sums of dkv: of all groups at once, or chunk by chunk with partial rows between. */
+/* The main kernel, of groups from first_group on; `beside`: multiprocessors that it leaves. */
+static smelt_status launch_groups(const struct backward_call *call,
+                                  const struct sparse_attn_bwd_params *params, int beside) {
+    const struct smelt__kernel *kernel = kernel_of(call->backward, SMELT__BACKWARD_MAIN);
+    const int64_t most = smelt__blocks_beside(kernel, call->args->free_multiprocessors + beside);
+    return launch(call, SMELT__BACKWARD_MAIN, smelt__blocks_for(kernel, params->groups, most),
+                  params);
+}
+
+/* dq and dkv's sums of a round's groups, with partial rows between: where two chunks' are kept, a
+ * chunk's are summed while the next one's are made. */
+static smelt_status launch_round(const struct backward_call *call,
+                                 struct sparse_attn_bwd_params *params, int64_t first,
+                                 int64_t groups) {
+    const struct smelt__grad_layout *layout = &call->layout;
+    smelt_status status = launch_segments(call, first, groups);
+    int64_t chunk = 0;
+    for (int64_t begin = 0; begin < groups && status == SMELT_OK; begin += layout->chunk, chunk++) {
+        const int beside = layout->kept > 1 && chunk > 0;
+        params->first_group = (int)(first + begin);
+        params->groups = (int)(groups - begin < layout->chunk ? groups - begin : layout->chunk);
+        params->partials = partials_of(call, chunk);
+        status = launch_groups(call, params, beside ? call->backward->sums_beside : 0);
+        if (status == SMELT_OK && (beside || layout->kept == 1))
+            status = launch_sum(call, chunk - beside, beside);
+    }
+    return status == SMELT_OK && layout->kept > 1 ? launch_sum(call, chunk - 1, 0) : status;
+}
+
+/* dq, and the sums of dkv: of all groups at once, or in deterministic mode round by round. */
 static smelt_status launch_main(const struct backward_call *call) {
     const struct smelt__grad_layout *layout = &call->layout;
-    const struct smelt__kernel *kernel = kernel_of(call->backward, SMELT__BACKWARD_MAIN);
-    const int64_t most = smelt__blocks_beside(kernel, call->args->free_multiprocessors);
-    const int partial = call->backward->deterministic && call->args->rows > 0;
     struct sparse_attn_bwd_params params;
     smelt_status status = fill_main(call, &params);
-    for (int64_t first = 0; first < layout->groups && status == SMELT_OK; first += layout->chunk) {
+    if (!call->backward->deterministic || call->args->rows == 0) {
+        params.groups = (int)layout->groups;
+        return status == SMELT_OK ? launch_groups(call, &params, 0) : status;
+    }
+    for (int64_t first = 0; first < layout->groups && status == SMELT_OK; first += layout->round) {
         const int64_t left = layout->groups - first;
-        params.first_group = (int)first;
-        params.groups = (int)(left < layout->chunk ? left : layout->chunk);
-        if (partial)
-            status = launch_segments(call, params.first_group, params.groups);
-        if (status == SMELT_OK)
-            status = launch(call, SMELT__BACKWARD_MAIN,
-                            smelt__blocks_for(kernel, params.groups, most), &params);
-        if (status == SMELT_OK && partial)
-            status = launch_sum(call);
+        status = launch_round(call, &params, first, left < layout->round ? left : layout->round);
     }
     return status;
 }
@@ -378,7 +422,7 @@ static smelt_status launch_chain(const struct backward_call *call) {
     return status == SMELT_OK && (sums > 0 || args->dsink.data) ? launch_finish(call) : status;
 }
 
-/* The CUDA context is made current once, not at each launch. */
+/* The CUDA context is made current once for all launches. */
 static smelt_status launch_in_context(const struct backward_call *call) {
     const smelt_context *const context = call->backward->kernels->context;
     int pushed;

@@ -13,9 +13,9 @@
 
 enum {
     KEY_STEP = 64,    /* lists are padded to whole blocks of it */
-    CHUNK_ITEMS = 132 /* a chunk has a multiple of them where it can: whole waves on the largest
-                         Hopper GPUs. No device is asked, since the order of sums must not depend
-                         on it */
+    WAVE_ITEMS = 132, /* of the largest Hopper GPUs: chunks are whole waves where they can. No
+                         device is asked, since the order of sums must not depend on it */
+    FEWEST_CHUNKS = 6 /* where sums run beside the next chunk's main kernel: the last ones do not */
 };
 
 /* What partial rows may take when the caller does not say. */
@@ -34,36 +34,59 @@ static int64_t up_to(int64_t value, int64_t step) {
     return (value + step - 1) / step * step;
 }
 
+/* Chunks of two halves of `most` groups, which take turns: whole waves of the multiprocessors that
+ * the sums leave to the main kernel. 0: not one wave fits, or is there. */
+static int64_t half_chunk(const struct smelt__sparse_attn_backward *backward,
+                          const struct smelt__grad_layout *layout, int64_t most) {
+    const int64_t wave = (WAVE_ITEMS - backward->sums_beside) / backward->head_blocks;
+    const int64_t wanted = up_to(layout->groups, FEWEST_CHUNKS) / FEWEST_CHUNKS;
+    if (backward->sums_beside == 0 || wave == 0 || most / 2 < wave || layout->groups <= wave)
+        return 0;
+    return most / 2 < wanted ? most / 2 / wave * wave : up_to(wanted, wave);
+}
+
 /* Groups whose partial rows stay below the limit, one at the least. It depends on nothing of the
  * device, since it says in which order sums are taken. */
-static int64_t chunk_groups(const struct smelt__sparse_attn_backward *backward,
-                            const struct smelt__grad_layout *layout, size_t limit) {
+static int64_t whole_chunk(const struct smelt__sparse_attn_backward *backward,
+                           const struct smelt__grad_layout *layout, int64_t most) {
+    const int64_t wave = up_to(WAVE_ITEMS, backward->head_blocks) / backward->head_blocks;
+    if (most >= layout->groups)
+        return layout->groups;
+    if (most > wave)
+        most -= most % wave;
+    return most > 0 ? most : 1;
+}
+
+/* Cuts the groups into chunks: all of them at once, or within the limit of the partial rows. */
+static void cut_chunks(const struct smelt__sparse_attn_backward *backward, int64_t key_count,
+                       size_t limit, struct smelt__grad_layout *layout) {
     const size_t group = (size_t)layout->key_stride * (size_t)backward->shape.dqk * 2 *
                          (size_t)backward->head_blocks;
-    int64_t groups = (int64_t)((limit ? limit : DEFAULT_LIMIT) / group);
-    if (!backward->deterministic)
-        return layout->groups;
-    if (groups > INT32_MAX / layout->key_stride) /* partial rows are numbered */
-        groups = INT32_MAX / layout->key_stride;
-    if (groups >= layout->groups)
-        return layout->groups;
-    const int64_t step = (CHUNK_ITEMS + backward->head_blocks - 1) / backward->head_blocks;
-    if (groups > step)
-        groups -= groups % step;
-    return groups > 0 ? groups : 1;
+    int64_t most = (int64_t)((limit ? limit : DEFAULT_LIMIT) / group);
+    layout->chunk = layout->groups;
+    if (!backward->deterministic || layout->groups == 0)
+        return;
+    if (most > INT32_MAX / layout->key_stride) /* partial rows are numbered */
+        most = INT32_MAX / layout->key_stride;
+    layout->chunk = half_chunk(backward, layout, most);
+    layout->kept = layout->chunk > 0 ? 2 : 1;
+    if (layout->chunk == 0)
+        layout->chunk = whole_chunk(backward, layout, most);
+    layout->kept_bytes = (size_t)layout->chunk * group;
+    layout->round =
+        layout->chunk * smelt__segments_round(layout->chunk, layout->key_stride, key_count);
 }
 
 /* What the deterministic mode has besides. */
-static void add_partials(const struct smelt__sparse_attn_backward *backward, int64_t key_count,
-                         struct smelt__grad_layout *layout) {
+static void add_partials(int64_t key_count, struct smelt__grad_layout *layout) {
+    const int64_t groups = layout->round < layout->groups ? layout->round : layout->groups;
     const struct smelt__segments_layout segments =
-        smelt__segments_layout(layout->chunk, layout->key_stride, key_count);
-    const int64_t rows = layout->chunk * backward->head_blocks * layout->key_stride;
+        smelt__segments_layout(groups, layout->chunk, layout->key_stride, key_count);
     layout->cursors = place(&layout->bytes, segments.cursors, sizeof(int));
     layout->starts = place(&layout->bytes, segments.starts, sizeof(int));
     layout->entry_list = place(&layout->bytes, segments.entries, sizeof(int));
     layout->scan_sums = place(&layout->bytes, segments.sums, sizeof(int));
-    layout->partials = place(&layout->bytes, rows * backward->shape.dqk, sizeof(uint16_t));
+    layout->partials = place(&layout->bytes, layout->kept, layout->kept_bytes);
 }
 
 struct smelt__grad_layout
@@ -78,7 +101,7 @@ smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
     layout.parts =
         up_to(layout.entries, SMELT__SPARSE_ATTN_BWD_ENTRIES) / SMELT__SPARSE_ATTN_BWD_ENTRIES;
     layout.key_stride = (int)up_to(slots * backward->group_queries, KEY_STEP);
-    layout.chunk = chunk_groups(backward, &layout, limit);
+    cut_chunks(backward, key_count, limit, &layout);
     if (shape->buckets && layout.queries > 0) {
         const size_t bytes = smelt__partition_layout(layout.queries, shape->buckets).bytes;
         layout.partition = place(&layout.bytes, (int64_t)bytes, 1);
@@ -95,7 +118,7 @@ smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
     layout.progress = place(&layout.bytes, key_count > 0, SMELT__BACKWARD_ALIGNMENT);
     layout.sums = place(&layout.bytes, key_count * shape->dqk, sizeof(float));
     if (backward->deterministic && layout.groups > 0 && key_count > 0)
-        add_partials(backward, key_count, &layout);
+        add_partials(key_count, &layout);
     return layout;
 }
 

@@ -14,6 +14,10 @@ struct smelt__grad_layout {
     size_t bytes;                                  /* of all */
     int64_t queries, groups, entries, parts;
     int64_t chunk; /* groups of a launch of the main kernel */
+    /* In deterministic mode: of how many chunks partial rows are kept, 1 or 2; how many groups'
+     * lists are turned around at once, a multiple of the chunk. */
+    int64_t kept, round;
+    size_t kept_bytes; /* of a chunk's partial rows */
     int key_stride;
 };
 

@@ -11,6 +11,8 @@ enum {
      * key_count.
      */
     ENTRY_COST = 256,
+    ROUND_ENTRIES = 1 << 24, /* of a round, 64 MB, but for one chunk's that are more */
+    ROUND_COLUMNS = 1 << 22, /* likewise */
     MOST_SCAN_BLOCKS = 1024, /* each sums up those before it */
     SCAN_THREADS = SMELT__BWD_SCAN_THREADS,
     WARP = 32
@@ -29,37 +31,51 @@ static int64_t find_root(int64_t a, int64_t b) {
     return low;
 }
 
-/* Cursors there are room for: grows with each of its arguments. */
-static int64_t count_cursors(int64_t groups, int64_t key_stride, int64_t key_count) {
-    const int64_t best = find_root(ENTRY_COST * groups * key_stride, key_count);
-    const int64_t cursors =
-        groups <= best / (key_count ? key_count : 1) ? groups * key_count : best;
-    return cursors > key_count ? cursors : key_count;
-}
-
-struct smelt__segments_layout smelt__segments_layout(int64_t groups, int64_t key_stride,
-                                                     int64_t key_count) {
-    return (struct smelt__segments_layout){.cursors = count_cursors(groups, key_stride, key_count),
-                                           .starts = key_count + 1,
-                                           .entries = groups * key_stride,
-                                           .sums = MOST_SCAN_BLOCKS};
-}
-
 static int64_t divide_up(int64_t value, int64_t by) {
     return (value + by - 1) / by;
 }
 
+/* Cursors there are room for, of all parts of all chunks: grows with each of its arguments. */
+static int64_t count_cursors(int64_t groups, int64_t key_stride, int64_t key_count,
+                             int64_t columns) {
+    const int64_t best = find_root(ENTRY_COST * groups * key_stride, key_count);
+    const int64_t cursors =
+        groups <= best / (key_count ? key_count : 1) ? groups * key_count : best;
+    return cursors > columns ? cursors : columns;
+}
+
+int64_t smelt__segments_round(int64_t chunk, int64_t key_stride, int64_t key_count) {
+    const int64_t by_entries = divide_up(ROUND_ENTRIES, chunk * key_stride);
+    const int64_t by_columns = ROUND_COLUMNS / (key_count ? key_count : 1);
+    const int64_t chunks = by_entries < by_columns ? by_entries : by_columns;
+    return chunks > 1 ? chunks : 1;
+}
+
+struct smelt__segments_layout smelt__segments_layout(int64_t groups, int64_t chunk,
+                                                     int64_t key_stride, int64_t key_count) {
+    const int64_t columns = divide_up(groups, chunk) * key_count;
+    return (struct smelt__segments_layout){
+        .cursors = count_cursors(groups, key_stride, key_count, columns),
+        .starts = columns + 1,
+        .entries = groups * key_stride,
+        .sums = MOST_SCAN_BLOCKS};
+}
+
 void smelt__segments_cut(struct sparse_attn_bwd_segments_params *params) {
     const int64_t groups = params->groups, keys = params->key_count;
-    const int64_t parts = count_cursors(groups, params->key_stride, keys) / keys;
-    params->part = (int)divide_up(groups, parts < groups ? parts : groups);
-    params->parts = (int)divide_up(groups, params->part);
+    const int64_t chunk = groups < params->chunk ? groups : params->chunk;
+    const int64_t chunks = divide_up(groups, chunk), columns = chunks * keys;
+    const int64_t parts = count_cursors(groups, params->key_stride, keys, columns) / columns;
+    params->chunks = (int)chunks;
+    params->columns = (int)columns;
+    params->part = (int)divide_up(chunk, parts < chunk ? parts : chunk);
+    params->parts = (int)divide_up(chunk, params->part);
     params->scan_rows = 1;
     while (params->scan_rows * 2 <= SCAN_THREADS / WARP && params->scan_rows * 2 <= params->parts)
         params->scan_rows *= 2;
     const int64_t tile = SCAN_THREADS / params->scan_rows;
-    params->scan_keys = (int)(divide_up(divide_up(keys, MOST_SCAN_BLOCKS), tile) * tile);
-    params->scan_blocks = (int)divide_up(keys, params->scan_keys);
+    params->scan_keys = (int)(divide_up(divide_up(columns, MOST_SCAN_BLOCKS), tile) * tile);
+    params->scan_blocks = (int)divide_up(columns, params->scan_keys);
 }
 
 smelt_status smelt__segments_launch(const smelt_context *context,
@@ -71,13 +87,13 @@ smelt_status smelt__segments_launch(const smelt_context *context,
         {.blocks = {(uint32_t)params->groups}, .params = params},
         {.blocks = {(uint32_t)params->scan_blocks}, .params = &first},
         {.blocks = {(uint32_t)params->scan_blocks}, .params = &second},
-        {.blocks = {(uint32_t)params->parts}, .params = params}};
+        {.blocks = {(uint32_t)(params->chunks * params->parts)}, .params = params}};
     const struct smelt__kernel *const order[] = {kernels->count, kernels->scan, kernels->scan,
                                                  kernels->place};
     first.scan_step = 0;
     second.scan_step = 1;
     smelt_status status = smelt__fill_async(
-        context, params->cursors, 0, (size_t)params->parts * (size_t)params->key_count, stream);
+        context, params->cursors, 0, (size_t)params->parts * (size_t)params->columns, stream);
     for (int i = 0; i < 4 && status == SMELT_OK; i++)
         status = smelt__kernel_launch(context, order[i], &launches[i], stream);
     return status;

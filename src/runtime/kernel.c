@@ -452,8 +452,8 @@ smelt_status smelt__kernel_launch(const smelt_context *context, const struct sme
     void *parameters[1];
     memcpy(&parameters[0], &launch->params, sizeof launch->params);
 
-    int pushed;
-    smelt_status status = smelt__context_enter(context, &pushed);
+    int pushed = 0;
+    smelt_status status = launch->entered ? SMELT_OK : smelt__context_enter(context, &pushed);
     if (status)
         return status;
     CUresult result =

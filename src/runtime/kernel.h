@@ -67,6 +67,7 @@ struct smelt__launch {
     uint32_t blocks[3]; /* the grid's extents, 1..2^31 - 1 in x, 2^16 - 1 in y and z; 0 in y and z
                            counts as 1. With clusters, x is a multiple of their size */
     int early;          /* 1: see below */
+    int entered;        /* 1: the caller is within smelt__context_enter */
     const void *params; /* the one params struct: read before the call returns */
 };
 

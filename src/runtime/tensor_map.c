@@ -10,8 +10,8 @@ smelt_status smelt__tensor_map_make(const smelt_context *context,
     static const unsigned every_element[SMELT__MAP_DIMENSIONS] = {1, 1, 1, 1, 1};
     unsigned long long extents[SMELT__MAP_DIMENSIONS], strides[SMELT__MAP_DIMENSIONS];
     const struct smelt__driver *driver = context->driver;
-    int pushed;
-    smelt_status status = smelt__context_enter(context, &pushed);
+    int pushed = 0;
+    smelt_status status = box->entered ? SMELT_OK : smelt__context_enter(context, &pushed);
     if (status != SMELT_OK)
         return status;
     for (int i = 0; i < box->dimensions && i < SMELT__MAP_DIMENSIONS; i++) {

@@ -37,6 +37,7 @@ struct smelt__tensor_box {
                                                 but the first: strides[0] is not looked at */
     uint32_t box[SMELT__MAP_DIMENSIONS];     /* elements, 1..256; the first dimension's bytes are a
                                                 multiple of 16, at most the swizzle's width */
+    int entered;                             /* 1: the caller is within smelt__context_enter */
 };
 
 /* No device is touched: any thread, also while a stream is captured. The driver wants a current

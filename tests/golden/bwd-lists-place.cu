@@ -223,27 +223,31 @@ struct sparse_attn_bwd_lists_params {
 
 /*
  * Of the passes `count`, `scan` and `place`, which turn the lists of `groups` groups, from
- * first_group on, around: for each key the partial rows that are its own, by their numbers (group -
- * first_group) * key_stride + place in the group's list, in the groups' order. groups * key_stride
- * and parts * key_count stay below 2^31. Equal keys of one list: in its order where `united` says
- * that their rows may differ, else in any.
+ * first_group on, around, chunk by chunk: for each key the partial rows that are its own, by their
+ * numbers (group of the chunk) * key_stride + place in the group's list, in the groups' order. A
+ * column is a key of a chunk, number chunk * key_count + key. groups * key_stride and parts *
+ * columns stay below 2^31. Equal keys of one list: in its order where `united` says that their rows
+ * may differ, else in any.
  */
 struct sparse_attn_bwd_segments_params {
     const int *counts; /* as above, from the first group of all on */
     const int *keys;
-    int *cursors; /* [parts, key_count] of a part's groups: how many partial rows a key has, zeros
+    int *cursors; /* [parts, columns] of a part's groups: how many partial rows a key has, zeros
                      ahead of `count`; then where they go */
-    int *starts;  /* [key_count + 1] where a key's begin in `entries` */
+    int *starts;  /* [columns + 1] where a column's begin in `entries` */
     int *entries; /* [groups * key_stride] */
-    int *sums;    /* [scan_blocks] scratch of the scan: partial rows of each block's keys */
+    int *sums;    /* [scan_blocks] scratch of the scan: partial rows of each block's columns */
     int first_group, groups;
-    int part; /* groups of a part */
-    int parts;
+    int chunk;  /* groups of a chunk; the last may have fewer */
+    int chunks; /* columns / key_count */
+    int part;   /* groups of a part */
+    int parts;  /* of a chunk */
     int key_stride;
     int key_count; /* batches * rows */
+    int columns;
     int united;    /* 1: the lists are of several queries each */
     int scan_step; /* of the pass `scan`, which is launched twice: 0 sums up, 1 places */
-    int scan_rows; /* threads of the scan that share a key's parts: a power of two, at most
+    int scan_rows; /* threads of the scan that share a column's parts: a power of two, at most
                       THREADS / 32 */
     int scan_keys; /* of a block of the scan: a multiple of its THREADS / scan_rows */
     int scan_blocks;
@@ -254,8 +258,9 @@ struct sparse_attn_bwd_segments_params {
  * Deterministic backward pass, lists by keys, third pass: writes the numbers of each key's partial
  * rows. What is written: sparse_attn_bwd_lists.params.h, entries.
  *
- * A block takes a part at a time and goes through its groups in order, so that a key's entries come
- * in the groups' order; any grid is right. Each thread asks the key's cursor for its entry's place.
+ * A block takes a part of a chunk at a time and goes through its groups in order, so that a key's
+ * entries come in the groups' order; any grid is right. Each thread asks the key's cursor for its
+ * entry's place.
  *
  * In a list of several queries (sparse_attn_bwd_lists.group.cu) no key stands twice up to the first
  * that is not greater than the one before it. The entries from there on, which are in order, follow
@@ -282,7 +287,7 @@ DEVICE struct list open_list(const struct sparse_attn_bwd_segments_params *param
     const i64 number = (i64)params->first_group + group;
     const int4 nothing = {-1, -1, -1, -1};
     struct list list = {params->keys + number * params->key_stride, params->counts[number],
-                        group * params->key_stride, nothing};
+                        group % params->chunk * params->key_stride, nothing};
     if ((int)threadIdx.x * VECTOR < params->key_stride) {
         list.vector = *(const int4 *)(list.keys + threadIdx.x * VECTOR);
     }
@@ -369,9 +374,15 @@ DEVICE void place_second_part(const struct sparse_attn_bwd_segments_params *para
     __syncthreads();
 }
 
-DEVICE void place_part(const struct sparse_attn_bwd_segments_params *params, int part) {
-    u32 *const cursors = (u32 *)params->cursors + part * params->key_count;
-    const int first = part * params->part, end = minimum(first + params->part, params->groups);
+DEVICE void place_part(const struct sparse_attn_bwd_segments_params *params, int chunk, int part) {
+    u32 *const cursors =
+        (u32 *)params->cursors + part * params->columns + chunk * params->key_count;
+    const int first = chunk * params->chunk + part * params->part;
+    const int chunk_end = minimum((chunk + 1) * params->chunk, params->groups);
+    const int end = minimum(first + params->part, chunk_end);
+    if (first >= end) {
+        return;
+    }
     struct list list = open_list(params, first);
     for (int group = first; group < end; ++group) {
         const struct list next = open_list(params, minimum(group + 1, end - 1));
@@ -387,7 +398,8 @@ DEVICE void place_part(const struct sparse_attn_bwd_segments_params *params, int
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_segments_params params) {
-    for (int part = (int)blockIdx.x; part < params.parts; part += (int)gridDim.x) {
-        place_part(&params, part);
+    const int parts = params.chunks * params.parts;
+    for (int part = (int)blockIdx.x; part < parts; part += (int)gridDim.x) {
+        place_part(&params, part / params.parts, part % params.parts);
     }
 }

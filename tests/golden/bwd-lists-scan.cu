@@ -131,27 +131,31 @@ struct sparse_attn_bwd_lists_params {
 
 /*
  * Of the passes `count`, `scan` and `place`, which turn the lists of `groups` groups, from
- * first_group on, around: for each key the partial rows that are its own, by their numbers (group -
- * first_group) * key_stride + place in the group's list, in the groups' order. groups * key_stride
- * and parts * key_count stay below 2^31. Equal keys of one list: in its order where `united` says
- * that their rows may differ, else in any.
+ * first_group on, around, chunk by chunk: for each key the partial rows that are its own, by their
+ * numbers (group of the chunk) * key_stride + place in the group's list, in the groups' order. A
+ * column is a key of a chunk, number chunk * key_count + key. groups * key_stride and parts *
+ * columns stay below 2^31. Equal keys of one list: in its order where `united` says that their rows
+ * may differ, else in any.
  */
 struct sparse_attn_bwd_segments_params {
     const int *counts; /* as above, from the first group of all on */
     const int *keys;
-    int *cursors; /* [parts, key_count] of a part's groups: how many partial rows a key has, zeros
+    int *cursors; /* [parts, columns] of a part's groups: how many partial rows a key has, zeros
                      ahead of `count`; then where they go */
-    int *starts;  /* [key_count + 1] where a key's begin in `entries` */
+    int *starts;  /* [columns + 1] where a column's begin in `entries` */
     int *entries; /* [groups * key_stride] */
-    int *sums;    /* [scan_blocks] scratch of the scan: partial rows of each block's keys */
+    int *sums;    /* [scan_blocks] scratch of the scan: partial rows of each block's columns */
     int first_group, groups;
-    int part; /* groups of a part */
-    int parts;
+    int chunk;  /* groups of a chunk; the last may have fewer */
+    int chunks; /* columns / key_count */
+    int part;   /* groups of a part */
+    int parts;  /* of a chunk */
     int key_stride;
     int key_count; /* batches * rows */
+    int columns;
     int united;    /* 1: the lists are of several queries each */
     int scan_step; /* of the pass `scan`, which is launched twice: 0 sums up, 1 places */
-    int scan_rows; /* threads of the scan that share a key's parts: a power of two, at most
+    int scan_rows; /* threads of the scan that share a column's parts: a power of two, at most
                       THREADS / 32 */
     int scan_keys; /* of a block of the scan: a multiple of its THREADS / scan_rows */
     int scan_blocks;
@@ -160,7 +164,7 @@ struct sparse_attn_bwd_segments_params {
 #line 4 "templates/sparse_attn_bwd_lists.scan.cu"
 /*
  * Deterministic backward pass, lists by keys, second pass: from how many partial rows each part has
- * of each key to where they go, key by key and part by part. What is written:
+ * of each key to where they go, column by column and part by part. What is written:
  * sparse_attn_bwd_lists.params.h, cursors and starts.
  *
  * Launched twice with scan_blocks blocks of scan_keys keys each. Step 0: each block sums its keys
@@ -189,7 +193,7 @@ DEVICE int *warp_sums(void) {
 struct share {
     int *cursor; /* the first part's */
     int parts;
-    int key_count;
+    int columns; /* from a part to the next */
 };
 
 DEVICE struct share find_share(const struct sparse_attn_bwd_segments_params *params, u32 key,
@@ -197,8 +201,8 @@ DEVICE struct share find_share(const struct sparse_attn_bwd_segments_params *par
     const int row = (int)threadIdx.x / (THREADS / params->scan_rows);
     const int most = (params->parts + params->scan_rows - 1) / params->scan_rows;
     const int first = minimum(row * most, params->parts);
-    struct share share = {params->cursors + first * params->key_count + key,
-                          minimum(most, params->parts - first), params->key_count};
+    struct share share = {params->cursors + first * params->columns + key,
+                          minimum(most, params->parts - first), params->columns};
     share.parts = key < end ? share.parts : 0;
     return share;
 }
@@ -207,7 +211,7 @@ DEVICE int sum_share(const struct share *share) {
     int sum = 0;
 #pragma unroll LOADS
     for (int i = 0; i < share->parts; ++i) {
-        sum += share->cursor[i * share->key_count];
+        sum += share->cursor[i * share->columns];
     }
     return sum;
 }
@@ -219,13 +223,12 @@ DEVICE void place_share(const struct share *share, int place) {
         int counts[LOADS];
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
-            counts[i] =
-                begin + i < share->parts ? share->cursor[(begin + i) * share->key_count] : 0;
+            counts[i] = begin + i < share->parts ? share->cursor[(begin + i) * share->columns] : 0;
         }
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
             if (begin + i < share->parts) {
-                share->cursor[(begin + i) * share->key_count] = place;
+                share->cursor[(begin + i) * share->columns] = place;
             }
             place += counts[i];
         }
@@ -254,7 +257,7 @@ DEVICE u32 block_begin(const struct sparse_attn_bwd_segments_params *params) {
 }
 
 DEVICE u32 block_end(const struct sparse_attn_bwd_segments_params *params) {
-    const u32 end = block_begin(params) + (u32)params->scan_keys, keys = (u32)params->key_count;
+    const u32 end = block_begin(params) + (u32)params->scan_keys, keys = (u32)params->columns;
     return end < keys ? end : keys;
 }
 
@@ -330,7 +333,7 @@ DEVICE void place_block(const struct sparse_attn_bwd_segments_params *params) {
         }
         place += all;
     }
-    if (end == (u32)params->key_count && threadIdx.x == 0) {
+    if (end == (u32)params->columns && threadIdx.x == 0) {
         params->starts[end] = place;
     }
 }

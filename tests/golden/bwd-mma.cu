@@ -40,6 +40,7 @@ enum {
     QUERY_ROWS = 64,                /* heads, padded */
     HEAD_BLOCKS = 1,                /* items of a query */
     TENSOR_MAPS = 0,                /* no rows come by the copy engine */
+    SUMS_BESIDE = 0,                /* sums of partial rows follow it */
     SCORE_HEAD_GROUPS = 4,          /* warps side by side over the heads of S */
     SCORE_KEY_GROUPS = 2,           /* over its keys */
     SCORE_DEPTH_GROUPS = 1,         /* over its depth: partial sums */

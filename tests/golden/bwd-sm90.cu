@@ -44,6 +44,7 @@ enum {
     HEAD_BLOCKS = 1,                /* items of a group */
     BLOCK_HEADS = 64,               /* rows of an item */
     TENSOR_MAPS = 1,                /* 1: Q and dO are read through their maps */
+    SUMS_BESIDE = 0,                /* multiprocessors left to the sums of partial rows */
     SCORES_REGISTERS = 184,         /* of a thread, S, dP and some of dQ */
     GATHER_REGISTERS = 224,         /* of a thread, the gather and most of dQ */
     SUMS_REGISTERS = 96,            /* of a thread, dKV */
@@ -270,6 +271,20 @@ DEVICE void arrive_warp(u32 barrier, int count) {
     if (RACECHECK || threadIdx.x % 32 == 0) {
         mbarrier_arrive_count(barrier, count);
     }
+}
+
+#line 2 "templates/ptx/grid.cuh"
+
+/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
+ * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
+ * did not ask for it. */
+DEVICE void grid_launch_dependents(void) {
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+}
+
+/* Waits until the kernels before this one in the stream are complete and their results visible. */
+DEVICE void grid_wait(void) {
+    asm volatile("griddepcontrol.wait;" : : : "memory");
 }
 
 #line 2 "templates/ptx/hint.cuh"
@@ -1629,7 +1644,7 @@ DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
     }
 }
 
-#line 25 "templates/sparse_attn_bwd.sm90.cu"
+#line 26 "templates/sparse_attn_bwd.sm90.cu"
 /*
  * Sparse attention backward with wgmma: dq, and the sums (or partial rows) of dkv. Mathematics and
  * shapes: include/smelt/sparse_attn.h; what groups, lists and statistics are:
@@ -1663,6 +1678,9 @@ DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
  * instruction, in the order of columns of sparse_attn_bwd.columns.cuh: of an accumulator's rows
  * each quad has 64 contiguous bytes twice, and lanes 16 apart exchange one of the two for the other
  * lane's row (4 shuffles for 2 instructions).
+ *
+ * With DETERMINISTIC the sums of the launch's before may run on the multiprocessors that the grid
+ * leaves free: they are let begin at once.
  *
  * Rows that do not exist (heads past the last, queries of groups that are not full) have zeros for
  * Q and dO, and a base of +inf: P and dS are 0. Keys behind a list's end are zeros in K, and their
@@ -2212,6 +2230,9 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_params params) {
+    if (DETERMINISTIC && threadIdx.x == 0) {
+        grid_launch_dependents();
+    }
     initialise_barriers();
     zero_empty_items(&params);
     const int end = (params.first_group + params.groups) * HEAD_BLOCKS;

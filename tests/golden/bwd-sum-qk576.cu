@@ -23,6 +23,7 @@ enum {
     TEAMS = 4,                      /* that sum a key each, of a block */
     MOST_ALONE = 512,               /* entries of a key that a team sums by itself */
     RUN = 64,                       /* entries that a team sums, of more */
+    DEPENDENT_LAUNCH = 1,           /* 1: may be launched beside the kernel before it */
 };
 
 /* Shared memory, in bytes from the arena's start. */
@@ -58,6 +59,20 @@ DEVICE int maximum(int a, int b) {
     return a > b ? a : b;
 }
 
+#line 2 "templates/ptx/grid.cuh"
+
+/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
+ * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
+ * did not ask for it. */
+DEVICE void grid_launch_dependents(void) {
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+}
+
+/* Waits until the kernels before this one in the stream are complete and their results visible. */
+DEVICE void grid_wait(void) {
+    asm volatile("griddepcontrol.wait;" : : : "memory");
+}
+
 #line 2 "templates/ptx/stream.cuh"
 
 /* 16 bytes of global memory that no thread writes while the kernel runs, nor reads again soon: they
@@ -83,9 +98,11 @@ struct sparse_attn_bwd_sum_params {
     int key_count;
     int key_stride;
     int head_blocks;
+    int overlaps; /* 1: launched early, beside the main kernel of the next partial rows; all that is
+                     read or added to was complete before that began */
 };
 
-#line 4 "templates/sparse_attn_bwd_sum.cu"
+#line 5 "templates/sparse_attn_bwd_sum.cu"
 /*
  * Deterministic backward pass, behind the main kernel: adds each key's partial rows to its row of
  * dkv's sums, in a fixed order. What is read and written: sparse_attn_bwd_sum.params.h.
@@ -95,6 +112,9 @@ struct sparse_attn_bwd_sum_params {
  * since those that every query selects stand side by side. A key with more than MOST_ALONE entries
  * is left for the whole block: its entries are cut into runs of RUN, each is summed by a team, and
  * the runs are added in order. So what is summed how depends on the number of entries alone.
+ *
+ * With `overlaps` the kernel ends after the one before it in the stream, so that what follows waits
+ * for both.
  *
  * Shared memory: RUNS [TEAMS][DQK] float: sums of runs.
  *
@@ -230,10 +250,12 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
          key += TEAMS * (i64)gridDim.x) {
         left |= sum_key(&params, key);
     }
-    if (!__syncthreads_or(left)) {
-        return;
+    if (__syncthreads_or(left)) {
+        for (i64 key = blockIdx.x; key < params.key_count; key += gridDim.x) {
+            sum_long_key(&params, key);
+        }
     }
-    for (i64 key = blockIdx.x; key < params.key_count; key += gridDim.x) {
-        sum_long_key(&params, key);
+    if (DEPENDENT_LAUNCH && params.overlaps && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
+        grid_wait();
     }
 }

@@ -122,24 +122,26 @@ void reference_lists(const struct sparse_attn_bwd_lists_params *params, long lon
 /* ---- lists by keys --------------------------------------------------------------------------- */
 
 void reference_segments(const struct sparse_attn_bwd_segments_params *params) {
-    const size_t keys = (size_t)params->key_count;
-    int *next = take(keys * sizeof *next);
-    memset(next, 0, keys * sizeof *next);
+    const size_t columns = (size_t)params->columns;
+    int *next = take(columns * sizeof *next);
+    memset(next, 0, columns * sizeof *next);
     for (int pass = 0; pass < 2; pass++) {
         for (int group = 0; group < params->groups; group++) {
             const long long list = (long long)params->first_group + group;
             for (int i = 0; i < params->counts[list]; i++) {
-                const int key = params->keys[list * params->key_stride + i];
+                const int column = group / params->chunk * params->key_count +
+                                   params->keys[list * params->key_stride + i];
                 if (pass == 0)
-                    next[key]++;
+                    next[column]++;
                 else
-                    params->entries[next[key]++] = group * params->key_stride + i;
+                    params->entries[next[column]++] =
+                        group % params->chunk * params->key_stride + i;
             }
         }
         params->starts[0] = 0;
-        for (size_t key = 0; key < keys && pass == 0; key++) {
-            params->starts[key + 1] = params->starts[key] + next[key];
-            next[key] = params->starts[key];
+        for (size_t column = 0; column < columns && pass == 0; column++) {
+            params->starts[column + 1] = params->starts[column] + next[column];
+            next[column] = params->starts[column];
         }
     }
     free(next);

@@ -44,36 +44,44 @@ struct shape {
     int parts; /* at the most; 0: the rule's */
     int tiles; /* of a block of the scan; 0: the rule's */
     int head_blocks, width /* number of widths[] */;
+    int chunk; /* groups of a chunk; 0: all of them */
 };
 
 static const struct shape shapes[] = {
-    {"one entry", 1, 0, 64, 1, 0, ANY, 0, 0, 1, 0},
-    {"slot order", 40, 3, 128, 1000, 0, ANY, 0, 0, 1, 0},
-    {"slot order, few keys", 30, 0, 128, 300, 0, FEW, 4, 0, 2, 0},
-    {"united", 40, 1, 192, 1000, 1, ANY, 0, 0, 1, 0},
-    {"united, few keys", 30, 2, 192, 300, 1, FEW, 3, 0, 2, 0},
-    {"united, one part", 20, 0, 192, 300, 1, FEW, 1, 0, 1, 0},
-    {"one key", 12, 0, 128, 100, 0, ONE, 0, 0, 1, 0},
-    {"one key, united", 12, 0, 128, 100, 1, ONE, 0, 0, 3, 0},
-    {"a shared key", 600, 0, 64, 500, 0, SHARED, 20, 0, 1, 0},
-    {"as many entries as one team sums", 512, 0, 64, 500, 0, SHARED, 20, 0, 1, 0},
-    {"wide rows", 20, 0, 64, 60, 1, FEW, 0, 0, 2, 1},
-    {"wide rows, one key", 30, 0, 64, 60, 1, ONE, 0, 0, 1, 1},
-    {"long lists", 3, 0, 6400, 5000, 0, ANY, 0, 0, 1, 0},
-    {"long lists, united", 3, 0, 6400, 5000, 1, ANY, 0, 0, 1, 0},
-    {"many keys", 4, 0, 64, 20000, 0, ANY, 0, 0, 1, 0},
-    {"several tiles", 12, 0, 64, 3000, 1, ANY, 0, 3, 1, 0},
-    {"several wide tiles", 12, 0, 64, 3000, 1, ANY, 1, 3, 1, 0},
-    {"many keys, few parts", 4, 0, 64, 30000, 1, ANY, 2, 0, 1, 0},
-    {"no entry", 5, 0, 64, 70, 1, EMPTY, 0, 0, 1, 0},
+    {"one entry", 1, 0, 64, 1, 0, ANY, 0, 0, 1, 0, 0},
+    {"slot order", 40, 3, 128, 1000, 0, ANY, 0, 0, 1, 0, 0},
+    {"slot order, few keys", 30, 0, 128, 300, 0, FEW, 4, 0, 2, 0, 0},
+    {"united", 40, 1, 192, 1000, 1, ANY, 0, 0, 1, 0, 0},
+    {"united, few keys", 30, 2, 192, 300, 1, FEW, 3, 0, 2, 0, 0},
+    {"united, one part", 20, 0, 192, 300, 1, FEW, 1, 0, 1, 0, 0},
+    {"one key", 12, 0, 128, 100, 0, ONE, 0, 0, 1, 0, 0},
+    {"one key, united", 12, 0, 128, 100, 1, ONE, 0, 0, 3, 0, 0},
+    {"a shared key", 600, 0, 64, 500, 0, SHARED, 20, 0, 1, 0, 0},
+    {"as many entries as one team sums", 512, 0, 64, 500, 0, SHARED, 20, 0, 1, 0, 0},
+    {"wide rows", 20, 0, 64, 60, 1, FEW, 0, 0, 2, 1, 0},
+    {"wide rows, one key", 30, 0, 64, 60, 1, ONE, 0, 0, 1, 1, 0},
+    {"long lists", 3, 0, 6400, 5000, 0, ANY, 0, 0, 1, 0, 0},
+    {"long lists, united", 3, 0, 6400, 5000, 1, ANY, 0, 0, 1, 0, 0},
+    {"many keys", 4, 0, 64, 20000, 0, ANY, 0, 0, 1, 0, 0},
+    {"several tiles", 12, 0, 64, 3000, 1, ANY, 0, 3, 1, 0, 0},
+    {"several wide tiles", 12, 0, 64, 3000, 1, ANY, 1, 3, 1, 0, 0},
+    {"many keys, few parts", 4, 0, 64, 30000, 1, ANY, 2, 0, 1, 0, 0},
+    {"no entry", 5, 0, 64, 70, 1, EMPTY, 0, 0, 1, 0, 0},
+    {"chunks", 37, 2, 64, 500, 0, ANY, 0, 0, 1, 0, 12},
+    {"chunks of several parts", 64, 0, 64, 200, 0, FEW, 3, 2, 2, 0, 16},
+    {"chunks, united", 31, 0, 128, 300, 1, FEW, 2, 0, 1, 0, 8},
+    {"a chunk each", 9, 1, 64, 100, 0, ANY, 0, 0, 1, 0, 1},
+    {"chunks, a shared key", 1100, 0, 64, 100, 0, SHARED, 20, 0, 1, 0, 540},
 };
 
 /* Beyond the emulator's patience. */
 static const struct shape large_shapes[] = {
-    {"a chunk", 640, 640, 2048, 8192, 0, ANY, 0, 0, 1, 1},
-    {"a chunk of many keys", 640, 0, 2048, 131072, 0, ANY, 0, 0, 1, 1},
-    {"a chunk of unions", 80, 80, 16384, 32768, 1, ANY, 0, 0, 1, 1},
-    {"a chunk, a shared key", 640, 0, 2048, 8192, 1, SHARED, 0, 0, 1, 1},
+    {"a chunk", 640, 640, 2048, 8192, 0, ANY, 0, 0, 1, 1, 0},
+    {"a chunk of many keys", 640, 0, 2048, 131072, 0, ANY, 0, 0, 1, 1, 0},
+    {"a chunk of unions", 80, 80, 16384, 32768, 1, ANY, 0, 0, 1, 1, 0},
+    {"a chunk, a shared key", 640, 0, 2048, 8192, 1, SHARED, 0, 0, 1, 1, 0},
+    {"a round", 1500, 0, 2048, 8192, 0, ANY, 0, 0, 1, 0, 339},
+    {"a round of many keys", 900, 0, 2048, 131072, 0, ANY, 0, 0, 1, 0, 339},
 };
 
 struct problem {
@@ -175,7 +183,9 @@ static void make_problem(struct random *random, const struct shape *shape,
     problem->sums = (int64_t)shape->key_count * widths[shape->width];
     problem->partials =
         (int64_t)shape->groups * shape->head_blocks * shape->key_stride * widths[shape->width];
-    problem->layout = smelt__segments_layout(shape->groups, shape->key_stride, shape->key_count);
+    const int chunk = shape->chunk ? shape->chunk : shape->groups;
+    problem->layout =
+        smelt__segments_layout(shape->groups, chunk, shape->key_stride, shape->key_count);
     int *counts = take((size_t)problem->lists * sizeof *counts);
     int *keys = take((size_t)problem->list_keys * sizeof *keys);
     fill_lists(random, problem, counts, keys);
@@ -187,6 +197,7 @@ static void make_problem(struct random *random, const struct shape *shape,
         .entries = take((size_t)problem->layout.entries * sizeof(int)),
         .first_group = shape->first_group,
         .groups = shape->groups,
+        .chunk = chunk,
         .key_stride = shape->key_stride,
         .key_count = shape->key_count,
         .united = shape->united,
@@ -194,15 +205,15 @@ static void make_problem(struct random *random, const struct shape *shape,
     memset(host->entries, POISON, (size_t)problem->layout.entries * sizeof(int));
     smelt__segments_cut(host);
     if (shape->parts) {
-        host->part = (shape->groups + shape->parts - 1) / shape->parts;
-        host->parts = (shape->groups + host->part - 1) / host->part;
-        const int64_t cursors = (int64_t)host->parts * shape->key_count;
+        host->part = (chunk + shape->parts - 1) / shape->parts;
+        host->parts = (chunk + host->part - 1) / host->part;
+        const int64_t cursors = (int64_t)host->parts * host->columns;
         if (problem->layout.cursors < cursors)
             problem->layout.cursors = cursors;
     }
     if (shape->tiles) {
         host->scan_keys = shape->tiles * SMELT__BWD_SCAN_THREADS / host->scan_rows;
-        host->scan_blocks = (shape->key_count + host->scan_keys - 1) / host->scan_keys;
+        host->scan_blocks = (host->columns + host->scan_keys - 1) / host->scan_keys;
     }
     problem->host_sum = (struct sparse_attn_bwd_sum_params){
         .partials = fill_partials(random, problem),
@@ -267,9 +278,31 @@ static void place_problem(struct test *test, struct problem *problem) {
     sum->sums = reserve(test, problem, "sums", problem->sums);
 }
 
+/* Of a chunk. */
+static struct sparse_attn_bwd_sum_params
+sum_of(const struct problem *problem, const struct sparse_attn_bwd_sum_params *all, int chunk) {
+    struct sparse_attn_bwd_sum_params sum = *all;
+    const int64_t row = 2 * widths[problem->shape->width];
+    sum.starts += chunk * problem->host.key_count;
+    sum.partials = (const char *)sum.partials +
+                   (int64_t)chunk * problem->host.chunk * sum.head_blocks * sum.key_stride * row;
+    return sum;
+}
+
+static int run_sums(struct test *test, const struct problem *problem, uint32_t blocks) {
+    int good = 1;
+    for (int chunk = 0; chunk < problem->host.chunks && good; chunk++) {
+        const struct sparse_attn_bwd_sum_params sum = sum_of(problem, &problem->device_sum, chunk);
+        const struct smelt__launch launch = {.blocks = {blocks}, .params = &sum};
+        good = works(
+            smelt__kernel_launch(test->context, test->sum[problem->shape->width], &launch, NULL),
+            "launch");
+    }
+    return good;
+}
+
 static int run_kernels(struct test *test, const struct problem *problem, uint32_t sum_blocks) {
     const size_t sums = (size_t)problem->sums * sizeof(float);
-    const struct smelt__launch launch = {.blocks = {sum_blocks}, .params = &problem->device_sum};
     return works(smelt_device_fill(test->context, problem->device.entries, POISON,
                                    (size_t)problem->layout.entries * sizeof(int)),
                  "fill") &&
@@ -280,9 +313,7 @@ static int run_kernels(struct test *test, const struct problem *problem, uint32_
            works(smelt__segments_launch(test->context, &test->kernels, &problem->device, NULL),
                  "launch") &&
            works(smelt_stream_synchronize(test->context, NULL), "segments") &&
-           works(
-               smelt__kernel_launch(test->context, test->sum[problem->shape->width], &launch, NULL),
-               "launch") &&
+           run_sums(test, problem, sum_blocks) &&
            works(smelt_stream_synchronize(test->context, NULL), "sums");
 }
 
@@ -291,10 +322,10 @@ static int run_kernels(struct test *test, const struct problem *problem, uint32_
 /* Equal keys of one list may come in any order: puts those runs in order. */
 static void order_equals(const struct problem *problem, int *entries) {
     const struct sparse_attn_bwd_segments_params *host = &problem->host;
-    for (int key = 0; key < host->key_count && !host->united; key++)
-        for (int i = host->starts[key], next; i < host->starts[key + 1]; i = next) {
+    for (int column = 0; column < host->columns && !host->united; column++)
+        for (int i = host->starts[column], next; i < host->starts[column + 1]; i = next) {
             next = i + 1;
-            while (next < host->starts[key + 1] &&
+            while (next < host->starts[column + 1] &&
                    entries[next] / host->key_stride == entries[i] / host->key_stride)
                 next++;
             qsort(entries + i, (size_t)(next - i), sizeof *entries, ascending);
@@ -352,11 +383,14 @@ static int judge(struct test *test, const struct problem *problem) {
 static void equal_rows(struct problem *problem) {
     const struct shape *shape = problem->shape;
     const size_t row = (size_t)widths[shape->width];
-    unsigned short *const partials = (unsigned short *)(uintptr_t)problem->host_sum.partials;
+    unsigned short *const all = (unsigned short *)(uintptr_t)problem->host_sum.partials;
     const int *entries = problem->host.entries, *starts = problem->host.starts;
-    for (int key = 0; key < shape->key_count; key++)
-        for (int i = starts[key] + 1; i < starts[key + 1]; i++) {
+    for (int column = 0; column < problem->host.columns; column++)
+        for (int i = starts[column] + 1; i < starts[column + 1]; i++) {
             const int64_t group = entries[i] / shape->key_stride;
+            unsigned short *const partials = all + (int64_t)(column / shape->key_count) *
+                                                       problem->host.chunk * shape->head_blocks *
+                                                       shape->key_stride * (int64_t)row;
             if (group != entries[i - 1] / shape->key_stride)
                 continue;
             for (int block = 0; block < shape->head_blocks; block++) {
@@ -378,7 +412,10 @@ static void check(struct test *test, const struct shape *shape) {
     reference_segments(&problem.host);
     if (!shape->united)
         equal_rows(&problem);
-    reference_sums(&problem.host_sum, test->plan[shape->width]);
+    for (int chunk = 0; chunk < problem.host.chunks; chunk++) {
+        const struct sparse_attn_bwd_sum_params sum = sum_of(&problem, &problem.host_sum, chunk);
+        reference_sums(&sum, test->plan[shape->width]);
+    }
     place_problem(test, &problem);
     const int schedules = schedules_to_run(SCHEDULES, 2);
     const uint32_t blocks = smelt__emulator() ? 7 : 1000;
@@ -390,13 +427,14 @@ static void check(struct test *test, const struct shape *shape) {
     test->cases++;
     test->failures += !good;
     if (!good)
-        printf("FAILED %s on %s: %d groups from %d on, %d parts, %d keys of a block, key_stride "
-               "%d, %d keys, united "
-               "%d, fill %d, %d head blocks, width %d; random state %llu\n",
-               shape->name, arch, shape->groups, shape->first_group, problem.host.parts,
-               problem.host.scan_keys, shape->key_stride, shape->key_count, shape->united,
-               (int)shape->fill, shape->head_blocks, widths[shape->width],
-               (unsigned long long)seed);
+        printf(
+            "FAILED %s on %s: %d groups from %d on in chunks of %d, %d parts, %d keys of a block, "
+            "key_stride %d, %d keys, united %d, fill %d, %d head blocks, width %d; random state "
+            "%llu\n",
+            shape->name, arch, shape->groups, shape->first_group, problem.host.chunk,
+            problem.host.parts, problem.host.scan_keys, shape->key_stride, shape->key_count,
+            shape->united, (int)shape->fill, shape->head_blocks, widths[shape->width],
+            (unsigned long long)seed);
     free_problem(test, &problem);
 }
 
@@ -412,7 +450,8 @@ static struct shape draw_shape(struct random *random) {
                           .parts = random_below(random, 2) ? 1 + random_below(random, 9) : 0,
                           .tiles = random_below(random, 2) ? 1 + random_below(random, 4) : 0,
                           .head_blocks = 1 + random_below(random, 3),
-                          .width = random_below(random, 8) == 0};
+                          .width = random_below(random, 8) == 0,
+                          .chunk = random_below(random, 2) ? 1 + random_below(random, 20) : 0};
 }
 
 /* The sum's kernels, and what the reference must know of their plans. */

@@ -21,51 +21,63 @@ static int64_t draw(struct random *random, int64_t limit) {
 }
 
 static struct sparse_attn_bwd_segments_params draw_params(struct random *random) {
-    const int64_t groups = draw(random, MOST_CHUNK);
+    const int64_t chunk = draw(random, MOST_CHUNK);
+    const int64_t key_stride = draw(random, INT32_MAX / 64 / chunk) * 64;
+    const int64_t key_count = draw(random, INT32_MAX);
+    const int64_t round = smelt__segments_round(chunk, key_stride, key_count);
     return (struct sparse_attn_bwd_segments_params){
-        .groups = (int)groups,
-        .key_stride = (int)draw(random, INT32_MAX / 64 / groups) * 64,
-        .key_count = (int)draw(random, INT32_MAX),
+        .groups = (int)draw(random, chunk * round),
+        .chunk = (int)chunk,
+        .key_stride = (int)key_stride,
+        .key_count = (int)key_count,
     };
 }
 
-/* Every group is in a part, every key in a block, and the arrays have room. */
+static struct smelt__segments_layout
+layout_of(const struct sparse_attn_bwd_segments_params *params) {
+    return smelt__segments_layout(params->groups, params->chunk, params->key_stride,
+                                  params->key_count);
+}
+
+/* Every group is in a part, every column in a block, and the arrays have room. */
 static void cut(void **state) {
     (void)state;
     struct random random = random_begin("cut");
     for (int i = 0; i < 50000; i++) {
         struct sparse_attn_bwd_segments_params params = draw_params(&random);
-        const struct smelt__segments_layout layout =
-            smelt__segments_layout(params.groups, params.key_stride, params.key_count);
+        const struct smelt__segments_layout layout = layout_of(&params);
         smelt__segments_cut(&params);
-        assert_true(params.part > 0 && params.parts > 0 && params.parts <= params.groups);
-        assert_true((int64_t)params.part * params.parts >= params.groups);
-        assert_true((int64_t)params.part * (params.parts - 1) < params.groups);
-        assert_true((int64_t)params.parts * params.key_count <= layout.cursors);
-        assert_true(layout.cursors <= 1 << 24 || layout.cursors == params.key_count);
-        assert_true(layout.starts > params.key_count);
+        const int chunk = params.groups < params.chunk ? params.groups : params.chunk;
+        assert_true((int64_t)params.chunks * params.chunk >= params.groups);
+        assert_true((int64_t)(params.chunks - 1) * params.chunk < params.groups);
+        assert_true((int64_t)params.chunks * params.key_count == params.columns);
+        assert_true(params.part > 0 && params.parts > 0 && params.parts <= chunk);
+        assert_true((int64_t)params.part * params.parts >= chunk);
+        assert_true((int64_t)params.part * (params.parts - 1) < chunk);
+        assert_true((int64_t)params.chunks * params.parts <= INT32_MAX);
+        assert_true((int64_t)params.parts * params.columns <= layout.cursors);
+        assert_true(layout.cursors <= 1 << 24 || layout.cursors == params.columns);
+        assert_true(layout.starts > params.columns);
         assert_true(layout.entries == (int64_t)params.groups * params.key_stride);
+        assert_true(layout.entries <= INT32_MAX);
         assert_true(params.scan_blocks > 0 && params.scan_blocks <= layout.sums);
-        assert_true((int64_t)params.scan_keys * params.scan_blocks >= params.key_count);
-        assert_true((int64_t)params.scan_keys * (params.scan_blocks - 1) < params.key_count);
+        assert_true((int64_t)params.scan_keys * params.scan_blocks >= params.columns);
+        assert_true((int64_t)params.scan_keys * (params.scan_blocks - 1) < params.columns);
         assert_true(params.scan_rows > 0 && (params.scan_rows & (params.scan_rows - 1)) == 0);
         assert_int_equal(params.scan_keys % (SMELT__BWD_SCAN_THREADS / params.scan_rows), 0);
         assert_true(SMELT__BWD_SCAN_THREADS / params.scan_rows >= 32);
     }
 }
 
-/* What does for a chunk does for a smaller one, of shorter lists and fewer keys. */
+/* What does for a round does for a smaller one. */
 static void never_smaller(void **state) {
     (void)state;
     struct random random = random_begin("never_smaller");
     for (int i = 0; i < 50000; i++) {
         const struct sparse_attn_bwd_segments_params more = draw_params(&random);
-        const struct smelt__segments_layout large = smelt__segments_layout(
-                                                more.groups, more.key_stride, more.key_count),
-                                            small = smelt__segments_layout(
-                                                draw(&random, more.groups),
-                                                draw(&random, more.key_stride / 64) * 64,
-                                                draw(&random, more.key_count));
+        struct sparse_attn_bwd_segments_params less = more;
+        less.groups = (int)draw(&random, more.groups);
+        const struct smelt__segments_layout large = layout_of(&more), small = layout_of(&less);
         assert_true(small.cursors <= large.cursors && small.starts <= large.starts);
         assert_true(small.entries <= large.entries && small.sums <= large.sums);
     }
@@ -79,10 +91,26 @@ static void parts(void **state) {
     } cases[] = {{8192, 150, 250}, {131072, 40, 64}, {20000000, 1, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sparse_attn_bwd_segments_params params = {
-            .groups = 640, .key_stride = 2048, .key_count = cases[i].keys};
+            .groups = 640, .chunk = 640, .key_stride = 2048, .key_count = cases[i].keys};
         smelt__segments_cut(&params);
         assert_in_range(params.parts, cases[i].least, cases[i].most);
     }
+}
+
+/* A round's chunks together have no more parts than one chunk of as many groups has. */
+static void rounds(void **state) {
+    (void)state;
+    enum { CHUNK = 339, STRIDE = 2048, KEYS = 8192 };
+    struct sparse_attn_bwd_segments_params params = {
+        .groups = (int)(CHUNK * smelt__segments_round(CHUNK, STRIDE, KEYS)),
+        .chunk = CHUNK,
+        .key_stride = STRIDE,
+        .key_count = KEYS};
+    assert_in_range(params.groups, 8192, 8192 + CHUNK);
+    smelt__segments_cut(&params);
+    assert_in_range(params.chunks * params.parts, 500, 1500);
+    assert_int_equal(smelt__segments_round(CHUNK, STRIDE, 20000000), 1);
+    assert_int_equal(smelt__segments_round(40, 1 << 24, KEYS), 1);
 }
 
 /* The plan has the threads that the scan is cut for. */
@@ -101,10 +129,8 @@ static void threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cut),
-        cmocka_unit_test(never_smaller),
-        cmocka_unit_test(parts),
-        cmocka_unit_test(threads),
+        cmocka_unit_test(cut),    cmocka_unit_test(never_smaller), cmocka_unit_test(parts),
+        cmocka_unit_test(rounds), cmocka_unit_test(threads),
     };
     return cmocka_run_group_tests_name("segments", tests, NULL, NULL);
 }

@@ -33,6 +33,7 @@ enum {
     SCORES_REGISTERS = 184,
     GATHER_REGISTERS = 224,
     SUMS_REGISTERS = 96,
+    SUMS_BESIDE = 19, /* of 132 multiprocessors: as long as the others take for what is summed */
 };
 
 /* Rows of a query, heads and what they are padded to, without the knob `group`. */
@@ -100,6 +101,8 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
         {"HEAD_BLOCKS", NULL, group * query_rows / ROWS, "items of a group"},
         {"BLOCK_HEADS", NULL, ROWS, "rows of an item"},
         {"TENSOR_MAPS", NULL, 1, "1: Q and dO are read through their maps"},
+        {"SUMS_BESIDE", NULL, smelt__spec_get(spec, "deterministic") ? SUMS_BESIDE : 0,
+         "multiprocessors left to the sums of partial rows"},
         {"SCORES_REGISTERS", NULL, SCORES_REGISTERS, "of a thread, S, dP and some of dQ"},
         {"GATHER_REGISTERS", NULL, GATHER_REGISTERS, "of a thread, the gather and most of dQ"},
         {"SUMS_REGISTERS", NULL, SUMS_REGISTERS, "of a thread, dKV"},

@@ -23,7 +23,6 @@ static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *ar
     const int dqk = (int)smelt__spec_get(spec, "dqk"), team = dqk / COLUMNS;
     const int wanted = THREADS_WANTED / team / TEAM_STEP * TEAM_STEP;
     const int teams = wanted ? wanted : TEAM_STEP;
-    (void)arch;
     (void)message; /* every architecture has it */
     plan->variant = "sum";
     plan->template_name = "sparse_attn_bwd_sum.cu";
@@ -37,6 +36,8 @@ static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *ar
     smelt__plan_add(plan, "MOST_ALONE", MOST_ALONE, SMELT__DERIVED,
                     "entries of a key that a team sums by itself");
     smelt__plan_add(plan, "RUN", RUN, SMELT__DERIVED, "entries that a team sums, of more");
+    smelt__plan_add(plan, "DEPENDENT_LAUNCH", arch->dependent_launch, SMELT__DERIVED,
+                    "1: may be launched beside the kernel before it");
     smelt__plan_add_region(plan, "RUNS_OFFSET", teams * dqk * 4, 16, "sums of runs");
     return 0;
 }
