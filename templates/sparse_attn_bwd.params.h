@@ -47,6 +47,7 @@ struct sparse_attn_bwd_params {
                        blocks take items from the last on: with causal lists, and behind a
                        partition, the longest lists are the last, and short ones end the launch */
     int key_stride; /* a multiple of 64 */
-    int step;       /* whether thread blocks keep in step, of the enum above */
+    int step;       /* how thread blocks keep in step, of the enum above: STEP_CLOSE where lists do
+                       not tell otherwise */
     float scale;    /* softmax scale, natural units */
 };

@@ -77,7 +77,7 @@
  *   MASKS          [BLOCKS_AHEAD][64] bytes: which members have the key; with groups
  *   WORDS          [BLOCKS_AHEAD] struct block_word
  *   CURSORS        [2] struct cursor
- *   PATIENCE       int: see keep_in_step
+ *   PATIENCE, STEP int: see keep_in_step
  *
  * Barriers (a block's parity: its number, counted over all items of the thread block; an item's the
  * same):
@@ -444,7 +444,7 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_it
         }
         fence_proxy_async();
         issue_last_columns(dq, rest, flags & FIRST_BLOCK);
-        if (params->step == STEP_CLOSE && thread_number() % WARPGROUP == 0) {
+        if (thread_number() % WARPGROUP == 0 && *own_step() == STEP_CLOSE) {
             keep_in_step(params, block + 1, CLOSE_STEP);
         }
         follow_columns(block, flags & MORE_BLOCKS);

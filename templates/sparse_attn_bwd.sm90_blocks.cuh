@@ -54,12 +54,52 @@ enum {
  * Where the wait stands says how close they keep together: ahead of announcing a block it costs
  * least, right ahead of the copies that bring it thread blocks begin these at the same moment,
  * which is worth more where a wave's rows hardly fit into the L2 cache (sparse_attn_bwd.lost.md).
+ * They fit after all where neighbouring groups have most of their keys in common: then it is loose.
  */
-enum { LOOSE_STEP = 2, CLOSE_STEP = 4, FIRST_PATIENCE = 256, ENDED = 1 << 24 };
+enum {
+    LOOSE_STEP = 2,
+    CLOSE_STEP = 4,
+    FIRST_PATIENCE = 256,
+    ENDED = 1 << 24,
+    PROBES = 4 /* keys of a group that are looked for in the one before it */
+};
 
-/* Polls of a wait; in shared memory, since registers are short. */
+/* Polls of a wait, and of the params' enum how they keep in step; in shared memory, since registers
+ * are short. */
 DEVICE int *patience(void) {
     return (int *)(arena + PATIENCE_OFFSET);
+}
+
+DEVICE int *own_step(void) {
+    return (int *)(arena + STEP_OFFSET);
+}
+
+/* Whether a list, ascending but for keys that it names again, has a key. */
+DEVICE bool has_key(const int *keys, int count, int key) {
+    int first = 0;
+    while (count > 0) {
+        const int half = count / 2;
+        const bool less = keys[first + half] < key;
+        first += less ? half + 1 : 0;
+        count = less ? count - half - 1 : half;
+    }
+    return keys[first] == key; /* behind the list: another one's key, or -1 */
+}
+
+/* How the launch's thread blocks keep in step: the same in all of them. By a warp. */
+DEVICE int find_step(const struct sparse_attn_bwd_params *params) {
+    const int lane = (int)(threadIdx.x % 32);
+    if (params->step != STEP_CLOSE || params->groups < 2) {
+        return params->step;
+    }
+    const int group =
+        params->first_group + 1 + (int)((i64)(params->groups - 2) * (lane / PROBES) * PROBES / 31);
+    const int *const own = params->keys + (i64)group * params->key_stride;
+    const int count = params->counts[group], before = params->counts[group - 1];
+    const int key = own[(i64)count * (2 * (lane % PROBES) + 1) / (2 * PROBES)];
+    const bool shared =
+        count > 0 && before > 0 && has_key(own - params->key_stride, before - 1, key);
+    return __popc(__ballot_sync((u32)ALL_LANES, shared)) > 16 ? STEP_LOOSE : STEP_CLOSE;
 }
 
 /* By one thread of the gather, ahead of block number `block`. */
@@ -256,7 +296,7 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
     }
     if (thread == 0) {
         write_word(params, block);
-        if (params->step == STEP_LOOSE) {
+        if (*own_step() == STEP_LOOSE) {
             keep_in_step(params, block, LOOSE_STEP);
         }
     }
@@ -265,9 +305,13 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
 /* The first block, which all of the thread block waits for. */
 DEVICE void announce_first_block(struct entry *entry, const struct sparse_attn_bwd_params *params,
                                  int item) {
-    if (thread_number() % WARPGROUP == 0) {
-        open_item(cursor_at(0), params, item);
-        cursor_at(0)->odd = 0;
+    if (thread_number() % WARPGROUP < 32) {
+        const int step = find_step(params);
+        if (thread_number() % WARPGROUP == 0) {
+            open_item(cursor_at(0), params, item);
+            cursor_at(0)->odd = 0;
+            *own_step() = step;
+        }
     }
     barrier_sync(GATHER_BARRIER, WARPGROUP);
     fetch_entry(entry, params, 0);

@@ -22,7 +22,8 @@
  *   MASKS_OFFSET                231424      256  which members have the keys, bits
  *   WORDS_OFFSET                231680       64  what each announced block is
  *   CURSORS_OFFSET              231744       32  which block is announced next
- *   PATIENCE_OFFSET             231776        8  polls of a wait to keep in step
+ *   PATIENCE_OFFSET             231776        4  polls of a wait to keep in step
+ *   STEP_OFFSET                 231780        4  how thread blocks keep in step
  *   BARRIERS_OFFSET             231784      152  mbarriers
  *   SHARED_BYTES                231936  of 232448 that a block may have on sm_90a
  * launch
@@ -65,6 +66,7 @@ enum {
     WORDS_OFFSET = 231680,          /* what each announced block is */
     CURSORS_OFFSET = 231744,        /* which block is announced next */
     PATIENCE_OFFSET = 231776,       /* polls of a wait to keep in step */
+    STEP_OFFSET = 231780,           /* how thread blocks keep in step */
     BARRIERS_OFFSET = 231784,       /* mbarriers */
     SHARED_BYTES = 231936,          /* the arena's size */
 };
@@ -1010,7 +1012,8 @@ struct sparse_attn_bwd_params {
                        blocks take items from the last on: with causal lists, and behind a
                        partition, the longest lists are the last, and short ones end the launch */
     int key_stride; /* a multiple of 64 */
-    int step;       /* whether thread blocks keep in step, of the enum above */
+    int step;       /* how thread blocks keep in step, of the enum above: STEP_CLOSE where lists do
+                       not tell otherwise */
     float scale;    /* softmax scale, natural units */
 };
 
@@ -1204,12 +1207,52 @@ enum {
  * Where the wait stands says how close they keep together: ahead of announcing a block it costs
  * least, right ahead of the copies that bring it thread blocks begin these at the same moment,
  * which is worth more where a wave's rows hardly fit into the L2 cache (sparse_attn_bwd.lost.md).
+ * They fit after all where neighbouring groups have most of their keys in common: then it is loose.
  */
-enum { LOOSE_STEP = 2, CLOSE_STEP = 4, FIRST_PATIENCE = 256, ENDED = 1 << 24 };
+enum {
+    LOOSE_STEP = 2,
+    CLOSE_STEP = 4,
+    FIRST_PATIENCE = 256,
+    ENDED = 1 << 24,
+    PROBES = 4 /* keys of a group that are looked for in the one before it */
+};
 
-/* Polls of a wait; in shared memory, since registers are short. */
+/* Polls of a wait, and of the params' enum how they keep in step; in shared memory, since registers
+ * are short. */
 DEVICE int *patience(void) {
     return (int *)(arena + PATIENCE_OFFSET);
+}
+
+DEVICE int *own_step(void) {
+    return (int *)(arena + STEP_OFFSET);
+}
+
+/* Whether a list, ascending but for keys that it names again, has a key. */
+DEVICE bool has_key(const int *keys, int count, int key) {
+    int first = 0;
+    while (count > 0) {
+        const int half = count / 2;
+        const bool less = keys[first + half] < key;
+        first += less ? half + 1 : 0;
+        count = less ? count - half - 1 : half;
+    }
+    return keys[first] == key; /* behind the list: another one's key, or -1 */
+}
+
+/* How the launch's thread blocks keep in step: the same in all of them. By a warp. */
+DEVICE int find_step(const struct sparse_attn_bwd_params *params) {
+    const int lane = (int)(threadIdx.x % 32);
+    if (params->step != STEP_CLOSE || params->groups < 2) {
+        return params->step;
+    }
+    const int group =
+        params->first_group + 1 + (int)((i64)(params->groups - 2) * (lane / PROBES) * PROBES / 31);
+    const int *const own = params->keys + (i64)group * params->key_stride;
+    const int count = params->counts[group], before = params->counts[group - 1];
+    const int key = own[(i64)count * (2 * (lane % PROBES) + 1) / (2 * PROBES)];
+    const bool shared =
+        count > 0 && before > 0 && has_key(own - params->key_stride, before - 1, key);
+    return __popc(__ballot_sync((u32)ALL_LANES, shared)) > 16 ? STEP_LOOSE : STEP_CLOSE;
 }
 
 /* By one thread of the gather, ahead of block number `block`. */
@@ -1406,7 +1449,7 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
     }
     if (thread == 0) {
         write_word(params, block);
-        if (params->step == STEP_LOOSE) {
+        if (*own_step() == STEP_LOOSE) {
             keep_in_step(params, block, LOOSE_STEP);
         }
     }
@@ -1415,9 +1458,13 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
 /* The first block, which all of the thread block waits for. */
 DEVICE void announce_first_block(struct entry *entry, const struct sparse_attn_bwd_params *params,
                                  int item) {
-    if (thread_number() % WARPGROUP == 0) {
-        open_item(cursor_at(0), params, item);
-        cursor_at(0)->odd = 0;
+    if (thread_number() % WARPGROUP < 32) {
+        const int step = find_step(params);
+        if (thread_number() % WARPGROUP == 0) {
+            open_item(cursor_at(0), params, item);
+            cursor_at(0)->odd = 0;
+            *own_step() = step;
+        }
     }
     barrier_sync(GATHER_BARRIER, WARPGROUP);
     fetch_entry(entry, params, 0);
@@ -1699,7 +1746,7 @@ DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
  *   MASKS          [BLOCKS_AHEAD][64] bytes: which members have the key; with groups
  *   WORDS          [BLOCKS_AHEAD] struct block_word
  *   CURSORS        [2] struct cursor
- *   PATIENCE       int: see keep_in_step
+ *   PATIENCE, STEP int: see keep_in_step
  *
  * Barriers (a block's parity: its number, counted over all items of the thread block; an item's the
  * same):
@@ -2066,7 +2113,7 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_it
         }
         fence_proxy_async();
         issue_last_columns(dq, rest, flags & FIRST_BLOCK);
-        if (params->step == STEP_CLOSE && thread_number() % WARPGROUP == 0) {
+        if (thread_number() % WARPGROUP == 0 && *own_step() == STEP_CLOSE) {
             keep_in_step(params, block + 1, CLOSE_STEP);
         }
         follow_columns(block, flags & MORE_BLOCKS);

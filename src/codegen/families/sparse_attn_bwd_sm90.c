@@ -131,7 +131,8 @@ static void add_regions(const struct smelt__spec *spec, struct smelt__plan *plan
     smelt__plan_add_region(plan, "WORDS_OFFSET", BLOCKS_AHEAD * WORD, 16,
                            "what each announced block is");
     smelt__plan_add_region(plan, "CURSORS_OFFSET", 2 * WORD, 16, "which block is announced next");
-    smelt__plan_add_region(plan, "PATIENCE_OFFSET", 8, 8, "polls of a wait to keep in step");
+    smelt__plan_add_region(plan, "PATIENCE_OFFSET", 4, 4, "polls of a wait to keep in step");
+    smelt__plan_add_region(plan, "STEP_OFFSET", 4, 4, "how thread blocks keep in step");
     smelt__plan_add_region(plan, "BARRIERS_OFFSET", (tiles + 4 + 2 * PARTS) * 8, 8, "mbarriers");
 }
 
