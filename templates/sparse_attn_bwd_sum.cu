@@ -1,27 +1,30 @@
 //@use common/base.cuh
+//@use ptx/cp_async.cuh
 //@use ptx/grid.cuh
-//@use ptx/stream.cuh
 //@use sparse_attn_bwd_sum.params.h
 /*
  * Deterministic backward pass, behind the main kernel: adds each key's partial rows to its row of
  * dkv's sums, in a fixed order. What is read and written: sparse_attn_bwd_sum.params.h.
  *
  * A team of threads, COLUMNS columns each, takes a key at a time and sums its partial rows in their
- * order, ROWS of them under way. Any grid is right; neighbouring keys are of different blocks,
- * since those that every query selects stand side by side. A key with more than MOST_ALONE entries
- * is left for the whole block: its entries are cut into runs of RUN, each is summed by a team, and
- * the runs are added in order. So what is summed how depends on the number of entries alone.
+ * order. Each thread copies its own columns of them into shared memory, STAGES - 1 times ROWS rows
+ * ahead of what it adds, and reads none but its own: so many rows are under way at once, and no
+ * thread waits for another. Any grid is right; neighbouring keys are of different blocks, since
+ * those that every query selects stand side by side. A key with more than MOST_ALONE entries is
+ * left for the whole block: its entries are cut into runs of RUN, each is summed by a team, and the
+ * runs are added in order. So what is summed how depends on the number of entries alone.
  *
  * With `overlaps` the kernel ends after the one before it in the stream, so that what follows waits
  * for both.
  *
- * Shared memory: RUNS [TEAMS][DQK] float: sums of runs.
+ * Shared memory: RING [STAGES][ROWS][THREADS] 16 bytes: copied columns. In its place, when a block
+ * has summed TEAMS runs, RUNS [TEAMS][DQK] float: their sums.
  *
- * Barriers: all keys of few entries are done; and of each TEAMS runs: their sums are there; they
- * were read.
+ * Barriers: all keys of few entries are done; and of each TEAMS runs: their rows are added, their
+ * sums are there, they were read.
  */
 
-enum { TEAM = DQK / 8, COLUMNS = 8 /* 16 bytes */, ROWS = 8 };
+enum { TEAM = DQK / 8, COLUMNS = 8 /* 16 bytes */, ROWS = 4 };
 
 DEVICE int own_team(void) {
     return (int)threadIdx.x / TEAM;
@@ -47,38 +50,72 @@ DEVICE i64 find_row(const struct sparse_attn_bwd_sum_params *params, const struc
     return entry + (group * (params->head_blocks - 1) + place->block) * params->key_stride;
 }
 
+/* The next ROWS partial rows before entry `end`; -1 where there is none. */
+DEVICE void find_rows(const struct sparse_attn_bwd_sum_params *params, struct place *place, int end,
+                      i64 *rows) {
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        rows[i] = place->entry < end ? find_row(params, place) : -1;
+        const bool last = ++place->block == params->head_blocks;
+        place->entry += last;
+        place->block = last ? 0 : place->block;
+    }
+}
+
+/* This thread's place for a row of a stage, bytes. */
+DEVICE u32 ring_offset(int stage, int row) {
+    return (u32)(RING_OFFSET + ((stage * ROWS + row) * THREADS + (int)threadIdx.x) * 16);
+}
+
+/* Starts the copies of this thread's columns; zeros where there is no row. */
+DEVICE void copy_rows(const struct sparse_attn_bwd_sum_params *params, const i64 *rows, int stage) {
+    if (rows[0] >= 0) {
+#pragma unroll
+        for (int i = 0; i < ROWS; ++i) {
+            const i64 row = rows[i] < 0 ? 0 : rows[i];
+            cp_async_16(shared_address(ring_offset(stage, i)),
+                        (const char *)params->partials + 2 * (row * DQK + own_column()),
+                        rows[i] < 0 ? 0 : 16);
+        }
+    }
+    cp_async_commit();
+}
+
 /* A pair of bf16, the lower half first. */
 DEVICE void add_pair(float *sums, u32 pair) {
     sums[0] += __int_as_float((int)(pair << 16));
     sums[1] += __int_as_float((int)(pair & 0xffff0000u));
 }
 
-/* Adds the partial rows of the entries [begin, end), this thread's columns. */
+DEVICE void add_rows(float *sums, int stage) {
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        const uint4 values = *(const uint4 *)(arena + ring_offset(stage, i));
+        add_pair(&sums[0], values.x);
+        add_pair(&sums[2], values.y);
+        add_pair(&sums[4], values.z);
+        add_pair(&sums[6], values.w);
+    }
+}
+
+/* Adds the partial rows of the entries [begin, end), this thread's columns. The rows' numbers are
+ * read a step before the rows. */
 DEVICE void sum_entries(const struct sparse_attn_bwd_sum_params *params, float *sums, int begin,
                         int end) {
     struct place place = {begin, 0};
-    while (place.entry < end) {
-        i64 rows[ROWS];
-        u32 values[ROWS][COLUMNS / 2];
+    i64 rows[ROWS];
+    find_rows(params, &place, end, rows);
 #pragma unroll
-        for (int i = 0; i < ROWS; ++i) {
-            rows[i] = place.entry < end ? find_row(params, &place) : -1;
-            const bool last = ++place.block == params->head_blocks;
-            place.entry += last;
-            place.block = last ? 0 : place.block;
-        }
-#pragma unroll
-        for (int i = 0; i < ROWS; ++i) {
-            values[i][0] = values[i][1] = values[i][2] = values[i][3] = 0;
-            if (rows[i] >= 0) {
-                load_streaming_16(values[i], (const char *)params->partials +
-                                                 2 * (rows[i] * DQK + own_column()));
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < ROWS * COLUMNS / 2; ++i) {
-            add_pair(&sums[i % (COLUMNS / 2) * 2], values[i / (COLUMNS / 2)][i % (COLUMNS / 2)]);
-        }
+    for (int stage = 0; stage < STAGES - 1; ++stage) {
+        copy_rows(params, rows, stage);
+        find_rows(params, &place, end, rows);
+    }
+    const int steps = ((end - begin) * params->head_blocks + ROWS - 1) / ROWS;
+    for (int step = 0; step < steps; ++step) {
+        cp_async_wait_2(); /* STAGES - 2 */
+        copy_rows(params, rows, (step + STAGES - 1) % STAGES);
+        find_rows(params, &place, end, rows);
+        add_rows(sums, step % STAGES);
     }
 }
 
@@ -117,7 +154,7 @@ DEVICE bool sum_key(const struct sparse_attn_bwd_sum_params *params, i64 key) {
 
 /* A key by the whole block; nothing of one with few entries. */
 DEVICE void sum_long_key(const struct sparse_attn_bwd_sum_params *params, i64 key) {
-    float *const runs = (float *)(arena + RUNS_OFFSET);
+    float *const runs = (float *)(arena + RING_OFFSET);
     const int first = params->starts[key], end = params->starts[key + 1];
     float sums[COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     if (!is_long(end - first)) {
@@ -127,6 +164,7 @@ DEVICE void sum_long_key(const struct sparse_attn_bwd_sum_params *params, i64 ke
         const int own = minimum(begin + own_team() * RUN, end);
         float run[COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
         sum_entries(params, run, own, minimum(own + RUN, end));
+        __syncthreads();
 #pragma unroll
         for (int i = 0; i < COLUMNS; ++i) {
             runs[own_team() * DQK + own_column() + i] = run[i];

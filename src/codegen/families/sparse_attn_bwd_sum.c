@@ -13,7 +13,9 @@ enum {
     COLUMNS = 8,            /* of a thread: 16 bytes of bf16 */
     THREADS_WANTED = 256,   /* of a block, about */
     TEAM_STEP = 4,          /* so many teams are whole warps, since rows are multiples of 64 */
-    RESIDENT_THREADS = 864, /* of a multiprocessor: 72 registers each, 8 rows under way */
+    RESIDENT_THREADS = 864, /* of a multiprocessor, where its shared memory has room for them */
+    ROWS = 4,               /* that a thread copies at a time */
+    STAGES = 4,             /* so many times: 16 bytes of 12 rows a thread are under way */
     MOST_ALONE = 512,       /* entries that a team sums by itself */
     RUN = 64                /* of more, so many are a run */
 };
@@ -23,11 +25,14 @@ static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *ar
     const int dqk = (int)smelt__spec_get(spec, "dqk"), team = dqk / COLUMNS;
     const int wanted = THREADS_WANTED / team / TEAM_STEP * TEAM_STEP;
     const int teams = wanted ? wanted : TEAM_STEP;
+    const int bytes = STAGES * ROWS * team * teams * 16;
+    const int most = RESIDENT_THREADS / (team * teams);
+    const int room = arch->shared_per_multiprocessor / (bytes + arch->shared_reserved);
     (void)message; /* every architecture has it */
     plan->variant = "sum";
     plan->template_name = "sparse_attn_bwd_sum.cu";
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_bwd_sum_qk%d", dqk);
-    smelt__plan_set_threads(plan, team * teams, RESIDENT_THREADS / (team * teams));
+    smelt__plan_set_threads(plan, team * teams, room < most ? room : most);
     plan->item = "key";
     plan->blocks_per_item = 1; /* fewer do: a team each */
     plan->persistent = 1;
@@ -38,7 +43,8 @@ static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *ar
     smelt__plan_add(plan, "RUN", RUN, SMELT__DERIVED, "entries that a team sums, of more");
     smelt__plan_add(plan, "DEPENDENT_LAUNCH", arch->dependent_launch, SMELT__DERIVED,
                     "1: may be launched beside the kernel before it");
-    smelt__plan_add_region(plan, "RUNS_OFFSET", teams * dqk * 4, 16, "sums of runs");
+    smelt__plan_add(plan, "STAGES", STAGES, SMELT__DERIVED, "of rows that are copied ahead");
+    smelt__plan_add_region(plan, "RING_OFFSET", bytes, 16, "copied columns; sums of runs");
     return 0;
 }
 
