@@ -80,7 +80,7 @@ static void run_edge(struct suite *suite, edge_function edit, char *message, siz
     workload_close(&workload);
 }
 
-/* The deterministic backward pass cuts its queries into chunks of 113, whose sums run beside the
+/* The deterministic backward pass cuts its queries into chunks of 108, whose sums run beside the
  * main kernel of the next. On the emulator, where a query takes a tenth of a second, two chunks. */
 static void run_chunks(struct suite *suite) {
     struct suite_case one = {
@@ -88,7 +88,7 @@ static void run_chunks(struct suite *suite) {
         .spec = "sparse_attn:heads=64,dqk=512,dv=512,topk=64,passes=backward,deterministic=1",
         .sample = 8,
         .problem = {.seed = suite->seed,
-                    .tokens = suite->emulated ? 115 : 1500,
+                    .tokens = suite->emulated ? 110 : 1500,
                     .rows = 100,
                     .dkv = SMELT__DKV_ADD}};
     if (suite_wants(suite, one.name))

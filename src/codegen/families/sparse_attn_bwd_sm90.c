@@ -33,7 +33,7 @@ enum {
     SCORES_REGISTERS = 184,
     GATHER_REGISTERS = 224,
     SUMS_REGISTERS = 96,
-    SUMS_BESIDE = 19, /* of 132 multiprocessors: as long as the others take for what is summed */
+    SUMS_BESIDE = 24, /* of 132 multiprocessors: as long as the others take for what is summed */
 };
 
 /* Rows of a query, heads and what they are padded to, without the knob `group`. */
