@@ -127,6 +127,34 @@ class TopkSelectArgs(ctypes.Structure):
     ] + _WORKSPACE_FIELDS
 
 
+class IndexerLogitsSpec(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("heads", c_int),
+        ("dim", c_int),
+        ("dtype", c_int),
+        ("reserved", c_int),
+        ("knobs", c_char_p),
+    ]
+
+
+class IndexerLogitsArgs(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("tokens", c_int64),
+        ("rows", c_int64),
+        ("free_multiprocessors", c_int),
+        ("reserved", c_int),
+        ("q", Tensor),
+        ("k", Tensor),
+        ("weights", Tensor),
+        ("k_scale", Tensor),
+        ("window_begin", Tensor),
+        ("window_end", Tensor),
+        ("logits", Tensor),
+    ]
+
+
 class KernelInfo(ctypes.Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -197,6 +225,13 @@ def _declare(library):
     for name, arguments in select.items():
         functions[f"smelt_topk_select_{name}"] = (c_int, arguments)
     functions["smelt_topk_select_destroy"] = (None, [POINTER(c_void_p)])
+    score = {
+        "spec_parse": [c_char_p, POINTER(IndexerLogitsSpec), POINTER(c_void_p)],
+        "create": [POINTER(c_void_p), c_void_p, POINTER(IndexerLogitsSpec)],
+        "forward": [c_void_p, POINTER(IndexerLogitsArgs), c_void_p],
+    }
+    for name, arguments in score.items():
+        functions[f"smelt_indexer_logits_{name}"] = (c_int, arguments)
     for name, (result, arguments) in functions.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
@@ -301,6 +336,28 @@ class TopkSelect:
         self.library.check(function(self.handle, byref(args), c_void_p(stream)))
 
 
+class IndexerLogits:
+    """The operator indexer_logits, from its text."""
+
+    def __init__(self, library, text):
+        self.library, self.handle = library, c_void_p()
+        spec, knobs = with_size(IndexerLogitsSpec), c_void_p()
+        calls = library.library
+        library.check(
+            calls.smelt_indexer_logits_spec_parse(text.encode(), byref(spec), byref(knobs))
+        )
+        try:
+            library.check(
+                calls.smelt_indexer_logits_create(byref(self.handle), library.context, byref(spec))
+            )
+        finally:
+            calls.smelt_free(knobs)
+
+    def launch(self, args, stream):
+        function = self.library.library.smelt_indexer_logits_forward
+        self.library.check(function(self.handle, byref(args), c_void_p(stream)))
+
+
 def assertions():
     """C source that compiles only if the structs above are the headers'."""
     lines = ["#include <stddef.h>", '#include "smelt/smelt.h"']
@@ -312,6 +369,8 @@ def assertions():
         "smelt_sparse_attn_grad_args": SparseAttnGradArgs,
         "smelt_topk_select_spec": TopkSelectSpec,
         "smelt_topk_select_args": TopkSelectArgs,
+        "smelt_indexer_logits_spec": IndexerLogitsSpec,
+        "smelt_indexer_logits_args": IndexerLogitsArgs,
         "smelt_kernel_info": KernelInfo,
         "smelt_context_options": ContextOptions,
     }
