@@ -1,0 +1,39 @@
+"""The indexer's logits of wgmma: both element types, heads that fill no pair and no set, several parts
+of columns, one buffer of queries and two, rows and windows of every kind, more batches than are
+looked at together."""
+
+from configurations import Check
+
+FILES = ("templates/indexer_logits_fwd.sm90.cu",)
+
+# All of them take about an hour of two cores.
+SAMPLE = 40
+
+
+def check(name, keys, options, knobs="", **more):
+    spec = keys + ",variant=sm90" + ("," + knobs if knobs else "")
+    return Check(name, "indexer_logits:" + spec, "indexer_logits_fwd:" + spec, options, **more)
+
+
+# Together they reach every statement (coverage.py --suggest).
+COVERAGE = ("logits-sm90", "logits-sm90-parts")
+
+CONFIGURATIONS = (
+    # Blocks of 32 queries, the second not whole; an odd number of heads; windows that are empty,
+    # inverted, out of range; rows that begin at odd places.
+    check("logits-sm90", "heads=3,dim=64,dtype=fp8",
+          "--strided --queries 43 --rows 301 --lists adversarial --seed 3"),
+    # Weights a part at a time.
+    check("logits-sm90-parts", "heads=67,dim=64,dtype=bf16", "--queries 7 --rows 140 --lists log", schedules=2),
+    check("logits-sm90-sets", "heads=20,dim=128,dtype=bf16", "--queries 13 --rows 200 --lists causal", schedules=2),
+    # Two hundred queries: more batches than are looked at together.
+    check("logits-sm90-many", "heads=2,dim=64,dtype=fp8", "--queries 200 --rows 300 --lists window", schedules=2),
+    check("logits-sm90-groups", "heads=5,dim=64,dtype=fp8", "--queries 21 --rows 400 --lists full",
+          knobs="groups=2,columns=256", schedules=2),
+    check("logits-sm90-one", "heads=1,dim=64,dtype=bf16", "--queries 1 --rows 1 --lists full", schedules=1),
+    check("logits-sm90-racecheck", "heads=4,dim=64,dtype=fp8", "--queries 9 --rows 140 --lists random",
+          knobs="racecheck=1", schedules=1),
+    # Every tensor's every dimension reaches past 2^32 elements.
+    check("logits-sm90-far", "heads=3,dim=64,dtype=bf16", "--far --queries 11 --rows 140 --lists random",
+          schedules=1),
+)
