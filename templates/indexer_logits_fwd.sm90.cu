@@ -35,8 +35,9 @@
  * as many equal runs as the grid has thread blocks, one a multiprocessor. Every thread block finds
  * its own run from the windows when it begins (find_run): there is no plan in memory.
  *
- *   producer   a warp: weights and windows of a block; the copy engine brings its queries, two
- *              blocks in turn, and slabs of keys, STAGES ahead, across blocks
+ *   queries    a warp: a block's weights and windows; the copy engine brings its queries,
+ *              QUERY_BUFFERS blocks in turn
+ *   keys       a warp: the copy engine brings slabs of keys, STAGES ahead, across blocks
  *   filler     a warp: -inf into what no slab covers, by bulk stores
  *   math       GROUPS warpgroups, which take slabs in turn: the arithmetic of one runs beside the
  *              products of the others
@@ -53,14 +54,15 @@
  *   WEIGHTS [QUERY_BUFFERS][BLOCK_QUERIES][PADDED_HEADS] fp32
  *   WINDOWS [QUERY_BUFFERS][BLOCK_QUERIES] struct key_range
  *   RUNS    [QUERY_BUFFERS] struct run: the block's slabs that are this thread block's
- *   COSTS   [COARSE + 32] i64: of blocks, COARSE groups of them; of the groups, by 32
+ *   COSTS   [COARSE + 2 * 34] i64: of blocks, COARSE groups of them; find_run
  *
  * Barriers (parity counts uses; stages and buffers are used in turn):
- *   barrier        count       who arrives                                     who waits
- *   FULL[s]        1           producer, with the bytes of the boxes           math, one group
- *   EMPTY[s]       4           math: warps of that group, product complete     producer
- *   QUERY_FULL[b]  1           producer, with the bytes, weights, windows, run math
- *   QUERY_EMPTY[b] 4 * GROUPS  math: warps, done with the block                producer
+ *   barrier        count       who arrives                                  who waits
+ *   FULL[s]        1           keys, with the bytes of the boxes            math, one group
+ *   EMPTY[s]       4           math: warps of that group, product complete  keys
+ *   QUERY_FULL[b]  1           queries, with the bytes; weights, windows    math
+ *                              and run are there
+ *   QUERY_EMPTY[b] 4 * GROUPS  math: warps, done with the block             queries
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  *
  * Knobs: GROUPS, and the most columns of a product; legal values and the rule that picks them:
@@ -69,9 +71,10 @@
 
 enum {
     ALL_LANES = -1,
-    WARPGROUP = 128,   /* threads */
-    PRODUCER_WARP = 0, /* of the warpgroup after the math's */
-    FILLER_WARP = 1,
+    WARPGROUP = 128, /* threads */
+    KEY_WARP = 0,    /* of the warpgroup after the math's */
+    QUERY_WARP = 1,
+    FILLER_WARP = 2,
     SLAB = BLOCK_KEYS, /* rows of a product */
     ATOM_ROWS = 8,
     SET_QUERIES = 4,
@@ -244,21 +247,29 @@ struct place {
     int batch;
 };
 
-/* This thread block's. By the producer's warp, once all costs stand there. */
-DEVICE struct place find_run(const struct indexer_logits_fwd_params *params) {
-    enum { EACH = COARSE / 32, SUMS = COARSE, FOUND = COARSE + 32 };
+/* Places in COSTS behind the groups': what a producer's warp keeps there, the sums of 32 parts of
+ * the groups, then where its run begins. */
+enum {
+    QUERY_FOUND = COARSE,
+    KEY_FOUND = QUERY_FOUND + 34,
+};
+
+/* This thread block's. By a warp, once all costs stand there; `own`: its place. */
+DEVICE struct place find_run(const struct indexer_logits_fwd_params *params, int own) {
+    enum { EACH = COARSE / 32 };
     const int lane = (int)threadIdx.x % 32;
+    i64 *const sums = costs() + own, *const found = sums + 32;
     i64 mine = 0, before = 0, total = 0;
 #pragma unroll 2
     for (int i = 0; i < EACH; ++i) {
         mine += costs()[lane * EACH + i];
     }
-    costs()[SUMS + lane] = mine;
+    sums[lane] = mine;
     __syncwarp((u32)ALL_LANES);
 #pragma unroll 4
     for (int i = 0; i < 32; ++i) {
-        before += i < lane ? costs()[SUMS + i] : 0;
-        total += costs()[SUMS + i];
+        before += i < lane ? sums[i] : 0;
+        total += sums[i];
     }
     const i64 begin = total * blockIdx.x / gridDim.x;
     if (begin >= before && begin < before + mine) {
@@ -266,15 +277,15 @@ DEVICE struct place find_run(const struct indexer_logits_fwd_params *params) {
         while (begin >= before + costs()[group]) {
             before += costs()[group++];
         }
-        costs()[FOUND] = begin - before;
-        costs()[FOUND + 1] = group;
+        found[0] = begin - before;
+        found[1] = group;
     }
     __syncwarp((u32)ALL_LANES);
     struct place place = {0, 0, 0};
     if (total > 0) {
-        place.begin = costs()[FOUND];
+        place.begin = found[0];
         place.end = place.begin + total * (blockIdx.x + 1) / gridDim.x - begin;
-        place.batch = (int)costs()[FOUND + 1] * group_batches(params);
+        place.batch = (int)found[1] * group_batches(params);
     }
     return place;
 }
@@ -376,9 +387,12 @@ DEVICE void load_slabs(const struct indexer_logits_fwd_params *params, const str
     }
 }
 
-DEVICE void run_producer(const struct indexer_logits_fwd_params *params) {
+/* One of the two warps that bring things: blocks' queries with what belongs to them, or slabs of
+ * keys. Each finds the runs by itself and goes ahead as far as its own buffers allow: a block's
+ * beginning holds up no keys. */
+DEVICE void run_producer(const struct indexer_logits_fwd_params *params, bool queries) {
     struct ring_place stage = {0, 0}, buffer = {0, 0}; /* the first is lane 0's alone */
-    struct place place = find_run(params);
+    struct place place = find_run(params, queries ? QUERY_FOUND : KEY_FOUND);
     while (place.end > 0 && place.batch < batch_count(params)) {
         struct lane_block block;
         look_at_batch(&block, params, &place);
@@ -391,21 +405,24 @@ DEVICE void run_producer(const struct indexer_logits_fwd_params *params) {
                                     __shfl_sync((u32)ALL_LANES, block.run.inner, leader),
                                     __shfl_sync((u32)ALL_LANES, block.run.outer, leader),
                                     0};
-            mbarrier_wait(barrier_at(QUERY_EMPTY + buffer.index), buffer.parity ^ 1);
-            begin_run(params, &run, &block.window, leader, buffer.index);
-            if (threadIdx.x % 32 == 0) {
+            if (queries) {
+                mbarrier_wait(barrier_at(QUERY_EMPTY + buffer.index), buffer.parity ^ 1);
+                begin_run(params, &run, &block.window, leader, buffer.index);
+                ring_advance(&buffer, QUERY_BUFFERS);
+            } else if (threadIdx.x % 32 == 0) {
                 load_slabs(params, &run, &stage);
             }
-            ring_advance(&buffer, QUERY_BUFFERS);
             __syncwarp((u32)ALL_LANES);
         }
     }
-    mbarrier_wait(barrier_at(QUERY_EMPTY + buffer.index), buffer.parity ^ 1);
-    if (threadIdx.x % 32 == 0) {
-        const struct run nothing = {0, 0, 0, 0, 0, 0};
-        *run_at(buffer.index) = nothing;
+    if (queries) {
+        mbarrier_wait(barrier_at(QUERY_EMPTY + buffer.index), buffer.parity ^ 1);
+        if (threadIdx.x % 32 == 0) {
+            const struct run nothing = {0, 0, 0, 0, 0, 0};
+            *run_at(buffer.index) = nothing;
+        }
+        arrive_warp(barrier_at(QUERY_FULL + buffer.index), 1);
     }
-    arrive_warp(barrier_at(QUERY_FULL + buffer.index), 1);
 }
 
 /* ---- filler ---------------------------------------------------------------------------------- */
@@ -666,8 +683,8 @@ KERNEL void __launch_bounds__(THREADS, 1)
     } else {
         registers_decrease(OTHER_REGISTERS);
         const int warp = (int)threadIdx.x % WARPGROUP / 32;
-        if (warp == PRODUCER_WARP) {
-            run_producer(&params);
+        if (warp == KEY_WARP || warp == QUERY_WARP) {
+            run_producer(&params, warp == QUERY_WARP);
         } else if (warp == FILLER_WARP && params.fills) {
             run_filler(&params);
         }

@@ -12,15 +12,15 @@
  *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
  *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once, at least
  * shared memory (offset, bytes)
- *   QUERIES_OFFSET                   0    65536  buffers: a block's queries
- *   KEYS_OFFSET                  65536   122880  stages: slabs of keys
- *   LOWEST_OFFSET               188416     8192  -inf, to fill with
- *   WEIGHTS_OFFSET              196608     2048  buffers: a block's weights
- *   WINDOWS_OFFSET              198656       64  buffers: a block's windows
- *   RUNS_OFFSET                 198720       48  buffers: which slabs of the block
- *   COSTS_OFFSET                198768     2320  of groups of batches, while the run is found
- *   BARRIERS_OFFSET             201088      272  mbarriers
- *   SHARED_BYTES                201360  of 232448 that a block may have on sm_90a
+ *   QUERIES_OFFSET                   0    98304  buffers: a block's queries
+ *   KEYS_OFFSET                  98304    98304  stages: slabs of keys
+ *   LOWEST_OFFSET               196608     8192  -inf, to fill with
+ *   WEIGHTS_OFFSET              204800     3072  buffers: a block's weights
+ *   WINDOWS_OFFSET              207872       96  buffers: a block's windows
+ *   RUNS_OFFSET                 207968       72  buffers: which slabs of the block
+ *   COSTS_OFFSET                208048     2592  of groups of batches, while the run is found
+ *   BARRIERS_OFFSET             210640      240  mbarriers
+ *   SHARED_BYTES                210880  of 232448 that a block may have on sm_90a
  * launch
  *   512 threads a block, 1 block resident per multiprocessor, at most 128 registers a thread
  *   1 block a tile
@@ -34,8 +34,8 @@ enum {
     GROUPS = 3,                     /* warpgroups that compute */
     PART_COLUMNS = 128,             /* columns of a product */
     RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
-    STAGES = 15,                    /* slabs of keys in flight */
-    QUERY_BUFFERS = 2,              /* blocks whose queries are in flight */
+    STAGES = 12,                    /* slabs of keys in flight */
+    QUERY_BUFFERS = 3,              /* blocks whose queries are in flight */
     PADDED_HEADS = 64,              /* columns of a query */
     BLOCK_QUERIES = 4,              /* queries of a block */
     BLOCK_KEYS = 64,                /* keys of a slab */
@@ -59,14 +59,14 @@ enum {
 /* Shared memory, in bytes from the arena's start. */
 enum {
     QUERIES_OFFSET = 0,             /* buffers: a block's queries */
-    KEYS_OFFSET = 65536,            /* stages: slabs of keys */
-    LOWEST_OFFSET = 188416,         /* -inf, to fill with */
-    WEIGHTS_OFFSET = 196608,        /* buffers: a block's weights */
-    WINDOWS_OFFSET = 198656,        /* buffers: a block's windows */
-    RUNS_OFFSET = 198720,           /* buffers: which slabs of the block */
-    COSTS_OFFSET = 198768,          /* of groups of batches, while the run is found */
-    BARRIERS_OFFSET = 201088,       /* mbarriers */
-    SHARED_BYTES = 201360,          /* the arena's size */
+    KEYS_OFFSET = 98304,            /* stages: slabs of keys */
+    LOWEST_OFFSET = 196608,         /* -inf, to fill with */
+    WEIGHTS_OFFSET = 204800,        /* buffers: a block's weights */
+    WINDOWS_OFFSET = 207872,        /* buffers: a block's windows */
+    RUNS_OFFSET = 207968,           /* buffers: which slabs of the block */
+    COSTS_OFFSET = 208048,          /* of groups of batches, while the run is found */
+    BARRIERS_OFFSET = 210640,       /* mbarriers */
+    SHARED_BYTES = 210880,          /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_indexer_logits_fwd_sm90_h64_d128_fp8
@@ -867,8 +867,9 @@ struct indexer_logits_fwd_params {
  * as many equal runs as the grid has thread blocks, one a multiprocessor. Every thread block finds
  * its own run from the windows when it begins (find_run): there is no plan in memory.
  *
- *   producer   a warp: weights and windows of a block; the copy engine brings its queries, two
- *              blocks in turn, and slabs of keys, STAGES ahead, across blocks
+ *   queries    a warp: a block's weights and windows; the copy engine brings its queries,
+ *              QUERY_BUFFERS blocks in turn
+ *   keys       a warp: the copy engine brings slabs of keys, STAGES ahead, across blocks
  *   filler     a warp: -inf into what no slab covers, by bulk stores
  *   math       GROUPS warpgroups, which take slabs in turn: the arithmetic of one runs beside the
  *              products of the others
@@ -885,14 +886,15 @@ struct indexer_logits_fwd_params {
  *   WEIGHTS [QUERY_BUFFERS][BLOCK_QUERIES][PADDED_HEADS] fp32
  *   WINDOWS [QUERY_BUFFERS][BLOCK_QUERIES] struct key_range
  *   RUNS    [QUERY_BUFFERS] struct run: the block's slabs that are this thread block's
- *   COSTS   [COARSE + 32] i64: of blocks, COARSE groups of them; of the groups, by 32
+ *   COSTS   [COARSE + 2 * 34] i64: of blocks, COARSE groups of them; find_run
  *
  * Barriers (parity counts uses; stages and buffers are used in turn):
- *   barrier        count       who arrives                                     who waits
- *   FULL[s]        1           producer, with the bytes of the boxes           math, one group
- *   EMPTY[s]       4           math: warps of that group, product complete     producer
- *   QUERY_FULL[b]  1           producer, with the bytes, weights, windows, run math
- *   QUERY_EMPTY[b] 4 * GROUPS  math: warps, done with the block                producer
+ *   barrier        count       who arrives                                  who waits
+ *   FULL[s]        1           keys, with the bytes of the boxes            math, one group
+ *   EMPTY[s]       4           math: warps of that group, product complete  keys
+ *   QUERY_FULL[b]  1           queries, with the bytes; weights, windows    math
+ *                              and run are there
+ *   QUERY_EMPTY[b] 4 * GROUPS  math: warps, done with the block             queries
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  *
  * Knobs: GROUPS, and the most columns of a product; legal values and the rule that picks them:
@@ -901,9 +903,10 @@ struct indexer_logits_fwd_params {
 
 enum {
     ALL_LANES = -1,
-    WARPGROUP = 128,   /* threads */
-    PRODUCER_WARP = 0, /* of the warpgroup after the math's */
-    FILLER_WARP = 1,
+    WARPGROUP = 128, /* threads */
+    KEY_WARP = 0,    /* of the warpgroup after the math's */
+    QUERY_WARP = 1,
+    FILLER_WARP = 2,
     SLAB = BLOCK_KEYS, /* rows of a product */
     ATOM_ROWS = 8,
     SET_QUERIES = 4,
@@ -1076,21 +1079,29 @@ struct place {
     int batch;
 };
 
-/* This thread block's. By the producer's warp, once all costs stand there. */
-DEVICE struct place find_run(const struct indexer_logits_fwd_params *params) {
-    enum { EACH = COARSE / 32, SUMS = COARSE, FOUND = COARSE + 32 };
+/* Places in COSTS behind the groups': what a producer's warp keeps there, the sums of 32 parts of
+ * the groups, then where its run begins. */
+enum {
+    QUERY_FOUND = COARSE,
+    KEY_FOUND = QUERY_FOUND + 34,
+};
+
+/* This thread block's. By a warp, once all costs stand there; `own`: its place. */
+DEVICE struct place find_run(const struct indexer_logits_fwd_params *params, int own) {
+    enum { EACH = COARSE / 32 };
     const int lane = (int)threadIdx.x % 32;
+    i64 *const sums = costs() + own, *const found = sums + 32;
     i64 mine = 0, before = 0, total = 0;
 #pragma unroll 2
     for (int i = 0; i < EACH; ++i) {
         mine += costs()[lane * EACH + i];
     }
-    costs()[SUMS + lane] = mine;
+    sums[lane] = mine;
     __syncwarp((u32)ALL_LANES);
 #pragma unroll 4
     for (int i = 0; i < 32; ++i) {
-        before += i < lane ? costs()[SUMS + i] : 0;
-        total += costs()[SUMS + i];
+        before += i < lane ? sums[i] : 0;
+        total += sums[i];
     }
     const i64 begin = total * blockIdx.x / gridDim.x;
     if (begin >= before && begin < before + mine) {
@@ -1098,15 +1109,15 @@ DEVICE struct place find_run(const struct indexer_logits_fwd_params *params) {
         while (begin >= before + costs()[group]) {
             before += costs()[group++];
         }
-        costs()[FOUND] = begin - before;
-        costs()[FOUND + 1] = group;
+        found[0] = begin - before;
+        found[1] = group;
     }
     __syncwarp((u32)ALL_LANES);
     struct place place = {0, 0, 0};
     if (total > 0) {
-        place.begin = costs()[FOUND];
+        place.begin = found[0];
         place.end = place.begin + total * (blockIdx.x + 1) / gridDim.x - begin;
-        place.batch = (int)costs()[FOUND + 1] * group_batches(params);
+        place.batch = (int)found[1] * group_batches(params);
     }
     return place;
 }
@@ -1208,9 +1219,12 @@ DEVICE void load_slabs(const struct indexer_logits_fwd_params *params, const str
     }
 }
 
-DEVICE void run_producer(const struct indexer_logits_fwd_params *params) {
+/* One of the two warps that bring things: blocks' queries with what belongs to them, or slabs of
+ * keys. Each finds the runs by itself and goes ahead as far as its own buffers allow: a block's
+ * beginning holds up no keys. */
+DEVICE void run_producer(const struct indexer_logits_fwd_params *params, bool queries) {
     struct ring_place stage = {0, 0}, buffer = {0, 0}; /* the first is lane 0's alone */
-    struct place place = find_run(params);
+    struct place place = find_run(params, queries ? QUERY_FOUND : KEY_FOUND);
     while (place.end > 0 && place.batch < batch_count(params)) {
         struct lane_block block;
         look_at_batch(&block, params, &place);
@@ -1223,21 +1237,24 @@ DEVICE void run_producer(const struct indexer_logits_fwd_params *params) {
                                     __shfl_sync((u32)ALL_LANES, block.run.inner, leader),
                                     __shfl_sync((u32)ALL_LANES, block.run.outer, leader),
                                     0};
-            mbarrier_wait(barrier_at(QUERY_EMPTY + buffer.index), buffer.parity ^ 1);
-            begin_run(params, &run, &block.window, leader, buffer.index);
-            if (threadIdx.x % 32 == 0) {
+            if (queries) {
+                mbarrier_wait(barrier_at(QUERY_EMPTY + buffer.index), buffer.parity ^ 1);
+                begin_run(params, &run, &block.window, leader, buffer.index);
+                ring_advance(&buffer, QUERY_BUFFERS);
+            } else if (threadIdx.x % 32 == 0) {
                 load_slabs(params, &run, &stage);
             }
-            ring_advance(&buffer, QUERY_BUFFERS);
             __syncwarp((u32)ALL_LANES);
         }
     }
-    mbarrier_wait(barrier_at(QUERY_EMPTY + buffer.index), buffer.parity ^ 1);
-    if (threadIdx.x % 32 == 0) {
-        const struct run nothing = {0, 0, 0, 0, 0, 0};
-        *run_at(buffer.index) = nothing;
+    if (queries) {
+        mbarrier_wait(barrier_at(QUERY_EMPTY + buffer.index), buffer.parity ^ 1);
+        if (threadIdx.x % 32 == 0) {
+            const struct run nothing = {0, 0, 0, 0, 0, 0};
+            *run_at(buffer.index) = nothing;
+        }
+        arrive_warp(barrier_at(QUERY_FULL + buffer.index), 1);
     }
-    arrive_warp(barrier_at(QUERY_FULL + buffer.index), 1);
 }
 
 /* ---- filler ---------------------------------------------------------------------------------- */
@@ -1300,13 +1317,13 @@ DEVICE void issue_product(float *d, u64 keys, u64 queries) {
         const u64 a = descriptor_advance(keys, (u32)(half * KEY_HALF_BYTES + step));
         const u64 b = descriptor_advance(queries, (u32)(half * QUERY_HALF_BYTES + step));
         // clang-format off
-#line 472 "templates/indexer_logits_fwd.sm90.cu"
+#line 489 "templates/indexer_logits_fwd.sm90.cu"
         if (FP8) {
             wgmma_fp8_ss_n128(d, a, b, k > 0);
         } else {
             wgmma_ss_n128_t00(d, a, b, k > 0);
         }
-#line 478 "templates/indexer_logits_fwd.sm90.cu"
+#line 495 "templates/indexer_logits_fwd.sm90.cu"
         // clang-format on
     }
     wgmma_commit();
@@ -1498,8 +1515,8 @@ KERNEL void __launch_bounds__(THREADS, 1)
     } else {
         registers_decrease(OTHER_REGISTERS);
         const int warp = (int)threadIdx.x % WARPGROUP / 32;
-        if (warp == PRODUCER_WARP) {
-            run_producer(&params);
+        if (warp == KEY_WARP || warp == QUERY_WARP) {
+            run_producer(&params, warp == QUERY_WARP);
         } else if (warp == FILLER_WARP && params.fills) {
             run_filler(&params);
         }

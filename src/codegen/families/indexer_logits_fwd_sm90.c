@@ -2,10 +2,9 @@
  * The kernel family indexer_logits_fwd: the plan of its variant sm90. What the kernel does with
  * these numbers stands at the head of templates/indexer_logits_fwd.sm90.cu.
  *
- * The rule. A block has about 256 columns, queries times heads. With rows of 128 bytes at most, the
- * arithmetic on a product's values takes as long as the product: three warpgroups, whose products
- * have at most 128 columns, keep both going. With longer rows products take twice as long, two
- * warpgroups do, and 256 columns read the keys once.
+ * The rule. A block has about 256 columns, queries times heads. The arithmetic on a product's
+ * values costs about as much as an e4m3 product of 128 columns and 128 of depth itself, and half as
+ * much as bf16's: three warpgroups keep both going.
  */
 #include <limits.h>
 
@@ -32,6 +31,7 @@ enum {
     RANGE_BYTES = 8,
     BARRIER_BYTES = 8,
     MOST_STAGES = 15,
+    MOST_QUERY_BUFFERS = 3,
     BLOCK_START = 3, /* slabs: what a block costs before its first; measured */
     COARSE = 256,    /* groups of batches whose costs are kept */
     TOGETHER = 4,    /* batches whose windows are loaded at once */
@@ -78,24 +78,28 @@ static int add_regions(const struct choice *choice, struct smelt__plan *plan) {
                            "buffers: a block's windows");
     smelt__plan_add_region(plan, "RUNS_OFFSET", buffers * RUN_BYTES, 16,
                            "buffers: which slabs of the block");
-    smelt__plan_add_region(plan, "COSTS_OFFSET", (COARSE + 32 + 2) * 8, 16,
+    smelt__plan_add_region(plan, "COSTS_OFFSET", (COARSE + 2 * 34) * 8, 16,
                            "of groups of batches, while the run is found");
     smelt__plan_add_region(plan, "BARRIERS_OFFSET", 2 * (choice->stages + buffers) * BARRIER_BYTES,
                            8, "mbarriers");
     return plan->shared_bytes;
 }
 
-/* Two buffers of queries, if some stages are left, and as many stages as there is room for: a
- * multiple of the warpgroups, so that each stage is always the same one's. */
+/* Three buffers of queries if that leaves enough stages, else two if it leaves any; and as many
+ * stages as there is room for: a multiple of the warpgroups, so that each is always the same one's.
+ */
 static void choose_buffers(const struct smelt__arch *arch, struct choice *choice,
                            struct smelt__plan *plan) {
     const int limit = smelt__shared_of_block(arch, 1);
-    choice->stages = 2 * choice->groups;
-    choice->query_buffers = 2;
-    if (add_regions(choice, plan) > limit)
-        choice->query_buffers = 1;
+    choice->query_buffers = MOST_QUERY_BUFFERS;
+    choice->stages = 3 * choice->groups;
+    if (add_regions(choice, plan) > limit) {
+        choice->stages = choice->groups;
+        while (--choice->query_buffers > 1 && add_regions(choice, plan) > limit)
+            continue;
+    }
     choice->stages = MOST_STAGES / choice->groups * choice->groups;
-    while (choice->stages > choice->groups && add_regions(choice, plan) > limit)
+    while (add_regions(choice, plan) > limit && choice->stages > choice->groups)
         choice->stages -= choice->groups;
 }
 
@@ -173,9 +177,8 @@ int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
     if (refuse(spec, arch, message))
         return -1;
     choice.row_bytes = (int)smelt__spec_get(spec, "dim") * (choice.fp8 ? 1 : 2);
-    const int fast = choice.row_bytes <= SWIZZLE;
-    choice.groups = smelt__spec_knob(spec, "groups", fast ? 3 : 2);
-    choose_columns(&choice, smelt__spec_knob(spec, "columns", fast ? 128 : 256));
+    choice.groups = smelt__spec_knob(spec, "groups", 3);
+    choose_columns(&choice, smelt__spec_knob(spec, "columns", 128));
     choose_buffers(arch, &choice, plan);
     choose_registers(arch, &choice);
     const int threads = (choice.groups + 1) * WARPGROUP, registers = registers_needed(&choice);
