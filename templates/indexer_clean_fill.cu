@@ -13,10 +13,7 @@
 /* Fills row[from .. to - 1], by the whole block: 16 bytes at a time between the first and the last
  * address that is a multiple of 16. */
 DEVICE void fill(float *row, int from, int to) {
-    const int count = to - from;
-    if (count <= 0) {
-        return;
-    }
+    const int count = to - from; /* 0 and up */
     float *const first = row + from;
     const int ahead = minimum(count, (int)(0 - ((u64)first / 4)) & 3); /* of the first multiple */
     const int fours = (count - ahead) / 4;
@@ -37,7 +34,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const i64 items = parts * params.tokens;
 #pragma unroll 1
     for (i64 item = blockIdx.x; item < items; item += gridDim.x) {
-        const i64 query = item / parts;
+        const int query = (int)(item / parts);
         const int first = (int)(item % parts) * BLOCK_KEYS;
         const int keys = minimum(params.rows - first, BLOCK_KEYS);
         const struct key_range window =

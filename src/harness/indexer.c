@@ -32,18 +32,18 @@ struct fill {
     uint8_t *used;         /* [rows] whether a window has the key */
 };
 
-/* Whether row `row` of a stream is odd, and which kind of odd: 0 to 2. */
+/* Whether row `row` of a stream is odd, and which kind of odd: 0 to 3. */
 static int is_odd(const struct fill *fill, uint64_t stream, int64_t row, int *kind) {
     struct smelt__random random =
         smelt__random_at(fill->problem->options.seed, STREAM_ODD + stream, (uint64_t)row);
-    *kind = (int)smelt__random_below(&random, 3);
+    *kind = (int)smelt__random_below(&random, 4);
     return fill->problem->options.lists == SMELT__LISTS_ADVERSARIAL &&
            smelt__random_below(&random, ODD_ONE_IN) == 0;
 }
 
-/* NaN or an infinity. */
+/* NaN, an infinity, or a number below 0, which makes -0 of a logit of 0. */
 static float odd_number(int kind) {
-    return kind == 0 ? NAN : kind == 1 ? INFINITY : -INFINITY;
+    return kind == 0 ? NAN : kind == 1 ? INFINITY : kind == 2 ? -INFINITY : -0.03F;
 }
 
 static void *row_at(const struct fill *fill, int tensor, int64_t i, int64_t k) {

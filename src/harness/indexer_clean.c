@@ -102,6 +102,7 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 static void shape(struct smelt__problem *problem) {
     smelt_indexer_clean_args *args = problem->args;
     *args = (smelt_indexer_clean_args)SMELT_INDEXER_CLEAN_ARGS_INIT;
+    args->free_multiprocessors = smelt__leave_free(&problem->options);
     args->tokens = problem->extents[TENSOR(T)] = problem->options.batches * problem->options.tokens;
     args->rows = problem->extents[TENSOR(S)] = problem->options.rows;
 }

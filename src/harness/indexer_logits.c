@@ -129,6 +129,7 @@ static void shape(struct smelt__problem *problem) {
     const smelt_indexer_logits_spec *spec = problem->spec;
     smelt_indexer_logits_args *args = problem->args;
     *args = (smelt_indexer_logits_args)SMELT_INDEXER_LOGITS_ARGS_INIT;
+    args->free_multiprocessors = smelt__leave_free(&problem->options);
     args->tokens = problem->options.batches * problem->options.tokens;
     args->rows = problem->options.rows;
     problem->extents[TENSOR(T)] = args->tokens;

@@ -9,6 +9,7 @@
 #include "harness/parallel.h"
 #include "harness/placed.h"
 #include "harness/random.h"
+#include "harness/windows.h"
 #include "ops/indexer_quantize_tensors.h"
 #include "reference/bf16.h"
 #include "reference/indexer_quantize.h"
@@ -97,6 +98,7 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 static void shape(struct smelt__problem *problem) {
     smelt_indexer_quantize_args *args = problem->args;
     *args = (smelt_indexer_quantize_args)SMELT_INDEXER_QUANTIZE_ARGS_INIT;
+    args->free_multiprocessors = smelt__leave_free(&problem->options);
     args->rows = problem->extents[TENSOR(N)] = problem->options.batches * problem->options.tokens;
     problem->extents[TENSOR(D)] = ((const smelt_indexer_quantize_spec *)problem->spec)->dim;
 }
@@ -162,7 +164,7 @@ static void make_odd(const struct smelt__problem *problem, int64_t row, uint16_t
     if (kind == ONE_INFINITE)
         to[smelt__random_below(&random, dim)] = row % 2 ? 0x7f80 : 0xff80;
     if (kind == ONE_NAN)
-        to[smelt__random_below(&random, dim)] = 0xffc1;
+        to[smelt__random_below(&random, dim)] = row / KINDS % 2 ? 0x7f81 : 0xffc1;
     if (kind == NORMAL || kind == ONE_INFINITE || kind == ONE_NAN)
         return;
     for (int d = 0; d < dim; d++) {
