@@ -152,15 +152,6 @@ const struct operator_class *find_operator_class(const char *spec);
 extern const struct operator_class sparse_attn_class, indexer_logits_class, indexer_windows_class,
     indexer_clean_class, indexer_quantize_class, topk_select_class, indexer_topk_class;
 
-/* Rows of a pass's tables; ARGS is its args struct. */
-#define TENSOR(field, shape, element, flags)                                                       \
-    { #field, shape, element, flags, offsetof(ARGS, field) }
-#define SCALAR(field, kind)                                                                        \
-    { #field, kind, offsetof(ARGS, field) }
-#define EXTENT(symbol, field)                                                                      \
-    { symbol, offsetof(ARGS, field) }
-#define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])
-
 /* ---- contexts ---------------------------------------------------------------------------------
  */
 

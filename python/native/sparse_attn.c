@@ -1,5 +1,5 @@
 /* sparse_attn: the tables of its two passes. */
-#include "native.h"
+#include "operators.h"
 
 /* B batches, T tokens, H heads, Q width of a query and of a KV row, V of a value, S rows, W slots
  * of an index row, N entries of a query list. */
@@ -33,9 +33,13 @@ static smelt_status forward_workspace(const void *handle, const void *args, size
     return smelt_sparse_attn_forward_workspace(handle, args, bytes);
 }
 
-static smelt_status forward(const void *handle, const void *args, struct CUstream_st *stream) {
-    return smelt_sparse_attn_forward(handle, args, stream);
+static void note_sparse_attn(const smelt_sparse_attn_spec *spec, struct made *made) {
+    made->extents['H' - 'A'] = spec->heads;
+    made->extents['Q' - 'A'] = spec->dqk;
+    made->extents['V' - 'A'] = spec->dv;
 }
+
+OPERATOR_FUNCTIONS(sparse_attn, SPARSE_ATTN, note_sparse_attn)
 
 static const struct pass forward_pass = {
     .name = "forward",
@@ -51,7 +55,7 @@ static const struct pass forward_pass = {
     .workspace_size = offsetof(ARGS, workspace_bytes),
     .workspace_alignment = 16,
     .workspace = forward_workspace,
-    .launch = forward,
+    .launch = launch_sparse_attn,
 };
 
 #undef ARGS
@@ -116,46 +120,10 @@ static const struct pass backward_pass = {
     .launch = backward,
 };
 
-static smelt_status parse(const char *text, smelt_sparse_attn_spec *spec, char **knobs) {
-    *knobs = NULL;
-    return smelt_sparse_attn_spec_parse(text, spec, knobs);
-}
-
-static smelt_status create(void **handle, smelt_context *context, const char *text,
-                           struct made *made) {
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    smelt_sparse_attn *attn = NULL;
-    char *knobs;
-    smelt_status status = parse(text, &spec, &knobs);
-    if (!status)
-        status = smelt_sparse_attn_create(&attn, context, &spec);
-    smelt_free(knobs);
-    *handle = attn;
-    made->extents['H' - 'A'] = spec.heads;
-    made->extents['Q' - 'A'] = spec.dqk;
-    made->extents['V' - 'A'] = spec.dv;
-    return status;
-}
-
-static smelt_status supported(const smelt_context *context, const char *text, const char **why) {
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    char *knobs;
-    smelt_status status = parse(text, &spec, &knobs);
-    if (!status)
-        status = smelt_sparse_attn_supported(context, &spec, why);
-    smelt_free(knobs);
-    return status;
-}
-
-static void destroy(void *handle) {
-    smelt_sparse_attn *attn = handle;
-    smelt_sparse_attn_destroy(&attn);
-}
-
 const struct operator_class sparse_attn_class = {
     .name = "sparse_attn",
-    .create = create,
-    .supported = supported,
-    .destroy = destroy,
+    .create = create_sparse_attn,
+    .supported = supported_sparse_attn,
+    .destroy = destroy_sparse_attn,
     .passes = {&forward_pass, &backward_pass},
 };

@@ -44,7 +44,9 @@ def windows(cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query
 def quantize(x, scale):
     """See smelt/indexer_quantize.h."""
     wide = x.float()
-    scales = (wide.nan_to_num(0.0, NEVER, NEVER).abs().amax(-1) / E4M3_MAX).clamp(min=SMALLEST_SCALE)
+    largest = wide.nan_to_num(0.0, NEVER, NEVER).abs().amax(-1)
+    # By a tensor: by a number, a GPU multiplies with its reciprocal.
+    scales = (largest / torch.full_like(largest, E4M3_MAX)).clamp(min=SMALLEST_SCALE)
     if scale == "power_of_two":
         fraction, exponent = torch.frexp(scales)
         scales = torch.where(scales.isinf(), scales,

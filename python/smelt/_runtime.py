@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import importlib.util
 import os
-import sys
 import threading
 import warnings
 
@@ -92,11 +91,6 @@ def context(device: int) -> _native.Context:
     return found
 
 
-def device_number(tensor: torch.Tensor) -> int:
-    """What `context` takes: get_device(), -1 for the CPU."""
-    return tensor.get_device()
-
-
 def _refusal(device: int, spec: str) -> str:
     """Why an operator cannot be had on a device, or ""."""
     if device < 0 and not EMULATED:
@@ -145,6 +139,3 @@ def command_environment() -> dict:
         environment["SMELT_NVRTC"] = path
     return environment
 
-
-def python_tag() -> str:
-    return f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from . import _reference, _runtime
 from ._checks import choose, whole
-from ._eager import autocast_type, is_plain, is_watched, plain_types, realigned
+from ._eager import autocast_type, is_watched, plain_types, realigned
 from ._library import define, library
 from ._runtime import LayoutError, Refused
 
@@ -180,22 +180,21 @@ _gradients_once = once_differentiable(_gradients)
 
 # ---- the custom operators ---------------------------------------------------------------------------
 
-def _listed_only(queries, query_count, tokens, *values):
-    """Of each of `values` the listed queries; of the others 0 (lse, max_logits: -inf)."""
+def _listed(queries, query_count, tokens):
+    """Which queries a query list names, of so many: bool."""
     count = queries.shape[0] if query_count is None else query_count.clamp(0, queries.shape[0])
-    listed = torch.zeros(tokens + 1, dtype=torch.bool, device=queries.device)
     good = (queries >= 0) & (queries < tokens) & (
         torch.arange(queries.shape[0], device=queries.device) < count)
+    listed = torch.zeros(tokens + 1, dtype=torch.bool, device=queries.device)
     listed[torch.where(good, queries.long(), tokens)] = True
-    return listed[:tokens], values
+    return listed[:tokens]
 
 
 def _reference_forward(q, kv, indices, topk_length, sink, queries, query_count, scale, dv, topk):
     out, lse, max_logits = _reference.sparse_attention(q, kv, indices, scale, dv, topk_length=topk_length,
                                                        sink=sink, topk=topk)
     if queries is not None:
-        listed, _ = _listed_only(queries, query_count, lse[..., 0].numel())
-        listed = listed.view(lse.shape[:-1]).unsqueeze(-1)
+        listed = _listed(queries, query_count, lse[..., 0].numel()).view(lse.shape[:-1]).unsqueeze(-1)
         out = torch.where(listed.unsqueeze(-1), out, torch.zeros_like(out))
         lse = lse.masked_fill(~listed, NEVER)
         max_logits = max_logits.masked_fill(~listed, NEVER)
@@ -225,7 +224,7 @@ def _op_backward(grad_out, q, kv, indices, topk_length, sink, queries, query_cou
                                    workspace_limit)
     else:
         if queries is not None:
-            listed, _ = _listed_only(queries, query_count, lse[..., 0].numel())
+            listed = _listed(queries, query_count, lse[..., 0].numel())
             grad_out = grad_out * listed.view(lse.shape[:-1])[..., None, None]
         dq, dkv, dsink = _reference.sparse_attention_backward(
             grad_out, q, kv, indices, scale, dv, topk_length=topk_length, sink=sink, topk=topk)
