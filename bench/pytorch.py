@@ -14,9 +14,8 @@ import json
 import statistics
 import time
 
-import torch
-
 import smelt
+import torch
 
 
 def host_time(function, calls=60, loops=60):
@@ -51,7 +50,9 @@ def inputs(tokens, rows, heads, dqk, width):
     made = torch.Generator("cuda").manual_seed(1)
     q = torch.randn(tokens, heads, dqk, device="cuda", dtype=torch.bfloat16, generator=made)
     kv = torch.randn(rows, dqk, device="cuda", dtype=torch.bfloat16, generator=made) / 10
-    indices = torch.randint(0, rows, (tokens, width), device="cuda", dtype=torch.int32, generator=made)
+    indices = torch.randint(
+        0, rows, (tokens, width), device="cuda", dtype=torch.int32, generator=made
+    )
     return q.requires_grad_(), kv.requires_grad_(), indices
 
 
@@ -70,14 +71,33 @@ def host_figures():
     figures = {
         "torch.add": host_time(lambda: torch.add(one, one)),
         "torch.add, forward and backward": host_time(
-            lambda: torch.autograd.grad(torch.add(leaf, leaf), (leaf,), ones)),
+            lambda: torch.autograd.grad(torch.add(leaf, leaf), (leaf,), ones)
+        ),
     }
     with torch.no_grad():
         figures["forward"] = host_time(forward)
     figures["forward, with gradients wanted"] = host_time(forward)
     figures["forward and backward"] = host_time(both)
-    figures["forward, custom operator"] = host_time(lambda: torch.ops.smelt.sparse_attn(
-        q.detach(), kv.detach(), indices, None, None, None, None, 0.1, 512, 0, [], None, None, 0, 0, "auto"))
+    figures["forward, custom operator"] = host_time(
+        lambda: torch.ops.smelt.sparse_attn(
+            q.detach(),
+            kv.detach(),
+            indices,
+            None,
+            None,
+            None,
+            None,
+            0.1,
+            512,
+            0,
+            [],
+            None,
+            None,
+            0,
+            0,
+            "auto",
+        )
+    )
     return figures
 
 
@@ -120,20 +140,35 @@ def cudnn_figures():
     lists, lengths = compact()
 
     def backward():
-        DSA.sparse_attention_backward_wrapper(q.detach(), kv.detach(), out, grad, lse, none, lists,
-                                              softmax_scale=scale, topk_length=lengths)
+        DSA.sparse_attention_backward_wrapper(
+            q.detach(),
+            kv.detach(),
+            out,
+            grad,
+            lse,
+            none,
+            lists,
+            softmax_scale=scale,
+            topk_length=lengths,
+        )
 
     def ours():
         smelt.sparse_attention_backward(grad, q.detach(), kv.detach(), indices, out, lse, scale)
 
-    return {"lists compacted and sorted, ms": gpu_time(compact), "cuDNN backward, ms": gpu_time(backward),
-            "smelt backward, ms": gpu_time(ours), "cuDNN backward again, ms": gpu_time(backward)}
+    return {
+        "lists compacted and sorted, ms": gpu_time(compact),
+        "cuDNN backward, ms": gpu_time(backward),
+        "smelt backward, ms": gpu_time(ours),
+        "cuDNN backward again, ms": gpu_time(backward),
+    }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", help="also write the figures here")
-    parser.add_argument("--cudnn", action="store_true", help="also time what cuDNN takes for the backward pass")
+    parser.add_argument(
+        "--cudnn", action="store_true", help="also time what cuDNN takes for the backward pass"
+    )
     options = parser.parse_args()
     figures = {
         "device": torch.cuda.get_device_name(),

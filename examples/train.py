@@ -20,12 +20,11 @@ ranks have as much to do; keys are gathered, and their gradients summed, on the 
 import argparse
 import os
 
+import smelt
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
-
-import smelt
 
 WORDS, LAYERS, WIDTH, HEADS, VALUE, ROPE = 32, 2, 64, 2, 64, 64
 INDEX_HEADS, INDEX_DIM, TOPK, WINDOW = 2, 64, 8, 4
@@ -39,7 +38,10 @@ class Shard:
         self.ranks = dist.get_world_size() if dist.is_initialized() else 1
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         chunks = torch.arange(tokens, device=device).chunk(2 * self.ranks)
-        owned = [torch.cat([chunks[rank], chunks[2 * self.ranks - 1 - rank]]) for rank in range(self.ranks)]
+        owned = [
+            torch.cat([chunks[rank], chunks[2 * self.ranks - 1 - rank]])
+            for rank in range(self.ranks)
+        ]
         self.rows = owned[self.rank]
         self.order = torch.argsort(torch.cat(owned))  # from the ranks' order to the batch's
 
@@ -80,8 +82,10 @@ class Attention(nn.Module):
     def smelt_specs(self):
         """For smelt.warm(model)."""
         sink = "" if self.sink is None else ",sink=1"
-        return [f"sparse_attn:heads={HEADS},dqk={self.dqk},dv={VALUE},topk=128{sink},passes=both",
-                f"indexer_topk:heads={INDEX_HEADS},dim={INDEX_DIM},dtype=bf16,topk={TOPK}"]
+        return [
+            f"sparse_attn:heads={HEADS},dqk={self.dqk},dv={VALUE},topk=128{sink},passes=both",
+            f"indexer_topk:heads={INDEX_HEADS},dim={INDEX_DIM},dtype=bf16,topk={TOPK}",
+        ]
 
     def choose(self, x, begin, end, shard, backend):
         """The indexer: lists of keys, and what it is trained with. It learns apart from the model."""
@@ -92,7 +96,9 @@ class Attention(nn.Module):
         if self.sink is None:
             indices, _, _ = smelt.indexer_topk(iq, ik, weights, begin, end, TOPK, backend=backend)
         else:  # the last WINDOW tokens are in the list anyway
-            chosen, _, _ = smelt.indexer_topk(iq, ik, weights, begin, end - WINDOW, TOPK, backend=backend)
+            chosen, _, _ = smelt.indexer_topk(
+                iq, ik, weights, begin, end - WINDOW, TOPK, backend=backend
+            )
             last = end[:, None] - torch.arange(1, WINDOW + 1, device=x.device, dtype=torch.int32)
             indices = torch.cat([chosen, last.masked_fill(last < begin[:, None], -1)], 1)
         return indices, iq, ik, weights
@@ -101,8 +107,17 @@ class Attention(nn.Module):
         q = self.q(x).view(-1, HEADS, self.dqk)
         kv = shard.gather(self.kv(x))
         indices, *scored = self.choose(x, begin, end, shard, backend)
-        out, lse = smelt.sparse_attention(q, kv, indices, self.scale, dv=VALUE, sink=self.sink, return_lse=True,
-                                          dkv_dtype=torch.float32, backend=backend)
+        out, lse = smelt.sparse_attention(
+            q,
+            kv,
+            indices,
+            self.scale,
+            dv=VALUE,
+            sink=self.sink,
+            return_lse=True,
+            dkv_dtype=torch.float32,
+            backend=backend,
+        )
         loss = indexer_loss(*scored, q.detach(), kv.detach(), indices, lse, self.scale)
         return self.out(smelt.project_values(out, self.values).flatten(1)), loss
 
@@ -110,7 +125,9 @@ class Attention(nn.Module):
 def indexer_loss(iq, ik, weights, q, kv, indices, lse, scale):
     """Sum over queries of the divergence of the indexer's distribution over the chosen keys from attention's."""
     masked, rows = indices < 0, indices.clamp(min=0).long()
-    logits = (torch.einsum("thd,tkd->thk", iq.float(), ik[rows].float()).relu() * weights[..., None]).sum(1)
+    logits = (
+        torch.einsum("thd,tkd->thk", iq.float(), ik[rows].float()).relu() * weights[..., None]
+    ).sum(1)
     log_chosen = logits.masked_fill(masked, -1e30).log_softmax(-1)
     scores = torch.einsum("thd,tkd->thk", q.float(), kv[rows].float()) * scale
     target = torch.exp(scores - lse[..., None]).sum(1).masked_fill(masked, 0.0)
@@ -124,9 +141,18 @@ class Model(nn.Module):
         self.words = nn.Embedding(WORDS, WIDTH)
         self.places = nn.Embedding(max(DOCUMENTS), WIDTH)
         self.layers = nn.ModuleList(
-            nn.ModuleList([nn.LayerNorm(WIDTH), Attention(model), nn.LayerNorm(WIDTH),
-                           nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))])
-            for _ in range(LAYERS))
+            nn.ModuleList(
+                [
+                    nn.LayerNorm(WIDTH),
+                    Attention(model),
+                    nn.LayerNorm(WIDTH),
+                    nn.Sequential(
+                        nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)
+                    ),
+                ]
+            )
+            for _ in range(LAYERS)
+        )
         self.last = nn.Linear(WIDTH, WORDS)
 
     def forward(self, tokens, places, begin, end, shard, backend):
@@ -141,12 +167,22 @@ class Model(nn.Module):
 def batch(step, device):
     """tokens, what follows each (-100: nothing), places in the documents."""
     made = torch.Generator().manual_seed(step)
-    tokens = [torch.randint(WORDS, (PERIOD,), generator=made).repeat(-(-length // PERIOD) + 1)[: length + 1]
-              for length in DOCUMENTS]
-    follow = [document[1:].masked_fill(torch.arange(len(document) - 1) < PERIOD, -100) for document in tokens]
+    tokens = [
+        torch.randint(WORDS, (PERIOD,), generator=made).repeat(-(-length // PERIOD) + 1)[
+            : length + 1
+        ]
+        for length in DOCUMENTS
+    ]
+    follow = [
+        document[1:].masked_fill(torch.arange(len(document) - 1) < PERIOD, -100)
+        for document in tokens
+    ]
     places = [torch.arange(length) for length in DOCUMENTS]
-    return (torch.cat([document[:-1] for document in tokens]).to(device), torch.cat(follow).to(device),
-            torch.cat(places).to(device))
+    return (
+        torch.cat([document[:-1] for document in tokens]).to(device),
+        torch.cat(follow).to(device),
+        torch.cat(places).to(device),
+    )
 
 
 def train(model_name="glm", steps=20, backend="smelt", device="cuda", rate=3e-3):
@@ -157,8 +193,9 @@ def train(model_name="glm", steps=20, backend="smelt", device="cuda", rate=3e-3)
     total = sum(DOCUMENTS)
     seqlens = torch.tensor([0, *DOCUMENTS], dtype=torch.int32).cumsum(0).int().to(device)
     shard = Shard(total, device)
-    begin, end = smelt.indexer_windows(seqlens, len(shard.rows), total, query_indices=shard.rows.int(),
-                                       backend=backend)
+    begin, end = smelt.indexer_windows(
+        seqlens, len(shard.rows), total, query_indices=shard.rows.int(), backend=backend
+    )
     losses = []
     for step in range(steps):
         tokens, follow, places = (part[shard.rows] for part in batch(step, device))
@@ -183,7 +220,9 @@ def main():
     parser.add_argument("--model", choices=("glm", "v4"), default="glm")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--backend", choices=("smelt", "torch"), default="smelt")
-    parser.add_argument("--device", default="cuda", help="cpu: on smelt's emulator, or with --backend torch")
+    parser.add_argument(
+        "--device", default="cuda", help="cpu: on smelt's emulator, or with --backend torch"
+    )
     options = parser.parse_args()
     device = options.device
     if "RANK" in os.environ:

@@ -20,4 +20,6 @@ def whole(value, name: str) -> int | None:
 
 def choose(value, name: str, legal: tuple) -> None:
     if value not in legal:
-        raise ValueError(f"smelt: {name} must be one of {', '.join(map(repr, legal))}, not {value!r}")
+        raise ValueError(
+            f"smelt: {name} must be one of {', '.join(map(repr, legal))}, not {value!r}"
+        )

@@ -18,8 +18,13 @@ _known = _dispatch_modes is not None and _functorch is not None
 
 def is_watched() -> bool:
     """Whether somebody looks into the program: then a call must show as a custom operator."""
-    return (torch.compiler.is_compiling() or not _known or _dispatch_modes() > 0 or _functorch() is not None
-            or _profiler._is_profiler_enabled)
+    return (
+        torch.compiler.is_compiling()
+        or not _known
+        or _dispatch_modes() > 0
+        or _functorch() is not None
+        or _profiler._is_profiler_enabled
+    )
 
 
 def is_plain(*tensors: Tensor) -> bool:

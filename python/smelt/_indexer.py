@@ -17,7 +17,7 @@ _DTYPES = {torch.bfloat16: "bf16", torch.float8_e4m3fn: "fp8"}
 
 
 def _spec(family, *keys):
-    """"indexer_logits:heads=8,dim=128" of ("indexer_logits", ("heads", 8), ("dim", 128))."""
+    """ "indexer_logits:heads=8,dim=128" of ("indexer_logits", ("heads", 8), ("dim", 128))."""
     return family + (":" + ",".join(f"{name}={value}" for name, value in keys) if keys else "")
 
 
@@ -56,32 +56,69 @@ def _launch(found, tensors, outputs, scalars):
 # ---- windows ----------------------------------------------------------------------------------------
 
 
-def _windows(cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices, tokens, rows, ratio,
-             backend):
+def _windows(
+    cu_seqlens,
+    cu_seqlens_padded,
+    cu_seqlens_keys,
+    causal_offset,
+    query_indices,
+    tokens,
+    rows,
+    ratio,
+    backend,
+):
     found = _operator(cu_seqlens, ("indexer_windows",), backend)
     begin = cu_seqlens.new_empty((tokens,), dtype=torch.int32)
     end = torch.empty_like(begin)
     documents = cu_seqlens.shape[0] - 1
     if causal_offset is not None and causal_offset.shape != (documents,):
-        raise ValueError(f"smelt: causal_offset must be [{documents}], not {tuple(causal_offset.shape)}")
+        raise ValueError(
+            f"smelt: causal_offset must be [{documents}], not {tuple(causal_offset.shape)}"
+        )
     if found is None:
-        return _reference.windows(cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices,
-                                  tokens, rows, ratio)
-    _launch(found, (cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices), (begin, end),
-            (rows, documents, ratio))
+        return _reference.windows(
+            cu_seqlens,
+            cu_seqlens_padded,
+            cu_seqlens_keys,
+            causal_offset,
+            query_indices,
+            tokens,
+            rows,
+            ratio,
+        )
+    _launch(
+        found,
+        (cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices),
+        (begin, end),
+        (rows, documents, ratio),
+    )
     return begin, end
 
 
-def _fake_windows(cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices, tokens, rows,
-                  ratio, backend):
-    return (cu_seqlens.new_empty((tokens,), dtype=torch.int32),
-            cu_seqlens.new_empty((tokens,), dtype=torch.int32))
+def _fake_windows(
+    cu_seqlens,
+    cu_seqlens_padded,
+    cu_seqlens_keys,
+    causal_offset,
+    query_indices,
+    tokens,
+    rows,
+    ratio,
+    backend,
+):
+    return (
+        cu_seqlens.new_empty((tokens,), dtype=torch.int32),
+        cu_seqlens.new_empty((tokens,), dtype=torch.int32),
+    )
 
 
 _call_windows = define(
     "indexer_windows(Tensor cu_seqlens, Tensor? cu_seqlens_padded, Tensor? cu_seqlens_keys, "
     "Tensor? causal_offset, Tensor? query_indices, SymInt tokens, SymInt rows, SymInt ratio, str backend) -> "
-    "(Tensor begin, Tensor end)", _windows, _fake_windows)
+    "(Tensor begin, Tensor end)",
+    _windows,
+    _fake_windows,
+)
 
 
 def indexer_windows(
@@ -106,13 +143,28 @@ def indexer_windows(
     keys there are. include/smelt/indexer_windows.h says it exactly.
     """
     _tensors(cu_seqlens=cu_seqlens)
-    _optional(cu_seqlens_padded=cu_seqlens_padded, cu_seqlens_keys=cu_seqlens_keys,
-              causal_offset=causal_offset, query_indices=query_indices)
+    _optional(
+        cu_seqlens_padded=cu_seqlens_padded,
+        cu_seqlens_keys=cu_seqlens_keys,
+        causal_offset=causal_offset,
+        query_indices=query_indices,
+    )
     if cu_seqlens.dim() != 1 or cu_seqlens.shape[0] < 1:
-        raise ValueError(f"smelt: cu_seqlens must be [documents + 1], not {tuple(cu_seqlens.shape)}")
+        raise ValueError(
+            f"smelt: cu_seqlens must be [documents + 1], not {tuple(cu_seqlens.shape)}"
+        )
     run = _windows if is_plain(cu_seqlens) else _call_windows
-    return run(cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices, tokens, rows, ratio,
-               backend)
+    return run(
+        cu_seqlens,
+        cu_seqlens_padded,
+        cu_seqlens_keys,
+        causal_offset,
+        query_indices,
+        tokens,
+        rows,
+        ratio,
+        backend,
+    )
 
 
 # ---- quantised rows ---------------------------------------------------------------------------------
@@ -132,16 +184,21 @@ def _quantize(x, factor, scale, backend):
 
 
 def _fake_quantize(x, factor, scale, backend):
-    return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), x.new_empty(x.shape[:-1], dtype=torch.float32)
+    return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), x.new_empty(
+        x.shape[:-1], dtype=torch.float32
+    )
 
 
 _call_quantize = define(
     "indexer_quantize(Tensor x, Tensor? factor, str scale, str backend) -> (Tensor y, Tensor scales)",
-    _quantize, _fake_quantize)
+    _quantize,
+    _fake_quantize,
+)
 
 
-def quantize(x: Tensor, *, factor: Tensor | None = None, scale: str = "plain",
-             backend: str = "auto") -> tuple[Tensor, Tensor]:
+def quantize(
+    x: Tensor, *, factor: Tensor | None = None, scale: str = "plain", backend: str = "auto"
+) -> tuple[Tensor, Tensor]:
     """Rows of bf16 as e4m3 and an fp32 scale each: x [.., D] gives y [.., D] and scales [..].
 
     scale: "plain" (the row's largest magnitude over 448) or "power_of_two" (the next one up). factor [..]
@@ -153,8 +210,10 @@ def quantize(x: Tensor, *, factor: Tensor | None = None, scale: str = "plain",
     if x.dim() < 1 or x.dtype is not torch.bfloat16:
         raise TypeError(f"smelt: x must be rows of torch.bfloat16, not {x.dtype}")
     if factor is not None and (factor.shape != x.shape[:-1] or factor.dtype is not torch.float32):
-        raise ValueError(f"smelt: factor must be {tuple(x.shape[:-1])} torch.float32, not {tuple(factor.shape)} "
-                         f"{factor.dtype}")
+        raise ValueError(
+            f"smelt: factor must be {tuple(x.shape[:-1])} torch.float32, not {tuple(factor.shape)} "
+            f"{factor.dtype}"
+        )
     run = _quantize if is_plain(x) else _call_quantize
     return run(x.detach(), None if factor is None else factor.detach(), scale, backend)
 
@@ -164,8 +223,9 @@ def quantize(x: Tensor, *, factor: Tensor | None = None, scale: str = "plain",
 
 def _logits(q, k, weights, window_begin, window_end, k_scale, free, backend, out=None):
     kind = _DTYPES[q.dtype]
-    found = _operator(q, ("indexer_logits", ("heads", q.shape[1]), ("dim", q.shape[2]), ("dtype", kind)),
-                      backend)
+    found = _operator(
+        q, ("indexer_logits", ("heads", q.shape[1]), ("dim", q.shape[2]), ("dtype", kind)), backend
+    )
     if found is None:
         return _reference.logits(q, k, weights, window_begin, window_end, k_scale)
     logits = q.new_empty((q.shape[0], k.shape[0]), dtype=torch.float32) if out is None else out
@@ -179,17 +239,24 @@ def _fake_logits(q, k, weights, window_begin, window_end, k_scale, free_multipro
 
 _call_logits = define(
     "indexer_logits(Tensor q, Tensor k, Tensor weights, Tensor window_begin, Tensor window_end, "
-    "Tensor? k_scale, int free_multiprocessors, str backend) -> Tensor", _logits, _fake_logits)
+    "Tensor? k_scale, int free_multiprocessors, str backend) -> Tensor",
+    _logits,
+    _fake_logits,
+)
 
 
 def _check_scores(q, k, weights, window_begin, window_end, k_scale):
     _tensors(q=q, k=k, weights=weights, window_begin=window_begin, window_end=window_end)
     _optional(k_scale=k_scale)
     if q.dim() != 3 or k.dim() != 2:
-        raise ValueError(f"smelt: q must be [T, H, D] and k [S, D], not {tuple(q.shape)} and {tuple(k.shape)}")
+        raise ValueError(
+            f"smelt: q must be [T, H, D] and k [S, D], not {tuple(q.shape)} and {tuple(k.shape)}"
+        )
     if q.dtype not in _DTYPES or k.dtype is not q.dtype:
-        raise TypeError(f"smelt: q and k must both be torch.bfloat16 or torch.float8_e4m3fn, not {q.dtype} and "
-                        f"{k.dtype}")
+        raise TypeError(
+            f"smelt: q and k must both be torch.bfloat16 or torch.float8_e4m3fn, not {q.dtype} and "
+            f"{k.dtype}"
+        )
     if (k_scale is None) == (q.dtype is torch.float8_e4m3fn):
         raise ValueError("smelt: k_scale goes with torch.float8_e4m3fn, and with nothing else")
 
@@ -224,11 +291,16 @@ def _clean(logits, window_begin, window_end, backend):
         found.forward(window_begin, window_end, logits, 0)
 
 
-_call_clean = define("indexer_clean(Tensor(a!) logits, Tensor window_begin, Tensor window_end, str backend) -> ()",
-                     _clean, lambda logits, window_begin, window_end, backend: None)
+_call_clean = define(
+    "indexer_clean(Tensor(a!) logits, Tensor window_begin, Tensor window_end, str backend) -> ()",
+    _clean,
+    lambda logits, window_begin, window_end, backend: None,
+)
 
 
-def clean_logits_(logits: Tensor, window_begin: Tensor, window_end: Tensor, *, backend: str = "auto") -> Tensor:
+def clean_logits_(
+    logits: Tensor, window_begin: Tensor, window_end: Tensor, *, backend: str = "auto"
+) -> Tensor:
     """Fills what of logits [T, S] fp32 lies outside the windows with -inf, in place."""
     _tensors(logits=logits, window_begin=window_begin, window_end=window_end)
     (_clean if is_plain(logits) else _call_clean)(logits, window_begin, window_end, backend)
@@ -241,25 +313,37 @@ def clean_logits_(logits: Tensor, window_begin: Tensor, window_end: Tensor, *, b
 def _select(logits, topk, window_begin, window_end, offset, index_offset, order, backend):
     found = _operator(logits, ("topk_select", ("topk", topk), ("order", order)), backend)
     if found is None:
-        return _reference.select(logits, topk, window_begin, window_end, offset, index_offset, order)
+        return _reference.select(
+            logits, topk, window_begin, window_end, offset, index_offset, order
+        )
     shape = (logits.shape[0], topk)
     indices = logits.new_empty(shape, dtype=torch.int32)
     values = logits.new_empty(shape)
     lengths = logits.new_empty(shape[:1], dtype=torch.int32)
-    _launch(found, (logits, window_begin, window_end, offset), (indices, values, lengths), (index_offset,))
+    _launch(
+        found,
+        (logits, window_begin, window_end, offset),
+        (indices, values, lengths),
+        (index_offset,),
+    )
     return indices, values, lengths
 
 
 def _fake_select(logits, topk, window_begin, window_end, offset, index_offset, order, backend):
     shape = (logits.shape[0], topk)
-    return (logits.new_empty(shape, dtype=torch.int32), logits.new_empty(shape),
-            logits.new_empty(shape[:1], dtype=torch.int32))
+    return (
+        logits.new_empty(shape, dtype=torch.int32),
+        logits.new_empty(shape),
+        logits.new_empty(shape[:1], dtype=torch.int32),
+    )
 
 
 _call_select = define(
     "topk_select(Tensor logits, int topk, Tensor? window_begin, Tensor? window_end, Tensor? offset, "
     "int index_offset, str order, str backend) -> (Tensor indices, Tensor values, Tensor lengths)",
-    _select, _fake_select)
+    _select,
+    _fake_select,
+)
 
 
 def topk_select(
@@ -284,50 +368,125 @@ def topk_select(
     choose(order, "order", ("index", "score"))
     topk = whole(topk, "topk")
     if logits.dim() != 2 or logits.dtype is not torch.float32:
-        raise TypeError(f"smelt: logits must be [T, S] torch.float32, not {tuple(logits.shape)} {logits.dtype}")
+        raise TypeError(
+            f"smelt: logits must be [T, S] torch.float32, not {tuple(logits.shape)} {logits.dtype}"
+        )
     run = _select if is_plain(logits) else _call_select
-    return run(logits.detach(), topk, window_begin, window_end, offset, index_offset, order, backend)
+    return run(
+        logits.detach(), topk, window_begin, window_end, offset, index_offset, order, backend
+    )
 
 
-def _two_steps(q, k, weights, window_begin, window_end, topk, k_scale, offset, index_offset, order, backend):
+def _two_steps(
+    q, k, weights, window_begin, window_end, topk, k_scale, offset, index_offset, order, backend
+):
     """By chunks of queries, so that no more than CHUNK_BYTES of logits are held."""
     rows = max(1, CHUNK_BYTES // max(4, 4 * k.shape[0]))
     parts = []
     for begin in range(0, max(1, q.shape[0]), rows):
         part = slice(begin, begin + rows)
-        logits = _logits(q[part], k, weights[part], window_begin[part], window_end[part], k_scale, 0, backend)
-        parts.append(_select(logits, topk, window_begin[part], window_end[part],
-                             None if offset is None else offset[part], index_offset, order, backend))
+        logits = _logits(
+            q[part], k, weights[part], window_begin[part], window_end[part], k_scale, 0, backend
+        )
+        parts.append(
+            _select(
+                logits,
+                topk,
+                window_begin[part],
+                window_end[part],
+                None if offset is None else offset[part],
+                index_offset,
+                order,
+                backend,
+            )
+        )
     return parts[0] if len(parts) == 1 else tuple(torch.cat(each) for each in zip(*parts))
 
 
-def _topk(q, k, weights, window_begin, window_end, topk, k_scale, offset, index_offset, order, free,
-          workspace_limit, backend):
-    found = _operator(q, ("indexer_topk", ("heads", q.shape[1]), ("dim", q.shape[2]), ("dtype", _DTYPES[q.dtype]),
-                          ("topk", topk), ("order", order)), backend)
+def _topk(
+    q,
+    k,
+    weights,
+    window_begin,
+    window_end,
+    topk,
+    k_scale,
+    offset,
+    index_offset,
+    order,
+    free,
+    workspace_limit,
+    backend,
+):
+    found = _operator(
+        q,
+        (
+            "indexer_topk",
+            ("heads", q.shape[1]),
+            ("dim", q.shape[2]),
+            ("dtype", _DTYPES[q.dtype]),
+            ("topk", topk),
+            ("order", order),
+        ),
+        backend,
+    )
     if found is None:
-        return _two_steps(q, k, weights, window_begin, window_end, topk, k_scale, offset, index_offset, order,
-                          "torch")
+        return _two_steps(
+            q,
+            k,
+            weights,
+            window_begin,
+            window_end,
+            topk,
+            k_scale,
+            offset,
+            index_offset,
+            order,
+            "torch",
+        )
     shape = (q.shape[0], topk)
     indices = weights.new_empty(shape, dtype=torch.int32)
     values = weights.new_empty(shape)
     lengths = weights.new_empty(shape[:1], dtype=torch.int32)
-    _launch(found, (q, k, weights, k_scale, window_begin, window_end, offset), (indices, values, lengths),
-            (index_offset, free, workspace_limit))
+    _launch(
+        found,
+        (q, k, weights, k_scale, window_begin, window_end, offset),
+        (indices, values, lengths),
+        (index_offset, free, workspace_limit),
+    )
     return indices, values, lengths
 
 
-def _fake_topk(q, k, weights, window_begin, window_end, topk, k_scale, offset, index_offset, order,
-               free_multiprocessors, workspace_limit, backend):
+def _fake_topk(
+    q,
+    k,
+    weights,
+    window_begin,
+    window_end,
+    topk,
+    k_scale,
+    offset,
+    index_offset,
+    order,
+    free_multiprocessors,
+    workspace_limit,
+    backend,
+):
     shape = (q.shape[0], topk)
-    return (weights.new_empty(shape, dtype=torch.int32), weights.new_empty(shape),
-            weights.new_empty(shape[:1], dtype=torch.int32))
+    return (
+        weights.new_empty(shape, dtype=torch.int32),
+        weights.new_empty(shape),
+        weights.new_empty(shape[:1], dtype=torch.int32),
+    )
 
 
 _call_topk = define(
     "indexer_topk(Tensor q, Tensor k, Tensor weights, Tensor window_begin, Tensor window_end, int topk, "
     "Tensor? k_scale, Tensor? offset, int index_offset, str order, int free_multiprocessors, "
-    "int workspace_limit, str backend) -> (Tensor indices, Tensor values, Tensor lengths)", _topk, _fake_topk)
+    "int workspace_limit, str backend) -> (Tensor indices, Tensor values, Tensor lengths)",
+    _topk,
+    _fake_topk,
+)
 
 
 def indexer_topk(
@@ -357,5 +516,16 @@ def indexer_topk(
     _optional(offset=offset)
     tensors = [t.detach() for t in (q, k, weights)]
     run = _topk if is_plain(q, k) else _call_topk
-    return run(*tensors, window_begin, window_end, topk, k_scale, offset, index_offset, order,
-               free_multiprocessors, workspace_limit, backend)
+    return run(
+        *tensors,
+        window_begin,
+        window_end,
+        topk,
+        k_scale,
+        offset,
+        index_offset,
+        order,
+        free_multiprocessors,
+        workspace_limit,
+        backend,
+    )

@@ -9,7 +9,16 @@ E4M3_MAX = 448.0
 SMALLEST_SCALE = 2.0**-126
 
 
-def windows(cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices, tokens, rows, ratio):
+def windows(
+    cu_seqlens,
+    cu_seqlens_padded,
+    cu_seqlens_keys,
+    causal_offset,
+    query_indices,
+    tokens,
+    rows,
+    ratio,
+):
     """See smelt/indexer_windows.h."""
     device = cu_seqlens.device
     row = torch.arange(tokens, device=device) if query_indices is None else query_indices.long()
@@ -49,8 +58,11 @@ def quantize(x, scale):
     scales = (largest / torch.full_like(largest, E4M3_MAX)).clamp(min=SMALLEST_SCALE)
     if scale == "power_of_two":
         fraction, exponent = torch.frexp(scales)
-        scales = torch.where(scales.isinf(), scales,
-                             torch.ldexp(torch.ones_like(scales), exponent - (fraction == 0.5).int()))
+        scales = torch.where(
+            scales.isinf(),
+            scales,
+            torch.ldexp(torch.ones_like(scales), exponent - (fraction == 0.5).int()),
+        )
     scaled = (wide * (1 / scales).unsqueeze(-1)).clamp(-E4M3_MAX, E4M3_MAX)
     return scaled.to(torch.float8_e4m3fn), scales
 
@@ -81,7 +93,11 @@ def select(scores, topk, window_begin, window_end, offset, index_offset, order):
     """See smelt/topk_select.h."""
     rows, columns = scores.shape
     device = scores.device
-    begin = torch.zeros(rows, dtype=torch.int32, device=device) if window_begin is None else window_begin
+    begin = (
+        torch.zeros(rows, dtype=torch.int32, device=device)
+        if window_begin is None
+        else window_begin
+    )
     end = torch.full_like(begin, columns) if window_end is None else window_end
     scores = scores.masked_fill(scores.isnan(), NEVER) + 0.0  # -0 counts as 0
     legal = inside(begin, end, columns)
@@ -90,8 +106,9 @@ def select(scores, topk, window_begin, window_end, offset, index_offset, order):
     outside_last = torch.sort((~legal).gather(1, order_by_score).int(), dim=-1, stable=True).indices
     chosen = order_by_score.gather(1, outside_last)[:, :topk]
     lengths = torch.minimum(legal.sum(-1), torch.full((rows,), topk, device=device)).int()
-    missing = torch.nn.functional.pad(torch.zeros_like(chosen, dtype=torch.bool), (0, topk - chosen.shape[1]),
-                                      value=True)
+    missing = torch.nn.functional.pad(
+        torch.zeros_like(chosen, dtype=torch.bool), (0, topk - chosen.shape[1]), value=True
+    )
     chosen = torch.nn.functional.pad(chosen, (0, topk - chosen.shape[1]))
     missing |= torch.arange(topk, device=device) >= lengths.unsqueeze(-1)
     if order == "index":

@@ -12,10 +12,16 @@ def project_values(out: Tensor, weight: Tensor) -> Tensor:
     out [.., T, H, dv] and weight [H, width, dv] give [.., T, H, width]: one batched product, whose
     batch is the heads.
     """
-    if weight.dim() != 3 or out.dim() < 2 or out.shape[-2] != weight.shape[0] or out.shape[-1] != weight.shape[2]:
+    if (
+        weight.dim() != 3
+        or out.dim() < 2
+        or out.shape[-2] != weight.shape[0]
+        or out.shape[-1] != weight.shape[2]
+    ):
         raise ValueError(
             f"smelt: out [.., H, dv] and weight [H, width, dv] are needed, not {tuple(out.shape)} and "
-            f"{tuple(weight.shape)}")
+            f"{tuple(weight.shape)}"
+        )
     heads, width, dv = weight.shape
     flat = out.reshape(-1, heads, dv).transpose(0, 1)
     projected = torch.bmm(flat, weight.transpose(1, 2).to(out.dtype))

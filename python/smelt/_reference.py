@@ -29,8 +29,11 @@ def _chunk(q, kv, indices, valid, sink, scale, dv):
     gathered = kv[batch, torch.where(valid, indices.long(), kv.shape[1] - 1)]
     scores = torch.einsum("bthd,btwd->bthw", q, gathered) * scale
     scores = scores.masked_fill(~valid.unsqueeze(2), float("-inf"))
-    highest = scores.detach().amax(-1, keepdim=True) if scores.shape[-1] else scores.new_full(
-        (*scores.shape[:-1], 1), float("-inf"))
+    highest = (
+        scores.detach().amax(-1, keepdim=True)
+        if scores.shape[-1]
+        else scores.new_full((*scores.shape[:-1], 1), float("-inf"))
+    )
     shift = torch.where(highest == float("-inf"), torch.zeros_like(highest), highest)
     weights = torch.exp(scores - shift)
     total = weights.sum(-1, keepdim=True)
@@ -65,12 +68,21 @@ def sparse_attention(q, kv, indices, scale, dv, *, topk_length=None, sink=None, 
     return out.to(q.dtype), lse.float().detach(), max_logits.float().detach()
 
 
-def sparse_attention_backward(grad_out, q, kv, indices, scale, dv, *, topk_length=None, sink=None,
-                              topk=None):
+def sparse_attention_backward(
+    grad_out, q, kv, indices, scale, dv, *, topk_length=None, sink=None, topk=None
+):
     """dq, dkv and dsink (None without a sink)."""
     with torch.enable_grad():
         leaves = [t.detach().requires_grad_() for t in (q, kv, *(() if sink is None else (sink,)))]
-        out, _, _ = sparse_attention(leaves[0], leaves[1], indices, scale, dv, topk_length=topk_length,
-                                     sink=None if sink is None else leaves[2], topk=topk)
+        out, _, _ = sparse_attention(
+            leaves[0],
+            leaves[1],
+            indices,
+            scale,
+            dv,
+            topk_length=topk_length,
+            sink=None if sink is None else leaves[2],
+            topk=topk,
+        )
     grads = torch.autograd.grad(out, leaves, grad_out.to(out.dtype))
     return grads[0], grads[1], grads[2] if sink is not None else None

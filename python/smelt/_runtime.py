@@ -125,8 +125,11 @@ def _make(device: int, key: tuple, text):
 def warn_once(reason: str) -> None:
     if reason not in _warned:
         _warned.add(reason)
-        warnings.warn(f"smelt: the eager reference computes, which is slow: {reason}", SmeltWarning,
-                      stacklevel=4)
+        warnings.warn(
+            f"smelt: the eager reference computes, which is slow: {reason}",
+            SmeltWarning,
+            stacklevel=4,
+        )
 
 
 def command_environment() -> dict:
@@ -138,4 +141,3 @@ def command_environment() -> dict:
     if path:
         environment["SMELT_NVRTC"] = path
     return environment
-

@@ -86,7 +86,9 @@ def _operator(q, kv, configuration, passes, deterministic, backend):
 # ---- the two passes, on plain tensors ---------------------------------------------------------------
 
 
-def _forward(found, q, kv, indices, topk_length, sink, queries, query_count, scale, dv, want_max, free):
+def _forward(
+    found, q, kv, indices, topk_length, sink, queries, query_count, scale, dv, want_max, free
+):
     """out, lse, max_logits (or None) and the partition (or None)."""
     shape = q.shape
     if queries is None:
@@ -97,17 +99,60 @@ def _forward(found, q, kv, indices, topk_length, sink, queries, query_count, sca
         lse = q.new_full(shape[:-1], NEVER, dtype=torch.float32)
     max_logits = torch.full_like(lse, NEVER) if want_max else None
     try:
-        partition = found.forward(q, kv, indices, topk_length, sink, queries, query_count, out, lse,
-                                  max_logits, scale, free)
+        partition = found.forward(
+            q,
+            kv,
+            indices,
+            topk_length,
+            sink,
+            queries,
+            query_count,
+            out,
+            lse,
+            max_logits,
+            scale,
+            free,
+        )
     except LayoutError:
-        q, kv, indices, topk_length, sink, queries = realigned(q, kv, indices, topk_length, sink, queries)
-        partition = found.forward(q, kv, indices, topk_length, sink, queries, query_count, out, lse,
-                                  max_logits, scale, free)
+        q, kv, indices, topk_length, sink, queries = realigned(
+            q, kv, indices, topk_length, sink, queries
+        )
+        partition = found.forward(
+            q,
+            kv,
+            indices,
+            topk_length,
+            sink,
+            queries,
+            query_count,
+            out,
+            lse,
+            max_logits,
+            scale,
+            free,
+        )
     return out, lse, max_logits, partition
 
 
-def _backward(found, grad_out, q, kv, indices, topk_length, sink, queries, query_count, out, lse, scale,
-              dkv_dtype, free, partition, workspace_limit, dkv_sum=None):
+def _backward(
+    found,
+    grad_out,
+    q,
+    kv,
+    indices,
+    topk_length,
+    sink,
+    queries,
+    query_count,
+    out,
+    lse,
+    scale,
+    dkv_dtype,
+    free,
+    partition,
+    workspace_limit,
+    dkv_sum=None,
+):
     """dq, dkv and dsink (None without a sink)."""
     dq = q.new_empty(q.shape) if queries is None else q.new_zeros(q.shape)
     if dkv_sum is not None:
@@ -120,15 +165,50 @@ def _backward(found, grad_out, q, kv, indices, topk_length, sink, queries, query
     if grad_out.dtype is not torch.bfloat16:
         grad_out = grad_out.to(torch.bfloat16)
     try:
-        found.backward(q, kv, indices, topk_length, sink, queries, query_count, out, lse, grad_out, dq,
-                       *kinds, partition, dsink, scale, free, workspace_limit)
+        found.backward(
+            q,
+            kv,
+            indices,
+            topk_length,
+            sink,
+            queries,
+            query_count,
+            out,
+            lse,
+            grad_out,
+            dq,
+            *kinds,
+            partition,
+            dsink,
+            scale,
+            free,
+            workspace_limit,
+        )
     except LayoutError:
         if dkv_sum is not None and realigned(dkv_sum)[0] is not dkv_sum:
             raise
         q, kv, indices, topk_length, sink, queries, out, lse, grad_out = realigned(
-            q, kv, indices, topk_length, sink, queries, out, lse, grad_out)
-        found.backward(q, kv, indices, topk_length, sink, queries, query_count, out, lse, grad_out, dq,
-                       *kinds, partition, dsink, scale, free, workspace_limit)
+            q, kv, indices, topk_length, sink, queries, out, lse, grad_out
+        )
+        found.backward(
+            q,
+            kv,
+            indices,
+            topk_length,
+            sink,
+            queries,
+            query_count,
+            out,
+            lse,
+            grad_out,
+            dq,
+            *kinds,
+            partition,
+            dsink,
+            scale,
+            free,
+            workspace_limit,
+        )
     return dq, next(kind for kind in kinds if kind is not None), dsink
 
 
@@ -140,19 +220,61 @@ class _Call:
     """What a call with gradients brings beside q, kv and sink, and takes home beside out: neither passes
     through autograd, whose work grows with every argument and result."""
 
-    __slots__ = ("indices", "topk_length", "queries", "query_count", "found", "scale", "configuration",
-                 "deterministic", "dkv_dtype", "free", "limit", "want_max", "lse", "max_logits")
+    __slots__ = (
+        "indices",
+        "topk_length",
+        "queries",
+        "query_count",
+        "found",
+        "scale",
+        "configuration",
+        "deterministic",
+        "dkv_dtype",
+        "free",
+        "limit",
+        "want_max",
+        "lse",
+        "max_logits",
+    )
 
 
 class _SparseAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, kv, sink, call):
         out, lse, max_logits, partition = _forward(
-            call.found, q, kv, call.indices, call.topk_length, sink, call.queries, call.query_count, call.scale,
-            call.configuration[2], call.want_max, call.free)
-        ctx.save_for_backward(q, kv, sink, out, lse, call.indices, call.topk_length, call.queries,
-                              call.query_count, partition)
-        ctx.smelt = call.scale, call.configuration, call.deterministic, call.dkv_dtype, call.free, call.limit
+            call.found,
+            q,
+            kv,
+            call.indices,
+            call.topk_length,
+            sink,
+            call.queries,
+            call.query_count,
+            call.scale,
+            call.configuration[2],
+            call.want_max,
+            call.free,
+        )
+        ctx.save_for_backward(
+            q,
+            kv,
+            sink,
+            out,
+            lse,
+            call.indices,
+            call.topk_length,
+            call.queries,
+            call.query_count,
+            partition,
+        )
+        ctx.smelt = (
+            call.scale,
+            call.configuration,
+            call.deterministic,
+            call.dkv_dtype,
+            call.free,
+            call.limit,
+        )
         ctx.set_materialize_grads(False)
         call.lse, call.max_logits = lse, max_logits
         return out
@@ -170,8 +292,24 @@ def _gradients(ctx, grad_out):
     scale, configuration, deterministic, dkv_dtype, free, limit = ctx.smelt
     q, kv, sink, out, lse, indices, topk_length, queries, query_count, partition = ctx.saved_tensors
     found = _operator(q, kv, configuration, BACKWARD, _is_deterministic(deterministic), "smelt")
-    dq, dkv, dsink = _backward(found, grad_out, q, kv, indices, topk_length, sink, queries, query_count, out,
-                               lse, scale, dkv_dtype, free, partition, limit)
+    dq, dkv, dsink = _backward(
+        found,
+        grad_out,
+        q,
+        kv,
+        indices,
+        topk_length,
+        sink,
+        queries,
+        query_count,
+        out,
+        lse,
+        scale,
+        dkv_dtype,
+        free,
+        partition,
+        limit,
+    )
     return dq, dkv, dsink, None
 
 
@@ -180,70 +318,182 @@ _gradients_once = once_differentiable(_gradients)
 
 # ---- the custom operators ---------------------------------------------------------------------------
 
+
 def _listed(queries, query_count, tokens):
     """Which queries a query list names, of so many: bool."""
     count = queries.shape[0] if query_count is None else query_count.clamp(0, queries.shape[0])
-    good = (queries >= 0) & (queries < tokens) & (
-        torch.arange(queries.shape[0], device=queries.device) < count)
+    good = (
+        (queries >= 0)
+        & (queries < tokens)
+        & (torch.arange(queries.shape[0], device=queries.device) < count)
+    )
     listed = torch.zeros(tokens + 1, dtype=torch.bool, device=queries.device)
     listed[torch.where(good, queries.long(), tokens)] = True
     return listed[:tokens]
 
 
 def _reference_forward(q, kv, indices, topk_length, sink, queries, query_count, scale, dv, topk):
-    out, lse, max_logits = _reference.sparse_attention(q, kv, indices, scale, dv, topk_length=topk_length,
-                                                       sink=sink, topk=topk)
+    out, lse, max_logits = _reference.sparse_attention(
+        q, kv, indices, scale, dv, topk_length=topk_length, sink=sink, topk=topk
+    )
     if queries is not None:
-        listed = _listed(queries, query_count, lse[..., 0].numel()).view(lse.shape[:-1]).unsqueeze(-1)
+        listed = (
+            _listed(queries, query_count, lse[..., 0].numel()).view(lse.shape[:-1]).unsqueeze(-1)
+        )
         out = torch.where(listed.unsqueeze(-1), out, torch.zeros_like(out))
         lse = lse.masked_fill(~listed, NEVER)
         max_logits = max_logits.masked_fill(~listed, NEVER)
     return out, lse, max_logits
 
 
-def _op_forward(q, kv, indices, topk_length, sink, queries, query_count, scale, dv, topk, buckets,
-                deterministic, dkv_dtype, free_multiprocessors, workspace_limit, backend):
+def _op_forward(
+    q,
+    kv,
+    indices,
+    topk_length,
+    sink,
+    queries,
+    query_count,
+    scale,
+    dv,
+    topk,
+    buckets,
+    deterministic,
+    dkv_dtype,
+    free_multiprocessors,
+    workspace_limit,
+    backend,
+):
     topk = topk or topk_for(indices.shape[-1])
     configuration = _configuration(q, dv, topk, sink, buckets)
     found = _operator(q, kv, configuration, FORWARD, False, backend)
     if found is None:
         with torch.no_grad():
-            return _reference_forward(q, kv, indices, topk_length, sink, queries, query_count, scale, dv, topk)
-    return _forward(found, q, kv, indices, topk_length, sink, queries, query_count, scale,
-                    configuration[2], True, free_multiprocessors)[:3]
+            return _reference_forward(
+                q, kv, indices, topk_length, sink, queries, query_count, scale, dv, topk
+            )
+    return _forward(
+        found,
+        q,
+        kv,
+        indices,
+        topk_length,
+        sink,
+        queries,
+        query_count,
+        scale,
+        configuration[2],
+        True,
+        free_multiprocessors,
+    )[:3]
 
 
-def _op_backward(grad_out, q, kv, indices, topk_length, sink, queries, query_count, out, lse, scale, dv,
-                 topk, buckets, deterministic, dkv_dtype, free_multiprocessors, workspace_limit, backend):
+def _op_backward(
+    grad_out,
+    q,
+    kv,
+    indices,
+    topk_length,
+    sink,
+    queries,
+    query_count,
+    out,
+    lse,
+    scale,
+    dv,
+    topk,
+    buckets,
+    deterministic,
+    dkv_dtype,
+    free_multiprocessors,
+    workspace_limit,
+    backend,
+):
     topk = topk or topk_for(indices.shape[-1])
     configuration = _configuration(q, dv, topk, sink, buckets)
     found = _operator(q, kv, configuration, BACKWARD, _is_deterministic(deterministic), backend)
     if found is not None:
-        dq, dkv, dsink = _backward(found, grad_out, q, kv, indices, topk_length, sink, queries,
-                                   query_count, out, lse, scale, dkv_dtype, free_multiprocessors, None,
-                                   workspace_limit)
+        dq, dkv, dsink = _backward(
+            found,
+            grad_out,
+            q,
+            kv,
+            indices,
+            topk_length,
+            sink,
+            queries,
+            query_count,
+            out,
+            lse,
+            scale,
+            dkv_dtype,
+            free_multiprocessors,
+            None,
+            workspace_limit,
+        )
     else:
         if queries is not None:
             listed = _listed(queries, query_count, lse[..., 0].numel())
             grad_out = grad_out * listed.view(lse.shape[:-1])[..., None, None]
         dq, dkv, dsink = _reference.sparse_attention_backward(
-            grad_out, q, kv, indices, scale, dv, topk_length=topk_length, sink=sink, topk=topk)
+            grad_out, q, kv, indices, scale, dv, topk_length=topk_length, sink=sink, topk=topk
+        )
         dkv = dkv.to(dkv_dtype or kv.dtype)
     return dq, dkv, q.new_empty((0,), dtype=torch.float32) if dsink is None else dsink
 
 
-def _fake_forward(q, kv, indices, topk_length, sink, queries, query_count, scale, dv, topk, buckets,
-                  deterministic, dkv_dtype, free_multiprocessors, workspace_limit, backend):
+def _fake_forward(
+    q,
+    kv,
+    indices,
+    topk_length,
+    sink,
+    queries,
+    query_count,
+    scale,
+    dv,
+    topk,
+    buckets,
+    deterministic,
+    dkv_dtype,
+    free_multiprocessors,
+    workspace_limit,
+    backend,
+):
     rows = q.shape[:-1]
-    return (q.new_empty((*rows, dv)), q.new_empty(rows, dtype=torch.float32),
-            q.new_empty(rows, dtype=torch.float32))
+    return (
+        q.new_empty((*rows, dv)),
+        q.new_empty(rows, dtype=torch.float32),
+        q.new_empty(rows, dtype=torch.float32),
+    )
 
 
-def _fake_backward(grad_out, q, kv, indices, topk_length, sink, queries, query_count, out, lse, scale, dv,
-                   topk, buckets, deterministic, dkv_dtype, free_multiprocessors, workspace_limit,
-                   backend):
-    return (q.new_empty(q.shape), kv.new_empty(kv.shape, dtype=dkv_dtype or kv.dtype),
-            q.new_empty((0,) if sink is None else sink.shape, dtype=torch.float32))
+def _fake_backward(
+    grad_out,
+    q,
+    kv,
+    indices,
+    topk_length,
+    sink,
+    queries,
+    query_count,
+    out,
+    lse,
+    scale,
+    dv,
+    topk,
+    buckets,
+    deterministic,
+    dkv_dtype,
+    free_multiprocessors,
+    workspace_limit,
+    backend,
+):
+    return (
+        q.new_empty(q.shape),
+        kv.new_empty(kv.shape, dtype=dkv_dtype or kv.dtype),
+        q.new_empty((0,) if sink is None else sink.shape, dtype=torch.float32),
+    )
 
 
 def _keep(ctx, inputs, output):
@@ -267,14 +517,20 @@ _call = define(
     "Tensor? queries, Tensor? query_count, float scale, int dv, int topk, int[] buckets, "
     "bool? deterministic, ScalarType? dkv_dtype, int free_multiprocessors, int workspace_limit, "
     "str backend) -> (Tensor out, Tensor lse, Tensor max_logits)",
-    _op_forward, _fake_forward)
+    _op_forward,
+    _fake_forward,
+)
 _call_backward = define(
     "sparse_attn_backward(Tensor grad_out, Tensor q, Tensor kv, Tensor indices, Tensor? topk_length, "
     "Tensor? sink, Tensor? queries, Tensor? query_count, Tensor out, Tensor lse, float scale, int dv, "
     "int topk, int[] buckets, bool? deterministic, ScalarType? dkv_dtype, int free_multiprocessors, "
     "int workspace_limit, str backend) -> (Tensor dq, Tensor dkv, Tensor dsink)",
-    _op_backward, _fake_backward)
-torch.library.register_autograd("smelt::sparse_attn", _op_gradients, setup_context=_keep, lib=library)
+    _op_backward,
+    _fake_backward,
+)
+torch.library.register_autograd(
+    "smelt::sparse_attn", _op_gradients, setup_context=_keep, lib=library
+)
 
 
 # ---- the call ---------------------------------------------------------------------------------------
@@ -284,27 +540,39 @@ def _check_types(q, kv, indices, topk_length, sink, queries, query_count):
     for name, value in (("q", q), ("kv", kv), ("indices", indices)):
         if not isinstance(value, Tensor):
             raise TypeError(f"smelt: {name} must be a torch.Tensor, not {type(value).__name__}")
-    for name, value in (("topk_length", topk_length), ("sink", sink), ("queries", queries),
-                        ("query_count", query_count)):
+    for name, value in (
+        ("topk_length", topk_length),
+        ("sink", sink),
+        ("queries", queries),
+        ("query_count", query_count),
+    ):
         if value is not None and not isinstance(value, Tensor):
-            raise TypeError(f"smelt: {name} must be a torch.Tensor or None, not {type(value).__name__}")
+            raise TypeError(
+                f"smelt: {name} must be a torch.Tensor or None, not {type(value).__name__}"
+            )
 
 
 def _check_shapes(q, kv, indices, topk_length, sink, dv):
     """What the kernels' own checks do not see, because others compute."""
     if q.dim() not in (3, 4) or indices.dim() != q.dim() - 1 or kv.dim() != q.dim() - 1:
-        raise ValueError(f"smelt: q must be [T, H, dqk] or [B, T, H, dqk], kv and indices of one dimension less, "
-                         f"not of {q.dim()}, {kv.dim()} and {indices.dim()}")
+        raise ValueError(
+            f"smelt: q must be [T, H, dqk] or [B, T, H, dqk], kv and indices of one dimension less, "
+            f"not of {q.dim()}, {kv.dim()} and {indices.dim()}"
+        )
     if indices.dtype is not torch.int32:
         raise TypeError(f"smelt: indices must be torch.int32, not {indices.dtype}")
     if kv.shape[-1] != q.shape[-1]:
         raise ValueError(f"smelt: kv has rows of {kv.shape[-1]}, q of {q.shape[-1]}")
     if q.shape[:-2] != indices.shape[:-1] or q.shape[:-3] != kv.shape[:-2]:
-        raise ValueError(f"smelt: shapes do not fit: q {tuple(q.shape)}, kv {tuple(kv.shape)}, indices "
-                         f"{tuple(indices.shape)}")
+        raise ValueError(
+            f"smelt: shapes do not fit: q {tuple(q.shape)}, kv {tuple(kv.shape)}, indices "
+            f"{tuple(indices.shape)}"
+        )
     if topk_length is not None and topk_length.shape != indices.shape[:-1]:
-        raise ValueError(f"smelt: topk_length must be {tuple(indices.shape[:-1])}, not "
-                         f"{tuple(topk_length.shape)}")
+        raise ValueError(
+            f"smelt: topk_length must be {tuple(indices.shape[:-1])}, not "
+            f"{tuple(topk_length.shape)}"
+        )
     if sink is not None and sink.shape != q.shape[-2:-1]:
         raise ValueError(f"smelt: sink must be [{q.shape[-2]}], not {tuple(sink.shape)}")
     if not 0 < dv <= q.shape[-1]:
@@ -366,8 +634,15 @@ def sparse_attention(
 
     Under torch.autocast fp32 and fp16 inputs are cast. Raises TypeError, ValueError, RuntimeError.
     """
-    if not (isinstance(q, Tensor) and isinstance(kv, Tensor) and isinstance(indices, Tensor)
-            and topk_length is None and sink is None and queries is None and query_count is None):
+    if not (
+        isinstance(q, Tensor)
+        and isinstance(kv, Tensor)
+        and isinstance(indices, Tensor)
+        and topk_length is None
+        and sink is None
+        and queries is None
+        and query_count is None
+    ):
         _check_types(q, kv, indices, topk_length, sink, queries, query_count)
         if sink is not None and sink.dtype is not torch.float32:
             sink = sink.float()
@@ -376,7 +651,9 @@ def sparse_attention(
         q, kv = q.to(kind), kv.to(kind)
     shape, width = q.shape, indices.shape[-1] if indices.dim() else 0
     if len(shape) not in (3, 4):
-        raise ValueError(f"smelt: q must be [T, H, dqk] or [B, T, H, dqk], not of {len(shape)} dimensions")
+        raise ValueError(
+            f"smelt: q must be [T, H, dqk] or [B, T, H, dqk], not of {len(shape)} dimensions"
+        )
     if width == 0:  # a list without a slot is one with a masked slot
         indices = indices.new_full((*indices.shape[:-1], 1), -1)
     if backend != "auto":
@@ -386,32 +663,75 @@ def sparse_attention(
     dv = value_width(shape[-1]) if dv is None else whole(dv, "dv")
     asked = 0 if topk is None else whole(topk, "topk")  # 0: by the width, which may be symbolic
     topk = asked or topk_for(width)
-    configuration = (shape[-2], shape[-1], dv, topk, sink is not None,
-                     () if buckets is None else _buckets(buckets))
+    configuration = (
+        shape[-2],
+        shape[-1],
+        dv,
+        topk,
+        sink is not None,
+        () if buckets is None else _buckets(buckets),
+    )
     if type(q) in plain_types and type(kv) in plain_types and not is_watched():
         found = _operator(q, kv, configuration, FORWARD, False, backend)
         if found is None:
             _check_shapes(q, kv, indices, topk_length, sink, dv)
-            out, sums, highest = _reference_forward(q, kv, indices, topk_length, sink, queries, query_count,
-                                                    scale, dv, topk)
-        elif torch.is_grad_enabled() and (q.requires_grad or kv.requires_grad or (
-                sink is not None and sink.requires_grad)):
+            out, sums, highest = _reference_forward(
+                q, kv, indices, topk_length, sink, queries, query_count, scale, dv, topk
+            )
+        elif torch.is_grad_enabled() and (
+            q.requires_grad or kv.requires_grad or (sink is not None and sink.requires_grad)
+        ):
             call = _Call()
-            call.indices, call.topk_length, call.queries, call.query_count = (indices, topk_length, queries,
-                                                                              query_count)
+            call.indices, call.topk_length, call.queries, call.query_count = (
+                indices,
+                topk_length,
+                queries,
+                query_count,
+            )
             call.found, call.scale, call.configuration = found, scale, configuration
-            call.deterministic, call.dkv_dtype, call.want_max = deterministic, dkv_dtype, return_max_logits
+            call.deterministic, call.dkv_dtype, call.want_max = (
+                deterministic,
+                dkv_dtype,
+                return_max_logits,
+            )
             call.free, call.limit = free_multiprocessors, workspace_limit
             out = _SparseAttention.apply(q, kv, sink, call)
             sums, highest = call.lse, call.max_logits
         else:
-            out, sums, highest, _ = _forward(found, q, kv, indices, topk_length, sink, queries, query_count,
-                                             scale, dv, return_max_logits, free_multiprocessors)
+            out, sums, highest, _ = _forward(
+                found,
+                q,
+                kv,
+                indices,
+                topk_length,
+                sink,
+                queries,
+                query_count,
+                scale,
+                dv,
+                return_max_logits,
+                free_multiprocessors,
+            )
     else:
         _check_shapes(q, kv, indices, topk_length, sink, dv)
         out, sums, highest = _call(
-            q, kv, indices, topk_length, sink, queries, query_count, scale, dv, asked, configuration[5],
-            deterministic, dkv_dtype, free_multiprocessors, workspace_limit, backend)
+            q,
+            kv,
+            indices,
+            topk_length,
+            sink,
+            queries,
+            query_count,
+            scale,
+            dv,
+            asked,
+            configuration[5],
+            deterministic,
+            dkv_dtype,
+            free_multiprocessors,
+            workspace_limit,
+            backend,
+        )
     if not return_lse and not return_max_logits:
         return out
     results = [out]
@@ -458,5 +778,22 @@ def sparse_attention_backward(
     configuration = _configuration(q, out.shape[-1], topk, sink, _buckets(buckets))
     found = _operator(q, kv, configuration, BACKWARD, _is_deterministic(deterministic), "smelt")
     with torch.no_grad():
-        return _backward(found, grad_out, q, kv, indices, topk_length, sink, queries, query_count, out,
-                         lse, scale, dkv_dtype, free_multiprocessors, None, workspace_limit, dkv_sum)
+        return _backward(
+            found,
+            grad_out,
+            q,
+            kv,
+            indices,
+            topk_length,
+            sink,
+            queries,
+            query_count,
+            out,
+            lse,
+            scale,
+            dkv_dtype,
+            free_multiprocessors,
+            None,
+            workspace_limit,
+            dkv_sum,
+        )

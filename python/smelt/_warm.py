@@ -21,11 +21,14 @@ def _operators(what, tp: int, passes) -> list[str]:
     if isinstance(what, str):
         return [what] if ":" in what else _native.preset(what, tp, _PASSES[passes])
     if isinstance(what, torch.nn.Module):
-        found = [spec for module in what.modules() for spec in getattr(module, "smelt_specs", tuple)()]
+        found = [
+            spec for module in what.modules() for spec in getattr(module, "smelt_specs", tuple)()
+        ]
         if not found:
             raise ValueError(
                 f"smelt: no module of {type(what).__name__} has a method smelt_specs(), which names its "
-                "operators")
+                "operators"
+            )
         return found
     if isinstance(what, Iterable):
         return [spec for each in what for spec in _operators(each, tp, passes)]
@@ -51,9 +54,12 @@ def warm(
     jobs: threads, 0: one per processor. progress(done, total, kernel) is called after each.
     """
     if passes not in _PASSES:
-        raise ValueError(f"smelt: passes must be 'forward', 'backward', 'both' or None, not {passes!r}")
+        raise ValueError(
+            f"smelt: passes must be 'forward', 'backward', 'both' or None, not {passes!r}"
+        )
     kernels = dict.fromkeys(
-        kernel for spec in _operators(what, tp, passes) for kernel in _native.expand(spec))
+        kernel for spec in _operators(what, tp, passes) for kernel in _native.expand(spec)
+    )
     if arch is not None:
         context = _native.Context(0, arch, _runtime.nvrtc_path())
     else:

@@ -1,13 +1,14 @@
 """Where the suite runs: on a GPU, or on CPU tensors through the emulator (SMELT_CUDA names it)."""
 
 import pytest
-import torch
-
 import smelt
+import torch
 from smelt import _native, _runtime
 
 if _runtime.EMULATED:
-    _native.emulate(8, 9)  # the oldest with fp8; `mma` kernels: on the emulator Hopper's take seconds a query
+    _native.emulate(
+        8, 9
+    )  # the oldest with fp8; `mma` kernels: on the emulator Hopper's take seconds a query
 
 torch.set_num_threads(1)
 
@@ -33,8 +34,22 @@ def device():
 class Problem:
     """Random inputs of sparse_attention; sizes are small on the emulator."""
 
-    def __init__(self, device, tokens=5, rows=11, heads=3, dqk=128, dv=None, width=9, batches=None,
-                 masked=0.3, sink=False, lengths=False, seed=0, grad=True):
+    def __init__(
+        self,
+        device,
+        tokens=5,
+        rows=11,
+        heads=3,
+        dqk=128,
+        dv=None,
+        width=9,
+        batches=None,
+        masked=0.3,
+        sink=False,
+        lengths=False,
+        seed=0,
+        grad=True,
+    ):
         made = torch.Generator().manual_seed(seed)
         lead = () if batches is None else (batches,)
         self.scale = 10 * dqk**-0.5
@@ -62,16 +77,30 @@ class Problem:
 
     def run(self, **options):
         options = {"dv": self.dv, "backend": "smelt", **options}
-        return smelt.sparse_attention(self.q, self.kv, self.indices, self.scale, sink=self.sink,
-                                      topk_length=self.topk_length, **options)
+        return smelt.sparse_attention(
+            self.q,
+            self.kv,
+            self.indices,
+            self.scale,
+            sink=self.sink,
+            topk_length=self.topk_length,
+            **options,
+        )
 
     def truth(self, topk=None, grad_out=None):
         """out, lse, max_logits and the gradients in double precision, by autograd."""
         leaves = [t.detach().double().requires_grad_() for t in self.leaves()]
         sink = leaves[2] if self.sink is not None else None
         out, lse, highest = smelt._reference.sparse_attention(
-            leaves[0], leaves[1], self.indices, self.scale, self.dv, topk_length=self.topk_length,
-            sink=sink, topk=topk)
+            leaves[0],
+            leaves[1],
+            self.indices,
+            self.scale,
+            self.dv,
+            topk_length=self.topk_length,
+            sink=sink,
+            topk=topk,
+        )
         grad_out = self.grad_out if grad_out is None else grad_out
         grads = torch.autograd.grad(out, leaves, grad_out.double())
         return out, lse, highest, grads

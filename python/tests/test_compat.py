@@ -8,10 +8,9 @@ import sys
 import types
 
 import pytest
-import torch
-
 import smelt
 import smelt.compat
+import torch
 from conftest import Problem, check_grad, check_out, check_sums
 from smelt.compat import cudnn, deep_gemm, flash_mla, miles, nemo, prime_rl, slime, tilelang
 
@@ -34,15 +33,28 @@ def problem(device):
 
 
 def test_flash_mla(device):
-    problem = Problem(device, tokens=3, rows=9, heads=1, dqk=576, width=5, lengths=True, sink=True, grad=False)
+    problem = Problem(
+        device, tokens=3, rows=9, heads=1, dqk=576, width=5, lengths=True, sink=True, grad=False
+    )
     problem.indices[1] = -1
     problem.indices[0, 0] = 9  # not below s_kv: masked, too
     out, max_logits, lse = flash_mla.flash_mla_sparse_fwd(
-        problem.q, problem.kv.unsqueeze(1), problem.indices.unsqueeze(1), problem.scale,
-        attn_sink=problem.sink, topk_length=problem.topk_length)
+        problem.q,
+        problem.kv.unsqueeze(1),
+        problem.indices.unsqueeze(1),
+        problem.scale,
+        attn_sink=problem.sink,
+        topk_length=problem.topk_length,
+    )
     true_out, true_lse, true_max = smelt._reference.sparse_attention(
-        problem.q.double(), problem.kv.double(), problem.indices, problem.scale, 512, sink=problem.sink,
-        topk_length=problem.topk_length)
+        problem.q.double(),
+        problem.kv.double(),
+        problem.indices,
+        problem.scale,
+        512,
+        sink=problem.sink,
+        topk_length=problem.topk_length,
+    )
     assert out.shape == (3, 1, 512) and out.dtype is torch.bfloat16
     check_out(out, true_out)
     check_sums(max_logits, true_max)
@@ -50,53 +62,75 @@ def test_flash_mla(device):
     assert bool(empty[1].all()) and bool((lse[empty] == float("inf")).all())
     check_sums(lse.masked_fill(empty, 0), true_lse.masked_fill(empty, 0))
     with pytest.raises(ValueError, match="one KV head"):
-        flash_mla.flash_mla_sparse_fwd(problem.q, problem.kv.unsqueeze(1).expand(-1, 2, -1),
-                                       problem.indices.unsqueeze(1), problem.scale)
+        flash_mla.flash_mla_sparse_fwd(
+            problem.q,
+            problem.kv.unsqueeze(1).expand(-1, 2, -1),
+            problem.indices.unsqueeze(1),
+            problem.scale,
+        )
 
 
 def test_cudnn(problem):
     """Forward and backward by the wrappers, lse as FlashMLA gives it."""
-    forward = cudnn.sparse_attention_forward_wrapper(problem.q, problem.kv, problem.indices, problem.sink,
-                                                     softmax_scale=problem.scale)
+    forward = cudnn.sparse_attention_forward_wrapper(
+        problem.q, problem.kv, problem.indices, problem.sink, softmax_scale=problem.scale
+    )
     q, kv, sink = doubled(problem.q, problem.kv, problem.sink)
     out, _ = attend(q, kv, problem.indices, problem.scale, problem.dv, sink)
     check_out(forward["out"], out)
     given = torch.empty_like(problem.q)
     result = cudnn.sparse_attention_backward_wrapper(
-        problem.q, problem.kv, forward["out"], problem.grad_out, forward["lse"], problem.sink,
-        problem.indices, softmax_scale=problem.scale, dq=given)
+        problem.q,
+        problem.kv,
+        forward["out"],
+        problem.grad_out,
+        forward["lse"],
+        problem.sink,
+        problem.indices,
+        softmax_scale=problem.scale,
+        dq=given,
+    )
     assert tuple(result.keys()) == ("dq", "dkv", "d_sink") and result["dq"] is given
     dq, dkv, dsink = result
     assert dsink.dtype is torch.float32 and dkv.shape == problem.kv.shape
-    for got, true in zip((dq, dkv, dsink), torch.autograd.grad(out, (q, kv, sink), problem.grad_out.double())):
+    for got, true in zip(
+        (dq, dkv, dsink), torch.autograd.grad(out, (q, kv, sink), problem.grad_out.double())
+    ):
         check_grad(got, true)
 
 
 def test_cudnn_without_a_sink(problem):
     """attn_sink is -inf then."""
     none = torch.full_like(problem.sink, float("-inf"))
-    out, _, lse = flash_mla.flash_mla_sparse_fwd(problem.q, problem.kv.unsqueeze(1),
-                                                 problem.indices.unsqueeze(1), problem.scale, problem.dv)
+    out, _, lse = flash_mla.flash_mla_sparse_fwd(
+        problem.q, problem.kv.unsqueeze(1), problem.indices.unsqueeze(1), problem.scale, problem.dv
+    )
     result = cudnn.sparse_attention_backward_wrapper(
-        problem.q, problem.kv, out, problem.grad_out, lse, none, problem.indices, problem.scale)
+        problem.q, problem.kv, out, problem.grad_out, lse, none, problem.indices, problem.scale
+    )
     q, kv = doubled(problem.q, problem.kv)
     true, _ = attend(q, kv, problem.indices, problem.scale, problem.dv)
-    for got, grad in zip((result["dq"], result["dkv"]),
-                         torch.autograd.grad(true, (q, kv), problem.grad_out.double())):
+    for got, grad in zip(
+        (result["dq"], result["dkv"]), torch.autograd.grad(true, (q, kv), problem.grad_out.double())
+    ):
         check_grad(got, grad)
     assert bool((result["d_sink"] == 0).all())
 
 
 def test_tilelang_is_causal_and_in_base_2(device):
     """indices <= query, filled up with S; lse = log2 sum of exponentials."""
-    problem = Problem(device, batches=2, tokens=6, rows=6, heads=2, dqk=192, width=6, masked=0.0, grad=False)
+    problem = Problem(
+        device, batches=2, tokens=6, rows=6, heads=2, dqk=192, width=6, masked=0.0, grad=False
+    )
     kv, lists = problem.kv.unsqueeze(2), problem.indices.unsqueeze(2).contiguous()
     lists[:, :, :, -1] = 6
     query = torch.arange(6, device=device)[None, :, None]
     seen = lists.squeeze(2).masked_fill(lists.squeeze(2) > query, -1)
     q64, kv64 = doubled(problem.q, problem.kv)
     true, true_lse = attend(q64, kv64, seen, 192**-0.5, 128)
-    out, lse = tilelang.sparse_mla_fwd_interface(problem.q, kv, lists, d_v=128)  # the scale by default
+    out, lse = tilelang.sparse_mla_fwd_interface(
+        problem.q, kv, lists, d_v=128
+    )  # the scale by default
     check_out(out, true)
     check_sums(lse, true_lse.double() * math.log2(math.e))
     dq, dkv = tilelang.sparse_mla_bwd(problem.q, kv, out, problem.grad_out, lists, lse)
@@ -119,7 +153,9 @@ def test_slime(problem):
     grads = torch.autograd.grad(true, (q64, kv64), problem.grad_out.double())
     check_grad(q.grad, grads[0])
     check_grad(kv.grad.squeeze(1), grads[1])
-    out, lse = slime.sparse_mla_fwd_interface(q, kv, lists.long(), sm_scale=problem.scale, d_v=128, threads=128)
+    out, lse = slime.sparse_mla_fwd_interface(
+        q, kv, lists.long(), sm_scale=problem.scale, d_v=128, threads=128
+    )
     assert torch.equal(out, slime_out) and torch.equal(lse, slime_lse) and not out.requires_grad
     dq, dkv = slime.sparse_mla_bwd(q, kv, out, problem.grad_out, lists, lse, sm_scale=problem.scale)
     check_grad(dq, grads[0])
@@ -135,14 +171,27 @@ def test_miles(device, weight):
     sink = (problem.sink + weight).requires_grad_()
     leaves = doubled(problem.q, problem.kv, sink)
     true, true_lse = attend(leaves[0], leaves[1], problem.indices, problem.scale, 128, leaves[2])
-    whole = torch.logaddexp(true_lse.double(), leaves[2].detach().expand_as(true_lse)) * math.log2(math.e)
+    whole = torch.logaddexp(true_lse.double(), leaves[2].detach().expand_as(true_lse)) * math.log2(
+        math.e
+    )
     grads = torch.autograd.grad(true, leaves, problem.grad_out.double())
 
-    out, lse = miles.sparse_mqa_fwd_interface(problem.q, problem.kv, sink, problem.indices, problem.scale)
+    out, lse = miles.sparse_mqa_fwd_interface(
+        problem.q, problem.kv, sink, problem.indices, problem.scale
+    )
     check_out(out, true)
     check_sums(lse, whole)
-    got = miles.sparse_mqa_bwd_interface(problem.q, problem.kv, sink, out, problem.grad_out, problem.indices,
-                                         lse, problem.scale, return_dkv_accum_dtype=True)
+    got = miles.sparse_mqa_bwd_interface(
+        problem.q,
+        problem.kv,
+        sink,
+        out,
+        problem.grad_out,
+        problem.indices,
+        lse,
+        problem.scale,
+        return_dkv_accum_dtype=True,
+    )
     assert got[1].dtype is torch.float32
     if weight == 0.0:
         for one, two in zip(got, grads):
@@ -150,13 +199,17 @@ def test_miles(device, weight):
     # By autograd: out is rounded to bf16 before delta is taken, in both.
     q, kv = problem.q.clone().requires_grad_(), problem.kv.clone().requires_grad_()
     attended = miles.DeepSeekV4SparseAttention.apply(q, kv, sink, problem.indices, problem.scale)
-    chunked = miles.sparse_attn_tilelang_head_chunked(q, kv, sink, problem.indices, 1, problem.scale)
+    chunked = miles.sparse_attn_tilelang_head_chunked(
+        q, kv, sink, problem.indices, 1, problem.scale
+    )
     assert torch.equal(attended, chunked)
     direct = torch.autograd.grad(attended, (q, kv, sink), problem.grad_out)
     for one, two, true_grad in zip(direct, got, grads):
         largest = float(true_grad.abs().max())
         assert float((one.double() - two.double()).abs().max()) <= 0.02 * largest
-    _, with_lse = miles.sparse_attn_tilelang(q, kv, sink, problem.indices, problem.scale, return_lse=True)
+    _, with_lse = miles.sparse_attn_tilelang(
+        q, kv, sink, problem.indices, problem.scale, return_lse=True
+    )
     assert torch.equal(with_lse, lse)
 
 
@@ -170,8 +223,10 @@ def test_prime_rl(device):
     grads = torch.autograd.grad(true, (q64, kv64), problem.grad_out.double())
     for forward, backward in (
         (prime_rl.sparse_mla_fwd_interface, prime_rl.sparse_mla_bwd),
-        (lambda *a: prime_rl.sparse_mla_fwd_bucketed(*a, bucket_sizes=(4, 16)),
-         lambda *a: prime_rl.sparse_mla_bwd_bucketed_sorted(*a, bucket_sizes=(4, 16))),
+        (
+            lambda *a: prime_rl.sparse_mla_fwd_bucketed(*a, bucket_sizes=(4, 16)),
+            lambda *a: prime_rl.sparse_mla_bwd_bucketed_sorted(*a, bucket_sizes=(4, 16)),
+        ),
     ):
         out, lse = forward(problem.q, kv, lists, problem.scale, 128)
         check_out(out, true)
@@ -190,12 +245,18 @@ def test_nemo(problem, device):
     use = nemo.should_use_tilelang
     assert use("torch", available=True, kernel_name="x", tensors=tensors) is False
     assert use("auto", available=True, kernel_name="x", tensors=tensors, require_bf16=True) is True
-    assert use("auto", available=True, kernel_name="x", tensors=(problem.q.float(),), require_bf16=True) is False
+    assert (
+        use(
+            "auto", available=True, kernel_name="x", tensors=(problem.q.float(),), require_bf16=True
+        )
+        is False
+    )
     with pytest.raises(RuntimeError, match="TileLang backend was requested"):
         use("tilelang", available=False, kernel_name="indexer", tensors=tensors)
     weight = torch.randn(2, 32, 128, device=device).bfloat16()
-    out = nemo.tilelang_sparse_attention(problem.q, problem.kv.unsqueeze(1), problem.indices.unsqueeze(1),
-                                         weight, problem.scale)
+    out = nemo.tilelang_sparse_attention(
+        problem.q, problem.kv.unsqueeze(1), problem.indices.unsqueeze(1), weight, problem.scale
+    )
     latent, _ = attend(problem.q.double(), problem.kv.double(), problem.indices, problem.scale, 128)
     want = torch.einsum("thc,hdc->thd", latent, weight.double())
     assert float((out.double() - want).norm()) <= 0.01 * float(want.norm())
@@ -218,14 +279,20 @@ def test_install(monkeypatch):
         import cudnn as installed
 
         assert installed.something == 2 and installed.DSA.other == 1
-        assert installed.DSA.sparse_attention_backward_wrapper is cudnn.sparse_attention_backward_wrapper
+        assert (
+            installed.DSA.sparse_attention_backward_wrapper
+            is cudnn.sparse_attention_backward_wrapper
+        )
     finally:
         sys.modules.pop("flash_mla", None)
 
 
 def scores(q, k, weights, begin, end):
     """The indexer's logits by their definition, in double precision."""
-    logits = (torch.einsum("thd,sd->ths", q.double(), k.double()).clamp(min=0) * weights.double()[..., None]).sum(1)
+    logits = (
+        torch.einsum("thd,sd->ths", q.double(), k.double()).clamp(min=0)
+        * weights.double()[..., None]
+    ).sum(1)
     column = torch.arange(k.shape[0], device=q.device)
     return logits.masked_fill((column < begin[:, None]) | (column >= end[:, None]), float("-inf"))
 
@@ -250,7 +317,9 @@ def test_slime_indexer(indexer):
     assert torch.allclose(logits[inside].double(), true[inside], rtol=1e-5, atol=1e-4)
     found, indices = slime.lighting_indexer(q, k, weights.unsqueeze(-1), starts, ends, 4)
     for row in range(8):
-        best = torch.argsort(true[row], descending=True, stable=True)[: min(4, int(ends[row] - starts[row]))]
+        best = torch.argsort(true[row], descending=True, stable=True)[
+            : min(4, int(ends[row] - starts[row]))
+        ]
         assert indices[row].tolist() == best.tolist() + [-1] * (4 - len(best))
     again, same = slime.lighting_indexer(q, k, weights, starts, ends, 4, topk_indices=indices)
     assert torch.equal(again, found) and same is indices
@@ -265,7 +334,9 @@ def test_nemo_indexer(indexer, device):
     true = scores(q, k, weights, starts, ends)
     assert indices.shape == (8, 1, 4) and indices.dtype is torch.int32
     for row in range(8):
-        best = torch.argsort(true[row], descending=True, stable=True)[: min(4, int(ends[row] - starts[row]))]
+        best = torch.argsort(true[row], descending=True, stable=True)[
+            : min(4, int(ends[row] - starts[row]))
+        ]
         assert indices[row, 0].tolist() == sorted(best.tolist()) + [-1] * (4 - len(best))
     # Documents of 3 and 2 tokens, padded to 4 each; a shard of the rows, in its own order.
     sizes = torch.tensor([0, 3, 5], dtype=torch.int32, device=device)
@@ -293,7 +364,9 @@ def test_deep_gemm(indexer):
     q, k, weights, seqlens = indexer
     starts, ends = slime.generate_varlen_mask_params(seqlens)
     (q8, q_scale), (k8, k_scale) = smelt.quantize(q), smelt.quantize(k)
-    logits = deep_gemm.fp8_mqa_logits(q8, (k8, k_scale), weights * q_scale, starts.int(), ends.int())
+    logits = deep_gemm.fp8_mqa_logits(
+        q8, (k8, k_scale), weights * q_scale, starts.int(), ends.int()
+    )
     true = scores(q8.float(), k8.float() * k_scale[:, None], weights * q_scale, starts, ends)
     inside = true > float("-inf")
     assert torch.equal(logits > float("-inf"), inside)

@@ -3,17 +3,30 @@
 import gc
 
 import pytest
-import torch
-
 import smelt
+import torch
 from conftest import Problem, check_grad, check_out, check_sums
 
 pytestmark = pytest.mark.cuda
 
 REAL = {
     "glm-5.2, 64 heads": {"heads": 64, "dqk": 576, "tokens": 300, "rows": 4096, "width": 2048},
-    "8 heads, buckets": {"heads": 8, "dqk": 576, "tokens": 300, "rows": 4096, "width": 2048, "lengths": True},
-    "deepseek-v4": {"heads": 128, "dqk": 512, "tokens": 70, "rows": 4096, "width": 640, "sink": True},
+    "8 heads, buckets": {
+        "heads": 8,
+        "dqk": 576,
+        "tokens": 300,
+        "rows": 4096,
+        "width": 2048,
+        "lengths": True,
+    },
+    "deepseek-v4": {
+        "heads": 128,
+        "dqk": 512,
+        "tokens": 70,
+        "rows": 4096,
+        "width": 640,
+        "sink": True,
+    },
 }
 
 
@@ -73,8 +86,10 @@ def test_graphed_callable(device):
 def test_compile_reduce_overhead(device):
     problem = Problem(device, heads=8, dqk=576, tokens=32, rows=256, width=128, grad=False)
     compiled = torch.compile(
-        lambda q, kv, i: smelt.sparse_attention(q, kv, i, problem.scale) * 2, fullgraph=True,
-        mode="reduce-overhead")
+        lambda q, kv, i: smelt.sparse_attention(q, kv, i, problem.scale) * 2,
+        fullgraph=True,
+        mode="reduce-overhead",
+    )
     for _ in range(3):
         got = compiled(problem.q, problem.kv, problem.indices).clone()
     assert torch.equal(got, problem.run() * 2)
@@ -82,8 +97,10 @@ def test_compile_reduce_overhead(device):
 
 def test_two_streams(device):
     """Each stream's work waits for what is before it there, and memory is not given away too soon."""
-    problems = [Problem(device, heads=16, dqk=576, tokens=512, rows=2048, width=512, seed=seed)
-                for seed in range(2)]
+    problems = [
+        Problem(device, heads=16, dqk=576, tokens=512, rows=2048, width=512, seed=seed)
+        for seed in range(2)
+    ]
     want = [step(problem) for problem in problems]
     streams = [torch.cuda.Stream() for _ in problems]
     torch.cuda.synchronize()
@@ -130,7 +147,9 @@ def test_second_device(device):
     assert out.device.index == 1 and all(grad.device.index == 1 for grad in grads)
     check_out(out, problem.truth()[0])
     with pytest.raises(ValueError, match="cuda"):
-        smelt.sparse_attention(problem.q, problem.kv.to("cuda:0"), problem.indices, 0.1, backend="smelt")
+        smelt.sparse_attention(
+            problem.q, problem.kv.to("cuda:0"), problem.indices, 0.1, backend="smelt"
+        )
 
 
 def test_cpu_tensors_are_refused(device):
@@ -138,5 +157,6 @@ def test_cpu_tensors_are_refused(device):
     with pytest.raises(RuntimeError, match="CPU tensors"):
         problem.run()
     with pytest.raises(ValueError, match="kv must be on device"):
-        smelt.sparse_attention(problem.q.to(device), problem.kv, problem.indices.to(device), 0.1,
-                               backend="smelt")
+        smelt.sparse_attention(
+            problem.q.to(device), problem.kv, problem.indices.to(device), 0.1, backend="smelt"
+        )

@@ -3,16 +3,21 @@
 import random
 
 import pytest
-import torch
-
 import smelt
+import torch
 from conftest import Problem
 from smelt import _native, _runtime
 
 
 def call(problem, **changes):
-    arguments = {"q": problem.q, "kv": problem.kv, "indices": problem.indices, "scale": problem.scale,
-                 "backend": "smelt", **changes}
+    arguments = {
+        "q": problem.q,
+        "kv": problem.kv,
+        "indices": problem.indices,
+        "scale": problem.scale,
+        "backend": "smelt",
+        **changes,
+    }
     return smelt.sparse_attention(**arguments)
 
 
@@ -21,15 +26,27 @@ BAD = {
     "no indices": ({"indices": None}, TypeError, "indices must be a torch.Tensor"),
     "dtype of q": ({"q": lambda p: p.q.half()}, TypeError, "bfloat16"),
     "dtype of kv": ({"kv": lambda p: p.kv.float()}, TypeError, "bfloat16"),
-    "dtype of indices": ({"indices": lambda p: p.indices.long()}, TypeError, "indices must be torch.int32"),
+    "dtype of indices": (
+        {"indices": lambda p: p.indices.long()},
+        TypeError,
+        "indices must be torch.int32",
+    ),
     "width of kv": ({"kv": lambda p: p.kv[:, :64]}, ValueError, r"kv \(Q\) is 64, but must be 128"),
     "dimensions": ({"q": lambda p: p.q[0]}, ValueError, r"\[T, H, dqk\] or \[B, T, H, dqk\]"),
-    "mixed layouts": ({"kv": lambda p: p.kv.unsqueeze(0)}, ValueError, r"kv must be \[S, Q\], not of 3"),
+    "mixed layouts": (
+        {"kv": lambda p: p.kv.unsqueeze(0)},
+        ValueError,
+        r"kv must be \[S, Q\], not of 3",
+    ),
     "tokens": ({"indices": lambda p: p.indices[1:]}, ValueError, "dimension 0 of indices"),
     "sink": ({"sink": torch.zeros(2)}, ValueError, "dimension 0 of sink"),
     "sink's type": ({"sink": 1.0}, TypeError, "sink must be a torch.Tensor or None"),
     "length": ({"topk_length": torch.zeros(3, dtype=torch.int32)}, ValueError, "topk_length"),
-    "length's type": ({"topk_length": torch.zeros(5)}, TypeError, "topk_length must be torch.int32"),
+    "length's type": (
+        {"topk_length": torch.zeros(5)},
+        TypeError,
+        "topk_length must be torch.int32",
+    ),
     "scale of 0": ({"scale": 0.0}, ValueError, "scale"),
     "scale of NaN": ({"scale": float("nan")}, ValueError, "scale"),
     "scale that is none": ({"scale": "x"}, TypeError, "real number"),
@@ -71,26 +88,66 @@ def test_outputs_that_overlap(device):
     out, lse = problem.run(return_lse=True)
     total = torch.zeros(1, problem.kv.shape[1], device=device).expand(problem.kv.shape)
     with pytest.raises(ValueError, match="dkv_sum"):
-        smelt.sparse_attention_backward(problem.grad_out, problem.q, problem.kv, problem.indices, out, lse,
-                                        problem.scale, dkv_sum=total)
+        smelt.sparse_attention_backward(
+            problem.grad_out,
+            problem.q,
+            problem.kv,
+            problem.indices,
+            out,
+            lse,
+            problem.scale,
+            dkv_sum=total,
+        )
 
 
 def test_partition_of_another_call(device):
     problem = Problem(device, grad=False)
     out, lse = problem.run(return_lse=True)
-    found = _runtime.operator(problem.q.get_device(), (3, 128, 128, 128, False, (4,), False, 2),
-                              smelt._sparse_attention._spec)
-    for partition in (torch.zeros(3, dtype=torch.uint8, device=device), torch.zeros(64, device=device)):
+    found = _runtime.operator(
+        problem.q.get_device(),
+        (3, 128, 128, 128, False, (4,), False, 2),
+        smelt._sparse_attention._spec,
+    )
+    for partition in (
+        torch.zeros(3, dtype=torch.uint8, device=device),
+        torch.zeros(64, device=device),
+    ):
         with pytest.raises((TypeError, ValueError)):
-            found.backward(problem.q, problem.kv, problem.indices, None, None, None, None, out, lse,
-                           problem.grad_out, torch.empty_like(problem.q), torch.empty_like(problem.kv), None,
-                           None, partition, None, problem.scale, 0, 0)
+            found.backward(
+                problem.q,
+                problem.kv,
+                problem.indices,
+                None,
+                None,
+                None,
+                None,
+                out,
+                lse,
+                problem.grad_out,
+                torch.empty_like(problem.q),
+                torch.empty_like(problem.kv),
+                None,
+                None,
+                partition,
+                None,
+                problem.scale,
+                0,
+                0,
+            )
 
 
 def random_value(random_, problem, device):
     """Something that might be given for an argument, mostly wrong."""
-    kinds = (torch.bfloat16, torch.float32, torch.int32, torch.int64, torch.float8_e4m3fn, torch.bool,
-             torch.complex64, torch.uint8)
+    kinds = (
+        torch.bfloat16,
+        torch.float32,
+        torch.int32,
+        torch.int64,
+        torch.float8_e4m3fn,
+        torch.bool,
+        torch.complex64,
+        torch.uint8,
+    )
     shape = [random_.choice((0, 1, 3, 5, 9, 64, 128)) for _ in range(random_.randrange(7))]
     if torch.Size(shape).numel() > 1 << 20:
         shape = shape[:2]
@@ -99,8 +156,28 @@ def random_value(random_, problem, device):
         tensor = tensor.transpose(0, 1)
     if random_.random() < 0.2:
         tensor = tensor.expand(2, *tensor.shape)
-    choices = (None, 0, -1, 2**70, 0.5, float("nan"), "x", b"y", [], (), {}, object(), torch.Tensor,
-               tensor, tensor, tensor, problem.q, problem.kv, problem.indices, problem.q.to("meta"))
+    choices = (
+        None,
+        0,
+        -1,
+        2**70,
+        0.5,
+        float("nan"),
+        "x",
+        b"y",
+        [],
+        (),
+        {},
+        object(),
+        torch.Tensor,
+        tensor,
+        tensor,
+        tensor,
+        problem.q,
+        problem.kv,
+        problem.indices,
+        problem.q.to("meta"),
+    )
     return random_.choice(choices)
 
 
@@ -109,19 +186,46 @@ def test_random_arguments(device, seed):
     """The call, and below it the native methods themselves."""
     random_ = random.Random(seed)
     problem = Problem(device, tokens=1, grad=False, masked=1.0)
-    names = ("q", "kv", "indices", "scale", "topk_length", "sink", "topk", "dv", "buckets", "queries",
-             "query_count", "dkv_dtype", "free_multiprocessors", "workspace_limit", "deterministic")
-    found = _runtime.operator(problem.q.get_device(), (3, 128, 128, 128, False, (), False, 1),
-                              smelt._sparse_attention._spec)
+    names = (
+        "q",
+        "kv",
+        "indices",
+        "scale",
+        "topk_length",
+        "sink",
+        "topk",
+        "dv",
+        "buckets",
+        "queries",
+        "query_count",
+        "dkv_dtype",
+        "free_multiprocessors",
+        "workspace_limit",
+        "deterministic",
+    )
+    found = _runtime.operator(
+        problem.q.get_device(),
+        (3, 128, 128, 128, False, (), False, 1),
+        smelt._sparse_attention._spec,
+    )
     refused = 0
     for _ in range(150):
-        changes = {name: random_value(random_, problem, device)
-                   for name in random_.sample(names, random_.randrange(1, 4))}
-        values = [random_value(random_, problem, device) for _ in range(random_.choice((12, 12, 12, 3, 19)))]
-        for attempt in (lambda: call(problem, **changes), lambda: found.forward(*values),
-                        lambda: _native.Context(*values[:3]) if values[0] != 0 else None,
-                        lambda: _native.Operator(*values[:2]), lambda: _native.expand(*values[:1]),
-                        lambda: _native.preset(*values[:3])):
+        changes = {
+            name: random_value(random_, problem, device)
+            for name in random_.sample(names, random_.randrange(1, 4))
+        }
+        values = [
+            random_value(random_, problem, device)
+            for _ in range(random_.choice((12, 12, 12, 3, 19)))
+        ]
+        for attempt in (
+            lambda: call(problem, **changes),
+            lambda: found.forward(*values),
+            lambda: _native.Context(*values[:3]) if values[0] != 0 else None,
+            lambda: _native.Operator(*values[:2]),
+            lambda: _native.expand(*values[:1]),
+            lambda: _native.preset(*values[:3]),
+        ):
             try:
                 attempt()
             except (TypeError, ValueError, RuntimeError, OverflowError, AttributeError):
@@ -135,7 +239,11 @@ def test_random_specs():
         text = "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,sink=1,buckets=auto,passes=both"
         for _ in range(random_.randrange(1, 5)):
             at = random_.randrange(len(text))
-            text = text[:at] + random_.choice(("", "9", ",", "=", "-", "\u00e9", "\0")) + text[at + 1:]
+            text = (
+                text[:at]
+                + random_.choice(("", "9", ",", "=", "-", "\u00e9", "\0"))
+                + text[at + 1 :]
+            )
         try:
             _native.expand(text)
             _native.canonical(text)

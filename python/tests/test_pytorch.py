@@ -3,20 +3,38 @@
 import threading
 
 import pytest
-import torch
-from torch.utils.checkpoint import checkpoint
-
 import smelt
+import torch
 from conftest import Problem, check_grad, check_out
+from torch.utils.checkpoint import checkpoint
 
 
 def op_arguments(problem, deterministic=True, backend="smelt"):
-    return (problem.q, problem.kv, problem.indices, problem.topk_length, problem.sink, None, None,
-            problem.scale, problem.dv, 0, [], deterministic, None, 0, 0, backend)
+    return (
+        problem.q,
+        problem.kv,
+        problem.indices,
+        problem.topk_length,
+        problem.sink,
+        None,
+        None,
+        problem.scale,
+        problem.dv,
+        0,
+        [],
+        deterministic,
+        None,
+        0,
+        0,
+        backend,
+    )
 
 
-@pytest.mark.parametrize("options", [{}, {"sink": True, "lengths": True, "batches": 2, "tokens": 2}],
-                         ids=["plain", "everything"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"sink": True, "lengths": True, "batches": 2, "tokens": 2}],
+    ids=["plain", "everything"],
+)
 def test_opcheck(device, options):
     problem = Problem(device, tokens=options.pop("tokens", 3), **options)
     torch.library.opcheck(torch.ops.smelt.sparse_attn.default, op_arguments(problem))
@@ -29,7 +47,8 @@ def test_opcheck_backward(device):
     torch.library.opcheck(
         torch.ops.smelt.sparse_attn_backward.default,
         (problem.grad_out, *arguments[:7], out, lse, *arguments[7:]),
-        test_utils=("test_schema", "test_faketensor"))
+        test_utils=("test_schema", "test_faketensor"),
+    )
 
 
 def test_the_two_ways_agree(device):
@@ -38,8 +57,10 @@ def test_the_two_ways_agree(device):
     direct = problem.run(deterministic=True)
     by_operator = torch.ops.smelt.sparse_attn(*op_arguments(problem))[0]
     assert torch.equal(direct, by_operator)
-    for one, two in zip(torch.autograd.grad(direct, problem.leaves(), problem.grad_out),
-                        torch.autograd.grad(by_operator, problem.leaves(), problem.grad_out)):
+    for one, two in zip(
+        torch.autograd.grad(direct, problem.leaves(), problem.grad_out),
+        torch.autograd.grad(by_operator, problem.leaves(), problem.grad_out),
+    ):
         assert torch.equal(one, two)
 
 
@@ -49,8 +70,16 @@ def test_compile(device, dynamic):
     problem = Problem(device, sink=True)
 
     def layer(q, kv, indices, sink):
-        out, lse = smelt.sparse_attention(q * 1.0, kv, indices, problem.scale, sink=sink, return_lse=True,
-                                          lse="base2", deterministic=True)
+        out, lse = smelt.sparse_attention(
+            q * 1.0,
+            kv,
+            indices,
+            problem.scale,
+            sink=sink,
+            return_lse=True,
+            lse="base2",
+            deterministic=True,
+        )
         return out * 2.0, lse
 
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=dynamic)
@@ -58,15 +87,19 @@ def test_compile(device, dynamic):
     want, want_lse = layer(*arguments)
     got, got_lse = compiled(*arguments)
     assert torch.equal(got, want) and torch.equal(got_lse, want_lse)
-    for one, two in zip(torch.autograd.grad(want, problem.leaves(), problem.grad_out),
-                        torch.autograd.grad(got, problem.leaves(), problem.grad_out)):
+    for one, two in zip(
+        torch.autograd.grad(want, problem.leaves(), problem.grad_out),
+        torch.autograd.grad(got, problem.leaves(), problem.grad_out),
+    ):
         assert torch.equal(one, two)
 
 
 def test_compile_with_inductor(device):
     problem = Problem(device, grad=False)
     compiled = torch.compile(
-        lambda q, kv, indices: smelt.sparse_attention(q, kv, indices, problem.scale) + 1, fullgraph=True)
+        lambda q, kv, indices: smelt.sparse_attention(q, kv, indices, problem.scale) + 1,
+        fullgraph=True,
+    )
     assert torch.equal(compiled(problem.q, problem.kv, problem.indices), problem.run() + 1)
 
 
@@ -100,7 +133,9 @@ def test_checkpoint(device, reentrant):
     problem = Problem(device, sink=True)
 
     def layer(q, kv, sink):
-        return smelt.sparse_attention(q, kv, problem.indices, problem.scale, sink=sink, deterministic=True)
+        return smelt.sparse_attention(
+            q, kv, problem.indices, problem.scale, sink=sink, deterministic=True
+        )
 
     want = torch.autograd.grad(layer(*problem.leaves()), problem.leaves(), problem.grad_out)
     checkpoint(layer, *problem.leaves(), use_reentrant=reentrant).backward(problem.grad_out)
@@ -112,7 +147,9 @@ def test_saved_tensor_hooks(device):
     """Offloading sees everything that is kept for the backward pass."""
     problem = Problem(device)
     kept = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t.clone(), lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: kept.append(t) or t.clone(), lambda t: t
+    ):
         out = problem.run(buckets=[4], deterministic=True)
     shapes = {tuple(tensor.shape) for tensor in kept}
     assert {tuple(problem.q.shape), tuple(problem.kv.shape), tuple(out.shape)} <= shapes
@@ -196,6 +233,7 @@ def test_parameters_are_plain(device):
 def test_vmap(device):
     """By PyTorch's own fallback, a call for each."""
     problem = Problem(device, batches=2, grad=False)
-    got = torch.vmap(lambda q, kv, i: smelt.sparse_attention(q, kv, i, problem.scale, backend="smelt"))(
-        problem.q, problem.kv, problem.indices)
+    got = torch.vmap(
+        lambda q, kv, i: smelt.sparse_attention(q, kv, i, problem.scale, backend="smelt")
+    )(problem.q, problem.kv, problem.indices)
     assert torch.equal(got, problem.run())

@@ -6,21 +6,29 @@ import sys
 import warnings
 
 import pytest
-import torch
-
 import smelt
+import torch
 from conftest import Problem, check_out
 from smelt import _native, _runtime
 
 
 def python(code, **environment):
     """Runs a program with the package, in this environment changed so."""
-    changed = {**os.environ, **{name: value for name, value in environment.items() if value is not None}}
+    changed = {
+        **os.environ,
+        **{name: value for name, value in environment.items() if value is not None},
+    }
     for name, value in environment.items():
         if value is None:
             changed.pop(name, None)
-    return subprocess.run([sys.executable, "-c", code], env=changed, capture_output=True, text=True,
-                          timeout=240, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=changed,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
 
 
 def test_auto_falls_back_with_one_warning(device):
@@ -31,8 +39,9 @@ def test_auto_falls_back_with_one_warning(device):
         out = problem.run(backend="auto")
         problem.run(backend="auto")
     assert len(caught) == 1 and out.dtype is torch.float32
-    want, _, _ = smelt._reference.sparse_attention(problem.q.double(), problem.kv.double(), problem.indices,
-                                                   problem.scale, problem.dv)
+    want, _, _ = smelt._reference.sparse_attention(
+        problem.q.double(), problem.kv.double(), problem.indices, problem.scale, problem.dv
+    )
     check_out(out, want)
 
 
@@ -65,14 +74,20 @@ def test_both_ways_to_look_at_tensors(device):
     """PyTorch before 2.10 has no exchange interface: its methods say the same."""
     problem = Problem(device, sink=True, lengths=True, grad=False)
     want = problem.run()
-    arguments = (torch.Tensor, (torch.bfloat16, torch.float32, torch.int32, torch.float8_e4m3fn, torch.uint8),
-                 _runtime._allocate, getattr(torch._C, "_cuda_getCurrentRawStream", lambda number: 0))
+    arguments = (
+        torch.Tensor,
+        (torch.bfloat16, torch.float32, torch.int32, torch.float8_e4m3fn, torch.uint8),
+        _runtime._allocate,
+        getattr(torch._C, "_cuda_getCurrentRawStream", lambda number: 0),
+    )
     had = _native.setup(*arguments)
     try:
         assert _native.setup(*arguments, False) is False
         assert torch.equal(problem.run(), want)
         with pytest.raises(TypeError, match="indices must be torch.int32"):
-            smelt.sparse_attention(problem.q, problem.kv, problem.indices.float(), 0.1, backend="smelt")
+            smelt.sparse_attention(
+                problem.q, problem.kv, problem.indices.float(), 0.1, backend="smelt"
+            )
     finally:
         assert _native.setup(*arguments) is had
 
@@ -103,10 +118,24 @@ def test_warm_compiles_and_reports(device):
 
 
 def test_the_command():
-    run = subprocess.run([sys.executable, "-m", "smelt", "show", "--arch", "sm_90a",
-                          "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048"], capture_output=True,
-                         text=True, timeout=240, check=False)
-    assert run.returncode == 0 and "variant" in run.stdout and "sparse_attn_fwd" in run.stdout, run.stderr
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "smelt",
+            "show",
+            "--arch",
+            "sm_90a",
+            "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert run.returncode == 0 and "variant" in run.stdout and "sparse_attn_fwd" in run.stdout, (
+        run.stderr
+    )
 
 
 @pytest.mark.emulated
@@ -123,7 +152,8 @@ def test_cpu_tensors_without_the_emulator():
         "    print(smelt.sparse_attention(q, kv, i, 0.1).shape, len(caught))\n"
         "print(torch.compile(lambda q: smelt.sparse_attention(q, kv, i, 0.1), fullgraph=True,\n"
         "                    backend='aot_eager')(q).shape)\n",
-        SMELT_CUDA=None)
+        SMELT_CUDA=None,
+    )
     assert run.returncode == 0, run.stderr
     assert "refused: smelt: " in run.stdout and "emulator" in run.stdout
     assert "torch.Size([2, 3, 64]) 1\ntorch.Size([2, 3, 64])" in run.stdout
@@ -131,8 +161,10 @@ def test_cpu_tensors_without_the_emulator():
 
 @pytest.mark.emulated
 def test_no_driver_at_all():
-    run = python("import smelt\ntry: smelt.warm('glm-5.2')\nexcept RuntimeError as error: print(error)\n",
-                 SMELT_CUDA="/nonexistent/libcuda.so.1")
+    run = python(
+        "import smelt\ntry: smelt.warm('glm-5.2')\nexcept RuntimeError as error: print(error)\n",
+        SMELT_CUDA="/nonexistent/libcuda.so.1",
+    )
     assert run.returncode == 0 and ("libcuda" in run.stdout or "NVIDIA" in run.stdout), run.stderr
 
 

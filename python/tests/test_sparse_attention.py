@@ -3,9 +3,8 @@
 import math
 
 import pytest
-import torch
-
 import smelt
+import torch
 from conftest import Problem, check_grad, check_out, check_sums
 
 CASES = {
@@ -44,7 +43,9 @@ def test_empty_queries_give_zeros(device, backend):
         assert bool((grad == 0).all())
 
 
-@pytest.mark.parametrize("buckets,topk,width", [("auto", None, 130), ([4], 8, 12), ((2, 4), 128, 9)])
+@pytest.mark.parametrize(
+    "buckets,topk,width", [("auto", None, 130), ([4], 8, 12), ((2, 4), 128, 9)]
+)
 def test_buckets(device, buckets, topk, width):
     """Rows may be wider than topk: the first valid slots count."""
     problem = Problem(device, width=width, tokens=4, lengths=True, sink=True, masked=0.6)
@@ -66,8 +67,9 @@ def test_strides_are_passed_on(device):
     wide = torch.full((tokens, 32), -1, device=device, dtype=torch.int32)
     wide[:, : plain.indices.shape[1]] = plain.indices
     want = plain.run()
-    got = smelt.sparse_attention(swapped, fused[:, :dqk], wide[:, : plain.indices.shape[1]], plain.scale,
-                                 backend="smelt")
+    got = smelt.sparse_attention(
+        swapped, fused[:, :dqk], wide[:, : plain.indices.shape[1]], plain.scale, backend="smelt"
+    )
     assert torch.equal(got, want)
 
 
@@ -76,7 +78,9 @@ def test_layouts_that_need_a_copy(device):
     plain = Problem(device)
     want = plain.run()
     columns = plain.q.detach().transpose(-1, -2).contiguous().transpose(-1, -2)
-    odd = torch.zeros(plain.kv.numel() + 1, device=device, dtype=torch.bfloat16)[1:].view(plain.kv.shape)
+    odd = torch.zeros(plain.kv.numel() + 1, device=device, dtype=torch.bfloat16)[1:].view(
+        plain.kv.shape
+    )
     odd.copy_(plain.kv.detach())
     columns.requires_grad_(), odd.requires_grad_()
     got = smelt.sparse_attention(columns, odd, plain.indices, plain.scale, backend="smelt")
@@ -93,20 +97,34 @@ def test_one_query_for_all(device):
     one = problem.q[:1, :1, :]
     problem.q = one.expand(4, 2, -1)
     out = problem.run()
-    check_out(out, smelt.sparse_attention(problem.q.contiguous(), problem.kv, problem.indices,
-                                          problem.scale, backend="torch"))
+    check_out(
+        out,
+        smelt.sparse_attention(
+            problem.q.contiguous(), problem.kv, problem.indices, problem.scale, backend="torch"
+        ),
+    )
 
 
-@pytest.mark.parametrize("sizes", [{"tokens": 0}, {"rows": 0, "masked": 1.0}, {"width": 0},
-                                   {"batches": 0}, {"batches": 2, "tokens": 0}],
-                         ids=["no token", "no row", "no slot", "no batch", "no token in a batch"])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"tokens": 0},
+        {"rows": 0, "masked": 1.0},
+        {"width": 0},
+        {"batches": 0},
+        {"batches": 2, "tokens": 0},
+    ],
+    ids=["no token", "no row", "no slot", "no batch", "no token in a batch"],
+)
 @pytest.mark.parametrize("backend", ["smelt", "torch"])
 def test_nothing_at_all(device, sizes, backend):
     problem = Problem(device, sink=True, **sizes)
     out, lse = problem.run(return_lse=True, backend=backend)
     assert out.shape == problem.grad_out.shape and bool((out == 0).all())
     assert lse.shape == out.shape[:-1] and bool((lse == float("-inf")).all())
-    for grad, leaf in zip(torch.autograd.grad(out, problem.leaves(), problem.grad_out), problem.leaves()):
+    for grad, leaf in zip(
+        torch.autograd.grad(out, problem.leaves(), problem.grad_out), problem.leaves()
+    ):
         assert grad.shape == leaf.shape and bool((grad == 0).all())
 
 
@@ -127,8 +145,9 @@ def test_kv_gradient_in_fp32(device):
     grads = {}
     for kind in (torch.float32, torch.bfloat16):
         with torch.autocast(device.type, torch.bfloat16):
-            out = smelt.sparse_attention(q, kv, problem.indices, problem.scale, backend="smelt",
-                                         dkv_dtype=kind)
+            out = smelt.sparse_attention(
+                q, kv, problem.indices, problem.scale, backend="smelt", dkv_dtype=kind
+            )
         assert out.dtype is torch.bfloat16
         _, grads[kind] = torch.autograd.grad(out, (q, kv), problem.grad_out)
         assert grads[kind].dtype is torch.float32
@@ -176,10 +195,17 @@ def test_deterministic_as_pytorch_says(device, monkeypatch):
     problem = Problem(device, tokens=2)
     made = []
     operator = smelt._runtime.operator
-    monkeypatch.setattr(smelt._runtime, "operator",
-                        lambda place, key, text: made.append(text(*key)) or operator(place, key, text))
-    for setting, asked, expected in ((False, None, False), (True, None, True), (True, False, False),
-                                     (False, True, True)):
+    monkeypatch.setattr(
+        smelt._runtime,
+        "operator",
+        lambda place, key, text: made.append(text(*key)) or operator(place, key, text),
+    )
+    for setting, asked, expected in (
+        (False, None, False),
+        (True, None, True),
+        (True, False, False),
+        (False, True, True),
+    ):
         torch.use_deterministic_algorithms(setting)
         try:
             out = problem.run(deterministic=asked)
@@ -191,8 +217,10 @@ def test_deterministic_as_pytorch_says(device, monkeypatch):
 
 def test_same_bits_when_deterministic(device):
     problem = Problem(device, tokens=6, heads=4, rows=4, masked=0.0)
-    grads = [torch.autograd.grad(problem.run(deterministic=True), problem.leaves(), problem.grad_out)
-             for _ in range(2)]
+    grads = [
+        torch.autograd.grad(problem.run(deterministic=True), problem.leaves(), problem.grad_out)
+        for _ in range(2)
+    ]
     assert all(torch.equal(one, two) for one, two in zip(*grads))
 
 

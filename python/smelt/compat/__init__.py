@@ -21,8 +21,14 @@ import types
 # and the calls.
 _PACKAGES = {
     "flash_mla": ("", ("flash_mla_sparse_fwd",)),
-    "cudnn": ("DSA", ("sparse_attention_forward_wrapper", "sparse_attention_backward_wrapper",
-                      "indexer_top_k_wrapper")),
+    "cudnn": (
+        "DSA",
+        (
+            "sparse_attention_forward_wrapper",
+            "sparse_attention_backward_wrapper",
+            "indexer_top_k_wrapper",
+        ),
+    ),
     "deep_gemm": ("", ("fp8_mqa_logits",)),
 }
 
@@ -42,8 +48,10 @@ def install(*names: str) -> None:
     installed; what else they have stays. Programs that imported a call by name before keep theirs."""
     for name in names:
         if name not in _PACKAGES:
-            raise ValueError(f"smelt: {name!r} is no package that can be stood in for: "
-                             f"{', '.join(sorted(_PACKAGES))}")
+            raise ValueError(
+                f"smelt: {name!r} is no package that can be stood in for: "
+                f"{', '.join(sorted(_PACKAGES))}"
+            )
     for name in names:
         holder_name, calls = _PACKAGES[name]
         ours = importlib.import_module(f"{__name__}.{name}")

@@ -38,8 +38,10 @@ def to_base2_with_sink(lse: Tensor, sink: Tensor) -> Tensor:
 def one_group(kv: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
     """kv [.., S, 1, D] and indices [.., T, 1, W] without the dimension of KV heads, int32 indices."""
     if kv.shape[-2] != 1 or indices.shape[-2] != 1:
-        raise ValueError(f"smelt: one KV head is supported, not {kv.shape[-2]} (kv {tuple(kv.shape)}, "
-                         f"indices {tuple(indices.shape)})")
+        raise ValueError(
+            f"smelt: one KV head is supported, not {kv.shape[-2]} (kv {tuple(kv.shape)}, "
+            f"indices {tuple(indices.shape)})"
+        )
     return kv.squeeze(-2), int32(indices.squeeze(-2))
 
 

@@ -26,7 +26,9 @@ class TupleDict(dict):
         return iter(self.values())
 
     def __getitem__(self, key):
-        return tuple(self.values())[key] if isinstance(key, (int, slice)) else super().__getitem__(key)
+        return (
+            tuple(self.values())[key] if isinstance(key, (int, slice)) else super().__getitem__(key)
+        )
 
 
 def _on(stream):
@@ -53,9 +55,17 @@ def sparse_attention_forward_wrapper(
     """{"out", "max_logits", "lse"}"""
     with _on(stream):
         out, lse, max_logits = sparse_attention(
-            q, kv, int32(topk_idxs), _scale(q, softmax_scale), dv=512 if q.shape[-1] in (512, 576) else None,
-            sink=attn_sink, topk_length=topk_length, return_lse=True, return_max_logits=True,
-            backend="smelt")
+            q,
+            kv,
+            int32(topk_idxs),
+            _scale(q, softmax_scale),
+            dv=512 if q.shape[-1] in (512, 576) else None,
+            sink=attn_sink,
+            topk_length=topk_length,
+            return_lse=True,
+            return_max_logits=True,
+            backend="smelt",
+        )
     return TupleDict(out=out, max_logits=max_logits, lse=to_flash_mla(lse))
 
 
@@ -78,9 +88,19 @@ def sparse_attention_backward_wrapper(
     """{"dq", "dkv", "d_sink"}; dq and dkv are written into the tensors that are given."""
     with _on(stream):
         grads = sparse_attention_backward(
-            dout, q, kv, int32(topk_idxs), out, from_flash_mla(lse), _scale(q, softmax_scale),
-            topk_length=topk_length, sink=attn_sink)
-        results = [made if given is None else given.copy_(made) for given, made in zip((dq, dkv), grads)]
+            dout,
+            q,
+            kv,
+            int32(topk_idxs),
+            out,
+            from_flash_mla(lse),
+            _scale(q, softmax_scale),
+            topk_length=topk_length,
+            sink=attn_sink,
+        )
+        results = [
+            made if given is None else given.copy_(made) for given, made in zip((dq, dkv), grads)
+        ]
     return TupleDict(dq=results[0], dkv=results[1], d_sink=grads[2])
 
 
@@ -97,10 +117,17 @@ def indexer_top_k_wrapper(
     """{"indices", "values"} of the rows of input_values [N, S], of which groups of next_n share an entry of
     seq_lens: the last row of a group has that length, those before it one less each."""
     if input_values.shape[0] != seq_lens.numel() * next_n:
-        raise ValueError(f"smelt: {input_values.shape[0]} rows are not {seq_lens.numel()} sequences of {next_n}")
+        raise ValueError(
+            f"smelt: {input_values.shape[0]} rows are not {seq_lens.numel()} sequences of {next_n}"
+        )
     with _on(stream):
         behind = torch.arange(1 - next_n, 1, device=seq_lens.device, dtype=torch.int32)
         end = (int32(seq_lens).reshape(-1, 1) + behind).flatten()
-        indices, values, _ = topk_select(input_values.float(), top_k, window_begin=torch.zeros_like(end),
-                                         window_end=end, backend="smelt")
+        indices, values, _ = topk_select(
+            input_values.float(),
+            top_k,
+            window_begin=torch.zeros_like(end),
+            window_end=end,
+            backend="smelt",
+        )
     return TupleDict(indices=indices, values=values.to(input_values.dtype) if return_val else None)

@@ -26,6 +26,10 @@ def fp8_mqa_logits(
 ) -> Tensor:
     """logits [T, S] fp32"""
     if max_seqlen_k or logits_dtype is not torch.float32:
-        raise NotImplementedError("smelt: fp8_mqa_logits with max_seqlen_k or another logits_dtype is not there")
+        raise NotImplementedError(
+            "smelt: fp8_mqa_logits with max_seqlen_k or another logits_dtype is not there"
+        )
     k, k_scale = kv
-    return indexer_logits(q, k, weights, cu_seq_len_k_start, cu_seq_len_k_end, k_scale=k_scale, backend="smelt")
+    return indexer_logits(
+        q, k, weights, cu_seq_len_k_start, cu_seq_len_k_end, k_scale=k_scale, backend="smelt"
+    )

@@ -30,6 +30,15 @@ def flash_mla_sparse_fwd(
         raise NotImplementedError("smelt: flash_mla_sparse_fwd with indexer_topk is not there")
     rows, lists = one_group(kv, indices)
     out, lse, max_logits = sparse_attention(
-        q, rows, lists, sm_scale, dv=d_v, sink=attn_sink, topk_length=topk_length, return_lse=True,
-        return_max_logits=True, backend="smelt")
+        q,
+        rows,
+        lists,
+        sm_scale,
+        dv=d_v,
+        sink=attn_sink,
+        topk_length=topk_length,
+        return_lse=True,
+        return_max_logits=True,
+        backend="smelt",
+    )
     return out, max_logits, to_flash_mla(lse)

@@ -26,8 +26,16 @@ def sparse_mqa_fwd_interface(
     **tuning,
 ) -> tuple[Tensor, Tensor]:
     """(out [B, T, H, D] bf16, lse [B, T, H] fp32: log2 of the denominator, the sink in it)"""
-    out, lse = sparse_attention(q, kv, int32(topk_idxs), _scale(q, sm_scale), dv=q.shape[-1], sink=attn_sink,
-                                return_lse=True, backend="smelt")
+    out, lse = sparse_attention(
+        q,
+        kv,
+        int32(topk_idxs),
+        _scale(q, sm_scale),
+        dv=q.shape[-1],
+        sink=attn_sink,
+        return_lse=True,
+        backend="smelt",
+    )
     return out, to_base2_with_sink(lse, attn_sink)
 
 
@@ -49,8 +57,15 @@ def sparse_mqa_bwd_interface(
     all digits where it dominates. Its own gradient is a sum over queries.
     """
     dq, dkv, _ = sparse_attention_backward(
-        do, q, kv, int32(topk_idxs), o, from_base2(lse), _scale(q, sm_scale),
-        dkv_dtype=torch.float32 if return_dkv_accum_dtype else None)
+        do,
+        q,
+        kv,
+        int32(topk_idxs),
+        o,
+        from_base2(lse),
+        _scale(q, sm_scale),
+        dkv_dtype=torch.float32 if return_dkv_accum_dtype else None,
+    )
     delta = (o.float() * do.float()).sum(-1)
     share = torch.exp2(attn_sink.float() * LOG2E - lse)
     dsink = -(delta * share).sum(dim=tuple(range(delta.dim() - 1)))
@@ -67,8 +82,16 @@ def sparse_attn_tilelang(
     return_lse: bool = False,
 ):
     """out [B, T, H, D], differentiable; with return_lse also lse, as sparse_mqa_fwd_interface gives it."""
-    out, lse = sparse_attention(q, kv, int32(topk_idxs), _scale(q, sm_scale), dv=q.shape[-1], sink=attn_sink,
-                                return_lse=True, backend="smelt")
+    out, lse = sparse_attention(
+        q,
+        kv,
+        int32(topk_idxs),
+        _scale(q, sm_scale),
+        dv=q.shape[-1],
+        sink=attn_sink,
+        return_lse=True,
+        backend="smelt",
+    )
     return (out, to_base2_with_sink(lse, attn_sink.detach())) if return_lse else out
 
 
@@ -83,7 +106,9 @@ def sparse_attn_tilelang_head_chunked(
 ) -> Tensor:
     """As sparse_attn_tilelang: all heads at once, whose kv gradient is summed in fp32 anyway."""
     if max_heads_per_kernel < 1:
-        raise ValueError(f"smelt: max_heads_per_kernel must be positive, not {max_heads_per_kernel}")
+        raise ValueError(
+            f"smelt: max_heads_per_kernel must be positive, not {max_heads_per_kernel}"
+        )
     return sparse_attn_tilelang(q, kv, attn_sink, topk_idxs, sm_scale)
 
 
@@ -99,6 +124,9 @@ class DeepSeekV4SparseAttentionHeadChunked:
     """In the place of their autograd.Function."""
 
     @staticmethod
-    def apply(q, kv, attn_sink, topk_idxs, max_heads_per_kernel, sm_scale=None,
-              reference_rounding=False) -> Tensor:
-        return sparse_attn_tilelang_head_chunked(q, kv, attn_sink, topk_idxs, max_heads_per_kernel, sm_scale)
+    def apply(
+        q, kv, attn_sink, topk_idxs, max_heads_per_kernel, sm_scale=None, reference_rounding=False
+    ) -> Tensor:
+        return sparse_attn_tilelang_head_chunked(
+            q, kv, attn_sink, topk_idxs, max_heads_per_kernel, sm_scale
+        )

@@ -38,14 +38,17 @@ def should_use_tilelang(
     if require_bf16:
         can = can and all(tensor.dtype is torch.bfloat16 for tensor in tensors)
     if backend == "tilelang" and not can:
-        raise RuntimeError(f"smelt: {kernel_name}: the TileLang backend was requested, but the kernel is "
-                           f"unavailable or tensors are not {where} tensors"
-                           + (" in bfloat16" if require_bf16 else ""))
+        raise RuntimeError(
+            f"smelt: {kernel_name}: the TileLang backend was requested, but the kernel is "
+            f"unavailable or tensors are not {where} tensors"
+            + (" in bfloat16" if require_bf16 else "")
+        )
     return can and backend in ("tilelang", "auto")
 
 
-def tilelang_sparse_attention(q: Tensor, kv_latent: Tensor, topk_indices: Tensor, w_vc: Tensor,
-                              softmax_scale: float) -> Tensor:
+def tilelang_sparse_attention(
+    q: Tensor, kv_latent: Tensor, topk_indices: Tensor, w_vc: Tensor, softmax_scale: float
+) -> Tensor:
     """[T, H, v_head_dim]: attention over the latent rows, then each head's value up-projection.
 
     q [T, H, 576], kv_latent [T, 1, 576], topk_indices [T, 1, topk], w_vc [H, v_head_dim, 512].
@@ -70,14 +73,22 @@ def tilelang_indexer_topk(
     its document's keys, and nobody looks at it).
     """
     begin, end = indexer_windows(
-        int32(cu_seqlens), index_q.shape[0], index_k.shape[0],
+        int32(cu_seqlens),
+        index_q.shape[0],
+        index_k.shape[0],
         cu_seqlens_padded=None if cu_seqlens_padded is None else int32(cu_seqlens_padded),
-        query_indices=None if query_indices is None else int32(query_indices.flatten()), backend="smelt")
-    indices, _, _ = indexer_topk(index_q, index_k, head_weights.float(), begin, end, index_topk, backend="smelt")
+        query_indices=None if query_indices is None else int32(query_indices.flatten()),
+        backend="smelt",
+    )
+    indices, _, _ = indexer_topk(
+        index_q, index_k, head_weights.float(), begin, end, index_topk, backend="smelt"
+    )
     return indices.unsqueeze(1)
 
 
-def _generate_padded_varlen_mask_params(cu_seqlens: Tensor, cu_seqlens_padded: Tensor) -> tuple[Tensor, Tensor]:
+def _generate_padded_varlen_mask_params(
+    cu_seqlens: Tensor, cu_seqlens_padded: Tensor
+) -> tuple[Tensor, Tensor]:
     """(starts, ends) int32 of every row of the padded layout, as the original has them: a row that pads gets
     the keys of its document, and none gets an empty window."""
     sizes, places = int32(cu_seqlens).diff(), int32(cu_seqlens_padded)

@@ -17,8 +17,9 @@ from .tilelang import _scale
 
 def _attend(q: Tensor, kv: Tensor, indices: Tensor, sm_scale: float | None, d_v: int):
     rows, lists = one_group(kv, indices)
-    out, lse = sparse_attention(q, rows, lists, _scale(q, sm_scale), dv=d_v, return_lse=True,
-                                backend="smelt")
+    out, lse = sparse_attention(
+        q, rows, lists, _scale(q, sm_scale), dv=d_v, return_lse=True, backend="smelt"
+    )
     return out, to_base2(lse)
 
 
@@ -54,7 +55,9 @@ def sparse_mla_bwd(
 ) -> tuple[Tensor, Tensor]:
     """(dq, dkv), of the shapes of q and kv."""
     rows, lists = one_group(kv, indices)
-    dq, dkv, _ = sparse_attention_backward(do, q, rows, lists, o, from_base2(lse), _scale(q, sm_scale))
+    dq, dkv, _ = sparse_attention_backward(
+        do, q, rows, lists, o, from_base2(lse), _scale(q, sm_scale)
+    )
     return dq, dkv.unsqueeze(-2)
 
 
@@ -90,8 +93,14 @@ def indexer_fwd_interface(
     clean_logits: bool = True,
 ) -> Tensor:
     """logits [T, S] fp32, -inf outside the windows whatever clean_logits says."""
-    return indexer_logits(index_q, _keys(index_k), weights.float(), int32(cu_seqlen_ks), int32(cu_seqlen_ke),
-                          backend="smelt")
+    return indexer_logits(
+        index_q,
+        _keys(index_k),
+        weights.float(),
+        int32(cu_seqlen_ks),
+        int32(cu_seqlen_ke),
+        backend="smelt",
+    )
 
 
 def lighting_indexer(
@@ -109,12 +118,22 @@ def lighting_indexer(
     without.
     """
     if torch.is_grad_enabled() and any(t.requires_grad for t in (index_q, index_k, weights)):
-        raise NotImplementedError("smelt: lighting_indexer has no backward pass yet: call it under torch.no_grad()")
+        raise NotImplementedError(
+            "smelt: lighting_indexer has no backward pass yet: call it under torch.no_grad()"
+        )
     weights = weights.squeeze(-1) if weights.dim() == 3 else weights
     if topk_indices is not None:
         logits = indexer_fwd_interface(index_q, index_k, weights, cu_seqlen_ks, cu_seqlen_ke)
         scores = logits.gather(1, topk_indices.clamp(min=0).long())
         return scores.masked_fill(topk_indices == -1, float("-inf")), topk_indices
-    indices, scores, _ = indexer_topk(index_q, _keys(index_k), weights.float(), int32(cu_seqlen_ks),
-                                      int32(cu_seqlen_ke), topk, order="score", backend="smelt")
+    indices, scores, _ = indexer_topk(
+        index_q,
+        _keys(index_k),
+        weights.float(),
+        int32(cu_seqlen_ks),
+        int32(cu_seqlen_ke),
+        topk,
+        order="score",
+        backend="smelt",
+    )
     return scores, indices

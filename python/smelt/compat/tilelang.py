@@ -41,8 +41,9 @@ def sparse_mla_fwd_interface(
     if return_p_sum:
         raise NotImplementedError("smelt: sparse_mla_fwd_interface with return_p_sum is not there")
     rows, lists = one_group(kv, indices)
-    out, lse = sparse_attention(q, rows, _causal(lists), _scale(q, sm_scale), dv=d_v, return_lse=True,
-                                backend="smelt")
+    out, lse = sparse_attention(
+        q, rows, _causal(lists), _scale(q, sm_scale), dv=d_v, return_lse=True, backend="smelt"
+    )
     return out, to_base2(lse)
 
 
@@ -63,6 +64,7 @@ def sparse_mla_bwd(
     if not is_casual or return_kernel:
         raise NotImplementedError("smelt: sparse_mla_bwd is causal, and has no kernel to return")
     rows, lists = one_group(kv, indices)
-    dq, dkv, _ = sparse_attention_backward(do, q, rows, _causal(lists), o, from_base2(lse),
-                                           _scale(q, sm_scale))
+    dq, dkv, _ = sparse_attention_backward(
+        do, q, rows, _causal(lists), o, from_base2(lse), _scale(q, sm_scale)
+    )
     return dq, dkv.unsqueeze(-2)
