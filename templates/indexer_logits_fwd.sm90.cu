@@ -341,7 +341,7 @@ DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const stru
                       const struct key_range *window, int leader, int buffer) {
     const int lane = (int)thread_number() % 32; /* what follows from it is computed anew */
     const u32 full = barrier_at(QUERY_FULL + buffer);
-#pragma unroll 4
+#pragma unroll 8
     for (int i = lane; i < BLOCK_QUERIES * PADDED_HEADS; i += 32) {
         const int query = run->query + i / PADDED_HEADS, head = i % PADDED_HEADS;
         weights_at(buffer)[i] =

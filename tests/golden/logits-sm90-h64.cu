@@ -39,7 +39,7 @@ enum {
     PADDED_HEADS = 64,              /* columns of a query */
     BLOCK_QUERIES = 4,              /* queries of a block */
     BLOCK_KEYS = 64,                /* keys of a slab */
-    BLOCK_START = 3,                /* what a block costs before its first slab, in slabs */
+    BLOCK_START = 6,                /* what a block costs before its first slab, in slabs */
     MOST_WEIGHTS = 64,              /* weights that a thread keeps */
     COARSE = 256,                   /* groups of batches whose costs are kept */
     TOGETHER = 4,                   /* batches whose windows are loaded at once */
@@ -1173,7 +1173,7 @@ DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const stru
                       const struct key_range *window, int leader, int buffer) {
     const int lane = (int)thread_number() % 32; /* what follows from it is computed anew */
     const u32 full = barrier_at(QUERY_FULL + buffer);
-#pragma unroll 4
+#pragma unroll 8
     for (int i = lane; i < BLOCK_QUERIES * PADDED_HEADS; i += 32) {
         const int query = run->query + i / PADDED_HEADS, head = i % PADDED_HEADS;
         weights_at(buffer)[i] =
