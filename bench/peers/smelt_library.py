@@ -180,6 +180,42 @@ class KernelInfo(ctypes.Structure):
     ]
 
 
+class IndexerTopkSpec(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("heads", c_int),
+        ("dim", c_int),
+        ("dtype", c_int),
+        ("topk", c_int),
+        ("order", c_int),
+        ("reserved", c_int),
+        ("knobs", c_char_p),
+    ]
+
+
+class IndexerTopkArgs(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("tokens", c_int64),
+        ("rows", c_int64),
+        ("index_offset", c_int),
+        ("free_multiprocessors", c_int),
+        ("q", Tensor),
+        ("k", Tensor),
+        ("weights", Tensor),
+        ("k_scale", Tensor),
+        ("window_begin", Tensor),
+        ("window_end", Tensor),
+        ("offset", Tensor),
+        ("indices", Tensor),
+        ("values", Tensor),
+        ("lengths", Tensor),
+        ("workspace", c_void_p),
+        ("workspace_bytes", c_size_t),
+        ("workspace_limit", c_size_t),
+    ]
+
+
 class SmeltError(RuntimeError):
     """What the library said."""
 
@@ -232,6 +268,14 @@ def _declare(library):
     }
     for name, arguments in score.items():
         functions[f"smelt_indexer_logits_{name}"] = (c_int, arguments)
+    choose = {
+        "spec_parse": [c_char_p, POINTER(IndexerTopkSpec), POINTER(c_void_p)],
+        "create": [POINTER(c_void_p), c_void_p, POINTER(IndexerTopkSpec)],
+        "forward_workspace": [c_void_p, POINTER(IndexerTopkArgs), POINTER(c_size_t)],
+        "forward": [c_void_p, POINTER(IndexerTopkArgs), c_void_p],
+    }
+    for name, arguments in choose.items():
+        functions[f"smelt_indexer_topk_{name}"] = (c_int, arguments)
     for name, (result, arguments) in functions.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
@@ -358,6 +402,35 @@ class IndexerLogits:
         self.library.check(function(self.handle, byref(args), c_void_p(stream)))
 
 
+class IndexerTopk:
+    """The operator indexer_topk, from its text."""
+
+    def __init__(self, library, text):
+        self.library, self.handle = library, c_void_p()
+        spec, knobs = with_size(IndexerTopkSpec), c_void_p()
+        calls = library.library
+        library.check(
+            calls.smelt_indexer_topk_spec_parse(text.encode(), byref(spec), byref(knobs))
+        )
+        try:
+            library.check(
+                calls.smelt_indexer_topk_create(byref(self.handle), library.context, byref(spec))
+            )
+        finally:
+            calls.smelt_free(knobs)
+
+    def workspace(self, args):
+        """Bytes."""
+        size = c_size_t()
+        function = self.library.library.smelt_indexer_topk_forward_workspace
+        self.library.check(function(self.handle, byref(args), byref(size)))
+        return size.value
+
+    def launch(self, args, stream):
+        function = self.library.library.smelt_indexer_topk_forward
+        self.library.check(function(self.handle, byref(args), c_void_p(stream)))
+
+
 def assertions():
     """C source that compiles only if the structs above are the headers'."""
     lines = ["#include <stddef.h>", '#include "smelt/smelt.h"']
@@ -371,6 +444,8 @@ def assertions():
         "smelt_topk_select_args": TopkSelectArgs,
         "smelt_indexer_logits_spec": IndexerLogitsSpec,
         "smelt_indexer_logits_args": IndexerLogitsArgs,
+        "smelt_indexer_topk_spec": IndexerTopkSpec,
+        "smelt_indexer_topk_args": IndexerTopkArgs,
         "smelt_kernel_info": KernelInfo,
         "smelt_context_options": ContextOptions,
     }
