@@ -22,13 +22,14 @@
  * this kernel collects their lists, and if they are not enough goes on alone.
  *
  * Shared memory:
- *   LIST          [LIST] u64: samples; then entries of the window; at last elements and keys in order
+ *   LIST          [LIST] u64: samples; then entries of the window; at last elements and keys in order,
+ *                 [TOPK] u32 each, and at its end MAP, [MAP_BLOCKS * 32] u32: a bit an element
  *   HISTOGRAM     [BINS] u32; of pass `merge` first where each part's entries begin; at last the
  *                 elements of the map before each 64
- *   MAP           [MAP_BLOCKS * 32] u32: a bit an element
  *   EQUAL         [WARPS][32] u32: masks of a warp's lanes
  *   WARPS         [3][32] u32: a number of each warp
  *   NUMBERS       [SHARED_NUMBERS] int
+ *   KNOWN         struct known: what earlier rounds of step 2 found out
  *
  * Barriers: all are the whole block's; each function says what it leaves open.
  *
@@ -39,23 +40,25 @@
 DEVICE void prefetch_window(const struct window *window) {
     const int begin = (window->first + VECTOR - 1) / VECTOR * VECTOR;
     const int vectors = minimum((window->last - begin) / VECTOR, PREFETCH_BYTES / 16);
-    if (threadIdx.x == 0 && vectors > 0) {
+    if (thread_number() == 0 && vectors > 0) {
         prefetch_l2(window->data + begin, (u32)vectors * 16);
     }
 }
 
 //@if MERGE
-/* Collects the lists of a row's parts into one; true if it is enough, else *known says what the
- * parts found out. */
-DEVICE bool collect_parts(const struct topk_select_rows_params *params, int row, int wanted,
-                          struct known *known, struct found *found) {
+/* Collects the lists of a row's parts into one; true if it is enough, else shared memory says what
+ * the parts found out. */
+DEVICE bool collect_parts(const struct topk_select_rows_params *params, const struct window *window,
+                          int row, int wanted, struct found *found) {
     const i64 first = (i64)row * params->parts;
-    const int part = (int)threadIdx.x;
+    const int part = (int)thread_number();
     u32 *const begins = histogram();
     struct topk_select_rows_header header = params->headers[first];
     found->bound.key = header.key;
-    found->bound.top = header.top;
     found->bound.counted = header.counted;
+    if (thread_number() == 0) {
+        shared_numbers()[SAMPLE_TOP] = (int)header.top;
+    }
     header.above = header.equal = 0;
     if (part < params->parts) {
         header = params->headers[first + part];
@@ -65,8 +68,10 @@ DEVICE bool collect_parts(const struct topk_select_rows_params *params, int row,
     const int equal = sum_threads(header.equal);
     __syncthreads();
     found->count = sum_threads(header.above);
-    if (!is_enough(known, found->bound, found->count, equal, wanted,
-                   complete && found->count <= LIST, 0)) {
+    if (!is_enough(found->bound, found->count, equal, wanted, complete && found->count <= LIST)) {
+        if (thread_number() == 0) {
+            learn(window, 0, found->bound, found->count, equal, wanted, 0);
+        }
         __syncthreads();
         return false;
     }
@@ -84,17 +89,17 @@ DEVICE bool collect_parts(const struct topk_select_rows_params *params, int row,
 
 DEVICE struct found find_row(const struct topk_select_rows_params *params,
                              const struct window *window, int row, int wanted) {
-    struct known known = know_nothing(window);
+    int round = 0;
 //@if MERGE
     struct found found;
     if (window_length(window) > LIST) {
-        if (collect_parts(params, row, wanted, &known, &found)) {
+        if (collect_parts(params, window, row, wanted, &found)) {
             return found;
         }
-        return find_list(window, wanted, 1, known);
+        round = 1;
     }
 //@end
-    return find_list(window, wanted, 0, known);
+    return find_list(window, wanted, round);
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
@@ -109,7 +114,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     if (DEPENDENT_LAUNCH && params.chained) {
         grid_launch_dependents();
     }
-    if (params.lengths && threadIdx.x == 0) {
+    if (params.lengths && thread_number() == 0) {
         params.lengths[row] = wanted;
     }
     if (wanted == 0 || (!ORDER_BY_SCORE && !params.values && wanted == window_length(&window))) {

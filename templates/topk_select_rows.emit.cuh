@@ -1,7 +1,7 @@
-//@use topk_select_rows.bound.cuh
+//@use topk_select_rows.list.cuh
 /*
  * From a list that holds a window's best to what is written. Each thread keeps entries of the list in
- * registers from the first step to the last: numbers threadIdx.x, THREADS behind it, and so on.
+ * registers from the first step to the last: numbers thread_number(), THREADS behind it, and so on.
  *
  * Ascending by index: each chosen element is a bit of a map, and its place is the number of bits
  * before it. Else, or where a window is longer than the map, the chosen entries are sorted: Batcher's
@@ -73,10 +73,10 @@ struct bins {
  */
 DEVICE struct bins choose_bins(struct found found) {
     struct bins bins = {found.bound.key, KEY_PLUS_INFINITY, 0};
-    u32 top = found.bound.top;
+    u32 top = (u32)shared_numbers()[SAMPLE_TOP];
     if (top == KEY_MINUS_INFINITY) {
         u32 least = ~0u, most = 0;
-        for (int i = (int)threadIdx.x; i < found.count; i += THREADS) {
+        for (int i = (int)thread_number(); i < found.count; i += THREADS) {
             const u32 key = ordered_key((u32)(list()[i] >> 32));
             least = key < least ? key : least;
             most = key > most ? key : most;
@@ -89,22 +89,19 @@ DEVICE struct bins choose_bins(struct found found) {
     return bins;
 }
 
-/* Packs the list, a thread its own entries, and counts them by bins; clears the map. Begins behind a
- * barrier and ends with one. */
-DEVICE void pack_list(const struct window *window, int count, const struct bins *bins, bool mapped,
+/* Packs the list, a thread its own entries, and counts them by bins. Begins behind a barrier and ends
+ * with one. */
+DEVICE void pack_list(const struct window *window, int count, const struct bins *bins,
                       u64 own[OWN]) {
     const u32 counts = shared_address(HISTOGRAM_OFFSET);
     clear_histogram();
-    for (int i = (int)threadIdx.x; mapped && i < window->blocks * (BLOCK / 32); i += THREADS) {
-        map_words()[i] = 0;
-    }
-    if (threadIdx.x == 0) {
+    if (thread_number() == 0) {
         shared_numbers()[FEW_COUNT] = 0;
     }
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < OWN; ++j) {
-        const int i = (int)threadIdx.x + j * THREADS;
+        const int i = (int)thread_number() + j * THREADS;
         own[j] = 0;
         if (i < count) {
             const u64 entry = list()[i];
@@ -122,7 +119,7 @@ DEVICE void pack_list(const struct window *window, int count, const struct bins 
 DEVICE void reload_own(int count, u64 own[OWN]) {
 #pragma unroll
     for (int j = 0; j < OWN; ++j) {
-        const int i = (int)threadIdx.x + j * THREADS;
+        const int i = (int)thread_number() + j * THREADS;
         own[j] = i < count ? list()[i] : 0;
     }
 }
@@ -139,8 +136,8 @@ DEVICE u64 rank_few(const u64 own[OWN], struct range range, int in_range, int ra
         }
     }
     __syncthreads();
-    if ((int)threadIdx.x < in_range) {
-        const u64 one = few[threadIdx.x];
+    if ((int)thread_number() < in_range) {
+        const u64 one = few[thread_number()];
         int larger = 0;
         for (int i = 0; i < in_range; ++i) {
             larger += few[i] > one;
@@ -196,22 +193,22 @@ DEVICE u32 turn_masks(u32 mask) {
 }
 
 /* A lane's elements of a block that are equal to the bound: element c of vector i in bit 4 * i + c.
- */
+ * A few vectors at a time, for which there are registers. */
 DEVICE u32 equal_elements(const struct window *window, int block, u32 key) {
     const int element = block * BLOCK + lane_number() * VECTOR;
-    u32 values[VECTORS][VECTOR];
     u32 mask = 0;
     if (block >= window->blocks) {
         return 0;
     }
-    load_block(window, block, values);
-#pragma unroll
+#pragma unroll 4
     for (int i = 0; i < VECTORS; ++i) {
+        u32 values[VECTOR];
+        load_vector(window, element + i * STEP, values);
 #pragma unroll
         for (int c = 0; c < VECTOR; ++c) {
             const int at = element + i * STEP + c;
             const bool inside = at >= window->first && at < window->last;
-            mask |= (u32)(inside && ordered_key(values[i][c]) == key) << (i * VECTOR + c);
+            mask |= (u32)(inside && ordered_key(values[c]) == key) << (i * VECTOR + c);
         }
     }
     return mask;
@@ -248,13 +245,18 @@ DEVICE void take_equal(const struct window *window, u32 key, int wanted, int cou
 
 /* ---- ascending by index ---------------------------------------------------------------------- */
 
-/* The map of the entries from `least` on, and how many elements are before each pair of its words.
- * Ends with a barrier. */
+/* The map of the entries from `least` on, over the list, and how many elements are before each pair
+ * of its words. Ends with a barrier. */
 DEVICE void make_map(const struct window *window, const u64 own[OWN], u64 least) {
     const u32 words = shared_address(MAP_OFFSET);
     const int pairs = window->blocks * BLOCK_PAIRS, each = (pairs + THREADS - 1) / THREADS;
-    const int begin = minimum((int)threadIdx.x * each, pairs), end = minimum(begin + each, pairs);
+    const int begin = minimum((int)thread_number() * each, pairs), end = minimum(begin + each, pairs);
     int count = 0;
+    __syncthreads(); /* the list was read */
+    for (int i = (int)thread_number(); i < 2 * pairs; i += THREADS) {
+        map_words()[i] = 0;
+    }
+    __syncthreads();
 #pragma unroll
     for (int j = 0; j < OWN; ++j) {
         if (own[j] >= least) {
@@ -319,7 +321,7 @@ DEVICE void gather_entries(const struct window *window, const u64 own[OWN], u64 
 
 /* One step of the network: entries `stride` apart in runs of 2 * stride, or mirrored in them. */
 DEVICE void sort_step(int count, int stride, bool mirrored) {
-    for (int i = (int)threadIdx.x;; i += THREADS) {
+    for (int i = (int)thread_number();; i += THREADS) {
         const int within = i & (stride - 1), low = 2 * i - within;
         const int high = mirrored ? low + 2 * (stride - within) - 1 : low + stride;
         if (low >= count) {
@@ -377,7 +379,7 @@ DEVICE void store_row(const struct topk_select_rows_params *params, const struct
                       int row, int wanted, bool mapped) {
     const struct target target = open_target(params, window, row);
 #pragma unroll 4
-    for (int i = (int)threadIdx.x; i < TOPK; i += THREADS) {
+    for (int i = (int)thread_number(); i < TOPK; i += THREADS) {
         const bool there = i < wanted;
         if (mapped) {
             store_place(&target, i, there, there ? chosen_elements()[i] : 0,
@@ -398,7 +400,7 @@ DEVICE void emit_row(const struct topk_select_rows_params *params, const struct 
     const bool mapped = !ORDER_BY_SCORE && window->blocks <= MAP_BLOCKS;
     const struct bins bins = choose_bins(found);
     u64 own[OWN];
-    pack_list(window, found.count, &bins, mapped, own);
+    pack_list(window, found.count, &bins, own);
     const u64 least = find_least(window, found.count, wanted, &bins, own);
     if (found.count < wanted) {
         take_equal(window, found.bound.key, wanted - found.count, found.count);
@@ -418,7 +420,7 @@ DEVICE void emit_row(const struct topk_select_rows_params *params, const struct 
 DEVICE void emit_whole(const struct topk_select_rows_params *params, const struct window *window,
                        int row) {
     const struct target target = open_target(params, window, row);
-    for (int i = (int)threadIdx.x; i < TOPK; i += THREADS) {
+    for (int i = (int)thread_number(); i < TOPK; i += THREADS) {
         store_place(&target, i, i < window_length(window), (u32)(window->first + i), 0);
     }
 }

@@ -1,5 +1,5 @@
 //@use ptx/grid.cuh
-//@use topk_select_rows.bound.cuh
+//@use topk_select_rows.list.cuh
 /*
  * Exact top-k of few rows, first pass: several thread blocks a row, each of which reads a part of
  * the row's window and leaves a list of what is above a bound. All of them draw the same sample, so
@@ -16,12 +16,12 @@ DEVICE void store_part(const struct topk_select_rows_params *params, i64 part, s
                        int equal) {
     const int count = shared_numbers()[LIST_COUNT];
     u64 *const entries = params->lists + part * PART_LIST;
-    for (int i = (int)threadIdx.x; i < minimum(count, PART_LIST); i += THREADS) {
+    for (int i = (int)thread_number(); i < minimum(count, PART_LIST); i += THREADS) {
         entries[i] = list()[i];
     }
-    if (threadIdx.x == 0) {
-        const struct topk_select_rows_header header = {count, equal, bound.key, bound.top,
-                                                      bound.counted};
+    if (thread_number() == 0) {
+        const struct topk_select_rows_header header = {
+            count, equal, bound.key, (u32)shared_numbers()[SAMPLE_TOP], bound.counted};
         params->headers[part] = header;
     }
 }
@@ -30,18 +30,17 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct topk_select_rows_params params) {
     const int row = (int)blockIdx.x / params.parts, part = (int)blockIdx.x % params.parts;
     const struct window window = open_window(&params, row);
-    const struct known known = know_nothing(&window);
     if (DEPENDENT_LAUNCH) {
         grid_launch_dependents();
     }
     if (window_length(&window) <= ALONE) {
         return;
     }
-    if (threadIdx.x == 0) {
+    if (thread_number() == 0) {
         shared_numbers()[LIST_COUNT] = 0;
     }
     const struct bound bound =
-        choose_bound(&window, minimum(window_length(&window), TOPK), 0, &known);
+        choose_bound(&window, minimum(window_length(&window), TOPK), 0);
     const int begin = (int)((i64)window.blocks * part / params.parts);
     const int end = (int)((i64)window.blocks * (part + 1) / params.parts);
     __syncthreads(); /* the sample was read, the count is 0 */

@@ -1,10 +1,14 @@
 //@use ptx/atomic.cuh
 //@use ptx/redux.cuh
 //@use ptx/shared.cuh
+//@use ptx/thread.cuh
 //@use topk_select_rows.window.cuh
 /*
  * The list of entries in shared memory, and the one of a rank among them. An entry is 64 bits: a key
  * above, below it what tells equal keys apart. Sums over the block.
+ *
+ * Threads read their number anew wherever they need it (ptx/thread.cuh): kept, what follows from it
+ * would take registers that those who read a window do not have.
  */
 
 DEVICE u64 *list(void) {
@@ -23,7 +27,15 @@ DEVICE u32 *warp_numbers(enum warp_number kind) {
 }
 
 /* What one thread found and all need. */
-enum shared_number { FOUND_BIN, FOUND_RANK, FOUND_COUNT, LIST_COUNT, FEW_COUNT, SHARED_NUMBERS };
+enum shared_number {
+    FOUND_BIN,
+    FOUND_RANK,
+    FOUND_COUNT,
+    LIST_COUNT,
+    FEW_COUNT,
+    SAMPLE_TOP, /* hardly a key is above; -inf's: nothing is known */
+    SHARED_NUMBERS
+};
 
 DEVICE int *shared_numbers(void) {
     return (int *)(arena + NUMBERS_OFFSET);
@@ -34,11 +46,11 @@ DEVICE u32 shared_number_address(enum shared_number which) {
 }
 
 DEVICE int lane_number(void) {
-    return (int)threadIdx.x % 32;
+    return (int)thread_number() % 32;
 }
 
 DEVICE int warp_number(void) {
-    return (int)threadIdx.x / 32;
+    return (int)thread_number() / 32;
 }
 
 /* The sum of this lane's value and those of the lanes before it. */
@@ -104,7 +116,7 @@ DEVICE int bit_count(u64 number) {
 }
 
 DEVICE void clear_histogram(void) {
-    for (int i = (int)threadIdx.x; i < BINS; i += THREADS) {
+    for (int i = (int)thread_number(); i < BINS; i += THREADS) {
         histogram()[i] = 0;
     }
 }
@@ -115,7 +127,7 @@ DEVICE void count_bins(int count, const struct range *range, int shift) {
     const u32 bins = shared_address(HISTOGRAM_OFFSET);
     clear_histogram();
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
+    for (int i = (int)thread_number(); i < count; i += THREADS) {
         const u64 entry = list()[i];
         if (entry >= range->low && entry <= range->high) {
             const u32 bin = (u32)((entry - range->low) >> shift);
@@ -132,7 +144,7 @@ DEVICE void find_bin(int rank) {
     int sum = 0;
 #pragma unroll
     for (int i = 0; i < OWN; ++i) {
-        counts[i] = histogram()[(int)threadIdx.x * OWN + i];
+        counts[i] = histogram()[(int)thread_number() * OWN + i];
         sum += (int)counts[i];
     }
     int before = sum_threads_before(sum);
@@ -144,7 +156,7 @@ DEVICE void find_bin(int rank) {
             before += past ? (int)counts[i] : 0;
             bin += past;
         }
-        shared_numbers()[FOUND_BIN] = BINS - 1 - ((int)threadIdx.x * OWN + bin);
+        shared_numbers()[FOUND_BIN] = BINS - 1 - ((int)thread_number() * OWN + bin);
         shared_numbers()[FOUND_RANK] = rank - before;
 #pragma unroll
         for (int i = 0; i < OWN; ++i) {

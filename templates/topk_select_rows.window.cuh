@@ -85,6 +85,15 @@ DEVICE void load_part(const struct window *window, int element, u32 values[VECTO
     }
 }
 
+/* Any vector. */
+DEVICE void load_vector(const struct window *window, int element, u32 values[VECTOR]) {
+    if (element >= window->first && element + VECTOR <= window->last) {
+        load_streaming_16(values, window->data + element);
+    } else {
+        load_part(window, element, values);
+    }
+}
+
 /* A warp's block. */
 DEVICE void load_block(const struct window *window, int block, u32 values[VECTORS][VECTOR]) {
     const int element = block * BLOCK + (int)threadIdx.x % 32 * VECTOR;
@@ -97,12 +106,7 @@ DEVICE void load_block(const struct window *window, int block, u32 values[VECTOR
     }
 #pragma unroll
     for (int i = 0; i < VECTORS; ++i) {
-        const int at = element + i * STEP;
-        if (at >= window->first && at + VECTOR <= window->last) {
-            load_streaming_16(values[i], window->data + at);
-        } else {
-            load_part(window, at, values[i]);
-        }
+        load_vector(window, element + i * STEP, values[i]);
     }
 }
 

@@ -64,7 +64,7 @@ static uint32_t hash(uint32_t number) {
 }
 
 /* The last of the first two rounds whose sample has the column, or -1
- * (templates/topk_select_rows.bound.cuh, draw_sample). */
+ * (templates/topk_select_rows.guess.cuh, draw_sample). */
 static int sampled_in(int64_t column, int64_t columns) {
     enum { VECTOR = 4, LEAST = 512, MOST = 4096, SHARED = 32768, ROUNDS = 2 };
     const int64_t each = columns < SHARED ? 64 : 128; /* where several blocks share a row */

@@ -13,8 +13,9 @@
  *   LIST_OFFSET                      0    32768  samples, entries, elements
  *   HISTOGRAM_OFFSET             32768     4096  entries of each bin
  *   WARPS_OFFSET                 36864      384  a number of each warp
- *   NUMBERS_OFFSET               37248       20  what one thread found
- *   SHARED_BYTES                 37268  of 232448 that a block may have on sm_90a
+ *   NUMBERS_OFFSET               37248       24  what one thread found
+ *   KNOWN_OFFSET                 37272       20  what earlier rounds found out
+ *   SHARED_BYTES                 37292  of 232448 that a block may have on sm_90a
  * launch
  *   256 threads a block, 4 blocks resident per multiprocessor, at most 64 registers a thread
  */
@@ -41,7 +42,8 @@ enum {
     HISTOGRAM_OFFSET = 32768,       /* entries of each bin */
     WARPS_OFFSET = 36864,           /* a number of each warp */
     NUMBERS_OFFSET = 37248,         /* what one thread found */
-    SHARED_BYTES = 37268,           /* the arena's size */
+    KNOWN_OFFSET = 37272,           /* what earlier rounds found out */
+    SHARED_BYTES = 37292,           /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_topk_select_parts_k2048_index
@@ -165,6 +167,16 @@ DEVICE u32 warp_reduce_max(u32 value) {
     u32 all;
     asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
     return all;
+}
+
+#line 2 "templates/ptx/thread.cuh"
+
+/* This thread's number in its block, read anew at each call: what follows from it stays in no
+ * register in between (PTX ISA, "Special Registers: %tid"). */
+DEVICE u32 thread_number(void) {
+    u32 number;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+    return number;
 }
 
 #line 2 "templates/ptx/order.cuh"
@@ -312,6 +324,15 @@ DEVICE void load_part(const struct window *window, int element, u32 values[VECTO
     }
 }
 
+/* Any vector. */
+DEVICE void load_vector(const struct window *window, int element, u32 values[VECTOR]) {
+    if (element >= window->first && element + VECTOR <= window->last) {
+        load_streaming_16(values, window->data + element);
+    } else {
+        load_part(window, element, values);
+    }
+}
+
 /* A warp's block. */
 DEVICE void load_block(const struct window *window, int block, u32 values[VECTORS][VECTOR]) {
     const int element = block * BLOCK + (int)threadIdx.x % 32 * VECTOR;
@@ -324,12 +345,7 @@ DEVICE void load_block(const struct window *window, int block, u32 values[VECTOR
     }
 #pragma unroll
     for (int i = 0; i < VECTORS; ++i) {
-        const int at = element + i * STEP;
-        if (at >= window->first && at + VECTOR <= window->last) {
-            load_streaming_16(values[i], window->data + at);
-        } else {
-            load_part(window, at, values[i]);
-        }
+        load_vector(window, element + i * STEP, values[i]);
     }
 }
 
@@ -364,10 +380,13 @@ DEVICE u32 mask_greater(u32 values[VECTORS][VECTOR], float threshold) {
     return mask;
 }
 
-#line 5 "templates/topk_select_rows.rank.cuh"
+#line 6 "templates/topk_select_rows.rank.cuh"
 /*
  * The list of entries in shared memory, and the one of a rank among them. An entry is 64 bits: a key
  * above, below it what tells equal keys apart. Sums over the block.
+ *
+ * Threads read their number anew wherever they need it (ptx/thread.cuh): kept, what follows from it
+ * would take registers that those who read a window do not have.
  */
 
 DEVICE u64 *list(void) {
@@ -386,7 +405,15 @@ DEVICE u32 *warp_numbers(enum warp_number kind) {
 }
 
 /* What one thread found and all need. */
-enum shared_number { FOUND_BIN, FOUND_RANK, FOUND_COUNT, LIST_COUNT, FEW_COUNT, SHARED_NUMBERS };
+enum shared_number {
+    FOUND_BIN,
+    FOUND_RANK,
+    FOUND_COUNT,
+    LIST_COUNT,
+    FEW_COUNT,
+    SAMPLE_TOP, /* hardly a key is above; -inf's: nothing is known */
+    SHARED_NUMBERS
+};
 
 DEVICE int *shared_numbers(void) {
     return (int *)(arena + NUMBERS_OFFSET);
@@ -397,11 +424,11 @@ DEVICE u32 shared_number_address(enum shared_number which) {
 }
 
 DEVICE int lane_number(void) {
-    return (int)threadIdx.x % 32;
+    return (int)thread_number() % 32;
 }
 
 DEVICE int warp_number(void) {
-    return (int)threadIdx.x / 32;
+    return (int)thread_number() / 32;
 }
 
 /* The sum of this lane's value and those of the lanes before it. */
@@ -467,7 +494,7 @@ DEVICE int bit_count(u64 number) {
 }
 
 DEVICE void clear_histogram(void) {
-    for (int i = (int)threadIdx.x; i < BINS; i += THREADS) {
+    for (int i = (int)thread_number(); i < BINS; i += THREADS) {
         histogram()[i] = 0;
     }
 }
@@ -478,7 +505,7 @@ DEVICE void count_bins(int count, const struct range *range, int shift) {
     const u32 bins = shared_address(HISTOGRAM_OFFSET);
     clear_histogram();
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
+    for (int i = (int)thread_number(); i < count; i += THREADS) {
         const u64 entry = list()[i];
         if (entry >= range->low && entry <= range->high) {
             const u32 bin = (u32)((entry - range->low) >> shift);
@@ -495,7 +522,7 @@ DEVICE void find_bin(int rank) {
     int sum = 0;
 #pragma unroll
     for (int i = 0; i < OWN; ++i) {
-        counts[i] = histogram()[(int)threadIdx.x * OWN + i];
+        counts[i] = histogram()[(int)thread_number() * OWN + i];
         sum += (int)counts[i];
     }
     int before = sum_threads_before(sum);
@@ -507,7 +534,7 @@ DEVICE void find_bin(int rank) {
             before += past ? (int)counts[i] : 0;
             bin += past;
         }
-        shared_numbers()[FOUND_BIN] = BINS - 1 - ((int)threadIdx.x * OWN + bin);
+        shared_numbers()[FOUND_BIN] = BINS - 1 - ((int)thread_number() * OWN + bin);
         shared_numbers()[FOUND_RANK] = rank - before;
 #pragma unroll
         for (int i = 0; i < OWN; ++i) {
@@ -551,14 +578,11 @@ DEVICE struct threshold find_threshold(int count, int rank, struct range range, 
     }
 }
 
-#line 3 "templates/topk_select_rows.bound.cuh"
+#line 2 "templates/topk_select_rows.guess.cuh"
 /*
- * From a window to a list of entries that holds its best: a bound is guessed from a sample, the
- * window read once, and what is above the bound kept. Exact counts then prove the guess or tell
- * where the next is to be looked for, so that the result is exact whatever the guess.
- *
- * An entry of the list is a score's bits, later its key, above ~element: of equal keys the first
- * element is the largest entry.
+ * From a window to a bound, below which hardly one of its best is: a guess from a sample. What is
+ * above it is then counted exactly (topk_select_rows.list.cuh), which proves the guess or tells where
+ * the next is to be looked for. So whatever is guessed here, good or bad, costs time alone.
  */
 
 /* Standard deviations by which the bound is below the rank that the sample shows: of 500 rows about
@@ -576,7 +600,6 @@ struct known {
 /* What the list is to hold: elements from the key on; or those above it, the equal ones counted. */
 struct bound {
     u32 key;
-    u32 top; /* hardly an element's key is above; -inf's: nothing is known */
     int counted;
 };
 
@@ -617,7 +640,7 @@ DEVICE struct sample draw_sample(const struct window *window, int count, int rou
     u32 least = ~0u, most = 0;
     int possible = 0;
     clear_histogram();
-    for (u32 group = threadIdx.x; group < groups; group += THREADS) {
+    for (u32 group = thread_number(); group < groups; group += THREADS) {
         const u64 place = ((u64)group << 10) + (hash(group + (u32)round * groups) & 1023u);
         const u32 vector = begin + (u32)(place * vectors >> shift);
         u32 values[VECTOR];
@@ -642,7 +665,7 @@ DEVICE struct sample take_kept(int count) {
     struct sample sample = {count, count};
     u32 least = ~0u, most = 0;
     clear_histogram();
-    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
+    for (int i = (int)thread_number(); i < count; i += THREADS) {
         const u32 key = ordered_key((u32)(list()[i] >> 32));
         list()[i] = (u64)key << 32;
         least = key < least ? key : least;
@@ -654,7 +677,7 @@ DEVICE struct sample take_kept(int count) {
 
 /* The middle of what is possible. */
 DEVICE struct bound halve(const struct known *known) {
-    struct bound bound = {known->low + (known->high - known->low) / 2, KEY_MINUS_INFINITY, 1};
+    struct bound bound = {known->low + (known->high - known->low) / 2, 1};
     bound.key += bound.key == KEY_MINUS_ZERO;
     return bound;
 }
@@ -670,7 +693,7 @@ DEVICE bool guess_bound(struct sample sample, int target, int slack, struct boun
     if (!(width < most && scale < most)) {
         return false;
     }
-    for (int i = (int)threadIdx.x; i < sample.count; i += THREADS) {
+    for (int i = (int)thread_number(); i < sample.count; i += THREADS) {
         const u64 entry = list()[i];
         if (entry >= sample.range.low && entry <= sample.range.high) {
             const float place = (key_score((u32)(entry >> 32)) - low) * scale;
@@ -687,25 +710,40 @@ DEVICE bool guess_bound(struct sample sample, int target, int slack, struct boun
     return true;
 }
 
+/* What was found out is in shared memory, so that reading a window needs no registers for it; before
+ * the first round it is nothing. */
+DEVICE struct known *shared_known(void) {
+    return (struct known *)(arena + KNOWN_OFFSET);
+}
+
+DEVICE struct known load_known(const struct window *window, int round) {
+    return round == 0 ? know_nothing(window) : *shared_known();
+}
+
 /* The next bound: so far below the wanted rank that it is hardly missed. All threads agree. */
-DEVICE struct bound choose_bound(const struct window *window, int wanted, int round,
-                                 const struct known *known) {
-    struct bound bound = {known->low, KEY_MINUS_INFINITY, 1};
-    if (known->at_least <= LIST) {
+DEVICE struct bound choose_bound(const struct window *window, int wanted, int round) {
+    const struct known known = load_known(window, round);
+    struct bound bound = {known.low, 1};
+    if (thread_number() == 0) {
+        shared_numbers()[SAMPLE_TOP] = KEY_MINUS_INFINITY;
+    }
+    if (known.at_least <= LIST) {
         return bound;
     }
     const struct sample sample =
-        known->kept > 0 && round % 2 ? take_kept(known->kept)
-                                     : draw_sample(window, sample_count(window), round, known);
+        known.kept > 0 && round % 2 ? take_kept(known.kept)
+                                    : draw_sample(window, sample_count(window), round, &known);
     if (sample.possible == 0 || round % 8 == 7) {
-        return halve(known);
+        return halve(&known);
     }
-    const float share = (float)(wanted - known->above) / (float)(known->at_least - known->above);
+    const float share = (float)(wanted - known.above) / (float)(known.at_least - known.above);
     const float rank = share * (float)sample.possible;
     const float deviation = sqrtf(fmaxf(rank * (1.0f - share), 0.0f));
     const int target = clamp((int)ceilf(rank + DEVIATIONS * deviation + 1.0f), 1, sample.possible);
     const int slack = target / 8;
-    bound.top = (u32)(sample.range.high >> 32);
+    if (thread_number() == 0) {
+        shared_numbers()[SAMPLE_TOP] = (int)(u32)(sample.range.high >> 32);
+    }
     bound.counted = 0;
     if (!guess_bound(sample, target, slack, &bound)) {
         const struct threshold threshold =
@@ -714,9 +752,19 @@ DEVICE struct bound choose_bound(const struct window *window, int wanted, int ro
         /* Many equal samples: the list is to do without those elements. */
         bound.counted = threshold.count - target > slack;
     }
-    bound.counted = bound.counted || bound.key <= known->low;
+    bound.counted = bound.counted || bound.key <= known.low;
     return bound;
 }
+
+#line 3 "templates/topk_select_rows.list.cuh"
+/*
+ * From a window to a list of entries that holds its best: the window is read once, and what is above
+ * the guessed bound kept. Exact counts tell whether that is enough; else once more with what they
+ * told, so that the result is exact whatever the guesses.
+ *
+ * An entry of the list is a score's bits, later its key, above ~element: of equal keys the first
+ * element is the largest entry.
+ */
 
 /* Keeps a lane's elements of the mask, in any order. A list that is too short is noticed by its
  * count. */
@@ -769,24 +817,28 @@ DEVICE int read_blocks(const struct window *window, int begin, int end, struct b
     return equal;
 }
 
-/* Whether a list of `above` entries, with `equal` elements at the bound that it lacks, is enough;
- * else what follows. `complete`: it had room for all; else for `kept` at least. */
-DEVICE bool is_enough(struct known *known, struct bound bound, int above, int equal, int wanted,
-                      bool complete, int kept) {
+/* Whether a list of `above` entries, with `equal` elements at the bound that it lacks, is enough.
+ * `complete`: it had room for all of them. */
+DEVICE bool is_enough(struct bound bound, int above, int equal, int wanted, bool complete) {
+    return above >= wanted ? complete : bound.counted && above + equal >= wanted;
+}
+
+/* One thread: what follows where it is not. `kept`: entries that a list without room for all holds
+ * at least. */
+DEVICE void learn(const struct window *window, int round, struct bound bound, int above, int equal,
+                  int wanted, int kept) {
+    struct known known = load_known(window, round);
     if (above >= wanted) {
-        known->low = bound.key + (u32)bound.counted;
-        known->low += known->low == KEY_MINUS_ZERO;
-        known->at_least = above;
-        known->kept = kept;
-        return complete;
+        known.low = bound.key + (u32)bound.counted;
+        known.low += known.low == KEY_MINUS_ZERO;
+        known.at_least = above;
+        known.kept = kept;
+    } else {
+        known.high = bound.key - 1 - (bound.key - 1 == KEY_MINUS_ZERO);
+        known.above = above + equal;
+        known.kept = 0;
     }
-    if (bound.counted && above + equal >= wanted) {
-        return true;
-    }
-    known->high = bound.key - 1 - (bound.key - 1 == KEY_MINUS_ZERO);
-    known->above = above + equal;
-    known->kept = 0;
-    return false;
+    *shared_known() = known;
 }
 
 /* What the list holds. */
@@ -795,24 +847,26 @@ struct found {
     int count;
 };
 
-/* The list of a window whose `wanted` best it has, but for those equal to the bound. `known` says
- * where to look. Begins and ends behind a barrier. */
-DEVICE struct found find_list(const struct window *window, int wanted, int round,
-                              struct known known) {
+/* The list of a window whose `wanted` best it has, but for those equal to the bound. From `round` 1
+ * on shared memory says where to look. Begins and ends behind a barrier. */
+DEVICE struct found find_list(const struct window *window, int wanted, int round) {
     struct found found;
     for (;; ++round) {
-        if (threadIdx.x == 0) {
+        if (thread_number() == 0) {
             shared_numbers()[LIST_COUNT] = 0;
         }
-        found.bound = choose_bound(window, wanted, round, &known);
+        found.bound = choose_bound(window, wanted, round);
         __syncthreads(); /* the sample was read, the count is 0 */
         const int equal = sum_threads(read_blocks(window, 0, window->blocks, found.bound));
         found.count = shared_numbers()[LIST_COUNT];
-        if (is_enough(&known, found.bound, found.count, equal, wanted, found.count <= LIST,
-                      LIST - BLOCK)) {
+        if (is_enough(found.bound, found.count, equal, wanted, found.count <= LIST)) {
             return found;
         }
         __syncthreads(); /* the count was read */
+        if (thread_number() == 0) {
+            learn(window, round, found.bound, found.count, equal, wanted, LIST - BLOCK);
+        }
+        __syncthreads();
     }
 }
 
@@ -833,12 +887,12 @@ DEVICE void store_part(const struct topk_select_rows_params *params, i64 part, s
                        int equal) {
     const int count = shared_numbers()[LIST_COUNT];
     u64 *const entries = params->lists + part * PART_LIST;
-    for (int i = (int)threadIdx.x; i < minimum(count, PART_LIST); i += THREADS) {
+    for (int i = (int)thread_number(); i < minimum(count, PART_LIST); i += THREADS) {
         entries[i] = list()[i];
     }
-    if (threadIdx.x == 0) {
-        const struct topk_select_rows_header header = {count, equal, bound.key, bound.top,
-                                                      bound.counted};
+    if (thread_number() == 0) {
+        const struct topk_select_rows_header header = {
+            count, equal, bound.key, (u32)shared_numbers()[SAMPLE_TOP], bound.counted};
         params->headers[part] = header;
     }
 }
@@ -847,18 +901,17 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct topk_select_rows_params params) {
     const int row = (int)blockIdx.x / params.parts, part = (int)blockIdx.x % params.parts;
     const struct window window = open_window(&params, row);
-    const struct known known = know_nothing(&window);
     if (DEPENDENT_LAUNCH) {
         grid_launch_dependents();
     }
     if (window_length(&window) <= ALONE) {
         return;
     }
-    if (threadIdx.x == 0) {
+    if (thread_number() == 0) {
         shared_numbers()[LIST_COUNT] = 0;
     }
     const struct bound bound =
-        choose_bound(&window, minimum(window_length(&window), TOPK), 0, &known);
+        choose_bound(&window, minimum(window_length(&window), TOPK), 0);
     const int begin = (int)((i64)window.blocks * part / params.parts);
     const int end = (int)((i64)window.blocks * (part + 1) / params.parts);
     __syncthreads(); /* the sample was read, the count is 0 */

@@ -13,11 +13,11 @@
  * shared memory (offset, bytes)
  *   LIST_OFFSET                      0    32768  samples, entries, elements
  *   HISTOGRAM_OFFSET             32768     4096  entries of each bin
- *   MAP_OFFSET                   36864    16384  a bit an element
- *   EQUAL_OFFSET                 53248     1024  masks of a warp's lanes
- *   WARPS_OFFSET                 54272      384  a number of each warp
- *   NUMBERS_OFFSET               54656       20  what one thread found
- *   SHARED_BYTES                 54676  of 232448 that a block may have on sm_90a
+ *   EQUAL_OFFSET                 36864     1024  masks of a warp's lanes
+ *   WARPS_OFFSET                 37888      384  a number of each warp
+ *   NUMBERS_OFFSET               38272       24  what one thread found
+ *   KNOWN_OFFSET                 38296       20  what earlier rounds found out
+ *   SHARED_BYTES                 38316  of 232448 that a block may have on sm_90a
  * launch
  *   256 threads a block, 4 blocks resident per multiprocessor, at most 64 registers a thread
  *   1 block a row
@@ -39,17 +39,18 @@ enum {
     MERGE = 0,                      /* 1: behind the pass parts */
     MAP_BLOCKS = 128,               /* of 1024 elements that the map of bits has */
     PREFETCH_BYTES = 65536,         /* of a window that are asked for at once */
+    MAP_OFFSET = 16384,             /* bytes to the map, over the list's end */
 };
 
 /* Shared memory, in bytes from the arena's start. */
 enum {
     LIST_OFFSET = 0,                /* samples, entries, elements */
     HISTOGRAM_OFFSET = 32768,       /* entries of each bin */
-    MAP_OFFSET = 36864,             /* a bit an element */
-    EQUAL_OFFSET = 53248,           /* masks of a warp's lanes */
-    WARPS_OFFSET = 54272,           /* a number of each warp */
-    NUMBERS_OFFSET = 54656,         /* what one thread found */
-    SHARED_BYTES = 54676,           /* the arena's size */
+    EQUAL_OFFSET = 36864,           /* masks of a warp's lanes */
+    WARPS_OFFSET = 37888,           /* a number of each warp */
+    NUMBERS_OFFSET = 38272,         /* what one thread found */
+    KNOWN_OFFSET = 38296,           /* what earlier rounds found out */
+    SHARED_BYTES = 38316,           /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_topk_select_rows_k2048_index
@@ -181,6 +182,16 @@ DEVICE u32 warp_reduce_max(u32 value) {
     u32 all;
     asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
     return all;
+}
+
+#line 2 "templates/ptx/thread.cuh"
+
+/* This thread's number in its block, read anew at each call: what follows from it stays in no
+ * register in between (PTX ISA, "Special Registers: %tid"). */
+DEVICE u32 thread_number(void) {
+    u32 number;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+    return number;
 }
 
 #line 2 "templates/ptx/order.cuh"
@@ -328,6 +339,15 @@ DEVICE void load_part(const struct window *window, int element, u32 values[VECTO
     }
 }
 
+/* Any vector. */
+DEVICE void load_vector(const struct window *window, int element, u32 values[VECTOR]) {
+    if (element >= window->first && element + VECTOR <= window->last) {
+        load_streaming_16(values, window->data + element);
+    } else {
+        load_part(window, element, values);
+    }
+}
+
 /* A warp's block. */
 DEVICE void load_block(const struct window *window, int block, u32 values[VECTORS][VECTOR]) {
     const int element = block * BLOCK + (int)threadIdx.x % 32 * VECTOR;
@@ -340,12 +360,7 @@ DEVICE void load_block(const struct window *window, int block, u32 values[VECTOR
     }
 #pragma unroll
     for (int i = 0; i < VECTORS; ++i) {
-        const int at = element + i * STEP;
-        if (at >= window->first && at + VECTOR <= window->last) {
-            load_streaming_16(values[i], window->data + at);
-        } else {
-            load_part(window, at, values[i]);
-        }
+        load_vector(window, element + i * STEP, values[i]);
     }
 }
 
@@ -380,10 +395,13 @@ DEVICE u32 mask_greater(u32 values[VECTORS][VECTOR], float threshold) {
     return mask;
 }
 
-#line 5 "templates/topk_select_rows.rank.cuh"
+#line 6 "templates/topk_select_rows.rank.cuh"
 /*
  * The list of entries in shared memory, and the one of a rank among them. An entry is 64 bits: a key
  * above, below it what tells equal keys apart. Sums over the block.
+ *
+ * Threads read their number anew wherever they need it (ptx/thread.cuh): kept, what follows from it
+ * would take registers that those who read a window do not have.
  */
 
 DEVICE u64 *list(void) {
@@ -402,7 +420,15 @@ DEVICE u32 *warp_numbers(enum warp_number kind) {
 }
 
 /* What one thread found and all need. */
-enum shared_number { FOUND_BIN, FOUND_RANK, FOUND_COUNT, LIST_COUNT, FEW_COUNT, SHARED_NUMBERS };
+enum shared_number {
+    FOUND_BIN,
+    FOUND_RANK,
+    FOUND_COUNT,
+    LIST_COUNT,
+    FEW_COUNT,
+    SAMPLE_TOP, /* hardly a key is above; -inf's: nothing is known */
+    SHARED_NUMBERS
+};
 
 DEVICE int *shared_numbers(void) {
     return (int *)(arena + NUMBERS_OFFSET);
@@ -413,11 +439,11 @@ DEVICE u32 shared_number_address(enum shared_number which) {
 }
 
 DEVICE int lane_number(void) {
-    return (int)threadIdx.x % 32;
+    return (int)thread_number() % 32;
 }
 
 DEVICE int warp_number(void) {
-    return (int)threadIdx.x / 32;
+    return (int)thread_number() / 32;
 }
 
 /* The sum of this lane's value and those of the lanes before it. */
@@ -483,7 +509,7 @@ DEVICE int bit_count(u64 number) {
 }
 
 DEVICE void clear_histogram(void) {
-    for (int i = (int)threadIdx.x; i < BINS; i += THREADS) {
+    for (int i = (int)thread_number(); i < BINS; i += THREADS) {
         histogram()[i] = 0;
     }
 }
@@ -494,7 +520,7 @@ DEVICE void count_bins(int count, const struct range *range, int shift) {
     const u32 bins = shared_address(HISTOGRAM_OFFSET);
     clear_histogram();
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
+    for (int i = (int)thread_number(); i < count; i += THREADS) {
         const u64 entry = list()[i];
         if (entry >= range->low && entry <= range->high) {
             const u32 bin = (u32)((entry - range->low) >> shift);
@@ -511,7 +537,7 @@ DEVICE void find_bin(int rank) {
     int sum = 0;
 #pragma unroll
     for (int i = 0; i < OWN; ++i) {
-        counts[i] = histogram()[(int)threadIdx.x * OWN + i];
+        counts[i] = histogram()[(int)thread_number() * OWN + i];
         sum += (int)counts[i];
     }
     int before = sum_threads_before(sum);
@@ -523,7 +549,7 @@ DEVICE void find_bin(int rank) {
             before += past ? (int)counts[i] : 0;
             bin += past;
         }
-        shared_numbers()[FOUND_BIN] = BINS - 1 - ((int)threadIdx.x * OWN + bin);
+        shared_numbers()[FOUND_BIN] = BINS - 1 - ((int)thread_number() * OWN + bin);
         shared_numbers()[FOUND_RANK] = rank - before;
 #pragma unroll
         for (int i = 0; i < OWN; ++i) {
@@ -567,14 +593,11 @@ DEVICE struct threshold find_threshold(int count, int rank, struct range range, 
     }
 }
 
-#line 3 "templates/topk_select_rows.bound.cuh"
+#line 2 "templates/topk_select_rows.guess.cuh"
 /*
- * From a window to a list of entries that holds its best: a bound is guessed from a sample, the
- * window read once, and what is above the bound kept. Exact counts then prove the guess or tell
- * where the next is to be looked for, so that the result is exact whatever the guess.
- *
- * An entry of the list is a score's bits, later its key, above ~element: of equal keys the first
- * element is the largest entry.
+ * From a window to a bound, below which hardly one of its best is: a guess from a sample. What is
+ * above it is then counted exactly (topk_select_rows.list.cuh), which proves the guess or tells where
+ * the next is to be looked for. So whatever is guessed here, good or bad, costs time alone.
  */
 
 /* Standard deviations by which the bound is below the rank that the sample shows: of 500 rows about
@@ -592,7 +615,6 @@ struct known {
 /* What the list is to hold: elements from the key on; or those above it, the equal ones counted. */
 struct bound {
     u32 key;
-    u32 top; /* hardly an element's key is above; -inf's: nothing is known */
     int counted;
 };
 
@@ -633,7 +655,7 @@ DEVICE struct sample draw_sample(const struct window *window, int count, int rou
     u32 least = ~0u, most = 0;
     int possible = 0;
     clear_histogram();
-    for (u32 group = threadIdx.x; group < groups; group += THREADS) {
+    for (u32 group = thread_number(); group < groups; group += THREADS) {
         const u64 place = ((u64)group << 10) + (hash(group + (u32)round * groups) & 1023u);
         const u32 vector = begin + (u32)(place * vectors >> shift);
         u32 values[VECTOR];
@@ -658,7 +680,7 @@ DEVICE struct sample take_kept(int count) {
     struct sample sample = {count, count};
     u32 least = ~0u, most = 0;
     clear_histogram();
-    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
+    for (int i = (int)thread_number(); i < count; i += THREADS) {
         const u32 key = ordered_key((u32)(list()[i] >> 32));
         list()[i] = (u64)key << 32;
         least = key < least ? key : least;
@@ -670,7 +692,7 @@ DEVICE struct sample take_kept(int count) {
 
 /* The middle of what is possible. */
 DEVICE struct bound halve(const struct known *known) {
-    struct bound bound = {known->low + (known->high - known->low) / 2, KEY_MINUS_INFINITY, 1};
+    struct bound bound = {known->low + (known->high - known->low) / 2, 1};
     bound.key += bound.key == KEY_MINUS_ZERO;
     return bound;
 }
@@ -686,7 +708,7 @@ DEVICE bool guess_bound(struct sample sample, int target, int slack, struct boun
     if (!(width < most && scale < most)) {
         return false;
     }
-    for (int i = (int)threadIdx.x; i < sample.count; i += THREADS) {
+    for (int i = (int)thread_number(); i < sample.count; i += THREADS) {
         const u64 entry = list()[i];
         if (entry >= sample.range.low && entry <= sample.range.high) {
             const float place = (key_score((u32)(entry >> 32)) - low) * scale;
@@ -703,25 +725,40 @@ DEVICE bool guess_bound(struct sample sample, int target, int slack, struct boun
     return true;
 }
 
+/* What was found out is in shared memory, so that reading a window needs no registers for it; before
+ * the first round it is nothing. */
+DEVICE struct known *shared_known(void) {
+    return (struct known *)(arena + KNOWN_OFFSET);
+}
+
+DEVICE struct known load_known(const struct window *window, int round) {
+    return round == 0 ? know_nothing(window) : *shared_known();
+}
+
 /* The next bound: so far below the wanted rank that it is hardly missed. All threads agree. */
-DEVICE struct bound choose_bound(const struct window *window, int wanted, int round,
-                                 const struct known *known) {
-    struct bound bound = {known->low, KEY_MINUS_INFINITY, 1};
-    if (known->at_least <= LIST) {
+DEVICE struct bound choose_bound(const struct window *window, int wanted, int round) {
+    const struct known known = load_known(window, round);
+    struct bound bound = {known.low, 1};
+    if (thread_number() == 0) {
+        shared_numbers()[SAMPLE_TOP] = KEY_MINUS_INFINITY;
+    }
+    if (known.at_least <= LIST) {
         return bound;
     }
     const struct sample sample =
-        known->kept > 0 && round % 2 ? take_kept(known->kept)
-                                     : draw_sample(window, sample_count(window), round, known);
+        known.kept > 0 && round % 2 ? take_kept(known.kept)
+                                    : draw_sample(window, sample_count(window), round, &known);
     if (sample.possible == 0 || round % 8 == 7) {
-        return halve(known);
+        return halve(&known);
     }
-    const float share = (float)(wanted - known->above) / (float)(known->at_least - known->above);
+    const float share = (float)(wanted - known.above) / (float)(known.at_least - known.above);
     const float rank = share * (float)sample.possible;
     const float deviation = sqrtf(fmaxf(rank * (1.0f - share), 0.0f));
     const int target = clamp((int)ceilf(rank + DEVIATIONS * deviation + 1.0f), 1, sample.possible);
     const int slack = target / 8;
-    bound.top = (u32)(sample.range.high >> 32);
+    if (thread_number() == 0) {
+        shared_numbers()[SAMPLE_TOP] = (int)(u32)(sample.range.high >> 32);
+    }
     bound.counted = 0;
     if (!guess_bound(sample, target, slack, &bound)) {
         const struct threshold threshold =
@@ -730,9 +767,19 @@ DEVICE struct bound choose_bound(const struct window *window, int wanted, int ro
         /* Many equal samples: the list is to do without those elements. */
         bound.counted = threshold.count - target > slack;
     }
-    bound.counted = bound.counted || bound.key <= known->low;
+    bound.counted = bound.counted || bound.key <= known.low;
     return bound;
 }
+
+#line 3 "templates/topk_select_rows.list.cuh"
+/*
+ * From a window to a list of entries that holds its best: the window is read once, and what is above
+ * the guessed bound kept. Exact counts tell whether that is enough; else once more with what they
+ * told, so that the result is exact whatever the guesses.
+ *
+ * An entry of the list is a score's bits, later its key, above ~element: of equal keys the first
+ * element is the largest entry.
+ */
 
 /* Keeps a lane's elements of the mask, in any order. A list that is too short is noticed by its
  * count. */
@@ -785,24 +832,28 @@ DEVICE int read_blocks(const struct window *window, int begin, int end, struct b
     return equal;
 }
 
-/* Whether a list of `above` entries, with `equal` elements at the bound that it lacks, is enough;
- * else what follows. `complete`: it had room for all; else for `kept` at least. */
-DEVICE bool is_enough(struct known *known, struct bound bound, int above, int equal, int wanted,
-                      bool complete, int kept) {
+/* Whether a list of `above` entries, with `equal` elements at the bound that it lacks, is enough.
+ * `complete`: it had room for all of them. */
+DEVICE bool is_enough(struct bound bound, int above, int equal, int wanted, bool complete) {
+    return above >= wanted ? complete : bound.counted && above + equal >= wanted;
+}
+
+/* One thread: what follows where it is not. `kept`: entries that a list without room for all holds
+ * at least. */
+DEVICE void learn(const struct window *window, int round, struct bound bound, int above, int equal,
+                  int wanted, int kept) {
+    struct known known = load_known(window, round);
     if (above >= wanted) {
-        known->low = bound.key + (u32)bound.counted;
-        known->low += known->low == KEY_MINUS_ZERO;
-        known->at_least = above;
-        known->kept = kept;
-        return complete;
+        known.low = bound.key + (u32)bound.counted;
+        known.low += known.low == KEY_MINUS_ZERO;
+        known.at_least = above;
+        known.kept = kept;
+    } else {
+        known.high = bound.key - 1 - (bound.key - 1 == KEY_MINUS_ZERO);
+        known.above = above + equal;
+        known.kept = 0;
     }
-    if (bound.counted && above + equal >= wanted) {
-        return true;
-    }
-    known->high = bound.key - 1 - (bound.key - 1 == KEY_MINUS_ZERO);
-    known->above = above + equal;
-    known->kept = 0;
-    return false;
+    *shared_known() = known;
 }
 
 /* What the list holds. */
@@ -811,31 +862,33 @@ struct found {
     int count;
 };
 
-/* The list of a window whose `wanted` best it has, but for those equal to the bound. `known` says
- * where to look. Begins and ends behind a barrier. */
-DEVICE struct found find_list(const struct window *window, int wanted, int round,
-                              struct known known) {
+/* The list of a window whose `wanted` best it has, but for those equal to the bound. From `round` 1
+ * on shared memory says where to look. Begins and ends behind a barrier. */
+DEVICE struct found find_list(const struct window *window, int wanted, int round) {
     struct found found;
     for (;; ++round) {
-        if (threadIdx.x == 0) {
+        if (thread_number() == 0) {
             shared_numbers()[LIST_COUNT] = 0;
         }
-        found.bound = choose_bound(window, wanted, round, &known);
+        found.bound = choose_bound(window, wanted, round);
         __syncthreads(); /* the sample was read, the count is 0 */
         const int equal = sum_threads(read_blocks(window, 0, window->blocks, found.bound));
         found.count = shared_numbers()[LIST_COUNT];
-        if (is_enough(&known, found.bound, found.count, equal, wanted, found.count <= LIST,
-                      LIST - BLOCK)) {
+        if (is_enough(found.bound, found.count, equal, wanted, found.count <= LIST)) {
             return found;
         }
         __syncthreads(); /* the count was read */
+        if (thread_number() == 0) {
+            learn(window, round, found.bound, found.count, equal, wanted, LIST - BLOCK);
+        }
+        __syncthreads();
     }
 }
 
 #line 2 "templates/topk_select_rows.emit.cuh"
 /*
  * From a list that holds a window's best to what is written. Each thread keeps entries of the list in
- * registers from the first step to the last: numbers threadIdx.x, THREADS behind it, and so on.
+ * registers from the first step to the last: numbers thread_number(), THREADS behind it, and so on.
  *
  * Ascending by index: each chosen element is a bit of a map, and its place is the number of bits
  * before it. Else, or where a window is longer than the map, the chosen entries are sorted: Batcher's
@@ -907,10 +960,10 @@ struct bins {
  */
 DEVICE struct bins choose_bins(struct found found) {
     struct bins bins = {found.bound.key, KEY_PLUS_INFINITY, 0};
-    u32 top = found.bound.top;
+    u32 top = (u32)shared_numbers()[SAMPLE_TOP];
     if (top == KEY_MINUS_INFINITY) {
         u32 least = ~0u, most = 0;
-        for (int i = (int)threadIdx.x; i < found.count; i += THREADS) {
+        for (int i = (int)thread_number(); i < found.count; i += THREADS) {
             const u32 key = ordered_key((u32)(list()[i] >> 32));
             least = key < least ? key : least;
             most = key > most ? key : most;
@@ -923,22 +976,19 @@ DEVICE struct bins choose_bins(struct found found) {
     return bins;
 }
 
-/* Packs the list, a thread its own entries, and counts them by bins; clears the map. Begins behind a
- * barrier and ends with one. */
-DEVICE void pack_list(const struct window *window, int count, const struct bins *bins, bool mapped,
+/* Packs the list, a thread its own entries, and counts them by bins. Begins behind a barrier and ends
+ * with one. */
+DEVICE void pack_list(const struct window *window, int count, const struct bins *bins,
                       u64 own[OWN]) {
     const u32 counts = shared_address(HISTOGRAM_OFFSET);
     clear_histogram();
-    for (int i = (int)threadIdx.x; mapped && i < window->blocks * (BLOCK / 32); i += THREADS) {
-        map_words()[i] = 0;
-    }
-    if (threadIdx.x == 0) {
+    if (thread_number() == 0) {
         shared_numbers()[FEW_COUNT] = 0;
     }
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < OWN; ++j) {
-        const int i = (int)threadIdx.x + j * THREADS;
+        const int i = (int)thread_number() + j * THREADS;
         own[j] = 0;
         if (i < count) {
             const u64 entry = list()[i];
@@ -956,7 +1006,7 @@ DEVICE void pack_list(const struct window *window, int count, const struct bins 
 DEVICE void reload_own(int count, u64 own[OWN]) {
 #pragma unroll
     for (int j = 0; j < OWN; ++j) {
-        const int i = (int)threadIdx.x + j * THREADS;
+        const int i = (int)thread_number() + j * THREADS;
         own[j] = i < count ? list()[i] : 0;
     }
 }
@@ -973,8 +1023,8 @@ DEVICE u64 rank_few(const u64 own[OWN], struct range range, int in_range, int ra
         }
     }
     __syncthreads();
-    if ((int)threadIdx.x < in_range) {
-        const u64 one = few[threadIdx.x];
+    if ((int)thread_number() < in_range) {
+        const u64 one = few[thread_number()];
         int larger = 0;
         for (int i = 0; i < in_range; ++i) {
             larger += few[i] > one;
@@ -1030,22 +1080,22 @@ DEVICE u32 turn_masks(u32 mask) {
 }
 
 /* A lane's elements of a block that are equal to the bound: element c of vector i in bit 4 * i + c.
- */
+ * A few vectors at a time, for which there are registers. */
 DEVICE u32 equal_elements(const struct window *window, int block, u32 key) {
     const int element = block * BLOCK + lane_number() * VECTOR;
-    u32 values[VECTORS][VECTOR];
     u32 mask = 0;
     if (block >= window->blocks) {
         return 0;
     }
-    load_block(window, block, values);
-#pragma unroll
+#pragma unroll 4
     for (int i = 0; i < VECTORS; ++i) {
+        u32 values[VECTOR];
+        load_vector(window, element + i * STEP, values);
 #pragma unroll
         for (int c = 0; c < VECTOR; ++c) {
             const int at = element + i * STEP + c;
             const bool inside = at >= window->first && at < window->last;
-            mask |= (u32)(inside && ordered_key(values[i][c]) == key) << (i * VECTOR + c);
+            mask |= (u32)(inside && ordered_key(values[c]) == key) << (i * VECTOR + c);
         }
     }
     return mask;
@@ -1082,13 +1132,18 @@ DEVICE void take_equal(const struct window *window, u32 key, int wanted, int cou
 
 /* ---- ascending by index ---------------------------------------------------------------------- */
 
-/* The map of the entries from `least` on, and how many elements are before each pair of its words.
- * Ends with a barrier. */
+/* The map of the entries from `least` on, over the list, and how many elements are before each pair
+ * of its words. Ends with a barrier. */
 DEVICE void make_map(const struct window *window, const u64 own[OWN], u64 least) {
     const u32 words = shared_address(MAP_OFFSET);
     const int pairs = window->blocks * BLOCK_PAIRS, each = (pairs + THREADS - 1) / THREADS;
-    const int begin = minimum((int)threadIdx.x * each, pairs), end = minimum(begin + each, pairs);
+    const int begin = minimum((int)thread_number() * each, pairs), end = minimum(begin + each, pairs);
     int count = 0;
+    __syncthreads(); /* the list was read */
+    for (int i = (int)thread_number(); i < 2 * pairs; i += THREADS) {
+        map_words()[i] = 0;
+    }
+    __syncthreads();
 #pragma unroll
     for (int j = 0; j < OWN; ++j) {
         if (own[j] >= least) {
@@ -1153,7 +1208,7 @@ DEVICE void gather_entries(const struct window *window, const u64 own[OWN], u64 
 
 /* One step of the network: entries `stride` apart in runs of 2 * stride, or mirrored in them. */
 DEVICE void sort_step(int count, int stride, bool mirrored) {
-    for (int i = (int)threadIdx.x;; i += THREADS) {
+    for (int i = (int)thread_number();; i += THREADS) {
         const int within = i & (stride - 1), low = 2 * i - within;
         const int high = mirrored ? low + 2 * (stride - within) - 1 : low + stride;
         if (low >= count) {
@@ -1211,7 +1266,7 @@ DEVICE void store_row(const struct topk_select_rows_params *params, const struct
                       int row, int wanted, bool mapped) {
     const struct target target = open_target(params, window, row);
 #pragma unroll 4
-    for (int i = (int)threadIdx.x; i < TOPK; i += THREADS) {
+    for (int i = (int)thread_number(); i < TOPK; i += THREADS) {
         const bool there = i < wanted;
         if (mapped) {
             store_place(&target, i, there, there ? chosen_elements()[i] : 0,
@@ -1232,7 +1287,7 @@ DEVICE void emit_row(const struct topk_select_rows_params *params, const struct 
     const bool mapped = !ORDER_BY_SCORE && window->blocks <= MAP_BLOCKS;
     const struct bins bins = choose_bins(found);
     u64 own[OWN];
-    pack_list(window, found.count, &bins, mapped, own);
+    pack_list(window, found.count, &bins, own);
     const u64 least = find_least(window, found.count, wanted, &bins, own);
     if (found.count < wanted) {
         take_equal(window, found.bound.key, wanted - found.count, found.count);
@@ -1252,7 +1307,7 @@ DEVICE void emit_row(const struct topk_select_rows_params *params, const struct 
 DEVICE void emit_whole(const struct topk_select_rows_params *params, const struct window *window,
                        int row) {
     const struct target target = open_target(params, window, row);
-    for (int i = (int)threadIdx.x; i < TOPK; i += THREADS) {
+    for (int i = (int)thread_number(); i < TOPK; i += THREADS) {
         store_place(&target, i, i < window_length(window), (u32)(window->first + i), 0);
     }
 }
@@ -1279,13 +1334,14 @@ DEVICE void emit_whole(const struct topk_select_rows_params *params, const struc
  * this kernel collects their lists, and if they are not enough goes on alone.
  *
  * Shared memory:
- *   LIST          [LIST] u64: samples; then entries of the window; at last elements and keys in order
+ *   LIST          [LIST] u64: samples; then entries of the window; at last elements and keys in order,
+ *                 [TOPK] u32 each, and at its end MAP, [MAP_BLOCKS * 32] u32: a bit an element
  *   HISTOGRAM     [BINS] u32; of pass `merge` first where each part's entries begin; at last the
  *                 elements of the map before each 64
- *   MAP           [MAP_BLOCKS * 32] u32: a bit an element
  *   EQUAL         [WARPS][32] u32: masks of a warp's lanes
  *   WARPS         [3][32] u32: a number of each warp
  *   NUMBERS       [SHARED_NUMBERS] int
+ *   KNOWN         struct known: what earlier rounds of step 2 found out
  *
  * Barriers: all are the whole block's; each function says what it leaves open.
  *
@@ -1296,18 +1352,18 @@ DEVICE void emit_whole(const struct topk_select_rows_params *params, const struc
 DEVICE void prefetch_window(const struct window *window) {
     const int begin = (window->first + VECTOR - 1) / VECTOR * VECTOR;
     const int vectors = minimum((window->last - begin) / VECTOR, PREFETCH_BYTES / 16);
-    if (threadIdx.x == 0 && vectors > 0) {
+    if (thread_number() == 0 && vectors > 0) {
         prefetch_l2(window->data + begin, (u32)vectors * 16);
     }
 }
 
-#line 84 "templates/topk_select_rows.cu"
+#line 89 "templates/topk_select_rows.cu"
 
 DEVICE struct found find_row(const struct topk_select_rows_params *params,
                              const struct window *window, int row, int wanted) {
-    struct known known = know_nothing(window);
-#line 97 "templates/topk_select_rows.cu"
-    return find_list(window, wanted, 0, known);
+    int round = 0;
+#line 102 "templates/topk_select_rows.cu"
+    return find_list(window, wanted, round);
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
@@ -1322,7 +1378,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     if (DEPENDENT_LAUNCH && params.chained) {
         grid_launch_dependents();
     }
-    if (params.lengths && threadIdx.x == 0) {
+    if (params.lengths && thread_number() == 0) {
         params.lengths[row] = wanted;
     }
     if (wanted == 0 || (!ORDER_BY_SCORE && !params.values && wanted == window_length(&window))) {

@@ -16,10 +16,9 @@ enum {
     BINS = 1024,
     LOG_BINS = 10,
     BLOCK = 1024, /* elements that a warp reads at once */
-    /* Of the map of bits, at most and at least. */
+    /* Of the map of bits, at most. */
     MAP_BLOCKS = 128,
     MERGE_MAP_BLOCKS = 512,
-    LEAST_MAP_BLOCKS = 32,
     MOST_SAMPLES = 4096,
     /* Elements for each sample of a long window. Behind parts the list has more room. */
     SAMPLED = 64,
@@ -35,7 +34,8 @@ enum {
     MERGE_LIST_SMALL = 8192, /* where a block may have 99 KB */
     PREFETCH_KB = 64,
     SAMPLES = 512,
-    NUMBERS = 5 /* SHARED_NUMBERS */
+    NUMBERS = 6,     /* SHARED_NUMBERS */
+    KNOWN_BYTES = 20 /* struct known */
 };
 
 const char *const smelt__topk_orders[] = {"index", "score", NULL};
@@ -98,11 +98,11 @@ static int histogram_bytes(int map) {
 }
 
 static int shared_bytes(int threads, int list, int map) {
-    return list * ENTRY_BYTES + histogram_bytes(map) + map * BLOCK / 8 + threads * 4 + 512;
+    return list * ENTRY_BYTES + histogram_bytes(map) + threads * 4 + 512;
 }
 
 static int merge_list(const struct smelt__arch *arch) {
-    const int bytes = shared_bytes(MERGE_THREADS, MERGE_LIST, LEAST_MAP_BLOCKS);
+    const int bytes = shared_bytes(MERGE_THREADS, MERGE_LIST, MERGE_MAP_BLOCKS);
     return bytes <= smelt__shared_of_block(arch, 1) ? MERGE_LIST : MERGE_LIST_SMALL;
 }
 
@@ -114,11 +114,13 @@ static void add_regions(struct smelt__plan *plan, int list, int map) {
     smelt__plan_add_region(plan, "HISTOGRAM_OFFSET", histogram_bytes(map), 16,
                            "entries of each bin");
     if (map) {
-        smelt__plan_add_region(plan, "MAP_OFFSET", map * BLOCK / 8, 16, "a bit an element");
+        smelt__plan_add(plan, "MAP_OFFSET", list * ENTRY_BYTES - map * BLOCK / 8, SMELT__DERIVED,
+                        "bytes to the map, over the list's end");
         smelt__plan_add_region(plan, "EQUAL_OFFSET", warps * 32 * 4, 16, "masks of a warp's lanes");
     }
     smelt__plan_add_region(plan, "WARPS_OFFSET", 3 * 32 * 4, 4, "a number of each warp");
     smelt__plan_add_region(plan, "NUMBERS_OFFSET", NUMBERS * 4, 4, "what one thread found");
+    smelt__plan_add_region(plan, "KNOWN_OFFSET", KNOWN_BYTES, 4, "what earlier rounds found out");
 }
 
 /* Blocks that a multiprocessor has room for, at most `most`. */
@@ -129,12 +131,10 @@ static int resident_blocks(const struct smelt__arch *arch, int threads, int byte
     return blocks < most ? blocks : most;
 }
 
-/* The largest map of bits that costs no resident block. */
-static int map_blocks(const struct smelt__arch *arch, int threads, int list, int blocks, int most) {
-    const int without = resident_blocks(arch, threads, shared_bytes(threads, list, 0), blocks);
+/* The largest map of bits that fits behind what is written, over the list. */
+static int map_blocks(int topk, int list, int most) {
     int map = most;
-    while (map > LEAST_MAP_BLOCKS &&
-           resident_blocks(arch, threads, shared_bytes(threads, list, map), blocks) < without)
+    while (topk * 2 * 4 + map * BLOCK / 8 > list * ENTRY_BYTES)
         map /= 2;
     return map;
 }
@@ -149,8 +149,7 @@ static void plan_pass(const struct smelt__spec *spec, const struct smelt__arch *
     const int blocks =
         merge ? 1 : smelt__spec_knob(spec, "blocks", parts ? PART_BLOCKS : ROW_BLOCKS);
     const int prefetch = smelt__spec_knob(spec, "prefetch", PREFETCH_KB);
-    const int map =
-        parts ? 0 : map_blocks(arch, threads, list, blocks, merge ? MERGE_MAP_BLOCKS : MAP_BLOCKS);
+    const int map = parts ? 0 : map_blocks(topk, list, merge ? MERGE_MAP_BLOCKS : MAP_BLOCKS);
     smelt__plan_set_threads(
         plan, threads, resident_blocks(arch, threads, shared_bytes(threads, list, map), blocks));
     smelt__plan_add(plan, "TOPK", topk, SMELT__FROM_SPEC, "elements that are selected of a row");

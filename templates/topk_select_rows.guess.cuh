@@ -1,12 +1,8 @@
-//@use ptx/append.cuh
 //@use topk_select_rows.rank.cuh
 /*
- * From a window to a list of entries that holds its best: a bound is guessed from a sample, the
- * window read once, and what is above the bound kept. Exact counts then prove the guess or tell
- * where the next is to be looked for, so that the result is exact whatever the guess.
- *
- * An entry of the list is a score's bits, later its key, above ~element: of equal keys the first
- * element is the largest entry.
+ * From a window to a bound, below which hardly one of its best is: a guess from a sample. What is
+ * above it is then counted exactly (topk_select_rows.list.cuh), which proves the guess or tells where
+ * the next is to be looked for. So whatever is guessed here, good or bad, costs time alone.
  */
 
 /* Standard deviations by which the bound is below the rank that the sample shows: of 500 rows about
@@ -24,7 +20,6 @@ struct known {
 /* What the list is to hold: elements from the key on; or those above it, the equal ones counted. */
 struct bound {
     u32 key;
-    u32 top; /* hardly an element's key is above; -inf's: nothing is known */
     int counted;
 };
 
@@ -65,7 +60,7 @@ DEVICE struct sample draw_sample(const struct window *window, int count, int rou
     u32 least = ~0u, most = 0;
     int possible = 0;
     clear_histogram();
-    for (u32 group = threadIdx.x; group < groups; group += THREADS) {
+    for (u32 group = thread_number(); group < groups; group += THREADS) {
         const u64 place = ((u64)group << 10) + (hash(group + (u32)round * groups) & 1023u);
         const u32 vector = begin + (u32)(place * vectors >> shift);
         u32 values[VECTOR];
@@ -90,7 +85,7 @@ DEVICE struct sample take_kept(int count) {
     struct sample sample = {count, count};
     u32 least = ~0u, most = 0;
     clear_histogram();
-    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
+    for (int i = (int)thread_number(); i < count; i += THREADS) {
         const u32 key = ordered_key((u32)(list()[i] >> 32));
         list()[i] = (u64)key << 32;
         least = key < least ? key : least;
@@ -102,7 +97,7 @@ DEVICE struct sample take_kept(int count) {
 
 /* The middle of what is possible. */
 DEVICE struct bound halve(const struct known *known) {
-    struct bound bound = {known->low + (known->high - known->low) / 2, KEY_MINUS_INFINITY, 1};
+    struct bound bound = {known->low + (known->high - known->low) / 2, 1};
     bound.key += bound.key == KEY_MINUS_ZERO;
     return bound;
 }
@@ -118,7 +113,7 @@ DEVICE bool guess_bound(struct sample sample, int target, int slack, struct boun
     if (!(width < most && scale < most)) {
         return false;
     }
-    for (int i = (int)threadIdx.x; i < sample.count; i += THREADS) {
+    for (int i = (int)thread_number(); i < sample.count; i += THREADS) {
         const u64 entry = list()[i];
         if (entry >= sample.range.low && entry <= sample.range.high) {
             const float place = (key_score((u32)(entry >> 32)) - low) * scale;
@@ -135,25 +130,40 @@ DEVICE bool guess_bound(struct sample sample, int target, int slack, struct boun
     return true;
 }
 
+/* What was found out is in shared memory, so that reading a window needs no registers for it; before
+ * the first round it is nothing. */
+DEVICE struct known *shared_known(void) {
+    return (struct known *)(arena + KNOWN_OFFSET);
+}
+
+DEVICE struct known load_known(const struct window *window, int round) {
+    return round == 0 ? know_nothing(window) : *shared_known();
+}
+
 /* The next bound: so far below the wanted rank that it is hardly missed. All threads agree. */
-DEVICE struct bound choose_bound(const struct window *window, int wanted, int round,
-                                 const struct known *known) {
-    struct bound bound = {known->low, KEY_MINUS_INFINITY, 1};
-    if (known->at_least <= LIST) {
+DEVICE struct bound choose_bound(const struct window *window, int wanted, int round) {
+    const struct known known = load_known(window, round);
+    struct bound bound = {known.low, 1};
+    if (thread_number() == 0) {
+        shared_numbers()[SAMPLE_TOP] = KEY_MINUS_INFINITY;
+    }
+    if (known.at_least <= LIST) {
         return bound;
     }
     const struct sample sample =
-        known->kept > 0 && round % 2 ? take_kept(known->kept)
-                                     : draw_sample(window, sample_count(window), round, known);
+        known.kept > 0 && round % 2 ? take_kept(known.kept)
+                                    : draw_sample(window, sample_count(window), round, &known);
     if (sample.possible == 0 || round % 8 == 7) {
-        return halve(known);
+        return halve(&known);
     }
-    const float share = (float)(wanted - known->above) / (float)(known->at_least - known->above);
+    const float share = (float)(wanted - known.above) / (float)(known.at_least - known.above);
     const float rank = share * (float)sample.possible;
     const float deviation = sqrtf(fmaxf(rank * (1.0f - share), 0.0f));
     const int target = clamp((int)ceilf(rank + DEVIATIONS * deviation + 1.0f), 1, sample.possible);
     const int slack = target / 8;
-    bound.top = (u32)(sample.range.high >> 32);
+    if (thread_number() == 0) {
+        shared_numbers()[SAMPLE_TOP] = (int)(u32)(sample.range.high >> 32);
+    }
     bound.counted = 0;
     if (!guess_bound(sample, target, slack, &bound)) {
         const struct threshold threshold =
@@ -162,104 +172,6 @@ DEVICE struct bound choose_bound(const struct window *window, int wanted, int ro
         /* Many equal samples: the list is to do without those elements. */
         bound.counted = threshold.count - target > slack;
     }
-    bound.counted = bound.counted || bound.key <= known->low;
+    bound.counted = bound.counted || bound.key <= known.low;
     return bound;
-}
-
-/* Keeps a lane's elements of the mask, in any order. A list that is too short is noticed by its
- * count. */
-DEVICE void keep_elements(u32 values[VECTORS][VECTOR], u32 mask, int block) {
-    const int count = __popc(mask);
-    const int inclusive = sum_lanes_before(count);
-    const u32 element = (u32)(block * BLOCK + lane_number() * VECTOR);
-    const int total = __shfl_sync((u32)ALL_LANES, inclusive, 31);
-    u32 at = 0;
-    if (total == 0) {
-        return;
-    }
-    if (lane_number() == 31) {
-        at = atomic_add_shared(shared_number_address(LIST_COUNT), (u32)total);
-    }
-    at = __shfl_sync((u32)ALL_LANES, at, 31);
-    if (at + (u32)total > LIST) {
-        return;
-    }
-    u32 address = shared_address(LIST_OFFSET) + (at + (u32)(inclusive - count)) * 8;
-#pragma unroll
-    for (int i = 0; i < VECTORS; ++i) {
-#pragma unroll
-        for (int c = 0; c < VECTOR; ++c) {
-            address = append_shared_8(address, mask & 0x80000000u >> (i * VECTOR + c),
-                                      ~(element + (u32)(i * STEP + c)), values[i][c]);
-        }
-    }
-}
-
-/* Reads blocks `begin` to `end` of the window, a warp a block; the list's count was cleared before
- * a barrier. How many equal elements this thread counted. */
-DEVICE int read_blocks(const struct window *window, int begin, int end, struct bound bound) {
-    const bool lowest = bound.key == KEY_MINUS_INFINITY;
-    const float below = score_below(lowest ? KEY_MINUS_INFINITY + 1 : bound.key);
-    const float threshold = bound.counted ? key_score(bound.key) : below;
-    int equal = 0;
-#pragma unroll 1
-    for (int block = begin + warp_number(); block < end; block += WARPS) {
-        u32 values[VECTORS][VECTOR];
-        load_block(window, block, values);
-        const u32 above = mask_greater(values, threshold);
-        if (bound.counted) {
-            /* NaN is above nothing, but as good as -inf. */
-            const u32 from = lowest ? mask_inside(window, block) : mask_greater(values, below);
-            equal += __popc(from & ~above);
-        }
-        keep_elements(values, above, block);
-    }
-    return equal;
-}
-
-/* Whether a list of `above` entries, with `equal` elements at the bound that it lacks, is enough;
- * else what follows. `complete`: it had room for all; else for `kept` at least. */
-DEVICE bool is_enough(struct known *known, struct bound bound, int above, int equal, int wanted,
-                      bool complete, int kept) {
-    if (above >= wanted) {
-        known->low = bound.key + (u32)bound.counted;
-        known->low += known->low == KEY_MINUS_ZERO;
-        known->at_least = above;
-        known->kept = kept;
-        return complete;
-    }
-    if (bound.counted && above + equal >= wanted) {
-        return true;
-    }
-    known->high = bound.key - 1 - (bound.key - 1 == KEY_MINUS_ZERO);
-    known->above = above + equal;
-    known->kept = 0;
-    return false;
-}
-
-/* What the list holds. */
-struct found {
-    struct bound bound;
-    int count;
-};
-
-/* The list of a window whose `wanted` best it has, but for those equal to the bound. `known` says
- * where to look. Begins and ends behind a barrier. */
-DEVICE struct found find_list(const struct window *window, int wanted, int round,
-                              struct known known) {
-    struct found found;
-    for (;; ++round) {
-        if (threadIdx.x == 0) {
-            shared_numbers()[LIST_COUNT] = 0;
-        }
-        found.bound = choose_bound(window, wanted, round, &known);
-        __syncthreads(); /* the sample was read, the count is 0 */
-        const int equal = sum_threads(read_blocks(window, 0, window->blocks, found.bound));
-        found.count = shared_numbers()[LIST_COUNT];
-        if (is_enough(&known, found.bound, found.count, equal, wanted, found.count <= LIST,
-                      LIST - BLOCK)) {
-            return found;
-        }
-        __syncthreads(); /* the count was read */
-    }
 }
