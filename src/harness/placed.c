@@ -186,11 +186,18 @@ smelt_status smelt__placed_workspace(struct smelt__placed *placed, const void *o
     return status;
 }
 
-static smelt_status poison_workspace(const struct smelt__placed *placed) {
+/* With its guards; every second time with zeros, which a kernel that reads what nobody wrote takes
+ * for other things: an empty list, query 0. */
+static smelt_status poison_workspace(struct smelt__placed *placed) {
     const struct smelt__device_buffer *workspace = &placed->workspace;
-    return workspace->allocation ? smelt_device_fill(placed->context, workspace->allocation, POISON,
-                                                     workspace->bytes + 2 * GUARD)
-                                 : SMELT_OK;
+    smelt_status status = SMELT_OK;
+    if (workspace->allocation)
+        status = smelt_device_fill(placed->context, workspace->allocation, POISON,
+                                   workspace->bytes + 2 * GUARD);
+    if (workspace->allocation && status == SMELT_OK && placed->poisonings++ % 2)
+        status =
+            smelt_device_fill(placed->context, workspace->allocation + GUARD, 0, workspace->bytes);
+    return status;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

@@ -23,6 +23,7 @@ struct smelt__placed {
     void *args; /* the problem's, with device pointers */
     struct smelt__device_buffer buffers[SMELT__MOST_TENSORS]; /* by the table's rows */
     struct smelt__device_buffer workspace; /* the largest asked for so far; never downloaded */
+    unsigned poisonings;                   /* of the workspace */
     struct smelt__footprints footprints;   /* the inputs' on the emulator alone */
 };
 

@@ -15,7 +15,7 @@ Which are run: all (of hours), or with --full of each family as many as its file
 --sample N so many in all. That sample's size does not grow with the families: each has an equal
 share. It is drawn by the names and the seed alone, so that it is the same each time and an edit
 changes its part alone; listed mutants are left out of it, for each takes every configuration, and the
-full run tries them.
+full run tries them. So are families that say why they are not settled yet (UNSETTLED).
 
 Exit status: 0 every mutant is accounted for; 1 not; 2 wrong use, or the kernels fail unchanged.
 """
@@ -290,8 +290,9 @@ def choose(homes, families, listed, arguments):
     if arguments.only:
         names = [n for n in names if arguments.only in " | ".join(n)]
     if arguments.sample:
-        names = draw_shares({n: homes[n] for n in names if n not in listed}, arguments.sample,
-                            arguments.seed)
+        settled = {family.name for family in families if not family.unsettled}
+        names = draw_shares({n: homes[n] for n in names if n not in listed and homes[n] in settled},
+                            arguments.sample, arguments.seed)
     elif arguments.full:
         sizes = {family.name: family.sample for family in families}
         names = [n for family in sizes

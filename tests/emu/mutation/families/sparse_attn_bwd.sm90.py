@@ -33,6 +33,16 @@ CONFIGURATIONS = (
     check("bwd-sm90-groups", "heads=7,dqk=576,dv=512,topk=100", "--queries 9 --rows 150 --lists adversarial"),
     check("bwd-sm90-partial", "heads=64,dqk=576,dv=512,topk=140,deterministic=1",
           "--queries 3 --rows 200 --lists random", schedules=2),
+    # A list of one key, in the first head of a block of heads.
+    check("bwd-sm90-one", "heads=65,dqk=512,dv=512,topk=1", "--queries 3 --rows 50 --lists random", schedules=2),
+    # Groups of two, the last not full, and rows of each that are no head.
+    check("bwd-sm90-pairs", "heads=24,dqk=512,dv=512,topk=100", "--queries 5 --rows 150 --lists random", schedules=2),
+    # Several items a thread block, of all lengths.
+    check("bwd-sm90-items", "heads=64,dqk=512,dv=512,topk=100", "--queries 30 --rows 150 --lists causal",
+          schedules=1),
+    # Lists as long as they may be: what is written behind one is the next one's.
+    check("bwd-sm90-full", "heads=64,dqk=512,dv=512,topk=128,deterministic=1",
+          "--queries 3 --rows 200 --lists random", schedules=2),
     # Thread blocks keep in step, loosely; one of them has no item.
     check("bwd-sm90-large", "heads=64,dqk=512,dv=512,topk=600", "--queries 1 --query-list partial --rows 13000 --lists random",
           schedules=1),
@@ -41,6 +51,9 @@ CONFIGURATIONS = (
           schedules=1),
     check("bwd-sm90-far", "heads=64,dqk=512,dv=512,topk=70",
           "--far --batches 2 --queries 2 --seed 70 --lists random", schedules=1),
+    # Groups of four; all in one batch, so that rows of kv are reached by one product.
+    check("bwd-sm90-far-fours", "heads=16,dqk=512,dv=512,topk=70",
+          "--far --queries 5 --seed 70 --lists random", schedules=1),
     check("bwd-sm90-racecheck", "heads=64,dqk=512,dv=512,topk=100", "--queries 2 --rows 150 --lists random",
           knobs="racecheck=1", schedules=1),
     check("bwd-sm90-empty", "heads=64,dqk=512,dv=512,topk=64", "--query-list empty --lists random", schedules=1),

@@ -12,6 +12,8 @@ def lists(name, program, which, cases="4"):
                    report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"})
 
 
+UNSETTLED = "changed after its survivors were settled"
+
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("group", "count", "scan", "place")
 

@@ -9,6 +9,8 @@ def sums(dqk):
                    report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"})
 
 
+UNSETTLED = "changed after its survivors were settled"
+
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("sum-64",)
 
