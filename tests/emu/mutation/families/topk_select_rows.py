@@ -13,15 +13,16 @@ SAMPLE = 60  # one mutant that nothing catches takes all of a minute
 def check(name, keys, options, which="rows", **more):
     # Entries that both passes of few rows have are mutated in the merge alone.
     files = ("templates/topk_select_rows.parts",) if which == "parts" else FILES
-    return Check(name, "topk_select:" + keys, f"topk_select_rows:{keys},pass={which}",
+    return Check("topk-" + name, "topk_select:" + keys, f"topk_select_rows:{keys},pass={which}",
                  options + " --seed 70", files=files, **more)
 
 
 UNSETTLED = "its survivors (a fifth of the first 113) are being settled"
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("special", "gaussian", "one", "short", "negative", "decoy", "score", "merge-gaussian",
-            "merge-decoy", "long", "parts")
+COVERAGE = ("topk-special", "topk-gaussian", "topk-one", "topk-short", "topk-negative",
+            "topk-decoy", "topk-score", "topk-merge-gaussian", "topk-merge-decoy", "topk-long",
+            "topk-parts")
 
 CONFIGURATIONS = (
     check("special", "topk=100", "--queries 16 --rows 2600 --data special --windows random "
