@@ -39,7 +39,7 @@ enum {
     PADDED_HEADS = 64,              /* columns of a query */
     BLOCK_QUERIES = 4,              /* queries of a block */
     BLOCK_KEYS = 64,                /* keys of a slab */
-    BLOCK_START = 6,                /* what a block costs before its first slab, in slabs */
+    BLOCK_START = 5,                /* what a block costs before its first slab, in slabs */
     MOST_WEIGHTS = 64,              /* weights that a thread keeps */
     COARSE = 256,                   /* groups of batches whose costs are kept */
     TOGETHER = 4,                   /* batches whose windows are loaded at once */
@@ -860,7 +860,7 @@ struct indexer_logits_fwd_params {
  * 2 i + 1 of each. A thread's columns of D are 8 j + 2 c and the next, c = lane % 4: all of them
  * are query c's. So it adds up the heads of a query by itself, even and odd ones apart, in
  * ascending order, and exchanges nothing; Q comes in that order by boxes of 4 queries and 2 heads.
- * Heads up to PADDED_HEADS are zeros with weight 0.
+ * Columns of heads from HEADS up to PADDED_HEADS are zeros that are not added.
  *
  * Work. 64 keys are a slab; a block's slabs are those from the first to the last that one of its
  * windows meets. All blocks' slabs in a row, each block dearer by BLOCK_START slabs, are cut into
@@ -1173,7 +1173,7 @@ DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const stru
                       const struct key_range *window, int leader, int buffer) {
     const int lane = (int)thread_number() % 32; /* what follows from it is computed anew */
     const u32 full = barrier_at(QUERY_FULL + buffer);
-#pragma unroll 8
+#pragma unroll 4
     for (int i = lane; i < BLOCK_QUERIES * PADDED_HEADS; i += 32) {
         const int query = run->query + i / PADDED_HEADS, head = i % PADDED_HEADS;
         weights_at(buffer)[i] =

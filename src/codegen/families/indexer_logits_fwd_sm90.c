@@ -32,7 +32,7 @@ enum {
     BARRIER_BYTES = 8,
     MOST_STAGES = 15,
     MOST_QUERY_BUFFERS = 3,
-    BLOCK_START = 6, /* slabs: what a block costs before its first; measured */
+    BLOCK_START = 5, /* slabs: what a block costs before its first; measured */
     COARSE = 256,    /* groups of batches whose costs are kept */
     TOGETHER = 4,    /* batches whose windows are loaded at once */
 };
