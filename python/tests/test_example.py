@@ -58,7 +58,7 @@ def rank(number, port, results):
     if device != "cpu":
         torch.cuda.set_device(device)
     dist.init_process_group("gloo" if device == "cpu" else "nccl", rank=number, world_size=2)
-    losses, model = load().train("glm", 2, "smelt", device)
+    losses, model = load().train("glm", 1, "smelt", device)
     if number == 0:
         torch.save((losses, [parameter.grad.cpu() for parameter in model.parameters()]), results)
     dist.destroy_process_group()
@@ -73,7 +73,7 @@ def test_two_ranks(device, tmp_path):
     results = tmp_path / "results.pt"
     multiprocessing.spawn(rank, (port, results), nprocs=2)
     losses, grads = torch.load(results)
-    alone, model = load().train("glm", 2, "smelt", device)
+    alone, model = load().train("glm", 1, "smelt", device)
     assert close(losses, alone, 0.005), (losses, alone)
     for two, parameter in zip(grads, model.parameters()):
         one = parameter.grad.cpu()
