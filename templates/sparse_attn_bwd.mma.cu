@@ -579,7 +579,9 @@ DEVICE char *find_target(const struct sparse_attn_bwd_params *params, int block,
     const int lane = (int)thread_number() % 32;
     const int place = VECTOR_ACCESSES ? lane / 16 * 16 + lane % 4 * 4 : lane / 16 * 4 + lane % 4;
     if (DETERMINISTIC) {
-        const i64 row = (i64)block_item()->number * params->key_stride + block * BLOCK_KEYS;
+        const u32 item = (u32)block_item()->number;
+        const i64 key = (i64)(item / HEAD_BLOCKS) * params->key_stride + block * BLOCK_KEYS;
+        const i64 row = key * HEAD_BLOCKS + item % HEAD_BLOCKS;
         return (char *)params->partials + 2 * (row * DQK + column + place);
     }
     return (char *)params->dkv + 4 * (column + place);
@@ -591,7 +593,7 @@ DEVICE void put_sums(char *target, int block, int slot, const float *sums) {
     if (DETERMINISTIC) {
         const uint2 values = {pack_bf16x2(sums[0], sums[1]), pack_bf16x2(sums[2], sums[3])};
         if (key >= 0) {
-            *(uint2 *)(target + slot * (DQK * 2)) = values;
+            *(uint2 *)(target + slot * (HEAD_BLOCKS * DQK * 2)) = values;
         }
         return;
     }

@@ -30,11 +30,11 @@ struct sparse_attn_bwd_params {
     void *dq;                   /* [batches, tokens, HEADS, DQK] bf16; every member's is written */
     float *dkv;                 /* [batches * rows, DQK] sums, columns in the order of
                                    sparse_attn_bwd.columns.cuh; not with DETERMINISTIC */
-    void *partials;             /* with DETERMINISTIC: bf16 [items, key_stride, DQK], the same
-                                   order of columns; written up to each list's end, item by item
-                                   from the launch's first on */
-    unsigned *progress;         /* how far the thread blocks have come together, by which they keep
-                                   in step: 0 before the launch; not read with STEP_NONE */
+    void *partials;     /* with DETERMINISTIC: bf16 [groups, key_stride, HEAD_BLOCKS, DQK], the
+                           same order of columns; written up to each list's end, from the
+                           launch's first group on */
+    unsigned *progress; /* how far the thread blocks have come together, by which they keep
+                           in step: 0 before the launch; not read with STEP_NONE */
     long long q_batch_stride, q_token_stride, q_head_stride;
     long long kv_batch_stride;
     long long grad_out_batch_stride, grad_out_token_stride, grad_out_head_stride;

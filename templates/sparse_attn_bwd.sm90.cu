@@ -545,7 +545,7 @@ DEVICE void take_rows(u32 *rows, u32 block) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const int key = numbers[first + 4 * i];
-        rows[i] = (u32)(DETERMINISTIC ? block_word(block)->place + first + 4 * i
+        rows[i] = (u32)(DETERMINISTIC ? block_word(block)->place + (first + 4 * i) * HEAD_BLOCKS
                         : key < 0     ? numbers[0]
                                       : key);
     }

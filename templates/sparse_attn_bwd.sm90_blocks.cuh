@@ -190,7 +190,7 @@ enum { COUNT_MASK = 255, FIRST_BLOCK = 256, LAST_BLOCK = 512, MORE_BLOCKS = 1024
 
 struct block_word {
     int item, flags;
-    int place; /* of its first partial row in the launch's */
+    int place; /* of its first partial row in the launch's; the next is HEAD_BLOCKS further */
     int unused;
 };
 
@@ -270,8 +270,9 @@ DEVICE void write_word(const struct sparse_attn_bwd_params *params, u32 block) {
     struct block_word word = {cursor.item, 0, 0, 0};
     word.flags = minimum(cursor.count - cursor.first, BLOCK_KEYS) | cursor.odd;
     word.flags |= cursor.first == 0 ? FIRST_BLOCK : 0;
-    word.place =
-        (cursor.item - params->first_group * HEAD_BLOCKS) * params->key_stride + cursor.first;
+    const u32 item = (u32)(cursor.item - params->first_group * HEAD_BLOCKS);
+    word.place = ((int)(item / HEAD_BLOCKS) * params->key_stride + cursor.first) * HEAD_BLOCKS +
+                 (int)(item % HEAD_BLOCKS);
     cursor.first += BLOCK_KEYS;
     if (cursor.first >= cursor.count) {
         word.flags |= LAST_BLOCK;

@@ -40,43 +40,59 @@ struct place {
     int block;
 };
 
-/* Which partial row it is. */
-DEVICE i64 find_row(const struct sparse_attn_bwd_sum_params *params, const struct place *place) {
-    const int entry = params->entries[place->entry];
-    if (params->head_blocks == 1) {
-        return entry;
+/* The next ROWS partial rows before entry `end`: how many there are. */
+DEVICE int find_rows(const struct sparse_attn_bwd_sum_params *params, struct place *place, int end,
+                     u32 *rows) {
+    const int blocks = params->head_blocks;
+    const int *const entries = params->entries + place->entry;
+    const int left = end - place->entry;
+    if (blocks == 1 && left >= ROWS) {
+#pragma unroll
+        for (int i = 0; i < ROWS; ++i) {
+            rows[i] = (u32)entries[i];
+        }
+        place->entry += ROWS;
+        return ROWS;
     }
-    const i64 group = entry / params->key_stride;
-    return entry + (group * (params->head_blocks - 1) + place->block) * params->key_stride;
-}
-
-/* The next ROWS partial rows before entry `end`; -1 where there is none. */
-DEVICE void find_rows(const struct sparse_attn_bwd_sum_params *params, struct place *place, int end,
-                      i64 *rows) {
+    int count = 0;
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-        rows[i] = place->entry < end ? find_row(params, place) : -1;
-        const bool last = ++place->block == params->head_blocks;
-        place->entry += last;
-        place->block = last ? 0 : place->block;
+        rows[i] = 0;
+        if (place->entry < end) {
+            rows[i] = (u32)params->entries[place->entry] * (u32)blocks + (u32)place->block;
+            ++count;
+            const bool last = ++place->block == blocks;
+            place->entry += last;
+            place->block = last ? 0 : place->block;
+        }
     }
+    return count;
 }
 
-/* This thread's place for a row of a stage, bytes. */
-DEVICE u32 ring_offset(int stage, int row) {
-    return (u32)(RING_OFFSET + ((stage * ROWS + row) * THREADS + (int)threadIdx.x) * 16);
+/* Where this thread's columns of partial row 0 begin, and its part of the ring. */
+struct columns {
+    const char *from;
+    u32 ring; /* offset */
+};
+
+DEVICE struct columns find_columns(const struct sparse_attn_bwd_sum_params *params) {
+    struct columns columns = {(const char *)params->partials + 2 * own_column(),
+                              RING_OFFSET + threadIdx.x * 16};
+    return columns;
+}
+
+/* Of a row of a stage. */
+DEVICE u32 ring_offset(const struct columns *columns, u32 stage, int row) {
+    return columns->ring + (stage * ROWS + (u32)row) * (THREADS * 16);
 }
 
 /* Starts the copies of this thread's columns; zeros where there is no row. */
-DEVICE void copy_rows(const struct sparse_attn_bwd_sum_params *params, const i64 *rows, int stage) {
-    if (rows[0] >= 0) {
+DEVICE void copy_rows(const struct columns *columns, const u32 *rows, int count, u32 stage) {
+    const u32 to = shared_address(ring_offset(columns, stage, 0));
 #pragma unroll
-        for (int i = 0; i < ROWS; ++i) {
-            const i64 row = rows[i] < 0 ? 0 : rows[i];
-            cp_async_16(shared_address(ring_offset(stage, i)),
-                        (const char *)params->partials + 2 * (row * DQK + own_column()),
-                        rows[i] < 0 ? 0 : 16);
-        }
+    for (int i = 0; i < ROWS && count > 0; ++i) {
+        cp_async_16(to + (u32)i * (THREADS * 16), columns->from + (u64)rows[i] * (DQK * 2),
+                    i < count ? 16 : 0);
     }
     cp_async_commit();
 }
@@ -87,10 +103,10 @@ DEVICE void add_pair(float *sums, u32 pair) {
     sums[1] += __int_as_float((int)(pair & 0xffff0000u));
 }
 
-DEVICE void add_rows(float *sums, int stage) {
+DEVICE void add_rows(float *sums, const struct columns *columns, u32 stage) {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-        const uint4 values = *(const uint4 *)(arena + ring_offset(stage, i));
+        const uint4 values = *(const uint4 *)(arena + ring_offset(columns, stage, i));
         add_pair(&sums[0], values.x);
         add_pair(&sums[2], values.y);
         add_pair(&sums[4], values.z);
@@ -102,20 +118,21 @@ DEVICE void add_rows(float *sums, int stage) {
  * read a step before the rows. */
 DEVICE void sum_entries(const struct sparse_attn_bwd_sum_params *params, float *sums, int begin,
                         int end) {
+    const struct columns columns = find_columns(params);
     struct place place = {begin, 0};
-    i64 rows[ROWS];
-    find_rows(params, &place, end, rows);
+    u32 rows[ROWS];
+    int count = find_rows(params, &place, end, rows);
 #pragma unroll
-    for (int stage = 0; stage < STAGES - 1; ++stage) {
-        copy_rows(params, rows, stage);
-        find_rows(params, &place, end, rows);
+    for (u32 stage = 0; stage < STAGES - 1; ++stage) {
+        copy_rows(&columns, rows, count, stage);
+        count = find_rows(params, &place, end, rows);
     }
-    const int steps = ((end - begin) * params->head_blocks + ROWS - 1) / ROWS;
-    for (int step = 0; step < steps; ++step) {
+    const u32 steps = (u32)((end - begin) * params->head_blocks + ROWS - 1) / ROWS;
+    for (u32 step = 0; step < steps; ++step) {
         cp_async_wait_2(); /* STAGES - 2 */
-        copy_rows(params, rows, (step + STAGES - 1) % STAGES);
-        find_rows(params, &place, end, rows);
-        add_rows(sums, step % STAGES);
+        copy_rows(&columns, rows, count, (step + STAGES - 1) % STAGES);
+        count = find_rows(params, &place, end, rows);
+        add_rows(sums, &columns, step % STAGES);
     }
 }
 

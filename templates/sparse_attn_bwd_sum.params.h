@@ -3,8 +3,8 @@
  * the CUDA source: plain C types only. See sparse_attn_bwd_lists.params.h for starts and entries.
  */
 struct sparse_attn_bwd_sum_params {
-    const void *partials; /* bf16 [groups * head_blocks, key_stride, DQK]: of item group *
-                             head_blocks + block, place in the group's list */
+    const void *partials; /* bf16 [groups, key_stride, head_blocks, DQK]: row entry * head_blocks +
+                             block, of less than 2^32 */
     const int *starts;    /* [key_count + 1] */
     const int *entries;
     float *sums; /* [key_count, DQK], added to: entry by entry, blocks of heads in order */

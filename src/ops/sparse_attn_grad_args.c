@@ -73,8 +73,9 @@ static void cut_chunks(const struct smelt__sparse_attn_backward *backward, int64
     layout->chunk = layout->groups;
     if (!backward->deterministic || layout->groups == 0)
         return;
-    if (most > INT32_MAX / layout->key_stride) /* partial rows are numbered */
-        most = INT32_MAX / layout->key_stride;
+    const int64_t numbered = INT32_MAX / layout->key_stride / backward->head_blocks; /* by an int */
+    if (most > numbered)
+        most = numbered;
     layout->chunk = half_chunk(backward, layout, key_count, most);
     layout->kept = layout->chunk > 0 ? 2 : 1;
     if (layout->chunk == 0)

@@ -371,11 +371,11 @@ struct sparse_attn_bwd_params {
     void *dq;                   /* [batches, tokens, HEADS, DQK] bf16; every member's is written */
     float *dkv;                 /* [batches * rows, DQK] sums, columns in the order of
                                    sparse_attn_bwd.columns.cuh; not with DETERMINISTIC */
-    void *partials;             /* with DETERMINISTIC: bf16 [items, key_stride, DQK], the same
-                                   order of columns; written up to each list's end, item by item
-                                   from the launch's first on */
-    unsigned *progress;         /* how far the thread blocks have come together, by which they keep
-                                   in step: 0 before the launch; not read with STEP_NONE */
+    void *partials;     /* with DETERMINISTIC: bf16 [groups, key_stride, HEAD_BLOCKS, DQK], the
+                           same order of columns; written up to each list's end, from the
+                           launch's first group on */
+    unsigned *progress; /* how far the thread blocks have come together, by which they keep
+                           in step: 0 before the launch; not read with STEP_NONE */
     long long q_batch_stride, q_token_stride, q_head_stride;
     long long kv_batch_stride;
     long long grad_out_batch_stride, grad_out_token_stride, grad_out_head_stride;
@@ -958,7 +958,9 @@ DEVICE char *find_target(const struct sparse_attn_bwd_params *params, int block,
     const int lane = (int)thread_number() % 32;
     const int place = VECTOR_ACCESSES ? lane / 16 * 16 + lane % 4 * 4 : lane / 16 * 4 + lane % 4;
     if (DETERMINISTIC) {
-        const i64 row = (i64)block_item()->number * params->key_stride + block * BLOCK_KEYS;
+        const u32 item = (u32)block_item()->number;
+        const i64 key = (i64)(item / HEAD_BLOCKS) * params->key_stride + block * BLOCK_KEYS;
+        const i64 row = key * HEAD_BLOCKS + item % HEAD_BLOCKS;
         return (char *)params->partials + 2 * (row * DQK + column + place);
     }
     return (char *)params->dkv + 4 * (column + place);
@@ -970,7 +972,7 @@ DEVICE void put_sums(char *target, int block, int slot, const float *sums) {
     if (DETERMINISTIC) {
         const uint2 values = {pack_bf16x2(sums[0], sums[1]), pack_bf16x2(sums[2], sums[3])};
         if (key >= 0) {
-            *(uint2 *)(target + slot * (DQK * 2)) = values;
+            *(uint2 *)(target + slot * (HEAD_BLOCKS * DQK * 2)) = values;
         }
         return;
     }

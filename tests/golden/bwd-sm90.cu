@@ -995,11 +995,11 @@ struct sparse_attn_bwd_params {
     void *dq;                   /* [batches, tokens, HEADS, DQK] bf16; every member's is written */
     float *dkv;                 /* [batches * rows, DQK] sums, columns in the order of
                                    sparse_attn_bwd.columns.cuh; not with DETERMINISTIC */
-    void *partials;             /* with DETERMINISTIC: bf16 [items, key_stride, DQK], the same
-                                   order of columns; written up to each list's end, item by item
-                                   from the launch's first on */
-    unsigned *progress;         /* how far the thread blocks have come together, by which they keep
-                                   in step: 0 before the launch; not read with STEP_NONE */
+    void *partials;     /* with DETERMINISTIC: bf16 [groups, key_stride, HEAD_BLOCKS, DQK], the
+                           same order of columns; written up to each list's end, from the
+                           launch's first group on */
+    unsigned *progress; /* how far the thread blocks have come together, by which they keep
+                           in step: 0 before the launch; not read with STEP_NONE */
     long long q_batch_stride, q_token_stride, q_head_stride;
     long long kv_batch_stride;
     long long grad_out_batch_stride, grad_out_token_stride, grad_out_head_stride;
@@ -1343,7 +1343,7 @@ enum { COUNT_MASK = 255, FIRST_BLOCK = 256, LAST_BLOCK = 512, MORE_BLOCKS = 1024
 
 struct block_word {
     int item, flags;
-    int place; /* of its first partial row in the launch's */
+    int place; /* of its first partial row in the launch's; the next is HEAD_BLOCKS further */
     int unused;
 };
 
@@ -1423,8 +1423,9 @@ DEVICE void write_word(const struct sparse_attn_bwd_params *params, u32 block) {
     struct block_word word = {cursor.item, 0, 0, 0};
     word.flags = minimum(cursor.count - cursor.first, BLOCK_KEYS) | cursor.odd;
     word.flags |= cursor.first == 0 ? FIRST_BLOCK : 0;
-    word.place =
-        (cursor.item - params->first_group * HEAD_BLOCKS) * params->key_stride + cursor.first;
+    const u32 item = (u32)(cursor.item - params->first_group * HEAD_BLOCKS);
+    word.place = ((int)(item / HEAD_BLOCKS) * params->key_stride + cursor.first) * HEAD_BLOCKS +
+                 (int)(item % HEAD_BLOCKS);
     cursor.first += BLOCK_KEYS;
     if (cursor.first >= cursor.count) {
         word.flags |= LAST_BLOCK;
@@ -2214,7 +2215,7 @@ DEVICE void take_rows(u32 *rows, u32 block) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const int key = numbers[first + 4 * i];
-        rows[i] = (u32)(DETERMINISTIC ? block_word(block)->place + first + 4 * i
+        rows[i] = (u32)(DETERMINISTIC ? block_word(block)->place + (first + 4 * i) * HEAD_BLOCKS
                         : key < 0     ? numbers[0]
                                       : key);
     }

@@ -162,11 +162,8 @@ static float sum_entries(const struct sparse_attn_bwd_sum_params *params, int dq
     const unsigned short *partials = params->partials;
     float sum = 0.0f;
     for (int i = begin; i < end; i++) {
-        const int entry = params->entries[i], group = entry / params->key_stride;
         for (int block = 0; block < params->head_blocks; block++) {
-            const long long row =
-                ((long long)group * params->head_blocks + block) * params->key_stride +
-                entry % params->key_stride;
+            const long long row = (long long)params->entries[i] * params->head_blocks + block;
             sum += widen(partials[row * dqk + column]);
         }
     }

@@ -164,10 +164,11 @@ static unsigned short *fill_partials(struct random *random, const struct problem
     const int dqk = widths[shape->width];
     unsigned short *partials = take((size_t)problem->partials * sizeof *partials);
     memset(partials, POISON, (size_t)problem->partials * sizeof *partials);
-    for (int64_t item = 0; item < (int64_t)shape->groups * shape->head_blocks; item++) {
-        const int64_t count = problem->host.counts[shape->first_group + item / shape->head_blocks];
-        unsigned short *const rows = partials + item * shape->key_stride * dqk;
-        for (int64_t i = 0; i < count * dqk; i++) /* 2^-20 up to 2^12, of either sign */
+    for (int64_t group = 0; group < shape->groups; group++) {
+        const int64_t row = (int64_t)shape->head_blocks * dqk; /* of an entry */
+        const int64_t count = problem->host.counts[shape->first_group + group];
+        unsigned short *const rows = partials + group * shape->key_stride * row;
+        for (int64_t i = 0; i < count * row; i++) /* 2^-20 up to 2^12, of either sign */
             rows[i] = (unsigned short)((random_next(random) & 0x807f) |
                                        (unsigned)(107 + random_below(random, 32)) << 7);
     }
@@ -393,12 +394,9 @@ static void equal_rows(struct problem *problem) {
                                                        shape->key_stride * (int64_t)row;
             if (group != entries[i - 1] / shape->key_stride)
                 continue;
-            for (int block = 0; block < shape->head_blocks; block++) {
-                const int64_t first = (group * shape->head_blocks + block) * shape->key_stride;
-                memcpy(partials + (size_t)(first + entries[i] % shape->key_stride) * row,
-                       partials + (size_t)(first + entries[i - 1] % shape->key_stride) * row,
-                       row * sizeof *partials);
-            }
+            const size_t rows = (size_t)shape->head_blocks * row;
+            memcpy(partials + (size_t)entries[i] * rows, partials + (size_t)entries[i - 1] * rows,
+                   rows * sizeof *partials);
         }
 }
 
