@@ -1101,15 +1101,15 @@ DEVICE u32 equal_elements(const struct window *window, int block, u32 key) {
     return mask;
 }
 
-/* Appends the first `wanted` elements equal to the bound to the list's `count` packed entries. Ends
- * with a barrier. */
-DEVICE void take_equal(const struct window *window, u32 key, int wanted, int count) {
+/* Takes the first `wanted` elements equal to the bound into the map, a lane whole words of it; or,
+ * packed, into the list behind its `count` entries. Ends with a barrier. */
+DEVICE void take_equal(const struct window *window, u32 key, int wanted, bool mapped, int count) {
     u32 *const sums = warp_numbers(WARP_SUM);
     int taken = 0;
 #pragma unroll 1
     for (int first = 0; first < window->blocks && taken < wanted; first += WARPS) {
-        const int block = first + warp_number();
-        u32 word = turn_masks(equal_elements(window, block, key));
+        const int block = first + warp_number(), number = block * 32 + lane_number();
+        u32 word = turn_masks(equal_elements(window, block, key)), chosen = 0;
         const int own = __popc(word), inclusive = sum_lanes_before(own);
         if (lane_number() == 31) {
             sums[warp_number()] = (u32)inclusive;
@@ -1118,12 +1118,22 @@ DEVICE void take_equal(const struct window *window, u32 key, int wanted, int cou
         const u32 sum = lane_number() < WARPS ? sums[lane_number()] : 0;
         int rank = taken + inclusive - own +
                    (int)warp_reduce_add(lane_number() < warp_number() ? sum : 0);
+        if (mapped && rank + own <= wanted) { /* all of them */
+            chosen = word;
+            word = 0;
+        }
         while (word && rank < wanted) {
-            const u32 element =
-                (u32)(block * BLOCK + lane_number() * 32) + (u32)__ffs((int)word) - 1u;
-            list()[count + rank] = pack_entry(window, key, element);
+            const u32 bit = (u32)__ffs((int)word) - 1u;
+            if (mapped) {
+                chosen |= 1u << bit;
+            } else {
+                list()[count + rank] = pack_entry(window, key, (u32)number * 32 + bit);
+            }
             word &= word - 1;
             ++rank;
+        }
+        if (mapped && chosen) {
+            map_words()[number] |= chosen;
         }
         taken += (int)warp_reduce_add(sum);
         __syncthreads();
@@ -1132,15 +1142,11 @@ DEVICE void take_equal(const struct window *window, u32 key, int wanted, int cou
 
 /* ---- ascending by index ---------------------------------------------------------------------- */
 
-/* The map of the entries from `least` on, over the list, and how many elements are before each pair
- * of its words. Ends with a barrier. */
+/* The map of the entries from `least` on, over the list. Ends with a barrier. */
 DEVICE void make_map(const struct window *window, const u64 own[OWN], u64 least) {
     const u32 words = shared_address(MAP_OFFSET);
-    const int pairs = window->blocks * BLOCK_PAIRS, each = (pairs + THREADS - 1) / THREADS;
-    const int begin = minimum((int)thread_number() * each, pairs), end = minimum(begin + each, pairs);
-    int count = 0;
     __syncthreads(); /* the list was read */
-    for (int i = (int)thread_number(); i < 2 * pairs; i += THREADS) {
+    for (int i = (int)thread_number(); i < window->blocks * (BLOCK / 32); i += THREADS) {
         map_words()[i] = 0;
     }
     __syncthreads();
@@ -1152,6 +1158,16 @@ DEVICE void make_map(const struct window *window, const u64 own[OWN], u64 least)
         }
     }
     __syncthreads();
+}
+
+/* How many elements are before each pair of the map's words. Unless the map has nothing but entries,
+ * also puts all its elements in order, with the bound's key, which is that of those which are none.
+ * Ends with a barrier. */
+DEVICE void count_map(const struct window *window, bool entries, u32 key) {
+    const int pairs = window->blocks * BLOCK_PAIRS, each = (pairs + THREADS - 1) / THREADS;
+    const int begin = minimum((int)thread_number() * each, pairs);
+    const int end = minimum(begin + each, pairs);
+    int count = 0;
     for (int i = begin; i < end; ++i) {
         count += __popc(map_words()[2 * i]) + __popc(map_words()[2 * i + 1]);
     }
@@ -1159,6 +1175,17 @@ DEVICE void make_map(const struct window *window, const u64 own[OWN], u64 least)
     for (int i = begin; i < end; ++i) {
         pair_places()[i] = (unsigned short)place;
         place += __popc(map_words()[2 * i]) + __popc(map_words()[2 * i + 1]);
+    }
+    __syncthreads();
+    /* A word a thread: places of words side by side are side by side. */
+    for (int i = (int)thread_number(); !entries && i < 2 * pairs; i += THREADS) {
+        u32 word = map_words()[i];
+        int at = pair_places()[i / 2] + (i % 2 ? __popc(map_words()[i - 1]) : 0);
+        while (word) {
+            chosen_elements()[at] = (u32)i * 32 + (u32)__ffs((int)word) - 1u;
+            chosen_keys()[at++] = key;
+            word &= word - 1;
+        }
     }
     __syncthreads();
 }
@@ -1289,14 +1316,22 @@ DEVICE void emit_row(const struct topk_select_rows_params *params, const struct 
     u64 own[OWN];
     pack_list(window, found.count, &bins, own);
     const u64 least = find_least(window, found.count, wanted, &bins, own);
-    if (found.count < wanted) {
-        take_equal(window, found.bound.key, wanted - found.count, found.count);
-        reload_own(wanted, own);
-    }
+    const bool entries = found.count >= wanted;
+    const u32 key = found.bound.key;
     if (mapped) {
         make_map(window, own, least);
+        if (!entries) {
+            take_equal(window, key, wanted - found.count, true, 0);
+            reload_own(found.count, own);
+            __syncthreads(); /* the list was read */
+        }
+        count_map(window, entries, key);
         place_entries(window, own, least, params->values != 0);
     } else {
+        if (!entries) {
+            take_equal(window, key, wanted - found.count, false, found.count);
+            reload_own(wanted, own);
+        }
         gather_entries(window, own, least);
         sort_list(wanted);
     }
