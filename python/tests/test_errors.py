@@ -151,7 +151,7 @@ def random_value(random_, problem, device):
     shape = [random_.choice((0, 1, 3, 5, 9, 64, 128)) for _ in range(random_.randrange(7))]
     if torch.Size(shape).numel() > 1 << 20:
         shape = shape[:2]
-    tensor = torch.zeros(shape, dtype=random_.choice(kinds), device=device)
+    tensor = torch.zeros(shape, device=device).to(random_.choice(kinds))  # fp8 has no fill in 2.4
     if random_.random() < 0.3 and tensor.dim() > 1:
         tensor = tensor.transpose(0, 1)
     if random_.random() < 0.2:
