@@ -12,8 +12,11 @@ static const float LARGEST_E4M3 = 448.0F;
 void smelt__indexer_quantize_reference(const smelt_indexer_quantize_spec *spec, const uint16_t *x,
                                        uint8_t *y, float *scale) {
     float largest = 0;
-    for (int d = 0; d < spec->dim; d++)
-        largest = fmaxf(largest, fabsf(smelt__bf16_to_float(x[d]))); /* not of NaN */
+    for (int d = 0; d < spec->dim; d++) {
+        const float size = fabsf(smelt__bf16_to_float(x[d]));
+        if (size > largest) /* not of NaN; fmaxf hands signalling ones on */
+            largest = size;
+    }
     *scale = largest / LARGEST_E4M3;
     if (spec->scale == SMELT_SCALE_POWER_OF_TWO && *scale > 0 && !isinf(*scale)) {
         int exponent;
