@@ -14,10 +14,10 @@ def check(name, keys, options, **more):
 COVERAGE = ("quantize", "quantize-integers")
 
 CONFIGURATIONS = (
-    check("quantize", "dim=128,scale=power_of_two", "--strided --queries 150 --sample 150 --lists adversarial",
+    check("quantize", "dim=128,scale=power_of_two", "--strided --queries 151 --sample 151 --lists adversarial",
           schedules=1),
     check("quantize-integers", "dim=64", "--queries 300 --sample 300 --lists adversarial --seed 3", arch="sm_80",
           schedules=1),
-    check("quantize-plain", "dim=128", "--queries 150 --sample 150 --lists adversarial", schedules=1),
+    check("quantize-plain", "dim=128", "--queries 151 --sample 151 --lists adversarial", schedules=1),
     check("quantize-far", "dim=64", "--far --queries 300 --lists random", schedules=1),
 )
