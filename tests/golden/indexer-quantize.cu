@@ -262,24 +262,29 @@ DEVICE void convert(u32 *to, const u32 *words, float factor) {
     to[1] = pairs[2] | pairs[3] << 16;
 }
 
+/* A lane's part of a row. */
+struct row {
+    u32 words[4];
+};
+
 /* Rows `first`, first + LANE_ROWS, ... of which this lane has a part; by whole warps. */
 DEVICE void quantize(const struct indexer_quantize_rows_params *params, i64 first) {
     const int lane = (int)threadIdx.x % ROW_LANES;
-    u32 words[ROWS_AHEAD][4];
+    struct row rows[ROWS_AHEAD];
 #pragma unroll
     for (int i = 0; i < ROWS_AHEAD; ++i) {
         const i64 row = first + i * LANE_ROWS; /* behind the last, that one again */
-        load_read_only_16(words[i], (const char *)params->x +
-                                        2 * ((row < params->rows ? row : params->rows - 1) *
-                                             params->x_row_stride) +
-                                        lane * 16);
+        load_read_only_16(rows[i].words, (const char *)params->x +
+                                             2 * ((row < params->rows ? row : params->rows - 1) *
+                                                  params->x_row_stride) +
+                                             lane * 16);
     }
 #pragma unroll
     for (int i = 0; i < ROWS_AHEAD; ++i) {
         const i64 row = first + i * LANE_ROWS;
-        const float scale = scale_of(lanes_maximum(largest_size(words[i]), ROW_LANES));
+        const float scale = scale_of(lanes_maximum(largest_size(rows[i].words), ROW_LANES));
         u32 codes[2];
-        convert(codes, words[i], 1.0f / scale);
+        convert(codes, rows[i].words, 1.0f / scale);
         if (row < params->rows) {
             const uint2 pair = {codes[0], codes[1]};
             *(uint2 *)((char *)params->y + row * params->y_row_stride + lane * 8) = pair;

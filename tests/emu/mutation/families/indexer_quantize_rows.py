@@ -19,5 +19,6 @@ CONFIGURATIONS = (
     check("quantize-integers", "dim=64", "--queries 300 --sample 300 --lists adversarial --seed 3", arch="sm_80",
           schedules=1),
     check("quantize-plain", "dim=128", "--queries 151 --sample 151 --lists adversarial", schedules=1),
+    check("quantize-one", "dim=64", "--queries 1 --lists random", schedules=1),
     check("quantize-far", "dim=64", "--far --queries 300 --lists random", schedules=1),
 )
