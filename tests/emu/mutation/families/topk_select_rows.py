@@ -21,8 +21,8 @@ UNSETTLED = "its survivors (a fifth of the first 113) are being settled"
 
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("topk-special", "topk-gaussian", "topk-one", "topk-short", "topk-negative",
-            "topk-decoy", "topk-score", "topk-merge-gaussian", "topk-merge-decoy", "topk-long",
-            "topk-parts")
+            "topk-decoy", "topk-score", "topk-score-levels", "topk-merge-gaussian",
+            "topk-merge-decoy", "topk-long", "topk-parts")
 
 CONFIGURATIONS = (
     check("special", "topk=100", "--queries 16 --rows 2600 --data special --windows random "
@@ -42,8 +42,10 @@ CONFIGURATIONS = (
     check("decoy", "topk=700", "--queries 2 --rows 6000 --data decoy", schedules=1),
     check("score", "topk=70,order=score", "--queries 6 --rows 2500 --data bf16 --windows random --values",
           schedules=2),
+    check("score-levels", "topk=70,order=score", "--queries 2 --rows 2500 --data levels",
+          schedules=2),
     # Longer than the map.
-    check("long", "topk=600", "--queries 1 --rows 132001 --data levels", "merge", arch="sm_86",
+    check("long", "topk=600", "--queries 1 --rows 263001 --data levels", "merge", arch="sm_86",
           schedules=1),
     check("merge-levels", "topk=100", "--queries 1 --rows 33001 --data levels --values", "merge",
           schedules=2),
