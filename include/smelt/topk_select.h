@@ -7,10 +7,13 @@
  * selected: the largest, of equal ones those of the lowest index. -0 counts as +0 and NaN as -inf,
  * which is legal and the lowest of all. Nothing outside a window is read.
  *
- *   indices [T,topk] int32: the selected elements' columns, plus offset[t] and index_offset,
- * ascending or (order=score) by descending score, of equal ones ascending; -1 in the places that
- * are left values [T,topk] fp32: their scores as they were compared; -inf in the places that are
- * left lengths [T] int32: how many were selected
+ *   indices [T,topk] int32   the selected elements' columns, plus offset[t] and index_offset; -1
+ *                            in the places that are left
+ *   values  [T,topk] fp32    their scores as they were compared; -inf in the places that are left
+ *   lengths [T] int32        how many were selected
+ *
+ * Places are in ascending order of columns or, with order=score, of descending score, and of
+ * ascending columns where scores are equal.
  *
  * The result is exact whatever the data, and has the same bits in every run, whatever T, a row's
  * neighbours or the GPU. Windows of at most topk elements are not read unless values are asked for
