@@ -22,13 +22,13 @@ CONFIGURATIONS = (
     # Blocks of 32 queries, the second not whole; an odd number of heads; windows that are empty,
     # inverted, out of range; rows that begin at odd places.
     check("logits-sm90", "heads=3,dim=64,dtype=fp8", "--queries 43 --rows 301 --lists adversarial --seed 3"),
-    # More slabs than stages.
-    check("logits-sm90-long", "heads=2,dim=64,dtype=fp8", "--queries 3 --rows 5003 --lists causal", schedules=2),
+    # Fills longer than one bulk store.
+    check("logits-sm90-long", "heads=2,dim=64,dtype=fp8", "--queries 1 --rows 9003 --lists window", schedules=2),
     # Weights a part at a time.
     check("logits-sm90-parts", "heads=67,dim=64,dtype=bf16", "--queries 7 --rows 140 --lists log", schedules=2),
     check("logits-sm90-sets", "heads=20,dim=128,dtype=bf16", "--queries 13 --rows 200 --lists causal", schedules=2),
-    # More batches than are looked at together; fills longer than one bulk store.
-    check("logits-sm90-many", "heads=2,dim=64,dtype=fp8", "--queries 300 --rows 2600 --lists window", schedules=1),
+    # More groups of batches than a lane adds up, more slabs than stages.
+    check("logits-sm90-many", "heads=2,dim=64,dtype=fp8", "--queries 1300 --rows 150 --lists causal", schedules=1),
     check("logits-sm90-groups", "heads=5,dim=64,dtype=fp8", "--queries 21 --rows 400 --lists full",
           knobs="groups=2,columns=256", schedules=2),
     check("logits-sm90-one", "heads=1,dim=64,dtype=bf16", "--queries 1 --rows 1 --lists full", schedules=1),
