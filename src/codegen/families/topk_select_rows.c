@@ -13,6 +13,7 @@
 
 enum {
     ENTRY_BYTES = 8,
+    USUAL_ENTRIES = 4096, /* of a list: 16 a thread */
     BINS = 1024,
     LOG_BINS = 10,
     BLOCK = 1024, /* elements that a warp reads at once */
@@ -84,7 +85,7 @@ static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__
 
 /* Half as much again as is wanted, at the least, and what the sample's error asks for. */
 static int list_entries(int topk) {
-    return topk <= 512 ? 2048 : topk <= 2048 ? 4096 : 6144;
+    return topk <= 512 ? 2048 : topk <= 2048 ? USUAL_ENTRIES : 6144;
 }
 
 int smelt__topk_select_part_list(int topk) {
@@ -147,7 +148,11 @@ static void plan_pass(const struct smelt__spec *spec, const struct smelt__arch *
     const int threads = merge ? MERGE_THREADS : smelt__spec_knob(spec, "threads", THREADS);
     const int list = merge ? merge_list(arch) : list_entries(topk);
     const int blocks =
-        merge ? 1 : smelt__spec_knob(spec, "blocks", parts ? PART_BLOCKS : ROW_BLOCKS);
+        merge ? 1
+              : smelt__spec_knob(spec, "blocks",
+                                 parts                  ? PART_BLOCKS
+                                 : list > USUAL_ENTRIES ? ROW_BLOCKS - 1 /* more registers */
+                                                        : ROW_BLOCKS);
     const int prefetch = smelt__spec_knob(spec, "prefetch", PREFETCH_KB);
     const int map = parts ? 0 : map_blocks(topk, list, merge ? MERGE_MAP_BLOCKS : MAP_BLOCKS);
     smelt__plan_set_threads(
