@@ -24,7 +24,8 @@ def check(name, keys, options, knobs="", **more):
 UNSETTLED = "how thread blocks find out how to keep in step is newer than the proofs"
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("bwd-sm90", "bwd-sm90-groups", "bwd-sm90-partial", "bwd-sm90-large")
+COVERAGE = ("bwd-sm90", "bwd-sm90-groups", "bwd-sm90-partial", "bwd-sm90-large", "bwd-sm90-huge",
+            "bwd-sm90-drift")
 
 CONFIGURATIONS = (
     # Two blocks of heads, the second not full; gaps between batches; lists without a key.
@@ -50,6 +51,9 @@ CONFIGURATIONS = (
           schedules=1),
     # And closely.
     check("bwd-sm90-huge", "heads=64,dqk=512,dv=512,topk=330", "--queries 2 --rows 50000 --lists random",
+          schedules=1),
+    # Closely, but that the lists share their keys.
+    check("bwd-sm90-drift", "heads=64,dqk=512,dv=512,topk=70", "--queries 2 --rows 50000 --lists drift",
           schedules=1),
     check("bwd-sm90-far", "heads=64,dqk=512,dv=512,topk=70",
           "--far --batches 2 --queries 2 --seed 70 --lists random", schedules=1),
