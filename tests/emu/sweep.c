@@ -54,6 +54,8 @@ static void draw_spec(struct sweep *sweep, smelt_context *context, char text[SME
         struct smelt__harness_spec parsed;
         struct smelt__spec drawn = random_spec(&sweep->random, family);
         smelt__spec_print(&drawn, text);
+        if (op->passes_field && one_in(sweep, 2)) /* it takes the forward pass otherwise */
+            strncat(text, ",passes=backward", SMELT__SPEC_TEXT - 1 - strlen(text));
         status = smelt__harness_spec_parse(&parsed, text);
         if (status == SMELT_OK)
             status = op->supported(context, parsed.spec, NULL);
