@@ -28,7 +28,7 @@ CONFIGURATIONS = (
     check("logits-sm90-parts", "heads=67,dim=64,dtype=bf16", "--queries 7 --rows 140 --lists log", schedules=2),
     check("logits-sm90-sets", "heads=20,dim=128,dtype=bf16", "--queries 13 --rows 200 --lists causal", schedules=2),
     # More groups of batches than a lane adds up, more slabs than stages.
-    check("logits-sm90-many", "heads=2,dim=64,dtype=fp8", "--queries 2200 --rows 150 --lists causal", schedules=1),
+    check("logits-sm90-many", "heads=2,dim=64,dtype=fp8", "--queries 2900 --rows 150 --lists causal", schedules=1),
     check("logits-sm90-groups", "heads=5,dim=64,dtype=fp8", "--queries 21 --rows 400 --lists full",
           knobs="groups=2,columns=256", schedules=2),
     check("logits-sm90-one", "heads=1,dim=64,dtype=bf16", "--queries 1 --rows 1 --lists full", schedules=1),
