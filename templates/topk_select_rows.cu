@@ -10,26 +10,26 @@
  *
  *   1. bound    of a sample of the window, an element so far below the wanted rank that hardly ever
  *               too few are above it
- *   2. list     the window is read once; scores above the bound are kept, about one and a half times
- *               TOPK. If fewer than TOPK or more than LIST are, again with what the counts told
- *   3. rank     histograms of the list, each of the bin that the one before found, down to one entry
+ *   2. list     the window is read once; scores above the bound are kept, about one and a half
+ * times TOPK. If fewer than TOPK or more than LIST are, again with what the counts told
+ *   3. rank     histograms of the list, each of the bin that the one before found, down to one
+ * entry
  *   4. emit     a map of bits and their sums, or a sort
  *
  * What many elements are equal to is not kept but counted, and the first of them are looked for at
- * the end. The result is exact whatever the sample, and nothing in it depends on the order of atomics.
+ * the end. The result is exact whatever the sample, and nothing in it depends on the order of
+ * atomics.
  *
  * With PARTS (pass `merge`) step 2 was done by the blocks of pass `parts`, a part of the row each;
  * this kernel collects their lists, and if they are not enough goes on alone.
  *
  * Shared memory:
- *   LIST          [LIST] u64: samples; then entries of the window; at last elements and keys in order,
- *                 [TOPK] u32 each, and at its end MAP, [MAP_BLOCKS * 32] u32: a bit an element
- *   HISTOGRAM     [BINS] u32; of pass `merge` first where each part's entries begin; at last the
- *                 elements of the map before each 64
- *   EQUAL         [WARPS][32] u32: masks of a warp's lanes
- *   WARPS         [3][32] u32: a number of each warp
- *   NUMBERS       [SHARED_NUMBERS] int
- *   KNOWN         struct known: what earlier rounds of step 2 found out
+ *   LIST          [LIST] u64: samples; then entries of the window; at last elements and keys in
+ * order, [TOPK] u32 each, and at its end MAP, [MAP_BLOCKS * 32] u32: a bit an element HISTOGRAM
+ * [BINS] u32; of pass `merge` first where each part's entries begin; at last the elements of the
+ * map before each 64 EQUAL         [WARPS][32] u32: masks of a warp's lanes WARPS         [3][32]
+ * u32: a number of each warp NUMBERS       [SHARED_NUMBERS] int KNOWN         struct known: what
+ * earlier rounds of step 2 found out
  *
  * Barriers: all are the whole block's; each function says what it leaves open.
  *
@@ -90,7 +90,7 @@ DEVICE bool collect_parts(const struct topk_select_rows_params *params, const st
 DEVICE struct found find_row(const struct topk_select_rows_params *params,
                              const struct window *window, int row, int wanted) {
     int round = 0;
-//@if MERGE
+    //@if MERGE
     struct found found;
     if (window_length(window) > LIST) {
         if (collect_parts(params, window, row, wanted, &found)) {
@@ -98,7 +98,7 @@ DEVICE struct found find_row(const struct topk_select_rows_params *params,
         }
         round = 1;
     }
-//@end
+    //@end
     return find_list(window, wanted, round);
 }
 

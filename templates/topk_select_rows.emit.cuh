@@ -1,12 +1,13 @@
 //@use topk_select_rows.list.cuh
 /*
- * From a list that holds a window's best to what is written. Each thread keeps entries of the list in
- * registers from the first step to the last: numbers thread_number(), THREADS behind it, and so on.
+ * From a list that holds a window's best to what is written. Each thread keeps entries of the list
+ * in registers from the first step to the last: numbers thread_number(), THREADS behind it, and so
+ * on.
  *
  * Ascending by index: each chosen element is a bit of a map, and its place is the number of bits
- * before it. Else, or where a window is longer than the map, the chosen entries are sorted: Batcher's
- * bitonic network (K. E. Batcher, Sorting networks and their applications, 1968), which takes any
- * number of entries.
+ * before it. Else, or where a window is longer than the map, the chosen entries are sorted:
+ * Batcher's bitonic network (K. E. Batcher, Sorting networks and their applications, 1968), which
+ * takes any number of entries.
  */
 
 enum {
@@ -89,8 +90,8 @@ DEVICE struct bins choose_bins(struct found found) {
     return bins;
 }
 
-/* Packs the list, a thread its own entries, and counts them by bins. Begins behind a barrier and ends
- * with one. */
+/* Packs the list, a thread its own entries, and counts them by bins. Begins behind a barrier and
+ * ends with one. */
 DEVICE void pack_list(const struct window *window, int count, const struct bins *bins,
                       u64 own[OWN]) {
     const u32 counts = shared_address(HISTOGRAM_OFFSET);
@@ -115,7 +116,8 @@ DEVICE void pack_list(const struct window *window, int count, const struct bins 
     __syncthreads();
 }
 
-/* Reads the thread's own entries of a packed list again, so that no registers hold them meanwhile. */
+/* Reads the thread's own entries of a packed list again, so that no registers hold them meanwhile.
+ */
 DEVICE void reload_own(int count, u64 own[OWN]) {
 #pragma unroll
     for (int j = 0; j < OWN; ++j) {
@@ -229,8 +231,8 @@ DEVICE void take_equal(const struct window *window, u32 key, int wanted, bool ma
         }
         __syncthreads();
         const u32 sum = lane_number() < WARPS ? sums[lane_number()] : 0;
-        int rank = taken + inclusive - own +
-                   (int)warp_reduce_add(lane_number() < warp_number() ? sum : 0);
+        int rank =
+            taken + inclusive - own + (int)warp_reduce_add(lane_number() < warp_number() ? sum : 0);
         if (mapped && rank + own <= wanted) { /* all of them */
             chosen = word;
             word = 0;
@@ -273,9 +275,9 @@ DEVICE void make_map(const struct window *window, const u64 own[OWN], u64 least)
     __syncthreads();
 }
 
-/* How many elements are before each pair of the map's words. Unless the map has nothing but entries,
- * also puts all its elements in order, with the bound's key, which is that of those which are none.
- * Ends with a barrier. */
+/* How many elements are before each pair of the map's words. Unless the map has nothing but
+ * entries, also puts all its elements in order, with the bound's key, which is that of those which
+ * are none. Ends with a barrier. */
 DEVICE void count_map(const struct window *window, bool entries, u32 key) {
     const int pairs = window->blocks * BLOCK_PAIRS, each = (pairs + THREADS - 1) / THREADS;
     const int begin = minimum((int)thread_number() * each, pairs);
@@ -311,9 +313,9 @@ DEVICE void place_entries(const struct window *window, const u64 own[OWN], u64 l
             const u32 element = packed_element(window, own[j]), pair = element / PAIR;
             const u32 before = (1u << element % 32) - 1u;
             const u32 first = map_words()[2 * pair], second = map_words()[2 * pair + 1];
-            const int place = pair_places()[pair] +
-                              (element & 32 ? __popc(first) + __popc(second & before)
-                                            : __popc(first & before));
+            const int place =
+                pair_places()[pair] +
+                (element & 32 ? __popc(first) + __popc(second & before) : __popc(first & before));
             chosen_elements()[place] = element;
             if (keys) {
                 chosen_keys()[place] = packed_key(window, own[j]);
@@ -338,9 +340,8 @@ DEVICE void gather_entries(const struct window *window, const u64 own[OWN], u64 
     for (int j = 0; j < OWN; ++j) {
         if (own[j] >= least) {
             const u32 key = packed_key(window, own[j]);
-            list()[place++] = ORDER_BY_SCORE
-                                  ? own[j]
-                                  : (u64)~packed_element(window, own[j]) << 32 | key;
+            list()[place++] =
+                ORDER_BY_SCORE ? own[j] : (u64)~packed_element(window, own[j]) << 32 | key;
         }
     }
     __syncthreads();

@@ -1,8 +1,8 @@
 //@use topk_select_rows.rank.cuh
 /*
  * From a window to a bound, below which hardly one of its best is: a guess from a sample. What is
- * above it is then counted exactly (topk_select_rows.list.cuh), which proves the guess or tells where
- * the next is to be looked for. So whatever is guessed here, good or bad, costs time alone.
+ * above it is then counted exactly (topk_select_rows.list.cuh), which proves the guess or tells
+ * where the next is to be looked for. So whatever is guessed here, good or bad, costs time alone.
  */
 
 /* Standard deviations by which the bound is below the rank that the sample shows: of 500 rows about
@@ -24,8 +24,7 @@ struct bound {
 };
 
 DEVICE struct known know_nothing(const struct window *window) {
-    const struct known known = {KEY_MINUS_INFINITY, KEY_PLUS_INFINITY, 0,
-                                window_length(window), 0};
+    const struct known known = {KEY_MINUS_INFINITY, KEY_PLUS_INFINITY, 0, window_length(window), 0};
     return known;
 }
 
@@ -103,7 +102,8 @@ DEVICE struct bound halve(const struct known *known) {
 }
 
 /* Guesses a score that `target` samples are not below, and at most `slack` more: from bins of equal
- * width, by the histogram that was cleared. False if one bin has too many, or scores are infinite. */
+ * width, by the histogram that was cleared. False if one bin has too many, or scores are infinite.
+ */
 DEVICE bool guess_bound(struct sample sample, int target, int slack, struct bound *bound) {
     const u32 counts = shared_address(HISTOGRAM_OFFSET);
     const float low = key_score((u32)(sample.range.low >> 32));
@@ -125,13 +125,12 @@ DEVICE bool guess_bound(struct sample sample, int target, int slack, struct boun
     if (shared_numbers()[FOUND_COUNT] - shared_numbers()[FOUND_RANK] > slack) {
         return false;
     }
-    bound->key =
-        ordered_key(__float_as_uint(low + (float)shared_numbers()[FOUND_BIN] * width));
+    bound->key = ordered_key(__float_as_uint(low + (float)shared_numbers()[FOUND_BIN] * width));
     return true;
 }
 
-/* What was found out is in shared memory, so that reading a window needs no registers for it; before
- * the first round it is nothing. */
+/* What was found out is in shared memory, so that reading a window needs no registers for it;
+ * before the first round it is nothing. */
 DEVICE struct known *shared_known(void) {
     return (struct known *)(arena + KNOWN_OFFSET);
 }
@@ -150,9 +149,9 @@ DEVICE struct bound choose_bound(const struct window *window, int wanted, int ro
     if (known.at_least <= LIST) {
         return bound;
     }
-    const struct sample sample =
-        known.kept > 0 && round % 2 ? take_kept(known.kept)
-                                    : draw_sample(window, sample_count(window), round, &known);
+    const struct sample sample = known.kept > 0 && round % 2
+                                     ? take_kept(known.kept)
+                                     : draw_sample(window, sample_count(window), round, &known);
     if (sample.possible == 0 || round % 8 == 7) {
         return halve(&known);
     }

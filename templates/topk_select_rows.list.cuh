@@ -1,9 +1,9 @@
 //@use ptx/append.cuh
 //@use topk_select_rows.guess.cuh
 /*
- * From a window to a list of entries that holds its best: the window is read once, and what is above
- * the guessed bound kept. Exact counts tell whether that is enough; else once more with what they
- * told, so that the result is exact whatever the guesses.
+ * From a window to a list of entries that holds its best: the window is read once, and what is
+ * above the guessed bound kept. Exact counts tell whether that is enough; else once more with what
+ * they told, so that the result is exact whatever the guesses.
  *
  * An entry of the list is a score's bits, later its key, above ~element: of equal keys the first
  * element is the largest entry.

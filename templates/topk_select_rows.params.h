@@ -14,15 +14,15 @@ struct topk_select_rows_header {
 };
 
 struct topk_select_rows_params {
-    const float *logits;     /* [rows, columns] */
-    const int *window_begin; /* [rows], or null: 0 */
-    const int *window_end;   /* [rows], or null: columns */
-    const int *offset;       /* [rows] added to a row's indices, or null */
-    int *indices;            /* [rows, TOPK] */
-    float *values;           /* [rows, TOPK], or null */
-    int *lengths;            /* [rows], or null */
-    unsigned long long *lists;                /* [rows, parts, PART_LIST] */
-    struct topk_select_rows_header *headers;  /* [rows, parts] */
+    const float *logits;                     /* [rows, columns] */
+    const int *window_begin;                 /* [rows], or null: 0 */
+    const int *window_end;                   /* [rows], or null: columns */
+    const int *offset;                       /* [rows] added to a row's indices, or null */
+    int *indices;                            /* [rows, TOPK] */
+    float *values;                           /* [rows, TOPK], or null */
+    int *lengths;                            /* [rows], or null */
+    unsigned long long *lists;               /* [rows, parts, PART_LIST] */
+    struct topk_select_rows_header *headers; /* [rows, parts] */
     long long logits_stride, indices_stride, values_stride;
     int rows, columns;
     int index_offset; /* added to all indices */

@@ -4,8 +4,8 @@
 //@use ptx/thread.cuh
 //@use topk_select_rows.window.cuh
 /*
- * The list of entries in shared memory, and the one of a rank among them. An entry is 64 bits: a key
- * above, below it what tells equal keys apart. Sums over the block.
+ * The list of entries in shared memory, and the one of a rank among them. An entry is 64 bits: a
+ * key above, below it what tells equal keys apart. Sums over the block.
  *
  * Threads read their number anew wherever they need it (ptx/thread.cuh): kept, what follows from it
  * would take registers that those who read a window do not have.
@@ -63,8 +63,8 @@ DEVICE int sum_lanes_before(int value) {
     return value;
 }
 
-/* The values of the threads before this one. A barrier, and one is needed before the next use of the
- * warps' sums. */
+/* The values of the threads before this one. A barrier, and one is needed before the next use of
+ * the warps' sums. */
 DEVICE int sum_threads_before(int value) {
     u32 *const sums = warp_numbers(WARP_SUM);
     const int inclusive = sum_lanes_before(value);

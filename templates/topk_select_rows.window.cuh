@@ -6,8 +6,8 @@
  * A row's window, and its scores as keys whose order as unsigned numbers is the scores'.
  *
  * Elements of a window are counted from the last multiple of 16 bytes that is not behind its
- * beginning: it has elements `first`, 0 to 3, up to `last`. They come in blocks of BLOCK, of which a
- * warp reads one at a time: vector i of lane l is elements 128 * i + 4 * l and the next three. A
+ * beginning: it has elements `first`, 0 to 3, up to `last`. They come in blocks of BLOCK, of which
+ * a warp reads one at a time: vector i of lane l is elements 128 * i + 4 * l and the next three. A
  * mask of a lane's 32 elements has element c of vector i at bit 31 - (4 * i + c).
  */
 
@@ -20,8 +20,8 @@ enum {
     BLOCK = VECTORS * STEP
 };
 
-/* Keys: negative numbers with all bits turned, others with the sign's set. No element has the key of
- * -0, which counts as +0, nor one below that of -inf, which NaN counts as. */
+/* Keys: negative numbers with all bits turned, others with the sign's set. No element has the key
+ * of -0, which counts as +0, nor one below that of -inf, which NaN counts as. */
 #define KEY_MINUS_INFINITY 0x007fffffu
 #define KEY_MINUS_ZERO 0x7fffffffu
 #define KEY_PLUS_INFINITY 0xff800000u
