@@ -75,9 +75,10 @@ struct indexer_windows_build_params {
  * Windows of the lightning indexer from the metadata of packed documents: for each query the keys
  * it may choose from. Meaning: docs/operators.md, indexer_windows.
  *
- * Grid: as many blocks as the operator likes; a block takes THREADS queries at a time, one a thread,
- * and goes on a grid further. The document of a query's row is found by bisection in shared memory,
- * in where documents begin, ENTRIES of these at a time: all of them, once, when there are no more.
+ * Grid: as many blocks as the operator likes; a block takes THREADS queries at a time, one a
+ * thread, and goes on a grid further. The document of a query's row is found by bisection in shared
+ * memory, in where documents begin, ENTRIES of these at a time: all of them, once, when there are
+ * no more.
  *
  * Entries of cu_seqlens that do not ascend count as the largest before them, so what is bisected
  * ascends whatever the caller gave; the others are only looked at beside a document's number.
@@ -204,8 +205,7 @@ DEVICE struct window find_window(const struct indexer_windows_build_params *para
     }
     const int position = row - document->begin;
     /* What is behind its length pads; where nothing does, that is no less than the rows. */
-    const int length =
-        (int)clip(length_of(params->cu_seqlens, d), document->end - document->begin);
+    const int length = (int)clip(length_of(params->cu_seqlens, d), document->end - document->begin);
     if (position >= length) {
         return empty;
     }

@@ -181,9 +181,9 @@ DEVICE u32 thread_number(void) {
 
 #line 2 "templates/ptx/order.cuh"
 
-/* Shifts a mask one bit to the left and puts in whether x > threshold: the sign of their difference,
- * one addition and one shift. A NaN is not greater: the difference is then the canonical NaN, whose
- * sign is clear (PTX ISA, "sub", "Floating Point Comparisons"; 0x7fffffff). */
+/* Shifts a mask one bit to the left and puts in whether x > threshold: the sign of their
+ * difference, one addition and one shift. A NaN is not greater: the difference is then the
+ * canonical NaN, whose sign is clear (PTX ISA, "sub", "Floating Point Comparisons"; 0x7fffffff). */
 DEVICE u32 push_greater(u32 mask, float threshold, u32 x) {
     asm("{.reg .f32 difference;\n\t"
         ".reg .b32 bits;\n\t"
@@ -224,15 +224,15 @@ struct topk_select_rows_header {
 };
 
 struct topk_select_rows_params {
-    const float *logits;     /* [rows, columns] */
-    const int *window_begin; /* [rows], or null: 0 */
-    const int *window_end;   /* [rows], or null: columns */
-    const int *offset;       /* [rows] added to a row's indices, or null */
-    int *indices;            /* [rows, TOPK] */
-    float *values;           /* [rows, TOPK], or null */
-    int *lengths;            /* [rows], or null */
-    unsigned long long *lists;                /* [rows, parts, PART_LIST] */
-    struct topk_select_rows_header *headers;  /* [rows, parts] */
+    const float *logits;                     /* [rows, columns] */
+    const int *window_begin;                 /* [rows], or null: 0 */
+    const int *window_end;                   /* [rows], or null: columns */
+    const int *offset;                       /* [rows] added to a row's indices, or null */
+    int *indices;                            /* [rows, TOPK] */
+    float *values;                           /* [rows, TOPK], or null */
+    int *lengths;                            /* [rows], or null */
+    unsigned long long *lists;               /* [rows, parts, PART_LIST] */
+    struct topk_select_rows_header *headers; /* [rows, parts] */
     long long logits_stride, indices_stride, values_stride;
     int rows, columns;
     int index_offset; /* added to all indices */
@@ -245,8 +245,8 @@ struct topk_select_rows_params {
  * A row's window, and its scores as keys whose order as unsigned numbers is the scores'.
  *
  * Elements of a window are counted from the last multiple of 16 bytes that is not behind its
- * beginning: it has elements `first`, 0 to 3, up to `last`. They come in blocks of BLOCK, of which a
- * warp reads one at a time: vector i of lane l is elements 128 * i + 4 * l and the next three. A
+ * beginning: it has elements `first`, 0 to 3, up to `last`. They come in blocks of BLOCK, of which
+ * a warp reads one at a time: vector i of lane l is elements 128 * i + 4 * l and the next three. A
  * mask of a lane's 32 elements has element c of vector i at bit 31 - (4 * i + c).
  */
 
@@ -259,8 +259,8 @@ enum {
     BLOCK = VECTORS * STEP
 };
 
-/* Keys: negative numbers with all bits turned, others with the sign's set. No element has the key of
- * -0, which counts as +0, nor one below that of -inf, which NaN counts as. */
+/* Keys: negative numbers with all bits turned, others with the sign's set. No element has the key
+ * of -0, which counts as +0, nor one below that of -inf, which NaN counts as. */
 #define KEY_MINUS_INFINITY 0x007fffffu
 #define KEY_MINUS_ZERO 0x7fffffffu
 #define KEY_PLUS_INFINITY 0xff800000u
@@ -382,8 +382,8 @@ DEVICE u32 mask_greater(u32 values[VECTORS][VECTOR], float threshold) {
 
 #line 6 "templates/topk_select_rows.rank.cuh"
 /*
- * The list of entries in shared memory, and the one of a rank among them. An entry is 64 bits: a key
- * above, below it what tells equal keys apart. Sums over the block.
+ * The list of entries in shared memory, and the one of a rank among them. An entry is 64 bits: a
+ * key above, below it what tells equal keys apart. Sums over the block.
  *
  * Threads read their number anew wherever they need it (ptx/thread.cuh): kept, what follows from it
  * would take registers that those who read a window do not have.
@@ -441,8 +441,8 @@ DEVICE int sum_lanes_before(int value) {
     return value;
 }
 
-/* The values of the threads before this one. A barrier, and one is needed before the next use of the
- * warps' sums. */
+/* The values of the threads before this one. A barrier, and one is needed before the next use of
+ * the warps' sums. */
 DEVICE int sum_threads_before(int value) {
     u32 *const sums = warp_numbers(WARP_SUM);
     const int inclusive = sum_lanes_before(value);
@@ -581,8 +581,8 @@ DEVICE struct threshold find_threshold(int count, int rank, struct range range, 
 #line 2 "templates/topk_select_rows.guess.cuh"
 /*
  * From a window to a bound, below which hardly one of its best is: a guess from a sample. What is
- * above it is then counted exactly (topk_select_rows.list.cuh), which proves the guess or tells where
- * the next is to be looked for. So whatever is guessed here, good or bad, costs time alone.
+ * above it is then counted exactly (topk_select_rows.list.cuh), which proves the guess or tells
+ * where the next is to be looked for. So whatever is guessed here, good or bad, costs time alone.
  */
 
 /* Standard deviations by which the bound is below the rank that the sample shows: of 500 rows about
@@ -604,8 +604,7 @@ struct bound {
 };
 
 DEVICE struct known know_nothing(const struct window *window) {
-    const struct known known = {KEY_MINUS_INFINITY, KEY_PLUS_INFINITY, 0,
-                                window_length(window), 0};
+    const struct known known = {KEY_MINUS_INFINITY, KEY_PLUS_INFINITY, 0, window_length(window), 0};
     return known;
 }
 
@@ -683,7 +682,8 @@ DEVICE struct bound halve(const struct known *known) {
 }
 
 /* Guesses a score that `target` samples are not below, and at most `slack` more: from bins of equal
- * width, by the histogram that was cleared. False if one bin has too many, or scores are infinite. */
+ * width, by the histogram that was cleared. False if one bin has too many, or scores are infinite.
+ */
 DEVICE bool guess_bound(struct sample sample, int target, int slack, struct bound *bound) {
     const u32 counts = shared_address(HISTOGRAM_OFFSET);
     const float low = key_score((u32)(sample.range.low >> 32));
@@ -705,13 +705,12 @@ DEVICE bool guess_bound(struct sample sample, int target, int slack, struct boun
     if (shared_numbers()[FOUND_COUNT] - shared_numbers()[FOUND_RANK] > slack) {
         return false;
     }
-    bound->key =
-        ordered_key(__float_as_uint(low + (float)shared_numbers()[FOUND_BIN] * width));
+    bound->key = ordered_key(__float_as_uint(low + (float)shared_numbers()[FOUND_BIN] * width));
     return true;
 }
 
-/* What was found out is in shared memory, so that reading a window needs no registers for it; before
- * the first round it is nothing. */
+/* What was found out is in shared memory, so that reading a window needs no registers for it;
+ * before the first round it is nothing. */
 DEVICE struct known *shared_known(void) {
     return (struct known *)(arena + KNOWN_OFFSET);
 }
@@ -730,9 +729,9 @@ DEVICE struct bound choose_bound(const struct window *window, int wanted, int ro
     if (known.at_least <= LIST) {
         return bound;
     }
-    const struct sample sample =
-        known.kept > 0 && round % 2 ? take_kept(known.kept)
-                                    : draw_sample(window, sample_count(window), round, &known);
+    const struct sample sample = known.kept > 0 && round % 2
+                                     ? take_kept(known.kept)
+                                     : draw_sample(window, sample_count(window), round, &known);
     if (sample.possible == 0 || round % 8 == 7) {
         return halve(&known);
     }
@@ -758,9 +757,9 @@ DEVICE struct bound choose_bound(const struct window *window, int wanted, int ro
 
 #line 3 "templates/topk_select_rows.list.cuh"
 /*
- * From a window to a list of entries that holds its best: the window is read once, and what is above
- * the guessed bound kept. Exact counts tell whether that is enough; else once more with what they
- * told, so that the result is exact whatever the guesses.
+ * From a window to a list of entries that holds its best: the window is read once, and what is
+ * above the guessed bound kept. Exact counts tell whether that is enough; else once more with what
+ * they told, so that the result is exact whatever the guesses.
  *
  * An entry of the list is a score's bits, later its key, above ~element: of equal keys the first
  * element is the largest entry.
@@ -910,8 +909,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     if (thread_number() == 0) {
         shared_numbers()[LIST_COUNT] = 0;
     }
-    const struct bound bound =
-        choose_bound(&window, minimum(window_length(&window), TOPK), 0);
+    const struct bound bound = choose_bound(&window, minimum(window_length(&window), TOPK), 0);
     const int begin = (int)((i64)window.blocks * part / params.parts);
     const int end = (int)((i64)window.blocks * (part + 1) / params.parts);
     __syncthreads(); /* the sample was read, the count is 0 */

@@ -196,9 +196,9 @@ DEVICE u32 thread_number(void) {
 
 #line 2 "templates/ptx/order.cuh"
 
-/* Shifts a mask one bit to the left and puts in whether x > threshold: the sign of their difference,
- * one addition and one shift. A NaN is not greater: the difference is then the canonical NaN, whose
- * sign is clear (PTX ISA, "sub", "Floating Point Comparisons"; 0x7fffffff). */
+/* Shifts a mask one bit to the left and puts in whether x > threshold: the sign of their
+ * difference, one addition and one shift. A NaN is not greater: the difference is then the
+ * canonical NaN, whose sign is clear (PTX ISA, "sub", "Floating Point Comparisons"; 0x7fffffff). */
 DEVICE u32 push_greater(u32 mask, float threshold, u32 x) {
     asm("{.reg .f32 difference;\n\t"
         ".reg .b32 bits;\n\t"
@@ -239,15 +239,15 @@ struct topk_select_rows_header {
 };
 
 struct topk_select_rows_params {
-    const float *logits;     /* [rows, columns] */
-    const int *window_begin; /* [rows], or null: 0 */
-    const int *window_end;   /* [rows], or null: columns */
-    const int *offset;       /* [rows] added to a row's indices, or null */
-    int *indices;            /* [rows, TOPK] */
-    float *values;           /* [rows, TOPK], or null */
-    int *lengths;            /* [rows], or null */
-    unsigned long long *lists;                /* [rows, parts, PART_LIST] */
-    struct topk_select_rows_header *headers;  /* [rows, parts] */
+    const float *logits;                     /* [rows, columns] */
+    const int *window_begin;                 /* [rows], or null: 0 */
+    const int *window_end;                   /* [rows], or null: columns */
+    const int *offset;                       /* [rows] added to a row's indices, or null */
+    int *indices;                            /* [rows, TOPK] */
+    float *values;                           /* [rows, TOPK], or null */
+    int *lengths;                            /* [rows], or null */
+    unsigned long long *lists;               /* [rows, parts, PART_LIST] */
+    struct topk_select_rows_header *headers; /* [rows, parts] */
     long long logits_stride, indices_stride, values_stride;
     int rows, columns;
     int index_offset; /* added to all indices */
@@ -260,8 +260,8 @@ struct topk_select_rows_params {
  * A row's window, and its scores as keys whose order as unsigned numbers is the scores'.
  *
  * Elements of a window are counted from the last multiple of 16 bytes that is not behind its
- * beginning: it has elements `first`, 0 to 3, up to `last`. They come in blocks of BLOCK, of which a
- * warp reads one at a time: vector i of lane l is elements 128 * i + 4 * l and the next three. A
+ * beginning: it has elements `first`, 0 to 3, up to `last`. They come in blocks of BLOCK, of which
+ * a warp reads one at a time: vector i of lane l is elements 128 * i + 4 * l and the next three. A
  * mask of a lane's 32 elements has element c of vector i at bit 31 - (4 * i + c).
  */
 
@@ -274,8 +274,8 @@ enum {
     BLOCK = VECTORS * STEP
 };
 
-/* Keys: negative numbers with all bits turned, others with the sign's set. No element has the key of
- * -0, which counts as +0, nor one below that of -inf, which NaN counts as. */
+/* Keys: negative numbers with all bits turned, others with the sign's set. No element has the key
+ * of -0, which counts as +0, nor one below that of -inf, which NaN counts as. */
 #define KEY_MINUS_INFINITY 0x007fffffu
 #define KEY_MINUS_ZERO 0x7fffffffu
 #define KEY_PLUS_INFINITY 0xff800000u
@@ -397,8 +397,8 @@ DEVICE u32 mask_greater(u32 values[VECTORS][VECTOR], float threshold) {
 
 #line 6 "templates/topk_select_rows.rank.cuh"
 /*
- * The list of entries in shared memory, and the one of a rank among them. An entry is 64 bits: a key
- * above, below it what tells equal keys apart. Sums over the block.
+ * The list of entries in shared memory, and the one of a rank among them. An entry is 64 bits: a
+ * key above, below it what tells equal keys apart. Sums over the block.
  *
  * Threads read their number anew wherever they need it (ptx/thread.cuh): kept, what follows from it
  * would take registers that those who read a window do not have.
@@ -456,8 +456,8 @@ DEVICE int sum_lanes_before(int value) {
     return value;
 }
 
-/* The values of the threads before this one. A barrier, and one is needed before the next use of the
- * warps' sums. */
+/* The values of the threads before this one. A barrier, and one is needed before the next use of
+ * the warps' sums. */
 DEVICE int sum_threads_before(int value) {
     u32 *const sums = warp_numbers(WARP_SUM);
     const int inclusive = sum_lanes_before(value);
@@ -596,8 +596,8 @@ DEVICE struct threshold find_threshold(int count, int rank, struct range range, 
 #line 2 "templates/topk_select_rows.guess.cuh"
 /*
  * From a window to a bound, below which hardly one of its best is: a guess from a sample. What is
- * above it is then counted exactly (topk_select_rows.list.cuh), which proves the guess or tells where
- * the next is to be looked for. So whatever is guessed here, good or bad, costs time alone.
+ * above it is then counted exactly (topk_select_rows.list.cuh), which proves the guess or tells
+ * where the next is to be looked for. So whatever is guessed here, good or bad, costs time alone.
  */
 
 /* Standard deviations by which the bound is below the rank that the sample shows: of 500 rows about
@@ -619,8 +619,7 @@ struct bound {
 };
 
 DEVICE struct known know_nothing(const struct window *window) {
-    const struct known known = {KEY_MINUS_INFINITY, KEY_PLUS_INFINITY, 0,
-                                window_length(window), 0};
+    const struct known known = {KEY_MINUS_INFINITY, KEY_PLUS_INFINITY, 0, window_length(window), 0};
     return known;
 }
 
@@ -698,7 +697,8 @@ DEVICE struct bound halve(const struct known *known) {
 }
 
 /* Guesses a score that `target` samples are not below, and at most `slack` more: from bins of equal
- * width, by the histogram that was cleared. False if one bin has too many, or scores are infinite. */
+ * width, by the histogram that was cleared. False if one bin has too many, or scores are infinite.
+ */
 DEVICE bool guess_bound(struct sample sample, int target, int slack, struct bound *bound) {
     const u32 counts = shared_address(HISTOGRAM_OFFSET);
     const float low = key_score((u32)(sample.range.low >> 32));
@@ -720,13 +720,12 @@ DEVICE bool guess_bound(struct sample sample, int target, int slack, struct boun
     if (shared_numbers()[FOUND_COUNT] - shared_numbers()[FOUND_RANK] > slack) {
         return false;
     }
-    bound->key =
-        ordered_key(__float_as_uint(low + (float)shared_numbers()[FOUND_BIN] * width));
+    bound->key = ordered_key(__float_as_uint(low + (float)shared_numbers()[FOUND_BIN] * width));
     return true;
 }
 
-/* What was found out is in shared memory, so that reading a window needs no registers for it; before
- * the first round it is nothing. */
+/* What was found out is in shared memory, so that reading a window needs no registers for it;
+ * before the first round it is nothing. */
 DEVICE struct known *shared_known(void) {
     return (struct known *)(arena + KNOWN_OFFSET);
 }
@@ -745,9 +744,9 @@ DEVICE struct bound choose_bound(const struct window *window, int wanted, int ro
     if (known.at_least <= LIST) {
         return bound;
     }
-    const struct sample sample =
-        known.kept > 0 && round % 2 ? take_kept(known.kept)
-                                    : draw_sample(window, sample_count(window), round, &known);
+    const struct sample sample = known.kept > 0 && round % 2
+                                     ? take_kept(known.kept)
+                                     : draw_sample(window, sample_count(window), round, &known);
     if (sample.possible == 0 || round % 8 == 7) {
         return halve(&known);
     }
@@ -773,9 +772,9 @@ DEVICE struct bound choose_bound(const struct window *window, int wanted, int ro
 
 #line 3 "templates/topk_select_rows.list.cuh"
 /*
- * From a window to a list of entries that holds its best: the window is read once, and what is above
- * the guessed bound kept. Exact counts tell whether that is enough; else once more with what they
- * told, so that the result is exact whatever the guesses.
+ * From a window to a list of entries that holds its best: the window is read once, and what is
+ * above the guessed bound kept. Exact counts tell whether that is enough; else once more with what
+ * they told, so that the result is exact whatever the guesses.
  *
  * An entry of the list is a score's bits, later its key, above ~element: of equal keys the first
  * element is the largest entry.
@@ -887,13 +886,14 @@ DEVICE struct found find_list(const struct window *window, int wanted, int round
 
 #line 2 "templates/topk_select_rows.emit.cuh"
 /*
- * From a list that holds a window's best to what is written. Each thread keeps entries of the list in
- * registers from the first step to the last: numbers thread_number(), THREADS behind it, and so on.
+ * From a list that holds a window's best to what is written. Each thread keeps entries of the list
+ * in registers from the first step to the last: numbers thread_number(), THREADS behind it, and so
+ * on.
  *
  * Ascending by index: each chosen element is a bit of a map, and its place is the number of bits
- * before it. Else, or where a window is longer than the map, the chosen entries are sorted: Batcher's
- * bitonic network (K. E. Batcher, Sorting networks and their applications, 1968), which takes any
- * number of entries.
+ * before it. Else, or where a window is longer than the map, the chosen entries are sorted:
+ * Batcher's bitonic network (K. E. Batcher, Sorting networks and their applications, 1968), which
+ * takes any number of entries.
  */
 
 enum {
@@ -976,8 +976,8 @@ DEVICE struct bins choose_bins(struct found found) {
     return bins;
 }
 
-/* Packs the list, a thread its own entries, and counts them by bins. Begins behind a barrier and ends
- * with one. */
+/* Packs the list, a thread its own entries, and counts them by bins. Begins behind a barrier and
+ * ends with one. */
 DEVICE void pack_list(const struct window *window, int count, const struct bins *bins,
                       u64 own[OWN]) {
     const u32 counts = shared_address(HISTOGRAM_OFFSET);
@@ -1002,7 +1002,8 @@ DEVICE void pack_list(const struct window *window, int count, const struct bins 
     __syncthreads();
 }
 
-/* Reads the thread's own entries of a packed list again, so that no registers hold them meanwhile. */
+/* Reads the thread's own entries of a packed list again, so that no registers hold them meanwhile.
+ */
 DEVICE void reload_own(int count, u64 own[OWN]) {
 #pragma unroll
     for (int j = 0; j < OWN; ++j) {
@@ -1116,8 +1117,8 @@ DEVICE void take_equal(const struct window *window, u32 key, int wanted, bool ma
         }
         __syncthreads();
         const u32 sum = lane_number() < WARPS ? sums[lane_number()] : 0;
-        int rank = taken + inclusive - own +
-                   (int)warp_reduce_add(lane_number() < warp_number() ? sum : 0);
+        int rank =
+            taken + inclusive - own + (int)warp_reduce_add(lane_number() < warp_number() ? sum : 0);
         if (mapped && rank + own <= wanted) { /* all of them */
             chosen = word;
             word = 0;
@@ -1160,9 +1161,9 @@ DEVICE void make_map(const struct window *window, const u64 own[OWN], u64 least)
     __syncthreads();
 }
 
-/* How many elements are before each pair of the map's words. Unless the map has nothing but entries,
- * also puts all its elements in order, with the bound's key, which is that of those which are none.
- * Ends with a barrier. */
+/* How many elements are before each pair of the map's words. Unless the map has nothing but
+ * entries, also puts all its elements in order, with the bound's key, which is that of those which
+ * are none. Ends with a barrier. */
 DEVICE void count_map(const struct window *window, bool entries, u32 key) {
     const int pairs = window->blocks * BLOCK_PAIRS, each = (pairs + THREADS - 1) / THREADS;
     const int begin = minimum((int)thread_number() * each, pairs);
@@ -1198,9 +1199,9 @@ DEVICE void place_entries(const struct window *window, const u64 own[OWN], u64 l
             const u32 element = packed_element(window, own[j]), pair = element / PAIR;
             const u32 before = (1u << element % 32) - 1u;
             const u32 first = map_words()[2 * pair], second = map_words()[2 * pair + 1];
-            const int place = pair_places()[pair] +
-                              (element & 32 ? __popc(first) + __popc(second & before)
-                                            : __popc(first & before));
+            const int place =
+                pair_places()[pair] +
+                (element & 32 ? __popc(first) + __popc(second & before) : __popc(first & before));
             chosen_elements()[place] = element;
             if (keys) {
                 chosen_keys()[place] = packed_key(window, own[j]);
@@ -1225,9 +1226,8 @@ DEVICE void gather_entries(const struct window *window, const u64 own[OWN], u64 
     for (int j = 0; j < OWN; ++j) {
         if (own[j] >= least) {
             const u32 key = packed_key(window, own[j]);
-            list()[place++] = ORDER_BY_SCORE
-                                  ? own[j]
-                                  : (u64)~packed_element(window, own[j]) << 32 | key;
+            list()[place++] =
+                ORDER_BY_SCORE ? own[j] : (u64)~packed_element(window, own[j]) << 32 | key;
         }
     }
     __syncthreads();
@@ -1357,26 +1357,26 @@ DEVICE void emit_whole(const struct topk_select_rows_params *params, const struc
  *
  *   1. bound    of a sample of the window, an element so far below the wanted rank that hardly ever
  *               too few are above it
- *   2. list     the window is read once; scores above the bound are kept, about one and a half times
- *               TOPK. If fewer than TOPK or more than LIST are, again with what the counts told
- *   3. rank     histograms of the list, each of the bin that the one before found, down to one entry
+ *   2. list     the window is read once; scores above the bound are kept, about one and a half
+ * times TOPK. If fewer than TOPK or more than LIST are, again with what the counts told
+ *   3. rank     histograms of the list, each of the bin that the one before found, down to one
+ * entry
  *   4. emit     a map of bits and their sums, or a sort
  *
  * What many elements are equal to is not kept but counted, and the first of them are looked for at
- * the end. The result is exact whatever the sample, and nothing in it depends on the order of atomics.
+ * the end. The result is exact whatever the sample, and nothing in it depends on the order of
+ * atomics.
  *
  * With PARTS (pass `merge`) step 2 was done by the blocks of pass `parts`, a part of the row each;
  * this kernel collects their lists, and if they are not enough goes on alone.
  *
  * Shared memory:
- *   LIST          [LIST] u64: samples; then entries of the window; at last elements and keys in order,
- *                 [TOPK] u32 each, and at its end MAP, [MAP_BLOCKS * 32] u32: a bit an element
- *   HISTOGRAM     [BINS] u32; of pass `merge` first where each part's entries begin; at last the
- *                 elements of the map before each 64
- *   EQUAL         [WARPS][32] u32: masks of a warp's lanes
- *   WARPS         [3][32] u32: a number of each warp
- *   NUMBERS       [SHARED_NUMBERS] int
- *   KNOWN         struct known: what earlier rounds of step 2 found out
+ *   LIST          [LIST] u64: samples; then entries of the window; at last elements and keys in
+ * order, [TOPK] u32 each, and at its end MAP, [MAP_BLOCKS * 32] u32: a bit an element HISTOGRAM
+ * [BINS] u32; of pass `merge` first where each part's entries begin; at last the elements of the
+ * map before each 64 EQUAL         [WARPS][32] u32: masks of a warp's lanes WARPS         [3][32]
+ * u32: a number of each warp NUMBERS       [SHARED_NUMBERS] int KNOWN         struct known: what
+ * earlier rounds of step 2 found out
  *
  * Barriers: all are the whole block's; each function says what it leaves open.
  *
