@@ -63,7 +63,7 @@ smelt_status smelt__sparse_attn_backward_make(smelt_context *context,
 /* Kernel number `kernel` of enum smelt__sparse_attn_backward_kernel. */
 static const struct smelt__kernel *kernel_of(const struct smelt__sparse_attn_backward *backward,
                                              enum smelt__sparse_attn_backward_kernel kernel) {
-    int count, place = kernel;
+    int count, place = (int)kernel;
     const int first = smelt__operator_pass(backward->kernels, SMELT_PASS_BACKWARD, &count);
     if (!backward->deterministic)
         place -= kernel > SMELT__BACKWARD_SUM ? 4 : kernel >= SMELT__BACKWARD_MAIN ? 3 : 0;
