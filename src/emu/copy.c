@@ -42,7 +42,8 @@ static void land(struct copy *copy) {
     if (copy->landed)
         return;
     u8 *to = copy->cta->arena + copy->offset;
-    memcpy(to, copy->source, copy->given);
+    if (copy->given > 0) /* else the source need be nothing at all */
+        memcpy(to, copy->source, copy->given);
     memset(to + copy->given, 0, (size_t)(copy->bytes - copy->given));
     copy->landed = 1;
 }
