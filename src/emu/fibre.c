@@ -28,7 +28,7 @@ static void arrive(struct fibre *at) {
 }
 
 /* What an abandoned fibre poisoned. */
-static void forget(void *low, size_t bytes) {
+void fibre_forget(void *low, size_t bytes) {
     ASAN_UNPOISON_MEMORY_REGION(low, bytes);
 }
 
@@ -43,7 +43,7 @@ static void arrive(struct fibre *at) {
     (void)at;
 }
 
-static void forget(void *low, size_t bytes) {
+void fibre_forget(void *low, size_t bytes) {
     (void)low;
     (void)bytes;
 }
@@ -58,7 +58,7 @@ static void note_stack(struct fibre *fibre, void *low, size_t bytes) {
     fibre->low = low;
     fibre->bytes = bytes;
     fibre->shelter = NULL;
-    forget(low, bytes);
+    fibre_forget(low, bytes);
 }
 
 #ifdef FIBRE_UCONTEXT

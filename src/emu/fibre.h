@@ -32,6 +32,9 @@ void fibre_prepare(struct fibre *fibre, void *low, size_t bytes, void (*body)(vo
 /* Saves where the caller stands in *from and goes on in *to. */
 void fibre_switch(struct fibre *from, struct fibre *to);
 
+/* For memory that becomes stacks: what fibres abandoned there left with AddressSanitizer goes. */
+void fibre_forget(void *low, size_t bytes);
+
 /* The first thing a fibre's body does. */
 void fibre_arrived(void);
 

@@ -324,6 +324,7 @@ static bool make_stacks(int threads) {
     stacks = memory;
     touched = shadow;
     stacks_for = threads;
+    fibre_forget(stacks, bytes);
     for (int i = 0; i < threads; i++) /* a stack that overflows meets this page */
         mprotect(stacks + (size_t)STACK_BYTES * (size_t)i, PAGE, PROT_NONE);
     for (int i = 1; i <= threads; i++)
