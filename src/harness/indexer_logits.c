@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/indexer.h"
 #include "harness/operator.h"
@@ -20,36 +21,7 @@ extern const struct smelt__harness_operator
 
 /* ---- the public API -------------------------------------------------------------------------- */
 
-static smelt_status parse(const char *text, void *spec, char **knobs) {
-    smelt_indexer_logits_spec *parsed = spec;
-    *parsed = (smelt_indexer_logits_spec)SMELT_INDEXER_LOGITS_SPEC_INIT;
-    return smelt_indexer_logits_spec_parse(text, parsed, knobs);
-}
-
-static smelt_status print(const void *spec, char **text) {
-    return smelt_indexer_logits_spec_print(spec, text);
-}
-
-static smelt_status supported(smelt_context *context, const void *spec, const char **why) {
-    return smelt_indexer_logits_supported(context, spec, why);
-}
-
-static smelt_status create(void **object, smelt_context *context, const void *spec) {
-    smelt_indexer_logits *indexer = NULL;
-    const smelt_status status = smelt_indexer_logits_create(&indexer, context, spec);
-    *object = indexer;
-    return status;
-}
-
-static void destroy(void **object) {
-    smelt_indexer_logits *indexer = *object;
-    smelt_indexer_logits_destroy(&indexer);
-    *object = NULL;
-}
-
-static smelt_status forward(const void *object, const void *args, struct CUstream_st *stream) {
-    return smelt_indexer_logits_forward(object, args, stream);
-}
+SMELT__HARNESS_API(indexer_logits, SMELT_INDEXER_LOGITS_SPEC_INIT)
 
 /* ---- problems -------------------------------------------------------------------------------- */
 

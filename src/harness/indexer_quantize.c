@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/normal.h"
 #include "harness/operator.h"
@@ -21,36 +22,7 @@ extern const struct smelt__harness_operator smelt__harness_indexer_quantize; /* 
 
 /* ---- the public API -------------------------------------------------------------------------- */
 
-static smelt_status parse(const char *text, void *spec, char **knobs) {
-    smelt_indexer_quantize_spec *parsed = spec;
-    *parsed = (smelt_indexer_quantize_spec)SMELT_INDEXER_QUANTIZE_SPEC_INIT;
-    return smelt_indexer_quantize_spec_parse(text, parsed, knobs);
-}
-
-static smelt_status print(const void *spec, char **text) {
-    return smelt_indexer_quantize_spec_print(spec, text);
-}
-
-static smelt_status supported(smelt_context *context, const void *spec, const char **why) {
-    return smelt_indexer_quantize_supported(context, spec, why);
-}
-
-static smelt_status create(void **object, smelt_context *context, const void *spec) {
-    smelt_indexer_quantize *quantize = NULL;
-    const smelt_status status = smelt_indexer_quantize_create(&quantize, context, spec);
-    *object = quantize;
-    return status;
-}
-
-static void destroy(void **object) {
-    smelt_indexer_quantize *quantize = *object;
-    smelt_indexer_quantize_destroy(&quantize);
-    *object = NULL;
-}
-
-static smelt_status forward(const void *object, const void *args, struct CUstream_st *stream) {
-    return smelt_indexer_quantize_forward(object, args, stream);
-}
+SMELT__HARNESS_API(indexer_quantize, SMELT_INDEXER_QUANTIZE_SPEC_INIT)
 
 /* ---- problems -------------------------------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/indexer.h"
 #include "harness/operator.h"
@@ -22,39 +23,10 @@ enum { STREAM_OFFSET = 31 };
 
 /* ---- the public API -------------------------------------------------------------------------- */
 
-static smelt_status parse(const char *text, void *spec, char **knobs) {
-    smelt_indexer_topk_spec *parsed = spec;
-    *parsed = (smelt_indexer_topk_spec)SMELT_INDEXER_TOPK_SPEC_INIT;
-    return smelt_indexer_topk_spec_parse(text, parsed, knobs);
-}
-
-static smelt_status print(const void *spec, char **text) {
-    return smelt_indexer_topk_spec_print(spec, text);
-}
-
-static smelt_status supported(smelt_context *context, const void *spec, const char **why) {
-    return smelt_indexer_topk_supported(context, spec, why);
-}
-
-static smelt_status create(void **object, smelt_context *context, const void *spec) {
-    smelt_indexer_topk *indexer = NULL;
-    const smelt_status status = smelt_indexer_topk_create(&indexer, context, spec);
-    *object = indexer;
-    return status;
-}
-
-static void destroy(void **object) {
-    smelt_indexer_topk *indexer = *object;
-    smelt_indexer_topk_destroy(&indexer);
-    *object = NULL;
-}
+SMELT__HARNESS_API(indexer_topk, SMELT_INDEXER_TOPK_SPEC_INIT)
 
 static smelt_status workspace(const void *object, const void *args, size_t *bytes) {
     return smelt_indexer_topk_forward_workspace(object, args, bytes);
-}
-
-static smelt_status forward(const void *object, const void *args, struct CUstream_st *stream) {
-    return smelt_indexer_topk_forward(object, args, stream);
 }
 
 /* ---- options --------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/operator.h"
 #include "harness/placed.h"
@@ -18,36 +19,7 @@ extern const struct smelt__harness_operator
 
 /* ---- the public API -------------------------------------------------------------------------- */
 
-static smelt_status parse(const char *text, void *spec, char **knobs) {
-    smelt_indexer_windows_spec *parsed = spec;
-    *parsed = (smelt_indexer_windows_spec)SMELT_INDEXER_WINDOWS_SPEC_INIT;
-    return smelt_indexer_windows_spec_parse(text, parsed, knobs);
-}
-
-static smelt_status print(const void *spec, char **text) {
-    return smelt_indexer_windows_spec_print(spec, text);
-}
-
-static smelt_status supported(smelt_context *context, const void *spec, const char **why) {
-    return smelt_indexer_windows_supported(context, spec, why);
-}
-
-static smelt_status create(void **object, smelt_context *context, const void *spec) {
-    smelt_indexer_windows *windows = NULL;
-    const smelt_status status = smelt_indexer_windows_create(&windows, context, spec);
-    *object = windows;
-    return status;
-}
-
-static void destroy(void **object) {
-    smelt_indexer_windows *windows = *object;
-    smelt_indexer_windows_destroy(&windows);
-    *object = NULL;
-}
-
-static smelt_status forward(const void *object, const void *args, struct CUstream_st *stream) {
-    return smelt_indexer_windows_forward(object, args, stream);
-}
+SMELT__HARNESS_API(indexer_windows, SMELT_INDEXER_WINDOWS_SPEC_INIT)
 
 /* ---- options --------------------------------------------------------------------------------- */
 

@@ -4,44 +4,15 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "harness/api.h"
 #include "harness/random.h"
 
 /* ---- the public API -------------------------------------------------------------------------- */
 
-static smelt_status parse(const char *text, void *spec, char **knobs) {
-    smelt_sparse_attn_spec *parsed = spec;
-    *parsed = (smelt_sparse_attn_spec)SMELT_SPARSE_ATTN_SPEC_INIT;
-    return smelt_sparse_attn_spec_parse(text, parsed, knobs);
-}
-
-static smelt_status print(const void *spec, char **text) {
-    return smelt_sparse_attn_spec_print(spec, text);
-}
-
-static smelt_status supported(smelt_context *context, const void *spec, const char **why) {
-    return smelt_sparse_attn_supported(context, spec, why);
-}
-
-static smelt_status create(void **object, smelt_context *context, const void *spec) {
-    smelt_sparse_attn *attn = NULL;
-    const smelt_status status = smelt_sparse_attn_create(&attn, context, spec);
-    *object = attn;
-    return status;
-}
-
-static void destroy(void **object) {
-    smelt_sparse_attn *attn = *object;
-    if (attn)
-        smelt_sparse_attn_destroy(&attn);
-    *object = NULL;
-}
+SMELT__HARNESS_API(sparse_attn, SMELT_SPARSE_ATTN_SPEC_INIT)
 
 static smelt_status forward_workspace(const void *object, const void *args, size_t *bytes) {
     return smelt_sparse_attn_forward_workspace(object, args, bytes);
-}
-
-static smelt_status forward(const void *object, const void *args, struct CUstream_st *stream) {
-    return smelt_sparse_attn_forward(object, args, stream);
 }
 
 static smelt_status backward_workspace(const void *object, const void *args, size_t *bytes) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/operator.h"
 #include "harness/placed.h"
@@ -20,39 +21,10 @@ extern const struct smelt__harness_operator
 
 /* ---- the public API -------------------------------------------------------------------------- */
 
-static smelt_status parse(const char *text, void *spec, char **knobs) {
-    smelt_topk_select_spec *parsed = spec;
-    *parsed = (smelt_topk_select_spec)SMELT_TOPK_SELECT_SPEC_INIT;
-    return smelt_topk_select_spec_parse(text, parsed, knobs);
-}
-
-static smelt_status print(const void *spec, char **text) {
-    return smelt_topk_select_spec_print(spec, text);
-}
-
-static smelt_status supported(smelt_context *context, const void *spec, const char **why) {
-    return smelt_topk_select_supported(context, spec, why);
-}
-
-static smelt_status create(void **object, smelt_context *context, const void *spec) {
-    smelt_topk_select *select = NULL;
-    const smelt_status status = smelt_topk_select_create(&select, context, spec);
-    *object = select;
-    return status;
-}
-
-static void destroy(void **object) {
-    smelt_topk_select *select = *object;
-    smelt_topk_select_destroy(&select);
-    *object = NULL;
-}
+SMELT__HARNESS_API(topk_select, SMELT_TOPK_SELECT_SPEC_INIT)
 
 static smelt_status workspace(const void *object, const void *args, size_t *bytes) {
     return smelt_topk_select_forward_workspace(object, args, bytes);
-}
-
-static smelt_status forward(const void *object, const void *args, struct CUstream_st *stream) {
-    return smelt_topk_select_forward(object, args, stream);
 }
 
 /* ---- options --------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/operator.h"
 #include "harness/placed.h"
@@ -18,36 +19,7 @@ static const float FACTOR = 1.75F;
 
 /* ---- the public API -------------------------------------------------------------------------- */
 
-static smelt_status parse(const char *text, void *spec, char **knobs) {
-    smelt_toy_spec *parsed = spec;
-    *parsed = (smelt_toy_spec)SMELT_TOY_SPEC_INIT;
-    return smelt_toy_spec_parse(text, parsed, knobs);
-}
-
-static smelt_status print(const void *spec, char **text) {
-    return smelt_toy_spec_print(spec, text);
-}
-
-static smelt_status supported(smelt_context *context, const void *spec, const char **why) {
-    return smelt_toy_supported(context, spec, why);
-}
-
-static smelt_status create(void **object, smelt_context *context, const void *spec) {
-    smelt_toy *toy = NULL;
-    const smelt_status status = smelt_toy_create(&toy, context, spec);
-    *object = toy;
-    return status;
-}
-
-static void destroy(void **object) {
-    smelt_toy *toy = *object;
-    smelt_toy_destroy(&toy);
-    *object = NULL;
-}
-
-static smelt_status forward(const void *object, const void *args, struct CUstream_st *stream) {
-    return smelt_toy_forward(object, args, stream);
-}
+SMELT__HARNESS_API(toy, SMELT_TOY_SPEC_INIT)
 
 static smelt_status backward(const void *object, const void *args, struct CUstream_st *stream) {
     return smelt_toy_backward(object, args, stream);
