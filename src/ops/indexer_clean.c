@@ -24,6 +24,8 @@ static const struct smelt__struct spec_struct =
 static const struct smelt__spec_table spec_table = {
     .family = &smelt__indexer_clean,
     .about = &spec_struct,
+    .object = "clean",
+    .object_bytes = sizeof(smelt_indexer_clean),
     .knobs = offsetof(smelt_indexer_clean_spec, knobs),
 };
 
@@ -45,25 +47,7 @@ smelt_status smelt_indexer_clean_supported(const smelt_context *context,
 
 smelt_status smelt_indexer_clean_create(smelt_indexer_clean **clean, smelt_context *context,
                                         const smelt_indexer_clean_spec *given) {
-    if (!clean || !context)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL", clean ? "context" : "clean");
-    *clean = NULL;
-    struct smelt__spec spec;
-    smelt_status status = smelt__context_need_device(context);
-    if (status == SMELT_OK)
-        status = smelt__operator_read_spec(&spec_table, given, &spec);
-    if (status != SMELT_OK)
-        return status;
-    smelt_indexer_clean *made = calloc(1, sizeof *made);
-    if (!made)
-        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
-    status = smelt__operator_make(context, &spec, &made->kernels);
-    if (status != SMELT_OK) {
-        free(made);
-        return status;
-    }
-    *clean = made;
-    return SMELT_OK;
+    return smelt__operator_create(&spec_table, clean, context, given, NULL);
 }
 
 void smelt_indexer_clean_destroy(smelt_indexer_clean **clean) {

@@ -31,6 +31,8 @@ static const struct smelt__struct spec_struct =
 static const struct smelt__spec_table spec_table = {
     .family = &smelt__indexer_logits,
     .about = &spec_struct,
+    .object = "indexer",
+    .object_bytes = sizeof(smelt_indexer_logits),
     .fields = fields,
     .count = sizeof fields / sizeof *fields,
     .knobs = offsetof(smelt_indexer_logits_spec, knobs),
@@ -65,28 +67,13 @@ static smelt_status make_scorer(smelt_indexer_logits *made, const struct smelt__
 
 smelt_status smelt_indexer_logits_create(smelt_indexer_logits **indexer, smelt_context *context,
                                          const smelt_indexer_logits_spec *given) {
-    if (!indexer || !context)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL",
-                           indexer ? "context" : "indexer");
-    *indexer = NULL;
     struct smelt__spec spec;
-    smelt_status status = smelt__context_need_device(context);
+    smelt_status status = smelt__operator_create(&spec_table, indexer, context, given, &spec);
     if (status == SMELT_OK)
-        status = smelt__operator_read_spec(&spec_table, given, &spec);
+        status = make_scorer(*indexer, &spec);
     if (status != SMELT_OK)
-        return status;
-    smelt_indexer_logits *made = calloc(1, sizeof *made);
-    if (!made)
-        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
-    status = smelt__operator_make(context, &spec, &made->kernels);
-    if (status == SMELT_OK)
-        status = make_scorer(made, &spec);
-    if (status != SMELT_OK) {
-        free(made);
-        return status;
-    }
-    *indexer = made;
-    return SMELT_OK;
+        smelt_indexer_logits_destroy(indexer);
+    return status;
 }
 
 void smelt_indexer_logits_destroy(smelt_indexer_logits **indexer) {

@@ -31,6 +31,8 @@ static const struct smelt__struct spec_struct = SMELT__STRUCT_VALUE(
 static const struct smelt__spec_table spec_table = {
     .family = &smelt__indexer_quantize,
     .about = &spec_struct,
+    .object = "quantize",
+    .object_bytes = sizeof(smelt_indexer_quantize),
     .fields = fields,
     .count = sizeof fields / sizeof *fields,
     .knobs = offsetof(smelt_indexer_quantize_spec, knobs),
@@ -57,27 +59,12 @@ smelt_status smelt_indexer_quantize_supported(const smelt_context *context,
 smelt_status smelt_indexer_quantize_create(smelt_indexer_quantize **quantize,
                                            smelt_context *context,
                                            const smelt_indexer_quantize_spec *given) {
-    if (!quantize || !context)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL",
-                           quantize ? "context" : "quantize");
-    *quantize = NULL;
     struct smelt__spec spec;
-    smelt_status status = smelt__context_need_device(context);
+    const smelt_status status =
+        smelt__operator_create(&spec_table, quantize, context, given, &spec);
     if (status == SMELT_OK)
-        status = smelt__operator_read_spec(&spec_table, given, &spec);
-    if (status != SMELT_OK)
-        return status;
-    smelt_indexer_quantize *made = calloc(1, sizeof *made);
-    if (!made)
-        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
-    made->dim = (int)smelt__spec_get(&spec, "dim");
-    status = smelt__operator_make(context, &spec, &made->kernels);
-    if (status != SMELT_OK) {
-        free(made);
-        return status;
-    }
-    *quantize = made;
-    return SMELT_OK;
+        (*quantize)->dim = (int)smelt__spec_get(&spec, "dim");
+    return status;
 }
 
 void smelt_indexer_quantize_destroy(smelt_indexer_quantize **quantize) {

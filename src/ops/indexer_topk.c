@@ -40,6 +40,8 @@ static const struct smelt__struct spec_struct =
 static const struct smelt__spec_table spec_table = {
     .family = &smelt__indexer_topk,
     .about = &spec_struct,
+    .object = "indexer",
+    .object_bytes = sizeof(smelt_indexer_topk),
     .fields = fields,
     .count = sizeof fields / sizeof *fields,
     .knobs = offsetof(smelt_indexer_topk_spec, knobs),
@@ -62,45 +64,30 @@ smelt_status smelt_indexer_topk_supported(const smelt_context *context,
 
 /* ---- the operator ---------------------------------------------------------------------------- */
 
-static smelt_status make_kernels(smelt_context *context, const struct smelt__spec *spec,
-                                 smelt_indexer_topk *made) {
+/* What is kept besides the kernels. */
+static smelt_status keep_kernels(smelt_indexer_topk *made, const struct smelt__spec *spec) {
     struct smelt__expansion expansion;
     struct smelt__message message;
-    smelt_status status = smelt__operator_make(context, spec, &made->kernels);
-    if (status != SMELT_OK)
-        return status;
     if (smelt__spec_expand(spec, &expansion, &message))
         return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
     const struct smelt__kernel *const *kernels = made->kernels.kernels;
     made->order = (int)smelt__spec_get(spec, "order");
     made->select = smelt__topk_kernels_from(kernels + SMELT__INDEXER_TOPK_SELECT,
                                             (int)smelt__spec_get(spec, "topk"));
-    return smelt__indexer_scorer_make(context, &expansion.kernels[SMELT__INDEXER_TOPK_LOGITS],
+    return smelt__indexer_scorer_make(made->kernels.context,
+                                      &expansion.kernels[SMELT__INDEXER_TOPK_LOGITS],
                                       kernels[SMELT__INDEXER_TOPK_LOGITS], &made->scorer);
 }
 
 smelt_status smelt_indexer_topk_create(smelt_indexer_topk **indexer, smelt_context *context,
                                        const smelt_indexer_topk_spec *given) {
-    if (!indexer || !context)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL",
-                           indexer ? "context" : "indexer");
-    *indexer = NULL;
     struct smelt__spec spec;
-    smelt_status status = smelt__context_need_device(context);
+    smelt_status status = smelt__operator_create(&spec_table, indexer, context, given, &spec);
     if (status == SMELT_OK)
-        status = smelt__operator_read_spec(&spec_table, given, &spec);
+        status = keep_kernels(*indexer, &spec);
     if (status != SMELT_OK)
-        return status;
-    smelt_indexer_topk *made = calloc(1, sizeof *made);
-    if (!made)
-        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
-    status = make_kernels(context, &spec, made);
-    if (status != SMELT_OK) {
-        free(made);
-        return status;
-    }
-    *indexer = made;
-    return SMELT_OK;
+        smelt_indexer_topk_destroy(indexer);
+    return status;
 }
 
 void smelt_indexer_topk_destroy(smelt_indexer_topk **indexer) {

@@ -26,6 +26,8 @@ static const struct smelt__struct spec_struct = SMELT__STRUCT_VALUE(
 static const struct smelt__spec_table spec_table = {
     .family = &smelt__indexer_windows,
     .about = &spec_struct,
+    .object = "windows",
+    .object_bytes = sizeof(smelt_indexer_windows),
     .knobs = offsetof(smelt_indexer_windows_spec, knobs),
 };
 
@@ -48,26 +50,7 @@ smelt_status smelt_indexer_windows_supported(const smelt_context *context,
 
 smelt_status smelt_indexer_windows_create(smelt_indexer_windows **windows, smelt_context *context,
                                           const smelt_indexer_windows_spec *given) {
-    if (!windows || !context)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL",
-                           windows ? "context" : "windows");
-    *windows = NULL;
-    struct smelt__spec spec;
-    smelt_status status = smelt__context_need_device(context);
-    if (status == SMELT_OK)
-        status = smelt__operator_read_spec(&spec_table, given, &spec);
-    if (status != SMELT_OK)
-        return status;
-    smelt_indexer_windows *made = calloc(1, sizeof *made);
-    if (!made)
-        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
-    status = smelt__operator_make(context, &spec, &made->kernels);
-    if (status != SMELT_OK) {
-        free(made);
-        return status;
-    }
-    *windows = made;
-    return SMELT_OK;
+    return smelt__operator_create(&spec_table, windows, context, given, NULL);
 }
 
 void smelt_indexer_windows_destroy(smelt_indexer_windows **windows) {

@@ -173,8 +173,8 @@ smelt_status smelt__operator_supported(const struct smelt__spec_table *table,
     return status;
 }
 
-smelt_status smelt__operator_make(smelt_context *context, const struct smelt__spec *spec,
-                                  struct smelt__operator *made) {
+static smelt_status make(smelt_context *context, const struct smelt__spec *spec,
+                         struct smelt__operator *made) {
     struct smelt__expansion expansion;
     smelt_status status = expand(spec, &expansion);
     if (status == SMELT_OK)
@@ -186,6 +186,34 @@ smelt_status smelt__operator_make(smelt_context *context, const struct smelt__sp
     made->count = expansion.count;
     memcpy(made->pass, expansion.pass, sizeof made->pass);
     return smelt__kernels_get(context, expansion.kernels, expansion.count, made->kernels);
+}
+
+smelt_status smelt__operator_create(const struct smelt__spec_table *table, void *object,
+                                    smelt_context *context, const void *given,
+                                    struct smelt__spec *checked) {
+    struct smelt__spec spec;
+    struct smelt__operator *made = NULL;
+    if (!object || !context)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL",
+                           object ? "context" : table->object);
+    memcpy(object, &made, sizeof made); /* a pointer of another type: STEM's */
+    smelt_status status = smelt__context_need_device(context);
+    if (status == SMELT_OK)
+        status = smelt__operator_read_spec(table, given, &spec);
+    if (status != SMELT_OK)
+        return status;
+    made = calloc(1, table->object_bytes);
+    if (!made)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
+    status = make(context, &spec, made);
+    if (status != SMELT_OK) {
+        free(made);
+        return status;
+    }
+    memcpy(object, &made, sizeof made);
+    if (checked)
+        *checked = spec;
+    return SMELT_OK;
 }
 
 int smelt__operator_pass(const struct smelt__operator *made, unsigned pass, int *count) {

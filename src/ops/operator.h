@@ -27,6 +27,8 @@ enum { SMELT__MOST_SPEC_BYTES = 1024 };
 struct smelt__spec_table {
     const struct smelt__family *family;
     const struct smelt__struct *about; /* the struct, for messages and its size */
+    const char *object;                /* what create's first argument is called: "attn" */
+    size_t object_bytes;               /* of what it makes, which begins with smelt__operator */
     const struct smelt__spec_field {
         const char *key;
         size_t field; /* an int's offset */
@@ -55,9 +57,15 @@ smelt_status smelt__operator_supported(const struct smelt__spec_table *table,
                                        const smelt_context *context, const void *given,
                                        const char **why);
 
-/* Plans, compiles and loads all that a checked spec needs into *made. */
-smelt_status smelt__operator_make(smelt_context *context, const struct smelt__spec *spec,
-                                  struct smelt__operator *made);
+/*
+ * The public call ..._create, but for what an operator keeps besides its kernels: plans, compiles
+ * and loads all that the spec needs. `object`: the caller's smelt_STEM **; receives the object,
+ * zeroed behind its head, to be freed by free, or NULL on failure. *spec (or NULL): the spec,
+ * checked.
+ */
+smelt_status smelt__operator_create(const struct smelt__spec_table *table, void *object,
+                                    smelt_context *context, const void *given,
+                                    struct smelt__spec *spec);
 
 /* The kernels of a pass: the first one's number, and how many there are in *count. */
 int smelt__operator_pass(const struct smelt__operator *made, unsigned pass, int *count);

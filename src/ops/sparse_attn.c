@@ -37,6 +37,8 @@ static const struct smelt__struct spec_struct =
 static const struct smelt__spec_table spec_table = {
     .family = &smelt__sparse_attn,
     .about = &spec_struct,
+    .object = "attn",
+    .object_bytes = sizeof(smelt_sparse_attn),
     .fields = fields,
     .count = sizeof fields / sizeof *fields,
     .knobs = offsetof(smelt_sparse_attn_spec, knobs),
@@ -63,39 +65,32 @@ smelt_status smelt_sparse_attn_supported(const smelt_context *context,
 
 /* ---- the operator ---------------------------------------------------------------------------- */
 
-smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_context *context,
-                                      const smelt_sparse_attn_spec *given) {
-    if (!attn || !context)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL", attn ? "context" : "attn");
-    *attn = NULL;
-    struct smelt__spec spec;
-    smelt_status status = smelt__context_need_device(context);
-    if (status == SMELT_OK)
-        status = smelt__operator_read_spec(&spec_table, given, &spec);
-    if (status != SMELT_OK)
-        return status;
-    smelt_sparse_attn *made = calloc(1, sizeof *made);
-    if (!made)
-        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
+/* What is kept besides the kernels. */
+static smelt_status keep_shape(smelt_sparse_attn *made, const struct smelt__spec *spec) {
     made->shape = (struct smelt__sparse_attn_shape){
-        .heads = (int)smelt__spec_get(&spec, "heads"),
-        .dqk = (int)smelt__spec_get(&spec, "dqk"),
-        .dv = (int)smelt__spec_get(&spec, "dv"),
-        .topk = (int)smelt__spec_get(&spec, "topk"),
-        .sink = (int)smelt__spec_get(&spec, "sink"),
-        .buckets = smelt__sparse_attn_bounds(&spec, made->bounds),
+        .heads = (int)smelt__spec_get(spec, "heads"),
+        .dqk = (int)smelt__spec_get(spec, "dqk"),
+        .dv = (int)smelt__spec_get(spec, "dv"),
+        .topk = (int)smelt__spec_get(spec, "topk"),
+        .sink = (int)smelt__spec_get(spec, "sink"),
+        .buckets = smelt__sparse_attn_bounds(spec, made->bounds),
     };
     made->backward = (struct smelt__sparse_attn_backward){
         .kernels = &made->kernels, .shape = made->shape, .bounds = made->bounds};
-    status = smelt__operator_make(context, &spec, &made->kernels);
-    if (status == SMELT_OK && made->kernels.passes & SMELT_PASS_BACKWARD)
-        status = smelt__sparse_attn_backward_make(context, &spec, &made->backward);
-    if (status != SMELT_OK) {
-        free(made);
-        return status;
-    }
-    *attn = made;
-    return SMELT_OK;
+    if (!(made->kernels.passes & SMELT_PASS_BACKWARD))
+        return SMELT_OK;
+    return smelt__sparse_attn_backward_make(made->kernels.context, spec, &made->backward);
+}
+
+smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_context *context,
+                                      const smelt_sparse_attn_spec *given) {
+    struct smelt__spec spec;
+    smelt_status status = smelt__operator_create(&spec_table, attn, context, given, &spec);
+    if (status == SMELT_OK)
+        status = keep_shape(*attn, &spec);
+    if (status != SMELT_OK)
+        smelt_sparse_attn_destroy(attn);
+    return status;
 }
 
 void smelt_sparse_attn_destroy(smelt_sparse_attn **attn) {

@@ -31,6 +31,8 @@ static const struct smelt__struct spec_struct =
 static const struct smelt__spec_table spec_table = {
     .family = &smelt__topk_select,
     .about = &spec_struct,
+    .object = "select",
+    .object_bytes = sizeof(smelt_topk_select),
     .fields = fields,
     .count = sizeof fields / sizeof *fields,
     .knobs = offsetof(smelt_topk_select_spec, knobs),
@@ -54,28 +56,12 @@ smelt_status smelt_topk_select_supported(const smelt_context *context,
 
 smelt_status smelt_topk_select_create(smelt_topk_select **select, smelt_context *context,
                                       const smelt_topk_select_spec *given) {
-    if (!select || !context)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL",
-                           select ? "context" : "select");
-    *select = NULL;
     struct smelt__spec spec;
-    smelt_status status = smelt__context_need_device(context);
+    const smelt_status status = smelt__operator_create(&spec_table, select, context, given, &spec);
     if (status == SMELT_OK)
-        status = smelt__operator_read_spec(&spec_table, given, &spec);
-    if (status != SMELT_OK)
-        return status;
-    smelt_topk_select *made = calloc(1, sizeof *made);
-    if (!made)
-        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
-    status = smelt__operator_make(context, &spec, &made->kernels);
-    if (status != SMELT_OK) {
-        free(made);
-        return status;
-    }
-    made->passes =
-        smelt__topk_kernels_from(made->kernels.kernels, (int)smelt__spec_get(&spec, "topk"));
-    *select = made;
-    return SMELT_OK;
+        (*select)->passes = smelt__topk_kernels_from((*select)->kernels.kernels,
+                                                     (int)smelt__spec_get(&spec, "topk"));
+    return status;
 }
 
 void smelt_topk_select_destroy(smelt_topk_select **select) {

@@ -28,6 +28,8 @@ static const struct smelt__struct spec_struct = {.argument = "spec",
 
 static const struct smelt__spec_table spec_table = {.family = &smelt__toy,
                                                     .about = &spec_struct,
+                                                    .object = "toy",
+                                                    .object_bytes = sizeof(smelt_toy),
                                                     .fields = fields,
                                                     .count = 1,
                                                     .knobs = offsetof(smelt_toy_spec, knobs),
@@ -49,25 +51,10 @@ smelt_status smelt_toy_supported(smelt_context *context, const smelt_toy_spec *s
 smelt_status smelt_toy_create(smelt_toy **toy, smelt_context *context,
                               const smelt_toy_spec *given) {
     struct smelt__spec spec;
-    if (!toy || !context)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL", toy ? "context" : "toy");
-    *toy = NULL;
-    smelt_status status = smelt__context_need_device(context);
+    const smelt_status status = smelt__operator_create(&spec_table, toy, context, given, &spec);
     if (status == SMELT_OK)
-        status = smelt__operator_read_spec(&spec_table, given, &spec);
-    if (status != SMELT_OK)
-        return status;
-    smelt_toy *made = calloc(1, sizeof *made);
-    if (!made)
-        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
-    made->width = (int)smelt__spec_get(&spec, "width");
-    status = smelt__operator_make(context, &spec, &made->kernels);
-    if (status != SMELT_OK) {
-        free(made);
-        return status;
-    }
-    *toy = made;
-    return SMELT_OK;
+        (*toy)->width = (int)smelt__spec_get(&spec, "width");
+    return status;
 }
 
 void smelt_toy_destroy(smelt_toy **toy) {
