@@ -95,7 +95,7 @@ static smelt_status place(struct entry *entry, smelt_context *context) {
     entry->result->rows = problem.options.rows;
     entry->result->width = problem.options.width;
     entry->result->valid_slots = problem.valid_slots;
-    entry->result->lists = entry->spec.op->inputs(&problem.options);
+    entry->result->lists = smelt__harness_inputs(entry->spec.op, &problem.options);
     entry->result->rate_count =
         entry->pass->rates ? entry->pass->rates(&problem, entry->result->rates) : 0;
     smelt_status status = note(entry, "placing the problem on the device",

@@ -1,8 +1,19 @@
-/* Inputs of the indexer's operators: q, k, weights, scales, windows. */
+/* What the rows of indexer_logits and indexer_topk share: their options, and their inputs: q, k,
+ * weights, scales, windows. */
 #ifndef SMELT_HARNESS_INDEXER_H
 #define SMELT_HARNESS_INDEXER_H
 
 #include "harness/problem.h"
+
+struct smelt__random;
+
+/* Of their rows (harness/operator.h): the functions of these names. */
+void smelt__indexer_defaults(const void *spec, struct smelt__problem_options *given);
+void smelt__indexer_small(const void *spec, struct smelt__problem_options *given);
+void smelt__indexer_draw(const void *spec, struct smelt__random *random,
+                         struct smelt__problem_options *given);
+int smelt__indexer_variation(int number, struct smelt__problem_options *given);
+int smelt__indexer_trial(const void *spec, int number, struct smelt__problem_options *given);
 
 /* What an operator's inputs are, by their rows in its table; T is batches * tokens, S is rows. */
 struct smelt__indexer_inputs {

@@ -61,10 +61,6 @@ static int variation(int number, struct smelt__problem_options *given) {
     return number <= SMELT__LISTS_ADVERSARIAL;
 }
 
-static const char *inputs(const struct smelt__problem_options *given) {
-    return smelt__lists_names[given->lists];
-}
-
 static int trial(const void *spec, int number, struct smelt__problem_options *given) {
     (void)spec;
     given->lists = SMELT__LISTS_ADVERSARIAL;
@@ -74,7 +70,7 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 static void shape(struct smelt__problem *problem) {
     smelt_indexer_clean_args *args = problem->args;
     *args = (smelt_indexer_clean_args)SMELT_INDEXER_CLEAN_ARGS_INIT;
-    args->free_multiprocessors = smelt__leave_free(&problem->options);
+    args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
     args->tokens = problem->extents[TENSOR(T)] = problem->options.batches * problem->options.tokens;
     args->rows = problem->extents[TENSOR(S)] = problem->options.rows;
 }
@@ -201,7 +197,6 @@ const struct smelt__harness_operator smelt__harness_indexer_clean = {
     .draw = draw,
     .same_problems = same_problems,
     .variation = variation,
-    .inputs = inputs,
     .trial = trial,
     .bench = {.tokens = 16384, .rows = 16384, .lists = SMELT__LISTS_CAUSAL, .documents = 1},
     .peers = peers,

@@ -27,66 +27,9 @@ SMELT__HARNESS_API(indexer_logits, SMELT_INDEXER_LOGITS_SPEC_INIT)
 
 static const char *const options[] = {"width", "documents", "lists", NULL};
 
-enum { DEFAULT_ROWS = 1024, DEFAULT_WIDTH = 256 };
-
-static void defaults(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    if (given->rows == 0)
-        given->rows = DEFAULT_ROWS;
-    if (given->width == 0)
-        given->width = DEFAULT_WIDTH;
-}
-
-/* Seconds on the emulator, and still several blocks of keys, the last of them not whole. */
-static void small(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    if (given->tokens == 0)
-        given->tokens = 19;
-    if (given->rows == 0)
-        given->rows = 531;
-    if (given->width == 0)
-        given->width = 100;
-}
-
-static void draw(const void *spec, struct smelt__random *random,
-                 struct smelt__problem_options *given) {
-    enum { MOST_ROWS = 700 };
-    (void)spec;
-    given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
-    given->width = 1 + smelt__random_below(random, MOST_ROWS);
-    given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
-}
-
 static int same_problems(const void *a, const void *b) {
     const smelt_indexer_logits_spec *x = a, *y = b;
     return x->heads == y->heads && x->dim == y->dim && x->dtype == y->dtype;
-}
-
-static const enum smelt__lists kinds[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL,
-                                          SMELT__LISTS_WINDOW, SMELT__LISTS_ADVERSARIAL,
-                                          SMELT__LISTS_FULL};
-
-static int variation(int number, struct smelt__problem_options *given) {
-    if (number >= (int)(sizeof kinds / sizeof kinds[0]))
-        return 0;
-    given->lists = kinds[number];
-    return 1;
-}
-
-static const char *inputs_name(const struct smelt__problem_options *given) {
-    return smelt__lists_names[given->lists];
-}
-
-/* Full windows, then damaged ones. */
-static int trial(const void *spec, int number, struct smelt__problem_options *given) {
-    static const enum smelt__lists lists[] = {SMELT__LISTS_FULL, SMELT__LISTS_ADVERSARIAL};
-    (void)spec;
-    if (number >= (int)(sizeof lists / sizeof lists[0]))
-        return 0;
-    given->tokens = 70;
-    given->rows = 1100;
-    given->lists = lists[number];
-    return 1;
 }
 
 static int is_bf16(const void *spec) {
@@ -101,7 +44,7 @@ static void shape(struct smelt__problem *problem) {
     const smelt_indexer_logits_spec *spec = problem->spec;
     smelt_indexer_logits_args *args = problem->args;
     *args = (smelt_indexer_logits_args)SMELT_INDEXER_LOGITS_ARGS_INIT;
-    args->free_multiprocessors = smelt__leave_free(&problem->options);
+    args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
     args->tokens = problem->options.batches * problem->options.tokens;
     args->rows = problem->options.rows;
     problem->extents[TENSOR(T)] = args->tokens;
@@ -310,13 +253,12 @@ const struct smelt__harness_operator smelt__harness_indexer_logits = {
     .passes = passes,
     .pass_count = sizeof passes / sizeof passes[0],
     .options = options,
-    .defaults = defaults,
-    .small = small,
-    .draw = draw,
+    .defaults = smelt__indexer_defaults,
+    .small = smelt__indexer_small,
+    .draw = smelt__indexer_draw,
     .same_problems = same_problems,
-    .variation = variation,
-    .inputs = inputs_name,
-    .trial = trial,
+    .variation = smelt__indexer_variation,
+    .trial = smelt__indexer_trial,
     .bench = {.tokens = 4096, .rows = 8192, .lists = SMELT__LISTS_FULL},
     .peers = peers,
     .peer_count = sizeof peers / sizeof peers[0],

@@ -58,10 +58,6 @@ static int variation(int number, struct smelt__problem_options *given) {
     return number < 2;
 }
 
-static const char *inputs(const struct smelt__problem_options *given) {
-    return smelt__lists_names[given->lists];
-}
-
 static int trial(const void *spec, int number, struct smelt__problem_options *given) {
     (void)spec;
     return variation(number, given);
@@ -70,13 +66,12 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 static void shape(struct smelt__problem *problem) {
     smelt_indexer_quantize_args *args = problem->args;
     *args = (smelt_indexer_quantize_args)SMELT_INDEXER_QUANTIZE_ARGS_INIT;
-    args->free_multiprocessors = smelt__leave_free(&problem->options);
+    args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
     args->rows = problem->extents[TENSOR(N)] = problem->options.batches * problem->options.tokens;
     problem->extents[TENSOR(D)] = ((const smelt_indexer_quantize_spec *)problem->spec)->dim;
 }
 
-/* The weights' role, where rows are odd. */
-/* By the number of rows, which a call that is replayed on other data keeps. */
+/* The factors, by the number of rows, which a call that is replayed on other data keeps. */
 static int given(const struct smelt__problem *problem, int tensor) {
     (void)tensor; /* the one that is optional */
     return problem->extents[TENSOR(N)] % 2 == 1;
@@ -293,7 +288,6 @@ const struct smelt__harness_operator smelt__harness_indexer_quantize = {
     .draw = draw,
     .same_problems = same_problems,
     .variation = variation,
-    .inputs = inputs,
     .trial = trial,
     .bench = {.tokens = 16384 * 32},
     .peers = peers,

@@ -34,33 +34,9 @@ static smelt_status workspace(const void *object, const void *args, size_t *byte
 static const char *const options[] = {"width",       "documents",  "lists",
                                       "topk-length", "max-logits", NULL};
 
-enum { DEFAULT_ROWS = 1024, DEFAULT_WIDTH = 256 };
-
-static void defaults(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    if (given->rows == 0)
-        given->rows = DEFAULT_ROWS;
-    if (given->width == 0)
-        given->width = DEFAULT_WIDTH;
-}
-
-static void small(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    if (given->tokens == 0)
-        given->tokens = 19;
-    if (given->rows == 0)
-        given->rows = 531;
-    if (given->width == 0)
-        given->width = 100;
-}
-
 static void draw(const void *spec, struct smelt__random *random,
                  struct smelt__problem_options *given) {
-    enum { MOST_ROWS = 700 };
-    (void)spec;
-    given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
-    given->width = 1 + smelt__random_below(random, MOST_ROWS);
-    given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
+    smelt__indexer_draw(spec, random, given);
     given->topk_length = smelt__random_below(random, 2) == 0;
     given->max_logits = smelt__random_below(random, 2) == 0;
 }
@@ -71,31 +47,9 @@ static int same_problems(const void *a, const void *b) {
            x->order == y->order;
 }
 
-static const enum smelt__lists kinds[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL,
-                                          SMELT__LISTS_WINDOW, SMELT__LISTS_ADVERSARIAL,
-                                          SMELT__LISTS_FULL};
-
-static int variation(int number, struct smelt__problem_options *given) {
-    if (number >= (int)(sizeof kinds / sizeof kinds[0]))
-        return 0;
-    given->lists = kinds[number];
-    return 1;
-}
-
-static const char *inputs_name(const struct smelt__problem_options *given) {
-    return smelt__lists_names[given->lists];
-}
-
 static int trial(const void *spec, int number, struct smelt__problem_options *given) {
-    static const enum smelt__lists lists[] = {SMELT__LISTS_FULL, SMELT__LISTS_ADVERSARIAL};
-    (void)spec;
-    if (number >= (int)(sizeof lists / sizeof lists[0]))
-        return 0;
-    given->tokens = 70;
-    given->rows = 1100;
-    given->lists = lists[number];
     given->max_logits = 1;
-    return 1;
+    return smelt__indexer_trial(spec, number, given);
 }
 
 /* ---- problems -------------------------------------------------------------------------------- */
@@ -400,12 +354,11 @@ const struct smelt__harness_operator smelt__harness_indexer_topk = {
     .passes = passes,
     .pass_count = sizeof passes / sizeof passes[0],
     .options = options,
-    .defaults = defaults,
-    .small = small,
+    .defaults = smelt__indexer_defaults,
+    .small = smelt__indexer_small,
     .draw = draw,
     .same_problems = same_problems,
-    .variation = variation,
-    .inputs = inputs_name,
+    .variation = smelt__indexer_variation,
     .trial = trial,
     .bench = {.tokens = 4096, .rows = 8192, .lists = SMELT__LISTS_FULL},
     .peers = peers,

@@ -101,10 +101,6 @@ static int variation(int number, struct smelt__problem_options *given) {
     return number < METADATA_KINDS;
 }
 
-static const char *inputs(const struct smelt__problem_options *given) {
-    return smelt__lists_names[given->lists];
-}
-
 static int trial(const void *spec, int number, struct smelt__problem_options *given) {
     (void)spec;
     given->tokens = 300;
@@ -322,7 +318,6 @@ const struct smelt__harness_operator smelt__harness_indexer_windows = {
     .draw = draw,
     .same_problems = same_problems,
     .variation = variation,
-    .inputs = inputs,
     .trial = trial,
     .bench = {.tokens = 65536},
     .peers = peers,

@@ -192,7 +192,8 @@ struct smelt__harness_operator {
     int (*same_problems)(const void *a, const void *b);
     /* Kind number `number` of inputs that check tries by itself, as options; 0 past the last. */
     int (*variation)(int number, struct smelt__problem_options *options);
-    /* Names the kind of inputs that options ask for: check's and bench's column. */
+    /* Names the kind of inputs that options ask for: check's and bench's column. NULL: its lists.
+     */
     const char *(*inputs)(const struct smelt__problem_options *options);
     /* Problem number `number` that a candidate of tune must get right; 0 past the last. */
     int (*trial)(const void *spec, int number, struct smelt__problem_options *options);
@@ -207,6 +208,10 @@ struct smelt__harness_operator {
 /* The operators of the root's list, ended by NULL: smelt__harness_STEM of each. A test may put
  * another list here, before anything asks. */
 extern const struct smelt__harness_operator *const *smelt__harness_operators;
+
+/* What an operator calls the kind of inputs that options ask for. */
+const char *smelt__harness_inputs(const struct smelt__harness_operator *op,
+                                  const struct smelt__problem_options *options);
 
 /* The operator of a spec's text, whatever stands behind its name; NULL when there is none. */
 const struct smelt__harness_operator *smelt__harness_find(const char *spec);

@@ -18,6 +18,11 @@ static const struct smelt__harness_operator *const operators[] = {
 
 const struct smelt__harness_operator *const *smelt__harness_operators = operators;
 
+const char *smelt__harness_inputs(const struct smelt__harness_operator *op,
+                                  const struct smelt__problem_options *options) {
+    return op->inputs ? op->inputs(options) : smelt__lists_names[options->lists];
+}
+
 const struct smelt__harness_operator *smelt__harness_find(const char *spec) {
     const size_t length = strcspn(spec, ":");
     for (int i = 0; smelt__harness_operators[i]; i++) {

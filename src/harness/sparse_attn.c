@@ -83,10 +83,6 @@ static int variation(int number, struct smelt__problem_options *given) {
     return number <= SMELT__LISTS_ADVERSARIAL;
 }
 
-static const char *inputs(const struct smelt__problem_options *given) {
-    return smelt__lists_names[given->lists];
-}
-
 /* Full lists, then damaged ones: more key blocks than stages, the last not whole. */
 static int trial(const void *spec, int number, struct smelt__problem_options *given) {
     enum { TOKENS = 6, WIDTH = 700 };
@@ -322,7 +318,6 @@ const struct smelt__harness_operator smelt__harness_sparse_attn = {
     .draw = draw,
     .same_problems = same_problems,
     .variation = variation,
-    .inputs = inputs,
     .trial = trial,
     .bench = {.tokens = 4096, .rows = 8192},
     .peers = peers,

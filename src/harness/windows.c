@@ -136,8 +136,3 @@ int64_t smelt__windows_of(const struct smelt__problem *problem, int begin_tensor
     *end = ((const int32_t *)smelt__problem_data(problem, end_tensor))[query];
     return smelt__windows_clip(problem->options.rows, begin, end);
 }
-
-int smelt__leave_free(const struct smelt__problem_options *options) {
-    enum { EACH = 4, NEARLY_ALL = 1 << 20 };
-    return options->seed % EACH == EACH - 1 ? NEARLY_ALL : 0;
-}

@@ -25,10 +25,6 @@ void smelt__windows_make(const struct smelt__problem_options *options, int64_t q
 /* A window clipped to [0, rows); an empty one becomes [0, 0). Its number of keys. */
 int64_t smelt__windows_clip(int64_t rows, int32_t *begin, int32_t *end);
 
-/* What a problem leaves free: nothing, but for every fourth seed nearly all, so that a thread block
- * takes several items. */
-int smelt__leave_free(const struct smelt__problem_options *options);
-
 /* Fills the tensors that hold the windows of all queries, by their rows in the table; the sum of
  * their numbers of keys. */
 int64_t smelt__windows_fill(struct smelt__problem *problem, int begin_tensor, int end_tensor);

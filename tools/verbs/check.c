@@ -91,7 +91,7 @@ static const struct smelt__check_options *asked_of(const struct checks *checks, 
 static const char *inputs_of(const struct checks *checks, size_t number) {
     const struct smelt__check_options *asked = asked_of(checks, number);
     const struct smelt__harness_operator *op = smelt__harness_find(asked->spec);
-    return op ? op->inputs(&asked->problem) : "";
+    return op ? smelt__harness_inputs(op, &asked->problem) : "";
 }
 
 /* Those named, else the first few of the seed. */
