@@ -1,8 +1,6 @@
 /* The operator indexer_clean: see smelt/indexer_clean.h. */
 #include "smelt/indexer_clean.h"
 
-#include <stdlib.h>
-
 #include "codegen/families/indexer_clean.h"
 #include "indexer_clean_fill.params.h"
 #include "ops/arguments.h"
@@ -51,10 +49,7 @@ smelt_status smelt_indexer_clean_create(smelt_indexer_clean **clean, smelt_conte
 }
 
 void smelt_indexer_clean_destroy(smelt_indexer_clean **clean) {
-    if (!clean)
-        return;
-    free(*clean); /* the kernel is the context's */
-    *clean = NULL;
+    smelt__operator_destroy(clean);
 }
 
 smelt_status smelt_indexer_clean_get_kernel_info(const smelt_indexer_clean *clean, int index,

@@ -1,8 +1,6 @@
 /* The operator indexer_logits: see smelt/indexer_logits.h. */
 #include "smelt/indexer_logits.h"
 
-#include <stdlib.h>
-
 #include "ops/arguments.h"
 #include "ops/indexer_logits_launch.h"
 #include "ops/indexer_logits_tensors.h"
@@ -77,10 +75,7 @@ smelt_status smelt_indexer_logits_create(smelt_indexer_logits **indexer, smelt_c
 }
 
 void smelt_indexer_logits_destroy(smelt_indexer_logits **indexer) {
-    if (!indexer)
-        return;
-    free(*indexer); /* the kernels are the context's */
-    *indexer = NULL;
+    smelt__operator_destroy(indexer);
 }
 
 smelt_status smelt_indexer_logits_get_kernel_info(const smelt_indexer_logits *indexer, int index,
@@ -106,11 +101,8 @@ static smelt_status check_args(const smelt_indexer_logits *indexer,
     if (status == SMELT_OK)
         status =
             smelt__check_extent("free_multiprocessors", args->free_multiprocessors, 0, INT32_MAX);
-    if (status == SMELT_OK && args->reserved != 0)
-        status = smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                             "reserved = %d is not legal; it must be 0: fill the arguments from "
-                             "SMELT_INDEXER_LOGITS_ARGS_INIT",
-                             args->reserved);
+    if (status == SMELT_OK)
+        status = smelt__check_extent("reserved", args->reserved, 0, 0);
     if (status != SMELT_OK || args->tokens == 0 || args->rows == 0)
         return status; /* of an empty call no tensor is looked at */
     const int64_t extents[SMELT__INDEXER_LOGITS_SYMBOLS] = {

@@ -5,6 +5,7 @@
 
 #include "common/tensor_map.h"
 #include "indexer_logits_fwd.params.h"
+#include "ops/divide.h"
 #include "ops/operator.h"
 #include "ops/tensors.h"
 #include "runtime/log.h"
@@ -16,11 +17,6 @@ enum {
 };
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
-
-static int constant(const struct smelt__plan *plan, const char *name) {
-    int found;
-    return smelt__plan_constant(plan, name, &found);
-}
 
 smelt_status smelt__indexer_scorer_make(const smelt_context *context,
                                         const struct smelt__spec *spec,
@@ -36,12 +32,12 @@ smelt_status smelt__indexer_scorer_make(const smelt_context *context,
         .heads = (int)smelt__spec_get(spec, "heads"),
         .dim = (int)smelt__spec_get(spec, "dim"),
         .dtype = (int)smelt__spec_get(spec, "dtype"),
-        .block_queries = constant(&plan, "BLOCK_QUERIES"),
-        .block_keys = constant(&plan, "BLOCK_KEYS"),
-        .tensor_maps = constant(&plan, "TENSOR_MAPS"),
-        .map_queries = constant(&plan, "MAP_QUERIES"),
-        .map_heads = constant(&plan, "MAP_HEADS"),
-        .map_keys = constant(&plan, "MAP_KEYS"),
+        .block_queries = smelt__plan_constant(&plan, "BLOCK_QUERIES", NULL),
+        .block_keys = smelt__plan_constant(&plan, "BLOCK_KEYS", NULL),
+        .tensor_maps = smelt__plan_constant(&plan, "TENSOR_MAPS", NULL),
+        .map_queries = smelt__plan_constant(&plan, "MAP_QUERIES", NULL),
+        .map_heads = smelt__plan_constant(&plan, "MAP_HEADS", NULL),
+        .map_keys = smelt__plan_constant(&plan, "MAP_KEYS", NULL),
     };
     return SMELT_OK;
 }
@@ -130,10 +126,6 @@ static smelt_status fill(const struct smelt__indexer_scorer *scorer,
 /* ---- launching --------------------------------------------------------------------------------
  */
 
-static int64_t divide_up(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
 smelt_status smelt__indexer_scorer_launch(const struct smelt__indexer_scorer *scorer,
                                           const smelt_indexer_logits_args *args,
                                           const struct smelt__indexer_chain *chain,
@@ -145,8 +137,8 @@ smelt_status smelt__indexer_scorer_launch(const struct smelt__indexer_scorer *sc
     params.least = chain->least;
     params.fills = !chain->inner_only;
     params.early = chain->early;
-    const int64_t items =
-        divide_up(args->tokens, scorer->block_queries) * divide_up(args->rows, scorer->block_keys);
+    const int64_t items = smelt__divide_up(args->tokens, scorer->block_queries) *
+                          smelt__divide_up(args->rows, scorer->block_keys);
     const int64_t most = smelt__blocks_beside(scorer->kernel, args->free_multiprocessors);
     const struct smelt__launch launch = {.blocks = {smelt__blocks_for(scorer->kernel, items, most)},
                                          .early = chain->early,

@@ -1,8 +1,6 @@
 /* The operator indexer_quantize: see smelt/indexer_quantize.h. */
 #include "smelt/indexer_quantize.h"
 
-#include <stdlib.h>
-
 #include "codegen/families/indexer_quantize.h"
 #include "indexer_quantize_rows.params.h"
 #include "ops/arguments.h"
@@ -68,10 +66,7 @@ smelt_status smelt_indexer_quantize_create(smelt_indexer_quantize **quantize,
 }
 
 void smelt_indexer_quantize_destroy(smelt_indexer_quantize **quantize) {
-    if (!quantize)
-        return;
-    free(*quantize); /* the kernel is the context's */
-    *quantize = NULL;
+    smelt__operator_destroy(quantize);
 }
 
 smelt_status smelt_indexer_quantize_get_kernel_info(const smelt_indexer_quantize *quantize,

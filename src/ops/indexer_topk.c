@@ -1,8 +1,6 @@
 /* The operator indexer_topk: see smelt/indexer_topk.h. */
 #include "smelt/indexer_topk.h"
 
-#include <stdlib.h>
-
 #include "codegen/families/indexer_topk.h"
 #include "codegen/families/topk_select_rows.h"
 #include "ops/arguments.h"
@@ -91,10 +89,7 @@ smelt_status smelt_indexer_topk_create(smelt_indexer_topk **indexer, smelt_conte
 }
 
 void smelt_indexer_topk_destroy(smelt_indexer_topk **indexer) {
-    if (!indexer)
-        return;
-    free(*indexer); /* the kernels are the context's */
-    *indexer = NULL;
+    smelt__operator_destroy(indexer);
 }
 
 smelt_status smelt_indexer_topk_get_kernel_info(const smelt_indexer_topk *indexer, int index,

@@ -1,11 +1,9 @@
 /* See indexer_topk_chunks.h. */
 #include "ops/indexer_topk_chunks.h"
 
-enum { VECTOR = 4 /* fp32 that are written at once: rows begin at multiples of them */ };
+#include "ops/divide.h"
 
-static int64_t divide_up(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
+enum { VECTOR = 4 /* fp32 that are written at once: rows begin at multiples of them */ };
 
 static size_t align(size_t bytes) {
     return (bytes + SMELT__CHUNK_ALIGNMENT - 1) / SMELT__CHUNK_ALIGNMENT * SMELT__CHUNK_ALIGNMENT;
@@ -19,8 +17,8 @@ static int64_t balance(const struct smelt__indexer_extent *extent, int64_t most)
         return extent->tokens;
     if (most >= block)
         most = most / block * block;
-    const int64_t even = divide_up(extent->tokens, divide_up(extent->tokens, most));
-    const int64_t whole = divide_up(even, block) * block;
+    const int64_t even = smelt__divide_up(extent->tokens, smelt__divide_up(extent->tokens, most));
+    const int64_t whole = smelt__divide_up(even, block) * block;
     return whole < most ? whole : most;
 }
 
@@ -29,11 +27,11 @@ int smelt__indexer_chunks_make(const struct smelt__indexer_extent *extent,
     const size_t select = align(extent->select_bytes);
     const size_t room = extent->limit > select ? extent->limit - select : 0;
     const size_t whole = room / SMELT__CHUNK_ALIGNMENT * SMELT__CHUNK_ALIGNMENT;
-    chunks->stride = divide_up(extent->rows, VECTOR) * VECTOR;
+    chunks->stride = smelt__divide_up(extent->rows, VECTOR) * VECTOR;
     const size_t row = (size_t)chunks->stride * sizeof(float);
     const int64_t most = (int64_t)(whole / row);
     chunks->queries = balance(extent, most > 0 ? most : 1);
-    chunks->count = divide_up(extent->tokens, chunks->queries);
+    chunks->count = smelt__divide_up(extent->tokens, chunks->queries);
     chunks->matrix_bytes = align((size_t)chunks->queries * row);
     chunks->bytes = chunks->matrix_bytes + select;
     return most > 0 ? 0 : -1;

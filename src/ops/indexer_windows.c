@@ -1,5 +1,4 @@
 /* The operator indexer_windows: see smelt/indexer_windows.h. */
-#include <stdlib.h>
 
 #include "codegen/families/indexer_windows.h"
 #include "indexer_windows_build.params.h"
@@ -54,10 +53,7 @@ smelt_status smelt_indexer_windows_create(smelt_indexer_windows **windows, smelt
 }
 
 void smelt_indexer_windows_destroy(smelt_indexer_windows **windows) {
-    if (!windows)
-        return;
-    free(*windows); /* the kernel is the context's */
-    *windows = NULL;
+    smelt__operator_destroy(windows);
 }
 
 smelt_status smelt_indexer_windows_get_kernel_info(const smelt_indexer_windows *windows, int index,

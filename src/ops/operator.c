@@ -216,6 +216,15 @@ smelt_status smelt__operator_create(const struct smelt__spec_table *table, void 
     return SMELT_OK;
 }
 
+void smelt__operator_destroy(void *object) {
+    void *made, *const none = NULL;
+    if (!object)
+        return;
+    memcpy(&made, object, sizeof made);
+    free(made);
+    memcpy(object, &none, sizeof none);
+}
+
 int smelt__operator_pass(const struct smelt__operator *made, unsigned pass, int *count) {
     int first = 0;
     while (first < made->count && made->pass[first] != pass)

@@ -67,6 +67,10 @@ smelt_status smelt__operator_create(const struct smelt__spec_table *table, void 
                                     smelt_context *context, const void *given,
                                     struct smelt__spec *spec);
 
+/* The public call ..._destroy. `object`: the caller's smelt_STEM **, or NULL; becomes NULL. The
+ * kernels are the context's. */
+void smelt__operator_destroy(void *object);
+
 /* The kernels of a pass: the first one's number, and how many there are in *count. */
 int smelt__operator_pass(const struct smelt__operator *made, unsigned pass, int *count);
 

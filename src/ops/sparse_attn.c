@@ -1,5 +1,4 @@
 /* The operator sparse_attn: see smelt/sparse_attn.h. */
-#include <stdlib.h>
 
 #include "codegen/families/sparse_attn.h"
 #include "ops/operator.h"
@@ -94,10 +93,7 @@ smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_context *c
 }
 
 void smelt_sparse_attn_destroy(smelt_sparse_attn **attn) {
-    if (!attn)
-        return;
-    free(*attn); /* the kernels are the context's */
-    *attn = NULL;
+    smelt__operator_destroy(attn);
 }
 
 smelt_status smelt_sparse_attn_get_kernel_info(const smelt_sparse_attn *attn, unsigned pass,

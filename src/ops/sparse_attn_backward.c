@@ -31,11 +31,6 @@ static const int64_t LOOSE_ROWS = 49152;
 
 /* ---- the operator ---------------------------------------------------------------------------- */
 
-static int constant(const struct smelt__plan *plan, const char *name) {
-    int found;
-    return smelt__plan_constant(plan, name, &found);
-}
-
 smelt_status smelt__sparse_attn_backward_make(smelt_context *context,
                                               const struct smelt__spec *spec,
                                               struct smelt__sparse_attn_backward *backward) {
@@ -51,12 +46,12 @@ smelt_status smelt__sparse_attn_backward_make(smelt_context *context,
     if (status != SMELT_OK)
         return status;
     backward->deterministic = (int)smelt__spec_get(spec, "deterministic");
-    backward->group_queries = constant(&plan, "GROUP_QUERIES");
-    backward->query_rows = constant(&plan, "QUERY_ROWS");
-    backward->head_blocks = constant(&plan, "HEAD_BLOCKS");
-    backward->block_heads = constant(&plan, "BLOCK_HEADS");
-    backward->tensor_maps = constant(&plan, "TENSOR_MAPS");
-    backward->sums_beside = constant(&plan, "SUMS_BESIDE");
+    backward->group_queries = smelt__plan_constant(&plan, "GROUP_QUERIES", NULL);
+    backward->query_rows = smelt__plan_constant(&plan, "QUERY_ROWS", NULL);
+    backward->head_blocks = smelt__plan_constant(&plan, "HEAD_BLOCKS", NULL);
+    backward->block_heads = smelt__plan_constant(&plan, "BLOCK_HEADS", NULL);
+    backward->tensor_maps = smelt__plan_constant(&plan, "TENSOR_MAPS", NULL);
+    backward->sums_beside = smelt__plan_constant(&plan, "SUMS_BESIDE", NULL);
     return SMELT_OK;
 }
 

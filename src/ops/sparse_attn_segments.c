@@ -2,6 +2,7 @@
 #include "ops/sparse_attn_segments.h"
 
 #include "codegen/families/sparse_attn_bwd.h"
+#include "ops/divide.h"
 
 enum {
     MOST_CURSORS = 1 << 24, /* 64 MB, but for more keys than that */
@@ -31,10 +32,6 @@ static int64_t find_root(int64_t a, int64_t b) {
     return low;
 }
 
-static int64_t divide_up(int64_t value, int64_t by) {
-    return (value + by - 1) / by;
-}
-
 /* Cursors there are room for, of all parts of all chunks: grows with each of its arguments. */
 static int64_t count_cursors(int64_t groups, int64_t key_stride, int64_t key_count,
                              int64_t columns) {
@@ -45,7 +42,7 @@ static int64_t count_cursors(int64_t groups, int64_t key_stride, int64_t key_cou
 }
 
 int64_t smelt__segments_round(int64_t chunk, int64_t key_stride, int64_t key_count) {
-    const int64_t by_entries = divide_up(ROUND_ENTRIES, chunk * key_stride);
+    const int64_t by_entries = smelt__divide_up(ROUND_ENTRIES, chunk * key_stride);
     const int64_t by_columns = ROUND_COLUMNS / (key_count ? key_count : 1);
     const int64_t chunks = by_entries < by_columns ? by_entries : by_columns;
     return chunks > 1 ? chunks : 1;
@@ -53,7 +50,7 @@ int64_t smelt__segments_round(int64_t chunk, int64_t key_stride, int64_t key_cou
 
 struct smelt__segments_layout smelt__segments_layout(int64_t groups, int64_t chunk,
                                                      int64_t key_stride, int64_t key_count) {
-    const int64_t columns = divide_up(groups, chunk) * key_count;
+    const int64_t columns = smelt__divide_up(groups, chunk) * key_count;
     return (struct smelt__segments_layout){
         .cursors = count_cursors(groups, key_stride, key_count, columns),
         .starts = columns + 1,
@@ -64,18 +61,19 @@ struct smelt__segments_layout smelt__segments_layout(int64_t groups, int64_t chu
 void smelt__segments_cut(struct sparse_attn_bwd_segments_params *params) {
     const int64_t groups = params->groups, keys = params->key_count;
     const int64_t chunk = groups < params->chunk ? groups : params->chunk;
-    const int64_t chunks = divide_up(groups, chunk), columns = chunks * keys;
+    const int64_t chunks = smelt__divide_up(groups, chunk), columns = chunks * keys;
     const int64_t parts = count_cursors(groups, params->key_stride, keys, columns) / columns;
     params->chunks = (int)chunks;
     params->columns = (int)columns;
-    params->part = (int)divide_up(chunk, parts < chunk ? parts : chunk);
-    params->parts = (int)divide_up(chunk, params->part);
+    params->part = (int)smelt__divide_up(chunk, parts < chunk ? parts : chunk);
+    params->parts = (int)smelt__divide_up(chunk, params->part);
     params->scan_rows = 1;
     while (params->scan_rows * 2 <= SCAN_THREADS / WARP && params->scan_rows * 2 <= params->parts)
         params->scan_rows *= 2;
     const int64_t tile = SCAN_THREADS / params->scan_rows;
-    params->scan_keys = (int)(divide_up(divide_up(columns, MOST_SCAN_BLOCKS), tile) * tile);
-    params->scan_blocks = (int)divide_up(columns, params->scan_keys);
+    params->scan_keys =
+        (int)(smelt__divide_up(smelt__divide_up(columns, MOST_SCAN_BLOCKS), tile) * tile);
+    params->scan_blocks = (int)smelt__divide_up(columns, params->scan_keys);
 }
 
 smelt_status smelt__segments_launch(const smelt_context *context,

@@ -1,5 +1,4 @@
 /* The operator topk_select: see smelt/topk_select.h. */
-#include <stdlib.h>
 
 #include "codegen/families/topk_select.h"
 #include "codegen/families/topk_select_rows.h"
@@ -65,10 +64,7 @@ smelt_status smelt_topk_select_create(smelt_topk_select **select, smelt_context 
 }
 
 void smelt_topk_select_destroy(smelt_topk_select **select) {
-    if (!select)
-        return;
-    free(*select); /* the kernels are the context's */
-    *select = NULL;
+    smelt__operator_destroy(select);
 }
 
 smelt_status smelt_topk_select_get_kernel_info(const smelt_topk_select *select, int index,

@@ -50,7 +50,8 @@ int smelt__plan_add_region(struct smelt__plan *plan, const char *name, int bytes
     return region->offset;
 }
 
-int smelt__plan_constant(const struct smelt__plan *plan, const char *name, int *found) {
+int smelt__plan_constant(const struct smelt__plan *plan, const char *name, int *tells) {
+    int unasked, *const found = tells ? tells : &unasked;
     *found = 1;
     for (int i = 0; i < plan->constant_count; i++)
         if (strcmp(plan->constants[i].name, name) == 0)

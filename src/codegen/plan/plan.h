@@ -71,7 +71,8 @@ int smelt__plan_add_region(struct smelt__plan *plan, const char *name, int bytes
  * rule, when it is left to the plan. */
 enum smelt__origin smelt__plan_origin(const struct smelt__spec *spec, const char *knob);
 
-/* A constant's or a region offset's value; 0 when there is none of that name (*found tells). */
+/* A constant's or a region offset's value; 0 when there is none of that name (*found tells,
+ * unless it is NULL). */
 int smelt__plan_constant(const struct smelt__plan *plan, const char *name, int *found);
 
 /* Text: everything; summary: the knobs, the shared-memory map and the launch, for the source's

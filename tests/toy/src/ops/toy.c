@@ -2,7 +2,6 @@
 #include "smelt/toy.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "ops/arguments.h"
 #include "ops/operator.h"
@@ -58,10 +57,7 @@ smelt_status smelt_toy_create(smelt_toy **toy, smelt_context *context,
 }
 
 void smelt_toy_destroy(smelt_toy **toy) {
-    if (!toy)
-        return;
-    free(*toy);
-    *toy = NULL;
+    smelt__operator_destroy(toy);
 }
 
 /* Checks a call of a pass, whose tensors are `from` and `to`, and launches its kernel. */
