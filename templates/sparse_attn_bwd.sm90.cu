@@ -1,18 +1,17 @@
 //@use common/base.cuh
 //@use common/descriptor.cuh
+//@use common/fragment_tile.cuh
+//@use common/row_sums.cuh
 //@use common/softmax.cuh
 //@use common/warp_arrival.cuh
 //@use ptx/grid.cuh
 //@use ptx/hint.cuh
-//@use ptx/ldmatrix.cuh
 //@use ptx/math.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/memory.cuh
 //@use ptx/named_barrier.cuh
 //@use ptx/proxy.cuh
-//@use ptx/reduce.cuh
 //@use ptx/registers.cuh
-//@use ptx/stmatrix.cuh
 //@use ptx/wgmma.cuh
 //@use ptx/wgmma_rs.cuh n = 32, tb = 1
 //@use ptx/wgmma_rs.cuh n = 56, tb = 1
@@ -52,10 +51,7 @@
  * below R24 of each), and the columns of dQ are divided to make the most of what each role has
  * left. With DQK = 576: 0 to 183 scores, 184 to 575 gather; with 512: 0 to 127, 128 to 511.
  *
- * What binds: the additions' way out of the multiprocessor. So they go 4 rows of 128 bytes an
- * instruction, in the order of columns of sparse_attn_bwd.columns.cuh: of an accumulator's rows
- * each quad has 64 contiguous bytes twice, and lanes 16 apart exchange one of the two for the other
- * lane's row (4 shuffles for 2 instructions).
+ * What binds: the additions' way out of the multiprocessor (common/row_sums.cuh).
  *
  * With DETERMINISTIC the sums of the launch's before may run on the multiprocessors that the grid
  * leaves free: they are let begin at once.
@@ -111,15 +107,10 @@ enum {
     STEP_BYTES = 32,                 /* 16 columns of a row: a k-step along columns */
     ROW_STEP_BYTES = 2 * ATOM_BYTES, /* 16 rows of a tile: a k-step along rows */
 
-    PRODUCT_VALUES = 32,              /* S or dP of a thread */
-    SLOPE_WORDS = PRODUCT_VALUES / 2, /* P or dS of a thread, two bf16 a word */
-    CHUNK_COLUMNS = 32,               /* of dKV */
-    CHUNK_VALUES = CHUNK_COLUMNS / 2, /* of a thread */
-    CHUNKS = DQK / CHUNK_COLUMNS,
-    VALUE_CHUNKS = DV / CHUNK_COLUMNS,
-    PART_CHUNKS = PART_TILES * TILE_COLUMNS / CHUNK_COLUMNS,
-    SENT_VALUES = 8,                  /* of a thread: half of a chunk's rows */
-    SUM_BYTES = DETERMINISTIC ? 2 : 4 /* of a value of dKV in global memory */
+    PRODUCT_VALUES = 2 * FRAGMENT_WORDS, /* S or dP of a thread */
+    CHUNKS = DQK / SUM_COLUMNS,          /* of dKV */
+    VALUE_CHUNKS = DV / SUM_COLUMNS,
+    PART_CHUNKS = PART_TILES * TILE_COLUMNS / SUM_COLUMNS
 };
 
 /* ---- scores ------------------------------------------------------------------------------------
@@ -234,25 +225,6 @@ DEVICE void drop_absent(float *values, int count) {
     }
 }
 
-/* P or dS as bf16, two to a word. */
-DEVICE void pack_values(u32 *words, const float *values) {
-#pragma unroll
-    for (int i = 0; i < SLOPE_WORDS; ++i) {
-        words[i] = pack_bf16x2(values[2 * i], values[2 * i + 1]);
-    }
-}
-
-/* They into their tile. */
-DEVICE void store_values(int offset, const u32 *words) {
-    const u32 warp = threadIdx.x % WARPGROUP / 32, lane = threadIdx.x % 32;
-    const u32 to = shared_address((u32)offset + (warp * 16 + lane % 16) * TILE_PITCH +
-                                  ((lane / 16) ^ (lane % 8)) * 16);
-#pragma unroll
-    for (int i = 0; i < SLOPE_WORDS / 4; ++i) {
-        stmatrix_x4(to ^ (u32)(i * STEP_BYTES), &words[4 * i]);
-    }
-}
-
 /* Issues dQ += dS K, or dQ = dS K of an item's first block, for the scores' columns. */
 DEVICE void issue_first_columns(float *dq, float *rest, const u32 *ds, bool first) {
     const u64 keys = columns_descriptor(KEYS_OFFSET);
@@ -297,7 +269,7 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
     barrier_sync(START_BARRIER, THREADS);
     do {
         float s[PRODUCT_VALUES], dp[PRODUCT_VALUES];
-        u32 packed[SLOPE_WORDS];
+        u32 packed[FRAGMENT_WORDS];
         flags = block_word(block)->flags;
         if (flags & FIRST_BLOCK) {
             load_statistics(&rows, params, block_word(block)->item);
@@ -310,8 +282,8 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
             drop_absent(s, flags & COUNT_MASK);
         }
         mbarrier_wait(barrier_at(SLOPES_FREE), (block & 1) ^ 1);
-        pack_values(packed, s);
-        store_values(PROBABILITIES_OFFSET, packed);
+        pack_fragments(packed, s);
+        store_fragments(PROBABILITIES_OFFSET, packed);
         if (GROUP_QUERIES > 1) {
             /* The value it has: else the compiler keeps what it was split into, and registers are
              * short. */
@@ -322,8 +294,8 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
         if (GROUP_QUERIES == 1 && (flags & COUNT_MASK) < BLOCK_KEYS) {
             drop_absent(dp, flags & COUNT_MASK);
         }
-        pack_values(packed, dp);
-        store_values(SLOPES_OFFSET, packed);
+        pack_fragments(packed, dp);
+        store_fragments(SLOPES_OFFSET, packed);
         arrive_warp(barrier_at(SLOPES_FULL), 1);
         issue_first_columns(dq, rest, packed, flags & FIRST_BLOCK);
         if (flags & MORE_BLOCKS) {
@@ -465,22 +437,11 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_it
 /* ---- sums --------------------------------------------------------------------------------------
  */
 
-/* P^T or dS^T as A fragments, out of their tile. */
-DEVICE void load_transposed(u32 *fragments, int offset) {
-    const u32 thread = thread_number() % WARPGROUP, warp = thread / 32, lane = thread % 32;
-    const u32 from = shared_address((u32)offset + (lane % 8 + lane / 16 * 8) * TILE_PITCH +
-                                    ((2 * warp + lane / 8 % 2) ^ (lane % 8)) * 16);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-        ldmatrix_x4_trans(&fragments[4 * k], from + (u32)(k * ROW_STEP_BYTES));
-    }
-}
-
 /* Issues a chunk of dKV = dS^T Q + P^T dO. */
 DEVICE void issue_chunk(float *sums, const u32 *p, const u32 *ds, int chunk) {
     const u64 query = columns_descriptor(QUERY_OFFSET);
     const u64 grad_out = columns_descriptor(GRAD_OUT_OFFSET);
-    const u32 at = (u32)(chunk / 2 * TILE_BYTES + chunk % 2 * CHUNK_COLUMNS * 2);
+    const u32 at = (u32)(chunk / 2 * TILE_BYTES + chunk % 2 * SUM_COLUMNS * 2);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -495,25 +456,10 @@ DEVICE void issue_chunk(float *sums, const u32 *p, const u32 *ds, int chunk) {
     wgmma_commit();
 }
 
-/* The rows 8 * half and on of a chunk: `values` gets 4 of the row lane / 4 % 4 of them and 4 of the
- * row 4 further. */
-DEVICE void exchange_rows(float *values, const float *sums, int half) {
-    const bool upper = threadIdx.x & 16;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const float near = sums[i / 2 * 4 + i % 2 + 2 * half];
-        const float far = sums[8 + i / 2 * 4 + i % 2 + 2 * half];
-        const float other = __shfl_xor_sync((u32)ALL_LANES, upper ? near : far, 16);
-        values[i] = upper ? other : near;
-        values[4 + i] = upper ? far : other;
-    }
-}
-
-/* Where this thread's values of a row begin: lanes from 16 on have the second half of a chunk. */
+/* Where this thread's values of a row begin. */
 DEVICE char *row_at(const struct sparse_attn_bwd_params *params, u32 row) {
-    const u32 first = threadIdx.x % 32 / 16 * 16 + threadIdx.x % 4 * 4;
     char *const to = DETERMINISTIC ? (char *)params->partials : (char *)params->dkv;
-    return to + first * SUM_BYTES + (u64)row * (DQK * SUM_BYTES);
+    return to + first_sum() * SUM_BYTES + (u64)row * (DQK * SUM_BYTES);
 }
 
 /* Adds what exchange_rows gave to the rows of global memory, or stores it. rows: this thread's four
@@ -522,14 +468,8 @@ DEVICE void send_rows(const struct sparse_attn_bwd_params *params, const float *
                       const u32 *rows, int chunk, int half) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        const float *const four = &values[4 * i];
-        char *const to = row_at(params, rows[2 * half + i]) + chunk * CHUNK_COLUMNS * SUM_BYTES;
-        if (DETERMINISTIC) {
-            const u32 words[2] = {pack_bf16x2(four[0], four[1]), pack_bf16x2(four[2], four[3])};
-            store_streaming_8(to, words);
-        } else {
-            reduce_add_f32x4((float *)to, four);
-        }
+        send_sums(row_at(params, rows[2 * half + i]) + chunk * SUM_COLUMNS * SUM_BYTES,
+                  &values[4 * i]);
     }
 }
 
@@ -556,7 +496,7 @@ DEVICE void take_rows(u32 *rows, u32 block) {
  * before. */
 DEVICE void sum_block(const struct sparse_attn_bwd_params *params, const u32 *p, const u32 *ds,
                       float *held, u32 *rows, u32 block, bool last) {
-    float sums[2][CHUNK_VALUES], values[SENT_VALUES];
+    float sums[2][SUM_VALUES], values[SENT_VALUES];
     issue_chunk(sums[0], p, ds, 0);
     send_rows(params, held, rows, CHUNKS - 1, 1);
     take_rows(rows, block);
@@ -591,11 +531,11 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
     barrier_sync(START_BARRIER, THREADS);
     take_rows(rows, block); /* where zeros are sent at first */
     do {
-        u32 p[SLOPE_WORDS], ds[SLOPE_WORDS];
+        u32 p[FRAGMENT_WORDS], ds[FRAGMENT_WORDS];
         mbarrier_wait(barrier_at(SLOPES_FULL), block & 1);
         flags = block_word(block)->flags;
-        load_transposed(p, PROBABILITIES_OFFSET);
-        load_transposed(ds, SLOPES_OFFSET);
+        load_fragments_transposed(p, PROBABILITIES_OFFSET);
+        load_fragments_transposed(ds, SLOPES_OFFSET);
         arrive_warp(barrier_at(SLOPES_FREE), 1);
         for (int part = 0; part < PARTS && (flags & FIRST_BLOCK); ++part) {
             mbarrier_wait(barrier_at(QUERY_FULL + part), flags & ODD_ITEM ? 1 : 0);

@@ -127,6 +127,276 @@ DEVICE u64 descriptor_advance(u64 descriptor, u32 bytes) {
     return descriptor + (bytes >> 4);
 }
 
+#line 2 "templates/ptx/shared.cuh"
+
+/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
+ * "State Spaces", .shared). */
+DEVICE u32 shared_address(u32 offset) {
+    return (u32)__cvta_generic_to_shared(arena) + offset;
+}
+
+#line 2 "templates/ptx/ldmatrix.cuh"
+
+/*
+ * Four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix i / 8, and
+ * receives row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level matrix
+ * load instruction: ldmatrix"). `address` is a 32-bit shared-memory address, 16-byte aligned.
+ */
+DEVICE void ldmatrix_x4(u32 *r, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+/* The same, each matrix transposed on the way. */
+DEVICE void ldmatrix_x4_trans(u32 *r, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+#line 2 "templates/ptx/math.cuh"
+
+/* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
+DEVICE float exp2_approximate(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* log2(x); -inf for 0 (PTX ISA, "lg2.approx.f32": absolute error 2^-22 near 1). */
+DEVICE float log2_approximate(float x) {
+    float y;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* The smaller; NaN when one of them is (PTX ISA, "min", .NaN). */
+DEVICE float minimum_nan(float x, float y) {
+    float z;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+/* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
+DEVICE u32 pack_bf16x2(float low, float high) {
+    u32 packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+#line 2 "templates/ptx/stmatrix.cuh"
+
+/*
+ * Stores four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix
+ * i / 8, and holds row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level
+ * matrix store instruction: stmatrix"). `address` is a 32-bit shared-memory address, 16-byte
+ * aligned.
+ */
+DEVICE void stmatrix_x4(u32 address, const u32 *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
+/* The same, each matrix transposed on the way. */
+DEVICE void stmatrix_x4_trans(u32 address, const u32 *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
+/* Two matrices: the addresses of lanes 0 to 15 count. */
+DEVICE void stmatrix_x2(u32 address, const u32 *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};"
+                 :
+                 : "r"(address), "r"(r[0]), "r"(r[1])
+                 : "memory");
+}
+
+/* Two matrices, each transposed on the way. */
+DEVICE void stmatrix_x2_trans(u32 address, const u32 *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
+                 :
+                 : "r"(address), "r"(r[0]), "r"(r[1])
+                 : "memory");
+}
+
+#line 2 "templates/ptx/thread.cuh"
+
+/* This thread's number in its block, read anew at each call: what follows from it stays in no
+ * register in between (PTX ISA, "Special Registers: %tid"). */
+DEVICE u32 thread_number(void) {
+    u32 number;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+    return number;
+}
+
+#line 6 "templates/common/fragment_tile.cuh"
+/*
+ * A tile of 64 x 64 bf16 in shared memory, 128-byte swizzled, that one warpgroup writes out of its
+ * accumulators and another reads turned around, as A of a product.
+ */
+
+enum {
+    FRAGMENT_WORDS = 16,       /* of a thread, two bf16 a word: 32 values of an accumulator */
+    FRAGMENT_TILE_PITCH = 128, /* bytes of a row */
+    FRAGMENT_STEP_BYTES = 32   /* 16 columns of a row */
+};
+
+/* An accumulator's values as bf16: A of a product, too. */
+DEVICE void pack_fragments(u32 *words, const float *values) {
+#pragma unroll
+    for (int i = 0; i < FRAGMENT_WORDS; ++i) {
+        words[i] = pack_bf16x2(values[2 * i], values[2 * i + 1]);
+    }
+}
+
+/* They into a tile. */
+DEVICE void store_fragments(int offset, const u32 *words) {
+    const u32 warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    const u32 to = shared_address((u32)offset + (warp * 16 + lane % 16) * FRAGMENT_TILE_PITCH +
+                                  ((lane / 16) ^ (lane % 8)) * 16);
+#pragma unroll
+    for (int i = 0; i < FRAGMENT_WORDS / 4; ++i) {
+        stmatrix_x4(to ^ (u32)(i * FRAGMENT_STEP_BYTES), &words[4 * i]);
+    }
+}
+
+/* A tile, turned around, as A fragments: rows are the depth. */
+DEVICE void load_fragments_transposed(u32 *fragments, int offset) {
+    const u32 thread = thread_number() % 128, warp = thread / 32, lane = thread % 32;
+    const u32 from = shared_address((u32)offset + (lane % 8 + lane / 16 * 8) * FRAGMENT_TILE_PITCH +
+                                    ((2 * warp + lane / 8 % 2) ^ (lane % 8)) * 16);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        ldmatrix_x4_trans(&fragments[4 * k], from + (u32)(k * 16 * FRAGMENT_TILE_PITCH));
+    }
+}
+
+#line 2 "templates/ptx/memory.cuh"
+
+/* 16 bytes to global memory that nobody reads soon: gone first from the caches (PTX ISA, "st",
+ * .cs). The address is a multiple of 16. */
+DEVICE void store_streaming_16(void *to, const u32 *values) {
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
+                 : "memory");
+}
+
+/* The same of 8 bytes, at a multiple of 8. */
+DEVICE void store_streaming_8(void *to, const u32 *values) {
+    asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};"
+                 :
+                 : "l"(to), "r"(values[0]), "r"(values[1])
+                 : "memory");
+}
+
+/* 16 bytes of global memory that no thread writes while the kernel runs (PTX ISA, "ld.global.nc").
+ */
+DEVICE void load_read_only_16(u32 *values, const void *from) {
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+        : "l"(from));
+}
+
+/* 4 bytes of global memory past L1, which may be stale (PTX ISA, "ld", .cg). */
+DEVICE u32 load_l2_32(const void *from) {
+    u32 value;
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+}
+
+/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", "st", .shared). */
+DEVICE void load_shared_16(u32 *values, u32 address) {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+DEVICE void store_shared_16(u32 address, const u32 *values) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
+                 : "memory");
+}
+
+#line 2 "templates/ptx/reduce.cuh"
+
+/* Adds to consecutive fp32 values in global memory, without a result; the address is a multiple of
+ * the size (PTX ISA, "red"). Each value is added by itself: the order of several threads' additions
+ * is not fixed. */
+DEVICE void reduce_add_f32(float *to, float value) {
+    asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" : : "l"(to), "f"(value) : "memory");
+}
+
+DEVICE void reduce_add_f32x2(float *to, const float *values) {
+    asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};"
+                 :
+                 : "l"(to), "f"(values[0]), "f"(values[1])
+                 : "memory");
+}
+
+DEVICE void reduce_add_f32x4(float *to, const float *values) {
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3])
+                 : "memory");
+}
+
+#line 5 "templates/common/row_sums.cuh"
+/*
+ * Rows of sums in global memory, out of accumulators of 64 rows and 32 columns: added to, or with
+ * DETERMINISTIC stored as bf16. Their columns are in the order of sparse_attn_bwd.columns.cuh.
+ *
+ * The additions' way out of the multiprocessor binds, and it is widest when an instruction has 4
+ * rows of 128 bytes: of an accumulator's rows each quad has 64 contiguous bytes twice, and lanes 16
+ * apart exchange one of the two for the other lane's row (4 shuffles for 2 instructions).
+ */
+
+enum {
+    SUM_BYTES = DETERMINISTIC ? 2 : 4, /* of a value in global memory */
+    SUM_COLUMNS = 32,                  /* of an accumulator */
+    SUM_VALUES = SUM_COLUMNS / 2,      /* of a thread */
+    SENT_VALUES = 8                    /* of a thread: half of an accumulator's rows */
+};
+
+/* The rows 8 * half and on of a warp's 16: `values` gets 4 of the row lane / 4 % 4 of them and 4 of
+ * the row 4 further. */
+DEVICE void exchange_rows(float *values, const float *sums, int half) {
+    const bool upper = threadIdx.x & 16;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float near = sums[i / 2 * 4 + i % 2 + 2 * half];
+        const float far = sums[8 + i / 2 * 4 + i % 2 + 2 * half];
+        const float other = __shfl_xor_sync(0xffffffffu, upper ? near : far, 16);
+        values[i] = upper ? other : near;
+        values[4 + i] = upper ? far : other;
+    }
+}
+
+/* Where this thread's values of a row begin, in values: lanes from 16 on have the second half of an
+ * accumulator's columns. */
+DEVICE u32 first_sum(void) {
+    return threadIdx.x % 32 / 16 * 16 + threadIdx.x % 4 * 4;
+}
+
+/* Four values to their place. */
+DEVICE void send_sums(char *to, const float *four) {
+    if (DETERMINISTIC) {
+        const u32 words[2] = {pack_bf16x2(four[0], four[1]), pack_bf16x2(four[2], four[3])};
+        store_streaming_8(to, words);
+    } else {
+        reduce_add_f32x4((float *)to, four);
+    }
+}
+
 #line 2 "templates/common/softmax.cuh"
 /*
  * Numbers of a streaming softmax (Milakov and Gimelshein, arXiv 1805.02867) in powers of two, whose
@@ -141,14 +411,6 @@ DEVICE u64 descriptor_advance(u64 descriptor, u32 bytes) {
 /* The maximum may lag behind the true one by so many powers of two before sums and outputs are
  * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
 #define RESCALE_THRESHOLD 8.0f
-
-#line 2 "templates/ptx/shared.cuh"
-
-/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
- * "State Spaces", .shared). */
-DEVICE u32 shared_address(u32 offset) {
-    return (u32)__cvta_generic_to_shared(arena) + offset;
-}
 
 #line 2 "templates/ptx/mbarrier.cuh"
 /*
@@ -319,107 +581,6 @@ DEVICE int hint_wait(const u32 *hint, u32 value, int polls) {
     return polls;
 }
 
-#line 2 "templates/ptx/ldmatrix.cuh"
-
-/*
- * Four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix i / 8, and
- * receives row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level matrix
- * load instruction: ldmatrix"). `address` is a 32-bit shared-memory address, 16-byte aligned.
- */
-DEVICE void ldmatrix_x4(u32 *r, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-/* The same, each matrix transposed on the way. */
-DEVICE void ldmatrix_x4_trans(u32 *r, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-#line 2 "templates/ptx/math.cuh"
-
-/* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
-DEVICE float exp2_approximate(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* log2(x); -inf for 0 (PTX ISA, "lg2.approx.f32": absolute error 2^-22 near 1). */
-DEVICE float log2_approximate(float x) {
-    float y;
-    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* The smaller; NaN when one of them is (PTX ISA, "min", .NaN). */
-DEVICE float minimum_nan(float x, float y) {
-    float z;
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
-    return z;
-}
-
-/* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
-DEVICE u32 pack_bf16x2(float low, float high) {
-    u32 packed;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
-}
-
-#line 2 "templates/ptx/memory.cuh"
-
-/* 16 bytes to global memory that nobody reads soon: gone first from the caches (PTX ISA, "st",
- * .cs). The address is a multiple of 16. */
-DEVICE void store_streaming_16(void *to, const u32 *values) {
-    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "l"(to), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
-                 : "memory");
-}
-
-/* The same of 8 bytes, at a multiple of 8. */
-DEVICE void store_streaming_8(void *to, const u32 *values) {
-    asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};"
-                 :
-                 : "l"(to), "r"(values[0]), "r"(values[1])
-                 : "memory");
-}
-
-/* 16 bytes of global memory that no thread writes while the kernel runs (PTX ISA, "ld.global.nc").
- */
-DEVICE void load_read_only_16(u32 *values, const void *from) {
-    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
-        : "l"(from));
-}
-
-/* 4 bytes of global memory past L1, which may be stale (PTX ISA, "ld", .cg). */
-DEVICE u32 load_l2_32(const void *from) {
-    u32 value;
-    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
-    return value;
-}
-
-/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", "st", .shared). */
-DEVICE void load_shared_16(u32 *values, u32 address) {
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-DEVICE void store_shared_16(u32 address, const u32 *values) {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "r"(address), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
-                 : "memory");
-}
-
 #line 2 "templates/ptx/named_barrier.cuh"
 /*
  * The block's 16 hardware barriers (PTX ISA, "bar, barrier"); 0 is __syncthreads'. `threads`, a
@@ -459,29 +620,6 @@ DEVICE void fence_proxy_async(void) {
     asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
 }
 
-#line 2 "templates/ptx/reduce.cuh"
-
-/* Adds to consecutive fp32 values in global memory, without a result; the address is a multiple of
- * the size (PTX ISA, "red"). Each value is added by itself: the order of several threads' additions
- * is not fixed. */
-DEVICE void reduce_add_f32(float *to, float value) {
-    asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" : : "l"(to), "f"(value) : "memory");
-}
-
-DEVICE void reduce_add_f32x2(float *to, const float *values) {
-    asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};"
-                 :
-                 : "l"(to), "f"(values[0]), "f"(values[1])
-                 : "memory");
-}
-
-DEVICE void reduce_add_f32x4(float *to, const float *values) {
-    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "l"(to), "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3])
-                 : "memory");
-}
-
 #line 2 "templates/ptx/registers.cuh"
 /*
  * Registers a thread may use from here on, moved between the warpgroups of a block (PTX ISA,
@@ -493,45 +631,6 @@ DEVICE void reduce_add_f32x4(float *to, const float *values) {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
 #define registers_decrease(count)                                                                  \
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
-
-#line 2 "templates/ptx/stmatrix.cuh"
-
-/*
- * Stores four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix
- * i / 8, and holds row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level
- * matrix store instruction: stmatrix"). `address` is a 32-bit shared-memory address, 16-byte
- * aligned.
- */
-DEVICE void stmatrix_x4(u32 address, const u32 *r) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "r"(address), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
-                 : "memory");
-}
-
-/* The same, each matrix transposed on the way. */
-DEVICE void stmatrix_x4_trans(u32 address, const u32 *r) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "r"(address), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
-                 : "memory");
-}
-
-/* Two matrices: the addresses of lanes 0 to 15 count. */
-DEVICE void stmatrix_x2(u32 address, const u32 *r) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};"
-                 :
-                 : "r"(address), "r"(r[0]), "r"(r[1])
-                 : "memory");
-}
-
-/* Two matrices, each transposed on the way. */
-DEVICE void stmatrix_x2_trans(u32 address, const u32 *r) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
-                 :
-                 : "r"(address), "r"(r[0]), "r"(r[1])
-                 : "memory");
-}
 
 #line 2 "templates/ptx/wgmma.cuh"
 /*
@@ -1152,16 +1251,6 @@ DEVICE void tensor_store_3d(const struct tensor_map *map, u32 from, int x, int y
         : "memory");
 }
 
-#line 2 "templates/ptx/thread.cuh"
-
-/* This thread's number in its block, read anew at each call: what follows from it stays in no
- * register in between (PTX ISA, "Special Registers: %tid"). */
-DEVICE u32 thread_number(void) {
-    u32 number;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
-    return number;
-}
-
 #line 13 "templates/sparse_attn_bwd.sm90_blocks.cuh"
 /*
  * Items and their key blocks, of sparse_attn_bwd.sm90.cu: where its tiles and barriers are, which
@@ -1692,7 +1781,7 @@ DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
     }
 }
 
-#line 26 "templates/sparse_attn_bwd.sm90.cu"
+#line 25 "templates/sparse_attn_bwd.sm90.cu"
 /*
  * Sparse attention backward with wgmma: dq, and the sums (or partial rows) of dkv. Mathematics and
  * shapes: include/smelt/sparse_attn.h; what groups, lists and statistics are:
@@ -1722,10 +1811,7 @@ DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
  * below R24 of each), and the columns of dQ are divided to make the most of what each role has
  * left. With DQK = 576: 0 to 183 scores, 184 to 575 gather; with 512: 0 to 127, 128 to 511.
  *
- * What binds: the additions' way out of the multiprocessor. So they go 4 rows of 128 bytes an
- * instruction, in the order of columns of sparse_attn_bwd.columns.cuh: of an accumulator's rows
- * each quad has 64 contiguous bytes twice, and lanes 16 apart exchange one of the two for the other
- * lane's row (4 shuffles for 2 instructions).
+ * What binds: the additions' way out of the multiprocessor (common/row_sums.cuh).
  *
  * With DETERMINISTIC the sums of the launch's before may run on the multiprocessors that the grid
  * leaves free: they are let begin at once.
@@ -1781,15 +1867,10 @@ enum {
     STEP_BYTES = 32,                 /* 16 columns of a row: a k-step along columns */
     ROW_STEP_BYTES = 2 * ATOM_BYTES, /* 16 rows of a tile: a k-step along rows */
 
-    PRODUCT_VALUES = 32,              /* S or dP of a thread */
-    SLOPE_WORDS = PRODUCT_VALUES / 2, /* P or dS of a thread, two bf16 a word */
-    CHUNK_COLUMNS = 32,               /* of dKV */
-    CHUNK_VALUES = CHUNK_COLUMNS / 2, /* of a thread */
-    CHUNKS = DQK / CHUNK_COLUMNS,
-    VALUE_CHUNKS = DV / CHUNK_COLUMNS,
-    PART_CHUNKS = PART_TILES * TILE_COLUMNS / CHUNK_COLUMNS,
-    SENT_VALUES = 8,                  /* of a thread: half of a chunk's rows */
-    SUM_BYTES = DETERMINISTIC ? 2 : 4 /* of a value of dKV in global memory */
+    PRODUCT_VALUES = 2 * FRAGMENT_WORDS, /* S or dP of a thread */
+    CHUNKS = DQK / SUM_COLUMNS,          /* of dKV */
+    VALUE_CHUNKS = DV / SUM_COLUMNS,
+    PART_CHUNKS = PART_TILES * TILE_COLUMNS / SUM_COLUMNS
 };
 
 /* ---- scores ------------------------------------------------------------------------------------
@@ -1904,25 +1985,6 @@ DEVICE void drop_absent(float *values, int count) {
     }
 }
 
-/* P or dS as bf16, two to a word. */
-DEVICE void pack_values(u32 *words, const float *values) {
-#pragma unroll
-    for (int i = 0; i < SLOPE_WORDS; ++i) {
-        words[i] = pack_bf16x2(values[2 * i], values[2 * i + 1]);
-    }
-}
-
-/* They into their tile. */
-DEVICE void store_values(int offset, const u32 *words) {
-    const u32 warp = threadIdx.x % WARPGROUP / 32, lane = threadIdx.x % 32;
-    const u32 to = shared_address((u32)offset + (warp * 16 + lane % 16) * TILE_PITCH +
-                                  ((lane / 16) ^ (lane % 8)) * 16);
-#pragma unroll
-    for (int i = 0; i < SLOPE_WORDS / 4; ++i) {
-        stmatrix_x4(to ^ (u32)(i * STEP_BYTES), &words[4 * i]);
-    }
-}
-
 /* Issues dQ += dS K, or dQ = dS K of an item's first block, for the scores' columns. */
 DEVICE void issue_first_columns(float *dq, float *rest, const u32 *ds, bool first) {
     const u64 keys = columns_descriptor(KEYS_OFFSET);
@@ -1967,7 +2029,7 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
     barrier_sync(START_BARRIER, THREADS);
     do {
         float s[PRODUCT_VALUES], dp[PRODUCT_VALUES];
-        u32 packed[SLOPE_WORDS];
+        u32 packed[FRAGMENT_WORDS];
         flags = block_word(block)->flags;
         if (flags & FIRST_BLOCK) {
             load_statistics(&rows, params, block_word(block)->item);
@@ -1980,8 +2042,8 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
             drop_absent(s, flags & COUNT_MASK);
         }
         mbarrier_wait(barrier_at(SLOPES_FREE), (block & 1) ^ 1);
-        pack_values(packed, s);
-        store_values(PROBABILITIES_OFFSET, packed);
+        pack_fragments(packed, s);
+        store_fragments(PROBABILITIES_OFFSET, packed);
         if (GROUP_QUERIES > 1) {
             /* The value it has: else the compiler keeps what it was split into, and registers are
              * short. */
@@ -1992,8 +2054,8 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
         if (GROUP_QUERIES == 1 && (flags & COUNT_MASK) < BLOCK_KEYS) {
             drop_absent(dp, flags & COUNT_MASK);
         }
-        pack_values(packed, dp);
-        store_values(SLOPES_OFFSET, packed);
+        pack_fragments(packed, dp);
+        store_fragments(SLOPES_OFFSET, packed);
         arrive_warp(barrier_at(SLOPES_FULL), 1);
         issue_first_columns(dq, rest, packed, flags & FIRST_BLOCK);
         if (flags & MORE_BLOCKS) {
@@ -2135,22 +2197,11 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_it
 /* ---- sums --------------------------------------------------------------------------------------
  */
 
-/* P^T or dS^T as A fragments, out of their tile. */
-DEVICE void load_transposed(u32 *fragments, int offset) {
-    const u32 thread = thread_number() % WARPGROUP, warp = thread / 32, lane = thread % 32;
-    const u32 from = shared_address((u32)offset + (lane % 8 + lane / 16 * 8) * TILE_PITCH +
-                                    ((2 * warp + lane / 8 % 2) ^ (lane % 8)) * 16);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-        ldmatrix_x4_trans(&fragments[4 * k], from + (u32)(k * ROW_STEP_BYTES));
-    }
-}
-
 /* Issues a chunk of dKV = dS^T Q + P^T dO. */
 DEVICE void issue_chunk(float *sums, const u32 *p, const u32 *ds, int chunk) {
     const u64 query = columns_descriptor(QUERY_OFFSET);
     const u64 grad_out = columns_descriptor(GRAD_OUT_OFFSET);
-    const u32 at = (u32)(chunk / 2 * TILE_BYTES + chunk % 2 * CHUNK_COLUMNS * 2);
+    const u32 at = (u32)(chunk / 2 * TILE_BYTES + chunk % 2 * SUM_COLUMNS * 2);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -2165,25 +2216,10 @@ DEVICE void issue_chunk(float *sums, const u32 *p, const u32 *ds, int chunk) {
     wgmma_commit();
 }
 
-/* The rows 8 * half and on of a chunk: `values` gets 4 of the row lane / 4 % 4 of them and 4 of the
- * row 4 further. */
-DEVICE void exchange_rows(float *values, const float *sums, int half) {
-    const bool upper = threadIdx.x & 16;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const float near = sums[i / 2 * 4 + i % 2 + 2 * half];
-        const float far = sums[8 + i / 2 * 4 + i % 2 + 2 * half];
-        const float other = __shfl_xor_sync((u32)ALL_LANES, upper ? near : far, 16);
-        values[i] = upper ? other : near;
-        values[4 + i] = upper ? far : other;
-    }
-}
-
-/* Where this thread's values of a row begin: lanes from 16 on have the second half of a chunk. */
+/* Where this thread's values of a row begin. */
 DEVICE char *row_at(const struct sparse_attn_bwd_params *params, u32 row) {
-    const u32 first = threadIdx.x % 32 / 16 * 16 + threadIdx.x % 4 * 4;
     char *const to = DETERMINISTIC ? (char *)params->partials : (char *)params->dkv;
-    return to + first * SUM_BYTES + (u64)row * (DQK * SUM_BYTES);
+    return to + first_sum() * SUM_BYTES + (u64)row * (DQK * SUM_BYTES);
 }
 
 /* Adds what exchange_rows gave to the rows of global memory, or stores it. rows: this thread's four
@@ -2192,14 +2228,8 @@ DEVICE void send_rows(const struct sparse_attn_bwd_params *params, const float *
                       const u32 *rows, int chunk, int half) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        const float *const four = &values[4 * i];
-        char *const to = row_at(params, rows[2 * half + i]) + chunk * CHUNK_COLUMNS * SUM_BYTES;
-        if (DETERMINISTIC) {
-            const u32 words[2] = {pack_bf16x2(four[0], four[1]), pack_bf16x2(four[2], four[3])};
-            store_streaming_8(to, words);
-        } else {
-            reduce_add_f32x4((float *)to, four);
-        }
+        send_sums(row_at(params, rows[2 * half + i]) + chunk * SUM_COLUMNS * SUM_BYTES,
+                  &values[4 * i]);
     }
 }
 
@@ -2226,7 +2256,7 @@ DEVICE void take_rows(u32 *rows, u32 block) {
  * before. */
 DEVICE void sum_block(const struct sparse_attn_bwd_params *params, const u32 *p, const u32 *ds,
                       float *held, u32 *rows, u32 block, bool last) {
-    float sums[2][CHUNK_VALUES], values[SENT_VALUES];
+    float sums[2][SUM_VALUES], values[SENT_VALUES];
     issue_chunk(sums[0], p, ds, 0);
     send_rows(params, held, rows, CHUNKS - 1, 1);
     take_rows(rows, block);
@@ -2261,11 +2291,11 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
     barrier_sync(START_BARRIER, THREADS);
     take_rows(rows, block); /* where zeros are sent at first */
     do {
-        u32 p[SLOPE_WORDS], ds[SLOPE_WORDS];
+        u32 p[FRAGMENT_WORDS], ds[FRAGMENT_WORDS];
         mbarrier_wait(barrier_at(SLOPES_FULL), block & 1);
         flags = block_word(block)->flags;
-        load_transposed(p, PROBABILITIES_OFFSET);
-        load_transposed(ds, SLOPES_OFFSET);
+        load_fragments_transposed(p, PROBABILITIES_OFFSET);
+        load_fragments_transposed(ds, SLOPES_OFFSET);
         arrive_warp(barrier_at(SLOPES_FREE), 1);
         for (int part = 0; part < PARTS && (flags & FIRST_BLOCK); ++part) {
             mbarrier_wait(barrier_at(QUERY_FULL + part), flags & ODD_ITEM ? 1 : 0);

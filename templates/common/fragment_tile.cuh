@@ -1,0 +1,45 @@
+//@use common/base.cuh
+//@use ptx/ldmatrix.cuh
+//@use ptx/math.cuh
+//@use ptx/stmatrix.cuh
+//@use ptx/thread.cuh
+/*
+ * A tile of 64 x 64 bf16 in shared memory, 128-byte swizzled, that one warpgroup writes out of its
+ * accumulators and another reads turned around, as A of a product.
+ */
+
+enum {
+    FRAGMENT_WORDS = 16,       /* of a thread, two bf16 a word: 32 values of an accumulator */
+    FRAGMENT_TILE_PITCH = 128, /* bytes of a row */
+    FRAGMENT_STEP_BYTES = 32   /* 16 columns of a row */
+};
+
+/* An accumulator's values as bf16: A of a product, too. */
+DEVICE void pack_fragments(u32 *words, const float *values) {
+#pragma unroll
+    for (int i = 0; i < FRAGMENT_WORDS; ++i) {
+        words[i] = pack_bf16x2(values[2 * i], values[2 * i + 1]);
+    }
+}
+
+/* They into a tile. */
+DEVICE void store_fragments(int offset, const u32 *words) {
+    const u32 warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    const u32 to = shared_address((u32)offset + (warp * 16 + lane % 16) * FRAGMENT_TILE_PITCH +
+                                  ((lane / 16) ^ (lane % 8)) * 16);
+#pragma unroll
+    for (int i = 0; i < FRAGMENT_WORDS / 4; ++i) {
+        stmatrix_x4(to ^ (u32)(i * FRAGMENT_STEP_BYTES), &words[4 * i]);
+    }
+}
+
+/* A tile, turned around, as A fragments: rows are the depth. */
+DEVICE void load_fragments_transposed(u32 *fragments, int offset) {
+    const u32 thread = thread_number() % 128, warp = thread / 32, lane = thread % 32;
+    const u32 from = shared_address((u32)offset + (lane % 8 + lane / 16 * 8) * FRAGMENT_TILE_PITCH +
+                                    ((2 * warp + lane / 8 % 2) ^ (lane % 8)) * 16);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        ldmatrix_x4_trans(&fragments[4 * k], from + (u32)(k * 16 * FRAGMENT_TILE_PITCH));
+    }
+}
