@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import operator
 
+from torch import Tensor
+
+BACKENDS = ("auto", "smelt", "torch")
+
 
 def whole(value, name: str) -> int | None:
     """A positive number, or None."""
@@ -23,3 +27,17 @@ def choose(value, name: str, legal: tuple) -> None:
         raise ValueError(
             f"smelt: {name} must be one of {', '.join(map(repr, legal))}, not {value!r}"
         )
+
+
+def tensors(**named) -> None:
+    for name, value in named.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"smelt: {name} must be a torch.Tensor, not {type(value).__name__}")
+
+
+def optional_tensors(**named) -> None:
+    for name, value in named.items():
+        if value is not None and not isinstance(value, Tensor):
+            raise TypeError(
+                f"smelt: {name} must be a torch.Tensor or None, not {type(value).__name__}"
+            )

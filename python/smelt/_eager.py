@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from . import _native
+
 plain_types = frozenset((Tensor, Parameter))
 
 
@@ -35,6 +37,14 @@ def is_plain(*tensors: Tensor) -> bool:
     return not is_watched()
 
 
+def launched(launch, inputs, outputs, scalars):
+    """What `launch` of an operator's pass returns; inputs that are laid out as no kernel reads are copied."""
+    try:
+        return launch(*inputs, *outputs, *scalars)
+    except _native.LayoutError:
+        return launch(*realigned(*inputs), *outputs, *scalars)
+
+
 def realigned(*tensors: Tensor | None) -> tuple:
     """Each tensor, copied where its last dimension or the beginning of its rows is not as kernels want."""
     return tuple(None if tensor is None else _realign(tensor) for tensor in tensors)
@@ -57,8 +67,9 @@ def _realign(tensor: Tensor) -> Tensor:
 _any_autocast = getattr(torch._C, "_is_any_autocast_enabled", None)
 
 
-def autocast_type(device_type: str):
-    """What autocast casts to on a device, None: it is off."""
+def autocast_type(tensor: Tensor):
+    """What autocast casts to on a tensor's device, None: it is off."""
     if _any_autocast is not None and not _any_autocast():
         return None
-    return torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else None
+    device = tensor.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None

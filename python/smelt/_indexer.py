@@ -7,12 +7,14 @@ from torch import Tensor
 
 from . import _indexer_reference as _reference
 from . import _runtime
-from ._checks import choose, whole
-from ._eager import is_plain, realigned
+from ._checks import BACKENDS, choose, optional_tensors, tensors, whole
+from ._eager import is_plain, launched
 from ._library import define
-from ._runtime import LayoutError, Refused
 
 CHUNK_BYTES = 128 << 20  # of logits, that indexer_topk holds at a time
+SCORED = (  # what scores a query's keys, in the schemas
+    "Tensor q, Tensor k, Tensor weights, Tensor? k_scale, Tensor window_begin, Tensor window_end"
+)
 _DTYPES = {torch.bfloat16: "bf16", torch.float8_e4m3fn: "fp8"}
 
 
@@ -26,90 +28,33 @@ def _operator(tensor, key, backend):
     if backend == "torch":
         return None
     if backend != "auto":
-        choose(backend, "backend", ("auto", "smelt", "torch"))
-    found = _runtime.operator(tensor.get_device(), key, _spec)
-    if type(found) is Refused:
-        if backend == "smelt":
-            raise RuntimeError(f"smelt: {found.reason}")
-        _runtime.warn_once(found.reason)
-        return None
-    return found
-
-
-def _tensors(**named):
-    for name, value in named.items():
-        if not isinstance(value, Tensor):
-            raise TypeError(f"smelt: {name} must be a torch.Tensor, not {type(value).__name__}")
-
-
-def _optional(**named):
-    _tensors(**{name: value for name, value in named.items() if value is not None})
-
-
-def _launch(found, tensors, outputs, scalars):
-    try:
-        found.forward(*tensors, *outputs, *scalars)
-    except LayoutError:
-        found.forward(*realigned(*tensors), *outputs, *scalars)
+        choose(backend, "backend", BACKENDS)
+    return _runtime.find(tensor.get_device(), key, _spec, backend)
 
 
 # ---- windows ----------------------------------------------------------------------------------------
 
 
-def _windows(
-    cu_seqlens,
-    cu_seqlens_padded,
-    cu_seqlens_keys,
-    causal_offset,
-    query_indices,
-    tokens,
-    rows,
-    ratio,
-    backend,
-):
-    found = _operator(cu_seqlens, ("indexer_windows",), backend)
-    begin = cu_seqlens.new_empty((tokens,), dtype=torch.int32)
-    end = torch.empty_like(begin)
+def _windows(*arguments):
+    *given, tokens, rows, ratio, backend = arguments
+    cu_seqlens, _, _, causal_offset, _ = given
     documents = cu_seqlens.shape[0] - 1
     if causal_offset is not None and causal_offset.shape != (documents,):
         raise ValueError(
             f"smelt: causal_offset must be [{documents}], not {tuple(causal_offset.shape)}"
         )
+    found = _operator(cu_seqlens, ("indexer_windows",), backend)
     if found is None:
-        return _reference.windows(
-            cu_seqlens,
-            cu_seqlens_padded,
-            cu_seqlens_keys,
-            causal_offset,
-            query_indices,
-            tokens,
-            rows,
-            ratio,
-        )
-    _launch(
-        found,
-        (cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices),
-        (begin, end),
-        (rows, documents, ratio),
-    )
+        return _reference.windows(*given, tokens, rows, ratio)
+    windows = _empty_windows(*arguments)
+    launched(found.forward, given, windows, (rows, documents, ratio))
+    return windows
+
+
+def _empty_windows(*arguments):
+    cu_seqlens, tokens = arguments[0], arguments[5]
+    begin, end = (cu_seqlens.new_empty((tokens,), dtype=torch.int32) for _ in range(2))
     return begin, end
-
-
-def _fake_windows(
-    cu_seqlens,
-    cu_seqlens_padded,
-    cu_seqlens_keys,
-    causal_offset,
-    query_indices,
-    tokens,
-    rows,
-    ratio,
-    backend,
-):
-    return (
-        cu_seqlens.new_empty((tokens,), dtype=torch.int32),
-        cu_seqlens.new_empty((tokens,), dtype=torch.int32),
-    )
 
 
 _call_windows = define(
@@ -117,7 +62,7 @@ _call_windows = define(
     "Tensor? causal_offset, Tensor? query_indices, SymInt tokens, SymInt rows, SymInt ratio, str backend) -> "
     "(Tensor begin, Tensor end)",
     _windows,
-    _fake_windows,
+    _empty_windows,
 )
 
 
@@ -142,8 +87,8 @@ def indexer_windows(
     cu_seqlens_keys: where the documents' keys lie, where that is not where the queries do. `rows`: how many
     keys there are. include/smelt/indexer_windows.h says it exactly.
     """
-    _tensors(cu_seqlens=cu_seqlens)
-    _optional(
+    tensors(cu_seqlens=cu_seqlens)
+    optional_tensors(
         cu_seqlens_padded=cu_seqlens_padded,
         cu_seqlens_keys=cu_seqlens_keys,
         causal_offset=causal_offset,
@@ -176,23 +121,21 @@ def _quantize(x, factor, scale, backend):
         y, scales = _reference.quantize(x, scale)
         return y, scales if factor is None else scales * factor
     rows = x.reshape(-1, x.shape[-1])
-    y = x.new_empty(x.shape, dtype=torch.float8_e4m3fn)
-    scales = x.new_empty(x.shape[:-1], dtype=torch.float32)
-    outputs = (y.view(rows.shape), scales.view(-1), None if factor is None else factor.reshape(-1))
-    _launch(found, (rows,), outputs, (0,))
+    y, scales = _empty_rows(x)
+    factors = None if factor is None else factor.reshape(-1)
+    launched(found.forward, (rows,), (y.view(rows.shape), scales.view(-1), factors), (0,))
     return y, scales
 
 
-def _fake_quantize(x, factor, scale, backend):
-    return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), x.new_empty(
-        x.shape[:-1], dtype=torch.float32
-    )
+def _empty_rows(x, *_):
+    scales = x.new_empty(x.shape[:-1], dtype=torch.float32)
+    return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), scales
 
 
 _call_quantize = define(
     "indexer_quantize(Tensor x, Tensor? factor, str scale, str backend) -> (Tensor y, Tensor scales)",
     _quantize,
-    _fake_quantize,
+    _empty_rows,
 )
 
 
@@ -204,8 +147,8 @@ def quantize(
     scale: "plain" (the row's largest magnitude over 448) or "power_of_two" (the next one up). factor [..]
     fp32: the scales come multiplied by it, as the indexer's weights want those of its queries. D is 64 or 128.
     """
-    _tensors(x=x)
-    _optional(factor=factor)
+    tensors(x=x)
+    optional_tensors(factor=factor)
     choose(scale, "scale", ("plain", "power_of_two"))
     if x.dim() < 1 or x.dtype is not torch.bfloat16:
         raise TypeError(f"smelt: x must be rows of torch.bfloat16, not {x.dtype}")
@@ -221,33 +164,32 @@ def quantize(
 # ---- logits -----------------------------------------------------------------------------------------
 
 
-def _logits(q, k, weights, window_begin, window_end, k_scale, free, backend, out=None):
-    kind = _DTYPES[q.dtype]
-    found = _operator(
-        q, ("indexer_logits", ("heads", q.shape[1]), ("dim", q.shape[2]), ("dtype", kind)), backend
-    )
+def _logits(*arguments):
+    *given, free, backend = arguments
+    q = given[0]
+    key = ("heads", q.shape[1]), ("dim", q.shape[2]), ("dtype", _DTYPES[q.dtype])
+    found = _operator(q, ("indexer_logits", *key), backend)
     if found is None:
-        return _reference.logits(q, k, weights, window_begin, window_end, k_scale)
-    logits = q.new_empty((q.shape[0], k.shape[0]), dtype=torch.float32) if out is None else out
-    _launch(found, (q, k, weights, k_scale, window_begin, window_end), (logits,), (free,))
+        return _reference.logits(*given)
+    logits = _empty_logits(*given)
+    launched(found.forward, given, (logits,), (free,))
     return logits
 
 
-def _fake_logits(q, k, weights, window_begin, window_end, k_scale, free_multiprocessors, backend):
+def _empty_logits(q, k, *_):
     return q.new_empty((q.shape[0], k.shape[0]), dtype=torch.float32)
 
 
 _call_logits = define(
-    "indexer_logits(Tensor q, Tensor k, Tensor weights, Tensor window_begin, Tensor window_end, "
-    "Tensor? k_scale, int free_multiprocessors, str backend) -> Tensor",
+    f"indexer_logits({SCORED}, int free_multiprocessors, str backend) -> Tensor",
     _logits,
-    _fake_logits,
+    _empty_logits,
 )
 
 
 def _check_scores(q, k, weights, window_begin, window_end, k_scale):
-    _tensors(q=q, k=k, weights=weights, window_begin=window_begin, window_end=window_end)
-    _optional(k_scale=k_scale)
+    tensors(q=q, k=k, weights=weights, window_begin=window_begin, window_end=window_end)
+    optional_tensors(k_scale=k_scale)
     if q.dim() != 3 or k.dim() != 2:
         raise ValueError(
             f"smelt: q must be [T, H, D] and k [S, D], not {tuple(q.shape)} and {tuple(k.shape)}"
@@ -259,6 +201,10 @@ def _check_scores(q, k, weights, window_begin, window_end, k_scale):
         )
     if (k_scale is None) == (q.dtype is torch.float8_e4m3fn):
         raise ValueError("smelt: k_scale goes with torch.float8_e4m3fn, and with nothing else")
+
+
+def _detached(*given):
+    return [tensor.detach() for tensor in given]
 
 
 def indexer_logits(
@@ -278,9 +224,9 @@ def indexer_logits(
     windows int32 [T]. Softmax scales, and q's scales in fp8, are the caller's to fold into weights.
     """
     _check_scores(q, k, weights, window_begin, window_end, k_scale)
-    tensors = [t.detach() for t in (q, k, weights)]
     run = _logits if is_plain(q, k) else _call_logits
-    return run(*tensors, window_begin, window_end, k_scale, free_multiprocessors, backend)
+    scored = _detached(q, k, weights)
+    return run(*scored, k_scale, window_begin, window_end, free_multiprocessors, backend)
 
 
 def _clean(logits, window_begin, window_end, backend):
@@ -302,7 +248,7 @@ def clean_logits_(
     logits: Tensor, window_begin: Tensor, window_end: Tensor, *, backend: str = "auto"
 ) -> Tensor:
     """Fills what of logits [T, S] fp32 lies outside the windows with -inf, in place."""
-    _tensors(logits=logits, window_begin=window_begin, window_end=window_end)
+    tensors(logits=logits, window_begin=window_begin, window_end=window_end)
     (_clean if is_plain(logits) else _call_clean)(logits, window_begin, window_end, backend)
     return logits
 
@@ -310,31 +256,22 @@ def clean_logits_(
 # ---- top-k ------------------------------------------------------------------------------------------
 
 
-def _select(logits, topk, window_begin, window_end, offset, index_offset, order, backend):
+def _select(logits, topk, begin, end, offset, index_offset, order, backend):
     found = _operator(logits, ("topk_select", ("topk", topk), ("order", order)), backend)
     if found is None:
-        return _reference.select(
-            logits, topk, window_begin, window_end, offset, index_offset, order
-        )
-    shape = (logits.shape[0], topk)
-    indices = logits.new_empty(shape, dtype=torch.int32)
-    values = logits.new_empty(shape)
-    lengths = logits.new_empty(shape[:1], dtype=torch.int32)
-    _launch(
-        found,
-        (logits, window_begin, window_end, offset),
-        (indices, values, lengths),
-        (index_offset,),
-    )
-    return indices, values, lengths
+        return _reference.select(logits, topk, begin, end, offset, index_offset, order)
+    chosen = _empty_choice(logits, topk)
+    launched(found.forward, (logits, begin, end, offset), chosen, (index_offset,))
+    return chosen
 
 
-def _fake_select(logits, topk, window_begin, window_end, offset, index_offset, order, backend):
-    shape = (logits.shape[0], topk)
+def _empty_choice(like, topk, *_):
+    """indices, values and lengths of the rows of `like`, which is in fp32."""
+    shape = (like.shape[0], topk)
     return (
-        logits.new_empty(shape, dtype=torch.int32),
-        logits.new_empty(shape),
-        logits.new_empty(shape[:1], dtype=torch.int32),
+        like.new_empty(shape, dtype=torch.int32),
+        like.new_empty(shape),
+        like.new_empty(shape[:1], dtype=torch.int32),
     )
 
 
@@ -342,7 +279,7 @@ _call_select = define(
     "topk_select(Tensor logits, int topk, Tensor? window_begin, Tensor? window_end, Tensor? offset, "
     "int index_offset, str order, str backend) -> (Tensor indices, Tensor values, Tensor lengths)",
     _select,
-    _fake_select,
+    _empty_choice,
 )
 
 
@@ -363,8 +300,8 @@ def topk_select(
     order: "index" (ascending, which attention likes) or "score" (descending). Places that a short window
     cannot fill hold -1 and -inf. offset [T] int32 and index_offset are added to a row's indices.
     """
-    _tensors(logits=logits)
-    _optional(window_begin=window_begin, window_end=window_end, offset=offset)
+    tensors(logits=logits)
+    optional_tensors(window_begin=window_begin, window_end=window_end, offset=offset)
     choose(order, "order", ("index", "score"))
     topk = whole(topk, "topk")
     if logits.dim() != 2 or logits.dtype is not torch.float32:
@@ -377,113 +314,40 @@ def topk_select(
     )
 
 
-def _two_steps(
-    q, k, weights, window_begin, window_end, topk, k_scale, offset, index_offset, order, backend
-):
+def _two_steps(given, topk, offset, index_offset, order, backend):
     """By chunks of queries, so that no more than CHUNK_BYTES of logits are held."""
+    q, k, weights, k_scale, begin, end = given
     rows = max(1, CHUNK_BYTES // max(4, 4 * k.shape[0]))
     parts = []
-    for begin in range(0, max(1, q.shape[0]), rows):
-        part = slice(begin, begin + rows)
-        logits = _logits(
-            q[part], k, weights[part], window_begin[part], window_end[part], k_scale, 0, backend
-        )
-        parts.append(
-            _select(
-                logits,
-                topk,
-                window_begin[part],
-                window_end[part],
-                None if offset is None else offset[part],
-                index_offset,
-                order,
-                backend,
-            )
-        )
+    for first in range(0, max(1, q.shape[0]), rows):
+        part = slice(first, first + rows)
+        window = begin[part], end[part]
+        logits = _logits(q[part], k, weights[part], k_scale, *window, 0, backend)
+        added = None if offset is None else offset[part]
+        parts.append(_select(logits, topk, *window, added, index_offset, order, backend))
     return parts[0] if len(parts) == 1 else tuple(torch.cat(each) for each in zip(*parts))
 
 
-def _topk(
-    q,
-    k,
-    weights,
-    window_begin,
-    window_end,
-    topk,
-    k_scale,
-    offset,
-    index_offset,
-    order,
-    free,
-    workspace_limit,
-    backend,
-):
-    found = _operator(
-        q,
-        (
-            "indexer_topk",
-            ("heads", q.shape[1]),
-            ("dim", q.shape[2]),
-            ("dtype", _DTYPES[q.dtype]),
-            ("topk", topk),
-            ("order", order),
-        ),
-        backend,
-    )
+def _topk(*arguments):
+    *given, offset, topk, index_offset, order, free, workspace_limit, backend = arguments
+    q, _, weights, *_ = given
+    key = ("heads", q.shape[1]), ("dim", q.shape[2]), ("dtype", _DTYPES[q.dtype])
+    found = _operator(q, ("indexer_topk", *key, ("topk", topk), ("order", order)), backend)
     if found is None:
-        return _two_steps(
-            q,
-            k,
-            weights,
-            window_begin,
-            window_end,
-            topk,
-            k_scale,
-            offset,
-            index_offset,
-            order,
-            "torch",
-        )
-    shape = (q.shape[0], topk)
-    indices = weights.new_empty(shape, dtype=torch.int32)
-    values = weights.new_empty(shape)
-    lengths = weights.new_empty(shape[:1], dtype=torch.int32)
-    _launch(
-        found,
-        (q, k, weights, k_scale, window_begin, window_end, offset),
-        (indices, values, lengths),
-        (index_offset, free, workspace_limit),
-    )
-    return indices, values, lengths
+        return _two_steps(given, topk, offset, index_offset, order, "torch")
+    chosen = _empty_choice(weights, topk)
+    launched(found.forward, (*given, offset), chosen, (index_offset, free, workspace_limit))
+    return chosen
 
 
-def _fake_topk(
-    q,
-    k,
-    weights,
-    window_begin,
-    window_end,
-    topk,
-    k_scale,
-    offset,
-    index_offset,
-    order,
-    free_multiprocessors,
-    workspace_limit,
-    backend,
-):
-    shape = (q.shape[0], topk)
-    return (
-        weights.new_empty(shape, dtype=torch.int32),
-        weights.new_empty(shape),
-        weights.new_empty(shape[:1], dtype=torch.int32),
-    )
+def _fake_topk(*arguments):
+    return _empty_choice(arguments[2], arguments[7])
 
 
 _call_topk = define(
-    "indexer_topk(Tensor q, Tensor k, Tensor weights, Tensor window_begin, Tensor window_end, int topk, "
-    "Tensor? k_scale, Tensor? offset, int index_offset, str order, int free_multiprocessors, "
-    "int workspace_limit, str backend) -> (Tensor indices, Tensor values, Tensor lengths)",
+    f"indexer_topk({SCORED}, Tensor? offset, int topk, int index_offset, str order, "
+    "int free_multiprocessors, int workspace_limit, str backend) -> "
+    "(Tensor indices, Tensor values, Tensor lengths)",
     _topk,
     _fake_topk,
 )
@@ -513,16 +377,15 @@ def indexer_topk(
     _check_scores(q, k, weights, window_begin, window_end, k_scale)
     choose(order, "order", ("index", "score"))
     topk = whole(topk, "topk")
-    _optional(offset=offset)
-    tensors = [t.detach() for t in (q, k, weights)]
+    optional_tensors(offset=offset)
     run = _topk if is_plain(q, k) else _call_topk
     return run(
-        *tensors,
+        *_detached(q, k, weights),
+        k_scale,
         window_begin,
         window_end,
-        topk,
-        k_scale,
         offset,
+        topk,
         index_offset,
         order,
         free_multiprocessors,

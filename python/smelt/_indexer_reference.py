@@ -72,7 +72,7 @@ def inside(window_begin, window_end, rows):
     return (column >= window_begin.unsqueeze(-1)) & (column < window_end.unsqueeze(-1))
 
 
-def logits(q, k, weights, window_begin, window_end, k_scale):
+def logits(q, k, weights, k_scale, window_begin, window_end):
     """See smelt/indexer_logits.h."""
     wide = torch.float64 if q.dtype is torch.float64 else torch.float32
     total = torch.zeros((q.shape[0], k.shape[0]), dtype=wide, device=q.device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import importlib.util
 import os
+import sys
 import threading
 import warnings
 
@@ -122,14 +123,31 @@ def _make(device: int, key: tuple, text):
         return _operators.setdefault((device, key), made)
 
 
-def warn_once(reason: str) -> None:
+def find(device: int, key: tuple, text, backend: str):
+    """As `operator`, but None where the eager reference computes instead, as `backend` has it."""
+    found = operator(device, key, text)
+    return refuse(found.reason, backend) if type(found) is Refused else found
+
+
+def refuse(reason: str, backend: str, error: type[Exception] = RuntimeError) -> None:
+    """There is no kernel: an error where one is asked for, else a warning, once."""
+    if backend == "smelt":
+        raise error(f"smelt: {reason}")
     if reason not in _warned:
         _warned.add(reason)
         warnings.warn(
             f"smelt: the eager reference computes, which is slow: {reason}",
             SmeltWarning,
-            stacklevel=4,
+            stacklevel=_level_of_caller(),
         )
+
+
+def _level_of_caller() -> int:
+    """Of who called the package, for a warning that the caller of this function gives."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("smelt."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def command_environment() -> dict:

@@ -3,22 +3,25 @@
 Two ways lead to the same kernels. An eager call on plain tensors goes to them directly, or through one
 autograd.Function: that costs a few microseconds. Whatever looks into a program (torch.compile, export,
 FakeTensor, functorch, dispatch modes, tensor subclasses, the profiler) meets the custom operators.
+
+Between the functions here a call is two things: its seven input tensors, a tuple in the order of INPUTS,
+and its Options.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from . import _reference, _runtime
-from ._checks import choose, whole
-from ._eager import autocast_type, is_watched, plain_types, realigned
+from ._checks import BACKENDS, choose, whole
+from ._eager import autocast_type, is_plain, launched
 from ._library import define, library
-from ._runtime import LayoutError, Refused
 
 LOG2E = math.log2(math.e)
 NEVER = float("-inf")
@@ -26,6 +29,34 @@ TOPK_STEP = 128  # a row's width is rounded up to it for topk, so that few kerne
 VALUE_WIDTHS = (64, 128, 256, 512)
 FORWARD, BACKWARD = 1, 2
 _PASSES = {FORWARD: "forward", BACKWARD: "backward"}
+
+INPUTS = (
+    "Tensor q, Tensor kv, Tensor indices, Tensor? topk_length, Tensor? sink, Tensor? queries, "
+    "Tensor? query_count"
+)
+INPUT_NAMES = tuple(part.split()[-1] for part in INPUTS.split(","))
+REQUIRED = INPUT_NAMES[:3]
+INPUT_COUNT = len(INPUT_NAMES)
+
+
+class Options(NamedTuple):
+    """What a call says beside its tensors; the operators' schemas have the same order."""
+
+    scale: float
+    dv: int
+    topk: int  # 0: by the width of the lists, which may be symbolic
+    buckets: Sequence[int]  # (-1,): auto
+    deterministic: bool | None
+    dkv_dtype: torch.dtype | None
+    free_multiprocessors: int
+    workspace_limit: int
+    backend: str
+
+
+OPTIONS = (
+    "float scale, int dv, int topk, int[] buckets, bool? deterministic, ScalarType? dkv_dtype, "
+    "int free_multiprocessors, int workspace_limit, str backend"
+)
 
 
 def _spec(heads, dqk, dv, topk, sink, buckets, deterministic, passes):
@@ -44,6 +75,11 @@ def value_width(dqk: int) -> int:
     return dqk if dqk in VALUE_WIDTHS else dqk - 64
 
 
+def topk_for(width: int) -> int:
+    """topk where it is not said: few kernels serve many widths."""
+    return -(-width // TOPK_STEP) * TOPK_STEP if width else TOPK_STEP
+
+
 def _buckets(buckets) -> tuple:
     if buckets is None:
         return ()
@@ -54,227 +90,94 @@ def _buckets(buckets) -> tuple:
     return tuple(whole(bound, "a bucket's bound") for bound in buckets)
 
 
-def topk_for(width: int) -> int:
-    """topk where it is not said: few kernels serve many widths."""
-    return -(-width // TOPK_STEP) * TOPK_STEP if width else TOPK_STEP
+def _is_deterministic(asked) -> bool:
+    return torch.are_deterministic_algorithms_enabled() if asked is None else bool(asked)
 
 
-def _configuration(q, dv, topk, sink, buckets):
-    """What an operator is made for, but for its passes and determinism."""
-    return q.shape[-2], q.shape[-1], dv, topk, sink is not None, tuple(buckets)
-
-
-def _operator(q, kv, configuration, passes, deterministic, backend):
+def _operator(inputs, options, passes, backend):
     """The operator, or None where the eager reference computes."""
+    q, kv, indices, _, sink, _, _ = inputs
     if backend == "torch":
         return None
     if q.dtype is not torch.bfloat16 or kv.dtype is not torch.bfloat16:
         reason = f"q and kv must be torch.bfloat16, not {q.dtype} and {kv.dtype}"
-        if backend == "smelt":
-            raise TypeError(f"smelt: {reason}")
-        _runtime.warn_once(reason)
-        return None
-    found = _runtime.operator(q.get_device(), (*configuration, deterministic, passes), _spec)
-    if type(found) is Refused:
-        if backend == "smelt":
-            raise RuntimeError(f"smelt: {found.reason}")
-        _runtime.warn_once(found.reason)
-        return None
-    return found
+        return _runtime.refuse(reason, backend, TypeError)
+    *_, heads, dqk = q.shape
+    key = (
+        heads,
+        dqk,
+        options.dv,
+        options.topk or topk_for(indices.shape[-1]),
+        sink is not None,
+        tuple(options.buckets),
+        passes == BACKWARD and _is_deterministic(options.deterministic),
+        passes,
+    )
+    return _runtime.find(q.get_device(), key, _spec, backend)
 
 
 # ---- the two passes, on plain tensors ---------------------------------------------------------------
 
 
-def _forward(
-    found, q, kv, indices, topk_length, sink, queries, query_count, scale, dv, want_max, free
-):
+def _forward(found, inputs, options, want_max):
     """out, lse, max_logits (or None) and the partition (or None)."""
-    shape = q.shape
-    if queries is None:
-        out = q.new_empty((*shape[:-1], dv))
-        lse = q.new_empty(shape[:-1], dtype=torch.float32)
-    else:
-        out = q.new_zeros((*shape[:-1], dv))
-        lse = q.new_full(shape[:-1], NEVER, dtype=torch.float32)
+    q = inputs[0]
+    *rows, _ = q.shape
+    if inputs[5] is None:
+        out = q.new_empty((*rows, options.dv))
+        lse = q.new_empty(rows, dtype=torch.float32)
+    else:  # what the list of queries leaves out
+        out = q.new_zeros((*rows, options.dv))
+        lse = q.new_full(rows, NEVER, dtype=torch.float32)
     max_logits = torch.full_like(lse, NEVER) if want_max else None
-    try:
-        partition = found.forward(
-            q,
-            kv,
-            indices,
-            topk_length,
-            sink,
-            queries,
-            query_count,
-            out,
-            lse,
-            max_logits,
-            scale,
-            free,
-        )
-    except LayoutError:
-        q, kv, indices, topk_length, sink, queries = realigned(
-            q, kv, indices, topk_length, sink, queries
-        )
-        partition = found.forward(
-            q,
-            kv,
-            indices,
-            topk_length,
-            sink,
-            queries,
-            query_count,
-            out,
-            lse,
-            max_logits,
-            scale,
-            free,
-        )
+    partition = launched(
+        found.forward,
+        inputs,
+        (out, lse, max_logits),
+        (options.scale, options.free_multiprocessors),
+    )
     return out, lse, max_logits, partition
 
 
-def _backward(
-    found,
-    grad_out,
-    q,
-    kv,
-    indices,
-    topk_length,
-    sink,
-    queries,
-    query_count,
-    out,
-    lse,
-    scale,
-    dkv_dtype,
-    free,
-    partition,
-    workspace_limit,
-    dkv_sum=None,
-):
+def _backward(found, inputs, options, out, lse, grad_out, partition=None, dkv_sum=None):
     """dq, dkv and dsink (None without a sink)."""
-    dq = q.new_empty(q.shape) if queries is None else q.new_zeros(q.shape)
-    if dkv_sum is not None:
-        kinds = (None, None, dkv_sum)
-    elif dkv_dtype is torch.float32:
-        kinds = (None, kv.new_empty(kv.shape, dtype=torch.float32), None)
+    q, kv, _, _, sink, queries, _ = inputs
+    like = torch.empty_like if queries is None else torch.zeros_like
+    dq = like(q, memory_format=torch.contiguous_format)
+    dkv = dkv_fp32 = None
+    if dkv_sum is None:
+        wide = options.dkv_dtype is torch.float32
+        made = torch.empty_like(kv, dtype=options.dkv_dtype, memory_format=torch.contiguous_format)
+        dkv, dkv_fp32 = (None, made) if wide else (made, None)
     else:
-        kinds = (kv.new_empty(kv.shape), None, None)
-    dsink = None if sink is None else sink.new_empty(sink.shape)
+        made = dkv_sum
+    dsink = None if sink is None else torch.empty_like(sink)
     if grad_out.dtype is not torch.bfloat16:
         grad_out = grad_out.to(torch.bfloat16)
-    try:
-        found.backward(
-            q,
-            kv,
-            indices,
-            topk_length,
-            sink,
-            queries,
-            query_count,
-            out,
-            lse,
-            grad_out,
-            dq,
-            *kinds,
-            partition,
-            dsink,
-            scale,
-            free,
-            workspace_limit,
-        )
-    except LayoutError:
-        if dkv_sum is not None and realigned(dkv_sum)[0] is not dkv_sum:
-            raise
-        q, kv, indices, topk_length, sink, queries, out, lse, grad_out = realigned(
-            q, kv, indices, topk_length, sink, queries, out, lse, grad_out
-        )
-        found.backward(
-            q,
-            kv,
-            indices,
-            topk_length,
-            sink,
-            queries,
-            query_count,
-            out,
-            lse,
-            grad_out,
-            dq,
-            *kinds,
-            partition,
-            dsink,
-            scale,
-            free,
-            workspace_limit,
-        )
-    return dq, next(kind for kind in kinds if kind is not None), dsink
-
-
-def _is_deterministic(asked) -> bool:
-    return torch.are_deterministic_algorithms_enabled() if asked is None else bool(asked)
+    launched(
+        found.backward,
+        (*inputs, out, lse, grad_out),
+        (dq, dkv, dkv_fp32, dkv_sum, partition, dsink),
+        (options.scale, options.free_multiprocessors, options.workspace_limit),
+    )
+    return dq, made, dsink
 
 
 class _Call:
     """What a call with gradients brings beside q, kv and sink, and takes home beside out: neither passes
     through autograd, whose work grows with every argument and result."""
 
-    __slots__ = (
-        "indices",
-        "topk_length",
-        "queries",
-        "query_count",
-        "found",
-        "scale",
-        "configuration",
-        "deterministic",
-        "dkv_dtype",
-        "free",
-        "limit",
-        "want_max",
-        "lse",
-        "max_logits",
-    )
+    __slots__ = ("found", "inputs", "lse", "max_logits", "options", "want_max")
 
 
 class _SparseAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, kv, sink, call):
         out, lse, max_logits, partition = _forward(
-            call.found,
-            q,
-            kv,
-            call.indices,
-            call.topk_length,
-            sink,
-            call.queries,
-            call.query_count,
-            call.scale,
-            call.configuration[2],
-            call.want_max,
-            call.free,
+            call.found, call.inputs, call.options, call.want_max
         )
-        ctx.save_for_backward(
-            q,
-            kv,
-            sink,
-            out,
-            lse,
-            call.indices,
-            call.topk_length,
-            call.queries,
-            call.query_count,
-            partition,
-        )
-        ctx.smelt = (
-            call.scale,
-            call.configuration,
-            call.deterministic,
-            call.dkv_dtype,
-            call.free,
-            call.limit,
-        )
+        ctx.save_for_backward(*call.inputs, out, lse, partition)
+        ctx.options = call.options
         ctx.set_materialize_grads(False)
         call.lse, call.max_logits = lse, max_logits
         return out
@@ -289,34 +192,23 @@ class _SparseAttention(torch.autograd.Function):
 def _gradients(ctx, grad_out):
     if grad_out is None:
         return None, None, None, None
-    scale, configuration, deterministic, dkv_dtype, free, limit = ctx.smelt
-    q, kv, sink, out, lse, indices, topk_length, queries, query_count, partition = ctx.saved_tensors
-    found = _operator(q, kv, configuration, BACKWARD, _is_deterministic(deterministic), "smelt")
-    dq, dkv, dsink = _backward(
-        found,
-        grad_out,
-        q,
-        kv,
-        indices,
-        topk_length,
-        sink,
-        queries,
-        query_count,
-        out,
-        lse,
-        scale,
-        dkv_dtype,
-        free,
-        partition,
-        limit,
-    )
-    return dq, dkv, dsink, None
+    *inputs, out, lse, partition = ctx.saved_tensors
+    found = _operator(inputs, ctx.options, BACKWARD, "smelt")
+    return *_backward(found, inputs, ctx.options, out, lse, grad_out, partition), None
 
 
 _gradients_once = once_differentiable(_gradients)
 
+# Function.apply without what it does for functorch: calls that functorch watches do not come here.
+_apply = super(torch.autograd.Function, _SparseAttention).apply
+
 
 # ---- the custom operators ---------------------------------------------------------------------------
+
+
+def _split(arguments):
+    """The inputs and the Options of an operator's arguments."""
+    return arguments[:INPUT_COUNT], Options(*arguments[INPUT_COUNT:])
 
 
 def _listed(queries, query_count, tokens):
@@ -332,199 +224,100 @@ def _listed(queries, query_count, tokens):
     return listed[:tokens]
 
 
-def _reference_forward(q, kv, indices, topk_length, sink, queries, query_count, scale, dv, topk):
-    out, lse, max_logits = _reference.sparse_attention(
-        q, kv, indices, scale, dv, topk_length=topk_length, sink=sink, topk=topk
-    )
+def _reference_arguments(inputs, options):
+    """Positional and by name."""
+    q, kv, indices, topk_length, sink, _, _ = inputs
+    topk = options.topk or topk_for(indices.shape[-1])
+    return (q, kv, indices, options.scale, options.dv), {
+        "topk_length": topk_length,
+        "sink": sink,
+        "topk": topk,
+    }
+
+
+def _reference_forward(inputs, options):
+    positional, named = _reference_arguments(inputs, options)
+    out, lse, max_logits = _reference.sparse_attention(*positional, **named)
+    *_, queries, query_count = inputs
     if queries is not None:
-        listed = (
-            _listed(queries, query_count, lse[..., 0].numel()).view(lse.shape[:-1]).unsqueeze(-1)
-        )
+        listed = _listed(queries, query_count, lse[..., 0].numel())
+        listed = listed.view(lse.shape[:-1]).unsqueeze(-1)
         out = torch.where(listed.unsqueeze(-1), out, torch.zeros_like(out))
         lse = lse.masked_fill(~listed, NEVER)
         max_logits = max_logits.masked_fill(~listed, NEVER)
     return out, lse, max_logits
 
 
-def _op_forward(
-    q,
-    kv,
-    indices,
-    topk_length,
-    sink,
-    queries,
-    query_count,
-    scale,
-    dv,
-    topk,
-    buckets,
-    deterministic,
-    dkv_dtype,
-    free_multiprocessors,
-    workspace_limit,
-    backend,
-):
-    topk = topk or topk_for(indices.shape[-1])
-    configuration = _configuration(q, dv, topk, sink, buckets)
-    found = _operator(q, kv, configuration, FORWARD, False, backend)
+def _op_forward(*arguments):
+    inputs, options = _split(arguments)
+    found = _operator(inputs, options, FORWARD, options.backend)
     if found is None:
         with torch.no_grad():
-            return _reference_forward(
-                q, kv, indices, topk_length, sink, queries, query_count, scale, dv, topk
-            )
-    return _forward(
-        found,
-        q,
-        kv,
-        indices,
-        topk_length,
-        sink,
-        queries,
-        query_count,
-        scale,
-        configuration[2],
-        True,
-        free_multiprocessors,
-    )[:3]
+            return _reference_forward(inputs, options)
+    return _forward(found, inputs, options, True)[:3]
 
 
-def _op_backward(
-    grad_out,
-    q,
-    kv,
-    indices,
-    topk_length,
-    sink,
-    queries,
-    query_count,
-    out,
-    lse,
-    scale,
-    dv,
-    topk,
-    buckets,
-    deterministic,
-    dkv_dtype,
-    free_multiprocessors,
-    workspace_limit,
-    backend,
-):
-    topk = topk or topk_for(indices.shape[-1])
-    configuration = _configuration(q, dv, topk, sink, buckets)
-    found = _operator(q, kv, configuration, BACKWARD, _is_deterministic(deterministic), backend)
-    if found is not None:
-        dq, dkv, dsink = _backward(
-            found,
-            grad_out,
-            q,
-            kv,
-            indices,
-            topk_length,
-            sink,
-            queries,
-            query_count,
-            out,
-            lse,
-            scale,
-            dkv_dtype,
-            free_multiprocessors,
-            None,
-            workspace_limit,
-        )
-    else:
-        if queries is not None:
-            listed = _listed(queries, query_count, lse[..., 0].numel())
-            grad_out = grad_out * listed.view(lse.shape[:-1])[..., None, None]
-        dq, dkv, dsink = _reference.sparse_attention_backward(
-            grad_out, q, kv, indices, scale, dv, topk_length=topk_length, sink=sink, topk=topk
-        )
-        dkv = dkv.to(dkv_dtype or kv.dtype)
-    return dq, dkv, q.new_empty((0,), dtype=torch.float32) if dsink is None else dsink
-
-
-def _fake_forward(
-    q,
-    kv,
-    indices,
-    topk_length,
-    sink,
-    queries,
-    query_count,
-    scale,
-    dv,
-    topk,
-    buckets,
-    deterministic,
-    dkv_dtype,
-    free_multiprocessors,
-    workspace_limit,
-    backend,
-):
+def _fake_forward(*arguments):
+    (q, *_), options = _split(arguments)
     rows = q.shape[:-1]
     return (
-        q.new_empty((*rows, dv)),
+        q.new_empty((*rows, options.dv)),
         q.new_empty(rows, dtype=torch.float32),
         q.new_empty(rows, dtype=torch.float32),
     )
 
 
-def _fake_backward(
-    grad_out,
-    q,
-    kv,
-    indices,
-    topk_length,
-    sink,
-    queries,
-    query_count,
-    out,
-    lse,
-    scale,
-    dv,
-    topk,
-    buckets,
-    deterministic,
-    dkv_dtype,
-    free_multiprocessors,
-    workspace_limit,
-    backend,
-):
+def _op_backward(grad_out, out, lse, *arguments):
+    inputs, options = _split(arguments)
+    found = _operator(inputs, options, BACKWARD, options.backend)
+    if found is not None:
+        dq, dkv, dsink = _backward(found, inputs, options, out, lse, grad_out)
+    else:
+        *_, queries, query_count = inputs
+        if queries is not None:
+            listed = _listed(queries, query_count, lse[..., 0].numel())
+            grad_out = grad_out * listed.view(lse.shape[:-1])[..., None, None]
+        positional, named = _reference_arguments(inputs, options)
+        dq, dkv, dsink = _reference.sparse_attention_backward(grad_out, *positional, **named)
+        dkv = dkv.to(options.dkv_dtype or dkv.dtype)
+    return dq, dkv, dq.new_empty((0,), dtype=torch.float32) if dsink is None else dsink
+
+
+def _fake_backward(grad_out, out, lse, *arguments):
+    (q, kv, _, _, sink, _, _), options = _split(arguments)
     return (
         q.new_empty(q.shape),
-        kv.new_empty(kv.shape, dtype=dkv_dtype or kv.dtype),
+        kv.new_empty(kv.shape, dtype=options.dkv_dtype or kv.dtype),
         q.new_empty((0,) if sink is None else sink.shape, dtype=torch.float32),
     )
 
 
 def _keep(ctx, inputs, output):
-    q, kv, indices, topk_length, sink, queries, query_count, *ctx.smelt = inputs
+    given, ctx.options = _split(inputs)
     out, lse, max_logits = output
     ctx.mark_non_differentiable(lse, max_logits)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(q, kv, indices, topk_length, sink, queries, query_count, out, lse)
+    ctx.save_for_backward(*given, out, lse)
 
 
 def _op_gradients(ctx, grad_out, _lse, _max_logits):
+    none = (None,) * (INPUT_COUNT + len(Options._fields))
     if grad_out is None:
-        return (None,) * 16
-    dq, dkv, dsink = _call_backward(grad_out, *ctx.saved_tensors, *ctx.smelt)
-    q, kv, indices, topk_length, sink, *_ = ctx.saved_tensors
-    return (dq, dkv.to(kv.dtype), None, None, None if sink is None else dsink) + (None,) * 11
+        return none
+    *inputs, out, lse = ctx.saved_tensors
+    dq, dkv, dsink = _call_backward(grad_out, out, lse, *inputs, *ctx.options)
+    kv, sink = inputs[1], inputs[4]
+    return dq, dkv.to(kv.dtype), None, None, None if sink is None else dsink, *none[5:]
 
 
 _call = define(
-    "sparse_attn(Tensor q, Tensor kv, Tensor indices, Tensor? topk_length, Tensor? sink, "
-    "Tensor? queries, Tensor? query_count, float scale, int dv, int topk, int[] buckets, "
-    "bool? deterministic, ScalarType? dkv_dtype, int free_multiprocessors, int workspace_limit, "
-    "str backend) -> (Tensor out, Tensor lse, Tensor max_logits)",
+    f"sparse_attn({INPUTS}, {OPTIONS}) -> (Tensor out, Tensor lse, Tensor max_logits)",
     _op_forward,
     _fake_forward,
 )
 _call_backward = define(
-    "sparse_attn_backward(Tensor grad_out, Tensor q, Tensor kv, Tensor indices, Tensor? topk_length, "
-    "Tensor? sink, Tensor? queries, Tensor? query_count, Tensor out, Tensor lse, float scale, int dv, "
-    "int topk, int[] buckets, bool? deterministic, ScalarType? dkv_dtype, int free_multiprocessors, "
-    "int workspace_limit, str backend) -> (Tensor dq, Tensor dkv, Tensor dsink)",
+    f"sparse_attn_backward(Tensor grad_out, Tensor out, Tensor lse, {INPUTS}, {OPTIONS}) -> "
+    "(Tensor dq, Tensor dkv, Tensor dsink)",
     _op_backward,
     _fake_backward,
 )
@@ -536,24 +329,9 @@ torch.library.register_autograd(
 # ---- the call ---------------------------------------------------------------------------------------
 
 
-def _check_types(q, kv, indices, topk_length, sink, queries, query_count):
-    for name, value in (("q", q), ("kv", kv), ("indices", indices)):
-        if not isinstance(value, Tensor):
-            raise TypeError(f"smelt: {name} must be a torch.Tensor, not {type(value).__name__}")
-    for name, value in (
-        ("topk_length", topk_length),
-        ("sink", sink),
-        ("queries", queries),
-        ("query_count", query_count),
-    ):
-        if value is not None and not isinstance(value, Tensor):
-            raise TypeError(
-                f"smelt: {name} must be a torch.Tensor or None, not {type(value).__name__}"
-            )
-
-
-def _check_shapes(q, kv, indices, topk_length, sink, dv):
+def _check_shapes(inputs, dv):
     """What the kernels' own checks do not see, because others compute."""
+    q, kv, indices, topk_length, sink, _, _ = inputs
     if q.dim() not in (3, 4) or indices.dim() != q.dim() - 1 or kv.dim() != q.dim() - 1:
         raise ValueError(
             f"smelt: q must be [T, H, dqk] or [B, T, H, dqk], kv and indices of one dimension less, "
@@ -577,6 +355,50 @@ def _check_shapes(q, kv, indices, topk_length, sink, dv):
         raise ValueError(f"smelt: sink must be [{q.shape[-2]}], not {tuple(sink.shape)}")
     if not 0 < dv <= q.shape[-1]:
         raise ValueError(f"smelt: dv must be 1 to {q.shape[-1]}, not {dv}")
+
+
+def _prepared(inputs, autocast=True):
+    """The inputs checked, and as kernels want them: of autocast's type, the sink in fp32, a masked slot
+    where a list has none."""
+    for name, value in zip(INPUT_NAMES, inputs):
+        if not isinstance(value, Tensor) and (value is not None or name in REQUIRED):
+            kind = "torch.Tensor" if name in REQUIRED else "torch.Tensor or None"
+            raise TypeError(f"smelt: {name} must be a {kind}, not {type(value).__name__}")
+    q, kv, indices, topk_length, sink, queries, query_count = inputs
+    kind = autocast_type(q) if autocast else None
+    if kind is not None:
+        q, kv = q.to(kind), kv.to(kind)
+    if q.dim() not in (3, 4) or not indices.dim():
+        raise ValueError(
+            f"smelt: q must be [T, H, dqk] or [B, T, H, dqk], not of {q.dim()} dimensions, indices [T, width] "
+            f"or [B, T, width], not of {indices.dim()}"
+        )
+    if sink is not None:
+        sink = sink.float()
+    if indices.shape[-1] == 0:
+        indices = indices.new_full((*indices.shape[:-1], 1), -1)
+    return q, kv, indices, topk_length, sink, queries, query_count
+
+
+def _run_directly(inputs, options, want_max):
+    """out, lse and max_logits (or None) of plain tensors."""
+    q, kv, _, _, sink, _, _ = inputs
+    found = _operator(inputs, options, FORWARD, options.backend)
+    if found is None:
+        _check_shapes(inputs, options.dv)
+        return _reference_forward(inputs, options)
+    wanted = q.requires_grad or kv.requires_grad or (sink is not None and sink.requires_grad)
+    if not wanted or not torch.is_grad_enabled():
+        return _forward(found, inputs, options, want_max)[:3]
+    call = _Call()
+    call.found, call.inputs, call.options, call.want_max = found, inputs, options, want_max
+    out = _apply(q, kv, sink, call)
+    return out, call.lse, call.max_logits
+
+
+def _run_operator(inputs, options, _want_max):
+    _check_shapes(inputs, options.dv)
+    return _call(*inputs, *options)
 
 
 def sparse_attention(
@@ -634,104 +456,24 @@ def sparse_attention(
 
     Under torch.autocast fp32 and fp16 inputs are cast. Raises TypeError, ValueError, RuntimeError.
     """
-    if not (
-        isinstance(q, Tensor)
-        and isinstance(kv, Tensor)
-        and isinstance(indices, Tensor)
-        and topk_length is None
-        and sink is None
-        and queries is None
-        and query_count is None
-    ):
-        _check_types(q, kv, indices, topk_length, sink, queries, query_count)
-        if sink is not None and sink.dtype is not torch.float32:
-            sink = sink.float()
-    kind = autocast_type(q.device.type)
-    if kind is not None:
-        q, kv = q.to(kind), kv.to(kind)
-    shape, width = q.shape, indices.shape[-1] if indices.dim() else 0
-    if len(shape) not in (3, 4):
-        raise ValueError(
-            f"smelt: q must be [T, H, dqk] or [B, T, H, dqk], not of {len(shape)} dimensions"
-        )
-    if width == 0:  # a list without a slot is one with a masked slot
-        indices = indices.new_full((*indices.shape[:-1], 1), -1)
+    inputs = _prepared((q, kv, indices, topk_length, sink, queries, query_count))
     if backend != "auto":
-        choose(backend, "backend", ("auto", "smelt", "torch"))
+        choose(backend, "backend", BACKENDS)
     if dkv_dtype is not None:
         choose(dkv_dtype, "dkv_dtype", (torch.bfloat16, torch.float32))
-    dv = value_width(shape[-1]) if dv is None else whole(dv, "dv")
-    asked = 0 if topk is None else whole(topk, "topk")  # 0: by the width, which may be symbolic
-    topk = asked or topk_for(width)
-    configuration = (
-        shape[-2],
-        shape[-1],
-        dv,
-        topk,
-        sink is not None,
-        () if buckets is None else _buckets(buckets),
+    options = Options(
+        scale,
+        value_width(q.shape[-1]) if dv is None else whole(dv, "dv"),
+        0 if topk is None else whole(topk, "topk"),
+        _buckets(buckets),
+        deterministic,
+        dkv_dtype,
+        free_multiprocessors,
+        workspace_limit,
+        backend,
     )
-    if type(q) in plain_types and type(kv) in plain_types and not is_watched():
-        found = _operator(q, kv, configuration, FORWARD, False, backend)
-        if found is None:
-            _check_shapes(q, kv, indices, topk_length, sink, dv)
-            out, sums, highest = _reference_forward(
-                q, kv, indices, topk_length, sink, queries, query_count, scale, dv, topk
-            )
-        elif torch.is_grad_enabled() and (
-            q.requires_grad or kv.requires_grad or (sink is not None and sink.requires_grad)
-        ):
-            call = _Call()
-            call.indices, call.topk_length, call.queries, call.query_count = (
-                indices,
-                topk_length,
-                queries,
-                query_count,
-            )
-            call.found, call.scale, call.configuration = found, scale, configuration
-            call.deterministic, call.dkv_dtype, call.want_max = (
-                deterministic,
-                dkv_dtype,
-                return_max_logits,
-            )
-            call.free, call.limit = free_multiprocessors, workspace_limit
-            out = _SparseAttention.apply(q, kv, sink, call)
-            sums, highest = call.lse, call.max_logits
-        else:
-            out, sums, highest, _ = _forward(
-                found,
-                q,
-                kv,
-                indices,
-                topk_length,
-                sink,
-                queries,
-                query_count,
-                scale,
-                dv,
-                return_max_logits,
-                free_multiprocessors,
-            )
-    else:
-        _check_shapes(q, kv, indices, topk_length, sink, dv)
-        out, sums, highest = _call(
-            q,
-            kv,
-            indices,
-            topk_length,
-            sink,
-            queries,
-            query_count,
-            scale,
-            dv,
-            asked,
-            configuration[5],
-            deterministic,
-            dkv_dtype,
-            free_multiprocessors,
-            workspace_limit,
-            backend,
-        )
+    run = _run_directly if is_plain(q, kv) else _run_operator
+    out, sums, highest = run(inputs, options, return_max_logits)
     if not return_lse and not return_max_logits:
         return out
     results = [out]
@@ -769,31 +511,18 @@ def sparse_attention_backward(
     `out` and `lse` (natural, without the sink) are the forward's. `dkv_sum`: fp32 [.., S, dqk] that is
     added to, and returned as dkv. Runs where sparse_attention's backend is "smelt".
     """
-    _check_types(q, kv, indices, topk_length, sink, queries, query_count)
-    if sink is not None and sink.dtype is not torch.float32:
-        sink = sink.float()
-    if indices.shape[-1] == 0:
-        indices = indices.new_full((*indices.shape[:-1], 1), -1)
-    topk = topk_for(indices.shape[-1]) if topk is None else whole(topk, "topk")
-    configuration = _configuration(q, out.shape[-1], topk, sink, _buckets(buckets))
-    found = _operator(q, kv, configuration, BACKWARD, _is_deterministic(deterministic), "smelt")
+    inputs = _prepared((q, kv, indices, topk_length, sink, queries, query_count), False)
+    options = Options(
+        scale,
+        out.shape[-1],
+        0 if topk is None else whole(topk, "topk"),
+        _buckets(buckets),
+        deterministic,
+        dkv_dtype,
+        free_multiprocessors,
+        workspace_limit,
+        "smelt",
+    )
+    found = _operator(inputs, options, BACKWARD, "smelt")
     with torch.no_grad():
-        return _backward(
-            found,
-            grad_out,
-            q,
-            kv,
-            indices,
-            topk_length,
-            sink,
-            queries,
-            query_count,
-            out,
-            lse,
-            scale,
-            dkv_dtype,
-            free_multiprocessors,
-            None,
-            workspace_limit,
-            dkv_sum,
-        )
+        return _backward(found, inputs, options, out, lse, grad_out, dkv_sum=dkv_sum)

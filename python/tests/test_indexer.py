@@ -207,8 +207,8 @@ def test_opcheck(device):
     seqlens = torch.tensor([0, 2], dtype=torch.int32, device=device)
     ops = torch.ops.smelt
     for op, arguments in (
-        (ops.indexer_logits, (q, k, weights, begin, end, None, 0, "smelt")),
-        (ops.indexer_topk, (q, k, weights, begin, end, 4, None, None, 0, "index", 0, 0, "smelt")),
+        (ops.indexer_logits, (q, k, weights, None, begin, end, 0, "smelt")),
+        (ops.indexer_topk, (q, k, weights, None, begin, end, None, 4, 0, "index", 0, 0, "smelt")),
         (ops.topk_select, (logits, 4, begin, end, None, 0, "index", "smelt")),
         (ops.indexer_windows, (seqlens, None, None, None, None, 2, 9, 1, "smelt")),
         (ops.indexer_quantize, (k, None, "plain", "smelt")),
