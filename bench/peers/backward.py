@@ -243,7 +243,7 @@ class Smelt:
         args.sink.data = data.sink.data_ptr() if data.sink is not None else None
 
     def _give_workspace(self, which, args):
-        args.workspace_bytes = self.operator.workspace(which, args)
+        args.workspace_bytes = self.operator.workspace(args, which)
         self.space = torch.empty(max(1, args.workspace_bytes), dtype=torch.uint8, device="cuda")
         args.workspace = self.space.data_ptr()
 
@@ -251,7 +251,7 @@ class Smelt:
         args = smelt_library.with_size(smelt_library.SparseAttnArgs)
         self._fill(args, data)
         self._give_workspace("forward", args)
-        self.operator.launch("forward", args, self.stream)
+        self.operator.launch(args, self.stream)
         torch.cuda.synchronize()
 
     def prepare(self, data):
@@ -267,7 +267,7 @@ class Smelt:
         self._give_workspace("backward", self.args)
 
     def launch(self):
-        self.operator.launch("backward", self.args, self.stream)
+        self.operator.launch(self.args, self.stream, "backward")
 
     def gradients(self):
         return {"dq": self.dq, "dkv": self.dkv, "dsink": self.dsink}
@@ -461,7 +461,9 @@ def measure(row, library, wrapper, options):
     expected = 1 + options.deterministic + bool(wrapper)
     result["failed"] = len(contenders) < expected
     result["kernels"] = {
-        contender.name: contender.kernels for contender in contenders if isinstance(contender, Smelt)
+        contender.name: contender.kernels
+        for contender in contenders
+        if isinstance(contender, Smelt)
     }
     for contender in contenders:
         contender.close()

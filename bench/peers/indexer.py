@@ -70,7 +70,7 @@ class Smelt:
     def __init__(self, library, row, knobs):
         text = f"indexer_logits:heads={row.heads},dim={DIM},dtype={row.dtype}"
         self.name = "smelt" + (f" {knobs}" if knobs else "")
-        self.operator = smelt_library.IndexerLogits(library, text + (f",{knobs}" if knobs else ""))
+        self.operator = smelt_library.Operator(library, text + (f",{knobs}" if knobs else ""))
         self.logits = torch.full((row.tokens, row.keys), float("nan"), device="cuda")
         args = smelt_library.with_size(smelt_library.IndexerLogitsArgs)
         args.tokens, args.rows = row.tokens, row.keys

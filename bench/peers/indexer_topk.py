@@ -35,7 +35,7 @@ class Smelt:
 
     def __init__(self, library, row):
         text = f"indexer_topk:heads={row.heads},dim={indexer.DIM},dtype={row.dtype},topk={TOPK}"
-        self.operator = smelt_library.IndexerTopk(library, text)
+        self.operator = smelt_library.Operator(library, text)
         self.indices = torch.empty(row.tokens, TOPK, dtype=torch.int32, device="cuda")
         args = smelt_library.with_size(smelt_library.IndexerTopkArgs)
         args.tokens, args.rows = row.tokens, row.keys
@@ -73,9 +73,14 @@ class TwoSteps:
         found = self.select.wrapper(
             self.logits.logits, self.ends, top_k=TOPK, next_n=1, return_val=False
         )
-        self.indices = found if torch.is_tensor(found) else next(
-            t for t in (found.values() if hasattr(found, "values") else found)
-            if torch.is_tensor(t) and t.dtype == torch.int32
+        self.indices = (
+            found
+            if torch.is_tensor(found)
+            else next(
+                t
+                for t in (found.values() if hasattr(found, "values") else found)
+                if torch.is_tensor(t) and t.dtype == torch.int32
+            )
         )
 
 

@@ -216,6 +216,18 @@ class IndexerTopkArgs(ctypes.Structure):
     ]
 
 
+# Families: the struct of a spec, and those of the passes' arguments.
+_OPERATORS = {
+    "sparse_attn": (
+        SparseAttnSpec,
+        {"forward": SparseAttnArgs, "backward": SparseAttnGradArgs},
+    ),
+    "topk_select": (TopkSelectSpec, {"forward": TopkSelectArgs}),
+    "indexer_logits": (IndexerLogitsSpec, {"forward": IndexerLogitsArgs}),
+    "indexer_topk": (IndexerTopkSpec, {"forward": IndexerTopkArgs}),
+}
+
+
 class SmeltError(RuntimeError):
     """What the library said."""
 
@@ -232,52 +244,26 @@ def _declare(library):
         "smelt_last_error": (c_char_p, []),
         "smelt_free": (None, [c_void_p]),
         "smelt_context_create": (c_int, [POINTER(c_void_p), POINTER(ContextOptions)]),
-        "smelt_sparse_attn_spec_parse": (
-            c_int,
-            [c_char_p, POINTER(SparseAttnSpec), POINTER(c_void_p)],
-        ),
-        "smelt_sparse_attn_create": (
-            c_int,
-            [POINTER(c_void_p), c_void_p, POINTER(SparseAttnSpec)],
-        ),
-        "smelt_sparse_attn_destroy": (None, [POINTER(c_void_p)]),
         "smelt_sparse_attn_get_kernel_info": (
             c_int,
             [c_void_p, c_uint, c_int, POINTER(KernelInfo)],
         ),
     }
-    for which, args in (("forward", SparseAttnArgs), ("backward", SparseAttnGradArgs)):
-        functions[f"smelt_sparse_attn_{which}_workspace"] = (
-            c_int,
-            [c_void_p, POINTER(args), POINTER(c_size_t)],
-        )
-        functions[f"smelt_sparse_attn_{which}"] = (c_int, [c_void_p, POINTER(args), c_void_p])
-    select = {
-        "spec_parse": [c_char_p, POINTER(TopkSelectSpec), POINTER(c_void_p)],
-        "create": [POINTER(c_void_p), c_void_p, POINTER(TopkSelectSpec)],
-        "forward_workspace": [c_void_p, POINTER(TopkSelectArgs), POINTER(c_size_t)],
-        "forward": [c_void_p, POINTER(TopkSelectArgs), c_void_p],
-    }
-    for name, arguments in select.items():
-        functions[f"smelt_topk_select_{name}"] = (c_int, arguments)
-    functions["smelt_topk_select_destroy"] = (None, [POINTER(c_void_p)])
-    score = {
-        "spec_parse": [c_char_p, POINTER(IndexerLogitsSpec), POINTER(c_void_p)],
-        "create": [POINTER(c_void_p), c_void_p, POINTER(IndexerLogitsSpec)],
-        "forward": [c_void_p, POINTER(IndexerLogitsArgs), c_void_p],
-    }
-    for name, arguments in score.items():
-        functions[f"smelt_indexer_logits_{name}"] = (c_int, arguments)
-    choose = {
-        "spec_parse": [c_char_p, POINTER(IndexerTopkSpec), POINTER(c_void_p)],
-        "create": [POINTER(c_void_p), c_void_p, POINTER(IndexerTopkSpec)],
-        "forward_workspace": [c_void_p, POINTER(IndexerTopkArgs), POINTER(c_size_t)],
-        "forward": [c_void_p, POINTER(IndexerTopkArgs), c_void_p],
-    }
-    for name, arguments in choose.items():
-        functions[f"smelt_indexer_topk_{name}"] = (c_int, arguments)
+    for family, (spec, passes) in _OPERATORS.items():
+        calls = {
+            "spec_parse": [c_char_p, POINTER(spec), POINTER(c_void_p)],
+            "create": [POINTER(c_void_p), c_void_p, POINTER(spec)],
+        }
+        for which, args in passes.items():
+            calls[f"{which}_workspace"] = [c_void_p, POINTER(args), POINTER(c_size_t)]
+            calls[which] = [c_void_p, POINTER(args), c_void_p]
+        for name, arguments in calls.items():
+            functions[f"smelt_{family}_{name}"] = (c_int, arguments)
+        functions[f"smelt_{family}_destroy"] = (None, [POINTER(c_void_p)])
     for name, (result, arguments) in functions.items():
-        function = getattr(library, name)
+        function = getattr(library, name, None)
+        if function is None:  # an operator that needs no workspace has no call for it
+            continue
         function.restype, function.argtypes = result, arguments
 
 
@@ -298,137 +284,49 @@ class Library:
         options = with_size(ContextOptions)
         self.check(self.library.smelt_context_create(byref(self.context), byref(options)))
 
-    def parse(self, text):
-        """The spec, and its knobs' string, which the spec points to and the caller frees."""
-        spec, knobs = with_size(SparseAttnSpec), c_void_p()
-        self.check(
-            self.library.smelt_sparse_attn_spec_parse(text.encode(), byref(spec), byref(knobs))
-        )
-        return spec, knobs
-
 
 class Operator:
-    """One configured operator, from its text."""
+    """One configured operator of any family, from its text."""
 
     def __init__(self, library, text):
         self.library, self.handle = library, c_void_p()
-        spec, knobs = library.parse(text)
+        self.family = text.split(":")[0]
+        spec, knobs = with_size(_OPERATORS[self.family][0]), c_void_p()
+        library.check(self._function("spec_parse")(text.encode(), byref(spec), byref(knobs)))
         try:
             library.check(
-                library.library.smelt_sparse_attn_create(
-                    byref(self.handle), library.context, byref(spec)
-                )
+                self._function("create")(byref(self.handle), library.context, byref(spec))
             )
         finally:
             library.library.smelt_free(knobs)
 
+    def _function(self, name):
+        return getattr(self.library.library, f"smelt_{self.family}_{name}")
+
     def kernels(self, which):
-        """(name, registers, spilt bytes, seconds of compilation) of a pass's kernels, in order."""
+        """(name, registers, spilt bytes, seconds of compilation) of sparse_attn's pass's kernels, in order."""
         found = []
         while True:
             info = with_size(KernelInfo)
-            if self.library.library.smelt_sparse_attn_get_kernel_info(
-                self.handle, which, len(found), byref(info)
-            ):
+            if self._function("get_kernel_info")(self.handle, which, len(found), byref(info)):
                 return found
             found.append(
                 (info.kernel.decode(), info.registers, info.spill_bytes, info.compile_seconds)
             )
 
-    def workspace(self, which, args):
+    def workspace(self, args, which="forward"):
         """Bytes; `which` is "forward" or "backward"."""
-        function = getattr(self.library.library, f"smelt_sparse_attn_{which}_workspace")
         size = c_size_t()
+        function = self._function(f"{which}_workspace")
         self.library.check(function(self.handle, byref(args), byref(size)))
         return size.value
 
-    def launch(self, which, args, stream):
-        function = getattr(self.library.library, f"smelt_sparse_attn_{which}")
-        self.library.check(function(self.handle, byref(args), c_void_p(stream)))
+    def launch(self, args, stream, which="forward"):
+        self.library.check(self._function(which)(self.handle, byref(args), c_void_p(stream)))
 
     def destroy(self):
         """Once its launches are complete."""
-        self.library.library.smelt_sparse_attn_destroy(byref(self.handle))
-
-
-class TopkSelect:
-    """The operator topk_select, from its text."""
-
-    def __init__(self, library, text):
-        self.library, self.handle = library, c_void_p()
-        spec, knobs = with_size(TopkSelectSpec), c_void_p()
-        calls = library.library
-        library.check(
-            calls.smelt_topk_select_spec_parse(text.encode(), byref(spec), byref(knobs))
-        )
-        try:
-            library.check(
-                calls.smelt_topk_select_create(byref(self.handle), library.context, byref(spec))
-            )
-        finally:
-            calls.smelt_free(knobs)
-
-    def workspace(self, args):
-        """Bytes."""
-        size = c_size_t()
-        function = self.library.library.smelt_topk_select_forward_workspace
-        self.library.check(function(self.handle, byref(args), byref(size)))
-        return size.value
-
-    def launch(self, args, stream):
-        function = self.library.library.smelt_topk_select_forward
-        self.library.check(function(self.handle, byref(args), c_void_p(stream)))
-
-
-class IndexerLogits:
-    """The operator indexer_logits, from its text."""
-
-    def __init__(self, library, text):
-        self.library, self.handle = library, c_void_p()
-        spec, knobs = with_size(IndexerLogitsSpec), c_void_p()
-        calls = library.library
-        library.check(
-            calls.smelt_indexer_logits_spec_parse(text.encode(), byref(spec), byref(knobs))
-        )
-        try:
-            library.check(
-                calls.smelt_indexer_logits_create(byref(self.handle), library.context, byref(spec))
-            )
-        finally:
-            calls.smelt_free(knobs)
-
-    def launch(self, args, stream):
-        function = self.library.library.smelt_indexer_logits_forward
-        self.library.check(function(self.handle, byref(args), c_void_p(stream)))
-
-
-class IndexerTopk:
-    """The operator indexer_topk, from its text."""
-
-    def __init__(self, library, text):
-        self.library, self.handle = library, c_void_p()
-        spec, knobs = with_size(IndexerTopkSpec), c_void_p()
-        calls = library.library
-        library.check(
-            calls.smelt_indexer_topk_spec_parse(text.encode(), byref(spec), byref(knobs))
-        )
-        try:
-            library.check(
-                calls.smelt_indexer_topk_create(byref(self.handle), library.context, byref(spec))
-            )
-        finally:
-            calls.smelt_free(knobs)
-
-    def workspace(self, args):
-        """Bytes."""
-        size = c_size_t()
-        function = self.library.library.smelt_indexer_topk_forward_workspace
-        self.library.check(function(self.handle, byref(args), byref(size)))
-        return size.value
-
-    def launch(self, args, stream):
-        function = self.library.library.smelt_indexer_topk_forward
-        self.library.check(function(self.handle, byref(args), c_void_p(stream)))
+        self._function("destroy")(byref(self.handle))
 
 
 def assertions():
@@ -437,18 +335,13 @@ def assertions():
     structs = {
         "smelt_tensor": Tensor,
         "smelt_const_tensor": Tensor,
-        "smelt_sparse_attn_spec": SparseAttnSpec,
-        "smelt_sparse_attn_args": SparseAttnArgs,
-        "smelt_sparse_attn_grad_args": SparseAttnGradArgs,
-        "smelt_topk_select_spec": TopkSelectSpec,
-        "smelt_topk_select_args": TopkSelectArgs,
-        "smelt_indexer_logits_spec": IndexerLogitsSpec,
-        "smelt_indexer_logits_args": IndexerLogitsArgs,
-        "smelt_indexer_topk_spec": IndexerTopkSpec,
-        "smelt_indexer_topk_args": IndexerTopkArgs,
         "smelt_kernel_info": KernelInfo,
         "smelt_context_options": ContextOptions,
     }
+    for family, (spec, passes) in _OPERATORS.items():
+        structs[f"smelt_{family}_spec"] = spec
+        for which, args in passes.items():
+            structs[f"smelt_{family}_{'grad_args' if which == 'backward' else 'args'}"] = args
     for name, struct in structs.items():
         lines.append(f'_Static_assert(sizeof({name}) == {ctypes.sizeof(struct)}, "{name}");')
         for field, kind in struct._fields_:

@@ -115,7 +115,7 @@ class Smelt:
     def __init__(self, library, topk, knobs):
         self.name = "smelt" + (f" {knobs}" if knobs else "")
         text = f"topk_select:topk={topk}" + (f",{knobs}" if knobs else "")
-        self.operator = smelt_library.TopkSelect(library, text)
+        self.operator = smelt_library.Operator(library, text)
         self.topk = topk
 
     def prepare(self, scores, ends, windows):
