@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """The Python package on a GPU: the host's time for a call, and a training step of attention.
 
-    python bench/pytorch.py [--cudnn] [--json FILE]     needs the package (pip install .) and a GPU
+    python bench/pytorch.py [--json FILE]     needs the package (pip install .) and a GPU
 
 Host time: the best of several loops of calls so small that the GPU is done before the host is; torch.add
-in the same run says how fast the host is. The step: forward and backward through autograd, H 64,
-T = S = 8192, topk 2048, dqk 576, random lists; the median of 10, by events; peak memory beyond what the
-inputs take.
+in the same run says how fast the host is, and an autograd.Function that does nothing what PyTorch's engine
+takes of it. A training step calls the engine once for all of a model: so there is also the cost of a call of
+LAYERS of them, one behind the other, under one backward pass. The step: forward and backward through
+autograd, H 64, T = S = 8192, topk 2048, dqk 576, random lists; the median of 10, by events; peak memory
+beyond what the inputs take.
 """
 
 import argparse
@@ -16,6 +18,8 @@ import time
 
 import smelt
 import torch
+
+LAYERS = 16
 
 
 def host_time(function, calls=60, loops=60):
@@ -56,49 +60,89 @@ def inputs(tokens, rows, heads, dqk, width):
     return q.requires_grad_(), kv.requires_grad_(), indices
 
 
+class Nothing(torch.autograd.Function):
+    """The least that an operator with sparse_attention's inputs costs in autograd: it keeps them and an output,
+    launches nothing, and hands out gradients that are there."""
+
+    @staticmethod
+    def forward(ctx, q, kv, sink, call):
+        ctx.save_for_backward(q, kv, call)
+        return q.new_empty((q.shape[0], q.shape[1], 512))
+
+    @staticmethod
+    def backward(ctx, grad_out):
+        q, kv, _ = ctx.saved_tensors
+        return q, kv, None, None
+
+
+def chain(layers, attend):
+    """Forward and backward of so many calls, each one's result the next one's queries (dqk = dv)."""
+    q, _, indices = inputs(1, 64, 8, 512, 64)
+    keys = [inputs(1, 64, 8, 512, 64)[1] for _ in range(layers)]
+    grad = torch.randn(1, 8, 512, device="cuda", dtype=torch.bfloat16)
+
+    def run():
+        x = q
+        for kv in keys:
+            x = attend(x, kv, indices)
+        torch.autograd.grad(x, (q, *keys), grad)
+
+    return run
+
+
+def attend(q, kv, indices):
+    return smelt.sparse_attention(q, kv, indices, 0.1)
+
+
 def host_figures():
     q, kv, indices = inputs(1, 64, 8, 576, 64)
     grad = torch.randn(1, 8, 512, device="cuda", dtype=torch.bfloat16)
     one = torch.randn(16, device="cuda")
+    leaf, ones = torch.randn(16, device="cuda", requires_grad=True), torch.ones(16, device="cuda")
+    options = smelt._sparse_attention.Options(0.1, 512, 0, (), None, None, 0, 0, "auto")
 
     def forward():
-        return smelt.sparse_attention(q, kv, indices, 0.1)
+        return attend(q, kv, indices)
 
     def both():
         torch.autograd.grad(forward(), (q, kv), grad)
 
-    leaf, ones = torch.randn(16, device="cuda", requires_grad=True), torch.ones(16, device="cuda")
+    def nothing():
+        torch.autograd.grad(Nothing.apply(q, kv, None, indices), (q, kv), grad)
+
+    def one_thread():
+        with torch.autograd.set_multithreading_enabled(False):
+            both()
+
     figures = {
         "torch.add": host_time(lambda: torch.add(one, one)),
         "torch.add, forward and backward": host_time(
             lambda: torch.autograd.grad(torch.add(leaf, leaf), (leaf,), ones)
         ),
+        "a Function that does nothing, both": host_time(nothing),
+        "Tensor.new_empty": host_time(lambda: q.new_empty((1, 8, 512))),
     }
     with torch.no_grad():
         figures["forward"] = host_time(forward)
+        figures["forward, custom operator"] = host_time(
+            lambda: torch.ops.smelt.sparse_attn(q, kv, indices, None, None, None, None, *options)
+        )
+        out, lse = smelt.sparse_attention(q, kv, indices, 0.1, return_lse=True)
+        figures["backward, without autograd"] = host_time(
+            lambda: smelt.sparse_attention_backward(grad, q, kv, indices, out, lse, 0.1)
+        )
     figures["forward, with gradients wanted"] = host_time(forward)
     figures["forward and backward"] = host_time(both)
-    figures["forward, custom operator"] = host_time(
-        lambda: torch.ops.smelt.sparse_attn(
-            q.detach(),
-            kv.detach(),
-            indices,
-            None,
-            None,
-            None,
-            None,
-            0.1,
-            512,
-            0,
-            [],
-            None,
-            None,
-            0,
-            0,
-            "auto",
+    figures["the same, the engine in the calling thread"] = host_time(one_thread)
+    for name, each in (("", attend), ("of Functions that do nothing, ", nothing_of)):
+        figures[f"{LAYERS} calls under one backward pass, {name}each"] = (
+            host_time(chain(LAYERS, each), calls=4) / LAYERS
         )
-    )
     return figures
+
+
+def nothing_of(q, kv, indices):
+    return Nothing.apply(q, kv, None, indices)
 
 
 def step_figures():
@@ -120,55 +164,9 @@ def step_figures():
     return figures
 
 
-def cudnn_figures():
-    """What a trainer that pairs FlashMLA with cuDNN's backward pass runs beside FlashMLA's kernel: lists
-    compacted and sorted first (one sort and a count, the least it takes), then cuDNN's backward pass."""
-    from cudnn import DSA
-
-    q, kv, indices = inputs(8192, 8192, 64, 576, 2048)
-    scale = 576**-0.5
-    grad = torch.randn(8192, 64, 512, device="cuda", dtype=torch.bfloat16)
-    none = torch.full((64,), float("-inf"), device="cuda")
-    with torch.no_grad():
-        out, lse = smelt.sparse_attention(q, kv, indices, scale, return_lse=True)
-
-    def compact():
-        valid = (indices >= 0) & (indices < kv.shape[0])
-        ordered = indices.masked_fill(~valid, kv.shape[0]).sort(-1).values
-        return ordered.masked_fill(ordered == kv.shape[0], -1), valid.sum(-1, dtype=torch.int32)
-
-    lists, lengths = compact()
-
-    def backward():
-        DSA.sparse_attention_backward_wrapper(
-            q.detach(),
-            kv.detach(),
-            out,
-            grad,
-            lse,
-            none,
-            lists,
-            softmax_scale=scale,
-            topk_length=lengths,
-        )
-
-    def ours():
-        smelt.sparse_attention_backward(grad, q.detach(), kv.detach(), indices, out, lse, scale)
-
-    return {
-        "lists compacted and sorted, ms": gpu_time(compact),
-        "cuDNN backward, ms": gpu_time(backward),
-        "smelt backward, ms": gpu_time(ours),
-        "cuDNN backward again, ms": gpu_time(backward),
-    }
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", help="also write the figures here")
-    parser.add_argument(
-        "--cudnn", action="store_true", help="also time what cuDNN takes for the backward pass"
-    )
     options = parser.parse_args()
     figures = {
         "device": torch.cuda.get_device_name(),
@@ -176,13 +174,11 @@ def main():
         "host, us a call": host_figures(),
         "training step": step_figures(),
     }
-    if options.cudnn:
-        figures["beside it"] = cudnn_figures()
     for name, value in figures.items():
         if isinstance(value, dict):
             print(name)
             for what, figure in value.items():
-                print(f"    {what:36} {figure:10.2f}")
+                print(f"    {what:62} {figure:10.2f}")
         else:
             print(f"{name}: {value}")
     if options.json:

@@ -25,7 +25,8 @@ build_flash_mla() {
     [ -f "$kernels/fwd.cu" ] || { echo "$source: no FlashMLA checkout (csrc/sm90/prefill/sparse)" >&2; exit 2; }
     [ -d "$cutlass/include/cute" ] || { echo "$cutlass: no CUTLASS (include/cute); git submodule update --init" >&2; exit 2; }
     objects=$(mktemp -d)
-    trap 'rm -rf "$objects"' EXIT
+    # shellcheck disable=SC2064 # expanded now: the variable is gone when the shell ends
+    trap "rm -rf '$objects'" EXIT
     local flags=(-O3 -std=c++20 -DNDEBUG -D_USE_MATH_DEFINES --expt-relaxed-constexpr
         --expt-extended-lambda --use_fast_math -Xptxas --register-usage-level=10
         -gencode arch=compute_90a,code=sm_90a -Xcompiler -fPIC -Xcompiler -fvisibility=hidden
