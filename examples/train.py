@@ -43,7 +43,8 @@ class Shard:
             for rank in range(self.ranks)
         ]
         self.rows = owned[self.rank]
-        self.order = torch.argsort(torch.cat(owned))  # from the ranks' order to the batch's
+        self.by_rank = torch.cat(owned)  # the batch's rows in the ranks' order
+        self.order = torch.argsort(self.by_rank)  # and back
 
     def gather(self, local):
         """Rows of all ranks, in the batch's order; differentiable."""
@@ -54,15 +55,16 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx, local, shard):
         ctx.shard = shard
-        parts = [torch.empty_like(local) for _ in range(shard.ranks)]
-        dist.all_gather(parts, local.contiguous())
-        return torch.cat(parts)[shard.order]
+        whole = local.new_empty((shard.ranks * local.shape[0], *local.shape[1:]))
+        dist.all_gather_into_tensor(whole, local.contiguous())
+        return whole[shard.order]
 
     @staticmethod
     def backward(ctx, grad):
-        grad = grad.float().contiguous()  # ranks' sums without a rounding to bf16 in between
-        dist.all_reduce(grad)
-        return grad[ctx.shard.rows], None
+        grad = grad.float()[ctx.shard.by_rank]  # ranks' sums without a rounding to bf16 in between
+        local = grad.new_empty((len(ctx.shard.rows), *grad.shape[1:]))
+        dist.reduce_scatter_tensor(local, grad)
+        return local, None
 
 
 class Attention(nn.Module):
