@@ -1,4 +1,5 @@
 //@use common/base.cuh
+//@use common/warp_sums.cuh
 //@use ptx/math.cuh
 //@use sparse_attn_bwd.columns.cuh
 //@use sparse_attn_bwd_finish.params.h
@@ -12,7 +13,7 @@
  * fixes.
  */
 
-enum { WARPS = THREADS / 32, CHUNKS = DQK / 8, ALL_LANES = -1 };
+enum { WARPS = THREADS / 32, CHUNKS = DQK / 8 };
 
 /* Eight columns of a row, out of their sums: pairs that stand 4 positions apart. */
 DEVICE void load_sums(float *columns, const float *row, int chunk) {
@@ -70,10 +71,7 @@ DEVICE void finish_dsink(const struct sparse_attn_bwd_finish_params *params, int
     for (int part = lane; part < params->parts; part += 32) {
         sum += params->dsink_parts[(i64)part * params->heads + head];
     }
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) {
-        sum += __shfl_xor_sync((u32)ALL_LANES, sum, step);
-    }
+    sum = warp_sum(sum);
     if (lane == 0) {
         params->dsink[head] = sum;
     }

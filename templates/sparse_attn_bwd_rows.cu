@@ -1,5 +1,6 @@
 //@use common/base.cuh
 //@use common/softmax.cuh
+//@use common/warp_sums.cuh
 //@use ptx/math.cuh
 //@use ptx/memory.cuh
 //@use sparse_attn_bwd_rows.params.h
@@ -58,14 +59,6 @@ DEVICE void load_row(u32 *out, u32 *grad, const struct sparse_attn_bwd_rows_para
             load_read_only_16(&grad[i * 4], grad_row + chunk * 16);
         }
     }
-}
-
-DEVICE float warp_sum(float value) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) {
-        value += __shfl_xor_sync((u32)ALL_LANES, value, step);
-    }
-    return value;
 }
 
 /* delta of this lane's entry, lane i's being entry i; 0 of no query. By whole warps. */

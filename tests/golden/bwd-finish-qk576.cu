@@ -51,6 +51,26 @@ DEVICE int maximum(int a, int b) {
     return a > b ? a : b;
 }
 
+#line 2 "templates/common/warp_sums.cuh"
+
+/* The sum and the maximum of a float of each lane, the same bits in all of them. By whole warps. */
+
+DEVICE float warp_sum(float value) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        value += __shfl_xor_sync(0xffffffffu, value, step);
+    }
+    return value;
+}
+
+DEVICE float warp_maximum(float value) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
+    }
+    return value;
+}
+
 #line 2 "templates/ptx/math.cuh"
 
 /* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
@@ -113,7 +133,7 @@ struct sparse_attn_bwd_finish_params {
     int heads, parts;
 };
 
-#line 5 "templates/sparse_attn_bwd_finish.cu"
+#line 6 "templates/sparse_attn_bwd_finish.cu"
 /*
  * The last step of the backward pass of sparse attention: dkv out of its fp32 sums, whose columns
  * are in the order of sparse_attn_bwd.columns.cuh, and dsink out of its parts. Meaning:
@@ -124,7 +144,7 @@ struct sparse_attn_bwd_finish_params {
  * fixes.
  */
 
-enum { WARPS = THREADS / 32, CHUNKS = DQK / 8, ALL_LANES = -1 };
+enum { WARPS = THREADS / 32, CHUNKS = DQK / 8 };
 
 /* Eight columns of a row, out of their sums: pairs that stand 4 positions apart. */
 DEVICE void load_sums(float *columns, const float *row, int chunk) {
@@ -182,10 +202,7 @@ DEVICE void finish_dsink(const struct sparse_attn_bwd_finish_params *params, int
     for (int part = lane; part < params->parts; part += 32) {
         sum += params->dsink_parts[(i64)part * params->heads + head];
     }
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) {
-        sum += __shfl_xor_sync((u32)ALL_LANES, sum, step);
-    }
+    sum = warp_sum(sum);
     if (lane == 0) {
         params->dsink[head] = sum;
     }

@@ -68,6 +68,26 @@ DEVICE int maximum(int a, int b) {
  * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
 #define RESCALE_THRESHOLD 8.0f
 
+#line 2 "templates/common/warp_sums.cuh"
+
+/* The sum and the maximum of a float of each lane, the same bits in all of them. By whole warps. */
+
+DEVICE float warp_sum(float value) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        value += __shfl_xor_sync(0xffffffffu, value, step);
+    }
+    return value;
+}
+
+DEVICE float warp_maximum(float value) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
+    }
+    return value;
+}
+
 #line 2 "templates/ptx/math.cuh"
 
 /* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
@@ -177,7 +197,7 @@ struct sparse_attn_bwd_rows_params {
     int query_rows; /* heads, and what the main kernel pads them to */
 };
 
-#line 6 "templates/sparse_attn_bwd_rows.cu"
+#line 7 "templates/sparse_attn_bwd_rows.cu"
 /*
  * What the backward pass of sparse attention must know of each row (a query and a head) before it
  * begins: the base of its probabilities and delta, and its part in the sink's gradient. Meaning:
@@ -233,14 +253,6 @@ DEVICE void load_row(u32 *out, u32 *grad, const struct sparse_attn_bwd_rows_para
             load_read_only_16(&grad[i * 4], grad_row + chunk * 16);
         }
     }
-}
-
-DEVICE float warp_sum(float value) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) {
-        value += __shfl_xor_sync((u32)ALL_LANES, value, step);
-    }
-    return value;
 }
 
 /* delta of this lane's entry, lane i's being entry i; 0 of no query. By whole warps. */
