@@ -52,6 +52,7 @@ struct smelt__family {
     void (*expand)(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion);
     const struct smelt__preset_row *presets;
+    int training; /* 1: training alone needs it: a preset's forward pass is without it */
 
     /* Kernels only. With several variants, the best first: a plan is that of the first which takes
      * the spec and its knobs, unless the spec names one. */

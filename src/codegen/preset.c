@@ -39,6 +39,11 @@ static int divide(struct smelt__spec *spec, const char *preset, int tp,
     return 0;
 }
 
+/* Whether a preset for these passes (0: all) has the operator. */
+static int is_wanted(const struct smelt__family *family, unsigned passes) {
+    return !passes || passes & (family->training ? SMELT__BACKWARD : family->passes);
+}
+
 /* Of the passes wanted those that the operator has. */
 static void choose_passes(struct smelt__spec *spec, unsigned passes) {
     const unsigned chosen = smelt__family_of(spec)->passes & (passes ? passes : ~0U);
@@ -68,8 +73,7 @@ int smelt__preset_expand(const char *name, int tp, unsigned passes,
     for (int i = 0; smelt__family_at(i); i++) {
         const struct smelt__family *family = smelt__family_at(i);
         for (const struct smelt__preset_row *row = family->presets; row && row->preset; row++) {
-            /* An operator without any of the passes wanted is left out. */
-            if (strcmp(row->preset, name) != 0 || (passes && !(passes & family->passes)))
+            if (strcmp(row->preset, name) != 0 || !is_wanted(family, passes))
                 continue;
             if (count == SMELT__MAX_PRESET_SPECS) {
                 smelt__message_set(message, "%s: more than %d operators", name,
