@@ -58,6 +58,9 @@ enum tool_option {
     TOOL_DATA,
     TOOL_WINDOWS,
     TOOL_VALUES,
+    TOOL_SCORES,
+    TOOL_WEIGHTED,
+    TOOL_OUTPUTS,
     TOOL_SAMPLE,
     TOOL_FAR,
     TOOL_SCHEDULES,
@@ -82,7 +85,7 @@ enum tool_option {
 #define TOOL_BIT(option) (UINT64_C(1) << (option))
 /* Every verb has these. */
 #define TOOL_COMMON (TOOL_BIT(TOOL_JSON) | TOOL_BIT(TOOL_VERBOSE) | TOOL_BIT(TOOL_HELP))
-/* What check and bench ask of a problem: seed to values. */
+/* What check and bench ask of a problem: seed to outputs. */
 #define TOOL_PROBLEM (TOOL_BIT(TOOL_SAMPLE) - TOOL_BIT(TOOL_SEED))
 /* What says which specs are meant. */
 #define TOOL_TARGETS                                                                               \

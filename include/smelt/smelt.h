@@ -7,6 +7,7 @@
 #include "smelt/device.h"
 #include "smelt/indexer_clean.h"
 #include "smelt/indexer_logits.h"
+#include "smelt/indexer_loss.h"
 #include "smelt/indexer_quantize.h"
 #include "smelt/indexer_topk.h"
 #include "smelt/indexer_windows.h"

@@ -49,11 +49,37 @@ static void passes(void **state) {
     int all = smelt__preset_expand("glm-5.2", 1, 0, specs, &message);
     int forward = smelt__preset_expand("glm-5.2", 1, SMELT__FORWARD, specs, &message);
     assert_true(all >= 3 && forward >= 3 && forward <= all); /* what chooses the keys, too */
-    for (int i = 0; i < forward; i++)
+    for (int i = 0; i < forward; i++) {
         assert_int_equal(smelt__spec_passes(&specs[i]), SMELT__FORWARD);
+        assert_int_equal(smelt__family_of(&specs[i])->training, 0);
+    }
     all = smelt__preset_expand("glm-5.2", 1, SMELT__BACKWARD, specs, &message);
     for (int i = 0; i < all; i++)
-        assert_int_equal(smelt__spec_passes(&specs[i]), SMELT__BACKWARD);
+        assert_true(smelt__spec_passes(&specs[i]) == SMELT__BACKWARD ||
+                    smelt__family_of(&specs[i])->training);
+}
+
+/* What trains the indexer comes with all passes and with the backward pass, not with the forward.
+ */
+static void training(void **state) {
+    (void)state;
+    static const struct {
+        unsigned passes;
+        int found;
+    } cases[] = {{0, 1}, {SMELT__FORWARD, 0}, {SMELT__BACKWARD, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
+        struct smelt__message message = {0};
+        const int count =
+            smelt__preset_expand("deepseek-v4-pro", 4, cases[i].passes, specs, &message);
+        int found = 0;
+        for (int k = 0; k < count; k++) {
+            char text[SMELT__SPEC_TEXT];
+            smelt__spec_print(&specs[k], text);
+            found += strcmp(text, "indexer_loss:topk=1024") == 0;
+        }
+        assert_int_equal(found, cases[i].found);
+    }
 }
 
 static void names(void **state) {
@@ -93,10 +119,8 @@ static void bad_input(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table),
-        cmocka_unit_test(names),
-        cmocka_unit_test(passes),
-        cmocka_unit_test(bad_input),
+        cmocka_unit_test(table),    cmocka_unit_test(names),     cmocka_unit_test(passes),
+        cmocka_unit_test(training), cmocka_unit_test(bad_input),
     };
     return cmocka_run_group_tests_name("preset", tests, NULL, NULL);
 }

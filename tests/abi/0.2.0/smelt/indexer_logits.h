@@ -12,7 +12,7 @@
  * (k_scale with fp8 alone), outside it -inf. Every element of every row is written, by one kernel.
  * The mathematics: DeepSeek-V3.2-Exp (the lightning indexer). Scales of q are folded into weights.
  *
- * Products accumulate in fp32, heads are added in ascending order. A logit's bits depend on its
+ * Products accumulate in fp32, and so do the heads, in a fixed order. A logit's bits depend on its
  * query, its key and the operator's variant alone: not on T, S, the window, neighbours or the run.
  * A logit of -0 is written as +0; NaN (of a NaN or an infinity in the inputs) is written as -inf,
  * the lowest logit; +inf stays.

@@ -1,0 +1,41 @@
+/* The operator indexer_loss: the indexer's loss and its gradient (docs/operators.md). */
+#include <stddef.h>
+
+#include "codegen/families/indexer_loss.h"
+#include "codegen/spec/keys.h"
+
+enum { ROWS }; /* members by number */
+
+static const struct smelt__member members[] = {[ROWS] = {"rows", &smelt__indexer_loss_rows.schema}};
+
+static const struct smelt__family *const kernels[] = {&smelt__indexer_loss_rows,
+                                                      &smelt__indexer_loss_sum, NULL};
+
+static const struct smelt__key keys[] = {SMELT__INDEXER_LOSS_TOPK};
+
+static void expand(const struct smelt__spec *spec, unsigned pass,
+                   struct smelt__expansion *expansion) {
+    smelt__expansion_add(expansion, spec, ROWS, pass);
+    smelt__expansion_add_other(expansion, &smelt__indexer_loss_sum, pass);
+}
+
+/* The keys that each model's indexer chooses. */
+static const struct smelt__preset_row presets[] = {
+    {"glm-5.2", "topk=2048"},         {"glm-5.3-flash", "topk=2048"},
+    {"deepseek-v3.2", "topk=2048"},   {"deepseek-v4-flash", "topk=512"},
+    {"deepseek-v4-pro", "topk=1024"}, {NULL, NULL},
+};
+
+const struct smelt__family smelt__indexer_loss = {
+    .schema = {.name = "indexer_loss",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys,
+               .members = members,
+               .member_count = sizeof members / sizeof *members},
+    .summary = "the indexer's loss against attention's probabilities, and its gradient",
+    .passes = SMELT__FORWARD,
+    .kernels = kernels,
+    .expand = expand,
+    .presets = presets,
+    .training = 1,
+};

@@ -1,0 +1,16 @@
+/* What the operator indexer_loss and its kernel families agree on. */
+#ifndef SMELT_CODEGEN_INDEXER_LOSS_H
+#define SMELT_CODEGEN_INDEXER_LOSS_H
+
+#include "codegen/family.h"
+
+extern const struct smelt__family smelt__indexer_loss, smelt__indexer_loss_rows,
+    smelt__indexer_loss_sum;
+
+enum { SMELT__INDEXER_LOSS_MOST = 1 << 20 /* values of topk */ };
+
+/* The row of the operator's and the kernel's tables of keys. */
+#define SMELT__INDEXER_LOSS_TOPK                                                                   \
+    SMELT__REQUIRED("topk", "1..1048576", "the most slots of a query", 1, SMELT__INDEXER_LOSS_MOST)
+
+#endif

@@ -1,0 +1,106 @@
+/* The kernel family indexer_loss_rows: the loss of each query, and its gradient. */
+#include <stdio.h>
+#include <string.h>
+
+#include "codegen/families/indexer_loss.h"
+#include "codegen/plan/limits.h"
+#include "codegen/spec/keys.h"
+
+enum {
+    WARP = 32,
+    VECTOR = 4, /* slots of 16 bytes */
+    MOST_THREADS = 1024,
+    VECTORS = 2,       /* of a thread, */
+    LONG_VECTORS = 4,  /* where that leaves a row in one part */
+    REGISTERS = 48,    /* that a thread with VECTORS needs */
+    SLOT_REGISTERS = 3 /* and for each slot more */
+};
+
+static const struct smelt__key keys[] = {
+    SMELT__INDEXER_LOSS_TOPK,
+    SMELT__KNOB("vectors", "auto, 1, 2, 4", "vectors of 4 slots that a thread has of a row", 1, 4),
+    SMELT__KNOB("blocks", "auto, 1..16", "resident thread blocks a multiprocessor is compiled for",
+                1, 16),
+};
+
+enum { VECTOR_CHOICES = 3 };
+static const int vectors_legal[VECTOR_CHOICES] = {1, 2, 4};
+
+static int check(const struct smelt__spec *spec, struct smelt__message *message) {
+    return smelt__check_one_of(spec, "vectors", vectors_legal, VECTOR_CHOICES, message);
+}
+
+static int divide_up(int count, int step) {
+    return (count + step - 1) / step;
+}
+
+/* As many as hold a row of topk slots, in whole warps. */
+static int threads_for(int topk, int vectors) {
+    const int threads = divide_up(topk, vectors * VECTOR * WARP) * WARP;
+    return threads < MOST_THREADS ? threads : MOST_THREADS;
+}
+
+/* As many as registers and threads leave room for. */
+static int resident_blocks(const struct smelt__arch *arch, int threads, int vectors) {
+    enum { MOST = 16 };
+    const int registers = REGISTERS + (vectors - VECTORS) * VECTOR * SLOT_REGISTERS;
+    int blocks = arch->threads_per_multiprocessor / threads;
+    while (blocks > 1 && smelt__registers_of_thread(arch, threads, blocks) < registers)
+        blocks--;
+    return blocks < MOST ? blocks : MOST;
+}
+
+static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                     struct smelt__plan *plan, struct smelt__message *message) {
+    const int topk = (int)smelt__spec_get(spec, "topk");
+    const int by_rule = topk > VECTORS * VECTOR * MOST_THREADS ? LONG_VECTORS : VECTORS;
+    const int vectors = smelt__spec_knob(spec, "vectors", by_rule);
+    const int threads = threads_for(topk, vectors), part = threads * vectors * VECTOR;
+    const int warps_bytes = threads / WARP * 4;
+    const int blocks = smelt__spec_knob(spec, "blocks", resident_blocks(arch, threads, vectors));
+    if (threads * blocks > arch->threads_per_multiprocessor) {
+        smelt__message_set(message, "blocks=%d of %d threads: %s has room for %d threads", blocks,
+                           threads, arch->name, arch->threads_per_multiprocessor);
+        return -1;
+    }
+    plan->variant = "rows";
+    plan->template_name = "indexer_loss_rows.cu";
+    plan->item = "query";
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_loss_rows_k%d", topk);
+    smelt__plan_set_threads(plan, threads, blocks);
+    smelt__plan_add(plan, "VECTORS", vectors, smelt__plan_origin(spec, "vectors"),
+                    "of 4 slots that a thread has of a part");
+    smelt__plan_add(plan, "PARTS", divide_up(topk, part), SMELT__DERIVED,
+                    "of a row; 1: it stays in registers");
+    smelt__plan_add(plan, "DEPENDENT_LAUNCH", arch->dependent_launch, SMELT__DERIVED,
+                    "1: the next kernel may begin before this one has ended");
+    smelt__plan_add_region(plan, "MAXIMA_OFFSET", warps_bytes, 4, "each warp's largest logit");
+    smelt__plan_add_region(plan, "TARGETS_OFFSET", warps_bytes, 4, "each warp's sum of targets");
+    smelt__plan_add_region(plan, "SUMS_OFFSET", warps_bytes, 4, "each warp's sum of exponentials");
+    smelt__plan_add_region(plan, "LOSSES_OFFSET", warps_bytes, 4, "each warp's part of the loss");
+    return 0;
+}
+
+static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
+    enum { LEAST_BLOCKS = 2, BLOCKS = 6 };
+    (void)named;
+    const int blocks = strcmp(key->name, "blocks") == 0;
+    for (int i = 0; i < (blocks ? BLOCKS : VECTOR_CHOICES); i++)
+        values[i] = blocks ? LEAST_BLOCKS + i : vectors_legal[i];
+    return blocks ? BLOCKS : VECTOR_CHOICES;
+}
+
+static const struct smelt__variant variants[] = {
+    {"rows", plan_rows, NULL},
+    {NULL, NULL, NULL},
+};
+
+const struct smelt__family smelt__indexer_loss_rows = {
+    .schema = {.name = "indexer_loss_rows",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys,
+               .check = check},
+    .summary = "the indexer's loss of each query, and its gradient",
+    .variants = variants,
+    .tries = tries,
+};

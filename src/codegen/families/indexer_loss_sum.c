@@ -1,0 +1,31 @@
+/* The kernel family indexer_loss_sum: the indexer's loss out of those of the queries. */
+#include <stdio.h>
+
+#include "codegen/families/indexer_loss.h"
+#include "codegen/plan/limits.h"
+
+enum { THREADS = 1024 /* one block: all that a multiprocessor can have under way for it */ };
+
+static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                    struct smelt__plan *plan, struct smelt__message *message) {
+    (void)spec, (void)message; /* every architecture has it */
+    plan->variant = "sum";
+    plan->template_name = "indexer_loss_sum.cu";
+    smelt__plan_set_threads(plan, THREADS, 1);
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_loss_sum");
+    smelt__plan_add(plan, "DEPENDENT_LAUNCH", arch->dependent_launch, SMELT__DERIVED,
+                    "1: may begin before the kernel ahead of it has ended");
+    smelt__plan_add_region(plan, "SUMS_OFFSET", THREADS / 32 * 4, 4, "each warp's sum");
+    return 0;
+}
+
+static const struct smelt__variant variants[] = {
+    {"sum", plan_sum, NULL},
+    {NULL, NULL, NULL},
+};
+
+const struct smelt__family smelt__indexer_loss_sum = {
+    .schema = {.name = "indexer_loss_sum"},
+    .summary = "the indexer's loss out of those of the queries",
+    .variants = variants,
+};

@@ -1,0 +1,527 @@
+/* The harness's row of indexer_loss. */
+#include <float.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "harness/api.h"
+#include "harness/footprint.h"
+#include "harness/operator.h"
+#include "harness/parallel.h"
+#include "harness/placed.h"
+#include "harness/random.h"
+#include "harness/slots.h"
+#include "ops/indexer_loss_tensors.h"
+#include "reference/indexer_loss.h"
+#include "smelt/indexer_loss.h"
+#include "smelt/kernels.h"
+
+extern const struct smelt__harness_operator smelt__harness_indexer_loss; /* see operators.c */
+
+#define TENSOR(name) SMELT__INDEXER_LOSS_##name
+
+static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH)};
+
+/* ---- the public API -------------------------------------------------------------------------- */
+
+SMELT__HARNESS_API(indexer_loss, SMELT_INDEXER_LOSS_SPEC_INIT)
+
+static smelt_status workspace(const void *object, const void *args, size_t *bytes) {
+    return smelt_indexer_loss_forward_workspace(object, args, bytes);
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+enum { SCORES, WEIGHTED, OUTPUTS }; /* own options by number */
+enum scores {
+    FAR_OFF, /* logits that have nothing to do with the target */
+    TRAINED, /* nearly its logarithm */
+    ODD,     /* of all kinds: zeros, infinities, NaN */
+    SCORES_KINDS
+};
+
+static const char *const scores_names[] = {"far-off", "trained", "odd", NULL};
+enum outputs { GRAD, QUERIES, LOSS_ALONE, OUTPUTS_KINDS };
+static const char *const outputs_names[] = {"grad", "losses", "loss", NULL};
+static const char *const options[] = {"width", "valid", "documents", "lists", "topk-length", NULL};
+
+#define OWN(number) offsetof(struct smelt__problem_options, own[number])
+static const struct smelt__option own_options[] = {
+    {"scores", SMELT__OPTION_CHOICE, OWN(SCORES), 0, 0, scores_names},
+    {"weighted", SMELT__OPTION_FLAG, OWN(WEIGHTED), 0, 0, NULL},
+    {"outputs", SMELT__OPTION_CHOICE, OWN(OUTPUTS), 0, 0, outputs_names},
+};
+
+static int64_t count_queries(const struct smelt__problem_options *given) {
+    return given->batches * given->tokens;
+}
+
+static void defaults(const void *spec, struct smelt__problem_options *given) {
+    const smelt_indexer_loss_spec *loss = spec;
+    if (given->rows == 0)
+        given->rows = 4 * (int64_t)loss->topk;
+    if (given->width == 0)
+        given->width = loss->topk;
+}
+
+static void small(const void *spec, struct smelt__problem_options *given) {
+    (void)spec;
+    if (given->tokens == 0)
+        given->tokens = 5;
+}
+
+static void draw(const void *spec, struct smelt__random *random,
+                 struct smelt__problem_options *given) {
+    enum { WIDEST = 2100, MOST_ROWS = 3000 };
+    const smelt_indexer_loss_spec *loss = spec;
+    given->rows = 1 + smelt__random_below(random, MOST_ROWS);
+    given->width = 1 + smelt__random_below(random, loss->topk < WIDEST ? loss->topk : WIDEST);
+    given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
+    given->topk_length = smelt__random_below(random, 3) == 0;
+    given->own[SCORES] = smelt__random_below(random, SCORES_KINDS);
+    given->own[WEIGHTED] = smelt__random_below(random, 2);
+    given->own[OUTPUTS] = smelt__random_below(random, OUTPUTS_KINDS);
+}
+
+static int same_problems(const void *a, const void *b) {
+    return ((const smelt_indexer_loss_spec *)a)->topk == ((const smelt_indexer_loss_spec *)b)->topk;
+}
+
+static int variation(int number, struct smelt__problem_options *given) {
+    static const struct {
+        enum scores scores;
+        enum smelt__lists lists;
+    } tried[] = {{FAR_OFF, SMELT__LISTS_RANDOM},
+                 {TRAINED, SMELT__LISTS_CAUSAL},
+                 {FAR_OFF, SMELT__LISTS_ADVERSARIAL},
+                 {ODD, SMELT__LISTS_ADVERSARIAL}};
+    if (number >= (int)(sizeof tried / sizeof tried[0]))
+        return 0;
+    given->own[SCORES] = tried[number].scores;
+    given->lists = tried[number].lists;
+    return 1;
+}
+
+static const char *inputs(const struct smelt__problem_options *given) {
+    return given->own[SCORES] == FAR_OFF ? smelt__lists_names[given->lists]
+                                         : scores_names[given->own[SCORES]];
+}
+
+static int trial(const void *spec, int number, struct smelt__problem_options *given) {
+    small(spec, given);
+    return variation(number, given);
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+static void shape(struct smelt__problem *problem) {
+    const struct smelt__problem_options *const given = &problem->options;
+    smelt_indexer_loss_args *args = problem->args;
+    *args = (smelt_indexer_loss_args)SMELT_INDEXER_LOSS_ARGS_INIT;
+    args->tokens = problem->extents[TENSOR(T)] = count_queries(given);
+    args->width = problem->extents[TENSOR(WIDTH)] = given->width;
+    problem->extents[TENSOR(ONE)] = 1;
+    args->rows = given->rows;
+    args->query_weight = given->own[WEIGHTED] ? 0.75F : 1.0F;
+    args->free_multiprocessors = smelt__problem_leaves_free(given);
+}
+
+static int given(const struct smelt__problem *problem, int tensor) {
+    const int64_t *const own = problem->options.own;
+    switch (tensor) {
+    case TENSOR(TOPK_LENGTH):
+        return problem->options.topk_length;
+    case TENSOR(LOSSES):
+        return own[OUTPUTS] == QUERIES;
+    case TENSOR(GRAD):
+        return own[OUTPUTS] != LOSS_ALONE;
+    default: /* weight, grad_loss */
+        return own[WEIGHTED] != 0;
+    }
+}
+
+enum { STREAM_NUMBERS = 1, STREAM_WEIGHT };
+
+/* What odd rows are. The loss of those from NO_SCORE on may be infinite: every second seed has
+ * none, so that the sum says something. */
+enum kind {
+    PLAIN,
+    NO_TARGET,
+    BAD_TARGETS,
+    INFINITE_TARGET,
+    LARGE_TARGETS,
+    TINY_TARGETS,
+    NO_WEIGHT,
+    NAN_WEIGHT,
+    INFINITE_WEIGHT,
+    NEGATIVE_WEIGHT,
+    LARGE_SCORES,
+    NO_SCORE,
+    SOME_NAN_SCORES,
+    INFINITE_SCORE,
+    KINDS
+};
+
+static enum kind kind_of(const struct smelt__problem_options *given, int64_t query) {
+    const uint64_t number = (uint64_t)query + given->seed / 2;
+    return given->own[SCORES] != ODD ? PLAIN
+                                     : (enum kind)(number % (given->seed % 2 ? NO_SCORE : KINDS));
+}
+
+static float uniform(struct smelt__random *random) {
+    return (float)(smelt__random_next(random) >> 40) * 0x1p-24F;
+}
+
+static float odd_target(enum kind kind, float target, struct smelt__random *random) {
+    const int64_t choice = smelt__random_below(random, 4);
+    switch (kind) {
+    case NO_TARGET:
+        return 0;
+    case BAD_TARGETS:
+        return choice == 0 ? NAN : choice == 1 ? -target : target;
+    case INFINITE_TARGET:
+        return choice == 0 ? INFINITY : target;
+    case LARGE_TARGETS:
+        return FLT_MAX;
+    case TINY_TARGETS:
+        return 0x1p-149F;
+    default:
+        return target;
+    }
+}
+
+static float odd_logit(enum kind kind, float logit, struct smelt__random *random) {
+    const int64_t choice = smelt__random_below(random, 4);
+    switch (kind) {
+    case LARGE_SCORES:
+        return logit * 1000.0F;
+    case NO_SCORE:
+        return -INFINITY;
+    case SOME_NAN_SCORES:
+        return choice == 0 ? NAN : choice == 1 ? -INFINITY : logit;
+    case INFINITE_SCORE:
+        return choice == 0 ? INFINITY : logit;
+    default:
+        return logit;
+    }
+}
+
+static float odd_weight(enum kind kind, float weight) {
+    switch (kind) {
+    case NO_WEIGHT:
+        return 0;
+    case NAN_WEIGHT:
+        return NAN;
+    case INFINITE_WEIGHT:
+        return INFINITY;
+    case NEGATIVE_WEIGHT:
+        return -weight;
+    default:
+        return weight;
+    }
+}
+
+/* Attention's probabilities, added up over heads: the logarithms of most are far below the largest.
+ * One in eight is 0. */
+static float draw_target(struct smelt__random *random) {
+    const float target = 40.0F * expf(-9.0F * uniform(random));
+    return smelt__random_below(random, 8) ? target : 0.0F;
+}
+
+/* Masked slots hold NaN: who takes one gives himself away. */
+static void fill_query(struct smelt__problem *problem, int64_t query) {
+    const struct smelt__problem_options *const given = &problem->options;
+    const enum kind kind = kind_of(given, query);
+    struct smelt__random random = smelt__random_at(given->seed, STREAM_NUMBERS, (uint64_t)query);
+    float *const logits = (float *)smelt__problem_data(problem, TENSOR(LOGITS)) +
+                          smelt__problem_at(problem, TENSOR(LOGITS), query, 0, 0);
+    float *const target = (float *)smelt__problem_data(problem, TENSOR(TARGET)) +
+                          smelt__problem_at(problem, TENSOR(TARGET), query, 0, 0);
+    const float shift = 100.0F * uniform(&random) - 50.0F;
+    for (int64_t i = 0; i < given->width; i++) {
+        const float drawn = draw_target(&random), noise = uniform(&random) - 0.5F;
+        const float logit = given->own[SCORES] == TRAINED
+                                ? logf(drawn + 1e-3F) + 0.3F * noise + shift
+                                : 12.0F * noise + shift;
+        const int valid = smelt__slots_row(problem, &slots, query, i) >= 0;
+        target[i] = valid ? odd_target(kind, drawn, &random) : NAN;
+        logits[i] = valid ? odd_logit(kind, logit, &random) : NAN;
+    }
+}
+
+static void fill_queries(void *user, int64_t begin, int64_t end) {
+    struct smelt__problem *problem = user;
+    float *const weights = smelt__problem_data(problem, TENSOR(WEIGHT));
+    for (int64_t query = begin; query < end; query++) {
+        struct smelt__random random =
+            smelt__random_at(problem->options.seed, STREAM_WEIGHT, (uint64_t)query);
+        fill_query(problem, query);
+        if (weights)
+            weights[query] = odd_weight(kind_of(&problem->options, query), 0.1F + uniform(&random));
+    }
+}
+
+static int fill(struct smelt__problem *problem) {
+    float *const grad_loss = smelt__problem_data(problem, TENSOR(GRAD_LOSS));
+    problem->computed = count_queries(&problem->options);
+    smelt__slots_fill(problem, &slots);
+    if (grad_loss)
+        *grad_loss = -3.7F;
+    smelt__parallel_for(problem->computed, 4, fill_queries, problem);
+    return 0;
+}
+
+/* Whole rows: of those that end before their width a vector of four slots is read. */
+static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
+    static const int matrices[] = {TENSOR(LOGITS), TENSOR(TARGET), TENSOR(INDICES), TENSOR(GRAD),
+                                   TENSOR(TOPK_LENGTH)};
+    const int64_t queries = count_queries(&problem->options);
+    for (int64_t query = 0; query < queries; query++)
+        for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
+            smelt__touch_row(footprints, matrices[i], query, 0, 0);
+    smelt__touch(footprints, TENSOR(WEIGHT), 0, queries);
+    smelt__touch(footprints, TENSOR(LOSSES), 0, queries);
+    smelt__touch(footprints, TENSOR(GRAD_LOSS), 0, 1);
+    smelt__touch(footprints, TENSOR(LOSS), 0, 1);
+}
+
+/* Each slot takes the emulator as long as so many multiplications. */
+static double multiplications(const void *spec, const struct smelt__problem_options *given) {
+    (void)spec;
+    return 60.0 * (double)(count_queries(given) * given->width);
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+/* The problem's arguments with all strides. */
+static smelt_indexer_loss_args arguments(const struct smelt__problem *problem) {
+    smelt_indexer_loss_args args = *(const smelt_indexer_loss_args *)problem->args;
+    for (int i = 0; i < TENSOR(TENSORS); i++)
+        for (int k = 0; k < SMELT_TENSOR_STRIDES; k++)
+            smelt__tensor_of(&problem->pass->tensors->rows[i], &args)->strides[k] =
+                problem->layout[i].strides[k];
+    return args;
+}
+
+/* Relative to `size`; beyond fp32's range what is wanted is an infinity. */
+static double relative(float got, double expected, double size) {
+    if (fabs(expected) > (double)FLT_MAX || isinf(got))
+        return (double)got == (double)(float)expected ? 0 : INFINITY;
+    return fabs((double)got - expected) / size;
+}
+
+static int64_t count_rows(const struct smelt__problem *problem) {
+    return count_queries(&problem->options);
+}
+
+enum { METRIC_GRAD, METRIC_SLOT, METRIC_QUERY, METRIC_LOSS = 0 };
+
+/* A slot's gradient is the difference of q and p: what they round by is relative to them. */
+static void compare_grad(const float *got, const double *q, const double *p, const double *expected,
+                         double factor, int64_t width, struct smelt__finding *finding) {
+    const double least = 1e-30; /* of what is flushed to 0 */
+    for (int64_t i = 0; i < width; i++) {
+        const double error = (double)got[i] - expected[i];
+        finding->metrics[METRIC_GRAD].value += error * error;
+        finding->metrics[METRIC_GRAD].weight += expected[i] * expected[i];
+        smelt__finding_enlarge(finding, METRIC_SLOT,
+                               fabs(error) / (fabs(factor) * (q[i] + p[i]) + least), i);
+    }
+}
+
+static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
+                          struct smelt__finding *finding) {
+    const struct smelt__problem *const problem = placed->problem;
+    const smelt_indexer_loss_args args = arguments(problem);
+    const float *const grad = smelt__placed_row(placed, TENSOR(GRAD), query, 0, 0);
+    const float *const losses = smelt__placed_row(placed, TENSOR(LOSSES), 0, 0, 0);
+    const float *const grad_loss = args.grad_loss.data;
+    double *const numbers = malloc((size_t)args.width * 3 * sizeof *numbers);
+    (void)prepared;
+    if (!numbers) {
+        finding->wrong = "out of memory";
+        return;
+    }
+    double *const q = numbers, *const p = q + args.width, *const expected = p + args.width;
+    const struct smelt__indexer_loss_found found =
+        smelt__indexer_loss_reference(&args, query, q, p, expected);
+    if (grad)
+        compare_grad(grad, q, p, expected, found.weight * (grad_loss ? (double)*grad_loss : 1),
+                     args.width, finding);
+    if (losses)
+        smelt__finding_enlarge(finding, METRIC_QUERY,
+                               relative(losses[query], found.loss,
+                                        fabs(found.weight) * (1 + found.terms) + (double)FLT_MIN),
+                               0);
+    free(numbers);
+}
+
+static const struct smelt__metric query_metrics[] = {
+    [METRIC_GRAD] = {"relative_error", "grad", "grad", "relative error of grad", SMELT__OVERALL},
+    [METRIC_SLOT] = {"relative_error", "slot", "slot",
+                     "error of a slot's gradient, relative to its "
+                     "probabilities",
+                     SMELT__LARGEST},
+    [METRIC_QUERY] = {"relative_error", "losses", "losses", "relative error of a query's loss",
+                      SMELT__LARGEST}};
+
+static void judge_queries(const struct smelt__problem *problem, int64_t compared,
+                          struct smelt__metric_result *results) {
+    (void)problem, (void)compared;
+    results[METRIC_GRAD].bar = 1e-3; /* where p and q are nearly equal */
+    results[METRIC_SLOT].bar = 2e-5;
+    results[METRIC_QUERY].bar = 1e-5;
+}
+
+static int64_t count_one(const struct smelt__problem *problem) {
+    (void)problem;
+    return 1;
+}
+
+/* The sum of all queries' losses, and of their sizes. */
+struct total {
+    const struct smelt__problem *problem;
+    struct smelt__indexer_loss_found *found; /* [T]; NULL: out of memory */
+};
+
+static void find_losses(void *user, int64_t begin, int64_t end) {
+    struct total *total = user;
+    const smelt_indexer_loss_args args = arguments(total->problem);
+    double *const q = malloc((size_t)args.width * 2 * sizeof *q);
+    for (int64_t query = begin; query < end; query++)
+        total->found[query] =
+            q ? smelt__indexer_loss_reference(&args, query, q, q + args.width, NULL)
+              : (struct smelt__indexer_loss_found){.loss = NAN};
+    free(q);
+}
+
+/* Of large problems it is the sum of the queries' losses as they came out, which are compared one
+ * by one. */
+static void compare_loss(const struct smelt__placed *placed, const void *prepared, int64_t unit,
+                         struct smelt__finding *finding) {
+    enum { MOST_SLOTS = 1 << 25, GRAIN = 64 };
+    const double noise = 0.01; /* of a query's divergence: below, its error is not relative to it */
+    const struct smelt__problem *const problem = placed->problem;
+    const int64_t queries = count_queries(&problem->options);
+    const float *const loss = smelt__placed_row(placed, TENSOR(LOSS), 0, 0, 0);
+    const float *const losses = smelt__placed_row(placed, TENSOR(LOSSES), 0, 0, 0);
+    double sum = 0, size = (double)FLT_MIN;
+    (void)prepared, (void)unit;
+    struct total total = {problem, calloc((size_t)queries + 1, sizeof *total.found)};
+    if (!total.found) {
+        finding->wrong = "out of memory";
+        return;
+    }
+    const int given = losses && queries * problem->options.width > MOST_SLOTS;
+    if (!given)
+        smelt__parallel_for(queries, GRAIN, find_losses, &total);
+    for (int64_t query = 0; query < queries; query++) {
+        const double one = given ? (double)losses[query] : total.found[query].loss;
+        sum += one;
+        size += fabs(one) + noise * fabs(total.found[query].weight);
+    }
+    free(total.found);
+    smelt__finding_enlarge(finding, METRIC_LOSS, relative(*loss, sum, size), 0);
+}
+
+static const struct smelt__metric loss_metrics[] = {
+    [METRIC_LOSS] = {"relative_error", "loss", "loss", "relative error of the loss",
+                     SMELT__LARGEST}};
+
+static void judge_loss(const struct smelt__problem *problem, int64_t compared,
+                       struct smelt__metric_result *results) {
+    (void)problem, (void)compared;
+    results[METRIC_LOSS].bar = 1e-4;
+}
+
+static const struct smelt__comparison comparisons[] = {
+    {.unit = "query",
+     .place = "slot",
+     .metrics = query_metrics,
+     .metric_count = 3,
+     .count = count_rows,
+     .compare = compare_query,
+     .judge = judge_queries},
+    {.unit = "call",
+     .place = "number",
+     .metrics = loss_metrics,
+     .metric_count = 1,
+     .count = count_one,
+     .compare = compare_loss,
+     .judge = judge_loss},
+};
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+/* One read of the matrices and one write. The ceiling: an H200's memory, copying. */
+static int rates(const struct smelt__problem *problem,
+                 struct smelt__rate found[SMELT__MOST_RATES]) {
+    const double matrices = problem->options.own[OUTPUTS] == LOSS_ALONE ? 3 : 4;
+    found[0] = (struct smelt__rate){"memory_tbs",
+                                    "memory_ratio",
+                                    "memory TB/s",
+                                    2,
+                                    matrices * 4 *
+                                        (double)(problem->computed * problem->options.width) / 1e12,
+                                    4.2};
+    return 1;
+}
+
+static void tiny(void *args) {
+    smelt_indexer_loss_args *loss = args;
+    loss->tokens = 1;
+    loss->width = 1;
+}
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const struct smelt__harness_pass passes[] = {
+    {.pass = SMELT_PASS_FORWARD,
+     .name = "forward",
+     .tensors = &smelt__indexer_loss_tensors,
+     .workspace_field = offsetof(smelt_indexer_loss_args, workspace),
+     .workspace_bytes_field = offsetof(smelt_indexer_loss_args, workspace_bytes),
+     .shape = shape,
+     .given = given,
+     .fill = fill,
+     .footprint = footprint,
+     .multiplications = multiplications,
+     .comparisons = comparisons,
+     .comparison_count = sizeof comparisons / sizeof comparisons[0],
+     .rates = rates,
+     .tiny = tiny,
+     .workspace = workspace,
+     .launch = forward},
+};
+
+static const struct smelt__harness_shape peers[] = {
+    {.spec = "indexer_loss:topk=2048", .tokens = 8192, .rows = 8192},
+    {.spec = "indexer_loss:topk=2048", .tokens = 65536, .rows = 65536},
+    {.spec = "indexer_loss:topk=512", .tokens = 32768, .rows = 32768},
+};
+
+const struct smelt__harness_operator smelt__harness_indexer_loss = {
+    .name = "indexer_loss",
+    .spec_bytes = sizeof(smelt_indexer_loss_spec),
+    .knobs_field = offsetof(smelt_indexer_loss_spec, knobs),
+    .parse = parse,
+    .print = print,
+    .supported = supported,
+    .create = create,
+    .destroy = destroy,
+    .passes = passes,
+    .pass_count = 1,
+    .options = options,
+    .own_options = own_options,
+    .own_option_count = sizeof own_options / sizeof own_options[0],
+    .defaults = defaults,
+    .small = small,
+    .draw = draw,
+    .same_problems = same_problems,
+    .variation = variation,
+    .inputs = inputs,
+    .trial = trial,
+    .bench = {.tokens = 8192, .rows = 8192},
+    .peers = peers,
+    .peer_count = sizeof peers / sizeof peers[0],
+};

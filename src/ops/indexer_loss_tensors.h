@@ -1,0 +1,32 @@
+/* The tensors of the operator indexer_loss: see tensors.h, and smelt/indexer_loss.h for their
+ * meaning. */
+#ifndef SMELT_OPS_INDEXER_LOSS_TENSORS_H
+#define SMELT_OPS_INDEXER_LOSS_TENSORS_H
+
+#include "ops/tensors.h"
+
+/* Extents by number. */
+enum smelt__indexer_loss_symbol {
+    SMELT__INDEXER_LOSS_T,
+    SMELT__INDEXER_LOSS_WIDTH,
+    SMELT__INDEXER_LOSS_ONE,
+    SMELT__INDEXER_LOSS_SYMBOLS
+};
+
+/* Rows by number. */
+enum smelt__indexer_loss_tensor {
+    SMELT__INDEXER_LOSS_LOGITS,
+    SMELT__INDEXER_LOSS_TARGET,
+    SMELT__INDEXER_LOSS_INDICES,
+    SMELT__INDEXER_LOSS_TOPK_LENGTH,
+    SMELT__INDEXER_LOSS_WEIGHT,
+    SMELT__INDEXER_LOSS_GRAD_LOSS,
+    SMELT__INDEXER_LOSS_LOSS,
+    SMELT__INDEXER_LOSS_LOSSES,
+    SMELT__INDEXER_LOSS_GRAD,
+    SMELT__INDEXER_LOSS_TENSORS
+};
+
+extern const struct smelt__tensor_table smelt__indexer_loss_tensors;
+
+#endif

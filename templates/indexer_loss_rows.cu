@@ -1,0 +1,260 @@
+//@use common/base.cuh
+//@use common/block_sums.cuh
+//@use common/softmax.cuh
+//@use ptx/grid.cuh
+//@use ptx/math.cuh
+//@use ptx/stream.cuh
+//@use indexer_loss_rows.params.h
+/*
+ * The indexer's loss, a number a query, and its gradient. Meaning: include/smelt/indexer_loss.h.
+ *
+ * Grid: a block a query, or fewer, each taking some in turn. A thread has VECTORS vectors of four
+ * neighbouring slots of each PART of the row. A row of one part stays in registers, so that each
+ * matrix is read once; a longer one is read three times, part after part, out of L2 where it fits.
+ *
+ *   1. the largest logit and the targets' sum        one barrier
+ *   2. the sum of exp(logit - largest)               one barrier
+ *   3. the gradient, and the sum of the loss         one barrier
+ *
+ * Shared memory: a float of each warp for each of the four sums. Each is read behind one barrier
+ * and written again two barriers later at the earliest.
+ *
+ * Knobs: vectors, blocks.
+ */
+
+enum {
+    VECTOR = 4, /* slots of 16 bytes */
+    LANE_SLOTS = VECTORS * VECTOR,
+    STEP = THREADS * VECTOR, /* slots of a vector of each thread */
+    PART = VECTORS * STEP
+};
+
+#define LARGEST_FLOAT __int_as_float(0x7f7fffff)
+#define LEAST_NORMAL __int_as_float(0x00800000)
+
+/* A query's rows. */
+struct row {
+    const float *logits, *target;
+    const int *indices;
+    float *grad;  /* or null */
+    int slots;    /* that may be valid */
+    float weight; /* of its loss; 0 where it has none */
+    float factor; /* of its gradient */
+};
+
+/* A thread's slots of a part: a masked one has the logit -inf and the target 0. */
+struct part {
+    float logits[LANE_SLOTS], targets[LANE_SLOTS];
+};
+
+/* What a row's slots are divided by and held against. */
+struct norms {
+    float largest;     /* logit; 0 where all are -inf */
+    float log_sum;     /* ln of the sum of exp(logit - largest); 0 where that is 0 */
+    float share, unit; /* 1 / that sum, or 0 there; 1 / the targets' sum */
+    bool live;         /* there is a loss */
+};
+
+/* Where vector `vector` of this thread begins in part number `number`. */
+DEVICE int first_slot(int number, int vector) {
+    return number * PART + vector * STEP + (int)threadIdx.x * VECTOR;
+}
+
+DEVICE struct row open_row(const struct indexer_loss_rows_params *params, i64 query) {
+    struct row row;
+    const float weight = params->query_weight * (params->weight ? params->weight[query] : 1.0f);
+    const int length = params->topk_length ? params->topk_length[query * params->topk_length_stride]
+                                           : params->width;
+    row.logits = params->logits + query * params->logits_stride;
+    row.target = params->target + query * params->target_stride;
+    row.indices = params->indices + query * params->indices_stride;
+    row.grad = params->grad ? params->grad + query * params->grad_stride : 0;
+    row.slots = minimum(maximum(length, 0), params->width);
+    row.weight = fabsf(weight) <= LARGEST_FLOAT ? weight : 0.0f; /* not of NaN */
+    row.factor = row.weight * (params->grad_loss ? *params->grad_loss : 1.0f);
+    return row;
+}
+
+/* What a slot's numbers count as. */
+DEVICE void take_slot(struct part *part, int i, u32 logit, u32 target, bool valid) {
+    const float larger = fmaxf(__uint_as_float(logit), MINUS_INFINITY); /* not of NaN */
+    part->logits[i] = valid ? fminf(larger, LARGEST_FLOAT) : MINUS_INFINITY;
+    part->targets[i] = valid ? fmaxf(__uint_as_float(target), 0.0f) : 0.0f;
+}
+
+/* Part number `number` out of whole vectors: all loads are under way before the first is needed. */
+DEVICE void load_vectors(struct part *part, const struct indexer_loss_rows_params *params,
+                         const struct row *row, int number) {
+    u32 logits[LANE_SLOTS], targets[LANE_SLOTS], indices[LANE_SLOTS];
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+        const int slot = first_slot(number, i);
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c) {
+            logits[i * VECTOR + c] = targets[i * VECTOR + c] = 0;
+            indices[i * VECTOR + c] = ~0u; /* masked */
+        }
+        if (slot < row->slots) {
+            load_streaming_16(&indices[i * VECTOR], row->indices + slot);
+            load_streaming_16(&logits[i * VECTOR], row->logits + slot);
+            load_streaming_16(&targets[i * VECTOR], row->target + slot);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < LANE_SLOTS; ++i) {
+        const int slot = first_slot(number, i / VECTOR) + i % VECTOR;
+        take_slot(part, i, logits[i], targets[i],
+                  slot < row->slots && indices[i] < (u32)params->rows);
+    }
+}
+
+/* The same slot by slot, for rows that start anywhere. */
+DEVICE void load_slots(struct part *part, const struct indexer_loss_rows_params *params,
+                       const struct row *row, int number) {
+#pragma unroll
+    for (int i = 0; i < LANE_SLOTS; ++i) {
+        const int slot = first_slot(number, i / VECTOR) + i % VECTOR;
+        u32 logit = 0, target = 0, index = ~0u;
+        if (slot < row->slots) {
+            index = (u32)row->indices[slot];
+            logit = __float_as_uint(row->logits[slot]);
+            target = __float_as_uint(row->target[slot]);
+        }
+        take_slot(part, i, logit, target, index < (u32)params->rows);
+    }
+}
+
+DEVICE void load_part(struct part *part, const struct indexer_loss_rows_params *params,
+                      const struct row *row, int number) {
+    if (params->whole) {
+        load_vectors(part, params, row, number);
+    } else {
+        load_slots(part, params, row, number);
+    }
+}
+
+/* The block's sum of a float of each thread; a barrier. */
+DEVICE float add_up(float value, int offset) {
+    float *const warps = (float *)(arena + offset);
+    block_begin(warps, warp_sum(value));
+    __syncthreads();
+    return block_sum(warps);
+}
+
+/* The same of the targets and, behind the same barrier, of the largest logit. */
+DEVICE float survey(float *largest, float targets) {
+    float *const maxima = (float *)(arena + MAXIMA_OFFSET);
+    block_begin(maxima, warp_maximum(*largest));
+    const float sum = add_up(targets, TARGETS_OFFSET);
+    *largest = block_maximum(maxima);
+    return sum;
+}
+
+/* A part of the sum of exp(logit - largest), this thread's. */
+DEVICE float sum_exponentials(const struct part *part, float largest) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < LANE_SLOTS; ++i) {
+        sum += exp2_approximate((part->logits[i] - largest) * LOG2_E);
+    }
+    return sum;
+}
+
+DEVICE struct norms find_norms(const struct row *row, float largest, float sum, float targets) {
+    struct norms norms;
+    norms.largest = largest;
+    norms.log_sum = sum > 0.0f ? LN_2 * log2_approximate(sum) : 0.0f;
+    norms.share = sum > 0.0f ? 1.0f / sum : 0.0f;
+    norms.unit = 1.0f / targets;
+    norms.live = row->weight != 0.0f && targets >= LEAST_NORMAL && targets <= LARGEST_FLOAT;
+    return norms;
+}
+
+/* The gradient at this thread's slots of a part; returns their part of the loss. */
+DEVICE float differentiate(float *grads, const struct part *part, const struct row *row,
+                           const struct norms *norms) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < LANE_SLOTS; ++i) {
+        const float score = part->logits[i] - norms->largest;
+        const float q = exp2_approximate(score * LOG2_E) * norms->share;
+        const float p = part->targets[i] * norms->unit;
+        const float surprise = LN_2 * log2_approximate(p) - (score - norms->log_sum);
+        const bool moves = norms->live && q != p;
+        grads[i] = moves ? row->factor * (q - p) : 0.0f;
+        sum += norms->live && p > 0.0f ? p * surprise : 0.0f;
+    }
+    return sum;
+}
+
+DEVICE void store_part(const struct indexer_loss_rows_params *params, const struct row *row,
+                       const float *grads, int number) {
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+        const int slot = first_slot(number, i);
+        const float *const from = &grads[i * VECTOR];
+        if (params->whole && slot < params->width) {
+            const float4 vector = {from[0], from[1], from[2], from[3]};
+            *(float4 *)(row->grad + slot) = vector;
+        }
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c) {
+            if (!params->whole && slot + c < params->width) {
+                row->grad[slot + c] = from[c];
+            }
+        }
+    }
+}
+
+/* A query, by the whole block. */
+DEVICE void take_query(const struct indexer_loss_rows_params *params, i64 query) {
+    const struct row row = open_row(params, query);
+    struct part part;
+    float largest = MINUS_INFINITY, targets = 0.0f, sum = 0.0f, loss = 0.0f;
+#pragma unroll 1
+    for (int number = 0; number < PARTS; ++number) {
+        load_part(&part, params, &row, number);
+#pragma unroll
+        for (int i = 0; i < LANE_SLOTS; ++i) {
+            largest = fmaxf(largest, part.logits[i]);
+            targets += part.targets[i];
+        }
+    }
+    targets = survey(&largest, targets);
+    largest = largest == MINUS_INFINITY ? 0.0f : largest;
+#pragma unroll 1
+    for (int number = 0; number < PARTS; ++number) {
+        if (PARTS > 1) {
+            load_part(&part, params, &row, number);
+        }
+        sum += sum_exponentials(&part, largest);
+    }
+    sum = add_up(sum, SUMS_OFFSET);
+    const struct norms norms = find_norms(&row, largest, sum, targets);
+#pragma unroll 1
+    for (int number = 0; number < PARTS; ++number) {
+        float grads[LANE_SLOTS];
+        if (PARTS > 1) {
+            load_part(&part, params, &row, number);
+        }
+        loss += differentiate(grads, &part, &row, &norms);
+        if (row.grad) {
+            store_part(params, &row, grads, number);
+        }
+    }
+    loss = add_up(loss, LOSSES_OFFSET);
+    if (threadIdx.x == 0) {
+        params->losses[query] = norms.live ? row.weight * loss : 0.0f;
+    }
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct indexer_loss_rows_params params) {
+    if (DEPENDENT_LAUNCH && threadIdx.x == 0) {
+        grid_launch_dependents(); /* the sum, which waits for all of it */
+    }
+#pragma unroll 1
+    for (i64 query = blockIdx.x; query < params.queries; query += gridDim.x) {
+        take_query(&params, query);
+    }
+}
