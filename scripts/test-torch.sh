@@ -8,13 +8,13 @@ venv=$PWD/build/torch-venv python=$PWD/build/torch-venv/bin/python
 counts=build/test-torch-counts.txt
 rm -f "$counts" build/test-torch.xml
 
-if [ ! -f "$venv/complete" ]; then
-    rm -rf "$venv"
+packages=('torch>=2.4' numpy pytest matplotlib 'meson-python>=0.18' 'meson>=1.3' ninja)
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "${packages[*]}" ]; then
+    [ -f "$venv/complete" ] || rm -rf "$venv"
     echo "smelt: PyTorch goes into build/torch-venv: about 5 GB, once"
     python3 -m venv "$venv"
-    "$python" -m pip install --quiet --disable-pip-version-check --no-input \
-        'torch>=2.4' numpy pytest 'meson-python>=0.18' 'meson>=1.3' ninja
-    touch "$venv/complete"
+    "$python" -m pip install --quiet --disable-pip-version-check --no-input "${packages[@]}"
+    echo "${packages[*]}" >"$venv/complete"
 fi
 
 # Without isolation: what the build needs is in the venv.
