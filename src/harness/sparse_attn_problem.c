@@ -9,6 +9,7 @@
 #include "harness/normal.h"
 #include "harness/parallel.h"
 #include "harness/random.h"
+#include "harness/slots.h"
 #include "harness/sparse_attn.h"
 #include "reference/sparse_attn.h"
 #include "reference/sparse_attn_grad.h"
@@ -26,6 +27,8 @@ SAME(SINK);
 SAME(QUERIES);
 SAME(QUERY_COUNT);
 #undef SAME
+
+static const struct smelt__slots index_rows = {TENSOR(INDICES), TENSOR(TOPK_LENGTH)};
 
 enum { STREAM_Q = 1, STREAM_KV, STREAM_LENGTH, STREAM_SINK, STREAM_QUERIES };
 enum {
@@ -177,23 +180,6 @@ static void fill_kv(void *user, int64_t begin, int64_t end) {
     }
 }
 
-static void fill_indices(void *user, int64_t begin, int64_t end) {
-    struct fill *fill = user;
-    const int64_t tokens = fill->options->tokens;
-    int32_t *const indices = smelt__problem_data(fill->problem, TENSOR(INDICES));
-    int32_t *const lengths = smelt__problem_data(fill->problem, TENSOR(TOPK_LENGTH));
-    for (int64_t query = begin; query < end; query++) {
-        const int64_t b = query / tokens, t = query % tokens;
-        const int64_t count =
-            smelt__lists_make(fill->options, query,
-                              indices + smelt__problem_at(fill->problem, TENSOR(INDICES), b, t, 0));
-        if (lengths)
-            lengths[smelt__problem_at(fill->problem, TENSOR(TOPK_LENGTH), b, t, 0)] =
-                smelt__lists_counted(fill->options) ? (int32_t)count
-                                                    : smelt__lists_length(fill->options, query);
-    }
-}
-
 static void count_slots(void *user, int64_t begin, int64_t end) {
     struct fill *fill = user;
     int64_t slots = 0, computed = 0;
@@ -303,7 +289,7 @@ int smelt__sparse_attn_fill(struct smelt__problem *problem) {
     smelt__normals_make(&fill->normals);
     smelt__parallel_for(queries * fill->spec->heads, 256, fill_q, fill);
     smelt__parallel_for(options->batches * options->rows, 256, fill_kv, fill);
-    smelt__parallel_for(queries, 16, fill_indices, fill);
+    smelt__slots_fill(problem, &index_rows);
     if (sink)
         fill_sink(fill, sink);
     const int failed = options->query_list ? make_query_list(problem) : 0;
@@ -316,14 +302,6 @@ int smelt__sparse_attn_fill(struct smelt__problem *problem) {
 }
 
 /* ---- footprint ------------------------------------------------------------------------------- */
-
-/* Slots of a query that may be read: those before its topk_length. */
-static int64_t slots_of(const struct smelt__problem *problem, int64_t width, int64_t b, int64_t t) {
-    const int32_t *lengths = smelt__problem_data(problem, TENSOR(TOPK_LENGTH));
-    const int64_t slots =
-        lengths ? lengths[smelt__problem_at(problem, TENSOR(TOPK_LENGTH), b, t, 0)] : width;
-    return slots < width ? slots : width;
-}
 
 /* Whether it has a row for each head of each query. */
 static int has_rows_of_heads(const struct smelt__tensor_row *row) {
@@ -342,9 +320,7 @@ static void touch_query(const struct smelt__problem *problem, const smelt_sparse
             smelt__touch_row(footprints, tensor, b, t, head);
     if (!footprints->inputs)
         return;
-    smelt__touch_row(footprints, TENSOR(TOPK_LENGTH), b, t, 0);
-    smelt__touch(footprints, TENSOR(INDICES), smelt__problem_at(problem, TENSOR(INDICES), b, t, 0),
-                 slots_of(problem, inputs->width, b, t));
+    smelt__slots_touch(problem, &index_rows, query, footprints);
     const int64_t valid = smelt__sparse_attn_valid_rows(spec, inputs, query, rows);
     for (int64_t i = 0; i < valid; i++)
         smelt__touch_row(footprints, TENSOR(KV), b, rows[i], 0);
