@@ -156,16 +156,6 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
                         constants[i].meaning);
 }
 
-static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                  struct smelt__message *message) {
-    if (arch->warpgroup_products)
-        return 0;
-    smelt__message_set(message,
-                       "%s: variant=sm90 runs on sm_90a alone, not on %s; variant=mma runs there",
-                       spec->schema->name, arch->name);
-    return -1;
-}
-
 int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
                                         const struct smelt__arch *arch, struct smelt__plan *plan,
                                         struct smelt__message *message) {
@@ -174,7 +164,7 @@ int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
         .heads = (int)smelt__spec_get(spec, "heads"),
         .fp8 = smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8,
     };
-    if (refuse(spec, arch, message))
+    if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
     choice.row_bytes = (int)smelt__spec_get(spec, "dim") * (choice.fp8 ? 1 : 2);
     choice.groups = smelt__spec_knob(spec, "groups", 3);

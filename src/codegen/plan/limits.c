@@ -31,6 +31,16 @@ void smelt__plan_set_threads(struct smelt__plan *plan, int threads, int blocks) 
                     "resident at once, at least");
 }
 
+int smelt__refuse_without_warpgroups(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                     struct smelt__message *message) {
+    if (arch->warpgroup_products)
+        return 0;
+    smelt__message_set(message,
+                       "%s: variant=sm90 runs on sm_90a alone, not on %s; variant=mma runs there",
+                       spec->schema->name, arch->name);
+    return -1;
+}
+
 int smelt__limits_hold(const struct smelt__arch *arch, int threads, int blocks, int shared_bytes,
                        int registers, struct smelt__misses *misses) {
     const int shared_limit = smelt__shared_of_block(arch, blocks);

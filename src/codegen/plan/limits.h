@@ -18,6 +18,10 @@ int smelt__shared_of_block(const struct smelt__arch *arch, int blocks);
  */
 void smelt__plan_set_threads(struct smelt__plan *plan, int threads, int blocks);
 
+/* Refuses variant sm90 where there is no wgmma: -1, else 0. */
+int smelt__refuse_without_warpgroups(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                     struct smelt__message *message);
+
 struct smelt__misses {
     int shared_bytes; /* of the configuration that missed its limit by least; INT_MAX: none */
     int shared_limit; /* the limit it missed */
