@@ -1,5 +1,6 @@
 //@use common/base.cuh
 //@use common/logit.cuh
+//@use common/query_rows.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/grid.cuh
 //@use ptx/memory.cuh
@@ -40,13 +41,10 @@
 
 enum {
     ALL_LANES = -1,
-    CHUNK_BYTES = 16,
     GROUP_QUERIES = 8,
     GROUPS = BLOCK_QUERIES / GROUP_QUERIES, /* at most 32: a bit each */
-    ROW_CHUNKS = ROW_BYTES / CHUNK_BYTES,
-    ROW_LOADS = ROW_BYTES / 64, /* 16 bytes of a lane, 64 of the four lanes of a row */
-    KEY_TILES = WARP_KEYS / 8,  /* columns of D, by eights */
-    KEY_WORDS = ROW_LOADS * 4,  /* of a lane and a tile */
+    KEY_TILES = WARP_KEYS / 8,              /* columns of D, by eights */
+    KEY_WORDS = ROW_LOADS * 4,              /* of a lane and a tile */
     PARTS = (HEADS + STAGE_HEADS - 1) / STAGE_HEADS,
     STAGE_BYTES = STAGE_HEADS * GROUP_QUERIES * ROW_BYTES,
     EVEN_HEADS = (HEADS + 1) / 2 * 2 /* an odd last head has a row for the next */
@@ -108,13 +106,6 @@ DEVICE u32 groups_with_keys(const struct indexer_logits_fwd_params *params, cons
 }
 
 /* ---- operands -------------------------------------------------------------------------------- */
-
-/* Where chunk `chunk` of a row stands in a stage: of two neighbouring rows four chunks then lie in
- * different banks. */
-DEVICE u32 query_place(int row, int chunk) {
-    const int exchanged = ROW_CHUNKS > 4 ? chunk ^ (row % 2 * 4) : chunk;
-    return (u32)(row * ROW_BYTES + exchanged * CHUNK_BYTES);
-}
 
 /* Starts the copy of a part into a stage. What is no query or head takes the last one's row:
  * nothing comes of it. */

@@ -113,6 +113,26 @@ DEVICE struct key_range window_among(int window_begin, int window_end, int first
     return range;
 }
 
+#line 2 "templates/common/query_rows.cuh"
+/*
+ * Rows of ROW_BYTES in shared memory, heads of queries as mma.sync's operand: a lane reads 16 bytes
+ * at a time, four neighbouring chunks of each of eight rows. They serve two k-steps, in both
+ * operands: along a row, columns only have to agree.
+ */
+
+enum {
+    CHUNK_BYTES = 16,
+    ROW_CHUNKS = ROW_BYTES / CHUNK_BYTES,
+    ROW_LOADS = ROW_BYTES / 64 /* 16 bytes of a lane, 64 of the four lanes of a row */
+};
+
+/* Where chunk `chunk` of a row stands: of two neighbouring rows four chunks then lie in different
+ * banks. */
+DEVICE u32 query_place(int row, int chunk) {
+    const int exchanged = ROW_CHUNKS > 4 ? chunk ^ (row % 2 * 4) : chunk;
+    return (u32)(row * ROW_BYTES + exchanged * CHUNK_BYTES);
+}
+
 #line 2 "templates/ptx/shared.cuh"
 
 /* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
@@ -296,7 +316,7 @@ struct indexer_logits_fwd_params {
     int early; /* 1: the kernel before may still read what is written here; it is waited for */
 };
 
-#line 10 "templates/indexer_logits_fwd.mma.cu"
+#line 11 "templates/indexer_logits_fwd.mma.cu"
 /*
  * The lightning indexer's logits with mma.sync: every query's rows against every key in its window,
  * heads added up, everything else -inf. Mathematics and shapes: include/smelt/indexer_logits.h.
@@ -330,13 +350,10 @@ struct indexer_logits_fwd_params {
 
 enum {
     ALL_LANES = -1,
-    CHUNK_BYTES = 16,
     GROUP_QUERIES = 8,
     GROUPS = BLOCK_QUERIES / GROUP_QUERIES, /* at most 32: a bit each */
-    ROW_CHUNKS = ROW_BYTES / CHUNK_BYTES,
-    ROW_LOADS = ROW_BYTES / 64, /* 16 bytes of a lane, 64 of the four lanes of a row */
-    KEY_TILES = WARP_KEYS / 8,  /* columns of D, by eights */
-    KEY_WORDS = ROW_LOADS * 4,  /* of a lane and a tile */
+    KEY_TILES = WARP_KEYS / 8,              /* columns of D, by eights */
+    KEY_WORDS = ROW_LOADS * 4,              /* of a lane and a tile */
     PARTS = (HEADS + STAGE_HEADS - 1) / STAGE_HEADS,
     STAGE_BYTES = STAGE_HEADS * GROUP_QUERIES * ROW_BYTES,
     EVEN_HEADS = (HEADS + 1) / 2 * 2 /* an odd last head has a row for the next */
@@ -398,13 +415,6 @@ DEVICE u32 groups_with_keys(const struct indexer_logits_fwd_params *params, cons
 }
 
 /* ---- operands -------------------------------------------------------------------------------- */
-
-/* Where chunk `chunk` of a row stands in a stage: of two neighbouring rows four chunks then lie in
- * different banks. */
-DEVICE u32 query_place(int row, int chunk) {
-    const int exchanged = ROW_CHUNKS > 4 ? chunk ^ (row % 2 * 4) : chunk;
-    return (u32)(row * ROW_BYTES + exchanged * CHUNK_BYTES);
-}
 
 /* Starts the copy of a part into a stage. What is no query or head takes the last one's row:
  * nothing comes of it. */
@@ -597,9 +607,9 @@ DEVICE void fill_others(const struct indexer_logits_fwd_params *params, const st
 /* Waits until the oldest part under way has landed, everybody's share of it, and everybody has come
  * so far. */
 DEVICE void wait_for_part(void) {
-#line 311 "templates/indexer_logits_fwd.mma.cu"
+#line 302 "templates/indexer_logits_fwd.mma.cu"
     cp_async_wait_1();
-#line 313 "templates/indexer_logits_fwd.mma.cu"
+#line 304 "templates/indexer_logits_fwd.mma.cu"
     __syncthreads();
 }
 
