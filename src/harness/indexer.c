@@ -86,7 +86,7 @@ struct fill {
     const struct smelt__indexer_inputs *inputs;
     struct smelt__normals normals;
     uint8_t e4m3[1 << 16]; /* of each bf16, times FP8_RANGE */
-    uint8_t *used;         /* [rows] whether a window has the key */
+    const uint8_t *used;   /* [rows] whether the key is met */
 };
 
 /* Whether row `row` of a stream is odd, and which kind of odd: 0 to 3. */
@@ -152,7 +152,9 @@ static void make_odd(const struct fill *fill, int64_t key, int kind, void *row) 
 
 static void fill_keys(void *user, int64_t begin, int64_t end) {
     const struct fill *fill = user;
-    float *const scales = smelt__problem_data(fill->problem, fill->inputs->k_scale);
+    float *const scales = fill->inputs->k_scale < 0
+                              ? NULL
+                              : smelt__problem_data(fill->problem, fill->inputs->k_scale);
     for (int64_t key = begin; key < end; key++) {
         void *const row = row_at(fill, fill->inputs->k, key, 0);
         int kind;
@@ -174,26 +176,41 @@ static void fill_keys(void *user, int64_t begin, int64_t end) {
     }
 }
 
-/* Marks the keys that some window has: steps where windows begin and end, summed up. */
-static int find_used(struct fill *fill) {
-    const struct smelt__problem_options *options = &fill->problem->options;
-    int32_t *const steps = calloc((size_t)options->rows + 1, sizeof *steps);
-    fill->used = malloc((size_t)options->rows);
-    if (!steps || !fill->used) {
-        free(steps);
+int smelt__indexer_fill_rows(struct smelt__problem *problem,
+                             const struct smelt__indexer_inputs *inputs, const uint8_t *used) {
+    struct fill *fill = calloc(1, sizeof *fill);
+    if (!fill)
         return -1;
-    }
+    fill->problem = problem;
+    fill->inputs = inputs;
+    fill->used = used;
+    problem->computed = problem->options.batches * problem->options.tokens;
+    smelt__normals_make(&fill->normals);
+    for (int bits = 0; bits < 1 << 16; bits++)
+        fill->e4m3[bits] = smelt__e4m3_from_float(FP8_RANGE * smelt__bf16_to_float((uint16_t)bits));
+    smelt__parallel_for(problem->computed, 16, fill_queries, fill);
+    smelt__parallel_for(problem->options.rows, 256, fill_keys, fill);
+    free(fill);
+    return 0;
+}
+
+/* Marks the keys that some window has: steps where windows begin and end, summed up. */
+static int find_used(const struct smelt__problem *problem,
+                     const struct smelt__indexer_inputs *inputs, uint8_t *used) {
+    const struct smelt__problem_options *options = &problem->options;
+    int32_t *const steps = calloc((size_t)options->rows + 1, sizeof *steps);
+    if (!steps)
+        return -1;
     for (int64_t query = 0; query < options->batches * options->tokens; query++) {
         int32_t begin, end;
-        smelt__windows_of(fill->problem, fill->inputs->window_begin, fill->inputs->window_end,
-                          query, &begin, &end);
+        smelt__windows_of(problem, inputs->window_begin, inputs->window_end, query, &begin, &end);
         steps[begin]++;
         steps[end]--;
     }
     int32_t open = 0;
     for (int64_t key = 0; key < options->rows; key++) {
         open += steps[key];
-        fill->used[key] = open > 0;
+        used[key] = open > 0;
     }
     free(steps);
     return 0;
@@ -201,24 +218,36 @@ static int find_used(struct fill *fill) {
 
 int smelt__indexer_fill(struct smelt__problem *problem,
                         const struct smelt__indexer_inputs *inputs) {
-    const struct smelt__problem_options *options = &problem->options;
-    struct fill *fill = calloc(1, sizeof *fill);
-    if (!fill)
+    uint8_t *const used = malloc((size_t)problem->options.rows);
+    if (!used)
         return -1;
-    fill->problem = problem;
-    fill->inputs = inputs;
-    problem->computed = options->batches * options->tokens;
     problem->valid_slots = smelt__windows_fill(problem, inputs->window_begin, inputs->window_end);
-    const int failed = find_used(fill);
-    if (!failed) {
-        smelt__normals_make(&fill->normals);
-        for (int bits = 0; bits < 1 << 16; bits++)
-            fill->e4m3[bits] =
-                smelt__e4m3_from_float(FP8_RANGE * smelt__bf16_to_float((uint16_t)bits));
-        smelt__parallel_for(problem->computed, 16, fill_queries, fill);
-        smelt__parallel_for(options->rows, 256, fill_keys, fill);
-    }
-    free(fill->used);
-    free(fill);
-    return failed;
+    const int failed =
+        find_used(problem, inputs, used) || smelt__indexer_fill_rows(problem, inputs, used);
+    free(used);
+    return failed ? -1 : 0;
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+const struct smelt__metric smelt__logits_metrics[SMELT__LOGITS_METRICS] = {
+    [SMELT__LOGITS_RELATIVE] = {"relative_error", "logits", "logits, relative",
+                                "error of a logit, relative to the sum of its terms' sizes,",
+                                SMELT__LARGEST},
+    [SMELT__LOGITS_ABSOLUTE] = {"max_abs_error", "logits", NULL, "error of a logit",
+                                SMELT__LARGEST},
+};
+
+const char *smelt__logits_compare(float got, double expected, double terms, int64_t place,
+                                  struct smelt__finding *finding) {
+    if (isnan(got) || (got == 0 && signbit(got)))
+        return "a logit is NaN, not written, or -0";
+    if (!isfinite(expected) || !isfinite(terms))
+        return (double)got == expected || (isfinite(expected) && isfinite(got))
+                   ? NULL
+                   : "a logit of infinities or NaN is wrong";
+    const double error = fabs((double)got - expected);
+    smelt__finding_enlarge(finding, SMELT__LOGITS_ABSOLUTE, error, place);
+    smelt__finding_enlarge(finding, SMELT__LOGITS_RELATIVE, error > 0 ? error / terms : 0, place);
+    return NULL;
 }

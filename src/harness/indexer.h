@@ -1,5 +1,5 @@
-/* What the rows of indexer_logits and indexer_topk share: their options, and their inputs: q, k,
- * weights, scales, windows. */
+/* What the rows of the indexer's operators share: the options and the inputs of those with windows,
+ * and q, k, weights and scales of them all; how logits are compared. */
 #ifndef SMELT_HARNESS_INDEXER_H
 #define SMELT_HARNESS_INDEXER_H
 
@@ -18,14 +18,37 @@ int smelt__indexer_trial(const void *spec, int number, struct smelt__problem_opt
 /* What an operator's inputs are, by their rows in its table; T is batches * tokens, S is rows. */
 struct smelt__indexer_inputs {
     int heads, dim, dtype; /* dtype: of enum smelt_indexer_dtype */
-    int q, k, weights, k_scale, window_begin, window_end;
+    int q, k, weights;
+    int k_scale;                  /* there with e4m3 alone; -1: of no spec */
+    int window_begin, window_end; /* of operators with windows */
 };
 
 /*
- * Fills them all, and sets the problem's `computed` and `valid_slots` (keys in all windows). Keys
- * in no window hold NaN, so that who takes one gives himself away. With adversarial lists some
- * keys, weights and scales inside windows are NaN or infinite, too. 0, or -1 when memory runs out.
+ * Fills q, k, weights and scales, and sets the problem's `computed`. Keys that are not `used`
+ * ([rows]) hold NaN, so that who takes one gives himself away. With adversarial lists some weights
+ * and some used keys and scales are NaN or infinite, too. 0, or -1 when memory runs out.
  */
+int smelt__indexer_fill_rows(struct smelt__problem *problem,
+                             const struct smelt__indexer_inputs *inputs, const uint8_t *used);
+
+/* Fills windows, and the others as above, the keys in some window being used; sets `valid_slots`
+ * (keys in all windows), too. */
 int smelt__indexer_fill(struct smelt__problem *problem, const struct smelt__indexer_inputs *inputs);
+
+/* The columns of a comparison of logits. */
+enum {
+    SMELT__LOGITS_RELATIVE, /* error, relative to the sum of the terms' sizes */
+    SMELT__LOGITS_ABSOLUTE,
+    SMELT__LOGITS_METRICS
+};
+extern const struct smelt__metric smelt__logits_metrics[SMELT__LOGITS_METRICS];
+
+/* Relative error that logits of bf16 may have: fp32 sums of bf16 products. */
+#define SMELT__LOGITS_TOLERANCE 1e-5
+
+/* Compares one logit, at `place` of its row, with the reference's; `terms`: what its error is
+ * relative to. NULL, or what is wrong. */
+const char *smelt__logits_compare(float got, double expected, double terms, int64_t place,
+                                  struct smelt__finding *finding);
 
 #endif

@@ -131,36 +131,18 @@ static void tiny(void *args) {
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-enum { RELATIVE, ABSOLUTE, METRICS };
-
-static const struct smelt__metric metrics[METRICS] = {
-    [RELATIVE] = {"relative_error", "logits", "logits, relative",
-                  "error of a logit, relative to the sum of its terms' sizes,", SMELT__LARGEST},
-    [ABSOLUTE] = {"max_abs_error", "logits", NULL, "error of a logit", SMELT__LARGEST},
-};
-
-/* fp32 sums of bf16 products; the tensor cores cut sums of e4m3 products off after 13 bits. */
-static const double TOLERANCE[] = {1e-5, 5e-4};
+/* The tensor cores cut sums of e4m3 products off after 13 bits. */
+static const double TOLERANCE[] = {SMELT__LOGITS_TOLERANCE, 5e-4};
 
 static int64_t count_queries(const struct smelt__problem *problem) {
     return problem->extents[TENSOR(T)];
 }
 
-/* One logit; `terms`: what its error is relative to. */
 static const char *compare_logit(float got, double expected, double terms, int inside, int64_t key,
                                  struct smelt__finding *finding) {
     if (!inside)
         return isinf(got) && got < 0 ? NULL : "a logit outside the window is not -inf";
-    if (isnan(got) || (got == 0 && signbit(got)))
-        return "a logit is NaN, not written, or -0";
-    if (!isfinite(expected) || !isfinite(terms))
-        return (double)got == expected || (isfinite(expected) && isfinite(got))
-                   ? NULL
-                   : "a logit of infinities or NaN is wrong";
-    const double error = fabs((double)got - expected);
-    smelt__finding_enlarge(finding, ABSOLUTE, error, key);
-    smelt__finding_enlarge(finding, RELATIVE, error > 0 ? error / terms : 0, key);
-    return NULL;
+    return smelt__logits_compare(got, expected, terms, key, finding);
 }
 
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
@@ -194,15 +176,15 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
 static void judge(const struct smelt__problem *problem, int64_t compared,
                   struct smelt__metric_result *results) {
     (void)compared;
-    results[RELATIVE].bar = TOLERANCE[is_fp8(problem->spec)];
-    results[ABSOLUTE].bar = -1;
+    results[SMELT__LOGITS_RELATIVE].bar = TOLERANCE[is_fp8(problem->spec)];
+    results[SMELT__LOGITS_ABSOLUTE].bar = -1;
 }
 
 static const struct smelt__comparison by_query = {
     .unit = "query",
     .place = "key",
-    .metrics = metrics,
-    .metric_count = METRICS,
+    .metrics = smelt__logits_metrics,
+    .metric_count = SMELT__LOGITS_METRICS,
     .count = count_queries,
     .compare = compare_query,
     .judge = judge,

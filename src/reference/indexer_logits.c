@@ -7,27 +7,51 @@
 #include "reference/e4m3.h"
 #include "reference/vectors.h"
 
-/* `count` elements of q or k from number `first` on. */
-static void widen(const smelt_indexer_logits_spec *spec, const void *data, int64_t first,
+/* A row of q or k from element number `first` on. */
+static void widen(const struct smelt__indexer_query *query, const void *data, int64_t first,
                   double *to) {
-    if (spec->dtype == SMELT_INDEXER_BF16) {
-        smelt__widen((const uint16_t *)data + first, spec->dim, to);
+    if (query->dtype == SMELT_INDEXER_BF16) {
+        smelt__widen((const uint16_t *)data + first, query->dim, to);
         return;
     }
-    for (int d = 0; d < spec->dim; d++)
+    for (int d = 0; d < query->dim; d++)
         to[d] = (double)smelt__e4m3_to_float(((const uint8_t *)data)[first + d]);
 }
 
-/* One logit; q: [heads, dim]. */
-static double one_logit(const smelt_indexer_logits_spec *spec, const double *q, const double *k,
-                        const float *weights, double scale, double *terms) {
+int smelt__indexer_query_open(struct smelt__indexer_query *opened, int heads, int dim, int dtype,
+                              const smelt_const_tensor *q, const smelt_const_tensor *weights,
+                              int64_t query) {
+    *opened = (struct smelt__indexer_query){
+        .heads = heads,
+        .dim = dim,
+        .dtype = dtype,
+        .q = malloc((size_t)(heads + 1) * (size_t)dim * sizeof *opened->q),
+        .weights = (const float *)weights->data + query * weights->strides[0],
+    };
+    if (!opened->q)
+        return -1;
+    opened->key = opened->q + (int64_t)heads * dim;
+    for (int h = 0; h < heads; h++)
+        widen(opened, q->data, query * q->strides[0] + h * q->strides[1],
+              opened->q + (int64_t)h * dim);
+    return 0;
+}
+
+void smelt__indexer_query_close(struct smelt__indexer_query *opened) {
+    free(opened->q);
+}
+
+double smelt__indexer_logit(const struct smelt__indexer_query *query, const smelt_const_tensor *k,
+                            int64_t key, double scale, double *terms) {
     double sum = 0;
     *terms = 0;
-    for (int h = 0; h < spec->heads; h++) {
-        const double weight = (double)weights[h], *row = q + (int64_t)h * spec->dim;
-        const double dot = smelt__dot(row, k, spec->dim);
+    widen(query, k->data, key * k->strides[0], query->key);
+    for (int h = 0; h < query->heads; h++) {
+        const double weight = (double)query->weights[h];
+        const double *const row = query->q + (int64_t)h * query->dim;
+        const double dot = smelt__dot(row, query->key, query->dim);
         sum += weight * (dot < 0 ? 0 : dot); /* NaN stays */
-        *terms += fabs(weight) * smelt__dot_of_sizes(row, k, spec->dim);
+        *terms += fabs(weight) * smelt__dot_of_sizes(row, query->key, query->dim);
     }
     *terms *= fabs(scale);
     sum *= scale;
@@ -38,26 +62,19 @@ int smelt__indexer_logits_reference(const smelt_indexer_logits_spec *spec,
                                     const smelt_indexer_logits_args *args, int64_t query,
                                     double *logits, double *terms) {
     const int32_t *const begins = args->window_begin.data, *const ends = args->window_end.data;
-    const float *const weights =
-        (const float *)args->weights.data + query * args->weights.strides[0];
     const float *const scales = args->k_scale.data;
-    double *const q = malloc((size_t)(spec->heads + 1) * (size_t)spec->dim * sizeof *q);
-    if (!q)
-        return -1;
-    double *const k = q + (int64_t)spec->heads * spec->dim;
-    for (int h = 0; h < spec->heads; h++)
-        widen(spec, args->q.data, query * args->q.strides[0] + h * args->q.strides[1],
-              q + (int64_t)h * spec->dim);
-    for (int64_t s = 0; s < args->rows; s++) {
+    struct smelt__indexer_query opened;
+    const int failed = smelt__indexer_query_open(&opened, spec->heads, spec->dim, spec->dtype,
+                                                 &args->q, &args->weights, query);
+    for (int64_t s = 0; s < args->rows && !failed; s++) {
         double size = 0;
         logits[s] = -INFINITY;
-        if (s >= begins[query] && s < ends[query]) {
-            widen(spec, args->k.data, s * args->k.strides[0], k);
-            logits[s] = one_logit(spec, q, k, weights, scales ? (double)scales[s] : 1, &size);
-        }
+        if (s >= begins[query] && s < ends[query])
+            logits[s] =
+                smelt__indexer_logit(&opened, &args->k, s, scales ? (double)scales[s] : 1, &size);
         if (terms)
             terms[s] = size;
     }
-    free(q);
-    return 0;
+    smelt__indexer_query_close(&opened);
+    return failed;
 }

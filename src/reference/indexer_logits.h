@@ -6,6 +6,25 @@
 
 #include "smelt/indexer_logits.h"
 
+/* A query's rows and weights, widened; the keys that it meets. */
+struct smelt__indexer_query {
+    int heads, dim, dtype; /* dtype: of enum smelt_indexer_dtype */
+    double *q;             /* [heads, dim] */
+    double *key;           /* [dim], scratch */
+    const float *weights;  /* [heads] */
+};
+
+/* Opens query number `query` of tensors of that type; 0, or -1 when memory runs out. Close it in
+ * both cases. */
+int smelt__indexer_query_open(struct smelt__indexer_query *opened, int heads, int dim, int dtype,
+                              const smelt_const_tensor *q, const smelt_const_tensor *weights,
+                              int64_t query);
+void smelt__indexer_query_close(struct smelt__indexer_query *opened);
+
+/* Its logit for row `key` of k, times `scale`; -inf for NaN. *terms: as below. */
+double smelt__indexer_logit(const struct smelt__indexer_query *query, const smelt_const_tensor *k,
+                            int64_t key, double scale, double *terms);
+
 /*
  * One query's row: logits[rows], -inf outside its window, and in `terms` (may be NULL) the sum of
  * the sizes of what each is made of, |k_scale * weight * q[d] * k[d]| over heads and elements, by

@@ -5,6 +5,7 @@
 
 #include "harness/random.h"
 #include "ops/indexer_logits_tensors.h"
+#include "parts.h"
 #include "suite.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
@@ -139,38 +140,16 @@ static void compare_parts(const struct workload *workload, const float *whole, c
 
 /* Every window is every key. */
 static void compare_invariant(struct suite *suite, const char *name, const char *spec) {
-    const struct smelt__problem_options options = {
-        .seed = suite->seed,
-        .tokens = suite->emulated || suite->quick ? 19 : 400,
-        .rows = suite->emulated || suite->quick ? 333 : 3000,
-        .lists = SMELT__LISTS_FULL};
-    const size_t count = (size_t)(options.tokens * options.rows);
-    struct workload workload;
-    char message[1024] = "";
-    if (!suite_wants(suite, name))
-        return;
-    if (workload_open(&workload, suite, spec, &options, message, sizeof message) != 0) {
-        suite_report(suite, name, message);
-        return;
-    }
-    struct smelt__placed *const placed = &workload.placed;
-    float *const whole = malloc(count * sizeof *whole);
-    if (!whole)
-        snprintf(message, sizeof message, "out of memory");
-    else if (suite_ok(smelt__placed_run(placed, workload.object, NULL), "running it", message,
-                      sizeof message) == 0) {
-        memcpy(whole, smelt__placed_row(placed, SMELT__INDEXER_LOGITS_LOGITS, 0, 0, 0),
-               count * sizeof *whole);
-        if (suite_ok(smelt__placed_poison(placed), "poison", message, sizeof message) == 0 &&
-            suite_ok(launch_part(&workload, NULL), "a part", message, sizeof message) == 0 &&
-            suite_ok(smelt_stream_synchronize(suite->context, NULL), "waiting", message,
-                     sizeof message) == 0 &&
-            suite_ok(smelt__placed_download(placed), "download", message, sizeof message) == 0)
-            compare_parts(&workload, whole, message, sizeof message);
-    }
-    free(whole);
-    workload_close(&workload);
-    suite_report(suite, name, message);
+    const struct part part = {.name = name,
+                              .spec = spec,
+                              .problem = {.seed = suite->seed,
+                                          .tokens = suite->emulated || suite->quick ? 19 : 400,
+                                          .rows = suite->emulated || suite->quick ? 333 : 3000,
+                                          .lists = SMELT__LISTS_FULL},
+                              .output = SMELT__INDEXER_LOGITS_LOGITS,
+                              .launch = launch_part,
+                              .compare = compare_parts};
+    run_part(suite, &part);
 }
 
 static void run_invariance(struct suite *suite) {
