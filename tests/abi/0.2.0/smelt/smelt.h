@@ -9,6 +9,7 @@
 #include "smelt/indexer_logits.h"
 #include "smelt/indexer_loss.h"
 #include "smelt/indexer_quantize.h"
+#include "smelt/indexer_scores.h"
 #include "smelt/indexer_topk.h"
 #include "smelt/indexer_windows.h"
 #include "smelt/kernels.h"

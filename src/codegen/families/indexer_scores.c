@@ -1,0 +1,46 @@
+/* The operator indexer_scores: the indexer's logits at the selected slots (docs/operators.md). One
+ * kernel, whatever topk is. */
+#include "codegen/families/indexer_keys.h"
+#include "codegen/families/indexer_scores_fwd.h"
+
+extern const struct smelt__family smelt__indexer_scores; /* as registry.c declares it */
+
+enum { FWD }; /* members by number */
+
+static const struct smelt__member members[] = {
+    [FWD] = {"fwd", &smelt__indexer_scores_fwd.schema},
+};
+
+static const struct smelt__family *const kernels[] = {&smelt__indexer_scores_fwd, NULL};
+
+static const struct smelt__key keys[] = {SMELT__INDEXER_HEADS, SMELT__INDEXER_TOPK};
+
+static void expand(const struct smelt__spec *spec, unsigned pass,
+                   struct smelt__expansion *expansion) {
+    smelt__expansion_add(expansion, spec, FWD, pass);
+}
+
+/* docs/operators.md's table of models. */
+static const struct smelt__preset_row presets[] = {
+    {"glm-5.2", "heads=32,dim=128,topk=2048"},
+    {"glm-5.3-flash", "heads=32,dim=128,topk=2048"},
+    {"deepseek-v3.2", "heads=64,dim=128,topk=2048"},
+    {"deepseek-v4-flash", "heads=64,dim=128,topk=512"},
+    {"deepseek-v4-pro", "heads=64,dim=128,topk=1024"},
+    {NULL, NULL},
+};
+
+const struct smelt__family smelt__indexer_scores = {
+    .schema = {.name = "indexer_scores",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys,
+               .members = members,
+               .member_count = sizeof members / sizeof *members,
+               .check = smelt__indexer_check},
+    .summary = "logits of the lightning indexer at the slots that were selected",
+    .passes = SMELT__FORWARD,
+    .kernels = kernels,
+    .expand = expand,
+    .presets = presets,
+    .training = 1,
+};

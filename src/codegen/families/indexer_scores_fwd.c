@@ -1,0 +1,77 @@
+/*
+ * The kernel family indexer_scores_fwd: its keys, and which variant a spec gets. Asking for a
+ * variant by name gets that one or the reason why not.
+ */
+#include "codegen/families/indexer_scores_fwd.h"
+
+#include <string.h>
+
+#include "codegen/families/indexer_keys.h"
+
+static const char *const variant_names[] = {"mma", "sm90", NULL};
+
+static const struct smelt__key keys[] = {
+    SMELT__INDEXER_HEADS,
+    SMELT__NAMED_KNOB("variant", "auto, mma, sm90", "which instructions the kernel is built on",
+                      variant_names),
+    SMELT__KNOB("warps", "auto, 4, 8", "warps of a thread block, with mma", 4, 8),
+    SMELT__KNOB("blocks", "auto, 1..4", "thread blocks resident at once, with mma", 1, 4),
+    SMELT__KNOB("warp_keys", "auto, 16, 32", "slots that a warp looks at together, with mma", 16,
+                32),
+    SMELT__KNOB("stages", "auto, 4..24 by twos", "blocks of 64 slots in flight, with sm90", 4, 24),
+    SMELT__KNOB("racecheck", "auto, 0, 1",
+                "1: for compute-sanitizer, every lane arrives at barriers: sm90", 0, 1),
+};
+
+static int check(const struct smelt__spec *spec, struct smelt__message *message) {
+    static const int warp_counts[] = {4, 8}, key_counts[] = {16, 32};
+    const int64_t stages = smelt__spec_get(spec, "stages");
+    if (stages != SMELT__AUTO && stages % 2 != 0)
+        return smelt__refuse_value(spec, "stages", message);
+    return smelt__indexer_check(spec, message) ||
+                   smelt__check_one_of(spec, "warps", warp_counts, 2, message) ||
+                   smelt__check_one_of(spec, "warp_keys", key_counts, 2, message)
+               ? -1
+               : 0;
+}
+
+static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
+    static const struct {
+        const char *name;
+        int count, values[SMELT__MAX_TRIES];
+    } tried[] = {
+        {"warps", 2, {4, 8}},
+        {"blocks", 3, {1, 2, 3}},
+        {"warp_keys", 2, {16, 32}},
+        {"stages", 3, {6, 8, 10}},
+    };
+    (void)named;
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+        if (strcmp(key->name, tried[i].name) != 0)
+            continue;
+        for (int k = 0; k < tried[i].count; k++)
+            values[k] = tried[i].values[k];
+        return tried[i].count;
+    }
+    return 0;
+}
+
+static const char *const mma_knobs[] = {"warps", "blocks", "warp_keys", NULL};
+static const char *const sm90_knobs[] = {"stages", "racecheck", NULL};
+
+/* The best first. */
+static const struct smelt__variant variants[] = {
+    {"sm90", smelt__indexer_scores_fwd_plan_sm90, sm90_knobs},
+    {"mma", smelt__indexer_scores_fwd_plan_mma, mma_knobs},
+    {NULL, NULL, NULL},
+};
+
+const struct smelt__family smelt__indexer_scores_fwd = {
+    .schema = {.name = "indexer_scores_fwd",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys,
+               .check = check},
+    .summary = "the lightning indexer's logits at selected slots",
+    .variants = variants,
+    .tries = tries,
+};

@@ -1,0 +1,85 @@
+/*
+ * The kernel family indexer_scores_fwd: the plan of its variant mma. What the kernel does with
+ * these numbers stands at the head of templates/indexer_scores_fwd.mma.cu.
+ *
+ * The rule. A warp has the keys of 32 slots in registers, 128 of them with rows of 256 bytes shared
+ * by 32 lanes: 64 a lane. Sixteen warps a multiprocessor hide one's gather behind the others'
+ * products; where two blocks' queries do not fit into shared memory, one block.
+ */
+#include <limits.h>
+
+#include "codegen/families/indexer_scores_fwd.h"
+#include "codegen/plan/limits.h"
+
+enum {
+    WARP = 32,            /* threads */
+    QUERY_BUFFERS = 2,    /* one is read, one on its way */
+    OTHER_REGISTERS = 48, /* operands, products, sums, addresses, loop state */
+    ALIGNMENT = 1024,
+    DEFAULT_WARPS = 8,
+    DEFAULT_BLOCKS = 2,
+    DEFAULT_WARP_KEYS = 32,
+};
+
+struct choice {
+    int block_heads, row_bytes, warps, blocks, warp_keys;
+};
+
+static int fits(const struct choice *choice, const struct smelt__arch *arch,
+                const struct smelt__plan *plan, struct smelt__misses *misses) {
+    const int keys = choice->warp_keys * choice->row_bytes / WARP / 4; /* registers of a lane */
+    return smelt__limits_hold(arch, choice->warps * WARP, choice->blocks, plan->shared_bytes,
+                              keys + OTHER_REGISTERS, misses);
+}
+
+static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
+                          struct smelt__plan *plan) {
+    const struct {
+        const char *name, *knob; /* knob: its key; NULL: derived */
+        int value;
+        const char *meaning;
+    } constants[] = {
+        {"WARPS", "warps", choice->warps, "of a thread block"},
+        {"WARP_KEYS", "warp_keys", choice->warp_keys, "slots that a warp looks at together"},
+        {"STAGES", NULL, QUERY_BUFFERS, "queries in shared memory"},
+        {"ROW_BYTES", NULL, choice->row_bytes, "of a key, and of a head of a query"},
+    };
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        smelt__plan_add(plan, constants[i].name, constants[i].value,
+                        constants[i].knob ? smelt__plan_origin(spec, constants[i].knob)
+                                          : SMELT__DERIVED,
+                        constants[i].meaning);
+}
+
+int smelt__indexer_scores_fwd_plan_mma(const struct smelt__spec *spec,
+                                       const struct smelt__arch *arch, struct smelt__plan *plan,
+                                       struct smelt__message *message) {
+    struct smelt__misses misses = SMELT__NO_MISSES;
+    struct choice choice = {
+        .block_heads = smelt__indexer_scores_fwd_name(spec, plan),
+        .row_bytes = 2 * (int)smelt__spec_get(spec, "dim"),
+        .warps = smelt__spec_knob(spec, "warps", DEFAULT_WARPS),
+        .blocks = smelt__spec_knob(spec, "blocks", 0),
+        .warp_keys = smelt__spec_knob(spec, "warp_keys", DEFAULT_WARP_KEYS),
+    };
+    smelt__plan_add_region(plan, "QUERY_OFFSET",
+                           QUERY_BUFFERS * choice.block_heads * choice.row_bytes, ALIGNMENT,
+                           "heads of two queries");
+    const int asked = choice.blocks;
+    if (!asked) /* as many warps by rule, whatever the knob warps says */
+        choice.blocks = DEFAULT_WARPS * DEFAULT_BLOCKS / choice.warps;
+    while (!fits(&choice, arch, plan, &misses)) {
+        if (!asked && --choice.blocks)
+            continue;
+        smelt__misses_explain(&misses, spec, arch, "fewer blocks",
+                              "fewer warp_keys, warps or blocks", "", message);
+        return -1;
+    }
+    plan->template_name = "indexer_scores_fwd.mma.cu";
+    add_constants(&choice, spec, plan);
+    smelt__plan_set_threads(plan, choice.warps * WARP, choice.blocks);
+    plan->item = "query";
+    plan->blocks_per_item = 1;
+    plan->persistent = 1;
+    return 0;
+}

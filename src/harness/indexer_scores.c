@@ -1,0 +1,303 @@
+/* The harness's row of indexer_scores. */
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "harness/api.h"
+#include "harness/footprint.h"
+#include "harness/indexer.h"
+#include "harness/operator.h"
+#include "harness/placed.h"
+#include "harness/random.h"
+#include "harness/slots.h"
+#include "ops/indexer_scores_tensors.h"
+#include "reference/indexer_scores.h"
+#include "smelt/indexer_logits.h"
+#include "smelt/indexer_scores.h"
+
+extern const struct smelt__harness_operator
+    smelt__harness_indexer_scores; /* as operators.c has it */
+
+#define TENSOR(name) SMELT__INDEXER_SCORES_##name
+
+static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH)};
+
+/* ---- the public API -------------------------------------------------------------------------- */
+
+SMELT__HARNESS_API(indexer_scores, SMELT_INDEXER_SCORES_SPEC_INIT)
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static const char *const options[] = {"width", "valid", "documents", "lists", "topk-length", NULL};
+
+static void defaults(const void *spec, struct smelt__problem_options *given_) {
+    const smelt_indexer_scores_spec *scores = spec;
+    if (given_->width == 0)
+        given_->width = scores->topk;
+    if (given_->rows == 0)
+        given_->rows = 2 * (int64_t)scores->topk;
+}
+
+/* Seconds on the emulator, and still several pairs of blocks, the last of them not whole. */
+static void small(const void *spec, struct smelt__problem_options *given_) {
+    enum { WIDTH = 150, ROWS = 300 };
+    const smelt_indexer_scores_spec *scores = spec;
+    if (given_->tokens == 0)
+        given_->tokens = 7;
+    if (given_->width == 0)
+        given_->width = scores->topk < WIDTH ? scores->topk : WIDTH;
+    if (given_->rows == 0)
+        given_->rows = ROWS;
+}
+
+static void draw(const void *spec, struct smelt__random *random,
+                 struct smelt__problem_options *given_) {
+    enum { MOST_ROWS = 400, MOST_WIDTH = 300 };
+    const smelt_indexer_scores_spec *scores = spec;
+    const int64_t most = scores->topk < MOST_WIDTH ? scores->topk : MOST_WIDTH;
+    given_->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given_->far ? 2 : 0);
+    given_->width = 1 + smelt__random_below(random, most);
+    given_->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
+    given_->topk_length = smelt__random_below(random, 2) == 0;
+}
+
+static int same_problems(const void *a, const void *b) {
+    const smelt_indexer_scores_spec *x = a, *y = b;
+    return x->heads == y->heads && x->dim == y->dim && x->topk == y->topk;
+}
+
+static const struct {
+    enum smelt__lists lists;
+    int topk_length;
+} variations[] = {{SMELT__LISTS_RANDOM, 0},
+                  {SMELT__LISTS_CAUSAL, 1},
+                  {SMELT__LISTS_ADVERSARIAL, 0},
+                  {SMELT__LISTS_ADVERSARIAL, 1},
+                  {SMELT__LISTS_LOG, 0}};
+
+static int variation(int number, struct smelt__problem_options *given_) {
+    if (number >= (int)(sizeof variations / sizeof variations[0]))
+        return 0;
+    given_->lists = variations[number].lists;
+    given_->topk_length = variations[number].topk_length;
+    return 1;
+}
+
+/* Full rows, then damaged ones. */
+static int trial(const void *spec, int number, struct smelt__problem_options *given_) {
+    static const enum smelt__lists lists[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_ADVERSARIAL};
+    if (number >= (int)(sizeof lists / sizeof lists[0]))
+        return 0;
+    small(spec, given_);
+    given_->lists = lists[number];
+    return 1;
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+static void shape(struct smelt__problem *problem) {
+    const smelt_indexer_scores_spec *spec = problem->spec;
+    smelt_indexer_scores_args *args = problem->args;
+    *args = (smelt_indexer_scores_args)SMELT_INDEXER_SCORES_ARGS_INIT;
+    args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
+    args->tokens = problem->options.batches * problem->options.tokens;
+    args->rows = problem->options.rows;
+    args->width = problem->options.width;
+    problem->extents[TENSOR(T)] = args->tokens;
+    problem->extents[TENSOR(S)] = args->rows;
+    problem->extents[TENSOR(H)] = spec->heads;
+    problem->extents[TENSOR(D)] = spec->dim;
+    problem->extents[TENSOR(WIDTH)] = args->width;
+    problem->extents[TENSOR(ONE)] = 1;
+}
+
+static int given(const struct smelt__problem *problem, int tensor) {
+    return tensor != TENSOR(TOPK_LENGTH) || problem->options.topk_length;
+}
+
+/* Which keys some valid slot names, and how many valid slots there are. */
+static void find_used(struct smelt__problem *problem, uint8_t *used) {
+    problem->valid_slots = 0;
+    for (int64_t query = 0; query < problem->extents[TENSOR(T)]; query++)
+        for (int64_t i = 0; i < problem->options.width; i++) {
+            const int64_t row = smelt__slots_row(problem, &slots, query, i);
+            if (row < 0)
+                continue;
+            used[row] = 1;
+            problem->valid_slots++;
+        }
+}
+
+static int fill(struct smelt__problem *problem) {
+    const smelt_indexer_scores_spec *spec = problem->spec;
+    const struct smelt__indexer_inputs inputs = {
+        .heads = spec->heads,
+        .dim = spec->dim,
+        .dtype = SMELT_INDEXER_BF16,
+        .q = TENSOR(Q),
+        .k = TENSOR(K),
+        .weights = TENSOR(WEIGHTS),
+        .k_scale = -1,
+    };
+    uint8_t *const used = calloc((size_t)problem->options.rows, 1);
+    if (!used)
+        return -1;
+    smelt__slots_fill(problem, &slots);
+    find_used(problem, used);
+    const int failed = smelt__indexer_fill_rows(problem, &inputs, used);
+    free(used);
+    return failed;
+}
+
+static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
+    const smelt_indexer_scores_spec *spec = problem->spec;
+    for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++) {
+        smelt__touch_row(footprints, TENSOR(LOGITS), t, 0, 0);
+        if (!footprints->inputs)
+            continue;
+        for (int64_t h = 0; h < spec->heads; h++)
+            smelt__touch_row(footprints, TENSOR(Q), t, h, 0);
+        smelt__touch_row(footprints, TENSOR(WEIGHTS), t, 0, 0);
+        smelt__slots_touch(problem, &slots, t, footprints);
+        for (int64_t i = 0; i < problem->options.width; i++) {
+            const int64_t row = smelt__slots_row(problem, &slots, t, i);
+            if (row >= 0)
+                smelt__touch_row(footprints, TENSOR(K), row, 0, 0);
+        }
+    }
+}
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+static double multiplications(const void *spec, const struct smelt__problem_options *given_) {
+    const smelt_indexer_scores_spec *scores = spec;
+    return (double)(given_->batches * given_->tokens) * (double)given_->width * scores->heads *
+           scores->dim;
+}
+
+/* Measured on one H200: large matrix products under sustained load; rows gathered out of L2. */
+static const double TFLOPS_CEILING = 690, GATHER_CEILING = 9.4;
+
+/* Of valid slots. */
+static int rates(const struct smelt__problem *problem,
+                 struct smelt__rate found[SMELT__MOST_RATES]) {
+    const smelt_indexer_scores_spec *spec = problem->spec;
+    const double tera = 1e12, keys = (double)problem->valid_slots * spec->dim;
+    found[0] = (struct smelt__rate){
+        "tflops", "tflops_ratio", "TFLOP/s", 0, 2 * keys * spec->heads / tera, TFLOPS_CEILING};
+    found[1] = (struct smelt__rate){"gather_tbs",    "gather_ratio", "gather TB/s", 2,
+                                    2 * keys / tera, GATHER_CEILING};
+    return 2;
+}
+
+static void tiny(void *args) {
+    smelt_indexer_scores_args *scores = args;
+    scores->tokens = scores->rows = scores->width = 1;
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+static int64_t count_queries(const struct smelt__problem *problem) {
+    return problem->extents[TENSOR(T)];
+}
+
+static const char *compare_slot(float got, double expected, double terms, int masked, int64_t slot,
+                                struct smelt__finding *finding) {
+    if (masked)
+        return isinf(got) && got < 0 ? NULL : "a masked slot is not -inf";
+    return smelt__logits_compare(got, expected, terms, slot, finding);
+}
+
+static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
+                          struct smelt__finding *finding) {
+    const struct smelt__problem *problem = placed->problem;
+    const int64_t width = problem->options.width;
+    const float *const got = smelt__placed_row(placed, TENSOR(LOGITS), query, 0, 0);
+    smelt_indexer_scores_args args = *(const smelt_indexer_scores_args *)problem->args;
+    double *const expected = malloc((size_t)width * 2 * sizeof *expected);
+    (void)prepared;
+    for (int tensor = 0; tensor < TENSOR(LOGITS); tensor++) {
+        const struct smelt__tensor_row *const row = &problem->pass->tensors->rows[tensor];
+        for (int i = 0; i < row->dimensions - 1; i++)
+            smelt__tensor_of(row, &args)->strides[i] = problem->layout[tensor].strides[i];
+    }
+    if (!expected ||
+        smelt__indexer_scores_reference(problem->spec, &args, query, expected, expected + width)) {
+        finding->wrong = "out of memory while computing the reference";
+        free(expected);
+        return;
+    }
+    for (int64_t i = 0; i < width && !finding->wrong; i++) {
+        finding->wrong = compare_slot(got[i], expected[i], expected[width + i],
+                                      smelt__slots_row(problem, &slots, query, i) < 0, i, finding);
+        finding->wrong_place = i;
+    }
+    free(expected);
+}
+
+static void judge(const struct smelt__problem *problem, int64_t compared,
+                  struct smelt__metric_result *results) {
+    (void)problem, (void)compared;
+    results[SMELT__LOGITS_RELATIVE].bar = SMELT__LOGITS_TOLERANCE;
+    results[SMELT__LOGITS_ABSOLUTE].bar = -1;
+}
+
+static const struct smelt__comparison by_query = {
+    .unit = "query",
+    .place = "slot",
+    .metrics = smelt__logits_metrics,
+    .metric_count = SMELT__LOGITS_METRICS,
+    .count = count_queries,
+    .compare = compare_query,
+    .judge = judge,
+};
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const struct smelt__harness_pass passes[] = {
+    {.pass = SMELT_PASS_FORWARD,
+     .name = "forward",
+     .tensors = &smelt__indexer_scores_tensors,
+     .shape = shape,
+     .given = given,
+     .fill = fill,
+     .footprint = footprint,
+     .multiplications = multiplications,
+     .comparisons = &by_query,
+     .comparison_count = 1,
+     .rates = rates,
+     .tiny = tiny,
+     .launch = forward},
+};
+
+/* What cuDNN's sparse indexer scores are compared at, and heads that it has not. */
+#define AT(heads)                                                                                  \
+    {                                                                                              \
+        .spec = "indexer_scores:heads=" #heads ",dim=128,topk=2048", .tokens = 8192, .rows = 8192, \
+        .lists = SMELT__LISTS_RANDOM                                                               \
+    }
+
+static const struct smelt__harness_shape peers[] = {AT(64), AT(32), AT(16), AT(8)};
+
+const struct smelt__harness_operator smelt__harness_indexer_scores = {
+    .name = "indexer_scores",
+    .spec_bytes = sizeof(smelt_indexer_scores_spec),
+    .knobs_field = offsetof(smelt_indexer_scores_spec, knobs),
+    .parse = parse,
+    .print = print,
+    .supported = supported,
+    .create = create,
+    .destroy = destroy,
+    .passes = passes,
+    .pass_count = 1,
+    .options = options,
+    .defaults = defaults,
+    .small = small,
+    .draw = draw,
+    .same_problems = same_problems,
+    .variation = variation,
+    .trial = trial,
+    .bench = {.tokens = 8192, .rows = 8192, .lists = SMELT__LISTS_RANDOM},
+    .peers = peers,
+    .peer_count = sizeof peers / sizeof peers[0],
+};

@@ -1,0 +1,188 @@
+//@use common/base.cuh
+//@use common/queries.cuh
+//@use common/query_rows.cuh
+//@use indexer_scores_fwd.heads.cuh
+//@use ptx/cp_async.cuh
+//@use ptx/memory.cuh
+//@use ptx/mma.cuh
+//@use ptx/shared.cuh
+//@use indexer_scores_fwd.params.h
+/*
+ * The lightning indexer's logits at the selected slots, with mma.sync. Mathematics and shapes:
+ * include/smelt/indexer_scores.h.
+ *
+ * Grid: a block for each query, or fewer, each taking every gridDim.x-th. WARPS warps, all of one
+ * role: a warp takes WARP_KEYS slots and every WARPS-th such piece after them. It gathers their
+ * keys straight into registers, as operand A, and goes through the query's heads in shared memory,
+ * as operand B, eight at a time:
+ *
+ *   D[16 slots, 8 heads] = K[16 slots, DIM] Q[8 heads, DIM]^T
+ *
+ * A piece without a valid slot is only filled. What hides the gather are the other warps.
+ *
+ * Shared memory (offset and size: the plan above):
+ *   QUERY [STAGES][BLOCK_HEADS][ROW_BYTES], chunks of 16 bytes exchanged by query_place. Past the
+ *         last head stands the last one's row: nothing comes of it
+ *
+ * The block's next query comes while one is computed. At the top of a query: own copies of it done,
+ * then a barrier: everybody's have landed, and nobody reads the other buffer any more.
+ *
+ * Knobs: WARPS, WARP_KEYS, blocks per multiprocessor:
+ * src/codegen/families/indexer_scores_fwd_mma.c.
+ */
+
+enum {
+    ALL_LANES = -1,
+    MASKED = -1,
+    KEY_TILES = WARP_KEYS / 16, /* rows of D, by sixteens */
+    KEY_WORDS = ROW_LOADS * 4,  /* of a lane and a row */
+    QUERY_BYTES = BLOCK_HEADS * ROW_BYTES
+};
+
+/* Starts the copy of a query's heads into a buffer. */
+DEVICE void load_query(const struct indexer_scores_fwd_params *params, int query, int buffer) {
+    const u32 base = shared_address((u32)(QUERY_OFFSET + buffer * QUERY_BYTES));
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < BLOCK_HEADS * ROW_CHUNKS; i += THREADS) {
+        const int head = i / ROW_CHUNKS, chunk = i % ROW_CHUNKS;
+        const char *const row =
+            (const char *)params->q +
+            2 * (query * params->q_token_stride + minimum(head, HEADS - 1) * params->q_head_stride);
+        cp_async_16(base + query_place(head, chunk), row + chunk * CHUNK_BYTES, CHUNK_BYTES);
+    }
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+/* A piece's keys, a lane's part: of rows g and g + 8 of each sixteen. */
+struct key_piece {
+    u32 words[KEY_TILES][2][KEY_WORDS];
+    u32 valid[KEY_TILES]; /* a bit a slot, the same in every lane */
+};
+
+/* Gathers a row's part; of a masked slot zeros, and nothing is read. */
+DEVICE void load_key(u32 *words, const struct indexer_scores_fwd_params *params, int number) {
+    const char *const row = (const char *)params->k + (u64)(u32)number * params->k_row_bytes;
+#pragma unroll
+    for (int i = 0; i < ROW_LOADS; ++i) {
+        u32 *const to = &words[i * 4];
+        to[0] = to[1] = to[2] = to[3] = 0;
+        if (number != MASKED) {
+            load_read_only_16(to, row + (i * 4 + (int)(threadIdx.x % 4)) * CHUNK_BYTES);
+        }
+    }
+}
+
+/* The keys of a piece, which begins at slot `first` of a row with `slots` to look at. Whether there
+ * is any. */
+DEVICE bool load_piece(struct key_piece *piece, const struct indexer_scores_fwd_params *params,
+                       const int *row, int slots, int first) {
+    const int lane = (int)(threadIdx.x % 32);
+    bool any = false;
+#pragma unroll
+    for (int tile = 0; tile < KEY_TILES; ++tile) {
+        const int slot = first + tile * 16 + lane % 16;
+        const int found = slot < slots ? row[slot] : MASKED;
+        const bool valid = found >= 0 && found < params->work.rows;
+        piece->valid[tile] = __ballot_sync((u32)ALL_LANES, valid) & 0xffffu;
+        any |= piece->valid[tile] != 0;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int number =
+                __shfl_sync((u32)ALL_LANES, valid ? found : MASKED, lane / 4 + half * 8);
+            load_key(piece->words[tile][half], params, number);
+        }
+    }
+    return any;
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* D of eight heads; `address`: of this lane's chunk 0 in the row of head number lane / 4 of them.
+ */
+DEVICE void multiply_eight(float (*d)[4], const struct key_piece *piece, u32 address) {
+#pragma unroll
+    for (int tile = 0; tile < KEY_TILES; ++tile) {
+        d[tile][0] = d[tile][1] = d[tile][2] = d[tile][3] = 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < ROW_LOADS; ++i) {
+        u32 heads[4];
+        load_shared_16(heads, address ^ (u32)(i * 64));
+#pragma unroll
+        for (int step = 0; step < 2; ++step) {
+#pragma unroll
+            for (int tile = 0; tile < KEY_TILES; ++tile) {
+                const u32 *const low = &piece->words[tile][0][i * 4 + 2 * step];
+                const u32 *const high = &piece->words[tile][1][i * 4 + 2 * step];
+                const u32 a[4] = {low[0], high[0], low[1], high[1]};
+                mma_m16n8k16_bf16(d[tile], a, &heads[2 * step]);
+            }
+        }
+    }
+}
+
+/* The logits of a piece. `weights`: the query's; `query_rows`: its buffer's address. */
+DEVICE void add_heads(float (*sums)[2], const struct key_piece *piece, const float *weights,
+                      u32 query_rows) {
+    const int lane = (int)(threadIdx.x % 32);
+    u32 address = query_rows + query_place(lane / 4, lane % 4);
+#pragma unroll 1
+    for (int eight = 0; eight < EIGHTS; ++eight) {
+        const int first = eight * 8, head = first + thread_head();
+        const float pair[2] = {weights[minimum(head, HEADS - 1)],
+                               weights[minimum(head + 1, HEADS - 1)]};
+        float d[KEY_TILES][4];
+        multiply_eight(d, piece, address);
+#pragma unroll
+        for (int tile = 0; tile < KEY_TILES; ++tile) {
+            add_eight(sums[tile], d[tile], pair, first);
+        }
+        address += 8 * ROW_BYTES;
+    }
+}
+
+/* ---- the query ------------------------------------------------------------------------------- */
+
+/* Computes the warp's pieces of a query, whose heads are in a buffer. */
+DEVICE void compute_query(const struct indexer_scores_fwd_params *params, int query, int buffer) {
+    const int *const row = index_row(&params->work, query);
+    const int slots = index_slots(&params->work, query, query);
+    const float *const weights = params->weights + query * params->weights_token_stride;
+    const u32 heads = shared_address((u32)(QUERY_OFFSET + buffer * QUERY_BYTES));
+#pragma unroll 1
+    for (int first = (int)threadIdx.x / 32 * WARP_KEYS; first < params->work.width;
+         first += WARPS * WARP_KEYS) {
+        struct key_piece piece;
+        float sums[KEY_TILES][2];
+#pragma unroll
+        for (int tile = 0; tile < KEY_TILES; ++tile) {
+            sums[tile][0] = sums[tile][1] = 0.0f;
+        }
+        if (load_piece(&piece, params, row, slots, first)) {
+            add_heads(sums, &piece, weights, heads);
+        }
+#pragma unroll
+        for (int tile = 0; tile < KEY_TILES; ++tile) {
+            write_logits(params, query, first + tile * 16, sums[tile], piece.valid[tile]);
+        }
+    }
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct indexer_scores_fwd_params params) {
+    int buffer = 0;
+    load_query(&params, (int)blockIdx.x, buffer);
+    cp_async_commit();
+#pragma unroll 1
+    for (i64 query = blockIdx.x; query < params.work.tokens; query += gridDim.x) {
+        cp_async_wait_0();
+        __syncthreads();
+        if (query + gridDim.x < params.work.tokens) {
+            load_query(&params, (int)(query + gridDim.x), buffer ^ 1);
+        }
+        cp_async_commit();
+        compute_query(&params, (int)query, buffer);
+        buffer ^= 1;
+    }
+}

@@ -1,0 +1,31 @@
+"""The indexer's logits at selected slots, of wgmma: heads that fill no eight, both widths, slots of every
+kind, more blocks than stages, queries without a valid slot between others."""
+
+from configurations import Check
+
+FILES = ("templates/indexer_scores_fwd.sm90.cu", "templates/common/slot_blocks.cuh")
+
+
+def check(name, keys, options, knobs="", **more):
+    spec = keys + ",variant=sm90" + ("," + knobs if knobs else "")
+    return Check(name, "indexer_scores:" + spec.replace("variant", "topk=600,variant"),
+                 "indexer_scores_fwd:" + spec, options, files=FILES, **more)
+
+
+# Together they reach every statement (coverage.py --suggest).
+COVERAGE = ("scores-sm90",)
+
+CONFIGURATIONS = (
+    # Seed 3: one block for all queries, some of them without a valid slot.
+    check("scores-sm90", "heads=11,dim=128",
+          "--queries 11 --rows 90 --width 300 --lists adversarial --topk-length --seed 3", knobs="stages=4"),
+    check("scores-sm90-narrow", "heads=3,dim=64", "--strided --queries 5 --rows 60 --width 140 --lists adversarial --seed 7",
+          knobs="stages=6"),
+    # A query of more blocks than there are stages.
+    check("scores-sm90-long", "heads=8,dim=64", "--queries 2 --rows 90 --width 600 --lists random --seed 3",
+          knobs="stages=4", schedules=2),
+    check("scores-sm90-one", "heads=1,dim=64", "--queries 1 --rows 1 --width 1 --lists full", schedules=1),
+    check("scores-sm90-racecheck", "heads=4,dim=64", "--queries 4 --rows 60 --width 200 --lists log",
+          knobs="racecheck=1", schedules=1),
+    check("scores-sm90-far", "heads=3,dim=64", "--far --queries 5 --rows 40 --width 150 --lists random", schedules=1),
+)

@@ -1,0 +1,1121 @@
+/*
+ * Written by smelt; do not edit. To write it again:
+ *   smelt emit indexer_scores_fwd:heads=64,dim=128 --arch sm_90a
+ *
+ * spec     indexer_scores_fwd:heads=64,dim=128
+ * arch     sm_90a
+ * variant  sm90
+ * kernel   smelt_indexer_scores_fwd_sm90_h64_d128
+ * knobs (by the spec, or by rule)
+ *   STAGES                          12  rule     blocks of keys in flight
+ *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
+ *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once, at least
+ * shared memory (offset, bytes)
+ *   KEYS_OFFSET                      0   196608  a ring of blocks of keys
+ *   QUERY_OFFSET                196608    32768  heads of two queries
+ *   WEIGHTS_OFFSET              229376      512  weights of their heads, fp32
+ *   WORDS_OFFSET                229888      192  what each block is
+ *   BARRIERS_OFFSET             230080      224  mbarriers
+ *   SHARED_BYTES                230304  of 232448 that a block may have on sm_90a
+ * launch
+ *   384 threads a block, 1 block resident per multiprocessor, at most 168 registers a thread
+ *   1 block a query
+ *   persistent: one such block after another in a resident one
+ */
+
+enum {
+    HEADS = 64,                     /* indexer heads */
+    DIM = 128,                      /* width of a head and of a key, elements */
+    BLOCK_HEADS = 64,               /* heads, in eights */
+    STAGES = 12,                    /* blocks of keys in flight */
+    RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
+    BLOCK_KEYS = 64,                /* slots of a block */
+    ROW_TILES = 2,                  /* tiles of 64 columns */
+    MATH_REGISTERS = 216,           /* of a thread that computes */
+    GATHER_REGISTERS = 72,          /* of a thread that gathers */
+    THREADS = 384,                  /* of a thread block */
+    BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once, at least */
+};
+
+/* Shared memory, in bytes from the arena's start. */
+enum {
+    KEYS_OFFSET = 0,                /* a ring of blocks of keys */
+    QUERY_OFFSET = 196608,          /* heads of two queries */
+    WEIGHTS_OFFSET = 229376,        /* weights of their heads, fp32 */
+    WORDS_OFFSET = 229888,          /* what each block is */
+    BARRIERS_OFFSET = 230080,       /* mbarriers */
+    SHARED_BYTES = 230304,          /* the arena's size */
+};
+
+#define KERNEL_NAME smelt_indexer_scores_fwd_sm90_h64_d128
+
+#line 1 "templates/common/base.cuh"
+/* Names every part uses: short integer types, function kinds, the shared-memory arena. */
+
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+
+#ifdef __cplusplus
+#define KERNEL extern "C" __global__
+#else
+#define KERNEL __global__
+#endif
+#define DEVICE static __device__ __forceinline__
+
+/* The one dynamic shared-memory array. The plan's *_OFFSET constants are byte offsets into it. */
+extern __shared__ __align__(1024) unsigned char arena[];
+
+DEVICE int minimum(int a, int b) {
+    return a < b ? a : b;
+}
+
+DEVICE int maximum(int a, int b) {
+    return a > b ? a : b;
+}
+
+#line 2 "templates/common/descriptor.cuh"
+/*
+ * Matrices in shared memory as wgmma takes them (PTX ISA, "Asynchronous Warpgroup Level Matrix
+ * Shared Memory Layout" and "Matrix Descriptor Format"). Rows are A's rows or B's columns. Both
+ * kinds are made of atoms of 8 rows x swizzle bytes (K-major, depth contiguous) or 8 depths x
+ * swizzle bytes of rows (transposed), each a run of 8 * swizzle bytes whose 16-byte chunks are
+ * exchanged by the swizzle; without a swizzle the atom is 8 x 16 bytes.
+ *
+ *   K-major:    stride = bytes from 8 rows to the next 8; leading is ignored, but without a swizzle
+ *               it is the bytes from 16 bytes of depth to the next 16
+ *   transposed: stride = bytes from 8 depths to the next 8; leading = bytes from one atom's rows
+ *               (swizzle / 2 of them) to the next atom's; without a swizzle the two are exchanged
+ *
+ * Atoms are aligned to their size. A step of k inside a swizzled K-major atom adds its bytes to the
+ * address: the hardware swizzles the sum.
+ */
+
+/* swizzle: 0, 32, 64 or 128 bytes. Offsets in bytes, multiples of 16. */
+DEVICE u64 shared_descriptor(u32 address, u32 leading, u32 stride, int swizzle) {
+    const u64 mode = swizzle == 128 ? 1u : swizzle == 64 ? 2u : swizzle == 32 ? 3u : 0u;
+    return (u64)((address & 0x3ffffu) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 |
+           mode << 62;
+}
+
+/* The descriptor of the same matrix `bytes` further on. */
+DEVICE u64 descriptor_advance(u64 descriptor, u32 bytes) {
+    return descriptor + (bytes >> 4);
+}
+
+#line 2 "templates/common/ring.cuh"
+
+/* A place in a ring of stages or buffers, and the parity of the barrier phase that its current use
+ * ends: the first use ends phase 0. */
+struct ring_place {
+    int index;
+    int parity;
+};
+
+DEVICE void ring_advance(struct ring_place *place, int size) {
+    if (++place->index == size) {
+        place->index = 0;
+        place->parity ^= 1;
+    }
+}
+
+#line 2 "templates/ptx/shared.cuh"
+
+/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
+ * "State Spaces", .shared). */
+DEVICE u32 shared_address(u32 offset) {
+    return (u32)__cvta_generic_to_shared(arena) + offset;
+}
+
+#line 2 "templates/ptx/memory.cuh"
+
+/* 16 bytes to global memory that nobody reads soon: gone first from the caches (PTX ISA, "st",
+ * .cs). The address is a multiple of 16. */
+DEVICE void store_streaming_16(void *to, const u32 *values) {
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
+                 : "memory");
+}
+
+/* The same of 8 bytes, at a multiple of 8. */
+DEVICE void store_streaming_8(void *to, const u32 *values) {
+    asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};"
+                 :
+                 : "l"(to), "r"(values[0]), "r"(values[1])
+                 : "memory");
+}
+
+/* 16 bytes of global memory that no thread writes while the kernel runs (PTX ISA, "ld.global.nc").
+ */
+DEVICE void load_read_only_16(u32 *values, const void *from) {
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+        : "l"(from));
+}
+
+/* 4 bytes of global memory past L1, which may be stale (PTX ISA, "ld", .cg). */
+DEVICE u32 load_l2_32(const void *from) {
+    u32 value;
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+}
+
+/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", "st", .shared). */
+DEVICE void load_shared_16(u32 *values, u32 address) {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+DEVICE void store_shared_16(u32 address, const u32 *values) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
+                 : "memory");
+}
+
+#line 1 "templates/common/work.params.h"
+/*
+ * Which queries a kernel computes and where their index rows are: the part of the arguments that
+ * all kernels driven by queries have in common, what common/work.cuh reads. Included by the host
+ * code and, by the generator, by the CUDA source: plain C types only. Strides count elements.
+ */
+struct work_params {
+    const int *indices;     /* [batches, tokens, width] */
+    const int *topk_length; /* [batches, tokens] or null */
+    const int *queries;     /* query list: batch * tokens + token, or null for all queries */
+    const int *query_count; /* its length in device memory, or null for query_capacity */
+    const int *query_range; /* the first entry to take and how many, in device memory, instead of
+                               query_count; or null */
+    const int *extents;     /* with entry i of `queries`: slots up to its last valid one; or null */
+    long long indices_batch_stride, indices_token_stride;
+    long long topk_length_batch_stride, topk_length_token_stride;
+    int batches, tokens, rows, width;
+    int query_capacity; /* entries of `queries`, or batches * tokens */
+    int overlaps;       /* 1: launched early, behind a kernel of the same call: all it reads was
+                           there when it began, and it must not end before that one */
+};
+
+#line 4 "templates/common/queries.cuh"
+/*
+ * Which entries of the query list a kernel takes, and a query's index row. The list and what
+ * belongs to it are read past L1: an earlier kernel of the stream may have written them while this
+ * one began.
+ */
+
+/* A part of the list. */
+struct query_range {
+    int first; /* entry */
+    int queries;
+};
+
+DEVICE struct query_range find_query_range(const struct work_params *params) {
+    struct query_range range = {0, params->query_capacity};
+    if (params->query_range) {
+        range.first = (int)load_l2_32(&params->query_range[0]);
+        range.queries = (int)load_l2_32(&params->query_range[1]);
+    } else if (params->query_count) {
+        range.queries = maximum(minimum((int)load_l2_32(params->query_count), range.queries), 0);
+    }
+    return range;
+}
+
+/* A query's batch, without a division in the common case of one. */
+DEVICE int query_batch(const struct work_params *params, int query) {
+    return params->batches > 1 ? query / params->tokens : 0;
+}
+
+/* Where a query's index row begins. */
+DEVICE const int *index_row(const struct work_params *params, int query) {
+    const int batch = query_batch(params, query), token = query - batch * params->tokens;
+    return params->indices + batch * params->indices_batch_stride +
+           token * params->indices_token_stride;
+}
+
+/* How many of its slots are to be looked at: up to the last valid one where the list tells it, else
+ * the width, cut by topk_length. `entry`: of the list, the query's. */
+DEVICE int index_slots(const struct work_params *params, int entry, int query) {
+    if (params->extents) {
+        return (int)load_l2_32(&params->extents[entry]);
+    }
+    if (!params->topk_length) {
+        return params->width;
+    }
+    const int batch = query_batch(params, query), token = query - batch * params->tokens;
+    const int length = params->topk_length[batch * params->topk_length_batch_stride +
+                                           token * params->topk_length_token_stride];
+    return minimum(maximum(length, 0), params->width);
+}
+
+#line 2 "templates/ptx/cp_async.cuh"
+
+/* Copies 16 bytes from global to shared memory without registers, past L1; the last 16 - `bytes`
+ * are filled with zeros, and with bytes = 0 the source is not read (PTX ISA, "cp.async"). */
+DEVICE void cp_async_16(u32 address, const void *source, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(address), "l"(source), "r"(bytes)
+                 : "memory");
+}
+
+/* Closes this thread's group of copies (PTX ISA, "cp.async.commit_group"). */
+DEVICE void cp_async_commit(void) {
+    asm volatile("cp.async.commit_group;" : : : "memory");
+}
+
+/* Waits until at most so many of this thread's groups are under way (PTX ISA,
+ * "cp.async.wait_group"). */
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_0(void) {
+    asm volatile("cp.async.wait_group 0;" : : : "memory");
+}
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_1(void) {
+    asm volatile("cp.async.wait_group 1;" : : : "memory");
+}
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_2(void) {
+    asm volatile("cp.async.wait_group 2;" : : : "memory");
+}
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_3(void) {
+    asm volatile("cp.async.wait_group 3;" : : : "memory");
+}
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_4(void) {
+    asm volatile("cp.async.wait_group 4;" : : : "memory");
+}
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_5(void) {
+    asm volatile("cp.async.wait_group 5;" : : : "memory");
+}
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_6(void) {
+    asm volatile("cp.async.wait_group 6;" : : : "memory");
+}
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_7(void) {
+    asm volatile("cp.async.wait_group 7;" : : : "memory");
+}
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_8(void) {
+    asm volatile("cp.async.wait_group 8;" : : : "memory");
+}
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_9(void) {
+    asm volatile("cp.async.wait_group 9;" : : : "memory");
+}
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_10(void) {
+    asm volatile("cp.async.wait_group 10;" : : : "memory");
+}
+
+#line 4 "templates/common/slot_blocks.cuh"
+/*
+ * The slots of a query's index row where they stand, masked ones among them, in pairs of blocks of
+ * BLOCK_KEYS, which is 64: by the four warps of a warpgroup, each of which looks at all slots of a
+ * pair and copies the rows of 16 slots of either block. A pair's slots are loaded one pair ahead.
+ *
+ * A block in shared memory: ROW_TILES tiles of BLOCK_KEYS rows of 128 bytes, 128-byte swizzled, as
+ * common/descriptor.cuh has them K-major.
+ */
+
+enum {
+    ALL_LANES = -1,
+    MASKED = -1,
+    PAIR_SLOTS = 2 * BLOCK_KEYS,
+    LANE_SLOTS = PAIR_SLOTS / 32,
+    TILE_PITCH = 128, /* bytes of a row, 64 columns */
+    TILE_BYTES = BLOCK_KEYS * TILE_PITCH,
+    BLOCK_BYTES = ROW_TILES * TILE_BYTES
+};
+
+/* A query's index row. */
+struct slot_row {
+    const int *row;
+    int slots; /* how many there are to look at */
+};
+
+/* A pair's slots, by lane: slots lane, lane + 32, ... of it. */
+struct slot_pair {
+    int values[LANE_SLOTS]; /* rows' numbers; what stands in a masked slot is any number before
+                               vote_pair, MASKED after */
+    u32 votes[LANE_SLOTS];  /* after vote_pair: a bit for each valid slot, in slot order */
+};
+
+DEVICE struct slot_row open_row(const struct work_params *params, int query) {
+    const struct slot_row opened = {index_row(params, query), index_slots(params, query, query)};
+    return opened;
+}
+
+/* Starts loading the pair that begins at slot `first`. */
+DEVICE void load_pair(struct slot_pair *pair, const struct slot_row *row, int first) {
+#pragma unroll
+    for (int i = 0; i < LANE_SLOTS; ++i) {
+        const int slot = first + i * 32 + (int)(threadIdx.x % 32);
+        pair->values[i] = slot < row->slots ? row->row[slot] : MASKED;
+    }
+}
+
+/* Finds out which slots are valid, of `rows` rows; whether any is. By the whole warp. */
+DEVICE bool vote_pair(struct slot_pair *pair, int rows) {
+    u32 any = 0;
+#pragma unroll
+    for (int i = 0; i < LANE_SLOTS; ++i) {
+        const bool valid = pair->values[i] >= 0 && pair->values[i] < rows;
+        pair->values[i] = valid ? pair->values[i] : MASKED;
+        pair->votes[i] = __ballot_sync((u32)ALL_LANES, valid);
+        any |= pair->votes[i];
+    }
+    return any != 0;
+}
+
+/* Whether a block of a pair, 0 or 1, has a valid slot. */
+DEVICE bool block_has_any(const struct slot_pair *pair, int block) {
+    return (pair->votes[2 * block] | pair->votes[2 * block + 1]) != 0;
+}
+
+/* Starts the copies of a block's rows to `to`: eight lanes 128 bytes of a row, four rows at a time;
+ * zeros for a masked slot, and nothing is read for it. */
+DEVICE void copy_block(const struct slot_pair *pair, int block, u32 to, const void *table,
+                       u32 row_bytes) {
+    const int warp = (int)(threadIdx.x % 128 / 32), lane = (int)(threadIdx.x % 32);
+    const int value = warp < 2 ? pair->values[2 * block] : pair->values[2 * block + 1];
+    const char *const columns = (const char *)table + lane % 8 * 16;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const int row = i * 4 + lane / 8; /* of the warp's 16 */
+        const int number = __shfl_sync((u32)ALL_LANES, value, warp % 2 * 16 + row);
+        const char *const source = columns + (u64)(u32)maximum(number, 0) * row_bytes;
+        const u32 place = to + (u32)((warp * 16 + row) * TILE_PITCH + ((lane ^ row) % 8) * 16);
+#pragma unroll
+        for (int tile = 0; tile < ROW_TILES; ++tile) {
+            cp_async_16(place + (u32)(tile * TILE_BYTES), source + tile * TILE_PITCH,
+                        number == MASKED ? 0 : 16);
+        }
+    }
+}
+
+#line 2 "templates/ptx/mbarrier.cuh"
+/*
+ * Barriers in shared memory (PTX ISA, "Parallel Synchronization and Communication Instructions:
+ * mbarrier"). A barrier is 8 bytes, 8-byte aligned. A phase ends when as many arrivals as the count
+ * have come and every expected byte has landed; phases alternate between parity 0, the first,
+ * and 1. Waiting for the parity before the current one passes at once, so that a fresh barrier lets
+ * a wait for parity 1 through.
+ */
+
+/* A new barrier of so many arrivals a phase; seen by others after a barrier of the block, and by
+ * copies and the cluster after mbarrier_fence_init (PTX ISA, "mbarrier.init"). */
+DEVICE void mbarrier_init(u32 barrier, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
+}
+
+/* The end of a barrier: its bytes may be used for other things (PTX ISA, "mbarrier.inval"). */
+DEVICE void mbarrier_invalidate(u32 barrier) {
+    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
+}
+
+/* Makes this thread's mbarrier_init known to the async proxy and the cluster (PTX ISA,
+ * "fence.mbarrier_init"). */
+DEVICE void mbarrier_fence_init(void) {
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
+}
+
+/* One arrival, which releases what this thread wrote (PTX ISA, "mbarrier.arrive"). */
+DEVICE void mbarrier_arrive(u32 barrier) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];"
+                 :
+                 : "r"(barrier)
+                 : "memory");
+}
+
+/* `count` arrivals at once. */
+DEVICE void mbarrier_arrive_count(u32 barrier, int count) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0], %1;"
+                 :
+                 : "r"(barrier), "r"(count)
+                 : "memory");
+}
+
+/* The current phase waits for so many more bytes of copies; then one arrival (PTX ISA,
+ * "mbarrier.arrive", .expect_tx). */
+DEVICE void mbarrier_arrive_expect(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;"
+                 :
+                 : "r"(barrier), "r"(bytes)
+                 : "memory");
+}
+
+/* The same without the arrival (PTX ISA, "mbarrier.expect_tx"). */
+DEVICE void mbarrier_expect(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
+                 :
+                 : "r"(barrier), "r"(bytes)
+                 : "memory");
+}
+
+/* One arrival at the barrier of any block of the cluster, by its cluster_address (PTX ISA,
+ * "mbarrier.arrive", .shared::cluster). Who waits for it uses mbarrier_wait_cluster. */
+DEVICE void mbarrier_arrive_remote(u32 cluster_barrier) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];"
+                 :
+                 : "r"(cluster_barrier)
+                 : "memory");
+}
+
+/* Whether the phase of that parity is over; acquires what its arrivals released (PTX ISA,
+ * "mbarrier.test_wait"). */
+DEVICE bool mbarrier_test(u32 barrier, int parity) {
+    u32 over;
+    asm volatile("{.reg .pred p;\n\t"
+                 "mbarrier.test_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n\t"
+                 "selp.u32 %0, 1, 0, p;}"
+                 : "=r"(over)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return over != 0;
+}
+
+/* Waits until the phase of that parity is over (PTX ISA, "mbarrier.try_wait", which sleeps for a
+ * while of the hardware's choosing). */
+DEVICE void mbarrier_wait(u32 barrier, int parity) {
+    u32 over;
+    do {
+        asm volatile("{.reg .pred p;\n\t"
+                     "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;}"
+                     : "=r"(over)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    } while (!over);
+}
+
+/* The same, where arrivals come from other blocks of the cluster. */
+DEVICE void mbarrier_wait_cluster(u32 barrier, int parity) {
+    u32 over;
+    do {
+        asm volatile("{.reg .pred p;\n\t"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;}"
+                     : "=r"(over)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    } while (!over);
+}
+
+#line 3 "templates/common/warp_arrival.cuh"
+
+/*
+ * A warp's arrival at a barrier, when all of its threads have come so far: that of one lane, which
+ * the warp's meeting puts after what the others did. RACECHECK: every lane arrives, and barriers
+ * count WARP_ARRIVALS for each warp, since compute-sanitizer's racecheck credits an arrival to no
+ * other lane than its own.
+ */
+enum { WARP_ARRIVALS = RACECHECK ? 32 : 1 };
+
+DEVICE void arrive_warp(u32 barrier, int count) {
+    __syncwarp(0xffffffffu);
+    if (RACECHECK || threadIdx.x % 32 == 0) {
+        mbarrier_arrive_count(barrier, count);
+    }
+}
+
+#line 2 "templates/ptx/maximum.cuh"
+
+/* The larger; NaN when one of them is (PTX ISA, "max", .NaN). */
+DEVICE float maximum_nan(float x, float y) {
+    float z;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+#line 3 "templates/common/logit.cuh"
+/*
+ * The indexer's logits and windows, the same in every kernel (include/smelt/indexer_logits.h).
+ */
+
+#define LOWEST_LOGIT (-__int_as_float(0x7f800000))
+
+/* A logit as it is written: +0 for -0, -inf for NaN. */
+DEVICE float canonical_logit(float logit) {
+    return fmaxf(logit, LOWEST_LOGIT) + 0.0f;
+}
+
+/* weight * max(0, product) added to a sum; NaN stays. */
+DEVICE float add_head(float sum, float weight, float product) {
+    return fmaf(weight, maximum_nan(product, 0.0f), sum);
+}
+
+/* Whether a window has at least so many of `rows` keys. */
+DEVICE bool has_keys(int window_begin, int window_end, int rows, int least) {
+    return minimum(maximum(window_end, 0), rows) - maximum(window_begin, 0) >= least;
+}
+
+/* A query's window among `keys` keys from number `first` on, relative to that; empty when it does
+ * not begin before its end. first + keys <= rows. */
+struct key_range {
+    int begin, end;
+};
+
+DEVICE struct key_range window_among(int window_begin, int window_end, int first, int keys) {
+    const struct key_range range = {maximum(maximum(window_begin, 0) - first, 0),
+                                    minimum(maximum(window_end, 0) - first, keys)};
+    return range;
+}
+
+#line 2 "templates/common/quad_sum.cuh"
+
+/* The sums over a quad (four neighbouring threads of a warp): of x in its even lanes, of y in its
+ * odd ones; in a fixed order. */
+DEVICE float quad_sum_pair(float x, float y) {
+    const bool odd = threadIdx.x & 1;
+    float sum = odd ? y : x;
+    sum += __shfl_xor_sync(0xffffffffu, odd ? x : y, 1);
+    return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
+}
+
+#line 2 "templates/indexer_scores_fwd.params.h"
+/*
+ * Arguments of the indexer_scores_fwd kernels, every variant. Included by the host code (behind
+ * common/work.params.h) and, by the generator, by the CUDA source: plain C types only. Strides
+ * count elements. See include/smelt/indexer_scores.h for what the tensors hold.
+ */
+struct indexer_scores_fwd_params {
+    struct work_params work; /* one batch, no query list */
+    const void *q;           /* [tokens, HEADS, DIM] bf16 */
+    const void *k;           /* [rows, DIM] bf16 */
+    const float *weights;    /* [tokens, HEADS] */
+    float *logits;           /* [tokens, width] */
+    long long q_token_stride, q_head_stride;
+    long long weights_token_stride;
+    long long logits_token_stride;
+    unsigned k_row_bytes; /* from one key to the next */
+};
+
+#line 5 "templates/indexer_scores_fwd.heads.cuh"
+/*
+ * From products to logits, the same in every variant of indexer_scores_fwd. Products are of slots
+ * by heads, and lie as mma.sync and wgmma leave them: a thread's rows are g and g + 8 of 16 slots,
+ * its columns two of every eight heads, 2 * c and the next; g = lane / 4, c = lane % 4. So a thread
+ * adds up its heads by itself, in ascending order, and then a quad's four threads meet.
+ */
+
+enum { EIGHTS = BLOCK_HEADS / 8 };
+
+/* A thread's first head of each eight. */
+DEVICE int thread_head(void) {
+    return (int)(threadIdx.x % 4 * 2);
+}
+
+/* Adds the products with eight heads from number `first` on: `sums` and `d` of row g, then of row
+ * g + 8. Columns past the last head are nobody's. */
+DEVICE void add_eight(float *sums, const float *d, const float *weights, int first) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        if (HEADS % 8 == 0 || first + thread_head() + i < HEADS) {
+            sums[0] = add_head(sums[0], weights[i], d[i]);
+            sums[1] = add_head(sums[1], weights[i], d[2 + i]);
+        }
+    }
+}
+
+/* Which of its 16 slots' logits a lane writes; the upper half of each quad writes none. */
+DEVICE int written_slot(int lane) {
+    return lane / 4 + lane % 2 * 8;
+}
+
+/* Writes the logits of 16 slots, the first of them number `first` of the query's, -inf where they
+ * are masked. `valid`: a bit each. By the whole warp. */
+DEVICE void write_logits(const struct indexer_scores_fwd_params *params, int query, int first,
+                         const float *sums, u32 valid) {
+    const int lane = (int)(threadIdx.x % 32), slot = first + written_slot(lane);
+    const float logit = canonical_logit(quad_sum_pair(sums[0], sums[1]));
+    if (lane % 4 < 2 && slot < params->work.width) {
+        params->logits[query * params->logits_token_stride + slot] =
+            valid >> written_slot(lane) & 1 ? logit : LOWEST_LOGIT;
+    }
+}
+
+#line 2 "templates/ptx/cp_async_mbarrier.cuh"
+
+/* One of the barrier's expected arrivals, made when all earlier cp.async copies of this thread have
+ * landed (PTX ISA, "cp.async.mbarrier.arrive", .noinc). It orders the copies alone: plain stores of
+ * this thread need an arrival of their own. */
+DEVICE void cp_async_arrive_noinc(u32 barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
+                 :
+                 : "r"(barrier)
+                 : "memory");
+}
+
+/* The same, but the arrival is not one of the expected: the current phase waits for one more. */
+DEVICE void cp_async_arrive(u32 barrier) {
+    asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
+}
+
+/* Waits for all of this thread's copies, committed or not (PTX ISA, "cp.async.wait_all"). */
+DEVICE void cp_async_wait_all(void) {
+    asm volatile("cp.async.wait_all;" : : : "memory");
+}
+
+#line 2 "templates/ptx/proxy.cuh"
+
+/* Orders this thread's plain accesses to shared memory, and those it knows of, before what the
+ * async proxy (wgmma, bulk and tensor copies) does next on its behalf, and the other way round
+ * (PTX ISA, "membar / fence", fence.proxy.async). */
+DEVICE void fence_proxy_async(void) {
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+}
+
+#line 2 "templates/ptx/registers.cuh"
+/*
+ * Registers a thread may use from here on, moved between the warpgroups of a block (PTX ISA,
+ * "setmaxnreg"): 24 to 256, a multiple of 8, the same for all of a warpgroup, which runs it
+ * together. Increasing waits until the pool has them. Macros, because the number is part of the
+ * instruction.
+ */
+#define registers_increase(count)                                                                  \
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
+#define registers_decrease(count)                                                                  \
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
+
+#line 2 "templates/ptx/warp.cuh"
+
+/* The bitwise or of all 32 lanes' values, the same in every lane and known to the compiler as such
+ * (PTX ISA, "redux.sync"): also to say that a value all lanes share is uniform. */
+DEVICE u32 warp_reduce_or(u32 value) {
+    u32 all;
+    asm volatile("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
+    return all;
+}
+
+#line 2 "templates/ptx/wgmma.cuh"
+/*
+ * Matrix products by a warpgroup (four warps, all of them together), which run asynchronously; the
+ * products themselves: ptx/wgmma_ss.cuh and the like (PTX ISA, "Asynchronous Warpgroup Level Matrix
+ * Multiply-Accumulate Instructions").
+ */
+
+/* Before the first product, and whenever registers that products use were touched by other
+ * instructions (accumulators of the same shape in successive products apart) (PTX ISA,
+ * "wgmma.fence"). It does not order shared memory: fence_proxy_async does. */
+DEVICE void wgmma_fence(void) {
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
+}
+
+/* Closes the warpgroup's group of products (PTX ISA, "wgmma.commit_group"). */
+DEVICE void wgmma_commit(void) {
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+}
+
+/* Waits until at most so many of the groups are under way: until then accumulators and A's
+ * registers are not touched and operands in shared memory not written (PTX ISA,
+ * "wgmma.wait_group"). */
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_0(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : : : "memory");
+}
+
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_1(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 1;" : : : "memory");
+}
+
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_2(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 2;" : : : "memory");
+}
+
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_3(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 3;" : : : "memory");
+}
+
+#line 4 "templates/ptx/wgmma_ss.cuh"
+
+/*
+ * d = a * b, or d += a * b when `accumulate`: 64 x 64, depth 16, bf16 in, fp32 accumulation, by
+ * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
+ * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
+ * and at column 8 * (i / 4) + 2 * t + i % 2.
+ */
+// clang-format off
+DEVICE void wgmma_ss_n64_t00(float *d, u64 a, u64 b, int accumulate) {
+    asm volatile("{.reg .pred p;\n\t"
+                 "setp.ne.s32 p, %34, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%0, %1, %2, %3, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%4, %5, %6, %7, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%8, %9, %10, %11, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%12, %13, %14, %15, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%16, %17, %18, %19, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%20, %21, %22, %23, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%24, %25, %26, %27, "
+#line 19 "templates/ptx/wgmma_ss.cuh"
+                 "%28, %29, %30, %31}, "
+                 "%32, %33, p, 1, 1, 0, 0;}"
+                 :
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[0]), "+f"(d[1]),
+                 "+f"(d[2]), "+f"(d[3]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[4]), "+f"(d[5]),
+                 "+f"(d[6]), "+f"(d[7]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[12]), "+f"(d[13]),
+                 "+f"(d[14]), "+f"(d[15]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[16]), "+f"(d[17]),
+                 "+f"(d[18]), "+f"(d[19]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[20]), "+f"(d[21]),
+                 "+f"(d[22]), "+f"(d[23]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[24]), "+f"(d[25]),
+                 "+f"(d[26]), "+f"(d[27]),
+#line 26 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[28]), "+f"(d[29]),
+                 "+f"(d[30]), "+f"(d[31])
+                 : "l"(a), "l"(b), "r"(accumulate));
+}
+// clang-format on
+
+#line 17 "templates/indexer_scores_fwd.sm90.cu"
+/*
+ * The lightning indexer's logits at the selected slots, with wgmma. Mathematics and shapes:
+ * include/smelt/indexer_scores.h.
+ *
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th query. Three warpgroups:
+ *
+ *   math    two of them. Of each pair of blocks of 64 slots the first takes the first, the second
+ *           the second:
+ *             X[64 slots, BLOCK_HEADS] = K[64 slots, DIM] Q[BLOCK_HEADS, DIM]^T
+ *           and adds up max(0, X) by weights along a thread's own columns. A block's products are
+ *           under way while the block before is added up.
+ *   gather  common/slot_blocks.cuh: looks at the slots, copies the keys of pairs with a valid one,
+ *           as far ahead as the ring has room, and the heads and weights of their queries. It
+ * writes the -inf of pairs without one by itself: math never sees them
+ *
+ * What binds is the gather: a key's 256 bytes out of L2, then through shared memory.
+ *
+ * Shared memory (offsets and sizes: the plan above):
+ *   KEYS    [STAGES] blocks, a ring; math warpgroup g uses every second from number g on
+ *   QUERY   [QUERIES][ROW_TILES] tiles of BLOCK_HEADS rows, 128-byte swizzled. Past the last head
+ *           stands the last one's row: nothing comes of it
+ *   WEIGHTS [QUERIES][BLOCK_HEADS] fp32, likewise
+ *   WORDS   [STAGES]: struct block_word
+ *
+ * Barriers (parity counts uses):
+ *   barrier         count  who arrives                                     who waits
+ *   FULL[stage]     128+1  gather: every thread when its copies have       its math warpgroup
+ *                          landed, and one for the word
+ *   EMPTY[stage]        4  math: the warps that used it                    gather
+ *   QUERY_FULL[q]   128+4  gather: every thread when its copies have       math
+ *                          landed; every warp for its weights
+ *   QUERY_EMPTY[q]      8  math: every warp, when the first block of the   gather
+ *                          next query is under way
+ * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
+ *
+ * Knobs: STAGES: src/codegen/families/indexer_scores_fwd_sm90.c.
+ */
+
+enum {
+    WARPGROUP = 128, /* threads */
+    MATH_GROUPS = 2,
+    QUERIES = 2, /* in shared memory */
+    GROUP_STAGES = STAGES / MATH_GROUPS,
+    QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
+    QUERY_BYTES = ROW_TILES * QUERY_TILE_BYTES,
+    ATOM_BYTES = 8 * TILE_PITCH, /* eight rows of a tile */
+    STEP_BYTES = 32,             /* 16 columns of a row: a k-step */
+    VALUES = BLOCK_HEADS / 2,    /* of a thread: X of a block */
+    NO_QUERY = -1
+};
+
+/* Places in BARRIERS. */
+enum {
+    FULL = 0,
+    EMPTY = FULL + STAGES,
+    QUERY_FULL = EMPTY + STAGES,
+    QUERY_EMPTY = QUERY_FULL + QUERIES
+};
+
+DEVICE u32 barrier_at(int number) {
+    return shared_address((u32)(BARRIERS_OFFSET + number * 8));
+}
+
+/* What a block is. */
+struct __align__(16) block_word {
+    int query; /* NO_QUERY: there are no more blocks */
+    int first; /* its first slot */
+    u32 low;   /* which slots are valid, a bit each */
+    u32 high;  /* of the last 32 */
+};
+
+DEVICE struct block_word *block_word(int stage) {
+    return (struct block_word *)(arena + WORDS_OFFSET) + stage;
+}
+
+DEVICE float *query_weights(int buffer) {
+    return (float *)(arena + WEIGHTS_OFFSET) + buffer * BLOCK_HEADS;
+}
+
+DEVICE void initialise(void) {
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(barrier_at(FULL + stage), WARPGROUP + 1);
+            mbarrier_init(barrier_at(EMPTY + stage), 4 * WARP_ARRIVALS);
+        }
+        for (int buffer = 0; buffer < QUERIES; ++buffer) {
+            mbarrier_init(barrier_at(QUERY_FULL + buffer), WARPGROUP + 4 * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(QUERY_EMPTY + buffer), MATH_GROUPS * 4 * WARP_ARRIVALS);
+        }
+    }
+    __syncthreads();
+}
+
+/* ---- gather ---------------------------------------------------------------------------------- */
+
+/* Starts the copy of a query's heads into its buffer, and stores its weights. */
+DEVICE void load_query(const struct indexer_scores_fwd_params *params, int query,
+                       struct ring_place *place) {
+    enum { CHUNKS = DIM / 8 };
+    const int thread = (int)(threadIdx.x % WARPGROUP), full = QUERY_FULL + place->index;
+    const u32 to = shared_address((u32)(QUERY_OFFSET + place->index * QUERY_BYTES));
+    mbarrier_wait(barrier_at(QUERY_EMPTY + place->index), place->parity ^ 1);
+    if (thread < BLOCK_HEADS) {
+        query_weights(place->index)[thread] =
+            params->weights[query * params->weights_token_stride + minimum(thread, HEADS - 1)];
+    }
+#pragma unroll 1
+    for (int i = thread; i < BLOCK_HEADS * CHUNKS; i += WARPGROUP) {
+        const int head = i / CHUNKS, chunk = i % CHUNKS;
+        const char *const row =
+            (const char *)params->q +
+            2 * (query * params->q_token_stride + minimum(head, HEADS - 1) * params->q_head_stride);
+        cp_async_16(to + (u32)(chunk / 8 * QUERY_TILE_BYTES + head * TILE_PITCH +
+                               ((chunk ^ head) & 7) * 16),
+                    row + chunk * 16, 16);
+    }
+    cp_async_arrive_noinc(barrier_at(full));
+    arrive_warp(barrier_at(full), 1);
+    ring_advance(place, QUERIES);
+}
+
+/* Hands a pair of blocks to the math warpgroups, copies what they need. */
+DEVICE void push_pair(const struct indexer_scores_fwd_params *params, const struct slot_pair *pair,
+                      int query, int first, struct ring_place *place) {
+#pragma unroll
+    for (int block = 0; block < 2; ++block) {
+        const int stage = place->index * 2 + block;
+        mbarrier_wait(barrier_at(EMPTY + stage), place->parity ^ 1);
+        if (threadIdx.x % WARPGROUP == 0) {
+            const struct block_word word = {query, first + block * BLOCK_KEYS,
+                                            pair->votes[2 * block], pair->votes[2 * block + 1]};
+            *block_word(stage) = word;
+            mbarrier_arrive(barrier_at(FULL + stage));
+        }
+        if (block_has_any(pair, block)) {
+            copy_block(pair, block, shared_address((u32)(KEYS_OFFSET + stage * BLOCK_BYTES)),
+                       params->k, params->k_row_bytes);
+        }
+        cp_async_arrive_noinc(barrier_at(FULL + stage));
+    }
+    ring_advance(place, GROUP_STAGES);
+}
+
+/* A pair without a valid slot. */
+DEVICE void fill_pair(const struct indexer_scores_fwd_params *params, int query, int first) {
+    const int slot = first + (int)(threadIdx.x % WARPGROUP);
+    if (slot < params->work.width) {
+        params->logits[query * params->logits_token_stride + slot] = LOWEST_LOGIT;
+    }
+}
+
+/* The gather's warpgroup. */
+DEVICE void run_gather(const struct indexer_scores_fwd_params *params) {
+    registers_decrease(GATHER_REGISTERS);
+    struct ring_place place = {0, 0}, query_place = {0, 0};
+    struct slot_row row = open_row(&params->work, (int)blockIdx.x);
+    struct slot_pair ahead;
+    load_pair(&ahead, &row, 0);
+#pragma unroll 1
+    for (i64 query = blockIdx.x; query < params->work.tokens; query += gridDim.x) {
+        bool loaded = false;
+#pragma unroll 1
+        for (int first = 0; first < params->work.width; first += PAIR_SLOTS) {
+            struct slot_pair pair = ahead;
+            const bool any = vote_pair(&pair, params->work.rows);
+            if (first + PAIR_SLOTS < params->work.width) {
+                load_pair(&ahead, &row, first + PAIR_SLOTS);
+            } else if (query + gridDim.x < params->work.tokens) {
+                row = open_row(&params->work, (int)(query + gridDim.x));
+                load_pair(&ahead, &row, 0);
+            }
+            if (!any) {
+                fill_pair(params, (int)query, first);
+                continue;
+            }
+            if (!loaded) {
+                load_query(params, (int)query, &query_place);
+                loaded = true;
+            }
+            push_pair(params, &pair, (int)query, first, &place);
+        }
+    }
+    const struct slot_pair none = {{MASKED, MASKED, MASKED, MASKED}, {0, 0, 0, 0}};
+    push_pair(params, &none, NO_QUERY, 0, &place);
+    cp_async_wait_all();
+}
+
+/* ---- math ------------------------------------------------------------------------------------ */
+
+/* The product's shape: as many columns as heads. */
+// clang-format off
+#line 209 "templates/indexer_scores_fwd.sm90.cu"
+#define multiply wgmma_ss_n64_t00
+#line 211 "templates/indexer_scores_fwd.sm90.cu"
+// clang-format on
+
+/* A block that a math warpgroup has. */
+struct block {
+    struct block_word word;
+    int stage;
+    int buffer; /* of its query */
+};
+
+/* Where a math warpgroup is. */
+struct math {
+    int group;               /* 0 or 1 */
+    struct ring_place place; /* of its next block among its stages */
+    struct ring_place query; /* of the next query */
+    int weighted;            /* the query whose weights it holds */
+    float weights[EIGHTS][2];
+};
+
+/* Waits for the next block, and for its query if that is another than `last`'s. */
+DEVICE void await_block(struct math *math, const struct block *last, struct block *block) {
+    block->stage = math->place.index * 2 + math->group;
+    mbarrier_wait(barrier_at(FULL + block->stage), math->place.parity);
+    ring_advance(&math->place, GROUP_STAGES);
+    block->word = *block_word(block->stage);
+    block->buffer = last->buffer;
+    if (block->word.query != last->word.query && block->word.query != NO_QUERY) {
+        block->buffer = math->query.index;
+        mbarrier_wait(barrier_at(QUERY_FULL + math->query.index), math->query.parity);
+        ring_advance(&math->query, QUERIES);
+    }
+    fence_proxy_async();
+}
+
+/* Issues a block's products, X = K Q^T; of a block without a valid slot none. */
+DEVICE void issue_products(float *x, const struct block *block) {
+    /* The same in every lane, as the products' descriptors have to be. */
+    const u32 stage = warp_reduce_or((u32)block->stage),
+              buffer = warp_reduce_or((u32)block->buffer);
+    const u64 a = shared_descriptor(shared_address((u32)KEYS_OFFSET + stage * BLOCK_BYTES), 16,
+                                    ATOM_BYTES, 128);
+    const u64 b = shared_descriptor(shared_address((u32)QUERY_OFFSET + buffer * QUERY_BYTES), 16,
+                                    ATOM_BYTES, 128);
+    wgmma_fence();
+    if (warp_reduce_or(block->word.low | block->word.high) != 0) {
+#pragma unroll
+        for (int step = 0; step < ROW_TILES * 4; ++step) {
+            const int tile = step / 4, columns = step % 4 * STEP_BYTES;
+            multiply(x, descriptor_advance(a, (u32)(tile * TILE_BYTES + columns)),
+                     descriptor_advance(b, (u32)(tile * QUERY_TILE_BYTES + columns)), step > 0);
+        }
+    }
+    wgmma_commit();
+}
+
+/* Takes the weights of a block's query, unless they are there. */
+DEVICE void take_weights(struct math *math, const struct block *block) {
+    if (math->weighted == block->word.query) {
+        return;
+    }
+    math->weighted = block->word.query;
+#pragma unroll
+    for (int i = 0; i < EIGHTS; ++i) {
+        const float *const pair = query_weights(block->buffer) + i * 8 + thread_head();
+        math->weights[i][0] = pair[0];
+        math->weights[i][1] = pair[1];
+    }
+}
+
+/* Logits of a block from its products. */
+DEVICE void finish_block(const struct indexer_scores_fwd_params *params, const struct math *math,
+                         const struct block *block, const float *x) {
+    const int warp = (int)(threadIdx.x % WARPGROUP / 32);
+    const u32 votes = warp < 2 ? block->word.low : block->word.high;
+    float sums[2] = {0.0f, 0.0f};
+#pragma unroll
+    for (int i = 0; i < EIGHTS; ++i) {
+        add_eight(sums, &x[i * 4], math->weights[i], i * 8);
+    }
+    write_logits(params, block->word.query, block->word.first + warp * 16, sums,
+                 votes >> (warp % 2 * 16) & 0xffffu);
+}
+
+/* A block whose products are done: everything but its logits. `next`: the one under way. */
+DEVICE void retire_block(struct math *math, const struct block *block, const struct block *next) {
+    arrive_warp(barrier_at(EMPTY + block->stage), 1);
+    take_weights(math, block);
+    if (next->word.query != block->word.query) {
+        arrive_warp(barrier_at(QUERY_EMPTY + block->buffer), 1);
+    }
+}
+
+/* One of the two math warpgroups. */
+DEVICE void run_math(const struct indexer_scores_fwd_params *params, int group) {
+    registers_increase(MATH_REGISTERS);
+    struct math math = {group, {0, 0}, {0, 0}, NO_QUERY, {{0.0f, 0.0f}}};
+    struct block blocks[2] = {{{NO_QUERY, 0, 0, 0}, 0, 0}, {{NO_QUERY, 0, 0, 0}, 0, 0}};
+    float x[2][VALUES];
+    await_block(&math, &blocks[1], &blocks[0]);
+    if (blocks[0].word.query == NO_QUERY) {
+        return;
+    }
+    issue_products(x[0], &blocks[0]);
+    for (;;) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            struct block *const block = &blocks[i], *const next = &blocks[1 - i];
+            await_block(&math, block, next);
+            if (next->word.query == NO_QUERY) {
+                wgmma_wait_0();
+                take_weights(&math, block);
+                finish_block(params, &math, block, x[i]);
+                return;
+            }
+            issue_products(x[1 - i], next);
+            wgmma_wait_1();
+            retire_block(&math, block, next);
+            finish_block(params, &math, block, x[i]);
+        }
+    }
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct indexer_scores_fwd_params params) {
+    initialise();
+    const int warpgroup = (int)warp_reduce_or(threadIdx.x / WARPGROUP);
+    if (warpgroup < MATH_GROUPS) {
+        run_math(&params, warpgroup);
+    } else {
+        run_gather(&params);
+    }
+}
