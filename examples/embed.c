@@ -15,15 +15,11 @@
  * a GPU (or without a driver or NVRTC).
  */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <smelt/smelt.h>
+#include "example.h"
 
 enum { HEADS = 8, DQK = 576, DV = 512, TOPK = 64, TOKENS = 8, ROWS = 128, STEPS = 4 };
 enum { Q_SIZE = TOKENS * HEADS * DQK, KV_SIZE = ROWS * DQK, OUT_SIZE = TOKENS * HEADS * DV };
-enum { STATUS_LACKING = 3 }; /* an exit status */
 
 static const float RATE = 0.3F; /* of descent */
 
@@ -57,29 +53,14 @@ struct training {
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-static float from_bf16(uint16_t bits) {
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return value;
-}
-
-/* The nearest, of two equally near ones the even one. For finite values. */
-static uint16_t to_bf16(float value) {
-    uint32_t wide;
-    memcpy(&wide, &value, sizeof wide);
-    return (uint16_t)((wide + 0x7FFF + (wide >> 16 & 1)) >> 16);
-}
-
 static void round_all(const float *values, uint16_t *rounded, int count) {
     for (int i = 0; i < count; i++)
         rounded[i] = to_bf16(values[i]);
 }
 
-/* Multiples of 1/64 in [-1, 1), which bf16 holds exactly. */
 static void fill_random(float *values, int count) {
     for (int i = 0; i < count; i++)
-        values[i] = (float)(rand() % 128 - 64) / 64.0F;
+        values[i] = random_value();
 }
 
 static void fill_q_and_kv(void) {
@@ -113,22 +94,9 @@ static double check_head(int token, int head, float scale) {
 
 /* ---- smelt ----------------------------------------------------------------------------------- */
 
-/* Says what failed and ends the program; a missing GPU is told apart from a failure. */
-static void require(smelt_status status, const char *what) {
-    if (status == SMELT_OK)
-        return;
-    fprintf(stderr, "embed: %s: %s: %s\n", what, smelt_status_name(status), smelt_last_error());
-    int lacking = status == SMELT_ERROR_NO_DRIVER || status == SMELT_ERROR_NO_DEVICE ||
-                  status == SMELT_ERROR_NO_COMPILER;
-    exit(lacking ? STATUS_LACKING : EXIT_FAILURE);
-}
-
 /* The operator with the kernels of both passes, compiled or taken from the cache. */
 static void make_operator(struct training *training) {
-    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    options.kind = SMELT_CONTEXT_DEVICE; /* without it: the CUDA context that is current here */
-    require(smelt_context_create(&training->context, &options), "context");
-
+    training->context = open_context();
     smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
     spec.heads = HEADS;
     spec.dqk = DQK;
@@ -136,10 +104,6 @@ static void make_operator(struct training *training) {
     spec.topk = TOPK;
     spec.passes = SMELT_PASS_FORWARD | SMELT_PASS_BACKWARD;
     require(smelt_sparse_attn_create(&training->attn, training->context, &spec), "operator");
-}
-
-static void allocate(struct training *training, enum buffer buffer, size_t bytes) {
-    require(smelt_device_alloc(training->context, bytes, &training->device[buffer]), "alloc");
 }
 
 static void set_forward(struct training *training) {
@@ -174,8 +138,8 @@ static void set_backward(struct training *training) {
     args->dkv_fp32.data = training->device[DKV];
     require(smelt_sparse_attn_backward_workspace(training->attn, args, &args->workspace_bytes),
             "workspace");
-    allocate(training, WORKSPACE, args->workspace_bytes); /* at a multiple of 256 bytes */
-    args->workspace = training->device[WORKSPACE];
+    args->workspace = training->device[WORKSPACE] =
+        allocate(training->context, args->workspace_bytes);
 }
 
 static void destroy(struct training *training) {
@@ -185,15 +149,12 @@ static void destroy(struct training *training) {
     smelt_context_destroy(&training->context);
 }
 
-static void upload(const struct training *training, enum buffer to, const void *host) {
-    const size_t bytes = buffer_bytes[to];
-    require(smelt_device_upload(training->context, training->device[to], host, bytes), "upload");
+static void give(const struct training *training, enum buffer to, const void *host) {
+    upload(training->context, training->device[to], host, buffer_bytes[to]);
 }
 
-static void download(const struct training *training, void *host, enum buffer from) {
-    const size_t bytes = buffer_bytes[from];
-    require(smelt_device_download(training->context, host, training->device[from], bytes),
-            "download");
+static void take(const struct training *training, void *host, enum buffer from) {
+    download(training->context, host, training->device[from], buffer_bytes[from]);
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
@@ -202,12 +163,11 @@ static void download(const struct training *training, void *host, enum buffer fr
 static void forward(const struct training *training) {
     round_all(q, q_bf16, Q_SIZE);
     round_all(kv, kv_bf16, KV_SIZE);
-    upload(training, Q, q_bf16);
-    upload(training, KV, kv_bf16);
+    give(training, Q, q_bf16);
+    give(training, KV, kv_bf16);
     require(smelt_sparse_attn_forward(training->attn, &training->forward, NULL), "forward");
-    require(smelt_stream_synchronize(training->context, NULL), "synchronize");
-    download(training, out, OUT);
-    download(training, lse, LSE);
+    take(training, out, OUT);
+    take(training, lse, LSE);
 }
 
 /* The loss of the last forward's out, and its gradient in grad_out. */
@@ -223,11 +183,10 @@ static double loss(void) {
 
 /* dq and dkv of grad_out. q, kv, out and lse still lie on the device. */
 static void backward(const struct training *training) {
-    upload(training, GRAD_OUT, grad_out);
+    give(training, GRAD_OUT, grad_out);
     require(smelt_sparse_attn_backward(training->attn, &training->backward, NULL), "backward");
-    require(smelt_stream_synchronize(training->context, NULL), "synchronize");
-    download(training, dq, DQ);
-    download(training, dkv, DKV);
+    take(training, dq, DQ);
+    take(training, dkv, DKV);
 }
 
 static void descend(void) {
@@ -259,14 +218,14 @@ int main(void) {
     struct training training = {0};
     make_operator(&training);
     for (int i = 0; i < WORKSPACE; i++)
-        allocate(&training, (enum buffer)i, buffer_bytes[i]);
+        training.device[i] = allocate(training.context, buffer_bytes[i]);
     set_forward(&training);
     set_backward(&training);
 
     for (int t = 0; t < TOKENS; t++) /* query t sees 8 (t + 1) rows; -1 masks the other slots */
         for (int i = 0; i < TOPK; i++)
             indices[t][i] = i < 8 * (t + 1) ? rand() % ROWS : -1;
-    upload(&training, INDICES, indices);
+    give(&training, INDICES, indices);
     fill_q_and_kv();
     forward(&training);
     double error = 0;

@@ -18,15 +18,11 @@
  * multiplies e4m3 (or without a driver or NVRTC).
  */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <smelt/smelt.h>
+#include "example.h"
 
 enum { TOKENS = 48, DOCUMENTS = 3, TOPK = 8 };
 enum { INDEX_HEADS = 4, INDEX_DIM = 64, HEADS = 4, DQK = 128, DV = 64 };
-enum { STATUS_LACKING = 3 };
 
 /* Tokens stand one behind another, 10 of the first document, 6 of the second, 32 of the third. */
 static const int32_t cu_seqlens[DOCUMENTS + 1] = {0, 10, 16, TOKENS};
@@ -73,46 +69,22 @@ struct chain {
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-static double from_bf16(uint16_t bits) {
-    const uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return (double)value;
-}
-
-/* Multiples of 1/64 in [-1, 1), which bf16 holds exactly. */
 static void fill_random(void *values, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        const float value = (float)(rand() % 128 - 64) / 64.0F;
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof bits);
-        ((uint16_t *)values)[i] = (uint16_t)(bits >> 16);
-    }
+    for (size_t i = 0; i < count; i++)
+        ((uint16_t *)values)[i] = to_bf16(random_value());
 }
 
 static double dot(const uint16_t *a, const uint16_t *b, int count) {
     double sum = 0;
     for (int i = 0; i < count; i++)
-        sum += from_bf16(a[i]) * from_bf16(b[i]);
+        sum += (double)from_bf16(a[i]) * (double)from_bf16(b[i]);
     return sum;
 }
 
 /* ---- smelt ----------------------------------------------------------------------------------- */
 
-/* Says what failed and ends the program; what the machine lacks is told apart from a failure. */
-static void require(smelt_status status, const char *what) {
-    if (status == SMELT_OK)
-        return;
-    fprintf(stderr, "indexer: %s: %s: %s\n", what, smelt_status_name(status), smelt_last_error());
-    const int lacking = status == SMELT_ERROR_NO_DRIVER || status == SMELT_ERROR_NO_DEVICE ||
-                        status == SMELT_ERROR_NO_COMPILER || status == SMELT_ERROR_UNSUPPORTED;
-    exit(lacking ? STATUS_LACKING : EXIT_FAILURE);
-}
-
 static void make_operators(struct chain *chain) {
-    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    options.kind = SMELT_CONTEXT_DEVICE;
-    require(smelt_context_create(&chain->context, &options), "context");
+    chain->context = open_context();
 
     smelt_indexer_topk_spec choose = SMELT_INDEXER_TOPK_SPEC_INIT;
     choose.heads = INDEX_HEADS;
@@ -136,13 +108,13 @@ static void make_operators(struct chain *chain) {
     require(smelt_sparse_attn_create(&chain->attend, chain->context, &attend), "attend");
 }
 
-static void allocate(struct chain *chain, enum buffer buffer, size_t bytes) {
-    require(smelt_device_alloc(chain->context, bytes, &chain->device[buffer]), "memory");
+static void reserve(struct chain *chain, enum buffer buffer, size_t bytes) {
+    chain->device[buffer] = allocate(chain->context, bytes);
 }
 
 static void place(struct chain *chain, enum buffer buffer, const void *host, size_t bytes) {
-    allocate(chain, buffer, bytes);
-    require(smelt_device_upload(chain->context, chain->device[buffer], host, bytes), "upload");
+    reserve(chain, buffer, bytes);
+    upload(chain->context, chain->device[buffer], host, bytes);
 }
 
 static void place_all(struct chain *chain) {
@@ -152,16 +124,16 @@ static void place_all(struct chain *chain) {
     place(chain, WEIGHTS, weights, sizeof weights);
     place(chain, QUERY, q, sizeof q);
     place(chain, KV, kv, sizeof kv);
-    allocate(chain, BEGINS, TOKENS * sizeof(int32_t));
-    allocate(chain, ENDS, TOKENS * sizeof(int32_t));
-    allocate(chain, Q_E4M3, sizeof index_q / 2);
-    allocate(chain, K_E4M3, sizeof index_k / 2);
-    allocate(chain, FOLDED, sizeof weights);
-    allocate(chain, K_SCALE, TOKENS * sizeof(float));
-    allocate(chain, INDICES, sizeof indices);
-    allocate(chain, LENGTHS, sizeof lengths);
-    allocate(chain, OUT, sizeof out);
-    allocate(chain, LSE, sizeof lse);
+    reserve(chain, BEGINS, TOKENS * sizeof(int32_t));
+    reserve(chain, ENDS, TOKENS * sizeof(int32_t));
+    reserve(chain, Q_E4M3, sizeof index_q / 2);
+    reserve(chain, K_E4M3, sizeof index_k / 2);
+    reserve(chain, FOLDED, sizeof weights);
+    reserve(chain, K_SCALE, TOKENS * sizeof(float));
+    reserve(chain, INDICES, sizeof indices);
+    reserve(chain, LENGTHS, sizeof lengths);
+    reserve(chain, OUT, sizeof out);
+    reserve(chain, LSE, sizeof lse);
 }
 
 /* What every call reads and writes; one's outputs are another's inputs. */
@@ -215,8 +187,7 @@ static void set_workspace(struct chain *chain) {
     smelt_indexer_topk_args *args = &chain->choose_args;
     require(smelt_indexer_topk_forward_workspace(chain->choose, args, &args->workspace_bytes),
             "workspace");
-    allocate(chain, WORKSPACE, args->workspace_bytes);
-    args->workspace = chain->device[WORKSPACE];
+    args->workspace = chain->device[WORKSPACE] = allocate(chain->context, args->workspace_bytes);
 }
 
 /* The five calls; this much would be captured in a graph. */
@@ -228,8 +199,8 @@ static void run_chain(const struct chain *chain, struct CUstream_st *stream) {
     require(smelt_sparse_attn_forward(chain->attend, &chain->attend_args, stream), "attend");
 }
 
-static void download(const struct chain *chain, enum buffer from, void *host, size_t bytes) {
-    require(smelt_device_download(chain->context, host, chain->device[from], bytes), "download");
+static void take(const struct chain *chain, enum buffer from, void *host, size_t bytes) {
+    download(chain->context, host, chain->device[from], bytes);
 }
 
 static void destroy(struct chain *chain) {
@@ -291,8 +262,8 @@ static double check_attention(int token, int head, double scale) {
     for (int d = 0; d < DV; d++) {
         double value = 0;
         for (int i = 0; i < lengths[token]; i++)
-            value += p[i] / sum * from_bf16(kv[indices[token][i]][d]);
-        error = fmax(error, fabs(value - from_bf16(out[token][head][d])));
+            value += p[i] / sum * (double)from_bf16(kv[indices[token][i]][d]);
+        error = fmax(error, fabs(value - (double)from_bf16(out[token][head][d])));
     }
     return error;
 }
@@ -314,11 +285,10 @@ int main(void) {
     set_arguments(&chain);
     set_workspace(&chain);
     run_chain(&chain, NULL);
-    require(smelt_stream_synchronize(chain.context, NULL), "synchronize");
-    download(&chain, INDICES, indices, sizeof indices);
-    download(&chain, LENGTHS, lengths, sizeof lengths);
-    download(&chain, OUT, out, sizeof out);
-    download(&chain, LSE, lse, sizeof lse);
+    take(&chain, INDICES, indices, sizeof indices);
+    take(&chain, LENGTHS, lengths, sizeof lengths);
+    take(&chain, OUT, out, sizeof out);
+    take(&chain, LSE, lse, sizeof lse);
 
     for (int t = 0; t < TOKENS && right; t++) {
         right = check_choice(t, &regret);

@@ -190,11 +190,12 @@ static float odd_target(enum kind kind, float target, struct smelt__random *rand
     }
 }
 
-static float odd_logit(enum kind kind, float logit, struct smelt__random *random) {
+/* Large scores rise from slot to slot: against another than the last the sum overflows. */
+static float odd_logit(enum kind kind, float logit, int64_t slot, struct smelt__random *random) {
     const int64_t choice = smelt__random_below(random, 4);
     switch (kind) {
     case LARGE_SCORES:
-        return logit * 1000.0F;
+        return logit + 100.0F * (float)slot;
     case NO_SCORE:
         return -INFINITY;
     case SOME_NAN_SCORES:
@@ -245,7 +246,7 @@ static void fill_query(struct smelt__problem *problem, int64_t query) {
                                 : 12.0F * noise + shift;
         const int valid = smelt__slots_row(problem, &slots, query, i) >= 0;
         target[i] = valid ? odd_target(kind, drawn, &random) : NAN;
-        logits[i] = valid ? odd_logit(kind, logit, &random) : NAN;
+        logits[i] = valid ? odd_logit(kind, logit, i, &random) : NAN;
     }
 }
 

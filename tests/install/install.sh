@@ -76,7 +76,7 @@ for header in "$source"/include/smelt/*.h; do
     found "$(basename "$header")" >/dev/null
 done
 for name in libsmelt.so libsmelt.so.1 libsmelt.a LICENSE NOTICE operators.md glossary.md \
-    embedding.md embed.c; do
+    embedding.md embed.c example.h; do
     found "$name" >/dev/null
 done
 cmp "$(found LICENSE)" "$source/LICENSE" || fail "LICENSE is another"
@@ -89,7 +89,7 @@ export PKG_CONFIG_PATH
 # Every documented command links; those that name no rpath are for a folder of the loader's path,
 # which LD_RUN_PATH stands for here. The last one is for the static library alone: further down.
 mkdir "$work/program"
-cp "$source/examples/embed.c" "$work/program"
+cp "$source/examples/embed.c" "$source/examples/example.h" "$work/program"
 for file in README.md docs/embedding.md examples/embed.c; do
     [ -n "$(commands $file)" ] || fail "$file has no command that builds a program"
 done

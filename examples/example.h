@@ -1,0 +1,71 @@
+/* What the examples share: bf16, random numbers, device memory, and what to do when a call fails.
+ */
+#ifndef EXAMPLE_H
+#define EXAMPLE_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <smelt/smelt.h>
+
+enum { STATUS_LACKING = 3 }; /* an exit status: the machine lacks something */
+
+static inline float from_bf16(uint16_t bits) {
+    const uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+/* The nearest, of two equally near ones the even one. For finite values. */
+static inline uint16_t to_bf16(float value) {
+    uint32_t wide;
+    memcpy(&wide, &value, sizeof wide);
+    return (uint16_t)((wide + 0x7FFF + (wide >> 16 & 1)) >> 16);
+}
+
+/* A multiple of 1/64 in [-1, 1), which bf16 holds exactly. */
+static inline float random_value(void) {
+    return (float)(rand() % 128 - 64) / 64.0F;
+}
+
+/* Says what failed and ends the program; what the machine lacks is told apart from a failure. */
+static inline void require(smelt_status status, const char *what) {
+    if (status == SMELT_OK)
+        return;
+    fprintf(stderr, "%s: %s: %s\n", what, smelt_status_name(status), smelt_last_error());
+    const int lacking = status == SMELT_ERROR_NO_DRIVER || status == SMELT_ERROR_NO_DEVICE ||
+                        status == SMELT_ERROR_NO_COMPILER || status == SMELT_ERROR_UNSUPPORTED;
+    exit(lacking ? STATUS_LACKING : EXIT_FAILURE);
+}
+
+/* A context on the first GPU. Without a kind it would be the CUDA context that is current here. */
+static inline smelt_context *open_context(void) {
+    smelt_context *context = NULL;
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    options.kind = SMELT_CONTEXT_DEVICE;
+    require(smelt_context_create(&context, &options), "context");
+    return context;
+}
+
+/* Device memory, at a multiple of 256 bytes; none for 0. */
+static inline void *allocate(smelt_context *context, size_t bytes) {
+    void *memory = NULL;
+    if (bytes > 0)
+        require(smelt_device_alloc(context, bytes, &memory), "memory");
+    return memory;
+}
+
+static inline void upload(smelt_context *context, void *to, const void *host, size_t bytes) {
+    require(smelt_device_upload(context, to, host, bytes), "upload");
+}
+
+/* What the calls before it have written, once they are done. */
+static inline void download(smelt_context *context, void *host, const void *from, size_t bytes) {
+    require(smelt_stream_synchronize(context, NULL), "synchronize");
+    require(smelt_device_download(context, host, from, bytes), "download");
+}
+
+#endif
