@@ -7,17 +7,12 @@
 #include "codegen/families/sparse_attn_bwd.h"
 #include "ops/sparse_attn_grad_args.h"
 #include "ops/sparse_attn_partition.h"
-#include "ops/sparse_attn_segments.h"
 #include "runtime/context.h"
 #include "runtime/log.h"
 #include "runtime/tensor_map.h"
 
 enum {
-    FINISH_COLUMNS = 8,      /* that a thread of the last step makes at a time */
-    SUM_COLUMNS = 8,         /* that a thread of a team of the sums adds */
-    SUM_WAVES = 16,          /* of sums beside another kernel: how many of their blocks are resident
-                                is not known */
-    TENSOR_MAP_COLUMNS = 64, /* of a box */
+    TENSOR_MAP_COLUMNS = 64,  /* of a box */
     MOST_MAP_STRIDE_BITS = 40 /* bytes that a map's strides stay below */
 };
 
@@ -118,12 +113,12 @@ static smelt_status launch_lists(const struct backward_call *call) {
     struct sparse_attn_bwd_lists_params params = {
         .work = smelt__sparse_attn_work(call->call, layout->queries),
         .members = at(call, layout->members),
-        .counts = at(call, layout->counts),
-        .keys = at(call, layout->keys),
+        .counts = at(call, layout->dkv.counts),
+        .keys = at(call, layout->dkv.keys),
         .masks = at(call, layout->masks),
-        .groups = (int)layout->groups,
+        .groups = (int)layout->dkv.groups,
         .group_queries = backward->group_queries,
-        .key_stride = layout->key_stride,
+        .key_stride = layout->dkv.key_stride,
         .topk = backward->shape.topk,
         .ascending = call->args->rows > ASCENDING_ROWS,
     };
@@ -147,7 +142,7 @@ static smelt_status launch_lists(const struct backward_call *call) {
     const struct smelt__kernel *kernel = kernel_of(backward, SMELT__BACKWARD_GROUP);
     return status == SMELT_OK
                ? launch(call, SMELT__BACKWARD_GROUP,
-                        smelt__blocks_for(kernel, layout->groups, kernel->most_blocks), &params)
+                        smelt__blocks_for(kernel, layout->dkv.groups, kernel->most_blocks), &params)
                : status;
 }
 
@@ -225,12 +220,12 @@ static smelt_status fill_main(const struct backward_call *call,
         .kv = args->kv.data,
         .grad_out = args->grad_out.data,
         .members = at(call, layout->members),
-        .counts = at(call, layout->counts),
-        .keys = at(call, layout->keys),
+        .counts = at(call, layout->dkv.counts),
+        .keys = at(call, layout->dkv.keys),
         .masks = at(call, layout->masks),
         .statistics = at(call, layout->statistics),
         .dq = args->dq.data,
-        .dkv = at(call, layout->sums),
+        .dkv = at(call, layout->dkv.sums),
         .progress = at(call, layout->progress),
         .q_batch_stride = args->q.strides[0],
         .q_token_stride = args->q.strides[1],
@@ -247,7 +242,7 @@ static smelt_status fill_main(const struct backward_call *call,
                         (args->rows > 1 && args->kv.strides[0] == args->rows * args->kv.strides[1]),
         .tokens = (int)args->tokens,
         .rows = (int)args->rows,
-        .key_stride = layout->key_stride,
+        .key_stride = layout->dkv.key_stride,
         .step = step_of(call),
         .scale = args->scale,
     };
@@ -259,124 +254,70 @@ static smelt_status fill_main(const struct backward_call *call,
                               : status;
 }
 
-/* The lists of a round's groups turned around: each key's partial rows, chunk by chunk. */
-static smelt_status launch_segments(const struct backward_call *call, int64_t first,
-                                    int64_t groups) {
-    const struct smelt__grad_layout *layout = &call->layout;
-    const struct smelt__segments_kernels kernels = {
-        kernel_of(call->backward, SMELT__BACKWARD_COUNT),
-        kernel_of(call->backward, SMELT__BACKWARD_SCAN),
-        kernel_of(call->backward, SMELT__BACKWARD_PLACE),
-    };
-    struct sparse_attn_bwd_segments_params params = {
-        .counts = at(call, layout->counts),
-        .keys = at(call, layout->keys),
-        .cursors = at(call, layout->cursors),
-        .starts = at(call, layout->starts),
-        .entries = at(call, layout->entry_list),
-        .sums = at(call, layout->scan_sums),
-        .first_group = (int)first,
-        .groups = (int)groups,
-        .chunk = (int)layout->chunk,
-        .key_stride = layout->key_stride,
-        .key_count = (int)(call->args->batches * call->args->rows),
-        .united = call->backward->group_queries > 1,
-    };
-    smelt__segments_cut(&params);
-    return smelt__segments_launch(call->backward->kernels->context, &kernels, &params,
-                                  call->stream);
-}
-
-/* Where the partial rows of a round's chunk are. */
-static void *partials_of(const struct backward_call *call, int64_t chunk) {
-    return at(call, call->layout.partials +
-                        (size_t)(chunk % call->layout.kept) * call->layout.kept_bytes);
-}
-
-/* The partial rows of a round's chunk, added to the sums. `beside`: while the main kernel launched
- * last runs, which has the next chunk's. */
-static smelt_status launch_sum(const struct backward_call *call, int64_t chunk, int beside) {
-    const struct smelt__kernel *kernel = kernel_of(call->backward, SMELT__BACKWARD_SUM);
-    const int64_t key_count = call->args->batches * call->args->rows;
-    const int64_t teams = kernel->threads / (call->backward->shape.dqk / SUM_COLUMNS);
-    const struct sparse_attn_bwd_sum_params params = {
-        .partials = partials_of(call, chunk),
-        .starts = (const int *)at(call, call->layout.starts) + chunk * key_count,
-        .entries = at(call, call->layout.entry_list),
-        .sums = at(call, call->layout.sums),
-        .key_count = (int)key_count,
-        .key_stride = call->layout.key_stride,
-        .head_blocks = call->backward->head_blocks,
-        .overlaps = beside,
-    };
-    const struct smelt__launch launch = {
-        .blocks = {smelt__blocks_for(kernel, (key_count + teams - 1) / teams,
-                                     kernel->most_blocks * (beside ? SUM_WAVES : 1))},
-        .early = beside,
-        .entered = 1,
-        .params = &params,
-    };
-    return smelt__kernel_launch(call->backward->kernels->context, kernel, &launch, call->stream);
-}
-
-/* The main kernel, of groups from first_group on; `beside`: multiprocessors that it leaves. */
-static smelt_status launch_groups(const struct backward_call *call,
-                                  const struct sparse_attn_bwd_params *params, int beside) {
-    const struct smelt__kernel *kernel = kernel_of(call->backward, SMELT__BACKWARD_MAIN);
-    const int64_t most = smelt__blocks_beside(kernel, call->args->free_multiprocessors + beside);
-    return launch(call, SMELT__BACKWARD_MAIN, smelt__blocks_for(kernel, params->groups, most),
-                  params);
-}
-
-/* dq and dkv's sums of a round's groups, with partial rows between: where two chunks' are kept, a
- * chunk's are summed while the next one's are made. */
-static smelt_status launch_round(const struct backward_call *call,
-                                 struct sparse_attn_bwd_params *params, int64_t first,
-                                 int64_t groups) {
-    const struct smelt__grad_layout *layout = &call->layout;
-    smelt_status status = launch_segments(call, first, groups);
-    int64_t chunk = 0;
-    for (int64_t begin = 0; begin < groups && status == SMELT_OK; begin += layout->chunk, chunk++) {
-        const int beside = layout->kept > 1 && chunk > 0;
-        params->first_group = (int)(first + begin);
-        params->groups = (int)(groups - begin < layout->chunk ? groups - begin : layout->chunk);
-        params->partials = partials_of(call, chunk);
-        status = launch_groups(call, params, beside ? call->backward->sums_beside : 0);
-        if (status == SMELT_OK && (beside || layout->kept == 1))
-            status = launch_sum(call, chunk - beside, beside);
-    }
-    return status == SMELT_OK && layout->kept > 1 ? launch_sum(call, chunk - 1, 0) : status;
-}
-
-/* dq, and the sums of dkv: of all groups at once, or in deterministic mode round by round. */
-static smelt_status launch_main(const struct backward_call *call) {
-    const struct smelt__grad_layout *layout = &call->layout;
+/* A chunk's launch of the main kernel: all but what is the chunk's in `params`. */
+struct main_launch {
+    const struct backward_call *call;
     struct sparse_attn_bwd_params params;
-    smelt_status status = fill_main(call, &params);
-    if (!call->backward->deterministic || call->args->rows == 0) {
-        params.groups = (int)layout->groups;
-        return status == SMELT_OK ? launch_groups(call, &params, 0) : status;
+};
+
+/* As smelt__key_grads_call has it. */
+static smelt_status launch_groups(const void *user, const struct smelt__key_grads_chunk *chunk) {
+    const struct main_launch *main = user;
+    const struct backward_call *call = main->call;
+    const struct smelt__kernel *kernel = kernel_of(call->backward, SMELT__BACKWARD_MAIN);
+    const int left = call->args->free_multiprocessors + chunk->beside;
+    struct sparse_attn_bwd_params params = main->params;
+    params.first_group = (int)chunk->first;
+    params.groups = (int)chunk->groups;
+    params.partials = chunk->partials;
+    return launch(call, SMELT__BACKWARD_MAIN,
+                  smelt__blocks_for(kernel, chunk->groups, smelt__blocks_beside(kernel, left)),
+                  &params);
+}
+
+static struct smelt__key_grads_call dkv_of(const struct backward_call *call) {
+    const struct smelt__sparse_attn_backward *backward = call->backward;
+    struct smelt__key_grads_call dkv = {
+        .context = backward->kernels->context,
+        .shape = smelt__grad_shape(backward),
+        .layout = &call->layout.dkv,
+        .finish = kernel_of(backward, SMELT__BACKWARD_FINISH),
+        .workspace = call->args->workspace,
+        .united = backward->group_queries > 1,
+        .launch_groups = launch_groups,
+        .stream = call->stream,
+    };
+    if (backward->deterministic) {
+        dkv.count = kernel_of(backward, SMELT__BACKWARD_COUNT);
+        dkv.scan = kernel_of(backward, SMELT__BACKWARD_SCAN);
+        dkv.place = kernel_of(backward, SMELT__BACKWARD_PLACE);
+        dkv.sum = kernel_of(backward, SMELT__BACKWARD_SUM);
     }
-    for (int64_t first = 0; first < layout->groups && status == SMELT_OK; first += layout->round) {
-        const int64_t left = layout->groups - first;
-        status = launch_round(call, &params, first, left < layout->round ? left : layout->round);
-    }
-    return status;
+    return dkv;
+}
+
+/* dq, and the sums of dkv. */
+static smelt_status launch_main(const struct backward_call *call) {
+    struct smelt__key_grads_call dkv = dkv_of(call);
+    struct main_launch main = {.call = call};
+    smelt_status status = fill_main(call, &main.params);
+    dkv.user = &main;
+    return status == SMELT_OK ? smelt__key_grads_launch(&dkv) : status;
 }
 
 /* The caller's dkv, and dsink. */
 static smelt_status launch_finish(const struct backward_call *call) {
     const smelt_sparse_attn_grad_args *args = call->args;
-    const smelt_tensor *dkv = args->dkv.data        ? &args->dkv
-                              : args->dkv_fp32.data ? &args->dkv_fp32
-                                                    : &args->dkv_sum;
+    const struct smelt__key_grads_call dkv = dkv_of(call);
+    const smelt_tensor *tensor = args->dkv.data        ? &args->dkv
+                                 : args->dkv_fp32.data ? &args->dkv_fp32
+                                                       : &args->dkv_sum;
     const struct sparse_attn_bwd_finish_params params = {
-        .sums = at(call, call->layout.sums),
-        .dkv = dkv->data,
+        .dkv = tensor->data,
         .dsink_parts = at(call, call->layout.dsink_parts),
         .dsink = args->dsink.data,
-        .dkv_batch_stride = dkv->strides[0],
-        .dkv_row_stride = dkv->strides[1],
+        .dkv_batch_stride = tensor->strides[0],
+        .dkv_row_stride = tensor->strides[1],
         .mode = args->dkv.data        ? FINISH_BF16
                 : args->dkv_fp32.data ? FINISH_FP32
                                       : FINISH_ADD,
@@ -385,16 +326,7 @@ static smelt_status launch_finish(const struct backward_call *call) {
         .heads = call->backward->shape.heads,
         .parts = (int)call->layout.parts,
     };
-    const struct smelt__kernel *kernel = kernel_of(call->backward, SMELT__BACKWARD_FINISH);
-    const int64_t threads =
-        args->batches * args->rows * (call->backward->shape.dqk / FINISH_COLUMNS);
-    const int64_t blocks = (threads + kernel->threads - 1) / kernel->threads;
-    const int64_t most = kernel->resident_blocks;
-    return launch(call, SMELT__BACKWARD_FINISH,
-                  blocks < 1      ? 1
-                  : blocks < most ? blocks
-                                  : most,
-                  &params);
+    return smelt__key_grads_finish(&dkv, params);
 }
 
 static smelt_status launch_chain(const struct backward_call *call) {
@@ -447,7 +379,7 @@ smelt_status smelt__sparse_attn_backward_launch(const struct smelt__sparse_attn_
         stream};
     status = smelt__grad_check_memory(backward, &call, &all.layout, &args);
     if (status == SMELT_OK)
-        status =
-            smelt__operator_check_grid(backward->kernels, SMELT_PASS_BACKWARD, all.layout.groups);
+        status = smelt__operator_check_grid(backward->kernels, SMELT_PASS_BACKWARD,
+                                            all.layout.dkv.groups);
     return status == SMELT_OK ? launch_in_context(&all) : status;
 }

@@ -6,95 +6,23 @@
 
 #include "codegen/families/sparse_attn_bwd.h"
 #include "ops/arguments.h"
+#include "ops/divide.h"
 #include "ops/sparse_attn_partition.h"
-#include "ops/sparse_attn_segments.h"
 #include "runtime/abi.h"
 #include "runtime/log.h"
 
-enum {
-    KEY_STEP = 64,    /* lists are padded to whole blocks of it */
-    WAVE_ITEMS = 132, /* of the largest Hopper GPUs: chunks are whole waves where they can. No
-                         device is asked, since the order of sums must not depend on it */
-    FEWEST_CHUNKS =
-        6, /* where sums run beside the next chunk's main kernel: the last ones do not */
-    /* Partial rows a key, below which chunks of half the size cost more than that brings: each
-     * chunk reads and writes the sums of every key. (Measured: 21 bring a little, 5 cost 9 %.) */
-    FEWEST_ROWS = 16
-};
-
-/* What partial rows may take when the caller does not say. */
-static const size_t DEFAULT_LIMIT = 1536UL << 20;
+enum { KEY_STEP = 64 /* lists are padded to whole blocks of it */ };
 
 /* ---- workspace ------------------------------------------------------------------------------- */
 
-static size_t place(size_t *end, int64_t count, size_t bytes) {
-    const size_t offset = *end, size = (size_t)count * bytes;
-    *end = offset + (size + SMELT__BACKWARD_ALIGNMENT - 1) / SMELT__BACKWARD_ALIGNMENT *
-                        SMELT__BACKWARD_ALIGNMENT;
-    return offset;
-}
-
-static int64_t up_to(int64_t value, int64_t step) {
-    return (value + step - 1) / step * step;
-}
-
-/* Chunks of two halves of `most` groups, which take turns: whole waves of the multiprocessors that
- * the sums leave to the main kernel. 0: not one wave fits, or is there, or the table is too large.
- */
-static int64_t half_chunk(const struct smelt__sparse_attn_backward *backward,
-                          const struct smelt__grad_layout *layout, int64_t key_count,
-                          int64_t most) {
-    const int64_t wave = (WAVE_ITEMS - backward->sums_beside) / backward->head_blocks;
-    const int64_t wanted = up_to(layout->groups, FEWEST_CHUNKS) / FEWEST_CHUNKS;
-    if (backward->sums_beside == 0 || wave == 0 || most / 2 < wave || layout->groups <= wave)
-        return 0;
-    const int64_t chunk = most / 2 < wanted ? most / 2 / wave * wave : up_to(wanted, wave);
-    return chunk * layout->key_stride < FEWEST_ROWS * key_count ? 0 : chunk;
-}
-
-/* Groups whose partial rows stay below the limit, one at the least. It depends on nothing of the
- * device, since it says in which order sums are taken. */
-static int64_t whole_chunk(const struct smelt__sparse_attn_backward *backward,
-                           const struct smelt__grad_layout *layout, int64_t most) {
-    const int64_t wave = up_to(WAVE_ITEMS, backward->head_blocks) / backward->head_blocks;
-    if (most >= layout->groups)
-        return layout->groups;
-    if (most > wave)
-        most -= most % wave;
-    return most > 0 ? most : 1;
-}
-
-/* Cuts the groups into chunks: all of them at once, or within the limit of the partial rows. */
-static void cut_chunks(const struct smelt__sparse_attn_backward *backward, int64_t key_count,
-                       size_t limit, struct smelt__grad_layout *layout) {
-    const size_t group = (size_t)layout->key_stride * (size_t)backward->shape.dqk * 2 *
-                         (size_t)backward->head_blocks;
-    int64_t most = (int64_t)((limit ? limit : DEFAULT_LIMIT) / group);
-    layout->chunk = layout->groups;
-    if (!backward->deterministic || layout->groups == 0)
-        return;
-    const int64_t numbered = INT32_MAX / layout->key_stride / backward->head_blocks; /* by an int */
-    if (most > numbered)
-        most = numbered;
-    layout->chunk = half_chunk(backward, layout, key_count, most);
-    layout->kept = layout->chunk > 0 ? 2 : 1;
-    if (layout->chunk == 0)
-        layout->chunk = whole_chunk(backward, layout, most);
-    layout->kept_bytes = (size_t)layout->chunk * group;
-    layout->round =
-        layout->chunk * smelt__segments_round(layout->chunk, layout->key_stride, key_count);
-}
-
-/* What the deterministic mode has besides. */
-static void add_partials(int64_t key_count, struct smelt__grad_layout *layout) {
-    const int64_t groups = layout->round < layout->groups ? layout->round : layout->groups;
-    const struct smelt__segments_layout segments =
-        smelt__segments_layout(groups, layout->chunk, layout->key_stride, key_count);
-    layout->cursors = place(&layout->bytes, segments.cursors, sizeof(int));
-    layout->starts = place(&layout->bytes, segments.starts, sizeof(int));
-    layout->entry_list = place(&layout->bytes, segments.entries, sizeof(int));
-    layout->scan_sums = place(&layout->bytes, segments.sums, sizeof(int));
-    layout->partials = place(&layout->bytes, layout->kept, layout->kept_bytes);
+struct smelt__key_grads_shape
+smelt__grad_shape(const struct smelt__sparse_attn_backward *backward) {
+    return (struct smelt__key_grads_shape){
+        .columns = backward->shape.dqk,
+        .deterministic = backward->deterministic,
+        .head_blocks = backward->head_blocks,
+        .sums_beside = backward->sums_beside,
+    };
 }
 
 struct smelt__grad_layout
@@ -103,30 +31,31 @@ smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
     const struct smelt__sparse_attn_shape *shape = &backward->shape;
     const int64_t slots = call->width < shape->topk ? call->width : shape->topk;
     const int64_t key_count = call->batches * call->rows;
+    const struct smelt__key_grads_shape dkv = smelt__grad_shape(backward);
     struct smelt__grad_layout layout = {.queries = smelt__sparse_attn_count_queries(call)};
-    layout.groups = (layout.queries + backward->group_queries - 1) / backward->group_queries;
-    layout.entries = layout.groups * backward->group_queries;
-    layout.parts =
-        up_to(layout.entries, SMELT__SPARSE_ATTN_BWD_ENTRIES) / SMELT__SPARSE_ATTN_BWD_ENTRIES;
-    layout.key_stride = (int)up_to(slots * backward->group_queries, KEY_STEP);
-    cut_chunks(backward, key_count, limit, &layout);
+    const int64_t groups = smelt__divide_up(layout.queries, backward->group_queries);
+    layout.entries = groups * backward->group_queries;
+    layout.parts = smelt__divide_up(layout.entries, SMELT__SPARSE_ATTN_BWD_ENTRIES);
+    layout.dkv.groups = groups;
+    layout.dkv.key_count = key_count;
+    layout.dkv.key_stride =
+        (int)(smelt__divide_up(slots * backward->group_queries, KEY_STEP) * KEY_STEP);
     if (shape->buckets && layout.queries > 0) {
         const size_t bytes = smelt__partition_layout(layout.queries, shape->buckets).bytes;
-        layout.partition = place(&layout.bytes, (int64_t)bytes, 1);
+        layout.partition = smelt__workspace_place(&layout.bytes, (int64_t)bytes, 1);
     }
-    const int64_t keys = layout.groups * layout.key_stride;
-    layout.members = place(&layout.bytes, layout.entries, sizeof(int));
-    layout.counts = place(&layout.bytes, layout.groups, sizeof(int));
-    layout.keys = place(&layout.bytes, keys, sizeof(int));
-    layout.masks = place(&layout.bytes, backward->group_queries > 1 ? keys : 0, 1);
-    layout.statistics =
-        place(&layout.bytes, layout.entries * backward->query_rows, 2 * sizeof(float));
-    layout.dsink_parts =
-        place(&layout.bytes, shape->sink ? layout.parts * shape->heads : 0, sizeof(float));
-    layout.progress = place(&layout.bytes, key_count > 0, SMELT__BACKWARD_ALIGNMENT);
-    layout.sums = place(&layout.bytes, key_count * shape->dqk, sizeof(float));
-    if (backward->deterministic && layout.groups > 0 && key_count > 0)
-        add_partials(key_count, &layout);
+    const int64_t keys = groups * layout.dkv.key_stride;
+    layout.members = smelt__workspace_place(&layout.bytes, layout.entries, sizeof(int));
+    layout.dkv.counts = smelt__workspace_place(&layout.bytes, groups, sizeof(int));
+    layout.dkv.keys = smelt__workspace_place(&layout.bytes, keys, sizeof(int));
+    layout.masks = smelt__workspace_place(&layout.bytes, backward->group_queries > 1 ? keys : 0, 1);
+    layout.statistics = smelt__workspace_place(&layout.bytes, layout.entries * backward->query_rows,
+                                               2 * sizeof(float));
+    layout.dsink_parts = smelt__workspace_place(
+        &layout.bytes, shape->sink ? layout.parts * shape->heads : 0, sizeof(float));
+    layout.progress =
+        smelt__workspace_place(&layout.bytes, key_count > 0, SMELT__BACKWARD_ALIGNMENT);
+    smelt__key_grads_place(&dkv, limit, &layout.bytes, &layout.dkv);
     return layout;
 }
 

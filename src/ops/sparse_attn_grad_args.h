@@ -2,24 +2,20 @@
 #ifndef SMELT_OPS_SPARSE_ATTN_GRAD_ARGS_H
 #define SMELT_OPS_SPARSE_ATTN_GRAD_ARGS_H
 
+#include "ops/key_grads.h"
 #include "ops/sparse_attn_backward.h"
-
-enum { SMELT__BACKWARD_ALIGNMENT = 256 }; /* bytes: of the workspace and of each array in it */
 
 /* Where each array lies in the workspace, bytes from its start, and what follows from the call. */
 struct smelt__grad_layout {
-    size_t partition, members, counts, keys, masks, statistics, dsink_parts, partials;
-    size_t progress, sums;                         /* one after the other: zeroed together */
-    size_t cursors, starts, entry_list, scan_sums; /* of lists by keys */
-    size_t bytes;                                  /* of all */
-    int64_t queries, groups, entries, parts;
-    int64_t chunk; /* groups of a launch of the main kernel */
-    /* In deterministic mode: of how many chunks partial rows are kept, 1 or 2; how many groups'
-     * lists are turned around at once, a multiple of the chunk. */
-    int64_t kept, round;
-    size_t kept_bytes; /* of a chunk's partial rows */
-    int key_stride;
+    size_t partition, members, masks, statistics, dsink_parts;
+    size_t progress; /* ahead of the sums: zeroed together */
+    struct smelt__key_grads_layout dkv;
+    size_t bytes; /* of all */
+    int64_t queries, entries, parts;
 };
+
+/* What the layout of dkv's sums follows from. */
+struct smelt__key_grads_shape smelt__grad_shape(const struct smelt__sparse_attn_backward *backward);
 
 /* Of checked extents. `limit`: of partial rows, in bytes; 0: by rule. */
 struct smelt__grad_layout

@@ -1,0 +1,215 @@
+/* See key_grads.h. */
+#include "ops/key_grads.h"
+
+#include "ops/divide.h"
+#include "ops/operator.h"
+#include "ops/sparse_attn_segments.h"
+
+enum {
+    WAVE_ITEMS = 132, /* of the largest Hopper GPUs: chunks are whole waves where they can. No
+                         device is asked, since the order of sums must not depend on it */
+    FEWEST_CHUNKS =
+        6, /* where sums run beside the next chunk's main kernel: the last ones do not */
+    /* Partial rows a key, below which chunks of half the size cost more than that brings: each
+     * chunk reads and writes the sums of every key. (Measured: 21 bring a little, 5 cost 9 %.) */
+    FEWEST_ROWS = 16,
+    FINISH_COLUMNS = 8, /* that a thread of the last step makes at a time */
+    SUM_COLUMNS = 8,    /* that a thread of a team of the sums adds */
+    SUM_WAVES = 16      /* of sums beside another kernel: how many of their blocks are resident
+                           is not known */
+};
+
+/* What partial rows may take when the caller does not say. */
+static const size_t DEFAULT_LIMIT = 1536UL << 20;
+
+/* ---- workspace ------------------------------------------------------------------------------- */
+
+size_t smelt__workspace_place(size_t *end, int64_t count, size_t bytes) {
+    const size_t offset = *end, size = (size_t)count * bytes;
+    *end = offset + (size + SMELT__BACKWARD_ALIGNMENT - 1) / SMELT__BACKWARD_ALIGNMENT *
+                        SMELT__BACKWARD_ALIGNMENT;
+    return offset;
+}
+
+static int64_t up_to(int64_t value, int64_t step) {
+    return smelt__divide_up(value, step) * step;
+}
+
+/* Chunks of two halves of `most` groups, which take turns: whole waves of the multiprocessors that
+ * the sums leave to the main kernel. 0: not one wave fits, or is there, or the table is too large.
+ */
+static int64_t half_chunk(const struct smelt__key_grads_shape *shape,
+                          const struct smelt__key_grads_layout *layout, int64_t most) {
+    const int64_t wave = (WAVE_ITEMS - shape->sums_beside) / shape->head_blocks;
+    const int64_t wanted = smelt__divide_up(layout->groups, FEWEST_CHUNKS);
+    if (shape->sums_beside == 0 || wave == 0 || most / 2 < wave || layout->groups <= wave)
+        return 0;
+    const int64_t chunk = most / 2 < wanted ? most / 2 / wave * wave : up_to(wanted, wave);
+    return chunk * layout->key_stride < FEWEST_ROWS * layout->key_count ? 0 : chunk;
+}
+
+/* Groups whose partial rows stay below the limit, one at the least. */
+static int64_t whole_chunk(const struct smelt__key_grads_shape *shape,
+                           const struct smelt__key_grads_layout *layout, int64_t most) {
+    const int64_t wave = smelt__divide_up(WAVE_ITEMS, shape->head_blocks);
+    if (most >= layout->groups)
+        return layout->groups;
+    if (most > wave)
+        most -= most % wave;
+    return most > 0 ? most : 1;
+}
+
+/* Cuts the groups into chunks, within the limit of the partial rows. */
+static void cut_chunks(const struct smelt__key_grads_shape *shape, size_t limit,
+                       struct smelt__key_grads_layout *layout) {
+    const size_t group =
+        (size_t)layout->key_stride * (size_t)shape->columns * 2 * (size_t)shape->head_blocks;
+    const int64_t numbered = INT32_MAX / layout->key_stride / shape->head_blocks; /* by an int */
+    int64_t most = (int64_t)((limit ? limit : DEFAULT_LIMIT) / group);
+    if (most > numbered)
+        most = numbered;
+    layout->chunk = half_chunk(shape, layout, most);
+    layout->kept = layout->chunk > 0 ? 2 : 1;
+    if (layout->chunk == 0)
+        layout->chunk = whole_chunk(shape, layout, most);
+    layout->kept_bytes = (size_t)layout->chunk * group;
+    layout->round =
+        layout->chunk * smelt__segments_round(layout->chunk, layout->key_stride, layout->key_count);
+}
+
+/* What the deterministic mode has besides. */
+static void place_partials(size_t *end, struct smelt__key_grads_layout *layout) {
+    const int64_t groups = layout->round < layout->groups ? layout->round : layout->groups;
+    const struct smelt__segments_layout segments =
+        smelt__segments_layout(groups, layout->chunk, layout->key_stride, layout->key_count);
+    layout->cursors = smelt__workspace_place(end, segments.cursors, sizeof(int));
+    layout->starts = smelt__workspace_place(end, segments.starts, sizeof(int));
+    layout->entry_list = smelt__workspace_place(end, segments.entries, sizeof(int));
+    layout->scan_sums = smelt__workspace_place(end, segments.sums, sizeof(int));
+    layout->partials = smelt__workspace_place(end, layout->kept, layout->kept_bytes);
+}
+
+void smelt__key_grads_place(const struct smelt__key_grads_shape *shape, size_t limit, size_t *end,
+                            struct smelt__key_grads_layout *layout) {
+    layout->sums = smelt__workspace_place(end, layout->key_count * shape->columns, sizeof(float));
+    layout->chunk = layout->groups;
+    if (!shape->deterministic || layout->groups == 0)
+        return;
+    cut_chunks(shape, limit, layout);
+    if (layout->key_count > 0)
+        place_partials(end, layout);
+}
+
+/* ---- launching ------------------------------------------------------------------------------- */
+
+static void *at(const struct smelt__key_grads_call *call, size_t offset) {
+    return (char *)call->workspace + offset;
+}
+
+/* The lists of a round's groups turned around: each key's partial rows, chunk by chunk. */
+static smelt_status launch_segments(const struct smelt__key_grads_call *call, int64_t first,
+                                    int64_t groups) {
+    const struct smelt__key_grads_layout *layout = call->layout;
+    const struct smelt__segments_kernels kernels = {call->count, call->scan, call->place};
+    struct sparse_attn_bwd_segments_params params = {
+        .counts = at(call, layout->counts),
+        .keys = at(call, layout->keys),
+        .cursors = at(call, layout->cursors),
+        .starts = at(call, layout->starts),
+        .entries = at(call, layout->entry_list),
+        .sums = at(call, layout->scan_sums),
+        .first_group = (int)first,
+        .groups = (int)groups,
+        .chunk = (int)layout->chunk,
+        .key_stride = layout->key_stride,
+        .key_count = (int)layout->key_count,
+        .united = call->united,
+    };
+    smelt__segments_cut(&params);
+    return smelt__segments_launch(call->context, &kernels, &params, call->stream);
+}
+
+/* Where the partial rows of a round's chunk are. */
+static void *partials_of(const struct smelt__key_grads_call *call, int64_t chunk) {
+    return at(call, call->layout->partials +
+                        (size_t)(chunk % call->layout->kept) * call->layout->kept_bytes);
+}
+
+/* The partial rows of a round's chunk, added to the sums. `beside`: while the main kernel launched
+ * last runs, which has the next chunk's. */
+static smelt_status launch_sum(const struct smelt__key_grads_call *call, int64_t chunk,
+                               int beside) {
+    const struct smelt__key_grads_layout *layout = call->layout;
+    const int64_t teams = call->sum->threads / (call->shape.columns / SUM_COLUMNS);
+    const struct sparse_attn_bwd_sum_params params = {
+        .partials = partials_of(call, chunk),
+        .starts = (const int *)at(call, layout->starts) + chunk * layout->key_count,
+        .entries = at(call, layout->entry_list),
+        .sums = at(call, layout->sums),
+        .key_count = (int)layout->key_count,
+        .key_stride = layout->key_stride,
+        .head_blocks = call->shape.head_blocks,
+        .overlaps = beside,
+    };
+    const struct smelt__launch launch = {
+        .blocks = {smelt__blocks_for(call->sum, smelt__divide_up(layout->key_count, teams),
+                                     call->sum->most_blocks * (beside ? SUM_WAVES : 1))},
+        .early = beside,
+        .entered = 1,
+        .params = &params,
+    };
+    return smelt__kernel_launch(call->context, call->sum, &launch, call->stream);
+}
+
+/* A round's groups, with partial rows between: where two chunks' are kept, a chunk's are summed
+ * while the next one's are made. */
+static smelt_status launch_round(const struct smelt__key_grads_call *call, int64_t first,
+                                 int64_t groups) {
+    const struct smelt__key_grads_layout *layout = call->layout;
+    smelt_status status = launch_segments(call, first, groups);
+    int64_t number = 0;
+    for (int64_t begin = 0; begin < groups && status == SMELT_OK;
+         begin += layout->chunk, number++) {
+        const int beside = layout->kept > 1 && number > 0;
+        const int64_t left = groups - begin;
+        const struct smelt__key_grads_chunk chunk = {
+            .first = first + begin,
+            .groups = left < layout->chunk ? left : layout->chunk,
+            .partials = partials_of(call, number),
+            .beside = beside ? call->shape.sums_beside : 0,
+        };
+        status = call->launch_groups(call->user, &chunk);
+        if (status == SMELT_OK && (beside || layout->kept == 1))
+            status = launch_sum(call, number - beside, beside);
+    }
+    return status == SMELT_OK && layout->kept > 1 ? launch_sum(call, number - 1, 0) : status;
+}
+
+smelt_status smelt__key_grads_launch(const struct smelt__key_grads_call *call) {
+    const struct smelt__key_grads_layout *layout = call->layout;
+    const struct smelt__key_grads_chunk all = {.groups = layout->groups};
+    smelt_status status = SMELT_OK;
+    if (!call->shape.deterministic || layout->key_count == 0)
+        return call->launch_groups(call->user, &all);
+    for (int64_t first = 0; first < layout->groups && status == SMELT_OK; first += layout->round) {
+        const int64_t left = layout->groups - first;
+        status = launch_round(call, first, left < layout->round ? left : layout->round);
+    }
+    return status;
+}
+
+smelt_status smelt__key_grads_finish(const struct smelt__key_grads_call *call,
+                                     struct sparse_attn_bwd_finish_params params) {
+    const int64_t threads = call->layout->key_count * (call->shape.columns / FINISH_COLUMNS);
+    const int64_t blocks = smelt__divide_up(threads, call->finish->threads);
+    const int64_t most = call->finish->resident_blocks;
+    const struct smelt__launch launch = {
+        .blocks = {(uint32_t)(blocks < 1      ? 1
+                              : blocks < most ? blocks
+                                              : most)},
+        .entered = 1,
+        .params = &params,
+    };
+    params.sums = at(call, call->layout->sums);
+    return smelt__kernel_launch(call->context, call->finish, &launch, call->stream);
+}
