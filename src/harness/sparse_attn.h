@@ -2,6 +2,7 @@
 #ifndef SMELT_HARNESS_SPARSE_ATTN_H
 #define SMELT_HARNESS_SPARSE_ATTN_H
 
+#include "harness/grad_rows.h"
 #include "harness/placed.h"
 #include "ops/sparse_attn_tensors.h"
 #include "smelt/sparse_attn.h"
@@ -25,6 +26,9 @@ void smelt__sparse_attn_grad_footprint(const struct smelt__problem *problem,
                                        struct smelt__footprints *footprints);
 extern const struct smelt__comparison
     smelt__sparse_attn_grad_comparisons[SMELT__SPARSE_ATTN_GRAD_COMPARISONS];
+
+/* dkv's three tensors. */
+struct smelt__key_rows smelt__sparse_attn_dkv_rows(const struct smelt__problem *problem);
 
 /* What both use. The extents of either pass's tensors, by symbol. */
 void smelt__sparse_attn_shape_extents(struct smelt__problem *problem);

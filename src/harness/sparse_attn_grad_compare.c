@@ -16,34 +16,26 @@
 
 enum { STREAM_KEYS = 202 };
 
-/* Rounding to bf16 is off by 2^-8 of a number at most, by 1.7e-3 in the mean square. p and ds are
- * rounded before the products that they go into, and so are dq and, as bf16, dkv: a row with a
- * single term has both at their worst, and 5e-3 has been seen. */
-static const double OVERALL_TOLERANCE = 4e-3, ROW_TOLERANCE = 8e-3;
 /* An error of a score moves its probability by as much; see sparse_attn_compare.c. */
 static const double TOLERANCE_PER_SCORE = 4.3e-6;
 /* What fp32 loses of dp - delta, relative to the numbers that these two are sums of. */
 static const double LOST_IN_DIFFERENCE = 2e-6;
 /* dsink is a sum of fp32 numbers, relative to the numbers that it and each delta are sums of. */
 static const double DSINK_TOLERANCE = 2e-5;
-/* Rows smaller than this are compared as if they were this large: below it fp32's normal range
- * ends. And of a start value that is added to, fp32 keeps so much. */
-static const double SMALLEST_ROW_NORM = 1e-30, FP32_ROUNDING = 0x1p-24;
+/* Numbers smaller than this are compared as if they were this large: below it fp32's normal range
+ * ends. */
+static const double SMALLEST_TERMS = 1e-30;
 
 /* Of dq and of dkv: */
-enum { OVERALL, ROW, ABSOLUTE, LARGEST_SCORE, ROW_METRICS };
+enum { LARGEST_SCORE = SMELT__GRAD_METRICS, ROW_METRICS };
 
 static const struct smelt__metric dq_metrics[ROW_METRICS] = {
-    [OVERALL] = {"relative_error", "dq", "dq, relative", "relative error of dq", SMELT__OVERALL},
-    [ROW] = {"relative_error", "dq_row", "worst dq row", "relative error of dq", SMELT__LARGEST},
-    [ABSOLUTE] = {"max_abs_error", "dq", NULL, "error of dq", SMELT__LARGEST},
+    SMELT__GRAD_METRIC_ROWS("dq"),
     [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST},
 };
 
 static const struct smelt__metric dkv_metrics[ROW_METRICS] = {
-    [OVERALL] = {"relative_error", "dkv", "dkv, relative", "relative error of dkv", SMELT__OVERALL},
-    [ROW] = {"relative_error", "dkv_row", "worst dkv row", "relative error of dkv", SMELT__LARGEST},
-    [ABSOLUTE] = {"max_abs_error", "dkv", NULL, "error of dkv", SMELT__LARGEST},
+    SMELT__GRAD_METRIC_ROWS("dkv"),
     [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST},
 };
 
@@ -53,51 +45,9 @@ static const struct smelt__metric dsink_metrics[] = {
 
 static const char OUT_OF_MEMORY[] = "out of memory while computing the reference";
 
-/* ---- rows ------------------------------------------------------------------------------------ */
-
-/* A row of dq or dkv as it should be, and what fp32 may be off by beside the bars. */
-struct expected_row {
-    const double *grads; /* [dqk] */
-    double spread;       /* see sparse_attn_grad.h */
-    double cancelled;    /* likewise; 0: nothing has a part in the row */
-    double before;       /* the norm of what was added to */
-    const char *nothing; /* what is wrong when it is not exactly 0 then */
-};
-
-/* `got`: [dqk], less what was added to. */
-static void compare_row(const struct smelt__problem *problem, const double *got,
-                        const struct expected_row *expected, int64_t place,
-                        struct smelt__finding *finding) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
-    double different = 0, reference = 0;
-    for (int d = 0; d < spec->dqk; d++) {
-        const double delta = got[d] - expected->grads[d];
-        finding->wrong_place = place;
-        if (!isfinite(got[d]))
-            finding->wrong = "NaN, infinite or not written";
-        else if (!(expected->cancelled > 0) && got[d] != 0)
-            finding->wrong = expected->nothing;
-        if (finding->wrong)
-            return;
-        different += delta * delta;
-        reference += expected->grads[d] * expected->grads[d];
-        smelt__finding_enlarge(finding, ABSOLUTE, fabs(delta), place);
-    }
-    /* Added to the norm, what fp32 loses takes up the whole bar at most. */
-    const double lost = LOST_IN_DIFFERENCE * expected->cancelled + FP32_ROUNDING * expected->before;
-    const double norm = fmax(fmax(sqrt(reference), expected->spread), SMALLEST_ROW_NORM);
-    smelt__finding_enlarge(finding, ROW, sqrt(different) / (norm + lost / ROW_TOLERANCE), place);
-    finding->metrics[OVERALL].value += different;
-    finding->metrics[OVERALL].weight += norm * norm + pow(lost / OVERALL_TOLERANCE, 2);
-}
-
-/* `rows`: how many were compared. Of one row what is over everything is the row's own; of many,
- * outliers even out. */
+/* `rows`: how many were compared. */
 static void judge_rows(double rows, struct smelt__metric_result *results) {
-    const double by_score = TOLERANCE_PER_SCORE * results[LARGEST_SCORE].value;
-    results[OVERALL].bar =
-        OVERALL_TOLERANCE + (ROW_TOLERANCE - OVERALL_TOLERANCE) / fmax(rows, 1) + by_score;
-    results[ROW].bar = ROW_TOLERANCE + by_score;
+    smelt__grad_rows_judge(rows, TOLERANCE_PER_SCORE * results[LARGEST_SCORE].value, results);
 }
 
 /* ---- dq, by query ---------------------------------------------------------------------------- */
@@ -117,16 +67,18 @@ static void compare_heads(const struct smelt__placed *placed, int64_t query,
     const smelt_sparse_attn_spec *spec = placed->problem->spec;
     const int64_t tokens = placed->problem->options.tokens;
     for (int head = 0; head < spec->heads && !finding->wrong; head++) {
-        const struct expected_row row = {
+        const struct smelt__expected_row row = {
             .grads = expected->grads + (int64_t)head * spec->dqk,
+            .columns = spec->dqk,
             .spread = expected->spread[head],
-            .cancelled = expected->cancelled[head],
+            .lost = LOST_IN_DIFFERENCE * expected->cancelled[head],
+            .none = !(expected->cancelled[head] > 0),
             .nothing = "dq of a query without a valid slot, or without weight, is not 0"};
         const uint16_t *dq =
             smelt__placed_row(placed, TENSOR(DQ), query / tokens, query % tokens, head);
         for (int d = 0; d < spec->dqk; d++)
             got[d] = (double)smelt__bf16_to_float(dq[d]);
-        compare_row(placed->problem, got, &row, head, finding);
+        smelt__grad_row_compare(got, &row, head, finding);
     }
     smelt__finding_enlarge(finding, LARGEST_SCORE, expected->max_abs[0], 0);
 }
@@ -198,32 +150,12 @@ static int64_t count_keys(const struct smelt__problem *problem) {
     return problem->options.batches * problem->options.rows;
 }
 
-/* The tensor that dkv is handed out in. */
-static int dkv_tensor(const struct smelt__problem *problem) {
-    static const int tensors[] = {[SMELT__DKV_BF16] = TENSOR(DKV),
-                                  [SMELT__DKV_FP32] = TENSOR(DKV_FP32),
-                                  [SMELT__DKV_ADD] = TENSOR(DKV_SUM)};
-    return tensors[problem->options.dkv];
-}
-
-static const void *dkv_row(const struct smelt__placed *placed, int64_t key) {
-    const int64_t rows = placed->problem->options.rows;
-    return smelt__placed_row(placed, dkv_tensor(placed->problem), key / rows, key % rows, 0);
-}
-
-/* What a key's row held before the call; NULL: it is overwritten. */
-static const float *row_before(const struct smelt__problem *problem, int64_t key) {
-    const int64_t rows = problem->options.rows;
-    const float *sums = smelt__problem_data(problem, TENSOR(DKV_SUM));
-    return sums ? sums + smelt__problem_at(problem, TENSOR(DKV_SUM), key / rows, key % rows, 0)
-                : NULL;
-}
-
 static int is_untouched(const struct smelt__placed *placed, int64_t key) {
     const struct smelt__problem *problem = placed->problem;
     const smelt_sparse_attn_spec *spec = problem->spec;
-    const void *row = dkv_row(placed, key);
-    const float *before = row_before(problem, key), *single = row;
+    const struct smelt__key_rows rows = smelt__sparse_attn_dkv_rows(problem);
+    const void *row = smelt__key_row(placed, &rows, key);
+    const float *before = smelt__key_row_before(problem, &rows, key), *single = row;
     const uint16_t *half = row;
     int nonzero = 0;
     if (before)
@@ -329,25 +261,6 @@ static int64_t choose_keys(const struct smelt__placed *placed, int64_t most, int
     return count;
 }
 
-/* `got`: [dqk]. Takes off what was there before, whose norm it returns. */
-static double read_key(const struct smelt__placed *placed, int64_t key, double *got) {
-    const smelt_sparse_attn_spec *spec = placed->problem->spec;
-    const void *row = dkv_row(placed, key);
-    const float *before = row_before(placed->problem, key), *single = row;
-    const uint16_t *half = row;
-    double square = 0;
-    for (int d = 0; d < spec->dqk; d++) {
-        got[d] = placed->problem->options.dkv == SMELT__DKV_BF16
-                     ? (double)smelt__bf16_to_float(half[d])
-                     : (double)single[d];
-        if (before) {
-            got[d] -= (double)before[d];
-            square += (double)before[d] * (double)before[d];
-        }
-    }
-    return sqrt(square);
-}
-
 static void compare_key(const struct smelt__placed *placed, const void *prepared, int64_t key,
                         struct smelt__finding *finding) {
     const struct queries *queries = prepared;
@@ -360,14 +273,18 @@ static void compare_key(const struct smelt__placed *placed, const void *prepared
                                                               &max_abs};
         if (smelt__sparse_attn_dkv(spec, placed->problem->args, queries->numbers, queries->count,
                                    &key, 1, &expected) == 0) {
-            struct expected_row row = {.grads = memory,
-                                       .spread = spread,
-                                       .cancelled = cancelled,
-                                       .nothing = "dkv of a row that nobody selects, or without "
-                                                  "weight, is not 0 or what it was"};
+            const struct smelt__key_rows rows = smelt__sparse_attn_dkv_rows(placed->problem);
+            struct smelt__expected_row row = {
+                .grads = memory,
+                .columns = spec->dqk,
+                .spread = spread,
+                .lost = LOST_IN_DIFFERENCE * cancelled,
+                .none = !(cancelled > 0),
+                .nothing = "dkv of a row that nobody selects, or without weight, is not 0 or what "
+                           "it was"};
             finding->wrong = NULL;
-            row.before = read_key(placed, key, got);
-            compare_row(placed->problem, got, &row, 0, finding);
+            row.lost += smelt__key_row_read(placed, &rows, key, got);
+            smelt__grad_row_compare(got, &row, 0, finding);
             smelt__finding_enlarge(finding, LARGEST_SCORE, max_abs, 0);
         }
     }
@@ -401,8 +318,7 @@ static void compare_head(const struct smelt__placed *placed, const void *prepare
     else if (!(terms > 0) && got != 0)
         finding->wrong = "dsink of a head whose sink takes nothing is not 0";
     else
-        smelt__finding_enlarge(finding, 0, fabs(got - expected) / fmax(terms, SMALLEST_ROW_NORM),
-                               0);
+        smelt__finding_enlarge(finding, 0, fabs(got - expected) / fmax(terms, SMALLEST_TERMS), 0);
 }
 
 static void judge_heads(const struct smelt__problem *problem, int64_t compared,

@@ -31,15 +31,19 @@ void smelt__sparse_attn_grad_shape_problem(struct smelt__problem *problem) {
     args->scale = options->scale;
 }
 
+struct smelt__key_rows smelt__sparse_attn_dkv_rows(const struct smelt__problem *problem) {
+    const smelt_sparse_attn_spec *spec = problem->spec;
+    return (struct smelt__key_rows){TENSOR(DKV), TENSOR(DKV_FP32), TENSOR(DKV_SUM), spec->dqk};
+}
+
 int smelt__sparse_attn_grad_given(const struct smelt__problem *problem, int tensor) {
     const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__key_rows dkv = smelt__sparse_attn_dkv_rows(problem);
     switch (tensor) {
     case TENSOR(DKV):
-        return problem->options.dkv == SMELT__DKV_BF16;
     case TENSOR(DKV_FP32):
-        return problem->options.dkv == SMELT__DKV_FP32;
     case TENSOR(DKV_SUM):
-        return problem->options.dkv == SMELT__DKV_ADD;
+        return smelt__key_rows_given(problem, &dkv, tensor);
     case TENSOR(DSINK):
         return spec->sink;
     default: /* the inputs' numbers are the forward's */
@@ -153,27 +157,6 @@ static void fill_queries(void *user, int64_t begin, int64_t end) {
     }
 }
 
-/* What is added to: numbers with all of fp32's digits. */
-static void fill_sums(void *user, int64_t begin, int64_t end) {
-    enum { PIECE = 64 };
-    static const float FACTOR = 0.7F;
-    const struct fill *fill = user;
-    const smelt_sparse_attn_spec *spec = fill->problem->spec;
-    const int64_t rows = fill->problem->options.rows;
-    uint16_t values[PIECE];
-    for (int64_t key = begin; key < end; key++) {
-        float *to = smelt__problem_data(fill->problem, TENSOR(DKV_SUM));
-        to += smelt__problem_at(fill->problem, TENSOR(DKV_SUM), key / rows, key % rows, 0);
-        for (int d = 0; d < spec->dqk; d++) {
-            if (d % PIECE == 0)
-                smelt__normals_row(&fill->normals, fill->problem->options.seed, STREAM_SUM,
-                                   (uint64_t)key * (uint64_t)spec->dqk + (uint64_t)d, values,
-                                   PIECE);
-            to[d] = FACTOR * smelt__bf16_to_float(values[d % PIECE]);
-        }
-    }
-}
-
 int smelt__sparse_attn_grad_fill(struct smelt__problem *problem) {
     const smelt_sparse_attn_spec *spec = problem->spec;
     const struct smelt__problem_options *options = &problem->options;
@@ -190,11 +173,10 @@ int smelt__sparse_attn_grad_fill(struct smelt__problem *problem) {
     smelt__normals_make(&fill->normals);
     smelt__parallel_for(options->batches * options->tokens, fill->exact ? 1 : 16, fill_queries,
                         fill);
-    if (smelt__problem_data(problem, TENSOR(DKV_SUM)))
-        smelt__parallel_for(options->batches * options->rows, 256, fill_sums, fill);
     const int failed = atomic_load(&fill->failed);
+    const struct smelt__key_rows dkv = smelt__sparse_attn_dkv_rows(problem);
     free(fill);
-    return failed ? -1 : 0;
+    return failed ? -1 : smelt__key_rows_fill(problem, &dkv, STREAM_SUM);
 }
 
 /* ---- footprint ------------------------------------------------------------------------------- */
@@ -202,11 +184,8 @@ int smelt__sparse_attn_grad_fill(struct smelt__problem *problem) {
 /* dkv and dsink are written whole, whoever is listed. */
 void smelt__sparse_attn_grad_footprint(const struct smelt__problem *problem,
                                        struct smelt__footprints *footprints) {
-    const struct smelt__problem_options *options = &problem->options;
-    static const int by_key[] = {TENSOR(DKV), TENSOR(DKV_FP32), TENSOR(DKV_SUM)};
+    const struct smelt__key_rows dkv = smelt__sparse_attn_dkv_rows(problem);
     smelt__sparse_attn_footprint(problem, footprints);
-    for (size_t i = 0; i < sizeof by_key / sizeof by_key[0]; i++)
-        for (int64_t key = 0; key < options->batches * options->rows; key++)
-            smelt__touch_row(footprints, by_key[i], key / options->rows, key % options->rows, 0);
+    smelt__key_rows_touch(problem, &dkv, footprints);
     smelt__touch_row(footprints, TENSOR(DSINK), 0, 0, 0);
 }

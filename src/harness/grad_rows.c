@@ -1,0 +1,166 @@
+/* See grad_rows.h. */
+#include "harness/grad_rows.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "harness/footprint.h"
+#include "harness/normal.h"
+#include "harness/parallel.h"
+#include "reference/bf16.h"
+
+/* Rounding to bf16 is off by 2^-8 of a number at most, by 1.7e-3 in the mean square. The factors of
+ * the vectors are rounded before the products that they go into, and so are the sums that are
+ * handed out as bf16: a row with a single term has both at their worst, and 5e-3 has been seen. */
+static const double OVERALL_TOLERANCE = 4e-3, ROW_TOLERANCE = 8e-3;
+/* Rows smaller than this are compared as if they were this large: below it fp32's normal range
+ * ends. And of a start value that is added to, fp32 keeps so much. */
+static const double SMALLEST_ROW_NORM = 1e-30, FP32_ROUNDING = 0x1p-24;
+
+/* ---- any rows -------------------------------------------------------------------------------- */
+
+void smelt__grad_row_compare(const double *got, const struct smelt__expected_row *expected,
+                             int64_t place, struct smelt__finding *finding) {
+    double different = 0, reference = 0;
+    for (int d = 0; d < expected->columns; d++) {
+        const double delta = got[d] - expected->grads[d];
+        finding->wrong_place = place;
+        if (!isfinite(got[d]))
+            finding->wrong = "NaN, infinite or not written";
+        else if (expected->none && got[d] != 0)
+            finding->wrong = expected->nothing;
+        if (finding->wrong)
+            return;
+        different += delta * delta;
+        reference += expected->grads[d] * expected->grads[d];
+        smelt__finding_enlarge(finding, SMELT__GRAD_ABSOLUTE, fabs(delta), place);
+    }
+    /* Added to the norm, what fp32 loses takes up the whole bar at most. */
+    const double norm = fmax(fmax(sqrt(reference), expected->spread), SMALLEST_ROW_NORM);
+    smelt__finding_enlarge(finding, SMELT__GRAD_ROW,
+                           sqrt(different) / (norm + expected->lost / ROW_TOLERANCE), place);
+    finding->metrics[SMELT__GRAD_OVERALL].value += different;
+    finding->metrics[SMELT__GRAD_OVERALL].weight +=
+        norm * norm + pow(expected->lost / OVERALL_TOLERANCE, 2);
+}
+
+/* Of one row what is over everything is the row's own; of many, outliers even out. */
+void smelt__grad_rows_judge(double rows, double more, struct smelt__metric_result *results) {
+    results[SMELT__GRAD_OVERALL].bar =
+        OVERALL_TOLERANCE + (ROW_TOLERANCE - OVERALL_TOLERANCE) / fmax(rows, 1) + more;
+    results[SMELT__GRAD_ROW].bar = ROW_TOLERANCE + more;
+}
+
+/* ---- gradients by keys ----------------------------------------------------------------------- */
+
+/* The indices of a key's row in one of the tensors: with batches, and without. */
+static int64_t first_index(const struct smelt__problem *problem, int tensor, int64_t key) {
+    return problem->pass->tensors->rows[tensor].dimensions == 2 ? key : key / problem->options.rows;
+}
+
+static int64_t second_index(const struct smelt__problem *problem, int tensor, int64_t key) {
+    return problem->pass->tensors->rows[tensor].dimensions == 2 ? 0 : key % problem->options.rows;
+}
+
+/* How many keys one of the tensors has. */
+static int64_t count_keys(const struct smelt__problem *problem, int tensor) {
+    const int alone = problem->pass->tensors->rows[tensor].dimensions == 2;
+    return (alone ? 1 : problem->options.batches) * problem->options.rows;
+}
+
+static int tensor_of(const struct smelt__problem *problem, const struct smelt__key_rows *rows) {
+    return problem->options.dkv == SMELT__DKV_BF16   ? rows->bf16
+           : problem->options.dkv == SMELT__DKV_FP32 ? rows->fp32
+                                                     : rows->sum;
+}
+
+int smelt__key_rows_given(const struct smelt__problem *problem, const struct smelt__key_rows *rows,
+                          int tensor) {
+    return tensor == tensor_of(problem, rows);
+}
+
+static float *sum_row(const struct smelt__problem *problem, const struct smelt__key_rows *rows,
+                      int64_t key) {
+    float *const sums = smelt__problem_data(problem, rows->sum);
+    return sums ? sums + smelt__problem_at(problem, rows->sum, first_index(problem, rows->sum, key),
+                                           second_index(problem, rows->sum, key), 0)
+                : NULL;
+}
+
+struct fill {
+    const struct smelt__problem *problem;
+    const struct smelt__key_rows *rows;
+    uint64_t stream;
+    struct smelt__normals normals;
+};
+
+static void fill_rows(void *user, int64_t begin, int64_t end) {
+    enum { PIECE = 64 };
+    static const float FACTOR = 0.7F;
+    const struct fill *fill = user;
+    const int columns = fill->rows->columns;
+    uint16_t values[PIECE];
+    for (int64_t key = begin; key < end; key++) {
+        float *const to = sum_row(fill->problem, fill->rows, key);
+        for (int d = 0; d < columns; d++) {
+            if (d % PIECE == 0)
+                smelt__normals_row(&fill->normals, fill->problem->options.seed, fill->stream,
+                                   (uint64_t)key * (uint64_t)columns + (uint64_t)d, values, PIECE);
+            to[d] = FACTOR * smelt__bf16_to_float(values[d % PIECE]);
+        }
+    }
+}
+
+int smelt__key_rows_fill(struct smelt__problem *problem, const struct smelt__key_rows *rows,
+                         uint64_t stream) {
+    if (!smelt__problem_data(problem, rows->sum))
+        return 0;
+    struct fill *const fill = malloc(sizeof *fill);
+    if (!fill)
+        return -1;
+    fill->problem = problem;
+    fill->rows = rows;
+    fill->stream = stream;
+    smelt__normals_make(&fill->normals);
+    smelt__parallel_for(count_keys(problem, rows->sum), 256, fill_rows, fill);
+    free(fill);
+    return 0;
+}
+
+void smelt__key_rows_touch(const struct smelt__problem *problem, const struct smelt__key_rows *rows,
+                           struct smelt__footprints *footprints) {
+    const int tensor = tensor_of(problem, rows);
+    for (int64_t key = 0; key < count_keys(problem, tensor); key++)
+        smelt__touch_row(footprints, tensor, first_index(problem, tensor, key),
+                         second_index(problem, tensor, key), 0);
+}
+
+const void *smelt__key_row(const struct smelt__placed *placed, const struct smelt__key_rows *rows,
+                           int64_t key) {
+    const int tensor = tensor_of(placed->problem, rows);
+    return smelt__placed_row(placed, tensor, first_index(placed->problem, tensor, key),
+                             second_index(placed->problem, tensor, key), 0);
+}
+
+const float *smelt__key_row_before(const struct smelt__problem *problem,
+                                   const struct smelt__key_rows *rows, int64_t key) {
+    return sum_row(problem, rows, key);
+}
+
+double smelt__key_row_read(const struct smelt__placed *placed, const struct smelt__key_rows *rows,
+                           int64_t key, double *got) {
+    const void *const row = smelt__key_row(placed, rows, key);
+    const float *const before = smelt__key_row_before(placed->problem, rows, key), *single = row;
+    const uint16_t *const half = row;
+    double square = 0;
+    for (int d = 0; d < rows->columns; d++) {
+        got[d] = placed->problem->options.dkv == SMELT__DKV_BF16
+                     ? (double)smelt__bf16_to_float(half[d])
+                     : (double)single[d];
+        if (before) {
+            got[d] -= (double)before[d];
+            square += (double)before[d] * (double)before[d];
+        }
+    }
+    return FP32_ROUNDING * sqrt(square);
+}

@@ -1,0 +1,68 @@
+/*
+ * Rows of gradients beside the reference's, for operators with a backward pass; and gradients by
+ * keys, which are handed out in one of three tensors: bf16, fp32, or fp32 that is added to.
+ */
+#ifndef SMELT_HARNESS_GRAD_ROWS_H
+#define SMELT_HARNESS_GRAD_ROWS_H
+
+#include "harness/placed.h"
+
+/* The metrics of a comparison of rows; an operator's own may follow. */
+enum { SMELT__GRAD_OVERALL, SMELT__GRAD_ROW, SMELT__GRAD_ABSOLUTE, SMELT__GRAD_METRICS };
+
+/* Their descriptions, of the gradient of a name: "dq". */
+#define SMELT__GRAD_METRIC_ROWS(name)                                                              \
+    [SMELT__GRAD_OVERALL] = {"relative_error", name, name ", relative", "relative error of " name, \
+                             SMELT__OVERALL},                                                      \
+    [SMELT__GRAD_ROW] = {"relative_error", name "_row", "worst " name " row",                      \
+                         "relative error of " name, SMELT__LARGEST},                               \
+    [SMELT__GRAD_ABSOLUTE] = {"max_abs_error", name, NULL, "error of " name, SMELT__LARGEST}
+
+/* A row as it should be, and what its error may be beside the bars. */
+struct smelt__expected_row {
+    const double *grads; /* [columns] */
+    int columns;
+    double spread;       /* the root of the sum of squares of the vectors that were added up */
+    double lost;         /* of its norm, by rounding other than to bf16 */
+    int none;            /* 1: nothing has a part in it, and it must be exactly 0, or what it was */
+    const char *nothing; /* what is wrong when it is not */
+};
+
+/* `got`: [columns], less what was added to. `place`: for messages. */
+void smelt__grad_row_compare(const double *got, const struct smelt__expected_row *expected,
+                             int64_t place, struct smelt__finding *finding);
+
+/* Sets the bars of both relative errors; `rows`: how many were compared, `more`: is added. */
+void smelt__grad_rows_judge(double rows, double more, struct smelt__metric_result *results);
+
+/* The three tensors, by their rows in the operator's table, [B,S,columns] or [S,columns]; keys are
+ * numbered b * S + row. The option `dkv` says which is there. */
+struct smelt__key_rows {
+    int bf16, fp32, sum, columns;
+};
+
+/* Whether one of the three is the one that is there. */
+int smelt__key_rows_given(const struct smelt__problem *problem, const struct smelt__key_rows *rows,
+                          int tensor);
+
+/* What is added to: numbers with all of fp32's digits, of a stream of the seed. 0, or -1 when
+ * memory runs out. */
+int smelt__key_rows_fill(struct smelt__problem *problem, const struct smelt__key_rows *rows,
+                         uint64_t stream);
+
+/* Each is written whole. */
+void smelt__key_rows_touch(const struct smelt__problem *problem, const struct smelt__key_rows *rows,
+                           struct smelt__footprints *footprints);
+
+/* A key's row in the download; and what it held before the call, NULL: it is overwritten. */
+const void *smelt__key_row(const struct smelt__placed *placed, const struct smelt__key_rows *rows,
+                           int64_t key);
+const float *smelt__key_row_before(const struct smelt__problem *problem,
+                                   const struct smelt__key_rows *rows, int64_t key);
+
+/* A key's row of the download, [columns], less what it held before; returns what the addition may
+ * have lost of its norm. */
+double smelt__key_row_read(const struct smelt__placed *placed, const struct smelt__key_rows *rows,
+                           int64_t key, double *got);
+
+#endif
