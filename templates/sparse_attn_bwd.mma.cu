@@ -1,5 +1,6 @@
 //@use common/base.cuh
-//@use common/quad.cuh
+//@use common/fragments.cuh
+//@use common/key_units.cuh
 //@use common/softmax.cuh
 //@use common/tile.cuh
 //@use ptx/cp_async.cuh
@@ -8,7 +9,6 @@
 //@use ptx/ldmatrix_x2.cuh
 //@use ptx/math.cuh
 //@use ptx/mma.cuh
-//@use ptx/reduce.cuh
 //@use ptx/thread.cuh
 //@use sparse_attn_bwd.params.h
 /*
@@ -83,8 +83,6 @@ enum {
     OUTPUT_VALUES = HEAD_TILES * OUTPUT_COLUMNS * 4,
     OUTPUT_UNROLL = 2, /* k-steps */
 
-    UNIT_COLUMNS = 32, /* of dKV */
-    VECTOR_ACCESSES = DETERMINISTIC || VECTOR_REDUCTIONS,
     LATENT_PARTS = BLOCK_KEYS / 16 / LATENT_KEY_TILES,
     ROPE_PARTS = BLOCK_KEYS / 16 / ROPE_KEY_TILES,
     LATENT_UNITS = DV / UNIT_COLUMNS * LATENT_PARTS,
@@ -241,31 +239,6 @@ DEVICE void wait_for_block(void) {
     __syncthreads();
 }
 
-/* ---- operands -------------------------------------------------------------------------------- */
-
-/*
- * ldmatrix addresses of 16 rows and two chunks (16 columns, 32 bytes of a row), from row and chunk
- * on. Rows as lane % 16, chunk by lane / 16: an A operand, or with .trans a B operand whose depth
- * is the rows. Rows as lane % 8 and lane / 16, chunk by bit 3: a B operand whose columns are the
- * rows, or with .trans an A operand whose rows are the tile's columns.
- */
-DEVICE u32 rows_first(u32 tile, int row, int chunk, int pitch) {
-    const int lane = (int)thread_number() % 32;
-    return tile + tile_chunk(row + lane % 16, chunk + lane / 16, pitch);
-}
-
-DEVICE u32 columns_first(u32 tile, int row, int chunk, int pitch) {
-    const int lane = (int)thread_number() % 32;
-    return tile + tile_chunk(row + lane % 8 + lane / 16 * 8, chunk + lane / 8 % 2, pitch);
-}
-
-DEVICE void clear(float *values, int count) {
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-        values[i] = 0.0f;
-    }
-}
-
 /* ---- scores: S and dP, P and dS -------------------------------------------------------------- */
 
 /* This warp's place in their formation. */
@@ -297,14 +270,6 @@ DEVICE struct score_operands find_score_operands(const struct score_place *place
     at.keys = columns_first(shared_address((u32)(KEYS_OFFSET + stage * KEY_BYTES)), place->key,
                             chunk, KEY_PITCH);
     return at;
-}
-
-/* Fragments of `tiles` times 16 rows. */
-DEVICE void load_fragments(u32 *fragments, int tiles, u32 address, int pitch) {
-#pragma unroll
-    for (int i = 0; i < tiles; ++i) {
-        ldmatrix_x4(&fragments[i * 4], address + (u32)(i * 16 * pitch));
-    }
 }
 
 /* Operands of step number `step`, if there is one; dO's for a step of both products. */
@@ -550,110 +515,20 @@ DEVICE void store_dq(const struct sparse_attn_bwd_params *params, bool zeros) {
 
 /* ---- dKV ------------------------------------------------------------------------------------- */
 
-/* sums += weights^T rows: `tiles` m16 tiles of keys by 32 columns, depth BLOCK_HEADS. */
-DEVICE void multiply_transposed(float *sums, int tiles, u32 weights, u32 rows, int pitch) {
-#pragma unroll
-    for (int step = 0; step < HEAD_TILES; ++step) {
-        u32 a[16], b[8];
-#pragma unroll
-        for (int m = 0; m < tiles; ++m) {
-            ldmatrix_x4_trans(&a[m * 4],
-                              tile_advance(weights, m * 32) + (u32)(step * 16 * WEIGHT_PITCH));
-        }
-        ldmatrix_x4_trans(b, rows + (u32)(step * 16 * pitch));
-        ldmatrix_x4_trans(b + 4, tile_advance(rows, 32) + (u32)(step * 16 * pitch));
-#pragma unroll
-        for (int m = 0; m < tiles; ++m) {
-#pragma unroll
-            for (int n = 0; n < 4; ++n) {
-                mma_m16n8k16_bf16(&sums[(m * 4 + n) * 4], &a[m * 4], &b[n * 2]);
-            }
-        }
-    }
-}
-
-/* Where this lane's values of 32 columns of dKV go in the row of key number 0, or with partial rows
- * in that of the block's first key. A lane has four neighbours of the 32, or, where values are
- * added one by one, the first of four that are eight apart. */
-DEVICE char *find_target(const struct sparse_attn_bwd_params *params, int block, int column) {
-    const int lane = (int)thread_number() % 32;
-    const int place = VECTOR_ACCESSES ? lane / 16 * 16 + lane % 4 * 4 : lane / 16 * 4 + lane % 4;
+/* The rows of a block's keys in dkv, or with partial rows in what the launch has of them, from a
+ * column on. */
+DEVICE struct unit_rows find_unit_rows(const struct sparse_attn_bwd_params *params, int block,
+                                       int column) {
+    const int place = column + unit_place();
+    struct unit_rows rows = {(char *)params->dkv + 4 * place, DQK * 4, block_entries(block)};
     if (DETERMINISTIC) {
         const u32 item = (u32)block_item()->number;
         const i64 key = (i64)(item / HEAD_BLOCKS) * params->key_stride + block * BLOCK_KEYS;
         const i64 row = key * HEAD_BLOCKS + item % HEAD_BLOCKS;
-        return (char *)params->partials + 2 * (row * DQK + column + place);
+        rows.first = (char *)params->partials + 2 * (row * DQK + place);
+        rows.row_bytes = HEAD_BLOCKS * DQK * 2;
     }
-    return (char *)params->dkv + 4 * (column + place);
-}
-
-/* Four of this lane's values to where they belong in the row of key number `slot` of the block. */
-DEVICE void put_sums(char *target, int block, int slot, const float *sums) {
-    const int key = block_entries(block)[slot];
-    if (DETERMINISTIC) {
-        const uint2 values = {pack_bf16x2(sums[0], sums[1]), pack_bf16x2(sums[2], sums[3])};
-        if (key >= 0) {
-            *(uint2 *)(target + slot * (HEAD_BLOCKS * DQK * 2)) = values;
-        }
-        return;
-    }
-    float *const to = (float *)(target + (i64)key * (DQK * 4));
-    if (key >= 0 && VECTOR_REDUCTIONS) {
-        reduce_add_f32x4(to, sums);
-    } else if (key >= 0) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            reduce_add_f32(to + i * 8, sums[i]);
-        }
-    }
-}
-
-/* A lane's two runs of four neighbouring positions in a row of a unit, 16 apart; for additions one
- * by one, what of its quad's runs is its own and four apart. */
-DEVICE void find_runs(float *runs, const float *row) {
-    u32 bits[8];
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        runs[i] = row[i / 2 * 4 + i % 2];
-        bits[i] = __float_as_uint(runs[i]);
-    }
-    if (VECTOR_ACCESSES) {
-        return;
-    }
-    transpose_quad(&bits[0]);
-    transpose_quad(&bits[4]);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        runs[i] = __uint_as_float(bits[i]);
-    }
-}
-
-/*
- * A unit's sums to global memory. Lanes 16 apart, whose rows are 4 apart, exchange half of what
- * they have, so that one access takes 128 bytes (added one by one: 32) of four rows and not half as
- * much of eight, which is slower by a third.
- */
-DEVICE void put_unit(const struct sparse_attn_bwd_params *params, int block, int slot, int tiles,
-                     int column, const float *sums) {
-    const int lane = (int)thread_number() % 32;
-    const bool upper = lane >= 16;
-    char *const target = find_target(params, block, column);
-#pragma unroll
-    for (int half = 0; half < tiles * 2; ++half) {
-        float runs[8], first[4], second[4];
-        find_runs(runs, &sums[half / 2 * 16 + half % 2 * 2]);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const float low = runs[VECTOR_ACCESSES ? i : i * 2];
-            const float high = runs[VECTOR_ACCESSES ? i + 4 : i * 2 + 1];
-            const float other = __shfl_xor_sync(0xffffffffu, upper ? low : high, 16);
-            first[i] = upper ? other : low;
-            second[i] = upper ? high : other;
-        }
-        const int at = slot + half * 8 + lane / 4 % 4;
-        put_sums(target, block, at, first);
-        put_sums(target, block, at + 4, second);
-    }
+    return rows;
 }
 
 /* One unit: `tiles` m16 tiles of the block's keys from number `slot` on, 32 columns. */
@@ -665,13 +540,15 @@ DEVICE void compute_unit(const struct sparse_attn_bwd_params *params, int block,
     const u32 query =
         rows_first(shared_address(QUERY_OFFSET), 0, column / CHUNK_COLUMNS, QUERY_PITCH);
     clear(sums, tiles * 16);
-    multiply_transposed(sums, tiles, tile_advance(p, DS_BYTES), query, QUERY_PITCH);
+    multiply_transposed(sums, tiles, HEAD_TILES, tile_advance(p, DS_BYTES), WEIGHT_PITCH, query,
+                        QUERY_PITCH);
     if (latent) {
         const u32 grad =
             rows_first(shared_address(GRAD_OFFSET), 0, column / CHUNK_COLUMNS, GRAD_PITCH);
-        multiply_transposed(sums, tiles, p, grad, GRAD_PITCH);
+        multiply_transposed(sums, tiles, HEAD_TILES, p, WEIGHT_PITCH, grad, GRAD_PITCH);
     }
-    put_unit(params, block, slot, tiles, column, sums);
+    const struct unit_rows rows = find_unit_rows(params, block, column);
+    put_unit(&rows, slot, tiles, sums);
 }
 
 /* dKV of a key block. */

@@ -91,41 +91,6 @@ DEVICE int maximum(int a, int b) {
     return a > b ? a : b;
 }
 
-#line 2 "templates/common/quad.cuh"
-
-/* Turns a 4 x 4 matrix of words over its diagonal: each of a quad's threads (four neighbours in a
- * warp) holds a row before and a column after. */
-DEVICE void transpose_quad(u32 *x) {
-    const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
-    const u32 a = __shfl_xor_sync(0xffffffffu, odd ? x[0] : x[1], 1);
-    const u32 b = __shfl_xor_sync(0xffffffffu, odd ? x[2] : x[3], 1);
-    x[0] = odd ? a : x[0];
-    x[1] = odd ? x[1] : a;
-    x[2] = odd ? b : x[2];
-    x[3] = odd ? x[3] : b;
-    const u32 c = __shfl_xor_sync(0xffffffffu, upper ? x[0] : x[2], 2);
-    const u32 d = __shfl_xor_sync(0xffffffffu, upper ? x[1] : x[3], 2);
-    x[0] = upper ? c : x[0];
-    x[1] = upper ? d : x[1];
-    x[2] = upper ? x[2] : c;
-    x[3] = upper ? x[3] : d;
-}
-
-#line 2 "templates/common/softmax.cuh"
-/*
- * Numbers of a streaming softmax (Milakov and Gimelshein, arXiv 1805.02867) in powers of two, whose
- * exponentials are one instruction. P is relative to a maximum, which begins as the true one of the
- * first scores, so that the largest P is 1 and loses nothing when it is rounded.
- */
-
-#define LOG2_E 1.4426950408889634f
-#define LN_2 0.6931471805599453f
-#define MINUS_INFINITY (-__int_as_float(0x7f800000))
-
-/* The maximum may lag behind the true one by so many powers of two before sums and outputs are
- * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
-#define RESCALE_THRESHOLD 8.0f
-
 #line 2 "templates/common/tile.cuh"
 /*
  * Tiles of bf16 in shared memory: rows of a multiple of 128 bytes, cut into 16-byte chunks (8
@@ -154,6 +119,293 @@ DEVICE u32 tile_advance(u32 base, int delta) {
 DEVICE u32 shared_address(u32 offset) {
     return (u32)__cvta_generic_to_shared(arena) + offset;
 }
+
+#line 2 "templates/ptx/ldmatrix.cuh"
+
+/*
+ * Four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix i / 8, and
+ * receives row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level matrix
+ * load instruction: ldmatrix"). `address` is a 32-bit shared-memory address, 16-byte aligned.
+ */
+DEVICE void ldmatrix_x4(u32 *r, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+/* The same, each matrix transposed on the way. */
+DEVICE void ldmatrix_x4_trans(u32 *r, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+#line 2 "templates/ptx/mma.cuh"
+
+/*
+ * d += a * b for one 16 x 8 tile, depth 16, bf16 in, fp32 accumulation (PTX ISA, "Matrix
+ * Multiply-Accumulate Instruction: mma", m16n8k16). Fragments, by lane = 4 * g + t:
+ *   a[0..3]: rows g, g + 8, g, g + 8; columns 2t, 2t + 1 (+ 8 in a[2], a[3])
+ *   b[0..1]: rows 2t, 2t + 1 (+ 8 in b[1]); column g
+ *   d[0..3]: rows g, g, g + 8, g + 8; columns 2t, 2t + 1, 2t, 2t + 1
+ */
+DEVICE void mma_m16n8k16_bf16(float *d, const u32 *a, const u32 *b) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+#line 2 "templates/ptx/thread.cuh"
+
+/* This thread's number in its block, read anew at each call: what follows from it stays in no
+ * register in between (PTX ISA, "Special Registers: %tid"). */
+DEVICE u32 thread_number(void) {
+    u32 number;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+    return number;
+}
+
+#line 6 "templates/common/fragments.cuh"
+
+/* Operands of mma.m16n8k16 out of tiles in shared memory. */
+
+/*
+ * ldmatrix addresses of 16 rows and two chunks (16 columns, 32 bytes of a row), from row and chunk
+ * on. Rows as lane % 16, chunk by lane / 16: an A operand, or with .trans a B operand whose depth
+ * is the rows. Rows as lane % 8 and lane / 16, chunk by bit 3: a B operand whose columns are the
+ * rows, or with .trans an A operand whose rows are the tile's columns.
+ */
+DEVICE u32 rows_first(u32 tile, int row, int chunk, int pitch) {
+    const int lane = (int)thread_number() % 32;
+    return tile + tile_chunk(row + lane % 16, chunk + lane / 16, pitch);
+}
+
+DEVICE u32 columns_first(u32 tile, int row, int chunk, int pitch) {
+    const int lane = (int)thread_number() % 32;
+    return tile + tile_chunk(row + lane % 8 + lane / 16 * 8, chunk + lane / 8 % 2, pitch);
+}
+
+DEVICE void clear(float *values, int count) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+        values[i] = 0.0f;
+    }
+}
+
+/* Fragments of `tiles` times 16 rows. */
+DEVICE void load_fragments(u32 *fragments, int tiles, u32 address, int pitch) {
+#pragma unroll
+    for (int i = 0; i < tiles; ++i) {
+        ldmatrix_x4(&fragments[i * 4], address + (u32)(i * 16 * pitch));
+    }
+}
+
+/* sums += weights^T rows: `tiles` m16 tiles of the weights' columns by 32 columns of the rows,
+ * depth 16 * steps. `weights`: of columns_first; `rows`: of rows_first. */
+DEVICE void multiply_transposed(float *sums, int tiles, int steps, u32 weights, int weight_pitch,
+                                u32 rows, int pitch) {
+#pragma unroll
+    for (int step = 0; step < steps; ++step) {
+        u32 a[16], b[8];
+#pragma unroll
+        for (int m = 0; m < tiles; ++m) {
+            ldmatrix_x4_trans(&a[m * 4],
+                              tile_advance(weights, m * 32) + (u32)(step * 16 * weight_pitch));
+        }
+        ldmatrix_x4_trans(b, rows + (u32)(step * 16 * pitch));
+        ldmatrix_x4_trans(b + 4, tile_advance(rows, 32) + (u32)(step * 16 * pitch));
+#pragma unroll
+        for (int m = 0; m < tiles; ++m) {
+#pragma unroll
+            for (int n = 0; n < 4; ++n) {
+                mma_m16n8k16_bf16(&sums[(m * 4 + n) * 4], &a[m * 4], &b[n * 2]);
+            }
+        }
+    }
+}
+
+#line 2 "templates/common/quad.cuh"
+
+/* Turns a 4 x 4 matrix of words over its diagonal: each of a quad's threads (four neighbours in a
+ * warp) holds a row before and a column after. */
+DEVICE void transpose_quad(u32 *x) {
+    const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+    const u32 a = __shfl_xor_sync(0xffffffffu, odd ? x[0] : x[1], 1);
+    const u32 b = __shfl_xor_sync(0xffffffffu, odd ? x[2] : x[3], 1);
+    x[0] = odd ? a : x[0];
+    x[1] = odd ? x[1] : a;
+    x[2] = odd ? b : x[2];
+    x[3] = odd ? x[3] : b;
+    const u32 c = __shfl_xor_sync(0xffffffffu, upper ? x[0] : x[2], 2);
+    const u32 d = __shfl_xor_sync(0xffffffffu, upper ? x[1] : x[3], 2);
+    x[0] = upper ? c : x[0];
+    x[1] = upper ? d : x[1];
+    x[2] = upper ? x[2] : c;
+    x[3] = upper ? x[3] : d;
+}
+
+#line 2 "templates/ptx/math.cuh"
+
+/* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
+DEVICE float exp2_approximate(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* log2(x); -inf for 0 (PTX ISA, "lg2.approx.f32": absolute error 2^-22 near 1). */
+DEVICE float log2_approximate(float x) {
+    float y;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* The smaller; NaN when one of them is (PTX ISA, "min", .NaN). */
+DEVICE float minimum_nan(float x, float y) {
+    float z;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+/* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
+DEVICE u32 pack_bf16x2(float low, float high) {
+    u32 packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+#line 2 "templates/ptx/reduce.cuh"
+
+/* Adds to consecutive fp32 values in global memory, without a result; the address is a multiple of
+ * the size (PTX ISA, "red"). Each value is added by itself: the order of several threads' additions
+ * is not fixed. */
+DEVICE void reduce_add_f32(float *to, float value) {
+    asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" : : "l"(to), "f"(value) : "memory");
+}
+
+DEVICE void reduce_add_f32x2(float *to, const float *values) {
+    asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};"
+                 :
+                 : "l"(to), "f"(values[0]), "f"(values[1])
+                 : "memory");
+}
+
+DEVICE void reduce_add_f32x4(float *to, const float *values) {
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3])
+                 : "memory");
+}
+
+#line 6 "templates/common/key_units.cuh"
+/*
+ * Gradients by keys, from the accumulators of mma.m16n8k16 to global memory: units of 32 columns
+ * and some keys. Rows are fp32 sums, added to, or with DETERMINISTIC bf16 partial rows, stored.
+ * Their columns stand in the order of sparse_attn_bwd.columns.cuh, the fragments' own, which makes
+ * wide accesses of them. VECTOR_REDUCTIONS: four values are added at once.
+ */
+
+enum { UNIT_COLUMNS = 32, VECTOR_ACCESSES = DETERMINISTIC || VECTOR_REDUCTIONS };
+
+/* Rows that units go to. */
+struct unit_rows {
+    char *first;     /* this lane's place in key number 0's row; with DETERMINISTIC, in that of the
+                        block's first key */
+    int row_bytes;   /* from one row to the next */
+    const int *keys; /* the block's, -1: none */
+};
+
+/* The first column that a lane has of 32. It has four neighbours of them, or, where values are
+ * added one by one, the first of four that are eight apart. */
+DEVICE int unit_place(void) {
+    const int lane = (int)thread_number() % 32;
+    return VECTOR_ACCESSES ? lane / 16 * 16 + lane % 4 * 4 : lane / 16 * 4 + lane % 4;
+}
+
+/* Four of this lane's values to where they belong in the row of key number `slot` of the block. */
+DEVICE void put_sums(const struct unit_rows *rows, int slot, const float *sums) {
+    const int key = rows->keys[slot];
+    if (DETERMINISTIC) {
+        const uint2 values = {pack_bf16x2(sums[0], sums[1]), pack_bf16x2(sums[2], sums[3])};
+        if (key >= 0) {
+            *(uint2 *)(rows->first + slot * rows->row_bytes) = values;
+        }
+        return;
+    }
+    float *const to = (float *)(rows->first + (i64)key * rows->row_bytes);
+    if (key >= 0 && VECTOR_REDUCTIONS) {
+        reduce_add_f32x4(to, sums);
+    } else if (key >= 0) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            reduce_add_f32(to + i * 8, sums[i]);
+        }
+    }
+}
+
+/* A lane's two runs of four neighbouring positions in a row of a unit, 16 apart; for additions one
+ * by one, what of its quad's runs is its own and four apart. */
+DEVICE void find_runs(float *runs, const float *row) {
+    u32 bits[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        runs[i] = row[i / 2 * 4 + i % 2];
+        bits[i] = __float_as_uint(runs[i]);
+    }
+    if (VECTOR_ACCESSES) {
+        return;
+    }
+    transpose_quad(&bits[0]);
+    transpose_quad(&bits[4]);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        runs[i] = __uint_as_float(bits[i]);
+    }
+}
+
+/*
+ * A unit's sums, of `tiles` m16 tiles of the block's keys from number `slot` on. Lanes 16 apart,
+ * whose rows are 4 apart, exchange half of what they have, so that one access takes 128 bytes
+ * (added one by one: 32) of four rows and not half as much of eight, which is slower by a third.
+ */
+DEVICE void put_unit(const struct unit_rows *rows, int slot, int tiles, const float *sums) {
+    const int lane = (int)thread_number() % 32;
+    const bool upper = lane >= 16;
+#pragma unroll
+    for (int half = 0; half < tiles * 2; ++half) {
+        float runs[8], first[4], second[4];
+        find_runs(runs, &sums[half / 2 * 16 + half % 2 * 2]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const float low = runs[VECTOR_ACCESSES ? i : i * 2];
+            const float high = runs[VECTOR_ACCESSES ? i + 4 : i * 2 + 1];
+            const float other = __shfl_xor_sync(0xffffffffu, upper ? low : high, 16);
+            first[i] = upper ? other : low;
+            second[i] = upper ? high : other;
+        }
+        const int at = slot + half * 8 + lane / 4 % 4;
+        put_sums(rows, at, first);
+        put_sums(rows, at + 4, second);
+    }
+}
+
+#line 2 "templates/common/softmax.cuh"
+/*
+ * Numbers of a streaming softmax (Milakov and Gimelshein, arXiv 1805.02867) in powers of two, whose
+ * exponentials are one instruction. P is relative to a maximum, which begins as the true one of the
+ * first scores, so that the largest P is 1 and loses nothing when it is rounded.
+ */
+
+#define LOG2_E 1.4426950408889634f
+#define LN_2 0.6931471805599453f
+#define MINUS_INFINITY (-__int_as_float(0x7f800000))
+
+/* The maximum may lag behind the true one by so many powers of two before sums and outputs are
+ * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
+#define RESCALE_THRESHOLD 8.0f
 
 #line 2 "templates/ptx/cp_async.cuh"
 
@@ -196,28 +448,6 @@ DEVICE void cp_async_wait_all(void) {
     asm volatile("cp.async.wait_all;" : : : "memory");
 }
 
-#line 2 "templates/ptx/ldmatrix.cuh"
-
-/*
- * Four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix i / 8, and
- * receives row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level matrix
- * load instruction: ldmatrix"). `address` is a 32-bit shared-memory address, 16-byte aligned.
- */
-DEVICE void ldmatrix_x4(u32 *r, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-/* The same, each matrix transposed on the way. */
-DEVICE void ldmatrix_x4_trans(u32 *r, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
-                 : "memory");
-}
-
 #line 2 "templates/ptx/ldmatrix_x2.cuh"
 
 /* As ldmatrix_x4 (ptx/ldmatrix.cuh), two matrices: the addresses of lanes 0 to 15 count (PTX ISA,
@@ -235,85 +465,6 @@ DEVICE void ldmatrix_x2_trans(u32 *r, u32 address) {
                  : "=r"(r[0]), "=r"(r[1])
                  : "r"(address)
                  : "memory");
-}
-
-#line 2 "templates/ptx/math.cuh"
-
-/* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
-DEVICE float exp2_approximate(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* log2(x); -inf for 0 (PTX ISA, "lg2.approx.f32": absolute error 2^-22 near 1). */
-DEVICE float log2_approximate(float x) {
-    float y;
-    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* The smaller; NaN when one of them is (PTX ISA, "min", .NaN). */
-DEVICE float minimum_nan(float x, float y) {
-    float z;
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
-    return z;
-}
-
-/* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
-DEVICE u32 pack_bf16x2(float low, float high) {
-    u32 packed;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
-}
-
-#line 2 "templates/ptx/mma.cuh"
-
-/*
- * d += a * b for one 16 x 8 tile, depth 16, bf16 in, fp32 accumulation (PTX ISA, "Matrix
- * Multiply-Accumulate Instruction: mma", m16n8k16). Fragments, by lane = 4 * g + t:
- *   a[0..3]: rows g, g + 8, g, g + 8; columns 2t, 2t + 1 (+ 8 in a[2], a[3])
- *   b[0..1]: rows 2t, 2t + 1 (+ 8 in b[1]); column g
- *   d[0..3]: rows g, g, g + 8, g + 8; columns 2t, 2t + 1, 2t, 2t + 1
- */
-DEVICE void mma_m16n8k16_bf16(float *d, const u32 *a, const u32 *b) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
-        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-#line 2 "templates/ptx/reduce.cuh"
-
-/* Adds to consecutive fp32 values in global memory, without a result; the address is a multiple of
- * the size (PTX ISA, "red"). Each value is added by itself: the order of several threads' additions
- * is not fixed. */
-DEVICE void reduce_add_f32(float *to, float value) {
-    asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" : : "l"(to), "f"(value) : "memory");
-}
-
-DEVICE void reduce_add_f32x2(float *to, const float *values) {
-    asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};"
-                 :
-                 : "l"(to), "f"(values[0]), "f"(values[1])
-                 : "memory");
-}
-
-DEVICE void reduce_add_f32x4(float *to, const float *values) {
-    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "l"(to), "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3])
-                 : "memory");
-}
-
-#line 2 "templates/ptx/thread.cuh"
-
-/* This thread's number in its block, read anew at each call: what follows from it stays in no
- * register in between (PTX ISA, "Special Registers: %tid"). */
-DEVICE u32 thread_number(void) {
-    u32 number;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
-    return number;
 }
 
 #line 1 "templates/common/tensor_map.h"
@@ -466,8 +617,6 @@ enum {
     OUTPUT_VALUES = HEAD_TILES * OUTPUT_COLUMNS * 4,
     OUTPUT_UNROLL = 2, /* k-steps */
 
-    UNIT_COLUMNS = 32, /* of dKV */
-    VECTOR_ACCESSES = DETERMINISTIC || VECTOR_REDUCTIONS,
     LATENT_PARTS = BLOCK_KEYS / 16 / LATENT_KEY_TILES,
     ROPE_PARTS = BLOCK_KEYS / 16 / ROPE_KEY_TILES,
     LATENT_UNITS = DV / UNIT_COLUMNS * LATENT_PARTS,
@@ -614,35 +763,10 @@ DEVICE void begin_item(const struct sparse_attn_bwd_params *params) {
 /* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
  * come so far. The item's rows land with the first. */
 DEVICE void wait_for_block(void) {
-#line 235 "templates/sparse_attn_bwd.mma.cu"
+#line 233 "templates/sparse_attn_bwd.mma.cu"
     cp_async_wait_all();
-#line 241 "templates/sparse_attn_bwd.mma.cu"
+#line 239 "templates/sparse_attn_bwd.mma.cu"
     __syncthreads();
-}
-
-/* ---- operands -------------------------------------------------------------------------------- */
-
-/*
- * ldmatrix addresses of 16 rows and two chunks (16 columns, 32 bytes of a row), from row and chunk
- * on. Rows as lane % 16, chunk by lane / 16: an A operand, or with .trans a B operand whose depth
- * is the rows. Rows as lane % 8 and lane / 16, chunk by bit 3: a B operand whose columns are the
- * rows, or with .trans an A operand whose rows are the tile's columns.
- */
-DEVICE u32 rows_first(u32 tile, int row, int chunk, int pitch) {
-    const int lane = (int)thread_number() % 32;
-    return tile + tile_chunk(row + lane % 16, chunk + lane / 16, pitch);
-}
-
-DEVICE u32 columns_first(u32 tile, int row, int chunk, int pitch) {
-    const int lane = (int)thread_number() % 32;
-    return tile + tile_chunk(row + lane % 8 + lane / 16 * 8, chunk + lane / 8 % 2, pitch);
-}
-
-DEVICE void clear(float *values, int count) {
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-        values[i] = 0.0f;
-    }
 }
 
 /* ---- scores: S and dP, P and dS -------------------------------------------------------------- */
@@ -676,14 +800,6 @@ DEVICE struct score_operands find_score_operands(const struct score_place *place
     at.keys = columns_first(shared_address((u32)(KEYS_OFFSET + stage * KEY_BYTES)), place->key,
                             chunk, KEY_PITCH);
     return at;
-}
-
-/* Fragments of `tiles` times 16 rows. */
-DEVICE void load_fragments(u32 *fragments, int tiles, u32 address, int pitch) {
-#pragma unroll
-    for (int i = 0; i < tiles; ++i) {
-        ldmatrix_x4(&fragments[i * 4], address + (u32)(i * 16 * pitch));
-    }
 }
 
 /* Operands of step number `step`, if there is one; dO's for a step of both products. */
@@ -929,110 +1045,20 @@ DEVICE void store_dq(const struct sparse_attn_bwd_params *params, bool zeros) {
 
 /* ---- dKV ------------------------------------------------------------------------------------- */
 
-/* sums += weights^T rows: `tiles` m16 tiles of keys by 32 columns, depth BLOCK_HEADS. */
-DEVICE void multiply_transposed(float *sums, int tiles, u32 weights, u32 rows, int pitch) {
-#pragma unroll
-    for (int step = 0; step < HEAD_TILES; ++step) {
-        u32 a[16], b[8];
-#pragma unroll
-        for (int m = 0; m < tiles; ++m) {
-            ldmatrix_x4_trans(&a[m * 4],
-                              tile_advance(weights, m * 32) + (u32)(step * 16 * WEIGHT_PITCH));
-        }
-        ldmatrix_x4_trans(b, rows + (u32)(step * 16 * pitch));
-        ldmatrix_x4_trans(b + 4, tile_advance(rows, 32) + (u32)(step * 16 * pitch));
-#pragma unroll
-        for (int m = 0; m < tiles; ++m) {
-#pragma unroll
-            for (int n = 0; n < 4; ++n) {
-                mma_m16n8k16_bf16(&sums[(m * 4 + n) * 4], &a[m * 4], &b[n * 2]);
-            }
-        }
-    }
-}
-
-/* Where this lane's values of 32 columns of dKV go in the row of key number 0, or with partial rows
- * in that of the block's first key. A lane has four neighbours of the 32, or, where values are
- * added one by one, the first of four that are eight apart. */
-DEVICE char *find_target(const struct sparse_attn_bwd_params *params, int block, int column) {
-    const int lane = (int)thread_number() % 32;
-    const int place = VECTOR_ACCESSES ? lane / 16 * 16 + lane % 4 * 4 : lane / 16 * 4 + lane % 4;
+/* The rows of a block's keys in dkv, or with partial rows in what the launch has of them, from a
+ * column on. */
+DEVICE struct unit_rows find_unit_rows(const struct sparse_attn_bwd_params *params, int block,
+                                       int column) {
+    const int place = column + unit_place();
+    struct unit_rows rows = {(char *)params->dkv + 4 * place, DQK * 4, block_entries(block)};
     if (DETERMINISTIC) {
         const u32 item = (u32)block_item()->number;
         const i64 key = (i64)(item / HEAD_BLOCKS) * params->key_stride + block * BLOCK_KEYS;
         const i64 row = key * HEAD_BLOCKS + item % HEAD_BLOCKS;
-        return (char *)params->partials + 2 * (row * DQK + column + place);
+        rows.first = (char *)params->partials + 2 * (row * DQK + place);
+        rows.row_bytes = HEAD_BLOCKS * DQK * 2;
     }
-    return (char *)params->dkv + 4 * (column + place);
-}
-
-/* Four of this lane's values to where they belong in the row of key number `slot` of the block. */
-DEVICE void put_sums(char *target, int block, int slot, const float *sums) {
-    const int key = block_entries(block)[slot];
-    if (DETERMINISTIC) {
-        const uint2 values = {pack_bf16x2(sums[0], sums[1]), pack_bf16x2(sums[2], sums[3])};
-        if (key >= 0) {
-            *(uint2 *)(target + slot * (HEAD_BLOCKS * DQK * 2)) = values;
-        }
-        return;
-    }
-    float *const to = (float *)(target + (i64)key * (DQK * 4));
-    if (key >= 0 && VECTOR_REDUCTIONS) {
-        reduce_add_f32x4(to, sums);
-    } else if (key >= 0) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            reduce_add_f32(to + i * 8, sums[i]);
-        }
-    }
-}
-
-/* A lane's two runs of four neighbouring positions in a row of a unit, 16 apart; for additions one
- * by one, what of its quad's runs is its own and four apart. */
-DEVICE void find_runs(float *runs, const float *row) {
-    u32 bits[8];
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        runs[i] = row[i / 2 * 4 + i % 2];
-        bits[i] = __float_as_uint(runs[i]);
-    }
-    if (VECTOR_ACCESSES) {
-        return;
-    }
-    transpose_quad(&bits[0]);
-    transpose_quad(&bits[4]);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        runs[i] = __uint_as_float(bits[i]);
-    }
-}
-
-/*
- * A unit's sums to global memory. Lanes 16 apart, whose rows are 4 apart, exchange half of what
- * they have, so that one access takes 128 bytes (added one by one: 32) of four rows and not half as
- * much of eight, which is slower by a third.
- */
-DEVICE void put_unit(const struct sparse_attn_bwd_params *params, int block, int slot, int tiles,
-                     int column, const float *sums) {
-    const int lane = (int)thread_number() % 32;
-    const bool upper = lane >= 16;
-    char *const target = find_target(params, block, column);
-#pragma unroll
-    for (int half = 0; half < tiles * 2; ++half) {
-        float runs[8], first[4], second[4];
-        find_runs(runs, &sums[half / 2 * 16 + half % 2 * 2]);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const float low = runs[VECTOR_ACCESSES ? i : i * 2];
-            const float high = runs[VECTOR_ACCESSES ? i + 4 : i * 2 + 1];
-            const float other = __shfl_xor_sync(0xffffffffu, upper ? low : high, 16);
-            first[i] = upper ? other : low;
-            second[i] = upper ? high : other;
-        }
-        const int at = slot + half * 8 + lane / 4 % 4;
-        put_sums(target, block, at, first);
-        put_sums(target, block, at + 4, second);
-    }
+    return rows;
 }
 
 /* One unit: `tiles` m16 tiles of the block's keys from number `slot` on, 32 columns. */
@@ -1044,13 +1070,15 @@ DEVICE void compute_unit(const struct sparse_attn_bwd_params *params, int block,
     const u32 query =
         rows_first(shared_address(QUERY_OFFSET), 0, column / CHUNK_COLUMNS, QUERY_PITCH);
     clear(sums, tiles * 16);
-    multiply_transposed(sums, tiles, tile_advance(p, DS_BYTES), query, QUERY_PITCH);
+    multiply_transposed(sums, tiles, HEAD_TILES, tile_advance(p, DS_BYTES), WEIGHT_PITCH, query,
+                        QUERY_PITCH);
     if (latent) {
         const u32 grad =
             rows_first(shared_address(GRAD_OFFSET), 0, column / CHUNK_COLUMNS, GRAD_PITCH);
-        multiply_transposed(sums, tiles, p, grad, GRAD_PITCH);
+        multiply_transposed(sums, tiles, HEAD_TILES, p, WEIGHT_PITCH, grad, GRAD_PITCH);
     }
-    put_unit(params, block, slot, tiles, column, sums);
+    const struct unit_rows rows = find_unit_rows(params, block, column);
+    put_unit(&rows, slot, tiles, sums);
 }
 
 /* dKV of a key block. */

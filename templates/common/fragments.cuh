@@ -1,0 +1,62 @@
+//@use common/base.cuh
+//@use common/tile.cuh
+//@use ptx/ldmatrix.cuh
+//@use ptx/mma.cuh
+//@use ptx/thread.cuh
+
+/* Operands of mma.m16n8k16 out of tiles in shared memory. */
+
+/*
+ * ldmatrix addresses of 16 rows and two chunks (16 columns, 32 bytes of a row), from row and chunk
+ * on. Rows as lane % 16, chunk by lane / 16: an A operand, or with .trans a B operand whose depth
+ * is the rows. Rows as lane % 8 and lane / 16, chunk by bit 3: a B operand whose columns are the
+ * rows, or with .trans an A operand whose rows are the tile's columns.
+ */
+DEVICE u32 rows_first(u32 tile, int row, int chunk, int pitch) {
+    const int lane = (int)thread_number() % 32;
+    return tile + tile_chunk(row + lane % 16, chunk + lane / 16, pitch);
+}
+
+DEVICE u32 columns_first(u32 tile, int row, int chunk, int pitch) {
+    const int lane = (int)thread_number() % 32;
+    return tile + tile_chunk(row + lane % 8 + lane / 16 * 8, chunk + lane / 8 % 2, pitch);
+}
+
+DEVICE void clear(float *values, int count) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+        values[i] = 0.0f;
+    }
+}
+
+/* Fragments of `tiles` times 16 rows. */
+DEVICE void load_fragments(u32 *fragments, int tiles, u32 address, int pitch) {
+#pragma unroll
+    for (int i = 0; i < tiles; ++i) {
+        ldmatrix_x4(&fragments[i * 4], address + (u32)(i * 16 * pitch));
+    }
+}
+
+/* sums += weights^T rows: `tiles` m16 tiles of the weights' columns by 32 columns of the rows,
+ * depth 16 * steps. `weights`: of columns_first; `rows`: of rows_first. */
+DEVICE void multiply_transposed(float *sums, int tiles, int steps, u32 weights, int weight_pitch,
+                                u32 rows, int pitch) {
+#pragma unroll
+    for (int step = 0; step < steps; ++step) {
+        u32 a[16], b[8];
+#pragma unroll
+        for (int m = 0; m < tiles; ++m) {
+            ldmatrix_x4_trans(&a[m * 4],
+                              tile_advance(weights, m * 32) + (u32)(step * 16 * weight_pitch));
+        }
+        ldmatrix_x4_trans(b, rows + (u32)(step * 16 * pitch));
+        ldmatrix_x4_trans(b + 4, tile_advance(rows, 32) + (u32)(step * 16 * pitch));
+#pragma unroll
+        for (int m = 0; m < tiles; ++m) {
+#pragma unroll
+            for (int n = 0; n < 4; ++n) {
+                mma_m16n8k16_bf16(&sums[(m * 4 + n) * 4], &a[m * 4], &b[n * 2]);
+            }
+        }
+    }
+}
