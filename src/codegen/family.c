@@ -14,7 +14,7 @@ const struct smelt__family *smelt__family_of(const struct smelt__spec *spec) {
 
 unsigned smelt__spec_passes(const struct smelt__spec *spec) {
     const int64_t passes = smelt__spec_get(spec, "passes");
-    return passes == SMELT__AUTO ? SMELT__FORWARD : (unsigned)passes + 1;
+    return passes == SMELT__AUTO ? smelt__family_of(spec)->passes : (unsigned)passes + 1;
 }
 
 static struct smelt__spec *add(struct smelt__expansion *expansion,

@@ -82,7 +82,7 @@ int smelt__spec_parse(const char *text, struct smelt__spec *spec, struct smelt__
 
 /* ---- operators to kernels -------------------------------------------------------------------- */
 
-/* The passes an operator's spec asks for, by its key `passes`; the forward without such a key. */
+/* The passes an operator's spec asks for, by its key `passes`; all it has without such a key. */
 unsigned smelt__spec_passes(const struct smelt__spec *spec);
 
 /* smelt__spec_check, and of an operator the same of every kernel that the passes it has expand to:

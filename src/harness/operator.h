@@ -161,7 +161,7 @@ struct smelt__harness_operator {
     const char *name;    /* of the family: "sparse_attn" */
     size_t spec_bytes;   /* sizeof the public spec struct */
     size_t knobs_field;  /* its `const char *knobs` */
-    size_t passes_field; /* its `unsigned passes`; 0: it has the forward pass alone */
+    size_t passes_field; /* its `unsigned passes`; 0: it has one pass alone, its first row's */
 
     /* The public API. `spec` of parse: of spec_bytes, overwritten. */
     smelt_status (*parse)(const char *text, void *spec, char **knobs);

@@ -52,7 +52,7 @@ unsigned smelt__harness_spec_passes(const struct smelt__harness_spec *spec) {
     unsigned passes = 0;
     if (spec->op->passes_field)
         memcpy(&passes, (const char *)spec->spec + spec->op->passes_field, sizeof passes);
-    return passes ? passes : SMELT_PASS_FORWARD;
+    return passes ? passes : spec->op->passes[0].pass;
 }
 
 int smelt__harness_spec_has(const struct smelt__harness_spec *spec,
