@@ -5,6 +5,7 @@
 #include "smelt/cache.h"
 #include "smelt/context.h"
 #include "smelt/device.h"
+#include "smelt/indexer_bwd.h"
 #include "smelt/indexer_clean.h"
 #include "smelt/indexer_logits.h"
 #include "smelt/indexer_loss.h"

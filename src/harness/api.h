@@ -10,9 +10,9 @@
 
 struct CUstream_st;
 
-/* Defines parse, print, supported, create, destroy and forward, as harness/operator.h describes
- * them, from smelt_STEM_spec_parse and the like. INIT: of the spec, SMELT_STEM_SPEC_INIT. */
-#define SMELT__HARNESS_API(stem, INIT)                                                             \
+/* Defines parse, print, supported, create and destroy, as harness/operator.h describes them, from
+ * smelt_STEM_spec_parse and the like. INIT: of the spec, SMELT_STEM_SPEC_INIT. */
+#define SMELT__HARNESS_SPEC_API(stem, INIT)                                                        \
     static smelt_status parse(const char *text, void *spec, char **knobs) {                        \
         *(smelt_##stem##_spec *)spec = (smelt_##stem##_spec)INIT;                                  \
         return smelt_##stem##_spec_parse(text, spec, knobs);                                       \
@@ -33,7 +33,11 @@ struct CUstream_st;
         smelt_##stem *made = *object;                                                              \
         smelt_##stem##_destroy(&made);                                                             \
         *object = NULL;                                                                            \
-    }                                                                                              \
+    }
+
+/* And forward. */
+#define SMELT__HARNESS_API(stem, INIT)                                                             \
+    SMELT__HARNESS_SPEC_API(stem, INIT)                                                            \
     static smelt_status forward(const void *object, const void *args,                              \
                                 struct CUstream_st *stream) {                                      \
         return smelt_##stem##_forward(object, args, stream);                                       \

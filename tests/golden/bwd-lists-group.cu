@@ -1014,8 +1014,7 @@ DEVICE u32 window_rows(const struct sparse_attn_bwd_lists_params *params) {
 }
 
 DEVICE bool has_windows(const struct sparse_attn_bwd_lists_params *params) {
-    return params->slot_values ||
-           (u64)params->work.rows <= (u64)window_rows(params) * MOST_WINDOWS;
+    return params->slot_values || (u64)params->work.rows <= (u64)window_rows(params) * MOST_WINDOWS;
 }
 
 /* The members' slots of every batch and window. Whether a row was named again. */

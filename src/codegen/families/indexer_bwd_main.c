@@ -1,0 +1,67 @@
+/*
+ * The kernel family indexer_bwd_main: diq, dw, and the sums of dik. Nothing in it depends on topk:
+ * the kernel ahead of it leaves a plain list of keys, with their gradients, for each group of
+ * queries.
+ */
+#include <string.h>
+
+#include "codegen/families/indexer_bwd_main.h"
+#include "codegen/families/indexer_keys.h"
+#include "codegen/families/sparse_attn_keys.h"
+
+static const char *const variant_names[] = {"mma", NULL};
+
+static const struct smelt__key keys[] = {
+    SMELT__INDEXER_HEADS,
+    SMELT__SPARSE_ATTN_DETERMINISTIC,
+    SMELT__NAMED_KNOB("variant", "auto, mma", "which instructions the kernel is built on",
+                      variant_names),
+    SMELT__KNOB("group", "auto, 1, 2, 4, 8", "queries whose heads share a tile", 1, 8),
+    SMELT__KNOB("stages", "auto, 2..4", "key blocks in flight, with mma", 2, 4),
+    SMELT__KNOB("blocks", "auto, 1..4", "thread blocks resident at once, with mma", 1, 4),
+};
+
+static int check(const struct smelt__spec *spec, struct smelt__message *message) {
+    static const int groups[] = {1, 2, 4, 8};
+    return smelt__indexer_check(spec, message) ||
+                   smelt__check_one_of(spec, "group", groups, 4, message)
+               ? -1
+               : 0;
+}
+
+static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
+    static const struct {
+        const char *name;
+        int count, values[SMELT__MAX_TRIES];
+    } tried[] = {
+        {"group", 3, {1, 2, 4}},
+        {"stages", 3, {2, 3, 4}},
+        {"blocks", 3, {1, 2, 3}},
+    };
+    (void)named;
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+        if (strcmp(key->name, tried[i].name) != 0)
+            continue;
+        for (int k = 0; k < tried[i].count; k++)
+            values[k] = tried[i].values[k];
+        return tried[i].count;
+    }
+    return 0;
+}
+
+static const char *const mma_knobs[] = {"stages", "blocks", NULL};
+
+static const struct smelt__variant variants[] = {
+    {"mma", smelt__indexer_bwd_main_plan_mma, mma_knobs},
+    {NULL, NULL, NULL},
+};
+
+const struct smelt__family smelt__indexer_bwd_main = {
+    .schema = {.name = "indexer_bwd_main",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys,
+               .check = check},
+    .summary = "backward pass of the lightning indexer: diq, dw, and sums of dik",
+    .variants = variants,
+    .tries = tries,
+};

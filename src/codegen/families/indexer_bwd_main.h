@@ -1,0 +1,32 @@
+/* What the files of the kernel family indexer_bwd_main share, and what the operator asks of its
+ * plans. */
+#ifndef SMELT_CODEGEN_INDEXER_BWD_MAIN_H
+#define SMELT_CODEGEN_INDEXER_BWD_MAIN_H
+
+#include "codegen/family.h"
+
+extern const struct smelt__family smelt__indexer_bwd_main;
+
+/* Values of the knob `variant`. */
+enum smelt__indexer_bwd_main_variant { SMELT__INDEXER_BWD_MMA = 0, SMELT__INDEXER_BWD_SM90 };
+
+/*
+ * Each plans its variant or says why it cannot: 0, or -1 with the reason. Constants that all of
+ * them have, which the operator reads:
+ *   GROUP_QUERIES  queries of an item, 1, 2, 4 or 8
+ *   QUERY_ROWS     rows a query has in an item: heads, padded
+ *   BLOCK_HEADS    rows of an item: GROUP_QUERIES * QUERY_ROWS
+ *   GROUP_TILES    2: the kernel wants lists in three parts, by halves of the members
+ *                  (indexer_bwd_main.params.h, runs); 1: it does not
+ *   TENSOR_MAPS    1: the kernel reads iq_map
+ *   SUMS_BESIDE    multiprocessors to leave to the sums of partial rows, which it lets begin beside
+ *                  it; 0: it does not
+ */
+int smelt__indexer_bwd_main_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                     struct smelt__plan *plan, struct smelt__message *message);
+
+/* Names the kernel of a plan whose variant is set, and adds the constants that the spec gives:
+ * HEADS, DIM, DETERMINISTIC. */
+void smelt__indexer_bwd_main_name(const struct smelt__spec *spec, struct smelt__plan *plan);
+
+#endif

@@ -1,0 +1,176 @@
+/*
+ * The kernel family indexer_bwd_main: the plan of its variant mma. What the kernel does with these
+ * numbers stands at the head of templates/indexer_bwd_main.mma.cu.
+ *
+ * The rule. A warp has 16 rows. Up to 16 heads are padded to 16 rows and up to 32 to 32, and so
+ * many neighbouring queries share an item that it has 64: four warps then share what is gathered,
+ * and a key that several of the queries have is added to dik once. Of the sizes of a unit of dK the
+ * one is taken that leaves the busiest warp the least, of equal ones the largest, which reads Q the
+ * least often.
+ */
+#include <limits.h>
+
+#include "codegen/families/indexer_bwd_main.h"
+#include "codegen/plan/limits.h"
+
+enum {
+    TILE = 16,        /* rows of a warp */
+    SHARED_ROWS = 64, /* of an item that queries share */
+    MOST_ROWS = 128,
+    KEYS = 64, /* of a key block */
+    UNIT_COLUMNS = 32,
+    MOST_KEY_TILES = 4,
+    WARP = 32, /* threads */
+    DEFAULT_STAGES = 2,
+    MOST_BLOCKS = 3,
+    OTHER_REGISTERS = 36,  /* addresses, loop state */
+    TILE_ALIGNMENT = 1024, /* bytes; the swizzle repeats every 1024 */
+    SMALL_ALIGNMENT = 128,
+    HOPPER = 9 /* compute capability: from it on, four values are added at once */
+};
+
+struct choice {
+    int dim, query_rows, group;
+    int stages, blocks, key_tiles;
+};
+
+static int rows_of(const struct choice *choice) {
+    return choice->group * choice->query_rows;
+}
+
+static int warps_of(const struct choice *choice) {
+    return rows_of(choice) / TILE;
+}
+
+/* Of numbers and gradients of keys: of every block whose rows are under way, of the one whose
+ * numbers are, and of the one at work. A power of two. */
+static int entry_slots(const struct choice *choice) {
+    return choice->stages > 2 ? 8 : 4;
+}
+
+static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
+    const int rows = rows_of(choice), entries = entry_slots(choice) * KEYS;
+    plan->region_count = 0;
+    smelt__plan_add_region(plan, "QUERY_OFFSET", rows * choice->dim * 2, TILE_ALIGNMENT,
+                           "rows of queries; at the end those of diq");
+    smelt__plan_add_region(plan, "KEYS_OFFSET", choice->stages * KEYS * choice->dim * 2,
+                           TILE_ALIGNMENT, "key blocks");
+    smelt__plan_add_region(plan, "WEIGHTS_OFFSET", rows * KEYS * 2, TILE_ALIGNMENT, "dX, bf16");
+    smelt__plan_add_region(plan, "GRADS_OFFSET", entries * choice->group * 4, SMALL_ALIGNMENT,
+                           "gradients of keys' logits");
+    smelt__plan_add_region(plan, "ENTRIES_OFFSET", entries * 4, SMALL_ALIGNMENT, "numbers of keys");
+    smelt__plan_add_region(plan, "ITEM_OFFSET", (3 + choice->group) * 4, 16, "which queries");
+}
+
+/* Tiles that the busiest warp multiplies of dK. */
+static int unit_cost(const struct choice *choice, int key_tiles) {
+    const int units = choice->dim / UNIT_COLUMNS * (KEYS / TILE / key_tiles);
+    return (units + warps_of(choice) - 1) / warps_of(choice) * key_tiles;
+}
+
+static int choose_key_tiles(const struct choice *choice) {
+    int best = MOST_KEY_TILES;
+    for (int tiles = MOST_KEY_TILES / 2; tiles >= 1; tiles /= 2)
+        if (unit_cost(choice, tiles) < unit_cost(choice, best))
+            best = tiles;
+    return best;
+}
+
+/* An estimate: dQ all along, then the larger of X with dX, or a unit of dK with its operands. */
+static int registers_needed(const struct choice *choice) {
+    const int dq = choice->dim / 2, scores = KEYS / 2 + KEYS / 4 + 8;
+    const int unit = 20 * choice->key_tiles + 8;
+    return dq + (scores > unit ? scores : unit) + OTHER_REGISTERS;
+}
+
+static int fits(const struct choice *choice, const struct smelt__arch *arch,
+                struct smelt__plan *scratch, struct smelt__misses *misses) {
+    add_regions(choice, scratch);
+    return smelt__limits_hold(arch, warps_of(choice) * WARP, choice->blocks, scratch->shared_bytes,
+                              registers_needed(choice), misses);
+}
+
+/* As many blocks as fit. */
+static int choose_blocks(struct choice *choice, const struct smelt__spec *spec,
+                         const struct smelt__arch *arch, struct smelt__plan *scratch,
+                         struct smelt__misses *misses) {
+    const int asked = smelt__spec_knob(spec, "blocks", 0);
+    for (choice->blocks = asked ? asked : MOST_BLOCKS; choice->blocks >= 1; choice->blocks--) {
+        if (fits(choice, arch, scratch, misses))
+            return 1;
+        if (asked)
+            return 0;
+    }
+    return 0;
+}
+
+/* Rows of a query, and how many queries share an item. */
+static int choose_rows(struct choice *choice, const struct smelt__spec *spec,
+                       struct smelt__message *message) {
+    const int heads = (int)smelt__spec_get(spec, "heads");
+    choice->query_rows = (heads + TILE - 1) / TILE * TILE;
+    choice->group = choice->query_rows <= SHARED_ROWS / 2 ? SHARED_ROWS / choice->query_rows : 1;
+    choice->group = smelt__spec_knob(spec, "group", choice->group);
+    if (rows_of(choice) <= MOST_ROWS)
+        return 0;
+    smelt__message_set(message,
+                       "%s: group=%d of %d heads do not fit into the %d rows that variant=mma has; "
+                       "at most %d of them do",
+                       spec->schema->name, choice->group, heads, MOST_ROWS,
+                       MOST_ROWS / choice->query_rows);
+    return -1;
+}
+
+static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
+                          const struct smelt__arch *arch, struct smelt__plan *plan) {
+    const struct {
+        const char *name, *knob; /* knob: its key; NULL: derived */
+        int value;
+        const char *meaning;
+    } constants[] = {
+        {"GROUP_QUERIES", "group", choice->group, "queries of an item"},
+        {"STAGES", "stages", choice->stages, "key blocks in flight"},
+        {"BLOCK_KEYS", NULL, KEYS, "rows of ik of one step of the main loop"},
+        {"WARPS", NULL, warps_of(choice), "of a thread block"},
+        {"QUERY_ROWS", NULL, choice->query_rows, "rows of a query: heads, padded"},
+        {"BLOCK_HEADS", NULL, rows_of(choice), "rows of an item"},
+        {"KEY_TILES", NULL, choice->key_tiles, "tiles of 16 keys in a unit of dK"},
+        {"ENTRY_SLOTS", NULL, entry_slots(choice), "key blocks whose keys' numbers are kept"},
+        {"GROUP_TILES", NULL, 1, "its keys are one list, whoever has them"},
+        {"TENSOR_MAPS", NULL, 0, "no rows come by the copy engine"},
+        {"SUMS_BESIDE", NULL, 0, "sums of partial rows follow it"},
+        {"VECTOR_REDUCTIONS", NULL, arch->capability_major >= HOPPER,
+         "1: four values are added to global memory at once"},
+    };
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        smelt__plan_add(plan, constants[i].name, constants[i].value,
+                        constants[i].knob ? smelt__plan_origin(spec, constants[i].knob)
+                                          : SMELT__DERIVED,
+                        constants[i].meaning);
+}
+
+int smelt__indexer_bwd_main_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                     struct smelt__plan *plan, struct smelt__message *message) {
+    struct smelt__misses misses = SMELT__NO_MISSES;
+    struct choice choice = {
+        .dim = (int)smelt__spec_get(spec, "dim"),
+        .stages = smelt__spec_knob(spec, "stages", DEFAULT_STAGES),
+    };
+    if (choose_rows(&choice, spec, message))
+        return -1;
+    choice.key_tiles = choose_key_tiles(&choice);
+    if (!choose_blocks(&choice, spec, arch, plan, &misses)) {
+        smelt__misses_explain(&misses, spec, arch, "fewer stages or blocks or a smaller group",
+                              "fewer blocks or a smaller group", "", message);
+        return -1;
+    }
+    plan->template_name = "indexer_bwd_main.mma.cu";
+    smelt__indexer_bwd_main_name(spec, plan);
+    add_constants(&choice, spec, arch, plan);
+    add_regions(&choice, plan);
+    smelt__plan_set_threads(plan, warps_of(&choice) * WARP, choice.blocks);
+    plan->item = "group";
+    plan->blocks_per_item = 1;
+    plan->persistent = 1;
+    return 0;
+}

@@ -1,0 +1,523 @@
+/* The harness's row of indexer_bwd. */
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/api.h"
+#include "harness/footprint.h"
+#include "harness/grad_rows.h"
+#include "harness/normal.h"
+#include "harness/operator.h"
+#include "harness/parallel.h"
+#include "harness/placed.h"
+#include "harness/random.h"
+#include "harness/slots.h"
+#include "ops/indexer_bwd_tensors.h"
+#include "reference/bf16.h"
+#include "reference/indexer_bwd.h"
+#include "smelt/indexer_bwd.h"
+
+extern const struct smelt__harness_operator smelt__harness_indexer_bwd; /* as operators.c has it */
+
+#define TENSOR(name) SMELT__INDEXER_BWD_##name
+
+static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH)};
+
+/* ---- the public API -------------------------------------------------------------------------- */
+
+SMELT__HARNESS_SPEC_API(indexer_bwd, SMELT_INDEXER_BWD_SPEC_INIT)
+
+static smelt_status launch(const void *object, const void *args, struct CUstream_st *stream) {
+    return smelt_indexer_bwd_launch(object, args, stream);
+}
+
+static smelt_status workspace(const void *object, const void *args, size_t *bytes) {
+    return smelt_indexer_bwd_workspace(object, args, bytes);
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static const char *const options[] = {"width",       "valid", "documents", "lists",
+                                      "topk-length", "dkv",   NULL};
+
+static void defaults(const void *spec, struct smelt__problem_options *asked) {
+    const smelt_indexer_bwd_spec *indexer = spec;
+    if (asked->rows == 0)
+        asked->rows = indexer->topk > 64 ? 4 * (int64_t)indexer->topk : 256;
+    if (asked->width == 0)
+        asked->width = indexer->topk;
+}
+
+/* A problem that the emulator is done with in seconds, and still several key blocks wide, the last
+ * of them not whole, and several groups of queries, the last of them not full. */
+static void small(const void *spec, struct smelt__problem_options *asked) {
+    enum { TOKENS = 5, WIDTH = 150 };
+    const smelt_indexer_bwd_spec *indexer = spec;
+    if (asked->tokens == 0)
+        asked->tokens = TOKENS;
+    if (asked->width == 0)
+        asked->width = indexer->topk < WIDTH ? indexer->topk : WIDTH;
+    if (asked->rows == 0)
+        asked->rows = 3 * (asked->width > WIDTH ? asked->width : WIDTH);
+}
+
+static void draw(const void *spec, struct smelt__random *random,
+                 struct smelt__problem_options *asked) {
+    enum { WIDEST = 330, MOST_ROWS = 700 };
+    const smelt_indexer_bwd_spec *indexer = spec;
+    const int64_t most = indexer->topk < WIDEST ? indexer->topk : WIDEST;
+    asked->rows = 1 + smelt__random_below(random, MOST_ROWS) + (asked->far ? 2 : 0);
+    asked->width = 1 + smelt__random_below(random, most);
+    asked->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
+    asked->topk_length = smelt__random_below(random, 3) == 0;
+    asked->dkv = (enum smelt__dkv)smelt__random_below(random, 3);
+}
+
+static int same_problems(const void *a, const void *b) {
+    const smelt_indexer_bwd_spec *x = a, *y = b;
+    return x->heads == y->heads && x->dim == y->dim && x->topk == y->topk;
+}
+
+static const enum smelt__lists kinds[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL,
+                                          SMELT__LISTS_DRIFT, SMELT__LISTS_ADVERSARIAL};
+
+static int variation(int number, struct smelt__problem_options *asked) {
+    if (number >= (int)(sizeof kinds / sizeof kinds[0]))
+        return 0;
+    asked->lists = kinds[number];
+    return 1;
+}
+
+/* Full lists, then damaged ones: more key blocks than stages, the last not whole. */
+static int trial(const void *spec, int number, struct smelt__problem_options *asked) {
+    enum { TOKENS = 9, WIDTH = 700 };
+    static const enum smelt__lists lists[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_ADVERSARIAL};
+    const smelt_indexer_bwd_spec *indexer = spec;
+    if (number >= (int)(sizeof lists / sizeof lists[0]))
+        return 0;
+    asked->tokens = TOKENS;
+    asked->width = indexer->topk < WIDTH ? indexer->topk : WIDTH;
+    asked->rows = 2 * asked->width > 256 ? 2 * asked->width : 256;
+    asked->lists = lists[number];
+    return 1;
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+enum { STREAM_IQ = 1, STREAM_IK, STREAM_W, STREAM_GRAD, STREAM_SUM, STREAM_ZERO };
+
+/* One key in so many is zeros, with adversarial lists: its x is exactly 0. */
+enum { ZERO_ONE_IN = 8 };
+
+static struct smelt__key_rows dik_rows(const struct smelt__problem *problem) {
+    const smelt_indexer_bwd_spec *spec = problem->spec;
+    return (struct smelt__key_rows){TENSOR(DIK), TENSOR(DIK_FP32), TENSOR(DIK_SUM), spec->dim};
+}
+
+/* Partial rows of small problems are taken in chunks, too. */
+static size_t limit_of(const struct smelt__problem *problem) {
+    enum { SMALL = 1 << 24 };
+    const smelt_indexer_bwd_spec *spec = problem->spec;
+    const size_t bytes =
+        (size_t)(problem->extents[TENSOR(T)] * problem->options.width) * (size_t)spec->dim * 2;
+    return bytes < SMALL ? bytes / 3 + 1 : 0;
+}
+
+static void shape(struct smelt__problem *problem) {
+    const smelt_indexer_bwd_spec *spec = problem->spec;
+    smelt_indexer_bwd_args *args = problem->args;
+    *args = (smelt_indexer_bwd_args)SMELT_INDEXER_BWD_ARGS_INIT;
+    args->tokens = problem->options.batches * problem->options.tokens;
+    args->rows = problem->options.rows;
+    args->width = problem->options.width;
+    args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
+    problem->extents[TENSOR(T)] = args->tokens;
+    problem->extents[TENSOR(S)] = args->rows;
+    problem->extents[TENSOR(H)] = spec->heads;
+    problem->extents[TENSOR(D)] = spec->dim;
+    problem->extents[TENSOR(WIDTH)] = args->width;
+    problem->extents[TENSOR(ONE)] = 1;
+    args->workspace_limit = limit_of(problem);
+}
+
+static int given(const struct smelt__problem *problem, int tensor) {
+    const struct smelt__key_rows dik = dik_rows(problem);
+    return tensor == TENSOR(TOPK_LENGTH) ? problem->options.topk_length
+                                         : smelt__key_rows_given(problem, &dik, tensor);
+}
+
+struct fill {
+    struct smelt__problem *problem;
+    struct smelt__normals normals;
+    uint8_t *used; /* [rows] whether a valid slot names the key */
+};
+
+static float normal(const struct fill *fill, struct smelt__random *random) {
+    const uint64_t bits = smelt__random_next(random);
+    return smelt__bf16_to_float(fill->normals.values[bits & (SMELT__NORMALS - 1)]);
+}
+
+/* fp32 with digits that bf16 has not. */
+static void fill_weights(const struct fill *fill, int64_t query) {
+    const smelt_indexer_bwd_spec *spec = fill->problem->spec;
+    float *const w = (float *)smelt__problem_data(fill->problem, TENSOR(W)) +
+                     smelt__problem_at(fill->problem, TENSOR(W), query, 0, 0);
+    struct smelt__random random =
+        smelt__random_at(fill->problem->options.seed, STREAM_W, (uint64_t)query);
+    for (int h = 0; h < spec->heads; h++)
+        w[h] = 0.3F * normal(fill, &random);
+}
+
+/* Of masked slots NaN: who takes one gives himself away. */
+static void fill_grads(const struct fill *fill, int64_t query) {
+    const int64_t width = fill->problem->options.width;
+    float *const grad = (float *)smelt__problem_data(fill->problem, TENSOR(GRAD)) +
+                        smelt__problem_at(fill->problem, TENSOR(GRAD), query, 0, 0);
+    struct smelt__random random =
+        smelt__random_at(fill->problem->options.seed, STREAM_GRAD, (uint64_t)query);
+    for (int64_t i = 0; i < width; i++) {
+        const float value = 0.07F * normal(fill, &random);
+        grad[i] = smelt__slots_row(fill->problem, &slots, query, i) >= 0 ? value : NAN;
+    }
+}
+
+static void fill_queries(void *user, int64_t begin, int64_t end) {
+    const struct fill *fill = user;
+    const smelt_indexer_bwd_spec *spec = fill->problem->spec;
+    for (int64_t query = begin; query < end; query++) {
+        for (int h = 0; h < spec->heads; h++)
+            smelt__normals_row(&fill->normals, fill->problem->options.seed, STREAM_IQ,
+                               (uint64_t)query * (uint64_t)spec->heads + (uint64_t)h,
+                               (uint16_t *)smelt__problem_data(fill->problem, TENSOR(IQ)) +
+                                   smelt__problem_at(fill->problem, TENSOR(IQ), query, h, 0),
+                               spec->dim);
+        fill_weights(fill, query);
+        fill_grads(fill, query);
+    }
+}
+
+static int is_zero(const struct smelt__problem *problem, int64_t key) {
+    struct smelt__random random =
+        smelt__random_at(problem->options.seed, STREAM_ZERO, (uint64_t)key);
+    return problem->options.lists == SMELT__LISTS_ADVERSARIAL &&
+           smelt__random_below(&random, ZERO_ONE_IN) == 0;
+}
+
+static void fill_keys(void *user, int64_t begin, int64_t end) {
+    const struct fill *fill = user;
+    const smelt_indexer_bwd_spec *spec = fill->problem->spec;
+    for (int64_t key = begin; key < end; key++) {
+        uint16_t *const row = (uint16_t *)smelt__problem_data(fill->problem, TENSOR(IK)) +
+                              smelt__problem_at(fill->problem, TENSOR(IK), key, 0, 0);
+        smelt__normals_row(&fill->normals, fill->problem->options.seed, STREAM_IK, (uint64_t)key,
+                           row, spec->dim);
+        if (!fill->used[key])
+            memset(row, 0xff, (size_t)spec->dim * sizeof *row); /* NaN */
+        else if (is_zero(fill->problem, key))
+            memset(row, 0, (size_t)spec->dim * sizeof *row);
+    }
+}
+
+/* Which keys some valid slot names, and how many valid slots there are. */
+static void find_used(const struct fill *fill) {
+    struct smelt__problem *const problem = fill->problem;
+    problem->valid_slots = 0;
+    for (int64_t query = 0; query < problem->extents[TENSOR(T)]; query++)
+        for (int64_t i = 0; i < problem->options.width; i++) {
+            const int64_t row = smelt__slots_row(problem, &slots, query, i);
+            if (row < 0)
+                continue;
+            fill->used[row] = 1;
+            problem->valid_slots++;
+        }
+}
+
+static int fill(struct smelt__problem *problem) {
+    const struct smelt__key_rows dik = dik_rows(problem);
+    struct fill *const fill = malloc(sizeof *fill);
+    uint8_t *const used = calloc((size_t)problem->options.rows + 1, 1);
+    const int failed = !fill || !used;
+    if (!failed) {
+        fill->problem = problem;
+        fill->used = used;
+        smelt__normals_make(&fill->normals);
+        problem->computed = problem->extents[TENSOR(T)];
+        smelt__slots_fill(problem, &slots);
+        find_used(fill);
+        smelt__parallel_for(problem->computed, 16, fill_queries, fill);
+        smelt__parallel_for(problem->options.rows, 256, fill_keys, fill);
+    }
+    free(fill);
+    free(used);
+    return failed ? -1 : smelt__key_rows_fill(problem, &dik, STREAM_SUM);
+}
+
+static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
+    const smelt_indexer_bwd_spec *spec = problem->spec;
+    const struct smelt__key_rows dik = dik_rows(problem);
+    for (int64_t query = 0; query < problem->extents[TENSOR(T)]; query++) {
+        for (int h = 0; h < spec->heads; h++) {
+            smelt__touch_row(footprints, TENSOR(IQ), query, h, 0);
+            smelt__touch_row(footprints, TENSOR(DIQ), query, h, 0);
+        }
+        smelt__touch_row(footprints, TENSOR(W), query, 0, 0);
+        smelt__touch_row(footprints, TENSOR(DW), query, 0, 0);
+        if (!footprints->inputs)
+            continue;
+        smelt__slots_touch(problem, &slots, query, footprints);
+        for (int64_t i = 0; i < problem->options.width; i++) {
+            const int64_t row = smelt__slots_row(problem, &slots, query, i);
+            if (row < 0)
+                continue;
+            smelt__touch_row(footprints, TENSOR(IK), row, 0, 0);
+            smelt__touch(footprints, TENSOR(GRAD),
+                         smelt__problem_at(problem, TENSOR(GRAD), query, 0, 0) + i, 1);
+        }
+    }
+    smelt__key_rows_touch(problem, &dik, footprints);
+}
+
+/* diq and dw are; dik's sums are taken in any order unless the operator is deterministic. */
+static int reproducible(const struct smelt__problem *problem, int tensor) {
+    const smelt_indexer_bwd_spec *spec = problem->spec;
+    return spec->deterministic || tensor == TENSOR(DIQ) || tensor == TENSOR(DW);
+}
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+/* Three products of each slot's key with each head; what goes over all of dik. */
+static double multiplications(const void *spec, const struct smelt__problem_options *asked) {
+    const smelt_indexer_bwd_spec *indexer = spec;
+    const double pairs = (double)(asked->batches * asked->tokens * asked->width);
+    return pairs * indexer->heads * 3 * indexer->dim + (double)asked->rows * indexer->dim;
+}
+
+/* Measured on one H200: a large bf16 matrix product under sustained load; fp32 reductions to rows
+ * that stay in the L2 cache. */
+static const double TFLOPS_CEILING = 690, REDUCTION_TBS = 3.7;
+
+/* Arithmetic: as above. Reduction: each slot's fp32 row once, though queries that share a tile may
+ * reduce one for all. */
+static int rates(const struct smelt__problem *problem,
+                 struct smelt__rate found[SMELT__MOST_RATES]) {
+    const smelt_indexer_bwd_spec *spec = problem->spec;
+    const double terms = (double)problem->valid_slots * spec->dim;
+    found[0] = (struct smelt__rate){
+        "tflops", "tflops_ratio", "TFLOP/s", 0, 2 * 3 * terms * spec->heads / 1e12, TFLOPS_CEILING};
+    found[1] = (struct smelt__rate){
+        "reduction_tbs", "reduction_ratio", "reduction TB/s", 2, terms * sizeof(float) / 1e12,
+        REDUCTION_TBS};
+    return 2;
+}
+
+static void tiny(void *args) {
+    smelt_indexer_bwd_args *indexer = args;
+    indexer->tokens = indexer->rows = indexer->width = 1;
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+enum { DW = SMELT__GRAD_METRICS, QUERY_METRICS };
+
+static const struct smelt__metric query_metrics[QUERY_METRICS] = {
+    SMELT__GRAD_METRIC_ROWS("diq"),
+    [DW] = {"relative_error", "dw", "dw, relative",
+            "error of dw, relative to the sum of its terms' sizes,", SMELT__LARGEST},
+};
+
+static const struct smelt__metric key_metrics[SMELT__GRAD_METRICS] = {
+    SMELT__GRAD_METRIC_ROWS("dik"),
+};
+
+/* fp32 sums of fp32 products. */
+static const double DW_TOLERANCE = 1e-5;
+
+static const char OUT_OF_MEMORY[] = "out of memory while computing the reference";
+
+/* The problem's arguments, all strides given. */
+static smelt_indexer_bwd_args inputs_of(const struct smelt__problem *problem) {
+    smelt_indexer_bwd_args args = *(const smelt_indexer_bwd_args *)problem->args;
+    const struct {
+        smelt_const_tensor *tensor;
+        int row;
+    } inputs[] = {{&args.iq, TENSOR(IQ)},     {&args.ik, TENSOR(IK)},
+                  {&args.w, TENSOR(W)},       {&args.indices, TENSOR(INDICES)},
+                  {&args.grad, TENSOR(GRAD)}, {&args.topk_length, TENSOR(TOPK_LENGTH)}};
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        memcpy(inputs[i].tensor->strides, problem->layout[inputs[i].row].strides,
+               sizeof inputs[i].tensor->strides);
+    return args;
+}
+
+static int64_t count_queries(const struct smelt__problem *problem) {
+    return problem->extents[TENSOR(T)];
+}
+
+static int64_t count_keys(const struct smelt__problem *problem) {
+    return problem->extents[TENSOR(S)];
+}
+
+static struct smelt__expected_row expected_of(const smelt_indexer_bwd_spec *spec,
+                                              const struct smelt__indexer_bwd_row *row) {
+    return (struct smelt__expected_row){
+        .grads = row->grads,
+        .columns = spec->dim,
+        .spread = row->spread,
+        .lost = row->doubtful,
+        .none = row->spread == 0 && row->doubtful == 0,
+        .nothing = "a gradient that nothing has a part in is not 0 or what it was",
+    };
+}
+
+/* `memory`: [2 * dim]. */
+static void compare_head(const struct smelt__placed *placed, const smelt_indexer_bwd_args *args,
+                         int64_t query, int head, double *memory, struct smelt__finding *finding) {
+    const smelt_indexer_bwd_spec *spec = placed->problem->spec;
+    const uint16_t *const diq = smelt__placed_row(placed, TENSOR(DIQ), query, head, 0);
+    const float *const dw = smelt__placed_row(placed, TENSOR(DW), query, 0, 0);
+    struct smelt__indexer_bwd_row row = {.grads = memory};
+    double *const got = memory + spec->dim, expected_dw, terms;
+    if (smelt__indexer_bwd_head(spec, args, query, head, &row, &expected_dw, &terms)) {
+        finding->wrong = OUT_OF_MEMORY;
+        return;
+    }
+    for (int d = 0; d < spec->dim; d++)
+        got[d] = (double)smelt__bf16_to_float(diq[d]);
+    const struct smelt__expected_row expected = expected_of(spec, &row);
+    smelt__grad_row_compare(got, &expected, head, finding);
+    const double error = fabs((double)dw[head] - expected_dw);
+    smelt__finding_enlarge(finding, DW, error > 0 || isnan(error) ? error / terms : 0, head);
+}
+
+static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
+                          struct smelt__finding *finding) {
+    const smelt_indexer_bwd_spec *spec = placed->problem->spec;
+    const smelt_indexer_bwd_args args = inputs_of(placed->problem);
+    double *const memory = malloc(2 * (size_t)spec->dim * sizeof *memory);
+    (void)prepared;
+    if (!memory)
+        finding->wrong = OUT_OF_MEMORY;
+    for (int head = 0; head < spec->heads && !finding->wrong; head++)
+        compare_head(placed, &args, query, head, memory, finding);
+    free(memory);
+}
+
+static void judge_queries(const struct smelt__problem *problem, int64_t compared,
+                          struct smelt__metric_result *results) {
+    const smelt_indexer_bwd_spec *spec = problem->spec;
+    smelt__grad_rows_judge((double)compared * spec->heads, 0, results);
+    results[DW].bar = DW_TOLERANCE;
+}
+
+static void compare_key(const struct smelt__placed *placed, const void *prepared, int64_t key,
+                        struct smelt__finding *finding) {
+    const smelt_indexer_bwd_spec *spec = placed->problem->spec;
+    const smelt_indexer_bwd_args args = inputs_of(placed->problem);
+    const struct smelt__key_rows rows = dik_rows(placed->problem);
+    double *const memory = malloc(2 * (size_t)spec->dim * sizeof *memory);
+    struct smelt__indexer_bwd_row row = {.grads = memory};
+    (void)prepared;
+    if (!memory || smelt__indexer_bwd_key(spec, &args, key, &row)) {
+        finding->wrong = OUT_OF_MEMORY;
+    } else {
+        struct smelt__expected_row expected = expected_of(spec, &row);
+        expected.lost += smelt__key_row_read(placed, &rows, key, memory + spec->dim);
+        smelt__grad_row_compare(memory + spec->dim, &expected, 0, finding);
+    }
+    free(memory);
+}
+
+static void judge_keys(const struct smelt__problem *problem, int64_t compared,
+                       struct smelt__metric_result *results) {
+    (void)problem;
+    smelt__grad_rows_judge((double)compared, 0, results);
+}
+
+static const struct smelt__comparison comparisons[] = {
+    {
+        .unit = "query",
+        .place = "head",
+        .metrics = query_metrics,
+        .metric_count = QUERY_METRICS,
+        .count = count_queries,
+        .compare = compare_query,
+        .judge = judge_queries,
+    },
+    {
+        .unit = "key",
+        .place = "part",
+        .metrics = key_metrics,
+        .metric_count = SMELT__GRAD_METRICS,
+        .count = count_keys,
+        .compare = compare_key,
+        .judge = judge_keys,
+    },
+};
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const struct smelt__harness_pass passes[] = {
+    {
+        .pass = SMELT_PASS_BACKWARD,
+        .name = "backward",
+        .tensors = &smelt__indexer_bwd_tensors,
+        .workspace_field = offsetof(smelt_indexer_bwd_args, workspace),
+        .workspace_bytes_field = offsetof(smelt_indexer_bwd_args, workspace_bytes),
+        .shape = shape,
+        .given = given,
+        .fill = fill,
+        .footprint = footprint,
+        .reproducible = reproducible,
+        .multiplications = multiplications,
+        .comparisons = comparisons,
+        .comparison_count = sizeof comparisons / sizeof comparisons[0],
+        .rates = rates,
+        .tiny = tiny,
+        .workspace = workspace,
+        .launch = launch,
+    },
+};
+
+/* What cuDNN is compared at, and what it has not. */
+#define AT(heads, T, lists_)                                                                       \
+    {                                                                                              \
+        .spec = "indexer_bwd:heads=" #heads ",dim=128,topk=2048", .tokens = T, .rows = T,          \
+        .lists = SMELT__LISTS_##lists_                                                             \
+    }
+#define DETERMINISTIC(heads, T)                                                                    \
+    {                                                                                              \
+        .spec = "indexer_bwd:heads=" #heads ",dim=128,topk=2048,deterministic=1", .tokens = T,     \
+        .rows = T                                                                                  \
+    }
+
+static const struct smelt__harness_shape peers[] = {
+    AT(64, 8192, RANDOM),    AT(64, 16384, RANDOM),   AT(64, 8192, DRIFT),
+    AT(64, 16384, DRIFT),    AT(32, 8192, RANDOM),    AT(32, 8192, DRIFT),
+    AT(16, 8192, RANDOM),    AT(16, 8192, DRIFT),     AT(8, 8192, RANDOM),
+    AT(128, 8192, RANDOM),   DETERMINISTIC(64, 8192), DETERMINISTIC(64, 16384),
+    DETERMINISTIC(32, 8192),
+};
+
+const struct smelt__harness_operator smelt__harness_indexer_bwd = {
+    .name = "indexer_bwd",
+    .spec_bytes = sizeof(smelt_indexer_bwd_spec),
+    .knobs_field = offsetof(smelt_indexer_bwd_spec, knobs),
+    .parse = parse,
+    .print = print,
+    .supported = supported,
+    .create = create,
+    .destroy = destroy,
+    .passes = passes,
+    .pass_count = sizeof passes / sizeof passes[0],
+    .options = options,
+    .defaults = defaults,
+    .small = small,
+    .draw = draw,
+    .same_problems = same_problems,
+    .variation = variation,
+    .trial = trial,
+    .bench = {.tokens = 8192, .rows = 8192},
+    .peers = peers,
+    .peer_count = sizeof peers / sizeof peers[0],
+};

@@ -1,0 +1,459 @@
+/* The operator indexer_bwd: see smelt/indexer_bwd.h. */
+#include "smelt/indexer_bwd.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+
+#include "codegen/families/indexer_bwd.h"
+#include "common/tensor_map.h"
+#include "indexer_bwd_main.params.h"
+#include "ops/arguments.h"
+#include "ops/divide.h"
+#include "ops/indexer_bwd_tensors.h"
+#include "ops/key_grads.h"
+#include "ops/operator.h"
+#include "runtime/log.h"
+#include "runtime/tensor_map.h"
+
+enum {
+    KEY_STEP = 64,            /* lists are padded to whole blocks of it */
+    TENSOR_MAP_COLUMNS = 64,  /* of a box */
+    MOST_MAP_STRIDE_BITS = 40 /* bytes that a map's strides stay below */
+};
+
+/* Rows of ik above which lists are put into ascending order: from there on dik's sums and ik no
+ * longer stay in the L2 cache together. */
+static const int64_t ASCENDING_ROWS = 49152;
+
+/* Constants of the main kernel's plan (codegen/families/indexer_bwd_main.h says what they mean),
+ * and what else a call must know. */
+struct smelt_indexer_bwd {
+    struct smelt__operator kernels;
+    int heads, dim, topk, deterministic;
+    int group_queries, block_heads, group_tiles, tensor_maps, sums_beside;
+};
+
+_Static_assert(sizeof(smelt_indexer_bwd_spec) <= SMELT__MOST_SPEC_BYTES, "operator.c copies it");
+
+/* ---- the spec -------------------------------------------------------------------------------- */
+
+#define FIELD(key)                                                                                 \
+    { #key, offsetof(smelt_indexer_bwd_spec, key) }
+
+static const struct smelt__spec_field fields[] = {FIELD(heads), FIELD(dim), FIELD(topk),
+                                                  FIELD(deterministic)};
+
+static const struct smelt__struct spec_struct =
+    SMELT__STRUCT_VALUE(smelt_indexer_bwd_spec, "spec", "SMELT_INDEXER_BWD_SPEC_INIT", knobs);
+
+static const struct smelt__spec_table spec_table = {
+    .family = &smelt__indexer_bwd,
+    .about = &spec_struct,
+    .object = "indexer",
+    .object_bytes = sizeof(smelt_indexer_bwd),
+    .fields = fields,
+    .count = sizeof fields / sizeof *fields,
+    .knobs = offsetof(smelt_indexer_bwd_spec, knobs),
+};
+
+smelt_status smelt_indexer_bwd_spec_print(const smelt_indexer_bwd_spec *spec, char **text) {
+    return smelt__operator_print_spec(&spec_table, spec, text);
+}
+
+smelt_status smelt_indexer_bwd_spec_parse(const char *text, smelt_indexer_bwd_spec *spec,
+                                          char **knobs) {
+    return smelt__operator_parse_spec(&spec_table, text, spec, knobs);
+}
+
+smelt_status smelt_indexer_bwd_supported(const smelt_context *context,
+                                         const smelt_indexer_bwd_spec *spec, const char **why) {
+    return smelt__operator_supported(&spec_table, context, spec, why);
+}
+
+/* ---- the operator ---------------------------------------------------------------------------- */
+
+/* Number `kernel` of the operator's expansion. */
+static int place_of(const smelt_indexer_bwd *indexer, enum smelt__indexer_bwd_kernel kernel) {
+    if (indexer->deterministic)
+        return (int)kernel;
+    return kernel == SMELT__INDEXER_BWD_MAIN     ? 1
+           : kernel == SMELT__INDEXER_BWD_FINISH ? 2
+                                                 : (int)kernel;
+}
+
+static const struct smelt__kernel *kernel_of(const smelt_indexer_bwd *indexer,
+                                             enum smelt__indexer_bwd_kernel kernel) {
+    return indexer->kernels.kernels[place_of(indexer, kernel)];
+}
+
+/* What is kept besides the kernels. */
+static smelt_status keep_plan(smelt_indexer_bwd *made, const struct smelt__spec *spec) {
+    struct smelt__expansion expansion;
+    struct smelt__message message;
+    struct smelt__plan plan;
+    if (smelt__spec_expand(spec, &expansion, &message))
+        return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
+    made->heads = (int)smelt__spec_get(spec, "heads");
+    made->dim = (int)smelt__spec_get(spec, "dim");
+    made->topk = (int)smelt__spec_get(spec, "topk");
+    made->deterministic = (int)smelt__spec_get(spec, "deterministic");
+    smelt_status status = smelt__kernel_plan(
+        made->kernels.context, &expansion.kernels[place_of(made, SMELT__INDEXER_BWD_MAIN)], &plan);
+    if (status != SMELT_OK)
+        return status;
+    made->group_queries = smelt__plan_constant(&plan, "GROUP_QUERIES", NULL);
+    made->block_heads = smelt__plan_constant(&plan, "BLOCK_HEADS", NULL);
+    made->group_tiles = smelt__plan_constant(&plan, "GROUP_TILES", NULL);
+    made->tensor_maps = smelt__plan_constant(&plan, "TENSOR_MAPS", NULL);
+    made->sums_beside = smelt__plan_constant(&plan, "SUMS_BESIDE", NULL);
+    return SMELT_OK;
+}
+
+smelt_status smelt_indexer_bwd_create(smelt_indexer_bwd **indexer, smelt_context *context,
+                                      const smelt_indexer_bwd_spec *given) {
+    struct smelt__spec spec;
+    smelt_status status = smelt__operator_create(&spec_table, indexer, context, given, &spec);
+    if (status == SMELT_OK)
+        status = keep_plan(*indexer, &spec);
+    if (status != SMELT_OK)
+        smelt_indexer_bwd_destroy(indexer);
+    return status;
+}
+
+void smelt_indexer_bwd_destroy(smelt_indexer_bwd **indexer) {
+    smelt__operator_destroy(indexer);
+}
+
+smelt_status smelt_indexer_bwd_get_kernel_info(const smelt_indexer_bwd *indexer, int index,
+                                               smelt_kernel_info *info) {
+    if (!indexer)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "indexer is NULL");
+    return smelt__operator_get_kernel_info(&indexer->kernels, SMELT_PASS_BACKWARD, index, info);
+}
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+/* This library's copy of the arguments, whose extents are legal. */
+static smelt_status read_args(const smelt_indexer_bwd *indexer, const smelt_indexer_bwd_args *given,
+                              smelt_indexer_bwd_args *args) {
+    smelt_status status = smelt__struct_read(
+        SMELT__STRUCT(smelt_indexer_bwd_args, "args", "SMELT_INDEXER_BWD_ARGS_INIT", reserved),
+        given, args);
+    if (status == SMELT_OK)
+        status = smelt__check_extent("tokens", args->tokens, 0, INT32_MAX);
+    if (status == SMELT_OK)
+        status = smelt__check_extent("rows", args->rows, 0, INT32_MAX);
+    if (status != SMELT_OK || (args->width >= 1 && args->width <= indexer->topk))
+        return status;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "width = %" PRId64 " is out of range; this operator was made for topk=%d: "
+                       "legal are 1..%d, or make one with a larger topk",
+                       args->width, indexer->topk, indexer->topk);
+}
+
+/* Where each array lies in the workspace, bytes from its start. */
+struct layout {
+    size_t members, runs, list_values;
+    struct smelt__key_grads_layout dik;
+    size_t bytes; /* of all */
+};
+
+static struct smelt__key_grads_shape shape_of(const smelt_indexer_bwd *indexer) {
+    return (struct smelt__key_grads_shape){
+        .columns = indexer->dim,
+        .deterministic = indexer->deterministic,
+        .head_blocks = 1,
+        .sums_beside = indexer->sums_beside,
+    };
+}
+
+static struct layout find_layout(const smelt_indexer_bwd *indexer,
+                                 const smelt_indexer_bwd_args *args) {
+    const struct smelt__key_grads_shape shape = shape_of(indexer);
+    const int64_t groups = smelt__divide_up(args->tokens, indexer->group_queries);
+    const int64_t entries = groups * indexer->group_queries;
+    struct layout layout = {0};
+    layout.dik.groups = groups;
+    layout.dik.key_count = args->rows;
+    layout.dik.key_stride =
+        (int)(smelt__divide_up(args->width * indexer->group_queries, KEY_STEP) * KEY_STEP);
+    layout.members = smelt__workspace_place(&layout.bytes, entries, sizeof(int));
+    layout.dik.counts = smelt__workspace_place(&layout.bytes, groups, sizeof(int));
+    layout.runs = smelt__workspace_place(&layout.bytes, indexer->group_tiles > 1 ? groups : 0,
+                                         2 * sizeof(int));
+    layout.dik.keys =
+        smelt__workspace_place(&layout.bytes, groups * layout.dik.key_stride, sizeof(int));
+    layout.list_values =
+        smelt__workspace_place(&layout.bytes, entries * layout.dik.key_stride, sizeof(float));
+    smelt__key_grads_place(&shape, args->workspace_limit, &layout.bytes, &layout.dik);
+    return layout;
+}
+
+/* Exactly one kind of dik. */
+static smelt_status check_outputs(const smelt_indexer_bwd_args *args) {
+    const int kinds = !!args->dik.data + !!args->dik_fp32.data + !!args->dik_sum.data;
+    if (kinds == 1 || (kinds == 0 && args->rows == 0))
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "%s of dik, dik_fp32 and dik_sum %s given; give exactly one: bf16, fp32, or "
+                       "fp32 to be added to",
+                       kinds ? "several" : "none", kinds ? "are" : "is");
+}
+
+static smelt_status check_args(const smelt_indexer_bwd *indexer, smelt_indexer_bwd_args *args,
+                               const struct layout *layout) {
+    const int64_t extents[SMELT__INDEXER_BWD_SYMBOLS] = {
+        [SMELT__INDEXER_BWD_T] = args->tokens,    [SMELT__INDEXER_BWD_S] = args->rows,
+        [SMELT__INDEXER_BWD_H] = indexer->heads,  [SMELT__INDEXER_BWD_D] = indexer->dim,
+        [SMELT__INDEXER_BWD_WIDTH] = args->width, [SMELT__INDEXER_BWD_ONE] = 1,
+    };
+    const struct smelt__memory workspace = {"workspace", args->workspace,
+                                            layout->bytes ? args->workspace_bytes : 0, 1};
+    smelt_status status =
+        smelt__check_extent("free_multiprocessors", args->free_multiprocessors, 0, INT32_MAX);
+    if (status == SMELT_OK)
+        status = smelt__check_extent("reserved", args->reserved, 0, 0);
+    if (status == SMELT_OK)
+        status = check_outputs(args);
+    if (status == SMELT_OK)
+        status = smelt__check_tensors(&smelt__indexer_bwd_tensors, SMELT_PASS_BACKWARD, extents,
+                                      args, &workspace, 1);
+    if (status == SMELT_OK)
+        status = smelt__check_workspace(args->workspace, args->workspace_bytes, layout->bytes,
+                                        SMELT__BACKWARD_ALIGNMENT, "smelt_indexer_bwd_workspace");
+    return status == SMELT_OK ? smelt__operator_check_grid(&indexer->kernels, SMELT_PASS_BACKWARD,
+                                                           layout->dik.groups)
+                              : status;
+}
+
+smelt_status smelt_indexer_bwd_workspace(const smelt_indexer_bwd *indexer,
+                                         const smelt_indexer_bwd_args *given, size_t *bytes) {
+    smelt_indexer_bwd_args args;
+    if (!indexer || !bytes)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL",
+                           indexer ? "bytes" : "indexer");
+    *bytes = 0;
+    const smelt_status status = read_args(indexer, given, &args);
+    if (status == SMELT_OK)
+        *bytes = find_layout(indexer, &args).bytes;
+    return status;
+}
+
+/* ---- launching ------------------------------------------------------------------------------- */
+
+/* A checked call. */
+struct call {
+    const smelt_indexer_bwd *indexer;
+    const smelt_indexer_bwd_args *args;
+    struct layout layout;
+    struct CUstream_st *stream;
+};
+
+static void *at(const struct call *call, size_t offset) {
+    return (char *)call->args->workspace + offset;
+}
+
+static smelt_status launch(const struct call *call, enum smelt__indexer_bwd_kernel number,
+                           int64_t blocks, const void *params) {
+    const struct smelt__launch launch = {
+        .blocks = {(uint32_t)blocks}, .entered = 1, .params = params};
+    return smelt__kernel_launch(call->indexer->kernels.context, kernel_of(call->indexer, number),
+                                &launch, call->stream);
+}
+
+/* Each group's list of keys, with their gradients. In deterministic mode ascending: so each key of
+ * a list has one entry. */
+static smelt_status launch_lists(const struct call *call) {
+    const smelt_indexer_bwd *indexer = call->indexer;
+    const smelt_indexer_bwd_args *args = call->args;
+    const struct layout *layout = &call->layout;
+    const struct sparse_attn_bwd_lists_params params = {
+        .work =
+            {
+                .indices = args->indices.data,
+                .topk_length = args->topk_length.data,
+                .indices_token_stride = args->indices.strides[0],
+                .topk_length_token_stride = args->topk_length.strides[0],
+                .batches = 1,
+                .tokens = (int)args->tokens,
+                .rows = (int)args->rows,
+                .width = (int)args->width,
+                .query_capacity = (int)args->tokens,
+            },
+        .members = at(call, layout->members),
+        .counts = at(call, layout->dik.counts),
+        .keys = at(call, layout->dik.keys),
+        .groups = (int)layout->dik.groups,
+        .group_queries = indexer->group_queries,
+        .key_stride = layout->dik.key_stride,
+        .topk = (int)args->width,
+        .ascending = indexer->deterministic || args->rows > ASCENDING_ROWS,
+        .slot_values = args->grad.data,
+        .list_values = at(call, layout->list_values),
+        .runs = indexer->group_tiles > 1 ? at(call, layout->runs) : NULL,
+        .slot_values_token_stride = args->grad.strides[0],
+    };
+    const struct smelt__kernel *kernel = kernel_of(indexer, SMELT__INDEXER_BWD_GROUP);
+    return launch(call, SMELT__INDEXER_BWD_GROUP,
+                  smelt__blocks_for(kernel, layout->dik.groups, kernel->most_blocks), &params);
+}
+
+/* iq, boxes of one query. */
+static smelt_status make_map(const struct call *call, struct tensor_map *map) {
+    const smelt_indexer_bwd *indexer = call->indexer;
+    const smelt_indexer_bwd_args *args = call->args;
+    const int64_t extents[] = {indexer->dim, indexer->heads, args->tokens};
+    struct smelt__tensor_box box = {
+        .data = args->iq.data,
+        .element = SMELT__MAP_BF16,
+        .swizzle = SMELT__MAP_SWIZZLE_128,
+        .dimensions = 3,
+        .box = {TENSOR_MAP_COLUMNS, (uint32_t)(indexer->block_heads / indexer->group_queries), 1},
+        .entered = 1,
+    };
+    for (int i = 0; i < 3; i++)
+        box.extents[i] = (uint64_t)extents[i];
+    for (int i = 1; i < 3; i++) {
+        const int64_t stride = extents[i] > 1 ? args->iq.strides[2 - i] * 2 : SMELT__ROW_BYTES;
+        if (stride >> MOST_MAP_STRIDE_BITS)
+            return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                               "iq.strides[%d] = %" PRId64 " is too large for this kernel: strides "
+                               "must stay below 2^%d elements; make the operator with "
+                               "main.variant=mma",
+                               2 - i, args->iq.strides[2 - i], MOST_MAP_STRIDE_BITS - 1);
+        box.strides[i] = (uint64_t)stride;
+    }
+    return smelt__tensor_map_make(indexer->kernels.context, &box, map);
+}
+
+/* A chunk's launch of the main kernel: all but what is the chunk's in `params`. */
+struct main_launch {
+    const struct call *call;
+    struct indexer_bwd_main_params params;
+};
+
+static smelt_status fill_main(const struct call *call, struct indexer_bwd_main_params *params) {
+    const smelt_indexer_bwd_args *args = call->args;
+    const struct layout *layout = &call->layout;
+    *params = (struct indexer_bwd_main_params){
+        .iq = args->iq.data,
+        .ik = args->ik.data,
+        .w = args->w.data,
+        .members = at(call, layout->members),
+        .counts = at(call, layout->dik.counts),
+        .runs = call->indexer->group_tiles > 1 ? at(call, layout->runs) : NULL,
+        .keys = at(call, layout->dik.keys),
+        .grads = at(call, layout->list_values),
+        .diq = args->diq.data,
+        .dw = args->dw.data,
+        .dik = at(call, layout->dik.sums),
+        .iq_token_stride = args->iq.strides[0],
+        .iq_head_stride = args->iq.strides[1],
+        .w_token_stride = args->w.strides[0],
+        .diq_token_stride = args->diq.strides[0],
+        .diq_head_stride = args->diq.strides[1],
+        .dw_token_stride = args->dw.strides[0],
+        .ik_row_bytes = args->rows > 1 ? (unsigned)(args->ik.strides[0] * 2) : 0,
+        .tokens = (int)args->tokens,
+        .rows = (int)args->rows,
+        .key_stride = layout->dik.key_stride,
+    };
+    return call->indexer->tensor_maps ? make_map(call, &params->iq_map) : SMELT_OK;
+}
+
+/* As smelt__key_grads_call has it. */
+static smelt_status launch_groups(const void *user, const struct smelt__key_grads_chunk *chunk) {
+    const struct main_launch *main = user;
+    const struct call *call = main->call;
+    const struct smelt__kernel *kernel = kernel_of(call->indexer, SMELT__INDEXER_BWD_MAIN);
+    const int left = call->args->free_multiprocessors + chunk->beside;
+    struct indexer_bwd_main_params params = main->params;
+    params.first_group = (int)chunk->first;
+    params.groups = (int)chunk->groups;
+    params.partials = chunk->partials;
+    return launch(call, SMELT__INDEXER_BWD_MAIN,
+                  smelt__blocks_for(kernel, chunk->groups, smelt__blocks_beside(kernel, left)),
+                  &params);
+}
+
+static struct smelt__key_grads_call dik_of(const struct call *call) {
+    const smelt_indexer_bwd *indexer = call->indexer;
+    struct smelt__key_grads_call dik = {
+        .context = indexer->kernels.context,
+        .shape = shape_of(indexer),
+        .layout = &call->layout.dik,
+        .finish = kernel_of(indexer, SMELT__INDEXER_BWD_FINISH),
+        .workspace = call->args->workspace,
+        .launch_groups = launch_groups,
+        .stream = call->stream,
+    };
+    if (indexer->deterministic) {
+        dik.count = kernel_of(indexer, SMELT__INDEXER_BWD_COUNT);
+        dik.scan = kernel_of(indexer, SMELT__INDEXER_BWD_SCAN);
+        dik.place = kernel_of(indexer, SMELT__INDEXER_BWD_PLACE);
+        dik.sum = kernel_of(indexer, SMELT__INDEXER_BWD_SUM);
+    }
+    return dik;
+}
+
+/* diq and dw, and the sums of dik. */
+static smelt_status launch_main(const struct call *call) {
+    struct smelt__key_grads_call dik = dik_of(call);
+    struct main_launch main = {.call = call};
+    smelt_status status = fill_main(call, &main.params);
+    dik.user = &main;
+    return status == SMELT_OK ? smelt__key_grads_launch(&dik) : status;
+}
+
+/* The caller's dik. */
+static smelt_status launch_finish(const struct call *call) {
+    const smelt_indexer_bwd_args *args = call->args;
+    const struct smelt__key_grads_call dik = dik_of(call);
+    const smelt_tensor *tensor = args->dik.data        ? &args->dik
+                                 : args->dik_fp32.data ? &args->dik_fp32
+                                                       : &args->dik_sum;
+    const struct sparse_attn_bwd_finish_params params = {
+        .dkv = tensor->data,
+        .dkv_row_stride = tensor->strides[0],
+        .mode = args->dik.data        ? FINISH_BF16
+                : args->dik_fp32.data ? FINISH_FP32
+                                      : FINISH_ADD,
+        .batches = 1,
+        .rows = (int)args->rows,
+    };
+    return smelt__key_grads_finish(&dik, params);
+}
+
+static smelt_status launch_chain(const struct call *call) {
+    const size_t sums = (size_t)call->args->rows * (size_t)call->indexer->dim;
+    smelt_status status = SMELT_OK;
+    if (sums > 0)
+        status = smelt__fill_async(call->indexer->kernels.context, at(call, call->layout.dik.sums),
+                                   0, sums, call->stream);
+    if (status == SMELT_OK && call->args->tokens > 0)
+        status = launch_lists(call);
+    if (status == SMELT_OK && call->args->tokens > 0)
+        status = launch_main(call);
+    return status == SMELT_OK && sums > 0 ? launch_finish(call) : status;
+}
+
+smelt_status smelt_indexer_bwd_launch(const smelt_indexer_bwd *indexer,
+                                      const smelt_indexer_bwd_args *given,
+                                      struct CUstream_st *stream) {
+    smelt_indexer_bwd_args args;
+    int pushed;
+    if (!indexer)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "indexer is NULL");
+    smelt_status status = read_args(indexer, given, &args);
+    if (status != SMELT_OK)
+        return status;
+    const struct call call = {indexer, &args, find_layout(indexer, &args), stream};
+    status = check_args(indexer, &args, &call.layout);
+    if (status == SMELT_OK) /* the CUDA context is made current once for all launches */
+        status = smelt__context_enter(indexer->kernels.context, &pushed);
+    if (status != SMELT_OK)
+        return status;
+    status = launch_chain(&call);
+    smelt__context_leave(indexer->kernels.context, pushed);
+    return status;
+}

@@ -1,0 +1,117 @@
+/* See indexer_bwd.h. */
+#include "reference/indexer_bwd.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reference/vectors.h"
+
+int64_t smelt__indexer_bwd_slot(const smelt_indexer_bwd_args *args, int64_t query, int64_t i) {
+    const int32_t *const lengths = args->topk_length.data;
+    const int32_t *const row =
+        (const int32_t *)args->indices.data + query * args->indices.strides[0];
+    if (lengths && i >= lengths[query * args->topk_length.strides[0]])
+        return -1;
+    return row[i] >= 0 && row[i] < args->rows ? row[i] : -1;
+}
+
+static void load_query(const smelt_indexer_bwd_spec *spec, const smelt_indexer_bwd_args *args,
+                       int64_t query, int head, double *to) {
+    smelt__widen((const uint16_t *)args->iq.data + query * args->iq.strides[0] +
+                     head * args->iq.strides[1],
+                 spec->dim, to);
+}
+
+static void load_key(const smelt_indexer_bwd_spec *spec, const smelt_indexer_bwd_args *args,
+                     int64_t key, double *to) {
+    smelt__widen((const uint16_t *)args->ik.data + key * args->ik.strides[0], spec->dim, to);
+}
+
+static double weight_of(const smelt_indexer_bwd_args *args, int64_t query, int head) {
+    return (double)((const float *)args->w.data)[query * args->w.strides[0] + head];
+}
+
+static double grad_of(const smelt_indexer_bwd_args *args, int64_t query, int64_t i) {
+    return (double)((const float *)args->grad.data)[query * args->grad.strides[0] + i];
+}
+
+/* row += factor * [x > 0] * vector. */
+static void add(struct smelt__indexer_bwd_row *row, double factor, double x, double x_terms,
+                const double *vector, int dim) {
+    const double square = smelt__dot(vector, vector, dim);
+    if (fabs(x) < SMELT__INDEXER_BWD_DOUBT * x_terms)
+        row->doubtful += fabs(factor) * sqrt(square);
+    if (!(x > 0) || factor == 0)
+        return;
+    for (int d = 0; d < dim; d++)
+        row->grads[d] += factor * vector[d];
+    row->spread += factor * factor * square; /* its root at the end */
+}
+
+static void clear(struct smelt__indexer_bwd_row *row, int dim) {
+    memset(row->grads, 0, (size_t)dim * sizeof *row->grads);
+    row->spread = row->doubtful = 0;
+}
+
+int smelt__indexer_bwd_head(const smelt_indexer_bwd_spec *spec, const smelt_indexer_bwd_args *args,
+                            int64_t query, int head, struct smelt__indexer_bwd_row *row, double *dw,
+                            double *terms) {
+    const double weight = weight_of(args, query, head);
+    double *const q = malloc(2 * (size_t)spec->dim * sizeof *q);
+    if (!q)
+        return -1;
+    double *const k = q + spec->dim;
+    load_query(spec, args, query, head, q);
+    clear(row, spec->dim);
+    *dw = *terms = 0;
+    for (int64_t i = 0; i < args->width; i++) {
+        const int64_t key = smelt__indexer_bwd_slot(args, query, i);
+        if (key < 0)
+            continue;
+        load_key(spec, args, key, k);
+        const double grad = grad_of(args, query, i), x = smelt__dot(q, k, spec->dim);
+        const double x_terms = smelt__dot_of_sizes(q, k, spec->dim);
+        add(row, grad * weight, x, x_terms, k, spec->dim);
+        *dw += grad * (x > 0 ? x : 0);
+        *terms += fabs(grad) * x_terms;
+    }
+    row->spread = sqrt(row->spread);
+    free(q);
+    return 0;
+}
+
+/* The sum of the gradients of a query's slots that name a key, and in *count how many those are. */
+static double grads_of(const smelt_indexer_bwd_args *args, int64_t query, int64_t key,
+                       int64_t *count) {
+    double sum = 0;
+    *count = 0;
+    for (int64_t i = 0; i < args->width; i++)
+        if (smelt__indexer_bwd_slot(args, query, i) == key) {
+            sum += grad_of(args, query, i);
+            ++*count;
+        }
+    return sum;
+}
+
+int smelt__indexer_bwd_key(const smelt_indexer_bwd_spec *spec, const smelt_indexer_bwd_args *args,
+                           int64_t key, struct smelt__indexer_bwd_row *row) {
+    double *const q = malloc(2 * (size_t)spec->dim * sizeof *q);
+    if (!q)
+        return -1;
+    double *const k = q + spec->dim;
+    load_key(spec, args, key, k);
+    clear(row, spec->dim);
+    for (int64_t query = 0; query < args->tokens; query++) {
+        int64_t count;
+        const double grad = grads_of(args, query, key, &count);
+        for (int head = 0; head < spec->heads && count > 0; head++) {
+            load_query(spec, args, query, head, q);
+            add(row, grad * weight_of(args, query, head), smelt__dot(q, k, spec->dim),
+                smelt__dot_of_sizes(q, k, spec->dim), q, spec->dim);
+        }
+    }
+    row->spread = sqrt(row->spread);
+    free(q);
+    return 0;
+}

@@ -1,0 +1,459 @@
+//@use common/base.cuh
+//@use common/fragments.cuh
+//@use common/key_units.cuh
+//@use common/tile.cuh
+//@use ptx/cp_async.cuh
+//@use ptx/cp_async_mbarrier.cuh
+//@use ptx/ldmatrix.cuh
+//@use ptx/math.cuh
+//@use ptx/mma.cuh
+//@use ptx/thread.cuh
+//@use indexer_bwd_main.params.h
+/*
+ * The lightning indexer's backward pass with mma.sync: diq, dw, and what dik's sums are made of.
+ * Mathematics and shapes: include/smelt/indexer_bwd.h; what the kernel ahead of it left:
+ * indexer_bwd_main.params.h.
+ *
+ * Grid: persistent; a block takes every gridDim.x-th item, from the last ones on. An item is a
+ * group: BLOCK_HEADS rows, QUERY_ROWS of each of its GROUP_QUERIES queries, which are its heads;
+ * rows past the last head, and those of a member that is no query, are zeros. WARPS warps of 16
+ * rows each; for each block of BLOCK_KEYS keys:
+ *
+ *   scores  X = Q K^T, a warp's own rows by all keys, in registers. With g a key's gradient for the
+ *           row's query and w the row's weight: dw += g max(0, X), and dX = g w where X > 0, else
+ * 0, which goes to shared memory and stays in the registers, too: there it is, as it is, dQ [16,
+ * DIM] += dX K: the A operand of this product. dQ stays in registers all along dK      [BLOCK_KEYS,
+ * DIM] = dX^T Q: units of 32 columns and KEY_TILES tiles of 16 keys, warps in turn, each to global
+ * memory from the registers (common/key_units.cuh)
+ *
+ * So a key that several members have is added to dik once.
+ *
+ * Shared memory (offsets and sizes: the plan above):
+ *   QUERY   [BLOCK_HEADS][DIM] bf16; at the end dQ, on its way to global memory
+ *   KEYS    [STAGES][BLOCK_KEYS][DIM] bf16
+ *   WEIGHTS [BLOCK_HEADS][BLOCK_KEYS] bf16: dX
+ *   ITEM    struct item
+ *   GRADS   [ENTRY_SLOTS][GROUP_QUERIES][BLOCK_KEYS] fp32: g of block j in slot j % ENTRY_SLOTS
+ *   ENTRIES [ENTRY_SLOTS][BLOCK_KEYS] numbers of keys, -1: none; likewise
+ *
+ * Copies and barriers, for key block j in stage j % STAGES:
+ *   top:        own copies of block j done (groups of STAGES - 2 later blocks may be under way),
+ *               then a barrier: everybody's have landed, and everybody is done with block j - 1.
+ *               Then gather block j + STAGES - 1
+ *   before dK:  WEIGHTS complete
+ * With the rows of block b come the numbers and gradients of the keys of block b + STAGES - 1.
+ *
+ * Knobs: BLOCK_KEYS, STAGES, GROUP_QUERIES, blocks per multiprocessor; legal values and the rule
+ * that picks them: src/codegen/families/indexer_bwd_main_mma.c.
+ */
+
+enum {
+    ROW_BYTES = DIM * 2, /* of a query's head and of a key */
+    KEY_BYTES = BLOCK_KEYS * ROW_BYTES,
+    WEIGHT_PITCH = BLOCK_KEYS * 2, /* a multiple of 128 */
+    LEAD = STAGES - 1,
+
+    /* The gather: eight threads a row, each its 16 of every 128 bytes. */
+    GATHER_ROWS = THREADS / 8, /* at once */
+
+    SCORE_STEPS = DIM / 16,
+    SCORE_COLUMNS = BLOCK_KEYS / 8, /* n8 tiles of X of a warp */
+    SCORE_VALUES = SCORE_COLUMNS * 4,
+    OUTPUT_STEPS = BLOCK_KEYS / 16,
+    OUTPUT_COLUMNS = DIM / 8, /* n8 tiles of dQ of a warp */
+    OUTPUT_VALUES = OUTPUT_COLUMNS * 4,
+    UNIT_KEYS = KEY_TILES * 16,
+    KEY_PARTS = BLOCK_KEYS / UNIT_KEYS,
+    UNITS = DIM / UNIT_COLUMNS * KEY_PARTS,
+
+    ALL_LANES = -1
+};
+
+/* What the block computes: at ITEM_OFFSET, since registers are short. */
+struct item {
+    int number;                 /* of the launch's */
+    int group;                  /* of all */
+    int blocks;                 /* of keys in its list */
+    int queries[GROUP_QUERIES]; /* tokens, or -1: none */
+};
+
+DEVICE struct item *block_item(void) {
+    return (struct item *)(arena + ITEM_OFFSET);
+}
+
+/* Writes down, for the whole block, what there is to do. Ends in a barrier. */
+DEVICE void describe_item(const struct indexer_bwd_main_params *params, u32 number) {
+    const int group = params->first_group + (int)number, member = (int)threadIdx.x;
+    struct item *const item = block_item();
+    if (member < GROUP_QUERIES) {
+        item->queries[member] = params->members[(i64)group * GROUP_QUERIES + member];
+    }
+    if (member == 0) {
+        item->number = (int)number;
+        item->group = group;
+        item->blocks = (params->counts[group] + BLOCK_KEYS - 1) / BLOCK_KEYS;
+    }
+    __syncthreads();
+}
+
+/* A row's query, or -1; and its head, which may be past the last. */
+DEVICE int row_query(int row) {
+    return block_item()->queries[GROUP_QUERIES == 1 ? 0 : row / QUERY_ROWS];
+}
+
+DEVICE int row_head(int row) {
+    return GROUP_QUERIES == 1 ? row : row % QUERY_ROWS;
+}
+
+/* ---- copies into shared memory --------------------------------------------------------------- */
+
+/* Starts the copy of the item's rows of iq; rows that are none become zeros. */
+DEVICE void load_queries(const struct indexer_bwd_main_params *params) {
+    enum { CHUNKS = ROW_BYTES / CHUNK_BYTES };
+    const u32 tile = shared_address(QUERY_OFFSET);
+#pragma unroll 4
+    for (int i = (int)thread_number(); i < BLOCK_HEADS * CHUNKS; i += THREADS) {
+        const int row = i / CHUNKS, chunk = i % CHUNKS, query = row_query(row);
+        const bool present = query >= 0 && row_head(row) < HEADS;
+        const i64 from =
+            present ? query * params->iq_token_stride + row_head(row) * params->iq_head_stride : 0;
+        cp_async_16(tile + tile_chunk(row, chunk, ROW_BYTES),
+                    (const char *)params->iq + 2 * from + (present ? chunk * CHUNK_BYTES : 0),
+                    present ? CHUNK_BYTES : 0);
+    }
+}
+
+/* The numbers of a block's keys, and their gradients, in shared memory. */
+DEVICE const int *block_entries(int block) {
+    return (const int *)(arena + ENTRIES_OFFSET) + block % ENTRY_SLOTS * BLOCK_KEYS;
+}
+
+DEVICE const float *block_grads(int block) {
+    return (const float *)(arena + GRADS_OFFSET) +
+           block % ENTRY_SLOTS * (BLOCK_KEYS * GROUP_QUERIES);
+}
+
+/* Where a block's keys begin in the group's list. */
+DEVICE i64 block_begin(const struct indexer_bwd_main_params *params, int block) {
+    return (i64)block_item()->group * params->key_stride + block * BLOCK_KEYS;
+}
+
+/* Starts the copy of the numbers and gradients of a block's keys, if there is such a block. */
+DEVICE void load_entries(const struct indexer_bwd_main_params *params, int block) {
+    const i64 begin = block_begin(params, block);
+    const u32 slot = (u32)(block % ENTRY_SLOTS);
+    const int at = (int)thread_number() * 4;
+    if (block >= block_item()->blocks) {
+        return;
+    }
+    if (at < BLOCK_KEYS) {
+        cp_async_16(shared_address(ENTRIES_OFFSET + (slot * BLOCK_KEYS + (u32)at) * 4),
+                    params->keys + begin + at, CHUNK_BYTES);
+    }
+#pragma unroll
+    for (int i = at; i < BLOCK_KEYS * GROUP_QUERIES; i += THREADS * 4) {
+        const int member = i / BLOCK_KEYS;
+        const i64 row = (i64)block_item()->group * GROUP_QUERIES + member;
+        cp_async_16(
+            shared_address(GRADS_OFFSET + (slot * (BLOCK_KEYS * GROUP_QUERIES) + (u32)i) * 4),
+            params->grads + row * params->key_stride + block * BLOCK_KEYS + i % BLOCK_KEYS,
+            CHUNK_BYTES);
+    }
+}
+
+/* Starts the copy of a block's rows; where there is no key they become zeros. */
+DEVICE void gather(const struct indexer_bwd_main_params *params, const int *entries, int stage) {
+    const int chunk = (int)thread_number() % 8, first = (int)thread_number() / 8;
+    const u32 tile = shared_address((u32)(KEYS_OFFSET + stage * KEY_BYTES));
+#pragma unroll
+    for (int row = first; row < BLOCK_KEYS; row += GATHER_ROWS) {
+        const int key = entries[row];
+        const char *const source = (const char *)params->ik +
+                                   (u64)(u32)(key >= 0 ? key : 0) * params->ik_row_bytes +
+                                   chunk * CHUNK_BYTES;
+        const u32 target = tile + tile_chunk(row, chunk, ROW_BYTES);
+#pragma unroll
+        for (int part = 0; part < ROW_BYTES; part += 128) {
+            cp_async_16(target + (u32)part, source + part, key >= 0 ? CHUNK_BYTES : 0);
+        }
+    }
+}
+
+/* Starts the copies of a key block, as one group; an empty one when the item has no such block.
+ * `entries`: its keys, from wherever they are. */
+DEVICE void begin_block(const struct indexer_bwd_main_params *params, const int *entries,
+                        int block) {
+    if (block < block_item()->blocks) {
+        gather(params, entries, block % STAGES);
+        load_entries(params, block + LEAD);
+    }
+    cp_async_commit();
+}
+
+/* Starts the copies of all that the first block needs, and of what the stages hold besides. */
+DEVICE void begin_item(const struct indexer_bwd_main_params *params) {
+    load_queries(params);
+#pragma unroll
+    for (int block = 0; block < LEAD; ++block) {
+        load_entries(params, block);
+    }
+#pragma unroll
+    for (int block = 0; block < LEAD; ++block) {
+        begin_block(params, params->keys + block_begin(params, block), block);
+    }
+}
+
+/* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
+ * come so far. The item's rows land with the first. */
+DEVICE void wait_for_block(void) {
+    //@for pending in STAGES - 2..STAGES - 1
+    cp_async_wait_$pending();
+    //@end
+    __syncthreads();
+}
+
+/* ---- scores: X, dw and dX -------------------------------------------------------------------- */
+
+/* This warp's first row, and its rows' query among the group's. */
+DEVICE int first_row(void) {
+    return (int)thread_number() / 32 * 16;
+}
+
+DEVICE int own_member(void) {
+    return GROUP_QUERIES == 1 ? 0 : first_row() / QUERY_ROWS;
+}
+
+/* x = this warp's rows of Q K^T. */
+DEVICE void multiply_scores(float *x, int stage) {
+    const u32 query = rows_first(shared_address(QUERY_OFFSET), first_row(), 0, ROW_BYTES);
+    const u32 keys =
+        columns_first(shared_address((u32)(KEYS_OFFSET + stage * KEY_BYTES)), 0, 0, ROW_BYTES);
+    clear(x, SCORE_VALUES);
+#pragma unroll
+    for (int step = 0; step < SCORE_STEPS; ++step) {
+        u32 a[4];
+        ldmatrix_x4(a, tile_advance(query, step * 32));
+#pragma unroll
+        for (int n = 0; n < SCORE_COLUMNS; n += 2) {
+            u32 b[4];
+            ldmatrix_x4(b, tile_advance(keys, step * 32) + (u32)(n * 8 * ROW_BYTES));
+            mma_m16n8k16_bf16(&x[n * 4], a, &b[0]);
+            mma_m16n8k16_bf16(&x[n * 4 + 4], a, &b[2]);
+        }
+    }
+}
+
+/* What a lane knows of its two rows, 8 apart. */
+struct row_pair {
+    float w[2];
+    float dw[2]; /* sums over this lane's columns */
+};
+
+/* x to dX, and its part of dw. A gradient of 0 gives and takes nothing, whatever the weight. */
+DEVICE float weigh(float x, float grad, float w, float *dw) {
+    const bool counts = x > 0.0f && grad != 0.0f;
+    *dw += counts ? grad * x : 0.0f;
+    return counts ? grad * w : 0.0f;
+}
+
+/* dX of a block, as the A operands of the product with K: four words each 16 keys. */
+DEVICE void weigh_scores(u32 *weights, const float *x, struct row_pair *rows, int block) {
+    const float *const grads =
+        block_grads(block) + own_member() * BLOCK_KEYS + (int)thread_number() % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < SCORE_COLUMNS; ++n) {
+        const float2 grad = *(const float2 *)&grads[n * 8];
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            const float *const values = &x[n * 4 + row * 2];
+            const float first = weigh(values[0], grad.x, rows->w[row], &rows->dw[row]);
+            const float second = weigh(values[1], grad.y, rows->w[row], &rows->dw[row]);
+            weights[n * 2 + row] = pack_bf16x2(first, second);
+        }
+    }
+}
+
+/* The same to WEIGHTS, for dK. */
+DEVICE void store_weights(const u32 *weights) {
+    const int lane = (int)thread_number() % 32;
+    const u32 base =
+        WEIGHTS_OFFSET + tile_chunk(first_row() + lane / 4, 0, WEIGHT_PITCH) + (u32)(lane % 4 * 4);
+#pragma unroll
+    for (int n = 0; n < SCORE_COLUMNS; ++n) {
+        const u32 offset = tile_advance(base, n * CHUNK_BYTES);
+        *(u32 *)(arena + offset) = weights[n * 2];
+        *(u32 *)(arena + offset + 8 * WEIGHT_PITCH) = weights[n * 2 + 1];
+    }
+}
+
+/* ---- dQ -------------------------------------------------------------------------------------- */
+
+/* dq += dX K for the key block in a stage. */
+DEVICE void accumulate_dq(float *dq, const u32 *weights, int stage) {
+    const u32 keys =
+        rows_first(shared_address((u32)(KEYS_OFFSET + stage * KEY_BYTES)), 0, 0, ROW_BYTES);
+#pragma unroll
+    for (int step = 0; step < OUTPUT_STEPS; ++step) {
+#pragma unroll
+        for (int n = 0; n < OUTPUT_COLUMNS; n += 2) {
+            u32 b[4];
+            ldmatrix_x4_trans(b,
+                              tile_advance(keys, n * CHUNK_BYTES) + (u32)(step * 16 * ROW_BYTES));
+            mma_m16n8k16_bf16(&dq[n * 4], &weights[step * 4], &b[0]);
+            mma_m16n8k16_bf16(&dq[n * 4 + 4], &weights[step * 4], &b[2]);
+        }
+    }
+}
+
+/* dQ as bf16 to where the queries were. */
+DEVICE void stage_dq(const float *dq) {
+    const int lane = (int)thread_number() % 32;
+    const u32 base =
+        QUERY_OFFSET + tile_chunk(first_row() + lane / 4, 0, ROW_BYTES) + (u32)(lane % 4 * 4);
+#pragma unroll
+    for (int n = 0; n < OUTPUT_COLUMNS; ++n) {
+        const u32 offset = tile_advance(base, n * CHUNK_BYTES);
+        *(u32 *)(arena + offset) = pack_bf16x2(dq[n * 4], dq[n * 4 + 1]);
+        *(u32 *)(arena + offset + 8 * ROW_BYTES) = pack_bf16x2(dq[n * 4 + 2], dq[n * 4 + 3]);
+    }
+}
+
+/* The item's rows of diq to global memory, 16 bytes a thread: the staged ones, or zeros. */
+DEVICE void store_dq(const struct indexer_bwd_main_params *params, bool zeros) {
+    enum { CHUNKS = ROW_BYTES / CHUNK_BYTES };
+#pragma unroll 4
+    for (int i = (int)thread_number(); i < BLOCK_HEADS * CHUNKS; i += THREADS) {
+        const int row = i / CHUNKS, chunk = i % CHUNKS, query = row_query(row);
+        const uint4 nothing = {0, 0, 0, 0};
+        if (query >= 0 && row_head(row) < HEADS) {
+            char *const to = (char *)params->diq + 2 * (query * params->diq_token_stride +
+                                                        row_head(row) * params->diq_head_stride);
+            *(uint4 *)(to + chunk * CHUNK_BYTES) =
+                zeros ? nothing
+                      : *(const uint4 *)(arena + QUERY_OFFSET + tile_chunk(row, chunk, ROW_BYTES));
+        }
+    }
+}
+
+/* ---- weights and dw -------------------------------------------------------------------------- */
+
+/* Whether a row is a query's head. */
+DEVICE bool is_row(int row) {
+    return row_query(row) >= 0 && row_head(row) < HEADS;
+}
+
+/* This lane's rows' weights; dw begins at 0. */
+DEVICE void begin_rows(const struct indexer_bwd_main_params *params, struct row_pair *rows) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int row = first_row() + (int)thread_number() % 32 / 4 + i * 8;
+        rows->dw[i] = 0.0f;
+        rows->w[i] =
+            is_row(row) ? params->w[row_query(row) * params->w_token_stride + row_head(row)] : 0.0f;
+    }
+}
+
+/* The sums of each quad to dw. */
+DEVICE void store_dw(const struct indexer_bwd_main_params *params, const float *sums) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int row = first_row() + (int)thread_number() % 32 / 4 + i * 8;
+        float sum = sums[i];
+        sum += __shfl_xor_sync((u32)ALL_LANES, sum, 1);
+        sum += __shfl_xor_sync((u32)ALL_LANES, sum, 2);
+        if (thread_number() % 4 == 0 && is_row(row)) {
+            params->dw[row_query(row) * params->dw_token_stride + row_head(row)] = sum;
+        }
+    }
+}
+
+/* ---- dK -------------------------------------------------------------------------------------- */
+
+/* The rows of a block's keys in dik, or with partial rows in what the launch has of them, from a
+ * column on. */
+DEVICE struct unit_rows find_unit_rows(const struct indexer_bwd_main_params *params, int block,
+                                       int column) {
+    const int place = column + unit_place();
+    struct unit_rows rows = {(char *)params->dik + 4 * place, DIM * 4, block_entries(block)};
+    if (DETERMINISTIC) {
+        const i64 row = (i64)block_item()->number * params->key_stride + block * BLOCK_KEYS;
+        rows.first = (char *)params->partials + 2 * (row * DIM + place);
+        rows.row_bytes = DIM * 2;
+    }
+    return rows;
+}
+
+/* dK of a key block. */
+DEVICE void add_dk(const struct indexer_bwd_main_params *params, int block) {
+#pragma unroll 1
+    for (int unit = (int)thread_number() / 32; unit < UNITS; unit += WARPS) {
+        const int slot = unit % KEY_PARTS * UNIT_KEYS, column = unit / KEY_PARTS * UNIT_COLUMNS;
+        const u32 weights =
+            columns_first(shared_address(WEIGHTS_OFFSET), 0, slot / CHUNK_COLUMNS, WEIGHT_PITCH);
+        const u32 query =
+            rows_first(shared_address(QUERY_OFFSET), 0, column / CHUNK_COLUMNS, ROW_BYTES);
+        const struct unit_rows rows = find_unit_rows(params, block, column);
+        float sums[KEY_TILES * 16];
+        clear(sums, KEY_TILES * 16);
+        multiply_transposed(sums, KEY_TILES, BLOCK_HEADS / 16, weights, WEIGHT_PITCH, query,
+                            ROW_BYTES);
+        put_unit(&rows, slot, KEY_TILES, sums);
+    }
+}
+
+/* ---- items ----------------------------------------------------------------------------------- */
+
+/* dX of a key block, in WEIGHTS, and its part of dw and dQ. */
+DEVICE void compute_block(float *dq, struct row_pair *rows, int block) {
+    float x[SCORE_VALUES];
+    u32 weights[SCORE_COLUMNS * 2];
+    multiply_scores(x, block % STAGES);
+    weigh_scores(weights, x, rows, block);
+    store_weights(weights);
+    accumulate_dq(dq, weights, block % STAGES);
+}
+
+/* Computes one item that has keys. Called by the whole block, which ends in no barrier. */
+DEVICE void compute_item(const struct indexer_bwd_main_params *params) {
+    float dq[OUTPUT_VALUES];
+    struct row_pair rows;
+    begin_item(params);
+    begin_rows(params, &rows);
+    clear(dq, OUTPUT_VALUES);
+#pragma unroll 1
+    for (int block = 0; block < block_item()->blocks; ++block) {
+        const int next = block + LEAD;
+        wait_for_block();
+        begin_block(params, block_entries(next), next);
+        compute_block(dq, &rows, block);
+        __syncthreads();
+        add_dk(params, block);
+    }
+    store_dw(params, rows.dw);
+    __syncthreads();
+    stage_dq(dq);
+    __syncthreads();
+    store_dq(params, false);
+}
+
+/* Zeros, for queries without keys. */
+DEVICE void clear_item(const struct indexer_bwd_main_params *params) {
+    const float nothing[2] = {0.0f, 0.0f};
+    store_dw(params, nothing);
+    store_dq(params, true);
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct indexer_bwd_main_params params) {
+    const u32 items = (u32)params.groups;
+#pragma unroll 1
+    for (u32 turn = blockIdx.x; turn < items; turn += gridDim.x) {
+        describe_item(&params, items - 1 - turn);
+        if (block_item()->blocks > 0) {
+            compute_item(&params);
+        } else {
+            clear_item(&params);
+        }
+        __syncthreads();
+    }
+}

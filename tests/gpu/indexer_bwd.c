@@ -1,0 +1,182 @@
+/* indexer_bwd in the GPU suite: what its cases are. */
+#include <limits.h>
+#include <stdio.h>
+
+#include "harness/random.h"
+#include "refusals.h"
+#include "smelt/indexer_bwd.h"
+#include "suite.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+/* ---- matrix: heads x widths, deterministic or not; lists and sizes in turn ------------------- */
+
+static const int all_heads[] = {1, 5, 8, 16, 24, 32, 48, 64, 80, 127, 128};
+static const int quick_heads[] = {3, 24, 64};
+static const char *const types[] = {"dim=128,topk=2048", "dim=64,topk=2048,deterministic=1",
+                                    "dim=128,topk=300,deterministic=1", "dim=64,topk=100"};
+static const enum smelt__lists kinds[] = {
+    SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_DRIFT,
+    SMELT__LISTS_PACKED, SMELT__LISTS_WINDOW, SMELT__LISTS_LOG};
+
+static int64_t pick(struct smelt__random *random, const int64_t *values, int count) {
+    return values[smelt__random_below(random, count)];
+}
+
+static int matrix_case(const struct suite *suite, int number, struct suite_case *one) {
+    const int heads = suite->quick ? COUNT(quick_heads) : COUNT(all_heads);
+    const int repeats = suite->quick ? 2 : COUNT(kinds);
+    struct smelt__problem_options *problem = &one->problem;
+    struct smelt__random random = smelt__random_at(suite->seed, 16, (uint64_t)number);
+    const int type = number % COUNT(types), head = number / COUNT(types) % heads;
+    if (number >= heads * COUNT(types) * repeats)
+        return 0;
+    snprintf(one->spec, sizeof one->spec, "indexer_bwd:heads=%d,%s",
+             suite->quick ? quick_heads[head] : all_heads[head], types[type]);
+    one->sample = suite->quick ? 8 : 24;
+    problem->seed = suite->seed * 1000 + (uint64_t)number;
+    problem->tokens = pick(&random, (const int64_t[]){1, 9, 130, 333}, 4);
+    problem->rows = pick(&random, (const int64_t[]){40, 130, 1000, 5051}, 4);
+    problem->width = pick(&random, (const int64_t[]){1, 64, 99, 100}, 4);
+    problem->lists = kinds[(number + head) % COUNT(kinds)];
+    problem->strided = number % 3 == 1;
+    problem->topk_length = (int)smelt__random_below(&random, 2);
+    problem->dkv = (enum smelt__dkv)smelt__random_below(&random, 3);
+    if (suite->emulated) {
+        problem->tokens = problem->tokens > 9 ? 9 : problem->tokens;
+        problem->rows = problem->rows > 400 ? 400 : problem->rows;
+    }
+    return 1;
+}
+
+/* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
+
+/* T x H x D, and T x width, pass 2^31 elements; more keys than a map of the lists holds. */
+static int large_case(const struct suite *suite, int number, struct suite_case *one) {
+    static const struct {
+        const char *name, *spec;
+        int64_t tokens, rows;
+    } cases[] = {
+        {"large: indexer_bwd, T x H x D above 2^31", "indexer_bwd:heads=128,dim=128,topk=64",
+         140000, 300},
+        {"large: indexer_bwd, T x width above 2^31", "indexer_bwd:heads=40,dim=64,topk=4096",
+         530000, 5000},
+        {"large: indexer_bwd, S x D above 2^31", "indexer_bwd:heads=33,dim=128,topk=64", 5,
+         (1 << 24) + 77},
+        {"large: indexer_bwd, deterministic, T x width above 2^31",
+         "indexer_bwd:heads=64,dim=64,topk=4096,deterministic=1", 530000, 5000},
+    };
+    if (number >= COUNT(cases))
+        return 0;
+    one->name = cases[number].name;
+    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
+    one->sample = 4;
+    one->problem.seed = suite->seed;
+    one->problem.tokens = cases[number].tokens;
+    one->problem.rows = cases[number].rows;
+    return 1;
+}
+
+static int far_case(const struct suite *suite, int number, struct suite_case *one) {
+    static const char *const names[] = {"far: indexer_bwd, random lists",
+                                        "far: indexer_bwd, deterministic, adversarial lists"};
+    static const char *const specs[] = {"indexer_bwd:heads=5,dim=128,topk=90",
+                                        "indexer_bwd:heads=40,dim=64,topk=90,deterministic=1"};
+    if (number >= COUNT(names))
+        return 0;
+    one->name = names[number];
+    snprintf(one->spec, sizeof one->spec, "%s", specs[number]);
+    one->problem.seed = suite->seed + (uint64_t)number;
+    one->problem.tokens = 5;
+    one->problem.rows = 300;
+    one->problem.lists = number == 0 ? SMELT__LISTS_RANDOM : SMELT__LISTS_ADVERSARIAL;
+    one->problem.far = 1;
+    return 1;
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+static const char *const launches[] = {
+    "indexer_bwd:heads=16,dim=128,topk=100",
+    "indexer_bwd:heads=64,dim=64,topk=100,deterministic=1",
+    NULL,
+};
+
+static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
+    options->tokens = suite->quick || suite->emulated ? 6 : 200;
+    options->rows = suite->emulated ? 200 : 3000;
+}
+
+/* ---- what a call must refuse ----------------------------------------------------------------- */
+
+#define SET(field, value) REFUSED(smelt_indexer_bwd_args, field, value)
+#define SET_AS(field, part, value) REFUSED_AS(smelt_indexer_bwd_args, field, part, value)
+
+static const struct refused_change changes[] = {
+    SET(size, 3),
+    SET(tokens, -1),
+    SET(tokens, (int64_t)INT_MAX + 1),
+    SET(rows, -1),
+    SET(rows, (int64_t)INT_MAX + 1),
+    SET(width, 0),
+    SET_AS(width, "topk=50", 51),
+    SET(free_multiprocessors, -1),
+    SET(reserved, 1),
+    SET_AS(iq.data, "iq is NULL", 0),
+    SET_AS(iq.data, "16 bytes", 0x1008),
+    SET(iq.strides[0], -8),
+    SET(iq.strides[1], 60),
+    SET_AS(ik.data, "ik is NULL", 0),
+    SET_AS(ik.data, "16 bytes", 0x1004),
+    SET(ik.strides[0], 56),
+    SET(ik.strides[0], (int64_t)INT_MAX + 1),
+    SET_AS(w.data, "w is NULL", 0),
+    SET(w.strides[0], 2),
+    SET_AS(indices.data, "indices is NULL", 0),
+    SET_AS(indices.data, "4 bytes", 0x1002),
+    SET_AS(topk_length.data, "4 bytes", 0x1002),
+    SET_AS(grad.data, "grad is NULL", 0),
+    SET_AS(grad.data, "4 bytes", 0x1001),
+    SET(grad.strides[0], 49),
+    SET_AS(diq.data, "diq is NULL", 0),
+    SET_AS(diq.data, "16 bytes", 0x1008),
+    SET(diq.strides[0], 128),
+    SET_AS(dw.data, "dw is NULL", 0),
+    SET(dw.strides[0], 1),
+    SET_AS(dik.data, "none of dik", 0),
+    SET_AS(dik_fp32.data, "several of dik", 0x1000),
+    SET_AS(dik.data, "16 bytes", 0x1008),
+    SET(dik.strides[0], 32),
+    SET_AS(workspace, "smelt_indexer_bwd_workspace", 0),
+    SET(workspace_bytes, 100),
+};
+
+static const size_t inputs[] = {
+    offsetof(smelt_indexer_bwd_args, iq), offsetof(smelt_indexer_bwd_args, ik),
+    offsetof(smelt_indexer_bwd_args, w), offsetof(smelt_indexer_bwd_args, indices),
+    offsetof(smelt_indexer_bwd_args, grad)};
+
+static void run_arguments(struct suite *suite) {
+    static const struct refusals all = {
+        .name = "arguments: indexer_bwd",
+        .spec = "indexer_bwd:heads=3,dim=64,topk=50",
+        .problem = {.tokens = 9, .rows = 100},
+        .changes = changes,
+        .count = COUNT(changes),
+        .output = offsetof(smelt_indexer_bwd_args, diq),
+        .inputs = inputs,
+        .input_count = COUNT(inputs),
+    };
+    run_refusals(suite, &all);
+}
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const struct suite_group groups[] = {{"arguments", run_arguments}, {NULL, NULL}};
+
+const struct suite_operator suite_operator_indexer_bwd = {.matrix = matrix_case,
+                                                          .large = large_case,
+                                                          .far = far_case,
+                                                          .launches = launches,
+                                                          .launch = launch_options,
+                                                          .groups = groups};
