@@ -108,7 +108,7 @@ static void launch_options(const struct suite *suite, struct smelt__problem_opti
 }
 
 static const struct suite_group groups[] = {{"two-steps", run_two_steps},
-                                            {"chain", run_chain},
+                                            {"chain", run_choosing_chain},
                                             {"arguments", run_topk_refusals},
                                             {NULL, NULL}};
 
