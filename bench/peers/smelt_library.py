@@ -216,6 +216,34 @@ class IndexerTopkArgs(ctypes.Structure):
     ]
 
 
+class IndexerScoresSpec(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("heads", c_int),
+        ("dim", c_int),
+        ("topk", c_int),
+        ("reserved", c_int),
+        ("knobs", c_char_p),
+    ]
+
+
+class IndexerScoresArgs(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("tokens", c_int64),
+        ("rows", c_int64),
+        ("width", c_int64),
+        ("free_multiprocessors", c_int),
+        ("reserved", c_int),
+        ("q", Tensor),
+        ("k", Tensor),
+        ("weights", Tensor),
+        ("indices", Tensor),
+        ("topk_length", Tensor),
+        ("logits", Tensor),
+    ]
+
+
 # Families: the struct of a spec, and those of the passes' arguments.
 _OPERATORS = {
     "sparse_attn": (
@@ -225,6 +253,7 @@ _OPERATORS = {
     "topk_select": (TopkSelectSpec, {"forward": TopkSelectArgs}),
     "indexer_logits": (IndexerLogitsSpec, {"forward": IndexerLogitsArgs}),
     "indexer_topk": (IndexerTopkSpec, {"forward": IndexerTopkArgs}),
+    "indexer_scores": (IndexerScoresSpec, {"forward": IndexerScoresArgs}),
 }
 
 
