@@ -23,8 +23,7 @@
  *   math    two of them. Of each pair of blocks of 64 slots the first takes the first, the second
  *           the second:
  *             X[64 slots, BLOCK_HEADS] = K[64 slots, DIM] Q[BLOCK_HEADS, DIM]^T
- *           and adds up max(0, X) by weights along a thread's own columns. A block's products are
- *           under way while the block before is added up.
+ *           and adds up max(0, X) by weights along a thread's own columns
  *   gather  common/slot_blocks.cuh: looks at the slots, copies the keys of pairs with a valid one,
  *           as far ahead as the ring has room, and the heads and weights of their queries. It
  * writes the -inf of pairs without one by itself: math never sees them
@@ -45,8 +44,8 @@
  *   EMPTY[stage]        4  math: the warps that used it                    gather
  *   QUERY_FULL[q]   128+4  gather: every thread when its copies have       math
  *                          landed; every warp for its weights
- *   QUERY_EMPTY[q]      8  math: every warp, when the first block of the   gather
- *                          next query is under way
+ *   QUERY_EMPTY[q]      8  math: every warp, when it comes to the next     gather
+ *                          query
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  *
  * Knobs: STAGES: src/codegen/families/indexer_scores_fwd_sm90.c.
@@ -210,122 +209,85 @@ DEVICE void run_gather(const struct indexer_scores_fwd_params *params) {
 //@end
 // clang-format on
 
-/* A block that a math warpgroup has. */
-struct block {
-    struct block_word word;
-    int stage;
-    int buffer; /* of its query */
-};
-
 /* Where a math warpgroup is. */
 struct math {
     int group;               /* 0 or 1 */
     struct ring_place place; /* of its next block among its stages */
-    struct ring_place query; /* of the next query */
-    int weighted;            /* the query whose weights it holds */
+    int query;               /* the last block's, whose weights it has */
+    struct ring_place heads; /* of the next query's */
     float weights[EIGHTS][2];
 };
 
-/* Waits for the next block, and for its query if that is another than `last`'s. */
-DEVICE void await_block(struct math *math, const struct block *last, struct block *block) {
-    block->stage = math->place.index * 2 + math->group;
-    mbarrier_wait(barrier_at(FULL + block->stage), math->place.parity);
-    ring_advance(&math->place, GROUP_STAGES);
-    block->word = *block_word(block->stage);
-    block->buffer = last->buffer;
-    if (block->word.query != last->word.query && block->word.query != NO_QUERY) {
-        block->buffer = math->query.index;
-        mbarrier_wait(barrier_at(QUERY_FULL + math->query.index), math->query.parity);
-        ring_advance(&math->query, QUERIES);
-    }
-    fence_proxy_async();
+DEVICE int query_buffer(const struct math *math) {
+    return math->heads.index ^ 1;
 }
 
-/* Issues a block's products, X = K Q^T; of a block without a valid slot none. */
-DEVICE void issue_products(float *x, const struct block *block) {
-    /* The same in every lane, as the products' descriptors have to be. */
-    const u32 stage = warp_reduce_or((u32)block->stage),
-              buffer = warp_reduce_or((u32)block->buffer);
-    const u64 a = shared_descriptor(shared_address((u32)KEYS_OFFSET + stage * BLOCK_BYTES), 16,
-                                    ATOM_BYTES, 128);
-    const u64 b = shared_descriptor(shared_address((u32)QUERY_OFFSET + buffer * QUERY_BYTES), 16,
-                                    ATOM_BYTES, 128);
-    wgmma_fence();
-    if (warp_reduce_or(block->word.low | block->word.high) != 0) {
-#pragma unroll
-        for (int step = 0; step < ROW_TILES * 4; ++step) {
-            const int tile = step / 4, columns = step % 4 * STEP_BYTES;
-            multiply(x, descriptor_advance(a, (u32)(tile * TILE_BYTES + columns)),
-                     descriptor_advance(b, (u32)(tile * QUERY_TILE_BYTES + columns)), step > 0);
-        }
+/* Gives back the query before, if there was one, waits for a block's and takes its weights. */
+DEVICE void begin_query(struct math *math, int query) {
+    if (math->query != NO_QUERY) {
+        arrive_warp(barrier_at(QUERY_EMPTY + query_buffer(math)), 1);
     }
-    wgmma_commit();
-}
-
-/* Takes the weights of a block's query, unless they are there. */
-DEVICE void take_weights(struct math *math, const struct block *block) {
-    if (math->weighted == block->word.query) {
-        return;
-    }
-    math->weighted = block->word.query;
+    math->query = query;
+    mbarrier_wait(barrier_at(QUERY_FULL + math->heads.index), math->heads.parity);
 #pragma unroll
     for (int i = 0; i < EIGHTS; ++i) {
-        const float *const pair = query_weights(block->buffer) + i * 8 + thread_head();
+        const float *const pair = query_weights(math->heads.index) + i * 8 + thread_head();
         math->weights[i][0] = pair[0];
         math->weights[i][1] = pair[1];
     }
+    ring_advance(&math->heads, QUERIES);
 }
 
-/* Logits of a block from its products. */
-DEVICE void finish_block(const struct indexer_scores_fwd_params *params, const struct math *math,
-                         const struct block *block, const float *x) {
-    const int warp = (int)(threadIdx.x % WARPGROUP / 32);
-    const u32 votes = warp < 2 ? block->word.low : block->word.high;
-    float sums[2] = {0.0f, 0.0f};
+/* X = K Q^T of the block in a stage. */
+DEVICE void multiply_block(float *x, int block_stage, int query_heads) {
+    /* The same in every lane, as the products' descriptors have to be. */
+    const u32 stage = warp_reduce_or((u32)block_stage), heads = warp_reduce_or((u32)query_heads);
+    const u64 a = shared_descriptor(shared_address((u32)KEYS_OFFSET + stage * BLOCK_BYTES), 16,
+                                    ATOM_BYTES, 128);
+    const u64 b = shared_descriptor(shared_address((u32)QUERY_OFFSET + heads * QUERY_BYTES), 16,
+                                    ATOM_BYTES, 128);
+    fence_proxy_async();
+    wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < EIGHTS; ++i) {
-        add_eight(sums, &x[i * 4], math->weights[i], i * 8);
+    for (int step = 0; step < ROW_TILES * 4; ++step) {
+        const int tile = step / 4, columns = step % 4 * STEP_BYTES;
+        multiply(x, descriptor_advance(a, (u32)(tile * TILE_BYTES + columns)),
+                 descriptor_advance(b, (u32)(tile * QUERY_TILE_BYTES + columns)), step > 0);
     }
-    write_logits(params, block->word.query, block->word.first + warp * 16, sums,
-                 votes >> (warp % 2 * 16) & 0xffffu);
-}
-
-/* A block whose products are done: everything but its logits. `next`: the one under way. */
-DEVICE void retire_block(struct math *math, const struct block *block, const struct block *next) {
-    arrive_warp(barrier_at(EMPTY + block->stage), 1);
-    take_weights(math, block);
-    if (next->word.query != block->word.query) {
-        arrive_warp(barrier_at(QUERY_EMPTY + block->buffer), 1);
-    }
+    wgmma_commit();
+    wgmma_wait_0();
 }
 
 /* One of the two math warpgroups. */
 DEVICE void run_math(const struct indexer_scores_fwd_params *params, int group) {
     registers_increase(MATH_REGISTERS);
-    struct math math = {group, {0, 0}, {0, 0}, NO_QUERY, {{0.0f, 0.0f}}};
-    struct block blocks[2] = {{{NO_QUERY, 0, 0, 0}, 0, 0}, {{NO_QUERY, 0, 0, 0}, 0, 0}};
-    float x[2][VALUES];
-    await_block(&math, &blocks[1], &blocks[0]);
-    if (blocks[0].word.query == NO_QUERY) {
-        return;
-    }
-    issue_products(x[0], &blocks[0]);
+    const int warp = (int)(threadIdx.x % WARPGROUP / 32);
+    struct math math = {group, {0, 0}, NO_QUERY, {0, 0}, {{0.0f, 0.0f}}};
     for (;;) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            struct block *const block = &blocks[i], *const next = &blocks[1 - i];
-            await_block(&math, block, next);
-            if (next->word.query == NO_QUERY) {
-                wgmma_wait_0();
-                take_weights(&math, block);
-                finish_block(params, &math, block, x[i]);
-                return;
-            }
-            issue_products(x[1 - i], next);
-            wgmma_wait_1();
-            retire_block(&math, block, next);
-            finish_block(params, &math, block, x[i]);
+        const int stage = math.place.index * MATH_GROUPS + group;
+        mbarrier_wait(barrier_at(FULL + stage), math.place.parity);
+        const struct block_word word = *block_word(stage);
+        if (word.query == NO_QUERY) {
+            return;
         }
+        if (word.query != math.query) {
+            begin_query(&math, word.query);
+        }
+        float sums[2] = {0.0f, 0.0f};
+        if (warp_reduce_or(word.low | word.high) != 0) {
+            float x[VALUES];
+            multiply_block(x, stage, query_buffer(&math));
+            arrive_warp(barrier_at(EMPTY + stage), 1);
+#pragma unroll
+            for (int i = 0; i < EIGHTS; ++i) {
+                add_eight(sums, &x[i * 4], math.weights[i], i * 8);
+            }
+        } else {
+            arrive_warp(barrier_at(EMPTY + stage), 1);
+        }
+        write_logits(params, word.query, word.first + warp * 16, sums,
+                     (warp < 2 ? word.low : word.high) >> (warp % 2 * 16) & 0xffffu);
+        ring_advance(&math.place, GROUP_STAGES);
     }
 }
 
