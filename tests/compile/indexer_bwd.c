@@ -21,6 +21,9 @@ static const char *const operators[] = {
     "indexer_bwd:heads=32,dim=128,topk=2048,variant=mma,group=1",
     "indexer_bwd:heads=8,dim=128,topk=512,variant=mma,group=8,deterministic=1",
     "indexer_bwd:heads=128,dim=128,topk=1024,variant=mma,deterministic=1",
+    "indexer_bwd:heads=64,dim=128,topk=2048,variant=sm90,group=1",
+    "indexer_bwd:heads=16,dim=64,topk=2048,variant=sm90,group=2,deterministic=1",
+    "indexer_bwd:heads=64,dim=128,topk=2048,variant=sm90,main.racecheck=1",
     NULL,
 };
 

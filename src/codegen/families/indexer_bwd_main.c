@@ -9,16 +9,18 @@
 #include "codegen/families/indexer_keys.h"
 #include "codegen/families/sparse_attn_keys.h"
 
-static const char *const variant_names[] = {"mma", NULL};
+static const char *const variant_names[] = {"mma", "sm90", NULL};
 
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_HEADS,
     SMELT__SPARSE_ATTN_DETERMINISTIC,
-    SMELT__NAMED_KNOB("variant", "auto, mma", "which instructions the kernel is built on",
+    SMELT__NAMED_KNOB("variant", "auto, mma, sm90", "which instructions the kernel is built on",
                       variant_names),
     SMELT__KNOB("group", "auto, 1, 2, 4, 8", "queries whose heads share a tile", 1, 8),
     SMELT__KNOB("stages", "auto, 2..4", "key blocks in flight, with mma", 2, 4),
     SMELT__KNOB("blocks", "auto, 1..4", "thread blocks resident at once, with mma", 1, 4),
+    SMELT__KNOB("racecheck", "auto, 0, 1",
+                "1: for compute-sanitizer, every lane arrives at barriers: sm90", 0, 1),
 };
 
 static int check(const struct smelt__spec *spec, struct smelt__message *message) {
@@ -34,7 +36,8 @@ static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__
         const char *name;
         int count, values[SMELT__MAX_TRIES];
     } tried[] = {
-        {"group", 3, {1, 2, 4}},
+        {"variant", 2, {SMELT__INDEXER_BWD_MMA, SMELT__INDEXER_BWD_SM90}},
+        {"group", 4, {1, 2, 4, 8}},
         {"stages", 3, {2, 3, 4}},
         {"blocks", 3, {1, 2, 3}},
     };
@@ -50,8 +53,11 @@ static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__
 }
 
 static const char *const mma_knobs[] = {"stages", "blocks", NULL};
+static const char *const sm90_knobs[] = {"racecheck", NULL};
 
+/* The best first. */
 static const struct smelt__variant variants[] = {
+    {"sm90", smelt__indexer_bwd_main_plan_sm90, sm90_knobs},
     {"mma", smelt__indexer_bwd_main_plan_mma, mma_knobs},
     {NULL, NULL, NULL},
 };

@@ -7,6 +7,9 @@
 
 extern const struct smelt__family smelt__indexer_bwd_main;
 
+/* Queries of a group at most. */
+enum { SMELT__INDEXER_BWD_MOST_GROUP = 8 };
+
 /* Values of the knob `variant`. */
 enum smelt__indexer_bwd_main_variant { SMELT__INDEXER_BWD_MMA = 0, SMELT__INDEXER_BWD_SM90 };
 
@@ -24,6 +27,9 @@ enum smelt__indexer_bwd_main_variant { SMELT__INDEXER_BWD_MMA = 0, SMELT__INDEXE
  */
 int smelt__indexer_bwd_main_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                      struct smelt__plan *plan, struct smelt__message *message);
+int smelt__indexer_bwd_main_plan_sm90(const struct smelt__spec *spec,
+                                      const struct smelt__arch *arch, struct smelt__plan *plan,
+                                      struct smelt__message *message);
 
 /* Names the kernel of a plan whose variant is set, and adds the constants that the spec gives:
  * HEADS, DIM, DETERMINISTIC. */

@@ -1,0 +1,136 @@
+/*
+ * The kernel family indexer_bwd_main: the plan of its variant sm90. What the kernel does with these
+ * numbers stands at the head of templates/indexer_bwd_main.sm90.cu.
+ *
+ * The rule. wgmma's products have 64 rows, and an item two tiles of them: queries whose heads,
+ * padded to 8, 16, 32 or 64, fill them share its list, so that one addition of a row of dik serves
+ * all of them. Eight queries at most: of 8 heads they fill one tile. More than 64 heads fill both
+ * tiles with one query.
+ */
+#include "codegen/families/indexer_bwd_main.h"
+#include "codegen/plan/limits.h"
+
+enum {
+    WARPGROUP = 128, /* threads */
+    ROWS = 64,       /* of a tile: wgmma's */
+    MOST_TILES = 2,
+    KEYS = 64, /* of a key block */
+    LEAST_ROWS = 8,
+    TILE_COLUMNS = 64,
+    TILE = ROWS * TILE_COLUMNS * 2, /* bytes */
+    STAGES = 4,                     /* key blocks under way */
+    BUFFERS = 2,                    /* of Q and of dX, by turns */
+    /* Key blocks between the gather and the sums: STAGES, then as many as dX has buffers, and the
+     * one being summed. */
+    NUMBER_STAGES = 8,
+    ALIGNMENT = 1024, /* bytes: the swizzle repeats every 1024 */
+    GATHER_REGISTERS = 56,
+    SUMS_REGISTERS = 136,
+    SCORES_REGISTERS = 152, /* 512 threads have 128 each, 384 have 168 */
+    SCORES_REGISTERS_ALONE = 200,
+    SUMS_REGISTERS_ALONE = 184,
+    SUMS_BESIDE = 24 /* of 132 multiprocessors: as long as the others take for what is summed */
+};
+
+/* Rows of a query, heads and what they are padded to, when nothing asks for fewer queries. */
+static int padded_heads(int heads) {
+    int rows = LEAST_ROWS;
+    while (rows < heads)
+        rows *= 2;
+    return rows;
+}
+
+static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                  struct smelt__message *message) {
+    const int heads = (int)smelt__spec_get(spec, "heads"),
+              group = smelt__spec_knob(spec, "group", 1);
+    if (!arch->warpgroup_products) {
+        smelt__message_set(message,
+                           "%s: variant=sm90 runs on sm_90a alone, not on %s; variant=mma runs "
+                           "there",
+                           spec->schema->name, arch->name);
+        return -1;
+    }
+    if (group * padded_heads(heads) > MOST_TILES * ROWS) {
+        smelt__message_set(message,
+                           "%s: group=%d of %d heads do not fit into the %d rows of an item; at "
+                           "most %d of them do",
+                           spec->schema->name, group, heads, MOST_TILES * ROWS,
+                           MOST_TILES * ROWS / padded_heads(heads));
+        return -1;
+    }
+    return 0;
+}
+
+/* As many queries as fill an item. */
+static int most_queries(int heads) {
+    const int queries = MOST_TILES * ROWS / padded_heads(heads);
+    return queries < SMELT__INDEXER_BWD_MOST_GROUP ? queries : SMELT__INDEXER_BWD_MOST_GROUP;
+}
+
+static void add_constants(const struct smelt__spec *spec, int group, int tiles,
+                          struct smelt__plan *plan) {
+    const struct {
+        const char *name, *knob; /* knob: its key; NULL: derived */
+        int value;
+        const char *meaning;
+    } constants[] = {
+        {"GROUP_QUERIES", "group", group, "queries of an item"},
+        {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
+         "1: every lane of a warp arrives at barriers"},
+        {"BLOCK_KEYS", NULL, KEYS, "keys of a key block"},
+        {"STAGES", NULL, STAGES, "key blocks in shared memory"},
+        {"NUMBER_STAGES", NULL, NUMBER_STAGES, "key blocks whose numbers are kept"},
+        {"QUERY_ROWS", NULL, tiles * ROWS / group, "rows of a query: heads, padded"},
+        {"ROW_TILES", NULL, tiles, "of 64 rows of an item"},
+        {"BLOCK_HEADS", NULL, tiles * ROWS, "rows of an item"},
+        {"GROUP_TILES", NULL, tiles > 1 && group > 1 ? 2 : 1,
+         "2: lists are in sections: of the first half of the queries, of both, of the second"},
+        {"TENSOR_MAPS", NULL, 1, "1: iq is read through its map"},
+        {"SUMS_BESIDE", NULL, smelt__spec_get(spec, "deterministic") ? SUMS_BESIDE : 0,
+         "multiprocessors left to the sums of partial rows"},
+        {"SCORES_REGISTERS", NULL, tiles > 1 ? SCORES_REGISTERS : SCORES_REGISTERS_ALONE,
+         "of a thread, X and dQ"},
+        {"SUMS_REGISTERS", NULL, tiles > 1 ? SUMS_REGISTERS : SUMS_REGISTERS_ALONE,
+         "of a thread, dK"},
+        {"GATHER_REGISTERS", NULL, GATHER_REGISTERS, "of a thread, the gather"},
+    };
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        smelt__plan_add(plan, constants[i].name, constants[i].value,
+                        constants[i].knob ? smelt__plan_origin(spec, constants[i].knob)
+                                          : SMELT__DERIVED,
+                        constants[i].meaning);
+}
+
+static void add_regions(int column_tiles, int group, int tiles, struct smelt__plan *plan) {
+    smelt__plan_add_region(plan, "QUERIES_OFFSET", BUFFERS * tiles * column_tiles * TILE, ALIGNMENT,
+                           "Q of two items");
+    smelt__plan_add_region(plan, "KEYS_OFFSET", STAGES * column_tiles * TILE, ALIGNMENT,
+                           "key blocks");
+    smelt__plan_add_region(plan, "SLOPES_OFFSET", BUFFERS * tiles * TILE, ALIGNMENT,
+                           "dX of two blocks, bf16");
+    smelt__plan_add_region(plan, "GRADS_OFFSET", STAGES * KEYS * group * 4, 16,
+                           "grads of the key blocks");
+    smelt__plan_add_region(plan, "NUMBERS_OFFSET", NUMBER_STAGES * KEYS * 4, 16,
+                           "their keys' numbers");
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET", (4 * BUFFERS + 2 * STAGES) * 8, 8, "mbarriers");
+}
+
+int smelt__indexer_bwd_main_plan_sm90(const struct smelt__spec *spec,
+                                      const struct smelt__arch *arch, struct smelt__plan *plan,
+                                      struct smelt__message *message) {
+    if (refuse(spec, arch, message))
+        return -1;
+    const int heads = (int)smelt__spec_get(spec, "heads");
+    const int group = smelt__spec_knob(spec, "group", most_queries(heads));
+    const int tiles = group * padded_heads(heads) > ROWS ? 2 : 1;
+    plan->template_name = "indexer_bwd_main.sm90.cu";
+    smelt__indexer_bwd_main_name(spec, plan);
+    add_constants(spec, group, tiles, plan);
+    add_regions((int)smelt__spec_get(spec, "dim") / TILE_COLUMNS, group, tiles, plan);
+    plan->item = "group";
+    plan->blocks_per_item = 1;
+    smelt__plan_set_threads(plan, (tiles + 2) * WARPGROUP, 1);
+    plan->persistent = 1;
+    return 0;
+}
