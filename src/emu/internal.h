@@ -38,7 +38,7 @@ enum {
     MAX_CLUSTER = 8,
     MAX_WARPS = MAX_CLUSTER * MAX_BLOCK_THREADS / WARP,
     NAMED_BARRIERS = 16,
-    MAX_MBARRIERS = 64,      /* of a block */
+    MAX_MBARRIERS = 112,     /* of a block: a ring of many tiles has three each */
     ARENA_SPAN = 256 * 1024, /* bytes of address space of a block's shared memory */
     SHARED_BASE = 1024,      /* 32-bit shared address of the arena's first byte */
     CLUSTER_SHIFT = 24,      /* shared::cluster address: (rank + 1) << this, plus the local one */
