@@ -155,6 +155,27 @@ class IndexerLogitsArgs(ctypes.Structure):
     ]
 
 
+class SparseScoresSpec(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("heads", c_int),
+        ("dqk", c_int),
+        ("dv", c_int),
+        ("topk", c_int),
+        ("sink", c_int),
+        ("reserved", c_int),
+        ("knobs", c_char_p),
+    ]
+
+
+class SparseScoresArgs(ctypes.Structure):
+    _fields_ = (
+        [field for field in _SHAPE_FIELDS if field[0] != "out"]
+        + [("target", Tensor)]
+        + _QUERY_FIELDS
+    )
+
+
 class KernelInfo(ctypes.Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -254,6 +275,7 @@ _OPERATORS = {
     "indexer_logits": (IndexerLogitsSpec, {"forward": IndexerLogitsArgs}),
     "indexer_topk": (IndexerTopkSpec, {"forward": IndexerTopkArgs}),
     "indexer_scores": (IndexerScoresSpec, {"forward": IndexerScoresArgs}),
+    "sparse_scores": (SparseScoresSpec, {"forward": SparseScoresArgs}),
 }
 
 

@@ -15,6 +15,7 @@
 #include "smelt/indexer_windows.h"
 #include "smelt/kernels.h"
 #include "smelt/sparse_attn.h"
+#include "smelt/sparse_scores.h"
 #include "smelt/status.h"
 #include "smelt/struct.h"
 #include "smelt/tensor.h"

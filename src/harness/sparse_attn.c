@@ -29,44 +29,53 @@ static const char *const options[] = {"width",      "valid", "documents", "lists
                                       "query-list", "scale", "spiky",     "topk-length",
                                       "max-logits", "dkv",   NULL};
 
-static void defaults(const void *spec, struct smelt__problem_options *given) {
-    const smelt_sparse_attn_spec *attn = spec;
+void smelt__sparse_attn_defaults(int dqk, int topk, struct smelt__problem_options *given) {
     if (given->rows == 0)
-        given->rows = attn->topk > 64 ? 4 * (int64_t)attn->topk : 256;
+        given->rows = topk > 64 ? 4 * (int64_t)topk : 256;
     if (given->width == 0)
-        given->width = attn->topk;
+        given->width = topk;
     if (given->scale == 0.0F)
-        given->scale = (float)(1.0 / sqrt(attn->dqk));
+        given->scale = (float)(1.0 / sqrt(dqk));
 }
 
-/* A problem that the emulator is done with in seconds, and still several key blocks wide, the last
- * of them not whole. */
-static void small(const void *spec, struct smelt__problem_options *given) {
-    enum { TOKENS = 3, WIDTH = 200 };
+static void defaults(const void *spec, struct smelt__problem_options *given) {
     const smelt_sparse_attn_spec *attn = spec;
+    smelt__sparse_attn_defaults(attn->dqk, attn->topk, given);
+}
+
+void smelt__sparse_attn_small(int topk, struct smelt__problem_options *given) {
+    enum { TOKENS = 3, WIDTH = 200 };
     if (given->tokens == 0)
         given->tokens = TOKENS;
     if (given->width == 0)
-        given->width = attn->topk < WIDTH ? attn->topk : WIDTH;
+        given->width = topk < WIDTH ? topk : WIDTH;
     if (given->rows == 0)
         given->rows = 4 * (given->width > WIDTH ? given->width : WIDTH);
+}
+
+static void small(const void *spec, struct smelt__problem_options *given) {
+    smelt__sparse_attn_small(((const smelt_sparse_attn_spec *)spec)->topk, given);
 }
 
 static int one_in(struct smelt__random *random, int count) {
     return smelt__random_below(random, count) == 0;
 }
 
-static void draw(const void *spec, struct smelt__random *random,
-                 struct smelt__problem_options *given) {
+void smelt__sparse_attn_draw(int topk, struct smelt__random *random,
+                             struct smelt__problem_options *given) {
     enum { WIDEST = 330, MOST_ROWS = 700 };
-    const smelt_sparse_attn_spec *attn = spec;
     given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
-    given->width = 1 + smelt__random_below(random, attn->topk < WIDEST ? attn->topk : WIDEST);
+    given->width = 1 + smelt__random_below(random, topk < WIDEST ? topk : WIDEST);
     given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
     /* Not repeated: who runs on the emulator draws, too. */
     given->query_list = (enum smelt__query_list)smelt__random_below(random, 5);
     given->spiky = one_in(random, 3);
     given->topk_length = one_in(random, 3);
+}
+
+static void draw(const void *spec, struct smelt__random *random,
+                 struct smelt__problem_options *given) {
+    smelt__sparse_attn_draw(((const smelt_sparse_attn_spec *)spec)->topk, random, given);
     given->max_logits = one_in(random, 2);
     given->dkv = (enum smelt__dkv)smelt__random_below(random, 3);
 }
@@ -78,23 +87,26 @@ static int same_problems(const void *a, const void *b) {
 }
 
 /* The other lists are for benchmarks. */
-static int variation(int number, struct smelt__problem_options *given) {
+int smelt__sparse_attn_variation(int number, struct smelt__problem_options *given) {
     given->lists = (enum smelt__lists)number;
     return number <= SMELT__LISTS_ADVERSARIAL;
 }
 
 /* Full lists, then damaged ones: more key blocks than stages, the last not whole. */
-static int trial(const void *spec, int number, struct smelt__problem_options *given) {
+int smelt__sparse_attn_trial(int topk, int number, struct smelt__problem_options *given) {
     enum { TOKENS = 6, WIDTH = 700 };
     static const enum smelt__lists lists[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_ADVERSARIAL};
-    const smelt_sparse_attn_spec *attn = spec;
     if (number >= (int)(sizeof lists / sizeof lists[0]))
         return 0;
     given->tokens = TOKENS;
-    given->width = attn->topk < WIDTH ? attn->topk : WIDTH;
+    given->width = topk < WIDTH ? topk : WIDTH;
     given->rows = 2 * given->width > 256 ? 2 * given->width : 256;
     given->lists = lists[number];
     return 1;
+}
+
+static int trial(const void *spec, int number, struct smelt__problem_options *given) {
+    return smelt__sparse_attn_trial(((const smelt_sparse_attn_spec *)spec)->topk, number, given);
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */
@@ -138,20 +150,15 @@ static double ceiling_of(const struct measured *measured, int64_t rows) {
     return measured->tbs;
 }
 
-/* Each valid slot's share of the table's traffic, and of the products with each head. */
-static int rates(const struct smelt__problem *problem, int columns,
-                 struct smelt__rate found[SMELT__MOST_RATES]) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
+int smelt__sparse_attn_rates(const struct smelt__problem *problem, int dqk, int multiplications,
+                             struct smelt__rate found[SMELT__MOST_RATES]) {
     const double slots = (double)problem->valid_slots, tera = 1e12;
     found[0] = (struct smelt__rate){
-        "tflops",      "tflops_ratio", "TFLOP/s", 0, 2 * slots * spec->heads * columns / tera,
-        TFLOPS_CEILING};
-    found[1] = (struct smelt__rate){"gather_tbs",
-                                    "gather_ratio",
-                                    "gather TB/s",
-                                    2,
-                                    slots * spec->dqk * 2 / tera,
-                                    ceiling_of(gather, problem->options.rows)};
+        "tflops", "tflops_ratio", "TFLOP/s", 0, 2 * slots * multiplications / tera, TFLOPS_CEILING};
+    found[1] =
+        (struct smelt__rate){"gather_tbs",           "gather_ratio",
+                             "gather TB/s",          2,
+                             slots * dqk * 2 / tera, ceiling_of(gather, problem->options.rows)};
     return 2;
 }
 
@@ -159,7 +166,8 @@ static int rates(const struct smelt__problem *problem, int columns,
 static int forward_rates(const struct smelt__problem *problem,
                          struct smelt__rate found[SMELT__MOST_RATES]) {
     const smelt_sparse_attn_spec *spec = problem->spec;
-    return rates(problem, spec->dqk + spec->dv, found);
+    return smelt__sparse_attn_rates(problem, spec->dqk, spec->heads * (spec->dqk + spec->dv),
+                                    found);
 }
 
 /* Five products: the scores, dp, dq, and two of dkv. Reduction: each slot's fp32 row once, though
@@ -167,7 +175,8 @@ static int forward_rates(const struct smelt__problem *problem,
 static int backward_rates(const struct smelt__problem *problem,
                           struct smelt__rate found[SMELT__MOST_RATES]) {
     const smelt_sparse_attn_spec *spec = problem->spec;
-    const int count = rates(problem, 3 * spec->dqk + 2 * spec->dv, found);
+    const int count = smelt__sparse_attn_rates(problem, spec->dqk,
+                                               spec->heads * (3 * spec->dqk + 2 * spec->dv), found);
     found[count] = (struct smelt__rate){"reduction_tbs",
                                         "reduction_ratio",
                                         "reduction TB/s",
@@ -317,7 +326,7 @@ const struct smelt__harness_operator smelt__harness_sparse_attn = {
     .small = small,
     .draw = draw,
     .same_problems = same_problems,
-    .variation = variation,
+    .variation = smelt__sparse_attn_variation,
     .trial = trial,
     .bench = {.tokens = 4096, .rows = 8192},
     .peers = peers,

@@ -42,6 +42,20 @@ smelt_sparse_attn_args smelt__sparse_attn_inputs(const struct smelt__problem *pr
 double smelt__sparse_attn_estimate_lse(const struct smelt__problem *problem, const uint16_t *q,
                                        int64_t valid);
 
+/* What every operator over lists of slots says of its problems, as harness/operator.h has it. Small
+ * ones: several key blocks wide, the last of them not whole. */
+void smelt__sparse_attn_defaults(int dqk, int topk, struct smelt__problem_options *options);
+void smelt__sparse_attn_small(int topk, struct smelt__problem_options *options);
+void smelt__sparse_attn_draw(int topk, struct smelt__random *random,
+                             struct smelt__problem_options *options);
+int smelt__sparse_attn_variation(int number, struct smelt__problem_options *options);
+int smelt__sparse_attn_trial(int topk, int number, struct smelt__problem_options *options);
+
+/* The rates of arithmetic, so many multiplications of each valid slot, and of the gather, each
+ * one's row of dqk columns; returns how many rates. */
+int smelt__sparse_attn_rates(const struct smelt__problem *problem, int dqk, int multiplications,
+                             struct smelt__rate found[SMELT__MOST_RATES]);
+
 /* The number of valid slots of a query (b * T + t). */
 int64_t smelt__problem_valid_slots(const struct smelt__problem *problem, int64_t query);
 

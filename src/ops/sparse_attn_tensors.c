@@ -8,7 +8,7 @@
 #define FIELD(tensor) .name = #tensor, .field = offsetof(smelt_sparse_attn_args, tensor)
 #define GRAD_FIELD(tensor) .name = #tensor, .field = offsetof(smelt_sparse_attn_grad_args, tensor)
 
-static const struct smelt__symbol symbols[SMELT__SPARSE_ATTN_SYMBOLS] = {
+const struct smelt__symbol smelt__sparse_attn_symbols[SMELT__SPARSE_ATTN_SYMBOLS] = {
     [SYMBOL(B)] = {"B", "batch"},        [SYMBOL(T)] = {"T", "token"},
     [SYMBOL(S)] = {"S", "row"},          [SYMBOL(H)] = {"H", "head"},
     [SYMBOL(DQK)] = {"dqk", "element"},  [SYMBOL(DV)] = {"dv", "element"},
@@ -54,7 +54,7 @@ static const struct smelt__tensor_row rows[SMELT__SPARSE_ATTN_TENSORS] = {
 };
 
 const struct smelt__tensor_table smelt__sparse_attn_tensors = {
-    .symbols = symbols,
+    .symbols = smelt__sparse_attn_symbols,
     .symbol_count = SMELT__SPARSE_ATTN_SYMBOLS,
     .rows = rows,
     .count = SMELT__SPARSE_ATTN_TENSORS,
@@ -118,7 +118,7 @@ static const struct smelt__tensor_row grad_rows[SMELT__SPARSE_ATTN_GRAD_TENSORS]
 };
 
 const struct smelt__tensor_table smelt__sparse_attn_grad_tensors = {
-    .symbols = symbols,
+    .symbols = smelt__sparse_attn_symbols,
     .symbol_count = SMELT__SPARSE_ATTN_SYMBOLS,
     .rows = grad_rows,
     .count = SMELT__SPARSE_ATTN_GRAD_TENSORS,

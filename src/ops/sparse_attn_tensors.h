@@ -54,6 +54,9 @@ enum smelt__sparse_attn_grad_tensor {
     SMELT__SPARSE_ATTN_GRAD_TENSORS
 };
 
+/* What the extents are called. */
+extern const struct smelt__symbol smelt__sparse_attn_symbols[SMELT__SPARSE_ATTN_SYMBOLS];
+
 /* Of smelt_sparse_attn_args, and of smelt_sparse_attn_grad_args; the extents are the same. */
 extern const struct smelt__tensor_table smelt__sparse_attn_tensors;
 extern const struct smelt__tensor_table smelt__sparse_attn_grad_tensors;

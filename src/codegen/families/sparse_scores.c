@@ -1,0 +1,46 @@
+/* The operator sparse_scores: attention's probabilities at the selected slots (docs/operators.md).
+ * One kernel, for every topk and with or without a sink. */
+#include "codegen/families/sparse_attn_keys.h"
+#include "codegen/families/sparse_scores_fwd.h"
+
+extern const struct smelt__family smelt__sparse_scores; /* as registry.c declares it */
+
+enum { FWD }; /* members by number */
+
+static const struct smelt__member members[] = {
+    [FWD] = {"fwd", &smelt__sparse_scores_fwd.schema},
+};
+
+static const struct smelt__family *const kernels[] = {&smelt__sparse_scores_fwd, NULL};
+
+static const struct smelt__key keys[] = {SMELT__SPARSE_ATTN_COMPUTED};
+
+static void expand(const struct smelt__spec *spec, unsigned pass,
+                   struct smelt__expansion *expansion) {
+    smelt__expansion_add(expansion, spec, FWD, pass);
+}
+
+/* docs/operators.md's table of models: what trains their indexers. */
+static const struct smelt__preset_row presets[] = {
+    {"glm-5.2", "heads=64,dqk=576,dv=512,topk=2048"},
+    {"glm-5.3-flash", "heads=64,dqk=512,dv=512,topk=2048"},
+    {"deepseek-v3.2", "heads=128,dqk=576,dv=512,topk=2048"},
+    {"deepseek-v4-flash", "heads=64,dqk=512,dv=512,topk=640,sink=1"},
+    {"deepseek-v4-pro", "heads=128,dqk=512,dv=512,topk=1152,sink=1"},
+    {NULL, NULL},
+};
+
+const struct smelt__family smelt__sparse_scores = {
+    .schema = {.name = "sparse_scores",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys,
+               .members = members,
+               .member_count = sizeof members / sizeof *members,
+               .check = smelt__sparse_attn_check},
+    .summary = "attention's probabilities at the selected slots, summed over the heads",
+    .passes = SMELT__FORWARD,
+    .kernels = kernels,
+    .expand = expand,
+    .presets = presets,
+    .training = 1,
+};

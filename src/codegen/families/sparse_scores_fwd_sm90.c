@@ -1,0 +1,154 @@
+/*
+ * The kernel family sparse_scores_fwd: the plan of its variant sm90. What the kernel does with
+ * these numbers stands at the head of templates/sparse_scores_fwd.sm90.cu.
+ *
+ * The rule. What binds with up to 64 heads is how many bytes of keys are on their way or in use, so
+ * the ring takes all the shared memory that Q leaves, in tiles of 64 keys by 64 columns. Q has two
+ * buffers up to 32 heads: with more the second would cost more of the ring than it spares waiting.
+ * Heads are rounded up to the next 8, above 64 to the next 16. Registers: a math warpgroup holds
+ * heads / 2 scores and heads / 4 offsets a thread.
+ */
+#include "codegen/families/sparse_scores_fwd.h"
+
+enum {
+    WARPGROUP = 128, /* threads */
+    WARPGROUPS = 3,  /* two of math, gather */
+    BLOCK_KEYS = 64, /* wgmma's rows */
+    ROW = 128,       /* bytes of a tile's row */
+    TILE = BLOCK_KEYS * ROW,
+    TILE_COLUMNS = 64,
+    HEAD_GROUP = 8,   /* wgmma's columns come in eights */
+    MANY_HEADS = 64,  /* above, in twice as many */
+    MOST_HEADS = 128, /* their Q leaves room for a ring */
+    TWO_QUERIES = 32, /* heads up to which Q has two buffers */
+    ALIGNMENT = 1024, /* bytes: the swizzle repeats every 1024 */
+    MATH_REGISTERS = 208,
+    GATHER_REGISTERS = 88,
+    REQUESTS = 2,       /* key blocks that the scan is ahead of the copies */
+    WORD_BYTES = 5 * 4, /* of a key block's word */
+    MOST_TILES = 32,    /* a word of bits has their parities */
+    SHARED_LIMIT = 227 * 1024,
+};
+
+/* Everything that is chosen, and what follows at once. */
+struct choice {
+    int heads; /* rounded up */
+    int tiles; /* of a key block */
+    int query_buffers, ring_tiles;
+};
+
+static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
+    const int heads = choice->heads, ring = choice->ring_tiles, queries = choice->query_buffers;
+    const int ring_blocks = (ring + choice->tiles - 1) / choice->tiles;
+    plan->region_count = 0;
+    smelt__plan_add_region(plan, "KEYS_OFFSET", ring * TILE, ALIGNMENT, "tiles of key blocks");
+    smelt__plan_add_region(plan, "QUERY_OFFSET", queries * heads * choice->tiles * ROW, ALIGNMENT,
+                           "Q");
+    smelt__plan_add_region(plan, "OFFSETS_OFFSET", queries * heads * 4, 16,
+                           "of the heads: what their p is divided by, as a power of two");
+    smelt__plan_add_region(plan, "REQUESTS_OFFSET", REQUESTS * (BLOCK_KEYS * 4 + WORD_BYTES), 16,
+                           "key blocks that are to be copied");
+    smelt__plan_add_region(plan, "WORDS_OFFSET", ring_blocks * WORD_BYTES, 16,
+                           "what each block is");
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET", (3 * ring + 2 * REQUESTS + 2 * queries) * 8, 8,
+                           "mbarriers");
+    smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
+}
+
+static int fits(struct choice *choice, struct smelt__plan *plan, int ring_tiles) {
+    choice->ring_tiles = ring_tiles;
+    add_regions(choice, plan);
+    return plan->shared_bytes <= SHARED_LIMIT;
+}
+
+/* The most tiles that fit, or those that are asked for; more than a key block has. */
+static int choose_ring(const struct smelt__spec *spec, struct choice *choice,
+                       struct smelt__plan *plan, struct smelt__message *message) {
+    const int least = choice->tiles + 1;
+    int most = MOST_TILES;
+    while (most >= least && !fits(choice, plan, most))
+        most--;
+    const int ring = smelt__spec_knob(spec, "ring_tiles", most);
+    if (ring >= least && ring <= most && fits(choice, plan, ring))
+        return 0;
+    smelt__message_set(
+        message,
+        "%s: ring_tiles=%d with %d heads (rounded up), dqk=%d and query_buffers=%d is "
+        "not legal; legal: %d..%d, what fits into %d KB of shared memory; "
+        "variant=mma needs no ring",
+        spec->schema->name, ring, choice->heads, choice->tiles * TILE_COLUMNS,
+        choice->query_buffers, least, most, SHARED_LIMIT / 1024);
+    return -1;
+}
+
+/* What this variant cannot do at all. */
+static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                  struct smelt__message *message) {
+    if (!arch->warpgroup_products) {
+        smelt__message_set(message,
+                           "%s: variant=sm90 runs on sm_90a alone, not on %s; variant=mma runs "
+                           "there",
+                           spec->schema->name, arch->name);
+        return -1;
+    }
+    if (smelt__spec_get(spec, "heads") > MOST_HEADS) {
+        smelt__message_set(message,
+                           "%s: variant=sm90 takes at most %d heads, not %d; variant=mma takes "
+                           "them",
+                           spec->schema->name, MOST_HEADS, (int)smelt__spec_get(spec, "heads"));
+        return -1;
+    }
+    return 0;
+}
+
+static void add_constants(const struct smelt__spec *spec, const struct choice *choice,
+                          struct smelt__plan *plan) {
+    const struct {
+        const char *name;
+        int value;
+        enum smelt__origin origin;
+        const char *meaning;
+    } constants[] = {
+        {"RING_TILES", choice->ring_tiles, smelt__plan_origin(spec, "ring_tiles"),
+         "64 slots by 64 columns, in flight"},
+        {"QUERY_BUFFERS", choice->query_buffers, smelt__plan_origin(spec, "query_buffers"),
+         "queries whose Q is there"},
+        {"RACECHECK", smelt__spec_knob(spec, "racecheck", 0), smelt__plan_origin(spec, "racecheck"),
+         "1: every lane of a warp arrives at barriers"},
+        {"STAGES", choice->ring_tiles / choice->tiles, SMELT__DERIVED,
+         "whole key blocks in the ring"},
+        {"BLOCK_KEYS", BLOCK_KEYS, SMELT__DERIVED, "slots of a key block"},
+        {"BLOCK_HEADS", choice->heads, SMELT__DERIVED, "heads, rounded up to eights"},
+        {"REQUESTS", REQUESTS, SMELT__DERIVED, "key blocks that the scan is ahead"},
+        {"MATH_REGISTERS", MATH_REGISTERS, SMELT__DERIVED, "of a thread, products and sums"},
+        {"GATHER_REGISTERS", GATHER_REGISTERS, SMELT__DERIVED, "of a thread, gather"},
+        {"BLOCKS_PER_MULTIPROCESSOR", 1, SMELT__DERIVED, "resident at once"},
+        {"THREADS", WARPGROUPS * WARPGROUP, SMELT__DERIVED, "of a thread block"},
+    };
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        smelt__plan_add(plan, constants[i].name, constants[i].value, constants[i].origin,
+                        constants[i].meaning);
+}
+
+int smelt__sparse_scores_fwd_plan_sm90(const struct smelt__spec *spec,
+                                       const struct smelt__arch *arch, struct smelt__plan *plan,
+                                       struct smelt__message *message) {
+    struct choice choice = {0};
+    const int heads = (int)smelt__spec_get(spec, "heads");
+    const int group = heads > MANY_HEADS ? 2 * HEAD_GROUP : HEAD_GROUP;
+    choice.heads = (heads + group - 1) / group * group;
+    choice.tiles = (int)smelt__spec_get(spec, "dqk") / TILE_COLUMNS;
+    choice.query_buffers = smelt__spec_knob(spec, "query_buffers", heads <= TWO_QUERIES ? 2 : 1);
+    if (refuse(spec, arch, message) || choose_ring(spec, &choice, plan, message))
+        return -1;
+    plan->template_name = "sparse_scores_fwd.sm90.cu";
+    smelt__sparse_scores_fwd_name(spec, plan);
+    add_constants(spec, &choice, plan);
+    plan->threads = WARPGROUPS * WARPGROUP;
+    plan->item = "query";
+    plan->blocks_per_item = 1;
+    plan->blocks_per_multiprocessor = 1;
+    plan->max_registers = arch->registers_per_multiprocessor / plan->threads / 8 * 8;
+    plan->persistent = 1;
+    return 0;
+}

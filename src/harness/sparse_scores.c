@@ -1,0 +1,344 @@
+/* The harness's row of sparse_scores: problems are those of the attention whose probabilities are
+ * asked for. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/api.h"
+#include "harness/footprint.h"
+#include "harness/operator.h"
+#include "harness/parallel.h"
+#include "harness/placed.h"
+#include "harness/sparse_attn.h"
+#include "ops/sparse_scores_tensors.h"
+#include "reference/sparse_attn.h"
+#include "reference/sparse_scores.h"
+#include "smelt/sparse_scores.h"
+
+extern const struct smelt__harness_operator
+    smelt__harness_sparse_scores; /* as operators.c has it */
+
+#define TENSOR(name) SMELT__SPARSE_SCORES_##name
+
+/* ---- the public API -------------------------------------------------------------------------- */
+
+SMELT__HARNESS_API(sparse_scores, SMELT_SPARSE_SCORES_SPEC_INIT)
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static const char *const options[] = {"width", "valid", "documents",   "lists", "query-list",
+                                      "scale", "spiky", "topk-length", NULL};
+
+static void defaults(const void *spec, struct smelt__problem_options *given) {
+    const smelt_sparse_scores_spec *scores = spec;
+    smelt__sparse_attn_defaults(scores->dqk, scores->topk, given);
+}
+
+static void small(const void *spec, struct smelt__problem_options *given) {
+    smelt__sparse_attn_small(((const smelt_sparse_scores_spec *)spec)->topk, given);
+}
+
+static void draw(const void *spec, struct smelt__random *random,
+                 struct smelt__problem_options *given) {
+    smelt__sparse_attn_draw(((const smelt_sparse_scores_spec *)spec)->topk, random, given);
+}
+
+static int trial(const void *spec, int number, struct smelt__problem_options *given) {
+    return smelt__sparse_attn_trial(((const smelt_sparse_scores_spec *)spec)->topk, number, given);
+}
+
+static int same_problems(const void *a, const void *b) {
+    const smelt_sparse_scores_spec *x = a, *y = b;
+    return x->heads == y->heads && x->dqk == y->dqk && x->topk == y->topk && x->sink == y->sink;
+}
+
+/* ---- the attention --------------------------------------------------------------------------- */
+
+/* A problem of sparse_attn with this one's tensors, whose numbers and extents are the same, and
+ * options; the parts of its row that look at inputs alone take it. */
+struct attention {
+    smelt_sparse_attn_spec spec;
+    smelt_sparse_attn_args args;
+    struct smelt__problem problem;
+};
+
+static void view_attention(const struct smelt__problem *problem, struct attention *attention) {
+    attention->spec = smelt__sparse_scores_attention(problem->spec);
+    attention->args = smelt__sparse_scores_attention_args(problem->args);
+    attention->problem = *problem;
+    attention->problem.spec = &attention->spec;
+    attention->problem.args = &attention->args;
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+/* Multiplications up to which lse is the reference's: a second or two on a few processors. Of
+ * larger problems it is made up. */
+static const double EXACT_WORK = 4e9;
+
+static void shape(struct smelt__problem *problem) {
+    smelt_sparse_scores_args *args = problem->args;
+    struct attention attention;
+    view_attention(problem, &attention);
+    smelt__sparse_attn_shape_extents(&attention.problem);
+    memcpy(problem->extents, attention.problem.extents, sizeof problem->extents);
+    *args = (smelt_sparse_scores_args)SMELT_SPARSE_SCORES_ARGS_INIT;
+    args->batches = problem->options.batches;
+    args->tokens = problem->options.tokens;
+    args->rows = problem->options.rows;
+    args->width = problem->options.width;
+    args->scale = problem->options.scale;
+    args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
+}
+
+static int given(const struct smelt__problem *problem, int tensor) {
+    struct attention attention;
+    view_attention(problem, &attention);
+    return smelt__sparse_attn_given(&attention.problem, tensor);
+}
+
+struct fill {
+    const struct attention *attention;
+    int exact;
+    _Atomic int failed;
+};
+
+static float *lse_of(const struct smelt__problem *problem, int64_t query, int head) {
+    const int64_t tokens = problem->options.tokens;
+    return (float *)smelt__problem_data(problem, TENSOR(LSE)) +
+           smelt__problem_at(problem, TENSOR(LSE), query / tokens, query % tokens, head);
+}
+
+/* As the forward pass has it. */
+static int compute_lse(const struct attention *attention, int64_t query) {
+    double *lse = malloc((size_t)attention->spec.heads * sizeof *lse);
+    struct smelt__sparse_attn_results results = {.lse = lse};
+    const int failed = !lse || smelt__sparse_attn_reference(&attention->spec, &attention->args,
+                                                            &query, 1, &results) != 0;
+    for (int head = 0; head < attention->spec.heads && !failed; head++)
+        *lse_of(&attention->problem, query, head) = (float)lse[head];
+    free(lse);
+    return failed;
+}
+
+/* Near what it would be, and not below. */
+static void invent_lse(const struct attention *attention, int64_t query, int64_t valid) {
+    const struct smelt__problem *problem = &attention->problem;
+    const int64_t tokens = problem->options.tokens;
+    for (int head = 0; head < attention->spec.heads; head++) {
+        const uint16_t *q = smelt__problem_data(problem, TENSOR(Q));
+        q += smelt__problem_at(problem, TENSOR(Q), query / tokens, query % tokens, head);
+        *lse_of(problem, query, head) = (float)smelt__sparse_attn_estimate_lse(problem, q, valid);
+    }
+}
+
+/* Of a query that is not computed NaN: whoever takes it in shows it. */
+static void fill_lse(void *user, int64_t begin, int64_t end) {
+    struct fill *fill = user;
+    const struct smelt__problem *problem = &fill->attention->problem;
+    for (int64_t query = begin; query < end; query++) {
+        const int64_t valid = smelt__problem_valid_slots(problem, query);
+        const int computed = !problem->listed || problem->listed[query];
+        if (!computed && problem->options.far)
+            continue; /* there the emulator watches */
+        for (int head = 0; head < fill->attention->spec.heads && (!computed || valid == 0); head++)
+            *lse_of(problem, query, head) = computed ? -INFINITY : NAN;
+        if (!computed || valid == 0)
+            continue;
+        if (!fill->exact)
+            invent_lse(fill->attention, query, valid);
+        else if (compute_lse(fill->attention, query) != 0)
+            atomic_store(&fill->failed, 1);
+    }
+}
+
+static int fill(struct smelt__problem *problem) {
+    struct attention attention;
+    view_attention(problem, &attention);
+    const int failed = smelt__sparse_attn_fill(&attention.problem);
+    problem->listed = attention.problem.listed;
+    problem->computed = attention.problem.computed;
+    problem->valid_slots = attention.problem.valid_slots;
+    ((smelt_sparse_scores_args *)problem->args)->query_capacity = attention.args.query_capacity;
+    if (failed)
+        return -1;
+    struct fill fill = {.attention = &attention};
+    fill.exact = (double)problem->valid_slots * attention.spec.heads *
+                     (attention.spec.dqk + attention.spec.dv) <=
+                 EXACT_WORK;
+    atomic_init(&fill.failed, 0);
+    smelt__parallel_for(problem->options.batches * problem->options.tokens, fill.exact ? 1 : 16,
+                        fill_lse, &fill);
+    return atomic_load(&fill.failed) ? -1 : 0;
+}
+
+static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
+    const int64_t tokens = problem->options.tokens;
+    struct attention attention;
+    view_attention(problem, &attention);
+    smelt__sparse_attn_footprint(&attention.problem, footprints);
+    for (int64_t query = 0; query < problem->options.batches * tokens; query++)
+        if (!problem->listed || problem->listed[query])
+            smelt__touch_row(footprints, TENSOR(TARGET), query / tokens, query % tokens, 0);
+}
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+static double multiplications(const void *spec, const struct smelt__problem_options *options_) {
+    const smelt_sparse_scores_spec *scores = spec;
+    return (double)(options_->batches * options_->tokens * options_->width) * scores->heads *
+           scores->dqk;
+}
+
+static int rates(const struct smelt__problem *problem,
+                 struct smelt__rate found[SMELT__MOST_RATES]) {
+    const smelt_sparse_scores_spec *spec = problem->spec;
+    return smelt__sparse_attn_rates(problem, spec->dqk, spec->heads * spec->dqk, found);
+}
+
+/* One query with one slot. */
+static void tiny(void *args) {
+    smelt_sparse_scores_args *scores = args;
+    scores->batches = scores->tokens = scores->width = 1;
+    scores->queries.data = scores->query_count.data = NULL;
+    scores->query_capacity = 0;
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+enum { RELATIVE, LARGEST_SCORE, METRICS };
+
+static const struct smelt__metric metrics[METRICS] = {
+    [RELATIVE] = {"relative_error", "target", "target, relative",
+                  "error of a slot, relative to the query's sum,", SMELT__LARGEST},
+    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST},
+};
+
+/* What is off by a score of s: s itself by what the tensor cores cut off, each of dqk / 16 = 36
+ * steps of a sum at most 2^-23 of it, lse and the exponent by their rounding to fp32; and the sum
+ * over the heads. */
+static const double TOLERANCE = 3e-5, TOLERANCE_PER_SCORE = 4.5e-6;
+/* A sum below it (sinks took everything) counts as so large: exponentials leave fp32's normal
+ * range. */
+static const double SMALLEST_SUM = 1e-30;
+
+static int64_t count_queries(const struct smelt__problem *problem) {
+    return problem->options.batches * problem->options.tokens;
+}
+
+static int is_computed(const struct smelt__problem *problem, int64_t query) {
+    return !problem->listed || problem->listed[query];
+}
+
+static void compare_row(const float *got, const double *expected, int64_t width,
+                        struct smelt__finding *finding) {
+    double sum = 0;
+    for (int64_t i = 0; i < width; i++)
+        sum += expected[i];
+    for (int64_t i = 0; i < width && !finding->wrong; i++) {
+        if (!isfinite(got[i]) || got[i] < 0)
+            finding->wrong = "a slot's target is NaN, infinite, negative or not written";
+        else if (expected[i] == 0 && got[i] != 0) /* none other is: exp() of doubles */
+            finding->wrong = "the target of a masked slot is not 0";
+        finding->wrong_place = i;
+        smelt__finding_enlarge(finding, RELATIVE,
+                               fabs((double)got[i] - expected[i]) / fmax(sum, SMALLEST_SUM), i);
+    }
+}
+
+static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
+                          struct smelt__finding *finding) {
+    const struct smelt__problem *problem = placed->problem;
+    const int64_t tokens = problem->options.tokens, width = problem->options.width;
+    double *const expected = malloc((size_t)width * sizeof *expected), largest = 0;
+    (void)prepared;
+    if (!expected || smelt__sparse_scores_reference(problem->spec, problem->args, query, expected,
+                                                    &largest) != 0) {
+        finding->wrong = "out of memory while computing the reference";
+    } else {
+        smelt__finding_enlarge(finding, LARGEST_SCORE, largest, 0);
+        compare_row(smelt__placed_row(placed, TENSOR(TARGET), query / tokens, query % tokens, 0),
+                    expected, width, finding);
+    }
+    free(expected);
+}
+
+static void judge(const struct smelt__problem *problem, int64_t compared,
+                  struct smelt__metric_result *results) {
+    (void)problem;
+    (void)compared;
+    results[RELATIVE].bar = TOLERANCE + TOLERANCE_PER_SCORE * results[LARGEST_SCORE].value;
+    results[LARGEST_SCORE].bar = -1;
+}
+
+static const struct smelt__comparison by_query = {
+    .unit = "query",
+    .place = "slot",
+    .metrics = metrics,
+    .metric_count = METRICS,
+    .count = count_queries,
+    .wanted = is_computed,
+    .compare = compare_query,
+    .judge = judge,
+};
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const struct smelt__harness_pass passes[] = {
+    {
+        .pass = SMELT_PASS_FORWARD,
+        .name = "forward",
+        .tensors = &smelt__sparse_scores_tensors,
+        .shape = shape,
+        .given = given,
+        .fill = fill,
+        .footprint = footprint,
+        .multiplications = multiplications,
+        .comparisons = &by_query,
+        .comparison_count = 1,
+        .rates = rates,
+        .tiny = tiny,
+        .launch = forward,
+    },
+};
+
+/* What cuDNN's sparse attention score recompute is compared at, and fewer heads. */
+#define MLA(heads)                                                                                 \
+    {                                                                                              \
+        .spec = "sparse_scores:heads=" #heads ",dqk=576,dv=512,topk=2048", .tokens = 8192,         \
+        .rows = 8192                                                                               \
+    }
+#define WITH_SINK(heads, topk)                                                                     \
+    {                                                                                              \
+        .spec = "sparse_scores:heads=" #heads ",dqk=512,dv=512,topk=" #topk ",sink=1",             \
+        .tokens = 8192, .rows = 8192                                                               \
+    }
+
+static const struct smelt__harness_shape peers[] = {
+    MLA(64), MLA(128), MLA(32), MLA(16), MLA(8), WITH_SINK(64, 640), WITH_SINK(128, 1152),
+};
+
+const struct smelt__harness_operator smelt__harness_sparse_scores = {
+    .name = "sparse_scores",
+    .spec_bytes = sizeof(smelt_sparse_scores_spec),
+    .knobs_field = offsetof(smelt_sparse_scores_spec, knobs),
+    .parse = parse,
+    .print = print,
+    .supported = supported,
+    .create = create,
+    .destroy = destroy,
+    .passes = passes,
+    .pass_count = sizeof passes / sizeof passes[0],
+    .options = options,
+    .defaults = defaults,
+    .small = small,
+    .draw = draw,
+    .same_problems = same_problems,
+    .variation = smelt__sparse_attn_variation,
+    .trial = trial,
+    .bench = {.tokens = 8192, .rows = 8192},
+    .peers = peers,
+    .peer_count = sizeof peers / sizeof peers[0],
+};

@@ -1,0 +1,152 @@
+/*
+ * smelt: the lightning indexer's backward pass: from the gradients of the logits at each query's
+ * selected keys those of the indexer's queries, weights and keys, without a T x S matrix.
+ *
+ * Shapes are in C order, last index fastest:
+ *   T query tokens, S keys, H indexer heads, D their width, width slots a query's row has.
+ *   iq [T,H,D] bf16    ik [S,D] bf16    w [T,H] fp32    indices, grad [T,width]
+ *
+ * Slot i of query t is valid when i < topk_length[t] (if given) and 0 <= indices[t,i] < S. All
+ * others are masked: they give and take nothing, and their grad is not read. A key that is named
+ * twice counts twice. With s = indices[t,i], x = dot(iq[t,h,:], ik[s,:]) and g = grad[t,i], over
+ * valid slots:
+ *   diq[t,h,:] = sum over i of g * w[t,h] * [x > 0] * ik[s,:]
+ *   dw[t,h]    = sum over i of g * max(0, x)
+ *   dik[s,:]   = sum over t, h and i of g * w[t,h] * [x > 0] * iq[t,h,:]
+ * which are the gradients of smelt/indexer_logits.h's logits. The derivative at 0 is 0. Queries
+ * without a valid slot have gradients of 0, and so have keys that nobody selects: exactly 0.
+ * g * w * [x > 0] is rounded to bf16 before it is multiplied; sums are fp32.
+ *
+ * The same call gives the same diq and dw, bit for bit, in every run; dik with deterministic = 1
+ * alone: fp32 sums of many queries' shares then have an order that the inputs fix, whatever the
+ * number of multiprocessors. Neighbouring queries may share a tile, so a query's diq may depend,
+ * within rounding, on what stands beside it.
+ *
+ * Weights may have any sign. What is not finite goes on as arithmetic has it, and never further
+ * than: a weight or a gradient, to its query's results and its keys'; a key, to the results of the
+ * queries that select it and of those that share a tile with one (as many as GROUP_QUERIES of
+ * `smelt show` says); a query, to its own results and its keys'. A NaN for x counts as no x > 0.
+ */
+#ifndef SMELT_INDEXER_BWD_H
+#define SMELT_INDEXER_BWD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "smelt/context.h"
+#include "smelt/kernels.h"
+#include "smelt/status.h"
+#include "smelt/struct.h"
+#include "smelt/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st;
+
+/* One configured operator: its kernels compiled and loaded. Thread-safe but for destruction. */
+typedef struct smelt_indexer_bwd smelt_indexer_bwd;
+
+typedef struct smelt_indexer_bwd_spec {
+    size_t size;       /* sizeof, set by SMELT_INDEXER_BWD_SPEC_INIT */
+    int heads;         /* H: 1..128 */
+    int dim;           /* D: 64 or 128 */
+    int topk;          /* the most slots a query's row may have: 1..2^20 */
+    int deterministic; /* 1: dik has the same bits in every run, too */
+    const char *knobs; /* plan overrides, "main.variant=mma", or NULL */
+} smelt_indexer_bwd_spec;
+
+#define SMELT_INDEXER_BWD_SPEC_INIT SMELT_INIT(smelt_indexer_bwd_spec)
+
+/*
+ * Arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. iq, ik, diq and
+ * the three forms of dik start at multiples of 16 bytes, and so do their rows. What is written must
+ * not overlap anything else.
+ */
+typedef struct smelt_indexer_bwd_args {
+    size_t size;                    /* sizeof, set by SMELT_INDEXER_BWD_ARGS_INIT */
+    int64_t tokens;                 /* T, 0..2^31 - 1 */
+    int64_t rows;                   /* S, 0..2^31 - 1 */
+    int64_t width;                  /* 1..topk */
+    smelt_const_tensor iq;          /* [T,H,D] bf16 */
+    smelt_const_tensor ik;          /* [S,D] bf16 */
+    smelt_const_tensor w;           /* [T,H] fp32 */
+    smelt_const_tensor indices;     /* [T,width] int32 */
+    smelt_const_tensor topk_length; /* [T] int32, optional */
+    smelt_const_tensor grad;        /* [T,width] fp32 */
+    smelt_tensor diq;               /* [T,H,D] bf16 */
+    smelt_tensor dw;                /* [T,H] fp32 */
+    smelt_tensor dik;               /* [S,D] bf16; of these three exactly one is given, unless S
+                                       is 0 */
+    smelt_tensor dik_fp32;          /* [S,D] fp32 */
+    smelt_tensor dik_sum;           /* [S,D] fp32, added to: what it held, plus the gradient */
+    void *workspace;                /* device memory, as smelt_indexer_bwd_workspace says */
+    size_t workspace_bytes;
+    size_t workspace_limit;   /* with deterministic = 1: bytes that the partial rows, of the
+                                 workspace the largest part, take at most, but for one group's;
+                                 0: 1.5 GB. The order of sums depends on it */
+    int free_multiprocessors; /* left to other streams while it runs; 0: none */
+    int reserved;             /* 0 */
+} smelt_indexer_bwd_args;
+
+#define SMELT_INDEXER_BWD_ARGS_INIT SMELT_INIT(smelt_indexer_bwd_args)
+
+/* The spec's canonical text, freed by smelt_free; and the spec of a text (knobs are not kept when
+ * `knobs` is NULL; else *knobs receives them as a string freed by smelt_free, and spec->knobs
+ * points to it). Pure; any thread. Errors: INVALID_ARGUMENT, INVALID_SPEC, OUT_OF_MEMORY. */
+SMELT_API smelt_status smelt_indexer_bwd_spec_print(const smelt_indexer_bwd_spec *spec,
+                                                    char **text);
+SMELT_API smelt_status smelt_indexer_bwd_spec_parse(const char *text, smelt_indexer_bwd_spec *spec,
+                                                    char **knobs);
+
+/* OK when kernels for the spec exist on the context's architecture. UNSUPPORTED or INVALID_SPEC
+ * with the reason in *why (may be NULL), valid until this thread's next call into the library. */
+SMELT_API smelt_status smelt_indexer_bwd_supported(const smelt_context *context,
+                                                   const smelt_indexer_bwd_spec *spec,
+                                                   const char **why);
+
+/*
+ * Compiles, or takes from the cache, and loads the kernels of the spec. The context must outlive
+ * the operator. Errors: INVALID_ARGUMENT, INVALID_SPEC, UNSUPPORTED, NO_DEVICE (a compile-only
+ * context), NO_COMPILER, COMPILE, DRIVER, OUT_OF_MEMORY. *indexer is NULL on failure.
+ */
+SMELT_API smelt_status smelt_indexer_bwd_create(smelt_indexer_bwd **indexer, smelt_context *context,
+                                                const smelt_indexer_bwd_spec *spec);
+
+/* Sets *indexer to NULL, which it may be. Launches of the operator should be complete. */
+SMELT_API void smelt_indexer_bwd_destroy(smelt_indexer_bwd **indexer);
+
+/* The figures of one of the kernels into *info, whose `size` the caller has set. `index`: in the
+ * order of smelt_spec_expand. Errors: INVALID_ARGUMENT, also for an index past the last. */
+SMELT_API smelt_status smelt_indexer_bwd_get_kernel_info(const smelt_indexer_bwd *indexer,
+                                                         int index, smelt_kernel_info *info);
+
+/* Bytes of workspace that a call with these arguments needs into *bytes. Of *args, tokens, rows,
+ * width and workspace_limit count: no other field need be set. About 4 * (1 + n) * T * width bytes,
+ * n queries sharing a tile (the constant GROUP_QUERIES of `smelt show`), and 4 * S * D; with
+ * deterministic = 1 workspace_limit besides, and some 100 MB. Pure; any thread. Errors:
+ * INVALID_ARGUMENT. */
+SMELT_API smelt_status smelt_indexer_bwd_workspace(const smelt_indexer_bwd *indexer,
+                                                   const smelt_indexer_bwd_args *args,
+                                                   size_t *bytes);
+
+/*
+ * Launches the chain of kernels on `stream` (NULL: the default stream) and returns without waiting.
+ * Allocates nothing, takes no lock, does not synchronise; may be captured in a CUDA graph (the
+ * arguments are copied at the call; the memory they point to is read at each replay). Makes the
+ * operator's CUDA context current for the call if this thread has none or another, and restores
+ * what was there. With T = 0 dik is zeros, or dik_sum what it was.
+ *
+ * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for what the
+ * driver refuses (an unknown stream, for one).
+ */
+SMELT_API smelt_status smelt_indexer_bwd_launch(const smelt_indexer_bwd *indexer,
+                                                const smelt_indexer_bwd_args *args,
+                                                struct CUstream_st *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

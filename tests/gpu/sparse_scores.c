@@ -1,0 +1,308 @@
+/* sparse_scores in the GPU suite: what its cases are. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/random.h"
+#include "ops/sparse_scores_tensors.h"
+#include "refusals.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+/* ---- matrix: heads x widths x both variants, lists and sizes in turn --------------------------
+ */
+
+static const int all_heads[] = {1, 7, 8, 16, 24, 32, 33, 64, 72, 128, 192};
+static const int quick_heads[] = {7, 64, 128};
+static const struct widths {
+    int dqk, dv;
+} widths[] = {{576, 512}, {512, 512}, {64, 64}, {192, 128}, {320, 256}};
+static const int topks[] = {1, 63, 64, 65, 130, 640, 2048};
+
+static int64_t pick(struct smelt__random *random, const int64_t *values, int count) {
+    return values[smelt__random_below(random, count)];
+}
+
+static void draw_problem(const struct suite *suite, int number, int topk,
+                         struct smelt__problem_options *problem) {
+    struct smelt__random random = smelt__random_at(suite->seed, 9, (uint64_t)number);
+    problem->seed = suite->seed * 1000 + (uint64_t)number;
+    problem->batches = pick(&random, (const int64_t[]){1, 1, 2, 3}, 4);
+    problem->tokens = suite->quick ? 5 : pick(&random, (const int64_t[]){11, 20, 37, 200}, 4);
+    problem->rows = pick(&random, (const int64_t[]){topk / 2 + 3, topk + 1, 4096, 10007}, 4);
+    problem->width = number % 3 == 0 ? 1 + smelt__random_below(&random, topk) : topk;
+    problem->lists = (enum smelt__lists)((number + number / 4) % 4);
+    problem->query_list = (enum smelt__query_list)(number % 9 < 5 ? number % 9 : 0);
+    problem->spiky = number % 4 == 1;
+    problem->topk_length = smelt__random_below(&random, 3) == 0;
+    problem->strided = smelt__random_below(&random, 3) == 0;
+    if (suite->emulated) { /* to what it does in a second or so */
+        problem->batches = problem->batches > 2 ? 2 : problem->batches;
+        problem->tokens = 3;
+        problem->rows = problem->rows > 700 ? 700 : problem->rows;
+        problem->width = problem->width > 200 ? 200 : problem->width;
+    }
+}
+
+static int matrix_case(const struct suite *suite, int number, struct suite_case *one) {
+    const int heads = suite->quick ? COUNT(quick_heads) : COUNT(all_heads);
+    const int h = number / 2 % heads, w = number / 2 / heads % COUNT(widths);
+    const int repeat = number / 2 / heads / COUNT(widths), mma = number % 2;
+    const int topk = topks[(h + 2 * w + 3 * repeat + mma) % COUNT(topks)];
+    const int head = suite->quick ? quick_heads[h] : all_heads[h];
+    if (repeat >= (suite->quick ? 1 : 2))
+        return 0;
+    snprintf(one->spec, sizeof one->spec, "sparse_scores:heads=%d,dqk=%d,dv=%d,topk=%d%s%s", head,
+             widths[w].dqk, widths[w].dv, topk, (h + w + repeat) % 2 ? ",sink=1" : "",
+             mma ? ",variant=mma" : "");
+    one->sample = suite->quick ? 4 : 24;
+    draw_problem(suite, number, topk, &one->problem);
+    return 1;
+}
+
+/* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
+
+static int large_case(const struct suite *suite, int number, struct suite_case *one) {
+    static const struct {
+        const char *name, *spec;
+        int64_t tokens, rows;
+    } cases[] = {
+        {"large: scores, S x dqk above 2^31", "sparse_scores:heads=16,dqk=576,dv=512,topk=640", 32,
+         (1 << 22) + 7},
+        {"large: scores, T x H x dqk above 2^31", "sparse_scores:heads=128,dqk=576,dv=512,topk=64",
+         33000, 4096},
+    };
+    if (number >= COUNT(cases))
+        return 0;
+    one->name = cases[number].name;
+    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
+    one->sample = 64;
+    one->problem.seed = suite->seed;
+    one->problem.tokens = cases[number].tokens;
+    one->problem.rows = cases[number].rows;
+    return 1;
+}
+
+/* Strides of billions: every product of an index and a stride passes 2^32 elements. */
+static int far_case(const struct suite *suite, int number, struct suite_case *one) {
+    static const struct {
+        const char *name, *spec;
+        enum smelt__lists lists;
+    } cases[] = {
+        {"far: scores, random lists", "sparse_scores:heads=16,dqk=576,dv=512,topk=100",
+         SMELT__LISTS_RANDOM},
+        {"far: scores, adversarial lists", "sparse_scores:heads=72,dqk=64,dv=64,topk=40,sink=1",
+         SMELT__LISTS_ADVERSARIAL},
+        {"far: scores, variant mma, random lists",
+         "sparse_scores:heads=16,dqk=128,dv=64,topk=100,variant=mma", SMELT__LISTS_RANDOM},
+        {"far: scores, variant mma, adversarial lists",
+         "sparse_scores:heads=72,dqk=64,dv=64,topk=40,sink=1,variant=mma",
+         SMELT__LISTS_ADVERSARIAL},
+    };
+    struct smelt__problem_options *problem = &one->problem;
+    if (number >= COUNT(cases))
+        return 0;
+    one->name = cases[number].name;
+    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
+    problem->seed = suite->seed + (uint64_t)number;
+    problem->batches = 2;
+    problem->tokens = 4;
+    problem->rows = 300;
+    problem->lists = cases[number].lists;
+    problem->query_list = (enum smelt__query_list)(number % 4);
+    problem->topk_length = problem->far = 1;
+    return 1;
+}
+
+/* ---- one launch a thousand times ------------------------------------------------------------- */
+
+static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
+    static const char *const specs[] = {
+        "sparse_scores:heads=64,dqk=576,dv=512,topk=2048",
+        "sparse_scores:heads=128,dqk=576,dv=512,topk=640",
+        "sparse_scores:heads=16,dqk=576,dv=512,topk=640,sink=1",
+    };
+    const int small = suite->quick || suite->emulated;
+    if (number >= COUNT(specs))
+        return 0;
+    snprintf(one->spec, sizeof one->spec, "%s", specs[number]);
+    one->problem.seed = suite->seed;
+    one->problem.tokens = small ? 5 : 1000;
+    one->problem.rows = small ? 300 : 8192;
+    one->problem.lists = SMELT__LISTS_LOG;
+    return 1;
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+static const char *const launches[] = {
+    "sparse_scores:heads=16,dqk=576,dv=512,topk=256",
+    "sparse_scores:heads=16,dqk=576,dv=512,topk=256,variant=mma",
+    NULL,
+};
+
+static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
+    options->tokens = suite->quick || suite->emulated ? 4 : 64;
+    options->rows = suite->emulated ? 1000 : 5000;
+}
+
+/* ---- a slot's target depends on its query and its row alone -----------------------------------
+ */
+
+enum { CUT_QUERIES = 2, CUT_SLOTS = 37 }; /* from the front */
+
+/* The same call without its first queries and slots. */
+static smelt_status launch_part(const struct workload *workload, struct CUstream_st *stream) {
+    const smelt_sparse_scores_spec *spec = workload->spec.spec;
+    smelt_sparse_scores_args args = *(const smelt_sparse_scores_args *)workload->placed.args;
+    const int64_t width = args.width;
+    args.tokens -= CUT_QUERIES;
+    args.width -= CUT_SLOTS;
+    args.q.data = (const uint16_t *)args.q.data + CUT_QUERIES * spec->heads * spec->dqk;
+    args.lse.data = (const float *)args.lse.data + CUT_QUERIES * spec->heads;
+    args.indices.data = (const int32_t *)args.indices.data + CUT_QUERIES * width + CUT_SLOTS;
+    args.indices.strides[0] = args.indices.strides[1] = width;
+    args.target.strides[0] = args.target.strides[1] = width;
+    return workload->pass->launch(workload->object, &args, stream);
+}
+
+static void compare_parts(const struct workload *workload, const float *whole, char *message,
+                          size_t size) {
+    const int64_t tokens = workload->problem.options.tokens;
+    const int64_t width = workload->problem.options.width;
+    for (int64_t t = 0; t < tokens - CUT_QUERIES; t++) {
+        const float *const part =
+            smelt__placed_row(&workload->placed, SMELT__SPARSE_SCORES_TARGET, 0, t, 0);
+        if (memcmp(part, whole + (t + CUT_QUERIES) * width + CUT_SLOTS,
+                   (size_t)(width - CUT_SLOTS) * sizeof *part) != 0)
+            snprintf(message, size, "query %lld has other bits beside other queries and slots",
+                     (long long)t);
+    }
+}
+
+static void compare_invariant(struct suite *suite, const char *name, const char *spec) {
+    const struct smelt__problem_options options = {.seed = suite->seed,
+                                                   .batches = 1,
+                                                   .tokens =
+                                                       suite->emulated || suite->quick ? 5 : 300,
+                                                   .rows = 700,
+                                                   .lists = SMELT__LISTS_ADVERSARIAL};
+    struct workload workload;
+    char message[1024] = "";
+    if (!suite_wants(suite, name))
+        return;
+    if (workload_open(&workload, suite, spec, &options, message, sizeof message) != 0) {
+        suite_report(suite, name, message);
+        return;
+    }
+    struct smelt__placed *const placed = &workload.placed;
+    const size_t count = (size_t)(workload.problem.options.tokens * workload.problem.options.width);
+    float *const whole = malloc(count * sizeof *whole);
+    if (!whole)
+        snprintf(message, sizeof message, "out of memory");
+    else if (suite_ok(smelt__placed_run(placed, workload.object, NULL), "running it", message,
+                      sizeof message) == 0) {
+        memcpy(whole, smelt__placed_row(placed, SMELT__SPARSE_SCORES_TARGET, 0, 0, 0),
+               count * sizeof *whole);
+        if (suite_ok(smelt__placed_poison(placed), "poison", message, sizeof message) == 0 &&
+            suite_ok(launch_part(&workload, NULL), "a part", message, sizeof message) == 0 &&
+            suite_ok(smelt_stream_synchronize(suite->context, NULL), "waiting", message,
+                     sizeof message) == 0 &&
+            suite_ok(smelt__placed_download(placed), "download", message, sizeof message) == 0)
+            compare_parts(&workload, whole, message, sizeof message);
+    }
+    free(whole);
+    workload_close(&workload);
+    suite_report(suite, name, message);
+}
+
+static void run_invariance(struct suite *suite) {
+    compare_invariant(suite, "invariance: scores",
+                      "sparse_scores:heads=12,dqk=576,dv=512,topk=200");
+    compare_invariant(suite, "invariance: scores, many heads",
+                      "sparse_scores:heads=72,dqk=64,dv=64,topk=200,sink=1");
+    compare_invariant(suite, "invariance: scores, variant mma",
+                      "sparse_scores:heads=72,dqk=128,dv=64,topk=200,variant=mma");
+}
+
+/* ---- what a launch must refuse, naming the argument -------------------------------------------
+ */
+
+#define ARGS smelt_sparse_scores_args
+#define SET(field, value) REFUSED(ARGS, field, value)
+#define SET_AS(field, part, value) REFUSED_AS(ARGS, field, part, value)
+
+static const struct refused_change changes[] = {
+    SET(size, 3),
+    SET(batches, -1),
+    SET(tokens, -1),
+    SET_AS(tokens, "2^31 - 1", INT_MAX),
+    SET(rows, -1),
+    SET(rows, (int64_t)INT_MAX + 1),
+    SET(width, 0),
+    SET(width, 41),
+    SET_AS(scale, "scale = 0", 0),
+    SET(free_multiprocessors, -1),
+    SET_AS(q.data, "q is NULL", 0),
+    SET_AS(q.data, "16 bytes", 0x1008),
+    SET(q.strides[2], 60),
+    SET(q.strides[1], -8),
+    SET_AS(kv.data, "kv is NULL", 0),
+    SET_AS(kv.data, "16 bytes", 0x1004),
+    SET(kv.strides[1], 76),
+    SET(kv.strides[1], (int64_t)INT_MAX + 1),
+    SET_AS(indices.data, "indices is NULL", 0),
+    SET_AS(indices.data, "4 bytes", 0x1002),
+    SET_AS(topk_length.data, "4 bytes", 0x1002),
+    SET_AS(sink.data, "sink=0", 0x1000),
+    SET_AS(lse.data, "lse is NULL", 0),
+    SET_AS(lse.data, "4 bytes", 0x1001),
+    SET(lse.strides[1], -1),
+    SET_AS(target.data, "target is NULL", 0),
+    SET_AS(target.data, "4 bytes", 0x1002),
+    SET(target.strides[1], 39),
+    SET(target.strides[1], INT64_MAX / 2),
+    SET_AS(query_capacity, "queries is NULL", 3),
+    SET_AS(query_count.data, "queries is NULL", 0x1000),
+};
+static const size_t inputs[] = {offsetof(ARGS, q), offsetof(ARGS, kv), offsetof(ARGS, indices),
+                                offsetof(ARGS, lse)};
+
+static void run_scores_arguments(struct suite *suite) {
+    static const struct refusals refused = {.name = "arguments: sparse_scores",
+                                            .spec = "sparse_scores:heads=3,dqk=64,dv=64,topk=40",
+                                            .problem = {.batches = 2, .tokens = 3, .rows = 100},
+                                            .changes = changes,
+                                            .count = COUNT(changes),
+                                            .output = offsetof(ARGS, target),
+                                            .inputs = inputs,
+                                            .input_count = COUNT(inputs)};
+    static const struct refused_change sink_changes[] = {SET_AS(sink.data, "sink=1", 0),
+                                                         SET_AS(sink.data, "4 bytes", 0x1002)};
+    static const size_t sink_inputs[] = {offsetof(ARGS, sink)};
+    static const struct refusals refused_sink = {
+        .name = "arguments: sparse_scores, with a sink",
+        .spec = "sparse_scores:heads=3,dqk=64,dv=64,topk=40,sink=1",
+        .problem = {.batches = 1, .tokens = 3, .rows = 100},
+        .changes = sink_changes,
+        .count = COUNT(sink_changes),
+        .output = offsetof(ARGS, target),
+        .inputs = sink_inputs,
+        .input_count = COUNT(sink_inputs)};
+    run_refusals(suite, &refused);
+    run_refusals(suite, &refused_sink);
+}
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const struct suite_group groups[] = {
+    {"invariance", run_invariance}, {"arguments", run_scores_arguments}, {NULL, NULL}};
+
+const struct suite_operator suite_operator_sparse_scores = {.matrix = matrix_case,
+                                                            .large = large_case,
+                                                            .far = far_case,
+                                                            .repeated = repeated_case,
+                                                            .launches = launches,
+                                                            .launch = launch_options,
+                                                            .groups = groups};
