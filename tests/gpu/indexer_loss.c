@@ -9,6 +9,7 @@
 #include "refusals.h"
 #include "smelt/indexer_loss.h"
 #include "suite.h"
+#include "training_chain.h"
 
 extern const struct suite_operator suite_operator_indexer_loss;
 
@@ -282,8 +283,11 @@ static void run_empty(struct suite *suite) {
     suite_report(suite, "no queries: indexer_loss", message);
 }
 
-static const struct suite_group groups[] = {
-    {"arguments", run_arguments}, {"same bits", run_same_bits}, {"empty", run_empty}, {NULL, NULL}};
+static const struct suite_group groups[] = {{"arguments", run_arguments},
+                                            {"same bits", run_same_bits},
+                                            {"empty", run_empty},
+                                            {"chain", run_training_chain},
+                                            {NULL, NULL}};
 
 const struct suite_operator suite_operator_indexer_loss = {.matrix = matrix_case,
                                                            .large = large_case,
