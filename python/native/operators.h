@@ -13,9 +13,12 @@
     { symbol, offsetof(ARGS, field) }
 #define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])
 
-/* Of operator `stem`: create, supported and destroy by its public functions. `note` says what the
- * spec fixes. */
+/* Of operator `stem`: create, supported, destroy and launch by its public functions. `note` says
+ * what the spec fixes, `call` is what launches: smelt_stem_forward, of most. */
 #define OPERATOR_FUNCTIONS(stem, STEM, note)                                                       \
+    OPERATOR_FUNCTIONS_WITH(stem, STEM, note, smelt_##stem##_forward)
+
+#define OPERATOR_FUNCTIONS_WITH(stem, STEM, note, call)                                            \
     static smelt_status create_##stem(void **handle, smelt_context *context, const char *text,     \
                                       struct made *made) {                                         \
         smelt_##stem##_spec spec = SMELT_##STEM##_SPEC_INIT;                                       \
@@ -45,7 +48,7 @@
     }                                                                                              \
     static smelt_status launch_##stem(const void *handle, const void *args,                        \
                                       struct CUstream_st *stream) {                                \
-        return smelt_##stem##_forward(handle, args, stream);                                       \
+        return call(handle, args, stream);                                                         \
     }
 
 /* The one pass of operator `stem`, of the tables of its name. */

@@ -13,6 +13,7 @@ from ._indexer import (
     quantize,
     topk_select,
 )
+from ._indexer_training import indexer_backward, indexer_loss, indexer_scores
 from ._project import project_values
 from ._runtime import SmeltWarning
 from ._sparse_attention import sparse_attention, sparse_attention_backward
@@ -23,7 +24,10 @@ __version__ = _native.version()
 __all__ = [
     "SmeltWarning",
     "clean_logits_",
+    "indexer_backward",
     "indexer_logits",
+    "indexer_loss",
+    "indexer_scores",
     "indexer_topk",
     "indexer_windows",
     "presets",

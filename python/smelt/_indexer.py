@@ -1,4 +1,4 @@
-"""The lightning indexer: windows, quantised rows, logits, exact top-k. Without gradients so far."""
+"""The lightning indexer: windows, quantised rows, logits, exact top-k."""
 
 from __future__ import annotations
 
@@ -372,15 +372,21 @@ def indexer_topk(
     """indexer_logits and topk_select of them in one: (indices, values, lengths), the same bits.
 
     The matrix of logits is never there as a whole: the workspace is at most 128 MB (workspace_limit in bytes,
-    where that is not 0), whatever T and S are.
+    where that is not 0), whatever T and S are. In bf16 the values are differentiable in q, k and weights, by
+    smelt.indexer_backward of what was chosen.
     """
     _check_scores(q, k, weights, window_begin, window_end, k_scale)
     choose(order, "order", ("index", "score"))
     topk = whole(topk, "topk")
     optional_tensors(offset=offset)
-    run = _topk if is_plain(q, k) else _call_topk
+    wanted = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, weights))
+    if q.dtype is not torch.bfloat16:  # e4m3 has no gradients
+        q, k, weights, wanted = *_detached(q, k, weights), False
+    run = _topk if is_plain(q, k) and not wanted else _call_topk
     return run(
-        *_detached(q, k, weights),
+        q,
+        k,
+        weights,
         k_scale,
         window_begin,
         window_end,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from ._reference import CHUNK_BYTES, valid_slots
+
 NEVER = float("-inf")
 E4M3_MAX = 448.0
 SMALLEST_SCALE = 2.0**-126
@@ -118,3 +120,62 @@ def select(scores, topk, window_begin, window_end, offset, index_offset, order):
     added = chosen + index_offset + (0 if offset is None else offset.long().unsqueeze(-1))
     wrapped = (added + 2**31) % 2**32 - 2**31
     return (wrapped.masked_fill(missing, -1).int(), values.masked_fill(missing, NEVER), lengths)
+
+
+def _selected(q, k, indices, topk_length):
+    """By chunks of queries: where they are, the keys that their slots name (zeros where masked), which slots
+    count, and q . k [t, H, width]."""
+    wide = torch.promote_types(q.dtype, torch.float32)
+    valid = valid_slots(indices, k.shape[0], topk_length)
+    keys = torch.cat([k, k.new_zeros((1, k.shape[1]))]).to(wide)
+    slots = torch.where(valid, indices.long(), k.shape[0])
+    step = max(1, CHUNK_BYTES // max(1, indices.shape[1] * k.shape[1] * keys.element_size()))
+    for begin in range(0, max(1, q.shape[0]), step):
+        part = slice(begin, begin + step)
+        chosen = keys[slots[part]]
+        products = torch.einsum("thd,twd->thw", q[part].to(wide), chosen)
+        yield part, slots[part], chosen, valid[part], products
+
+
+def scores(q, k, weights, indices, topk_length):
+    """See smelt/indexer_scores.h."""
+    parts = []
+    for part, _, _, valid, products in _selected(q, k, indices, topk_length):
+        logits = (products.relu() * weights[part].to(products.dtype).unsqueeze(-1)).sum(1)
+        parts.append(logits.masked_fill(~valid, NEVER))
+    return torch.cat(parts)
+
+
+def scores_backward(grad, q, k, weights, indices, topk_length):
+    """See smelt/indexer_bwd.h: dq, dk and dweights."""
+    dqs, dweights, dk = [], [], None
+    for part, slots, chosen, valid, products in _selected(q, k, indices, topk_length):
+        shares = torch.where(valid, grad[part].to(products.dtype), 0.0).unsqueeze(1)
+        weighted = shares * weights[part].to(products.dtype).unsqueeze(-1) * (products > 0)
+        dqs.append(torch.einsum("thw,twd->thd", weighted, chosen))
+        dweights.append((shares * products.relu()).sum(-1))
+        by_slot = torch.einsum("thw,thd->twd", weighted, q[part].to(products.dtype))
+        if dk is None:
+            dk = by_slot.new_zeros((k.shape[0] + 1, k.shape[1]))
+        dk.index_add_(0, slots.flatten(), by_slot.flatten(0, 1))
+    return torch.cat(dqs).to(q.dtype), dk[:-1].to(k.dtype), torch.cat(dweights).to(weights.dtype)
+
+
+def loss(logits, target, indices, topk_length, weight, rows, query_weight):
+    """See smelt/indexer_loss.h: the loss, the queries', and the gradient by the logits."""
+    wide = torch.float64 if logits.dtype is torch.float64 else torch.float32
+    info = torch.finfo(torch.float32)
+    valid = valid_slots(indices, rows, topk_length)
+    logits = logits.to(wide).nan_to_num(NEVER, info.max, NEVER).masked_fill(~valid, NEVER)
+    target = torch.where(valid & (target > 0), target, torch.zeros_like(target)).to(wide)
+    total = target.sum(-1, keepdim=True)
+    factor = torch.full(logits.shape[:1], query_weight, device=logits.device)
+    factor = factor if weight is None else factor * weight
+    counts = (total >= info.tiny) & (total <= info.max) & factor.isfinite().unsqueeze(-1)
+    factor = torch.where(counts.squeeze(-1), factor, torch.zeros_like(factor)).to(wide)
+    p = torch.where(counts, target / total, torch.zeros_like(target))
+    log_q = logits.log_softmax(-1)
+    log_q = log_q.masked_fill(log_q.isnan(), NEVER)  # all of the row is -inf
+    terms = torch.where(p > 0, p * (p.log() - log_q), torch.zeros_like(p))
+    losses = torch.where(factor == 0, torch.zeros_like(factor), factor * terms.sum(-1))
+    return losses.sum(), losses, factor.unsqueeze(-1) * (log_q.exp() - p)

@@ -68,6 +68,26 @@ def sparse_attention(q, kv, indices, scale, dv, *, topk_length=None, sink=None, 
     return out.to(q.dtype), lse.float().detach(), max_logits.float().detach()
 
 
+def sparse_scores(q, kv, indices, lse, scale, *, topk_length=None, sink=None):
+    """Probabilities at the slots, summed over heads; shapes as sparse_attention's."""
+    if q.dim() == 3:
+        lead = [t.unsqueeze(0) for t in (q, kv, indices, lse)]
+        length = None if topk_length is None else topk_length.unsqueeze(0)
+        return sparse_scores(*lead, scale, topk_length=length, sink=sink).squeeze(0)
+    kind = torch.promote_types(q.dtype, torch.float32)
+    valid = valid_slots(indices, kv.shape[1], topk_length)
+    rows = torch.cat([kv, kv.new_zeros((kv.shape[0], 1, kv.shape[2]))], 1).to(kind)
+    total = lse.to(kind) if sink is None else torch.logaddexp(lse.to(kind), sink.to(kind))
+    batch = torch.arange(q.shape[0], device=q.device)[:, None]
+    target = torch.zeros(indices.shape, dtype=kind, device=q.device)
+    for query in range(q.shape[1]):
+        slots = torch.where(valid[:, query], indices[:, query].long(), kv.shape[1])
+        scores = torch.einsum("bhd,bwd->bhw", q[:, query].to(kind), rows[batch, slots]) * scale
+        shares = torch.exp(scores - total[:, query].unsqueeze(-1)).sum(1)
+        target[:, query] = shares.masked_fill(~valid[:, query], 0.0)
+    return target if kind is torch.float64 else target.float()
+
+
 def sparse_attention_backward(
     grad_out, q, kv, indices, scale, dv, *, topk_length=None, sink=None, topk=None
 ):

@@ -90,7 +90,7 @@ def _buckets(buckets) -> tuple:
     return tuple(whole(bound, "a bucket's bound") for bound in buckets)
 
 
-def _is_deterministic(asked) -> bool:
+def is_deterministic(asked) -> bool:
     return torch.are_deterministic_algorithms_enabled() if asked is None else bool(asked)
 
 
@@ -110,7 +110,7 @@ def _operator(inputs, options, passes, backend):
         options.topk or topk_for(indices.shape[-1]),
         sink is not None,
         tuple(options.buckets),
-        passes == BACKWARD and _is_deterministic(options.deterministic),
+        passes == BACKWARD and is_deterministic(options.deterministic),
         passes,
     )
     return _runtime.find(q.get_device(), key, _spec, backend)

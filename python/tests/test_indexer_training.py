@@ -1,0 +1,220 @@
+"""What trains the indexer, against definitions of its own in double precision, and by finite steps of training."""
+
+import pytest
+import smelt
+import torch
+from conftest import check_grad, check_sums
+
+NEVER = float("-inf")
+
+
+def made(device, tokens=6, rows=21, heads=3, dim=64, width=9, seed=0):
+    """q, k, weights and lists with masked slots, one query's all of them."""
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.randn(tokens, heads, dim, generator=generator).to(device, torch.bfloat16)
+    k = torch.randn(rows, dim, generator=generator).to(device, torch.bfloat16)
+    weights = torch.randn(tokens, heads, generator=generator).to(device)
+    order = torch.rand(tokens, rows, generator=generator).argsort(1)
+    indices = order[:, :width].masked_fill(torch.rand(tokens, width, generator=generator) < 0.2, -1)
+    indices[tokens - 1] = -1
+    return q, k, weights, indices.to(device, torch.int32)
+
+
+def wanting(*tensors):
+    return [tensor.clone().requires_grad_() for tensor in tensors]
+
+
+def true_logits(q, k, weights, indices, topk_length=None):
+    """In double precision, of every slot by itself."""
+    keys = k[indices.clamp(min=0).long()]
+    logits = (torch.einsum("thd,twd->thw", q, keys).relu() * weights[..., None]).sum(1)
+    masked = indices < 0
+    if topk_length is not None:
+        masked |= torch.arange(indices.shape[1], device=q.device) >= topk_length[:, None]
+    return logits.masked_fill(masked, NEVER)
+
+
+def true_loss(logits, target, indices, weight=None):
+    losses = []
+    for query in range(logits.shape[0]):
+        valid = indices[query] >= 0
+        share = target[query][valid].double()
+        if not valid.any() or share.sum() == 0:
+            losses.append(logits[query].new_zeros(()).double())
+            continue
+        share = share / share.sum()
+        log_q = logits[query][valid].double().log_softmax(0)
+        losses.append((torch.xlogy(share, share) - share * log_q).sum())
+    losses = torch.stack(losses)
+    return losses if weight is None else losses * weight
+
+
+# ---- logits and their gradients ---------------------------------------------------------------------
+
+
+def test_indexer_scores(device):
+    """The logits of indexer_logits, at the slots."""
+    q, k, weights, indices = made(device)
+    lengths = torch.tensor([9, 3, 0, 20, 5, 9], dtype=torch.int32, device=device)
+    got = smelt.indexer_scores(q, k, weights, indices, topk_length=lengths, backend="smelt")
+    want = true_logits(q.double(), k.double(), weights.double(), indices, lengths)
+    assert bool(((got == NEVER) == (want == NEVER)).all())
+    finite = want > NEVER
+    assert torch.allclose(got[finite].double(), want[finite], rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("dk_dtype", [None, torch.float32], ids=["bf16", "fp32"])
+def test_indexer_gradients(device, dk_dtype):
+    q, k, weights, indices = made(device)
+    grad = torch.randn(indices.shape, device=device)
+    leaves = wanting(q, k, weights)
+    logits = smelt.indexer_scores(*leaves, indices, dk_dtype=dk_dtype, backend="smelt")
+    got = torch.autograd.grad(logits, leaves, grad)
+    wide = wanting(q.double(), k.double(), weights.double())
+    used = indices >= 0
+    want = torch.autograd.grad(true_logits(*wide, indices)[used], wide, grad.double()[used])
+    for one, true, leaf in zip(got, want, leaves):
+        assert one.dtype is leaf.dtype
+        check_grad(one, true)
+    direct = smelt.indexer_backward(
+        grad, q, k, weights, indices, dk_dtype=dk_dtype, backend="smelt"
+    )
+    assert direct[1].dtype is (dk_dtype or torch.bfloat16)
+    assert torch.equal(direct[0], got[0]) and torch.equal(direct[2], got[2])
+    assert bool((got[0][-1] == 0).all())  # nobody's gradient, exactly
+
+
+def test_topk_values_are_differentiable(device):
+    q, k, weights, _ = made(device)
+    begin = torch.zeros(6, dtype=torch.int32, device=device)
+    end = torch.tensor([21, 9, 0, 1, 5, 20], dtype=torch.int32, device=device)
+    offset = torch.arange(6, dtype=torch.int32, device=device)
+    leaves = wanting(q, k, weights)
+    indices, values, lengths = smelt.indexer_topk(
+        *leaves, begin, end, 4, offset=offset, index_offset=3, backend="smelt"
+    )
+    assert not indices.requires_grad and not lengths.requires_grad
+    grad = torch.randn(values.shape, device=device)
+    got = torch.autograd.grad(values, leaves, grad)
+    local = torch.where(indices < 0, indices, indices - 3 - offset[:, None])
+    wide = wanting(q.double(), k.double(), weights.double())
+    used = local >= 0
+    want = torch.autograd.grad(true_logits(*wide, local)[used], wide, grad.double()[used])
+    for one, true in zip(got, want):
+        check_grad(one, true)
+    without = smelt.indexer_topk(
+        q, k, weights, begin, end, 4, offset=offset, index_offset=3, backend="smelt"
+    )
+    assert all(torch.equal(one, two) for one, two in zip((indices, values, lengths), without))
+
+
+def test_the_same_gradient_when_deterministic(device):
+    q, k, weights, indices = made(device, rows=9)
+    grad = torch.randn(indices.shape, device=device)
+    runs = [
+        smelt.indexer_backward(grad, q, k, weights, indices, deterministic=True, backend="smelt")
+        for _ in range(2)
+    ]
+    assert all(torch.equal(one, two) for one, two in zip(*runs))
+
+
+# ---- the loss ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_loss(device, backend, weighted):
+    q, k, weights, indices = made(device)
+    logits = true_logits(q.double(), k.double(), weights.double(), indices).float()
+    target = torch.rand(indices.shape, device=device)
+    target[1] = 0  # no target: no loss
+    weight = torch.tensor([1.0, 2.0, 0.0, -1.0, 0.5, 1.0], device=device) if weighted else None
+    (leaf,) = wanting(logits)
+    loss, losses = smelt.indexer_loss(
+        leaf, target, indices, rows=21, weight=weight, return_losses=True, backend=backend
+    )
+    assert loss.shape == () and not losses.requires_grad
+    (wide,) = wanting(logits.double())
+    want = true_loss(wide, target, indices, weight)
+    check_sums(losses, want)
+    assert torch.allclose(loss.double(), want.sum(), rtol=1e-4)
+    (got,) = torch.autograd.grad(3 * loss, leaf)
+    (true,) = torch.autograd.grad(3 * want.sum(), wide)
+    assert torch.allclose(got.double(), true.nan_to_num(0.0), rtol=1e-4, atol=1e-6)
+    alone = smelt.indexer_loss(logits, target, indices, rows=21, weight=weight, backend=backend)
+    assert torch.equal(alone, loss)
+
+
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+def test_loss_of_what_is_not_finite(device, backend):
+    logits = torch.tensor([[1.0, float("nan"), 2.0], [NEVER, 0.0, 1.0]], device=device)
+    target = torch.tensor([[0.5, 0.0, float("nan")], [0.5, 0.5, -1.0]], device=device)
+    indices = torch.tensor([[0, 1, 2], [0, 1, 2]], dtype=torch.int32, device=device)
+    (leaf,) = wanting(logits)
+    loss, losses = smelt.indexer_loss(leaf, target, indices, return_losses=True, backend=backend)
+    want = -torch.tensor([1.0, 2.0]).log_softmax(0)[0]
+    assert torch.allclose(losses[0].cpu(), want) and losses[1] == float("inf")
+    (grad,) = torch.autograd.grad(loss, leaf)
+    assert bool(grad.isfinite().all()) and grad[1, 0] == -0.5
+
+
+def test_loss_refuses(device):
+    logits = torch.zeros(2, 3, device=device)
+    indices = torch.zeros(2, 3, dtype=torch.int32, device=device)
+    with pytest.raises(ValueError, match=r"must all be \[T, width\]"):
+        smelt.indexer_loss(logits, logits[:, :2], indices)
+    with pytest.raises(TypeError, match="target must be torch.float32"):
+        smelt.indexer_loss(logits, logits.double(), indices)
+    with pytest.raises(TypeError, match="indices must be torch.int32"):
+        smelt.indexer_loss(logits, logits, indices.long(), backend="smelt")
+    with pytest.raises(ValueError, match="weight"):
+        smelt.indexer_loss(logits, logits, indices, weight=logits[:1, 0], backend="smelt")
+
+
+def test_nothing_to_learn(device):
+    empty = torch.zeros(0, 3, device=device)
+    for backend in ("smelt", "torch"):
+        loss = smelt.indexer_loss(empty, empty, empty.int(), backend=backend)
+        assert loss.item() == 0
+    no_slot = torch.zeros(2, 0, device=device).requires_grad_()
+    loss = smelt.indexer_loss(no_slot, no_slot, no_slot.int())
+    assert loss.item() == 0 and torch.autograd.grad(loss, no_slot)[0].shape == (2, 0)
+
+
+# ---- PyTorch ----------------------------------------------------------------------------------------
+
+
+def test_opcheck(device):
+    q, k, weights, indices = made(device, tokens=2, rows=9, width=4)
+    indices[1, 0] = 2
+    grad = torch.randn(indices.shape, device=device)
+    logits = torch.randn(indices.shape, device=device)
+    ops = torch.ops.smelt
+    for op, arguments in (
+        (ops.indexer_scores, (*wanting(q, k, weights), indices, None, True, None, 0, "smelt")),
+        (ops.indexer_bwd, (grad, q, k, weights, indices, None, True, None, 0, "smelt")),
+        (
+            ops.indexer_loss,
+            (*wanting(logits), logits.abs(), indices, None, None, 9, 1.0, True, 0, "smelt"),
+        ),
+    ):
+        torch.library.opcheck(op.default, arguments)
+
+
+def test_it_learns(device):
+    """A few steps of the indexer alone bring its distribution nearer to attention's."""
+    q, k, weights, indices = made(device, width=8)
+    target = torch.rand(indices.shape, device=device)
+    leaves = [tensor.float().requires_grad_() for tensor in (q, k, weights)]
+    optimizer = torch.optim.Adam(leaves, lr=0.05)
+    losses = []
+    for _ in range(6):
+        optimizer.zero_grad()
+        logits = smelt.indexer_scores(
+            leaves[0].bfloat16(), leaves[1].bfloat16(), leaves[2] * 0.1, indices, backend="smelt"
+        )
+        loss = smelt.indexer_loss(logits, target, indices, backend="smelt")
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0], losses
