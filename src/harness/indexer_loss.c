@@ -190,12 +190,13 @@ static float odd_target(enum kind kind, float target, struct smelt__random *rand
     }
 }
 
-/* Large scores rise from slot to slot: against another than the last the sum overflows. */
-static float odd_logit(enum kind kind, float logit, int64_t slot, struct smelt__random *random) {
+/* `steps`: from the row's peak. Large scores fall from there on both sides: against another slot's
+ * the sum of exponentials overflows. */
+static float odd_logit(enum kind kind, float logit, int64_t steps, struct smelt__random *random) {
     const int64_t choice = smelt__random_below(random, 4);
     switch (kind) {
     case LARGE_SCORES:
-        return logit + 100.0F * (float)slot;
+        return logit - 100.0F * (float)steps;
     case NO_SCORE:
         return -INFINITY;
     case SOME_NAN_SCORES:
@@ -239,6 +240,7 @@ static void fill_query(struct smelt__problem *problem, int64_t query) {
     float *const target = (float *)smelt__problem_data(problem, TENSOR(TARGET)) +
                           smelt__problem_at(problem, TENSOR(TARGET), query, 0, 0);
     const float shift = 100.0F * uniform(&random) - 50.0F;
+    const int64_t peak = (1 + query % 3) * given->width / 4;
     for (int64_t i = 0; i < given->width; i++) {
         const float drawn = draw_target(&random), noise = uniform(&random) - 0.5F;
         const float logit = given->own[SCORES] == TRAINED
@@ -246,7 +248,7 @@ static void fill_query(struct smelt__problem *problem, int64_t query) {
                                 : 12.0F * noise + shift;
         const int valid = smelt__slots_row(problem, &slots, query, i) >= 0;
         target[i] = valid ? odd_target(kind, drawn, &random) : NAN;
-        logits[i] = valid ? odd_logit(kind, logit, i, &random) : NAN;
+        logits[i] = valid ? odd_logit(kind, logit, llabs(i - peak), &random) : NAN;
     }
 }
 
@@ -317,16 +319,18 @@ static int64_t count_rows(const struct smelt__problem *problem) {
 
 enum { METRIC_GRAD, METRIC_SLOT, METRIC_QUERY, METRIC_LOSS = 0 };
 
-/* A slot's gradient is the difference of q and p: what they round by is relative to them. */
+/* A slot's gradient is the difference of q and p: what they round by is relative to them, also
+ * where that is all that is left. */
 static void compare_grad(const float *got, const double *q, const double *p, const double *expected,
                          double factor, int64_t width, struct smelt__finding *finding) {
     const double least = 1e-30; /* of what is flushed to 0 */
+    const double noise = 0.01;  /* of q and p: a smaller gradient counts as that */
     for (int64_t i = 0; i < width; i++) {
         const double error = (double)got[i] - expected[i];
+        const double size = fabs(factor) * (q[i] + p[i]) + least;
         finding->metrics[METRIC_GRAD].value += error * error;
-        finding->metrics[METRIC_GRAD].weight += expected[i] * expected[i];
-        smelt__finding_enlarge(finding, METRIC_SLOT,
-                               fabs(error) / (fabs(factor) * (q[i] + p[i]) + least), i);
+        finding->metrics[METRIC_GRAD].weight += pow(fmax(fabs(expected[i]), noise * size), 2);
+        smelt__finding_enlarge(finding, METRIC_SLOT, fabs(error) / size, i);
     }
 }
 
@@ -369,7 +373,7 @@ static const struct smelt__metric query_metrics[] = {
 static void judge_queries(const struct smelt__problem *problem, int64_t compared,
                           struct smelt__metric_result *results) {
     (void)problem, (void)compared;
-    results[METRIC_GRAD].bar = 1e-3; /* where p and q are nearly equal */
+    results[METRIC_GRAD].bar = 1e-3;
     results[METRIC_SLOT].bar = 2e-5;
     results[METRIC_QUERY].bar = 1e-5;
 }

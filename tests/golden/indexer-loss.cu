@@ -7,7 +7,7 @@
  * variant  rows
  * kernel   smelt_indexer_loss_rows_k2048
  * knobs (by the spec, or by rule)
- *   BLOCKS_PER_MULTIPROCESSOR        5  rule     resident at once, at least
+ *   BLOCKS_PER_MULTIPROCESSOR        4  rule     resident at once, at least
  *   VECTORS                          2  rule     of 4 slots that a thread has of a part
  * shared memory (offset, bytes)
  *   MAXIMA_OFFSET                    0       32  each warp's largest logit
@@ -16,13 +16,13 @@
  *   LOSSES_OFFSET                   96       32  each warp's part of the loss
  *   SHARED_BYTES                   128  of 232448 that a block may have on sm_90a
  * launch
- *   256 threads a block, 5 blocks resident per multiprocessor, at most 48 registers a thread
+ *   256 threads a block, 4 blocks resident per multiprocessor, at most 64 registers a thread
  *   1 block a query
  */
 
 enum {
     THREADS = 256,                  /* of a thread block */
-    BLOCKS_PER_MULTIPROCESSOR = 5,  /* resident at once, at least */
+    BLOCKS_PER_MULTIPROCESSOR = 4,  /* resident at once, at least */
     VECTORS = 2,                    /* of 4 slots that a thread has of a part */
     PARTS = 1,                      /* of a row; 1: it stays in registers */
     DEPENDENT_LAUNCH = 1,           /* 1: the next kernel may begin before this one has ended */

@@ -12,7 +12,7 @@ enum {
     MOST_THREADS = 1024,
     VECTORS = 2,       /* of a thread, */
     LONG_VECTORS = 4,  /* where that leaves a row in one part */
-    REGISTERS = 48,    /* that a thread with VECTORS needs */
+    REGISTERS = 56,    /* that a thread with VECTORS needs */
     SLOT_REGISTERS = 3 /* and for each slot more */
 };
 
