@@ -2,6 +2,39 @@
  * D their width, W slots of an index row. */
 #include "operators.h"
 
+/* ---- sparse_scores ----------------------------------------------------------------------------
+ * As sparse_attn's: B batches, Q width of a query and of a KV row, N entries of a query list. */
+
+#define ARGS smelt_sparse_scores_args
+
+static const struct tensor_argument sparse_scores_tensors[] = {
+    TENSOR(q, "BTHQ", BF16, ROWS),
+    TENSOR(kv, "BSQ", BF16, ROWS),
+    TENSOR(indices, "BTW", INT32, 0),
+    TENSOR(topk_length, "BT1", INT32, OPTIONAL),
+    TENSOR(sink, "H", FP32, OPTIONAL),
+    TENSOR(queries, "N", INT32, OPTIONAL),
+    TENSOR(query_count, "1", INT32, OPTIONAL),
+    TENSOR(lse, "BTH1", FP32, 0),
+    TENSOR(target, "BTW", FP32, 0),
+};
+static const struct scalar_argument sparse_scores_scalars[] = {SCALAR(scale, FLOAT),
+                                                               SCALAR(free_multiprocessors, INT)};
+static const struct extent_argument sparse_scores_extents[] = {
+    EXTENT('B', batches), EXTENT('T', tokens),         EXTENT('S', rows),
+    EXTENT('W', width),   EXTENT('N', query_capacity),
+};
+
+static void note_sparse_scores(const smelt_sparse_scores_spec *spec, struct made *made) {
+    made->extents['H' - 'A'] = spec->heads;
+    made->extents['Q' - 'A'] = spec->dqk;
+}
+
+OPERATOR_FUNCTIONS(sparse_scores, SPARSE_SCORES, note_sparse_scores)
+static const struct pass sparse_scores_pass = {OPERATOR_PASS(sparse_scores)};
+OPERATOR_CLASS(sparse_scores, sparse_scores_pass);
+#undef ARGS
+
 /* ---- indexer_loss -----------------------------------------------------------------------------
  */
 

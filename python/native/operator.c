@@ -16,7 +16,7 @@ struct operator_object {
 static const struct operator_class *const classes[] = {
     &sparse_attn_class,      &indexer_logits_class, &indexer_windows_class, &indexer_clean_class,
     &indexer_quantize_class, &topk_select_class,    &indexer_topk_class,    &indexer_loss_class,
-    &indexer_scores_class,   &indexer_bwd_class,
+    &indexer_scores_class,   &indexer_bwd_class,    &sparse_scores_class,
 };
 
 const struct operator_class *find_operator_class(const char *spec) {

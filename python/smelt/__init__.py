@@ -13,7 +13,7 @@ from ._indexer import (
     quantize,
     topk_select,
 )
-from ._indexer_training import indexer_backward, indexer_loss, indexer_scores
+from ._indexer_training import indexer_backward, indexer_loss, indexer_scores, sparse_scores
 from ._project import project_values
 from ._runtime import SmeltWarning
 from ._sparse_attention import sparse_attention, sparse_attention_backward
@@ -35,6 +35,7 @@ __all__ = [
     "quantize",
     "sparse_attention",
     "sparse_attention_backward",
+    "sparse_scores",
     "topk_select",
     "warm",
 ]

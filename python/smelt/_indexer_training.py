@@ -1,7 +1,9 @@
-"""What trains the lightning indexer: its logits at the selected slots, the loss between them and attention's
-probabilities, and the indexer's gradients. Nothing of the size T x S is made.
+"""What trains the lightning indexer: attention's probabilities at the selected slots, the indexer's logits
+there, the loss between them, and the indexer's gradients. Nothing of the size T x S is made.
 
     indices, logits, _ = smelt.indexer_topk(iq, ik, weights, begin, end, topk)       # logits are differentiable
+    out, lse = smelt.sparse_attention(q, kv, indices, scale, return_lse=True)
+    target = smelt.sparse_scores(q, kv, indices, lse, scale)                          # add up over ranks here
     loss = smelt.indexer_loss(logits, target, indices)
 
 Gradients go through the custom operators' autograd.
@@ -13,11 +15,90 @@ import torch
 from torch import Tensor
 
 from . import _indexer_reference as _reference
-from ._checks import choose, optional_tensors, tensors
+from . import _reference as _attention_reference
+from ._checks import choose, optional_tensors, tensors, whole
 from ._eager import is_plain, launched
 from ._indexer import _detached, _operator
 from ._library import define, library
-from ._sparse_attention import is_deterministic, topk_for
+from ._sparse_attention import INPUTS, is_deterministic, listed, topk_for, value_width
+
+# ---- attention's probabilities ----------------------------------------------------------------------
+
+
+def _scores(*arguments):
+    *given, scale, dv, topk, free, backend = arguments
+    q, kv, indices, topk_length, sink, queries, query_count, lse = given
+    key = (
+        "sparse_scores",
+        ("heads", q.shape[-2]),
+        ("dqk", q.shape[-1]),
+        ("dv", dv),
+        ("topk", topk or topk_for(indices.shape[-1])),
+        *((("sink", 1),) if sink is not None else ()),
+    )
+    found = _operator(q, key, backend)
+    if found is None:
+        target = _attention_reference.sparse_scores(
+            q, kv, indices, lse, scale, topk_length=topk_length, sink=sink
+        )
+        if queries is not None:
+            named = listed(queries, query_count, lse[..., 0].numel()).view(indices.shape[:-1])
+            target = target * named.unsqueeze(-1)
+        return target
+    like = torch.empty_like if queries is None else torch.zeros_like
+    target = like(indices, dtype=torch.float32, memory_format=torch.contiguous_format)
+    launched(found.forward, given, (target,), (scale, free))
+    return target
+
+
+def _fake_scores(*arguments):
+    indices = arguments[2]
+    return indices.new_empty(indices.shape, dtype=torch.float32)
+
+
+_call_scores = define(
+    f"sparse_scores({INPUTS}, Tensor lse, float scale, int dv, int topk, int free_multiprocessors, "
+    "str backend) -> Tensor",
+    _scores,
+    _fake_scores,
+)
+
+
+def sparse_scores(
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    lse: Tensor,
+    scale: float,
+    *,
+    dv: int | None = None,
+    topk: int | None = None,
+    topk_length: Tensor | None = None,
+    sink: Tensor | None = None,
+    queries: Tensor | None = None,
+    query_count: Tensor | None = None,
+    free_multiprocessors: int = 0,
+    backend: str = "auto",
+) -> Tensor:
+    """Attention's probabilities at each query's slots, summed over heads: fp32, of the shape of `indices`.
+
+    All but lse as sparse_attention has it; lse [.., T, H] is its own, natural and without the sink, which is in
+    the denominator where `sink` is given. Masked slots are 0. What the indexer learns to predict; the sums of
+    other ranks' heads are the caller's to add. Without gradients.
+    """
+    tensors(q=q, kv=kv, indices=indices, lse=lse)
+    optional_tensors(topk_length=topk_length, sink=sink, queries=queries, query_count=query_count)
+    given = (*_detached(q, kv), indices, topk_length)
+    given += (None if sink is None else sink.detach().float(), queries, query_count, lse.detach())
+    return (_scores if is_plain(q, kv) else _call_scores)(
+        *given,
+        scale,
+        value_width(q.shape[-1]) if dv is None else whole(dv, "dv"),
+        0 if topk is None else whole(topk, "topk"),
+        free_multiprocessors,
+        backend,
+    )
+
 
 # ---- the indexer's logits at the slots, and its gradients -------------------------------------------
 

@@ -211,7 +211,7 @@ def _split(arguments):
     return arguments[:INPUT_COUNT], Options(*arguments[INPUT_COUNT:])
 
 
-def _listed(queries, query_count, tokens):
+def listed(queries, query_count, tokens):
     """Which queries a query list names, of so many: bool."""
     count = queries.shape[0] if query_count is None else query_count.clamp(0, queries.shape[0])
     good = (
@@ -219,9 +219,9 @@ def _listed(queries, query_count, tokens):
         & (queries < tokens)
         & (torch.arange(queries.shape[0], device=queries.device) < count)
     )
-    listed = torch.zeros(tokens + 1, dtype=torch.bool, device=queries.device)
-    listed[torch.where(good, queries.long(), tokens)] = True
-    return listed[:tokens]
+    named = torch.zeros(tokens + 1, dtype=torch.bool, device=queries.device)
+    named[torch.where(good, queries.long(), tokens)] = True
+    return named[:tokens]
 
 
 def _reference_arguments(inputs, options):
@@ -240,11 +240,11 @@ def _reference_forward(inputs, options):
     out, lse, max_logits = _reference.sparse_attention(*positional, **named)
     *_, queries, query_count = inputs
     if queries is not None:
-        listed = _listed(queries, query_count, lse[..., 0].numel())
-        listed = listed.view(lse.shape[:-1]).unsqueeze(-1)
-        out = torch.where(listed.unsqueeze(-1), out, torch.zeros_like(out))
-        lse = lse.masked_fill(~listed, NEVER)
-        max_logits = max_logits.masked_fill(~listed, NEVER)
+        named = listed(queries, query_count, lse[..., 0].numel())
+        named = named.view(lse.shape[:-1]).unsqueeze(-1)
+        out = torch.where(named.unsqueeze(-1), out, torch.zeros_like(out))
+        lse = lse.masked_fill(~named, NEVER)
+        max_logits = max_logits.masked_fill(~named, NEVER)
     return out, lse, max_logits
 
 
@@ -275,8 +275,8 @@ def _op_backward(grad_out, out, lse, *arguments):
     else:
         *_, queries, query_count = inputs
         if queries is not None:
-            listed = _listed(queries, query_count, lse[..., 0].numel())
-            grad_out = grad_out * listed.view(lse.shape[:-1])[..., None, None]
+            named = listed(queries, query_count, lse[..., 0].numel())
+            grad_out = grad_out * named.view(lse.shape[:-1])[..., None, None]
         positional, named = _reference_arguments(inputs, options)
         dq, dkv, dsink = _reference.sparse_attention_backward(grad_out, *positional, **named)
         dkv = dkv.to(options.dkv_dtype or dkv.dtype)

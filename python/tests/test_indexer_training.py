@@ -3,7 +3,7 @@
 import pytest
 import smelt
 import torch
-from conftest import check_grad, check_sums
+from conftest import Problem, check_grad, check_sums
 
 NEVER = float("-inf")
 
@@ -47,6 +47,56 @@ def true_loss(logits, target, indices, weight=None):
         losses.append((torch.xlogy(share, share) - share * log_q).sum())
     losses = torch.stack(losses)
     return losses if weight is None else losses * weight
+
+
+# ---- attention's probabilities ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batches,sink", [(None, False), (2, True)], ids=["packed", "batches"])
+def test_sparse_scores(device, batches, sink):
+    problem = Problem(
+        device, tokens=3, heads=2, batches=batches, sink=sink, lengths=True, grad=False
+    )
+    _, lse = problem.run(return_lse=True)
+    got = smelt.sparse_scores(
+        problem.q,
+        problem.kv,
+        problem.indices,
+        lse,
+        problem.scale,
+        dv=problem.dv,
+        topk_length=problem.topk_length,
+        sink=problem.sink,
+        backend="smelt",
+    )
+    assert got.shape == problem.indices.shape and got.dtype is torch.float32
+    valid = smelt._reference.valid_slots(problem.indices, problem.kv.shape[-2], problem.topk_length)
+    lead = problem.q.shape[:-2]
+    flat = [
+        tensor.reshape(-1, *tensor.shape[len(lead) :]).double()
+        for tensor in (problem.q, lse, valid, problem.indices)
+    ]
+    for row, (q, sums, good, slots) in enumerate(zip(*flat)):
+        kv = problem.kv.double()
+        kv = kv if batches is None else kv[row // problem.q.shape[1]]
+        keys = kv[slots.clamp(0, kv.shape[0] - 1).long()]
+        total = sums if sink is False else torch.logaddexp(sums, problem.sink.double())
+        share = torch.exp(q @ keys.T * problem.scale - total[:, None]).sum(0)
+        want = torch.where(good.bool(), share, torch.zeros_like(share))
+        assert torch.allclose(
+            got.reshape(-1, got.shape[-1])[row].double(), want, rtol=1e-3, atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+def test_sparse_scores_of_listed_queries(device, backend):
+    problem = Problem(device, tokens=4, heads=2, grad=False)
+    _, lse = problem.run(return_lse=True)
+    lists = (problem.q, problem.kv, problem.indices, lse, problem.scale)
+    queries = torch.tensor([2, 0, 9], dtype=torch.int32, device=device)
+    got = smelt.sparse_scores(*lists, dv=problem.dv, queries=queries, backend=backend)
+    whole = smelt.sparse_scores(*lists, dv=problem.dv, backend=backend)
+    assert torch.equal(got[[0, 2]], whole[[0, 2]]) and bool((got[[1, 3]] == 0).all())
 
 
 # ---- logits and their gradients ---------------------------------------------------------------------
@@ -190,7 +240,12 @@ def test_opcheck(device):
     grad = torch.randn(indices.shape, device=device)
     logits = torch.randn(indices.shape, device=device)
     ops = torch.ops.smelt
+    attention_q, kv = (torch.randn(2, 2, 128), torch.randn(9, 128))
+    attention_q, kv = (tensor.to(device, torch.bfloat16) for tensor in (attention_q, kv))
+    lse = torch.zeros(2, 2, device=device)
+    lists = (attention_q, kv, indices, None, None, None, None)
     for op, arguments in (
+        (ops.sparse_scores, (*lists, lse, 0.1, 128, 0, 0, "smelt")),
         (ops.indexer_scores, (*wanting(q, k, weights), indices, None, True, None, 0, "smelt")),
         (ops.indexer_bwd, (grad, q, k, weights, indices, None, True, None, 0, "smelt")),
         (
@@ -199,6 +254,30 @@ def test_opcheck(device):
         ),
     ):
         torch.library.opcheck(op.default, arguments)
+
+
+def test_a_step_in_one_graph(device):
+    """Logits, choice, attention, target, loss and the gradients, under torch.compile(fullgraph)."""
+    q, k, weights, _ = made(device, tokens=8, rows=8, width=4)
+    attention_q = torch.randn(8, 2, 64, device=device).bfloat16()
+    kv = torch.randn(8, 64, device=device).bfloat16()
+    seqlens = torch.tensor([0, 3, 8], dtype=torch.int32, device=device)
+
+    def step(q, k, weights):
+        begin, end = smelt.indexer_windows(seqlens, 8, 8)
+        indices, logits, _ = smelt.indexer_topk(q, k, weights, begin, end, 4)
+        out, lse = smelt.sparse_attention(attention_q, kv, indices, 0.125, return_lse=True)
+        target = smelt.sparse_scores(attention_q, kv, indices, lse, 0.125)
+        return smelt.indexer_loss(logits, target, indices) + out.float().sum()
+
+    leaves = wanting(q, k, weights)
+    want = step(*leaves)
+    got = torch.compile(step, fullgraph=True, backend="aot_eager")(*leaves)
+    assert torch.allclose(got, want)
+    grads = torch.autograd.grad(want, leaves)
+    for one, two in zip(torch.autograd.grad(got, leaves), grads):
+        check_grad(one, two)
+    assert float(grads[0].abs().max()) > 0
 
 
 def test_it_learns(device):
