@@ -66,21 +66,9 @@ static int same_problems(const void *a, const void *b) {
     return x->heads == y->heads && x->dim == y->dim && x->topk == y->topk;
 }
 
-static const struct {
-    enum smelt__lists lists;
-    int topk_length;
-} variations[] = {{SMELT__LISTS_RANDOM, 0},
-                  {SMELT__LISTS_CAUSAL, 1},
-                  {SMELT__LISTS_ADVERSARIAL, 0},
-                  {SMELT__LISTS_ADVERSARIAL, 1},
-                  {SMELT__LISTS_LOG, 0}};
-
 static int variation(int number, struct smelt__problem_options *given_) {
-    if (number >= (int)(sizeof variations / sizeof variations[0]))
-        return 0;
-    given_->lists = variations[number].lists;
-    given_->topk_length = variations[number].topk_length;
-    return 1;
+    given_->lists = (enum smelt__lists)number;
+    return number <= SMELT__LISTS_ADVERSARIAL;
 }
 
 /* Full rows, then damaged ones. */

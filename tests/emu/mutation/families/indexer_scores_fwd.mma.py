@@ -4,7 +4,7 @@ kind, several pieces a warp, several queries a block."""
 from configurations import Check
 
 FILES = ("templates/indexer_scores_fwd.mma.cu", "templates/indexer_scores_fwd.heads.cuh",
-         "templates/common/quad_sum.cuh", "templates/common/query_rows.cuh")
+         "templates/common/quad_sum.cuh")
 
 
 def check(name, keys, options, knobs="", **more):
