@@ -7,18 +7,19 @@
  * variant  sm90
  * kernel   smelt_indexer_scores_fwd_sm90_h64_d128
  * knobs (by the spec, or by rule)
- *   STAGES                          12  rule     blocks of keys in flight
+ *   GROUPS                           4  rule     warpgroups that compute
+ *   STAGES                           3  rule     blocks of keys in flight, of each
  *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
  *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once, at least
  * shared memory (offset, bytes)
- *   KEYS_OFFSET                      0   196608  a ring of blocks of keys
+ *   KEYS_OFFSET                      0   196608  rings of blocks of keys
  *   QUERY_OFFSET                196608    32768  heads of two queries
  *   WEIGHTS_OFFSET              229376      512  weights of their heads, fp32
  *   WORDS_OFFSET                229888      192  what each block is
  *   BARRIERS_OFFSET             230080      224  mbarriers
  *   SHARED_BYTES                230304  of 232448 that a block may have on sm_90a
  * launch
- *   384 threads a block, 1 block resident per multiprocessor, at most 168 registers a thread
+ *   640 threads a block, 1 block resident per multiprocessor, at most 96 registers a thread
  *   1 block a query
  *   persistent: one such block after another in a resident one
  */
@@ -27,19 +28,20 @@ enum {
     HEADS = 64,                     /* indexer heads */
     DIM = 128,                      /* width of a head and of a key, elements */
     BLOCK_HEADS = 64,               /* heads, in eights */
-    STAGES = 12,                    /* blocks of keys in flight */
+    GROUPS = 4,                     /* warpgroups that compute */
+    STAGES = 3,                     /* blocks of keys in flight, of each */
     RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
     BLOCK_KEYS = 64,                /* slots of a block */
     ROW_TILES = 2,                  /* tiles of 64 columns */
-    MATH_REGISTERS = 216,           /* of a thread that computes */
-    GATHER_REGISTERS = 72,          /* of a thread that gathers */
-    THREADS = 384,                  /* of a thread block */
+    MATH_REGISTERS = 104,           /* of a thread that computes */
+    GATHER_REGISTERS = 56,          /* of a thread that gathers */
+    THREADS = 640,                  /* of a thread block */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once, at least */
 };
 
 /* Shared memory, in bytes from the arena's start. */
 enum {
-    KEYS_OFFSET = 0,                /* a ring of blocks of keys */
+    KEYS_OFFSET = 0,                /* rings of blocks of keys */
     QUERY_OFFSET = 196608,          /* heads of two queries */
     WEIGHTS_OFFSET = 229376,        /* weights of their heads, fp32 */
     WORDS_OFFSET = 229888,          /* what each block is */
@@ -101,22 +103,6 @@ DEVICE u64 shared_descriptor(u32 address, u32 leading, u32 stride, int swizzle) 
 /* The descriptor of the same matrix `bytes` further on. */
 DEVICE u64 descriptor_advance(u64 descriptor, u32 bytes) {
     return descriptor + (bytes >> 4);
-}
-
-#line 2 "templates/common/ring.cuh"
-
-/* A place in a ring of stages or buffers, and the parity of the barrier phase that its current use
- * ends: the first use ends phase 0. */
-struct ring_place {
-    int index;
-    int parity;
-};
-
-DEVICE void ring_advance(struct ring_place *place, int size) {
-    if (++place->index == size) {
-        place->index = 0;
-        place->parity ^= 1;
-    }
 }
 
 #line 2 "templates/ptx/shared.cuh"
@@ -249,152 +235,19 @@ DEVICE int index_slots(const struct work_params *params, int entry, int query) {
     return minimum(maximum(length, 0), params->width);
 }
 
-#line 2 "templates/ptx/cp_async.cuh"
+#line 2 "templates/common/ring.cuh"
 
-/* Copies 16 bytes from global to shared memory without registers, past L1; the last 16 - `bytes`
- * are filled with zeros, and with bytes = 0 the source is not read (PTX ISA, "cp.async"). */
-DEVICE void cp_async_16(u32 address, const void *source, int bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 :
-                 : "r"(address), "l"(source), "r"(bytes)
-                 : "memory");
-}
-
-/* Closes this thread's group of copies (PTX ISA, "cp.async.commit_group"). */
-DEVICE void cp_async_commit(void) {
-    asm volatile("cp.async.commit_group;" : : : "memory");
-}
-
-/* Waits until at most so many of this thread's groups are under way (PTX ISA,
- * "cp.async.wait_group"). */
-#line 20 "templates/ptx/cp_async.cuh"
-DEVICE void cp_async_wait_0(void) {
-    asm volatile("cp.async.wait_group 0;" : : : "memory");
-}
-#line 20 "templates/ptx/cp_async.cuh"
-DEVICE void cp_async_wait_1(void) {
-    asm volatile("cp.async.wait_group 1;" : : : "memory");
-}
-#line 20 "templates/ptx/cp_async.cuh"
-DEVICE void cp_async_wait_2(void) {
-    asm volatile("cp.async.wait_group 2;" : : : "memory");
-}
-#line 20 "templates/ptx/cp_async.cuh"
-DEVICE void cp_async_wait_3(void) {
-    asm volatile("cp.async.wait_group 3;" : : : "memory");
-}
-#line 20 "templates/ptx/cp_async.cuh"
-DEVICE void cp_async_wait_4(void) {
-    asm volatile("cp.async.wait_group 4;" : : : "memory");
-}
-#line 20 "templates/ptx/cp_async.cuh"
-DEVICE void cp_async_wait_5(void) {
-    asm volatile("cp.async.wait_group 5;" : : : "memory");
-}
-#line 20 "templates/ptx/cp_async.cuh"
-DEVICE void cp_async_wait_6(void) {
-    asm volatile("cp.async.wait_group 6;" : : : "memory");
-}
-#line 20 "templates/ptx/cp_async.cuh"
-DEVICE void cp_async_wait_7(void) {
-    asm volatile("cp.async.wait_group 7;" : : : "memory");
-}
-#line 20 "templates/ptx/cp_async.cuh"
-DEVICE void cp_async_wait_8(void) {
-    asm volatile("cp.async.wait_group 8;" : : : "memory");
-}
-#line 20 "templates/ptx/cp_async.cuh"
-DEVICE void cp_async_wait_9(void) {
-    asm volatile("cp.async.wait_group 9;" : : : "memory");
-}
-#line 20 "templates/ptx/cp_async.cuh"
-DEVICE void cp_async_wait_10(void) {
-    asm volatile("cp.async.wait_group 10;" : : : "memory");
-}
-
-#line 4 "templates/common/slot_blocks.cuh"
-/*
- * The slots of a query's index row where they stand, masked ones among them, in pairs of blocks of
- * BLOCK_KEYS, which is 64: by the four warps of a warpgroup, each of which looks at all slots of a
- * pair and copies the rows of 16 slots of either block. A pair's slots are loaded one pair ahead.
- *
- * A block in shared memory: ROW_TILES tiles of BLOCK_KEYS rows of 128 bytes, 128-byte swizzled, as
- * common/descriptor.cuh has them K-major.
- */
-
-enum {
-    ALL_LANES = -1,
-    MASKED = -1,
-    PAIR_SLOTS = 2 * BLOCK_KEYS,
-    LANE_SLOTS = PAIR_SLOTS / 32,
-    TILE_PITCH = 128, /* bytes of a row, 64 columns */
-    TILE_BYTES = BLOCK_KEYS * TILE_PITCH,
-    BLOCK_BYTES = ROW_TILES * TILE_BYTES
+/* A place in a ring of stages or buffers, and the parity of the barrier phase that its current use
+ * ends: the first use ends phase 0. */
+struct ring_place {
+    int index;
+    int parity;
 };
 
-/* A query's index row. */
-struct slot_row {
-    const int *row;
-    int slots; /* how many there are to look at */
-};
-
-/* A pair's slots, by lane: slots lane, lane + 32, ... of it. */
-struct slot_pair {
-    int values[LANE_SLOTS]; /* rows' numbers; what stands in a masked slot is any number before
-                               vote_pair, MASKED after */
-    u32 votes[LANE_SLOTS];  /* after vote_pair: a bit for each valid slot, in slot order */
-};
-
-DEVICE struct slot_row open_row(const struct work_params *params, int query) {
-    const struct slot_row opened = {index_row(params, query), index_slots(params, query, query)};
-    return opened;
-}
-
-/* Starts loading the pair that begins at slot `first`. */
-DEVICE void load_pair(struct slot_pair *pair, const struct slot_row *row, int first) {
-#pragma unroll
-    for (int i = 0; i < LANE_SLOTS; ++i) {
-        const int slot = first + i * 32 + (int)(threadIdx.x % 32);
-        pair->values[i] = slot < row->slots ? row->row[slot] : MASKED;
-    }
-}
-
-/* Finds out which slots are valid, of `rows` rows; whether any is. By the whole warp. */
-DEVICE bool vote_pair(struct slot_pair *pair, int rows) {
-    u32 any = 0;
-#pragma unroll
-    for (int i = 0; i < LANE_SLOTS; ++i) {
-        const bool valid = pair->values[i] >= 0 && pair->values[i] < rows;
-        pair->values[i] = valid ? pair->values[i] : MASKED;
-        pair->votes[i] = __ballot_sync((u32)ALL_LANES, valid);
-        any |= pair->votes[i];
-    }
-    return any != 0;
-}
-
-/* Whether a block of a pair, 0 or 1, has a valid slot. */
-DEVICE bool block_has_any(const struct slot_pair *pair, int block) {
-    return (pair->votes[2 * block] | pair->votes[2 * block + 1]) != 0;
-}
-
-/* Starts the copies of a block's rows to `to`: eight lanes 128 bytes of a row, four rows at a time;
- * zeros for a masked slot, and nothing is read for it. */
-DEVICE void copy_block(const struct slot_pair *pair, int block, u32 to, const void *table,
-                       u32 row_bytes) {
-    const int warp = (int)(threadIdx.x % 128 / 32), lane = (int)(threadIdx.x % 32);
-    const int value = warp < 2 ? pair->values[2 * block] : pair->values[2 * block + 1];
-    const char *const columns = (const char *)table + lane % 8 * 16;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const int row = i * 4 + lane / 8; /* of the warp's 16 */
-        const int number = __shfl_sync((u32)ALL_LANES, value, warp % 2 * 16 + row);
-        const char *const source = columns + (u64)(u32)maximum(number, 0) * row_bytes;
-        const u32 place = to + (u32)((warp * 16 + row) * TILE_PITCH + ((lane ^ row) % 8) * 16);
-#pragma unroll
-        for (int tile = 0; tile < ROW_TILES; ++tile) {
-            cp_async_16(place + (u32)(tile * TILE_BYTES), source + tile * TILE_PITCH,
-                        number == MASKED ? 0 : 16);
-        }
+DEVICE void ring_advance(struct ring_place *place, int size) {
+    if (++place->index == size) {
+        place->index = 0;
+        place->parity ^= 1;
     }
 }
 
@@ -639,6 +492,33 @@ DEVICE void write_logits(const struct indexer_scores_fwd_params *params, int que
     }
 }
 
+#line 2 "templates/ptx/cp_async.cuh"
+
+/* Copies 16 bytes from global to shared memory without registers, past L1; the last 16 - `bytes`
+ * are filled with zeros, and with bytes = 0 the source is not read (PTX ISA, "cp.async"). */
+DEVICE void cp_async_16(u32 address, const void *source, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(address), "l"(source), "r"(bytes)
+                 : "memory");
+}
+
+/* Closes this thread's group of copies (PTX ISA, "cp.async.commit_group"). */
+DEVICE void cp_async_commit(void) {
+    asm volatile("cp.async.commit_group;" : : : "memory");
+}
+
+/* Waits until at most so many of this thread's groups are under way (PTX ISA,
+ * "cp.async.wait_group"). */
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_0(void) {
+    asm volatile("cp.async.wait_group 0;" : : : "memory");
+}
+#line 20 "templates/ptx/cp_async.cuh"
+DEVICE void cp_async_wait_1(void) {
+    asm volatile("cp.async.wait_group 1;" : : : "memory");
+}
+
 #line 2 "templates/ptx/cp_async_mbarrier.cuh"
 
 /* One of the barrier's expected arrivals, made when all earlier cp.async copies of this thread have
@@ -798,44 +678,53 @@ DEVICE void wgmma_ss_n64_t00(float *d, u64 a, u64 b, int accumulate) {
  * The lightning indexer's logits at the selected slots, with wgmma. Mathematics and shapes:
  * include/smelt/indexer_scores.h.
  *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th query. Three warpgroups:
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th query. A query's slots are taken
+ * in blocks of 64, which go round GROUPS pairs of a warp and a warpgroup, from one query to the
+ * next beginning with the next pair, so that short queries are everybody's:
  *
- *   math    two of them. Of each pair of blocks of 64 slots the first takes the first, the second
- *           the second:
- *             X[64 slots, BLOCK_HEADS] = K[64 slots, DIM] Q[BLOCK_HEADS, DIM]^T
- *           and adds up max(0, X) by weights along a thread's own columns
- *   gather  common/slot_blocks.cuh: looks at the slots, copies the keys of pairs with a valid one,
- *           as far ahead as the ring has room, and the heads and weights of their queries. It
- * writes the -inf of pairs without one by itself: math never sees them
+ *   math    GROUPS warpgroups: X[64 slots, BLOCK_HEADS] = K[64 slots, DIM] Q[BLOCK_HEADS, DIM]^T,
+ * then max(0, X) added up by weights, along a thread's own columns gather  one more warpgroup, a
+ * warp for each of math: looks at its blocks' slots, copies their keys as far ahead as its ring has
+ * room, and its share of each query's heads and weights. It writes the -inf of blocks without a
+ * valid slot by itself; but the first block of a query is handed on in any case, so that each
+ * warpgroup of math meets each query
  *
- * What binds is the gather: a key's 256 bytes out of L2, then through shared memory.
+ * What binds is the gather: a key's 256 bytes out of L2, then through shared memory. The pairs are
+ * in step by the queries alone, at most one apart: while one waits for its products, or adds up,
+ * others' are under way. (Two products under way in a warpgroup ptxas serialises.)
  *
  * Shared memory (offsets and sizes: the plan above):
- *   KEYS    [STAGES] blocks, a ring; math warpgroup g uses every second from number g on
- *   QUERY   [QUERIES][ROW_TILES] tiles of BLOCK_HEADS rows, 128-byte swizzled. Past the last head
- *           stands the last one's row: nothing comes of it
+ *   KEYS    [GROUPS][STAGES] blocks: ROW_TILES tiles of 64 rows of 128 bytes, 128-byte swizzled
+ *   QUERY   [QUERIES][ROW_TILES] tiles of BLOCK_HEADS rows, likewise. Past the last head stands the
+ *           last one's row: nothing comes of it
  *   WEIGHTS [QUERIES][BLOCK_HEADS] fp32, likewise
- *   WORDS   [STAGES]: struct block_word
+ *   WORDS   [GROUPS][STAGES]: struct block_word
  *
- * Barriers (parity counts uses):
- *   barrier         count  who arrives                                     who waits
- *   FULL[stage]     128+1  gather: every thread when its copies have       its math warpgroup
- *                          landed, and one for the word
- *   EMPTY[stage]        4  math: the warps that used it                    gather
- *   QUERY_FULL[q]   128+4  gather: every thread when its copies have       math
- *                          landed; every warp for its weights
- *   QUERY_EMPTY[q]      8  math: every warp, when it comes to the next     gather
- *                          query
+ * Barriers (parity counts uses; g: a pair):
+ *   barrier         count        who arrives                                who waits
+ *   FULL[g][stage]  32+1         gather: every lane when its copies have    its warpgroup of math
+ *                                landed, and one for the word
+ *   EMPTY[g][stage] 4            math: every warp when its products are     its gather warp
+ *                                done
+ *   QUERY_FULL[q]   GROUPS*32    gather: every lane when its copies have    math
+ *                   + GROUPS     landed; every warp for its weights
+ *   QUERY_EMPTY[q]  GROUPS*4     math: every warp, when it comes to the     gather
+ *                                next query
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  *
- * Knobs: STAGES: src/codegen/families/indexer_scores_fwd_sm90.c.
+ * Knobs: GROUPS, STAGES: src/codegen/families/indexer_scores_fwd_sm90.c.
  */
 
 enum {
+    ALL_LANES = -1,
+    MASKED = -1,
     WARPGROUP = 128, /* threads */
-    MATH_GROUPS = 2,
-    QUERIES = 2, /* in shared memory */
-    GROUP_STAGES = STAGES / MATH_GROUPS,
+    BLOCKS = GROUPS * STAGES,
+    STEP_SLOTS = GROUPS * BLOCK_KEYS, /* from a pair's block of a query to its next */
+    QUERIES = 2,                      /* in shared memory */
+    TILE_PITCH = 128,                 /* bytes of a row, 64 columns */
+    TILE_BYTES = BLOCK_KEYS * TILE_PITCH,
+    BLOCK_BYTES = ROW_TILES * TILE_BYTES,
     QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
     QUERY_BYTES = ROW_TILES * QUERY_TILE_BYTES,
     ATOM_BYTES = 8 * TILE_PITCH, /* eight rows of a tile */
@@ -847,8 +736,8 @@ enum {
 /* Places in BARRIERS. */
 enum {
     FULL = 0,
-    EMPTY = FULL + STAGES,
-    QUERY_FULL = EMPTY + STAGES,
+    EMPTY = FULL + BLOCKS,
+    QUERY_FULL = EMPTY + BLOCKS,
     QUERY_EMPTY = QUERY_FULL + QUERIES
 };
 
@@ -864,8 +753,8 @@ struct __align__(16) block_word {
     u32 high;  /* of the last 32 */
 };
 
-DEVICE struct block_word *block_word(int stage) {
-    return (struct block_word *)(arena + WORDS_OFFSET) + stage;
+DEVICE struct block_word *block_word(int block) {
+    return (struct block_word *)(arena + WORDS_OFFSET) + block;
 }
 
 DEVICE float *query_weights(int buffer) {
@@ -874,33 +763,110 @@ DEVICE float *query_weights(int buffer) {
 
 DEVICE void initialise(void) {
     if (threadIdx.x == 0) {
-        for (int stage = 0; stage < STAGES; ++stage) {
-            mbarrier_init(barrier_at(FULL + stage), WARPGROUP + 1);
-            mbarrier_init(barrier_at(EMPTY + stage), 4 * WARP_ARRIVALS);
+        for (int block = 0; block < BLOCKS; ++block) {
+            mbarrier_init(barrier_at(FULL + block), 32 + 1);
+            mbarrier_init(barrier_at(EMPTY + block), 4 * WARP_ARRIVALS);
         }
         for (int buffer = 0; buffer < QUERIES; ++buffer) {
-            mbarrier_init(barrier_at(QUERY_FULL + buffer), WARPGROUP + 4 * WARP_ARRIVALS);
-            mbarrier_init(barrier_at(QUERY_EMPTY + buffer), MATH_GROUPS * 4 * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(QUERY_FULL + buffer), GROUPS * (32 + WARP_ARRIVALS));
+            mbarrier_init(barrier_at(QUERY_EMPTY + buffer), GROUPS * 4 * WARP_ARRIVALS);
         }
     }
     __syncthreads();
 }
 
-/* ---- gather ---------------------------------------------------------------------------------- */
+/* ---- gather: slots --------------------------------------------------------------------------- */
 
-/* Starts the copy of a query's heads into its buffer, and stores its weights. */
-DEVICE void load_query(const struct indexer_scores_fwd_params *params, int query,
+/* A query's index row. */
+struct slot_row {
+    const int *row;
+    int slots; /* how many there are to look at */
+};
+
+/* A block's slots, by lane: slots lane and lane + 32 of it. */
+struct slot_block {
+    int values[2]; /* rows' numbers; what stands in a masked slot is any number before vote_block,
+                      MASKED after */
+    u32 votes[2];  /* after vote_block: a bit for each valid slot */
+};
+
+DEVICE struct slot_row open_row(const struct work_params *params, int query) {
+    const struct slot_row opened = {index_row(params, query), index_slots(params, query, query)};
+    return opened;
+}
+
+/* A pair's first slot of the block's query number `turn`. */
+DEVICE int first_slot(int group, int turn) {
+    return (group + turn) % GROUPS * BLOCK_KEYS;
+}
+
+/* Starts loading the block that begins at slot `first`. */
+DEVICE void load_block(struct slot_block *block, const struct slot_row *row, int first) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int slot = first + i * 32 + (int)(threadIdx.x % 32);
+        block->values[i] = slot < row->slots ? row->row[slot] : MASKED;
+    }
+}
+
+/* Finds out which slots are valid, of `rows` rows; whether any is. */
+DEVICE bool vote_block(struct slot_block *block, int rows) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const bool valid = block->values[i] >= 0 && block->values[i] < rows;
+        block->values[i] = valid ? block->values[i] : MASKED;
+        block->votes[i] = __ballot_sync((u32)ALL_LANES, valid);
+    }
+    return (block->votes[0] | block->votes[1]) != 0;
+}
+
+/* A block without a valid slot. */
+DEVICE void fill_block(const struct indexer_scores_fwd_params *params, int query, int first) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int slot = first + i * 32 + (int)(threadIdx.x % 32);
+        if (slot < params->work.width) {
+            params->logits[query * params->logits_token_stride + slot] = LOWEST_LOGIT;
+        }
+    }
+}
+
+/* ---- gather: copies -------------------------------------------------------------------------- */
+
+/* Starts the copies of a block's keys to `to`: eight lanes 128 bytes of a row, four rows at a time;
+ * zeros for a masked slot, and nothing is read for it. */
+DEVICE void copy_keys(const struct indexer_scores_fwd_params *params,
+                      const struct slot_block *block, u32 to) {
+    const int lane = (int)(threadIdx.x % 32);
+    const char *const columns = (const char *)params->k + lane % 8 * 16;
+#pragma unroll
+    for (int i = 0; i < BLOCK_KEYS / 4; ++i) {
+        const int row = i * 4 + lane / 8;
+        const int number = __shfl_sync((u32)ALL_LANES, block->values[i / 8], row % 32);
+        const char *const source = columns + (u64)(u32)maximum(number, 0) * params->k_row_bytes;
+        const u32 place = to + (u32)(row * TILE_PITCH + ((lane ^ row) % 8) * 16);
+#pragma unroll
+        for (int tile = 0; tile < ROW_TILES; ++tile) {
+            cp_async_16(place + (u32)(tile * TILE_BYTES), source + tile * TILE_PITCH,
+                        number == MASKED ? 0 : 16);
+        }
+    }
+}
+
+/* Starts the copy of the warp's share of a query's heads into its buffer, and stores its share of
+ * the weights. */
+DEVICE void load_query(const struct indexer_scores_fwd_params *params, int query, int group,
                        struct ring_place *place) {
-    enum { CHUNKS = DIM / 8 };
-    const int thread = (int)(threadIdx.x % WARPGROUP), full = QUERY_FULL + place->index;
+    enum { CHUNKS = DIM / 8, LOADERS = GROUPS * 32 };
+    const int loader = group * 32 + (int)(threadIdx.x % 32), full = QUERY_FULL + place->index;
     const u32 to = shared_address((u32)(QUERY_OFFSET + place->index * QUERY_BYTES));
     mbarrier_wait(barrier_at(QUERY_EMPTY + place->index), place->parity ^ 1);
-    if (thread < BLOCK_HEADS) {
-        query_weights(place->index)[thread] =
-            params->weights[query * params->weights_token_stride + minimum(thread, HEADS - 1)];
+    for (int head = loader; head < BLOCK_HEADS; head += LOADERS) {
+        query_weights(place->index)[head] =
+            params->weights[query * params->weights_token_stride + minimum(head, HEADS - 1)];
     }
 #pragma unroll 1
-    for (int i = thread; i < BLOCK_HEADS * CHUNKS; i += WARPGROUP) {
+    for (int i = loader; i < BLOCK_HEADS * CHUNKS; i += LOADERS) {
         const int head = i / CHUNKS, chunk = i % CHUNKS;
         const char *const row =
             (const char *)params->q +
@@ -914,69 +880,55 @@ DEVICE void load_query(const struct indexer_scores_fwd_params *params, int query
     ring_advance(place, QUERIES);
 }
 
-/* Hands a pair of blocks to the math warpgroups, copies what they need. */
-DEVICE void push_pair(const struct indexer_scores_fwd_params *params, const struct slot_pair *pair,
-                      int query, int first, struct ring_place *place) {
-#pragma unroll
-    for (int block = 0; block < 2; ++block) {
-        const int stage = place->index * 2 + block;
-        mbarrier_wait(barrier_at(EMPTY + stage), place->parity ^ 1);
-        if (threadIdx.x % WARPGROUP == 0) {
-            const struct block_word word = {query, first + block * BLOCK_KEYS,
-                                            pair->votes[2 * block], pair->votes[2 * block + 1]};
-            *block_word(stage) = word;
-            mbarrier_arrive(barrier_at(FULL + stage));
-        }
-        if (block_has_any(pair, block)) {
-            copy_block(pair, block, shared_address((u32)(KEYS_OFFSET + stage * BLOCK_BYTES)),
-                       params->k, params->k_row_bytes);
-        }
-        cp_async_arrive_noinc(barrier_at(FULL + stage));
+/* Hands a block to the warpgroup of math, and copies its keys. */
+DEVICE void push_block(const struct indexer_scores_fwd_params *params,
+                       const struct slot_block *block, int query, int first, int group,
+                       struct ring_place *place) {
+    const int number = group * STAGES + place->index;
+    mbarrier_wait(barrier_at(EMPTY + number), place->parity ^ 1);
+    if (threadIdx.x % 32 == 0) {
+        const struct block_word word = {query, first, block->votes[0], block->votes[1]};
+        *block_word(number) = word;
+        mbarrier_arrive(barrier_at(FULL + number));
     }
-    ring_advance(place, GROUP_STAGES);
+    if (block->votes[0] | block->votes[1]) {
+        copy_keys(params, block, shared_address((u32)(KEYS_OFFSET + number * BLOCK_BYTES)));
+    }
+    cp_async_arrive_noinc(barrier_at(FULL + number));
+    ring_advance(place, STAGES);
 }
 
-/* A pair without a valid slot. */
-DEVICE void fill_pair(const struct indexer_scores_fwd_params *params, int query, int first) {
-    const int slot = first + (int)(threadIdx.x % WARPGROUP);
-    if (slot < params->work.width) {
-        params->logits[query * params->logits_token_stride + slot] = LOWEST_LOGIT;
-    }
-}
-
-/* The gather's warpgroup. */
-DEVICE void run_gather(const struct indexer_scores_fwd_params *params) {
-    registers_decrease(GATHER_REGISTERS);
+/* A warp of the gather's warpgroup. The next block's slots are loaded while one is copied. */
+DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group) {
+    const struct work_params *const work = &params->work;
     struct ring_place place = {0, 0}, query_place = {0, 0};
-    struct slot_row row = open_row(&params->work, (int)blockIdx.x);
-    struct slot_pair ahead;
-    load_pair(&ahead, &row, 0);
+    struct slot_row row = open_row(work, (int)blockIdx.x);
+    struct slot_block ahead;
+    int turn = 0;
+    load_block(&ahead, &row, first_slot(group, turn));
 #pragma unroll 1
-    for (i64 query = blockIdx.x; query < params->work.tokens; query += gridDim.x) {
-        bool loaded = false;
+    for (i64 query = blockIdx.x; query < work->tokens; query += gridDim.x, ++turn) {
+        const int begin = first_slot(group, turn);
+        load_query(params, (int)query, group, &query_place);
 #pragma unroll 1
-        for (int first = 0; first < params->work.width; first += PAIR_SLOTS) {
-            struct slot_pair pair = ahead;
-            const bool any = vote_pair(&pair, params->work.rows);
-            if (first + PAIR_SLOTS < params->work.width) {
-                load_pair(&ahead, &row, first + PAIR_SLOTS);
-            } else if (query + gridDim.x < params->work.tokens) {
-                row = open_row(&params->work, (int)(query + gridDim.x));
-                load_pair(&ahead, &row, 0);
+        for (int first = begin; first == begin || first < work->width; first += STEP_SLOTS) {
+            struct slot_block block = ahead;
+            const bool any = vote_block(&block, work->rows);
+            if (first + STEP_SLOTS < work->width) {
+                load_block(&ahead, &row, first + STEP_SLOTS);
+            } else if (query + gridDim.x < work->tokens) {
+                row = open_row(work, (int)(query + gridDim.x));
+                load_block(&ahead, &row, first_slot(group, turn + 1));
             }
-            if (!any) {
-                fill_pair(params, (int)query, first);
-                continue;
+            if (any || first == begin) {
+                push_block(params, &block, (int)query, first, group, &place);
+            } else {
+                fill_block(params, (int)query, first);
             }
-            if (!loaded) {
-                load_query(params, (int)query, &query_place);
-                loaded = true;
-            }
-            push_pair(params, &pair, (int)query, first, &place);
         }
     }
-    const struct slot_pair none = {{MASKED, MASKED, MASKED, MASKED}, {0, 0, 0, 0}};
-    push_pair(params, &none, NO_QUERY, 0, &place);
+    const struct slot_block none = {{MASKED, MASKED}, {0, 0}};
+    push_block(params, &none, NO_QUERY, 0, group, &place);
     cp_async_wait_all();
 }
 
@@ -984,15 +936,14 @@ DEVICE void run_gather(const struct indexer_scores_fwd_params *params) {
 
 /* The product's shape: as many columns as heads. */
 // clang-format off
-#line 208 "templates/indexer_scores_fwd.sm90.cu"
+#line 280 "templates/indexer_scores_fwd.sm90.cu"
 #define multiply wgmma_ss_n64_t00
-#line 210 "templates/indexer_scores_fwd.sm90.cu"
+#line 282 "templates/indexer_scores_fwd.sm90.cu"
 // clang-format on
 
 /* Where a math warpgroup is. */
 struct math {
-    int group;               /* 0 or 1 */
-    struct ring_place place; /* of its next block among its stages */
+    struct ring_place place; /* of its next block */
     int query;               /* the last block's, whose weights it has */
     struct ring_place heads; /* of the next query's */
     float weights[EIGHTS][2];
@@ -1018,11 +969,11 @@ DEVICE void begin_query(struct math *math, int query) {
     ring_advance(&math->heads, QUERIES);
 }
 
-/* X = K Q^T of the block in a stage. */
-DEVICE void multiply_block(float *x, int block_stage, int query_heads) {
+/* X = K Q^T of a block, with the heads in a buffer. */
+DEVICE void multiply_block(float *x, int number, int buffer) {
     /* The same in every lane, as the products' descriptors have to be. */
-    const u32 stage = warp_reduce_or((u32)block_stage), heads = warp_reduce_or((u32)query_heads);
-    const u64 a = shared_descriptor(shared_address((u32)KEYS_OFFSET + stage * BLOCK_BYTES), 16,
+    const u32 keys = warp_reduce_or((u32)number), heads = warp_reduce_or((u32)buffer);
+    const u64 a = shared_descriptor(shared_address((u32)KEYS_OFFSET + keys * BLOCK_BYTES), 16,
                                     ATOM_BYTES, 128);
     const u64 b = shared_descriptor(shared_address((u32)QUERY_OFFSET + heads * QUERY_BYTES), 16,
                                     ATOM_BYTES, 128);
@@ -1038,15 +989,14 @@ DEVICE void multiply_block(float *x, int block_stage, int query_heads) {
     wgmma_wait_0();
 }
 
-/* One of the two math warpgroups. */
+/* A warpgroup of math. */
 DEVICE void run_math(const struct indexer_scores_fwd_params *params, int group) {
-    registers_increase(MATH_REGISTERS);
     const int warp = (int)(threadIdx.x % WARPGROUP / 32);
-    struct math math = {group, {0, 0}, NO_QUERY, {0, 0}, {{0.0f, 0.0f}}};
+    struct math math = {{0, 0}, NO_QUERY, {0, 0}, {{0.0f, 0.0f}}};
     for (;;) {
-        const int stage = math.place.index * MATH_GROUPS + group;
-        mbarrier_wait(barrier_at(FULL + stage), math.place.parity);
-        const struct block_word word = *block_word(stage);
+        const int number = group * STAGES + math.place.index;
+        mbarrier_wait(barrier_at(FULL + number), math.place.parity);
+        const struct block_word word = *block_word(number);
         if (word.query == NO_QUERY) {
             return;
         }
@@ -1056,28 +1006,32 @@ DEVICE void run_math(const struct indexer_scores_fwd_params *params, int group) 
         float sums[2] = {0.0f, 0.0f};
         if (warp_reduce_or(word.low | word.high) != 0) {
             float x[VALUES];
-            multiply_block(x, stage, query_buffer(&math));
-            arrive_warp(barrier_at(EMPTY + stage), 1);
+            multiply_block(x, number, query_buffer(&math));
+            arrive_warp(barrier_at(EMPTY + number), 1);
 #pragma unroll
             for (int i = 0; i < EIGHTS; ++i) {
                 add_eight(sums, &x[i * 4], math.weights[i], i * 8);
             }
         } else {
-            arrive_warp(barrier_at(EMPTY + stage), 1);
+            arrive_warp(barrier_at(EMPTY + number), 1);
         }
         write_logits(params, word.query, word.first + warp * 16, sums,
                      (warp < 2 ? word.low : word.high) >> (warp % 2 * 16) & 0xffffu);
-        ring_advance(&math.place, GROUP_STAGES);
+        ring_advance(&math.place, STAGES);
     }
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_scores_fwd_params params) {
     initialise();
-    const int warpgroup = (int)warp_reduce_or(threadIdx.x / WARPGROUP);
-    if (warpgroup < MATH_GROUPS) {
+    const int warp = (int)warp_reduce_or(threadIdx.x / 32), warpgroup = warp / 4;
+    if (warpgroup < GROUPS) {
+        registers_increase(MATH_REGISTERS);
         run_math(&params, warpgroup);
     } else {
-        run_gather(&params);
+        registers_decrease(GATHER_REGISTERS);
+        if (warp % 4 < GROUPS) {
+            run_gather(&params, warp % 4);
+        }
     }
 }
