@@ -131,8 +131,8 @@ reported forbidden indices 'return minimum(maximum(length, 0), params->width);' 
 reported forbidden indices 'return minimum(maximum(length, 0), params->width);' \
     'return minimum(maximum(length, 0), params->width) + 1;' --lists causal
 # Gaps between heads, tokens and batches.
-reported forbidden q '2 * (head * params->q_head_stride) + chunk * CHUNK_BYTES' \
-    '2 * (head * params->q_head_stride) + (chunk + 1) * CHUNK_BYTES' --lists random
+reported forbidden q '2 * (head * head_stride) + chunk * CHUNK_BYTES' \
+    '2 * (head * head_stride) + (chunk + 1) * CHUNK_BYTES' --lists random
 reported forbidden kv '(skip + chunk) * CHUNK_BYTES' '(skip + chunk + 1) * CHUNK_BYTES' --lists random
 reported forbidden out '(head * params->out_head_stride) + chunk * CHUNK_BYTES' \
     '(head * params->out_head_stride) + (chunk + 1) * CHUNK_BYTES' --lists random

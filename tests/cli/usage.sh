@@ -52,7 +52,8 @@ prints 'knobs complete' '^turn_steps$'
 for knob in $knobs; do
     # The first of them that has it.
     for tuned in "$operator" "$operator,passes=backward" indexer_logits:heads=8,dim=64,dtype=fp8 \
-        topk_select:topk=64; do
+        topk_select:topk=64 indexer_loss:topk=64 indexer_scores:heads=8,dim=64,topk=64 \
+        indexer_bwd:heads=8,dim=64,topk=64 sparse_scores:heads=8,dqk=128,dv=64,topk=64; do
         "$smelt" tune --dry-run --arch sm_90a --limit 1 --knobs "$knob" "$tuned" >"$work/out" 2>&1 && break
     done
     gives 0 '' tune --dry-run --arch sm_90a --limit 1 --knobs "$knob" "$tuned"
