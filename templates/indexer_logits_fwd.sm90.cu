@@ -671,14 +671,17 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
 KERNEL void __launch_bounds__(THREADS, 1)
     KERNEL_NAME(const __grid_constant__ struct indexer_logits_fwd_params params) {
     initialise();
-    if (params.early) {
-        grid_wait();
+    if (params.chained) {
+        grid_launch_dependents();
     }
     count_costs(&params);
     __syncthreads();
     const int group = __shfl_sync((u32)ALL_LANES, (int)threadIdx.x / WARPGROUP, 0);
     if (group < GROUPS) {
         registers_increase(MATH_REGISTERS);
+        if (params.early) {
+            grid_wait();
+        }
         run_math(&params, group);
     } else {
         registers_decrease(OTHER_REGISTERS);

@@ -108,7 +108,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const int row = params.rows - 1 - (int)blockIdx.x;
     const struct window window = open_window(&params, row);
     const int wanted = minimum(window_length(&window), TOPK);
-    if (MERGE && DEPENDENT_LAUNCH) {
+    if (DEPENDENT_LAUNCH && (MERGE || params.early)) {
         grid_wait();
     }
     if (DEPENDENT_LAUNCH && params.chained) {

@@ -27,5 +27,6 @@ struct topk_select_rows_params {
     int rows, columns;
     int index_offset; /* added to all indices */
     int parts;        /* of a row: blocks of the pass `parts` */
-    int chained;      /* 1: what is launched early behind the last kernel may begin: it waits */
+    int early;   /* 1: the matrix may still be written when the first kernel begins: it waits */
+    int chained; /* 1: what is launched early behind the last kernel may begin: it waits */
 };

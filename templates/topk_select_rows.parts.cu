@@ -30,6 +30,9 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct topk_select_rows_params params) {
     const int row = (int)blockIdx.x / params.parts, part = (int)blockIdx.x % params.parts;
     const struct window window = open_window(&params, row);
+    if (DEPENDENT_LAUNCH && params.early) {
+        grid_wait();
+    }
     if (DEPENDENT_LAUNCH) {
         grid_launch_dependents();
     }

@@ -1,6 +1,6 @@
 //@use common/base.cuh
+//@use ptx/once.cuh
 //@use ptx/order.cuh
-//@use ptx/stream.cuh
 //@use topk_select_rows.params.h
 /*
  * A row's window, and its scores as keys whose order as unsigned numbers is the scores'.
@@ -88,7 +88,7 @@ DEVICE void load_part(const struct window *window, int element, u32 values[VECTO
 /* Any vector. */
 DEVICE void load_vector(const struct window *window, int element, u32 values[VECTOR]) {
     if (element >= window->first && element + VECTOR <= window->last) {
-        load_streaming_16(values, window->data + element);
+        load_once_16(values, window->data + element);
     } else {
         load_part(window, element, values);
     }
@@ -100,7 +100,7 @@ DEVICE void load_block(const struct window *window, int block, u32 values[VECTOR
     if (block * BLOCK >= window->first && (block + 1) * BLOCK <= window->last) {
 #pragma unroll
         for (int i = 0; i < VECTORS; ++i) {
-            load_streaming_16(values[i], window->data + element + i * STEP);
+            load_once_16(values[i], window->data + element + i * STEP);
         }
         return;
     }

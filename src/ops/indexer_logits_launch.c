@@ -137,6 +137,7 @@ smelt_status smelt__indexer_scorer_launch(const struct smelt__indexer_scorer *sc
     params.least = chain->least;
     params.fills = !chain->inner_only;
     params.early = chain->early;
+    params.chained = chain->chained;
     const int64_t items = smelt__divide_up(args->tokens, scorer->block_queries) *
                           smelt__divide_up(args->rows, scorer->block_keys);
     const int64_t most = smelt__blocks_beside(scorer->kernel, args->free_multiprocessors);

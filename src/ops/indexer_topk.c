@@ -219,8 +219,10 @@ static smelt_status score(const smelt_indexer_topk *indexer, const smelt_indexer
     part.weights.data = const_row(&args->weights, chunk->first, sizeof(float));
     /* Windows that are chosen whole are not scored, unless the scores are wanted. */
     const int whole = indexer->order == SMELT_TOPK_BY_INDEX && !args->values.data;
-    const struct smelt__indexer_chain chain = {
-        .least = whole ? indexer->select.topk + 1 : 0, .inner_only = 1, .early = chunk->first > 0};
+    const struct smelt__indexer_chain chain = {.least = whole ? indexer->select.topk + 1 : 0,
+                                               .inner_only = 1,
+                                               .early = chunk->first > 0,
+                                               .chained = 1};
     return smelt__indexer_scorer_launch(&indexer->scorer, &part, &chain, stream);
 }
 
@@ -244,7 +246,8 @@ static smelt_status choose(const smelt_indexer_topk *indexer, const smelt_indexe
         .rows = (int)chunk->count,
         .columns = (int)args->rows,
         .index_offset = args->index_offset,
-        .chained = 1, /* the next chunk's logits wait for it themselves */
+        .early = args->rows > 0, /* behind the chunk's logits */
+        .chained = 1,            /* the next chunk's logits wait for it themselves */
     };
     return smelt__topk_launch(indexer->kernels.context, &indexer->select, &params,
                               workspace ? workspace + chunks->matrix_bytes : NULL, stream);

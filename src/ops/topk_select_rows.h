@@ -36,7 +36,8 @@ size_t smelt__topk_most_workspace(const struct smelt__topk_kernels *kernels, int
  * Selects of params->rows rows (from 1 on), on the stream. Of *params everything is set but
  * `parts`, `lists` and `headers`. `workspace`: device memory of the size above, aligned to
  * SMELT__TOPK_ALIGNMENT; calls on one stream may share it. The first kernel is a plain launch, so
- * that all earlier work of the stream is complete; the matrix is read through read-only caches.
+ * that all earlier work of the stream is complete; with `early` it is launched early (kernel.h),
+ * and waits: then windows, and offsets are to be complete before the kernel ahead of it begins.
  * `chained` lets what is launched early behind the last one begin while that runs. Errors: DRIVER.
  */
 smelt_status smelt__topk_launch(const smelt_context *context,

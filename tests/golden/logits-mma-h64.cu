@@ -311,9 +311,11 @@ struct indexer_logits_fwd_params {
     long long weights_token_stride;
     long long logits_token_stride;
     int tokens, rows; /* both above 0 */
-    int least; /* keys that a window must have to be looked at: a shorter one counts as empty */
-    int fills; /* 1: -inf is written outside of windows; 0: what stands there does not matter */
-    int early; /* 1: the kernel before may still read what is written here; it is waited for */
+    int least;   /* keys that a window must have to be looked at: a shorter one counts as empty */
+    int fills;   /* 1: -inf is written outside of windows; 0: what stands there does not matter */
+    int early;   /* 1: the kernel before may still read what is written here: it is waited for; then
+                    nothing is filled in */
+    int chained; /* 1: what is launched early behind it may begin: it waits */
 };
 
 #line 11 "templates/indexer_logits_fwd.mma.cu"
@@ -667,6 +669,9 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const i64 key_blocks = (params.rows - 1) / BLOCK_KEYS + 1;
     const i64 items = key_blocks * ((params.tokens - 1) / BLOCK_QUERIES + 1);
     const int first = (int)threadIdx.x / 32 * WARP_KEYS; /* of the item's keys, the warp's */
+    if (DEPENDENT_LAUNCH && params.chained) {
+        grid_launch_dependents();
+    }
     if (DEPENDENT_LAUNCH && params.early) {
         grid_wait();
     }

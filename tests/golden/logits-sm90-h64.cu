@@ -842,9 +842,11 @@ struct indexer_logits_fwd_params {
     long long weights_token_stride;
     long long logits_token_stride;
     int tokens, rows; /* both above 0 */
-    int least; /* keys that a window must have to be looked at: a shorter one counts as empty */
-    int fills; /* 1: -inf is written outside of windows; 0: what stands there does not matter */
-    int early; /* 1: the kernel before may still read what is written here; it is waited for */
+    int least;   /* keys that a window must have to be looked at: a shorter one counts as empty */
+    int fills;   /* 1: -inf is written outside of windows; 0: what stands there does not matter */
+    int early;   /* 1: the kernel before may still read what is written here: it is waited for; then
+                    nothing is filled in */
+    int chained; /* 1: what is launched early behind it may begin: it waits */
 };
 
 #line 19 "templates/indexer_logits_fwd.sm90.cu"
@@ -1503,14 +1505,17 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
 KERNEL void __launch_bounds__(THREADS, 1)
     KERNEL_NAME(const __grid_constant__ struct indexer_logits_fwd_params params) {
     initialise();
-    if (params.early) {
-        grid_wait();
+    if (params.chained) {
+        grid_launch_dependents();
     }
     count_costs(&params);
     __syncthreads();
     const int group = __shfl_sync((u32)ALL_LANES, (int)threadIdx.x / WARPGROUP, 0);
     if (group < GROUPS) {
         registers_increase(MATH_REGISTERS);
+        if (params.early) {
+            grid_wait();
+        }
         run_math(&params, group);
     } else {
         registers_decrease(OTHER_REGISTERS);

@@ -179,6 +179,17 @@ DEVICE u32 thread_number(void) {
     return number;
 }
 
+#line 2 "templates/ptx/once.cuh"
+
+/* 16 bytes of global memory that nobody reads again soon: they take no place in L1 (PTX ISA, "ld",
+ * .L1::no_allocate). Unlike load_streaming_16 also of what a kernel before this one wrote after
+ * this one had begun, behind grid_wait (ptx/grid.cuh). The address is a multiple of 16. */
+DEVICE void load_once_16(u32 *values, const void *from) {
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+                 : "l"(from));
+}
+
 #line 2 "templates/ptx/order.cuh"
 
 /* Shifts a mask one bit to the left and puts in whether x > threshold: the sign of their
@@ -194,17 +205,6 @@ DEVICE u32 push_greater(u32 mask, float threshold, u32 x) {
         : "+r"(mask)
         : "f"(threshold), "r"(x));
     return mask;
-}
-
-#line 2 "templates/ptx/stream.cuh"
-
-/* 16 bytes of global memory that no thread writes while the kernel runs, nor reads again soon: they
- * take no place in L1 (PTX ISA, "ld.global.nc", .L1::no_allocate). The address is a multiple of 16.
- */
-DEVICE void load_streaming_16(u32 *values, const void *from) {
-    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
-        : "l"(from));
 }
 
 #line 1 "templates/topk_select_rows.params.h"
@@ -237,7 +237,8 @@ struct topk_select_rows_params {
     int rows, columns;
     int index_offset; /* added to all indices */
     int parts;        /* of a row: blocks of the pass `parts` */
-    int chained;      /* 1: what is launched early behind the last kernel may begin: it waits */
+    int early;   /* 1: the matrix may still be written when the first kernel begins: it waits */
+    int chained; /* 1: what is launched early behind the last kernel may begin: it waits */
 };
 
 #line 5 "templates/topk_select_rows.window.cuh"
@@ -327,7 +328,7 @@ DEVICE void load_part(const struct window *window, int element, u32 values[VECTO
 /* Any vector. */
 DEVICE void load_vector(const struct window *window, int element, u32 values[VECTOR]) {
     if (element >= window->first && element + VECTOR <= window->last) {
-        load_streaming_16(values, window->data + element);
+        load_once_16(values, window->data + element);
     } else {
         load_part(window, element, values);
     }
@@ -339,7 +340,7 @@ DEVICE void load_block(const struct window *window, int block, u32 values[VECTOR
     if (block * BLOCK >= window->first && (block + 1) * BLOCK <= window->last) {
 #pragma unroll
         for (int i = 0; i < VECTORS; ++i) {
-            load_streaming_16(values[i], window->data + element + i * STEP);
+            load_once_16(values[i], window->data + element + i * STEP);
         }
         return;
     }
@@ -643,7 +644,7 @@ DEVICE struct sample draw_sample(const struct window *window, int count, int rou
         const u64 place = ((u64)group << 10) + (hash(group + (u32)round * groups) & 1023u);
         const u32 vector = begin + (u32)(place * vectors >> shift);
         u32 values[VECTOR];
-        load_streaming_16(values, window->data + vector * (u64)VECTOR);
+        load_once_16(values, window->data + vector * (u64)VECTOR);
 #pragma unroll
         for (int c = 0; c < VECTOR; ++c) {
             const u32 key = ordered_key(values[c]);
@@ -900,6 +901,9 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct topk_select_rows_params params) {
     const int row = (int)blockIdx.x / params.parts, part = (int)blockIdx.x % params.parts;
     const struct window window = open_window(&params, row);
+    if (DEPENDENT_LAUNCH && params.early) {
+        grid_wait();
+    }
     if (DEPENDENT_LAUNCH) {
         grid_launch_dependents();
     }
