@@ -114,6 +114,20 @@ static smelt_status read_args(const smelt_indexer_topk_args *given, smelt_indexe
     return status;
 }
 
+/* Room for the selection where a shorter last chunk alone wants some: behind its logits. 0, or -1
+ * when others want it, too, or it is too much. */
+static int add_last_select(const struct smelt__topk_kernels *select, int64_t tokens, int64_t rows,
+                           size_t limit, struct smelt__indexer_chunks *chunks) {
+    const int64_t last = tokens - (chunks->count - 1) * chunks->queries;
+    const size_t bytes =
+        smelt__indexer_chunk_bytes(chunks, last) + smelt__topk_workspace(select, last, rows);
+    if (smelt__topk_workspace(select, chunks->queries, rows) > 0 || bytes > limit)
+        return -1;
+    if (bytes > chunks->bytes)
+        chunks->bytes = bytes;
+    return 0;
+}
+
 /* How the queries are taken; without keys there are no logits, and one chunk has them all. */
 static smelt_status find_chunks(const smelt_indexer_topk *indexer,
                                 const smelt_indexer_topk_args *args,
@@ -128,9 +142,7 @@ static smelt_status find_chunks(const smelt_indexer_topk *indexer,
                                            .block_queries = indexer->scorer.block_queries,
                                            .limit = limit};
     int failed = smelt__indexer_chunks_make(&extent, chunks);
-    const int64_t last = args->tokens - (chunks->count - 1) * chunks->queries;
-    if (smelt__topk_workspace(&indexer->select, chunks->queries, args->rows) > 0 ||
-        smelt__topk_workspace(&indexer->select, last, args->rows) > 0) {
+    if (add_last_select(&indexer->select, args->tokens, args->rows, limit, chunks)) {
         extent.select_bytes = smelt__topk_most_workspace(&indexer->select, args->rows);
         failed = smelt__indexer_chunks_make(&extent, chunks);
     }
@@ -230,6 +242,7 @@ static smelt_status choose(const smelt_indexer_topk *indexer, const smelt_indexe
                            const struct smelt__indexer_chunks *chunks, const struct chunk *chunk,
                            struct CUstream_st *stream) {
     char *const workspace = args->workspace;
+    const size_t behind = smelt__indexer_chunk_bytes(chunks, chunk->count);
     int *const indices = args->indices.data, *const lengths = args->lengths.data;
     float *const values = args->values.data;
     const struct topk_select_rows_params params = {
@@ -250,7 +263,7 @@ static smelt_status choose(const smelt_indexer_topk *indexer, const smelt_indexe
         .chained = 1,            /* the next chunk's logits wait for it themselves */
     };
     return smelt__topk_launch(indexer->kernels.context, &indexer->select, &params,
-                              workspace ? workspace + chunks->matrix_bytes : NULL, stream);
+                              workspace ? workspace + behind : NULL, stream);
 }
 
 static smelt_status launch_chunks(const smelt_indexer_topk *indexer,

@@ -22,6 +22,10 @@ static int64_t balance(const struct smelt__indexer_extent *extent, int64_t most)
     return whole < most ? whole : most;
 }
 
+size_t smelt__indexer_chunk_bytes(const struct smelt__indexer_chunks *chunks, int64_t queries) {
+    return align((size_t)(queries * chunks->stride) * sizeof(float));
+}
+
 int smelt__indexer_chunks_make(const struct smelt__indexer_extent *extent,
                                struct smelt__indexer_chunks *chunks) {
     const size_t select = align(extent->select_bytes);
@@ -32,7 +36,6 @@ int smelt__indexer_chunks_make(const struct smelt__indexer_extent *extent,
     const int64_t most = (int64_t)(whole / row);
     chunks->queries = balance(extent, most > 0 ? most : 1);
     chunks->count = smelt__divide_up(extent->tokens, chunks->queries);
-    chunks->matrix_bytes = align((size_t)chunks->queries * row);
-    chunks->bytes = chunks->matrix_bytes + select;
+    chunks->bytes = smelt__indexer_chunk_bytes(chunks, chunks->queries) + select;
     return most > 0 ? 0 : -1;
 }

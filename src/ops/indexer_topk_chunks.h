@@ -22,10 +22,11 @@ struct smelt__indexer_chunks {
     int64_t queries; /* of a chunk; the last one may have fewer */
     int64_t count;
     int64_t stride; /* elements from a row of the matrix of logits to the next */
-    size_t
-        matrix_bytes; /* from the workspace's beginning; aligned. The selection's are behind it */
-    size_t bytes;     /* of both */
+    size_t bytes;   /* of workspace: a chunk's logits, and what the selection may want */
 };
+
+/* Bytes of a chunk's logits, from the workspace's beginning; the selection's are behind them. */
+size_t smelt__indexer_chunk_bytes(const struct smelt__indexer_chunks *chunks, int64_t queries);
 
 /* 0, or -1 when one query has no room; chunks->bytes is then what it needs. */
 int smelt__indexer_chunks_make(const struct smelt__indexer_extent *extent,

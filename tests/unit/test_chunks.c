@@ -32,14 +32,15 @@ static void whole(void **state) {
         struct smelt__indexer_chunks chunks;
         const int failed = smelt__indexer_chunks_make(&extent, &chunks);
         const size_t row = (size_t)chunks.stride * sizeof(float);
+        const size_t matrix = smelt__indexer_chunk_bytes(&chunks, chunks.queries);
         assert_true(chunks.queries > 0 && chunks.queries <= extent.tokens);
         assert_true(chunks.queries * chunks.count >= extent.tokens);
         assert_true(chunks.queries * (chunks.count - 1) < extent.tokens);
         assert_true(chunks.stride >= extent.rows && chunks.stride < extent.rows + 4);
         assert_true(chunks.stride % 4 == 0);
-        assert_true(chunks.matrix_bytes >= (size_t)chunks.queries * row);
-        assert_true(chunks.matrix_bytes % SMELT__CHUNK_ALIGNMENT == 0);
-        assert_true(chunks.bytes >= chunks.matrix_bytes + extent.select_bytes);
+        assert_true(matrix >= (size_t)chunks.queries * row);
+        assert_true(matrix % SMELT__CHUNK_ALIGNMENT == 0);
+        assert_true(chunks.bytes >= matrix + extent.select_bytes);
         assert_true(failed ? chunks.bytes > extent.limit : chunks.bytes <= extent.limit);
         assert_true(!failed || chunks.queries == 1);
     }
