@@ -928,6 +928,7 @@ enum {
     QUERY_BYTES = HALVES * QUERY_HALF_BYTES,
     KEY_HALF_BYTES = SLAB * SWIZZLE,
     KEY_BYTES = HALVES * KEY_HALF_BYTES,
+    PART_SETS = PART_EIGHTS / SET_EIGHTS + 1,               /* that end in a part, at most */
     VALUES = PART_COLUMNS / 2,                              /* of D, a thread's */
     WEIGHTS_PARTS = EIGHTS * 2 <= MOST_WEIGHTS ? PARTS : 1, /* whose weights a thread holds */
     HELD_WEIGHTS = WEIGHTS_PARTS * PART_EIGHTS * 2
@@ -1304,7 +1305,8 @@ struct cursor {
     int buffer;  /* the block's */
     int column;  /* lane % 4 */
     int key;     /* this thread's first; the second is 8 further on */
-    bool inner;  /* all keys of the slab are in the windows of all queries of the block */
+    bool inner;  /* all keys of the slab are in the windows of all queries of the block, which are
+                    all there */
     float *row;  /* of the first set's query, at the first key */
     int queries; /* that are there, from the first set's on */
     float scale[2];
@@ -1319,13 +1321,13 @@ DEVICE void issue_product(float *d, u64 keys, u64 queries) {
         const u64 a = descriptor_advance(keys, (u32)(half * KEY_HALF_BYTES + step));
         const u64 b = descriptor_advance(queries, (u32)(half * QUERY_HALF_BYTES + step));
         // clang-format off
-#line 489 "templates/indexer_logits_fwd.sm90.cu"
+#line 491 "templates/indexer_logits_fwd.sm90.cu"
         if (FP8) {
             wgmma_fp8_ss_n128(d, a, b, k > 0);
         } else {
             wgmma_ss_n128_t00(d, a, b, k > 0);
         }
-#line 495 "templates/indexer_logits_fwd.sm90.cu"
+#line 497 "templates/indexer_logits_fwd.sm90.cu"
         // clang-format on
     }
     wgmma_commit();
@@ -1361,26 +1363,25 @@ DEVICE void load_scales(const struct indexer_logits_fwd_params *params, struct c
     }
 }
 
-/* Writes a set's sums: of this thread's query of it and its two keys. sums: even heads of both
- * keys, odd heads of both. */
-DEVICE void write_set(const struct indexer_logits_fwd_params *params, const struct cursor *at,
-                      int set, const float *sums) {
-    float *const to = at->row + set * SET_QUERIES * params->logits_token_stride;
-    float logits[2];
+/* A set's logits of this thread's query and two keys, of its sums: even heads of both keys, odd
+ * heads of both. */
+DEVICE void finish_set(float *logits, const struct cursor *at, const float *sums) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const float sum = sums[i] + sums[2 + i];
         logits[i] = canonical_logit(FP8 ? sum * at->scale[i] : sum);
     }
-    if (set * SET_QUERIES >= at->queries) {
+}
+
+/* Writes a set's logits where the slab may be at a window's or a tensor's edge. */
+DEVICE void write_edge(const struct indexer_logits_fwd_params *params, const struct cursor *at,
+                       int set, const float *logits) {
+    const int query = set * SET_QUERIES;
+    if (query >= at->queries) {
         return;
     }
-    if (at->inner) {
-        to[0] = logits[0];
-        to[8] = logits[1];
-        return;
-    }
-    const struct key_range window = windows_at(at->buffer)[set * SET_QUERIES + at->column];
+    const struct key_range window = windows_at(at->buffer)[query + at->column];
+    float *const to = at->row + query * params->logits_token_stride;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const int key = at->key + 8 * i;
@@ -1390,10 +1391,33 @@ DEVICE void write_set(const struct indexer_logits_fwd_params *params, const stru
     }
 }
 
+/* Writes the logits of the sets that a part completes. One test for all of them: their arithmetic
+ * is then one run of instructions. */
+DEVICE void write_sets(const struct indexer_logits_fwd_params *params, const struct cursor *at,
+                       struct key_range sets, float logits[PART_SETS][2]) {
+    if (at->inner) {
+#pragma unroll
+        for (int i = 0; i < sets.end - sets.begin; ++i) {
+            const int query = (sets.begin + i) * SET_QUERIES;
+            float *const to = at->row + query * params->logits_token_stride;
+            to[0] = logits[i][0];
+            to[8] = logits[i][1];
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < sets.end - sets.begin; ++i) {
+            write_edge(params, at, sets.begin + i, logits[i]);
+        }
+    }
+}
+
 /* Adds the heads of a part of the columns to the sums of their sets, and writes those of the sets
  * that end there. `weights`: of the part's first column on. */
 DEVICE void add_part(const struct indexer_logits_fwd_params *params, const struct cursor *at,
                      float *sums, const float *d, const float *weights, int part) {
+    const struct key_range ending = {part * PART_EIGHTS / SET_EIGHTS,
+                                     (part + 1) * PART_EIGHTS / SET_EIGHTS};
+    float logits[PART_SETS][2];
 #pragma unroll
     for (int i = 0; i < PART_EIGHTS; ++i) {
         const int eight = part * PART_EIGHTS + i;
@@ -1409,29 +1433,42 @@ DEVICE void add_part(const struct indexer_logits_fwd_params *params, const struc
             }
         }
         if (eight % SET_EIGHTS == SET_EIGHTS - 1) {
-            write_set(params, at, eight / SET_EIGHTS, sums);
+            finish_set(logits[eight / SET_EIGHTS - ending.begin], at, sums);
         }
     }
+    write_sets(params, at, ending, logits);
 }
 
-/* The next stage of the warpgroup's own: every GROUPS-th is, for good, since STAGES is a multiple
- * of GROUPS. Shared with another, its barrier could be waited for two phases ahead, which passes.
- */
-DEVICE void next_own(struct ring_place *stage) {
-    stage->index += GROUPS;
-    if (stage->index >= STAGES) {
-        stage->index -= STAGES;
-        stage->parity ^= 1;
+/* A stage of the warpgroup's own: every GROUPS-th is, for good, since STAGES is a multiple of
+ * GROUPS. Shared with another, its barrier could be waited for two phases ahead, which passes. Its
+ * barrier's address and its keys' descriptor go from one to the next: made anew they would cost a
+ * dozen instructions a slab. */
+struct own_stage {
+    struct ring_place place;
+    u32 full; /* its barrier FULL */
+    u64 keys; /* the descriptor */
+};
+
+DEVICE void next_own(struct own_stage *stage) {
+    stage->place.index += GROUPS;
+    stage->full += GROUPS * 8;
+    stage->keys = descriptor_advance(stage->keys, GROUPS * KEY_BYTES);
+    if (stage->place.index >= STAGES) {
+        stage->place.index -= STAGES;
+        stage->place.parity ^= 1;
+        stage->full -= STAGES * 8;
+        stage->keys -= descriptor_advance(0, STAGES * KEY_BYTES);
     }
 }
 
-/* One slab: products, sums, logits. Its keys have landed. `queries`: the block's descriptor. Tells
- * whether the warpgroup's next slab has landed, too. */
+/* One slab: products, sums, logits. Its keys have landed. `queries`: the block's descriptor. Moves
+ * on to the warpgroup's next stage and tells whether its keys have landed, too. */
 DEVICE bool score_slab(const struct indexer_logits_fwd_params *params, struct cursor *at,
-                       float *weights, struct ring_place *stage, u64 keys, u64 queries) {
+                       float *weights, struct own_stage *stage, u64 queries) {
     float sums[4];
     bool landed = false;
-    const int index = stage->index;
+    const u32 empty = stage->full + (EMPTY - FULL) * 8;
+    const u64 keys = stage->keys;
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) {
         float d[VALUES];
@@ -1442,11 +1479,11 @@ DEVICE bool score_slab(const struct indexer_logits_fwd_params *params, struct cu
         if (part == 0) {
             load_scales(params, at);
             next_own(stage);
-            landed = mbarrier_test(barrier_at(FULL + stage->index), stage->parity);
+            landed = mbarrier_test(stage->full, stage->place.parity);
         }
         wgmma_wait_0();
         if (part == PARTS - 1) {
-            arrive_warp(barrier_at(EMPTY + index), 1);
+            arrive_warp(empty, 1);
         }
         add_part(params, at, sums, d,
                  weights + (WEIGHTS_PARTS < PARTS ? 0 : part * PART_EIGHTS * 2), part);
@@ -1463,7 +1500,10 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
         shared_descriptor(shared_address(QUERIES_OFFSET), 16, ATOM_ROWS * SWIZZLE, SWIZZLE);
     const int lane = (int)threadIdx.x % 32;
     const int line = (int)threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
-    struct ring_place stage = {group, 0}, buffer = {0, 0};
+    struct own_stage stage = {{group, 0},
+                              barrier_at(FULL + group),
+                              descriptor_advance(all_keys, (u32)(group * KEY_BYTES))};
+    struct ring_place buffer = {0, 0};
     struct cursor at;
     float weights[HELD_WEIGHTS];
     int slab = group; /* the next own one, of the run */
@@ -1480,19 +1520,18 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
             load_weights(weights, &at, 0);
         }
         const u64 queries = descriptor_advance(all_queries, (u32)(buffer.index * QUERY_BYTES));
+        const bool whole = params->tokens - run.query >= BLOCK_QUERIES;
         at.queries = params->tokens - run.query - at.column;
         at.key = run.key + slab * SLAB + line;
         at.row = params->logits + (run.query + at.column) * params->logits_token_stride + at.key;
 #pragma unroll 1
         for (; slab < run.slabs; slab += GROUPS) {
             const int first = run.key + slab * SLAB;
-            at.inner = first >= run.inner && run.outer - first >= SLAB;
+            at.inner = whole && first >= run.inner && run.outer - first >= SLAB;
             if (!landed) {
-                mbarrier_wait(barrier_at(FULL + stage.index), stage.parity);
+                mbarrier_wait(stage.full, stage.place.parity);
             }
-            landed =
-                score_slab(params, &at, weights, &stage,
-                           descriptor_advance(all_keys, (u32)(stage.index * KEY_BYTES)), queries);
+            landed = score_slab(params, &at, weights, &stage, queries);
             at.key += GROUPS * SLAB;
             at.row += GROUPS * SLAB;
         }

@@ -16,7 +16,7 @@ def check(name, keys, options, knobs="", **more):
 
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("logits-sm90", "logits-sm90-parts", "logits-sm90-many", "logits-sm90-long")
+COVERAGE = ("logits-sm90", "logits-sm90-sets", "logits-sm90-parts", "logits-sm90-many", "logits-sm90-long")
 
 CONFIGURATIONS = (
     # Blocks of 32 queries, the second not whole; an odd number of heads; windows that are empty,
@@ -26,7 +26,9 @@ CONFIGURATIONS = (
     check("logits-sm90-long", "heads=2,dim=64,dtype=fp8", "--queries 1 --rows 9003 --lists window", schedules=2),
     # Weights a part at a time.
     check("logits-sm90-parts", "heads=67,dim=64,dtype=bf16", "--queries 7 --rows 140 --lists log", schedules=2),
-    check("logits-sm90-sets", "heads=20,dim=128,dtype=bf16", "--queries 13 --rows 200 --lists causal", schedules=2),
+    # Several sets and parts; whole blocks, whose inner slabs need no tests, and one that is not.
+    check("logits-sm90-sets", "heads=12,dim=64,dtype=bf16", "--queries 37 --rows 200 --lists full", schedules=2),
+    check("logits-sm90-causal", "heads=20,dim=128,dtype=bf16", "--queries 13 --rows 200 --lists causal", schedules=2),
     # More groups of batches than a lane adds up, more slabs than stages.
     check("logits-sm90-many", "heads=2,dim=64,dtype=fp8", "--queries 2900 --rows 150 --lists causal", schedules=1),
     check("logits-sm90-groups", "heads=5,dim=64,dtype=fp8", "--queries 21 --rows 400 --lists full",
