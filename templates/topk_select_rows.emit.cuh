@@ -276,9 +276,9 @@ DEVICE void make_map(const struct window *window, const u64 own[OWN], u64 least)
 }
 
 /* How many elements are before each pair of the map's words. Unless the map has nothing but
- * entries, also puts all its elements in order, with the bound's key, which is that of those which
- * are none. Ends with a barrier. */
-DEVICE void count_map(const struct window *window, bool entries, u32 key) {
+ * entries, also puts all its elements in order, and if keys are wanted the bound's key, which is
+ * that of those which are none. Ends with a barrier. */
+DEVICE void count_map(const struct window *window, bool entries, u32 key, bool keys) {
     const int pairs = window->blocks * BLOCK_PAIRS, each = (pairs + THREADS - 1) / THREADS;
     const int begin = minimum((int)thread_number() * each, pairs);
     const int end = minimum(begin + each, pairs);
@@ -292,14 +292,21 @@ DEVICE void count_map(const struct window *window, bool entries, u32 key) {
         place += __popc(map_words()[2 * i]) + __popc(map_words()[2 * i + 1]);
     }
     __syncthreads();
-    /* A word a thread: places of words side by side are side by side. */
+    /* A word a thread, from the bit of its lane's number on: full words would else meet in the same
+     * bank. */
+    const u32 lane = (u32)lane_number();
     for (int i = (int)thread_number(); !entries && i < 2 * pairs; i += THREADS) {
-        u32 word = map_words()[i];
-        int at = pair_places()[i / 2] + (i % 2 ? __popc(map_words()[i - 1]) : 0);
-        while (word) {
-            chosen_elements()[at] = (u32)i * 32 + (u32)__ffs((int)word) - 1u;
-            chosen_keys()[at++] = key;
-            word &= word - 1;
+        const u32 word = map_words()[i];
+        const int first = pair_places()[i / 2] + (i % 2 ? __popc(map_words()[i - 1]) : 0);
+        u32 left = word >> lane | word << 1 << (31 - lane);
+        while (left) {
+            const u32 bit = (u32)(__ffs((int)left) - 1 + (int)lane) % 32;
+            const int at = first + __popc(word & ((1u << bit) - 1u));
+            chosen_elements()[at] = (u32)i * 32 + bit;
+            if (keys) {
+                chosen_keys()[at] = key;
+            }
+            left &= left - 1;
         }
     }
     __syncthreads();
@@ -439,7 +446,7 @@ DEVICE void emit_row(const struct topk_select_rows_params *params, const struct 
             reload_own(found.count, own);
             __syncthreads(); /* the list was read */
         }
-        count_map(window, entries, key);
+        count_map(window, entries, key, params->values != 0);
         place_entries(window, own, least, params->values != 0);
     } else {
         if (!entries) {

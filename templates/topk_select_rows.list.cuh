@@ -38,11 +38,16 @@ DEVICE void keep_elements(u32 values[VECTORS][VECTOR], u32 mask, int block) {
     }
 }
 
+/* Below -inf's key is nothing: with that as the bound, which is a counted one then, all that the
+ * list lacks is equal to it, NaN too, and however many there are they are enough. */
+DEVICE bool has_all(struct bound bound) {
+    return bound.key == KEY_MINUS_INFINITY;
+}
+
 /* Reads blocks `begin` to `end` of the window, a warp a block; the list's count was cleared before
  * a barrier. How many equal elements this thread counted. */
 DEVICE int read_blocks(const struct window *window, int begin, int end, struct bound bound) {
-    const bool lowest = bound.key == KEY_MINUS_INFINITY;
-    const float below = score_below(lowest ? KEY_MINUS_INFINITY + 1 : bound.key);
+    const float below = score_below(bound.key);
     const float threshold = bound.counted ? key_score(bound.key) : below;
     int equal = 0;
 #pragma unroll 1
@@ -50,10 +55,8 @@ DEVICE int read_blocks(const struct window *window, int begin, int end, struct b
         u32 values[VECTORS][VECTOR];
         load_block(window, block, values);
         const u32 above = mask_greater(values, threshold);
-        if (bound.counted) {
-            /* NaN is above nothing, but as good as -inf. */
-            const u32 from = lowest ? mask_inside(window, block) : mask_greater(values, below);
-            equal += __popc(from & ~above);
+        if (bound.counted && !has_all(bound)) {
+            equal += __popc(mask_greater(values, below) & ~above);
         }
         keep_elements(values, above, block);
     }
@@ -63,7 +66,8 @@ DEVICE int read_blocks(const struct window *window, int begin, int end, struct b
 /* Whether a list of `above` entries, with `equal` elements at the bound that it lacks, is enough.
  * `complete`: it had room for all of them. */
 DEVICE bool is_enough(struct bound bound, int above, int equal, int wanted, bool complete) {
-    return above >= wanted ? complete : bound.counted && above + equal >= wanted;
+    return above >= wanted ? complete
+                           : bound.counted && (has_all(bound) || above + equal >= wanted);
 }
 
 /* One thread: what follows where it is not. `kept`: entries that a list without room for all holds

@@ -110,24 +110,6 @@ DEVICE void load_block(const struct window *window, int block, u32 values[VECTOR
     }
 }
 
-/* Which of a lane's elements of a block the window has. */
-DEVICE u32 mask_inside(const struct window *window, int block) {
-    const int element = block * BLOCK + (int)threadIdx.x % 32 * VECTOR;
-    u32 mask = 0;
-    if (block * BLOCK >= window->first && (block + 1) * BLOCK <= window->last) {
-        return ~0u;
-    }
-#pragma unroll
-    for (int i = 0; i < VECTORS; ++i) {
-#pragma unroll
-        for (int c = 0; c < VECTOR; ++c) {
-            const int at = element + i * STEP + c;
-            mask = mask << 1 | (at >= window->first && at < window->last);
-        }
-    }
-    return mask;
-}
-
 /* Which of a lane's elements exceed the threshold. */
 DEVICE u32 mask_greater(u32 values[VECTORS][VECTOR], float threshold) {
     u32 mask = 0;

@@ -365,24 +365,6 @@ DEVICE void load_block(const struct window *window, int block, u32 values[VECTOR
     }
 }
 
-/* Which of a lane's elements of a block the window has. */
-DEVICE u32 mask_inside(const struct window *window, int block) {
-    const int element = block * BLOCK + (int)threadIdx.x % 32 * VECTOR;
-    u32 mask = 0;
-    if (block * BLOCK >= window->first && (block + 1) * BLOCK <= window->last) {
-        return ~0u;
-    }
-#pragma unroll
-    for (int i = 0; i < VECTORS; ++i) {
-#pragma unroll
-        for (int c = 0; c < VECTOR; ++c) {
-            const int at = element + i * STEP + c;
-            mask = mask << 1 | (at >= window->first && at < window->last);
-        }
-    }
-    return mask;
-}
-
 /* Which of a lane's elements exceed the threshold. */
 DEVICE u32 mask_greater(u32 values[VECTORS][VECTOR], float threshold) {
     u32 mask = 0;
@@ -810,11 +792,16 @@ DEVICE void keep_elements(u32 values[VECTORS][VECTOR], u32 mask, int block) {
     }
 }
 
+/* Below -inf's key is nothing: with that as the bound, which is a counted one then, all that the
+ * list lacks is equal to it, NaN too, and however many there are they are enough. */
+DEVICE bool has_all(struct bound bound) {
+    return bound.key == KEY_MINUS_INFINITY;
+}
+
 /* Reads blocks `begin` to `end` of the window, a warp a block; the list's count was cleared before
  * a barrier. How many equal elements this thread counted. */
 DEVICE int read_blocks(const struct window *window, int begin, int end, struct bound bound) {
-    const bool lowest = bound.key == KEY_MINUS_INFINITY;
-    const float below = score_below(lowest ? KEY_MINUS_INFINITY + 1 : bound.key);
+    const float below = score_below(bound.key);
     const float threshold = bound.counted ? key_score(bound.key) : below;
     int equal = 0;
 #pragma unroll 1
@@ -822,10 +809,8 @@ DEVICE int read_blocks(const struct window *window, int begin, int end, struct b
         u32 values[VECTORS][VECTOR];
         load_block(window, block, values);
         const u32 above = mask_greater(values, threshold);
-        if (bound.counted) {
-            /* NaN is above nothing, but as good as -inf. */
-            const u32 from = lowest ? mask_inside(window, block) : mask_greater(values, below);
-            equal += __popc(from & ~above);
+        if (bound.counted && !has_all(bound)) {
+            equal += __popc(mask_greater(values, below) & ~above);
         }
         keep_elements(values, above, block);
     }
@@ -835,7 +820,8 @@ DEVICE int read_blocks(const struct window *window, int begin, int end, struct b
 /* Whether a list of `above` entries, with `equal` elements at the bound that it lacks, is enough.
  * `complete`: it had room for all of them. */
 DEVICE bool is_enough(struct bound bound, int above, int equal, int wanted, bool complete) {
-    return above >= wanted ? complete : bound.counted && above + equal >= wanted;
+    return above >= wanted ? complete
+                           : bound.counted && (has_all(bound) || above + equal >= wanted);
 }
 
 /* One thread: what follows where it is not. `kept`: entries that a list without room for all holds
@@ -1163,9 +1149,9 @@ DEVICE void make_map(const struct window *window, const u64 own[OWN], u64 least)
 }
 
 /* How many elements are before each pair of the map's words. Unless the map has nothing but
- * entries, also puts all its elements in order, with the bound's key, which is that of those which
- * are none. Ends with a barrier. */
-DEVICE void count_map(const struct window *window, bool entries, u32 key) {
+ * entries, also puts all its elements in order, and if keys are wanted the bound's key, which is
+ * that of those which are none. Ends with a barrier. */
+DEVICE void count_map(const struct window *window, bool entries, u32 key, bool keys) {
     const int pairs = window->blocks * BLOCK_PAIRS, each = (pairs + THREADS - 1) / THREADS;
     const int begin = minimum((int)thread_number() * each, pairs);
     const int end = minimum(begin + each, pairs);
@@ -1179,14 +1165,21 @@ DEVICE void count_map(const struct window *window, bool entries, u32 key) {
         place += __popc(map_words()[2 * i]) + __popc(map_words()[2 * i + 1]);
     }
     __syncthreads();
-    /* A word a thread: places of words side by side are side by side. */
+    /* A word a thread, from the bit of its lane's number on: full words would else meet in the same
+     * bank. */
+    const u32 lane = (u32)lane_number();
     for (int i = (int)thread_number(); !entries && i < 2 * pairs; i += THREADS) {
-        u32 word = map_words()[i];
-        int at = pair_places()[i / 2] + (i % 2 ? __popc(map_words()[i - 1]) : 0);
-        while (word) {
-            chosen_elements()[at] = (u32)i * 32 + (u32)__ffs((int)word) - 1u;
-            chosen_keys()[at++] = key;
-            word &= word - 1;
+        const u32 word = map_words()[i];
+        const int first = pair_places()[i / 2] + (i % 2 ? __popc(map_words()[i - 1]) : 0);
+        u32 left = word >> lane | word << 1 << (31 - lane);
+        while (left) {
+            const u32 bit = (u32)(__ffs((int)left) - 1 + (int)lane) % 32;
+            const int at = first + __popc(word & ((1u << bit) - 1u));
+            chosen_elements()[at] = (u32)i * 32 + bit;
+            if (keys) {
+                chosen_keys()[at] = key;
+            }
+            left &= left - 1;
         }
     }
     __syncthreads();
@@ -1326,7 +1319,7 @@ DEVICE void emit_row(const struct topk_select_rows_params *params, const struct 
             reload_own(found.count, own);
             __syncthreads(); /* the list was read */
         }
-        count_map(window, entries, key);
+        count_map(window, entries, key, params->values != 0);
         place_entries(window, own, least, params->values != 0);
     } else {
         if (!entries) {
