@@ -2,11 +2,15 @@
 """Times indexer_topk, causal, T = S, beside what there is today: DeepGEMM's or cuDNN's logits in a matrix
 (DeepGEMM's with its clean pass), then cuDNN Frontend's indexer_top_k_wrapper; in turn, in one process.
 
-    python3 bench/peers/indexer_topk.py [--rows NAME,...] [--deep-gemm FOLDER] [--rounds N]
+    python3 bench/peers/indexer_topk.py [--rows NAME,...] [--deep-gemm FOLDER] [--rounds N] [--smelt-only]
 
-A row's name says its shape: fp8-h64-16384-causal (see indexer.py). "same" is the share of the keys that
-smelt chose which the peer chose, too, over some queries: sums are rounded differently, so that a few
-differ. Exit status: 0; 1 when less than 0.99 is the same; 3 when there is no GPU.
+A row's name says its shape: fp8-h64-16384-causal (see indexer.py). Over some queries, the last ones of
+equal parts, "same" is the share of the keys that smelt chose which the peer chose, too: sums are rounded
+differently, so that a few differ. Of the same queries "wrong" counts those whose keys are not the first
+of a stable sort of smelt's own logits, which indexer_logits gives for these queries alone, and "error" is
+how far those are from double precision, over the sum of the terms' sizes. "memory" is what a call took
+beside its workspace. Exit status: 0; 1 when a query is wrong, an error above 5e-4 or less than 0.99 the
+same; 3 when there is no GPU.
 """
 
 import argparse
@@ -20,6 +24,7 @@ import topk
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOPK, COMPARED, LEAST_SAME = 2048, 64, 0.99
+MOST_ERROR = 5e-4
 ROWS = ",".join(
     f"{dtype}-h{heads}-{tokens}-causal"
     for dtype in ("fp8", "bf16")
@@ -84,12 +89,12 @@ class TwoSteps:
         )
 
 
-def contenders_of(row, library, kernels):
+def contenders_of(row, library, kernels, smelt_only):
     found = [Smelt(library, row)]
     makers = []
     if kernels and row.dtype == "fp8" and row.heads in indexer.DEEP_GEMM_HEADS:
         makers.append(lambda: indexer.DeepGemm(kernels, row, True))
-    if row.heads in indexer.CUDNN_HEADS[row.dtype]:
+    if not smelt_only and row.heads in indexer.CUDNN_HEADS[row.dtype]:
         makers.append(lambda: indexer.Cudnn(row))
     found[0].run()
     for make in makers:
@@ -103,10 +108,54 @@ def contenders_of(row, library, kernels):
     return found
 
 
+def compared(row):
+    return range(row.tokens // COMPARED - 1, row.tokens, row.tokens // COMPARED)
+
+
+class Sample:
+    """The compared queries of a row, with all its keys."""
+
+    def __init__(self, row):
+        queries = torch.tensor(compared(row), device="cuda")
+        self.dtype, self.heads, self.keys, self.tokens = row.dtype, row.heads, row.keys, COMPARED
+        self.q = row.q.view(torch.uint8)[queries].view(row.q.dtype)
+        self.k, self.scale = row.k, row.scale
+        self.weights, self.begins, self.ends = (
+            tensor[queries].contiguous() for tensor in (row.weights, row.begins, row.ends)
+        )
+        self.queries = queries
+
+
+def exact(row, library, indices):
+    """Of the compared queries: how many are wrong, and their logits' largest error."""
+    sample = Sample(row)
+    scorer = indexer.Smelt(library, sample, "")
+    scorer.run()
+    right = topk.expected(scorer.logits, sample.ends, TOPK)
+    wrong = int((right != indices[sample.queries]).any(dim=1).sum())
+    error = 0.0
+    k = sample.k.double()
+    for i, end in enumerate(sample.ends.tolist()):
+        products = sample.weights[i].double()[:, None] * (sample.q[i].double() @ k[:end].T).relu()
+        if sample.scale is not None:
+            products *= sample.scale[:end].double()
+        off = (scorer.logits[i, :end] - products.sum(dim=0)).abs()
+        error = max(error, float((off / products.abs().sum(dim=0).clamp(min=1e-30)).max()))
+    return wrong, error
+
+
+def memory_taken(run):
+    """MB of the device that a call took, beside what its caller holds."""
+    torch.cuda.synchronize()
+    before = torch.cuda.mem_get_info()[0]
+    run()
+    torch.cuda.synchronize()
+    return (before - torch.cuda.mem_get_info()[0]) / 1e6
+
+
 def share_same(row, mine, other):
-    """Over COMPARED queries, the last ones of equal parts."""
     same = total = 0
-    for query in range(row.tokens // COMPARED - 1, row.tokens, row.tokens // COMPARED):
+    for query in compared(row):
         chosen = set(mine[query].tolist()) - {-1}
         same += len(chosen & set(other[query].tolist()))
         total += len(chosen)
@@ -120,6 +169,7 @@ def main():
     parser.add_argument("--rows", default=ROWS)
     parser.add_argument("--deep-gemm", help="folder of cubins")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--smelt-only", action="store_true")
     options = parser.parse_args()
     import torch as imported
 
@@ -136,9 +186,15 @@ def main():
     for name in options.rows.split(","):
         row = indexer.Row(name)
         row.make()
-        contenders = contenders_of(row, library, kernels)
+        contenders = contenders_of(row, library, kernels, options.smelt_only)
         times = indexer.median_ms(contenders, options.rounds)
-        print(f"{name}: workspace {contenders[0].args.workspace_bytes / 1e6:.1f} MB")
+        taken = memory_taken(contenders[0].run)
+        wrongs, error = exact(row, library, contenders[0].indices)
+        wrong |= wrongs > 0 or not error <= MOST_ERROR
+        print(
+            f"{name}: workspace {contenders[0].args.workspace_bytes / 1e6:.1f} MB, memory "
+            f"{taken:.1f} MB beside it, wrong {wrongs} of {COMPARED}, error {error:.1e}"
+        )
         for contender, ms in zip(contenders, times):
             same = share_same(row, contenders[0].indices, contender.indices)
             wrong |= same < LEAST_SAME
