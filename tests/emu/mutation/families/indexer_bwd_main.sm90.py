@@ -15,8 +15,8 @@ SAMPLE = 40
 def check(name, keys, options, knobs="", **more):
     """A check of the operator with these keys and this kernel's knobs."""
     knobs = "variant=sm90" + ("," + knobs if knobs else "")
-    kernel = re.sub(",topk=[0-9]+", "", keys)
-    return Check(name, f"indexer_bwd:{keys},{re.sub('(^|,)', r'\1main.', knobs)}",
+    kernel, of_member = re.sub(",topk=[0-9]+", "", keys), re.sub("(^|,)", r"\1main.", knobs)
+    return Check(name, f"indexer_bwd:{keys},{of_member}",
                  f"indexer_bwd_main:{kernel},{knobs}", options, **more)
 
 
