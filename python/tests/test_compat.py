@@ -322,9 +322,9 @@ def test_slime_indexer(indexer):
         ]
         assert indices[row].tolist() == best.tolist() + [-1] * (4 - len(best))
     again, same = slime.lighting_indexer(q, k, weights, starts, ends, 4, topk_indices=indices)
-    assert torch.equal(again, found) and same is indices
-    with pytest.raises(NotImplementedError, match="no backward pass"):
-        slime.lighting_indexer(q, k, weights.clone().requires_grad_(), starts, ends, 4)
+    finite = found > float("-inf")
+    assert torch.equal(again > float("-inf"), finite) and same is indices
+    assert torch.allclose(again[finite], found[finite], rtol=1e-5, atol=1e-5)
 
 
 def test_nemo_indexer(indexer, device):

@@ -26,7 +26,11 @@ _PACKAGES = {
         (
             "sparse_attention_forward_wrapper",
             "sparse_attention_backward_wrapper",
+            "indexer_forward_wrapper",
             "indexer_top_k_wrapper",
+            "sparse_indexer_score_recompute_wrapper",
+            "sparse_attn_score_recompute_wrapper",
+            "indexer_backward_wrapper",
         ),
     ),
     "deep_gemm": ("", ("fp8_mqa_logits",)),

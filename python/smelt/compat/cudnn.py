@@ -1,10 +1,12 @@
-"""cuDNN Frontend's `cudnn.DSA`: the sparse attention's wrappers, and the top-k's.
+"""cuDNN Frontend's `cudnn.DSA`: the wrappers of sparse attention, of the indexer, of what trains it, of top-k.
 
-Their contract: q [T, H, D], kv [S, D], topk_idxs [T, topk], lse [T, H] natural and of the keys alone
-(FlashMLA's +inf of empty rows is taken, too), attn_sink [H] fp32, -inf for none; results in a dict that
-unpacks as a tuple. Beyond it: any number of heads, masked slots anywhere, empty rows. Of top-k: rows shorter
-than top_k, which end with -1; indices come ascending. Their indexer's forward and backward wrappers are not
-there.
+Their contract of attention: q [T, H, D], kv [S, D], topk_idxs [T, topk], lse [T, H] natural and of the keys
+alone (FlashMLA's +inf of empty rows is taken, too), attn_sink [H] fp32, -inf for none. Of the indexer and its
+training: everything with a batch in front, bf16; indices are rows of their own batch, or with
+topk_indices_global of all (b * S_k + row). Results come in a dict that unpacks as a tuple. Beyond it: any number
+of heads, masked slots anywhere, empty rows. Of top-k: rows shorter than top_k, which end with -1; indices
+come ascending. The packed form of indexer_forward_wrapper (cu_seqlens) and the dense wrappers, which hold
+matrices of T x S, are not there.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import contextlib
 import torch
 from torch import Tensor
 
-from .._indexer import topk_select
+from .._indexer import indexer_logits, topk_select
+from .._indexer_training import indexer_backward, indexer_scores, sparse_scores
 from .._sparse_attention import sparse_attention, sparse_attention_backward
 from ._conventions import from_flash_mla, int32, to_flash_mla
 
@@ -131,3 +134,157 @@ def indexer_top_k_wrapper(
             backend="smelt",
         )
     return TupleDict(indices=indices, values=values.to(input_values.dtype) if return_val else None)
+
+
+# ---- the indexer, and what trains it ------------------------------------------------------------
+
+
+def _packed(*tensors: Tensor | None) -> list[Tensor | None]:
+    """Batches and tokens as one dimension."""
+    return [None if tensor is None else tensor.flatten(0, 1) for tensor in tensors]
+
+
+def _rows(keys: Tensor) -> Tensor:
+    """[B * S, D] of [B, S, D] or [B, S, 1, D]."""
+    return (keys.squeeze(2) if keys.dim() == 4 else keys).flatten(0, 1)
+
+
+def _lists(topk_indices: Tensor, rows: int, are_global: bool) -> Tensor:
+    """[B * T, topk] int32 that name rows of all batches; masked slots stay below 0."""
+    lists = int32(topk_indices)
+    if not are_global:
+        first = torch.arange(lists.shape[0], device=lists.device, dtype=torch.int32) * rows
+        mine = (lists >= 0) & (lists < rows)
+        lists = torch.where(mine, lists + first[:, None, None], -1)
+    return lists.flatten(0, 1)
+
+
+def _into(given: Tensor | None, made: Tensor) -> Tensor:
+    return made if given is None else given.copy_(made)
+
+
+@torch.no_grad()
+def indexer_forward_wrapper(
+    q: Tensor,
+    k: Tensor,
+    w: Tensor,
+    ratio: int = 4,
+    qhead_per_kv_head: int | None = None,
+    *,
+    sm_scale: float = 1.0,
+    out: Tensor | None = None,
+    stream=None,
+    q_causal_offsets: Tensor | None = None,
+    precision: str = "bf16",
+    cu_seqlens_q: Tensor | None = None,
+    **tuning,
+) -> TupleDict:
+    """{"scores"}: [B, S_q, S_k] fp32, -inf from key (offset + query + 1) // ratio on."""
+    if precision != "bf16" or cu_seqlens_q is not None:
+        raise NotImplementedError(
+            "smelt: indexer_forward_wrapper in another precision than bf16, or packed, is not there"
+        )
+    batches, tokens, rows = q.shape[0], q.shape[1], k.shape[1]
+    with _on(stream):
+        seen = torch.arange(1, tokens + 1, device=q.device, dtype=torch.int32)
+        begin = torch.zeros_like(seen)
+        scores = q.new_empty((batches, tokens, rows), dtype=torch.float32) if out is None else out
+        for batch in range(batches):
+            offset = 0 if q_causal_offsets is None else int32(q_causal_offsets)[batch]
+            end = ((seen + offset) // ratio).clamp(0, rows)
+            keys = _rows(k[batch : batch + 1])
+            weights = w[batch].float() * sm_scale
+            scores[batch] = indexer_logits(q[batch], keys, weights, begin, end, backend="smelt")
+    return TupleDict(scores=scores)
+
+
+@torch.no_grad()
+def sparse_indexer_score_recompute_wrapper(
+    q_indexer: Tensor,
+    k_indexer: Tensor,
+    weights: Tensor,
+    topk_indices: Tensor,
+    qhead_per_kv_head: int | None = None,
+    topk_length: Tensor | None = None,
+    topk_indices_global: bool = False,
+    out: Tensor | None = None,
+    stream=None,
+) -> TupleDict:
+    """{"predict"}: the softmax of the indexer's logits over each query's slots, [B, S_q, topk] fp32."""
+    with _on(stream):
+        q, given, length = _packed(q_indexer, weights.float(), topk_length)
+        lists = _lists(topk_indices, k_indexer.shape[1], topk_indices_global)
+        length = None if length is None else int32(length)
+        keys = _rows(k_indexer)
+        logits = indexer_scores(q, keys, given, lists, topk_length=length, backend="smelt")
+        predict = logits.softmax(-1).nan_to_num(0.0)  # of a row without a slot
+        return TupleDict(predict=_into(out, predict.view(topk_indices.shape)))
+
+
+@torch.no_grad()
+def sparse_attn_score_recompute_wrapper(
+    q_attn: Tensor,
+    k_attn: Tensor,
+    lse: Tensor,
+    topk_indices: Tensor,
+    softmax_scale: float,
+    qhead_per_kv_head: int | None = None,
+    topk_length: Tensor | None = None,
+    topk_indices_global: bool = False,
+    out: Tensor | None = None,
+    stream=None,
+) -> TupleDict:
+    """{"target"}: attention's probabilities at each query's slots, summed over heads and divided by their sum,
+    [B, S_q, topk] fp32."""
+    with _on(stream):
+        q, sums, length = _packed(q_attn, from_flash_mla(lse), topk_length)
+        target = sparse_scores(
+            q,
+            _rows(k_attn),
+            _lists(topk_indices, k_attn.shape[1], topk_indices_global),
+            sums,
+            softmax_scale,
+            topk_length=None if length is None else int32(length),
+            backend="smelt",
+        )
+        target = target / target.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+        return TupleDict(target=_into(out, target.view(topk_indices.shape)))
+
+
+@torch.no_grad()
+def indexer_backward_wrapper(
+    index_q: Tensor,
+    weights: Tensor,
+    index_k: Tensor,
+    attn_score: Tensor,
+    index_score: Tensor,
+    topk_indices: Tensor,
+    grad_loss: Tensor,
+    sm_scale: float = 1.0,
+    loss_coeff: float = 1.0,
+    block_I: int = 128,
+    topk_indices_global: bool = False,
+    d_index_q: Tensor | None = None,
+    d_weights: Tensor | None = None,
+    d_index_k: Tensor | None = None,
+    stream=None,
+    *,
+    deterministic: bool = False,
+    **tuning,
+) -> TupleDict:
+    """{"d_index_q", "d_weights", "d_index_k"} of loss_coeff times the mean over queries of the divergence of
+    index_score, the softmax of sm_scale times the logits, from attn_score. attn_score is left as it is."""
+    with _on(stream):
+        share = loss_coeff * sm_scale / max(1, index_score[..., 0].numel())
+        whole = attn_score.sum(-1, keepdim=True)
+        grad = (index_score * whole - attn_score) * (grad_loss.float().reshape(()) * share)
+        q, given, grad = _packed(index_q, weights.float(), grad)
+        lists = _lists(topk_indices, index_k.shape[1], topk_indices_global)
+        dq, dk, dw = indexer_backward(
+            grad, q, _rows(index_k), given, lists, deterministic=deterministic, backend="smelt"
+        )
+        return TupleDict(
+            d_index_q=_into(d_index_q, dq.view(index_q.shape)),
+            d_weights=_into(d_weights, dw.view(weights.shape).to(weights.dtype)),
+            d_index_k=_into(d_index_k, dk.view(index_k.shape)),
+        )

@@ -2,7 +2,8 @@
 
 Their contract: q [B, T, H, D], kv [B, S, D], attn_sink [H] fp32, topk_idxs [B, T, topk], slots outside
 0..S-1 are masked; lse is log2 of the whole denominator, the sink in it. NeMo's `reference_rounding`
-chooses between two roundings of their kernels and has no effect here.
+chooses between two roundings of their kernels and has no effect here. The indexer: index_q [T, B, H, D],
+index_k [S, B, D], weights [T, B, H], a key for compress_ratio tokens; scores [B, T, ..].
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .._indexer import indexer_logits
 from .._sparse_attention import sparse_attention, sparse_attention_backward
 from ._conventions import LOG2E, from_base2, int32, to_base2_with_sink
+from .slime import indexer_bwd_interface, lighting_indexer
 from .tilelang import _scale
 
 
@@ -130,3 +133,82 @@ class DeepSeekV4SparseAttentionHeadChunked:
         return sparse_attn_tilelang_head_chunked(
             q, kv, attn_sink, topk_idxs, max_heads_per_kernel, sm_scale
         )
+
+
+# ---- the indexer --------------------------------------------------------------------------------
+
+
+def _make_causal_cu_seqlens(
+    seq_len_q: int, seq_len_kv: int, compress_ratio: int, device
+) -> tuple[Tensor, Tensor]:
+    """Each query's keys: from 0 to the last group that is whole behind it."""
+    seen = torch.arange(1, seq_len_q + 1, device=device, dtype=torch.int32)
+    return torch.zeros_like(seen), seen // compress_ratio
+
+
+@torch.no_grad()
+def batched_indexer_fwd(
+    q: Tensor, k: Tensor, weights: Tensor, cu_seqlen_ks: Tensor, cu_seqlen_ke: Tensor
+) -> Tensor:
+    """logits [B, T, S] fp32, -inf outside the windows."""
+    windows = int32(cu_seqlen_ks), int32(cu_seqlen_ke).clamp(max=k.shape[0])
+    return torch.stack(
+        [
+            indexer_logits(
+                q[:, batch], k[:, batch], weights[:, batch].float(), *windows, backend="smelt"
+            )
+            for batch in range(q.shape[1])
+        ]
+    )
+
+
+@torch.no_grad()
+def batched_indexer_bwd(
+    index_q: Tensor, weights: Tensor, index_k: Tensor, topk_indices: Tensor, grad_scores: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(grad_q, grad_w fp32, grad_k fp32)"""
+    parts = [
+        indexer_bwd_interface(
+            index_q[:, batch],
+            weights[:, batch],
+            index_k[:, batch],
+            topk_indices[batch],
+            grad_scores[batch],
+        )
+        for batch in range(index_q.shape[1])
+    ]
+    dq, dw, dk = (torch.stack(each, 1) for each in zip(*parts))
+    return dq, dw, dk
+
+
+def v4_lighting_indexer(
+    index_q: Tensor,
+    index_k: Tensor,
+    weights: Tensor,
+    compress_ratio: int,
+    topk: int,
+    topk_indices: Tensor | None = None,
+    cu_seqlen_ks: Tensor | None = None,
+    cu_seqlen_ke: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """(scores [B, T, topk] fp32, indices [B, T, topk] int32), differentiable in the three; topk is at most S."""
+    rows = index_k.shape[0]
+    if cu_seqlen_ks is None or cu_seqlen_ke is None:
+        cu_seqlen_ks, cu_seqlen_ke = _make_causal_cu_seqlens(
+            index_q.shape[0], rows, compress_ratio, index_q.device
+        )
+    end = cu_seqlen_ke.clamp(max=rows)
+    parts = [
+        lighting_indexer(
+            index_q[:, batch],
+            index_k[:, batch],
+            weights[:, batch],
+            cu_seqlen_ks,
+            end,
+            min(topk, rows),
+            None if topk_indices is None else topk_indices[batch],
+        )
+        for batch in range(index_q.shape[1])
+    ]
+    scores, indices = (torch.stack(each) for each in zip(*parts))
+    return scores, indices

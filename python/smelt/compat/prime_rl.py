@@ -110,10 +110,17 @@ def sparse_mla_bwd_bucketed_sorted(
 
 @torch.no_grad()
 def fp8_indexer(
-    q: Tensor, k: Tensor, w: Tensor, ks: Tensor, ke: Tensor, topk: int, weight_scale: float = 1.0
+    q: Tensor,
+    k: Tensor,
+    w: Tensor,
+    ks: Tensor,
+    ke: Tensor,
+    topk: int,
+    weight_scale: float = 1.0,
+    chunk_size: int | None = None,
 ) -> Tensor:
     """[T, topk] int32 by descending score, of bf16 q [T, H, D] and k [S, D] rounded to e4m3 row by row; S, the
-    sentinel's row, where a window has no more keys."""
+    sentinel's row, where a window has no more keys. chunk_size, which older ones have, has no effect."""
     q_rows, weights = quantize(q, factor=w.float() * weight_scale, backend="smelt")
     k_rows, k_scale = quantize(k, backend="smelt")
     indices, _, _ = indexer_topk(
@@ -128,3 +135,6 @@ def fp8_indexer(
         backend="smelt",
     )
     return indices.masked_fill(indices < 0, k.shape[0])
+
+
+fp8_indexer_full = fp8_indexer  # the same without chunks

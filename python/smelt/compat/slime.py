@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .._indexer import indexer_logits, indexer_topk, indexer_windows
+from .._indexer_training import indexer_backward, indexer_scores
 from .._sparse_attention import sparse_attention, sparse_attention_backward
 from ._conventions import from_base2, int32, one_group, to_base2
 from .tilelang import _scale
@@ -103,6 +104,28 @@ def indexer_fwd_interface(
     )
 
 
+@torch.no_grad()
+def indexer_bwd_interface(
+    index_q: Tensor, weights: Tensor, index_k: Tensor, topk_indices: Tensor, grad_scores: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(grad_q, grad_w fp32, grad_k fp32), of the shapes of index_q, weights and index_k."""
+    dq, dk, dw = indexer_backward(
+        grad_scores,
+        index_q,
+        _keys(index_k),
+        _weights(weights),
+        int32(topk_indices),
+        dk_dtype=torch.float32,
+        backend="smelt",
+    )
+    return dq, dw.view(weights.shape), dk.view(index_k.shape)
+
+
+def _weights(weights: Tensor) -> Tensor:
+    """[T, H] fp32 of [T, H] or [T, H, 1]."""
+    return (weights.squeeze(-1) if weights.dim() == 3 else weights).float()
+
+
 def lighting_indexer(
     index_q: Tensor,
     index_k: Tensor,
@@ -112,28 +135,15 @@ def lighting_indexer(
     topk: int,
     topk_indices: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(scores [T, topk] fp32, indices [T, topk] int32, -1 where there is none), by descending score.
-
-    The indexer's backward pass is not there yet: inputs that want gradients are refused, rather than left
-    without.
-    """
-    if torch.is_grad_enabled() and any(t.requires_grad for t in (index_q, index_k, weights)):
-        raise NotImplementedError(
-            "smelt: lighting_indexer has no backward pass yet: call it under torch.no_grad()"
-        )
-    weights = weights.squeeze(-1) if weights.dim() == 3 else weights
+    """(scores [T, topk] fp32, indices [T, topk] int32, -1 where there is none), by descending score, or the
+    scores of topk_indices; scores are differentiable in index_q, index_k and weights."""
+    begin, end = int32(cu_seqlen_ks), int32(cu_seqlen_ke)
+    keys, factors = _keys(index_k), _weights(weights)
     if topk_indices is not None:
-        logits = indexer_fwd_interface(index_q, index_k, weights, cu_seqlen_ks, cu_seqlen_ke)
-        scores = logits.gather(1, topk_indices.clamp(min=0).long())
-        return scores.masked_fill(topk_indices == -1, float("-inf")), topk_indices
+        seen = (topk_indices >= begin[:, None]) & (topk_indices < end[:, None])
+        lists = int32(topk_indices.masked_fill(~seen, -1))
+        return indexer_scores(index_q, keys, factors, lists, backend="smelt"), topk_indices
     indices, scores, _ = indexer_topk(
-        index_q,
-        _keys(index_k),
-        weights.float(),
-        int32(cu_seqlen_ks),
-        int32(cu_seqlen_ke),
-        topk,
-        order="score",
-        backend="smelt",
+        index_q, keys, factors, begin, end, topk, order="score", backend="smelt"
     )
     return scores, indices

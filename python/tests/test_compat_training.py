@@ -1,0 +1,180 @@
+"""The drop-ins of what trains the indexer, against definitions in double precision."""
+
+import pytest
+import smelt
+import torch
+from conftest import Problem, check_grad, check_sums
+from smelt.compat import cudnn, miles, slime
+from test_indexer_training import true_logits
+
+BATCHES, TOKENS, ROWS, HEADS, DIM, WIDTH = 2, 4, 6, 2, 64, 4
+
+
+@pytest.fixture
+def indexer(device):
+    """q [B, T, H, D], k [B, S, D], weights [B, T, H], lists of each batch's own rows."""
+    generator = torch.Generator().manual_seed(7)
+    q = torch.randn(BATCHES, TOKENS, HEADS, DIM, generator=generator).to(device, torch.bfloat16)
+    k = torch.randn(BATCHES, ROWS, DIM, generator=generator).to(device, torch.bfloat16)
+    weights = torch.randn(BATCHES, TOKENS, HEADS, generator=generator).to(device)
+    lists = torch.rand(BATCHES, TOKENS, ROWS, generator=generator).argsort(-1)[..., :WIDTH]
+    lists[0, 1, 2:] = -1
+    lists[1, 3] = -1
+    return q, k, weights, lists.to(device, torch.int32)
+
+
+def by_batch(function, *tensors):
+    return torch.stack(
+        [function(*(tensor[batch] for tensor in tensors)) for batch in range(BATCHES)]
+    )
+
+
+def by_step(tensor):
+    """Miles' layout: tokens before batches."""
+    return tensor.transpose(0, 1).contiguous()
+
+
+def gradients(q, k, weights, lists, grad):
+    """Of the logits at the slots, in double precision."""
+    leaves = [tensor.detach().double().requires_grad_() for tensor in (q, k, weights)]
+    logits = by_batch(true_logits, *leaves, lists)
+    return torch.autograd.grad(logits[lists >= 0], leaves, grad.double()[lists >= 0])
+
+
+@pytest.mark.parametrize("everywhere", [False, True], ids=["local", "global"])
+def test_cudnn_predict(indexer, everywhere):
+    q, k, weights, lists = indexer
+    given = lists
+    if everywhere:
+        first = torch.arange(BATCHES, device=lists.device, dtype=torch.int32)[:, None, None] * ROWS
+        given = torch.where(lists >= 0, lists + first, lists)
+    (predict,) = cudnn.sparse_indexer_score_recompute_wrapper(
+        q, k.unsqueeze(2), weights, given.long(), topk_indices_global=everywhere
+    )
+    want = by_batch(true_logits, q.double(), k.double(), weights.double(), lists)
+    want = want.softmax(-1).nan_to_num(0.0)
+    assert torch.allclose(predict.double(), want, rtol=1e-4, atol=1e-6)
+    out = torch.empty_like(predict)
+    length = torch.full(lists.shape[:2], 2, device=lists.device)
+    result = cudnn.sparse_indexer_score_recompute_wrapper(
+        q, k, weights, lists, topk_length=length, out=out
+    )
+    assert result["predict"] is out and bool((out[..., 2:] == 0).all())
+
+
+def test_cudnn_target(device):
+    problem = Problem(device, tokens=3, heads=2, batches=2, grad=False)
+    _, lse = problem.run(return_lse=True)
+    (target,) = cudnn.sparse_attn_score_recompute_wrapper(
+        problem.q, problem.kv, lse, problem.indices, problem.scale
+    )
+    want = smelt.sparse_scores(
+        problem.q.double(),
+        problem.kv.double(),
+        problem.indices,
+        lse.double(),
+        problem.scale,
+        backend="torch",
+    )
+    want = want / want.sum(-1, keepdim=True).clamp(min=1e-30)
+    assert torch.allclose(target.double(), want, rtol=1e-3, atol=1e-5)
+
+
+def test_cudnn_indexer_backward(indexer, device):
+    """The gradient of the mean divergence, by autograd of its definition."""
+    q, k, weights, lists = indexer
+    target = torch.rand(lists.shape, device=device).masked_fill(lists < 0, 0.0)
+    target = target / target.sum(-1, keepdim=True).clamp(min=1e-30)
+    leaves = [tensor.detach().double().requires_grad_() for tensor in (q, k, weights)]
+    logits = 0.5 * by_batch(true_logits, *leaves, lists)
+    log_predict = logits[lists[..., 0] >= 0].log_softmax(-1)
+    share = target.double()[lists[..., 0] >= 0]
+    terms = torch.where(share > 0, torch.xlogy(share, share) - share * log_predict, 0.0)
+    loss = 3.0 * terms.sum() / (BATCHES * TOKENS)
+    want = torch.autograd.grad(2.0 * loss, leaves)
+    predict = logits.detach().softmax(-1).nan_to_num(0.0).float()
+    d_index_k = torch.empty_like(k)
+    result = cudnn.indexer_backward_wrapper(
+        q,
+        weights.bfloat16(),
+        k,
+        target,
+        predict,
+        lists,
+        torch.full((1,), 2.0, device=device),
+        sm_scale=0.5,
+        loss_coeff=3.0,
+        d_index_k=d_index_k,
+    )
+    assert tuple(result)[2] is d_index_k and result["d_weights"].dtype is torch.bfloat16
+    for got, true in zip(result, (want[0], want[2], want[1])):
+        assert float((got.double() - true).norm()) < 0.02 * float(true.norm())
+
+
+def test_cudnn_indexer_forward(indexer):
+    q, k, weights, _ = indexer
+    offsets = torch.tensor([1, 4], dtype=torch.int32, device=q.device)
+    (scores,) = cudnn.indexer_forward_wrapper(
+        q, k, weights, ratio=2, sm_scale=0.5, q_causal_offsets=offsets
+    )
+    for batch in range(BATCHES):
+        every = torch.arange(ROWS, device=q.device).expand(TOKENS, ROWS)
+        seen = (torch.arange(1, TOKENS + 1, device=q.device) + offsets[batch]) // 2
+        lists = torch.where(every < seen[:, None], every, -1)
+        want = 0.5 * true_logits(
+            q[batch].double(), k[batch].double(), weights[batch].double(), lists
+        )
+        check_sums(scores[batch].masked_fill(lists < 0, 0), want.masked_fill(lists < 0, 0))
+        assert bool((scores[batch][lists < 0] == float("-inf")).all())
+    with pytest.raises(NotImplementedError, match="bf16"):
+        cudnn.indexer_forward_wrapper(q, k, weights, precision="fp8")
+
+
+def test_slime_indexer_backward(indexer):
+    q, k, weights, lists = (tensor[0] for tensor in indexer)
+    grad = torch.randn(lists.shape, device=q.device)
+    got = slime.indexer_bwd_interface(q, weights.unsqueeze(-1), k.unsqueeze(1), lists, grad)
+    assert got[1].shape == (TOKENS, HEADS, 1) and got[2].shape == (ROWS, 1, DIM)
+    assert got[2].dtype is torch.float32
+    every = gradients(*indexer, torch.stack([grad, torch.zeros_like(grad)]))
+    dq, dk, dw = (each[0] for each in every)
+    for one, true in zip(got, (dq, dw.unsqueeze(-1), dk.unsqueeze(1))):
+        check_grad(one, true)
+
+
+def test_slime_scores_take_gradients(indexer):
+    q, k, weights, _ = indexer
+    leaves = [tensor[0].clone().requires_grad_() for tensor in (q, k, weights)]
+    begin = torch.zeros(TOKENS, dtype=torch.int32, device=q.device)
+    end = torch.tensor([1, 2, 5, 6], dtype=torch.int32, device=q.device)
+    found, chosen = slime.lighting_indexer(*leaves, begin, end, 3)
+    given, _ = slime.lighting_indexer(*leaves, begin, end, 3, topk_indices=chosen)
+    for one, two in zip(
+        *(torch.autograd.grad(each[chosen >= 0].sum(), leaves) for each in (found, given))
+    ):
+        check_grad(one, two)
+    outside = torch.full_like(chosen, 5)
+    scores, _ = slime.lighting_indexer(*leaves, begin, end, 3, topk_indices=outside)
+    assert bool((scores[:3] == float("-inf")).all()) and bool((scores[3] > float("-inf")).all())
+
+
+def test_miles_indexer(indexer):
+    q, k, weights, _ = indexer
+    leaves = [by_step(tensor).requires_grad_() for tensor in (q, k[:, :2], weights)]
+    found, chosen = miles.v4_lighting_indexer(*leaves, 2, 4)
+    assert found.shape == chosen.shape == (BATCHES, TOKENS, 2)  # no more than there are keys
+    assert chosen[0].tolist()[0] == [-1, -1] and chosen[1].tolist()[1] == [0, -1]
+    windows = miles._make_causal_cu_seqlens(TOKENS, 2, 2, q.device)
+    assert windows[1].tolist() == [0, 1, 1, 2]
+    logits = miles.batched_indexer_fwd(*leaves, *windows)
+    at = logits.gather(2, chosen.clamp(min=0).long())
+    assert torch.equal(at[chosen >= 0], found[chosen >= 0])
+    grad = torch.randn(found.shape, device=q.device)
+    used = chosen >= 0
+    got = torch.autograd.grad(found[used], leaves, grad[used])
+    want = gradients(q, k[:, :2], weights, chosen, grad)
+    for one, true in zip(got, want):
+        check_grad(one, by_step(true))
+    dq, dw, dk = miles.batched_indexer_bwd(*(leaves[i] for i in (0, 2, 1)), chosen, grad)
+    for one, two in zip((dq, dk, dw), want):
+        check_grad(one, by_step(two))
