@@ -244,8 +244,9 @@ static void set_backward(struct training *training) {
     args->diq.data = device[DQ];
     args->dik_fp32.data = device[DK];
     args->dw.data = device[DWEIGHTS];
-    require(smelt_indexer_bwd_workspace(training->differentiate, args, &args->workspace_bytes),
-            "workspace");
+    require(
+        smelt_indexer_bwd_backward_workspace(training->differentiate, args, &args->workspace_bytes),
+        "workspace");
     args->workspace = allocate(training->context, args->workspace_bytes);
 }
 
@@ -283,7 +284,7 @@ static void run(const struct training *training, struct CUstream_st *stream) {
     require(smelt_indexer_loss_forward(training->compare, &training->compare_args, stream),
             "compare");
     require(
-        smelt_indexer_bwd_launch(training->differentiate, &training->differentiate_args, stream),
+        smelt_indexer_bwd_backward(training->differentiate, &training->differentiate_args, stream),
         "differentiate");
 }
 

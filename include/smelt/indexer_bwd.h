@@ -81,7 +81,7 @@ typedef struct smelt_indexer_bwd_args {
                                        is 0 */
     smelt_tensor dik_fp32;          /* [S,D] fp32 */
     smelt_tensor dik_sum;           /* [S,D] fp32, added to: what it held, plus the gradient */
-    void *workspace;                /* device memory, as smelt_indexer_bwd_workspace says */
+    void *workspace; /* device memory, as smelt_indexer_bwd_backward_workspace says */
     size_t workspace_bytes;
     size_t workspace_limit;   /* with deterministic = 1: bytes that the partial rows, of the
                                  workspace the largest part, take at most, but for one group's;
@@ -127,9 +127,9 @@ SMELT_API smelt_status smelt_indexer_bwd_get_kernel_info(const smelt_indexer_bwd
  * n queries sharing a tile (the constant GROUP_QUERIES of `smelt show`), and 4 * S * D; with
  * deterministic = 1 workspace_limit besides, and some 100 MB. Pure; any thread. Errors:
  * INVALID_ARGUMENT. */
-SMELT_API smelt_status smelt_indexer_bwd_workspace(const smelt_indexer_bwd *indexer,
-                                                   const smelt_indexer_bwd_args *args,
-                                                   size_t *bytes);
+SMELT_API smelt_status smelt_indexer_bwd_backward_workspace(const smelt_indexer_bwd *indexer,
+                                                            const smelt_indexer_bwd_args *args,
+                                                            size_t *bytes);
 
 /*
  * Launches the chain of kernels on `stream` (NULL: the default stream) and returns without waiting.
@@ -141,9 +141,9 @@ SMELT_API smelt_status smelt_indexer_bwd_workspace(const smelt_indexer_bwd *inde
  * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for what the
  * driver refuses (an unknown stream, for one).
  */
-SMELT_API smelt_status smelt_indexer_bwd_launch(const smelt_indexer_bwd *indexer,
-                                                const smelt_indexer_bwd_args *args,
-                                                struct CUstream_st *stream);
+SMELT_API smelt_status smelt_indexer_bwd_backward(const smelt_indexer_bwd *indexer,
+                                                  const smelt_indexer_bwd_args *args,
+                                                  struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

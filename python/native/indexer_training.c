@@ -128,10 +128,10 @@ static void note_indexer_bwd(const smelt_indexer_bwd_spec *spec, struct made *ma
 }
 
 static smelt_status workspace_indexer_bwd(const void *handle, const void *args, size_t *bytes) {
-    return smelt_indexer_bwd_workspace(handle, args, bytes);
+    return smelt_indexer_bwd_backward_workspace(handle, args, bytes);
 }
 
-OPERATOR_FUNCTIONS_WITH(indexer_bwd, INDEXER_BWD, note_indexer_bwd, smelt_indexer_bwd_launch)
+OPERATOR_FUNCTIONS_WITH(indexer_bwd, INDEXER_BWD, note_indexer_bwd, smelt_indexer_bwd_backward)
 static const struct pass indexer_bwd_pass = {
     OPERATOR_PASS(indexer_bwd),
     .workspace_offset = offsetof(ARGS, workspace),

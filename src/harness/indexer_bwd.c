@@ -28,12 +28,12 @@ static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH)};
 
 SMELT__HARNESS_SPEC_API(indexer_bwd, SMELT_INDEXER_BWD_SPEC_INIT)
 
-static smelt_status launch(const void *object, const void *args, struct CUstream_st *stream) {
-    return smelt_indexer_bwd_launch(object, args, stream);
+static smelt_status backward(const void *object, const void *args, struct CUstream_st *stream) {
+    return smelt_indexer_bwd_backward(object, args, stream);
 }
 
 static smelt_status workspace(const void *object, const void *args, size_t *bytes) {
-    return smelt_indexer_bwd_workspace(object, args, bytes);
+    return smelt_indexer_bwd_backward_workspace(object, args, bytes);
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -475,7 +475,7 @@ static const struct smelt__harness_pass passes[] = {
         .rates = rates,
         .tiny = tiny,
         .workspace = workspace,
-        .launch = launch,
+        .launch = backward,
     },
 };
 

@@ -220,14 +220,16 @@ static smelt_status check_args(const smelt_indexer_bwd *indexer, smelt_indexer_b
                                       args, &workspace, 1);
     if (status == SMELT_OK)
         status = smelt__check_workspace(args->workspace, args->workspace_bytes, layout->bytes,
-                                        SMELT__BACKWARD_ALIGNMENT, "smelt_indexer_bwd_workspace");
+                                        SMELT__BACKWARD_ALIGNMENT,
+                                        "smelt_indexer_bwd_backward_workspace");
     return status == SMELT_OK ? smelt__operator_check_grid(&indexer->kernels, SMELT_PASS_BACKWARD,
                                                            layout->dik.groups)
                               : status;
 }
 
-smelt_status smelt_indexer_bwd_workspace(const smelt_indexer_bwd *indexer,
-                                         const smelt_indexer_bwd_args *given, size_t *bytes) {
+smelt_status smelt_indexer_bwd_backward_workspace(const smelt_indexer_bwd *indexer,
+                                                  const smelt_indexer_bwd_args *given,
+                                                  size_t *bytes) {
     smelt_indexer_bwd_args args;
     if (!indexer || !bytes)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL",
@@ -437,9 +439,9 @@ static smelt_status launch_chain(const struct call *call) {
     return status == SMELT_OK && sums > 0 ? launch_finish(call) : status;
 }
 
-smelt_status smelt_indexer_bwd_launch(const smelt_indexer_bwd *indexer,
-                                      const smelt_indexer_bwd_args *given,
-                                      struct CUstream_st *stream) {
+smelt_status smelt_indexer_bwd_backward(const smelt_indexer_bwd *indexer,
+                                        const smelt_indexer_bwd_args *given,
+                                        struct CUstream_st *stream) {
     smelt_indexer_bwd_args args;
     int pushed;
     if (!indexer)

@@ -147,7 +147,7 @@ static const struct refused_change changes[] = {
     SET_AS(dik_fp32.data, "several of dik", 0x1000),
     SET_AS(dik.data, "16 bytes", 0x1008),
     SET(dik.strides[0], 32),
-    SET_AS(workspace, "smelt_indexer_bwd_workspace", 0),
+    SET_AS(workspace, "smelt_indexer_bwd_backward_workspace", 0),
     SET(workspace_bytes, 100),
 };
 
