@@ -1,5 +1,6 @@
 //@use common/base.cuh
 //@use common/fragments.cuh
+//@use common/grain.cuh
 //@use common/key_units.cuh
 //@use common/tile.cuh
 //@use ptx/cp_async.cuh
@@ -26,7 +27,8 @@
  * DIM] = dX^T Q: units of 32 columns and KEY_TILES tiles of 16 keys, warps in turn, each to global
  * memory from the registers (common/key_units.cuh)
  *
- * So a key that several members have is added to dik once.
+ * So a key that several members have is added to dik once. With DETERMINISTIC what is added is
+ * rounded before, so that additions are exact (common/grain.cuh).
  *
  * Shared memory (offsets and sizes: the plan above):
  *   QUERY   [BLOCK_HEADS][DIM] bf16; at the end dQ, on its way to global memory
@@ -71,7 +73,6 @@ enum {
 
 /* What the block computes: at ITEM_OFFSET, since registers are short. */
 struct item {
-    int number;                 /* of the launch's */
     int group;                  /* of all */
     int blocks;                 /* of keys in its list */
     int queries[GROUP_QUERIES]; /* tokens, or -1: none */
@@ -89,7 +90,6 @@ DEVICE void describe_item(const struct indexer_bwd_main_params *params, u32 numb
         item->queries[member] = params->members[(i64)group * GROUP_QUERIES + member];
     }
     if (member == 0) {
-        item->number = (int)number;
         item->group = group;
         item->blocks = (params->counts[group] + BLOCK_KEYS - 1) / BLOCK_KEYS;
     }
@@ -369,18 +369,30 @@ DEVICE void store_dw(const struct indexer_bwd_main_params *params, const float *
 
 /* ---- dK -------------------------------------------------------------------------------------- */
 
-/* The rows of a block's keys in dik, or with partial rows in what the launch has of them, from a
- * column on. */
+/* The rows of a block's keys in dik, from a column on. */
 DEVICE struct unit_rows find_unit_rows(const struct indexer_bwd_main_params *params, int block,
                                        int column) {
-    const int place = column + unit_place();
-    struct unit_rows rows = {(char *)params->dik + 4 * place, DIM * 4, block_entries(block)};
-    if (DETERMINISTIC) {
-        const i64 row = (i64)block_item()->number * params->key_stride + block * BLOCK_KEYS;
-        rows.first = (char *)params->partials + 2 * (row * DIM + place);
-        rows.row_bytes = DIM * 2;
-    }
+    const int place = column + unit_place(false);
+    struct unit_rows rows = {(char *)params->dik + 4 * place, DIM * 4, block_entries(block), false};
     return rows;
+}
+
+/* The grains of this lane's rows in a unit, 8 apart. */
+DEVICE void load_grains(float *grains, const struct indexer_bwd_main_params *params,
+                        const struct unit_rows *rows, int slot) {
+#pragma unroll
+    for (int i = 0; i < KEY_TILES * 2; ++i) {
+        const int key = rows->keys[slot + i * 8 + (int)thread_number() % 32 / 4];
+        grains[i] = key >= 0 ? params->grains[key] : 0.0f;
+    }
+}
+
+/* A unit's sums as multiples of their rows' grains. */
+DEVICE void round_unit(float *sums, const float *grains) {
+#pragma unroll
+    for (int i = 0; i < KEY_TILES * 16; ++i) {
+        sums[i] = round_to_grain(sums[i], grains[i / 16 * 2 + i % 4 / 2]);
+    }
 }
 
 /* dK of a key block. */
@@ -393,10 +405,16 @@ DEVICE void add_dk(const struct indexer_bwd_main_params *params, int block) {
         const u32 query =
             rows_first(shared_address(QUERY_OFFSET), 0, column / CHUNK_COLUMNS, ROW_BYTES);
         const struct unit_rows rows = find_unit_rows(params, block, column);
-        float sums[KEY_TILES * 16];
+        float sums[KEY_TILES * 16], grains[KEY_TILES * 2];
+        if (DETERMINISTIC) {
+            load_grains(grains, params, &rows, slot);
+        }
         clear(sums, KEY_TILES * 16);
         multiply_transposed(sums, KEY_TILES, BLOCK_HEADS / 16, weights, WEIGHT_PITCH, query,
                             ROW_BYTES);
+        if (DETERMINISTIC) {
+            round_unit(sums, grains);
+        }
         put_unit(&rows, slot, KEY_TILES, sums);
     }
 }

@@ -12,25 +12,23 @@ struct indexer_bwd_main_params {
     /* iq as [tokens, HEADS, DIM], for the copy engine: variants with TENSOR_MAPS alone. Boxes: 64
      * columns, BLOCK_HEADS / GROUP_QUERIES heads, of one query. */
     struct tensor_map iq_map;
-    const void *iq;     /* [tokens, HEADS, DIM] bf16 */
-    const void *ik;     /* [rows, DIM] bf16 */
-    const float *w;     /* [tokens, HEADS] */
-    const int *members; /* [groups, GROUP_QUERIES] token, or -1: none */
-    const int *counts;  /* [groups] keys in the group's list */
-    const int *runs;    /* [groups, 2] with GROUP_TILES 2: where the keys of the second half of the
-                           members begin, and where those of the first half end; else null. The
-                           list is: keys of the first half alone, of both, of the second alone */
-    const int *keys;    /* [groups, key_stride] the lists; -1 behind a list's end, up to the next
-                           multiple of 64 */
-    const float *grads; /* [groups, GROUP_QUERIES, key_stride] of each member's logits; 0 where
-                           it has not the key, and where keys has -1 */
-    void *diq;          /* [tokens, HEADS, DIM] bf16; every member's is written */
-    float *dw;          /* [tokens, HEADS]; likewise */
-    float *dik;         /* [rows, DIM] sums, columns in the order of sparse_attn_bwd.columns.cuh;
-                           not with DETERMINISTIC */
-    void *partials;     /* with DETERMINISTIC: bf16 [groups, key_stride, DIM], the same order of
-                           columns; written up to each list's end, from the launch's first group on
-                         */
+    const void *iq;      /* [tokens, HEADS, DIM] bf16 */
+    const void *ik;      /* [rows, DIM] bf16 */
+    const float *w;      /* [tokens, HEADS] */
+    const int *members;  /* [groups, GROUP_QUERIES] token, or -1: none */
+    const int *counts;   /* [groups] keys in the group's list */
+    const int *runs;     /* [groups, 2] with GROUP_TILES 2: where the keys of the second half of the
+                            members begin, and where those of the first half end; else null. The
+                            list is: keys of the first half alone, of both, of the second alone */
+    const int *keys;     /* [groups, key_stride] the lists; -1 behind a list's end, up to the next
+                            multiple of 64 */
+    const float *grads;  /* [groups, GROUP_QUERIES, key_stride] of each member's logits; 0 where
+                            it has not the key, and where keys has -1 */
+    void *diq;           /* [tokens, HEADS, DIM] bf16; every member's is written */
+    float *dw;           /* [tokens, HEADS]; likewise */
+    float *dik;          /* [rows, DIM] sums, columns in the order of sparse_attn_bwd.columns.cuh */
+    const float *grains; /* [rows] with DETERMINISTIC: by which what is added to a row of dik is
+                            rounded (common/grain.cuh) */
     long long iq_token_stride, iq_head_stride;
     long long w_token_stride;
     long long diq_token_stride, diq_head_stride;

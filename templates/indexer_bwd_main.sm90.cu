@@ -1,12 +1,12 @@
 //@use common/base.cuh
 //@use common/descriptor.cuh
 //@use common/fragment_tile.cuh
+//@use common/grain.cuh
 //@use common/quad.cuh
 //@use common/row_sums.cuh
 //@use common/warp_arrival.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
-//@use ptx/grid.cuh
 //@use ptx/math.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/memory.cuh
@@ -21,7 +21,7 @@
 //@use ptx/wgmma_ss.cuh n = 64, ta = 0, tb = 0
 //@use indexer_bwd_main.params.h
 /*
- * The indexer's backward pass with wgmma: diq, dw, and the sums (or partial rows) of dik.
+ * The indexer's backward pass with wgmma: diq, dw, and the sums of dik.
  * Mathematics and shapes: include/smelt/indexer_bwd.h; what groups and lists are:
  * indexer_bwd_main.params.h.
  *
@@ -34,7 +34,8 @@
  *   dw += sum over keys of grad max(X, 0)
  *   dQ += dX K                        [rows, DIM], in registers for all of the item
  *   dK  = dX^T Q                      [keys, DIM], of all tiles together: added to the rows in
- *                                     global memory, or stored
+ *                                     global memory, with DETERMINISTIC rounded before, so that
+ *                                     additions are exact (common/grain.cuh)
  *
  * Neighbouring queries share most keys: one addition of a row of dik serves all of a group. A key
  * that a query lacks has a grad of 0 there.
@@ -101,6 +102,7 @@ enum {
     X_VALUES = 2 * FRAGMENT_WORDS, /* of a thread */
     DQ_VALUES = DIM / 2,
     CHUNKS = DIM / SUM_COLUMNS, /* of dK */
+    SUM_BYTES = 4,              /* of a value of it in global memory */
 
     ROW_PIECES = DIM / 8,                        /* of a key, 16 bytes each */
     ROW_STEP = WARPGROUP / ROW_PIECES,           /* keys copied at a time */
@@ -391,39 +393,47 @@ DEVICE void issue_chunk(float *sums, const u32 *dx, u64 queries, int tiles, int 
     wgmma_commit();
 }
 
-/* Where a block's dK goes: this thread's four rows of dik or of the launch's partial ones, `place`
- * being the first of the block's. Behind a list's end dK is 0: partial rows there are nobody's, and
- * a zero may as well be added to the block's first key. (A branch at each addition would cost
- * more.)
- */
-DEVICE void take_rows(char **rows, const struct indexer_bwd_main_params *params, u32 block,
-                      i64 place) {
+/* Where a block's dK goes: this thread's four rows of dik, and their grains. */
+struct sum_rows {
+    char *at[4];
+    float grains[4]; /* with DETERMINISTIC */
+};
+
+/* Behind a list's end dK is 0: a zero may as well be added to the block's first key. (A branch at
+ * each addition would cost more.) */
+DEVICE void take_rows(struct sum_rows *rows, const struct indexer_bwd_main_params *params,
+                      u32 block) {
     const u32 thread = threadIdx.x % WARPGROUP;
     const int first = (int)(thread / 32 * 16 + thread / 4 % 4);
     const int *const numbers =
         (const int *)(arena + NUMBERS_OFFSET) + block % NUMBER_STAGES * BLOCK_KEYS;
-    char *const sums = DETERMINISTIC ? (char *)params->partials : (char *)params->dik;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const int key = numbers[first + 4 * i];
-        const i64 row = DETERMINISTIC ? place + first + 4 * i : key < 0 ? numbers[0] : key;
-        rows[i] = sums + (row * DIM + first_sum()) * SUM_BYTES;
+        const int key = numbers[first + 4 * i], row = key < 0 ? numbers[0] : key;
+        rows->at[i] = (char *)params->dik + ((i64)row * DIM + first_sum()) * SUM_BYTES;
+        rows->grains[i] = DETERMINISTIC ? params->grains[row] : 0.0f;
     }
 }
 
-/* Adds what exchange_rows gave to the rows of global memory, or stores it. */
-DEVICE void send_rows(char *const *rows, const float *values, int chunk, int half) {
+/* Adds what exchange_rows gave to the rows of global memory. */
+DEVICE void send_rows(const struct sum_rows *rows, float *values, int chunk, int half) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        send_sums(rows[2 * half + i] + chunk * SUM_COLUMNS * SUM_BYTES, &values[4 * i]);
+        const int row = 2 * half + i;
+#pragma unroll
+        for (int k = 4 * i; k < 4 * i + 4 && DETERMINISTIC; ++k) {
+            values[k] = round_to_grain(values[k], rows->grains[row]);
+        }
+        send_sums(rows->at[row] + chunk * SUM_COLUMNS * SUM_BYTES, &values[4 * i], false);
     }
 }
 
 /* Of a block, all chunks of `tiles` tiles from `tile` on, each sent while the next one is computed.
  * Half of the last one is `held`, to be sent when the next block's first is in the tensor cores;
  * until then `rows` are the block's before. */
-DEVICE void sum_tiles(char **rows, float *held, const struct indexer_bwd_main_params *params,
-                      u64 queries, int tile, int tiles, u32 block, i64 place) {
+DEVICE void sum_tiles(struct sum_rows *rows, float *held,
+                      const struct indexer_bwd_main_params *params, u64 queries, int tile,
+                      int tiles, u32 block) {
     float sums[2][SUM_VALUES], values[SENT_VALUES];
     u32 dx[ROW_TILES * FRAGMENT_WORDS];
 #pragma unroll
@@ -436,7 +446,7 @@ DEVICE void sum_tiles(char **rows, float *held, const struct indexer_bwd_main_pa
     if (block > 0) {
         send_rows(rows, held, CHUNKS - 1, 1);
     }
-    take_rows(rows, params, block, place);
+    take_rows(rows, params, block);
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS - 1; ++chunk) {
         issue_chunk(sums[(chunk + 1) % 2], dx, queries, tiles, chunk + 1);
@@ -457,7 +467,7 @@ DEVICE void sum_tiles(char **rows, float *held, const struct indexer_bwd_main_pa
 DEVICE void run_sums(const struct indexer_bwd_main_params *params) {
     registers_increase(SUMS_REGISTERS);
     float held[SENT_VALUES] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-    char *rows[4] = {0, 0, 0, 0};
+    struct sum_rows rows = {{0, 0, 0, 0}, {0.0f, 0.0f, 0.0f, 0.0f}};
     u32 block = 0, item = 0;
 #pragma unroll 1
     for (int group = first_group(params); group >= params->first_group; group -= (int)gridDim.x) {
@@ -465,18 +475,17 @@ DEVICE void run_sums(const struct indexer_bwd_main_params *params) {
         const u64 queries = columns_descriptor(queries_at(item, 0));
         const struct run lower = tile_run(params, group, 0);
         const struct run upper = tile_run(params, group, ROW_TILES - 1);
-        const i64 place = (i64)(group - params->first_group) * params->key_stride;
         int first = 0;
         wait_full(QUERIES_FULL, item, 2);
 #pragma unroll 1
         for (; block < end; ++block) {
             wait_full(SLOPES_FULL, block, 2);
             if (!meets(upper, first)) {
-                sum_tiles(rows, held, params, queries, 0, 1, block, place + first);
+                sum_tiles(&rows, held, params, queries, 0, 1, block);
             } else if (!meets(lower, first)) {
-                sum_tiles(rows, held, params, queries, ROW_TILES - 1, 1, block, place + first);
+                sum_tiles(&rows, held, params, queries, ROW_TILES - 1, 1, block);
             } else {
-                sum_tiles(rows, held, params, queries, 0, ROW_TILES, block, place + first);
+                sum_tiles(&rows, held, params, queries, 0, ROW_TILES, block);
             }
             first += BLOCK_KEYS;
         }
@@ -484,7 +493,7 @@ DEVICE void run_sums(const struct indexer_bwd_main_params *params) {
         ++item;
     }
     if (block > 0) {
-        send_rows(rows, held, CHUNKS - 1, 1);
+        send_rows(&rows, held, CHUNKS - 1, 1);
     }
 }
 
@@ -578,9 +587,6 @@ DEVICE void run_gather(const struct indexer_bwd_main_params *params) {
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_bwd_main_params params) {
-    if (DETERMINISTIC && threadIdx.x == 0) {
-        grid_launch_dependents();
-    }
     initialise_barriers();
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
     if (warpgroup < SUMS_WARPGROUP) {

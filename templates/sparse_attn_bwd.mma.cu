@@ -519,8 +519,9 @@ DEVICE void store_dq(const struct sparse_attn_bwd_params *params, bool zeros) {
  * column on. */
 DEVICE struct unit_rows find_unit_rows(const struct sparse_attn_bwd_params *params, int block,
                                        int column) {
-    const int place = column + unit_place();
-    struct unit_rows rows = {(char *)params->dkv + 4 * place, DQK * 4, block_entries(block)};
+    const int place = column + unit_place(DETERMINISTIC);
+    struct unit_rows rows = {(char *)params->dkv + 4 * place, DQK * 4, block_entries(block),
+                             DETERMINISTIC};
     if (DETERMINISTIC) {
         const u32 item = (u32)block_item()->number;
         const i64 key = (i64)(item / HEAD_BLOCKS) * params->key_stride + block * BLOCK_KEYS;

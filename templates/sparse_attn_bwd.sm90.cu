@@ -108,6 +108,7 @@ enum {
     ROW_STEP_BYTES = 2 * ATOM_BYTES, /* 16 rows of a tile: a k-step along rows */
 
     PRODUCT_VALUES = 2 * FRAGMENT_WORDS, /* S or dP of a thread */
+    SUM_BYTES = DETERMINISTIC ? 2 : 4,   /* of a value of dKV in global memory */
     CHUNKS = DQK / SUM_COLUMNS,          /* of dKV */
     VALUE_CHUNKS = DV / SUM_COLUMNS,
     PART_CHUNKS = PART_TILES * TILE_COLUMNS / SUM_COLUMNS
@@ -469,7 +470,7 @@ DEVICE void send_rows(const struct sparse_attn_bwd_params *params, const float *
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         send_sums(row_at(params, rows[2 * half + i]) + chunk * SUM_COLUMNS * SUM_BYTES,
-                  &values[4 * i]);
+                  &values[4 * i], DETERMINISTIC);
     }
 }
 

@@ -117,8 +117,7 @@ static const struct tensor_argument indexer_bwd_tensors[] = {
     TENSOR(dik_fp32, "SD", FP32, ROWS | OPTIONAL),
     TENSOR(dik_sum, "SD", FP32, ROWS | OPTIONAL),
 };
-static const struct scalar_argument indexer_bwd_scalars[] = {SCALAR(free_multiprocessors, INT),
-                                                             SCALAR(workspace_limit, SIZE)};
+static const struct scalar_argument indexer_bwd_scalars[] = {SCALAR(free_multiprocessors, INT)};
 static const struct extent_argument indexer_bwd_extents[] = {EXTENT('T', tokens), EXTENT('S', rows),
                                                              EXTENT('W', width)};
 

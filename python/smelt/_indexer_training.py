@@ -138,7 +138,7 @@ def _gradients(grad, *arguments):
     dq, dk, dweights = _fake_gradients(grad, *arguments)
     wide = dk.dtype is torch.float32
     written = (dq, dweights, None if wide else dk, dk if wide else None, None)
-    launched(found.forward, (*given, grad.float()), written, (free, 0))
+    launched(found.forward, (*given, grad.float()), written, (free,))
     return dq, dk, dweights
 
 

@@ -115,15 +115,6 @@ static struct smelt__key_rows dik_rows(const struct smelt__problem *problem) {
     return (struct smelt__key_rows){TENSOR(DIK), TENSOR(DIK_FP32), TENSOR(DIK_SUM), spec->dim};
 }
 
-/* Partial rows of small problems are taken in chunks, too. */
-static size_t limit_of(const struct smelt__problem *problem) {
-    enum { SMALL = 1 << 24 };
-    const smelt_indexer_bwd_spec *spec = problem->spec;
-    const size_t bytes =
-        (size_t)(problem->extents[TENSOR(T)] * problem->options.width) * (size_t)spec->dim * 2;
-    return bytes < SMALL ? bytes / 3 + 1 : 0;
-}
-
 static void shape(struct smelt__problem *problem) {
     const smelt_indexer_bwd_spec *spec = problem->spec;
     smelt_indexer_bwd_args *args = problem->args;
@@ -138,7 +129,6 @@ static void shape(struct smelt__problem *problem) {
     problem->extents[TENSOR(D)] = spec->dim;
     problem->extents[TENSOR(WIDTH)] = args->width;
     problem->extents[TENSOR(ONE)] = 1;
-    args->workspace_limit = limit_of(problem);
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {
@@ -169,6 +159,9 @@ static void fill_weights(const struct fill *fill, int64_t query) {
         w[h] = 0.3F * normal(fill, &random);
 }
 
+/* One in so many is LARGE times as large: a loss's gradients are as uneven. */
+enum { LARGE_ONE_IN = 32, LARGE = 40 };
+
 /* Of masked slots NaN: who takes one gives himself away. */
 static void fill_grads(const struct fill *fill, int64_t query) {
     const int64_t width = fill->problem->options.width;
@@ -177,7 +170,8 @@ static void fill_grads(const struct fill *fill, int64_t query) {
     struct smelt__random random =
         smelt__random_at(fill->problem->options.seed, STREAM_GRAD, (uint64_t)query);
     for (int64_t i = 0; i < width; i++) {
-        const float value = 0.07F * normal(fill, &random);
+        const int factor = smelt__random_below(&random, LARGE_ONE_IN) == 0 ? LARGE : 1;
+        const float value = 0.07F * (float)factor * normal(fill, &random);
         grad[i] = smelt__slots_row(fill->problem, &slots, query, i) >= 0 ? value : NAN;
     }
 }

@@ -6,6 +6,7 @@
 
 #include "codegen/families/indexer_bwd.h"
 #include "common/tensor_map.h"
+#include "indexer_bwd_grains.params.h"
 #include "indexer_bwd_main.params.h"
 #include "ops/arguments.h"
 #include "ops/divide.h"
@@ -16,9 +17,13 @@
 #include "runtime/tensor_map.h"
 
 enum {
-    KEY_STEP = 64,            /* lists are padded to whole blocks of it */
-    TENSOR_MAP_COLUMNS = 64,  /* of a box */
-    MOST_MAP_STRIDE_BITS = 40 /* bytes that a map's strides stay below */
+    KEY_STEP = 64,              /* lists are padded to whole blocks of it */
+    TENSOR_MAP_COLUMNS = 64,    /* of a box */
+    MOST_MAP_STRIDE_BITS = 40,  /* bytes that a map's strides stay below */
+    TOPS = 1024,                /* blocks that find the largest addend, at most */
+    MOST_UNIT_BITS = 22,        /* an addend's, in units: fp32 holds so many, and one more */
+    BOUND_BITS = 31,            /* of all addends of a row together */
+    MOST_EXACT_GROUPS = 1 << 21 /* whose addends' rounding has room in a bound */
 };
 
 /* Rows of ik above which lists are put into ascending order: from there on dik's sums and ik no
@@ -30,7 +35,7 @@ static const int64_t ASCENDING_ROWS = 49152;
 struct smelt_indexer_bwd {
     struct smelt__operator kernels;
     int heads, dim, topk, deterministic;
-    int group_queries, block_heads, group_tiles, tensor_maps, sums_beside;
+    int group_queries, block_heads, group_tiles, tensor_maps;
 };
 
 _Static_assert(sizeof(smelt_indexer_bwd_spec) <= SMELT__MOST_SPEC_BYTES, "operator.c copies it");
@@ -74,11 +79,9 @@ smelt_status smelt_indexer_bwd_supported(const smelt_context *context,
 
 /* Number `kernel` of the operator's expansion. */
 static int place_of(const smelt_indexer_bwd *indexer, enum smelt__indexer_bwd_kernel kernel) {
-    if (indexer->deterministic)
-        return (int)kernel;
-    return kernel == SMELT__INDEXER_BWD_MAIN     ? 1
-           : kernel == SMELT__INDEXER_BWD_FINISH ? 2
-                                                 : (int)kernel;
+    const int left_out = SMELT__INDEXER_BWD_MAIN - SMELT__INDEXER_BWD_REACH;
+    return (int)kernel -
+           (!indexer->deterministic && kernel >= SMELT__INDEXER_BWD_MAIN ? left_out : 0);
 }
 
 static const struct smelt__kernel *kernel_of(const smelt_indexer_bwd *indexer,
@@ -105,7 +108,6 @@ static smelt_status keep_plan(smelt_indexer_bwd *made, const struct smelt__spec 
     made->block_heads = smelt__plan_constant(&plan, "BLOCK_HEADS", NULL);
     made->group_tiles = smelt__plan_constant(&plan, "GROUP_TILES", NULL);
     made->tensor_maps = smelt__plan_constant(&plan, "TENSOR_MAPS", NULL);
-    made->sums_beside = smelt__plan_constant(&plan, "SUMS_BESIDE", NULL);
     return SMELT_OK;
 }
 
@@ -154,17 +156,15 @@ static smelt_status read_args(const smelt_indexer_bwd *indexer, const smelt_inde
 /* Where each array lies in the workspace, bytes from its start. */
 struct layout {
     size_t members, runs, list_values;
+    size_t reach, tops, grains;
+    size_t bounds; /* ahead of the sums: zeroed together */
     struct smelt__key_grads_layout dik;
     size_t bytes; /* of all */
 };
 
+/* dik's sums: in deterministic mode, too, they are added to, since additions are exact. */
 static struct smelt__key_grads_shape shape_of(const smelt_indexer_bwd *indexer) {
-    return (struct smelt__key_grads_shape){
-        .columns = indexer->dim,
-        .deterministic = indexer->deterministic,
-        .head_blocks = 1,
-        .sums_beside = indexer->sums_beside,
-    };
+    return (struct smelt__key_grads_shape){.columns = indexer->dim, .head_blocks = 1};
 }
 
 static struct layout find_layout(const smelt_indexer_bwd *indexer,
@@ -185,8 +185,25 @@ static struct layout find_layout(const smelt_indexer_bwd *indexer,
         smelt__workspace_place(&layout.bytes, groups * layout.dik.key_stride, sizeof(int));
     layout.list_values =
         smelt__workspace_place(&layout.bytes, entries * layout.dik.key_stride, sizeof(float));
-    smelt__key_grads_place(&shape, args->workspace_limit, &layout.bytes, &layout.dik);
+    if (indexer->deterministic) {
+        layout.reach = smelt__workspace_place(&layout.bytes, entries, sizeof(float));
+        layout.tops = smelt__workspace_place(&layout.bytes, TOPS, sizeof(float));
+        layout.grains = smelt__workspace_place(&layout.bytes, args->rows, sizeof(float));
+    }
+    layout.bounds = smelt__workspace_place(&layout.bytes, indexer->deterministic ? args->rows : 0,
+                                           sizeof(unsigned));
+    smelt__key_grads_place(&shape, 0, &layout.bytes, &layout.dik);
     return layout;
+}
+
+/* In deterministic mode. */
+static smelt_status check_groups(const smelt_indexer_bwd *indexer, int64_t groups) {
+    if (!indexer->deterministic || groups <= MOST_EXACT_GROUPS)
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "tokens are too many for deterministic=1: at most %" PRId64
+                       " are added up exactly; split the call, and let dik_sum add the parts up",
+                       (int64_t)MOST_EXACT_GROUPS * indexer->group_queries);
 }
 
 /* Exactly one kind of dik. */
@@ -213,6 +230,8 @@ static smelt_status check_args(const smelt_indexer_bwd *indexer, smelt_indexer_b
         smelt__check_extent("free_multiprocessors", args->free_multiprocessors, 0, INT32_MAX);
     if (status == SMELT_OK)
         status = smelt__check_extent("reserved", args->reserved, 0, 0);
+    if (status == SMELT_OK)
+        status = check_groups(indexer, layout->dik.groups);
     if (status == SMELT_OK)
         status = check_outputs(args);
     if (status == SMELT_OK)
@@ -300,6 +319,51 @@ static smelt_status launch_lists(const struct call *call) {
                   smelt__blocks_for(kernel, layout->dik.groups, kernel->most_blocks), &params);
 }
 
+/* An addend's most bits such that those of all groups together have BOUND_BITS. */
+static int unit_bits(int64_t groups) {
+    int bits = BOUND_BITS;
+    while (bits > MOST_UNIT_BITS || groups << bits > (INT64_C(1) << BOUND_BITS))
+        bits--;
+    return bits;
+}
+
+/* By what is rounded what is added to each row of dik. */
+static smelt_status launch_grains(const struct call *call) {
+    const smelt_indexer_bwd *indexer = call->indexer;
+    const smelt_indexer_bwd_args *args = call->args;
+    const struct layout *layout = &call->layout;
+    const struct smelt__kernel *const reach = kernel_of(indexer, SMELT__INDEXER_BWD_REACH);
+    const int64_t groups = layout->dik.groups, most = reach->resident_blocks;
+    const int64_t blocks = groups < most ? groups : most;
+    const struct indexer_bwd_grains_params params = {
+        .iq = args->iq.data,
+        .w = args->w.data,
+        .members = at(call, layout->members),
+        .counts = at(call, layout->dik.counts),
+        .keys = at(call, layout->dik.keys),
+        .grads = at(call, layout->list_values),
+        .reach = at(call, layout->reach),
+        .tops = at(call, layout->tops),
+        .bounds = at(call, layout->bounds),
+        .grains = at(call, layout->grains),
+        .iq_token_stride = args->iq.strides[0],
+        .iq_head_stride = args->iq.strides[1],
+        .w_token_stride = args->w.strides[0],
+        .heads = indexer->heads,
+        .dim = indexer->dim,
+        .rows = (int)args->rows,
+        .groups = (int)groups,
+        .group_queries = indexer->group_queries,
+        .key_stride = layout->dik.key_stride,
+        .top_count = (int)(blocks < TOPS ? blocks : TOPS),
+        .bits = unit_bits(groups),
+    };
+    smelt_status status = launch(call, SMELT__INDEXER_BWD_REACH, params.top_count, &params);
+    if (status == SMELT_OK)
+        status = launch(call, SMELT__INDEXER_BWD_BOUNDS, blocks, &params);
+    return status == SMELT_OK ? launch(call, SMELT__INDEXER_BWD_GRAINS, blocks, &params) : status;
+}
+
 /* iq, boxes of one query. */
 static smelt_status make_map(const struct call *call, struct tensor_map *map) {
     const smelt_indexer_bwd *indexer = call->indexer;
@@ -349,6 +413,7 @@ static smelt_status fill_main(const struct call *call, struct indexer_bwd_main_p
         .diq = args->diq.data,
         .dw = args->dw.data,
         .dik = at(call, layout->dik.sums),
+        .grains = at(call, layout->grains),
         .iq_token_stride = args->iq.strides[0],
         .iq_head_stride = args->iq.strides[1],
         .w_token_stride = args->w.strides[0],
@@ -368,11 +433,10 @@ static smelt_status launch_groups(const void *user, const struct smelt__key_grad
     const struct main_launch *main = user;
     const struct call *call = main->call;
     const struct smelt__kernel *kernel = kernel_of(call->indexer, SMELT__INDEXER_BWD_MAIN);
-    const int left = call->args->free_multiprocessors + chunk->beside;
+    const int left = call->args->free_multiprocessors;
     struct indexer_bwd_main_params params = main->params;
     params.first_group = (int)chunk->first;
     params.groups = (int)chunk->groups;
-    params.partials = chunk->partials;
     return launch(call, SMELT__INDEXER_BWD_MAIN,
                   smelt__blocks_for(kernel, chunk->groups, smelt__blocks_beside(kernel, left)),
                   &params);
@@ -380,7 +444,7 @@ static smelt_status launch_groups(const void *user, const struct smelt__key_grad
 
 static struct smelt__key_grads_call dik_of(const struct call *call) {
     const smelt_indexer_bwd *indexer = call->indexer;
-    struct smelt__key_grads_call dik = {
+    return (struct smelt__key_grads_call){
         .context = indexer->kernels.context,
         .shape = shape_of(indexer),
         .layout = &call->layout.dik,
@@ -389,13 +453,6 @@ static struct smelt__key_grads_call dik_of(const struct call *call) {
         .launch_groups = launch_groups,
         .stream = call->stream,
     };
-    if (indexer->deterministic) {
-        dik.count = kernel_of(indexer, SMELT__INDEXER_BWD_COUNT);
-        dik.scan = kernel_of(indexer, SMELT__INDEXER_BWD_SCAN);
-        dik.place = kernel_of(indexer, SMELT__INDEXER_BWD_PLACE);
-        dik.sum = kernel_of(indexer, SMELT__INDEXER_BWD_SUM);
-    }
-    return dik;
 }
 
 /* diq and dw, and the sums of dik. */
@@ -427,15 +484,21 @@ static smelt_status launch_finish(const struct call *call) {
 }
 
 static smelt_status launch_chain(const struct call *call) {
+    const struct layout *layout = &call->layout;
     const size_t sums = (size_t)call->args->rows * (size_t)call->indexer->dim;
+    const size_t zeros = (layout->dik.sums - layout->bounds) / sizeof(float) + sums;
     smelt_status status = SMELT_OK;
     if (sums > 0)
-        status = smelt__fill_async(call->indexer->kernels.context, at(call, call->layout.dik.sums),
-                                   0, sums, call->stream);
-    if (status == SMELT_OK && call->args->tokens > 0)
-        status = launch_lists(call);
-    if (status == SMELT_OK && call->args->tokens > 0)
-        status = launch_main(call);
+        status = smelt__fill_async(call->indexer->kernels.context, at(call, layout->bounds), 0,
+                                   zeros, call->stream);
+    if (call->args->tokens > 0) {
+        if (status == SMELT_OK)
+            status = launch_lists(call);
+        if (status == SMELT_OK && call->indexer->deterministic)
+            status = launch_grains(call);
+        if (status == SMELT_OK)
+            status = launch_main(call);
+    }
     return status == SMELT_OK && sums > 0 ? launch_finish(call) : status;
 }
 

@@ -3,8 +3,8 @@
 //@use ptx/memory.cuh
 //@use ptx/reduce.cuh
 /*
- * Rows of sums in global memory, out of accumulators of 64 rows and 32 columns: added to, or with
- * DETERMINISTIC stored as bf16. Their columns are in the order of sparse_attn_bwd.columns.cuh.
+ * Rows of sums in global memory, out of accumulators of 64 rows and 32 columns: added to, or
+ * partial ones, stored as bf16. Their columns are in the order of sparse_attn_bwd.columns.cuh.
  *
  * The additions' way out of the multiprocessor binds, and it is widest when an instruction has 4
  * rows of 128 bytes: of an accumulator's rows each quad has 64 contiguous bytes twice, and lanes 16
@@ -12,10 +12,9 @@
  */
 
 enum {
-    SUM_BYTES = DETERMINISTIC ? 2 : 4, /* of a value in global memory */
-    SUM_COLUMNS = 32,                  /* of an accumulator */
-    SUM_VALUES = SUM_COLUMNS / 2,      /* of a thread */
-    SENT_VALUES = 8                    /* of a thread: half of an accumulator's rows */
+    SUM_COLUMNS = 32,             /* of an accumulator */
+    SUM_VALUES = SUM_COLUMNS / 2, /* of a thread */
+    SENT_VALUES = 8               /* of a thread: half of an accumulator's rows */
 };
 
 /* The rows 8 * half and on of a warp's 16: `values` gets 4 of the row lane / 4 % 4 of them and 4 of
@@ -38,9 +37,9 @@ DEVICE u32 first_sum(void) {
     return threadIdx.x % 32 / 16 * 16 + threadIdx.x % 4 * 4;
 }
 
-/* Four values to their place. */
-DEVICE void send_sums(char *to, const float *four) {
-    if (DETERMINISTIC) {
+/* Four values to their place, of a row that is partial or not. */
+DEVICE void send_sums(char *to, const float *four, bool partial) {
+    if (partial) {
         const u32 words[2] = {pack_bf16x2(four[0], four[1]), pack_bf16x2(four[2], four[3])};
         store_streaming_8(to, words);
     } else {

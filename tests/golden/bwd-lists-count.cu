@@ -138,9 +138,9 @@ struct sparse_attn_bwd_lists_params {
     const float *slot_values; /* [batches * tokens, width]; those of masked slots are not read */
     float *list_values;       /* [groups, group_queries, key_stride] 0 where the member has not the
                                  key, and behind a list's end as far as keys has -1 */
-    int *runs; /* [groups, 2] or null. With it a list has three parts, ascending each: keys of
-                  the first half of the members alone, of both halves, of the second
-                  half alone. Where the second part begins, and the third */
+    int *runs; /* [groups, 2] or null, with values and one batch alone. With it a list has three
+                  parts, ascending each: keys of the first half of the members alone, of both
+                  halves, of the second half alone. Where the second part begins, and the third */
     long long slot_values_token_stride;
 };
 

@@ -303,32 +303,38 @@ DEVICE void reduce_add_f32x4(float *to, const float *values) {
 #line 6 "templates/common/key_units.cuh"
 /*
  * Gradients by keys, from the accumulators of mma.m16n8k16 to global memory: units of 32 columns
- * and some keys. Rows are fp32 sums, added to, or with DETERMINISTIC bf16 partial rows, stored.
- * Their columns stand in the order of sparse_attn_bwd.columns.cuh, the fragments' own, which makes
- * wide accesses of them. VECTOR_REDUCTIONS: four values are added at once.
+ * and some keys. Rows are fp32 sums, added to, or bf16 partial rows, stored: `partial`, known to
+ * the compiler. Their columns stand in the order of sparse_attn_bwd.columns.cuh, the fragments'
+ * own, which makes wide accesses of them. VECTOR_REDUCTIONS: four values are added at once.
  */
 
-enum { UNIT_COLUMNS = 32, VECTOR_ACCESSES = DETERMINISTIC || VECTOR_REDUCTIONS };
+enum { UNIT_COLUMNS = 32 };
 
 /* Rows that units go to. */
 struct unit_rows {
-    char *first;     /* this lane's place in key number 0's row; with DETERMINISTIC, in that of the
-                        block's first key */
+    char *first;     /* this lane's place in key number 0's row; if partial, in that of the block's
+                        first key */
     int row_bytes;   /* from one row to the next */
     const int *keys; /* the block's, -1: none */
+    bool partial;
 };
+
+/* Whether a lane has four neighbouring values at once. */
+DEVICE bool has_vectors(bool partial) {
+    return partial || VECTOR_REDUCTIONS;
+}
 
 /* The first column that a lane has of 32. It has four neighbours of them, or, where values are
  * added one by one, the first of four that are eight apart. */
-DEVICE int unit_place(void) {
+DEVICE int unit_place(bool partial) {
     const int lane = (int)thread_number() % 32;
-    return VECTOR_ACCESSES ? lane / 16 * 16 + lane % 4 * 4 : lane / 16 * 4 + lane % 4;
+    return has_vectors(partial) ? lane / 16 * 16 + lane % 4 * 4 : lane / 16 * 4 + lane % 4;
 }
 
 /* Four of this lane's values to where they belong in the row of key number `slot` of the block. */
 DEVICE void put_sums(const struct unit_rows *rows, int slot, const float *sums) {
     const int key = rows->keys[slot];
-    if (DETERMINISTIC) {
+    if (rows->partial) {
         const uint2 values = {pack_bf16x2(sums[0], sums[1]), pack_bf16x2(sums[2], sums[3])};
         if (key >= 0) {
             *(uint2 *)(rows->first + slot * rows->row_bytes) = values;
@@ -348,14 +354,14 @@ DEVICE void put_sums(const struct unit_rows *rows, int slot, const float *sums) 
 
 /* A lane's two runs of four neighbouring positions in a row of a unit, 16 apart; for additions one
  * by one, what of its quad's runs is its own and four apart. */
-DEVICE void find_runs(float *runs, const float *row) {
+DEVICE void find_runs(float *runs, const float *row, bool partial) {
     u32 bits[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
         runs[i] = row[i / 2 * 4 + i % 2];
         bits[i] = __float_as_uint(runs[i]);
     }
-    if (VECTOR_ACCESSES) {
+    if (has_vectors(partial)) {
         return;
     }
     transpose_quad(&bits[0]);
@@ -373,15 +379,15 @@ DEVICE void find_runs(float *runs, const float *row) {
  */
 DEVICE void put_unit(const struct unit_rows *rows, int slot, int tiles, const float *sums) {
     const int lane = (int)thread_number() % 32;
-    const bool upper = lane >= 16;
+    const bool upper = lane >= 16, vectors = has_vectors(rows->partial);
 #pragma unroll
     for (int half = 0; half < tiles * 2; ++half) {
         float runs[8], first[4], second[4];
-        find_runs(runs, &sums[half / 2 * 16 + half % 2 * 2]);
+        find_runs(runs, &sums[half / 2 * 16 + half % 2 * 2], rows->partial);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const float low = runs[VECTOR_ACCESSES ? i : i * 2];
-            const float high = runs[VECTOR_ACCESSES ? i + 4 : i * 2 + 1];
+            const float low = runs[vectors ? i : i * 2];
+            const float high = runs[vectors ? i + 4 : i * 2 + 1];
             const float other = __shfl_xor_sync(0xffffffffu, upper ? low : high, 16);
             first[i] = upper ? other : low;
             second[i] = upper ? high : other;
@@ -1049,8 +1055,9 @@ DEVICE void store_dq(const struct sparse_attn_bwd_params *params, bool zeros) {
  * column on. */
 DEVICE struct unit_rows find_unit_rows(const struct sparse_attn_bwd_params *params, int block,
                                        int column) {
-    const int place = column + unit_place();
-    struct unit_rows rows = {(char *)params->dkv + 4 * place, DQK * 4, block_entries(block)};
+    const int place = column + unit_place(DETERMINISTIC);
+    struct unit_rows rows = {(char *)params->dkv + 4 * place, DQK * 4, block_entries(block),
+                             DETERMINISTIC};
     if (DETERMINISTIC) {
         const u32 item = (u32)block_item()->number;
         const i64 key = (i64)(item / HEAD_BLOCKS) * params->key_stride + block * BLOCK_KEYS;

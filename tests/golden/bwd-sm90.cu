@@ -352,8 +352,8 @@ DEVICE void reduce_add_f32x4(float *to, const float *values) {
 
 #line 5 "templates/common/row_sums.cuh"
 /*
- * Rows of sums in global memory, out of accumulators of 64 rows and 32 columns: added to, or with
- * DETERMINISTIC stored as bf16. Their columns are in the order of sparse_attn_bwd.columns.cuh.
+ * Rows of sums in global memory, out of accumulators of 64 rows and 32 columns: added to, or
+ * partial ones, stored as bf16. Their columns are in the order of sparse_attn_bwd.columns.cuh.
  *
  * The additions' way out of the multiprocessor binds, and it is widest when an instruction has 4
  * rows of 128 bytes: of an accumulator's rows each quad has 64 contiguous bytes twice, and lanes 16
@@ -361,10 +361,9 @@ DEVICE void reduce_add_f32x4(float *to, const float *values) {
  */
 
 enum {
-    SUM_BYTES = DETERMINISTIC ? 2 : 4, /* of a value in global memory */
-    SUM_COLUMNS = 32,                  /* of an accumulator */
-    SUM_VALUES = SUM_COLUMNS / 2,      /* of a thread */
-    SENT_VALUES = 8                    /* of a thread: half of an accumulator's rows */
+    SUM_COLUMNS = 32,             /* of an accumulator */
+    SUM_VALUES = SUM_COLUMNS / 2, /* of a thread */
+    SENT_VALUES = 8               /* of a thread: half of an accumulator's rows */
 };
 
 /* The rows 8 * half and on of a warp's 16: `values` gets 4 of the row lane / 4 % 4 of them and 4 of
@@ -387,9 +386,9 @@ DEVICE u32 first_sum(void) {
     return threadIdx.x % 32 / 16 * 16 + threadIdx.x % 4 * 4;
 }
 
-/* Four values to their place. */
-DEVICE void send_sums(char *to, const float *four) {
-    if (DETERMINISTIC) {
+/* Four values to their place, of a row that is partial or not. */
+DEVICE void send_sums(char *to, const float *four, bool partial) {
+    if (partial) {
         const u32 words[2] = {pack_bf16x2(four[0], four[1]), pack_bf16x2(four[2], four[3])};
         store_streaming_8(to, words);
     } else {
@@ -1868,6 +1867,7 @@ enum {
     ROW_STEP_BYTES = 2 * ATOM_BYTES, /* 16 rows of a tile: a k-step along rows */
 
     PRODUCT_VALUES = 2 * FRAGMENT_WORDS, /* S or dP of a thread */
+    SUM_BYTES = DETERMINISTIC ? 2 : 4,   /* of a value of dKV in global memory */
     CHUNKS = DQK / SUM_COLUMNS,          /* of dKV */
     VALUE_CHUNKS = DV / SUM_COLUMNS,
     PART_CHUNKS = PART_TILES * TILE_COLUMNS / SUM_COLUMNS
@@ -2229,7 +2229,7 @@ DEVICE void send_rows(const struct sparse_attn_bwd_params *params, const float *
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         send_sums(row_at(params, rows[2 * half + i]) + chunk * SUM_COLUMNS * SUM_BYTES,
-                  &values[4 * i]);
+                  &values[4 * i], DETERMINISTIC);
     }
 }
 

@@ -16,8 +16,8 @@
  *   WEIGHTS_OFFSET               49152     8192  dX, bf16
  *   GRADS_OFFSET                 57344     1024  gradients of keys' logits
  *   ENTRIES_OFFSET               58368     1024  numbers of keys
- *   ITEM_OFFSET                  59392       16  which queries
- *   SHARED_BYTES                 59408  of 232448 that a block may have on sm_90a
+ *   ITEM_OFFSET                  59392       12  which queries
+ *   SHARED_BYTES                 59404  of 232448 that a block may have on sm_90a
  * launch
  *   128 threads a block, 2 blocks resident per multiprocessor, at most 255 registers a thread
  *   1 block a group
@@ -27,7 +27,7 @@
 enum {
     HEADS = 64,                     /* indexer heads */
     DIM = 128,                      /* width of a head and of a key, elements */
-    DETERMINISTIC = 0,              /* 1: partial rows of dik are stored, not added */
+    DETERMINISTIC = 0,              /* 1: what is added to dik is rounded before */
     GROUP_QUERIES = 1,              /* queries of an item */
     STAGES = 2,                     /* key blocks in flight */
     BLOCK_KEYS = 64,                /* rows of ik of one step of the main loop */
@@ -38,7 +38,6 @@ enum {
     ENTRY_SLOTS = 4,                /* key blocks whose keys' numbers are kept */
     GROUP_TILES = 1,                /* its keys are one list, whoever has them */
     TENSOR_MAPS = 0,                /* no rows come by the copy engine */
-    SUMS_BESIDE = 0,                /* sums of partial rows follow it */
     VECTOR_REDUCTIONS = 1,          /* 1: four values are added to global memory at once */
     THREADS = 128,                  /* of a thread block */
     BLOCKS_PER_MULTIPROCESSOR = 2,  /* resident at once, at least */
@@ -52,7 +51,7 @@ enum {
     GRADS_OFFSET = 57344,           /* gradients of keys' logits */
     ENTRIES_OFFSET = 58368,         /* numbers of keys */
     ITEM_OFFSET = 59392,            /* which queries */
-    SHARED_BYTES = 59408,           /* the arena's size */
+    SHARED_BYTES = 59404,           /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_indexer_bwd_mma_h64_d128
@@ -218,6 +217,24 @@ DEVICE void multiply_transposed(float *sums, int tiles, int steps, u32 weights, 
     }
 }
 
+#line 2 "templates/common/grain.cuh"
+/*
+ * Sums that are the same bits in whatever order they are added up: each value is rounded to a
+ * multiple of a power of two u, the row's own, so large that the sum of all values' sizes stays
+ * below 2^24 u. Then fp32 holds every partial sum exactly. (J. Demmel and H. D. Nguyen, Fast
+ * Reproducible Floating-Point Summation, 2013, round like that, against the largest value.) A row's
+ * `grain` is 2^23 u, or 0 where nothing but 0 is added. u is a normal number: reductions in global
+ * memory flush what is below to 0.
+ */
+
+/* The nearest multiple of u, of values up to 2^24 u: where a value has no digits below u it stays.
+ * What is not finite stays so. */
+DEVICE float round_to_grain(float value, float grain) {
+    const u32 sign = __float_as_uint(value) & 0x80000000u;
+    const float towards = __uint_as_float(__float_as_uint(grain) | sign);
+    return (value + towards) - towards;
+}
+
 #line 2 "templates/common/quad.cuh"
 
 /* Turns a 4 x 4 matrix of words over its diagonal: each of a quad's threads (four neighbours in a
@@ -294,32 +311,38 @@ DEVICE void reduce_add_f32x4(float *to, const float *values) {
 #line 6 "templates/common/key_units.cuh"
 /*
  * Gradients by keys, from the accumulators of mma.m16n8k16 to global memory: units of 32 columns
- * and some keys. Rows are fp32 sums, added to, or with DETERMINISTIC bf16 partial rows, stored.
- * Their columns stand in the order of sparse_attn_bwd.columns.cuh, the fragments' own, which makes
- * wide accesses of them. VECTOR_REDUCTIONS: four values are added at once.
+ * and some keys. Rows are fp32 sums, added to, or bf16 partial rows, stored: `partial`, known to
+ * the compiler. Their columns stand in the order of sparse_attn_bwd.columns.cuh, the fragments'
+ * own, which makes wide accesses of them. VECTOR_REDUCTIONS: four values are added at once.
  */
 
-enum { UNIT_COLUMNS = 32, VECTOR_ACCESSES = DETERMINISTIC || VECTOR_REDUCTIONS };
+enum { UNIT_COLUMNS = 32 };
 
 /* Rows that units go to. */
 struct unit_rows {
-    char *first;     /* this lane's place in key number 0's row; with DETERMINISTIC, in that of the
-                        block's first key */
+    char *first;     /* this lane's place in key number 0's row; if partial, in that of the block's
+                        first key */
     int row_bytes;   /* from one row to the next */
     const int *keys; /* the block's, -1: none */
+    bool partial;
 };
+
+/* Whether a lane has four neighbouring values at once. */
+DEVICE bool has_vectors(bool partial) {
+    return partial || VECTOR_REDUCTIONS;
+}
 
 /* The first column that a lane has of 32. It has four neighbours of them, or, where values are
  * added one by one, the first of four that are eight apart. */
-DEVICE int unit_place(void) {
+DEVICE int unit_place(bool partial) {
     const int lane = (int)thread_number() % 32;
-    return VECTOR_ACCESSES ? lane / 16 * 16 + lane % 4 * 4 : lane / 16 * 4 + lane % 4;
+    return has_vectors(partial) ? lane / 16 * 16 + lane % 4 * 4 : lane / 16 * 4 + lane % 4;
 }
 
 /* Four of this lane's values to where they belong in the row of key number `slot` of the block. */
 DEVICE void put_sums(const struct unit_rows *rows, int slot, const float *sums) {
     const int key = rows->keys[slot];
-    if (DETERMINISTIC) {
+    if (rows->partial) {
         const uint2 values = {pack_bf16x2(sums[0], sums[1]), pack_bf16x2(sums[2], sums[3])};
         if (key >= 0) {
             *(uint2 *)(rows->first + slot * rows->row_bytes) = values;
@@ -339,14 +362,14 @@ DEVICE void put_sums(const struct unit_rows *rows, int slot, const float *sums) 
 
 /* A lane's two runs of four neighbouring positions in a row of a unit, 16 apart; for additions one
  * by one, what of its quad's runs is its own and four apart. */
-DEVICE void find_runs(float *runs, const float *row) {
+DEVICE void find_runs(float *runs, const float *row, bool partial) {
     u32 bits[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
         runs[i] = row[i / 2 * 4 + i % 2];
         bits[i] = __float_as_uint(runs[i]);
     }
-    if (VECTOR_ACCESSES) {
+    if (has_vectors(partial)) {
         return;
     }
     transpose_quad(&bits[0]);
@@ -364,15 +387,15 @@ DEVICE void find_runs(float *runs, const float *row) {
  */
 DEVICE void put_unit(const struct unit_rows *rows, int slot, int tiles, const float *sums) {
     const int lane = (int)thread_number() % 32;
-    const bool upper = lane >= 16;
+    const bool upper = lane >= 16, vectors = has_vectors(rows->partial);
 #pragma unroll
     for (int half = 0; half < tiles * 2; ++half) {
         float runs[8], first[4], second[4];
-        find_runs(runs, &sums[half / 2 * 16 + half % 2 * 2]);
+        find_runs(runs, &sums[half / 2 * 16 + half % 2 * 2], rows->partial);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const float low = runs[VECTOR_ACCESSES ? i : i * 2];
-            const float high = runs[VECTOR_ACCESSES ? i + 4 : i * 2 + 1];
+            const float low = runs[vectors ? i : i * 2];
+            const float high = runs[vectors ? i + 4 : i * 2 + 1];
             const float other = __shfl_xor_sync(0xffffffffu, upper ? low : high, 16);
             first[i] = upper ? other : low;
             second[i] = upper ? high : other;
@@ -465,25 +488,23 @@ struct indexer_bwd_main_params {
     /* iq as [tokens, HEADS, DIM], for the copy engine: variants with TENSOR_MAPS alone. Boxes: 64
      * columns, BLOCK_HEADS / GROUP_QUERIES heads, of one query. */
     struct tensor_map iq_map;
-    const void *iq;     /* [tokens, HEADS, DIM] bf16 */
-    const void *ik;     /* [rows, DIM] bf16 */
-    const float *w;     /* [tokens, HEADS] */
-    const int *members; /* [groups, GROUP_QUERIES] token, or -1: none */
-    const int *counts;  /* [groups] keys in the group's list */
-    const int *runs;    /* [groups, 2] with GROUP_TILES 2: where the keys of the second half of the
-                           members begin, and where those of the first half end; else null. The
-                           list is: keys of the first half alone, of both, of the second alone */
-    const int *keys;    /* [groups, key_stride] the lists; -1 behind a list's end, up to the next
-                           multiple of 64 */
-    const float *grads; /* [groups, GROUP_QUERIES, key_stride] of each member's logits; 0 where
-                           it has not the key, and where keys has -1 */
-    void *diq;          /* [tokens, HEADS, DIM] bf16; every member's is written */
-    float *dw;          /* [tokens, HEADS]; likewise */
-    float *dik;         /* [rows, DIM] sums, columns in the order of sparse_attn_bwd.columns.cuh;
-                           not with DETERMINISTIC */
-    void *partials;     /* with DETERMINISTIC: bf16 [groups, key_stride, DIM], the same order of
-                           columns; written up to each list's end, from the launch's first group on
-                         */
+    const void *iq;      /* [tokens, HEADS, DIM] bf16 */
+    const void *ik;      /* [rows, DIM] bf16 */
+    const float *w;      /* [tokens, HEADS] */
+    const int *members;  /* [groups, GROUP_QUERIES] token, or -1: none */
+    const int *counts;   /* [groups] keys in the group's list */
+    const int *runs;     /* [groups, 2] with GROUP_TILES 2: where the keys of the second half of the
+                            members begin, and where those of the first half end; else null. The
+                            list is: keys of the first half alone, of both, of the second alone */
+    const int *keys;     /* [groups, key_stride] the lists; -1 behind a list's end, up to the next
+                            multiple of 64 */
+    const float *grads;  /* [groups, GROUP_QUERIES, key_stride] of each member's logits; 0 where
+                            it has not the key, and where keys has -1 */
+    void *diq;           /* [tokens, HEADS, DIM] bf16; every member's is written */
+    float *dw;           /* [tokens, HEADS]; likewise */
+    float *dik;          /* [rows, DIM] sums, columns in the order of sparse_attn_bwd.columns.cuh */
+    const float *grains; /* [rows] with DETERMINISTIC: by which what is added to a row of dik is
+                            rounded (common/grain.cuh) */
     long long iq_token_stride, iq_head_stride;
     long long w_token_stride;
     long long diq_token_stride, diq_head_stride;
@@ -497,7 +518,7 @@ struct indexer_bwd_main_params {
     int key_stride;  /* a multiple of 64 */
 };
 
-#line 12 "templates/indexer_bwd_main.mma.cu"
+#line 13 "templates/indexer_bwd_main.mma.cu"
 /*
  * The lightning indexer's backward pass with mma.sync: diq, dw, and what dik's sums are made of.
  * Mathematics and shapes: include/smelt/indexer_bwd.h; what the kernel ahead of it left:
@@ -515,7 +536,8 @@ struct indexer_bwd_main_params {
  * DIM] = dX^T Q: units of 32 columns and KEY_TILES tiles of 16 keys, warps in turn, each to global
  * memory from the registers (common/key_units.cuh)
  *
- * So a key that several members have is added to dik once.
+ * So a key that several members have is added to dik once. With DETERMINISTIC what is added is
+ * rounded before, so that additions are exact (common/grain.cuh).
  *
  * Shared memory (offsets and sizes: the plan above):
  *   QUERY   [BLOCK_HEADS][DIM] bf16; at the end dQ, on its way to global memory
@@ -560,7 +582,6 @@ enum {
 
 /* What the block computes: at ITEM_OFFSET, since registers are short. */
 struct item {
-    int number;                 /* of the launch's */
     int group;                  /* of all */
     int blocks;                 /* of keys in its list */
     int queries[GROUP_QUERIES]; /* tokens, or -1: none */
@@ -578,7 +599,6 @@ DEVICE void describe_item(const struct indexer_bwd_main_params *params, u32 numb
         item->queries[member] = params->members[(i64)group * GROUP_QUERIES + member];
     }
     if (member == 0) {
-        item->number = (int)number;
         item->group = group;
         item->blocks = (params->counts[group] + BLOCK_KEYS - 1) / BLOCK_KEYS;
     }
@@ -858,18 +878,30 @@ DEVICE void store_dw(const struct indexer_bwd_main_params *params, const float *
 
 /* ---- dK -------------------------------------------------------------------------------------- */
 
-/* The rows of a block's keys in dik, or with partial rows in what the launch has of them, from a
- * column on. */
+/* The rows of a block's keys in dik, from a column on. */
 DEVICE struct unit_rows find_unit_rows(const struct indexer_bwd_main_params *params, int block,
                                        int column) {
-    const int place = column + unit_place();
-    struct unit_rows rows = {(char *)params->dik + 4 * place, DIM * 4, block_entries(block)};
-    if (DETERMINISTIC) {
-        const i64 row = (i64)block_item()->number * params->key_stride + block * BLOCK_KEYS;
-        rows.first = (char *)params->partials + 2 * (row * DIM + place);
-        rows.row_bytes = DIM * 2;
-    }
+    const int place = column + unit_place(false);
+    struct unit_rows rows = {(char *)params->dik + 4 * place, DIM * 4, block_entries(block), false};
     return rows;
+}
+
+/* The grains of this lane's rows in a unit, 8 apart. */
+DEVICE void load_grains(float *grains, const struct indexer_bwd_main_params *params,
+                        const struct unit_rows *rows, int slot) {
+#pragma unroll
+    for (int i = 0; i < KEY_TILES * 2; ++i) {
+        const int key = rows->keys[slot + i * 8 + (int)thread_number() % 32 / 4];
+        grains[i] = key >= 0 ? params->grains[key] : 0.0f;
+    }
+}
+
+/* A unit's sums as multiples of their rows' grains. */
+DEVICE void round_unit(float *sums, const float *grains) {
+#pragma unroll
+    for (int i = 0; i < KEY_TILES * 16; ++i) {
+        sums[i] = round_to_grain(sums[i], grains[i / 16 * 2 + i % 4 / 2]);
+    }
 }
 
 /* dK of a key block. */
@@ -882,10 +914,16 @@ DEVICE void add_dk(const struct indexer_bwd_main_params *params, int block) {
         const u32 query =
             rows_first(shared_address(QUERY_OFFSET), 0, column / CHUNK_COLUMNS, ROW_BYTES);
         const struct unit_rows rows = find_unit_rows(params, block, column);
-        float sums[KEY_TILES * 16];
+        float sums[KEY_TILES * 16], grains[KEY_TILES * 2];
+        if (DETERMINISTIC) {
+            load_grains(grains, params, &rows, slot);
+        }
         clear(sums, KEY_TILES * 16);
         multiply_transposed(sums, KEY_TILES, BLOCK_HEADS / 16, weights, WEIGHT_PITCH, query,
                             ROW_BYTES);
+        if (DETERMINISTIC) {
+            round_unit(sums, grains);
+        }
         put_unit(&rows, slot, KEY_TILES, sums);
     }
 }

@@ -27,7 +27,7 @@
 enum {
     HEADS = 64,                     /* indexer heads */
     DIM = 128,                      /* width of a head and of a key, elements */
-    DETERMINISTIC = 0,              /* 1: partial rows of dik are stored, not added */
+    DETERMINISTIC = 0,              /* 1: what is added to dik is rounded before */
     GROUP_QUERIES = 2,              /* queries of an item */
     RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
     BLOCK_KEYS = 64,                /* keys of a key block */
@@ -38,7 +38,6 @@ enum {
     BLOCK_HEADS = 128,              /* rows of an item */
     GROUP_TILES = 2,                /* 2: lists are in sections: of the first half of the queries, of both, of the second */
     TENSOR_MAPS = 1,                /* 1: iq is read through its map */
-    SUMS_BESIDE = 0,                /* multiprocessors left to the sums of partial rows */
     SCORES_REGISTERS = 152,         /* of a thread, X and dQ */
     SUMS_REGISTERS = 136,           /* of a thread, dK */
     GATHER_REGISTERS = 56,          /* of a thread, the gather */
@@ -264,6 +263,24 @@ DEVICE void load_fragments_transposed(u32 *fragments, int offset) {
     }
 }
 
+#line 2 "templates/common/grain.cuh"
+/*
+ * Sums that are the same bits in whatever order they are added up: each value is rounded to a
+ * multiple of a power of two u, the row's own, so large that the sum of all values' sizes stays
+ * below 2^24 u. Then fp32 holds every partial sum exactly. (J. Demmel and H. D. Nguyen, Fast
+ * Reproducible Floating-Point Summation, 2013, round like that, against the largest value.) A row's
+ * `grain` is 2^23 u, or 0 where nothing but 0 is added. u is a normal number: reductions in global
+ * memory flush what is below to 0.
+ */
+
+/* The nearest multiple of u, of values up to 2^24 u: where a value has no digits below u it stays.
+ * What is not finite stays so. */
+DEVICE float round_to_grain(float value, float grain) {
+    const u32 sign = __float_as_uint(value) & 0x80000000u;
+    const float towards = __uint_as_float(__float_as_uint(grain) | sign);
+    return (value + towards) - towards;
+}
+
 #line 2 "templates/common/quad.cuh"
 
 /* Turns a 4 x 4 matrix of words over its diagonal: each of a quad's threads (four neighbours in a
@@ -358,8 +375,8 @@ DEVICE void reduce_add_f32x4(float *to, const float *values) {
 
 #line 5 "templates/common/row_sums.cuh"
 /*
- * Rows of sums in global memory, out of accumulators of 64 rows and 32 columns: added to, or with
- * DETERMINISTIC stored as bf16. Their columns are in the order of sparse_attn_bwd.columns.cuh.
+ * Rows of sums in global memory, out of accumulators of 64 rows and 32 columns: added to, or
+ * partial ones, stored as bf16. Their columns are in the order of sparse_attn_bwd.columns.cuh.
  *
  * The additions' way out of the multiprocessor binds, and it is widest when an instruction has 4
  * rows of 128 bytes: of an accumulator's rows each quad has 64 contiguous bytes twice, and lanes 16
@@ -367,10 +384,9 @@ DEVICE void reduce_add_f32x4(float *to, const float *values) {
  */
 
 enum {
-    SUM_BYTES = DETERMINISTIC ? 2 : 4, /* of a value in global memory */
-    SUM_COLUMNS = 32,                  /* of an accumulator */
-    SUM_VALUES = SUM_COLUMNS / 2,      /* of a thread */
-    SENT_VALUES = 8                    /* of a thread: half of an accumulator's rows */
+    SUM_COLUMNS = 32,             /* of an accumulator */
+    SUM_VALUES = SUM_COLUMNS / 2, /* of a thread */
+    SENT_VALUES = 8               /* of a thread: half of an accumulator's rows */
 };
 
 /* The rows 8 * half and on of a warp's 16: `values` gets 4 of the row lane / 4 % 4 of them and 4 of
@@ -393,9 +409,9 @@ DEVICE u32 first_sum(void) {
     return threadIdx.x % 32 / 16 * 16 + threadIdx.x % 4 * 4;
 }
 
-/* Four values to their place. */
-DEVICE void send_sums(char *to, const float *four) {
-    if (DETERMINISTIC) {
+/* Four values to their place, of a row that is partial or not. */
+DEVICE void send_sums(char *to, const float *four, bool partial) {
+    if (partial) {
         const u32 words[2] = {pack_bf16x2(four[0], four[1]), pack_bf16x2(four[2], four[3])};
         store_streaming_8(to, words);
     } else {
@@ -579,20 +595,6 @@ DEVICE void cp_async_arrive(u32 barrier) {
 /* Waits for all of this thread's copies, committed or not (PTX ISA, "cp.async.wait_all"). */
 DEVICE void cp_async_wait_all(void) {
     asm volatile("cp.async.wait_all;" : : : "memory");
-}
-
-#line 2 "templates/ptx/grid.cuh"
-
-/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
- * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
- * did not ask for it. */
-DEVICE void grid_launch_dependents(void) {
-    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
-}
-
-/* Waits until the kernels before this one in the stream are complete and their results visible. */
-DEVICE void grid_wait(void) {
-    asm volatile("griddepcontrol.wait;" : : : "memory");
 }
 
 #line 2 "templates/ptx/policy.cuh"
@@ -980,25 +982,23 @@ struct indexer_bwd_main_params {
     /* iq as [tokens, HEADS, DIM], for the copy engine: variants with TENSOR_MAPS alone. Boxes: 64
      * columns, BLOCK_HEADS / GROUP_QUERIES heads, of one query. */
     struct tensor_map iq_map;
-    const void *iq;     /* [tokens, HEADS, DIM] bf16 */
-    const void *ik;     /* [rows, DIM] bf16 */
-    const float *w;     /* [tokens, HEADS] */
-    const int *members; /* [groups, GROUP_QUERIES] token, or -1: none */
-    const int *counts;  /* [groups] keys in the group's list */
-    const int *runs;    /* [groups, 2] with GROUP_TILES 2: where the keys of the second half of the
-                           members begin, and where those of the first half end; else null. The
-                           list is: keys of the first half alone, of both, of the second alone */
-    const int *keys;    /* [groups, key_stride] the lists; -1 behind a list's end, up to the next
-                           multiple of 64 */
-    const float *grads; /* [groups, GROUP_QUERIES, key_stride] of each member's logits; 0 where
-                           it has not the key, and where keys has -1 */
-    void *diq;          /* [tokens, HEADS, DIM] bf16; every member's is written */
-    float *dw;          /* [tokens, HEADS]; likewise */
-    float *dik;         /* [rows, DIM] sums, columns in the order of sparse_attn_bwd.columns.cuh;
-                           not with DETERMINISTIC */
-    void *partials;     /* with DETERMINISTIC: bf16 [groups, key_stride, DIM], the same order of
-                           columns; written up to each list's end, from the launch's first group on
-                         */
+    const void *iq;      /* [tokens, HEADS, DIM] bf16 */
+    const void *ik;      /* [rows, DIM] bf16 */
+    const float *w;      /* [tokens, HEADS] */
+    const int *members;  /* [groups, GROUP_QUERIES] token, or -1: none */
+    const int *counts;   /* [groups] keys in the group's list */
+    const int *runs;     /* [groups, 2] with GROUP_TILES 2: where the keys of the second half of the
+                            members begin, and where those of the first half end; else null. The
+                            list is: keys of the first half alone, of both, of the second alone */
+    const int *keys;     /* [groups, key_stride] the lists; -1 behind a list's end, up to the next
+                            multiple of 64 */
+    const float *grads;  /* [groups, GROUP_QUERIES, key_stride] of each member's logits; 0 where
+                            it has not the key, and where keys has -1 */
+    void *diq;           /* [tokens, HEADS, DIM] bf16; every member's is written */
+    float *dw;           /* [tokens, HEADS]; likewise */
+    float *dik;          /* [rows, DIM] sums, columns in the order of sparse_attn_bwd.columns.cuh */
+    const float *grains; /* [rows] with DETERMINISTIC: by which what is added to a row of dik is
+                            rounded (common/grain.cuh) */
     long long iq_token_stride, iq_head_stride;
     long long w_token_stride;
     long long diq_token_stride, diq_head_stride;
@@ -1014,7 +1014,7 @@ struct indexer_bwd_main_params {
 
 #line 23 "templates/indexer_bwd_main.sm90.cu"
 /*
- * The indexer's backward pass with wgmma: diq, dw, and the sums (or partial rows) of dik.
+ * The indexer's backward pass with wgmma: diq, dw, and the sums of dik.
  * Mathematics and shapes: include/smelt/indexer_bwd.h; what groups and lists are:
  * indexer_bwd_main.params.h.
  *
@@ -1027,7 +1027,8 @@ struct indexer_bwd_main_params {
  *   dw += sum over keys of grad max(X, 0)
  *   dQ += dX K                        [rows, DIM], in registers for all of the item
  *   dK  = dX^T Q                      [keys, DIM], of all tiles together: added to the rows in
- *                                     global memory, or stored
+ *                                     global memory, with DETERMINISTIC rounded before, so that
+ *                                     additions are exact (common/grain.cuh)
  *
  * Neighbouring queries share most keys: one addition of a row of dik serves all of a group. A key
  * that a query lacks has a grad of 0 there.
@@ -1094,6 +1095,7 @@ enum {
     X_VALUES = 2 * FRAGMENT_WORDS, /* of a thread */
     DQ_VALUES = DIM / 2,
     CHUNKS = DIM / SUM_COLUMNS, /* of dK */
+    SUM_BYTES = 4,              /* of a value of it in global memory */
 
     ROW_PIECES = DIM / 8,                        /* of a key, 16 bytes each */
     ROW_STEP = WARPGROUP / ROW_PIECES,           /* keys copied at a time */
@@ -1269,9 +1271,9 @@ DEVICE void multiply_slopes(float *dq, const u32 *dx, u64 keys) {
     for (int k = 0; k < BLOCK_KEYS / 16; ++k) {
         const u64 b = descriptor_advance(keys, (u32)(k * ROW_STEP_BYTES));
         // clang-format off
-#line 280 "templates/indexer_bwd_main.sm90.cu"
-        wgmma_rs_n128_t01(dq, &dx[4 * k], b, 1);
 #line 282 "templates/indexer_bwd_main.sm90.cu"
+        wgmma_rs_n128_t01(dq, &dx[4 * k], b, 1);
+#line 284 "templates/indexer_bwd_main.sm90.cu"
         // clang-format on
     }
     wgmma_commit();
@@ -1384,39 +1386,47 @@ DEVICE void issue_chunk(float *sums, const u32 *dx, u64 queries, int tiles, int 
     wgmma_commit();
 }
 
-/* Where a block's dK goes: this thread's four rows of dik or of the launch's partial ones, `place`
- * being the first of the block's. Behind a list's end dK is 0: partial rows there are nobody's, and
- * a zero may as well be added to the block's first key. (A branch at each addition would cost
- * more.)
- */
-DEVICE void take_rows(char **rows, const struct indexer_bwd_main_params *params, u32 block,
-                      i64 place) {
+/* Where a block's dK goes: this thread's four rows of dik, and their grains. */
+struct sum_rows {
+    char *at[4];
+    float grains[4]; /* with DETERMINISTIC */
+};
+
+/* Behind a list's end dK is 0: a zero may as well be added to the block's first key. (A branch at
+ * each addition would cost more.) */
+DEVICE void take_rows(struct sum_rows *rows, const struct indexer_bwd_main_params *params,
+                      u32 block) {
     const u32 thread = threadIdx.x % WARPGROUP;
     const int first = (int)(thread / 32 * 16 + thread / 4 % 4);
     const int *const numbers =
         (const int *)(arena + NUMBERS_OFFSET) + block % NUMBER_STAGES * BLOCK_KEYS;
-    char *const sums = DETERMINISTIC ? (char *)params->partials : (char *)params->dik;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const int key = numbers[first + 4 * i];
-        const i64 row = DETERMINISTIC ? place + first + 4 * i : key < 0 ? numbers[0] : key;
-        rows[i] = sums + (row * DIM + first_sum()) * SUM_BYTES;
+        const int key = numbers[first + 4 * i], row = key < 0 ? numbers[0] : key;
+        rows->at[i] = (char *)params->dik + ((i64)row * DIM + first_sum()) * SUM_BYTES;
+        rows->grains[i] = DETERMINISTIC ? params->grains[row] : 0.0f;
     }
 }
 
-/* Adds what exchange_rows gave to the rows of global memory, or stores it. */
-DEVICE void send_rows(char *const *rows, const float *values, int chunk, int half) {
+/* Adds what exchange_rows gave to the rows of global memory. */
+DEVICE void send_rows(const struct sum_rows *rows, float *values, int chunk, int half) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        send_sums(rows[2 * half + i] + chunk * SUM_COLUMNS * SUM_BYTES, &values[4 * i]);
+        const int row = 2 * half + i;
+#pragma unroll
+        for (int k = 4 * i; k < 4 * i + 4 && DETERMINISTIC; ++k) {
+            values[k] = round_to_grain(values[k], rows->grains[row]);
+        }
+        send_sums(rows->at[row] + chunk * SUM_COLUMNS * SUM_BYTES, &values[4 * i], false);
     }
 }
 
 /* Of a block, all chunks of `tiles` tiles from `tile` on, each sent while the next one is computed.
  * Half of the last one is `held`, to be sent when the next block's first is in the tensor cores;
  * until then `rows` are the block's before. */
-DEVICE void sum_tiles(char **rows, float *held, const struct indexer_bwd_main_params *params,
-                      u64 queries, int tile, int tiles, u32 block, i64 place) {
+DEVICE void sum_tiles(struct sum_rows *rows, float *held,
+                      const struct indexer_bwd_main_params *params, u64 queries, int tile,
+                      int tiles, u32 block) {
     float sums[2][SUM_VALUES], values[SENT_VALUES];
     u32 dx[ROW_TILES * FRAGMENT_WORDS];
 #pragma unroll
@@ -1429,7 +1439,7 @@ DEVICE void sum_tiles(char **rows, float *held, const struct indexer_bwd_main_pa
     if (block > 0) {
         send_rows(rows, held, CHUNKS - 1, 1);
     }
-    take_rows(rows, params, block, place);
+    take_rows(rows, params, block);
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS - 1; ++chunk) {
         issue_chunk(sums[(chunk + 1) % 2], dx, queries, tiles, chunk + 1);
@@ -1450,7 +1460,7 @@ DEVICE void sum_tiles(char **rows, float *held, const struct indexer_bwd_main_pa
 DEVICE void run_sums(const struct indexer_bwd_main_params *params) {
     registers_increase(SUMS_REGISTERS);
     float held[SENT_VALUES] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-    char *rows[4] = {0, 0, 0, 0};
+    struct sum_rows rows = {{0, 0, 0, 0}, {0.0f, 0.0f, 0.0f, 0.0f}};
     u32 block = 0, item = 0;
 #pragma unroll 1
     for (int group = first_group(params); group >= params->first_group; group -= (int)gridDim.x) {
@@ -1458,18 +1468,17 @@ DEVICE void run_sums(const struct indexer_bwd_main_params *params) {
         const u64 queries = columns_descriptor(queries_at(item, 0));
         const struct run lower = tile_run(params, group, 0);
         const struct run upper = tile_run(params, group, ROW_TILES - 1);
-        const i64 place = (i64)(group - params->first_group) * params->key_stride;
         int first = 0;
         wait_full(QUERIES_FULL, item, 2);
 #pragma unroll 1
         for (; block < end; ++block) {
             wait_full(SLOPES_FULL, block, 2);
             if (!meets(upper, first)) {
-                sum_tiles(rows, held, params, queries, 0, 1, block, place + first);
+                sum_tiles(&rows, held, params, queries, 0, 1, block);
             } else if (!meets(lower, first)) {
-                sum_tiles(rows, held, params, queries, ROW_TILES - 1, 1, block, place + first);
+                sum_tiles(&rows, held, params, queries, ROW_TILES - 1, 1, block);
             } else {
-                sum_tiles(rows, held, params, queries, 0, ROW_TILES, block, place + first);
+                sum_tiles(&rows, held, params, queries, 0, ROW_TILES, block);
             }
             first += BLOCK_KEYS;
         }
@@ -1477,7 +1486,7 @@ DEVICE void run_sums(const struct indexer_bwd_main_params *params) {
         ++item;
     }
     if (block > 0) {
-        send_rows(rows, held, CHUNKS - 1, 1);
+        send_rows(&rows, held, CHUNKS - 1, 1);
     }
 }
 
@@ -1571,9 +1580,6 @@ DEVICE void run_gather(const struct indexer_bwd_main_params *params) {
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_bwd_main_params params) {
-    if (DETERMINISTIC && threadIdx.x == 0) {
-        grid_launch_dependents();
-    }
     initialise_barriers();
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
     if (warpgroup < SUMS_WARPGROUP) {

@@ -4,6 +4,7 @@
  */
 #include "codegen/families/indexer_bwd.h"
 
+#include "codegen/families/indexer_bwd_grains.h"
 #include "codegen/families/indexer_bwd_main.h"
 #include "codegen/families/indexer_keys.h"
 #include "codegen/families/sparse_attn_bwd.h"
@@ -17,8 +18,8 @@ static const struct smelt__member members[] = {
 
 static const struct smelt__family *const kernels[] = {
     &smelt__sparse_attn_bwd_lists,
+    &smelt__indexer_bwd_grains,
     &smelt__indexer_bwd_main,
-    &smelt__sparse_attn_bwd_sum,
     &smelt__sparse_attn_bwd_finish,
     NULL,
 };
@@ -29,32 +30,18 @@ static const struct smelt__key keys[] = {
     SMELT__SPARSE_ATTN_DETERMINISTIC,
 };
 
-static void add_lists(struct smelt__expansion *expansion, unsigned pass, int64_t lists_pass) {
-    smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__sparse_attn_bwd_lists, pass),
-                    "pass", lists_pass);
-}
-
-/* A kernel of sparse_attn's whose rows are keys'. */
-static void add_by_keys(struct smelt__expansion *expansion, const struct smelt__spec *spec,
-                        const struct smelt__family *family, unsigned pass) {
-    smelt__spec_set(smelt__expansion_add_other(expansion, family, pass), "dqk",
-                    smelt__spec_get(spec, "dim"));
-}
-
 /* The order is enum smelt__indexer_bwd_kernel's. */
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
-    const int deterministic = (int)smelt__spec_get(spec, "deterministic");
-    add_lists(expansion, pass, SMELT__BWD_LISTS_GROUP);
-    if (deterministic) {
-        add_lists(expansion, pass, SMELT__BWD_LISTS_COUNT);
-        add_lists(expansion, pass, SMELT__BWD_LISTS_SCAN);
-        add_lists(expansion, pass, SMELT__BWD_LISTS_PLACE);
-    }
+    const int grains = smelt__spec_get(spec, "deterministic") ? SMELT__GRAINS_PASSES : 0;
+    smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__sparse_attn_bwd_lists, pass),
+                    "pass", SMELT__BWD_LISTS_GROUP);
+    for (int i = 0; i < grains; i++)
+        smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__indexer_bwd_grains, pass),
+                        "pass", i);
     smelt__expansion_add(expansion, spec, MAIN, pass);
-    if (deterministic)
-        add_by_keys(expansion, spec, &smelt__sparse_attn_bwd_sum, pass);
-    add_by_keys(expansion, spec, &smelt__sparse_attn_bwd_finish, pass);
+    smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__sparse_attn_bwd_finish, pass),
+                    "dqk", smelt__spec_get(spec, "dim"));
 }
 
 /* docs/operators.md's table of models. */

@@ -6,14 +6,14 @@
 
 extern const struct smelt__family smelt__indexer_bwd;
 
-/* The operator's kernels by their place in its expansion: with deterministic=1, and without. */
+/* The operator's kernels in the order of its expansion; without `deterministic`, the three of the
+ * grains are left out. */
 enum smelt__indexer_bwd_kernel {
     SMELT__INDEXER_BWD_GROUP,
-    SMELT__INDEXER_BWD_COUNT, /* this and the next two, and the sum, in deterministic mode alone */
-    SMELT__INDEXER_BWD_SCAN,
-    SMELT__INDEXER_BWD_PLACE,
+    SMELT__INDEXER_BWD_REACH,
+    SMELT__INDEXER_BWD_BOUNDS,
+    SMELT__INDEXER_BWD_GRAINS,
     SMELT__INDEXER_BWD_MAIN,
-    SMELT__INDEXER_BWD_SUM,
     SMELT__INDEXER_BWD_FINISH
 };
 

@@ -59,7 +59,7 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "GRADS_OFFSET", entries * choice->group * 4, SMALL_ALIGNMENT,
                            "gradients of keys' logits");
     smelt__plan_add_region(plan, "ENTRIES_OFFSET", entries * 4, SMALL_ALIGNMENT, "numbers of keys");
-    smelt__plan_add_region(plan, "ITEM_OFFSET", (3 + choice->group) * 4, 16, "which queries");
+    smelt__plan_add_region(plan, "ITEM_OFFSET", (2 + choice->group) * 4, 16, "which queries");
 }
 
 /* Tiles that the busiest warp multiplies of dK. */
@@ -138,7 +138,6 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"ENTRY_SLOTS", NULL, entry_slots(choice), "key blocks whose keys' numbers are kept"},
         {"GROUP_TILES", NULL, 1, "its keys are one list, whoever has them"},
         {"TENSOR_MAPS", NULL, 0, "no rows come by the copy engine"},
-        {"SUMS_BESIDE", NULL, 0, "sums of partial rows follow it"},
         {"VECTOR_REDUCTIONS", NULL, arch->capability_major >= HOPPER,
          "1: four values are added to global memory at once"},
     };

@@ -28,8 +28,7 @@ enum {
     SUMS_REGISTERS = 136,
     SCORES_REGISTERS = 152, /* 512 threads have 128 each, 384 have 168 */
     SCORES_REGISTERS_ALONE = 200,
-    SUMS_REGISTERS_ALONE = 184,
-    SUMS_BESIDE = 24 /* of 132 multiprocessors: as long as the others take for what is summed */
+    SUMS_REGISTERS_ALONE = 184
 };
 
 /* Rows of a query, heads and what they are padded to, when nothing asks for fewer queries. */
@@ -87,8 +86,6 @@ static void add_constants(const struct smelt__spec *spec, int group, int tiles,
         {"GROUP_TILES", NULL, tiles > 1 && group > 1 ? 2 : 1,
          "2: lists are in sections: of the first half of the queries, of both, of the second"},
         {"TENSOR_MAPS", NULL, 1, "1: iq is read through its map"},
-        {"SUMS_BESIDE", NULL, smelt__spec_get(spec, "deterministic") ? SUMS_BESIDE : 0,
-         "multiprocessors left to the sums of partial rows"},
         {"SCORES_REGISTERS", NULL, tiles > 1 ? SCORES_REGISTERS : SCORES_REGISTERS_ALONE,
          "of a thread, X and dQ"},
         {"SUMS_REGISTERS", NULL, tiles > 1 ? SUMS_REGISTERS : SUMS_REGISTERS_ALONE,

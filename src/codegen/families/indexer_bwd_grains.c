@@ -1,0 +1,47 @@
+/*
+ * The kernel family indexer_bwd_grains: for the deterministic mode, by what everything that is
+ * added to a row of dik is rounded. Nothing of an operator is compiled in, so that all of them
+ * share these kernels.
+ */
+#include "codegen/families/indexer_bwd_grains.h"
+
+#include <stdio.h>
+
+#include "codegen/plan/limits.h"
+#include "codegen/spec/keys.h"
+
+enum { THREADS = 256, BLOCKS = 4 /* of a multiprocessor: bound by memory */ };
+
+static const char *const passes[] = {"reach", "bounds", "grains", NULL};
+static const char *const templates[] = {
+    "indexer_bwd_grains.reach.cu", "indexer_bwd_grains.bounds.cu", "indexer_bwd_grains.grains.cu"};
+
+static const struct smelt__key keys[] = {
+    SMELT__REQUIRED_NAME("pass", "reach, bounds, grains",
+                         "what queries, then keys, come to at most; then the grains", passes),
+};
+
+static int plan_grains(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                       struct smelt__plan *plan, struct smelt__message *message) {
+    const int64_t pass = smelt__spec_get(spec, "pass");
+    (void)arch, (void)message; /* every architecture has all of them */
+    plan->variant = passes[pass];
+    plan->template_name = templates[pass];
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_bwd_grains_%s",
+             plan->variant);
+    smelt__plan_set_threads(plan, THREADS, BLOCKS);
+    smelt__plan_add_region(plan, "TOPS_OFFSET", THREADS / 32 * 4, 4, "the largest of each warp");
+    return 0;
+}
+
+/* All passes; a plan is named after its pass. */
+static const struct smelt__variant variants[] = {
+    {"grains", plan_grains, NULL},
+    {NULL, NULL, NULL},
+};
+
+const struct smelt__family smelt__indexer_bwd_grains = {
+    .schema = {.name = "indexer_bwd_grains", .keys = keys, .key_count = sizeof keys / sizeof *keys},
+    .summary = "by what is rounded what is added to rows of dik, for sums that are exact",
+    .variants = variants,
+};

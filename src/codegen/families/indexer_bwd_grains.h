@@ -1,0 +1,17 @@
+/* The kernel family indexer_bwd_grains, for the operator. */
+#ifndef SMELT_CODEGEN_INDEXER_BWD_GRAINS_H
+#define SMELT_CODEGEN_INDEXER_BWD_GRAINS_H
+
+#include "codegen/family.h"
+
+extern const struct smelt__family smelt__indexer_bwd_grains;
+
+/* Values of the key `pass`, in launch order. */
+enum smelt__indexer_bwd_grains_pass {
+    SMELT__GRAINS_REACH,
+    SMELT__GRAINS_BOUNDS,
+    SMELT__GRAINS_GRAINS,
+    SMELT__GRAINS_PASSES
+};
+
+#endif

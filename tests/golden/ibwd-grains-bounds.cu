@@ -1,0 +1,222 @@
+/*
+ * Written by smelt; do not edit. To write it again:
+ *   smelt emit indexer_bwd_grains:pass=bounds --arch sm_90a
+ *
+ * spec     indexer_bwd_grains:pass=bounds
+ * arch     sm_90a
+ * variant  bounds
+ * kernel   smelt_indexer_bwd_grains_bounds
+ * knobs (by the spec, or by rule)
+ * shared memory (offset, bytes)
+ *   TOPS_OFFSET                      0       32  the largest of each warp
+ *   SHARED_BYTES                    32  of 232448 that a block may have on sm_90a
+ * launch
+ *   256 threads a block, 4 blocks resident per multiprocessor, at most 64 registers a thread
+ */
+
+enum {
+    THREADS = 256,                  /* of a thread block */
+    BLOCKS_PER_MULTIPROCESSOR = 4,  /* resident at once, at least */
+};
+
+/* Shared memory, in bytes from the arena's start. */
+enum {
+    TOPS_OFFSET = 0,                /* the largest of each warp */
+    SHARED_BYTES = 32,              /* the arena's size */
+};
+
+#define KERNEL_NAME smelt_indexer_bwd_grains_bounds
+
+#line 1 "templates/common/base.cuh"
+/* Names every part uses: short integer types, function kinds, the shared-memory arena. */
+
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+
+#ifdef __cplusplus
+#define KERNEL extern "C" __global__
+#else
+#define KERNEL __global__
+#endif
+#define DEVICE static __device__ __forceinline__
+
+/* The one dynamic shared-memory array. The plan's *_OFFSET constants are byte offsets into it. */
+extern __shared__ __align__(1024) unsigned char arena[];
+
+DEVICE int minimum(int a, int b) {
+    return a < b ? a : b;
+}
+
+DEVICE int maximum(int a, int b) {
+    return a > b ? a : b;
+}
+
+#line 1 "templates/indexer_bwd_grains.params.h"
+/*
+ * Arguments of the indexer_bwd_grains kernels, which find the grains of dik's rows
+ * (common/grain.cuh). Included by the host code and, by the generator, by the CUDA source: plain C
+ * types only. Strides count elements. See indexer_bwd_main.params.h for groups and lists.
+ */
+struct indexer_bwd_grains_params {
+    const void *iq;     /* [tokens, heads, dim] bf16 */
+    const float *w;     /* [tokens, heads] */
+    const int *members; /* [groups, group_queries] */
+    const int *counts;  /* [groups] */
+    const int *keys;    /* [groups, key_stride] no key twice in a list */
+    const float *grads; /* [groups, group_queries, key_stride] */
+    float *reach;     /* [groups, group_queries] what a member adds to a row of dik at most, in any
+                         column, for a gradient of 1 */
+    float *tops;      /* [top_count] of what is added to a row at once the largest, of some groups
+                         each: a block of the pass `reach` writes one */
+    unsigned *bounds; /* [rows] sums of what is added, in units; zeros ahead of the pass `bounds` */
+    float *grains;    /* [rows] */
+    long long iq_token_stride, iq_head_stride;
+    long long w_token_stride;
+    int heads, dim; /* dim: 64 or 128 */
+    int rows;
+    int groups, group_queries, key_stride;
+    int top_count; /* the blocks of the pass `reach` */
+    int bits; /* the largest of all is 2^(bits - 1) to 2^bits units; groups * 2^bits stay below 2^31
+               */
+};
+
+#line 2 "templates/common/warp_sums.cuh"
+
+/* The sum and the maximum of a float of each lane, the same bits in all of them. By whole warps. */
+
+DEVICE float warp_sum(float value) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        value += __shfl_xor_sync(0xffffffffu, value, step);
+    }
+    return value;
+}
+
+DEVICE float warp_maximum(float value) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
+    }
+    return value;
+}
+
+#line 3 "templates/common/block_sums.cuh"
+
+/*
+ * The sum and the maximum of a float of each thread, the same bits in all of them, in an order that
+ * THREADS alone fixes. `warps`: a float of each warp, in shared memory. block_begin by all threads;
+ * a barrier; block_sum or block_maximum by whole warps.
+ */
+
+/* `own`: the same in all lanes of a warp. */
+DEVICE void block_begin(float *warps, float own) {
+    if (threadIdx.x % 32 == 0) {
+        warps[threadIdx.x / 32] = own;
+    }
+}
+
+DEVICE float block_sum(const float *warps) {
+    const int lane = (int)threadIdx.x % 32;
+    return warp_sum(lane < THREADS / 32 ? warps[lane] : 0.0f);
+}
+
+DEVICE float block_maximum(const float *warps) {
+    const int lane = (int)threadIdx.x % 32;
+    return warp_maximum(warps[lane < THREADS / 32 ? lane : 0]);
+}
+
+#line 4 "templates/indexer_bwd_grains.unit.cuh"
+/*
+ * The unit that bounds are counted in: a power of two, so that the largest of all addends has
+ * params.bits of them. As fp32's exponent field; where it would end below 0, addends are too small
+ * for it to matter.
+ *
+ * TOPS_OFFSET: [WARPS] float.
+ */
+
+enum { EXPONENT_ONE = 127, EXPONENT_MOST = 254, MANTISSA_BITS = 23 };
+
+/* The exponent field of 1 / unit, the same in all threads; a barrier. */
+DEVICE int find_scale(const struct indexer_bwd_grains_params *params) {
+    float *const warps = (float *)(arena + TOPS_OFFSET);
+    float largest = 0.0f;
+    for (int i = (int)threadIdx.x; i < params->top_count; i += THREADS) {
+        largest = fmaxf(largest, params->tops[i]);
+    }
+    block_begin(warps, warp_maximum(largest));
+    __syncthreads();
+    const int exponent = (int)(__float_as_uint(block_maximum(warps)) >> MANTISSA_BITS);
+    /* largest < 2^(exponent - EXPONENT_ONE + 1) */
+    return minimum(2 * EXPONENT_ONE - 1 + params->bits - exponent, EXPONENT_MOST);
+}
+
+#line 2 "templates/ptx/atomic.cuh"
+
+/* One thread after another changes a word; the result is what was there before. Nothing else is
+ * ordered by it (PTX ISA, "atom", "red", .relaxed). Shared memory is named by 32-bit addresses
+ * (ptx/shared.cuh). */
+DEVICE u32 atomic_or_shared(u32 address, u32 bits) {
+    u32 before;
+    asm volatile("atom.relaxed.cta.shared.or.b32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "r"(address), "r"(bits)
+                 : "memory");
+    return before;
+}
+
+DEVICE u32 atomic_add_shared(u32 address, u32 value) {
+    u32 before;
+    asm volatile("atom.relaxed.cta.shared.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "r"(address), "r"(value)
+                 : "memory");
+    return before;
+}
+
+DEVICE u32 atomic_add_global(u32 *to, u32 value) {
+    u32 before;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(to), "r"(value)
+                 : "memory");
+    return before;
+}
+
+/* Without a result: nobody waits for it. */
+DEVICE void reduce_add_global(u32 *to, u32 value) {
+    asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
+}
+
+#line 5 "templates/indexer_bwd_grains.bounds.cu"
+/*
+ * Deterministic backward pass of the indexer, second pass: adds up, for each key, what is added to
+ * its row of dik at most, in whole units, each group's share rounded up. Integers, so that the
+ * order does not matter.
+ *
+ * A block takes a group at a time, a thread a key; any grid is right.
+ */
+
+/* What a group adds to a key's row, in units: its entry number `entry` of the list. */
+DEVICE u32 count_units(const struct indexer_bwd_grains_params *params, i64 group, int entry,
+                       float scale) {
+    float sum = 0.0f;
+    for (int member = 0; member < params->group_queries; ++member) {
+        const i64 place = group * params->group_queries + member;
+        const float size = fabsf(params->grads[place * params->key_stride + entry]);
+        sum += params->reach[place] * (size <= 3.4028235e38f ? size : 0.0f);
+    }
+    /* What is too large for all of them counts as the largest that there may be. */
+    return (u32)fminf(ceilf(sum * scale), (float)(1u << params->bits));
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct indexer_bwd_grains_params params) {
+    const float scale = __uint_as_float((u32)find_scale(&params) << MANTISSA_BITS);
+    for (i64 group = blockIdx.x; group < params.groups; group += gridDim.x) {
+        const int *const keys = params.keys + group * params.key_stride;
+        for (int i = (int)threadIdx.x; i < params.counts[group]; i += THREADS) {
+            reduce_add_global(&params.bounds[keys[i]], count_units(&params, group, i, scale));
+        }
+    }
+}
