@@ -18,9 +18,9 @@
  * g * w * [x > 0] is rounded to bf16 before it is multiplied; sums are fp32.
  *
  * The same call gives the same diq and dw, bit for bit, in every run; dik with deterministic = 1
- * alone: fp32 sums of many queries' shares then have an order that the inputs fix, whatever the
- * number of multiprocessors. Neighbouring queries may share a tile, so a query's diq may depend,
- * within rounding, on what stands beside it.
+ * alone: what is added to a row is rounded then, to 24 bits of what all of it comes to at most, so
+ * that fp32 additions are exact and their order does not matter. Neighbouring queries may share a
+ * tile, so a query's diq may depend, within rounding, on what stands beside it.
  *
  * Weights may have any sign. What is not finite goes on as arithmetic has it, and never further
  * than: a weight or a gradient, to its query's results and its keys'; a key, to the results of the
@@ -81,11 +81,8 @@ typedef struct smelt_indexer_bwd_args {
                                        is 0 */
     smelt_tensor dik_fp32;          /* [S,D] fp32 */
     smelt_tensor dik_sum;           /* [S,D] fp32, added to: what it held, plus the gradient */
-    void *workspace;                /* device memory, as smelt_indexer_bwd_workspace says */
+    void *workspace; /* device memory, as smelt_indexer_bwd_backward_workspace says */
     size_t workspace_bytes;
-    size_t workspace_limit;   /* with deterministic = 1: bytes that the partial rows, of the
-                                 workspace the largest part, take at most, but for one group's;
-                                 0: 1.5 GB. The order of sums depends on it */
     int free_multiprocessors; /* left to other streams while it runs; 0: none */
     int reserved;             /* 0 */
 } smelt_indexer_bwd_args;
@@ -122,14 +119,13 @@ SMELT_API void smelt_indexer_bwd_destroy(smelt_indexer_bwd **indexer);
 SMELT_API smelt_status smelt_indexer_bwd_get_kernel_info(const smelt_indexer_bwd *indexer,
                                                          int index, smelt_kernel_info *info);
 
-/* Bytes of workspace that a call with these arguments needs into *bytes. Of *args, tokens, rows,
- * width and workspace_limit count: no other field need be set. About 4 * (1 + n) * T * width bytes,
- * n queries sharing a tile (the constant GROUP_QUERIES of `smelt show`), and 4 * S * D; with
- * deterministic = 1 workspace_limit besides, and some 100 MB. Pure; any thread. Errors:
- * INVALID_ARGUMENT. */
-SMELT_API smelt_status smelt_indexer_bwd_workspace(const smelt_indexer_bwd *indexer,
-                                                   const smelt_indexer_bwd_args *args,
-                                                   size_t *bytes);
+/* Bytes of workspace that a call with these arguments needs into *bytes. Of *args, tokens, rows
+ * and width count: no other field need be set. About 4 * (1 + n) * T * width bytes,
+ * n queries sharing a tile (the constant GROUP_QUERIES of `smelt show`), and 4 * S * D.
+ * Pure; any thread. Errors: INVALID_ARGUMENT. */
+SMELT_API smelt_status smelt_indexer_bwd_backward_workspace(const smelt_indexer_bwd *indexer,
+                                                            const smelt_indexer_bwd_args *args,
+                                                            size_t *bytes);
 
 /*
  * Launches the chain of kernels on `stream` (NULL: the default stream) and returns without waiting.
@@ -141,9 +137,9 @@ SMELT_API smelt_status smelt_indexer_bwd_workspace(const smelt_indexer_bwd *inde
  * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for what the
  * driver refuses (an unknown stream, for one).
  */
-SMELT_API smelt_status smelt_indexer_bwd_launch(const smelt_indexer_bwd *indexer,
-                                                const smelt_indexer_bwd_args *args,
-                                                struct CUstream_st *stream);
+SMELT_API smelt_status smelt_indexer_bwd_backward(const smelt_indexer_bwd *indexer,
+                                                  const smelt_indexer_bwd_args *args,
+                                                  struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }
