@@ -170,49 +170,60 @@ DEVICE struct norms find_norms(const struct row *row, float largest, float sum, 
     return norms;
 }
 
-/* The gradient at this thread's slots of a part; returns their part of the loss. */
-DEVICE float differentiate(float *grads, const struct part *part, const struct row *row,
+/* The gradient at a vector of this thread's slots of a part; returns their share of the loss. */
+DEVICE float differentiate(float *grads, const struct part *part, int vector, const struct row *row,
                            const struct norms *norms) {
     float sum = 0.0f;
 #pragma unroll
-    for (int i = 0; i < LANE_SLOTS; ++i) {
-        const float score = part->logits[i] - norms->largest;
+    for (int c = 0; c < VECTOR; ++c) {
+        const float score = part->logits[vector * VECTOR + c] - norms->largest;
         const float q = exp2_approximate(score * LOG2_E) * norms->share;
-        const float p = part->targets[i] * norms->unit;
+        const float p = part->targets[vector * VECTOR + c] * norms->unit;
         const float surprise = LN_2 * log2_approximate(p) - (score - norms->log_sum);
         const bool moves = norms->live && q != p;
-        grads[i] = moves ? row->factor * (q - p) : 0.0f;
+        grads[c] = moves ? row->factor * (q - p) : 0.0f;
         sum += norms->live && p > 0.0f ? p * surprise : 0.0f;
     }
     return sum;
 }
 
-DEVICE void store_part(const struct indexer_loss_rows_params *params, const struct row *row,
-                       const float *grads, int number) {
+DEVICE void store_vector(const struct indexer_loss_rows_params *params, const struct row *row,
+                         const float *grads, int slot) {
+    if (params->whole && slot < params->width) {
+        const float4 vector = {grads[0], grads[1], grads[2], grads[3]};
+        *(float4 *)(row->grad + slot) = vector;
+    }
 #pragma unroll
-    for (int i = 0; i < VECTORS; ++i) {
-        const int slot = first_slot(number, i);
-        const float *const from = &grads[i * VECTOR];
-        if (params->whole && slot < params->width) {
-            const float4 vector = {from[0], from[1], from[2], from[3]};
-            *(float4 *)(row->grad + slot) = vector;
-        }
-#pragma unroll
-        for (int c = 0; c < VECTOR; ++c) {
-            if (!params->whole && slot + c < params->width) {
-                row->grad[slot + c] = from[c];
-            }
+    for (int c = 0; c < VECTOR; ++c) {
+        if (!params->whole && slot + c < params->width) {
+            row->grad[slot + c] = grads[c];
         }
     }
+}
+
+/* The gradient of a part, if it is asked for; returns this thread's share of the loss. */
+DEVICE float finish_part(const struct indexer_loss_rows_params *params, const struct row *row,
+                         const struct part *part, const struct norms *norms, int number) {
+    float loss = 0.0f;
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+        float grads[VECTOR];
+        loss += differentiate(grads, part, i, row, norms);
+        if (row->grad) {
+            store_vector(params, row, grads, first_slot(number, i));
+        }
+    }
+    return loss;
 }
 
 /* A query, by the whole block. */
 DEVICE void take_query(const struct indexer_loss_rows_params *params, i64 query) {
     const struct row row = open_row(params, query);
+    const int parts = PARTS > 1 ? (params->width - 1) / PART + 1 : 1; /* that there are */
     struct part part;
     float largest = MINUS_INFINITY, targets = 0.0f, sum = 0.0f, loss = 0.0f;
 #pragma unroll 1
-    for (int number = 0; number < PARTS; ++number) {
+    for (int number = 0; number < parts; ++number) {
         load_part(&part, params, &row, number);
 #pragma unroll
         for (int i = 0; i < LANE_SLOTS; ++i) {
@@ -223,7 +234,7 @@ DEVICE void take_query(const struct indexer_loss_rows_params *params, i64 query)
     targets = survey(&largest, targets);
     largest = largest == MINUS_INFINITY ? 0.0f : largest;
 #pragma unroll 1
-    for (int number = 0; number < PARTS; ++number) {
+    for (int number = 0; number < parts; ++number) {
         if (PARTS > 1) {
             load_part(&part, params, &row, number);
         }
@@ -232,15 +243,11 @@ DEVICE void take_query(const struct indexer_loss_rows_params *params, i64 query)
     sum = add_up(sum, SUMS_OFFSET);
     const struct norms norms = find_norms(&row, largest, sum, targets);
 #pragma unroll 1
-    for (int number = 0; number < PARTS; ++number) {
-        float grads[LANE_SLOTS];
+    for (int number = 0; number < parts; ++number) {
         if (PARTS > 1) {
             load_part(&part, params, &row, number);
         }
-        loss += differentiate(grads, &part, &row, &norms);
-        if (row.grad) {
-            store_part(params, &row, grads, number);
-        }
+        loss += finish_part(params, &row, &part, &norms, number);
     }
     loss = add_up(loss, LOSSES_OFFSET);
     if (threadIdx.x == 0) {

@@ -288,10 +288,13 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
     smelt__touch(footprints, TENSOR(LOSS), 0, 1);
 }
 
-/* Each slot takes the emulator as long as so many multiplications. */
+/* Each slot takes the emulator as long as so many multiplications, also one of topk that a row has
+ * not, up to a block's threads. */
 static double multiplications(const void *spec, const struct smelt__problem_options *given) {
-    (void)spec;
-    return 60.0 * (double)(count_queries(given) * given->width);
+    enum { EACH = 60, MOST_IDLE = 8192 };
+    const int topk = ((const smelt_indexer_loss_spec *)spec)->topk;
+    const double idle = topk < MOST_IDLE ? topk : MOST_IDLE;
+    return EACH * (double)count_queries(given) * ((double)given->width + idle);
 }
 
 /* ---- comparison ------------------------------------------------------------------------------ */

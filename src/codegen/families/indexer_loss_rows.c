@@ -40,6 +40,12 @@ static int threads_for(int topk, int vectors) {
     return threads < MOST_THREADS ? threads : MOST_THREADS;
 }
 
+/* More where that leaves a row in one part. */
+static int choose_vectors(int topk) {
+    const int usual = VECTORS * VECTOR * MOST_THREADS, most = LONG_VECTORS * VECTOR * MOST_THREADS;
+    return topk > usual && topk <= most ? LONG_VECTORS : VECTORS;
+}
+
 /* As many as registers and threads leave room for. */
 static int resident_blocks(const struct smelt__arch *arch, int threads, int vectors) {
     enum { MOST = 16 };
@@ -53,8 +59,7 @@ static int resident_blocks(const struct smelt__arch *arch, int threads, int vect
 static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *arch,
                      struct smelt__plan *plan, struct smelt__message *message) {
     const int topk = (int)smelt__spec_get(spec, "topk");
-    const int by_rule = topk > VECTORS * VECTOR * MOST_THREADS ? LONG_VECTORS : VECTORS;
-    const int vectors = smelt__spec_knob(spec, "vectors", by_rule);
+    const int vectors = smelt__spec_knob(spec, "vectors", choose_vectors(topk));
     const int threads = threads_for(topk, vectors), part = threads * vectors * VECTOR;
     const int warps_bytes = threads / WARP * 4;
     const int blocks = smelt__spec_knob(spec, "blocks", resident_blocks(arch, threads, vectors));
@@ -71,7 +76,7 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     smelt__plan_add(plan, "VECTORS", vectors, smelt__plan_origin(spec, "vectors"),
                     "of 4 slots that a thread has of a part");
     smelt__plan_add(plan, "PARTS", divide_up(topk, part), SMELT__DERIVED,
-                    "of a row; 1: it stays in registers");
+                    "of a row of topk slots; 1: it stays in registers");
     smelt__plan_add(plan, "DEPENDENT_LAUNCH", arch->dependent_launch, SMELT__DERIVED,
                     "1: the next kernel may begin before this one has ended");
     smelt__plan_add_region(plan, "MAXIMA_OFFSET", warps_bytes, 4, "each warp's largest logit");
