@@ -126,6 +126,19 @@ def test_cudnn_indexer_forward(indexer):
         )
         check_sums(scores[batch].masked_fill(lists < 0, 0), want.masked_fill(lists < 0, 0))
         assert bool((scores[batch][lists < 0] == float("-inf")).all())
+    packed = cudnn.indexer_forward_wrapper(
+        q.flatten(0, 1),
+        k.flatten(0, 1).unsqueeze(1),
+        weights.flatten(0, 1),
+        ratio=2,
+        sm_scale=0.5,
+        cu_seqlens_q=torch.tensor([0, TOKENS, 2 * TOKENS], dtype=torch.int32, device=q.device),
+        cu_seqlens_k=torch.tensor([0, ROWS, 2 * ROWS], dtype=torch.int32, device=q.device),
+        max_seqlen_k=ROWS + 1,
+        q_causal_offsets=offsets,
+    )["scores"]
+    assert torch.equal(packed[:, :ROWS], scores.flatten(0, 1))
+    assert bool((packed[:, ROWS:] == float("-inf")).all())
     with pytest.raises(NotImplementedError, match="bf16"):
         cudnn.indexer_forward_wrapper(q, k, weights, precision="fp8")
 

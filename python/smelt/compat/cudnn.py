@@ -5,8 +5,7 @@ alone (FlashMLA's +inf of empty rows is taken, too), attn_sink [H] fp32, -inf fo
 training: everything with a batch in front, bf16; indices are rows of their own batch, or with
 topk_indices_global of all (b * S_k + row). Results come in a dict that unpacks as a tuple. Beyond it: any number
 of heads, masked slots anywhere, empty rows. Of top-k: rows shorter than top_k, which end with -1; indices
-come ascending. The packed form of indexer_forward_wrapper (cu_seqlens) and the dense wrappers, which hold
-matrices of T x S, are not there.
+come ascending. The dense wrappers, which hold matrices of T x S, are not there.
 """
 
 from __future__ import annotations
@@ -163,6 +162,14 @@ def _into(given: Tensor | None, made: Tensor) -> Tensor:
     return made if given is None else given.copy_(made)
 
 
+def _document_scores(q, k, w, offset, ratio: int, out: Tensor) -> None:
+    """Into out [T, S], of one batch or document: q [T, H, D], k [S, 1, D] or [S, D], fp32 w."""
+    end = torch.arange(1, q.shape[0] + 1, device=q.device, dtype=torch.int32)
+    end = ((end + offset) // ratio).clamp(0, k.shape[0])
+    keys = k.squeeze(1) if k.dim() == 3 else k
+    out.copy_(indexer_logits(q, keys, w, torch.zeros_like(end), end, backend="smelt"))
+
+
 @torch.no_grad()
 def indexer_forward_wrapper(
     q: Tensor,
@@ -174,27 +181,38 @@ def indexer_forward_wrapper(
     sm_scale: float = 1.0,
     out: Tensor | None = None,
     stream=None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
     q_causal_offsets: Tensor | None = None,
     precision: str = "bf16",
-    cu_seqlens_q: Tensor | None = None,
     **tuning,
 ) -> TupleDict:
-    """{"scores"}: [B, S_q, S_k] fp32, -inf from key (offset + query + 1) // ratio on."""
-    if precision != "bf16" or cu_seqlens_q is not None:
-        raise NotImplementedError(
-            "smelt: indexer_forward_wrapper in another precision than bf16, or packed, is not there"
-        )
-    batches, tokens, rows = q.shape[0], q.shape[1], k.shape[1]
+    """{"scores"}: [B, S_q, S_k] fp32, -inf from key (offset + query + 1) // ratio on; or of packed documents
+    [T, max_seqlen_k], columns counted from each document's first key (the host waits for cu_seqlens)."""
+    if precision != "bf16":
+        raise NotImplementedError("smelt: indexer_forward_wrapper takes bf16 alone")
     with _on(stream):
-        seen = torch.arange(1, tokens + 1, device=q.device, dtype=torch.int32)
-        begin = torch.zeros_like(seen)
-        scores = q.new_empty((batches, tokens, rows), dtype=torch.float32) if out is None else out
-        for batch in range(batches):
-            offset = 0 if q_causal_offsets is None else int32(q_causal_offsets)[batch]
-            end = ((seen + offset) // ratio).clamp(0, rows)
-            keys = _rows(k[batch : batch + 1])
-            weights = w[batch].float() * sm_scale
-            scores[batch] = indexer_logits(q[batch], keys, weights, begin, end, backend="smelt")
+        weights = w.float() * sm_scale
+        if cu_seqlens_q is None:
+            width = k.shape[1]
+            parts = [(batch, batch) for batch in range(q.shape[0])]
+        else:
+            queries, keys = cu_seqlens_q.tolist(), cu_seqlens_k.tolist()
+            width = max_seqlen_k or max(b - a for a, b in zip(keys, keys[1:]))
+            parts = [
+                (slice(*queries[i : i + 2]), slice(*keys[i : i + 2]))
+                for i in range(len(queries) - 1)
+            ]
+        shape = (*q.shape[:-2], width)
+        scores = q.new_empty(shape, dtype=torch.float32) if out is None else out
+        if cu_seqlens_q is not None:
+            scores.fill_(float("-inf"))
+        for number, (mine, theirs) in enumerate(parts):
+            offset = 0 if q_causal_offsets is None else int32(q_causal_offsets)[number]
+            into = scores[mine][..., : k[theirs].shape[0]]
+            _document_scores(q[mine], k[theirs], weights[mine], offset, ratio, into)
     return TupleDict(scores=scores)
 
 
