@@ -13,7 +13,7 @@ model learns to look up. Two layers of
     v4    as DeepSeek-V4: dqk = dv, a learnt sink, the last tokens always in the list beside what is chosen
 
 The indexer chooses TOPK keys for each query; it is trained towards the attention's own distribution over
-them, in plain PyTorch until the library has that pass. Context parallel: queries in zigzag order, so that
+them, without a matrix of tokens by tokens. Context parallel: queries in zigzag order, so that
 ranks have as much to do; keys are gathered, and their gradients summed, on the way back.
 """
 
@@ -83,32 +83,41 @@ class Attention(nn.Module):
 
     def smelt_specs(self):
         """For smelt.warm(model)."""
+        attention = f"heads={HEADS},dqk={self.dqk},dv={VALUE},topk=128"
+        indexer = f"heads={INDEX_HEADS},dim={INDEX_DIM}"
         sink = "" if self.sink is None else ",sink=1"
         return [
-            f"sparse_attn:heads={HEADS},dqk={self.dqk},dv={VALUE},topk=128{sink},passes=both",
-            f"indexer_topk:heads={INDEX_HEADS},dim={INDEX_DIM},dtype=bf16,topk={TOPK}",
+            f"sparse_attn:{attention}{sink},passes=both",
+            f"sparse_scores:{attention}",
+            f"indexer_topk:{indexer},dtype=bf16,topk={TOPK}",
+            *([] if self.sink is None else [f"indexer_scores:{indexer},topk=128"]),
+            f"indexer_bwd:{indexer},topk=128",
+            "indexer_loss:topk=128",
         ]
 
     def choose(self, x, begin, end, shard, backend):
-        """The indexer: lists of keys, and what it is trained with. It learns apart from the model."""
+        """The indexer's lists of keys, and its logits at them. It learns apart from the model."""
         x = x.detach()
         iq = self.index_q(x).view(-1, INDEX_HEADS, INDEX_DIM).bfloat16()
         ik = shard.gather(self.index_k(x).bfloat16())
         weights = self.index_weights(x).float() * (INDEX_HEADS * INDEX_DIM) ** -0.5
         if self.sink is None:
-            indices, _, _ = smelt.indexer_topk(iq, ik, weights, begin, end, TOPK, backend=backend)
-        else:  # the last WINDOW tokens are in the list anyway
+            indices, logits, _ = smelt.indexer_topk(
+                iq, ik, weights, begin, end, TOPK, backend=backend
+            )
+            return indices, logits
+        with torch.no_grad():  # the last WINDOW tokens are in the list anyway
             chosen, _, _ = smelt.indexer_topk(
                 iq, ik, weights, begin, end - WINDOW, TOPK, backend=backend
             )
             last = end[:, None] - torch.arange(1, WINDOW + 1, device=x.device, dtype=torch.int32)
             indices = torch.cat([chosen, last.masked_fill(last < begin[:, None], -1)], 1)
-        return indices, iq, ik, weights
+        return indices, smelt.indexer_scores(iq, ik, weights, indices, backend=backend)
 
     def forward(self, x, begin, end, shard, backend):
         q = self.q(x).view(-1, HEADS, self.dqk)
         kv = shard.gather(self.kv(x))
-        indices, *scored = self.choose(x, begin, end, shard, backend)
+        indices, logits = self.choose(x, begin, end, shard, backend)
         out, lse = smelt.sparse_attention(
             q,
             kv,
@@ -120,21 +129,9 @@ class Attention(nn.Module):
             dkv_dtype=torch.float32,
             backend=backend,
         )
-        loss = indexer_loss(*scored, q.detach(), kv.detach(), indices, lse, self.scale)
+        target = smelt.sparse_scores(q, kv, indices, lse, self.scale, dv=VALUE, backend=backend)
+        loss = smelt.indexer_loss(logits, target, indices, rows=len(kv), backend=backend)
         return self.out(smelt.project_values(out, self.values).flatten(1)), loss
-
-
-def indexer_loss(iq, ik, weights, q, kv, indices, lse, scale):
-    """Sum over queries of the divergence of the indexer's distribution over the chosen keys from attention's."""
-    masked, rows = indices < 0, indices.clamp(min=0).long()
-    logits = (
-        torch.einsum("thd,tkd->thk", iq.float(), ik[rows].float()).relu() * weights[..., None]
-    ).sum(1)
-    log_chosen = logits.masked_fill(masked, -1e30).log_softmax(-1)
-    scores = torch.einsum("thd,tkd->thk", q.float(), kv[rows].float()) * scale
-    target = torch.exp(scores - lse[..., None]).sum(1).masked_fill(masked, 0.0)
-    target = target / target.sum(-1, keepdim=True)
-    return (torch.xlogy(target, target) - target * log_chosen).sum()
 
 
 class Model(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ._reference import CHUNK_BYTES, valid_slots
+from ._reference import CHUNK_BYTES, in_its_own_types, valid_slots
 
 NEVER = float("-inf")
 E4M3_MAX = 448.0
@@ -74,6 +74,7 @@ def inside(window_begin, window_end, rows):
     return (column >= window_begin.unsqueeze(-1)) & (column < window_end.unsqueeze(-1))
 
 
+@in_its_own_types
 def logits(q, k, weights, k_scale, window_begin, window_end):
     """See smelt/indexer_logits.h."""
     wide = torch.float64 if q.dtype is torch.float64 else torch.float32
@@ -137,6 +138,7 @@ def _selected(q, k, indices, topk_length):
         yield part, slots[part], chosen, valid[part], products
 
 
+@in_its_own_types
 def scores(q, k, weights, indices, topk_length):
     """See smelt/indexer_scores.h."""
     parts = []
@@ -146,6 +148,7 @@ def scores(q, k, weights, indices, topk_length):
     return torch.cat(parts)
 
 
+@in_its_own_types
 def scores_backward(grad, q, k, weights, indices, topk_length):
     """See smelt/indexer_bwd.h: dq, dk and dweights."""
     dqs, dweights, dk = [], [], None

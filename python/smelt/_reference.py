@@ -6,10 +6,23 @@ rows are gathered.
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch.utils.checkpoint import checkpoint
 
 CHUNK_BYTES = 1 << 28  # of gathered rows
+
+
+def in_its_own_types(function):
+    """Autocast is the caller's: here products are in the types that are named. The first argument is a tensor."""
+
+    @functools.wraps(function)
+    def run(first, *others, **named):
+        with torch.autocast(first.device.type, enabled=False):
+            return function(first, *others, **named)
+
+    return run
 
 
 def valid_slots(indices, rows, topk_length=None, topk=None):
@@ -44,6 +57,7 @@ def _chunk(q, kv, indices, valid, sink, scale, dv):
     return out, lse, highest.squeeze(-1)
 
 
+@in_its_own_types
 def sparse_attention(q, kv, indices, scale, dv, *, topk_length=None, sink=None, topk=None):
     """out, lse and max_logits of q [.., T, H, D], kv [.., S, D], indices [.., T, W]."""
     packed = q.dim() == 3
@@ -68,6 +82,7 @@ def sparse_attention(q, kv, indices, scale, dv, *, topk_length=None, sink=None, 
     return out.to(q.dtype), lse.float().detach(), max_logits.float().detach()
 
 
+@in_its_own_types
 def sparse_scores(q, kv, indices, lse, scale, *, topk_length=None, sink=None):
     """Probabilities at the slots, summed over heads; shapes as sparse_attention's."""
     if q.dim() == 3:
@@ -88,6 +103,7 @@ def sparse_scores(q, kv, indices, lse, scale, *, topk_length=None, sink=None):
     return target if kind is torch.float64 else target.float()
 
 
+@in_its_own_types
 def sparse_attention_backward(
     grad_out, q, kv, indices, scale, dv, *, topk_length=None, sink=None, topk=None
 ):

@@ -34,10 +34,12 @@ def test_losses_are_the_references(device, model):
     assert close(ours, reference, 0.01), (ours, reference)
 
 
-def test_it_learns():
+@pytest.mark.parametrize("model", ["glm", "v4"])
+def test_it_learns(model):
     train = load()
-    losses, _ = train.train("glm", 120, "torch", "cpu", rate=1e-2)
-    assert losses[-1][0] < 0.5 * losses[0][0]
+    losses, _ = train.train(model, 110, "torch", "cpu")
+    words = [loss for loss, _ in losses]
+    assert sum(words[-10:]) < 0.3 * sum(words[:10])
 
 
 def test_its_kernels_can_be_warmed():
