@@ -40,10 +40,16 @@
  * Neighbouring queries share most keys: one addition of a row of dik serves all of a group. A key
  * that a query lacks has a grad of 0 there.
  *
+ * With GROUP_TILES 2 a list is in sections: keys of the first tile's queries alone, of both tiles',
+ * of the second's alone. So each tile has a run of the list's blocks, and does nothing for others.
+ * Blocks are taken from both ends by turns, so that neither tile waits while the other one has its
+ * own section.
+ *
  * Grid: one block a multiprocessor, each taking every gridDim.x-th group, from the last ones on.
  * Warpgroups:
  *
- *   scores[t]  of tile t: X, dX, dw, dQ
+ *   scores[t]  of tile t: X, dX, dw, dQ. X of the tile's next block and dQ of this one are in the
+ *              tensor cores during the arithmetic of dX
  *   sums       dK in chunks of 32 columns: dX^T as A from registers, two accumulators in turn;
  *              added to global memory from registers
  *   gather     copies keys, their numbers and grads, STAGES blocks ahead; Q by tensor copies, an
@@ -60,24 +66,25 @@
  * swizzled:
  *   QUERIES  [2][COLUMN_TILES][ROW_TILES] tiles, rows by columns: an item's, by turns
  *   KEYS     [STAGES][COLUMN_TILES] tiles, keys by columns
- *   SLOPES   [2][ROW_TILES] tiles, dX, rows by keys: a block's, by turns
+ *   SLOPES   [ROW_TILES][2] tiles, dX, rows by keys: of a tile's blocks, by turns
  *   GRADS    [STAGES][GROUP_QUERIES][64] fp32
  *   NUMBERS  [NUMBER_STAGES][64] the keys' numbers, -1: none
  *
- * Barriers (parities count uses of a stage):
- *   barrier         count          who arrives                        who waits
- *   QUERIES_FULL[i]   1            gather, and the copies' bytes      scores, sums
- *   QUERIES_FREE[i]   4 a group    scores, sums: done with the item   gather
- *   KEYS_FULL[s]    128            gather: every thread's copies      scores
- *                                  have landed
- *   KEYS_FREE[s]      4 a tile     scores: done with K and grads      gather
- *   SLOPES_FULL[d]    4 a tile     scores: dX written                 sums
- *   SLOPES_FREE[d]    4            sums: fragments loaded             scores
+ * Barriers (parities count uses; of KEYS those of a stage by a tile, in bits):
+ *   barrier            count  who arrives                               who waits
+ *   QUERIES_FULL[i]      1    gather, and the copies' bytes             scores, sums
+ *   QUERIES_FREE[i]   4 each  scores, sums: done with the item          gather
+ *   KEYS_FULL[t][s]    128    gather: every thread's copies have        scores[t]
+ *                             landed, of a block that the tile has
+ *   KEYS_FREE[t][s]      4    scores[t]: done with K and grads          gather
+ *   SLOPES_FULL[t][i]    4    scores[t]: dX written                     sums
+ *   SLOPES_FREE[t][i]    4    sums: fragments loaded                    scores[t]
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  * NUMBERS are read by the sums behind SLOPES_FULL, and written again NUMBER_STAGES blocks later: by
- * then the gather has waited for a block of which the sums had come to the next but one.
+ * then the gather has waited for a block STAGES before, and of those before that one no more than
+ * two a tile, and the one at work, are ahead of the sums.
  *
- * Knobs: GROUP_QUERIES, STAGES; legal values and the rules that pick them:
+ * Knobs: GROUP_QUERIES; legal values and the rule that picks it:
  * src/codegen/families/indexer_bwd_main_sm90.c.
  */
 
@@ -114,14 +121,14 @@ enum {
 /* ---- barriers and tiles -----------------------------------------------------------------------
  */
 
-/* Places in BARRIERS. */
+/* Places in BARRIERS; those of a tile follow each other. */
 enum {
     QUERIES_FULL = 0,
     QUERIES_FREE = QUERIES_FULL + 2,
     SLOPES_FULL = QUERIES_FREE + 2,
-    SLOPES_FREE = SLOPES_FULL + 2,
-    KEYS_FULL = SLOPES_FREE + 2,
-    KEYS_FREE = KEYS_FULL + STAGES
+    SLOPES_FREE = SLOPES_FULL + 2 * ROW_TILES,
+    KEYS_FULL = SLOPES_FREE + 2 * ROW_TILES,
+    KEYS_FREE = KEYS_FULL + STAGES * ROW_TILES
 };
 
 DEVICE u32 barrier_at(u32 number) {
@@ -133,26 +140,34 @@ DEVICE void initialise_barriers(void) {
         for (u32 i = 0; i < 2; ++i) {
             mbarrier_init(barrier_at(QUERIES_FULL + i), 1);
             mbarrier_init(barrier_at(QUERIES_FREE + i), (ROW_TILES + 1) * 4 * WARP_ARRIVALS);
-            mbarrier_init(barrier_at(SLOPES_FULL + i), ROW_TILES * 4 * WARP_ARRIVALS);
+        }
+        for (u32 i = 0; i < 2 * ROW_TILES; ++i) {
+            mbarrier_init(barrier_at(SLOPES_FULL + i), 4 * WARP_ARRIVALS);
             mbarrier_init(barrier_at(SLOPES_FREE + i), 4 * WARP_ARRIVALS);
         }
-        for (u32 stage = 0; stage < STAGES; ++stage) {
-            mbarrier_init(barrier_at(KEYS_FULL + stage), WARPGROUP);
-            mbarrier_init(barrier_at(KEYS_FREE + stage), ROW_TILES * 4 * WARP_ARRIVALS);
+        for (u32 i = 0; i < STAGES * ROW_TILES; ++i) {
+            mbarrier_init(barrier_at(KEYS_FULL + i), WARPGROUP);
+            mbarrier_init(barrier_at(KEYS_FREE + i), 4 * WARP_ARRIVALS);
         }
         mbarrier_fence_init();
     }
     __syncthreads();
 }
 
-/* Waits for the end of the phase in which a ring's place is filled for its use number `use` (of all
- * of the ring), or in which what was there before is given back. */
-DEVICE void wait_full(u32 barriers, u32 use, u32 places) {
-    mbarrier_wait(barrier_at(barriers + use % places), (int)(use / places & 1));
+/* Waits for the end of the phase in which one of two places is filled for the use of that number,
+ * of both together, or in which what was there before is given back. */
+DEVICE void wait_full(u32 barriers, u32 use) {
+    mbarrier_wait(barrier_at(barriers + use % 2), (int)(use / 2 & 1));
 }
 
-DEVICE void wait_free(u32 barriers, u32 use, u32 places) {
-    mbarrier_wait(barrier_at(barriers + use % places), (int)(use / places & 1 ^ 1));
+DEVICE void wait_free(u32 barriers, u32 use) {
+    mbarrier_wait(barrier_at(barriers + use % 2), (int)(use / 2 & 1 ^ 1));
+}
+
+/* The same of a stage of keys, of a tile whose phases are a bit a stage. */
+DEVICE void wait_keys(u32 barriers, u32 tile, u32 stage, u32 *phases) {
+    mbarrier_wait(barrier_at(barriers + tile * STAGES + stage), (int)(*phases >> stage & 1));
+    *phases ^= 1u << stage;
 }
 
 /* Tiles from an offset on as A or B, columns the depth; or as B, rows the depth. */
@@ -168,12 +183,13 @@ DEVICE u32 queries_at(u32 item, u32 tile) {
     return QUERIES_OFFSET + item % 2 * QUERY_BYTES + tile * TILE_BYTES;
 }
 
-DEVICE u32 keys_at(u32 block) {
-    return KEYS_OFFSET + block % STAGES * KEY_BYTES;
+DEVICE u32 keys_at(u32 stage) {
+    return KEYS_OFFSET + stage * KEY_BYTES;
 }
 
-DEVICE int slopes_at(u32 block, u32 tile) {
-    return (int)(SLOPES_OFFSET + (block % 2 * ROW_TILES + tile) * TILE_BYTES);
+/* Of the use of that number by a tile. */
+DEVICE int slopes_at(u32 tile, u32 use) {
+    return (int)(SLOPES_OFFSET + (tile * 2 + use % 2) * TILE_BYTES);
 }
 
 /* ---- items -------------------------------------------------------------------------------------
@@ -185,28 +201,40 @@ DEVICE int first_group(const struct indexer_bwd_main_params *params) {
 }
 
 /* Key blocks of a group. */
-DEVICE u32 group_blocks(const struct indexer_bwd_main_params *params, int group) {
-    return (u32)(params->counts[group] + BLOCK_KEYS - 1) / BLOCK_KEYS;
+DEVICE int group_blocks(const struct indexer_bwd_main_params *params, int group) {
+    return (params->counts[group] + BLOCK_KEYS - 1) / BLOCK_KEYS;
 }
 
-/* Which keys of its group's list a tile's queries have: a run of them. */
+/* Where in the list the block is whose turn it is. */
+DEVICE int block_in_turn(int turn, int blocks) {
+    return GROUP_TILES == 1 ? turn : turn % 2 ? blocks - 1 - turn / 2 : turn / 2;
+}
+
+/* Which blocks of its group's list a tile has. */
 struct run {
     int begin, end;
 };
 
 DEVICE struct run tile_run(const struct indexer_bwd_main_params *params, int group, int tile) {
-    struct run run = {0, params->counts[group]};
+    struct run run = {0, group_blocks(params, group)};
     if (GROUP_TILES > 1 && tile == 0) {
-        run.end = params->runs[2 * (i64)group + 1];
+        run.end = (params->runs[2 * (i64)group + 1] + BLOCK_KEYS - 1) / BLOCK_KEYS;
     } else if (GROUP_TILES > 1) {
-        run.begin = params->runs[2 * (i64)group];
+        run.begin = params->runs[2 * (i64)group] / BLOCK_KEYS;
     }
     return run;
 }
 
-/* Whether a run has keys of the block that begins with key `first` of the list. */
-DEVICE bool meets(struct run run, int first) {
-    return GROUP_TILES == 1 || (first < run.end && first + BLOCK_KEYS > run.begin);
+DEVICE bool has_block(struct run run, int block) {
+    return block >= run.begin && block < run.end;
+}
+
+/* The first turn from `turn` on of a block that a tile has; `blocks` if there is none. */
+DEVICE int next_turn(struct run run, int turn, int blocks) {
+    while (turn < blocks && !has_block(run, block_in_turn(turn, blocks))) {
+        ++turn;
+    }
+    return turn;
 }
 
 /* The query of a row of a group, or -1. */
@@ -242,8 +270,10 @@ DEVICE void open_rows(struct rows *rows, const struct indexer_bwd_main_params *p
     }
 }
 
-/* X = Q K^T, complete. */
-DEVICE void multiply_scores(float *x, u64 queries, u64 keys) {
+/* Issues X = Q K^T. */
+DEVICE void issue_scores(float *x, u64 queries, u32 stage) {
+    const u64 keys = tile_descriptor(keys_at(stage));
+    fence_proxy_async();
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < DIM / 16; ++k) {
@@ -252,14 +282,13 @@ DEVICE void multiply_scores(float *x, u64 queries, u64 keys) {
         wgmma_ss_n64_t00(x, a, descriptor_advance(keys, (u32)(k / 4 * TILE_BYTES) + step), k > 0);
     }
     wgmma_commit();
-    wgmma_wait_0();
 }
 
 /* X -> dX in place, and the block's part of dw. */
-DEVICE void slopes(float *x, struct rows *rows, u32 block, int tile) {
-    const float2 *const grads =
-        (const float2 *)(arena + GRADS_OFFSET + block % STAGES * GRAD_BYTES) +
-        fragment_row(tile) / QUERY_ROWS * (BLOCK_KEYS / 2) + threadIdx.x % 4;
+DEVICE void slopes(float *x, struct rows *rows, u32 stage, int tile) {
+    const float2 *const grads = (const float2 *)(arena + GRADS_OFFSET + stage * GRAD_BYTES) +
+                                fragment_row(tile) / QUERY_ROWS * (BLOCK_KEYS / 2) +
+                                threadIdx.x % 4;
 #pragma unroll
     for (int i = 0; i < X_VALUES; i += 2) {
         const int r = i / 2 % 2;
@@ -271,8 +300,9 @@ DEVICE void slopes(float *x, struct rows *rows, u32 block, int tile) {
     }
 }
 
-/* dQ += dX K, complete. */
-DEVICE void multiply_slopes(float *dq, const u32 *dx, u64 keys) {
+/* Issues dQ += dX K. */
+DEVICE void issue_slopes(float *dq, const u32 *dx, u32 stage) {
+    const u64 keys = columns_descriptor(keys_at(stage));
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < BLOCK_KEYS / 16; ++k) {
@@ -284,30 +314,56 @@ DEVICE void multiply_slopes(float *dq, const u32 *dx, u64 keys) {
         // clang-format on
     }
     wgmma_commit();
-    wgmma_wait_0();
 }
 
-DEVICE void score_block(float *dq, struct rows *rows, u64 queries, u32 block, int tile) {
+/* How far a tile's scores have come, over all items. */
+struct progress {
+    u32 block;  /* blocks of all items before this one */
+    u32 phases; /* of KEYS_FULL, a bit a stage */
+    u32 use;    /* blocks that the tile had */
+};
+
+/* dX to shared memory, for the sums, and as A's fragments. */
+DEVICE void hand_over_slopes(u32 *dx, const float *x, u32 use, u32 tile) {
+    pack_fragments(dx, x);
+    wait_free(SLOPES_FREE + 2 * tile, use);
+    store_fragments(slopes_at(tile, use), dx);
+    arrive_warp(barrier_at(SLOPES_FULL + 2 * tile + use % 2), 1);
+}
+
+/* All blocks of an item that the tile has. */
+DEVICE void score_blocks(float *dq, struct rows *rows, struct progress *progress, struct run run,
+                         int blocks, u64 queries, int tile) {
     float x[X_VALUES];
     u32 dx[FRAGMENT_WORDS];
-    wait_full(KEYS_FULL, block, STAGES);
-    fence_proxy_async();
-    multiply_scores(x, queries, tile_descriptor(keys_at(block)));
-    slopes(x, rows, block, tile);
-    pack_fragments(dx, x);
-    wait_free(SLOPES_FREE, block, 2);
-    store_fragments(slopes_at(block, (u32)tile), dx);
-    arrive_warp(barrier_at(SLOPES_FULL + block % 2), 1);
-    multiply_slopes(dq, dx, columns_descriptor(keys_at(block)));
-    arrive_warp(barrier_at(KEYS_FREE + block % STAGES), 1);
-}
-
-/* A block without keys of the tile's queries: it comes by, so that no barrier is a phase ahead. */
-DEVICE void skip_block(u32 block) {
-    wait_full(KEYS_FULL, block, STAGES);
-    arrive_warp(barrier_at(KEYS_FREE + block % STAGES), 1);
-    wait_free(SLOPES_FREE, block, 2);
-    arrive_warp(barrier_at(SLOPES_FULL + block % 2), 1);
+    int turn = next_turn(run, 0, blocks);
+    if (turn == blocks) {
+        return;
+    }
+    u32 stage = (progress->block + (u32)turn) % STAGES;
+    wait_keys(KEYS_FULL, (u32)tile, stage, &progress->phases);
+    issue_scores(x, queries, stage);
+    wgmma_wait_0();
+    slopes(x, rows, stage, tile);
+    hand_over_slopes(dx, x, progress->use++, (u32)tile);
+    turn = next_turn(run, turn + 1, blocks);
+#pragma unroll 1
+    while (turn < blocks) {
+        const u32 before = stage;
+        stage = (progress->block + (u32)turn) % STAGES;
+        wait_keys(KEYS_FULL, (u32)tile, stage, &progress->phases);
+        issue_scores(x, queries, stage);
+        issue_slopes(dq, dx, before);
+        wgmma_wait_1();
+        slopes(x, rows, stage, tile);
+        wgmma_wait_0();
+        arrive_warp(barrier_at(KEYS_FREE + (u32)tile * STAGES + before), 1);
+        hand_over_slopes(dx, x, progress->use++, (u32)tile);
+        turn = next_turn(run, turn + 1, blocks);
+    }
+    issue_slopes(dq, dx, stage);
+    wgmma_wait_0();
+    arrive_warp(barrier_at(KEYS_FREE + (u32)tile * STAGES + stage), 1);
 }
 
 /* dQ of a row to global memory: 16 bytes of every 64 are this thread's. */
@@ -348,13 +404,11 @@ DEVICE void store_rows(const struct indexer_bwd_main_params *params, const float
 
 DEVICE void run_scores(const struct indexer_bwd_main_params *params, int tile) {
     registers_increase(SCORES_REGISTERS);
-    u32 block = 0, item = 0;
+    struct progress progress = {0, 0, 0};
+    u32 item = 0;
 #pragma unroll 1
     for (int group = first_group(params); group >= params->first_group; group -= (int)gridDim.x) {
-        const u32 end = block + group_blocks(params, group);
-        const u64 queries = tile_descriptor(queries_at(item, (u32)tile));
-        const struct run run = tile_run(params, group, tile);
-        int first = 0;
+        const int blocks = group_blocks(params, group);
         float dq[DQ_VALUES];
         struct rows rows;
         open_rows(&rows, params, group, tile);
@@ -362,18 +416,12 @@ DEVICE void run_scores(const struct indexer_bwd_main_params *params, int tile) {
         for (int i = 0; i < DQ_VALUES; ++i) {
             dq[i] = 0.0f;
         }
-        wait_full(QUERIES_FULL, item, 2);
-#pragma unroll 1
-        for (; block < end; ++block) {
-            if (meets(run, first)) {
-                score_block(dq, &rows, queries, block, tile);
-            } else {
-                skip_block(block);
-            }
-            first += BLOCK_KEYS;
-        }
+        wait_full(QUERIES_FULL, item);
+        score_blocks(dq, &rows, &progress, tile_run(params, group, tile), blocks,
+                     tile_descriptor(queries_at(item, (u32)tile)), tile);
         arrive_warp(barrier_at(QUERIES_FREE + item % 2), 1);
         store_rows(params, dq, &rows, group, tile);
+        progress.block += (u32)blocks;
         ++item;
     }
 }
@@ -428,19 +476,21 @@ DEVICE void send_rows(const struct sum_rows *rows, float *values, int chunk, int
     }
 }
 
-/* Of a block, all chunks of `tiles` tiles from `tile` on, each sent while the next one is computed.
- * Half of the last one is `held`, to be sent when the next block's first is in the tensor cores;
- * until then `rows` are the block's before. */
+/* Of a block, all chunks of `tiles` tiles from `tile` on, each sent while the next one is computed;
+ * uses: of each tile, how many blocks it had. Half of the last one is `held`, to be sent when the
+ * next block's first is in the tensor cores; until then `rows` are the block's before. */
 DEVICE void sum_tiles(struct sum_rows *rows, float *held,
-                      const struct indexer_bwd_main_params *params, u64 queries, int tile,
-                      int tiles, u32 block) {
+                      const struct indexer_bwd_main_params *params, u64 queries, u32 *uses,
+                      int tile, int tiles, u32 block) {
     float sums[2][SUM_VALUES], values[SENT_VALUES];
     u32 dx[ROW_TILES * FRAGMENT_WORDS];
 #pragma unroll
     for (int i = 0; i < tiles; ++i) {
-        load_fragments_transposed(&dx[i * FRAGMENT_WORDS], slopes_at(block, (u32)(tile + i)));
+        const u32 own = (u32)(tile + i), use = uses[own]++;
+        wait_full(SLOPES_FULL + 2 * own, use);
+        load_fragments_transposed(&dx[i * FRAGMENT_WORDS], slopes_at(own, use));
+        arrive_warp(barrier_at(SLOPES_FREE + 2 * own + use % 2), 1);
     }
-    arrive_warp(barrier_at(SLOPES_FREE + block % 2), 1);
     queries = descriptor_advance(queries, (u32)(tile * TILE_BYTES));
     issue_chunk(sums[0], dx, queries, tiles, 0);
     if (block > 0) {
@@ -468,26 +518,26 @@ DEVICE void run_sums(const struct indexer_bwd_main_params *params) {
     registers_increase(SUMS_REGISTERS);
     float held[SENT_VALUES] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     struct sum_rows rows = {{0, 0, 0, 0}, {0.0f, 0.0f, 0.0f, 0.0f}};
+    u32 uses[ROW_TILES] = {0};
     u32 block = 0, item = 0;
 #pragma unroll 1
     for (int group = first_group(params); group >= params->first_group; group -= (int)gridDim.x) {
-        const u32 end = block + group_blocks(params, group);
+        const int blocks = group_blocks(params, group);
         const u64 queries = columns_descriptor(queries_at(item, 0));
         const struct run lower = tile_run(params, group, 0);
         const struct run upper = tile_run(params, group, ROW_TILES - 1);
-        int first = 0;
-        wait_full(QUERIES_FULL, item, 2);
+        wait_full(QUERIES_FULL, item);
 #pragma unroll 1
-        for (; block < end; ++block) {
-            wait_full(SLOPES_FULL, block, 2);
-            if (!meets(upper, first)) {
-                sum_tiles(&rows, held, params, queries, 0, 1, block);
-            } else if (!meets(lower, first)) {
-                sum_tiles(&rows, held, params, queries, ROW_TILES - 1, 1, block);
+        for (int turn = 0; turn < blocks; ++turn) {
+            const int own = block_in_turn(turn, blocks);
+            if (!has_block(upper, own)) {
+                sum_tiles(&rows, held, params, queries, uses, 0, 1, block);
+            } else if (!has_block(lower, own)) {
+                sum_tiles(&rows, held, params, queries, uses, ROW_TILES - 1, 1, block);
             } else {
-                sum_tiles(&rows, held, params, queries, 0, ROW_TILES, block);
+                sum_tiles(&rows, held, params, queries, uses, 0, ROW_TILES, block);
             }
-            first += BLOCK_KEYS;
+            ++block;
         }
         arrive_warp(barrier_at(QUERIES_FREE + item % 2), 1);
         ++item;
@@ -505,7 +555,7 @@ DEVICE void run_sums(const struct indexer_bwd_main_params *params) {
 DEVICE void load_queries(const struct indexer_bwd_main_params *params, int group, u32 item) {
     const u32 barrier = barrier_at(QUERIES_FULL + item % 2);
     const u64 policy = policy_evict_first();
-    wait_free(QUERIES_FREE, item, 2);
+    wait_free(QUERIES_FREE, item);
     mbarrier_arrive_expect(barrier, QUERY_BYTES);
 #pragma unroll 1
     for (int member = 0; member < GROUP_QUERIES; ++member) {
@@ -534,8 +584,8 @@ DEVICE void copy_block(const struct indexer_bwd_main_params *params, const int *
                        const int *keys, const float *grads, u32 block) {
     const u32 thread = thread_number() % WARPGROUP, piece = thread % ROW_PIECES;
     const u32 row = thread / ROW_PIECES;
-    const u32 to = shared_address(keys_at(block) + piece / 8 * TILE_BYTES + row * TILE_PITCH +
-                                  (piece % 8 ^ row % 8) * 16);
+    const u32 to = shared_address(keys_at(block % STAGES) + piece / 8 * TILE_BYTES +
+                                  row * TILE_PITCH + (piece % 8 ^ row % 8) * 16);
 #pragma unroll
     for (int i = 0; i < THREAD_ROWS; ++i) {
         const i64 from = own[i] < 0 ? 0 : (i64)own[i] * params->ik_row_bytes + piece * 16;
@@ -552,19 +602,56 @@ DEVICE void copy_block(const struct indexer_bwd_main_params *params, const int *
             shared_address(NUMBERS_OFFSET + block % NUMBER_STAGES * (BLOCK_KEYS * 4) + thread * 16),
             keys + thread * 4, 16);
     }
-    cp_async_arrive_noinc(barrier_at(KEYS_FULL + block % STAGES));
+}
+
+/* Which phases of KEYS_FREE the gather waits for next, and whether there is one, of a tile: a bit a
+ * stage. */
+struct stages {
+    u32 phases, taken;
+};
+
+/* Makes room in a block's stage: whatever tile had the block before. */
+DEVICE void free_stage(struct stages *stages, u32 stage) {
+#pragma unroll
+    for (u32 tile = 0; tile < ROW_TILES; ++tile) {
+        if (stages[tile].taken >> stage & 1) {
+            wait_keys(KEYS_FREE, tile, stage, &stages[tile].phases);
+        }
+    }
+}
+
+/* Lets the tiles that have a block begin when this thread's copies have landed. */
+DEVICE void announce_block(struct stages *stages, const struct run *runs, int block, u32 stage) {
+#pragma unroll
+    for (u32 tile = 0; tile < ROW_TILES; ++tile) {
+        stages[tile].taken &= ~(1u << stage);
+        if (has_block(runs[tile], block)) {
+            stages[tile].taken |= 1u << stage;
+            cp_async_arrive_noinc(barrier_at(KEYS_FULL + tile * STAGES + stage));
+        }
+    }
 }
 
 DEVICE void run_gather(const struct indexer_bwd_main_params *params) {
     registers_decrease(GATHER_REGISTERS);
+    struct stages stages[ROW_TILES];
     u32 block = 0, item = 0;
+#pragma unroll
+    for (int tile = 0; tile < ROW_TILES; ++tile) {
+        stages[tile].phases = stages[tile].taken = 0;
+    }
 #pragma unroll 1
     for (int group = first_group(params); group >= params->first_group; group -= (int)gridDim.x) {
-        const u32 end = block + group_blocks(params, group);
-        const int *keys = params->keys + (i64)group * params->key_stride;
-        const float *grads = params->grads + (i64)group * params->key_stride * GROUP_QUERIES;
+        const int blocks = group_blocks(params, group);
+        const int *const keys = params->keys + (i64)group * params->key_stride;
+        const float *const grads = params->grads + (i64)group * params->key_stride * GROUP_QUERIES;
+        struct run runs[ROW_TILES];
         int own[THREAD_ROWS];
-        if (block < end) {
+#pragma unroll
+        for (int tile = 0; tile < ROW_TILES; ++tile) {
+            runs[tile] = tile_run(params, group, tile);
+        }
+        if (blocks > 0) {
             fetch_keys(own, keys);
         }
         if (thread_number() % WARPGROUP == 0) {
@@ -572,14 +659,16 @@ DEVICE void run_gather(const struct indexer_bwd_main_params *params) {
         }
         __syncwarp((u32)ALL_LANES);
 #pragma unroll 1
-        for (; block < end; ++block) {
-            wait_free(KEYS_FREE, block, STAGES);
-            copy_block(params, own, keys, grads, block);
-            keys += BLOCK_KEYS;
-            grads += BLOCK_KEYS;
-            if (block + 1 < end) {
-                fetch_keys(own, keys);
+        for (int turn = 0; turn < blocks; ++turn) {
+            const int at = block_in_turn(turn, blocks) * BLOCK_KEYS;
+            const u32 stage = block % STAGES;
+            free_stage(stages, stage);
+            copy_block(params, own, keys + at, grads + at, block);
+            announce_block(stages, runs, at / BLOCK_KEYS, stage);
+            if (turn + 1 < blocks) {
+                fetch_keys(own, keys + block_in_turn(turn + 1, blocks) * BLOCK_KEYS);
             }
+            ++block;
         }
         ++item;
     }

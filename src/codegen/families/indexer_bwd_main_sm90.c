@@ -18,14 +18,11 @@ enum {
     LEAST_ROWS = 8,
     TILE_COLUMNS = 64,
     TILE = ROWS * TILE_COLUMNS * 2, /* bytes */
-    STAGES = 4,                     /* key blocks under way */
-    BUFFERS = 2,                    /* of Q and of dX, by turns */
-    /* Key blocks between the gather and the sums: STAGES, then as many as dX has buffers, and the
-     * one being summed. */
-    NUMBER_STAGES = 8,
-    ALIGNMENT = 1024, /* bytes: the swizzle repeats every 1024 */
+    STAGES = 6,                     /* key blocks under way */
+    BUFFERS = 2,                    /* of Q, and of a tile's dX, by turns */
+    ALIGNMENT = 1024,               /* bytes: the swizzle repeats every 1024 */
     GATHER_REGISTERS = 56,
-    SUMS_REGISTERS = 136,
+    SUMS_REGISTERS = 152,
     SCORES_REGISTERS = 152, /* 512 threads have 128 each, 384 have 168 */
     SCORES_REGISTERS_ALONE = 200,
     SUMS_REGISTERS_ALONE = 184
@@ -67,6 +64,12 @@ static int most_queries(int heads) {
     return queries < SMELT__INDEXER_BWD_MOST_GROUP ? queries : SMELT__INDEXER_BWD_MOST_GROUP;
 }
 
+/* Key blocks between the gather and the sums: STAGES, then as many as dX has buffers, and the one
+ * that is summed. */
+static int number_stages(int tiles) {
+    return STAGES + BUFFERS * tiles + 1;
+}
+
 static void add_constants(const struct smelt__spec *spec, int group, int tiles,
                           struct smelt__plan *plan) {
     const struct {
@@ -79,7 +82,7 @@ static void add_constants(const struct smelt__spec *spec, int group, int tiles,
          "1: every lane of a warp arrives at barriers"},
         {"BLOCK_KEYS", NULL, KEYS, "keys of a key block"},
         {"STAGES", NULL, STAGES, "key blocks in shared memory"},
-        {"NUMBER_STAGES", NULL, NUMBER_STAGES, "key blocks whose numbers are kept"},
+        {"NUMBER_STAGES", NULL, number_stages(tiles), "key blocks whose numbers are kept"},
         {"QUERY_ROWS", NULL, tiles * ROWS / group, "rows of a query: heads, padded"},
         {"ROW_TILES", NULL, tiles, "of 64 rows of an item"},
         {"BLOCK_HEADS", NULL, tiles * ROWS, "rows of an item"},
@@ -108,9 +111,10 @@ static void add_regions(int column_tiles, int group, int tiles, struct smelt__pl
                            "dX of two blocks, bf16");
     smelt__plan_add_region(plan, "GRADS_OFFSET", STAGES * KEYS * group * 4, 16,
                            "grads of the key blocks");
-    smelt__plan_add_region(plan, "NUMBERS_OFFSET", NUMBER_STAGES * KEYS * 4, 16,
+    smelt__plan_add_region(plan, "NUMBERS_OFFSET", number_stages(tiles) * KEYS * 4, 16,
                            "their keys' numbers");
-    smelt__plan_add_region(plan, "BARRIERS_OFFSET", (4 * BUFFERS + 2 * STAGES) * 8, 8, "mbarriers");
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET", 2 * (BUFFERS + (BUFFERS + STAGES) * tiles) * 8,
+                           8, "mbarriers");
 }
 
 int smelt__indexer_bwd_main_plan_sm90(const struct smelt__spec *spec,
