@@ -10,11 +10,14 @@ enum {
     WARP = 32,
     VECTOR = 4, /* slots of 16 bytes */
     MOST_THREADS = 1024,
-    VECTORS = 2,       /* of a thread, */
-    LONG_VECTORS = 4,  /* where that leaves a row in one part */
-    REGISTERS = 56,    /* that a thread with VECTORS needs */
-    SLOT_REGISTERS = 3 /* and for each slot more */
+    VECTORS = 2,     /* of a thread, */
+    LONG_VECTORS = 4 /* where that leaves a row in one part */
 };
+
+/* Registers of a thread, by its vectors: with fewer than the least it spills. */
+static const struct registers {
+    int vectors, least, usual;
+} registers_for[] = {{1, 40, 48}, {2, 48, 56}, {4, 64, 72}};
 
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_LOSS_TOPK,
@@ -23,11 +26,20 @@ static const struct smelt__key keys[] = {
                 1, 16),
 };
 
-enum { VECTOR_CHOICES = 3 };
-static const int vectors_legal[VECTOR_CHOICES] = {1, 2, 4};
+enum { VECTOR_CHOICES = sizeof registers_for / sizeof registers_for[0] };
 
 static int check(const struct smelt__spec *spec, struct smelt__message *message) {
-    return smelt__check_one_of(spec, "vectors", vectors_legal, VECTOR_CHOICES, message);
+    int legal[VECTOR_CHOICES];
+    for (int i = 0; i < VECTOR_CHOICES; i++)
+        legal[i] = registers_for[i].vectors;
+    return smelt__check_one_of(spec, "vectors", legal, VECTOR_CHOICES, message);
+}
+
+static const struct registers *find_registers(int vectors) {
+    int i = 0;
+    while (registers_for[i].vectors != vectors) /* which was checked */
+        i++;
+    return &registers_for[i];
 }
 
 static int divide_up(int count, int step) {
@@ -49,11 +61,26 @@ static int choose_vectors(int topk) {
 /* As many as registers and threads leave room for. */
 static int resident_blocks(const struct smelt__arch *arch, int threads, int vectors) {
     enum { MOST = 16 };
-    const int registers = REGISTERS + (vectors - VECTORS) * VECTOR * SLOT_REGISTERS;
     int blocks = arch->threads_per_multiprocessor / threads;
-    while (blocks > 1 && smelt__registers_of_thread(arch, threads, blocks) < registers)
+    while (blocks > 1 &&
+           smelt__registers_of_thread(arch, threads, blocks) < find_registers(vectors)->usual)
         blocks--;
     return blocks < MOST ? blocks : MOST;
+}
+
+/* -1 where so many blocks find no room. */
+static int check_room(const struct smelt__arch *arch, int threads, int vectors, int blocks,
+                      struct smelt__message *message) {
+    const int registers = smelt__registers_of_thread(arch, threads, blocks);
+    const int least = find_registers(vectors)->least;
+    if (threads * blocks <= arch->threads_per_multiprocessor && registers >= least)
+        return 0;
+    smelt__message_set(message,
+                       "blocks=%d of %d threads: %s has room for %d threads, and leaves each %d "
+                       "registers where %d are needed",
+                       blocks, threads, arch->name, arch->threads_per_multiprocessor, registers,
+                       least);
+    return -1;
 }
 
 static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -63,11 +90,8 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     const int threads = threads_for(topk, vectors), part = threads * vectors * VECTOR;
     const int warps_bytes = threads / WARP * 4;
     const int blocks = smelt__spec_knob(spec, "blocks", resident_blocks(arch, threads, vectors));
-    if (threads * blocks > arch->threads_per_multiprocessor) {
-        smelt__message_set(message, "blocks=%d of %d threads: %s has room for %d threads", blocks,
-                           threads, arch->name, arch->threads_per_multiprocessor);
+    if (check_room(arch, threads, vectors, blocks, message))
         return -1;
-    }
     plan->variant = "rows";
     plan->template_name = "indexer_loss_rows.cu";
     plan->item = "query";
@@ -87,11 +111,11 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
 }
 
 static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
-    enum { LEAST_BLOCKS = 2, BLOCKS = 6 };
+    enum { LEAST_BLOCKS = 2, BLOCKS = 4 };
     (void)named;
     const int blocks = strcmp(key->name, "blocks") == 0;
     for (int i = 0; i < (blocks ? BLOCKS : VECTOR_CHOICES); i++)
-        values[i] = blocks ? LEAST_BLOCKS + i : vectors_legal[i];
+        values[i] = blocks ? LEAST_BLOCKS + i : registers_for[i].vectors;
     return blocks ? BLOCKS : VECTOR_CHOICES;
 }
 
