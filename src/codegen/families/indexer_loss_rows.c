@@ -10,8 +10,9 @@ enum {
     WARP = 32,
     VECTOR = 4, /* slots of 16 bytes */
     MOST_THREADS = 1024,
-    VECTORS = 2,     /* of a thread, */
-    LONG_VECTORS = 4 /* where that leaves a row in one part */
+    VECTORS = 2,      /* of a thread, */
+    LONG_VECTORS = 4, /* of long rows: more than a block a multiprocessor, or a row in one part */
+    LONG = 4096
 };
 
 /* Registers of a thread, by its vectors: with fewer than the least it spills. */
@@ -52,10 +53,9 @@ static int threads_for(int topk, int vectors) {
     return threads < MOST_THREADS ? threads : MOST_THREADS;
 }
 
-/* More where that leaves a row in one part. */
+/* Several parts are read again and again: they do not stay in registers anyway. */
 static int choose_vectors(int topk) {
-    const int usual = VECTORS * VECTOR * MOST_THREADS, most = LONG_VECTORS * VECTOR * MOST_THREADS;
-    return topk > usual && topk <= most ? LONG_VECTORS : VECTORS;
+    return topk > LONG && topk <= LONG_VECTORS * VECTOR * MOST_THREADS ? LONG_VECTORS : VECTORS;
 }
 
 /* As many as registers and threads leave room for. */
