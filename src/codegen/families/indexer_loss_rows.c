@@ -10,9 +10,11 @@ enum {
     WARP = 32,
     VECTOR = 4, /* slots of 16 bytes */
     MOST_THREADS = 1024,
-    VECTORS = 2,      /* of a thread, */
-    LONG_VECTORS = 4, /* of long rows: more than a block a multiprocessor, or a row in one part */
-    LONG = 4096
+    VECTORS = 2, /* of a thread */
+    /* Of rows longer than that, up to what one part holds: of fewer threads several blocks are
+     * resident, which load while others reduce. */
+    LONG = 4096,
+    LONG_VECTORS = 4
 };
 
 /* Registers of a thread, by its vectors: with fewer than the least it spills. */
@@ -53,7 +55,7 @@ static int threads_for(int topk, int vectors) {
     return threads < MOST_THREADS ? threads : MOST_THREADS;
 }
 
-/* Several parts are read again and again: they do not stay in registers anyway. */
+/* Rows of several parts do not stay in registers anyway. */
 static int choose_vectors(int topk) {
     return topk > LONG && topk <= LONG_VECTORS * VECTOR * MOST_THREADS ? LONG_VECTORS : VECTORS;
 }
