@@ -17,15 +17,10 @@ static const struct scalar_argument indexer_logits_scalars[] = {SCALAR(free_mult
 static const struct extent_argument indexer_logits_extents[] = {EXTENT('T', tokens),
                                                                 EXTENT('S', rows)};
 
-static void note_indexer_logits(const smelt_indexer_logits_spec *spec, struct made *made) {
-    made->extents['H' - 'A'] = spec->heads;
-    made->extents['D' - 'A'] = spec->dim;
-    made->element = spec->dtype == SMELT_INDEXER_FP8 ? E4M3 : BF16;
-}
+NOTE(indexer_logits,
+     FIX('H', heads) FIX('D', dim) made->element = spec->dtype == SMELT_INDEXER_FP8 ? E4M3 : BF16;)
 
-OPERATOR_FUNCTIONS(indexer_logits, INDEXER_LOGITS, note_indexer_logits)
-static const struct pass indexer_logits_pass = {OPERATOR_PASS(indexer_logits)};
-OPERATOR_CLASS(indexer_logits, indexer_logits_pass);
+OPERATOR(indexer_logits, INDEXER_LOGITS);
 #undef ARGS
 
 /* ---- indexer_windows --------------------------------------------------------------------------
@@ -46,13 +41,9 @@ static const struct scalar_argument indexer_windows_scalars[] = {
     SCALAR(rows, LONG), SCALAR(documents, LONG), SCALAR(ratio, INT)};
 static const struct extent_argument indexer_windows_extents[] = {EXTENT('T', tokens)};
 
-static void note_indexer_windows(const smelt_indexer_windows_spec *spec, struct made *made) {
-    (void)spec, (void)made;
-}
+NOTE(indexer_windows, )
 
-OPERATOR_FUNCTIONS(indexer_windows, INDEXER_WINDOWS, note_indexer_windows)
-static const struct pass indexer_windows_pass = {OPERATOR_PASS(indexer_windows)};
-OPERATOR_CLASS(indexer_windows, indexer_windows_pass);
+OPERATOR(indexer_windows, INDEXER_WINDOWS);
 #undef ARGS
 
 /* ---- indexer_clean ----------------------------------------------------------------------------
@@ -69,13 +60,9 @@ static const struct scalar_argument indexer_clean_scalars[] = {SCALAR(free_multi
 static const struct extent_argument indexer_clean_extents[] = {EXTENT('T', tokens),
                                                                EXTENT('S', rows)};
 
-static void note_indexer_clean(const smelt_indexer_clean_spec *spec, struct made *made) {
-    (void)spec, (void)made;
-}
+NOTE(indexer_clean, )
 
-OPERATOR_FUNCTIONS(indexer_clean, INDEXER_CLEAN, note_indexer_clean)
-static const struct pass indexer_clean_pass = {OPERATOR_PASS(indexer_clean)};
-OPERATOR_CLASS(indexer_clean, indexer_clean_pass);
+OPERATOR(indexer_clean, INDEXER_CLEAN);
 #undef ARGS
 
 /* ---- indexer_quantize -------------------------------------------------------------------------
@@ -93,13 +80,9 @@ static const struct scalar_argument indexer_quantize_scalars[] = {
     SCALAR(free_multiprocessors, INT)};
 static const struct extent_argument indexer_quantize_extents[] = {EXTENT('N', rows)};
 
-static void note_indexer_quantize(const smelt_indexer_quantize_spec *spec, struct made *made) {
-    made->extents['D' - 'A'] = spec->dim;
-}
+NOTE(indexer_quantize, FIX('D', dim))
 
-OPERATOR_FUNCTIONS(indexer_quantize, INDEXER_QUANTIZE, note_indexer_quantize)
-static const struct pass indexer_quantize_pass = {OPERATOR_PASS(indexer_quantize)};
-OPERATOR_CLASS(indexer_quantize, indexer_quantize_pass);
+OPERATOR(indexer_quantize, INDEXER_QUANTIZE);
 #undef ARGS
 
 /* ---- topk_select ------------------------------------------------------------------------------
@@ -120,23 +103,9 @@ static const struct scalar_argument topk_select_scalars[] = {SCALAR(index_offset
 static const struct extent_argument topk_select_extents[] = {EXTENT('T', tokens),
                                                              EXTENT('S', rows)};
 
-static void note_topk_select(const smelt_topk_select_spec *spec, struct made *made) {
-    made->extents['K' - 'A'] = spec->topk;
-}
+NOTE(topk_select, FIX('K', topk))
 
-static smelt_status workspace_topk_select(const void *handle, const void *args, size_t *bytes) {
-    return smelt_topk_select_forward_workspace(handle, args, bytes);
-}
-
-OPERATOR_FUNCTIONS(topk_select, TOPK_SELECT, note_topk_select)
-static const struct pass topk_select_pass = {
-    OPERATOR_PASS(topk_select),
-    .workspace_offset = offsetof(ARGS, workspace),
-    .workspace_size = offsetof(ARGS, workspace_bytes),
-    .workspace_alignment = 256,
-    .workspace = workspace_topk_select,
-};
-OPERATOR_CLASS(topk_select, topk_select_pass);
+OPERATOR_WITH_WORKSPACE(topk_select, TOPK_SELECT, smelt_topk_select_forward);
 #undef ARGS
 
 /* ---- indexer_topk -----------------------------------------------------------------------------
@@ -156,24 +125,8 @@ static const struct scalar_argument indexer_topk_scalars[] = {
 static const struct extent_argument indexer_topk_extents[] = {EXTENT('T', tokens),
                                                               EXTENT('S', rows)};
 
-static void note_indexer_topk(const smelt_indexer_topk_spec *spec, struct made *made) {
-    made->extents['H' - 'A'] = spec->heads;
-    made->extents['D' - 'A'] = spec->dim;
-    made->extents['K' - 'A'] = spec->topk;
-    made->element = spec->dtype == SMELT_INDEXER_FP8 ? E4M3 : BF16;
-}
+NOTE(indexer_topk, FIX('H', heads) FIX('D', dim) FIX('K', topk)
+                       made->element = spec->dtype == SMELT_INDEXER_FP8 ? E4M3 : BF16;)
 
-static smelt_status workspace_indexer_topk(const void *handle, const void *args, size_t *bytes) {
-    return smelt_indexer_topk_forward_workspace(handle, args, bytes);
-}
-
-OPERATOR_FUNCTIONS(indexer_topk, INDEXER_TOPK, note_indexer_topk)
-static const struct pass indexer_topk_pass = {
-    OPERATOR_PASS(indexer_topk),
-    .workspace_offset = offsetof(ARGS, workspace),
-    .workspace_size = offsetof(ARGS, workspace_bytes),
-    .workspace_alignment = 256,
-    .workspace = workspace_indexer_topk,
-};
-OPERATOR_CLASS(indexer_topk, indexer_topk_pass);
+OPERATOR_WITH_WORKSPACE(indexer_topk, INDEXER_TOPK, smelt_indexer_topk_forward);
 #undef ARGS

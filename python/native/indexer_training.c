@@ -8,31 +8,19 @@
 #define ARGS smelt_sparse_scores_args
 
 static const struct tensor_argument sparse_scores_tensors[] = {
-    TENSOR(q, "BTHQ", BF16, ROWS),
-    TENSOR(kv, "BSQ", BF16, ROWS),
-    TENSOR(indices, "BTW", INT32, 0),
-    TENSOR(topk_length, "BT1", INT32, OPTIONAL),
-    TENSOR(sink, "H", FP32, OPTIONAL),
-    TENSOR(queries, "N", INT32, OPTIONAL),
-    TENSOR(query_count, "1", INT32, OPTIONAL),
+    ATTENTION_INPUTS,
     TENSOR(lse, "BTH1", FP32, 0),
     TENSOR(target, "BTW", FP32, 0),
 };
 static const struct scalar_argument sparse_scores_scalars[] = {SCALAR(scale, FLOAT),
                                                                SCALAR(free_multiprocessors, INT)};
 static const struct extent_argument sparse_scores_extents[] = {
-    EXTENT('B', batches), EXTENT('T', tokens),         EXTENT('S', rows),
-    EXTENT('W', width),   EXTENT('N', query_capacity),
+    ATTENTION_EXTENTS,
 };
 
-static void note_sparse_scores(const smelt_sparse_scores_spec *spec, struct made *made) {
-    made->extents['H' - 'A'] = spec->heads;
-    made->extents['Q' - 'A'] = spec->dqk;
-}
+NOTE(sparse_scores, FIX('H', heads) FIX('Q', dqk))
 
-OPERATOR_FUNCTIONS(sparse_scores, SPARSE_SCORES, note_sparse_scores)
-static const struct pass sparse_scores_pass = {OPERATOR_PASS(sparse_scores)};
-OPERATOR_CLASS(sparse_scores, sparse_scores_pass);
+OPERATOR(sparse_scores, SPARSE_SCORES);
 #undef ARGS
 
 /* ---- indexer_loss -----------------------------------------------------------------------------
@@ -52,24 +40,9 @@ static const struct scalar_argument indexer_loss_scalars[] = {
 static const struct extent_argument indexer_loss_extents[] = {EXTENT('T', tokens),
                                                               EXTENT('W', width)};
 
-static void note_indexer_loss(const smelt_indexer_loss_spec *spec, struct made *made) {
-    (void)spec;
-    made->extents['O' - 'A'] = 1;
-}
+NOTE(indexer_loss, made->extents['O' - 'A'] = 1;)
 
-static smelt_status workspace_indexer_loss(const void *handle, const void *args, size_t *bytes) {
-    return smelt_indexer_loss_forward_workspace(handle, args, bytes);
-}
-
-OPERATOR_FUNCTIONS(indexer_loss, INDEXER_LOSS, note_indexer_loss)
-static const struct pass indexer_loss_pass = {
-    OPERATOR_PASS(indexer_loss),
-    .workspace_offset = offsetof(ARGS, workspace),
-    .workspace_size = offsetof(ARGS, workspace_bytes),
-    .workspace_alignment = 256,
-    .workspace = workspace_indexer_loss,
-};
-OPERATOR_CLASS(indexer_loss, indexer_loss_pass);
+OPERATOR_WITH_WORKSPACE(indexer_loss, INDEXER_LOSS, smelt_indexer_loss_forward);
 #undef ARGS
 
 /* ---- indexer_scores ---------------------------------------------------------------------------
@@ -89,14 +62,9 @@ static const struct scalar_argument indexer_scores_scalars[] = {SCALAR(free_mult
 static const struct extent_argument indexer_scores_extents[] = {
     EXTENT('T', tokens), EXTENT('S', rows), EXTENT('W', width)};
 
-static void note_indexer_scores(const smelt_indexer_scores_spec *spec, struct made *made) {
-    made->extents['H' - 'A'] = spec->heads;
-    made->extents['D' - 'A'] = spec->dim;
-}
+NOTE(indexer_scores, FIX('H', heads) FIX('D', dim))
 
-OPERATOR_FUNCTIONS(indexer_scores, INDEXER_SCORES, note_indexer_scores)
-static const struct pass indexer_scores_pass = {OPERATOR_PASS(indexer_scores)};
-OPERATOR_CLASS(indexer_scores, indexer_scores_pass);
+OPERATOR(indexer_scores, INDEXER_SCORES);
 #undef ARGS
 
 /* ---- indexer_bwd ------------------------------------------------------------------------------
@@ -121,22 +89,7 @@ static const struct scalar_argument indexer_bwd_scalars[] = {SCALAR(free_multipr
 static const struct extent_argument indexer_bwd_extents[] = {EXTENT('T', tokens), EXTENT('S', rows),
                                                              EXTENT('W', width)};
 
-static void note_indexer_bwd(const smelt_indexer_bwd_spec *spec, struct made *made) {
-    made->extents['H' - 'A'] = spec->heads;
-    made->extents['D' - 'A'] = spec->dim;
-}
+NOTE(indexer_bwd, FIX('H', heads) FIX('D', dim))
 
-static smelt_status workspace_indexer_bwd(const void *handle, const void *args, size_t *bytes) {
-    return smelt_indexer_bwd_backward_workspace(handle, args, bytes);
-}
-
-OPERATOR_FUNCTIONS_WITH(indexer_bwd, INDEXER_BWD, note_indexer_bwd, smelt_indexer_bwd_backward)
-static const struct pass indexer_bwd_pass = {
-    OPERATOR_PASS(indexer_bwd),
-    .workspace_offset = offsetof(ARGS, workspace),
-    .workspace_size = offsetof(ARGS, workspace_bytes),
-    .workspace_alignment = 256,
-    .workspace = workspace_indexer_bwd,
-};
-OPERATOR_CLASS(indexer_bwd, indexer_bwd_pass);
+OPERATOR_WITH_WORKSPACE(indexer_bwd, INDEXER_BWD, smelt_indexer_bwd_backward);
 #undef ARGS

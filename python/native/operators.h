@@ -51,20 +51,55 @@
         return call(handle, args, stream);                                                         \
     }
 
-/* The one pass of operator `stem`, of the tables of its name. */
-#define OPERATOR_PASS(stem)                                                                        \
-    .name = "forward", .args_bytes = sizeof(ARGS), .tensors = stem##_tensors,                      \
-    .tensor_count = COUNT(stem##_tensors), .scalars = stem##_scalars,                              \
-    .scalar_count = COUNT(stem##_scalars), .extents = stem##_extents,                              \
-    .extent_count = COUNT(stem##_extents), .partition = -1, .launch = launch_##stem
+/* What attention's operators read, in the order in which Python gives it. */
+#define ATTENTION_INPUTS                                                                           \
+    TENSOR(q, "BTHQ", BF16, ROWS), TENSOR(kv, "BSQ", BF16, ROWS),                                  \
+        TENSOR(indices, "BTW", INT32, 0), TENSOR(topk_length, "BT1", INT32, OPTIONAL),             \
+        TENSOR(sink, "H", FP32, OPTIONAL), TENSOR(queries, "N", INT32, OPTIONAL),                  \
+        TENSOR(query_count, "1", INT32, OPTIONAL)
+#define ATTENTION_EXTENTS                                                                          \
+    EXTENT('B', batches), EXTENT('T', tokens), EXTENT('S', rows), EXTENT('W', width),              \
+        EXTENT('N', query_capacity)
 
-#define OPERATOR_CLASS(stem, pass)                                                                 \
+/* What a spec fixes: NOTE(stem, FIX('H', heads) FIX('D', dim)) */
+#define FIX(symbol, field) made->extents[symbol - 'A'] = spec->field;
+#define NOTE(stem, fixes)                                                                          \
+    static void note_##stem(const smelt_##stem##_spec *spec, struct made *made) {                  \
+        (void)spec, (void)made;                                                                    \
+        fixes                                                                                      \
+    }
+
+/* How much workspace a pass asks for, by the public function `call`. */
+#define WORKSPACE_FUNCTION(stem, call)                                                             \
+    static smelt_status workspace_##stem(const void *handle, const void *args, size_t *bytes) {    \
+        return call(handle, args, bytes);                                                          \
+    }
+#define WORKSPACE(stem, alignment)                                                                 \
+    .workspace_offset = offsetof(ARGS, workspace),                                                 \
+    .workspace_size = offsetof(ARGS, workspace_bytes), .workspace_alignment = (alignment),         \
+    .workspace = workspace_##stem
+
+/* A pass of the tables of name `stem`. */
+#define PASS(stem)                                                                                 \
+    .args_bytes = sizeof(ARGS), .tensors = stem##_tensors, .tensor_count = COUNT(stem##_tensors),  \
+    .scalars = stem##_scalars, .scalar_count = COUNT(stem##_scalars), .extents = stem##_extents,   \
+    .extent_count = COUNT(stem##_extents)
+
+/* Operator `stem` of one pass, of the tables of its name; `more`: what else its pass says. */
+#define OPERATOR_OF(stem, STEM, call, more)                                                        \
+    OPERATOR_FUNCTIONS_WITH(stem, STEM, note_##stem, call)                                         \
+    static const struct pass stem##_pass = {                                                       \
+        .name = "forward", PASS(stem), .partition = -1, .launch = launch_##stem, more};            \
     const struct operator_class stem##_class = {                                                   \
         .name = #stem,                                                                             \
         .create = create_##stem,                                                                   \
         .supported = supported_##stem,                                                             \
         .destroy = destroy_##stem,                                                                 \
-        .passes = {&pass},                                                                         \
+        .passes = {&stem##_pass},                                                                  \
     }
+#define OPERATOR(stem, STEM) OPERATOR_OF(stem, STEM, smelt_##stem##_forward, )
+#define OPERATOR_WITH_WORKSPACE(stem, STEM, call)                                                  \
+    WORKSPACE_FUNCTION(stem, call##_workspace)                                                     \
+    OPERATOR_OF(stem, STEM, call, WORKSPACE(stem, 256))
 
 #endif

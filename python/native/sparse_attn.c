@@ -7,13 +7,7 @@
 #define ARGS smelt_sparse_attn_args
 
 static const struct tensor_argument forward_tensors[] = {
-    TENSOR(q, "BTHQ", BF16, ROWS),
-    TENSOR(kv, "BSQ", BF16, ROWS),
-    TENSOR(indices, "BTW", INT32, 0),
-    TENSOR(topk_length, "BT1", INT32, OPTIONAL),
-    TENSOR(sink, "H", FP32, OPTIONAL),
-    TENSOR(queries, "N", INT32, OPTIONAL),
-    TENSOR(query_count, "1", INT32, OPTIONAL),
+    ATTENTION_INPUTS,
     TENSOR(out, "BTHV", BF16, ROWS),
     TENSOR(lse, "BTH1", FP32, 0),
     TENSOR(max_logits, "BTH1", FP32, OPTIONAL),
@@ -25,36 +19,20 @@ static const struct scalar_argument forward_scalars[] = {
 };
 
 static const struct extent_argument forward_extents[] = {
-    EXTENT('B', batches), EXTENT('T', tokens),         EXTENT('S', rows),
-    EXTENT('W', width),   EXTENT('N', query_capacity),
+    ATTENTION_EXTENTS,
 };
 
-static smelt_status forward_workspace(const void *handle, const void *args, size_t *bytes) {
-    return smelt_sparse_attn_forward_workspace(handle, args, bytes);
-}
+WORKSPACE_FUNCTION(forward, smelt_sparse_attn_forward_workspace)
 
-static void note_sparse_attn(const smelt_sparse_attn_spec *spec, struct made *made) {
-    made->extents['H' - 'A'] = spec->heads;
-    made->extents['Q' - 'A'] = spec->dqk;
-    made->extents['V' - 'A'] = spec->dv;
-}
+NOTE(sparse_attn, FIX('H', heads) FIX('Q', dqk) FIX('V', dv))
 
 OPERATOR_FUNCTIONS(sparse_attn, SPARSE_ATTN, note_sparse_attn)
 
 static const struct pass forward_pass = {
     .name = "forward",
-    .args_bytes = sizeof(ARGS),
-    .tensors = forward_tensors,
-    .tensor_count = COUNT(forward_tensors),
-    .scalars = forward_scalars,
-    .scalar_count = COUNT(forward_scalars),
-    .extents = forward_extents,
-    .extent_count = COUNT(forward_extents),
+    PASS(forward),
     .partition = -1,
-    .workspace_offset = offsetof(ARGS, workspace),
-    .workspace_size = offsetof(ARGS, workspace_bytes),
-    .workspace_alignment = 16,
-    .workspace = forward_workspace,
+    WORKSPACE(forward, 16),
     .launch = launch_sparse_attn,
 };
 
@@ -64,13 +42,7 @@ static const struct pass forward_pass = {
 enum { PARTITION = 14 };
 
 static const struct tensor_argument backward_tensors[] = {
-    TENSOR(q, "BTHQ", BF16, ROWS),
-    TENSOR(kv, "BSQ", BF16, ROWS),
-    TENSOR(indices, "BTW", INT32, 0),
-    TENSOR(topk_length, "BT1", INT32, OPTIONAL),
-    TENSOR(sink, "H", FP32, OPTIONAL),
-    TENSOR(queries, "N", INT32, OPTIONAL),
-    TENSOR(query_count, "1", INT32, OPTIONAL),
+    ATTENTION_INPUTS,
     TENSOR(out, "BTHV", BF16, ROWS),
     TENSOR(lse, "BTH1", FP32, 0),
     TENSOR(grad_out, "BTHV", BF16, ROWS),
@@ -89,13 +61,10 @@ static const struct scalar_argument backward_scalars[] = {
 };
 
 static const struct extent_argument backward_extents[] = {
-    EXTENT('B', batches), EXTENT('T', tokens),         EXTENT('S', rows),
-    EXTENT('W', width),   EXTENT('N', query_capacity),
+    ATTENTION_EXTENTS,
 };
 
-static smelt_status backward_workspace(const void *handle, const void *args, size_t *bytes) {
-    return smelt_sparse_attn_backward_workspace(handle, args, bytes);
-}
+WORKSPACE_FUNCTION(backward, smelt_sparse_attn_backward_workspace)
 
 static smelt_status backward(const void *handle, const void *args, struct CUstream_st *stream) {
     return smelt_sparse_attn_backward(handle, args, stream);
@@ -103,20 +72,11 @@ static smelt_status backward(const void *handle, const void *args, struct CUstre
 
 static const struct pass backward_pass = {
     .name = "backward",
-    .args_bytes = sizeof(ARGS),
-    .tensors = backward_tensors,
-    .tensor_count = COUNT(backward_tensors),
-    .scalars = backward_scalars,
-    .scalar_count = COUNT(backward_scalars),
-    .extents = backward_extents,
-    .extent_count = COUNT(backward_extents),
+    PASS(backward),
     .partition = PARTITION,
     .partition_offset = offsetof(ARGS, partition),
     .partition_size = offsetof(ARGS, partition_bytes),
-    .workspace_offset = offsetof(ARGS, workspace),
-    .workspace_size = offsetof(ARGS, workspace_bytes),
-    .workspace_alignment = 256,
-    .workspace = backward_workspace,
+    WORKSPACE(backward, 256),
     .launch = backward,
 };
 
