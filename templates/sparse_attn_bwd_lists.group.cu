@@ -28,26 +28,33 @@
  *
  * Where values come along, each key of a member has one entry, and the values of its slots are
  * added in their order. A second look at the slots finds in the map, and in what the list had
- * before each of its words, where they go. Windows are smaller then, and there may be any number of
- * them. With `runs` lists have three parts: what a window has of each is read in turn, or, where
+ * before each of its words, where they go. The list's keys, then each member's values, are put
+ * together in shared memory, as many entries at a time as it holds, since scattered stores to
+ * global memory would take most of the time. Windows are smaller then, and there may be any number
+ * of them. With `runs` lists have three parts: what a window has of each is read in turn, or, where
  * there are several windows, all of them are gone through for each part.
  *
  * A query with more valid slots than params.topk: its row is cut behind the last one that counts,
  * found by a warp.
  *
  * Shared memory:
- *   MAP     bits, row by row, group_queries each: a power of two, so that none is cut by a word
- *           With values, behind a half or, with parts, a quarter of it PLACES u32: of each word,
- *           where its first key of a part stands
+ *   MAP     bits, row by row, group_queries each: a power of two, so that none is cut by a word.
+ *           With values, behind a window's words: of each word, and with parts of each part, u32
+ *           where its first key stands in the list; then entries of the list, u32 or fp32
  *   MEMBERS [MOST_MEMBERS] struct member
  *   COUNTS  [WARPS] int: keys in the warp's part of the map
  *   AGAIN   [1] int: entries of the second part
  *
- * Barriers of a window: the map is empty; bits are set; COUNTS are there; the map was read; values
- * are cleared; and there.
+ * Barriers of a window: the map is empty; bits are set; COUNTS are there; the map was read; entries
+ * are there; they are stored.
  */
 
-enum { WARPS = THREADS / 32, MOST_MEMBERS = 8, NO_BATCH = 0x7fffffff };
+enum {
+    WARPS = THREADS / 32,
+    MOST_MEMBERS = 8,
+    NO_BATCH = 0x7fffffff,
+    LEAST_ENTRIES = 2048 /* that the map leaves room for */
+};
 
 /* A group's query. */
 struct member {
@@ -64,6 +71,7 @@ struct window {
     u32 first, rows; /* of the batch */
     int batch;
     int step;
+    int words; /* of the map */
 };
 
 /* Which keys of a window: all, or those of the first half of the members alone, of both halves, of
@@ -89,8 +97,8 @@ DEVICE u32 *map_words(void) {
 }
 
 /* With values, of each word of a window: where its first key of a part stands in the list. */
-DEVICE u32 *map_places(int part) {
-    return part == PART_ALL ? map_words() + MAP_BYTES / 8 : map_words() + MAP_BYTES / 16 * part;
+DEVICE u32 *map_places(const struct window *window, int part) {
+    return map_words() + window->words * maximum(part, 1);
 }
 
 DEVICE int *again_count(void) {
@@ -299,11 +307,6 @@ DEVICE bool visit_members(const struct sparse_attn_bwd_lists_params *params,
     return __syncthreads_or(again);
 }
 
-DEVICE int window_words(const struct sparse_attn_bwd_lists_params *params,
-                        const struct window *window) {
-    return (int)(((window->rows << mask_shift(params->group_queries)) + 31) / 32);
-}
-
 DEVICE void clear_map(int words) {
     for (int i = (int)threadIdx.x; i < words; i += THREADS) {
         map_words()[i] = 0;
@@ -358,11 +361,12 @@ DEVICE int sum_up_to(int value) {
     return value;
 }
 
-/* Puts the map's keys of a part behind the list's end: each warp those of some of the words. */
+/* Puts the map's keys of a part behind the list's end: each warp those of some of the words. With
+ * values finds where they go, and no more. */
 DEVICE void read_map(const struct sparse_attn_bwd_lists_params *params, const struct window *window,
                      struct list *list, int part) {
     int *const counts = (int *)(arena + COUNTS_OFFSET);
-    const int group_queries = params->group_queries, words = window_words(params, window);
+    const int group_queries = params->group_queries, words = window->words;
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int share = (words + THREADS - 1) / THREADS * 32;
     const int begin = warp * share, end = minimum(begin + share, words);
@@ -386,11 +390,12 @@ DEVICE void read_map(const struct sparse_attn_bwd_lists_params *params, const st
         const u32 word = i + lane < end ? map_words()[i + lane] : 0;
         const u32 rows = part_rows(word, group_queries, part);
         const int own = __popc(rows), sum = sum_up_to(own);
-        if (list->values && i + lane < end) {
-            map_places(part)[i + lane] = (u32)(place + sum - own);
+        if (!list->values) {
+            store_keys(list, word, rows, batch_key + ((i + lane) * 32 >> mask_shift(group_queries)),
+                       group_queries, place + sum - own);
+        } else if (i + lane < end) {
+            map_places(window, part)[i + lane] = (u32)(place + sum - own);
         }
-        store_keys(list, word, rows, batch_key + ((i + lane) * 32 >> mask_shift(group_queries)),
-                   group_queries, place + sum - own);
         place += __shfl_sync((u32)ALL_LANES, sum, 31);
     }
     __syncthreads();
@@ -398,46 +403,104 @@ DEVICE void read_map(const struct sparse_attn_bwd_lists_params *params, const st
 
 /* ---- values that come along ------------------------------------------------------------------ */
 
-/* Where a row's value for a member goes, of a row in the map; null: its part is not read. */
-DEVICE float *value_place(const struct sparse_attn_bwd_lists_params *params,
-                          const struct list *list, u32 row, int member) {
-    const u32 bit = row << mask_shift(params->group_queries), word = map_words()[bit / 32];
-    int part = list->first_part;
-    u32 rows = part_rows(word, params->group_queries, part);
-    while (part < list->last_part && !(rows >> bit % 32 & 1)) {
-        rows = part_rows(word, params->group_queries, ++part);
-    }
-    if (!(rows >> bit % 32 & 1)) {
-        return 0;
-    }
-    const int place = (int)map_places(part)[bit / 32] + __popc(rows & ((1u << bit % 32) - 1u));
-    return list->values + (i64)member * params->key_stride + place;
+/* Entries of a group's list that are put together in shared memory. */
+struct entries {
+    u32 *at;
+    int first, count; /* of the list's */
+};
+
+/* As many entries of a window's list as there is room for, from entry `first` on. */
+DEVICE struct entries open_entries(const struct window *window, const struct list *list,
+                                   int first) {
+    const int used = window->words * (list->runs ? 1 + PART_SECOND : 2);
+    struct entries entries = {map_words() + used, first, 0};
+    entries.count = minimum(MAP_BYTES / 4 - used, list->count - first);
+    return entries;
 }
 
-/* Of a member that names no row of the window twice, by `threads` threads of which this is number
- * `thread`. */
+/* Where an entry of the list is; null: among others. */
+DEVICE u32 *find_entry(const struct entries *entries, int place) {
+    const u32 number = (u32)(place - entries->first);
+    return number < (u32)entries->count ? entries->at + number : 0;
+}
+
+/* Entries to global memory, and zeros in their place; barriers before and behind. */
+DEVICE void store_entries(const struct entries *entries, void *list) {
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < entries->count; i += THREADS) {
+        ((u32 *)list)[entries->first + i] = entries->at[i];
+        entries->at[i] = 0;
+    }
+    __syncthreads();
+}
+
+/* The keys of those entries. */
+DEVICE void place_keys(const struct sparse_attn_bwd_lists_params *params,
+                       const struct window *window, const struct list *list,
+                       const struct entries *entries) {
+    const int group_queries = params->group_queries, shift = mask_shift(group_queries);
+    const int first_key = window->batch * params->work.rows + (int)window->first;
+    for (int i = (int)threadIdx.x; i < window->words; i += THREADS) {
+        const u32 word = map_words()[i];
+        for (int part = list->first_part; part <= list->last_part; ++part) {
+            int place = (int)map_places(window, part)[i];
+            for (u32 rest = part_rows(word, group_queries, part); rest; rest &= rest - 1) {
+                u32 *const entry = find_entry(entries, place++);
+                if (entry) {
+                    *entry = (u32)(first_key + ((i * 32 + __ffs((int)rest) - 1) >> shift));
+                }
+            }
+        }
+    }
+}
+
+/* The part of a row that members have, by their bits. */
+DEVICE int part_of(u32 bits, int group_queries) {
+    const bool first = bits & ((1u << group_queries / 2) - 1u), second = bits >> group_queries / 2;
+    return !second ? PART_FIRST : first ? PART_BOTH : PART_SECOND;
+}
+
+/* Where the value of a row in the map goes; null: among other entries, or its part is not read. */
+DEVICE float *value_entry(const struct sparse_attn_bwd_lists_params *params,
+                          const struct window *window, const struct list *list,
+                          const struct entries *entries, u32 row) {
+    const int group_queries = params->group_queries;
+    const u32 bit = row << mask_shift(group_queries), word = map_words()[bit / 32];
+    int part = PART_ALL;
+    if (list->runs) {
+        part = part_of(word >> bit % 32 & ((1u << group_queries) - 1u), group_queries);
+        if (part < list->first_part || part > list->last_part) {
+            return 0;
+        }
+    }
+    const u32 before = part_rows(word, group_queries, part) & ((1u << bit % 32) - 1u);
+    const int place = (int)map_places(window, part)[bit / 32] + __popc(before);
+    return (float *)find_entry(entries, place);
+}
+
+/* Of a member that names no row of the window twice. */
 DEVICE void place_values(const struct sparse_attn_bwd_lists_params *params,
-                         const struct window *window, const struct list *list, int member,
-                         int thread, int threads) {
+                         const struct window *window, const struct list *list,
+                         const struct entries *entries, int member) {
     const struct member own = members()[member];
-    for (int begin = thread; begin < own.slots; begin += threads * LOADS) {
+    for (int begin = (int)threadIdx.x; begin < own.slots; begin += THREADS * LOADS) {
         u32 rows[LOADS];
         float values[LOADS];
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
-            const int slot = begin + i * threads;
+            const int slot = begin + i * THREADS;
             rows[i] = slot < own.slots ? (u32)own.row[slot] - window->first : (u32)MASKED;
         }
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
-            values[i] = rows[i] < window->rows ? own.values[begin + i * threads] : 0.0f;
+            values[i] = rows[i] < window->rows ? own.values[begin + i * THREADS] : 0.0f;
         }
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
-            float *const place =
-                rows[i] < window->rows ? value_place(params, list, rows[i], member) : 0;
-            if (place) {
-                *place = values[i];
+            float *const entry =
+                rows[i] < window->rows ? value_entry(params, window, list, entries, rows[i]) : 0;
+            if (entry) {
+                *entry = values[i];
             }
         }
     }
@@ -457,42 +520,45 @@ DEVICE int equal_below(u32 value) {
 
 /* Of any member, by a warp: what belongs together is added in slot order. */
 DEVICE void add_values(const struct sparse_attn_bwd_lists_params *params,
-                       const struct window *window, const struct list *list, int member) {
+                       const struct window *window, const struct list *list,
+                       const struct entries *entries, int member) {
     const struct member own = members()[member];
     for (int begin = 0; begin < own.slots; begin += 32) {
         const int slot = begin + (int)threadIdx.x % 32;
         const u32 row = slot < own.slots ? (u32)own.row[slot] - window->first : (u32)MASKED;
-        float *const place = row < window->rows ? value_place(params, list, row, member) : 0;
-        const int turn = equal_below(row), turns = lanes_maximum(place ? turn + 1 : 0, 32);
+        float *const entry =
+            row < window->rows ? value_entry(params, window, list, entries, row) : 0;
+        const int turn = equal_below(row), turns = lanes_maximum(entry ? turn + 1 : 0, 32);
         for (int i = 0; i < turns; ++i) {
-            if (place && i == turn) {
-                *place += own.values[slot];
+            if (entry && i == turn) {
+                *entry += own.values[slot];
             }
             __syncwarp((u32)ALL_LANES);
         }
     }
 }
 
-/* The values of the window's keys, which stand in the list from entry `begin` on, while the map is
- * there; a barrier. `again`: a member names a row twice. */
-DEVICE void carry_values(const struct sparse_attn_bwd_lists_params *params,
+/* The window's keys, which stand in the list from entry `begin` on, and their values, while the map
+ * is there. `again`: a member names a row twice. */
+DEVICE void store_window(const struct sparse_attn_bwd_lists_params *params,
                          const struct window *window, const struct list *list, int begin,
                          bool again) {
-    const int threads = again ? 32 : THREADS / params->group_queries;
-    clear_values(params, list, begin, list->count, (int)threadIdx.x, THREADS);
-    __syncthreads();
-    for (int member = (int)threadIdx.x / threads; member < params->group_queries;
-         member += THREADS / threads) {
-        if (members()[member].batch != window->batch) {
-            continue;
+    while (begin < list->count) {
+        const struct entries entries = open_entries(window, list, begin);
+        place_keys(params, window, list, &entries);
+        store_entries(&entries, list->keys);
+        for (int member = 0; member < params->group_queries; ++member) {
+            if (members()[member].batch != window->batch) {
+                /* None of its values. */
+            } else if (!again) {
+                place_values(params, window, list, &entries, member);
+            } else if (threadIdx.x < 32) {
+                add_values(params, window, list, &entries, member);
+            }
+            store_entries(&entries, list->values + (i64)member * params->key_stride);
         }
-        if (again) {
-            add_values(params, window, list, member);
-        } else {
-            place_values(params, window, list, member, (int)threadIdx.x % threads, threads);
-        }
+        begin += entries.count;
     }
-    __syncthreads();
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
@@ -516,9 +582,9 @@ DEVICE void note_part(const struct list *list, int part) {
 
 /* Rows a window has. */
 DEVICE u32 window_rows(const struct sparse_attn_bwd_lists_params *params) {
-    const u32 share = params->runs ? 4 : params->slot_values ? 2 : 1; /* beside places */
-    const u32 bits = (u32)MAP_BYTES * 8 / share;
-    return bits >> mask_shift(params->group_queries);
+    const u32 share = params->runs ? 1 + PART_SECOND : params->slot_values ? 2 : 1;
+    const u32 words = (u32)MAP_BYTES / 4 - (params->slot_values ? (u32)LEAST_ENTRIES : 0);
+    return words / share * 32 >> mask_shift(params->group_queries);
 }
 
 DEVICE bool has_windows(const struct sparse_attn_bwd_lists_params *params) {
@@ -533,10 +599,12 @@ DEVICE bool go_through(const struct sparse_attn_bwd_lists_params *params, int st
     bool again = false;
     for (int batch = next_batch(params, -1); batch != NO_BATCH; batch = next_batch(params, batch)) {
         for (u32 first = 0; first < rows; first += most) {
-            const struct window window = {first, rows - first < most ? rows - first : most, batch,
-                                          step};
+            struct window window = {first, rows - first < most ? rows - first : most, batch, step,
+                                    0};
             if (step != APPEND) {
-                clear_map(window_words(params, &window));
+                window.words =
+                    (int)(((window.rows << mask_shift(params->group_queries)) + 31) / 32);
+                clear_map(window.words);
             }
             const bool named_again = visit_members(params, &window, list);
             const int begin = list->count;
@@ -548,7 +616,7 @@ DEVICE bool go_through(const struct sparse_attn_bwd_lists_params *params, int st
                 read_map(params, &window, list, part);
             }
             if (list->values) {
-                carry_values(params, &window, list, begin, named_again);
+                store_window(params, &window, list, begin, named_again);
             }
         }
     }
