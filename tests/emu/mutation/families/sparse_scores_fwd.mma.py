@@ -12,7 +12,7 @@ CONFIGURATIONS = (
     # Two parts of heads, the second not whole; masked slots anywhere, rows that end early.
     check("scores-parts", "heads=72,dqk=128,dv=64,sink=1",
           "--strided --topk-length --rows 150 --queries 4 --batches 2 --seed 70 --lists adversarial",
-          100, "variant=mma,block_keys=32,stages=2,warps=8"),
+          100, "variant=mma,block_keys=32,stages=2,warps=4"),
     # No last columns, one head.
     check("scores-one", "heads=1,dqk=64,dv=64", "--queries 3 --rows 90 --lists window", 65,
           "variant=mma,warps=4", schedules=2),
