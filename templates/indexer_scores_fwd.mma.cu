@@ -3,6 +3,7 @@
 //@use common/query_rows.cuh
 //@use indexer_scores_fwd.heads.cuh
 //@use ptx/cp_async.cuh
+//@use ptx/cp_async_mbarrier.cuh
 //@use ptx/memory.cuh
 //@use ptx/mma.cuh
 //@use ptx/shared.cuh
@@ -173,15 +174,13 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_scores_fwd_params params) {
     int buffer = 0;
     load_query(&params, (int)blockIdx.x, buffer);
-    cp_async_commit();
 #pragma unroll 1
-    for (i64 query = blockIdx.x; query < params.work.tokens; query += gridDim.x) {
-        cp_async_wait_0();
+    for (u32 query = blockIdx.x; query < (u32)params.work.tokens; query += gridDim.x) {
+        cp_async_wait_all();
         __syncthreads();
-        if (query + gridDim.x < params.work.tokens) {
+        if (query + gridDim.x < (u32)params.work.tokens) {
             load_query(&params, (int)(query + gridDim.x), buffer ^ 1);
         }
-        cp_async_commit();
         compute_query(&params, (int)query, buffer);
         buffer ^= 1;
     }

@@ -247,7 +247,7 @@ DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group
     int turn = 0;
     load_block(&ahead, &row, first_slot(group, turn));
 #pragma unroll 1
-    for (i64 query = blockIdx.x; query < work->tokens; query += gridDim.x, ++turn) {
+    for (u32 query = blockIdx.x; query < (u32)work->tokens; query += gridDim.x, ++turn) {
         const int begin = first_slot(group, turn);
         load_query(params, (int)query, group, &query_place);
 #pragma unroll 1
@@ -256,7 +256,7 @@ DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group
             const bool any = vote_block(&block, work->rows);
             if (first + STEP_SLOTS < work->width) {
                 load_block(&ahead, &row, first + STEP_SLOTS);
-            } else if (query + gridDim.x < work->tokens) {
+            } else if (query + gridDim.x < (u32)work->tokens) {
                 row = open_row(work, (int)(query + gridDim.x));
                 load_block(&ahead, &row, first_slot(group, turn + 1));
             }

@@ -353,6 +353,28 @@ DEVICE void cp_async_wait_0(void) {
     asm volatile("cp.async.wait_group 0;" : : : "memory");
 }
 
+#line 2 "templates/ptx/cp_async_mbarrier.cuh"
+
+/* One of the barrier's expected arrivals, made when all earlier cp.async copies of this thread have
+ * landed (PTX ISA, "cp.async.mbarrier.arrive", .noinc). It orders the copies alone: plain stores of
+ * this thread need an arrival of their own. */
+DEVICE void cp_async_arrive_noinc(u32 barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
+                 :
+                 : "r"(barrier)
+                 : "memory");
+}
+
+/* The same, but the arrival is not one of the expected: the current phase waits for one more. */
+DEVICE void cp_async_arrive(u32 barrier) {
+    asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
+}
+
+/* Waits for all of this thread's copies, committed or not (PTX ISA, "cp.async.wait_all"). */
+DEVICE void cp_async_wait_all(void) {
+    asm volatile("cp.async.wait_all;" : : : "memory");
+}
+
 #line 2 "templates/ptx/mma.cuh"
 
 /*
@@ -369,7 +391,7 @@ DEVICE void mma_m16n8k16_bf16(float *d, const u32 *a, const u32 *b) {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-#line 10 "templates/indexer_scores_fwd.mma.cu"
+#line 11 "templates/indexer_scores_fwd.mma.cu"
 /*
  * The lightning indexer's logits at the selected slots, with mma.sync. Mathematics and shapes:
  * include/smelt/indexer_scores.h.
@@ -536,15 +558,13 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_scores_fwd_params params) {
     int buffer = 0;
     load_query(&params, (int)blockIdx.x, buffer);
-    cp_async_commit();
 #pragma unroll 1
-    for (i64 query = blockIdx.x; query < params.work.tokens; query += gridDim.x) {
-        cp_async_wait_0();
+    for (u32 query = blockIdx.x; query < (u32)params.work.tokens; query += gridDim.x) {
+        cp_async_wait_all();
         __syncthreads();
-        if (query + gridDim.x < params.work.tokens) {
+        if (query + gridDim.x < (u32)params.work.tokens) {
             load_query(&params, (int)(query + gridDim.x), buffer ^ 1);
         }
-        cp_async_commit();
         compute_query(&params, (int)query, buffer);
         buffer ^= 1;
     }

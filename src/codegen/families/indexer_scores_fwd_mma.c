@@ -4,7 +4,8 @@
  *
  * The rule. A warp has the keys of 32 slots in registers, 128 of them with rows of 256 bytes shared
  * by 32 lanes: 64 a lane. Sixteen warps a multiprocessor hide one's gather behind the others'
- * products; where two blocks' queries do not fit into shared memory, one block.
+ * products; where two blocks' queries do not fit into shared memory, one block. From compute
+ * capability 10.0 on ptxas takes some registers more, so that 32 slots do not leave enough.
  */
 #include <limits.h>
 
@@ -14,11 +15,14 @@
 enum {
     WARP = 32,            /* threads */
     QUERY_BUFFERS = 2,    /* one is read, one on its way */
-    OTHER_REGISTERS = 48, /* operands, products, sums, addresses, loop state */
+    OTHER_REGISTERS = 48, /* operands, products, sums, addresses, loop state, */
+    LATER = 10,           /* compute capabilities from it on: */
+    LATER_REGISTERS = 72,
     ALIGNMENT = 1024,
     DEFAULT_WARPS = 8,
     DEFAULT_BLOCKS = 2,
     DEFAULT_WARP_KEYS = 32,
+    LATER_WARP_KEYS = 16,
 };
 
 struct choice {
@@ -28,8 +32,9 @@ struct choice {
 static int fits(const struct choice *choice, const struct smelt__arch *arch,
                 const struct smelt__plan *plan, struct smelt__misses *misses) {
     const int keys = choice->warp_keys * choice->row_bytes / WARP / 4; /* registers of a lane */
+    const int others = arch->capability_major >= LATER ? LATER_REGISTERS : OTHER_REGISTERS;
     return smelt__limits_hold(arch, choice->warps * WARP, choice->blocks, plan->shared_bytes,
-                              keys + OTHER_REGISTERS, misses);
+                              keys + others, misses);
 }
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
@@ -60,7 +65,9 @@ int smelt__indexer_scores_fwd_plan_mma(const struct smelt__spec *spec,
         .row_bytes = 2 * (int)smelt__spec_get(spec, "dim"),
         .warps = smelt__spec_knob(spec, "warps", DEFAULT_WARPS),
         .blocks = smelt__spec_knob(spec, "blocks", 0),
-        .warp_keys = smelt__spec_knob(spec, "warp_keys", DEFAULT_WARP_KEYS),
+        .warp_keys =
+            smelt__spec_knob(spec, "warp_keys",
+                             arch->capability_major >= LATER ? LATER_WARP_KEYS : DEFAULT_WARP_KEYS),
     };
     smelt__plan_add_region(plan, "QUERY_OFFSET",
                            QUERY_BUFFERS * choice.block_heads * choice.row_bytes, ALIGNMENT,

@@ -17,7 +17,7 @@ COVERAGE = ("scores-sm90",)
 
 CONFIGURATIONS = (
     # Seed 3: one block for all queries, some of them without a valid slot.
-    check("scores-sm90", "heads=11,dim=128",
+    check("scores-sm90", "heads=9,dim=128",
           "--queries 11 --rows 90 --width 300 --lists adversarial --topk-length --seed 3", knobs="groups=2,stages=2"),
     check("scores-sm90-narrow", "heads=3,dim=64", "--strided --queries 5 --rows 60 --width 140 --lists adversarial --seed 7",
           knobs="groups=3,stages=2"),
