@@ -150,6 +150,7 @@ DEVICE void compute_query(const struct indexer_scores_fwd_params *params, int qu
     const int *const row = index_row(&params->work, query);
     const int slots = index_slots(&params->work, query, query);
     const float *const weights = params->weights + query * params->weights_token_stride;
+    float *const logits = params->logits + query * params->logits_token_stride;
     const u32 heads = shared_address((u32)(QUERY_OFFSET + buffer * QUERY_BYTES));
 #pragma unroll 1
     for (int first = (int)threadIdx.x / 32 * WARP_KEYS; first < params->work.width;
@@ -165,7 +166,8 @@ DEVICE void compute_query(const struct indexer_scores_fwd_params *params, int qu
         }
 #pragma unroll
         for (int tile = 0; tile < KEY_TILES; ++tile) {
-            write_logits(params, query, first + tile * 16, sums[tile], piece.valid[tile]);
+            write_logit(logits, first + tile * 16 + written_slot(), params->work.width, sums[tile],
+                        piece.valid[tile] >> written_slot() % 16 & 1);
         }
     }
 }

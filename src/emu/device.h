@@ -87,7 +87,10 @@ float emu_shfl_float(int kind, unsigned mask, float value, int operand);
              : emu_shfl_float, int                                                                 \
              : emu_shfl, unsigned                                                                  \
              : emu_shfl)(kind, mask, value, operand)
-#define __shfl_sync(mask, value, lane) EMU_SHUFFLE(0, mask, value, lane)
+/* With a width, a lane of the caller's own `width` neighbours. */
+#define EMU_LANE_OF(lane, width, ...)                                                              \
+    ((int)(threadIdx.x % 32) / (width) * (width) + (int)((unsigned)(lane) % (width)))
+#define __shfl_sync(mask, value, ...) EMU_SHUFFLE(0, mask, value, EMU_LANE_OF(__VA_ARGS__, 32, 0))
 #define __shfl_up_sync(mask, value, delta) EMU_SHUFFLE(1, mask, value, delta)
 #define __shfl_down_sync(mask, value, delta) EMU_SHUFFLE(2, mask, value, delta)
 #define __shfl_xor_sync(mask, value, lanes) EMU_SHUFFLE(3, mask, value, lanes)

@@ -314,19 +314,19 @@ DEVICE void add_eight(float *sums, const float *d, const float *weights, int fir
 }
 
 /* Which of its 16 slots' logits a lane writes; the upper half of each quad writes none. */
-DEVICE int written_slot(int lane) {
-    return lane / 4 + lane % 2 * 8;
+enum { NO_SLOT = 1 << 30 };
+
+DEVICE int written_slot(void) {
+    const int lane = (int)(threadIdx.x % 32);
+    return lane % 4 < 2 ? lane / 4 + lane % 2 * 8 : NO_SLOT;
 }
 
-/* Writes the logits of 16 slots, the first of them number `first` of the query's, -inf where they
- * are masked. `valid`: a bit each. By the whole warp. */
-DEVICE void write_logits(const struct indexer_scores_fwd_params *params, int query, int first,
-                         const float *sums, u32 valid) {
-    const int lane = (int)(threadIdx.x % 32), slot = first + written_slot(lane);
+/* Writes a lane's logit to its slot of a query's row, -inf where it is masked. `sums`: this
+ * thread's two. By the whole warp. */
+DEVICE void write_logit(float *row, int slot, int width, const float *sums, bool valid) {
     const float logit = canonical_logit(quad_sum_pair(sums[0], sums[1]));
-    if (lane % 4 < 2 && slot < params->work.width) {
-        params->logits[query * params->logits_token_stride + slot] =
-            valid >> written_slot(lane) & 1 ? logit : LOWEST_LOGIT;
+    if (slot < width) {
+        row[slot] = valid ? logit : LOWEST_LOGIT;
     }
 }
 
@@ -534,6 +534,7 @@ DEVICE void compute_query(const struct indexer_scores_fwd_params *params, int qu
     const int *const row = index_row(&params->work, query);
     const int slots = index_slots(&params->work, query, query);
     const float *const weights = params->weights + query * params->weights_token_stride;
+    float *const logits = params->logits + query * params->logits_token_stride;
     const u32 heads = shared_address((u32)(QUERY_OFFSET + buffer * QUERY_BYTES));
 #pragma unroll 1
     for (int first = (int)threadIdx.x / 32 * WARP_KEYS; first < params->work.width;
@@ -549,7 +550,8 @@ DEVICE void compute_query(const struct indexer_scores_fwd_params *params, int qu
         }
 #pragma unroll
         for (int tile = 0; tile < KEY_TILES; ++tile) {
-            write_logits(params, query, first + tile * 16, sums[tile], piece.valid[tile]);
+            write_logit(logits, first + tile * 16 + written_slot(), params->work.width, sums[tile],
+                        piece.valid[tile] >> written_slot() % 16 & 1);
         }
     }
 }

@@ -476,19 +476,19 @@ DEVICE void add_eight(float *sums, const float *d, const float *weights, int fir
 }
 
 /* Which of its 16 slots' logits a lane writes; the upper half of each quad writes none. */
-DEVICE int written_slot(int lane) {
-    return lane / 4 + lane % 2 * 8;
+enum { NO_SLOT = 1 << 30 };
+
+DEVICE int written_slot(void) {
+    const int lane = (int)(threadIdx.x % 32);
+    return lane % 4 < 2 ? lane / 4 + lane % 2 * 8 : NO_SLOT;
 }
 
-/* Writes the logits of 16 slots, the first of them number `first` of the query's, -inf where they
- * are masked. `valid`: a bit each. By the whole warp. */
-DEVICE void write_logits(const struct indexer_scores_fwd_params *params, int query, int first,
-                         const float *sums, u32 valid) {
-    const int lane = (int)(threadIdx.x % 32), slot = first + written_slot(lane);
+/* Writes a lane's logit to its slot of a query's row, -inf where it is masked. `sums`: this
+ * thread's two. By the whole warp. */
+DEVICE void write_logit(float *row, int slot, int width, const float *sums, bool valid) {
     const float logit = canonical_logit(quad_sum_pair(sums[0], sums[1]));
-    if (lane % 4 < 2 && slot < params->work.width) {
-        params->logits[query * params->logits_token_stride + slot] =
-            valid >> written_slot(lane) & 1 ? logit : LOWEST_LOGIT;
+    if (slot < width) {
+        row[slot] = valid ? logit : LOWEST_LOGIT;
     }
 }
 
@@ -727,9 +727,10 @@ enum {
     BLOCK_BYTES = ROW_TILES * TILE_BYTES,
     QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
     QUERY_BYTES = ROW_TILES * QUERY_TILE_BYTES,
-    ATOM_BYTES = 8 * TILE_PITCH, /* eight rows of a tile */
-    STEP_BYTES = 32,             /* 16 columns of a row: a k-step */
-    VALUES = BLOCK_HEADS / 2,    /* of a thread: X of a block */
+    EIGHT = 8,                       /* rows of an atom, lanes of a row's 128 bytes */
+    ATOM_BYTES = EIGHT * TILE_PITCH, /* of a tile */
+    STEP_BYTES = 32,                 /* 16 columns of a row: a k-step */
+    VALUES = BLOCK_HEADS / 2,        /* of a thread: X of a block */
     NO_QUERY = -1
 };
 
@@ -833,21 +834,21 @@ DEVICE void fill_block(const struct indexer_scores_fwd_params *params, int query
 
 /* ---- gather: copies -------------------------------------------------------------------------- */
 
-/* Starts the copies of a block's keys to `to`: eight lanes 128 bytes of a row, four rows at a time;
- * zeros for a masked slot, and nothing is read for it. */
-DEVICE void copy_keys(const struct indexer_scores_fwd_params *params,
-                      const struct slot_block *block, u32 to) {
-    const int lane = (int)(threadIdx.x % 32);
-    const char *const columns = (const char *)params->k + lane % 8 * 16;
+/* Starts the copies of a block's keys to `to`: eight lanes 128 bytes of a row, those of four rows
+ * that are eight apart at once; zeros for a masked slot, and nothing is read for it. `columns`: the
+ * lane's of the first key. */
+DEVICE void copy_keys(const struct slot_block *block, u32 to, const char *columns, u32 row_bytes) {
+    const u32 lane = threadIdx.x % 32, place = to + lane / 8 * ATOM_BYTES + lane % 8 * 16;
 #pragma unroll
-    for (int i = 0; i < BLOCK_KEYS / 4; ++i) {
-        const int row = i * 4 + lane / 8;
-        const int number = __shfl_sync((u32)ALL_LANES, block->values[i / 8], row % 32);
-        const char *const source = columns + (u64)(u32)maximum(number, 0) * params->k_row_bytes;
-        const u32 place = to + (u32)(row * TILE_PITCH + ((lane ^ row) % 8) * 16);
+    for (int i = 0; i < 2 * EIGHT; ++i) {
+        /* Row i % 8 of its eight, in the lower or the upper half of the block. */
+        const int number = __shfl_sync((u32)ALL_LANES, block->values[i / EIGHT], i % EIGHT, EIGHT);
+        const char *const source = columns + (u64)(u32)number * row_bytes;
+        const u32 row = (place ^ (u32)(i % EIGHT * 16)) +
+                        (u32)(i / EIGHT * (TILE_BYTES / 2) + i % EIGHT * TILE_PITCH);
 #pragma unroll
         for (int tile = 0; tile < ROW_TILES; ++tile) {
-            cp_async_16(place + (u32)(tile * TILE_BYTES), source + tile * TILE_PITCH,
+            cp_async_16(row + (u32)(tile * TILE_BYTES), source + tile * TILE_PITCH,
                         number == MASKED ? 0 : 16);
         }
     }
@@ -880,10 +881,10 @@ DEVICE void load_query(const struct indexer_scores_fwd_params *params, int query
     ring_advance(place, QUERIES);
 }
 
-/* Hands a block to the warpgroup of math, and copies its keys. */
+/* Hands a block to the warpgroup of math, and copies its keys. `columns`: as copy_keys has them. */
 DEVICE void push_block(const struct indexer_scores_fwd_params *params,
-                       const struct slot_block *block, int query, int first, int group,
-                       struct ring_place *place) {
+                       const struct slot_block *block, const char *columns, int query, int first,
+                       int group, struct ring_place *place) {
     const int number = group * STAGES + place->index;
     mbarrier_wait(barrier_at(EMPTY + number), place->parity ^ 1);
     if (threadIdx.x % 32 == 0) {
@@ -892,7 +893,8 @@ DEVICE void push_block(const struct indexer_scores_fwd_params *params,
         mbarrier_arrive(barrier_at(FULL + number));
     }
     if (block->votes[0] | block->votes[1]) {
-        copy_keys(params, block, shared_address((u32)(KEYS_OFFSET + number * BLOCK_BYTES)));
+        copy_keys(block, shared_address((u32)(KEYS_OFFSET + number * BLOCK_BYTES)), columns,
+                  params->k_row_bytes);
     }
     cp_async_arrive_noinc(barrier_at(FULL + number));
     ring_advance(place, STAGES);
@@ -901,6 +903,7 @@ DEVICE void push_block(const struct indexer_scores_fwd_params *params,
 /* A warp of the gather's warpgroup. The next block's slots are loaded while one is copied. */
 DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group) {
     const struct work_params *const work = &params->work;
+    const char *const columns = (const char *)params->k + threadIdx.x % 8 * 16;
     struct ring_place place = {0, 0}, query_place = {0, 0};
     struct slot_row row = open_row(work, (int)blockIdx.x);
     struct slot_block ahead;
@@ -921,14 +924,14 @@ DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group
                 load_block(&ahead, &row, first_slot(group, turn + 1));
             }
             if (any || first == begin) {
-                push_block(params, &block, (int)query, first, group, &place);
+                push_block(params, &block, columns, (int)query, first, group, &place);
             } else {
                 fill_block(params, (int)query, first);
             }
         }
     }
     const struct slot_block none = {{MASKED, MASKED}, {0, 0}};
-    push_block(params, &none, NO_QUERY, 0, group, &place);
+    push_block(params, &none, columns, NO_QUERY, 0, group, &place);
     cp_async_wait_all();
 }
 
@@ -936,47 +939,47 @@ DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group
 
 /* The product's shape: as many columns as heads. */
 // clang-format off
-#line 280 "templates/indexer_scores_fwd.sm90.cu"
+#line 283 "templates/indexer_scores_fwd.sm90.cu"
 #define multiply wgmma_ss_n64_t00
-#line 282 "templates/indexer_scores_fwd.sm90.cu"
+#line 285 "templates/indexer_scores_fwd.sm90.cu"
 // clang-format on
 
-/* Where a math warpgroup is. */
+/* A query's last block's, as a warpgroup of math has it. */
 struct math {
-    struct ring_place place; /* of its next block */
-    int query;               /* the last block's, whose weights it has */
-    struct ring_place heads; /* of the next query's */
+    int query;               /* or NO_QUERY: there was none */
+    struct ring_place heads; /* of the next query */
+    u64 descriptor;          /* of this one's heads */
+    float *logits;           /* its row */
     float weights[EIGHTS][2];
 };
 
-DEVICE int query_buffer(const struct math *math) {
-    return math->heads.index ^ 1;
+DEVICE u64 tiles_descriptor(u32 offset) {
+    return shared_descriptor(shared_address(offset), 16, ATOM_BYTES, 128);
 }
 
 /* Gives back the query before, if there was one, waits for a block's and takes its weights. */
-DEVICE void begin_query(struct math *math, int query) {
+DEVICE void begin_query(const struct indexer_scores_fwd_params *params, struct math *math,
+                        int query) {
+    const int buffer = (int)warp_reduce_or((u32)math->heads.index); /* one for the warp */
     if (math->query != NO_QUERY) {
-        arrive_warp(barrier_at(QUERY_EMPTY + query_buffer(math)), 1);
+        arrive_warp(barrier_at(QUERY_EMPTY + (buffer ^ 1)), 1);
     }
+    mbarrier_wait(barrier_at(QUERY_FULL + buffer), math->heads.parity);
     math->query = query;
-    mbarrier_wait(barrier_at(QUERY_FULL + math->heads.index), math->heads.parity);
+    math->descriptor = tiles_descriptor((u32)(QUERY_OFFSET + buffer * QUERY_BYTES));
+    math->logits = params->logits + query * params->logits_token_stride;
 #pragma unroll
     for (int i = 0; i < EIGHTS; ++i) {
-        const float *const pair = query_weights(math->heads.index) + i * 8 + thread_head();
+        const float *const pair = query_weights(buffer) + i * 8 + thread_head();
         math->weights[i][0] = pair[0];
         math->weights[i][1] = pair[1];
     }
     ring_advance(&math->heads, QUERIES);
 }
 
-/* X = K Q^T of a block, with the heads in a buffer. */
-DEVICE void multiply_block(float *x, int number, int buffer) {
-    /* The same in every lane, as the products' descriptors have to be. */
-    const u32 keys = warp_reduce_or((u32)number), heads = warp_reduce_or((u32)buffer);
-    const u64 a = shared_descriptor(shared_address((u32)KEYS_OFFSET + keys * BLOCK_BYTES), 16,
-                                    ATOM_BYTES, 128);
-    const u64 b = shared_descriptor(shared_address((u32)QUERY_OFFSET + heads * QUERY_BYTES), 16,
-                                    ATOM_BYTES, 128);
+/* X = K Q^T of a block. */
+DEVICE void multiply_block(float *x, int number, u64 b) {
+    const u64 a = tiles_descriptor((u32)(KEYS_OFFSET + number * BLOCK_BYTES));
     fence_proxy_async();
     wgmma_fence();
 #pragma unroll
@@ -992,21 +995,23 @@ DEVICE void multiply_block(float *x, int number, int buffer) {
 /* A warpgroup of math. */
 DEVICE void run_math(const struct indexer_scores_fwd_params *params, int group) {
     const int warp = (int)(threadIdx.x % WARPGROUP / 32);
-    struct math math = {{0, 0}, NO_QUERY, {0, 0}, {{0.0f, 0.0f}}};
+    const int offset = warp * 16 + written_slot(); /* in a block, the lane's slot */
+    struct ring_place place = {0, 0};
+    struct math math = {NO_QUERY, {0, 0}, 0, params->logits, {{0.0f, 0.0f}}};
     for (;;) {
-        const int number = group * STAGES + math.place.index;
-        mbarrier_wait(barrier_at(FULL + number), math.place.parity);
+        const int number = group * STAGES + place.index;
+        mbarrier_wait(barrier_at(FULL + number), place.parity);
         const struct block_word word = *block_word(number);
         if (word.query == NO_QUERY) {
             return;
         }
         if (word.query != math.query) {
-            begin_query(&math, word.query);
+            begin_query(params, &math, word.query);
         }
         float sums[2] = {0.0f, 0.0f};
-        if (warp_reduce_or(word.low | word.high) != 0) {
+        if ((word.low | word.high) != 0) {
             float x[VALUES];
-            multiply_block(x, number, query_buffer(&math));
+            multiply_block(x, number, math.descriptor);
             arrive_warp(barrier_at(EMPTY + number), 1);
 #pragma unroll
             for (int i = 0; i < EIGHTS; ++i) {
@@ -1015,9 +1020,9 @@ DEVICE void run_math(const struct indexer_scores_fwd_params *params, int group) 
         } else {
             arrive_warp(barrier_at(EMPTY + number), 1);
         }
-        write_logits(params, word.query, word.first + warp * 16, sums,
-                     (warp < 2 ? word.low : word.high) >> (warp % 2 * 16) & 0xffffu);
-        ring_advance(&math.place, STAGES);
+        write_logit(math.logits, word.first + offset, params->work.width, sums,
+                    (warp < 2 ? word.low : word.high) >> offset % 32 & 1);
+        ring_advance(&place, STAGES);
     }
 }
 
