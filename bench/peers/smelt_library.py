@@ -265,6 +265,41 @@ class IndexerScoresArgs(ctypes.Structure):
     ]
 
 
+class IndexerBwdSpec(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("heads", c_int),
+        ("dim", c_int),
+        ("topk", c_int),
+        ("deterministic", c_int),
+        ("knobs", c_char_p),
+    ]
+
+
+class IndexerBwdArgs(ctypes.Structure):
+    _fields_ = (
+        [
+            ("size", c_size_t),
+            ("tokens", c_int64),
+            ("rows", c_int64),
+            ("width", c_int64),
+            ("iq", Tensor),
+            ("ik", Tensor),
+            ("w", Tensor),
+            ("indices", Tensor),
+            ("topk_length", Tensor),
+            ("grad", Tensor),
+            ("diq", Tensor),
+            ("dw", Tensor),
+            ("dik", Tensor),
+            ("dik_fp32", Tensor),
+            ("dik_sum", Tensor),
+        ]
+        + _WORKSPACE_FIELDS
+        + [("free_multiprocessors", c_int), ("reserved", c_int)]
+    )
+
+
 # Families: the struct of a spec, and those of the passes' arguments.
 _OPERATORS = {
     "sparse_attn": (
@@ -276,6 +311,7 @@ _OPERATORS = {
     "indexer_topk": (IndexerTopkSpec, {"forward": IndexerTopkArgs}),
     "indexer_scores": (IndexerScoresSpec, {"forward": IndexerScoresArgs}),
     "sparse_scores": (SparseScoresSpec, {"forward": SparseScoresArgs}),
+    "indexer_bwd": (IndexerBwdSpec, {"backward": IndexerBwdArgs}),
 }
 
 
@@ -392,7 +428,8 @@ def assertions():
     for family, (spec, passes) in _OPERATORS.items():
         structs[f"smelt_{family}_spec"] = spec
         for which, args in passes.items():
-            structs[f"smelt_{family}_{'grad_args' if which == 'backward' else 'args'}"] = args
+            grads = which == "backward" and "forward" in passes
+            structs[f"smelt_{family}_{'grad_args' if grads else 'args'}"] = args
     for name, struct in structs.items():
         lines.append(f'_Static_assert(sizeof({name}) == {ctypes.sizeof(struct)}, "{name}");')
         for field, kind in struct._fields_:
