@@ -1,6 +1,7 @@
 //@use common/base.cuh
 //@use common/block_sums.cuh
 //@use common/warp_sums.cuh
+//@use indexer_bwd_grains.finite.cuh
 //@use indexer_bwd_grains.params.h
 /*
  * Deterministic backward pass of the indexer, first pass: what each member of a group adds to a row
@@ -14,11 +15,6 @@
  */
 
 enum { WARPS = THREADS / 32, LANE_COLUMNS = 4 };
-
-/* A size that counts, or 0. */
-DEVICE float finite(float size) {
-    return size <= 3.4028235e38f ? size : 0.0f;
-}
 
 /* A query's reach; by a warp. */
 DEVICE float find_reach(const struct indexer_bwd_grains_params *params, int query) {

@@ -358,9 +358,11 @@ static smelt_status launch_grains(const struct call *call) {
         .top_count = (int)(blocks < TOPS ? blocks : TOPS),
         .bits = unit_bits(groups),
     };
+    const int64_t bounds = kernel_of(indexer, SMELT__INDEXER_BWD_BOUNDS)->resident_blocks;
     smelt_status status = launch(call, SMELT__INDEXER_BWD_REACH, params.top_count, &params);
     if (status == SMELT_OK)
-        status = launch(call, SMELT__INDEXER_BWD_BOUNDS, blocks, &params);
+        status =
+            launch(call, SMELT__INDEXER_BWD_BOUNDS, groups < bounds ? groups : bounds, &params);
     return status == SMELT_OK ? launch(call, SMELT__INDEXER_BWD_GRAINS, blocks, &params) : status;
 }
 

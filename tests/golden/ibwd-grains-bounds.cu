@@ -8,21 +8,24 @@
  * kernel   smelt_indexer_bwd_grains_bounds
  * knobs (by the spec, or by rule)
  * shared memory (offset, bytes)
- *   TOPS_OFFSET                      0       32  the largest of each warp
- *   SHARED_BYTES                    32  of 232448 that a block may have on sm_90a
+ *   BINS_OFFSET                      0    65536  sums of rows
+ *   TOPS_OFFSET                  65536       64  the largest of each warp
+ *   SHARED_BYTES                 65600  of 232448 that a block may have on sm_90a
  * launch
- *   256 threads a block, 4 blocks resident per multiprocessor, at most 64 registers a thread
+ *   512 threads a block, 2 blocks resident per multiprocessor, at most 64 registers a thread
  */
 
 enum {
-    THREADS = 256,                  /* of a thread block */
-    BLOCKS_PER_MULTIPROCESSOR = 4,  /* resident at once, at least */
+    THREADS = 512,                  /* of a thread block */
+    BLOCKS_PER_MULTIPROCESSOR = 2,  /* resident at once, at least */
+    BINS = 16384,                   /* rows that are added up by blocks */
 };
 
 /* Shared memory, in bytes from the arena's start. */
 enum {
-    TOPS_OFFSET = 0,                /* the largest of each warp */
-    SHARED_BYTES = 32,              /* the arena's size */
+    BINS_OFFSET = 0,                /* sums of rows */
+    TOPS_OFFSET = 65536,            /* the largest of each warp */
+    SHARED_BYTES = 65600,           /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_indexer_bwd_grains_bounds
@@ -50,6 +53,13 @@ DEVICE int minimum(int a, int b) {
 
 DEVICE int maximum(int a, int b) {
     return a > b ? a : b;
+}
+
+#line 2 "templates/indexer_bwd_grains.finite.cuh"
+
+/* A size that counts, or 0: of an infinity and NaN. */
+DEVICE float finite(float size) {
+    return size <= 3.4028235e38f ? size : 0.0f;
 }
 
 #line 1 "templates/indexer_bwd_grains.params.h"
@@ -188,13 +198,24 @@ DEVICE void reduce_add_global(u32 *to, u32 value) {
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
 }
 
-#line 5 "templates/indexer_bwd_grains.bounds.cu"
+#line 2 "templates/ptx/shared.cuh"
+
+/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
+ * "State Spaces", .shared). */
+DEVICE u32 shared_address(u32 offset) {
+    return (u32)__cvta_generic_to_shared(arena) + offset;
+}
+
+#line 7 "templates/indexer_bwd_grains.bounds.cu"
 /*
  * Deterministic backward pass of the indexer, second pass: adds up, for each key, what is added to
  * its row of dik at most, in whole units, each group's share rounded up. Integers, so that the
  * order does not matter.
  *
- * A block takes a group at a time, a thread a key; any grid is right.
+ * A block takes a group at a time, a thread a key; any grid is right. A table of at most BINS rows
+ * is added up in shared memory first, since additions to global memory take four times as long.
+ *
+ * Shared memory: BINS [BINS] u32, and what unit.cuh has. Barriers: bins are empty; they are full.
  */
 
 /* What a group adds to a key's row, in units: its entry number `entry` of the list. */
@@ -204,19 +225,44 @@ DEVICE u32 count_units(const struct indexer_bwd_grains_params *params, i64 group
     for (int member = 0; member < params->group_queries; ++member) {
         const i64 place = group * params->group_queries + member;
         const float size = fabsf(params->grads[place * params->key_stride + entry]);
-        sum += params->reach[place] * (size <= 3.4028235e38f ? size : 0.0f);
+        sum += params->reach[place] * finite(size);
     }
     /* What is too large for all of them counts as the largest that there may be. */
     return (u32)fminf(ceilf(sum * scale), (float)(1u << params->bits));
 }
 
+DEVICE u32 *bins(void) {
+    return (u32 *)(arena + BINS_OFFSET);
+}
+
+/* The block's groups. */
+DEVICE void visit_groups(const struct indexer_bwd_grains_params *params, float scale, bool binned) {
+    for (i64 group = blockIdx.x; group < params->groups; group += gridDim.x) {
+        const int *const keys = params->keys + group * params->key_stride;
+        for (int i = (int)threadIdx.x; i < params->counts[group]; i += THREADS) {
+            const u32 units = count_units(params, group, i, scale);
+            if (binned) {
+                atomic_add_shared(shared_address(BINS_OFFSET + (u32)keys[i] * 4), units);
+            } else {
+                reduce_add_global(&params->bounds[keys[i]], units);
+            }
+        }
+    }
+}
+
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_bwd_grains_params params) {
+    const bool binned = params.rows <= BINS;
+    for (int i = (int)threadIdx.x; i < params.rows && binned; i += THREADS) {
+        bins()[i] = 0;
+    }
     const float scale = __uint_as_float((u32)find_scale(&params) << MANTISSA_BITS);
-    for (i64 group = blockIdx.x; group < params.groups; group += gridDim.x) {
-        const int *const keys = params.keys + group * params.key_stride;
-        for (int i = (int)threadIdx.x; i < params.counts[group]; i += THREADS) {
-            reduce_add_global(&params.bounds[keys[i]], count_units(&params, group, i, scale));
+    __syncthreads();
+    visit_groups(&params, scale, binned);
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < params.rows && binned; i += THREADS) {
+        if (bins()[i] > 0) {
+            reduce_add_global(&params.bounds[i], bins()[i]);
         }
     }
 }

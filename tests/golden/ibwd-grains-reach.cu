@@ -97,6 +97,13 @@ DEVICE float block_maximum(const float *warps) {
     return warp_maximum(warps[lane < THREADS / 32 ? lane : 0]);
 }
 
+#line 2 "templates/indexer_bwd_grains.finite.cuh"
+
+/* A size that counts, or 0: of an infinity and NaN. */
+DEVICE float finite(float size) {
+    return size <= 3.4028235e38f ? size : 0.0f;
+}
+
 #line 1 "templates/indexer_bwd_grains.params.h"
 /*
  * Arguments of the indexer_bwd_grains kernels, which find the grains of dik's rows
@@ -126,7 +133,7 @@ struct indexer_bwd_grains_params {
                */
 };
 
-#line 5 "templates/indexer_bwd_grains.reach.cu"
+#line 6 "templates/indexer_bwd_grains.reach.cu"
 /*
  * Deterministic backward pass of the indexer, first pass: what each member of a group adds to a row
  * of dik at most for a gradient of 1, the largest column of sum over h of |w[h]| |iq[h, :]|; and of
@@ -139,11 +146,6 @@ struct indexer_bwd_grains_params {
  */
 
 enum { WARPS = THREADS / 32, LANE_COLUMNS = 4 };
-
-/* A size that counts, or 0. */
-DEVICE float finite(float size) {
-    return size <= 3.4028235e38f ? size : 0.0f;
-}
 
 /* A query's reach; by a warp. */
 DEVICE float find_reach(const struct indexer_bwd_grains_params *params, int query) {

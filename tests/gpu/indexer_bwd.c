@@ -140,7 +140,7 @@ static const struct refused_change changes[] = {
     SET(grad.strides[0], 49),
     SET_AS(diq.data, "diq is NULL", 0),
     SET_AS(diq.data, "16 bytes", 0x1008),
-    SET(diq.strides[0], 128),
+    SET_AS(diq.strides[0], "diq.strides", 128),
     SET_AS(dw.data, "dw is NULL", 0),
     SET(dw.strides[0], 1),
     SET_AS(dik.data, "none of dik", 0),

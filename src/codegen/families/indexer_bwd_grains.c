@@ -10,7 +10,14 @@
 #include "codegen/plan/limits.h"
 #include "codegen/spec/keys.h"
 
-enum { THREADS = 256, BLOCKS = 4 /* of a multiprocessor: bound by memory */ };
+enum {
+    THREADS = 256,
+    BLOCKS = 4, /* of a multiprocessor: bound by memory */
+    /* Of the pass `bounds`. */
+    BOUNDS_THREADS = 512,
+    BOUNDS_BLOCKS = 2,
+    BINS = 16 * 1024, /* 64 KB: also of GPUs with little shared memory one block has them */
+};
 
 static const char *const passes[] = {"reach", "bounds", "grains", NULL};
 static const char *const templates[] = {
@@ -24,13 +31,23 @@ static const struct smelt__key keys[] = {
 static int plan_grains(const struct smelt__spec *spec, const struct smelt__arch *arch,
                        struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t pass = smelt__spec_get(spec, "pass");
-    (void)arch, (void)message; /* every architecture has all of them */
+    const int bounds = pass == SMELT__GRAINS_BOUNDS;
+    const int room = arch->shared_per_multiprocessor / (BINS * 4 + arch->shared_reserved + THREADS);
+    (void)message; /* every architecture has all of them */
     plan->variant = passes[pass];
     plan->template_name = templates[pass];
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_bwd_grains_%s",
              plan->variant);
-    smelt__plan_set_threads(plan, THREADS, BLOCKS);
-    smelt__plan_add_region(plan, "TOPS_OFFSET", THREADS / 32 * 4, 4, "the largest of each warp");
+    smelt__plan_set_threads(plan, bounds ? BOUNDS_THREADS : THREADS,
+                            !bounds                ? BLOCKS
+                            : room < BOUNDS_BLOCKS ? room
+                                                   : BOUNDS_BLOCKS);
+    if (bounds) {
+        smelt__plan_add(plan, "BINS", BINS, SMELT__DERIVED, "rows that are added up by blocks");
+        smelt__plan_add_region(plan, "BINS_OFFSET", BINS * 4, 16, "sums of rows");
+    }
+    smelt__plan_add_region(plan, "TOPS_OFFSET", plan->threads / 32 * 4, 4,
+                           "the largest of each warp");
     return 0;
 }
 

@@ -1,0 +1,6 @@
+//@use common/base.cuh
+
+/* A size that counts, or 0: of an infinity and NaN. */
+DEVICE float finite(float size) {
+    return size <= 3.4028235e38f ? size : 0.0f;
+}

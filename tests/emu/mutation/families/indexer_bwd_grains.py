@@ -1,0 +1,28 @@
+"""By what is rounded what is added to rows of dik: through whole calls, whose dik must be the same bits
+in whatever order thread blocks run."""
+
+from configurations import Check
+
+
+def check(name, keys, which, options, **more):
+    return Check(name, f"indexer_bwd:{keys},deterministic=1,variant=mma", f"indexer_bwd_grains:pass={which}",
+                 options, **more)
+
+
+UNSETTLED = "a grain that is finer or coarser than it need be changes few bits"
+
+# Together they reach every statement (coverage.py --suggest).
+COVERAGE = ("grains-reach", "grains-bounds", "grains-grains")
+
+NARROW, WIDE = "heads=5,dim=64,topk=100", "heads=3,dim=128,topk=70"
+LISTS = "--strided --queries 19 --rows 60 --seed 70 --lists adversarial"
+
+CONFIGURATIONS = tuple(
+    check(f"grains-{which}{suffix}", keys, which, options, **more)
+    for which in ("reach", "bounds", "grains")
+    for suffix, keys, options, more in (
+        ("", NARROW, LISTS, {}),
+        ("-wide", WIDE, "--queries 40 --rows 50 --lists drift", {"schedules": 2}),
+        ("-far", NARROW, "--far --queries 5 --lists random", {"schedules": 1}),
+    )
+)
