@@ -386,3 +386,21 @@ def test_cudnn_top_k(device):
     assert cudnn.indexer_top_k_wrapper(values[:3], lengths, 4, return_val=False)["values"] is None
     with pytest.raises(ValueError, match="sequences of 2"):
         cudnn.indexer_top_k_wrapper(values, lengths[:2], 4, next_n=2)
+
+
+def test_prime_rl_deepseek_v4(device):
+    """A sentinel's row behind the keys takes no part and no gradient; lse in base 2 with the sink in it."""
+    problem = Problem(device, tokens=4, rows=7, heads=2, dqk=64, batches=2, sink=True, width=5)
+    kv = torch.nn.functional.pad(problem.kv.detach(), (0, 0, 0, 1)).unsqueeze(2).requires_grad_()
+    lists = problem.indices.masked_fill(problem.indices < 0, 7).unsqueeze(2)
+    leaves = (problem.q, kv, problem.sink)
+    out, lse = prime_rl.dsv4_sparse_attn(problem.q, kv, lists, problem.sink, problem.scale)
+    true_out, true_lse, _, (dq, dkv, dsink) = problem.truth()
+    check_out(out, true_out)
+    whole = torch.logaddexp(true_lse.double(), problem.sink.detach().double())
+    check_sums(lse, whole * math.log2(math.e))
+    got = torch.autograd.grad(out, leaves, problem.grad_out)
+    check_grad(got[0], dq)
+    check_grad(got[1][:, :-1, 0], dkv)
+    check_grad(got[2], dsink)
+    assert bool((got[1][:, -1] == 0).all())

@@ -19,6 +19,7 @@ from .._indexer import indexer_logits, topk_select
 from .._indexer_training import indexer_backward, indexer_scores, sparse_scores
 from .._sparse_attention import sparse_attention, sparse_attention_backward
 from ._conventions import from_flash_mla, int32, to_flash_mla
+from ._mla import scale_of
 
 
 class TupleDict(dict):
@@ -40,10 +41,6 @@ def _on(stream):
     return torch.cuda.stream(torch.cuda.ExternalStream(int(stream)))
 
 
-def _scale(q: Tensor, softmax_scale: float | None) -> float:
-    return q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
-
-
 @torch.no_grad()
 def sparse_attention_forward_wrapper(
     q: Tensor,
@@ -60,7 +57,7 @@ def sparse_attention_forward_wrapper(
             q,
             kv,
             int32(topk_idxs),
-            _scale(q, softmax_scale),
+            scale_of(q, softmax_scale),
             dv=512 if q.shape[-1] in (512, 576) else None,
             sink=attn_sink,
             topk_length=topk_length,
@@ -96,7 +93,7 @@ def sparse_attention_backward_wrapper(
             int32(topk_idxs),
             out,
             from_flash_mla(lse),
-            _scale(q, softmax_scale),
+            scale_of(q, softmax_scale),
             topk_length=topk_length,
             sink=attn_sink,
         )

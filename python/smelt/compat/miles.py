@@ -14,8 +14,8 @@ from torch import Tensor
 from .._indexer import indexer_logits
 from .._sparse_attention import sparse_attention, sparse_attention_backward
 from ._conventions import LOG2E, from_base2, int32, to_base2_with_sink
+from ._mla import scale_of
 from .slime import indexer_bwd_interface, lighting_indexer
-from .tilelang import _scale
 
 
 @torch.no_grad()
@@ -29,17 +29,7 @@ def sparse_mqa_fwd_interface(
     **tuning,
 ) -> tuple[Tensor, Tensor]:
     """(out [B, T, H, D] bf16, lse [B, T, H] fp32: log2 of the denominator, the sink in it)"""
-    out, lse = sparse_attention(
-        q,
-        kv,
-        int32(topk_idxs),
-        _scale(q, sm_scale),
-        dv=q.shape[-1],
-        sink=attn_sink,
-        return_lse=True,
-        backend="smelt",
-    )
-    return out, to_base2_with_sink(lse, attn_sink)
+    return sparse_attn_tilelang(q, kv, attn_sink, topk_idxs, sm_scale, return_lse=True)
 
 
 @torch.no_grad()
@@ -66,7 +56,7 @@ def sparse_mqa_bwd_interface(
         int32(topk_idxs),
         o,
         from_base2(lse),
-        _scale(q, sm_scale),
+        scale_of(q, sm_scale),
         dkv_dtype=torch.float32 if return_dkv_accum_dtype else None,
     )
     delta = (o.float() * do.float()).sum(-1)
@@ -89,7 +79,7 @@ def sparse_attn_tilelang(
         q,
         kv,
         int32(topk_idxs),
-        _scale(q, sm_scale),
+        scale_of(q, sm_scale),
         dv=q.shape[-1],
         sink=attn_sink,
         return_lse=True,

@@ -1,4 +1,4 @@
-"""prime-rl's sparse MLA kernels.
+"""prime-rl's sparse MLA kernels, its DeepSeek-V4 attention and its indexer.
 
 Their contract: q [1, T, H, 576], kv [1, S + 1, 1, 576], whose last row is a sentinel that masked slots
 name (S; anything above counts as masked, too); indices [1, T, 1, topk]; lse [1, T, H] in base 2. The
@@ -12,34 +12,16 @@ import torch
 from torch import Tensor
 
 from .._indexer import indexer_topk, quantize
-from .._sparse_attention import sparse_attention, sparse_attention_backward
-from ._conventions import from_base2, int32, one_group, to_base2
-from .tilelang import _scale
+from ._conventions import int32, one_group
+from ._mla import attend, gradients
+from .miles import sparse_attn_tilelang
 
 DEFAULT_BUCKET_SIZES = (256, 512, 1024, 1536, 2048)
 
 
-def _forward(q, kv, indices, sm_scale, d_v, buckets):
-    rows, lists = one_group(kv, indices)
-    out, lse = sparse_attention(
-        q,
-        rows[:, :-1],
-        lists,
-        _scale(q, sm_scale),
-        dv=d_v,
-        buckets=buckets,
-        return_lse=True,
-        backend="smelt",
-    )
-    return out, to_base2(lse)
-
-
 def _backward(q, kv, o, do, indices, lse, sm_scale, buckets):
-    rows, lists = one_group(kv, indices)
-    dq, dkv, _ = sparse_attention_backward(
-        do, q, rows[:, :-1], lists, o, from_base2(lse), _scale(q, sm_scale), buckets=buckets
-    )
-    return dq, torch.nn.functional.pad(dkv, (0, 0, 0, 1)).unsqueeze(-2)
+    dq, dkv = gradients(q, kv[:, :-1], o, do, indices, lse, sm_scale, buckets)
+    return dq, torch.nn.functional.pad(dkv, (0, 0, 0, 0, 0, 1))  # nothing for the sentinel
 
 
 @torch.no_grad()
@@ -47,7 +29,7 @@ def sparse_mla_fwd_interface(
     q: Tensor, kv: Tensor, indices: Tensor, sm_scale: float | None = None, d_v: int = 512, **tuning
 ) -> tuple[Tensor, Tensor]:
     """(out [1, T, H, d_v] bf16, lse [1, T, H] fp32 in base 2)"""
-    return _forward(q, kv, indices, sm_scale, d_v, None)
+    return attend(q, kv[:, :-1], indices, sm_scale, d_v)
 
 
 @torch.no_grad()
@@ -75,7 +57,7 @@ def sparse_mla_fwd_bucketed(
     bucket_sizes: tuple[int, ...] = DEFAULT_BUCKET_SIZES,
 ) -> tuple[Tensor, Tensor]:
     """As sparse_mla_fwd_interface."""
-    return _forward(q, kv, indices, sm_scale, d_v, bucket_sizes)
+    return attend(q, kv[:, :-1], indices, sm_scale, d_v, bucket_sizes)
 
 
 @torch.no_grad()
@@ -106,6 +88,15 @@ def sparse_mla_bwd_bucketed_sorted(
 ):
     """As sparse_mla_bwd."""
     return sparse_mla_bwd_bucketed(q, kv, o, do, indices, lse, sm_scale, bucket_sizes)
+
+
+def dsv4_sparse_attn(
+    q: Tensor, kv: Tensor, indices: Tensor, sinks: Tensor, sm_scale: float
+) -> tuple[Tensor, Tensor]:
+    """(out [B, T, H, D], differentiable, and lse [B, T, H]: log2 of the denominator, the sink in it) of q
+    [B, T, H, D], kv [B, S + 1, 1, D] with the sentinel's row, indices [B, T, 1, topk], sinks [H]."""
+    rows, lists = one_group(kv[:, :-1], indices)
+    return sparse_attn_tilelang(q, rows, sinks, lists, sm_scale, return_lse=True)
 
 
 @torch.no_grad()

@@ -11,17 +11,8 @@ from torch import Tensor
 
 from .._indexer import indexer_logits, indexer_topk, indexer_windows
 from .._indexer_training import indexer_backward, indexer_scores
-from .._sparse_attention import sparse_attention, sparse_attention_backward
-from ._conventions import from_base2, int32, one_group, to_base2
-from .tilelang import _scale
-
-
-def _attend(q: Tensor, kv: Tensor, indices: Tensor, sm_scale: float | None, d_v: int):
-    rows, lists = one_group(kv, indices)
-    out, lse = sparse_attention(
-        q, rows, lists, _scale(q, sm_scale), dv=d_v, return_lse=True, backend="smelt"
-    )
-    return out, to_base2(lse)
+from ._conventions import int32
+from ._mla import attend, gradients
 
 
 @torch.no_grad()
@@ -37,7 +28,7 @@ def sparse_mla_fwd_interface(
     """(out [T, H, d_v] bf16, lse [T, H] fp32 in base 2)"""
     if return_p_sum:
         raise NotImplementedError("smelt: sparse_mla_fwd_interface with return_p_sum is not there")
-    return _attend(q, kv, indices, sm_scale, d_v)
+    return attend(q, kv, indices, sm_scale, d_v)
 
 
 @torch.no_grad()
@@ -55,11 +46,7 @@ def sparse_mla_bwd(
     **tuning,
 ) -> tuple[Tensor, Tensor]:
     """(dq, dkv), of the shapes of q and kv."""
-    rows, lists = one_group(kv, indices)
-    dq, dkv, _ = sparse_attention_backward(
-        do, q, rows, lists, o, from_base2(lse), _scale(q, sm_scale)
-    )
-    return dq, dkv.unsqueeze(-2)
+    return gradients(q, kv, o, do, indices, lse, sm_scale)
 
 
 class SparseMLA:
@@ -68,7 +55,7 @@ class SparseMLA:
     @staticmethod
     def apply(q: Tensor, kv: Tensor, indices: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
         """(out, lse in base 2), out differentiable."""
-        return _attend(q, kv, indices, scaling, 512 if q.shape[-1] in (512, 576) else None)
+        return attend(q, kv, indices, scaling, 512 if q.shape[-1] in (512, 576) else None)
 
 
 def generate_varlen_mask_params(cu_seqlens: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,18 +11,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .._sparse_attention import sparse_attention, sparse_attention_backward
-from ._conventions import from_base2, one_group, to_base2
+from ._mla import attend, gradients
 
 
 def _causal(indices: Tensor) -> Tensor:
-    """Slots beyond the query's own number masked; indices [B, T, topk]."""
-    query = torch.arange(indices.shape[1], device=indices.device, dtype=indices.dtype)[:, None]
-    return indices.masked_fill(indices > query, -1)
-
-
-def _scale(q: Tensor, sm_scale: float | None) -> float:
-    return q.shape[-1] ** -0.5 if sm_scale is None else sm_scale
+    """Slots beyond the query's own number masked; indices [B, T, 1, topk]."""
+    query = torch.arange(indices.shape[1], device=indices.device, dtype=indices.dtype)
+    return indices.masked_fill(indices > query[:, None, None], -1)
 
 
 @torch.no_grad()
@@ -40,11 +35,7 @@ def sparse_mla_fwd_interface(
     """(out [B, T, H, d_v] bf16, lse [B, T, H] fp32 in base 2)"""
     if return_p_sum:
         raise NotImplementedError("smelt: sparse_mla_fwd_interface with return_p_sum is not there")
-    rows, lists = one_group(kv, indices)
-    out, lse = sparse_attention(
-        q, rows, _causal(lists), _scale(q, sm_scale), dv=d_v, return_lse=True, backend="smelt"
-    )
-    return out, to_base2(lse)
+    return attend(q, kv, _causal(indices), sm_scale, d_v)
 
 
 @torch.no_grad()
@@ -63,8 +54,4 @@ def sparse_mla_bwd(
     """(dq, dkv), of the shapes of q and kv."""
     if not is_casual or return_kernel:
         raise NotImplementedError("smelt: sparse_mla_bwd is causal, and has no kernel to return")
-    rows, lists = one_group(kv, indices)
-    dq, dkv, _ = sparse_attention_backward(
-        do, q, rows, _causal(lists), o, from_base2(lse), _scale(q, sm_scale)
-    )
-    return dq, dkv.unsqueeze(-2)
+    return gradients(q, kv, o, do, _causal(indices), lse, sm_scale)
