@@ -14,15 +14,15 @@ def check(name, keys, options, knobs="", **more):
 
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("scores",)
+COVERAGE = ("slots",)
 
 CONFIGURATIONS = (
     # Seed 3: one block for all queries. A warp has two pieces, the last not whole.
-    check("scores", "heads=9,dim=128", "--queries 11 --rows 90 --width 137 --lists adversarial --topk-length --seed 3",
+    check("slots", "heads=9,dim=128", "--queries 11 --rows 90 --width 137 --lists adversarial --topk-length --seed 3",
           knobs="warps=4,warp_keys=16"),
-    check("scores-narrow", "heads=8,dim=64", "--strided --queries 5 --rows 60 --width 140 --lists adversarial --seed 4"),
-    check("scores-one", "heads=1,dim=64", "--queries 1 --rows 1 --width 1 --lists full", schedules=1),
+    check("slots-narrow", "heads=8,dim=64", "--strided --queries 5 --rows 60 --width 140 --lists adversarial --seed 4"),
+    check("slots-one", "heads=1,dim=64", "--queries 1 --rows 1 --width 1 --lists full", schedules=1),
     # Every tensor's every dimension reaches past 2^32 elements.
-    check("scores-far", "heads=3,dim=64", "--far --queries 5 --rows 40 --width 70 --lists random --topk-length",
+    check("slots-far", "heads=3,dim=64", "--far --queries 5 --rows 40 --width 70 --lists random --topk-length",
           schedules=1),
 )
