@@ -20,6 +20,7 @@ import argparse
 import pathlib
 import sys
 
+import backward
 import indexer
 import indexer_scores
 import smelt_library
@@ -41,6 +42,9 @@ class Row(indexer_scores.Row):
     def make(self):
         super().make()
         generator = torch.Generator(device="cuda").manual_seed(4)
+        if self.drift:  # of distinct keys, as a selection's are
+            self.rows, self.topk = self.tokens, TOPK
+            self.indices = backward.drift_lists(self, generator).contiguous()
         shape = (self.tokens, TOPK)
         self.target = torch.rand(shape, device="cuda", generator=generator).pow_(8)
         self.target /= self.target.sum(dim=1, keepdim=True)
@@ -166,7 +170,7 @@ def main():
     options = parser.parse_args()
     import torch as imported
 
-    torch = indexer.torch = indexer_scores.torch = imported
+    torch = backward.torch = indexer.torch = indexer_scores.torch = imported
     if not torch.cuda.is_available():
         print("no GPU", file=sys.stderr)
         return 3
