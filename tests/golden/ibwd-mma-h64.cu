@@ -9,7 +9,7 @@
  * knobs (by the spec, or by rule)
  *   GROUP_QUERIES                    1  rule     queries of an item
  *   STAGES                           2  rule     key blocks in flight
- *   BLOCKS_PER_MULTIPROCESSOR        2  rule     resident at once, at least
+ *   BLOCKS_PER_MULTIPROCESSOR        3  rule     resident at once, at least
  * shared memory (offset, bytes)
  *   QUERY_OFFSET                     0    16384  rows of queries; at the end those of diq
  *   KEYS_OFFSET                  16384    32768  key blocks
@@ -19,7 +19,7 @@
  *   ITEM_OFFSET                  59392       12  which queries
  *   SHARED_BYTES                 59404  of 232448 that a block may have on sm_90a
  * launch
- *   128 threads a block, 2 blocks resident per multiprocessor, at most 255 registers a thread
+ *   128 threads a block, 3 blocks resident per multiprocessor, at most 168 registers a thread
  *   1 block a group
  *   persistent: one such block after another in a resident one
  */
@@ -34,13 +34,13 @@ enum {
     WARPS = 4,                      /* of a thread block */
     QUERY_ROWS = 64,                /* rows of a query: heads, padded */
     BLOCK_HEADS = 64,               /* rows of an item */
-    KEY_TILES = 4,                  /* tiles of 16 keys in a unit of dK */
+    KEY_TILES = 2,                  /* tiles of 16 keys in a unit of dK */
     ENTRY_SLOTS = 4,                /* key blocks whose keys' numbers are kept */
     GROUP_TILES = 1,                /* its keys are one list, whoever has them */
     TENSOR_MAPS = 0,                /* no rows come by the copy engine */
     VECTOR_REDUCTIONS = 1,          /* 1: four values are added to global memory at once */
     THREADS = 128,                  /* of a thread block */
-    BLOCKS_PER_MULTIPROCESSOR = 2,  /* resident at once, at least */
+    BLOCKS_PER_MULTIPROCESSOR = 3,  /* resident at once, at least */
 };
 
 /* Shared memory, in bytes from the arena's start. */

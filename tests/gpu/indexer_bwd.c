@@ -94,6 +94,32 @@ static int far_case(const struct suite *suite, int number, struct suite_case *on
     return 1;
 }
 
+/* ---- one launch a thousand times ------------------------------------------------------------- */
+
+/* Several items of each thread block. */
+static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
+    static const struct {
+        const char *spec;
+        int tokens;
+    } cases[] = {
+        {"indexer_bwd:heads=64,dim=128,topk=640", 800},
+        {"indexer_bwd:heads=64,dim=128,topk=640,deterministic=1", 800},
+        {"indexer_bwd:heads=16,dim=128,topk=640,deterministic=1", 2000},
+        {"indexer_bwd:heads=100,dim=64,topk=640,deterministic=1", 400},
+        {"indexer_bwd:heads=32,dim=128,topk=640,deterministic=1,variant=mma", 800},
+    };
+    if (number >= COUNT(cases))
+        return 0;
+    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
+    one->sample = 4;
+    one->problem.seed = suite->seed;
+    one->problem.tokens = suite->quick || suite->emulated ? 12 : cases[number].tokens;
+    one->problem.rows = suite->quick || suite->emulated ? 200 : 3000;
+    if (suite->quick || suite->emulated)
+        one->problem.width = 70;
+    return 1;
+}
+
 /* ---- launches -------------------------------------------------------------------------------- */
 
 static const char *const launches[] = {
@@ -177,6 +203,7 @@ static const struct suite_group groups[] = {{"arguments", run_arguments}, {NULL,
 const struct suite_operator suite_operator_indexer_bwd = {.matrix = matrix_case,
                                                           .large = large_case,
                                                           .far = far_case,
+                                                          .repeated = repeated_case,
                                                           .launches = launches,
                                                           .launch = launch_options,
                                                           .groups = groups};

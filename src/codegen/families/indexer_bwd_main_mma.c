@@ -4,9 +4,10 @@
  *
  * The rule. A warp has 16 rows. Up to 16 heads are padded to 16 rows and up to 32 to 32, and so
  * many neighbouring queries share an item that it has 64: four warps then share what is gathered,
- * and a key that several of the queries have is added to dik once. Of the sizes of a unit of dK the
- * one is taken that leaves the busiest warp the least, of equal ones the largest, which reads Q the
- * least often.
+ * and a key that several of the queries have is added to dik once. As many blocks are resident as
+ * registers and shared memory leave room for, since one hides the other's waits. Of the sizes of a
+ * unit of dK the one is taken that leaves the busiest warp the least, of equal ones the largest
+ * with which those blocks fit: it reads Q the least often.
  */
 #include <limits.h>
 
@@ -22,7 +23,7 @@ enum {
     MOST_KEY_TILES = 4,
     WARP = 32, /* threads */
     DEFAULT_STAGES = 2,
-    MOST_BLOCKS = 3,
+    MOST_BLOCKS = 4,
     OTHER_REGISTERS = 36,  /* addresses, loop state */
     TILE_ALIGNMENT = 1024, /* bytes; the swizzle repeats every 1024 */
     SMALL_ALIGNMENT = 128,
@@ -68,14 +69,6 @@ static int unit_cost(const struct choice *choice, int key_tiles) {
     return (units + warps_of(choice) - 1) / warps_of(choice) * key_tiles;
 }
 
-static int choose_key_tiles(const struct choice *choice) {
-    int best = MOST_KEY_TILES;
-    for (int tiles = MOST_KEY_TILES / 2; tiles >= 1; tiles /= 2)
-        if (unit_cost(choice, tiles) < unit_cost(choice, best))
-            best = tiles;
-    return best;
-}
-
 /* An estimate: dQ all along, then the larger of X with dX, or a unit of dK with its operands. */
 static int registers_needed(const struct choice *choice) {
     const int dq = choice->dim / 2, scores = KEYS / 2 + KEYS / 4 + 8;
@@ -90,13 +83,25 @@ static int fits(const struct choice *choice, const struct smelt__arch *arch,
                               registers_needed(choice), misses);
 }
 
+/* The largest unit of the least cost with which so many blocks fit. */
+static int choose_key_tiles(struct choice *choice, const struct smelt__arch *arch,
+                            struct smelt__plan *scratch, struct smelt__misses *misses) {
+    int least = unit_cost(choice, 1);
+    for (int tiles = 2; tiles <= MOST_KEY_TILES; tiles *= 2)
+        least = unit_cost(choice, tiles) < least ? unit_cost(choice, tiles) : least;
+    for (choice->key_tiles = MOST_KEY_TILES; choice->key_tiles >= 1; choice->key_tiles /= 2)
+        if (unit_cost(choice, choice->key_tiles) == least && fits(choice, arch, scratch, misses))
+            return 1;
+    return 0;
+}
+
 /* As many blocks as fit. */
 static int choose_blocks(struct choice *choice, const struct smelt__spec *spec,
                          const struct smelt__arch *arch, struct smelt__plan *scratch,
                          struct smelt__misses *misses) {
     const int asked = smelt__spec_knob(spec, "blocks", 0);
     for (choice->blocks = asked ? asked : MOST_BLOCKS; choice->blocks >= 1; choice->blocks--) {
-        if (fits(choice, arch, scratch, misses))
+        if (choose_key_tiles(choice, arch, scratch, misses))
             return 1;
         if (asked)
             return 0;
@@ -157,7 +162,6 @@ int smelt__indexer_bwd_main_plan_mma(const struct smelt__spec *spec, const struc
     };
     if (choose_rows(&choice, spec, message))
         return -1;
-    choice.key_tiles = choose_key_tiles(&choice);
     if (!choose_blocks(&choice, spec, arch, plan, &misses)) {
         smelt__misses_explain(&misses, spec, arch, "fewer stages or blocks or a smaller group",
                               "fewer blocks or a smaller group", "", message);
