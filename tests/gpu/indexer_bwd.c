@@ -52,47 +52,35 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 /* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
 
 /* T x H x D, and T x width, pass 2^31 elements; more keys than a map of the lists holds. */
-static int large_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const struct {
-        const char *name, *spec;
-        int64_t tokens, rows;
-    } cases[] = {
-        {"large: indexer_bwd, T x H x D above 2^31", "indexer_bwd:heads=128,dim=128,topk=64",
-         140000, 300},
-        {"large: indexer_bwd, T x width above 2^31", "indexer_bwd:heads=40,dim=64,topk=4096",
-         530000, 5000},
-        {"large: indexer_bwd, S x D above 2^31", "indexer_bwd:heads=33,dim=128,topk=64", 5,
-         (1 << 24) + 77},
-        {"large: indexer_bwd, deterministic, T x width above 2^31",
-         "indexer_bwd:heads=64,dim=64,topk=4096,deterministic=1", 530000, 5000},
-    };
-    if (number >= COUNT(cases))
-        return 0;
-    one->name = cases[number].name;
-    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
-    one->sample = 4;
-    one->problem.seed = suite->seed;
-    one->problem.tokens = cases[number].tokens;
-    one->problem.rows = cases[number].rows;
-    return 1;
-}
+static const struct suite_case large[] = {
+    {.name = "large: indexer_bwd, T x H x D above 2^31",
+     .spec = "indexer_bwd:heads=128,dim=128,topk=64",
+     .sample = 4,
+     .problem = {.tokens = 140000, .rows = 300}},
+    {.name = "large: indexer_bwd, T x width above 2^31",
+     .spec = "indexer_bwd:heads=40,dim=64,topk=4096",
+     .sample = 4,
+     .problem = {.tokens = 530000, .rows = 5000}},
+    {.name = "large: indexer_bwd, S x D above 2^31",
+     .spec = "indexer_bwd:heads=33,dim=128,topk=64",
+     .sample = 4,
+     .problem = {.tokens = 5, .rows = (1 << 24) + 77}},
+    {.name = "large: indexer_bwd, deterministic, T x width above 2^31",
+     .spec = "indexer_bwd:heads=64,dim=64,topk=4096,deterministic=1",
+     .sample = 4,
+     .problem = {.tokens = 530000, .rows = 5000}},
+    {.name = NULL},
+};
 
-static int far_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const char *const names[] = {"far: indexer_bwd, random lists",
-                                        "far: indexer_bwd, deterministic, adversarial lists"};
-    static const char *const specs[] = {"indexer_bwd:heads=5,dim=128,topk=90",
-                                        "indexer_bwd:heads=40,dim=64,topk=90,deterministic=1"};
-    if (number >= COUNT(names))
-        return 0;
-    one->name = names[number];
-    snprintf(one->spec, sizeof one->spec, "%s", specs[number]);
-    one->problem.seed = suite->seed + (uint64_t)number;
-    one->problem.tokens = 5;
-    one->problem.rows = 300;
-    one->problem.lists = number == 0 ? SMELT__LISTS_RANDOM : SMELT__LISTS_ADVERSARIAL;
-    one->problem.far = 1;
-    return 1;
-}
+static const struct suite_case far[] = {
+    {.name = "far: indexer_bwd, random lists",
+     .spec = "indexer_bwd:heads=5,dim=128,topk=90",
+     .problem = {.tokens = 5, .rows = 300, .lists = SMELT__LISTS_RANDOM}},
+    {.name = "far: indexer_bwd, deterministic, adversarial lists",
+     .spec = "indexer_bwd:heads=40,dim=64,topk=90,deterministic=1",
+     .problem = {.tokens = 5, .rows = 300, .lists = SMELT__LISTS_ADVERSARIAL}},
+    {.name = NULL},
+};
 
 /* ---- one launch a thousand times ------------------------------------------------------------- */
 
@@ -201,8 +189,8 @@ static void run_arguments(struct suite *suite) {
 static const struct suite_group groups[] = {{"arguments", run_arguments}, {NULL, NULL}};
 
 const struct suite_operator suite_operator_indexer_bwd = {.matrix = matrix_case,
-                                                          .large = large_case,
-                                                          .far = far_case,
+                                                          .large = large,
+                                                          .far = far,
                                                           .repeated = repeated_case,
                                                           .launches = launches,
                                                           .launch = launch_options,

@@ -26,28 +26,17 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     return 1;
 }
 
-static int large_case(const struct suite *suite, int number, struct suite_case *one) {
-    if (number > 0)
-        return 0;
-    one->name = "large: clean, T x S above 2^31";
-    snprintf(one->spec, sizeof one->spec, "indexer_clean");
-    one->problem.seed = suite->seed;
-    one->problem.tokens = 2100;
-    one->problem.rows = (1 << 20) + 5;
-    return 1;
-}
+static const struct suite_case large[] = {
+    {.name = "large: clean, T x S above 2^31",
+     .spec = "indexer_clean",
+     .problem = {.tokens = 2100, .rows = (1 << 20) + 5}},
+    {.name = NULL},
+};
 
-static int far_case(const struct suite *suite, int number, struct suite_case *one) {
-    if (number > 0)
-        return 0;
-    one->name = "far: clean";
-    snprintf(one->spec, sizeof one->spec, "indexer_clean");
-    one->problem.seed = suite->seed;
-    one->problem.tokens = 11;
-    one->problem.rows = 300;
-    one->problem.far = 1;
-    return 1;
-}
+static const struct suite_case far[] = {
+    {.name = "far: clean", .spec = "indexer_clean", .problem = {.tokens = 11, .rows = 300}},
+    {.name = NULL},
+};
 
 static const char *const launches[] = {"indexer_clean", NULL};
 
@@ -61,8 +50,8 @@ static void launch_options(const struct suite *suite, struct smelt__problem_opti
 static const struct suite_group groups[] = {{"arguments", run_indexer_arguments}, {NULL, NULL}};
 
 const struct suite_operator suite_operator_indexer_clean = {.matrix = matrix_case,
-                                                            .large = large_case,
-                                                            .far = far_case,
+                                                            .large = large,
+                                                            .far = far,
                                                             .launches = launches,
                                                             .launch = launch_options,
                                                             .groups = groups};

@@ -50,46 +50,37 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 /* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
 
 /* T x S, and T x H x D, pass 2^31 elements. */
-static int large_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const struct {
-        const char *name, *spec;
-        int64_t tokens, rows;
-    } cases[] = {
-        {"large: logits, T x S above 2^31", "indexer_logits:heads=8,dim=64,dtype=fp8", 2100,
-         (1 << 20) + 5},
-        {"large: logits, T x H x D above 2^31", "indexer_logits:heads=128,dim=128,dtype=fp8",
-         140000, 300},
-        {"large: logits, S x D above 2^31", "indexer_logits:heads=2,dim=128,dtype=bf16", 5,
-         (1 << 24) + 77},
-    };
-    if (number >= COUNT(cases))
-        return 0;
-    one->name = cases[number].name;
-    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
-    one->sample = 16;
-    one->problem.seed = suite->seed;
-    one->problem.tokens = cases[number].tokens;
-    one->problem.rows = cases[number].rows;
-    return 1;
-}
+static const struct suite_case large[] = {
+    {.name = "large: logits, T x S above 2^31",
+     .spec = "indexer_logits:heads=8,dim=64,dtype=fp8",
+     .sample = 16,
+     .problem = {.tokens = 2100, .rows = (1 << 20) + 5}},
+    {.name = "large: logits, T x H x D above 2^31",
+     .spec = "indexer_logits:heads=128,dim=128,dtype=fp8",
+     .sample = 16,
+     .problem = {.tokens = 140000, .rows = 300}},
+    {.name = "large: logits, S x D above 2^31",
+     .spec = "indexer_logits:heads=2,dim=128,dtype=bf16",
+     .sample = 16,
+     .problem = {.tokens = 5, .rows = (1 << 24) + 77}},
+    {.name = NULL},
+};
 
-static int far_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const char *const specs[] = {"indexer_logits:heads=5,dim=128,dtype=bf16",
-                                        "indexer_logits:heads=8,dim=64,dtype=fp8"};
-    static const char *const names[] = {
-        "far: logits, bf16, random windows", "far: logits, fp8, random windows",
-        "far: logits, bf16, adversarial windows", "far: logits, fp8, adversarial windows"};
-    if (number >= COUNT(names))
-        return 0;
-    one->name = names[number];
-    snprintf(one->spec, sizeof one->spec, "%s", specs[number % 2]);
-    one->problem.seed = suite->seed + (uint64_t)number;
-    one->problem.tokens = 11;
-    one->problem.rows = 300;
-    one->problem.lists = number < 2 ? SMELT__LISTS_RANDOM : SMELT__LISTS_ADVERSARIAL;
-    one->problem.far = 1;
-    return 1;
-}
+static const struct suite_case far[] = {
+    {.name = "far: logits, bf16, random windows",
+     .spec = "indexer_logits:heads=5,dim=128,dtype=bf16",
+     .problem = {.tokens = 11, .rows = 300, .lists = SMELT__LISTS_RANDOM}},
+    {.name = "far: logits, fp8, random windows",
+     .spec = "indexer_logits:heads=8,dim=64,dtype=fp8",
+     .problem = {.tokens = 11, .rows = 300, .lists = SMELT__LISTS_RANDOM}},
+    {.name = "far: logits, bf16, adversarial windows",
+     .spec = "indexer_logits:heads=5,dim=128,dtype=bf16",
+     .problem = {.tokens = 11, .rows = 300, .lists = SMELT__LISTS_ADVERSARIAL}},
+    {.name = "far: logits, fp8, adversarial windows",
+     .spec = "indexer_logits:heads=8,dim=64,dtype=fp8",
+     .problem = {.tokens = 11, .rows = 300, .lists = SMELT__LISTS_ADVERSARIAL}},
+    {.name = NULL},
+};
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
@@ -168,8 +159,8 @@ static void run_invariance(struct suite *suite) {
 static const struct suite_group groups[] = {{"invariance", run_invariance}, {NULL, NULL}};
 
 const struct suite_operator suite_operator_indexer_logits = {.matrix = matrix_case,
-                                                             .large = large_case,
-                                                             .far = far_case,
+                                                             .large = large,
+                                                             .far = far,
                                                              .launches = launches,
                                                              .launch = launch_options,
                                                              .groups = groups};

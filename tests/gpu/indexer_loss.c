@@ -83,33 +83,29 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 
 /* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
 
-static int large_case(const struct suite *suite, int number, struct suite_case *one) {
-    if (number > 0)
-        return 0;
-    one->name = "large: indexer_loss, T x width above 2^31";
-    snprintf(one->spec, sizeof one->spec, "indexer_loss:topk=2048");
-    one->problem.seed = suite->seed;
-    one->problem.tokens = (1 << 20) + 77;
-    one->problem.own[OUTPUTS] = QUERIES;
-    one->sample = 1000;
-    return 1;
-}
+static const struct suite_case large[] = {
+    {.name = "large: indexer_loss, T x width above 2^31",
+     .spec = "indexer_loss:topk=2048",
+     .sample = 1000,
+     .problem = {.tokens = (1 << 20) + 77, .own = {[OUTPUTS] = QUERIES}}},
+    {.name = NULL},
+};
 
-static int far_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const int64_t widths[] = {100, 99}; /* whole vectors, and slots one by one */
-    if (number >= COUNT(widths))
-        return 0;
-    one->name = number ? "far: indexer_loss, slot by slot" : "far: indexer_loss";
-    snprintf(one->spec, sizeof one->spec, "indexer_loss:topk=100");
-    one->problem.seed = suite->seed;
-    one->problem.tokens = 7;
-    one->problem.width = widths[number];
-    one->problem.far = 1;
-    one->problem.topk_length = 1;
-    one->problem.own[WEIGHTED] = 1;
-    one->problem.own[OUTPUTS] = QUERIES;
-    return 1;
-}
+static const struct suite_case far[] = {
+    {.name = "far: indexer_loss",
+     .spec = "indexer_loss:topk=100",
+     .problem = {.tokens = 7,
+                 .width = 100,
+                 .topk_length = 1,
+                 .own = {[WEIGHTED] = 1, [OUTPUTS] = QUERIES}}},
+    {.name = "far: indexer_loss, slot by slot",
+     .spec = "indexer_loss:topk=100",
+     .problem = {.tokens = 7,
+                 .width = 99,
+                 .topk_length = 1,
+                 .own = {[WEIGHTED] = 1, [OUTPUTS] = QUERIES}}},
+    {.name = NULL},
+};
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
@@ -290,8 +286,8 @@ static const struct suite_group groups[] = {{"arguments", run_arguments},
                                             {NULL, NULL}};
 
 const struct suite_operator suite_operator_indexer_loss = {.matrix = matrix_case,
-                                                           .large = large_case,
-                                                           .far = far_case,
+                                                           .large = large,
+                                                           .far = far,
                                                            .repeated = repeated_case,
                                                            .launches = launches,
                                                            .launch = launch_options,

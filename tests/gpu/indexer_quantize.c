@@ -26,27 +26,18 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     return 1;
 }
 
-static int large_case(const struct suite *suite, int number, struct suite_case *one) {
-    if (number > 0)
-        return 0;
-    one->name = "large: quantize, N x D above 2^31";
-    snprintf(one->spec, sizeof one->spec, "indexer_quantize:dim=128");
-    one->problem.seed = suite->seed;
-    one->problem.tokens = (1 << 24) + 77;
-    one->sample = 10000;
-    return 1;
-}
+static const struct suite_case large[] = {
+    {.name = "large: quantize, N x D above 2^31",
+     .spec = "indexer_quantize:dim=128",
+     .sample = 10000,
+     .problem = {.tokens = (1 << 24) + 77}},
+    {.name = NULL},
+};
 
-static int far_case(const struct suite *suite, int number, struct suite_case *one) {
-    if (number > 0)
-        return 0;
-    one->name = "far: quantize";
-    snprintf(one->spec, sizeof one->spec, "indexer_quantize:dim=64");
-    one->problem.seed = suite->seed;
-    one->problem.tokens = 70;
-    one->problem.far = 1;
-    return 1;
-}
+static const struct suite_case far[] = {
+    {.name = "far: quantize", .spec = "indexer_quantize:dim=64", .problem = {.tokens = 70}},
+    {.name = NULL},
+};
 
 static const char *const launches[] = {"indexer_quantize:dim=128", NULL};
 
@@ -57,8 +48,8 @@ static void launch_options(const struct suite *suite, struct smelt__problem_opti
 static const struct suite_group groups[] = {{NULL, NULL}};
 
 const struct suite_operator suite_operator_indexer_quantize = {.matrix = matrix_case,
-                                                               .large = large_case,
-                                                               .far = far_case,
+                                                               .large = large,
+                                                               .far = far,
                                                                .launches = launches,
                                                                .launch = launch_options,
                                                                .groups = groups};

@@ -54,45 +54,31 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 
 /* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
 
-static int large_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const struct {
-        const char *name, *spec;
-        int64_t tokens, rows, width;
-    } cases[] = {
-        {"large: scores, T x width above 2^31", "indexer_scores:heads=1,dim=64,topk=8192", 263000,
-         500, 8192},
-        {"large: scores, T x H x D above 2^31", "indexer_scores:heads=128,dim=128,topk=64", 140000,
-         300, 64},
-        {"large: scores, S x D above 2^31", "indexer_scores:heads=2,dim=128,topk=2048", 5,
-         (1 << 24) + 77, 2048},
-    };
-    if (number >= COUNT(cases))
-        return 0;
-    one->name = cases[number].name;
-    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
-    one->sample = 16;
-    one->problem.seed = suite->seed;
-    one->problem.tokens = cases[number].tokens;
-    one->problem.rows = cases[number].rows;
-    one->problem.width = cases[number].width;
-    return 1;
-}
+static const struct suite_case large[] = {
+    {.name = "large: indexer_scores, T x width above 2^31",
+     .spec = "indexer_scores:heads=1,dim=64,topk=8192",
+     .sample = 16,
+     .problem = {.tokens = 263000, .rows = 500, .width = 8192}},
+    {.name = "large: indexer_scores, T x H x D above 2^31",
+     .spec = "indexer_scores:heads=128,dim=128,topk=64",
+     .sample = 16,
+     .problem = {.tokens = 140000, .rows = 300, .width = 64}},
+    {.name = "large: indexer_scores, S x D above 2^31",
+     .spec = "indexer_scores:heads=2,dim=128,topk=2048",
+     .sample = 16,
+     .problem = {.tokens = 5, .rows = (1 << 24) + 77, .width = 2048}},
+    {.name = NULL},
+};
 
-static int far_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const char *const names[] = {"far: scores", "far: scores, variant mma"};
-    if (number >= COUNT(names))
-        return 0;
-    one->name = names[number];
-    snprintf(one->spec, sizeof one->spec, "indexer_scores:heads=5,dim=%s",
-             number ? "64,topk=100,variant=mma" : "128,topk=200");
-    one->problem.seed = suite->seed + (uint64_t)number;
-    one->problem.tokens = 5;
-    one->problem.rows = 40;
-    one->problem.lists = SMELT__LISTS_ADVERSARIAL;
-    one->problem.topk_length = number;
-    one->problem.far = 1;
-    return 1;
-}
+static const struct suite_case far[] = {
+    {.name = "far: indexer_scores",
+     .spec = "indexer_scores:heads=5,dim=128,topk=200",
+     .problem = {.tokens = 5, .rows = 40, .lists = SMELT__LISTS_ADVERSARIAL}},
+    {.name = "far: indexer_scores, variant mma",
+     .spec = "indexer_scores:heads=5,dim=64,topk=100,variant=mma",
+     .problem = {.tokens = 5, .rows = 40, .lists = SMELT__LISTS_ADVERSARIAL, .topk_length = 1}},
+    {.name = NULL},
+};
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
@@ -137,8 +123,9 @@ static void compare_parts(const struct workload *workload, const float *whole, c
 
 static void run_invariance(struct suite *suite) {
     static const char *const named[][2] = {
-        {"invariance: scores", "indexer_scores:heads=12,dim=128,topk=2048"},
-        {"invariance: scores, variant mma", "indexer_scores:heads=9,dim=64,topk=2048,variant=mma"},
+        {"invariance: indexer_scores", "indexer_scores:heads=12,dim=128,topk=2048"},
+        {"invariance: indexer_scores, variant mma",
+         "indexer_scores:heads=9,dim=64,topk=2048,variant=mma"},
     };
     const int small = suite->emulated || suite->quick;
     for (int i = 0; i < COUNT(named); i++) {
@@ -214,8 +201,8 @@ static const struct suite_group groups[] = {
     {"invariance", run_invariance}, {"arguments", run_arguments}, {NULL, NULL}};
 
 const struct suite_operator suite_operator_indexer_scores = {.matrix = matrix_case,
-                                                             .large = large_case,
-                                                             .far = far_case,
+                                                             .large = large,
+                                                             .far = far,
                                                              .launches = launches,
                                                              .launch = launch_options,
                                                              .groups = groups};

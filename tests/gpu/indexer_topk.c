@@ -56,43 +56,31 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 /* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
 
 /* T x topk, and T x H x D, pass 2^31 elements; windows that need the most memory there is. */
-static int large_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const struct {
-        const char *name, *spec;
-        int64_t tokens, rows;
-    } cases[] = {
-        {"large: indexer_topk, T x topk above 2^31",
-         "indexer_topk:heads=4,dim=64,dtype=fp8,topk=4096", 530000, 5000},
-        {"large: indexer_topk, T x H x D above 2^31",
-         "indexer_topk:heads=128,dim=128,dtype=fp8,topk=64", 140000, 300},
-        {"large: indexer_topk, S of 2^20", "indexer_topk:heads=8,dim=128,dtype=bf16,topk=2048", 70,
-         1 << 20},
-    };
-    if (number >= COUNT(cases))
-        return 0;
-    one->name = cases[number].name;
-    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
-    one->sample = 16;
-    one->problem.seed = suite->seed;
-    one->problem.tokens = cases[number].tokens;
-    one->problem.rows = cases[number].rows;
-    return 1;
-}
+static const struct suite_case large[] = {
+    {.name = "large: indexer_topk, T x topk above 2^31",
+     .spec = "indexer_topk:heads=4,dim=64,dtype=fp8,topk=4096",
+     .sample = 16,
+     .problem = {.tokens = 530000, .rows = 5000}},
+    {.name = "large: indexer_topk, T x H x D above 2^31",
+     .spec = "indexer_topk:heads=128,dim=128,dtype=fp8,topk=64",
+     .sample = 16,
+     .problem = {.tokens = 140000, .rows = 300}},
+    {.name = "large: indexer_topk, S of 2^20",
+     .spec = "indexer_topk:heads=8,dim=128,dtype=bf16,topk=2048",
+     .sample = 16,
+     .problem = {.tokens = 70, .rows = 1 << 20}},
+    {.name = NULL},
+};
 
-static int far_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const char *const names[] = {"far: indexer_topk, random windows",
-                                        "far: indexer_topk, adversarial windows"};
-    if (number >= COUNT(names))
-        return 0;
-    one->name = names[number];
-    snprintf(one->spec, sizeof one->spec, "indexer_topk:heads=5,dim=64,dtype=bf16,topk=40");
-    one->problem.seed = suite->seed + (uint64_t)number;
-    one->problem.tokens = 11;
-    one->problem.rows = 300;
-    one->problem.lists = number == 0 ? SMELT__LISTS_RANDOM : SMELT__LISTS_ADVERSARIAL;
-    one->problem.far = one->problem.max_logits = 1;
-    return 1;
-}
+static const struct suite_case far[] = {
+    {.name = "far: indexer_topk, random windows",
+     .spec = "indexer_topk:heads=5,dim=64,dtype=bf16,topk=40",
+     .problem = {.tokens = 11, .rows = 300, .lists = SMELT__LISTS_RANDOM, .max_logits = 1}},
+    {.name = "far: indexer_topk, adversarial windows",
+     .spec = "indexer_topk:heads=5,dim=64,dtype=bf16,topk=40",
+     .problem = {.tokens = 11, .rows = 300, .lists = SMELT__LISTS_ADVERSARIAL, .max_logits = 1}},
+    {.name = NULL},
+};
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
@@ -113,8 +101,8 @@ static const struct suite_group groups[] = {{"two-steps", run_two_steps},
                                             {NULL, NULL}};
 
 const struct suite_operator suite_operator_indexer_topk = {.matrix = matrix_case,
-                                                           .large = large_case,
-                                                           .far = far_case,
+                                                           .large = large,
+                                                           .far = far,
                                                            .launches = launches,
                                                            .launch = launch_options,
                                                            .groups = groups};

@@ -4,7 +4,8 @@
 
 #include "suite.h"
 
-extern const struct suite_operator suite_operator_indexer_windows;
+extern /* No large cases: its tensors have one dimension, and no offset passes 32 bits. */
+    const struct suite_operator suite_operator_indexer_windows;
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -28,12 +29,6 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     one->problem.rows = number % 3 ? 0 : 1 + sizes[size].tokens / 2;
     one->sample = 100;
     return 1;
-}
-
-/* Its tensors have one dimension: no offset passes 32 bits. */
-static int no_case(const struct suite *suite, int number, struct suite_case *one) {
-    (void)suite, (void)number, (void)one;
-    return 0;
 }
 
 /* Kinds of metadata have tensors of their own, so that one's graph cannot be replayed on another's:
@@ -133,9 +128,6 @@ static void run_refusals(struct suite *suite) {
 
 static const struct suite_group groups[] = {{"arguments", run_refusals}, {NULL, NULL}};
 
-const struct suite_operator suite_operator_indexer_windows = {.matrix = matrix_case,
-                                                              .large = no_case,
-                                                              .far = no_case,
-                                                              .launches = launches,
-                                                              .launch = launch_options,
-                                                              .groups = groups};
+/* No large cases: its tensors have one dimension, and no offset passes 32 bits. */
+const struct suite_operator suite_operator_indexer_windows = {
+    .matrix = matrix_case, .launches = launches, .launch = launch_options, .groups = groups};

@@ -142,68 +142,70 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 #define BACKWARD ",passes=backward"
 
 /* Rows times dqk, and queries times heads times dqk and dv, pass 2^31 elements. */
-static int large_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const struct {
-        const char *name, *spec;
-        int64_t tokens, rows;
-    } cases[] = {
-        {"large: S above 2^22", "sparse_attn:heads=16,dqk=128,dv=64,topk=640", 64, (1 << 22) + 7},
-        {"large: S x dqk above 2^31", "sparse_attn:heads=16,dqk=576,dv=512,topk=640", 32,
-         (1 << 22) + 7},
-        {"large: T x H x dqk above 2^31", "sparse_attn:heads=128,dqk=576,dv=512,topk=64", 33000,
-         4096},
-        {"large: backward, S above 2^22", "sparse_attn:heads=16,dqk=128,dv=64,topk=640" BACKWARD,
-         64, (1 << 22) + 7},
-        {"large: backward, S x dqk above 2^31",
-         "sparse_attn:heads=16,dqk=576,dv=512,topk=640" BACKWARD, 32, (1 << 22) + 7},
-        {"large: backward, T x H x dqk above 2^31",
-         "sparse_attn:heads=128,dqk=576,dv=512,topk=64" BACKWARD, 33000, 4096},
-        {"large: backward, deterministic, S above 2^22",
-         "sparse_attn:heads=16,dqk=128,dv=64,topk=640" BACKWARD ",deterministic=1", 64,
-         (1 << 22) + 7},
-        {"large: backward, deterministic, in chunks",
-         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048" BACKWARD ",deterministic=1", 4000, 8192},
-    };
-    if (number >= COUNT(cases))
-        return 0;
-    one->name = cases[number].name;
-    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
-    one->sample = 64;
-    one->problem.seed = suite->seed;
-    one->problem.tokens = cases[number].tokens;
-    one->problem.rows = cases[number].rows;
-    one->problem.max_logits = 1;
-    return 1;
-}
+static const struct suite_case large[] = {
+    {.name = "large: S above 2^22",
+     .spec = "sparse_attn:heads=16,dqk=128,dv=64,topk=640",
+     .sample = 64,
+     .problem = {.tokens = 64, .rows = (1 << 22) + 7, .max_logits = 1}},
+    {.name = "large: S x dqk above 2^31",
+     .spec = "sparse_attn:heads=16,dqk=576,dv=512,topk=640",
+     .sample = 64,
+     .problem = {.tokens = 32, .rows = (1 << 22) + 7, .max_logits = 1}},
+    {.name = "large: T x H x dqk above 2^31",
+     .spec = "sparse_attn:heads=128,dqk=576,dv=512,topk=64",
+     .sample = 64,
+     .problem = {.tokens = 33000, .rows = 4096, .max_logits = 1}},
+    {.name = "large: backward, S above 2^22",
+     .spec = "sparse_attn:heads=16,dqk=128,dv=64,topk=640" BACKWARD,
+     .sample = 64,
+     .problem = {.tokens = 64, .rows = (1 << 22) + 7, .max_logits = 1}},
+    {.name = "large: backward, S x dqk above 2^31",
+     .spec = "sparse_attn:heads=16,dqk=576,dv=512,topk=640" BACKWARD,
+     .sample = 64,
+     .problem = {.tokens = 32, .rows = (1 << 22) + 7, .max_logits = 1}},
+    {.name = "large: backward, T x H x dqk above 2^31",
+     .spec = "sparse_attn:heads=128,dqk=576,dv=512,topk=64" BACKWARD,
+     .sample = 64,
+     .problem = {.tokens = 33000, .rows = 4096, .max_logits = 1}},
+    {.name = "large: backward, deterministic, S above 2^22",
+     .spec = "sparse_attn:heads=16,dqk=128,dv=64,topk=640" BACKWARD ",deterministic=1",
+     .sample = 64,
+     .problem = {.tokens = 64, .rows = (1 << 22) + 7, .max_logits = 1}},
+    {.name = "large: backward, deterministic, in chunks",
+     .spec = "sparse_attn:heads=64,dqk=576,dv=512,topk=2048" BACKWARD ",deterministic=1",
+     .sample = 64,
+     .problem = {.tokens = 4000, .rows = 8192, .max_logits = 1}},
+    {.name = NULL},
+};
 
 /* Strides of billions: every product of an index and a stride passes 2^32 elements. */
-static int far_case(const struct suite *suite, int number, struct suite_case *one) {
-    enum { SPECS = 4, LISTS = 4 };
-#define NAMES(spec)                                                                                \
+#define FAR(text, number, kind, which)                                                             \
     {                                                                                              \
-        "far: " spec ", random lists", "far: " spec ", causal lists",                              \
-            "far: " spec ", window lists", "far: " spec ", adversarial lists"                      \
+        .name = "far: " text ", " kind " lists", .spec = text, .problem = {                        \
+            .batches = 2,                                                                          \
+            .tokens = 4,                                                                           \
+            .rows = 300,                                                                           \
+            .lists = which,                                                                        \
+            .query_list = (enum smelt__query_list)((number + which) % 4),                          \
+            .dkv = (enum smelt__dkv)((number + which) % 3),                                        \
+            .topk_length = 1,                                                                      \
+            .max_logits = 1                                                                        \
+        }                                                                                          \
     }
+#define FAR_LISTS(text, number)                                                                    \
+    FAR(text, number, "random", SMELT__LISTS_RANDOM),                                              \
+        FAR(text, number, "causal", SMELT__LISTS_CAUSAL),                                          \
+        FAR(text, number, "window", SMELT__LISTS_WINDOW),                                          \
+        FAR(text, number, "adversarial", SMELT__LISTS_ADVERSARIAL)
 #define WIDE "sparse_attn:heads=16,dqk=576,dv=512,topk=100"
 #define NARROW "sparse_attn:heads=128,dqk=64,dv=64,topk=40,sink=1"
-    static const char *const specs[SPECS] = {WIDE, NARROW, WIDE BACKWARD, NARROW BACKWARD};
-    static const char *const names[SPECS][LISTS] = {NAMES(WIDE), NAMES(NARROW),
-                                                    NAMES(WIDE BACKWARD), NAMES(NARROW BACKWARD)};
-    struct smelt__problem_options *problem = &one->problem;
-    if (number >= SPECS * LISTS)
-        return 0;
-    one->name = names[number / LISTS][number % LISTS];
-    snprintf(one->spec, sizeof one->spec, "%s", specs[number / LISTS]);
-    problem->seed = suite->seed + (uint64_t)number;
-    problem->batches = 2;
-    problem->tokens = 4;
-    problem->rows = 300;
-    problem->lists = (enum smelt__lists)(number % LISTS);
-    problem->query_list = (enum smelt__query_list)((number + number / LISTS) % 4);
-    problem->dkv = (enum smelt__dkv)(number % 3);
-    problem->topk_length = problem->max_logits = problem->far = 1;
-    return 1;
-}
+static const struct suite_case far[] = {
+    FAR_LISTS(WIDE, 0),
+    FAR_LISTS(NARROW, 1),
+    FAR_LISTS(WIDE BACKWARD, 2),
+    FAR_LISTS(NARROW BACKWARD, 3),
+    {.name = NULL},
+};
 
 /* ---- one launch a thousand times ---------------------------------------------------------------
  */
@@ -266,8 +268,8 @@ static const struct suite_group groups[] = {
 };
 
 const struct suite_operator suite_operator_sparse_attn = {.matrix = matrix_case,
-                                                          .large = large_case,
-                                                          .far = far_case,
+                                                          .large = large,
+                                                          .far = far,
                                                           .repeated = repeated_case,
                                                           .launches = launches,
                                                           .launch = launch_options,

@@ -63,57 +63,42 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 
 /* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
 
-static int large_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const struct {
-        const char *name, *spec;
-        int64_t tokens, rows;
-    } cases[] = {
-        {"large: scores, S x dqk above 2^31", "sparse_scores:heads=16,dqk=576,dv=512,topk=640", 32,
-         (1 << 22) + 7},
-        {"large: scores, T x H x dqk above 2^31", "sparse_scores:heads=128,dqk=576,dv=512,topk=64",
-         33000, 4096},
-    };
-    if (number >= COUNT(cases))
-        return 0;
-    one->name = cases[number].name;
-    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
-    one->sample = 64;
-    one->problem.seed = suite->seed;
-    one->problem.tokens = cases[number].tokens;
-    one->problem.rows = cases[number].rows;
-    return 1;
-}
+static const struct suite_case large[] = {
+    {.name = "large: sparse_scores, S x dqk above 2^31",
+     .spec = "sparse_scores:heads=16,dqk=576,dv=512,topk=640",
+     .sample = 64,
+     .problem = {.tokens = 32, .rows = (1 << 22) + 7}},
+    {.name = "large: sparse_scores, T x H x dqk above 2^31",
+     .spec = "sparse_scores:heads=128,dqk=576,dv=512,topk=64",
+     .sample = 64,
+     .problem = {.tokens = 33000, .rows = 4096}},
+    {.name = NULL},
+};
 
 /* Strides of billions: every product of an index and a stride passes 2^32 elements. */
-static int far_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const struct {
-        const char *name, *spec;
-        enum smelt__lists lists;
-    } cases[] = {
-        {"far: scores, random lists", "sparse_scores:heads=16,dqk=576,dv=512,topk=100",
-         SMELT__LISTS_RANDOM},
-        {"far: scores, adversarial lists", "sparse_scores:heads=72,dqk=64,dv=64,topk=40,sink=1",
-         SMELT__LISTS_ADVERSARIAL},
-        {"far: scores, variant mma, random lists",
-         "sparse_scores:heads=16,dqk=128,dv=64,topk=100,variant=mma", SMELT__LISTS_RANDOM},
-        {"far: scores, variant mma, adversarial lists",
-         "sparse_scores:heads=72,dqk=64,dv=64,topk=40,sink=1,variant=mma",
-         SMELT__LISTS_ADVERSARIAL},
-    };
-    struct smelt__problem_options *problem = &one->problem;
-    if (number >= COUNT(cases))
-        return 0;
-    one->name = cases[number].name;
-    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
-    problem->seed = suite->seed + (uint64_t)number;
-    problem->batches = 2;
-    problem->tokens = 4;
-    problem->rows = 300;
-    problem->lists = cases[number].lists;
-    problem->query_list = (enum smelt__query_list)(number % 4);
-    problem->topk_length = problem->far = 1;
-    return 1;
-}
+#define FAR(title, of, which, queries)                                                             \
+    {                                                                                              \
+        .name = title, .spec = of, .problem = {                                                    \
+            .batches = 2,                                                                          \
+            .tokens = 4,                                                                           \
+            .rows = 300,                                                                           \
+            .lists = which,                                                                        \
+            .query_list = (enum smelt__query_list)queries,                                         \
+            .topk_length = 1                                                                       \
+        }                                                                                          \
+    }
+static const struct suite_case far[] = {
+    FAR("far: sparse_scores, random lists", "sparse_scores:heads=16,dqk=576,dv=512,topk=100",
+        SMELT__LISTS_RANDOM, 0),
+    FAR("far: sparse_scores, adversarial lists",
+        "sparse_scores:heads=72,dqk=64,dv=64,topk=40,sink=1", SMELT__LISTS_ADVERSARIAL, 1),
+    FAR("far: sparse_scores, variant mma, random lists",
+        "sparse_scores:heads=16,dqk=128,dv=64,topk=100,variant=mma", SMELT__LISTS_RANDOM, 2),
+    FAR("far: sparse_scores, variant mma, adversarial lists",
+        "sparse_scores:heads=72,dqk=64,dv=64,topk=40,sink=1,variant=mma", SMELT__LISTS_ADVERSARIAL,
+        3),
+    {.name = NULL},
+};
 
 /* ---- one launch a thousand times ------------------------------------------------------------- */
 
@@ -218,11 +203,11 @@ static void compare_invariant(struct suite *suite, const char *name, const char 
 }
 
 static void run_invariance(struct suite *suite) {
-    compare_invariant(suite, "invariance: scores",
+    compare_invariant(suite, "invariance: sparse_scores",
                       "sparse_scores:heads=12,dqk=576,dv=512,topk=200");
-    compare_invariant(suite, "invariance: scores, many heads",
+    compare_invariant(suite, "invariance: sparse_scores, many heads",
                       "sparse_scores:heads=72,dqk=64,dv=64,topk=200,sink=1");
-    compare_invariant(suite, "invariance: scores, variant mma",
+    compare_invariant(suite, "invariance: sparse_scores, variant mma",
                       "sparse_scores:heads=72,dqk=128,dv=64,topk=200,variant=mma");
 }
 
@@ -300,8 +285,8 @@ static const struct suite_group groups[] = {
     {"invariance", run_invariance}, {"arguments", run_scores_arguments}, {NULL, NULL}};
 
 const struct suite_operator suite_operator_sparse_scores = {.matrix = matrix_case,
-                                                            .large = large_case,
-                                                            .far = far_case,
+                                                            .large = large,
+                                                            .far = far,
                                                             .repeated = repeated_case,
                                                             .launches = launches,
                                                             .launch = launch_options,

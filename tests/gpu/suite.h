@@ -99,8 +99,10 @@ void suite_check(struct suite *suite, const char *name, const struct suite_case 
 typedef int (*suite_cases)(const struct suite *suite, int number, struct suite_case *one);
 
 struct suite_operator {
-    suite_cases matrix, large, far, repeated; /* NULL: none */
-    const char *const *launches;              /* specs whose launches are tried, ended by NULL */
+    suite_cases matrix, repeated; /* NULL: none */
+    /* Ended by a NULL name; NULL: none. Seeds and `far` are the group's. */
+    const struct suite_case *large, *far;
+    const char *const *launches; /* specs whose launches are tried, ended by NULL */
     /* A problem for them: small, packed. */
     void (*launch)(const struct suite *suite, struct smelt__problem_options *options);
     const struct suite_group *groups; /* of this operator alone; ended by a NULL name */

@@ -80,41 +80,31 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 
 /* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
 
-static int large_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const struct {
-        const char *name, *spec;
-        int64_t tokens, rows;
-    } cases[] = {
-        {"large: T x S above 2^31, few columns", "topk_select:topk=64", 300000, 8000},
-        {"large: T x S above 2^31, many columns", "topk_select:topk=2048", 2100, (1 << 20) + 5},
-        {"large: T x topk above 2^31", "topk_select:topk=4096,order=score", 530000, 100},
-    };
-    if (number >= COUNT(cases))
-        return 0;
-    one->name = cases[number].name;
-    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
-    one->sample = 16;
-    one->problem.seed = suite->seed;
-    one->problem.tokens = cases[number].tokens;
-    one->problem.rows = cases[number].rows;
-    return 1;
-}
+static const struct suite_case large[] = {
+    {.name = "large: T x S above 2^31, few columns",
+     .spec = "topk_select:topk=64",
+     .sample = 16,
+     .problem = {.tokens = 300000, .rows = 8000}},
+    {.name = "large: T x S above 2^31, many columns",
+     .spec = "topk_select:topk=2048",
+     .sample = 16,
+     .problem = {.tokens = 2100, .rows = (1 << 20) + 5}},
+    {.name = "large: T x topk above 2^31",
+     .spec = "topk_select:topk=4096,order=score",
+     .sample = 16,
+     .problem = {.tokens = 530000, .rows = 100}},
+    {.name = NULL},
+};
 
-static int far_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const char *const names[] = {"far: topk_select, a block a row",
-                                        "far: topk_select, several blocks a row"};
-    if (number >= COUNT(names))
-        return 0;
-    one->name = names[number];
-    snprintf(one->spec, sizeof one->spec, "topk_select:topk=100");
-    one->problem.seed = suite->seed;
-    one->problem.tokens = number ? 2 : 5;
-    one->problem.rows = number ? 33000 : 2500;
-    one->problem.far = 1;
-    one->problem.own[VALUES] = 1;
-    one->problem.own[WINDOWS] = number ? WHOLE : RANDOM;
-    return 1;
-}
+static const struct suite_case far[] = {
+    {.name = "far: topk_select, a block a row",
+     .spec = "topk_select:topk=100",
+     .problem = {.tokens = 5, .rows = 2500, .own = {[VALUES] = 1, [WINDOWS] = RANDOM}}},
+    {.name = "far: topk_select, several blocks a row",
+     .spec = "topk_select:topk=100",
+     .problem = {.tokens = 2, .rows = 33000, .own = {[VALUES] = 1, [WINDOWS] = WHOLE}}},
+    {.name = NULL},
+};
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
@@ -268,8 +258,8 @@ static const struct suite_group groups[] = {
     {"arguments", run_refusals}, {"repetitions", run_repeated}, {NULL, NULL}};
 
 const struct suite_operator suite_operator_topk_select = {.matrix = matrix_case,
-                                                          .large = large_case,
-                                                          .far = far_case,
+                                                          .large = large,
+                                                          .far = far,
                                                           .launches = launches,
                                                           .launch = launch_options,
                                                           .groups = groups};
