@@ -4,13 +4,17 @@
 #include <limits.h>
 
 enum {
+    WARP = 32,           /* threads */
+    SCHEDULERS = 4,      /* of a multiprocessor, each with a fourth of its registers */
     REGISTER_STEP = 8,   /* the unit a thread gets them in */
     MOST_REGISTERS = 255 /* of a thread, the architectures' */
 };
 
 int smelt__registers_of_thread(const struct smelt__arch *arch, int threads, int blocks) {
-    const int share =
-        arch->registers_per_multiprocessor / (threads * blocks) / REGISTER_STEP * REGISTER_STEP;
+    /* Of the scheduler that has the most. */
+    const int warps = (threads * blocks / WARP + SCHEDULERS - 1) / SCHEDULERS;
+    const int share = arch->registers_per_multiprocessor / (SCHEDULERS * warps * WARP) /
+                      REGISTER_STEP * REGISTER_STEP;
     return share < MOST_REGISTERS ? share : MOST_REGISTERS;
 }
 
