@@ -1,7 +1,7 @@
 """Measurements as a page: `python -m smelt.report results.json… [-o report.html] [--svg FILE]`.
 
-Takes what `smelt bench --json` writes, and what bench/peers' programs print: lines of JSON, or a table whose
-columns "NAME ms" are contenders' times. Makes one HTML file that needs no other (figures are SVG within it):
+Takes what `smelt bench --json` writes, and what bench/peers' programs print: lines of JSON, a table whose
+columns "NAME ms" are contenders' times, or a shape and below it lines "  NAME  1.234 ms". Makes one HTML file that needs no other (figures are SVG within it):
 time by shape, the peers' time over smelt's, the share of each roof, and time by kind of list, each with its
 table. `--svg` writes the first figures as one picture. Needs matplotlib: `pip install smelt[report]`.
 """
@@ -12,12 +12,13 @@ import argparse
 import html
 import io
 import json
+import re
 import sys
 from typing import NamedTuple
 
-OURS = "smelt"  # a contender of this name, or one that begins with it and "-", is smelt
+OURS = "smelt"  # contenders whose first word it is are smelt; of this very name: the one that is compared
 COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#9c6b4e", "#a463f2")
-ROW_INCHES, WIDTH_INCHES = 0.26, 8.5
+ROW_INCHES, GAP, WIDTH_INCHES = 0.14, 0.7, 8.5  # of a bar; between groups, in bars; of a figure
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 960px; margin: 2em auto; padding: 0 1em; color: #222 }
 table { border-collapse: collapse; font-size: 13px } td, th { padding: 2px 10px; border-bottom: 1px solid #ddd }
@@ -106,6 +107,23 @@ def read_table(source, lines) -> list[Race]:
     return found
 
 
+_TIMED = re.compile(r"  (\S.*?)\s+(\d+\.\d+) ms\b")
+
+
+def read_listing(source, lines) -> list[Race]:
+    """A shape in a line of its own, its contenders indented below it."""
+    found, shape, times = [], None, {}
+    for line in [*lines, ""]:
+        timed = _TIMED.match(line)
+        if timed and shape:
+            times[timed[1]] = float(timed[2])
+            continue
+        if times:
+            found.append(Race(source, shape, times))
+        shape, times = line.split(":")[0].strip(), {}
+    return found
+
+
 def read(source: str, text: str):
     """(device or None, results, races) of one file."""
     try:
@@ -118,7 +136,7 @@ def read(source: str, text: str):
     for part in [document] if document is not None else _documents(text):
         race = read_line(source, part)
         races.extend([race] if race else [])
-    return None, [], races or read_table(source, lines)
+    return None, [], races or read_table(source, lines) or read_listing(source, lines)
 
 
 def _documents(text: str) -> list:
@@ -138,7 +156,7 @@ def _documents(text: str) -> list:
 
 
 def is_ours(name: str) -> bool:
-    return name == OURS or name.startswith(f"{OURS}-")
+    return re.match(rf"{OURS}\b", name) is not None
 
 
 def ratios(races: list[Race]) -> dict[str, dict[str, float]]:
@@ -180,15 +198,20 @@ def _pyplot():
 
 
 def draw(axes, values: dict[str, dict[str, float]], what: str, mark: float | None = None) -> None:
-    """Bars, a row for each label and in it one for each series."""
+    """Bars, a group for each label, of the series that it has."""
     series = list(dict.fromkeys(name for row in values.values() for name in row))
-    height = 0.8 / max(1, len(series))
+    places, middles, place = {name: [] for name in series}, [], 0.0
+    for row in values.values():
+        middles.append(place + (len(row) - 1) / 2)
+        for name, length in row.items():
+            places[name].append((place, length))
+            place += 1
+        place += GAP
     for number, name in enumerate(series):
-        places = [row - 0.4 + (number + 0.5) * height for row in range(len(values))]
-        lengths = [row.get(name, float("nan")) for row in values.values()]
-        axes.barh(places, lengths, height, label=name, color=COLOURS[number % len(COLOURS)])
-    axes.set_yticks(range(len(values)), values.keys())
-    axes.set_ylim(len(values) - 0.5, -0.5)
+        colour = COLOURS[number % len(COLOURS)]
+        axes.barh(*zip(*places[name]), 1.0, label=name, color=colour, edgecolor="white")
+    axes.set_yticks(middles, values.keys())
+    axes.set_ylim(place - GAP, -1)
     axes.set_xlabel(what)
     axes.spines[["top", "right"]].set_visible(False)
     if mark is not None:
@@ -197,9 +220,9 @@ def draw(axes, values: dict[str, dict[str, float]], what: str, mark: float | Non
         axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 
 
-def rows_of(values: dict[str, dict[str, float]]) -> int:
-    """Bars that a figure has."""
-    return sum(max(1, len(row)) for row in values.values())
+def rows_of(values: dict[str, dict[str, float]]) -> float:
+    """A figure's bars and the gaps between them."""
+    return sum(len(row) + GAP for row in values.values())
 
 
 def svg_of(parts: list[tuple]) -> str:

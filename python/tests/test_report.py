@@ -44,6 +44,16 @@ smelt / flash_mla, the 28 rows: geometric mean 1.1
 """
 
 
+LISTING = """# NVIDIA H200
+fp8-h64-16384-causal: 0 finite outside of windows
+  smelt                           2.0000 ms   1073.9 TFLOP/s   1.000 x
+  smelt variant=mma               3.0000 ms
+  deep_gemm + clean               2.5000 ms    927.2 TFLOP/s
+bf16-h16
+  smelt                           1.0000 ms
+"""
+
+
 def test_bench_documents():
     device, results, races = report.read("bench", json.dumps(BENCH))
     assert device == "NVIDIA H200" and races == [] and len(results) == 2
@@ -59,6 +69,12 @@ def test_peers():
     table = report.read("forward", TABLE)[2]
     assert [race.ms for race in table] == [{"flash_mla": 0.345, "smelt": 0.3}, {"smelt": 0.2}]
     assert report.ratios(table)["576, S 8192, H 64, topk 256"]["flash_mla"] == pytest.approx(1.15)
+
+
+def test_listings():
+    races = report.read("indexer", LISTING)[2]
+    assert [race.shape for race in races] == ["fp8-h64-16384-causal", "bf16-h16"]
+    assert report.ratios(races) == {"fp8-h64-16384-causal": {"deep_gemm + clean": 1.25}}
 
 
 def test_the_page(tmp_path):
