@@ -4,3 +4,8 @@
 DEVICE float finite(float size) {
     return size <= 3.4028235e38f ? size : 0.0f;
 }
+
+/* A sum of such, which may have gone beyond the largest number. */
+DEVICE float clamped(float sum) {
+    return fminf(sum, 3.4028235e38f);
+}

@@ -22,10 +22,10 @@
  * that fp32 additions are exact and their order does not matter. Neighbouring queries may share a
  * tile, so a query's diq may depend, within rounding, on what stands beside it.
  *
- * Weights may have any sign. What is not finite goes on as arithmetic has it, and never further
- * than: a weight or a gradient, to its query's results and its keys'; a key, to the results of the
- * queries that select it and of those that share a tile with one (as many as GROUP_QUERIES of
- * `smelt show` says); a query, to its own results and its keys'. A NaN for x counts as no x > 0.
+ * Weights may have any sign. What is not finite goes on as arithmetic has it, x = NaN counting as
+ * no x > 0, and no further than queries that share a tile (as many as GROUP_QUERIES of `smelt show`
+ * says): what a query brings reaches its own results and the rows of dik that these queries select,
+ * a key the results of those that share a tile with one that selects it.
  */
 #ifndef SMELT_INDEXER_BWD_H
 #define SMELT_INDEXER_BWD_H

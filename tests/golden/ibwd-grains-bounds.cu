@@ -62,6 +62,11 @@ DEVICE float finite(float size) {
     return size <= 3.4028235e38f ? size : 0.0f;
 }
 
+/* A sum of such, which may have gone beyond the largest number. */
+DEVICE float clamped(float sum) {
+    return fminf(sum, 3.4028235e38f);
+}
+
 #line 1 "templates/indexer_bwd_grains.params.h"
 /*
  * Arguments of the indexer_bwd_grains kernels, which find the grains of dik's rows

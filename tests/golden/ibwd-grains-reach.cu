@@ -104,6 +104,11 @@ DEVICE float finite(float size) {
     return size <= 3.4028235e38f ? size : 0.0f;
 }
 
+/* A sum of such, which may have gone beyond the largest number. */
+DEVICE float clamped(float sum) {
+    return fminf(sum, 3.4028235e38f);
+}
+
 #line 1 "templates/indexer_bwd_grains.params.h"
 /*
  * Arguments of the indexer_bwd_grains kernels, which find the grains of dik's rows
@@ -165,7 +170,7 @@ DEVICE float find_reach(const struct indexer_bwd_grains_params *params, int quer
         sums[3] += finite(w * __uint_as_float(row.y & 0x7fff0000u));
     }
     const float largest = fmaxf(fmaxf(sums[0], sums[1]), fmaxf(sums[2], sums[3]));
-    return finite(warp_maximum(present ? largest : 0.0f));
+    return clamped(warp_maximum(present ? largest : 0.0f));
 }
 
 /* The largest of a member's gradients; by a warp. */
@@ -193,7 +198,7 @@ DEVICE float visit_group(const struct indexer_bwd_grains_params *params, i64 gro
                    find_largest(params->grads + entry * params->key_stride, params->counts[group]);
         }
     }
-    return finite(sum);
+    return clamped(sum);
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)

@@ -758,11 +758,10 @@ struct row_pair {
     float dw[2]; /* sums over this lane's columns */
 };
 
-/* x to dX, and its part of dw. A gradient of 0 gives and takes nothing, whatever the weight. */
+/* x to dX, and its part of dw. */
 DEVICE float weigh(float x, float grad, float w, float *dw) {
-    const bool counts = x > 0.0f && grad != 0.0f;
-    *dw += counts ? grad * x : 0.0f;
-    return counts ? grad * w : 0.0f;
+    *dw = fmaf(grad, fmaxf(x, 0.0f), *dw);
+    return x > 0.0f ? grad * w : 0.0f;
 }
 
 /* dX of a block, as the A operands of the product with K: four words each 16 keys. */
