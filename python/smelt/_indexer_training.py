@@ -262,6 +262,8 @@ def indexer_backward(
     """dq, dk and dweights of indexer_scores, for programs that do without autograd; grad [T, width] fp32."""
     _check_selected(q, k, weights, indices, topk_length, dk_dtype)
     tensors(grad=grad)
+    if not grad.is_floating_point():
+        raise TypeError(f"smelt: grad must be of a floating type, not {grad.dtype}")
     run = _gradients if is_plain(q, k) else _call_gradients
     given = _detached(grad, q, k, weights)
     options = (deterministic, dk_dtype, free_multiprocessors, backend)

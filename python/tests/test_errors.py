@@ -249,3 +249,57 @@ def test_random_specs():
             _native.canonical(text)
         except ValueError:
             pass
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_arguments_of_the_training_calls(device, seed):
+    """Errors of the three kinds or a result, whatever an argument is; never a crash."""
+    random_ = random.Random(seed)
+    problem = Problem(device, tokens=1, grad=False, masked=1.0)
+    lists = problem.indices
+    logits = torch.zeros(lists.shape, device=device)
+    q = torch.zeros(1, 2, 64, device=device, dtype=torch.bfloat16)
+    k = torch.zeros(4, 64, device=device, dtype=torch.bfloat16)
+    weights, lse = torch.zeros(1, 2, device=device), torch.zeros(1, 3, device=device)
+    calls = {
+        smelt.sparse_scores: {
+            "q": problem.q,
+            "kv": problem.kv,
+            "indices": lists,
+            "lse": lse,
+            "scale": 0.1,
+            "topk_length": None,
+            "sink": None,
+        },
+        smelt.indexer_scores: {"q": q, "k": k, "weights": weights, "indices": lists},
+        smelt.indexer_backward: {
+            "grad": logits,
+            "q": q,
+            "k": k,
+            "weights": weights,
+            "indices": lists,
+            "topk_length": None,
+        },
+        smelt.indexer_loss: {
+            "logits": logits,
+            "target": logits,
+            "indices": lists,
+            "rows": 4,
+            "weight": None,
+            "query_weight": 1.0,
+        },
+    }
+    refused = 0
+    for function, arguments in calls.items():
+        function(**arguments, backend="smelt")
+        for _ in range(60):
+            changes = {
+                name: random_value(random_, problem, device)
+                for name in random_.sample(list(arguments), random_.randrange(1, 3))
+            }
+            try:
+                function(**{**arguments, **changes}, backend="smelt")
+            except (TypeError, ValueError, RuntimeError, OverflowError, AttributeError) as error:
+                refused += 1
+                assert str(error)
+    assert refused > 120
