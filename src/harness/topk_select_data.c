@@ -7,9 +7,10 @@
 #include "harness/parallel.h"
 #include "harness/random.h"
 
-const char *const smelt__topk_data_names[] = {
-    "gaussian",   "equal", "zeros",  "negative", "narrow", "increasing", "decreasing",
-    "correlated", "bf16",  "levels", "periodic", "decoy",  "special",    NULL};
+const char *const smelt__topk_data_names[] = {"gaussian", "equal",      "zeros",      "negative",
+                                              "narrow",   "increasing", "decreasing", "correlated",
+                                              "bf16",     "levels",     "periodic",   "decoy",
+                                              "plateau",  "special",    NULL};
 
 enum { STREAM = 2, SPECIAL_KINDS = 8 };
 
@@ -117,6 +118,8 @@ static float make(enum smelt__topk_data data, int64_t row, int64_t column, int64
         const float decoy = 1e6F * (float)(round + 1) + (float)(column % 1000);
         return round < 0 ? normal : row % 2 ? -decoy : decoy;
     }
+    case SMELT__TOPK_PLATEAU:
+        return sampled_in(column, columns) == 0 ? 1e6F : normal;
     case SMELT__TOPK_SPECIAL:
         return special(row, bits);
     default:

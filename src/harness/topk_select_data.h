@@ -19,6 +19,7 @@ enum smelt__topk_data {
     SMELT__TOPK_PERIODIC,   /* each column modulo 32, the largest of them not quite the same */
     SMELT__TOPK_DECOY, /* by row, large or small where the kernels' first two samples of whole rows
                           look */
+    SMELT__TOPK_PLATEAU, /* Gaussian, but the same large number wherever their first sample looks */
     SMELT__TOPK_SPECIAL, /* by row: NaN, infinities, zeros of both signs, subnormals, any bits */
     SMELT__TOPK_DATA_KINDS
 };

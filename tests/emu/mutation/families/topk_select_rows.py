@@ -40,6 +40,9 @@ CONFIGURATIONS = (
     check("levels", "topk=700", "--queries 3 --rows 5001 --data levels --windows random", schedules=2),
     check("negative", "topk=700", "--queries 2 --rows 5000 --data negative", schedules=2),
     check("decoy", "topk=700", "--queries 2 --rows 6000 --data decoy", schedules=1),
+    # A plateau that turns out to have too few elements; windows that fill the list to its last entry.
+    check("plateau", "topk=700", "--queries 2 --rows 6000 --data plateau", schedules=1),
+    check("filled", "topk=100", "--queries 2 --rows 2048", schedules=1),
     check("score", "topk=70,order=score", "--queries 6 --rows 2500 --data bf16 --windows random --values",
           schedules=2),
     check("score-levels", "topk=70,order=score", "--queries 2 --rows 2500 --data levels",
