@@ -8,9 +8,9 @@ A row's name says its shape: fp8-h64-16384-causal (see indexer.py). Over some qu
 equal parts, "same" is the share of the keys that smelt chose which the peer chose, too: sums are rounded
 differently, so that a few differ. Of the same queries "wrong" counts those whose keys are not the first
 of a stable sort of smelt's own logits, which indexer_logits gives for these queries alone, and "error" is
-how far those are from double precision, over the sum of the terms' sizes. "memory" is what a call took
-beside its workspace. Exit status: 0; 1 when a query is wrong, an error above 5e-4 or less than 0.99 the
-same; 3 when there is no GPU.
+how far those are from double precision, over the sum of the sizes of all products of a weight, a query's
+and a key's elements. "memory" is what a call took beside its workspace. Exit status: 0; 1 when a query is
+wrong, an error above 5e-4 or less than 0.99 the same; 3 when there is no GPU.
 """
 
 import argparse
@@ -136,11 +136,12 @@ def exact(row, library, indices):
     error = 0.0
     k = sample.k.double()
     for i, end in enumerate(sample.ends.tolist()):
-        products = sample.weights[i].double()[:, None] * (sample.q[i].double() @ k[:end].T).relu()
-        if sample.scale is not None:
-            products *= sample.scale[:end].double()
-        off = (scorer.logits[i, :end] - products.sum(dim=0)).abs()
-        error = max(error, float((off / products.abs().sum(dim=0).clamp(min=1e-30)).max()))
+        q, weights = sample.q[i].double(), sample.weights[i].double()
+        scale = 1.0 if sample.scale is None else sample.scale[:end].double()
+        logits = weights @ (q @ k[:end].T).relu() * scale
+        terms = weights.abs() @ (q.abs() @ k[:end].abs().T) * scale
+        off = (scorer.logits[i, :end] - logits).abs()
+        error = max(error, float((off / terms.clamp(min=1e-30)).max()))
     return wrong, error
 
 
