@@ -1,0 +1,152 @@
+/* Specs of indexer_bwd, what they expand to, and its main kernel's plans. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codegen/families/indexer_bwd.h"
+#include "codegen/preset.h"
+#include "smelt/indexer_bwd.h"
+#include "smelt/smelt.h"
+
+static void specs(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *canonical; /* NULL: refused, */
+        const char *part;             /* with this in the message */
+    } cases[] = {
+        {"indexer_bwd:topk=2048,dim=128,heads=64", "indexer_bwd:heads=64,dim=128,topk=2048", NULL},
+        {"indexer_bwd:heads=1,dim=64,topk=1,deterministic=1,stages=3",
+         "indexer_bwd:heads=1,dim=64,topk=1,deterministic=1,stages=3", NULL},
+        {"indexer_bwd:heads=64,dim=128", NULL, "topk"},
+        {"indexer_bwd:heads=129,dim=128,topk=5", NULL, "1..128"},
+        {"indexer_bwd:heads=64,dim=96,topk=5", NULL, "64, 128"},
+        {"indexer_bwd:heads=64,dim=128,topk=5,deterministic=2", NULL, "0, 1"},
+        {"indexer_bwd:heads=64,dim=128,topk=5,passes=backward", NULL, "passes"},
+        {"indexer_bwd:heads=64,dim=128,topk=5,group=3", NULL, "1, 2, 4, 8"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        smelt_indexer_bwd_spec spec = SMELT_INDEXER_BWD_SPEC_INIT;
+        char *knobs = NULL, *text = NULL;
+        const smelt_status status = smelt_indexer_bwd_spec_parse(cases[i].text, &spec, &knobs);
+        if (cases[i].canonical) {
+            assert_int_equal(status, SMELT_OK);
+            assert_int_equal(smelt_indexer_bwd_spec_print(&spec, &text), SMELT_OK);
+            assert_string_equal(text, cases[i].canonical);
+        } else {
+            assert_int_equal(status, SMELT_ERROR_INVALID_SPEC);
+            assert_non_null(strstr(smelt_last_error(), cases[i].part));
+        }
+        smelt_free(text);
+        smelt_free(knobs);
+    }
+}
+
+/* The launches' order; what finds grains is there in deterministic mode alone. */
+static void expansions(void **state) {
+    (void)state;
+    static const char *const plain[] = {"sparse_attn_bwd_lists", "indexer_bwd_main",
+                                        "sparse_attn_bwd_finish"};
+    static const char *const exact[] = {"sparse_attn_bwd_lists", "indexer_bwd_grains",
+                                        "indexer_bwd_grains",    "indexer_bwd_grains",
+                                        "indexer_bwd_main",      "sparse_attn_bwd_finish"};
+    for (int deterministic = 0; deterministic < 2; deterministic++) {
+        struct smelt__expansion expansion;
+        struct smelt__message message;
+        struct smelt__spec spec;
+        const char *const *const names = deterministic ? exact : plain;
+        assert_int_equal(smelt__spec_parse(deterministic
+                                               ? "indexer_bwd:heads=9,dim=64,topk=5,deterministic=1"
+                                               : "indexer_bwd:heads=9,dim=64,topk=5",
+                                           &spec, &message),
+                         0);
+        assert_int_equal(smelt__spec_passes(&spec), SMELT__BACKWARD);
+        assert_int_equal(smelt__spec_expand(&spec, &expansion, &message), 0);
+        assert_int_equal(expansion.count, deterministic ? 6 : 3);
+        for (int i = 0; i < expansion.count; i++) {
+            assert_string_equal(expansion.kernels[i].schema->name, names[i]);
+            assert_int_equal(expansion.pass[i], SMELT__BACKWARD);
+        }
+    }
+}
+
+/* Inference needs none of it. */
+static void presets_have_it_for_training(void **state) {
+    (void)state;
+    for (int training = 0; training < 2; training++) {
+        static struct smelt__spec all[SMELT__MAX_PRESET_SPECS];
+        struct smelt__message message;
+        const int count = smelt__preset_expand(
+            "glm-5.2", 1, training ? SMELT__BACKWARD : SMELT__FORWARD, all, &message);
+        int found = 0;
+        for (int i = 0; i < count; i++)
+            found += smelt__family_of(&all[i]) == &smelt__indexer_bwd;
+        assert_int_equal(found, training);
+    }
+}
+
+/* 0, or -1 with a message. */
+static int make_plan(const char *text, const char *arch, struct smelt__plan *plan,
+                     struct smelt__message *message) {
+    struct smelt__spec spec;
+    assert_int_equal(smelt__spec_parse(text, &spec, message), 0);
+    return smelt__plan_make(&spec, smelt__arch_find(arch, message), plan, message);
+}
+
+/* Few heads share tiles with neighbouring queries', with both variants. */
+static void few_heads_share_tiles(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *arch;
+        int group, tiles;
+    } cases[] = {
+        {"indexer_bwd_main:heads=64,dim=128", "sm_90a", 2, 2},
+        {"indexer_bwd_main:heads=128,dim=128", "sm_90a", 1, 1},
+        {"indexer_bwd_main:heads=16,dim=64", "sm_90a", 8, 2},
+        {"indexer_bwd_main:heads=64,dim=128", "sm_80", 1, 1},
+        {"indexer_bwd_main:heads=17,dim=128", "sm_80", 2, 1},
+        {"indexer_bwd_main:heads=3,dim=128,deterministic=1", "sm_80", 4, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct smelt__plan plan;
+        struct smelt__message message;
+        assert_int_equal(make_plan(cases[i].text, cases[i].arch, &plan, &message), 0);
+        assert_int_equal(smelt__plan_constant(&plan, "GROUP_QUERIES", NULL), cases[i].group);
+        assert_int_equal(smelt__plan_constant(&plan, "GROUP_TILES", NULL), cases[i].tiles);
+        assert_int_equal(smelt__plan_constant(&plan, "BLOCK_HEADS", NULL),
+                         cases[i].group * smelt__plan_constant(&plan, "QUERY_ROWS", NULL));
+        assert_int_equal(plan.persistent, 1);
+    }
+}
+
+static void refusals(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *arch, *part;
+    } cases[] = {
+        {"indexer_bwd_main:heads=64,dim=128,group=4,variant=mma", "sm_80", "at most 2 of them"},
+        {"indexer_bwd_main:heads=64,dim=128,blocks=4,variant=mma", "sm_90a",
+         "shared memory a block"},
+        {"indexer_bwd_main:heads=64,dim=128,variant=sm90", "sm_80", "variant=mma runs there"},
+    };
+    struct smelt__plan plan;
+    struct smelt__message message;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(make_plan(cases[i].text, cases[i].arch, &plan, &message), -1);
+        assert_non_null(strstr(message.text, cases[i].part));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(specs),
+        cmocka_unit_test(expansions),
+        cmocka_unit_test(presets_have_it_for_training),
+        cmocka_unit_test(few_heads_share_tiles),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests_name("indexer_bwd", tests, NULL, NULL);
+}
