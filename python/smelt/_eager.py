@@ -37,6 +37,15 @@ def is_plain(*tensors: Tensor) -> bool:
     return not is_watched()
 
 
+def wants_gradients(*tensors: Tensor | None) -> bool:
+    """Whether autograd has to know of a call."""
+    if torch.is_grad_enabled():
+        for tensor in tensors:
+            if tensor is not None and tensor.requires_grad:
+                return True
+    return False
+
+
 def launched(launch, inputs, outputs, scalars):
     """What `launch` of an operator's pass returns; inputs that are laid out as no kernel reads are copied."""
     try:

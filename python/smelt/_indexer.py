@@ -8,7 +8,7 @@ from torch import Tensor
 from . import _indexer_reference as _reference
 from . import _runtime
 from ._checks import BACKENDS, choose, optional_tensors, tensors, whole
-from ._eager import is_plain, launched
+from ._eager import is_plain, launched, wants_gradients
 from ._library import define
 
 CHUNK_BYTES = 128 << 20  # of logits, that indexer_topk holds at a time
@@ -379,10 +379,10 @@ def indexer_topk(
     choose(order, "order", ("index", "score"))
     topk = whole(topk, "topk")
     optional_tensors(offset=offset)
-    wanted = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, weights))
     if q.dtype is not torch.bfloat16:  # e4m3 has no gradients
-        q, k, weights, wanted = *_detached(q, k, weights), False
-    run = _topk if is_plain(q, k) and not wanted else _call_topk
+        q, k, weights = _detached(q, k, weights)
+    direct = is_plain(q, k) and not wants_gradients(q, k, weights)
+    run = _topk if direct else _call_topk
     return run(
         q,
         k,

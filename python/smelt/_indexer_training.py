@@ -17,7 +17,7 @@ from torch import Tensor
 from . import _indexer_reference as _reference
 from . import _reference as _attention_reference
 from ._checks import choose, optional_tensors, tensors, whole
-from ._eager import is_plain, launched
+from ._eager import is_plain, launched, wants_gradients
 from ._indexer import _detached, _operator
 from ._library import define, library
 from ._sparse_attention import INPUTS, is_deterministic, listed, topk_for, value_width
@@ -240,8 +240,8 @@ def indexer_scores(
     summed in fp32, which dk_dtype=torch.float32 hands out.
     """
     _check_selected(q, k, weights, indices, topk_length, dk_dtype)
-    wanted = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, weights))
-    run = _logits if is_plain(q, k) and not wanted else _call_logits
+    direct = is_plain(q, k) and not wants_gradients(q, k, weights)
+    run = _logits if direct else _call_logits
     options = (deterministic, dk_dtype, free_multiprocessors, backend)
     return run(q, k, weights, indices, topk_length, *options)
 
@@ -357,7 +357,7 @@ def indexer_loss(
     if not logits.shape[1]:  # no slot: no loss
         nothing = logits.sum()
         return (nothing, logits.sum(1).detach()) if return_losses else nothing
-    wanted = torch.is_grad_enabled() and logits.requires_grad
+    wanted = wants_gradients(logits)
     rows = (1 << 31) - 1 if rows is None else rows
     run = _loss if is_plain(logits, target) and not wanted else _call_loss
     given = (logits, target.detach(), indices, topk_length, weight)

@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from . import _reference, _runtime
 from ._checks import BACKENDS, choose, whole
-from ._eager import autocast_type, is_plain, launched
+from ._eager import autocast_type, is_plain, launched, wants_gradients
 from ._library import define, library
 
 LOG2E = math.log2(math.e)
@@ -387,8 +387,7 @@ def _run_directly(inputs, options, want_max):
     if found is None:
         _check_shapes(inputs, options.dv)
         return _reference_forward(inputs, options)
-    wanted = q.requires_grad or kv.requires_grad or (sink is not None and sink.requires_grad)
-    if not wanted or not torch.is_grad_enabled():
+    if not wants_gradients(q, kv, sink):
         return _forward(found, inputs, options, want_max)[:3]
     call = _Call()
     call.found, call.inputs, call.options, call.want_max = found, inputs, options, want_max
