@@ -196,14 +196,15 @@ static struct layout find_layout(const smelt_indexer_bwd *indexer,
     return layout;
 }
 
-/* In deterministic mode. */
-static smelt_status check_groups(const smelt_indexer_bwd *indexer, int64_t groups) {
-    if (!indexer->deterministic || groups <= MOST_EXACT_GROUPS)
+/* Whether so many queries can be added up exactly. */
+static smelt_status check_tokens(const smelt_indexer_bwd *indexer, int64_t tokens) {
+    const int64_t most = (int64_t)MOST_EXACT_GROUPS * indexer->group_queries;
+    if (!indexer->deterministic || tokens <= most)
         return SMELT_OK;
     return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                       "tokens are too many for deterministic=1: at most %" PRId64
-                       " are added up exactly; split the call, and let dik_sum add the parts up",
-                       (int64_t)MOST_EXACT_GROUPS * indexer->group_queries);
+                       "tokens = %" PRId64 " is too large for deterministic=1, which adds up to "
+                       "%" PRId64 " queries exactly; split the call, and let dik_sum add the parts",
+                       tokens, most);
 }
 
 /* Exactly one kind of dik. */
@@ -231,7 +232,7 @@ static smelt_status check_args(const smelt_indexer_bwd *indexer, smelt_indexer_b
     if (status == SMELT_OK)
         status = smelt__check_extent("reserved", args->reserved, 0, 0);
     if (status == SMELT_OK)
-        status = check_groups(indexer, layout->dik.groups);
+        status = check_tokens(indexer, args->tokens);
     if (status == SMELT_OK)
         status = check_outputs(args);
     if (status == SMELT_OK)

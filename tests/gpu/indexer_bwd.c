@@ -170,18 +170,26 @@ static const size_t inputs[] = {
     offsetof(smelt_indexer_bwd_args, w), offsetof(smelt_indexer_bwd_args, indices),
     offsetof(smelt_indexer_bwd_args, grad)};
 
+static const struct refused_change exact_changes[] = {
+    SET_AS(tokens, "deterministic=1", INT_MAX),
+};
+
+#define REFUSALS(name_, spec_, table)                                                              \
+    {                                                                                              \
+        .name = (name_), .spec = (spec_), .problem = {.tokens = 9, .rows = 100},                   \
+        .changes = (table), .count = COUNT(table),                                                 \
+        .output = offsetof(smelt_indexer_bwd_args, diq), .inputs = inputs,                         \
+        .input_count = COUNT(inputs)                                                               \
+    }
+
 static void run_arguments(struct suite *suite) {
-    static const struct refusals all = {
-        .name = "arguments: indexer_bwd",
-        .spec = "indexer_bwd:heads=3,dim=64,topk=50",
-        .problem = {.tokens = 9, .rows = 100},
-        .changes = changes,
-        .count = COUNT(changes),
-        .output = offsetof(smelt_indexer_bwd_args, diq),
-        .inputs = inputs,
-        .input_count = COUNT(inputs),
+    static const struct refusals all[] = {
+        REFUSALS("arguments: indexer_bwd", "indexer_bwd:heads=3,dim=64,topk=50", changes),
+        REFUSALS("arguments: indexer_bwd, deterministic",
+                 "indexer_bwd:heads=3,dim=64,topk=50,deterministic=1", exact_changes),
     };
-    run_refusals(suite, &all);
+    for (int i = 0; i < COUNT(all); i++)
+        run_refusals(suite, &all[i]);
 }
 
 /* ---- the row --------------------------------------------------------------------------------- */
