@@ -213,20 +213,6 @@ static void fill_keys(void *user, int64_t begin, int64_t end) {
     }
 }
 
-/* Which keys some valid slot names, and how many valid slots there are. */
-static void find_used(const struct fill *fill) {
-    struct smelt__problem *const problem = fill->problem;
-    problem->valid_slots = 0;
-    for (int64_t query = 0; query < problem->extents[TENSOR(T)]; query++)
-        for (int64_t i = 0; i < problem->options.width; i++) {
-            const int64_t row = smelt__slots_row(problem, &slots, query, i);
-            if (row < 0)
-                continue;
-            fill->used[row] = 1;
-            problem->valid_slots++;
-        }
-}
-
 static int fill(struct smelt__problem *problem) {
     const struct smelt__key_rows dik = dik_rows(problem);
     struct fill *const fill = malloc(sizeof *fill);
@@ -238,7 +224,7 @@ static int fill(struct smelt__problem *problem) {
         smelt__normals_make(&fill->normals);
         problem->computed = problem->extents[TENSOR(T)];
         smelt__slots_fill(problem, &slots);
-        find_used(fill);
+        smelt__slots_mark(problem, &slots, used);
         smelt__parallel_for(problem->computed, 16, fill_queries, fill);
         smelt__parallel_for(problem->options.rows, 256, fill_keys, fill);
     }

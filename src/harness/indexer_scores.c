@@ -103,19 +103,6 @@ static int given(const struct smelt__problem *problem, int tensor) {
     return tensor != TENSOR(TOPK_LENGTH) || problem->options.topk_length;
 }
 
-/* Which keys some valid slot names, and how many valid slots there are. */
-static void find_used(struct smelt__problem *problem, uint8_t *used) {
-    problem->valid_slots = 0;
-    for (int64_t query = 0; query < problem->extents[TENSOR(T)]; query++)
-        for (int64_t i = 0; i < problem->options.width; i++) {
-            const int64_t row = smelt__slots_row(problem, &slots, query, i);
-            if (row < 0)
-                continue;
-            used[row] = 1;
-            problem->valid_slots++;
-        }
-}
-
 static int fill(struct smelt__problem *problem) {
     const smelt_indexer_scores_spec *spec = problem->spec;
     const struct smelt__indexer_inputs inputs = {
@@ -131,7 +118,7 @@ static int fill(struct smelt__problem *problem) {
     if (!used)
         return -1;
     smelt__slots_fill(problem, &slots);
-    find_used(problem, used);
+    smelt__slots_mark(problem, &slots, used);
     const int failed = smelt__indexer_fill_rows(problem, &inputs, used);
     free(used);
     return failed;

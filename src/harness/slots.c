@@ -54,6 +54,20 @@ int64_t smelt__slots_row(const struct smelt__problem *problem, const struct smel
     return row >= 0 && row < problem->options.rows ? row : -1;
 }
 
+void smelt__slots_mark(struct smelt__problem *problem, const struct smelt__slots *slots,
+                       uint8_t *used) {
+    const int64_t queries = problem->options.batches * problem->options.tokens;
+    problem->valid_slots = 0;
+    for (int64_t query = 0; query < queries; query++)
+        for (int64_t i = 0; i < problem->options.width; i++) {
+            const int64_t row = smelt__slots_row(problem, slots, query, i);
+            if (row < 0)
+                continue;
+            used[row] = 1;
+            problem->valid_slots++;
+        }
+}
+
 void smelt__slots_touch(const struct smelt__problem *problem, const struct smelt__slots *slots,
                         int64_t query, struct smelt__footprints *footprints) {
     smelt__touch(footprints, slots->topk_length, row_of(problem, slots->topk_length, query), 1);

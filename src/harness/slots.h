@@ -25,6 +25,11 @@ int64_t smelt__slots_counted(const struct smelt__problem *problem, const struct 
 int64_t smelt__slots_row(const struct smelt__problem *problem, const struct smelt__slots *slots,
                          int64_t query, int64_t i);
 
+/* Marks the rows that some valid slot names (`used`: [rows], zeros), and counts those slots: the
+ * problem's valid_slots. */
+void smelt__slots_mark(struct smelt__problem *problem, const struct smelt__slots *slots,
+                       uint8_t *used);
+
 /* What of both a query's computation may read. */
 void smelt__slots_touch(const struct smelt__problem *problem, const struct smelt__slots *slots,
                         int64_t query, struct smelt__footprints *footprints);
