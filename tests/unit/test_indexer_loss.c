@@ -1,0 +1,106 @@
+/* indexer_loss: its specs, and how many threads and blocks a row of each length gets. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codegen/family.h"
+#include "smelt/indexer_loss.h"
+
+static void specs(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *canonical; /* NULL: refused, */
+        const char *part;             /* with this in the message */
+    } cases[] = {
+        {"indexer_loss:topk=2048", "indexer_loss:topk=2048", NULL},
+        {"indexer_loss:blocks=3,topk=1048576", "indexer_loss:topk=1048576,blocks=3", NULL},
+        {"indexer_loss:topk=5,rows.vectors=4", "indexer_loss:topk=5,rows.vectors=4", NULL},
+        {"indexer_loss:topk=0", NULL, "legal: 1..1048576"},
+        {"indexer_loss:topk=1048577", NULL, "legal: 1..1048576"},
+        {"indexer_loss:vectors=1", NULL, "topk"},
+        {"indexer_loss:topk=5,vectors=3", NULL, "1, 2, 4"},
+        {"indexer_loss:topk=5,blocks=17", NULL, "1..16"},
+        {"indexer_loss:topk=5,heads=3", NULL, "heads"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        smelt_indexer_loss_spec spec = SMELT_INDEXER_LOSS_SPEC_INIT;
+        char *knobs = NULL, *text = NULL;
+        const smelt_status status = smelt_indexer_loss_spec_parse(cases[i].text, &spec, &knobs);
+        if (cases[i].canonical) {
+            assert_int_equal(status, SMELT_OK);
+            assert_int_equal(smelt_indexer_loss_spec_print(&spec, &text), SMELT_OK);
+            assert_string_equal(text, cases[i].canonical);
+        } else {
+            assert_int_equal(status, SMELT_ERROR_INVALID_SPEC);
+            if (!strstr(smelt_last_error(), cases[i].part))
+                fail_msg("'%s' gave '%s'", cases[i].text, smelt_last_error());
+        }
+        smelt_free(text);
+        smelt_free(knobs);
+    }
+}
+
+static int make_plan(const char *text, const char *arch, struct smelt__plan *plan,
+                     struct smelt__message *message) {
+    struct smelt__spec spec;
+    assert_int_equal(smelt__spec_parse(text, &spec, message), 0);
+    return smelt__plan_make(&spec, smelt__arch_find(arch, message), plan, message);
+}
+
+/* A row's slots are all some thread's, in as few warps as do; more than a part holds are in several
+ * parts. */
+static void rows_fit(void **state) {
+    (void)state;
+    for (int topk = 1; topk < 70000; topk += 1 + topk / 9) {
+        struct smelt__plan plan;
+        struct smelt__message message;
+        char text[64];
+        snprintf(text, sizeof text, "indexer_loss_rows:topk=%d", topk);
+        assert_int_equal(make_plan(text, "sm_90a", &plan, &message), 0);
+        const int vectors = smelt__plan_constant(&plan, "VECTORS", NULL);
+        const int parts = smelt__plan_constant(&plan, "PARTS", NULL);
+        const int part = plan.threads * vectors * 4, warp = 32 * vectors * 4;
+        assert_true(parts * part >= topk && (parts - 1) * part < topk);
+        assert_true(parts == 1 ? part - topk < warp : plan.threads == 1024);
+        assert_true(topk > 16384 ? parts > 1 : parts == 1);
+    }
+}
+
+/* Blocks that leave a thread fewer registers than it needs, or that have no room. */
+static void blocks_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *arch;
+        int legal;
+    } cases[] = {
+        {"indexer_loss_rows:topk=2048,blocks=5", "sm_90a", 1},
+        {"indexer_loss_rows:topk=2048,blocks=6", "sm_90a", 0},
+        {"indexer_loss_rows:topk=2048,vectors=1,blocks=3", "sm_90a", 1},
+        {"indexer_loss_rows:topk=2048,vectors=1,blocks=4", "sm_90a", 0},
+        {"indexer_loss_rows:topk=2048,vectors=4,blocks=8", "sm_90a", 1},
+        {"indexer_loss_rows:topk=2048,vectors=4,blocks=9", "sm_90a", 0},
+        {"indexer_loss_rows:topk=4096,vectors=1,blocks=2", "sm_86", 0}, /* of 1536 threads */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct smelt__plan plan;
+        struct smelt__message message = {0};
+        const int status = make_plan(cases[i].text, cases[i].arch, &plan, &message);
+        assert_int_equal(status, cases[i].legal ? 0 : -1);
+        if (!cases[i].legal && !strstr(message.text, "blocks="))
+            fail_msg("'%s' gave '%s'", cases[i].text, message.text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(specs),
+        cmocka_unit_test(rows_fit),
+        cmocka_unit_test(blocks_are_refused),
+    };
+    return cmocka_run_group_tests_name("indexer_loss", tests, NULL, NULL);
+}
