@@ -13,7 +13,7 @@ BF16 = "heads=3,dim=64,dtype=bf16"
 UNSETTLED = "its mutants are those of topk_select_rows, too, which are being settled"
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("chain-mma", "chain-sm90", "chain-rows")
+COVERAGE = ("chain-mma", "chain-sm90", "chain-rows", "chain-parts")
 
 CONFIGURATIONS = (
     check("chain-mma", BF16 + ",topk=40,variant=mma", f"indexer_logits_fwd:{BF16},variant=mma",
@@ -22,4 +22,7 @@ CONFIGURATIONS = (
           "templates/indexer_logits_fwd.sm90", "--queries 19 --rows 300 --lists causal --documents 2"),
     check("chain-rows", BF16 + ",topk=40", "topk_select_rows:topk=40,pass=rows",
           "templates/topk_select_rows.cu", "--queries 19 --rows 300 --lists causal --documents 2"),
+    # Few long rows.
+    check("chain-parts", BF16 + ",topk=40", "topk_select_rows:topk=40,pass=parts",
+          "templates/topk_select_rows.parts", "--queries 2 --rows 32800 --lists full", schedules=1),
 )
