@@ -493,7 +493,7 @@ static smelt_status launch_chain(const struct call *call) {
     smelt_status status = SMELT_OK;
     if (sums > 0)
         status = smelt__fill_async(call->indexer->kernels.context, at(call, layout->bounds), 0,
-                                   zeros, call->stream);
+                                   zeros, 1, call->stream);
     if (call->args->tokens > 0) {
         if (status == SMELT_OK)
             status = launch_lists(call);

@@ -337,7 +337,7 @@ static smelt_status launch_chain(const struct backward_call *call) {
     if (sums > 0)
         status =
             smelt__fill_async(call->backward->kernels->context, at(call, call->layout.progress), 0,
-                              SMELT__BACKWARD_ALIGNMENT / sizeof(float) + sums, call->stream);
+                              SMELT__BACKWARD_ALIGNMENT / sizeof(float) + sums, 1, call->stream);
     if (call->layout.queries > 0) {
         if (status == SMELT_OK)
             status = launch_lists(call);

@@ -19,17 +19,16 @@ enum {
     WARP = 32
 };
 
-/* The largest number up to MOST_CURSORS whose square is at most a * b, which are not negative. */
+/* The largest number up to MOST_CURSORS whose square is at most a * b, which are not negative: bit
+ * by bit, since a call's every nanosecond is the caller's. */
 static int64_t find_root(int64_t a, int64_t b) {
-    int64_t low = 0, high = MOST_CURSORS;
-    while (low < high) {
-        const int64_t middle = (low + high + 1) / 2;
-        if (b > 0 && middle * middle / b <= a - (middle * middle % b > 0))
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
+    const int64_t most = (int64_t)MOST_CURSORS * MOST_CURSORS;
+    if (b > 0 && a >= smelt__divide_up(most, b))
+        return MOST_CURSORS;
+    int64_t root = 0;
+    for (int64_t bit = MOST_CURSORS / 2; bit > 0; bit /= 2)
+        root += (root + bit) * (root + bit) <= a * b ? bit : 0;
+    return root;
 }
 
 /* Cursors there are room for, of all parts of all chunks: grows with each of its arguments. */
@@ -82,16 +81,16 @@ smelt_status smelt__segments_launch(const smelt_context *context,
                                     struct CUstream_st *stream) {
     struct sparse_attn_bwd_segments_params first = *params, second = *params;
     const struct smelt__launch launches[] = {
-        {.blocks = {(uint32_t)params->groups}, .params = params},
-        {.blocks = {(uint32_t)params->scan_blocks}, .params = &first},
-        {.blocks = {(uint32_t)params->scan_blocks}, .params = &second},
-        {.blocks = {(uint32_t)(params->chunks * params->parts)}, .params = params}};
+        {.blocks = {(uint32_t)params->groups}, .entered = 1, .params = params},
+        {.blocks = {(uint32_t)params->scan_blocks}, .entered = 1, .params = &first},
+        {.blocks = {(uint32_t)params->scan_blocks}, .entered = 1, .params = &second},
+        {.blocks = {(uint32_t)(params->chunks * params->parts)}, .entered = 1, .params = params}};
     const struct smelt__kernel *const order[] = {kernels->count, kernels->scan, kernels->scan,
                                                  kernels->place};
     first.scan_step = 0;
     second.scan_step = 1;
     smelt_status status = smelt__fill_async(
-        context, params->cursors, 0, (size_t)params->parts * (size_t)params->columns, stream);
+        context, params->cursors, 0, (size_t)params->parts * (size_t)params->columns, 1, stream);
     for (int i = 0; i < 4 && status == SMELT_OK; i++)
         status = smelt__kernel_launch(context, order[i], &launches[i], stream);
     return status;

@@ -39,8 +39,8 @@ struct smelt__segments_kernels {
 };
 
 /* Turns the lists of a round around, on the stream, behind what made them: `starts` and `entries`
- * are there for what follows. *params: everything set but scan_step, the arrays' room the
- * layout's; not NULL. Errors: DRIVER. */
+ * are there for what follows. The context is entered (runtime/context.h). *params: everything set
+ * but scan_step, the arrays' room the layout's; not NULL. Errors: DRIVER. */
 smelt_status smelt__segments_launch(const smelt_context *context,
                                     const struct smelt__segments_kernels *kernels,
                                     const struct sparse_attn_bwd_segments_params *params,

@@ -465,10 +465,10 @@ smelt_status smelt__kernel_launch(const smelt_context *context, const struct sme
 }
 
 smelt_status smelt__fill_async(const smelt_context *context, void *device, uint32_t word,
-                               size_t words, struct CUstream_st *stream) {
+                               size_t words, int entered, struct CUstream_st *stream) {
     const struct smelt__driver *driver = context->driver;
-    int pushed;
-    smelt_status status = smelt__context_enter(context, &pushed);
+    int pushed = 0;
+    smelt_status status = entered ? SMELT_OK : smelt__context_enter(context, &pushed);
     if (status)
         return status;
     CUresult result = driver->cuMemsetD32Async((CUdeviceptr)(uintptr_t)device, word, words, stream);

@@ -85,8 +85,8 @@ smelt_status smelt__kernel_launch(const smelt_context *context, const struct sme
                                   const struct smelt__launch *launch, struct CUstream_st *stream);
 
 /* Sets `words` 32-bit words of device memory (aligned to them) on a stream, without waiting: part
- * of a call as a kernel is, capturable. */
+ * of a call as a kernel is, capturable. entered: as of a launch. */
 smelt_status smelt__fill_async(const smelt_context *context, void *device, uint32_t word,
-                               size_t words, struct CUstream_st *stream);
+                               size_t words, int entered, struct CUstream_st *stream);
 
 #endif

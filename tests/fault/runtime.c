@@ -126,7 +126,7 @@ static void grids_clusters_and_fills(void **unused) {
     assert_int_equal(driver->attributes[0].id, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
 
     uint32_t words[4] = {1, 2, 3, 4};
-    assert_int_equal(smelt__fill_async(context, words, 0x7fc00000, 3, NULL), SMELT_OK);
+    assert_int_equal(smelt__fill_async(context, words, 0x7fc00000, 3, 0, NULL), SMELT_OK);
     assert_true(words[0] == 0x7fc00000 && words[2] == 0x7fc00000 && words[3] == 4);
     struct tensor_map map;
     const struct smelt__tensor_box box = {.data = words,
@@ -281,7 +281,7 @@ static smelt_status whole_life(char *message, size_t bytes, int *destroy_begins)
     if (memory) {
         KEEP(smelt_device_upload(context, memory, params, sizeof params));
         KEEP(smelt_device_fill(context, memory, 1, 64));
-        KEEP(smelt__fill_async(context, memory, 1, 16, NULL));
+        KEEP(smelt__fill_async(context, memory, 1, 16, 0, NULL));
         KEEP(smelt_device_download(context, params, memory, sizeof params));
     }
     KEEP(smelt_stream_create(context, &stream));

@@ -303,6 +303,16 @@ static int run_sums(struct test *test, const struct problem *problem, uint32_t b
     return good;
 }
 
+static smelt_status launch_segments(const struct test *test, const struct problem *problem) {
+    int pushed;
+    smelt_status status = smelt__context_enter(test->context, &pushed);
+    if (status)
+        return status;
+    status = smelt__segments_launch(test->context, &test->kernels, &problem->device, NULL);
+    smelt__context_leave(test->context, pushed);
+    return status;
+}
+
 static int run_kernels(struct test *test, const struct problem *problem, uint32_t sum_blocks) {
     const size_t sums = (size_t)problem->sums * sizeof(float);
     return works(smelt_device_fill(test->context, problem->device.entries, POISON,
@@ -312,8 +322,7 @@ static int run_kernels(struct test *test, const struct problem *problem, uint32_
                                      sums),
                  "upload") &&
            works(smelt_stream_synchronize(test->context, NULL), "synchronize") &&
-           works(smelt__segments_launch(test->context, &test->kernels, &problem->device, NULL),
-                 "launch") &&
+           works(launch_segments(test, problem), "launch") &&
            works(smelt_stream_synchronize(test->context, NULL), "segments") &&
            run_sums(test, problem, sum_blocks) &&
            works(smelt_stream_synchronize(test->context, NULL), "sums");
