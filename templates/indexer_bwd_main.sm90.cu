@@ -458,7 +458,7 @@ DEVICE void take_rows(struct sum_rows *rows, const struct indexer_bwd_main_param
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const int key = numbers[first + 4 * i], row = key < 0 ? numbers[0] : key;
-        rows->at[i] = (char *)params->dik + ((i64)row * DIM + first_sum()) * SUM_BYTES;
+        rows->at[i] = (char *)params->dik + ((i64)row * DIM + first_sum(threadIdx.x)) * SUM_BYTES;
         rows->grains[i] = DETERMINISTIC ? params->grains[row] : 0.0f;
     }
 }

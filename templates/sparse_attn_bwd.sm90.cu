@@ -21,6 +21,7 @@
 //@use ptx/wgmma_ss.cuh n = 128, ta = 0, tb = 1
 //@use sparse_attn_bwd.params.h
 //@use sparse_attn_bwd.sm90_blocks.cuh
+//@use sparse_attn_bwd.sm90_exchange.cuh
 //@use sparse_attn_bwd.sm90_rows.cuh
 /*
  * Sparse attention backward with wgmma: dq, and the sums (or partial rows) of dkv. Mathematics and
@@ -51,6 +52,12 @@
  * below R24 of each), and the columns of dQ are divided to make the most of what each role has
  * left. With DQK = 576: 0 to 183 scores, 184 to 575 gather; with 512: 0 to 127, 128 to 511.
  *
+ * Pairs: the two thread blocks of a cluster take the halves of a query's heads side by side, and
+ * their dKV is added to global memory once for both: each adds one half of every tile's columns,
+ * and sends its sums of the other half to the other one (sparse_attn_bwd.sm90_exchange.cuh). There
+ * is no room but P's tile for them to land in: P of the next block is stored when the last of them
+ * was taken, behind dS and the issue of dQ.
+ *
  * What binds: the additions' way out of the multiprocessor (common/row_sums.cuh).
  *
  * With DETERMINISTIC the sums of the launch's before may run on the multiprocessors that the grid
@@ -66,7 +73,7 @@
  *   QUERY          TILES tiles, rows by columns
  *   GRAD_OUT       VALUE_TILES tiles
  *   KEYS           TILES tiles, keys by columns
- *   PROBABILITIES  P, one tile, rows by keys
+ *   PROBABILITIES  P, one tile, rows by keys; of pairs what the other thread block sends
  *   SLOPES         dS, the same
  *   NUMBERS        [BLOCKS_AHEAD][64] the keys' numbers, -1: none
  *   ADDRESSES      [2][64] where their rows lie, 0: none
@@ -91,6 +98,14 @@
  *                        tiles 3g to 3g + 2 of Q and dO
  *   QUERY_FREE[g]     4  sums: the last block's products with     gather, before the next item's
  *                        those tiles complete
+ * and of pairs:
+ *   PROBABILITIES_FULL  4  scores: P written                      sums
+ *   PROBABILITIES_FREE  4  sums: fragments loaded, and what       scores, before the next P
+ *                          landed taken
+ *   LANDED[i]           1  sums: one thread, and the bytes of a   sums
+ *                          landing
+ *   LANDING_FREE[i]     4  the other block's sums: what landed    sums, before they send
+ *                          there was taken, or P loaded
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  * Only who reads through the async proxy what others wrote by plain stores or cp.async has the
  * fence, after the wait. Named barriers: 1 the scores' warpgroup, 2 the gather's, 3 all: the first
@@ -110,8 +125,8 @@ enum {
     PRODUCT_VALUES = 2 * FRAGMENT_WORDS, /* S or dP of a thread */
     SUM_BYTES = DETERMINISTIC ? 2 : 4,   /* of a value of dKV in global memory */
     CHUNKS = DQK / SUM_COLUMNS,          /* of dKV */
-    VALUE_CHUNKS = DV / SUM_COLUMNS,
-    PART_CHUNKS = PART_TILES * TILE_COLUMNS / SUM_COLUMNS
+    PART_CHUNKS = PART_TILES * TILE_COLUMNS / SUM_COLUMNS,
+    HELD_CHUNK = PAIR ? CHUNKS - 2 : CHUNKS - 1 /* a block's last, behind where its rows begin */
 };
 
 /* ---- scores ------------------------------------------------------------------------------------
@@ -260,6 +275,17 @@ DEVICE void store_first_columns(const struct sparse_attn_bwd_params *params, con
     }
 }
 
+/* P into its tile; of a pair, when nothing can land there any more. */
+DEVICE void give_probabilities(const u32 *p, u32 block) {
+    if (PAIR) {
+        mbarrier_wait(barrier_at(PROBABILITIES_FREE), (block & 1) ^ 1);
+    }
+    store_fragments(PROBABILITIES_OFFSET, p);
+    if (PAIR) {
+        arrive_warp(barrier_at(PROBABILITIES_FULL), 1);
+    }
+}
+
 DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
     registers_increase(SCORES_REGISTERS);
     const float scale_log2 = params->scale * LOG2_E;
@@ -283,8 +309,10 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
             drop_absent(s, flags & COUNT_MASK);
         }
         mbarrier_wait(barrier_at(SLOPES_FREE), (block & 1) ^ 1);
-        pack_fragments(packed, s);
-        store_fragments(PROBABILITIES_OFFSET, packed);
+        if (!PAIR) {
+            pack_fragments(packed, s);
+            give_probabilities(packed, block);
+        }
         if (GROUP_QUERIES > 1) {
             /* The value it has: else the compiler keeps what it was split into, and registers are
              * short. */
@@ -298,7 +326,12 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
         pack_fragments(packed, dp);
         store_fragments(SLOPES_OFFSET, packed);
         arrive_warp(barrier_at(SLOPES_FULL), 1);
+        u32 others[FRAGMENT_WORDS];
+        pack_fragments(others, s);
         issue_first_columns(dq, rest, packed, flags & FIRST_BLOCK);
+        if (PAIR) {
+            give_probabilities(others, block);
+        }
         if (flags & MORE_BLOCKS) {
             /* Before KEYS_FREE: the gather may not be two phases ahead. */
             mbarrier_wait(barrier_at(ANNOUNCED), block & 1);
@@ -438,11 +471,12 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_it
 /* ---- sums --------------------------------------------------------------------------------------
  */
 
-/* Issues a chunk of dKV = dS^T Q + P^T dO. */
-DEVICE void issue_chunk(float *sums, const u32 *p, const u32 *ds, int chunk) {
+/* Issues a chunk of dKV = dS^T Q + P^T dO: of a tile's columns the half that begins `half` chunks
+ * behind the first. */
+DEVICE void issue_chunk(float *sums, const u32 *p, const u32 *ds, int tile, u32 half) {
     const u64 query = columns_descriptor(QUERY_OFFSET);
     const u64 grad_out = columns_descriptor(GRAD_OUT_OFFSET);
-    const u32 at = (u32)(chunk / 2 * TILE_BYTES + chunk % 2 * SUM_COLUMNS * 2);
+    const u32 at = (u32)(tile * TILE_BYTES) + half * (SUM_COLUMNS * 2);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -450,62 +484,73 @@ DEVICE void issue_chunk(float *sums, const u32 *p, const u32 *ds, int chunk) {
                          descriptor_advance(query, at + (u32)(k * ROW_STEP_BYTES)), k > 0);
     }
 #pragma unroll
-    for (int k = 0; k < 4 && chunk < VALUE_CHUNKS; ++k) {
+    for (int k = 0; k < 4 && tile < VALUE_TILES; ++k) {
         wgmma_rs_n32_t01(sums, &p[4 * k],
                          descriptor_advance(grad_out, at + (u32)(k * ROW_STEP_BYTES)), 1);
     }
     wgmma_commit();
 }
 
-/* Where this thread's values of a row begin. */
-DEVICE char *row_at(const struct sparse_attn_bwd_params *params, u32 row) {
+/* Where this thread's values of a chunk of a row stand; chunks are counted over all rows. */
+DEVICE char *chunk_at(const struct sparse_attn_bwd_params *params, u32 chunk) {
+    /* Of pairs the thread's number anew: else too much is kept that follows from it. */
+    const u32 first = first_sum(PAIR ? thread_number() : threadIdx.x);
     char *const to = DETERMINISTIC ? (char *)params->partials : (char *)params->dkv;
-    return to + first_sum() * SUM_BYTES + (u64)row * (DQK * SUM_BYTES);
+    return to + first * SUM_BYTES + (u64)chunk * (SUM_COLUMNS * SUM_BYTES);
 }
 
-/* Adds what exchange_rows gave to the rows of global memory, or stores it. rows: this thread's four
- * of all its chunks. */
+/* Adds what exchange_rows gave to the rows of global memory, or stores it. rows: where this
+ * thread's four of all chunks begin, in chunks. */
 DEVICE void send_rows(const struct sparse_attn_bwd_params *params, const float *values,
                       const u32 *rows, int chunk, int half) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        send_sums(row_at(params, rows[2 * half + i]) + chunk * SUM_COLUMNS * SUM_BYTES,
+        send_sums(chunk_at(params, rows[2 * half + i]) + chunk * SUM_COLUMNS * SUM_BYTES,
                   &values[4 * i], DETERMINISTIC);
     }
 }
 
+/* A block's number, but for a multiple of BLOCKS_AHEAD, by its flags: registers are short. */
+DEVICE u32 number_of(int flags) {
+    return (u32)flags / BLOCK_UNIT;
+}
+
 /*
- * Where the block's dKV goes: this thread's rows of the launch's partial ones, or of dkv. Behind a
- * list's end, P and dS and so dKV are 0: partial rows there are nobody's, and a zero may as well be
- * added to the block's first key. (A branch at each addition would cost more.)
+ * Where the block's dKV goes: this thread's rows of the launch's partial ones, or of dkv, from
+ * their chunk `first_chunk` on. Behind a list's end, P and dS and so dKV are 0: partial rows there
+ * are nobody's, and a zero may as well be added to the block's first key. (A branch at each
+ * addition would cost more.)
  */
-DEVICE void take_rows(u32 *rows, u32 block) {
+DEVICE void take_rows(u32 *rows, u32 block, u32 first_chunk) {
     const u32 thread = thread_number() % WARPGROUP;
     const int first = (int)(thread / 32 * 16 + thread / 4 % 4);
     const int *const numbers = block_numbers(block);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const int key = numbers[first + 4 * i];
-        rows[i] = (u32)(DETERMINISTIC ? block_word(block)->place + (first + 4 * i) * HEAD_BLOCKS
+        const int row = DETERMINISTIC ? block_word(block)->place + (first + 4 * i) * HEAD_BLOCKS
                         : key < 0     ? numbers[0]
-                                      : key);
+                                      : key;
+        rows[i] = (u32)row * CHUNKS + first_chunk;
     }
 }
 
-/* All chunks of a block, each sent while the next one is computed. Half of the last one is `held`,
+/*
+ * All chunks of a block, each sent while the next one is computed. Half of the last one is `held`,
  * to be sent when the next block's first is in the tensor cores; until then `rows` are the block's
- * before. */
+ * before.
+ */
 DEVICE void sum_block(const struct sparse_attn_bwd_params *params, const u32 *p, const u32 *ds,
-                      float *held, u32 *rows, u32 block, bool last) {
+                      float *held, u32 *rows, int flags) {
     float sums[2][SUM_VALUES], values[SENT_VALUES];
-    issue_chunk(sums[0], p, ds, 0);
-    send_rows(params, held, rows, CHUNKS - 1, 1);
-    take_rows(rows, block);
+    issue_chunk(sums[0], p, ds, 0, 0);
+    send_rows(params, held, rows, HELD_CHUNK, 1);
+    take_rows(rows, number_of(flags), 0);
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS - 1; ++chunk) {
-        issue_chunk(sums[(chunk + 1) % 2], p, ds, chunk + 1);
+        issue_chunk(sums[(chunk + 1) % 2], p, ds, (chunk + 1) / 2, (u32)(chunk + 1) % 2);
         wgmma_wait_1();
-        if (last && (chunk + 1) % PART_CHUNKS == 0) {
+        if ((flags & LAST_BLOCK) && (chunk + 1) % PART_CHUNKS == 0) {
             arrive_warp(barrier_at(QUERY_FREE + chunk / PART_CHUNKS), 1);
         }
 #pragma unroll
@@ -516,12 +561,99 @@ DEVICE void sum_block(const struct sparse_attn_bwd_params *params, const u32 *p,
         __syncwarp((u32)ALL_LANES); /* ptxas would put them behind the next wait */
     }
     wgmma_wait_0();
-    if (last) {
+    if (flags & LAST_BLOCK) {
         arrive_warp(barrier_at(QUERY_FREE + PARTS - 1), 1);
     }
     exchange_rows(values, sums[1], 0);
-    send_rows(params, values, rows, CHUNKS - 1, 0);
+    send_rows(params, values, rows, HELD_CHUNK, 0);
     exchange_rows(held, sums[1], 1);
+}
+
+/* The steps of a pair's block, a chunk each: one for the other thread block of tile t, then the own
+ * one of tile t + 1 - FIRST_SENT, to which what comes from there is added; in between it lands. */
+enum { PAIR_STEPS = CHUNKS, FIRST_SENT = LANDINGS / 2 + 1 /* chunks, before one is taken */ };
+
+DEVICE bool is_own_step(int step) {
+    const int in_turn = step - FIRST_SENT, pairs = TILES - FIRST_SENT;
+    return in_turn >= 2 * pairs || (in_turn >= 0 && in_turn % 2 == 0);
+}
+
+DEVICE int tile_of_step(int step) {
+    const int in_turn = step - FIRST_SENT, pairs = TILES - FIRST_SENT;
+    return in_turn < 0            ? step
+           : in_turn >= 2 * pairs ? in_turn - pairs
+           : in_turn % 2 == 0     ? in_turn / 2
+                                  : FIRST_SENT + in_turn / 2;
+}
+
+DEVICE void issue_step(float *sums, const u32 *p, const u32 *ds, int step) {
+    issue_chunk(sums, p, ds, tile_of_step(step), is_own_step(step) ? cluster_rank() : other_rank());
+}
+
+/* A chunk that this thread block adds for both of a pair, complete but for what the other one has:
+ * to global memory, but half of a block's last one, which is `held`. */
+DEVICE void add_pair_chunk(const struct sparse_attn_bwd_params *params, float *sums, float *held,
+                           const u32 *rows, int tile, int flags) {
+    float values[SENT_VALUES];
+    if ((flags & LAST_BLOCK) && ((tile + 1) % PART_TILES == 0 || tile + 1 == TILES)) {
+        arrive_warp(barrier_at(QUERY_FREE + tile / PART_TILES), 1);
+    }
+    take_chunk(sums, tile, flags);
+    if (tile + LANDINGS < TILES) {
+        free_landing(tile);
+    } else if (tile + 1 == TILES) {
+        arrive_warp(barrier_at(PROBABILITIES_FREE), 1);
+    }
+    exchange_rows(values, sums, 0);
+    send_rows(params, values, rows, 2 * tile, 0);
+    if (tile + 1 < TILES) {
+        exchange_rows(values, sums, 1);
+        send_rows(params, values, rows, 2 * tile, 1);
+        __syncwarp((u32)ALL_LANES);
+    } else {
+        exchange_rows(held, sums, 1);
+    }
+}
+
+/* The same of a pair: of each tile the half that the other thread block adds is
+ * computed and sent there, and the own one, to which what comes from there is added before it goes
+ * to global memory. */
+DEVICE void sum_pair_block(const struct sparse_attn_bwd_params *params, const u32 *p, const u32 *ds,
+                           float *held, u32 *rows, int flags) {
+    float sums[2][SUM_VALUES];
+    issue_step(sums[0], p, ds, 0);
+    send_rows(params, held, rows, HELD_CHUNK, 1);
+    __syncwarp((u32)ALL_LANES);
+    take_rows(rows, number_of(flags), cluster_rank());
+#pragma unroll
+    for (int step = 0; step < PAIR_STEPS; ++step) {
+        if (step + 1 < PAIR_STEPS) {
+            issue_step(sums[(step + 1) % 2], p, ds, step + 1);
+            wgmma_wait_1();
+        } else {
+            wgmma_wait_0();
+        }
+        if (is_own_step(step)) {
+            add_pair_chunk(params, sums[step % 2], held, rows, tile_of_step(step), flags);
+        } else {
+            send_chunk(sums[step % 2], tile_of_step(step), flags);
+        }
+    }
+}
+
+/* P and dS of a block into this warpgroup's registers. */
+DEVICE void take_operands(u32 *p, u32 *ds, u32 block) {
+    mbarrier_wait(barrier_at(SLOPES_FULL), block & 1);
+    if (PAIR) {
+        load_fragments_transposed(ds, SLOPES_OFFSET);
+        arrive_warp(barrier_at(SLOPES_FREE), 1);
+        mbarrier_wait(barrier_at(PROBABILITIES_FULL), block & 1);
+        load_fragments_transposed(p, PROBABILITIES_OFFSET);
+    } else {
+        load_fragments_transposed(p, PROBABILITIES_OFFSET);
+        load_fragments_transposed(ds, SLOPES_OFFSET);
+        arrive_warp(barrier_at(SLOPES_FREE), 1);
+    }
 }
 
 DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
@@ -530,21 +662,24 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
     u32 rows[4], block = 0;
     int flags;
     barrier_sync(START_BARRIER, THREADS);
-    take_rows(rows, block); /* where zeros are sent at first */
+    take_rows(rows, block, 0); /* where zeros are sent at first */
     do {
         u32 p[FRAGMENT_WORDS], ds[FRAGMENT_WORDS];
-        mbarrier_wait(barrier_at(SLOPES_FULL), block & 1);
+        take_operands(p, ds, block);
         flags = block_word(block)->flags;
-        load_fragments_transposed(p, PROBABILITIES_OFFSET);
-        load_fragments_transposed(ds, SLOPES_OFFSET);
-        arrive_warp(barrier_at(SLOPES_FREE), 1);
         for (int part = 0; part < PARTS && (flags & FIRST_BLOCK); ++part) {
             mbarrier_wait(barrier_at(QUERY_FULL + part), flags & ODD_ITEM ? 1 : 0);
         }
-        sum_block(params, p, ds, held, rows, block, flags & LAST_BLOCK);
-        ++block;
+        if (PAIR) {
+            free_landing(0);
+            free_landing(1);
+            sum_pair_block(params, p, ds, held, rows, flags);
+        } else {
+            sum_block(params, p, ds, held, rows, flags);
+        }
+        block = number_of(flags) + 1;
     } while (flags & MORE_BLOCKS);
-    send_rows(params, held, rows, CHUNKS - 1, 1);
+    send_rows(params, held, rows, HELD_CHUNK, 1);
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
@@ -556,18 +691,19 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     zero_empty_items(&params);
     const int end = (params.first_group + params.groups) * HEAD_BLOCKS;
     const int first_item = next_item(&params, end - 1 - (int)blockIdx.x);
+    const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
     if (first_item < 0) {
         if (params.step && threadIdx.x == 0) {
             hint_add(params.progress, ENDED);
         }
-        return;
-    }
-    const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
-    if (warpgroup == SCORES_WARPGROUP) {
+    } else if (warpgroup == SCORES_WARPGROUP) {
         run_scores(&params);
     } else if (warpgroup == GATHER_WARPGROUP) {
         run_gather(&params, first_item);
     } else {
         run_sums(&params);
+    }
+    if (PAIR) {
+        meet_pair(); /* neither ends while the other may reach into it */
     }
 }

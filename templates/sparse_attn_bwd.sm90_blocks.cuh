@@ -1,6 +1,7 @@
 //@use common/base.cuh
 //@use common/descriptor.cuh
 //@use common/warp_arrival.cuh
+//@use ptx/cluster.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
 //@use ptx/hint.cuh
@@ -34,6 +35,7 @@ enum {
 
     BLOCKS_AHEAD = 4,   /* announced blocks whose numbers are kept */
     ROWS_OF_THREAD = 4, /* of a tile, 16 bytes each: 128 threads copy it */
+    LANDINGS = 2,       /* chunks of dKV that land from a pair's other thread block at once */
 
     /* Named barriers. */
     SCORES_BARRIER = 1,
@@ -125,11 +127,23 @@ enum {
     SLOPES_FREE = SLOPES_FULL + 1,
     QUERY_FULL = SLOPES_FREE + 1,
     QUERY_FREE = QUERY_FULL + PARTS,
-    BARRIER_COUNT = QUERY_FREE + PARTS
+    /* Of pairs alone. */
+    PROBABILITIES_FULL = QUERY_FREE + PARTS,
+    PROBABILITIES_FREE = PROBABILITIES_FULL + 1,
+    LANDED = PROBABILITIES_FREE + 1,
+    LANDING_FREE = LANDED + LANDINGS,
+    BARRIER_COUNT = PAIR ? LANDING_FREE + LANDINGS : PROBABILITIES_FULL
 };
 
 DEVICE u32 barrier_at(int number) {
     return shared_address((u32)(BARRIERS_OFFSET + number * 8));
+}
+
+/* The two thread blocks of a pair wait for each other: by all threads of both. */
+DEVICE void meet_pair(void) {
+    __syncwarp((u32)ALL_LANES);
+    cluster_arrive();
+    cluster_wait();
 }
 
 DEVICE void initialise_barriers(void) {
@@ -145,10 +159,22 @@ DEVICE void initialise_barriers(void) {
             mbarrier_init(barrier_at(QUERY_FULL + part), 1);
             mbarrier_init(barrier_at(QUERY_FREE + part), 4 * WARP_ARRIVALS);
         }
+        if (PAIR) {
+            mbarrier_init(barrier_at(PROBABILITIES_FULL), 4 * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(PROBABILITIES_FREE), 4 * WARP_ARRIVALS);
+            for (int landing = 0; landing < LANDINGS; ++landing) {
+                mbarrier_init(barrier_at(LANDED + landing), 1);
+                mbarrier_init(barrier_at(LANDING_FREE + landing), 4 * WARP_ARRIVALS);
+            }
+        }
         mbarrier_fence_init();
         *patience() = FIRST_PATIENCE;
     }
-    __syncthreads();
+    if (PAIR) {
+        meet_pair();
+    } else {
+        __syncthreads();
+    }
 }
 
 /* Tiles from an offset on as A or B, columns the depth; or as B, rows the depth. */
@@ -186,7 +212,14 @@ DEVICE int next_item(const struct sparse_attn_bwd_params *params, int item) {
 
 /* flags: how many keys; where the block stands in its item, and in the thread block's items, of
  * which every second is odd. */
-enum { COUNT_MASK = 255, FIRST_BLOCK = 256, LAST_BLOCK = 512, MORE_BLOCKS = 1024, ODD_ITEM = 2048 };
+enum {
+    COUNT_MASK = 255,
+    FIRST_BLOCK = 256,
+    LAST_BLOCK = 512,
+    MORE_BLOCKS = 1024,
+    ODD_ITEM = 2048,
+    BLOCK_UNIT = 4096 /* times the block's number % BLOCKS_AHEAD */
+};
 
 struct block_word {
     int item, flags;
@@ -270,6 +303,7 @@ DEVICE void write_word(const struct sparse_attn_bwd_params *params, u32 block) {
     struct block_word word = {cursor.item, 0, 0, 0};
     word.flags = minimum(cursor.count - cursor.first, BLOCK_KEYS) | cursor.odd;
     word.flags |= cursor.first == 0 ? FIRST_BLOCK : 0;
+    word.flags |= (int)(block % BLOCKS_AHEAD) * BLOCK_UNIT;
     const u32 item = (u32)(cursor.item - params->first_group * HEAD_BLOCKS);
     word.place = ((int)(item / HEAD_BLOCKS) * params->key_stride + cursor.first) * HEAD_BLOCKS +
                  (int)(item % HEAD_BLOCKS);

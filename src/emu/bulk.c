@@ -1,7 +1,7 @@
 /*
  * Bulk copies, plain and by tensor map, and stores into the cluster (PTX ISA, "cp.async.bulk",
  * "cp.reduce.async.bulk", "cp.async.bulk.tensor", "st.async"). Loads count their bytes down on an
- * mbarrier; stores are waited for in groups. All work through the async proxy.
+ * mbarrier; stores are waited for in groups. All but st.async work through the async proxy.
  */
 #include <string.h>
 
@@ -24,6 +24,7 @@ struct load {
     struct mbarrier *barrier;
     struct cta *cta;
     struct epoch begun;
+    bool generic; /* not through the async proxy */
     i64 bytes;
     struct part *parts;
     size_t count, capacity;
@@ -76,7 +77,7 @@ static struct part *load_add(struct load *load, u32 offset, u32 bytes, const voi
         load->parts = larger;
         load->capacity = more;
     }
-    emu_shared_write_begin(load->cta, offset, bytes, true, load->begun, at);
+    emu_shared_write_begin(load->cta, offset, bytes, !load->generic, load->begun, at);
     struct part *part = &load->parts[load->count++];
     memset(part, 0, sizeof *part);
     part->offset = offset;
@@ -199,6 +200,7 @@ EMU_EXPORT void emu_cluster_store_async(unsigned to, const unsigned *values, int
     emu_registers_used(emu.self, values, bytes, false, at);
     struct place place = emu_shared_place(to, bytes, bytes, "st.async", at);
     struct load *load = load_new(place.cta, barrier, "st.async", at);
+    load->generic = true;
     struct part *part = load_add(load, place.offset, bytes, NULL);
     memcpy(part->kept, values, bytes);
     load_go(load);

@@ -335,6 +335,10 @@ static smelt_status find_most_blocks(const smelt_context *context, const struct 
                                   result);
     kernel->multiprocessor_blocks = plan->blocks_per_multiprocessor;
     kernel->resident_blocks = (int64_t)multiprocessors * plan->blocks_per_multiprocessor;
+    if (plan->cluster > 0 && kernel->resident_blocks > plan->cluster)
+        kernel->resident_blocks -= kernel->resident_blocks % plan->cluster;
+    else if (plan->cluster > 0)
+        kernel->resident_blocks = plan->cluster;
     kernel->most_blocks = plan->persistent ? kernel->resident_blocks : INT32_MAX;
     return SMELT_OK;
 }

@@ -31,10 +31,10 @@ DEVICE void exchange_rows(float *values, const float *sums, int half) {
     }
 }
 
-/* Where this thread's values of a row begin, in values: lanes from 16 on have the second half of an
+/* Where a thread's values of a row begin, in values: lanes from 16 on have the second half of an
  * accumulator's columns. */
-DEVICE u32 first_sum(void) {
-    return threadIdx.x % 32 / 16 * 16 + threadIdx.x % 4 * 4;
+DEVICE u32 first_sum(u32 thread) {
+    return thread % 32 / 16 * 16 + thread % 4 * 4;
 }
 
 /* Four values to their place, of a row that is partial or not. */

@@ -403,10 +403,10 @@ DEVICE void exchange_rows(float *values, const float *sums, int half) {
     }
 }
 
-/* Where this thread's values of a row begin, in values: lanes from 16 on have the second half of an
+/* Where a thread's values of a row begin, in values: lanes from 16 on have the second half of an
  * accumulator's columns. */
-DEVICE u32 first_sum(void) {
-    return threadIdx.x % 32 / 16 * 16 + threadIdx.x % 4 * 4;
+DEVICE u32 first_sum(u32 thread) {
+    return thread % 32 / 16 * 16 + thread % 4 * 4;
 }
 
 /* Four values to their place, of a row that is partial or not. */
@@ -487,6 +487,16 @@ DEVICE void mbarrier_arrive_remote(u32 cluster_barrier) {
                  : "memory");
 }
 
+/* The same by a thread that gives back what it has read and not written, so that it need not wait
+ * until its writes are seen elsewhere: what it did comes before the arrival for its own block
+ * alone. Who waits for it uses mbarrier_wait_given_back, and may write there, no more. */
+DEVICE void mbarrier_give_back_remote(u32 cluster_barrier) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cluster.b64 _, [%0];"
+                 :
+                 : "r"(cluster_barrier)
+                 : "memory");
+}
+
 /* Whether the phase of that parity is over; acquires what its arrivals released (PTX ISA,
  * "mbarrier.test_wait"). */
 DEVICE bool mbarrier_test(u32 barrier, int parity) {
@@ -520,6 +530,19 @@ DEVICE void mbarrier_wait_cluster(u32 barrier, int parity) {
     do {
         asm volatile("{.reg .pred p;\n\t"
                      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;}"
+                     : "=r"(over)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    } while (!over);
+}
+
+/* The same for mbarrier_give_back_remote: acquires nothing. */
+DEVICE void mbarrier_wait_given_back(u32 barrier, int parity) {
+    u32 over;
+    do {
+        asm volatile("{.reg .pred p;\n\t"
+                     "mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 p, [%1], %2;\n\t"
                      "selp.u32 %0, 1, 0, p;}"
                      : "=r"(over)
                      : "r"(barrier), "r"(parity)
@@ -1459,7 +1482,7 @@ DEVICE void take_rows(struct sum_rows *rows, const struct indexer_bwd_main_param
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const int key = numbers[first + 4 * i], row = key < 0 ? numbers[0] : key;
-        rows->at[i] = (char *)params->dik + ((i64)row * DIM + first_sum()) * SUM_BYTES;
+        rows->at[i] = (char *)params->dik + ((i64)row * DIM + first_sum(threadIdx.x)) * SUM_BYTES;
         rows->grains[i] = DETERMINISTIC ? params->grains[row] : 0.0f;
     }
 }

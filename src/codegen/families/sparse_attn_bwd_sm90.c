@@ -29,6 +29,7 @@ enum {
     BLOCKS_AHEAD = 4,   /* announced key blocks whose numbers are kept */
     WORD = 16,          /* bytes, of an announced block or a cursor */
     PARTS = 3,          /* in which Q and dO come */
+    PAIR_BARRIERS = 6,  /* of a pair's exchange */
     ALIGNMENT = 1024,   /* bytes: the swizzle repeats every 1024 */
     SCORES_REGISTERS = 184,
     GATHER_REGISTERS = 224,
@@ -82,6 +83,14 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
     return 0;
 }
 
+/* Whether two thread blocks take the halves of a query's heads side by side. (With less wide keys,
+ * not measured yet.) */
+static int has_pairs(const struct smelt__spec *spec) {
+    const int blocks = padded_heads((int)smelt__spec_get(spec, "heads")) / ROWS;
+    return blocks > 0 && blocks % 2 == 0 && !smelt__spec_get(spec, "deterministic") &&
+           smelt__spec_get(spec, "dqk") > VALUE_WIDTH;
+}
+
 static void add_constants(const struct smelt__spec *spec, struct smelt__plan *plan) {
     const int heads = (int)smelt__spec_get(spec, "heads");
     const int rows = padded_heads(heads);
@@ -100,6 +109,7 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
         {"QUERY_ROWS", NULL, query_rows, "rows of a query: heads, padded"},
         {"HEAD_BLOCKS", NULL, group * query_rows / ROWS, "items of a group"},
         {"BLOCK_HEADS", NULL, ROWS, "rows of an item"},
+        {"PAIR", NULL, plan->cluster > 0, "1: two items side by side add up their dKV"},
         {"TENSOR_MAPS", NULL, 1, "1: Q and dO are read through their maps"},
         {"SUMS_BESIDE", NULL, smelt__spec_get(spec, "deterministic") ? SUMS_BESIDE : 0,
          "multiprocessors left to the sums of partial rows"},
@@ -117,6 +127,7 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
 
 static void add_regions(const struct smelt__spec *spec, struct smelt__plan *plan) {
     const int tiles = (int)smelt__spec_get(spec, "dqk") / 64;
+    const int pair = plan->cluster ? PAIR_BARRIERS : 0;
     smelt__plan_add_region(plan, "QUERY_OFFSET", tiles * TILE, ALIGNMENT, "Q");
     smelt__plan_add_region(plan, "GRAD_OUT_OFFSET", VALUE_WIDTH / 64 * TILE, ALIGNMENT, "dO");
     smelt__plan_add_region(plan, "KEYS_OFFSET", tiles * TILE, ALIGNMENT, "a key block");
@@ -133,7 +144,8 @@ static void add_regions(const struct smelt__spec *spec, struct smelt__plan *plan
     smelt__plan_add_region(plan, "CURSORS_OFFSET", 2 * WORD, 16, "which block is announced next");
     smelt__plan_add_region(plan, "PATIENCE_OFFSET", 4, 4, "polls of a wait to keep in step");
     smelt__plan_add_region(plan, "STEP_OFFSET", 4, 4, "how thread blocks keep in step");
-    smelt__plan_add_region(plan, "BARRIERS_OFFSET", (tiles + 4 + 2 * PARTS) * 8, 8, "mbarriers");
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET", (tiles + 4 + 2 * PARTS + pair) * 8, 8,
+                           "mbarriers");
 }
 
 int smelt__sparse_attn_bwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -141,6 +153,7 @@ int smelt__sparse_attn_bwd_plan_sm90(const struct smelt__spec *spec, const struc
     if (refuse(spec, arch, message))
         return -1;
     smelt__sparse_attn_bwd_name(spec, plan);
+    plan->cluster = has_pairs(spec) ? 2 : 0;
     add_constants(spec, plan);
     add_regions(spec, plan);
     plan->template_name = "sparse_attn_bwd.sm90.cu";

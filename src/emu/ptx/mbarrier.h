@@ -23,8 +23,10 @@ void emu_mbarrier_wait_cluster(unsigned barrier, int parity);
 #define mbarrier_arrive_expect(barrier, bytes) emu_mbarrier_arrive_expect(barrier, bytes)
 #define mbarrier_expect(barrier, bytes) emu_mbarrier_expect(barrier, bytes)
 #define mbarrier_arrive_remote(barrier) emu_mbarrier_arrive_remote(barrier, 1)
+#define mbarrier_give_back_remote(barrier) emu_mbarrier_arrive_remote(barrier, 1)
 #define mbarrier_test(barrier, parity) (emu_mbarrier_test(barrier, parity) != 0)
 #define mbarrier_wait(barrier, parity) emu_mbarrier_wait(barrier, parity)
 #define mbarrier_wait_cluster(barrier, parity) emu_mbarrier_wait_cluster(barrier, parity)
+#define mbarrier_wait_given_back(barrier, parity) emu_mbarrier_wait_cluster(barrier, parity)
 
 #endif

@@ -6,7 +6,7 @@ import re
 from configurations import Check
 
 FILES = ("templates/sparse_attn_bwd.sm90.cu", "templates/sparse_attn_bwd.sm90_blocks.cuh",
-         "templates/sparse_attn_bwd.sm90_rows.cuh")
+         "templates/sparse_attn_bwd.sm90_exchange.cuh", "templates/sparse_attn_bwd.sm90_rows.cuh")
 
 # All of them take more than an hour of two cores.
 SAMPLE = 40
@@ -21,17 +21,20 @@ def check(name, keys, options, knobs="", **more):
                  options, **more)
 
 
-UNSETTLED = "how thread blocks find out how to keep in step is newer than the proofs"
+UNSETTLED = "keeping in step, and pairs, are newer than the proofs"
 
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("bwd-sm90", "bwd-sm90-groups", "bwd-sm90-partial", "bwd-sm90-large", "bwd-sm90-huge",
-            "bwd-sm90-drift")
+            "bwd-sm90-drift", "bwd-sm90-halves")
 
 CONFIGURATIONS = (
     # Two blocks of heads, the second not full; gaps between batches; lists without a key.
     check("bwd-sm90", "heads=72,dqk=512,dv=512,topk=100,sink=1",
           "--strided --topk-length --batches 2 --rows 150 --queries 4 --seed 70 "
           "--query-list partial --lists adversarial"),
+    # Pairs of blocks of heads, whose sums land where P is.
+    check("bwd-sm90-halves", "heads=128,dqk=576,dv=512,topk=150", "--queries 6 --rows 200 --lists causal",
+          schedules=2),
     # Nine queries in groups of eight.
     check("bwd-sm90-groups", "heads=7,dqk=576,dv=512,topk=100", "--queries 9 --rows 150 --lists adversarial"),
     check("bwd-sm90-partial", "heads=64,dqk=576,dv=512,topk=140,deterministic=1",
