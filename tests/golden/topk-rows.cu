@@ -1156,10 +1156,12 @@ DEVICE void count_map(const struct window *window, bool entries, u32 key, bool k
     const int begin = minimum((int)thread_number() * each, pairs);
     const int end = minimum(begin + each, pairs);
     int count = 0;
+#pragma unroll 1
     for (int i = begin; i < end; ++i) {
         count += __popc(map_words()[2 * i]) + __popc(map_words()[2 * i + 1]);
     }
     int place = sum_threads_before(count);
+#pragma unroll 1
     for (int i = begin; i < end; ++i) {
         pair_places()[i] = (unsigned short)place;
         place += __popc(map_words()[2 * i]) + __popc(map_words()[2 * i + 1]);
@@ -1168,10 +1170,12 @@ DEVICE void count_map(const struct window *window, bool entries, u32 key, bool k
     /* A word a thread, from the bit of its lane's number on: full words would else meet in the same
      * bank. */
     const u32 lane = (u32)lane_number();
+#pragma unroll 1
     for (int i = (int)thread_number(); !entries && i < 2 * pairs; i += THREADS) {
         const u32 word = map_words()[i];
         const int first = pair_places()[i / 2] + (i % 2 ? __popc(map_words()[i - 1]) : 0);
         u32 left = word >> lane | word << 1 << (31 - lane);
+#pragma unroll 1
         while (left) {
             const u32 bit = (u32)(__ffs((int)left) - 1 + (int)lane) % 32;
             const int at = first + __popc(word & ((1u << bit) - 1u));
