@@ -6,7 +6,8 @@
  */
 struct indexer_logits_fwd_params {
     /* For the copy engine, of variants with TENSOR_MAPS alone: q as [tokens, HEADS, DIM], boxes of
-     * MAP_QUERIES queries, MAP_HEADS heads and DIM columns (64 at most with bf16); k as [rows,
+     * MAP_QUERIES queries, MAP_HEADS heads and DIM columns (64 at most with bf16), or with
+     * MAP_PAIRS above 0 as [HEADS / 2, tokens, 2, DIM], boxes of so many pairs; k as [rows,
      * DIM], boxes of MAP_KEYS keys and as many columns. The swizzle is as wide as a box: 64 or 128
      * bytes. What lies outside the tensors comes as zeros. */
     struct tensor_map q_map, k_map;

@@ -6,6 +6,7 @@
 //@use ptx/bulk.cuh
 //@use ptx/grid.cuh
 //@use ptx/mbarrier.cuh
+//@use ptx/policy.cuh
 //@use ptx/proxy.cuh
 //@use ptx/redux.cuh
 //@use ptx/registers.cuh
@@ -27,8 +28,9 @@
  * in PARTS. Four queries are a set, whose columns come by eights: queries 0 to 3, heads 2 i and
  * 2 i + 1 of each. A thread's columns of D are 8 j + 2 c and the next, c = lane % 4: all of them
  * are query c's. So it adds up the heads of a query by itself, even and odd ones apart, in
- * ascending order, and exchanges nothing; Q comes in that order by boxes of 4 queries and 2 heads.
- * Columns of heads from HEADS up to PADDED_HEADS are zeros that are not added.
+ * ascending order, and exchanges nothing; Q comes in that order by boxes of 4 queries and 2 heads,
+ * or, where there are pairs of heads, of 4 queries and all pairs. Columns of heads from HEADS up to
+ * PADDED_HEADS are zeros that are not added.
  *
  * Work. 64 keys are a slab; a block's slabs are those from the first to the last that one of its
  * windows meets. All blocks' slabs in a row, each block dearer by BLOCK_START slabs, are cut into
@@ -137,8 +139,10 @@ DEVICE i64 *costs(void) {
     return (i64 *)(arena + COSTS_OFFSET);
 }
 
-DEVICE void initialise(void) {
+DEVICE void initialise(const struct indexer_logits_fwd_params *params) {
     if (threadIdx.x == 0) {
+        tensor_prefetch(&params->q_map);
+        tensor_prefetch(&params->k_map);
         for (int stage = 0; stage < STAGES; ++stage) {
             mbarrier_init(barrier_at(FULL + stage), 1);
             mbarrier_init(barrier_at(EMPTY + stage), 4 * WARP_ARRIVALS);
@@ -336,12 +340,40 @@ DEVICE void look_at_batch(struct lane_block *block, const struct indexer_logits_
     ++place->batch;
 }
 
+/* Starts the copy of a block's queries; by one thread. Boxes of few rows take the copy engine about
+ * as long as large ones, and a number of heads that is odd has no larger ones: behind the last head
+ * of a pair would be another query's. */
+DEVICE void load_queries(const struct indexer_logits_fwd_params *params, int query, int buffer,
+                         u32 full) {
+    const u64 policy = policy_evict_first(); /* one thread block's, or a few in a row */
+    u32 to = shared_address((u32)(QUERIES_OFFSET + buffer * QUERY_BYTES));
+#pragma unroll 1
+    for (int i = 0; i < HALVES * SETS; ++i) {
+        const int column = i / SETS * SWIZZLE / ELEMENT_BYTES,
+                  first = query + i % SETS * SET_QUERIES;
+        if (MAP_PAIRS > 0) {
+            tensor_load_4d_hint(to, &params->q_map, full, column, 0, first, 0, policy);
+        } else {
+            for (int eight = 0; eight < SET_EIGHTS; ++eight) {
+                tensor_load_3d_hint(to + (u32)(eight * ATOM_ROWS * SWIZZLE), &params->q_map, full,
+                                    column, eight * 2, first, policy);
+            }
+        }
+        to += SET_EIGHTS * ATOM_ROWS * SWIZZLE;
+    }
+}
+
 /* Writes what the math needs to know of a run, and starts the copy of its queries. `lane_block`:
  * this lane's; `leader`: the block's first lane. */
 DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const struct run *run,
                       const struct key_range *window, int leader, int buffer) {
     const int lane = (int)thread_number() % 32; /* what follows from it is computed anew */
     const u32 full = barrier_at(QUERY_FULL + buffer);
+    if (lane == 0) {
+        *run_at(buffer) = *run;
+        mbarrier_expect(full, QUERY_BYTES);
+        load_queries(params, run->query, buffer, full);
+    }
 #pragma unroll 4
     for (int i = lane; i < BLOCK_QUERIES * PADDED_HEADS; i += 32) {
         const int query = run->query + i / PADDED_HEADS, head = i % PADDED_HEADS;
@@ -353,21 +385,7 @@ DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const stru
     if (lane >= leader && lane < leader + BLOCK_QUERIES) {
         windows_at(buffer)[lane - leader] = *window;
     }
-    if (lane == 0) {
-        *run_at(buffer) = *run;
-        mbarrier_expect(full, QUERY_BYTES);
-    }
     arrive_warp(full, 1);
-    if (lane == 0) {
-        u32 to = shared_address((u32)(QUERIES_OFFSET + buffer * QUERY_BYTES));
-        for (int half = 0; half < HALVES; ++half) {
-            for (int i = 0; i < EIGHTS; ++i) {
-                tensor_load_3d(to, &params->q_map, full, half * SWIZZLE / ELEMENT_BYTES,
-                               i % SET_EIGHTS * 2, run->query + i / SET_EIGHTS * SET_QUERIES);
-                to += ATOM_ROWS * SWIZZLE;
-            }
-        }
-    }
 }
 
 /* Brings the slabs of a run, each when its stage is free. By one thread. */
@@ -709,7 +727,7 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
 
 KERNEL void __launch_bounds__(THREADS, 1)
     KERNEL_NAME(const __grid_constant__ struct indexer_logits_fwd_params params) {
-    initialise();
+    initialise(&params);
     if (params.chained) {
         grid_launch_dependents();
     }

@@ -37,6 +37,7 @@ smelt_status smelt__indexer_scorer_make(const smelt_context *context,
         .tensor_maps = smelt__plan_constant(&plan, "TENSOR_MAPS", NULL),
         .map_queries = smelt__plan_constant(&plan, "MAP_QUERIES", NULL),
         .map_heads = smelt__plan_constant(&plan, "MAP_HEADS", NULL),
+        .map_pairs = smelt__plan_constant(&plan, "MAP_PAIRS", NULL),
         .map_keys = smelt__plan_constant(&plan, "MAP_KEYS", NULL),
     };
     return SMELT_OK;
@@ -58,11 +59,18 @@ smelt_status smelt__indexer_check_scale(int dtype, const void *k_scale) {
                        "dtype=fp8, or pass NULL");
 }
 
-/* The map of a tensor with columns of DIM elements; `extents` and `strides` (elements) of what
- * steps over rows, the innermost first, `boxes` of them in a box. */
+/* A dimension of a map beside DIM's columns. */
+struct map_step {
+    int64_t extent, stride; /* elements from one to the next */
+    int box;
+    int number; /* of the tensor's strides, for messages */
+};
+
+/* The map of a tensor with columns of DIM elements and what steps over them, the innermost first.
+ */
 static smelt_status make_map(const struct smelt__indexer_scorer *scorer, const char *name,
-                             const void *data, int dimensions, const int64_t *extents,
-                             const int64_t *strides, const int *boxes, struct tensor_map *map) {
+                             const void *data, const struct map_step *steps, int count,
+                             struct tensor_map *map) {
     const int element = scorer->dtype == SMELT_INDEXER_FP8 ? 1 : 2;
     const int row_bytes = scorer->dim * element;
     const int box_bytes = row_bytes < MAP_ROW_BYTES ? row_bytes : MAP_ROW_BYTES;
@@ -70,20 +78,21 @@ static smelt_status make_map(const struct smelt__indexer_scorer *scorer, const c
         .data = data,
         .element = element == 1 ? SMELT__MAP_UINT8 : SMELT__MAP_BF16,
         .swizzle = box_bytes == MAP_ROW_BYTES ? SMELT__MAP_SWIZZLE_128 : SMELT__MAP_SWIZZLE_64,
-        .dimensions = dimensions,
+        .dimensions = count + 1,
         .extents = {(uint64_t)scorer->dim},
         .box = {(uint32_t)(box_bytes / element)},
     };
-    for (int i = 1; i < dimensions; i++) {
-        const int64_t stride = extents[i - 1] > 1 ? strides[i - 1] * element : SMELT__ROW_BYTES;
+    for (int i = 0; i < count; i++) {
+        const struct map_step *step = &steps[i];
+        const int64_t stride = step->extent > 1 ? step->stride * element : SMELT__ROW_BYTES;
         if (stride >> MOST_MAP_STRIDE_BITS)
             return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                                "%s.strides[%d] = %" PRId64 " is too large for this kernel: strides "
                                "must stay below 2^%d bytes; make the operator with variant=mma",
-                               name, dimensions - 1 - i, strides[i - 1], MOST_MAP_STRIDE_BITS);
-        box.extents[i] = (uint64_t)extents[i - 1];
-        box.strides[i] = (uint64_t)stride;
-        box.box[i] = (uint32_t)boxes[i - 1];
+                               name, step->number, step->stride, MOST_MAP_STRIDE_BITS);
+        box.extents[i + 1] = (uint64_t)step->extent;
+        box.strides[i + 1] = (uint64_t)stride;
+        box.box[i + 1] = (uint32_t)step->box;
     }
     return smelt__tensor_map_make(scorer->context, &box, map);
 }
@@ -91,13 +100,17 @@ static smelt_status make_map(const struct smelt__indexer_scorer *scorer, const c
 static smelt_status make_maps(const struct smelt__indexer_scorer *scorer,
                               const smelt_indexer_logits_args *args,
                               struct indexer_logits_fwd_params *params) {
-    const int64_t q_extents[] = {scorer->heads, args->tokens}, k_extents[] = {args->rows};
-    const int64_t q_strides[] = {args->q.strides[1], args->q.strides[0]};
-    const int q_boxes[] = {scorer->map_heads, scorer->map_queries}, k_boxes[] = {scorer->map_keys};
+    const int pairs = scorer->map_pairs > 0;
+    const int64_t head = args->q.strides[1];
+    const struct map_step q_steps[] = {
+        {pairs ? scorer->map_heads : scorer->heads, head, scorer->map_heads, 1},
+        {args->tokens, args->q.strides[0], scorer->map_queries, 0},
+        {scorer->heads / scorer->map_heads, head * scorer->map_heads, scorer->map_pairs, 1},
+    };
+    const struct map_step k_steps[] = {{args->rows, args->k.strides[0], scorer->map_keys, 0}};
     smelt_status status =
-        make_map(scorer, "q", args->q.data, 3, q_extents, q_strides, q_boxes, &params->q_map);
-    return status == SMELT_OK ? make_map(scorer, "k", args->k.data, 2, k_extents, args->k.strides,
-                                         k_boxes, &params->k_map)
+        make_map(scorer, "q", args->q.data, q_steps, pairs ? 3 : 2, &params->q_map);
+    return status == SMELT_OK ? make_map(scorer, "k", args->k.data, k_steps, 1, &params->k_map)
                               : status;
 }
 

@@ -16,7 +16,7 @@ struct smelt__indexer_scorer {
     const struct smelt__kernel *kernel; /* the context's */
     int heads, dim, dtype;
     int block_queries, block_keys;
-    int tensor_maps, map_queries, map_heads, map_keys;
+    int tensor_maps, map_queries, map_heads, map_pairs, map_keys;
 };
 
 /* Of a kernel that was got for `spec`, a checked one of the family indexer_logits_fwd. Errors:

@@ -50,7 +50,8 @@ enum {
     OTHER_REGISTERS = 56,           /* of a thread that loads or fills */
     TENSOR_MAPS = 1,                /* 1: q and k come by the copy engine */
     MAP_QUERIES = 4,                /* queries of a box */
-    MAP_HEADS = 2,                  /* heads of a box */
+    MAP_HEADS = 2,                  /* heads of a box, or of a pair */
+    MAP_PAIRS = 32,                 /* pairs of heads of a box; 0: boxes know of no pairs */
     MAP_KEYS = 64,                  /* keys of a box */
     THREADS = 512,                  /* of a thread block */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once, at least */
@@ -448,6 +449,22 @@ DEVICE void grid_launch_dependents(void) {
 /* Waits until the kernels before this one in the stream are complete and their results visible. */
 DEVICE void grid_wait(void) {
     asm volatile("griddepcontrol.wait;" : : : "memory");
+}
+
+#line 2 "templates/ptx/policy.cuh"
+
+/* How the L2 cache treats what a copy reads: gone first (PTX ISA, "createpolicy"). */
+DEVICE u64 policy_evict_first(void) {
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+/* Kept longest. */
+DEVICE u64 policy_evict_last(void) {
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
 }
 
 #line 2 "templates/ptx/proxy.cuh"
@@ -849,7 +866,8 @@ DEVICE void wgmma_ss_n128_t00(float *d, u64 a, u64 b, int accumulate) {
  */
 struct indexer_logits_fwd_params {
     /* For the copy engine, of variants with TENSOR_MAPS alone: q as [tokens, HEADS, DIM], boxes of
-     * MAP_QUERIES queries, MAP_HEADS heads and DIM columns (64 at most with bf16); k as [rows,
+     * MAP_QUERIES queries, MAP_HEADS heads and DIM columns (64 at most with bf16), or with
+     * MAP_PAIRS above 0 as [HEADS / 2, tokens, 2, DIM], boxes of so many pairs; k as [rows,
      * DIM], boxes of MAP_KEYS keys and as many columns. The swizzle is as wide as a box: 64 or 128
      * bytes. What lies outside the tensors comes as zeros. */
     struct tensor_map q_map, k_map;
@@ -872,7 +890,7 @@ struct indexer_logits_fwd_params {
     int chained; /* 1: what is launched early behind it may begin: it waits */
 };
 
-#line 19 "templates/indexer_logits_fwd.sm90.cu"
+#line 20 "templates/indexer_logits_fwd.sm90.cu"
 /*
  * The lightning indexer's logits with wgmma: every query's rows against every key in its window,
  * heads added up, everything else -inf. Mathematics and shapes: include/smelt/indexer_logits.h.
@@ -884,8 +902,9 @@ struct indexer_logits_fwd_params {
  * in PARTS. Four queries are a set, whose columns come by eights: queries 0 to 3, heads 2 i and
  * 2 i + 1 of each. A thread's columns of D are 8 j + 2 c and the next, c = lane % 4: all of them
  * are query c's. So it adds up the heads of a query by itself, even and odd ones apart, in
- * ascending order, and exchanges nothing; Q comes in that order by boxes of 4 queries and 2 heads.
- * Columns of heads from HEADS up to PADDED_HEADS are zeros that are not added.
+ * ascending order, and exchanges nothing; Q comes in that order by boxes of 4 queries and 2 heads,
+ * or, where there are pairs of heads, of 4 queries and all pairs. Columns of heads from HEADS up to
+ * PADDED_HEADS are zeros that are not added.
  *
  * Work. 64 keys are a slab; a block's slabs are those from the first to the last that one of its
  * windows meets. All blocks' slabs in a row, each block dearer by BLOCK_START slabs, are cut into
@@ -994,8 +1013,10 @@ DEVICE i64 *costs(void) {
     return (i64 *)(arena + COSTS_OFFSET);
 }
 
-DEVICE void initialise(void) {
+DEVICE void initialise(const struct indexer_logits_fwd_params *params) {
     if (threadIdx.x == 0) {
+        tensor_prefetch(&params->q_map);
+        tensor_prefetch(&params->k_map);
         for (int stage = 0; stage < STAGES; ++stage) {
             mbarrier_init(barrier_at(FULL + stage), 1);
             mbarrier_init(barrier_at(EMPTY + stage), 4 * WARP_ARRIVALS);
@@ -1193,12 +1214,40 @@ DEVICE void look_at_batch(struct lane_block *block, const struct indexer_logits_
     ++place->batch;
 }
 
+/* Starts the copy of a block's queries; by one thread. Boxes of few rows take the copy engine about
+ * as long as large ones, and a number of heads that is odd has no larger ones: behind the last head
+ * of a pair would be another query's. */
+DEVICE void load_queries(const struct indexer_logits_fwd_params *params, int query, int buffer,
+                         u32 full) {
+    const u64 policy = policy_evict_first(); /* one thread block's, or a few in a row */
+    u32 to = shared_address((u32)(QUERIES_OFFSET + buffer * QUERY_BYTES));
+#pragma unroll 1
+    for (int i = 0; i < HALVES * SETS; ++i) {
+        const int column = i / SETS * SWIZZLE / ELEMENT_BYTES,
+                  first = query + i % SETS * SET_QUERIES;
+        if (MAP_PAIRS > 0) {
+            tensor_load_4d_hint(to, &params->q_map, full, column, 0, first, 0, policy);
+        } else {
+            for (int eight = 0; eight < SET_EIGHTS; ++eight) {
+                tensor_load_3d_hint(to + (u32)(eight * ATOM_ROWS * SWIZZLE), &params->q_map, full,
+                                    column, eight * 2, first, policy);
+            }
+        }
+        to += SET_EIGHTS * ATOM_ROWS * SWIZZLE;
+    }
+}
+
 /* Writes what the math needs to know of a run, and starts the copy of its queries. `lane_block`:
  * this lane's; `leader`: the block's first lane. */
 DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const struct run *run,
                       const struct key_range *window, int leader, int buffer) {
     const int lane = (int)thread_number() % 32; /* what follows from it is computed anew */
     const u32 full = barrier_at(QUERY_FULL + buffer);
+    if (lane == 0) {
+        *run_at(buffer) = *run;
+        mbarrier_expect(full, QUERY_BYTES);
+        load_queries(params, run->query, buffer, full);
+    }
 #pragma unroll 4
     for (int i = lane; i < BLOCK_QUERIES * PADDED_HEADS; i += 32) {
         const int query = run->query + i / PADDED_HEADS, head = i % PADDED_HEADS;
@@ -1210,21 +1259,7 @@ DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const stru
     if (lane >= leader && lane < leader + BLOCK_QUERIES) {
         windows_at(buffer)[lane - leader] = *window;
     }
-    if (lane == 0) {
-        *run_at(buffer) = *run;
-        mbarrier_expect(full, QUERY_BYTES);
-    }
     arrive_warp(full, 1);
-    if (lane == 0) {
-        u32 to = shared_address((u32)(QUERIES_OFFSET + buffer * QUERY_BYTES));
-        for (int half = 0; half < HALVES; ++half) {
-            for (int i = 0; i < EIGHTS; ++i) {
-                tensor_load_3d(to, &params->q_map, full, half * SWIZZLE / ELEMENT_BYTES,
-                               i % SET_EIGHTS * 2, run->query + i / SET_EIGHTS * SET_QUERIES);
-                to += ATOM_ROWS * SWIZZLE;
-            }
-        }
-    }
 }
 
 /* Brings the slabs of a run, each when its stage is free. By one thread. */
@@ -1344,13 +1379,13 @@ DEVICE void issue_product(float *d, u64 keys, u64 queries) {
         const u64 a = descriptor_advance(keys, (u32)(half * KEY_HALF_BYTES + step));
         const u64 b = descriptor_advance(queries, (u32)(half * QUERY_HALF_BYTES + step));
         // clang-format off
-#line 491 "templates/indexer_logits_fwd.sm90.cu"
+#line 509 "templates/indexer_logits_fwd.sm90.cu"
         if (FP8) {
             wgmma_fp8_ss_n128(d, a, b, k > 0);
         } else {
             wgmma_ss_n128_t00(d, a, b, k > 0);
         }
-#line 497 "templates/indexer_logits_fwd.sm90.cu"
+#line 515 "templates/indexer_logits_fwd.sm90.cu"
         // clang-format on
     }
     wgmma_commit();
@@ -1566,7 +1601,7 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
 
 KERNEL void __launch_bounds__(THREADS, 1)
     KERNEL_NAME(const __grid_constant__ struct indexer_logits_fwd_params params) {
-    initialise();
+    initialise(&params);
     if (params.chained) {
         grid_launch_dependents();
     }

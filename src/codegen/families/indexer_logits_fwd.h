@@ -16,6 +16,7 @@ void smelt__indexer_logits_fwd_name(const struct smelt__spec *spec, struct smelt
  *                              ceil(tokens / BLOCK_QUERIES) * ceil(rows / BLOCK_KEYS) of them
  *   TENSOR_MAPS                1: the params struct's maps are made, of boxes of
  *   MAP_QUERIES, MAP_HEADS, MAP_KEYS  (with TENSOR_MAPS alone; each at most 256)
+ *   MAP_PAIRS                  above 0: q's boxes are of so many pairs of heads
  */
 int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
                                         const struct smelt__arch *arch, struct smelt__plan *plan,

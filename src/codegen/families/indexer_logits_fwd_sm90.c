@@ -146,7 +146,9 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"OTHER_REGISTERS", NULL, OTHER_REGISTERS, "of a thread that loads or fills"},
         {"TENSOR_MAPS", NULL, 1, "1: q and k come by the copy engine"},
         {"MAP_QUERIES", NULL, SET_QUERIES, "queries of a box"},
-        {"MAP_HEADS", NULL, PAIR, "heads of a box"},
+        {"MAP_HEADS", NULL, PAIR, "heads of a box, or of a pair"},
+        {"MAP_PAIRS", NULL, choice->heads % PAIR ? 0 : choice->padded_heads / PAIR,
+         "pairs of heads of a box; 0: boxes know of no pairs"},
         {"MAP_KEYS", NULL, KEYS, "keys of a box"},
     };
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
