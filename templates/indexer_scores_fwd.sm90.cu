@@ -19,25 +19,24 @@
  * include/smelt/indexer_scores.h.
  *
  * Grid: one block a multiprocessor, each taking every gridDim.x-th query. A query's slots are taken
- * in blocks of 64, which go round GROUPS pairs of a warp and a warpgroup, from one query to the
- * next beginning with the next pair, so that short queries are everybody's:
+ * in blocks of BLOCK_KEYS, which go round GROUPS pairs of a warp and a warpgroup, from one query to
+ * the next beginning with the next pair, so that short queries are everybody's:
  *
- *   math    GROUPS warpgroups: X[64 slots, BLOCK_HEADS] = K[64 slots, DIM] Q[BLOCK_HEADS, DIM]^T,
- * then max(0, X) added up by weights, along a thread's own columns gather  one more warpgroup, a
- * warp for each of math: looks at its blocks' slots, copies their keys as far ahead as its ring has
- * room, and its share of each query's heads and weights. It writes the -inf of blocks without a
- * valid slot by itself; but the first block of a query is handed on in any case, so that each
- * warpgroup of math meets each query
+ *   math    GROUPS warpgroups: of each part of 64 slots X[64, BLOCK_HEADS] = K[64, DIM]
+ * Q[BLOCK_HEADS, DIM]^T, then max(0, X) added up by weights, along a thread's own columns gather
+ * one more warpgroup, a warp for each of math: looks at its blocks' slots, copies their keys as far
+ * ahead as its ring has room, and its share of each query's heads and weights. It writes the -inf
+ * of blocks without a valid slot by itself; but the first block of a query is handed on in any
+ * case, so that each warpgroup of math meets each query
  *
  * What binds is the gather: a key's 256 bytes out of L2, then through shared memory. The pairs are
  * in step by the queries alone, at most one apart: while one waits for its products, or adds up,
  * others' are under way. (Two products under way in a warpgroup ptxas serialises.)
  *
  * Shared memory (offsets and sizes: the plan above):
- *   KEYS    [GROUPS][STAGES] blocks: ROW_TILES tiles of 64 rows of 128 bytes, 128-byte swizzled
- *   QUERY   [QUERIES][ROW_TILES] tiles of BLOCK_HEADS rows, likewise. Past the last head stands the
- *           last one's row: nothing comes of it
- *   WEIGHTS [QUERIES][BLOCK_HEADS] fp32, likewise
+ *   KEYS    [GROUPS][STAGES] blocks: for each part ROW_TILES tiles of 64 rows of 128 bytes,
+ * 128-byte swizzled QUERY   [QUERIES][ROW_TILES] tiles of BLOCK_HEADS rows, likewise. Past the last
+ * head stands the last one's row: nothing comes of it WEIGHTS [QUERIES][BLOCK_HEADS] fp32, likewise
  *   WORDS   [GROUPS][STAGES]: struct block_word
  *
  * Barriers (parity counts uses; g: a pair):
@@ -52,7 +51,7 @@
  *                                next query
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  *
- * Knobs: GROUPS, STAGES: src/codegen/families/indexer_scores_fwd_sm90.c.
+ * Knobs: GROUPS, BLOCK_KEYS, STAGES: src/codegen/families/indexer_scores_fwd_sm90.c.
  */
 
 enum {
@@ -63,8 +62,12 @@ enum {
     STEP_SLOTS = GROUPS * BLOCK_KEYS, /* from a pair's block of a query to its next */
     QUERIES = 2,                      /* in shared memory */
     TILE_PITCH = 128,                 /* bytes of a row, 64 columns */
-    TILE_BYTES = BLOCK_KEYS * TILE_PITCH,
-    BLOCK_BYTES = ROW_TILES * TILE_BYTES,
+    PART_KEYS = 64,                   /* wgmma's rows */
+    PARTS = BLOCK_KEYS / PART_KEYS,   /* of a block, a product each */
+    VOTES = BLOCK_KEYS / 32,
+    TILE_BYTES = PART_KEYS * TILE_PITCH,
+    PART_BYTES = ROW_TILES * TILE_BYTES,
+    BLOCK_BYTES = PARTS * PART_BYTES,
     QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
     QUERY_BYTES = ROW_TILES * QUERY_TILE_BYTES,
     EIGHT = 8,                       /* rows of an atom, lanes of a row's 128 bytes */
@@ -88,10 +91,9 @@ DEVICE u32 barrier_at(int number) {
 
 /* What a block is. */
 struct __align__(16) block_word {
-    int query; /* NO_QUERY: there are no more blocks */
-    int first; /* its first slot */
-    u32 low;   /* which slots are valid, a bit each */
-    u32 high;  /* of the last 32 */
+    int query;        /* NO_QUERY: there are no more blocks */
+    int first;        /* its first slot */
+    u32 votes[VOTES]; /* which slots are valid, a bit each */
 };
 
 DEVICE struct block_word *block_word(int block) {
@@ -116,6 +118,12 @@ DEVICE void initialise(void) {
     __syncthreads();
 }
 
+/* A lane's value by way of itself: the compiler keeps it, and does not compute it anew for each
+ * block. By the whole warp. */
+DEVICE u32 keep(u32 value) {
+    return __shfl_sync((u32)ALL_LANES, value, (int)(threadIdx.x % 32));
+}
+
 /* ---- gather: slots --------------------------------------------------------------------------- */
 
 /* A query's index row. */
@@ -126,9 +134,9 @@ struct slot_row {
 
 /* A block's slots, by lane: slots lane and lane + 32 of it. */
 struct slot_block {
-    int values[2]; /* rows' numbers; what stands in a masked slot is any number before vote_block,
-                      MASKED after */
-    u32 votes[2];  /* after vote_block: a bit for each valid slot */
+    int values[VOTES]; /* rows' numbers; what stands in a masked slot is any number before
+                      vote_block, MASKED after */
+    u32 votes[VOTES];  /* after vote_block: a bit for each valid slot */
 };
 
 DEVICE struct slot_row open_row(const struct work_params *params, int query) {
@@ -144,7 +152,7 @@ DEVICE int first_slot(int group, int turn) {
 /* Starts loading the block that begins at slot `first`. */
 DEVICE void load_block(struct slot_block *block, const struct slot_row *row, int first) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < VOTES; ++i) {
         const int slot = first + i * 32 + (int)(threadIdx.x % 32);
         block->values[i] = slot < row->slots ? row->row[slot] : MASKED;
     }
@@ -152,19 +160,21 @@ DEVICE void load_block(struct slot_block *block, const struct slot_row *row, int
 
 /* Finds out which slots are valid, of `rows` rows; whether any is. */
 DEVICE bool vote_block(struct slot_block *block, int rows) {
+    u32 any = 0;
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < VOTES; ++i) {
         const bool valid = block->values[i] >= 0 && block->values[i] < rows;
         block->values[i] = valid ? block->values[i] : MASKED;
         block->votes[i] = __ballot_sync((u32)ALL_LANES, valid);
+        any |= block->votes[i];
     }
-    return (block->votes[0] | block->votes[1]) != 0;
+    return any != 0;
 }
 
 /* A block without a valid slot. */
 DEVICE void fill_block(const struct indexer_scores_fwd_params *params, int query, int first) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < VOTES; ++i) {
         const int slot = first + i * 32 + (int)(threadIdx.x % 32);
         if (slot < params->work.width) {
             params->logits[query * params->logits_token_stride + slot] = LOWEST_LOGIT;
@@ -180,12 +190,13 @@ DEVICE void fill_block(const struct indexer_scores_fwd_params *params, int query
 DEVICE void copy_keys(const struct slot_block *block, u32 to, const char *columns, u32 row_bytes) {
     const u32 lane = threadIdx.x % 32, place = to + lane / 8 * ATOM_BYTES + lane % 8 * 16;
 #pragma unroll
-    for (int i = 0; i < 2 * EIGHT; ++i) {
+    for (int i = 0; i < VOTES * EIGHT; ++i) {
         /* Row i % 8 of its eight, in the lower or the upper half of the block. */
         const int number = __shfl_sync((u32)ALL_LANES, block->values[i / EIGHT], i % EIGHT, EIGHT);
         const char *const source = columns + (u64)(u32)number * row_bytes;
         const u32 row = (place ^ (u32)(i % EIGHT * 16)) +
-                        (u32)(i / EIGHT * (TILE_BYTES / 2) + i % EIGHT * TILE_PITCH);
+                        (u32)(i / EIGHT / 2 * PART_BYTES + i / EIGHT % 2 * (TILE_BYTES / 2) +
+                              i % EIGHT * TILE_PITCH);
 #pragma unroll
         for (int tile = 0; tile < ROW_TILES; ++tile) {
             cp_async_16(row + (u32)(tile * TILE_BYTES), source + tile * TILE_PITCH,
@@ -223,16 +234,21 @@ DEVICE void load_query(const struct indexer_scores_fwd_params *params, int query
 
 /* Hands a block to the warpgroup of math, and copies its keys. `columns`: as copy_keys has them. */
 DEVICE void push_block(const struct indexer_scores_fwd_params *params,
-                       const struct slot_block *block, const char *columns, int query, int first,
-                       int group, struct ring_place *place) {
+                       const struct slot_block *block, bool any, const char *columns, int query,
+                       int first, int group, struct ring_place *place) {
     const int number = group * STAGES + place->index;
     mbarrier_wait(barrier_at(EMPTY + number), place->parity ^ 1);
     if (threadIdx.x % 32 == 0) {
-        const struct block_word word = {query, first, block->votes[0], block->votes[1]};
-        *block_word(number) = word;
+        struct block_word *const word = block_word(number);
+        word->query = query;
+        word->first = first;
+#pragma unroll
+        for (int i = 0; i < VOTES; ++i) {
+            word->votes[i] = block->votes[i];
+        }
         mbarrier_arrive(barrier_at(FULL + number));
     }
-    if (block->votes[0] | block->votes[1]) {
+    if (any) {
         copy_keys(block, shared_address((u32)(KEYS_OFFSET + number * BLOCK_BYTES)), columns,
                   params->k_row_bytes);
     }
@@ -243,7 +259,9 @@ DEVICE void push_block(const struct indexer_scores_fwd_params *params,
 /* A warp of the gather's warpgroup. The next block's slots are loaded while one is copied. */
 DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group) {
     const struct work_params *const work = &params->work;
-    const char *const columns = (const char *)params->k + threadIdx.x % 8 * 16;
+    const u64 first_key = (u64)params->k + threadIdx.x % 8 * 16;
+    const char *const columns =
+        (const char *)((u64)keep((u32)(first_key >> 32)) << 32 | keep((u32)first_key));
     struct ring_place place = {0, 0}, query_place = {0, 0};
     struct slot_row row = open_row(work, (int)blockIdx.x);
     struct slot_block ahead;
@@ -264,14 +282,13 @@ DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group
                 load_block(&ahead, &row, first_slot(group, turn + 1));
             }
             if (any || first == begin) {
-                push_block(params, &block, columns, (int)query, first, group, &place);
+                push_block(params, &block, any, columns, (int)query, first, group, &place);
             } else {
                 fill_block(params, (int)query, first);
             }
         }
     }
-    const struct slot_block none = {{MASKED, MASKED}, {0, 0}};
-    push_block(params, &none, columns, NO_QUERY, 0, group, &place);
+    push_block(params, &ahead, false, columns, NO_QUERY, 0, group, &place);
     cp_async_wait_all();
 }
 
@@ -289,8 +306,8 @@ struct math {
     int query;               /* or NO_QUERY: there was none */
     struct ring_place heads; /* of the next query */
     u64 descriptor;          /* of this one's heads */
-    float *logits;           /* its row */
     float weights[EIGHTS][2];
+    float *logits; /* its row */
 };
 
 DEVICE u64 tiles_descriptor(u32 offset) {
@@ -317,11 +334,9 @@ DEVICE void begin_query(const struct indexer_scores_fwd_params *params, struct m
     ring_advance(&math->heads, QUERIES);
 }
 
-/* X = K Q^T of a block. */
-DEVICE void multiply_block(float *x, int number, u64 b) {
-    const u64 a = tiles_descriptor((u32)(KEYS_OFFSET + number * BLOCK_BYTES));
-    fence_proxy_async();
-    wgmma_fence();
+/* Issues X = K Q^T of a part of a block. */
+DEVICE void issue_part(float *x, int number, int part, u64 b) {
+    const u64 a = tiles_descriptor((u32)(KEYS_OFFSET + number * BLOCK_BYTES + part * PART_BYTES));
 #pragma unroll
     for (int step = 0; step < ROW_TILES * 4; ++step) {
         const int tile = step / 4, columns = step % 4 * STEP_BYTES;
@@ -329,39 +344,78 @@ DEVICE void multiply_block(float *x, int number, u64 b) {
                  descriptor_advance(b, (u32)(tile * QUERY_TILE_BYTES + columns)), step > 0);
     }
     wgmma_commit();
+}
+
+DEVICE void add_part(float *sums, const float *x, const struct math *math) {
+#pragma unroll
+    for (int i = 0; i < EIGHTS; ++i) {
+        add_eight(sums, &x[i * 4], math->weights[i], i * 8);
+    }
+}
+
+/* X of a block, in parts, and its heads added up: one part's while the next one's are multiplied.
+ */
+DEVICE void multiply_block(float (*sums)[2], const struct math *math, int number) {
+    float x[PARTS][VALUES];
+    fence_proxy_async();
+    wgmma_fence();
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+        issue_part(x[part], number, part, math->descriptor);
+    }
+    if (PARTS > 1) {
+        wgmma_wait_1();
+        add_part(sums[0], x[0], math);
+    }
     wgmma_wait_0();
+    arrive_warp(barrier_at(EMPTY + number), 1);
+    add_part(sums[PARTS - 1], x[PARTS - 1], math);
+}
+
+/* The logits of a block. `offset`: in a part, the slot that the lane writes. */
+DEVICE void compute_block(const struct indexer_scores_fwd_params *params, const struct math *math,
+                          int number, int offset) {
+    const bool lower = threadIdx.x % WARPGROUP < WARPGROUP / 2; /* half of each part's slots */
+    const struct block_word *const word = block_word(number);
+    const int first = word->first;
+    float sums[PARTS][2];
+    u32 votes[PARTS], any = 0; /* votes: of the warp's half */
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+        const u32 low = word->votes[2 * part], high = word->votes[2 * part + 1];
+        sums[part][0] = sums[part][1] = 0.0f;
+        votes[part] = lower ? low : high;
+        any |= low | high;
+    }
+    if (any != 0) {
+        multiply_block(sums, math, number);
+    } else {
+        arrive_warp(barrier_at(EMPTY + number), 1);
+    }
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+        write_logit(math->logits, first + part * PART_KEYS + offset, params->work.width, sums[part],
+                    votes[part] >> offset % 32 & 1);
+    }
 }
 
 /* A warpgroup of math. */
 DEVICE void run_math(const struct indexer_scores_fwd_params *params, int group) {
     const int warp = (int)(threadIdx.x % WARPGROUP / 32);
-    const int offset = warp * 16 + written_slot(); /* in a block, the lane's slot */
+    const int offset = (int)keep((u32)(warp * 16 + written_slot()));
     struct ring_place place = {0, 0};
-    struct math math = {NO_QUERY, {0, 0}, 0, params->logits, {{0.0f, 0.0f}}};
+    struct math math = {NO_QUERY, {0, 0}, 0, {{0.0f, 0.0f}}, params->logits};
     for (;;) {
         const int number = group * STAGES + place.index;
         mbarrier_wait(barrier_at(FULL + number), place.parity);
-        const struct block_word word = *block_word(number);
-        if (word.query == NO_QUERY) {
+        const int query = block_word(number)->query;
+        if (query == NO_QUERY) {
             return;
         }
-        if (word.query != math.query) {
-            begin_query(params, &math, word.query);
+        if (query != math.query) {
+            begin_query(params, &math, query);
         }
-        float sums[2] = {0.0f, 0.0f};
-        if ((word.low | word.high) != 0) {
-            float x[VALUES];
-            multiply_block(x, number, math.descriptor);
-            arrive_warp(barrier_at(EMPTY + number), 1);
-#pragma unroll
-            for (int i = 0; i < EIGHTS; ++i) {
-                add_eight(sums, &x[i * 4], math.weights[i], i * 8);
-            }
-        } else {
-            arrive_warp(barrier_at(EMPTY + number), 1);
-        }
-        write_logit(math.logits, word.first + offset, params->work.width, sums,
-                    (warp < 2 ? word.low : word.high) >> offset % 32 & 1);
+        compute_block(params, &math, number, offset);
         ring_advance(&place, STAGES);
     }
 }

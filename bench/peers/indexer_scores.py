@@ -2,11 +2,12 @@
 """Times indexer_scores beside cuDNN Frontend's sparse_indexer_score_recompute_wrapper, in turn, in one
 process, and compares smelt's logits with double precision's.
 
-    python3 bench/peers/indexer_scores.py [--rows NAME,...] [--knobs KNOBS]... [--rounds N]
-                                          [--smelt-only]
+    python3 bench/peers/indexer_scores.py [--library PATH]... [--rows NAME,...] [--knobs KNOBS]...
+                                          [--rounds N] [--smelt-only]
 
 A row's name says its shape: h64-8192-random has 64 heads, 8192 queries and as many keys, 2048 random ones
-a query; drift: nine in ten of them are those of the query before. Several --knobs are several contenders.
+a query; drift: nine in ten of them are those of the query before. Several --knobs are several contenders,
+and so are several libraries.
 cuDNN goes on to the softmax over a query's slots and takes bf16 weights; smelt gets the same numbers.
 
 "off" is the largest difference of a sampled query's results from double precision, of smelt's logits over
@@ -65,7 +66,7 @@ class Row:
 class Smelt:
     def __init__(self, library, row, knobs):
         text = f"indexer_scores:heads={row.heads},dim={DIM},topk={TOPK}"
-        self.name = "smelt" + (f" {knobs}" if knobs else "")
+        self.name = library.name + (f" {knobs}" if knobs else "")
         self.operator = smelt_library.Operator(library, text + (f",{knobs}" if knobs else ""))
         self.logits = torch.full((row.tokens, TOPK), float("nan"), device="cuda")
         args = smelt_library.with_size(smelt_library.IndexerScoresArgs)
@@ -105,8 +106,8 @@ class Cudnn:
         return float((self.out[0, query].double() - right).abs().max() / right.max())
 
 
-def contenders_of(row, library, options):
-    found = [Smelt(library, row, knobs) for knobs in options.knobs or [""]]
+def contenders_of(row, libraries, options):
+    found = [Smelt(lib, row, knobs) for lib in libraries for knobs in options.knobs or [""]]
     if options.smelt_only:
         return found
     try:
@@ -140,7 +141,7 @@ def show(row, contenders, times, off):
 def main():
     global torch
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--library", default=str(ROOT / "build" / "libsmelt.so"))
+    parser.add_argument("--library", action="append", default=[])
     parser.add_argument("--rows", default=ROWS)
     parser.add_argument("--knobs", action="append", default=[])
     parser.add_argument("--rounds", type=int, default=24)
@@ -153,14 +154,17 @@ def main():
         print("no GPU", file=sys.stderr)
         return 3
     torch.empty(1, device="cuda")
-    library = smelt_library.Library(options.library)
-    library.make_context()
-    print(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, smelt {library.version}")
+    libraries = []
+    for path in options.library or [str(ROOT / "build" / "libsmelt.so")]:
+        libraries.append(smelt_library.Library(path))
+        libraries[-1].make_context()
+        libraries[-1].name = pathlib.Path(path).stem if len(options.library) > 1 else "smelt"
+    print(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, smelt {libraries[0].version}")
     wrong = False
     for name in options.rows.split(","):
         row = Row(name)
         row.make()
-        contenders = contenders_of(row, library, options)
+        contenders = contenders_of(row, libraries, options)
         times = indexer.median_ms(contenders, options.rounds)
         off = compare(row, contenders)
         show(row, contenders, times, off)

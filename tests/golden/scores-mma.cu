@@ -521,7 +521,7 @@ DEVICE void add_heads(float (*sums)[2], const struct key_piece *piece, const flo
         multiply_eight(d, piece, address);
 #pragma unroll
         for (int tile = 0; tile < KEY_TILES; ++tile) {
-            add_eight(sums[tile], d[tile], pair, first);
+            add_eight(sums[tile], &d[tile][0], pair, first);
         }
         address += 8 * ROW_BYTES;
     }

@@ -28,6 +28,7 @@ static void specs(void **state) {
         {"indexer_scores:heads=64,dim=128,topk=5,dtype=fp8", NULL, "dtype"},
         {"indexer_scores:heads=64,dim=128,topk=5,stages=9", NULL, "2..8"},
         {"indexer_scores:heads=64,dim=128,topk=5,warp_keys=24", NULL, "16, 32"},
+        {"indexer_scores:heads=64,dim=128,topk=5,block_keys=96", NULL, "64, 128"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         smelt_indexer_scores_spec spec = SMELT_INDEXER_SCORES_SPEC_INIT;
@@ -79,6 +80,7 @@ static void refusals(void **state) {
     } cases[] = {
         {"indexer_scores_fwd:heads=128,dim=128,stages=4", "sm_90a", "legal: 2..3"},
         {"indexer_scores_fwd:heads=65,dim=128,groups=4", "sm_90a", "legal: 2, 3"},
+        {"indexer_scores_fwd:heads=64,dim=128,groups=4,block_keys=128", "sm_90a", "take fewer"},
         {"indexer_scores_fwd:heads=8,dim=64,variant=sm90", "sm_80", "variant=mma runs there"},
     };
     struct smelt__plan plan;

@@ -19,14 +19,16 @@ static const struct smelt__key keys[] = {
     SMELT__KNOB("warp_keys", "auto, 16, 32", "slots that a warp looks at together, with mma", 16,
                 32),
     SMELT__KNOB("groups", "auto, 2..4", "warpgroups that compute, with sm90", 2, 4),
-    SMELT__KNOB("stages", "auto, 2..8", "blocks of 64 slots in flight, of each, with sm90", 2, 8),
+    SMELT__KNOB("block_keys", "auto, 64, 128", "slots of a block, with sm90", 64, 128),
+    SMELT__KNOB("stages", "auto, 2..8", "blocks of slots in flight, of each, with sm90", 2, 8),
     SMELT__KNOB("racecheck", "auto, 0, 1",
                 "1: for compute-sanitizer, every lane arrives at barriers: sm90", 0, 1),
 };
 
 static int check(const struct smelt__spec *spec, struct smelt__message *message) {
-    static const int warp_counts[] = {4, 8}, key_counts[] = {16, 32};
+    static const int warp_counts[] = {4, 8}, key_counts[] = {16, 32}, block_counts[] = {64, 128};
     return smelt__indexer_check(spec, message) ||
+                   smelt__check_one_of(spec, "block_keys", block_counts, 2, message) ||
                    smelt__check_one_of(spec, "warps", warp_counts, 2, message) ||
                    smelt__check_one_of(spec, "warp_keys", key_counts, 2, message)
                ? -1
@@ -38,8 +40,8 @@ static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__
         const char *name;
         int count, values[SMELT__MAX_TRIES];
     } tried[] = {
-        {"warps", 2, {4, 8}},     {"blocks", 3, {1, 2, 3}}, {"warp_keys", 2, {16, 32}},
-        {"groups", 3, {2, 3, 4}}, {"stages", 3, {2, 3, 4}},
+        {"warps", 2, {4, 8}},     {"blocks", 3, {1, 2, 3}},     {"warp_keys", 2, {16, 32}},
+        {"groups", 3, {2, 3, 4}}, {"block_keys", 2, {64, 128}}, {"stages", 3, {2, 3, 4}},
     };
     (void)named;
     for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
@@ -53,7 +55,7 @@ static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__
 }
 
 static const char *const mma_knobs[] = {"warps", "blocks", "warp_keys", NULL};
-static const char *const sm90_knobs[] = {"groups", "stages", "racecheck", NULL};
+static const char *const sm90_knobs[] = {"groups", "block_keys", "stages", "racecheck", NULL};
 
 /* The best first. */
 static const struct smelt__variant variants[] = {

@@ -4,7 +4,8 @@
  *
  * The rule. What binds is the gather, so the rings take the shared memory that two queries leave.
  * Four warpgroups of math, so that the tensor cores always have a block's products; above 64 heads
- * registers suffice for three.
+ * registers suffice for three. Three with blocks of 128 slots are as fast as four with 64 (within
+ * 1 % at 32 and 64 heads).
  */
 #include "codegen/families/indexer_scores_fwd.h"
 #include "codegen/plan/limits.h"
@@ -12,11 +13,11 @@
 enum {
     WARPGROUP = 128, /* threads */
     QUERIES = 2,     /* in shared memory */
-    BLOCK_KEYS = 64, /* wgmma's rows */
+    PART_KEYS = 64,  /* wgmma's rows */
     TILE_COLUMNS = 64,
     ROW = 128,        /* bytes of a tile's row */
     ALIGNMENT = 1024, /* bytes: the swizzle repeats every 1024 */
-    WORD = 16,        /* bytes: what a block is */
+    WORD = 16,        /* bytes: what a block is, for each of its parts */
     MOST_GROUPS = 4,
     MANY_HEADS = 64, /* most that four groups have registers for */
     LEAST_STAGES = 2,
@@ -25,19 +26,20 @@ enum {
 };
 
 struct choice {
-    int block_heads, tiles, groups, stages;
+    int block_heads, tiles, groups, block_keys, stages;
 };
 
 static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     const int blocks = choice->groups * choice->stages, heads = choice->block_heads;
     plan->region_count = 0;
-    smelt__plan_add_region(plan, "KEYS_OFFSET", blocks * choice->tiles * BLOCK_KEYS * ROW,
+    smelt__plan_add_region(plan, "KEYS_OFFSET", blocks * choice->tiles * choice->block_keys * ROW,
                            ALIGNMENT, "rings of blocks of keys");
     smelt__plan_add_region(plan, "QUERY_OFFSET", QUERIES * heads * choice->tiles * ROW, ALIGNMENT,
                            "heads of two queries");
     smelt__plan_add_region(plan, "WEIGHTS_OFFSET", QUERIES * heads * 4, 16,
                            "weights of their heads, fp32");
-    smelt__plan_add_region(plan, "WORDS_OFFSET", blocks * WORD, 16, "what each block is");
+    smelt__plan_add_region(plan, "WORDS_OFFSET", blocks * WORD * (choice->block_keys / PART_KEYS),
+                           16, "what each block is");
     smelt__plan_add_region(plan, "BARRIERS_OFFSET", 2 * (blocks + QUERIES) * 8, 8, "mbarriers");
 }
 
@@ -45,10 +47,18 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
 static int choose_stages(const struct smelt__spec *spec, struct choice *choice,
                          struct smelt__plan *plan, struct smelt__message *message) {
     const int asked = smelt__spec_knob(spec, "stages", 0);
-    for (choice->stages = MOST_STAGES;; choice->stages--) {
+    for (choice->stages = MOST_STAGES; choice->stages; choice->stages--) {
         add_regions(choice, plan);
         if (plan->shared_bytes <= SHARED_LIMIT)
             break;
+    }
+    if (choice->stages < LEAST_STAGES) {
+        smelt__message_set(message,
+                           "%s: groups=%d and block_keys=%d with %d heads (in eights) need more "
+                           "than the %d KB of shared memory; take fewer of either",
+                           spec->schema->name, choice->groups, choice->block_keys,
+                           choice->block_heads, SHARED_LIMIT / 1024);
+        return -1;
     }
     if (asked > choice->stages) {
         smelt__message_set(message,
@@ -91,7 +101,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"STAGES", "stages", choice->stages, "blocks of keys in flight, of each"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
-        {"BLOCK_KEYS", NULL, BLOCK_KEYS, "slots of a block"},
+        {"BLOCK_KEYS", "block_keys", choice->block_keys, "slots of a block"},
         {"ROW_TILES", NULL, choice->tiles, "tiles of 64 columns"},
         {"MATH_REGISTERS", NULL, registers[choice->groups].math, "of a thread that computes"},
         {"GATHER_REGISTERS", NULL, registers[choice->groups].gather, "of a thread that gathers"},
@@ -112,6 +122,7 @@ int smelt__indexer_scores_fwd_plan_sm90(const struct smelt__spec *spec,
     choice.block_heads = smelt__indexer_scores_fwd_name(spec, plan);
     choice.groups = smelt__spec_knob(
         spec, "groups", choice.block_heads <= MANY_HEADS ? MOST_GROUPS : MOST_GROUPS - 1);
+    choice.block_keys = smelt__spec_knob(spec, "block_keys", PART_KEYS);
     if (refuse_groups(spec, &choice, message) || choose_stages(spec, &choice, plan, message))
         return -1;
     plan->template_name = "indexer_scores_fwd.sm90.cu";

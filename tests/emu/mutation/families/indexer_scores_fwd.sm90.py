@@ -18,14 +18,17 @@ COVERAGE = ("slots-sm90",)
 CONFIGURATIONS = (
     # Seed 3: one block for all queries, some of them without a valid slot.
     check("slots-sm90", "heads=9,dim=128",
-          "--queries 11 --rows 90 --width 300 --lists adversarial --topk-length --seed 3", knobs="groups=2,stages=2"),
+          "--queries 11 --rows 90 --width 320 --lists adversarial --topk-length --seed 3", knobs="groups=2,stages=2"),
     check("slots-sm90-narrow", "heads=3,dim=64", "--strided --queries 5 --rows 60 --width 140 --lists adversarial --seed 7",
-          knobs="groups=3,stages=2"),
+          knobs="groups=2,block_keys=128,stages=2"),
     # A query of more blocks than there are stages.
-    check("slots-sm90-long", "heads=8,dim=64", "--queries 2 --rows 90 --width 600 --lists random --seed 3",
+    check("slots-sm90-long", "heads=32,dim=64", "--queries 2 --rows 90 --width 600 --lists random --seed 3",
           knobs="groups=2,stages=3", schedules=2),
     check("slots-sm90-one", "heads=1,dim=64", "--queries 1 --rows 1 --width 1 --lists full", schedules=1),
-    check("slots-sm90-racecheck", "heads=4,dim=64", "--queries 4 --rows 60 --width 200 --lists log",
+    # Queries shorter than a block, all on one block: pairs that have no slot of them.
+    check("slots-sm90-racecheck", "heads=4,dim=64", "--queries 5 --rows 60 --width 60 --lists log --seed 3",
           knobs="racecheck=1", schedules=1),
-    check("slots-sm90-far", "heads=3,dim=64", "--far --queries 5 --rows 40 --width 150 --lists random", schedules=1),
+    # Blocks without a valid slot among them.
+    check("slots-sm90-far", "heads=3,dim=64", "--far --queries 5 --rows 40 --width 300 --lists adversarial --topk-length",
+          knobs="groups=2", schedules=1),
 )
