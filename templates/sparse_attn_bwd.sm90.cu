@@ -54,9 +54,9 @@
  *
  * Pairs: the two thread blocks of a cluster take the halves of a query's heads side by side, and
  * their dKV is added to global memory once for both: each adds one half of every tile's columns,
- * and sends its sums of the other half to the other one (sparse_attn_bwd.sm90_exchange.cuh). There
- * is no room but P's tile for them to land in: P of the next block is stored when the last of them
- * was taken, behind dS and the issue of dQ.
+ * and sends its sums of the other half to the other one (sparse_attn_bwd.sm90_exchange.cuh). With
+ * DQK = 576 there is no room but P's tile for them to land in (LANDS_IN_P): P of the next block is
+ * stored when the last of them was taken, behind dS and the issue of dQ.
  *
  * What binds: the additions' way out of the multiprocessor (common/row_sums.cuh).
  *
@@ -275,13 +275,13 @@ DEVICE void store_first_columns(const struct sparse_attn_bwd_params *params, con
     }
 }
 
-/* P into its tile; of a pair, when nothing can land there any more. */
+/* P into its tile; LANDS_IN_P: when nothing can land there any more. */
 DEVICE void give_probabilities(const u32 *p, u32 block) {
-    if (PAIR) {
+    if (LANDS_IN_P) {
         mbarrier_wait(barrier_at(PROBABILITIES_FREE), (block & 1) ^ 1);
     }
     store_fragments(PROBABILITIES_OFFSET, p);
-    if (PAIR) {
+    if (LANDS_IN_P) {
         arrive_warp(barrier_at(PROBABILITIES_FULL), 1);
     }
 }
@@ -309,7 +309,7 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
             drop_absent(s, flags & COUNT_MASK);
         }
         mbarrier_wait(barrier_at(SLOPES_FREE), (block & 1) ^ 1);
-        if (!PAIR) {
+        if (!LANDS_IN_P) {
             pack_fragments(packed, s);
             give_probabilities(packed, block);
         }
@@ -329,7 +329,7 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
         u32 others[FRAGMENT_WORDS];
         pack_fragments(others, s);
         issue_first_columns(dq, rest, packed, flags & FIRST_BLOCK);
-        if (PAIR) {
+        if (LANDS_IN_P) {
             give_probabilities(others, block);
         }
         if (flags & MORE_BLOCKS) {
@@ -599,7 +599,7 @@ DEVICE void add_pair_chunk(const struct sparse_attn_bwd_params *params, float *s
         arrive_warp(barrier_at(QUERY_FREE + tile / PART_TILES), 1);
     }
     take_chunk(sums, tile, flags);
-    if (tile + LANDINGS < TILES) {
+    if (!LANDS_IN_P || tile + LANDINGS < TILES) {
         free_landing(tile);
     } else if (tile + 1 == TILES) {
         arrive_warp(barrier_at(PROBABILITIES_FREE), 1);
@@ -644,7 +644,7 @@ DEVICE void sum_pair_block(const struct sparse_attn_bwd_params *params, const u3
 /* P and dS of a block into this warpgroup's registers. */
 DEVICE void take_operands(u32 *p, u32 *ds, u32 block) {
     mbarrier_wait(barrier_at(SLOPES_FULL), block & 1);
-    if (PAIR) {
+    if (LANDS_IN_P) {
         load_fragments_transposed(ds, SLOPES_OFFSET);
         arrive_warp(barrier_at(SLOPES_FREE), 1);
         mbarrier_wait(barrier_at(PROBABILITIES_FULL), block & 1);
@@ -671,8 +671,10 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
             mbarrier_wait(barrier_at(QUERY_FULL + part), flags & ODD_ITEM ? 1 : 0);
         }
         if (PAIR) {
-            free_landing(0);
-            free_landing(1);
+            if (LANDS_IN_P) {
+                free_landing(0);
+                free_landing(1);
+            }
             sum_pair_block(params, p, ds, held, rows, flags);
         } else {
             sum_block(params, p, ds, held, rows, flags);

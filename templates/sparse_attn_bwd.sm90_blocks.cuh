@@ -35,7 +35,6 @@ enum {
 
     BLOCKS_AHEAD = 4,   /* announced blocks whose numbers are kept */
     ROWS_OF_THREAD = 4, /* of a tile, 16 bytes each: 128 threads copy it */
-    LANDINGS = 2,       /* chunks of dKV that land from a pair's other thread block at once */
 
     /* Named barriers. */
     SCORES_BARRIER = 1,
@@ -118,6 +117,9 @@ DEVICE void keep_in_step(const struct sparse_attn_bwd_params *params, u32 block,
 /* ---- barriers and tiles -----------------------------------------------------------------------
  */
 
+/* 1: what a pair's other thread block sends lands in P's tile. */
+enum { LANDS_IN_P = PAIR && LANDING_OFFSET == PROBABILITIES_OFFSET };
+
 /* Places in BARRIERS. */
 enum {
     KEYS_FULL = 0,
@@ -127,7 +129,7 @@ enum {
     SLOPES_FREE = SLOPES_FULL + 1,
     QUERY_FULL = SLOPES_FREE + 1,
     QUERY_FREE = QUERY_FULL + PARTS,
-    /* Of pairs alone. */
+    /* Of pairs alone; the first two where LANDS_IN_P. */
     PROBABILITIES_FULL = QUERY_FREE + PARTS,
     PROBABILITIES_FREE = PROBABILITIES_FULL + 1,
     LANDED = PROBABILITIES_FREE + 1,

@@ -11,8 +11,9 @@
  * with rows of their own, and add up what both have for dKV before it leaves for global memory,
  * which halves the additions there. Each is given half of the columns of every tile, the first half
  * or the second, as its rank says: of the other half it sends its sums, as bf16, to the other's
- * shared memory, where they land in P's tile: once P is in the sums' registers nobody needs it
- * there until the next block's is stored, which waits for the last landing.
+ * shared memory. Where there is no other room they land in P's tile: once P is in the sums'
+ * registers nobody needs it there until the next block's is stored, which waits for the last
+ * landing.
  *
  * There are LANDINGS places, taken in turn. A warpgroup's fragment of a chunk is sent and taken by
  * the same threads on both sides, 16 bytes each at a time, side by side.
@@ -39,8 +40,7 @@ DEVICE int landing_parity(int tile, int flags) {
 /* Where this thread's 16 bytes of a part of a landing stand. */
 DEVICE u32 landing_place(int tile, int part) {
     const int landing = tile % LANDINGS;
-    return shared_address(
-               (u32)(PROBABILITIES_OFFSET + landing * LANDING_BYTES + part * LANDING_PART)) +
+    return shared_address((u32)(LANDING_OFFSET + landing * LANDING_BYTES + part * LANDING_PART)) +
            thread_number() % WARPGROUP * 16;
 }
 
@@ -57,7 +57,8 @@ DEVICE void free_landing(int tile) {
 DEVICE void send_chunk(const float *sums, int tile, int flags) {
     const int landing = tile % LANDINGS;
     const u32 landed = cluster_address(barrier_at(LANDED + landing), other_rank());
-    mbarrier_wait_given_back(barrier_at(LANDING_FREE + landing), landing_parity(tile, flags));
+    mbarrier_wait_given_back(barrier_at(LANDING_FREE + landing),
+                             landing_parity(tile, flags) ^ (LANDS_IN_P ? 0 : 1));
 #pragma unroll
     for (int part = 0; part < LANDING_PARTS; ++part) {
         u32 words[4];

@@ -50,6 +50,8 @@ enum {
     SCORES_REGISTERS = 184,         /* of a thread, S, dP and some of dQ */
     GATHER_REGISTERS = 224,         /* of a thread, the gather and most of dQ */
     SUMS_REGISTERS = 96,            /* of a thread, dKV */
+    LANDING_OFFSET = 212992,        /* what the pair's other thread block sends: where P is */
+    LANDINGS = 2,                   /* chunks that land there at once */
     THREADS = 384,                  /* of a thread block */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once, at least */
 };
@@ -1366,7 +1368,6 @@ enum {
 
     BLOCKS_AHEAD = 4,   /* announced blocks whose numbers are kept */
     ROWS_OF_THREAD = 4, /* of a tile, 16 bytes each: 128 threads copy it */
-    LANDINGS = 2,       /* chunks of dKV that land from a pair's other thread block at once */
 
     /* Named barriers. */
     SCORES_BARRIER = 1,
@@ -1449,6 +1450,9 @@ DEVICE void keep_in_step(const struct sparse_attn_bwd_params *params, u32 block,
 /* ---- barriers and tiles -----------------------------------------------------------------------
  */
 
+/* 1: what a pair's other thread block sends lands in P's tile. */
+enum { LANDS_IN_P = PAIR && LANDING_OFFSET == PROBABILITIES_OFFSET };
+
 /* Places in BARRIERS. */
 enum {
     KEYS_FULL = 0,
@@ -1458,7 +1462,7 @@ enum {
     SLOPES_FREE = SLOPES_FULL + 1,
     QUERY_FULL = SLOPES_FREE + 1,
     QUERY_FREE = QUERY_FULL + PARTS,
-    /* Of pairs alone. */
+    /* Of pairs alone; the first two where LANDS_IN_P. */
     PROBABILITIES_FULL = QUERY_FREE + PARTS,
     PROBABILITIES_FREE = PROBABILITIES_FULL + 1,
     LANDED = PROBABILITIES_FREE + 1,
@@ -1778,8 +1782,9 @@ DEVICE void load_queries(const struct sparse_attn_bwd_params *params, u32 block)
  * with rows of their own, and add up what both have for dKV before it leaves for global memory,
  * which halves the additions there. Each is given half of the columns of every tile, the first half
  * or the second, as its rank says: of the other half it sends its sums, as bf16, to the other's
- * shared memory, where they land in P's tile: once P is in the sums' registers nobody needs it
- * there until the next block's is stored, which waits for the last landing.
+ * shared memory. Where there is no other room they land in P's tile: once P is in the sums'
+ * registers nobody needs it there until the next block's is stored, which waits for the last
+ * landing.
  *
  * There are LANDINGS places, taken in turn. A warpgroup's fragment of a chunk is sent and taken by
  * the same threads on both sides, 16 bytes each at a time, side by side.
@@ -1806,8 +1811,7 @@ DEVICE int landing_parity(int tile, int flags) {
 /* Where this thread's 16 bytes of a part of a landing stand. */
 DEVICE u32 landing_place(int tile, int part) {
     const int landing = tile % LANDINGS;
-    return shared_address(
-               (u32)(PROBABILITIES_OFFSET + landing * LANDING_BYTES + part * LANDING_PART)) +
+    return shared_address((u32)(LANDING_OFFSET + landing * LANDING_BYTES + part * LANDING_PART)) +
            thread_number() % WARPGROUP * 16;
 }
 
@@ -1824,7 +1828,8 @@ DEVICE void free_landing(int tile) {
 DEVICE void send_chunk(const float *sums, int tile, int flags) {
     const int landing = tile % LANDINGS;
     const u32 landed = cluster_address(barrier_at(LANDED + landing), other_rank());
-    mbarrier_wait_given_back(barrier_at(LANDING_FREE + landing), landing_parity(tile, flags));
+    mbarrier_wait_given_back(barrier_at(LANDING_FREE + landing),
+                             landing_parity(tile, flags) ^ (LANDS_IN_P ? 0 : 1));
 #pragma unroll
     for (int part = 0; part < LANDING_PARTS; ++part) {
         u32 words[4];
@@ -2020,9 +2025,9 @@ DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
  *
  * Pairs: the two thread blocks of a cluster take the halves of a query's heads side by side, and
  * their dKV is added to global memory once for both: each adds one half of every tile's columns,
- * and sends its sums of the other half to the other one (sparse_attn_bwd.sm90_exchange.cuh). There
- * is no room but P's tile for them to land in: P of the next block is stored when the last of them
- * was taken, behind dS and the issue of dQ.
+ * and sends its sums of the other half to the other one (sparse_attn_bwd.sm90_exchange.cuh). With
+ * DQK = 576 there is no room but P's tile for them to land in (LANDS_IN_P): P of the next block is
+ * stored when the last of them was taken, behind dS and the issue of dQ.
  *
  * What binds: the additions' way out of the multiprocessor (common/row_sums.cuh).
  *
@@ -2241,13 +2246,13 @@ DEVICE void store_first_columns(const struct sparse_attn_bwd_params *params, con
     }
 }
 
-/* P into its tile; of a pair, when nothing can land there any more. */
+/* P into its tile; LANDS_IN_P: when nothing can land there any more. */
 DEVICE void give_probabilities(const u32 *p, u32 block) {
-    if (PAIR) {
+    if (LANDS_IN_P) {
         mbarrier_wait(barrier_at(PROBABILITIES_FREE), (block & 1) ^ 1);
     }
     store_fragments(PROBABILITIES_OFFSET, p);
-    if (PAIR) {
+    if (LANDS_IN_P) {
         arrive_warp(barrier_at(PROBABILITIES_FULL), 1);
     }
 }
@@ -2275,7 +2280,7 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
             drop_absent(s, flags & COUNT_MASK);
         }
         mbarrier_wait(barrier_at(SLOPES_FREE), (block & 1) ^ 1);
-        if (!PAIR) {
+        if (!LANDS_IN_P) {
             pack_fragments(packed, s);
             give_probabilities(packed, block);
         }
@@ -2295,7 +2300,7 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
         u32 others[FRAGMENT_WORDS];
         pack_fragments(others, s);
         issue_first_columns(dq, rest, packed, flags & FIRST_BLOCK);
-        if (PAIR) {
+        if (LANDS_IN_P) {
             give_probabilities(others, block);
         }
         if (flags & MORE_BLOCKS) {
@@ -2565,7 +2570,7 @@ DEVICE void add_pair_chunk(const struct sparse_attn_bwd_params *params, float *s
         arrive_warp(barrier_at(QUERY_FREE + tile / PART_TILES), 1);
     }
     take_chunk(sums, tile, flags);
-    if (tile + LANDINGS < TILES) {
+    if (!LANDS_IN_P || tile + LANDINGS < TILES) {
         free_landing(tile);
     } else if (tile + 1 == TILES) {
         arrive_warp(barrier_at(PROBABILITIES_FREE), 1);
@@ -2610,7 +2615,7 @@ DEVICE void sum_pair_block(const struct sparse_attn_bwd_params *params, const u3
 /* P and dS of a block into this warpgroup's registers. */
 DEVICE void take_operands(u32 *p, u32 *ds, u32 block) {
     mbarrier_wait(barrier_at(SLOPES_FULL), block & 1);
-    if (PAIR) {
+    if (LANDS_IN_P) {
         load_fragments_transposed(ds, SLOPES_OFFSET);
         arrive_warp(barrier_at(SLOPES_FREE), 1);
         mbarrier_wait(barrier_at(PROBABILITIES_FULL), block & 1);
@@ -2637,8 +2642,10 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
             mbarrier_wait(barrier_at(QUERY_FULL + part), flags & ODD_ITEM ? 1 : 0);
         }
         if (PAIR) {
-            free_landing(0);
-            free_landing(1);
+            if (LANDS_IN_P) {
+                free_landing(0);
+                free_landing(1);
+            }
             sum_pair_block(params, p, ds, held, rows, flags);
         } else {
             sum_block(params, p, ds, held, rows, flags);

@@ -29,8 +29,10 @@ enum {
     BLOCKS_AHEAD = 4,   /* announced key blocks whose numbers are kept */
     WORD = 16,          /* bytes, of an announced block or a cursor */
     PARTS = 3,          /* in which Q and dO come */
-    PAIR_BARRIERS = 6,  /* of a pair's exchange */
-    ALIGNMENT = 1024,   /* bytes: the swizzle repeats every 1024 */
+    PAIR_BARRIERS = 2,  /* of a pair, and two of each landing */
+    LANDING = TILE / 2, /* bytes, of a chunk of dKV as bf16 */
+    LANDINGS = 2,
+    ALIGNMENT = 1024, /* bytes: the swizzle repeats every 1024 */
     SCORES_REGISTERS = 184,
     GATHER_REGISTERS = 224,
     SUMS_REGISTERS = 96,
@@ -83,12 +85,10 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
     return 0;
 }
 
-/* Whether two thread blocks take the halves of a query's heads side by side. (With less wide keys,
- * not measured yet.) */
+/* Whether two thread blocks take the halves of a query's heads side by side. */
 static int has_pairs(const struct smelt__spec *spec) {
     const int blocks = padded_heads((int)smelt__spec_get(spec, "heads")) / ROWS;
-    return blocks > 0 && blocks % 2 == 0 && !smelt__spec_get(spec, "deterministic") &&
-           smelt__spec_get(spec, "dqk") > VALUE_WIDTH;
+    return blocks > 0 && blocks % 2 == 0 && !smelt__spec_get(spec, "deterministic");
 }
 
 static void add_constants(const struct smelt__spec *spec, struct smelt__plan *plan) {
@@ -125,14 +125,29 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
     plan->blocks_per_item = group * query_rows / ROWS;
 }
 
+/* Where what the other thread block of a pair sends lands: with less wide keys there is room for
+ * it, else in P's tile. */
+static void add_landings(struct smelt__plan *plan, int tiles) {
+    const int own = plan->cluster && tiles == VALUE_WIDTH / 64;
+    if (own)
+        smelt__plan_add_region(plan, "LANDING_OFFSET", LANDINGS * LANDING, ALIGNMENT,
+                               "what the pair's other thread block sends");
+    else
+        smelt__plan_add(plan, "LANDING_OFFSET",
+                        smelt__plan_constant(plan, "PROBABILITIES_OFFSET", NULL), SMELT__DERIVED,
+                        "what the pair's other thread block sends: where P is");
+    smelt__plan_add(plan, "LANDINGS", LANDINGS, SMELT__DERIVED, "chunks that land there at once");
+}
+
 static void add_regions(const struct smelt__spec *spec, struct smelt__plan *plan) {
     const int tiles = (int)smelt__spec_get(spec, "dqk") / 64;
-    const int pair = plan->cluster ? PAIR_BARRIERS : 0;
+    const int pair = plan->cluster ? PAIR_BARRIERS + 2 * LANDINGS : 0;
     smelt__plan_add_region(plan, "QUERY_OFFSET", tiles * TILE, ALIGNMENT, "Q");
     smelt__plan_add_region(plan, "GRAD_OUT_OFFSET", VALUE_WIDTH / 64 * TILE, ALIGNMENT, "dO");
     smelt__plan_add_region(plan, "KEYS_OFFSET", tiles * TILE, ALIGNMENT, "a key block");
     smelt__plan_add_region(plan, "PROBABILITIES_OFFSET", TILE, ALIGNMENT, "P, bf16");
     smelt__plan_add_region(plan, "SLOPES_OFFSET", TILE, ALIGNMENT, "dS, bf16");
+    add_landings(plan, tiles);
     smelt__plan_add_region(plan, "NUMBERS_OFFSET", BLOCKS_AHEAD * KEYS * 4, 16,
                            "keys of the announced blocks");
     smelt__plan_add_region(plan, "ADDRESSES_OFFSET", 2 * KEYS * 8, 16,
