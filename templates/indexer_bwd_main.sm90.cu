@@ -91,8 +91,7 @@
 enum {
     WARPGROUP = 128, /* threads */
     ALL_LANES = -1,
-    SUMS_WARPGROUP = ROW_TILES,
-    GATHER_WARPGROUP = ROW_TILES + 1,
+    SUMS_WARPGROUP = ROW_TILES, /* the gather is the one behind it */
 
     TILE_ROWS = 64,
     TILE_COLUMNS = 64,

@@ -1115,8 +1115,7 @@ struct indexer_bwd_main_params {
 enum {
     WARPGROUP = 128, /* threads */
     ALL_LANES = -1,
-    SUMS_WARPGROUP = ROW_TILES,
-    GATHER_WARPGROUP = ROW_TILES + 1,
+    SUMS_WARPGROUP = ROW_TILES, /* the gather is the one behind it */
 
     TILE_ROWS = 64,
     TILE_COLUMNS = 64,
@@ -1332,9 +1331,9 @@ DEVICE void issue_slopes(float *dq, const u32 *dx, u32 stage) {
     for (int k = 0; k < BLOCK_KEYS / 16; ++k) {
         const u64 b = descriptor_advance(keys, (u32)(k * ROW_STEP_BYTES));
         // clang-format off
-#line 312 "templates/indexer_bwd_main.sm90.cu"
+#line 311 "templates/indexer_bwd_main.sm90.cu"
         wgmma_rs_n128_t01(dq, &dx[4 * k], b, 1);
-#line 314 "templates/indexer_bwd_main.sm90.cu"
+#line 313 "templates/indexer_bwd_main.sm90.cu"
         // clang-format on
     }
     wgmma_commit();

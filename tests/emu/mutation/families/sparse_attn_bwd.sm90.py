@@ -6,7 +6,8 @@ import re
 from configurations import Check
 
 FILES = ("templates/sparse_attn_bwd.sm90.cu", "templates/sparse_attn_bwd.sm90_blocks.cuh",
-         "templates/sparse_attn_bwd.sm90_exchange.cuh", "templates/sparse_attn_bwd.sm90_rows.cuh")
+         "templates/sparse_attn_bwd.sm90_exchange.cuh", "templates/sparse_attn_bwd.sm90_rows.cuh",
+         "templates/common/fragment_tile.cuh", "templates/common/row_sums.cuh")
 
 # All of them take more than an hour of two cores.
 SAMPLE = 40
