@@ -512,7 +512,7 @@ DEVICE void store_sums(const struct sparse_scores_fwd_params *params, const floa
     }
     const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x % WARPGROUP / 32);
     const int row = warp * 16 + lane / 4 + 8 * (lane % 2), slot = word->slot + row;
-    const bool valid = word->valid[warp / 2] >> row % 32 & 1;
+    const bool valid = (warp < 2 ? word->valid[0] : word->valid[1]) >> row % 32 & 1;
     if (lane % 4 < 2 && slot < params->work.width) {
         const int batch = query_batch(&params->work, word->query);
         target_row(params, batch, word->query - batch * params->work.tokens)[slot] =

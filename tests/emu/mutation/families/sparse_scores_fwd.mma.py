@@ -10,7 +10,7 @@ COVERAGE = ("scores-parts", "scores-one")
 
 CONFIGURATIONS = (
     # Two parts of heads, the second not whole; masked slots anywhere, rows that end early.
-    check("scores-parts", "heads=72,dqk=128,dv=64,sink=1",
+    check("scores-parts", "heads=120,dqk=128,dv=64,sink=1",
           "--strided --topk-length --rows 150 --queries 4 --batches 2 --seed 70 --lists adversarial",
           100, "variant=mma,block_keys=32,stages=2,warps=4"),
     # No last columns, one head.
