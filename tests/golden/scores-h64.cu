@@ -7,18 +7,19 @@
  * variant  sm90
  * kernel   smelt_sparse_scores_fwd_sm90_h64_qk576_v512
  * knobs (by the spec, or by rule)
- *   RING_TILES                      19  rule     64 slots by 64 columns, in flight
+ *   RING_TILES                      18  rule     64 slots by 64 columns, in flight
  *   QUERY_BUFFERS                    1  rule     queries whose Q is there
  *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
  * shared memory (offset, bytes)
- *   KEYS_OFFSET                      0   155648  tiles of key blocks
- *   QUERY_OFFSET                155648    73728  Q
- *   OFFSETS_OFFSET              229376      256  of the heads: what their p is divided by, as a power of two
- *   REQUESTS_OFFSET             229632      552  key blocks that are to be copied
- *   WORDS_OFFSET                230192       60  what each block is
- *   BARRIERS_OFFSET             230256      504  mbarriers
- *   RANGE_OFFSET                230760        8  which items the launch takes
- *   SHARED_BYTES                230768  of 232448 that a block may have on sm_90a
+ *   KEYS_OFFSET                      0   147456  tiles of key blocks
+ *   QUERY_OFFSET                147456    73728  Q
+ *   OFFSETS_OFFSET              221184      256  of the heads: what their p is divided by, as a power of two
+ *   SUMS_OFFSET                 221440     4096  sums over each warp's heads, of two blocks of each warpgroup
+ *   REQUESTS_OFFSET             225536      552  key blocks that are to be copied
+ *   WORDS_OFFSET                226096       40  what each block is
+ *   BARRIERS_OFFSET             226136      480  mbarriers
+ *   RANGE_OFFSET                226616        8  which items the launch takes
+ *   SHARED_BYTES                226624  of 232448 that a block may have on sm_90a
  * launch
  *   384 threads a block, 1 block resident per multiprocessor, at most 168 registers a thread
  *   1 block a query
@@ -32,10 +33,11 @@ enum {
     HEAD_BLOCKS = 1,                /* items of a query */
     TURNS_AHEAD = 32,               /* entries of a query list that a warp holds */
     DEPENDENT_LAUNCH = 1,           /* 1: a kernel may begin before the one ahead of it has ended */
-    RING_TILES = 19,                /* 64 slots by 64 columns, in flight */
+    RING_TILES = 18,                /* 64 slots by 64 columns, in flight */
     QUERY_BUFFERS = 1,              /* queries whose Q is there */
     RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
     STAGES = 2,                     /* whole key blocks in the ring */
+    QUERY_IN_REGISTERS = 1,         /* 1: heads are the rows; Q's buffer is free when it is taken */
     BLOCK_KEYS = 64,                /* slots of a key block */
     BLOCK_HEADS = 64,               /* heads, rounded up to eights */
     REQUESTS = 2,                   /* key blocks that the scan is ahead */
@@ -48,13 +50,14 @@ enum {
 /* Shared memory, in bytes from the arena's start. */
 enum {
     KEYS_OFFSET = 0,                /* tiles of key blocks */
-    QUERY_OFFSET = 155648,          /* Q */
-    OFFSETS_OFFSET = 229376,        /* of the heads: what their p is divided by, as a power of two */
-    REQUESTS_OFFSET = 229632,       /* key blocks that are to be copied */
-    WORDS_OFFSET = 230192,          /* what each block is */
-    BARRIERS_OFFSET = 230256,       /* mbarriers */
-    RANGE_OFFSET = 230760,          /* which items the launch takes */
-    SHARED_BYTES = 230768,          /* the arena's size */
+    QUERY_OFFSET = 147456,          /* Q */
+    OFFSETS_OFFSET = 221184,        /* of the heads: what their p is divided by, as a power of two */
+    SUMS_OFFSET = 221440,           /* sums over each warp's heads, of two blocks of each warpgroup */
+    REQUESTS_OFFSET = 225536,       /* key blocks that are to be copied */
+    WORDS_OFFSET = 226096,          /* what each block is */
+    BARRIERS_OFFSET = 226136,       /* mbarriers */
+    RANGE_OFFSET = 226616,          /* which items the launch takes */
+    SHARED_BYTES = 226624,          /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_sparse_scores_fwd_sm90_h64_qk576_v512
@@ -113,6 +116,225 @@ DEVICE u64 descriptor_advance(u64 descriptor, u32 bytes) {
     return descriptor + (bytes >> 4);
 }
 
+#line 2 "templates/ptx/shared.cuh"
+
+/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
+ * "State Spaces", .shared). */
+DEVICE u32 shared_address(u32 offset) {
+    return (u32)__cvta_generic_to_shared(arena) + offset;
+}
+
+#line 2 "templates/ptx/ldmatrix.cuh"
+
+/*
+ * Four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix i / 8, and
+ * receives row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level matrix
+ * load instruction: ldmatrix"). `address` is a 32-bit shared-memory address, 16-byte aligned.
+ */
+DEVICE void ldmatrix_x4(u32 *r, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+/* The same, each matrix transposed on the way. */
+DEVICE void ldmatrix_x4_trans(u32 *r, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+#line 2 "templates/ptx/math.cuh"
+
+/* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
+DEVICE float exp2_approximate(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* log2(x); -inf for 0 (PTX ISA, "lg2.approx.f32": absolute error 2^-22 near 1). */
+DEVICE float log2_approximate(float x) {
+    float y;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* The smaller; NaN when one of them is (PTX ISA, "min", .NaN). */
+DEVICE float minimum_nan(float x, float y) {
+    float z;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+/* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
+DEVICE u32 pack_bf16x2(float low, float high) {
+    u32 packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+#line 2 "templates/ptx/named_barrier.cuh"
+/*
+ * The block's 16 hardware barriers (PTX ISA, "bar, barrier"); 0 is __syncthreads'. `threads`, a
+ * multiple of 32, counts those that come, waiting or not. Whole warps come together. A constant
+ * `id` reserves that barrier alone, a variable one all 16.
+ */
+
+/* Comes and waits for the others. */
+DEVICE void barrier_sync(int id, int threads) {
+    asm volatile("barrier.cta.sync.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+/* Comes and goes on; others wait with barrier_sync. */
+DEVICE void barrier_arrive(int id, int threads) {
+    asm volatile("barrier.cta.arrive.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+/* Comes, waits, and tells whether any thread's condition holds. */
+DEVICE bool barrier_or(int id, int threads, bool condition) {
+    u32 any;
+    asm volatile("{.reg .pred p, q;\n\t"
+                 "setp.ne.u32 p, %1, 0;\n\t"
+                 "barrier.cta.red.or.aligned.pred q, %2, %3, p;\n\t"
+                 "selp.u32 %0, 1, 0, q;}"
+                 : "=r"(any)
+                 : "r"((u32)condition), "r"(id), "r"(threads)
+                 : "memory");
+    return any != 0;
+}
+
+#line 2 "templates/ptx/proxy.cuh"
+
+/* Orders this thread's plain accesses to shared memory, and those it knows of, before what the
+ * async proxy (wgmma, bulk and tensor copies) does next on its behalf, and the other way round
+ * (PTX ISA, "membar / fence", fence.proxy.async). */
+DEVICE void fence_proxy_async(void) {
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+}
+
+#line 2 "templates/ptx/registers.cuh"
+/*
+ * Registers a thread may use from here on, moved between the warpgroups of a block (PTX ISA,
+ * "setmaxnreg"): 24 to 256, a multiple of 8, the same for all of a warpgroup, which runs it
+ * together. Increasing waits until the pool has them. Macros, because the number is part of the
+ * instruction.
+ */
+#define registers_increase(count)                                                                  \
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
+#define registers_decrease(count)                                                                  \
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
+
+#line 2 "templates/ptx/warp.cuh"
+
+/* The bitwise or of all 32 lanes' values, the same in every lane and known to the compiler as such
+ * (PTX ISA, "redux.sync"): also to say that a value all lanes share is uniform. */
+DEVICE u32 warp_reduce_or(u32 value) {
+    u32 all;
+    asm volatile("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
+    return all;
+}
+
+#line 2 "templates/ptx/wgmma.cuh"
+/*
+ * Matrix products by a warpgroup (four warps, all of them together), which run asynchronously; the
+ * products themselves: ptx/wgmma_ss.cuh and the like (PTX ISA, "Asynchronous Warpgroup Level Matrix
+ * Multiply-Accumulate Instructions").
+ */
+
+/* Before the first product, and whenever registers that products use were touched by other
+ * instructions (accumulators of the same shape in successive products apart) (PTX ISA,
+ * "wgmma.fence"). It does not order shared memory: fence_proxy_async does. */
+DEVICE void wgmma_fence(void) {
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
+}
+
+/* Closes the warpgroup's group of products (PTX ISA, "wgmma.commit_group"). */
+DEVICE void wgmma_commit(void) {
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+}
+
+/* Waits until at most so many of the groups are under way: until then accumulators and A's
+ * registers are not touched and operands in shared memory not written (PTX ISA,
+ * "wgmma.wait_group"). */
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_0(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : : : "memory");
+}
+
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_1(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 1;" : : : "memory");
+}
+
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_2(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 2;" : : : "memory");
+}
+
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_3(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 3;" : : : "memory");
+}
+
+#line 4 "templates/ptx/wgmma_rs.cuh"
+
+/* As wgmma_ss_n64, a in registers: row and depth of the warp's 16 x 16 as in mma_m16n8k16_bf16
+ * (PTX ISA, "wgmma.mma_async"). */
+// clang-format off
+DEVICE void wgmma_rs_n64_t00(float *d, const u32 *a, u64 b, int accumulate) {
+    asm volatile("{.reg .pred p;\n\t"
+                 "setp.ne.s32 p, %37, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%0, %1, %2, %3, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%4, %5, %6, %7, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%8, %9, %10, %11, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%12, %13, %14, %15, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%16, %17, %18, %19, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%20, %21, %22, %23, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%24, %25, %26, %27, "
+#line 15 "templates/ptx/wgmma_rs.cuh"
+                 "%28, %29, %30, %31}, "
+                 "{%32, %33, %34, %35}, "
+                 "%36, p, 1, 1, 0;}"
+                 :
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[0]), "+f"(d[1]),
+                 "+f"(d[2]), "+f"(d[3]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[4]), "+f"(d[5]),
+                 "+f"(d[6]), "+f"(d[7]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[12]), "+f"(d[13]),
+                 "+f"(d[14]), "+f"(d[15]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[16]), "+f"(d[17]),
+                 "+f"(d[18]), "+f"(d[19]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[20]), "+f"(d[21]),
+                 "+f"(d[22]), "+f"(d[23]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[24]), "+f"(d[25]),
+                 "+f"(d[26]), "+f"(d[27]),
+#line 23 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[28]), "+f"(d[29]),
+                 "+f"(d[30]), "+f"(d[31])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+}
+// clang-format on
+
 #line 2 "templates/common/ring.cuh"
 
 /* A place in a ring of stages or buffers, and the parity of the barrier phase that its current use
@@ -127,14 +349,6 @@ DEVICE void ring_advance(struct ring_place *place, int size) {
         place->index = 0;
         place->parity ^= 1;
     }
-}
-
-#line 2 "templates/ptx/shared.cuh"
-
-/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
- * "State Spaces", .shared). */
-DEVICE u32 shared_address(u32 offset) {
-    return (u32)__cvta_generic_to_shared(arena) + offset;
 }
 
 #line 2 "templates/ptx/mbarrier.cuh"
@@ -421,16 +635,6 @@ DEVICE void grid_wait(void) {
     asm volatile("griddepcontrol.wait;" : : : "memory");
 }
 
-#line 2 "templates/ptx/warp.cuh"
-
-/* The bitwise or of all 32 lanes' values, the same in every lane and known to the compiler as such
- * (PTX ISA, "redux.sync"): also to say that a value all lanes share is uniform. */
-DEVICE u32 warp_reduce_or(u32 value) {
-    u32 all;
-    asm volatile("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
-    return all;
-}
-
 #line 7 "templates/common/work.cuh"
 /*
  * The items of a grid: a query and one of its HEAD_BLOCKS blocks of heads. A block takes item
@@ -596,36 +800,6 @@ DEVICE void cp_async_wait_all(void) {
     asm volatile("cp.async.wait_all;" : : : "memory");
 }
 
-#line 2 "templates/ptx/math.cuh"
-
-/* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
-DEVICE float exp2_approximate(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* log2(x); -inf for 0 (PTX ISA, "lg2.approx.f32": absolute error 2^-22 near 1). */
-DEVICE float log2_approximate(float x) {
-    float y;
-    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* The smaller; NaN when one of them is (PTX ISA, "min", .NaN). */
-DEVICE float minimum_nan(float x, float y) {
-    float z;
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
-    return z;
-}
-
-/* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
-DEVICE u32 pack_bf16x2(float low, float high) {
-    u32 packed;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
-}
-
 #line 2 "templates/ptx/prefetch.cuh"
 
 /* Brings `bytes` of global memory into the L2 cache, without waiting; the address and the number
@@ -633,128 +807,6 @@ DEVICE u32 pack_bf16x2(float low, float high) {
 DEVICE void prefetch_l2(const void *from, u32 bytes) {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" : : "l"(from), "r"(bytes) : "memory");
 }
-
-#line 2 "templates/ptx/proxy.cuh"
-
-/* Orders this thread's plain accesses to shared memory, and those it knows of, before what the
- * async proxy (wgmma, bulk and tensor copies) does next on its behalf, and the other way round
- * (PTX ISA, "membar / fence", fence.proxy.async). */
-DEVICE void fence_proxy_async(void) {
-    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
-}
-
-#line 2 "templates/ptx/registers.cuh"
-/*
- * Registers a thread may use from here on, moved between the warpgroups of a block (PTX ISA,
- * "setmaxnreg"): 24 to 256, a multiple of 8, the same for all of a warpgroup, which runs it
- * together. Increasing waits until the pool has them. Macros, because the number is part of the
- * instruction.
- */
-#define registers_increase(count)                                                                  \
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
-#define registers_decrease(count)                                                                  \
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
-
-#line 2 "templates/ptx/wgmma.cuh"
-/*
- * Matrix products by a warpgroup (four warps, all of them together), which run asynchronously; the
- * products themselves: ptx/wgmma_ss.cuh and the like (PTX ISA, "Asynchronous Warpgroup Level Matrix
- * Multiply-Accumulate Instructions").
- */
-
-/* Before the first product, and whenever registers that products use were touched by other
- * instructions (accumulators of the same shape in successive products apart) (PTX ISA,
- * "wgmma.fence"). It does not order shared memory: fence_proxy_async does. */
-DEVICE void wgmma_fence(void) {
-    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
-}
-
-/* Closes the warpgroup's group of products (PTX ISA, "wgmma.commit_group"). */
-DEVICE void wgmma_commit(void) {
-    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
-}
-
-/* Waits until at most so many of the groups are under way: until then accumulators and A's
- * registers are not touched and operands in shared memory not written (PTX ISA,
- * "wgmma.wait_group"). */
-#line 24 "templates/ptx/wgmma.cuh"
-DEVICE void wgmma_wait_0(void) {
-    asm volatile("wgmma.wait_group.sync.aligned 0;" : : : "memory");
-}
-
-#line 24 "templates/ptx/wgmma.cuh"
-DEVICE void wgmma_wait_1(void) {
-    asm volatile("wgmma.wait_group.sync.aligned 1;" : : : "memory");
-}
-
-#line 24 "templates/ptx/wgmma.cuh"
-DEVICE void wgmma_wait_2(void) {
-    asm volatile("wgmma.wait_group.sync.aligned 2;" : : : "memory");
-}
-
-#line 24 "templates/ptx/wgmma.cuh"
-DEVICE void wgmma_wait_3(void) {
-    asm volatile("wgmma.wait_group.sync.aligned 3;" : : : "memory");
-}
-
-#line 4 "templates/ptx/wgmma_ss.cuh"
-
-/*
- * d = a * b, or d += a * b when `accumulate`: 64 x 64, depth 16, bf16 in, fp32 accumulation, by
- * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
- * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
- * and at column 8 * (i / 4) + 2 * t + i % 2.
- */
-// clang-format off
-DEVICE void wgmma_ss_n64_t00(float *d, u64 a, u64 b, int accumulate) {
-    asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %34, 0;\n\t"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%0, %1, %2, %3, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%4, %5, %6, %7, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%8, %9, %10, %11, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%12, %13, %14, %15, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%16, %17, %18, %19, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%20, %21, %22, %23, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%24, %25, %26, %27, "
-#line 19 "templates/ptx/wgmma_ss.cuh"
-                 "%28, %29, %30, %31}, "
-                 "%32, %33, p, 1, 1, 0, 0;}"
-                 :
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[0]), "+f"(d[1]),
-                 "+f"(d[2]), "+f"(d[3]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[4]), "+f"(d[5]),
-                 "+f"(d[6]), "+f"(d[7]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[8]), "+f"(d[9]),
-                 "+f"(d[10]), "+f"(d[11]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[12]), "+f"(d[13]),
-                 "+f"(d[14]), "+f"(d[15]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[16]), "+f"(d[17]),
-                 "+f"(d[18]), "+f"(d[19]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[20]), "+f"(d[21]),
-                 "+f"(d[22]), "+f"(d[23]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[24]), "+f"(d[25]),
-                 "+f"(d[26]), "+f"(d[27]),
-#line 26 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[28]), "+f"(d[29]),
-                 "+f"(d[30]), "+f"(d[31])
-                 : "l"(a), "l"(b), "r"(accumulate));
-}
-// clang-format on
 
 #line 2 "templates/common/softmax.cuh"
 /*
@@ -824,27 +876,18 @@ DEVICE float *target_row(const struct sparse_scores_fwd_params *params, int batc
            token * params->target_token_stride;
 }
 
-#line 18 "templates/sparse_scores_fwd.sm90.cu"
+#line 12 "templates/sparse_scores_fwd.gather.cuh"
 /*
- * Attention's probabilities at the selected slots, summed over the heads, with wgmma: keys are the
- * matrices' rows, heads their columns, so that no product is padded but to 8 heads, and a slot's
- * sum is taken in one thread's registers and over four lanes. Mathematics and shapes:
- * include/smelt/sparse_scores.h.
- *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Three
- * warpgroups:
- *
- *   math     two of them, a query's key blocks in turn: S[BLOCK_KEYS, BLOCK_HEADS] = K Q^T, then
- *            the sum over the heads of exp2(S * scale + offset), to the target
- *   gather   a warp scans the slots, sets the target of those blocks to 0 that have no valid one,
- *            and asks for the others; two warps copy the rows, as far ahead as the ring has room; a
- *            warp loads each query's Q and its heads' offsets
+ * The gather's warpgroup of sparse_scores_fwd's wgmma kernels, and what it shares with their two
+ * math warpgroups, which take a query's key blocks in turn. A warp scans the slots, sets the target
+ * of those blocks to 0 that have no valid one, and asks for the others; two warps copy the rows, as
+ * far ahead as the ring has room; a warp loads each query's Q and its heads' offsets.
  *
  * A key block is 64 slots in their places: the row of a masked one is zeros and its result is not
  * looked at. A query has an even number of key blocks, two at least, so that each math warpgroup
  * has one of every query; what is missing is a block without valid slots.
  *
- * What binds with up to 64 heads is the ring: gathered bytes per second are the bytes under way
+ * What binds, but with many heads, is the ring: gathered bytes per second are the bytes under way
  * over the time that a byte takes from L2 to its use. So it takes all the shared memory that Q
  * leaves, in tiles of 64 columns, each with barriers of its own: a block's products begin with its
  * first tile, and each tile makes room when its product is done. Nothing is kept from one block to
@@ -869,14 +912,13 @@ DEVICE float *target_row(const struct sparse_scores_fwd_params *params, int batc
  *   EMPTY[t]      4               math: warps, the tile's product is done   copies
  *   QUERY_FULL[b] 33              gather: the lanes that load Q when it     math
  *                                 has landed, the warp for the offsets
- *   QUERY_FREE[b] QUERY_ARRIVALS  math: 4 for each of the query's blocks,   gather: Q's warp
- *                                 its products are done; the scan: all
- *                                 that are missing, when it knows how
- *                                 many blocks there are           and the scan, before that
+ *   QUERY_FREE[b] 8               with Q in registers. Math: warps, they    gather: Q's warp
+ *                                 have it
+ *                 QUERY_ARRIVALS  else. Math: 4 for each of the query's     gather: Q's warp; the
+ *                                 blocks, its products are done; the        scan, before its own
+ *                                 scan: all that are missing, when it
+ *                                 knows how many blocks there are
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
- *
- * Knobs: ring_tiles, query_buffers; legal values and the rule that picks them:
- * src/codegen/families/sparse_scores_fwd_sm90.c.
  */
 
 enum {
@@ -893,12 +935,9 @@ enum {
     KEY_TILE_BYTES = BLOCK_KEYS * TILE_PITCH,
     QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
     QUERY_BYTES = TILES * QUERY_TILE_BYTES,
-    ATOM_BYTES = 8 * TILE_PITCH,                    /* eight rows of a tile */
-    STEP_BYTES = 32,                                /* 16 columns of a row: a k-step */
-    RING_BLOCKS = (RING_TILES + TILES - 1) / TILES, /* that are in the ring, in part */
-
-    SCORES = BLOCK_HEADS / 2,      /* of a thread */
-    THREAD_HEADS = BLOCK_HEADS / 4 /* two of every eight, at two keys */
+    ATOM_BYTES = 8 * TILE_PITCH,                   /* eight rows of a tile */
+    STEP_BYTES = 32,                               /* 16 columns of a row: a k-step */
+    RING_BLOCKS = (RING_TILES + TILES - 1) / TILES /* that are in the ring, in part */
 };
 
 /* Places in BARRIERS. */
@@ -914,13 +953,6 @@ enum {
 /* So many that the scan has at least one left to make: rows have 2^20 slots at most. (With
  * RACECHECK, where warps arrive lane by lane, 2^19.) It is the most that a barrier counts. */
 enum { QUERY_ARRIVALS = (1 << 20) - 1 };
-
-/* The product's shape: as many columns as heads. */
-// clang-format off
-#line 111 "templates/sparse_scores_fwd.sm90.cu"
-#define multiply_scores wgmma_ss_n64_t00
-#line 113 "templates/sparse_scores_fwd.sm90.cu"
-// clang-format on
 
 DEVICE u32 barrier_at(int number) {
     return shared_address((u32)(BARRIERS_OFFSET + number * 8));
@@ -939,7 +971,8 @@ DEVICE void initialise(void) {
         }
         for (int buffer = 0; buffer < QUERY_BUFFERS; ++buffer) {
             mbarrier_init(barrier_at(QUERY_FULL + buffer), 32 + WARP_ARRIVALS);
-            mbarrier_init(barrier_at(QUERY_FREE + buffer), QUERY_ARRIVALS);
+            mbarrier_init(barrier_at(QUERY_FREE + buffer),
+                          QUERY_IN_REGISTERS ? 8 * WARP_ARRIVALS : QUERY_ARRIVALS);
         }
     }
     __syncthreads();
@@ -1079,7 +1112,9 @@ DEVICE void run_scan(const struct sparse_scores_fwd_params *params) {
         while (asking.blocks < 2 || asking.blocks % 2 == 1) {
             ask(&asking, none, now.query, params->work.width);
         }
-        end_query(&buffer, asking.blocks);
+        if (!QUERY_IN_REGISTERS) {
+            end_query(&buffer, asking.blocks);
+        }
     }
     ask(&asking, none, -1, 0);
 }
@@ -1263,25 +1298,76 @@ DEVICE void await_tile(int place, int group, u32 *parities) {
     *parities ^= 1u << place;
 }
 
-/* S of a key block whose first tile, at `first`, is there; gives its tiles back. `query`: Q's
- * address. */
-DEVICE void compute_scores(float *s, int first, u32 query, int group, u32 *parities) {
+#line 12 "templates/sparse_scores_fwd.sm90_heads.cu"
+/*
+ * Attention's probabilities at the selected slots, summed over the heads, with wgmma, for 33 to 64
+ * heads: heads are the matrices' rows, and Q stays in registers, so that its shared memory is free
+ * for the next query's at once, and products read half as much of it. Mathematics and shapes:
+ * include/smelt/sparse_scores.h.
+ *
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Three
+ * warpgroups:
+ *
+ *   math     two of them, a query's key blocks in turn: S[64, BLOCK_KEYS] = Q K^T, then the sum
+ * over the heads of exp2(S * scale + offset), over a warp's 16 by shuffles, over the warps by way
+ * of SUMS, to the target gather   sparse_scores_fwd.gather.cuh, whose head has the barriers and the
+ * shared-memory map, but for
+ *
+ *   SUMS [2][2][4][BLOCK_KEYS] fp32: of a math warpgroup's warps, in turn for every second block
+ *
+ * Named barriers: 1 and 2, a math warpgroup each.
+ *
+ * Knobs: ring_tiles; legal values and the rule that picks them:
+ * src/codegen/families/sparse_scores_fwd_sm90.c.
+ */
+
+enum {
+    STEPS = DQK / 16,
+    QUERY_FRAGMENTS = STEPS * 4, /* registers */
+    SCORES = BLOCK_KEYS / 2,     /* of a thread: two heads, of every eight keys two */
+    THREAD_KEYS = SCORES / 2
+};
+
+/* A query in the registers of a math warpgroup, as its products' first operand. */
+struct query {
+    u32 fragments[QUERY_FRAGMENTS];
+    float offsets[2]; /* of the thread's two heads */
+};
+
+/* Takes the query whose Q is in a buffer, which is then free for the next but for the other
+ * warpgroup. */
+DEVICE void take_query(struct query *query, int buffer) {
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
+    const u32 base = shared_address((u32)(QUERY_OFFSET + buffer * QUERY_BYTES)) +
+                     (warp * 16 + lane % 16) * TILE_PITCH + ((lane / 16) ^ (lane % 8)) * 16;
+    const float *const offsets =
+        (const float *)(arena + OFFSETS_OFFSET) + buffer * BLOCK_HEADS + warp * 16 + lane / 4;
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+        ldmatrix_x4(&query->fragments[step * 4],
+                    (base + (u32)(step / 4 * QUERY_TILE_BYTES)) ^ (u32)(step % 4 * STEP_BYTES));
+    }
+    query->offsets[0] = offsets[0];
+    query->offsets[1] = offsets[8];
+    arrive_warp(barrier_at(QUERY_FREE + buffer), 1);
+}
+
+/* S of a key block whose first tile, at `first`, is there; gives its tiles back. */
+DEVICE void compute_scores(float *s, const u32 *query, int first, int group, u32 *parities) {
     const u64 ring = shared_descriptor(shared_address((u32)KEYS_OFFSET), 16, ATOM_BYTES, 128);
-    const u64 b = shared_descriptor(query, 16, ATOM_BYTES, 128);
     int place = first, last = first;
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
         if (tile > 0) {
             await_tile(place, group, parities);
         }
-        const u64 a = descriptor_advance(ring, (u32)(place * KEY_TILE_BYTES));
+        const u64 keys = descriptor_advance(ring, (u32)(place * KEY_TILE_BYTES));
         fence_proxy_async();
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            multiply_scores(s, descriptor_advance(a, (u32)(k * STEP_BYTES)),
-                            descriptor_advance(b, (u32)(tile * QUERY_TILE_BYTES + k * STEP_BYTES)),
-                            tile + k > 0);
+            wgmma_rs_n64_t00(s, &query[(tile * 4 + k) * 4],
+                             descriptor_advance(keys, (u32)(k * STEP_BYTES)), tile + k > 0);
         }
         wgmma_commit();
         if (tile > 0) {
@@ -1295,65 +1381,82 @@ DEVICE void compute_scores(float *s, int first, u32 query, int group, u32 *parit
     arrive_warp(barrier_at(EMPTY + last), 1);
 }
 
-/* The offsets of this thread's heads. */
-DEVICE void load_offsets(float *offsets, int buffer) {
-    const float *const all = (const float *)(arena + OFFSETS_OFFSET) + buffer * BLOCK_HEADS;
+/* Adds two lanes' sums of 2 * half keys: each is left with half of the keys. */
+DEVICE void exchange_half(float *p, int half) {
+    const bool upper = threadIdx.x & (u32)(2 * half);
 #pragma unroll
-    for (int k = 0; k < THREAD_HEADS; ++k) {
-        offsets[k] = all[8 * (k / 2) + (int)(threadIdx.x % 4 * 2) + k % 2];
+    for (int i = 0; i < half; ++i) {
+        const float given = upper ? p[i] : p[i + half], kept = upper ? p[i + half] : p[i];
+        p[i] = kept + __shfl_xor_sync((u32)ALL_LANES, given, 2 * half);
     }
 }
 
-/* The sums over the heads of p, to the target. */
-DEVICE void store_sums(const struct sparse_scores_fwd_params *params, const float *s,
-                       const float *offsets, const struct block_word *word) {
-    const float scale_log2 = params->scale * LOG2_E;
-    float sums[2] = {0.0f, 0.0f}; /* of two keys, over the thread's heads; then over all */
+/* Scores -> the sums of p over the warp's heads, of keys 2 * lane and the next. */
+DEVICE void sum_warp(float *p, const float *s, const float *offsets, float scale_log2) {
 #pragma unroll
-    for (int k = 0; k < THREAD_HEADS; ++k) {
-        const float *const scores = &s[k / 2 * 4 + k % 2];
-        sums[0] += exp2_approximate(fmaf(scores[0], scale_log2, offsets[k]));
-        sums[1] += exp2_approximate(fmaf(scores[2], scale_log2, offsets[k]));
+    for (int i = 0; i < THREAD_KEYS; ++i) {
+        const float *const scores = &s[i / 2 * 4 + i % 2];
+        p[i] = exp2_approximate(fmaf(scores[0], scale_log2, offsets[0])) +
+               exp2_approximate(fmaf(scores[2], scale_log2, offsets[1]));
     }
-#pragma unroll
-    for (int mask = 1; mask <= 2; mask *= 2) {
-        sums[0] += __shfl_xor_sync((u32)ALL_LANES, sums[0], mask);
-        sums[1] += __shfl_xor_sync((u32)ALL_LANES, sums[1], mask);
+    exchange_half(p, THREAD_KEYS / 2);
+    exchange_half(p, THREAD_KEYS / 4);
+    exchange_half(p, THREAD_KEYS / 8);
+}
+
+/* A barrier of the warpgroup. */
+DEVICE void group_sync(int group) {
+    if (group == 0) {
+        barrier_sync(1, WARPGROUP);
+    } else {
+        barrier_sync(2, WARPGROUP);
     }
-    const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x % WARPGROUP / 32);
-    const int row = warp * 16 + lane / 4 + 8 * (lane % 2), slot = word->slot + row;
-    const bool valid = word->valid[warp / 2] >> row % 32 & 1;
-    if (lane % 4 < 2 && slot < params->work.width) {
+}
+
+/* The warps' sums of a block together, to the target: a slot a thread. `turn`: 0 or 1, of SUMS. */
+DEVICE void store_sums(const struct sparse_scores_fwd_params *params, const float *p,
+                       const struct block_word *word, int group, int turn) {
+    const int thread = (int)(threadIdx.x % WARPGROUP), lane = thread % 32;
+    float *const sums = (float *)(arena + SUMS_OFFSET) + (turn * 2 + group) * 4 * BLOCK_KEYS;
+    sums[thread / 32 * BLOCK_KEYS + 2 * lane] = p[0];
+    sums[thread / 32 * BLOCK_KEYS + 2 * lane + 1] = p[1];
+    group_sync(group);
+    const int slot = word->slot + thread;
+    if (thread < BLOCK_KEYS && slot < params->work.width) {
+        const bool valid = (thread < 32 ? word->valid[0] : word->valid[1]) >> lane & 1;
+        const float *const mine = sums + thread;
+        const float sum =
+            (mine[0] + mine[BLOCK_KEYS]) + (mine[2 * BLOCK_KEYS] + mine[3 * BLOCK_KEYS]);
         const int batch = query_batch(&params->work, word->query);
         target_row(params, batch, word->query - batch * params->work.tokens)[slot] =
-            valid ? lane % 2 == 0 ? sums[0] : sums[1] : 0.0f;
+            valid ? sum : 0.0f;
     }
 }
 
 /* One of the two math warpgroups: every second key block. */
 DEVICE void run_math(const struct sparse_scores_fwd_params *params, int group) {
     registers_increase(MATH_REGISTERS);
-    struct ring_place next = {0, 0}; /* Q's buffers */
-    int first = group * TILES, index = group, buffer = 0;
+    const float scale_log2 = params->scale * LOG2_E;
+    struct ring_place buffer = {0, 0};
+    int first = group * TILES, index = group, turn = 0;
     u32 parities = 0;
-    float s[SCORES], offsets[THREAD_HEADS];
+    struct query query;
     for (;;) {
+        float s[SCORES], p[THREAD_KEYS];
         await_tile(first, group, &parities);
         const struct block_word word = *block_word(index);
         if ((int)warp_reduce_or((u32)word.query) < 0) {
             break;
         }
         if (warp_reduce_or((u32)word.opens)) {
-            mbarrier_wait(barrier_at(QUERY_FULL + next.index), next.parity);
-            buffer = next.index;
-            load_offsets(offsets, buffer);
-            ring_advance(&next, QUERY_BUFFERS);
+            mbarrier_wait(barrier_at(QUERY_FULL + buffer.index), buffer.parity);
+            take_query(&query, buffer.index);
+            ring_advance(&buffer, QUERY_BUFFERS);
         }
-        const u32 query =
-            warp_reduce_or(shared_address((u32)(QUERY_OFFSET + buffer * QUERY_BYTES)));
-        compute_scores(s, first, query, group, &parities);
-        arrive_warp(barrier_at(QUERY_FREE + buffer), 1);
-        store_sums(params, s, offsets, &word);
+        compute_scores(s, query.fragments, first, group, &parities);
+        sum_warp(p, s, query.offsets, scale_log2);
+        store_sums(params, p, &word, group, turn);
+        turn ^= 1;
         first = (first + 2 * TILES) % RING_TILES;
         index = (index + 2) % RING_BLOCKS;
     }

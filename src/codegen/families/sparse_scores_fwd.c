@@ -11,6 +11,7 @@
 #include "codegen/families/sparse_attn_keys.h"
 
 static const char *const variant_names[] = {"mma", "sm90", NULL};
+static const char *const orientations[] = {"heads", "keys", NULL};
 
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_ATTN_SHAPE,
@@ -20,6 +21,8 @@ static const struct smelt__key keys[] = {
     SMELT__KNOB("stages", "auto, 2, 3", "key blocks in flight, with mma", 2, 3),
     SMELT__KNOB("warps", "auto, 4, 8", "of a thread block, with mma", 4, 8),
     SMELT__KNOB("blocks", "auto, 1, 2", "thread blocks resident at once, with mma", 1, 2),
+    SMELT__NAMED_KNOB("orientation", "auto, heads, keys", "what the matrices' rows are, with sm90",
+                      orientations),
     SMELT__KNOB("ring_tiles", "auto, 10..32", "tiles of 64 columns in flight, with sm90", 2, 32),
     SMELT__KNOB("query_buffers", "auto, 1, 2", "queries whose Q is there, with sm90", 1, 2),
     SMELT__KNOB("racecheck", "auto, 0, 1",
@@ -45,6 +48,7 @@ static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__
         {"warps", 2, {4, 8}},
         {"blocks", 2, {1, 2}},
         {"query_buffers", 2, {1, 2}},
+        {"orientation", 2, {SMELT__SPARSE_SCORES_HEADS, SMELT__SPARSE_SCORES_KEYS}},
     };
     (void)named;
     for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
@@ -58,7 +62,8 @@ static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__
 }
 
 static const char *const mma_knobs[] = {"block_keys", "stages", "warps", "blocks", NULL};
-static const char *const sm90_knobs[] = {"ring_tiles", "query_buffers", "racecheck", NULL};
+static const char *const sm90_knobs[] = {"orientation", "ring_tiles", "query_buffers", "racecheck",
+                                         NULL};
 
 /* The best first. */
 static const struct smelt__variant variants[] = {

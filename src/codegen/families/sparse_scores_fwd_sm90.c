@@ -1,12 +1,14 @@
 /*
- * The kernel family sparse_scores_fwd: the plan of its variant sm90. What the kernel does with
- * these numbers stands at the head of templates/sparse_scores_fwd.sm90.cu.
+ * The kernel family sparse_scores_fwd: the plan of its variant sm90. What the kernels do with these
+ * numbers stands at the heads of templates/sparse_scores_fwd.sm90.cu and .sm90_heads.cu.
  *
- * The rule. What binds with up to 64 heads is how many bytes of keys are on their way or in use, so
- * the ring takes all the shared memory that Q leaves, in tiles of 64 keys by 64 columns. Q has two
- * buffers up to 32 heads: with more the second would cost more of the ring than it spares waiting.
- * Heads are rounded up to the next 8, above 64 to the next 16. Registers: a math warpgroup holds
- * heads / 2 scores and heads / 4 offsets a thread.
+ * The rule. From 33 to 64 heads they are the matrices' rows, else the columns, rounded up to the
+ * next 8, above 64 to the next 16. What binds with up to 64 heads is how many bytes of keys are on
+ * their way or in use, so the ring takes all the shared memory that Q leaves, in tiles of 64 keys
+ * by 64 columns. Q has two buffers up to 32 heads: with more the second would cost more of the ring
+ * than it spares waiting, and with heads as rows it is taken into registers at once. Registers: a
+ * math warpgroup holds heads / 2 scores and heads / 4 offsets a thread, or 32 scores and a quarter
+ * of Q's columns.
  */
 #include "codegen/families/sparse_scores_fwd.h"
 
@@ -20,6 +22,7 @@ enum {
     HEAD_GROUP = 8,   /* wgmma's columns come in eights */
     MANY_HEADS = 64,  /* above, in twice as many */
     MOST_HEADS = 128, /* their Q leaves room for a ring */
+    ROWS = 64,        /* heads as rows: wgmma's */
     TWO_QUERIES = 32, /* heads up to which Q has two buffers */
     ALIGNMENT = 1024, /* bytes: the swizzle repeats every 1024 */
     MATH_REGISTERS = 208,
@@ -32,8 +35,9 @@ enum {
 
 /* Everything that is chosen, and what follows at once. */
 struct choice {
-    int heads; /* rounded up */
-    int tiles; /* of a key block */
+    int by_heads; /* heads are the rows */
+    int heads;    /* rounded up */
+    int tiles;    /* of a key block */
     int query_buffers, ring_tiles;
 };
 
@@ -46,6 +50,9 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
                            "Q");
     smelt__plan_add_region(plan, "OFFSETS_OFFSET", queries * heads * 4, 16,
                            "of the heads: what their p is divided by, as a power of two");
+    if (choice->by_heads)
+        smelt__plan_add_region(plan, "SUMS_OFFSET", 2 * 2 * 4 * BLOCK_KEYS * 4, 16,
+                               "sums over each warp's heads, of two blocks of each warpgroup");
     smelt__plan_add_region(plan, "REQUESTS_OFFSET", REQUESTS * (BLOCK_KEYS * 4 + WORD_BYTES), 16,
                            "key blocks that are to be copied");
     smelt__plan_add_region(plan, "WORDS_OFFSET", ring_blocks * WORD_BYTES, 16,
@@ -91,14 +98,30 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
                            spec->schema->name, arch->name);
         return -1;
     }
-    if (smelt__spec_get(spec, "heads") > MOST_HEADS) {
-        smelt__message_set(message,
-                           "%s: variant=sm90 takes at most %d heads, not %d; variant=mma takes "
-                           "them",
-                           spec->schema->name, MOST_HEADS, (int)smelt__spec_get(spec, "heads"));
+    const int most = smelt__spec_get(spec, "orientation") == SMELT__SPARSE_SCORES_HEADS
+                         ? (int)ROWS
+                         : (int)MOST_HEADS;
+    if (smelt__spec_get(spec, "heads") > most) {
+        smelt__message_set(
+            message, "%s: variant=sm90%s takes at most %d heads, not %d; %s takes them",
+            spec->schema->name, most == ROWS ? ",orientation=heads" : "", most,
+            (int)smelt__spec_get(spec, "heads"), most == ROWS ? "orientation=keys" : "variant=mma");
         return -1;
     }
     return 0;
+}
+
+/* What the heads are, how many with those that pad, and the rest that follows from the spec. */
+static void choose_heads(const struct smelt__spec *spec, struct choice *choice) {
+    const int heads = (int)smelt__spec_get(spec, "heads");
+    const int by_rule = heads > TWO_QUERIES && heads <= ROWS ? SMELT__SPARSE_SCORES_HEADS
+                                                             : SMELT__SPARSE_SCORES_KEYS;
+    const int group = heads > MANY_HEADS ? 2 * HEAD_GROUP : HEAD_GROUP;
+    choice->by_heads = smelt__spec_knob(spec, "orientation", by_rule) == SMELT__SPARSE_SCORES_HEADS;
+    choice->heads = choice->by_heads ? ROWS : (heads + group - 1) / group * group;
+    choice->tiles = (int)smelt__spec_get(spec, "dqk") / TILE_COLUMNS;
+    choice->query_buffers =
+        smelt__spec_knob(spec, "query_buffers", !choice->by_heads && heads <= TWO_QUERIES ? 2 : 1);
 }
 
 static void add_constants(const struct smelt__spec *spec, const struct choice *choice,
@@ -117,6 +140,8 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
          "1: every lane of a warp arrives at barriers"},
         {"STAGES", choice->ring_tiles / choice->tiles, SMELT__DERIVED,
          "whole key blocks in the ring"},
+        {"QUERY_IN_REGISTERS", choice->by_heads, SMELT__DERIVED,
+         "1: heads are the rows; Q's buffer is free when it is taken"},
         {"BLOCK_KEYS", BLOCK_KEYS, SMELT__DERIVED, "slots of a key block"},
         {"BLOCK_HEADS", choice->heads, SMELT__DERIVED, "heads, rounded up to eights"},
         {"REQUESTS", REQUESTS, SMELT__DERIVED, "key blocks that the scan is ahead"},
@@ -134,14 +159,13 @@ int smelt__sparse_scores_fwd_plan_sm90(const struct smelt__spec *spec,
                                        const struct smelt__arch *arch, struct smelt__plan *plan,
                                        struct smelt__message *message) {
     struct choice choice = {0};
-    const int heads = (int)smelt__spec_get(spec, "heads");
-    const int group = heads > MANY_HEADS ? 2 * HEAD_GROUP : HEAD_GROUP;
-    choice.heads = (heads + group - 1) / group * group;
-    choice.tiles = (int)smelt__spec_get(spec, "dqk") / TILE_COLUMNS;
-    choice.query_buffers = smelt__spec_knob(spec, "query_buffers", heads <= TWO_QUERIES ? 2 : 1);
-    if (refuse(spec, arch, message) || choose_ring(spec, &choice, plan, message))
+    if (refuse(spec, arch, message))
         return -1;
-    plan->template_name = "sparse_scores_fwd.sm90.cu";
+    choose_heads(spec, &choice);
+    if (choose_ring(spec, &choice, plan, message))
+        return -1;
+    plan->template_name =
+        choice.by_heads ? "sparse_scores_fwd.sm90_heads.cu" : "sparse_scores_fwd.sm90.cu";
     smelt__sparse_scores_fwd_name(spec, plan);
     add_constants(spec, &choice, plan);
     plan->threads = WARPGROUPS * WARPGROUP;

@@ -1,10 +1,11 @@
-"""Attention's probabilities summed over heads, with wgmma: a ring of a tile more than a block and of
-many, queries of one block and of several, blocks without a valid slot."""
+"""Attention's probabilities summed over heads, with wgmma and heads as columns; and the gather, which heads
+as rows have, too: a ring of a tile more than a block and of many, queries of one block and of several,
+blocks without a valid slot."""
 
 from sparse_scores import check
 
-FILES = ("templates/sparse_scores_fwd.sm90.cu", "templates/sparse_scores_fwd.heads.cuh",
-         "templates/common/warp_arrival.cuh")
+FILES = ("templates/sparse_scores_fwd.sm90.cu", "templates/sparse_scores_fwd.gather.cuh",
+         "templates/sparse_scores_fwd.heads.cuh", "templates/common/warp_arrival.cuh")
 
 # All of them take more than an hour of two cores.
 SAMPLE = 50
@@ -21,7 +22,7 @@ CONFIGURATIONS = (
     check("ring-short", "heads=72,dqk=192,dv=128",
           "--queries 5 --query-list partial --width 200 --rows 260 --seed 1 --lists window", 200,
           "variant=sm90,query_buffers=1,ring_tiles=4"),
-    check("ring-wide", "heads=64,dqk=576,dv=512", "--width 577 --rows 700 --queries 3 --lists random",
+    check("ring-wide", "heads=16,dqk=576,dv=512", "--width 577 --rows 700 --queries 3 --lists random",
           600, "variant=sm90", schedules=2),
     check("ring-many", "heads=128,dqk=576,dv=512,sink=1",
           "--spiky --width 140 --rows 300 --queries 4 --lists causal", 200, "variant=sm90",
