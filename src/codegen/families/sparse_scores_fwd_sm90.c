@@ -78,13 +78,20 @@ static int choose_ring(const struct smelt__spec *spec, struct choice *choice,
     const int ring = smelt__spec_knob(spec, "ring_tiles", most);
     if (ring >= least && ring <= most && fits(choice, plan, ring))
         return 0;
-    smelt__message_set(
-        message,
-        "%s: ring_tiles=%d with %d heads (rounded up), dqk=%d and query_buffers=%d is "
-        "not legal; legal: %d..%d, what fits into %d KB of shared memory; "
-        "variant=mma needs no ring",
-        spec->schema->name, ring, choice->heads, choice->tiles * TILE_COLUMNS,
-        choice->query_buffers, least, most, SHARED_LIMIT / 1024);
+    const int shared_kb = SHARED_LIMIT / 1024, width = choice->tiles * TILE_COLUMNS;
+    if (most < least)
+        smelt__message_set(message,
+                           "%s: query_buffers=%d with %d heads (rounded up) and dqk=%d leaves no "
+                           "room for a key block in %d KB of shared memory; query_buffers=1 does",
+                           spec->schema->name, choice->query_buffers, choice->heads, width,
+                           shared_kb);
+    else
+        smelt__message_set(message,
+                           "%s: ring_tiles=%d with %d heads (rounded up), dqk=%d and "
+                           "query_buffers=%d is not legal; legal: %d..%d, more than a key block "
+                           "has and what fits into %d KB of shared memory",
+                           spec->schema->name, ring, choice->heads, width, choice->query_buffers,
+                           least, most, shared_kb);
     return -1;
 }
 
