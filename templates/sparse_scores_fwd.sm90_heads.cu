@@ -7,35 +7,39 @@
 //@use ptx/registers.cuh
 //@use ptx/warp.cuh
 //@use ptx/wgmma.cuh
-//@use ptx/wgmma_rs.cuh n = 64, tb = 0
+//@use ptx/wgmma_rs.cuh n = 128, tb = 0
 //@use sparse_scores_fwd.gather.cuh
 /*
- * Attention's probabilities at the selected slots, summed over the heads, with wgmma, for 33 to 64
- * heads: heads are the matrices' rows, and Q stays in registers, so that its shared memory is free
- * for the next query's at once, and products read half as much of it. Mathematics and shapes:
- * include/smelt/sparse_scores.h.
+ * Attention's probabilities at the selected slots, summed over the heads, with wgmma, for at most
+ * 64 heads: heads are the matrices' rows, 128 keys their columns, and Q stays in registers. So each
+ * row of Q is read for twice as many columns as with heads as columns, and Q's shared memory is
+ * free for the next query's at once. What binds is the energy of the products, so that one math
+ * warpgroup is enough. Mathematics and shapes: include/smelt/sparse_scores.h.
  *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Three
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Two
  * warpgroups:
  *
- *   math     two of them, a query's key blocks in turn: S[64, BLOCK_KEYS] = Q K^T, then the sum
- * over the heads of exp2(S * scale + offset), over a warp's 16 by shuffles, over the warps by way
- * of SUMS, to the target gather   sparse_scores_fwd.gather.cuh, whose head has the barriers and the
- * shared-memory map, but for
+ *   math     S[64, BLOCK_KEYS] = Q K^T of each key block, then the sum over the heads of
+ *            exp2(S * scale + offset), over a warp's 16 by shuffles, over the warps by way of SUMS,
+ *            to the target
+ *   gather   sparse_scores_fwd.gather.cuh, whose head has the barriers and the shared-memory map,
+ *            but for
  *
- *   SUMS [2][2][4][BLOCK_KEYS] fp32: of a math warpgroup's warps, in turn for every second block
+ *   SUMS [2][4][BLOCK_KEYS] fp32: of the math warpgroup's warps, in turn for every second block
  *
- * Named barriers: 1 and 2, a math warpgroup each.
+ * Named barrier: 1, the math warpgroup's.
  *
  * Knobs: ring_tiles; legal values and the rule that picks them:
  * src/codegen/families/sparse_scores_fwd_sm90.c.
  */
 
 enum {
+    MATH_BARRIER = 1, /* a named one */
     STEPS = DQK / 16,
     QUERY_FRAGMENTS = STEPS * 4, /* registers */
     SCORES = BLOCK_KEYS / 2,     /* of a thread: two heads, of every eight keys two */
-    THREAD_KEYS = SCORES / 2
+    THREAD_KEYS = SCORES / 2,
+    LEFT_KEYS = THREAD_KEYS / 8 /* of a thread, when the warp's heads are summed up */
 };
 
 /* A query in the registers of a math warpgroup, as its products' first operand. */
@@ -44,8 +48,7 @@ struct query {
     float offsets[2]; /* of the thread's two heads */
 };
 
-/* Takes the query whose Q is in a buffer, which is then free for the next but for the other
- * warpgroup. */
+/* Takes the query whose Q is in a buffer, which then is free for the next. */
 DEVICE void take_query(struct query *query, int buffer) {
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
     const u32 base = shared_address((u32)(QUERY_OFFSET + buffer * QUERY_BYTES)) +
@@ -63,21 +66,21 @@ DEVICE void take_query(struct query *query, int buffer) {
 }
 
 /* S of a key block whose first tile, at `first`, is there; gives its tiles back. */
-DEVICE void compute_scores(float *s, const u32 *query, int first, int group, u32 *parities) {
+DEVICE void compute_scores(float *s, const u32 *query, int first, u32 *parities) {
     const u64 ring = shared_descriptor(shared_address((u32)KEYS_OFFSET), 16, ATOM_BYTES, 128);
     int place = first, last = first;
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
         if (tile > 0) {
-            await_tile(place, group, parities);
+            await_tile(place, 0, parities);
         }
         const u64 keys = descriptor_advance(ring, (u32)(place * KEY_TILE_BYTES));
         fence_proxy_async();
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            wgmma_rs_n64_t00(s, &query[(tile * 4 + k) * 4],
-                             descriptor_advance(keys, (u32)(k * STEP_BYTES)), tile + k > 0);
+            wgmma_rs_n128_t00(s, &query[(tile * 4 + k) * 4],
+                              descriptor_advance(keys, (u32)(k * STEP_BYTES)), tile + k > 0);
         }
         wgmma_commit();
         if (tile > 0) {
@@ -92,16 +95,17 @@ DEVICE void compute_scores(float *s, const u32 *query, int first, int group, u32
 }
 
 /* Adds two lanes' sums of 2 * half keys: each is left with half of the keys. */
-DEVICE void exchange_half(float *p, int half) {
-    const bool upper = threadIdx.x & (u32)(2 * half);
+DEVICE void exchange_half(float *p, int half, int mask) {
+    const bool upper = threadIdx.x & (u32)mask;
 #pragma unroll
     for (int i = 0; i < half; ++i) {
         const float given = upper ? p[i] : p[i + half], kept = upper ? p[i + half] : p[i];
-        p[i] = kept + __shfl_xor_sync((u32)ALL_LANES, given, 2 * half);
+        p[i] = kept + __shfl_xor_sync((u32)ALL_LANES, given, mask);
     }
 }
 
-/* Scores -> the sums of p over the warp's heads, of keys 2 * lane and the next. */
+/* Scores -> the sums of p over the warp's heads, of keys 16 * (lane / 4) + 2 * (lane % 4), the next
+ * one, and those 8 further on. */
 DEVICE void sum_warp(float *p, const float *s, const float *offsets, float scale_log2) {
 #pragma unroll
     for (int i = 0; i < THREAD_KEYS; ++i) {
@@ -109,51 +113,43 @@ DEVICE void sum_warp(float *p, const float *s, const float *offsets, float scale
         p[i] = exp2_approximate(fmaf(scores[0], scale_log2, offsets[0])) +
                exp2_approximate(fmaf(scores[2], scale_log2, offsets[1]));
     }
-    exchange_half(p, THREAD_KEYS / 2);
-    exchange_half(p, THREAD_KEYS / 4);
-    exchange_half(p, THREAD_KEYS / 8);
-}
-
-/* A barrier of the warpgroup. */
-DEVICE void group_sync(int group) {
-    if (group == 0) {
-        barrier_sync(1, WARPGROUP);
-    } else {
-        barrier_sync(2, WARPGROUP);
-    }
+    exchange_half(p, THREAD_KEYS / 2, 16);
+    exchange_half(p, THREAD_KEYS / 4, 8);
+    exchange_half(p, THREAD_KEYS / 8, 4);
 }
 
 /* The warps' sums of a block together, to the target: a slot a thread. `turn`: 0 or 1, of SUMS. */
 DEVICE void store_sums(const struct sparse_scores_fwd_params *params, const float *p,
-                       const struct block_word *word, int group, int turn) {
-    const int thread = (int)(threadIdx.x % WARPGROUP), lane = thread % 32;
-    float *const sums = (float *)(arena + SUMS_OFFSET) + (turn * 2 + group) * 4 * BLOCK_KEYS;
-    sums[thread / 32 * BLOCK_KEYS + 2 * lane] = p[0];
-    sums[thread / 32 * BLOCK_KEYS + 2 * lane + 1] = p[1];
-    group_sync(group);
-    const int slot = word->slot + thread;
-    if (thread < BLOCK_KEYS && slot < params->work.width) {
-        const bool valid = (thread < 32 ? word->valid[0] : word->valid[1]) >> lane & 1;
-        const float *const mine = sums + thread;
-        const float sum =
-            (mine[0] + mine[BLOCK_KEYS]) + (mine[2 * BLOCK_KEYS] + mine[3 * BLOCK_KEYS]);
-        const int batch = query_batch(&params->work, word->query);
+                       const struct block_word *word, int turn) {
+    const int thread = (int)threadIdx.x, warp = thread / 32, lane = thread % 32;
+    float *const sums = (float *)(arena + SUMS_OFFSET) + turn * 4 * BLOCK_KEYS;
+#pragma unroll
+    for (int i = 0; i < LEFT_KEYS; ++i) {
+        sums[warp * BLOCK_KEYS + lane / 4 * 16 + lane % 4 * 2 + i / 2 * 8 + i % 2] = p[i];
+    }
+    barrier_sync(MATH_BARRIER, WARPGROUP);
+    const u32 valid = warp < 2    ? warp == 0 ? word->valid[0] : word->valid[1]
+                         : warp == 2 ? word->valid[2]
+                                  : word->valid[3];
+    const float *const mine = sums + thread;
+    const float sum = (mine[0] + mine[BLOCK_KEYS]) + (mine[2 * BLOCK_KEYS] + mine[3 * BLOCK_KEYS]);
+    const int slot = word->slot + thread, batch = query_batch(&params->work, word->query);
+    if (slot < params->work.width) {
         target_row(params, batch, word->query - batch * params->work.tokens)[slot] =
-            valid ? sum : 0.0f;
+            valid >> lane & 1 ? sum : 0.0f;
     }
 }
 
-/* One of the two math warpgroups: every second key block. */
-DEVICE void run_math(const struct sparse_scores_fwd_params *params, int group) {
-    registers_increase(MATH_REGISTERS);
+/* The math warpgroup. */
+DEVICE void run_math(const struct sparse_scores_fwd_params *params) {
     const float scale_log2 = params->scale * LOG2_E;
     struct ring_place buffer = {0, 0};
-    int first = group * TILES, index = group, turn = 0;
+    int first = 0, index = 0, turn = 0;
     u32 parities = 0;
     struct query query;
     for (;;) {
         float s[SCORES], p[THREAD_KEYS];
-        await_tile(first, group, &parities);
+        await_tile(first, 0, &parities);
         const struct block_word word = *block_word(index);
         if ((int)warp_reduce_or((u32)word.query) < 0) {
             break;
@@ -163,12 +159,12 @@ DEVICE void run_math(const struct sparse_scores_fwd_params *params, int group) {
             take_query(&query, buffer.index);
             ring_advance(&buffer, QUERY_BUFFERS);
         }
-        compute_scores(s, query.fragments, first, group, &parities);
+        compute_scores(s, query.fragments, first, &parities);
         sum_warp(p, s, query.offsets, scale_log2);
-        store_sums(params, p, &word, group, turn);
+        store_sums(params, p, &word, turn);
         turn ^= 1;
-        first = (first + 2 * TILES) % RING_TILES;
-        index = (index + 2) % RING_BLOCKS;
+        first = (first + TILES) % RING_TILES;
+        index = (index + 1) % RING_BLOCKS;
     }
 }
 
@@ -178,7 +174,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     initialise();
     const int warpgroup = (int)warp_reduce_or(threadIdx.x / WARPGROUP);
     if (warpgroup < GATHER_WARPGROUP) {
-        run_math(&params, warpgroup);
+        run_math(&params);
     } else {
         run_gather(&params);
     }

@@ -3,12 +3,14 @@
 process, and checks sampled rows of both against PyTorch in double precision.
 
     python3 bench/peers/sparse_scores.py [--shapes HxDQKxTOPKxTxS[,...]] [--lists random|drift]
-                                         [--knobs KNOBS]... [--rounds N] [--smelt-only]
+                                         [--knobs KNOBS]... [--rounds N] [--rest MS]
+                                         [--smelt-only]
 
 A shape 64x576x2048x8192x8192 has 64 heads, rows of 576 columns, 2048 slots, 8192 queries, 8192 KV
 rows. drift: each query keeps 90 % of its predecessor's slots. Several --knobs are several contenders.
 cuDNN's result is divided by each query's sum, smelt's is not: rows are compared after division.
-"error" is the largest over the sampled slots, relative to the query's sum.
+--rest lets the chip cool for so long after each launch, which is
+otherwise at its power limit from the first rounds on. "error" is the largest over the sampled slots, relative to the query's sum.
 
 Exit status: 0; 1 when an error is above 1e-4; 3 when there is no GPU.
 """
@@ -18,6 +20,7 @@ import math
 import pathlib
 import statistics
 import sys
+import time
 
 import smelt_library
 
@@ -123,7 +126,7 @@ class Cudnn:
         )
 
 
-def median_ms(contenders, rounds):
+def median_ms(contenders, rounds, rest):
     """Medians of launches in turn; None for one that fails."""
     events = {c: [] for c in contenders}
     failed = set()
@@ -140,6 +143,9 @@ def median_ms(contenders, rounds):
                 print(f"# {contender.name}: {type(error).__name__}: {str(error)[:300]}")
                 failed.add(contender)
                 continue
+            if rest:
+                torch.cuda.synchronize()
+                time.sleep(rest / 1000)
             if turn >= 0:
                 events[contender].append((begin, end))
     torch.cuda.synchronize()
@@ -157,6 +163,7 @@ def main():
     parser.add_argument("--lists", default="random", choices=("random", "drift"))
     parser.add_argument("--knobs", action="append", default=[])
     parser.add_argument("--rounds", type=int, default=24)
+    parser.add_argument("--rest", type=float, default=0)
     parser.add_argument("--smelt-only", action="store_true")
     options = parser.parse_args()
     import torch as imported
@@ -182,7 +189,7 @@ def main():
         inputs = Inputs(*(int(part) for part in shape.split("x")), options.lists)
         for contender in contenders:
             contender.prepare(inputs)
-        times = median_ms(contenders, options.rounds)
+        times = median_ms(contenders, options.rounds, options.rest)
         shown, errors = "", ""
         for contender in contenders:
             ran = times[contender] is not None

@@ -75,8 +75,8 @@ typedef struct smelt_sparse_scores_args {
     smelt_const_tensor sink;        /* [H] fp32, exactly when the spec has sink=1 */
     smelt_const_tensor lse;         /* [B,T,H] fp32 */
     smelt_tensor target; /* [B,T,width] fp32, every element of a computed query is written */
-    /* Query list: compute only these. queries[i] = b * T + t; entries outside [0, B*T) are skipped;
-     * the target of queries not listed stays untouched. NULL: all queries. */
+    /* Query list: compute only these, each named once. queries[i] = b * T + t; entries outside
+     * [0, B*T) are skipped; the target of queries not listed stays untouched. NULL: all queries. */
     smelt_const_tensor queries;     /* [query_capacity] int32 */
     smelt_const_tensor query_count; /* [1] int32, clamped to 0..query_capacity; NULL: all of it */
     int64_t query_capacity;         /* length of `queries` */

@@ -7,7 +7,7 @@
  * variant  sm90
  * kernel   smelt_sparse_scores_fwd_sm90_h128_qk576_v512
  * knobs (by the spec, or by rule)
- *   RING_TILES                      10  rule     64 slots by 64 columns, in flight
+ *   RING_TILES                      10  rule     of 64 columns of a key block, in flight
  *   QUERY_BUFFERS                    1  rule     queries whose Q is there
  *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
  * shared memory (offset, bytes)
@@ -32,15 +32,16 @@ enum {
     HEAD_BLOCKS = 1,                /* items of a query */
     TURNS_AHEAD = 32,               /* entries of a query list that a warp holds */
     DEPENDENT_LAUNCH = 1,           /* 1: a kernel may begin before the one ahead of it has ended */
-    RING_TILES = 10,                /* 64 slots by 64 columns, in flight */
+    RING_TILES = 10,                /* of 64 columns of a key block, in flight */
     QUERY_BUFFERS = 1,              /* queries whose Q is there */
     RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
     STAGES = 1,                     /* whole key blocks in the ring */
     QUERY_IN_REGISTERS = 0,         /* 1: heads are the rows; Q's buffer is free when it is taken */
+    MATH_GROUPS = 2,                /* warpgroups of math */
     BLOCK_KEYS = 64,                /* slots of a key block */
     BLOCK_HEADS = 128,              /* heads, rounded up to eights */
     REQUESTS = 2,                   /* key blocks that the scan is ahead */
-    MATH_REGISTERS = 208,           /* of a thread, products and sums */
+    MATH_REGISTERS = 208,           /* of a thread, products and sums; 0: as many as all */
     GATHER_REGISTERS = 88,          /* of a thread, gather */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */
     THREADS = 384,                  /* of a thread block */
@@ -840,14 +841,15 @@ DEVICE float *target_row(const struct sparse_scores_fwd_params *params, int batc
 
 #line 12 "templates/sparse_scores_fwd.gather.cuh"
 /*
- * The gather's warpgroup of sparse_scores_fwd's wgmma kernels, and what it shares with their two
- * math warpgroups, which take a query's key blocks in turn. A warp scans the slots, sets the target
- * of those blocks to 0 that have no valid one, and asks for the others; two warps copy the rows, as
- * far ahead as the ring has room; a warp loads each query's Q and its heads' offsets.
+ * The gather's warpgroup of sparse_scores_fwd's wgmma kernels, and what it shares with their
+ * MATH_GROUPS math warpgroups, which take a query's key blocks in turn. A warp scans the slots,
+ * sets the target of those blocks to 0 that have no valid one, and asks for the others; two warps
+ * copy the rows, as far ahead as the ring has room; a warp loads each query's Q and its heads'
+ * offsets.
  *
- * A key block is 64 slots in their places: the row of a masked one is zeros and its result is not
- * looked at. A query has an even number of key blocks, two at least, so that each math warpgroup
- * has one of every query; what is missing is a block without valid slots.
+ * A key block is BLOCK_KEYS slots in their places: the row of a masked one is zeros and its result
+ * is not looked at. A query has at least as many key blocks as there are math warpgroups, so that
+ * each of those has one of every query; what is missing are blocks without a valid slot.
  *
  * What binds, but with many heads, is the ring: gathered bytes per second are the bytes under way
  * over the time that a byte takes from L2 to its use. So it takes all the shared memory that Q
@@ -874,7 +876,7 @@ DEVICE float *target_row(const struct sparse_scores_fwd_params *params, int batc
  *   EMPTY[t]      4               math: warps, the tile's product is done   copies
  *   QUERY_FULL[b] 33              gather: the lanes that load Q when it     math
  *                                 has landed, the warp for the offsets
- *   QUERY_FREE[b] 8               with Q in registers. Math: warps, they    gather: Q's warp
+ *   QUERY_FREE[b] 4 a group       with Q in registers. Math: warps, they    gather: Q's warp
  *                                 have it
  *                 QUERY_ARRIVALS  else. Math: 4 for each of the query's     gather: Q's warp; the
  *                                 blocks, its products are done; the        scan, before its own
@@ -885,10 +887,11 @@ DEVICE float *target_row(const struct sparse_scores_fwd_params *params, int batc
 
 enum {
     WARPGROUP = 128, /* threads */
-    GATHER_WARPGROUP = 2,
+    GATHER_WARPGROUP = MATH_GROUPS,
     COPY_WARPS = 2, /* of the gather's, the first ones; the next one scans, the last loads Q */
     COPY_ROWS = COPY_WARPS * 4,    /* of a tile, copied at once: eight threads a row */
     ROWS = BLOCK_KEYS / COPY_ROWS, /* of a thread, in each tile */
+    LANE_SLOTS = BLOCK_KEYS / 32,  /* of a lane, in each step of the scan */
     ALL_LANES = -1,
     MASKED = -1,
 
@@ -905,7 +908,7 @@ enum {
 /* Places in BARRIERS. */
 enum {
     FULL = 0, /* by tile and math warpgroup */
-    EMPTY = FULL + 2 * RING_TILES,
+    EMPTY = FULL + MATH_GROUPS * RING_TILES,
     READY = EMPTY + RING_TILES,
     TAKEN = READY + REQUESTS,
     QUERY_FULL = TAKEN + REQUESTS,
@@ -923,8 +926,9 @@ DEVICE u32 barrier_at(int number) {
 DEVICE void initialise(void) {
     if (threadIdx.x == 0) {
         for (int tile = 0; tile < RING_TILES; ++tile) {
-            mbarrier_init(barrier_at(FULL + 2 * tile), COPY_WARPS * 32 + 1);
-            mbarrier_init(barrier_at(FULL + 2 * tile + 1), COPY_WARPS * 32 + 1);
+            for (int group = 0; group < MATH_GROUPS; ++group) {
+                mbarrier_init(barrier_at(FULL + MATH_GROUPS * tile + group), COPY_WARPS * 32 + 1);
+            }
             mbarrier_init(barrier_at(EMPTY + tile), 4 * WARP_ARRIVALS);
         }
         for (int request = 0; request < REQUESTS; ++request) {
@@ -934,7 +938,7 @@ DEVICE void initialise(void) {
         for (int buffer = 0; buffer < QUERY_BUFFERS; ++buffer) {
             mbarrier_init(barrier_at(QUERY_FULL + buffer), 32 + WARP_ARRIVALS);
             mbarrier_init(barrier_at(QUERY_FREE + buffer),
-                          QUERY_IN_REGISTERS ? 8 * WARP_ARRIVALS : QUERY_ARRIVALS);
+                          QUERY_IN_REGISTERS ? 4 * MATH_GROUPS * WARP_ARRIVALS : QUERY_ARRIVALS);
         }
     }
     __syncthreads();
@@ -945,7 +949,7 @@ DEVICE void initialise(void) {
 struct block_word {
     int query; /* -1: there are no more blocks */
     int slot;
-    u32 valid[2];
+    u32 valid[LANE_SLOTS];
     int opens;
 };
 
@@ -965,18 +969,20 @@ DEVICE struct request *request_at(int index) {
 
 /* ---- gather: the scan -------------------------------------------------------------------------*/
 
-/* A query's slots, 64 at a time, two a lane; loaded one step ahead. */
+/* A query's slots, a key block's at a time; loaded one step ahead. */
 struct scan {
     const int *row;
-    int slots;     /* that may be valid */
-    int values[2]; /* KV rows, or anything else for masked slots */
+    int slots;              /* that may be valid */
+    int values[LANE_SLOTS]; /* KV rows, or anything else for masked slots */
 };
 
 /* Loads the slots from `slot` on. */
 DEVICE void load_slots(struct scan *scan, int slot) {
-    const int lane = (int)(threadIdx.x % 32);
-    scan->values[0] = slot + lane < scan->slots ? scan->row[slot + lane] : MASKED;
-    scan->values[1] = slot + lane + 32 < scan->slots ? scan->row[slot + lane + 32] : MASKED;
+    const int mine = slot + (int)(threadIdx.x % 32);
+#pragma unroll
+    for (int i = 0; i < LANE_SLOTS; ++i) {
+        scan->values[i] = mine + 32 * i < scan->slots ? scan->row[mine + 32 * i] : MASKED;
+    }
 }
 
 /* Begins the slots of an item, if it is one. */
@@ -995,34 +1001,49 @@ struct asking {
     int blocks; /* of the query, so far */
 };
 
-/* Asks for a block of these rows, two a lane. When the lanes have met all wrote them, and none
- * still looks at a phase that the request ends. */
+/* Asks for a block of these rows. When the lanes have met all wrote them, and none still looks at a
+ * phase that the request ends. */
 DEVICE void ask(struct asking *asking, const int *rows, int query, int slot) {
     const int lane = (int)(threadIdx.x % 32);
-    const u32 low = __ballot_sync((u32)ALL_LANES, rows[0] >= 0),
-              high = __ballot_sync((u32)ALL_LANES, rows[1] >= 0);
     struct request *const request = request_at(asking->turn.index);
     mbarrier_wait(barrier_at(TAKEN + asking->turn.index), asking->turn.parity ^ 1);
-    request->rows[lane] = rows[0];
-    request->rows[lane + 32] = rows[1];
+#pragma unroll
+    for (int i = 0; i < LANE_SLOTS; ++i) {
+        const u32 valid = __ballot_sync((u32)ALL_LANES, rows[i] >= 0);
+        request->rows[lane + 32 * i] = rows[i];
+        if (lane == 0) {
+            request->word.valid[i] = valid;
+        }
+    }
     if (lane == 0) {
-        const struct block_word word = {query, slot, {low, high}, asking->blocks < 2};
-        request->word = word;
+        request->word.query = query;
+        request->word.slot = slot;
+        request->word.opens = asking->blocks < MATH_GROUPS;
     }
     arrive_warp(barrier_at(READY + asking->turn.index), 1);
     ring_advance(&asking->turn, REQUESTS);
     ++asking->blocks;
 }
 
+/* Asks for a block without a valid slot. */
+DEVICE void ask_none(struct asking *asking, int query, int slot) {
+    int rows[LANE_SLOTS];
+#pragma unroll
+    for (int i = 0; i < LANE_SLOTS; ++i) {
+        rows[i] = MASKED;
+    }
+    ask(asking, rows, query, slot);
+}
+
 /* Sets the target of a block's slots to 0. */
 DEVICE void clear_block(const struct sparse_scores_fwd_params *params, int query, int slot) {
     const int batch = query_batch(&params->work, query), lane = (int)(threadIdx.x % 32);
-    float *const target = target_row(params, batch, query - batch * params->work.tokens) + slot;
-    if (slot + lane < params->work.width) {
-        target[lane] = 0.0f;
-    }
-    if (slot + lane + 32 < params->work.width) {
-        target[lane + 32] = 0.0f;
+    float *const target = target_row(params, batch, query - batch * params->work.tokens);
+#pragma unroll
+    for (int i = 0; i < LANE_SLOTS; ++i) {
+        if (slot + lane + 32 * i < params->work.width) {
+            target[slot + lane + 32 * i] = 0.0f;
+        }
     }
 }
 
@@ -1030,14 +1051,16 @@ DEVICE void clear_block(const struct sparse_scores_fwd_params *params, int query
 DEVICE void ask_blocks(const struct sparse_scores_fwd_params *params, struct scan *scan,
                        struct asking *asking, int query) {
     for (int slot = 0; slot < params->work.width; slot += BLOCK_KEYS) {
-        int rows[2];
+        int rows[LANE_SLOTS];
+        bool any = false;
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+        for (int i = 0; i < LANE_SLOTS; ++i) {
             const int row = scan->values[i];
             rows[i] = row >= 0 && row < params->work.rows ? row : MASKED;
+            any = any || rows[i] >= 0;
         }
         load_slots(scan, slot + BLOCK_KEYS);
-        if (__any_sync((u32)ALL_LANES, rows[0] >= 0 || rows[1] >= 0)) {
+        if (__any_sync((u32)ALL_LANES, any)) {
             ask(asking, rows, query, slot);
         } else {
             clear_block(params, query, slot);
@@ -1059,7 +1082,6 @@ DEVICE void end_query(struct ring_place *buffer, int blocks) {
 
 /* The warp that scans. */
 DEVICE void run_scan(const struct sparse_scores_fwd_params *params) {
-    const int none[2] = {MASKED, MASKED};
     struct asking asking = {{0, 0}, 0};
     struct ring_place buffer = {0, 0};
     struct scan scan;
@@ -1071,14 +1093,14 @@ DEVICE void run_scan(const struct sparse_scores_fwd_params *params) {
         ask_blocks(params, &scan, &asking, now.query);
         work = next_work(&params->work, &now);
         open_scan(&scan, &params->work, &work);
-        while (asking.blocks < 2 || asking.blocks % 2 == 1) {
-            ask(&asking, none, now.query, params->work.width);
+        while (asking.blocks < MATH_GROUPS) {
+            ask_none(&asking, now.query, params->work.width);
         }
         if (!QUERY_IN_REGISTERS) {
             end_query(&buffer, asking.blocks);
         }
     }
-    ask(&asking, none, -1, 0);
+    ask_none(&asking, -1, 0);
 }
 
 /* ---- gather: the copies ---------------------------------------------------------------------- */
@@ -1131,7 +1153,7 @@ struct filling {
 /* Arrives for a tile; for a block's first one with its word, whose place is free as the tile's is.
  */
 DEVICE void give_tile(const struct filling *filling, const struct block_word *word) {
-    const u32 full = barrier_at(FULL + 2 * filling->place.index + filling->group);
+    const u32 full = barrier_at(FULL + MATH_GROUPS * filling->place.index + filling->group);
     cp_async_arrive_noinc(full);
     if (threadIdx.x % WARPGROUP == 0) {
         if (word) {
@@ -1142,14 +1164,14 @@ DEVICE void give_tile(const struct filling *filling, const struct block_word *wo
 }
 
 DEVICE void next_block(struct filling *filling) {
-    filling->group ^= 1;
+    filling->group = (filling->group + 1) % MATH_GROUPS;
     filling->index = filling->index + 1 < RING_BLOCKS ? filling->index + 1 : 0;
 }
 
 /* Tells each math warpgroup that there are no more blocks, by the first tile of one. */
 DEVICE void give_end(struct filling *filling, const struct block_word *word) {
 #pragma unroll
-    for (int group = 0; group < 2; ++group) {
+    for (int group = 0; group < MATH_GROUPS; ++group) {
         mbarrier_wait(barrier_at(EMPTY + filling->place.index), filling->place.parity ^ 1);
         give_tile(filling, word);
 #pragma unroll
@@ -1241,7 +1263,9 @@ DEVICE void run_queries(const struct sparse_scores_fwd_params *params) {
 
 /* The gather's warpgroup. */
 DEVICE void run_gather(const struct sparse_scores_fwd_params *params) {
-    registers_decrease(GATHER_REGISTERS);
+    if (GATHER_REGISTERS > 0) {
+        registers_decrease(GATHER_REGISTERS);
+    }
     const int warp = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x % WARPGROUP / 32), 0);
     if (warp < COPY_WARPS) {
         run_copies(params);
@@ -1256,7 +1280,7 @@ DEVICE void run_gather(const struct sparse_scores_fwd_params *params) {
 
 /* Waits until a tile of the warpgroup's is there. `parities`: of its FULL barriers, by tile. */
 DEVICE void await_tile(int place, int group, u32 *parities) {
-    mbarrier_wait(barrier_at(FULL + 2 * place + group), (int)(*parities >> place & 1));
+    mbarrier_wait(barrier_at(FULL + MATH_GROUPS * place + group), (int)(*parities >> place & 1));
     *parities ^= 1u << place;
 }
 

@@ -7,21 +7,21 @@
  * variant  sm90
  * kernel   smelt_sparse_scores_fwd_sm90_h64_qk576_v512
  * knobs (by the spec, or by rule)
- *   RING_TILES                      18  rule     64 slots by 64 columns, in flight
+ *   RING_TILES                       9  rule     of 64 columns of a key block, in flight
  *   QUERY_BUFFERS                    1  rule     queries whose Q is there
  *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
  * shared memory (offset, bytes)
  *   KEYS_OFFSET                      0   147456  tiles of key blocks
  *   QUERY_OFFSET                147456    73728  Q
  *   OFFSETS_OFFSET              221184      256  of the heads: what their p is divided by, as a power of two
- *   SUMS_OFFSET                 221440     4096  sums over each warp's heads, of two blocks of each warpgroup
- *   REQUESTS_OFFSET             225536      552  key blocks that are to be copied
- *   WORDS_OFFSET                226096       40  what each block is
- *   BARRIERS_OFFSET             226136      480  mbarriers
- *   RANGE_OFFSET                226616        8  which items the launch takes
- *   SHARED_BYTES                226624  of 232448 that a block may have on sm_90a
+ *   SUMS_OFFSET                 221440     4096  sums over each warp's heads, of two blocks
+ *   REQUESTS_OFFSET             225536     1080  key blocks that are to be copied
+ *   WORDS_OFFSET                226624       28  what each block is
+ *   BARRIERS_OFFSET             226656      192  mbarriers
+ *   RANGE_OFFSET                226848        8  which items the launch takes
+ *   SHARED_BYTES                226856  of 232448 that a block may have on sm_90a
  * launch
- *   384 threads a block, 1 block resident per multiprocessor, at most 168 registers a thread
+ *   256 threads a block, 1 block resident per multiprocessor, at most 255 registers a thread
  *   1 block a query
  *   persistent: one such block after another in a resident one
  */
@@ -33,18 +33,19 @@ enum {
     HEAD_BLOCKS = 1,                /* items of a query */
     TURNS_AHEAD = 32,               /* entries of a query list that a warp holds */
     DEPENDENT_LAUNCH = 1,           /* 1: a kernel may begin before the one ahead of it has ended */
-    RING_TILES = 18,                /* 64 slots by 64 columns, in flight */
+    RING_TILES = 9,                 /* of 64 columns of a key block, in flight */
     QUERY_BUFFERS = 1,              /* queries whose Q is there */
     RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
-    STAGES = 2,                     /* whole key blocks in the ring */
+    STAGES = 1,                     /* whole key blocks in the ring */
     QUERY_IN_REGISTERS = 1,         /* 1: heads are the rows; Q's buffer is free when it is taken */
-    BLOCK_KEYS = 64,                /* slots of a key block */
+    MATH_GROUPS = 1,                /* warpgroups of math */
+    BLOCK_KEYS = 128,               /* slots of a key block */
     BLOCK_HEADS = 64,               /* heads, rounded up to eights */
     REQUESTS = 2,                   /* key blocks that the scan is ahead */
-    MATH_REGISTERS = 208,           /* of a thread, products and sums */
-    GATHER_REGISTERS = 88,          /* of a thread, gather */
+    MATH_REGISTERS = 0,             /* of a thread, products and sums; 0: as many as all */
+    GATHER_REGISTERS = 0,           /* of a thread, gather */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */
-    THREADS = 384,                  /* of a thread block */
+    THREADS = 256,                  /* of a thread block */
 };
 
 /* Shared memory, in bytes from the arena's start. */
@@ -52,12 +53,12 @@ enum {
     KEYS_OFFSET = 0,                /* tiles of key blocks */
     QUERY_OFFSET = 147456,          /* Q */
     OFFSETS_OFFSET = 221184,        /* of the heads: what their p is divided by, as a power of two */
-    SUMS_OFFSET = 221440,           /* sums over each warp's heads, of two blocks of each warpgroup */
+    SUMS_OFFSET = 221440,           /* sums over each warp's heads, of two blocks */
     REQUESTS_OFFSET = 225536,       /* key blocks that are to be copied */
-    WORDS_OFFSET = 226096,          /* what each block is */
-    BARRIERS_OFFSET = 226136,       /* mbarriers */
-    RANGE_OFFSET = 226616,          /* which items the launch takes */
-    SHARED_BYTES = 226624,          /* the arena's size */
+    WORDS_OFFSET = 226624,          /* what each block is */
+    BARRIERS_OFFSET = 226656,       /* mbarriers */
+    RANGE_OFFSET = 226848,          /* which items the launch takes */
+    SHARED_BYTES = 226856,          /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_sparse_scores_fwd_sm90_h64_qk576_v512
@@ -281,13 +282,13 @@ DEVICE void wgmma_wait_3(void) {
 
 #line 4 "templates/ptx/wgmma_rs.cuh"
 
-/* As wgmma_ss_n64, a in registers: row and depth of the warp's 16 x 16 as in mma_m16n8k16_bf16
+/* As wgmma_ss_n128, a in registers: row and depth of the warp's 16 x 16 as in mma_m16n8k16_bf16
  * (PTX ISA, "wgmma.mma_async"). */
 // clang-format off
-DEVICE void wgmma_rs_n64_t00(float *d, const u32 *a, u64 b, int accumulate) {
+DEVICE void wgmma_rs_n128_t00(float *d, const u32 *a, u64 b, int accumulate) {
     asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %37, 0;\n\t"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+                 "setp.ne.s32 p, %69, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
 #line 13 "templates/ptx/wgmma_rs.cuh"
                  "%0, %1, %2, %3, "
 #line 13 "templates/ptx/wgmma_rs.cuh"
@@ -302,10 +303,26 @@ DEVICE void wgmma_rs_n64_t00(float *d, const u32 *a, u64 b, int accumulate) {
                  "%20, %21, %22, %23, "
 #line 13 "templates/ptx/wgmma_rs.cuh"
                  "%24, %25, %26, %27, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%28, %29, %30, %31, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%32, %33, %34, %35, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%36, %37, %38, %39, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%40, %41, %42, %43, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%44, %45, %46, %47, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%48, %49, %50, %51, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%52, %53, %54, %55, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%56, %57, %58, %59, "
 #line 15 "templates/ptx/wgmma_rs.cuh"
-                 "%28, %29, %30, %31}, "
-                 "{%32, %33, %34, %35}, "
-                 "%36, p, 1, 1, 0;}"
+                 "%60, %61, %62, %63}, "
+                 "{%64, %65, %66, %67}, "
+                 "%68, p, 1, 1, 0;}"
                  :
 #line 20 "templates/ptx/wgmma_rs.cuh"
                  "+f"(d[0]), "+f"(d[1]),
@@ -328,9 +345,33 @@ DEVICE void wgmma_rs_n64_t00(float *d, const u32 *a, u64 b, int accumulate) {
 #line 20 "templates/ptx/wgmma_rs.cuh"
                  "+f"(d[24]), "+f"(d[25]),
                  "+f"(d[26]), "+f"(d[27]),
-#line 23 "templates/ptx/wgmma_rs.cuh"
+#line 20 "templates/ptx/wgmma_rs.cuh"
                  "+f"(d[28]), "+f"(d[29]),
-                 "+f"(d[30]), "+f"(d[31])
+                 "+f"(d[30]), "+f"(d[31]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[32]), "+f"(d[33]),
+                 "+f"(d[34]), "+f"(d[35]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[36]), "+f"(d[37]),
+                 "+f"(d[38]), "+f"(d[39]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[40]), "+f"(d[41]),
+                 "+f"(d[42]), "+f"(d[43]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[44]), "+f"(d[45]),
+                 "+f"(d[46]), "+f"(d[47]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[48]), "+f"(d[49]),
+                 "+f"(d[50]), "+f"(d[51]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[52]), "+f"(d[53]),
+                 "+f"(d[54]), "+f"(d[55]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[56]), "+f"(d[57]),
+                 "+f"(d[58]), "+f"(d[59]),
+#line 23 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[60]), "+f"(d[61]),
+                 "+f"(d[62]), "+f"(d[63])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
 }
 // clang-format on
@@ -773,10 +814,6 @@ DEVICE void cp_async_commit(void) {
 
 /* Waits until at most so many of this thread's groups are under way (PTX ISA,
  * "cp.async.wait_group"). */
-#line 20 "templates/ptx/cp_async.cuh"
-DEVICE void cp_async_wait_0(void) {
-    asm volatile("cp.async.wait_group 0;" : : : "memory");
-}
 
 #line 2 "templates/ptx/cp_async_mbarrier.cuh"
 
@@ -878,14 +915,15 @@ DEVICE float *target_row(const struct sparse_scores_fwd_params *params, int batc
 
 #line 12 "templates/sparse_scores_fwd.gather.cuh"
 /*
- * The gather's warpgroup of sparse_scores_fwd's wgmma kernels, and what it shares with their two
- * math warpgroups, which take a query's key blocks in turn. A warp scans the slots, sets the target
- * of those blocks to 0 that have no valid one, and asks for the others; two warps copy the rows, as
- * far ahead as the ring has room; a warp loads each query's Q and its heads' offsets.
+ * The gather's warpgroup of sparse_scores_fwd's wgmma kernels, and what it shares with their
+ * MATH_GROUPS math warpgroups, which take a query's key blocks in turn. A warp scans the slots,
+ * sets the target of those blocks to 0 that have no valid one, and asks for the others; two warps
+ * copy the rows, as far ahead as the ring has room; a warp loads each query's Q and its heads'
+ * offsets.
  *
- * A key block is 64 slots in their places: the row of a masked one is zeros and its result is not
- * looked at. A query has an even number of key blocks, two at least, so that each math warpgroup
- * has one of every query; what is missing is a block without valid slots.
+ * A key block is BLOCK_KEYS slots in their places: the row of a masked one is zeros and its result
+ * is not looked at. A query has at least as many key blocks as there are math warpgroups, so that
+ * each of those has one of every query; what is missing are blocks without a valid slot.
  *
  * What binds, but with many heads, is the ring: gathered bytes per second are the bytes under way
  * over the time that a byte takes from L2 to its use. So it takes all the shared memory that Q
@@ -912,7 +950,7 @@ DEVICE float *target_row(const struct sparse_scores_fwd_params *params, int batc
  *   EMPTY[t]      4               math: warps, the tile's product is done   copies
  *   QUERY_FULL[b] 33              gather: the lanes that load Q when it     math
  *                                 has landed, the warp for the offsets
- *   QUERY_FREE[b] 8               with Q in registers. Math: warps, they    gather: Q's warp
+ *   QUERY_FREE[b] 4 a group       with Q in registers. Math: warps, they    gather: Q's warp
  *                                 have it
  *                 QUERY_ARRIVALS  else. Math: 4 for each of the query's     gather: Q's warp; the
  *                                 blocks, its products are done; the        scan, before its own
@@ -923,10 +961,11 @@ DEVICE float *target_row(const struct sparse_scores_fwd_params *params, int batc
 
 enum {
     WARPGROUP = 128, /* threads */
-    GATHER_WARPGROUP = 2,
+    GATHER_WARPGROUP = MATH_GROUPS,
     COPY_WARPS = 2, /* of the gather's, the first ones; the next one scans, the last loads Q */
     COPY_ROWS = COPY_WARPS * 4,    /* of a tile, copied at once: eight threads a row */
     ROWS = BLOCK_KEYS / COPY_ROWS, /* of a thread, in each tile */
+    LANE_SLOTS = BLOCK_KEYS / 32,  /* of a lane, in each step of the scan */
     ALL_LANES = -1,
     MASKED = -1,
 
@@ -943,7 +982,7 @@ enum {
 /* Places in BARRIERS. */
 enum {
     FULL = 0, /* by tile and math warpgroup */
-    EMPTY = FULL + 2 * RING_TILES,
+    EMPTY = FULL + MATH_GROUPS * RING_TILES,
     READY = EMPTY + RING_TILES,
     TAKEN = READY + REQUESTS,
     QUERY_FULL = TAKEN + REQUESTS,
@@ -961,8 +1000,9 @@ DEVICE u32 barrier_at(int number) {
 DEVICE void initialise(void) {
     if (threadIdx.x == 0) {
         for (int tile = 0; tile < RING_TILES; ++tile) {
-            mbarrier_init(barrier_at(FULL + 2 * tile), COPY_WARPS * 32 + 1);
-            mbarrier_init(barrier_at(FULL + 2 * tile + 1), COPY_WARPS * 32 + 1);
+            for (int group = 0; group < MATH_GROUPS; ++group) {
+                mbarrier_init(barrier_at(FULL + MATH_GROUPS * tile + group), COPY_WARPS * 32 + 1);
+            }
             mbarrier_init(barrier_at(EMPTY + tile), 4 * WARP_ARRIVALS);
         }
         for (int request = 0; request < REQUESTS; ++request) {
@@ -972,7 +1012,7 @@ DEVICE void initialise(void) {
         for (int buffer = 0; buffer < QUERY_BUFFERS; ++buffer) {
             mbarrier_init(barrier_at(QUERY_FULL + buffer), 32 + WARP_ARRIVALS);
             mbarrier_init(barrier_at(QUERY_FREE + buffer),
-                          QUERY_IN_REGISTERS ? 8 * WARP_ARRIVALS : QUERY_ARRIVALS);
+                          QUERY_IN_REGISTERS ? 4 * MATH_GROUPS * WARP_ARRIVALS : QUERY_ARRIVALS);
         }
     }
     __syncthreads();
@@ -983,7 +1023,7 @@ DEVICE void initialise(void) {
 struct block_word {
     int query; /* -1: there are no more blocks */
     int slot;
-    u32 valid[2];
+    u32 valid[LANE_SLOTS];
     int opens;
 };
 
@@ -1003,18 +1043,20 @@ DEVICE struct request *request_at(int index) {
 
 /* ---- gather: the scan -------------------------------------------------------------------------*/
 
-/* A query's slots, 64 at a time, two a lane; loaded one step ahead. */
+/* A query's slots, a key block's at a time; loaded one step ahead. */
 struct scan {
     const int *row;
-    int slots;     /* that may be valid */
-    int values[2]; /* KV rows, or anything else for masked slots */
+    int slots;              /* that may be valid */
+    int values[LANE_SLOTS]; /* KV rows, or anything else for masked slots */
 };
 
 /* Loads the slots from `slot` on. */
 DEVICE void load_slots(struct scan *scan, int slot) {
-    const int lane = (int)(threadIdx.x % 32);
-    scan->values[0] = slot + lane < scan->slots ? scan->row[slot + lane] : MASKED;
-    scan->values[1] = slot + lane + 32 < scan->slots ? scan->row[slot + lane + 32] : MASKED;
+    const int mine = slot + (int)(threadIdx.x % 32);
+#pragma unroll
+    for (int i = 0; i < LANE_SLOTS; ++i) {
+        scan->values[i] = mine + 32 * i < scan->slots ? scan->row[mine + 32 * i] : MASKED;
+    }
 }
 
 /* Begins the slots of an item, if it is one. */
@@ -1033,34 +1075,49 @@ struct asking {
     int blocks; /* of the query, so far */
 };
 
-/* Asks for a block of these rows, two a lane. When the lanes have met all wrote them, and none
- * still looks at a phase that the request ends. */
+/* Asks for a block of these rows. When the lanes have met all wrote them, and none still looks at a
+ * phase that the request ends. */
 DEVICE void ask(struct asking *asking, const int *rows, int query, int slot) {
     const int lane = (int)(threadIdx.x % 32);
-    const u32 low = __ballot_sync((u32)ALL_LANES, rows[0] >= 0),
-              high = __ballot_sync((u32)ALL_LANES, rows[1] >= 0);
     struct request *const request = request_at(asking->turn.index);
     mbarrier_wait(barrier_at(TAKEN + asking->turn.index), asking->turn.parity ^ 1);
-    request->rows[lane] = rows[0];
-    request->rows[lane + 32] = rows[1];
+#pragma unroll
+    for (int i = 0; i < LANE_SLOTS; ++i) {
+        const u32 valid = __ballot_sync((u32)ALL_LANES, rows[i] >= 0);
+        request->rows[lane + 32 * i] = rows[i];
+        if (lane == 0) {
+            request->word.valid[i] = valid;
+        }
+    }
     if (lane == 0) {
-        const struct block_word word = {query, slot, {low, high}, asking->blocks < 2};
-        request->word = word;
+        request->word.query = query;
+        request->word.slot = slot;
+        request->word.opens = asking->blocks < MATH_GROUPS;
     }
     arrive_warp(barrier_at(READY + asking->turn.index), 1);
     ring_advance(&asking->turn, REQUESTS);
     ++asking->blocks;
 }
 
+/* Asks for a block without a valid slot. */
+DEVICE void ask_none(struct asking *asking, int query, int slot) {
+    int rows[LANE_SLOTS];
+#pragma unroll
+    for (int i = 0; i < LANE_SLOTS; ++i) {
+        rows[i] = MASKED;
+    }
+    ask(asking, rows, query, slot);
+}
+
 /* Sets the target of a block's slots to 0. */
 DEVICE void clear_block(const struct sparse_scores_fwd_params *params, int query, int slot) {
     const int batch = query_batch(&params->work, query), lane = (int)(threadIdx.x % 32);
-    float *const target = target_row(params, batch, query - batch * params->work.tokens) + slot;
-    if (slot + lane < params->work.width) {
-        target[lane] = 0.0f;
-    }
-    if (slot + lane + 32 < params->work.width) {
-        target[lane + 32] = 0.0f;
+    float *const target = target_row(params, batch, query - batch * params->work.tokens);
+#pragma unroll
+    for (int i = 0; i < LANE_SLOTS; ++i) {
+        if (slot + lane + 32 * i < params->work.width) {
+            target[slot + lane + 32 * i] = 0.0f;
+        }
     }
 }
 
@@ -1068,14 +1125,16 @@ DEVICE void clear_block(const struct sparse_scores_fwd_params *params, int query
 DEVICE void ask_blocks(const struct sparse_scores_fwd_params *params, struct scan *scan,
                        struct asking *asking, int query) {
     for (int slot = 0; slot < params->work.width; slot += BLOCK_KEYS) {
-        int rows[2];
+        int rows[LANE_SLOTS];
+        bool any = false;
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+        for (int i = 0; i < LANE_SLOTS; ++i) {
             const int row = scan->values[i];
             rows[i] = row >= 0 && row < params->work.rows ? row : MASKED;
+            any = any || rows[i] >= 0;
         }
         load_slots(scan, slot + BLOCK_KEYS);
-        if (__any_sync((u32)ALL_LANES, rows[0] >= 0 || rows[1] >= 0)) {
+        if (__any_sync((u32)ALL_LANES, any)) {
             ask(asking, rows, query, slot);
         } else {
             clear_block(params, query, slot);
@@ -1097,7 +1156,6 @@ DEVICE void end_query(struct ring_place *buffer, int blocks) {
 
 /* The warp that scans. */
 DEVICE void run_scan(const struct sparse_scores_fwd_params *params) {
-    const int none[2] = {MASKED, MASKED};
     struct asking asking = {{0, 0}, 0};
     struct ring_place buffer = {0, 0};
     struct scan scan;
@@ -1109,14 +1167,14 @@ DEVICE void run_scan(const struct sparse_scores_fwd_params *params) {
         ask_blocks(params, &scan, &asking, now.query);
         work = next_work(&params->work, &now);
         open_scan(&scan, &params->work, &work);
-        while (asking.blocks < 2 || asking.blocks % 2 == 1) {
-            ask(&asking, none, now.query, params->work.width);
+        while (asking.blocks < MATH_GROUPS) {
+            ask_none(&asking, now.query, params->work.width);
         }
         if (!QUERY_IN_REGISTERS) {
             end_query(&buffer, asking.blocks);
         }
     }
-    ask(&asking, none, -1, 0);
+    ask_none(&asking, -1, 0);
 }
 
 /* ---- gather: the copies ---------------------------------------------------------------------- */
@@ -1169,7 +1227,7 @@ struct filling {
 /* Arrives for a tile; for a block's first one with its word, whose place is free as the tile's is.
  */
 DEVICE void give_tile(const struct filling *filling, const struct block_word *word) {
-    const u32 full = barrier_at(FULL + 2 * filling->place.index + filling->group);
+    const u32 full = barrier_at(FULL + MATH_GROUPS * filling->place.index + filling->group);
     cp_async_arrive_noinc(full);
     if (threadIdx.x % WARPGROUP == 0) {
         if (word) {
@@ -1180,14 +1238,14 @@ DEVICE void give_tile(const struct filling *filling, const struct block_word *wo
 }
 
 DEVICE void next_block(struct filling *filling) {
-    filling->group ^= 1;
+    filling->group = (filling->group + 1) % MATH_GROUPS;
     filling->index = filling->index + 1 < RING_BLOCKS ? filling->index + 1 : 0;
 }
 
 /* Tells each math warpgroup that there are no more blocks, by the first tile of one. */
 DEVICE void give_end(struct filling *filling, const struct block_word *word) {
 #pragma unroll
-    for (int group = 0; group < 2; ++group) {
+    for (int group = 0; group < MATH_GROUPS; ++group) {
         mbarrier_wait(barrier_at(EMPTY + filling->place.index), filling->place.parity ^ 1);
         give_tile(filling, word);
 #pragma unroll
@@ -1279,7 +1337,9 @@ DEVICE void run_queries(const struct sparse_scores_fwd_params *params) {
 
 /* The gather's warpgroup. */
 DEVICE void run_gather(const struct sparse_scores_fwd_params *params) {
-    registers_decrease(GATHER_REGISTERS);
+    if (GATHER_REGISTERS > 0) {
+        registers_decrease(GATHER_REGISTERS);
+    }
     const int warp = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x % WARPGROUP / 32), 0);
     if (warp < COPY_WARPS) {
         run_copies(params);
@@ -1294,38 +1354,42 @@ DEVICE void run_gather(const struct sparse_scores_fwd_params *params) {
 
 /* Waits until a tile of the warpgroup's is there. `parities`: of its FULL barriers, by tile. */
 DEVICE void await_tile(int place, int group, u32 *parities) {
-    mbarrier_wait(barrier_at(FULL + 2 * place + group), (int)(*parities >> place & 1));
+    mbarrier_wait(barrier_at(FULL + MATH_GROUPS * place + group), (int)(*parities >> place & 1));
     *parities ^= 1u << place;
 }
 
 #line 12 "templates/sparse_scores_fwd.sm90_heads.cu"
 /*
- * Attention's probabilities at the selected slots, summed over the heads, with wgmma, for 33 to 64
- * heads: heads are the matrices' rows, and Q stays in registers, so that its shared memory is free
- * for the next query's at once, and products read half as much of it. Mathematics and shapes:
- * include/smelt/sparse_scores.h.
+ * Attention's probabilities at the selected slots, summed over the heads, with wgmma, for at most
+ * 64 heads: heads are the matrices' rows, 128 keys their columns, and Q stays in registers. So each
+ * row of Q is read for twice as many columns as with heads as columns, and Q's shared memory is
+ * free for the next query's at once. What binds is the energy of the products, so that one math
+ * warpgroup is enough. Mathematics and shapes: include/smelt/sparse_scores.h.
  *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Three
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Two
  * warpgroups:
  *
- *   math     two of them, a query's key blocks in turn: S[64, BLOCK_KEYS] = Q K^T, then the sum
- * over the heads of exp2(S * scale + offset), over a warp's 16 by shuffles, over the warps by way
- * of SUMS, to the target gather   sparse_scores_fwd.gather.cuh, whose head has the barriers and the
- * shared-memory map, but for
+ *   math     S[64, BLOCK_KEYS] = Q K^T of each key block, then the sum over the heads of
+ *            exp2(S * scale + offset), over a warp's 16 by shuffles, over the warps by way of SUMS,
+ *            to the target
+ *   gather   sparse_scores_fwd.gather.cuh, whose head has the barriers and the shared-memory map,
+ *            but for
  *
- *   SUMS [2][2][4][BLOCK_KEYS] fp32: of a math warpgroup's warps, in turn for every second block
+ *   SUMS [2][4][BLOCK_KEYS] fp32: of the math warpgroup's warps, in turn for every second block
  *
- * Named barriers: 1 and 2, a math warpgroup each.
+ * Named barrier: 1, the math warpgroup's.
  *
  * Knobs: ring_tiles; legal values and the rule that picks them:
  * src/codegen/families/sparse_scores_fwd_sm90.c.
  */
 
 enum {
+    MATH_BARRIER = 1, /* a named one */
     STEPS = DQK / 16,
     QUERY_FRAGMENTS = STEPS * 4, /* registers */
     SCORES = BLOCK_KEYS / 2,     /* of a thread: two heads, of every eight keys two */
-    THREAD_KEYS = SCORES / 2
+    THREAD_KEYS = SCORES / 2,
+    LEFT_KEYS = THREAD_KEYS / 8 /* of a thread, when the warp's heads are summed up */
 };
 
 /* A query in the registers of a math warpgroup, as its products' first operand. */
@@ -1334,8 +1398,7 @@ struct query {
     float offsets[2]; /* of the thread's two heads */
 };
 
-/* Takes the query whose Q is in a buffer, which is then free for the next but for the other
- * warpgroup. */
+/* Takes the query whose Q is in a buffer, which then is free for the next. */
 DEVICE void take_query(struct query *query, int buffer) {
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
     const u32 base = shared_address((u32)(QUERY_OFFSET + buffer * QUERY_BYTES)) +
@@ -1353,21 +1416,21 @@ DEVICE void take_query(struct query *query, int buffer) {
 }
 
 /* S of a key block whose first tile, at `first`, is there; gives its tiles back. */
-DEVICE void compute_scores(float *s, const u32 *query, int first, int group, u32 *parities) {
+DEVICE void compute_scores(float *s, const u32 *query, int first, u32 *parities) {
     const u64 ring = shared_descriptor(shared_address((u32)KEYS_OFFSET), 16, ATOM_BYTES, 128);
     int place = first, last = first;
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
         if (tile > 0) {
-            await_tile(place, group, parities);
+            await_tile(place, 0, parities);
         }
         const u64 keys = descriptor_advance(ring, (u32)(place * KEY_TILE_BYTES));
         fence_proxy_async();
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            wgmma_rs_n64_t00(s, &query[(tile * 4 + k) * 4],
-                             descriptor_advance(keys, (u32)(k * STEP_BYTES)), tile + k > 0);
+            wgmma_rs_n128_t00(s, &query[(tile * 4 + k) * 4],
+                              descriptor_advance(keys, (u32)(k * STEP_BYTES)), tile + k > 0);
         }
         wgmma_commit();
         if (tile > 0) {
@@ -1382,16 +1445,17 @@ DEVICE void compute_scores(float *s, const u32 *query, int first, int group, u32
 }
 
 /* Adds two lanes' sums of 2 * half keys: each is left with half of the keys. */
-DEVICE void exchange_half(float *p, int half) {
-    const bool upper = threadIdx.x & (u32)(2 * half);
+DEVICE void exchange_half(float *p, int half, int mask) {
+    const bool upper = threadIdx.x & (u32)mask;
 #pragma unroll
     for (int i = 0; i < half; ++i) {
         const float given = upper ? p[i] : p[i + half], kept = upper ? p[i + half] : p[i];
-        p[i] = kept + __shfl_xor_sync((u32)ALL_LANES, given, 2 * half);
+        p[i] = kept + __shfl_xor_sync((u32)ALL_LANES, given, mask);
     }
 }
 
-/* Scores -> the sums of p over the warp's heads, of keys 2 * lane and the next. */
+/* Scores -> the sums of p over the warp's heads, of keys 16 * (lane / 4) + 2 * (lane % 4), the next
+ * one, and those 8 further on. */
 DEVICE void sum_warp(float *p, const float *s, const float *offsets, float scale_log2) {
 #pragma unroll
     for (int i = 0; i < THREAD_KEYS; ++i) {
@@ -1399,51 +1463,43 @@ DEVICE void sum_warp(float *p, const float *s, const float *offsets, float scale
         p[i] = exp2_approximate(fmaf(scores[0], scale_log2, offsets[0])) +
                exp2_approximate(fmaf(scores[2], scale_log2, offsets[1]));
     }
-    exchange_half(p, THREAD_KEYS / 2);
-    exchange_half(p, THREAD_KEYS / 4);
-    exchange_half(p, THREAD_KEYS / 8);
-}
-
-/* A barrier of the warpgroup. */
-DEVICE void group_sync(int group) {
-    if (group == 0) {
-        barrier_sync(1, WARPGROUP);
-    } else {
-        barrier_sync(2, WARPGROUP);
-    }
+    exchange_half(p, THREAD_KEYS / 2, 16);
+    exchange_half(p, THREAD_KEYS / 4, 8);
+    exchange_half(p, THREAD_KEYS / 8, 4);
 }
 
 /* The warps' sums of a block together, to the target: a slot a thread. `turn`: 0 or 1, of SUMS. */
 DEVICE void store_sums(const struct sparse_scores_fwd_params *params, const float *p,
-                       const struct block_word *word, int group, int turn) {
-    const int thread = (int)(threadIdx.x % WARPGROUP), lane = thread % 32;
-    float *const sums = (float *)(arena + SUMS_OFFSET) + (turn * 2 + group) * 4 * BLOCK_KEYS;
-    sums[thread / 32 * BLOCK_KEYS + 2 * lane] = p[0];
-    sums[thread / 32 * BLOCK_KEYS + 2 * lane + 1] = p[1];
-    group_sync(group);
-    const int slot = word->slot + thread;
-    if (thread < BLOCK_KEYS && slot < params->work.width) {
-        const bool valid = (thread < 32 ? word->valid[0] : word->valid[1]) >> lane & 1;
-        const float *const mine = sums + thread;
-        const float sum =
-            (mine[0] + mine[BLOCK_KEYS]) + (mine[2 * BLOCK_KEYS] + mine[3 * BLOCK_KEYS]);
-        const int batch = query_batch(&params->work, word->query);
+                       const struct block_word *word, int turn) {
+    const int thread = (int)threadIdx.x, warp = thread / 32, lane = thread % 32;
+    float *const sums = (float *)(arena + SUMS_OFFSET) + turn * 4 * BLOCK_KEYS;
+#pragma unroll
+    for (int i = 0; i < LEFT_KEYS; ++i) {
+        sums[warp * BLOCK_KEYS + lane / 4 * 16 + lane % 4 * 2 + i / 2 * 8 + i % 2] = p[i];
+    }
+    barrier_sync(MATH_BARRIER, WARPGROUP);
+    const u32 valid = warp < 2    ? warp == 0 ? word->valid[0] : word->valid[1]
+                         : warp == 2 ? word->valid[2]
+                                  : word->valid[3];
+    const float *const mine = sums + thread;
+    const float sum = (mine[0] + mine[BLOCK_KEYS]) + (mine[2 * BLOCK_KEYS] + mine[3 * BLOCK_KEYS]);
+    const int slot = word->slot + thread, batch = query_batch(&params->work, word->query);
+    if (slot < params->work.width) {
         target_row(params, batch, word->query - batch * params->work.tokens)[slot] =
-            valid ? sum : 0.0f;
+            valid >> lane & 1 ? sum : 0.0f;
     }
 }
 
-/* One of the two math warpgroups: every second key block. */
-DEVICE void run_math(const struct sparse_scores_fwd_params *params, int group) {
-    registers_increase(MATH_REGISTERS);
+/* The math warpgroup. */
+DEVICE void run_math(const struct sparse_scores_fwd_params *params) {
     const float scale_log2 = params->scale * LOG2_E;
     struct ring_place buffer = {0, 0};
-    int first = group * TILES, index = group, turn = 0;
+    int first = 0, index = 0, turn = 0;
     u32 parities = 0;
     struct query query;
     for (;;) {
         float s[SCORES], p[THREAD_KEYS];
-        await_tile(first, group, &parities);
+        await_tile(first, 0, &parities);
         const struct block_word word = *block_word(index);
         if ((int)warp_reduce_or((u32)word.query) < 0) {
             break;
@@ -1453,12 +1509,12 @@ DEVICE void run_math(const struct sparse_scores_fwd_params *params, int group) {
             take_query(&query, buffer.index);
             ring_advance(&buffer, QUERY_BUFFERS);
         }
-        compute_scores(s, query.fragments, first, group, &parities);
+        compute_scores(s, query.fragments, first, &parities);
         sum_warp(p, s, query.offsets, scale_log2);
-        store_sums(params, p, &word, group, turn);
+        store_sums(params, p, &word, turn);
         turn ^= 1;
-        first = (first + 2 * TILES) % RING_TILES;
-        index = (index + 2) % RING_BLOCKS;
+        first = (first + TILES) % RING_TILES;
+        index = (index + 1) % RING_BLOCKS;
     }
 }
 
@@ -1468,7 +1524,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     initialise();
     const int warpgroup = (int)warp_reduce_or(threadIdx.x / WARPGROUP);
     if (warpgroup < GATHER_WARPGROUP) {
-        run_math(&params, warpgroup);
+        run_math(&params);
     } else {
         run_gather(&params);
     }

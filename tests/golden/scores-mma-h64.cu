@@ -992,9 +992,10 @@ DEVICE void store_sums(const float *s, const float *offsets, float scale_log2,
     }
 }
 
-/* A key block's sums over all of the part's heads, to the target: a slot a thread. */
+/* A key block's sums over all of the part's heads, to the target: a slot a thread. (Slots past the
+ * last have masked entries, since a scan looks at as many slots as there are threads.) */
 DEVICE void store_target(const struct sparse_scores_fwd_params *params, const struct task *task,
-                         int block, int count, bool add) {
+                         int block, bool add) {
     const int key = (int)threadIdx.x, slot = block * BLOCK_KEYS + key;
     if (key >= BLOCK_KEYS || slot >= params->work.width) {
         return;
@@ -1005,7 +1006,7 @@ DEVICE void store_target(const struct sparse_scores_fwd_params *params, const st
     for (int group = 1; group < SCORE_HEAD_GROUPS; ++group) {
         sum += sums[group * BLOCK_KEYS];
     }
-    const bool valid = key < count && block_scan_entries(block)[key] >= 0;
+    const bool valid = block_scan_entries(block)[key] >= 0;
     if (add) {
         task->target[slot] += valid ? sum : 0.0f;
     } else {
@@ -1014,12 +1015,12 @@ DEVICE void store_target(const struct sparse_scores_fwd_params *params, const st
 }
 
 /* The part of a query's heads that begins with `first_head`; the target of slots past the last key
- * block becomes 0. Called by the whole block, behind a barrier, and ends in one. */
+ * block becomes 0. Called by the whole block, behind a barrier; behind its last one no shared
+ * memory is looked at. */
 DEVICE void compute_part(const struct sparse_scores_fwd_params *params, const struct task *task,
                          int first_head) {
     const struct score_place place = find_score_place();
     struct block_scan scan;
-    u32 query[QUERY_FRAGMENTS];
     float offsets[SCORE_TILES * 2];
     int block = 0;
 
@@ -1041,22 +1042,17 @@ DEVICE void compute_part(const struct sparse_scores_fwd_params *params, const st
         begin_block(&scan, task->kv, params->kv_row_bytes, block + STAGES - 1);
         if (block == 0) {
             load_offsets(offsets, &place);
-            if (QUERY_IN_REGISTERS) {
-                load_query_fragments(query, &place);
-            }
         }
         float s[SCORE_TILES * SCORE_PAIRS * 8];
-        compute_scores(s, query, &place, block % STAGES, SCORE_TILES);
+        compute_scores(s, 0, &place, block % STAGES, SCORE_TILES);
         store_sums(s, offsets, params->scale * LOG2_E, &place);
         __syncthreads();
-        store_target(params, task, block, count, first_head > 0);
+        store_target(params, task, block, first_head > 0);
     }
-    cp_async_wait_0();
     for (int slot = block * BLOCK_KEYS + (int)threadIdx.x; slot < params->work.width;
          slot += THREADS) {
         task->target[slot] = 0.0f;
     }
-    __syncthreads();
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)

@@ -11,13 +11,12 @@
  * of Q's columns.
  */
 #include "codegen/families/sparse_scores_fwd.h"
+#include "codegen/plan/limits.h"
 
 enum {
     WARPGROUP = 128, /* threads */
-    WARPGROUPS = 3,  /* two of math, gather */
-    BLOCK_KEYS = 64, /* wgmma's rows */
     ROW = 128,       /* bytes of a tile's row */
-    TILE = BLOCK_KEYS * ROW,
+    LANES = 32,      /* slots come in as many */
     TILE_COLUMNS = 64,
     HEAD_GROUP = 8,   /* wgmma's columns come in eights */
     MANY_HEADS = 64,  /* above, in twice as many */
@@ -28,7 +27,7 @@ enum {
     MATH_REGISTERS = 208,
     GATHER_REGISTERS = 88,
     REQUESTS = 2,       /* key blocks that the scan is ahead of the copies */
-    WORD_BYTES = 5 * 4, /* of a key block's word */
+    WORD_BYTES = 3 * 4, /* of a key block's word, without its slots' bits */
     MOST_TILES = 32,    /* a word of bits has their parities */
     SHARED_LIMIT = 227 * 1024,
 };
@@ -38,26 +37,30 @@ struct choice {
     int by_heads; /* heads are the rows */
     int heads;    /* rounded up */
     int tiles;    /* of a key block */
+    int block_keys;
+    int groups; /* of math */
     int query_buffers, ring_tiles;
 };
 
 static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     const int heads = choice->heads, ring = choice->ring_tiles, queries = choice->query_buffers;
     const int ring_blocks = (ring + choice->tiles - 1) / choice->tiles;
+    const int word = WORD_BYTES + choice->block_keys / LANES * 4;
     plan->region_count = 0;
-    smelt__plan_add_region(plan, "KEYS_OFFSET", ring * TILE, ALIGNMENT, "tiles of key blocks");
+    smelt__plan_add_region(plan, "KEYS_OFFSET", ring * choice->block_keys * ROW, ALIGNMENT,
+                           "tiles of key blocks");
     smelt__plan_add_region(plan, "QUERY_OFFSET", queries * heads * choice->tiles * ROW, ALIGNMENT,
                            "Q");
     smelt__plan_add_region(plan, "OFFSETS_OFFSET", queries * heads * 4, 16,
                            "of the heads: what their p is divided by, as a power of two");
     if (choice->by_heads)
-        smelt__plan_add_region(plan, "SUMS_OFFSET", 2 * 2 * 4 * BLOCK_KEYS * 4, 16,
-                               "sums over each warp's heads, of two blocks of each warpgroup");
-    smelt__plan_add_region(plan, "REQUESTS_OFFSET", REQUESTS * (BLOCK_KEYS * 4 + WORD_BYTES), 16,
+        smelt__plan_add_region(plan, "SUMS_OFFSET", 2 * 4 * choice->block_keys * 4, 16,
+                               "sums over each warp's heads, of two blocks");
+    smelt__plan_add_region(plan, "REQUESTS_OFFSET", REQUESTS * (choice->block_keys * 4 + word), 16,
                            "key blocks that are to be copied");
-    smelt__plan_add_region(plan, "WORDS_OFFSET", ring_blocks * WORD_BYTES, 16,
-                           "what each block is");
-    smelt__plan_add_region(plan, "BARRIERS_OFFSET", (3 * ring + 2 * REQUESTS + 2 * queries) * 8, 8,
+    smelt__plan_add_region(plan, "WORDS_OFFSET", ring_blocks * word, 16, "what each block is");
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET",
+                           ((choice->groups + 1) * ring + 2 * REQUESTS + 2 * queries) * 8, 8,
                            "mbarriers");
     smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
 }
@@ -71,7 +74,7 @@ static int fits(struct choice *choice, struct smelt__plan *plan, int ring_tiles)
 /* The most tiles that fit, or those that are asked for; more than a key block has. */
 static int choose_ring(const struct smelt__spec *spec, struct choice *choice,
                        struct smelt__plan *plan, struct smelt__message *message) {
-    const int least = choice->tiles + 1;
+    const int least = choice->tiles + choice->groups - 1;
     int most = MOST_TILES;
     while (most >= least && !fits(choice, plan, most))
         most--;
@@ -127,6 +130,8 @@ static void choose_heads(const struct smelt__spec *spec, struct choice *choice) 
     choice->by_heads = smelt__spec_knob(spec, "orientation", by_rule) == SMELT__SPARSE_SCORES_HEADS;
     choice->heads = choice->by_heads ? ROWS : (heads + group - 1) / group * group;
     choice->tiles = (int)smelt__spec_get(spec, "dqk") / TILE_COLUMNS;
+    choice->block_keys = choice->by_heads ? 2 * ROWS : ROWS;
+    choice->groups = choice->by_heads ? 1 : 2;
     choice->query_buffers =
         smelt__spec_knob(spec, "query_buffers", !choice->by_heads && heads <= TWO_QUERIES ? 2 : 1);
 }
@@ -140,7 +145,7 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         const char *meaning;
     } constants[] = {
         {"RING_TILES", choice->ring_tiles, smelt__plan_origin(spec, "ring_tiles"),
-         "64 slots by 64 columns, in flight"},
+         "of 64 columns of a key block, in flight"},
         {"QUERY_BUFFERS", choice->query_buffers, smelt__plan_origin(spec, "query_buffers"),
          "queries whose Q is there"},
         {"RACECHECK", smelt__spec_knob(spec, "racecheck", 0), smelt__plan_origin(spec, "racecheck"),
@@ -149,13 +154,16 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
          "whole key blocks in the ring"},
         {"QUERY_IN_REGISTERS", choice->by_heads, SMELT__DERIVED,
          "1: heads are the rows; Q's buffer is free when it is taken"},
-        {"BLOCK_KEYS", BLOCK_KEYS, SMELT__DERIVED, "slots of a key block"},
+        {"MATH_GROUPS", choice->groups, SMELT__DERIVED, "warpgroups of math"},
+        {"BLOCK_KEYS", choice->block_keys, SMELT__DERIVED, "slots of a key block"},
         {"BLOCK_HEADS", choice->heads, SMELT__DERIVED, "heads, rounded up to eights"},
         {"REQUESTS", REQUESTS, SMELT__DERIVED, "key blocks that the scan is ahead"},
-        {"MATH_REGISTERS", MATH_REGISTERS, SMELT__DERIVED, "of a thread, products and sums"},
-        {"GATHER_REGISTERS", GATHER_REGISTERS, SMELT__DERIVED, "of a thread, gather"},
+        {"MATH_REGISTERS", choice->by_heads ? 0 : MATH_REGISTERS, SMELT__DERIVED,
+         "of a thread, products and sums; 0: as many as all"},
+        {"GATHER_REGISTERS", choice->by_heads ? 0 : GATHER_REGISTERS, SMELT__DERIVED,
+         "of a thread, gather"},
         {"BLOCKS_PER_MULTIPROCESSOR", 1, SMELT__DERIVED, "resident at once"},
-        {"THREADS", WARPGROUPS * WARPGROUP, SMELT__DERIVED, "of a thread block"},
+        {"THREADS", (choice->groups + 1) * WARPGROUP, SMELT__DERIVED, "of a thread block"},
     };
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
         smelt__plan_add(plan, constants[i].name, constants[i].value, constants[i].origin,
@@ -175,11 +183,11 @@ int smelt__sparse_scores_fwd_plan_sm90(const struct smelt__spec *spec,
         choice.by_heads ? "sparse_scores_fwd.sm90_heads.cu" : "sparse_scores_fwd.sm90.cu";
     smelt__sparse_scores_fwd_name(spec, plan);
     add_constants(spec, &choice, plan);
-    plan->threads = WARPGROUPS * WARPGROUP;
+    plan->threads = (choice.groups + 1) * WARPGROUP;
     plan->item = "query";
     plan->blocks_per_item = 1;
     plan->blocks_per_multiprocessor = 1;
-    plan->max_registers = arch->registers_per_multiprocessor / plan->threads / 8 * 8;
+    plan->max_registers = smelt__registers_of_thread(arch, plan->threads, 1);
     plan->persistent = 1;
     return 0;
 }
