@@ -17,7 +17,7 @@ DEVICE float head_offset(const struct sparse_scores_fwd_params *params, int batc
     const float lse =
         LOG2_E * params->lse[batch * params->lse_batch_stride + token * params->lse_token_stride +
                              head * params->lse_head_stride];
-    if (!params->sink || params->sink[head] == MINUS_INFINITY) {
+    if (!params->sink) {
         return -lse;
     }
     const float sink = LOG2_E * params->sink[head], highest = fmaxf(sink, lse);

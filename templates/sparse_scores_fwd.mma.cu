@@ -74,12 +74,12 @@ DEVICE void load_offsets(float *offsets, const struct score_place *place) {
     }
 }
 
-/* The sums of p over the warp's heads, to SUMS. */
+/* The sums of p over the warp's heads, to SUMS, by four lanes. */
 DEVICE void store_sums(const float *s, const float *offsets, float scale_log2,
                        const struct score_place *place) {
     const int lane = (int)(threadIdx.x % 32);
     float *const sums = (float *)(arena + SUMS_OFFSET) + place->tile / SCORE_TILES * BLOCK_KEYS +
-                        place->key + lane % 4 * 2;
+                        place->key + lane * 2;
 #pragma unroll
     for (int n = 0; n < SCORE_PAIRS * 2; ++n) {
         float sum[2] = {0.0f, 0.0f}; /* of two keys */

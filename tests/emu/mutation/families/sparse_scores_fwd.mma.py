@@ -9,11 +9,11 @@ FILES = ("templates/sparse_scores_fwd.mma.cu", "templates/sparse_scores_fwd.head
 COVERAGE = ("scores-parts", "scores-one")
 
 CONFIGURATIONS = (
-    # Two parts of heads, the second not whole; masked slots anywhere, rows that end early.
-    check("scores-parts", "heads=120,dqk=128,dv=64,sink=1",
+    # Two parts of heads; masked slots anywhere, rows that end early.
+    check("scores-parts", "heads=128,dqk=128,dv=64,sink=1",
           "--strided --topk-length --rows 150 --queries 4 --batches 2 --seed 70 --lists adversarial",
-          100, "variant=mma,block_keys=32,stages=2,warps=4"),
-    # No last columns, one head.
+          100, "variant=mma,block_keys=32,stages=2,warps=8"),
+    # No last columns, one head of a part.
     check("scores-one", "heads=1,dqk=64,dv=64", "--queries 3 --rows 90 --lists window", 65,
           "variant=mma,warps=4", schedules=2),
     check("scores-long", "heads=40,dqk=192,dv=128",

@@ -10,6 +10,8 @@ FILES = ("templates/sparse_scores_fwd.sm90.cu", "templates/sparse_scores_fwd.gat
 # All of them take more than an hour of two cores.
 SAMPLE = 50
 
+UNSETTLED = "its first survivors are read, not settled one by one"
+
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("ring", "ring-short")
 
