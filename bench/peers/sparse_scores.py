@@ -3,14 +3,17 @@
 process, and checks sampled rows of both against PyTorch in double precision.
 
     python3 bench/peers/sparse_scores.py [--shapes HxDQKxTOPKxTxS[,...]] [--lists random|drift]
-                                         [--knobs KNOBS]... [--rounds N] [--rest MS]
+                                         [--knobs KNOBS]... [--rounds N] [--rest MS[,...]]
                                          [--smelt-only]
 
 A shape 64x576x2048x8192x8192 has 64 heads, rows of 576 columns, 2048 slots, 8192 queries, 8192 KV
-rows. drift: each query keeps 90 % of its predecessor's slots. Several --knobs are several contenders.
-cuDNN's result is divided by each query's sum, smelt's is not: rows are compared after division.
---rest lets the chip cool for so long after each launch, which is
-otherwise at its power limit from the first rounds on. "error" is the largest over the sampled slots, relative to the query's sum.
+rows. drift: each query keeps 90 % of its predecessor's slots. Several --knobs are several contenders;
+one that a shape does not take has no time there. --rest lets the chip cool for so many milliseconds
+after each launch: without it the chip is at its power limit from the first rounds on. Several rests
+(0,25) are several lines.
+
+cuDNN's result is divided by each query's sum, smelt's is not: rows are compared after division. The
+last columns are the largest errors over sampled queries, relative to the query's sum.
 
 Exit status: 0; 1 when an error is above 1e-4; 3 when there is no GPU.
 """
@@ -126,22 +129,27 @@ class Cudnn:
         )
 
 
+def attempt(contender, call):
+    """Whether that could be done; says why not."""
+    try:
+        call()
+        return True
+    except Exception as error:  # pylint: disable=broad-except
+        print(f"# {contender.name}: {type(error).__name__}: {str(error)[:300]}")
+        return False
+
+
 def median_ms(contenders, rounds, rest):
-    """Medians of launches in turn; None for one that fails."""
+    """Medians of launches in turn; without those that fail."""
     events = {c: [] for c in contenders}
-    failed = set()
     for turn in range(-WARM_UPS, rounds):
-        for contender in contenders:
-            if contender in failed:
-                continue
+        for contender in list(events):
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            try:
-                begin.record()
-                contender.run()
-                end.record()
-            except Exception as error:  # pylint: disable=broad-except
-                print(f"# {contender.name}: {type(error).__name__}: {str(error)[:300]}")
-                failed.add(contender)
+            begin.record()
+            done = attempt(contender, contender.run)
+            end.record()
+            if not done:
+                del events[contender]
                 continue
             if rest:
                 torch.cuda.synchronize()
@@ -150,9 +158,26 @@ def median_ms(contenders, rounds, rest):
                 events[contender].append((begin, end))
     torch.cuda.synchronize()
     return {
-        c: statistics.median(b.elapsed_time(e) for b, e in found) if found else None
-        for c, found in events.items()
+        c: statistics.median(b.elapsed_time(e) for b, e in found) for c, found in events.items()
     }
+
+
+def time_shape(shape, contenders, options):
+    """One shape's lines; how many results of smelt's are wrong."""
+    wrong = 0
+    inputs = Inputs(*(int(part) for part in shape.split("x")), options.lists)
+    ready = [c for c in contenders if attempt(c, lambda: c.prepare(inputs))]
+    for rest in options.rest.split(","):
+        times = median_ms(ready, options.rounds, float(rest))
+        shown, errors = "", ""
+        for contender in contenders:
+            ran = contender in times
+            error = inputs.error(contender.target) if ran else math.nan
+            wrong += ran and isinstance(contender, Smelt) and not error <= TOLERANCE
+            shown += f" {times[contender]:34.4f}" if ran else f" {'-':>34}"
+            errors += f" {error:.1e}"
+        print(f"{shape + ' rest ' + rest:34}{shown}  {errors}", flush=True)
+    return wrong
 
 
 def main():
@@ -163,7 +188,7 @@ def main():
     parser.add_argument("--lists", default="random", choices=("random", "drift"))
     parser.add_argument("--knobs", action="append", default=[])
     parser.add_argument("--rounds", type=int, default=24)
-    parser.add_argument("--rest", type=float, default=0)
+    parser.add_argument("--rest", default="0")
     parser.add_argument("--smelt-only", action="store_true")
     options = parser.parse_args()
     import torch as imported
@@ -183,21 +208,8 @@ def main():
             contenders.append(Cudnn())
         except Exception as error:  # pylint: disable=broad-except
             print(f"# no cuDNN: {type(error).__name__}: {str(error)[:300]}")
-    print(f"{'ms; errors':26} " + " ".join(f"{c.name:>24}" for c in contenders))
-    wrong = 0
-    for shape in options.shapes.split(","):
-        inputs = Inputs(*(int(part) for part in shape.split("x")), options.lists)
-        for contender in contenders:
-            contender.prepare(inputs)
-        times = median_ms(contenders, options.rounds, options.rest)
-        shown, errors = "", ""
-        for contender in contenders:
-            ran = times[contender] is not None
-            error = inputs.error(contender.target) if ran else math.nan
-            wrong += isinstance(contender, Smelt) and not error <= TOLERANCE
-            shown += f" {times[contender]:24.4f}" if ran else f" {'-':>24}"
-            errors += f" {error:.1e}"
-        print(f"{shape:26}{shown}  {errors}", flush=True)
+    print(f"{'ms; errors':34}" + " ".join(f"{c.name:>34}" for c in contenders))
+    wrong = sum(time_shape(shape, contenders, options) for shape in options.shapes.split(","))
     return 1 if wrong else 0
 
 
