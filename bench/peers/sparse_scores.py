@@ -124,7 +124,11 @@ class Cudnn:
     def run(self):
         inputs = self.inputs
         self.wrapper(
-            inputs.q, inputs.kv, inputs.lse, inputs.lists, softmax_scale=inputs.scale,
+            inputs.q,
+            inputs.kv,
+            inputs.lse,
+            inputs.lists,
+            softmax_scale=inputs.scale,
             out=self.target,
         )
 
