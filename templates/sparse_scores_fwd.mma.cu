@@ -20,16 +20,24 @@
  *   QUERY, LATENT, ROPE: common/mma_scores.cuh
  *   OFFSETS [BLOCK_HEADS] fp32: of the heads, sparse_scores_fwd.heads.cuh
  *   SUMS    [SCORE_HEAD_GROUPS][BLOCK_KEYS] fp32
+ *   PARTS   [SCORE_DEPTH_GROUPS - 1][SCORES][DEPTH_THREADS] fp32: partial scores
  *   SLOTS, RING, COUNTS: common/block_slots.cuh; RANGE: common/work.cuh
  *
  * Copies and barriers, for key block j in stage j % STAGES:
- *   top:        own copies of block j done (groups of STAGES - 2 later blocks may be under way),
- * then a block-wide barrier: everybody's have landed, nobody reads stage (j - 1) % STAGES nor SUMS
- * any more: gather block j + STAGES - 1 after sums: SUMS complete
+ *   top:          own copies of block j done (groups of STAGES - 2 later blocks may be under way),
+ *                 then a block-wide barrier: everybody's have landed, nobody reads stage
+ *                 (j - 1) % STAGES nor SUMS any more: gather block j + STAGES - 1
+ *   after scores: PARTS complete, where there are any
+ *   after sums:   SUMS complete
  *
  * Knobs: BLOCK_KEYS, STAGES, WARPS, blocks per multiprocessor; legal values and the rule that picks
  * them: src/codegen/families/sparse_scores_fwd_mma.c.
  */
+
+enum {
+    SCORES = SCORE_TILES * SCORE_PAIRS * 8, /* of a thread */
+    DEPTH_THREADS = THREADS / SCORE_DEPTH_GROUPS
+};
 
 /* Which query this block computes. */
 struct task {
@@ -71,6 +79,27 @@ DEVICE void load_offsets(float *offsets, const struct score_place *place) {
 #pragma unroll
     for (int k = 0; k < SCORE_TILES * 2; ++k) {
         offsets[k] = all[k * 8];
+    }
+}
+
+/* The partial scores of all depth groups together, in the first one's threads. */
+DEVICE void add_depths(float *s, const struct score_place *place) {
+    float *const parts = (float *)(arena + PARTS_OFFSET) + threadIdx.x % DEPTH_THREADS;
+    if (SCORE_DEPTH_GROUPS == 1) {
+        return;
+    }
+    if (place->depth > 0) {
+#pragma unroll
+        for (int i = 0; i < SCORES; ++i) {
+            parts[((place->depth - 1) * SCORES + i) * DEPTH_THREADS] = s[i];
+        }
+    }
+    __syncthreads();
+    if (place->depth == 0) {
+#pragma unroll
+        for (int i = 0; i < (SCORE_DEPTH_GROUPS - 1) * SCORES; ++i) {
+            s[i % SCORES] += parts[i * DEPTH_THREADS];
+        }
     }
 }
 
@@ -154,9 +183,12 @@ DEVICE void compute_part(const struct sparse_scores_fwd_params *params, const st
         if (block == 0) {
             load_offsets(offsets, &place);
         }
-        float s[SCORE_TILES * SCORE_PAIRS * 8];
+        float s[SCORES];
         compute_scores(s, 0, &place, block % STAGES, SCORE_TILES);
-        store_sums(s, offsets, params->scale * LOG2_E, &place);
+        add_depths(s, &place);
+        if (place.depth == 0) {
+            store_sums(s, offsets, params->scale * LOG2_E, &place);
+        }
         __syncthreads();
         store_target(params, task, block, first_head > 0);
     }

@@ -17,6 +17,7 @@
  *   ROPE_OFFSET                 139264     8192  key blocks, the last columns
  *   OFFSETS_OFFSET              147456      256  of the heads: what their p is divided by, as a power of two
  *   SUMS_OFFSET                 147712      512  sums over a warp's heads
+ *   PARTS_OFFSET                148224        0  partial scores
  *   SLOTS_OFFSET                148224       16  where the slots are
  *   RING_OFFSET                 148352     2048  KV row numbers of the key blocks to come
  *   COUNTS_OFFSET               150400       32  valid slots that each warp found
@@ -44,7 +45,7 @@ enum {
     ROPE_STAGES = 2,                /* buffers for the last columns */
     SCORE_HEAD_GROUPS = 4,          /* warps side by side over the heads */
     SCORE_KEY_GROUPS = 2,           /* over the slots */
-    SCORE_DEPTH_GROUPS = 1,         /* over the depth */
+    SCORE_DEPTH_GROUPS = 1,         /* over the depth: partial sums */
     QUERY_IN_REGISTERS = 0,         /* query fragments are loaded anew */
     SCORE_UNROLL = 8,               /* k-steps unrolled */
     RING_ENTRIES = 512,             /* row numbers the ring holds, a power of two */
@@ -59,6 +60,7 @@ enum {
     ROPE_OFFSET = 139264,           /* key blocks, the last columns */
     OFFSETS_OFFSET = 147456,        /* of the heads: what their p is divided by, as a power of two */
     SUMS_OFFSET = 147712,           /* sums over a warp's heads */
+    PARTS_OFFSET = 148224,          /* partial scores */
     SLOTS_OFFSET = 148224,          /* where the slots are */
     RING_OFFSET = 148352,           /* KV row numbers of the key blocks to come */
     COUNTS_OFFSET = 150400,         /* valid slots that each warp found */
@@ -909,16 +911,24 @@ DEVICE float *target_row(const struct sparse_scores_fwd_params *params, int batc
  *   QUERY, LATENT, ROPE: common/mma_scores.cuh
  *   OFFSETS [BLOCK_HEADS] fp32: of the heads, sparse_scores_fwd.heads.cuh
  *   SUMS    [SCORE_HEAD_GROUPS][BLOCK_KEYS] fp32
+ *   PARTS   [SCORE_DEPTH_GROUPS - 1][SCORES][DEPTH_THREADS] fp32: partial scores
  *   SLOTS, RING, COUNTS: common/block_slots.cuh; RANGE: common/work.cuh
  *
  * Copies and barriers, for key block j in stage j % STAGES:
- *   top:        own copies of block j done (groups of STAGES - 2 later blocks may be under way),
- * then a block-wide barrier: everybody's have landed, nobody reads stage (j - 1) % STAGES nor SUMS
- * any more: gather block j + STAGES - 1 after sums: SUMS complete
+ *   top:          own copies of block j done (groups of STAGES - 2 later blocks may be under way),
+ *                 then a block-wide barrier: everybody's have landed, nobody reads stage
+ *                 (j - 1) % STAGES nor SUMS any more: gather block j + STAGES - 1
+ *   after scores: PARTS complete, where there are any
+ *   after sums:   SUMS complete
  *
  * Knobs: BLOCK_KEYS, STAGES, WARPS, blocks per multiprocessor; legal values and the rule that picks
  * them: src/codegen/families/sparse_scores_fwd_mma.c.
  */
+
+enum {
+    SCORES = SCORE_TILES * SCORE_PAIRS * 8, /* of a thread */
+    DEPTH_THREADS = THREADS / SCORE_DEPTH_GROUPS
+};
 
 /* Which query this block computes. */
 struct task {
@@ -960,6 +970,27 @@ DEVICE void load_offsets(float *offsets, const struct score_place *place) {
 #pragma unroll
     for (int k = 0; k < SCORE_TILES * 2; ++k) {
         offsets[k] = all[k * 8];
+    }
+}
+
+/* The partial scores of all depth groups together, in the first one's threads. */
+DEVICE void add_depths(float *s, const struct score_place *place) {
+    float *const parts = (float *)(arena + PARTS_OFFSET) + threadIdx.x % DEPTH_THREADS;
+    if (SCORE_DEPTH_GROUPS == 1) {
+        return;
+    }
+    if (place->depth > 0) {
+#pragma unroll
+        for (int i = 0; i < SCORES; ++i) {
+            parts[((place->depth - 1) * SCORES + i) * DEPTH_THREADS] = s[i];
+        }
+    }
+    __syncthreads();
+    if (place->depth == 0) {
+#pragma unroll
+        for (int i = 0; i < (SCORE_DEPTH_GROUPS - 1) * SCORES; ++i) {
+            s[i % SCORES] += parts[i * DEPTH_THREADS];
+        }
     }
 }
 
@@ -1043,9 +1074,12 @@ DEVICE void compute_part(const struct sparse_scores_fwd_params *params, const st
         if (block == 0) {
             load_offsets(offsets, &place);
         }
-        float s[SCORE_TILES * SCORE_PAIRS * 8];
+        float s[SCORES];
         compute_scores(s, 0, &place, block % STAGES, SCORE_TILES);
-        store_sums(s, offsets, params->scale * LOG2_E, &place);
+        add_depths(s, &place);
+        if (place.depth == 0) {
+            store_sums(s, offsets, params->scale * LOG2_E, &place);
+        }
         __syncthreads();
         store_target(params, task, block, first_head > 0);
     }

@@ -4,7 +4,8 @@
  *
  * The rule. As many heads at once as fit, 64 at most, since every part of the heads gathers anew;
  * for them the shapes below in order of preference; of each the formation of the warps that reads
- * least from shared memory: an operand row is read once by every warp that needs it.
+ * least from shared memory: an operand row is read once by every warp that needs it. Where that
+ * leaves warps without a tile, as it does where shared memory is short, they share the depth.
  */
 #include <limits.h>
 
@@ -13,6 +14,7 @@
 
 enum {
     TILE = 16,             /* heads of an mma tile, columns of a k-step, keys of two n8 tiles */
+    MOST_DEPTHS = 4,       /* warps over the depth */
     MOST_TILES = 4,        /* of heads: more leaves no shared memory for two stages */
     WARP = 32,             /* threads */
     OTHER_REGISTERS = 44,  /* addresses, loop state */
@@ -30,7 +32,7 @@ static const struct pipeline_shape {
 struct choice {
     int dqk, dv;
     int block_tiles, block_keys, stages, warps, blocks;
-    int head_groups, key_groups;
+    int head_groups, key_groups, depth_groups;
 };
 
 /* The ring holds the entries of every block under way, an incomplete one and a scan's worth. */
@@ -55,6 +57,9 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
                            "of the heads: what their p is divided by, as a power of two");
     smelt__plan_add_region(plan, "SUMS_OFFSET", choice->head_groups * choice->block_keys * 4,
                            SMALL_ALIGNMENT, "sums over a warp's heads");
+    smelt__plan_add_region(plan, "PARTS_OFFSET",
+                           (choice->depth_groups - 1) * heads * choice->block_keys * 4,
+                           SMALL_ALIGNMENT, "partial scores");
     smelt__plan_add_region(plan, "SLOTS_OFFSET", 8 + 2 * 4, 16, "where the slots are");
     smelt__plan_add_region(plan, "RING_OFFSET", ring_entries(choice) * 4, SMALL_ALIGNMENT,
                            "KV row numbers of the key blocks to come");
@@ -76,25 +81,37 @@ static int rows_read(const struct choice *choice) {
                             choice->block_keys / choice->key_groups);
 }
 
-/* The best formation for a shape, written into *choice. 0 when none fits. */
+static int formation_legal(const struct choice *choice) {
+    return choice->key_groups > 0 &&
+           choice->head_groups * choice->key_groups * choice->depth_groups == choice->warps &&
+           choice->block_tiles % choice->head_groups == 0 &&
+           choice->block_keys / TILE % choice->key_groups == 0 &&
+           choice->dv / TILE % choice->depth_groups == 0 &&
+           (choice->dqk - choice->dv) / TILE % choice->depth_groups == 0;
+}
+
+/* The best formation for a shape, written into *choice, without partial scores if there is one. 0
+ * when none fits. */
 static int choose_formation(struct choice *choice, const struct smelt__arch *arch,
                             struct smelt__plan *scratch, struct smelt__misses *misses) {
     struct choice best = *choice;
     int found = 0;
-    for (int heads = 1; heads <= choice->warps; heads *= 2) {
-        struct choice next = *choice;
-        next.head_groups = heads;
-        next.key_groups = choice->warps / heads;
-        if (choice->block_tiles % heads != 0 || choice->block_keys / TILE % next.key_groups != 0)
-            continue;
-        add_regions(&next, scratch);
-        if (!smelt__limits_hold(arch, next.warps * WARP, next.blocks, scratch->shared_bytes,
-                                registers_needed(&next), misses))
-            continue;
-        if (!found || rows_read(&next) < rows_read(&best))
-            best = next;
-        found = 1;
-    }
+    for (int depth = 1; depth <= MOST_DEPTHS && !found; depth *= 2)
+        for (int heads = 1; heads <= choice->warps; heads *= 2) {
+            struct choice next = *choice;
+            next.depth_groups = depth;
+            next.head_groups = heads;
+            next.key_groups = choice->warps / (heads * depth);
+            if (!formation_legal(&next))
+                continue;
+            add_regions(&next, scratch);
+            if (!smelt__limits_hold(arch, next.warps * WARP, next.blocks, scratch->shared_bytes,
+                                    registers_needed(&next), misses))
+                continue;
+            if (!found || rows_read(&next) < rows_read(&best))
+                best = next;
+            found = 1;
+        }
     *choice = best;
     return found;
 }
@@ -152,7 +169,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
          "buffers for the last columns"},
         {"SCORE_HEAD_GROUPS", NULL, choice->head_groups, "warps side by side over the heads"},
         {"SCORE_KEY_GROUPS", NULL, choice->key_groups, "over the slots"},
-        {"SCORE_DEPTH_GROUPS", NULL, 1, "over the depth"},
+        {"SCORE_DEPTH_GROUPS", NULL, choice->depth_groups, "over the depth: partial sums"},
         {"QUERY_IN_REGISTERS", NULL, 0, "query fragments are loaded anew"},
         {"SCORE_UNROLL", NULL, SCORE_UNROLL, "k-steps unrolled"},
         {"RING_ENTRIES", NULL, ring_entries(choice), "row numbers the ring holds, a power of two"},
