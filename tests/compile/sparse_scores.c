@@ -22,7 +22,7 @@ static const char *const operators[] = {
     "sparse_scores:heads=128,dqk=576,dv=512,topk=2048,variant=mma,warps=4",
     "sparse_scores:heads=16,dqk=192,dv=128,topk=640,variant=mma,block_keys=128,stages=2,blocks=2",
     "sparse_scores:heads=16,dqk=576,dv=512,topk=640,variant=sm90,query_buffers=1,ring_tiles=10",
-    "sparse_scores:heads=40,dqk=576,dv=512,topk=640,variant=sm90,orientation=keys",
+    "sparse_scores:heads=64,dqk=576,dv=512,topk=640,variant=sm90,orientation=heads",
     "sparse_scores:heads=8,dqk=512,dv=512,topk=640,variant=sm90,orientation=heads",
     "sparse_scores:heads=64,dqk=576,dv=512,topk=2048,variant=sm90,racecheck=1",
     "sparse_scores:heads=128,dqk=576,dv=512,topk=2048,variant=sm90,racecheck=1",

@@ -7,21 +7,20 @@
  * variant  sm90
  * kernel   smelt_sparse_scores_fwd_sm90_h64_qk576_v512
  * knobs (by the spec, or by rule)
- *   RING_TILES                       9  rule     of 64 columns of a key block, in flight
- *   QUERY_BUFFERS                    1  rule     queries whose Q is there
+ *   RING_TILES                      10  rule     of 64 columns of a key block, in flight
+ *   QUERY_BUFFERS                    2  rule     queries whose Q is there
  *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
  * shared memory (offset, bytes)
- *   KEYS_OFFSET                      0   147456  tiles of key blocks
- *   QUERY_OFFSET                147456    73728  Q
- *   OFFSETS_OFFSET              221184      256  of the heads: what their p is divided by, as a power of two
- *   SUMS_OFFSET                 221440     4096  sums over each warp's heads, of two blocks
- *   REQUESTS_OFFSET             225536     1080  key blocks that are to be copied
- *   WORDS_OFFSET                226624       28  what each block is
- *   BARRIERS_OFFSET             226656      192  mbarriers
- *   RANGE_OFFSET                226848        8  which items the launch takes
- *   SHARED_BYTES                226856  of 232448 that a block may have on sm_90a
+ *   KEYS_OFFSET                      0    81920  tiles of key blocks
+ *   QUERY_OFFSET                 81920   147456  Q
+ *   OFFSETS_OFFSET              229376      512  of the heads: what their p is divided by, as a power of two
+ *   REQUESTS_OFFSET             229888      552  key blocks that are to be copied
+ *   WORDS_OFFSET                230448       40  what each block is
+ *   BARRIERS_OFFSET             230488      304  mbarriers
+ *   RANGE_OFFSET                230792        8  which items the launch takes
+ *   SHARED_BYTES                230800  of 232448 that a block may have on sm_90a
  * launch
- *   256 threads a block, 1 block resident per multiprocessor, at most 255 registers a thread
+ *   384 threads a block, 1 block resident per multiprocessor, at most 168 registers a thread
  *   1 block a query
  *   persistent: one such block after another in a resident one
  */
@@ -33,32 +32,31 @@ enum {
     HEAD_BLOCKS = 1,                /* items of a query */
     TURNS_AHEAD = 32,               /* entries of a query list that a warp holds */
     DEPENDENT_LAUNCH = 1,           /* 1: a kernel may begin before the one ahead of it has ended */
-    RING_TILES = 9,                 /* of 64 columns of a key block, in flight */
-    QUERY_BUFFERS = 1,              /* queries whose Q is there */
+    RING_TILES = 10,                /* of 64 columns of a key block, in flight */
+    QUERY_BUFFERS = 2,              /* queries whose Q is there */
     RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
     STAGES = 1,                     /* whole key blocks in the ring */
-    QUERY_IN_REGISTERS = 1,         /* 1: heads are the rows; Q's buffer is free when it is taken */
-    MATH_GROUPS = 1,                /* warpgroups of math */
-    BLOCK_KEYS = 128,               /* slots of a key block */
+    QUERY_IN_REGISTERS = 0,         /* 1: heads are the rows; Q's buffer is free when it is taken */
+    MATH_GROUPS = 2,                /* warpgroups of math */
+    BLOCK_KEYS = 64,                /* slots of a key block */
     BLOCK_HEADS = 64,               /* heads, rounded up to eights */
     REQUESTS = 2,                   /* key blocks that the scan is ahead */
-    MATH_REGISTERS = 0,             /* of a thread, products and sums; 0: as many as all */
-    GATHER_REGISTERS = 0,           /* of a thread, gather */
+    MATH_REGISTERS = 208,           /* of a thread, products and sums; 0: as many as all */
+    GATHER_REGISTERS = 88,          /* of a thread, gather */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */
-    THREADS = 256,                  /* of a thread block */
+    THREADS = 384,                  /* of a thread block */
 };
 
 /* Shared memory, in bytes from the arena's start. */
 enum {
     KEYS_OFFSET = 0,                /* tiles of key blocks */
-    QUERY_OFFSET = 147456,          /* Q */
-    OFFSETS_OFFSET = 221184,        /* of the heads: what their p is divided by, as a power of two */
-    SUMS_OFFSET = 221440,           /* sums over each warp's heads, of two blocks */
-    REQUESTS_OFFSET = 225536,       /* key blocks that are to be copied */
-    WORDS_OFFSET = 226624,          /* what each block is */
-    BARRIERS_OFFSET = 226656,       /* mbarriers */
-    RANGE_OFFSET = 226848,          /* which items the launch takes */
-    SHARED_BYTES = 226856,          /* the arena's size */
+    QUERY_OFFSET = 81920,           /* Q */
+    OFFSETS_OFFSET = 229376,        /* of the heads: what their p is divided by, as a power of two */
+    REQUESTS_OFFSET = 229888,       /* key blocks that are to be copied */
+    WORDS_OFFSET = 230448,          /* what each block is */
+    BARRIERS_OFFSET = 230488,       /* mbarriers */
+    RANGE_OFFSET = 230792,          /* which items the launch takes */
+    SHARED_BYTES = 230800,          /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_sparse_scores_fwd_sm90_h64_qk576_v512
@@ -117,36 +115,6 @@ DEVICE u64 descriptor_advance(u64 descriptor, u32 bytes) {
     return descriptor + (bytes >> 4);
 }
 
-#line 2 "templates/ptx/shared.cuh"
-
-/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
- * "State Spaces", .shared). */
-DEVICE u32 shared_address(u32 offset) {
-    return (u32)__cvta_generic_to_shared(arena) + offset;
-}
-
-#line 2 "templates/ptx/ldmatrix.cuh"
-
-/*
- * Four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix i / 8, and
- * receives row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level matrix
- * load instruction: ldmatrix"). `address` is a 32-bit shared-memory address, 16-byte aligned.
- */
-DEVICE void ldmatrix_x4(u32 *r, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-/* The same, each matrix transposed on the way. */
-DEVICE void ldmatrix_x4_trans(u32 *r, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
-                 : "memory");
-}
-
 #line 2 "templates/ptx/math.cuh"
 
 /* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
@@ -175,36 +143,6 @@ DEVICE u32 pack_bf16x2(float low, float high) {
     u32 packed;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
     return packed;
-}
-
-#line 2 "templates/ptx/named_barrier.cuh"
-/*
- * The block's 16 hardware barriers (PTX ISA, "bar, barrier"); 0 is __syncthreads'. `threads`, a
- * multiple of 32, counts those that come, waiting or not. Whole warps come together. A constant
- * `id` reserves that barrier alone, a variable one all 16.
- */
-
-/* Comes and waits for the others. */
-DEVICE void barrier_sync(int id, int threads) {
-    asm volatile("barrier.cta.sync.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
-}
-
-/* Comes and goes on; others wait with barrier_sync. */
-DEVICE void barrier_arrive(int id, int threads) {
-    asm volatile("barrier.cta.arrive.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
-}
-
-/* Comes, waits, and tells whether any thread's condition holds. */
-DEVICE bool barrier_or(int id, int threads, bool condition) {
-    u32 any;
-    asm volatile("{.reg .pred p, q;\n\t"
-                 "setp.ne.u32 p, %1, 0;\n\t"
-                 "barrier.cta.red.or.aligned.pred q, %2, %3, p;\n\t"
-                 "selp.u32 %0, 1, 0, q;}"
-                 : "=r"(any)
-                 : "r"((u32)condition), "r"(id), "r"(threads)
-                 : "memory");
-    return any != 0;
 }
 
 #line 2 "templates/ptx/proxy.cuh"
@@ -280,99 +218,62 @@ DEVICE void wgmma_wait_3(void) {
     asm volatile("wgmma.wait_group.sync.aligned 3;" : : : "memory");
 }
 
-#line 4 "templates/ptx/wgmma_rs.cuh"
+#line 4 "templates/ptx/wgmma_ss.cuh"
 
-/* As wgmma_ss_n128, a in registers: row and depth of the warp's 16 x 16 as in mma_m16n8k16_bf16
- * (PTX ISA, "wgmma.mma_async"). */
+/*
+ * d = a * b, or d += a * b when `accumulate`: 64 x 64, depth 16, bf16 in, fp32 accumulation, by
+ * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
+ * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
+ * and at column 8 * (i / 4) + 2 * t + i % 2.
+ */
 // clang-format off
-DEVICE void wgmma_rs_n128_t00(float *d, const u32 *a, u64 b, int accumulate) {
+DEVICE void wgmma_ss_n64_t00(float *d, u64 a, u64 b, int accumulate) {
     asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %69, 0;\n\t"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "setp.ne.s32 p, %34, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+#line 17 "templates/ptx/wgmma_ss.cuh"
                  "%0, %1, %2, %3, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 17 "templates/ptx/wgmma_ss.cuh"
                  "%4, %5, %6, %7, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 17 "templates/ptx/wgmma_ss.cuh"
                  "%8, %9, %10, %11, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 17 "templates/ptx/wgmma_ss.cuh"
                  "%12, %13, %14, %15, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 17 "templates/ptx/wgmma_ss.cuh"
                  "%16, %17, %18, %19, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 17 "templates/ptx/wgmma_ss.cuh"
                  "%20, %21, %22, %23, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 17 "templates/ptx/wgmma_ss.cuh"
                  "%24, %25, %26, %27, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%28, %29, %30, %31, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%32, %33, %34, %35, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%36, %37, %38, %39, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%40, %41, %42, %43, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%44, %45, %46, %47, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%48, %49, %50, %51, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%52, %53, %54, %55, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%56, %57, %58, %59, "
-#line 15 "templates/ptx/wgmma_rs.cuh"
-                 "%60, %61, %62, %63}, "
-                 "{%64, %65, %66, %67}, "
-                 "%68, p, 1, 1, 0;}"
+#line 19 "templates/ptx/wgmma_ss.cuh"
+                 "%28, %29, %30, %31}, "
+                 "%32, %33, p, 1, 1, 0, 0;}"
                  :
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 23 "templates/ptx/wgmma_ss.cuh"
                  "+f"(d[0]), "+f"(d[1]),
                  "+f"(d[2]), "+f"(d[3]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 23 "templates/ptx/wgmma_ss.cuh"
                  "+f"(d[4]), "+f"(d[5]),
                  "+f"(d[6]), "+f"(d[7]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 23 "templates/ptx/wgmma_ss.cuh"
                  "+f"(d[8]), "+f"(d[9]),
                  "+f"(d[10]), "+f"(d[11]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 23 "templates/ptx/wgmma_ss.cuh"
                  "+f"(d[12]), "+f"(d[13]),
                  "+f"(d[14]), "+f"(d[15]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 23 "templates/ptx/wgmma_ss.cuh"
                  "+f"(d[16]), "+f"(d[17]),
                  "+f"(d[18]), "+f"(d[19]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 23 "templates/ptx/wgmma_ss.cuh"
                  "+f"(d[20]), "+f"(d[21]),
                  "+f"(d[22]), "+f"(d[23]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 23 "templates/ptx/wgmma_ss.cuh"
                  "+f"(d[24]), "+f"(d[25]),
                  "+f"(d[26]), "+f"(d[27]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 26 "templates/ptx/wgmma_ss.cuh"
                  "+f"(d[28]), "+f"(d[29]),
-                 "+f"(d[30]), "+f"(d[31]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[32]), "+f"(d[33]),
-                 "+f"(d[34]), "+f"(d[35]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[36]), "+f"(d[37]),
-                 "+f"(d[38]), "+f"(d[39]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[40]), "+f"(d[41]),
-                 "+f"(d[42]), "+f"(d[43]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[44]), "+f"(d[45]),
-                 "+f"(d[46]), "+f"(d[47]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[48]), "+f"(d[49]),
-                 "+f"(d[50]), "+f"(d[51]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[52]), "+f"(d[53]),
-                 "+f"(d[54]), "+f"(d[55]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[56]), "+f"(d[57]),
-                 "+f"(d[58]), "+f"(d[59]),
-#line 23 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[60]), "+f"(d[61]),
-                 "+f"(d[62]), "+f"(d[63])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+                 "+f"(d[30]), "+f"(d[31])
+                 : "l"(a), "l"(b), "r"(accumulate));
 }
 // clang-format on
 
@@ -390,6 +291,14 @@ DEVICE void ring_advance(struct ring_place *place, int size) {
         place->index = 0;
         place->parity ^= 1;
     }
+}
+
+#line 2 "templates/ptx/shared.cuh"
+
+/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
+ * "State Spaces", .shared). */
+DEVICE u32 shared_address(u32 offset) {
+    return (u32)__cvta_generic_to_shared(arena) + offset;
 }
 
 #line 2 "templates/ptx/mbarrier.cuh"
@@ -1358,79 +1267,55 @@ DEVICE void await_tile(int place, int group, u32 *parities) {
     *parities ^= 1u << place;
 }
 
-#line 12 "templates/sparse_scores_fwd.sm90_heads.cu"
+#line 10 "templates/sparse_scores_fwd.sm90.cu"
 /*
- * Attention's probabilities at the selected slots, summed over the heads, with wgmma, for at most
- * 64 heads: heads are the matrices' rows, 128 keys their columns, and Q stays in registers. So each
- * row of Q is read for twice as many columns as with heads as columns, and Q's shared memory is
- * free for the next query's at once. What binds is the energy of the products, so that one math
- * warpgroup is enough. Mathematics and shapes: include/smelt/sparse_scores.h.
+ * Attention's probabilities at the selected slots, summed over the heads, with wgmma: keys are the
+ * matrices' rows, heads their columns, so that no product is padded but to 8 or 16 heads, and a
+ * slot's sum is taken in one thread's registers and over four lanes. Mathematics and shapes:
+ * include/smelt/sparse_scores.h.
  *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Two
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Three
  * warpgroups:
  *
- *   math     S[64, BLOCK_KEYS] = Q K^T of each key block, then the sum over the heads of
- *            exp2(S * scale + offset), over a warp's 16 by shuffles, over the warps by way of SUMS,
- *            to the target
- *   gather   sparse_scores_fwd.gather.cuh, whose head has the barriers and the shared-memory map,
- *            but for
+ *   math     two of them, a query's key blocks in turn: S[BLOCK_KEYS, BLOCK_HEADS] = K Q^T, then
+ *            the sum over the heads of exp2(S * scale + offset), to the target
+ *   gather   sparse_scores_fwd.gather.cuh, whose head has the shared-memory map and the barriers
  *
- *   SUMS [2][4][BLOCK_KEYS] fp32: of the math warpgroup's warps, in turn for every second block
- *
- * Named barrier: 1, the math warpgroup's.
- *
- * Knobs: ring_tiles; legal values and the rule that picks them:
+ * Knobs: ring_tiles, query_buffers; legal values and the rule that picks them:
  * src/codegen/families/sparse_scores_fwd_sm90.c.
  */
 
 enum {
-    MATH_BARRIER = 1, /* a named one */
-    STEPS = DQK / 16,
-    QUERY_FRAGMENTS = STEPS * 4, /* registers */
-    SCORES = BLOCK_KEYS / 2,     /* of a thread: two heads, of every eight keys two */
-    THREAD_KEYS = SCORES / 2,
-    LEFT_KEYS = THREAD_KEYS / 8 /* of a thread, when the warp's heads are summed up */
+    SCORES = BLOCK_HEADS / 2,      /* of a thread */
+    THREAD_HEADS = BLOCK_HEADS / 4 /* two of every eight, at two keys */
 };
 
-/* A query in the registers of a math warpgroup, as its products' first operand. */
-struct query {
-    u32 fragments[QUERY_FRAGMENTS];
-    float offsets[2]; /* of the thread's two heads */
-};
+/* The product's shape: as many columns as heads. */
+// clang-format off
+#line 35 "templates/sparse_scores_fwd.sm90.cu"
+#define multiply_scores wgmma_ss_n64_t00
+#line 37 "templates/sparse_scores_fwd.sm90.cu"
+// clang-format on
 
-/* Takes the query whose Q is in a buffer, which then is free for the next. */
-DEVICE void take_query(struct query *query, int buffer) {
-    const u32 lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
-    const u32 base = shared_address((u32)(QUERY_OFFSET + buffer * QUERY_BYTES)) +
-                     (warp * 16 + lane % 16) * TILE_PITCH + ((lane / 16) ^ (lane % 8)) * 16;
-    const float *const offsets =
-        (const float *)(arena + OFFSETS_OFFSET) + buffer * BLOCK_HEADS + warp * 16 + lane / 4;
-#pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
-        ldmatrix_x4(&query->fragments[step * 4],
-                    (base + (u32)(step / 4 * QUERY_TILE_BYTES)) ^ (u32)(step % 4 * STEP_BYTES));
-    }
-    query->offsets[0] = offsets[0];
-    query->offsets[1] = offsets[8];
-    arrive_warp(barrier_at(QUERY_FREE + buffer), 1);
-}
-
-/* S of a key block whose first tile, at `first`, is there; gives its tiles back. */
-DEVICE void compute_scores(float *s, const u32 *query, int first, u32 *parities) {
+/* S of a key block whose first tile, at `first`, is there; gives its tiles back. `query`: Q's
+ * address. */
+DEVICE void compute_scores(float *s, int first, u32 query, int group, u32 *parities) {
     const u64 ring = shared_descriptor(shared_address((u32)KEYS_OFFSET), 16, ATOM_BYTES, 128);
+    const u64 b = shared_descriptor(query, 16, ATOM_BYTES, 128);
     int place = first, last = first;
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
         if (tile > 0) {
-            await_tile(place, 0, parities);
+            await_tile(place, group, parities);
         }
-        const u64 keys = descriptor_advance(ring, (u32)(place * KEY_TILE_BYTES));
+        const u64 a = descriptor_advance(ring, (u32)(place * KEY_TILE_BYTES));
         fence_proxy_async();
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            wgmma_rs_n128_t00(s, &query[(tile * 4 + k) * 4],
-                              descriptor_advance(keys, (u32)(k * STEP_BYTES)), tile + k > 0);
+            multiply_scores(s, descriptor_advance(a, (u32)(k * STEP_BYTES)),
+                            descriptor_advance(b, (u32)(tile * QUERY_TILE_BYTES + k * STEP_BYTES)),
+                            tile + k > 0);
         }
         wgmma_commit();
         if (tile > 0) {
@@ -1444,77 +1329,67 @@ DEVICE void compute_scores(float *s, const u32 *query, int first, u32 *parities)
     arrive_warp(barrier_at(EMPTY + last), 1);
 }
 
-/* Adds two lanes' sums of 2 * half keys: each is left with half of the keys. */
-DEVICE void exchange_half(float *p, int half, int mask) {
-    const bool upper = threadIdx.x & (u32)mask;
+/* The offsets of this thread's heads. */
+DEVICE void load_offsets(float *offsets, int buffer) {
+    const float *const all = (const float *)(arena + OFFSETS_OFFSET) + buffer * BLOCK_HEADS;
 #pragma unroll
-    for (int i = 0; i < half; ++i) {
-        const float given = upper ? p[i] : p[i + half], kept = upper ? p[i + half] : p[i];
-        p[i] = kept + __shfl_xor_sync((u32)ALL_LANES, given, mask);
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        offsets[k] = all[8 * (k / 2) + (int)(threadIdx.x % 4 * 2) + k % 2];
     }
 }
 
-/* Scores -> the sums of p over the warp's heads, of keys 16 * (lane / 4) + 2 * (lane % 4), the next
- * one, and those 8 further on. */
-DEVICE void sum_warp(float *p, const float *s, const float *offsets, float scale_log2) {
-#pragma unroll
-    for (int i = 0; i < THREAD_KEYS; ++i) {
-        const float *const scores = &s[i / 2 * 4 + i % 2];
-        p[i] = exp2_approximate(fmaf(scores[0], scale_log2, offsets[0])) +
-               exp2_approximate(fmaf(scores[2], scale_log2, offsets[1]));
-    }
-    exchange_half(p, THREAD_KEYS / 2, 16);
-    exchange_half(p, THREAD_KEYS / 4, 8);
-    exchange_half(p, THREAD_KEYS / 8, 4);
-}
-
-/* The warps' sums of a block together, to the target: a slot a thread. `turn`: 0 or 1, of SUMS. */
-DEVICE void store_sums(const struct sparse_scores_fwd_params *params, const float *p,
-                       const struct block_word *word, int turn) {
-    const int thread = (int)threadIdx.x, warp = thread / 32, lane = thread % 32;
-    float *const sums = (float *)(arena + SUMS_OFFSET) + turn * 4 * BLOCK_KEYS;
-#pragma unroll
-    for (int i = 0; i < LEFT_KEYS; ++i) {
-        sums[warp * BLOCK_KEYS + lane / 4 * 16 + lane % 4 * 2 + i / 2 * 8 + i % 2] = p[i];
-    }
-    barrier_sync(MATH_BARRIER, WARPGROUP);
-    const u32 valid = warp < 2    ? warp == 0 ? word->valid[0] : word->valid[1]
-                         : warp == 2 ? word->valid[2]
-                                  : word->valid[3];
-    const float *const mine = sums + thread;
-    const float sum = (mine[0] + mine[BLOCK_KEYS]) + (mine[2 * BLOCK_KEYS] + mine[3 * BLOCK_KEYS]);
-    const int slot = word->slot + thread, batch = query_batch(&params->work, word->query);
-    if (slot < params->work.width) {
-        target_row(params, batch, word->query - batch * params->work.tokens)[slot] =
-            valid >> lane & 1 ? sum : 0.0f;
-    }
-}
-
-/* The math warpgroup. */
-DEVICE void run_math(const struct sparse_scores_fwd_params *params) {
+/* The sums over the heads of p, to the target. */
+DEVICE void store_sums(const struct sparse_scores_fwd_params *params, const float *s,
+                       const float *offsets, const struct block_word *word) {
     const float scale_log2 = params->scale * LOG2_E;
-    struct ring_place buffer = {0, 0};
-    int first = 0, index = 0, turn = 0;
+    float sums[2] = {0.0f, 0.0f}; /* of two keys, over the thread's heads; then over all */
+#pragma unroll
+    for (int k = 0; k < THREAD_HEADS; ++k) {
+        const float *const scores = &s[k / 2 * 4 + k % 2];
+        sums[0] += exp2_approximate(fmaf(scores[0], scale_log2, offsets[k]));
+        sums[1] += exp2_approximate(fmaf(scores[2], scale_log2, offsets[k]));
+    }
+#pragma unroll
+    for (int mask = 1; mask <= 2; mask *= 2) {
+        sums[0] += __shfl_xor_sync((u32)ALL_LANES, sums[0], mask);
+        sums[1] += __shfl_xor_sync((u32)ALL_LANES, sums[1], mask);
+    }
+    const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x % WARPGROUP / 32);
+    const int row = warp * 16 + lane / 4 + 8 * (lane % 2), slot = word->slot + row;
+    const bool valid = (warp < 2 ? word->valid[0] : word->valid[1]) >> row % 32 & 1;
+    if (lane % 4 < 2 && slot < params->work.width) {
+        const int batch = query_batch(&params->work, word->query);
+        target_row(params, batch, word->query - batch * params->work.tokens)[slot] =
+            valid ? lane % 2 == 0 ? sums[0] : sums[1] : 0.0f;
+    }
+}
+
+/* One of the two math warpgroups: every second key block. */
+DEVICE void run_math(const struct sparse_scores_fwd_params *params, int group) {
+    registers_increase(MATH_REGISTERS);
+    struct ring_place next = {0, 0}; /* Q's buffers */
+    int first = group * TILES, index = group, buffer = 0;
     u32 parities = 0;
-    struct query query;
+    float s[SCORES], offsets[THREAD_HEADS];
     for (;;) {
-        float s[SCORES], p[THREAD_KEYS];
-        await_tile(first, 0, &parities);
+        await_tile(first, group, &parities);
         const struct block_word word = *block_word(index);
         if ((int)warp_reduce_or((u32)word.query) < 0) {
             break;
         }
         if (warp_reduce_or((u32)word.opens)) {
-            mbarrier_wait(barrier_at(QUERY_FULL + buffer.index), buffer.parity);
-            take_query(&query, buffer.index);
-            ring_advance(&buffer, QUERY_BUFFERS);
+            mbarrier_wait(barrier_at(QUERY_FULL + next.index), next.parity);
+            buffer = next.index;
+            load_offsets(offsets, buffer);
+            ring_advance(&next, QUERY_BUFFERS);
         }
-        compute_scores(s, query.fragments, first, &parities);
-        sum_warp(p, s, query.offsets, scale_log2);
-        store_sums(params, p, &word, turn);
-        turn ^= 1;
-        first = (first + TILES) % RING_TILES;
-        index = (index + 1) % RING_BLOCKS;
+        const u32 query =
+            warp_reduce_or(shared_address((u32)(QUERY_OFFSET + buffer * QUERY_BYTES)));
+        compute_scores(s, first, query, group, &parities);
+        arrive_warp(barrier_at(QUERY_FREE + buffer), 1);
+        store_sums(params, s, offsets, &word);
+        first = (first + 2 * TILES) % RING_TILES;
+        index = (index + 2) % RING_BLOCKS;
     }
 }
 
@@ -1524,7 +1399,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     initialise();
     const int warpgroup = (int)warp_reduce_or(threadIdx.x / WARPGROUP);
     if (warpgroup < GATHER_WARPGROUP) {
-        run_math(&params);
+        run_math(&params, warpgroup);
     } else {
         run_gather(&params);
     }

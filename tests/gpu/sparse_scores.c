@@ -51,11 +51,14 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     const int repeat = number / 2 / heads / COUNT(widths), mma = number % 2;
     const int topk = topks[(h + 2 * w + 3 * repeat + mma) % COUNT(topks)];
     const int head = suite->quick ? quick_heads[h] : all_heads[h];
+    const int rows = head <= 64 && w % 2 == 1;
     if (repeat >= (suite->quick ? 1 : 2))
         return 0;
     snprintf(one->spec, sizeof one->spec, "sparse_scores:heads=%d,dqk=%d,dv=%d,topk=%d%s%s", head,
              widths[w].dqk, widths[w].dv, topk, (h + w + repeat) % 2 ? ",sink=1" : "",
-             mma ? ",variant=mma" : "");
+             mma    ? ",variant=mma"
+             : rows ? ",orientation=heads"
+                    : "");
     one->sample = suite->quick ? 4 : 24;
     draw_problem(suite, number, topk, &one->problem);
     return 1;

@@ -49,7 +49,6 @@ static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__
         {"blocks", 2, {1, 2}},
         {"query_buffers", 2, {1, 2}},
         {"ring_tiles", 4, {10, 14, 18, 25}},
-        {"orientation", 2, {SMELT__SPARSE_SCORES_HEADS, SMELT__SPARSE_SCORES_KEYS}},
     };
     (void)named;
     for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
