@@ -460,6 +460,16 @@ DEVICE void mbarrier_arrive_remote(u32 cluster_barrier) {
                  : "memory");
 }
 
+/* The same by a thread that gives back what it has read and not written, so that it need not wait
+ * until its writes are seen elsewhere: what it did comes before the arrival for its own block
+ * alone. Who waits for it uses mbarrier_wait_given_back, and may write there, no more. */
+DEVICE void mbarrier_give_back_remote(u32 cluster_barrier) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cluster.b64 _, [%0];"
+                 :
+                 : "r"(cluster_barrier)
+                 : "memory");
+}
+
 /* Whether the phase of that parity is over; acquires what its arrivals released (PTX ISA,
  * "mbarrier.test_wait"). */
 DEVICE bool mbarrier_test(u32 barrier, int parity) {
@@ -493,6 +503,19 @@ DEVICE void mbarrier_wait_cluster(u32 barrier, int parity) {
     do {
         asm volatile("{.reg .pred p;\n\t"
                      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;}"
+                     : "=r"(over)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    } while (!over);
+}
+
+/* The same for mbarrier_give_back_remote: acquires nothing. */
+DEVICE void mbarrier_wait_given_back(u32 barrier, int parity) {
+    u32 over;
+    do {
+        asm volatile("{.reg .pred p;\n\t"
+                     "mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 p, [%1], %2;\n\t"
                      "selp.u32 %0, 1, 0, p;}"
                      : "=r"(over)
                      : "r"(barrier), "r"(parity)
