@@ -114,6 +114,8 @@ static const char *const launches[] = {"topk_select:topk=100", NULL};
 static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
     options->tokens = suite->quick || suite->emulated ? 2 : 40;
     options->rows = suite->emulated ? 33000 : 60000;
+    options->own[WINDOWS] = RANDOM;
+    options->own[VALUES] = 1;
 }
 
 /* ---- what forward must refuse, naming the argument ----------------------------------------------
