@@ -149,7 +149,8 @@ enum kind {
     NO_TARGET,
     BAD_TARGETS,
     INFINITE_TARGET,
-    LARGE_TARGETS,
+    LARGEST_TARGET,
+    LEAST_TARGET,
     TINY_TARGETS,
     NO_WEIGHT,
     NAN_WEIGHT,
@@ -157,6 +158,7 @@ enum kind {
     NEGATIVE_WEIGHT,
     LARGE_SCORES,
     NO_SCORE,
+    NO_SCORE_NO_WEIGHT,
     SOME_NAN_SCORES,
     INFINITE_SCORE,
     KINDS
@@ -172,7 +174,8 @@ static float uniform(struct smelt__random *random) {
     return (float)(smelt__random_next(random) >> 40) * 0x1p-24F;
 }
 
-static float odd_target(enum kind kind, float target, struct smelt__random *random) {
+/* `steps`: from the row's peak. The sum of targets is the largest that counts, or the least. */
+static float odd_target(enum kind kind, float target, int64_t steps, struct smelt__random *random) {
     const int64_t choice = smelt__random_below(random, 4);
     switch (kind) {
     case NO_TARGET:
@@ -181,8 +184,10 @@ static float odd_target(enum kind kind, float target, struct smelt__random *rand
         return choice == 0 ? NAN : choice == 1 ? -target : target;
     case INFINITE_TARGET:
         return choice == 0 ? INFINITY : target;
-    case LARGE_TARGETS:
-        return FLT_MAX;
+    case LARGEST_TARGET:
+        return steps == 0 ? FLT_MAX : 0;
+    case LEAST_TARGET:
+        return steps == 0 ? FLT_MIN : 0;
     case TINY_TARGETS:
         return 0x1p-149F;
     default:
@@ -198,6 +203,7 @@ static float odd_logit(enum kind kind, float logit, int64_t steps, struct smelt_
     case LARGE_SCORES:
         return logit - 100.0F * (float)steps;
     case NO_SCORE:
+    case NO_SCORE_NO_WEIGHT:
         return -INFINITY;
     case SOME_NAN_SCORES:
         return choice == 0 ? NAN : choice == 1 ? -INFINITY : logit;
@@ -211,6 +217,7 @@ static float odd_logit(enum kind kind, float logit, int64_t steps, struct smelt_
 static float odd_weight(enum kind kind, float weight) {
     switch (kind) {
     case NO_WEIGHT:
+    case NO_SCORE_NO_WEIGHT:
         return 0;
     case NAN_WEIGHT:
         return NAN;
@@ -223,6 +230,9 @@ static float odd_weight(enum kind kind, float weight) {
     }
 }
 
+/* What masked slots hold. */
+static const float MASKED_TARGET = 60.0F, MASKED_LOGIT = 9.0F;
+
 /* Attention's probabilities, added up over heads: the logarithms of most are far below the largest.
  * One in eight is 0. */
 static float draw_target(struct smelt__random *random) {
@@ -230,7 +240,8 @@ static float draw_target(struct smelt__random *random) {
     return smelt__random_below(random, 8) ? target : 0.0F;
 }
 
-/* Masked slots hold NaN: who takes one gives himself away. */
+/* Masked slots hold the row's largest numbers, NaN being one that counts as none: who takes one
+ * gives himself away. */
 static void fill_query(struct smelt__problem *problem, int64_t query) {
     const struct smelt__problem_options *const given = &problem->options;
     const enum kind kind = kind_of(given, query);
@@ -247,8 +258,8 @@ static void fill_query(struct smelt__problem *problem, int64_t query) {
                                 ? logf(drawn + 1e-3F) + 0.3F * noise + shift
                                 : 12.0F * noise + shift;
         const int valid = smelt__slots_row(problem, &slots, query, i) >= 0;
-        target[i] = valid ? odd_target(kind, drawn, &random) : NAN;
-        logits[i] = valid ? odd_logit(kind, logit, llabs(i - peak), &random) : NAN;
+        target[i] = valid ? odd_target(kind, drawn, llabs(i - peak), &random) : MASKED_TARGET;
+        logits[i] = valid ? odd_logit(kind, logit, llabs(i - peak), &random) : shift + MASKED_LOGIT;
     }
 }
 

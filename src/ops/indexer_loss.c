@@ -158,7 +158,7 @@ static struct indexer_loss_rows_params rows_params(const smelt_indexer_loss_args
         .target_stride = args->target.strides[0],
         .indices_stride = args->indices.strides[0],
         .topk_length_stride = args->topk_length.strides[0],
-        .grad_stride = args->grad.strides[0],
+        .grad_stride = args->grad.data ? args->grad.strides[0] : 0,
         .queries = (int)args->tokens,
         .rows = (int)args->rows,
         .width = (int)args->width,
