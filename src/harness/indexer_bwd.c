@@ -148,6 +148,16 @@ static float normal(const struct fill *fill, struct smelt__random *random) {
     return smelt__bf16_to_float(fill->normals.values[bits & (SMELT__NORMALS - 1)]);
 }
 
+static int has_slots(const struct smelt__problem *problem, int64_t query) {
+    for (int64_t i = 0; i < problem->options.width; i++)
+        if (smelt__slots_row(problem, &slots, query, i) >= 0)
+            return 1;
+    return 0;
+}
+
+/* Of queries without a valid slot, with adversarial lists: times most elements of q not finite. */
+static const float HUGE_WEIGHT = 3e38F;
+
 /* fp32 with digits that bf16 has not. */
 static void fill_weights(const struct fill *fill, int64_t query) {
     const smelt_indexer_bwd_spec *spec = fill->problem->spec;
@@ -155,8 +165,10 @@ static void fill_weights(const struct fill *fill, int64_t query) {
                      smelt__problem_at(fill->problem, TENSOR(W), query, 0, 0);
     struct smelt__random random =
         smelt__random_at(fill->problem->options.seed, STREAM_W, (uint64_t)query);
+    const int huge = fill->problem->options.lists == SMELT__LISTS_ADVERSARIAL &&
+                     !has_slots(fill->problem, query);
     for (int h = 0; h < spec->heads; h++)
-        w[h] = 0.3F * normal(fill, &random);
+        w[h] = huge ? HUGE_WEIGHT : 0.3F * normal(fill, &random);
 }
 
 /* One in so many is LARGE times as large: a loss's gradients are as uneven. */
