@@ -6,7 +6,7 @@ from sparse_scores import check
 FILES = ("templates/sparse_scores_fwd.mma.cu", "templates/sparse_scores_fwd.heads.cuh")
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("scores-parts", "scores-one")
+COVERAGE = ("scores-parts", "scores-one", "scores-depths")
 
 CONFIGURATIONS = (
     # Two parts of heads; masked slots anywhere, rows that end early.
@@ -21,6 +21,9 @@ CONFIGURATIONS = (
           "variant=mma,block_keys=128,stages=2", schedules=2),
     check("scores-spiky", "heads=24,dqk=64,dv=64,sink=1", "--spiky --queries 4 --lists causal", 130,
           "variant=mma,blocks=2,stages=3", schedules=2),
+    # Warps that share the depth, where shared memory is short.
+    check("scores-depths", "heads=20,dqk=576,dv=512", "--queries 2 --rows 90 --lists random", 40,
+          "variant=mma", arch="sm_86", schedules=2),
     # Every tensor's every dimension reaches past 2^32 elements.
     check("scores-far", "heads=8,dqk=128,dv=64",
           "--far --topk-length --batches 2 --queries 3 --seed 70 --lists random", 100, "variant=mma",
