@@ -12,7 +12,7 @@ def check(name, keys, which, options, **more):
 UNSETTLED = "a grain that is finer or coarser than it need be changes few bits"
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("grains-reach", "grains-bounds", "grains-grains")
+COVERAGE = ("grains-reach", "grains-bounds", "grains-grains", "grains-bounds-large")
 
 NARROW, WIDE = "heads=5,dim=64,topk=100", "heads=3,dim=128,topk=70"
 LISTS = "--strided --queries 19 --rows 60 --seed 70 --lists adversarial"
@@ -25,4 +25,8 @@ CONFIGURATIONS = tuple(
         ("-wide", WIDE, "--queries 40 --rows 50 --lists drift", {"schedules": 2}),
         ("-far", NARROW, "--far --queries 5 --lists random", {"schedules": 1}),
     )
+) + (
+    # More rows than are added up in shared memory.
+    check("grains-bounds-large", NARROW, "bounds", "--queries 3 --rows 17000 --lists random",
+          schedules=1),
 )
