@@ -10,6 +10,7 @@
  *   GROUP_QUERIES                    1  rule     queries of an item
  *   BLOCK_KEYS                      64  rule     KV rows of a key block
  *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
+ *   PAIR                             0  rule     1: two items side by side add up their dKV
  *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once, at least
  * shared memory (offset, bytes)
  *   QUERY_OFFSET                     0    73728  Q

@@ -25,6 +25,9 @@ static const struct smelt__key keys[] = {
     SMELT__KNOB("group", "auto, 1, 2, 4, 8",
                 "queries whose rows share a tile: few heads, with sm90", 1,
                 SMELT__SPARSE_ATTN_BWD_MOST_GROUP),
+    SMELT__KNOB("pairs", "auto, 0, 1",
+                "1: thread blocks of a query's halves add up dkv in pairs: 128 heads, with sm90", 0,
+                1),
     SMELT__KNOB("racecheck", "auto, 0, 1",
                 "1: for compute-sanitizer, every lane arrives at barriers: sm90", 0, 1),
 };
@@ -66,7 +69,7 @@ static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__
 }
 
 static const char *const mma_knobs[] = {"stages", "warps", "blocks", "block_heads", NULL};
-static const char *const sm90_knobs[] = {"group", "racecheck", NULL};
+static const char *const sm90_knobs[] = {"group", "pairs", "racecheck", NULL};
 
 /* The best first. */
 static const struct smelt__variant variants[] = {

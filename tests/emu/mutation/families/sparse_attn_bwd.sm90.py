@@ -35,7 +35,10 @@ CONFIGURATIONS = (
           "--query-list partial --lists adversarial"),
     # Pairs of blocks of heads, whose sums land where P is.
     check("bwd-sm90-halves", "heads=128,dqk=576,dv=512,topk=150", "--queries 6 --rows 200 --lists causal",
-          schedules=2),
+          knobs="pairs=1", schedules=2),
+    # And in landings of their own.
+    check("bwd-sm90-halves-512", "heads=72,dqk=512,dv=512,topk=150", "--queries 5 --rows 200 --lists random",
+          knobs="pairs=1", schedules=2),
     # Nine queries in groups of eight.
     check("bwd-sm90-groups", "heads=7,dqk=576,dv=512,topk=100", "--queries 9 --rows 150 --lists adversarial"),
     check("bwd-sm90-partial", "heads=64,dqk=576,dv=512,topk=140,deterministic=1",
