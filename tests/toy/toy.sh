@@ -33,7 +33,7 @@ expect 'far strides' 0 '0 failed' "$smelt" check --emulate toy:width=9,passes=bo
 expect 'its options are its own' 2 'lists' "$smelt" check --emulate toy:width=77 --lists causal
 expect 'a preset warms it' 0 'toy_scale:width=96,accumulate=1 ' \
     env -u SMELT_CACHE_DISABLE "$smelt" warm --preset glm-5.2 --passes backward --arch sm_80
-expect 'one pass alone: beside the partition and the four of sparse_attn' 0 '7 kernels: ' \
+expect 'one pass alone: beside those of sparse_attn and of what trains the indexer' 0 '13 kernels: ' \
     env -u SMELT_CACHE_DISABLE "$smelt" warm --preset glm-5.2 --passes backward --arch sm_80
 
 # A kernel that forgets the last element, one that writes behind the row, one that forgets to add.
