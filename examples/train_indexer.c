@@ -235,15 +235,15 @@ static void set_backward(struct training *training) {
     *args = (smelt_indexer_bwd_args)SMELT_INDEXER_BWD_ARGS_INIT;
     args->tokens = args->rows = TOKENS;
     args->width = TOPK;
-    args->iq = score->q;
-    args->ik = score->k;
-    args->w = score->weights;
+    args->q = score->q;
+    args->k = score->k;
+    args->weights = score->weights;
     args->indices = score->indices;
     args->topk_length = score->topk_length;
     args->grad.data = device[GRAD];
-    args->diq.data = device[DQ];
-    args->dik_fp32.data = device[DK];
-    args->dw.data = device[DWEIGHTS];
+    args->dq.data = device[DQ];
+    args->dk_fp32.data = device[DK];
+    args->dweights.data = device[DWEIGHTS];
     require(
         smelt_indexer_bwd_backward_workspace(training->differentiate, args, &args->workspace_bytes),
         "workspace");

@@ -6,7 +6,7 @@
 //@use ptx/shared.cuh
 /*
  * Deterministic backward pass of the indexer, second pass: adds up, for each key, what is added to
- * its row of dik at most, in whole units, each group's share rounded up. Integers, so that the
+ * its row of dk at most, in whole units, each group's share rounded up. Integers, so that the
  * order does not matter.
  *
  * A block takes a group at a time, a thread a key; any grid is right. A table of at most BINS rows

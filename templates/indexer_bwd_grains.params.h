@@ -1,23 +1,23 @@
 /*
- * Arguments of the indexer_bwd_grains kernels, which find the grains of dik's rows
+ * Arguments of the indexer_bwd_grains kernels, which find the grains of dk's rows
  * (common/grain.cuh). Included by the host code and, by the generator, by the CUDA source: plain C
  * types only. Strides count elements. See indexer_bwd_main.params.h for groups and lists.
  */
 struct indexer_bwd_grains_params {
-    const void *iq;     /* [tokens, heads, dim] bf16 */
-    const float *w;     /* [tokens, heads] */
-    const int *members; /* [groups, group_queries] */
-    const int *counts;  /* [groups] */
-    const int *keys;    /* [groups, key_stride] no key twice in a list */
-    const float *grads; /* [groups, group_queries, key_stride] */
-    float *reach;     /* [groups, group_queries] what a member adds to a row of dik at most, in any
+    const void *q;        /* [tokens, heads, dim] bf16 */
+    const float *weights; /* [tokens, heads] */
+    const int *members;   /* [groups, group_queries] */
+    const int *counts;    /* [groups] */
+    const int *keys;      /* [groups, key_stride] no key twice in a list */
+    const float *grads;   /* [groups, group_queries, key_stride] */
+    float *reach;     /* [groups, group_queries] what a member adds to a row of dk at most, in any
                          column, for a gradient of 1 */
     float *tops;      /* [top_count] of what is added to a row at once the largest, of some groups
                          each: a block of the pass `reach` writes one */
     unsigned *bounds; /* [rows] sums of what is added, in units; zeros ahead of the pass `bounds` */
     float *grains;    /* [rows] */
-    long long iq_token_stride, iq_head_stride;
-    long long w_token_stride;
+    long long q_token_stride, q_head_stride;
+    long long weights_token_stride;
     int heads, dim; /* dim: 64 or 128 */
     int rows;
     int groups, group_queries, key_stride;

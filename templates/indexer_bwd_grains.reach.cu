@@ -5,9 +5,9 @@
 //@use indexer_bwd_grains.params.h
 /*
  * Deterministic backward pass of the indexer, first pass: what each member of a group adds to a row
- * of dik at most for a gradient of 1, the largest column of sum over h of |w[h]| |iq[h, :]|; and of
- * what is added at once the largest. What is not finite is left out: it gives rows that are not
- * finite either, whatever their grain.
+ * of dk at most for a gradient of 1, the largest column of sum over h of |weights[h]| |q[h, :]|;
+ * and of what is added at once the largest. What is not finite is left out: it gives rows that are
+ * not finite either, whatever their grain.
  *
  * A warp takes a group at a time, a lane four columns; any grid is right.
  *
@@ -21,12 +21,12 @@ DEVICE float find_reach(const struct indexer_bwd_grains_params *params, int quer
     const int column = (int)threadIdx.x % 32 * LANE_COLUMNS;
     const bool present = column < params->dim;
     const char *const rows =
-        (const char *)params->iq + 2 * (query * params->iq_token_stride + (present ? column : 0));
-    const float *const weights = params->w + query * params->w_token_stride;
+        (const char *)params->q + 2 * (query * params->q_token_stride + (present ? column : 0));
+    const float *const weights = params->weights + query * params->weights_token_stride;
     float sums[LANE_COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll 4
     for (int head = 0; head < params->heads; ++head) {
-        const uint2 row = *(const uint2 *)(rows + 2 * (head * params->iq_head_stride));
+        const uint2 row = *(const uint2 *)(rows + 2 * (head * params->q_head_stride));
         const float w = fabsf(weights[head]);
         sums[0] += finite(w * __uint_as_float(row.x << 16 & 0x7fffffffu));
         sums[1] += finite(w * __uint_as_float(row.x & 0x7fff0000u));

@@ -11,8 +11,8 @@
 //@use ptx/thread.cuh
 //@use indexer_bwd_main.params.h
 /*
- * The lightning indexer's backward pass with mma.sync: diq, dw, and what dik's sums are made of.
- * Mathematics and shapes: include/smelt/indexer_bwd.h; what the kernel ahead of it left:
+ * The lightning indexer's backward pass with mma.sync: dq, dweights, and what dk's sums are made
+ * of. Mathematics and shapes: include/smelt/indexer_bwd.h; what the kernel ahead of it left:
  * indexer_bwd_main.params.h.
  *
  * Grid: persistent; a block takes every gridDim.x-th item, from the last ones on. An item is a
@@ -21,13 +21,14 @@
  * rows each; for each block of BLOCK_KEYS keys:
  *
  *   scores  X = Q K^T, a warp's own rows by all keys, in registers. With g a key's gradient for the
- *           row's query and w the row's weight: dw += g max(0, X), and dX = g w where X > 0, else
- * 0, which goes to shared memory and stays in the registers, too: there it is, as it is, dQ [16,
- * DIM] += dX K: the A operand of this product. dQ stays in registers all along dK      [BLOCK_KEYS,
- * DIM] = dX^T Q: units of 32 columns and KEY_TILES tiles of 16 keys, warps in turn, each to global
- * memory from the registers (common/key_units.cuh)
+ *           row's query and w the row's weight: dweights += g max(0, X), and dX = g w where X > 0,
+ *           else 0. dX goes to shared memory, and stays in the registers, too, as the next
+ *           product's A operand
+ *   dQ      [16, DIM] += dX K, of a warp's own rows, in registers all along
+ *   dK      [BLOCK_KEYS, DIM] = dX^T Q: units of 32 columns and KEY_TILES tiles of 16 keys, warps
+ *           in turn, each to global memory from the registers (common/key_units.cuh)
  *
- * So a key that several members have is added to dik once. With DETERMINISTIC what is added is
+ * So a key that several members have is added to dk once. With DETERMINISTIC what is added is
  * rounded before, so that additions are exact (common/grain.cuh).
  *
  * Shared memory (offsets and sizes: the plan above):
@@ -107,7 +108,7 @@ DEVICE int row_head(int row) {
 
 /* ---- copies into shared memory --------------------------------------------------------------- */
 
-/* Starts the copy of the item's rows of iq; rows that are none become zeros. */
+/* Starts the copy of the item's rows of q; rows that are none become zeros. */
 DEVICE void load_queries(const struct indexer_bwd_main_params *params) {
     enum { CHUNKS = ROW_BYTES / CHUNK_BYTES };
     const u32 tile = shared_address(QUERY_OFFSET);
@@ -116,9 +117,9 @@ DEVICE void load_queries(const struct indexer_bwd_main_params *params) {
         const int row = i / CHUNKS, chunk = i % CHUNKS, query = row_query(row);
         const bool present = query >= 0 && row_head(row) < HEADS;
         const i64 from =
-            present ? query * params->iq_token_stride + row_head(row) * params->iq_head_stride : 0;
+            present ? query * params->q_token_stride + row_head(row) * params->q_head_stride : 0;
         cp_async_16(tile + tile_chunk(row, chunk, ROW_BYTES),
-                    (const char *)params->iq + 2 * from + (present ? chunk * CHUNK_BYTES : 0),
+                    (const char *)params->q + 2 * from + (present ? chunk * CHUNK_BYTES : 0),
                     present ? CHUNK_BYTES : 0);
     }
 }
@@ -168,8 +169,8 @@ DEVICE void gather(const struct indexer_bwd_main_params *params, const int *entr
 #pragma unroll
     for (int row = first; row < BLOCK_KEYS; row += GATHER_ROWS) {
         const int key = entries[row];
-        const char *const source = (const char *)params->ik +
-                                   (u64)(u32)(key >= 0 ? key : 0) * params->ik_row_bytes +
+        const char *const source = (const char *)params->k +
+                                   (u64)(u32)(key >= 0 ? key : 0) * params->k_row_bytes +
                                    chunk * CHUNK_BYTES;
         const u32 target = tile + tile_chunk(row, chunk, ROW_BYTES);
 #pragma unroll
@@ -212,7 +213,8 @@ DEVICE void wait_for_block(void) {
     __syncthreads();
 }
 
-/* ---- scores: X, dw and dX -------------------------------------------------------------------- */
+/* ---- scores: X, dweights and dX
+ * -------------------------------------------------------------------- */
 
 /* This warp's first row, and its rows' query among the group's. */
 DEVICE int first_row(void) {
@@ -245,13 +247,13 @@ DEVICE void multiply_scores(float *x, int stage) {
 
 /* What a lane knows of its two rows, 8 apart. */
 struct row_pair {
-    float w[2];
-    float dw[2]; /* sums over this lane's columns */
+    float weight[2];
+    float dweights[2]; /* sums over this lane's columns */
 };
 
-/* x to dX, and its part of dw. */
-DEVICE float weigh(float x, float grad, float w, float *dw) {
-    *dw = fmaf(grad, fmaxf(x, 0.0f), *dw);
+/* x to dX, and its part of dweights. */
+DEVICE float weigh(float x, float grad, float w, float *dweights) {
+    *dweights = fmaf(grad, fmaxf(x, 0.0f), *dweights);
     return x > 0.0f ? grad * w : 0.0f;
 }
 
@@ -265,8 +267,8 @@ DEVICE void weigh_scores(u32 *weights, const float *x, struct row_pair *rows, in
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             const float *const values = &x[n * 4 + row * 2];
-            const float first = weigh(values[0], grad.x, rows->w[row], &rows->dw[row]);
-            const float second = weigh(values[1], grad.y, rows->w[row], &rows->dw[row]);
+            const float first = weigh(values[0], grad.x, rows->weight[row], &rows->dweights[row]);
+            const float second = weigh(values[1], grad.y, rows->weight[row], &rows->dweights[row]);
             weights[n * 2 + row] = pack_bf16x2(first, second);
         }
     }
@@ -317,7 +319,7 @@ DEVICE void stage_dq(const float *dq) {
     }
 }
 
-/* The item's rows of diq to global memory, 16 bytes a thread: the staged ones, or zeros. */
+/* The item's rows of dq to global memory, 16 bytes a thread: the staged ones, or zeros. */
 DEVICE void store_dq(const struct indexer_bwd_main_params *params, bool zeros) {
     enum { CHUNKS = ROW_BYTES / CHUNK_BYTES };
 #pragma unroll 4
@@ -325,8 +327,8 @@ DEVICE void store_dq(const struct indexer_bwd_main_params *params, bool zeros) {
         const int row = i / CHUNKS, chunk = i % CHUNKS, query = row_query(row);
         const uint4 nothing = {0, 0, 0, 0};
         if (query >= 0 && row_head(row) < HEADS) {
-            char *const to = (char *)params->diq + 2 * (query * params->diq_token_stride +
-                                                        row_head(row) * params->diq_head_stride);
+            char *const to = (char *)params->dq + 2 * (query * params->dq_token_stride +
+                                                       row_head(row) * params->dq_head_stride);
             *(uint4 *)(to + chunk * CHUNK_BYTES) =
                 zeros ? nothing
                       : *(const uint4 *)(arena + QUERY_OFFSET + tile_chunk(row, chunk, ROW_BYTES));
@@ -334,26 +336,29 @@ DEVICE void store_dq(const struct indexer_bwd_main_params *params, bool zeros) {
     }
 }
 
-/* ---- weights and dw -------------------------------------------------------------------------- */
+/* ---- weights and dweights
+ * -------------------------------------------------------------------------- */
 
 /* Whether a row is a query's head. */
 DEVICE bool is_row(int row) {
     return row_query(row) >= 0 && row_head(row) < HEADS;
 }
 
-/* This lane's rows' weights; dw begins at 0. */
+/* This lane's rows' weights; dweights begins at 0. */
 DEVICE void begin_rows(const struct indexer_bwd_main_params *params, struct row_pair *rows) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const int row = first_row() + (int)thread_number() % 32 / 4 + i * 8;
-        rows->dw[i] = 0.0f;
-        rows->w[i] =
-            is_row(row) ? params->w[row_query(row) * params->w_token_stride + row_head(row)] : 0.0f;
+        rows->dweights[i] = 0.0f;
+        rows->weight[i] =
+            is_row(row)
+                ? params->weights[row_query(row) * params->weights_token_stride + row_head(row)]
+                : 0.0f;
     }
 }
 
-/* The sums of each quad to dw. */
-DEVICE void store_dw(const struct indexer_bwd_main_params *params, const float *sums) {
+/* The sums of each quad to dweights. */
+DEVICE void store_dweights(const struct indexer_bwd_main_params *params, const float *sums) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const int row = first_row() + (int)thread_number() % 32 / 4 + i * 8;
@@ -361,18 +366,18 @@ DEVICE void store_dw(const struct indexer_bwd_main_params *params, const float *
         sum += __shfl_xor_sync((u32)ALL_LANES, sum, 1);
         sum += __shfl_xor_sync((u32)ALL_LANES, sum, 2);
         if (thread_number() % 4 == 0 && is_row(row)) {
-            params->dw[row_query(row) * params->dw_token_stride + row_head(row)] = sum;
+            params->dweights[row_query(row) * params->dweights_token_stride + row_head(row)] = sum;
         }
     }
 }
 
 /* ---- dK -------------------------------------------------------------------------------------- */
 
-/* The rows of a block's keys in dik, from a column on. */
+/* The rows of a block's keys in dk, from a column on. */
 DEVICE struct unit_rows find_unit_rows(const struct indexer_bwd_main_params *params, int block,
                                        int column) {
     const int place = column + unit_place(false);
-    struct unit_rows rows = {(char *)params->dik + 4 * place, DIM * 4, block_entries(block), false};
+    struct unit_rows rows = {(char *)params->dk + 4 * place, DIM * 4, block_entries(block), false};
     return rows;
 }
 
@@ -420,7 +425,7 @@ DEVICE void add_dk(const struct indexer_bwd_main_params *params, int block) {
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-/* dX of a key block, in WEIGHTS, and its part of dw and dQ. */
+/* dX of a key block, in WEIGHTS, and its part of dweights and dQ. */
 DEVICE void compute_block(float *dq, struct row_pair *rows, int block) {
     float x[SCORE_VALUES];
     u32 weights[SCORE_COLUMNS * 2];
@@ -446,7 +451,7 @@ DEVICE void compute_item(const struct indexer_bwd_main_params *params) {
         __syncthreads();
         add_dk(params, block);
     }
-    store_dw(params, rows.dw);
+    store_dweights(params, rows.dweights);
     __syncthreads();
     stage_dq(dq);
     __syncthreads();
@@ -456,7 +461,7 @@ DEVICE void compute_item(const struct indexer_bwd_main_params *params) {
 /* Zeros, for queries without keys. */
 DEVICE void clear_item(const struct indexer_bwd_main_params *params) {
     const float nothing[2] = {0.0f, 0.0f};
-    store_dw(params, nothing);
+    store_dweights(params, nothing);
     store_dq(params, true);
 }
 

@@ -21,7 +21,7 @@
 //@use ptx/wgmma_ss.cuh n = 64, ta = 0, tb = 0
 //@use indexer_bwd_main.params.h
 /*
- * The indexer's backward pass with wgmma: diq, dw, and the sums of dik.
+ * The indexer's backward pass with wgmma: dq, dweights, and the sums of dk.
  * Mathematics and shapes: include/smelt/indexer_bwd.h; what groups and lists are:
  * indexer_bwd_main.params.h.
  *
@@ -31,13 +31,13 @@
  *
  *   X = Q K^T                         [rows, keys]
  *   dX = grad w where X > 0, else 0
- *   dw += sum over keys of grad max(X, 0)
+ *   dweights += sum over keys of grad max(X, 0)
  *   dQ += dX K                        [rows, DIM], in registers for all of the item
  *   dK  = dX^T Q                      [keys, DIM], of all tiles together: added to the rows in
  *                                     global memory, with DETERMINISTIC rounded before, so that
  *                                     additions are exact (common/grain.cuh)
  *
- * Neighbouring queries share most keys: one addition of a row of dik serves all of a group. A key
+ * Neighbouring queries share most keys: one addition of a row of dk serves all of a group. A key
  * that a query lacks has a grad of 0 there.
  *
  * With GROUP_TILES 2 a list is in sections: keys of the first tile's queries alone, of both tiles',
@@ -48,12 +48,10 @@
  * Grid: one block a multiprocessor, each taking every gridDim.x-th group, from the last ones on.
  * Warpgroups:
  *
- *   scores[t]  of tile t: X, dX, dw, dQ. X of the tile's next block and dQ of this one are in the
- *              tensor cores during the arithmetic of dX
- *   sums       dK in chunks of 32 columns: dX^T as A from registers, two accumulators in turn;
- *              added to global memory from registers
- *   gather     copies keys, their numbers and grads, STAGES blocks ahead; Q by tensor copies, an
- *              item ahead
+ *   scores[t]  of tile t: X, dX, dweights, dQ. X of the tile's next block and dQ of this one are in
+ * the tensor cores during the arithmetic of dX sums       dK in chunks of 32 columns: dX^T as A
+ * from registers, two accumulators in turn; added to global memory from registers gather     copies
+ * keys, their numbers and grads, STAGES blocks ahead; Q by tensor copies, an item ahead
  *
  * What binds: the additions' way out of the multiprocessor (common/row_sums.cuh); all else is to
  * fit beside them.
@@ -254,7 +252,7 @@ DEVICE int fragment_row(int tile) {
 /* Of this thread's two rows. */
 struct rows {
     float weight[2];
-    float dw[2];
+    float dweights[2];
 };
 
 DEVICE void open_rows(struct rows *rows, const struct indexer_bwd_main_params *params, int group,
@@ -264,8 +262,9 @@ DEVICE void open_rows(struct rows *rows, const struct indexer_bwd_main_params *p
         const int row = fragment_row(tile) + 8 * r, head = row % QUERY_ROWS;
         const int query = row_query(params, group, row);
         const bool there = query >= 0 && head < HEADS;
-        rows->weight[r] = there ? params->w[query * params->w_token_stride + head] : 0.0f;
-        rows->dw[r] = 0.0f;
+        rows->weight[r] =
+            there ? params->weights[query * params->weights_token_stride + head] : 0.0f;
+        rows->dweights[r] = 0.0f;
     }
 }
 
@@ -283,7 +282,7 @@ DEVICE void issue_scores(float *x, u64 queries, u32 stage) {
     wgmma_commit();
 }
 
-/* X -> dX in place, and the block's part of dw. */
+/* X -> dX in place, and the block's part of dweights. */
 DEVICE void slopes(float *x, struct rows *rows, u32 stage, int tile) {
     const float2 *const grads = (const float2 *)(arena + GRADS_OFFSET + stage * GRAD_BYTES) +
                                 fragment_row(tile) / QUERY_ROWS * (BLOCK_KEYS / 2) +
@@ -292,8 +291,8 @@ DEVICE void slopes(float *x, struct rows *rows, u32 stage, int tile) {
     for (int i = 0; i < X_VALUES; i += 2) {
         const int r = i / 2 % 2;
         const float2 grad = grads[i / 4 * 4 + (QUERY_ROWS == 8 ? r * (BLOCK_KEYS / 2) : 0)];
-        rows->dw[r] = fmaf(grad.x, fmaxf(x[i], 0.0f), rows->dw[r]);
-        rows->dw[r] = fmaf(grad.y, fmaxf(x[i + 1], 0.0f), rows->dw[r]);
+        rows->dweights[r] = fmaf(grad.x, fmaxf(x[i], 0.0f), rows->dweights[r]);
+        rows->dweights[r] = fmaf(grad.y, fmaxf(x[i + 1], 0.0f), rows->dweights[r]);
         x[i] = x[i] > 0.0f ? grad.x * rows->weight[r] : 0.0f;
         x[i + 1] = x[i + 1] > 0.0f ? grad.y * rows->weight[r] : 0.0f;
     }
@@ -382,7 +381,7 @@ DEVICE void store_row(char *to, const float *dq, int r) {
     }
 }
 
-/* diq and dw of an item's tile. */
+/* dq and dweights of an item's tile. */
 DEVICE void store_rows(const struct indexer_bwd_main_params *params, const float *dq,
                        const struct rows *rows, int group, int tile) {
 #pragma unroll
@@ -390,13 +389,13 @@ DEVICE void store_rows(const struct indexer_bwd_main_params *params, const float
         const int row = fragment_row(tile) + 8 * r, head = row % QUERY_ROWS;
         const i64 query = row_query(params, group, row);
         const bool there = query >= 0 && head < HEADS;
-        const i64 at = query * params->diq_token_stride + head * params->diq_head_stride;
-        store_row(there ? (char *)params->diq + 2 * at + threadIdx.x % 4 * 16 : 0, dq, r);
-        float dw = rows->dw[r];
-        dw += __shfl_xor_sync((u32)ALL_LANES, dw, 1);
-        dw += __shfl_xor_sync((u32)ALL_LANES, dw, 2);
+        const i64 at = query * params->dq_token_stride + head * params->dq_head_stride;
+        store_row(there ? (char *)params->dq + 2 * at + threadIdx.x % 4 * 16 : 0, dq, r);
+        float dweights = rows->dweights[r];
+        dweights += __shfl_xor_sync((u32)ALL_LANES, dweights, 1);
+        dweights += __shfl_xor_sync((u32)ALL_LANES, dweights, 2);
         if (there && threadIdx.x % 4 == 0) {
-            params->dw[query * params->dw_token_stride + head] = dw;
+            params->dweights[query * params->dweights_token_stride + head] = dweights;
         }
     }
 }
@@ -440,7 +439,7 @@ DEVICE void issue_chunk(float *sums, const u32 *dx, u64 queries, int tiles, int 
     wgmma_commit();
 }
 
-/* Where a block's dK goes: this thread's four rows of dik, and their grains. */
+/* Where a block's dK goes: this thread's four rows of dk, and their grains. */
 struct sum_rows {
     char *at[4];
     float grains[4]; /* with DETERMINISTIC */
@@ -457,7 +456,7 @@ DEVICE void take_rows(struct sum_rows *rows, const struct indexer_bwd_main_param
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const int key = numbers[first + 4 * i], row = key < 0 ? numbers[0] : key;
-        rows->at[i] = (char *)params->dik + ((i64)row * DIM + first_sum(threadIdx.x)) * SUM_BYTES;
+        rows->at[i] = (char *)params->dk + ((i64)row * DIM + first_sum(threadIdx.x)) * SUM_BYTES;
         rows->grains[i] = DETERMINISTIC ? params->grains[row] : 0.0f;
     }
 }
@@ -562,7 +561,7 @@ DEVICE void load_queries(const struct indexer_bwd_main_params *params, int group
         const u32 to = queries_at(item, 0) + (u32)(member * QUERY_ROWS * TILE_PITCH);
         for (int column = 0; column < COLUMN_TILES; ++column) {
             tensor_load_3d_hint(shared_address(to + (u32)(column * QUERY_TILE_BYTES)),
-                                &params->iq_map, barrier, column * TILE_COLUMNS,
+                                &params->q_map, barrier, column * TILE_COLUMNS,
                                 query < 0 ? HEADS : 0, query < 0 ? 0 : query, policy);
         }
     }
@@ -577,7 +576,7 @@ DEVICE void fetch_keys(int *own, const int *keys) {
     }
 }
 
-/* Starts the copies of a block: rows of ik, those that are not there becoming zeros; numbers and
+/* Starts the copies of a block: rows of k, those that are not there becoming zeros; numbers and
  * grads, from where they stand in the lists (`keys`, and `grads` of the first member). */
 DEVICE void copy_block(const struct indexer_bwd_main_params *params, const int *own,
                        const int *keys, const float *grads, u32 block) {
@@ -587,8 +586,8 @@ DEVICE void copy_block(const struct indexer_bwd_main_params *params, const int *
                                   row * TILE_PITCH + (piece % 8 ^ row % 8) * 16);
 #pragma unroll
     for (int i = 0; i < THREAD_ROWS; ++i) {
-        const i64 from = own[i] < 0 ? 0 : (i64)own[i] * params->ik_row_bytes + piece * 16;
-        cp_async_16(to + (u32)(i * ROW_STEP * TILE_PITCH), (const char *)params->ik + from,
+        const i64 from = own[i] < 0 ? 0 : (i64)own[i] * params->k_row_bytes + piece * 16;
+        cp_async_16(to + (u32)(i * ROW_STEP * TILE_PITCH), (const char *)params->k + from,
                     own[i] < 0 ? 0 : 16);
     }
     if (thread < GROUP_QUERIES * LIST_PIECES) {

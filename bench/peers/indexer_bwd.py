@@ -7,12 +7,12 @@ compares sampled rows of the gradients with double precision's.
 
 A row's name says its shape: h64-8192-random has 64 heads, 8192 queries and as many keys, 2048 random ones
 a query; drift: nine in ten of them are those of the query before. Several --knobs are several contenders;
---deterministic adds each with deterministic=1, whose dik is made twice and must be the same bits.
+--deterministic adds each with deterministic=1, whose dk is made twice and must be the same bits.
 cuDNN has 64 heads alone; it makes the loss's gradient first, from two matrices of probabilities, which is
 timed with it, and takes bf16 weights. smelt gets the gradient that it made, and the same weights.
 
-"off" is the largest error of a sampled query's diq and of a sampled key's dik, relative to its norm.
-Exit status: 0; 1 when smelt is off by more than 2e-2 or a deterministic dik differs; 3 when there is no
+"off" is the largest error of a sampled query's dq and of a sampled key's dk, relative to its norm.
+Exit status: 0; 1 when smelt is off by more than 2e-2 or a deterministic dk differs; 3 when there is no
 GPU.
 """
 
@@ -54,17 +54,17 @@ class Row(indexer_scores.Row):
         self.flops *= 3
 
     def pairs(self, queries, keys):
-        """g * w * [x > 0] of each head, [n, heads], in double precision, and x."""
+        """g * weights * [x > 0] of each head, [n, heads], in double precision, and x."""
         q, k = self.q[queries].double(), self.k[keys].double()
         return (q * k[:, None]).sum(dim=2), q, k
 
-    def diq(self, query):
+    def dq(self, query):
         keys = self.indices[query].long()
         x, _, k = self.pairs(torch.full_like(keys, query), keys)
         factor = self.grad[query].double()[:, None] * self.weights[query].double() * (x > 0)
         return factor.T @ k
 
-    def dik(self, key):
+    def dk(self, key):
         queries, slots = (self.indices == key).nonzero(as_tuple=True)
         x, q, _ = self.pairs(queries, torch.full_like(queries, key))
         grad = self.grad[queries, slots].double()[:, None]
@@ -78,19 +78,19 @@ class Smelt:
         text = f"indexer_bwd:heads={row.heads},dim={DIM},topk={TOPK}{knobs}"
         self.name, self.deterministic = "smelt" + knobs.replace(",", " ", 1), deterministic
         self.operator = smelt_library.Operator(library, text)
-        self.diq, self.dik = torch.empty_like(row.q), torch.empty_like(row.k)
-        self.dw = torch.empty_like(row.weights)
+        self.dq, self.dk = torch.empty_like(row.q), torch.empty_like(row.k)
+        self.dweights = torch.empty_like(row.weights)
         args = smelt_library.with_size(smelt_library.IndexerBwdArgs)
         args.tokens, args.rows, args.width = row.tokens, row.tokens, TOPK
         for field, tensor in (
-            ("iq", row.q),
-            ("ik", row.k),
-            ("w", row.weights),
+            ("q", row.q),
+            ("k", row.k),
+            ("weights", row.weights),
             ("indices", row.indices),
             ("grad", row.grad),
-            ("diq", self.diq),
-            ("dw", self.dw),
-            ("dik", self.dik),
+            ("dq", self.dq),
+            ("dweights", self.dweights),
+            ("dk", self.dk),
         ):
             getattr(args, field).data = tensor.data_ptr()
         args.workspace_bytes = self.operator.workspace(args, "backward")
@@ -104,9 +104,9 @@ class Smelt:
     def differs(self):
         """Whether a second call gives other bits, of a deterministic one."""
         self.run()
-        first = self.dik.clone()
+        first = self.dk.clone()
         self.run()
-        return self.deterministic and not torch.equal(first.view(torch.int16), self.dik.view(torch.int16))
+        return self.deterministic and not torch.equal(first.view(torch.int16), self.dk.view(torch.int16))
 
 
 class Cudnn:
@@ -128,7 +128,7 @@ class Cudnn:
         self.result = self.wrapper(**self.inputs)
         torch.cuda.synchronize()
         row.grad.copy_(target[0])  # what its first kernel leaves there
-        self.diq, self.dik = self.result["d_index_q"][0].clone(), self.result["d_index_k"][0].clone()
+        self.dq, self.dk = self.result["d_index_q"][0].clone(), self.result["d_index_k"][0].clone()
 
     def run(self):
         self.wrapper(**self.inputs)
@@ -148,12 +148,12 @@ def contenders_of(row, library, options):
 
 
 def off(row, contenders):
-    """The largest errors of each, of diq and of dik."""
+    """The largest errors of each, of dq and of dk."""
     worst = [[0.0, 0.0] for _ in contenders]
     for number in range(0, row.tokens, row.tokens // SAMPLE):
-        for which, right in enumerate((row.diq(number), row.dik(number))):
+        for which, right in enumerate((row.dq(number), row.dk(number))):
             for errors, contender in zip(worst, contenders):
-                got = (contender.diq, contender.dik)[which][number].double()
+                got = (contender.dq, contender.dk)[which][number].double()
                 errors[which] = max(errors[which], float((got - right).norm() / right.norm()))
     return worst
 
@@ -187,13 +187,13 @@ def main():
         same = [not (isinstance(c, Smelt) and c.differs()) for c in contenders]
         errors = off(row, contenders)
         print(row.name)
-        for contender, ms, (diq, dik), bits in zip(contenders, times, errors, same):
+        for contender, ms, (dq, dk), bits in zip(contenders, times, errors, same):
             print(
                 f"  {contender.name:44} {ms:8.4f} ms {row.flops / ms / 1e9:6.1f} TFLOP/s "
-                f"{times[0] / ms:6.3f} x  off {diq:.1e} {dik:.1e}{'' if bits else '  OTHER BITS'}",
+                f"{times[0] / ms:6.3f} x  off {dq:.1e} {dk:.1e}{'' if bits else '  OTHER BITS'}",
                 flush=True,
             )
-            wrong |= isinstance(contender, Smelt) and not (max(diq, dik) < TOLERANCE and bits)
+            wrong |= isinstance(contender, Smelt) and not (max(dq, dk) < TOLERANCE and bits)
         del contenders
     return 1 if wrong else 0
 

@@ -73,17 +73,17 @@ OPERATOR(indexer_scores, INDEXER_SCORES);
 #define ARGS smelt_indexer_bwd_args
 
 static const struct tensor_argument indexer_bwd_tensors[] = {
-    TENSOR(iq, "THD", BF16, ROWS),
-    TENSOR(ik, "SD", BF16, ROWS),
-    TENSOR(w, "TH", FP32, 0),
+    TENSOR(q, "THD", BF16, ROWS),
+    TENSOR(k, "SD", BF16, ROWS),
+    TENSOR(weights, "TH", FP32, 0),
     TENSOR(indices, "TW", INT32, 0),
     TENSOR(topk_length, "T", INT32, OPTIONAL),
     TENSOR(grad, "TW", FP32, 0),
-    TENSOR(diq, "THD", BF16, ROWS),
-    TENSOR(dw, "TH", FP32, 0),
-    TENSOR(dik, "SD", BF16, ROWS | OPTIONAL),
-    TENSOR(dik_fp32, "SD", FP32, ROWS | OPTIONAL),
-    TENSOR(dik_sum, "SD", FP32, ROWS | OPTIONAL),
+    TENSOR(dq, "THD", BF16, ROWS),
+    TENSOR(dweights, "TH", FP32, 0),
+    TENSOR(dk, "SD", BF16, ROWS | OPTIONAL),
+    TENSOR(dk_fp32, "SD", FP32, ROWS | OPTIONAL),
+    TENSOR(dk_sum, "SD", FP32, ROWS | OPTIONAL),
 };
 static const struct scalar_argument indexer_bwd_scalars[] = {SCALAR(free_multiprocessors, INT)};
 static const struct extent_argument indexer_bwd_extents[] = {EXTENT('T', tokens), EXTENT('S', rows),

@@ -105,14 +105,14 @@ static int trial(const void *spec, int number, struct smelt__problem_options *as
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-enum { STREAM_IQ = 1, STREAM_IK, STREAM_W, STREAM_GRAD, STREAM_SUM, STREAM_ZERO };
+enum { STREAM_Q = 1, STREAM_K, STREAM_WEIGHTS, STREAM_GRAD, STREAM_SUM, STREAM_ZERO };
 
 /* One key in so many is zeros, with adversarial lists: its x is exactly 0. */
 enum { ZERO_ONE_IN = 8 };
 
-static struct smelt__key_rows dik_rows(const struct smelt__problem *problem) {
+static struct smelt__key_rows dk_rows(const struct smelt__problem *problem) {
     const smelt_indexer_bwd_spec *spec = problem->spec;
-    return (struct smelt__key_rows){TENSOR(DIK), TENSOR(DIK_FP32), TENSOR(DIK_SUM), spec->dim};
+    return (struct smelt__key_rows){TENSOR(DK), TENSOR(DK_FP32), TENSOR(DK_SUM), spec->dim};
 }
 
 static void shape(struct smelt__problem *problem) {
@@ -132,9 +132,9 @@ static void shape(struct smelt__problem *problem) {
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {
-    const struct smelt__key_rows dik = dik_rows(problem);
+    const struct smelt__key_rows dk = dk_rows(problem);
     return tensor == TENSOR(TOPK_LENGTH) ? problem->options.topk_length
-                                         : smelt__key_rows_given(problem, &dik, tensor);
+                                         : smelt__key_rows_given(problem, &dk, tensor);
 }
 
 struct fill {
@@ -161,14 +161,14 @@ static const float HUGE_WEIGHT = 3e38F;
 /* fp32 with digits that bf16 has not. */
 static void fill_weights(const struct fill *fill, int64_t query) {
     const smelt_indexer_bwd_spec *spec = fill->problem->spec;
-    float *const w = (float *)smelt__problem_data(fill->problem, TENSOR(W)) +
-                     smelt__problem_at(fill->problem, TENSOR(W), query, 0, 0);
+    float *const weights = (float *)smelt__problem_data(fill->problem, TENSOR(WEIGHTS)) +
+                           smelt__problem_at(fill->problem, TENSOR(WEIGHTS), query, 0, 0);
     struct smelt__random random =
-        smelt__random_at(fill->problem->options.seed, STREAM_W, (uint64_t)query);
+        smelt__random_at(fill->problem->options.seed, STREAM_WEIGHTS, (uint64_t)query);
     const int huge = fill->problem->options.lists == SMELT__LISTS_ADVERSARIAL &&
                      !has_slots(fill->problem, query);
     for (int h = 0; h < spec->heads; h++)
-        w[h] = huge ? HUGE_WEIGHT : 0.3F * normal(fill, &random);
+        weights[h] = huge ? HUGE_WEIGHT : 0.3F * normal(fill, &random);
 }
 
 /* One in so many is LARGE times as large: a loss's gradients are as uneven. */
@@ -193,10 +193,10 @@ static void fill_queries(void *user, int64_t begin, int64_t end) {
     const smelt_indexer_bwd_spec *spec = fill->problem->spec;
     for (int64_t query = begin; query < end; query++) {
         for (int h = 0; h < spec->heads; h++)
-            smelt__normals_row(&fill->normals, fill->problem->options.seed, STREAM_IQ,
+            smelt__normals_row(&fill->normals, fill->problem->options.seed, STREAM_Q,
                                (uint64_t)query * (uint64_t)spec->heads + (uint64_t)h,
-                               (uint16_t *)smelt__problem_data(fill->problem, TENSOR(IQ)) +
-                                   smelt__problem_at(fill->problem, TENSOR(IQ), query, h, 0),
+                               (uint16_t *)smelt__problem_data(fill->problem, TENSOR(Q)) +
+                                   smelt__problem_at(fill->problem, TENSOR(Q), query, h, 0),
                                spec->dim);
         fill_weights(fill, query);
         fill_grads(fill, query);
@@ -214,9 +214,9 @@ static void fill_keys(void *user, int64_t begin, int64_t end) {
     const struct fill *fill = user;
     const smelt_indexer_bwd_spec *spec = fill->problem->spec;
     for (int64_t key = begin; key < end; key++) {
-        uint16_t *const row = (uint16_t *)smelt__problem_data(fill->problem, TENSOR(IK)) +
-                              smelt__problem_at(fill->problem, TENSOR(IK), key, 0, 0);
-        smelt__normals_row(&fill->normals, fill->problem->options.seed, STREAM_IK, (uint64_t)key,
+        uint16_t *const row = (uint16_t *)smelt__problem_data(fill->problem, TENSOR(K)) +
+                              smelt__problem_at(fill->problem, TENSOR(K), key, 0, 0);
+        smelt__normals_row(&fill->normals, fill->problem->options.seed, STREAM_K, (uint64_t)key,
                            row, spec->dim);
         if (!fill->used[key])
             memset(row, 0xff, (size_t)spec->dim * sizeof *row); /* NaN */
@@ -226,7 +226,7 @@ static void fill_keys(void *user, int64_t begin, int64_t end) {
 }
 
 static int fill(struct smelt__problem *problem) {
-    const struct smelt__key_rows dik = dik_rows(problem);
+    const struct smelt__key_rows dk = dk_rows(problem);
     struct fill *const fill = malloc(sizeof *fill);
     uint8_t *const used = calloc((size_t)problem->options.rows + 1, 1);
     const int failed = !fill || !used;
@@ -242,19 +242,19 @@ static int fill(struct smelt__problem *problem) {
     }
     free(fill);
     free(used);
-    return failed ? -1 : smelt__key_rows_fill(problem, &dik, STREAM_SUM);
+    return failed ? -1 : smelt__key_rows_fill(problem, &dk, STREAM_SUM);
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
     const smelt_indexer_bwd_spec *spec = problem->spec;
-    const struct smelt__key_rows dik = dik_rows(problem);
+    const struct smelt__key_rows dk = dk_rows(problem);
     for (int64_t query = 0; query < problem->extents[TENSOR(T)]; query++) {
         for (int h = 0; h < spec->heads; h++) {
-            smelt__touch_row(footprints, TENSOR(IQ), query, h, 0);
-            smelt__touch_row(footprints, TENSOR(DIQ), query, h, 0);
+            smelt__touch_row(footprints, TENSOR(Q), query, h, 0);
+            smelt__touch_row(footprints, TENSOR(DQ), query, h, 0);
         }
-        smelt__touch_row(footprints, TENSOR(W), query, 0, 0);
-        smelt__touch_row(footprints, TENSOR(DW), query, 0, 0);
+        smelt__touch_row(footprints, TENSOR(WEIGHTS), query, 0, 0);
+        smelt__touch_row(footprints, TENSOR(DWEIGHTS), query, 0, 0);
         if (!footprints->inputs)
             continue;
         smelt__slots_touch(problem, &slots, query, footprints);
@@ -262,23 +262,23 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
             const int64_t row = smelt__slots_row(problem, &slots, query, i);
             if (row < 0)
                 continue;
-            smelt__touch_row(footprints, TENSOR(IK), row, 0, 0);
+            smelt__touch_row(footprints, TENSOR(K), row, 0, 0);
             smelt__touch(footprints, TENSOR(GRAD),
                          smelt__problem_at(problem, TENSOR(GRAD), query, 0, 0) + i, 1);
         }
     }
-    smelt__key_rows_touch(problem, &dik, footprints);
+    smelt__key_rows_touch(problem, &dk, footprints);
 }
 
-/* diq and dw are; dik's sums are taken in any order unless the operator is deterministic. */
+/* dq and dweights are; dk's sums are taken in any order unless the operator is deterministic. */
 static int reproducible(const struct smelt__problem *problem, int tensor) {
     const smelt_indexer_bwd_spec *spec = problem->spec;
-    return spec->deterministic || tensor == TENSOR(DIQ) || tensor == TENSOR(DW);
+    return spec->deterministic || tensor == TENSOR(DQ) || tensor == TENSOR(DWEIGHTS);
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-/* Three products of each slot's key with each head; what goes over all of dik. */
+/* Three products of each slot's key with each head; what goes over all of dk. */
 static double multiplications(const void *spec, const struct smelt__problem_options *asked) {
     const smelt_indexer_bwd_spec *indexer = spec;
     const double pairs = (double)(asked->batches * asked->tokens * asked->width);
@@ -310,16 +310,16 @@ static void tiny(void *args) {
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-enum { DW = SMELT__GRAD_METRICS, QUERY_METRICS };
+enum { DWEIGHTS = SMELT__GRAD_METRICS, QUERY_METRICS };
 
 static const struct smelt__metric query_metrics[QUERY_METRICS] = {
-    SMELT__GRAD_METRIC_ROWS("diq"),
-    [DW] = {"relative_error", "dw", "dw, relative",
-            "error of dw, relative to the sum of its terms' sizes,", SMELT__LARGEST},
+    SMELT__GRAD_METRIC_ROWS("dq"),
+    [DWEIGHTS] = {"relative_error", "dweights", "dweights, relative",
+                  "error of dweights, relative to the sum of its terms' sizes,", SMELT__LARGEST},
 };
 
 static const struct smelt__metric key_metrics[SMELT__GRAD_METRICS] = {
-    SMELT__GRAD_METRIC_ROWS("dik"),
+    SMELT__GRAD_METRIC_ROWS("dk"),
 };
 
 /* fp32 sums of fp32 products. */
@@ -333,9 +333,12 @@ static smelt_indexer_bwd_args inputs_of(const struct smelt__problem *problem) {
     const struct {
         smelt_const_tensor *tensor;
         int row;
-    } inputs[] = {{&args.iq, TENSOR(IQ)},     {&args.ik, TENSOR(IK)},
-                  {&args.w, TENSOR(W)},       {&args.indices, TENSOR(INDICES)},
-                  {&args.grad, TENSOR(GRAD)}, {&args.topk_length, TENSOR(TOPK_LENGTH)}};
+    } inputs[] = {{&args.q, TENSOR(Q)},
+                  {&args.k, TENSOR(K)},
+                  {&args.weights, TENSOR(WEIGHTS)},
+                  {&args.indices, TENSOR(INDICES)},
+                  {&args.grad, TENSOR(GRAD)},
+                  {&args.topk_length, TENSOR(TOPK_LENGTH)}};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         memcpy(inputs[i].tensor->strides, problem->layout[inputs[i].row].strides,
                sizeof inputs[i].tensor->strides);
@@ -366,20 +369,20 @@ static struct smelt__expected_row expected_of(const smelt_indexer_bwd_spec *spec
 static void compare_head(const struct smelt__placed *placed, const smelt_indexer_bwd_args *args,
                          int64_t query, int head, double *memory, struct smelt__finding *finding) {
     const smelt_indexer_bwd_spec *spec = placed->problem->spec;
-    const uint16_t *const diq = smelt__placed_row(placed, TENSOR(DIQ), query, head, 0);
-    const float *const dw = smelt__placed_row(placed, TENSOR(DW), query, 0, 0);
+    const uint16_t *const dq = smelt__placed_row(placed, TENSOR(DQ), query, head, 0);
+    const float *const dweights = smelt__placed_row(placed, TENSOR(DWEIGHTS), query, 0, 0);
     struct smelt__indexer_bwd_row row = {.grads = memory};
-    double *const got = memory + spec->dim, expected_dw, terms;
-    if (smelt__indexer_bwd_head(spec, args, query, head, &row, &expected_dw, &terms)) {
+    double *const got = memory + spec->dim, expected_dweights, terms;
+    if (smelt__indexer_bwd_head(spec, args, query, head, &row, &expected_dweights, &terms)) {
         finding->wrong = OUT_OF_MEMORY;
         return;
     }
     for (int d = 0; d < spec->dim; d++)
-        got[d] = (double)smelt__bf16_to_float(diq[d]);
+        got[d] = (double)smelt__bf16_to_float(dq[d]);
     const struct smelt__expected_row expected = expected_of(spec, &row);
     smelt__grad_row_compare(got, &expected, head, finding);
-    const double error = fabs((double)dw[head] - expected_dw);
-    smelt__finding_enlarge(finding, DW, error > 0 || isnan(error) ? error / terms : 0, head);
+    const double error = fabs((double)dweights[head] - expected_dweights);
+    smelt__finding_enlarge(finding, DWEIGHTS, error > 0 || isnan(error) ? error / terms : 0, head);
 }
 
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
@@ -399,14 +402,14 @@ static void judge_queries(const struct smelt__problem *problem, int64_t compared
                           struct smelt__metric_result *results) {
     const smelt_indexer_bwd_spec *spec = problem->spec;
     smelt__grad_rows_judge((double)compared * spec->heads, 0, results);
-    results[DW].bar = DW_TOLERANCE;
+    results[DWEIGHTS].bar = DW_TOLERANCE;
 }
 
 static void compare_key(const struct smelt__placed *placed, const void *prepared, int64_t key,
                         struct smelt__finding *finding) {
     const smelt_indexer_bwd_spec *spec = placed->problem->spec;
     const smelt_indexer_bwd_args args = inputs_of(placed->problem);
-    const struct smelt__key_rows rows = dik_rows(placed->problem);
+    const struct smelt__key_rows rows = dk_rows(placed->problem);
     double *const memory = malloc(2 * (size_t)spec->dim * sizeof *memory);
     struct smelt__indexer_bwd_row row = {.grads = memory};
     (void)prepared;

@@ -26,7 +26,7 @@ enum {
     MOST_EXACT_GROUPS = 1 << 21 /* whose addends' rounding has room in a bound */
 };
 
-/* Rows of ik above which lists are put into ascending order: from there on dik's sums and ik no
+/* Rows of k above which lists are put into ascending order: from there on dk's sums and k no
  * longer stay in the L2 cache together. */
 static const int64_t ASCENDING_ROWS = 49152;
 
@@ -158,11 +158,11 @@ struct layout {
     size_t members, runs, list_values;
     size_t reach, tops, grains;
     size_t bounds; /* ahead of the sums: zeroed together */
-    struct smelt__key_grads_layout dik;
+    struct smelt__key_grads_layout dk;
     size_t bytes; /* of all */
 };
 
-/* dik's sums: in deterministic mode, too, they are added to, since additions are exact. */
+/* dk's sums: in deterministic mode, too, they are added to, since additions are exact. */
 static struct smelt__key_grads_shape shape_of(const smelt_indexer_bwd *indexer) {
     return (struct smelt__key_grads_shape){.columns = indexer->dim, .head_blocks = 1};
 }
@@ -173,18 +173,18 @@ static struct layout find_layout(const smelt_indexer_bwd *indexer,
     const int64_t groups = smelt__divide_up(args->tokens, indexer->group_queries);
     const int64_t entries = groups * indexer->group_queries;
     struct layout layout = {0};
-    layout.dik.groups = groups;
-    layout.dik.key_count = args->rows;
-    layout.dik.key_stride =
+    layout.dk.groups = groups;
+    layout.dk.key_count = args->rows;
+    layout.dk.key_stride =
         (int)(smelt__divide_up(args->width * indexer->group_queries, KEY_STEP) * KEY_STEP);
     layout.members = smelt__workspace_place(&layout.bytes, entries, sizeof(int));
-    layout.dik.counts = smelt__workspace_place(&layout.bytes, groups, sizeof(int));
+    layout.dk.counts = smelt__workspace_place(&layout.bytes, groups, sizeof(int));
     layout.runs = smelt__workspace_place(&layout.bytes, indexer->group_tiles > 1 ? groups : 0,
                                          2 * sizeof(int));
-    layout.dik.keys =
-        smelt__workspace_place(&layout.bytes, groups * layout.dik.key_stride, sizeof(int));
+    layout.dk.keys =
+        smelt__workspace_place(&layout.bytes, groups * layout.dk.key_stride, sizeof(int));
     layout.list_values =
-        smelt__workspace_place(&layout.bytes, entries * layout.dik.key_stride, sizeof(float));
+        smelt__workspace_place(&layout.bytes, entries * layout.dk.key_stride, sizeof(float));
     if (indexer->deterministic) {
         layout.reach = smelt__workspace_place(&layout.bytes, entries, sizeof(float));
         layout.tops = smelt__workspace_place(&layout.bytes, TOPS, sizeof(float));
@@ -192,7 +192,7 @@ static struct layout find_layout(const smelt_indexer_bwd *indexer,
     }
     layout.bounds = smelt__workspace_place(&layout.bytes, indexer->deterministic ? args->rows : 0,
                                            sizeof(unsigned));
-    smelt__key_grads_place(&shape, 0, &layout.bytes, &layout.dik);
+    smelt__key_grads_place(&shape, 0, &layout.bytes, &layout.dk);
     return layout;
 }
 
@@ -203,17 +203,17 @@ static smelt_status check_tokens(const smelt_indexer_bwd *indexer, int64_t token
         return SMELT_OK;
     return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                        "tokens = %" PRId64 " is too large for deterministic=1, which adds up to "
-                       "%" PRId64 " queries exactly; split the call, and let dik_sum add the parts",
+                       "%" PRId64 " queries exactly; split the call, and let dk_sum add the parts",
                        tokens, most);
 }
 
-/* Exactly one kind of dik. */
+/* Exactly one kind of dk. */
 static smelt_status check_outputs(const smelt_indexer_bwd_args *args) {
-    const int kinds = !!args->dik.data + !!args->dik_fp32.data + !!args->dik_sum.data;
+    const int kinds = !!args->dk.data + !!args->dk_fp32.data + !!args->dk_sum.data;
     if (kinds == 1 || (kinds == 0 && args->rows == 0))
         return SMELT_OK;
     return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                       "%s of dik, dik_fp32 and dik_sum %s given; give exactly one: bf16, fp32, or "
+                       "%s of dk, dk_fp32 and dk_sum %s given; give exactly one: bf16, fp32, or "
                        "fp32 to be added to",
                        kinds ? "several" : "none", kinds ? "are" : "is");
 }
@@ -243,7 +243,7 @@ static smelt_status check_args(const smelt_indexer_bwd *indexer, smelt_indexer_b
                                         SMELT__BACKWARD_ALIGNMENT,
                                         "smelt_indexer_bwd_backward_workspace");
     return status == SMELT_OK ? smelt__operator_check_grid(&indexer->kernels, SMELT_PASS_BACKWARD,
-                                                           layout->dik.groups)
+                                                           layout->dk.groups)
                               : status;
 }
 
@@ -303,11 +303,11 @@ static smelt_status launch_lists(const struct call *call) {
                 .query_capacity = (int)args->tokens,
             },
         .members = at(call, layout->members),
-        .counts = at(call, layout->dik.counts),
-        .keys = at(call, layout->dik.keys),
-        .groups = (int)layout->dik.groups,
+        .counts = at(call, layout->dk.counts),
+        .keys = at(call, layout->dk.keys),
+        .groups = (int)layout->dk.groups,
         .group_queries = indexer->group_queries,
-        .key_stride = layout->dik.key_stride,
+        .key_stride = layout->dk.key_stride,
         .topk = (int)args->width,
         .ascending = indexer->deterministic || args->rows > ASCENDING_ROWS,
         .slot_values = args->grad.data,
@@ -317,7 +317,7 @@ static smelt_status launch_lists(const struct call *call) {
     };
     const struct smelt__kernel *kernel = kernel_of(indexer, SMELT__INDEXER_BWD_GROUP);
     return launch(call, SMELT__INDEXER_BWD_GROUP,
-                  smelt__blocks_for(kernel, layout->dik.groups, kernel->most_blocks), &params);
+                  smelt__blocks_for(kernel, layout->dk.groups, kernel->most_blocks), &params);
 }
 
 /* An addend's most bits such that those of all groups together have BOUND_BITS. */
@@ -328,34 +328,34 @@ static int unit_bits(int64_t groups) {
     return bits;
 }
 
-/* By what is rounded what is added to each row of dik. */
+/* By what is rounded what is added to each row of dk. */
 static smelt_status launch_grains(const struct call *call) {
     const smelt_indexer_bwd *indexer = call->indexer;
     const smelt_indexer_bwd_args *args = call->args;
     const struct layout *layout = &call->layout;
     const struct smelt__kernel *const reach = kernel_of(indexer, SMELT__INDEXER_BWD_REACH);
-    const int64_t groups = layout->dik.groups, most = reach->resident_blocks;
+    const int64_t groups = layout->dk.groups, most = reach->resident_blocks;
     const int64_t blocks = groups < most ? groups : most;
     const struct indexer_bwd_grains_params params = {
-        .iq = args->iq.data,
-        .w = args->w.data,
+        .q = args->q.data,
+        .weights = args->weights.data,
         .members = at(call, layout->members),
-        .counts = at(call, layout->dik.counts),
-        .keys = at(call, layout->dik.keys),
+        .counts = at(call, layout->dk.counts),
+        .keys = at(call, layout->dk.keys),
         .grads = at(call, layout->list_values),
         .reach = at(call, layout->reach),
         .tops = at(call, layout->tops),
         .bounds = at(call, layout->bounds),
         .grains = at(call, layout->grains),
-        .iq_token_stride = args->iq.strides[0],
-        .iq_head_stride = args->iq.strides[1],
-        .w_token_stride = args->w.strides[0],
+        .q_token_stride = args->q.strides[0],
+        .q_head_stride = args->q.strides[1],
+        .weights_token_stride = args->weights.strides[0],
         .heads = indexer->heads,
         .dim = indexer->dim,
         .rows = (int)args->rows,
         .groups = (int)groups,
         .group_queries = indexer->group_queries,
-        .key_stride = layout->dik.key_stride,
+        .key_stride = layout->dk.key_stride,
         .top_count = (int)(blocks < TOPS ? blocks : TOPS),
         .bits = unit_bits(groups),
     };
@@ -367,13 +367,13 @@ static smelt_status launch_grains(const struct call *call) {
     return status == SMELT_OK ? launch(call, SMELT__INDEXER_BWD_GRAINS, blocks, &params) : status;
 }
 
-/* iq, boxes of one query. */
+/* q, boxes of one query. */
 static smelt_status make_map(const struct call *call, struct tensor_map *map) {
     const smelt_indexer_bwd *indexer = call->indexer;
     const smelt_indexer_bwd_args *args = call->args;
     const int64_t extents[] = {indexer->dim, indexer->heads, args->tokens};
     struct smelt__tensor_box box = {
-        .data = args->iq.data,
+        .data = args->q.data,
         .element = SMELT__MAP_BF16,
         .swizzle = SMELT__MAP_SWIZZLE_128,
         .dimensions = 3,
@@ -383,13 +383,13 @@ static smelt_status make_map(const struct call *call, struct tensor_map *map) {
     for (int i = 0; i < 3; i++)
         box.extents[i] = (uint64_t)extents[i];
     for (int i = 1; i < 3; i++) {
-        const int64_t stride = extents[i] > 1 ? args->iq.strides[2 - i] * 2 : SMELT__ROW_BYTES;
+        const int64_t stride = extents[i] > 1 ? args->q.strides[2 - i] * 2 : SMELT__ROW_BYTES;
         if (stride >> MOST_MAP_STRIDE_BITS)
             return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                               "iq.strides[%d] = %" PRId64 " is too large for this kernel: strides "
+                               "q.strides[%d] = %" PRId64 " is too large for this kernel: strides "
                                "must stay below 2^%d elements; make the operator with "
                                "main.variant=mma",
-                               2 - i, args->iq.strides[2 - i], MOST_MAP_STRIDE_BITS - 1);
+                               2 - i, args->q.strides[2 - i], MOST_MAP_STRIDE_BITS - 1);
         box.strides[i] = (uint64_t)stride;
     }
     return smelt__tensor_map_make(indexer->kernels.context, &box, map);
@@ -405,30 +405,30 @@ static smelt_status fill_main(const struct call *call, struct indexer_bwd_main_p
     const smelt_indexer_bwd_args *args = call->args;
     const struct layout *layout = &call->layout;
     *params = (struct indexer_bwd_main_params){
-        .iq = args->iq.data,
-        .ik = args->ik.data,
-        .w = args->w.data,
+        .q = args->q.data,
+        .k = args->k.data,
+        .weights = args->weights.data,
         .members = at(call, layout->members),
-        .counts = at(call, layout->dik.counts),
+        .counts = at(call, layout->dk.counts),
         .runs = call->indexer->group_tiles > 1 ? at(call, layout->runs) : NULL,
-        .keys = at(call, layout->dik.keys),
+        .keys = at(call, layout->dk.keys),
         .grads = at(call, layout->list_values),
-        .diq = args->diq.data,
-        .dw = args->dw.data,
-        .dik = at(call, layout->dik.sums),
+        .dq = args->dq.data,
+        .dweights = args->dweights.data,
+        .dk = at(call, layout->dk.sums),
         .grains = at(call, layout->grains),
-        .iq_token_stride = args->iq.strides[0],
-        .iq_head_stride = args->iq.strides[1],
-        .w_token_stride = args->w.strides[0],
-        .diq_token_stride = args->diq.strides[0],
-        .diq_head_stride = args->diq.strides[1],
-        .dw_token_stride = args->dw.strides[0],
-        .ik_row_bytes = args->rows > 1 ? (unsigned)(args->ik.strides[0] * 2) : 0,
+        .q_token_stride = args->q.strides[0],
+        .q_head_stride = args->q.strides[1],
+        .weights_token_stride = args->weights.strides[0],
+        .dq_token_stride = args->dq.strides[0],
+        .dq_head_stride = args->dq.strides[1],
+        .dweights_token_stride = args->dweights.strides[0],
+        .k_row_bytes = args->rows > 1 ? (unsigned)(args->k.strides[0] * 2) : 0,
         .tokens = (int)args->tokens,
         .rows = (int)args->rows,
-        .key_stride = layout->dik.key_stride,
+        .key_stride = layout->dk.key_stride,
     };
-    return call->indexer->tensor_maps ? make_map(call, &params->iq_map) : SMELT_OK;
+    return call->indexer->tensor_maps ? make_map(call, &params->q_map) : SMELT_OK;
 }
 
 /* As smelt__key_grads_call has it. */
@@ -445,12 +445,12 @@ static smelt_status launch_groups(const void *user, const struct smelt__key_grad
                   &params);
 }
 
-static struct smelt__key_grads_call dik_of(const struct call *call) {
+static struct smelt__key_grads_call dk_of(const struct call *call) {
     const smelt_indexer_bwd *indexer = call->indexer;
     return (struct smelt__key_grads_call){
         .context = indexer->kernels.context,
         .shape = shape_of(indexer),
-        .layout = &call->layout.dik,
+        .layout = &call->layout.dk,
         .finish = kernel_of(indexer, SMELT__INDEXER_BWD_FINISH),
         .workspace = call->args->workspace,
         .launch_groups = launch_groups,
@@ -458,38 +458,38 @@ static struct smelt__key_grads_call dik_of(const struct call *call) {
     };
 }
 
-/* diq and dw, and the sums of dik. */
+/* dq and dweights, and the sums of dk. */
 static smelt_status launch_main(const struct call *call) {
-    struct smelt__key_grads_call dik = dik_of(call);
+    struct smelt__key_grads_call dk = dk_of(call);
     struct main_launch main = {.call = call};
     smelt_status status = fill_main(call, &main.params);
-    dik.user = &main;
-    return status == SMELT_OK ? smelt__key_grads_launch(&dik) : status;
+    dk.user = &main;
+    return status == SMELT_OK ? smelt__key_grads_launch(&dk) : status;
 }
 
-/* The caller's dik. */
+/* The caller's dk. */
 static smelt_status launch_finish(const struct call *call) {
     const smelt_indexer_bwd_args *args = call->args;
-    const struct smelt__key_grads_call dik = dik_of(call);
-    const smelt_tensor *tensor = args->dik.data        ? &args->dik
-                                 : args->dik_fp32.data ? &args->dik_fp32
-                                                       : &args->dik_sum;
+    const struct smelt__key_grads_call dk = dk_of(call);
+    const smelt_tensor *tensor = args->dk.data        ? &args->dk
+                                 : args->dk_fp32.data ? &args->dk_fp32
+                                                      : &args->dk_sum;
     const struct sparse_attn_bwd_finish_params params = {
         .dkv = tensor->data,
         .dkv_row_stride = tensor->strides[0],
-        .mode = args->dik.data        ? FINISH_BF16
-                : args->dik_fp32.data ? FINISH_FP32
-                                      : FINISH_ADD,
+        .mode = args->dk.data        ? FINISH_BF16
+                : args->dk_fp32.data ? FINISH_FP32
+                                     : FINISH_ADD,
         .batches = 1,
         .rows = (int)args->rows,
     };
-    return smelt__key_grads_finish(&dik, params);
+    return smelt__key_grads_finish(&dk, params);
 }
 
 static smelt_status launch_chain(const struct call *call) {
     const struct layout *layout = &call->layout;
     const size_t sums = (size_t)call->args->rows * (size_t)call->indexer->dim;
-    const size_t zeros = (layout->dik.sums - layout->bounds) / sizeof(float) + sums;
+    const size_t zeros = (layout->dk.sums - layout->bounds) / sizeof(float) + sums;
     smelt_status status = SMELT_OK;
     if (sums > 0)
         status = smelt__fill_async(call->indexer->kernels.context, at(call, layout->bounds), 0,

@@ -19,23 +19,23 @@ static const struct smelt__symbol symbols[SMELT__INDEXER_BWD_SYMBOLS] = {
 #define BY_KEY .whole_rows = 1, .dimensions = 2, .shape = {SYMBOL(S), SYMBOL(D)}
 
 static const struct smelt__tensor_row rows[SMELT__INDEXER_BWD_TENSORS] = {
-    [SYMBOL(IQ)] = {FIELD(iq, SMELT__BF16, SMELT__INPUT), BY_HEAD},
+    [SYMBOL(Q)] = {FIELD(q, SMELT__BF16, SMELT__INPUT), BY_HEAD},
     /* The kernels keep the step between rows in 32 bits. */
-    [SYMBOL(IK)] = {FIELD(ik, SMELT__BF16, SMELT__INPUT), BY_KEY, .most_stride = INT32_MAX},
-    [SYMBOL(W)] = {FIELD(w, SMELT__FP32, SMELT__INPUT), .dimensions = 2,
-                   .shape = {SYMBOL(T), SYMBOL(H)}},
+    [SYMBOL(K)] = {FIELD(k, SMELT__BF16, SMELT__INPUT), BY_KEY, .most_stride = INT32_MAX},
+    [SYMBOL(WEIGHTS)] = {FIELD(weights, SMELT__FP32, SMELT__INPUT), .dimensions = 2,
+                         .shape = {SYMBOL(T), SYMBOL(H)}},
     [SYMBOL(INDICES)] = {FIELD(indices, SMELT__INT32, SMELT__INPUT), .dimensions = 2,
                          .shape = {SYMBOL(T), SYMBOL(WIDTH)}},
     [SYMBOL(TOPK_LENGTH)] = {FIELD(topk_length, SMELT__INT32, SMELT__INPUT), .optional = 1,
                              .dimensions = 2, .shape = {SYMBOL(T), SYMBOL(ONE)}},
     [SYMBOL(GRAD)] = {FIELD(grad, SMELT__FP32, SMELT__INPUT), .dimensions = 2,
                       .shape = {SYMBOL(T), SYMBOL(WIDTH)}},
-    [SYMBOL(DIQ)] = {FIELD(diq, SMELT__BF16, SMELT__OUTPUT), BY_HEAD},
-    [SYMBOL(DW)] = {FIELD(dw, SMELT__FP32, SMELT__OUTPUT), .dimensions = 2,
-                    .shape = {SYMBOL(T), SYMBOL(H)}},
-    [SYMBOL(DIK)] = {FIELD(dik, SMELT__BF16, SMELT__OUTPUT), .optional = 1, BY_KEY},
-    [SYMBOL(DIK_FP32)] = {FIELD(dik_fp32, SMELT__FP32, SMELT__OUTPUT), .optional = 1, BY_KEY},
-    [SYMBOL(DIK_SUM)] = {FIELD(dik_sum, SMELT__FP32, SMELT__ACCUMULATED), .optional = 1, BY_KEY},
+    [SYMBOL(DQ)] = {FIELD(dq, SMELT__BF16, SMELT__OUTPUT), BY_HEAD},
+    [SYMBOL(DWEIGHTS)] = {FIELD(dweights, SMELT__FP32, SMELT__OUTPUT), .dimensions = 2,
+                          .shape = {SYMBOL(T), SYMBOL(H)}},
+    [SYMBOL(DK)] = {FIELD(dk, SMELT__BF16, SMELT__OUTPUT), .optional = 1, BY_KEY},
+    [SYMBOL(DK_FP32)] = {FIELD(dk_fp32, SMELT__FP32, SMELT__OUTPUT), .optional = 1, BY_KEY},
+    [SYMBOL(DK_SUM)] = {FIELD(dk_sum, SMELT__FP32, SMELT__ACCUMULATED), .optional = 1, BY_KEY},
 };
 
 const struct smelt__tensor_table smelt__indexer_bwd_tensors = {

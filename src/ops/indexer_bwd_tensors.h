@@ -18,17 +18,17 @@ enum smelt__indexer_bwd_symbol {
 
 /* Rows by number. */
 enum smelt__indexer_bwd_tensor {
-    SMELT__INDEXER_BWD_IQ,
-    SMELT__INDEXER_BWD_IK,
-    SMELT__INDEXER_BWD_W,
+    SMELT__INDEXER_BWD_Q,
+    SMELT__INDEXER_BWD_K,
+    SMELT__INDEXER_BWD_WEIGHTS,
     SMELT__INDEXER_BWD_INDICES,
     SMELT__INDEXER_BWD_TOPK_LENGTH,
     SMELT__INDEXER_BWD_GRAD,
-    SMELT__INDEXER_BWD_DIQ,
-    SMELT__INDEXER_BWD_DW,
-    SMELT__INDEXER_BWD_DIK, /* of these three one is given */
-    SMELT__INDEXER_BWD_DIK_FP32,
-    SMELT__INDEXER_BWD_DIK_SUM,
+    SMELT__INDEXER_BWD_DQ,
+    SMELT__INDEXER_BWD_DWEIGHTS,
+    SMELT__INDEXER_BWD_DK, /* of these three one is given */
+    SMELT__INDEXER_BWD_DK_FP32,
+    SMELT__INDEXER_BWD_DK_SUM,
     SMELT__INDEXER_BWD_TENSORS
 };
 

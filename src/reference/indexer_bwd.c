@@ -18,18 +18,18 @@ int64_t smelt__indexer_bwd_slot(const smelt_indexer_bwd_args *args, int64_t quer
 
 static void load_query(const smelt_indexer_bwd_spec *spec, const smelt_indexer_bwd_args *args,
                        int64_t query, int head, double *to) {
-    smelt__widen((const uint16_t *)args->iq.data + query * args->iq.strides[0] +
-                     head * args->iq.strides[1],
+    smelt__widen((const uint16_t *)args->q.data + query * args->q.strides[0] +
+                     head * args->q.strides[1],
                  spec->dim, to);
 }
 
 static void load_key(const smelt_indexer_bwd_spec *spec, const smelt_indexer_bwd_args *args,
                      int64_t key, double *to) {
-    smelt__widen((const uint16_t *)args->ik.data + key * args->ik.strides[0], spec->dim, to);
+    smelt__widen((const uint16_t *)args->k.data + key * args->k.strides[0], spec->dim, to);
 }
 
 static double weight_of(const smelt_indexer_bwd_args *args, int64_t query, int head) {
-    return (double)((const float *)args->w.data)[query * args->w.strides[0] + head];
+    return (double)((const float *)args->weights.data)[query * args->weights.strides[0] + head];
 }
 
 static double grad_of(const smelt_indexer_bwd_args *args, int64_t query, int64_t i) {
@@ -55,8 +55,8 @@ static void clear(struct smelt__indexer_bwd_row *row, int dim) {
 }
 
 int smelt__indexer_bwd_head(const smelt_indexer_bwd_spec *spec, const smelt_indexer_bwd_args *args,
-                            int64_t query, int head, struct smelt__indexer_bwd_row *row, double *dw,
-                            double *terms) {
+                            int64_t query, int head, struct smelt__indexer_bwd_row *row,
+                            double *dweights, double *terms) {
     const double weight = weight_of(args, query, head);
     double *const q = malloc(2 * (size_t)spec->dim * sizeof *q);
     if (!q)
@@ -64,7 +64,7 @@ int smelt__indexer_bwd_head(const smelt_indexer_bwd_spec *spec, const smelt_inde
     double *const k = q + spec->dim;
     load_query(spec, args, query, head, q);
     clear(row, spec->dim);
-    *dw = *terms = 0;
+    *dweights = *terms = 0;
     for (int64_t i = 0; i < args->width; i++) {
         const int64_t key = smelt__indexer_bwd_slot(args, query, i);
         if (key < 0)
@@ -73,7 +73,7 @@ int smelt__indexer_bwd_head(const smelt_indexer_bwd_spec *spec, const smelt_inde
         const double grad = grad_of(args, query, i), x = smelt__dot(q, k, spec->dim);
         const double x_terms = smelt__dot_of_sizes(q, k, spec->dim);
         add(row, grad * weight, x, x_terms, k, spec->dim);
-        *dw += grad * (x > 0 ? x : 0);
+        *dweights += grad * (x > 0 ? x : 0);
         *terms += fabs(grad) * x_terms;
     }
     row->spread = sqrt(row->spread);

@@ -13,11 +13,11 @@
 #include "smelt/indexer_bwd.h"
 
 /*
- * A row of diq or dik is a sum of vectors, grad * w * key or grad * w * query. Beside it stands
- * what an error is judged by: spread    the root of the sum of their squared norms: each vector's
- * factor is rounded for itself, and this stays where they take each other away doubtful  the norms,
- * added up, of those vectors whose x has a sign that fp32 may see otherwise: its size is below
- * SMELT__INDEXER_BWD_DOUBT times that of what it is a sum of
+ * A row of dq or dk is a sum of vectors, grad * weights * key or grad * weights * query. Beside it
+ * stands what an error is judged by: spread    the root of the sum of their squared norms: each
+ * vector's factor is rounded for itself, and this stays where they take each other away doubtful
+ * the norms, added up, of those vectors whose x has a sign that fp32 may see otherwise: its size is
+ * below SMELT__INDEXER_BWD_DOUBT times that of what it is a sum of
  */
 struct smelt__indexer_bwd_row {
     double *grads; /* [dim] */
@@ -26,13 +26,13 @@ struct smelt__indexer_bwd_row {
 
 #define SMELT__INDEXER_BWD_DOUBT 1e-6
 
-/* One head of a query: its row of diq, and *dw with, in *terms, the sum of the sizes of the
+/* One head of a query: its row of dq, and *dweights with, in *terms, the sum of the sizes of the
  * products that it is made of. */
 int smelt__indexer_bwd_head(const smelt_indexer_bwd_spec *spec, const smelt_indexer_bwd_args *args,
-                            int64_t query, int head, struct smelt__indexer_bwd_row *row, double *dw,
-                            double *terms);
+                            int64_t query, int head, struct smelt__indexer_bwd_row *row,
+                            double *dweights, double *terms);
 
-/* One key's row of dik: all index rows are gone through. */
+/* One key's row of dk: all index rows are gone through. */
 int smelt__indexer_bwd_key(const smelt_indexer_bwd_spec *spec, const smelt_indexer_bwd_args *args,
                            int64_t key, struct smelt__indexer_bwd_row *row);
 

@@ -111,25 +111,25 @@ DEVICE float clamped(float sum) {
 
 #line 1 "templates/indexer_bwd_grains.params.h"
 /*
- * Arguments of the indexer_bwd_grains kernels, which find the grains of dik's rows
+ * Arguments of the indexer_bwd_grains kernels, which find the grains of dk's rows
  * (common/grain.cuh). Included by the host code and, by the generator, by the CUDA source: plain C
  * types only. Strides count elements. See indexer_bwd_main.params.h for groups and lists.
  */
 struct indexer_bwd_grains_params {
-    const void *iq;     /* [tokens, heads, dim] bf16 */
-    const float *w;     /* [tokens, heads] */
-    const int *members; /* [groups, group_queries] */
-    const int *counts;  /* [groups] */
-    const int *keys;    /* [groups, key_stride] no key twice in a list */
-    const float *grads; /* [groups, group_queries, key_stride] */
-    float *reach;     /* [groups, group_queries] what a member adds to a row of dik at most, in any
+    const void *q;        /* [tokens, heads, dim] bf16 */
+    const float *weights; /* [tokens, heads] */
+    const int *members;   /* [groups, group_queries] */
+    const int *counts;    /* [groups] */
+    const int *keys;      /* [groups, key_stride] no key twice in a list */
+    const float *grads;   /* [groups, group_queries, key_stride] */
+    float *reach;     /* [groups, group_queries] what a member adds to a row of dk at most, in any
                          column, for a gradient of 1 */
     float *tops;      /* [top_count] of what is added to a row at once the largest, of some groups
                          each: a block of the pass `reach` writes one */
     unsigned *bounds; /* [rows] sums of what is added, in units; zeros ahead of the pass `bounds` */
     float *grains;    /* [rows] */
-    long long iq_token_stride, iq_head_stride;
-    long long w_token_stride;
+    long long q_token_stride, q_head_stride;
+    long long weights_token_stride;
     int heads, dim; /* dim: 64 or 128 */
     int rows;
     int groups, group_queries, key_stride;
@@ -141,9 +141,9 @@ struct indexer_bwd_grains_params {
 #line 6 "templates/indexer_bwd_grains.reach.cu"
 /*
  * Deterministic backward pass of the indexer, first pass: what each member of a group adds to a row
- * of dik at most for a gradient of 1, the largest column of sum over h of |w[h]| |iq[h, :]|; and of
- * what is added at once the largest. What is not finite is left out: it gives rows that are not
- * finite either, whatever their grain.
+ * of dk at most for a gradient of 1, the largest column of sum over h of |weights[h]| |q[h, :]|;
+ * and of what is added at once the largest. What is not finite is left out: it gives rows that are
+ * not finite either, whatever their grain.
  *
  * A warp takes a group at a time, a lane four columns; any grid is right.
  *
@@ -157,12 +157,12 @@ DEVICE float find_reach(const struct indexer_bwd_grains_params *params, int quer
     const int column = (int)threadIdx.x % 32 * LANE_COLUMNS;
     const bool present = column < params->dim;
     const char *const rows =
-        (const char *)params->iq + 2 * (query * params->iq_token_stride + (present ? column : 0));
-    const float *const weights = params->w + query * params->w_token_stride;
+        (const char *)params->q + 2 * (query * params->q_token_stride + (present ? column : 0));
+    const float *const weights = params->weights + query * params->weights_token_stride;
     float sums[LANE_COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll 4
     for (int head = 0; head < params->heads; ++head) {
-        const uint2 row = *(const uint2 *)(rows + 2 * (head * params->iq_head_stride));
+        const uint2 row = *(const uint2 *)(rows + 2 * (head * params->q_head_stride));
         const float w = fabsf(weights[head]);
         sums[0] += finite(w * __uint_as_float(row.x << 16 & 0x7fffffffu));
         sums[1] += finite(w * __uint_as_float(row.x & 0x7fff0000u));

@@ -27,7 +27,7 @@
 enum {
     HEADS = 64,                     /* indexer heads */
     DIM = 128,                      /* width of a head and of a key, elements */
-    DETERMINISTIC = 0,              /* 1: what is added to dik is rounded before */
+    DETERMINISTIC = 0,              /* 1: what is added to dk is rounded before */
     GROUP_QUERIES = 2,              /* queries of an item */
     RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
     BLOCK_KEYS = 64,                /* keys of a key block */
@@ -37,7 +37,7 @@ enum {
     ROW_TILES = 2,                  /* of 64 rows of an item */
     BLOCK_HEADS = 128,              /* rows of an item */
     GROUP_TILES = 2,                /* 2: lists are in sections: of the first half of the queries, of both, of the second */
-    TENSOR_MAPS = 1,                /* 1: iq is read through its map */
+    TENSOR_MAPS = 1,                /* 1: q is read through its map */
     SCORES_REGISTERS = 152,         /* of a thread, X and dQ */
     SUMS_REGISTERS = 152,           /* of a thread, dK */
     GATHER_REGISTERS = 56,          /* of a thread, the gather */
@@ -1005,19 +1005,19 @@ DEVICE void wgmma_ss_n64_t00(float *d, u64 a, u64 b, int accumulate) {
  * common/tensor_map.h) and, by the generator, by the CUDA source: plain C types only. Strides count
  * elements. See include/smelt/indexer_bwd.h for what the tensors hold.
  *
- * A group is GROUP_QUERIES queries that share a list of keys; a key is a row of ik. What belongs to
+ * A group is GROUP_QUERIES queries that share a list of keys; a key is a row of k. What belongs to
  * groups was made by the kernel ahead of this one (sparse_attn_bwd_lists), in the caller's
  * workspace.
  */
 struct indexer_bwd_main_params {
-    /* iq as [tokens, HEADS, DIM], for the copy engine: variants with TENSOR_MAPS alone. Boxes: 64
+    /* q as [tokens, HEADS, DIM], for the copy engine: variants with TENSOR_MAPS alone. Boxes: 64
      * columns, BLOCK_HEADS / GROUP_QUERIES heads, of one query. */
-    struct tensor_map iq_map;
-    const void *iq;      /* [tokens, HEADS, DIM] bf16 */
-    const void *ik;      /* [rows, DIM] bf16 */
-    const float *w;      /* [tokens, HEADS] */
-    const int *members;  /* [groups, GROUP_QUERIES] token, or -1: none */
-    const int *counts;   /* [groups] keys in the group's list */
+    struct tensor_map q_map;
+    const void *q;        /* [tokens, HEADS, DIM] bf16 */
+    const void *k;        /* [rows, DIM] bf16 */
+    const float *weights; /* [tokens, HEADS] */
+    const int *members;   /* [groups, GROUP_QUERIES] token, or -1: none */
+    const int *counts;    /* [groups] keys in the group's list */
     const int *runs;     /* [groups, 2] with GROUP_TILES 2: where the keys of the second half of the
                             members begin, and where those of the first half end; else null. The
                             list is: keys of the first half alone, of both, of the second alone */
@@ -1025,16 +1025,16 @@ struct indexer_bwd_main_params {
                             multiple of 64 */
     const float *grads;  /* [groups, GROUP_QUERIES, key_stride] of each member's logits; 0 where
                             it has not the key, and where keys has -1 */
-    void *diq;           /* [tokens, HEADS, DIM] bf16; every member's is written */
-    float *dw;           /* [tokens, HEADS]; likewise */
-    float *dik;          /* [rows, DIM] sums, columns in the order of sparse_attn_bwd.columns.cuh */
-    const float *grains; /* [rows] with DETERMINISTIC: by which what is added to a row of dik is
+    void *dq;            /* [tokens, HEADS, DIM] bf16; every member's is written */
+    float *dweights;     /* [tokens, HEADS]; likewise */
+    float *dk;           /* [rows, DIM] sums, columns in the order of sparse_attn_bwd.columns.cuh */
+    const float *grains; /* [rows] with DETERMINISTIC: by which what is added to a row of dk is
                             rounded (common/grain.cuh) */
-    long long iq_token_stride, iq_head_stride;
-    long long w_token_stride;
-    long long diq_token_stride, diq_head_stride;
-    long long dw_token_stride;
-    unsigned ik_row_bytes; /* from one row of ik to the next */
+    long long q_token_stride, q_head_stride;
+    long long weights_token_stride;
+    long long dq_token_stride, dq_head_stride;
+    long long dweights_token_stride;
+    unsigned k_row_bytes; /* from one row of k to the next */
     int tokens;
     int rows;
     int first_group; /* the launch takes this one */
@@ -1045,7 +1045,7 @@ struct indexer_bwd_main_params {
 
 #line 23 "templates/indexer_bwd_main.sm90.cu"
 /*
- * The indexer's backward pass with wgmma: diq, dw, and the sums of dik.
+ * The indexer's backward pass with wgmma: dq, dweights, and the sums of dk.
  * Mathematics and shapes: include/smelt/indexer_bwd.h; what groups and lists are:
  * indexer_bwd_main.params.h.
  *
@@ -1055,13 +1055,13 @@ struct indexer_bwd_main_params {
  *
  *   X = Q K^T                         [rows, keys]
  *   dX = grad w where X > 0, else 0
- *   dw += sum over keys of grad max(X, 0)
+ *   dweights += sum over keys of grad max(X, 0)
  *   dQ += dX K                        [rows, DIM], in registers for all of the item
  *   dK  = dX^T Q                      [keys, DIM], of all tiles together: added to the rows in
  *                                     global memory, with DETERMINISTIC rounded before, so that
  *                                     additions are exact (common/grain.cuh)
  *
- * Neighbouring queries share most keys: one addition of a row of dik serves all of a group. A key
+ * Neighbouring queries share most keys: one addition of a row of dk serves all of a group. A key
  * that a query lacks has a grad of 0 there.
  *
  * With GROUP_TILES 2 a list is in sections: keys of the first tile's queries alone, of both tiles',
@@ -1072,12 +1072,10 @@ struct indexer_bwd_main_params {
  * Grid: one block a multiprocessor, each taking every gridDim.x-th group, from the last ones on.
  * Warpgroups:
  *
- *   scores[t]  of tile t: X, dX, dw, dQ. X of the tile's next block and dQ of this one are in the
- *              tensor cores during the arithmetic of dX
- *   sums       dK in chunks of 32 columns: dX^T as A from registers, two accumulators in turn;
- *              added to global memory from registers
- *   gather     copies keys, their numbers and grads, STAGES blocks ahead; Q by tensor copies, an
- *              item ahead
+ *   scores[t]  of tile t: X, dX, dweights, dQ. X of the tile's next block and dQ of this one are in
+ * the tensor cores during the arithmetic of dX sums       dK in chunks of 32 columns: dX^T as A
+ * from registers, two accumulators in turn; added to global memory from registers gather     copies
+ * keys, their numbers and grads, STAGES blocks ahead; Q by tensor copies, an item ahead
  *
  * What binds: the additions' way out of the multiprocessor (common/row_sums.cuh); all else is to
  * fit beside them.
@@ -1278,7 +1276,7 @@ DEVICE int fragment_row(int tile) {
 /* Of this thread's two rows. */
 struct rows {
     float weight[2];
-    float dw[2];
+    float dweights[2];
 };
 
 DEVICE void open_rows(struct rows *rows, const struct indexer_bwd_main_params *params, int group,
@@ -1288,8 +1286,9 @@ DEVICE void open_rows(struct rows *rows, const struct indexer_bwd_main_params *p
         const int row = fragment_row(tile) + 8 * r, head = row % QUERY_ROWS;
         const int query = row_query(params, group, row);
         const bool there = query >= 0 && head < HEADS;
-        rows->weight[r] = there ? params->w[query * params->w_token_stride + head] : 0.0f;
-        rows->dw[r] = 0.0f;
+        rows->weight[r] =
+            there ? params->weights[query * params->weights_token_stride + head] : 0.0f;
+        rows->dweights[r] = 0.0f;
     }
 }
 
@@ -1307,7 +1306,7 @@ DEVICE void issue_scores(float *x, u64 queries, u32 stage) {
     wgmma_commit();
 }
 
-/* X -> dX in place, and the block's part of dw. */
+/* X -> dX in place, and the block's part of dweights. */
 DEVICE void slopes(float *x, struct rows *rows, u32 stage, int tile) {
     const float2 *const grads = (const float2 *)(arena + GRADS_OFFSET + stage * GRAD_BYTES) +
                                 fragment_row(tile) / QUERY_ROWS * (BLOCK_KEYS / 2) +
@@ -1316,8 +1315,8 @@ DEVICE void slopes(float *x, struct rows *rows, u32 stage, int tile) {
     for (int i = 0; i < X_VALUES; i += 2) {
         const int r = i / 2 % 2;
         const float2 grad = grads[i / 4 * 4 + (QUERY_ROWS == 8 ? r * (BLOCK_KEYS / 2) : 0)];
-        rows->dw[r] = fmaf(grad.x, fmaxf(x[i], 0.0f), rows->dw[r]);
-        rows->dw[r] = fmaf(grad.y, fmaxf(x[i + 1], 0.0f), rows->dw[r]);
+        rows->dweights[r] = fmaf(grad.x, fmaxf(x[i], 0.0f), rows->dweights[r]);
+        rows->dweights[r] = fmaf(grad.y, fmaxf(x[i + 1], 0.0f), rows->dweights[r]);
         x[i] = x[i] > 0.0f ? grad.x * rows->weight[r] : 0.0f;
         x[i + 1] = x[i + 1] > 0.0f ? grad.y * rows->weight[r] : 0.0f;
     }
@@ -1331,9 +1330,9 @@ DEVICE void issue_slopes(float *dq, const u32 *dx, u32 stage) {
     for (int k = 0; k < BLOCK_KEYS / 16; ++k) {
         const u64 b = descriptor_advance(keys, (u32)(k * ROW_STEP_BYTES));
         // clang-format off
-#line 311 "templates/indexer_bwd_main.sm90.cu"
+#line 310 "templates/indexer_bwd_main.sm90.cu"
         wgmma_rs_n128_t01(dq, &dx[4 * k], b, 1);
-#line 313 "templates/indexer_bwd_main.sm90.cu"
+#line 312 "templates/indexer_bwd_main.sm90.cu"
         // clang-format on
     }
     wgmma_commit();
@@ -1406,7 +1405,7 @@ DEVICE void store_row(char *to, const float *dq, int r) {
     }
 }
 
-/* diq and dw of an item's tile. */
+/* dq and dweights of an item's tile. */
 DEVICE void store_rows(const struct indexer_bwd_main_params *params, const float *dq,
                        const struct rows *rows, int group, int tile) {
 #pragma unroll
@@ -1414,13 +1413,13 @@ DEVICE void store_rows(const struct indexer_bwd_main_params *params, const float
         const int row = fragment_row(tile) + 8 * r, head = row % QUERY_ROWS;
         const i64 query = row_query(params, group, row);
         const bool there = query >= 0 && head < HEADS;
-        const i64 at = query * params->diq_token_stride + head * params->diq_head_stride;
-        store_row(there ? (char *)params->diq + 2 * at + threadIdx.x % 4 * 16 : 0, dq, r);
-        float dw = rows->dw[r];
-        dw += __shfl_xor_sync((u32)ALL_LANES, dw, 1);
-        dw += __shfl_xor_sync((u32)ALL_LANES, dw, 2);
+        const i64 at = query * params->dq_token_stride + head * params->dq_head_stride;
+        store_row(there ? (char *)params->dq + 2 * at + threadIdx.x % 4 * 16 : 0, dq, r);
+        float dweights = rows->dweights[r];
+        dweights += __shfl_xor_sync((u32)ALL_LANES, dweights, 1);
+        dweights += __shfl_xor_sync((u32)ALL_LANES, dweights, 2);
         if (there && threadIdx.x % 4 == 0) {
-            params->dw[query * params->dw_token_stride + head] = dw;
+            params->dweights[query * params->dweights_token_stride + head] = dweights;
         }
     }
 }
@@ -1464,7 +1463,7 @@ DEVICE void issue_chunk(float *sums, const u32 *dx, u64 queries, int tiles, int 
     wgmma_commit();
 }
 
-/* Where a block's dK goes: this thread's four rows of dik, and their grains. */
+/* Where a block's dK goes: this thread's four rows of dk, and their grains. */
 struct sum_rows {
     char *at[4];
     float grains[4]; /* with DETERMINISTIC */
@@ -1481,7 +1480,7 @@ DEVICE void take_rows(struct sum_rows *rows, const struct indexer_bwd_main_param
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const int key = numbers[first + 4 * i], row = key < 0 ? numbers[0] : key;
-        rows->at[i] = (char *)params->dik + ((i64)row * DIM + first_sum(threadIdx.x)) * SUM_BYTES;
+        rows->at[i] = (char *)params->dk + ((i64)row * DIM + first_sum(threadIdx.x)) * SUM_BYTES;
         rows->grains[i] = DETERMINISTIC ? params->grains[row] : 0.0f;
     }
 }
@@ -1586,7 +1585,7 @@ DEVICE void load_queries(const struct indexer_bwd_main_params *params, int group
         const u32 to = queries_at(item, 0) + (u32)(member * QUERY_ROWS * TILE_PITCH);
         for (int column = 0; column < COLUMN_TILES; ++column) {
             tensor_load_3d_hint(shared_address(to + (u32)(column * QUERY_TILE_BYTES)),
-                                &params->iq_map, barrier, column * TILE_COLUMNS,
+                                &params->q_map, barrier, column * TILE_COLUMNS,
                                 query < 0 ? HEADS : 0, query < 0 ? 0 : query, policy);
         }
     }
@@ -1601,7 +1600,7 @@ DEVICE void fetch_keys(int *own, const int *keys) {
     }
 }
 
-/* Starts the copies of a block: rows of ik, those that are not there becoming zeros; numbers and
+/* Starts the copies of a block: rows of k, those that are not there becoming zeros; numbers and
  * grads, from where they stand in the lists (`keys`, and `grads` of the first member). */
 DEVICE void copy_block(const struct indexer_bwd_main_params *params, const int *own,
                        const int *keys, const float *grads, u32 block) {
@@ -1611,8 +1610,8 @@ DEVICE void copy_block(const struct indexer_bwd_main_params *params, const int *
                                   row * TILE_PITCH + (piece % 8 ^ row % 8) * 16);
 #pragma unroll
     for (int i = 0; i < THREAD_ROWS; ++i) {
-        const i64 from = own[i] < 0 ? 0 : (i64)own[i] * params->ik_row_bytes + piece * 16;
-        cp_async_16(to + (u32)(i * ROW_STEP * TILE_PITCH), (const char *)params->ik + from,
+        const i64 from = own[i] < 0 ? 0 : (i64)own[i] * params->k_row_bytes + piece * 16;
+        cp_async_16(to + (u32)(i * ROW_STEP * TILE_PITCH), (const char *)params->k + from,
                     own[i] < 0 ? 0 : 16);
     }
     if (thread < GROUP_QUERIES * LIST_PIECES) {

@@ -136,38 +136,38 @@ static const struct refused_change changes[] = {
     SET_AS(width, "topk=50", 51),
     SET(free_multiprocessors, -1),
     SET(reserved, 1),
-    SET_AS(iq.data, "iq is NULL", 0),
-    SET_AS(iq.data, "16 bytes", 0x1008),
-    SET(iq.strides[0], -8),
-    SET(iq.strides[1], 60),
-    SET_AS(ik.data, "ik is NULL", 0),
-    SET_AS(ik.data, "16 bytes", 0x1004),
-    SET(ik.strides[0], 56),
-    SET(ik.strides[0], (int64_t)INT_MAX + 1),
-    SET_AS(w.data, "w is NULL", 0),
-    SET(w.strides[0], 2),
+    SET_AS(q.data, "q is NULL", 0),
+    SET_AS(q.data, "16 bytes", 0x1008),
+    SET(q.strides[0], -8),
+    SET(q.strides[1], 60),
+    SET_AS(k.data, "k is NULL", 0),
+    SET_AS(k.data, "16 bytes", 0x1004),
+    SET(k.strides[0], 56),
+    SET(k.strides[0], (int64_t)INT_MAX + 1),
+    SET_AS(weights.data, "weights is NULL", 0),
+    SET(weights.strides[0], 2),
     SET_AS(indices.data, "indices is NULL", 0),
     SET_AS(indices.data, "4 bytes", 0x1002),
     SET_AS(topk_length.data, "4 bytes", 0x1002),
     SET_AS(grad.data, "grad is NULL", 0),
     SET_AS(grad.data, "4 bytes", 0x1001),
     SET(grad.strides[0], 49),
-    SET_AS(diq.data, "diq is NULL", 0),
-    SET_AS(diq.data, "16 bytes", 0x1008),
-    SET_AS(diq.strides[0], "diq.strides", 128),
-    SET_AS(dw.data, "dw is NULL", 0),
-    SET(dw.strides[0], 1),
-    SET_AS(dik.data, "none of dik", 0),
-    SET_AS(dik_fp32.data, "several of dik", 0x1000),
-    SET_AS(dik.data, "16 bytes", 0x1008),
-    SET(dik.strides[0], 32),
+    SET_AS(dq.data, "dq is NULL", 0),
+    SET_AS(dq.data, "16 bytes", 0x1008),
+    SET_AS(dq.strides[0], "dq.strides", 128),
+    SET_AS(dweights.data, "dweights is NULL", 0),
+    SET(dweights.strides[0], 1),
+    SET_AS(dk.data, "none of dk", 0),
+    SET_AS(dk_fp32.data, "several of dk", 0x1000),
+    SET_AS(dk.data, "16 bytes", 0x1008),
+    SET(dk.strides[0], 32),
     SET_AS(workspace, "smelt_indexer_bwd_backward_workspace", 0),
     SET(workspace_bytes, 100),
 };
 
 static const size_t inputs[] = {
-    offsetof(smelt_indexer_bwd_args, iq), offsetof(smelt_indexer_bwd_args, ik),
-    offsetof(smelt_indexer_bwd_args, w), offsetof(smelt_indexer_bwd_args, indices),
+    offsetof(smelt_indexer_bwd_args, q), offsetof(smelt_indexer_bwd_args, k),
+    offsetof(smelt_indexer_bwd_args, weights), offsetof(smelt_indexer_bwd_args, indices),
     offsetof(smelt_indexer_bwd_args, grad)};
 
 static const struct refused_change exact_changes[] = {
@@ -177,9 +177,8 @@ static const struct refused_change exact_changes[] = {
 #define REFUSALS(name_, spec_, table)                                                              \
     {                                                                                              \
         .name = (name_), .spec = (spec_), .problem = {.tokens = 9, .rows = 100},                   \
-        .changes = (table), .count = COUNT(table),                                                 \
-        .output = offsetof(smelt_indexer_bwd_args, diq), .inputs = inputs,                         \
-        .input_count = COUNT(inputs)                                                               \
+        .changes = (table), .count = COUNT(table), .output = offsetof(smelt_indexer_bwd_args, dq), \
+        .inputs = inputs, .input_count = COUNT(inputs)                                             \
     }
 
 static void run_arguments(struct suite *suite) {

@@ -51,9 +51,9 @@ static void connect(struct chain *chain) {
     loss->target.data = target->target.data;
     loss->indices.data = choice->indices.data;
     loss->topk_length.data = choice->lengths.data;
-    gradients->iq.data = choice->q.data;
-    gradients->ik.data = choice->k.data;
-    gradients->w.data = choice->weights.data;
+    gradients->q.data = choice->q.data;
+    gradients->k.data = choice->k.data;
+    gradients->weights.data = choice->weights.data;
     gradients->indices.data = choice->indices.data;
     gradients->topk_length.data = choice->lengths.data;
     gradients->grad.data = loss->grad.data;

@@ -18,7 +18,7 @@ enum { HEADS = 3, DIM = 64, TOKENS = 3, ROWS = 5, WIDTH = 6 };
 static const float STEP = 0x1p-6F;
 
 static uint16_t q[TOKENS][HEADS][DIM], k[ROWS][DIM];
-static float w[TOKENS][HEADS], grad[TOKENS][WIDTH];
+static float weights[TOKENS][HEADS], grad[TOKENS][WIDTH];
 /* A key twice, masked slots of all kinds, a query without any; key 3 is nobody's. */
 static const int32_t indices[TOKENS][WIDTH] = {
     {2, 0, 2, -1, 4, ROWS}, {-1, ROWS + 7, -5, -1, -1, -1}, {1, 4, 0, 2, 3, 3}};
@@ -31,9 +31,9 @@ static const smelt_indexer_bwd_args args = {
     .tokens = TOKENS,
     .rows = ROWS,
     .width = WIDTH,
-    .iq = {q, {HEADS * DIM, DIM}},
-    .ik = {k, {DIM}},
-    .w = {w, {HEADS}},
+    .q = {q, {HEADS * DIM, DIM}},
+    .k = {k, {DIM}},
+    .weights = {weights, {HEADS}},
     .indices = {indices, {WIDTH}},
     .topk_length = {lengths, {1}},
     .grad = {grad, {WIDTH}},
@@ -48,7 +48,7 @@ static int fill(void **state) {
     for (int i = 0; i < ROWS * DIM; i++)
         (&k[0][0])[i] = smelt__bf16_from_float(DRAW());
     for (int i = 0; i < TOKENS * HEADS; i++)
-        (&w[0][0])[i] = DRAW();
+        (&weights[0][0])[i] = DRAW();
     for (int t = 0; t < TOKENS; t++)
         for (int i = 0; i < WIDTH; i++)
             grad[t][i] = smelt__indexer_bwd_slot(&args, t, i) < 0 ? NAN : DRAW();
@@ -65,9 +65,9 @@ static double total(void) {
         .tokens = TOKENS,
         .rows = ROWS,
         .width = WIDTH,
-        .q = args.iq,
-        .k = args.ik,
-        .weights = args.w,
+        .q = args.q,
+        .k = args.k,
+        .weights = args.weights,
         .indices = args.indices,
         .topk_length = args.topk_length,
     };
@@ -94,21 +94,22 @@ static double slope(uint16_t *number) {
 }
 
 static void queries_gradients_are_slopes(void **state) {
-    double grads[DIM], dw, terms;
+    double grads[DIM], dweights, terms;
     struct smelt__indexer_bwd_row row = {.grads = grads};
     (void)state;
     for (int t = 0; t < TOKENS; t++)
         for (int h = 0; h < HEADS; h++) {
-            assert_int_equal(smelt__indexer_bwd_head(&spec, &args, t, h, &row, &dw, &terms), 0);
+            assert_int_equal(smelt__indexer_bwd_head(&spec, &args, t, h, &row, &dweights, &terms),
+                             0);
             assert_true(row.doubtful == 0);
             for (int d = 0; d < DIM; d++)
                 assert_true(fabs(grads[d] - slope(&q[t][h][d])) < 1e-9);
-            assert_true(t != 1 || (row.spread == 0 && dw == 0 && terms == 0));
-            w[t][h] += 1;
+            assert_true(t != 1 || (row.spread == 0 && dweights == 0 && terms == 0));
+            weights[t][h] += 1;
             const double more = total();
-            w[t][h] -= 1;
-            assert_true(fabs(dw - (more - total())) < 1e-9);
-            assert_true(terms >= fabs(dw));
+            weights[t][h] -= 1;
+            assert_true(fabs(dweights - (more - total())) < 1e-9);
+            assert_true(terms >= fabs(dweights));
         }
 }
 

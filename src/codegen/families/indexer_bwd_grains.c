@@ -1,6 +1,6 @@
 /*
  * The kernel family indexer_bwd_grains: for the deterministic mode, by what everything that is
- * added to a row of dik is rounded. Nothing of an operator is compiled in, so that all of them
+ * added to a row of dk is rounded. Nothing of an operator is compiled in, so that all of them
  * share these kernels.
  */
 #include "codegen/families/indexer_bwd_grains.h"
@@ -59,6 +59,6 @@ static const struct smelt__variant variants[] = {
 
 const struct smelt__family smelt__indexer_bwd_grains = {
     .schema = {.name = "indexer_bwd_grains", .keys = keys, .key_count = sizeof keys / sizeof *keys},
-    .summary = "by what is rounded what is added to rows of dik, for sums that are exact",
+    .summary = "by what is rounded what is added to rows of dk, for sums that are exact",
     .variants = variants,
 };

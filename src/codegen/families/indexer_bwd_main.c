@@ -1,6 +1,6 @@
 /*
- * The kernel family indexer_bwd_main: diq, dw, and the sums of dik. Nothing in it depends on topk:
- * the kernel ahead of it leaves a plain list of keys, with their gradients, for each group of
+ * The kernel family indexer_bwd_main: dq, dweights, and the sums of dk. Nothing in it depends on
+ * topk: the kernel ahead of it leaves a plain list of keys, with their gradients, for each group of
  * queries.
  */
 #include <string.h>
@@ -67,7 +67,7 @@ const struct smelt__family smelt__indexer_bwd_main = {
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .check = check},
-    .summary = "backward pass of the lightning indexer: diq, dw, and sums of dik",
+    .summary = "backward pass of the lightning indexer: dq, dweights, and sums of dk",
     .variants = variants,
     .tries = tries,
 };

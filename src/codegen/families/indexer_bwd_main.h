@@ -21,7 +21,7 @@ enum smelt__indexer_bwd_main_variant { SMELT__INDEXER_BWD_MMA = 0, SMELT__INDEXE
  *   BLOCK_HEADS    rows of an item: GROUP_QUERIES * QUERY_ROWS
  *   GROUP_TILES    2: the kernel wants lists in three parts, by halves of the members
  *                  (indexer_bwd_main.params.h, runs); 1: it does not
- *   TENSOR_MAPS    1: the kernel reads iq_map
+ *   TENSOR_MAPS    1: the kernel reads q_map
  */
 int smelt__indexer_bwd_main_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                      struct smelt__plan *plan, struct smelt__message *message);

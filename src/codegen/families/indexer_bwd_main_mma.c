@@ -4,7 +4,7 @@
  *
  * The rule. A warp has 16 rows. Up to 16 heads are padded to 16 rows and up to 32 to 32, and so
  * many neighbouring queries share an item that it has 64: four warps then share what is gathered,
- * and a key that several of the queries have is added to dik once. As many blocks are resident as
+ * and a key that several of the queries have is added to dk once. As many blocks are resident as
  * registers and shared memory leave room for, since one hides the other's waits. Of the sizes of a
  * unit of dK the one is taken that leaves the busiest warp the least, of equal ones the largest
  * with which those blocks fit: it reads Q the least often.
@@ -53,7 +53,7 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     const int rows = rows_of(choice), entries = entry_slots(choice) * KEYS;
     plan->region_count = 0;
     smelt__plan_add_region(plan, "QUERY_OFFSET", rows * choice->dim * 2, TILE_ALIGNMENT,
-                           "rows of queries; at the end those of diq");
+                           "rows of queries; at the end those of dq");
     smelt__plan_add_region(plan, "KEYS_OFFSET", choice->stages * KEYS * choice->dim * 2,
                            TILE_ALIGNMENT, "key blocks");
     smelt__plan_add_region(plan, "WEIGHTS_OFFSET", rows * KEYS * 2, TILE_ALIGNMENT, "dX, bf16");
@@ -135,7 +135,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
     } constants[] = {
         {"GROUP_QUERIES", "group", choice->group, "queries of an item"},
         {"STAGES", "stages", choice->stages, "key blocks in flight"},
-        {"BLOCK_KEYS", NULL, KEYS, "rows of ik of one step of the main loop"},
+        {"BLOCK_KEYS", NULL, KEYS, "rows of k of one step of the main loop"},
         {"WARPS", NULL, warps_of(choice), "of a thread block"},
         {"QUERY_ROWS", NULL, choice->query_rows, "rows of a query: heads, padded"},
         {"BLOCK_HEADS", NULL, rows_of(choice), "rows of an item"},

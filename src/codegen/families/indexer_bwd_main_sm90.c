@@ -3,7 +3,7 @@
  * numbers stands at the head of templates/indexer_bwd_main.sm90.cu.
  *
  * The rule. wgmma's products have 64 rows, and an item two tiles of them: queries whose heads,
- * padded to 8, 16, 32 or 64, fill them share its list, so that one addition of a row of dik serves
+ * padded to 8, 16, 32 or 64, fill them share its list, so that one addition of a row of dk serves
  * all of them. Eight queries at most: of 8 heads they fill one tile. More than 64 heads fill both
  * tiles with one query.
  */
@@ -88,7 +88,7 @@ static void add_constants(const struct smelt__spec *spec, int group, int tiles,
         {"BLOCK_HEADS", NULL, tiles * ROWS, "rows of an item"},
         {"GROUP_TILES", NULL, tiles > 1 && group > 1 ? 2 : 1,
          "2: lists are in sections: of the first half of the queries, of both, of the second"},
-        {"TENSOR_MAPS", NULL, 1, "1: iq is read through its map"},
+        {"TENSOR_MAPS", NULL, 1, "1: q is read through its map"},
         {"SCORES_REGISTERS", NULL, tiles > 1 ? SCORES_REGISTERS : SCORES_REGISTERS_ALONE,
          "of a thread, X and dQ"},
         {"SUMS_REGISTERS", NULL, tiles > 1 ? SUMS_REGISTERS : SUMS_REGISTERS_ALONE,

@@ -4,27 +4,27 @@
  *
  * Shapes are in C order, last index fastest:
  *   T query tokens, S keys, H indexer heads, D their width, width slots a query's row has.
- *   iq [T,H,D] bf16    ik [S,D] bf16    w [T,H] fp32    indices, grad [T,width]
+ *   q [T,H,D] bf16    k [S,D] bf16    weights [T,H] fp32    indices, grad [T,width]
  *
  * Slot i of query t is valid when i < topk_length[t] (if given) and 0 <= indices[t,i] < S. All
  * others are masked: they give and take nothing, and their grad is not read. A key that is named
- * twice counts twice. With s = indices[t,i], x = dot(iq[t,h,:], ik[s,:]) and g = grad[t,i], over
+ * twice counts twice. With s = indices[t,i], x = dot(q[t,h,:], k[s,:]) and g = grad[t,i], over
  * valid slots:
- *   diq[t,h,:] = sum over i of g * w[t,h] * [x > 0] * ik[s,:]
- *   dw[t,h]    = sum over i of g * max(0, x)
- *   dik[s,:]   = sum over t, h and i of g * w[t,h] * [x > 0] * iq[t,h,:]
+ *   dq[t,h,:]     = sum over i of g * weights[t,h] * [x > 0] * k[s,:]
+ *   dweights[t,h] = sum over i of g * max(0, x)
+ *   dk[s,:]       = sum over t, h and i of g * weights[t,h] * [x > 0] * q[t,h,:]
  * which are the gradients of smelt/indexer_logits.h's logits. The derivative at 0 is 0. Queries
  * without a valid slot have gradients of 0, and so have keys that nobody selects: exactly 0.
- * g * w * [x > 0] is rounded to bf16 before it is multiplied; sums are fp32.
+ * g * weights * [x > 0] is rounded to bf16 before it is multiplied; sums are fp32.
  *
- * The same call gives the same diq and dw, bit for bit, in every run; dik with deterministic = 1
- * alone: what is added to a row is rounded then, to 24 bits of what all of it comes to at most, so
- * that fp32 additions are exact and their order does not matter. Neighbouring queries may share a
- * tile, so a query's diq may depend, within rounding, on what stands beside it.
+ * The same call gives the same dq and dweights, bit for bit, in every run; dk with deterministic =
+ * 1 alone: what is added to a row is rounded then, to 24 bits of what all of it comes to at most,
+ * so that fp32 additions are exact and their order does not matter. Neighbouring queries may share
+ * a tile, so a query's dq may depend, within rounding, on what stands beside it.
  *
  * Weights may have any sign. What is not finite goes on as arithmetic has it, x = NaN counting as
  * no x > 0, and no further than queries that share a tile (as many as GROUP_QUERIES of `smelt show`
- * says): what a query brings reaches its own results and the rows of dik that these queries select,
+ * says): what a query brings reaches its own results and the rows of dk that these queries select,
  * a key the results of those that share a tile with one that selects it.
  */
 #ifndef SMELT_INDEXER_BWD_H
@@ -53,15 +53,15 @@ typedef struct smelt_indexer_bwd_spec {
     int heads;         /* H: 1..128 */
     int dim;           /* D: 64 or 128 */
     int topk;          /* the most slots a query's row may have: 1..2^20 */
-    int deterministic; /* 1: dik has the same bits in every run, too */
+    int deterministic; /* 1: dk has the same bits in every run, too */
     const char *knobs; /* plan overrides, "main.variant=mma", or NULL */
 } smelt_indexer_bwd_spec;
 
 #define SMELT_INDEXER_BWD_SPEC_INIT SMELT_INIT(smelt_indexer_bwd_spec)
 
 /*
- * Arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. iq, ik, diq and
- * the three forms of dik start at multiples of 16 bytes, and so do their rows. What is written must
+ * Arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. q, k, dq and
+ * the three forms of dk start at multiples of 16 bytes, and so do their rows. What is written must
  * not overlap anything else.
  */
 typedef struct smelt_indexer_bwd_args {
@@ -69,18 +69,18 @@ typedef struct smelt_indexer_bwd_args {
     int64_t tokens;                 /* T, 0..2^31 - 1 */
     int64_t rows;                   /* S, 0..2^31 - 1 */
     int64_t width;                  /* 1..topk */
-    smelt_const_tensor iq;          /* [T,H,D] bf16 */
-    smelt_const_tensor ik;          /* [S,D] bf16 */
-    smelt_const_tensor w;           /* [T,H] fp32 */
+    smelt_const_tensor q;           /* [T,H,D] bf16 */
+    smelt_const_tensor k;           /* [S,D] bf16 */
+    smelt_const_tensor weights;     /* [T,H] fp32 */
     smelt_const_tensor indices;     /* [T,width] int32 */
     smelt_const_tensor topk_length; /* [T] int32, optional */
     smelt_const_tensor grad;        /* [T,width] fp32 */
-    smelt_tensor diq;               /* [T,H,D] bf16 */
-    smelt_tensor dw;                /* [T,H] fp32 */
-    smelt_tensor dik;               /* [S,D] bf16; of these three exactly one is given, unless S
-                                       is 0 */
-    smelt_tensor dik_fp32;          /* [S,D] fp32 */
-    smelt_tensor dik_sum;           /* [S,D] fp32, added to: what it held, plus the gradient */
+    smelt_tensor dq;                /* [T,H,D] bf16 */
+    smelt_tensor dweights;          /* [T,H] fp32 */
+    smelt_tensor dk;                /* [S,D] bf16; of these three exactly one is given, unless S
+                                        is 0 */
+    smelt_tensor dk_fp32;           /* [S,D] fp32 */
+    smelt_tensor dk_sum;            /* [S,D] fp32, added to: what it held, plus the gradient */
     void *workspace; /* device memory, as smelt_indexer_bwd_backward_workspace says */
     size_t workspace_bytes;
     int free_multiprocessors; /* left to other streams while it runs; 0: none */
@@ -132,7 +132,7 @@ SMELT_API smelt_status smelt_indexer_bwd_backward_workspace(const smelt_indexer_
  * Allocates nothing, takes no lock, does not synchronise; may be captured in a CUDA graph (the
  * arguments are copied at the call; the memory they point to is read at each replay). Makes the
  * operator's CUDA context current for the call if this thread has none or another, and restores
- * what was there. With T = 0 dik is zeros, or dik_sum what it was.
+ * what was there. With T = 0 dk is zeros, or dk_sum what it was.
  *
  * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for what the
  * driver refuses (an unknown stream, for one).

@@ -1,4 +1,4 @@
-"""By what is rounded what is added to rows of dik: through whole calls, whose dik must be the same bits
+"""By what is rounded what is added to rows of dk: through whole calls, whose dk must be the same bits
 in whatever order thread blocks run."""
 
 from configurations import Check
