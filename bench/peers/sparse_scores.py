@@ -2,15 +2,15 @@
 """Times sparse_scores beside cuDNN Frontend's sparse_attn_score_recompute_wrapper, in turn, in one
 process, and checks sampled rows of both against PyTorch in double precision.
 
-    python3 bench/peers/sparse_scores.py [--shapes HxDQKxTOPKxTxS[,...]] [--lists random|drift]
-                                         [--knobs KNOBS]... [--rounds N] [--rest MS[,...]]
-                                         [--smelt-only]
+    python3 bench/peers/sparse_scores.py [--library PATH]... [--shapes HxDQKxTOPKxTxS[,...]]
+                                         [--lists random|drift] [--knobs KNOBS]... [--rounds N]
+                                         [--rest MS[,...]] [--smelt-only]
 
 A shape 64x576x2048x8192x8192 has 64 heads, rows of 576 columns, 2048 slots, 8192 queries, 8192 KV
-rows. drift: each query keeps 90 % of its predecessor's slots. Several --knobs are several contenders;
-one that a shape does not take has no time there. --rest lets the chip cool for so many milliseconds
-after each launch: without it the chip is at its power limit from the first rounds on. Several rests
-(0,25) are several lines.
+rows. drift: each query keeps 90 % of its predecessor's slots. Several --knobs are several contenders,
+and so are several libraries; one that a shape does not take has no time there. --rest lets the chip
+cool for so many milliseconds after each launch: without it the chip is at its power limit from the
+first rounds on. Several rests (0,25) are several lines.
 
 cuDNN's result is divided by each query's sum, smelt's is not: rows are compared after division. The
 last columns are the largest errors over sampled queries, relative to the query's sum.
@@ -88,7 +88,7 @@ class Inputs:
 class Smelt:
     def __init__(self, library, knobs):
         self.library, self.knobs = library, knobs
-        self.name = "smelt" + (f" {knobs}" if knobs else "")
+        self.name = library.name + (f" {knobs}" if knobs else "")
 
     def prepare(self, inputs):
         text = (
@@ -187,7 +187,7 @@ def time_shape(shape, contenders, options):
 def main():
     global torch
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--library", default=str(ROOT / "build" / "libsmelt.so"))
+    parser.add_argument("--library", action="append", default=[])
     parser.add_argument("--shapes", default=SHAPES)
     parser.add_argument("--lists", default="random", choices=("random", "drift"))
     parser.add_argument("--knobs", action="append", default=[])
@@ -203,10 +203,14 @@ def main():
         return 3
     torch.cuda.init()
     torch.empty(1, device="cuda")
-    library = smelt_library.Library(options.library)
-    library.make_context()
-    print(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, smelt {library.version}")
-    contenders = [Smelt(library, knobs) for knobs in options.knobs or [""]]
+    libraries = []
+    for path in options.library or [str(ROOT / "build" / "libsmelt.so")]:
+        libraries.append(smelt_library.Library(path))
+        libraries[-1].make_context()
+        libraries[-1].name = pathlib.Path(path).stem if len(options.library) > 1 else "smelt"
+    version = libraries[0].version
+    print(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, smelt {version}")
+    contenders = [Smelt(lib, knobs) for lib in libraries for knobs in options.knobs or [""]]
     if not options.smelt_only:
         try:
             contenders.append(Cudnn())
