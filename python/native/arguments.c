@@ -131,11 +131,33 @@ static int take_strides(const struct tensor_argument *argument, const struct vie
     return 0;
 }
 
+/* A new tensor for an output, whose extents the tensors before it and the spec give. */
+static PyObject *make_output(struct call *call, const struct tensor_argument *argument,
+                             enum place place, int device) {
+    struct view shape = {.place = place, .device = device};
+    shape.element = argument->element == AS_MADE ? call->element : argument->element;
+    for (const char *letter = argument->shape + (*argument->shape == 'B' && call->batched != 1);
+         *letter && !(*letter == '1' && adds_one(argument)); letter++) {
+        const int64_t extent = call->extents[*letter - 'A'];
+        if (extent < 0)
+            return PyErr_Format(PyExc_ValueError, "smelt: %s must be given: its size is not known",
+                                argument->name);
+        shape.sizes[shape.dims++] = extent;
+    }
+    PyObject *made = make_tensor(call->like, &shape);
+    if (made)
+        call->made[call->made_count++] = made;
+    return made;
+}
+
 static int read_tensor(struct call *call, int index, PyObject *value, enum place place,
                        int device) {
     const struct tensor_argument *argument = &call->pass->tensors[index];
     struct view *view = &call->views[index];
     smelt_tensor tensor = {0};
+    if (value == Py_True && (argument->flags & OUTPUT) && call->like &&
+        !(value = make_output(call, argument, place, device)))
+        return -1;
     if (value == Py_None) {
         if (argument->flags & OPTIONAL)
             return 0;
@@ -145,6 +167,8 @@ static int read_tensor(struct call *call, int index, PyObject *value, enum place
     call->given[index] = 1;
     if (tensor_view(value, argument->name, view))
         return -1;
+    if (!call->like)
+        call->like = value;
     if (adds_one(argument) && view->dims < MAX_DIMS) {
         view->sizes[view->dims] = 1;
         view->strides[view->dims++] = 1;
@@ -219,6 +243,8 @@ int read_arguments(struct call *call, PyObject *const *values, Py_ssize_t count,
                    int device) {
     const struct pass *pass = call->pass;
     const int expected = pass->tensor_count + pass->scalar_count;
+    call->made_count = 0;
+    call->like = NULL;
     if (count != expected) {
         PyErr_Format(PyExc_TypeError, "%s takes %d arguments, not %zd", pass->name, expected,
                      count);

@@ -49,7 +49,10 @@ static PyObject *leave(PyObject *module, PyObject *ignored) {
 }
 
 static PyMethodDef functions[] = {
-    {"setup", setup, METH_VARARGS, "setup(tensor type, dtypes, allocate, stream[, exchange])"},
+    {"setup", setup, METH_VARARGS,
+     "setup(tensor type, dtypes, make, make at once, stream[, exchange])"},
+    {"configuration", (PyCFunction)(void (*)(void))configuration, METH_FASTCALL,
+     "configuration(q, kv, indices): what an attention operator is found by, or None."},
     {"version", version, METH_NOARGS, "The library's version."},
     {"emulated", emulated, METH_NOARGS, "Whether kernels run on the emulator, on CPU tensors."},
     {"emulate", emulate, METH_VARARGS, "emulate(major, minor): the compute capability to emulate."},

@@ -50,16 +50,21 @@ size_t element_bytes(enum element element);
 /* The stream that PyTorch works on, of a CUDA device. -1 with an exception. */
 int current_stream(int device, struct CUstream_st **stream);
 
-/* A new tensor of bytes on the device of `like`, by PyTorch's allocator. */
-PyObject *allocate_bytes(PyObject *like, size_t bytes);
+/* A new contiguous tensor on the device of `like`, by PyTorch's allocator: dims, sizes, element,
+ * place and device of `shape` count. */
+PyObject *make_tensor(PyObject *like, const struct view *shape);
 
-/* setup(tensor type, dtypes, allocate, stream): what the above need of PyTorch. */
+/* setup(tensor type, dtypes, make, make at once, stream): what the above need of PyTorch. */
 PyObject *setup(PyObject *module, PyObject *args);
+
+/* configuration(q, kv, indices): what an attention operator is found by. */
+PyObject *configuration(PyObject *module, PyObject *const *values, Py_ssize_t count);
 
 /* ---- arguments of a call ----------------------------------------------------------------------
  */
 
-enum { OPTIONAL = 1, ROWS = 2 }; /* ROWS: they begin at multiples of 16 bytes */
+/* ROWS: they begin at multiples of 16 bytes. OUTPUT: where Python gives True it is made. */
+enum { OPTIONAL = 1, ROWS = 2, OUTPUT = 4 };
 
 /* A tensor of an args struct. Its element AS_MADE: the one that the operator was made for. `shape`
  * has a letter a dimension: each letter is one extent in all tensors of a call. A leading B is
@@ -116,12 +121,16 @@ struct call {
     int64_t extents[SYMBOLS]; /* -1: not known yet */
     struct view views[MAX_TENSORS];
     int given[MAX_TENSORS];
+    PyObject *made[MAX_TENSORS]; /* new tensors, in the order of the table */
+    int made_count;
+    PyObject *like;       /* the first tensor: new ones lie where it does */
     int batched;          /* -1: not known yet */
     enum element element; /* that AS_MADE stands for */
 };
 
 /* Fills call->args from `values`. `place`, `device`: where tensors must be. -1 with an exception:
- * one of layout_error says that a copy of that tensor would do. */
+ * one of layout_error says that a copy of that tensor would do. What is in call->made is the
+ * caller's to release, also then. */
 int read_arguments(struct call *call, PyObject *const *values, Py_ssize_t count, enum place place,
                    int device);
 

@@ -92,7 +92,7 @@ static PyObject *raise_emulated(smelt_status status) {
 
 /* Allocates what the call needs and puts it into its args. *workspace: a new reference, NULL when
  * nothing is needed. -1 with an exception. */
-static int add_workspace(const struct operator_object *self, struct call *call, PyObject *like,
+static int add_workspace(const struct operator_object *self, struct call *call,
                          PyObject **workspace) {
     const struct pass *pass = call->pass;
     /* What PyTorch's allocators see to: 512 bytes on a GPU, 64 on the host. */
@@ -110,7 +110,12 @@ static int add_workspace(const struct operator_object *self, struct call *call, 
     }
     if (bytes == 0)
         return 0;
-    *workspace = allocate_bytes(like, bytes + missing);
+    const struct view shape = {.dims = 1,
+                               .sizes = {(int64_t)(bytes + missing)},
+                               .element = UINT8,
+                               .place = self->context->place,
+                               .device = self->context->device};
+    *workspace = make_tensor(call->like, &shape);
     if (!*workspace || tensor_view(*workspace, "workspace", &view)) {
         Py_CLEAR(*workspace);
         return -1;
@@ -121,12 +126,53 @@ static int add_workspace(const struct operator_object *self, struct call *call, 
     return 0;
 }
 
-/* Returns the workspace, a tensor of bytes, or None. */
+/* Allocates and launches. *workspace: as add_workspace has it. */
+static int launch(const struct operator_object *self, struct call *call, PyObject **workspace) {
+    struct CUstream_st *stream = NULL;
+    const struct context_object *context = self->context;
+    smelt_status status;
+    if (add_workspace(self, call, workspace))
+        return -1;
+    if (context->place == ON_CUDA && current_stream(context->device, &stream))
+        goto failed;
+    Py_BEGIN_ALLOW_THREADS status = context->place == ON_CPU
+                                        ? launch_emulated(self, call)
+                                        : call->pass->launch(self->handle, &call->args, stream);
+    Py_END_ALLOW_THREADS if (status == SMELT_OK) return 0;
+    if (context->place == ON_CPU)
+        raise_emulated(status);
+    else
+        raise_status(status);
+failed:
+    Py_CLEAR(*workspace);
+    return -1;
+}
+
+/* A call's result: its workspace, a tensor of bytes or None; where outputs were made, a tuple of
+ * them and of that. Takes the references. */
+static PyObject *result_of(struct call *call, PyObject *workspace) {
+    if (!workspace) {
+        Py_INCREF(Py_None);
+        workspace = Py_None;
+    }
+    if (call->made_count == 0)
+        return workspace;
+    PyObject *all = PyTuple_New(call->made_count + 1);
+    if (!all) {
+        Py_DECREF(workspace);
+        return NULL;
+    }
+    for (int i = 0; i < call->made_count; i++)
+        PyTuple_SetItem(all, i, call->made[i]);
+    PyTuple_SetItem(all, call->made_count, workspace);
+    call->made_count = 0;
+    return all;
+}
+
 static PyObject *run(struct operator_object *self, int which, PyObject *const *values,
                      Py_ssize_t count) {
     struct call call;
-    PyObject *workspace;
-    struct CUstream_st *stream = NULL;
+    PyObject *workspace, *result = NULL;
     const struct context_object *context = self->context;
     call.pass = self->class->passes[which];
     if (!call.pass)
@@ -134,24 +180,12 @@ static PyObject *run(struct operator_object *self, int which, PyObject *const *v
                             self->class->name);
     memcpy(call.extents, self->made.extents, sizeof call.extents);
     call.element = self->made.element;
-    if (read_arguments(&call, values, count, context->place, context->device) ||
-        add_workspace(self, &call, values[0], &workspace))
-        return NULL;
-    if (context->place == ON_CUDA && current_stream(context->device, &stream)) {
-        Py_XDECREF(workspace);
-        return NULL;
-    }
-    smelt_status status;
-    Py_BEGIN_ALLOW_THREADS status = context->place == ON_CPU
-                                        ? launch_emulated(self, &call)
-                                        : call.pass->launch(self->handle, &call.args, stream);
-    Py_END_ALLOW_THREADS if (status) {
-        Py_XDECREF(workspace);
-        return context->place == ON_CPU ? raise_emulated(status) : raise_status(status);
-    }
-    if (workspace)
-        return workspace;
-    Py_RETURN_NONE;
+    if (read_arguments(&call, values, count, context->place, context->device) == 0 &&
+        launch(self, &call, &workspace) == 0)
+        result = result_of(&call, workspace);
+    while (call.made_count > 0)
+        Py_DECREF(call.made[--call.made_count]);
+    return result;
 }
 
 static PyObject *forward(PyObject *self, PyObject *const *values, Py_ssize_t count) {
@@ -205,12 +239,14 @@ static void destroy(PyObject *object) {
 }
 
 PyObject *make_operator_type(void) {
-    static PyMethodDef methods[] = {
-        {"forward", (PyCFunction)(void (*)(void))forward, METH_FASTCALL,
-         "Launches the forward pass on PyTorch's current stream; returns its workspace or None."},
-        {"backward", (PyCFunction)(void (*)(void))backward, METH_FASTCALL,
-         "Launches the backward pass on PyTorch's current stream; returns its workspace or None."},
-        {0}};
+    static PyMethodDef methods[] = {{"forward", (PyCFunction)(void (*)(void))forward, METH_FASTCALL,
+                                     "Launches the forward pass on PyTorch's current stream; "
+                                     "returns its workspace or None, behind what outputs it made."},
+                                    {"backward", (PyCFunction)(void (*)(void))backward,
+                                     METH_FASTCALL,
+                                     "Launches the backward pass on PyTorch's current stream; "
+                                     "returns its workspace or None, behind what outputs it made."},
+                                    {0}};
     static PyType_Slot slots[] = {
         {Py_tp_new, SLOT(create)},
         {Py_tp_dealloc, SLOT(destroy)},

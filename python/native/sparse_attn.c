@@ -8,8 +8,8 @@
 
 static const struct tensor_argument forward_tensors[] = {
     ATTENTION_INPUTS,
-    TENSOR(out, "BTHV", BF16, ROWS),
-    TENSOR(lse, "BTH1", FP32, 0),
+    TENSOR(out, "BTHV", BF16, ROWS | OUTPUT),
+    TENSOR(lse, "BTH1", FP32, OUTPUT),
     TENSOR(max_logits, "BTH1", FP32, OPTIONAL),
 };
 
@@ -46,12 +46,12 @@ static const struct tensor_argument backward_tensors[] = {
     TENSOR(out, "BTHV", BF16, ROWS),
     TENSOR(lse, "BTH1", FP32, 0),
     TENSOR(grad_out, "BTHV", BF16, ROWS),
-    TENSOR(dq, "BTHQ", BF16, ROWS),
-    TENSOR(dkv, "BSQ", BF16, ROWS | OPTIONAL),
-    TENSOR(dkv_fp32, "BSQ", FP32, ROWS | OPTIONAL),
+    TENSOR(dq, "BTHQ", BF16, ROWS | OUTPUT),
+    TENSOR(dkv, "BSQ", BF16, ROWS | OPTIONAL | OUTPUT),
+    TENSOR(dkv_fp32, "BSQ", FP32, ROWS | OPTIONAL | OUTPUT),
     TENSOR(dkv_sum, "BSQ", FP32, ROWS | OPTIONAL),
     [PARTITION] = {"partition", "", UINT8, OPTIONAL, 0},
-    TENSOR(dsink, "H", FP32, OPTIONAL),
+    TENSOR(dsink, "H", FP32, OPTIONAL | OUTPUT),
 };
 
 static const struct scalar_argument backward_scalars[] = {

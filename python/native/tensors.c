@@ -6,7 +6,10 @@
 
 static PyObject *tensor_type; /* torch.Tensor */
 static PyObject *dtypes[OTHER_ELEMENT];
-static PyObject *allocator; /* (tensor, bytes) -> tensor */
+static PyObject *maker; /* (tensor, sizes, dtype) -> tensor */
+/* (sizes, strides, dtype) -> tensor, by place, NULL: this PyTorch has none. A GPU's makes it on the
+ * current device, which is what current_device() returns. */
+static PyObject *makers[ELSEWHERE], *current_device;
 static PyObject *stream_of; /* (device) -> address of a stream */
 static const struct dlpack_exchange *exchange;
 
@@ -178,8 +181,71 @@ int current_stream(int device, struct CUstream_st **stream) {
     return 0;
 }
 
-PyObject *allocate_bytes(PyObject *like, size_t bytes) {
-    return PyObject_CallFunction(allocator, "On", like, (Py_ssize_t)bytes);
+/* ---- new tensors ------------------------------------------------------------------------------
+ */
+
+static PyObject *tuple_of(const int64_t *values, int count) {
+    PyObject *tuple = PyTuple_New(count);
+    for (int i = 0; tuple && i < count; i++) {
+        PyObject *number = PyLong_FromLongLong(values[i]);
+        if (!number || PyTuple_SetItem(tuple, i, number))
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+/* What makes such a tensor without PyTorch's dispatcher, in a third of the time; NULL: there is
+ * nothing, or it would make it elsewhere. */
+static PyObject *maker_at_once(const struct view *shape) {
+    PyObject *found = shape->place == ELSEWHERE ? NULL : makers[shape->place];
+    if (!found || shape->place == ON_CPU)
+        return found;
+    long long current;
+    if (read_int(PyObject_CallObject(current_device, NULL), &current)) {
+        PyErr_Clear();
+        return NULL;
+    }
+    return current == shape->device ? found : NULL;
+}
+
+PyObject *make_tensor(PyObject *like, const struct view *shape) {
+    PyObject *const at_once = maker_at_once(shape), *const dtype = dtypes[shape->element];
+    PyObject *sizes = tuple_of(shape->sizes, shape->dims), *strides = NULL, *made = NULL;
+    if (sizes && at_once) {
+        int64_t steps[MAX_DIMS], step = 1;
+        for (int i = shape->dims; i-- > 0; step *= shape->sizes[i] > 1 ? shape->sizes[i] : 1)
+            steps[i] = step;
+        if ((strides = tuple_of(steps, shape->dims)))
+            made = PyObject_CallFunctionObjArgs(at_once, sizes, strides, dtype, NULL);
+    } else if (sizes) {
+        made = PyObject_CallFunctionObjArgs(maker, like, sizes, dtype, NULL);
+    }
+    Py_XDECREF(strides);
+    Py_XDECREF(sizes);
+    return made;
+}
+
+/* configuration(q, kv, indices): (device, heads, dqk, width), -1 for the CPU; None where they are
+ * not what kernels take. */
+PyObject *configuration(PyObject *module, PyObject *const *values, Py_ssize_t count) {
+    struct view q, kv, indices;
+    (void)module;
+    if (count != 3) {
+        PyErr_SetString(PyExc_TypeError, "configuration takes 3 arguments");
+        return NULL;
+    }
+    if (tensor_view(values[0], "q", &q) || tensor_view(values[1], "kv", &kv) ||
+        tensor_view(values[2], "indices", &indices)) {
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    const int64_t width = indices.dims > 0 ? indices.sizes[indices.dims - 1] : 0;
+    if (q.element != BF16 || kv.element != BF16 || q.dims < 3 || q.dims > 4 || width == 0 ||
+        q.place == ELSEWHERE)
+        Py_RETURN_NONE;
+    const int64_t key[] = {q.place == ON_CUDA ? q.device : -1, q.sizes[q.dims - 2],
+                           q.sizes[q.dims - 1], width};
+    return tuple_of(key, 4);
 }
 
 /* The exchange interface of a tensor type, NULL where it has none that we know. */
@@ -209,26 +275,36 @@ static int intern_names(void) {
     return 0;
 }
 
+/* What setup's makers are: (of the CPU, of a GPU, current device), each a function or None. */
+static void keep_makers(PyObject *given) {
+    PyObject *const cpu = PyTuple_GetItem(given, 0), *const cuda = PyTuple_GetItem(given, 1);
+    current_device = PyTuple_GetItem(given, 2);
+    makers[ON_CPU] = cpu == Py_None ? NULL : cpu;
+    makers[ON_CUDA] = cuda == Py_None || current_device == Py_None ? NULL : cuda;
+}
+
 PyObject *setup(PyObject *module, PyObject *args) {
-    PyObject *type, *types, *allocate, *stream;
+    PyObject *type, *types, *make, *at_once, *stream;
     int use_exchange = 1;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO!OO|p:setup", &type, &PyTuple_Type, &types, &allocate, &stream,
-                          &use_exchange))
+    if (!PyArg_ParseTuple(args, "OO!OO!O|p:setup", &type, &PyTuple_Type, &types, &make,
+                          &PyTuple_Type, &at_once, &stream, &use_exchange))
         return NULL;
-    if (PyTuple_Size(types) != OTHER_ELEMENT)
-        return PyErr_Format(PyExc_ValueError, "setup: %d element types are needed",
+    if (PyTuple_Size(types) != OTHER_ELEMENT || PyTuple_Size(at_once) != 3)
+        return PyErr_Format(PyExc_ValueError, "setup: %d element types and 3 makers are needed",
                             (int)OTHER_ELEMENT);
     if (intern_names())
         return NULL;
     Py_INCREF(type);
-    Py_INCREF(types); /* kept with what it holds */
-    Py_INCREF(allocate);
+    Py_INCREF(types); /* kept with what they hold */
+    Py_INCREF(at_once);
+    Py_INCREF(make);
     Py_INCREF(stream);
     tensor_type = type;
     for (int i = 0; i < OTHER_ELEMENT; i++)
         dtypes[i] = PyTuple_GetItem(types, i);
-    allocator = allocate;
+    maker = make;
+    keep_makers(at_once);
     stream_of = stream;
     exchange = use_exchange ? find_exchange(type) : NULL;
     return PyBool_FromLong(exchange != NULL);

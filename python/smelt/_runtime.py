@@ -20,17 +20,29 @@ class SmeltWarning(UserWarning):
     """What `backend="auto"` says, once, when it takes the eager reference."""
 
 
-def _allocate(like: torch.Tensor, size: int) -> torch.Tensor:
-    return like.new_empty((size,), dtype=torch.uint8)
+def _make(like: torch.Tensor, sizes: tuple, dtype: torch.dtype) -> torch.Tensor:
+    return like.new_empty(sizes, dtype=dtype)
 
 
-# The order is that of `enum element` in native.h. A build of PyTorch without CUDA has no streams to name.
-_native.setup(
+# What TorchInductor's programs allocate with: none of PyTorch's dispatcher, a third of the time. PyTorch does
+# not promise these names; without them tensors are made by _make.
+_guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+_at_once = (
+    getattr(_guards, "_empty_strided_cpu", None),
+    getattr(_guards, "_empty_strided_cuda", None),
+    getattr(torch._C, "_cuda_getDevice", None),
+)
+
+# What the module needs of PyTorch. The order of the types is that of `enum element` in native.h. A build of
+# PyTorch without CUDA has no streams to name.
+SETUP = (
     torch.Tensor,
     (torch.bfloat16, torch.float32, torch.int32, torch.float8_e4m3fn, torch.uint8),
-    _allocate,
+    _make,
+    _at_once,
     getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0),
 )
+_native.setup(*SETUP)
 atexit.register(_native.leave)
 
 # Whether the emulator stands in the driver's place (SMELT_CUDA names it): tensors are then the CPU's.
@@ -64,6 +76,7 @@ class Refused:
 _lock = threading.RLock()
 _contexts: dict = {}
 _operators: dict = {}
+ready: dict = {}  # of sparse_attention's calls: the operators by what a call shows at a glance
 _warned: set = set()
 
 
@@ -73,6 +86,7 @@ def _forget():
     _lock = threading.RLock()
     _contexts.clear()
     _operators.clear()
+    ready.clear()
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -106,10 +120,10 @@ def _refusal(device: int, spec: str) -> str:
 def operator(device: int, key: tuple, text):
     """The operator for a configuration: `text(*key)` is its spec. A Refused when there is none."""
     found = _operators.get((device, key))
-    return found if found is not None else _make(device, key, text)
+    return found if found is not None else _create(device, key, text)
 
 
-def _make(device: int, key: tuple, text):
+def _create(device: int, key: tuple, text):
     spec = text(*key)
     with _lock:
         found = _operators.get((device, key))

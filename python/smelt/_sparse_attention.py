@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from . import _reference, _runtime
+from . import _native, _reference, _runtime
 from ._checks import BACKENDS, choose, whole
 from ._eager import autocast_type, is_plain, launched, wants_gradients
 from ._library import define, library
@@ -27,8 +27,8 @@ LOG2E = math.log2(math.e)
 NEVER = float("-inf")
 TOPK_STEP = 128  # a row's width is rounded up to it for topk, so that few kernels serve many widths
 VALUE_WIDTHS = (64, 128, 256, 512)
-FORWARD, BACKWARD = 1, 2
-_PASSES = {FORWARD: "forward", BACKWARD: "backward"}
+FORWARD, BACKWARD, DETERMINISTIC = range(3)  # operators of a configuration
+MOST_READY = 4096  # configurations that _runtime.ready keeps
 
 INPUTS = (
     "Tensor q, Tensor kv, Tensor indices, Tensor? topk_length, Tensor? sink, Tensor? queries, "
@@ -59,15 +59,15 @@ OPTIONS = (
 )
 
 
-def _spec(heads, dqk, dv, topk, sink, buckets, deterministic, passes):
+def _spec(heads, dqk, dv, topk, sink, buckets, which):
     text = f"sparse_attn:heads={heads},dqk={dqk},dv={dv},topk={topk}"
     if sink:
         text += ",sink=1"
     if buckets:
         text += f",buckets={'auto' if buckets == (-1,) else '/'.join(map(str, buckets))}"
-    if passes != FORWARD:
-        text += f",passes={_PASSES[passes]}"
-    return text + (",deterministic=1" if deterministic else "")
+    if which != FORWARD:
+        text += ",passes=backward"
+    return text + (",deterministic=1" if which == DETERMINISTIC else "")
 
 
 def value_width(dqk: int) -> int:
@@ -94,26 +94,44 @@ def is_deterministic(asked) -> bool:
     return torch.are_deterministic_algorithms_enabled() if asked is None else bool(asked)
 
 
-def _operator(inputs, options, passes, backend):
+def _backward_pass(options) -> int:
+    return DETERMINISTIC if is_deterministic(options.deterministic) else BACKWARD
+
+
+def _operator(inputs, options, which, backend):
     """The operator, or None where the eager reference computes."""
-    q, kv, indices, _, sink, _, _ = inputs
     if backend == "torch":
         return None
+    return _operators_of(inputs, options)[which] or _find(inputs, options, which, backend)
+
+
+def _operators_of(inputs, options) -> list:
+    """A configuration's operators, None where one was not called for yet."""
+    q, kv, indices, _, sink, _, _ = inputs
+    shape = _native.configuration(q, kv, indices)
+    if shape is None:
+        return [None, None, None]
+    key = (shape, options.dv, options.topk, tuple(options.buckets), sink is None)
+    found = _runtime.ready.get(key)
+    if found is None:
+        if len(_runtime.ready) >= MOST_READY:
+            _runtime.ready.clear()
+        found = _runtime.ready.setdefault(key, [None, None, None])
+    return found
+
+
+def _find(inputs, options, which, backend):
+    q, kv, indices, _, sink, _, _ = inputs
     if q.dtype is not torch.bfloat16 or kv.dtype is not torch.bfloat16:
         reason = f"q and kv must be torch.bfloat16, not {q.dtype} and {kv.dtype}"
         return _runtime.refuse(reason, backend, TypeError)
     *_, heads, dqk = q.shape
-    key = (
-        heads,
-        dqk,
-        options.dv,
-        options.topk or topk_for(indices.shape[-1]),
-        sink is not None,
-        tuple(options.buckets),
-        passes == BACKWARD and is_deterministic(options.deterministic),
-        passes,
-    )
-    return _runtime.find(q.get_device(), key, _spec, backend)
+    topk = options.topk or topk_for(indices.shape[-1])
+    key = (heads, dqk, options.dv, topk, sink is not None, tuple(options.buckets), which)
+    found = _runtime.find(q.get_device(), key, _spec, backend)
+    if found is not None:
+        _operators_of(inputs, options)[which] = found
+    return found
 
 
 # ---- the two passes, on plain tensors ---------------------------------------------------------------
@@ -122,64 +140,63 @@ def _operator(inputs, options, passes, backend):
 def _forward(found, inputs, options, want_max):
     """out, lse, max_logits (or None) and the partition (or None)."""
     q = inputs[0]
-    *rows, _ = q.shape
+    rows = q.shape[:-1]
+    max_logits = q.new_full(rows, NEVER, dtype=torch.float32) if want_max else None
+    scalars = (options.scale, options.free_multiprocessors)
     if inputs[5] is None:
-        out = q.new_empty((*rows, options.dv))
-        lse = q.new_empty(rows, dtype=torch.float32)
+        out, lse, partition = launched(found.forward, inputs, (True, True, max_logits), scalars)
     else:  # what the list of queries leaves out
         out = q.new_zeros((*rows, options.dv))
         lse = q.new_full(rows, NEVER, dtype=torch.float32)
-    max_logits = torch.full_like(lse, NEVER) if want_max else None
-    partition = launched(
-        found.forward,
-        inputs,
-        (out, lse, max_logits),
-        (options.scale, options.free_multiprocessors),
-    )
+        partition = launched(found.forward, inputs, (out, lse, max_logits), scalars)
     return out, lse, max_logits, partition
 
 
 def _backward(found, inputs, options, out, lse, grad_out, partition=None, dkv_sum=None):
     """dq, dkv and dsink (None without a sink)."""
-    q, kv, _, _, sink, queries, _ = inputs
-    like = torch.empty_like if queries is None else torch.zeros_like
-    dq = like(q, memory_format=torch.contiguous_format)
-    dkv = dkv_fp32 = None
-    if dkv_sum is None:
-        wide = options.dkv_dtype is torch.float32
-        made = torch.empty_like(kv, dtype=options.dkv_dtype, memory_format=torch.contiguous_format)
-        dkv, dkv_fp32 = (None, made) if wide else (made, None)
-    else:
-        made = dkv_sum
-    dsink = None if sink is None else torch.empty_like(sink)
+    q, _, _, _, sink, queries, _ = inputs
+    dq = True
+    if queries is not None:  # what it leaves out
+        dq = torch.zeros_like(q, memory_format=torch.contiguous_format)
+    wide = options.dkv_dtype is torch.float32
+    dkv = True if dkv_sum is None and not wide else None
+    dkv_fp32 = True if dkv_sum is None and wide else None
     if grad_out.dtype is not torch.bfloat16:
         grad_out = grad_out.to(torch.bfloat16)
-    launched(
+    made = launched(
         found.backward,
         (*inputs, out, lse, grad_out),
-        (dq, dkv, dkv_fp32, dkv_sum, partition, dsink),
+        (dq, dkv, dkv_fp32, dkv_sum, partition, None if sink is None else True),
         (options.scale, options.free_multiprocessors, options.workspace_limit),
     )
-    return dq, made, dsink
+    if dkv_sum is None and queries is None:
+        return made[0], made[1], None if sink is None else made[2]
+    made = iter(made if type(made) is tuple else ())
+    return (
+        next(made) if dq is True else dq,
+        next(made) if dkv_sum is None else dkv_sum,
+        None if sink is None else next(made),
+    )
 
 
 class _Call:
     """What a call with gradients brings beside q, kv and sink, and takes home beside out: neither passes
     through autograd, whose work grows with every argument and result."""
 
-    __slots__ = ("found", "inputs", "lse", "max_logits", "options", "want_max")
+    __slots__ = ("inputs", "lse", "max_logits", "operators", "options", "want_max")
 
 
 class _SparseAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, kv, sink, call):
-        out, lse, max_logits, partition = _forward(
-            call.found, call.inputs, call.options, call.want_max
+        inputs, options = call.inputs, call.options
+        out, lse, call.max_logits, partition = _forward(
+            call.operators[FORWARD], inputs, options, call.want_max
         )
-        ctx.save_for_backward(*call.inputs, out, lse, partition)
-        ctx.options = call.options
+        ctx.save_for_backward(*inputs, out, lse, partition)
+        ctx.call = call.operators, options
         ctx.set_materialize_grads(False)
-        call.lse, call.max_logits = lse, max_logits
+        call.lse = lse
         return out
 
     @staticmethod
@@ -193,8 +210,10 @@ def _gradients(ctx, grad_out):
     if grad_out is None:
         return None, None, None, None
     *inputs, out, lse, partition = ctx.saved_tensors
-    found = _operator(inputs, ctx.options, BACKWARD, "smelt")
-    return *_backward(found, inputs, ctx.options, out, lse, grad_out, partition), None
+    operators, options = ctx.call
+    which = _backward_pass(options)
+    found = operators[which] or _find(inputs, options, which, "smelt")
+    return *_backward(found, inputs, options, out, lse, grad_out, partition), None
 
 
 _gradients_once = once_differentiable(_gradients)
@@ -269,7 +288,7 @@ def _fake_forward(*arguments):
 
 def _op_backward(grad_out, out, lse, *arguments):
     inputs, options = _split(arguments)
-    found = _operator(inputs, options, BACKWARD, options.backend)
+    found = _operator(inputs, options, _backward_pass(options), options.backend)
     if found is not None:
         dq, dkv, dsink = _backward(found, inputs, options, out, lse, grad_out)
     else:
@@ -357,14 +376,27 @@ def _check_shapes(inputs, dv):
         raise ValueError(f"smelt: dv must be 1 to {q.shape[-1]}, not {dv}")
 
 
-def _prepared(inputs, autocast=True):
-    """The inputs checked, and as kernels want them: of autocast's type, the sink in fp32, a masked slot
-    where a list has none."""
+def _refuse_types(inputs):
     for name, value in zip(INPUT_NAMES, inputs):
         if not isinstance(value, Tensor) and (value is not None or name in REQUIRED):
             kind = "torch.Tensor" if name in REQUIRED else "torch.Tensor or None"
             raise TypeError(f"smelt: {name} must be a {kind}, not {type(value).__name__}")
+
+
+def _prepared(inputs, autocast=True):
+    """The inputs checked, and as kernels want them: of autocast's type, the sink in fp32, a masked slot
+    where a list has none."""
     q, kv, indices, topk_length, sink, queries, query_count = inputs
+    if not (
+        isinstance(q, Tensor)
+        and isinstance(kv, Tensor)
+        and isinstance(indices, Tensor)
+        and (topk_length is None or isinstance(topk_length, Tensor))
+        and (sink is None or isinstance(sink, Tensor))
+        and (queries is None or isinstance(queries, Tensor))
+        and (query_count is None or isinstance(query_count, Tensor))
+    ):
+        _refuse_types(inputs)
     kind = autocast_type(q) if autocast else None
     if kind is not None:
         q, kv = q.to(kind), kv.to(kind)
@@ -383,14 +415,18 @@ def _prepared(inputs, autocast=True):
 def _run_directly(inputs, options, want_max):
     """out, lse and max_logits (or None) of plain tensors."""
     q, kv, _, _, sink, _, _ = inputs
-    found = _operator(inputs, options, FORWARD, options.backend)
-    if found is None:
+    operators = None
+    if options.backend != "torch":
+        operators = _operators_of(inputs, options)
+        if operators[FORWARD] is None:
+            operators[FORWARD] = _find(inputs, options, FORWARD, options.backend)
+    if operators is None or operators[FORWARD] is None:
         _check_shapes(inputs, options.dv)
         return _reference_forward(inputs, options)
     if not wants_gradients(q, kv, sink):
-        return _forward(found, inputs, options, want_max)[:3]
+        return _forward(operators[FORWARD], inputs, options, want_max)[:3]
     call = _Call()
-    call.found, call.inputs, call.options, call.want_max = found, inputs, options, want_max
+    call.operators, call.inputs, call.options, call.want_max = operators, inputs, options, want_max
     out = _apply(q, kv, sink, call)
     return out, call.lse, call.max_logits
 
@@ -522,6 +558,6 @@ def sparse_attention_backward(
         workspace_limit,
         "smelt",
     )
-    found = _operator(inputs, options, BACKWARD, "smelt")
+    found = _operator(inputs, options, _backward_pass(options), "smelt")
     with torch.no_grad():
         return _backward(found, inputs, options, out, lse, grad_out, dkv_sum=dkv_sum)

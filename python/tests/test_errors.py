@@ -105,7 +105,7 @@ def test_partition_of_another_call(device):
     out, lse = problem.run(return_lse=True)
     found = _runtime.operator(
         problem.q.get_device(),
-        (3, 128, 128, 128, False, (4,), False, 2),
+        (3, 128, 128, 128, False, (4,), 1),
         smelt._sparse_attention._spec,
     )
     for partition in (
@@ -205,7 +205,7 @@ def test_random_arguments(device, seed):
     )
     found = _runtime.operator(
         problem.q.get_device(),
-        (3, 128, 128, 128, False, (), False, 1),
+        (3, 128, 128, 128, False, (), 0),
         smelt._sparse_attention._spec,
     )
     refused = 0

@@ -74,22 +74,16 @@ def test_both_ways_to_look_at_tensors(device):
     """PyTorch before 2.10 has no exchange interface: its methods say the same."""
     problem = Problem(device, sink=True, lengths=True, grad=False)
     want = problem.run()
-    arguments = (
-        torch.Tensor,
-        (torch.bfloat16, torch.float32, torch.int32, torch.float8_e4m3fn, torch.uint8),
-        _runtime._allocate,
-        getattr(torch._C, "_cuda_getCurrentRawStream", lambda number: 0),
-    )
-    had = _native.setup(*arguments)
+    had = _native.setup(*_runtime.SETUP)
     try:
-        assert _native.setup(*arguments, False) is False
+        assert _native.setup(*_runtime.SETUP, False) is False
         assert torch.equal(problem.run(), want)
         with pytest.raises(TypeError, match="indices must be torch.int32"):
             smelt.sparse_attention(
                 problem.q, problem.kv, problem.indices.float(), 0.1, backend="smelt"
             )
     finally:
-        assert _native.setup(*arguments) is had
+        assert _native.setup(*_runtime.SETUP) is had
 
 
 def test_presets_and_warm(tmp_path):
