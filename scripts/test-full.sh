@@ -1,81 +1,175 @@
 #!/usr/bin/env bash
-# Everything `make test` leaves out. One line a step at the end, then `N passed, N failed`.
+# Everything `make test` leaves out, in steps; one line a step at the end, then `N passed, N failed`.
+#
+#   scripts/test-full.sh [--at-once N] [--list] [STEP...]
+#
+# Without names every step runs, one after the other. Many processors are kept busy by several steps
+# at once: two for every eight is a good number. First all that they need is built. What a step prints
+# is in build/test-full/STEP.log, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/nvrtc.sh
 . scripts/nvrtc.sh
 export_nvrtc
 
-passed=0 failed=0 report=""
+# Name, folder it needs built, title. run_STEP below runs it; build_FOLDER builds.
+steps=(
+    "gcc|build|gcc, the quick tests"
+    "compile|build|compile matrix, whole"
+    "sweep|build|emulator: 200 random specs"
+    "matrix|build|emulator: the whole GPU matrix"
+    "groups|build|emulator: the GPU suite's other groups"
+    "mutants|build|emulator: mutants, each family"
+    "asan|build-asan|ASan and UBSan, the quick tests"
+    "tsan|build-tsan|ThreadSanitizer, the runtime's threads"
+    "clang|build-clang|clang, no warnings, the quick tests"
+    "cuda12|build|CUDA 12's NVRTC, the quick tests"
+    "format||clang-format"
+)
+logs=build/test-full
 
-# step NAME COMMAND...: runs it, goes on whatever happens.
-step() {
-    local name=$1 begin=$SECONDS verdict
-    shift
-    printf '\n==== %s\n' "$name"
-    if "$@"; then
-        verdict=ok passed=$((passed + 1))
-    else
-        verdict=FAILED failed=$((failed + 1))
-    fi
-    report+=$(printf '%-42s %-6s %5d s' "$name" "$verdict" $((SECONDS - begin)))$'\n'
+# ---- the folders -------------------------------------------------------------------------------
+
+build_folder() {
+    case $1 in
+    build) scripts/build.sh build ;;
+    build-asan) scripts/build.sh build-asan -Db_sanitize=address,undefined -Db_lundef=false ;;
+    build-tsan) scripts/build.sh build-tsan -Db_sanitize=thread -Db_lundef=false ;;
+    build-clang) CC=clang CXX=clang++ scripts/build.sh build-clang -Dwerror=true ;;
+    esac
 }
 
-with_gcc() { scripts/build.sh build && meson test -C build --no-rebuild --print-errorlogs; }
+# ---- the steps ---------------------------------------------------------------------------------
 
-# One test of the suite `full`, and the end of what it printed.
-long_test() {
-    local status=0
-    meson test -C build --no-rebuild --print-errorlogs --setup full "$@" || status=$?
-    tail -n 45 build/meson-logs/testlog-full.txt
+# meson_test STEP FOLDER ARGUMENT...: steps at the same time must not write one log.
+meson_test() {
+    local step=$1 folder=$2
+    shift 2
+    meson test -C "$folder" --no-rebuild --print-errorlogs --logbase "testlog-$step" "$@"
+}
+
+# Tests of the suite `full`, what each counted, and the end of what the last printed.
+long_tests() {
+    local step=$1 status=0
+    local log=build/meson-logs/testlog-$step-full.txt
+    shift
+    meson_test "$step" build --setup full "$@" || status=$?
+    tail -n 45 "$log"
+    grep -E '^[0-9]+ .*(failed|stale)' "$log"
     return $status
 }
 
+run_gcc() { meson_test gcc build; }
+run_compile() { long_tests compile 'compile matrix, whole'; }
+run_sweep() { long_tests sweep --suite full-sweep; }
+run_matrix() { long_tests matrix --suite full-matrix; }
+run_groups() { long_tests groups --suite full-groups; }
+run_mutants() { long_tests mutants 'emu/mutants'; }
+
 # The leaks of NVRTC and of the driver are theirs: tests/lsan.supp names them.
-with_sanitizers() {
-    scripts/build.sh build-asan -Db_sanitize=address,undefined -Db_lundef=false &&
-        ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 \
-        UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-        LSAN_OPTIONS=suppressions="$PWD/tests/lsan.supp":print_suppressions=0 \
-            meson test -C build-asan --no-rebuild --print-errorlogs --timeout-multiplier 5
+run_asan() {
+    ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 \
+    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+    LSAN_OPTIONS=suppressions="$PWD/tests/lsan.supp":print_suppressions=0 \
+        meson_test asan build-asan --timeout-multiplier 5
 }
 
 # The runtime's threads. Not the emulator, whose fibres the sanitizer does not know.
-with_thread_sanitizer() {
-    scripts/build.sh build-tsan -Db_sanitize=thread -Db_lundef=false &&
-        TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 \
-            meson test -C build-tsan --no-rebuild --print-errorlogs --timeout-multiplier 5 \
-            fault/runtime fault/threads fault/buckets fault/tuning 'torture threads' 'torture contexts' \
-            'torture cold' 'cache process' 'cache counters'
+run_tsan() {
+    TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 \
+        meson_test tsan build-tsan --timeout-multiplier 5 \
+        fault/runtime fault/threads fault/buckets fault/tuning 'torture threads' 'torture contexts' \
+        'torture cold' 'cache process' 'cache counters'
 }
 
-with_clang() {
-    local folder=build-clang
-    if [ ! -f $folder/build.ninja ]; then
-        CC=clang CXX=clang++ meson setup $folder -Dwerror=true || return
-    fi
-    ninja -C $folder && meson test -C $folder --no-rebuild --print-errorlogs --no-suite compile
-}
+run_clang() { meson_test clang build-clang --no-suite compile; }
 
-with_cuda_12() {
+run_cuda12() {
     local library
     library=$(nvrtc_in build/nvrtc-cu12) || return
-    SMELT_NVRTC=$library meson test -C build --no-rebuild --print-errorlogs --no-suite emu
+    SMELT_NVRTC=$library meson_test cuda12 build --no-suite emu
 }
 
-step 'gcc, the quick tests' with_gcc
-step 'compile matrix, whole' long_test 'compile matrix, whole'
-step 'emulator: 200 random specs' long_test 'emu/sweep of 200 specs'
-step 'emulator: the whole GPU matrix' long_test 'emu/matrix, all of it, part 0/2' \
-    'emu/matrix, all of it, part 1/2'
-step "emulator: the GPU suite's other groups" long_test 'emu/groups, all of them, part 0/2' \
-    'emu/groups, all of them, part 1/2'
-step 'emulator: mutants, each family' long_test 'emu/mutants'
-step 'ASan and UBSan, the quick tests' with_sanitizers
-step "ThreadSanitizer, the runtime's threads" with_thread_sanitizer
-step 'clang, no warnings, the quick tests' with_clang
-step "CUDA 12's NVRTC, the quick tests" with_cuda_12
-step 'clang-format' scripts/format.sh
+run_format() { scripts/format.sh; }
 
-printf '\n%s%d passed, %d failed\n' "$report" "$passed" "$failed"
-[ "$failed" = 0 ]
+# ---- the command -------------------------------------------------------------------------------
+
+# What a step prints: as it comes when it runs alone, else whole at its end.
+keep_log() {
+    if [ "$at_once" = 1 ]; then
+        tee "$1"
+    else
+        cat >"$1"
+        cat "$1"
+    fi
+}
+
+# run_step NAME FOLDER TITLE: runs it and leaves its line, whatever happens.
+run_step() {
+    local name=$1 folder=$2 title=$3 begin=$SECONDS verdict=ok
+    {
+        printf '\n==== %s\n' "$title"
+        if [ -n "$folder" ] && [ ! -f "$logs/$folder.built" ]; then
+            echo "$folder could not be built" && false
+        else
+            "run_$name"
+        fi
+    } 2>&1 </dev/null | keep_log "$logs/$name.log" || verdict=FAILED
+    printf '%-42s %-6s %5d s\n' "$title" "$verdict" $((SECONDS - begin)) >"$logs/$name.line"
+}
+
+list_steps() {
+    local step
+    for step in "${steps[@]}"; do
+        printf '%-8s %s\n' "${step%%|*}" "${step##*|}"
+    done
+}
+
+at_once=1 wanted=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --list) list_steps && exit ;;
+    --at-once) at_once=${2:?a number} && shift ;;
+    *)
+        if ! list_steps | grep -q "^$1 "; then
+            echo "test-full: no step is called '$1'; --list names them" >&2
+            exit 2
+        fi
+        wanted+=("$1")
+        ;;
+    esac
+    shift
+done
+
+mkdir -p $logs
+rm -f $logs/*.line $logs/*.built
+chosen=()
+for step in "${steps[@]}"; do
+    if [ ${#wanted[@]} = 0 ] || [[ " ${wanted[*]} " == *" ${step%%|*} "* ]]; then
+        chosen+=("$step")
+        IFS='|' read -r name folder title <<<"$step"
+        if [ -n "$folder" ] && [ ! -f "$logs/$folder.built" ]; then
+            printf '\n==== building %s\n' "$folder"
+            ! build_folder "$folder" || touch "$logs/$folder.built"
+        fi
+    fi
+done
+
+running=0
+for step in "${chosen[@]}"; do
+    IFS='|' read -r name folder title <<<"$step"
+    if [ "$running" -ge "$at_once" ]; then
+        wait -n && running=$((running - 1))
+    fi
+    run_step "$name" "$folder" "$title" &
+    running=$((running + 1))
+done
+wait
+
+printf '\n'
+for step in "${chosen[@]}"; do
+    cat "$logs/${step%%|*}.line"
+done
+passed=$(cat $logs/*.line | grep -c ' ok  ' || true)
+printf '%d passed, %d failed\n' "$passed" $((${#chosen[@]} - passed))
+[ "$passed" = ${#chosen[@]} ]
