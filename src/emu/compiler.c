@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "objects.h"
+
 enum { MOST_ARGUMENTS = 96, MOST_WORDS = 64 /* of CC and SMELT_EMU_CFLAGS */ };
 
 /* Every plain access calls out (thread), and so does what no GPU would notice: an index outside a
@@ -210,26 +212,41 @@ static void remove_folder(const char *folder) {
     rmdir(folder);
 }
 
-int emu_compile(const char *text, unsigned char **object, size_t *bytes, char *log,
-                size_t log_size) {
-    const char *kept = secure_getenv("SMELT_EMU_KEEP"); /* a folder: what is made stays there */
-    const char *base = kept && *kept ? kept : getenv("TMPDIR");
-    char folder[256], output[512];
+/* Where compiled kernels are kept, or NULL: not those of a developer who adds options, or wants to
+ * see what is made. */
+static const char *objects_folder(void) {
+    const char *folder = secure_getenv("SMELT_EMU_OBJECTS");
+    const char *options_added = secure_getenv("SMELT_EMU_CFLAGS");
+    const char *kept = secure_getenv("SMELT_EMU_KEEP");
+    if ((options_added && *options_added) || (kept && *kept))
+        return NULL;
+    return folder && *folder ? folder : NULL;
+}
+
+/* The key of a text that this compiler makes an object of. Whether the compiler takes the quick
+ * options follows from which it is. */
+static int make_key(const char *compiler, const char *text, struct emu_object_key *key) {
+    enum { OPTIONS = sizeof options / sizeof options[0] };
+    const char *all[OPTIONS + QUICK_OPTIONS + 1];
+    Dl_info self;
+    if (!dladdr((const void *)(uintptr_t)emu_compile, &self))
+        return -1;
+    memcpy(all, options, sizeof options);
+    memcpy(all + OPTIONS, quick_options, sizeof quick_options);
+    all[OPTIONS + QUICK_OPTIONS] = self.dli_fname;
+    return emu_object_key(compiler, all, sizeof all / sizeof all[0], text, key);
+}
+
+/* Compiles with the first compiler that can be run. status: run's, -1 or 127 where none can. */
+static int compile(const char *text, const char *folder, const char *output, unsigned char **object,
+                   size_t *bytes, char *log, size_t log_size) {
     const char *compilers[4];
     int status = -1;
-    log[0] = '\0';
-    snprintf(folder, sizeof folder, "%s/smelt-emu-XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(folder)) {
-        snprintf(log, log_size, "no folder for temporary files can be made as %s: %s", folder,
-                 strerror(errno));
-        return -1;
-    }
-    snprintf(output, sizeof output, "%s/output", folder);
     if (write_text(folder, text)) {
         snprintf(log, log_size, "%s/kernel.c cannot be written: %s", folder, strerror(errno));
-        goto out;
+        return -1;
     }
-    int count = list_compilers(compilers);
+    const int count = list_compilers(compilers);
     for (int i = 0; i < count && (status == -1 || status == 127); i++)
         status = compile_with(compilers[i], folder, output);
     read_log(output, log, log_size);
@@ -241,8 +258,35 @@ int emu_compile(const char *text, unsigned char **object, size_t *bytes, char *l
         snprintf(log, log_size, "%s/kernel.so cannot be read", folder);
         status = -1;
     }
-out:
+    return status == 0 ? 0 : -1;
+}
+
+int emu_compile(const char *text, int edited, unsigned char **object, size_t *bytes, char *log,
+                size_t log_size) {
+    const char *kept = secure_getenv("SMELT_EMU_KEEP"); /* a folder: what is made stays there */
+    const char *base = kept && *kept ? kept : getenv("TMPDIR");
+    const char *objects = edited ? NULL : objects_folder();
+    char folder[256], output[512];
+    const char *compilers[4];
+    struct emu_object_key key;
+    log[0] = '\0';
+    list_compilers(compilers);
+    /* A first compiler that is not there: what the second makes is not kept. */
+    if (objects && make_key(compilers[0], text, &key) != 0)
+        objects = NULL;
+    if (objects && emu_object_find(objects, &key, object, bytes) == 0)
+        return 0;
+    snprintf(folder, sizeof folder, "%s/smelt-emu-XXXXXX", base && *base ? base : "/tmp");
+    if (!mkdtemp(folder)) {
+        snprintf(log, log_size, "no folder for temporary files can be made as %s: %s", folder,
+                 strerror(errno));
+        return -1;
+    }
+    snprintf(output, sizeof output, "%s/output", folder);
+    const int failed = compile(text, folder, output, object, bytes, log, log_size);
+    if (!failed && objects)
+        emu_object_keep(objects, &key, *object, *bytes);
     if (!kept || !*kept)
         remove_folder(folder);
-    return status == 0 ? 0 : -1;
+    return failed;
 }

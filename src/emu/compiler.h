@@ -18,9 +18,9 @@ extern const int emu_file_count;
 /* The C text of a kernel's CUDA text, freed by the caller; NULL with the reason in `log`. */
 char *emu_translate(const char *source, char *log, size_t log_size);
 
-/* Compiles the C text; *object is freed by the caller. 0, or -1 with the compiler's words in
- * `log`. */
-int emu_compile(const char *text, unsigned char **object, size_t *bytes, char *log,
+/* Compiles the C text; *object is freed by the caller. An edited text is compiled once and no more:
+ * its object is not kept (objects.h). 0, or -1 with the compiler's words in `log`. */
+int emu_compile(const char *text, int edited, unsigned char **object, size_t *bytes, char *log,
                 size_t log_size);
 
 #endif

@@ -23,6 +23,7 @@ static const struct {
 
 struct _nvrtcProgram {
     char *source;
+    int edited; /* SMELT_EMU_SOURCE's in place of the caller's */
     unsigned char *object;
     size_t bytes;
     char log[LOG];
@@ -86,6 +87,7 @@ EMU_EXPORT nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *sou
     if (!*program)
         return NVRTC_ERROR_OUT_OF_MEMORY;
     (*program)->source = replacement(source);
+    (*program)->edited = (*program)->source != NULL;
     if (!(*program)->source)
         (*program)->source = strdup(source);
     return (*program)->source ? NVRTC_SUCCESS : NVRTC_ERROR_OUT_OF_MEMORY;
@@ -119,7 +121,8 @@ EMU_EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count,
     char *text = emu_translate(program->source, program->log, LOG);
     if (!text)
         return NVRTC_ERROR_COMPILATION;
-    int failed = emu_compile(text, &program->object, &program->bytes, program->log, LOG);
+    int failed =
+        emu_compile(text, program->edited, &program->object, &program->bytes, program->log, LOG);
     free(text);
     if (failed)
         return NVRTC_ERROR_COMPILATION;

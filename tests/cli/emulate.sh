@@ -74,6 +74,38 @@ else
     failed 'no C compiler' 'not said, or another exit status'
 fi
 
+# ---- objects that are kept ------------------------------------------------------------------------
+printf '#!/bin/sh\ncase " $* " in *" -c "*) echo . >>"%s" ;; esac\nexec cc "$@"\n' "$work/compiled" \
+    >"$work/own-cc"
+chmod +x "$work/own-cc"
+
+# compiled COUNT NAME: so many compilations so far, after a check with the compiler of our own.
+compiled() {
+    CC=$work/own-cc SMELT_EMU_OBJECTS=$work/objects "$smelt" check --emulate --lists causal \
+        --schedules 1 "$operator" >"$work/out" 2>"$work/err"
+    if [ $? -eq 0 ] && [ "$(wc -l <"$work/compiled")" -eq "$1" ]; then
+        passed "kept objects: $2"
+    else
+        failed "kept objects: $2" "$(wc -l <"$work/compiled") compilations, not $1"
+    fi
+}
+
+compiled 1 'the first time it is compiled'
+compiled 1 'the second time it is not'
+echo '# another compiler' >>"$work/own-cc"
+compiled 2 'another compiler compiles it'
+run emit --arch sm_90a "$kernel"
+SMELT_EMU_SOURCE=$work/out.cu
+export SMELT_EMU_SOURCE
+cp "$work/out" "$SMELT_EMU_SOURCE"
+compiled 3 'an edited copy is compiled'
+unset SMELT_EMU_SOURCE
+SMELT_EMU_CFLAGS=-g
+export SMELT_EMU_CFLAGS
+compiled 4 'with options added it is compiled'
+unset SMELT_EMU_CFLAGS
+compiled 4 'and found again without'
+
 # ---- kernels with a defect ------------------------------------------------------------------------
 run emit --arch sm_90a "$kernel"
 cp "$work/out" "$work/kernel.cu"

@@ -68,6 +68,8 @@ class Subject:
             command = ["/bin/sh", "-c", f'ulimit -t {self.limit}; exec "$@"', "sh"]
             command += self.configuration.command(self.tools, schedules)
             environment = dict(os.environ, SMELT_EMU_SOURCE=str(source), TMPDIR=own)
+            # The operator's other kernels are compiled once.
+            environment.setdefault("SMELT_EMU_OBJECTS", str(pathlib.Path(folder, "objects")))
             environment.update(self.configuration.environment(self.tools, schedules))
             environment.update(variables)
             try:
