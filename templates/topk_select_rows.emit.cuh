@@ -1,8 +1,9 @@
 //@use topk_select_rows.list.cuh
 /*
- * From a list that holds a window's best to what is written. Each thread keeps entries of the list
- * in registers from the first step to the last: numbers thread_number(), THREADS behind it, and so
- * on.
+ * From a list that holds a window's best to what is written. Entry i is thread i % THREADS's. Loops
+ * over a thread's entries are unrolled only where it has to hold them in registers, since what is
+ * written takes their place: those loops are most of the kernel's instructions, and of the time
+ * that its compilation takes.
  *
  * Ascending by index: each chosen element is a bit of a map, and its place is the number of bits
  * before it. Else, or where a window is longer than the map, the chosen entries are sorted:
@@ -11,14 +12,20 @@
  */
 
 enum {
-    OWN = (LIST + THREADS - 1) / THREADS, /* entries of a thread */
-    PAIR = 64,                            /* elements of two words of the map */
+    OWN = (LIST + THREADS - 1) / THREADS,    /* entries of a thread */
+    CHOSEN = (TOPK + THREADS - 1) / THREADS, /* at most, of those that are written */
+    PAIR = 64,                               /* elements of two words of the map */
     BLOCK_PAIRS = BLOCK / PAIR,
     ALL_WANTED = 1 /* as the least entry: no entry is 0 */
 };
 
 DEVICE u32 *map_words(void) {
     return (u32 *)(arena + MAP_OFFSET);
+}
+
+/* Two words of it at once, the first one below. */
+DEVICE const u64 *map_pairs(void) {
+    return (const u64 *)(arena + MAP_OFFSET);
 }
 
 /* Elements of the map before each two words: where the histogram was. */
@@ -77,6 +84,7 @@ DEVICE struct bins choose_bins(struct found found) {
     u32 top = (u32)shared_numbers()[SAMPLE_TOP];
     if (top == KEY_MINUS_INFINITY) {
         u32 least = ~0u, most = 0;
+#pragma unroll 1
         for (int i = (int)thread_number(); i < found.count; i += THREADS) {
             const u32 key = ordered_key((u32)(list()[i] >> 32));
             least = key < least ? key : least;
@@ -92,49 +100,34 @@ DEVICE struct bins choose_bins(struct found found) {
 
 /* Packs the list, a thread its own entries, and counts them by bins. Begins behind a barrier and
  * ends with one. */
-DEVICE void pack_list(const struct window *window, int count, const struct bins *bins,
-                      u64 own[OWN]) {
+DEVICE void pack_list(const struct window *window, int count, const struct bins *bins) {
     const u32 counts = shared_address(HISTOGRAM_OFFSET);
     clear_histogram();
     if (thread_number() == 0) {
         shared_numbers()[FEW_COUNT] = 0;
     }
     __syncthreads();
-#pragma unroll
-    for (int j = 0; j < OWN; ++j) {
-        const int i = (int)thread_number() + j * THREADS;
-        own[j] = 0;
-        if (i < count) {
-            const u64 entry = list()[i];
-            const u32 key = ordered_key((u32)(entry >> 32));
-            const u32 bin = (key - bins->low) >> bins->shift;
-            own[j] = pack_entry(window, key, ~(u32)entry);
-            list()[i] = own[j];
-            atomic_add_shared(counts + (BINS - 1 - (bin < BINS ? bin : BINS - 1)) * 4, 1);
-        }
+#pragma unroll 2
+    for (int i = (int)thread_number(); i < count; i += THREADS) {
+        const u64 entry = list()[i];
+        const u32 key = ordered_key((u32)(entry >> 32));
+        const u32 bin = (key - bins->low) >> bins->shift;
+        list()[i] = pack_entry(window, key, ~(u32)entry);
+        atomic_add_shared(counts + (BINS - 1 - (bin < BINS ? bin : BINS - 1)) * 4, 1);
     }
     __syncthreads();
 }
 
-/* Reads the thread's own entries of a packed list again, so that no registers hold them meanwhile.
- */
-DEVICE void reload_own(int count, u64 own[OWN]) {
-#pragma unroll
-    for (int j = 0; j < OWN; ++j) {
-        const int i = (int)thread_number() + j * THREADS;
-        own[j] = i < count ? list()[i] : 0;
-    }
-}
-
 /* The entry of a rank among the `in_range` of a range, THREADS at most: each is compared with all
  * others. */
-DEVICE u64 rank_few(const u64 own[OWN], struct range range, int in_range, int rank) {
+DEVICE u64 rank_few(int count, struct range range, int in_range, int rank) {
     enum { RESULT = BINS / 2 - 1 };
     u64 *const few = (u64 *)histogram(); /* which is not needed any more */
-#pragma unroll
-    for (int j = 0; j < OWN; ++j) {
-        if (own[j] >= range.low && own[j] <= range.high) {
-            few[atomic_add_shared(shared_number_address(FEW_COUNT), 1)] = own[j];
+#pragma unroll 4
+    for (int i = (int)thread_number(); i < count; i += THREADS) {
+        const u64 entry = list()[i];
+        if (entry >= range.low && entry <= range.high) {
+            few[atomic_add_shared(shared_number_address(FEW_COUNT), 1)] = entry;
         }
     }
     __syncthreads();
@@ -153,8 +146,7 @@ DEVICE u64 rank_few(const u64 own[OWN], struct range range, int in_range, int ra
 }
 
 /* The least entry of those wanted, out of a packed list and its counts. */
-DEVICE u64 find_least(const struct window *window, int count, int wanted, const struct bins *bins,
-                      u64 own[OWN]) {
+DEVICE u64 find_least(const struct window *window, int count, int wanted, const struct bins *bins) {
     const int bits = element_bits(window);
     if (count <= wanted) {
         return ALL_WANTED;
@@ -169,11 +161,29 @@ DEVICE u64 find_least(const struct window *window, int count, int wanted, const 
         return range.low;
     }
     if (in_bin <= minimum(THREADS, BINS / 2 - 1)) {
-        return rank_few(own, range, in_bin, rank);
+        return rank_few(count, range, in_bin, rank);
     }
-    const u64 least = find_threshold(count, rank, range, 0, 0).entry;
-    reload_own(count, own);
-    return least;
+    return find_threshold(count, rank, range, 0, 0).entry;
+}
+
+/* Moves the entries from `least` on to the list's beginning. Begins behind a barrier and ends
+ * without one. */
+DEVICE void gather_entries(int count, u64 least) {
+    u64 own[OWN];
+    int kept = 0;
+#pragma unroll
+    for (int j = 0; j < OWN; ++j) {
+        const int i = (int)thread_number() + j * THREADS;
+        own[j] = i < count ? list()[i] : 0;
+        kept += own[j] >= least;
+    }
+    int place = sum_threads_before(kept);
+#pragma unroll
+    for (int j = 0; j < OWN; ++j) {
+        if (own[j] >= least) {
+            list()[place++] = own[j];
+        }
+    }
 }
 
 /* ---- elements equal to the bound ------------------------------------------------------------- */
@@ -257,20 +267,17 @@ DEVICE void take_equal(const struct window *window, u32 key, int wanted, bool ma
 
 /* ---- ascending by index ---------------------------------------------------------------------- */
 
-/* The map of the entries from `least` on, over the list. Ends with a barrier. */
-DEVICE void make_map(const struct window *window, const u64 own[OWN], u64 least) {
+/* The map of the list's `count` entries, over the list's end. Ends with a barrier. */
+DEVICE void make_map(const struct window *window, int count) {
     const u32 words = shared_address(MAP_OFFSET);
-    __syncthreads(); /* the list was read */
     for (int i = (int)thread_number(); i < window->blocks * (BLOCK / 32); i += THREADS) {
         map_words()[i] = 0;
     }
     __syncthreads();
-#pragma unroll
-    for (int j = 0; j < OWN; ++j) {
-        if (own[j] >= least) {
-            const u32 element = packed_element(window, own[j]);
-            atomic_or_shared(words + element / 32 * 4, 1u << element % 32);
-        }
+#pragma unroll 4
+    for (int i = (int)thread_number(); i < count; i += THREADS) {
+        const u32 element = packed_element(window, list()[i]);
+        atomic_or_shared(words + element / 32 * 4, 1u << element % 32);
     }
     __syncthreads();
 }
@@ -285,13 +292,13 @@ DEVICE void count_map(const struct window *window, bool entries, u32 key, bool k
     int count = 0;
 #pragma unroll 1
     for (int i = begin; i < end; ++i) {
-        count += __popc(map_words()[2 * i]) + __popc(map_words()[2 * i + 1]);
+        count += __popcll(map_pairs()[i]);
     }
     int place = sum_threads_before(count);
 #pragma unroll 1
     for (int i = begin; i < end; ++i) {
         pair_places()[i] = (unsigned short)place;
-        place += __popc(map_words()[2 * i]) + __popc(map_words()[2 * i + 1]);
+        place += __popcll(map_pairs()[i]);
     }
     __syncthreads();
     /* A word a thread, from the bit of its lane's number on: full words would else meet in the same
@@ -316,17 +323,23 @@ DEVICE void count_map(const struct window *window, bool entries, u32 key, bool k
     __syncthreads();
 }
 
-/* Puts the entries from `least` on where the map says. Ends with a barrier. */
-DEVICE void place_entries(const struct window *window, const u64 own[OWN], u64 least, bool keys) {
+/* The thread's own of the list's first `count` entries, at most TOPK; 0 where there are no more. */
+DEVICE void load_chosen(int count, u64 own[CHOSEN]) {
 #pragma unroll
-    for (int j = 0; j < OWN; ++j) {
-        if (own[j] >= least) {
+    for (int j = 0; j < CHOSEN; ++j) {
+        const int i = (int)thread_number() + j * THREADS;
+        own[j] = i < count ? list()[i] : 0;
+    }
+}
+
+/* Puts them where the map says. Ends with a barrier. */
+DEVICE void place_entries(const struct window *window, const u64 own[CHOSEN], bool keys) {
+#pragma unroll
+    for (int j = 0; j < CHOSEN; ++j) {
+        if (own[j] != 0) {
             const u32 element = packed_element(window, own[j]), pair = element / PAIR;
-            const u32 before = (1u << element % 32) - 1u;
-            const u32 first = map_words()[2 * pair], second = map_words()[2 * pair + 1];
-            const int place =
-                pair_places()[pair] +
-                (element & 32 ? __popc(first) + __popc(second & before) : __popc(first & before));
+            const u64 before = ((u64)1 << element % PAIR) - 1;
+            const int place = pair_places()[pair] + __popcll(map_pairs()[pair] & before);
             chosen_elements()[place] = element;
             if (keys) {
                 chosen_keys()[place] = packed_key(window, own[j]);
@@ -338,22 +351,16 @@ DEVICE void place_entries(const struct window *window, const u64 own[OWN], u64 l
 
 /* ---- sorted ---------------------------------------------------------------------------------- */
 
-/* Puts the entries from `least` on at the list's beginning, as they are to be sorted. Ends with a
- * barrier. */
-DEVICE void gather_entries(const struct window *window, const u64 own[OWN], u64 least) {
-    int count = 0;
-#pragma unroll
-    for (int j = 0; j < OWN; ++j) {
-        count += own[j] >= least;
-    }
-    int place = sum_threads_before(count);
-#pragma unroll
-    for (int j = 0; j < OWN; ++j) {
-        if (own[j] >= least) {
-            const u32 key = packed_key(window, own[j]);
-            list()[place++] =
-                ORDER_BY_SCORE ? own[j] : (u64)~packed_element(window, own[j]) << 32 | key;
-        }
+/* Makes a chosen entry one that is sorted by its element, a key below. */
+DEVICE u64 turn_entry(const struct window *window, u64 entry) {
+    return (u64)~packed_element(window, entry) << 32 | packed_key(window, entry);
+}
+
+/* Turns the list's `count` entries. A thread its own; ends with a barrier. */
+DEVICE void turn_entries(const struct window *window, int count) {
+#pragma unroll 1
+    for (int i = (int)thread_number(); i < count; i += THREADS) {
+        list()[i] = turn_entry(window, list()[i]);
     }
     __syncthreads();
 }
@@ -438,26 +445,28 @@ DEVICE void emit_row(const struct topk_select_rows_params *params, const struct 
                      int row, int wanted, struct found found) {
     const bool mapped = !ORDER_BY_SCORE && window->blocks <= MAP_BLOCKS;
     const struct bins bins = choose_bins(found);
-    u64 own[OWN];
-    pack_list(window, found.count, &bins, own);
-    const u64 least = find_least(window, found.count, wanted, &bins, own);
-    const bool entries = found.count >= wanted;
-    const u32 key = found.bound.key;
+    pack_list(window, found.count, &bins);
+    const u64 least = find_least(window, found.count, wanted, &bins);
+    const int entries = minimum(found.count, wanted);
+    if (found.count > wanted) {
+        gather_entries(found.count, least);
+    }
     if (mapped) {
-        make_map(window, own, least);
-        if (!entries) {
-            take_equal(window, key, wanted - found.count, true, 0);
-            reload_own(found.count, own);
-            __syncthreads(); /* the list was read */
-        }
-        count_map(window, entries, key, params->values != 0);
-        place_entries(window, own, least, params->values != 0);
+        make_map(window, entries);
+    }
+    if (entries < wanted) {
+        take_equal(window, found.bound.key, wanted - entries, mapped, entries);
+    }
+    if (mapped) {
+        u64 own[CHOSEN];
+        load_chosen(entries, own);
+        count_map(window, entries == wanted, found.bound.key, params->values != 0);
+        place_entries(window, own, params->values != 0);
     } else {
-        if (!entries) {
-            take_equal(window, key, wanted - found.count, false, found.count);
-            reload_own(wanted, own);
+        __syncthreads(); /* the list was gathered */
+        if (!ORDER_BY_SCORE) {
+            turn_entries(window, wanted);
         }
-        gather_entries(window, own, least);
         sort_list(wanted);
     }
     store_row(params, window, row, wanted, mapped);
@@ -467,6 +476,7 @@ DEVICE void emit_row(const struct topk_select_rows_params *params, const struct 
 DEVICE void emit_whole(const struct topk_select_rows_params *params, const struct window *window,
                        int row) {
     const struct target target = open_target(params, window, row);
+#pragma unroll 2
     for (int i = (int)thread_number(); i < TOPK; i += THREADS) {
         store_place(&target, i, i < window_length(window), (u32)(window->first + i), 0);
     }

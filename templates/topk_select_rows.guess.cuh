@@ -84,6 +84,7 @@ DEVICE struct sample take_kept(int count) {
     struct sample sample = {count, count};
     u32 least = ~0u, most = 0;
     clear_histogram();
+#pragma unroll 1
     for (int i = (int)thread_number(); i < count; i += THREADS) {
         const u32 key = ordered_key((u32)(list()[i] >> 32));
         list()[i] = (u64)key << 32;

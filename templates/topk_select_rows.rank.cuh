@@ -55,10 +55,11 @@ DEVICE int warp_number(void) {
 
 /* The sum of this lane's value and those of the lanes before it. */
 DEVICE int sum_lanes_before(int value) {
+    const int lane = lane_number();
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
         const int before = __shfl_up_sync((u32)ALL_LANES, value, step);
-        value += lane_number() >= step ? before : 0;
+        value += lane >= step ? before : 0;
     }
     return value;
 }
@@ -116,6 +117,7 @@ DEVICE int bit_count(u64 number) {
 }
 
 DEVICE void clear_histogram(void) {
+#pragma unroll
     for (int i = (int)thread_number(); i < BINS; i += THREADS) {
         histogram()[i] = 0;
     }
@@ -127,6 +129,7 @@ DEVICE void count_bins(int count, const struct range *range, int shift) {
     const u32 bins = shared_address(HISTOGRAM_OFFSET);
     clear_histogram();
     __syncthreads();
+#pragma unroll 2
     for (int i = (int)thread_number(); i < count; i += THREADS) {
         const u64 entry = list()[i];
         if (entry >= range->low && entry <= range->high) {

@@ -103,6 +103,7 @@ void emu_trap(void) __attribute__((noreturn));
 #define __ldg(pointer) (*(pointer))
 
 #define __popc(x) __builtin_popcount((unsigned)(x))
+#define __popcll(x) __builtin_popcountll((unsigned long long)(x))
 #define __ffs(x) __builtin_ffs((int)(x))
 #define __clz(x) ((x) ? __builtin_clz((unsigned)(x)) : 32)
 

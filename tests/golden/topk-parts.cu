@@ -416,10 +416,11 @@ DEVICE int warp_number(void) {
 
 /* The sum of this lane's value and those of the lanes before it. */
 DEVICE int sum_lanes_before(int value) {
+    const int lane = lane_number();
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
         const int before = __shfl_up_sync((u32)ALL_LANES, value, step);
-        value += lane_number() >= step ? before : 0;
+        value += lane >= step ? before : 0;
     }
     return value;
 }
@@ -477,6 +478,7 @@ DEVICE int bit_count(u64 number) {
 }
 
 DEVICE void clear_histogram(void) {
+#pragma unroll
     for (int i = (int)thread_number(); i < BINS; i += THREADS) {
         histogram()[i] = 0;
     }
@@ -488,6 +490,7 @@ DEVICE void count_bins(int count, const struct range *range, int shift) {
     const u32 bins = shared_address(HISTOGRAM_OFFSET);
     clear_histogram();
     __syncthreads();
+#pragma unroll 2
     for (int i = (int)thread_number(); i < count; i += THREADS) {
         const u64 entry = list()[i];
         if (entry >= range->low && entry <= range->high) {
@@ -647,6 +650,7 @@ DEVICE struct sample take_kept(int count) {
     struct sample sample = {count, count};
     u32 least = ~0u, most = 0;
     clear_histogram();
+#pragma unroll 1
     for (int i = (int)thread_number(); i < count; i += THREADS) {
         const u32 key = ordered_key((u32)(list()[i] >> 32));
         list()[i] = (u64)key << 32;
