@@ -3,11 +3,11 @@
 process, and checks every row of smelt's results.
 
     python3 bench/peers/topk.py [--shapes KxTxS[,...]] [--data NAME,...] [--knobs KNOBS]...
-                                [--rounds N] [--smelt-only]
+                                [--library PATH]... [--rounds N] [--smelt-only]
 
 A shape 2048x4096x32768 selects 2048 of each of 4096 rows of 32768 columns. Without --shapes the first
-of the table below takes every kind of data, the others gaussian alone. Several --knobs are several
-contenders. "wrong" counts rows that are not what a sort of the (value, -index) pairs gives.
+of the table below takes every kind of data, the others gaussian alone. Several --knobs, or builds of
+the library, are several contenders. "wrong" counts rows that are not what a sort of the (value, -index) pairs gives.
 
 cuDNN's and torch's ties may be any; torch's result is by score. Exit status: 0; 1 when a row is
 wrong; 3 when there is no GPU.
@@ -112,8 +112,8 @@ def count_wrong(scores, ends, topk, results):
 
 
 class Smelt:
-    def __init__(self, library, topk, knobs):
-        self.name = "smelt" + (f" {knobs}" if knobs else "")
+    def __init__(self, library, topk, knobs, build=""):
+        self.name = "smelt" + build + (f" {knobs}" if knobs else "")
         text = f"topk_select:topk={topk}" + (f",{knobs}" if knobs else "")
         self.operator = smelt_library.Operator(library, text)
         self.topk = topk
@@ -210,7 +210,7 @@ def peers_of(topk):
 def main():
     global torch
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--library", default=str(ROOT / "build" / "libsmelt.so"))
+    parser.add_argument("--library", action="append")
     parser.add_argument("--shapes", default=SHAPES)
     parser.add_argument("--data", default="")
     parser.add_argument("--knobs", action="append", default=[])
@@ -225,14 +225,24 @@ def main():
         return 3
     torch.cuda.init()
     torch.empty(1, device="cuda")
-    library = smelt_library.Library(options.library)
-    library.make_context()
-    print(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, smelt {library.version}")
+    paths = options.library or [str(ROOT / "build" / "libsmelt.so")]
+    libraries = [smelt_library.Library(path) for path in paths]
+    for library in libraries:
+        library.make_context()
+    builds = [f" {i}" if len(libraries) > 1 else "" for i in range(len(libraries))]
+    print(
+        f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, "
+        f"smelt {libraries[0].version}"
+    )
     wrong = 0
     for number, shape in enumerate(options.shapes.split(",")):
         topk, tokens, columns = (int(part) for part in shape.split("x"))
         kinds = options.data.split(",") if options.data else KINDS if number == 0 else KINDS[:1]
-        mine = [Smelt(library, topk, knobs) for knobs in options.knobs or [""]]
+        mine = [
+            Smelt(library, topk, knobs, build)
+            for library, build in zip(libraries, builds)
+            for knobs in options.knobs or [""]
+        ]
         contenders = mine + ([] if options.smelt_only else peers_of(topk))
         print(f"{shape:24} " + " ".join(f"{c.name:>20}" for c in contenders) + "  wrong")
         for kind in kinds:
