@@ -2,7 +2,8 @@
  * The indexer's choice of keys, causal, T = S: milliseconds of the logits alone, of the selection
  * alone from a matrix of them, and of both in one call in bounded workspace. Median of some rounds,
  * in which the three take turns. Above LARGEST the matrix does not fit, and the call is run alone.
- * Then what the call asks for as workspace, and how much device memory it was seen to take. Needs a
+ * Then what the call asks for as workspace, and how much device memory it was seen to take. `even`:
+ * the call that does not know that windows are causal, whose chunks are all of one size. Needs a
  * GPU and NVRTC; exit status 3 without.
  *
  *   indexer_topk HEADS bf16|fp8 TOKENS [WORKSPACE_MB]... [KNOBS]
@@ -186,10 +187,11 @@ static void make_operators(struct bench *bench, const char *knobs) {
 
 /* ---- timing ---------------------------------------------------------------------------------- */
 
-enum part { LOGITS, SELECT, BOTH, PARTS };
+enum part { LOGITS, SELECT, EVEN, BOTH, PARTS };
 
 static float run(struct bench *bench, enum part part) {
     float milliseconds;
+    bench->both.causal_limit = part == BOTH;
     require(smelt_event_record(bench->context, bench->begin, NULL), "event");
     require(part == LOGITS   ? smelt_indexer_logits_forward(bench->scorer, &bench->logits, NULL)
             : part == SELECT ? smelt_topk_select_forward(bench->select, &bench->chosen, NULL)
@@ -207,14 +209,19 @@ static int by_value(const void *a, const void *b) {
 
 static void measure(struct bench *bench, double limit_mb) {
     float times[PARTS][ROUNDS] = {{0}};
-    size_t bytes;
+    size_t bytes = 0;
     bench->both.workspace_limit = (size_t)(limit_mb * 1e6);
-    require(smelt_indexer_topk_forward_workspace(bench->indexer, &bench->both, &bytes),
-            "workspace");
+    for (int causal = 0; causal <= 1; causal++) {
+        size_t needed;
+        bench->both.causal_limit = causal;
+        require(smelt_indexer_topk_forward_workspace(bench->indexer, &bench->both, &needed),
+                "workspace");
+        bytes = needed > bytes ? needed : bytes;
+    }
     bench->both.workspace = allocate(bench, bytes);
     bench->both.workspace_bytes = bytes;
     for (int i = -WARM_UP; i < ROUNDS; i++)
-        for (int part = bench->with_matrix ? LOGITS : BOTH; part < PARTS; part++) {
+        for (int part = bench->with_matrix ? LOGITS : EVEN; part < PARTS; part++) {
             const float time = run(bench, (enum part)part);
             if (i >= 0)
                 times[part][i] = time;
@@ -222,11 +229,13 @@ static void measure(struct bench *bench, double limit_mb) {
     for (int part = 0; part < PARTS; part++)
         qsort(times[part], ROUNDS, sizeof *times[part], by_value);
     const float logits = times[LOGITS][ROUNDS / 2], both = times[BOTH][ROUNDS / 2];
+    const double even = (double)times[EVEN][ROUNDS / 2];
     const double work = (double)bench->tokens * (double)(bench->tokens + 1) * bench->heads * DIM;
-    printf("%-5s %3d heads %7lld  logits %9.3f  select %9.3f  both %9.3f ms  both/logits %.3f  "
+    printf("%-5s %3d heads %7lld  logits %9.3f  select %9.3f  even %9.3f  both %9.3f ms  "
+           "both/logits %.3f  "
            "%.0f TFLOP/s  workspace %.1f MB\n",
            bench->fp8 ? "fp8" : "bf16", bench->heads, (long long)bench->tokens, (double)logits,
-           (double)times[SELECT][ROUNDS / 2], (double)both,
+           (double)times[SELECT][ROUNDS / 2], even, (double)both,
            logits > 0 ? (double)(both / logits) : 0, work / (double)both / 1e9,
            (double)bytes / 1e6);
     fflush(stdout);

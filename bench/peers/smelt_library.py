@@ -234,6 +234,7 @@ class IndexerTopkArgs(ctypes.Structure):
         ("workspace", c_void_p),
         ("workspace_bytes", c_size_t),
         ("workspace_limit", c_size_t),
+        ("causal_limit", c_int64),
     ]
 
 

@@ -121,7 +121,8 @@ static const struct tensor_argument indexer_topk_tensors[] = {
     TENSOR(values, "TK", FP32, OPTIONAL), TENSOR(lengths, "T", INT32, OPTIONAL),
 };
 static const struct scalar_argument indexer_topk_scalars[] = {
-    SCALAR(index_offset, INT), SCALAR(free_multiprocessors, INT), SCALAR(workspace_limit, SIZE)};
+    SCALAR(index_offset, INT), SCALAR(free_multiprocessors, INT), SCALAR(workspace_limit, SIZE),
+    SCALAR(causal_limit, LONG)};
 static const struct extent_argument indexer_topk_extents[] = {EXTENT('T', tokens),
                                                               EXTENT('S', rows)};
 

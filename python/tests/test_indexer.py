@@ -171,6 +171,20 @@ def test_fused(device, monkeypatch, backend, order):
         same(got[1], want[1])
 
 
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+def test_fused_causal(device, backend):
+    """With the promise that windows are causal, the same bits."""
+    q, k, weights, begin, _ = made(device, tokens=37)
+    end = torch.arange(1, 38, dtype=torch.int32, device=device)
+    runs = [
+        smelt.indexer_topk(
+            q, k, weights, begin * 0, end, 8, causal_limit=limit, workspace_limit=1536, backend=backend
+        )
+        for limit in (0, 1)
+    ]
+    assert all(torch.equal(one, two) for one, two in zip(*runs))
+
+
 def test_clean(device):
     *_, begin, end = made(device)
     logits = torch.randn(7, 37, device=device)

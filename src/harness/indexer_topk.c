@@ -81,6 +81,7 @@ static void shape(struct smelt__problem *problem) {
     args->rows = problem->options.rows;
     args->index_offset = problem->options.topk_length ? 1000 : 0;
     args->workspace_limit = limit_of(&problem->options);
+    args->causal_limit = smelt__windows_causal_limit(&problem->options);
     problem->extents[TENSOR(T)] = args->tokens;
     problem->extents[TENSOR(S)] = args->rows;
     problem->extents[TENSOR(H)] = spec->heads;

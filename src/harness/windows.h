@@ -22,6 +22,10 @@ struct smelt__problem_options;
 void smelt__windows_make(const struct smelt__problem_options *options, int64_t query,
                          int32_t *begin, int32_t *end);
 
+/* By how many keys windows reach beyond their query's number at most: above 0 where they grow with
+ * it, else 0. */
+int64_t smelt__windows_causal_limit(const struct smelt__problem_options *options);
+
 /* A window clipped to [0, rows); an empty one becomes [0, 0). Its number of keys. */
 int64_t smelt__windows_clip(int64_t rows, int32_t *begin, int32_t *end);
 

@@ -105,27 +105,15 @@ smelt_status smelt_indexer_topk_get_kernel_info(const smelt_indexer_topk *indexe
 static smelt_status read_args(const smelt_indexer_topk_args *given, smelt_indexer_topk_args *args) {
     smelt_status status =
         smelt__struct_read(SMELT__STRUCT(smelt_indexer_topk_args, "args",
-                                         "SMELT_INDEXER_TOPK_ARGS_INIT", workspace_limit),
+                                         "SMELT_INDEXER_TOPK_ARGS_INIT", causal_limit),
                            given, args);
     if (status == SMELT_OK)
         status = smelt__check_extent("tokens", args->tokens, 0, INT32_MAX);
     if (status == SMELT_OK)
         status = smelt__check_extent("rows", args->rows, 0, MOST_ROWS);
+    if (status == SMELT_OK)
+        status = smelt__check_extent("causal_limit", args->causal_limit, 0, INT32_MAX);
     return status;
-}
-
-/* Room for the selection where a shorter last chunk alone wants some: behind its logits. 0, or -1
- * when others want it, too, or it is too much. */
-static int add_last_select(const struct smelt__topk_kernels *select, int64_t tokens, int64_t rows,
-                           size_t limit, struct smelt__indexer_chunks *chunks) {
-    const int64_t last = tokens - (chunks->count - 1) * chunks->queries;
-    const size_t bytes =
-        smelt__indexer_chunk_bytes(chunks, last) + smelt__topk_workspace(select, last, rows);
-    if (smelt__topk_workspace(select, chunks->queries, rows) > 0 || bytes > limit)
-        return -1;
-    if (bytes > chunks->bytes)
-        chunks->bytes = bytes;
-    return 0;
 }
 
 /* How the queries are taken; without keys there are no logits, and one chunk has them all. */
@@ -134,19 +122,15 @@ static smelt_status find_chunks(const smelt_indexer_topk *indexer,
                                 struct smelt__indexer_chunks *chunks) {
     const size_t limit =
         args->workspace_limit ? args->workspace_limit : SMELT_INDEXER_TOPK_WORKSPACE;
-    *chunks = (struct smelt__indexer_chunks){.queries = args->tokens, .count = args->tokens > 0};
-    if (args->tokens == 0 || args->rows == 0)
-        return SMELT_OK;
-    struct smelt__indexer_extent extent = {.tokens = args->tokens,
-                                           .rows = args->rows,
-                                           .block_queries = indexer->scorer.block_queries,
-                                           .limit = limit};
-    int failed = smelt__indexer_chunks_make(&extent, chunks);
-    if (add_last_select(&indexer->select, args->tokens, args->rows, limit, chunks)) {
-        extent.select_bytes = smelt__topk_most_workspace(&indexer->select, args->rows);
-        failed = smelt__indexer_chunks_make(&extent, chunks);
-    }
-    if (!failed)
+    const struct smelt__indexer_extent extent = {.tokens = args->tokens,
+                                                 .rows = args->rows,
+                                                 .causal_limit = args->causal_limit,
+                                                 .block_queries = indexer->scorer.block_queries,
+                                                 .select = &indexer->select,
+                                                 .limit = limit};
+    *chunks = (struct smelt__indexer_chunks){
+        .extent = {.tokens = args->tokens}, .even = args->tokens, .count = args->tokens > 0};
+    if (args->tokens == 0 || args->rows == 0 || smelt__indexer_chunks_make(&extent, chunks) == 0)
         return SMELT_OK;
     return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                        "workspace_limit = %zu is too small: one query's logits of rows = %lld keys "
@@ -197,11 +181,6 @@ smelt_status smelt_indexer_topk_forward_workspace(const smelt_indexer_topk *inde
 /* ---- launching --------------------------------------------------------------------------------
  */
 
-/* Some of a call's queries. */
-struct chunk {
-    int64_t first, count;
-};
-
 static const void *const_row(const smelt_const_tensor *tensor, int64_t row, size_t element) {
     const int64_t stride = tensor->strides[0] * (int64_t)element;
     return tensor->data ? (const char *)tensor->data + row * stride : NULL;
@@ -212,12 +191,11 @@ static const int *numbers_at(const smelt_const_tensor *tensor, int64_t first) {
 }
 
 static smelt_status score(const smelt_indexer_topk *indexer, const smelt_indexer_topk_args *args,
-                          const struct smelt__indexer_chunks *chunks, const struct chunk *chunk,
-                          struct CUstream_st *stream) {
+                          const struct smelt__indexer_chunk *chunk, struct CUstream_st *stream) {
     const size_t element = indexer->scorer.dtype == SMELT_INDEXER_FP8 ? 1 : 2;
     smelt_indexer_logits_args part = {
         .tokens = chunk->count,
-        .rows = args->rows,
+        .rows = chunk->columns,
         .free_multiprocessors = args->free_multiprocessors,
         .q = args->q,
         .k = args->k,
@@ -225,7 +203,7 @@ static smelt_status score(const smelt_indexer_topk *indexer, const smelt_indexer
         .k_scale = args->k_scale,
         .window_begin = {numbers_at(&args->window_begin, chunk->first), {0}},
         .window_end = {numbers_at(&args->window_end, chunk->first), {0}},
-        .logits = {args->workspace, {chunks->stride}},
+        .logits = {args->workspace, {chunk->stride}},
     };
     part.q.data = const_row(&args->q, chunk->first, element);
     part.weights.data = const_row(&args->weights, chunk->first, sizeof(float));
@@ -239,10 +217,8 @@ static smelt_status score(const smelt_indexer_topk *indexer, const smelt_indexer
 }
 
 static smelt_status choose(const smelt_indexer_topk *indexer, const smelt_indexer_topk_args *args,
-                           const struct smelt__indexer_chunks *chunks, const struct chunk *chunk,
-                           struct CUstream_st *stream) {
+                           const struct smelt__indexer_chunk *chunk, struct CUstream_st *stream) {
     char *const workspace = args->workspace;
-    const size_t behind = smelt__indexer_chunk_bytes(chunks, chunk->count);
     int *const indices = args->indices.data, *const lengths = args->lengths.data;
     float *const values = args->values.data;
     const struct topk_select_rows_params params = {
@@ -253,17 +229,17 @@ static smelt_status choose(const smelt_indexer_topk *indexer, const smelt_indexe
         .indices = indices + chunk->first * args->indices.strides[0],
         .values = values ? values + chunk->first * args->values.strides[0] : NULL,
         .lengths = lengths ? lengths + chunk->first : NULL,
-        .logits_stride = chunks->stride,
+        .logits_stride = chunk->stride,
         .indices_stride = args->indices.strides[0],
         .values_stride = args->values.strides[0],
         .rows = (int)chunk->count,
-        .columns = (int)args->rows,
+        .columns = (int)chunk->columns,
         .index_offset = args->index_offset,
         .early = args->rows > 0, /* behind the chunk's logits */
         .chained = 1,            /* the next chunk's logits wait for it themselves */
     };
     return smelt__topk_launch(indexer->kernels.context, &indexer->select, &params,
-                              workspace ? workspace + behind : NULL, stream);
+                              workspace ? workspace + chunk->logits_bytes : NULL, stream);
 }
 
 static smelt_status launch_chunks(const smelt_indexer_topk *indexer,
@@ -271,13 +247,13 @@ static smelt_status launch_chunks(const smelt_indexer_topk *indexer,
                                   const struct smelt__indexer_chunks *chunks,
                                   struct CUstream_st *stream) {
     smelt_status status = SMELT_OK;
-    for (int64_t first = 0; first < args->tokens && status == SMELT_OK; first += chunks->queries) {
-        const int64_t left = args->tokens - first;
-        const struct chunk chunk = {first, left < chunks->queries ? left : chunks->queries};
+    for (int64_t first = 0; first < args->tokens && status == SMELT_OK;) {
+        const struct smelt__indexer_chunk chunk = smelt__indexer_chunk_at(chunks, first);
         if (args->rows > 0)
-            status = score(indexer, args, chunks, &chunk, stream);
+            status = score(indexer, args, &chunk, stream);
         if (status == SMELT_OK)
-            status = choose(indexer, args, chunks, &chunk, stream);
+            status = choose(indexer, args, &chunk, stream);
+        first += chunk.count;
     }
     return status;
 }

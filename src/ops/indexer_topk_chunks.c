@@ -9,6 +9,36 @@ static size_t align(size_t bytes) {
     return (bytes + SMELT__CHUNK_ALIGNMENT - 1) / SMELT__CHUNK_ALIGNMENT * SMELT__CHUNK_ALIGNMENT;
 }
 
+static int64_t minimum(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* The chunk of `count` queries from `first` on. */
+static struct smelt__indexer_chunk make_chunk(const struct smelt__indexer_extent *extent,
+                                              int64_t first, int64_t count) {
+    struct smelt__indexer_chunk chunk = {.first = first, .count = count, .columns = extent->rows};
+    if (extent->causal_limit > 0)
+        chunk.columns = minimum(extent->rows, first + count - 1 + extent->causal_limit);
+    chunk.stride = smelt__divide_up(chunk.columns, VECTOR) * VECTOR;
+    chunk.logits_bytes = align((size_t)(count * chunk.stride) * sizeof(float));
+    return chunk;
+}
+
+/* Of workspace: its logits, and what the selection from them wants. */
+static size_t chunk_bytes(const struct smelt__indexer_extent *extent,
+                          const struct smelt__indexer_chunk *chunk) {
+    return chunk->logits_bytes +
+           smelt__topk_workspace(extent->select, chunk->count, chunk->columns);
+}
+
+/* What the selection wants at most, of any number of queries. */
+static size_t most_select(const struct smelt__indexer_extent *extent) {
+    return align(smelt__topk_most_workspace(extent->select, extent->rows));
+}
+
+/* ---- all chunks with the same columns ---------------------------------------------------------
+ */
+
 /* Queries of a chunk, at most `most`: chunks of about the same size, whose queries make whole
  * blocks if there is room for one. */
 static int64_t balance(const struct smelt__indexer_extent *extent, int64_t most) {
@@ -22,20 +52,95 @@ static int64_t balance(const struct smelt__indexer_extent *extent, int64_t most)
     return whole < most ? whole : most;
 }
 
-size_t smelt__indexer_chunk_bytes(const struct smelt__indexer_chunks *chunks, int64_t queries) {
-    return align((size_t)(queries * chunks->stride) * sizeof(float));
+/* Chunks that leave so many bytes to the selection. */
+static int make_even(const struct smelt__indexer_extent *extent, size_t reserved,
+                     struct smelt__indexer_chunks *chunks) {
+    const size_t room = extent->limit > reserved ? extent->limit - reserved : 0;
+    const size_t whole = room / SMELT__CHUNK_ALIGNMENT * SMELT__CHUNK_ALIGNMENT;
+    const int64_t stride = smelt__divide_up(extent->rows, VECTOR) * VECTOR;
+    const int64_t most = (int64_t)(whole / ((size_t)stride * sizeof(float)));
+    *chunks = (struct smelt__indexer_chunks){.extent = *extent, .reserved = reserved};
+    chunks->extent.causal_limit = 0;
+    chunks->even = balance(extent, most > 0 ? most : 1);
+    chunks->count = smelt__divide_up(extent->tokens, chunks->even);
+    chunks->bytes = make_chunk(&chunks->extent, 0, chunks->even).logits_bytes + reserved;
+    return most > 0 ? 0 : -1;
 }
+
+/* Room for the selection where a shorter last chunk alone wants some: behind its logits. 0, or -1
+ * when others want it, too, or it is too much. */
+static int add_last_select(struct smelt__indexer_chunks *chunks) {
+    const struct smelt__indexer_extent *extent = &chunks->extent;
+    const int64_t first = (chunks->count - 1) * chunks->even;
+    const struct smelt__indexer_chunk last = make_chunk(extent, first, extent->tokens - first);
+    const size_t bytes = chunk_bytes(extent, &last);
+    if (smelt__topk_workspace(extent->select, chunks->even, extent->rows) > 0 ||
+        bytes > extent->limit)
+        return -1;
+    if (bytes > chunks->bytes)
+        chunks->bytes = bytes;
+    return 0;
+}
+
+/* ---- causal ones ------------------------------------------------------------------------------
+ */
+
+/* The largest chunk from `first` on whose logits have room, of whole blocks if there is room for
+ * one. */
+static struct smelt__indexer_chunk largest(const struct smelt__indexer_extent *extent,
+                                           int64_t first, size_t room) {
+    int64_t fits = 1, above = extent->tokens - first + 1; /* the first one that does not */
+    while (above - fits > 1) {
+        const int64_t middle = fits + (above - fits) / 2;
+        if (make_chunk(extent, first, middle).logits_bytes <= room)
+            fits = middle;
+        else
+            above = middle;
+    }
+    if (fits < extent->tokens - first && fits >= extent->block_queries)
+        fits = fits / extent->block_queries * extent->block_queries;
+    return make_chunk(extent, first, fits);
+}
+
+static struct smelt__indexer_chunk causal_chunk(const struct smelt__indexer_extent *extent,
+                                                int64_t first) {
+    const struct smelt__indexer_chunk chunk = largest(extent, first, extent->limit);
+    const size_t select = most_select(extent);
+    if (chunk_bytes(extent, &chunk) <= extent->limit)
+        return chunk;
+    return largest(extent, first, extent->limit > select ? extent->limit - select : 0);
+}
+
+static void make_causal(struct smelt__indexer_chunks *chunks, int64_t causal_limit) {
+    chunks->extent.causal_limit = causal_limit;
+    chunks->count = 0;
+    chunks->bytes = 0;
+    for (int64_t first = 0; first < chunks->extent.tokens; chunks->count++) {
+        const struct smelt__indexer_chunk chunk = smelt__indexer_chunk_at(chunks, first);
+        const size_t bytes = chunk_bytes(&chunks->extent, &chunk);
+        if (bytes > chunks->bytes)
+            chunks->bytes = bytes;
+        first += chunk.count;
+    }
+}
+
+/* ---- both -------------------------------------------------------------------------------------
+ */
 
 int smelt__indexer_chunks_make(const struct smelt__indexer_extent *extent,
                                struct smelt__indexer_chunks *chunks) {
-    const size_t select = align(extent->select_bytes);
-    const size_t room = extent->limit > select ? extent->limit - select : 0;
-    const size_t whole = room / SMELT__CHUNK_ALIGNMENT * SMELT__CHUNK_ALIGNMENT;
-    chunks->stride = smelt__divide_up(extent->rows, VECTOR) * VECTOR;
-    const size_t row = (size_t)chunks->stride * sizeof(float);
-    const int64_t most = (int64_t)(whole / row);
-    chunks->queries = balance(extent, most > 0 ? most : 1);
-    chunks->count = smelt__divide_up(extent->tokens, chunks->queries);
-    chunks->bytes = smelt__indexer_chunk_bytes(chunks, chunks->queries) + select;
-    return most > 0 ? 0 : -1;
+    int failed = make_even(extent, 0, chunks);
+    if (add_last_select(chunks))
+        failed = make_even(extent, most_select(extent), chunks);
+    if (!failed && extent->causal_limit > 0)
+        make_causal(chunks, extent->causal_limit);
+    return failed;
+}
+
+struct smelt__indexer_chunk smelt__indexer_chunk_at(const struct smelt__indexer_chunks *chunks,
+                                                    int64_t first) {
+    const struct smelt__indexer_extent *extent = &chunks->extent;
+    if (extent->causal_limit > 0)
+        return causal_chunk(extent, first);
+    return make_chunk(extent, first, minimum(extent->tokens - first, chunks->even));
 }

@@ -8,28 +8,41 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ops/topk_select_rows.h"
+
 enum { SMELT__CHUNK_ALIGNMENT = 256 /* bytes: of the workspace and of each array in it */ };
 
 /* What chunks are made for. */
 struct smelt__indexer_extent {
     int64_t tokens, rows; /* queries and keys, from 1 on */
+    int64_t causal_limit; /* above 0: no window of query t reaches beyond key t + causal_limit */
     int block_queries;    /* that the logits' kernel takes at once */
-    size_t select_bytes;  /* of workspace that the selection may want */
-    size_t limit;         /* bytes that there are for all */
+    const struct smelt__topk_kernels *select; /* that choose from a chunk's logits */
+    size_t limit;                             /* bytes that there are for all */
+};
+
+/* Some of a call's queries. */
+struct smelt__indexer_chunk {
+    int64_t first, count;
+    int64_t columns;     /* keys that their windows may have */
+    int64_t stride;      /* elements from a row of their logits to the next */
+    size_t logits_bytes; /* of workspace, from its beginning; what the selection wants is behind */
 };
 
 struct smelt__indexer_chunks {
-    int64_t queries; /* of a chunk; the last one may have fewer */
+    struct smelt__indexer_extent extent;
+    int64_t even;    /* queries of all chunks but the last, where all have the same columns */
+    size_t reserved; /* bytes that each of those leaves to the selection */
     int64_t count;
-    int64_t stride; /* elements from a row of the matrix of logits to the next */
-    size_t bytes;   /* of workspace: a chunk's logits, and what the selection may want */
+    size_t bytes; /* of workspace */
 };
-
-/* Bytes of a chunk's logits, from the workspace's beginning; the selection's are behind them. */
-size_t smelt__indexer_chunk_bytes(const struct smelt__indexer_chunks *chunks, int64_t queries);
 
 /* 0, or -1 when one query has no room; chunks->bytes is then what it needs. */
 int smelt__indexer_chunks_make(const struct smelt__indexer_extent *extent,
                                struct smelt__indexer_chunks *chunks);
+
+/* The chunk that begins with query `first`, below tokens: 0, or the end of the one before. */
+struct smelt__indexer_chunk smelt__indexer_chunk_at(const struct smelt__indexer_chunks *chunks,
+                                                    int64_t first);
 
 #endif

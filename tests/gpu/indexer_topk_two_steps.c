@@ -110,11 +110,12 @@ static unsigned char *copy_outputs(const struct workload *workload, size_t *byte
 }
 
 /* One call in at most so many bytes of workspace, held against what the two steps wrote. */
-static void compare_call(struct workload *workload, size_t limit, const unsigned char *expected,
-                         size_t bytes, char *message, size_t size) {
+static void compare_call(struct workload *workload, size_t limit, int64_t causal_limit,
+                         const unsigned char *expected, size_t bytes, char *message, size_t size) {
     smelt_indexer_topk_args *args = workload->placed.args;
     size_t needed = 0;
     args->workspace_limit = limit;
+    args->causal_limit = causal_limit;
     if (!works(workload->pass->workspace(workload->object, args, &needed), "workspace", message,
                size) ||
         !works(smelt__placed_run(&workload->placed, workload->object, NULL), "forward", message,
@@ -125,14 +126,18 @@ static void compare_call(struct workload *workload, size_t limit, const unsigned
     if (needed > most)
         snprintf(message, size, "asks for %zu bytes of workspace, above %zu", needed, most);
     else if (!got || memcmp(got, expected, bytes) != 0)
-        snprintf(message, size, "in %zu bytes of workspace: other bits than the two steps", needed);
+        snprintf(message, size,
+                 "in %zu bytes of workspace, causal_limit %lld: other bits than the two steps",
+                 needed, (long long)causal_limit);
     free(got);
 }
 
-/* A query's logits and what the selection may want, a few queries', and by default. */
+/* A query's logits and what the selection may want, a few queries', and by default; where windows
+ * grow with their query's number, with chunks that do, too. */
 static void compare_all(struct suite *suite, struct workload *workload, char *message,
                         size_t size) {
     const int64_t rows = workload->problem.options.rows;
+    const int64_t causal = ((const smelt_indexer_topk_args *)workload->placed.args)->causal_limit;
     const size_t row = ((size_t)rows + 3) / 4 * 16, one = 512 + row;
     const size_t room = rows < 32768 ? 0 : 40000000; /* the selection's */
     const size_t limits[] = {one + room, one + 4 * row + room, one + 33 * row + room, 0};
@@ -145,7 +150,8 @@ static void compare_all(struct suite *suite, struct workload *workload, char *me
         works(smelt__placed_download(&workload->placed), "download", message, size))
         expected = copy_outputs(workload, &bytes);
     for (int i = 0; i < COUNT(limits) && expected && !message[0]; i++)
-        compare_call(workload, limits[i], expected, bytes, message, size);
+        for (int growing = 0; growing <= (causal > 0) && !message[0]; growing++)
+            compare_call(workload, limits[i], growing ? causal : 0, expected, bytes, message, size);
     free(expected);
     free_steps(suite, &steps);
 }
@@ -161,14 +167,18 @@ void run_two_steps(struct suite *suite) {
         {"two steps: fp8, by score, damaged windows",
          "indexer_topk:heads=6,dim=64,dtype=fp8,topk=40,order=score", 13, 250,
          SMELT__LISTS_ADVERSARIAL},
+        {"two steps: bf16, a query a key", "indexer_topk:heads=2,dim=64,dtype=bf16,topk=20", 90, 90,
+         SMELT__LISTS_CAUSAL},
         {"two steps: fp8, causal", "indexer_topk:heads=32,dim=128,dtype=fp8,topk=2048", 1000, 9000,
          SMELT__LISTS_CAUSAL},
+        {"two steps: bf16, causal, long rows", "indexer_topk:heads=8,dim=64,dtype=bf16,topk=512",
+         34000, 34000, SMELT__LISTS_CAUSAL},
         {"two steps: bf16, long rows", "indexer_topk:heads=64,dim=128,dtype=bf16,topk=512", 300,
          70001, SMELT__LISTS_FULL},
         {"two steps: fp8, few long rows", "indexer_topk:heads=64,dim=128,dtype=fp8,topk=2048", 7,
          1 << 20, SMELT__LISTS_LOG},
     };
-    const int count = suite->emulated || suite->quick ? 2 : COUNT(cases);
+    const int count = suite->emulated || suite->quick ? 3 : COUNT(cases);
     for (int i = 0; i < count; i++) {
         const struct smelt__problem_options options = {.seed = suite->seed + (uint64_t)i,
                                                        .tokens = cases[i].tokens,
@@ -218,6 +228,8 @@ static const struct change {
     SET(workspace, 0x10080),
     SET(workspace_bytes, 100),
     SET(workspace_limit, 256),
+    SET(causal_limit, -1),
+    SET(causal_limit, INT64_C(1) << 31),
     POINT(q, 0),
     POINT(q, 0x1008),
     STEP(q, 0, 7),

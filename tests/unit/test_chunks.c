@@ -17,63 +17,142 @@ static int64_t draw(struct random *random, int64_t limit) {
     return value < limit ? value : limit;
 }
 
-static void whole(void **state) {
+/* The selection's kernels on some GPU. */
+static struct smelt__topk_kernels kernels(const struct smelt__kernel *parts) {
+    return (struct smelt__topk_kernels){.parts = parts, .topk = 2048};
+}
+
+static struct smelt__indexer_extent draw_extent(struct random *random,
+                                                const struct smelt__topk_kernels *select) {
     static const int blocks[] = {1, 8, 32, 128};
+    return (struct smelt__indexer_extent){
+        .tokens = draw(random, INT32_MAX),
+        .rows = draw(random, MOST_ROWS),
+        .block_queries = blocks[random_below(random, 4)],
+        .select = select,
+        .limit = random_below(random, 2) ? LIMIT : (size_t)draw(random, LIMIT),
+    };
+}
+
+/* Whether a chunk is what it has to be; what it needs. */
+static size_t check_chunk(const struct smelt__indexer_extent *extent,
+                          const struct smelt__indexer_chunk *chunk, int64_t first) {
+    const int64_t last = first + chunk->count - 1, seen = last + extent->causal_limit;
+    assert_true(chunk->first == first && chunk->count > 0 && last < extent->tokens);
+    assert_true(chunk->columns ==
+                (extent->causal_limit > 0 && seen < extent->rows ? seen : extent->rows));
+    assert_true(chunk->stride >= chunk->columns && chunk->stride < chunk->columns + 4);
+    assert_true(chunk->stride % 4 == 0);
+    assert_true(chunk->logits_bytes >= (size_t)(chunk->count * chunk->stride) * sizeof(float));
+    assert_true(chunk->logits_bytes % SMELT__CHUNK_ALIGNMENT == 0);
+    return chunk->logits_bytes +
+           smelt__topk_workspace(extent->select, chunk->count, chunk->columns);
+}
+
+static void whole(void **state) {
+    const struct smelt__kernel parts = {.resident_blocks = 528};
+    const struct smelt__topk_kernels select = kernels(&parts);
     struct random random = random_begin("whole");
     (void)state;
     for (int i = 0; i < 100000; i++) {
-        const struct smelt__indexer_extent extent = {
-            .tokens = draw(&random, INT32_MAX),
-            .rows = draw(&random, MOST_ROWS),
-            .block_queries = blocks[random_below(&random, 4)],
-            .select_bytes = (size_t)(random_below(&random, 2) ? draw(&random, 20000000) : 0),
-            .limit = random_below(&random, 2) ? LIMIT : (size_t)draw(&random, LIMIT),
-        };
+        const struct smelt__indexer_extent extent = draw_extent(&random, &select);
         struct smelt__indexer_chunks chunks;
         const int failed = smelt__indexer_chunks_make(&extent, &chunks);
-        const size_t row = (size_t)chunks.stride * sizeof(float);
-        const size_t matrix = smelt__indexer_chunk_bytes(&chunks, chunks.queries);
-        assert_true(chunks.queries > 0 && chunks.queries <= extent.tokens);
-        assert_true(chunks.queries * chunks.count >= extent.tokens);
-        assert_true(chunks.queries * (chunks.count - 1) < extent.tokens);
-        assert_true(chunks.stride >= extent.rows && chunks.stride < extent.rows + 4);
-        assert_true(chunks.stride % 4 == 0);
-        assert_true(matrix >= (size_t)chunks.queries * row);
-        assert_true(matrix % SMELT__CHUNK_ALIGNMENT == 0);
-        assert_true(chunks.bytes >= matrix + extent.select_bytes);
+        assert_true(chunks.even > 0 && chunks.even <= extent.tokens);
+        assert_true(chunks.even * chunks.count >= extent.tokens);
+        assert_true(chunks.even * (chunks.count - 1) < extent.tokens);
         assert_true(failed ? chunks.bytes > extent.limit : chunks.bytes <= extent.limit);
-        assert_true(!failed || chunks.queries == 1);
+        assert_true(!failed || chunks.even == 1);
+        const int64_t firsts[] = {0, (chunks.count - 1) * chunks.even};
+        for (int k = 0; k < 2; k++) {
+            const struct smelt__indexer_chunk chunk = smelt__indexer_chunk_at(&chunks, firsts[k]);
+            assert_true(check_chunk(&extent, &chunk, firsts[k]) <= chunks.bytes);
+            assert_true(chunk.count == chunks.even || k == 1);
+        }
     }
 }
 
 /* Blocks are whole where there is room for one, and the chunks of about one size. */
 static void balanced(void **state) {
+    const struct smelt__kernel parts = {.resident_blocks = 1};
+    const struct smelt__topk_kernels select = kernels(&parts);
     struct random random = random_begin("balanced");
     (void)state;
     for (int i = 0; i < 20000; i++) {
         const struct smelt__indexer_extent extent = {.tokens = draw(&random, 1 << 22),
                                                      .rows = draw(&random, MOST_ROWS),
                                                      .block_queries = 32,
+                                                     .select = &select,
                                                      .limit = LIMIT};
         struct smelt__indexer_chunks chunks;
         assert_int_equal(smelt__indexer_chunks_make(&extent, &chunks), 0);
         if (chunks.count == 1)
             continue;
-        const int64_t room = LIMIT / (chunks.stride * 4) - 32;
-        assert_true(chunks.queries % 32 == 0 || chunks.queries < 32);
-        if (chunks.queries < 32)
+        const int64_t room = LIMIT / (smelt__indexer_chunk_at(&chunks, 0).stride * 4) - 32;
+        assert_true(chunks.even % 32 == 0 || chunks.even < 32);
+        if (chunks.even < 32)
             continue;
         /* As few as there can be, none of them short by more than a block for each. */
         assert_true(chunks.count <= extent.tokens / (room > 32 ? room : 32) + 1);
-        assert_true(extent.tokens - (chunks.count - 1) * chunks.queries >
-                    chunks.queries - 32 * chunks.count);
+        assert_true(extent.tokens - (chunks.count - 1) * chunks.even >
+                    chunks.even - 32 * chunks.count);
     }
+}
+
+/* Causal chunks: one after the other, as large as there is room, and never more than even ones. */
+static void causal(void **state) {
+    struct random random = random_begin("causal");
+    (void)state;
+    for (int i = 0; i < 3000; i++) {
+        const struct smelt__kernel parts = {.resident_blocks = (int64_t)random_below(&random, 600)};
+        const struct smelt__topk_kernels select = kernels(&parts);
+        struct smelt__indexer_extent extent = draw_extent(&random, &select);
+        struct smelt__indexer_chunks even, chunks;
+        extent.tokens = extent.tokens % 20000 + 1;
+        const int failed = smelt__indexer_chunks_make(&extent, &even);
+        extent.causal_limit = draw(&random, INT32_MAX);
+        assert_int_equal(smelt__indexer_chunks_make(&extent, &chunks), failed);
+        if (failed)
+            continue;
+        size_t bytes = 0;
+        int64_t first = 0, count = 0;
+        for (; first < extent.tokens; count++) {
+            const struct smelt__indexer_chunk chunk = smelt__indexer_chunk_at(&chunks, first);
+            const size_t needed = check_chunk(&extent, &chunk, first);
+            bytes = needed > bytes ? needed : bytes;
+            assert_true(chunk.count % extent.block_queries == 0 ||
+                        chunk.count < extent.block_queries || first + chunk.count == extent.tokens);
+            first += chunk.count;
+        }
+        assert_int_equal(first, extent.tokens);
+        assert_int_equal(count, chunks.count);
+        assert_int_equal(bytes, chunks.bytes);
+        assert_true(bytes <= extent.limit);
+        assert_true(count <= even.count);
+    }
+}
+
+/* What it is for: half as many chunks where queries and keys are as many. */
+static void halved(void **state) {
+    const struct smelt__kernel parts = {.resident_blocks = 528};
+    const struct smelt__topk_kernels select = kernels(&parts);
+    struct smelt__indexer_extent extent = {
+        .tokens = 65536, .rows = 65536, .block_queries = 32, .select = &select, .limit = LIMIT};
+    struct smelt__indexer_chunks even, chunks;
+    (void)state;
+    assert_int_equal(smelt__indexer_chunks_make(&extent, &even), 0);
+    extent.causal_limit = 1;
+    assert_int_equal(smelt__indexer_chunks_make(&extent, &chunks), 0);
+    assert_int_equal(even.count, 137);
+    assert_in_range(chunks.count, 67, 72);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole),
         cmocka_unit_test(balanced),
+        cmocka_unit_test(causal),
+        cmocka_unit_test(halved),
     };
     return cmocka_run_group_tests_name("chunks", tests, NULL, NULL);
 }

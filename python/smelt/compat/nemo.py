@@ -81,7 +81,14 @@ def tilelang_indexer_topk(
         backend="smelt",
     )
     indices, _, _ = indexer_topk(
-        index_q, index_k, head_weights.float(), begin, end, index_topk, backend="smelt"
+        index_q,
+        index_k,
+        head_weights.float(),
+        begin,
+        end,
+        index_topk,
+        causal_limit=1 if query_indices is None else 0,
+        backend="smelt",
     )
     return indices.unsqueeze(1)
 

@@ -77,6 +77,11 @@ typedef struct smelt_indexer_topk_args {
     void *workspace;                 /* device memory, as smelt_indexer_topk_workspace says */
     size_t workspace_bytes;
     size_t workspace_limit; /* bytes that it asks for at most; 0: SMELT_INDEXER_TOPK_WORKSPACE */
+    int64_t causal_limit;   /* above 0 a promise that no window of query t (0 to T - 1) reaches
+                               beyond key t + causal_limit: 1 where query t stands at key t and sees
+                               nothing behind itself. The logits of early queries take less room
+                               then, so that chunks are fewer. Keys behind may or may not be chosen
+                               where it is broken. 0: windows are any; to 2^31 - 1 */
 } smelt_indexer_topk_args;
 
 #define SMELT_INDEXER_TOPK_ARGS_INIT SMELT_INIT(smelt_indexer_topk_args)
@@ -113,7 +118,8 @@ SMELT_API smelt_status smelt_indexer_topk_get_kernel_info(const smelt_indexer_to
                                                           int index, smelt_kernel_info *info);
 
 /* Bytes of workspace that a call with these arguments needs into *bytes, at most workspace_limit.
- * Of *args, tokens, rows and workspace_limit count: no other field need be set. Pure; any thread.
+ * Of *args, tokens, rows, workspace_limit and causal_limit count: no other field need be set. Pure;
+ * any thread.
  * Errors: INVALID_ARGUMENT, also for a limit in which not even one query's logits have room. */
 SMELT_API smelt_status smelt_indexer_topk_forward_workspace(const smelt_indexer_topk *indexer,
                                                             const smelt_indexer_topk_args *args,
@@ -121,7 +127,7 @@ SMELT_API smelt_status smelt_indexer_topk_forward_workspace(const smelt_indexer_
 
 /*
  * Launches on `stream` (NULL: the default stream) and returns without waiting: two or three kernels
- * for each chunk of queries, whose number follows from tokens, rows and workspace_limit. Allocates
+ * for each chunk of queries, whose number follows from tokens, rows and the two limits. Allocates
  * nothing, takes no lock, does not synchronise; may be captured in a CUDA graph (the arguments are
  * copied at the call; the memory they point to is read at each replay). Makes the operator's CUDA
  * context current for the call if this thread has none or another, and restores what was there.
