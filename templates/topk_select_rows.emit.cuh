@@ -107,13 +107,19 @@ DEVICE void pack_list(const struct window *window, int count, const struct bins 
         shared_numbers()[FEW_COUNT] = 0;
     }
     __syncthreads();
-#pragma unroll 2
-    for (int i = (int)thread_number(); i < count; i += THREADS) {
-        const u64 entry = list()[i];
-        const u32 key = ordered_key((u32)(entry >> 32));
-        const u32 bin = (key - bins->low) >> bins->shift;
-        list()[i] = pack_entry(window, key, ~(u32)entry);
-        atomic_add_shared(counts + (BINS - 1 - (bin < BINS ? bin : BINS - 1)) * 4, 1);
+#pragma unroll 1
+    for (int first = (int)thread_number(); first < count; first += BATCH * THREADS) {
+        u64 entries[BATCH];
+        load_batch(first, count, entries);
+#pragma unroll
+        for (int k = 0; k < BATCH; ++k) {
+            if (entries[k] != 0) {
+                const u32 key = ordered_key((u32)(entries[k] >> 32));
+                const u32 bin = (key - bins->low) >> bins->shift;
+                list()[first + k * THREADS] = pack_entry(window, key, ~(u32)entries[k]);
+                atomic_add_shared(counts + (BINS - 1 - (bin < BINS ? bin : BINS - 1)) * 4, 1);
+            }
+        }
     }
     __syncthreads();
 }
@@ -123,11 +129,15 @@ DEVICE void pack_list(const struct window *window, int count, const struct bins 
 DEVICE u64 rank_few(int count, struct range range, int in_range, int rank) {
     enum { RESULT = BINS / 2 - 1 };
     u64 *const few = (u64 *)histogram(); /* which is not needed any more */
-#pragma unroll 4
-    for (int i = (int)thread_number(); i < count; i += THREADS) {
-        const u64 entry = list()[i];
-        if (entry >= range.low && entry <= range.high) {
-            few[atomic_add_shared(shared_number_address(FEW_COUNT), 1)] = entry;
+#pragma unroll 1
+    for (int first = (int)thread_number(); first < count; first += BATCH * THREADS) {
+        u64 entries[BATCH];
+        load_batch(first, count, entries);
+#pragma unroll
+        for (int k = 0; k < BATCH; ++k) {
+            if (entries[k] >= range.low && entries[k] <= range.high) {
+                few[atomic_add_shared(shared_number_address(FEW_COUNT), 1)] = entries[k];
+            }
         }
     }
     __syncthreads();
