@@ -21,7 +21,8 @@ enum {
     DEFAULT_CASES = 10,
     POISON = 0xFF, /* of floats a NaN */
     WIDTHS = 2,
-    MOST_FAILURES = 2 /* after which no further case is run */
+    MOST_FAILURES = 2, /* after which no further case is run */
+    FAR = 1 << 26      /* groups, of whose lists there is no memory ahead of the first one */
 };
 
 static const int widths[WIDTHS] = {64, 576};
@@ -71,6 +72,8 @@ static const struct shape shapes[] = {
     {"chunks of several parts", 64, 0, 64, 200, 0, FEW, 3, 2, 2, 0, 16},
     {"chunks, united", 31, 0, 128, 300, 1, FEW, 2, 0, 1, 0, 8},
     {"a chunk each", 9, 1, 64, 100, 0, ANY, 0, 0, 1, 0, 1},
+    {"lists past 2^32 entries", 21, FAR, 64, 100, 0, ANY, 3, 0, 1, 0, 8},
+    {"lists past 2^32 entries, united", 21, FAR, 64, 100, 1, FEW, 3, 0, 1, 0, 8},
     {"chunks, a shared key", 1100, 0, 64, 100, 0, SHARED, 20, 0, 1, 0, 540},
 };
 
@@ -89,6 +92,7 @@ struct problem {
     struct sparse_attn_bwd_segments_params host, device;
     struct sparse_attn_bwd_sum_params host_sum, device_sum;
     struct smelt__segments_layout layout;
+    int64_t missing;                          /* lists ahead of those that there are */
     int64_t lists, list_keys, partials, sums; /* how many of each there are */
     float *sums_before;
     void *memory[16]; /* the device's */
@@ -105,6 +109,11 @@ struct test {
 };
 
 /* ---- problems -------------------------------------------------------------------------------- */
+
+/* Where an array would begin with so many ints ahead of it that are not there. */
+static const int *begin_before(const int *array, int64_t ints) {
+    return (const int *)((uintptr_t)array - (uintptr_t)ints * sizeof(int));
+}
 
 static int draw_key(struct random *random, const struct shape *shape, int place) {
     switch (shape->fill) {
@@ -179,7 +188,8 @@ static void make_problem(struct random *random, const struct shape *shape,
                          struct problem *problem) {
     memset(problem, 0, sizeof *problem);
     problem->shape = shape;
-    problem->lists = shape->first_group + shape->groups;
+    problem->missing = shape->first_group >= FAR ? shape->first_group : 0;
+    problem->lists = shape->first_group + shape->groups - problem->missing;
     problem->list_keys = problem->lists * shape->key_stride;
     problem->sums = (int64_t)shape->key_count * widths[shape->width];
     problem->partials =
@@ -192,8 +202,8 @@ static void make_problem(struct random *random, const struct shape *shape,
     fill_lists(random, problem, counts, keys);
     struct sparse_attn_bwd_segments_params *host = &problem->host;
     *host = (struct sparse_attn_bwd_segments_params){
-        .counts = counts,
-        .keys = keys,
+        .counts = begin_before(counts, problem->missing),
+        .keys = begin_before(keys, problem->missing * shape->key_stride),
         .starts = take((size_t)problem->layout.starts * sizeof(int)),
         .entries = take((size_t)problem->layout.entries * sizeof(int)),
         .first_group = shape->first_group,
@@ -231,8 +241,16 @@ static void make_problem(struct random *random, const struct shape *shape,
     memcpy(problem->sums_before, problem->host_sum.sums, (size_t)problem->sums * sizeof(float));
 }
 
+static const int *counts_of(const struct problem *problem) {
+    return begin_before(problem->host.counts, -problem->missing);
+}
+
+static const int *keys_of(const struct problem *problem) {
+    return begin_before(problem->host.keys, -problem->missing * problem->shape->key_stride);
+}
+
 static void free_problem(struct test *test, struct problem *problem) {
-    const void *host[] = {problem->host.counts,  problem->host.keys,         problem->host.starts,
+    const void *host[] = {counts_of(problem),    keys_of(problem),           problem->host.starts,
                           problem->host.entries, problem->host_sum.partials, problem->host_sum.sums,
                           problem->sums_before};
     for (size_t i = 0; i < sizeof host / sizeof *host; i++)
@@ -266,8 +284,11 @@ static void place_problem(struct test *test, struct problem *problem) {
     struct sparse_attn_bwd_sum_params *sum = &problem->device_sum;
     *device = problem->host;
     *sum = problem->host_sum;
-    device->counts = copy(test, problem, "counts", problem->host.counts, problem->lists * 4);
-    device->keys = copy(test, problem, "keys", problem->host.keys, problem->list_keys * 4);
+    device->counts = begin_before(
+        copy(test, problem, "counts", counts_of(problem), problem->lists * 4), problem->missing);
+    device->keys =
+        begin_before(copy(test, problem, "keys", keys_of(problem), problem->list_keys * 4),
+                     problem->missing * problem->shape->key_stride);
     device->cursors = reserve(test, problem, "cursors", problem->layout.cursors);
     device->starts = reserve(test, problem, "starts", problem->layout.starts);
     device->entries = reserve(test, problem, "entries", problem->layout.entries);
