@@ -20,7 +20,8 @@ enum {
     SCHEDULES = 3,
     DEFAULT_CASES = 10,
     POISON = 0xA5,
-    MOST_FAILURES = 2 /* after which no further case is run */
+    MOST_FAILURES = 2, /* after which no further case is run */
+    FAR = 1 << 30      /* elements from a row to the next: the third lies past 2^31 */
 };
 
 /* What an index row holds. */
@@ -96,6 +97,14 @@ static const struct shape shapes[] = {
     {"parts, nothing valid", 1, 9, 100, 64, 64, 2, 0, 0, 0, 0, NONE, ALL_QUERIES, PARTS},
 };
 
+/* On the emulator alone, whose memory exists when touched: rows of every array lie FAR apart. */
+static const struct shape far_shapes[] = {
+    {"far, slot order", 2, 3, 500, 150, 150, 1, 0, 0, 0, 0, DISTINCT, ALL_QUERIES, VALUES},
+    {"far, ascending", 2, 3, 500, 150, 100, 1, 1, 0, 0, 0, ANY, ALL_QUERIES, NOTHING},
+    {"far, fours", 1, 17, 300, 70, 70, 4, 0, 0, 0, 0, FEW, ALL_QUERIES, NOTHING},
+    {"far, values of pairs", 1, 9, 300, 70, 70, 2, 0, 0, 0, 0, ANY, ALL_QUERIES, VALUES},
+};
+
 /* Beyond the emulator's patience. */
 static const struct shape large_shapes[] = {
     {"8192 queries", 1, 8192, 8192, 2048, 2048, 1, 0, 0, 0, 0, DISTINCT, ALL_QUERIES, NOTHING},
@@ -114,6 +123,14 @@ struct problem {
     void *memory[20]; /* the device's */
     int memories;
     int64_t slots; /* of `indices`, with gaps */
+    int far;       /* 1: one of far_shapes */
+};
+
+/* An array by rows, which lie further apart on the device than here where they are to be far. */
+struct rows {
+    int64_t count, length;       /* elements of each */
+    int64_t host_stride, stride; /* from one to the next */
+    size_t bytes;                /* of an element */
 };
 
 struct test {
@@ -311,6 +328,42 @@ static void *copy(struct test *test, struct problem *problem, const char *name, 
     return *device;
 }
 
+/* Rows of `length` elements, the first of `host_stride`. */
+static struct rows rows_of(const struct problem *problem, int64_t count, int64_t length,
+                           int64_t host_stride, size_t bytes) {
+    return (struct rows){count, length, host_stride, problem->far ? FAR : host_stride, bytes};
+}
+
+/* Of each list, or of each member of each list. */
+static struct rows list_rows(const struct problem *problem, int members, size_t bytes) {
+    const int stride = problem->host.key_stride;
+    return rows_of(problem, (int64_t)problem->host.groups * members, stride, stride, bytes);
+}
+
+static char *row_at(const void *array, int64_t row, int64_t stride, size_t bytes) {
+    return (char *)(uintptr_t)array + row * stride * (int64_t)bytes;
+}
+
+/* A copy on the device of an array by rows. */
+static void *copy_rows(struct test *test, struct problem *problem, const char *name,
+                       const void *host, struct rows rows) {
+    if (!problem->far || !host)
+        return copy(test, problem, name, host, rows.count * rows.host_stride, rows.bytes);
+    const uint64_t memory =
+        smelt__emulator()->reserve((size_t)(rows.count * rows.stride) * rows.bytes);
+    if (!memory)
+        exit(1);
+    void *const device = problem->memory[problem->memories++] = (void *)(uintptr_t)memory;
+    smelt__emulator()->name(memory, name);
+    for (int64_t row = 0; row < rows.count; row++)
+        if (!works(smelt_device_upload(test->context, row_at(device, row, rows.stride, rows.bytes),
+                                       row_at(host, row, rows.host_stride, rows.bytes),
+                                       (size_t)rows.length * rows.bytes),
+                   "upload"))
+            exit(1);
+    return device;
+}
+
 static void place_problem(struct test *test, struct problem *problem) {
     const struct shape *shape = problem->shape;
     const struct sparse_attn_bwd_lists_params *host = &problem->host;
@@ -328,34 +381,51 @@ static void place_problem(struct test *test, struct problem *problem) {
     COPY(last_range, 2);
     COPY(members, (int64_t)host->groups * host->group_queries);
     COPY(counts, host->groups);
-    COPY(keys, list_slots(problem));
-    COPY(masks, list_slots(problem));
-    COPY(slot_values, queries * host->slot_values_token_stride);
-    COPY(list_values, value_slots(problem));
     COPY(runs, 2 * (int64_t)host->groups);
 #undef COPY
-    const int *indices = copy(test, problem, "indices", host->work.indices - shape->past,
-                              problem->slots, sizeof(int));
+    device->keys = copy_rows(test, problem, "keys", host->keys, list_rows(problem, 1, sizeof(int)));
+    device->masks = copy_rows(test, problem, "masks", host->masks, list_rows(problem, 1, 1));
+    device->list_values = copy_rows(test, problem, "list_values", host->list_values,
+                                    list_rows(problem, host->group_queries, sizeof(float)));
+    device->slot_values = copy_rows(
+        test, problem, "slot_values", host->slot_values,
+        rows_of(problem, queries, shape->width, host->slot_values_token_stride, sizeof(float)));
+    const int *const indices =
+        problem->far ? copy_rows(test, problem, "indices", host->work.indices,
+                                 rows_of(problem, queries, shape->width,
+                                         host->work.indices_token_stride, sizeof(int)))
+                     : copy(test, problem, "indices", host->work.indices - shape->past,
+                            problem->slots, sizeof(int));
     device->work.indices = indices + shape->past;
+    if (problem->far) {
+        device->key_stride = FAR;
+        device->slot_values_token_stride = device->work.indices_token_stride = FAR;
+        device->work.indices_batch_stride = (int64_t)shape->tokens * FAR;
+    }
     if (smelt__emulator() && shape->past)
         smelt__emulator()->forbid((uint64_t)(uintptr_t)indices, (size_t)shape->past * sizeof(int));
+}
+
+static int poison(struct test *test, void *device, struct rows rows) {
+    int good = 1;
+    for (int64_t row = 0; row < rows.count && good && device; row++)
+        good = works(smelt_device_fill(test->context, row_at(device, row, rows.stride, rows.bytes),
+                                       POISON, (size_t)rows.length * rows.bytes),
+                     "fill");
+    return good;
 }
 
 /* Poisons what is written, runs. */
 static int run_kernel(struct test *test, const struct problem *problem, uint32_t blocks) {
     const struct sparse_attn_bwd_lists_params *params = &problem->device;
-    const size_t slots = (size_t)list_slots(problem);
     const struct smelt__launch launch = {.blocks = {blocks}, .params = params};
     return works(smelt_device_fill(test->context, params->counts, POISON,
                                    (size_t)params->groups * sizeof(int)),
                  "fill") &&
-           works(smelt_device_fill(test->context, params->keys, POISON, slots * sizeof(int)),
-                 "fill") &&
-           works(smelt_device_fill(test->context, params->masks, POISON, slots), "fill") &&
-           (!params->list_values ||
-            works(smelt_device_fill(test->context, params->list_values, POISON,
-                                    (size_t)value_slots(problem) * sizeof(float)),
-                  "fill")) &&
+           poison(test, params->keys, list_rows(problem, 1, sizeof(int))) &&
+           poison(test, params->masks, list_rows(problem, 1, 1)) &&
+           poison(test, params->list_values,
+                  list_rows(problem, params->group_queries, sizeof(float))) &&
            works(smelt_stream_synchronize(test->context, NULL), "synchronize") &&
            works(smelt__kernel_launch(test->context, test->group, &launch, NULL), "launch") &&
            works(smelt_stream_synchronize(test->context, NULL), "synchronize");
@@ -381,28 +451,39 @@ static int same(struct test *test, const char *what, const void *device, const v
     return good;
 }
 
+static int same_rows(struct test *test, const char *what, const void *device, const void *wanted,
+                     struct rows rows) {
+    int good = 1;
+    for (int64_t row = 0; row < rows.count && good; row++)
+        good = same(test, what, row_at(device, row, rows.stride, rows.bytes),
+                    row_at(wanted, row, rows.host_stride, rows.bytes), rows.length, rows.bytes);
+    return good;
+}
+
 static int judge(struct test *test, const struct problem *problem) {
     const struct sparse_attn_bwd_lists_params *device = &problem->device, *host = &problem->host;
     return same(test, "members", device->members, host->members,
                 (int64_t)host->groups * host->group_queries, sizeof(int)) &&
            same(test, "counts", device->counts, host->counts, host->groups, sizeof(int)) &&
-           same(test, "keys", device->keys, host->keys, list_slots(problem), sizeof(int)) &&
-           same(test, "masks", device->masks, host->masks, list_slots(problem), 1) &&
-           (!host->list_values || same(test, "values", device->list_values, host->list_values,
-                                       value_slots(problem), sizeof(float))) &&
+           same_rows(test, "keys", device->keys, host->keys, list_rows(problem, 1, sizeof(int))) &&
+           same_rows(test, "masks", device->masks, host->masks, list_rows(problem, 1, 1)) &&
+           (!host->list_values ||
+            same_rows(test, "values", device->list_values, host->list_values,
+                      list_rows(problem, host->group_queries, sizeof(float)))) &&
            (!host->runs ||
             same(test, "runs", device->runs, host->runs, 2 * (int64_t)host->groups, sizeof(int)));
 }
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-static void check(struct test *test, const struct shape *shape) {
+static void check(struct test *test, const struct shape *shape, int far) {
     if (test->failures == MOST_FAILURES)
         return;
     struct problem problem;
     const uint64_t seed = test->random.state;
     const char *const arch = smelt_context_arch(test->context);
     make_problem(&test->random, shape, &problem);
+    problem.far = far;
     place_problem(test, &problem);
     reference_lists(&problem.host, test->map_bits / shape->group_queries);
     const int schedules = schedules_to_run(SCHEDULES, 2);
@@ -466,13 +547,16 @@ static int run(struct test *test, int listed, int random_cases) {
     int good = get_kernel(test->context, "sparse_attn_bwd_lists:pass=group", &test->group) &&
                find_map(test);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes && listed && good; i++)
-        check(test, &shapes[i]);
+        check(test, &shapes[i], 0);
+    for (size_t i = 0;
+         i < sizeof far_shapes / sizeof *far_shapes && listed && good && smelt__emulator(); i++)
+        check(test, &far_shapes[i], 1);
     for (size_t i = 0; i < sizeof large_shapes / sizeof *large_shapes && good && !smelt__emulator();
          i++)
-        check(test, &large_shapes[i]);
+        check(test, &large_shapes[i], 0);
     for (int i = 0; i < random_cases && good; i++) {
         const struct shape shape = draw_shape(&test->random);
-        check(test, &shape);
+        check(test, &shape, 0);
     }
     smelt_context_destroy(&test->context);
     return good;
