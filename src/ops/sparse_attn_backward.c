@@ -50,16 +50,6 @@ smelt_status smelt__sparse_attn_backward_make(smelt_context *context,
     return SMELT_OK;
 }
 
-/* Kernel number `kernel` of enum smelt__sparse_attn_backward_kernel. */
-static const struct smelt__kernel *kernel_of(const struct smelt__sparse_attn_backward *backward,
-                                             enum smelt__sparse_attn_backward_kernel kernel) {
-    int count, place = (int)kernel;
-    const int first = smelt__operator_pass(backward->kernels, SMELT_PASS_BACKWARD, &count);
-    if (!backward->deterministic)
-        place -= kernel > SMELT__BACKWARD_SUM ? 4 : kernel >= SMELT__BACKWARD_MAIN ? 3 : 0;
-    return backward->kernels->kernels[first + (backward->shape.buckets ? 2 : 0) + place];
-}
-
 /* ---- workspace ------------------------------------------------------------------------------- */
 
 smelt_status smelt__sparse_attn_backward_bytes(const struct smelt__sparse_attn_backward *backward,
@@ -90,7 +80,18 @@ struct backward_call {
     const struct smelt__sparse_attn_call *call;
     struct smelt__grad_layout layout;
     struct CUstream_st *stream;
+    const struct smelt__kernel *const *kernels; /* of the pass, the partition's first */
 };
+
+/* Kernel number `kernel` of enum smelt__sparse_attn_backward_kernel. */
+static const struct smelt__kernel *kernel_of(const struct backward_call *call,
+                                             enum smelt__sparse_attn_backward_kernel kernel) {
+    const struct smelt__sparse_attn_backward *backward = call->backward;
+    int place = (int)kernel + (backward->shape.buckets ? 2 : 0);
+    if (!backward->deterministic)
+        place -= kernel > SMELT__BACKWARD_SUM ? 4 : kernel >= SMELT__BACKWARD_MAIN ? 3 : 0;
+    return call->kernels[place];
+}
 
 static void *at(const struct backward_call *call, size_t offset) {
     return (char *)call->args->workspace + offset;
@@ -101,8 +102,8 @@ static smelt_status launch(const struct backward_call *call,
                            const void *params) {
     const struct smelt__launch launch = {
         .blocks = {(uint32_t)blocks}, .entered = 1, .params = params};
-    return smelt__kernel_launch(call->backward->kernels->context, kernel_of(call->backward, number),
-                                &launch, call->stream);
+    return smelt__kernel_launch(call->backward->kernels->context, kernel_of(call, number), &launch,
+                                call->stream);
 }
 
 /* Each group's list of keys; with buckets of the partition's list, whose longest are its last. */
@@ -124,10 +125,7 @@ static smelt_status launch_lists(const struct backward_call *call) {
     };
     smelt_status status = SMELT_OK;
     if (backward->shape.buckets) {
-        int count;
-        const int first = smelt__operator_pass(made, SMELT_PASS_BACKWARD, &count);
-        const struct smelt__partition_kernels kernels = {made->kernels[first],
-                                                         made->kernels[first + 1]};
+        const struct smelt__partition_kernels kernels = {call->kernels[0], call->kernels[1]};
         void *const memory = call->args->partition ? (void *)(uintptr_t)call->args->partition
                                                    : at(call, layout->partition);
         const struct sparse_attn_partition_params partition = smelt__partition_params(
@@ -139,7 +137,7 @@ static smelt_status launch_lists(const struct backward_call *call) {
         params.work.extents = partition.extents;
         params.last_range = partition.ranges + 2 * (backward->shape.buckets - 1);
     }
-    const struct smelt__kernel *kernel = kernel_of(backward, SMELT__BACKWARD_GROUP);
+    const struct smelt__kernel *kernel = kernel_of(call, SMELT__BACKWARD_GROUP);
     return status == SMELT_OK
                ? launch(call, SMELT__BACKWARD_GROUP,
                         smelt__blocks_for(kernel, layout->dkv.groups, kernel->most_blocks), &params)
@@ -264,7 +262,7 @@ struct main_launch {
 static smelt_status launch_groups(const void *user, const struct smelt__key_grads_chunk *chunk) {
     const struct main_launch *main = user;
     const struct backward_call *call = main->call;
-    const struct smelt__kernel *kernel = kernel_of(call->backward, SMELT__BACKWARD_MAIN);
+    const struct smelt__kernel *kernel = kernel_of(call, SMELT__BACKWARD_MAIN);
     const int left = call->args->free_multiprocessors + chunk->beside;
     struct sparse_attn_bwd_params params = main->params;
     params.first_group = (int)chunk->first;
@@ -281,34 +279,34 @@ static struct smelt__key_grads_call dkv_of(const struct backward_call *call) {
         .context = backward->kernels->context,
         .shape = smelt__grad_shape(backward),
         .layout = &call->layout.dkv,
-        .finish = kernel_of(backward, SMELT__BACKWARD_FINISH),
+        .finish = kernel_of(call, SMELT__BACKWARD_FINISH),
         .workspace = call->args->workspace,
         .united = backward->group_queries > 1,
         .launch_groups = launch_groups,
         .stream = call->stream,
     };
     if (backward->deterministic) {
-        dkv.count = kernel_of(backward, SMELT__BACKWARD_COUNT);
-        dkv.scan = kernel_of(backward, SMELT__BACKWARD_SCAN);
-        dkv.place = kernel_of(backward, SMELT__BACKWARD_PLACE);
-        dkv.sum = kernel_of(backward, SMELT__BACKWARD_SUM);
+        dkv.count = kernel_of(call, SMELT__BACKWARD_COUNT);
+        dkv.scan = kernel_of(call, SMELT__BACKWARD_SCAN);
+        dkv.place = kernel_of(call, SMELT__BACKWARD_PLACE);
+        dkv.sum = kernel_of(call, SMELT__BACKWARD_SUM);
     }
     return dkv;
 }
 
 /* dq, and the sums of dkv. */
-static smelt_status launch_main(const struct backward_call *call) {
-    struct smelt__key_grads_call dkv = dkv_of(call);
+static smelt_status launch_main(const struct backward_call *call,
+                                struct smelt__key_grads_call *dkv) {
     struct main_launch main = {.call = call};
     smelt_status status = fill_main(call, &main.params);
-    dkv.user = &main;
-    return status == SMELT_OK ? smelt__key_grads_launch(&dkv) : status;
+    dkv->user = &main;
+    return status == SMELT_OK ? smelt__key_grads_launch(dkv) : status;
 }
 
 /* The caller's dkv, and dsink. */
-static smelt_status launch_finish(const struct backward_call *call) {
+static smelt_status launch_finish(const struct backward_call *call,
+                                  const struct smelt__key_grads_call *dkv) {
     const smelt_sparse_attn_grad_args *args = call->args;
-    const struct smelt__key_grads_call dkv = dkv_of(call);
     const smelt_tensor *tensor = args->dkv.data        ? &args->dkv
                                  : args->dkv_fp32.data ? &args->dkv_fp32
                                                        : &args->dkv_sum;
@@ -326,13 +324,14 @@ static smelt_status launch_finish(const struct backward_call *call) {
         .heads = call->backward->shape.heads,
         .parts = (int)call->layout.parts,
     };
-    return smelt__key_grads_finish(&dkv, params);
+    return smelt__key_grads_finish(dkv, params);
 }
 
 static smelt_status launch_chain(const struct backward_call *call) {
     const smelt_sparse_attn_grad_args *args = call->args;
     const size_t sums =
         (size_t)args->batches * (size_t)args->rows * (size_t)call->backward->shape.dqk;
+    struct smelt__key_grads_call dkv = dkv_of(call);
     smelt_status status = SMELT_OK;
     if (sums > 0)
         status =
@@ -344,9 +343,10 @@ static smelt_status launch_chain(const struct backward_call *call) {
         if (status == SMELT_OK)
             status = launch_rows(call);
         if (status == SMELT_OK)
-            status = launch_main(call);
+            status = launch_main(call, &dkv);
     }
-    return status == SMELT_OK && (sums > 0 || args->dsink.data) ? launch_finish(call) : status;
+    return status == SMELT_OK && (sums > 0 || args->dsink.data) ? launch_finish(call, &dkv)
+                                                                : status;
 }
 
 /* The CUDA context is made current once for all launches. */
@@ -374,9 +374,13 @@ smelt_status smelt__sparse_attn_backward_launch(const struct smelt__sparse_attn_
         status = smelt__grad_check_rows(&call);
     if (status != SMELT_OK)
         return status;
+    int count;
+    const int first = smelt__operator_pass(backward->kernels, SMELT_PASS_BACKWARD, &count);
     const struct backward_call all = {
-        backward, &args, &call, smelt__grad_find_layout(backward, &call, args.workspace_limit),
-        stream};
+        backward, &args,
+        &call,    smelt__grad_find_layout(backward, &call, args.workspace_limit),
+        stream,   backward->kernels->kernels + first,
+    };
     status = smelt__grad_check_memory(backward, &call, &all.layout, &args);
     if (status == SMELT_OK)
         status = smelt__operator_check_grid(backward->kernels, SMELT_PASS_BACKWARD,
