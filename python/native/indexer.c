@@ -11,7 +11,7 @@ static const struct tensor_argument indexer_logits_tensors[] = {
     TENSOR(q, "THD", AS_MADE, ROWS),     TENSOR(k, "SD", AS_MADE, ROWS),
     TENSOR(weights, "TH", FP32, 0),      TENSOR(k_scale, "S", FP32, OPTIONAL),
     TENSOR(window_begin, "T", INT32, 0), TENSOR(window_end, "T", INT32, 0),
-    TENSOR(logits, "TS", FP32, 0),
+    TENSOR(logits, "TS", FP32, OUTPUT),
 };
 static const struct scalar_argument indexer_logits_scalars[] = {SCALAR(free_multiprocessors, INT)};
 static const struct extent_argument indexer_logits_extents[] = {EXTENT('T', tokens),
@@ -72,8 +72,8 @@ OPERATOR(indexer_clean, INDEXER_CLEAN);
 
 static const struct tensor_argument indexer_quantize_tensors[] = {
     TENSOR(x, "ND", BF16, ROWS),
-    TENSOR(y, "ND", E4M3, ROWS),
-    TENSOR(scale, "N", FP32, 0),
+    TENSOR(y, "ND", E4M3, ROWS | OUTPUT),
+    TENSOR(scale, "N", FP32, OUTPUT),
     TENSOR(factor, "N", FP32, OPTIONAL),
 };
 static const struct scalar_argument indexer_quantize_scalars[] = {
@@ -95,9 +95,9 @@ static const struct tensor_argument topk_select_tensors[] = {
     TENSOR(window_begin, "T", INT32, OPTIONAL),
     TENSOR(window_end, "T", INT32, OPTIONAL),
     TENSOR(offset, "T", INT32, OPTIONAL),
-    TENSOR(indices, "TK", INT32, 0),
-    TENSOR(values, "TK", FP32, OPTIONAL),
-    TENSOR(lengths, "T", INT32, OPTIONAL),
+    TENSOR(indices, "TK", INT32, OUTPUT),
+    TENSOR(values, "TK", FP32, OPTIONAL | OUTPUT),
+    TENSOR(lengths, "T", INT32, OPTIONAL | OUTPUT),
 };
 static const struct scalar_argument topk_select_scalars[] = {SCALAR(index_offset, INT)};
 static const struct extent_argument topk_select_extents[] = {EXTENT('T', tokens),
@@ -114,11 +114,16 @@ OPERATOR_WITH_WORKSPACE(topk_select, TOPK_SELECT, smelt_topk_select_forward);
 #define ARGS smelt_indexer_topk_args
 
 static const struct tensor_argument indexer_topk_tensors[] = {
-    TENSOR(q, "THD", AS_MADE, ROWS),      TENSOR(k, "SD", AS_MADE, ROWS),
-    TENSOR(weights, "TH", FP32, 0),       TENSOR(k_scale, "S", FP32, OPTIONAL),
-    TENSOR(window_begin, "T", INT32, 0),  TENSOR(window_end, "T", INT32, 0),
-    TENSOR(offset, "T", INT32, OPTIONAL), TENSOR(indices, "TK", INT32, 0),
-    TENSOR(values, "TK", FP32, OPTIONAL), TENSOR(lengths, "T", INT32, OPTIONAL),
+    TENSOR(q, "THD", AS_MADE, ROWS),
+    TENSOR(k, "SD", AS_MADE, ROWS),
+    TENSOR(weights, "TH", FP32, 0),
+    TENSOR(k_scale, "S", FP32, OPTIONAL),
+    TENSOR(window_begin, "T", INT32, 0),
+    TENSOR(window_end, "T", INT32, 0),
+    TENSOR(offset, "T", INT32, OPTIONAL),
+    TENSOR(indices, "TK", INT32, OUTPUT),
+    TENSOR(values, "TK", FP32, OPTIONAL | OUTPUT),
+    TENSOR(lengths, "T", INT32, OPTIONAL | OUTPUT),
 };
 static const struct scalar_argument indexer_topk_scalars[] = {
     SCALAR(index_offset, INT), SCALAR(free_multiprocessors, INT), SCALAR(workspace_limit, SIZE),

@@ -10,7 +10,7 @@
 static const struct tensor_argument sparse_scores_tensors[] = {
     ATTENTION_INPUTS,
     TENSOR(lse, "BTH1", FP32, 0),
-    TENSOR(target, "BTW", FP32, 0),
+    TENSOR(target, "BTW", FP32, OUTPUT),
 };
 static const struct scalar_argument sparse_scores_scalars[] = {SCALAR(scale, FLOAT),
                                                                SCALAR(free_multiprocessors, INT)};
@@ -29,11 +29,15 @@ OPERATOR(sparse_scores, SPARSE_SCORES);
 #define ARGS smelt_indexer_loss_args
 
 static const struct tensor_argument indexer_loss_tensors[] = {
-    TENSOR(logits, "TW", FP32, 0),       TENSOR(target, "TW", FP32, 0),
-    TENSOR(indices, "TW", INT32, 0),     TENSOR(topk_length, "T1", INT32, OPTIONAL),
-    TENSOR(weight, "T", FP32, OPTIONAL), TENSOR(grad_loss, "O", FP32, OPTIONAL),
-    TENSOR(loss, "O", FP32, 0),          TENSOR(losses, "T", FP32, OPTIONAL),
-    TENSOR(grad, "TW", FP32, OPTIONAL),
+    TENSOR(logits, "TW", FP32, 0),
+    TENSOR(target, "TW", FP32, 0),
+    TENSOR(indices, "TW", INT32, 0),
+    TENSOR(topk_length, "T1", INT32, OPTIONAL),
+    TENSOR(weight, "T", FP32, OPTIONAL),
+    TENSOR(grad_loss, "O", FP32, OPTIONAL),
+    TENSOR(loss, "O", FP32, OUTPUT),
+    TENSOR(losses, "T", FP32, OPTIONAL | OUTPUT),
+    TENSOR(grad, "TW", FP32, OPTIONAL | OUTPUT),
 };
 static const struct scalar_argument indexer_loss_scalars[] = {
     SCALAR(rows, LONG), SCALAR(query_weight, FLOAT), SCALAR(free_multiprocessors, INT)};
@@ -56,7 +60,7 @@ static const struct tensor_argument indexer_scores_tensors[] = {
     TENSOR(weights, "TH", FP32, 0),
     TENSOR(indices, "TW", INT32, 0),
     TENSOR(topk_length, "T1", INT32, OPTIONAL),
-    TENSOR(logits, "TW", FP32, 0),
+    TENSOR(logits, "TW", FP32, OUTPUT),
 };
 static const struct scalar_argument indexer_scores_scalars[] = {SCALAR(free_multiprocessors, INT)};
 static const struct extent_argument indexer_scores_extents[] = {
@@ -79,10 +83,10 @@ static const struct tensor_argument indexer_bwd_tensors[] = {
     TENSOR(indices, "TW", INT32, 0),
     TENSOR(topk_length, "T", INT32, OPTIONAL),
     TENSOR(grad, "TW", FP32, 0),
-    TENSOR(dq, "THD", BF16, ROWS),
-    TENSOR(dweights, "TH", FP32, 0),
-    TENSOR(dk, "SD", BF16, ROWS | OPTIONAL),
-    TENSOR(dk_fp32, "SD", FP32, ROWS | OPTIONAL),
+    TENSOR(dq, "THD", BF16, ROWS | OUTPUT),
+    TENSOR(dweights, "TH", FP32, OUTPUT),
+    TENSOR(dk, "SD", BF16, ROWS | OPTIONAL | OUTPUT),
+    TENSOR(dk_fp32, "SD", FP32, ROWS | OPTIONAL | OUTPUT),
     TENSOR(dk_sum, "SD", FP32, ROWS | OPTIONAL),
 };
 static const struct scalar_argument indexer_bwd_scalars[] = {SCALAR(free_multiprocessors, INT)};

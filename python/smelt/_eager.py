@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.autograd.function import once_differentiable
 from torch.nn import Parameter
 
 from . import _native
@@ -35,6 +37,26 @@ def is_plain(*tensors: Tensor) -> bool:
         if type(tensor) not in plain_types:
             return False
     return not is_watched()
+
+
+def refuse_tangents(*tensors: Tensor | None) -> None:
+    """There are no derivatives in forward mode: without this they would be lost, and nobody told."""
+    if forward_ad._current_level < 0 or torch.compiler.is_compiling():
+        return
+    for tensor in tensors:
+        if tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None:
+            raise RuntimeError("smelt: there are no derivatives in forward mode (jvp)")
+
+
+def once(flow):
+    """A backward function whose result has no derivatives: PyTorch's once_differentiable, but not where the
+    function is traced, which it would stop."""
+    refusing = once_differentiable(flow)
+
+    def run(ctx, *grads):
+        return (refusing if torch.is_grad_enabled() and not is_watched() else flow)(ctx, *grads)
+
+    return run
 
 
 def wants_gradients(*tensors: Tensor | None) -> bool:

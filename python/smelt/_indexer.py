@@ -8,7 +8,7 @@ from torch import Tensor
 from . import _indexer_reference as _reference
 from . import _runtime
 from ._checks import BACKENDS, choose, optional_tensors, tensors, whole
-from ._eager import is_plain, launched, wants_gradients
+from ._eager import is_plain, launched, refuse_tangents, wants_gradients
 from ._library import define
 
 CHUNK_BYTES = 128 << 20  # of logits, that indexer_topk holds at a time
@@ -120,11 +120,10 @@ def _quantize(x, factor, scale, backend):
     if found is None:
         y, scales = _reference.quantize(x, scale)
         return y, scales if factor is None else scales * factor
-    rows = x.reshape(-1, x.shape[-1])
-    y, scales = _empty_rows(x)
+    rows = x.reshape(x.shape[:-1].numel(), x.shape[-1])
     factors = None if factor is None else factor.reshape(-1)
-    launched(found.forward, (rows,), (y.view(rows.shape), scales.view(-1), factors), (0,))
-    return y, scales
+    y, scales, _ = launched(found.forward, (rows,), (True, True, factors), (0,))
+    return y.view(x.shape), scales.view(x.shape[:-1])
 
 
 def _empty_rows(x, *_):
@@ -171,9 +170,7 @@ def _logits(*arguments):
     found = _operator(q, ("indexer_logits", *key), backend)
     if found is None:
         return _reference.logits(*given)
-    logits = _empty_logits(*given)
-    launched(found.forward, given, (logits,), (free,))
-    return logits
+    return launched(found.forward, given, (True,), (free,))[0]
 
 
 def _empty_logits(q, k, *_):
@@ -260,9 +257,8 @@ def _select(logits, topk, begin, end, offset, index_offset, order, backend):
     found = _operator(logits, ("topk_select", ("topk", topk), ("order", order)), backend)
     if found is None:
         return _reference.select(logits, topk, begin, end, offset, index_offset, order)
-    chosen = _empty_choice(logits, topk)
-    launched(found.forward, (logits, begin, end, offset), chosen, (index_offset,))
-    return chosen
+    made = (True, True, True)
+    return launched(found.forward, (logits, begin, end, offset), made, (index_offset,))[:3]
 
 
 def _empty_choice(like, topk, *_):
@@ -331,14 +327,13 @@ def _two_steps(given, topk, offset, index_offset, order, backend):
 def _topk(*arguments):
     given, offset, topk, index_offset, order = arguments[:6], *arguments[6:10]
     *scalars, backend = arguments[10:]
-    q, _, weights, *_ = given
+    q = given[0]
     key = ("heads", q.shape[1]), ("dim", q.shape[2]), ("dtype", _DTYPES[q.dtype])
     found = _operator(q, ("indexer_topk", *key, ("topk", topk), ("order", order)), backend)
     if found is None:
         return _two_steps(given, topk, offset, index_offset, order, "torch")
-    chosen = _empty_choice(weights, topk)
-    launched(found.forward, (*given, offset), chosen, (index_offset, *scalars))
-    return chosen
+    made = (True, True, True)
+    return launched(found.forward, (*given, offset), made, (index_offset, *scalars))[:3]
 
 
 def _fake_topk(*arguments):
@@ -385,6 +380,7 @@ def indexer_topk(
     optional_tensors(offset=offset)
     if q.dtype is not torch.bfloat16:  # e4m3 has no gradients
         q, k, weights = _detached(q, k, weights)
+    refuse_tangents(q, k, weights)
     direct = is_plain(q, k) and not wants_gradients(q, k, weights)
     run = _topk if direct else _call_topk
     return run(

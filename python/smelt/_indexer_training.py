@@ -17,9 +17,9 @@ from torch import Tensor
 from . import _indexer_reference as _reference
 from . import _reference as _attention_reference
 from ._checks import choose, optional_tensors, tensors, whole
-from ._eager import is_plain, launched, wants_gradients
+from ._eager import is_plain, launched, once, refuse_tangents, wants_gradients
 from ._indexer import _detached, _operator
-from ._library import define, library
+from ._library import define, library, refuse_derivatives
 from ._sparse_attention import INPUTS, is_deterministic, listed, topk_for, value_width
 
 # ---- attention's probabilities ----------------------------------------------------------------------
@@ -45,8 +45,11 @@ def _scores(*arguments):
             named = listed(queries, query_count, lse[..., 0].numel()).view(indices.shape[:-1])
             target = target * named.unsqueeze(-1)
         return target
-    like = torch.empty_like if queries is None else torch.zeros_like
-    target = like(indices, dtype=torch.float32, memory_format=torch.contiguous_format)
+    if queries is None:
+        return launched(found.forward, given, (True,), (scale, free))[0]
+    target = torch.zeros_like(
+        indices, dtype=torch.float32, memory_format=torch.contiguous_format
+    )
     launched(found.forward, given, (target,), (scale, free))
     return target
 
@@ -87,6 +90,11 @@ def sparse_scores(
     other ranks' heads are the caller's to add. Without gradients.
     """
     tensors(q=q, kv=kv, indices=indices, lse=lse)
+    if q.dim() not in (3, 4) or not indices.dim():
+        raise ValueError(
+            f"smelt: q must be [T, H, dqk] or [B, T, H, dqk], not of {q.dim()} dimensions, indices [T, width] "
+            f"or [B, T, width], not of {indices.dim()}"
+        )
     optional_tensors(topk_length=topk_length, sink=sink, queries=queries, query_count=query_count)
     given = (*_detached(q, kv), indices, topk_length)
     given += (None if sink is None else sink.detach().float(), queries, query_count, lse.detach())
@@ -116,9 +124,7 @@ def _logits(*arguments):
     found = _operator(q, _key("indexer_scores", q, indices), backend)
     if found is None:
         return _reference.scores(*given)
-    logits = _fake_logits(*arguments)
-    launched(found.forward, given, (logits,), (free,))
-    return logits
+    return launched(found.forward, given, (True,), (free,))[0]
 
 
 def _fake_logits(*arguments):
@@ -135,10 +141,9 @@ def _gradients(grad, *arguments):
     if found is None:
         dq, dk, dweights = _reference.scores_backward(grad, *given)
         return dq, dk.to(dk_dtype or k.dtype), dweights
-    dq, dk, dweights = _fake_gradients(grad, *arguments)
-    wide = dk.dtype is torch.float32
-    written = (dq, dweights, None if wide else dk, dk if wide else None, None)
-    launched(found.forward, (*given, grad.float()), written, (free,))
+    wide = dk_dtype is torch.float32
+    made = (True, True, None if wide else True, True if wide else None, None)
+    dq, dweights, dk, *_ = launched(found.forward, (*given, grad.float()), made, (free,))
     return dq, dk, dweights
 
 
@@ -178,6 +183,7 @@ def _flow(ctx, grad):
 
 
 torch.library.register_autograd("smelt::indexer_scores", _flow, setup_context=_keep, lib=library)
+refuse_derivatives("indexer_bwd", "indexer_scores")
 
 
 def _keep_choice(ctx, inputs, output):
@@ -240,6 +246,7 @@ def indexer_scores(
     summed in fp32, which dk_dtype=torch.float32 hands out.
     """
     _check_selected(q, k, weights, indices, topk_length, dk_dtype)
+    refuse_tangents(q, k, weights)
     direct = is_plain(q, k) and not wants_gradients(q, k, weights)
     run = _logits if direct else _call_logits
     options = (deterministic, dk_dtype, free_multiprocessors, backend)
@@ -281,10 +288,10 @@ def _loss(*arguments):
     if found is None:
         loss, losses, grad = _reference.loss(*given, rows, query_weight)
         return loss, losses, grad if with_grad else logits.new_empty((0,))
-    loss, losses, grad = _fake_loss(*arguments)
-    written = (loss.view(1), losses, grad if with_grad else None)
-    launched(found.forward, (*given, None), written, (rows, query_weight, free))
-    return loss, losses, grad
+    made = (True, True, True if with_grad else None)
+    scalars = (rows, query_weight, free)
+    loss, losses, grad, *_ = launched(found.forward, (*given, None), made, scalars)
+    return loss.view(()), losses, grad if with_grad else logits.new_empty((0,))
 
 
 def _fake_loss(*arguments):
@@ -318,7 +325,7 @@ def _flow_loss(ctx, grad_loss, _losses, _grad):
 
 
 torch.library.register_autograd(
-    "smelt::indexer_loss", _flow_loss, setup_context=_keep_grad, lib=library
+    "smelt::indexer_loss", once(_flow_loss), setup_context=_keep_grad, lib=library
 )
 
 
@@ -357,6 +364,7 @@ def indexer_loss(
     if not logits.shape[1]:  # no slot: no loss
         nothing = logits.sum()
         return (nothing, logits.sum(1).detach()) if return_losses else nothing
+    refuse_tangents(logits)
     wanted = wants_gradients(logits)
     rows = (1 << 31) - 1 if rows is None else rows
     run = _loss if is_plain(logits, target) and not wanted else _call_loss

@@ -17,3 +17,12 @@ def define(schema: str, kernel: Callable, fake: Callable, **options):
         library.impl(name, kernel, key)
     torch.library.register_fake(f"smelt::{name}", fake, lib=library)
     return getattr(torch.ops.smelt, name).default
+
+
+def refuse_derivatives(name: str, what: str) -> None:
+    """Of an operator that computes gradients: a derivative of those is an error, and not silently none."""
+
+    def flow(ctx, *grads):
+        raise RuntimeError(f"smelt: {what} has no second derivatives")
+
+    torch.library.register_autograd(f"smelt::{name}", flow, lib=library)

@@ -86,7 +86,8 @@ def _forget():
     _lock = threading.RLock()
     _contexts.clear()
     _operators.clear()
-    ready.clear()
+    for operators in ready.values():  # graphs have them, too
+        operators[:] = [None] * len(operators)
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from . import _native, _reference, _runtime
-from ._checks import BACKENDS, choose, whole
-from ._eager import autocast_type, is_plain, launched, wants_gradients
-from ._library import define, library
+from ._checks import BACKENDS, choose, optional_tensors, tensors, whole
+from ._eager import autocast_type, is_plain, launched, refuse_tangents, wants_gradients
+from ._library import define, library, refuse_derivatives
 
 LOG2E = math.log2(math.e)
 NEVER = float("-inf")
@@ -343,6 +343,7 @@ _call_backward = define(
 torch.library.register_autograd(
     "smelt::sparse_attn", _op_gradients, setup_context=_keep, lib=library
 )
+refuse_derivatives("sparse_attn_backward", "sparse_attention")
 
 
 # ---- the call ---------------------------------------------------------------------------------------
@@ -507,6 +508,7 @@ def sparse_attention(
         workspace_limit,
         backend,
     )
+    refuse_tangents(q, kv, sink)
     run = _run_directly if is_plain(q, kv) else _run_operator
     out, sums, highest = run(inputs, options, return_max_logits)
     if not return_lse and not return_max_logits:
@@ -547,6 +549,10 @@ def sparse_attention_backward(
     added to, and returned as dkv. Runs where sparse_attention's backend is "smelt".
     """
     inputs = _prepared((q, kv, indices, topk_length, sink, queries, query_count), False)
+    tensors(grad_out=grad_out, out=out, lse=lse)
+    optional_tensors(dkv_sum=dkv_sum)
+    if out.dim() != q.dim():
+        raise ValueError(f"smelt: out must be of {q.dim()} dimensions as q is, not {out.dim()}")
     options = Options(
         scale,
         out.shape[-1],

@@ -1,0 +1,454 @@
+"""Whatever a program does with the package's functions: a result, or an error that says something. Never a
+crash of the interpreter, which these tests would not survive."""
+
+import contextlib
+import copy
+import os
+import pickle
+import random
+import threading
+
+import pytest
+import smelt
+import torch
+from conftest import Problem
+from smelt import _native, _runtime
+
+REFUSALS = (TypeError, ValueError, RuntimeError, OverflowError, AttributeError, MemoryError)
+# Without a GPU tensors among their arguments.
+NOT_CALLS = {"SmeltWarning", "presets", "warm"}
+DIFFERENTIABLE = {
+    "sparse_attention": ("q", "kv"),
+    "indexer_scores": ("q", "k", "weights"),
+    "indexer_topk": ("q", "k", "weights"),
+    "indexer_loss": ("logits",),
+    "project_values": ("out", "weight"),
+}
+
+
+def arguments_of_all(device):
+    """{function: its arguments}, small ones; every function that takes tensors."""
+    made = torch.Generator().manual_seed(3)
+
+    def normal(*shape, dtype=torch.bfloat16):
+        return torch.randn(*shape, generator=made).to(device, dtype)
+
+    def numbers(*values):
+        return torch.tensor(values, dtype=torch.int32, device=device)
+
+    problem = Problem(device, tokens=2, grad=False)
+    out, lse = problem.run(return_lse=True)
+    attention = {
+        "q": problem.q,
+        "kv": problem.kv,
+        "indices": problem.indices,
+        "scale": problem.scale,
+    }
+    optional = {"topk_length": None, "sink": None, "topk": None, "queries": None, "dv": 128}
+    q, k, weights = normal(2, 2, 64), normal(4, 64), normal(2, 2, dtype=torch.float32)
+    lists = numbers([0, 1, -1], [3, 2, 1])
+    logits, window = normal(2, 4, dtype=torch.float32), (numbers(0, 0), numbers(2, 4))
+    scored = {
+        "q": q,
+        "k": k,
+        "weights": weights,
+        "window_begin": window[0],
+        "window_end": window[1],
+    }
+    target = normal(2, 3, dtype=torch.float32).softmax(1)
+    return {
+        "sparse_attention": {**attention, **optional, "buckets": None, "query_count": None},
+        "sparse_attention_backward": {
+            "grad_out": problem.grad_out,
+            "out": out,
+            "lse": lse,
+            **attention,
+            "dkv_sum": None,
+            "sink": None,
+        },
+        "sparse_scores": {**attention, **optional, "lse": lse},
+        "indexer_windows": {"cu_seqlens": numbers(0, 1, 2), "tokens": 2, "rows": 4, "ratio": 1},
+        "quantize": {"x": k, "factor": None},
+        "indexer_logits": scored,
+        "clean_logits_": {
+            "logits": logits,
+            "window_begin": window[0],
+            "window_end": window[1],
+        },
+        "topk_select": {"logits": logits, "topk": 2, "window_begin": None, "offset": None},
+        "indexer_topk": {**scored, "topk": 2, "k_scale": None, "offset": None, "index_offset": 0},
+        "indexer_scores": {"q": q, "k": k, "weights": weights, "indices": lists},
+        "indexer_backward": {
+            "grad": normal(2, 3, dtype=torch.float32),
+            "q": q,
+            "k": k,
+            "weights": weights,
+            "indices": lists,
+            "topk_length": None,
+        },
+        "indexer_loss": {
+            "logits": normal(2, 3, dtype=torch.float32),
+            "target": target,
+            "indices": lists,
+            "rows": 4,
+            "weight": None,
+            "query_weight": 1.0,
+        },
+        "project_values": {"out": normal(2, 3, 64), "weight": normal(3, 32, 64)},
+    }
+
+
+@pytest.fixture(scope="module")
+def calls(device):
+    return arguments_of_all(device)
+
+
+def call(name, arguments):
+    if name not in ("project_values", "sparse_attention_backward"):
+        arguments = {"backend": "smelt", **arguments}
+    return getattr(smelt, name)(**arguments)
+
+
+def tensors_of(result):
+    return [
+        each
+        for each in (result if isinstance(result, tuple) else (result,))
+        if isinstance(each, torch.Tensor)
+    ]
+
+
+def fresh(arguments):
+    """Copies: what a call writes in place is not the next one's."""
+    return {
+        name: value.clone() if isinstance(value, torch.Tensor) else value
+        for name, value in arguments.items()
+    }
+
+
+def test_every_function_is_here(calls):
+    assert set(calls) == set(smelt.__all__) - NOT_CALLS
+
+
+# ---- arguments --------------------------------------------------------------------------------------
+
+
+def changed(random_, tensor):
+    """The tensor, otherwise: of another type, place, shape or layout."""
+    kind = random_.choice(
+        (torch.float16, torch.float64, torch.int64, torch.bool, torch.complex64, torch.bfloat16)
+    )
+    shape = tensor.shape or (1,)
+    dimension = random_.randrange(max(1, tensor.dim()))
+    changes = (
+        lambda: tensor.to(kind),
+        lambda: tensor.to("meta"),
+        lambda: tensor.to_sparse(),
+        lambda: tensor.cpu() if tensor.is_cuda else tensor.to("meta"),
+        lambda: tensor.transpose(0, -1),
+        lambda: tensor.transpose(0, -1).contiguous(),
+        lambda: tensor.unsqueeze(dimension),
+        lambda: tensor.narrow(dimension, 0, 0),
+        lambda: tensor.narrow(dimension, 0, max(0, shape[dimension] - 1)),
+        lambda: tensor.flatten()[0],
+        lambda: tensor.new_empty(()),
+        lambda: tensor.new_empty((0,) * tensor.dim()),
+        lambda: tensor.flatten()[1:],
+        lambda: torch.cat([tensor, tensor], -1)[..., ::2],  # its last dimension apart
+        lambda: torch.cat([tensor, tensor], -1)[..., 1 : 1 + shape[-1]],  # rows begin anywhere
+        lambda: tensor[:1].expand(1 << 45, *shape[1:]),  # more than any memory
+        lambda: tensor[..., :1].expand(*shape[:-1], 1 << 45),
+        lambda: tensor.as_strided(shape, (0,) * len(shape)),
+        lambda: tensor.as_strided(shape, (1,) * len(shape)),  # elements over each other
+        lambda: tensor.view(torch.uint8),
+        lambda: tensor.reshape(1, 1, 1, *shape),
+        lambda: tensor.clone().requires_grad_(),
+        lambda: torch.nn.Parameter(tensor.clone(), requires_grad=tensor.is_floating_point()),
+        lambda: torch.nested.nested_tensor([tensor, tensor]),
+        lambda: torch._neg_view(tensor),
+        lambda: inference_copy(tensor),
+        lambda: torch.full_like(tensor, float("nan")),
+        lambda: torch.full_like(tensor, -(1 << 31)),
+        lambda: torch.full_like(tensor, (1 << 31) - 1),
+    )
+    try:
+        return random_.choice(changes)()
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
+        return None  # this tensor cannot be changed so
+
+
+def inference_copy(tensor):
+    with torch.inference_mode():
+        return tensor.clone()
+
+
+ODD = (
+    None,
+    True,
+    False,
+    0,
+    -1,
+    3,
+    1 << 31,
+    1 << 70,
+    0.5,
+    float("nan"),
+    float("inf"),
+    "x",
+    "auto",
+    b"y",
+    "\0",
+    [],
+    (),
+    {},
+    (1, 2, 3),
+    [1 << 40],
+    (True, None),
+    object(),
+    torch.Tensor,
+    torch.bfloat16,
+    NotImplemented,
+    ...,
+)
+
+
+def modes(random_):
+    return random_.choice(
+        (
+            contextlib.nullcontext,
+            contextlib.nullcontext,
+            torch.no_grad,
+            torch.enable_grad,
+            torch.inference_mode,
+            lambda: torch.autograd.set_multithreading_enabled(False),
+            lambda: torch.autocast("cpu" if _runtime.EMULATED else "cuda", dtype=torch.bfloat16),
+        )
+    )()
+
+
+@pytest.mark.filterwarnings("ignore")  # of nested and sparse tensors, prototypes both
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", sorted(set(smelt.__all__) - NOT_CALLS))
+def test_arguments_of_every_kind(calls, name, seed):
+    random_ = random.Random(f"{name} {seed}")
+    refused = 0
+    for attempt in range(60):
+        given = fresh(calls[name])
+        for each in random_.sample(list(given), min(len(given), random_.choice((1, 1, 2, 3)))):
+            if isinstance(given[each], torch.Tensor) and random_.random() < 0.8:
+                given[each] = changed(random_, given[each])
+            else:
+                given[each] = random_.choice((*ODD, *calls[name].values()))
+        try:
+            with modes(random_):
+                result = call(name, given)
+                wanted = [each for each in tensors_of(result) if each.requires_grad]
+                if wanted and torch.is_grad_enabled():
+                    wanted[0].float().sum().backward()
+        except REFUSALS as error:
+            assert str(error), (seed, attempt)
+            refused += 1
+    assert refused > 15
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_native_methods(calls, device, seed):
+    """The methods below the functions, of which nothing but the functions knows how they are called."""
+    random_ = random.Random(seed)
+    for name in ("sparse_attention", "indexer_logits", "indexer_topk", "quantize", "topk_select"):
+        call(name, fresh(calls[name]))
+    operators = [each for each in _runtime._operators.values() if type(each) is _native.Operator]
+    pool = [value for given in calls.values() for value in given.values()]
+    for _ in range(400):
+        operator = random_.choice(operators)
+        count = random_.choice((0, 1, 8, 10, 11, 12, 13, 19, 40))
+        values = [random_.choice((*ODD, *pool)) for _ in range(count)]
+        for method in (operator.forward, operator.backward, _native.configuration):
+            with contextlib.suppress(*REFUSALS):
+                method(*values)
+    for make in (
+        lambda: _native.Operator(),
+        lambda: _native.Operator(None, "sparse_attn"),
+        lambda: object.__new__(_native.Operator),
+        lambda: object.__new__(_native.Context),
+        lambda: copy.copy(operators[0]),
+        lambda: copy.deepcopy(operators[0]),
+        lambda: pickle.dumps(operators[0]),
+        lambda: _native.setup(),
+        lambda: _native.setup(torch.Tensor, (), None, (), None),
+    ):
+        with pytest.raises(REFUSALS):
+            make()
+
+
+def test_outputs_that_are_made(device):
+    """True is a new tensor in an output's place, and nothing in another's."""
+    problem = Problem(device, grad=False)
+    want, lse = problem.run(return_lse=True)
+    found = _runtime.ready[_native.configuration(problem.q, problem.kv, problem.indices), 128, 0, (), True]
+    inputs = (problem.q, problem.kv, problem.indices, None, None, None, None)
+    out, sums, partition = found[0].forward(*inputs, True, True, None, problem.scale, 0)
+    assert torch.equal(out, want) and torch.equal(sums, lse) and partition is None
+    assert found[0].forward(*inputs, out, sums, None, problem.scale, 0) is None
+    for place in (0, 1, 2, 3, 5):
+        given = list(inputs)
+        given[place] = True
+        with pytest.raises(TypeError):
+            found[0].forward(*given, True, True, None, problem.scale, 0)
+    with pytest.raises(TypeError, match="out"):
+        found[0].forward(*inputs, 1, True, None, problem.scale, 0)
+
+
+# ---- modes and transforms ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_results_do_not_depend_on_the_mode(calls, mode):
+    for name, arguments in calls.items():
+        want = tensors_of(call(name, fresh(arguments)))
+        with mode():
+            got = tensors_of(call(name, fresh(arguments)))
+        assert len(got) == len(want)
+        for one, two in zip(got, want):
+            assert torch.equal(one.float(), two.float()), name
+
+
+def with_leaves(name, arguments):
+    given = fresh(arguments)
+    for each in DIFFERENTIABLE[name]:
+        given[each].requires_grad_()
+    return given
+
+
+def floats_of(result):
+    return next(each for each in tensors_of(result) if each.requires_grad)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_second_derivatives_are_refused(calls, name):
+    given = with_leaves(name, calls[name])
+    leaves = [given[each] for each in DIFFERENTIABLE[name]]
+    # squared: without it a first derivative would not depend on what the second is by
+    loss = floats_of(call(name, given)).float().nan_to_num(neginf=0).square().sum()
+    grads = torch.autograd.grad(loss, leaves, create_graph=True)
+    if name == "project_values":  # PyTorch's own product, which has one
+        torch.autograd.grad(grads[0].float().sum(), leaves, allow_unused=True)
+        return
+    with pytest.raises(RuntimeError, match="second derivatives|once_differentiable"):
+        sum(grad.float().sum() for grad in grads).backward()
+
+
+@pytest.mark.filterwarnings("ignore")  # vmap's fallback is slow, it says
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_functorch(calls, name):
+    """The transforms: the same gradients, or an error; nothing is lost silently."""
+    arguments, first = calls[name], DIFFERENTIABLE[name][0]
+
+    def function(x):
+        result = call(name, {**fresh(arguments), first: x})
+        return next(each for each in tensors_of(result) if each.is_floating_point()).float().sum()
+
+    x = arguments[first].clone()
+    want = torch.autograd.grad(function(x.requires_grad_()), x)[0]
+    x = x.detach()
+    for transformed in (
+        lambda: torch.func.grad(function)(x),
+        lambda: torch.func.vjp(function, x)[1](torch.ones((), device=x.device))[0],
+        lambda: torch.func.vmap(torch.func.grad(function))(x[None])[0],
+        lambda: torch.func.hessian(function)(x).isnan(),
+    ):
+        try:
+            got = transformed()
+        except REFUSALS as error:
+            assert str(error)
+            continue
+        if got.shape == want.shape:
+            torch.testing.assert_close(got, want, rtol=0.02, atol=1e-2)
+    if name == "project_values":
+        return
+    tangent = torch.ones_like(x)
+    with pytest.raises(RuntimeError, match="forward mode"):
+        torch.func.jvp(function, (x,), (tangent,))
+    with torch.autograd.forward_ad.dual_level():
+        function(x)
+        with pytest.raises(RuntimeError, match="forward mode"):
+            function(torch.autograd.forward_ad.make_dual(x, tangent))
+
+
+# ---- objects, threads, processes --------------------------------------------------------------------
+
+
+def test_copies_and_pickles(calls, device):
+    for name in calls:
+        function = getattr(smelt, name)
+        assert pickle.loads(pickle.dumps(function)) is function and copy.deepcopy(function) is function
+    given = with_leaves("sparse_attention", calls["sparse_attention"])
+    out = call("sparse_attention", given)
+    with pytest.raises(RuntimeError):
+        copy.deepcopy(out)  # no leaf: PyTorch's own rule
+    assert torch.equal(pickle.loads(pickle.dumps(out.detach())), out.detach())
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.kv = torch.nn.Parameter(given["kv"].detach())
+
+        def forward(self, q):
+            return call("sparse_attention", {**given, "q": q, "kv": self.kv})
+
+    layer = Layer()
+    again = copy.deepcopy(layer)
+    assert torch.equal(layer(given["q"]), again(given["q"]))
+
+
+def test_threads(calls):
+    """All functions at once in several threads, forward and backward, from cold."""
+    _runtime._forget()
+    want, failures = {}, []
+
+    def results(name):
+        given = with_leaves(name, calls[name]) if name in DIFFERENTIABLE else fresh(calls[name])
+        made = tensors_of(call(name, given))
+        grads = []
+        if name in DIFFERENTIABLE:
+            loss = floats_of(tuple(made)).float().nan_to_num(neginf=0).sum()
+            first = given[DIFFERENTIABLE[name][0]]  # whose gradient's bits repeat
+            grads = torch.autograd.grad(loss, [first], allow_unused=True)
+        return [each.detach().float() for each in (*made, *grads) if each is not None]
+
+    def work(seed):
+        try:
+            for name in random.Random(seed).sample(list(calls), len(calls)):
+                got = results(name)
+                for one, two in zip(got, want.setdefault(name, got)):
+                    assert torch.equal(one, two), name
+        except BaseException as error:  # noqa: BLE001
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+
+
+@pytest.mark.emulated
+@pytest.mark.filterwarnings("ignore:This process")  # has threads
+def test_fork(calls):
+    """A child makes its own operators, also for a graph that its parent made."""
+    given = with_leaves("sparse_attention", calls["sparse_attention"])
+    out = call("sparse_attention", given)
+    out.float().sum().backward(retain_graph=True)
+    want = given["q"].grad.clone()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            for name in ("sparse_attention", "indexer_topk", "indexer_loss"):
+                call(name, fresh(calls[name]))
+            with torch.autograd.set_multithreading_enabled(False):
+                grad = torch.autograd.grad(out.float().sum(), given["q"])[0]
+            status = 0 if torch.equal(grad, want) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
