@@ -5,22 +5,31 @@ autograd.Function: that costs a few microseconds. Whatever looks into a program 
 FakeTensor, functorch, dispatch modes, tensor subclasses, the profiler) meets the custom operators.
 
 Between the functions here a call is two things: its seven input tensors, a tuple in the order of INPUTS,
-and its Options.
+and its Options, or, of a call that was made before, what is known of it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 from . import _native, _reference, _runtime
 from ._checks import BACKENDS, choose, optional_tensors, tensors, whole
-from ._eager import autocast_type, is_plain, launched, refuse_tangents, wants_gradients
+from ._eager import (
+    autocast_type,
+    is_plain,
+    launched,
+    plain_types,
+    refuse_tangents,
+    wants_gradients,
+)
 from ._library import define, library, refuse_derivatives
 
 LOG2E = math.log2(math.e)
@@ -28,7 +37,7 @@ NEVER = float("-inf")
 TOPK_STEP = 128  # a row's width is rounded up to it for topk, so that few kernels serve many widths
 VALUE_WIDTHS = (64, 128, 256, 512)
 FORWARD, BACKWARD, DETERMINISTIC = range(3)  # operators of a configuration
-MOST_READY = 4096  # configurations that _runtime.ready keeps
+MOST_READY = 4096  # what _runtime.ready and _calls keep, each
 
 INPUTS = (
     "Tensor q, Tensor kv, Tensor indices, Tensor? topk_length, Tensor? sink, Tensor? queries, "
@@ -37,6 +46,7 @@ INPUTS = (
 INPUT_NAMES = tuple(part.split()[-1] for part in INPUTS.split(","))
 REQUIRED = INPUT_NAMES[:3]
 INPUT_COUNT = len(INPUT_NAMES)
+QUERIES = INPUT_NAMES.index("queries")
 
 
 class Options(NamedTuple):
@@ -179,24 +189,36 @@ def _backward(found, inputs, options, out, lse, grad_out, partition=None, dkv_su
     )
 
 
+class _Known:
+    """What a call says beside its tensors, looked through, and what the module takes of that."""
+
+    __slots__ = ("dsink", "gradients", "operators", "options", "scalars")
+
+    def __init__(self, operators, options, sink):
+        wide = options.dkv_dtype is torch.float32
+        self.operators, self.options = operators, options
+        self.gradients = (True, None if wide else True, True if wide else None, None)
+        self.dsink = None if sink is None else True
+        self.scalars = (options.scale, options.free_multiprocessors, options.workspace_limit)
+
+
 class _Call:
     """What a call with gradients brings beside q, kv and sink, and takes home beside out: neither passes
     through autograd, whose work grows with every argument and result."""
 
-    __slots__ = ("inputs", "lse", "max_logits", "operators", "options", "want_max")
+    __slots__ = ("inputs", "known", "lse", "max_logits", "want_max")
 
 
 class _SparseAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, kv, sink, call):
-        inputs, options = call.inputs, call.options
-        out, lse, call.max_logits, partition = _forward(
-            call.operators[FORWARD], inputs, options, call.want_max
+        inputs, known = call.inputs, call.known
+        out, call.lse, call.max_logits, partition = _forward(
+            known.operators[FORWARD], inputs, known.options, call.want_max
         )
-        ctx.save_for_backward(*inputs, out, lse, partition)
-        ctx.call = call.operators, options
+        ctx.save_for_backward(*inputs, out, call.lse, partition)
+        ctx.known = known
         ctx.set_materialize_grads(False)
-        call.lse = lse
         return out
 
     @staticmethod
@@ -209,11 +231,21 @@ class _SparseAttention(torch.autograd.Function):
 def _gradients(ctx, grad_out):
     if grad_out is None:
         return None, None, None, None
-    *inputs, out, lse, partition = ctx.saved_tensors
-    operators, options = ctx.call
+    saved, known = ctx.saved_tensors, ctx.known
+    options = known.options
     which = _backward_pass(options)
-    found = operators[which] or _find(inputs, options, which, "smelt")
-    return *_backward(found, inputs, options, out, lse, grad_out, partition), None
+    found = known.operators[which] or _find(saved[:INPUT_COUNT], options, which, "smelt")
+    *read, partition = saved
+    if saved[QUERIES] is not None or grad_out.dtype is not torch.bfloat16:
+        *inputs, out, lse = read
+        return *_backward(found, inputs, options, out, lse, grad_out, partition), None
+    made = launched(
+        found.backward,
+        (*read, grad_out),
+        (*known.gradients, partition, known.dsink),
+        known.scalars,
+    )
+    return made[0], made[1], None if known.dsink is None else made[2], None
 
 
 _gradients_once = once_differentiable(_gradients)
@@ -413,28 +445,81 @@ def _prepared(inputs, autocast=True):
     return q, kv, indices, topk_length, sink, queries, query_count
 
 
-def _run_directly(inputs, options, want_max):
+# The calls that were made before, by what they say and what their tensors show at a glance.
+_calls: dict = {}
+
+
+def _key(inputs, said):
+    """Of _calls; None where a look at the tensors does not do."""
+    q, kv, indices, _, sink, _, _ = inputs
+    if not is_plain(q, kv) or forward_ad._current_level >= 0 or autocast_type(q) is not None:
+        return None
+    if sink is not None and (type(sink) not in plain_types or sink.dtype is not torch.float32):
+        return None
+    shape = _native.configuration(q, kv, indices)
+    return None if shape is None else (shape, sink is None, said)
+
+
+def _recall(key):
+    try:
+        found = _calls.get(key)
+    except TypeError:  # a list of buckets
+        return None
+    return found if found is not None and found.operators[FORWARD] is not None else None
+
+
+def _remember(key, known):
+    if len(_calls) >= MOST_READY:
+        _calls.clear()
+    with contextlib.suppress(TypeError):
+        _calls[key] = known
+
+
+def _run(known, inputs, want_max):
     """out, lse and max_logits (or None) of plain tensors."""
     q, kv, _, _, sink, _, _ = inputs
-    operators = None
-    if options.backend != "torch":
-        operators = _operators_of(inputs, options)
-        if operators[FORWARD] is None:
-            operators[FORWARD] = _find(inputs, options, FORWARD, options.backend)
-    if operators is None or operators[FORWARD] is None:
-        _check_shapes(inputs, options.dv)
-        return _reference_forward(inputs, options)
     if not wants_gradients(q, kv, sink):
-        return _forward(operators[FORWARD], inputs, options, want_max)[:3]
+        return _forward(known.operators[FORWARD], inputs, known.options, want_max)[:3]
     call = _Call()
-    call.operators, call.inputs, call.options, call.want_max = operators, inputs, options, want_max
+    call.known, call.inputs, call.want_max = known, inputs, want_max
     out = _apply(q, kv, sink, call)
     return out, call.lse, call.max_logits
 
 
-def _run_operator(inputs, options, _want_max):
+def _run_first(key, inputs, options, want_max):
+    """As _run, of a call that was not made before, or that no kernel computes."""
+    found = _operator(inputs, options, FORWARD, options.backend)
+    if found is None:
+        _check_shapes(inputs, options.dv)
+        return _reference_forward(inputs, options)
+    known = _Known(_operators_of(inputs, options), options, inputs[4])
+    known.operators[FORWARD] = found
+    if key is not None:
+        _remember(key, known)
+    return _run(known, inputs, want_max)
+
+
+def _run_operator(inputs, options):
     _check_shapes(inputs, options.dv)
     return _call(*inputs, *options)
+
+
+def _look_through(key, inputs, said, want_max):
+    """A call that was not made before."""
+    inputs = _prepared(inputs)
+    scale, dv, topk, buckets, deterministic, dkv_dtype, free, limit, backend = said
+    choose(backend, "backend", BACKENDS)
+    if dkv_dtype is not None:
+        choose(dkv_dtype, "dkv_dtype", (torch.bfloat16, torch.float32))
+    q, kv, _, _, sink, _, _ = inputs
+    refuse_tangents(q, kv, sink)
+    dv = value_width(q.shape[-1]) if dv is None else whole(dv, "dv")
+    topk = 0 if topk is None else whole(topk, "topk")
+    bounds = _buckets(buckets)
+    options = Options(scale, dv, topk, bounds, deterministic, dkv_dtype, free, limit, backend)
+    if is_plain(q, kv):
+        return _run_first(key, inputs, options, want_max)
+    return _run_operator(inputs, options)
 
 
 def sparse_attention(
@@ -492,25 +577,15 @@ def sparse_attention(
 
     Under torch.autocast fp32 and fp16 inputs are cast. Raises TypeError, ValueError, RuntimeError.
     """
-    inputs = _prepared((q, kv, indices, topk_length, sink, queries, query_count))
-    if backend != "auto":
-        choose(backend, "backend", BACKENDS)
-    if dkv_dtype is not None:
-        choose(dkv_dtype, "dkv_dtype", (torch.bfloat16, torch.float32))
-    options = Options(
-        scale,
-        value_width(q.shape[-1]) if dv is None else whole(dv, "dv"),
-        0 if topk is None else whole(topk, "topk"),
-        _buckets(buckets),
-        deterministic,
-        dkv_dtype,
-        free_multiprocessors,
-        workspace_limit,
-        backend,
-    )
-    refuse_tangents(q, kv, sink)
-    run = _run_directly if is_plain(q, kv) else _run_operator
-    out, sums, highest = run(inputs, options, return_max_logits)
+    inputs = (q, kv, indices, topk_length, sink, queries, query_count)
+    said = (scale, dv, topk, buckets, deterministic, dkv_dtype)
+    said += (free_multiprocessors, workspace_limit, backend)
+    key = _key(inputs, said)
+    known = None if key is None else _recall(key)
+    if known is not None:
+        out, sums, highest = _run(known, inputs, return_max_logits)
+    else:
+        out, sums, highest = _look_through(key, inputs, said, return_max_logits)
     if not return_lse and not return_max_logits:
         return out
     results = [out]
