@@ -222,7 +222,7 @@ def test_opcheck(device):
     ops = torch.ops.smelt
     for op, arguments in (
         (ops.indexer_logits, (q, k, weights, None, begin, end, 0, "smelt")),
-        (ops.indexer_topk, (q, k, weights, None, begin, end, None, 4, 0, "index", 0, 0, "smelt")),
+        (ops.indexer_topk, (q, k, weights, None, begin, end, None, 4, 0, "index", 0, 0, 0, "smelt")),
         (ops.topk_select, (logits, 4, begin, end, None, 0, "index", "smelt")),
         (ops.indexer_windows, (seqlens, None, None, None, None, 2, 9, 1, "smelt")),
         (ops.indexer_quantize, (k, None, "plain", "smelt")),
