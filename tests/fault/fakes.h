@@ -30,4 +30,8 @@ int fakes_in_child(void (*body)(void));
 #define EXPECT(condition) fakes_expect(!!(condition), #condition, __FILE__, __LINE__)
 void fakes_expect(int holds, const char *condition, const char *file, int line);
 
+/* From now on a compilation ends only when so many have been at work at once, or after half a
+ * minute: a busy machine starts threads late. */
+void fakes_compile_together(int count);
+
 #endif

@@ -26,6 +26,7 @@ int fresh_fakes(void **unused) {
     nvrtc->compiles = nvrtc->max_running = nvrtc->programs = 0;
     nvrtc->sleep_ms = 0;
     nvrtc->silent = 0;
+    nvrtc->on_compile = NULL;
     nvrtc->fail[0] = '\0';
     return 0;
 }

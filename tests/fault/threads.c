@@ -9,10 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "fresh.h"
+#include "runtime/context.h"
 #include "runtime/flight.h"
 #include "runtime/kernel.h"
 #include "runtime/specs.h"
@@ -68,6 +70,20 @@ static void ask_at_once(struct asker *askers, int count, smelt_context *context,
     pthread_barrier_destroy(&barrier);
 }
 
+static smelt_context *boarded;
+
+/* The compilation of the one flight there is goes on until every thread waits for it. */
+static void wait_until_all_board(uint64_t source_hash) {
+    struct smelt__flights *flights = &boarded->compiling;
+    (void)source_hash;
+    for (int i = 0, aboard = 0; i < 30000 && aboard < THREADS; i++) {
+        usleep(1000);
+        pthread_mutex_lock(&flights->mutex);
+        aboard = flights->first ? flights->first->users : 0;
+        pthread_mutex_unlock(&flights->mutex);
+    }
+}
+
 static void threads_share_one_compile_and_load(void **unused) {
     (void)unused;
     static const char *const specs[] = {FAKES_SPEC};
@@ -82,9 +98,10 @@ static void threads_share_one_compile_and_load(void **unused) {
     }
     assert_int_equal(nvrtc->compiles, 1);
     assert_int_equal(driver->loads, 1);
-    /* Without a cache a thread that comes after the landing compiles for itself: time enough for
-     * all to board. */
-    nvrtc->sleep_ms = 500;
+    /* Without a cache a thread that comes after the landing compiles for itself: all are to board.
+     */
+    boarded = context;
+    nvrtc->on_compile = wait_until_all_board;
     ask_at_once(askers, THREADS, context, specs, 1, 1);
     assert_int_equal(nvrtc->compiles, 2);
     smelt_context_destroy(&context);
@@ -172,7 +189,7 @@ static void different_kernels_compile_in_parallel(void **unused) {
                                         "sparse_attn_fwd:heads=64,dqk=128,dv=128,topk=64"};
     struct asker askers[THREADS];
 
-    nvrtc->sleep_ms = 200;
+    fakes_compile_together(2);
     smelt_context *context = make_context();
     ask_at_once(askers, THREADS, context, specs, 4, 0);
     assert_int_equal(nvrtc->compiles, 4);
@@ -233,11 +250,11 @@ static void prepare_uses_the_threads_it_may(void **unused) {
         requests[i] = (smelt_kernel_request)SMELT_KERNEL_REQUEST_INIT;
         requests[i].spec = specs[i];
     }
-    nvrtc->sleep_ms = 150;
+    nvrtc->sleep_ms = 20; /* for one too many to be seen */
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         smelt_context *context = make_context();
         processors = cases[i][0];
-        nvrtc->max_running = 0;
+        fakes_compile_together(cases[i][2]);
         assert_int_equal(
             smelt_kernels_prepare(context, requests, KERNELS, cases[i][1], NULL, NULL, NULL),
             SMELT_OK);
