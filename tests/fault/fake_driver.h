@@ -33,7 +33,7 @@ struct fake_driver {
     unsigned long long context_id; /* of the primary context; another value: it was reset */
     CUcontext destroyed;           /* a context that is gone, or NULL */
     int devices, capability_major, capability_minor, version;
-    int shared_bytes; /* what cuFuncSetAttribute asked for */
+    atomic_int shared_bytes; /* what cuFuncSetAttribute asked for last */
     CUlaunchConfig launch;
     CUlaunchAttribute attributes[4]; /* the launch's, whose own copy is gone by now */
     struct smelt__tensor_box box;    /* the last tensor described */

@@ -23,6 +23,7 @@ Exit status: 0 everything ran; 1 not; 2 wrong use, or a run failed.
 import argparse
 import collections
 import concurrent.futures
+import functools
 import pathlib
 import re
 import subprocess
@@ -134,10 +135,13 @@ class Run:
     def __init__(self, subject):
         self.subject = subject
         self.name = subject.configuration.name
-        self.items = Items(subject.text)
         self.ran = False
         self.passed = set()
         self.problem = ""
+
+    @functools.cached_property
+    def items(self):
+        return Items(self.subject.text)
 
     def reaches(self, keys):
         """Whether one of these is in this configuration's text."""
@@ -162,7 +166,7 @@ def run_needed(runs, want, jobs, every=False):
 
     def run_one(run, folder):
         with lock:
-            needed = every or run.reaches(left)
+            needed = every or (left and run.reaches(left))
         if needed:
             run.run(folder)
             with lock:

@@ -23,6 +23,7 @@ Exit status: 0 every mutant is accounted for; 1 not; 2 wrong use, or the kernels
 import argparse
 import collections
 import concurrent.futures
+import functools
 import hashlib
 import json
 import os
@@ -53,11 +54,14 @@ class Subject:
         self.configuration = configuration
         self.tools = tools
         self.text = configuration.emit(tools)
-        self.mutants = {mutant.name: mutant for mutant in find_mutants(self.text)
-                        if mutant.file.startswith(configuration.files)}
         self.limit = 60
         self.lock = threading.Lock()
         self.problem = None  # of the unchanged text, "" for none; None: not known yet
+
+    @functools.cached_property
+    def mutants(self):
+        return {mutant.name: mutant
+                for mutant in find_mutants(self.text, files=self.configuration.files)}
 
     def run(self, text, folder, variables=(), schedules=None):
         """How a text fares: (what caught it or "", in words). variables: more of the environment;

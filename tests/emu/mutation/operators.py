@@ -50,8 +50,9 @@ class Mutant:
 
 
 class Finder:
-    def __init__(self, text, file=""):
-        self.syntax = parse(text, file)
+    def __init__(self, text, file="", files=("",)):
+        self.syntax = parse(text, file, files)
+        self.files = files
         self.text = text
         self.tokens = self.syntax.tokens
         self.mutants = []
@@ -64,7 +65,8 @@ class Finder:
 
     def wanted(self, at):
         file = self.tokens[at].file
-        return file.endswith((".cu", ".cuh")) and REPLACED not in file
+        return file.endswith((".cu", ".cuh")) and REPLACED not in file and \
+            file.startswith(self.files)
 
     def source(self, node):
         return self.text[self.tokens[node.start].start:self.tokens[node.end - 1].end]
@@ -323,7 +325,8 @@ class Finder:
     def find(self):
         self.function = "constants"
         for expression in self.syntax.enumerators:
-            self.expression(expression, constant=True)
+            if self.wanted(expression.start):
+                self.expression(expression, constant=True)
         for function in self.syntax.functions:
             if not self.wanted(function.body.start):
                 continue
@@ -340,6 +343,6 @@ class Finder:
         return self.mutants
 
 
-def find_mutants(text, file=""):
-    """Every mutant of a text, in the order of the text."""
-    return Finder(text, file).find()
+def find_mutants(text, file="", files=("",)):
+    """Every mutant of a text in files whose names begin so, in the order of the text."""
+    return Finder(text, file, files).find()

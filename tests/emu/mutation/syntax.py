@@ -72,9 +72,10 @@ class Function:
 
 
 class Parser:
-    def __init__(self, text, file=""):
+    def __init__(self, text, file="", files=("",)):
         self.text = text
         self.tokens = tokenize(text, file)
+        self.files = files
         self.at = 0
         self.types = set(TYPE_WORDS)
         self.functions = []
@@ -141,7 +142,8 @@ class Parser:
         self.at += 1
 
     def function(self, parameters):
-        if "/ptx/" in self.tokens[self.at].file:  # inline assembly
+        file = self.tokens[self.at].file
+        if "/ptx/" in file or not file.startswith(self.files):  # inline assembly, or not asked for
             self.at = self.close(self.at)
         else:
             name = self.tokens[parameters[0] - 2].text
@@ -420,6 +422,6 @@ class Parser:
                 return node
 
 
-def parse(text, file=""):
-    """Functions, enums' expressions and tokens of a text."""
-    return Parser(text, file).parse()
+def parse(text, file="", files=("",)):
+    """Functions, enums' expressions and tokens of a text; functions of files that begin so."""
+    return Parser(text, file, files).parse()

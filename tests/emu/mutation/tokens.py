@@ -15,6 +15,7 @@ SCANNER = re.compile(
                    |\$\{[^}\n]*\}|\$[A-Za-z_]\w*)
       | (?P<name>[A-Za-z_](?:\w|\$\{[^}\n]*\}|\$\w+)*)
       | (?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
+      | (?P<directive>\#[^\n]*(?:(?<=\\)\n[^\n]*)*)
       | (?P<punct><<=|>>=|\.\.\.|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%&|^~!<>=?:;,.(){}\[\]])
     """,
     re.VERBOSE | re.DOTALL,
@@ -22,7 +23,7 @@ SCANNER = re.compile(
 MARKER = re.compile(r'#\s*line\s+(\d+)(?:\s+"([^"]*)")?')
 
 
-@dataclass
+@dataclass(slots=True)
 class Token:
     kind: str  # name, number, string, punct
     text: str
@@ -38,44 +39,35 @@ class TextError(Exception):
     """The text is not what this tool understands; the message names file and line."""
 
 
-def _read_directive(text, at):
-    """The end of the preprocessor line that starts at `at`, its continuation lines included."""
-    while True:
-        end = text.find("\n", at)
-        if end < 0:
-            return len(text)
-        if text[end - 1] != "\\":
-            return end
-        at = end + 1
-
-
 def tokenize(text, file=""):
     """The list of tokens. `file`: the name of what stands before the first marker."""
     tokens = []
     line, line_start, index, at = 1, 0, 0, 0
-    while at < len(text):
-        if text[at] == "#" and not text[line_start:at].strip():
-            end = _read_directive(text, at)
-            marker = MARKER.match(text, at)
+    for match in SCANNER.finditer(text):
+        begin, end = match.span()
+        if begin != at:
+            break
+        kind, at = match.lastgroup, end
+        if kind == "blank":
+            piece = match.group()
+            if "\n" in piece:
+                line += piece.count("\n")
+                line_start, index = begin + piece.rindex("\n") + 1, 0
+        elif kind != "directive":
+            tokens.append(Token(kind, match.group(), begin, end, file, line,
+                                begin - line_start + 1, index))
+            index += 1
+        elif text[line_start:begin].strip():
+            at = begin
+            break
+        else:
+            marker = MARKER.match(text, begin)
             if marker:
                 file = marker.group(2) or file
                 line = int(marker.group(1)) - 1  # the newline below makes it the next line's number
             else:
-                line += text.count("\n", at, end)
-            line_start, at = end, end  # what follows is the newline that ends the directive
-            continue
-        match = SCANNER.match(text, at)
-        if not match:
-            raise TextError(f"{file}:{line}: no token starts with {text[at]!r}")
-        piece = match.group()
-        if match.lastgroup == "blank":
-            if "\n" in piece:
-                line += piece.count("\n")
-                line_start, index = at + piece.rindex("\n") + 1, 0
-        else:
-            column = at - line_start + 1
-            tokens.append(
-                Token(match.lastgroup, piece, at, match.end(), file, line, column, index))
-            index += 1
-        at = match.end()
+                line += text.count("\n", begin, end)
+            line_start = end  # what follows is the newline that ends the directive
+    if at < len(text):
+        raise TextError(f"{file}:{line}: no token starts with {text[at]!r}")
     return tokens
