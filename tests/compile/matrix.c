@@ -6,8 +6,9 @@
  *     matrix --full | --sample N [--seed S] [-j N]
  *
  * A sample holds every preset at its largest and smallest head count on sm_80 and sm_90a, and fills
- * up with a fixed random choice. Nothing is read from the disk cache nor written to it. Exit
- * status: 0, 1 when a cell failed, 2 for a usage error, 77 (meson: skipped) without NVRTC.
+ * up with a fixed random choice, of each family as many. Nothing is read from the disk cache nor
+ * written to it. Exit status: 0, 1 when a cell failed, 2 for a usage error, 77 (meson: skipped)
+ * without NVRTC.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -30,7 +31,10 @@ enum { ARCHS = sizeof arch_names / sizeof *arch_names };
 struct cell {
     size_t kernel;
     int arch;
-    uint64_t order; /* of a sample: lowest first */
+    const char *spec; /* the kernel's */
+    int always;       /* in every sample */
+    uint64_t order;   /* of a family's others: lowest first */
+    size_t round;     /* of a sample, lowest first: 0 always, then one of each family a round */
     int planned;
     int max_registers, shared_bytes; /* the plan's claims */
     char problem[256];               /* "" when all is well */
@@ -99,6 +103,33 @@ static int compare_order(const void *left, const void *right) {
     return (a->order > b->order) - (a->order < b->order);
 }
 
+static int compare_round(const void *left, const void *right) {
+    const struct cell *a = left, *b = right;
+    return a->round != b->round ? (a->round > b->round) - (a->round < b->round)
+                                : compare_order(left, right);
+}
+
+/* The name before a spec's keys. */
+static int same_family(const char *spec, const char *other) {
+    const size_t length = strcspn(spec, ":");
+    return strncmp(spec, other, length) == 0 && strcspn(other, ":") == length;
+}
+
+/* Sorts the cells so that the first ones are the sample. */
+static void sort_by_round(struct matrix *matrix) {
+    struct cell *cells = matrix->cells;
+    qsort(cells, matrix->count, sizeof *cells, compare_order);
+    for (size_t i = 0; i < matrix->count; i++) {
+        cells[i].round = !cells[i].always;
+        for (size_t j = i; j-- > 0 && cells[i].round;)
+            if (!cells[j].always && same_family(cells[j].spec, cells[i].spec)) {
+                cells[i].round = cells[j].round + 1;
+                break;
+            }
+    }
+    qsort(cells, matrix->count, sizeof *cells, compare_round);
+}
+
 /* By kernel, then architecture: the table's order. */
 static int compare_place(const void *left, const void *right) {
     const struct cell *a = left, *b = right;
@@ -130,13 +161,13 @@ static int choose_cells(struct matrix *matrix, const struct choice *choice) {
             if (!matrix->supported[a] || !is_for(matrix->kernels.specs[k], arch_names[a]))
                 continue;
             struct cell *cell = &matrix->cells[matrix->count++];
-            cell->kernel = k;
-            cell->arch = a;
-            cell->order = always_sampled(&matrix->kernels, k, arch_names[a]) ? 0 : order;
+            *cell = (struct cell){.kernel = k, .arch = a, .spec = matrix->kernels.specs[k]};
+            cell->always = always_sampled(&matrix->kernels, k, arch_names[a]);
+            cell->order = order;
         }
     }
     if (choice->sample && choice->sample < matrix->count) {
-        qsort(matrix->cells, matrix->count, sizeof *matrix->cells, compare_order);
+        sort_by_round(matrix);
         matrix->count = choice->sample;
         qsort(matrix->cells, matrix->count, sizeof *matrix->cells, compare_place);
     }
