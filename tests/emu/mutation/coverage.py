@@ -30,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 import configurations
 import equivalents
@@ -136,6 +137,7 @@ class Run:
         self.subject = subject
         self.name = subject.configuration.name
         self.ran = False
+        self.seconds = 0
         self.passed = set()
         self.problem = ""
 
@@ -151,8 +153,9 @@ class Run:
         """Runs one configuration; its passed items stay in .passed."""
         path = pathlib.Path(folder, self.subject.configuration.name)
         text = insert(self.subject.text, self.items.marks)
+        begin = time.monotonic()
         caught, words = self.subject.run(text, folder, {"SMELT_COVERAGE_MARKS": str(path)}, 1)
-        self.ran = True
+        self.ran, self.seconds = True, time.monotonic() - begin
         if caught or not path.exists():
             self.problem = f"{caught or 'no marks were written'}: {words}"
             return
@@ -178,12 +181,17 @@ def run_needed(runs, want, jobs, every=False):
 
 
 def suggest(runs, want):
-    """Names that together pass all that is passed: each time the one with most that is left."""
+    """Names that together pass all that is passed: each time the one that passes most of what is
+    left in its time, and none that the others together make needless."""
     left, chosen = set(want) & set().union(*(run.passed for run in runs)), []
     while left:
-        best = max(runs, key=lambda run: len(run.passed & left))
+        best = max(runs, key=lambda run: len(run.passed & left) / (1 + run.seconds))
         chosen.append(best)
         left -= best.passed
+    for run in sorted(chosen, key=lambda run: -run.seconds):
+        others = set().union(*(other.passed for other in chosen if other is not run))
+        if run.passed & set(want) <= others:
+            chosen.remove(run)
     return chosen
 
 

@@ -256,6 +256,8 @@ def parse_arguments():
     parser.add_argument("--seconds", type=float, help="begin no mutant after so many seconds")
     parser.add_argument("--skip", action="append", default=[], metavar="JSON",
                         help="a result of --json: what was run there is not run again")
+    parser.add_argument("--merge", action="append", default=[], metavar="JSON",
+                        help="run none: report what these results of --json say together")
     parser.add_argument("--only", help="mutants whose file, function, line or change has this text")
     parser.add_argument("--again", help="a result of --json: its unexplained survivors alone")
     parser.add_argument("--family", action="append",
@@ -266,12 +268,22 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def names_in(path, wanted):
-    """Of a result of --json, the names of the mutants that `wanted` says."""
+def read_results(path):
+    """Of a result of --json: (a mutant's name, what is said of it)."""
     with open(path, encoding="utf-8") as file:
-        mutants = json.load(file)["mutants"]
-    return {(m["file"], m["function"], m["text"], f"{m['operator']}: {m['change']}")
-            for m in mutants if wanted(m)}
+        for m in json.load(file)["mutants"]:
+            yield (m["file"], m["function"], m["text"], f"{m['operator']}: {m['change']}"), m
+
+
+def names_in(path, wanted):
+    """The names of the mutants that `wanted` says."""
+    return {name for name, mutant in read_results(path) if wanted(mutant)}
+
+
+def merge(paths, chosen):
+    """Results as run_all returns them: shards of a run, say, on several machines."""
+    return {name: (m["caught_by"], m["configuration"], m["words"], m["seconds"])
+            for path in paths for name, m in read_results(path) if name in chosen}
 
 
 def survived(mutant):
@@ -354,8 +366,9 @@ def main():
 
     try:
         # Listed ones take longest, so they begin first.
-        results = run_all(sorted(chosen, key=lambda name: name not in listed), subjects,
-                          arguments.jobs, show, arguments.seconds)
+        results = merge(arguments.merge, set(chosen)) if arguments.merge else run_all(
+            sorted(chosen, key=lambda name: name not in listed), subjects, arguments.jobs, show,
+            arguments.seconds)
     except UnchangedFails as failure:
         print(f"the unchanged kernels fail:\n{failure}")
         return 2
@@ -365,7 +378,9 @@ def main():
         write_json(arguments.json, results, mutants, listed, arguments, seconds)
     status = report(results, mutants, listed, unmatched)
     if len(results) < len(chosen):
-        print(f"{len(chosen) - len(results)} of {len(chosen)} were not run: the time was over")
+        print(f"{len(chosen) - len(results)} of {len(chosen)} were not run"
+              f"{'' if arguments.merge else ': the time was over'}")
+        status = status or int(bool(arguments.merge))
     print(f"{seconds:.0f} s")
     return status
 

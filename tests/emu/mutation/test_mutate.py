@@ -2,6 +2,7 @@
 """Tests of the mutation test's own parts: tokens, syntax, each operator, the drawing of samples, the
 file of equivalents, the report."""
 
+import argparse
 import contextlib
 import io
 import pathlib
@@ -340,6 +341,19 @@ class Report(unittest.TestCase):
         gone = equivalents.Equivalent(("a.cu", "f", "x", "constant: 1 -> 2"), "so", 9)
         self.assertEqual(self.status(["race"] * 4, unmatched=[gone]), 1)
         self.assertIn("proofs/:9:", self.output.getvalue())
+
+    def test_results_are_merged(self):
+        """Shards of --json, each with mutants of its own, and of another text."""
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [pathlib.Path(folder, name) for name in ("a.json", "b.json")]
+            arguments = argparse.Namespace(seed=1, sample=0)
+            for path, part in zip(paths, (self.names[:1], self.names[1:])):
+                fates = {n: ("race", "c", "words", 0.1) for n in part}
+                mutate.write_json(path, fates, self.mutants, {}, arguments, 1)
+            merged = mutate.merge(paths, set(self.names))
+            self.assertEqual(merged, {n: ("race", "c", "words", 0.1) for n in self.names})
+            self.assertEqual(list(mutate.merge(paths[:1], set(self.names))), self.names[:1])
+            self.assertEqual(list(mutate.merge(paths, {self.names[2]})), [self.names[2]])
 
     def test_one_that_does_not_compile_is_not_caught(self):
         self.assertEqual(self.status(["race", mutate.STILLBORN, "race", "race"]), 0)
