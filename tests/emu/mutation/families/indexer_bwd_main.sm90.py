@@ -22,7 +22,7 @@ def check(name, keys, options, knobs="", **more):
 UNSETTLED = "of its mutants the first 300 have been tried"
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("indexer-bwd-pairs", "indexer-bwd-partial")
+COVERAGE = ("indexer-bwd-partial", "indexer-bwd-pairs", "indexer-bwd-one-tile")
 
 CONFIGURATIONS = (
     # Pairs, the last not full; every key of one query, of the other, of both; heads past the last.

@@ -16,7 +16,7 @@ def check(name, keys, options, knobs="", **more):
 SMALL = "warps=4,warp_keys=32,block_queries=16"
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("logits", "logits-fp8")
+COVERAGE = ("logits", "logits-causal")
 
 CONFIGURATIONS = (
     # Two items of queries, three of keys, the last of each not whole; an odd number of heads; windows

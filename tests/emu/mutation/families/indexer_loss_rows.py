@@ -14,7 +14,7 @@ def check(name, topk, options, kernel=None, **more):
 UNSETTLED = "two survivors: a weight of the largest float, a grad_loss that is not finite"
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("loss-odd", "loss-strided", "loss-parts", "loss-sum")
+COVERAGE = ("loss-odd", "loss-strided", "loss-sum", "loss-parts")
 
 CONFIGURATIONS = (
     check("odd", "300", "--queries 43 --sample 43 --scores odd --lists adversarial --weighted --outputs losses",

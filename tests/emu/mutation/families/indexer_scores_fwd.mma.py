@@ -14,7 +14,7 @@ def check(name, keys, options, knobs="", **more):
 
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("slots",)
+COVERAGE = ("slots-far",)
 
 CONFIGURATIONS = (
     # Seed 3: one block for all queries. A warp has two pieces, the last not whole.

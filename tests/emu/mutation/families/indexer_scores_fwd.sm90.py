@@ -13,7 +13,7 @@ def check(name, keys, options, knobs="", **more):
 
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("slots-sm90",)
+COVERAGE = ("slots-sm90-far", "slots-sm90-narrow")
 
 CONFIGURATIONS = (
     # Seed 3: one block for all queries, some of them without a valid slot.

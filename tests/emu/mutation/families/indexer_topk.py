@@ -13,7 +13,7 @@ BF16 = "heads=3,dim=64,dtype=bf16"
 UNSETTLED = "its mutants are those of topk_select_rows, too, which are being settled"
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("chain-mma", "chain-sm90", "chain-rows", "chain-parts")
+COVERAGE = ("chain-sm90", "chain-mma", "chain-rows", "chain-parts")
 
 CONFIGURATIONS = (
     check("chain-mma", BF16 + ",topk=40,variant=mma", f"indexer_logits_fwd:{BF16},variant=mma",

@@ -25,8 +25,8 @@ def check(name, keys, options, knobs="", **more):
 UNSETTLED = "keeping in step, and pairs, are newer than the proofs"
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("bwd-sm90", "bwd-sm90-groups", "bwd-sm90-partial", "bwd-sm90-large", "bwd-sm90-huge",
-            "bwd-sm90-drift", "bwd-sm90-halves")
+COVERAGE = ("bwd-sm90-halves", "bwd-sm90-drift", "bwd-sm90-full", "bwd-sm90", "bwd-sm90-groups",
+            "bwd-sm90-large", "bwd-sm90-huge", "bwd-sm90-halves-512")
 
 CONFIGURATIONS = (
     # Two blocks of heads, the second not full; gaps between batches; lists without a key.

@@ -9,7 +9,7 @@ def check(name, keys, options, **more):
 
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("finish", "finish-add")
+COVERAGE = ("finish-far", "finish-fp32", "finish-add")
 
 CONFIGURATIONS = (
     # More parts of dsink than a warp has lanes takes more than 512 queries.

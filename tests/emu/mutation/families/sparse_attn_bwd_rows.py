@@ -9,7 +9,7 @@ def check(name, keys, options, kernel, **more):
 
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("rows",)
+COVERAGE = ("rows-wide", "rows")
 
 CONFIGURATIONS = (
     # More queries than a block takes, heads that the main kernel pads, all kinds of sinks.

@@ -9,7 +9,7 @@ FILES = ("templates/sparse_attn_fwd.sm90_few.cu", "templates/sparse_attn_fwd.key
 SAMPLE = 50
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("few-far", "few-32", "few")
+COVERAGE = ("few", "few-32", "few-far")
 
 CONFIGURATIONS = (
     # Two queries under way; more queries than the emulated GPU takes at once.
