@@ -3,7 +3,7 @@
 #   make run         the first minute: build, compile a model's kernels, try them
 #   make test        every test but the long ones; the last line counts them
 #   make test-torch  the Python package: PyTorch into build/torch-venv (5 GB the first time), its tests
-#   make test-full   the whole compile matrix, all mutants, sanitizers, clang, CUDA 12, formatting
+#   make test-full   the whole compile matrix, mutants, sanitizers, clang, CUDA 12, formatting
 #   make test-torture  the cache and the parsers: kills, faults, full disks, fuzzing; a table
 
 .PHONY: build run test test-torch test-full test-torture format clean

@@ -26,7 +26,7 @@ static const char *const options[] = {
     "-std=gnu11",
     "-O1",
     "-gdwarf-4",
-    "-g1", /* lines and what was inlined */
+    "-g1",               /* lines and what was inlined */
     "-fno-var-tracking", /* lines are enough, and half the time goes there */
     "-fPIC",
     "-fno-strict-aliasing",

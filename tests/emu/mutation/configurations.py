@@ -3,7 +3,7 @@
 A file of families/ holds those of one template (its stem) or program, in CONFIGURATIONS, ordered so
 that most mutants are caught by the first; FILES there: beginnings of the names of the files that are
 mutated in them, unless a configuration names its own; SAMPLE: how many of the family's mutants a
-full run tries where all would take too long; UNSETTLED: why the sample of `make test` leaves the
+full run tries in place of FULL (mutate.py); UNSETTLED: why the sample of `make test` leaves the
 family out, where its survivors were not yet settled one by one; COVERAGE: the names of the few that reach every
 statement, which coverage.py runs first. A new family is a new file: nothing here names one.
 """
@@ -154,7 +154,7 @@ def load(path):
 class Family:
     name: str
     configurations: tuple
-    sample: int  # of its mutants in a full run; None: all
+    sample: int  # of its mutants in a full run; None: FULL of mutate.py
     unsettled: str  # why the sample has none of it; "": it has
     coverage: tuple
 

@@ -11,11 +11,12 @@ one catches it. What no test can catch is listed with its proof in proofs/; a li
 caught, or that is no longer there, is an error, and so is a survivor that is not listed. A line that
 an engine directive repeats is one site for each time it is emitted.
 
-Which are run: all (of hours), or with --full of each family as many as its file says, or with
---sample N so many in all. That sample's size does not grow with the families: each has an equal
-share. It is drawn by the names and the seed alone, so that it is the same each time and an edit
-changes its part alone; listed mutants are left out of it, for each takes every configuration, and the
-full run tries them. So are families that say why they are not settled yet (UNSETTLED).
+Which are run: all (of hours), or with --full of each family as many as its file says, else at most
+FULL, or with --sample N so many in all. That sample's size does not grow with the families: each
+has an equal share. It is drawn by the names and the seed alone, so that it is the same each time
+and an edit changes its part alone; listed mutants are left out of it, for each takes every
+configuration, and the full run tries them. So are families that say why they are not settled yet
+(UNSETTLED).
 
 Exit status: 0 every mutant is accounted for; 1 not; 2 wrong use, or the kernels fail unchanged.
 """
@@ -39,6 +40,7 @@ import equivalents
 from configurations import STILLBORN
 from operators import find_mutants
 
+FULL = 100  # of a family, in a full run: what takes hours grows with families, so it is a sample, too
 SLOWER = 5  # processor time a mutant may take, as a multiple of what the unchanged kernel takes
 LEAST_SECONDS = 3
 
@@ -250,7 +252,7 @@ def parse_arguments():
     configurations.add_tools(parser)
     parser.add_argument("--sample", type=int, default=0, help="so many mutants, drawn by --seed")
     parser.add_argument("--full", action="store_true",
-                        help="of each family all, or as many as its file says")
+                        help=f"of each family {FULL}, or as many as its file says")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shard", metavar="I/N", help="the I-th of N parts of these, from 0")
     parser.add_argument("--seconds", type=float, help="begin no mutant after so many seconds")
@@ -315,7 +317,7 @@ def choose(homes, families, listed, arguments):
         sizes = {family.name: family.sample for family in families}
         names = [n for family in sizes
                  for n in draw([n for n in names if homes[n] == family],
-                               len(names) if sizes[family] is None else sizes[family],
+                               FULL if sizes[family] is None else sizes[family],
                                arguments.seed)]
     return shard(names, arguments.shard) if arguments.shard else names
 
