@@ -68,7 +68,7 @@ static int within(const struct smelt__metric_result *result) {
 /* Adds a metric's values of all units to what earlier schedules found. */
 static void collect(const struct sample *sample, int number, struct smelt__metric_result *result,
                     struct worst *worst) {
-    double value = 0, weight = 0;
+    double value = 0, weight = 0, heaviest = 0;
     memset(worst, 0, sizeof *worst);
     for (int64_t i = 0; i < sample->count; i++) {
         const struct smelt__finding *finding = &sample->findings[i];
@@ -76,6 +76,7 @@ static void collect(const struct sample *sample, int number, struct smelt__metri
         if (result->metric->gathering == SMELT__OVERALL) {
             value += one;
             weight += finding->metrics[number].weight;
+            heaviest = fmax(heaviest, finding->metrics[number].heaviest);
         } else if (!isnan(value) && !(one <= value)) {
             value = one;
             *worst = (struct worst){sample->units[i], finding->metrics[number].place, one};
@@ -83,6 +84,7 @@ static void collect(const struct sample *sample, int number, struct smelt__metri
     }
     if (result->metric->gathering == SMELT__OVERALL)
         value = value > 0 || isnan(value) ? sqrt(value / weight) : 0;
+    result->parts = heaviest > 0 ? weight / heaviest : 0;
     if (!isnan(result->value) && !(value <= result->value))
         result->value = value;
 }
@@ -160,8 +162,8 @@ static void lay_out_metrics(const struct smelt__harness_pass *pass,
     for (int i = 0; i < pass->comparison_count; i++)
         for (int k = 0; k < pass->comparisons[i].metric_count; k++, count++)
             if (count >= result->metric_count)
-                result->metrics[count] =
-                    (struct smelt__metric_result){&pass->comparisons[i].metrics[k], 0, -1};
+                result->metrics[count] = (struct smelt__metric_result){
+                    .metric = &pass->comparisons[i].metrics[k], .bar = -1};
     result->metric_count = count;
 }
 

@@ -39,15 +39,19 @@ void smelt__grad_row_compare(const double *got, const struct smelt__expected_row
     const double norm = fmax(fmax(sqrt(reference), expected->spread), SMALLEST_ROW_NORM);
     smelt__finding_enlarge(finding, SMELT__GRAD_ROW,
                            sqrt(different) / (norm + expected->lost / ROW_TOLERANCE), place);
+    const double weight = norm * norm + pow(expected->lost / OVERALL_TOLERANCE, 2);
     finding->metrics[SMELT__GRAD_OVERALL].value += different;
-    finding->metrics[SMELT__GRAD_OVERALL].weight +=
-        norm * norm + pow(expected->lost / OVERALL_TOLERANCE, 2);
+    finding->metrics[SMELT__GRAD_OVERALL].weight += weight;
+    finding->metrics[SMELT__GRAD_OVERALL].heaviest =
+        fmax(finding->metrics[SMELT__GRAD_OVERALL].heaviest, weight);
 }
 
-/* Of one row what is over everything is the row's own; of many, outliers even out. */
-void smelt__grad_rows_judge(double rows, double more, struct smelt__metric_result *results) {
+/* Of one row, or of one that outweighs all others, what is over everything is the row's own; of
+ * many, outliers even out. */
+void smelt__grad_rows_judge(double more, struct smelt__metric_result *results) {
+    const double rows = fmax(results[SMELT__GRAD_OVERALL].parts, 1);
     results[SMELT__GRAD_OVERALL].bar =
-        OVERALL_TOLERANCE + (ROW_TOLERANCE - OVERALL_TOLERANCE) / fmax(rows, 1) + more;
+        OVERALL_TOLERANCE + (ROW_TOLERANCE - OVERALL_TOLERANCE) / rows + more;
     results[SMELT__GRAD_ROW].bar = ROW_TOLERANCE + more;
 }
 

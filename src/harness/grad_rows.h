@@ -32,8 +32,8 @@ struct smelt__expected_row {
 void smelt__grad_row_compare(const double *got, const struct smelt__expected_row *expected,
                              int64_t place, struct smelt__finding *finding);
 
-/* Sets the bars of both relative errors; `rows`: how many were compared, `more`: is added. */
-void smelt__grad_rows_judge(double rows, double more, struct smelt__metric_result *results);
+/* Sets the bars of both relative errors; `more` is added. */
+void smelt__grad_rows_judge(double more, struct smelt__metric_result *results);
 
 /* The three tensors, by their rows in the operator's table, [B,S,columns] or [S,columns]; keys are
  * numbered b * S + row. The option `dkv` says which is there. */

@@ -40,6 +40,8 @@ enum { SMELT__MOST_METRICS = 12 }; /* of one pass */
 struct smelt__metric_result {
     const struct smelt__metric *metric;
     double value;
+    double
+        parts;  /* SMELT__OVERALL: the sum of the weights over the heaviest, 0 where none is kept */
     double bar; /* it must not be above; negative: it is not judged */
 };
 
@@ -47,6 +49,7 @@ struct smelt__metric_result {
 struct smelt__finding {
     struct {
         double value, weight; /* `weight` for SMELT__OVERALL */
+        double heaviest;      /* of what was added to `weight`, where an operator keeps it */
         int64_t place;        /* of the largest within the unit; see `place` below */
     } metrics[SMELT__MOST_METRICS];
     const char *wrong; /* what no bar excuses; NULL: nothing */

@@ -11,6 +11,7 @@
 
 #include "harness/bench.h"
 #include "harness/check.h"
+#include "harness/grad_rows.h"
 #include "harness/sparse_attn.h"
 #include "reference/sparse_attn.h"
 #include "smelt/kernels.h"
@@ -160,6 +161,26 @@ static void test_small_samples(void **state) {
 }
 
 /* The first pass of an operator made for both is the forward; each has its own figures. */
+/* Of rows of which one outweighs the others, the error over everything is that row's own. */
+static void test_one_row_outweighs(void **state) {
+    (void)state;
+    static const double ROW_BAR = 8e-3, MANY = 4e-3; /* grad_rows.c's */
+    for (int even = 0; even < 2; even++) {
+        struct smelt__finding finding = {.wrong = NULL};
+        for (int row = 0; row < 1000; row++) {
+            const double grad = even || row == 7 ? 1 : 1e-3, got = grad * (1 + ROW_BAR * 0.99);
+            const struct smelt__expected_row expected = {.grads = &grad, .columns = 1};
+            smelt__grad_row_compare(&got, &expected, row, &finding);
+        }
+        struct smelt__metric_result results[SMELT__GRAD_METRICS] = {
+            [SMELT__GRAD_OVERALL] = {.parts = finding.metrics[SMELT__GRAD_OVERALL].weight /
+                                              finding.metrics[SMELT__GRAD_OVERALL].heaviest}};
+        smelt__grad_rows_judge(0, results);
+        const double bar = results[SMELT__GRAD_OVERALL].bar;
+        assert_true(even ? bar < 1.01 * MANY : bar > 0.99 * ROW_BAR && bar <= ROW_BAR);
+    }
+}
+
 static void test_both_passes(void **state) {
     (void)state;
     struct smelt__check_result result;
@@ -305,6 +326,7 @@ int main(void) {
         cmocka_unit_test(test_few_slots_pass),
         cmocka_unit_test_teardown(test_defects_are_caught, restore),
         cmocka_unit_test_teardown(test_small_samples, restore),
+        cmocka_unit_test(test_one_row_outweighs),
         cmocka_unit_test(test_both_passes),
         cmocka_unit_test(test_exact_inputs),
         cmocka_unit_test(test_invented_inputs),
