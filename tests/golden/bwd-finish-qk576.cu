@@ -144,7 +144,7 @@ struct sparse_attn_bwd_finish_params {
  * fixes.
  */
 
-enum { WARPS = THREADS / 32, CHUNKS = DQK / 8 };
+enum { CHUNKS = DQK / 8 };
 
 /* Eight columns of a row, out of their sums: pairs that stand 4 positions apart. */
 DEVICE void load_sums(float *columns, const float *row, int chunk) {

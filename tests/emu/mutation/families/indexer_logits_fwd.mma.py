@@ -32,6 +32,9 @@ CONFIGURATIONS = (
           knobs="warps=4,warp_keys=64", schedules=2),
     # One key, one query.
     check("logits-one", "heads=1,dim=64,dtype=bf16", "--queries 1 --rows 1 --lists full", schedules=1),
+    # One key more than two blocks of them.
+    check("logits-last", "heads=1,dim=64,dtype=bf16", "--queries 2 --rows 257 --lists full", knobs=SMALL,
+          schedules=1),
     # Every tensor's every dimension reaches past 2^32 elements.
     check("logits-far", "heads=3,dim=64,dtype=bf16", "--far --queries 11 --rows 140 --lists random",
           knobs=SMALL, schedules=1),
