@@ -108,8 +108,8 @@
  *                          there was taken, or P loaded
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  * Only who reads through the async proxy what others wrote by plain stores or cp.async has the
- * fence, after the wait. Named barriers: 1 the scores' warpgroup, 2 the gather's, 3 all: the first
- * block is announced.
+ * fence, after the wait. Named barriers: 1 the scores' warpgroup, 2 the gather's. All meet once,
+ * when the first block is announced.
  *
  * Knobs: GROUP_QUERIES; legal values and the rule that picks it:
  * src/codegen/families/sparse_attn_bwd_sm90.c.
@@ -293,7 +293,6 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
     struct row_statistics rows = {{0.0f, 0.0f}, {0.0f, 0.0f}};
     int flags;
     u32 block = 0;
-    barrier_sync(START_BARRIER, THREADS);
     do {
         float s[PRODUCT_VALUES], dp[PRODUCT_VALUES];
         u32 packed[FRAGMENT_WORDS];
@@ -429,13 +428,13 @@ DEVICE void follow_columns(u32 block, bool more) {
     }
 }
 
-DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_item) {
+DEVICE void run_gather(const struct sparse_attn_bwd_params *params) {
     registers_increase(GATHER_REGISTERS);
     float dq[LAST_GROUPS * WIDE_VALUES], rest[4];
     struct entry entry;
     u32 block = 0;
     int flags;
-    announce_first_block(&entry, params, first_item);
+    fetch_entry(&entry, params, 1);
     copy_first_block();
     load_queries(params, 0);
     do {
@@ -598,9 +597,9 @@ DEVICE void add_pair_chunk(const struct sparse_attn_bwd_params *params, float *s
     if ((flags & LAST_BLOCK) && ((tile + 1) % PART_TILES == 0 || tile + 1 == TILES)) {
         arrive_warp(barrier_at(QUERY_FREE + tile / PART_TILES), 1);
     }
-    take_chunk(sums, tile, flags);
+    const u32 read = take_chunk(sums, tile, flags);
     if (!LANDS_IN_P || tile + LANDINGS < TILES) {
-        free_landing(tile);
+        free_landing(tile, read, flags);
     } else if (tile + 1 == TILES) {
         arrive_warp(barrier_at(PROBABILITIES_FREE), 1);
     }
@@ -661,7 +660,6 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
     float held[SENT_VALUES] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     u32 rows[4], block = 0;
     int flags;
-    barrier_sync(START_BARRIER, THREADS);
     take_rows(rows, block, 0); /* where zeros are sent at first */
     do {
         u32 p[FRAGMENT_WORDS], ds[FRAGMENT_WORDS];
@@ -672,8 +670,9 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
         }
         if (PAIR) {
             if (LANDS_IN_P) {
-                free_landing(0);
-                free_landing(1);
+                const u32 read = p[0] | p[4] | p[8] | p[12]; /* a word of each load */
+                free_landing(0, read, flags);
+                free_landing(1, read, flags);
             }
             sum_pair_block(params, p, ds, held, rows, flags);
         } else {
@@ -684,7 +683,7 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
     send_rows(params, held, rows, HELD_CHUNK, 1);
 }
 
-KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+KERNEL void CLUSTERED __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_params params) {
     if (DETERMINISTIC && threadIdx.x == 0) {
         grid_launch_dependents();
@@ -694,6 +693,11 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const int end = (params.first_group + params.groups) * HEAD_BLOCKS;
     const int first_item = next_item(&params, end - 1 - (int)blockIdx.x);
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
+    if (warpgroup == GATHER_WARPGROUP && first_item >= 0) {
+        announce_first_block(&params, first_item);
+    }
+    /* Here, and not by a barrier in each role: it is to be one instruction for all (synccheck). */
+    __syncthreads();
     if (first_item < 0) {
         if (params.step && threadIdx.x == 0) {
             hint_add(params.progress, ENDED);
@@ -701,7 +705,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     } else if (warpgroup == SCORES_WARPGROUP) {
         run_scores(&params);
     } else if (warpgroup == GATHER_WARPGROUP) {
-        run_gather(&params, first_item);
+        run_gather(&params);
     } else {
         run_sums(&params);
     }

@@ -38,8 +38,7 @@ enum {
 
     /* Named barriers. */
     SCORES_BARRIER = 1,
-    GATHER_BARRIER = 2,
-    START_BARRIER = 3
+    GATHER_BARRIER = 2
 };
 
 /* ---- in step -----------------------------------------------------------------------------------
@@ -339,9 +338,9 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
     }
 }
 
-/* The first block, which all of the thread block waits for. */
-DEVICE void announce_first_block(struct entry *entry, const struct sparse_attn_bwd_params *params,
-                                 int item) {
+/* The first block, by the gather; all of the thread block waits for it afterwards. */
+DEVICE void announce_first_block(const struct sparse_attn_bwd_params *params, int item) {
+    struct entry entry;
     if (thread_number() % WARPGROUP < 32) {
         const int step = find_step(params);
         if (thread_number() % WARPGROUP == 0) {
@@ -351,10 +350,8 @@ DEVICE void announce_first_block(struct entry *entry, const struct sparse_attn_b
         }
     }
     barrier_sync(GATHER_BARRIER, WARPGROUP);
-    fetch_entry(entry, params, 0);
-    write_block(entry, params, 0);
-    barrier_sync(START_BARRIER, THREADS);
-    fetch_entry(entry, params, 1);
+    fetch_entry(&entry, params, 0);
+    write_block(&entry, params, 0);
 }
 
 /* A later one. */

@@ -19,6 +19,14 @@
  * the same threads on both sides, 16 bytes each at a time, side by side.
  */
 
+/* Of the kernel: told here and not by the launch alone, the compiler knows that there is a cluster,
+ * and puts no __syncthreads beside each of its barriers for a launch without. */
+//@if PAIR
+#define CLUSTERED __cluster_dims__(2, 1, 1)
+//@else
+#define CLUSTERED
+//@end
+
 enum {
     LANDING_PART = WARPGROUP * 16, /* bytes: 8 values of each thread */
     LANDING_PARTS = 2,             /* of a chunk of 32 columns */
@@ -44,11 +52,16 @@ DEVICE u32 landing_place(int tile, int part) {
            thread_number() % WARPGROUP * 16;
 }
 
-/* Tells the other block that a tile's landing is free; by every warp of the sums. */
-DEVICE void free_landing(int tile) {
+/*
+ * Tells the other block that a tile's landing is free; by every warp of the sums. `read`: some bits
+ * of what each load from there gave. The arrival's address is made to depend on them (a block's
+ * flags are no negative number, which the compiler does not know): else it leaves before the loads
+ * have read, which wait behind the additions to global memory, and the next sums land too early.
+ */
+DEVICE void free_landing(int tile, u32 read, int flags) {
+    const u32 barrier = barrier_at(LANDING_FREE + tile % LANDINGS) + (read & (u32)flags >> 31);
     __syncwarp((u32)ALL_LANES);
     if (RACECHECK || threadIdx.x % 32 == 0) {
-        const u32 barrier = barrier_at(LANDING_FREE + tile % LANDINGS);
         mbarrier_give_back_remote(cluster_address(barrier, other_rank()));
     }
 }
@@ -71,9 +84,10 @@ DEVICE void send_chunk(const float *sums, int tile, int flags) {
     }
 }
 
-/* Adds what the other block sent to a chunk's sums. */
-DEVICE void take_chunk(float *sums, int tile, int flags) {
+/* Adds what the other block sent to a chunk's sums; some bits of it, for free_landing. */
+DEVICE u32 take_chunk(float *sums, int tile, int flags) {
     const u32 landed = barrier_at(LANDED + tile % LANDINGS);
+    u32 read = 0;
     if (thread_number() % WARPGROUP == 0) {
         mbarrier_arrive_expect(landed, LANDING_BYTES);
     }
@@ -87,5 +101,7 @@ DEVICE void take_chunk(float *sums, int tile, int flags) {
             sums[8 * part + 2 * i] += __int_as_float((int)(pairs[i] << 16));
             sums[8 * part + 2 * i + 1] += __int_as_float((int)(pairs[i] & 0xffff0000u));
         }
+        read |= pairs[0];
     }
+    return read;
 }

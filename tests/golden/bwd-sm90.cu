@@ -485,7 +485,9 @@ DEVICE void mbarrier_arrive_remote(u32 cluster_barrier) {
 
 /* The same by a thread that gives back what it has read and not written, so that it need not wait
  * until its writes are seen elsewhere: what it did comes before the arrival for its own block
- * alone. Who waits for it uses mbarrier_wait_given_back, and may write there, no more. */
+ * alone, and an arrival that nothing holds back leaves while loads before it still wait: the
+ * address is to depend on what they gave. Who waits for it uses mbarrier_wait_given_back, and may
+ * write there, no more. */
 DEVICE void mbarrier_give_back_remote(u32 cluster_barrier) {
     asm volatile("mbarrier.arrive.release.cta.shared::cluster.b64 _, [%0];"
                  :
@@ -1372,8 +1374,7 @@ enum {
 
     /* Named barriers. */
     SCORES_BARRIER = 1,
-    GATHER_BARRIER = 2,
-    START_BARRIER = 3
+    GATHER_BARRIER = 2
 };
 
 /* ---- in step -----------------------------------------------------------------------------------
@@ -1673,9 +1674,9 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
     }
 }
 
-/* The first block, which all of the thread block waits for. */
-DEVICE void announce_first_block(struct entry *entry, const struct sparse_attn_bwd_params *params,
-                                 int item) {
+/* The first block, by the gather; all of the thread block waits for it afterwards. */
+DEVICE void announce_first_block(const struct sparse_attn_bwd_params *params, int item) {
+    struct entry entry;
     if (thread_number() % WARPGROUP < 32) {
         const int step = find_step(params);
         if (thread_number() % WARPGROUP == 0) {
@@ -1685,10 +1686,8 @@ DEVICE void announce_first_block(struct entry *entry, const struct sparse_attn_b
         }
     }
     barrier_sync(GATHER_BARRIER, WARPGROUP);
-    fetch_entry(entry, params, 0);
-    write_block(entry, params, 0);
-    barrier_sync(START_BARRIER, THREADS);
-    fetch_entry(entry, params, 1);
+    fetch_entry(&entry, params, 0);
+    write_block(&entry, params, 0);
 }
 
 /* A later one. */
@@ -1791,6 +1790,12 @@ DEVICE void load_queries(const struct sparse_attn_bwd_params *params, u32 block)
  * the same threads on both sides, 16 bytes each at a time, side by side.
  */
 
+/* Of the kernel: told here and not by the launch alone, the compiler knows that there is a cluster,
+ * and puts no __syncthreads beside each of its barriers for a launch without. */
+#line 27 "templates/sparse_attn_bwd.sm90_exchange.cuh"
+#define CLUSTERED
+#line 29 "templates/sparse_attn_bwd.sm90_exchange.cuh"
+
 enum {
     LANDING_PART = WARPGROUP * 16, /* bytes: 8 values of each thread */
     LANDING_PARTS = 2,             /* of a chunk of 32 columns */
@@ -1816,11 +1821,16 @@ DEVICE u32 landing_place(int tile, int part) {
            thread_number() % WARPGROUP * 16;
 }
 
-/* Tells the other block that a tile's landing is free; by every warp of the sums. */
-DEVICE void free_landing(int tile) {
+/*
+ * Tells the other block that a tile's landing is free; by every warp of the sums. `read`: some bits
+ * of what each load from there gave. The arrival's address is made to depend on them (a block's
+ * flags are no negative number, which the compiler does not know): else it leaves before the loads
+ * have read, which wait behind the additions to global memory, and the next sums land too early.
+ */
+DEVICE void free_landing(int tile, u32 read, int flags) {
+    const u32 barrier = barrier_at(LANDING_FREE + tile % LANDINGS) + (read & (u32)flags >> 31);
     __syncwarp((u32)ALL_LANES);
     if (RACECHECK || threadIdx.x % 32 == 0) {
-        const u32 barrier = barrier_at(LANDING_FREE + tile % LANDINGS);
         mbarrier_give_back_remote(cluster_address(barrier, other_rank()));
     }
 }
@@ -1843,9 +1853,10 @@ DEVICE void send_chunk(const float *sums, int tile, int flags) {
     }
 }
 
-/* Adds what the other block sent to a chunk's sums. */
-DEVICE void take_chunk(float *sums, int tile, int flags) {
+/* Adds what the other block sent to a chunk's sums; some bits of it, for free_landing. */
+DEVICE u32 take_chunk(float *sums, int tile, int flags) {
     const u32 landed = barrier_at(LANDED + tile % LANDINGS);
+    u32 read = 0;
     if (thread_number() % WARPGROUP == 0) {
         mbarrier_arrive_expect(landed, LANDING_BYTES);
     }
@@ -1859,7 +1870,9 @@ DEVICE void take_chunk(float *sums, int tile, int flags) {
             sums[8 * part + 2 * i] += __int_as_float((int)(pairs[i] << 16));
             sums[8 * part + 2 * i + 1] += __int_as_float((int)(pairs[i] & 0xffff0000u));
         }
+        read |= pairs[0];
     }
+    return read;
 }
 
 #line 2 "templates/common/quad.cuh"
@@ -2080,8 +2093,8 @@ DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
  *                          there was taken, or P loaded
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  * Only who reads through the async proxy what others wrote by plain stores or cp.async has the
- * fence, after the wait. Named barriers: 1 the scores' warpgroup, 2 the gather's, 3 all: the first
- * block is announced.
+ * fence, after the wait. Named barriers: 1 the scores' warpgroup, 2 the gather's. All meet once,
+ * when the first block is announced.
  *
  * Knobs: GROUP_QUERIES; legal values and the rule that picks it:
  * src/codegen/families/sparse_attn_bwd_sm90.c.
@@ -2265,7 +2278,6 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
     struct row_statistics rows = {{0.0f, 0.0f}, {0.0f, 0.0f}};
     int flags;
     u32 block = 0;
-    barrier_sync(START_BARRIER, THREADS);
     do {
         float s[PRODUCT_VALUES], dp[PRODUCT_VALUES];
         u32 packed[FRAGMENT_WORDS];
@@ -2401,13 +2413,13 @@ DEVICE void follow_columns(u32 block, bool more) {
     }
 }
 
-DEVICE void run_gather(const struct sparse_attn_bwd_params *params, int first_item) {
+DEVICE void run_gather(const struct sparse_attn_bwd_params *params) {
     registers_increase(GATHER_REGISTERS);
     float dq[LAST_GROUPS * WIDE_VALUES], rest[4];
     struct entry entry;
     u32 block = 0;
     int flags;
-    announce_first_block(&entry, params, first_item);
+    fetch_entry(&entry, params, 1);
     copy_first_block();
     load_queries(params, 0);
     do {
@@ -2570,9 +2582,9 @@ DEVICE void add_pair_chunk(const struct sparse_attn_bwd_params *params, float *s
     if ((flags & LAST_BLOCK) && ((tile + 1) % PART_TILES == 0 || tile + 1 == TILES)) {
         arrive_warp(barrier_at(QUERY_FREE + tile / PART_TILES), 1);
     }
-    take_chunk(sums, tile, flags);
+    const u32 read = take_chunk(sums, tile, flags);
     if (!LANDS_IN_P || tile + LANDINGS < TILES) {
-        free_landing(tile);
+        free_landing(tile, read, flags);
     } else if (tile + 1 == TILES) {
         arrive_warp(barrier_at(PROBABILITIES_FREE), 1);
     }
@@ -2633,7 +2645,6 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
     float held[SENT_VALUES] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     u32 rows[4], block = 0;
     int flags;
-    barrier_sync(START_BARRIER, THREADS);
     take_rows(rows, block, 0); /* where zeros are sent at first */
     do {
         u32 p[FRAGMENT_WORDS], ds[FRAGMENT_WORDS];
@@ -2644,8 +2655,9 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
         }
         if (PAIR) {
             if (LANDS_IN_P) {
-                free_landing(0);
-                free_landing(1);
+                const u32 read = p[0] | p[4] | p[8] | p[12]; /* a word of each load */
+                free_landing(0, read, flags);
+                free_landing(1, read, flags);
             }
             sum_pair_block(params, p, ds, held, rows, flags);
         } else {
@@ -2656,7 +2668,7 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
     send_rows(params, held, rows, HELD_CHUNK, 1);
 }
 
-KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+KERNEL void CLUSTERED __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_params params) {
     if (DETERMINISTIC && threadIdx.x == 0) {
         grid_launch_dependents();
@@ -2666,6 +2678,11 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const int end = (params.first_group + params.groups) * HEAD_BLOCKS;
     const int first_item = next_item(&params, end - 1 - (int)blockIdx.x);
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
+    if (warpgroup == GATHER_WARPGROUP && first_item >= 0) {
+        announce_first_block(&params, first_item);
+    }
+    /* Here, and not by a barrier in each role: it is to be one instruction for all (synccheck). */
+    __syncthreads();
     if (first_item < 0) {
         if (params.step && threadIdx.x == 0) {
             hint_add(params.progress, ENDED);
@@ -2673,7 +2690,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     } else if (warpgroup == SCORES_WARPGROUP) {
         run_scores(&params);
     } else if (warpgroup == GATHER_WARPGROUP) {
-        run_gather(&params, first_item);
+        run_gather(&params);
     } else {
         run_sums(&params);
     }

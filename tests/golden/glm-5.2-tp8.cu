@@ -233,7 +233,9 @@ DEVICE void mbarrier_arrive_remote(u32 cluster_barrier) {
 
 /* The same by a thread that gives back what it has read and not written, so that it need not wait
  * until its writes are seen elsewhere: what it did comes before the arrival for its own block
- * alone. Who waits for it uses mbarrier_wait_given_back, and may write there, no more. */
+ * alone, and an arrival that nothing holds back leaves while loads before it still wait: the
+ * address is to depend on what they gave. Who waits for it uses mbarrier_wait_given_back, and may
+ * write there, no more. */
 DEVICE void mbarrier_give_back_remote(u32 cluster_barrier) {
     asm volatile("mbarrier.arrive.release.cta.shared::cluster.b64 _, [%0];"
                  :

@@ -214,23 +214,33 @@ static int repeated_case(const struct suite *suite, int number, struct suite_cas
     static const struct {
         const char *spec;
         int tokens;
+        enum smelt__lists lists;
     } cases[] = {
-        {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048", 1000},
-        {"sparse_attn:heads=128,dqk=576,dv=512,topk=512", 1000},
-        {"sparse_attn:heads=64,dqk=512,dv=512,topk=640,sink=1", 1000},
-        {"sparse_attn:heads=8,dqk=576,dv=512,topk=2048", 1000},
-        {"sparse_attn:heads=16,dqk=576,dv=512,topk=2048", 1000},
-        {"sparse_attn:heads=32,dqk=576,dv=512,topk=2048", 1000},
-        {"sparse_attn:heads=32,dqk=576,dv=512,topk=512", 1000},
-        {"sparse_attn:heads=8,dqk=576,dv=512,topk=2048,buckets=auto", 1000},
+        {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048", 1000, SMELT__LISTS_LOG},
+        {"sparse_attn:heads=128,dqk=576,dv=512,topk=512", 1000, SMELT__LISTS_LOG},
+        {"sparse_attn:heads=64,dqk=512,dv=512,topk=640,sink=1", 1000, SMELT__LISTS_LOG},
+        {"sparse_attn:heads=8,dqk=576,dv=512,topk=2048", 1000, SMELT__LISTS_LOG},
+        {"sparse_attn:heads=16,dqk=576,dv=512,topk=2048", 1000, SMELT__LISTS_LOG},
+        {"sparse_attn:heads=32,dqk=576,dv=512,topk=2048", 1000, SMELT__LISTS_LOG},
+        {"sparse_attn:heads=32,dqk=576,dv=512,topk=512", 1000, SMELT__LISTS_LOG},
+        {"sparse_attn:heads=8,dqk=576,dv=512,topk=2048,buckets=auto", 1000, SMELT__LISTS_LOG},
         /* Two items and more of each thread block. */
-        {"sparse_attn:heads=64,dqk=576,dv=512,topk=640" BACKWARD, 400},
-        {"sparse_attn:heads=16,dqk=576,dv=512,topk=640,sink=1" BACKWARD, 1200},
-        {"sparse_attn:heads=64,dqk=576,dv=512,topk=640,sink=1" BACKWARD ",deterministic=1", 400},
+        {"sparse_attn:heads=64,dqk=576,dv=512,topk=640" BACKWARD, 400, SMELT__LISTS_LOG},
+        {"sparse_attn:heads=16,dqk=576,dv=512,topk=640,sink=1" BACKWARD, 1200, SMELT__LISTS_LOG},
+        {"sparse_attn:heads=128,dqk=576,dv=512,topk=640" BACKWARD, 200, SMELT__LISTS_LOG},
+        {"sparse_attn:heads=72,dqk=512,dv=512,topk=640,sink=1" BACKWARD, 200, SMELT__LISTS_LOG},
+        /* Rows named again and again: many additions to one at once. */
+        {"sparse_attn:heads=64,dqk=576,dv=512,topk=600" BACKWARD, 300, SMELT__LISTS_ADVERSARIAL},
+        {"sparse_attn:heads=128,dqk=576,dv=512,topk=600" BACKWARD, 300, SMELT__LISTS_ADVERSARIAL},
+        {"sparse_attn:heads=100,dqk=512,dv=512,topk=127" BACKWARD, 300, SMELT__LISTS_ADVERSARIAL},
+        {"sparse_attn:heads=64,dqk=576,dv=512,topk=640,sink=1" BACKWARD ",deterministic=1", 400,
+         SMELT__LISTS_LOG},
         {"sparse_attn:heads=128,dqk=512,dv=512,topk=640,buckets=auto" BACKWARD ",deterministic=1",
-         200},
-        {"sparse_attn:heads=16,dqk=576,dv=512,topk=640" BACKWARD ",deterministic=1", 1200},
-        {"sparse_attn:heads=16,dqk=192,dv=128,topk=640" BACKWARD ",deterministic=1", 400},
+         200, SMELT__LISTS_LOG},
+        {"sparse_attn:heads=16,dqk=576,dv=512,topk=640" BACKWARD ",deterministic=1", 1200,
+         SMELT__LISTS_LOG},
+        {"sparse_attn:heads=16,dqk=192,dv=128,topk=640" BACKWARD ",deterministic=1", 400,
+         SMELT__LISTS_LOG},
     };
     const int small = suite->quick || suite->emulated;
     if (number >= COUNT(cases))
@@ -239,7 +249,7 @@ static int repeated_case(const struct suite *suite, int number, struct suite_cas
     one->problem.seed = suite->seed;
     one->problem.tokens = small ? 5 : cases[number].tokens;
     one->problem.rows = small ? 300 : 8192;
-    one->problem.lists = SMELT__LISTS_LOG;
+    one->problem.lists = cases[number].lists;
     one->problem.max_logits = 1;
     return 1;
 }
