@@ -300,6 +300,39 @@ static void ring_by_rule(void **state) {
     }
 }
 
+/* Blocks of 64 heads in pairs of thread blocks: where there is an even number, unless partial rows
+ * are stored or the knob says no. */
+static void backward_pairs(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        int cluster;
+        enum smelt__origin from;
+    } cases[] = {
+        {"heads=64", 0, SMELT__FROM_RULE},
+        {"heads=65", 2, SMELT__FROM_RULE},
+        {"heads=128", 2, SMELT__FROM_RULE},
+        {"heads=192", 0, SMELT__FROM_RULE},
+        {"heads=256", 2, SMELT__FROM_RULE},
+        {"heads=8", 0, SMELT__FROM_RULE},
+        {"heads=128,deterministic=1", 0, SMELT__FROM_RULE},
+        {"heads=128,pairs=0", 0, SMELT__FROM_KNOB},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[SMELT__SPEC_TEXT];
+        snprintf(text, sizeof text, "sparse_attn_bwd:dqk=576,dv=512,variant=sm90,%s",
+                 cases[i].spec);
+        struct smelt__spec spec;
+        struct smelt__plan plan;
+        struct smelt__message message = {0};
+        assert_int_equal(smelt__spec_parse(text, &spec, &message), 0);
+        assert_int_equal(
+            smelt__plan_make(&spec, smelt__arch_find("sm_90a", &message), &plan, &message), 0);
+        expect_constant(&plan, "PAIR", cases[i].cluster > 0, cases[i].from);
+        assert_int_equal(plan.cluster, cases[i].cluster);
+    }
+}
+
 /* A tuning entry gives what the spec leaves open, key by key, and the plan says so. */
 static void tuned(void **state) {
     (void)state;
@@ -420,6 +453,7 @@ int main(void) {
         cmocka_unit_test(every_shape_is_planned),
         cmocka_unit_test(refusals),
         cmocka_unit_test(ring_by_rule),
+        cmocka_unit_test(backward_pairs),
         cmocka_unit_test(tuned),
         cmocka_unit_test(building),
     };

@@ -25,9 +25,10 @@ static const struct smelt__key keys[] = {
     SMELT__KNOB("group", "auto, 1, 2, 4, 8",
                 "queries whose rows share a tile: few heads, with sm90", 1,
                 SMELT__SPARSE_ATTN_BWD_MOST_GROUP),
-    SMELT__KNOB("pairs", "auto, 0, 1",
-                "1: thread blocks of a query's halves add up dkv in pairs: 128 heads, with sm90", 0,
-                1),
+    SMELT__KNOB(
+        "pairs", "auto, 0, 1",
+        "1: thread blocks of a query's halves add up dkv in pairs: 65 to 128 heads, with sm90", 0,
+        1),
     SMELT__KNOB("racecheck", "auto, 0, 1",
                 "1: for compute-sanitizer, every lane arrives at barriers: sm90", 0, 1),
 };

