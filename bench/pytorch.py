@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The Python package on a GPU: the host's time for a call, and a training step of attention.
 
-    python bench/pytorch.py [--json FILE]     needs the package (pip install .) and a GPU
+    python bench/pytorch.py [--json FILE]     needs the package (pip install .) and a GPU; with
+                                              bench/idle_driver.c in the driver's place none, and then
+                                              there is the host's time alone
 
 Host time: the best of several loops of calls so small that the GPU is done before the host is; torch.add
 in the same run says how fast the host is, and an autograd.Function that does nothing what PyTorch's engine
@@ -20,18 +22,24 @@ import smelt
 import torch
 
 LAYERS = 16
+DEVICE = "cpu" if smelt._runtime.EMULATED else "cuda"
+
+
+def synchronize():
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
 
 
 def host_time(function, calls=60, loops=60):
     """Microseconds. Few calls between waits: a full queue of launches would make the host wait."""
     best = float("inf")
     for _ in range(loops):
-        torch.cuda.synchronize()
+        synchronize()
         begin = time.perf_counter()
         for _ in range(calls):
             function()
         best = min(best, (time.perf_counter() - begin) / calls)
-        torch.cuda.synchronize()
+        synchronize()
     return best * 1e6
 
 
@@ -51,11 +59,11 @@ def gpu_time(function, runs=10):
 
 
 def inputs(tokens, rows, heads, dqk, width):
-    made = torch.Generator("cuda").manual_seed(1)
-    q = torch.randn(tokens, heads, dqk, device="cuda", dtype=torch.bfloat16, generator=made)
-    kv = torch.randn(rows, dqk, device="cuda", dtype=torch.bfloat16, generator=made) / 10
+    made = torch.Generator(DEVICE).manual_seed(1)
+    q = torch.randn(tokens, heads, dqk, device=DEVICE, dtype=torch.bfloat16, generator=made)
+    kv = torch.randn(rows, dqk, device=DEVICE, dtype=torch.bfloat16, generator=made) / 10
     indices = torch.randint(
-        0, rows, (tokens, width), device="cuda", dtype=torch.int32, generator=made
+        0, rows, (tokens, width), device=DEVICE, dtype=torch.int32, generator=made
     )
     return q.requires_grad_(), kv.requires_grad_(), indices
 
@@ -79,7 +87,7 @@ def chain(layers, attend):
     """Forward and backward of so many calls, each one's result the next one's queries (dqk = dv)."""
     q, _, indices = inputs(1, 64, 8, 512, 64)
     keys = [inputs(1, 64, 8, 512, 64)[1] for _ in range(layers)]
-    grad = torch.randn(1, 8, 512, device="cuda", dtype=torch.bfloat16)
+    grad = torch.randn(1, 8, 512, device=DEVICE, dtype=torch.bfloat16)
 
     def run():
         x = q
@@ -96,9 +104,9 @@ def attend(q, kv, indices):
 
 def host_figures():
     q, kv, indices = inputs(1, 64, 8, 576, 64)
-    grad = torch.randn(1, 8, 512, device="cuda", dtype=torch.bfloat16)
-    one = torch.randn(16, device="cuda")
-    leaf, ones = torch.randn(16, device="cuda", requires_grad=True), torch.ones(16, device="cuda")
+    grad = torch.randn(1, 8, 512, device=DEVICE, dtype=torch.bfloat16)
+    one = torch.randn(16, device=DEVICE)
+    leaf, ones = torch.randn(16, device=DEVICE, requires_grad=True), torch.ones(16, device=DEVICE)
     options = smelt._sparse_attention.Options(0.1, 512, 0, (), None, None, 0, 0, "auto")
 
     def forward():
@@ -147,7 +155,7 @@ def nothing_of(q, kv, indices):
 
 def step_figures():
     q, kv, indices = inputs(8192, 8192, 64, 576, 2048)
-    grad = torch.randn(8192, 64, 512, device="cuda", dtype=torch.bfloat16)
+    grad = torch.randn(8192, 64, 512, device=DEVICE, dtype=torch.bfloat16)
     held = torch.cuda.memory_allocated()
 
     def forward():
@@ -169,11 +177,12 @@ def main():
     parser.add_argument("--json", help="also write the figures here")
     options = parser.parse_args()
     figures = {
-        "device": torch.cuda.get_device_name(),
+        "device": torch.cuda.get_device_name() if DEVICE == "cuda" else "none",
         "torch": torch.__version__,
         "host, us a call": host_figures(),
-        "training step": step_figures(),
     }
+    if DEVICE == "cuda":
+        figures["training step"] = step_figures()
     for name, value in figures.items():
         if isinstance(value, dict):
             print(name)
