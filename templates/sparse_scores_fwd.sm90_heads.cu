@@ -3,7 +3,6 @@
 //@use ptx/ldmatrix.cuh
 //@use ptx/math.cuh
 //@use ptx/named_barrier.cuh
-//@use ptx/proxy.cuh
 //@use ptx/registers.cuh
 //@use ptx/warp.cuh
 //@use ptx/wgmma.cuh
@@ -12,18 +11,18 @@
 /*
  * Attention's probabilities at the selected slots, summed over the heads, with wgmma, for at most
  * 64 heads: heads are the matrices' rows, 128 keys their columns, and Q stays in registers. So each
- * row of Q is read for twice as many columns as with heads as columns, and Q's shared memory is
- * free for the next query's at once. What binds is the energy of the products, so that one math
- * warpgroup is enough. Mathematics and shapes: include/smelt/sparse_scores.h.
+ * row of Q is read for twice as many columns as with heads as columns, and nothing of Q is in
+ * shared memory but on its way through the ring, which has the room. Mathematics and shapes:
+ * include/smelt/sparse_scores.h.
  *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Two
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Three
  * warpgroups:
  *
  *   math     S[64, BLOCK_KEYS] = Q K^T of each key block, then the sum over the heads of
  *            exp2(S * scale + offset), over a warp's 16 by shuffles, over the warps by way of SUMS,
  *            to the target
- *   gather   sparse_scores_fwd.gather.cuh, whose head has the barriers and the shared-memory map,
- *            but for
+ *   gather   two of them, four warps for the copies: sparse_scores_fwd.gather.cuh, whose head has
+ *            the barriers and the shared-memory map, but for
  *
  *   SUMS [2][4][BLOCK_KEYS] fp32: of the math warpgroup's warps, in turn for every second block
  *
@@ -48,21 +47,34 @@ struct query {
     float offsets[2]; /* of the thread's two heads */
 };
 
-/* Takes the query whose Q is in a buffer, which then is free for the next. */
-DEVICE void take_query(struct query *query, int buffer) {
+/* Takes a query, whose Q begins in the ring at `place`, where the first tile is there, and gives
+ * its tiles back. Where the query's first block begins. */
+DEVICE int take_query(struct query *query, int place, int buffer, u32 *parities) {
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
-    const u32 base = shared_address((u32)(QUERY_OFFSET + buffer * QUERY_BYTES)) +
-                     (warp * 16 + lane % 16) * TILE_PITCH + ((lane / 16) ^ (lane % 8)) * 16;
+    const u32 row = shared_address((u32)KEYS_OFFSET) + (warp * 16 + lane % 16) * TILE_PITCH +
+                    ((lane / 16) ^ (lane % 8)) * 16;
     const float *const offsets =
         (const float *)(arena + OFFSETS_OFFSET) + buffer * BLOCK_HEADS + warp * 16 + lane / 4;
 #pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
-        ldmatrix_x4(&query->fragments[step * 4],
-                    (base + (u32)(step / 4 * QUERY_TILE_BYTES)) ^ (u32)(step % 4 * STEP_BYTES));
+    for (int tile = 0; tile < TILES; ++tile) {
+        const int part = tile % TILE_QUERIES; /* of the ring's tile */
+        if (tile > 0 && part == 0) {
+            await_tile(place, 0, parities);
+        }
+        const u32 from = row + (u32)(place * KEY_TILE_BYTES + part * QUERY_TILE_BYTES);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            ldmatrix_x4(&query->fragments[(tile * 4 + k) * 4], from ^ (u32)(k * STEP_BYTES));
+        }
+        if (part == TILE_QUERIES - 1 || tile == TILES - 1) {
+            arrive_warp(barrier_at(EMPTY + place), 1);
+            place = place + 1 < RING_TILES ? place + 1 : 0;
+        }
     }
     query->offsets[0] = offsets[0];
     query->offsets[1] = offsets[8];
     arrive_warp(barrier_at(QUERY_FREE + buffer), 1);
+    return place;
 }
 
 /* S of a key block whose first tile, at `first`, is there; gives its tiles back. */
@@ -75,7 +87,6 @@ DEVICE void compute_scores(float *s, const u32 *query, int first, u32 *parities)
             await_tile(place, 0, parities);
         }
         const u64 keys = descriptor_advance(ring, (u32)(place * KEY_TILE_BYTES));
-        fence_proxy_async();
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
@@ -142,6 +153,7 @@ DEVICE void store_sums(const struct sparse_scores_fwd_params *params, const floa
 
 /* The math warpgroup. */
 DEVICE void run_math(const struct sparse_scores_fwd_params *params) {
+    registers_increase(MATH_REGISTERS);
     const float scale_log2 = params->scale * LOG2_E;
     struct ring_place buffer = {0, 0};
     int first = 0, index = 0, turn = 0;
@@ -156,8 +168,9 @@ DEVICE void run_math(const struct sparse_scores_fwd_params *params) {
         }
         if (warp_reduce_or((u32)word.opens)) {
             mbarrier_wait(barrier_at(QUERY_FULL + buffer.index), buffer.parity);
-            take_query(&query, buffer.index);
+            first = take_query(&query, first, buffer.index, &parities);
             ring_advance(&buffer, QUERY_BUFFERS);
+            await_tile(first, 0, &parities);
         }
         compute_scores(s, query.fragments, first, &parities);
         sum_warp(p, s, query.offsets, scale_log2);

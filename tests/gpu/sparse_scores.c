@@ -15,6 +15,7 @@
 
 static const int all_heads[] = {1, 7, 8, 16, 24, 32, 33, 64, 72, 128, 192};
 static const int quick_heads[] = {7, 64, 128};
+enum { HEADS_AS_COLUMNS = 40 }; /* up to which they are, by the rule; and above 64 */
 static const struct widths {
     int dqk, dv;
 } widths[] = {{576, 512}, {512, 512}, {64, 64}, {192, 128}, {320, 256}};
@@ -51,14 +52,14 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     const int repeat = number / 2 / heads / COUNT(widths), mma = number % 2;
     const int topk = topks[(h + 2 * w + 3 * repeat + mma) % COUNT(topks)];
     const int head = suite->quick ? quick_heads[h] : all_heads[h];
-    const int rows = head <= 64 && w % 2 == 1;
+    const int other = head <= 64 && w % 2 == 1; /* than the rule's */
     if (repeat >= (suite->quick ? 1 : 2))
         return 0;
     snprintf(one->spec, sizeof one->spec, "sparse_scores:heads=%d,dqk=%d,dv=%d,topk=%d%s%s", head,
              widths[w].dqk, widths[w].dv, topk, (h + w + repeat) % 2 ? ",sink=1" : "",
-             mma    ? ",variant=mma"
-             : rows ? ",orientation=heads"
-                    : "");
+             mma     ? ",variant=mma"
+             : other ? head > HEADS_AS_COLUMNS ? ",orientation=keys" : ",orientation=heads"
+                     : "");
     one->sample = suite->quick ? 4 : 24;
     draw_problem(suite, number, topk, &one->problem);
     return 1;
@@ -110,6 +111,7 @@ static int repeated_case(const struct suite *suite, int number, struct suite_cas
         "sparse_scores:heads=64,dqk=576,dv=512,topk=2048",
         "sparse_scores:heads=128,dqk=576,dv=512,topk=640",
         "sparse_scores:heads=16,dqk=576,dv=512,topk=640,sink=1",
+        "sparse_scores:heads=64,dqk=576,dv=512,topk=640,orientation=keys",
     };
     const int small = suite->quick || suite->emulated;
     if (number >= COUNT(specs))

@@ -2,16 +2,16 @@
  * The kernel family sparse_scores_fwd: the plan of its variant sm90. What the kernels do with these
  * numbers stands at the heads of templates/sparse_scores_fwd.sm90.cu and .sm90_heads.cu.
  *
- * The rule. Heads are the matrices' columns, rounded up to the next 8, above 64 to the next 16.
+ * The rule. Of 41 to 64 heads (padded to 64) the heads are the matrices' rows and 128 keys their
+ * columns, else heads are the columns, rounded up to the next 8, above 64 to the next 16. Measured
+ * beside each other: 64 heads 2.56 ms as rows, 2.81 as columns, 48 2.51 and 2.58, 40 2.47 and 2.43.
  * What binds with up to 32 heads is how many bytes of keys are on their way or in use, so the ring
- * takes all the shared memory that Q leaves, in tiles of 64 keys by 64 columns. Q has two buffers
- * up to 64 heads, though of 64 that leaves 10 tiles of 19: from 33 heads on power binds
- * (measured, 2.80 ms instead of 2.89). Registers: a math warpgroup holds heads / 2 scores and heads
- * / 4 offsets a thread.
- *
- * orientation=heads makes up to 64 heads the rows, 128 keys the columns: measured, 2.60 ms with 64
- * heads. It is not the rule as long as what racecheck says of it is not explained
- * (templates/sparse_scores_fwd.lost.md).
+ * takes all the shared memory that Q leaves, in tiles of 64 columns. As columns, Q has two buffers
+ * up to 64 heads, though of 64 that leaves 10 tiles of 19 (2.80 ms instead of 2.89). Registers: a
+ * math warpgroup holds heads / 2 scores and heads / 4 offsets a thread; as rows, one holds Q (of
+ * 576 columns in 144), 64 scores and 2 offsets, and there are registers for two warpgroups of the
+ * gather, so that four warps copy: two are busy for three quarters of the time, and then what is
+ * asked for late comes late.
  */
 #include "codegen/families/sparse_scores_fwd.h"
 #include "codegen/plan/limits.h"
@@ -25,10 +25,14 @@ enum {
     MANY_HEADS = 64,  /* above, in twice as many */
     MOST_HEADS = 128, /* their Q leaves room for a ring */
     ROWS = 64,        /* heads as rows: wgmma's */
+    FEWEST_ROWS = 41, /* heads: below, what pads costs more than rows gain */
     TWO_QUERIES = 64, /* heads up to which Q has two buffers */
     ALIGNMENT = 1024, /* bytes: the swizzle repeats every 1024 */
-    MATH_REGISTERS = 208,
+    THREADS = 3 * WARPGROUP,
+    MATH_REGISTERS = 208, /* of two warpgroups */
     GATHER_REGISTERS = 88,
+    ROWS_MATH_REGISTERS = 240, /* heads as rows: of one, that has Q */
+    ROWS_GATHER_REGISTERS = 128,
     REQUESTS = 2,       /* key blocks that the scan is ahead of the copies */
     WORD_BYTES = 3 * 4, /* of a key block's word, without its slots' bits */
     MOST_TILES = 32,    /* a word of bits has their parities */
@@ -42,7 +46,7 @@ struct choice {
     int tiles;    /* of a key block */
     int block_keys;
     int groups; /* of math */
-    int query_buffers, ring_tiles;
+    int copy_warps, query_buffers, ring_tiles;
 };
 
 static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
@@ -52,7 +56,8 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     plan->region_count = 0;
     smelt__plan_add_region(plan, "KEYS_OFFSET", ring * choice->block_keys * ROW, ALIGNMENT,
                            "tiles of key blocks");
-    smelt__plan_add_region(plan, "QUERY_OFFSET", queries * heads * choice->tiles * ROW, ALIGNMENT,
+    smelt__plan_add_region(plan, "QUERY_OFFSET",
+                           choice->by_heads ? 0 : queries * heads * choice->tiles * ROW, ALIGNMENT,
                            "Q");
     smelt__plan_add_region(plan, "OFFSETS_OFFSET", queries * heads * 4, 16,
                            "of the heads: what their p is divided by, as a power of two");
@@ -62,9 +67,10 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "REQUESTS_OFFSET", REQUESTS * (choice->block_keys * 4 + word), 16,
                            "key blocks that are to be copied");
     smelt__plan_add_region(plan, "WORDS_OFFSET", ring_blocks * word, 16, "what each block is");
-    smelt__plan_add_region(plan, "BARRIERS_OFFSET",
-                           ((choice->groups + 1) * ring + 2 * REQUESTS + 2 * queries) * 8, 8,
-                           "mbarriers");
+    smelt__plan_add_region(
+        plan, "BARRIERS_OFFSET",
+        ((choice->groups + 1 + choice->by_heads) * ring + 2 * REQUESTS + 2 * queries) * 8, 8,
+        "mbarriers");
     smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
 }
 
@@ -128,14 +134,17 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
 static void choose_heads(const struct smelt__spec *spec, struct choice *choice) {
     const int heads = (int)smelt__spec_get(spec, "heads");
     const int group = heads > MANY_HEADS ? 2 * HEAD_GROUP : HEAD_GROUP;
-    choice->by_heads = smelt__spec_knob(spec, "orientation", SMELT__SPARSE_SCORES_KEYS) ==
-                       SMELT__SPARSE_SCORES_HEADS;
+    choice->by_heads =
+        smelt__spec_knob(spec, "orientation",
+                         heads >= FEWEST_ROWS && heads <= ROWS
+                             ? SMELT__SPARSE_SCORES_HEADS
+                             : SMELT__SPARSE_SCORES_KEYS) == SMELT__SPARSE_SCORES_HEADS;
     choice->heads = choice->by_heads ? ROWS : (heads + group - 1) / group * group;
     choice->tiles = (int)smelt__spec_get(spec, "dqk") / TILE_COLUMNS;
     choice->block_keys = choice->by_heads ? 2 * ROWS : ROWS;
     choice->groups = choice->by_heads ? 1 : 2;
-    choice->query_buffers =
-        smelt__spec_knob(spec, "query_buffers", !choice->by_heads && heads <= TWO_QUERIES ? 2 : 1);
+    choice->copy_warps = choice->by_heads ? 4 : 2;
+    choice->query_buffers = smelt__spec_knob(spec, "query_buffers", heads <= TWO_QUERIES ? 2 : 1);
 }
 
 static void add_constants(const struct smelt__spec *spec, const struct choice *choice,
@@ -154,18 +163,19 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
          "1: every lane of a warp arrives at barriers"},
         {"STAGES", choice->ring_tiles / choice->tiles, SMELT__DERIVED,
          "whole key blocks in the ring"},
-        {"QUERY_IN_REGISTERS", choice->by_heads, SMELT__DERIVED,
-         "1: heads are the rows; Q's buffer is free when it is taken"},
+        {"QUERY_IN_RING", choice->by_heads, SMELT__DERIVED,
+         "1: heads are the rows; Q goes by way of the ring into registers"},
         {"MATH_GROUPS", choice->groups, SMELT__DERIVED, "warpgroups of math"},
         {"BLOCK_KEYS", choice->block_keys, SMELT__DERIVED, "slots of a key block"},
         {"BLOCK_HEADS", choice->heads, SMELT__DERIVED, "heads, rounded up to eights"},
         {"REQUESTS", REQUESTS, SMELT__DERIVED, "key blocks that the scan is ahead"},
-        {"MATH_REGISTERS", choice->by_heads ? 0 : MATH_REGISTERS, SMELT__DERIVED,
-         "of a thread, products and sums; 0: as many as all"},
-        {"GATHER_REGISTERS", choice->by_heads ? 0 : GATHER_REGISTERS, SMELT__DERIVED,
-         "of a thread, gather"},
+        {"COPY_WARPS", choice->copy_warps, SMELT__DERIVED, "of the gather's"},
+        {"MATH_REGISTERS", choice->by_heads ? ROWS_MATH_REGISTERS : MATH_REGISTERS, SMELT__DERIVED,
+         "of a thread, products and sums"},
+        {"GATHER_REGISTERS", choice->by_heads ? ROWS_GATHER_REGISTERS : GATHER_REGISTERS,
+         SMELT__DERIVED, "of a thread, gather"},
         {"BLOCKS_PER_MULTIPROCESSOR", 1, SMELT__DERIVED, "resident at once"},
-        {"THREADS", (choice->groups + 1) * WARPGROUP, SMELT__DERIVED, "of a thread block"},
+        {"THREADS", THREADS, SMELT__DERIVED, "of a thread block"},
     };
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
         smelt__plan_add(plan, constants[i].name, constants[i].value, constants[i].origin,
@@ -185,7 +195,7 @@ int smelt__sparse_scores_fwd_plan_sm90(const struct smelt__spec *spec,
         choice.by_heads ? "sparse_scores_fwd.sm90_heads.cu" : "sparse_scores_fwd.sm90.cu";
     smelt__sparse_scores_fwd_name(spec, plan);
     add_constants(spec, &choice, plan);
-    plan->threads = (choice.groups + 1) * WARPGROUP;
+    plan->threads = THREADS;
     plan->item = "query";
     plan->blocks_per_item = 1;
     plan->blocks_per_multiprocessor = 1;

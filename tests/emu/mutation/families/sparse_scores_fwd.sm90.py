@@ -29,11 +29,11 @@ CONFIGURATIONS = (
     check("scores-ring-many", "heads=128,dqk=576,dv=512,sink=1",
           "--spiky --width 140 --rows 300 --queries 4 --lists causal", 200, "variant=sm90",
           schedules=2),
-    check("scores-ring-one", "heads=1,dqk=64,dv=64", "--queries 1 --lists random", 1, "variant=sm90",
+    check("scores-ring-one", "heads=1,dqk=64,dv=64", "--queries 1 --batches 2 --lists random", 1, "variant=sm90",
           schedules=2),
     check("scores-ring-racecheck", "heads=8,dqk=64,dv=64", "--queries 5 --rows 150 --lists random", 130,
           "variant=sm90,racecheck=1", schedules=1),
     check("scores-ring-far", "heads=8,dqk=128,dv=64",
-          "--far --topk-length --batches 2 --queries 3 --query-list partial --seed 77 --lists random",
+          "--far --topk-length --batches 2 --queries 3 --seed 77 --lists random",
           100, "variant=sm90", schedules=1),
 )
