@@ -5,7 +5,7 @@
  * elements. See include/smelt/indexer_bwd.h for what the tensors hold.
  *
  * A group is GROUP_QUERIES queries that share a list of keys; a key is a row of k. What belongs to
- * groups was made by the kernel ahead of this one (sparse_attn_bwd_lists), in the caller's
+ * groups was made by the kernel ahead of this one (indexer_bwd_lists), in the caller's
  * workspace.
  */
 struct indexer_bwd_main_params {

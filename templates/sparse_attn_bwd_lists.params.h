@@ -21,16 +21,6 @@ struct sparse_attn_bwd_lists_params {
     int topk;              /* valid slots of a query, at most */
     int ascending;         /* 1: lists are put into ascending order. Lists of several queries are
                               always */
-    /* A number of each slot that comes along with its key; or null. Each key has one entry in a
-     * list then, and for each member the sum of its slots' numbers in their order. (In lists in
-     * slot order every slot has an entry.) Masks are not written. */
-    const float *slot_values; /* [batches * tokens, width]; those of masked slots are not read */
-    float *list_values;       /* [groups, group_queries, key_stride] 0 where the member has not the
-                                 key, and behind a list's end as far as keys has -1 */
-    int *runs; /* [groups, 2] or null, with values and one batch alone. With it a list has three
-                  parts, ascending each: keys of the first half of the members alone, of both
-                  halves, of the second half alone. Where the second part begins, and the third */
-    long long slot_values_token_stride;
 };
 
 /*

@@ -24,14 +24,12 @@ DEVICE struct row_parts cut_row(const int *row, int slots) {
 
 /* A row's walk so far, the same in all lanes. */
 struct walk {
-    int *keys;           /* where its valid slots' keys go; null: they are only counted */
-    u32 rows;            /* an index is valid below; a negative one is a large one here */
-    int first_key;       /* of row 0 of the batch */
-    int most;            /* valid slots that are taken */
-    int count;           /* valid slots so far, taken or not */
-    int end;             /* without `keys`, of this lane: 1 + its last slot that is taken */
-    const float *values; /* with `keys`: of the row's slots, copied along to `kept`; or null */
-    float *kept;
+    int *keys;     /* where its valid slots' keys go; null: they are only counted */
+    u32 rows;      /* an index is valid below; a negative one is a large one here */
+    int first_key; /* of row 0 of the batch */
+    int most;      /* valid slots that are taken */
+    int count;     /* valid slots so far, taken or not */
+    int end;       /* without `keys`, of this lane: 1 + its last slot that is taken */
 };
 
 DEVICE void take_slot(struct walk *walk, u32 index, int place, int slot) {
@@ -40,9 +38,6 @@ DEVICE void take_slot(struct walk *walk, u32 index, int place, int slot) {
     }
     if (walk->keys) {
         walk->keys[place] = walk->first_key + (int)index;
-        if (walk->values) {
-            walk->kept[place] = walk->values[slot];
-        }
     } else {
         walk->end = slot + 1;
     }
@@ -60,11 +55,6 @@ DEVICE void take_vectors(struct walk *walk, const u32 *indices, int slot) {
     }
     walk->count += valid;
     if (walk->keys && valid == 32 * VECTOR && place % VECTOR == 0 && walk->count <= walk->most) {
-        if (walk->values) {
-            const float *const from = walk->values + slot;
-            const float4 values = {from[0], from[1], from[2], from[3]};
-            *(float4 *)(walk->kept + place) = values;
-        }
         const int4 keys = {walk->first_key + (int)indices[0], walk->first_key + (int)indices[1],
                            walk->first_key + (int)indices[2], walk->first_key + (int)indices[3]};
         *(int4 *)(walk->keys + place) = keys;

@@ -7,6 +7,7 @@
 #include "codegen/families/indexer_bwd.h"
 #include "common/tensor_map.h"
 #include "indexer_bwd_grains.params.h"
+#include "indexer_bwd_lists.params.h"
 #include "indexer_bwd_main.params.h"
 #include "ops/arguments.h"
 #include "ops/divide.h"
@@ -20,15 +21,12 @@ enum {
     KEY_STEP = 64,              /* lists are padded to whole blocks of it */
     TENSOR_MAP_COLUMNS = 64,    /* of a box */
     MOST_MAP_STRIDE_BITS = 40,  /* bytes that a map's strides stay below */
+    ZERO_WORDS = 4,             /* that are filled at a time */
     TOPS = 1024,                /* blocks that find the largest addend, at most */
     MOST_UNIT_BITS = 22,        /* an addend's, in units: fp32 holds so many, and one more */
     BOUND_BITS = 31,            /* of all addends of a row together */
     MOST_EXACT_GROUPS = 1 << 21 /* whose addends' rounding has room in a bound */
 };
-
-/* Rows of k above which lists are put into ascending order: from there on dk's sums and k no
- * longer stay in the L2 cache together. */
-static const int64_t ASCENDING_ROWS = 49152;
 
 /* Constants of the main kernel's plan (codegen/families/indexer_bwd_main.h says what they mean),
  * and what else a call must know. */
@@ -155,7 +153,7 @@ static smelt_status read_args(const smelt_indexer_bwd *indexer, const smelt_inde
 
 /* Where each array lies in the workspace, bytes from its start. */
 struct layout {
-    size_t members, runs, list_values;
+    size_t members, runs, grads;
     size_t reach, tops, grains;
     size_t bounds; /* ahead of the sums: zeroed together */
     struct smelt__key_grads_layout dk;
@@ -183,7 +181,7 @@ static struct layout find_layout(const smelt_indexer_bwd *indexer,
                                          2 * sizeof(int));
     layout.dk.keys =
         smelt__workspace_place(&layout.bytes, groups * layout.dk.key_stride, sizeof(int));
-    layout.list_values =
+    layout.grads =
         smelt__workspace_place(&layout.bytes, entries * layout.dk.key_stride, sizeof(float));
     if (indexer->deterministic) {
         layout.reach = smelt__workspace_place(&layout.bytes, entries, sizeof(float));
@@ -276,48 +274,48 @@ static void *at(const struct call *call, size_t offset) {
 }
 
 static smelt_status launch(const struct call *call, enum smelt__indexer_bwd_kernel number,
-                           int64_t blocks, const void *params) {
+                           int64_t blocks, int early, const void *params) {
     const struct smelt__launch launch = {
-        .blocks = {(uint32_t)blocks}, .entered = 1, .params = params};
+        .blocks = {(uint32_t)blocks}, .early = early, .entered = 1, .params = params};
     return smelt__kernel_launch(call->indexer->kernels.context, kernel_of(call->indexer, number),
                                 &launch, call->stream);
 }
 
-/* Each group's list of keys, with their gradients. In deterministic mode ascending: so each key of
- * a list has one entry. */
+/* 32-bit words from the bounds on that begin as zeros: bounds, and dk's sums. */
+static size_t zero_words(const struct call *call) {
+    const size_t sums = (size_t)call->args->rows * (size_t)call->indexer->dim;
+    return sums ? (call->layout.dk.sums - call->layout.bounds) / sizeof(float) + sums : 0;
+}
+
+/* Each group's list of keys, with their gradients; and the zeros. */
 static smelt_status launch_lists(const struct call *call) {
     const smelt_indexer_bwd *indexer = call->indexer;
     const smelt_indexer_bwd_args *args = call->args;
     const struct layout *layout = &call->layout;
-    const struct sparse_attn_bwd_lists_params params = {
-        .work =
-            {
-                .indices = args->indices.data,
-                .topk_length = args->topk_length.data,
-                .indices_token_stride = args->indices.strides[0],
-                .topk_length_token_stride = args->topk_length.strides[0],
-                .batches = 1,
-                .tokens = (int)args->tokens,
-                .rows = (int)args->rows,
-                .width = (int)args->width,
-                .query_capacity = (int)args->tokens,
-            },
+    const struct indexer_bwd_lists_params params = {
+        .indices = args->indices.data,
+        .topk_length = args->topk_length.data,
+        .grad = args->grad.data,
         .members = at(call, layout->members),
         .counts = at(call, layout->dk.counts),
+        .runs = indexer->group_tiles > 1 ? at(call, layout->runs) : NULL,
         .keys = at(call, layout->dk.keys),
+        .grads = at(call, layout->grads),
+        .zeros = at(call, layout->bounds),
+        .zero_vectors = (long long)(zero_words(call) / ZERO_WORDS),
+        .indices_token_stride = args->indices.strides[0],
+        .topk_length_token_stride = args->topk_length.strides[0],
+        .grad_token_stride = args->grad.strides[0],
+        .tokens = (int)args->tokens,
+        .rows = (int)args->rows,
+        .width = (int)args->width,
         .groups = (int)layout->dk.groups,
         .group_queries = indexer->group_queries,
         .key_stride = layout->dk.key_stride,
-        .topk = (int)args->width,
-        .ascending = indexer->deterministic || args->rows > ASCENDING_ROWS,
-        .slot_values = args->grad.data,
-        .list_values = at(call, layout->list_values),
-        .runs = indexer->group_tiles > 1 ? at(call, layout->runs) : NULL,
-        .slot_values_token_stride = args->grad.strides[0],
     };
-    const struct smelt__kernel *kernel = kernel_of(indexer, SMELT__INDEXER_BWD_GROUP);
-    return launch(call, SMELT__INDEXER_BWD_GROUP,
-                  smelt__blocks_for(kernel, layout->dk.groups, kernel->most_blocks), &params);
+    const struct smelt__kernel *kernel = kernel_of(indexer, SMELT__INDEXER_BWD_LISTS);
+    return launch(call, SMELT__INDEXER_BWD_LISTS,
+                  smelt__blocks_for(kernel, layout->dk.groups, kernel->most_blocks), 0, &params);
 }
 
 /* An addend's most bits such that those of all groups together have BOUND_BITS. */
@@ -342,7 +340,7 @@ static smelt_status launch_grains(const struct call *call) {
         .members = at(call, layout->members),
         .counts = at(call, layout->dk.counts),
         .keys = at(call, layout->dk.keys),
-        .grads = at(call, layout->list_values),
+        .grads = at(call, layout->grads),
         .reach = at(call, layout->reach),
         .tops = at(call, layout->tops),
         .bounds = at(call, layout->bounds),
@@ -360,11 +358,12 @@ static smelt_status launch_grains(const struct call *call) {
         .bits = unit_bits(groups),
     };
     const int64_t bounds = kernel_of(indexer, SMELT__INDEXER_BWD_BOUNDS)->resident_blocks;
-    smelt_status status = launch(call, SMELT__INDEXER_BWD_REACH, params.top_count, &params);
+    smelt_status status = launch(call, SMELT__INDEXER_BWD_REACH, params.top_count, 0, &params);
     if (status == SMELT_OK)
         status =
-            launch(call, SMELT__INDEXER_BWD_BOUNDS, groups < bounds ? groups : bounds, &params);
-    return status == SMELT_OK ? launch(call, SMELT__INDEXER_BWD_GRAINS, blocks, &params) : status;
+            launch(call, SMELT__INDEXER_BWD_BOUNDS, groups < bounds ? groups : bounds, 0, &params);
+    return status == SMELT_OK ? launch(call, SMELT__INDEXER_BWD_GRAINS, blocks, 0, &params)
+                              : status;
 }
 
 /* q, boxes of one query. */
@@ -412,7 +411,7 @@ static smelt_status fill_main(const struct call *call, struct indexer_bwd_main_p
         .counts = at(call, layout->dk.counts),
         .runs = call->indexer->group_tiles > 1 ? at(call, layout->runs) : NULL,
         .keys = at(call, layout->dk.keys),
-        .grads = at(call, layout->list_values),
+        .grads = at(call, layout->grads),
         .dq = args->dq.data,
         .dweights = args->dweights.data,
         .dk = at(call, layout->dk.sums),
@@ -431,7 +430,7 @@ static smelt_status fill_main(const struct call *call, struct indexer_bwd_main_p
     return call->indexer->tensor_maps ? make_map(call, &params->q_map) : SMELT_OK;
 }
 
-/* As smelt__key_grads_call has it. */
+/* As smelt__key_grads_call has it. Behind the lists it prepares itself while they are made. */
 static smelt_status launch_groups(const void *user, const struct smelt__key_grads_chunk *chunk) {
     const struct main_launch *main = user;
     const struct call *call = main->call;
@@ -442,7 +441,7 @@ static smelt_status launch_groups(const void *user, const struct smelt__key_grad
     params.groups = (int)chunk->groups;
     return launch(call, SMELT__INDEXER_BWD_MAIN,
                   smelt__blocks_for(kernel, chunk->groups, smelt__blocks_beside(kernel, left)),
-                  &params);
+                  !call->indexer->deterministic, &params);
 }
 
 static struct smelt__key_grads_call dk_of(const struct call *call) {
@@ -487,22 +486,19 @@ static smelt_status launch_finish(const struct call *call) {
 }
 
 static smelt_status launch_chain(const struct call *call) {
-    const struct layout *layout = &call->layout;
-    const size_t sums = (size_t)call->args->rows * (size_t)call->indexer->dim;
-    const size_t zeros = (layout->dk.sums - layout->bounds) / sizeof(float) + sums;
+    const size_t zeros = zero_words(call);
     smelt_status status = SMELT_OK;
-    if (sums > 0)
-        status = smelt__fill_async(call->indexer->kernels.context, at(call, layout->bounds), 0,
-                                   zeros, 1, call->stream);
     if (call->args->tokens > 0) {
-        if (status == SMELT_OK)
-            status = launch_lists(call);
+        status = launch_lists(call);
         if (status == SMELT_OK && call->indexer->deterministic)
             status = launch_grains(call);
         if (status == SMELT_OK)
             status = launch_main(call);
+    } else if (zeros > 0) {
+        status = smelt__fill_async(call->indexer->kernels.context, at(call, call->layout.bounds), 0,
+                                   zeros, 1, call->stream);
     }
-    return status == SMELT_OK && sums > 0 ? launch_finish(call) : status;
+    return status == SMELT_OK && zeros > 0 ? launch_finish(call) : status;
 }
 
 smelt_status smelt_indexer_bwd_backward(const smelt_indexer_bwd *indexer,

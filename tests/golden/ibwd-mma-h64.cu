@@ -28,6 +28,7 @@ enum {
     HEADS = 64,                     /* indexer heads */
     DIM = 128,                      /* width of a head and of a key, elements */
     DETERMINISTIC = 0,              /* 1: what is added to dk is rounded before */
+    DEPENDENT_LAUNCH = 1,           /* 1: may begin before the lists are complete */
     GROUP_QUERIES = 1,              /* queries of an item */
     STAGES = 2,                     /* key blocks in flight */
     BLOCK_KEYS = 64,                /* rows of k of one step of the main loop */
@@ -451,6 +452,20 @@ DEVICE void cp_async_wait_all(void) {
     asm volatile("cp.async.wait_all;" : : : "memory");
 }
 
+#line 2 "templates/ptx/grid.cuh"
+
+/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
+ * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
+ * did not ask for it. */
+DEVICE void grid_launch_dependents(void) {
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+}
+
+/* Waits until the kernels before this one in the stream are complete and their results visible. */
+DEVICE void grid_wait(void) {
+    asm volatile("griddepcontrol.wait;" : : : "memory");
+}
+
 #line 1 "templates/common/tensor_map.h"
 /*
  * The description of a tensor in global memory and of the box that one tensor copy moves, written
@@ -481,7 +496,7 @@ typedef char tensor_map_is_aligned[sizeof(struct tensor_map_alignment) == 192 ? 
  * elements. See include/smelt/indexer_bwd.h for what the tensors hold.
  *
  * A group is GROUP_QUERIES queries that share a list of keys; a key is a row of k. What belongs to
- * groups was made by the kernel ahead of this one (sparse_attn_bwd_lists), in the caller's
+ * groups was made by the kernel ahead of this one (indexer_bwd_lists), in the caller's
  * workspace.
  */
 struct indexer_bwd_main_params {
@@ -518,7 +533,7 @@ struct indexer_bwd_main_params {
     int key_stride;  /* a multiple of 64 */
 };
 
-#line 13 "templates/indexer_bwd_main.mma.cu"
+#line 14 "templates/indexer_bwd_main.mma.cu"
 /*
  * The lightning indexer's backward pass with mma.sync: dq, dweights, and what dk's sums are made
  * of. Mathematics and shapes: include/smelt/indexer_bwd.h; what the kernel ahead of it left:
@@ -716,9 +731,9 @@ DEVICE void begin_item(const struct indexer_bwd_main_params *params) {
 /* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
  * come so far. The item's rows land with the first. */
 DEVICE void wait_for_block(void) {
-#line 211 "templates/indexer_bwd_main.mma.cu"
+#line 212 "templates/indexer_bwd_main.mma.cu"
     cp_async_wait_0();
-#line 213 "templates/indexer_bwd_main.mma.cu"
+#line 214 "templates/indexer_bwd_main.mma.cu"
     __syncthreads();
 }
 
@@ -977,6 +992,9 @@ DEVICE void clear_item(const struct indexer_bwd_main_params *params) {
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_bwd_main_params params) {
     const u32 items = (u32)params.groups;
+    if (DEPENDENT_LAUNCH) {
+        grid_wait();
+    }
 #pragma unroll 1
     for (u32 turn = blockIdx.x; turn < items; turn += gridDim.x) {
         describe_item(&params, items - 1 - turn);

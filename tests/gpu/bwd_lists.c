@@ -37,9 +37,6 @@ enum fill {
 };
 enum list { ALL_QUERIES, LISTED, COUNTED, RANGED, BUCKETED, LISTS };
 
-/* What comes along with keys: each slot's value; and lists have parts. */
-enum carry { NOTHING, VALUES, PARTS, CARRIES };
-
 /* One problem. */
 struct shape {
     const char *name;
@@ -50,69 +47,49 @@ struct shape {
     int lengths; /* 1: topk_length is given */
     enum fill fill;
     enum list list;
-    enum carry carry;
 };
 
 /* Listed cases: real use and the edges. */
 static const struct shape shapes[] = {
-    {"one slot", 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, ANY, ALL_QUERIES, NOTHING},
-    {"slot order", 1, 20, 5000, 700, 700, 1, 0, 0, 0, 0, DISTINCT, ALL_QUERIES, NOTHING},
-    {"slot order, all valid", 1, 9, 9000, 2048, 2048, 1, 0, 0, 0, 0, NEIGHBOURS, ALL_QUERIES,
-     NOTHING},
-    {"slot order, cut", 2, 9, 5000, 700, 200, 1, 0, 1, 3, 0, DISTINCT, LISTED, NOTHING},
-    {"ascending", 1, 9, 5000, 700, 700, 1, 1, 0, 0, 0, DISTINCT, ALL_QUERIES, NOTHING},
-    {"ascending, cut", 1, 9, 5000, 700, 200, 1, 1, 0, 0, 0, ANY, ALL_QUERIES, NOTHING},
-    {"ascending, unaligned", 2, 9, 300, 97, 97, 1, 1, 3, 2, 1, ANY, LISTED, NOTHING},
-    {"ascending, one row", 1, 3, 300, 300, 300, 1, 1, 0, 0, 0, ONE, ALL_QUERIES, NOTHING},
-    {"ascending, two windows", 1, 3, 400000, 700, 700, 1, 1, 0, 0, 0, ANY, ALL_QUERIES, NOTHING},
-    {"ascending, no map", 1, 3, 7000000, 700, 700, 1, 1, 0, 0, 0, ANY, ALL_QUERIES, NOTHING},
-    {"pairs", 1, 33, 500, 200, 200, 2, 0, 0, 0, 0, DISTINCT, ALL_QUERIES, NOTHING},
-    {"fours", 1, 30, 500, 200, 100, 4, 0, 1, 0, 1, ANY, LISTED, NOTHING},
-    {"eights", 1, 60, 2000, 500, 500, 8, 0, 0, 0, 0, NEIGHBOURS, ALL_QUERIES, NOTHING},
-    {"eights, dense", 1, 20, 256, 256, 256, 8, 0, 0, 0, 0, NEIGHBOURS, ALL_QUERIES, NOTHING},
-    {"eights across batches", 3, 5, 300, 100, 100, 8, 0, 0, 0, 0, ANY, ALL_QUERIES, NOTHING},
-    {"eights, few rows", 1, 20, 300, 100, 100, 8, 0, 0, 0, 0, FEW, ALL_QUERIES, NOTHING},
-    {"eights, one row", 1, 9, 300, 200, 200, 8, 0, 0, 0, 0, ONE, COUNTED, NOTHING},
-    {"eights, windows", 2, 5, 110000, 300, 300, 8, 0, 0, 0, 0, FEW, ALL_QUERIES, NOTHING},
-    {"eights, no map", 2, 7, 800000, 300, 200, 8, 0, 0, 0, 0, FEW, LISTED, NOTHING},
-    {"pairs, no map", 1, 5, INT_MAX, 100, 100, 2, 0, 0, 0, 0, DISTINCT, ALL_QUERIES, NOTHING},
-    {"nothing valid", 1, 20, 100, 64, 64, 4, 0, 0, 0, 0, NONE, ALL_QUERIES, NOTHING},
-    {"no rows", 1, 20, 0, 33, 33, 2, 0, 0, 0, 0, ANY, ALL_QUERIES, NOTHING},
-    {"causal", 1, 70, 70, 64, 64, 4, 0, 0, 0, 0, CAUSAL, RANGED, NOTHING},
-    {"buckets", 1, 70, 500, 300, 128, 2, 0, 2, 1, 0, CAUSAL, BUCKETED, NOTHING},
-    {"buckets of one", 1, 70, 500, 300, 128, 1, 0, 2, 1, 0, CAUSAL, BUCKETED, NOTHING},
-    {"values, slot order", 1, 20, 5000, 700, 700, 1, 0, 1, 3, 1, DISTINCT, ALL_QUERIES, VALUES},
-    {"values, all valid", 1, 9, 9000, 1024, 1024, 1, 0, 0, 0, 0, NEIGHBOURS, ALL_QUERIES, VALUES},
-    {"values, ascending", 1, 9, 300, 200, 200, 1, 1, 0, 0, 0, DISTINCT, ALL_QUERIES, VALUES},
-    {"values, one row", 1, 9, 300, 100, 100, 1, 1, 0, 0, 0, ONE, ALL_QUERIES, VALUES},
-    {"values, fours", 1, 30, 500, 200, 200, 4, 0, 2, 1, 1, DISTINCT, ALL_QUERIES, VALUES},
-    {"values, eights, few rows", 1, 20, 300, 100, 100, 8, 0, 0, 0, 0, FEW, ALL_QUERIES, VALUES},
-    {"values, windows", 1, 5, 210000, 300, 300, 2, 0, 0, 0, 0, DISTINCT, ALL_QUERIES, VALUES},
-    {"values, more than shared memory holds", 1, 2, 16100, 16001, 16001, 1, 1, 0, 0, 0, DISTINCT,
-     ALL_QUERIES, VALUES},
-    {"parts", 1, 31, 500, 200, 200, 2, 0, 0, 0, 0, DISTINCT, ALL_QUERIES, PARTS},
-    {"parts, neighbours", 1, 31, 2000, 300, 300, 4, 0, 1, 2, 0, NEIGHBOURS, ALL_QUERIES, PARTS},
-    {"parts, few rows", 1, 20, 300, 100, 100, 8, 0, 0, 0, 1, FEW, ALL_QUERIES, PARTS},
-    {"parts, windows", 1, 7, 110000, 300, 300, 4, 0, 0, 0, 0, ANY, ALL_QUERIES, PARTS},
-    {"parts, nothing valid", 1, 9, 100, 64, 64, 2, 0, 0, 0, 0, NONE, ALL_QUERIES, PARTS},
+    {"one slot", 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, ANY, ALL_QUERIES},
+    {"slot order", 1, 20, 5000, 700, 700, 1, 0, 0, 0, 0, DISTINCT, ALL_QUERIES},
+    {"slot order, all valid", 1, 9, 9000, 2048, 2048, 1, 0, 0, 0, 0, NEIGHBOURS, ALL_QUERIES},
+    {"slot order, cut", 2, 9, 5000, 700, 200, 1, 0, 1, 3, 0, DISTINCT, LISTED},
+    {"ascending", 1, 9, 5000, 700, 700, 1, 1, 0, 0, 0, DISTINCT, ALL_QUERIES},
+    {"ascending, cut", 1, 9, 5000, 700, 200, 1, 1, 0, 0, 0, ANY, ALL_QUERIES},
+    {"ascending, unaligned", 2, 9, 300, 97, 97, 1, 1, 3, 2, 1, ANY, LISTED},
+    {"ascending, one row", 1, 3, 300, 300, 300, 1, 1, 0, 0, 0, ONE, ALL_QUERIES},
+    {"ascending, two windows", 1, 3, 400000, 700, 700, 1, 1, 0, 0, 0, ANY, ALL_QUERIES},
+    {"ascending, no map", 1, 3, 7000000, 700, 700, 1, 1, 0, 0, 0, ANY, ALL_QUERIES},
+    {"pairs", 1, 33, 500, 200, 200, 2, 0, 0, 0, 0, DISTINCT, ALL_QUERIES},
+    {"fours", 1, 30, 500, 200, 100, 4, 0, 1, 0, 1, ANY, LISTED},
+    {"eights", 1, 60, 2000, 500, 500, 8, 0, 0, 0, 0, NEIGHBOURS, ALL_QUERIES},
+    {"eights, dense", 1, 20, 256, 256, 256, 8, 0, 0, 0, 0, NEIGHBOURS, ALL_QUERIES},
+    {"eights across batches", 3, 5, 300, 100, 100, 8, 0, 0, 0, 0, ANY, ALL_QUERIES},
+    {"eights, few rows", 1, 20, 300, 100, 100, 8, 0, 0, 0, 0, FEW, ALL_QUERIES},
+    {"eights, one row", 1, 9, 300, 200, 200, 8, 0, 0, 0, 0, ONE, COUNTED},
+    {"eights, windows", 2, 5, 110000, 300, 300, 8, 0, 0, 0, 0, FEW, ALL_QUERIES},
+    {"eights, no map", 2, 7, 800000, 300, 200, 8, 0, 0, 0, 0, FEW, LISTED},
+    {"pairs, no map", 1, 5, INT_MAX, 100, 100, 2, 0, 0, 0, 0, DISTINCT, ALL_QUERIES},
+    {"nothing valid", 1, 20, 100, 64, 64, 4, 0, 0, 0, 0, NONE, ALL_QUERIES},
+    {"no rows", 1, 20, 0, 33, 33, 2, 0, 0, 0, 0, ANY, ALL_QUERIES},
+    {"causal", 1, 70, 70, 64, 64, 4, 0, 0, 0, 0, CAUSAL, RANGED},
+    {"buckets", 1, 70, 500, 300, 128, 2, 0, 2, 1, 0, CAUSAL, BUCKETED},
+    {"buckets of one", 1, 70, 500, 300, 128, 1, 0, 2, 1, 0, CAUSAL, BUCKETED},
 };
 
 /* On the emulator alone, whose memory exists when touched: rows of every array lie FAR apart. */
 static const struct shape far_shapes[] = {
-    {"far, slot order", 2, 3, 500, 150, 150, 1, 0, 0, 0, 0, DISTINCT, ALL_QUERIES, VALUES},
-    {"far, ascending", 2, 3, 500, 150, 100, 1, 1, 0, 0, 0, ANY, ALL_QUERIES, NOTHING},
-    {"far, fours", 1, 17, 300, 70, 70, 4, 0, 0, 0, 0, FEW, ALL_QUERIES, NOTHING},
-    {"far, values of pairs", 1, 9, 300, 70, 70, 2, 0, 0, 0, 0, ANY, ALL_QUERIES, VALUES},
+    {"far, ascending", 2, 3, 500, 150, 100, 1, 1, 0, 0, 0, ANY, ALL_QUERIES},
+    {"far, fours", 1, 17, 300, 70, 70, 4, 0, 0, 0, 0, FEW, ALL_QUERIES},
 };
 
 /* Beyond the emulator's patience. */
 static const struct shape large_shapes[] = {
-    {"8192 queries", 1, 8192, 8192, 2048, 2048, 1, 0, 0, 0, 0, DISTINCT, ALL_QUERIES, NOTHING},
-    {"8192 queries, ascending", 1, 8192, 32768, 2048, 2048, 1, 1, 0, 0, 0, ANY, ALL_QUERIES,
-     NOTHING},
-    {"8192 queries in eights", 1, 8192, 32768, 2048, 2048, 8, 0, 0, 0, 0, ANY, ALL_QUERIES,
-     NOTHING},
-    {"a long row", 1, 3, 3000000, 1000000, 1000000, 2, 0, 1, 1, 0, ANY, ALL_QUERIES, NOTHING},
+    {"8192 queries", 1, 8192, 8192, 2048, 2048, 1, 0, 0, 0, 0, DISTINCT, ALL_QUERIES},
+    {"8192 queries, ascending", 1, 8192, 32768, 2048, 2048, 1, 1, 0, 0, 0, ANY, ALL_QUERIES},
+    {"8192 queries in eights", 1, 8192, 32768, 2048, 2048, 8, 0, 0, 0, 0, ANY, ALL_QUERIES},
+    {"a long row", 1, 3, 3000000, 1000000, 1000000, 2, 0, 1, 1, 0, ANY, ALL_QUERIES},
 };
 
 /* A problem's arrays on the host, and the kernel's arguments with pointers to them and to the
@@ -232,31 +209,6 @@ static int64_t list_slots(const struct problem *problem) {
     return (int64_t)problem->host.groups * problem->host.key_stride;
 }
 
-/* What is carried of each list. */
-static int64_t value_slots(const struct problem *problem) {
-    return list_slots(problem) * problem->host.group_queries;
-}
-
-/* A value of each slot. */
-static void fill_values(struct random *random, struct problem *problem) {
-    const struct shape *shape = problem->shape;
-    struct sparse_attn_bwd_lists_params *host = &problem->host;
-    const int64_t queries = (int64_t)shape->batches * shape->tokens, stride = shape->width + 1;
-    if (shape->carry == NOTHING)
-        return;
-    float *values = take((size_t)(queries * stride) * sizeof *values);
-    for (int64_t i = 0; i < queries * stride; i++)
-        values[i] = (float)(1 + random_below(random, 1000)) / 7.0F;
-    host->slot_values = values;
-    host->slot_values_token_stride = stride;
-    host->list_values = take((size_t)value_slots(problem) * sizeof *host->list_values);
-    memset(host->list_values, POISON, (size_t)value_slots(problem) * sizeof *host->list_values);
-    if (shape->carry == PARTS) {
-        host->runs = take(2 * (size_t)host->groups * sizeof *host->runs);
-        memset(host->runs, 0, 2 * (size_t)host->groups * sizeof *host->runs);
-    }
-}
-
 static void make_problem(struct random *random, const struct shape *shape,
                          struct problem *problem) {
     memset(problem, 0, sizeof *problem);
@@ -289,7 +241,6 @@ static void make_problem(struct random *random, const struct shape *shape,
     host->masks = take((size_t)list_slots(problem));
     memset(host->keys, POISON, (size_t)list_slots(problem) * sizeof(int));
     memset(host->masks, POISON, (size_t)list_slots(problem));
-    fill_values(random, problem);
 }
 
 static void free_problem(struct test *test, struct problem *problem) {
@@ -304,10 +255,7 @@ static void free_problem(struct test *test, struct problem *problem) {
                           problem->host.members,
                           problem->host.counts,
                           problem->host.keys,
-                          problem->host.masks,
-                          problem->host.slot_values,
-                          problem->host.list_values,
-                          problem->host.runs};
+                          problem->host.masks};
     for (size_t i = 0; i < sizeof host / sizeof *host; i++)
         free((void *)(uintptr_t)host[i]);
     for (int i = 0; i < problem->memories; i++)
@@ -334,10 +282,10 @@ static struct rows rows_of(const struct problem *problem, int64_t count, int64_t
     return (struct rows){count, length, host_stride, problem->far ? FAR : host_stride, bytes};
 }
 
-/* Of each list, or of each member of each list. */
-static struct rows list_rows(const struct problem *problem, int members, size_t bytes) {
+/* Of each list. */
+static struct rows list_rows(const struct problem *problem, size_t bytes) {
     const int stride = problem->host.key_stride;
-    return rows_of(problem, (int64_t)problem->host.groups * members, stride, stride, bytes);
+    return rows_of(problem, problem->host.groups, stride, stride, bytes);
 }
 
 static char *row_at(const void *array, int64_t row, int64_t stride, size_t bytes) {
@@ -381,15 +329,9 @@ static void place_problem(struct test *test, struct problem *problem) {
     COPY(last_range, 2);
     COPY(members, (int64_t)host->groups * host->group_queries);
     COPY(counts, host->groups);
-    COPY(runs, 2 * (int64_t)host->groups);
 #undef COPY
-    device->keys = copy_rows(test, problem, "keys", host->keys, list_rows(problem, 1, sizeof(int)));
-    device->masks = copy_rows(test, problem, "masks", host->masks, list_rows(problem, 1, 1));
-    device->list_values = copy_rows(test, problem, "list_values", host->list_values,
-                                    list_rows(problem, host->group_queries, sizeof(float)));
-    device->slot_values = copy_rows(
-        test, problem, "slot_values", host->slot_values,
-        rows_of(problem, queries, shape->width, host->slot_values_token_stride, sizeof(float)));
+    device->keys = copy_rows(test, problem, "keys", host->keys, list_rows(problem, sizeof(int)));
+    device->masks = copy_rows(test, problem, "masks", host->masks, list_rows(problem, 1));
     const int *const indices =
         problem->far ? copy_rows(test, problem, "indices", host->work.indices,
                                  rows_of(problem, queries, shape->width,
@@ -399,7 +341,7 @@ static void place_problem(struct test *test, struct problem *problem) {
     device->work.indices = indices + shape->past;
     if (problem->far) {
         device->key_stride = FAR;
-        device->slot_values_token_stride = device->work.indices_token_stride = FAR;
+        device->work.indices_token_stride = FAR;
         device->work.indices_batch_stride = (int64_t)shape->tokens * FAR;
     }
     if (smelt__emulator() && shape->past)
@@ -422,10 +364,8 @@ static int run_kernel(struct test *test, const struct problem *problem, uint32_t
     return works(smelt_device_fill(test->context, params->counts, POISON,
                                    (size_t)params->groups * sizeof(int)),
                  "fill") &&
-           poison(test, params->keys, list_rows(problem, 1, sizeof(int))) &&
-           poison(test, params->masks, list_rows(problem, 1, 1)) &&
-           poison(test, params->list_values,
-                  list_rows(problem, params->group_queries, sizeof(float))) &&
+           poison(test, params->keys, list_rows(problem, sizeof(int))) &&
+           poison(test, params->masks, list_rows(problem, 1)) &&
            works(smelt_stream_synchronize(test->context, NULL), "synchronize") &&
            works(smelt__kernel_launch(test->context, test->group, &launch, NULL), "launch") &&
            works(smelt_stream_synchronize(test->context, NULL), "synchronize");
@@ -465,13 +405,8 @@ static int judge(struct test *test, const struct problem *problem) {
     return same(test, "members", device->members, host->members,
                 (int64_t)host->groups * host->group_queries, sizeof(int)) &&
            same(test, "counts", device->counts, host->counts, host->groups, sizeof(int)) &&
-           same_rows(test, "keys", device->keys, host->keys, list_rows(problem, 1, sizeof(int))) &&
-           same_rows(test, "masks", device->masks, host->masks, list_rows(problem, 1, 1)) &&
-           (!host->list_values ||
-            same_rows(test, "values", device->list_values, host->list_values,
-                      list_rows(problem, host->group_queries, sizeof(float)))) &&
-           (!host->runs ||
-            same(test, "runs", device->runs, host->runs, 2 * (int64_t)host->groups, sizeof(int)));
+           same_rows(test, "keys", device->keys, host->keys, list_rows(problem, sizeof(int))) &&
+           same_rows(test, "masks", device->masks, host->masks, list_rows(problem, 1));
 }
 
 /* ---- cases ----------------------------------------------------------------------------------- */
@@ -497,33 +432,30 @@ static void check(struct test *test, const struct shape *shape, int far) {
     test->failures += !good;
     if (!good)
         printf("FAILED %s on %s: %d x %d queries, %d rows, width %d + %d, topk %d, %d queries a "
-               "group, ascending %d, past %d, lengths %d, fill %d, list %d, carry %d; random state "
+               "group, ascending %d, past %d, lengths %d, fill %d, list %d; random state "
                "%llu\n",
                shape->name, arch, shape->batches, shape->tokens, shape->rows, shape->width,
                shape->padding, shape->topk, shape->group_queries, shape->ascending, shape->past,
-               shape->lengths, (int)shape->fill, (int)shape->list, (int)shape->carry,
-               (unsigned long long)seed);
+               shape->lengths, (int)shape->fill, (int)shape->list, (unsigned long long)seed);
     free_problem(test, &problem);
 }
 
 static struct shape draw_shape(struct random *random) {
     const int large = smelt__emulator() == NULL;
     const int width = 1 + random_below(random, random_below(random, 2) ? 40 : 600);
-    const int carry = random_below(random, CARRIES), group = 1 << random_below(random, 4);
     return (struct shape){.name = "a random shape",
-                          .batches = carry == PARTS ? 1 : 1 + random_below(random, 3),
+                          .batches = 1 + random_below(random, 3),
                           .tokens = 1 + random_below(random, large ? 5000 : 30),
                           .rows = random_below(random, random_below(random, 2) ? 100 : 60000),
                           .width = width,
                           .topk = random_below(random, 2) ? width : 1 + random_below(random, width),
-                          .group_queries = group,
+                          .group_queries = 1 << random_below(random, 4),
                           .ascending = random_below(random, 2),
                           .past = random_below(random, 4),
                           .padding = random_below(random, 2) ? random_below(random, 9) : 0,
                           .lengths = random_below(random, 2),
                           .fill = (enum fill)random_below(random, FILLS),
-                          .list = carry ? ALL_QUERIES : (enum list)random_below(random, LISTS),
-                          .carry = carry == PARTS && group == 1 ? VALUES : (enum carry)carry};
+                          .list = (enum list)random_below(random, LISTS)};
 }
 
 /* Rows that the kernel's maps hold, of a member, all windows together. */

@@ -61,25 +61,13 @@ static int read_row(const struct sparse_attn_bwd_lists_params *params, int query
     return count;
 }
 
-/* Whether lists are made by maps, at whose end nothing is named again. */
-static int is_united(const struct sparse_attn_bwd_lists_params *params, long long most_rows) {
-    const int maps = params->slot_values || params->work.rows <= most_rows;
-    return maps && (params->group_queries > 1 || params->ascending);
-}
-
 /* Puts entries behind the list's end. */
 static void append(const struct sparse_attn_bwd_lists_params *params, int group, int key,
                    int mask) {
     const long long place = (long long)group * params->key_stride + params->counts[group]++;
     params->keys[place] = key;
-    if (params->group_queries > 1 && !params->slot_values)
+    if (params->group_queries > 1)
         params->masks[place] = (unsigned char)mask;
-}
-
-/* Of which part of a list a key is, by the members that have it: 0 to 2. */
-static int part_of(const struct sparse_attn_bwd_lists_params *params, int mask) {
-    const int half = params->group_queries / 2, first = mask & ((1 << half) - 1);
-    return !params->runs ? 0 : !(mask >> half) ? 0 : first ? 1 : 2;
 }
 
 /* Sorted entries into keys that appear once; and then those named again. */
@@ -87,64 +75,22 @@ static void unite(const struct sparse_attn_bwd_lists_params *params, int group, 
                   int count) {
     for (int i = 1; i < count; i++)
         named[i].again = named[i].key == named[i - 1].key && named[i].member == named[i - 1].member;
-    for (int part = 0; part < (params->runs ? 3 : 1); part++) {
-        if (part > 0)
-            params->runs[2 * (long long)group + part - 1] = params->counts[group];
-        for (int i = 0; i < count;) {
-            const int key = named[i].key;
-            int mask = 0;
-            for (; i < count && named[i].key == key; i++)
-                mask |= 1 << named[i].member;
-            if (part_of(params, mask) == part)
-                append(params, group, key, mask);
-        }
+    for (int i = 0; i < count;) {
+        const int key = named[i].key;
+        int mask = 0;
+        for (; i < count && named[i].key == key; i++)
+            mask |= 1 << named[i].member;
+        append(params, group, key, mask);
     }
-    for (int i = 0; i < count && !params->slot_values; i++)
+    for (int i = 0; i < count; i++)
         if (named[i].again)
             append(params, group, named[i].key, 1 << named[i].member);
 }
 
-/* The values of a group's members: of each slot to its key's entry, or in slot order to its own.
- * `places`: [keys], scratch. */
-static void carry_values(const struct sparse_attn_bwd_lists_params *params, int group, int united,
-                         int *places) {
-    const long long list = (long long)group * params->key_stride;
-    const int end = (params->counts[group] + LIST_STEP - 1) / LIST_STEP * LIST_STEP;
-    for (int i = 0; i < params->counts[group] && united; i++)
-        places[params->keys[list + i]] = i;
-    for (int member = 0; member < params->group_queries; member++) {
-        const long long item = (long long)group * params->group_queries + member;
-        float *const values = params->list_values + item * params->key_stride;
-        const int query = params->members[item];
-        int count = 0;
-        for (int i = 0; i < end; i++)
-            values[i] = 0.0F;
-        if (query < 0)
-            continue;
-        const struct work_params *work = &params->work;
-        const int batch = query / work->tokens, token = query % work->tokens;
-        const int *row =
-            work->indices + batch * work->indices_batch_stride + token * work->indices_token_stride;
-        const int length = work->topk_length
-                               ? work->topk_length[batch * work->topk_length_batch_stride +
-                                                   token * work->topk_length_token_stride]
-                               : work->width;
-        for (int i = 0; i < work->width && i < length && count < params->topk; i++) {
-            if (row[i] < 0 || row[i] >= work->rows)
-                continue;
-            values[united ? places[batch * work->rows + row[i]] : count] +=
-                params->slot_values[query * params->slot_values_token_stride + i];
-            count++;
-        }
-    }
-}
-
 void reference_lists(const struct sparse_attn_bwd_lists_params *params, long long most_rows) {
-    const long long keys = (long long)params->work.batches * params->work.rows;
-    int *places = take((size_t)(params->slot_values ? keys + 1 : 1) * sizeof *places);
     struct named *named = take((size_t)params->key_stride * sizeof *named);
     const int members = params->group_queries;
-    const int united = is_united(params, most_rows);
+    const int maps = params->work.rows <= most_rows;
     for (int group = 0; group < params->groups; group++) {
         int count = 0;
         for (int i = 0; i < members; i++) {
@@ -155,9 +101,9 @@ void reference_lists(const struct sparse_attn_bwd_lists_params *params, long lon
                 count += read_row(params, query, entry, i, named + count);
         }
         params->counts[group] = 0;
-        if (members > 1 || united)
+        if (members > 1 || (params->ascending && maps))
             qsort(named, (size_t)count, sizeof *named, by_key);
-        if (united) {
+        if (maps && (members > 1 || params->ascending)) {
             unite(params, group, named, count);
         } else {
             for (int i = 0; i < count; i++)
@@ -166,14 +112,11 @@ void reference_lists(const struct sparse_attn_bwd_lists_params *params, long lon
         for (int i = params->counts[group]; i % LIST_STEP; i++) {
             const long long place = (long long)group * params->key_stride + i;
             params->keys[place] = -1;
-            if (members > 1 && !params->slot_values)
+            if (members > 1)
                 params->masks[place] = 0;
         }
-        if (params->slot_values)
-            carry_values(params, group, united, places);
     }
     free(named);
-    free(places);
 }
 
 /* ---- lists by keys --------------------------------------------------------------------------- */

@@ -48,11 +48,11 @@ static void specs(void **state) {
 /* The launches' order; what finds grains is there in deterministic mode alone. */
 static void expansions(void **state) {
     (void)state;
-    static const char *const plain[] = {"sparse_attn_bwd_lists", "indexer_bwd_main",
+    static const char *const plain[] = {"indexer_bwd_lists", "indexer_bwd_main",
                                         "sparse_attn_bwd_finish"};
-    static const char *const exact[] = {"sparse_attn_bwd_lists", "indexer_bwd_grains",
-                                        "indexer_bwd_grains",    "indexer_bwd_grains",
-                                        "indexer_bwd_main",      "sparse_attn_bwd_finish"};
+    static const char *const exact[] = {"indexer_bwd_lists",  "indexer_bwd_grains",
+                                        "indexer_bwd_grains", "indexer_bwd_grains",
+                                        "indexer_bwd_main",   "sparse_attn_bwd_finish"};
     for (int deterministic = 0; deterministic < 2; deterministic++) {
         struct smelt__expansion expansion;
         struct smelt__message message;

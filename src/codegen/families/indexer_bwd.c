@@ -1,10 +1,10 @@
 /*
- * The operator indexer_bwd: gradients of the lightning indexer's inputs (docs/operators.md). Its
- * kernels are those of sparse_attn's backward pass, but for the main one.
+ * The operator indexer_bwd: gradients of the lightning indexer's inputs (docs/operators.md).
  */
 #include "codegen/families/indexer_bwd.h"
 
 #include "codegen/families/indexer_bwd_grains.h"
+#include "codegen/families/indexer_bwd_lists.h"
 #include "codegen/families/indexer_bwd_main.h"
 #include "codegen/families/indexer_keys.h"
 #include "codegen/families/sparse_attn_bwd.h"
@@ -17,7 +17,7 @@ static const struct smelt__member members[] = {
 };
 
 static const struct smelt__family *const kernels[] = {
-    &smelt__sparse_attn_bwd_lists,
+    &smelt__indexer_bwd_lists,
     &smelt__indexer_bwd_grains,
     &smelt__indexer_bwd_main,
     &smelt__sparse_attn_bwd_finish,
@@ -34,8 +34,7 @@ static const struct smelt__key keys[] = {
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
     const int grains = smelt__spec_get(spec, "deterministic") ? SMELT__GRAINS_PASSES : 0;
-    smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__sparse_attn_bwd_lists, pass),
-                    "pass", SMELT__BWD_LISTS_GROUP);
+    smelt__expansion_add_other(expansion, &smelt__indexer_bwd_lists, pass);
     for (int i = 0; i < grains; i++)
         smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__indexer_bwd_grains, pass),
                         "pass", i);

@@ -10,7 +10,7 @@
 #include "codegen/spec/keys.h"
 
 enum {
-    MEMBER_BYTES = 24,
+    MEMBER_BYTES = 16,
     LIST_STEP = 64, /* the main kernel reads lists in steps of so many keys */
     /* Group. Four blocks of 256 threads keep the memory busy while some wait at barriers, and so
      * large a map leaves room for them: 393216 rows of a member, 49152 of each of 8. */

@@ -3,6 +3,8 @@ in whatever order thread blocks run."""
 
 from configurations import Check
 
+FILES = ("templates/indexer_bwd_grains",)
+
 
 def check(name, keys, which, options, **more):
     return Check(name, f"indexer_bwd:{keys},deterministic=1,variant=mma", f"indexer_bwd_grains:pass={which}",

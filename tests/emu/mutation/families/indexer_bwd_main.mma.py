@@ -8,7 +8,7 @@ from configurations import Check
 FILES = ("templates/indexer_bwd_main.mma.cu", "templates/common/fragments.cuh",
          "templates/common/key_units.cuh", "templates/common/grain.cuh")
 
-SAMPLE = 40
+SAMPLE = 100
 
 
 def check(name, keys, options, knobs="", **more):

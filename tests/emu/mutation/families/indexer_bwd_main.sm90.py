@@ -8,7 +8,7 @@ from configurations import Check
 FILES = ("templates/indexer_bwd_main.sm90.cu",)
 
 # All of them take about an hour of two cores.
-SAMPLE = 40
+SAMPLE = 100
 
 
 def check(name, keys, options, knobs="", **more):

@@ -1,0 +1,62 @@
+/*
+ * The kernel family indexer_bwd_lists: each group's list of keys, with their gradients, ahead of
+ * the indexer's backward pass. Nothing of an operator is compiled in, so that all of them share it.
+ */
+#include "codegen/families/indexer_bwd_lists.h"
+
+#include <stdio.h>
+
+#include "codegen/plan/limits.h"
+
+enum {
+    THREADS = 256,
+    BLOCKS = 4, /* of a multiprocessor: some work while others wait at barriers */
+    LOADS = 4,
+    LIST_STEP = 64, /* the main kernel reads lists in steps of so many keys */
+    /* 32768 rows of one query or two, 14880 of eight: 8192, the usual table, in one window. */
+    MAP_BYTES = 20 * 1024,
+    ENTRIES = 8 * 1024 /* all that eight queries may have of such a table */
+};
+
+/* Blocks that a multiprocessor's shared memory has room for. */
+static int resident_blocks(const struct smelt__arch *arch, int bytes) {
+    const int room = arch->shared_per_multiprocessor / (bytes + arch->shared_reserved);
+    return room < BLOCKS ? room : BLOCKS;
+}
+
+static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                      struct smelt__plan *plan, struct smelt__message *message) {
+    const int counts = THREADS / 32 * 8;
+    (void)spec, (void)message; /* every architecture has it */
+    plan->variant = "lists";
+    plan->template_name = "indexer_bwd_lists.cu";
+    plan->item = "group";
+    plan->blocks_per_item = 1;
+    plan->persistent = 1;
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_bwd_lists");
+    smelt__plan_set_threads(plan, THREADS, resident_blocks(arch, MAP_BYTES + ENTRIES * 4 + counts));
+    smelt__plan_add(plan, "DEPENDENT_LAUNCH", arch->dependent_launch, SMELT__DERIVED,
+                    "1: the main kernel may begin before it has ended");
+    smelt__plan_add(plan, "LOADS", LOADS, SMELT__DERIVED, "that a thread has under way");
+    smelt__plan_add(plan, "LIST_STEP", LIST_STEP, SMELT__DERIVED,
+                    "lists are padded to a multiple of it");
+    smelt__plan_add(plan, "MAP_BYTES", MAP_BYTES, SMELT__DERIVED, "of the map");
+    smelt__plan_add(plan, "ENTRIES", ENTRIES, SMELT__DERIVED,
+                    "of a list that are put together at a time");
+    smelt__plan_add_region(plan, "MAP_OFFSET", MAP_BYTES, 16,
+                           "a bit for each row and member, and where keys stand");
+    smelt__plan_add_region(plan, "ENTRIES_OFFSET", ENTRIES * 4, 16, "entries of a list");
+    smelt__plan_add_region(plan, "COUNTS_OFFSET", counts, 8, "keys of each warp's words");
+    return 0;
+}
+
+static const struct smelt__variant variants[] = {
+    {"lists", plan_lists, NULL},
+    {NULL, NULL, NULL},
+};
+
+const struct smelt__family smelt__indexer_bwd_lists = {
+    .schema = {.name = "indexer_bwd_lists"},
+    .summary = "lists of keys, with their gradients, for the indexer's backward pass",
+    .variants = variants,
+};
