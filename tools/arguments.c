@@ -80,8 +80,8 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
         PROBLEM_OPTION("data", "KIND", "scores to select from: gaussian, equal, levels, ..."),
     [TOOL_WINDOWS] = PROBLEM_OPTION("windows", "KIND", "of these: whole, causal, random"),
     [TOOL_VALUES] = PROBLEM_OPTION("values", NULL, "ask for the selected values too"),
-    [TOOL_SCORES] = PROBLEM_OPTION("scores", "KIND",
-                                   "of indexer_loss against its target: far-off, trained, odd"),
+    [TOOL_SCORES] = PROBLEM_OPTION(
+        "scores", "KIND", "of indexer_loss against its target: far-off, trained, odd, certain"),
     [TOOL_WEIGHTED] = PROBLEM_OPTION("weighted", NULL, "give weights and grad_loss too"),
     [TOOL_OUTPUTS] = PROBLEM_OPTION("outputs", "KIND", "of indexer_loss: grad, losses, loss"),
     [TOOL_SAMPLE] =

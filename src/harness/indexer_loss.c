@@ -37,10 +37,11 @@ enum scores {
     FAR_OFF, /* logits that have nothing to do with the target */
     TRAINED, /* nearly its logarithm */
     ODD,     /* of all kinds: zeros, infinities, NaN */
+    CERTAIN, /* all of the target and of the probability at one slot; grad_loss is infinite */
     SCORES_KINDS
 };
 
-static const char *const scores_names[] = {"far-off", "trained", "odd", NULL};
+static const char *const scores_names[] = {"far-off", "trained", "odd", "certain", NULL};
 enum outputs { GRAD, QUERIES, LOSS_ALONE, OUTPUTS_KINDS };
 static const char *const outputs_names[] = {"grad", "losses", "loss", NULL};
 static const char *const options[] = {"width", "valid", "documents", "lists", "topk-length", NULL};
@@ -114,6 +115,8 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
+static const float QUERY_WEIGHT = 2;
+
 static void shape(struct smelt__problem *problem) {
     const struct smelt__problem_options *const given = &problem->options;
     smelt_indexer_loss_args *args = problem->args;
@@ -122,7 +125,7 @@ static void shape(struct smelt__problem *problem) {
     args->width = problem->extents[TENSOR(WIDTH)] = given->width;
     problem->extents[TENSOR(ONE)] = 1;
     args->rows = given->rows;
-    args->query_weight = given->own[WEIGHTED] ? 0.75F : 1.0F;
+    args->query_weight = given->own[WEIGHTED] ? QUERY_WEIGHT : 1.0F;
     args->free_multiprocessors = smelt__problem_leaves_free(given);
 }
 
@@ -161,11 +164,15 @@ enum kind {
     NO_SCORE_NO_WEIGHT,
     SOME_NAN_SCORES,
     INFINITE_SCORE,
-    KINDS
+    LARGEST_WEIGHT,
+    ALL_AT_ONE_SLOT, /* of CERTAIN scores every query, else none */
+    KINDS = ALL_AT_ONE_SLOT
 };
 
 static enum kind kind_of(const struct smelt__problem_options *given, int64_t query) {
     const uint64_t number = (uint64_t)query + given->seed / 2;
+    if (given->own[SCORES] == CERTAIN)
+        return ALL_AT_ONE_SLOT;
     return given->own[SCORES] != ODD ? PLAIN
                                      : (enum kind)(number % (given->seed % 2 ? NO_SCORE : KINDS));
 }
@@ -190,6 +197,9 @@ static float odd_target(enum kind kind, float target, int64_t steps, struct smel
         return steps == 0 ? FLT_MIN : 0;
     case TINY_TARGETS:
         return 0x1p-149F;
+    case LARGEST_WEIGHT:
+    case ALL_AT_ONE_SLOT:
+        return steps == 0 ? 1.0F : 0;
     default:
         return target;
     }
@@ -209,6 +219,10 @@ static float odd_logit(enum kind kind, float logit, int64_t steps, struct smelt_
         return choice == 0 ? NAN : choice == 1 ? -INFINITY : logit;
     case INFINITE_SCORE:
         return choice == 0 ? INFINITY : logit;
+    case LARGEST_WEIGHT: /* a divergence so small that times the weight it is finite */
+        return steps == 0 ? 0 : -20.0F;
+    case ALL_AT_ONE_SLOT:
+        return steps == 0 ? 3.0F : -INFINITY;
     default:
         return logit;
     }
@@ -225,6 +239,8 @@ static float odd_weight(enum kind kind, float weight) {
         return INFINITY;
     case NEGATIVE_WEIGHT:
         return -weight;
+    case LARGEST_WEIGHT: /* with query_weight exactly the largest number */
+        return FLT_MAX / QUERY_WEIGHT;
     default:
         return weight;
     }
@@ -280,7 +296,7 @@ static int fill(struct smelt__problem *problem) {
     problem->computed = count_queries(&problem->options);
     smelt__slots_fill(problem, &slots);
     if (grad_loss)
-        *grad_loss = -3.7F;
+        *grad_loss = problem->options.own[SCORES] == CERTAIN ? -INFINITY : -0.37F;
     smelt__parallel_for(problem->computed, 4, fill_queries, problem);
     return 0;
 }
@@ -340,8 +356,8 @@ static void compare_grad(const float *got, const double *q, const double *p, con
     const double least = 1e-30; /* of what is flushed to 0 */
     const double noise = 0.01;  /* of q and p: a smaller gradient counts as that */
     for (int64_t i = 0; i < width; i++) {
-        const double error = (double)got[i] - expected[i];
-        const double size = fabs(factor) * (q[i] + p[i]) + least;
+        const double error = (double)got[i] - expected[i], sum = q[i] + p[i];
+        const double size = (sum > 0 ? fabs(factor) * sum : 0) + least;
         finding->metrics[METRIC_GRAD].value += error * error;
         finding->metrics[METRIC_GRAD].weight += pow(fmax(fabs(expected[i]), noise * size), 2);
         smelt__finding_enlarge(finding, METRIC_SLOT, fabs(error) / size, i);

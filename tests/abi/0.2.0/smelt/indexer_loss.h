@@ -6,10 +6,13 @@
  * target [T,width] (attention's probabilities, added up over heads and ranks) and logits [T,width]
  * (the indexer's):
  *
- *   p[i] = target[t,i] / sum_j target[t,j]            q[i] = exp(logits[t,i]) / sum_j
- * exp(logits[t,j]) w[t] = query_weight * weight[t] losses[t] = w[t] * sum_i p[i] * (ln p[i] - ln
- * q[i])                       0 ln 0 = 0 loss      = sum_t losses[t] grad[t,i] = grad_loss * w[t] *
- * (q[i] - p[i])      the gradient by the logits; 0 at masked slots
+ *   p[i]      = target[t,i] / sum_j target[t,j]
+ *   q[i]      = exp(logits[t,i]) / sum_j exp(logits[t,j])
+ *   w[t]      = query_weight * weight[t]
+ *   losses[t] = w[t] * sum_i p[i] * (ln p[i] - ln q[i])    (0 ln 0 = 0)
+ *   loss      = sum_t losses[t]
+ *   grad[t,i] = grad_loss * w[t] * (q[i] - p[i])           (the gradient by the logits)
+ * and grad is 0 at masked slots.
  *
  * Slot i of query t is valid when i < topk_length[t] (if given) and 0 <= indices[t,i] < S, whatever
  * stands in target and logits of the others. The target takes no gradient.
@@ -22,7 +25,7 @@
  *   - a logit that is NaN counts as -inf, as in all of the indexer's operators, and +inf as the
  *     largest finite number. A valid slot with the logit -inf has q = 0: with a target above 0 the
  *     loss is infinite (of w[t]'s sign), since no q of such a slot explains it, and the gradient
- * the finite number above. Where all valid slots have it, q is 0 in each of them;
+ *     the finite number above. Where all valid slots have it, q is 0 in each of them;
  *   - so neither losses nor, with a finite grad_loss, gradients are ever NaN; the loss is where
  *     queries with +inf and with -inf meet. Where q and p are equal the gradient is 0 also if
  *     grad_loss is not finite.

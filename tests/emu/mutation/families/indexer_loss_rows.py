@@ -11,8 +11,6 @@ def check(name, topk, options, kernel=None, **more):
                  kernel or f"indexer_loss_rows:topk={topk}", options + " --seed 70", files=FILES, **more)
 
 
-UNSETTLED = "two survivors: a weight of the largest float, a grad_loss that is not finite"
-
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("loss-odd", "loss-strided", "loss-sum", "loss-parts")
 
@@ -29,6 +27,8 @@ CONFIGURATIONS = (
     # Two parts, the second with one slot.
     check("parts", "4100,vectors=1", "--queries 3 --width 4097 --scores far-off --lists random --outputs losses",
           kernel="indexer_loss_rows:topk=4100,vectors=1", schedules=2),
+    # Gradients of 0 though grad_loss is infinite.
+    check("certain", "100", "--queries 9 --lists random --scores certain --weighted", schedules=1),
     check("alone", "40", "--queries 5 --scores far-off --outputs loss", schedules=1),
     check("far", "40", "--far --queries 5 --scores far-off --topk-length --weighted --outputs losses", schedules=1),
     check("sum", "20", "--queries 2500 --scores far-off", kernel="indexer_loss_sum", schedules=2),
