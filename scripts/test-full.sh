@@ -5,7 +5,8 @@
 #
 # Without names every step runs, one after the other. Many processors are kept busy by several steps
 # at once: two for every eight is a good number. First all that they need is built. What a step prints
-# is in build/test-full/STEP.log, too.
+# is in build/test-full/STEP.log, too. Several machines share the mutants with
+# SMELT_MUTANTS='--shard I/N --json FILE'; `mutate.py --merge FILE...` says what they found together.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/nvrtc.sh
@@ -64,7 +65,10 @@ run_compile() { long_tests compile 'compile matrix, whole'; }
 run_sweep() { long_tests sweep --suite full-sweep; }
 run_matrix() { long_tests matrix --suite full-matrix; }
 run_groups() { long_tests groups --suite full-groups; }
-run_mutants() { long_tests mutants 'emu/mutants'; }
+# SMELT_MUTANTS: more options for mutate.py, a shard and where its results go, say.
+run_mutants() {
+    long_tests mutants 'emu/mutants' ${SMELT_MUTANTS:+--test-args="$SMELT_MUTANTS"}
+}
 
 # The leaks of NVRTC and of the driver are theirs: tests/lsan.supp names them.
 run_asan() {
