@@ -566,7 +566,7 @@ static void run_gang(void) {
         fibre_switch(&emu.scheduler, &thread->fibre);
         emu.self = NULL;
         if (emu_watch_over()) {
-            emu_report(EMU_TIME, 0, 0, "the launch took more than %.0f s of processor time",
+            emu_report(EMU_TIME, 0, 0, "the launch took more than %g s of processor time",
                        emu.settings.seconds);
             emu.ended = true;
         }

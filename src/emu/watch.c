@@ -65,7 +65,7 @@ static void on_timer(int signal, siginfo_t *info, void *context) {
     if (emu.inside && emu.self && pthread_equal(pthread_self(), launching) && pc &&
         emu_kernel_holds(pc))
         emu_fatal(EMU_TIME, site_of(pc), 0,
-                  "%s: the launch took more than %.0f s of processor time {1}", emu_who(emu.self),
+                  "%s: the launch took more than %g s of processor time {1}", emu_who(emu.self),
                   emu.settings.seconds);
 }
 

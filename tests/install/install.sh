@@ -8,7 +8,7 @@ export LC_ALL=C
 source=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-unset LD_LIBRARY_PATH PKG_CONFIG_LIBDIR SMELT_EMULATOR SMELT_CUDA SMELT_NVRTC
+unset LD_LIBRARY_PATH SMELT_EMULATOR SMELT_CUDA SMELT_NVRTC
 prefix=$work/prefix
 fail() {
     echo "FAILED: $*"
