@@ -41,6 +41,7 @@ enum {
     BLOCK_KEYS = 64,                /* keys of a slab */
     BLOCK_START = 5,                /* what a block costs before its first slab, in slabs */
     MOST_WEIGHTS = 64,              /* weights that a thread keeps */
+    SCALES_AHEAD = 1,               /* 1: keys' scales are loaded a slab ahead; with 17 to 32 heads that was slower */
     COARSE = 256,                   /* groups of batches whose costs are kept */
     TOGETHER = 4,                   /* batches whose windows are loaded at once */
     ROW_BYTES = 128,                /* of a key, and of a head of a query */
@@ -1322,8 +1323,23 @@ DEVICE void run_producer(const struct indexer_logits_fwd_params *params, bool qu
 
 /* ---- filler ---------------------------------------------------------------------------------- */
 
+/* Whether the filler waits for each of its stores before the next: where the products take longer,
+ * a slab of FULL_COLUMNS columns as long as a store, as measured. Faster it would hold up the
+ * math's loads and stores, and end no sooner than the math. By a whole warp. */
+DEVICE bool fills_slowly(const struct indexer_logits_fwd_params *params) {
+    enum { EACH = COARSE / 32, FULL_COLUMNS = 256, SIXTEENTH = 4 /* bits: for a sum in 32 */ };
+    const int lane = (int)threadIdx.x % 32;
+    i64 mine = 0;
+    for (int i = 0; i < EACH; ++i) {
+        mine += costs()[lane * EACH + i];
+    }
+    const i64 slabs = (i64)warp_reduce_add((u32)(mine >> SIXTEENTH)) << SIXTEENTH;
+    const i64 others = (i64)params->tokens * params->rows - slabs * (SLAB * BLOCK_QUERIES);
+    return others / (FILL_BYTES / 4) * FULL_COLUMNS <= slabs * COLUMNS;
+}
+
 /* -inf into a run of logits; by one thread. */
-DEVICE void fill(float *from, float *to) {
+DEVICE void fill(float *from, float *to, bool slowly) {
     for (; from < to && (u64)from % 16 != 0; ++from) {
         *from = LOWEST_LOGIT;
     }
@@ -1335,13 +1351,18 @@ DEVICE void fill(float *from, float *to) {
         const u32 bytes = left < FILL_BYTES ? (u32)left : FILL_BYTES;
         bulk_store(from, shared_address(LOWEST_OFFSET), bytes);
         bulk_commit();
-        bulk_wait_read_2();
+        if (slowly) {
+            bulk_wait_0();
+        } else {
+            bulk_wait_read_2();
+        }
         from += bytes / 4;
     }
 }
 
 /* -inf into what the slabs of every gridDim.x-th batch leave out, row by row. */
 DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
+    const bool slowly = fills_slowly(params);
     for (int batch = (int)blockIdx.x; batch < batch_count(params); batch += (int)gridDim.x) {
         const int query = lane_query(batch);
         const struct key_range window = query_window(params, query);
@@ -1349,8 +1370,8 @@ DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
         float *const row = params->logits + query * params->logits_token_stride;
         for (int i = 0; i < BATCH_QUERIES; ++i) {
             if ((int)threadIdx.x % 32 == i && query >= 0 && query < params->tokens) {
-                fill(row, row + (i64)slabs.begin * SLAB);
-                fill(row + (i64)slabs.end * SLAB, row + params->rows);
+                fill(row, row + (i64)slabs.begin * SLAB, slowly);
+                fill(row + (i64)slabs.end * SLAB, row + params->rows, slowly);
             }
             __syncwarp((u32)ALL_LANES);
         }
@@ -1369,7 +1390,7 @@ struct cursor {
                     all there */
     float *row;  /* of the first set's query, at the first key */
     int queries; /* that are there, from the first set's on */
-    float scale[2];
+    float scale[2], next_scale[2];
 };
 
 /* Issues D of a slab and a part of the columns. */
@@ -1381,13 +1402,13 @@ DEVICE void issue_product(float *d, u64 keys, u64 queries) {
         const u64 a = descriptor_advance(keys, (u32)(half * KEY_HALF_BYTES + step));
         const u64 b = descriptor_advance(queries, (u32)(half * QUERY_HALF_BYTES + step));
         // clang-format off
-#line 509 "templates/indexer_logits_fwd.sm90.cu"
+#line 529 "templates/indexer_logits_fwd.sm90.cu"
         if (FP8) {
             wgmma_fp8_ss_n128(d, a, b, k > 0);
         } else {
             wgmma_ss_n128_t00(d, a, b, k > 0);
         }
-#line 515 "templates/indexer_logits_fwd.sm90.cu"
+#line 535 "templates/indexer_logits_fwd.sm90.cu"
         // clang-format on
     }
     wgmma_commit();
@@ -1415,12 +1436,21 @@ DEVICE float add_product(float sum, float weight, float x) {
     return FP8 ? fmaf(weight, x + fabsf(x), sum) : add_head(sum, weight, x);
 }
 
-/* Loads what this thread's two keys are multiplied by, 0.5 in it. */
-DEVICE void load_scales(const struct indexer_logits_fwd_params *params, struct cursor *at) {
+/* Loads what this thread's two keys from `key` on are multiplied by. SCALES_AHEAD: a slab ahead,
+ * since behind the stores of logits a load takes longer than a product. */
+DEVICE void load_scales(const struct indexer_logits_fwd_params *params, struct cursor *at,
+                        u32 key) {
     if (FP8) {
-        at->scale[0] = 0.5f * __ldg(params->k_scale + minimum(at->key, params->rows - 1));
-        at->scale[1] = 0.5f * __ldg(params->k_scale + minimum(at->key + 8, params->rows - 1));
+        const u32 last = (u32)params->rows - 1;
+        at->next_scale[0] = __ldg(params->k_scale + (key < last ? key : last));
+        at->next_scale[1] = __ldg(params->k_scale + (key + 8 < last ? key + 8 : last));
     }
+}
+
+/* Those of the slab at hand, 0.5 in them. */
+DEVICE void take_scales(struct cursor *at) {
+    at->scale[0] = FP8 ? 0.5f * at->next_scale[0] : 1.0f;
+    at->scale[1] = FP8 ? 0.5f * at->next_scale[1] : 1.0f;
 }
 
 /* A set's logits of this thread's query and two keys, of its sums: even heads of both keys, odd
@@ -1502,12 +1532,19 @@ DEVICE void add_part(const struct indexer_logits_fwd_params *params, const struc
 /* A stage of the warpgroup's own: every GROUPS-th is, for good, since STAGES is a multiple of
  * GROUPS. Shared with another, its barrier could be waited for two phases ahead, which passes. Its
  * barrier's address and its keys' descriptor go from one to the next: made anew they would cost a
- * dozen instructions a slab. */
+ * dozen instructions a slab. A warpgroup that has one stage alone makes them anew all the same:
+ * with bf16, whose keys leave room for no more, that was 1 to 6 % faster. */
 struct own_stage {
     struct ring_place place;
     u32 full; /* its barrier FULL */
     u64 keys; /* the descriptor */
 };
+
+enum { GOES_ON = STAGES > GROUPS }; /* else `full` and `keys` are not looked at */
+
+DEVICE u32 own_full(const struct own_stage *stage) {
+    return GOES_ON ? stage->full : barrier_at(FULL + stage->place.index);
+}
 
 DEVICE void next_own(struct own_stage *stage) {
     stage->place.index += GROUPS;
@@ -1521,14 +1558,16 @@ DEVICE void next_own(struct own_stage *stage) {
     }
 }
 
-/* One slab: products, sums, logits. Its keys have landed. `queries`: the block's descriptor. Moves
- * on to the warpgroup's next stage and tells whether its keys have landed, too. */
+/* One slab: products, sums, logits. Its keys have landed. `all_keys` and `queries`: descriptors, of
+ * the first stage's keys and of the block's queries. Moves on to the warpgroup's next stage and
+ * tells whether its keys have landed, too. */
 DEVICE bool score_slab(const struct indexer_logits_fwd_params *params, struct cursor *at,
-                       float *weights, struct own_stage *stage, u64 queries) {
+                       float *weights, struct own_stage *stage, u64 all_keys, u64 queries) {
     float sums[4];
     bool landed = false;
-    const u32 empty = stage->full + (EMPTY - FULL) * 8;
-    const u64 keys = stage->keys;
+    const int index = stage->place.index;
+    const u32 own_empty = stage->full + (EMPTY - FULL) * 8;
+    const u64 keys = GOES_ON ? stage->keys : descriptor_advance(all_keys, (u32)(index * KEY_BYTES));
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) {
         float d[VALUES];
@@ -1537,13 +1576,19 @@ DEVICE bool score_slab(const struct indexer_logits_fwd_params *params, struct cu
             load_weights(weights, at, part);
         }
         if (part == 0) {
-            load_scales(params, at);
+            if (!SCALES_AHEAD) {
+                load_scales(params, at, (u32)at->key);
+            }
+            take_scales(at);
+            if (SCALES_AHEAD) {
+                load_scales(params, at, (u32)at->key + GROUPS * SLAB);
+            }
             next_own(stage);
-            landed = mbarrier_test(stage->full, stage->place.parity);
+            landed = mbarrier_test(own_full(stage), stage->place.parity);
         }
         wgmma_wait_0();
         if (part == PARTS - 1) {
-            arrive_warp(empty, 1);
+            arrive_warp(GOES_ON ? own_empty : barrier_at(EMPTY + index), 1);
         }
         add_part(params, at, sums, d,
                  weights + (WEIGHTS_PARTS < PARTS ? 0 : part * PART_EIGHTS * 2), part);
@@ -1584,14 +1629,17 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
         at.queries = params->tokens - run.query - at.column;
         at.key = run.key + slab * SLAB + line;
         at.row = params->logits + (run.query + at.column) * params->logits_token_stride + at.key;
+        if (SCALES_AHEAD) {
+            load_scales(params, &at, (u32)at.key);
+        }
 #pragma unroll 1
         for (; slab < run.slabs; slab += GROUPS) {
             const int first = run.key + slab * SLAB;
             at.inner = whole && first >= run.inner && run.outer - first >= SLAB;
             if (!landed) {
-                mbarrier_wait(stage.full, stage.place.parity);
+                mbarrier_wait(own_full(&stage), stage.place.parity);
             }
-            landed = score_slab(params, &at, weights, &stage, queries);
+            landed = score_slab(params, &at, weights, &stage, all_keys, queries);
             at.key += GROUPS * SLAB;
             at.row += GROUPS * SLAB;
         }

@@ -136,6 +136,8 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"BLOCK_KEYS", NULL, KEYS, "keys of a slab"},
         {"BLOCK_START", NULL, BLOCK_START, "what a block costs before its first slab, in slabs"},
         {"MOST_WEIGHTS", NULL, MOST_WEIGHTS, "weights that a thread keeps"},
+        {"SCALES_AHEAD", NULL, choice->sets != 2,
+         "1: keys' scales are loaded a slab ahead; with 17 to 32 heads that was slower"},
         {"COARSE", NULL, COARSE, "groups of batches whose costs are kept"},
         {"TOGETHER", NULL, TOGETHER, "batches whose windows are loaded at once"},
         {"ROW_BYTES", NULL, choice->row_bytes, "of a key, and of a head of a query"},

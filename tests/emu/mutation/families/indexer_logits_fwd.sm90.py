@@ -16,7 +16,8 @@ def check(name, keys, options, knobs="", **more):
 
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("logits-sm90-parts", "logits-sm90-many", "logits-sm90-sets", "logits-sm90-long")
+COVERAGE = ("logits-sm90-parts", "logits-sm90-many", "logits-sm90-sets", "logits-sm90-long",
+            "logits-sm90-own", "logits-sm90-near")
 
 CONFIGURATIONS = (
     # Blocks of 32 queries, the second not whole; an odd number of heads; windows that are empty,
@@ -33,6 +34,10 @@ CONFIGURATIONS = (
     check("logits-sm90-many", "heads=2,dim=64,dtype=fp8", "--queries 2900 --rows 150 --lists causal", schedules=1),
     check("logits-sm90-groups", "heads=5,dim=64,dtype=fp8", "--queries 21 --rows 400 --lists full",
           knobs="groups=2,columns=256", schedules=2),
+    # A warpgroup has one stage alone, again and again.
+    check("logits-sm90-own", "heads=64,dim=128,dtype=bf16", "--queries 5 --rows 600 --lists causal", schedules=1),
+    # Scales of the slab at hand, not of the next; a filler that waits for its stores.
+    check("logits-sm90-near", "heads=20,dim=64,dtype=fp8", "--queries 40 --rows 300 --lists causal", schedules=1),
     check("logits-sm90-one", "heads=1,dim=64,dtype=bf16", "--queries 1 --rows 1 --lists full", schedules=1),
     check("logits-sm90-racecheck", "heads=4,dim=64,dtype=fp8", "--queries 9 --rows 140 --lists random",
           knobs="racecheck=1", schedules=1),
