@@ -39,9 +39,13 @@ def is_plain(*tensors: Tensor) -> bool:
     return not is_watched()
 
 
+def in_forward_mode() -> bool:
+    return getattr(forward_ad, "_current_level", 0) >= 0
+
+
 def refuse_tangents(*tensors: Tensor | None) -> None:
     """There are no derivatives in forward mode: without this they would be lost, and nobody told."""
-    if forward_ad._current_level < 0 or torch.compiler.is_compiling():
+    if not in_forward_mode() or torch.compiler.is_compiling():
         return
     for tensor in tensors:
         if tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None:

@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 from . import _native, _reference, _runtime
 from ._checks import BACKENDS, choose, optional_tensors, tensors, whole
 from ._eager import (
     autocast_type,
+    in_forward_mode,
     is_plain,
     launched,
     plain_types,
@@ -452,7 +452,7 @@ _calls: dict = {}
 def _key(inputs, said):
     """Of _calls; None where a look at the tensors does not do."""
     q, kv, indices, _, sink, _, _ = inputs
-    if not is_plain(q, kv) or forward_ad._current_level >= 0 or autocast_type(q) is not None:
+    if not is_plain(q, kv) or in_forward_mode() or autocast_type(q) is not None:
         return None
     if sink is not None and (type(sink) not in plain_types or sink.dtype is not torch.float32):
         return None
