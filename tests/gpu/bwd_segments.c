@@ -167,6 +167,11 @@ static void fill_lists(struct random *random, struct problem *problem, int *coun
     }
 }
 
+/* A key all of whose rows are zeros, so that whatever is added besides is seen. */
+static int is_zero(int64_t key) {
+    return key % 7 == 3;
+}
+
 /* Partial rows up to the lists' ends; NaN behind them. */
 static unsigned short *fill_partials(struct random *random, const struct problem *problem) {
     const struct shape *shape = problem->shape;
@@ -175,11 +180,14 @@ static unsigned short *fill_partials(struct random *random, const struct problem
     memset(partials, POISON, (size_t)problem->partials * sizeof *partials);
     for (int64_t group = 0; group < shape->groups; group++) {
         const int64_t row = (int64_t)shape->head_blocks * dqk; /* of an entry */
-        const int64_t count = problem->host.counts[shape->first_group + group];
+        const int64_t list = shape->first_group + group;
+        const int *const keys = problem->host.keys + list * shape->key_stride;
         unsigned short *const rows = partials + group * shape->key_stride * row;
-        for (int64_t i = 0; i < count * row; i++) /* 2^-20 up to 2^12, of either sign */
-            rows[i] = (unsigned short)((random_next(random) & 0x807f) |
-                                       (unsigned)(107 + random_below(random, 32)) << 7);
+        for (int64_t i = 0; i < problem->host.counts[list] * row; i++) /* 2^-20 up to 2^12 */
+            rows[i] = is_zero(keys[i / row])
+                          ? 0
+                          : (unsigned short)((random_next(random) & 0x807f) |
+                                             (unsigned)(107 + random_below(random, 32)) << 7);
     }
     return partials;
 }
@@ -236,7 +244,9 @@ static void make_problem(struct random *random, const struct shape *shape,
         .head_blocks = shape->head_blocks,
     };
     for (int64_t i = 0; i < problem->sums; i++)
-        problem->host_sum.sums[i] = (float)random_below(random, 1 << 20) / 1024.0f;
+        problem->host_sum.sums[i] = is_zero(i / widths[shape->width])
+                                        ? 0.0f
+                                        : (float)random_below(random, 1 << 20) / 1024.0f;
     problem->sums_before = take((size_t)problem->sums * sizeof(float));
     memcpy(problem->sums_before, problem->host_sum.sums, (size_t)problem->sums * sizeof(float));
 }
