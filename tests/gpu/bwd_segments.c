@@ -22,7 +22,8 @@ enum {
     POISON = 0xFF, /* of floats a NaN */
     WIDTHS = 2,
     MOST_FAILURES = 2, /* after which no further case is run */
-    FAR = 1 << 26      /* groups, of whose lists there is no memory ahead of the first one */
+    FAR = 1 << 26,     /* groups, of whose lists there is no memory ahead of the first one */
+    FAR_ROWS = 1 << 29 /* partial rows of which there is none, ahead of the first one */
 };
 
 static const int widths[WIDTHS] = {64, 576};
@@ -95,6 +96,7 @@ struct problem {
     int64_t missing;                          /* lists ahead of those that there are */
     int64_t lists, list_keys, partials, sums; /* how many of each there are */
     float *sums_before;
+    int *far_entries; /* the device's entries for the sums: partial rows begin with FAR_ROWS */
     void *memory[16]; /* the device's */
     int memories;
 };
@@ -289,6 +291,25 @@ static void *reserve(struct test *test, struct problem *problem, const char *nam
     return device;
 }
 
+/* Bytes of partial rows that are not there. */
+static int64_t far_bytes(const struct problem *problem) {
+    return (int64_t)FAR_ROWS * problem->shape->head_blocks * 2 * widths[problem->shape->width];
+}
+
+/* The entries as the sums are given them, whose partial rows then lie past 2^32 bytes. */
+static int move_entries(struct test *test, const struct problem *problem) {
+    const size_t bytes = (size_t)problem->layout.entries * sizeof(int);
+    int *entries = take(bytes);
+    int good = works(smelt_device_download(test->context, entries, problem->device.entries, bytes),
+                     "download");
+    for (int64_t i = 0; i < problem->layout.entries && good; i++)
+        entries[i] = (int)((unsigned)entries[i] + FAR_ROWS);
+    good = good && works(smelt_device_upload(test->context, problem->far_entries, entries, bytes),
+                         "upload");
+    free(entries);
+    return good;
+}
+
 static void place_problem(struct test *test, struct problem *problem) {
     struct sparse_attn_bwd_segments_params *device = &problem->device;
     struct sparse_attn_bwd_sum_params *sum = &problem->device_sum;
@@ -305,8 +326,10 @@ static void place_problem(struct test *test, struct problem *problem) {
     device->sums = reserve(test, problem, "scratch", problem->layout.sums);
     sum->partials =
         copy(test, problem, "partials", problem->host_sum.partials, problem->partials * 2);
+    sum->partials = (const void *)((uintptr_t)sum->partials - (uintptr_t)far_bytes(problem));
     sum->starts = device->starts;
-    sum->entries = device->entries;
+    problem->far_entries = reserve(test, problem, "far entries", problem->layout.entries);
+    sum->entries = problem->far_entries;
     sum->sums = reserve(test, problem, "sums", problem->sums);
 }
 
@@ -355,7 +378,7 @@ static int run_kernels(struct test *test, const struct problem *problem, uint32_
            works(smelt_stream_synchronize(test->context, NULL), "synchronize") &&
            works(launch_segments(test, problem), "launch") &&
            works(smelt_stream_synchronize(test->context, NULL), "segments") &&
-           run_sums(test, problem, sum_blocks) &&
+           move_entries(test, problem) && run_sums(test, problem, sum_blocks) &&
            works(smelt_stream_synchronize(test->context, NULL), "sums");
 }
 
