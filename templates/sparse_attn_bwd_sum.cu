@@ -1,18 +1,22 @@
 //@use common/base.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/grid.cuh
+//@use ptx/reduce.cuh
 //@use sparse_attn_bwd_sum.params.h
 /*
  * Deterministic backward pass, behind the main kernel: adds each key's partial rows to its row of
  * dkv's sums, in a fixed order. What is read and written: sparse_attn_bwd_sum.params.h.
  *
  * A team of threads, COLUMNS columns each, takes a key at a time and sums its partial rows in their
- * order. Each thread copies its own columns of them into shared memory, STAGES - 1 times ROWS rows
- * ahead of what it adds, and reads none but its own: so many rows are under way at once, and no
- * thread waits for another. Any grid is right; neighbouring keys are of different blocks, since
- * those that every query selects stand side by side. A key with more than MOST_ALONE entries is
- * left for the whole block: its entries are cut into runs of RUN, each is summed by a team, and the
- * runs are added in order. So what is summed how depends on the number of entries alone.
+ * order, ROWS a step. Each thread copies its own columns of them into shared memory, STAGES - 1
+ * steps ahead of what it adds, and reads none but its own: so many rows are under way at once, and
+ * no thread waits for another. Which rows they are is read AHEAD steps before that, and steps go on
+ * over the ends of keys, for a key may have few rows. A key's sum is added to its row in global
+ * memory by a reduction, which nobody else adds to meanwhile, so that nobody waits for what was
+ * there. Any grid is right; neighbouring keys are of different blocks, since those that every query
+ * selects stand side by side. A key with more than MOST_ALONE entries is left for the whole block:
+ * its entries are cut into runs of RUN, each is summed by a team, and the runs are added in order.
+ * So what is summed how depends on the number of entries alone.
  *
  * With `overlaps` the kernel ends after the one before it in the stream, so that what follows waits
  * for both.
@@ -24,7 +28,12 @@
  * sums are there, they were read.
  */
 
-enum { TEAM = DQK / 8, COLUMNS = 8 /* 16 bytes */, ROWS = 4 };
+enum {
+    TEAM = DQK / 8,
+    COLUMNS = 8, /* of a thread: 16 bytes */
+    ROWS = 4,    /* of a step */
+    AHEAD = 2    /* steps: divides STAGES */
+};
 
 DEVICE int own_team(void) {
     return (int)threadIdx.x / TEAM;
@@ -136,41 +145,137 @@ DEVICE void sum_entries(const struct sparse_attn_bwd_sum_params *params, float *
     }
 }
 
-DEVICE void add_to_row(const struct sparse_attn_bwd_sum_params *params, i64 key,
+/* This thread's columns of a key's sum to its row. */
+DEVICE void add_to_row(const struct sparse_attn_bwd_sum_params *params, int key,
                        const float *sums) {
+    float *const to = params->sums + (i64)key * DQK + own_column();
 #pragma unroll
-    for (int half = 0; half < COLUMNS; half += 4) {
-        float4 *const to = (float4 *)(params->sums + key * DQK + own_column() + half);
-        float4 value = *to;
-        value.x += sums[half];
-        value.y += sums[half + 1];
-        value.z += sums[half + 2];
-        value.w += sums[half + 3];
-        *to = value;
+    for (int i = 0; i < COLUMNS; i += 4) {
+        if (VECTOR_REDUCTIONS) {
+            reduce_add_f32x4(to + i, &sums[i]);
+        } else {
+#pragma unroll
+            for (int k = i; k < i + 4; ++k) {
+                reduce_add_f32(to + k, sums[k]);
+            }
+        }
     }
 }
+
+/* ---- keys of few entries -----------------------------------------------------------------------
+ */
+
+/* What a step's rows are of: a key that has more of them, or its last ones, or nothing. */
+enum { MORE_OF_KEY = -1, NO_MORE_KEYS = -2 };
+
+/* The numbers of a step's rows. */
+struct step {
+    u32 rows[ROWS];
+    int count;
+    int key; /* whose last rows they are; or of the enum above */
+};
+
+/* How far a team's rows are known. Where the next key's entries are is read a key ahead. */
+struct front {
+    struct place place;
+    int end;                  /* of the key's entries */
+    int key, next;            /* numbers of the key and of the next one */
+    int next_begin, next_end; /* its entries */
+    bool left;                /* a key was one for the whole block */
+};
 
 /* Whether a key of so many entries is one for the whole block. */
 DEVICE bool is_long(int entries) {
     return entries > MOST_ALONE;
 }
 
-/* The team's key; whether it is one for the whole block. */
-DEVICE bool sum_key(const struct sparse_attn_bwd_sum_params *params, i64 key) {
-    const int begin = params->starts[key], end = params->starts[key + 1];
-    float sums[COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-    if (is_long(end - begin)) {
-        return true;
+/* On to the next key, whatever it has. */
+DEVICE void move_on(const struct sparse_attn_bwd_sum_params *params, struct front *front) {
+    const int stride = TEAMS * (int)gridDim.x;
+    front->key = front->next;
+    front->place.entry = front->next_begin;
+    front->end = front->next_end;
+    if (is_long(front->end - front->place.entry)) {
+        front->left = true;
+        front->end = front->place.entry;
     }
-    if (begin < end) {
-        sum_entries(params, sums, begin, end);
-        add_to_row(params, key, sums);
+    front->next = front->next < params->key_count - stride ? front->next + stride : NO_MORE_KEYS;
+    if (front->next >= 0) {
+        front->next_begin = params->starts[front->next];
+        front->next_end = params->starts[front->next + 1];
     }
-    return false;
 }
 
+DEVICE struct front open_front(const struct sparse_attn_bwd_sum_params *params) {
+    const int first = (int)blockIdx.x + own_team() * (int)gridDim.x;
+    struct front front = {{0, 0}, 0, NO_MORE_KEYS, NO_MORE_KEYS, 0, 0, false};
+    if (first < params->key_count) {
+        front.next = first;
+        front.next_begin = params->starts[first];
+        front.next_end = params->starts[first + 1];
+        move_on(params, &front);
+    }
+    return front;
+}
+
+/* The team's next step. */
+DEVICE void take_step(const struct sparse_attn_bwd_sum_params *params, struct front *front,
+                      struct step *step) {
+    while (front->place.entry == front->end && front->key >= 0) {
+        move_on(params, front);
+    }
+    step->count = front->key >= 0 ? find_rows(params, &front->place, front->end, step->rows) : 0;
+    step->key = front->key >= 0 && front->place.entry < front->end ? MORE_OF_KEY : front->key;
+}
+
+/* All keys of few entries that are the team's, this thread's columns. Rows' numbers are known
+ * AHEAD steps before their copies begin, and these STAGES - 1 steps before the rows are added, over
+ * the ends of keys. Whether a key was left for the whole block. */
+DEVICE bool sum_keys(const struct sparse_attn_bwd_sum_params *params) {
+    const struct columns columns = find_columns(params);
+    struct front front = open_front(params);
+    struct step steps[AHEAD];
+    int keys[STAGES];
+    float sums[COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) {
+        take_step(params, &front, &steps[i]);
+    }
+#pragma unroll
+    for (int stage = 0; stage < STAGES - 1; ++stage) {
+        copy_rows(&columns, steps[stage % AHEAD].rows, steps[stage % AHEAD].count, (u32)stage);
+        keys[stage] = steps[stage % AHEAD].key;
+        take_step(params, &front, &steps[stage % AHEAD]);
+    }
+    for (;;) {
+#pragma unroll
+        for (int stage = 0; stage < STAGES; ++stage) {
+            const int refilled = (stage + STAGES - 1) % STAGES;
+            struct step *const next = &steps[refilled % AHEAD];
+            if (keys[stage] == NO_MORE_KEYS) {
+                return front.left;
+            }
+            cp_async_wait_2(); /* STAGES - 2 */
+            copy_rows(&columns, next->rows, next->count, (u32)refilled);
+            keys[refilled] = next->key;
+            take_step(params, &front, next);
+            add_rows(sums, &columns, (u32)stage);
+            if (keys[stage] >= 0) {
+                add_to_row(params, keys[stage], sums);
+#pragma unroll
+                for (int i = 0; i < COLUMNS; ++i) {
+                    sums[i] = 0.0f;
+                }
+            }
+        }
+    }
+}
+
+/* ---- keys of many entries ----------------------------------------------------------------------
+ */
+
 /* A key by the whole block; nothing of one with few entries. */
-DEVICE void sum_long_key(const struct sparse_attn_bwd_sum_params *params, i64 key) {
+DEVICE void sum_long_key(const struct sparse_attn_bwd_sum_params *params, int key) {
     float *const runs = (float *)(arena + RING_OFFSET);
     const int first = params->starts[key], end = params->starts[key + 1];
     float sums[COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
@@ -199,13 +304,8 @@ DEVICE void sum_long_key(const struct sparse_attn_bwd_sum_params *params, i64 ke
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_sum_params params) {
-    bool left = false;
-    for (i64 key = blockIdx.x + own_team() * (i64)gridDim.x; key < params.key_count;
-         key += TEAMS * (i64)gridDim.x) {
-        left |= sum_key(&params, key);
-    }
-    if (__syncthreads_or(left)) {
-        for (i64 key = blockIdx.x; key < params.key_count; key += gridDim.x) {
+    if (__syncthreads_or(sum_keys(&params))) {
+        for (int key = (int)blockIdx.x; key < params.key_count; key += (int)gridDim.x) {
             sum_long_key(&params, key);
         }
     }

@@ -17,7 +17,8 @@ enum {
     ROWS = 4,               /* that a thread copies at a time */
     STAGES = 4,             /* so many times: 16 bytes of 12 rows a thread are under way */
     MOST_ALONE = 512,       /* entries that a team sums by itself */
-    RUN = 64                /* of more, so many are a run */
+    RUN = 64,               /* of more, so many are a run */
+    HOPPER = 9              /* capability, major, from which on four values are added at once */
 };
 
 static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -43,6 +44,8 @@ static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *ar
     smelt__plan_add(plan, "RUN", RUN, SMELT__DERIVED, "entries that a team sums, of more");
     smelt__plan_add(plan, "DEPENDENT_LAUNCH", arch->dependent_launch, SMELT__DERIVED,
                     "1: may be launched beside the kernel before it");
+    smelt__plan_add(plan, "VECTOR_REDUCTIONS", arch->capability_major >= HOPPER, SMELT__DERIVED,
+                    "1: four values are added to global memory at once");
     smelt__plan_add(plan, "STAGES", STAGES, SMELT__DERIVED, "of rows that are copied ahead");
     smelt__plan_add_region(plan, "RING_OFFSET", bytes, 16, "copied columns; sums of runs");
     return 0;
