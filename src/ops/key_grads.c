@@ -83,8 +83,12 @@ static void place_partials(size_t *end, struct smelt__key_grads_layout *layout) 
     const struct smelt__segments_layout segments =
         smelt__segments_layout(groups, layout->chunk, layout->key_stride, layout->key_count);
     layout->cursors = smelt__workspace_place(end, segments.cursors, sizeof(int));
-    layout->starts = smelt__workspace_place(end, segments.starts, sizeof(int));
-    layout->entry_list = smelt__workspace_place(end, segments.entries, sizeof(int));
+    for (int i = 0; i < 2; i++) {
+        const int none = i > 0 && (layout->kept == 1 || groups == layout->groups);
+        layout->starts[i] = smelt__workspace_place(end, none ? 0 : segments.starts, sizeof(int));
+        layout->entry_list[i] =
+            smelt__workspace_place(end, none ? 0 : segments.entries, sizeof(int));
+    }
     layout->scan_sums = smelt__workspace_place(end, segments.sums, sizeof(int));
     layout->partials = smelt__workspace_place(end, layout->kept, layout->kept_bytes);
 }
@@ -106,17 +110,23 @@ static void *at(const struct smelt__key_grads_call *call, size_t offset) {
     return (char *)call->workspace + offset;
 }
 
+/* Where the lists by keys of a round begin: of two that take turns, if two chunks do. */
+static int turn_of(const struct smelt__key_grads_layout *layout, int64_t first) {
+    return layout->kept > 1 ? (int)(first / layout->round % 2) : 0;
+}
+
 /* The lists of a round's groups turned around: each key's partial rows, chunk by chunk. */
 static smelt_status launch_segments(const struct smelt__key_grads_call *call, int64_t first,
                                     int64_t groups) {
     const struct smelt__key_grads_layout *layout = call->layout;
+    const int turn = turn_of(layout, first);
     const struct smelt__segments_kernels kernels = {call->count, call->scan, call->place};
     struct sparse_attn_bwd_segments_params params = {
         .counts = at(call, layout->counts),
         .keys = at(call, layout->keys),
         .cursors = at(call, layout->cursors),
-        .starts = at(call, layout->starts),
-        .entries = at(call, layout->entry_list),
+        .starts = at(call, layout->starts[turn]),
+        .entries = at(call, layout->entry_list[turn]),
         .sums = at(call, layout->scan_sums),
         .first_group = (int)first,
         .groups = (int)groups,
@@ -129,22 +139,24 @@ static smelt_status launch_segments(const struct smelt__key_grads_call *call, in
     return smelt__segments_launch(call->context, &kernels, &params, call->stream);
 }
 
-/* Where the partial rows of a round's chunk are. */
-static void *partials_of(const struct smelt__key_grads_call *call, int64_t chunk) {
-    return at(call, call->layout->partials +
-                        (size_t)(chunk % call->layout->kept) * call->layout->kept_bytes);
+/* Where the partial rows of the chunk that begins with a group are. */
+static void *partials_of(const struct smelt__key_grads_call *call, int64_t first) {
+    const int64_t turn = first / call->layout->chunk % call->layout->kept;
+    return at(call, call->layout->partials + (size_t)turn * call->layout->kept_bytes);
 }
 
-/* The partial rows of a round's chunk, added to the sums. `beside`: while the main kernel launched
- * last runs, which has the next chunk's. */
-static smelt_status launch_sum(const struct smelt__key_grads_call *call, int64_t chunk,
+/* The partial rows of the chunk that begins with group `first`, added to the sums. `beside`: while
+ * the main kernel launched last runs, which has the next chunk's. */
+static smelt_status launch_sum(const struct smelt__key_grads_call *call, int64_t first,
                                int beside) {
     const struct smelt__key_grads_layout *layout = call->layout;
     const int64_t teams = call->sum->threads / (call->shape.columns / SUM_COLUMNS);
+    const int64_t column = first % layout->round / layout->chunk * layout->key_count;
+    const int turn = turn_of(layout, first);
     const struct sparse_attn_bwd_sum_params params = {
-        .partials = partials_of(call, chunk),
-        .starts = (const int *)at(call, layout->starts) + chunk * layout->key_count,
-        .entries = at(call, layout->entry_list),
+        .partials = partials_of(call, first),
+        .starts = (const int *)at(call, layout->starts[turn]) + column,
+        .entries = at(call, layout->entry_list[turn]),
         .sums = at(call, layout->sums),
         .key_count = (int)layout->key_count,
         .key_stride = layout->key_stride,
@@ -161,41 +173,39 @@ static smelt_status launch_sum(const struct smelt__key_grads_call *call, int64_t
     return smelt__kernel_launch(call->context, call->sum, &launch, call->stream);
 }
 
-/* A round's groups, with partial rows between: where two chunks' are kept, a chunk's are summed
- * while the next one's are made. */
-static smelt_status launch_round(const struct smelt__key_grads_call *call, int64_t first,
-                                 int64_t groups) {
+/* The groups from `first` on, with partial rows between: where two chunks' are kept, a chunk's are
+ * summed while the next one's are made. */
+static smelt_status launch_chunk(const struct smelt__key_grads_call *call, int64_t first) {
     const struct smelt__key_grads_layout *layout = call->layout;
-    smelt_status status = launch_segments(call, first, groups);
-    int64_t number = 0;
-    for (int64_t begin = 0; begin < groups && status == SMELT_OK;
-         begin += layout->chunk, number++) {
-        const int beside = layout->kept > 1 && number > 0;
-        const int64_t left = groups - begin;
-        const struct smelt__key_grads_chunk chunk = {
-            .first = first + begin,
-            .groups = left < layout->chunk ? left : layout->chunk,
-            .partials = partials_of(call, number),
-            .beside = beside ? call->shape.sums_beside : 0,
-        };
+    const int64_t left = layout->groups - first;
+    const int beside = layout->kept > 1 && first > 0;
+    const struct smelt__key_grads_chunk chunk = {
+        .first = first,
+        .groups = left < layout->chunk ? left : layout->chunk,
+        .partials = partials_of(call, first),
+        .beside = beside ? call->shape.sums_beside : 0,
+    };
+    smelt_status status = SMELT_OK;
+    if (first % layout->round == 0)
+        status = launch_segments(call, first, left < layout->round ? left : layout->round);
+    if (status == SMELT_OK)
         status = call->launch_groups(call->user, &chunk);
-        if (status == SMELT_OK && (beside || layout->kept == 1))
-            status = launch_sum(call, number - beside, beside);
-    }
-    return status == SMELT_OK && layout->kept > 1 ? launch_sum(call, number - 1, 0) : status;
+    if (status == SMELT_OK && (beside || layout->kept == 1))
+        status = launch_sum(call, beside ? first - layout->chunk : first, beside);
+    return status;
 }
 
 smelt_status smelt__key_grads_launch(const struct smelt__key_grads_call *call) {
     const struct smelt__key_grads_layout *layout = call->layout;
     const struct smelt__key_grads_chunk all = {.groups = layout->groups};
     smelt_status status = SMELT_OK;
+    int64_t first = 0;
     if (!call->shape.deterministic || layout->key_count == 0)
         return call->launch_groups(call->user, &all);
-    for (int64_t first = 0; first < layout->groups && status == SMELT_OK; first += layout->round) {
-        const int64_t left = layout->groups - first;
-        status = launch_round(call, first, left < layout->round ? left : layout->round);
-    }
-    return status;
+    for (; first < layout->groups && status == SMELT_OK; first += layout->chunk)
+        status = launch_chunk(call, first);
+    return status == SMELT_OK && layout->kept > 1 ? launch_sum(call, first - layout->chunk, 0)
+                                                  : status;
 }
 
 smelt_status smelt__key_grads_finish(const struct smelt__key_grads_call *call,

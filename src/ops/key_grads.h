@@ -28,9 +28,10 @@ struct smelt__key_grads_shape {
 struct smelt__key_grads_layout {
     int64_t groups, key_count;
     int key_stride;
-    size_t counts, keys; /* the lists, as sparse_attn_bwd_lists has them */
-    size_t sums;         /* [key_count, columns] fp32 */
-    size_t cursors, starts, entry_list, scan_sums; /* of lists by keys */
+    size_t counts, keys;             /* the lists, as sparse_attn_bwd_lists has them */
+    size_t sums;                     /* [key_count, columns] fp32 */
+    size_t cursors, scan_sums;       /* of lists by keys */
+    size_t starts[2], entry_list[2]; /* of two rounds, which take turns */
     size_t partials;
     int64_t chunk; /* groups of a launch of the main kernel */
     /* In deterministic mode: of how many chunks partial rows are kept, 1 or 2; how many groups'

@@ -12,7 +12,10 @@ enum {
      * key_count.
      */
     ENTRY_COST = 256,
-    ROUND_ENTRIES = 1 << 24, /* of a round, 64 MB, but for one chunk's that are more */
+    /* Of a round, 16 MB, but for one chunk's that are more: what is written here and there, these
+     * and the cursors, stays in the L2 cache. (Measured with 32768 keys: 64 MB take 2.4 times as
+     * long.) */
+    ROUND_ENTRIES = 1 << 22,
     ROUND_COLUMNS = 1 << 22, /* likewise */
     MOST_SCAN_BLOCKS = 1024, /* each sums up those before it */
     SCAN_THREADS = SMELT__BWD_SCAN_THREADS,

@@ -106,9 +106,9 @@ static void rounds(void **state) {
         .chunk = CHUNK,
         .key_stride = STRIDE,
         .key_count = KEYS};
-    assert_in_range(params.groups, 8192, 8192 + CHUNK);
+    assert_in_range(params.groups, 2048, 2048 + CHUNK);
     smelt__segments_cut(&params);
-    assert_in_range(params.chunks * params.parts, 500, 1500);
+    assert_in_range(params.chunks * params.parts, 250, 1500);
     assert_int_equal(smelt__segments_round(CHUNK, STRIDE, 20000000), 1);
     assert_int_equal(smelt__segments_round(40, 1 << 24, KEYS), 1);
 }
