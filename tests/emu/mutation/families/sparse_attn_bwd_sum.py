@@ -3,15 +3,15 @@
 from configurations import Program
 
 
-def sums(dqk):
-    return Program("sum-" + dqk, "gpu_bwd_segments", ("4", "sm_90a"),
-                   emitted_by=("smelt", "emit", "sparse_attn_bwd_sum:dqk=" + dqk, "--arch", "sm_90a"),
+def sums(name, dqk, arch="sm_90a"):
+    return Program(name, "gpu_bwd_segments", ("4", arch),
+                   emitted_by=("smelt", "emit", "sparse_attn_bwd_sum:dqk=" + dqk, "--arch", arch),
                    report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"})
 
 
 UNSETTLED = "changed after its survivors were settled"
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("sum-64",)
+COVERAGE = ("sum-64", "sum-one-by-one")
 
-CONFIGURATIONS = (sums("64"), sums("576"))
+CONFIGURATIONS = (sums("sum-64", "64"), sums("sum-576", "576"), sums("sum-one-by-one", "64", "sm_80"))
