@@ -13,7 +13,7 @@ SAMPLE = 50
 UNSETTLED = "its first survivors are read, not settled one by one"
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("scores-ring-short",)
+COVERAGE = ("scores-ring", "scores-ring-short")
 
 CONFIGURATIONS = (
     # Masked slots anywhere and blocks of them alone, rows that end early; more queries than blocks.
