@@ -107,19 +107,13 @@ DEVICE void pack_list(const struct window *window, int count, const struct bins 
         shared_numbers()[FEW_COUNT] = 0;
     }
     __syncthreads();
-#pragma unroll 1
-    for (int first = (int)thread_number(); first < count; first += BATCH * THREADS) {
-        u64 entries[BATCH];
-        load_batch(first, count, entries);
-#pragma unroll
-        for (int k = 0; k < BATCH; ++k) {
-            if (entries[k] != 0) {
-                const u32 key = ordered_key((u32)(entries[k] >> 32));
-                const u32 bin = (key - bins->low) >> bins->shift;
-                list()[first + k * THREADS] = pack_entry(window, key, ~(u32)entries[k]);
-                atomic_add_shared(counts + (BINS - 1 - (bin < BINS ? bin : BINS - 1)) * 4, 1);
-            }
-        }
+#pragma unroll 2
+    for (int i = (int)thread_number(); i < count; i += THREADS) {
+        const u64 entry = list()[i];
+        const u32 key = ordered_key((u32)(entry >> 32));
+        const u32 bin = (key - bins->low) >> bins->shift;
+        list()[i] = pack_entry(window, key, ~(u32)entry);
+        atomic_add_shared(counts + (BINS - 1 - (bin < BINS ? bin : BINS - 1)) * 4, 1);
     }
     __syncthreads();
 }
@@ -129,15 +123,11 @@ DEVICE void pack_list(const struct window *window, int count, const struct bins 
 DEVICE u64 rank_few(int count, struct range range, int in_range, int rank) {
     enum { RESULT = BINS / 2 - 1 };
     u64 *const few = (u64 *)histogram(); /* which is not needed any more */
-#pragma unroll 1
-    for (int first = (int)thread_number(); first < count; first += BATCH * THREADS) {
-        u64 entries[BATCH];
-        load_batch(first, count, entries);
-#pragma unroll
-        for (int k = 0; k < BATCH; ++k) {
-            if (entries[k] >= range.low && entries[k] <= range.high) {
-                few[atomic_add_shared(shared_number_address(FEW_COUNT), 1)] = entries[k];
-            }
+#pragma unroll 4
+    for (int i = (int)thread_number(); i < count; i += THREADS) {
+        const u64 entry = list()[i];
+        if (entry >= range.low && entry <= range.high) {
+            few[atomic_add_shared(shared_number_address(FEW_COUNT), 1)] = entry;
         }
     }
     __syncthreads();
@@ -176,8 +166,9 @@ DEVICE u64 find_least(const struct window *window, int count, int wanted, const 
     return find_threshold(count, rank, range, 0, 0).entry;
 }
 
-/* Moves the entries from `least` on to the list's beginning. Begins behind a barrier and ends
- * without one. */
+/* Moves the entries from `least` on to the list's beginning: each warp's together, in their order,
+ * since lanes that write apart from one another would meet in a bank. Begins behind a barrier and
+ * ends without one. */
 DEVICE void gather_entries(int count, u64 least) {
     u64 own[OWN];
     int kept = 0;
@@ -187,12 +178,15 @@ DEVICE void gather_entries(int count, u64 least) {
         own[j] = i < count ? list()[i] : 0;
         kept += own[j] >= least;
     }
-    int place = sum_threads_before(kept);
+    int place = __shfl_sync((u32)ALL_LANES, sum_threads_before(kept), 0);
+    const u32 before = (1u << lane_number()) - 1u;
 #pragma unroll
     for (int j = 0; j < OWN; ++j) {
+        const u32 which = __ballot_sync((u32)ALL_LANES, own[j] >= least);
         if (own[j] >= least) {
-            list()[place++] = own[j];
+            list()[place + __popc(which & before)] = own[j];
         }
+        place += __popc(which);
     }
 }
 

@@ -123,34 +123,18 @@ DEVICE void clear_histogram(void) {
     }
 }
 
-enum { BATCH = 4 /* entries that a thread has under way from the list */ };
-
-/* A thread's entries of the list, a batch: from number `first` on, THREADS apart; 0, which is none,
- * from `count` on. Loops by batches wait for the list once for all of them. */
-DEVICE void load_batch(int first, int count, u64 entries[BATCH]) {
-#pragma unroll
-    for (int k = 0; k < BATCH; ++k) {
-        const int i = first + k * THREADS;
-        entries[k] = i < count ? list()[i] : 0;
-    }
-}
-
 /* How many entries of the range each bin has. Bins are of 2^shift entries from the range's low end,
  * and counted from its high end, so that a thread's are side by side. */
 DEVICE void count_bins(int count, const struct range *range, int shift) {
     const u32 bins = shared_address(HISTOGRAM_OFFSET);
     clear_histogram();
     __syncthreads();
-#pragma unroll 1
-    for (int first = (int)thread_number(); first < count; first += BATCH * THREADS) {
-        u64 entries[BATCH];
-        load_batch(first, count, entries);
-#pragma unroll
-        for (int k = 0; k < BATCH; ++k) {
-            if (entries[k] >= range->low && entries[k] <= range->high) {
-                const u32 bin = (u32)((entries[k] - range->low) >> shift);
-                atomic_add_shared(bins + (BINS - 1 - bin) * 4, 1);
-            }
+#pragma unroll 4
+    for (int i = (int)thread_number(); i < count; i += THREADS) {
+        const u64 entry = list()[i];
+        if (entry >= range->low && entry <= range->high) {
+            const u32 bin = (u32)((entry - range->low) >> shift);
+            atomic_add_shared(bins + (BINS - 1 - bin) * 4, 1);
         }
     }
     __syncthreads();

@@ -44,6 +44,7 @@ class Smelt:
         self.indices = torch.empty(row.tokens, TOPK, dtype=torch.int32, device="cuda")
         args = smelt_library.with_size(smelt_library.IndexerTopkArgs)
         args.tokens, args.rows = row.tokens, row.keys
+        args.causal_limit = 0 if row.windows == "full" else 1 + row.keys - row.tokens
         for field, tensor in (
             ("q", row.q),
             ("k", row.k),

@@ -157,6 +157,10 @@ static void draw_window(const struct smelt__problem *problem, int64_t row, int32
         *begin = (int32_t)columns;
         *end = (int32_t)columns + 5;
         break;
+    case 5:
+        *begin = INT32_MIN;
+        *end = -3;
+        break;
     default:
         break;
     }

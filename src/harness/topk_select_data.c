@@ -10,7 +10,7 @@
 const char *const smelt__topk_data_names[] = {"gaussian", "equal",      "zeros",      "negative",
                                               "narrow",   "increasing", "decreasing", "correlated",
                                               "bf16",     "levels",     "periodic",   "decoy",
-                                              "plateau",  "special",    NULL};
+                                              "plateau",  "adjacent",   "special",    NULL};
 
 enum { STREAM = 2, SPECIAL_KINDS = 8 };
 
@@ -71,6 +71,8 @@ static int sampled_in(int64_t column, int64_t columns) {
     const int64_t each = columns < SHARED ? 64 : 128; /* where several blocks share a row */
     const int64_t vector = column / VECTOR, vectors = columns / VECTOR;
     int64_t samples = LEAST;
+    if (vector >= vectors) /* samples are whole vectors */
+        return -1;
     while (samples < MOST && samples * each < columns)
         samples *= 2;
     const int64_t groups = samples / VECTOR, near = vector * groups / vectors;
@@ -120,6 +122,10 @@ static float make(enum smelt__topk_data data, int64_t row, int64_t column, int64
     }
     case SMELT__TOPK_PLATEAU:
         return sampled_in(column, columns) == 0 ? 1e6F : normal;
+    case SMELT__TOPK_ADJACENT: {
+        const uint32_t size = (uint32_t)(bits >> 40 & 7);
+        return from_bits(row % 2 ? 0x3f800000U + size : size | (next || !size ? 0x80000000U : 0));
+    }
     case SMELT__TOPK_SPECIAL:
         return special(row, bits);
     default:

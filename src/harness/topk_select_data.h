@@ -20,7 +20,8 @@ enum smelt__topk_data {
     SMELT__TOPK_DECOY, /* by row, large or small where the kernels' first two samples of whole rows
                           look */
     SMELT__TOPK_PLATEAU, /* Gaussian, but the same large number wherever their first sample looks */
-    SMELT__TOPK_SPECIAL, /* by row: NaN, infinities, zeros of both signs, subnormals, any bits */
+    SMELT__TOPK_ADJACENT, /* by row, the numbers next to -0 or to 1, each of them many times */
+    SMELT__TOPK_SPECIAL,  /* by row: NaN, infinities, zeros of both signs, subnormals, any bits */
     SMELT__TOPK_DATA_KINDS
 };
 

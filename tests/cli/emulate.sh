@@ -23,6 +23,8 @@ gives 0 '' check --emulate --schedule random,shuffled,12 --schedule late,descend
 prints 'the schedules named' 'emulated, 2 schedules each'
 # shellcheck disable=SC2086
 gives 0 '' check --emulate --far --lists random --query-list partial $everything "$operator"
+# Rows shorter than a vector, of data that ask where samples are.
+gives 0 '' check --emulate --queries 2 --rows 3 --data plateau topk_select:topk=20
 if [ -e "$SMELT_CACHE_DIR" ]; then
     failed 'the cache is left alone' 'there is a cache folder'
 else

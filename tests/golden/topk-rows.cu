@@ -499,34 +499,18 @@ DEVICE void clear_histogram(void) {
     }
 }
 
-enum { BATCH = 4 /* entries that a thread has under way from the list */ };
-
-/* A thread's entries of the list, a batch: from number `first` on, THREADS apart; 0, which is none,
- * from `count` on. Loops by batches wait for the list once for all of them. */
-DEVICE void load_batch(int first, int count, u64 entries[BATCH]) {
-#pragma unroll
-    for (int k = 0; k < BATCH; ++k) {
-        const int i = first + k * THREADS;
-        entries[k] = i < count ? list()[i] : 0;
-    }
-}
-
 /* How many entries of the range each bin has. Bins are of 2^shift entries from the range's low end,
  * and counted from its high end, so that a thread's are side by side. */
 DEVICE void count_bins(int count, const struct range *range, int shift) {
     const u32 bins = shared_address(HISTOGRAM_OFFSET);
     clear_histogram();
     __syncthreads();
-#pragma unroll 1
-    for (int first = (int)thread_number(); first < count; first += BATCH * THREADS) {
-        u64 entries[BATCH];
-        load_batch(first, count, entries);
-#pragma unroll
-        for (int k = 0; k < BATCH; ++k) {
-            if (entries[k] >= range->low && entries[k] <= range->high) {
-                const u32 bin = (u32)((entries[k] - range->low) >> shift);
-                atomic_add_shared(bins + (BINS - 1 - bin) * 4, 1);
-            }
+#pragma unroll 4
+    for (int i = (int)thread_number(); i < count; i += THREADS) {
+        const u64 entry = list()[i];
+        if (entry >= range->low && entry <= range->high) {
+            const u32 bin = (u32)((entry - range->low) >> shift);
+            atomic_add_shared(bins + (BINS - 1 - bin) * 4, 1);
         }
     }
     __syncthreads();
@@ -1000,19 +984,13 @@ DEVICE void pack_list(const struct window *window, int count, const struct bins 
         shared_numbers()[FEW_COUNT] = 0;
     }
     __syncthreads();
-#pragma unroll 1
-    for (int first = (int)thread_number(); first < count; first += BATCH * THREADS) {
-        u64 entries[BATCH];
-        load_batch(first, count, entries);
-#pragma unroll
-        for (int k = 0; k < BATCH; ++k) {
-            if (entries[k] != 0) {
-                const u32 key = ordered_key((u32)(entries[k] >> 32));
-                const u32 bin = (key - bins->low) >> bins->shift;
-                list()[first + k * THREADS] = pack_entry(window, key, ~(u32)entries[k]);
-                atomic_add_shared(counts + (BINS - 1 - (bin < BINS ? bin : BINS - 1)) * 4, 1);
-            }
-        }
+#pragma unroll 2
+    for (int i = (int)thread_number(); i < count; i += THREADS) {
+        const u64 entry = list()[i];
+        const u32 key = ordered_key((u32)(entry >> 32));
+        const u32 bin = (key - bins->low) >> bins->shift;
+        list()[i] = pack_entry(window, key, ~(u32)entry);
+        atomic_add_shared(counts + (BINS - 1 - (bin < BINS ? bin : BINS - 1)) * 4, 1);
     }
     __syncthreads();
 }
@@ -1022,15 +1000,11 @@ DEVICE void pack_list(const struct window *window, int count, const struct bins 
 DEVICE u64 rank_few(int count, struct range range, int in_range, int rank) {
     enum { RESULT = BINS / 2 - 1 };
     u64 *const few = (u64 *)histogram(); /* which is not needed any more */
-#pragma unroll 1
-    for (int first = (int)thread_number(); first < count; first += BATCH * THREADS) {
-        u64 entries[BATCH];
-        load_batch(first, count, entries);
-#pragma unroll
-        for (int k = 0; k < BATCH; ++k) {
-            if (entries[k] >= range.low && entries[k] <= range.high) {
-                few[atomic_add_shared(shared_number_address(FEW_COUNT), 1)] = entries[k];
-            }
+#pragma unroll 4
+    for (int i = (int)thread_number(); i < count; i += THREADS) {
+        const u64 entry = list()[i];
+        if (entry >= range.low && entry <= range.high) {
+            few[atomic_add_shared(shared_number_address(FEW_COUNT), 1)] = entry;
         }
     }
     __syncthreads();
@@ -1069,8 +1043,9 @@ DEVICE u64 find_least(const struct window *window, int count, int wanted, const 
     return find_threshold(count, rank, range, 0, 0).entry;
 }
 
-/* Moves the entries from `least` on to the list's beginning. Begins behind a barrier and ends
- * without one. */
+/* Moves the entries from `least` on to the list's beginning: each warp's together, in their order,
+ * since lanes that write apart from one another would meet in a bank. Begins behind a barrier and
+ * ends without one. */
 DEVICE void gather_entries(int count, u64 least) {
     u64 own[OWN];
     int kept = 0;
@@ -1080,12 +1055,15 @@ DEVICE void gather_entries(int count, u64 least) {
         own[j] = i < count ? list()[i] : 0;
         kept += own[j] >= least;
     }
-    int place = sum_threads_before(kept);
+    int place = __shfl_sync((u32)ALL_LANES, sum_threads_before(kept), 0);
+    const u32 before = (1u << lane_number()) - 1u;
 #pragma unroll
     for (int j = 0; j < OWN; ++j) {
+        const u32 which = __ballot_sync((u32)ALL_LANES, own[j] >= least);
         if (own[j] >= least) {
-            list()[place++] = own[j];
+            list()[place + __popc(which & before)] = own[j];
         }
+        place += __popc(which);
     }
 }
 
