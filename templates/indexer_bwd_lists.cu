@@ -2,7 +2,6 @@
 //@use common/lanes.cuh
 //@use indexer_bwd_lists.params.h
 //@use ptx/atomic.cuh
-//@use ptx/grid.cuh
 //@use ptx/shared.cuh
 /*
  * The indexer's backward pass, ahead of the main kernel: each group's list of keys, out of its
@@ -496,9 +495,6 @@ DEVICE void fill_zeros(const struct indexer_bwd_lists_params *params) {
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_bwd_lists_params params) {
-    if (DEPENDENT_LAUNCH) {
-        grid_launch_dependents(); /* the main kernel, which waits for all of it */
-    }
     fill_zeros(&params);
     for (int group = (int)blockIdx.x; group < params.groups; group += (int)gridDim.x) {
         make_list(&params, group);

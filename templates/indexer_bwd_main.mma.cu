@@ -6,7 +6,6 @@
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
 //@use ptx/ldmatrix.cuh
-//@use ptx/grid.cuh
 //@use ptx/math.cuh
 //@use ptx/mma.cuh
 //@use ptx/thread.cuh
@@ -469,9 +468,6 @@ DEVICE void clear_item(const struct indexer_bwd_main_params *params) {
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_bwd_main_params params) {
     const u32 items = (u32)params.groups;
-    if (DEPENDENT_LAUNCH) {
-        grid_wait();
-    }
 #pragma unroll 1
     for (u32 turn = blockIdx.x; turn < items; turn += gridDim.x) {
         describe_item(&params, items - 1 - turn);

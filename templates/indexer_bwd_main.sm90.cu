@@ -7,7 +7,6 @@
 //@use common/warp_arrival.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
-//@use ptx/grid.cuh
 //@use ptx/math.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/memory.cuh
@@ -676,9 +675,6 @@ DEVICE void run_gather(const struct indexer_bwd_main_params *params) {
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_bwd_main_params params) {
     initialise_barriers();
-    if (DEPENDENT_LAUNCH) {
-        grid_wait();
-    }
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
     if (warpgroup < SUMS_WARPGROUP) {
         run_scores(&params, warpgroup);

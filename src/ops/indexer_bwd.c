@@ -274,9 +274,9 @@ static void *at(const struct call *call, size_t offset) {
 }
 
 static smelt_status launch(const struct call *call, enum smelt__indexer_bwd_kernel number,
-                           int64_t blocks, int early, const void *params) {
+                           int64_t blocks, const void *params) {
     const struct smelt__launch launch = {
-        .blocks = {(uint32_t)blocks}, .early = early, .entered = 1, .params = params};
+        .blocks = {(uint32_t)blocks}, .entered = 1, .params = params};
     return smelt__kernel_launch(call->indexer->kernels.context, kernel_of(call->indexer, number),
                                 &launch, call->stream);
 }
@@ -315,7 +315,7 @@ static smelt_status launch_lists(const struct call *call) {
     };
     const struct smelt__kernel *kernel = kernel_of(indexer, SMELT__INDEXER_BWD_LISTS);
     return launch(call, SMELT__INDEXER_BWD_LISTS,
-                  smelt__blocks_for(kernel, layout->dk.groups, kernel->most_blocks), 0, &params);
+                  smelt__blocks_for(kernel, layout->dk.groups, kernel->most_blocks), &params);
 }
 
 /* An addend's most bits such that those of all groups together have BOUND_BITS. */
@@ -358,12 +358,11 @@ static smelt_status launch_grains(const struct call *call) {
         .bits = unit_bits(groups),
     };
     const int64_t bounds = kernel_of(indexer, SMELT__INDEXER_BWD_BOUNDS)->resident_blocks;
-    smelt_status status = launch(call, SMELT__INDEXER_BWD_REACH, params.top_count, 0, &params);
+    smelt_status status = launch(call, SMELT__INDEXER_BWD_REACH, params.top_count, &params);
     if (status == SMELT_OK)
         status =
-            launch(call, SMELT__INDEXER_BWD_BOUNDS, groups < bounds ? groups : bounds, 0, &params);
-    return status == SMELT_OK ? launch(call, SMELT__INDEXER_BWD_GRAINS, blocks, 0, &params)
-                              : status;
+            launch(call, SMELT__INDEXER_BWD_BOUNDS, groups < bounds ? groups : bounds, &params);
+    return status == SMELT_OK ? launch(call, SMELT__INDEXER_BWD_GRAINS, blocks, &params) : status;
 }
 
 /* q, boxes of one query. */
@@ -430,7 +429,7 @@ static smelt_status fill_main(const struct call *call, struct indexer_bwd_main_p
     return call->indexer->tensor_maps ? make_map(call, &params->q_map) : SMELT_OK;
 }
 
-/* As smelt__key_grads_call has it. Behind the lists it prepares itself while they are made. */
+/* As smelt__key_grads_call has it. */
 static smelt_status launch_groups(const void *user, const struct smelt__key_grads_chunk *chunk) {
     const struct main_launch *main = user;
     const struct call *call = main->call;
@@ -441,7 +440,7 @@ static smelt_status launch_groups(const void *user, const struct smelt__key_grad
     params.groups = (int)chunk->groups;
     return launch(call, SMELT__INDEXER_BWD_MAIN,
                   smelt__blocks_for(kernel, chunk->groups, smelt__blocks_beside(kernel, left)),
-                  !call->indexer->deterministic, &params);
+                  &params);
 }
 
 static struct smelt__key_grads_call dk_of(const struct call *call) {

@@ -21,7 +21,6 @@
 enum {
     THREADS = 256,                  /* of a thread block */
     BLOCKS_PER_MULTIPROCESSOR = 4,  /* resident at once, at least */
-    DEPENDENT_LAUNCH = 1,           /* 1: the main kernel may begin before it has ended */
     LOADS = 4,                      /* that a thread has under way */
     LIST_STEP = 64,                 /* lists are padded to a multiple of it */
     MAP_BYTES = 20480,              /* of the map */
@@ -159,20 +158,6 @@ DEVICE void reduce_add_global(u32 *to, u32 value) {
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
 }
 
-#line 2 "templates/ptx/grid.cuh"
-
-/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
- * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
- * did not ask for it. */
-DEVICE void grid_launch_dependents(void) {
-    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
-}
-
-/* Waits until the kernels before this one in the stream are complete and their results visible. */
-DEVICE void grid_wait(void) {
-    asm volatile("griddepcontrol.wait;" : : : "memory");
-}
-
 #line 2 "templates/ptx/shared.cuh"
 
 /* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
@@ -181,7 +166,7 @@ DEVICE u32 shared_address(u32 offset) {
     return (u32)__cvta_generic_to_shared(arena) + offset;
 }
 
-#line 7 "templates/indexer_bwd_lists.cu"
+#line 6 "templates/indexer_bwd_lists.cu"
 /*
  * The indexer's backward pass, ahead of the main kernel: each group's list of keys, out of its
  * members' index rows, with the slots' gradients. What is written: indexer_bwd_lists.params.h.
@@ -674,9 +659,6 @@ DEVICE void fill_zeros(const struct indexer_bwd_lists_params *params) {
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_bwd_lists_params params) {
-    if (DEPENDENT_LAUNCH) {
-        grid_launch_dependents(); /* the main kernel, which waits for all of it */
-    }
     fill_zeros(&params);
     for (int group = (int)blockIdx.x; group < params.groups; group += (int)gridDim.x) {
         make_list(&params, group);

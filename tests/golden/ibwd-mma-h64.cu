@@ -28,7 +28,6 @@ enum {
     HEADS = 64,                     /* indexer heads */
     DIM = 128,                      /* width of a head and of a key, elements */
     DETERMINISTIC = 0,              /* 1: what is added to dk is rounded before */
-    DEPENDENT_LAUNCH = 1,           /* 1: may begin before the lists are complete */
     GROUP_QUERIES = 1,              /* queries of an item */
     STAGES = 2,                     /* key blocks in flight */
     BLOCK_KEYS = 64,                /* rows of k of one step of the main loop */
@@ -452,20 +451,6 @@ DEVICE void cp_async_wait_all(void) {
     asm volatile("cp.async.wait_all;" : : : "memory");
 }
 
-#line 2 "templates/ptx/grid.cuh"
-
-/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
- * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
- * did not ask for it. */
-DEVICE void grid_launch_dependents(void) {
-    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
-}
-
-/* Waits until the kernels before this one in the stream are complete and their results visible. */
-DEVICE void grid_wait(void) {
-    asm volatile("griddepcontrol.wait;" : : : "memory");
-}
-
 #line 1 "templates/common/tensor_map.h"
 /*
  * The description of a tensor in global memory and of the box that one tensor copy moves, written
@@ -533,7 +518,7 @@ struct indexer_bwd_main_params {
     int key_stride;  /* a multiple of 64 */
 };
 
-#line 14 "templates/indexer_bwd_main.mma.cu"
+#line 13 "templates/indexer_bwd_main.mma.cu"
 /*
  * The lightning indexer's backward pass with mma.sync: dq, dweights, and what dk's sums are made
  * of. Mathematics and shapes: include/smelt/indexer_bwd.h; what the kernel ahead of it left:
@@ -731,9 +716,9 @@ DEVICE void begin_item(const struct indexer_bwd_main_params *params) {
 /* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
  * come so far. The item's rows land with the first. */
 DEVICE void wait_for_block(void) {
-#line 212 "templates/indexer_bwd_main.mma.cu"
+#line 211 "templates/indexer_bwd_main.mma.cu"
     cp_async_wait_0();
-#line 214 "templates/indexer_bwd_main.mma.cu"
+#line 213 "templates/indexer_bwd_main.mma.cu"
     __syncthreads();
 }
 
@@ -992,9 +977,6 @@ DEVICE void clear_item(const struct indexer_bwd_main_params *params) {
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_bwd_main_params params) {
     const u32 items = (u32)params.groups;
-    if (DEPENDENT_LAUNCH) {
-        grid_wait();
-    }
 #pragma unroll 1
     for (u32 turn = blockIdx.x; turn < items; turn += gridDim.x) {
         describe_item(&params, items - 1 - turn);

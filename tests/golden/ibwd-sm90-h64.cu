@@ -28,7 +28,6 @@ enum {
     HEADS = 64,                     /* indexer heads */
     DIM = 128,                      /* width of a head and of a key, elements */
     DETERMINISTIC = 0,              /* 1: what is added to dk is rounded before */
-    DEPENDENT_LAUNCH = 1,           /* 1: may begin before the lists are complete */
     GROUP_QUERIES = 2,              /* queries of an item */
     RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
     BLOCK_KEYS = 64,                /* keys of a key block */
@@ -631,20 +630,6 @@ DEVICE void cp_async_wait_all(void) {
     asm volatile("cp.async.wait_all;" : : : "memory");
 }
 
-#line 2 "templates/ptx/grid.cuh"
-
-/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
- * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
- * did not ask for it. */
-DEVICE void grid_launch_dependents(void) {
-    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
-}
-
-/* Waits until the kernels before this one in the stream are complete and their results visible. */
-DEVICE void grid_wait(void) {
-    asm volatile("griddepcontrol.wait;" : : : "memory");
-}
-
 #line 2 "templates/ptx/policy.cuh"
 
 /* How the L2 cache treats what a copy reads: gone first (PTX ISA, "createpolicy"). */
@@ -1060,7 +1045,7 @@ struct indexer_bwd_main_params {
     int key_stride;  /* a multiple of 64 */
 };
 
-#line 24 "templates/indexer_bwd_main.sm90.cu"
+#line 23 "templates/indexer_bwd_main.sm90.cu"
 /*
  * The indexer's backward pass with wgmma: dq, dweights, and the sums of dk.
  * Mathematics and shapes: include/smelt/indexer_bwd.h; what groups and lists are:
@@ -1347,9 +1332,9 @@ DEVICE void issue_slopes(float *dq, const u32 *dx, u32 stage) {
     for (int k = 0; k < BLOCK_KEYS / 16; ++k) {
         const u64 b = descriptor_advance(keys, (u32)(k * ROW_STEP_BYTES));
         // clang-format off
-#line 311 "templates/indexer_bwd_main.sm90.cu"
+#line 310 "templates/indexer_bwd_main.sm90.cu"
         wgmma_rs_n128_t01(dq, &dx[4 * k], b, 1);
-#line 313 "templates/indexer_bwd_main.sm90.cu"
+#line 312 "templates/indexer_bwd_main.sm90.cu"
         // clang-format on
     }
     wgmma_commit();
@@ -1716,9 +1701,6 @@ DEVICE void run_gather(const struct indexer_bwd_main_params *params) {
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_bwd_main_params params) {
     initialise_barriers();
-    if (DEPENDENT_LAUNCH) {
-        grid_wait();
-    }
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
     if (warpgroup < SUMS_WARPGROUP) {
         run_scores(&params, warpgroup);

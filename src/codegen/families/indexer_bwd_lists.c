@@ -35,8 +35,6 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
     plan->persistent = 1;
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_bwd_lists");
     smelt__plan_set_threads(plan, THREADS, resident_blocks(arch, MAP_BYTES + ENTRIES * 4 + counts));
-    smelt__plan_add(plan, "DEPENDENT_LAUNCH", arch->dependent_launch, SMELT__DERIVED,
-                    "1: the main kernel may begin before it has ended");
     smelt__plan_add(plan, "LOADS", LOADS, SMELT__DERIVED, "that a thread has under way");
     smelt__plan_add(plan, "LIST_STEP", LIST_STEP, SMELT__DERIVED,
                     "lists are padded to a multiple of it");

@@ -12,6 +12,4 @@ void smelt__indexer_bwd_main_name(const struct smelt__spec *spec, struct smelt__
     smelt__plan_add(plan, "DIM", dim, SMELT__FROM_SPEC, "width of a head and of a key, elements");
     smelt__plan_add(plan, "DETERMINISTIC", deterministic, SMELT__FROM_SPEC,
                     "1: what is added to dk is rounded before");
-    smelt__plan_add(plan, "DEPENDENT_LAUNCH", plan->arch->dependent_launch, SMELT__DERIVED,
-                    "1: may begin before the lists are complete");
 }
