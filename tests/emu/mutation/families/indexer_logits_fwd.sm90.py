@@ -15,6 +15,8 @@ def check(name, keys, options, knobs="", **more):
     return Check(name, "indexer_logits:" + spec, "indexer_logits_fwd:" + spec, options, **more)
 
 
+UNSETTLED = "fills_slowly, take_scales and the addresses of a stage are newer than the last run"
+
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("logits-sm90-parts", "logits-sm90-many", "logits-sm90-sets", "logits-sm90-long",
             "logits-sm90-own", "logits-sm90-near")
