@@ -338,8 +338,9 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
     }
 }
 
-/* The first block, by the gather; all of the thread block waits for it afterwards. Of several queries
- * a function that is called: inlined, it costs the roles behind it a register that they do not have. */
+/* The first block, by the gather; all of the thread block waits for it afterwards. Of several
+ * queries a function that is called: inlined, it costs the roles behind it a register that they do
+ * not have. */
 //@if GROUP_QUERIES > 1
 #define CALLED static __device__ __noinline__
 //@else

@@ -1674,11 +1674,12 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
     }
 }
 
-/* The first block, by the gather; all of the thread block waits for it afterwards. Of several queries
- * a function that is called: inlined, it costs the roles behind it a register that they do not have. */
-#line 346 "templates/sparse_attn_bwd.sm90_blocks.cuh"
+/* The first block, by the gather; all of the thread block waits for it afterwards. Of several
+ * queries a function that is called: inlined, it costs the roles behind it a register that they do
+ * not have. */
+#line 347 "templates/sparse_attn_bwd.sm90_blocks.cuh"
 #define CALLED DEVICE
-#line 348 "templates/sparse_attn_bwd.sm90_blocks.cuh"
+#line 349 "templates/sparse_attn_bwd.sm90_blocks.cuh"
 CALLED void announce_first_block(const struct sparse_attn_bwd_params *params, int item) {
     struct entry entry;
     if (thread_number() % WARPGROUP < 32) {
