@@ -115,7 +115,7 @@ struct test {
     const struct smelt__kernel *group;
     struct random random;
     long long map_bits; /* of all windows */
-    int cases, failures;
+    struct alone_counts counts;
 };
 
 /* ---- problems -------------------------------------------------------------------------------- */
@@ -412,7 +412,7 @@ static int judge(struct test *test, const struct problem *problem) {
 /* ---- cases ----------------------------------------------------------------------------------- */
 
 static void check(struct test *test, const struct shape *shape, int far) {
-    if (test->failures == MOST_FAILURES)
+    if (test->counts.failures == MOST_FAILURES)
         return;
     struct problem problem;
     const uint64_t seed = test->random.state;
@@ -425,11 +425,11 @@ static void check(struct test *test, const struct shape *shape, int far) {
     int good = 1;
     for (int i = 0; i < schedules && good; i++) {
         const uint32_t blocks = i == 1 ? 2 : (uint32_t)problem.host.groups;
-        smelt__emulator_configure(arch, smelt__schedule_at(seed, i + test->cases % 2), 0);
+        smelt__emulator_configure(arch, smelt__schedule_at(seed, i + test->counts.cases % 2), 0);
         good = run_kernel(test, &problem, blocks) && judge(test, &problem);
     }
-    test->cases++;
-    test->failures += !good;
+    test->counts.cases++;
+    test->counts.failures += !good;
     if (!good)
         printf("FAILED %s on %s: %d x %d queries, %d rows, width %d + %d, topk %d, %d queries a "
                "group, ascending %d, past %d, lengths %d, fill %d, list %d; random state "
@@ -471,7 +471,8 @@ static int find_map(struct test *test) {
     return 1;
 }
 
-static int run(struct test *test, int listed, int random_cases) {
+static int run(void *user, int listed, int random_cases) {
+    struct test *const test = user;
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     options.kind = SMELT_CONTEXT_DEVICE;
     if (!works(smelt_context_create(&test->context, &options), "context"))
@@ -495,18 +496,6 @@ static int run(struct test *test, int listed, int random_cases) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const archs[] = {"sm_90a", "sm_80"};
     struct test test = {.random = random_begin("gpu_bwd_lists")};
-    const int random_cases = argc > 1 ? atoi(argv[1]) : DEFAULT_CASES;
-    int good = 1;
-    if (!smelt__emulator())
-        good = run(&test, 1, random_cases);
-    for (size_t i = 0; i < sizeof archs / sizeof *archs && smelt__emulator(); i++) {
-        if (argc > 2 && strcmp(argv[2], archs[i]) != 0)
-            continue;
-        smelt__emulator_configure(archs[i], smelt__schedule_at(0, 0), 0);
-        good = run(&test, test.cases == 0, random_cases) && good; /* listed ones once */
-    }
-    printf("%d cases, %d failed\n", test.cases, test.failures);
-    return !good || test.failures > 0 || test.cases == 0;
+    return run_alone(argc, argv, DEFAULT_CASES, run, &test, &test.counts);
 }

@@ -97,7 +97,7 @@ struct test {
     smelt_context *context;
     const struct smelt__kernel *kernel;
     struct random random;
-    int cases, failures;
+    struct alone_counts counts;
 };
 
 /* ---- problems -------------------------------------------------------------------------------- */
@@ -210,8 +210,7 @@ static void free_problem(struct test *test, struct problem *problem) {
         smelt_device_free(test->context, problem->memory[i]);
 }
 
-/* ---- the reference ----------------------------------------------------------------------------
- */
+/* ---- the reference --------------------------------------------------------------------------- */
 
 /* What a group's members name: [rows] bits of members, [group_queries, rows] sums. */
 struct named {
@@ -396,7 +395,7 @@ static int judge(struct test *test, const struct problem *problem) {
 /* ---- cases ----------------------------------------------------------------------------------- */
 
 static void check(struct test *test, const struct shape *shape) {
-    if (test->failures == MOST_FAILURES || (shape->far && !smelt__emulator()))
+    if (test->counts.failures == MOST_FAILURES || (shape->far && !smelt__emulator()))
         return;
     struct problem problem;
     const uint64_t seed = test->random.state;
@@ -408,11 +407,11 @@ static void check(struct test *test, const struct shape *shape) {
     int good = 1;
     for (int i = 0; i < schedules && good; i++) {
         const uint32_t blocks = i == 1 ? 2 : (uint32_t)problem.host.groups;
-        smelt__emulator_configure(arch, smelt__schedule_at(seed, i + test->cases % 2), 0);
+        smelt__emulator_configure(arch, smelt__schedule_at(seed, i + test->counts.cases % 2), 0);
         good = run_kernel(test, &problem, blocks) && judge(test, &problem);
     }
-    test->cases++;
-    test->failures += !good;
+    test->counts.cases++;
+    test->counts.failures += !good;
     if (!good)
         printf("FAILED %s on %s: %d queries, %d rows, width %d + %d, %d queries a group, runs %d, "
                "lengths %d, fill %d; random state %llu\n",
@@ -435,7 +434,8 @@ static struct shape draw_shape(struct random *random) {
                           .fill = (enum fill)random_below(random, FILLS)};
 }
 
-static int run(struct test *test, int listed, int random_cases) {
+static int run(void *user, int listed, int random_cases) {
+    struct test *const test = user;
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     options.kind = SMELT_CONTEXT_DEVICE;
     if (!works(smelt_context_create(&test->context, &options), "context"))
@@ -455,18 +455,6 @@ static int run(struct test *test, int listed, int random_cases) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const archs[] = {"sm_90a", "sm_80"};
     struct test test = {.random = random_begin("gpu_indexer_lists")};
-    const int random_cases = argc > 1 ? atoi(argv[1]) : DEFAULT_CASES;
-    int good = 1;
-    if (!smelt__emulator())
-        good = run(&test, 1, random_cases);
-    for (size_t i = 0; i < sizeof archs / sizeof *archs && smelt__emulator(); i++) {
-        if (argc > 2 && strcmp(argv[2], archs[i]) != 0)
-            continue;
-        smelt__emulator_configure(archs[i], smelt__schedule_at(0, 0), 0);
-        good = run(&test, test.cases == 0, random_cases) && good; /* listed ones once */
-    }
-    printf("%d cases, %d failed\n", test.cases, test.failures);
-    return !good || test.failures > 0 || test.cases == 0;
+    return run_alone(argc, argv, DEFAULT_CASES, run, &test, &test.counts);
 }

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "harness/emulated.h"
 #include "runtime/kernel.h"
@@ -57,6 +58,34 @@ static inline int get_kernel(smelt_context *context, const char *spec,
     struct smelt__plan plan;
     return works(smelt__plan_from_text(spec, smelt_context_arch(context), &plan), spec) &&
            works(smelt__kernel_get(context, &plan, kernel), spec);
+}
+
+/*
+ * What such a program's main comes to: PROGRAM [RANDOM_CASES [ARCH]]. `run` gets `user`, whether
+ * the listed cases are to be run, too, and how many random ones; it returns 0 when there is no
+ * kernel. On the emulator the listed ones are run for the first architecture alone. Returns the
+ * exit status.
+ */
+struct alone_counts {
+    int cases, failures;
+};
+
+static inline int run_alone(int argc, char **argv, int default_cases,
+                            int (*run)(void *user, int listed, int random_cases), void *user,
+                            const struct alone_counts *counts) {
+    static const char *const archs[] = {"sm_90a", "sm_80"};
+    const int random_cases = argc > 1 ? atoi(argv[1]) : default_cases;
+    int good = 1;
+    if (!smelt__emulator())
+        good = run(user, 1, random_cases);
+    for (size_t i = 0; i < sizeof archs / sizeof *archs && smelt__emulator(); i++) {
+        if (argc > 2 && strcmp(argv[2], archs[i]) != 0)
+            continue;
+        smelt__emulator_configure(archs[i], smelt__schedule_at(0, 0), 0);
+        good = run(user, counts->cases == 0, random_cases) && good;
+    }
+    printf("%d cases, %d failed\n", counts->cases, counts->failures);
+    return !good || counts->failures > 0 || counts->cases == 0;
 }
 
 #endif
