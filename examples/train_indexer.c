@@ -150,8 +150,7 @@ static void make_indexer(struct training *training) {
             "differentiate");
 }
 
-/* ---- arguments: one call's outputs are another's inputs ---------------------------------------
- */
+/* ---- arguments: one call's outputs are another's inputs -------------------------------------- */
 
 static void set_choice(struct training *training) {
     void *const *device = training->device;

@@ -213,8 +213,7 @@ DEVICE void wait_for_block(void) {
     __syncthreads();
 }
 
-/* ---- scores: X, dweights and dX
- * -------------------------------------------------------------------- */
+/* ---- scores: X, dweights and dX -------------------------------------------------------------- */
 
 /* This warp's first row, and its rows' query among the group's. */
 DEVICE int first_row(void) {
@@ -336,8 +335,7 @@ DEVICE void store_dq(const struct indexer_bwd_main_params *params, bool zeros) {
     }
 }
 
-/* ---- weights and dweights
- * -------------------------------------------------------------------------- */
+/* ---- weights and dweights -------------------------------------------------------------------- */
 
 /* Whether a row is a query's head. */
 DEVICE bool is_row(int row) {

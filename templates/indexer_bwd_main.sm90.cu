@@ -115,8 +115,7 @@ enum {
     LIST_PIECES = BLOCK_KEYS / 4                 /* of a block's numbers, or of a member's grads */
 };
 
-/* ---- barriers and tiles -----------------------------------------------------------------------
- */
+/* ---- barriers and tiles ---------------------------------------------------------------------- */
 
 /* Places in BARRIERS; those of a tile follow each other. */
 enum {
@@ -189,8 +188,7 @@ DEVICE int slopes_at(u32 tile, u32 use) {
     return (int)(SLOPES_OFFSET + (tile * 2 + use % 2) * TILE_BYTES);
 }
 
-/* ---- items -------------------------------------------------------------------------------------
- */
+/* ---- items ----------------------------------------------------------------------------------- */
 
 /* The thread block's first group; the next one is gridDim.x before it. */
 DEVICE int first_group(const struct indexer_bwd_main_params *params) {
@@ -239,8 +237,7 @@ DEVICE int row_query(const struct indexer_bwd_main_params *params, int group, in
     return params->members[(i64)group * GROUP_QUERIES + row / QUERY_ROWS];
 }
 
-/* ---- scores ------------------------------------------------------------------------------------
- */
+/* ---- scores ---------------------------------------------------------------------------------- */
 
 /* The first of this thread's two rows of an item, in the fragments of tile `tile`; the other is 8
  * further. */
@@ -424,8 +421,7 @@ DEVICE void run_scores(const struct indexer_bwd_main_params *params, int tile) {
     }
 }
 
-/* ---- sums --------------------------------------------------------------------------------------
- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 /* Issues a chunk of dK = dX^T Q, of some tiles. */
 DEVICE void issue_chunk(float *sums, const u32 *dx, u64 queries, int tiles, int chunk) {
@@ -545,8 +541,7 @@ DEVICE void run_sums(const struct indexer_bwd_main_params *params) {
     }
 }
 
-/* ---- gather ------------------------------------------------------------------------------------
- */
+/* ---- gather ---------------------------------------------------------------------------------- */
 
 /* Q of an item, when the item before the last has left its place: by one thread. A member that is
  * not there has its heads past the last one, where the copy engine finds zeros. */

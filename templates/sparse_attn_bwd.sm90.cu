@@ -129,8 +129,7 @@ enum {
     HELD_CHUNK = PAIR ? CHUNKS - 2 : CHUNKS - 1 /* a block's last, behind where its rows begin */
 };
 
-/* ---- scores ------------------------------------------------------------------------------------
- */
+/* ---- scores ---------------------------------------------------------------------------------- */
 
 /* Which tile is i-th in S and dP: in the order in which the gather brings them. */
 DEVICE int tile_in_turn(int i) {
@@ -351,8 +350,7 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
     } while (flags & MORE_BLOCKS);
 }
 
-/* ---- gather ------------------------------------------------------------------------------------
- */
+/* ---- gather ---------------------------------------------------------------------------------- */
 
 /* Issues dQ += dS K for the gather's columns, in groups of two tiles. */
 DEVICE void issue_last_columns(float *dq, float *rest, bool first) {
@@ -467,8 +465,7 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params) {
     }
 }
 
-/* ---- sums --------------------------------------------------------------------------------------
- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 /* Issues a chunk of dKV = dS^T Q + P^T dO: of a tile's columns the half that begins `half` chunks
  * behind the first. */

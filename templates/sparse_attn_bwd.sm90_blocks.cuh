@@ -41,8 +41,7 @@ enum {
     GATHER_BARRIER = 2
 };
 
-/* ---- in step -----------------------------------------------------------------------------------
- */
+/* ---- in step --------------------------------------------------------------------------------- */
 
 /*
  * Thread blocks that go through ascending lists side by side meet in the same rows of kv and dkv,
@@ -113,8 +112,7 @@ DEVICE void keep_in_step(const struct sparse_attn_bwd_params *params, u32 block,
     }
 }
 
-/* ---- barriers and tiles -----------------------------------------------------------------------
- */
+/* ---- barriers and tiles ---------------------------------------------------------------------- */
 
 /* 1: what a pair's other thread block sends lands in P's tile. */
 enum { LANDS_IN_P = PAIR && LANDING_OFFSET == PROBABILITIES_OFFSET };
@@ -187,8 +185,7 @@ DEVICE u64 columns_descriptor(int offset) {
     return shared_descriptor(shared_address((u32)offset), TILE_BYTES, ATOM_BYTES, 128);
 }
 
-/* ---- items -------------------------------------------------------------------------------------
- */
+/* ---- items ----------------------------------------------------------------------------------- */
 
 /* Items are numbers from 0 on: that they are divided without a sign spares registers. */
 DEVICE int item_group(int item) {
@@ -208,8 +205,7 @@ DEVICE int next_item(const struct sparse_attn_bwd_params *params, int item) {
     return item >= begin ? item : -1;
 }
 
-/* ---- announced blocks --------------------------------------------------------------------------
- */
+/* ---- announced blocks ------------------------------------------------------------------------ */
 
 /* flags: how many keys; where the block stands in its item, and in the thread block's items, of
  * which every second is odd. */
@@ -342,11 +338,11 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
  * queries a function that is called: inlined, it costs the roles behind it a register that they do
  * not have. */
 //@if GROUP_QUERIES > 1
-#define CALLED static __device__ __noinline__
+#define DEVICE_ONCE static __device__ __noinline__
 //@else
-#define CALLED DEVICE
+#define DEVICE_ONCE DEVICE
 //@end
-CALLED void announce_first_block(const struct sparse_attn_bwd_params *params, int item) {
+DEVICE_ONCE void announce_first_block(const struct sparse_attn_bwd_params *params, int item) {
     struct entry entry;
     if (thread_number() % WARPGROUP < 32) {
         const int step = find_step(params);
@@ -370,8 +366,7 @@ DEVICE void announce_block(struct entry *entry, const struct sparse_attn_bwd_par
     fetch_entry(entry, params, block + 1);
 }
 
-/* ---- copies ------------------------------------------------------------------------------------
- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 /* Addresses of this thread's rows of a block: eight threads copy a row of a tile. */
 DEVICE void take_addresses(u64 *from, u32 block) {

@@ -162,8 +162,7 @@ DEVICE void add_to_row(const struct sparse_attn_bwd_sum_params *params, int key,
     }
 }
 
-/* ---- keys of few entries -----------------------------------------------------------------------
- */
+/* ---- keys of few entries --------------------------------------------------------------------- */
 
 /* What a step's rows are of: a key that has more of them, or its last ones, or nothing. */
 enum { MORE_OF_KEY = -1, NO_MORE_KEYS = -2 };
@@ -271,8 +270,7 @@ DEVICE bool sum_keys(const struct sparse_attn_bwd_sum_params *params) {
     }
 }
 
-/* ---- keys of many entries ----------------------------------------------------------------------
- */
+/* ---- keys of many entries -------------------------------------------------------------------- */
 
 /* A key by the whole block; nothing of one with few entries. */
 DEVICE void sum_long_key(const struct sparse_attn_bwd_sum_params *params, int key) {

@@ -170,8 +170,7 @@ DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const 
                 head * params->q_head_stride);
 }
 
-/* ---- gather ------------------------------------------------------------------------------------
- */
+/* ---- gather ---------------------------------------------------------------------------------- */
 
 /* A thread's first 16 bytes in a tile. Eight threads copy a row, 16 rows at once. Registers are so
  * short here that what follows from a thread's number is computed anew for each block. */
@@ -316,8 +315,7 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
     cp_async_wait_all();
 }
 
-/* ---- scores ------------------------------------------------------------------------------------
- */
+/* ---- scores ---------------------------------------------------------------------------------- */
 
 /* This thread's row of Q: its 16 bytes in a tile, for ldmatrix, and in a slice, for stmatrix. */
 DEVICE u32 query_in_tile(void) {
@@ -635,8 +633,7 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
     }
 }
 
-/* ---- output ------------------------------------------------------------------------------------
- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 /* O's rows times the powers of two that the softmax asks for, unless all of the warp's are 1. */
 DEVICE void rescale_output(float *o, int buffer) {

@@ -134,8 +134,7 @@ void tool_print_verb_help(const struct tool_verb *verb);
 /* Whether argv holds --json: errors in front of it obey it too. */
 int tool_wants_json(int argc, char **argv);
 
-/* ---- memory.c ---------------------------------------------------------------------------------
- */
+/* ---- memory.c -------------------------------------------------------------------------------- */
 
 /* Memory that must exist: the program ends with a message when there is none. */
 void *tool_allocate(void *old, size_t count, size_t size);
@@ -143,8 +142,7 @@ char *tool_copy(const char *string);
 /* Ends the program with that message. */
 __attribute__((noreturn)) void tool_die_of_memory(void);
 
-/* ---- json.c: documents ------------------------------------------------------------------------
- */
+/* ---- json.c: documents ----------------------------------------------------------------------- */
 
 /* Prints a document and a newline on standard output and drops the reference. */
 void tool_print_json(json_t *document);
@@ -209,8 +207,7 @@ void tool_progress_clear(void);
 /* A smelt_log_function that writes to standard error. */
 void tool_log(void *user, smelt_log_level level, const char *message);
 
-/* ---- names.c ----------------------------------------------------------------------------------
- */
+/* ---- names.c --------------------------------------------------------------------------------- */
 
 /* A growing list of owned strings without repetitions. */
 struct tool_list {
@@ -232,8 +229,7 @@ const char *tool_nearest(const char *given, const char *const *names, size_t cou
 /* Refuses an architecture the library does not know. `where` precedes the message. */
 int tool_check_arch(const struct tool_options *options, const char *where, const char *arch);
 
-/* ---- manifest.c -------------------------------------------------------------------------------
- */
+/* ---- manifest.c ------------------------------------------------------------------------------ */
 
 /* Adds the specs and, unless --arch names some, the architectures of a manifest file. Exit status,
  * with the error (file and line) printed. */
@@ -244,8 +240,7 @@ int tool_manifest_parse(struct tool_list *specs, struct tool_list *archs,
                         const struct tool_options *options, const char *path, const char *text,
                         size_t length);
 
-/* ---- targets.c: which kernels, for which architectures ----------------------------------------
- */
+/* ---- targets.c: which kernels, for which architectures --------------------------------------- */
 
 /* The specs (canonical, operators and kernels) and architectures a command line names. */
 struct tool_targets {
@@ -276,8 +271,7 @@ int tool_add_operator_of(struct tool_list *operators, const char *kernel);
 int tool_operators_of(struct tool_list *operators, const struct tool_list *specs,
                       const struct tool_options *options);
 
-/* ---- kernels.c: contexts and compiled kernels, shared by warm and show ------------------------
- */
+/* ---- kernels.c: contexts and compiled kernels, shared by warm and show ----------------------- */
 
 /* Context options as every verb wants them: log to standard error, at the level -v asks for. */
 smelt_context_options tool_context_options(const struct tool_options *options);

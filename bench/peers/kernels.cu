@@ -16,8 +16,7 @@ enum {
     EACH = 4
 };
 
-/* ---- numbers ----------------------------------------------------------------------------------
- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 /* Splitmix64's finaliser (Steele, Lea, Flood, OOPSLA 2014) of two numbers. */
 static __device__ u64 mix(u64 seed, u64 index) {
@@ -47,8 +46,7 @@ static __device__ double negative_infinity(void) {
     return -__longlong_as_double(0x7ff0000000000000LL);
 }
 
-/* ---- inputs -----------------------------------------------------------------------------------
- */
+/* ---- inputs ---------------------------------------------------------------------------------- */
 
 /* data[row * row_stride + head * head_stride + column]: normal / divisor + shift, rounded to bf16
  * after each step. */
@@ -106,8 +104,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* ---- the reference ----------------------------------------------------------------------------
- */
+/* ---- the reference --------------------------------------------------------------------------- */
 
 struct reference {
     const bf16 *q, *kv;
@@ -282,8 +279,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) peers_reference(const stru
     }
 }
 
-/* ---- the comparison ---------------------------------------------------------------------------
- */
+/* ---- the comparison -------------------------------------------------------------------------- */
 
 struct comparison {
     u64 elements, misses, strange; /* strange: of the misses, those with an infinity or a NaN */

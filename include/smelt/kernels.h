@@ -22,8 +22,7 @@ extern "C" {
 /* What an operator is made for: a set. Each pass has kernels, refusals and workspace of its own. */
 enum smelt_pass { SMELT_PASS_FORWARD = 1, SMELT_PASS_BACKWARD = 2 };
 
-/* ---- specs: pure, any thread ------------------------------------------------------------------
- */
+/* ---- specs: pure, any thread ----------------------------------------------------------------- */
 
 /* Called once per item of a list; `text` is valid during the call. A value other than 0 ends the
  * enumeration, which then returns SMELT_ERROR_CANCELLED. */
@@ -81,8 +80,7 @@ typedef struct smelt_family_key {
  * Errors: INVALID_SPEC (no such family), INVALID_ARGUMENT (also for an index past the last key). */
 SMELT_API smelt_status smelt_family_get_key(const char *family, int index, smelt_family_key *key);
 
-/* ---- plan and source: pure, any thread --------------------------------------------------------
- */
+/* ---- plan and source: pure, any thread ------------------------------------------------------- */
 
 /* The plan of a kernel on an architecture, as aligned text or (json != 0) as one JSON object.
  * Freed by smelt_free. Errors: INVALID_SPEC (also for an operator: expand it first), UNSUPPORTED
@@ -94,8 +92,7 @@ SMELT_API smelt_status smelt_plan_print(const char *kernel, const char *arch, in
  * Freed by smelt_free. Errors: as smelt_plan_print. */
 SMELT_API smelt_status smelt_source_emit(const char *kernel, const char *arch, char **source);
 
-/* ---- compiled kernels -------------------------------------------------------------------------
- */
+/* ---- compiled kernels ------------------------------------------------------------------------ */
 
 typedef enum smelt_kernel_state {
     SMELT_KERNEL_FAILED = 0,

@@ -25,8 +25,7 @@ const struct emu_interface *emulator(void) {
     return interface;
 }
 
-/* ---- contexts ---------------------------------------------------------------------------------
- */
+/* ---- contexts -------------------------------------------------------------------------------- */
 
 /* Into the logger `smelt` of Python's logging; `level` is smelt's. */
 static void write_log(void *logger, smelt_log_level level, const char *message) {
@@ -205,8 +204,7 @@ PyObject *make_context_type(void) {
     return PyType_FromSpec(&spec);
 }
 
-/* ---- specs and presets ------------------------------------------------------------------------
- */
+/* ---- specs and presets ----------------------------------------------------------------------- */
 
 static int append(void *list, const char *text) {
     PyObject *item = PyUnicode_FromString(text);

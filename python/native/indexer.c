@@ -2,8 +2,7 @@
  * K selected, N rows of a matrix, E one more than there are documents. */
 #include "operators.h"
 
-/* ---- indexer_logits ---------------------------------------------------------------------------
- */
+/* ---- indexer_logits -------------------------------------------------------------------------- */
 
 #define ARGS smelt_indexer_logits_args
 
@@ -23,8 +22,7 @@ NOTE(indexer_logits,
 OPERATOR(indexer_logits, INDEXER_LOGITS);
 #undef ARGS
 
-/* ---- indexer_windows --------------------------------------------------------------------------
- */
+/* ---- indexer_windows ------------------------------------------------------------------------- */
 
 #define ARGS smelt_indexer_windows_args
 
@@ -46,8 +44,7 @@ NOTE(indexer_windows, )
 OPERATOR(indexer_windows, INDEXER_WINDOWS);
 #undef ARGS
 
-/* ---- indexer_clean ----------------------------------------------------------------------------
- */
+/* ---- indexer_clean --------------------------------------------------------------------------- */
 
 #define ARGS smelt_indexer_clean_args
 
@@ -65,8 +62,7 @@ NOTE(indexer_clean, )
 OPERATOR(indexer_clean, INDEXER_CLEAN);
 #undef ARGS
 
-/* ---- indexer_quantize -------------------------------------------------------------------------
- */
+/* ---- indexer_quantize ------------------------------------------------------------------------ */
 
 #define ARGS smelt_indexer_quantize_args
 
@@ -85,8 +81,7 @@ NOTE(indexer_quantize, FIX('D', dim))
 OPERATOR(indexer_quantize, INDEXER_QUANTIZE);
 #undef ARGS
 
-/* ---- topk_select ------------------------------------------------------------------------------
- */
+/* ---- topk_select ----------------------------------------------------------------------------- */
 
 #define ARGS smelt_topk_select_args
 
@@ -108,8 +103,7 @@ NOTE(topk_select, FIX('K', topk))
 OPERATOR_WITH_WORKSPACE(topk_select, TOPK_SELECT, smelt_topk_select_forward);
 #undef ARGS
 
-/* ---- indexer_topk -----------------------------------------------------------------------------
- */
+/* ---- indexer_topk ---------------------------------------------------------------------------- */
 
 #define ARGS smelt_indexer_topk_args
 

@@ -23,8 +23,7 @@ NOTE(sparse_scores, FIX('H', heads) FIX('Q', dqk))
 OPERATOR(sparse_scores, SPARSE_SCORES);
 #undef ARGS
 
-/* ---- indexer_loss -----------------------------------------------------------------------------
- */
+/* ---- indexer_loss ---------------------------------------------------------------------------- */
 
 #define ARGS smelt_indexer_loss_args
 
@@ -49,8 +48,7 @@ NOTE(indexer_loss, made->extents['O' - 'A'] = 1;)
 OPERATOR_WITH_WORKSPACE(indexer_loss, INDEXER_LOSS, smelt_indexer_loss_forward);
 #undef ARGS
 
-/* ---- indexer_scores ---------------------------------------------------------------------------
- */
+/* ---- indexer_scores -------------------------------------------------------------------------- */
 
 #define ARGS smelt_indexer_scores_args
 
@@ -71,8 +69,7 @@ NOTE(indexer_scores, FIX('H', heads) FIX('D', dim))
 OPERATOR(indexer_scores, INDEXER_SCORES);
 #undef ARGS
 
-/* ---- indexer_bwd ------------------------------------------------------------------------------
- */
+/* ---- indexer_bwd ----------------------------------------------------------------------------- */
 
 #define ARGS smelt_indexer_bwd_args
 

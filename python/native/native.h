@@ -60,8 +60,7 @@ PyObject *setup(PyObject *module, PyObject *args);
 /* configuration(q, kv, indices): what an attention operator is found by. */
 PyObject *configuration(PyObject *module, PyObject *const *values, Py_ssize_t count);
 
-/* ---- arguments of a call ----------------------------------------------------------------------
- */
+/* ---- arguments of a call --------------------------------------------------------------------- */
 
 /* ROWS: they begin at multiples of 16 bytes. OUTPUT: where Python gives True it is made. */
 enum { OPTIONAL = 1, ROWS = 2, OUTPUT = 4 };
@@ -134,8 +133,7 @@ struct call {
 int read_arguments(struct call *call, PyObject *const *values, Py_ssize_t count, enum place place,
                    int device);
 
-/* ---- operators --------------------------------------------------------------------------------
- */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 enum { MAX_PASSES = 2 };
 
@@ -162,8 +160,7 @@ extern const struct operator_class sparse_attn_class, indexer_logits_class, inde
     indexer_clean_class, indexer_quantize_class, topk_select_class, indexer_topk_class,
     indexer_loss_class, indexer_scores_class, indexer_bwd_class, sparse_scores_class;
 
-/* ---- contexts ---------------------------------------------------------------------------------
- */
+/* ---- contexts -------------------------------------------------------------------------------- */
 
 struct context_object {
     PyObject_HEAD smelt_context *context;
@@ -179,8 +176,7 @@ extern PyMethodDef spec_functions[]; /* of the module: expand, presets, ... */
 /* The emulator in the driver's place, NULL: there is none. */
 const struct emu_interface *emulator(void);
 
-/* ---- errors -----------------------------------------------------------------------------------
- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 extern PyObject *layout_error; /* a ValueError */
 extern int exiting;            /* the interpreter ends: what is loaded stays */

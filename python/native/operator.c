@@ -87,8 +87,7 @@ static PyObject *raise_emulated(smelt_status status) {
     return NULL;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------
- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 /* Allocates what the call needs and puts it into its args. *workspace: a new reference, NULL when
  * nothing is needed. -1 with an exception. */
@@ -196,8 +195,7 @@ static PyObject *backward(PyObject *self, PyObject *const *values, Py_ssize_t co
     return run((struct operator_object *)self, 1, values, count);
 }
 
-/* ---- the type ---------------------------------------------------------------------------------
- */
+/* ---- the type -------------------------------------------------------------------------------- */
 
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     static char *names[] = {"context", "spec", NULL};

@@ -80,8 +80,7 @@ static int view_by_exchange(PyObject *object, const char *name, struct view *vie
     return 0;
 }
 
-/* ---- through methods, before PyTorch 2.10 -----------------------------------------------------
- */
+/* ---- through methods, before PyTorch 2.10 ---------------------------------------------------- */
 
 /* A new reference into *value, or -1. */
 static int attribute(PyObject *object, PyObject *name, PyObject **value) {
@@ -151,8 +150,7 @@ static int view_by_methods(PyObject *object, const char *name, struct view *view
     return 0;
 }
 
-/* ---- both -------------------------------------------------------------------------------------
- */
+/* ---- both ------------------------------------------------------------------------------------ */
 
 int tensor_view(PyObject *object, const char *name, struct view *view) {
     const int known = tensor_type ? PyObject_IsInstance(object, tensor_type) : 0;
@@ -181,8 +179,7 @@ int current_stream(int device, struct CUstream_st **stream) {
     return 0;
 }
 
-/* ---- new tensors ------------------------------------------------------------------------------
- */
+/* ---- new tensors ----------------------------------------------------------------------------- */
 
 static PyObject *tuple_of(const int64_t *values, int count) {
     PyObject *tuple = PyTuple_New(count);

@@ -246,8 +246,7 @@ EMU_EXPORT unsigned emu_counter_read(const unsigned *address) {
     return seen ? counter->additions[seen - 1].sum : counter->first;
 }
 
-/* ---- hints: neither ----------------------------------------------------------------------------
- */
+/* ---- hints: neither -------------------------------------------------------------------------- */
 
 EMU_EXPORT void emu_hint_add(unsigned *address, unsigned value) {
     site at = EMU_SITE;

@@ -406,8 +406,7 @@ void emu_global_store_end(const void *to, size_t bytes, site at); /* by the thre
 /* explicit.c: an address that is no multiple of `bytes` ends the thread. */
 void emu_check_aligned(const void *pointer, size_t bytes, const char *what, site at);
 
-/* ---- counters between blocks (counter.c) ------------------------------------------------------
- */
+/* ---- counters between blocks (counter.c) ----------------------------------------------------- */
 
 void emu_counters_begin(void); /* of a launch */
 /* Whether what a slot of an earlier gang of this launch did by `clock` happened before the thread's

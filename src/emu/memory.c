@@ -269,8 +269,7 @@ static _Noreturn void outside(u64 pointer, size_t bytes, const char *what, site 
         before ? "before" : "past the end of", name_of(near), (unsigned long long)near->bytes);
 }
 
-/* ---- what is no kernel's ----------------------------------------------------------------------
- */
+/* ---- what is no kernel's --------------------------------------------------------------------- */
 
 /* Sets memory of the shadow to zero; whole pages are given back to the system, which has zeros. */
 static void erase(void *from, size_t bytes) {
@@ -320,8 +319,7 @@ bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream) {
     return true;
 }
 
-/* ---- a kernel's accesses ----------------------------------------------------------------------
- */
+/* ---- a kernel's accesses --------------------------------------------------------------------- */
 
 /* Whether what a slot of a gang did happened before the running thread's access. */
 static bool happened(u32 gang, u16 slot, u32 clock) {

@@ -47,8 +47,7 @@ static smelt_status place(struct smelt__placed *placed, int tensor) {
     return status;
 }
 
-/* ---- what the emulator is told ----------------------------------------------------------------
- */
+/* ---- what the emulator is told --------------------------------------------------------------- */
 
 /* Forbids what of an allocation lies outside the tensor's footprint. */
 static void forbid_rest(const struct emu_interface *emulator, const struct smelt__placed *placed,

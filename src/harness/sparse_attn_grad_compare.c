@@ -106,8 +106,7 @@ static void judge_queries(const struct smelt__problem *problem, int64_t compared
     judge_rows(results);
 }
 
-/* ---- the queries that have a part, as often as they are listed
- * ------------------------------------------------------------ */
+/* ---- the queries that have a part, as often as they are listed ------------------------------- */
 
 struct queries {
     int64_t *numbers; /* NULL: all */

@@ -59,8 +59,7 @@ smelt_status smelt_indexer_clean_get_kernel_info(const smelt_indexer_clean *clea
     return smelt__operator_get_kernel_info(&clean->kernels, SMELT_PASS_FORWARD, index, info);
 }
 
-/* ---- launching --------------------------------------------------------------------------------
- */
+/* ---- launching ------------------------------------------------------------------------------- */
 
 /* This library's copy of the arguments, checked. */
 static smelt_status read_args(const smelt_indexer_clean_args *given,

@@ -118,8 +118,7 @@ static smelt_status check_args(const smelt_indexer_logits *indexer,
                               : status;
 }
 
-/* ---- launching --------------------------------------------------------------------------------
- */
+/* ---- launching ------------------------------------------------------------------------------- */
 
 smelt_status smelt_indexer_logits_forward(const smelt_indexer_logits *indexer,
                                           const smelt_indexer_logits_args *given,

@@ -136,8 +136,7 @@ static smelt_status fill(const struct smelt__indexer_scorer *scorer,
     return scorer->tensor_maps ? make_maps(scorer, args, params) : SMELT_OK;
 }
 
-/* ---- launching --------------------------------------------------------------------------------
- */
+/* ---- launching ------------------------------------------------------------------------------- */
 
 smelt_status smelt__indexer_scorer_launch(const struct smelt__indexer_scorer *scorer,
                                           const smelt_indexer_logits_args *args,

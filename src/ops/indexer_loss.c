@@ -136,8 +136,7 @@ smelt_status smelt_indexer_loss_forward_workspace(const smelt_indexer_loss *loss
     return status;
 }
 
-/* ---- launching --------------------------------------------------------------------------------
- */
+/* ---- launching ------------------------------------------------------------------------------- */
 
 /* Whether rows of a matrix start at multiples of 16 bytes; nothing does. */
 static int starts_whole(const void *data, int64_t stride) {

@@ -76,8 +76,7 @@ smelt_status smelt_indexer_quantize_get_kernel_info(const smelt_indexer_quantize
     return smelt__operator_get_kernel_info(&quantize->kernels, SMELT_PASS_FORWARD, index, info);
 }
 
-/* ---- launching --------------------------------------------------------------------------------
- */
+/* ---- launching ------------------------------------------------------------------------------- */
 
 /* This library's copy of the arguments, checked. */
 static smelt_status read_args(const smelt_indexer_quantize *quantize,

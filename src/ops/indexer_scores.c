@@ -120,8 +120,7 @@ static smelt_status check_args(const smelt_indexer_scores *scores,
                                 NULL, 0);
 }
 
-/* ---- launching --------------------------------------------------------------------------------
- */
+/* ---- launching ------------------------------------------------------------------------------- */
 
 static struct indexer_scores_fwd_params pack(const smelt_indexer_scores_args *args) {
     return (struct indexer_scores_fwd_params){

@@ -178,8 +178,7 @@ smelt_status smelt_indexer_topk_forward_workspace(const smelt_indexer_topk *inde
     return status;
 }
 
-/* ---- launching --------------------------------------------------------------------------------
- */
+/* ---- launching ------------------------------------------------------------------------------- */
 
 static const void *const_row(const smelt_const_tensor *tensor, int64_t row, size_t element) {
     const int64_t stride = tensor->strides[0] * (int64_t)element;

@@ -36,8 +36,7 @@ static size_t most_select(const struct smelt__indexer_extent *extent) {
     return align(smelt__topk_most_workspace(extent->select, extent->rows));
 }
 
-/* ---- all chunks with the same columns ---------------------------------------------------------
- */
+/* ---- all chunks with the same columns -------------------------------------------------------- */
 
 /* Queries of a chunk, at most `most`: chunks of about the same size, whose queries make whole
  * blocks if there is room for one. */
@@ -82,8 +81,7 @@ static int add_last_select(struct smelt__indexer_chunks *chunks) {
     return 0;
 }
 
-/* ---- causal ones ------------------------------------------------------------------------------
- */
+/* ---- causal ones ----------------------------------------------------------------------------- */
 
 /* The largest chunk from `first` on whose logits have room, of whole blocks if there is room for
  * one. */
@@ -124,8 +122,7 @@ static void make_causal(struct smelt__indexer_chunks *chunks, int64_t causal_lim
     }
 }
 
-/* ---- both -------------------------------------------------------------------------------------
- */
+/* ---- both ------------------------------------------------------------------------------------ */
 
 int smelt__indexer_chunks_make(const struct smelt__indexer_extent *extent,
                                struct smelt__indexer_chunks *chunks) {

@@ -63,8 +63,7 @@ smelt_status smelt_indexer_windows_get_kernel_info(const smelt_indexer_windows *
     return smelt__operator_get_kernel_info(&windows->kernels, SMELT_PASS_FORWARD, index, info);
 }
 
-/* ---- launching --------------------------------------------------------------------------------
- */
+/* ---- launching ------------------------------------------------------------------------------- */
 
 /* This library's copy of the arguments, checked. */
 static smelt_status read_args(const smelt_indexer_windows_args *given,

@@ -111,8 +111,7 @@ smelt_status smelt_sparse_attn_forward_workspace(const smelt_sparse_attn *attn,
     return smelt__sparse_attn_workspace(&attn->shape, args, bytes);
 }
 
-/* ---- launching --------------------------------------------------------------------------------
- */
+/* ---- launching ------------------------------------------------------------------------------- */
 
 /*
  * The partition, then the buckets' kernels, the longest work first. Each but the first begins

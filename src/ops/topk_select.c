@@ -127,8 +127,7 @@ smelt_status smelt_topk_select_forward_workspace(const smelt_topk_select *select
     return status;
 }
 
-/* ---- launching --------------------------------------------------------------------------------
- */
+/* ---- launching ------------------------------------------------------------------------------- */
 
 smelt_status smelt_topk_select_forward(const smelt_topk_select *select,
                                        const smelt_topk_select_args *given,

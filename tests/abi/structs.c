@@ -34,8 +34,7 @@ static smelt_sparse_attn *attn;
 static char folder[] = "/tmp/smelt-abi-XXXXXX";
 static char exported[sizeof folder + 16];
 
-/* ---- each struct of the public headers -------------------------------------------------------
- */
+/* ---- each struct of the public headers ------------------------------------------------------- */
 
 /* A call with one struct that is the caller's. It stands in `memory`, 0 but for `size` and what
  * `fill` put there. */

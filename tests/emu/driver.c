@@ -164,8 +164,7 @@ static int launch(const char *name, const CUlaunchConfig *config, CUdeviceptr da
     return cuda.cuLaunchKernelEx(config, kernel(name), parameters, NULL);
 }
 
-/* ---- fills ------------------------------------------------------------------------------------
- */
+/* ---- fills ----------------------------------------------------------------------------------- */
 
 static void test_fills(void **state) {
     (void)state;
@@ -213,8 +212,7 @@ static void test_forbidden_fill(void **state) {
     cuda.cuMemFree_v2(data);
 }
 
-/* ---- memory of the host's that is lent ---------------------------------------------------------
- */
+/* ---- memory of the host's that is lent ------------------------------------------------------- */
 
 static int launch_chained(CUdeviceptr to, CUdeviceptr from, int wait, int early);
 
@@ -252,8 +250,7 @@ static void test_lent_memory(void **state) {
     emulator->clear();
 }
 
-/* ---- fills between launches that overlap --------------------------------------------------------
- */
+/* ---- fills between launches that overlap ----------------------------------------------------- */
 
 static int launch_chained(CUdeviceptr to, CUdeviceptr from, int wait, int early) {
     CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
@@ -305,8 +302,7 @@ static void test_fill_beside_a_launch(void **state) {
     cuda.cuMemFree_v2(data);
 }
 
-/* ---- shapes -----------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static void test_three_dimensions(void **state) {
     (void)state;
@@ -418,8 +414,7 @@ static void test_launch_refused(void **state) {
     cuda.cuMemFree_v2(data);
 }
 
-/* ---- clusters ---------------------------------------------------------------------------------
- */
+/* ---- clusters -------------------------------------------------------------------------------- */
 
 static int launch_cluster(const char *name, CUdeviceptr data, CUlaunchConfig config, unsigned x,
                           unsigned y, unsigned z) {

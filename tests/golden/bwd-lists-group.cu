@@ -577,8 +577,7 @@ DEVICE void pad_list(const struct list *list, int thread, int threads) {
     }
 }
 
-/* ---- lists in slot order ----------------------------------------------------------------------
- */
+/* ---- lists in slot order --------------------------------------------------------------------- */
 
 DEVICE void copy_list(const struct sparse_attn_bwd_lists_params *params, i64 group) {
     const struct work_params *const work = &params->work;
@@ -599,8 +598,7 @@ DEVICE void copy_list(const struct sparse_attn_bwd_lists_params *params, i64 gro
     }
 }
 
-/* ---- lists by maps ---------------------------------------------------------------------------
- */
+/* ---- lists by maps --------------------------------------------------------------------------- */
 
 /* How many of a row's slots hold the first params->topk valid ones; by a warp. */
 DEVICE int cut_slots(const struct sparse_attn_bwd_lists_params *params, const int *row, int slots) {
@@ -859,8 +857,7 @@ DEVICE void unite_lists(const struct sparse_attn_bwd_lists_params *params, i64 g
     __syncthreads();
 }
 
-/* ---- the kernel ------------------------------------------------------------------------------
- */
+/* ---- the kernel ------------------------------------------------------------------------------ */
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_lists_params params) {

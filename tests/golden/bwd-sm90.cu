@@ -1377,8 +1377,7 @@ enum {
     GATHER_BARRIER = 2
 };
 
-/* ---- in step -----------------------------------------------------------------------------------
- */
+/* ---- in step --------------------------------------------------------------------------------- */
 
 /*
  * Thread blocks that go through ascending lists side by side meet in the same rows of kv and dkv,
@@ -1449,8 +1448,7 @@ DEVICE void keep_in_step(const struct sparse_attn_bwd_params *params, u32 block,
     }
 }
 
-/* ---- barriers and tiles -----------------------------------------------------------------------
- */
+/* ---- barriers and tiles ---------------------------------------------------------------------- */
 
 /* 1: what a pair's other thread block sends lands in P's tile. */
 enum { LANDS_IN_P = PAIR && LANDING_OFFSET == PROBABILITIES_OFFSET };
@@ -1523,8 +1521,7 @@ DEVICE u64 columns_descriptor(int offset) {
     return shared_descriptor(shared_address((u32)offset), TILE_BYTES, ATOM_BYTES, 128);
 }
 
-/* ---- items -------------------------------------------------------------------------------------
- */
+/* ---- items ----------------------------------------------------------------------------------- */
 
 /* Items are numbers from 0 on: that they are divided without a sign spares registers. */
 DEVICE int item_group(int item) {
@@ -1544,8 +1541,7 @@ DEVICE int next_item(const struct sparse_attn_bwd_params *params, int item) {
     return item >= begin ? item : -1;
 }
 
-/* ---- announced blocks --------------------------------------------------------------------------
- */
+/* ---- announced blocks ------------------------------------------------------------------------ */
 
 /* flags: how many keys; where the block stands in its item, and in the thread block's items, of
  * which every second is odd. */
@@ -1677,10 +1673,10 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
 /* The first block, by the gather; all of the thread block waits for it afterwards. Of several
  * queries a function that is called: inlined, it costs the roles behind it a register that they do
  * not have. */
-#line 347 "templates/sparse_attn_bwd.sm90_blocks.cuh"
-#define CALLED DEVICE
-#line 349 "templates/sparse_attn_bwd.sm90_blocks.cuh"
-CALLED void announce_first_block(const struct sparse_attn_bwd_params *params, int item) {
+#line 343 "templates/sparse_attn_bwd.sm90_blocks.cuh"
+#define DEVICE_ONCE DEVICE
+#line 345 "templates/sparse_attn_bwd.sm90_blocks.cuh"
+DEVICE_ONCE void announce_first_block(const struct sparse_attn_bwd_params *params, int item) {
     struct entry entry;
     if (thread_number() % WARPGROUP < 32) {
         const int step = find_step(params);
@@ -1704,8 +1700,7 @@ DEVICE void announce_block(struct entry *entry, const struct sparse_attn_bwd_par
     fetch_entry(entry, params, block + 1);
 }
 
-/* ---- copies ------------------------------------------------------------------------------------
- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 /* Addresses of this thread's rows of a block: eight threads copy a row of a tile. */
 DEVICE void take_addresses(u64 *from, u32 block) {
@@ -2119,8 +2114,7 @@ enum {
     HELD_CHUNK = PAIR ? CHUNKS - 2 : CHUNKS - 1 /* a block's last, behind where its rows begin */
 };
 
-/* ---- scores ------------------------------------------------------------------------------------
- */
+/* ---- scores ---------------------------------------------------------------------------------- */
 
 /* Which tile is i-th in S and dP: in the order in which the gather brings them. */
 DEVICE int tile_in_turn(int i) {
@@ -2341,8 +2335,7 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
     } while (flags & MORE_BLOCKS);
 }
 
-/* ---- gather ------------------------------------------------------------------------------------
- */
+/* ---- gather ---------------------------------------------------------------------------------- */
 
 /* Issues dQ += dS K for the gather's columns, in groups of two tiles. */
 DEVICE void issue_last_columns(float *dq, float *rest, bool first) {
@@ -2457,8 +2450,7 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params) {
     }
 }
 
-/* ---- sums --------------------------------------------------------------------------------------
- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 /* Issues a chunk of dKV = dS^T Q + P^T dO: of a tile's columns the half that begins `half` chunks
  * behind the first. */

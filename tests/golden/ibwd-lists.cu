@@ -200,15 +200,14 @@ enum {
     WARPS = THREADS / 32,
     ALL_LANES = -1,
     MASKED = -1,
-    FIRST_HALF =
-        0, /* parts of a list: keys of the first half alone, of both, of the second alone */
-    BOTH_HALVES,
-    SECOND_HALF,
-    PARTS,
-    COUNT_AHEAD = 0, /* what is done with the windows of a list */
-    STORE,
     HALF_BITS = 16 /* of a packed count */
 };
+
+/* Parts of a list: keys of the first half of the members alone, of both, of the second alone. */
+enum { FIRST_HALF, BOTH_HALVES, SECOND_HALF, PARTS };
+
+/* What is done with the windows of a list. */
+enum { COUNT_AHEAD, STORE };
 
 /* Rows that the map has bits of at a time. */
 struct window {
@@ -250,8 +249,7 @@ DEVICE u32 *map_places(const struct indexer_bwd_lists_params *params, const stru
     return map_words() + (bit_columns(params) + part) * window->words;
 }
 
-/* ---- slots ------------------------------------------------------------------------------------
- */
+/* ---- slots ----------------------------------------------------------------------------------- */
 
 /* A member's slots, of which the first `count` are looked at. */
 struct slots {
@@ -316,8 +314,7 @@ DEVICE bool mark(const struct indexer_bwd_lists_params *params, const struct win
     return __syncthreads_or(again);
 }
 
-/* ---- the map, counted --------------------------------------------------------------------------
- */
+/* ---- the map, counted ------------------------------------------------------------------------ */
 
 /* Rows of a word of the map that each half of the members has. */
 struct halves {
@@ -449,8 +446,7 @@ DEVICE void count(const struct indexer_bwd_lists_params *params, const struct wi
     __syncthreads();
 }
 
-/* ---- entries ----------------------------------------------------------------------------------
- */
+/* ---- entries --------------------------------------------------------------------------------- */
 
 /* Entries [begin, begin + ENTRIES) of the window's list to global memory, and zeros in their
  * place; barriers before and behind. */
@@ -552,8 +548,7 @@ DEVICE void add_grads(const struct indexer_bwd_lists_params *params, const struc
     }
 }
 
-/* ---- lists ------------------------------------------------------------------------------------
- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 DEVICE float *member_grads(const struct indexer_bwd_lists_params *params, int group, int member) {
     return params->grads + ((i64)group * params->group_queries + member) * params->key_stride;

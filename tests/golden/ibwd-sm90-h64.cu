@@ -1141,8 +1141,7 @@ enum {
     LIST_PIECES = BLOCK_KEYS / 4                 /* of a block's numbers, or of a member's grads */
 };
 
-/* ---- barriers and tiles -----------------------------------------------------------------------
- */
+/* ---- barriers and tiles ---------------------------------------------------------------------- */
 
 /* Places in BARRIERS; those of a tile follow each other. */
 enum {
@@ -1215,8 +1214,7 @@ DEVICE int slopes_at(u32 tile, u32 use) {
     return (int)(SLOPES_OFFSET + (tile * 2 + use % 2) * TILE_BYTES);
 }
 
-/* ---- items -------------------------------------------------------------------------------------
- */
+/* ---- items ----------------------------------------------------------------------------------- */
 
 /* The thread block's first group; the next one is gridDim.x before it. */
 DEVICE int first_group(const struct indexer_bwd_main_params *params) {
@@ -1265,8 +1263,7 @@ DEVICE int row_query(const struct indexer_bwd_main_params *params, int group, in
     return params->members[(i64)group * GROUP_QUERIES + row / QUERY_ROWS];
 }
 
-/* ---- scores ------------------------------------------------------------------------------------
- */
+/* ---- scores ---------------------------------------------------------------------------------- */
 
 /* The first of this thread's two rows of an item, in the fragments of tile `tile`; the other is 8
  * further. */
@@ -1332,9 +1329,9 @@ DEVICE void issue_slopes(float *dq, const u32 *dx, u32 stage) {
     for (int k = 0; k < BLOCK_KEYS / 16; ++k) {
         const u64 b = descriptor_advance(keys, (u32)(k * ROW_STEP_BYTES));
         // clang-format off
-#line 310 "templates/indexer_bwd_main.sm90.cu"
+#line 307 "templates/indexer_bwd_main.sm90.cu"
         wgmma_rs_n128_t01(dq, &dx[4 * k], b, 1);
-#line 312 "templates/indexer_bwd_main.sm90.cu"
+#line 309 "templates/indexer_bwd_main.sm90.cu"
         // clang-format on
     }
     wgmma_commit();
@@ -1450,8 +1447,7 @@ DEVICE void run_scores(const struct indexer_bwd_main_params *params, int tile) {
     }
 }
 
-/* ---- sums --------------------------------------------------------------------------------------
- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 /* Issues a chunk of dK = dX^T Q, of some tiles. */
 DEVICE void issue_chunk(float *sums, const u32 *dx, u64 queries, int tiles, int chunk) {
@@ -1571,8 +1567,7 @@ DEVICE void run_sums(const struct indexer_bwd_main_params *params) {
     }
 }
 
-/* ---- gather ------------------------------------------------------------------------------------
- */
+/* ---- gather ---------------------------------------------------------------------------------- */
 
 /* Q of an item, when the item before the last has left its place: by one thread. A member that is
  * not there has its heads past the last one, where the copy engine finds zeros. */

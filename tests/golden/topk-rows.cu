@@ -923,8 +923,7 @@ DEVICE u32 *equal_words(void) {
     return (u32 *)(arena + EQUAL_OFFSET) + warp_number() * 32;
 }
 
-/* ---- the least entry that is wanted ------------------------------------------------------------
- */
+/* ---- the least entry that is wanted ---------------------------------------------------------- */
 
 /* Entries are packed: a key above so many bits as elements need, in which earlier ones are larger.
  */

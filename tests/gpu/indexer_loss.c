@@ -125,8 +125,7 @@ static int repeated_case(const struct suite *suite, int number, struct suite_cas
     return 1;
 }
 
-/* ---- what forward must refuse, naming the argument ----------------------------------------------
- */
+/* ---- what forward must refuse, naming the argument ------------------------------------------- */
 
 #define ARGS smelt_indexer_loss_args
 #define SET(field, value) REFUSED(ARGS, field, value)

@@ -199,8 +199,7 @@ void run_two_steps(struct suite *suite) {
     }
 }
 
-/* ---- what forward must refuse, naming the argument ----------------------------------------------
- */
+/* ---- what forward must refuse, naming the argument ------------------------------------------- */
 
 static const struct change {
     const char *name; /* the message must hold it */

@@ -39,8 +39,7 @@ static void launch_options(const struct suite *suite, struct smelt__problem_opti
     options->tokens = suite->quick || suite->emulated ? 300 : 5000;
 }
 
-/* ---- what forward must refuse, naming the argument ----------------------------------------------
- */
+/* ---- what forward must refuse, naming the argument ------------------------------------------- */
 
 static const struct change {
     const char *name; /* the message must hold it */

@@ -5,8 +5,7 @@
 #include "harness/random.h"
 #include "sparse_attn_groups.h"
 
-/* ---- matrix: heads x topk x widths, each with several kinds of lists ---------------------------
- */
+/* ---- matrix: heads x topk x widths, each with several kinds of lists ------------------------- */
 
 static const int all_heads[] = {1, 7, 8, 16, 24, 32, 64, 128, 192};
 static const int all_topk[] = {1, 63, 64, 65, 100, 640, 2048};
@@ -136,8 +135,7 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     return 1;
 }
 
-/* ---- offsets beyond 32 bits ---------------------------------------------------------------------
- */
+/* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
 
 #define BACKWARD ",passes=backward"
 
@@ -207,8 +205,7 @@ static const struct suite_case far[] = {
     {.name = NULL},
 };
 
-/* ---- one launch a thousand times ---------------------------------------------------------------
- */
+/* ---- one launch a thousand times ------------------------------------------------------------- */
 
 static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
     static const struct {
@@ -254,8 +251,7 @@ static int repeated_case(const struct suite *suite, int number, struct suite_cas
     return 1;
 }
 
-/* ---- the row ------------------------------------------------------------------------------------
- */
+/* ---- the row --------------------------------------------------------------------------------- */
 
 static const char *const launches[] = {
     "sparse_attn:heads=16,dqk=576,dv=512,topk=256",

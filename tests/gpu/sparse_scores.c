@@ -10,8 +10,7 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* ---- matrix: heads x widths x both variants, lists and sizes in turn --------------------------
- */
+/* ---- matrix: heads x widths x both variants, lists and sizes in turn ------------------------- */
 
 static const int all_heads[] = {1, 7, 8, 16, 24, 32, 33, 64, 72, 128, 192};
 static const int quick_heads[] = {7, 64, 128};
@@ -137,8 +136,7 @@ static void launch_options(const struct suite *suite, struct smelt__problem_opti
     options->rows = suite->emulated ? 1000 : 5000;
 }
 
-/* ---- a slot's target depends on its query and its row alone -----------------------------------
- */
+/* ---- a slot's target depends on its query and its row alone ---------------------------------- */
 
 enum { CUT_QUERIES = 2, CUT_SLOTS = 37 }; /* from the front */
 
@@ -216,8 +214,7 @@ static void run_invariance(struct suite *suite) {
                       "sparse_scores:heads=72,dqk=128,dv=64,topk=200,variant=mma");
 }
 
-/* ---- what a launch must refuse, naming the argument -------------------------------------------
- */
+/* ---- what a launch must refuse, naming the argument ------------------------------------------ */
 
 #define ARGS smelt_sparse_scores_args
 #define SET(field, value) REFUSED(ARGS, field, value)

@@ -79,8 +79,7 @@ void run_far(struct suite *suite);         /* every offset beyond 32 bits, on th
 void run_launches(struct suite *suite);    /* graphs, streams, threads, contexts */
 void run_repetitions(struct suite *suite); /* one launch a thousand times */
 
-/* ---- operators: one row each, in tests/gpu/STEM.c ---------------------------------------------
- */
+/* ---- operators: one row each, in tests/gpu/STEM.c -------------------------------------------- */
 
 enum { SUITE_SPEC = 192 };
 

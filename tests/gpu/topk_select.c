@@ -118,8 +118,7 @@ static void launch_options(const struct suite *suite, struct smelt__problem_opti
     options->own[VALUES] = 1;
 }
 
-/* ---- what forward must refuse, naming the argument ----------------------------------------------
- */
+/* ---- what forward must refuse, naming the argument ------------------------------------------- */
 
 static const struct change {
     const char *name; /* the message must hold it */
@@ -224,8 +223,7 @@ static void run_refusals(struct suite *suite) {
     suite_report(suite, "arguments: topk_select", message);
 }
 
-/* ---- one launch a thousand times: nothing depends on who comes first ----------------------------
- */
+/* ---- one launch a thousand times: nothing depends on who comes first ------------------------- */
 
 static void run_repeated(struct suite *suite) {
     const int repeats = suite->quick || suite->emulated ? 3 : 1000;

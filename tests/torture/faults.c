@@ -231,8 +231,7 @@ static enum outcome step_tune(void) {
     return with_context(&options, tune);
 }
 
-/* ---- without a fault of a file: memory alone --------------------------------------------------
- */
+/* ---- without a fault of a file: memory alone ------------------------------------------------- */
 
 static int take_text(void *user, const char *text) {
     (void)user;
@@ -515,8 +514,7 @@ static int row_memory(const struct arguments *arguments) {
     return 0;
 }
 
-/* ---- a limit on the size of files -------------------------------------------------------------
- */
+/* ---- a limit on the size of files ------------------------------------------------------------ */
 
 static volatile sig_atomic_t signals;
 

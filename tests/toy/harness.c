@@ -91,8 +91,7 @@ static void not_made_for(void **state) {
     assert_string_equal(result.pass, "backward");
 }
 
-/* ---- passes made wrong -------------------------------------------------------------------------
- */
+/* ---- passes made wrong ----------------------------------------------------------------------- */
 
 static smelt_status twice(const void *object, const void *args, struct CUstream_st *stream) {
     const smelt_status status = smelt_toy_backward(object, args, stream);

@@ -29,8 +29,7 @@ static int lookup(const void *user, const char *name, int *found) {
 
 static const struct smelt__scope scope = {lookup, NULL};
 
-/* ---- expressions ------------------------------------------------------------------------------
- */
+/* ---- expressions ----------------------------------------------------------------------------- */
 
 static void expressions(void **state) {
     (void)state;
@@ -123,8 +122,7 @@ static void bad_expressions(void **state) {
     assert_non_null(strstr(message.text, "too deeply"));
 }
 
-/* ---- expansion --------------------------------------------------------------------------------
- */
+/* ---- expansion ------------------------------------------------------------------------------- */
 
 static char *expand(const char *text) {
     struct smelt__template template_ = {"t.cu", text, strlen(text)};
@@ -305,8 +303,7 @@ static void random_templates(void **state) {
     }
 }
 
-/* ---- parts ------------------------------------------------------------------------------------
- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 #define TEMPLATE(name, text)                                                                       \
     { name, text, sizeof(text) - 1 }
@@ -428,8 +425,7 @@ static void wrong_parts(void **state) {
     smelt__text_free(&out);
 }
 
-/* ---- #line ------------------------------------------------------------------------------------
- */
+/* ---- #line ----------------------------------------------------------------------------------- */
 
 static const struct smelt__template *find_template(const char *name, size_t length) {
     for (int i = 0; i < smelt__template_count; i++)

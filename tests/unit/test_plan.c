@@ -388,8 +388,7 @@ static void building(void **state) {
     assert_int_equal(found, 0);
 }
 
-/* ---- variants, of a family made for it --------------------------------------------------------
- */
+/* ---- variants, of a family made for it ------------------------------------------------------- */
 
 static int takes(const struct smelt__spec *spec, const struct smelt__arch *arch,
                  struct smelt__plan *plan, struct smelt__message *message) {

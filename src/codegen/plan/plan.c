@@ -10,8 +10,7 @@ enum smelt__origin smelt__plan_origin(const struct smelt__spec *spec, const char
     return spec->tuned >> index & 1 ? SMELT__FROM_TUNING : SMELT__FROM_KNOB;
 }
 
-/* ---- building ---------------------------------------------------------------------------------
- */
+/* ---- building -------------------------------------------------------------------------------- */
 
 void smelt__plan_add(struct smelt__plan *plan, const char *name, int value,
                      enum smelt__origin origin, const char *meaning) {
@@ -65,8 +64,7 @@ int smelt__plan_constant(const struct smelt__plan *plan, const char *name, int *
     return 0;
 }
 
-/* ---- printing ---------------------------------------------------------------------------------
- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static const char *origin_name(enum smelt__origin origin) {
     switch (origin) {

@@ -29,8 +29,7 @@ struct lines {
     struct smelt__parameters parameters; /* of TAKES */
 };
 
-/* ---- cutting into lines and checking ----------------------------------------------------------
- */
+/* ---- cutting into lines and checking --------------------------------------------------------- */
 
 static int is_blank(char c) {
     return c == ' ' || c == '\t';
@@ -358,8 +357,7 @@ int smelt__template_check(const char *text, int *line, struct smelt__message *me
     return status;
 }
 
-/* ---- expanding --------------------------------------------------------------------------------
- */
+/* ---- expanding ------------------------------------------------------------------------------- */
 
 /* One loop variable; the innermost is the list's head. */
 struct variable {

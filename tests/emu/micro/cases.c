@@ -38,9 +38,7 @@ static void set_region(struct micro_case *one, int index, const char *name, int 
     one->regions[index].bytes = bytes;
 }
 
-/* ---- arithmetic.cu, fragments.cu
- * -----------------------------------------------------------------
- */
+/* ---- arithmetic.cu, fragments.cu ------------------------------------------------------------- */
 
 static void add_arithmetic(void) {
     enum { COUNT = 4096, CODES = 65536 };
@@ -115,9 +113,7 @@ static void add_fragments(void) {
     }
 }
 
-/* ---- products.cu
- * ----------------------------------------------------------------------------------
- */
+/* ---- products.cu ----------------------------------------------------------------------------- */
 
 enum form { SS_00, SS_01, SS_10, SS_11, RS_00, RS_01, FP8_SS, FP8_RS, FORMS };
 
@@ -177,9 +173,7 @@ static void add_products(void) {
     }
 }
 
-/* ---- copies.cu
- * ------------------------------------------------------------------------------------
- */
+/* ---- copies.cu ------------------------------------------------------------------------------- */
 
 static void add_copies(void) {
     enum { THREADS = 64, TILE = THREADS * 16, RED_F32 = 8, RED_F32X4 = 10 };
@@ -228,9 +222,7 @@ static void add_copies(void) {
     }
 }
 
-/* ---- tensors.cu
- * -----------------------------------------------------------------------------------
- */
+/* ---- tensors.cu ------------------------------------------------------------------------------ */
 
 /* A box of 8 rows (2 layers of 4 in three dimensions) whose inner bytes are the swizzle's span. */
 static void add_tensor(int form, int swizzle, int element_bytes, const int at[3]) {
@@ -284,9 +276,7 @@ static void add_tensors(void) {
     add_tensor(0, 64, 1, (const int[3]){-16, 2, 0});
 }
 
-/* ---- barriers.cu, registers.cu, clusters.cu
- * -------------------------------------------------------------------
- */
+/* ---- barriers.cu, registers.cu, clusters.cu -------------------------------------------------- */
 
 static void add_barriers(void) {
     static const char *const names[] = {"mbarrier phases",
@@ -332,9 +322,7 @@ static void add_clusters(void) {
         }
 }
 
-/* ---- the pipelines
- * --------------------------------------------------------------------------------
- */
+/* ---- the pipelines --------------------------------------------------------------------------- */
 
 static struct case_map bf16_map(enum buffer buffer, int columns, int rows) {
     return (struct case_map){

@@ -40,8 +40,7 @@ static struct kernel *kernels;
 static CUcontext context;
 static char description[256];
 
-/* ---- source -------------------------------------------------------------------------------------
- */
+/* ---- source ---------------------------------------------------------------------------------- */
 
 /* Where region `index` begins. */
 static int region_offset(const struct micro_case *one, int index) {
@@ -145,8 +144,7 @@ char *micro_source(const struct micro_case *one) {
     return smelt__text_release(&text);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int failed(const char *what, CUresult result) {
     const char *text = NULL;
@@ -228,8 +226,7 @@ const struct emu_interface *micro_emulator(void) {
     return emulator;
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------
- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static int load(const struct micro_case *one, struct kernel *kernel) {
     char name[64];
@@ -287,8 +284,7 @@ int micro_compile(const struct micro_case *one) {
     return find_kernel(one) ? 0 : -1;
 }
 
-/* ---- launches -----------------------------------------------------------------------------------
- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 struct buffers {
     CUdeviceptr a, b, out;

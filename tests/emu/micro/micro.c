@@ -37,8 +37,7 @@ static int is_chosen(const struct choice *choice, const struct micro_case *one) 
     return !choice->only || strstr(one->name, choice->only) != NULL;
 }
 
-/* ---- the emulator's schedules -------------------------------------------------------------------
- */
+/* ---- the emulator's schedules ---------------------------------------------------------------- */
 
 /* Late, early, then random. */
 static void set_schedule(const struct choice *choice, int number) {
@@ -59,8 +58,7 @@ static void print_reports(const struct micro_case *one, int schedule) {
     }
 }
 
-/* ---- running ------------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static enum verdict worse(enum verdict a, enum verdict b) {
     return a > b ? a : b;
@@ -184,8 +182,7 @@ static int list_cases(const struct choice *choice) {
     return 0;
 }
 
-/* ---- arguments ----------------------------------------------------------------------------------
- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static int usage(void) {
     fprintf(stderr,

@@ -57,8 +57,7 @@ void results_write(FILE *file, const struct micro_case *one, const void *out) {
     fprintf(file, "\n");
 }
 
-/* ---- reading ------------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static int add_word(struct result *result, uint32_t word) {
     if ((result->count & (result->count - 1)) == 0) { /* a power of two: full */
@@ -153,8 +152,7 @@ size_t results_count(const struct results *results) {
     return results->count;
 }
 
-/* ---- comparing ----------------------------------------------------------------------------------
- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 static float float_of(uint32_t word) {
     float value;

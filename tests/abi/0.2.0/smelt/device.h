@@ -67,8 +67,7 @@ SMELT_API smelt_status smelt_event_elapsed(const smelt_context *context, struct 
                                            struct CUevent_st *end, float *milliseconds);
 SMELT_API smelt_status smelt_event_destroy(const smelt_context *context, struct CUevent_st *event);
 
-/* ---- what is on this machine (no context needed) ----------------------------------------------
- */
+/* ---- what is on this machine (no context needed) --------------------------------------------- */
 
 /* Strings and arrays live until smelt_machine_report_release. */
 typedef struct smelt_machine_report {
