@@ -90,7 +90,10 @@ run_clang() { meson_test clang build-clang --no-suite compile; }
 
 run_cuda12() {
     local library
-    library=$(nvrtc_in build/nvrtc-cu12) || return
+    if ! library=$(nvrtc_in build/nvrtc-cu12); then
+        echo "test-full: CUDA 12's NVRTC is not in build/nvrtc-cu12; scripts/setup.sh full fetches it" >&2
+        return 1
+    fi
     SMELT_NVRTC=$library meson_test cuda12 build --no-suite emu
 }
 
