@@ -179,7 +179,8 @@ typedef struct smelt_sparse_attn_grad_args {
     void *workspace;        /* at a multiple of 256 bytes; contents mean nothing */
     size_t workspace_bytes; /* at least what smelt_sparse_attn_backward_workspace says */
     size_t workspace_limit; /* of deterministic operators: what their partial rows may take
-                               at most, in bytes; 0: 1.5 GB. Less takes longer */
+                               at most, in bytes, unless those of one tile of queries alone are
+                               more; 0: 1.5 GB. Less takes longer */
 } smelt_sparse_attn_grad_args;
 
 #define SMELT_SPARSE_ATTN_GRAD_ARGS_INIT SMELT_INIT(smelt_sparse_attn_grad_args)

@@ -35,16 +35,16 @@ static int64_t up_to(int64_t value, int64_t step) {
     return smelt__divide_up(value, step) * step;
 }
 
-/* Chunks of two halves of `most` groups, which take turns: whole waves of the multiprocessors that
- * the sums leave to the main kernel. 0: not one wave fits, or is there, or the table is too large.
- */
+/* Chunks of at most half of `most` groups, two of which take turns: whole waves of the
+ * multiprocessors that the sums leave to the main kernel. 0: not one wave fits, or is there, or the
+ * table is too large. */
 static int64_t half_chunk(const struct smelt__key_grads_shape *shape,
                           const struct smelt__key_grads_layout *layout, int64_t most) {
     const int64_t wave = (WAVE_ITEMS - shape->sums_beside) / shape->head_blocks;
-    const int64_t wanted = smelt__divide_up(layout->groups, FEWEST_CHUNKS);
     if (shape->sums_beside == 0 || wave == 0 || most / 2 < wave || layout->groups <= wave)
         return 0;
-    const int64_t chunk = most / 2 < wanted ? most / 2 / wave * wave : up_to(wanted, wave);
+    const int64_t wanted = up_to(smelt__divide_up(layout->groups, FEWEST_CHUNKS), wave);
+    const int64_t chunk = wanted <= most / 2 ? wanted : most / 2 / wave * wave;
     return chunk * layout->key_stride < FEWEST_ROWS * layout->key_count ? 0 : chunk;
 }
 

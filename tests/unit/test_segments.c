@@ -8,6 +8,7 @@
 
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/family.h"
+#include "ops/key_grads.h"
 #include "ops/sparse_attn_segments.h"
 #include "random.h"
 
@@ -113,6 +114,26 @@ static void rounds(void **state) {
     assert_int_equal(smelt__segments_round(40, 1 << 24, KEYS), 1);
 }
 
+/* Partial rows stay within the limit, whatever the number of groups, unless one group's alone are
+ * more. (Where six half limits had just room for all groups, whole waves were 1.3 times it.) */
+static void limited(void **state) {
+    (void)state;
+    static const size_t limits[] = {0, 1, 40000000, 900000000, (size_t)8 << 30};
+    for (size_t i = 0; i < 2 * sizeof limits / sizeof *limits; i++) {
+        const struct smelt__key_grads_shape shape = {
+            .columns = 576, .deterministic = 1, .head_blocks = 1, .sums_beside = i % 2 ? 24 : 0};
+        const size_t limit = limits[i / 2], most = limit ? limit : (size_t)1536 << 20;
+        for (int64_t groups = 1; groups < 5000; groups++) {
+            struct smelt__key_grads_layout layout = {
+                .groups = groups, .key_count = 8192, .key_stride = 2048};
+            size_t bytes = 0;
+            smelt__key_grads_place(&shape, limit, &bytes, &layout);
+            assert_true(layout.chunk == 1 || (size_t)layout.kept * layout.kept_bytes <= most);
+            assert_true(bytes >= (size_t)layout.kept * layout.kept_bytes);
+        }
+    }
+}
+
 /* The plan has the threads that the scan is cut for. */
 static void threads(void **state) {
     (void)state;
@@ -130,7 +151,7 @@ static void threads(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cut),    cmocka_unit_test(never_smaller), cmocka_unit_test(parts),
-        cmocka_unit_test(rounds), cmocka_unit_test(threads),
+        cmocka_unit_test(rounds), cmocka_unit_test(limited),       cmocka_unit_test(threads),
     };
     return cmocka_run_group_tests_name("segments", tests, NULL, NULL);
 }
