@@ -5,6 +5,8 @@
 
 #include "runtime/log.h"
 
+enum { MOST_MAP_STRIDE_BITS = 40 /* of the copy engine's strides, in bytes */ };
+
 smelt_status smelt__check_extent(const char *name, int64_t value, int64_t least, int64_t most) {
     if (value >= least && value <= most)
         return SMELT_OK;
@@ -22,6 +24,16 @@ smelt_status smelt__check_queries(int64_t batches, int64_t tokens) {
                              "batches * tokens = %" PRId64 " exceeds 2^31 - 1; split the call",
                              batches * tokens);
     return status;
+}
+
+smelt_status smelt__check_map_stride(const char *name, int number, int64_t stride, size_t element,
+                                     const char *knob) {
+    if (stride < (INT64_C(1) << MOST_MAP_STRIDE_BITS) / (int64_t)element)
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "%s.strides[%d] = %" PRId64 " is too large for this kernel: strides must "
+                       "stay below 2^%d bytes; make the operator with %s",
+                       name, number, stride, MOST_MAP_STRIDE_BITS, knob);
 }
 
 smelt_status smelt__check_workspace(const void *workspace, size_t bytes, size_t needed,

@@ -34,6 +34,11 @@ smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsig
                                   const int64_t *extents, void *args,
                                   const struct smelt__memory *others, int count);
 
+/* That the copy engine takes a step of so many elements, tensor `name`'s strides[number]. `knob`:
+ * how the operator is told to use kernels that take it. */
+smelt_status smelt__check_map_stride(const char *name, int number, int64_t stride, size_t element,
+                                     const char *knob);
+
 /* `needed` bytes of device memory at a multiple of `alignment`; 0 needs nothing. `ask`: the call
  * that says how much. */
 smelt_status smelt__check_workspace(const void *workspace, size_t bytes, size_t needed,

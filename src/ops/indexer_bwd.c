@@ -20,7 +20,6 @@
 enum {
     KEY_STEP = 64,              /* lists are padded to whole blocks of it */
     TENSOR_MAP_COLUMNS = 64,    /* of a box */
-    MOST_MAP_STRIDE_BITS = 40,  /* bytes that a map's strides stay below */
     ZERO_WORDS = 4,             /* that are filled at a time */
     TOPS = 1024,                /* blocks that find the largest addend, at most */
     MOST_UNIT_BITS = 22,        /* an addend's, in units: fp32 holds so many, and one more */
@@ -381,14 +380,12 @@ static smelt_status make_map(const struct call *call, struct tensor_map *map) {
     for (int i = 0; i < 3; i++)
         box.extents[i] = (uint64_t)extents[i];
     for (int i = 1; i < 3; i++) {
-        const int64_t stride = extents[i] > 1 ? args->q.strides[2 - i] * 2 : SMELT__ROW_BYTES;
-        if (stride >> MOST_MAP_STRIDE_BITS)
-            return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                               "q.strides[%d] = %" PRId64 " is too large for this kernel: strides "
-                               "must stay below 2^%d elements; make the operator with "
-                               "main.variant=mma",
-                               2 - i, args->q.strides[2 - i], MOST_MAP_STRIDE_BITS - 1);
-        box.strides[i] = (uint64_t)stride;
+        const int64_t stride = extents[i] > 1 ? args->q.strides[2 - i] : SMELT__ROW_BYTES / 2;
+        const smelt_status status =
+            smelt__check_map_stride("q", 2 - i, stride, 2, "main.variant=mma");
+        if (status != SMELT_OK)
+            return status;
+        box.strides[i] = (uint64_t)stride * 2;
     }
     return smelt__tensor_map_make(indexer->kernels.context, &box, map);
 }
@@ -456,11 +453,16 @@ static struct smelt__key_grads_call dk_of(const struct call *call) {
     };
 }
 
-/* dq and dweights, and the sums of dk. */
-static smelt_status launch_main(const struct call *call) {
+/* dq and dweights, and the sums of dk. The main kernel's arguments come first: what they refuse is
+ * refused before anything is launched. */
+static smelt_status launch_queries(const struct call *call) {
     struct smelt__key_grads_call dk = dk_of(call);
     struct main_launch main = {.call = call};
     smelt_status status = fill_main(call, &main.params);
+    if (status == SMELT_OK)
+        status = launch_lists(call);
+    if (status == SMELT_OK && call->indexer->deterministic)
+        status = launch_grains(call);
     dk.user = &main;
     return status == SMELT_OK ? smelt__key_grads_launch(&dk) : status;
 }
@@ -487,16 +489,11 @@ static smelt_status launch_finish(const struct call *call) {
 static smelt_status launch_chain(const struct call *call) {
     const size_t zeros = zero_words(call);
     smelt_status status = SMELT_OK;
-    if (call->args->tokens > 0) {
-        status = launch_lists(call);
-        if (status == SMELT_OK && call->indexer->deterministic)
-            status = launch_grains(call);
-        if (status == SMELT_OK)
-            status = launch_main(call);
-    } else if (zeros > 0) {
+    if (call->args->tokens > 0)
+        status = launch_queries(call);
+    else if (zeros > 0)
         status = smelt__fill_async(call->indexer->kernels.context, at(call, call->layout.bounds), 0,
                                    zeros, 1, call->stream);
-    }
     return status == SMELT_OK && zeros > 0 ? launch_finish(call) : status;
 }
 

@@ -1,20 +1,16 @@
 /* See indexer_logits_launch.h. */
 #include "ops/indexer_logits_launch.h"
 
-#include <inttypes.h>
-
 #include "common/tensor_map.h"
 #include "indexer_logits_fwd.params.h"
+#include "ops/arguments.h"
 #include "ops/divide.h"
 #include "ops/operator.h"
 #include "ops/tensors.h"
 #include "runtime/log.h"
 #include "runtime/tensor_map.h"
 
-enum {
-    MAP_ROW_BYTES = 128,      /* of a box at most: the widest swizzle */
-    MOST_MAP_STRIDE_BITS = 40 /* of the copy engine's strides, in bytes */
-};
+enum { MAP_ROW_BYTES = 128 /* of a box at most: the widest swizzle */ };
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
@@ -84,14 +80,13 @@ static smelt_status make_map(const struct smelt__indexer_scorer *scorer, const c
     };
     for (int i = 0; i < count; i++) {
         const struct map_step *step = &steps[i];
-        const int64_t stride = step->extent > 1 ? step->stride * element : SMELT__ROW_BYTES;
-        if (stride >> MOST_MAP_STRIDE_BITS)
-            return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                               "%s.strides[%d] = %" PRId64 " is too large for this kernel: strides "
-                               "must stay below 2^%d bytes; make the operator with variant=mma",
-                               name, step->number, step->stride, MOST_MAP_STRIDE_BITS);
+        const int64_t stride = step->extent > 1 ? step->stride : SMELT__ROW_BYTES / element;
+        const smelt_status status =
+            smelt__check_map_stride(name, step->number, stride, (size_t)element, "variant=mma");
+        if (status != SMELT_OK)
+            return status;
         box.extents[i + 1] = (uint64_t)step->extent;
-        box.strides[i + 1] = (uint64_t)stride;
+        box.strides[i + 1] = (uint64_t)(stride * element);
         box.box[i + 1] = (uint32_t)step->box;
     }
     return smelt__tensor_map_make(scorer->context, &box, map);

@@ -1,20 +1,17 @@
 /* See sparse_attn_backward.h. */
 #include "ops/sparse_attn_backward.h"
 
-#include <inttypes.h>
 #include <stdint.h>
 
 #include "codegen/families/sparse_attn_bwd.h"
+#include "ops/arguments.h"
 #include "ops/sparse_attn_grad_args.h"
 #include "ops/sparse_attn_partition.h"
 #include "runtime/context.h"
 #include "runtime/log.h"
 #include "runtime/tensor_map.h"
 
-enum {
-    TENSOR_MAP_COLUMNS = 64,  /* of a box */
-    MOST_MAP_STRIDE_BITS = 40 /* bytes that a map's strides stay below */
-};
+enum { TENSOR_MAP_COLUMNS = 64 /* of a box */ };
 
 /* Rows of KV above which lists are put into ascending order: from there on dkv's sums and kv no
  * longer stay in the L2 cache together, and neighbours in a list come by together. */
@@ -189,13 +186,12 @@ static smelt_status make_map(const struct backward_call *call, const char *name,
     for (int i = 0; i < 4; i++)
         box.extents[i] = (uint64_t)extents[i];
     for (int i = 1; i < 4; i++) {
-        const int64_t stride = extents[i] > 1 ? tensor->strides[3 - i] * 2 : SMELT__ROW_BYTES;
-        if (stride >> MOST_MAP_STRIDE_BITS)
-            return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                               "%s.strides[%d] = %" PRId64 " is too large for this kernel: strides "
-                               "must stay below 2^%d elements; make the operator with variant=mma",
-                               name, 3 - i, tensor->strides[3 - i], MOST_MAP_STRIDE_BITS - 1);
-        box.strides[i] = (uint64_t)stride;
+        const int64_t stride = extents[i] > 1 ? tensor->strides[3 - i] : SMELT__ROW_BYTES / 2;
+        const smelt_status status =
+            smelt__check_map_stride(name, 3 - i, stride, 2, "bwd.variant=mma");
+        if (status != SMELT_OK)
+            return status;
+        box.strides[i] = (uint64_t)stride * 2;
     }
     return smelt__tensor_map_make(backward->kernels->context, &box, map);
 }
@@ -294,12 +290,19 @@ static struct smelt__key_grads_call dkv_of(const struct backward_call *call) {
     return dkv;
 }
 
-/* dq, and the sums of dkv. */
-static smelt_status launch_main(const struct backward_call *call,
-                                struct smelt__key_grads_call *dkv) {
-    struct main_launch main = {.call = call};
-    smelt_status status = fill_main(call, &main.params);
-    dkv->user = &main;
+/* The sums of dkv as zeros, and ahead of them the blocks' progress. */
+static smelt_status launch_zeros(const struct backward_call *call, size_t sums) {
+    return smelt__fill_async(call->backward->kernels->context, at(call, call->layout.progress), 0,
+                             SMELT__BACKWARD_ALIGNMENT / sizeof(float) + sums, 1, call->stream);
+}
+
+/* dq, and what is added to the sums of dkv. */
+static smelt_status launch_queries(const struct backward_call *call, struct main_launch *main,
+                                   struct smelt__key_grads_call *dkv) {
+    smelt_status status = launch_lists(call);
+    if (status == SMELT_OK)
+        status = launch_rows(call);
+    dkv->user = main;
     return status == SMELT_OK ? smelt__key_grads_launch(dkv) : status;
 }
 
@@ -331,20 +334,15 @@ static smelt_status launch_chain(const struct backward_call *call) {
     const smelt_sparse_attn_grad_args *args = call->args;
     const size_t sums =
         (size_t)args->batches * (size_t)args->rows * (size_t)call->backward->shape.dqk;
+    const int queries = call->layout.queries > 0;
     struct smelt__key_grads_call dkv = dkv_of(call);
-    smelt_status status = SMELT_OK;
-    if (sums > 0)
-        status =
-            smelt__fill_async(call->backward->kernels->context, at(call, call->layout.progress), 0,
-                              SMELT__BACKWARD_ALIGNMENT / sizeof(float) + sums, 1, call->stream);
-    if (call->layout.queries > 0) {
-        if (status == SMELT_OK)
-            status = launch_lists(call);
-        if (status == SMELT_OK)
-            status = launch_rows(call);
-        if (status == SMELT_OK)
-            status = launch_main(call, &dkv);
-    }
+    struct main_launch main = {.call = call};
+    /* What the main kernel's arguments refuse is refused before anything is launched. */
+    smelt_status status = queries ? fill_main(call, &main.params) : SMELT_OK;
+    if (status == SMELT_OK && sums > 0)
+        status = launch_zeros(call, sums);
+    if (status == SMELT_OK && queries)
+        status = launch_queries(call, &main, &dkv);
     return status == SMELT_OK && (sums > 0 || args->dsink.data) ? launch_finish(call, &dkv)
                                                                 : status;
 }

@@ -1,0 +1,154 @@
+/* What the copy engine cannot step over, on a fake driver: each operator whose kernel takes a
+ * tensor by it refuses such a stride, naming it and the way out, before anything is launched. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fakes.h"
+#include "smelt/indexer_bwd.h"
+#include "smelt/indexer_logits.h"
+#include "smelt/sparse_attn.h"
+
+enum { TOKENS = 3, ROWS = 4, WIDTH = 64, INDEX_HEADS = 8, INDEX_DIM = 64 };
+
+/* The first stride that is too long, of tensors of bf16. */
+static const int64_t TOO_LONG = INT64_C(1) << 39;
+
+static struct fake_driver *driver;
+static smelt_context *context;
+
+static int make_context(void **unused) {
+    (void)unused;
+    smelt_context_options options = fakes_options();
+    driver = fakes_driver();
+    driver->devices = 1;
+    driver->context_id = 1;
+    driver->capability_major = 9;
+    driver->chain_params = 0;
+    return smelt_context_create(&context, &options);
+}
+
+static int destroy_context(void **unused) {
+    (void)unused;
+    smelt_context_destroy(&context);
+    return 0;
+}
+
+static void *address(int number) {
+    return (void *)((uintptr_t)number << 56); // NOLINT: never followed
+}
+
+static void begin(void) {
+    driver->calls = driver->chain_length = 0;
+    memset(driver->log, 0, sizeof driver->log);
+}
+
+/* Of a call with a stride that is too long: refused by name, and nothing is on the stream. */
+static void refused(smelt_status status, const char *stride, const char *knob) {
+    const int calls = driver->calls < FAKE_LOGGED ? driver->calls : FAKE_LOGGED;
+    assert_int_equal(status, SMELT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(smelt_last_error(), stride));
+    assert_non_null(strstr(smelt_last_error(), "must stay below 2^40 bytes"));
+    assert_non_null(strstr(smelt_last_error(), knob));
+    assert_int_equal(driver->chain_length, 0);
+    for (int i = 0; i < calls; i++)
+        assert_null(strstr(driver->log[i], "cuMemset"));
+}
+
+static void attention_backward(void **unused) {
+    (void)unused;
+    smelt_sparse_attn *attn;
+    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+    spec.heads = 64, spec.dqk = 576, spec.dv = 512, spec.topk = WIDTH;
+    spec.passes = SMELT_PASS_BACKWARD;
+    assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_OK);
+    smelt_sparse_attn_grad_args args = SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
+    args.tokens = TOKENS, args.rows = ROWS, args.width = WIDTH, args.scale = 1;
+    args.q.data = address(1), args.kv.data = address(2), args.indices.data = address(3);
+    args.out.data = address(4), args.lse.data = address(5), args.grad_out.data = address(6);
+    args.dq.data = address(7), args.dkv.data = address(8);
+    assert_int_equal(smelt_sparse_attn_backward_workspace(attn, &args, &args.workspace_bytes),
+                     SMELT_OK);
+    args.workspace = aligned_alloc(256, args.workspace_bytes);
+    const int64_t strides[] = {TOKENS * TOO_LONG, TOO_LONG, 576};
+    smelt_sparse_attn_grad_args bad = args;
+    memcpy(bad.q.strides, strides, sizeof strides);
+    begin();
+    refused(smelt_sparse_attn_backward(attn, &bad, NULL), "q.strides[1] = 549755813888",
+            "bwd.variant=mma");
+    bad = args;
+    memcpy(bad.grad_out.strides, strides, sizeof strides);
+    begin();
+    refused(smelt_sparse_attn_backward(attn, &bad, NULL), "grad_out.strides[1] = 549755813888",
+            "bwd.variant=mma");
+    begin();
+    assert_int_equal(smelt_sparse_attn_backward(attn, &args, NULL), SMELT_OK);
+    assert_true(driver->chain_length > 0);
+    free(args.workspace);
+    smelt_sparse_attn_destroy(&attn);
+}
+
+static void indexer_backward(void **unused) {
+    (void)unused;
+    smelt_indexer_bwd *indexer;
+    smelt_indexer_bwd_spec spec = SMELT_INDEXER_BWD_SPEC_INIT;
+    spec.heads = INDEX_HEADS, spec.dim = INDEX_DIM, spec.topk = WIDTH;
+    assert_int_equal(smelt_indexer_bwd_create(&indexer, context, &spec), SMELT_OK);
+    smelt_indexer_bwd_args args = SMELT_INDEXER_BWD_ARGS_INIT;
+    args.tokens = TOKENS, args.rows = ROWS, args.width = WIDTH;
+    args.q.data = address(1), args.k.data = address(2), args.weights.data = address(3);
+    args.indices.data = address(4), args.grad.data = address(5);
+    args.dq.data = address(6), args.dweights.data = address(7), args.dk.data = address(8);
+    assert_int_equal(smelt_indexer_bwd_backward_workspace(indexer, &args, &args.workspace_bytes),
+                     SMELT_OK);
+    args.workspace = aligned_alloc(256, args.workspace_bytes);
+    smelt_indexer_bwd_args bad = args;
+    bad.q.strides[0] = TOO_LONG, bad.q.strides[1] = INDEX_DIM;
+    begin();
+    refused(smelt_indexer_bwd_backward(indexer, &bad, NULL), "q.strides[0] = 549755813888",
+            "main.variant=mma");
+    begin();
+    assert_int_equal(smelt_indexer_bwd_backward(indexer, &args, NULL), SMELT_OK);
+    assert_true(driver->chain_length > 0);
+    free(args.workspace);
+    smelt_indexer_bwd_destroy(&indexer);
+}
+
+static void indexer_logits(void **unused) {
+    (void)unused;
+    smelt_indexer_logits *indexer;
+    smelt_indexer_logits_spec spec = SMELT_INDEXER_LOGITS_SPEC_INIT;
+    spec.heads = INDEX_HEADS, spec.dim = INDEX_DIM;
+    assert_int_equal(smelt_indexer_logits_create(&indexer, context, &spec), SMELT_OK);
+    smelt_indexer_logits_args args = SMELT_INDEXER_LOGITS_ARGS_INIT;
+    args.tokens = TOKENS, args.rows = ROWS;
+    args.q.data = address(1), args.k.data = address(2), args.weights.data = address(3);
+    args.window_begin.data = address(4), args.window_end.data = address(5);
+    args.logits.data = address(6);
+    smelt_indexer_logits_args bad = args;
+    bad.k.strides[0] = TOO_LONG;
+    begin();
+    refused(smelt_indexer_logits_forward(indexer, &bad, NULL), "k.strides[0] = 549755813888",
+            "variant=mma");
+    args.k.strides[0] = TOO_LONG - 8;
+    begin();
+    assert_int_equal(smelt_indexer_logits_forward(indexer, &args, NULL), SMELT_OK);
+    assert_int_equal(driver->chain_length, 1);
+    assert_true(driver->box.strides[1] == (uint64_t)(TOO_LONG - 8) * 2);
+    smelt_indexer_logits_destroy(&indexer);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_backward),
+        cmocka_unit_test(indexer_backward),
+        cmocka_unit_test(indexer_logits),
+    };
+    return cmocka_run_group_tests_name("strides that the copy engine cannot take", tests,
+                                       make_context, destroy_context);
+}
