@@ -63,7 +63,8 @@ typedef struct smelt_indexer_topk_args {
     int64_t tokens;                  /* T, 0..2^31 - 1; 0 launches nothing */
     int64_t rows;                    /* S, 0..2^20 */
     int index_offset;                /* added to all indices that are written */
-    int free_multiprocessors;        /* left to other streams while it runs; 0: none */
+    int free_multiprocessors;        /* left to other streams by the logits' kernels, not by the
+                                        selection's; 0: none */
     smelt_const_tensor q;            /* [T,H,D] bf16 or e4m3 */
     smelt_const_tensor k;            /* [S,D] likewise */
     smelt_const_tensor weights;      /* [T,H] fp32 */
@@ -74,8 +75,10 @@ typedef struct smelt_indexer_topk_args {
     smelt_tensor indices;            /* [T,topk] int32 */
     smelt_tensor values;             /* [T,topk] fp32, optional */
     smelt_tensor lengths;            /* [T] int32, optional: how many were selected */
-    void *workspace;                 /* device memory, as smelt_indexer_topk_workspace says */
-    size_t workspace_bytes;
+    /* Memory that the call may write until its work on the stream is done, at a multiple of 256
+     * bytes. Its contents before and after mean nothing. */
+    void *workspace;
+    size_t workspace_bytes; /* at least what smelt_indexer_topk_forward_workspace says */
     size_t workspace_limit; /* bytes that it asks for at most; 0: SMELT_INDEXER_TOPK_WORKSPACE */
     int64_t causal_limit;   /* above 0 a promise that no window of query t (0 to T - 1) reaches
                                beyond key t + causal_limit: 1 where query t stands at key t and sees

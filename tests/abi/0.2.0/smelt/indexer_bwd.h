@@ -81,9 +81,11 @@ typedef struct smelt_indexer_bwd_args {
                                         is 0 */
     smelt_tensor dk_fp32;           /* [S,D] fp32 */
     smelt_tensor dk_sum;            /* [S,D] fp32, added to: what it held, plus the gradient */
-    void *workspace; /* device memory, as smelt_indexer_bwd_backward_workspace says */
-    size_t workspace_bytes;
-    int free_multiprocessors; /* left to other streams while it runs; 0: none */
+    /* Memory that the call may write until its work on the stream is done, at a multiple of 256
+     * bytes. Its contents before and after mean nothing. */
+    void *workspace;
+    size_t workspace_bytes;   /* at least what smelt_indexer_bwd_backward_workspace says */
+    int free_multiprocessors; /* that the long kernel leaves to other streams; 0: none */
     int reserved;             /* 0 */
 } smelt_indexer_bwd_args;
 
