@@ -247,6 +247,11 @@ smelt_status smelt__operator_get_kernel_info(const struct smelt__operator *made,
                                              int index, smelt_kernel_info *info) {
     int count;
     smelt_status status = smelt__struct_check(SMELT__KERNEL_INFO("info"), info);
+    if (status == SMELT_OK && pass != SMELT_PASS_FORWARD && pass != SMELT_PASS_BACKWARD)
+        status = smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                             "pass = %u is not legal; legal: SMELT_PASS_FORWARD or "
+                             "SMELT_PASS_BACKWARD",
+                             pass);
     if (status == SMELT_OK)
         status = smelt__operator_need_pass(made, pass);
     if (status != SMELT_OK)

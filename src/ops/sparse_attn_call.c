@@ -19,7 +19,8 @@ smelt_status smelt__sparse_attn_check_width(const struct smelt__sparse_attn_shap
         return SMELT_OK;
     return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                        "width = %" PRId64 " is out of range; this operator was made for topk=%d: "
-                       "legal are 1..%d, or make one with a larger topk or with buckets",
+                       "legal are 1..%d; make one with a larger topk (sparse_attn with buckets "
+                       "takes wider rows, too)",
                        width, shape->topk, shape->topk);
 }
 

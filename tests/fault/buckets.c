@@ -136,6 +136,15 @@ static void infos(void **unused) {
     assert_non_null(strstr(smelt_last_error(), "no kernel number 5: legal are 0..4"));
     assert_int_equal(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, -1, &info),
                      SMELT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_BACKWARD, 0, &info),
+                     SMELT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(smelt_last_error(), "not made for its backward pass"));
+    static const unsigned none[] = {0, SMELT_PASS_FORWARD | SMELT_PASS_BACKWARD, 4};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(smelt_sparse_attn_get_kernel_info(attn, none[i], 0, &info),
+                         SMELT_ERROR_INVALID_ARGUMENT);
+        assert_non_null(strstr(smelt_last_error(), "legal: SMELT_PASS_FORWARD or"));
+    }
 }
 
 /* No early launches where there are none; and no more blocks of a kernel than are resident, though
