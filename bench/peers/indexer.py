@@ -3,12 +3,12 @@
 in one process, and compares their logits.
 
     python3 bench/peers/indexer.py [--rows NAME,...] [--deep-gemm FOLDER] [--knobs KNOBS]...
-                                   [--rounds N] [--smelt-only]
+                                   [--library PATH]... [--rounds N] [--smelt-only]
 
 A row's name says its shape: fp8-h64-16384-causal is e4m3, 64 heads, 16384 queries and as many keys,
 windows up to a query's own; bf16-h32-4096x8192-full has 4096 queries, 8192 keys and windows of all of
 them. FOLDER holds DeepGEMM's cubins (bench/peers/deep_gemm.py). It is timed with its clean pass and
-without; cuDNN masks by itself. Several --knobs are several contenders.
+without; cuDNN masks by itself. Several --knobs, or builds of the library, are several contenders.
 
 TFLOP/s counts 2 * H * 128 for every pair of a query and a key in its window. "off" is the largest
 difference from smelt's first contender in any window, over the largest logit, and "finite" the logits
@@ -67,9 +67,9 @@ class Row:
 
 
 class Smelt:
-    def __init__(self, library, row, knobs):
+    def __init__(self, library, row, knobs, build=""):
         text = f"indexer_logits:heads={row.heads},dim={DIM},dtype={row.dtype}"
-        self.name = "smelt" + (f" {knobs}" if knobs else "")
+        self.name = " ".join(word for word in ("smelt", build, knobs) if word)
         self.operator = smelt_library.Operator(library, text + (f",{knobs}" if knobs else ""))
         self.logits = torch.full((row.tokens, row.keys), float("nan"), device="cuda")
         args = smelt_library.with_size(smelt_library.IndexerLogitsArgs)
@@ -128,8 +128,12 @@ class Cudnn:
         self.wrapper(*self.inputs, **self.options)
 
 
-def contenders_of(row, library, kernels, options):
-    found = [Smelt(library, row, knobs) for knobs in options.knobs or [""]]
+def contenders_of(row, libraries, kernels, options):
+    found = [
+        Smelt(library, row, knobs, path if len(libraries) > 1 else "")
+        for path, library in libraries.items()
+        for knobs in options.knobs or [""]
+    ]
     makers = []
     if kernels and row.dtype == "fp8" and row.heads in DEEP_GEMM_HEADS:
         makers += [lambda: DeepGemm(kernels, row, True), lambda: DeepGemm(kernels, row, False)]
@@ -192,7 +196,7 @@ def show(row, contenders, times, off, finite):
 def main():
     global torch
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--library", default=str(ROOT / "build" / "libsmelt.so"))
+    parser.add_argument("--library", action="append")
     parser.add_argument("--rows", default=ROWS)
     parser.add_argument("--deep-gemm", help="folder of cubins")
     parser.add_argument("--knobs", action="append", default=[])
@@ -206,15 +210,17 @@ def main():
         print("no GPU", file=sys.stderr)
         return 3
     torch.empty(1, device="cuda")
-    library = smelt_library.Library(options.library)
-    library.make_context()
+    paths = options.library or [str(ROOT / "build" / "libsmelt.so")]
+    libraries = {path: smelt_library.Library(path) for path in paths}
+    for library in libraries.values():
+        library.make_context()
     kernels = deep_gemm.Kernels(options.deep_gemm) if options.deep_gemm else None
     print(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, smelt {library.version}")
     wrong = False
     for name in options.rows.replace("\n", "").split(","):
         row = Row(name)
         row.make()
-        contenders = contenders_of(row, library, kernels, options)
+        contenders = contenders_of(row, libraries, kernels, options)
         times = median_ms(contenders, options.rounds)
         off, finite = compare(row, contenders)
         show(row, contenders, times, off, finite)

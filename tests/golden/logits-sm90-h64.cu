@@ -344,102 +344,6 @@ DEVICE void arrive_warp(u32 barrier, int count) {
     }
 }
 
-#line 2 "templates/ptx/bulk.cuh"
-/*
- * Copies of whole runs of bytes by the async proxy, issued by one thread (PTX ISA, "Data Movement
- * and Conversion Instructions: Bulk copy"). Addresses and `bytes` are multiples of 16. What reads
- * shared memory needs fence_proxy_async after plain stores to it. Copies to shared memory count
- * their bytes down on a barrier; those to global memory gather in bulk groups.
- */
-
-/* Global to shared memory; the barrier expects `bytes` (PTX ISA, "cp.async.bulk"). */
-DEVICE void bulk_load(u32 to, const void *from, u32 bytes, u32 barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-                 "[%0], [%1], %2, [%3];"
-                 :
-                 : "r"(to), "l"(from), "r"(bytes), "r"(barrier)
-                 : "memory");
-}
-
-/* Shared memory of this block to that of any block of the cluster: `to` and `barrier` are
- * cluster addresses of the same block. */
-DEVICE void bulk_copy_cluster(u32 to, u32 from, u32 bytes, u32 barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
-                 "[%0], [%1], %2, [%3];"
-                 :
-                 : "r"(to), "r"(from), "r"(bytes), "r"(barrier)
-                 : "memory");
-}
-
-/* Shared to global memory. */
-DEVICE void bulk_store(void *to, u32 from, u32 bytes) {
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
-                 :
-                 : "l"(to), "r"(from), "r"(bytes)
-                 : "memory");
-}
-
-/* Adds fp32 values in shared memory to those in global memory (PTX ISA, "cp.reduce.async.bulk"). */
-DEVICE void bulk_reduce_add_f32(void *to, u32 from, u32 bytes) {
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"
-                 :
-                 : "l"(to), "r"(from), "r"(bytes)
-                 : "memory");
-}
-
-/* The same for bf16 values, each sum rounded to the nearest. */
-DEVICE void bulk_reduce_add_bf16(void *to, u32 from, u32 bytes) {
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16 "
-                 "[%0], [%1], %2;"
-                 :
-                 : "l"(to), "r"(from), "r"(bytes)
-                 : "memory");
-}
-
-/* Closes this thread's group of stores and reductions (PTX ISA, "cp.async.bulk.commit_group"). */
-DEVICE void bulk_commit(void) {
-    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
-}
-
-/* Waits until at most so many of this thread's groups are under way (PTX ISA,
- * "cp.async.bulk.wait_group"); _read: until the others have read their sources, which may then be
- * written again. */
-#line 62 "templates/ptx/bulk.cuh"
-DEVICE void bulk_wait_0(void) {
-    asm volatile("cp.async.bulk.wait_group 0;" : : : "memory");
-}
-
-DEVICE void bulk_wait_read_0(void) {
-    asm volatile("cp.async.bulk.wait_group.read 0;" : : : "memory");
-}
-
-#line 62 "templates/ptx/bulk.cuh"
-DEVICE void bulk_wait_1(void) {
-    asm volatile("cp.async.bulk.wait_group 1;" : : : "memory");
-}
-
-DEVICE void bulk_wait_read_1(void) {
-    asm volatile("cp.async.bulk.wait_group.read 1;" : : : "memory");
-}
-
-#line 62 "templates/ptx/bulk.cuh"
-DEVICE void bulk_wait_2(void) {
-    asm volatile("cp.async.bulk.wait_group 2;" : : : "memory");
-}
-
-DEVICE void bulk_wait_read_2(void) {
-    asm volatile("cp.async.bulk.wait_group.read 2;" : : : "memory");
-}
-
-#line 62 "templates/ptx/bulk.cuh"
-DEVICE void bulk_wait_3(void) {
-    asm volatile("cp.async.bulk.wait_group 3;" : : : "memory");
-}
-
-DEVICE void bulk_wait_read_3(void) {
-    asm volatile("cp.async.bulk.wait_group.read 3;" : : : "memory");
-}
-
 #line 2 "templates/ptx/grid.cuh"
 
 /* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
@@ -454,53 +358,6 @@ DEVICE void grid_wait(void) {
     asm volatile("griddepcontrol.wait;" : : : "memory");
 }
 
-#line 2 "templates/ptx/policy.cuh"
-
-/* How the L2 cache treats what a copy reads: gone first (PTX ISA, "createpolicy"). */
-DEVICE u64 policy_evict_first(void) {
-    u64 policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
-
-/* Kept longest. */
-DEVICE u64 policy_evict_last(void) {
-    u64 policy;
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
-
-#line 2 "templates/ptx/proxy.cuh"
-
-/* Orders this thread's plain accesses to shared memory, and those it knows of, before what the
- * async proxy (wgmma, bulk and tensor copies) does next on its behalf, and the other way round
- * (PTX ISA, "membar / fence", fence.proxy.async). */
-DEVICE void fence_proxy_async(void) {
-    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
-}
-
-#line 2 "templates/ptx/redux.cuh"
-
-/* The sum, the smallest and the largest of all 32 lanes' values, the same in every lane (PTX ISA,
- * "redux.sync"). */
-DEVICE u32 warp_reduce_add(u32 value) {
-    u32 all;
-    asm volatile("redux.sync.add.u32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
-    return all;
-}
-
-DEVICE u32 warp_reduce_min(u32 value) {
-    u32 all;
-    asm volatile("redux.sync.min.u32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
-    return all;
-}
-
-DEVICE u32 warp_reduce_max(u32 value) {
-    u32 all;
-    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
-    return all;
-}
-
 #line 2 "templates/ptx/registers.cuh"
 /*
  * Registers a thread may use from here on, moved between the warpgroups of a block (PTX ISA,
@@ -512,117 +369,6 @@ DEVICE u32 warp_reduce_max(u32 value) {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
 #define registers_decrease(count)                                                                  \
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
-
-#line 1 "templates/common/tensor_map.h"
-/*
- * The description of a tensor in global memory and of the box that one tensor copy moves, written
- * by the driver (cuTensorMapEncodeTiled) and passed to a kernel by value, as a whole parameter or
- * inside its params struct. Included by the host code and, by the generator, by the CUDA source.
- */
-#ifndef SMELT_TEMPLATES_TENSOR_MAP_H
-#define SMELT_TEMPLATES_TENSOR_MAP_H
-
-/* The attribute stands at the member: NVRTC takes no notice of one behind the struct. */
-struct tensor_map {
-    unsigned long long opaque[16] __attribute__((aligned(64)));
-};
-
-/* A misaligned map faults on the GPU; this does not compile. */
-struct tensor_map_alignment {
-    char first;
-    struct tensor_map map;
-};
-typedef char tensor_map_is_aligned[sizeof(struct tensor_map_alignment) == 192 ? 1 : -1];
-
-#endif
-
-#line 3 "templates/ptx/tensor.cuh"
-/*
- * Copies of a box of a tensor by the async proxy, issued by one thread (PTX ISA, "Data Movement and
- * Conversion Instructions: Tensor copy"). The map is a parameter of the kernel (in constant memory,
- * its address taken there). x counts elements of the innermost dimension, y, z and w the outer
- * ones; what lies outside of the tensor is zero when loaded and dropped when stored. Shared
- * addresses are multiples of 128, for a swizzle of 128 bytes of 1024, of 64 of 512, of 32 of 256.
- */
-
-/* Fetches a map ahead of its first use (PTX ISA, "prefetch", .tensormap). */
-DEVICE void tensor_prefetch(const struct tensor_map *map) {
-    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
-}
-
-/* A box to shared memory; the barrier expects its bytes, those outside of the tensor included (PTX
- * ISA, "cp.async.bulk.tensor"). */
-DEVICE void tensor_load_2d(u32 to, const struct tensor_map *map, u32 barrier, int x, int y) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%3, %4}], [%2];"
-                 :
-                 : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y)
-                 : "memory");
-}
-
-/* The same for tensors of three dimensions. */
-DEVICE void tensor_load_3d(u32 to, const struct tensor_map *map, u32 barrier, int x, int y, int z) {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%3, %4, %5}], [%2];"
-                 :
-                 : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
-                 : "memory");
-}
-
-/* With a policy of ptx/policy.cuh for the L2 cache. */
-DEVICE void tensor_load_2d_hint(u32 to, const struct tensor_map *map, u32 barrier, int x, int y,
-                                u64 policy) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                 ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;"
-                 :
-                 : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "l"(policy)
-                 : "memory");
-}
-
-DEVICE void tensor_load_3d_hint(u32 to, const struct tensor_map *map, u32 barrier, int x, int y,
-                                int z, u64 policy) {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                 ".L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6;"
-                 :
-                 : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "l"(policy)
-                 : "memory");
-}
-
-/* For tensors of four dimensions. */
-DEVICE void tensor_load_4d_hint(u32 to, const struct tensor_map *map, u32 barrier, int x, int y,
-                                int z, int w, u64 policy) {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                 ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;"
-                 :
-                 : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "l"(policy)
-                 : "memory");
-}
-
-/* A box from shared memory, in the bulk group that bulk_commit closes. */
-DEVICE void tensor_store_2d(const struct tensor_map *map, u32 from, int x, int y) {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];"
-                 :
-                 : "l"(map), "r"(from), "r"(x), "r"(y)
-                 : "memory");
-}
-
-DEVICE void tensor_store_3d(const struct tensor_map *map, u32 from, int x, int y, int z) {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
-        :
-        : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z)
-        : "memory");
-}
-
-#line 2 "templates/ptx/thread.cuh"
-
-/* This thread's number in its block, read anew at each call: what follows from it stays in no
- * register in between (PTX ISA, "Special Registers: %tid"). */
-DEVICE u32 thread_number(void) {
-    u32 number;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
-    return number;
-}
 
 #line 2 "templates/ptx/wgmma.cuh"
 /*
@@ -861,6 +607,29 @@ DEVICE void wgmma_ss_n128_t00(float *d, u64 a, u64 b, int accumulate) {
 }
 // clang-format on
 
+#line 1 "templates/common/tensor_map.h"
+/*
+ * The description of a tensor in global memory and of the box that one tensor copy moves, written
+ * by the driver (cuTensorMapEncodeTiled) and passed to a kernel by value, as a whole parameter or
+ * inside its params struct. Included by the host code and, by the generator, by the CUDA source.
+ */
+#ifndef SMELT_TEMPLATES_TENSOR_MAP_H
+#define SMELT_TEMPLATES_TENSOR_MAP_H
+
+/* The attribute stands at the member: NVRTC takes no notice of one behind the struct. */
+struct tensor_map {
+    unsigned long long opaque[16] __attribute__((aligned(64)));
+};
+
+/* A misaligned map faults on the GPU; this does not compile. */
+struct tensor_map_alignment {
+    char first;
+    struct tensor_map map;
+};
+typedef char tensor_map_is_aligned[sizeof(struct tensor_map_alignment) == 192 ? 1 : -1];
+
+#endif
+
 #line 2 "templates/indexer_logits_fwd.params.h"
 /*
  * Arguments of the indexer_logits_fwd kernels, every variant. Included by the host code (behind
@@ -893,59 +662,241 @@ struct indexer_logits_fwd_params {
     int chained; /* 1: what is launched early behind it may begin: it waits */
 };
 
-#line 20 "templates/indexer_logits_fwd.sm90.cu"
+#line 2 "templates/ptx/bulk.cuh"
 /*
- * The lightning indexer's logits with wgmma: every query's rows against every key in its window,
- * heads added up, everything else -inf. Mathematics and shapes: include/smelt/indexer_logits.h.
- *
- * Keys are the products' rows, and a block's queries with all their heads the columns:
- *
- *   D[64 keys, PART_COLUMNS] = K[64, DIM] Q[PART_COLUMNS of 4 * SETS queries x PADDED_HEADS, DIM]^T
- *
- * in PARTS. Four queries are a set, whose columns come by eights: queries 0 to 3, heads 2 i and
- * 2 i + 1 of each. A thread's columns of D are 8 j + 2 c and the next, c = lane % 4: all of them
- * are query c's. So it adds up the heads of a query by itself, even and odd ones apart, in
- * ascending order, and exchanges nothing; Q comes in that order by boxes of 4 queries and 2 heads,
- * or, where there are pairs of heads, of 4 queries and all pairs. Columns of heads from HEADS up to
- * PADDED_HEADS are zeros that are not added.
- *
- * Work. 64 keys are a slab; a block's slabs are those from the first to the last that one of its
- * windows meets. All blocks' slabs in a row, each block dearer by BLOCK_START slabs, are cut into
- * as many equal runs as the grid has thread blocks, one a multiprocessor. Every thread block finds
- * its own run from the windows when it begins (find_run): there is no plan in memory.
- *
- *   queries    a warp: a block's weights and windows; the copy engine brings its queries,
- *              QUERY_BUFFERS blocks in turn
- *   keys       a warp: the copy engine brings slabs of keys, STAGES ahead, across blocks
- *   filler     a warp: -inf into what no slab covers, by bulk stores
- *   math       GROUPS warpgroups, which take slabs in turn: the arithmetic of one runs beside the
- *              products of the others
- *
- * What binds is the register file: products of e4m3 read and write their accumulators so often that
- * an addition or a multiplication beside them costs about as many cycles as it reads registers
- * (indexer_logits_fwd.lost.md).
- *
- * Shared memory (offsets and sizes: the plan above). Rows are SWIZZLE bytes, ROW_BYTES of them in
- * HALVES; 8 of them are a swizzle's atom:
- *   QUERIES [QUERY_BUFFERS][HALVES][COLUMNS] rows
- *   KEYS    [STAGES][HALVES][64] rows
- *   LOWEST  FILL_BYTES of -inf, what the filler stores
- *   WEIGHTS [QUERY_BUFFERS][BLOCK_QUERIES][PADDED_HEADS] fp32
- *   WINDOWS [QUERY_BUFFERS][BLOCK_QUERIES] struct key_range
- *   RUNS    [QUERY_BUFFERS] struct run: the block's slabs that are this thread block's
- *   COSTS   [COARSE + 2 * 34] i64: of blocks, COARSE groups of them; find_run
- *
- * Barriers (parity counts uses; stages and buffers are used in turn):
- *   barrier        count       who arrives                                  who waits
- *   FULL[s]        1           keys, with the bytes of the boxes            math, one group
- *   EMPTY[s]       4           math: warps of that group, product complete  keys
- *   QUERY_FULL[b]  1           queries, with the bytes; weights, windows    math
- *                              and run are there
- *   QUERY_EMPTY[b] 4 * GROUPS  math: warps, done with the block             queries
- * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
- *
- * Knobs: GROUPS, and the most columns of a product; legal values and the rule that picks them:
- * src/codegen/families/indexer_logits_fwd_sm90.c.
+ * Copies of whole runs of bytes by the async proxy, issued by one thread (PTX ISA, "Data Movement
+ * and Conversion Instructions: Bulk copy"). Addresses and `bytes` are multiples of 16. What reads
+ * shared memory needs fence_proxy_async after plain stores to it. Copies to shared memory count
+ * their bytes down on a barrier; those to global memory gather in bulk groups.
+ */
+
+/* Global to shared memory; the barrier expects `bytes` (PTX ISA, "cp.async.bulk"). */
+DEVICE void bulk_load(u32 to, const void *from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];"
+                 :
+                 : "r"(to), "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+/* Shared memory of this block to that of any block of the cluster: `to` and `barrier` are
+ * cluster addresses of the same block. */
+DEVICE void bulk_copy_cluster(u32 to, u32 from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];"
+                 :
+                 : "r"(to), "r"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+/* Shared to global memory. */
+DEVICE void bulk_store(void *to, u32 from, u32 bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+                 :
+                 : "l"(to), "r"(from), "r"(bytes)
+                 : "memory");
+}
+
+/* Adds fp32 values in shared memory to those in global memory (PTX ISA, "cp.reduce.async.bulk"). */
+DEVICE void bulk_reduce_add_f32(void *to, u32 from, u32 bytes) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"
+                 :
+                 : "l"(to), "r"(from), "r"(bytes)
+                 : "memory");
+}
+
+/* The same for bf16 values, each sum rounded to the nearest. */
+DEVICE void bulk_reduce_add_bf16(void *to, u32 from, u32 bytes) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16 "
+                 "[%0], [%1], %2;"
+                 :
+                 : "l"(to), "r"(from), "r"(bytes)
+                 : "memory");
+}
+
+/* Closes this thread's group of stores and reductions (PTX ISA, "cp.async.bulk.commit_group"). */
+DEVICE void bulk_commit(void) {
+    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
+}
+
+/* Waits until at most so many of this thread's groups are under way (PTX ISA,
+ * "cp.async.bulk.wait_group"); _read: until the others have read their sources, which may then be
+ * written again. */
+#line 62 "templates/ptx/bulk.cuh"
+DEVICE void bulk_wait_0(void) {
+    asm volatile("cp.async.bulk.wait_group 0;" : : : "memory");
+}
+
+DEVICE void bulk_wait_read_0(void) {
+    asm volatile("cp.async.bulk.wait_group.read 0;" : : : "memory");
+}
+
+#line 62 "templates/ptx/bulk.cuh"
+DEVICE void bulk_wait_1(void) {
+    asm volatile("cp.async.bulk.wait_group 1;" : : : "memory");
+}
+
+DEVICE void bulk_wait_read_1(void) {
+    asm volatile("cp.async.bulk.wait_group.read 1;" : : : "memory");
+}
+
+#line 62 "templates/ptx/bulk.cuh"
+DEVICE void bulk_wait_2(void) {
+    asm volatile("cp.async.bulk.wait_group 2;" : : : "memory");
+}
+
+DEVICE void bulk_wait_read_2(void) {
+    asm volatile("cp.async.bulk.wait_group.read 2;" : : : "memory");
+}
+
+#line 62 "templates/ptx/bulk.cuh"
+DEVICE void bulk_wait_3(void) {
+    asm volatile("cp.async.bulk.wait_group 3;" : : : "memory");
+}
+
+DEVICE void bulk_wait_read_3(void) {
+    asm volatile("cp.async.bulk.wait_group.read 3;" : : : "memory");
+}
+
+#line 2 "templates/ptx/policy.cuh"
+
+/* How the L2 cache treats what a copy reads: gone first (PTX ISA, "createpolicy"). */
+DEVICE u64 policy_evict_first(void) {
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+/* Kept longest. */
+DEVICE u64 policy_evict_last(void) {
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+#line 2 "templates/ptx/redux.cuh"
+
+/* The sum, the smallest and the largest of all 32 lanes' values, the same in every lane (PTX ISA,
+ * "redux.sync"). */
+DEVICE u32 warp_reduce_add(u32 value) {
+    u32 all;
+    asm volatile("redux.sync.add.u32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
+    return all;
+}
+
+DEVICE u32 warp_reduce_min(u32 value) {
+    u32 all;
+    asm volatile("redux.sync.min.u32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
+    return all;
+}
+
+DEVICE u32 warp_reduce_max(u32 value) {
+    u32 all;
+    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
+    return all;
+}
+
+#line 3 "templates/ptx/tensor.cuh"
+/*
+ * Copies of a box of a tensor by the async proxy, issued by one thread (PTX ISA, "Data Movement and
+ * Conversion Instructions: Tensor copy"). The map is a parameter of the kernel (in constant memory,
+ * its address taken there). x counts elements of the innermost dimension, y, z and w the outer
+ * ones; what lies outside of the tensor is zero when loaded and dropped when stored. Shared
+ * addresses are multiples of 128, for a swizzle of 128 bytes of 1024, of 64 of 512, of 32 of 256.
+ */
+
+/* Fetches a map ahead of its first use (PTX ISA, "prefetch", .tensormap). */
+DEVICE void tensor_prefetch(const struct tensor_map *map) {
+    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
+}
+
+/* A box to shared memory; the barrier expects its bytes, those outside of the tensor included (PTX
+ * ISA, "cp.async.bulk.tensor"). */
+DEVICE void tensor_load_2d(u32 to, const struct tensor_map *map, u32 barrier, int x, int y) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4}], [%2];"
+                 :
+                 : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y)
+                 : "memory");
+}
+
+/* The same for tensors of three dimensions. */
+DEVICE void tensor_load_3d(u32 to, const struct tensor_map *map, u32 barrier, int x, int y, int z) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4, %5}], [%2];"
+                 :
+                 : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
+/* With a policy of ptx/policy.cuh for the L2 cache. */
+DEVICE void tensor_load_2d_hint(u32 to, const struct tensor_map *map, u32 barrier, int x, int y,
+                                u64 policy) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;"
+                 :
+                 : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "l"(policy)
+                 : "memory");
+}
+
+DEVICE void tensor_load_3d_hint(u32 to, const struct tensor_map *map, u32 barrier, int x, int y,
+                                int z, u64 policy) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6;"
+                 :
+                 : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "l"(policy)
+                 : "memory");
+}
+
+/* For tensors of four dimensions. */
+DEVICE void tensor_load_4d_hint(u32 to, const struct tensor_map *map, u32 barrier, int x, int y,
+                                int z, int w, u64 policy) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;"
+                 :
+                 : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "l"(policy)
+                 : "memory");
+}
+
+/* A box from shared memory, in the bulk group that bulk_commit closes. */
+DEVICE void tensor_store_2d(const struct tensor_map *map, u32 from, int x, int y) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];"
+                 :
+                 : "l"(map), "r"(from), "r"(x), "r"(y)
+                 : "memory");
+}
+
+DEVICE void tensor_store_3d(const struct tensor_map *map, u32 from, int x, int y, int z) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
+        :
+        : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z)
+        : "memory");
+}
+
+#line 2 "templates/ptx/thread.cuh"
+
+/* This thread's number in its block, read anew at each call: what follows from it stays in no
+ * register in between (PTX ISA, "Special Registers: %tid"). */
+DEVICE u32 thread_number(void) {
+    u32 number;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+    return number;
+}
+
+#line 2 "templates/ptx/proxy.cuh"
+
+/* Orders this thread's plain accesses to shared memory, and those it knows of, before what the
+ * async proxy (wgmma, bulk and tensor copies) does next on its behalf, and the other way round
+ * (PTX ISA, "membar / fence", fence.proxy.async). */
+DEVICE void fence_proxy_async(void) {
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+}
+
+#line 9 "templates/indexer_logits_fwd.sm90_tiles.cuh"
+/*
+ * Of indexer_logits_fwd.sm90.cu: what a slab, a block and its parts are in numbers, and what stands
+ * where in shared memory.
  */
 
 enum {
@@ -1036,7 +987,11 @@ DEVICE void initialise(const struct indexer_logits_fwd_params *params) {
     fence_proxy_async();
 }
 
-/* ---- windows and what they cost -------------------------------------------------------------- */
+#line 6 "templates/indexer_logits_fwd.sm90_runs.cuh"
+/*
+ * Of indexer_logits_fwd.sm90.cu: windows, the slabs that blocks of queries have by them, what those
+ * cost, and which of them are this thread block's.
+ */
 
 DEVICE int batch_count(const struct indexer_logits_fwd_params *params) {
     return (params->tokens - 1) / BATCH_QUERIES + 1;
@@ -1172,8 +1127,6 @@ DEVICE struct place find_run(const struct indexer_logits_fwd_params *params, int
     return place;
 }
 
-/* ---- producer -------------------------------------------------------------------------------- */
-
 /* What a lane knows of its block, in a batch. */
 struct lane_block {
     struct key_range window; /* of the lane's query */
@@ -1216,6 +1169,14 @@ DEVICE void look_at_batch(struct lane_block *block, const struct indexer_logits_
     place->end -= total;
     ++place->batch;
 }
+
+#line 14 "templates/indexer_logits_fwd.sm90_copies.cuh"
+/*
+ * Of indexer_logits_fwd.sm90.cu: the warps beside the math. Two bring queries and keys, one fills
+ * in what no slab covers.
+ */
+
+/* ---- queries and keys ------------------------------------------------------------------------ */
 
 /* Starts the copy of a block's queries; by one thread. Boxes of few rows take the copy engine about
  * as long as large ones, and a number of heads that is odd has no larger ones: behind the last head
@@ -1379,7 +1340,63 @@ DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
     bulk_wait_read_0();
 }
 
-/* ---- math ------------------------------------------------------------------------------------ */
+#line 15 "templates/indexer_logits_fwd.sm90.cu"
+/*
+ * The lightning indexer's logits with wgmma: every query's rows against every key in its window,
+ * heads added up, everything else -inf. Mathematics and shapes: include/smelt/indexer_logits.h.
+ *
+ * Keys are the products' rows, and a block's queries with all their heads the columns:
+ *
+ *   D[64 keys, PART_COLUMNS] = K[64, DIM] Q[PART_COLUMNS of 4 * SETS queries x PADDED_HEADS, DIM]^T
+ *
+ * in PARTS. Four queries are a set, whose columns come by eights: queries 0 to 3, heads 2 i and
+ * 2 i + 1 of each. A thread's columns of D are 8 j + 2 c and the next, c = lane % 4: all of them
+ * are query c's. So it adds up the heads of a query by itself, even and odd ones apart, in
+ * ascending order, and exchanges nothing; Q comes in that order by boxes of 4 queries and 2 heads,
+ * or, where there are pairs of heads, of 4 queries and all pairs. Columns of heads from HEADS up to
+ * PADDED_HEADS are zeros that are not added.
+ *
+ * Work. 64 keys are a slab; a block's slabs are those from the first to the last that one of its
+ * windows meets. All blocks' slabs in a row, each block dearer by BLOCK_START slabs, are cut into
+ * as many equal runs as the grid has thread blocks, one a multiprocessor. Every thread block finds
+ * its own run from the windows when it begins (find_run): there is no plan in memory.
+ *
+ * Windows and runs: indexer_logits_fwd.sm90_runs.cuh; queries, keys and filler: _copies.cuh; sizes
+ * and places: _tiles.cuh; here the math.
+ *
+ *   queries    a warp: a block's weights and windows; the copy engine brings its queries,
+ *              QUERY_BUFFERS blocks in turn
+ *   keys       a warp: the copy engine brings slabs of keys, STAGES ahead, across blocks
+ *   filler     a warp: -inf into what no slab covers, by bulk stores
+ *   math       GROUPS warpgroups, which take slabs in turn: the arithmetic of one runs beside the
+ *              products of the others
+ *
+ * What binds is the register file: products of e4m3 read and write their accumulators so often that
+ * an addition or a multiplication beside them costs about as many cycles as it reads registers
+ * (indexer_logits_fwd.lost.md).
+ *
+ * Shared memory (offsets and sizes: the plan above). Rows are SWIZZLE bytes, ROW_BYTES of them in
+ * HALVES; 8 of them are a swizzle's atom:
+ *   QUERIES [QUERY_BUFFERS][HALVES][COLUMNS] rows
+ *   KEYS    [STAGES][HALVES][64] rows
+ *   LOWEST  FILL_BYTES of -inf, what the filler stores
+ *   WEIGHTS [QUERY_BUFFERS][BLOCK_QUERIES][PADDED_HEADS] fp32
+ *   WINDOWS [QUERY_BUFFERS][BLOCK_QUERIES] struct key_range
+ *   RUNS    [QUERY_BUFFERS] struct run: the block's slabs that are this thread block's
+ *   COSTS   [COARSE + 2 * 34] i64: of blocks, COARSE groups of them; find_run
+ *
+ * Barriers (parity counts uses; stages and buffers are used in turn):
+ *   barrier        count       who arrives                                  who waits
+ *   FULL[s]        1           keys, with the bytes of the boxes            math, one group
+ *   EMPTY[s]       4           math: warps of that group, product complete  keys
+ *   QUERY_FULL[b]  1           queries, with the bytes; weights, windows    math
+ *                              and run are there
+ *   QUERY_EMPTY[b] 4 * GROUPS  math: warps, done with the block             queries
+ * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
+ *
+ * Knobs: GROUPS, and the most columns of a product; legal values and the rule that picks them:
+ * src/codegen/families/indexer_logits_fwd_sm90.c.
+ */
 
 /* What a thread is at, of the slab: its query of each set is number `column` of the four. */
 struct cursor {
@@ -1402,13 +1419,13 @@ DEVICE void issue_product(float *d, u64 keys, u64 queries) {
         const u64 a = descriptor_advance(keys, (u32)(half * KEY_HALF_BYTES + step));
         const u64 b = descriptor_advance(queries, (u32)(half * QUERY_HALF_BYTES + step));
         // clang-format off
-#line 529 "templates/indexer_logits_fwd.sm90.cu"
+#line 94 "templates/indexer_logits_fwd.sm90.cu"
         if (FP8) {
             wgmma_fp8_ss_n128(d, a, b, k > 0);
         } else {
             wgmma_ss_n128_t00(d, a, b, k > 0);
         }
-#line 535 "templates/indexer_logits_fwd.sm90.cu"
+#line 100 "templates/indexer_logits_fwd.sm90.cu"
         // clang-format on
     }
     wgmma_commit();

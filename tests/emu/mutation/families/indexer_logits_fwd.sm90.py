@@ -4,7 +4,8 @@ looked at together."""
 
 from configurations import Check
 
-FILES = ("templates/indexer_logits_fwd.sm90.cu",)
+FILES = ("templates/indexer_logits_fwd.sm90.cu", "templates/indexer_logits_fwd.sm90_copies.cuh",
+         "templates/indexer_logits_fwd.sm90_runs.cuh", "templates/indexer_logits_fwd.sm90_tiles.cuh")
 
 # All of them take about an hour of two cores.
 SAMPLE = 40

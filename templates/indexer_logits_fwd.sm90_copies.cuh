@@ -1,0 +1,181 @@
+//@use common/base.cuh
+//@use common/logit.cuh
+//@use common/ring.cuh
+//@use common/warp_arrival.cuh
+//@use ptx/bulk.cuh
+//@use ptx/mbarrier.cuh
+//@use ptx/policy.cuh
+//@use ptx/redux.cuh
+//@use ptx/shared.cuh
+//@use ptx/tensor.cuh
+//@use ptx/thread.cuh
+//@use indexer_logits_fwd.params.h
+//@use indexer_logits_fwd.sm90_runs.cuh
+/*
+ * Of indexer_logits_fwd.sm90.cu: the warps beside the math. Two bring queries and keys, one fills
+ * in what no slab covers.
+ */
+
+/* ---- queries and keys ------------------------------------------------------------------------ */
+
+/* Starts the copy of a block's queries; by one thread. Boxes of few rows take the copy engine about
+ * as long as large ones, and a number of heads that is odd has no larger ones: behind the last head
+ * of a pair would be another query's. */
+DEVICE void load_queries(const struct indexer_logits_fwd_params *params, int query, int buffer,
+                         u32 full) {
+    const u64 policy = policy_evict_first(); /* one thread block's, or a few in a row */
+    u32 to = shared_address((u32)(QUERIES_OFFSET + buffer * QUERY_BYTES));
+#pragma unroll 1
+    for (int i = 0; i < HALVES * SETS; ++i) {
+        const int column = i / SETS * SWIZZLE / ELEMENT_BYTES,
+                  first = query + i % SETS * SET_QUERIES;
+        if (MAP_PAIRS > 0) {
+            tensor_load_4d_hint(to, &params->q_map, full, column, 0, first, 0, policy);
+        } else {
+            for (int eight = 0; eight < SET_EIGHTS; ++eight) {
+                tensor_load_3d_hint(to + (u32)(eight * ATOM_ROWS * SWIZZLE), &params->q_map, full,
+                                    column, eight * 2, first, policy);
+            }
+        }
+        to += SET_EIGHTS * ATOM_ROWS * SWIZZLE;
+    }
+}
+
+/* Writes what the math needs to know of a run, and starts the copy of its queries. `lane_block`:
+ * this lane's; `leader`: the block's first lane. */
+DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const struct run *run,
+                      const struct key_range *window, int leader, int buffer) {
+    const int lane = (int)thread_number() % 32; /* what follows from it is computed anew */
+    const u32 full = barrier_at(QUERY_FULL + buffer);
+    if (lane == 0) {
+        *run_at(buffer) = *run;
+        mbarrier_expect(full, QUERY_BYTES);
+        load_queries(params, run->query, buffer, full);
+    }
+#pragma unroll 4
+    for (int i = lane; i < BLOCK_QUERIES * PADDED_HEADS; i += 32) {
+        const int query = run->query + i / PADDED_HEADS, head = i % PADDED_HEADS;
+        weights_at(buffer)[i] =
+            head < HEADS && query < params->tokens
+                ? __ldg(params->weights + query * params->weights_token_stride + head)
+                : 0.0f;
+    }
+    if (lane >= leader && lane < leader + BLOCK_QUERIES) {
+        windows_at(buffer)[lane - leader] = *window;
+    }
+    arrive_warp(full, 1);
+}
+
+/* Brings the slabs of a run, each when its stage is free. By one thread. */
+DEVICE void load_slabs(const struct indexer_logits_fwd_params *params, const struct run *run,
+                       struct ring_place *stage) {
+#pragma unroll 1
+    for (int slab = 0; slab < run->slabs; ++slab) {
+        const u32 full = barrier_at(FULL + stage->index);
+        mbarrier_wait(barrier_at(EMPTY + stage->index), stage->parity ^ 1);
+        mbarrier_arrive_expect(full, KEY_BYTES);
+        for (int half = 0; half < HALVES; ++half) {
+            tensor_load_2d(shared_address((u32)(KEYS_OFFSET + stage->index * KEY_BYTES +
+                                                half * KEY_HALF_BYTES)),
+                           &params->k_map, full, half * SWIZZLE / ELEMENT_BYTES,
+                           run->key + slab * SLAB);
+        }
+        ring_advance(stage, STAGES);
+    }
+}
+
+/* One of the two warps that bring things: blocks' queries with what belongs to them, or slabs of
+ * keys. Each finds the runs by itself and goes ahead as far as its own buffers allow: a block's
+ * beginning holds up no keys. */
+DEVICE void run_producer(const struct indexer_logits_fwd_params *params, bool queries) {
+    struct ring_place stage = {0, 0}, buffer = {0, 0}; /* the first is lane 0's alone */
+    struct place place = find_run(params, queries ? QUERY_FOUND : KEY_FOUND);
+    while (place.end > 0 && place.batch < batch_count(params)) {
+        struct lane_block block;
+        look_at_batch(&block, params, &place);
+        u32 blocks = __ballot_sync((u32)ALL_LANES, block.run.slabs > 0);
+        for (; blocks; blocks &= blocks - 1) {
+            const int leader = __ffs((int)blocks) - 1;
+            const struct run run = {__shfl_sync((u32)ALL_LANES, block.run.query, leader),
+                                    __shfl_sync((u32)ALL_LANES, block.run.key, leader),
+                                    __shfl_sync((u32)ALL_LANES, block.run.slabs, leader),
+                                    __shfl_sync((u32)ALL_LANES, block.run.inner, leader),
+                                    __shfl_sync((u32)ALL_LANES, block.run.outer, leader),
+                                    0};
+            if (queries) {
+                mbarrier_wait(barrier_at(QUERY_EMPTY + buffer.index), buffer.parity ^ 1);
+                begin_run(params, &run, &block.window, leader, buffer.index);
+                ring_advance(&buffer, QUERY_BUFFERS);
+            } else if (threadIdx.x % 32 == 0) {
+                load_slabs(params, &run, &stage);
+            }
+            __syncwarp((u32)ALL_LANES);
+        }
+    }
+    if (queries) {
+        mbarrier_wait(barrier_at(QUERY_EMPTY + buffer.index), buffer.parity ^ 1);
+        if (threadIdx.x % 32 == 0) {
+            const struct run nothing = {0, 0, 0, 0, 0, 0};
+            *run_at(buffer.index) = nothing;
+        }
+        arrive_warp(barrier_at(QUERY_FULL + buffer.index), 1);
+    }
+}
+
+/* ---- filler ---------------------------------------------------------------------------------- */
+
+/* Whether the filler waits for each of its stores before the next: where the products take longer,
+ * a slab of FULL_COLUMNS columns as long as a store, as measured. Faster it would hold up the
+ * math's loads and stores, and end no sooner than the math. By a whole warp. */
+DEVICE bool fills_slowly(const struct indexer_logits_fwd_params *params) {
+    enum { EACH = COARSE / 32, FULL_COLUMNS = 256, SIXTEENTH = 4 /* bits: for a sum in 32 */ };
+    const int lane = (int)threadIdx.x % 32;
+    i64 mine = 0;
+    for (int i = 0; i < EACH; ++i) {
+        mine += costs()[lane * EACH + i];
+    }
+    const i64 slabs = (i64)warp_reduce_add((u32)(mine >> SIXTEENTH)) << SIXTEENTH;
+    const i64 others = (i64)params->tokens * params->rows - slabs * (SLAB * BLOCK_QUERIES);
+    return others / (FILL_BYTES / 4) * FULL_COLUMNS <= slabs * COLUMNS;
+}
+
+/* -inf into a run of logits; by one thread. */
+DEVICE void fill(float *from, float *to, bool slowly) {
+    for (; from < to && (u64)from % 16 != 0; ++from) {
+        *from = LOWEST_LOGIT;
+    }
+    for (; from < to && (u64)to % 16 != 0; --to) {
+        to[-1] = LOWEST_LOGIT;
+    }
+    while (from < to) {
+        const i64 left = (i64)(to - from) * 4;
+        const u32 bytes = left < FILL_BYTES ? (u32)left : FILL_BYTES;
+        bulk_store(from, shared_address(LOWEST_OFFSET), bytes);
+        bulk_commit();
+        if (slowly) {
+            bulk_wait_0();
+        } else {
+            bulk_wait_read_2();
+        }
+        from += bytes / 4;
+    }
+}
+
+/* -inf into what the slabs of every gridDim.x-th batch leave out, row by row. */
+DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
+    const bool slowly = fills_slowly(params);
+    for (int batch = (int)blockIdx.x; batch < batch_count(params); batch += (int)gridDim.x) {
+        const int query = lane_query(batch);
+        const struct key_range window = query_window(params, query);
+        const struct key_range slabs = block_slabs(&window);
+        float *const row = params->logits + query * params->logits_token_stride;
+        for (int i = 0; i < BATCH_QUERIES; ++i) {
+            if ((int)threadIdx.x % 32 == i && query >= 0 && query < params->tokens) {
+                fill(row, row + (i64)slabs.begin * SLAB, slowly);
+                fill(row + (i64)slabs.end * SLAB, row + params->rows, slowly);
+            }
+            __syncwarp((u32)ALL_LANES);
+        }
+    }
+    bulk_wait_read_0();
+}

@@ -1,0 +1,100 @@
+//@use common/base.cuh
+//@use common/logit.cuh
+//@use common/warp_arrival.cuh
+//@use ptx/mbarrier.cuh
+//@use ptx/proxy.cuh
+//@use ptx/shared.cuh
+//@use ptx/tensor.cuh
+//@use indexer_logits_fwd.params.h
+/*
+ * Of indexer_logits_fwd.sm90.cu: what a slab, a block and its parts are in numbers, and what stands
+ * where in shared memory.
+ */
+
+enum {
+    ALL_LANES = -1,
+    WARPGROUP = 128, /* threads */
+    KEY_WARP = 0,    /* of the warpgroup after the math's */
+    QUERY_WARP = 1,
+    FILLER_WARP = 2,
+    SLAB = BLOCK_KEYS, /* rows of a product */
+    ATOM_ROWS = 8,
+    SET_QUERIES = 4,
+    BATCH_QUERIES = 32, /* whose windows a warp looks at together, a lane each */
+    SETS = BLOCK_QUERIES / SET_QUERIES,
+    SET_EIGHTS = PADDED_HEADS / 2, /* eights of columns */
+    EIGHTS = SETS * SET_EIGHTS,
+    COLUMNS = 8 * EIGHTS,
+    PARTS = COLUMNS / PART_COLUMNS,
+    PART_EIGHTS = EIGHTS / PARTS,
+    ELEMENT_BYTES = FP8 ? 1 : 2,
+    HALVES = ROW_BYTES / SWIZZLE,
+    STEP_BYTES = 32, /* of a row in one product */
+    STEPS = ROW_BYTES / STEP_BYTES,
+    HALF_STEPS = SWIZZLE / STEP_BYTES,
+    QUERY_HALF_BYTES = COLUMNS * SWIZZLE,
+    QUERY_BYTES = HALVES * QUERY_HALF_BYTES,
+    KEY_HALF_BYTES = SLAB * SWIZZLE,
+    KEY_BYTES = HALVES * KEY_HALF_BYTES,
+    PART_SETS = PART_EIGHTS / SET_EIGHTS + 1,               /* that end in a part, at most */
+    VALUES = PART_COLUMNS / 2,                              /* of D, a thread's */
+    WEIGHTS_PARTS = EIGHTS * 2 <= MOST_WEIGHTS ? PARTS : 1, /* whose weights a thread holds */
+    HELD_WEIGHTS = WEIGHTS_PARTS * PART_EIGHTS * 2
+};
+
+/* Places in BARRIERS. */
+enum {
+    FULL = 0,
+    EMPTY = FULL + STAGES,
+    QUERY_FULL = EMPTY + STAGES,
+    QUERY_EMPTY = QUERY_FULL + QUERY_BUFFERS
+};
+
+DEVICE u32 barrier_at(int number) {
+    return shared_address((u32)(BARRIERS_OFFSET + number * 8));
+}
+
+/* What a thread block does of a block of queries. */
+struct run {
+    int query, key; /* the first ones */
+    int slabs;      /* 0: nothing more, no block at all */
+    int inner;      /* keys inner <= k < outer are in the windows of all its queries */
+    int outer;
+    int unused;
+};
+
+DEVICE struct run *run_at(int buffer) {
+    return (struct run *)(arena + RUNS_OFFSET) + buffer;
+}
+
+DEVICE float *weights_at(int buffer) {
+    return (float *)(arena + WEIGHTS_OFFSET) + buffer * (BLOCK_QUERIES * PADDED_HEADS);
+}
+
+DEVICE struct key_range *windows_at(int buffer) {
+    return (struct key_range *)(arena + WINDOWS_OFFSET) + buffer * BLOCK_QUERIES;
+}
+
+DEVICE i64 *costs(void) {
+    return (i64 *)(arena + COSTS_OFFSET);
+}
+
+DEVICE void initialise(const struct indexer_logits_fwd_params *params) {
+    if (threadIdx.x == 0) {
+        tensor_prefetch(&params->q_map);
+        tensor_prefetch(&params->k_map);
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(barrier_at(FULL + stage), 1);
+            mbarrier_init(barrier_at(EMPTY + stage), 4 * WARP_ARRIVALS);
+        }
+        for (int buffer = 0; buffer < QUERY_BUFFERS; ++buffer) {
+            mbarrier_init(barrier_at(QUERY_FULL + buffer), WARP_ARRIVALS);
+            mbarrier_init(barrier_at(QUERY_EMPTY + buffer), 4 * GROUPS * WARP_ARRIVALS);
+        }
+        mbarrier_fence_init();
+    }
+    for (int i = (int)threadIdx.x; i < FILL_BYTES / 4; i += THREADS) {
+        ((float *)(arena + LOWEST_OFFSET))[i] = LOWEST_LOGIT;
+    }
+    fence_proxy_async();
+}
