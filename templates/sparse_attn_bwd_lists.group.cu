@@ -2,15 +2,19 @@
 //@use common/lanes.cuh
 //@use common/queries.cuh
 //@use ptx/atomic.cuh
+//@use ptx/grid.cuh
 //@use ptx/shared.cuh
 //@use sparse_attn_bwd_lists.params.h
+//@use sparse_attn_bwd_lists.queries.cuh
 //@use sparse_attn_bwd_lists.slots.cuh
 //@use sparse_attn_bwd_lists.sort.cuh
 /*
  * Backward pass of sparse attention, ahead of the main kernel: each group's list of keys, out of
- * its queries' index rows. What is written: sparse_attn_bwd_lists.params.h.
+ * its queries' index rows; and the zeros that the main kernel adds to. What is written:
+ * sparse_attn_bwd_lists.params.h.
  *
- * Any grid is right: what is written depends on the arguments alone.
+ * Any grid is right: what is written depends on the arguments alone. The kernel behind it in the
+ * stream may begin beside it.
  *
  * Lists of one query in slot order: a warp a group. It copies the row's valid slots, keeping what
  * 32 lanes read in its place by votes.
@@ -76,22 +80,10 @@ DEVICE int *again_count(void) {
 }
 
 /* The query of a group's member, or -1; `entry`: where it stands in the query list. */
-DEVICE int find_query(const struct sparse_attn_bwd_lists_params *params, i64 group, int member,
-                      int *entry) {
-    const struct work_params *const work = &params->work;
+DEVICE int find_member(const struct sparse_attn_bwd_lists_params *params, i64 group, int member,
+                       int *entry) {
     const u32 item = (u32)group * (u32)params->group_queries + (u32)member; /* below 2^31 + 8 */
-    struct query_range range = find_query_range(work);
-    if (params->last_range) {
-        range.queries =
-            (int)load_l2_32(&params->last_range[0]) + (int)load_l2_32(&params->last_range[1]);
-    }
-    *entry = 0;
-    if (range.queries <= 0 || item >= (u32)range.queries) {
-        return -1;
-    }
-    *entry = range.first + (int)item;
-    const int query = work->queries ? (int)load_l2_32(&work->queries[*entry]) : *entry;
-    return query >= 0 && query < work->batches * work->tokens ? query : -1;
+    return find_query(&params->work, params->last_range, item, entry);
 }
 
 /* From a list's end up to the next multiple of LIST_STEP; by `threads` threads. */
@@ -112,7 +104,7 @@ DEVICE void copy_list(const struct sparse_attn_bwd_lists_params *params, i64 gro
     const int lane = (int)threadIdx.x % 32;
     struct list list = {params->keys + group * params->key_stride, 0, 0};
     int entry;
-    const int query = find_query(params, group, 0, &entry);
+    const int query = find_member(params, group, 0, &entry);
     if (query >= 0) {
         struct walk walk = {list.keys, (u32)work->rows, 0, params->topk, 0, 0};
         walk.first_key = query_batch(work, query) * work->rows;
@@ -144,7 +136,7 @@ DEVICE void open_members(const struct sparse_attn_bwd_lists_params *params, i64 
     for (int i = (int)threadIdx.x / 32; i < params->group_queries; i += WARPS) {
         struct member member = {work->indices, 0, NO_BATCH};
         int entry;
-        const int query = find_query(params, group, i, &entry);
+        const int query = find_member(params, group, i, &entry);
         if (query >= 0) {
             member.row = index_row(work, query);
             member.slots = cut_slots(params, member.row, index_slots(work, entry, query));
@@ -387,8 +379,21 @@ DEVICE void unite_lists(const struct sparse_attn_bwd_lists_params *params, i64 g
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
+/* The block's share of what is filled with zeros. */
+DEVICE void fill_zeros(const struct sparse_attn_bwd_lists_params *params) {
+    const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < params->zero_vectors;
+         i += gridDim.x * (i64)THREADS) {
+        ((float4 *)params->zeros)[i] = zeros;
+    }
+}
+
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_lists_params params) {
+    if (DEPENDENT_LAUNCH && threadIdx.x == 0) {
+        grid_launch_dependents();
+    }
+    fill_zeros(&params);
     if (params.group_queries == 1 && (!params.ascending || !has_windows(&params))) {
         for (i64 group = blockIdx.x * (i64)WARPS + threadIdx.x / 32; group < params.groups;
              group += gridDim.x * (i64)WARPS) {

@@ -1,8 +1,10 @@
 //@use common/base.cuh
 //@use common/softmax.cuh
 //@use common/warp_sums.cuh
+//@use ptx/grid.cuh
 //@use ptx/math.cuh
 //@use ptx/memory.cuh
+//@use sparse_attn_bwd_lists.queries.cuh
 //@use sparse_attn_bwd_rows.params.h
 /*
  * What the backward pass of sparse attention must know of each row (a query and a head) before it
@@ -17,6 +19,9 @@
  * have no probability above 0. Grid: a block for ENTRIES entries. A warp takes a head at a time and
  * goes through the entries, LOADED of them under way; lane i keeps what was found of entry i. A
  * block's share of dsink is summed in the entries' order, whatever the grid.
+ *
+ * It runs beside the kernel that makes the lists, since it finds its queries by itself: what binds
+ * here is the memory, and there it is not. The main kernel behind it waits for both.
  */
 
 enum {
@@ -36,7 +41,8 @@ DEVICE float multiply_pairs(u32 a, u32 b) {
 /* Where a row begins, in bytes. */
 DEVICE i64 row_offset(const struct sparse_attn_bwd_rows_params *params, int query, int head,
                       i64 batch_stride, i64 token_stride, i64 head_stride) {
-    const int batch = query / params->tokens, token = query - batch * params->tokens;
+    const int batch = query_batch(&params->work, query),
+              token = query - batch * params->work.tokens;
     return 2 * (batch * batch_stride + token * token_stride + head * head_stride);
 }
 
@@ -120,7 +126,8 @@ DEVICE void find_head(const struct sparse_attn_bwd_rows_params *params, int quer
     if (head < HEADS) {
         delta = find_delta(params, query, head);
         if (query >= 0) {
-            const int batch = query / params->tokens, token = query - batch * params->tokens;
+            const int batch = query_batch(&params->work, query);
+            const int token = query - batch * params->work.tokens;
             const float lse =
                 params->lse[batch * params->lse_batch_stride + token * params->lse_token_stride +
                             head * params->lse_head_stride];
@@ -145,9 +152,17 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_rows_params params) {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int entry = (int)blockIdx.x * ENTRIES + lane;
-    const int query = lane < ENTRIES && entry < params.entries ? params.members[entry] : -1;
+    int query = -1, listed;
+    if (lane < ENTRIES && entry < params.entries) {
+        query = find_query(&params.work, params.last_range, (u32)entry, &listed);
+    }
 #pragma unroll 1
     for (int head = warp; head < params.query_rows; head += WARPS) {
         find_head(&params, query, head);
+    }
+    /* It ends after the kernel that it overlaps. */
+    if (DEPENDENT_LAUNCH && params.work.overlaps && blockIdx.x == gridDim.x - 1 &&
+        threadIdx.x == 0) {
+        grid_wait();
     }
 }

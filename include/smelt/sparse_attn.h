@@ -256,9 +256,9 @@ SMELT_API smelt_status smelt_sparse_attn_backward_workspace(const smelt_sparse_a
 
 /*
  * Launches the backward pass on `stream` (NULL: the default stream) and returns without waiting: a
- * chain of kernels and a memset, all of which may be captured in a CUDA graph; a replay works on
- * whatever the arguments' memory then holds. Everything else as smelt_sparse_attn_forward. The
- * operator must have been made with SMELT_PASS_BACKWARD among its passes.
+ * chain of kernels, which may be captured in a CUDA graph; a replay works on whatever the
+ * arguments' memory then holds. Everything else as smelt_sparse_attn_forward. The operator must
+ * have been made with SMELT_PASS_BACKWARD among its passes.
  */
 SMELT_API smelt_status smelt_sparse_attn_backward(const smelt_sparse_attn *attn,
                                                   const smelt_sparse_attn_grad_args *args,

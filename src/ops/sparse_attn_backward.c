@@ -5,13 +5,19 @@
 
 #include "codegen/families/sparse_attn_bwd.h"
 #include "ops/arguments.h"
+#include "ops/divide.h"
 #include "ops/sparse_attn_grad_args.h"
 #include "ops/sparse_attn_partition.h"
 #include "runtime/context.h"
 #include "runtime/log.h"
 #include "runtime/tensor_map.h"
 
-enum { TENSOR_MAP_COLUMNS = 64 /* of a box */ };
+enum {
+    LISTS_SHARE = 2,        /* of the device: it is the lists' half, where rows run beside them */
+    ZERO_WORDS = 4,         /* that are filled at a time */
+    ZERO_STEPS = 4,         /* of a thread, before another block helps */
+    TENSOR_MAP_COLUMNS = 64 /* of a box */
+};
 
 /* Rows of KV above which lists are put into ascending order: from there on dkv's sums and kv no
  * longer stay in the L2 cache together, and neighbours in a list come by together. */
@@ -103,52 +109,75 @@ static smelt_status launch(const struct backward_call *call,
                                 call->stream);
 }
 
-/* Each group's list of keys; with buckets of the partition's list, whose longest are its last. */
-static smelt_status launch_lists(const struct backward_call *call) {
+/* Floats from `progress` on that begin as zeros: progress, and dkv's sums. */
+static int64_t zero_words(const struct backward_call *call) {
+    const int64_t sums = call->layout.dkv.key_count * call->backward->shape.dqk;
+    return sums > 0 ? SMELT__BACKWARD_ALIGNMENT / (int64_t)sizeof(float) + sums : 0;
+}
+
+/* The queries that are taken; with buckets the partition's list, whose longest are its last: it is
+ * made here unless it was handed on, and *last_range is the work range of the last bucket. */
+static smelt_status find_work(const struct backward_call *call, struct work_params *work,
+                              const int **last_range) {
+    const struct smelt__sparse_attn_backward *backward = call->backward;
+    *work = smelt__sparse_attn_work(call->call, call->layout.queries);
+    *last_range = NULL;
+    if (!backward->shape.buckets)
+        return SMELT_OK;
+    const struct smelt__partition_kernels kernels = {call->kernels[0], call->kernels[1]};
+    void *const memory = call->args->partition ? (void *)(uintptr_t)call->args->partition
+                                               : at(call, call->layout.partition);
+    const struct sparse_attn_partition_params partition =
+        smelt__partition_params(work, backward->bounds, backward->shape.buckets, memory);
+    work->queries = partition.list;
+    work->query_count = NULL;
+    work->extents = partition.extents;
+    *last_range = partition.ranges + 2 * (backward->shape.buckets - 1);
+    return call->args->partition ? SMELT_OK
+                                 : smelt__partition_launch(backward->kernels->context, &kernels,
+                                                           &partition, call->stream);
+}
+
+/* Each group's list of keys, and the zeros. */
+static smelt_status launch_lists(const struct backward_call *call, const struct work_params *work,
+                                 const int *last_range) {
     const struct smelt__sparse_attn_backward *backward = call->backward;
     const struct smelt__grad_layout *layout = &call->layout;
-    const struct smelt__operator *const made = backward->kernels;
-    struct sparse_attn_bwd_lists_params params = {
-        .work = smelt__sparse_attn_work(call->call, layout->queries),
+    const struct smelt__kernel *kernel = kernel_of(call, SMELT__BACKWARD_GROUP);
+    const int64_t vectors = zero_words(call) / ZERO_WORDS;
+    const int64_t filling = smelt__divide_up(vectors, (int64_t)kernel->threads * ZERO_STEPS);
+    const int64_t blocks = layout->dkv.groups > filling ? layout->dkv.groups : filling;
+    const int share = backward->kernels->context->arch->dependent_launch ? LISTS_SHARE : 1;
+    const struct sparse_attn_bwd_lists_params params = {
+        .work = *work,
+        .last_range = last_range,
         .members = at(call, layout->members),
         .counts = at(call, layout->dkv.counts),
         .keys = at(call, layout->dkv.keys),
         .masks = at(call, layout->masks),
+        .zeros = at(call, layout->progress),
+        .zero_vectors = vectors,
         .groups = (int)layout->dkv.groups,
         .group_queries = backward->group_queries,
         .key_stride = layout->dkv.key_stride,
         .topk = backward->shape.topk,
         .ascending = call->args->rows > ASCENDING_ROWS,
     };
-    smelt_status status = SMELT_OK;
-    if (backward->shape.buckets) {
-        const struct smelt__partition_kernels kernels = {call->kernels[0], call->kernels[1]};
-        void *const memory = call->args->partition ? (void *)(uintptr_t)call->args->partition
-                                                   : at(call, layout->partition);
-        const struct sparse_attn_partition_params partition = smelt__partition_params(
-            &params.work, backward->bounds, backward->shape.buckets, memory);
-        if (!call->args->partition)
-            status = smelt__partition_launch(made->context, &kernels, &partition, call->stream);
-        params.work.queries = partition.list;
-        params.work.query_count = NULL;
-        params.work.extents = partition.extents;
-        params.last_range = partition.ranges + 2 * (backward->shape.buckets - 1);
-    }
-    const struct smelt__kernel *kernel = kernel_of(call, SMELT__BACKWARD_GROUP);
-    return status == SMELT_OK
-               ? launch(call, SMELT__BACKWARD_GROUP,
-                        smelt__blocks_for(kernel, layout->dkv.groups, kernel->most_blocks), &params)
-               : status;
+    return launch(call, SMELT__BACKWARD_GROUP,
+                  smelt__blocks_for(kernel, blocks, kernel->most_blocks / share), &params);
 }
 
-static smelt_status launch_rows(const struct backward_call *call) {
+/* Each row's statistics, beside the lists. */
+static smelt_status launch_rows(const struct backward_call *call, const struct work_params *work,
+                                const int *last_range) {
     const smelt_sparse_attn_grad_args *args = call->args;
-    const struct sparse_attn_bwd_rows_params params = {
+    struct sparse_attn_bwd_rows_params params = {
+        .work = *work,
+        .last_range = last_range,
         .out = args->out.data,
         .grad_out = args->grad_out.data,
         .lse = args->lse.data,
         .sink = args->sink.data,
-        .members = at(call, call->layout.members),
         .statistics = at(call, call->layout.statistics),
         .dsink_parts = args->dsink.data ? at(call, call->layout.dsink_parts) : NULL,
         .out_batch_stride = args->out.strides[0],
@@ -160,11 +189,14 @@ static smelt_status launch_rows(const struct backward_call *call) {
         .lse_batch_stride = args->lse.strides[0],
         .lse_token_stride = args->lse.strides[1],
         .lse_head_stride = args->lse.strides[2],
-        .tokens = (int)args->tokens,
         .entries = (int)call->layout.entries,
         .query_rows = call->backward->query_rows,
     };
-    return launch(call, SMELT__BACKWARD_ROWS, call->layout.parts, &params);
+    const struct smelt__launch launch = {
+        .blocks = {(uint32_t)call->layout.parts}, .early = 1, .entered = 1, .params = &params};
+    params.work.overlaps = 1;
+    return smelt__kernel_launch(call->backward->kernels->context,
+                                kernel_of(call, SMELT__BACKWARD_ROWS), &launch, call->stream);
 }
 
 /* [batches, tokens, HEADS, columns] of q or grad_out, boxes of one query. */
@@ -290,18 +322,16 @@ static struct smelt__key_grads_call dkv_of(const struct backward_call *call) {
     return dkv;
 }
 
-/* The sums of dkv as zeros, and ahead of them the blocks' progress. */
-static smelt_status launch_zeros(const struct backward_call *call, size_t sums) {
-    return smelt__fill_async(call->backward->kernels->context, at(call, call->layout.progress), 0,
-                             SMELT__BACKWARD_ALIGNMENT / sizeof(float) + sums, 1, call->stream);
-}
-
 /* dq, and what is added to the sums of dkv. */
 static smelt_status launch_queries(const struct backward_call *call, struct main_launch *main,
                                    struct smelt__key_grads_call *dkv) {
-    smelt_status status = launch_lists(call);
+    struct work_params work;
+    const int *last_range;
+    smelt_status status = find_work(call, &work, &last_range);
     if (status == SMELT_OK)
-        status = launch_rows(call);
+        status = launch_lists(call, &work, last_range);
+    if (status == SMELT_OK)
+        status = launch_rows(call, &work, last_range);
     dkv->user = main;
     return status == SMELT_OK ? smelt__key_grads_launch(dkv) : status;
 }
@@ -331,20 +361,20 @@ static smelt_status launch_finish(const struct backward_call *call,
 }
 
 static smelt_status launch_chain(const struct backward_call *call) {
-    const smelt_sparse_attn_grad_args *args = call->args;
-    const size_t sums =
-        (size_t)args->batches * (size_t)args->rows * (size_t)call->backward->shape.dqk;
+    const int64_t zeros = zero_words(call);
     const int queries = call->layout.queries > 0;
     struct smelt__key_grads_call dkv = dkv_of(call);
     struct main_launch main = {.call = call};
     /* What the main kernel's arguments refuse is refused before anything is launched. */
     smelt_status status = queries ? fill_main(call, &main.params) : SMELT_OK;
-    if (status == SMELT_OK && sums > 0)
-        status = launch_zeros(call, sums);
     if (status == SMELT_OK && queries)
         status = launch_queries(call, &main, &dkv);
-    return status == SMELT_OK && (sums > 0 || args->dsink.data) ? launch_finish(call, &dkv)
-                                                                : status;
+    else if (status == SMELT_OK && zeros > 0)
+        status =
+            smelt__fill_async(call->backward->kernels->context, at(call, call->layout.progress), 0,
+                              (size_t)zeros, 1, call->stream);
+    return status == SMELT_OK && (zeros > 0 || call->args->dsink.data) ? launch_finish(call, &dkv)
+                                                                       : status;
 }
 
 /* The CUDA context is made current once for all launches. */

@@ -125,13 +125,16 @@ struct sparse_attn_bwd_lists_params {
     int *counts;           /* [groups] */
     int *keys;             /* [groups, key_stride] */
     unsigned char *masks;  /* [groups, key_stride]; not written when group_queries is 1 */
-    int groups;            /* entry i of the query list is member i % group_queries of group
-                              i / group_queries */
-    int group_queries;     /* 1, 2, 4 or 8 */
-    int key_stride;        /* a multiple of 64, at least group_queries * min(width, topk) */
-    int topk;              /* valid slots of a query, at most */
-    int ascending;         /* 1: lists are put into ascending order. Lists of several queries are
-                              always */
+    float *zeros;          /* [zero_vectors, 4] is filled with zeros, too: what the main kernel adds
+                              to */
+    long long zero_vectors;
+    int groups;        /* entry i of the query list is member i % group_queries of group
+                          i / group_queries */
+    int group_queries; /* 1, 2, 4 or 8 */
+    int key_stride;    /* a multiple of 64, at least group_queries * min(width, topk) */
+    int topk;          /* valid slots of a query, at most */
+    int ascending;     /* 1: lists are put into ascending order. Lists of several queries are
+                          always */
 };
 
 /*

@@ -22,6 +22,7 @@
 enum {
     THREADS = 256,                  /* of a thread block */
     BLOCKS_PER_MULTIPROCESSOR = 4,  /* resident at once, at least */
+    DEPENDENT_LAUNCH = 1,           /* 1: lets the next kernel begin beside it */
     LOADS = 4,                      /* of 16 bytes that a thread has under way */
     MAP_BYTES = 49152,              /* of the map */
     MOST_WINDOWS = 16,              /* of the map that the rows may need */
@@ -259,6 +260,20 @@ DEVICE void reduce_add_global(u32 *to, u32 value) {
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
 }
 
+#line 2 "templates/ptx/grid.cuh"
+
+/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
+ * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
+ * did not ask for it. */
+DEVICE void grid_launch_dependents(void) {
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+}
+
+/* Waits until the kernels before this one in the stream are complete and their results visible. */
+DEVICE void grid_wait(void) {
+    asm volatile("griddepcontrol.wait;" : : : "memory");
+}
+
 #line 2 "templates/sparse_attn_bwd_lists.params.h"
 /*
  * Arguments of the sparse_attn_bwd_lists kernels. Included by the host code (behind
@@ -275,13 +290,16 @@ struct sparse_attn_bwd_lists_params {
     int *counts;           /* [groups] */
     int *keys;             /* [groups, key_stride] */
     unsigned char *masks;  /* [groups, key_stride]; not written when group_queries is 1 */
-    int groups;            /* entry i of the query list is member i % group_queries of group
-                              i / group_queries */
-    int group_queries;     /* 1, 2, 4 or 8 */
-    int key_stride;        /* a multiple of 64, at least group_queries * min(width, topk) */
-    int topk;              /* valid slots of a query, at most */
-    int ascending;         /* 1: lists are put into ascending order. Lists of several queries are
-                              always */
+    float *zeros;          /* [zero_vectors, 4] is filled with zeros, too: what the main kernel adds
+                              to */
+    long long zero_vectors;
+    int groups;        /* entry i of the query list is member i % group_queries of group
+                          i / group_queries */
+    int group_queries; /* 1, 2, 4 or 8 */
+    int key_stride;    /* a multiple of 64, at least group_queries * min(width, topk) */
+    int topk;          /* valid slots of a query, at most */
+    int ascending;     /* 1: lists are put into ascending order. Lists of several queries are
+                          always */
 };
 
 /*
@@ -315,6 +333,27 @@ struct sparse_attn_bwd_segments_params {
     int scan_keys; /* of a block of the scan: a multiple of its THREADS / scan_rows */
     int scan_blocks;
 };
+
+#line 5 "templates/sparse_attn_bwd_lists.queries.cuh"
+/*
+ * Which query each entry is that the backward pass takes, for the kernels that take groups of them.
+ */
+
+/* The query of entry number `item` of those taken, or -1; `entry`: where it stands in the query
+ * list. last_range: as sparse_attn_bwd_lists.params.h has it. */
+DEVICE int find_query(const struct work_params *work, const int *last_range, u32 item, int *entry) {
+    struct query_range range = find_query_range(work);
+    if (last_range) {
+        range.queries = (int)load_l2_32(&last_range[0]) + (int)load_l2_32(&last_range[1]);
+    }
+    *entry = 0;
+    if (range.queries <= 0 || item >= (u32)range.queries) {
+        return -1;
+    }
+    *entry = range.first + (int)item;
+    const int query = work->queries ? (int)load_l2_32(&work->queries[*entry]) : *entry;
+    return query >= 0 && query < work->batches * work->tokens ? query : -1;
+}
 
 #line 2 "templates/ptx/stream.cuh"
 
@@ -477,12 +516,14 @@ DEVICE void sort_entries(int *keys, unsigned char *masks, u32 count) {
     }
 }
 
-#line 9 "templates/sparse_attn_bwd_lists.group.cu"
+#line 11 "templates/sparse_attn_bwd_lists.group.cu"
 /*
  * Backward pass of sparse attention, ahead of the main kernel: each group's list of keys, out of
- * its queries' index rows. What is written: sparse_attn_bwd_lists.params.h.
+ * its queries' index rows; and the zeros that the main kernel adds to. What is written:
+ * sparse_attn_bwd_lists.params.h.
  *
- * Any grid is right: what is written depends on the arguments alone.
+ * Any grid is right: what is written depends on the arguments alone. The kernel behind it in the
+ * stream may begin beside it.
  *
  * Lists of one query in slot order: a warp a group. It copies the row's valid slots, keeping what
  * 32 lanes read in its place by votes.
@@ -548,22 +589,10 @@ DEVICE int *again_count(void) {
 }
 
 /* The query of a group's member, or -1; `entry`: where it stands in the query list. */
-DEVICE int find_query(const struct sparse_attn_bwd_lists_params *params, i64 group, int member,
-                      int *entry) {
-    const struct work_params *const work = &params->work;
+DEVICE int find_member(const struct sparse_attn_bwd_lists_params *params, i64 group, int member,
+                       int *entry) {
     const u32 item = (u32)group * (u32)params->group_queries + (u32)member; /* below 2^31 + 8 */
-    struct query_range range = find_query_range(work);
-    if (params->last_range) {
-        range.queries =
-            (int)load_l2_32(&params->last_range[0]) + (int)load_l2_32(&params->last_range[1]);
-    }
-    *entry = 0;
-    if (range.queries <= 0 || item >= (u32)range.queries) {
-        return -1;
-    }
-    *entry = range.first + (int)item;
-    const int query = work->queries ? (int)load_l2_32(&work->queries[*entry]) : *entry;
-    return query >= 0 && query < work->batches * work->tokens ? query : -1;
+    return find_query(&params->work, params->last_range, item, entry);
 }
 
 /* From a list's end up to the next multiple of LIST_STEP; by `threads` threads. */
@@ -584,7 +613,7 @@ DEVICE void copy_list(const struct sparse_attn_bwd_lists_params *params, i64 gro
     const int lane = (int)threadIdx.x % 32;
     struct list list = {params->keys + group * params->key_stride, 0, 0};
     int entry;
-    const int query = find_query(params, group, 0, &entry);
+    const int query = find_member(params, group, 0, &entry);
     if (query >= 0) {
         struct walk walk = {list.keys, (u32)work->rows, 0, params->topk, 0, 0};
         walk.first_key = query_batch(work, query) * work->rows;
@@ -616,7 +645,7 @@ DEVICE void open_members(const struct sparse_attn_bwd_lists_params *params, i64 
     for (int i = (int)threadIdx.x / 32; i < params->group_queries; i += WARPS) {
         struct member member = {work->indices, 0, NO_BATCH};
         int entry;
-        const int query = find_query(params, group, i, &entry);
+        const int query = find_member(params, group, i, &entry);
         if (query >= 0) {
             member.row = index_row(work, query);
             member.slots = cut_slots(params, member.row, index_slots(work, entry, query));
@@ -859,8 +888,21 @@ DEVICE void unite_lists(const struct sparse_attn_bwd_lists_params *params, i64 g
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
+/* The block's share of what is filled with zeros. */
+DEVICE void fill_zeros(const struct sparse_attn_bwd_lists_params *params) {
+    const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < params->zero_vectors;
+         i += gridDim.x * (i64)THREADS) {
+        ((float4 *)params->zeros)[i] = zeros;
+    }
+}
+
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_lists_params params) {
+    if (DEPENDENT_LAUNCH && threadIdx.x == 0) {
+        grid_launch_dependents();
+    }
+    fill_zeros(&params);
     if (params.group_queries == 1 && (!params.ascending || !has_windows(&params))) {
         for (i64 group = blockIdx.x * (i64)WARPS + threadIdx.x / 32; group < params.groups;
              group += gridDim.x * (i64)WARPS) {

@@ -18,6 +18,7 @@ enum {
     BLOCKS_PER_MULTIPROCESSOR = 2,  /* resident at once, at least */
     HEADS = 64,                     /* query heads */
     DV = 512,                       /* width of a value, elements */
+    DEPENDENT_LAUNCH = 1,           /* 1: it may be launched early */
     ENTRIES = 16,                   /* queries of a thread block */
 };
 
@@ -86,6 +87,20 @@ DEVICE float warp_maximum(float value) {
         value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
     }
     return value;
+}
+
+#line 2 "templates/ptx/grid.cuh"
+
+/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
+ * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
+ * did not ask for it. */
+DEVICE void grid_launch_dependents(void) {
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+}
+
+/* Waits until the kernels before this one in the stream are complete and their results visible. */
+DEVICE void grid_wait(void) {
+    asm volatile("griddepcontrol.wait;" : : : "memory");
 }
 
 #line 2 "templates/ptx/math.cuh"
@@ -175,29 +190,124 @@ DEVICE void store_shared_16(u32 address, const u32 *values) {
                  : "memory");
 }
 
-#line 1 "templates/sparse_attn_bwd_rows.params.h"
+#line 1 "templates/common/work.params.h"
 /*
- * Arguments of the sparse_attn_bwd_rows kernel. Included by the host code and, by the generator, by
- * the CUDA source: plain C types only. Strides count elements. See sparse_attn_bwd.params.h for
- * what groups and statistics are.
+ * Which queries a kernel computes and where their index rows are: the part of the arguments that
+ * all kernels driven by queries have in common, what common/work.cuh reads. Included by the host
+ * code and, by the generator, by the CUDA source: plain C types only. Strides count elements.
+ */
+struct work_params {
+    const int *indices;     /* [batches, tokens, width] */
+    const int *topk_length; /* [batches, tokens] or null */
+    const int *queries;     /* query list: batch * tokens + token, or null for all queries */
+    const int *query_count; /* its length in device memory, or null for query_capacity */
+    const int *query_range; /* the first entry to take and how many, in device memory, instead of
+                               query_count; or null */
+    const int *extents;     /* with entry i of `queries`: slots up to its last valid one; or null */
+    long long indices_batch_stride, indices_token_stride;
+    long long topk_length_batch_stride, topk_length_token_stride;
+    int batches, tokens, rows, width;
+    int query_capacity; /* entries of `queries`, or batches * tokens */
+    int overlaps;       /* 1: launched early, behind a kernel of the same call: all it reads was
+                           there when it began, and it must not end before that one */
+};
+
+#line 4 "templates/common/queries.cuh"
+/*
+ * Which entries of the query list a kernel takes, and a query's index row. The list and what
+ * belongs to it are read past L1: an earlier kernel of the stream may have written them while this
+ * one began.
+ */
+
+/* A part of the list. */
+struct query_range {
+    int first; /* entry */
+    int queries;
+};
+
+DEVICE struct query_range find_query_range(const struct work_params *params) {
+    struct query_range range = {0, params->query_capacity};
+    if (params->query_range) {
+        range.first = (int)load_l2_32(&params->query_range[0]);
+        range.queries = (int)load_l2_32(&params->query_range[1]);
+    } else if (params->query_count) {
+        range.queries = maximum(minimum((int)load_l2_32(params->query_count), range.queries), 0);
+    }
+    return range;
+}
+
+/* A query's batch, without a division in the common case of one. */
+DEVICE int query_batch(const struct work_params *params, int query) {
+    return params->batches > 1 ? query / params->tokens : 0;
+}
+
+/* Where a query's index row begins. */
+DEVICE const int *index_row(const struct work_params *params, int query) {
+    const int batch = query_batch(params, query), token = query - batch * params->tokens;
+    return params->indices + batch * params->indices_batch_stride +
+           token * params->indices_token_stride;
+}
+
+/* How many of its slots are to be looked at: up to the last valid one where the list tells it, else
+ * the width, cut by topk_length. `entry`: of the list, the query's. */
+DEVICE int index_slots(const struct work_params *params, int entry, int query) {
+    if (params->extents) {
+        return (int)load_l2_32(&params->extents[entry]);
+    }
+    if (!params->topk_length) {
+        return params->width;
+    }
+    const int batch = query_batch(params, query), token = query - batch * params->tokens;
+    const int length = params->topk_length[batch * params->topk_length_batch_stride +
+                                           token * params->topk_length_token_stride];
+    return minimum(maximum(length, 0), params->width);
+}
+
+#line 5 "templates/sparse_attn_bwd_lists.queries.cuh"
+/*
+ * Which query each entry is that the backward pass takes, for the kernels that take groups of them.
+ */
+
+/* The query of entry number `item` of those taken, or -1; `entry`: where it stands in the query
+ * list. last_range: as sparse_attn_bwd_lists.params.h has it. */
+DEVICE int find_query(const struct work_params *work, const int *last_range, u32 item, int *entry) {
+    struct query_range range = find_query_range(work);
+    if (last_range) {
+        range.queries = (int)load_l2_32(&last_range[0]) + (int)load_l2_32(&last_range[1]);
+    }
+    *entry = 0;
+    if (range.queries <= 0 || item >= (u32)range.queries) {
+        return -1;
+    }
+    *entry = range.first + (int)item;
+    const int query = work->queries ? (int)load_l2_32(&work->queries[*entry]) : *entry;
+    return query >= 0 && query < work->batches * work->tokens ? query : -1;
+}
+
+#line 2 "templates/sparse_attn_bwd_rows.params.h"
+/*
+ * Arguments of the sparse_attn_bwd_rows kernel. Included by the host code (behind
+ * common/work.params.h) and, by the generator, by the CUDA source: plain C types only. Strides
+ * count elements. See sparse_attn_bwd.params.h for what groups and statistics are.
  */
 struct sparse_attn_bwd_rows_params {
-    const void *out;      /* [batches, tokens, HEADS, DV] bf16 */
-    const void *grad_out; /* [batches, tokens, HEADS, DV] bf16 */
-    const float *lse;     /* [batches, tokens, HEADS] natural, without the sink */
-    const float *sink;    /* [HEADS], or null */
-    const int *members;   /* [entries] query numbers, -1: none */
-    float *statistics;    /* [entries, query_rows, 2] */
-    float *dsink_parts;   /* [ceil(entries / ENTRIES), HEADS], or null: no dsink is wanted */
+    struct work_params work; /* overlaps: the kernel before it makes the lists, of which it reads
+                                nothing */
+    const int *last_range;   /* as sparse_attn_bwd_lists.params.h has it */
+    const void *out;         /* [batches, tokens, HEADS, DV] bf16 */
+    const void *grad_out;    /* [batches, tokens, HEADS, DV] bf16 */
+    const float *lse;        /* [batches, tokens, HEADS] natural, without the sink */
+    const float *sink;       /* [HEADS], or null */
+    float *statistics;       /* [entries, query_rows, 2] */
+    float *dsink_parts;      /* [ceil(entries / ENTRIES), HEADS], or null: no dsink is wanted */
     long long out_batch_stride, out_token_stride, out_head_stride;
     long long grad_out_batch_stride, grad_out_token_stride, grad_out_head_stride;
     long long lse_batch_stride, lse_token_stride, lse_head_stride;
-    int tokens;
     int entries;    /* groups times their queries */
     int query_rows; /* heads, and what the main kernel pads them to */
 };
 
-#line 7 "templates/sparse_attn_bwd_rows.cu"
+#line 9 "templates/sparse_attn_bwd_rows.cu"
 /*
  * What the backward pass of sparse attention must know of each row (a query and a head) before it
  * begins: the base of its probabilities and delta, and its part in the sink's gradient. Meaning:
@@ -211,6 +321,9 @@ struct sparse_attn_bwd_rows_params {
  * have no probability above 0. Grid: a block for ENTRIES entries. A warp takes a head at a time and
  * goes through the entries, LOADED of them under way; lane i keeps what was found of entry i. A
  * block's share of dsink is summed in the entries' order, whatever the grid.
+ *
+ * It runs beside the kernel that makes the lists, since it finds its queries by itself: what binds
+ * here is the memory, and there it is not. The main kernel behind it waits for both.
  */
 
 enum {
@@ -230,7 +343,8 @@ DEVICE float multiply_pairs(u32 a, u32 b) {
 /* Where a row begins, in bytes. */
 DEVICE i64 row_offset(const struct sparse_attn_bwd_rows_params *params, int query, int head,
                       i64 batch_stride, i64 token_stride, i64 head_stride) {
-    const int batch = query / params->tokens, token = query - batch * params->tokens;
+    const int batch = query_batch(&params->work, query),
+              token = query - batch * params->work.tokens;
     return 2 * (batch * batch_stride + token * token_stride + head * head_stride);
 }
 
@@ -314,7 +428,8 @@ DEVICE void find_head(const struct sparse_attn_bwd_rows_params *params, int quer
     if (head < HEADS) {
         delta = find_delta(params, query, head);
         if (query >= 0) {
-            const int batch = query / params->tokens, token = query - batch * params->tokens;
+            const int batch = query_batch(&params->work, query);
+            const int token = query - batch * params->work.tokens;
             const float lse =
                 params->lse[batch * params->lse_batch_stride + token * params->lse_token_stride +
                             head * params->lse_head_stride];
@@ -339,9 +454,17 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_rows_params params) {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int entry = (int)blockIdx.x * ENTRIES + lane;
-    const int query = lane < ENTRIES && entry < params.entries ? params.members[entry] : -1;
+    int query = -1, listed;
+    if (lane < ENTRIES && entry < params.entries) {
+        query = find_query(&params.work, params.last_range, (u32)entry, &listed);
+    }
 #pragma unroll 1
     for (int head = warp; head < params.query_rows; head += WARPS) {
         find_head(&params, query, head);
+    }
+    /* It ends after the kernel that it overlaps. */
+    if (DEPENDENT_LAUNCH && params.work.overlaps && blockIdx.x == gridDim.x - 1 &&
+        threadIdx.x == 0) {
+        grid_wait();
     }
 }

@@ -21,7 +21,10 @@ enum {
     DEFAULT_CASES = 10,
     POISON = 0xA5,
     MOST_FAILURES = 2, /* after which no further case is run */
-    FAR = 1 << 30      /* elements from a row to the next: the third lies past 2^31 */
+    FAR = 1 << 30,     /* elements from a row to the next: the third lies past 2^31 */
+    ZERO_FLOATS = 4,   /* of a vector of the zeros; behind the last is one that stays as it is */
+    ZERO_BYTES = ZERO_FLOATS * sizeof(float),
+    MOST_ZEROS = 3000
 };
 
 /* What an index row holds. */
@@ -239,6 +242,10 @@ static void make_problem(struct random *random, const struct shape *shape,
     host->counts = take((size_t)host->groups * sizeof(int));
     host->keys = take((size_t)list_slots(problem) * sizeof(int));
     host->masks = take((size_t)list_slots(problem));
+    host->zero_vectors = random_below(random, 3) ? random_below(random, MOST_ZEROS) : 0;
+    host->zeros = take((size_t)host->zero_vectors * ZERO_BYTES + ZERO_BYTES);
+    memset(host->zeros, 0, (size_t)host->zero_vectors * ZERO_BYTES);
+    memset((char *)host->zeros + host->zero_vectors * ZERO_BYTES, POISON, ZERO_BYTES);
     memset(host->keys, POISON, (size_t)list_slots(problem) * sizeof(int));
     memset(host->masks, POISON, (size_t)list_slots(problem));
 }
@@ -255,7 +262,8 @@ static void free_problem(struct test *test, struct problem *problem) {
                           problem->host.members,
                           problem->host.counts,
                           problem->host.keys,
-                          problem->host.masks};
+                          problem->host.masks,
+                          problem->host.zeros};
     for (size_t i = 0; i < sizeof host / sizeof *host; i++)
         free((void *)(uintptr_t)host[i]);
     for (int i = 0; i < problem->memories; i++)
@@ -329,6 +337,7 @@ static void place_problem(struct test *test, struct problem *problem) {
     COPY(last_range, 2);
     COPY(members, (int64_t)host->groups * host->group_queries);
     COPY(counts, host->groups);
+    COPY(zeros, (host->zero_vectors + 1) * ZERO_FLOATS);
 #undef COPY
     device->keys = copy_rows(test, problem, "keys", host->keys, list_rows(problem, sizeof(int)));
     device->masks = copy_rows(test, problem, "masks", host->masks, list_rows(problem, 1));
@@ -363,6 +372,9 @@ static int run_kernel(struct test *test, const struct problem *problem, uint32_t
     const struct smelt__launch launch = {.blocks = {blocks}, .params = params};
     return works(smelt_device_fill(test->context, params->counts, POISON,
                                    (size_t)params->groups * sizeof(int)),
+                 "fill") &&
+           works(smelt_device_fill(test->context, params->zeros, POISON,
+                                   (size_t)(params->zero_vectors + 1) * ZERO_BYTES),
                  "fill") &&
            poison(test, params->keys, list_rows(problem, sizeof(int))) &&
            poison(test, params->masks, list_rows(problem, 1)) &&
@@ -405,6 +417,8 @@ static int judge(struct test *test, const struct problem *problem) {
     return same(test, "members", device->members, host->members,
                 (int64_t)host->groups * host->group_queries, sizeof(int)) &&
            same(test, "counts", device->counts, host->counts, host->groups, sizeof(int)) &&
+           same(test, "zeros", device->zeros, host->zeros, (host->zero_vectors + 1) * ZERO_FLOATS,
+                sizeof(float)) &&
            same_rows(test, "keys", device->keys, host->keys, list_rows(problem, sizeof(int))) &&
            same_rows(test, "masks", device->masks, host->masks, list_rows(problem, 1));
 }

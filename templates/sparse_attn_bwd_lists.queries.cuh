@@ -1,0 +1,23 @@
+//@use common/base.cuh
+//@use common/queries.cuh
+//@use ptx/memory.cuh
+//@use common/work.params.h
+/*
+ * Which query each entry is that the backward pass takes, for the kernels that take groups of them.
+ */
+
+/* The query of entry number `item` of those taken, or -1; `entry`: where it stands in the query
+ * list. last_range: as sparse_attn_bwd_lists.params.h has it. */
+DEVICE int find_query(const struct work_params *work, const int *last_range, u32 item, int *entry) {
+    struct query_range range = find_query_range(work);
+    if (last_range) {
+        range.queries = (int)load_l2_32(&last_range[0]) + (int)load_l2_32(&last_range[1]);
+    }
+    *entry = 0;
+    if (range.queries <= 0 || item >= (u32)range.queries) {
+        return -1;
+    }
+    *entry = range.first + (int)item;
+    const int query = work->queries ? (int)load_l2_32(&work->queries[*entry]) : *entry;
+    return query >= 0 && query < work->batches * work->tokens ? query : -1;
+}
