@@ -18,7 +18,7 @@ static int odd_shape(int number, char *spec, size_t size) {
 static const char *const operators[] = {
     "indexer_logits:heads=64,dim=128,dtype=bf16,variant=mma",
     "indexer_logits:heads=64,dim=128,dtype=bf16,variant=mma,warps=8,blocks=1,stages=4",
-    "indexer_logits:heads=32,dim=128,dtype=bf16,variant=mma,warp_keys=32,blocks=4,stages=2",
+    "indexer_logits:heads=32,dim=128,dtype=bf16,variant=mma,warp_keys=32,blocks=3,stages=2",
     "indexer_logits:heads=64,dim=64,dtype=bf16,variant=mma,block_queries=256",
     "indexer_logits:heads=64,dim=128,dtype=fp8,variant=sm90,groups=3,columns=128",
     "indexer_logits:heads=64,dim=128,dtype=fp8,variant=sm90,groups=2,columns=256",

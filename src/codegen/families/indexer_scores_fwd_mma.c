@@ -4,8 +4,9 @@
  *
  * The rule. A warp has the keys of 32 slots in registers, 128 of them with rows of 256 bytes shared
  * by 32 lanes: 64 a lane. Sixteen warps a multiprocessor hide one's gather behind the others'
- * products; where two blocks' queries do not fit into shared memory, one block. From compute
- * capability 10.0 on ptxas takes some registers more, so that 32 slots do not leave enough.
+ * products; where two blocks' queries do not fit into shared memory, one block. For compute
+ * capability 9.0 ptxas takes some registers more for such rows (and spilled 8 bytes with heads that
+ * are no multiple of 8), from 10.0 on for all, so that 32 slots do not leave enough.
  */
 #include <limits.h>
 
@@ -16,7 +17,9 @@ enum {
     WARP = 32,            /* threads */
     QUERY_BUFFERS = 2,    /* one is read, one on its way */
     OTHER_REGISTERS = 48, /* operands, products, sums, addresses, loop state, */
-    LATER = 10,           /* compute capabilities from it on: */
+    HOPPER = 9,           /* compute capability: with the wider rows, */
+    WIDER_ROW = 256,      /* bytes, */
+    LATER = 10,           /* and from this one on with any: */
     LATER_REGISTERS = 72,
     ALIGNMENT = 1024,
     DEFAULT_WARPS = 8,
@@ -29,10 +32,16 @@ struct choice {
     int block_heads, row_bytes, warps, blocks, warp_keys;
 };
 
+/* Whether the compiler takes the more registers. */
+static int takes_more(const struct smelt__arch *arch, int row_bytes) {
+    return arch->capability_major >= LATER ||
+           (arch->capability_major == HOPPER && row_bytes == WIDER_ROW);
+}
+
 static int fits(const struct choice *choice, const struct smelt__arch *arch,
                 const struct smelt__plan *plan, struct smelt__misses *misses) {
     const int keys = choice->warp_keys * choice->row_bytes / WARP / 4; /* registers of a lane */
-    const int others = arch->capability_major >= LATER ? LATER_REGISTERS : OTHER_REGISTERS;
+    const int others = takes_more(arch, choice->row_bytes) ? LATER_REGISTERS : OTHER_REGISTERS;
     return smelt__limits_hold(arch, choice->warps * WARP, choice->blocks, plan->shared_bytes,
                               keys + others, misses);
 }
@@ -65,10 +74,10 @@ int smelt__indexer_scores_fwd_plan_mma(const struct smelt__spec *spec,
         .row_bytes = 2 * (int)smelt__spec_get(spec, "dim"),
         .warps = smelt__spec_knob(spec, "warps", DEFAULT_WARPS),
         .blocks = smelt__spec_knob(spec, "blocks", 0),
-        .warp_keys =
-            smelt__spec_knob(spec, "warp_keys",
-                             arch->capability_major >= LATER ? LATER_WARP_KEYS : DEFAULT_WARP_KEYS),
     };
+    choice.warp_keys =
+        smelt__spec_knob(spec, "warp_keys",
+                         takes_more(arch, choice.row_bytes) ? LATER_WARP_KEYS : DEFAULT_WARP_KEYS);
     smelt__plan_add_region(plan, "QUERY_OFFSET",
                            QUERY_BUFFERS * choice.block_heads * choice.row_bytes, ALIGNMENT,
                            "heads of two queries");
