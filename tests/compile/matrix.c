@@ -5,6 +5,7 @@
  *
  *     matrix --full | --sample N [--seed S] [-j N]
  *
+ * What the whole is, turns.h says, and of which kernels cells.h and each operator's file.
  * A sample holds every preset at its largest and smallest head count on sm_80 and sm_90a, and fills
  * up with a fixed random choice, of each family as many. Nothing is read from the disk cache nor
  * written to it. Exit status: 0, 1 when a cell failed, 2 for a usage error, 77 (meson: skipped)
@@ -20,12 +21,9 @@
 #include "codegen/family.h"
 #include "codegen/plan/plan.h"
 #include "smelt/smelt.h"
+#include "turns.h"
 
 enum { SKIPPED = 77, SLOWEST = 5, DEFAULT_SEED = 1 };
-
-static const char *const arch_names[] = {"sm_80",   "sm_86",   "sm_89",   "sm_90",  "sm_90a",
-                                         "sm_100a", "sm_103a", "sm_120a", "sm_121a"};
-enum { ARCHS = sizeof arch_names / sizeof *arch_names };
 
 /* One kernel on one architecture. */
 struct cell {
@@ -43,7 +41,7 @@ struct cell {
 
 struct matrix {
     struct kernel_list kernels;
-    int supported[ARCHS]; /* by this NVRTC */
+    unsigned supported; /* by this NVRTC: one bit an architecture */
     struct cell *cells;
     size_t count;
 };
@@ -64,7 +62,7 @@ static uint64_t next_random(uint64_t *state) {
 
 /* Which architectures the NVRTC that would be used compiles for: it lists them without the `a`.
  * 0, or SKIPPED. */
-static int find_supported(int supported[ARCHS]) {
+static int find_supported(unsigned *supported) {
     smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     options.cache_disable = 1;
@@ -82,8 +80,9 @@ static int find_supported(int supported[ARCHS]) {
     for (int a = 0; a < ARCHS; a++) {
         char name[32];
         snprintf(name, sizeof name, " %.*s ", (int)strcspn(arch_names[a], "a"), arch_names[a]);
-        supported[a] = strstr(listed, name) != NULL;
-        if (!supported[a])
+        const int is_listed = strstr(listed, name) != NULL;
+        *supported |= (unsigned)is_listed << a;
+        if (!is_listed)
             printf("%s: not supported by this NVRTC, its cells are not compiled\n", arch_names[a]);
     }
     return 0;
@@ -138,27 +137,17 @@ static int compare_place(const void *left, const void *right) {
     return a->arch - b->arch;
 }
 
-/* Knobs that were asked for fit what they were asked for: sm_90a's kernels. */
-static int is_for(const char *spec, const char *arch) {
-    static const char *const knobs[] = {
-        "block_keys=", "part_tiles=", "racecheck=", "turn_steps=", "_registers=", "variant=sm90"};
-    for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
-        if (strstr(spec, knobs[i]))
-            return strcmp(arch, "sm_90a") == 0;
-    /* Below compute capability 8.9 nothing multiplies e4m3. */
-    return !strstr(spec, "dtype=fp8") ||
-           (strcmp(arch, "sm_80") != 0 && strcmp(arch, "sm_86") != 0 && strcmp(arch, "sm_87") != 0);
-}
-
 static int choose_cells(struct matrix *matrix, const struct choice *choice) {
     uint64_t state = choice->seed;
     matrix->cells = calloc(matrix->kernels.count * ARCHS, sizeof *matrix->cells);
     if (!matrix->cells)
         return -1;
     for (size_t k = 0; k < matrix->kernels.count; k++) {
+        const unsigned archs =
+            kernel_archs(matrix->kernels.specs[k], matrix->kernels.preset[k], matrix->supported);
         for (int a = 0; a < ARCHS; a++) {
             uint64_t order = next_random(&state);
-            if (!matrix->supported[a] || !is_for(matrix->kernels.specs[k], arch_names[a]))
+            if (!(archs >> a & 1))
                 continue;
             struct cell *cell = &matrix->cells[matrix->count++];
             *cell = (struct cell){.kernel = k, .arch = a, .spec = matrix->kernels.specs[k]};
@@ -367,7 +356,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: matrix --full | --sample N [--seed S] [-j N]\n");
         return 2;
     }
-    int status = find_supported(matrix.supported);
+    int status = find_supported(&matrix.supported);
     if (status != 0)
         return status;
     status = EXIT_FAILURE;

@@ -3,18 +3,24 @@
 
 #include "cells.h"
 
-/* Head counts that fill a tile of 16 badly or not at all, crossed with every pair of widths; list
- * lengths and the sink take turns, so that each meets each count and each width. */
+/* Head counts that fill a tile of 16 badly or not at all, crossed with every pair of widths: what
+ * tiles, registers and shared memory depend on. The list's length, which is a bound of loops and
+ * the size of a ring, and the sink take turns, so that each meets each count and each width. The
+ * backward pass, which does not know the list's length, has the same shapes; every second is
+ * deterministic. */
 static int odd_shape(int number, char *spec, size_t size) {
     static const int heads[] = {1, 7, 24, 40, 80, 112, 128, 192};
     static const int dv[] = {64, 128, 256, 512};
     static const int topk[] = {1, 100, 2048};
-    enum { HEADS = 8, WIDTHS = 8, LENGTHS = 3 };
-    const int k = number % LENGTHS, w = number / LENGTHS % WIDTHS, h = number / LENGTHS / WIDTHS;
+    enum { HEADS = 8, WIDTHS = 8, LENGTHS = 3, PASSES = 2 };
+    const int backward = number % PASSES, w = number / PASSES % WIDTHS;
+    const int h = number / PASSES / WIDTHS, variation = h + w + w / 2;
     if (h >= HEADS)
         return 0;
-    snprintf(spec, size, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d,sink=%d", heads[h],
-             dv[w / 2] + (w % 2 ? 64 : 0), dv[w / 2], topk[k], (h + w + k) % 2);
+    snprintf(spec, size, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d,sink=%d%s%s", heads[h],
+             dv[w / 2] + (w % 2 ? 64 : 0), dv[w / 2], topk[(h + w) % LENGTHS], variation % 2,
+             backward ? ",passes=backward" : "",
+             backward && variation % 4 < 2 ? ",deterministic=1" : "");
     return 1;
 }
 

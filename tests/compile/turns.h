@@ -1,0 +1,19 @@
+/*
+ * For which architectures the compile matrix compiles a kernel. A preset's, for all: those are what
+ * people run. Another, once for each text that its plans give, and for each generation of the
+ * assembler, which allocates registers by rules of its own: where a generation has several
+ * architectures and they get the same text, one of them takes it, drawn by the kernel's name. So
+ * every text is compiled, by the assembler of each generation that can have it, and every
+ * architecture meets every operator; what is left out is a text that a sister has compiled.
+ */
+#ifndef SMELT_TESTS_COMPILE_TURNS_H
+#define SMELT_TESTS_COMPILE_TURNS_H
+
+enum { ARCHS = 9 };
+extern const char *const arch_names[ARCHS];
+
+/* One bit an architecture, of those in `supported`. A kernel
+ * that is not planned for an architecture keeps it: that is a failure to be shown. */
+unsigned kernel_archs(const char *spec, int preset, unsigned supported);
+
+#endif
