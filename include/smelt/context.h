@@ -18,7 +18,8 @@ extern "C" {
 /*
  * Opaque. Thread-safe: any number of threads may use one context, and operators made from it, at
  * the same time; only its destruction must be alone. Contexts of one process on one cache folder
- * share their work as processes do.
+ * share their work as processes do. Threads that the library starts itself, to compile kernels side
+ * by side, end before the call that needs them returns, and take none of the program's signals.
  *
  * Forks. A context, and the operators made from it, belong to the process that made them. In a
  * forked child what would plan, compile, load, launch, tune or touch the device is refused

@@ -3,6 +3,7 @@
 
 #include "runtime/context.h"
 #include "runtime/kernel.h"
+#include "runtime/threads.h"
 #include "runtime/tuning/tuned.h"
 
 /* One call's work, shared by its threads. */
@@ -58,16 +59,13 @@ smelt_status smelt__kernels_get(smelt_context *context, const struct smelt__spec
                             .first_failed = count};
     struct smelt__saved_error saved;
     pthread_t threads[SMELT__MAX_KERNELS];
-    int started = 0;
 
     smelt__error_save(&saved);
     pthread_mutex_init(&all.mutex, NULL);
-    /* This thread works too, so a machine that grants no further thread only takes longer. */
-    while (started + 1 < count && pthread_create(&threads[started], NULL, work, &all) == 0)
-        started++;
+    const size_t started =
+        smelt__threads_start(threads, count > 0 ? (size_t)count - 1 : 0, work, &all);
     work(&all);
-    for (int i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
+    smelt__threads_join(threads, started);
     pthread_mutex_destroy(&all.mutex);
     smelt__error_restore(all.status ? &all.message : &saved);
     return all.status;

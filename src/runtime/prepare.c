@@ -10,6 +10,7 @@
 #include "runtime/abi.h"
 #include "runtime/context.h"
 #include "runtime/kernel.h"
+#include "runtime/threads.h"
 #include "runtime/tuning/tuned.h"
 
 /*
@@ -225,10 +226,9 @@ static void shuffle(size_t *order, size_t count) {
     }
 }
 
-/* This thread works too, so a machine that grants no further thread only takes longer. */
 static smelt_status work_with_threads(struct preparation *all, int jobs) {
     size_t wanted = (size_t)(jobs > 0 ? jobs : processors());
-    size_t started = 0;
+    size_t started;
     smelt_status status = SMELT_OK;
 
     if (wanted > all->count)
@@ -241,11 +241,9 @@ static smelt_status work_with_threads(struct preparation *all, int jobs) {
         goto out;
     }
     shuffle(all->order, all->count);
-    while (started + 1 < wanted && pthread_create(&threads[started], NULL, work, all) == 0)
-        started++;
+    started = smelt__threads_start(threads, wanted > 0 ? wanted - 1 : 0, work, all);
     work(all);
-    for (size_t i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
+    smelt__threads_join(threads, started);
 out:
     free(threads);
     free(all->aside);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -339,6 +340,62 @@ static void first_failed_kernel_speaks(void **unused) {
     assert_nothing_alive();
 }
 
+/* ---- the program's signals ---- */
+
+static pthread_t main_thread;
+static atomic_int helpers, masked, faults_reach;
+
+static void look_at_mask(uint64_t source_hash) {
+    sigset_t mask;
+    (void)source_hash;
+    if (pthread_equal(pthread_self(), main_thread))
+        return;
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    helpers++;
+    masked += sigismember(&mask, SIGINT) && sigismember(&mask, SIGCHLD) &&
+              sigismember(&mask, SIGALRM) && sigismember(&mask, SIGUSR1);
+    faults_reach += !sigismember(&mask, SIGSEGV) && !sigismember(&mask, SIGBUS);
+}
+
+/* The library's threads take no signal of the program's, but for faults of their own; the caller's
+ * mask is as it was. */
+static void threads_leave_signals_alone(void **unused) {
+    (void)unused;
+    enum { KERNELS = 3 };
+    struct smelt__spec specs[KERNELS];
+    smelt_kernel_request requests[KERNELS];
+    const struct smelt__kernel *kernels[KERNELS];
+    char texts[KERNELS][64];
+    struct smelt__message message;
+    sigset_t mask;
+
+    main_thread = pthread_self();
+    helpers = masked = faults_reach = 0;
+    nvrtc->on_compile = look_at_mask;
+    nvrtc->sleep_ms = 20; /* so that the helpers come before this thread has done it all */
+    for (int i = 0; i < KERNELS; i++) {
+        snprintf(texts[i], sizeof texts[i], "sparse_attn_fwd:heads=16,dqk=64,dv=64,topk=%d",
+                 64 * (i + 1));
+        requests[i] = (smelt_kernel_request)SMELT_KERNEL_REQUEST_INIT;
+        requests[i].spec = texts[i];
+        assert_int_equal(smelt__spec_parse(texts[i], &specs[i], &message), 0);
+    }
+    smelt_context *context = make_context();
+    assert_int_equal(smelt_kernels_prepare(context, requests, KERNELS, KERNELS, NULL, NULL, NULL),
+                     SMELT_OK);
+    const int prepared = helpers;
+    assert_true(prepared > 0);
+    assert_int_equal(smelt__kernels_get(context, specs, KERNELS, kernels), SMELT_OK);
+    assert_true(helpers > prepared);
+    assert_int_equal(masked, helpers);
+    assert_int_equal(faults_reach, helpers);
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    assert_false(sigismember(&mask, SIGINT));
+    nvrtc->on_compile = NULL;
+    smelt_context_destroy(&context);
+    assert_nothing_alive();
+}
+
 int main(void) {
 #define TEST(function) cmocka_unit_test_setup(function, fresh_fakes)
     const struct CMUnitTest tests[] = {
@@ -346,6 +403,7 @@ int main(void) {
         TEST(followers_have_the_whole_message),   TEST(different_kernels_compile_in_parallel),
         TEST(prepare_reports_each_kernel),        TEST(prepare_uses_the_threads_it_may),
         TEST(failures_keep_their_messages),       TEST(first_failed_kernel_speaks),
+        TEST(threads_leave_signals_alone),
     };
     return cmocka_run_group_tests_name("threads on fakes", tests, NULL, NULL);
 }
