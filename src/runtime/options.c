@@ -81,9 +81,24 @@ static smelt_status resolve_lock(smelt_cache_lock option, smelt_cache_lock *lock
     return bad_variable("SMELT_CACHE_LOCK", value, "local, shared, off");
 }
 
+/* "60" or "2.5", whatever the program's locale; -1 for what is none or more than an int of
+ * milliseconds. */
+static int read_seconds(const char *text) {
+    const char *at = text;
+    int64_t milliseconds = 0;
+
+    for (; *at >= '0' && *at <= '9' && milliseconds <= INT_MAX; at++)
+        milliseconds = milliseconds * 10 + (*at - '0') * 1000;
+    if (at == text)
+        return -1;
+    if (*at == '.')
+        for (int unit = 100; *++at >= '0' && *at <= '9'; unit /= 10)
+            milliseconds += unit * (*at - '0');
+    return *at || milliseconds > INT_MAX ? -1 : (int)milliseconds;
+}
+
 static smelt_status resolve_timeout(int option, int *milliseconds) {
     const char *value = environment("SMELT_CACHE_LOCK_TIMEOUT");
-    char *end;
 
     if (option < 0)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
@@ -92,11 +107,10 @@ static smelt_status resolve_timeout(int option, int *milliseconds) {
     *milliseconds = option ? option : DEFAULT_LOCK_TIMEOUT_MS;
     if (option || !value)
         return SMELT_OK;
-    double seconds = strtod(value, &end);
-    if (end == value || *end || !(seconds >= 0) || seconds > INT_MAX / 1000)
-        return bad_variable("SMELT_CACHE_LOCK_TIMEOUT", value, "seconds, 0 and up");
-    *milliseconds = (int)(seconds * 1000);
-    return SMELT_OK;
+    *milliseconds = read_seconds(value);
+    return *milliseconds >= 0
+               ? SMELT_OK
+               : bad_variable("SMELT_CACHE_LOCK_TIMEOUT", value, "seconds, 0 and up: 60, 2.5");
 }
 
 /* The variable wins over the option: it is how one looks into a program that sets its own level. */

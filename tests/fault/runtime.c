@@ -484,6 +484,37 @@ static void bad_options(void **unused) {
     assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(smelt_last_error(), "SMELT_CACHE_CAP"));
     unsetenv("SMELT_CACHE_CAP");
+    driver->devices = 1;
+    static const struct {
+        const char *seconds;
+        int milliseconds; /* -1: refused */
+    } timeouts[] = {{"60", 60000},
+                    {"0", 0},
+                    {"2.5", 2500},
+                    {"0.0015", 1},
+                    {"2147483", 2147483000},
+                    {"7.", 7000},
+                    {"2147484", -1},
+                    {"", 60000},
+                    {"99999999999999999999", -1},
+                    {".5", -1},
+                    {"2,5", -1},
+                    {"1e3", -1},
+                    {"-1", -1},
+                    {"nan", -1},
+                    {"1.2.3", -1},
+                    {" 1", -1}};
+    for (size_t i = 0; i < sizeof timeouts / sizeof *timeouts; i++) {
+        setenv("SMELT_CACHE_LOCK_TIMEOUT", timeouts[i].seconds, 1);
+        const smelt_status status = smelt_context_create(&context, &options);
+        assert_int_equal(status == SMELT_OK, timeouts[i].milliseconds >= 0);
+        if (context)
+            assert_int_equal(context->settings.cache.lock_timeout_ms, timeouts[i].milliseconds);
+        else
+            assert_non_null(strstr(smelt_last_error(), "SMELT_CACHE_LOCK_TIMEOUT"));
+        smelt_context_destroy(&context);
+    }
+    unsetenv("SMELT_CACHE_LOCK_TIMEOUT");
     assert_null(context);
     assert_nothing_alive();
 }
