@@ -229,8 +229,10 @@ static int is_plain(const struct smelt__tensor_row *row, const int64_t *extents,
         if (bad)
             return 0;
     }
+    if (bad || span > INT64_MAX / SMELT__ROW_BYTES)
+        return 0;
     *bytes = span * element;
-    return !bad && span <= INT64_MAX / SMELT__ROW_BYTES;
+    return 1;
 }
 
 /* ---- tensors that overlap -------------------------------------------------------------------- */

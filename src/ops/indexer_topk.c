@@ -180,9 +180,10 @@ smelt_status smelt_indexer_topk_forward_workspace(const smelt_indexer_topk *inde
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
+/* Of a tensor's only row the stride is any number. */
 static const void *const_row(const smelt_const_tensor *tensor, int64_t row, size_t element) {
-    const int64_t stride = tensor->strides[0] * (int64_t)element;
-    return tensor->data ? (const char *)tensor->data + row * stride : NULL;
+    const int64_t step = row > 0 ? row * tensor->strides[0] * (int64_t)element : 0;
+    return tensor->data ? (const char *)tensor->data + step : NULL;
 }
 
 static const int *numbers_at(const smelt_const_tensor *tensor, int64_t first) {
