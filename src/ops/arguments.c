@@ -199,39 +199,42 @@ static smelt_status check_tensor(const struct argument *argument, int64_t *bytes
 
 /*
  * Whether a tensor is as nearly all are: there, aligned, not empty, its strides packed or ascending
- * from the innermost on and legal. Fills in packed strides and *bytes. One pass without messages,
- * since each launch makes it; what it does not take check_tensor looks at.
+ * from the innermost on and legal. Fills in packed strides, and *bytes. One pass without messages,
+ * since each launch makes it; what it does not take is as it was, and check_tensor looks at it.
  */
 static int is_plain(const struct smelt__tensor_row *row, const int64_t *extents,
                     smelt_tensor *tensor, int64_t *bytes) {
     const int64_t element = (int64_t)smelt__element_bytes(row->element);
-    const int64_t alignment = row->whole_rows ? SMELT__ROW_BYTES : element; /* a power of two */
-    const int64_t width = extents[row->shape[row->dimensions - 1]];
-    int64_t given = 0, packed = width, span = width;
-    int bad = !tensor->data || ((intptr_t)tensor->data & (alignment - 1)) || width == 0;
-    for (int i = 0; i < row->dimensions - 1; i++)
-        given |= tensor->strides[i];
-    for (int i = row->dimensions - 2; i >= 0; i--) {
-        const int64_t count = extents[row->shape[i]];
-        const int64_t stride = given ? tensor->strides[i] : packed;
+    const int64_t mask = (row->whole_rows ? SMELT__ROW_BYTES : element) - 1; /* a power of two's */
+    const int last = row->dimensions - 1;
+    const int64_t *const strides = tensor->strides;
+    int64_t span = extents[row->shape[last]], packed = span;
+    if (!tensor->data || ((intptr_t)tensor->data & mask) || span == 0)
+        return 0;
+    const int64_t given = strides[0] | strides[1] | strides[2] | strides[3];
+    for (int i = last - 1; i >= 0; i--) {
+        const int64_t count = extents[row->shape[i]], stride = given ? strides[i] : packed;
         int64_t more;
-        tensor->strides[i] = stride;
-        if (count <= 1) {
-            bad |= count == 0;
-            continue;
-        }
-        /* Unsigned: what wraps here is refused for its span. */
-        bad |= ((uint64_t)stride * (uint64_t)element & (uint64_t)(alignment - 1)) != 0;
-        bad |= stride < span || (row->most_stride && stride > row->most_stride);
-        bad |= __builtin_mul_overflow(count - 1, stride, &more);
-        bad |= __builtin_add_overflow(span, more, &span);
-        packed = (int64_t)((uint64_t)stride * (uint64_t)count);
-        if (bad)
+        if (count > 1) {
+            /* Unsigned: what wraps here is refused for its span. */
+            if (((uint64_t)stride * (uint64_t)element & (uint64_t)mask) || stride < span ||
+                (row->most_stride && stride > row->most_stride) ||
+                __builtin_mul_overflow(count - 1, stride, &more) ||
+                __builtin_add_overflow(span, more, &span))
+                return 0;
+            packed = (int64_t)((uint64_t)packed * (uint64_t)count);
+        } else if (count == 0) {
             return 0;
+        }
     }
-    if (bad || span > INT64_MAX / SMELT__ROW_BYTES)
+    if (span > INT64_MAX / SMELT__ROW_BYTES)
         return 0;
     *bytes = span * element;
+    if (given)
+        return 1;
+    packed = extents[row->shape[last]];
+    for (int i = last - 1; i >= 0; packed *= extents[row->shape[i--]])
+        tensor->strides[i] = packed;
     return 1;
 }
 
@@ -326,11 +329,9 @@ smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsig
         if (!tensor->data && row->optional)
             continue;
         struct argument *argument = &arguments[writes + reads];
-        const smelt_tensor asked = *tensor;
         int64_t bytes;
         *argument = (struct argument){table, row, extents, tensor};
         if (!is_plain(row, extents, tensor, &bytes)) {
-            *tensor = asked;
             smelt_status status = check_tensor(argument, &bytes);
             if (status != SMELT_OK)
                 return status;

@@ -70,7 +70,7 @@ int smelt__driver_version(void);
 
 /* Sets the message for a failed call, "cuMemAlloc of 64 bytes failed: CUDA_ERROR_... (...)", and
  * returns SMELT_ERROR_DRIVER, or NO_DEVICE where that is what the driver says. */
-smelt_status smelt__driver_fail(const struct smelt__driver *driver, const char *call,
-                                CUresult result);
+__attribute__((cold)) smelt_status smelt__driver_fail(const struct smelt__driver *driver,
+                                                      const char *call, CUresult result);
 
 #endif
