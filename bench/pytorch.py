@@ -7,10 +7,10 @@
 
 Host time: the best of several loops of calls so small that the GPU is done before the host is; torch.add
 in the same run says how fast the host is, and an autograd.Function that does nothing what PyTorch's engine
-takes of it. A training step calls the engine once for all of a model: so there is also the cost of a call of
-LAYERS of them, one behind the other, under one backward pass. The step: forward and backward through
-autograd, H 64, T = S = 8192, topk 2048, dqk 576, random lists; the median of 10, by events; peak memory
-beyond what the inputs take.
+takes of it. The functions that choose keys and train the indexer likewise. A training step calls the engine
+once for all of a model: so there is also the cost of a call of LAYERS of them, one behind the other, under
+one backward pass. The step: forward and backward through autograd, H 64, T = S = 8192, topk 2048, dqk 576,
+random lists; the median of 10, by events; peak memory beyond what the inputs take.
 """
 
 import argparse
@@ -142,10 +142,43 @@ def host_figures():
     figures["forward, with gradients wanted"] = host_time(forward)
     figures["forward and backward"] = host_time(both)
     figures["the same, the engine in the calling thread"] = host_time(one_thread)
+    figures.update(indexer_figures())
     for name, each in (("", attend), ("of Functions that do nothing, ", nothing_of)):
         figures[f"{LAYERS} calls under one backward pass, {name}each"] = (
             host_time(chain(LAYERS, each), calls=4) / LAYERS
         )
+    return figures
+
+
+def indexer_figures():
+    """Of the functions that choose keys and train the indexer."""
+    q, kv, indices = (tensor.detach() for tensor in inputs(4, 64, 8, 576, 64))
+    iq, ik, weights = q[..., :128].contiguous(), kv[:, :128].contiguous(), q[..., 0].float()
+    begin, lse = torch.zeros_like(indices[:, 0]), torch.ones_like(weights)
+    window = begin, begin + 64
+    target = smelt.sparse_scores(q, kv, indices, lse, 0.1)
+    logits, one = torch.zeros_like(target), torch.ones((), device=DEVICE)
+    leaves = iq, ik, weights
+    functions = {
+        "indexer_logits": (lambda: smelt.indexer_logits(iq, ik, weights, *window), None),
+        "indexer_topk": (lambda: smelt.indexer_topk(iq, ik, weights, *window, 64)[1], leaves),
+        "sparse_scores": (lambda: smelt.sparse_scores(q, kv, indices, lse, 0.1), None),
+        "indexer_scores": (lambda: smelt.indexer_scores(iq, ik, weights, indices), leaves),
+        "indexer_loss": (lambda: smelt.indexer_loss(logits, target, indices), (logits,)),
+    }
+    figures = {}
+    for name, (function, differentiable) in functions.items():
+        figures[name] = host_time(function)
+        if differentiable is None:
+            continue
+        for leaf in differentiable:
+            leaf.requires_grad_()
+        grad = one if name == "indexer_loss" else target
+        figures[f"{name}, forward and backward"] = host_time(
+            lambda: torch.autograd.grad(function(), differentiable, grad)
+        )
+        for leaf in differentiable:
+            leaf.requires_grad_(False)
     return figures
 
 

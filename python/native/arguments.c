@@ -150,7 +150,8 @@ static PyObject *make_output(struct call *call, const struct tensor_argument *ar
     return made;
 }
 
-static int read_tensor(struct call *call, int index, PyObject *value, enum place place,
+/* `viewed`: its view is there. */
+static int read_tensor(struct call *call, int index, PyObject *value, int viewed, enum place place,
                        int device) {
     const struct tensor_argument *argument = &call->pass->tensors[index];
     struct view *view = &call->views[index];
@@ -165,7 +166,7 @@ static int read_tensor(struct call *call, int index, PyObject *value, enum place
         return -1;
     }
     call->given[index] = 1;
-    if (tensor_view(value, argument->name, view))
+    if (!viewed && tensor_view(value, argument->name, view))
         return -1;
     if (!call->like)
         call->like = value;
@@ -239,8 +240,8 @@ static void write_extents(struct call *call) {
     }
 }
 
-int read_arguments(struct call *call, PyObject *const *values, Py_ssize_t count, enum place place,
-                   int device) {
+int read_arguments(struct call *call, PyObject *const *values, Py_ssize_t count, int viewed,
+                   enum place place, int device) {
     const struct pass *pass = call->pass;
     const int expected = pass->tensor_count + pass->scalar_count;
     call->made_count = 0;
@@ -256,7 +257,7 @@ int read_arguments(struct call *call, PyObject *const *values, Py_ssize_t count,
     for (int i = 0; i < pass->tensor_count; i++) {
         call->given[i] = 0;
         if (i == pass->partition ? read_partition(call, values[i])
-                                 : read_tensor(call, i, values[i], place, device))
+                                 : read_tensor(call, i, values[i], i < viewed, place, device))
             return -1;
     }
     for (int i = 0; i < pass->scalar_count; i++)

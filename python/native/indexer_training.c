@@ -33,8 +33,8 @@ static const struct tensor_argument indexer_loss_tensors[] = {
     TENSOR(indices, "TW", INT32, 0),
     TENSOR(topk_length, "T1", INT32, OPTIONAL),
     TENSOR(weight, "T", FP32, OPTIONAL),
-    TENSOR(grad_loss, "O", FP32, OPTIONAL),
-    TENSOR(loss, "O", FP32, OUTPUT),
+    TENSOR(grad_loss, "", FP32, OPTIONAL),
+    TENSOR(loss, "", FP32, OUTPUT),
     TENSOR(losses, "T", FP32, OPTIONAL | OUTPUT),
     TENSOR(grad, "TW", FP32, OPTIONAL | OUTPUT),
 };
@@ -43,7 +43,7 @@ static const struct scalar_argument indexer_loss_scalars[] = {
 static const struct extent_argument indexer_loss_extents[] = {EXTENT('T', tokens),
                                                               EXTENT('W', width)};
 
-NOTE(indexer_loss, made->extents['O' - 'A'] = 1;)
+NOTE(indexer_loss, )
 
 OPERATOR_WITH_WORKSPACE(indexer_loss, INDEXER_LOSS, smelt_indexer_loss_forward);
 #undef ARGS

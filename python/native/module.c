@@ -53,6 +53,12 @@ static PyMethodDef functions[] = {
      "setup(tensor type, dtypes, make, make at once, stream[, exchange])"},
     {"configuration", (PyCFunction)(void (*)(void))configuration, METH_FASTCALL,
      "configuration(q, kv, indices): what an attention operator is found by, or None."},
+    {"watch", (PyCFunction)(void (*)(void))watch, METH_FASTCALL,
+     "watch(..): what of PyTorch decides whether a call may be run here; the order is calls.c's."},
+    {"node_forward", (PyCFunction)(void (*)(void))node_forward, METH_FASTCALL,
+     "node_forward(ctx, tensors.., pending): of an autograd.Function that Calls.run applies."},
+    {"take_backward", take_backward, METH_O,
+     "take_backward(class): attention's nodes of this class run their backward pass here."},
     {"version", version, METH_NOARGS, "The library's version."},
     {"emulated", emulated, METH_NOARGS, "Whether kernels run on the emulator, on CPU tensors."},
     {"emulate", emulate, METH_VARARGS, "emulate(major, minor): the compute capability to emulate."},
@@ -75,8 +81,13 @@ PyMODINIT_FUNC PyInit__native(void) {
     layout_error = PyErr_NewException("smelt._native.LayoutError", PyExc_ValueError, NULL);
     context_type = make_context_type();
     operator_type = make_operator_type();
+    known_type = make_known_type();
+    calls_type = make_calls_type();
+    pending_type = make_pending_type();
     if (add(module, "LayoutError", layout_error) || add(module, "Context", context_type) ||
-        add(module, "Operator", operator_type) || PyModule_AddFunctions(module, spec_functions))
+        add(module, "Operator", operator_type) || add(module, "Known", known_type) ||
+        add(module, "Calls", calls_type) || !pending_type ||
+        PyModule_AddFunctions(module, spec_functions))
         Py_CLEAR(module);
     return module;
 }

@@ -7,6 +7,7 @@
  * arguments.c Python arguments into an operator's args struct, by a table
  * context.c   contexts, specs and presets
  * operator.c  configured operators and their calls
+ * calls.c     calls that were made before, and autograd's part of them
  * module.c    the module, exceptions
  */
 #ifndef SMELT_PYTHON_NATIVE_H
@@ -42,6 +43,9 @@ struct view {
 
 /* Looks at a tensor; `name` is for the message. -1 with TypeError or ValueError. */
 int tensor_view(PyObject *object, const char *name, struct view *view);
+
+/* Whether a tensor's element type is that one; 0 also where it cannot be told. */
+int has_element(PyObject *tensor, enum element element);
 
 /* "torch.bfloat16" */
 const char *element_name(enum element element);
@@ -109,7 +113,7 @@ struct pass {
     smelt_status (*launch)(const void *handle, const void *args, struct CUstream_st *stream);
 };
 
-enum { MAX_TENSORS = 20, MAX_ARGS_BYTES = 2048 };
+enum { MAX_TENSORS = 20, MAX_VALUES = MAX_TENSORS + 4, MAX_ARGS_BYTES = 2048 };
 
 struct call {
     const struct pass *pass;
@@ -127,11 +131,11 @@ struct call {
     enum element element; /* that AS_MADE stands for */
 };
 
-/* Fills call->args from `values`. `place`, `device`: where tensors must be. -1 with an exception:
- * one of layout_error says that a copy of that tensor would do. What is in call->made is the
- * caller's to release, also then. */
-int read_arguments(struct call *call, PyObject *const *values, Py_ssize_t count, enum place place,
-                   int device);
+/* Fills call->args from `values`, of which the first `viewed` have their views in call->views.
+ * `place`, `device`: where tensors must be. -1 with an exception: one of layout_error says that a
+ * copy of that tensor would do. What is in call->made is the caller's to release, also then. */
+int read_arguments(struct call *call, PyObject *const *values, Py_ssize_t count, int viewed,
+                   enum place place, int device);
 
 /* ---- operators ------------------------------------------------------------------------------- */
 
@@ -156,9 +160,26 @@ struct operator_class {
 /* Of a spec's family; NULL with ValueError. */
 const struct operator_class *find_operator_class(const char *spec);
 
+/* Pass `which` of an Operator: what it made, then its workspace; the workspace alone where it made
+ * nothing. `call` is for its use; the first `viewed` of its views are there. */
+PyObject *run_operator(PyObject *operator, int which, struct call *call, PyObject *const *values,
+                       Py_ssize_t count, int viewed);
+
 extern const struct operator_class sparse_attn_class, indexer_logits_class, indexer_windows_class,
     indexer_clean_class, indexer_quantize_class, topk_select_class, indexer_topk_class,
     indexer_loss_class, indexer_scores_class, indexer_bwd_class, sparse_scores_class;
+
+/* ---- calls that were made before ------------------------------------------------------------- */
+
+extern PyObject *known_type, *calls_type, *pending_type;
+PyObject *make_known_type(void);
+PyObject *make_calls_type(void);
+PyObject *make_pending_type(void);
+
+/* Of the module: see calls.c. */
+PyObject *watch(PyObject *module, PyObject *const *values, Py_ssize_t count);
+PyObject *node_forward(PyObject *module, PyObject *const *values, Py_ssize_t count);
+PyObject *take_backward(PyObject *module, PyObject *class);
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 

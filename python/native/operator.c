@@ -168,31 +168,33 @@ static PyObject *result_of(struct call *call, PyObject *workspace) {
     return all;
 }
 
-static PyObject *run(struct operator_object *self, int which, PyObject *const *values,
-                     Py_ssize_t count) {
-    struct call call;
+PyObject *run_operator(PyObject *object, int which, struct call *call, PyObject *const *values,
+                       Py_ssize_t count, int viewed) {
+    const struct operator_object *const self = (struct operator_object *)object;
     PyObject *workspace, *result = NULL;
     const struct context_object *context = self->context;
-    call.pass = self->class->passes[which];
-    if (!call.pass)
+    call->pass = self->class->passes[which];
+    if (!call->pass)
         return PyErr_Format(PyExc_RuntimeError, "smelt: %s has no backward pass",
                             self->class->name);
-    memcpy(call.extents, self->made.extents, sizeof call.extents);
-    call.element = self->made.element;
-    if (read_arguments(&call, values, count, context->place, context->device) == 0 &&
-        launch(self, &call, &workspace) == 0)
-        result = result_of(&call, workspace);
-    while (call.made_count > 0)
-        Py_DECREF(call.made[--call.made_count]);
+    memcpy(call->extents, self->made.extents, sizeof call->extents);
+    call->element = self->made.element;
+    if (read_arguments(call, values, count, viewed, context->place, context->device) == 0 &&
+        launch(self, call, &workspace) == 0)
+        result = result_of(call, workspace);
+    while (call->made_count > 0)
+        Py_DECREF(call->made[--call->made_count]);
     return result;
 }
 
 static PyObject *forward(PyObject *self, PyObject *const *values, Py_ssize_t count) {
-    return run((struct operator_object *)self, 0, values, count);
+    struct call call;
+    return run_operator(self, 0, &call, values, count, 0);
 }
 
 static PyObject *backward(PyObject *self, PyObject *const *values, Py_ssize_t count) {
-    return run((struct operator_object *)self, 1, values, count);
+    struct call call;
+    return run_operator(self, 1, &call, values, count, 0);
 }
 
 /* ---- the type -------------------------------------------------------------------------------- */

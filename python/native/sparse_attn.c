@@ -10,7 +10,7 @@ static const struct tensor_argument forward_tensors[] = {
     ATTENTION_INPUTS,
     TENSOR(out, "BTHV", BF16, ROWS | OUTPUT),
     TENSOR(lse, "BTH1", FP32, OUTPUT),
-    TENSOR(max_logits, "BTH1", FP32, OPTIONAL),
+    TENSOR(max_logits, "BTH1", FP32, OPTIONAL | OUTPUT),
 };
 
 static const struct scalar_argument forward_scalars[] = {

@@ -152,8 +152,18 @@ static int view_by_methods(PyObject *object, const char *name, struct view *view
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
+int has_element(PyObject *tensor, enum element element) {
+    PyObject *dtype = PyObject_GetAttr(tensor, name_dtype);
+    const int has = dtype && dtype == dtypes[element];
+    if (!dtype)
+        PyErr_Clear();
+    Py_XDECREF(dtype);
+    return has;
+}
+
 int tensor_view(PyObject *object, const char *name, struct view *view) {
-    const int known = tensor_type ? PyObject_IsInstance(object, tensor_type) : 0;
+    const int known = (PyObject *)Py_TYPE(object) == tensor_type ||
+                      (tensor_type ? PyObject_IsInstance(object, tensor_type) : 0);
     if (known < 0)
         return -1;
     if (!known) {

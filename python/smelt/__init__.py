@@ -13,7 +13,8 @@ from ._indexer import (
     quantize,
     topk_select,
 )
-from ._indexer_training import indexer_backward, indexer_loss, indexer_scores, sparse_scores
+from ._indexer_gradients import indexer_backward
+from ._indexer_training import indexer_loss, indexer_scores, sparse_scores
 from ._project import project_values
 from ._runtime import SmeltWarning
 from ._sparse_attention import sparse_attention, sparse_attention_backward

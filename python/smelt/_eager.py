@@ -8,7 +8,8 @@ from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 from torch.nn import Parameter
 
-from . import _native
+from . import _native, _runtime
+from ._checks import BACKENDS, choose
 
 plain_types = frozenset((Tensor, Parameter))
 
@@ -29,6 +30,56 @@ def is_watched() -> bool:
         or _functorch() is not None
         or _profiler._is_profiler_enabled
     )
+
+
+def _casts(tensor: Tensor) -> bool:
+    return autocast_type(tensor) not in (None, torch.bfloat16)
+
+
+if _known:
+    _native.watch(
+        Tensor,
+        Parameter,
+        _dispatch_modes,
+        _functorch,
+        _profiler,
+        forward_ad,
+        torch.is_grad_enabled,
+        torch._C._get_deterministic_algorithms
+        if hasattr(torch._C, "_get_deterministic_algorithms")
+        else torch.are_deterministic_algorithms_enabled,
+        getattr(torch._C, "_is_any_autocast_enabled", lambda: True),
+        _casts,
+    )
+
+# What the module writes of a node, as save_for_backward and set_materialize_grads do.
+_NODES = all(hasattr(torch._C._FunctionBase, name) for name in ("to_save", "materialize_grads"))
+
+
+class _NoCalls:
+    """Where it cannot be told whether somebody looks into the program."""
+
+    def run(self, *_):
+        return None
+
+    remember = forget = run
+
+
+def table(sizes: tuple, gradients: tuple = (), node=None, casts: bool = False):
+    """The calls of a function that were made before, which the module launches by itself.
+
+    sizes: for each of its tensors, how many of the last sizes its operator depends on. gradients: the
+    places of the tensors that may have gradients, for which `node`, an autograd.Function with the module's
+    forward function, is applied. casts: whether autocast changes its tensors.
+    """
+    if not _known:
+        return _NoCalls()
+    apply = None
+    if node is not None and _NODES:  # without what apply does for functorch, which is_watched has seen
+        apply = super(torch.autograd.Function, node).apply
+    made = _native.Calls(sizes, sum(1 << place for place in gradients), casts, apply)
+    _runtime.tables.append(made)
+    return made
 
 
 def is_plain(*tensors: Tensor) -> bool:
@@ -70,6 +121,24 @@ def wants_gradients(*tensors: Tensor | None) -> bool:
             if tensor is not None and tensor.requires_grad:
                 return True
     return False
+
+
+def _spec(family, *keys):
+    """ "indexer_logits:heads=8,dim=128" of ("indexer_logits", ("heads", 8), ("dim", 128))."""
+    return family + (":" + ",".join(f"{name}={value}" for name, value in keys) if keys else "")
+
+
+def operator_of(tensor: Tensor, key: tuple, backend: str):
+    """The operator of a spec, family and keys, on a tensor's device; None where the eager reference computes."""
+    if backend == "torch":
+        return None
+    if backend != "auto":
+        choose(backend, "backend", BACKENDS)
+    return _runtime.find(tensor.get_device(), key, _spec, backend)
+
+
+def detached(*given: Tensor) -> list:
+    return [tensor.detach() for tensor in given]
 
 
 def launched(launch, inputs, outputs, scalars):

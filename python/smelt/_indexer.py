@@ -6,30 +6,26 @@ import torch
 from torch import Tensor
 
 from . import _indexer_reference as _reference
-from . import _runtime
-from ._checks import BACKENDS, choose, optional_tensors, tensors, whole
-from ._eager import is_plain, launched, refuse_tangents, wants_gradients
-from ._library import define
+from . import _native
+from ._checks import choose, optional_tensors, tensors, whole
+from ._eager import (
+    detached,
+    is_plain,
+    launched,
+    once,
+    operator_of,
+    refuse_tangents,
+    table,
+    wants_gradients,
+)
+from ._indexer_gradients import gradients, gradients_operator
+from ._library import define, library
 
 CHUNK_BYTES = 128 << 20  # of logits, that indexer_topk holds at a time
 SCORED = (  # what scores a query's keys, in the schemas
     "Tensor q, Tensor k, Tensor weights, Tensor? k_scale, Tensor window_begin, Tensor window_end"
 )
 _DTYPES = {torch.bfloat16: "bf16", torch.float8_e4m3fn: "fp8"}
-
-
-def _spec(family, *keys):
-    """ "indexer_logits:heads=8,dim=128" of ("indexer_logits", ("heads", 8), ("dim", 128))."""
-    return family + (":" + ",".join(f"{name}={value}" for name, value in keys) if keys else "")
-
-
-def _operator(tensor, key, backend):
-    """The operator, or None where the eager reference computes."""
-    if backend == "torch":
-        return None
-    if backend != "auto":
-        choose(backend, "backend", BACKENDS)
-    return _runtime.find(tensor.get_device(), key, _spec, backend)
 
 
 # ---- windows ----------------------------------------------------------------------------------------
@@ -43,7 +39,7 @@ def _windows(*arguments):
         raise ValueError(
             f"smelt: causal_offset must be [{documents}], not {tuple(causal_offset.shape)}"
         )
-    found = _operator(cu_seqlens, ("indexer_windows",), backend)
+    found = operator_of(cu_seqlens, ("indexer_windows",), backend)
     if found is None:
         return _reference.windows(*given, tokens, rows, ratio)
     windows = _empty_windows(*arguments)
@@ -116,7 +112,7 @@ def indexer_windows(
 
 
 def _quantize(x, factor, scale, backend):
-    found = _operator(x, ("indexer_quantize", ("dim", x.shape[-1]), ("scale", scale)), backend)
+    found = operator_of(x, ("indexer_quantize", ("dim", x.shape[-1]), ("scale", scale)), backend)
     if found is None:
         y, scales = _reference.quantize(x, scale)
         return y, scales if factor is None else scales * factor
@@ -163,13 +159,17 @@ def quantize(
 # ---- logits -----------------------------------------------------------------------------------------
 
 
+_logits_calls = table((2, 0, 0, 0, 0, 0))
+
+
 def _logits(*arguments):
     *given, free, backend = arguments
     q = given[0]
     key = ("heads", q.shape[1]), ("dim", q.shape[2]), ("dtype", _DTYPES[q.dtype])
-    found = _operator(q, ("indexer_logits", *key), backend)
+    found = operator_of(q, ("indexer_logits", *key), backend)
     if found is None:
         return _reference.logits(*given)
+    _logits_calls.remember(*given, (free, backend), _native.Known([found], 0, (True,), (free,)))
     return launched(found.forward, given, (True,), (free,))[0]
 
 
@@ -200,10 +200,6 @@ def _check_scores(q, k, weights, window_begin, window_end, k_scale):
         raise ValueError("smelt: k_scale goes with torch.float8_e4m3fn, and with nothing else")
 
 
-def _detached(*given):
-    return [tensor.detach() for tensor in given]
-
-
 def indexer_logits(
     q: Tensor,
     k: Tensor,
@@ -220,14 +216,19 @@ def indexer_logits(
     q [T, H, D] and k [S, D] bf16 or e4m3 (then k_scale [S] fp32 multiplies column s), weights [T, H] fp32,
     windows int32 [T]. Softmax scales, and q's scales in fp8, are the caller's to fold into weights.
     """
+    if not torch.compiler.is_compiling():
+        said = (free_multiprocessors, backend)
+        found = _logits_calls.run(q, k, weights, k_scale, window_begin, window_end, said)
+        if found is not None:
+            return found[0]
     _check_scores(q, k, weights, window_begin, window_end, k_scale)
     run = _logits if is_plain(q, k) else _call_logits
-    scored = _detached(q, k, weights)
+    scored = detached(q, k, weights)
     return run(*scored, k_scale, window_begin, window_end, free_multiprocessors, backend)
 
 
 def _clean(logits, window_begin, window_end, backend):
-    found = _operator(logits, ("indexer_clean",), backend)
+    found = operator_of(logits, ("indexer_clean",), backend)
     if found is None:
         _reference.clean_(logits, window_begin, window_end)
     else:
@@ -253,12 +254,17 @@ def clean_logits_(
 # ---- top-k ------------------------------------------------------------------------------------------
 
 
+_select_calls = table((0, 0, 0, 0))
+
+
 def _select(logits, topk, begin, end, offset, index_offset, order, backend):
-    found = _operator(logits, ("topk_select", ("topk", topk), ("order", order)), backend)
+    found = operator_of(logits, ("topk_select", ("topk", topk), ("order", order)), backend)
     if found is None:
         return _reference.select(logits, topk, begin, end, offset, index_offset, order)
-    made = (True, True, True)
-    return launched(found.forward, (logits, begin, end, offset), made, (index_offset,))[:3]
+    given, made, scalars = (logits, begin, end, offset), (True, True, True), (index_offset,)
+    known = _native.Known([found], 0, made, scalars)
+    _select_calls.remember(*given, (topk, index_offset, order, backend), known)
+    return launched(found.forward, given, made, scalars)[:3]
 
 
 def _empty_choice(like, topk, *_):
@@ -296,6 +302,11 @@ def topk_select(
     order: "index" (ascending, which attention likes) or "score" (descending). Places that a short window
     cannot fill hold -1 and -inf. offset [T] int32 and index_offset are added to a row's indices.
     """
+    if not torch.compiler.is_compiling():
+        said = (topk, index_offset, order, backend)
+        found = _select_calls.run(logits, window_begin, window_end, offset, said)
+        if found is not None:
+            return found[:3]
     tensors(logits=logits)
     optional_tensors(window_begin=window_begin, window_end=window_end, offset=offset)
     choose(order, "order", ("index", "score"))
@@ -329,11 +340,27 @@ def _topk(*arguments):
     *scalars, backend = arguments[10:]
     q = given[0]
     key = ("heads", q.shape[1]), ("dim", q.shape[2]), ("dtype", _DTYPES[q.dtype])
-    found = _operator(q, ("indexer_topk", *key, ("topk", topk), ("order", order)), backend)
+    found = operator_of(q, ("indexer_topk", *key, ("topk", topk), ("order", order)), backend)
     if found is None:
         return _two_steps(given, topk, offset, index_offset, order, "torch")
-    made = (True, True, True)
-    return launched(found.forward, (*given, offset), made, (index_offset, *scalars))[:3]
+    given, made, scalars = (*given, offset), (True, True, True), (index_offset, *scalars)
+    _remember_topk(found, given, made, scalars, (topk, order, *scalars, backend))
+    return launched(found.forward, given, made, scalars)[:3]
+
+
+def _remember_topk(found, given, made, scalars, said):
+    """With gradients in bf16: the values', see _TopkNode."""
+    index_offset, free, *_, backend = said[2:]
+    known = _native.Known(
+        [found],
+        0,
+        made,
+        scalars,
+        (index_offset, free, backend),
+        result=1 if given[0].dtype is torch.bfloat16 else -1,
+        saved=(0, 1, 2, 7, 9, 6),  # what scores, what was chosen and how much of it, the offset
+    )
+    _topk_calls.remember(*given, said, known)
 
 
 def _fake_topk(*arguments):
@@ -347,6 +374,54 @@ _call_topk = define(
     _topk,
     _fake_topk,
 )
+
+
+def _keep_choice(ctx, inputs, output):
+    q, k, weights, _, _, _, offset, _, index_offset, _, free, _, _, backend = inputs
+    ctx.options = index_offset, free, backend
+    indices, _, lengths = output
+    ctx.mark_non_differentiable(indices, lengths)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(q, k, weights, indices, lengths, offset)
+
+
+def _choice_gradients(ctx, grad, options, call):
+    """Of indexer_topk's values: they are the logits of what was chosen."""
+    q, k, weights, indices, lengths, offset = ctx.saved_tensors
+    index_offset, free, backend = options
+    if index_offset:
+        indices = indices - index_offset
+    if offset is not None:
+        indices = indices - offset.unsqueeze(1)
+    return call(grad, q, k, weights, indices, lengths, None, None, free, backend)
+
+
+def _flow_choice(ctx, _indices, grad, _lengths):
+    none = (None,) * 11
+    if grad is None:
+        return None, None, None, *none
+    return *_choice_gradients(ctx, grad, ctx.options, gradients_operator), *none
+
+
+torch.library.register_autograd(
+    "smelt::indexer_topk", _flow_choice, setup_context=_keep_choice, lib=library
+)
+
+
+class _TopkNode(torch.autograd.Function):
+    """Of the values of a call that the module runs."""
+
+    forward = staticmethod(_native.node_forward)
+
+    @staticmethod
+    @once
+    def backward(ctx, grad):
+        if grad is None:
+            return None, None, None, None
+        return *_choice_gradients(ctx, grad, ctx.known.options, gradients), None
+
+
+_topk_calls = table((2, 0, 0, 0, 0, 0, 0), (0, 1, 2), _TopkNode)
 
 
 def indexer_topk(
@@ -374,12 +449,18 @@ def indexer_topk(
     itself): a long call takes a twentieth less time then. In bf16 the values are differentiable in q, k and weights, by
     smelt.indexer_backward of what was chosen.
     """
+    if not torch.compiler.is_compiling():
+        said = (topk, order, index_offset, free_multiprocessors, workspace_limit, causal_limit)
+        given = (q, k, weights, k_scale, window_begin, window_end, offset)
+        found = _topk_calls.run(*given, (*said, backend))
+        if found is not None:
+            return found[:3]
     _check_scores(q, k, weights, window_begin, window_end, k_scale)
     choose(order, "order", ("index", "score"))
     topk = whole(topk, "topk")
     optional_tensors(offset=offset)
     if q.dtype is not torch.bfloat16:  # e4m3 has no gradients
-        q, k, weights = _detached(q, k, weights)
+        q, k, weights = detached(q, k, weights)
     refuse_tangents(q, k, weights)
     direct = is_plain(q, k) and not wants_gradients(q, k, weights)
     run = _topk if direct else _call_topk

@@ -6,7 +6,7 @@ there, the loss between them, and the indexer's gradients. Nothing of the size T
     target = smelt.sparse_scores(q, kv, indices, lse, scale)                          # add up over ranks here
     loss = smelt.indexer_loss(logits, target, indices)
 
-Gradients go through the custom operators' autograd.
+The ways a call goes are those of _sparse_attention.py.
 """
 
 from __future__ import annotations
@@ -15,17 +15,38 @@ import torch
 from torch import Tensor
 
 from . import _indexer_reference as _reference
+from . import _native
 from . import _reference as _attention_reference
 from ._checks import choose, optional_tensors, tensors, whole
-from ._eager import is_plain, launched, once, refuse_tangents, wants_gradients
-from ._indexer import _detached, _operator
-from ._library import define, library, refuse_derivatives
-from ._sparse_attention import INPUTS, is_deterministic, listed, topk_for, value_width
+from ._eager import (
+    detached,
+    is_plain,
+    launched,
+    once,
+    operator_of,
+    refuse_tangents,
+    table,
+    wants_gradients,
+)
+from ._indexer_gradients import (
+    OPTIONS,
+    SELECTED,
+    check_selected,
+    gradients,
+    gradients_operator,
+    slots_key,
+)
+from ._library import define, library
+from ._sparse_attention import INPUTS, listed, topk_for, value_width
 
 # ---- attention's probabilities ----------------------------------------------------------------------
 
 
-def _scores(*arguments):
+_scores_calls = table((2, 0, 1, 0, 0, 0, 0, 0))
+
+
+def _scores(*arguments, said=None):
+    """`said`: what a call says of these options, which the module knows it by."""
     *given, scale, dv, topk, free, backend = arguments
     q, kv, indices, topk_length, sink, queries, query_count, lse = given
     key = (
@@ -36,7 +57,7 @@ def _scores(*arguments):
         ("topk", topk or topk_for(indices.shape[-1])),
         *((("sink", 1),) if sink is not None else ()),
     )
-    found = _operator(q, key, backend)
+    found = operator_of(q, key, backend)
     if found is None:
         target = _attention_reference.sparse_scores(
             q, kv, indices, lse, scale, topk_length=topk_length, sink=sink
@@ -46,6 +67,9 @@ def _scores(*arguments):
             target = target * named.unsqueeze(-1)
         return target
     if queries is None:
+        known = _native.Known([found], 0, (True,), (scale, free))
+        if said is not None:
+            _scores_calls.remember(*given, said, known)
         return launched(found.forward, given, (True,), (scale, free))[0]
     target = torch.zeros_like(
         indices, dtype=torch.float32, memory_format=torch.contiguous_format
@@ -89,6 +113,12 @@ def sparse_scores(
     the denominator where `sink` is given. Masked slots are 0. What the indexer learns to predict; the sums of
     other ranks' heads are the caller's to add. Without gradients.
     """
+    said = (scale, dv, topk, free_multiprocessors, backend)
+    if not torch.compiler.is_compiling():
+        given = (q, kv, indices, topk_length, sink, queries, query_count, lse)
+        found = _scores_calls.run(*given, said)
+        if found is not None:
+            return found[0]
     tensors(q=q, kv=kv, indices=indices, lse=lse)
     if q.dim() not in (3, 4) or not indices.dim():
         raise ValueError(
@@ -96,34 +126,26 @@ def sparse_scores(
             f"or [B, T, width], not of {indices.dim()}"
         )
     optional_tensors(topk_length=topk_length, sink=sink, queries=queries, query_count=query_count)
-    given = (*_detached(q, kv), indices, topk_length)
+    given = (*detached(q, kv), indices, topk_length)
     given += (None if sink is None else sink.detach().float(), queries, query_count, lse.detach())
-    return (_scores if is_plain(q, kv) else _call_scores)(
-        *given,
-        scale,
-        value_width(q.shape[-1]) if dv is None else whole(dv, "dv"),
-        0 if topk is None else whole(topk, "topk"),
-        free_multiprocessors,
-        backend,
-    )
+    dv = value_width(q.shape[-1]) if dv is None else whole(dv, "dv")
+    topk = 0 if topk is None else whole(topk, "topk")
+    options = (scale, dv, topk, free_multiprocessors, backend)
+    return _scores(*given, *options, said=said) if is_plain(q, kv) else _call_scores(*given, *options)
 
 
 # ---- the indexer's logits at the slots, and its gradients -------------------------------------------
 
-SELECTED = "Tensor q, Tensor k, Tensor weights, Tensor indices, Tensor? topk_length"
-
-
-def _key(family, q, indices, *more):
-    topk = topk_for(indices.shape[-1])
-    return (family, ("heads", q.shape[1]), ("dim", q.shape[2]), ("topk", topk), *more)
-
-
 def _logits(*arguments):
     *given, _, _, free, backend = arguments
     q, _, _, indices, _ = given
-    found = _operator(q, _key("indexer_scores", q, indices), backend)
+    found = operator_of(q, slots_key("indexer_scores", q, indices), backend)
     if found is None:
         return _reference.scores(*given)
+    options = arguments[len(given) :]
+    saved = tuple(range(len(given)))
+    known = _native.Known([found], 0, (True,), (free,), options, result=0, saved=saved)
+    _logits_calls.remember(*given, options, known)
     return launched(found.forward, given, (True,), (free,))[0]
 
 
@@ -132,43 +154,11 @@ def _fake_logits(*arguments):
     return indices.new_empty(indices.shape, dtype=torch.float32)
 
 
-def _gradients(grad, *arguments):
-    """dq, dk and dweights."""
-    *given, deterministic, dk_dtype, free, backend = arguments
-    q, k, weights, indices, _ = given
-    more = (("deterministic", 1),) if is_deterministic(deterministic) else ()
-    found = _operator(q, _key("indexer_bwd", q, indices, *more), backend)
-    if found is None:
-        dq, dk, dweights = _reference.scores_backward(grad, *given)
-        return dq, dk.to(dk_dtype or k.dtype), dweights
-    wide = dk_dtype is torch.float32
-    made = (True, True, None if wide else True, True if wide else None, None)
-    dq, dweights, dk, *_ = launched(found.forward, (*given, grad.float()), made, (free,))
-    return dq, dk, dweights
-
-
-def _fake_gradients(_grad, *arguments):
-    q, k, weights = arguments[:3]
-    dk_dtype = arguments[6]
-    return (
-        q.new_empty(q.shape),
-        k.new_empty(k.shape, dtype=dk_dtype or k.dtype),
-        weights.new_empty(weights.shape),
-    )
-
-
-_OPTIONS = "bool? deterministic, ScalarType? dk_dtype, int free_multiprocessors, str backend"
 _call_logits = define(
-    f"indexer_scores({SELECTED}, {_OPTIONS}) -> Tensor",
+    f"indexer_scores({SELECTED}, {OPTIONS}) -> Tensor",
     _logits,
     _fake_logits,
 )
-_call_gradients = define(
-    f"indexer_bwd(Tensor grad, {SELECTED}, {_OPTIONS}) -> (Tensor dq, Tensor dk, Tensor dweights)",
-    _gradients,
-    _fake_gradients,
-)
-
 
 def _keep(ctx, inputs, output):
     *given, _, _, _, _ = inputs
@@ -178,52 +168,29 @@ def _keep(ctx, inputs, output):
 
 def _flow(ctx, grad):
     given = ctx.saved_tensors
-    dq, dk, dweights = _call_gradients(grad, *given, *ctx.options)
+    dq, dk, dweights = gradients_operator(grad, *given, *ctx.options)
     return dq, dk.to(given[1].dtype), dweights, *(None,) * 6
 
 
 torch.library.register_autograd("smelt::indexer_scores", _flow, setup_context=_keep, lib=library)
-refuse_derivatives("indexer_bwd", "indexer_scores")
 
 
-def _keep_choice(ctx, inputs, output):
-    q, k, weights, _, _, _, offset, _, ctx.index_offset, _, ctx.free, _, _, ctx.backend = inputs
-    indices, _, lengths = output
-    ctx.mark_non_differentiable(indices, lengths)
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(q, k, weights, indices, lengths, offset)
+class _ScoresNode(torch.autograd.Function):
+    """Of a call that the module runs."""
+
+    forward = staticmethod(_native.node_forward)
+
+    @staticmethod
+    @once
+    def backward(ctx, grad):
+        if grad is None:
+            return None, None, None, None
+        given = ctx.saved_tensors
+        dq, dk, dweights = gradients(grad, *given, *ctx.known.options)
+        return dq, dk if dk.dtype is given[1].dtype else dk.to(given[1].dtype), dweights, None
 
 
-def _flow_choice(ctx, _indices, grad, _lengths):
-    """Of indexer_topk's values: they are the logits of what was chosen."""
-    none = (None,) * 11
-    if grad is None:
-        return None, None, None, *none
-    q, k, weights, indices, lengths, offset = ctx.saved_tensors
-    indices = indices - ctx.index_offset
-    if offset is not None:
-        indices = indices - offset.unsqueeze(1)
-    options = (None, None, ctx.free, ctx.backend)
-    return *_call_gradients(grad, q, k, weights, indices, lengths, *options), *none
-
-
-torch.library.register_autograd(
-    "smelt::indexer_topk", _flow_choice, setup_context=_keep_choice, lib=library
-)
-
-
-def _check_selected(q, k, weights, indices, topk_length, dk_dtype):
-    tensors(q=q, k=k, weights=weights, indices=indices)
-    optional_tensors(topk_length=topk_length)
-    if q.dim() != 3 or k.dim() != 2 or indices.dim() != 2 or q.shape[0] != indices.shape[0]:
-        raise ValueError(
-            f"smelt: q must be [T, H, D], k [S, D] and indices [T, width], not {tuple(q.shape)}, "
-            f"{tuple(k.shape)} and {tuple(indices.shape)}"
-        )
-    if q.dtype is not torch.bfloat16 or k.dtype is not torch.bfloat16:
-        raise TypeError(f"smelt: q and k must both be torch.bfloat16, not {q.dtype} and {k.dtype}")
-    if dk_dtype is not None:
-        choose(dk_dtype, "dk_dtype", (torch.bfloat16, torch.float32))
+_logits_calls = table((2, 0, 0, 1, 0), (0, 1, 2), _ScoresNode)
 
 
 def indexer_scores(
@@ -245,36 +212,16 @@ def indexer_scores(
     the same bits in every run where `deterministic` (None: as torch.use_deterministic_algorithms says), and
     summed in fp32, which dk_dtype=torch.float32 hands out.
     """
-    _check_selected(q, k, weights, indices, topk_length, dk_dtype)
+    options = (deterministic, dk_dtype, free_multiprocessors, backend)
+    if not torch.compiler.is_compiling():
+        found = _logits_calls.run(q, k, weights, indices, topk_length, options)
+        if found is not None:
+            return found[0]
+    check_selected(q, k, weights, indices, topk_length, dk_dtype)
     refuse_tangents(q, k, weights)
     direct = is_plain(q, k) and not wants_gradients(q, k, weights)
     run = _logits if direct else _call_logits
-    options = (deterministic, dk_dtype, free_multiprocessors, backend)
     return run(q, k, weights, indices, topk_length, *options)
-
-
-def indexer_backward(
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    weights: Tensor,
-    indices: Tensor,
-    *,
-    topk_length: Tensor | None = None,
-    deterministic: bool | None = None,
-    dk_dtype: torch.dtype | None = None,
-    free_multiprocessors: int = 0,
-    backend: str = "auto",
-) -> tuple[Tensor, Tensor, Tensor]:
-    """dq, dk and dweights of indexer_scores, for programs that do without autograd; grad [T, width] fp32."""
-    _check_selected(q, k, weights, indices, topk_length, dk_dtype)
-    tensors(grad=grad)
-    if not grad.is_floating_point():
-        raise TypeError(f"smelt: grad must be of a floating type, not {grad.dtype}")
-    run = _gradients if is_plain(q, k) else _call_gradients
-    given = _detached(grad, q, k, weights)
-    options = (deterministic, dk_dtype, free_multiprocessors, backend)
-    return run(*given, indices, topk_length, *options)
 
 
 # ---- the loss ---------------------------------------------------------------------------------------
@@ -284,14 +231,17 @@ def _loss(*arguments):
     *given, rows, query_weight, with_grad, free, backend = arguments
     logits, _, indices, _, _ = given
     key = ("indexer_loss", ("topk", topk_for(indices.shape[1])))
-    found = _operator(logits, key, backend)
+    found = operator_of(logits, key, backend)
     if found is None:
         loss, losses, grad = _reference.loss(*given, rows, query_weight)
         return loss, losses, grad if with_grad else logits.new_empty((0,))
-    made = (True, True, True if with_grad else None)
+    made = (None, True, True, True if with_grad else None)
     scalars = (rows, query_weight, free)
-    loss, losses, grad, *_ = launched(found.forward, (*given, None), made, scalars)
-    return loss.view(()), losses, grad if with_grad else logits.new_empty((0,))
+    how = {"result": 0, "saved": (len(given) + 2,)} if with_grad else {}  # the gradient
+    known = _native.Known([found], 0, made, scalars, **how)
+    _loss_calls.remember(*given, arguments[len(given) :], known)
+    loss, losses, grad, *_ = launched(found.forward, given, made, scalars)
+    return loss, losses, grad if with_grad else logits.new_empty((0,))
 
 
 def _fake_loss(*arguments):
@@ -329,6 +279,20 @@ torch.library.register_autograd(
 )
 
 
+class _LossNode(torch.autograd.Function):
+    """Of a call that the module runs."""
+
+    forward = staticmethod(_native.node_forward)
+
+    @staticmethod
+    @once
+    def backward(ctx, grad_loss):
+        return None if grad_loss is None else ctx.saved_tensors[0] * grad_loss, None
+
+
+_loss_calls = table((0, 0, 1, 0, 0), (0,), _LossNode)
+
+
 def indexer_loss(
     logits: Tensor,
     target: Tensor,
@@ -351,6 +315,13 @@ def indexer_loss(
     query's loss. Queries without a slot or a target count 0; include/smelt/indexer_loss.h says what NaN and
     infinities become. Loss and gradient come from one pass, with the same bits in every run.
     """
+    wanted = isinstance(logits, Tensor) and wants_gradients(logits)
+    rows = (1 << 31) - 1 if rows is None else rows
+    said = (rows, query_weight, wanted, free_multiprocessors, backend)
+    if not torch.compiler.is_compiling():
+        found = _loss_calls.run(logits, target, indices, topk_length, weight, said)
+        if found is not None:
+            return found[:2] if return_losses else found[0]
     tensors(logits=logits, target=target, indices=indices)
     optional_tensors(topk_length=topk_length, weight=weight)
     if logits.dim() != 2 or not logits.shape == target.shape == indices.shape:
@@ -365,9 +336,6 @@ def indexer_loss(
         nothing = logits.sum()
         return (nothing, logits.sum(1).detach()) if return_losses else nothing
     refuse_tangents(logits)
-    wanted = wants_gradients(logits)
-    rows = (1 << 31) - 1 if rows is None else rows
     run = _loss if is_plain(logits, target) and not wanted else _call_loss
-    given = (logits, target.detach(), indices, topk_length, weight)
-    loss, losses, _ = run(*given, rows, query_weight, wanted, free_multiprocessors, backend)
+    loss, losses, _ = run(logits, target.detach(), indices, topk_length, weight, *said)
     return (loss, losses) if return_losses else loss

@@ -77,6 +77,7 @@ _lock = threading.RLock()
 _contexts: dict = {}
 _operators: dict = {}
 ready: dict = {}  # of sparse_attention's calls: the operators by what a call shows at a glance
+tables: list = []  # of calls that were made before (_eager.table)
 _warned: set = set()
 
 
@@ -86,6 +87,8 @@ def _forget():
     _lock = threading.RLock()
     _contexts.clear()
     _operators.clear()
+    for calls in tables:
+        calls.forget()
     for operators in ready.values():  # graphs have them, too
         operators[:] = [None] * len(operators)
 

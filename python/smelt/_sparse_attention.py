@@ -1,16 +1,16 @@
 """sparse_attention: the call, its autograd, and the operators `torch.ops.smelt.sparse_attn*`.
 
-Two ways lead to the same kernels. An eager call on plain tensors goes to them directly, or through one
-autograd.Function: that costs a few microseconds. Whatever looks into a program (torch.compile, export,
-FakeTensor, functorch, dispatch modes, tensor subclasses, the profiler) meets the custom operators.
+Three ways lead to the same kernels. An eager call on plain tensors that was made before is the module's, which
+launches it by itself, through _Node where gradients are wanted. Another goes to the kernels from here, through
+_SparseAttention. Whatever looks into a program (torch.compile, export, FakeTensor, functorch, dispatch modes,
+tensor subclasses, the profiler) meets the custom operators.
 
 Between the functions here a call is two things: its seven input tensors, a tuple in the order of INPUTS,
-and its Options, or, of a call that was made before, what is known of it.
+and its Options.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,11 +23,10 @@ from . import _native, _reference, _runtime
 from ._checks import BACKENDS, choose, optional_tensors, tensors, whole
 from ._eager import (
     autocast_type,
-    in_forward_mode,
     is_plain,
     launched,
-    plain_types,
     refuse_tangents,
+    table,
     wants_gradients,
 )
 from ._library import define, library, refuse_derivatives
@@ -37,7 +36,7 @@ NEVER = float("-inf")
 TOPK_STEP = 128  # a row's width is rounded up to it for topk, so that few kernels serve many widths
 VALUE_WIDTHS = (64, 128, 256, 512)
 FORWARD, BACKWARD, DETERMINISTIC = range(3)  # operators of a configuration
-MOST_READY = 4096  # what _runtime.ready and _calls keep, each
+MOST_READY = 4096  # what _runtime.ready keeps
 
 INPUTS = (
     "Tensor q, Tensor kv, Tensor indices, Tensor? topk_length, Tensor? sink, Tensor? queries, "
@@ -150,16 +149,15 @@ def _find(inputs, options, which, backend):
 def _forward(found, inputs, options, want_max):
     """out, lse, max_logits (or None) and the partition (or None)."""
     q = inputs[0]
-    rows = q.shape[:-1]
-    max_logits = q.new_full(rows, NEVER, dtype=torch.float32) if want_max else None
     scalars = (options.scale, options.free_multiprocessors)
     if inputs[5] is None:
-        out, lse, partition = launched(found.forward, inputs, (True, True, max_logits), scalars)
-    else:  # what the list of queries leaves out
-        out = q.new_zeros((*rows, options.dv))
-        lse = q.new_full(rows, NEVER, dtype=torch.float32)
-        partition = launched(found.forward, inputs, (out, lse, max_logits), scalars)
-    return out, lse, max_logits, partition
+        made = launched(found.forward, inputs, (True, True, True if want_max else None), scalars)
+        return made[0], made[1], made[2] if want_max else None, made[-1]
+    rows = q.shape[:-1]  # what the list of queries leaves out
+    out = q.new_zeros((*rows, options.dv))
+    lse = q.new_full(rows, NEVER, dtype=torch.float32)
+    max_logits = torch.clone(lse) if want_max else None
+    return out, lse, max_logits, launched(found.forward, inputs, (out, lse, max_logits), scalars)
 
 
 def _backward(found, inputs, options, out, lse, grad_out, partition=None, dkv_sum=None):
@@ -189,17 +187,31 @@ def _backward(found, inputs, options, out, lse, grad_out, partition=None, dkv_su
     )
 
 
-class _Known:
-    """What a call says beside its tensors, looked through, and what the module takes of that."""
+def _gradients_made(inputs, options):
+    """What a backward pass makes: dq, dkv of two types, dkv_sum, and dsink."""
+    wide = options.dkv_dtype is torch.float32
+    return True, None if wide else True, True if wide else None, None, None if inputs[4] is None else True
 
-    __slots__ = ("dsink", "gradients", "operators", "options", "scalars")
 
-    def __init__(self, operators, options, sink):
-        wide = options.dkv_dtype is torch.float32
-        self.operators, self.options = operators, options
-        self.gradients = (True, None if wide else True, True if wide else None, None)
-        self.dsink = None if sink is None else True
-        self.scalars = (options.scale, options.free_multiprocessors, options.workspace_limit)
+def _backward_scalars(options):
+    return options.scale, options.free_multiprocessors, options.workspace_limit
+
+
+def _known(inputs, options, want_max):
+    """What a call says beside its tensors, for the module, whose node does as _SparseAttention's."""
+    results = INPUT_COUNT + 2 + bool(want_max)  # where what it returned last is: the partition
+    return _native.Known(
+        _operators_of(inputs, options),
+        FORWARD,
+        (True, True, True if want_max else None),
+        (options.scale, options.free_multiprocessors),
+        options,
+        result=0,
+        saved=(*range(INPUT_COUNT + 2), results),
+        gradients=_gradients_made(inputs, options),
+        backward_scalars=_backward_scalars(options),
+        deterministic=-1 if options.deterministic is None else bool(options.deterministic),
+    )
 
 
 class _Call:
@@ -210,6 +222,8 @@ class _Call:
 
 
 class _SparseAttention(torch.autograd.Function):
+    """Of the calls that the module does not run by itself."""
+
     @staticmethod
     def forward(ctx, q, kv, sink, call):
         inputs, known = call.inputs, call.known
@@ -231,27 +245,30 @@ class _SparseAttention(torch.autograd.Function):
 def _gradients(ctx, grad_out):
     if grad_out is None:
         return None, None, None, None
-    saved, known = ctx.saved_tensors, ctx.known
-    options = known.options
+    *inputs, out, lse, partition = ctx.saved_tensors
+    known, options = ctx.known, ctx.known.options
     which = _backward_pass(options)
-    found = known.operators[which] or _find(saved[:INPUT_COUNT], options, which, "smelt")
-    *read, partition = saved
-    if saved[QUERIES] is not None or grad_out.dtype is not torch.bfloat16:
-        *inputs, out, lse = read
-        return *_backward(found, inputs, options, out, lse, grad_out, partition), None
-    made = launched(
-        found.backward,
-        (*read, grad_out),
-        (*known.gradients, partition, known.dsink),
-        known.scalars,
-    )
-    return made[0], made[1], None if known.dsink is None else made[2], None
+    found = known.operators[which]
+    if found is None:
+        found = known.operators[which] = _find(inputs, options, which, "smelt")
+    return *_backward(found, inputs, options, out, lse, grad_out, partition), None
 
 
 _gradients_once = once_differentiable(_gradients)
 
 # Function.apply without what it does for functorch: calls that functorch watches do not come here.
 _apply = super(torch.autograd.Function, _SparseAttention).apply
+
+
+class _Node(_SparseAttention):
+    """Of those that it does; backward is what its backward function does not do."""
+
+    forward = staticmethod(_native.node_forward)
+
+
+# PyTorch's engine calls apply of a node's class; in Python that leads to backward.
+if hasattr(getattr(_Node, "_backward_cls", None), "apply"):
+    _native.take_backward(_Node._backward_cls)
 
 
 # ---- the custom operators ---------------------------------------------------------------------------
@@ -445,34 +462,7 @@ def _prepared(inputs, autocast=True):
     return q, kv, indices, topk_length, sink, queries, query_count
 
 
-# The calls that were made before, by what they say and what their tensors show at a glance.
-_calls: dict = {}
-
-
-def _key(inputs, said):
-    """Of _calls; None where a look at the tensors does not do."""
-    q, kv, indices, _, sink, _, _ = inputs
-    if not is_plain(q, kv) or in_forward_mode() or autocast_type(q) is not None:
-        return None
-    if sink is not None and (type(sink) not in plain_types or sink.dtype is not torch.float32):
-        return None
-    shape = _native.configuration(q, kv, indices)
-    return None if shape is None else (shape, sink is None, said)
-
-
-def _recall(key):
-    try:
-        found = _calls.get(key)
-    except TypeError:  # a list of buckets
-        return None
-    return found if found is not None and found.operators[FORWARD] is not None else None
-
-
-def _remember(key, known):
-    if len(_calls) >= MOST_READY:
-        _calls.clear()
-    with contextlib.suppress(TypeError):
-        _calls[key] = known
+_calls = table((2, 0, 1, 0, 0, 0, 0), (0, 1, 4), _Node, casts=True)
 
 
 def _run(known, inputs, want_max):
@@ -486,40 +476,35 @@ def _run(known, inputs, want_max):
     return out, call.lse, call.max_logits
 
 
-def _run_first(key, inputs, options, want_max):
-    """As _run, of a call that was not made before, or that no kernel computes."""
-    found = _operator(inputs, options, FORWARD, options.backend)
-    if found is None:
-        _check_shapes(inputs, options.dv)
-        return _reference_forward(inputs, options)
-    known = _Known(_operators_of(inputs, options), options, inputs[4])
-    known.operators[FORWARD] = found
-    if key is not None:
-        _remember(key, known)
-    return _run(known, inputs, want_max)
-
-
 def _run_operator(inputs, options):
     _check_shapes(inputs, options.dv)
     return _call(*inputs, *options)
 
 
-def _look_through(key, inputs, said, want_max):
-    """A call that was not made before."""
-    inputs = _prepared(inputs)
-    scale, dv, topk, buckets, deterministic, dkv_dtype, free, limit, backend = said
+def _look_through(given, said):
+    """A call that the module does not run by itself: not made before, or of no common kind."""
+    inputs = _prepared(given)
+    scale, dv, topk, buckets, deterministic, dkv_dtype, free, limit, backend, want_max = said
     choose(backend, "backend", BACKENDS)
     if dkv_dtype is not None:
         choose(dkv_dtype, "dkv_dtype", (torch.bfloat16, torch.float32))
-    q, kv, _, _, sink, _, _ = inputs
+    q, kv, _, _, sink, queries, _ = inputs
     refuse_tangents(q, kv, sink)
     dv = value_width(q.shape[-1]) if dv is None else whole(dv, "dv")
     topk = 0 if topk is None else whole(topk, "topk")
     bounds = _buckets(buckets)
     options = Options(scale, dv, topk, bounds, deterministic, dkv_dtype, free, limit, backend)
-    if is_plain(q, kv):
-        return _run_first(key, inputs, options, want_max)
-    return _run_operator(inputs, options)
+    if not is_plain(q, kv):
+        return _run_operator(inputs, options)
+    found = _operator(inputs, options, FORWARD, options.backend)
+    if found is None:
+        _check_shapes(inputs, options.dv)
+        return _reference_forward(inputs, options)
+    known = _known(inputs, options, want_max)
+    known.operators[FORWARD] = found  # which is not kept of tensors that have no address, say
+    if queries is None and all(one is two for one, two in zip(given, inputs)):
+        _calls.remember(*given, said, known)
+    return _run(known, inputs, want_max)
 
 
 def sparse_attention(
@@ -578,14 +563,20 @@ def sparse_attention(
     Under torch.autocast fp32 and fp16 inputs are cast. Raises TypeError, ValueError, RuntimeError.
     """
     inputs = (q, kv, indices, topk_length, sink, queries, query_count)
-    said = (scale, dv, topk, buckets, deterministic, dkv_dtype)
-    said += (free_multiprocessors, workspace_limit, backend)
-    key = _key(inputs, said)
-    known = None if key is None else _recall(key)
-    if known is not None:
-        out, sums, highest = _run(known, inputs, return_max_logits)
-    else:
-        out, sums, highest = _look_through(key, inputs, said, return_max_logits)
+    said = (
+        scale,
+        dv,
+        topk,
+        buckets,
+        deterministic,
+        dkv_dtype,
+        free_multiprocessors,
+        workspace_limit,
+        backend,
+        return_max_logits,
+    )
+    found = None if torch.compiler.is_compiling() else _calls.run(*inputs, said)
+    out, sums, highest, *_ = _look_through(inputs, said) if found is None else found
     if not return_lse and not return_max_logits:
         return out
     results = [out]
@@ -595,6 +586,9 @@ def sparse_attention(
     if return_max_logits:
         results.append(highest)
     return tuple(results)
+
+
+_backward_calls = table((2, 0, 1, 0, 0, 0, 0, 1, 0, 0))
 
 
 def sparse_attention_backward(
@@ -623,7 +617,14 @@ def sparse_attention_backward(
     `out` and `lse` (natural, without the sink) are the forward's. `dkv_sum`: fp32 [.., S, dqk] that is
     added to, and returned as dkv. Runs where sparse_attention's backend is "smelt".
     """
-    inputs = _prepared((q, kv, indices, topk_length, sink, queries, query_count), False)
+    inputs = (q, kv, indices, topk_length, sink, queries, query_count)
+    mode = is_deterministic(deterministic)
+    said = (scale, topk, buckets, mode, dkv_dtype, free_multiprocessors, workspace_limit)
+    if dkv_sum is None and not torch.compiler.is_compiling():
+        found = _backward_calls.run(*inputs, out, lse, grad_out, said)
+        if found is not None:
+            return found[0], found[1], None if sink is None else found[2]
+    given, inputs = inputs, _prepared(inputs, False)
     tensors(grad_out=grad_out, out=out, lse=lse)
     optional_tensors(dkv_sum=dkv_sum)
     if out.dim() != q.dim():
@@ -639,6 +640,17 @@ def sparse_attention_backward(
         workspace_limit,
         "smelt",
     )
-    found = _operator(inputs, options, _backward_pass(options), "smelt")
+    which = _backward_pass(options)
+    found = _operator(inputs, options, which, "smelt")
+    if dkv_sum is None and queries is None and all(one is two for one, two in zip(given, inputs)):
+        *made, dsink = _gradients_made(inputs, options)
+        known = _native.Known(
+            _operators_of(inputs, options),
+            which,
+            (*made, None, dsink),  # without a partition
+            _backward_scalars(options),
+            pass_number=1,
+        )
+        _backward_calls.remember(*given, out, lse, grad_out, said, known)
     with torch.no_grad():
         return _backward(found, inputs, options, out, lse, grad_out, dkv_sum=dkv_sum)

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from .._indexer import indexer_logits, topk_select
-from .._indexer_training import indexer_backward, indexer_scores, sparse_scores
+from .._indexer_gradients import indexer_backward
+from .._indexer_training import indexer_scores, sparse_scores
 from .._sparse_attention import sparse_attention, sparse_attention_backward
 from ._conventions import from_flash_mla, int32, to_flash_mla
 from ._mla import scale_of

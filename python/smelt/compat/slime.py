@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from .._indexer import indexer_logits, indexer_topk, indexer_windows
-from .._indexer_training import indexer_backward, indexer_scores
+from .._indexer_gradients import indexer_backward
+from .._indexer_training import indexer_scores
 from ._conventions import int32
 from ._mla import attend, gradients
 
