@@ -3,6 +3,8 @@
 #
 #   scripts/test-full.sh [--at-once N] [--list] [STEP...]
 #
+# A line says what of the machine's time and of its processors' time the step took.
+#
 # Without names every step runs, one after the other. Many processors are kept busy by several steps
 # at once: two for every eight is a good number. First all that they need is built. What a step prints
 # is in build/test-full/STEP.log, too. Several machines share the mutants with
@@ -37,7 +39,12 @@ build_folder() {
     build-asan) scripts/build.sh build-asan -Db_sanitize=address,undefined -Db_lundef=false ;;
     build-tsan) scripts/build.sh build-tsan -Db_sanitize=thread -Db_lundef=false ;;
     build-clang) CC=clang CXX=clang++ scripts/build.sh build-clang -Dwerror=true ;;
-    esac
+    esac || return
+    # What one folder's tests compiled for the emulator the others' need not compile again.
+    if [ "$1" != build ] && [ ! -e "$1/emu-objects" ]; then
+        mkdir -p build/emu-objects
+        ln -s ../build/emu-objects "$1/emu-objects"
+    fi
 }
 
 # ---- the steps ---------------------------------------------------------------------------------
@@ -111,6 +118,13 @@ keep_log() {
     fi
 }
 
+# What this shell's programs took so far, seconds.
+processor_seconds() {
+    times >"$1" # no pipe: another shell's times would be its own
+    awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }' "$1"
+    rm "$1"
+}
+
 # run_step NAME FOLDER TITLE: runs it and leaves its line, whatever happens.
 run_step() {
     local name=$1 folder=$2 title=$3 begin=$SECONDS verdict=ok
@@ -119,10 +133,14 @@ run_step() {
         if [ -n "$folder" ] && [ ! -f "$logs/$folder.built" ]; then
             echo "$folder could not be built" && false
         else
-            "run_$name"
+            local status=0
+            "run_$name" || status=$?
+            processor_seconds "$logs/$name.times" >"$logs/$name.processor"
+            (exit $status)
         fi
     } 2>&1 </dev/null | keep_log "$logs/$name.log" || verdict=FAILED
-    printf '%-42s %-6s %5d s\n' "$title" "$verdict" $((SECONDS - begin)) >"$logs/$name.line"
+    printf '%-42s %-6s %5d s %6d processor s\n' "$title" "$verdict" $((SECONDS - begin)) \
+        "$(cat "$logs/$name.processor" 2>/dev/null || echo 0)" >"$logs/$name.line"
 }
 
 list_steps() {
@@ -149,7 +167,7 @@ while [ $# -gt 0 ]; do
 done
 
 mkdir -p $logs
-rm -f $logs/*.line $logs/*.built
+rm -f $logs/*.line $logs/*.built $logs/*.processor
 chosen=()
 for step in "${steps[@]}"; do
     if [ ${#wanted[@]} = 0 ] || [[ " ${wanted[*]} " == *" ${step%%|*} "* ]]; then

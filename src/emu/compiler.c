@@ -228,13 +228,9 @@ static const char *objects_folder(void) {
  * options follows from which it is. */
 static int make_key(const char *compiler, const char *text, struct emu_object_key *key) {
     enum { OPTIONS = sizeof options / sizeof options[0] };
-    const char *all[OPTIONS + QUICK_OPTIONS + 1];
-    Dl_info self;
-    if (!dladdr((const void *)(uintptr_t)emu_compile, &self))
-        return -1;
+    const char *all[OPTIONS + QUICK_OPTIONS];
     memcpy(all, options, sizeof options);
     memcpy(all + OPTIONS, quick_options, sizeof quick_options);
-    all[OPTIONS + QUICK_OPTIONS] = self.dli_fname;
     return emu_object_key(compiler, all, sizeof all / sizeof all[0], text, key);
 }
 

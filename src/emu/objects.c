@@ -18,7 +18,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-enum { MOST_IN_FOLDER = 64, PATH = 1024, WORDS = 256 };
+enum { MOST_IN_FOLDER = 128, PATH = 1024, WORDS = 256 };
 
 /* A change of the file's form, or of how compiler.c links, changes this. */
 static const char version[16] = "smelt object 1";

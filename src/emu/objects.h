@@ -1,6 +1,8 @@
 /*
  * Compiled kernels, kept: SMELT_EMU_OBJECTS names a folder that processes share. The same text is
- * compiled by the same compiler once, however many tests ask for it.
+ * compiled by the same compiler once, however many tests ask for it, and whichever build's: an
+ * object needs the emulator by its soname, which whoever loads it has, and the text begins with
+ * what the emulator of its day put before it.
  */
 #ifndef SMELT_EMU_OBJECTS_H
 #define SMELT_EMU_OBJECTS_H
@@ -23,7 +25,7 @@ int emu_object_find(const char *folder, const struct emu_object_key *key, unsign
                     size_t *bytes);
 
 /* Keeps an object; where that fails, nothing is lost but time. What was not asked for longest goes
- * when there are more than about a thousand. */
+ * when there are more than about two thousand. */
 void emu_object_keep(const char *folder, const struct emu_object_key *key,
                      const unsigned char *object, size_t bytes);
 

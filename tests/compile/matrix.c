@@ -3,13 +3,13 @@
  * what the assembler reports against the plan: no spills, no serialised wgmma, registers within the
  * launch bound's, shared memory exactly the plan's.
  *
- *     matrix --full | --sample N [--seed S] [-j N]
+ *     matrix --full | --part I/N | --sample N [--seed S] [-j N]
  *
- * What the whole is, turns.h says, and of which kernels cells.h and each operator's file.
- * A sample holds every preset at its largest and smallest head count on sm_80 and sm_90a, and fills
- * up with a fixed random choice, of each family as many. Nothing is read from the disk cache nor
- * written to it. Exit status: 0, 1 when a cell failed, 2 for a usage error, 77 (meson: skipped)
- * without NVRTC.
+ * What the whole is, turns.h says, and of which kernels cells.h and each operator's file;
+ * a part is every N-th cell of it, from number I on, for machines that share it. A sample holds
+ * every preset at its largest and smallest head count on sm_80 and sm_90a, and fills up with a
+ * fixed random choice, of each family as many. Nothing is read from the disk cache nor written to
+ * it. Exit status: 0, 1 when a cell failed, 2 for a usage error, 77 (meson: skipped) without NVRTC.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -48,6 +48,7 @@ struct matrix {
 
 struct choice {
     size_t sample; /* 0: everything */
+    size_t part, parts;
     uint64_t seed;
     int jobs;
 };
@@ -137,6 +138,14 @@ static int compare_place(const void *left, const void *right) {
     return a->arch - b->arch;
 }
 
+/* Every `parts`-th cell stays. */
+static void keep_part(struct matrix *matrix, size_t part, size_t parts) {
+    size_t kept = 0;
+    for (size_t i = part; i < matrix->count; i += parts)
+        matrix->cells[kept++] = matrix->cells[i];
+    matrix->count = kept;
+}
+
 static int choose_cells(struct matrix *matrix, const struct choice *choice) {
     uint64_t state = choice->seed;
     matrix->cells = calloc(matrix->kernels.count * ARCHS, sizeof *matrix->cells);
@@ -160,6 +169,7 @@ static int choose_cells(struct matrix *matrix, const struct choice *choice) {
         matrix->count = choice->sample;
         qsort(matrix->cells, matrix->count, sizeof *matrix->cells, compare_place);
     }
+    keep_part(matrix, choice->part, choice->parts);
     return 0;
 }
 
@@ -324,7 +334,7 @@ static size_t print_verdict(const struct matrix *matrix) {
 
 static int parse_arguments(int argc, char **argv, struct choice *choice) {
     int chosen = 0;
-    *choice = (struct choice){0, DEFAULT_SEED, 0};
+    *choice = (struct choice){.parts = 1, .seed = DEFAULT_SEED};
     for (int i = 1; i < argc; i++) {
         char *end = NULL;
         if (strcmp(argv[i], "--full") == 0) {
@@ -333,6 +343,13 @@ static int parse_arguments(int argc, char **argv, struct choice *choice) {
         }
         if (i + 1 == argc)
             return -1;
+        if (strcmp(argv[i], "--part") == 0) {
+            if (sscanf(argv[++i], "%zu/%zu", &choice->part, &choice->parts) != 2 ||
+                choice->part >= choice->parts)
+                return -1;
+            chosen = 1;
+            continue;
+        }
         unsigned long long value = strtoull(argv[i + 1], &end, 10);
         if (end == argv[i + 1] || *end || value > INT32_MAX)
             return -1;
@@ -353,7 +370,7 @@ int main(int argc, char **argv) {
     struct matrix matrix = {0};
     struct choice choice;
     if (parse_arguments(argc, argv, &choice) != 0) {
-        fprintf(stderr, "usage: matrix --full | --sample N [--seed S] [-j N]\n");
+        fprintf(stderr, "usage: matrix --full | --part I/N | --sample N [--seed S] [-j N]\n");
         return 2;
     }
     int status = find_supported(&matrix.supported);

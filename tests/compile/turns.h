@@ -12,8 +12,8 @@
 enum { ARCHS = 9 };
 extern const char *const arch_names[ARCHS];
 
-/* One bit an architecture, of those in `supported`. A kernel
- * that is not planned for an architecture keeps it: that is a failure to be shown. */
+/* One bit an architecture, of those in `supported`. A kernel keeps one that it is not planned for:
+ * that is a failure, to be shown. */
 unsigned kernel_archs(const char *spec, int preset, unsigned supported);
 
 #endif

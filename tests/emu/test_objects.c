@@ -159,13 +159,13 @@ static void old_ones_go(void **state) {
     size_t bytes = 0;
     char text[32];
     keep("used", "code", 4);
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 3500; i++) {
         snprintf(text, sizeof text, "kernel %d", i);
         keep(text, text, strlen(text));
         assert_int_equal(find("used", &object, &bytes), 0);
         free(object);
     }
-    assert_in_range(count_files(), 16 * 40, 16 * 64);
+    assert_in_range(count_files(), 16 * 80, 16 * 128);
 }
 
 /* Processes that keep and find the same objects at once: whole or not there. */
