@@ -39,10 +39,19 @@ int tool_targets_need_arch(struct tool_targets *targets, const struct tool_optio
 
 /* ---- specs ----------------------------------------------------------------------------------- */
 
+static int is_same(void *user, const char *name) {
+    return strcmp(name, *(const char *const *)user) == 0;
+}
+
 static int add_argument(struct tool_targets *targets, const struct tool_options *options,
                         const char *text) {
+    const int takes_presets = (options->verb->options & TOOL_BIT(TOOL_PRESET)) != 0;
     char *canonical = NULL;
     smelt_status status = smelt_spec_canonical(text, &canonical);
+    if (status && smelt_list_presets(is_same, &text) == SMELT_ERROR_CANCELLED)
+        return tool_fail(options, TOOL_USAGE, "'%s' is a preset, not a spec: %s%s", text,
+                         takes_presets ? "write --preset " : "`smelt list` has its specs",
+                         takes_presets ? text : "");
     if (status)
         return tool_fail_status(options, status);
     tool_list_add(&targets->specs, canonical);

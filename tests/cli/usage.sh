@@ -123,6 +123,8 @@ for verb in warm show emit; do
     refuses "no architecture 'sm_91'.*sm_90" "$verb" --arch sm_91 "$kernel"
     refuses "no architecture 'h200'; legal: sm_80" "$verb" --arch h200 "$kernel"
 done
+refuses "'glm-5.2' is a preset, not a spec: write --preset glm-5.2" warm --arch sm_90a glm-5.2
+refuses "'glm-5.2' is a preset, not a spec: .smelt list. has its specs" show --arch sm_90a glm-5.2
 refuses "unknown preset 'glm-5.1'.*glm-5.2" warm --arch sm_90a --preset glm-5.1
 refuses "tp=3" warm --arch sm_90a --preset glm-5.2 --tp 3
 refuses "tp=0" warm --arch sm_90a --preset glm-5.2 --tp 0
