@@ -9,7 +9,8 @@ gives 0 '' check --json --seed 7 --lists causal --queries 12 --spiky "$operator"
 document 'check --json' results.0.spec=$operator results.0.arch=stand-in results.0.where=gpu \
     results.0.seed=7 results.0.lists=causal results.0.passed=true results.0.queries=12 \
     results.0.max_abs_error.out:number results.0.max_abs_error.lse:number \
-    results.0.tolerance.out:number results.0.tolerance.lse:number passed=1 failed=0
+    results.0.tolerance.out:number results.0.tolerance.lse:number results.0.schedules=0 \
+    results.0.reports:array passed=1 failed=0
 # (The stand-in has one operator, so no preset.)
 gives 0 '' check --json --lists window "$operator,passes=both" "$operator,buckets=auto,passes=both"
 document 'check of both passes' results.3.passed=true passed=4

@@ -18,7 +18,8 @@ prints 'the architectures' '^2 passed, 0 failed on sm_80, sm_120a, emulated, 7 s
 # shellcheck disable=SC2086 # words
 gives 0 '' check --emulate --json --lists adversarial --query-list partial $everything "$operator"
 document 'check --emulate --json' results.0.spec=$operator results.0.arch=sm_90a \
-    results.0.where=emulator results.0.seed=0 results.0.passed=true results.0.schedules=4 passed=1
+    results.0.where=emulator results.0.seed=0 results.0.passed=true results.0.schedules=4 \
+    results.0.reports:array passed=1
 gives 0 '' check --emulate --schedule random,shuffled,12 --schedule late,descending "$operator"
 prints 'the schedules named' 'emulated, 2 schedules each'
 # shellcheck disable=SC2086

@@ -115,8 +115,9 @@ static int plan_schedules(struct checks *checks, const struct tool_options *opti
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* The emulator's first `count`; none of a check that passed, or ran on a GPU. */
 static json_t *take_reports(int count) {
-    const struct emu_interface *emulator = smelt__emulator();
+    const struct emu_interface *emulator = count > 0 ? smelt__emulator() : NULL;
     json_t *reports = tool_json(json_array());
     for (int i = 0; i < count; i++) {
         struct emu_report report = emulator->report((size_t)i);
@@ -198,10 +199,9 @@ static json_t *result_json(const struct checks *checks, size_t number) {
         json_object_set_new(document, "error", tool_json_text(result->message));
         json_object_set_new(document, "command", tool_json_text(result->command));
     }
-    if (checks->schedules)
-        json_object_set_new(document, "schedules", tool_json(json_integer(checks->schedule_count)));
-    if (checks->reports[number])
-        json_object_set(document, "reports", checks->reports[number]);
+    json_object_set_new(document, "schedules", tool_json(json_integer(checks->schedule_count)));
+    json_t *reports = checks->reports[number];
+    json_object_set_new(document, "reports", reports ? json_incref(reports) : take_reports(0));
     return document;
 }
 
