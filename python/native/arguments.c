@@ -11,6 +11,15 @@ static int adds_one(const struct tensor_argument *argument) {
     return length > 1 && argument->shape[length - 1] == '1';
 }
 
+/* What a letter of a shape is called in messages. */
+static const char *extent_name(const char letter[2]) {
+    return *letter == 'Q'   ? "dqk"
+           : *letter == 'V' ? "dv"
+           : *letter == 'W' ? "width"
+           : *letter == 'K' ? "topk"
+                            : letter;
+}
+
 /* "[T, H, D]" for messages. */
 static void shape_text(const char *shape, int batched, char text[64]) {
     size_t length = 0;
@@ -22,7 +31,10 @@ static void shape_text(const char *shape, int batched, char text[64]) {
             text[length++] = ',';
             text[length++] = ' ';
         }
-        text[length++] = *letter;
+        const char symbol[2] = {*letter};
+        const char *name = extent_name(symbol);
+        memcpy(text + length, name, strlen(name));
+        length += strlen(name);
     }
     text[length++] = ']';
     text[length] = '\0';
@@ -41,15 +53,23 @@ static int wrong_dims(const struct tensor_argument *argument, int dims, int batc
     return -1;
 }
 
+/* "indices must be torch.int32, not torch.int64" */
+static int wrong_element(const struct tensor_argument *argument, PyObject *value,
+                         enum element expected) {
+    PyObject *dtype = PyObject_GetAttrString(value, "dtype");
+    if (dtype)
+        PyErr_Format(PyExc_TypeError, "smelt: %s must be %s, not %S", argument->name,
+                     element_name(expected), dtype);
+    Py_XDECREF(dtype);
+    return -1;
+}
+
 /* Element type, device and number of dimensions. */
-static int check_kind(struct call *call, const struct tensor_argument *argument,
+static int check_kind(struct call *call, const struct tensor_argument *argument, PyObject *value,
                       const struct view *view, enum place place, int device) {
     const enum element expected = argument->element == AS_MADE ? call->element : argument->element;
-    if (view->element != expected) {
-        PyErr_Format(PyExc_TypeError, "smelt: %s must be %s", argument->name,
-                     element_name(expected));
-        return -1;
-    }
+    if (view->element != expected)
+        return wrong_element(argument, value, expected);
     if (view->place != place || (place == ON_CUDA && view->device != device)) {
         if (place == ON_CPU)
             PyErr_Format(PyExc_ValueError,
@@ -85,9 +105,10 @@ static int check_extents(struct call *call, const struct tensor_argument *argume
         if (*extent < 0)
             *extent = view->sizes[i];
         if (*extent != view->sizes[i]) {
-            PyErr_Format(PyExc_ValueError,
-                         "smelt: dimension %d of %s (%c) is %lld, but must be %lld", i,
-                         argument->name, letters[i], (long long)view->sizes[i], (long long)*extent);
+            const char symbol[2] = {letters[i]};
+            PyErr_Format(
+                PyExc_ValueError, "smelt: dimension %d of %s (%s) is %lld, but must be %lld", i,
+                argument->name, extent_name(symbol), (long long)view->sizes[i], (long long)*extent);
             return -1;
         }
     }
@@ -174,7 +195,8 @@ static int read_tensor(struct call *call, int index, PyObject *value, int viewed
         view->sizes[view->dims] = 1;
         view->strides[view->dims++] = 1;
     }
-    if (check_kind(call, argument, view, place, device) || check_extents(call, argument, view))
+    if (check_kind(call, argument, value, view, place, device) ||
+        check_extents(call, argument, view))
         return -1;
     tensor.data = view->data;
     if (take_strides(argument, view, tensor.strides))
@@ -202,6 +224,16 @@ static int read_partition(struct call *call, PyObject *value) {
     return 0;
 }
 
+/* Python's own message does not say which argument it is. */
+static int wrong_scalar(const struct scalar_argument *argument, PyObject *value) {
+    if (PyErr_ExceptionMatches(PyExc_OverflowError))
+        PyErr_Format(PyExc_ValueError, "smelt: %s is out of range: %R", argument->name, value);
+    else if (PyErr_ExceptionMatches(PyExc_TypeError))
+        PyErr_Format(PyExc_TypeError, "smelt: %s must be %s, not %R", argument->name,
+                     argument->kind == FLOAT ? "a number" : "an int", (PyObject *)Py_TYPE(value));
+    return -1;
+}
+
 static int read_scalar(struct call *call, const struct scalar_argument *argument, PyObject *value) {
     unsigned char *field = call->args.bytes + argument->offset;
     if (argument->kind == FLOAT) {
@@ -220,7 +252,7 @@ static int read_scalar(struct call *call, const struct scalar_argument *argument
         const size_t number = PyLong_AsSize_t(value);
         memcpy(field, &number, sizeof number);
     }
-    return PyErr_Occurred() ? -1 : 0;
+    return PyErr_Occurred() ? wrong_scalar(argument, value) : 0;
 }
 
 static void write_extents(struct call *call) {

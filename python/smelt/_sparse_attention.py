@@ -627,6 +627,9 @@ def sparse_attention_backward(
     given, inputs = inputs, _prepared(inputs, False)
     tensors(grad_out=grad_out, out=out, lse=lse)
     optional_tensors(dkv_sum=dkv_sum)
+    if dkv_dtype is not None:
+        legal = (torch.bfloat16, torch.float32) if dkv_sum is None else (torch.float32,)
+        choose(dkv_dtype, "dkv_dtype" if dkv_sum is None else "dkv_dtype with dkv_sum", legal)
     if out.dim() != q.dim():
         raise ValueError(f"smelt: out must be of {q.dim()} dimensions as q is, not {out.dim()}")
     options = Options(

@@ -29,14 +29,14 @@ BAD = {
     "dtype of indices": (
         {"indices": lambda p: p.indices.long()},
         TypeError,
-        "indices must be torch.int32",
+        "indices must be torch.int32, not torch.int64",
     ),
-    "width of kv": ({"kv": lambda p: p.kv[:, :64]}, ValueError, r"kv \(Q\) is 64, but must be 128"),
+    "width of kv": ({"kv": lambda p: p.kv[:, :64]}, ValueError, r"kv \(dqk\) is 64, but must be 128"),
     "dimensions": ({"q": lambda p: p.q[0]}, ValueError, r"\[T, H, dqk\] or \[B, T, H, dqk\]"),
     "mixed layouts": (
         {"kv": lambda p: p.kv.unsqueeze(0)},
         ValueError,
-        r"kv must be \[S, Q\], not of 3",
+        r"kv must be \[S, dqk\], not of 3",
     ),
     "tokens": ({"indices": lambda p: p.indices[1:]}, ValueError, "dimension 0 of indices"),
     "sink": ({"sink": torch.zeros(2)}, ValueError, "dimension 0 of sink"),
@@ -49,7 +49,7 @@ BAD = {
     ),
     "scale of 0": ({"scale": 0.0}, ValueError, "scale"),
     "scale of NaN": ({"scale": float("nan")}, ValueError, "scale"),
-    "scale that is none": ({"scale": "x"}, TypeError, "real number"),
+    "scale that is none": ({"scale": "x"}, TypeError, "scale must be a number, not .*str"),
     "topk": ({"topk": 4}, ValueError, "width"),
     "negative topk": ({"topk": -4}, ValueError, "topk must be positive"),
     "topk that is none": ({"topk": "all"}, TypeError, "topk must be an int"),
@@ -61,6 +61,12 @@ BAD = {
     "dkv_dtype": ({"dkv_dtype": torch.float16}, ValueError, "dkv_dtype must be one of"),
     "queries": ({"queries": torch.zeros(2)}, TypeError, "queries must be torch.int32"),
     "multiprocessors": ({"free_multiprocessors": -1}, ValueError, "free_multiprocessors"),
+    "no whole number": (
+        {"free_multiprocessors": 0.5},
+        TypeError,
+        "free_multiprocessors must be an int, not .*float",
+    ),
+    "too many": ({"free_multiprocessors": 1 << 70}, ValueError, "free_multiprocessors is out of"),
 }
 
 
@@ -98,6 +104,19 @@ def test_outputs_that_overlap(device):
             problem.scale,
             dkv_sum=total,
         )
+
+
+def test_type_of_what_backward_hands_out(device):
+    """One that there is not is an error, and not silently another."""
+    problem = Problem(device, grad=False)
+    out, lse = problem.run(return_lse=True)
+    given = (problem.grad_out, problem.q, problem.kv, problem.indices, out, lse, problem.scale)
+    total = torch.zeros(problem.kv.shape, device=device)
+    for kind, dkv_sum in ((torch.float16, None), (torch.bfloat16, total)):
+        with pytest.raises(ValueError, match="dkv_dtype"):
+            smelt.sparse_attention_backward(*given, dkv_dtype=kind, dkv_sum=dkv_sum)
+    made = smelt.sparse_attention_backward(*given, dkv_dtype=torch.float32, dkv_sum=total)
+    assert made[1] is total
 
 
 def test_partition_of_another_call(device):
