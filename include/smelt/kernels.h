@@ -143,8 +143,7 @@ typedef struct smelt_kernel_request {
 /* Progress, called after each kernel, from the worker thread that finished it, one call at a time;
  * `info` is valid during the call. Also called about every tenth of a second while there is nothing
  * to do but wait for what other processes compile: with one of those kernels, of which only state
- * (AWAITED), spec and arch are set. A value other than 0
- * stops: kernels not begun stay undone. */
+ * (AWAITED), spec and arch are set. A value other than 0 stops: kernels not begun stay undone. */
 typedef int (*smelt_progress_function)(void *user, size_t done, size_t total,
                                        const smelt_kernel_info *info);
 

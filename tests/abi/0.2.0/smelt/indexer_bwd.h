@@ -73,7 +73,7 @@ typedef struct smelt_indexer_bwd_args {
     smelt_const_tensor k;           /* [S,D] bf16 */
     smelt_const_tensor weights;     /* [T,H] fp32 */
     smelt_const_tensor indices;     /* [T,width] int32 */
-    smelt_const_tensor topk_length; /* [T] int32, optional */
+    smelt_const_tensor topk_length; /* [T,1] int32, optional */
     smelt_const_tensor grad;        /* [T,width] fp32 */
     smelt_tensor dq;                /* [T,H,D] bf16 */
     smelt_tensor dweights;          /* [T,H] fp32 */
@@ -99,8 +99,12 @@ SMELT_API smelt_status smelt_indexer_bwd_spec_print(const smelt_indexer_bwd_spec
 SMELT_API smelt_status smelt_indexer_bwd_spec_parse(const char *text, smelt_indexer_bwd_spec *spec,
                                                     char **knobs);
 
-/* OK when kernels for the spec exist on the context's architecture. UNSUPPORTED or INVALID_SPEC
- * with the reason in *why (may be NULL), valid until this thread's next call into the library. */
+/*
+ * Whether create would find a plan for every kernel of the spec on the context's architecture.
+ * Compiles nothing, needs no GPU. *why (may be NULL) receives "" or the reason, a string of this
+ * thread valid until its next failing call. Returns OK, INVALID_ARGUMENT, INVALID_SPEC or
+ * UNSUPPORTED.
+ */
 SMELT_API smelt_status smelt_indexer_bwd_supported(const smelt_context *context,
                                                    const smelt_indexer_bwd_spec *spec,
                                                    const char **why);

@@ -97,8 +97,12 @@ SMELT_API smelt_status smelt_indexer_topk_spec_print(const smelt_indexer_topk_sp
 SMELT_API smelt_status smelt_indexer_topk_spec_parse(const char *text,
                                                      smelt_indexer_topk_spec *spec, char **knobs);
 
-/* OK when kernels for the spec exist on the context's architecture. UNSUPPORTED or INVALID_SPEC
- * with the reason in *why (may be NULL), valid until this thread's next call into the library. */
+/*
+ * Whether create would find a plan for every kernel of the spec on the context's architecture.
+ * Compiles nothing, needs no GPU. *why (may be NULL) receives "" or the reason, a string of this
+ * thread valid until its next failing call. Returns OK, INVALID_ARGUMENT, INVALID_SPEC or
+ * UNSUPPORTED.
+ */
 SMELT_API smelt_status smelt_indexer_topk_supported(const smelt_context *context,
                                                     const smelt_indexer_topk_spec *spec,
                                                     const char **why);

@@ -100,12 +100,12 @@ typedef struct smelt_sparse_attn_args {
     smelt_const_tensor q;           /* [B,T,H,dqk] bf16 */
     smelt_const_tensor kv;          /* [B,S,dqk] bf16, row stride below 2^31; NULL if S is 0 */
     smelt_const_tensor indices;     /* [B,T,width] int32 */
-    smelt_const_tensor topk_length; /* [B,T] int32 or NULL; values below 0 count as 0, above width
-                                       as width */
+    smelt_const_tensor topk_length; /* [B,T,1] int32 or NULL; values below 0 count as 0, above
+                                       width as width */
     smelt_const_tensor sink;        /* [H] fp32, exactly when the spec has sink=1 */
     smelt_tensor out;        /* [B,T,H,dv] bf16, every element of a computed query is written */
-    smelt_tensor lse;        /* [B,T,H] fp32 */
-    smelt_tensor max_logits; /* [B,T,H] fp32, max_i s[h,i], -inf when empty; or NULL */
+    smelt_tensor lse;        /* [B,T,H,1] fp32 */
+    smelt_tensor max_logits; /* [B,T,H,1] fp32, max_i s[h,i], -inf when empty; or NULL */
     /* Query list: compute only these. queries[i] = b * T + t; entries outside [0, B*T) are skipped;
      * outputs of queries not listed stay untouched. A query listed several times is computed as
      * often, each time with the same bits. NULL: all queries. */
@@ -155,10 +155,10 @@ typedef struct smelt_sparse_attn_grad_args {
     smelt_const_tensor q;           /* [B,T,H,dqk] bf16 */
     smelt_const_tensor kv;          /* [B,S,dqk] bf16, row stride below 2^31; NULL if S is 0 */
     smelt_const_tensor indices;     /* [B,T,width] int32 */
-    smelt_const_tensor topk_length; /* [B,T] int32 or NULL */
+    smelt_const_tensor topk_length; /* [B,T,1] int32 or NULL */
     smelt_const_tensor sink;        /* [H] fp32, exactly when the spec has sink=1 */
     smelt_const_tensor out;         /* [B,T,H,dv] bf16 */
-    smelt_const_tensor lse;         /* [B,T,H] fp32 */
+    smelt_const_tensor lse;         /* [B,T,H,1] fp32 */
     smelt_const_tensor grad_out;    /* [B,T,H,dv] bf16 */
     smelt_tensor dq;                /* [B,T,H,dqk] bf16, overwritten */
     /* Exactly one of these: bf16 or fp32, overwritten, or fp32 that is added to. */
@@ -196,8 +196,8 @@ SMELT_API smelt_status smelt_sparse_attn_spec_parse(const char *text, smelt_spar
 /*
  * Whether create would find a plan for every kernel of the spec on the context's architecture.
  * Compiles nothing, needs no GPU. *why (may be NULL) receives "" or the reason, a string of this
- * thread valid until its next failing call. Returns OK, INVALID_ARGUMENT,
- * INVALID_SPEC or UNSUPPORTED.
+ * thread valid until its next failing call. Returns OK, INVALID_ARGUMENT, INVALID_SPEC or
+ * UNSUPPORTED.
  */
 SMELT_API smelt_status smelt_sparse_attn_supported(const smelt_context *context,
                                                    const smelt_sparse_attn_spec *spec,
@@ -256,9 +256,9 @@ SMELT_API smelt_status smelt_sparse_attn_backward_workspace(const smelt_sparse_a
 
 /*
  * Launches the backward pass on `stream` (NULL: the default stream) and returns without waiting: a
- * chain of kernels and a memset, all of which may be captured in a CUDA graph; a replay works on
- * whatever the arguments' memory then holds. Everything else as smelt_sparse_attn_forward. The
- * operator must have been made with SMELT_PASS_BACKWARD among its passes.
+ * chain of kernels, which may be captured in a CUDA graph; a replay works on whatever the
+ * arguments' memory then holds. Everything else as smelt_sparse_attn_forward. The operator must
+ * have been made with SMELT_PASS_BACKWARD among its passes.
  */
 SMELT_API smelt_status smelt_sparse_attn_backward(const smelt_sparse_attn *attn,
                                                   const smelt_sparse_attn_grad_args *args,

@@ -70,10 +70,10 @@ typedef struct smelt_sparse_scores_args {
     smelt_const_tensor q;           /* [B,T,H,dqk] bf16 */
     smelt_const_tensor kv;          /* [B,S,dqk] bf16, row stride below 2^31; NULL if S is 0 */
     smelt_const_tensor indices;     /* [B,T,width] int32 */
-    smelt_const_tensor topk_length; /* [B,T] int32 or NULL; values below 0 count as 0, above width
-                                       as width */
+    smelt_const_tensor topk_length; /* [B,T,1] int32 or NULL; values below 0 count as 0, above
+                                       width as width */
     smelt_const_tensor sink;        /* [H] fp32, exactly when the spec has sink=1 */
-    smelt_const_tensor lse;         /* [B,T,H] fp32 */
+    smelt_const_tensor lse;         /* [B,T,H,1] fp32 */
     smelt_tensor target; /* [B,T,width] fp32, every element of a computed query is written */
     /* Query list: compute only these, each named once. queries[i] = b * T + t; entries outside
      * [0, B*T) are skipped; the target of queries not listed stays untouched. NULL: all queries. */

@@ -62,14 +62,13 @@ SMELT_API smelt_status smelt_tuning_walk(const smelt_context *context, smelt_tun
 /*
  * Writes an entry into the tuning file, in place of an earlier one of its kernel and device; with
  * knobs NULL or "" it only takes that out. device NULL or "" means the context's. Plans made
- * through this context
- * from then on use it; operators that exist keep their kernels; other contexts see it when they are
- * made. The file is replaced whole, under a lock, other lines kept.
+ * through this context from then on use it; operators that exist keep their kernels; other contexts
+ * see it when they are made. The file is replaced whole, under a lock, other lines kept.
  *
  * Errors: INVALID_ARGUMENT (no device, a device or knobs of more than 255 bytes, microseconds not
- * above 0), INVALID_SPEC (not a kernel, or
- * knobs that are none), UNSUPPORTED (they are not legal together for this kernel on this context's
- * architecture), CACHE (there is no file, or it cannot be written; the message says why).
+ * above 0), INVALID_SPEC (not a kernel, or knobs that are none), UNSUPPORTED (they are not legal
+ * together for this kernel on this context's architecture), CACHE (there is no file, or it cannot
+ * be written; the message says why).
  */
 SMELT_API smelt_status smelt_tuning_store(smelt_context *context, const smelt_tuning_entry *entry);
 
