@@ -444,8 +444,8 @@ def indexer_topk(
     """indexer_logits and topk_select of them in one: (indices, values, lengths), the same bits.
 
     The matrix of logits is never there as a whole: the workspace is at most 128 MB (workspace_limit in bytes,
-    where that is not 0), whatever T and S are. causal_limit: a promise, where it is not 0, that no window of
-    query t reaches beyond key t + causal_limit (1 where query t stands at key t and sees nothing behind
+    where that is not 0), whatever T and S are. causal_limit: a promise, where it is not 0, that
+    window_end[t] <= t + causal_limit for each query t (1 where query t stands at key t and sees nothing behind
     itself): a long call takes a twentieth less time then. In bf16 the values are differentiable in q, k and weights, by
     smelt.indexer_backward of what was chosen.
     """

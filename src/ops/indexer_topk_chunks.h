@@ -15,7 +15,7 @@ enum { SMELT__CHUNK_ALIGNMENT = 256 /* bytes: of the workspace and of each array
 /* What chunks are made for. */
 struct smelt__indexer_extent {
     int64_t tokens, rows; /* queries and keys, from 1 on */
-    int64_t causal_limit; /* above 0: no window of query t reaches beyond key t + causal_limit */
+    int64_t causal_limit; /* above 0: query t's window ends at key t + causal_limit at the latest */
     int block_queries;    /* that the logits' kernel takes at once */
     const struct smelt__topk_kernels *select; /* that choose from a chunk's logits */
     size_t limit;                             /* bytes that there are for all */

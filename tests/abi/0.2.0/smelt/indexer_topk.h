@@ -80,11 +80,11 @@ typedef struct smelt_indexer_topk_args {
     void *workspace;
     size_t workspace_bytes; /* at least what smelt_indexer_topk_forward_workspace says */
     size_t workspace_limit; /* bytes that it asks for at most; 0: SMELT_INDEXER_TOPK_WORKSPACE */
-    int64_t causal_limit;   /* above 0 a promise that no window of query t (0 to T - 1) reaches
-                               beyond key t + causal_limit: 1 where query t stands at key t and sees
-                               nothing behind itself. The logits of early queries take less room
-                               then, so that chunks are fewer. Keys behind may or may not be chosen
-                               where it is broken. 0: windows are any; to 2^31 - 1 */
+    int64_t causal_limit;   /* above 0 a promise: window_end[t] <= t + causal_limit for each query t
+                               (0 to T - 1); 1 where query t stands at key t and sees nothing behind
+                               itself. The logits of early queries take less room then, so that
+                               chunks are fewer. Keys from t + causal_limit on may or may not be
+                               chosen where it is broken. 0: windows are any; to 2^31 - 1 */
 } smelt_indexer_topk_args;
 
 #define SMELT_INDEXER_TOPK_ARGS_INIT SMELT_INIT(smelt_indexer_topk_args)
