@@ -2,6 +2,7 @@
 #include "ops/arguments.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "runtime/log.h"
 
@@ -200,42 +201,40 @@ static smelt_status check_tensor(const struct argument *argument, int64_t *bytes
 /*
  * Whether a tensor is as nearly all are: there, aligned, not empty, its strides packed or ascending
  * from the innermost on and legal. Fills in packed strides, and *bytes. One pass without messages,
- * since each launch makes it; what it does not take is as it was, and check_tensor looks at it.
+ * since each launch makes it; what it does not take check_tensor looks at.
  */
 static int is_plain(const struct smelt__tensor_row *row, const int64_t *extents,
                     smelt_tensor *tensor, int64_t *bytes) {
     const int64_t element = (int64_t)smelt__element_bytes(row->element);
     const int64_t mask = (row->whole_rows ? SMELT__ROW_BYTES : element) - 1; /* a power of two's */
     const int last = row->dimensions - 1;
-    const int64_t *const strides = tensor->strides;
+    int64_t *const strides = tensor->strides;
+    const int64_t given = strides[0] | strides[1] | strides[2] | strides[3];
     int64_t span = extents[row->shape[last]], packed = span;
     if (!tensor->data || ((intptr_t)tensor->data & mask) || span == 0)
         return 0;
-    const int64_t given = strides[0] | strides[1] | strides[2] | strides[3];
     for (int i = last - 1; i >= 0; i--) {
-        const int64_t count = extents[row->shape[i]], stride = given ? strides[i] : packed;
+        const int64_t count = extents[row->shape[i]];
         int64_t more;
-        if (count > 1) {
-            /* Unsigned: what wraps here is refused for its span. */
-            if (((uint64_t)stride * (uint64_t)element & (uint64_t)mask) || stride < span ||
-                (row->most_stride && stride > row->most_stride) ||
-                __builtin_mul_overflow(count - 1, stride, &more) ||
-                __builtin_add_overflow(span, more, &span))
-                return 0;
-            packed = (int64_t)((uint64_t)packed * (uint64_t)count);
-        } else if (count == 0) {
-            return 0;
-        }
+        if (!given)
+            strides[i] = packed;
+        if (count == 1)
+            continue;
+        /* Unsigned: what wraps here is refused for its span. */
+        if (count == 0 || ((uint64_t)strides[i] * (uint64_t)element & (uint64_t)mask) ||
+            strides[i] < span || (row->most_stride && strides[i] > row->most_stride) ||
+            __builtin_mul_overflow(count - 1, strides[i], &more) ||
+            __builtin_add_overflow(span, more, &span))
+            goto odd;
+        packed = span; /* where strides are */
     }
-    if (span > INT64_MAX / SMELT__ROW_BYTES)
-        return 0;
     *bytes = span * element;
-    if (given)
+    if (span <= INT64_MAX / SMELT__ROW_BYTES)
         return 1;
-    packed = extents[row->shape[last]];
-    for (int i = last - 1; i >= 0; packed *= extents[row->shape[i--]])
-        tensor->strides[i] = packed;
-    return 1;
+odd:
+    if (!given)
+        memset(strides, 0, sizeof tensor->strides);
+    return 0;
 }
 
 /* ---- tensors that overlap -------------------------------------------------------------------- */
@@ -244,13 +243,24 @@ enum { MOST_OTHERS = 2 };
 
 /* Where a tensor lies, or other memory. */
 struct range {
-    uintptr_t begin, end;            /* equal: it is not there */
-    const struct argument *argument; /* NULL: no tensor */
-    const char *name;
+    uintptr_t begin, end;
+    const struct smelt__tensor_row *row; /* NULL: no tensor */
+    const char *name;                    /* of what is none */
 };
 
+/* All of a call. */
+struct tensors {
+    const struct smelt__tensor_table *table;
+    const int64_t *extents;
+    void *args;
+};
+
+static struct argument argument_of(const struct tensors *all, const struct smelt__tensor_row *row) {
+    return (struct argument){all->table, row, all->extents, smelt__tensor_of(row, all->args)};
+}
+
 static const char *name_of(const struct range *range) {
-    return range->argument ? range->argument->row->name : range->name;
+    return range->row ? range->row->name : range->name;
 }
 
 static uint64_t greatest_divisor(uint64_t a, uint64_t b) {
@@ -278,15 +288,16 @@ static uint64_t row_bytes(const struct argument *argument) {
 
 /* Whether two tensors whose ranges overlap still share no byte, for example as column ranges of one
  * buffer: all rows of both then repeat with one period, and stand in different places of it. */
-static int interleave(const struct range *a, const struct range *b) {
-    if (!a->argument || !b->argument)
-        return 0;
-    const uint64_t period = add_steps(add_steps(0, a->argument), b->argument);
-    if (period == 0) /* one row each, and those overlap */
+static int interleave(const struct tensors *all, const struct range *a, const struct range *b) {
+    if (!a->row || !b->row)
         return 0;
     const struct range *low = a->begin <= b->begin ? a : b, *high = low == a ? b : a;
+    const struct argument first = argument_of(all, low->row), second = argument_of(all, high->row);
+    const uint64_t period = add_steps(add_steps(0, &first), &second);
+    if (period == 0) /* one row each, and those overlap */
+        return 0;
     const uint64_t gap = (high->begin - low->begin) % period; /* from a row of low to one of high */
-    return gap >= row_bytes(low->argument) && period - gap >= row_bytes(high->argument);
+    return gap >= row_bytes(&first) && period - gap >= row_bytes(&second);
 }
 
 static smelt_status refuse_overlap(const struct range *written, const struct range *other) {
@@ -299,16 +310,17 @@ static smelt_status refuse_overlap(const struct range *written, const struct ran
 }
 
 /* What is written beside all the rest. */
-static smelt_status check_overlaps(const struct range *written, int writes,
-                                   const struct range *read, int reads) {
+static smelt_status check_overlaps(const struct tensors *all, const struct range *written,
+                                   int writes, const struct range *read, int reads) {
     for (int i = 0; i < writes; i++) {
         const struct range one = written[i];
         for (int k = i + 1; k < writes; k++)
             if (one.begin < written[k].end && written[k].begin < one.end &&
-                !interleave(&one, &written[k]))
+                !interleave(all, &one, &written[k]))
                 return refuse_overlap(&one, &written[k]);
         for (int k = 0; k < reads; k++)
-            if (one.begin < read[k].end && read[k].begin < one.end && !interleave(&one, &read[k]))
+            if (one.begin < read[k].end && read[k].begin < one.end &&
+                !interleave(all, &one, &read[k]))
                 return refuse_overlap(&one, &read[k]);
     }
     return SMELT_OK;
@@ -317,7 +329,7 @@ static smelt_status check_overlaps(const struct range *written, int writes,
 smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsigned pass,
                                   const int64_t *extents, void *args,
                                   const struct smelt__memory *others, int count) {
-    struct argument arguments[SMELT__MOST_TENSORS];
+    const struct tensors all = {table, extents, args};
     struct range written[SMELT__MOST_TENSORS + MOST_OTHERS],
         read[SMELT__MOST_TENSORS + MOST_OTHERS];
     int writes = 0, reads = 0;
@@ -328,11 +340,10 @@ smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsig
         smelt_tensor *const tensor = smelt__tensor_of(row, args);
         if (!tensor->data && row->optional)
             continue;
-        struct argument *argument = &arguments[writes + reads];
         int64_t bytes;
-        *argument = (struct argument){table, row, extents, tensor};
         if (!is_plain(row, extents, tensor, &bytes)) {
-            smelt_status status = check_tensor(argument, &bytes);
+            const struct argument argument = argument_of(&all, row);
+            smelt_status status = check_tensor(&argument, &bytes);
             if (status != SMELT_OK)
                 return status;
             if (bytes == 0)
@@ -340,7 +351,7 @@ smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsig
         }
         const uintptr_t begin = (uintptr_t)tensor->data;
         struct range *range = row->role == SMELT__INPUT ? &read[reads++] : &written[writes++];
-        *range = (struct range){begin, begin + (uintptr_t)bytes, argument, NULL};
+        *range = (struct range){begin, begin + (uintptr_t)bytes, row, NULL};
     }
     for (int i = 0; i < count; i++) {
         const uintptr_t begin = (uintptr_t)others[i].data;
@@ -350,5 +361,5 @@ smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsig
         *range = (struct range){begin, begin + others[i].bytes, NULL, others[i].name};
         *(others[i].written ? &writes : &reads) += 1;
     }
-    return check_overlaps(written, writes, read, reads);
+    return check_overlaps(&all, written, writes, read, reads);
 }

@@ -427,17 +427,16 @@ static smelt_status fill_main(const struct call *call, struct indexer_bwd_main_p
 }
 
 /* As smelt__key_grads_call has it. */
-static smelt_status launch_groups(const void *user, const struct smelt__key_grads_chunk *chunk) {
-    const struct main_launch *main = user;
+static smelt_status launch_groups(void *user, const struct smelt__key_grads_chunk *chunk) {
+    struct main_launch *const main = user;
     const struct call *call = main->call;
     const struct smelt__kernel *kernel = kernel_of(call->indexer, SMELT__INDEXER_BWD_MAIN);
     const int left = call->args->free_multiprocessors;
-    struct indexer_bwd_main_params params = main->params;
-    params.first_group = (int)chunk->first;
-    params.groups = (int)chunk->groups;
+    main->params.first_group = (int)chunk->first;
+    main->params.groups = (int)chunk->groups;
     return launch(call, SMELT__INDEXER_BWD_MAIN,
                   smelt__blocks_for(kernel, chunk->groups, smelt__blocks_beside(kernel, left)),
-                  &params);
+                  &main->params);
 }
 
 static struct smelt__key_grads_call dk_of(const struct call *call) {

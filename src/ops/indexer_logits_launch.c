@@ -75,7 +75,7 @@ static smelt_status make_map(const struct smelt__indexer_scorer *scorer, const c
         .element = element == 1 ? SMELT__MAP_UINT8 : SMELT__MAP_BF16,
         .swizzle = box_bytes == MAP_ROW_BYTES ? SMELT__MAP_SWIZZLE_128 : SMELT__MAP_SWIZZLE_64,
         .dimensions = count + 1,
-        .extents = {(uint64_t)scorer->dim},
+        .extents = {(unsigned)scorer->dim},
         .box = {(uint32_t)(box_bytes / element)},
     };
     for (int i = 0; i < count; i++) {

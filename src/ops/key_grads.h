@@ -64,8 +64,8 @@ struct smelt__key_grads_call {
     const struct smelt__kernel *finish;
     void *workspace;
     int united; /* 1: lists are of several queries each, and may name a key twice */
-    smelt_status (*launch_groups)(const void *user, const struct smelt__key_grads_chunk *chunk);
-    const void *user;
+    smelt_status (*launch_groups)(void *user, const struct smelt__key_grads_chunk *chunk);
+    void *user;
     struct CUstream_st *stream;
 };
 

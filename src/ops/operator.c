@@ -290,7 +290,8 @@ int64_t smelt__blocks_beside(const struct smelt__kernel *kernel, int free_multip
 }
 
 uint32_t smelt__blocks_for(const struct smelt__kernel *kernel, int64_t items, int64_t most) {
-    const int64_t least = kernel->cluster ? kernel->cluster : 1;
-    const int64_t blocks = (items * kernel->blocks_per_item + least - 1) / least * least;
+    int64_t blocks = items * kernel->blocks_per_item;
+    if (kernel->cluster)
+        blocks = (blocks + kernel->cluster - 1) / kernel->cluster * kernel->cluster;
     return (uint32_t)(blocks < most ? blocks : most);
 }

@@ -287,18 +287,17 @@ struct main_launch {
 };
 
 /* As smelt__key_grads_call has it. */
-static smelt_status launch_groups(const void *user, const struct smelt__key_grads_chunk *chunk) {
-    const struct main_launch *main = user;
+static smelt_status launch_groups(void *user, const struct smelt__key_grads_chunk *chunk) {
+    struct main_launch *const main = user;
     const struct backward_call *call = main->call;
     const struct smelt__kernel *kernel = kernel_of(call, SMELT__BACKWARD_MAIN);
     const int left = call->args->free_multiprocessors + chunk->beside;
-    struct sparse_attn_bwd_params params = main->params;
-    params.first_group = (int)chunk->first;
-    params.groups = (int)chunk->groups;
-    params.partials = chunk->partials;
+    main->params.first_group = (int)chunk->first;
+    main->params.groups = (int)chunk->groups;
+    main->params.partials = chunk->partials;
     return launch(call, SMELT__BACKWARD_MAIN,
                   smelt__blocks_for(kernel, chunk->groups, smelt__blocks_beside(kernel, left)),
-                  &params);
+                  &main->params);
 }
 
 static struct smelt__key_grads_call dkv_of(const struct backward_call *call) {

@@ -8,21 +8,15 @@ enum { NO_INTERLEAVE = 0, PROMOTE_256 = 3, FILL_ZEROS = 0 };
 smelt_status smelt__tensor_map_make(const smelt_context *context,
                                     const struct smelt__tensor_box *box, struct tensor_map *map) {
     static const unsigned every_element[SMELT__MAP_DIMENSIONS] = {1, 1, 1, 1, 1};
-    unsigned long long extents[SMELT__MAP_DIMENSIONS], strides[SMELT__MAP_DIMENSIONS];
     const struct smelt__driver *driver = context->driver;
     int pushed = 0;
     smelt_status status = box->entered ? SMELT_OK : smelt__context_enter(context, &pushed);
     if (status != SMELT_OK)
         return status;
-    for (int i = 0; i < box->dimensions && i < SMELT__MAP_DIMENSIONS; i++) {
-        extents[i] = box->extents[i];
-        if (i > 0)
-            strides[i - 1] = box->strides[i];
-    }
     CUresult result = driver->cuTensorMapEncodeTiled(
         (CUtensorMap *)(void *)map, (int)box->element, (unsigned)box->dimensions,
-        (void *)(uintptr_t)box->data, extents, strides, box->box, every_element, NO_INTERLEAVE,
-        (int)box->swizzle, PROMOTE_256, FILL_ZEROS);
+        (void *)(uintptr_t)box->data, box->extents, box->strides + 1, box->box, every_element,
+        NO_INTERLEAVE, (int)box->swizzle, PROMOTE_256, FILL_ZEROS);
     if (result != CUDA_SUCCESS)
         status = smelt__driver_fail(driver, "cuTensorMapEncodeTiled", result);
     smelt__context_leave(context, pushed);
