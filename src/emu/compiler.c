@@ -214,9 +214,9 @@ static void remove_folder(const char *folder) {
 }
 
 /* Where compiled kernels are kept, or NULL: not those of a developer who adds options, or wants to
- * see what is made. */
-static const char *objects_folder(void) {
-    const char *folder = secure_getenv("SMELT_EMU_OBJECTS");
+ * see what is made. Edited texts have a folder of their own. */
+static const char *objects_folder(int edited) {
+    const char *folder = secure_getenv(edited ? "SMELT_EMU_EDITED_OBJECTS" : "SMELT_EMU_OBJECTS");
     const char *options_added = secure_getenv("SMELT_EMU_CFLAGS");
     const char *kept = secure_getenv("SMELT_EMU_KEEP");
     if ((options_added && *options_added) || (kept && *kept))
@@ -262,7 +262,7 @@ int emu_compile(const char *text, int edited, unsigned char **object, size_t *by
                 size_t log_size) {
     const char *kept = secure_getenv("SMELT_EMU_KEEP"); /* a folder: what is made stays there */
     const char *base = kept && *kept ? kept : getenv("TMPDIR");
-    const char *objects = edited ? NULL : objects_folder();
+    const char *objects = objects_folder(edited);
     char folder[256], output[512];
     const char *compilers[4];
     struct emu_object_key key;

@@ -3,8 +3,9 @@
  * on a machine with a GPU, by `meson test` on the emulator with smaller problems and several
  * schedules.
  *
- *     gpu_bwd_lists [CASES [ARCH]]    random cases beside the listed ones; SMELT_TEST_SEED repeats
- * a run. ARCH: on the emulator, that one alone
+ *     gpu_bwd_lists [CASES [ARCH [NAME]]]    random cases beside the listed ones;
+ * SMELT_TEST_SEED repeats a run. ARCH: on the emulator, that one alone; NAME: cases whose names
+ * have this text
  */
 #include <limits.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ enum {
     SCHEDULES = 3,
     DEFAULT_CASES = 10,
     POISON = 0xA5,
-    MOST_FAILURES = 2, /* after which no further case is run */
+    MOST_FAILURES = 1, /* after which no further case is run */
     FAR = 1 << 30,     /* elements from a row to the next: the third lies past 2^31 */
     ZERO_FLOATS = 4,   /* of a vector of the zeros; behind the last is one that stays as it is */
     ZERO_BYTES = ZERO_FLOATS * sizeof(float),
@@ -426,7 +427,7 @@ static int judge(struct test *test, const struct problem *problem) {
 /* ---- cases ----------------------------------------------------------------------------------- */
 
 static void check(struct test *test, const struct shape *shape, int far) {
-    if (test->counts.failures == MOST_FAILURES)
+    if (test->counts.failures == MOST_FAILURES || !strstr(shape->name, test->counts.only))
         return;
     struct problem problem;
     const uint64_t seed = test->random.state;

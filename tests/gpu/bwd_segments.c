@@ -3,8 +3,9 @@
  * entries number for number, sums bit for bit. Run by hand on a machine with a GPU, by `meson test`
  * on the emulator with smaller problems and several schedules.
  *
- *     gpu_bwd_segments [CASES [ARCH]]    random cases beside the listed ones; SMELT_TEST_SEED
- * repeats a run. ARCH: on the emulator, that one alone
+ *     gpu_bwd_segments [CASES [ARCH [NAME]]]    random cases beside the listed ones;
+ * SMELT_TEST_SEED repeats a run. ARCH: on the emulator, that one alone; NAME: cases whose names
+ * have this text
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ enum {
     DEFAULT_CASES = 10,
     POISON = 0xFF, /* of floats a NaN */
     WIDTHS = 2,
-    MOST_FAILURES = 2, /* after which no further case is run */
+    MOST_FAILURES = 1, /* after which no further case is run */
     FAR = 1 << 26,     /* groups, of whose lists there is no memory ahead of the first one */
     FAR_ROWS = 1 << 29 /* partial rows of which there is none, ahead of the first one */
 };
@@ -465,7 +466,7 @@ static void equal_rows(struct problem *problem) {
 }
 
 static void check(struct test *test, const struct shape *shape) {
-    if (test->counts.failures == MOST_FAILURES)
+    if (test->counts.failures == MOST_FAILURES || !strstr(shape->name, test->counts.only))
         return;
     struct problem problem;
     const uint64_t seed = test->random.state;

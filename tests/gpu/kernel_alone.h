@@ -61,21 +61,23 @@ static inline int get_kernel(smelt_context *context, const char *spec,
 }
 
 /*
- * What such a program's main comes to: PROGRAM [RANDOM_CASES [ARCH]]. `run` gets `user`, whether
- * the listed cases are to be run, too, and how many random ones; it returns 0 when there is no
- * kernel. On the emulator the listed ones are run for the first architecture alone. Returns the
+ * What such a program's main comes to: PROGRAM [RANDOM_CASES [ARCH [NAME]]]. `run` gets `user`,
+ * whether the listed cases are to be run, too, and how many random ones; it returns 0 when there is
+ * no kernel. On the emulator the listed ones are run for the first architecture alone. Returns the
  * exit status.
  */
 struct alone_counts {
     int cases, failures;
+    const char *only; /* cases whose names have this text; "": all */
 };
 
 static inline int run_alone(int argc, char **argv, int default_cases,
                             int (*run)(void *user, int listed, int random_cases), void *user,
-                            const struct alone_counts *counts) {
+                            struct alone_counts *counts) {
     static const char *const archs[] = {"sm_90a", "sm_80"};
     const int random_cases = argc > 1 ? atoi(argv[1]) : default_cases;
     int good = 1;
+    counts->only = argc > 3 ? argv[3] : "";
     if (!smelt__emulator())
         good = run(user, 1, random_cases);
     for (size_t i = 0; i < sizeof archs / sizeof *archs && smelt__emulator(); i++) {

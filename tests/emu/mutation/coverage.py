@@ -154,7 +154,7 @@ class Run:
         path = pathlib.Path(folder, self.subject.configuration.name)
         text = insert(self.subject.text, self.items.marks)
         begin = time.monotonic()
-        caught, words = self.subject.run(text, folder, {"SMELT_COVERAGE_MARKS": str(path)}, 1)
+        caught, words, _ = self.subject.run(text, folder, {"SMELT_COVERAGE_MARKS": str(path)}, 1)
         self.ran, self.seconds = True, time.monotonic() - begin
         if caught or not path.exists():
             self.problem = f"{caught or 'no marks were written'}: {words}"

@@ -6,17 +6,18 @@ time, and each must be caught by the emulator or by the comparison with the refe
 
 A mutant is one change of the emitted text (operators.py), at a line that comes from templates/ or
 from the micro-kernels; templates/ptx is not changed, since the emulator has its own version of it.
-It is compiled and run in each configuration that has the line (configurations.py), in order, until
-one catches it. What no test can catch is listed with its proof in proofs/; a listed mutant that is
-caught, or that is no longer there, is an error, and so is a survivor that is not listed. A line that
-an engine directive repeats is one site for each time it is emitted.
+It is compiled and run in each configuration that has the line (configurations.py) until one catches
+it, in their order until it is known which of them catch most for the time that they take. What no
+test can catch is listed with its proof in proofs/; a listed mutant that is caught, or that is no
+longer there, is an error, and so is a survivor that is not listed. A line that an engine directive
+repeats is one site for each time it is emitted.
 
 Which are run: all (of hours), or with --full of each family as many as its file says, else at most
-FULL, or with --sample N so many in all. That sample's size does not grow with the families: each
-has an equal share. It is drawn by the names and the seed alone, so that it is the same each time
-and an edit changes its part alone; listed mutants are left out of it, for each takes every
-configuration, and the full run tries them. So are families that say why they are not settled yet
-(UNSETTLED).
+FULL, those that are listed under one schedule alone; or with --sample N so many in all. That
+sample's size does not grow with the families: each has an equal share. It is drawn by the names and
+the seed alone, so that it is the same each time and an edit changes its part alone; listed mutants
+are left out of it, for each takes every configuration, and the full run tries them. So are families
+that say why they are not settled yet (UNSETTLED).
 
 Exit status: 0 every mutant is accounted for; 1 not; 2 wrong use, or the kernels fail unchanged.
 """
@@ -41,8 +42,12 @@ from configurations import STILLBORN
 from operators import find_mutants
 
 FULL = 100  # of a family, in a full run: what takes hours grows with families, so it is a sample, too
-SLOWER = 5  # processor time a mutant may take, as a multiple of what the unchanged kernel takes
+SLOWER = 3  # processor time a mutant may take, as a multiple of what the unchanged kernel takes
 LEAST_SECONDS = 3
+WALL = 20  # time until a mutant is ended, as a multiple of that: others run beside it
+COMPILATION = 0.5  # processor time besides what the unchanged kernel takes, about
+LONG = 3  # seconds that the unchanged kernel takes; of more, a mutant is run under one schedule first
+BETWEEN_WRITES = 10  # seconds: a run that is cut leaves what it had found until then
 
 
 class UnchangedFails(Exception):
@@ -57,6 +62,7 @@ class Subject:
         self.tools = tools
         self.text = configuration.emit(tools)
         self.limit = 60
+        self.cost = None  # processor time of the unchanged text, seconds; None: not known yet
         self.lock = threading.Lock()
         self.problem = None  # of the unchanged text, "" for none; None: not known yet
 
@@ -65,9 +71,10 @@ class Subject:
         return {mutant.name: mutant
                 for mutant in find_mutants(self.text, files=self.configuration.files)}
 
-    def run(self, text, folder, variables=(), schedules=None):
-        """How a text fares: (what caught it or "", in words). variables: more of the environment;
-        schedules: so many in place of the configuration's."""
+    def run(self, text, folder, variables=(), schedules=None, edited=None):
+        """How a text fares: (what caught it or "", in words, seconds of processor time). variables:
+        more of the environment; schedules: so many in place of the configuration's; edited: a folder
+        in which what is compiled of it stays for other configurations of the same kernel."""
         with tempfile.TemporaryDirectory(dir=folder) as own:
             source = pathlib.Path(own, "mutant.cu")
             source.write_text(text, encoding="utf-8")
@@ -76,44 +83,92 @@ class Subject:
             environment = dict(os.environ, SMELT_EMU_SOURCE=str(source), TMPDIR=own)
             # The operator's other kernels are compiled once.
             environment.setdefault("SMELT_EMU_OBJECTS", str(pathlib.Path(folder, "objects")))
+            if edited:
+                environment["SMELT_EMU_EDITED_OBJECTS"] = edited
             environment.update(self.configuration.environment(self.tools, schedules))
             environment.update(variables)
-            try:
-                done = subprocess.run(command, capture_output=True, env=environment, text=True,
-                                      errors="replace", timeout=20 * self.limit, check=False)
-            except subprocess.TimeoutExpired:
-                return "time", "the process did not end"
-            return self.configuration.judge(done)
+            done, seconds = run_timed(command, environment, own, WALL * self.limit)
+        return (*self.configuration.judge(done), seconds)
 
     def measure(self, folder):
         """Runs the unchanged text, the first time that the configuration is needed, and sets the
         limit."""
         with self.lock:
             if self.problem is None:
-                begin = time.monotonic()
-                caught, words = self.run(self.text, folder)
-                self.limit = int(max(LEAST_SECONDS, SLOWER * (time.monotonic() - begin))) + 1
+                caught, words, self.cost = self.run(self.text, folder)
+                self.limit = int(max(LEAST_SECONDS, SLOWER * self.cost)) + 1
                 self.problem = f"{self.configuration.name}: {caught}: {words}" if caught else ""
         if self.problem:
             raise UnchangedFails(self.problem)
 
 
-def fate(name, subjects, folder):
+def run_timed(command, environment, folder, wall):
+    """Runs a command, whose output goes into files of the folder, for so many seconds at most: (as
+    subprocess.run says it, processor time of it and of the compilers that it ran)."""
+    paths = [pathlib.Path(folder, name) for name in ("stdout", "stderr")]
+    with open(paths[0], "wb") as out, open(paths[1], "wb") as err:
+        process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
+        timer = threading.Timer(wall, process.kill)
+        timer.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        timer.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in paths]
+    return (subprocess.CompletedProcess(command, process.returncode, *texts),
+            usage.ru_utime + usage.ru_stime)
+
+
+class Order:
+    """Which configuration a mutant is run in next: the one most likely to catch it for the time that
+    it takes, as those before it of the same function and of the same family were caught."""
+
+    def __init__(self):
+        self.counts = collections.defaultdict(lambda: [0, 0])  # caught, run
+        self.lock = threading.Lock()
+
+    def note(self, name, subject, caught):
+        with self.lock:
+            for key in ((subject, name[:2]), (subject, None)):
+                self.counts[key][0] += bool(caught)
+                self.counts[key][1] += 1
+
+    def chance(self, name, subject):
+        caught, run = self.counts.get((subject, None), (0, 0))
+        family = (caught + 1) / (run + 2)
+        caught, run = self.counts.get((subject, name[:2]), (0, 0))
+        return (caught + 2 * family) / (run + 2)
+
+    def sort(self, name, subjects):
+        """The given order as long as nothing is known of a configuration."""
+        with self.lock:
+            return sorted(subjects, key=lambda s: 0 if s.cost is None else
+                          -self.chance(name, s) / (s.cost + COMPILATION))
+
+
+def fate(name, subjects, order, folder, schedules=None):
     """Runs one mutant until it is caught: (caught by, configuration, words, seconds). Caught by is
     "" when it survives all, STILLBORN when it compiles nowhere."""
-    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(dir=folder) as edited:
+        return find_fate(name, subjects, order, folder, schedules, edited)
+
+
+def find_fate(name, subjects, order, folder, schedules, edited):
     compiled = False
-    words = ""
-    for subject in subjects:
-        mutant = subject.mutants.get(name)
-        if not mutant:
-            continue
+    words, spent = "", 0.0
+    for subject in order.sort(name, [s for s in subjects if name in s.mutants]):
         subject.measure(folder)
-        caught, words = subject.run(mutant.apply(subject.text), folder)
+        text = subject.mutants[name].apply(subject.text)
+        for count in (1, None) if not schedules and subject.cost > LONG else (schedules,):
+            caught, words, seconds = subject.run(text, folder, schedules=count, edited=edited)
+            spent += seconds
+            if caught:
+                break
+        if caught != STILLBORN:
+            order.note(name, subject, caught)
         if caught and caught != STILLBORN:
-            return caught, subject.configuration.name, words, time.monotonic() - begin
+            return caught, subject.configuration.name, words, spent
         compiled = compiled or not caught
-    return "" if compiled else STILLBORN, "", words, time.monotonic() - begin
+    return "" if compiled else STILLBORN, "", words, spent
 
 
 def collect(subjects):
@@ -149,13 +204,17 @@ def draw_shares(homes, count, seed):
     return [name for name in homes if name in chosen]
 
 
-def run_all(names, subjects, jobs, show, seconds=None):
-    """fate() of each name, several at a time; what has not begun after `seconds` is left out."""
+def run_all(names, subjects, jobs, show, seconds=None, quick=()):
+    """fate() of each name, several at a time; what has not begun after `seconds` is left out.
+    quick: names of those that run under one schedule alone."""
     results = {}
+    order = Order()
     end = time.monotonic() + seconds if seconds else float("inf")
 
     def one(name):
-        return fate(name, subjects, folder) if time.monotonic() < end else None
+        if time.monotonic() >= end:
+            return None
+        return fate(name, subjects, order, folder, schedules=1 if name in quick else None)
 
     with tempfile.TemporaryDirectory(prefix="smelt-mutants-") as folder, \
             concurrent.futures.ThreadPoolExecutor(jobs) as pool:
@@ -220,7 +279,9 @@ def write_json(path, results, mutants, listed, arguments, seconds):
             "equivalent": listed[n].proof if n in listed else None,
         } for n, r in results.items()],
     }
-    pathlib.Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    part = pathlib.Path(f"{path}.part")
+    part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    part.replace(path)
 
 
 def report(results, mutants, listed, unmatched):
@@ -357,11 +418,15 @@ def main():
     print(f"{len(mutants)} mutants in {len(subjects)} configurations; {len(chosen)} run, "
           f"seed {arguments.seed}, {arguments.jobs} at a time", flush=True)
     begin = time.monotonic()
-    done = 0
+    done, written, shown = 0, begin, {}
 
     def show(name, result):
-        nonlocal done
+        nonlocal done, written
         done += 1
+        shown[name] = result
+        if arguments.json and time.monotonic() > written + BETWEEN_WRITES:
+            written = time.monotonic()
+            write_json(arguments.json, shown, mutants, listed, arguments, written - begin)
         if sys.stderr.isatty() or done % 100 == 0 or (not result[0] and name not in listed):
             print(f"[{done}/{len(chosen)}] {place(mutants[name])}: {name[3]}: "
                   f"{result[0] or 'not caught'}", file=sys.stderr, flush=True)
@@ -369,8 +434,8 @@ def main():
     try:
         # Listed ones take longest, so they begin first.
         results = merge(arguments.merge, set(chosen)) if arguments.merge else run_all(
-            sorted(chosen, key=lambda name: name not in listed), subjects, arguments.jobs, show,
-            arguments.seconds)
+            sorted(chosen, key=lambda name: (name in listed) == bool(arguments.seconds)), subjects, arguments.jobs, show,
+            arguments.seconds, quick=listed if arguments.full else ())
     except UnchangedFails as failure:
         print(f"the unchanged kernels fail:\n{failure}")
         return 2

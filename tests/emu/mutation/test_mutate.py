@@ -250,6 +250,65 @@ class Samples(unittest.TestCase):
         self.assertEqual(sorted(sum(parts, [])), sorted(names))
 
 
+class Stand:
+    """A configuration whose kernel is not run: what it catches is given."""
+
+    def __init__(self, name, cost, catches=(), text="x"):
+        self.configuration = argparse.Namespace(name=name)
+        self.cost, self.catches, self.runs = cost, catches, []
+        self.text = text
+        self.mutants = {n: argparse.Namespace(apply=lambda text, n=n: n)
+                        for n in (("f.cu", "f", str(i), "change") for i in range(9))}
+
+    def measure(self, folder):
+        pass
+
+    def run(self, text, folder, schedules=None, edited=None):
+        self.runs.append((text[2], schedules))
+        return ("race" if text[2] in self.catches else "", "words", self.cost)
+
+
+class Fates(unittest.TestCase):
+    def fate(self, number, subjects, order, schedules=None):
+        with tempfile.TemporaryDirectory() as folder:
+            return mutate.fate(("f.cu", "f", str(number), "change"), subjects, order, folder,
+                               schedules)
+
+    def test_the_first_that_catches_it_ends_it(self):
+        one, two = Stand("one", 1, "1"), Stand("two", 1, "12")
+        self.assertEqual(self.fate(1, [one, two], mutate.Order()), ("race", "one", "words", 1))
+        self.assertEqual(two.runs, [])
+        self.assertEqual(self.fate(3, [one, two], mutate.Order()), ("", "", "words", 2))
+
+    def test_what_caught_others_is_run_first(self):
+        one, two, order = Stand("one", 1), Stand("two", 1, "12345"), mutate.Order()
+        for number in range(1, 6):
+            self.assertEqual(self.fate(number, [one, two], order)[1], "two")
+        self.assertEqual([n for n, _ in one.runs], ["1"])
+
+    def test_what_takes_long_is_run_later(self):
+        one, two, order = Stand("one", 100, "12345"), Stand("two", 1, "2345"), mutate.Order()
+        for number in range(1, 6):
+            self.fate(number, [one, two], order)
+        self.assertEqual([n for n, _ in one.runs], ["1"])
+
+    def test_long_ones_are_run_under_one_schedule_first(self):
+        one = Stand("one", mutate.LONG + 1, "1")
+        self.fate(1, [one], mutate.Order())
+        self.fate(2, [one], mutate.Order())
+        self.fate(3, [one], mutate.Order(), schedules=1)
+        self.assertEqual(one.runs, [("1", 1), ("2", 1), ("2", None), ("3", 1)])
+
+    def test_processes_are_timed_and_ended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done, seconds = mutate.run_timed(["/bin/sh", "-c", "echo a; echo b >&2; exit 3"], {},
+                                             folder, 60)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (3, "a\n", "b\n"))
+            self.assertLess(seconds, 1)
+            done, _ = mutate.run_timed(["/bin/sleep", "60"], {}, folder, 0.1)
+            self.assertEqual(done.returncode, -9)
+
+
 class Families(unittest.TestCase):
     def test_a_file_is_a_family(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -3,8 +3,8 @@
 from configurations import Program
 
 
-def sums(name, dqk, arch="sm_90a"):
-    return Program(name, "gpu_bwd_segments", ("4", arch),
+def sums(name, dqk, cases="4", arch="sm_90a", only=""):
+    return Program(name, "gpu_bwd_segments", (cases, arch, only),
                    emitted_by=("smelt", "emit", "sparse_attn_bwd_sum:dqk=" + dqk, "--arch", arch),
                    report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"})
 
@@ -14,4 +14,8 @@ UNSETTLED = "changed after its survivors were settled"
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("sum-64", "sum-one-by-one")
 
-CONFIGURATIONS = (sums("sum-64", "64"), sums("sum-576", "576"), sums("sum-one-by-one", "64", "sm_80"))
+CONFIGURATIONS = (
+    sums("sum-64", "64"),
+    sums("sum-576", "576", "0", only="wide rows"),
+    sums("sum-one-by-one", "64", "0", "sm_80", "slot order"),
+)
