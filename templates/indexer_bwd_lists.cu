@@ -449,12 +449,10 @@ DEVICE void close_list(const struct indexer_bwd_lists_params *params, const stru
     }
 }
 
-/* A counted window's keys: where those of the parts behind them begin, of a list that takes several
- * windows; or of this one alone. */
-DEVICE void move_parts(struct list *list, bool alone) {
-    const int first = list->parts[BOTH_HALVES], both = list->parts[SECOND_HALF];
-    list->ends[BOTH_HALVES] = first + (alone ? 0 : list->ends[BOTH_HALVES]);
-    list->ends[SECOND_HALF] = both + (alone ? 0 : list->ends[SECOND_HALF]);
+/* A counted window's keys, added to where those of the parts behind them begin. */
+DEVICE void move_parts(struct list *list) {
+    list->ends[BOTH_HALVES] += list->parts[BOTH_HALVES];
+    list->ends[SECOND_HALF] += list->parts[SECOND_HALF];
 }
 
 DEVICE void make_list(const struct indexer_bwd_lists_params *params, int group) {
@@ -468,7 +466,7 @@ DEVICE void make_list(const struct indexer_bwd_lists_params *params, int group) 
             const bool again = mark(params, &window, group);
             count(params, &window, &list);
             if (alone || pass == COUNT_AHEAD) {
-                move_parts(&list, alone);
+                move_parts(&list);
             }
             if (pass == STORE) {
                 store_window(params, &window, &list, again);
@@ -482,9 +480,10 @@ DEVICE void make_list(const struct indexer_bwd_lists_params *params, int group) 
 /* The block's share of what is filled with zeros. */
 DEVICE void fill_zeros(const struct indexer_bwd_lists_params *params) {
     const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f};
-    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < params->zero_vectors;
-         i += gridDim.x * (i64)THREADS) {
-        ((float4 *)params->zeros)[i] = zeros;
+    float4 *const end = (float4 *)params->zeros + params->zero_vectors;
+    for (float4 *at = (float4 *)params->zeros + blockIdx.x * THREADS + threadIdx.x; at < end;
+         at += gridDim.x * THREADS) {
+        *at = zeros;
     }
 }
 

@@ -220,7 +220,8 @@ DEVICE u32 shared_address(u32 offset) {
  * A block takes a group at a time, a thread a key; any grid is right. A table of at most BINS rows
  * is added up in shared memory first, since additions to global memory take four times as long.
  *
- * Shared memory: BINS [BINS] u32, and what unit.cuh has. Barriers: bins are empty; they are full.
+ * Shared memory: BINS [BINS] u32, and what unit.cuh has. Barriers: find_scale's, behind which bins
+ * are empty, too; bins are full.
  */
 
 /* What a group adds to a key's row, in units: its entry number `entry` of the list. */
@@ -262,7 +263,6 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
         bins()[i] = 0;
     }
     const float scale = __uint_as_float((u32)find_scale(&params) << MANTISSA_BITS);
-    __syncthreads();
     visit_groups(&params, scale, binned);
     __syncthreads();
     for (int i = (int)threadIdx.x; i < params.rows && binned; i += THREADS) {

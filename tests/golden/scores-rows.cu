@@ -1186,9 +1186,8 @@ DEVICE void ask_blocks(const struct sparse_scores_fwd_params *params, struct sca
  * buffer are complete. */
 DEVICE void end_query(struct ring_place *buffer, int blocks) {
     const u32 barrier = barrier_at(QUERY_FREE + buffer->index);
-    mbarrier_wait(barrier, buffer->parity ^ 1);
-    __syncwarp((u32)ALL_LANES); /* none still looks at the phase that this may end */
-    if (threadIdx.x % 32 == 0) {
+    if (threadIdx.x % 32 == 0) { /* alone: none else looks at a phase that this may end */
+        mbarrier_wait(barrier, buffer->parity ^ 1);
         mbarrier_arrive_count(barrier, QUERY_ARRIVALS - blocks * 4 * WARP_ARRIVALS);
     }
     ring_advance(buffer, QUERY_BUFFERS);
