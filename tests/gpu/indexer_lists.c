@@ -355,39 +355,25 @@ static int run_kernel(struct test *test, const struct problem *problem, uint32_t
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
-/* Words of four bytes. */
-static int same(struct test *test, const char *what, const void *device, const void *wanted,
-                size_t count) {
-    int *got = take(count * sizeof *got);
-    const int *const should = wanted;
-    int good =
-        works(smelt_device_download(test->context, got, device, count * sizeof *got), "download");
-    for (size_t i = 0; i < count && good; i++) {
-        if (got[i] != should[i]) {
-            printf("    %s[%zu] is %d, not %d\n", what, i, got[i], should[i]);
-            good = 0;
-        }
-    }
-    free(got);
-    return good;
-}
-
 static int same_lists(struct test *test, const struct problem *problem, const char *what,
                       const void *device, const void *wanted, size_t lists) {
     const size_t count = (size_t)problem->host.key_stride;
     int good = 1;
     for (size_t i = 0; i < lists && good; i++)
-        good = same(test, what, (const int *)device + i * (size_t)problem->device.key_stride,
-                    (const int *)wanted + i * count, count);
+        good = same_words(test->context, what,
+                          (const int *)device + i * (size_t)problem->device.key_stride,
+                          (const int *)wanted + i * count, count);
     return good;
 }
 
 static int judge(struct test *test, const struct problem *problem) {
     const struct indexer_bwd_lists_params *device = &problem->device, *host = &problem->host;
     const size_t groups = (size_t)host->groups;
-    return same(test, "members", device->members, host->members, member_count(host)) &&
-           same(test, "counts", device->counts, host->counts, groups) &&
-           (!host->runs || same(test, "runs", device->runs, host->runs, 2 * groups)) &&
+    return same_words(test->context, "members", device->members, host->members,
+                      member_count(host)) &&
+           same_words(test->context, "counts", device->counts, host->counts, groups) &&
+           (!host->runs ||
+            same_words(test->context, "runs", device->runs, host->runs, 2 * groups)) &&
            same_lists(test, problem, "keys", device->keys, host->keys, groups) &&
            same_lists(test, problem, "grads", device->grads, host->grads, member_count(host));
 }

@@ -47,6 +47,22 @@ static inline int upload(smelt_context *context, const char *name, const void *h
     return 1;
 }
 
+/* Whether `count` words of four bytes on the device are as wanted; prints the first that is not. */
+static inline int same_words(smelt_context *context, const char *what, const void *device,
+                             const void *wanted, size_t count) {
+    int *got = take(count * sizeof *got);
+    const int *const should = wanted;
+    int good = works(smelt_device_download(context, got, device, count * sizeof *got), "download");
+    for (size_t i = 0; i < count && good; i++) {
+        if (got[i] != should[i]) {
+            printf("    %s[%zu] is %d, not %d\n", what, i, got[i], should[i]);
+            good = 0;
+        }
+    }
+    free(got);
+    return good;
+}
+
 /* How many schedules a case runs under: the emulator's coverage asks for fewer than usual. */
 static inline int schedules_to_run(int emulated, int otherwise) {
     const char *asked = getenv("SMELT_TEST_SCHEDULES");
