@@ -14,30 +14,32 @@ static void *copy_args(const struct workload *workload) {
     return args;
 }
 
-static void expect(const struct workload *workload, const void *args, const char *part,
-                   long long value, char *message, size_t size) {
+static void expect(const struct suite *suite, const struct workload *workload, const void *args,
+                   const char *part, long long value, char *message, size_t size) {
     const smelt_status status = workload->pass->launch(workload->object, args, NULL);
+    if (suite->verbose)
+        printf("    %s: %s\n", smelt_status_name(status), smelt_last_error());
     if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), part))
         snprintf(message, size, "%s, %lld: status %d, '%s'", part, value, (int)status,
                  smelt_last_error());
 }
 
-static void refuse(const struct workload *workload, const struct refused_change *change,
-                   char *message, size_t size) {
+static void refuse(const struct suite *suite, const struct workload *workload,
+                   const struct refused_change *change, char *message, size_t size) {
     char *const args = copy_args(workload);
     if (args) {
         memcpy(args + change->offset, &change->value, change->bytes);
-        expect(workload, args, change->part, (long long)change->value, message, size);
+        expect(suite, workload, args, change->part, (long long)change->value, message, size);
     }
     free(args);
 }
 
-static void refuse_overlap(const struct workload *workload, size_t output, size_t input,
-                           char *message, size_t size) {
+static void refuse_overlap(const struct suite *suite, const struct workload *workload,
+                           size_t output, size_t input, char *message, size_t size) {
     char *const args = copy_args(workload);
     if (args) {
         memcpy(args + output, args + input, sizeof(void *));
-        expect(workload, args, "overlaps", (long long)input, message, size);
+        expect(suite, workload, args, "overlaps", (long long)input, message, size);
     }
     free(args);
 }
@@ -54,9 +56,10 @@ void run_refusals(struct suite *suite, const struct refusals *refusals) {
         return;
     }
     for (int i = 0; i < refusals->count && !message[0]; i++)
-        refuse(&workload, &refusals->changes[i], message, sizeof message);
+        refuse(suite, &workload, &refusals->changes[i], message, sizeof message);
     for (int i = 0; i < refusals->input_count && !message[0]; i++)
-        refuse_overlap(&workload, refusals->output, refusals->inputs[i], message, sizeof message);
+        refuse_overlap(suite, &workload, refusals->output, refusals->inputs[i], message,
+                       sizeof message);
     workload_close(&workload);
     suite_report(suite, refusals->name, message);
 }

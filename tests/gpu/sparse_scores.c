@@ -214,6 +214,77 @@ static void run_invariance(struct suite *suite) {
                       "sparse_scores:heads=72,dqk=128,dv=64,topk=200,variant=mma");
 }
 
+/* ---- ranks that share the heads add their targets up ----------------------------------------- */
+
+/* Adds to `sums` the target of `count` heads from `first` on, as the rank that has these would make
+ * it: an operator of so many heads, on its part of the tensors. */
+static int add_rank(struct suite *suite, struct workload *all, int first, int count, float *sums,
+                    char *message, size_t size) {
+    struct smelt__placed *const placed = &all->placed;
+    const struct smelt__problem_options *options = &all->problem.options;
+    smelt_sparse_scores_spec spec = *(const smelt_sparse_scores_spec *)all->spec.spec;
+    smelt_sparse_scores_args args = *(const smelt_sparse_scores_args *)placed->args;
+    smelt_sparse_scores *rank = NULL;
+    args.q.data = (const uint16_t *)args.q.data + first * spec.dqk;
+    args.q.strides[2] = spec.dqk;
+    args.q.strides[1] = (int64_t)spec.heads * spec.dqk;
+    args.q.strides[0] = options->tokens * args.q.strides[1];
+    args.lse.data = (const float *)args.lse.data + first;
+    args.lse.strides[2] = 1;
+    args.lse.strides[1] = spec.heads;
+    args.lse.strides[0] = options->tokens * spec.heads;
+    args.sink.data = (const float *)args.sink.data + first;
+    spec.heads = count;
+    const int good =
+        suite_ok(smelt_sparse_scores_create(&rank, suite->context, &spec), "create", message,
+                 size) == 0 &&
+        suite_ok(smelt__placed_poison(placed), "poison", message, size) == 0 &&
+        suite_ok(smelt_sparse_scores_forward(rank, &args, NULL), "a rank", message, size) == 0 &&
+        suite_ok(smelt_stream_synchronize(suite->context, NULL), "waiting", message, size) == 0 &&
+        suite_ok(smelt__placed_download(placed), "download", message, size) == 0;
+    const float *const target =
+        good ? smelt__placed_row(placed, SMELT__SPARSE_SCORES_TARGET, 0, 0, 0) : NULL;
+    for (int64_t i = 0; target && i < options->tokens * options->width; i++)
+        sums[i] += target[i];
+    smelt_sparse_scores_destroy(&rank);
+    return good;
+}
+
+/* With the ranks' sum in the place of the target, what one rank with all heads gives. */
+static void run_ranks(struct suite *suite) {
+    enum { FIRST = 5, SECOND = 7 };
+    static const char name[] = "ranks: sparse_scores, 5 and 7 heads of 12";
+    const struct smelt__problem_options options = {.seed = suite->seed,
+                                                   .batches = 1,
+                                                   .tokens = suite->emulated ? 4 : 100,
+                                                   .rows = 500,
+                                                   .lists = SMELT__LISTS_ADVERSARIAL};
+    struct workload workload;
+    char message[1024] = "";
+    if (!suite_wants(suite, name))
+        return;
+    if (workload_open(&workload, suite, "sparse_scores:heads=12,dqk=128,dv=64,topk=200,sink=1",
+                      &options, message, sizeof message) != 0) {
+        suite_report(suite, name, message);
+        return;
+    }
+    const int64_t count = workload.problem.options.tokens * workload.problem.options.width;
+    float *const sums = calloc((size_t)count, sizeof *sums);
+    if (!sums)
+        snprintf(message, sizeof message, "out of memory");
+    else if (add_rank(suite, &workload, 0, FIRST, sums, message, sizeof message) &&
+             add_rank(suite, &workload, FIRST, SECOND, sums, message, sizeof message)) {
+        /* Judged as if it had been one call's. */
+        float *const target = (float *)(uintptr_t)smelt__placed_row(
+            &workload.placed, SMELT__SPARSE_SCORES_TARGET, 0, 0, 0);
+        memcpy(target, sums, (size_t)count * sizeof *sums);
+        workload_judge(&workload, message, sizeof message);
+    }
+    free(sums);
+    workload_close(&workload);
+    suite_report(suite, name, message);
+}
+
 /* ---- what a launch must refuse, naming the argument ------------------------------------------ */
 
 #define ARGS smelt_sparse_scores_args
@@ -284,7 +355,11 @@ static void run_scores_arguments(struct suite *suite) {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct suite_group groups[] = {
-    {"invariance", run_invariance}, {"arguments", run_scores_arguments}, {NULL, NULL}};
+    {"invariance", run_invariance},
+    {"ranks", run_ranks},
+    {"arguments", run_scores_arguments},
+    {NULL, NULL},
+};
 
 const struct suite_operator suite_operator_sparse_scores = {.matrix = matrix_case,
                                                             .large = large,
