@@ -4,8 +4,6 @@ from configurations import Check, Program
 
 FILES = ("templates/indexer_bwd_lists",)
 
-UNSETTLED = "tried but for what moves and closes a list; zeros past 2^31 vectors are in no case"
-
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("indexer-lists",)
 
