@@ -3,7 +3,7 @@ heads past the last, items of all lengths."""
 
 import re
 
-from configurations import Check
+from configurations import Check, Program
 
 FILES = ("templates/indexer_bwd_main.mma.cu", "templates/common/fragments.cuh",
          "templates/common/key_units.cuh", "templates/common/grain.cuh")
@@ -46,4 +46,8 @@ CONFIGURATIONS = (
           schedules=1),
     # Every tensor's every dimension reaches past 2^32 elements.
     check("indexer-bwd-mma-far", "heads=17,dim=64,topk=70", "--far --queries 5 --lists random", schedules=1),
+    # Lists and sums that reach past 2^31 elements.
+    Program("indexer-bwd-mma-lists-far", "gpu_indexer_far", ("indexer_bwd_main:heads=16,dim=64,variant=mma",),
+            emitted_by=("smelt", "emit", "indexer_bwd_main:heads=16,dim=64,variant=mma", "--arch", "sm_90a"),
+            report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}),
 )

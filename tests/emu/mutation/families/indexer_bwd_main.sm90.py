@@ -3,7 +3,7 @@ sections, that end within a block, of no key, groups that are not full, heads pa
 
 import re
 
-from configurations import Check
+from configurations import Check, Program
 
 FILES = ("templates/indexer_bwd_main.sm90.cu",)
 
@@ -46,4 +46,8 @@ CONFIGURATIONS = (
     check("indexer-bwd-far", "heads=64,dim=64,topk=70", "--far --queries 5 --lists random", schedules=1),
     check("indexer-bwd-racecheck", "heads=64,dim=64,topk=100", "--queries 4 --rows 150 --lists random",
           knobs="racecheck=1", schedules=1),
+    # Lists and sums that reach past 2^31 elements.
+    Program("indexer-bwd-lists-far", "gpu_indexer_far", ("indexer_bwd_main:heads=64,dim=64,variant=sm90",),
+            emitted_by=("smelt", "emit", "indexer_bwd_main:heads=64,dim=64,variant=sm90", "--arch", "sm_90a"),
+            report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}),
 )
