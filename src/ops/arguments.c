@@ -180,6 +180,21 @@ static smelt_status check_output(const struct argument *argument) {
     return SMELT_OK;
 }
 
+/* A stride past the tensor's dimensions would do nothing: whoever gives one means another shape. */
+static smelt_status check_strides_past(const struct argument *argument) {
+    const struct smelt__tensor_row *row = argument->row;
+    for (int i = row->dimensions - 1; i < SMELT_TENSOR_STRIDES; i++)
+        if (argument->tensor->strides[i] != 0)
+            return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                               "%s.strides[%d] = %" PRId64 " is not legal: a tensor of %d "
+                               "dimension%s has %d stride%s, since the last one is contiguous; "
+                               "entries past them must be 0",
+                               row->name, i, argument->tensor->strides[i], row->dimensions,
+                               row->dimensions == 1 ? "" : "s", row->dimensions - 1,
+                               row->dimensions == 2 ? "" : "s");
+    return SMELT_OK;
+}
+
 /* Checks one tensor and packs its strides. *bytes: from its first on, 0 for one that is not there.
  */
 static smelt_status check_tensor(const struct argument *argument, int64_t *bytes) {
@@ -187,6 +202,7 @@ static smelt_status check_tensor(const struct argument *argument, int64_t *bytes
     smelt_status status = check_pointer(argument);
     if (status != SMELT_OK || !argument->tensor->data)
         return status;
+    status = check_strides_past(argument);
     smelt__tensor_pack(argument->row, argument->extents, argument->tensor);
     for (int i = 0; i < argument->row->dimensions - 1 && status == SMELT_OK; i++)
         if (extent(argument, i) > 1)
@@ -228,9 +244,13 @@ static int is_plain(const struct smelt__tensor_row *row, const int64_t *extents,
             goto odd;
         packed = span; /* where strides are */
     }
-    *bytes = span * element;
-    if (span <= INT64_MAX / SMELT__ROW_BYTES)
+    for (int i = last; given && i < SMELT_TENSOR_STRIDES; i++)
+        if (strides[i] != 0)
+            return 0;
+    if (span <= INT64_MAX / SMELT__ROW_BYTES) {
+        *bytes = span * element;
         return 1;
+    }
 odd:
     if (!given)
         memset(strides, 0, sizeof tensor->strides);

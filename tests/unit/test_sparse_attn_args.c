@@ -224,7 +224,11 @@ static void sink(void **state) {
     expect_refusal(&shape_sink, &args, "sink is NULL; it must point to device memory");
     args.sink.data = address(5, 2);
     expect_refusal(&shape_sink, &args, "sink = 0x500000000002 is not aligned");
+    args.sink.strides[0] = 2;
     args.sink.data = address(5, 4);
+    expect_refusal(&shape_sink, &args,
+                   "sink.strides[0] = 2 is not legal: a tensor of 1 dimension has 0 strides");
+    args.sink.strides[0] = 0;
     expect_legal(&shape_sink, &args, &params);
     assert_ptr_equal(params.sink, args.sink.data);
 }
@@ -266,6 +270,9 @@ static void strides(void **state) {
          "lse.strides[0] (batch) = 9223372036854775807 reaches beyond"},
         {SET(kv.strides[1], 2147483648),
          "kv.strides[1] (row) = 2147483648 exceeds 2147483647 elements"},
+        {SET(q.strides[3], 1), "q.strides[3] = 1 is not legal: a tensor of 4 dimensions has 3"},
+        {SET(kv.strides[2], 1), "kv.strides[2] = 1 is not legal: a tensor of 3 dimensions has 2"},
+        {SET(topk_length.strides[3], -2), "topk_length.strides[3] = -2 is not legal"},
     };
     smelt_sparse_attn_args args = strided_args();
     refuse_all(&args, cases, COUNT(cases));

@@ -70,7 +70,7 @@ typedef struct smelt_indexer_bwd_args {
     int64_t rows;                   /* S, 0..2^31 - 1 */
     int64_t width;                  /* 1..topk */
     smelt_const_tensor q;           /* [T,H,D] bf16 */
-    smelt_const_tensor k;           /* [S,D] bf16 */
+    smelt_const_tensor k;           /* [S,D] bf16, row stride below 2^31 */
     smelt_const_tensor weights;     /* [T,H] fp32 */
     smelt_const_tensor indices;     /* [T,width] int32 */
     smelt_const_tensor topk_length; /* [T,1] int32, optional */

@@ -64,7 +64,7 @@ typedef struct smelt_indexer_scores_args {
     int free_multiprocessors;       /* left to other streams while it runs; 0: none */
     int reserved;                   /* 0 */
     smelt_const_tensor q;           /* [T,H,D] bf16 */
-    smelt_const_tensor k;           /* [S,D] bf16 */
+    smelt_const_tensor k;           /* [S,D] bf16, row stride below 2^31 */
     smelt_const_tensor weights;     /* [T,H] fp32 */
     smelt_const_tensor indices;     /* [T,width] int32 */
     smelt_const_tensor topk_length; /* [T,1] int32: slots to look at; NULL: all. Below 0 is 0 */

@@ -8,7 +8,7 @@
  * `strides` count elements: one for each dimension but the last, in the shape's order; the last
  * dimension is contiguous. All of them 0 means packed in C order; where one is not 0, all of them
  * count: a stride of 0 then repeats what it steps over, which only inputs may do. So [B,T,H,1]
- * takes three, and its numbers may lie anywhere. Entries past the tensor's dimensions stay 0. A
+ * takes three, and its numbers may lie anywhere. Entries past the tensor's dimensions are 0. A
  * dimension of extent 1 may have any stride. Element offsets are 64-bit.
  *
  * Tensors stand inside other structs, so they never change; those others grow as smelt/struct.h
