@@ -21,7 +21,7 @@
 enum { MOST_IN_FOLDER = 128, PATH = 1024, WORDS = 256 };
 
 /* A change of the file's form, or of how compiler.c links, changes this. */
-static const char version[16] = "smelt object 1";
+static const char version[16] = "smelt object 2";
 
 struct header {
     char version[16];
