@@ -270,7 +270,8 @@ static int look(const struct calls_object *self, PyObject *const *values, struct
     return 0;
 }
 
-/* Borrowed; NULL: not there, or what was said has no hash. */
+/* NULL: not there, or what was said has no hash. A reference of the caller's own: other threads,
+ * which run whenever a tensor is made, may clear the table. */
 static struct known_object *recall(const struct calls_object *self, PyObject *const *values,
                                    struct view *views) {
     PyObject *key;
@@ -280,6 +281,7 @@ static struct known_object *recall(const struct calls_object *self, PyObject *co
     Py_DECREF(key);
     if (!found && PyErr_ExceptionMatches(PyExc_TypeError))
         PyErr_Clear();
+    Py_XINCREF(found);
     return (struct known_object *)found;
 }
 
@@ -479,20 +481,20 @@ static PyObject *run(PyObject *object, PyObject *const *values, Py_ssize_t count
         return PyErr_Format(PyExc_TypeError, "run takes %d tensors and what was said", self->count);
     int quiet = is_quiet();
     struct known_object *known = quiet > 0 ? recall(self, values, call.views) : NULL;
+    PyObject *results = NULL;
     if (known && ((self->casts && is_cast(values[0])) || !operator_of(known, known->which)))
-        known = NULL;
+        Py_CLEAR(known);
     const int gradients = known && known->result >= 0 ? wants_gradients(self, values) : 0;
-    if (PyErr_Occurred())
-        return NULL;
-    if (!known || (gradients && !self->apply))
-        Py_RETURN_NONE;
-    PyObject *results = gradients ? run_node(self, known, &call, values)
-                                  : launch(known, &call, values, self->count);
-    if (!results && PyErr_ExceptionMatches(layout_error)) { /* Python copies */
+    const int here = known && !PyErr_Occurred() && (!gradients || self->apply);
+    if (here)
+        results = gradients ? run_node(self, known, &call, values)
+                            : launch(known, &call, values, self->count);
+    Py_XDECREF(known);
+    if (here && !results && PyErr_ExceptionMatches(layout_error)) /* Python copies */
         PyErr_Clear();
-        Py_RETURN_NONE;
-    }
-    return results;
+    if (results || PyErr_Occurred())
+        return results;
+    Py_RETURN_NONE;
 }
 
 /* ---- attention's backward function ----------------------------------------------------------- */
