@@ -185,17 +185,23 @@ smelt_status smelt__placed_workspace(struct smelt__placed *placed, const void *o
     return status;
 }
 
-/* With its guards; every second time with zeros, which a kernel that reads what nobody wrote takes
- * for other things: an empty list, query 0. */
+/* With its guards; the second time with zeros, which a kernel that reads what nobody wrote takes
+ * for other things: an empty list, query 0; the third time with large numbers, whose sums overflow.
+ */
 static smelt_status poison_workspace(struct smelt__placed *placed) {
+    enum { KINDS = 3 };
+    static const int kinds[KINDS] = {POISON, 0, 0x7f};
     const struct smelt__device_buffer *workspace = &placed->workspace;
+    const int kind = kinds[placed->poisonings % KINDS];
     smelt_status status = SMELT_OK;
-    if (workspace->allocation)
-        status = smelt_device_fill(placed->context, workspace->allocation, POISON,
-                                   workspace->bytes + 2 * GUARD);
-    if (workspace->allocation && status == SMELT_OK && placed->poisonings++ % 2)
-        status =
-            smelt_device_fill(placed->context, workspace->allocation + GUARD, 0, workspace->bytes);
+    if (!workspace->allocation)
+        return SMELT_OK;
+    placed->poisonings++;
+    status = smelt_device_fill(placed->context, workspace->allocation, POISON,
+                               workspace->bytes + 2 * GUARD);
+    if (status == SMELT_OK && kind != POISON)
+        status = smelt_device_fill(placed->context, workspace->allocation + GUARD, kind,
+                                   workspace->bytes);
     return status;
 }
 

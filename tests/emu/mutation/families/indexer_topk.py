@@ -22,7 +22,7 @@ CONFIGURATIONS = (
           "templates/indexer_logits_fwd.sm90", "--queries 19 --rows 300 --lists causal --documents 2"),
     check("chain-rows", BF16 + ",topk=40", "topk_select_rows:topk=40,pass=rows",
           "templates/topk_select_rows.cu", "--queries 19 --rows 300 --lists causal --documents 2"),
-    # Few long rows.
+    # Few long rows. Of three schedules the last finds in the workspace what no header can hold.
     check("chain-parts", BF16 + ",topk=40", "topk_select_rows:topk=40,pass=parts",
-          "templates/topk_select_rows.parts", "--queries 2 --rows 32800 --lists full", schedules=1),
+          "templates/topk_select_rows.parts", "--queries 2 --rows 32800 --lists full", schedules=3),
 )

@@ -53,6 +53,8 @@ CONFIGURATIONS = (
           schedules=2),
     check("score-levels", "topk=70,order=score", "--queries 2 --rows 2500 --data levels",
           schedules=2),
+    # Windows that are chosen whole are sorted, too.
+    check("score-short", "topk=700,order=score", "--queries 6 --rows 650 --windows random", schedules=1),
     # Every tensor's every dimension reaches past 2^32 elements.
     check("far", "topk=20", "--far --queries 5 --rows 300 --windows random", schedules=1),
     # Longer than the map.
@@ -65,5 +67,7 @@ CONFIGURATIONS = (
           schedules=1),
     check("merge-decoy", "topk=700", "--queries 1 --rows 33000 --data decoy", "merge", schedules=1),
     check("parts", "topk=100", "--queries 3 --rows 33001 --data levels --windows causal",
-          "parts", schedules=2),
+          "parts", schedules=3),
+    # The last part of a row has more than its list holds.
+    check("parts-decoy", "topk=700", "--queries 2 --rows 33000 --data decoy", "parts", schedules=1),
 )
