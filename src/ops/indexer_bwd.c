@@ -411,7 +411,7 @@ static smelt_status fill_main(const struct call *call, struct indexer_bwd_main_p
         .dq = args->dq.data,
         .dweights = args->dweights.data,
         .dk = at(call, layout->dk.sums),
-        .grains = at(call, layout->grains),
+        .grains = call->indexer->deterministic ? at(call, layout->grains) : NULL,
         .q_token_stride = args->q.strides[0],
         .q_head_stride = args->q.strides[1],
         .weights_token_stride = args->weights.strides[0],

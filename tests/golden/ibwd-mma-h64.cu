@@ -503,8 +503,8 @@ struct indexer_bwd_main_params {
     void *dq;            /* [tokens, HEADS, DIM] bf16; every member's is written */
     float *dweights;     /* [tokens, HEADS]; likewise */
     float *dk;           /* [rows, DIM] sums, columns in the order of sparse_attn_bwd.columns.cuh */
-    const float *grains; /* [rows] with DETERMINISTIC: by which what is added to a row of dk is
-                            rounded (common/grain.cuh) */
+    const float *grains; /* [rows] by which what is added to a row of dk is rounded
+                            (common/grain.cuh); null without DETERMINISTIC */
     long long q_token_stride, q_head_stride;
     long long weights_token_stride;
     long long dq_token_stride, dq_head_stride;
@@ -888,13 +888,13 @@ DEVICE struct unit_rows find_unit_rows(const struct indexer_bwd_main_params *par
     return rows;
 }
 
-/* The grains of this lane's rows in a unit, 8 apart. */
+/* The grains of this lane's rows in a unit, 8 apart; of 0, values stay as they are. */
 DEVICE void load_grains(float *grains, const struct indexer_bwd_main_params *params,
                         const struct unit_rows *rows, int slot) {
 #pragma unroll
     for (int i = 0; i < KEY_TILES * 2; ++i) {
         const int key = rows->keys[slot + i * 8 + (int)thread_number() % 32 / 4];
-        grains[i] = key >= 0 ? params->grains[key] : 0.0f;
+        grains[i] = DETERMINISTIC && key >= 0 ? params->grains[key] : 0.0f;
     }
 }
 
@@ -917,9 +917,7 @@ DEVICE void add_dk(const struct indexer_bwd_main_params *params, int block) {
             rows_first(shared_address(QUERY_OFFSET), 0, column / CHUNK_COLUMNS, ROW_BYTES);
         const struct unit_rows rows = find_unit_rows(params, block, column);
         float sums[KEY_TILES * 16], grains[KEY_TILES * 2];
-        if (DETERMINISTIC) {
-            load_grains(grains, params, &rows, slot);
-        }
+        load_grains(grains, params, &rows, slot);
         clear(sums, KEY_TILES * 16);
         multiply_transposed(sums, KEY_TILES, BLOCK_HEADS / 16, weights, WEIGHT_PITCH, query,
                             ROW_BYTES);

@@ -1030,8 +1030,8 @@ struct indexer_bwd_main_params {
     void *dq;            /* [tokens, HEADS, DIM] bf16; every member's is written */
     float *dweights;     /* [tokens, HEADS]; likewise */
     float *dk;           /* [rows, DIM] sums, columns in the order of sparse_attn_bwd.columns.cuh */
-    const float *grains; /* [rows] with DETERMINISTIC: by which what is added to a row of dk is
-                            rounded (common/grain.cuh) */
+    const float *grains; /* [rows] by which what is added to a row of dk is rounded
+                            (common/grain.cuh); null without DETERMINISTIC */
     long long q_token_stride, q_head_stride;
     long long weights_token_stride;
     long long dq_token_stride, dq_head_stride;

@@ -24,6 +24,8 @@ UNSETTLED = "of a hundred four are open: what is rounded, registers, absent memb
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("indexer-bwd-partial", "indexer-bwd-pairs", "indexer-bwd-one-tile")
 
+BY_ITSELF = "indexer_bwd_main:heads=64,dim=64,deterministic=1,variant=sm90"
+
 CONFIGURATIONS = (
     # Pairs, the last not full; every key of one query, of the other, of both; heads past the last.
     check("indexer-bwd-pairs", "heads=40,dim=64,topk=100", "--queries 13 --rows 150 --lists adversarial"),
@@ -46,8 +48,8 @@ CONFIGURATIONS = (
     check("indexer-bwd-far", "heads=64,dim=64,topk=70", "--far --queries 5 --lists random", schedules=1),
     check("indexer-bwd-racecheck", "heads=64,dim=64,topk=100", "--queries 4 --rows 150 --lists random",
           knobs="racecheck=1", schedules=1),
-    # Lists and sums that reach past 2^31 elements.
-    Program("indexer-bwd-lists-far", "gpu_indexer_far", ("indexer_bwd_main:heads=64,dim=64,variant=sm90",),
-            emitted_by=("smelt", "emit", "indexer_bwd_main:heads=64,dim=64,variant=sm90", "--arch", "sm_90a"),
+    # Lists and sums that reach past 2^31 elements; what is added to a row, multiples of its own power.
+    Program("indexer-bwd-by-itself", "gpu_indexer_main", (BY_ITSELF,),
+            emitted_by=("smelt", "emit", BY_ITSELF, "--arch", "sm_90a"),
             report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}),
 )

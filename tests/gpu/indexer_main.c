@@ -1,11 +1,19 @@
 /*
- * The main kernel of the indexer's backward pass with lists, keys and sums so far apart that their
- * places pass 2^31 elements: what it gives must be what it gives with all of them side by side. An
- * operator's lists and sums are in its workspace, packed, where so many would take more than there
- * is. On the emulator, whose pages exist when touched.
+ * The main kernel of the indexer's backward pass by itself, of deterministic mode, for what no
+ * operator's results show:
  *
- *     gpu_indexer_far KERNEL_SPEC    such as indexer_bwd_main:heads=64,dim=64,variant=sm90
+ * - with lists, keys and sums so far apart that their places pass 2^31 elements it gives what it
+ *   gives with all of them side by side. An operator's lists and sums are in its workspace, packed,
+ *   where so many would take more than there is;
+ * - each row of dk's sums is made of multiples of the row's own power of two (common/grain.cuh),
+ *   whose grains are anything here.
+ *
+ * On the emulator, whose pages exist when touched.
+ *
+ *     gpu_indexer_main KERNEL_SPEC    such as
+ *                                     indexer_bwd_main:heads=64,dim=64,deterministic=1,variant=sm90
  */
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +33,7 @@ enum {
     FAR_LISTS = 1 << 29, /* entries from one to the next */
     FAR_ROWS = (1 << 18) + 1 /* rows from one that is named to the next */,
     BLOCKS = 2,
+    GRAIN_DIGITS = 23, /* of a row's power of two, the grain */
     UNWRITTEN = 0xff,
     MEMORIES = 12
 };
@@ -37,7 +46,7 @@ struct layout {
 /* Inputs on the host, rows of k and lists side by side. */
 struct problem {
     int tokens, group_queries, block_heads, tiles, maps;
-    int heads, dim, deterministic;
+    int heads, dim;
     uint16_t *q, *k;
     float *weights, *grads, *grains;
     int *members, *counts, *runs, *keys;
@@ -92,7 +101,6 @@ static void make_problem(struct random *random, const struct smelt__plan *plan,
                          struct problem *problem) {
     problem->heads = smelt__plan_constant(plan, "HEADS", NULL);
     problem->dim = smelt__plan_constant(plan, "DIM", NULL);
-    problem->deterministic = smelt__plan_constant(plan, "DETERMINISTIC", NULL);
     problem->group_queries = smelt__plan_constant(plan, "GROUP_QUERIES", NULL);
     problem->block_heads = smelt__plan_constant(plan, "BLOCK_HEADS", NULL);
     problem->tiles = smelt__plan_constant(plan, "GROUP_TILES", NULL);
@@ -110,8 +118,8 @@ static void make_problem(struct random *random, const struct smelt__plan *plan,
     problem->keys = take((size_t)(GROUPS * WIDTH) * sizeof(int));
     for (int i = 0; i < problem->tokens; i++)
         problem->members[i] = i;
-    for (int i = 0; i < ROWS; i++)
-        problem->grains[i] = 1024.0F; /* to multiples of 2^-13 */
+    for (int i = 0; i < ROWS; i++) /* sums stay below 2^24 times 2^-13 */
+        problem->grains[i] = ldexpf(1.0F, GRAIN_DIGITS - 7 - i % 7);
     for (int i = 0; i < GROUPS; i++)
         make_list(random, problem, i);
 }
@@ -164,15 +172,19 @@ static const int *place_keys(struct test *test, const struct problem *problem,
 
 static int make_map(struct test *test, const struct problem *problem,
                     struct indexer_bwd_main_params *params) {
-    const struct smelt__tensor_box box = {
+    const int64_t extents[] = {problem->dim, problem->heads, problem->tokens};
+    const int64_t strides[] = {0, params->q_head_stride, params->q_token_stride};
+    struct smelt__tensor_box box = {
         .data = params->q,
         .element = SMELT__MAP_BF16,
         .swizzle = SMELT__MAP_SWIZZLE_128,
         .dimensions = 3,
-        .extents = {(uint64_t)problem->dim, (uint64_t)problem->heads, (uint64_t)problem->tokens},
-        .strides = {0, (uint64_t)params->q_head_stride * 2, (uint64_t)params->q_token_stride * 2},
         .box = {64, (uint32_t)(problem->block_heads / problem->group_queries), 1},
     };
+    for (int i = 0; i < 3; i++) {
+        box.extents[i] = (uint64_t)extents[i];
+        box.strides[i] = (uint64_t)strides[i] * 2;
+    }
     return works(smelt__tensor_map_make(test->context, &box, &params->q_map), "map");
 }
 
@@ -232,6 +244,20 @@ static int same(const char *what, const void *near, const void *far, size_t byte
     return 1;
 }
 
+/* Whether rows of dk are made of multiples of what their grains say. */
+static int are_multiples(const struct problem *problem, const float *dk) {
+    for (int row = 0; row < ROWS; row++) {
+        const float unit = ldexpf(problem->grains[row], -GRAIN_DIGITS);
+        for (int column = 0; column < problem->dim; column++)
+            if (fmodf(dk[row * problem->dim + column], unit) != 0.0F) {
+                printf("    dk[%d, %d] is %.9g, no multiple of %g\n", row, column,
+                       (double)dk[row * problem->dim + column], (double)unit);
+                return 0;
+            }
+    }
+    return 1;
+}
+
 static void free_results(struct results *results) {
     free(results->dq);
     free(results->dweights);
@@ -256,7 +282,8 @@ static int check(struct test *test, const struct problem *problem) {
     const size_t q_rows = (size_t)(problem->tokens * problem->heads), dim = (size_t)problem->dim;
     good = good && same("dq", results[0].dq, results[1].dq, q_rows * dim * 2) &&
            same("dweights", results[0].dweights, results[1].dweights, q_rows * 4) &&
-           same("dk", results[0].dk, results[1].dk, ROWS * dim * 4);
+           same("dk", results[0].dk, results[1].dk, ROWS * dim * 4) &&
+           are_multiples(problem, results[0].dk);
     free_results(&results[0]);
     free_results(&results[1]);
     return good;
@@ -264,13 +291,13 @@ static int check(struct test *test, const struct problem *problem) {
 
 int main(int argc, char **argv) {
     static const char arch[] = "sm_90a";
-    struct random random = random_begin("gpu_indexer_far");
+    struct random random = random_begin("gpu_indexer_main");
     struct test test = {0};
     struct problem problem = {0};
     struct smelt__plan plan;
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     if (argc != 2 || !smelt__emulator()) {
-        fprintf(stderr, "usage: gpu_indexer_far KERNEL_SPEC, on the emulator\n");
+        fprintf(stderr, "usage: gpu_indexer_main KERNEL_SPEC, on the emulator\n");
         return 2;
     }
     options.kind = SMELT_CONTEXT_DEVICE;
@@ -284,6 +311,6 @@ int main(int argc, char **argv) {
         free_problem(&problem);
     }
     smelt_context_destroy(&test.context);
-    printf("%s: %s\n", argv[1], good ? "the same near and far" : "FAILED");
+    printf("%s: %s\n", argv[1], good ? "the same near and far, multiples of grains" : "FAILED");
     return !good;
 }
