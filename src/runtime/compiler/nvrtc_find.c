@@ -250,7 +250,7 @@ static smelt_status find_named(const char *named, struct smelt__nvrtc_file *file
         if (!search.best.path[0])
             return smelt__fail(SMELT_ERROR_NO_COMPILER,
                                "NVRTC was named as the folder \"%s\" (SMELT_NVRTC or the option "
-                               "nvrtc_path), which holds no libnvrtc.so.12 or .13",
+                               "nvrtc_path), which holds no libnvrtc.so.12 or later",
                                named);
         *file = search.best;
     } else {
