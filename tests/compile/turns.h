@@ -1,10 +1,10 @@
 /*
  * For which architectures the compile matrix compiles a kernel. A preset's, for all: those are what
  * people run. Another, once for each text that its plans give, and for each generation of the
- * assembler, which allocates registers by rules of its own: where a generation has several
+ * assembler, which allocates registers by rules of its own: where a generation has two
  * architectures and they get the same text, one of them takes it, drawn by the kernel's name. So
- * every text is compiled, by the assembler of each generation that can have it, and every
- * architecture meets every operator; what is left out is a text that a sister has compiled.
+ * every text is compiled by the assembler of each generation that can have it; what is left out is
+ * a text that the sister architecture has compiled.
  */
 #ifndef SMELT_TESTS_COMPILE_TURNS_H
 #define SMELT_TESTS_COMPILE_TURNS_H
