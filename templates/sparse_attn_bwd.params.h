@@ -33,6 +33,8 @@ struct sparse_attn_bwd_params {
     void *partials;     /* with DETERMINISTIC: bf16 [groups, key_stride, HEAD_BLOCKS, DQK], the
                            same order of columns; written up to each list's end, from the
                            launch's first group on */
+    void *slices;       /* bf16 [.., 64, DQK]: parts of dq's rows of items that several thread
+                           blocks take (sparse_attn_bwd.slices.cuh) */
     unsigned *progress; /* how far the thread blocks have come together, by which they keep
                            in step: 0 before the launch; not read with STEP_NONE */
     long long q_batch_stride, q_token_stride, q_head_stride;
@@ -46,6 +48,9 @@ struct sparse_attn_bwd_params {
     int groups;     /* and so many: HEAD_BLOCKS items each, item i of group i / HEAD_BLOCKS. Thread
                        blocks take items from the last on: with causal lists, and behind a
                        partition, the longest lists are the last, and short ones end the launch */
+    int sliced;     /* the first so many items of the launch are cut into slices: fewer than thread
+                       blocks, 0 with DETERMINISTIC; of pairs whole pairs */
+    int takers;     /* thread blocks, of pairs pairs, that slices are for: the first ones */
     int key_stride; /* a multiple of 64 */
     int step;       /* how thread blocks keep in step, of the enum above: STEP_CLOSE where lists do
                        not tell otherwise */

@@ -37,7 +37,9 @@
  *   dQ  += dS K               [rows, DQK], in registers for all of the item
  *   dKV  = dS^T Q + P^T dO    [keys, DQK], added to the rows in global memory, or stored
  *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th item, from the last ones on.
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th item, from the last ones on; the
+ * first ones, too few for all, may be cut into slices (sparse_attn_bwd.slices.cuh), which are items
+ * with a part of their keys, whose dq goes to `slices`.
  * Items without keys take no part: their dq is zeroed at the very beginning. Three warpgroups:
  *
  *   scores   S and dP, tile by tile behind the gather, P, dS; dQ's first columns, A = dS from its
@@ -80,6 +82,7 @@
  *   MASKS          [BLOCKS_AHEAD][64] bytes: which members have the key; with groups
  *   WORDS          [BLOCKS_AHEAD] struct block_word
  *   CURSORS        [2] struct cursor
+ *   SLICES         [3] struct cursor
  *   PATIENCE, STEP int: see keep_in_step
  *
  * Barriers (a block's parity: its number, counted over all items of the thread block; an item's the
@@ -95,7 +98,7 @@
  *   SLOPES_FREE       8  sums: fragments loaded; gather: its      scores, before the next P
  *                        part of dQ complete
  *   QUERY_FULL[g]     1  gather: one thread, and the bytes of     scores, sums
- *                        tiles 3g to 3g + 2 of Q and dO
+ *                        part g of Q and dO
  *   QUERY_FREE[g]     4  sums: the last block's products with     gather, before the next item's
  *                        those tiles complete
  * and of pairs:
@@ -687,15 +690,13 @@ KERNEL void CLUSTERED __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     }
     initialise_barriers();
     zero_empty_items(&params);
-    const int end = (params.first_group + params.groups) * HEAD_BLOCKS;
-    const int first_item = next_item(&params, end - 1 - (int)blockIdx.x);
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
-    if (warpgroup == GATHER_WARPGROUP && first_item >= 0) {
-        announce_first_block(&params, first_item);
+    if (warpgroup == GATHER_WARPGROUP) {
+        announce_first_block(&params);
     }
     /* Here, and not by a barrier in each role: it is to be one instruction for all (synccheck). */
     __syncthreads();
-    if (first_item < 0) {
+    if (block_word(0)->item < 0) {
         if (params.step && threadIdx.x == 0) {
             hint_add(params.progress, ENDED);
         }

@@ -11,6 +11,7 @@
 //@use ptx/tensor.cuh
 //@use ptx/thread.cuh
 //@use sparse_attn_bwd.params.h
+//@use sparse_attn_bwd.slices.cuh
 /*
  * Items and their key blocks, of sparse_attn_bwd.sm90.cu: where its tiles and barriers are, which
  * block comes next, and the copies that bring it. The gather's warpgroup goes through the lists and
@@ -28,10 +29,12 @@ enum {
     TILES = DQK / TILE_COLUMNS,
     VALUE_TILES = DV / TILE_COLUMNS,
     MEMBER_ROWS = BLOCK_HEADS / GROUP_QUERIES, /* rows of an item that a query has */
+    SIDES = PAIR ? 2 : 1,                      /* thread blocks that take items side by side */
 
-    /* Q and dO come, and are given back, in parts of some tiles of each. */
-    PART_TILES = 3,
-    PARTS = 3,
+    /* Q and dO come, and are given back, in parts of some tiles of each: of one where that costs
+     * nothing elsewhere (sparse_attn_bwd.lost.md). */
+    PART_TILES = GROUP_QUERIES == 1 && !PAIR ? 1 : 3,
+    PARTS = (TILES + PART_TILES - 1) / PART_TILES,
 
     BLOCKS_AHEAD = 4,   /* announced blocks whose numbers are kept */
     ROWS_OF_THREAD = 4, /* of a tile, 16 bytes each: 128 threads copy it */
@@ -196,9 +199,10 @@ DEVICE int first_head(int item) {
     return (int)((u32)item % HEAD_BLOCKS * BLOCK_HEADS);
 }
 
-/* The thread block's next item with keys: `item`, or gridDim.x before it, and so on; or -1. */
+/* The thread block's next whole item with keys: `item`, or gridDim.x before it, and so on; or -1.
+ */
 DEVICE int next_item(const struct sparse_attn_bwd_params *params, int item) {
-    const int begin = params->first_group * HEAD_BLOCKS;
+    const int begin = params->first_group * HEAD_BLOCKS + (DETERMINISTIC ? 0 : params->sliced);
     while (item >= begin && params->counts[item_group(item)] == 0) {
         item -= (int)gridDim.x;
     }
@@ -215,12 +219,14 @@ enum {
     LAST_BLOCK = 512,
     MORE_BLOCKS = 1024,
     ODD_ITEM = 2048,
+    SLICE_UNIT = 4096,
     BLOCK_UNIT = 4096 /* times the block's number % BLOCKS_AHEAD */
 };
 
 struct block_word {
     int item, flags;
-    int place; /* of its first partial row in the launch's; the next is HEAD_BLOCKS further */
+    int place; /* with DETERMINISTIC, of its first partial row in the launch's; the next is
+                  HEAD_BLOCKS further */
     int unused;
 };
 
@@ -246,8 +252,8 @@ DEVICE u64 *block_addresses(u32 block) {
 struct cursor {
     int item;  /* -1: none */
     int first; /* keys before it */
-    int count; /* of the item */
-    int odd;   /* ODD_ITEM or 0 */
+    int count; /* of the item, or up to the end of the slice */
+    int marks; /* ODD_ITEM, FIRST_BLOCK, and SLICE_UNIT times the slices opened */
 };
 
 /* Where block number `block` is, from when the one before it is announced until it is: the gather's
@@ -256,11 +262,50 @@ DEVICE struct cursor *cursor_at(u32 block) {
     return (struct cursor *)(arena + CURSORS_OFFSET) + block % 2;
 }
 
+/* The thread block's slices, behind its whole items: two at most, then one of item -1. */
+DEVICE struct cursor *own_slices(void) {
+    return (struct cursor *)(arena + SLICES_OFFSET);
+}
+
+/* By one thread. */
+DEVICE void find_slices(const struct sparse_attn_bwd_params *params) {
+    const int taker = (int)blockIdx.x / SIDES, takers = params->takers;
+    const int items = params->sliced / SIDES;
+    const struct cursor none = {-1, 0, 0, 0};
+    struct cursor *const slices = own_slices();
+    int found = 0;
+    slices[0] = slices[1] = slices[2] = none;
+    if (DETERMINISTIC || items == 0 || taker >= takers) {
+        return;
+    }
+    for (int i = taker * items / takers; i * takers < (taker + 1) * items; ++i) {
+        const int item = i * SIDES + (int)blockIdx.x % SIDES;
+        const int count = params->counts[item_group(item)];
+        const int blocks = (count + BLOCK_KEYS - 1) / BLOCK_KEYS;
+        const int begin = blocks_before(blocks, i, items, taker, takers);
+        const int end = blocks_before(blocks, i, items, taker + 1, takers);
+        if (begin < end) {
+            slices[found].item = item;
+            slices[found].first = begin * BLOCK_KEYS;
+            slices[found].count = minimum(count, end * BLOCK_KEYS);
+            ++found;
+        }
+    }
+}
+
+/* Goes on to the beginning of an item, or of a slice where `item` is -1. */
 DEVICE void open_item(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
                       int item) {
     cursor->item = item;
     cursor->first = 0;
-    cursor->count = item >= 0 ? params->counts[item_group(item)] : 0;
+    if (item >= 0) {
+        cursor->count = params->counts[item_group(item)];
+    } else if (!DETERMINISTIC) {
+        const int marks = cursor->marks;
+        *cursor = own_slices()[marks / SLICE_UNIT];
+        cursor->marks = marks + SLICE_UNIT;
+    }
+    cursor->marks |= FIRST_BLOCK;
 }
 
 /* What a thread has of the block to be announced next; the first 64 of the gather have a key each.
@@ -298,16 +343,19 @@ DEVICE u64 key_address(const struct sparse_attn_bwd_params *params, int key) {
 DEVICE void write_word(const struct sparse_attn_bwd_params *params, u32 block) {
     struct cursor cursor = *cursor_at(block);
     struct block_word word = {cursor.item, 0, 0, 0};
-    word.flags = minimum(cursor.count - cursor.first, BLOCK_KEYS) | cursor.odd;
-    word.flags |= cursor.first == 0 ? FIRST_BLOCK : 0;
+    word.flags =
+        minimum(cursor.count - cursor.first, BLOCK_KEYS) | (cursor.marks & (SLICE_UNIT - 1));
     word.flags |= (int)(block % BLOCKS_AHEAD) * BLOCK_UNIT;
-    const u32 item = (u32)(cursor.item - params->first_group * HEAD_BLOCKS);
-    word.place = ((int)(item / HEAD_BLOCKS) * params->key_stride + cursor.first) * HEAD_BLOCKS +
-                 (int)(item % HEAD_BLOCKS);
+    if (DETERMINISTIC) {
+        const u32 item = (u32)(cursor.item - params->first_group * HEAD_BLOCKS);
+        word.place = ((int)(item / HEAD_BLOCKS) * params->key_stride + cursor.first) * HEAD_BLOCKS +
+                     (int)(item % HEAD_BLOCKS);
+    }
     cursor.first += BLOCK_KEYS;
+    cursor.marks &= ~FIRST_BLOCK;
     if (cursor.first >= cursor.count) {
         word.flags |= LAST_BLOCK;
-        cursor.odd ^= ODD_ITEM;
+        cursor.marks ^= ODD_ITEM;
         open_item(&cursor, params, next_item(params, cursor.item - (int)gridDim.x));
     }
     word.flags |= cursor.item >= 0 ? MORE_BLOCKS : 0;
@@ -334,7 +382,8 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
     }
 }
 
-/* The first block, by the gather; all of the thread block waits for it afterwards. Of several
+/* The first block, by the gather, or that there is none, item -1; all of the thread block waits
+ * for it afterwards. Of several
  * queries a function that is called: inlined, it costs the roles behind it a register that they do
  * not have. */
 //@if GROUP_QUERIES > 1
@@ -342,19 +391,24 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
 //@else
 #define DEVICE_ONCE DEVICE
 //@end
-DEVICE_ONCE void announce_first_block(const struct sparse_attn_bwd_params *params, int item) {
+DEVICE_ONCE void announce_first_block(const struct sparse_attn_bwd_params *params) {
     struct entry entry;
     if (thread_number() % WARPGROUP < 32) {
         const int step = find_step(params);
         if (thread_number() % WARPGROUP == 0) {
-            open_item(cursor_at(0), params, item);
-            cursor_at(0)->odd = 0;
+            const int end = (params->first_group + params->groups) * HEAD_BLOCKS;
+            find_slices(params);
+            cursor_at(0)->marks = 0;
+            open_item(cursor_at(0), params, next_item(params, end - 1 - (int)blockIdx.x));
+            block_word(0)->item = cursor_at(0)->item;
             *own_step() = step;
         }
     }
     barrier_sync(GATHER_BARRIER, WARPGROUP);
-    fetch_entry(&entry, params, 0);
-    write_block(&entry, params, 0);
+    if (cursor_at(0)->item >= 0) {
+        fetch_entry(&entry, params, 0);
+        write_block(&entry, params, 0);
+    }
 }
 
 /* A later one. */

@@ -52,12 +52,22 @@ DEVICE char *dq_row(const struct sparse_attn_bwd_params *params, int item, int r
                 query % params->tokens * params->dq_token_stride + head * params->dq_head_stride);
 }
 
+/* The first of this thread's two rows of a slice. */
+DEVICE char *slice_row(const struct sparse_attn_bwd_params *params, int item, int row) {
+    const int taker = (int)blockIdx.x / SIDES;
+    const int slice = (taker + item / SIDES) * SIDES + item % SIDES;
+    return (char *)params->slices + ((i64)slice * BLOCK_HEADS + row) * (DQK * 2);
+}
+
 /* This thread's two, where the first of its 16 bytes of every 64 are; or null. */
 DEVICE void fragment_rows_of_dq(char **rows, const struct sparse_attn_bwd_params *params,
                                 int item) {
     const int row = fragment_row();
-    rows[0] = dq_row(params, item, row);
-    if (MEMBER_ROWS == 8) {
+    const bool sliced = !DETERMINISTIC && item < params->sliced;
+    rows[0] = sliced ? slice_row(params, item, row) : dq_row(params, item, row);
+    if (sliced) {
+        rows[1] = rows[0] + 8 * DQK * 2;
+    } else if (MEMBER_ROWS == 8) {
         rows[1] = dq_row(params, item, row + 8);
     } else {
         const bool there = FULL_ITEMS || (rows[0] && row_head(item, row) + 8 < HEADS);

@@ -3,10 +3,11 @@
 //@use ptx/math.cuh
 //@use sparse_attn_bwd.columns.cuh
 //@use sparse_attn_bwd_finish.params.h
+//@use sparse_attn_bwd_finish.slices.cuh
 /*
  * The last step of the backward pass of sparse attention: dkv out of its fp32 sums, whose columns
- * are in the order of sparse_attn_bwd.columns.cuh, and dsink out of its parts. Meaning:
- * include/smelt/sparse_attn.h.
+ * are in the order of sparse_attn_bwd.columns.cuh, dsink out of its parts, and rows of dq out of
+ * their slices. Meaning: include/smelt/sparse_attn.h.
  *
  * Grid: as many blocks as the operator likes; a thread makes 8 columns of a row at a time, and goes
  * on a grid further. A warp sums a head's parts of dsink, in an order that their number alone
@@ -24,15 +25,6 @@ DEVICE void load_sums(float *columns, const float *row, int chunk) {
         columns[c * 2] = pair.x;
         columns[c * 2 + 1] = pair.y;
     }
-}
-
-DEVICE void store_bf16(void *to, const float *columns) {
-    uint4 packed;
-    packed.x = pack_bf16x2(columns[0], columns[1]);
-    packed.y = pack_bf16x2(columns[2], columns[3]);
-    packed.z = pack_bf16x2(columns[4], columns[5]);
-    packed.w = pack_bf16x2(columns[6], columns[7]);
-    *(uint4 *)to = packed;
 }
 
 DEVICE void store_fp32(float *to, const float *columns, bool add) {
@@ -86,6 +78,11 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
         for (i64 head = thread / 32; head < params.heads; head += threads / 32) {
             finish_dsink(&params, (int)head);
         }
+    }
+    const int sliced = params.dq.items * params.dq.sides * (ITEM_ROWS * ROW_CHUNKS);
+#pragma unroll 1
+    for (i64 i = thread; i < sliced; i += threads) {
+        add_slices(&params.dq, (int)i);
     }
 #pragma unroll 1
     for (i64 item = thread; item < items; item += threads) {

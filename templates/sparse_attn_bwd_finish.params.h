@@ -4,7 +4,23 @@
  */
 enum { FINISH_BF16, FINISH_FP32, FINISH_ADD };
 
+/* Rows of dq that were computed in slices (sparse_attn_bwd.slices.cuh), as sparse_attn_bwd.params.h
+ * has them. */
+struct dq_slices {
+    const void *slices;
+    const int *members, *counts;
+    void *dq;
+    long long dq_batch_stride, dq_token_stride, dq_head_stride;
+    int items; /* that are sliced, of pairs pairs; 0: none */
+    int takers;
+    int sides;                      /* 2: of pairs */
+    int group_queries, head_blocks; /* queries and items of a group */
+    int member_rows;                /* rows of a query in an item */
+    int heads, tokens;
+};
+
 struct sparse_attn_bwd_finish_params {
+    struct dq_slices dq;
     const float *sums;        /* [batches * rows, DQK] columns in the order of
                                  sparse_attn_bwd.columns.cuh */
     void *dkv;                /* [batches, rows, DQK], of the kind `mode` says */

@@ -114,8 +114,11 @@ static void default_settings(void) {
         settings->major = 9;
         settings->minor = 0;
     }
-    if (settings->multiprocessors == 0)
-        settings->multiprocessors = 2;
+    if (settings->multiprocessors == 0) {
+        const char *named = secure_getenv("SMELT_EMU_MULTIPROCESSORS");
+        const int number = named ? atoi(named) : 0;
+        settings->multiprocessors = number > 0 ? number : 2;
+    }
     if (settings->seconds <= 0)
         settings->seconds = 60;
 }

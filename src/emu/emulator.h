@@ -31,7 +31,8 @@ enum emu_order {
 struct emu_settings {
     size_t size;         /* of this struct */
     int major, minor;    /* compute capability of the device; default 9.0 */
-    int multiprocessors; /* default 2, so that a persistent kernel goes round */
+    int multiprocessors; /* default SMELT_EMU_MULTIPROCESSORS of the environment, or 2, so that a
+                            persistent kernel goes round */
     enum emu_timing timing;
     enum emu_order order;
     uint64_t seed;

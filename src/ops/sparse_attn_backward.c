@@ -29,6 +29,16 @@ static const int64_t LOOSE_ROWS = 49152;
 
 /* ---- the operator ---------------------------------------------------------------------------- */
 
+/* Kernel number `kernel` of enum smelt__sparse_attn_backward_kernel, of a pass's `kernels`. */
+static const struct smelt__kernel *find_kernel(const struct smelt__sparse_attn_backward *backward,
+                                               const struct smelt__kernel *const *kernels,
+                                               enum smelt__sparse_attn_backward_kernel kernel) {
+    int place = (int)kernel + (backward->shape.buckets ? 2 : 0);
+    if (!backward->deterministic)
+        place -= kernel > SMELT__BACKWARD_SUM ? 4 : kernel >= SMELT__BACKWARD_MAIN ? 3 : 0;
+    return kernels[place];
+}
+
 smelt_status smelt__sparse_attn_backward_make(smelt_context *context,
                                               const struct smelt__spec *spec,
                                               struct smelt__sparse_attn_backward *backward) {
@@ -50,6 +60,11 @@ smelt_status smelt__sparse_attn_backward_make(smelt_context *context,
     backward->block_heads = smelt__plan_constant(&plan, "BLOCK_HEADS", NULL);
     backward->tensor_maps = smelt__plan_constant(&plan, "TENSOR_MAPS", NULL);
     backward->sums_beside = smelt__plan_constant(&plan, "SUMS_BESIDE", NULL);
+    backward->slice_blocks = smelt__plan_constant(&plan, "SLICE_BLOCKS", NULL);
+    const int first = smelt__operator_pass(backward->kernels, SMELT_PASS_BACKWARD, &i);
+    backward->main_blocks =
+        find_kernel(backward, backward->kernels->kernels + first, SMELT__BACKWARD_MAIN)
+            ->resident_blocks;
     return SMELT_OK;
 }
 
@@ -86,14 +101,9 @@ struct backward_call {
     const struct smelt__kernel *const *kernels; /* of the pass, the partition's first */
 };
 
-/* Kernel number `kernel` of enum smelt__sparse_attn_backward_kernel. */
 static const struct smelt__kernel *kernel_of(const struct backward_call *call,
                                              enum smelt__sparse_attn_backward_kernel kernel) {
-    const struct smelt__sparse_attn_backward *backward = call->backward;
-    int place = (int)kernel + (backward->shape.buckets ? 2 : 0);
-    if (!backward->deterministic)
-        place -= kernel > SMELT__BACKWARD_SUM ? 4 : kernel >= SMELT__BACKWARD_MAIN ? 3 : 0;
-    return call->kernels[place];
+    return find_kernel(call->backward, call->kernels, kernel);
 }
 
 static void *at(const struct backward_call *call, size_t offset) {
@@ -252,6 +262,7 @@ static smelt_status fill_main(const struct backward_call *call,
         .statistics = at(call, layout->statistics),
         .dq = args->dq.data,
         .dkv = at(call, layout->dkv.sums),
+        .slices = at(call, layout->slices),
         .progress = at(call, layout->progress),
         .q_batch_stride = args->q.strides[0],
         .q_token_stride = args->q.strides[1],
@@ -280,6 +291,13 @@ static smelt_status fill_main(const struct backward_call *call,
                               : status;
 }
 
+/* The main kernel's grid, of a launch that takes all groups. */
+static struct smelt__grad_grid find_grid(const struct backward_call *call) {
+    const struct smelt__kernel *kernel = kernel_of(call, SMELT__BACKWARD_MAIN);
+    return smelt__grad_find_grid(call->backward, &call->layout,
+                                 smelt__blocks_beside(kernel, call->args->free_multiprocessors));
+}
+
 /* A chunk's launch of the main kernel: all but what is the chunk's in `params`. */
 struct main_launch {
     const struct backward_call *call;
@@ -292,12 +310,17 @@ static smelt_status launch_groups(void *user, const struct smelt__key_grads_chun
     const struct backward_call *call = main->call;
     const struct smelt__kernel *kernel = kernel_of(call, SMELT__BACKWARD_MAIN);
     const int left = call->args->free_multiprocessors + chunk->beside;
+    int64_t blocks = smelt__blocks_for(kernel, chunk->groups, smelt__blocks_beside(kernel, left));
     main->params.first_group = (int)chunk->first;
     main->params.groups = (int)chunk->groups;
     main->params.partials = chunk->partials;
-    return launch(call, SMELT__BACKWARD_MAIN,
-                  smelt__blocks_for(kernel, chunk->groups, smelt__blocks_beside(kernel, left)),
-                  &main->params);
+    if (call->backward->slice_blocks) {
+        const struct smelt__grad_grid grid = find_grid(call);
+        blocks = grid.blocks;
+        main->params.sliced = (int)grid.sliced;
+        main->params.takers = (int)grid.takers;
+    }
+    return launch(call, SMELT__BACKWARD_MAIN, blocks, &main->params);
 }
 
 static struct smelt__key_grads_call dkv_of(const struct backward_call *call) {
@@ -335,14 +358,38 @@ static smelt_status launch_queries(const struct backward_call *call, struct main
     return status == SMELT_OK ? smelt__key_grads_launch(dkv) : status;
 }
 
-/* The caller's dkv, and dsink. */
+/* What of dq was computed in slices. */
+static struct dq_slices slices_of(const struct backward_call *call) {
+    const struct smelt__sparse_attn_backward *backward = call->backward;
+    const struct smelt__grad_layout *layout = &call->layout;
+    const struct smelt__grad_grid grid = find_grid(call);
+    return (struct dq_slices){
+        .slices = at(call, layout->slices),
+        .members = at(call, layout->members),
+        .counts = at(call, layout->dkv.counts),
+        .dq = call->args->dq.data,
+        .dq_batch_stride = call->args->dq.strides[0],
+        .dq_token_stride = call->args->dq.strides[1],
+        .dq_head_stride = call->args->dq.strides[2],
+        .items = (int)(grid.sliced / backward->slice_blocks),
+        .takers = (int)grid.takers,
+        .sides = backward->slice_blocks,
+        .group_queries = backward->group_queries,
+        .head_blocks = backward->head_blocks,
+        .member_rows = backward->block_heads / backward->group_queries,
+        .heads = backward->shape.heads,
+        .tokens = (int)call->args->tokens,
+    };
+}
+
+/* The caller's dkv, and dsink; dq out of its slices. */
 static smelt_status launch_finish(const struct backward_call *call,
                                   const struct smelt__key_grads_call *dkv) {
     const smelt_sparse_attn_grad_args *args = call->args;
     const smelt_tensor *tensor = args->dkv.data        ? &args->dkv
                                  : args->dkv_fp32.data ? &args->dkv_fp32
                                                        : &args->dkv_sum;
-    const struct sparse_attn_bwd_finish_params params = {
+    struct sparse_attn_bwd_finish_params params = {
         .dkv = tensor->data,
         .dsink_parts = at(call, call->layout.dsink_parts),
         .dsink = args->dsink.data,
@@ -356,6 +403,8 @@ static smelt_status launch_finish(const struct backward_call *call,
         .heads = call->backward->shape.heads,
         .parts = (int)call->layout.parts,
     };
+    if (call->backward->slice_blocks && call->layout.queries > 0)
+        params.dq = slices_of(call);
     return smelt__key_grads_finish(dkv, params);
 }
 

@@ -14,7 +14,8 @@ struct smelt__sparse_attn_backward {
     struct smelt__sparse_attn_shape shape;
     const int *bounds; /* of the buckets */
     int deterministic;
-    int group_queries, query_rows, head_blocks, block_heads, tensor_maps, sums_beside;
+    int group_queries, query_rows, head_blocks, block_heads, tensor_maps, sums_beside, slice_blocks;
+    int64_t main_blocks; /* that the device holds of the main kernel at once */
 };
 
 /* Of an operator that was made for the backward pass, out of its checked spec. Errors: as of

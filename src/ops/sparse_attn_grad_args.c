@@ -11,7 +11,12 @@
 #include "runtime/abi.h"
 #include "runtime/log.h"
 
-enum { KEY_STEP = 64 /* lists are padded to whole blocks of it */ };
+enum {
+    KEY_STEP = 64, /* lists are padded to whole blocks of it */
+    /* Key blocks that an item must be longer than its longest slice: about what a slice's beginning
+     * and end take, and adding up its dq. */
+    LEAST_SAVED = 2
+};
 
 /* ---- workspace ------------------------------------------------------------------------------- */
 
@@ -23,6 +28,33 @@ smelt__grad_shape(const struct smelt__sparse_attn_backward *backward) {
         .head_blocks = backward->head_blocks,
         .sums_beside = backward->sums_beside,
     };
+}
+
+/* Slices that there may be, of any grid: more for more items and keys. */
+static int64_t most_slices(const struct smelt__sparse_attn_backward *backward,
+                           const struct smelt__key_grads_layout *dkv) {
+    const int64_t items = dkv->groups * backward->head_blocks, most = backward->main_blocks;
+    const int64_t blocks = items * (dkv->key_stride / KEY_STEP);
+    if (backward->slice_blocks == 0)
+        return 0;
+    return (items < most ? items : most) + (blocks < most ? blocks : most);
+}
+
+struct smelt__grad_grid smelt__grad_find_grid(const struct smelt__sparse_attn_backward *backward,
+                                              const struct smelt__grad_layout *layout,
+                                              int64_t most) {
+    const int64_t items = layout->dkv.groups * backward->head_blocks;
+    const int64_t sliced = items % most, length = layout->dkv.key_stride / KEY_STEP;
+    const int64_t takers = sliced * length < most ? sliced * length : most;
+    struct smelt__grad_grid grid = {.blocks = items < most ? items : most};
+    if (backward->slice_blocks == 0 || sliced == 0 ||
+        length - smelt__divide_up(length * sliced, takers) < LEAST_SAVED ||
+        length * takers > UINT32_MAX)
+        return grid;
+    grid.blocks = items < most ? takers : most;
+    grid.sliced = sliced;
+    grid.takers = takers / backward->slice_blocks;
+    return grid;
 }
 
 struct smelt__grad_layout
@@ -53,6 +85,9 @@ smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
                                                2 * sizeof(float));
     layout.dsink_parts = smelt__workspace_place(
         &layout.bytes, shape->sink ? layout.parts * shape->heads : 0, sizeof(float));
+    layout.slices =
+        smelt__workspace_place(&layout.bytes, most_slices(backward, &layout.dkv),
+                               (size_t)(backward->block_heads * shape->dqk) * sizeof(uint16_t));
     layout.progress =
         smelt__workspace_place(&layout.bytes, key_count > 0, SMELT__BACKWARD_ALIGNMENT);
     smelt__key_grads_place(&dkv, limit, &layout.bytes, &layout.dkv);

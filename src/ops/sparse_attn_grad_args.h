@@ -8,6 +8,7 @@
 /* Where each array lies in the workspace, bytes from its start, and what follows from the call. */
 struct smelt__grad_layout {
     size_t partition, members, masks, statistics, dsink_parts;
+    size_t slices;   /* of dq, of items that several thread blocks take */
     size_t progress; /* ahead of the sums: zeroed together */
     struct smelt__key_grads_layout dkv;
     size_t bytes; /* of all */
@@ -21,6 +22,17 @@ struct smelt__key_grads_shape smelt__grad_shape(const struct smelt__sparse_attn_
 struct smelt__grad_layout
 smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
                         const struct smelt__sparse_attn_call *call, size_t limit);
+
+/* How the main kernel's items are shared between its thread blocks. */
+struct smelt__grad_grid {
+    int64_t blocks;
+    int64_t sliced, takers; /* as sparse_attn_bwd_params has them */
+};
+
+/* Of a call with this layout, `most` thread blocks at most. */
+struct smelt__grad_grid smelt__grad_find_grid(const struct smelt__sparse_attn_backward *backward,
+                                              const struct smelt__grad_layout *layout,
+                                              int64_t most);
 
 /* This library's copy of a caller's struct, whatever version that was built against. */
 smelt_status smelt__grad_read_args(const smelt_sparse_attn_grad_args *given,

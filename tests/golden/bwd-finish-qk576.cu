@@ -121,7 +121,23 @@ DEVICE int position_of_eight(int eight) {
  */
 enum { FINISH_BF16, FINISH_FP32, FINISH_ADD };
 
+/* Rows of dq that were computed in slices (sparse_attn_bwd.slices.cuh), as sparse_attn_bwd.params.h
+ * has them. */
+struct dq_slices {
+    const void *slices;
+    const int *members, *counts;
+    void *dq;
+    long long dq_batch_stride, dq_token_stride, dq_head_stride;
+    int items; /* that are sliced, of pairs pairs; 0: none */
+    int takers;
+    int sides;                      /* 2: of pairs */
+    int group_queries, head_blocks; /* queries and items of a group */
+    int member_rows;                /* rows of a query in an item */
+    int heads, tokens;
+};
+
 struct sparse_attn_bwd_finish_params {
+    struct dq_slices dq;
     const float *sums;        /* [batches * rows, DQK] columns in the order of
                                  sparse_attn_bwd.columns.cuh */
     void *dkv;                /* [batches, rows, DQK], of the kind `mode` says */
@@ -133,11 +149,118 @@ struct sparse_attn_bwd_finish_params {
     int heads, parts;
 };
 
-#line 6 "templates/sparse_attn_bwd_finish.cu"
+#line 2 "templates/sparse_attn_bwd.slices.cuh"
+/*
+ * Slices: items that are left when every thread block has had as many whole ones as each other are
+ * shared between thread blocks, each of which takes a part of their keys. Item i is as long as
+ * `takers`, whatever its list: of all lengths together each taker has its share, which so begins
+ * and ends anywhere in an item, and is of two items at most where items are fewer than takers.
+ *
+ * What a taker has of an item's dq stands, as bf16, at slice number taker + item of `slices`, 64
+ * rows of DQK. The kernel behind adds them up in the takers' order. (With pairs items and takers
+ * are those of a cluster, two of each; slices are numbered accordingly.)
+ */
+
+/* How many of an item's key blocks are ahead of a taker's. */
+DEVICE int blocks_before(int blocks, int item, int items, int taker, int takers) {
+    const int position = minimum(maximum(taker * items - item * takers, 0), takers);
+    return (int)((u32)blocks * (u32)position / (u32)takers);
+}
+
+#line 5 "templates/sparse_attn_bwd_finish.slices.cuh"
+/*
+ * Rows of dq out of their slices, of sparse_attn_bwd_finish.cu: a thread adds 8 columns of a row.
+ */
+
+enum {
+    ITEM_ROWS = 64,
+    ROW_CHUNKS = DQK / 8, /* of 16 bytes */
+    BLOCK_KEYS = 64,
+    LOADED = 2 /* slices under way */
+};
+
+/* An item's slices, those of its takers that have any of its key blocks. */
+struct slice_walk {
+    int item, blocks;  /* of pairs: of the cluster's; key blocks */
+    int taker, before; /* the next one, and the key blocks ahead of it */
+};
+
+/* The next slice's number, or -1: none is left. */
+DEVICE int next_slice(const struct dq_slices *slices, struct slice_walk *walk) {
+    while (walk->before < walk->blocks) {
+        const int taker = walk->taker++, before = walk->before;
+        walk->before =
+            blocks_before(walk->blocks, walk->item, slices->items, taker + 1, slices->takers);
+        if (walk->before > before) {
+            return taker + walk->item;
+        }
+    }
+    return -1;
+}
+
+/* Where a row of dq begins, or null for none. */
+DEVICE char *sliced_row(const struct dq_slices *slices, int item, int row) {
+    const int group = item / slices->head_blocks, member = row / slices->member_rows;
+    const int query = slices->members[group * slices->group_queries + member];
+    const int head = item % slices->head_blocks * ITEM_ROWS + row % slices->member_rows;
+    if (query < 0 || head >= slices->heads) {
+        return 0;
+    }
+    return (char *)slices->dq +
+           2 * (query / slices->tokens * slices->dq_batch_stride +
+                query % slices->tokens * slices->dq_token_stride + head * slices->dq_head_stride);
+}
+
+DEVICE void store_bf16(void *to, const float *columns) {
+    uint4 packed;
+    packed.x = pack_bf16x2(columns[0], columns[1]);
+    packed.y = pack_bf16x2(columns[2], columns[3]);
+    packed.z = pack_bf16x2(columns[4], columns[5]);
+    packed.w = pack_bf16x2(columns[6], columns[7]);
+    *(uint4 *)to = packed;
+}
+
+/* Number `i` of the chunks of all sliced items' rows. */
+DEVICE void add_slices(const struct dq_slices *slices, int i) {
+    const int chunk = i % ROW_CHUNKS, row = i / ROW_CHUNKS % ITEM_ROWS;
+    const int item = i / ROW_CHUNKS / ITEM_ROWS, side = item % slices->sides;
+    const int keys = slices->counts[item / slices->head_blocks];
+    char *const to = sliced_row(slices, item, row);
+    if (keys == 0 || !to) {
+        return; /* the main kernel has written zeros */
+    }
+    struct slice_walk walk = {item / slices->sides, (keys + BLOCK_KEYS - 1) / BLOCK_KEYS, 0, 0};
+    walk.taker = walk.item * slices->takers / slices->items;
+    float sums[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    while (walk.before < walk.blocks) {
+        uint4 parts[LOADED];
+#pragma unroll
+        for (int k = 0; k < LOADED; ++k) {
+            const int slice = next_slice(slices, &walk);
+            const i64 at = ((i64)slice * slices->sides + side) * ITEM_ROWS + row;
+            const uint4 nothing = {0, 0, 0, 0};
+            parts[k] = nothing;
+            if (slice >= 0) {
+                parts[k] =
+                    *(const uint4 *)((const char *)slices->slices + at * (DQK * 2) + chunk * 16);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < LOADED * 4; ++k) {
+            const u32 words[4] = {parts[k / 4].x, parts[k / 4].y, parts[k / 4].z, parts[k / 4].w};
+            const u32 pair = words[k % 4];
+            sums[k % 4 * 2] += __int_as_float((int)(pair << 16));
+            sums[k % 4 * 2 + 1] += __int_as_float((int)(pair & 0xffff0000u));
+        }
+    }
+    store_bf16(to + chunk * 16, sums);
+}
+
+#line 7 "templates/sparse_attn_bwd_finish.cu"
 /*
  * The last step of the backward pass of sparse attention: dkv out of its fp32 sums, whose columns
- * are in the order of sparse_attn_bwd.columns.cuh, and dsink out of its parts. Meaning:
- * include/smelt/sparse_attn.h.
+ * are in the order of sparse_attn_bwd.columns.cuh, dsink out of its parts, and rows of dq out of
+ * their slices. Meaning: include/smelt/sparse_attn.h.
  *
  * Grid: as many blocks as the operator likes; a thread makes 8 columns of a row at a time, and goes
  * on a grid further. A warp sums a head's parts of dsink, in an order that their number alone
@@ -155,15 +278,6 @@ DEVICE void load_sums(float *columns, const float *row, int chunk) {
         columns[c * 2] = pair.x;
         columns[c * 2 + 1] = pair.y;
     }
-}
-
-DEVICE void store_bf16(void *to, const float *columns) {
-    uint4 packed;
-    packed.x = pack_bf16x2(columns[0], columns[1]);
-    packed.y = pack_bf16x2(columns[2], columns[3]);
-    packed.z = pack_bf16x2(columns[4], columns[5]);
-    packed.w = pack_bf16x2(columns[6], columns[7]);
-    *(uint4 *)to = packed;
 }
 
 DEVICE void store_fp32(float *to, const float *columns, bool add) {
@@ -217,6 +331,11 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
         for (i64 head = thread / 32; head < params.heads; head += threads / 32) {
             finish_dsink(&params, (int)head);
         }
+    }
+    const int sliced = params.dq.items * params.dq.sides * (ITEM_ROWS * ROW_CHUNKS);
+#pragma unroll 1
+    for (i64 i = thread; i < sliced; i += threads) {
+        add_slices(&params.dq, (int)i);
     }
 #pragma unroll 1
     for (i64 item = thread; item < items; item += threads) {

@@ -23,10 +23,11 @@
  *   MASKS_OFFSET                231424      256  which members have the keys, bits
  *   WORDS_OFFSET                231680       64  what each announced block is
  *   CURSORS_OFFSET              231744       32  which block is announced next
- *   PATIENCE_OFFSET             231776        4  polls of a wait to keep in step
- *   STEP_OFFSET                 231780        4  how thread blocks keep in step
- *   BARRIERS_OFFSET             231784      152  mbarriers
- *   SHARED_BYTES                231936  of 232448 that a block may have on sm_90a
+ *   SLICES_OFFSET               231776       48  slices that are taken
+ *   PATIENCE_OFFSET             231824        4  polls of a wait to keep in step
+ *   STEP_OFFSET                 231828        4  how thread blocks keep in step
+ *   BARRIERS_OFFSET             231832      248  mbarriers
+ *   SHARED_BYTES                232080  of 232448 that a block may have on sm_90a
  * launch
  *   384 threads a block, 1 block resident per multiprocessor, at most 168 registers a thread
  *   1 block a group
@@ -48,6 +49,7 @@ enum {
     PAIR = 0,                       /* 1: two items side by side add up their dKV */
     TENSOR_MAPS = 1,                /* 1: Q and dO are read through their maps */
     SUMS_BESIDE = 0,                /* multiprocessors left to the sums of partial rows */
+    SLICE_BLOCKS = 1,               /* thread blocks that take a slice of items */
     SCORES_REGISTERS = 184,         /* of a thread, S, dP and some of dQ */
     GATHER_REGISTERS = 224,         /* of a thread, the gather and most of dQ */
     SUMS_REGISTERS = 96,            /* of a thread, dKV */
@@ -69,10 +71,11 @@ enum {
     MASKS_OFFSET = 231424,          /* which members have the keys, bits */
     WORDS_OFFSET = 231680,          /* what each announced block is */
     CURSORS_OFFSET = 231744,        /* which block is announced next */
-    PATIENCE_OFFSET = 231776,       /* polls of a wait to keep in step */
-    STEP_OFFSET = 231780,           /* how thread blocks keep in step */
-    BARRIERS_OFFSET = 231784,       /* mbarriers */
-    SHARED_BYTES = 231936,          /* the arena's size */
+    SLICES_OFFSET = 231776,         /* slices that are taken */
+    PATIENCE_OFFSET = 231824,       /* polls of a wait to keep in step */
+    STEP_OFFSET = 231828,           /* how thread blocks keep in step */
+    BARRIERS_OFFSET = 231832,       /* mbarriers */
+    SHARED_BYTES = 232080,          /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_sparse_attn_bwd_sm90_h64_qk576_v512
@@ -1125,6 +1128,8 @@ struct sparse_attn_bwd_params {
     void *partials;     /* with DETERMINISTIC: bf16 [groups, key_stride, HEAD_BLOCKS, DQK], the
                            same order of columns; written up to each list's end, from the
                            launch's first group on */
+    void *slices;       /* bf16 [.., 64, DQK]: parts of dq's rows of items that several thread
+                           blocks take (sparse_attn_bwd.slices.cuh) */
     unsigned *progress; /* how far the thread blocks have come together, by which they keep
                            in step: 0 before the launch; not read with STEP_NONE */
     long long q_batch_stride, q_token_stride, q_head_stride;
@@ -1138,6 +1143,9 @@ struct sparse_attn_bwd_params {
     int groups;     /* and so many: HEAD_BLOCKS items each, item i of group i / HEAD_BLOCKS. Thread
                        blocks take items from the last on: with causal lists, and behind a
                        partition, the longest lists are the last, and short ones end the launch */
+    int sliced;     /* the first so many items of the launch are cut into slices: fewer than thread
+                       blocks, 0 with DETERMINISTIC; of pairs whole pairs */
+    int takers;     /* thread blocks, of pairs pairs, that slices are for: the first ones */
     int key_stride; /* a multiple of 64 */
     int step;       /* how thread blocks keep in step, of the enum above: STEP_CLOSE where lists do
                        not tell otherwise */
@@ -1346,7 +1354,25 @@ DEVICE void tensor_store_3d(const struct tensor_map *map, u32 from, int x, int y
         : "memory");
 }
 
-#line 14 "templates/sparse_attn_bwd.sm90_blocks.cuh"
+#line 2 "templates/sparse_attn_bwd.slices.cuh"
+/*
+ * Slices: items that are left when every thread block has had as many whole ones as each other are
+ * shared between thread blocks, each of which takes a part of their keys. Item i is as long as
+ * `takers`, whatever its list: of all lengths together each taker has its share, which so begins
+ * and ends anywhere in an item, and is of two items at most where items are fewer than takers.
+ *
+ * What a taker has of an item's dq stands, as bf16, at slice number taker + item of `slices`, 64
+ * rows of DQK. The kernel behind adds them up in the takers' order. (With pairs items and takers
+ * are those of a cluster, two of each; slices are numbered accordingly.)
+ */
+
+/* How many of an item's key blocks are ahead of a taker's. */
+DEVICE int blocks_before(int blocks, int item, int items, int taker, int takers) {
+    const int position = minimum(maximum(taker * items - item * takers, 0), takers);
+    return (int)((u32)blocks * (u32)position / (u32)takers);
+}
+
+#line 15 "templates/sparse_attn_bwd.sm90_blocks.cuh"
 /*
  * Items and their key blocks, of sparse_attn_bwd.sm90.cu: where its tiles and barriers are, which
  * block comes next, and the copies that bring it. The gather's warpgroup goes through the lists and
@@ -1364,10 +1390,12 @@ enum {
     TILES = DQK / TILE_COLUMNS,
     VALUE_TILES = DV / TILE_COLUMNS,
     MEMBER_ROWS = BLOCK_HEADS / GROUP_QUERIES, /* rows of an item that a query has */
+    SIDES = PAIR ? 2 : 1,                      /* thread blocks that take items side by side */
 
-    /* Q and dO come, and are given back, in parts of some tiles of each. */
-    PART_TILES = 3,
-    PARTS = 3,
+    /* Q and dO come, and are given back, in parts of some tiles of each: of one where that costs
+     * nothing elsewhere (sparse_attn_bwd.lost.md). */
+    PART_TILES = GROUP_QUERIES == 1 && !PAIR ? 1 : 3,
+    PARTS = (TILES + PART_TILES - 1) / PART_TILES,
 
     BLOCKS_AHEAD = 4,   /* announced blocks whose numbers are kept */
     ROWS_OF_THREAD = 4, /* of a tile, 16 bytes each: 128 threads copy it */
@@ -1532,9 +1560,10 @@ DEVICE int first_head(int item) {
     return (int)((u32)item % HEAD_BLOCKS * BLOCK_HEADS);
 }
 
-/* The thread block's next item with keys: `item`, or gridDim.x before it, and so on; or -1. */
+/* The thread block's next whole item with keys: `item`, or gridDim.x before it, and so on; or -1.
+ */
 DEVICE int next_item(const struct sparse_attn_bwd_params *params, int item) {
-    const int begin = params->first_group * HEAD_BLOCKS;
+    const int begin = params->first_group * HEAD_BLOCKS + (DETERMINISTIC ? 0 : params->sliced);
     while (item >= begin && params->counts[item_group(item)] == 0) {
         item -= (int)gridDim.x;
     }
@@ -1551,12 +1580,14 @@ enum {
     LAST_BLOCK = 512,
     MORE_BLOCKS = 1024,
     ODD_ITEM = 2048,
+    SLICE_UNIT = 4096,
     BLOCK_UNIT = 4096 /* times the block's number % BLOCKS_AHEAD */
 };
 
 struct block_word {
     int item, flags;
-    int place; /* of its first partial row in the launch's; the next is HEAD_BLOCKS further */
+    int place; /* with DETERMINISTIC, of its first partial row in the launch's; the next is
+                  HEAD_BLOCKS further */
     int unused;
 };
 
@@ -1582,8 +1613,8 @@ DEVICE u64 *block_addresses(u32 block) {
 struct cursor {
     int item;  /* -1: none */
     int first; /* keys before it */
-    int count; /* of the item */
-    int odd;   /* ODD_ITEM or 0 */
+    int count; /* of the item, or up to the end of the slice */
+    int marks; /* ODD_ITEM, FIRST_BLOCK, and SLICE_UNIT times the slices opened */
 };
 
 /* Where block number `block` is, from when the one before it is announced until it is: the gather's
@@ -1592,11 +1623,50 @@ DEVICE struct cursor *cursor_at(u32 block) {
     return (struct cursor *)(arena + CURSORS_OFFSET) + block % 2;
 }
 
+/* The thread block's slices, behind its whole items: two at most, then one of item -1. */
+DEVICE struct cursor *own_slices(void) {
+    return (struct cursor *)(arena + SLICES_OFFSET);
+}
+
+/* By one thread. */
+DEVICE void find_slices(const struct sparse_attn_bwd_params *params) {
+    const int taker = (int)blockIdx.x / SIDES, takers = params->takers;
+    const int items = params->sliced / SIDES;
+    const struct cursor none = {-1, 0, 0, 0};
+    struct cursor *const slices = own_slices();
+    int found = 0;
+    slices[0] = slices[1] = slices[2] = none;
+    if (DETERMINISTIC || items == 0 || taker >= takers) {
+        return;
+    }
+    for (int i = taker * items / takers; i * takers < (taker + 1) * items; ++i) {
+        const int item = i * SIDES + (int)blockIdx.x % SIDES;
+        const int count = params->counts[item_group(item)];
+        const int blocks = (count + BLOCK_KEYS - 1) / BLOCK_KEYS;
+        const int begin = blocks_before(blocks, i, items, taker, takers);
+        const int end = blocks_before(blocks, i, items, taker + 1, takers);
+        if (begin < end) {
+            slices[found].item = item;
+            slices[found].first = begin * BLOCK_KEYS;
+            slices[found].count = minimum(count, end * BLOCK_KEYS);
+            ++found;
+        }
+    }
+}
+
+/* Goes on to the beginning of an item, or of a slice where `item` is -1. */
 DEVICE void open_item(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
                       int item) {
     cursor->item = item;
     cursor->first = 0;
-    cursor->count = item >= 0 ? params->counts[item_group(item)] : 0;
+    if (item >= 0) {
+        cursor->count = params->counts[item_group(item)];
+    } else if (!DETERMINISTIC) {
+        const int marks = cursor->marks;
+        *cursor = own_slices()[marks / SLICE_UNIT];
+        cursor->marks = marks + SLICE_UNIT;
+    }
+    cursor->marks |= FIRST_BLOCK;
 }
 
 /* What a thread has of the block to be announced next; the first 64 of the gather have a key each.
@@ -1634,16 +1704,19 @@ DEVICE u64 key_address(const struct sparse_attn_bwd_params *params, int key) {
 DEVICE void write_word(const struct sparse_attn_bwd_params *params, u32 block) {
     struct cursor cursor = *cursor_at(block);
     struct block_word word = {cursor.item, 0, 0, 0};
-    word.flags = minimum(cursor.count - cursor.first, BLOCK_KEYS) | cursor.odd;
-    word.flags |= cursor.first == 0 ? FIRST_BLOCK : 0;
+    word.flags =
+        minimum(cursor.count - cursor.first, BLOCK_KEYS) | (cursor.marks & (SLICE_UNIT - 1));
     word.flags |= (int)(block % BLOCKS_AHEAD) * BLOCK_UNIT;
-    const u32 item = (u32)(cursor.item - params->first_group * HEAD_BLOCKS);
-    word.place = ((int)(item / HEAD_BLOCKS) * params->key_stride + cursor.first) * HEAD_BLOCKS +
-                 (int)(item % HEAD_BLOCKS);
+    if (DETERMINISTIC) {
+        const u32 item = (u32)(cursor.item - params->first_group * HEAD_BLOCKS);
+        word.place = ((int)(item / HEAD_BLOCKS) * params->key_stride + cursor.first) * HEAD_BLOCKS +
+                     (int)(item % HEAD_BLOCKS);
+    }
     cursor.first += BLOCK_KEYS;
+    cursor.marks &= ~FIRST_BLOCK;
     if (cursor.first >= cursor.count) {
         word.flags |= LAST_BLOCK;
-        cursor.odd ^= ODD_ITEM;
+        cursor.marks ^= ODD_ITEM;
         open_item(&cursor, params, next_item(params, cursor.item - (int)gridDim.x));
     }
     word.flags |= cursor.item >= 0 ? MORE_BLOCKS : 0;
@@ -1670,25 +1743,31 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
     }
 }
 
-/* The first block, by the gather; all of the thread block waits for it afterwards. Of several
+/* The first block, by the gather, or that there is none, item -1; all of the thread block waits
+ * for it afterwards. Of several
  * queries a function that is called: inlined, it costs the roles behind it a register that they do
  * not have. */
-#line 343 "templates/sparse_attn_bwd.sm90_blocks.cuh"
+#line 392 "templates/sparse_attn_bwd.sm90_blocks.cuh"
 #define DEVICE_ONCE DEVICE
-#line 345 "templates/sparse_attn_bwd.sm90_blocks.cuh"
-DEVICE_ONCE void announce_first_block(const struct sparse_attn_bwd_params *params, int item) {
+#line 394 "templates/sparse_attn_bwd.sm90_blocks.cuh"
+DEVICE_ONCE void announce_first_block(const struct sparse_attn_bwd_params *params) {
     struct entry entry;
     if (thread_number() % WARPGROUP < 32) {
         const int step = find_step(params);
         if (thread_number() % WARPGROUP == 0) {
-            open_item(cursor_at(0), params, item);
-            cursor_at(0)->odd = 0;
+            const int end = (params->first_group + params->groups) * HEAD_BLOCKS;
+            find_slices(params);
+            cursor_at(0)->marks = 0;
+            open_item(cursor_at(0), params, next_item(params, end - 1 - (int)blockIdx.x));
+            block_word(0)->item = cursor_at(0)->item;
             *own_step() = step;
         }
     }
     barrier_sync(GATHER_BARRIER, WARPGROUP);
-    fetch_entry(&entry, params, 0);
-    write_block(&entry, params, 0);
+    if (cursor_at(0)->item >= 0) {
+        fetch_entry(&entry, params, 0);
+        write_block(&entry, params, 0);
+    }
 }
 
 /* A later one. */
@@ -1944,12 +2023,22 @@ DEVICE char *dq_row(const struct sparse_attn_bwd_params *params, int item, int r
                 query % params->tokens * params->dq_token_stride + head * params->dq_head_stride);
 }
 
+/* The first of this thread's two rows of a slice. */
+DEVICE char *slice_row(const struct sparse_attn_bwd_params *params, int item, int row) {
+    const int taker = (int)blockIdx.x / SIDES;
+    const int slice = (taker + item / SIDES) * SIDES + item % SIDES;
+    return (char *)params->slices + ((i64)slice * BLOCK_HEADS + row) * (DQK * 2);
+}
+
 /* This thread's two, where the first of its 16 bytes of every 64 are; or null. */
 DEVICE void fragment_rows_of_dq(char **rows, const struct sparse_attn_bwd_params *params,
                                 int item) {
     const int row = fragment_row();
-    rows[0] = dq_row(params, item, row);
-    if (MEMBER_ROWS == 8) {
+    const bool sliced = !DETERMINISTIC && item < params->sliced;
+    rows[0] = sliced ? slice_row(params, item, row) : dq_row(params, item, row);
+    if (sliced) {
+        rows[1] = rows[0] + 8 * DQK * 2;
+    } else if (MEMBER_ROWS == 8) {
         rows[1] = dq_row(params, item, row + 8);
     } else {
         const bool there = FULL_ITEMS || (rows[0] && row_head(item, row) + 8 < HEADS);
@@ -2022,7 +2111,9 @@ DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
  *   dQ  += dS K               [rows, DQK], in registers for all of the item
  *   dKV  = dS^T Q + P^T dO    [keys, DQK], added to the rows in global memory, or stored
  *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th item, from the last ones on.
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th item, from the last ones on; the
+ * first ones, too few for all, may be cut into slices (sparse_attn_bwd.slices.cuh), which are items
+ * with a part of their keys, whose dq goes to `slices`.
  * Items without keys take no part: their dq is zeroed at the very beginning. Three warpgroups:
  *
  *   scores   S and dP, tile by tile behind the gather, P, dS; dQ's first columns, A = dS from its
@@ -2065,6 +2156,7 @@ DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
  *   MASKS          [BLOCKS_AHEAD][64] bytes: which members have the key; with groups
  *   WORDS          [BLOCKS_AHEAD] struct block_word
  *   CURSORS        [2] struct cursor
+ *   SLICES         [3] struct cursor
  *   PATIENCE, STEP int: see keep_in_step
  *
  * Barriers (a block's parity: its number, counted over all items of the thread block; an item's the
@@ -2080,7 +2172,7 @@ DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
  *   SLOPES_FREE       8  sums: fragments loaded; gather: its      scores, before the next P
  *                        part of dQ complete
  *   QUERY_FULL[g]     1  gather: one thread, and the bytes of     scores, sums
- *                        tiles 3g to 3g + 2 of Q and dO
+ *                        part g of Q and dO
  *   QUERY_FREE[g]     4  sums: the last block's products with     gather, before the next item's
  *                        those tiles complete
  * and of pairs:
@@ -2672,15 +2764,13 @@ KERNEL void CLUSTERED __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     }
     initialise_barriers();
     zero_empty_items(&params);
-    const int end = (params.first_group + params.groups) * HEAD_BLOCKS;
-    const int first_item = next_item(&params, end - 1 - (int)blockIdx.x);
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
-    if (warpgroup == GATHER_WARPGROUP && first_item >= 0) {
-        announce_first_block(&params, first_item);
+    if (warpgroup == GATHER_WARPGROUP) {
+        announce_first_block(&params);
     }
     /* Here, and not by a barrier in each role: it is to be one instruction for all (synccheck). */
     __syncthreads();
-    if (first_item < 0) {
+    if (block_word(0)->item < 0) {
         if (params.step && threadIdx.x == 0) {
             hint_add(params.progress, ENDED);
         }

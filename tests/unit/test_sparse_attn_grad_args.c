@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "ops/sparse_attn_backward.h"
+#include "ops/sparse_attn_grad_args.h"
 #include "smelt/status.h"
 
 enum { HEADS = 8, DQK = 128, DV = 64, TOPK = 48 };
@@ -204,6 +205,8 @@ static void workspace(void **state) {
         smelt_sparse_attn_grad_args args = SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
         size_t before = 0;
         backward.group_queries = kind & 1 ? 4 : 1;
+        backward.slice_blocks = kind & 4 ? 0 : 1;
+        backward.main_blocks = 132;
         args.rows = 100;
         args.width = TOPK;
         for (args.tokens = 0; args.tokens < 400; args.tokens += 7) {
@@ -233,6 +236,54 @@ static void workspace(void **state) {
     assert_int_equal(bytes, 0);
 }
 
+/* All whole items are as many for each thread block; slices are of what is left, for thread blocks
+ * that there are, in the workspace that there is. */
+static void check_grid(const struct smelt__sparse_attn_backward *backward, int64_t tokens,
+                       int64_t width, int64_t most) {
+    const smelt_sparse_attn_grad_args args = {
+        .batches = 1, .tokens = tokens, .rows = 4000, .width = width};
+    const struct smelt__sparse_attn_call call = SMELT__SPARSE_ATTN_CALL(&args);
+    const struct smelt__grad_layout layout = smelt__grad_find_layout(backward, &call, 0);
+    const struct smelt__grad_grid grid = smelt__grad_find_grid(backward, &layout, most);
+    const int64_t items = tokens * backward->head_blocks, sides = backward->slice_blocks;
+    const int64_t length = layout.dkv.key_stride / 64;
+    const size_t slice = (size_t)(backward->block_heads * backward->shape.dqk) * 2;
+    assert_in_range(grid.blocks, 1, most);
+    if (grid.sliced == 0) {
+        assert_int_equal(grid.blocks, items < most ? items : most);
+        return;
+    }
+    assert_int_equal((items - grid.sliced) % most, 0);
+    assert_true(grid.sliced < most && grid.sliced % sides == 0 && grid.blocks % sides == 0);
+    assert_true(grid.sliced <= grid.takers * sides && grid.takers * sides <= grid.blocks);
+    /* The longest slice is shorter than an item. */
+    assert_true((length * grid.sliced + grid.takers * sides - 1) / (grid.takers * sides) < length);
+    assert_true((layout.progress - layout.slices) / slice >=
+                (size_t)(grid.takers * sides + grid.sliced));
+}
+
+static void slices(void **state) {
+    (void)state;
+    for (int sides = 1; sides <= 2; sides++) {
+        struct smelt__sparse_attn_backward backward = backward_of(0, 0, 0);
+        backward.shape.topk = 4000;
+        backward.slice_blocks = backward.head_blocks = sides;
+        backward.main_blocks = 132;
+        for (int64_t most = sides; most <= 132; most += most < 8 ? sides : 62)
+            for (int64_t tokens = 1; tokens < 300; tokens += tokens < 20 ? 1 : 7)
+                for (int64_t width = 1; width <= 4000; width = width * 3 + 20)
+                    check_grid(&backward, tokens, width, most);
+    }
+    /* 4096 items of ten key blocks on 132 multiprocessors: four are left, for forty. */
+    struct smelt__sparse_attn_backward backward = backward_of(0, 0, 0);
+    const struct smelt__grad_layout layout = {.dkv = {.groups = 4096, .key_stride = 640}};
+    backward.slice_blocks = 1;
+    const struct smelt__grad_grid grid = smelt__grad_find_grid(&backward, &layout, 132);
+    assert_int_equal(grid.blocks, 132);
+    assert_int_equal(grid.sliced, 4);
+    assert_int_equal(grid.takers, 40);
+}
+
 /* Partial rows stay below the limit that the caller sets, as long as one group fits. */
 static void limits(void **state) {
     const struct smelt__sparse_attn_backward backward = backward_of(0, 0, 1);
@@ -255,7 +306,7 @@ static void limits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(single_fields), cmocka_unit_test(combinations), cmocka_unit_test(overlaps),
-        cmocka_unit_test(workspace),     cmocka_unit_test(limits),
+        cmocka_unit_test(workspace),     cmocka_unit_test(slices),       cmocka_unit_test(limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,8 @@ enum { SMELT__SPARSE_ATTN_BWD_ENTRIES = 16 };
  *   TENSOR_MAPS    1: the kernel reads q_map and grad_out_map
  *   SUMS_BESIDE    multiprocessors to leave to the sums of partial rows, which it lets begin beside
  *                  it; 0: it does not
+ *   SLICE_BLOCKS   thread blocks that take a slice of items side by side, where the last items may
+ *                  be cut into slices; 0: they may not
  */
 int smelt__sparse_attn_bwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message);

@@ -283,6 +283,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"HEAD_BLOCKS", choice->head_blocks, "items of a query"},
         {"TENSOR_MAPS", 0, "no rows come by the copy engine"},
         {"SUMS_BESIDE", 0, "sums of partial rows follow it"},
+        {"SLICE_BLOCKS", 0, "items are not sliced"},
         {"SCORE_HEAD_GROUPS", choice->score_head_groups, "warps side by side over the heads of S"},
         {"SCORE_KEY_GROUPS", choice->score_key_groups, "over its keys"},
         {"SCORE_DEPTH_GROUPS", choice->score_depth_groups, "over its depth: partial sums"},

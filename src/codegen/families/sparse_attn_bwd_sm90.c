@@ -28,7 +28,6 @@ enum {
     TILE = 64 * 64 * 2, /* bytes: 64 rows of 64 columns */
     BLOCKS_AHEAD = 4,   /* announced key blocks whose numbers are kept */
     WORD = 16,          /* bytes, of an announced block or a cursor */
-    PARTS = 3,          /* in which Q and dO come */
     PAIR_BARRIERS = 2,  /* of a pair, and two of each landing */
     LANDING = TILE / 2, /* bytes, of a chunk of dKV as bf16 */
     LANDINGS = 2,
@@ -102,6 +101,11 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
     return 0;
 }
 
+/* Slices depend on the grid, and so do dq's last bits with them. */
+static int slice_blocks(const struct smelt__spec *spec, const struct smelt__plan *plan) {
+    return smelt__spec_get(spec, "deterministic") ? 0 : plan->cluster ? plan->cluster : 1;
+}
+
 static void add_constants(const struct smelt__spec *spec, struct smelt__plan *plan) {
     const int heads = (int)smelt__spec_get(spec, "heads");
     const int rows = padded_heads(heads);
@@ -124,6 +128,8 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
         {"TENSOR_MAPS", NULL, 1, "1: Q and dO are read through their maps"},
         {"SUMS_BESIDE", NULL, smelt__spec_get(spec, "deterministic") ? SUMS_BESIDE : 0,
          "multiprocessors left to the sums of partial rows"},
+        {"SLICE_BLOCKS", NULL, slice_blocks(spec, plan),
+         "thread blocks that take a slice of items"},
         {"SCORES_REGISTERS", NULL, SCORES_REGISTERS, "of a thread, S, dP and some of dQ"},
         {"GATHER_REGISTERS", NULL, GATHER_REGISTERS, "of a thread, the gather and most of dQ"},
         {"SUMS_REGISTERS", NULL, SUMS_REGISTERS, "of a thread, dKV"},
@@ -168,10 +174,10 @@ static void add_regions(const struct smelt__spec *spec, struct smelt__plan *plan
     smelt__plan_add_region(plan, "WORDS_OFFSET", BLOCKS_AHEAD * WORD, 16,
                            "what each announced block is");
     smelt__plan_add_region(plan, "CURSORS_OFFSET", 2 * WORD, 16, "which block is announced next");
+    smelt__plan_add_region(plan, "SLICES_OFFSET", 3 * WORD, 16, "slices that are taken");
     smelt__plan_add_region(plan, "PATIENCE_OFFSET", 4, 4, "polls of a wait to keep in step");
     smelt__plan_add_region(plan, "STEP_OFFSET", 4, 4, "how thread blocks keep in step");
-    smelt__plan_add_region(plan, "BARRIERS_OFFSET", (tiles + 4 + 2 * PARTS + pair) * 8, 8,
-                           "mbarriers");
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET", (3 * tiles + 4 + pair) * 8, 8, "mbarriers");
 }
 
 int smelt__sparse_attn_bwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,

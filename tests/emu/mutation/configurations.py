@@ -68,6 +68,7 @@ class Check:
     schedules: int = 4
     files: tuple = ()  # beginnings of the names of the files that are mutated; (): the family's
     family: str = ""
+    variables: dict = dataclasses.field(default_factory=dict)  # more of its environment
 
     def runs_with(self, tools):
         return True
@@ -80,7 +81,8 @@ class Check:
                 "--schedules", str(schedules or self.schedules), *self.options.split()]
 
     def environment(self, tools, schedules=None):
-        return {"SMELT_EMULATOR": tools.emulator} if tools.emulator else {}
+        emulator = {"SMELT_EMULATOR": tools.emulator} if tools.emulator else {}
+        return {**emulator, **self.variables}
 
     def judge(self, done):
         """(what caught it or "", in words)."""

@@ -7,6 +7,7 @@ from configurations import Check
 
 FILES = ("templates/sparse_attn_bwd.sm90.cu", "templates/sparse_attn_bwd.sm90_blocks.cuh",
          "templates/sparse_attn_bwd.sm90_exchange.cuh", "templates/sparse_attn_bwd.sm90_rows.cuh",
+         "templates/sparse_attn_bwd.slices.cuh",
          "templates/common/fragment_tile.cuh", "templates/common/row_sums.cuh")
 
 # All of them take more than an hour of two cores.
@@ -65,6 +66,11 @@ CONFIGURATIONS = (
     # Closely, but that the lists share their keys.
     check("bwd-sm90-drift", "heads=64,dqk=512,dv=512,topk=70", "--queries 2 --rows 50000 --lists drift",
           schedules=1),
+    # Two items for five thread blocks, one of which has a slice of each; of pairs one for three.
+    check("bwd-sm90-slices", "heads=64,dqk=512,dv=512,topk=300", "--queries 7 --rows 400 --lists causal",
+          schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "5"}),
+    check("bwd-sm90-slices-pairs", "heads=128,dqk=512,dv=512,topk=300", "--queries 4 --rows 400 --lists random",
+          schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "6"}),
     check("bwd-sm90-far", "heads=64,dqk=512,dv=512,topk=70",
           "--far --batches 2 --queries 2 --seed 70 --lists random", schedules=1),
     # Groups of four; all in one batch, so that rows of kv are reached by one product.

@@ -1,4 +1,4 @@
-"""dkv out of its sums and dsink out of its parts: through whole calls of small kernels."""
+"""dkv out of its sums, dsink out of its parts, dq out of slices: through whole calls of small kernels."""
 
 from configurations import Check
 
@@ -8,8 +8,10 @@ def check(name, keys, options, **more):
                  options, **more)
 
 
+UNSETTLED = "dq's slices are newer than the proofs"
+
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("finish-far", "finish-fp32", "finish-add")
+COVERAGE = ("finish-far", "finish-fp32", "finish-add", "finish-slices")
 
 CONFIGURATIONS = (
     # More parts of dsink than a warp has lanes takes more than 512 queries.
@@ -19,6 +21,14 @@ CONFIGURATIONS = (
           "--strided --dkv add --batches 2 --queries 3 --rows 300 --seed 70 --lists adversarial"),
     check("finish-fp32", "heads=2,dqk=128,dv=64,topk=30",
           "--dkv fp32 --queries 3 --rows 90 --seed 70 --lists random"),
+    # Two groups of two queries for five thread blocks, one of which has a slice of each.
+    Check("finish-slices", "sparse_attn:heads=24,dqk=512,dv=512,topk=200,passes=backward,variant=sm90",
+          "sparse_attn_bwd_finish:dqk=512", "--strided --batches 2 --queries 7 --rows 300 --seed 70 --lists random",
+          schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "5"}),
+    # Of pairs of blocks of heads.
+    Check("finish-pairs", "sparse_attn:heads=72,dqk=512,dv=512,topk=300,passes=backward,variant=sm90",
+          "sparse_attn_bwd_finish:dqk=512", "--queries 2 --rows 400 --lists causal", schedules=1,
+          variables={"SMELT_EMU_MULTIPROCESSORS": "6"}),
     check("finish-far", "heads=2,dqk=128,dv=64,topk=30,sink=1",
           "--far --batches 2 --queries 2 --seed 70 --lists random", schedules=1),
 )
