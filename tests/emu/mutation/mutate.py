@@ -78,7 +78,10 @@ class Subject:
         with tempfile.TemporaryDirectory(dir=folder) as own:
             source = pathlib.Path(own, "mutant.cu")
             source.write_text(text, encoding="utf-8")
-            command = ["/bin/sh", "-c", f'ulimit -t {self.limit}; exec "$@"', "sh"]
+            limit = self.limit
+            if schedules == 1 and self.cost:
+                limit = min(limit, int(max(LEAST_SECONDS, self.cost)) + 1)
+            command = ["/bin/sh", "-c", f'ulimit -t {limit}; exec "$@"', "sh"]
             command += self.configuration.command(self.tools, schedules)
             environment = dict(os.environ, SMELT_EMU_SOURCE=str(source), TMPDIR=own)
             # The operator's other kernels are compiled once.
@@ -87,7 +90,7 @@ class Subject:
                 environment["SMELT_EMU_EDITED_OBJECTS"] = edited
             environment.update(self.configuration.environment(self.tools, schedules))
             environment.update(variables)
-            done, seconds = run_timed(command, environment, own, WALL * self.limit)
+            done, seconds = run_timed(command, environment, own, WALL * limit)
         return (*self.configuration.judge(done), seconds)
 
     def measure(self, folder):
@@ -152,13 +155,21 @@ def fate(name, subjects, order, folder, schedules=None):
         return find_fate(name, subjects, order, folder, schedules, edited)
 
 
+def stages(subject, schedules):
+    """How many schedules a mutant is run under, one run after the other; None: the configuration's."""
+    if schedules:
+        return (schedules,)
+    several = getattr(subject.configuration, "schedules", None) != 1
+    return (1, None) if several and subject.cost > LONG else (None,)
+
+
 def find_fate(name, subjects, order, folder, schedules, edited):
     compiled = False
     words, spent = "", 0.0
     for subject in order.sort(name, [s for s in subjects if name in s.mutants]):
         subject.measure(folder)
         text = subject.mutants[name].apply(subject.text)
-        for count in (1, None) if not schedules and subject.cost > LONG else (schedules,):
+        for count in stages(subject, schedules):
             caught, words, seconds = subject.run(text, folder, schedules=count, edited=edited)
             spent += seconds
             if caught:

@@ -298,6 +298,9 @@ class Fates(unittest.TestCase):
         self.fate(2, [one], mutate.Order())
         self.fate(3, [one], mutate.Order(), schedules=1)
         self.assertEqual(one.runs, [("1", 1), ("2", 1), ("2", None), ("3", 1)])
+        one.configuration.schedules = 1
+        self.fate(4, [one], mutate.Order())
+        self.assertEqual(one.runs[4:], [("4", None)])
 
     def test_processes_are_timed_and_ended(self):
         with tempfile.TemporaryDirectory() as folder:

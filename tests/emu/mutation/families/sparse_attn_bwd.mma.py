@@ -36,6 +36,9 @@ CONFIGURATIONS = (
           knobs="warps=4,block_keys=32"),
     # Everybody's list has key 0.
     check("bwd-first-row", "heads=8,dqk=64,dv=64,topk=100,deterministic=1", "--rows 101 --lists window"),
+    # In even and in odd slots.
+    check("bwd-first-row-anywhere", "heads=8,dqk=64,dv=64,topk=100", "--queries 6 --rows 101 --lists random",
+          schedules=1),
     # The widest rows, and as many heads as a block can have.
     check("bwd-wide", "heads=64,dqk=576,dv=512,topk=70", "--queries 2 --rows 100 --lists causal"),
     # Every tensor's every dimension reaches past 2^32 elements.
