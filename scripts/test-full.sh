@@ -49,11 +49,13 @@ build_folder() {
 
 # ---- the steps ---------------------------------------------------------------------------------
 
-# meson_test STEP FOLDER ARGUMENT...: steps at the same time must not write one log.
+# meson_test STEP FOLDER ARGUMENT...: steps at the same time must not write one log, and take longer
+# than `make test` alone.
 meson_test() {
     local step=$1 folder=$2
     shift 2
-    meson test -C "$folder" --no-rebuild --print-errorlogs --logbase "testlog-$step" "$@"
+    meson test -C "$folder" --no-rebuild --print-errorlogs --logbase "testlog-$step" \
+        --timeout-multiplier 3 "$@"
 }
 
 # other_build STEP FOLDER ARGUMENT...: the quick tests of a folder that is built otherwise. Not those
