@@ -5,6 +5,7 @@
  * - with lists, keys and sums so far apart that their places pass 2^31 elements it gives what it
  *   gives with all of them side by side. An operator's lists and sums are in its workspace, packed,
  *   where so many would take more than there is;
+ * - nothing of another query's q is taken for a member's that is not there;
  * - each row of dk's sums is made of multiples of the row's own power of two (common/grain.cuh),
  *   whose grains are anything here.
  *
@@ -84,15 +85,17 @@ static void *draw_floats(struct random *random, size_t count) {
 /* A group's list: keys in any order, of members of the first half alone, of all, of the second
  * alone. */
 static void make_list(struct random *random, struct problem *problem, int group) {
-    const int count = WIDTH - 64 + random_below(random, 64), half = problem->group_queries / 2;
-    const int second = problem->tiles > 1 ? 20 : 0, first_end = problem->tiles > 1 ? 90 : count;
+    const int count = group > 0 ? WIDTH - 64 + random_below(random, 64) : 0;
+    const int half = problem->group_queries / 2, parts = problem->tiles > 1 && group > 0;
+    const int second = parts ? 20 : 0, first_end = parts ? 90 : count;
     problem->counts[group] = count;
     problem->runs[2 * group] = second;
     problem->runs[2 * group + 1] = first_end;
     for (int i = 0; i < WIDTH; i++) {
         problem->keys[group * WIDTH + i] = i < count ? (group * 31 + i * 7) % ROWS : -1;
         for (int member = 0; member < problem->group_queries; member++)
-            if (i >= count || (problem->tiles > 1 && (member < half ? i >= first_end : i < second)))
+            if (i >= count || (parts && (member < half ? i >= first_end : i < second)) ||
+                problem->members[group * problem->group_queries + member] < 0)
                 problem->grads[(group * problem->group_queries + member) * WIDTH + i] = 0.0F;
     }
 }
@@ -118,6 +121,11 @@ static void make_problem(struct random *random, const struct smelt__plan *plan,
     problem->keys = take((size_t)(GROUPS * WIDTH) * sizeof(int));
     for (int i = 0; i < problem->tokens; i++)
         problem->members[i] = i;
+    /* The last member is not there; were another query's q taken for its, nothing of that would
+     * show but this: q is infinite of the first queries, which have no keys. */
+    problem->members[problem->tokens - 1] = -1;
+    for (size_t i = 0; i < (size_t)(problem->group_queries * problem->heads) * dim; i++)
+        problem->q[i] = smelt__bf16_from_float(INFINITY);
     for (int i = 0; i < ROWS; i++) /* sums stay below 2^24 times 2^-13 */
         problem->grains[i] = ldexpf(1.0F, GRAIN_DIGITS - 7 - i % 7);
     for (int i = 0; i < GROUPS; i++)
