@@ -1,5 +1,6 @@
 //@use common/base.cuh
 //@use common/warp_sums.cuh
+//@use ptx/grid.cuh
 //@use ptx/math.cuh
 //@use sparse_attn_bwd.columns.cuh
 //@use sparse_attn_bwd_finish.params.h
@@ -11,7 +12,7 @@
  *
  * Grid: as many blocks as the operator likes; a thread makes 8 columns of a row at a time, and goes
  * on a grid further. A warp sums a head's parts of dsink, in an order that their number alone
- * fixes.
+ * fixes. Launched early, it waits first for the kernels before it, whose sums it reads.
  */
 
 enum { CHUNKS = DQK / 8 };
@@ -71,6 +72,9 @@ DEVICE void finish_dsink(const struct sparse_attn_bwd_finish_params *params, int
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_finish_params params) {
+    if (DEPENDENT_LAUNCH) {
+        grid_wait();
+    }
     const i64 thread = (i64)blockIdx.x * THREADS + threadIdx.x, threads = (i64)gridDim.x * THREADS;
     const i64 items = (i64)params.batches * params.rows * CHUNKS;
     if (params.dsink) {

@@ -69,6 +69,58 @@ def test_graph(device, buckets):
         assert torch.equal(got, want)
 
 
+def test_behind_anything(device):
+    """The first launch of a call does not order itself behind what the stream did before: its kernel waits.
+    Behind a fill, a copy, another stream's work and a long kernel, captured in a graph and not."""
+    problem = Problem(device, heads=8, dqk=576, tokens=16, rows=256, width=128)
+    want = step(problem)
+    q, kv = problem.q.detach().clone(), problem.kv.detach().clone()
+    host = problem.kv.detach().cpu().pin_memory()
+    big, side = torch.ones(1 << 26, device=device), torch.cuda.Stream()
+    problem.q, problem.kv = q.clone().requires_grad_(), kv.clone().requires_grad_()
+
+    def after(kind):
+        now = torch.cuda.current_stream()
+        with torch.no_grad():
+            if kind == "fill":
+                problem.kv.copy_(kv)
+                big[: 1 << 20].zero_()
+            elif kind == "copy":
+                problem.kv.copy_(host, non_blocking=True)
+            elif kind == "kernel":
+                big.mul_(1.0)
+                problem.q.copy_(q)
+            else:
+                side.wait_stream(now)
+                with torch.cuda.stream(side):
+                    big.mul_(1.0)
+                    problem.q.copy_(q)
+                now.wait_stream(side)
+        return step(problem)
+
+    for kind in ("fill", "copy", "kernel", "stream"):
+        for leaf in (problem.q, problem.kv):
+            leaf.detach().zero_()
+        with torch.no_grad():
+            problem.q.copy_(q)
+            problem.kv.copy_(kv)
+        for _ in range(3):
+            for got, one in zip(after(kind), want):
+                assert torch.equal(got, one), kind
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = after(kind)
+        for _ in range(3):
+            if kind in ("kernel", "stream"):
+                problem.q.detach().zero_()
+            else:
+                problem.kv.detach().zero_()
+            graph.replay()
+            for got, one in zip(captured, want):
+                assert torch.equal(got, one), kind
+
+
 def test_graphed_callable(device):
     problem = Problem(device, heads=8, dqk=576, tokens=32, rows=256, width=128)
 

@@ -217,6 +217,7 @@ smelt_status smelt__key_grads_finish(const struct smelt__key_grads_call *call,
         .blocks = {(uint32_t)(blocks < 1      ? 1
                               : blocks < most ? blocks
                                               : most)},
+        .early = call->layout->groups > 0, /* behind a kernel, for which it waits */
         .entered = 1,
         .params = &params,
     };

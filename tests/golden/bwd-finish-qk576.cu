@@ -17,6 +17,7 @@ enum {
     THREADS = 256,                  /* of a thread block */
     BLOCKS_PER_MULTIPROCESSOR = 6,  /* resident at once, at least */
     DQK = 576,                      /* width of a KV row, elements */
+    DEPENDENT_LAUNCH = 1,           /* 1: is launched early, and waits */
 };
 
 /* Shared memory, in bytes from the arena's start. */
@@ -69,6 +70,20 @@ DEVICE float warp_maximum(float value) {
         value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
     }
     return value;
+}
+
+#line 2 "templates/ptx/grid.cuh"
+
+/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
+ * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
+ * did not ask for it. */
+DEVICE void grid_launch_dependents(void) {
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+}
+
+/* Waits until the kernels before this one in the stream are complete and their results visible. */
+DEVICE void grid_wait(void) {
+    asm volatile("griddepcontrol.wait;" : : : "memory");
 }
 
 #line 2 "templates/ptx/math.cuh"
@@ -256,7 +271,7 @@ DEVICE void add_slices(const struct dq_slices *slices, int i) {
     store_bf16(to + chunk * 16, sums);
 }
 
-#line 7 "templates/sparse_attn_bwd_finish.cu"
+#line 8 "templates/sparse_attn_bwd_finish.cu"
 /*
  * The last step of the backward pass of sparse attention: dkv out of its fp32 sums, whose columns
  * are in the order of sparse_attn_bwd.columns.cuh, dsink out of its parts, and rows of dq out of
@@ -264,7 +279,7 @@ DEVICE void add_slices(const struct dq_slices *slices, int i) {
  *
  * Grid: as many blocks as the operator likes; a thread makes 8 columns of a row at a time, and goes
  * on a grid further. A warp sums a head's parts of dsink, in an order that their number alone
- * fixes.
+ * fixes. Launched early, it waits first for the kernels before it, whose sums it reads.
  */
 
 enum { CHUNKS = DQK / 8 };
@@ -324,6 +339,9 @@ DEVICE void finish_dsink(const struct sparse_attn_bwd_finish_params *params, int
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_finish_params params) {
+    if (DEPENDENT_LAUNCH) {
+        grid_wait();
+    }
     const i64 thread = (i64)blockIdx.x * THREADS + threadIdx.x, threads = (i64)gridDim.x * THREADS;
     const i64 items = (i64)params.batches * params.rows * CHUNKS;
     if (params.dsink) {
