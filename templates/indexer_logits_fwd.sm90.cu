@@ -22,8 +22,8 @@
  *
  * in PARTS. Four queries are a set, whose columns come by eights: queries 0 to 3, heads 2 i and
  * 2 i + 1 of each. A thread's columns of D are 8 j + 2 c and the next, c = lane % 4: all of them
- * are query c's. So it adds up the heads of a query by itself, even and odd ones apart, in
- * ascending order, and exchanges nothing; Q comes in that order by boxes of 4 queries and 2 heads,
+ * are query c's. So it adds up the heads of a query by itself, in ascending order, CHAINS of them
+ * apart, and exchanges nothing; Q comes in that order by boxes of 4 queries and 2 heads,
  * or, where there are pairs of heads, of 4 queries and all pairs. Columns of heads from HEADS up to
  * PADDED_HEADS are zeros that are not added.
  *
@@ -68,6 +68,10 @@
  * Knobs: GROUPS, and the most columns of a product; legal values and the rule that picks them:
  * src/codegen/families/indexer_logits_fwd_sm90.c.
  */
+
+/* Heads of a query that are added up apart: even and odd ones, or 1: all together. Which is faster
+ * was measured (bench/log/indexer_logits-2026-11-23b.md). */
+enum { CHAINS = FP8 || SETS >= 4 ? 2 : 1 };
 
 /* What a thread is at, of the slab: its query of each set is number `column` of the four. */
 struct cursor {
@@ -141,12 +145,12 @@ DEVICE void take_scales(struct cursor *at) {
     at->scale[1] = FP8 ? 0.5f * at->next_scale[1] : 1.0f;
 }
 
-/* A set's logits of this thread's query and two keys, of its sums: even heads of both keys, odd
- * heads of both. */
+/* A set's logits of this thread's query and two keys, of its sums: those of both keys, of each
+ * chain. */
 DEVICE void finish_set(float *logits, const struct cursor *at, const float *sums) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        const float sum = sums[i] + sums[2 + i];
+        const float sum = CHAINS > 1 ? sums[i] + sums[2 + i] : sums[i];
         logits[i] = canonical_logit(FP8 ? sum * at->scale[i] : sum);
     }
 }
@@ -200,14 +204,17 @@ DEVICE void add_part(const struct indexer_logits_fwd_params *params, const struc
     for (int i = 0; i < PART_EIGHTS; ++i) {
         const int eight = part * PART_EIGHTS + i;
         if (eight % SET_EIGHTS == 0) {
-            sums[0] = sums[1] = sums[2] = sums[3] = 0.0f;
+            for (int k = 0; k < 2 * CHAINS; ++k) {
+                sums[k] = 0.0f;
+            }
         }
 #pragma unroll
         for (int odd = 0; odd < 2; ++odd) {
             if (eight % SET_EIGHTS * 2 + odd < HEADS) { /* the others' zeros may meet infinities */
                 const float weight = weights[2 * i + odd];
-                sums[2 * odd] = add_product(sums[2 * odd], weight, d[4 * i + odd]);
-                sums[2 * odd + 1] = add_product(sums[2 * odd + 1], weight, d[4 * i + 2 + odd]);
+                float *const sum = sums + odd % CHAINS * 2;
+                sum[0] = add_product(sum[0], weight, d[4 * i + odd]);
+                sum[1] = add_product(sum[1], weight, d[4 * i + 2 + odd]);
             }
         }
         if (eight % SET_EIGHTS == SET_EIGHTS - 1) {
@@ -251,7 +258,7 @@ DEVICE void next_own(struct own_stage *stage) {
  * tells whether its keys have landed, too. */
 DEVICE bool score_slab(const struct indexer_logits_fwd_params *params, struct cursor *at,
                        float *weights, struct own_stage *stage, u64 all_keys, u64 queries) {
-    float sums[4];
+    float sums[2 * CHAINS];
     bool landed = false;
     const int index = stage->place.index;
     const u32 own_empty = stage->full + (EMPTY - FULL) * 8;

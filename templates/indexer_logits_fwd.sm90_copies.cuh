@@ -52,7 +52,7 @@ DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const stru
         mbarrier_expect(full, QUERY_BYTES);
         load_queries(params, run->query, buffer, full);
     }
-#pragma unroll 4
+#pragma unroll 8
     for (int i = lane; i < BLOCK_QUERIES * PADDED_HEADS; i += 32) {
         const int query = run->query + i / PADDED_HEADS, head = i % PADDED_HEADS;
         weights_at(buffer)[i] =

@@ -51,17 +51,18 @@ DEVICE int block_cost(const struct key_range *slabs) {
     return threadIdx.x % BLOCK_QUERIES == 0 && count > 0 ? count + BLOCK_START : 0;
 }
 
-/* Batches of a group: as many as COARSE groups need, at least those whose windows are loaded at
- * once.
- */
+/* Batches of a group: one as long as there are no more than groups, so that a run's beginning is
+ * found without looking at batches ahead of it; else as many as COARSE groups need, a multiple of
+ * those whose windows are loaded at once. */
 DEVICE int group_batches(const struct indexer_logits_fwd_params *params) {
-    return (batch_count(params) - 1) / (COARSE * TOGETHER) * TOGETHER + TOGETHER;
+    const int batches = batch_count(params);
+    return batches <= COARSE ? 1 : (batches - 1) / (COARSE * TOGETHER) * TOGETHER + TOGETHER;
 }
 
-/* The cost of TOGETHER batches. By whole warps. */
-DEVICE i64 batches_cost(const struct indexer_logits_fwd_params *params, int first) {
+/* The costs of TOGETHER batches. By whole warps. */
+DEVICE void batch_costs(const struct indexer_logits_fwd_params *params, int first,
+                        u32 costs_of[TOGETHER]) {
     struct key_range windows[TOGETHER];
-    i64 cost = 0;
 #pragma unroll
     for (int i = 0; i < TOGETHER; ++i) {
         windows[i] = query_window(params, lane_query(minimum(first, batch_count(params)) + i));
@@ -69,26 +70,36 @@ DEVICE i64 batches_cost(const struct indexer_logits_fwd_params *params, int firs
 #pragma unroll
     for (int i = 0; i < TOGETHER; ++i) {
         const struct key_range slabs = block_slabs(&windows[i]);
-        cost += warp_reduce_add((u32)block_cost(&slabs));
+        costs_of[i] = warp_reduce_add((u32)block_cost(&slabs));
     }
-    return cost;
 }
 
-/* Writes the costs of groups of batches. By the whole thread block, which then meets. */
+/* Writes the costs of groups of batches, those without any too. By the whole thread block, which
+ * then meets. */
 DEVICE void count_costs(const struct indexer_logits_fwd_params *params) {
-    const int batches = group_batches(params);
+    const int batches = group_batches(params), each = batches == 1 ? TOGETHER : 1; /* groups */
 #pragma unroll 1
-    for (int group = (int)threadIdx.x / 32; group < COARSE; group += THREADS / 32) {
+    for (int group = (int)threadIdx.x / 32 * each; group < COARSE; group += THREADS / 32 * each) {
         const i64 first = (i64)group * batches;
+        u32 found[TOGETHER] = {0};
         i64 cost = 0;
         if (first < batch_count(params)) {
 #pragma unroll 1
             for (int i = 0; i < batches; i += TOGETHER) {
-                cost += batches_cost(params, (int)first + i);
+                batch_costs(params, (int)first + i, found);
+#pragma unroll
+                for (int k = 0; k < TOGETHER; ++k) {
+                    cost += found[k];
+                }
             }
         }
         if (threadIdx.x % 32 == 0) {
-            costs()[group] = cost;
+#pragma unroll
+            for (int k = 0; k < TOGETHER; ++k) {
+                if (k < each) {
+                    costs()[group + k] = each > 1 ? (i64)found[k] : cost;
+                }
+            }
         }
     }
 }
@@ -112,13 +123,13 @@ DEVICE struct place find_run(const struct indexer_logits_fwd_params *params, int
     const int lane = (int)threadIdx.x % 32;
     i64 *const sums = costs() + own, *const found = sums + 32;
     i64 mine = 0, before = 0, total = 0;
-#pragma unroll 2
+#pragma unroll
     for (int i = 0; i < EACH; ++i) {
         mine += costs()[lane * EACH + i];
     }
     sums[lane] = mine;
     __syncwarp((u32)ALL_LANES);
-#pragma unroll 4
+#pragma unroll 16
     for (int i = 0; i < 32; ++i) {
         before += i < lane ? sums[i] : 0;
         total += sums[i];

@@ -1036,17 +1036,18 @@ DEVICE int block_cost(const struct key_range *slabs) {
     return threadIdx.x % BLOCK_QUERIES == 0 && count > 0 ? count + BLOCK_START : 0;
 }
 
-/* Batches of a group: as many as COARSE groups need, at least those whose windows are loaded at
- * once.
- */
+/* Batches of a group: one as long as there are no more than groups, so that a run's beginning is
+ * found without looking at batches ahead of it; else as many as COARSE groups need, a multiple of
+ * those whose windows are loaded at once. */
 DEVICE int group_batches(const struct indexer_logits_fwd_params *params) {
-    return (batch_count(params) - 1) / (COARSE * TOGETHER) * TOGETHER + TOGETHER;
+    const int batches = batch_count(params);
+    return batches <= COARSE ? 1 : (batches - 1) / (COARSE * TOGETHER) * TOGETHER + TOGETHER;
 }
 
-/* The cost of TOGETHER batches. By whole warps. */
-DEVICE i64 batches_cost(const struct indexer_logits_fwd_params *params, int first) {
+/* The costs of TOGETHER batches. By whole warps. */
+DEVICE void batch_costs(const struct indexer_logits_fwd_params *params, int first,
+                        u32 costs_of[TOGETHER]) {
     struct key_range windows[TOGETHER];
-    i64 cost = 0;
 #pragma unroll
     for (int i = 0; i < TOGETHER; ++i) {
         windows[i] = query_window(params, lane_query(minimum(first, batch_count(params)) + i));
@@ -1054,26 +1055,36 @@ DEVICE i64 batches_cost(const struct indexer_logits_fwd_params *params, int firs
 #pragma unroll
     for (int i = 0; i < TOGETHER; ++i) {
         const struct key_range slabs = block_slabs(&windows[i]);
-        cost += warp_reduce_add((u32)block_cost(&slabs));
+        costs_of[i] = warp_reduce_add((u32)block_cost(&slabs));
     }
-    return cost;
 }
 
-/* Writes the costs of groups of batches. By the whole thread block, which then meets. */
+/* Writes the costs of groups of batches, those without any too. By the whole thread block, which
+ * then meets. */
 DEVICE void count_costs(const struct indexer_logits_fwd_params *params) {
-    const int batches = group_batches(params);
+    const int batches = group_batches(params), each = batches == 1 ? TOGETHER : 1; /* groups */
 #pragma unroll 1
-    for (int group = (int)threadIdx.x / 32; group < COARSE; group += THREADS / 32) {
+    for (int group = (int)threadIdx.x / 32 * each; group < COARSE; group += THREADS / 32 * each) {
         const i64 first = (i64)group * batches;
+        u32 found[TOGETHER] = {0};
         i64 cost = 0;
         if (first < batch_count(params)) {
 #pragma unroll 1
             for (int i = 0; i < batches; i += TOGETHER) {
-                cost += batches_cost(params, (int)first + i);
+                batch_costs(params, (int)first + i, found);
+#pragma unroll
+                for (int k = 0; k < TOGETHER; ++k) {
+                    cost += found[k];
+                }
             }
         }
         if (threadIdx.x % 32 == 0) {
-            costs()[group] = cost;
+#pragma unroll
+            for (int k = 0; k < TOGETHER; ++k) {
+                if (k < each) {
+                    costs()[group + k] = each > 1 ? (i64)found[k] : cost;
+                }
+            }
         }
     }
 }
@@ -1097,13 +1108,13 @@ DEVICE struct place find_run(const struct indexer_logits_fwd_params *params, int
     const int lane = (int)threadIdx.x % 32;
     i64 *const sums = costs() + own, *const found = sums + 32;
     i64 mine = 0, before = 0, total = 0;
-#pragma unroll 2
+#pragma unroll
     for (int i = 0; i < EACH; ++i) {
         mine += costs()[lane * EACH + i];
     }
     sums[lane] = mine;
     __syncwarp((u32)ALL_LANES);
-#pragma unroll 4
+#pragma unroll 16
     for (int i = 0; i < 32; ++i) {
         before += i < lane ? sums[i] : 0;
         total += sums[i];
@@ -1212,7 +1223,7 @@ DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const stru
         mbarrier_expect(full, QUERY_BYTES);
         load_queries(params, run->query, buffer, full);
     }
-#pragma unroll 4
+#pragma unroll 8
     for (int i = lane; i < BLOCK_QUERIES * PADDED_HEADS; i += 32) {
         const int query = run->query + i / PADDED_HEADS, head = i % PADDED_HEADS;
         weights_at(buffer)[i] =
@@ -1351,8 +1362,8 @@ DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
  *
  * in PARTS. Four queries are a set, whose columns come by eights: queries 0 to 3, heads 2 i and
  * 2 i + 1 of each. A thread's columns of D are 8 j + 2 c and the next, c = lane % 4: all of them
- * are query c's. So it adds up the heads of a query by itself, even and odd ones apart, in
- * ascending order, and exchanges nothing; Q comes in that order by boxes of 4 queries and 2 heads,
+ * are query c's. So it adds up the heads of a query by itself, in ascending order, CHAINS of them
+ * apart, and exchanges nothing; Q comes in that order by boxes of 4 queries and 2 heads,
  * or, where there are pairs of heads, of 4 queries and all pairs. Columns of heads from HEADS up to
  * PADDED_HEADS are zeros that are not added.
  *
@@ -1398,6 +1409,10 @@ DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
  * src/codegen/families/indexer_logits_fwd_sm90.c.
  */
 
+/* Heads of a query that are added up apart: even and odd ones, or 1: all together. Which is faster
+ * was measured (bench/log/indexer_logits-2026-11-23b.md). */
+enum { CHAINS = FP8 || SETS >= 4 ? 2 : 1 };
+
 /* What a thread is at, of the slab: its query of each set is number `column` of the four. */
 struct cursor {
     int buffer;  /* the block's */
@@ -1419,13 +1434,13 @@ DEVICE void issue_product(float *d, u64 keys, u64 queries) {
         const u64 a = descriptor_advance(keys, (u32)(half * KEY_HALF_BYTES + step));
         const u64 b = descriptor_advance(queries, (u32)(half * QUERY_HALF_BYTES + step));
         // clang-format off
-#line 94 "templates/indexer_logits_fwd.sm90.cu"
+#line 98 "templates/indexer_logits_fwd.sm90.cu"
         if (FP8) {
             wgmma_fp8_ss_n128(d, a, b, k > 0);
         } else {
             wgmma_ss_n128_t00(d, a, b, k > 0);
         }
-#line 100 "templates/indexer_logits_fwd.sm90.cu"
+#line 104 "templates/indexer_logits_fwd.sm90.cu"
         // clang-format on
     }
     wgmma_commit();
@@ -1470,12 +1485,12 @@ DEVICE void take_scales(struct cursor *at) {
     at->scale[1] = FP8 ? 0.5f * at->next_scale[1] : 1.0f;
 }
 
-/* A set's logits of this thread's query and two keys, of its sums: even heads of both keys, odd
- * heads of both. */
+/* A set's logits of this thread's query and two keys, of its sums: those of both keys, of each
+ * chain. */
 DEVICE void finish_set(float *logits, const struct cursor *at, const float *sums) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        const float sum = sums[i] + sums[2 + i];
+        const float sum = CHAINS > 1 ? sums[i] + sums[2 + i] : sums[i];
         logits[i] = canonical_logit(FP8 ? sum * at->scale[i] : sum);
     }
 }
@@ -1529,14 +1544,17 @@ DEVICE void add_part(const struct indexer_logits_fwd_params *params, const struc
     for (int i = 0; i < PART_EIGHTS; ++i) {
         const int eight = part * PART_EIGHTS + i;
         if (eight % SET_EIGHTS == 0) {
-            sums[0] = sums[1] = sums[2] = sums[3] = 0.0f;
+            for (int k = 0; k < 2 * CHAINS; ++k) {
+                sums[k] = 0.0f;
+            }
         }
 #pragma unroll
         for (int odd = 0; odd < 2; ++odd) {
             if (eight % SET_EIGHTS * 2 + odd < HEADS) { /* the others' zeros may meet infinities */
                 const float weight = weights[2 * i + odd];
-                sums[2 * odd] = add_product(sums[2 * odd], weight, d[4 * i + odd]);
-                sums[2 * odd + 1] = add_product(sums[2 * odd + 1], weight, d[4 * i + 2 + odd]);
+                float *const sum = sums + odd % CHAINS * 2;
+                sum[0] = add_product(sum[0], weight, d[4 * i + odd]);
+                sum[1] = add_product(sum[1], weight, d[4 * i + 2 + odd]);
             }
         }
         if (eight % SET_EIGHTS == SET_EIGHTS - 1) {
@@ -1580,7 +1598,7 @@ DEVICE void next_own(struct own_stage *stage) {
  * tells whether its keys have landed, too. */
 DEVICE bool score_slab(const struct indexer_logits_fwd_params *params, struct cursor *at,
                        float *weights, struct own_stage *stage, u64 all_keys, u64 queries) {
-    float sums[4];
+    float sums[2 * CHAINS];
     bool landed = false;
     const int index = stage->place.index;
     const u32 own_empty = stage->full + (EMPTY - FULL) * 8;

@@ -16,11 +16,11 @@ def check(name, keys, options, knobs="", **more):
     return Check(name, "indexer_logits:" + spec, "indexer_logits_fwd:" + spec, options, **more)
 
 
-UNSETTLED = "fills_slowly, take_scales and the addresses of a stage are newer than the last run"
+UNSETTLED = "fills_slowly, take_scales, the addresses of a stage and groups of one batch are newer than the last run"
 
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("logits-sm90-parts", "logits-sm90-many", "logits-sm90-sets", "logits-sm90-long",
-            "logits-sm90-own", "logits-sm90-near")
+            "logits-sm90-own", "logits-sm90-near", "logits-sm90-coarse")
 
 CONFIGURATIONS = (
     # Blocks of 32 queries, the second not whole; an odd number of heads; windows that are empty,
@@ -35,6 +35,8 @@ CONFIGURATIONS = (
     check("logits-sm90-causal", "heads=20,dim=128,dtype=bf16", "--queries 13 --rows 200 --lists causal", schedules=2),
     # More groups of batches than a lane adds up, more slabs than stages.
     check("logits-sm90-many", "heads=2,dim=64,dtype=fp8", "--queries 2900 --rows 150 --lists causal", schedules=1),
+    # More batches than groups, which then have several each.
+    check("logits-sm90-coarse", "heads=1,dim=64,dtype=fp8", "--queries 8230 --rows 70 --lists causal", schedules=1),
     check("logits-sm90-groups", "heads=5,dim=64,dtype=fp8", "--queries 21 --rows 400 --lists full",
           knobs="groups=2,columns=256", schedules=2),
     # A warpgroup has one stage alone, again and again.
