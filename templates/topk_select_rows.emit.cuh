@@ -427,7 +427,7 @@ DEVICE void store_place(const struct target *target, int i, bool there, u32 elem
 DEVICE void store_row(const struct topk_select_rows_params *params, const struct window *window,
                       int row, int wanted, bool mapped) {
     const struct target target = open_target(params, window, row);
-#pragma unroll 4
+#pragma unroll 2
     for (int i = (int)thread_number(); i < TOPK; i += THREADS) {
         const bool there = i < wanted;
         if (mapped) {

@@ -129,7 +129,7 @@ DEVICE void count_bins(int count, const struct range *range, int shift) {
     const u32 bins = shared_address(HISTOGRAM_OFFSET);
     clear_histogram();
     __syncthreads();
-#pragma unroll 4
+#pragma unroll 2
     for (int i = (int)thread_number(); i < count; i += THREADS) {
         const u64 entry = list()[i];
         if (entry >= range->low && entry <= range->high) {

@@ -29,6 +29,7 @@ enum {
     MOST_SAMPLES = 4096,            /* of a window */
     LEAST_SAMPLES = 512,            /* of a short window */
     SAMPLED = 128,                  /* elements for each sample of a long window */
+    LONG_SAMPLED = 128,             /* the same, of a window that has more than the least samples */
     BINS = 1024,                    /* of a histogram */
     LOG_BINS = 10,                  /* their number's logarithm */
     PART_LIST = 4096,               /* entries that a part of a row leaves */
@@ -490,7 +491,7 @@ DEVICE void count_bins(int count, const struct range *range, int shift) {
     const u32 bins = shared_address(HISTOGRAM_OFFSET);
     clear_histogram();
     __syncthreads();
-#pragma unroll 4
+#pragma unroll 2
     for (int i = (int)thread_number(); i < count; i += THREADS) {
         const u64 entry = list()[i];
         if (entry >= range->low && entry <= range->high) {
@@ -571,9 +572,13 @@ DEVICE struct threshold find_threshold(int count, int rank, struct range range, 
  * where the next is to be looked for. So whatever is guessed here, good or bad, costs time alone.
  */
 
-/* Standard deviations by which the bound is below the rank that the sample shows: of 500 rows about
- * one is read again because too few elements are above it. */
+/* Standard deviations by which the bound is below the rank that the sample shows: of 100 to 200
+ * rows one is read again because too few elements are above it. Of long windows, for which there
+ * may be no more blocks than are resident at once, so that all wait for one that reads again,
+ * hardly any is: more samples leave the list room for more elements. */
 #define DEVIATIONS 2.5f
+#define LONG_DEVIATIONS 3.25f
+enum { LONG = LEAST_SAMPLES * SAMPLED };
 
 /* Where the key of the wanted rank is known to be. Neither end is the key of -0. */
 struct known {
@@ -601,8 +606,9 @@ DEVICE u32 hash(u32 number) {
 }
 
 DEVICE int sample_count(const struct window *window) {
+    const int each = window_length(window) > LONG ? LONG_SAMPLED : SAMPLED;
     int count = LEAST_SAMPLES;
-    while (count < MOST_SAMPLES && count * SAMPLED < window_length(window)) {
+    while (count < MOST_SAMPLES && count * each < window_length(window)) {
         count *= 2;
     }
     return count;
@@ -725,7 +731,9 @@ DEVICE struct bound choose_bound(const struct window *window, int wanted, int ro
     const float share = (float)(wanted - known.above) / (float)(known.at_least - known.above);
     const float rank = share * (float)sample.possible;
     const float deviation = sqrtf(fmaxf(rank * (1.0f - share), 0.0f));
-    const int target = clamp((int)ceilf(rank + DEVIATIONS * deviation + 1.0f), 1, sample.possible);
+    const float below =
+        LONG_SAMPLED < SAMPLED && window_length(window) > LONG ? LONG_DEVIATIONS : DEVIATIONS;
+    const int target = clamp((int)ceilf(rank + below * deviation + 1.0f), 1, sample.possible);
     const int slack = target / 8;
     if (thread_number() == 0) {
         shared_numbers()[SAMPLE_TOP] = (int)(u32)(sample.range.high >> 32);

@@ -23,6 +23,7 @@ enum {
     MOST_SAMPLES = 4096,
     /* Elements for each sample of a long window. Behind parts the list has more room. */
     SAMPLED = 64,
+    LONG_SAMPLED = 32, /* of windows that have more than the least samples */
     PART_SAMPLED = 128,
     /* Four blocks of 256 threads keep the memory busy while some rank their samples and lists; more
      * would leave a thread too few registers for the 32 elements it has under way. */
@@ -167,6 +168,11 @@ static void plan_pass(const struct smelt__spec *spec, const struct smelt__arch *
                     smelt__plan_origin(spec, "samples"), "of a short window");
     smelt__plan_add(plan, "SAMPLED", parts ? PART_SAMPLED : SAMPLED, SMELT__DERIVED,
                     "elements for each sample of a long window");
+    smelt__plan_add(plan, "LONG_SAMPLED",
+                    parts   ? PART_SAMPLED
+                    : merge ? SAMPLED
+                            : LONG_SAMPLED,
+                    SMELT__DERIVED, "the same, of a window that has more than the least samples");
     smelt__plan_add(plan, "BINS", BINS, SMELT__DERIVED, "of a histogram");
     smelt__plan_add(plan, "LOG_BINS", LOG_BINS, SMELT__DERIVED, "their number's logarithm");
     smelt__plan_add(plan, "PART_LIST", list_entries(topk), SMELT__DERIVED,

@@ -57,6 +57,8 @@ CONFIGURATIONS = (
     check("score-short", "topk=700,order=score", "--queries 6 --rows 650 --windows random", schedules=1),
     # Every tensor's every dimension reaches past 2^32 elements.
     check("far", "topk=20", "--far --queries 5 --rows 300 --windows random", schedules=1),
+    # More samples than the least.
+    check("more", "topk=100,samples=256", "--queries 2 --rows 17000", schedules=1),
     # Longer than the map.
     check("long", "topk=600", "--queries 1 --rows 420001 --data levels --values", "merge", arch="sm_86",
           schedules=1),
