@@ -36,6 +36,15 @@ static size_t most_select(const struct smelt__indexer_extent *extent) {
     return align(smelt__topk_most_workspace(extent->select, extent->rows));
 }
 
+/* At most `most` queries: fewer where the selection would else begin with one more wave of thread
+ * blocks that is hardly filled. A wave takes about as long however few there are, so that from
+ * NINTHS of a full one on it pays. */
+static int64_t whole_waves(const struct smelt__indexer_extent *extent, int64_t most) {
+    enum { NINTHS = 4 };
+    const int64_t wave = extent->select->rows->resident_blocks, rest = wave > 0 ? most % wave : 0;
+    return most > wave && rest * 9 < wave * NINTHS ? most - rest : most;
+}
+
 /* ---- all chunks with the same columns -------------------------------------------------------- */
 
 /* Queries of a chunk, at most `most`: chunks of about the same size, whose queries make whole
@@ -44,6 +53,7 @@ static int64_t balance(const struct smelt__indexer_extent *extent, int64_t most)
     const int64_t block = extent->block_queries;
     if (most >= extent->tokens)
         return extent->tokens;
+    most = whole_waves(extent, most);
     if (most >= block)
         most = most / block * block;
     const int64_t even = smelt__divide_up(extent->tokens, smelt__divide_up(extent->tokens, most));
@@ -95,6 +105,8 @@ static struct smelt__indexer_chunk largest(const struct smelt__indexer_extent *e
         else
             above = middle;
     }
+    if (fits < extent->tokens - first)
+        fits = whole_waves(extent, fits);
     if (fits < extent->tokens - first && fits >= extent->block_queries)
         fits = fits / extent->block_queries * extent->block_queries;
     return make_chunk(extent, first, fits);
