@@ -9,7 +9,7 @@ def sums(name, dqk, cases="4", arch="sm_90a", only=""):
                    report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"})
 
 
-UNSETTLED = "changed after its survivors were settled"
+UNSETTLED = "of 361 mutants 179 were tried since it was changed, of which 15 survived; the rest was not run"
 
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("sum-64", "sum-one-by-one")
