@@ -19,7 +19,7 @@ def check(name, keys, options, knobs="", **more):
                  f"indexer_bwd_main:{kernel},{knobs}", options, **more)
 
 
-UNSETTLED = ("some 245 of 904 tried; open: run_gather's __syncwarp and which stage it waits for, the policy's width in "
+UNSETTLED = ("some 145 of 904 tried; open: run_gather's __syncwarp and which stage it waits for, the policy's width in "
              "load_queries, a thread block without any key in run_sums; the others have not been run")
 
 # Together they reach every statement (coverage.py --suggest).
