@@ -30,7 +30,8 @@ enum {
     UNWRITTEN = 0xff, /* bytes of it are NaN */
     MOST_TOPS = 1024,
     MOST_ADDED = 31, /* bits of a bound */
-    MOST_BITS = 22,  /* of an addend */
+    LEAST_BITS = 2,  /* of an addend */
+    MOST_BITS = 22,
     LEAST_NORMAL = -126,
     LARGEST_POWER = 127,
     DIGITS = 24, /* of fp32 */
@@ -77,6 +78,8 @@ static const struct shape shapes[] = {
     {"not finite", 40, 200, 100, 4, 7, 64, ODD, MOST_BITS, 0, 0},
     {"not finite, alone", 40, 200, 100, 1, 2, 128, ODD, MOST_BITS, 0, 0},
     {"beyond the largest number", 15, 200, 100, 2, 3, 64, HUGE_NUMBERS, MOST_BITS, 0, 0},
+    {"beyond the largest number, fewest bits", 15, 200, 100, 4, 3, 64, HUGE_NUMBERS, LEAST_BITS, 0,
+     0},
     {"denormal", 15, 200, 100, 2, 3, 64, TINY, MOST_BITS, 0, 0},
     {"zeros", 15, 200, 100, 2, 3, 64, ZEROS, MOST_BITS, 0, 0},
     {"far apart", 11, 300, 100, 2, 3, 64, COARSE, MOST_BITS, 0, 1},
@@ -565,7 +568,7 @@ static struct shape draw_shape(struct random *random) {
                           .heads = 1 + random_below(random, most_heads),
                           .dim = random_below(random, 2) ? 64 : 128,
                           .numbers = numbers,
-                          .bits = 1 + random_below(random, MOST_BITS),
+                          .bits = LEAST_BITS + random_below(random, MOST_BITS - LEAST_BITS + 1),
                           .padding = random_below(random, 3) * 4};
 }
 
