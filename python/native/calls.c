@@ -338,11 +338,11 @@ static Py_ssize_t gather(PyObject *const *inputs, int count, PyObject *made, PyO
 /* What the operator returns: what it made, then its workspace. */
 static PyObject *launch(const struct known_object *known, struct call *call,
                         PyObject *const *inputs, int count) {
-    PyObject *values[MAX_VALUES], *operator= operator_of(known, known->which);
+    PyObject *values[MAX_VALUES], *found = operator_of(known, known->which);
+    if (!found)
+        return PyErr_Format(PyExc_RuntimeError, "smelt: no operator");
     const Py_ssize_t all = gather(inputs, count, known->made, known->scalars, values);
-    if (!operator|| all<0)
-        return operator? NULL : PyErr_Format(PyExc_RuntimeError, "smelt: no operator");
-    return run_operator(operator, known->pass, call, values, all, count);
+    return all < 0 ? NULL : run_operator(found, known->pass, call, values, all, count);
 }
 
 /* ---- through autograd ------------------------------------------------------------------------ */
@@ -540,8 +540,8 @@ static PyObject *launch_backward(const struct known_object *known, PyObject *sav
     if (PyTuple_Size(saved) != NODE_SAVED || PyTuple_GetItem(saved, QUERIES) != Py_None ||
         PyTuple_Size(known->gradients) != OUTPUTS + 1)
         return NULL;
-    PyObject *operator= backward_operator(known);
-    if (!operator|| !has_element(grad, BF16))
+    PyObject *found = backward_operator(known);
+    if (!found || !has_element(grad, BF16))
         return NULL;
     int count = 0;
     for (; count < NODE_INPUTS; count++)
@@ -557,7 +557,7 @@ static PyObject *launch_backward(const struct known_object *known, PyObject *sav
     Py_XDECREF(none);
     return all < 0
                ? NULL
-               : order_gradients(run_operator(operator, 1, &call, values, all, 0), sink == Py_True);
+               : order_gradients(run_operator(found, 1, &call, values, all, 0), sink == Py_True);
 }
 
 /* apply(grad_out), of the node's class. */

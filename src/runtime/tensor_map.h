@@ -31,11 +31,10 @@ struct smelt__tensor_box {
     const void *data; /* device memory, at a multiple of 16 bytes */
     enum smelt__map_element element;
     enum smelt__map_swizzle swizzle;
-    int dimensions;                                    /* 1..5 */
-    unsigned long long extents[SMELT__MAP_DIMENSIONS]; /* elements, from 1 to 2^32 */
-    unsigned long long
-        strides[SMELT__MAP_DIMENSIONS];  /* bytes, multiples of 16 below 2^40, of all dimensions
-                                  but the first: strides[0] is not looked at */
+    int dimensions; /* 1..5 */
+    /* Extents are elements, from 1 to 2^32; strides bytes, multiples of 16 below 2^40, of all
+     * dimensions but the first: strides[0] is not looked at. */
+    unsigned long long extents[SMELT__MAP_DIMENSIONS], strides[SMELT__MAP_DIMENSIONS];
     uint32_t box[SMELT__MAP_DIMENSIONS]; /* elements, 1..256; the first dimension's bytes are a
                                             multiple of 16, at most the swizzle's width */
     int entered;                         /* 1: the caller is within smelt__context_enter */

@@ -134,8 +134,9 @@ struct indexer_bwd_grains_params {
     int rows;
     int groups, group_queries, key_stride;
     int top_count; /* the blocks of the pass `reach` */
-    int bits;      /* the largest of all is 2^(bits - 1) to 2^bits units; groups * 2^bits stay below
-                      2^31;      at least 2, so that the inverse of every unit is a normal number */
+    /* The largest of all is 2^(bits - 1) to 2^bits units; groups * 2^bits stay below 2^31. At least
+     * 2, so that the inverse of every unit is a normal number. */
+    int bits;
 };
 
 #line 6 "templates/indexer_bwd_grains.reach.cu"
