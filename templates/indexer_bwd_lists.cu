@@ -1,5 +1,6 @@
 //@use common/base.cuh
 //@use common/lanes.cuh
+//@use common/zeros.cuh
 //@use indexer_bwd_lists.params.h
 //@use ptx/atomic.cuh
 //@use ptx/shared.cuh
@@ -477,19 +478,9 @@ DEVICE void make_list(const struct indexer_bwd_lists_params *params, int group) 
     close_list(params, &list);
 }
 
-/* The block's share of what is filled with zeros. */
-DEVICE void fill_zeros(const struct indexer_bwd_lists_params *params) {
-    const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f};
-    float4 *const end = (float4 *)params->zeros + params->zero_vectors;
-    for (float4 *at = (float4 *)params->zeros + blockIdx.x * THREADS + threadIdx.x; at < end;
-         at += gridDim.x * THREADS) {
-        *at = zeros;
-    }
-}
-
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_bwd_lists_params params) {
-    fill_zeros(&params);
+    fill_zeros(params.zeros, params.zero_vectors);
     for (int group = (int)blockIdx.x; group < params.groups; group += (int)gridDim.x) {
         make_list(&params, group);
     }

@@ -1,6 +1,7 @@
 //@use common/base.cuh
 //@use common/lanes.cuh
 //@use common/queries.cuh
+//@use common/zeros.cuh
 //@use ptx/atomic.cuh
 //@use ptx/grid.cuh
 //@use ptx/shared.cuh
@@ -379,21 +380,12 @@ DEVICE void unite_lists(const struct sparse_attn_bwd_lists_params *params, i64 g
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
-/* The block's share of what is filled with zeros. */
-DEVICE void fill_zeros(const struct sparse_attn_bwd_lists_params *params) {
-    const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f};
-    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < params->zero_vectors;
-         i += gridDim.x * (i64)THREADS) {
-        ((float4 *)params->zeros)[i] = zeros;
-    }
-}
-
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_lists_params params) {
     if (DEPENDENT_LAUNCH && threadIdx.x == 0) {
         grid_launch_dependents();
     }
-    fill_zeros(&params);
+    fill_zeros(params.zeros, params.zero_vectors);
     if (params.group_queries == 1 && (!params.ascending || !has_windows(&params))) {
         for (i64 group = blockIdx.x * (i64)WARPS + threadIdx.x / 32; group < params.groups;
              group += gridDim.x * (i64)WARPS) {

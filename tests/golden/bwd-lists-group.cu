@@ -223,6 +223,21 @@ DEVICE int index_slots(const struct work_params *params, int entry, int query) {
     return minimum(maximum(length, 0), params->width);
 }
 
+#line 2 "templates/common/zeros.cuh"
+/*
+ * What kernels behind this one add to begins as zeros: each block fills its share, in any grid.
+ */
+
+/* `vectors` of four floats, at a multiple of 16 bytes; by all threads of all blocks. */
+DEVICE void fill_zeros(float *begin, i64 vectors) {
+    const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f};
+    float4 *const end = (float4 *)begin + vectors;
+    for (float4 *at = (float4 *)begin + blockIdx.x * THREADS + threadIdx.x; at < end;
+         at += gridDim.x * THREADS) {
+        *at = zeros;
+    }
+}
+
 #line 2 "templates/ptx/atomic.cuh"
 
 /* One thread after another changes a word; the result is what was there before. Nothing else is
@@ -516,7 +531,7 @@ DEVICE void sort_entries(int *keys, unsigned char *masks, u32 count) {
     }
 }
 
-#line 11 "templates/sparse_attn_bwd_lists.group.cu"
+#line 12 "templates/sparse_attn_bwd_lists.group.cu"
 /*
  * Backward pass of sparse attention, ahead of the main kernel: each group's list of keys, out of
  * its queries' index rows; and the zeros that the main kernel adds to. What is written:
@@ -888,21 +903,12 @@ DEVICE void unite_lists(const struct sparse_attn_bwd_lists_params *params, i64 g
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
-/* The block's share of what is filled with zeros. */
-DEVICE void fill_zeros(const struct sparse_attn_bwd_lists_params *params) {
-    const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f};
-    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < params->zero_vectors;
-         i += gridDim.x * (i64)THREADS) {
-        ((float4 *)params->zeros)[i] = zeros;
-    }
-}
-
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_lists_params params) {
     if (DEPENDENT_LAUNCH && threadIdx.x == 0) {
         grid_launch_dependents();
     }
-    fill_zeros(&params);
+    fill_zeros(params.zeros, params.zero_vectors);
     if (params.group_queries == 1 && (!params.ascending || !has_windows(&params))) {
         for (i64 group = blockIdx.x * (i64)WARPS + threadIdx.x / 32; group < params.groups;
              group += gridDim.x * (i64)WARPS) {

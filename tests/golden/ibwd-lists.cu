@@ -90,6 +90,21 @@ DEVICE int lanes_minimum(int value, int lanes) {
     return value;
 }
 
+#line 2 "templates/common/zeros.cuh"
+/*
+ * What kernels behind this one add to begins as zeros: each block fills its share, in any grid.
+ */
+
+/* `vectors` of four floats, at a multiple of 16 bytes; by all threads of all blocks. */
+DEVICE void fill_zeros(float *begin, i64 vectors) {
+    const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f};
+    float4 *const end = (float4 *)begin + vectors;
+    for (float4 *at = (float4 *)begin + blockIdx.x * THREADS + threadIdx.x; at < end;
+         at += gridDim.x * THREADS) {
+        *at = zeros;
+    }
+}
+
 #line 1 "templates/indexer_bwd_lists.params.h"
 /*
  * Arguments of the indexer_bwd_lists kernel: each group's list of keys, and their gradients.
@@ -166,7 +181,7 @@ DEVICE u32 shared_address(u32 offset) {
     return (u32)__cvta_generic_to_shared(arena) + offset;
 }
 
-#line 6 "templates/indexer_bwd_lists.cu"
+#line 7 "templates/indexer_bwd_lists.cu"
 /*
  * The indexer's backward pass, ahead of the main kernel: each group's list of keys, out of its
  * members' index rows, with the slots' gradients. What is written: indexer_bwd_lists.params.h.
@@ -641,19 +656,9 @@ DEVICE void make_list(const struct indexer_bwd_lists_params *params, int group) 
     close_list(params, &list);
 }
 
-/* The block's share of what is filled with zeros. */
-DEVICE void fill_zeros(const struct indexer_bwd_lists_params *params) {
-    const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f};
-    float4 *const end = (float4 *)params->zeros + params->zero_vectors;
-    for (float4 *at = (float4 *)params->zeros + blockIdx.x * THREADS + threadIdx.x; at < end;
-         at += gridDim.x * THREADS) {
-        *at = zeros;
-    }
-}
-
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_bwd_lists_params params) {
-    fill_zeros(&params);
+    fill_zeros(params.zeros, params.zero_vectors);
     for (int group = (int)blockIdx.x; group < params.groups; group += (int)gridDim.x) {
         make_list(&params, group);
     }
