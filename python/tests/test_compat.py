@@ -262,11 +262,20 @@ def test_nemo(problem, device):
     assert float((out.double() - want).norm()) <= 0.01 * float(want.norm())
 
 
+class LazyCalls:
+    """As cuDNN Frontend's namespace: it has nothing before it is asked for."""
+
+    def __getattr__(self, name):
+        if name in ("compactify_wrapper", "sparse_attention_backward_wrapper"):
+            return 1
+        raise AttributeError(name)
+
+
 def test_install(monkeypatch):
     """In place of packages that are not there, and into one that is."""
     monkeypatch.delitem(sys.modules, "flash_mla", raising=False)
     there = types.ModuleType("cudnn")
-    there.DSA = types.SimpleNamespace(other=1, sparse_attention_backward_wrapper=None)
+    there.DSA = LazyCalls()
     there.something = 2
     monkeypatch.setitem(sys.modules, "cudnn", there)
     with pytest.raises(ValueError, match="no package"):
@@ -278,11 +287,17 @@ def test_install(monkeypatch):
         assert flash_mla_sparse_fwd is flash_mla.flash_mla_sparse_fwd
         import cudnn as installed
 
-        assert installed.something == 2 and installed.DSA.other == 1
+        assert installed.something == 2 and installed.DSA.compactify_wrapper == 1
+        with pytest.raises(AttributeError):
+            installed.DSA.nothing  # noqa: B018
+        assert installed.DSA.__class__ is not LazyCalls
         assert (
             installed.DSA.sparse_attention_backward_wrapper
             is cudnn.sparse_attention_backward_wrapper
         )
+        first = installed.DSA
+        smelt.compat.install("cudnn")  # once more: the same
+        assert installed.DSA is first and first.compactify_wrapper == 1
     finally:
         sys.modules.pop("flash_mla", None)
 

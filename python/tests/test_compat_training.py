@@ -191,3 +191,102 @@ def test_miles_indexer(indexer):
     dq, dw, dk = miles.batched_indexer_bwd(*(leaves[i] for i in (0, 2, 1)), chosen, grad)
     for one, two in zip((dq, dk, dw), want):
         check_grad(one, by_step(two))
+
+
+OFFSETS = [1, 4]
+
+
+def dense_lists(device):
+    """The keys that each query sees, of two in three tokens each, [B, T, S]."""
+    every = torch.arange(ROWS, device=device).expand(BATCHES, TOKENS, ROWS)
+    first = torch.tensor(OFFSETS, device=device)[:, None]
+    seen = (torch.arange(1, TOKENS + 1, device=device) + first) // 2
+    return torch.where(every < seen[..., None], every, -1)
+
+
+def packing(device):
+    """What says that batches are documents in a row: the columns are one more than there are keys."""
+    return {
+        "cu_seqlens_q": torch.tensor([0, TOKENS, 2 * TOKENS], dtype=torch.int32, device=device),
+        "cu_seqlens_k": torch.tensor([0, ROWS, 2 * ROWS], dtype=torch.int32, device=device),
+        "max_seqlen_k": ROWS + 1,
+    }
+
+
+def test_cudnn_dense_target(device):
+    problem = Problem(device, TOKENS, ROWS, heads=2, batches=BATCHES, grad=False)
+    lists = dense_lists(device)
+    logits = torch.einsum("bthd,bsd->bths", problem.q.double(), problem.kv.double())
+    logits = (problem.scale * logits).masked_fill(lists[:, :, None] < 0, float("-inf"))
+    lse = logits.logsumexp(-1).float()
+    lse[lse == float("-inf")] = float("inf")  # FlashMLA's, of a query that sees nothing
+    want = logits.softmax(-1).nan_to_num(0.0).sum(2)
+    offsets = torch.tensor(OFFSETS, device=device)
+    options = {"ratio": 2, "q_causal_offsets": offsets}
+    keys = problem.kv.unsqueeze(2)
+    result = cudnn.dense_attn_score_recompute_wrapper(
+        problem.q, keys, lse, problem.scale, qhead_per_kv_head=2, **options
+    )
+    out, denom = result
+    assert out.shape == (BATCHES, TOKENS, ROWS) and out.dtype is torch.float32
+    assert torch.allclose(out.double(), want, rtol=1e-3, atol=1e-5)
+    assert bool((out[lists < 0] == 0).all()) and torch.equal(result["denom"], out.sum(-1))
+    packed = torch.full((BATCHES * TOKENS, ROWS + 1), 7.0, device=device)
+    given = [tensor.flatten(0, 1) for tensor in (problem.q, keys, lse)]
+    sums = torch.empty_like(denom.flatten())
+    result = cudnn.dense_attn_score_recompute_wrapper(
+        *given, problem.scale, out=packed, denom_out=sums, **options, **packing(device)
+    )
+    assert result["out"] is packed and result["denom"] is sums
+    assert torch.equal(packed[:, :ROWS], out.flatten(0, 1)) and bool((packed[:, ROWS] == 0).all())
+    assert torch.equal(sums, denom.flatten())
+    with pytest.raises(NotImplementedError, match="bf16"):
+        cudnn.dense_attn_score_recompute_wrapper(*given, 1.0, precision="mxfp8")
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["batches", "packed"])
+def test_cudnn_dense_training(indexer, device, packed):
+    """Scores, and the gradient of the mean divergence over all keys, by autograd of its definition."""
+    q, k, weights, _ = indexer
+    lists = dense_lists(device)
+    leaves = [tensor.detach().double().requires_grad_() for tensor in (q, k, weights)]
+    logits = 0.5 * by_batch(true_logits, *leaves, lists)
+    target = torch.rand(lists.shape, device=device).masked_fill(lists < 0, 0.0)
+    target[1, 0] = 0.0  # of which nothing can be learnt
+    used = target.sum(-1) > 0
+    share = (target / target.sum(-1, keepdim=True))[used].double()
+    terms = torch.where(
+        share > 0, torch.xlogy(share, share) - share * logits[used].log_softmax(-1), 0.0
+    )
+    want = torch.autograd.grad(2.0 * 3.0 * terms.sum() / (BATCHES * TOKENS), leaves)
+    options = {
+        "ratio": 2,
+        "sm_scale": 0.5,
+        "q_causal_offsets": torch.tensor(OFFSETS, device=device),
+    }
+    given = [q, weights, k, target, target.sum(-1)]
+    if packed:
+        wider = torch.nn.functional.pad(target, (0, 1))
+        given = [tensor.flatten(0, 1) for tensor in (q, weights, k, wider, given[4])]
+        options |= packing(device)
+    scores, lse = cudnn.dense_indexer_score_recompute_wrapper(
+        given[0], given[2], given[1], **options
+    )
+    found = scores[..., :ROWS].reshape(lists.shape)
+    check_sums(found.masked_fill(lists < 0, 0), logits.detach().masked_fill(lists < 0, 0))
+    assert bool((found[lists < 0] == float("-inf")).all())
+    assert torch.equal(lse, scores.logsumexp(-1))
+    d_index_k = torch.full_like(given[2], 7.0)
+    result = cudnn.dense_indexer_backward_wrapper(
+        *given,
+        scores,
+        lse,
+        torch.full((1,), 2.0, device=device),
+        loss_coeff=3.0,
+        d_index_k=d_index_k,
+        **options,
+    )
+    assert tuple(result)[2] is d_index_k
+    for got, like, true in zip(result, given, (want[0], want[2], want[1])):
+        assert got.shape == like.shape and got.dtype is like.dtype
+        check_grad(got.reshape(true.shape), true)

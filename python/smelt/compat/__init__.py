@@ -31,6 +31,9 @@ _PACKAGES = {
             "sparse_indexer_score_recompute_wrapper",
             "sparse_attn_score_recompute_wrapper",
             "indexer_backward_wrapper",
+            "dense_attn_score_recompute_wrapper",
+            "dense_indexer_score_recompute_wrapper",
+            "dense_indexer_backward_wrapper",
         ),
     ),
     "deep_gemm": ("", ("fp8_mqa_logits",)),
@@ -47,26 +50,49 @@ def _package(name: str) -> types.ModuleType:
         return module
 
 
+class _Calls(types.SimpleNamespace):
+    """In the place of a package's object that holds calls: ours, and what else the package's own has, which may
+    make it only when it is asked for."""
+
+    def __getattr__(self, name):
+        return getattr(self.__dict__.get("_own"), name)
+
+
+def _install_megatron(name: str) -> None:
+    """Into Megatron-LM, which is there: its modules of TileLang, with TileLang or without."""
+    ours = importlib.import_module(f"{__name__}.{name}")
+    for module_name, calls in ours.MODULES.items():
+        module = importlib.import_module(f"{ours.PACKAGE}.{module_name}")
+        for call in calls:
+            setattr(module, call, getattr(ours, call))
+        if module_name in ours.THERE:
+            setattr(module, ours.THERE[module_name], True)
+
+
 def install(*names: str) -> None:
     """Puts smelt's calls into the packages of these names ("flash_mla", "cudnn", "deep_gemm"), which need not be
-    installed; what else they have stays. Programs that imported a call by name before keep theirs."""
+    installed; what else they have stays. Programs that imported a call by name before keep theirs. "megatron" is
+    Megatron-LM, which must be there: its calls of TileLang's kernels."""
     for name in names:
-        if name not in _PACKAGES:
+        if name not in _PACKAGES and name != "megatron":
             raise ValueError(
                 f"smelt: {name!r} is no package that can be stood in for: "
-                f"{', '.join(sorted(_PACKAGES))}"
+                f"{', '.join(sorted((*_PACKAGES, 'megatron')))}"
             )
     for name in names:
+        if name == "megatron":
+            _install_megatron(name)
+            continue
         holder_name, calls = _PACKAGES[name]
         ours = importlib.import_module(f"{__name__}.{name}")
         package = _package(name)
         holder = package
         if holder_name:
-            holder = types.SimpleNamespace()
             try:
-                holder.__dict__.update(vars(getattr(package, holder_name)))
-            except (AttributeError, ImportError, TypeError):
-                pass  # it has none, or one that cannot be had without what is missing here
+                own = getattr(package, holder_name)
+            except (AttributeError, ImportError):
+                own = None  # it has none, or one that cannot be had without what is missing here
+            holder = own if isinstance(own, _Calls) else _Calls(_own=own)
             setattr(package, holder_name, holder)
         for call in calls:
             setattr(holder, call, getattr(ours, call))

@@ -5,7 +5,7 @@ alone (FlashMLA's +inf of empty rows is taken, too), attn_sink [H] fp32, -inf fo
 training: everything with a batch in front, bf16; indices are rows of their own batch, or with
 topk_indices_global of all (b * S_k + row). Results come in a dict that unpacks as a tuple. Beyond it: any number
 of heads, masked slots anywhere, empty rows. Of top-k: rows shorter than top_k, which end with -1; indices
-come ascending. The dense wrappers, which hold matrices of T x S, are not there.
+come ascending. The dense wrappers take and give matrices of T x S, as theirs do, and make one more, of int32.
 """
 
 from __future__ import annotations
@@ -160,12 +160,35 @@ def _into(given: Tensor | None, made: Tensor) -> Tensor:
     return made if given is None else given.copy_(made)
 
 
-def _document_scores(q, k, w, offset, ratio: int, out: Tensor) -> None:
-    """Into out [T, S], of one batch or document: q [T, H, D], k [S, 1, D] or [S, D], fp32 w."""
-    end = torch.arange(1, q.shape[0] + 1, device=q.device, dtype=torch.int32)
-    end = ((end + offset) // ratio).clamp(0, k.shape[0])
-    keys = k.squeeze(1) if k.dim() == 3 else k
-    out.copy_(indexer_logits(q, keys, w, torch.zeros_like(end), end, backend="smelt"))
+def _ends(tokens: int, rows: int, offset, ratio: int, device) -> Tensor:
+    """Of each of a document's queries, the number of keys that it sees."""
+    end = torch.arange(1, tokens + 1, device=device, dtype=torch.int32)
+    return ((end + offset) // ratio).clamp(0, rows)
+
+
+def _documents(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets) -> tuple:
+    """How wide a matrix of queries by keys is, and of each document (or batch) its queries, its keys and the offset
+    of its first query. The host waits for cu_seqlens."""
+    if cu_seqlens_q is None:
+        width, parts = k.shape[1], [(batch, batch) for batch in range(q.shape[0])]
+    else:
+        queries, keys = cu_seqlens_q.tolist(), cu_seqlens_k.tolist()
+        width = max_seqlen_k or max(b - a for a, b in zip(keys, keys[1:]))
+        parts = [
+            (slice(*queries[i : i + 2]), slice(*keys[i : i + 2])) for i in range(len(queries) - 1)
+        ]
+    offsets = [0] * len(parts) if q_causal_offsets is None else int32(q_causal_offsets)
+    return width, [(*part, offset) for part, offset in zip(parts, offsets)]
+
+
+def _keys(k: Tensor) -> Tensor:
+    """A document's keys [S, D] of [S, 1, D] or [S, D]."""
+    return k.squeeze(1) if k.dim() == 3 else k
+
+
+def _need_bf16(name: str, precision: str) -> None:
+    if precision != "bf16":
+        raise NotImplementedError(f"smelt: {name} takes bf16 alone")
 
 
 @torch.no_grad()
@@ -189,28 +212,20 @@ def indexer_forward_wrapper(
 ) -> TupleDict:
     """{"scores"}: [B, S_q, S_k] fp32, -inf from key (offset + query + 1) // ratio on; or of packed documents
     [T, max_seqlen_k], columns counted from each document's first key (the host waits for cu_seqlens)."""
-    if precision != "bf16":
-        raise NotImplementedError("smelt: indexer_forward_wrapper takes bf16 alone")
+    _need_bf16("indexer_forward_wrapper", precision)
     with _on(stream):
         weights = w.float() * sm_scale
-        if cu_seqlens_q is None:
-            width = k.shape[1]
-            parts = [(batch, batch) for batch in range(q.shape[0])]
-        else:
-            queries, keys = cu_seqlens_q.tolist(), cu_seqlens_k.tolist()
-            width = max_seqlen_k or max(b - a for a, b in zip(keys, keys[1:]))
-            parts = [
-                (slice(*queries[i : i + 2]), slice(*keys[i : i + 2]))
-                for i in range(len(queries) - 1)
-            ]
+        width, parts = _documents(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets)
         shape = (*q.shape[:-2], width)
         scores = q.new_empty(shape, dtype=torch.float32) if out is None else out
         if cu_seqlens_q is not None:
             scores.fill_(float("-inf"))
-        for number, (mine, theirs) in enumerate(parts):
-            offset = 0 if q_causal_offsets is None else int32(q_causal_offsets)[number]
-            into = scores[mine][..., : k[theirs].shape[0]]
-            _document_scores(q[mine], k[theirs], weights[mine], offset, ratio, into)
+        for mine, theirs, offset in parts:
+            keys = _keys(k[theirs])
+            end = _ends(q[mine].shape[0], keys.shape[0], offset, ratio, q.device)
+            scores[mine][..., : keys.shape[0]] = indexer_logits(
+                q[mine], keys, weights[mine], torch.zeros_like(end), end, backend="smelt"
+            )
     return TupleDict(scores=scores)
 
 
@@ -304,3 +319,127 @@ def indexer_backward_wrapper(
             d_weights=_into(d_weights, dw.view(weights.shape).to(weights.dtype)),
             d_index_k=_into(d_index_k, dk.view(index_k.shape)),
         )
+
+
+# ---- every key instead of lists: what warms the indexer up ------------------------------------------
+
+
+def _seen(tokens: int, keys: Tensor, offset, ratio: int) -> Tensor:
+    """Every key that a query of a document sees as its list, [T, S] int32."""
+    key = torch.arange(keys.shape[0], device=keys.device, dtype=torch.int32)
+    end = _ends(tokens, keys.shape[0], offset, ratio, keys.device)
+    return key.expand(tokens, -1).masked_fill(key >= end[:, None], -1)
+
+
+@torch.no_grad()
+def dense_attn_score_recompute_wrapper(
+    q: Tensor,
+    k: Tensor,
+    lse: Tensor,
+    softmax_scale: float,
+    qhead_per_kv_head: int | None = None,
+    out: Tensor | None = None,
+    denom_out: Tensor | None = None,
+    ratio: int = 1,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    q_causal_offsets: Tensor | None = None,
+    precision: str = "bf16",
+    stream=None,
+    **scaled,
+) -> TupleDict:
+    """{"out", "denom"}: attention's probabilities summed over heads, [B, S_q, S_k] fp32, 0 where a query does not see
+    a key, and each query's sum of them; of packed documents [T, max_seqlen_k] and [T]."""
+    _need_bf16("dense_attn_score_recompute_wrapper", precision)
+    with _on(stream):
+        sums = from_flash_mla(lse)
+        width, parts = _documents(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets)
+        shape = (*q.shape[:-2], width)
+        out = q.new_empty(shape, dtype=torch.float32) if out is None else out
+        out.zero_()
+        for mine, theirs, offset in parts:
+            keys = _keys(k[theirs])
+            lists = _seen(q[mine].shape[0], keys, offset, ratio)
+            out[mine][..., : keys.shape[0]] = sparse_scores(
+                q[mine], keys, lists, sums[mine], softmax_scale, backend="smelt"
+            )
+        return TupleDict(out=out, denom=_into(denom_out, out.sum(-1)))
+
+
+@torch.no_grad()
+def dense_indexer_score_recompute_wrapper(
+    q: Tensor,
+    k: Tensor,
+    weights: Tensor,
+    qhead_per_kv_head: int | None = None,
+    out: Tensor | None = None,
+    denom_out: Tensor | None = None,
+    sm_scale: float = 1.0,
+    ratio: int = 1,
+    **rest,
+) -> TupleDict:
+    """{"out", "denom"}: indexer_forward_wrapper's scores and the log-sum-exp of each query's."""
+    scores = indexer_forward_wrapper(q, k, weights, ratio, sm_scale=sm_scale, out=out, **rest)[0]
+    with _on(rest.get("stream")):
+        return TupleDict(out=scores, denom=_into(denom_out, scores.logsumexp(-1)))
+
+
+@torch.no_grad()
+def dense_indexer_backward_wrapper(
+    index_q: Tensor,
+    weights: Tensor,
+    index_k: Tensor,
+    attn_score: Tensor,
+    attn_l1norm: Tensor,
+    index_score: Tensor,
+    index_lse: Tensor,
+    grad_loss: Tensor,
+    sm_scale: float = 1.0,
+    loss_coeff: float = 1.0,
+    block_I: int = 128,
+    ratio: int = 1,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    q_causal_offsets: Tensor | None = None,
+    d_index_q: Tensor | None = None,
+    d_weights: Tensor | None = None,
+    d_index_k: Tensor | None = None,
+    stream=None,
+    workspace: Tensor | None = None,
+    *,
+    deterministic: bool = False,
+) -> TupleDict:
+    """{"d_index_q", "d_weights", "d_index_k"} of loss_coeff times the mean over queries of the divergence of
+    exp(index_score - index_lse) from attn_score / attn_l1norm, over every key that a query sees. attn_score and
+    index_score are left as they are."""
+    with _on(stream):
+        share = grad_loss.float().reshape(()) * (loss_coeff * sm_scale / max(1, index_lse.numel()))
+        made = [
+            _into(given, torch.zeros_like(like))
+            for given, like in ((d_index_q, index_q), (d_weights, weights), (d_index_k, index_k))
+        ]
+        _, parts = _documents(
+            index_q, index_k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets
+        )
+        for mine, theirs, offset in parts:
+            keys = _keys(index_k[theirs])
+            lists = _seen(index_q[mine].shape[0], keys, offset, ratio)
+            norm = attn_l1norm[mine].unsqueeze(-1)
+            grad = (index_score[mine] - index_lse[mine].unsqueeze(-1)).exp_()
+            grad = torch.where(norm > 0, grad - attn_score[mine] / norm, 0.0).mul_(share)
+            dq, dk, dw = indexer_backward(
+                grad[:, : keys.shape[0]].masked_fill_(lists < 0, 0.0),
+                index_q[mine],
+                keys,
+                weights[mine].float(),
+                lists,
+                deterministic=deterministic,
+                backend="smelt",
+            )
+            made[0][mine], made[1][mine] = dq, dw.to(weights.dtype)
+            made[2][theirs] = dk.view(index_k[theirs].shape)
+        return TupleDict(d_index_q=made[0], d_weights=made[1], d_index_k=made[2])

@@ -1,0 +1,238 @@
+"""Megatron-LM's sparse attention of TileLang: what `dsa_kernel_backend="tilelang"` calls.
+
+Their contract: q [T, H, 576] or [B, T, H, 576], kv [S, 1, 576] or with batches, indices [T, 1, topk] or with batches,
+-1 is masked; lse in base 2, 0 for an empty row. The indexer: index_q [T, H, D], index_k [S, D], weights [T, H]; scores of
+masked slots are -inf. Causality is in the lists and windows. Beyond it: any number of heads, slots and rows without
+padding, and no kernel's size is rounded to a bucket. `use_relu=False` folds the heads into one query, by PyTorch. Of
+shapes that smelt's indexer does not have, PyTorch computes, with one warning.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .._indexer import indexer_logits, indexer_topk
+from .._indexer_gradients import indexer_backward
+from .._indexer_training import indexer_loss, indexer_scores, sparse_scores
+from .._sparse_attention import sparse_attention
+from ._conventions import NEVER, int32
+from ._mla import attend, gradients
+
+# ---- attention ----------------------------------------------------------------------------------
+
+
+def _full(lse: Tensor) -> Tensor:
+    return lse.masked_fill(lse == NEVER, 0.0)
+
+
+@torch.no_grad()
+def sparse_mla_fwd_interface(
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    sm_scale: float | None = None,
+    d_v: int = 512,
+    **tuning,
+) -> tuple[Tensor, Tensor]:
+    """(out [.., T, H, d_v] bf16, lse [.., T, H] fp32 in base 2)"""
+    out, lse = attend(q, kv, indices, sm_scale, d_v)
+    return out, _full(lse)
+
+
+@torch.no_grad()
+def sparse_mla_bwd(
+    q: Tensor,
+    kv: Tensor,
+    o: Tensor | None,
+    do: Tensor,
+    indices: Tensor,
+    lse: Tensor,
+    sm_scale: float | None = None,
+    delta: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """(dq, dkv), of the shapes of q and kv. Without o, of which delta is all that theirs needs, the forward pass
+    runs again."""
+    if o is None:
+        if delta is None:
+            raise ValueError("smelt: sparse_mla_bwd needs o or delta")
+        o, _ = attend(q, kv, indices, sm_scale, do.shape[-1])
+    return gradients(q, kv, o, do, indices, lse, sm_scale)
+
+
+def sparse_mla_delta(o: Tensor, do: Tensor) -> Tensor:
+    """The sums of o * do over the values, fp32."""
+    return (o.float() * do.float()).sum(-1)
+
+
+class SparseMLA:
+    """In the place of their autograd.Function: `SparseMLA.apply(q, kv, indices, scaling)`."""
+
+    @staticmethod
+    def apply(q: Tensor, kv: Tensor, indices: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
+        """(out, lse in base 2), out differentiable."""
+        out, lse = attend(q, kv, indices, scaling, 512 if q.shape[-1] in (512, 576) else None)
+        return out, _full(lse)
+
+
+# ---- the indexer --------------------------------------------------------------------------------
+
+
+def _folded(index_q: Tensor, index_k: Tensor, weights: Tensor) -> Tensor:
+    """Logits without ReLU, [T, S] fp32: a sum over heads of one key's products is one product."""
+    return torch.einsum("thd,th->td", index_q.float(), weights.float()) @ index_k.float().t()
+
+
+def _windowed(logits: Tensor, begin: Tensor, end: Tensor) -> Tensor:
+    key = torch.arange(logits.shape[1], device=logits.device)
+    seen = (key >= begin[:, None]) & (key < end[:, None])
+    return logits.masked_fill(~seen, NEVER)
+
+
+def _at(logits: Tensor, indices: Tensor) -> Tensor:
+    """logits at each query's slots, -inf at those that name no key."""
+    slots = (indices >= 0) & (indices < logits.shape[1])
+    if not logits.shape[1]:
+        return logits.new_full(indices.shape, NEVER)
+    return logits.gather(1, indices.long().where(slots, 0)).masked_fill(~slots, NEVER)
+
+
+@torch.no_grad()
+def indexer_fwd_interface(
+    q: Tensor,
+    kv: Tensor,
+    weights: Tensor,
+    cu_seqlen_ks: Tensor,
+    cu_seqlen_ke: Tensor,
+    clean_logits: bool = True,
+    use_relu: bool = True,
+) -> Tensor:
+    """logits [T, S] fp32, -inf outside the windows whatever clean_logits says."""
+    begin, end = int32(cu_seqlen_ks), int32(cu_seqlen_ke)
+    if not use_relu:
+        return _windowed(_folded(q, kv, weights), begin, end)
+    return indexer_logits(q, kv, weights.float(), begin, end)
+
+
+@torch.no_grad()
+def indexer_bwd_interface(
+    index_q: Tensor,
+    weights: Tensor,
+    index_k: Tensor,
+    topk_indices: Tensor,
+    grad_scores: Tensor,
+    use_relu: bool = True,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(grad_q, grad_w fp32, grad_k), of the shapes of index_q, weights and index_k."""
+    lists = int32(topk_indices)
+    if use_relu:
+        dq, dk, dw = indexer_backward(grad_scores, index_q, index_k, weights.float(), lists)
+        return dq, dw, dk
+    leaves = [tensor.detach().float().requires_grad_() for tensor in (index_q, weights, index_k)]
+    with torch.enable_grad():
+        scores = _at(_folded(leaves[0], leaves[2], leaves[1]), lists)
+        grad = grad_scores.float().masked_fill(scores.isneginf(), 0.0)
+        dq, dw, dk = torch.autograd.grad(scores, leaves, grad)
+    return dq.to(index_q.dtype), dw, dk.to(index_k.dtype)
+
+
+def lighting_indexer(
+    index_q: Tensor,
+    index_k: Tensor,
+    weights: Tensor,
+    cu_seqlen_ks: Tensor,
+    cu_seqlen_ke: Tensor,
+    topk: int,
+    topk_indices: Tensor | None = None,
+    use_relu: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """(scores [T, topk] fp32, indices [T, topk] int32, -1 where there is none), by descending score, or the
+    scores of topk_indices; scores are differentiable in index_q, index_k and weights. topk is at most S."""
+    begin, end = int32(cu_seqlen_ks), int32(cu_seqlen_ke)
+    topk = min(topk, index_k.shape[0])
+    if topk_indices is None and not topk:
+        nothing = index_q.new_empty((index_q.shape[0], 0))
+        return nothing.float(), nothing.int()
+    if topk_indices is not None:
+        seen = (topk_indices >= begin[:, None]) & (topk_indices < end[:, None])
+        lists = int32(topk_indices.masked_fill(~seen, -1))
+    if not use_relu:
+        logits = _windowed(_folded(index_q, index_k, weights), begin, end)
+        if topk_indices is None:
+            best, chosen = logits.detach().topk(topk, dim=-1)
+            lists = topk_indices = int32(chosen).masked_fill(best.isneginf(), -1)
+        return _at(logits, lists), topk_indices
+    if topk_indices is not None:
+        return indexer_scores(index_q, index_k, weights.float(), lists), topk_indices
+    indices, scores, _ = indexer_topk(
+        index_q, index_k, weights.float(), begin, end, topk, order="score"
+    )
+    return scores, indices
+
+
+@torch.no_grad()
+def lighting_indexer_indices(
+    index_q: Tensor,
+    index_k: Tensor,
+    weights: Tensor,
+    cu_seqlen_ks: Tensor,
+    cu_seqlen_ke: Tensor,
+    topk: int,
+    use_relu: bool = True,
+) -> Tensor:
+    """lighting_indexer's indices alone."""
+    windows = cu_seqlen_ks, cu_seqlen_ke
+    return lighting_indexer(index_q, index_k, weights, *windows, topk, use_relu=use_relu)[1]
+
+
+# ---- what trains the indexer ----------------------------------------------------------------------
+
+
+@torch.no_grad()
+def sparse_indexer_target_interface(
+    query: Tensor, key: Tensor, topk_indices: Tensor, softmax_scale: float
+) -> Tensor:
+    """Attention's probabilities at each query's slots, summed over heads, [T, topk] fp32; query [T, H, D],
+    key [S, D]."""
+    lists = int32(topk_indices)
+    _, lse = sparse_attention(query, key, lists, softmax_scale, return_lse=True, backend="smelt")
+    return sparse_scores(query, key, lists, lse, softmax_scale, backend="smelt")
+
+
+class SparseIndexerKLLoss:
+    """In the place of their autograd.Function: `SparseIndexerKLLoss.apply(target, index_logits, valid_mask)`."""
+
+    @staticmethod
+    def apply(target: Tensor, index_logits: Tensor, valid_mask: Tensor) -> Tensor:
+        """The sum over queries of the divergence of index_logits' softmax over the valid slots from target, which
+        is normalised here; differentiable in index_logits."""
+        slots = torch.arange(valid_mask.shape[1], device=valid_mask.device, dtype=torch.int32)
+        return indexer_loss(
+            index_logits, target, slots.masked_fill(~valid_mask, -1), backend="smelt"
+        )
+
+
+# What a program imports by name, module by module: `smelt.compat.install("megatron")` puts it there.
+PACKAGE = "megatron.core.transformer.experimental_attention_variant.ops"
+MODULES = {
+    "tilelang_indexer_fwd": ("indexer_fwd_interface",),
+    "tilelang_indexer_bwd": ("indexer_bwd_interface",),
+    "tilelang_sparse_mla_fwd": ("sparse_mla_fwd_interface",),
+    "tilelang_sparse_mla_bwd": ("sparse_mla_bwd", "sparse_mla_delta"),
+    "tilelang_indexer_loss": ("sparse_indexer_target_interface", "SparseIndexerKLLoss"),
+    "indexer": (
+        "indexer_fwd_interface",
+        "indexer_bwd_interface",
+        "lighting_indexer",
+        "lighting_indexer_indices",
+    ),
+    "sparse_mla": ("sparse_mla_fwd_interface", "sparse_mla_bwd", "sparse_mla_delta", "SparseMLA"),
+    "tilelang_dsa": (
+        "lighting_indexer",
+        "lighting_indexer_indices",
+        "SparseMLA",
+        "sparse_indexer_target_interface",
+        "SparseIndexerKLLoss",
+    ),
+}
+THERE = {"indexer": "HAVE_TILELANG_INDEXER", "sparse_mla": "HAVE_TILELANG_SPARSE_MLA"}
