@@ -144,6 +144,20 @@ EMU_EXPORT void emu_bulk_copy_cluster(unsigned to, unsigned from, unsigned bytes
 
 /* ---- tensor loads ---------------------------------------------------------------------------- */
 
+/* What createpolicy gives, opaque: of 64 bits of which neither half alone is one. */
+static const u64 evict_first = 0x12f0000000000001U, evict_last = 0x14f0000000000001U;
+
+EMU_EXPORT unsigned long long emu_policy(int first) {
+    return first ? evict_first : evict_last;
+}
+
+/* A hint to the cache changes no result; it must be one, or 0, for none. */
+static void check_policy(u64 policy, site at) {
+    if (policy != 0 && policy != evict_first && policy != evict_last)
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: cp.async.bulk.tensor: %#llx is no cache policy {1}",
+                  emu_who(emu.self), (unsigned long long)policy);
+}
+
 static const struct emu_tensor_map *find_map(const void *map, int rank, const char *what, site at) {
     const struct emu_tensor_map *found = emu_tensor_map_at(map);
     if (!found || found->rank != rank)
@@ -179,8 +193,8 @@ static void add_load_piece(void *context, const struct emu_tensor_piece *piece) 
 EMU_EXPORT void emu_tensor_load(unsigned to, const void *map, unsigned barrier, int rank, int x,
                                 int y, int z, int w, unsigned long long policy) {
     site at = EMU_SITE;
-    (void)policy; /* a hint to the cache */
     const int32_t coordinates[EMU_TENSOR_RANK] = {x, y, z, w, 0};
+    check_policy(policy, at);
     const struct emu_tensor_map *found = find_map(map, rank, "cp.async.bulk.tensor", at);
     emu.statistics.instructions++;
     struct place place = emu_shared_place(to, emu_tensor_box_bytes(found), BOX_ALIGNMENT,

@@ -140,7 +140,3 @@ EMU_EXPORT void emu_fence_proxy_async(void) {
     self->clock[self->number]++;
     emu_yield();
 }
-
-EMU_EXPORT unsigned long long emu_policy(int first) {
-    return first ? 1 : 2;
-}

@@ -6,6 +6,7 @@
  *   gives with all of them side by side. An operator's lists and sums are in its workspace, packed,
  *   where so many would take more than there is;
  * - nothing of another query's q is taken for a member's that is not there;
+ * - a thread block none of whose groups has a key adds nothing;
  * - each row of dk's sums is made of multiples of the row's own power of two (common/grain.cuh),
  *   whose grains are anything here.
  *
@@ -28,12 +29,12 @@
 #include "runtime/tensor_map.h"
 
 enum {
-    GROUPS = 6,
+    GROUPS = 7,
     ROWS = 200,
     WIDTH = 192,         /* of a list, at most */
     FAR_LISTS = 1 << 29, /* entries from one to the next */
     FAR_ROWS = (1 << 18) + 1 /* rows from one that is named to the next */,
-    BLOCKS = 2,
+    BLOCKS = 3, /* the last one takes groups 4 and 1, which have no keys */
     GRAIN_DIGITS = 23, /* of a row's power of two, the grain */
     UNWRITTEN = 0xff,
     MEMORIES = 12
@@ -85,8 +86,9 @@ static void *draw_floats(struct random *random, size_t count) {
 /* A group's list: keys in any order, of members of the first half alone, of all, of the second
  * alone. */
 static void make_list(struct random *random, struct problem *problem, int group) {
-    const int count = group > 0 ? WIDTH - 64 + random_below(random, 64) : 0;
-    const int half = problem->group_queries / 2, parts = problem->tiles > 1 && group > 0;
+    const int empty = group == 0 || group % BLOCKS == 1;
+    const int count = empty ? 0 : WIDTH - 64 + random_below(random, 64);
+    const int half = problem->group_queries / 2, parts = problem->tiles > 1 && !empty;
     const int second = parts ? 20 : 0, first_end = parts ? 90 : count;
     problem->counts[group] = count;
     problem->runs[2 * group] = second;

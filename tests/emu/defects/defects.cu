@@ -1752,3 +1752,16 @@ KERNEL void KERNEL_NAME(int *data) {
         data[threadIdx.x - 32] = 1;
     }
 }
+
+//! a cache policy cut to 32 bits: illegal, 32 threads; no cache policy
+//@use ptx/bulk.cuh
+//@use ptx/mbarrier.cuh
+//@use ptx/policy.cuh
+//@use ptx/tensor.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    const u32 policy = (u32)policy_evict_first();
+    if (threadIdx.x == 0) {
+        mbarrier_init(shared_address(8192), 1);
+        tensor_load_2d_hint(shared_address(0), data, shared_address(8192), 0, 0, policy); /* HERE */
+    }
+}
