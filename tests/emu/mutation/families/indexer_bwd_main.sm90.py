@@ -42,6 +42,8 @@ CONFIGURATIONS = (
           knobs="group=1", schedules=2),
     # Lists of several blocks in each section.
     check("indexer-bwd-sections", "heads=64,dim=64,topk=250", "--queries 5 --rows 900 --lists random", schedules=1),
+    # One block of keys is all that a thread block has.
+    check("indexer-bwd-one-block", "heads=64,dim=64,topk=30", "--queries 4 --rows 150 --lists random", schedules=1),
     # Several items a thread block, of all lengths.
     check("indexer-bwd-items", "heads=64,dim=64,topk=100", "--queries 40 --rows 150 --lists causal", schedules=1),
     check("indexer-bwd-one-key", "heads=33,dim=128,topk=1", "--queries 4 --rows 50 --lists random", schedules=2),
