@@ -229,14 +229,16 @@ static int fill(struct smelt__problem *problem) {
     const struct smelt__key_rows dk = dk_rows(problem);
     struct fill *const fill = malloc(sizeof *fill);
     uint8_t *const used = calloc((size_t)problem->options.rows + 1, 1);
-    const int failed = !fill || !used;
+    int failed = !fill || !used;
+    if (!failed) {
+        smelt__slots_fill(problem, &slots);
+        failed = smelt__slots_mark(problem, &slots, used);
+    }
     if (!failed) {
         fill->problem = problem;
         fill->used = used;
         smelt__normals_make(&fill->normals);
         problem->computed = problem->extents[TENSOR(T)];
-        smelt__slots_fill(problem, &slots);
-        smelt__slots_mark(problem, &slots, used);
         smelt__parallel_for(problem->computed, 16, fill_queries, fill);
         smelt__parallel_for(problem->options.rows, 256, fill_keys, fill);
     }

@@ -118,8 +118,8 @@ static int fill(struct smelt__problem *problem) {
     if (!used)
         return -1;
     smelt__slots_fill(problem, &slots);
-    smelt__slots_mark(problem, &slots, used);
-    const int failed = smelt__indexer_fill_rows(problem, &inputs, used);
+    const int failed = smelt__slots_mark(problem, &slots, used) ||
+                       smelt__indexer_fill_rows(problem, &inputs, used);
     free(used);
     return failed;
 }

@@ -1,6 +1,9 @@
 /* See slots.h. */
 #include "harness/slots.h"
 
+#include <stdatomic.h>
+#include <stdlib.h>
+
 #include "harness/parallel.h"
 
 /* The element at which a query's row of a tensor begins. */
@@ -54,18 +57,44 @@ int64_t smelt__slots_row(const struct smelt__problem *problem, const struct smel
     return row >= 0 && row < problem->options.rows ? row : -1;
 }
 
-void smelt__slots_mark(struct smelt__problem *problem, const struct smelt__slots *slots,
-                       uint8_t *used) {
-    const int64_t queries = problem->options.batches * problem->options.tokens;
-    problem->valid_slots = 0;
-    for (int64_t query = 0; query < queries; query++)
-        for (int64_t i = 0; i < problem->options.width; i++) {
-            const int64_t row = smelt__slots_row(problem, slots, query, i);
-            if (row < 0)
+struct mark {
+    const struct smelt__problem *problem;
+    const struct smelt__slots *slots;
+    atomic_uchar *marks; /* [rows] */
+    _Atomic int64_t valid;
+};
+
+static void mark_rows(void *user, int64_t begin, int64_t end) {
+    struct mark *mark = user;
+    const int32_t *const rows = smelt__problem_data(mark->problem, mark->slots->indices);
+    int64_t valid = 0;
+    for (int64_t query = begin; query < end; query++) {
+        const int32_t *const own = rows + row_of(mark->problem, mark->slots->indices, query);
+        const int64_t count = smelt__slots_counted(mark->problem, mark->slots, query);
+        for (int64_t i = 0; i < count; i++) {
+            if (own[i] < 0 || own[i] >= mark->problem->options.rows)
                 continue;
-            used[row] = 1;
-            problem->valid_slots++;
+            if (!atomic_load_explicit(&mark->marks[own[i]], memory_order_relaxed))
+                atomic_store_explicit(&mark->marks[own[i]], 1, memory_order_relaxed);
+            valid++;
         }
+    }
+    atomic_fetch_add(&mark->valid, valid);
+}
+
+int smelt__slots_mark(struct smelt__problem *problem, const struct smelt__slots *slots,
+                      uint8_t *used) {
+    const size_t rows = (size_t)problem->options.rows;
+    struct mark mark = {.problem = problem, .slots = slots};
+    mark.marks = calloc(rows + 1, sizeof *mark.marks);
+    if (!mark.marks)
+        return -1;
+    smelt__parallel_for(problem->options.batches * problem->options.tokens, 64, mark_rows, &mark);
+    for (size_t row = 0; row < rows; row++)
+        used[row] = mark.marks[row];
+    problem->valid_slots = atomic_load(&mark.valid);
+    free(mark.marks);
+    return 0;
 }
 
 void smelt__slots_touch(const struct smelt__problem *problem, const struct smelt__slots *slots,

@@ -25,10 +25,10 @@ int64_t smelt__slots_counted(const struct smelt__problem *problem, const struct 
 int64_t smelt__slots_row(const struct smelt__problem *problem, const struct smelt__slots *slots,
                          int64_t query, int64_t i);
 
-/* Marks the rows that some valid slot names (`used`: [rows], zeros), and counts those slots: the
- * problem's valid_slots. */
-void smelt__slots_mark(struct smelt__problem *problem, const struct smelt__slots *slots,
-                       uint8_t *used);
+/* Says of each row whether some valid slot names it (`used`: [rows]), and counts those slots: the
+ * problem's valid_slots. 0, or -1 when memory is short. */
+int smelt__slots_mark(struct smelt__problem *problem, const struct smelt__slots *slots,
+                      uint8_t *used);
 
 /* What of both a query's computation may read. */
 void smelt__slots_touch(const struct smelt__problem *problem, const struct smelt__slots *slots,
