@@ -34,7 +34,7 @@ enum {
     WIDTH = 192,         /* of a list, at most */
     FAR_LISTS = 1 << 29, /* entries from one to the next */
     FAR_ROWS = (1 << 18) + 1 /* rows from one that is named to the next */,
-    BLOCKS = 3, /* the last one takes groups 4 and 1, which have no keys */
+    BLOCKS = 3,        /* the last one takes groups 4 and 1, which have no keys */
     GRAIN_DIGITS = 23, /* of a row's power of two, the grain */
     UNWRITTEN = 0xff,
     MEMORIES = 12
