@@ -8,7 +8,11 @@
 #include "harness/guards.h"
 #include "smelt/device.h"
 
-enum { GUARD = SMELT__GUARD, POISON = SMELT__POISON };
+enum {
+    GUARD = SMELT__GUARD,
+    POISON = SMELT__POISON,
+    MOST_FILLED = 1 << 30 /* bytes of a workspace */
+};
 
 static const struct smelt__tensor_row *row_of(const struct smelt__placed *placed, int tensor) {
     return &placed->pass->tensors->rows[tensor];
@@ -23,10 +27,11 @@ static size_t all_bytes(const struct smelt__placed *placed, int tensor) {
     return placed->buffers[tensor].bytes + (is_output(placed, tensor) ? 2 * GUARD : 0);
 }
 
-/* Memory for a tensor; for one with far strides, the emulator's, whose pages exist when touched. */
-static smelt_status allocate(const struct smelt__placed *placed, size_t bytes, void **pointer) {
+/* Device memory; `far`: the emulator's, whose pages exist when touched and are zero. */
+static smelt_status allocate(const struct smelt__placed *placed, int far, size_t bytes,
+                             void **pointer) {
     const struct emu_interface *emulator = smelt__emulator();
-    if (!placed->far)
+    if (!far)
         return smelt_device_alloc(placed->context, bytes, pointer);
     *pointer = emulator ? (void *)(uintptr_t)emulator->reserve(bytes) : NULL;
     return *pointer ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
@@ -40,7 +45,7 @@ static smelt_status place(struct smelt__placed *placed, int tensor) {
     argument->data = NULL;
     if (buffer->bytes == 0)
         return SMELT_OK;
-    smelt_status status = allocate(placed, all_bytes(placed, tensor), &pointer);
+    smelt_status status = allocate(placed, placed->far, all_bytes(placed, tensor), &pointer);
     buffer->allocation = pointer;
     if (status == SMELT_OK)
         argument->data = buffer->allocation + (is_output(placed, tensor) ? GUARD : 0);
@@ -160,6 +165,11 @@ static void guard_workspace(const struct smelt__device_buffer *workspace) {
     emulator->forbid(begin + GUARD + workspace->bytes, GUARD);
 }
 
+/* With far strides, a workspace too large to be filled is the emulator's, too. */
+static int is_far_workspace(const struct smelt__placed *placed, size_t bytes) {
+    return placed->far && bytes > MOST_FILLED;
+}
+
 smelt_status smelt__placed_workspace(struct smelt__placed *placed, const void *object) {
     struct smelt__device_buffer *workspace = &placed->workspace;
     void *pointer = NULL;
@@ -167,7 +177,7 @@ smelt_status smelt__placed_workspace(struct smelt__placed *placed, const void *o
     smelt_status status =
         placed->pass->workspace ? placed->pass->workspace(object, placed->args, &bytes) : SMELT_OK;
     if (status == SMELT_OK && bytes > workspace->bytes) {
-        status = smelt_device_alloc(placed->context, bytes + 2 * GUARD, &pointer);
+        status = allocate(placed, is_far_workspace(placed, bytes), bytes + 2 * GUARD, &pointer);
         if (status != SMELT_OK)
             return status;
         if (workspace->allocation)
@@ -186,20 +196,22 @@ smelt_status smelt__placed_workspace(struct smelt__placed *placed, const void *o
 }
 
 /* With its guards; the second time with zeros, which a kernel that reads what nobody wrote takes
- * for other things: an empty list, query 0; the third time with large numbers, whose sums overflow.
- */
+ * for other things: an empty list, query 0; the third time with large numbers, whose sums overflow. A
+ * far one keeps what it holds. */
 static smelt_status poison_workspace(struct smelt__placed *placed) {
     enum { KINDS = 3 };
     static const int kinds[KINDS] = {POISON, 0, 0x7f};
     const struct smelt__device_buffer *workspace = &placed->workspace;
     const int kind = kinds[placed->poisonings % KINDS];
-    smelt_status status = SMELT_OK;
+    smelt_status status;
     if (!workspace->allocation)
         return SMELT_OK;
     placed->poisonings++;
-    status = smelt_device_fill(placed->context, workspace->allocation, POISON,
-                               workspace->bytes + 2 * GUARD);
-    if (status == SMELT_OK && kind != POISON)
+    status = smelt_device_fill(placed->context, workspace->allocation, POISON, GUARD);
+    if (status == SMELT_OK)
+        status = smelt_device_fill(placed->context, workspace->allocation + GUARD + workspace->bytes,
+                                   POISON, GUARD);
+    if (status == SMELT_OK && !is_far_workspace(placed, workspace->bytes))
         status = smelt_device_fill(placed->context, workspace->allocation + GUARD, kind,
                                    workspace->bytes);
     return status;

@@ -29,6 +29,8 @@ void smelt__sparse_attn_grad_shape_problem(struct smelt__problem *problem) {
     args->rows = options->rows;
     args->width = options->width;
     args->scale = options->scale;
+    if (options->far) /* all partial rows at once */
+        args->workspace_limit = SIZE_MAX;
 }
 
 struct smelt__key_rows smelt__sparse_attn_dkv_rows(const struct smelt__problem *problem) {
