@@ -3,7 +3,7 @@ items without a key, groups that are not full, heads past the last."""
 
 import re
 
-from configurations import Check
+from configurations import Check, Program
 
 FILES = ("templates/sparse_attn_bwd.sm90.cu", "templates/sparse_attn_bwd.sm90_blocks.cuh",
          "templates/sparse_attn_bwd.sm90_exchange.cuh", "templates/sparse_attn_bwd.sm90_rows.cuh",
@@ -28,6 +28,8 @@ UNSETTLED = "keeping in step, and the steps of pairs, are newer than the proofs"
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("bwd-sm90-halves", "bwd-sm90-drift", "bwd-sm90-full", "bwd-sm90", "bwd-sm90-groups",
             "bwd-sm90-large", "bwd-sm90-huge", "bwd-sm90-halves-512")
+
+BY_ITSELF = "sparse_attn_bwd:heads=24,dqk=512,dv=512,deterministic=1,variant=sm90"
 
 CONFIGURATIONS = (
     # Two blocks of heads, the second not full; gaps between batches; lists without a key.
@@ -76,6 +78,10 @@ CONFIGURATIONS = (
     # Groups of four; all in one batch, so that rows of kv are reached by one product.
     check("bwd-sm90-far-fours", "heads=16,dqk=512,dv=512,topk=70",
           "--far --queries 5 --seed 70 --lists random", schedules=1),
+    # Lists, masks, statistics and partial rows reach past 2^31 elements.
+    Program("bwd-sm90-by-itself", "gpu_bwd_main", (BY_ITSELF,),
+            emitted_by=("smelt", "emit", BY_ITSELF, "--arch", "sm_90a"),
+            report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}),
     # Two chunks of groups.
     check("bwd-sm90-chunks", "heads=64,dqk=512,dv=512,topk=64,deterministic=1",
           "--queries 140 --rows 100 --lists random --valid 3", schedules=1),
