@@ -196,8 +196,8 @@ smelt_status smelt__placed_workspace(struct smelt__placed *placed, const void *o
 }
 
 /* With its guards; the second time with zeros, which a kernel that reads what nobody wrote takes
- * for other things: an empty list, query 0; the third time with large numbers, whose sums overflow. A
- * far one keeps what it holds. */
+ * for other things: an empty list, query 0; the third time with large numbers, whose sums overflow.
+ * A far one keeps what it holds. */
 static smelt_status poison_workspace(struct smelt__placed *placed) {
     enum { KINDS = 3 };
     static const int kinds[KINDS] = {POISON, 0, 0x7f};
@@ -209,8 +209,8 @@ static smelt_status poison_workspace(struct smelt__placed *placed) {
     placed->poisonings++;
     status = smelt_device_fill(placed->context, workspace->allocation, POISON, GUARD);
     if (status == SMELT_OK)
-        status = smelt_device_fill(placed->context, workspace->allocation + GUARD + workspace->bytes,
-                                   POISON, GUARD);
+        status = smelt_device_fill(placed->context,
+                                   workspace->allocation + GUARD + workspace->bytes, POISON, GUARD);
     if (status == SMELT_OK && !is_far_workspace(placed, workspace->bytes))
         status = smelt_device_fill(placed->context, workspace->allocation + GUARD, kind,
                                    workspace->bytes);
