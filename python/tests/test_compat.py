@@ -97,6 +97,30 @@ def test_cudnn(problem):
         (dq, dkv, dsink), torch.autograd.grad(out, (q, kv, sink), problem.grad_out.double())
     ):
         check_grad(got, true)
+    assert tuple(forward.keys()) == ("out", "max_logits", "lse", "lse_indexer")
+    whole = cudnn.sparse_attention_backward_wrapper(
+        problem.q,
+        problem.kv,
+        forward["out"],
+        problem.grad_out,
+        forward["lse"],
+        problem.sink,
+        problem.indices,
+        problem.scale,
+        None,
+        None,
+        torch.empty_like(problem.kv, dtype=torch.float32),
+        64,
+        True,  # deterministic, before the stream
+        None,
+        workspace=torch.empty(1, dtype=torch.uint8),
+    )
+    assert whole["dkv"].dtype is torch.float32 and bool((whole["dkv"] != dkv).any())
+    check_grad(whole["dkv"], dkv.double())
+    with pytest.raises(NotImplementedError, match="indexer_topk"):
+        cudnn.sparse_attention_forward_wrapper(
+            problem.q, problem.kv, problem.indices, indexer_topk=4
+        )
 
 
 def test_cudnn_without_a_sink(problem):
@@ -266,7 +290,7 @@ class LazyCalls:
     """As cuDNN Frontend's namespace: it has nothing before it is asked for."""
 
     def __getattr__(self, name):
-        if name in ("compactify_wrapper", "sparse_attention_backward_wrapper"):
+        if name in ("aligned_hca_backward_wrapper", "sparse_attention_backward_wrapper"):
             return 1
         raise AttributeError(name)
 
@@ -287,17 +311,16 @@ def test_install(monkeypatch):
         assert flash_mla_sparse_fwd is flash_mla.flash_mla_sparse_fwd
         import cudnn as installed
 
-        assert installed.something == 2 and installed.DSA.compactify_wrapper == 1
+        assert installed.something == 2 and installed.DSA.aligned_hca_backward_wrapper == 1
         with pytest.raises(AttributeError):
             installed.DSA.nothing  # noqa: B018
-        assert installed.DSA.__class__ is not LazyCalls
         assert (
             installed.DSA.sparse_attention_backward_wrapper
             is cudnn.sparse_attention_backward_wrapper
         )
         first = installed.DSA
         smelt.compat.install("cudnn")  # once more: the same
-        assert installed.DSA is first and first.compactify_wrapper == 1
+        assert installed.DSA is first and first.aligned_hca_backward_wrapper == 1
     finally:
         sys.modules.pop("flash_mla", None)
 
@@ -386,8 +409,46 @@ def test_deep_gemm(indexer):
     inside = true > float("-inf")
     assert torch.equal(logits > float("-inf"), inside)
     assert torch.allclose(logits[inside].double(), true[inside], rtol=1e-3, atol=1e-3)
-    with pytest.raises(NotImplementedError, match="max_seqlen_k"):
-        deep_gemm.fp8_mqa_logits(q8, (k8, k_scale), weights, starts, ends, max_seqlen_k=8)
+    given = (k8, k_scale), weights * q_scale, starts.int(), ends.int()
+    assert torch.equal(deep_gemm.fp8_fp4_mqa_logits((q8, None), *given), logits)
+    halves = deep_gemm.fp8_mqa_logits(q8, *given, logits_dtype=torch.bfloat16)
+    assert torch.equal(halves, logits.bfloat16())
+    with pytest.raises(TypeError, match="logits_dtype"):
+        deep_gemm.fp8_mqa_logits(q8, *given, logits_dtype=torch.float16)
+    with pytest.raises(NotImplementedError, match="fp4"):
+        deep_gemm.fp8_fp4_mqa_logits((q8, q_scale), *given)
+
+
+def test_deep_gemm_compressed(indexer, monkeypatch):
+    """Columns counted from each window's first key, some queries at a time; windows beyond the keys."""
+    q, k, weights, _ = indexer
+    (q8, q_scale), (k8, k_scale) = smelt.quantize(q), smelt.quantize(k)
+    begin = torch.tensor([0, 2, 7, 5, -3, 3, 8, 0], dtype=torch.int32, device=q.device)
+    end = torch.tensor([3, 8, 8, 5, 2, 12, 9, 8], dtype=torch.int32, device=q.device)
+    given = q8, (k8, k_scale), weights * q_scale, begin, end
+    logits = deep_gemm.fp8_mqa_logits(*given)
+    monkeypatch.setattr(deep_gemm, "CHUNK_BYTES", 3 * 4 * k.shape[0])
+    for dtype in (torch.float32, torch.bfloat16):
+        compressed = deep_gemm.fp8_mqa_logits(*given, max_seqlen_k=9, logits_dtype=dtype)
+        assert compressed.shape == (8, 9) and compressed.dtype is dtype
+        for row in range(8):
+            first, last = max(0, int(begin[row])), min(8, int(end[row]))
+            want = torch.full((9,), float("-inf"), device=q.device, dtype=dtype)
+            want[: max(0, last - first)] = logits[row, first:last].to(dtype)
+            assert torch.equal(compressed[row], want)
+    none = deep_gemm.fp8_mqa_logits(q8, (k8[:0], k_scale[:0]), weights, begin, end, max_seqlen_k=2)
+    assert none.shape == (8, 2) and bool((none == float("-inf")).all())
+
+
+def test_deep_gemm_narrow_heads(device):
+    """Of 32, which the kernels do not have by themselves."""
+    q, k = torch.randn(4, 2, 32, device=device), torch.randn(6, 32, device=device)
+    q, k = q.to(torch.float8_e4m3fn), k.to(torch.float8_e4m3fn)
+    weights, k_scale = torch.randn(4, 2, device=device), torch.rand(6, device=device)
+    begin = torch.zeros(4, dtype=torch.int32, device=device)
+    logits = deep_gemm.fp8_mqa_logits(q, (k, k_scale), weights, begin, begin + 6)
+    true = scores(q.float(), k.float() * k_scale[:, None], weights, begin, begin + 6)
+    assert torch.allclose(logits.double(), true, rtol=1e-5, atol=1e-5)
 
 
 def test_cudnn_top_k(device):
@@ -401,6 +462,32 @@ def test_cudnn_top_k(device):
     assert cudnn.indexer_top_k_wrapper(values[:3], lengths, 4, return_val=False)["values"] is None
     with pytest.raises(ValueError, match="sequences of 2"):
         cudnn.indexer_top_k_wrapper(values, lengths[:2], 4, next_n=2)
+    with pytest.raises(NotImplementedError, match="tie_break"):
+        cudnn.indexer_top_k_wrapper(values, lengths, 4, next_n=2, tie_break=2)
+    values[:, 3:] = float("-inf")  # a value like any other within the length
+    result = cudnn.indexer_top_k_wrapper(values[:3], lengths, 4, deterministic=True)
+    assert result["indices"].tolist() == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, -1, -1]]
+    assert bool((result["values"][:2, 3] == float("-inf")).all())
+
+
+def test_cudnn_lists(device):
+    """Compaction, and rows of all batches or documents for those of each's own."""
+    lists = torch.tensor(
+        [[[4, -1, 2], [-1, -1, -1]], [[-7, 0, 1], [3, 2, 1]]], dtype=torch.int32, device=device
+    )
+    compact, length = cudnn.compactify_wrapper(lists)
+    assert compact.tolist() == [[4, 2, -1], [-1, -1, -1], [0, 1, -1], [3, 2, 1]]
+    assert length.tolist() == [2, 0, 2, 3]
+    assert compact.dtype is length.dtype is torch.int32 and compact.is_contiguous()
+    (every,) = cudnn.local_to_global_wrapper(lists, 5)
+    assert every.tolist() == [[[4, -1, 2], [-1, -1, -1]], [[-1, 5, 6], [8, 7, 6]]]
+    begin = {
+        "cu_seqlens_q": torch.tensor([0, 0, 3, 4], dtype=torch.int32, device=device),
+        "cu_seqlens_k": torch.tensor([0, 9, 14, 20], dtype=torch.int32, device=device),
+    }
+    packed = cudnn.local_to_global_wrapper(lists.long().flatten(0, 1), 20, **begin)["indices"]
+    assert packed.tolist() == [[13, -1, 11], [-1, -1, -1], [-1, 9, 10], [17, 16, 15]]
+    assert packed.dtype is torch.int32
 
 
 def test_prime_rl_deepseek_v4(device):

@@ -109,6 +109,27 @@ def test_cudnn_indexer_backward(indexer, device):
     assert tuple(result)[2] is d_index_k and result["d_weights"].dtype is torch.bfloat16
     for got, true in zip(result, (want[0], want[2], want[1])):
         assert float((got.double() - true).norm()) < 0.02 * float(true.norm())
+    whole = {
+        "d_weights": torch.empty_like(weights),
+        "d_index_k": torch.empty_like(k, dtype=torch.float32),
+    }
+    finer = cudnn.indexer_backward_wrapper(
+        q,
+        weights.bfloat16(),
+        k,
+        target,
+        predict,
+        lists,
+        torch.full((1,), 2.0, device=device),
+        sm_scale=0.5,
+        loss_coeff=3.0,
+        backend="default",
+        deterministic=True,
+        **whole,
+    )
+    for name, coarse in (("d_weights", result["d_weights"]), ("d_index_k", d_index_k)):
+        assert finer[name] is whole[name] and bool((finer[name] != coarse).any())
+        assert torch.allclose(finer[name], coarse.float(), rtol=0.01, atol=1e-5)
 
 
 def test_cudnn_indexer_forward(indexer):
@@ -138,6 +159,11 @@ def test_cudnn_indexer_forward(indexer):
         q_causal_offsets=offsets,
     )["scores"]
     assert torch.equal(packed[:, :ROWS], scores.flatten(0, 1))
+    room = torch.empty(BATCHES, TOKENS, device=q.device)
+    again, lse = cudnn.indexer_forward_wrapper(
+        q, k, weights, 2, sm_scale=0.5, q_causal_offsets=offsets, return_lse=True, lse_out=room
+    )
+    assert lse is room and torch.equal(again, scores) and torch.equal(lse, scores.logsumexp(-1))
     assert bool((packed[:, ROWS:] == float("-inf")).all())
     with pytest.raises(NotImplementedError, match="bf16"):
         cudnn.indexer_forward_wrapper(q, k, weights, precision="fp8")

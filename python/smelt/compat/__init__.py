@@ -28,6 +28,8 @@ _PACKAGES = {
             "sparse_attention_backward_wrapper",
             "indexer_forward_wrapper",
             "indexer_top_k_wrapper",
+            "compactify_wrapper",
+            "local_to_global_wrapper",
             "sparse_indexer_score_recompute_wrapper",
             "sparse_attn_score_recompute_wrapper",
             "indexer_backward_wrapper",
@@ -36,7 +38,7 @@ _PACKAGES = {
             "dense_indexer_backward_wrapper",
         ),
     ),
-    "deep_gemm": ("", ("fp8_mqa_logits",)),
+    "deep_gemm": ("", ("fp8_mqa_logits", "fp8_fp4_mqa_logits")),
 }
 
 

@@ -42,6 +42,15 @@ def _on(stream):
     return torch.cuda.stream(torch.cuda.ExternalStream(int(stream)))
 
 
+def _into(given: Tensor | None, made: Tensor) -> Tensor:
+    return made if given is None else given.copy_(made)
+
+
+def _of(given: Tensor | None) -> torch.dtype | None:
+    """fp32 where a gradient is wanted so: it is not rounded on the way."""
+    return torch.float32 if given is not None and given.dtype is torch.float32 else None
+
+
 @torch.no_grad()
 def sparse_attention_forward_wrapper(
     q: Tensor,
@@ -50,9 +59,14 @@ def sparse_attention_forward_wrapper(
     attn_sink: Tensor | None = None,
     topk_length: Tensor | None = None,
     softmax_scale: float | None = None,
+    indexer_topk: int = 0,
     stream=None,
 ) -> TupleDict:
-    """{"out", "max_logits", "lse"}"""
+    """{"out", "max_logits", "lse", "lse_indexer"}, the last None."""
+    if indexer_topk:
+        raise NotImplementedError(
+            "smelt: sparse_attention_forward_wrapper with indexer_topk is not there"
+        )
     with _on(stream):
         out, lse, max_logits = sparse_attention(
             q,
@@ -66,7 +80,7 @@ def sparse_attention_forward_wrapper(
             return_max_logits=True,
             backend="smelt",
         )
-    return TupleDict(out=out, max_logits=max_logits, lse=to_flash_mla(lse))
+    return TupleDict(out=out, max_logits=max_logits, lse=to_flash_mla(lse), lse_indexer=None)
 
 
 @torch.no_grad()
@@ -83,9 +97,12 @@ def sparse_attention_backward_wrapper(
     dq: Tensor | None = None,
     dkv: Tensor | None = None,
     block_tile: int = 64,
+    deterministic: bool = False,
     stream=None,
+    workspace: Tensor | None = None,
+    q_cluster_mode: str = "off",
 ) -> TupleDict:
-    """{"dq", "dkv", "d_sink"}; dq and dkv are written into the tensors that are given."""
+    """{"dq", "dkv", "d_sink"}; dq and dkv are written into the tensors that are given. No workspace is needed."""
     with _on(stream):
         grads = sparse_attention_backward(
             dout,
@@ -97,11 +114,47 @@ def sparse_attention_backward_wrapper(
             scale_of(q, softmax_scale),
             topk_length=topk_length,
             sink=attn_sink,
+            deterministic=deterministic or None,
+            dkv_dtype=_of(dkv),
         )
-        results = [
-            made if given is None else given.copy_(made) for given, made in zip((dq, dkv), grads)
-        ]
-    return TupleDict(dq=results[0], dkv=results[1], d_sink=grads[2])
+        return TupleDict(dq=_into(dq, grads[0]), dkv=_into(dkv, grads[1]), d_sink=grads[2])
+
+
+@torch.no_grad()
+def compactify_wrapper(indices: Tensor, stream=None) -> TupleDict:
+    """{"indices", "topk_length"} of indices [N, topk] or [B, S_q, topk]: [B * S_q, topk], each row's valid slots first,
+    in their order, then -1, and [B * S_q], how many they are. smelt needs neither."""
+    with _on(stream):
+        rows = int32(indices).flatten(0, -2)
+        valid = rows >= 0
+        place = torch.where(
+            valid, valid.cumsum(-1) - 1, rows.shape[1]
+        )  # the last: of what is masked
+        compact = rows.new_full((rows.shape[0], rows.shape[1] + 1), -1).scatter_(1, place, rows)
+        return TupleDict(indices=compact[:, :-1].contiguous(), topk_length=int32(valid.sum(-1)))
+
+
+@torch.no_grad()
+def local_to_global_wrapper(
+    local_indices: Tensor,
+    seqlen_k: int,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    stream=None,
+) -> TupleDict:
+    """{"indices"}: rows of all batches [B, S_q, topk], or of all packed documents [T, topk], for rows of each's own;
+    below 0 stays -1."""
+    with _on(stream):
+        local = int32(local_indices)
+        if cu_seqlens_q is None:
+            batch = torch.arange(local.shape[0], device=local.device, dtype=torch.int32)
+            first = (batch * seqlen_k)[:, None, None]
+        else:
+            query = torch.arange(local.shape[0], device=local.device, dtype=cu_seqlens_q.dtype)
+            document = torch.bucketize(query, cu_seqlens_q[1:], right=True)
+            document = document.clamp(max=cu_seqlens_k.shape[0] - 2)
+            first = int32(cu_seqlens_k)[document][:, None]
+        return TupleDict(indices=torch.where(local >= 0, local + first, -1))
 
 
 @torch.no_grad()
@@ -113,9 +166,14 @@ def indexer_top_k_wrapper(
     return_val: bool = True,
     num_copy_bits: int = 256,
     stream=None,
+    tie_break: int = 0,
+    deterministic: bool = False,
 ) -> TupleDict:
     """{"indices", "values"} of the rows of input_values [N, S], of which groups of next_n share an entry of
-    seq_lens: the last row of a group has that length, those before it one less each."""
+    seq_lens: the last row of a group has that length, those before it one less each. Of equal values the lowest
+    index wins, in every run."""
+    if tie_break == 2:
+        raise NotImplementedError("smelt: indexer_top_k_wrapper with tie_break=2 is not there")
     if input_values.shape[0] != seq_lens.numel() * next_n:
         raise ValueError(
             f"smelt: {input_values.shape[0]} rows are not {seq_lens.numel()} sequences of {next_n}"
@@ -154,10 +212,6 @@ def _lists(topk_indices: Tensor, rows: int, are_global: bool) -> Tensor:
         mine = (lists >= 0) & (lists < rows)
         lists = torch.where(mine, lists + first[:, None, None], -1)
     return lists.flatten(0, 1)
-
-
-def _into(given: Tensor | None, made: Tensor) -> Tensor:
-    return made if given is None else given.copy_(made)
 
 
 def _ends(tokens: int, rows: int, offset, ratio: int, device) -> Tensor:
@@ -208,10 +262,13 @@ def indexer_forward_wrapper(
     max_seqlen_k: int | None = None,
     q_causal_offsets: Tensor | None = None,
     precision: str = "bf16",
+    return_lse: bool = False,
+    lse_out: Tensor | None = None,
     **tuning,
 ) -> TupleDict:
     """{"scores"}: [B, S_q, S_k] fp32, -inf from key (offset + query + 1) // ratio on; or of packed documents
-    [T, max_seqlen_k], columns counted from each document's first key (the host waits for cu_seqlens)."""
+    [T, max_seqlen_k], columns counted from each document's first key (the host waits for cu_seqlens). With
+    return_lse also "lse", the log-sum-exp of each query's."""
     _need_bf16("indexer_forward_wrapper", precision)
     with _on(stream):
         weights = w.float() * sm_scale
@@ -226,6 +283,8 @@ def indexer_forward_wrapper(
             scores[mine][..., : keys.shape[0]] = indexer_logits(
                 q[mine], keys, weights[mine], torch.zeros_like(end), end, backend="smelt"
             )
+        if return_lse or lse_out is not None:
+            return TupleDict(scores=scores, lse=_into(lse_out, scores.logsumexp(-1)))
     return TupleDict(scores=scores)
 
 
@@ -312,11 +371,19 @@ def indexer_backward_wrapper(
         q, given, grad = _packed(index_q, weights.float(), grad)
         lists = _lists(topk_indices, index_k.shape[1], topk_indices_global)
         dq, dk, dw = indexer_backward(
-            grad, q, _rows(index_k), given, lists, deterministic=deterministic, backend="smelt"
+            grad,
+            q,
+            _rows(index_k),
+            given,
+            lists,
+            deterministic=deterministic or None,
+            dk_dtype=_of(d_index_k),
+            backend="smelt",
         )
+        dw = dw.view(weights.shape)
         return TupleDict(
             d_index_q=_into(d_index_q, dq.view(index_q.shape)),
-            d_weights=_into(d_weights, dw.view(weights.shape).to(weights.dtype)),
+            d_weights=dw.to(weights.dtype) if d_weights is None else d_weights.copy_(dw),
             d_index_k=_into(d_index_k, dk.view(index_k.shape)),
         )
 
@@ -381,9 +448,10 @@ def dense_indexer_score_recompute_wrapper(
     **rest,
 ) -> TupleDict:
     """{"out", "denom"}: indexer_forward_wrapper's scores and the log-sum-exp of each query's."""
-    scores = indexer_forward_wrapper(q, k, weights, ratio, sm_scale=sm_scale, out=out, **rest)[0]
-    with _on(rest.get("stream")):
-        return TupleDict(out=scores, denom=_into(denom_out, scores.logsumexp(-1)))
+    scores, lse = indexer_forward_wrapper(
+        q, k, weights, ratio, sm_scale=sm_scale, out=out, return_lse=True, lse_out=denom_out, **rest
+    )
+    return TupleDict(out=scores, denom=lse)
 
 
 @torch.no_grad()
@@ -437,9 +505,10 @@ def dense_indexer_backward_wrapper(
                 keys,
                 weights[mine].float(),
                 lists,
-                deterministic=deterministic,
+                deterministic=deterministic or None,
+                dk_dtype=_of(d_index_k),
                 backend="smelt",
             )
-            made[0][mine], made[1][mine] = dq, dw.to(weights.dtype)
+            made[0][mine], made[1][mine] = dq, dw
             made[2][theirs] = dk.view(index_k[theirs].shape)
         return TupleDict(d_index_q=made[0], d_weights=made[1], d_index_k=made[2])

@@ -1,16 +1,38 @@
-"""DeepGEMM's `deep_gemm.fp8_mqa_logits`.
+"""DeepGEMM's `deep_gemm.fp8_mqa_logits`, and `fp8_fp4_mqa_logits` of e4m3.
 
 Its contract: q [T, H, D] e4m3, kv = (k [S, D] e4m3, k_scale [S] fp32), weights [T, H] fp32, windows
-[cu_seq_len_k_start, cu_seq_len_k_end) int32; logits [T, S] fp32. Outside its window a row is -inf here whether
-clean_logits asks for it or not: it costs nothing. The compressed form (max_seqlen_k) is not there.
+[cu_seq_len_k_start, cu_seq_len_k_end) int32; logits [T, S] in logits_dtype, or with max_seqlen_k the columns of
+each row's own window from its first key on, [T, max_seqlen_k]. Outside its window a row is -inf here whether
+clean_logits asks for it or not: it costs nothing. The compressed form is gathered from the other, for some queries
+at a time.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from .._indexer import indexer_logits
+from .._indexer import CHUNK_BYTES, indexer_logits
+
+# Widths of heads that smelt has; a narrower one is filled with zeros.
+_WIDTHS = (64, 128)
+
+
+def _wide(x: Tensor) -> Tensor:
+    width = next((width for width in _WIDTHS if width >= x.shape[-1]), x.shape[-1])
+    if width == x.shape[-1]:
+        return x
+    return pad(x.view(torch.uint8), (0, width - x.shape[-1])).view(x.dtype)
+
+
+def _compressed(logits: Tensor, begin: Tensor, end: Tensor, width: int) -> Tensor:
+    """Each row from its window's first column on."""
+    column = torch.arange(width, device=logits.device) + begin.clamp(min=0)[:, None]
+    if not logits.shape[1]:
+        return logits.new_full(column.shape, float("-inf"))
+    inside = (column < end[:, None]) & (column < logits.shape[1])
+    return logits.gather(1, column.where(inside, 0)).masked_fill(~inside, float("-inf"))
 
 
 @torch.no_grad()
@@ -24,12 +46,40 @@ def fp8_mqa_logits(
     max_seqlen_k: int = 0,
     logits_dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """logits [T, S] fp32"""
-    if max_seqlen_k or logits_dtype is not torch.float32:
-        raise NotImplementedError(
-            "smelt: fp8_mqa_logits with max_seqlen_k or another logits_dtype is not there"
+    """logits [T, S], or [T, max_seqlen_k], in logits_dtype (fp32 or bf16)"""
+    if logits_dtype not in (torch.float32, torch.bfloat16):
+        raise TypeError(
+            f"smelt: logits_dtype must be torch.float32 or bfloat16, not {logits_dtype}"
         )
     k, k_scale = kv
-    return indexer_logits(
-        q, k, weights, cu_seq_len_k_start, cu_seq_len_k_end, k_scale=k_scale, backend="smelt"
-    )
+    q, k, weights = _wide(q), _wide(k), weights.float()
+    if not max_seqlen_k and logits_dtype is torch.float32:
+        windows = cu_seq_len_k_start, cu_seq_len_k_end
+        return indexer_logits(q, k, weights, *windows, k_scale=k_scale, backend="smelt")
+    made = q.new_empty((q.shape[0], max_seqlen_k or k.shape[0]), dtype=logits_dtype)
+    rows = max(1, CHUNK_BYTES // max(4, 4 * k.shape[0]))
+    for first in range(0, q.shape[0], rows):
+        some = slice(first, first + rows)
+        begin, end = cu_seq_len_k_start[some], cu_seq_len_k_end[some]
+        logits = indexer_logits(
+            q[some], k, weights[some], begin, end, k_scale=k_scale, backend="smelt"
+        )
+        made[some] = _compressed(logits, begin, end, max_seqlen_k) if max_seqlen_k else logits
+    return made
+
+
+def fp8_fp4_mqa_logits(
+    q: tuple[Tensor, Tensor | None],
+    kv: tuple[Tensor, Tensor],
+    weights: Tensor,
+    cu_seq_len_k_start: Tensor,
+    cu_seq_len_k_end: Tensor,
+    clean_logits: bool = True,
+    max_seqlen_k: int = 0,
+    logits_dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """fp8_mqa_logits of q = (q, None); q with scales is fp4, which is not there."""
+    if q[1] is not None:
+        raise NotImplementedError("smelt: fp8_fp4_mqa_logits of fp4 is not there")
+    windows = cu_seq_len_k_start, cu_seq_len_k_end
+    return fp8_mqa_logits(q[0], kv, weights, *windows, clean_logits, max_seqlen_k, logits_dtype)
