@@ -2,6 +2,12 @@
  * The host's cost of a call of many launches, above these launches: what a call of the backward
  * pass asks of the driver is recorded once and then, in turn with the call itself, asked again as
  * it is, with nothing around it. Needs a GPU; exit status 3 without one.
+ *
+ *   call_overhead SPEC CALLS    makes so many calls and nothing else: for a profiler, with
+ *                               bench/idle_driver.c in the driver's place
+ *
+ *   SMELT_CUDA=build/bench/libidle_driver.so SMELT_NVRTC=build/src/emu/libsmelt_emu.so valgrind
+ * --tool=callgrind --toggle-collect=smelt_sparse_attn_backward build/bench/call_overhead SPEC 1000
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -209,7 +215,17 @@ static smelt_status measure(struct bench *bench, const char *spec) {
     return status;
 }
 
-static smelt_status measure_spec(struct bench *bench, const char *text) {
+static smelt_status repeat(struct bench *bench, int calls) {
+    smelt_status status = call(bench);
+    const double begin = nanoseconds();
+    for (int i = 1; i < calls && status == SMELT_OK; i++)
+        status = call(bench);
+    printf("%.0f ns a call\n", (nanoseconds() - begin) / (calls - 1));
+    return status;
+}
+
+/* Makes `calls` of them and says what one took; 0: measures. */
+static smelt_status measure_spec(struct bench *bench, const char *text, int calls) {
     smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
     char *knobs = NULL;
     smelt_status status = smelt_sparse_attn_spec_parse(text, &spec, &knobs);
@@ -217,13 +233,13 @@ static smelt_status measure_spec(struct bench *bench, const char *text) {
         status = smelt_sparse_attn_create(&bench->attn, bench->context, &spec);
     smelt_free(knobs);
     if (status == SMELT_OK)
-        status = measure(bench, text);
+        status = calls ? repeat(bench, calls) : measure(bench, text);
     smelt_sparse_attn_destroy(&bench->attn);
     return status;
 }
 
 /* The context stays current: that is a caller of the driver's part in any case. */
-static smelt_status run(struct bench *bench) {
+static smelt_status run(struct bench *bench, const char *spec, int calls) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     int pushed = 0;
     options.kind = SMELT_CONTEXT_DEVICE;
@@ -236,6 +252,11 @@ static smelt_status run(struct bench *bench) {
         status = smelt__context_enter(bench->context, &pushed);
     if (status != SMELT_OK)
         return status;
+    if (spec) {
+        status = measure_spec(bench, spec, calls);
+        smelt__context_leave(bench->context, pushed);
+        return status;
+    }
     void *const library = dlopen(bench->context->driver->path, RTLD_NOW);
     void *const symbol = library ? dlsym(library, "cuFuncGetParamInfo") : NULL;
     memcpy(&recording.get_parameter, &symbol, sizeof symbol);
@@ -243,14 +264,19 @@ static smelt_status run(struct bench *bench) {
         status = smelt__driver_fail(bench->context->driver, "cuFuncGetParamInfo: not there", 1);
     printf("ns a call, medians of %d windows\n", WINDOWS);
     for (size_t i = 0; i < sizeof specs / sizeof *specs && status == SMELT_OK; i++)
-        status = measure_spec(bench, specs[i]);
+        status = measure_spec(bench, specs[i], 0);
     smelt__context_leave(bench->context, pushed);
     return status;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     struct bench bench = {0};
-    const smelt_status status = run(&bench);
+    const int calls = argc == 3 ? atoi(argv[2]) : 0;
+    if (argc > 1 && calls < 2) {
+        fprintf(stderr, "usage: call_overhead [SPEC CALLS]\n");
+        return 2;
+    }
+    const smelt_status status = run(&bench, argc > 1 ? argv[1] : NULL, calls);
     if (status != SMELT_OK)
         fprintf(stderr, "call_overhead: %s\n", smelt_last_error());
     if (bench.memory)
