@@ -87,11 +87,14 @@ static int64_t row_elements(const struct smelt__tensor_row *row) {
     return SMELT__ROW_BYTES / (int64_t)smelt__element_bytes(row->element);
 }
 
+static uintptr_t alignment_of(const struct smelt__tensor_row *row) {
+    return row->whole_rows ? SMELT__ROW_BYTES : smelt__element_bytes(row->element);
+}
+
 static smelt_status check_pointer(const struct argument *argument) {
     const struct smelt__tensor_row *row = argument->row;
     const void *data = argument->tensor->data;
-    const uintptr_t alignment =
-        row->whole_rows ? SMELT__ROW_BYTES : smelt__element_bytes(row->element);
+    const uintptr_t alignment = alignment_of(row);
     if (!data)
         return is_empty(argument)
                    ? SMELT_OK
@@ -259,8 +262,6 @@ odd:
 
 /* ---- tensors that overlap -------------------------------------------------------------------- */
 
-enum { MOST_OTHERS = 2 };
-
 /* Where a tensor lies, or other memory. */
 struct range {
     uintptr_t begin, end;
@@ -350,8 +351,8 @@ smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsig
                                   const int64_t *extents, void *args,
                                   const struct smelt__memory *others, int count) {
     const struct tensors all = {table, extents, args};
-    struct range written[SMELT__MOST_TENSORS + MOST_OTHERS],
-        read[SMELT__MOST_TENSORS + MOST_OTHERS];
+    struct range written[SMELT__MOST_TENSORS + SMELT__MOST_MEMORY],
+        read[SMELT__MOST_TENSORS + SMELT__MOST_MEMORY];
     int writes = 0, reads = 0;
     for (int i = 0; i < table->count; i++) {
         const struct smelt__tensor_row *row = &table->rows[i];
@@ -382,4 +383,74 @@ smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsig
         *(others[i].written ? &writes : &reads) += 1;
     }
     return check_overlaps(&all, written, writes, read, reads);
+}
+
+/* ---- the next call --------------------------------------------------------------------------- */
+
+void smelt__remember_tensors(const struct smelt__tensor_table *table, unsigned pass,
+                             const int64_t *extents, const void *given, void *args,
+                             struct smelt__checked *checked) {
+    const struct tensors all = {table, extents, args};
+    checked->count = checked->absent_count = 0;
+    for (int i = 0; i < table->count; i++) {
+        const struct smelt__tensor_row *row = &table->rows[i];
+        const struct argument argument = argument_of(&all, row);
+        struct smelt__checked_tensor *const tensor = &checked->tensors[checked->count];
+        if (!(row->passes & pass))
+            continue;
+        if (row->optional && !argument.tensor->data) {
+            checked->absent[checked->absent_count++] = (unsigned short)row->field;
+            continue;
+        }
+        if (!argument.tensor->data || is_empty(&argument) ||
+            measure(&argument, &tensor->bytes) != SMELT_OK) {
+            checked->count = 0;
+            return;
+        }
+        tensor->field = (unsigned short)row->field;
+        tensor->written = row->role != SMELT__INPUT;
+        tensor->mask = (unsigned)alignment_of(row) - 1;
+        memcpy(tensor->strides, smelt__tensor_in(row, given)->strides, sizeof tensor->strides);
+        checked->count++;
+    }
+}
+
+/* Where memory lies that a call reads or writes. */
+struct span {
+    uintptr_t begin, end;
+    int written;
+};
+
+static int are_apart(const struct span *spans, int count) {
+    for (int i = 0; i < count; i++)
+        for (int k = 0; spans[i].written && k < count; k++)
+            if (k != i && spans[i].begin < spans[k].end && spans[k].begin < spans[i].end)
+                return 0;
+    return 1;
+}
+
+int smelt__check_again(const struct smelt__checked *checked, const void *given,
+                       const struct smelt__memory *others, int count) {
+    struct span spans[SMELT__MOST_TENSORS + SMELT__MOST_MEMORY];
+    const char *const args = given;
+    uint64_t different = 0;
+    int spanned = 0;
+    for (int i = 0; i < checked->absent_count; i++)
+        different |=
+            (uintptr_t)((const smelt_tensor *)(const void *)(args + checked->absent[i]))->data;
+    for (; spanned < checked->count; spanned++) {
+        const struct smelt__checked_tensor *const was = &checked->tensors[spanned];
+        const smelt_tensor *const is = (const void *)(args + was->field);
+        const uintptr_t begin = (uintptr_t)is->data;
+        for (int i = 0; i < SMELT_TENSOR_STRIDES; i++)
+            different |= (uint64_t)(is->strides[i] ^ was->strides[i]);
+        different |= (begin & was->mask) | (begin == 0);
+        spans[spanned] = (struct span){begin, begin + (uintptr_t)was->bytes, was->written};
+    }
+    for (int i = 0; i < count; i++) {
+        const uintptr_t begin = (uintptr_t)others[i].data;
+        if (others[i].bytes)
+            spans[spanned++] = (struct span){begin, begin + others[i].bytes, others[i].written};
+    }
+    return checked->count > 0 && different == 0 && are_apart(spans, spanned);
 }

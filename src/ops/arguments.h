@@ -15,6 +15,8 @@ smelt_status smelt__check_extent(const char *name, int64_t value, int64_t least,
 /* batches * tokens, each from 0 on, at most 2^31 - 1 together. */
 smelt_status smelt__check_queries(int64_t batches, int64_t tokens);
 
+enum { SMELT__MOST_MEMORY = 2 /* pieces of it in a call */ };
+
 /* Memory of a call that is no tensor. */
 struct smelt__memory {
     const char *name;
@@ -27,12 +29,36 @@ struct smelt__memory {
  * Checks the tensors that `pass` has. *args is the library's own copy: packed strides are filled
  * in. For each: the pointer (required ones are there, aligned to their elements or to whole rows),
  * the strides (not negative, whole rows, no slip in the innermost), no two elements of an output in
- * one place, and no output overlapping another tensor or the `count` (at most two) other pieces of
+ * one place, and no output overlapping another tensor or the `count` other pieces of
  * memory.
  */
 smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsigned pass,
                                   const int64_t *extents, void *args,
                                   const struct smelt__memory *others, int count);
+
+/* A call's tensors that were checked, by which another's are known to be legal that are the same
+ * but for their addresses. */
+struct smelt__checked {
+    int count, absent_count; /* count 0: one is odd, and says nothing of others */
+    unsigned short absent[SMELT__MOST_TENSORS]; /* offsets in the args struct */
+    struct smelt__checked_tensor {
+        unsigned short field, written;
+        unsigned mask; /* bits of its address that are 0 */
+        int64_t bytes;
+        int64_t strides[SMELT_TENSOR_STRIDES]; /* as they were given */
+    } tensors[SMELT__MOST_TENSORS];
+};
+
+/* Of a call that smelt__check_tensors found legal: `args` as that left it, `given` as it was. */
+void smelt__remember_tensors(const struct smelt__tensor_table *table, unsigned pass,
+                             const int64_t *extents, const void *given, void *args,
+                             struct smelt__checked *checked);
+
+/* Whether tensors are legal because those that are remembered are, of a call of the same extents,
+ * and whether they overlap no other memory. If not, they still may be legal: smelt__check_tensors
+ * says that, or why they are not. */
+int smelt__check_again(const struct smelt__checked *checked, const void *given,
+                       const struct smelt__memory *others, int count);
 
 /* That the copy engine takes a step of so many elements, tensor `name`'s strides[number]. `knob`:
  * how the operator is told to use kernels that take it. */

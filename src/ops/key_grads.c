@@ -110,53 +110,70 @@ static void *at(const struct smelt__key_grads_call *call, size_t offset) {
     return (char *)call->workspace + offset;
 }
 
-/* Where the lists by keys of a round begin: of two that take turns, if two chunks do. */
-static int turn_of(const struct smelt__key_grads_layout *layout, int64_t first) {
-    return layout->kept > 1 ? (int)(first / layout->round % 2) : 0;
+/* Where the chunks come by: which one this is, and what is its own of what takes turns. */
+struct place {
+    int64_t first;       /* group */
+    int64_t in_round;    /* groups of its round ahead of it */
+    int64_t column;      /* of the lists by keys, of its round: where its begin */
+    int partials, lists; /* of two that take turns, if two chunks' partial rows are kept */
+};
+
+static struct place behind(const struct smelt__key_grads_layout *layout, struct place place) {
+    const int turns = layout->kept > 1;
+    place.first += layout->chunk;
+    place.in_round += layout->chunk;
+    place.column += layout->key_count;
+    place.partials ^= turns;
+    if (place.in_round == layout->round) {
+        place.in_round = place.column = 0;
+        place.lists ^= turns;
+    }
+    return place;
 }
 
 /* The lists of a round's groups turned around: each key's partial rows, chunk by chunk. */
-static smelt_status launch_segments(const struct smelt__key_grads_call *call, int64_t first,
-                                    int64_t groups) {
+static smelt_status launch_segments(struct smelt__key_grads_call *call, const struct place *place) {
     const struct smelt__key_grads_layout *layout = call->layout;
-    const int turn = turn_of(layout, first);
     const struct smelt__segments_kernels kernels = {call->count, call->scan, call->place};
-    struct sparse_attn_bwd_segments_params params = {
-        .counts = at(call, layout->counts),
-        .keys = at(call, layout->keys),
-        .cursors = at(call, layout->cursors),
-        .starts = at(call, layout->starts[turn]),
-        .entries = at(call, layout->entry_list[turn]),
-        .sums = at(call, layout->scan_sums),
-        .first_group = (int)first,
-        .groups = (int)groups,
-        .chunk = (int)layout->chunk,
-        .key_stride = layout->key_stride,
-        .key_count = (int)layout->key_count,
-        .united = call->united,
-    };
-    smelt__segments_cut(&params);
-    return smelt__segments_launch(call->context, &kernels, &params, call->stream);
+    const int64_t left = layout->groups - place->first;
+    const int groups = (int)(left < layout->round ? left : layout->round);
+    struct sparse_attn_bwd_segments_params *const params = &call->segments;
+    if (params->groups != groups) {
+        *params = (struct sparse_attn_bwd_segments_params){
+            .groups = groups,
+            .chunk = (int)layout->chunk,
+            .key_stride = layout->key_stride,
+            .key_count = (int)layout->key_count,
+            .united = call->united,
+        };
+        smelt__segments_cut(params);
+    }
+    params->counts = at(call, layout->counts);
+    params->keys = at(call, layout->keys);
+    params->cursors = at(call, layout->cursors);
+    params->starts = at(call, layout->starts[place->lists]);
+    params->entries = at(call, layout->entry_list[place->lists]);
+    params->sums = at(call, layout->scan_sums);
+    params->first_group = (int)place->first;
+    return smelt__segments_launch(call->context, &kernels, params, call->stream);
 }
 
-/* Where the partial rows of the chunk that begins with a group are. */
-static void *partials_of(const struct smelt__key_grads_call *call, int64_t first) {
-    const int64_t turn = first / call->layout->chunk % call->layout->kept;
-    return at(call, call->layout->partials + (size_t)turn * call->layout->kept_bytes);
+/* The partial rows of a chunk. */
+static void *partials_of(const struct smelt__key_grads_call *call, const struct place *place) {
+    const struct smelt__key_grads_layout *layout = call->layout;
+    return at(call, layout->partials + (place->partials ? layout->kept_bytes : 0));
 }
 
-/* The partial rows of the chunk that begins with group `first`, added to the sums. `beside`: while
- * the main kernel launched last runs, which has the next chunk's. */
-static smelt_status launch_sum(const struct smelt__key_grads_call *call, int64_t first,
+/* The partial rows of a chunk, added to the sums. `beside`: while the main kernel launched last
+ * runs, which has the next chunk's. */
+static smelt_status launch_sum(const struct smelt__key_grads_call *call, const struct place *place,
                                int beside) {
     const struct smelt__key_grads_layout *layout = call->layout;
     const int64_t teams = call->sum->threads / (call->shape.columns / SUM_COLUMNS);
-    const int64_t column = first % layout->round / layout->chunk * layout->key_count;
-    const int turn = turn_of(layout, first);
     const struct sparse_attn_bwd_sum_params params = {
-        .partials = partials_of(call, first),
-        .starts = (const int *)at(call, layout->starts[turn]) + column,
-        .entries = at(call, layout->entry_list[turn]),
+        .partials = partials_of(call, place),
+        .starts = (const int *)at(call, layout->starts[place->lists]) + place->column,
+        .entries = at(call, layout->entry_list[place->lists]),
         .sums = at(call, layout->sums),
         .key_count = (int)layout->key_count,
         .key_stride = layout->key_stride,
@@ -173,39 +190,40 @@ static smelt_status launch_sum(const struct smelt__key_grads_call *call, int64_t
     return smelt__kernel_launch(call->context, call->sum, &launch, call->stream);
 }
 
-/* The groups from `first` on, with partial rows between: where two chunks' are kept, a chunk's are
- * summed while the next one's are made. */
-static smelt_status launch_chunk(const struct smelt__key_grads_call *call, int64_t first) {
+/* A chunk with partial rows between: where two chunks' are kept, the chunk's `before` it are summed
+ * while its own are made. */
+static smelt_status launch_chunk(struct smelt__key_grads_call *call, const struct place *place,
+                                 const struct place *before) {
     const struct smelt__key_grads_layout *layout = call->layout;
-    const int64_t left = layout->groups - first;
-    const int beside = layout->kept > 1 && first > 0;
+    const int64_t left = layout->groups - place->first;
+    const int beside = layout->kept > 1 && place->first > 0;
     const struct smelt__key_grads_chunk chunk = {
-        .first = first,
+        .first = place->first,
         .groups = left < layout->chunk ? left : layout->chunk,
-        .partials = partials_of(call, first),
+        .partials = partials_of(call, place),
         .beside = beside ? call->shape.sums_beside : 0,
     };
-    smelt_status status = SMELT_OK;
-    if (first % layout->round == 0)
-        status = launch_segments(call, first, left < layout->round ? left : layout->round);
+    smelt_status status = place->in_round == 0 ? launch_segments(call, place) : SMELT_OK;
     if (status == SMELT_OK)
         status = call->launch_groups(call->user, &chunk);
     if (status == SMELT_OK && (beside || layout->kept == 1))
-        status = launch_sum(call, beside ? first - layout->chunk : first, beside);
+        status = launch_sum(call, beside ? before : place, beside);
     return status;
 }
 
-smelt_status smelt__key_grads_launch(const struct smelt__key_grads_call *call) {
+smelt_status smelt__key_grads_launch(struct smelt__key_grads_call *call) {
     const struct smelt__key_grads_layout *layout = call->layout;
     const struct smelt__key_grads_chunk all = {.groups = layout->groups};
+    struct place place = {0}, before = place;
     smelt_status status = SMELT_OK;
-    int64_t first = 0;
     if (!call->shape.deterministic || layout->key_count == 0)
         return call->launch_groups(call->user, &all);
-    for (; first < layout->groups && status == SMELT_OK; first += layout->chunk)
-        status = launch_chunk(call, first);
-    return status == SMELT_OK && layout->kept > 1 ? launch_sum(call, first - layout->chunk, 0)
-                                                  : status;
+    while (place.first < layout->groups && status == SMELT_OK) {
+        status = launch_chunk(call, &place, &before);
+        before = place;
+        place = behind(layout, place);
+    }
+    return status == SMELT_OK && layout->kept > 1 ? launch_sum(call, &before, 0) : status;
 }
 
 smelt_status smelt__key_grads_finish(const struct smelt__key_grads_call *call,

@@ -67,11 +67,14 @@ struct smelt__key_grads_call {
     smelt_status (*launch_groups)(void *user, const struct smelt__key_grads_chunk *chunk);
     void *user;
     struct CUstream_st *stream;
+    /* As they were cut for a round of so many groups, and serve the next one of as many; all zeros:
+     * for none. */
+    struct sparse_attn_bwd_segments_params segments;
 };
 
 /* The main kernel over all groups, and with partial rows their sums. The lists and zeroed sums are
  * ahead of it in the stream, whose context is current. Errors: DRIVER, and launch_groups's. */
-smelt_status smelt__key_grads_launch(const struct smelt__key_grads_call *call);
+smelt_status smelt__key_grads_launch(struct smelt__key_grads_call *call);
 
 /* The caller's tensor out of the sums, which *params lack. Errors: DRIVER. */
 smelt_status smelt__key_grads_finish(const struct smelt__key_grads_call *call,

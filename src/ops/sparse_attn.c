@@ -93,6 +93,8 @@ smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_context *c
 }
 
 void smelt_sparse_attn_destroy(smelt_sparse_attn **attn) {
+    if (attn && *attn)
+        smelt__sparse_attn_backward_free(&(*attn)->backward);
     smelt__operator_destroy(attn);
 }
 

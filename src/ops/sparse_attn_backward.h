@@ -12,17 +12,22 @@
 struct smelt__sparse_attn_backward {
     const struct smelt__operator *kernels;
     struct smelt__sparse_attn_shape shape;
-    const int *bounds; /* of the buckets */
+    const int *bounds;                        /* of the buckets */
+    const struct smelt__kernel *const *chain; /* the pass's, the partition's first */
     int deterministic;
     int group_queries, query_rows, head_blocks, block_heads, tensor_maps, sums_beside, slice_blocks;
     int64_t main_blocks; /* that the device holds of the main kernel at once */
+    /* The last call as its kernels had it, which the next one likely is but for its addresses. */
+    struct smelt__grad_kept *kept;
 };
 
 /* Of an operator that was made for the backward pass, out of its checked spec. Errors: as of
- * planning. `kernels`, `shape` and `bounds` are the caller's to set. */
+ * planning, OUT_OF_MEMORY. `kernels`, `shape` and `bounds` are the caller's to set. */
 smelt_status smelt__sparse_attn_backward_make(smelt_context *context,
                                               const struct smelt__spec *spec,
                                               struct smelt__sparse_attn_backward *backward);
+/* Also of one that was not made, all zeros. */
+void smelt__sparse_attn_backward_free(struct smelt__sparse_attn_backward *backward);
 
 /* smelt_sparse_attn_backward_workspace and smelt_sparse_attn_backward. */
 smelt_status smelt__sparse_attn_backward_bytes(const struct smelt__sparse_attn_backward *backward,

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "codegen/families/sparse_attn_bwd.h"
 #include "ops/arguments.h"
@@ -156,24 +157,51 @@ static smelt_status check_partition(const struct smelt__sparse_attn_backward *ba
     return SMELT_OK;
 }
 
+/* What a call's memory is besides tensors. */
+static void list_memory(const smelt_sparse_attn_grad_args *args,
+                        struct smelt__memory memory[SMELT__MOST_MEMORY]) {
+    memory[0] = (struct smelt__memory){"workspace", args->workspace, args->workspace_bytes, 1};
+    memory[1] = (struct smelt__memory){"partition", args->partition,
+                                       args->partition ? args->partition_bytes : 0, 0};
+}
+
 smelt_status smelt__grad_check_memory(const struct smelt__sparse_attn_backward *backward,
                                       const struct smelt__sparse_attn_call *call,
                                       const struct smelt__grad_layout *layout,
-                                      smelt_sparse_attn_grad_args *args) {
+                                      smelt_sparse_attn_grad_args *args,
+                                      struct smelt__checked *checked) {
+    const struct smelt__tensor_table *const table = &smelt__sparse_attn_grad_tensors;
+    const smelt_sparse_attn_grad_args given = *args;
     int64_t extents[SMELT__SPARSE_ATTN_SYMBOLS];
-    const struct smelt__memory others[] = {
-        {"workspace", args->workspace, args->workspace_bytes, 1},
-        {"partition", args->partition, args->partition ? args->partition_bytes : 0, 0},
-    };
+    struct smelt__memory memory[SMELT__MOST_MEMORY];
+    list_memory(args, memory);
     smelt_status status = check_outputs(backward, args);
     if (status == SMELT_OK)
         status = check_partition(backward, args, layout->queries);
     smelt__sparse_attn_extents(&backward->shape, call, extents);
     if (status == SMELT_OK)
-        status = smelt__check_tensors(&smelt__sparse_attn_grad_tensors, SMELT_PASS_BACKWARD,
-                                      extents, args, others, 2);
+        status = smelt__check_tensors(table, SMELT_PASS_BACKWARD, extents, args, memory,
+                                      SMELT__MOST_MEMORY);
+    if (status == SMELT_OK)
+        smelt__remember_tensors(table, SMELT_PASS_BACKWARD, extents, &given, args, checked);
     return status == SMELT_OK ? smelt__check_workspace(args->workspace, args->workspace_bytes,
                                                        layout->bytes, SMELT__BACKWARD_ALIGNMENT,
                                                        "smelt_sparse_attn_backward_workspace")
                               : status;
+}
+
+int smelt__grad_check_again(const smelt_sparse_attn_grad_args *was,
+                            const struct smelt__checked *checked,
+                            const smelt_sparse_attn_grad_args *given) {
+    struct smelt__memory memory[SMELT__MOST_MEMORY];
+    const uintptr_t aligned = (uintptr_t)given->workspace % SMELT__BACKWARD_ALIGNMENT |
+                              (uintptr_t)given->partition % SMELT__PARTITION_ALIGNMENT;
+    list_memory(given, memory);
+    /* All that is ahead of the tensors, and all behind them. */
+    return memcmp(was, given, offsetof(smelt_sparse_attn_grad_args, q)) == 0 &&
+           was->query_capacity == given->query_capacity && !was->partition == !given->partition &&
+           was->partition_bytes == given->partition_bytes && !was->workspace == !given->workspace &&
+           was->workspace_bytes == given->workspace_bytes &&
+           was->workspace_limit == given->workspace_limit && aligned == 0 &&
+           smelt__check_again(checked, given, memory, SMELT__MOST_MEMORY);
 }

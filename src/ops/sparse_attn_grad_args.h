@@ -2,6 +2,7 @@
 #ifndef SMELT_OPS_SPARSE_ATTN_GRAD_ARGS_H
 #define SMELT_OPS_SPARSE_ATTN_GRAD_ARGS_H
 
+#include "ops/arguments.h"
 #include "ops/key_grads.h"
 #include "ops/sparse_attn_backward.h"
 
@@ -44,6 +45,13 @@ smelt_status smelt__grad_check_rows(const struct smelt__sparse_attn_call *call);
 smelt_status smelt__grad_check_memory(const struct smelt__sparse_attn_backward *backward,
                                       const struct smelt__sparse_attn_call *call,
                                       const struct smelt__grad_layout *layout,
-                                      smelt_sparse_attn_grad_args *args);
+                                      smelt_sparse_attn_grad_args *args,
+                                      struct smelt__checked *checked);
+
+/* Whether a call is legal because `was`, of which `checked` is, was legal and it is the same but
+ * for its addresses. Both structs are of this library's version. */
+int smelt__grad_check_again(const smelt_sparse_attn_grad_args *was,
+                            const struct smelt__checked *checked,
+                            const smelt_sparse_attn_grad_args *given);
 
 #endif

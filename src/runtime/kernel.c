@@ -359,6 +359,13 @@ static smelt_status load_kernel(smelt_context *context, const struct smelt__plan
     kernel->item = plan->item;
     kernel->blocks_per_item = plan->blocks_per_item;
     kernel->cluster = plan->cluster;
+    kernel->may_be_early = plan->arch->dependent_launch;
+    kernel->attributes[SMELT__CLUSTER] =
+        (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                            .value.clusterDim = {(unsigned)plan->cluster, 1, 1}};
+    kernel->attributes[SMELT__EARLY] =
+        (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                            .value.programmaticStreamSerializationAllowed = 1};
     status = find_most_blocks(context, plan, kernel);
     if (!status)
         status = smelt__context_enter(context, &pushed);
@@ -417,27 +424,11 @@ smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan 
 
 /* ---- launch ---- */
 
-enum { MOST_ATTRIBUTES = 2 };
-
-/* What the launch says beside its shape; the number of attributes. */
-static unsigned list_attributes(const smelt_context *context, const struct smelt__kernel *kernel,
-                                int early, CUlaunchAttribute attributes[MOST_ATTRIBUTES]) {
-    unsigned count = 0;
-    if (early && context->arch->dependent_launch)
-        attributes[count++] =
-            (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-                                .value.programmaticStreamSerializationAllowed = 1};
-    if (kernel->cluster)
-        attributes[count++] =
-            (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                                .value.clusterDim = {(unsigned)kernel->cluster, 1, 1}};
-    return count;
-}
-
 smelt_status smelt__kernel_launch(const smelt_context *context, const struct smelt__kernel *kernel,
                                   const struct smelt__launch *launch, struct CUstream_st *stream) {
     const struct smelt__driver *driver = context->driver;
-    CUlaunchAttribute attributes[MOST_ATTRIBUTES];
+    const unsigned clusters = kernel->cluster != 0,
+                   attributes = clusters + (launch->early && kernel->may_be_early);
     CUlaunchConfig config = {
         .gridDimX = launch->blocks[0],
         .gridDimY = launch->blocks[1] ? launch->blocks[1] : 1,
@@ -447,12 +438,12 @@ smelt_status smelt__kernel_launch(const smelt_context *context, const struct sme
         .blockDimZ = 1,
         .sharedMemBytes = (unsigned)kernel->shared_bytes,
         .hStream = stream,
-        .attrs = attributes,
-        .numAttrs = list_attributes(context, kernel, launch->early, attributes),
+        /* The driver reads what these point to, and writes nothing. */
+        .attrs = attributes ? (CUlaunchAttribute *)(uintptr_t)kernel->attributes +
+                                  (clusters ? SMELT__CLUSTER : SMELT__EARLY)
+                            : NULL,
+        .numAttrs = attributes,
     };
-    if (!config.numAttrs)
-        config.attrs = NULL;
-    /* The driver copies the parameters before it returns, and does not write to them. */
     void *parameters[1];
     memcpy(&parameters[0], &launch->params, sizeof launch->params);
 

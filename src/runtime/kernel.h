@@ -13,18 +13,23 @@
 
 struct CUstream_st;
 
+/* What launches say beside their shape: the kernel's cluster, and that they begin early. */
+enum smelt__attribute { SMELT__CLUSTER, SMELT__EARLY, SMELT__ATTRIBUTES };
+
 /* One loaded kernel. Owned by its context's table, which outlives operators; immutable once it is
  * handed out, so launching takes no lock. */
 struct smelt__kernel {
     struct smelt__loaded loaded; /* first */
     void *function;              /* the driver's CUfunction */
     int threads, shared_bytes;
+    int may_be_early; /* the architecture knows such launches */
     const char *item; /* what a launch has blocks for (plan.h), NULL: none */
     int64_t blocks_per_item;
     int cluster;             /* blocks of a cluster, 0: none */
     int64_t most_blocks;     /* of a launch: more are never needed; INT32_MAX when not persistent */
     int64_t resident_blocks; /* the device holds at once, */
-    int multiprocessor_blocks; /* of which one multiprocessor so many */
+    int multiprocessor_blocks;                       /* of which one multiprocessor so many */
+    CUlaunchAttribute attributes[SMELT__ATTRIBUTES]; /* the first: where there are clusters */
     smelt_kernel_info info;
 };
 

@@ -253,6 +253,23 @@ static int call(const struct subject *subject, const void *made, const union arg
     return 0;
 }
 
+/* An operator that was called before, which it may have kept something of, launches as one that was
+ * not. */
+static void compare_first_call(const struct subject *subject, const union arguments *args) {
+    static struct fake_launch again[FAKE_CHAIN];
+    const int count = driver->chain_length;
+    void *first;
+    memcpy(again, driver->chain, sizeof again);
+    assert_int_equal(subject->create(subject->spec, &first), SMELT_OK);
+    assert_true(call(subject, first, args));
+    subject->destroy(&first);
+    assert_int_equal(driver->chain_length, count);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(driver->chain[i].blocks, again[i].blocks);
+        assert_int_equal(driver->chain[i].early, again[i].early);
+    }
+}
+
 static void random_arguments(void **unused) {
     (void)unused;
     struct random random = random_begin("random_arguments");
@@ -269,6 +286,7 @@ static void random_arguments(void **unused) {
                 continue;
             give_workspace(subject, made, &args);
             if (call(subject, made, &args) && driver->chain_length > 0) {
+                compare_first_call(subject, &args);
                 good = args;
                 launched++;
             }

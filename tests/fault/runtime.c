@@ -111,15 +111,18 @@ static void grids_clusters_and_fills(void **unused) {
     struct smelt__kernel kernel = *get_kernel(context);
     struct smelt__launch launch = {.blocks = {8, 3, 2}, .early = 1, .params = params};
     kernel.cluster = 4;
+    kernel.attributes[SMELT__CLUSTER].value.clusterDim[0] = 4;
     assert_int_equal(smelt__kernel_launch(context, &kernel, &launch, NULL), SMELT_OK);
     assert_int_equal(driver->launch.gridDimX, 8);
     assert_int_equal(driver->launch.gridDimY, 3);
     assert_int_equal(driver->launch.gridDimZ, 2);
     assert_int_equal(driver->launch.numAttrs, 2);
-    assert_int_equal(driver->attributes[1].id, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
-    assert_int_equal(driver->attributes[1].value.clusterDim[0], 4);
-    assert_int_equal(driver->attributes[1].value.clusterDim[1], 1);
-    assert_int_equal(driver->attributes[1].value.clusterDim[2], 1);
+    assert_int_equal(driver->attributes[0].id, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+    assert_int_equal(driver->attributes[0].value.clusterDim[0], 4);
+    assert_int_equal(driver->attributes[0].value.clusterDim[1], 1);
+    assert_int_equal(driver->attributes[0].value.clusterDim[2], 1);
+    assert_int_equal(driver->attributes[1].id,
+                     CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
     launch.early = 0;
     assert_int_equal(smelt__kernel_launch(context, &kernel, &launch, NULL), SMELT_OK);
     assert_int_equal(driver->launch.numAttrs, 1);

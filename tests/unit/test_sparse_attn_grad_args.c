@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "ops/sparse_attn_backward.h"
-#include "ops/sparse_attn_grad_args.h"
+#include "ops/sparse_attn_grad_params.h"
 #include "smelt/status.h"
 
 enum { HEADS = 8, DQK = 128, DV = 64, TOPK = 48 };
@@ -59,7 +59,8 @@ static smelt_sparse_attn_grad_args legal_args(void) {
 
 static void expect_refusal(const struct smelt__sparse_attn_backward *backward,
                            const smelt_sparse_attn_grad_args *args, const char *message) {
-    const smelt_status status = smelt__sparse_attn_backward_launch(backward, args, NULL);
+    struct smelt__grad_prepared prepared;
+    const smelt_status status = smelt__grad_prepare(backward, args, &prepared);
     if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), message))
         fail_msg("expected '%s', got status %d '%s'", message, (int)status, smelt_last_error());
 }
