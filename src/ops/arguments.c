@@ -415,42 +415,46 @@ void smelt__remember_tensors(const struct smelt__tensor_table *table, unsigned p
     }
 }
 
-/* Where memory lies that a call reads or writes. */
+/* Where memory lies. */
 struct span {
     uintptr_t begin, end;
-    int written;
 };
 
-static int are_apart(const struct span *spans, int count) {
+static int are_apart(struct span one, const struct span *others, int count) {
+    int apart = 1;
     for (int i = 0; i < count; i++)
-        for (int k = 0; spans[i].written && k < count; k++)
-            if (k != i && spans[i].begin < spans[k].end && spans[k].begin < spans[i].end)
-                return 0;
-    return 1;
+        apart &= one.begin >= others[i].end || others[i].begin >= one.end;
+    return apart;
 }
 
 int smelt__check_again(const struct smelt__checked *checked, const void *given,
                        const struct smelt__memory *others, int count) {
-    struct span spans[SMELT__MOST_TENSORS + SMELT__MOST_MEMORY];
+    struct span written[SMELT__MOST_TENSORS + SMELT__MOST_MEMORY],
+        read[SMELT__MOST_TENSORS + SMELT__MOST_MEMORY];
+    int writes = 0, reads = 0, apart = checked->count > 0;
     const char *const args = given;
     uint64_t different = 0;
-    int spanned = 0;
     for (int i = 0; i < checked->absent_count; i++)
         different |=
             (uintptr_t)((const smelt_tensor *)(const void *)(args + checked->absent[i]))->data;
-    for (; spanned < checked->count; spanned++) {
-        const struct smelt__checked_tensor *const was = &checked->tensors[spanned];
+    for (int i = 0; i < checked->count; i++) {
+        const struct smelt__checked_tensor *const was = &checked->tensors[i];
         const smelt_tensor *const is = (const void *)(args + was->field);
         const uintptr_t begin = (uintptr_t)is->data;
-        for (int i = 0; i < SMELT_TENSOR_STRIDES; i++)
-            different |= (uint64_t)(is->strides[i] ^ was->strides[i]);
+        for (int k = 0; k < SMELT_TENSOR_STRIDES; k++)
+            different |= (uint64_t)(is->strides[k] ^ was->strides[k]);
         different |= (begin & was->mask) | (begin == 0);
-        spans[spanned] = (struct span){begin, begin + (uintptr_t)was->bytes, was->written};
+        *(was->written ? &written[writes++] : &read[reads++]) =
+            (struct span){begin, begin + (uintptr_t)was->bytes};
     }
     for (int i = 0; i < count; i++) {
         const uintptr_t begin = (uintptr_t)others[i].data;
         if (others[i].bytes)
-            spans[spanned++] = (struct span){begin, begin + others[i].bytes, others[i].written};
+            *(others[i].written ? &written[writes++] : &read[reads++]) =
+                (struct span){begin, begin + others[i].bytes};
     }
-    return checked->count > 0 && different == 0 && are_apart(spans, spanned);
+    for (int i = 0; i < writes; i++)
+        apart &= are_apart(written[i], written + i + 1, writes - i - 1) &
+                 are_apart(written[i], read, reads);
+    return apart && different == 0;
 }
