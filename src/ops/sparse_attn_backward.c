@@ -51,14 +51,19 @@ static smelt_status keep_constants(smelt_context *context, const struct smelt__s
     return SMELT_OK;
 }
 
-smelt_status smelt__sparse_attn_backward_make(smelt_context *context,
-                                              const struct smelt__spec *spec,
-                                              struct smelt__sparse_attn_backward *backward) {
+smelt_status smelt__sparse_attn_backward_keep(struct smelt__sparse_attn_backward *backward) {
     backward->kept = calloc(1, sizeof *backward->kept);
     if (!backward->kept)
         return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
     atomic_flag_clear(&backward->kept->taken);
-    return keep_constants(context, spec, backward);
+    return SMELT_OK;
+}
+
+smelt_status smelt__sparse_attn_backward_make(smelt_context *context,
+                                              const struct smelt__spec *spec,
+                                              struct smelt__sparse_attn_backward *backward) {
+    const smelt_status status = smelt__sparse_attn_backward_keep(backward);
+    return status == SMELT_OK ? keep_constants(context, spec, backward) : status;
 }
 
 void smelt__sparse_attn_backward_free(struct smelt__sparse_attn_backward *backward) {

@@ -26,6 +26,8 @@ struct smelt__sparse_attn_backward {
 smelt_status smelt__sparse_attn_backward_make(smelt_context *context,
                                               const struct smelt__spec *spec,
                                               struct smelt__sparse_attn_backward *backward);
+/* A part of that: makes room for a call. OUT_OF_MEMORY. */
+smelt_status smelt__sparse_attn_backward_keep(struct smelt__sparse_attn_backward *backward);
 /* Also of one that was not made, all zeros. */
 void smelt__sparse_attn_backward_free(struct smelt__sparse_attn_backward *backward);
 

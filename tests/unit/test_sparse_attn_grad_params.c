@@ -1,8 +1,11 @@
 /* A backward call that is as the one before it but for its addresses: what it is found legal by,
  * and that its kernels get what they would of a call looked through from the beginning. No device:
  * the pointers are never followed, nothing is launched. */
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -280,8 +283,98 @@ static void other_versions(void **state) {
     assert_false(smelt__grad_is_prepared(&prepared, NULL));
 }
 
+/* ---- several threads ------------------------------------------------------------------------- */
+
+enum { THREADS = 6, THREAD_CALLS = 3000 };
+
+/* What this thread's kernels must get. */
+static _Thread_local const smelt_sparse_attn_grad_args *expected;
+static _Thread_local int launches;
+static atomic_int wrong;
+
+static CUresult get_current(CUcontext *current) {
+    *current = context.cuda;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_id(CUcontext cuda, unsigned long long *id) {
+    (void)cuda;
+    *id = context.cuda_id;
+    return CUDA_SUCCESS;
+}
+
+/* The third kernel is the main one, the fourth finishes. */
+static CUresult look_at_launch(const CUlaunchConfig *config, CUfunction function, void **parameters,
+                               void **extra) {
+    (void)config, (void)function, (void)extra;
+    const int number = launches++;
+    sched_yield(); /* to a call that another thread is in the middle of */
+    if (number == 0) {
+        const struct sparse_attn_bwd_lists_params *lists = parameters[0];
+        wrong +=
+            lists->work.indices != expected->indices.data || lists->work.tokens != expected->tokens;
+    } else if (number == 2) {
+        const struct sparse_attn_bwd_params *main = parameters[0];
+        wrong += main->q != expected->q.data || main->dq != expected->dq.data ||
+                 main->tokens != expected->tokens;
+    } else if (number == 3) {
+        const struct sparse_attn_bwd_finish_params *finish = parameters[0];
+        wrong += finish->dkv != expected->dkv.data || finish->rows != expected->rows;
+    }
+    return CUDA_SUCCESS;
+}
+
+struct caller {
+    const struct smelt__sparse_attn_backward *backward;
+    int number;
+    smelt_sparse_attn_grad_args args;
+};
+
+static void *call_often(void *user) {
+    struct caller *caller = user;
+    struct random random = {(uint64_t)caller->number};
+    smelt_sparse_attn_grad_args *const args = &caller->args;
+    *args = (smelt_sparse_attn_grad_args)SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
+    args->rows = 100 + caller->number;
+    args->width = TOPK;
+    args->scale = 0.25F;
+    args->q.data = args->kv.data = args->indices.data = address(1, 0);
+    args->out.data = args->lse.data = args->grad_out.data = address(1, 0);
+    args->dq.data = args->dkv.data = address(1, 0);
+    args->workspace_bytes = 1 << 20;
+    expected = args;
+    for (int i = 0; i < THREAD_CALLS; i++) {
+        args->tokens = 1 + i / 8 % 2 * caller->number;
+        place_tensors(&random, args);
+        launches = 0;
+        wrong += smelt__sparse_attn_backward_launch(caller->backward, args, NULL) != SMELT_OK;
+        wrong += launches != 4;
+    }
+    return NULL;
+}
+
+/* Calls of one operator at the same time: each gets its own. */
+static void threads(void **state) {
+    static const struct smelt__driver driver = {
+        .cuCtxGetCurrent = get_current, .cuCtxGetId = get_id, .cuLaunchKernelEx = look_at_launch};
+    struct smelt__sparse_attn_backward backward = backward_of(0);
+    pthread_t running[THREADS];
+    struct caller callers[THREADS];
+    (void)state;
+    context.driver = &driver;
+    smelt__sparse_attn_backward_keep(&backward);
+    for (int i = 0; i < THREADS; i++) {
+        callers[i] = (struct caller){.backward = &backward, .number = i + 1};
+        assert_int_equal(pthread_create(&running[i], NULL, call_often, &callers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(running[i], NULL), 0);
+    smelt__sparse_attn_backward_free(&backward);
+    assert_int_equal(wrong, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(calls_again), cmocka_unit_test(boxes),
-                                       cmocka_unit_test(other_versions)};
+                                       cmocka_unit_test(other_versions), cmocka_unit_test(threads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
