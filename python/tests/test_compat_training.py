@@ -78,6 +78,13 @@ def test_cudnn_target(device):
     )
     want = want / want.sum(-1, keepdim=True).clamp(min=1e-30)
     assert torch.allclose(target.double(), want, rtol=1e-3, atol=1e-5)
+    # Megatron fills heads up to what a tile takes, with zeros and an lse that leaves them out.
+    filled = torch.nn.functional.pad(lse, (0, 3), value=float("inf"))
+    wider = torch.nn.functional.pad(problem.q, (0, 0, 0, 3))
+    (same,) = cudnn.sparse_attn_score_recompute_wrapper(
+        wider, problem.kv, filled, problem.indices, problem.scale, qhead_per_kv_head=5
+    )
+    assert torch.allclose(same, target, rtol=1e-5, atol=1e-7)
 
 
 def test_cudnn_indexer_backward(indexer, device):
@@ -127,6 +134,10 @@ def test_cudnn_indexer_backward(indexer, device):
         deterministic=True,
         **whole,
     )
+    plain = cudnn.indexer_backward_wrapper(
+        q, weights, k, target, predict, lists, 2.0, loss_coeff=3.0, sm_scale=0.5
+    )
+    assert torch.allclose(plain["d_weights"], whole["d_weights"], rtol=0.01, atol=1e-4)
     for name, coarse in (("d_weights", result["d_weights"]), ("d_index_k", d_index_k)):
         assert finer[name] is whole[name] and bool((finer[name] != coarse).any())
         assert torch.allclose(finer[name], coarse.float(), rtol=0.01, atol=1e-5)

@@ -21,6 +21,11 @@ def from_flash_mla(lse: Tensor) -> Tensor:
     return lse.masked_fill(lse == float("inf"), NEVER)
 
 
+def of_heads_that_count(lse: Tensor) -> Tensor:
+    """lse for sums over heads, in which +inf is an empty row or a head that only fills a tile up: 0 of them."""
+    return lse.clamp(max=1e30)
+
+
 def to_base2(lse: Tensor) -> Tensor:
     """The TileLang ports of DeepSeek-V3.2: log2, without a sink."""
     return lse * LOG2E

@@ -19,7 +19,7 @@ from .._indexer import indexer_logits, topk_select
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_scores, sparse_scores
 from .._sparse_attention import sparse_attention, sparse_attention_backward
-from ._conventions import from_flash_mla, int32, to_flash_mla
+from ._conventions import from_flash_mla, int32, of_heads_that_count, to_flash_mla
 from ._mla import scale_of
 
 
@@ -327,7 +327,7 @@ def sparse_attn_score_recompute_wrapper(
     """{"target"}: attention's probabilities at each query's slots, summed over heads and divided by their sum,
     [B, S_q, topk] fp32."""
     with _on(stream):
-        q, sums, length = _packed(q_attn, from_flash_mla(lse), topk_length)
+        q, sums, length = _packed(q_attn, of_heads_that_count(lse), topk_length)
         target = sparse_scores(
             q,
             _rows(k_attn),
@@ -341,6 +341,13 @@ def sparse_attn_score_recompute_wrapper(
         return TupleDict(target=_into(out, target.view(topk_indices.shape)))
 
 
+def _share(grad_loss: Tensor | float, factor: float, queries: int) -> Tensor | float:
+    """What a query's divergence is multiplied by. grad_loss stays on the device, for graphs."""
+    if isinstance(grad_loss, Tensor):
+        grad_loss = grad_loss.float().reshape(())
+    return grad_loss * (factor / max(1, queries))
+
+
 @torch.no_grad()
 def indexer_backward_wrapper(
     index_q: Tensor,
@@ -349,7 +356,7 @@ def indexer_backward_wrapper(
     attn_score: Tensor,
     index_score: Tensor,
     topk_indices: Tensor,
-    grad_loss: Tensor,
+    grad_loss: Tensor | float = 1.0,
     sm_scale: float = 1.0,
     loss_coeff: float = 1.0,
     block_I: int = 128,
@@ -365,9 +372,9 @@ def indexer_backward_wrapper(
     """{"d_index_q", "d_weights", "d_index_k"} of loss_coeff times the mean over queries of the divergence of
     index_score, the softmax of sm_scale times the logits, from attn_score. attn_score is left as it is."""
     with _on(stream):
-        share = loss_coeff * sm_scale / max(1, index_score[..., 0].numel())
         whole = attn_score.sum(-1, keepdim=True)
-        grad = (index_score * whole - attn_score) * (grad_loss.float().reshape(()) * share)
+        share = _share(grad_loss, loss_coeff * sm_scale, index_score[..., 0].numel())
+        grad = (index_score * whole - attn_score) * share
         q, given, grad = _packed(index_q, weights.float(), grad)
         lists = _lists(topk_indices, index_k.shape[1], topk_indices_global)
         dq, dk, dw = indexer_backward(
@@ -421,7 +428,7 @@ def dense_attn_score_recompute_wrapper(
     a key, and each query's sum of them; of packed documents [T, max_seqlen_k] and [T]."""
     _need_bf16("dense_attn_score_recompute_wrapper", precision)
     with _on(stream):
-        sums = from_flash_mla(lse)
+        sums = of_heads_that_count(lse)
         width, parts = _documents(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets)
         shape = (*q.shape[:-2], width)
         out = q.new_empty(shape, dtype=torch.float32) if out is None else out
@@ -463,7 +470,7 @@ def dense_indexer_backward_wrapper(
     attn_l1norm: Tensor,
     index_score: Tensor,
     index_lse: Tensor,
-    grad_loss: Tensor,
+    grad_loss: Tensor | float = 1.0,
     sm_scale: float = 1.0,
     loss_coeff: float = 1.0,
     block_I: int = 128,
@@ -485,7 +492,7 @@ def dense_indexer_backward_wrapper(
     exp(index_score - index_lse) from attn_score / attn_l1norm, over every key that a query sees. attn_score and
     index_score are left as they are."""
     with _on(stream):
-        share = grad_loss.float().reshape(()) * (loss_coeff * sm_scale / max(1, index_lse.numel()))
+        share = _share(grad_loss, loss_coeff * sm_scale, index_lse.numel())
         made = [
             _into(given, torch.zeros_like(like))
             for given, like in ((d_index_q, index_q), (d_weights, weights), (d_index_k, index_k))
