@@ -118,9 +118,9 @@ def host_figures():
     def nothing():
         torch.autograd.grad(Nothing.apply(q, kv, None, indices), (q, kv), grad)
 
-    def one_thread():
+    def one_thread(function):
         with torch.autograd.set_multithreading_enabled(False):
-            both()
+            function()
 
     figures = {
         "torch.add": host_time(lambda: torch.add(one, one)),
@@ -128,6 +128,7 @@ def host_figures():
             lambda: torch.autograd.grad(torch.add(leaf, leaf), (leaf,), ones)
         ),
         "a Function that does nothing, both": host_time(nothing),
+        "the same, the engine in the calling thread": host_time(lambda: one_thread(nothing)),
         "Tensor.new_empty": host_time(lambda: q.new_empty((1, 8, 512))),
     }
     with torch.no_grad():
@@ -141,7 +142,12 @@ def host_figures():
         )
     figures["forward, with gradients wanted"] = host_time(forward)
     figures["forward and backward"] = host_time(both)
-    figures["the same, the engine in the calling thread"] = host_time(one_thread)
+    figures["both, the engine in the calling thread"] = host_time(lambda: one_thread(both))
+    with torch.no_grad():
+        listed = torch.zeros(1, device=DEVICE, dtype=torch.int32)
+        figures["forward, a list of queries"] = host_time(
+            lambda: smelt.sparse_attention(q, kv, indices, 0.1, queries=listed)
+        )
     figures.update(indexer_figures())
     for name, each in (("", attend), ("of Functions that do nothing, ", nothing_of)):
         figures[f"{LAYERS} calls under one backward pass, {name}each"] = (
@@ -159,7 +165,12 @@ def indexer_figures():
     target = smelt.sparse_scores(q, kv, indices, lse, 0.1)
     logits, one = torch.zeros_like(target), torch.ones((), device=DEVICE)
     leaves = iq, ik, weights
+    lengths = torch.tensor([0, 4], device=DEVICE, dtype=torch.int32)
+    matrix = smelt.indexer_logits(iq, ik, weights, *window)
     functions = {
+        "indexer_windows": (lambda: smelt.indexer_windows(lengths, 4, 64), None),
+        "quantize": (lambda: smelt.quantize(iq), None),
+        "clean_logits_": (lambda: smelt.clean_logits_(matrix, *window), None),
         "indexer_logits": (lambda: smelt.indexer_logits(iq, ik, weights, *window), None),
         "indexer_topk": (lambda: smelt.indexer_topk(iq, ik, weights, *window, 64)[1], leaves),
         "sparse_scores": (lambda: smelt.sparse_scores(q, kv, indices, lse, 0.1), None),

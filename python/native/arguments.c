@@ -124,6 +124,41 @@ static int needs_copy(const struct tensor_argument *argument) {
     return -1;
 }
 
+/* The leading dimensions of a FOLDED tensor, as one. */
+static int fold(struct call *call, const struct tensor_argument *argument, struct view *view) {
+    const int others = (int)strlen(argument->shape) - 1, count = view->dims - others;
+    int64_t size = 1, stride = others > 0 && view->dims > 0 ? view->sizes[view->dims - 1] : 1;
+    if (count < 0)
+        return wrong_dims(argument, view->dims, 1);
+    if (call->folded_dims < 0) {
+        call->folded_dims = count;
+        memcpy(call->folded, view->sizes, (size_t)count * sizeof *view->sizes);
+    }
+    if (count != call->folded_dims ||
+        memcmp(call->folded, view->sizes, (size_t)count * sizeof *view->sizes) != 0) {
+        PyErr_Format(PyExc_ValueError, "smelt: %s must have as many rows as %s, by dimension",
+                     argument->name, call->pass->tensors[0].name);
+        return -1;
+    }
+    for (int i = count; i-- > 0;) {
+        if (view->sizes[i] == 1)
+            continue;
+        if (size == 1)
+            stride = view->strides[i];
+        else if (view->strides[i] != stride * size)
+            return needs_copy(argument);
+        size *= view->sizes[i];
+    }
+    for (int i = 0; i < others; i++) {
+        view->sizes[1 + i] = view->sizes[count + i];
+        view->strides[1 + i] = view->strides[count + i];
+    }
+    view->sizes[0] = size;
+    view->strides[0] = stride;
+    view->dims = 1 + others;
+    return 0;
+}
+
 /* Strides as smelt/tensor.h wants them, one for each dimension but the last. */
 static int take_strides(const struct tensor_argument *argument, const struct view *view,
                         int64_t strides[SMELT_TENSOR_STRIDES]) {
@@ -152,23 +187,39 @@ static int take_strides(const struct tensor_argument *argument, const struct vie
     return 0;
 }
 
-/* A new tensor for an output, whose extents the tensors before it and the spec give. */
+/* Whether Python gives this in an output's place. */
+static int is_to_be_made(PyObject *value) {
+    return value == Py_True || PyFloat_Check(value);
+}
+
+/* A new tensor for an output, whose extents the tensors before it and the spec give. `wanted`:
+ * True, or what it is filled with. */
 static PyObject *make_output(struct call *call, const struct tensor_argument *argument,
-                             enum place place, int device) {
-    struct view shape = {.place = place, .device = device};
+                             PyObject *wanted) {
+    struct view shape = {0};
+    const char *letter = argument->shape + (*argument->shape == 'B' && call->batched != 1);
     shape.element = argument->element == AS_MADE ? call->element : argument->element;
-    for (const char *letter = argument->shape + (*argument->shape == 'B' && call->batched != 1);
-         *letter && !(*letter == '1' && adds_one(argument)); letter++) {
+    if (argument->flags & FOLDED) {
+        shape.dims = call->folded_dims;
+        memcpy(shape.sizes, call->folded, sizeof shape.sizes);
+        letter++;
+    }
+    for (; *letter && !(*letter == '1' && adds_one(argument)); letter++) {
         const int64_t extent = call->extents[*letter - 'A'];
         if (extent < 0)
             return PyErr_Format(PyExc_ValueError, "smelt: %s must be given: its size is not known",
                                 argument->name);
         shape.sizes[shape.dims++] = extent;
     }
-    PyObject *made = make_tensor(call->like, &shape);
-    if (made)
-        call->made[call->made_count++] = made;
-    return made;
+    PyObject *made = make_tensor(call->like, call->quick, &shape);
+    if (!made)
+        return NULL;
+    call->made[call->made_count++] = made;
+    if (wanted == Py_True)
+        return made;
+    PyObject *filled = PyObject_CallMethod(made, "fill_", "O", wanted);
+    Py_XDECREF(filled);
+    return filled ? made : NULL;
 }
 
 /* `viewed`: its view is there. */
@@ -177,8 +228,8 @@ static int read_tensor(struct call *call, int index, PyObject *value, int viewed
     const struct tensor_argument *argument = &call->pass->tensors[index];
     struct view *view = &call->views[index];
     smelt_tensor tensor = {0};
-    if (value == Py_True && (argument->flags & OUTPUT) && call->like &&
-        !(value = make_output(call, argument, place, device)))
+    if (is_to_be_made(value) && (argument->flags & OUTPUT) && call->like &&
+        !(value = make_output(call, argument, value)))
         return -1;
     if (value == Py_None) {
         if (argument->flags & OPTIONAL)
@@ -191,6 +242,8 @@ static int read_tensor(struct call *call, int index, PyObject *value, int viewed
         return -1;
     if (!call->like)
         call->like = value;
+    if (argument->flags & FOLDED && fold(call, argument, view))
+        return -1;
     if (adds_one(argument) && view->dims < MAX_DIMS) {
         view->sizes[view->dims] = 1;
         view->strides[view->dims++] = 1;
@@ -245,9 +298,14 @@ static int read_scalar(struct call *call, const struct scalar_argument *argument
         if (number != stored)
             PyErr_Format(PyExc_ValueError, "smelt: %s is out of range: %R", argument->name, value);
         memcpy(field, &stored, sizeof stored);
-    } else if (argument->kind == LONG) {
+    } else if (argument->kind == LONG || argument->kind == SYMBOL) {
         const int64_t number = PyLong_AsLongLong(value);
-        memcpy(field, &number, sizeof number);
+        if (argument->kind == LONG)
+            memcpy(field, &number, sizeof number);
+        else if (number < 0 && !PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError, "smelt: %s is out of range: %R", argument->name, value);
+        else
+            call->extents[argument->symbol - 'A'] = number;
     } else {
         const size_t number = PyLong_AsSize_t(value);
         memcpy(field, &number, sizeof number);
@@ -278,6 +336,7 @@ int read_arguments(struct call *call, PyObject *const *values, Py_ssize_t count,
     const int expected = pass->tensor_count + pass->scalar_count;
     call->made_count = 0;
     call->like = NULL;
+    call->quick = quick_maker(place, device);
     if (count != expected) {
         PyErr_Format(PyExc_TypeError, "%s takes %d arguments, not %zd", pass->name, expected,
                      count);
@@ -285,16 +344,16 @@ int read_arguments(struct call *call, PyObject *const *values, Py_ssize_t count,
     }
     memset(&call->args, 0, pass->args_bytes);
     call->args.size = pass->args_bytes;
-    call->batched = -1;
+    call->batched = call->folded_dims = -1;
+    for (int i = 0; i < pass->scalar_count; i++) /* first: extents may be among them */
+        if (read_scalar(call, &pass->scalars[i], values[pass->tensor_count + i]))
+            return -1;
     for (int i = 0; i < pass->tensor_count; i++) {
         call->given[i] = 0;
         if (i == pass->partition ? read_partition(call, values[i])
                                  : read_tensor(call, i, values[i], i < viewed, place, device))
             return -1;
     }
-    for (int i = 0; i < pass->scalar_count; i++)
-        if (read_scalar(call, &pass->scalars[i], values[pass->tensor_count + i]))
-            return -1;
     write_extents(call);
     return 0;
 }

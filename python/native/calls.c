@@ -472,8 +472,8 @@ static int is_cast(PyObject *tensor) {
     return on > 0 ? truth(PyObject_CallFunctionObjArgs(watched[CASTS], tensor, NULL)) : on;
 }
 
-/* run(tensors.., said): what the operator returns, of a call made before: what it made, then its
- * workspace. None: Python has to see to it. */
+/* run(tensors.., said): of a call made before, what the operator made and its workspace; an empty
+ * tuple where it made nothing. None: Python has to see to it. */
 static PyObject *run(PyObject *object, PyObject *const *values, Py_ssize_t count) {
     const struct calls_object *self = (struct calls_object *)object;
     struct call call;
@@ -492,6 +492,10 @@ static PyObject *run(PyObject *object, PyObject *const *values, Py_ssize_t count
     Py_XDECREF(known);
     if (here && !results && PyErr_ExceptionMatches(layout_error)) /* Python copies */
         PyErr_Clear();
+    if (results && !PyTuple_Check(results)) {
+        Py_DECREF(results);
+        results = PyTuple_New(0);
+    }
     if (results || PyErr_Occurred())
         return results;
     Py_RETURN_NONE;
@@ -534,11 +538,10 @@ static PyObject *order_gradients(PyObject *made, int has_sink) {
 /* Launches. NULL without an exception: Python has to see to it. */
 static PyObject *launch_backward(const struct known_object *known, PyObject *saved,
                                  PyObject *grad) {
-    enum { OUTPUTS = 4, QUERIES = 5 /* of the inputs */ };
+    enum { OUTPUTS = 4 };
     PyObject *values[MAX_VALUES], *inputs[NODE_INPUTS + 1 + OUTPUTS + 2];
     struct call call;
-    if (PyTuple_Size(saved) != NODE_SAVED || PyTuple_GetItem(saved, QUERIES) != Py_None ||
-        PyTuple_Size(known->gradients) != OUTPUTS + 1)
+    if (PyTuple_Size(saved) != NODE_SAVED || PyTuple_Size(known->gradients) != OUTPUTS + 1)
         return NULL;
     PyObject *found = backward_operator(known);
     if (!found || !has_element(grad, BF16))

@@ -32,11 +32,11 @@ static const struct tensor_argument indexer_windows_tensors[] = {
     TENSOR(cu_seqlens_keys, "E", INT32, OPTIONAL),
     TENSOR(causal_offset, "F", INT32, OPTIONAL), /* one less than E, which Python sees to */
     TENSOR(query_indices, "T", INT32, OPTIONAL),
-    TENSOR(window_begin, "T", INT32, 0),
-    TENSOR(window_end, "T", INT32, 0),
+    TENSOR(window_begin, "T", INT32, OUTPUT),
+    TENSOR(window_end, "T", INT32, OUTPUT),
 };
 static const struct scalar_argument indexer_windows_scalars[] = {
-    SCALAR(rows, LONG), SCALAR(documents, LONG), SCALAR(ratio, INT)};
+    GIVEN(tokens, 'T'), SCALAR(rows, LONG), SCALAR(documents, LONG), SCALAR(ratio, INT)};
 static const struct extent_argument indexer_windows_extents[] = {EXTENT('T', tokens)};
 
 NOTE(indexer_windows, )
@@ -67,10 +67,10 @@ OPERATOR(indexer_clean, INDEXER_CLEAN);
 #define ARGS smelt_indexer_quantize_args
 
 static const struct tensor_argument indexer_quantize_tensors[] = {
-    TENSOR(x, "ND", BF16, ROWS),
-    TENSOR(y, "ND", E4M3, ROWS | OUTPUT),
-    TENSOR(scale, "N", FP32, OUTPUT),
-    TENSOR(factor, "N", FP32, OPTIONAL),
+    TENSOR(x, "ND", BF16, ROWS | FOLDED),
+    TENSOR(factor, "N", FP32, OPTIONAL | FOLDED),
+    TENSOR(y, "ND", E4M3, ROWS | OUTPUT | FOLDED),
+    TENSOR(scale, "N", FP32, OUTPUT | FOLDED),
 };
 static const struct scalar_argument indexer_quantize_scalars[] = {
     SCALAR(free_multiprocessors, INT)};

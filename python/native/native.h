@@ -54,9 +54,14 @@ size_t element_bytes(enum element element);
 /* The stream that PyTorch works on, of a CUDA device. -1 with an exception. */
 int current_stream(int device, struct CUstream_st **stream);
 
-/* A new contiguous tensor on the device of `like`, by PyTorch's allocator: dims, sizes, element,
- * place and device of `shape` count. */
-PyObject *make_tensor(PyObject *like, const struct view *shape);
+/* What makes tensors there without PyTorch's dispatcher, in a third of the time; NULL: there is
+ * nothing, or it would make them elsewhere. Borrowed; good as long as this thread's device stays.
+ */
+PyObject *quick_maker(enum place place, int device);
+
+/* A new contiguous tensor by PyTorch's allocator: dims, sizes and element of `shape` count.
+ * `quick`: what quick_maker says of the place; where that is NULL on the device of `like`. */
+PyObject *make_tensor(PyObject *like, PyObject *quick, const struct view *shape);
 
 /* setup(tensor type, dtypes, make, make at once, stream): what the above need of PyTorch. */
 PyObject *setup(PyObject *module, PyObject *args);
@@ -66,8 +71,10 @@ PyObject *configuration(PyObject *module, PyObject *const *values, Py_ssize_t co
 
 /* ---- arguments of a call --------------------------------------------------------------------- */
 
-/* ROWS: they begin at multiples of 16 bytes. OUTPUT: where Python gives True it is made. */
-enum { OPTIONAL = 1, ROWS = 2, OUTPUT = 4 };
+/* ROWS: they begin at multiples of 16 bytes. OUTPUT: where Python gives True it is made, where it
+ * gives a float, made and filled with it. FOLDED: the shape's first dimension is any number of
+ * them, the same in all tensors that say so. */
+enum { OPTIONAL = 1, ROWS = 2, OUTPUT = 4, FOLDED = 8 };
 
 /* A tensor of an args struct. Its element AS_MADE: the one that the operator was made for. `shape`
  * has a letter a dimension: each letter is one extent in all tensors of a call. A leading B is
@@ -80,12 +87,13 @@ struct tensor_argument {
     size_t offset; /* of a smelt_tensor or smelt_const_tensor */
 };
 
-enum scalar_kind { INT, LONG, FLOAT, SIZE };
+enum scalar_kind { INT, LONG, FLOAT, SIZE, SYMBOL };
 
 struct scalar_argument {
     const char *name;
     enum scalar_kind kind;
-    size_t offset;
+    size_t offset; /* of a SYMBOL none: the extent that a letter, `symbol`, stands for */
+    char symbol;
 };
 
 /* An extent that the args struct holds as an int64_t. */
@@ -126,9 +134,12 @@ struct call {
     int given[MAX_TENSORS];
     PyObject *made[MAX_TENSORS]; /* new tensors, in the order of the table */
     int made_count;
-    PyObject *like;       /* the first tensor: new ones lie where it does */
-    int batched;          /* -1: not known yet */
-    enum element element; /* that AS_MADE stands for */
+    PyObject *like;           /* the first tensor: new ones lie where it does */
+    PyObject *quick;          /* quick_maker's */
+    int64_t folded[MAX_DIMS]; /* the dimensions that FOLDED tensors have ahead of the others */
+    int folded_dims;          /* how many, -1: not known yet */
+    int batched;              /* -1: not known yet */
+    enum element element;     /* that AS_MADE stands for */
 };
 
 /* Fills call->args from `values`, of which the first `viewed` have their views in call->views.

@@ -109,12 +109,8 @@ static int add_workspace(const struct operator_object *self, struct call *call,
     }
     if (bytes == 0)
         return 0;
-    const struct view shape = {.dims = 1,
-                               .sizes = {(int64_t)(bytes + missing)},
-                               .element = UINT8,
-                               .place = self->context->place,
-                               .device = self->context->device};
-    *workspace = make_tensor(call->like, &shape);
+    const struct view shape = {.dims = 1, .sizes = {(int64_t)(bytes + missing)}, .element = UINT8};
+    *workspace = make_tensor(call->like, call->quick, &shape);
     if (!*workspace || tensor_view(*workspace, "workspace", &view)) {
         Py_CLEAR(*workspace);
         return -1;

@@ -8,7 +8,10 @@
 #define TENSOR(field, shape, element, flags)                                                       \
     { #field, shape, element, flags, offsetof(ARGS, field) }
 #define SCALAR(field, kind)                                                                        \
-    { #field, kind, offsetof(ARGS, field) }
+    { #field, kind, offsetof(ARGS, field), 0 }
+/* An extent that no tensor of the call need have: Python gives it. */
+#define GIVEN(field, letter)                                                                       \
+    { #field, SYMBOL, 0, letter }
 #define EXTENT(symbol, field)                                                                      \
     { symbol, offsetof(ARGS, field) }
 #define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])

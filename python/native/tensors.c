@@ -201,29 +201,27 @@ static PyObject *tuple_of(const int64_t *values, int count) {
     return tuple;
 }
 
-/* What makes such a tensor without PyTorch's dispatcher, in a third of the time; NULL: there is
- * nothing, or it would make it elsewhere. */
-static PyObject *maker_at_once(const struct view *shape) {
-    PyObject *found = shape->place == ELSEWHERE ? NULL : makers[shape->place];
-    if (!found || shape->place == ON_CPU)
+PyObject *quick_maker(enum place place, int device) {
+    PyObject *found = place == ELSEWHERE ? NULL : makers[place];
+    if (!found || place == ON_CPU)
         return found;
     long long current;
     if (read_int(PyObject_CallObject(current_device, NULL), &current)) {
         PyErr_Clear();
         return NULL;
     }
-    return current == shape->device ? found : NULL;
+    return current == device ? found : NULL;
 }
 
-PyObject *make_tensor(PyObject *like, const struct view *shape) {
-    PyObject *const at_once = maker_at_once(shape), *const dtype = dtypes[shape->element];
+PyObject *make_tensor(PyObject *like, PyObject *quick, const struct view *shape) {
+    PyObject *const dtype = dtypes[shape->element];
     PyObject *sizes = tuple_of(shape->sizes, shape->dims), *strides = NULL, *made = NULL;
-    if (sizes && at_once) {
+    if (sizes && quick) {
         int64_t steps[MAX_DIMS], step = 1;
         for (int i = shape->dims; i-- > 0; step *= shape->sizes[i] > 1 ? shape->sizes[i] : 1)
             steps[i] = step;
         if ((strides = tuple_of(steps, shape->dims)))
-            made = PyObject_CallFunctionObjArgs(at_once, sizes, strides, dtype, NULL);
+            made = PyObject_CallFunctionObjArgs(quick, sizes, strides, dtype, NULL);
     } else if (sizes) {
         made = PyObject_CallFunctionObjArgs(maker, like, sizes, dtype, NULL);
     }

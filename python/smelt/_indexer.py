@@ -31,6 +31,9 @@ _DTYPES = {torch.bfloat16: "bf16", torch.float8_e4m3fn: "fp8"}
 # ---- windows ----------------------------------------------------------------------------------------
 
 
+_windows_calls = table((1, 1, 1, 1, 0))
+
+
 def _windows(*arguments):
     *given, tokens, rows, ratio, backend = arguments
     cu_seqlens, _, _, causal_offset, _ = given
@@ -42,9 +45,10 @@ def _windows(*arguments):
     found = operator_of(cu_seqlens, ("indexer_windows",), backend)
     if found is None:
         return _reference.windows(*given, tokens, rows, ratio)
-    windows = _empty_windows(*arguments)
-    launched(found.forward, given, windows, (rows, documents, ratio))
-    return windows
+    scalars = (tokens, rows, documents, ratio)
+    known = _native.Known([found], 0, (True, True), scalars)
+    _windows_calls.remember(*given, (tokens, rows, ratio, backend), known)
+    return launched(found.forward, given, (True, True), scalars)[:2]
 
 
 def _empty_windows(*arguments):
@@ -83,6 +87,12 @@ def indexer_windows(
     cu_seqlens_keys: where the documents' keys lie, where that is not where the queries do. `rows`: how many
     keys there are. include/smelt/indexer_windows.h says it exactly.
     """
+    given = (cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices)
+    said = (tokens, rows, ratio, backend)
+    if not torch.compiler.is_compiling():
+        found = _windows_calls.run(*given, said)
+        if found is not None:
+            return found[:2]
     tensors(cu_seqlens=cu_seqlens)
     optional_tensors(
         cu_seqlens_padded=cu_seqlens_padded,
@@ -95,20 +105,13 @@ def indexer_windows(
             f"smelt: cu_seqlens must be [documents + 1], not {tuple(cu_seqlens.shape)}"
         )
     run = _windows if is_plain(cu_seqlens) else _call_windows
-    return run(
-        cu_seqlens,
-        cu_seqlens_padded,
-        cu_seqlens_keys,
-        causal_offset,
-        query_indices,
-        tokens,
-        rows,
-        ratio,
-        backend,
-    )
+    return run(*given, *said)
 
 
 # ---- quantised rows ---------------------------------------------------------------------------------
+
+
+_quantize_calls = table((1, 0))
 
 
 def _quantize(x, factor, scale, backend):
@@ -116,10 +119,17 @@ def _quantize(x, factor, scale, backend):
     if found is None:
         y, scales = _reference.quantize(x, scale)
         return y, scales if factor is None else scales * factor
-    rows = x.reshape(x.shape[:-1].numel(), x.shape[-1])
-    factors = None if factor is None else factor.reshape(-1)
-    y, scales, _ = launched(found.forward, (rows,), (True, True, factors), (0,))
-    return y.view(x.shape), scales.view(x.shape[:-1])
+    known = _native.Known([found], 0, (True, True), (0,))
+    _quantize_calls.remember(x, factor, (scale, backend), known)
+    try:
+        return found.forward(x, factor, True, True, 0)[:2]
+    except _native.LayoutError:  # also of rows that are no one dimension
+        packed = [None if each is None else _packed(each) for each in (x, factor)]
+        return found.forward(*packed, True, True, 0)[:2]
+
+
+def _packed(tensor):
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _empty_rows(x, *_):
@@ -142,6 +152,10 @@ def quantize(
     scale: "plain" (the row's largest magnitude over 448) or "power_of_two" (the next one up). factor [..]
     fp32: the scales come multiplied by it, as the indexer's weights want those of its queries. D is 64 or 128.
     """
+    if not torch.compiler.is_compiling():
+        found = _quantize_calls.run(x, factor, (scale, backend))
+        if found is not None:
+            return found[:2]
     tensors(x=x)
     optional_tensors(factor=factor)
     choose(scale, "scale", ("plain", "power_of_two"))
@@ -227,11 +241,16 @@ def indexer_logits(
     return run(*scored, k_scale, window_begin, window_end, free_multiprocessors, backend)
 
 
+_clean_calls = table((0, 0, 0))
+
+
 def _clean(logits, window_begin, window_end, backend):
     found = operator_of(logits, ("indexer_clean",), backend)
     if found is None:
         _reference.clean_(logits, window_begin, window_end)
     else:
+        known = _native.Known([found], 0, (), (0,))
+        _clean_calls.remember(window_begin, window_end, logits, (backend,), known)
         found.forward(window_begin, window_end, logits, 0)
 
 
@@ -246,6 +265,10 @@ def clean_logits_(
     logits: Tensor, window_begin: Tensor, window_end: Tensor, *, backend: str = "auto"
 ) -> Tensor:
     """Fills what of logits [T, S] fp32 lies outside the windows with -inf, in place."""
+    if not torch.compiler.is_compiling():
+        found = _clean_calls.run(window_begin, window_end, logits, (backend,))
+        if found is not None:
+            return logits
     tensors(logits=logits, window_begin=window_begin, window_end=window_end)
     (_clean if is_plain(logits) else _call_clean)(logits, window_begin, window_end, backend)
     return logits

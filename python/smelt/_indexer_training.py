@@ -66,16 +66,11 @@ def _scores(*arguments, said=None):
             named = listed(queries, query_count, lse[..., 0].numel()).view(indices.shape[:-1])
             target = target * named.unsqueeze(-1)
         return target
-    if queries is None:
-        known = _native.Known([found], 0, (True,), (scale, free))
-        if said is not None:
-            _scores_calls.remember(*given, said, known)
-        return launched(found.forward, given, (True,), (scale, free))[0]
-    target = torch.zeros_like(
-        indices, dtype=torch.float32, memory_format=torch.contiguous_format
-    )
-    launched(found.forward, given, (target,), (scale, free))
-    return target
+    made = (True if queries is None else 0.0,)  # of queries that a list leaves out
+    if said is not None:
+        known = _native.Known([found], 0, made, (scale, free))
+        _scores_calls.remember(*given, said, known)
+    return launched(found.forward, given, made, (scale, free))[0]
 
 
 def _fake_scores(*arguments):

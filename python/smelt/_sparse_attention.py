@@ -146,51 +146,46 @@ def _find(inputs, options, which, backend):
 # ---- the two passes, on plain tensors ---------------------------------------------------------------
 
 
+def _results_made(inputs, want_max):
+    """What a forward pass makes: out, lse and max_logits, filled where a list of queries leaves some out."""
+    out, lse = (True, True) if inputs[QUERIES] is None else (0.0, NEVER)
+    return out, lse, lse if want_max else None
+
+
 def _forward(found, inputs, options, want_max):
     """out, lse, max_logits (or None) and the partition (or None)."""
-    q = inputs[0]
-    scalars = (options.scale, options.free_multiprocessors)
-    if inputs[5] is None:
-        made = launched(found.forward, inputs, (True, True, True if want_max else None), scalars)
-        return made[0], made[1], made[2] if want_max else None, made[-1]
-    rows = q.shape[:-1]  # what the list of queries leaves out
-    out = q.new_zeros((*rows, options.dv))
-    lse = q.new_full(rows, NEVER, dtype=torch.float32)
-    max_logits = torch.clone(lse) if want_max else None
-    return out, lse, max_logits, launched(found.forward, inputs, (out, lse, max_logits), scalars)
+    made = launched(
+        found.forward,
+        inputs,
+        _results_made(inputs, want_max),
+        (options.scale, options.free_multiprocessors),
+    )
+    return made[0], made[1], made[2] if want_max else None, made[-1]
 
 
 def _backward(found, inputs, options, out, lse, grad_out, partition=None, dkv_sum=None):
     """dq, dkv and dsink (None without a sink)."""
-    q, _, _, _, sink, queries, _ = inputs
-    dq = True
-    if queries is not None:  # what it leaves out
-        dq = torch.zeros_like(q, memory_format=torch.contiguous_format)
-    wide = options.dkv_dtype is torch.float32
-    dkv = True if dkv_sum is None and not wide else None
-    dkv_fp32 = True if dkv_sum is None and wide else None
+    dq, dkv, dkv_fp32, _, dsink = _gradients_made(inputs, options)
+    if dkv_sum is not None:
+        dkv = dkv_fp32 = None
     if grad_out.dtype is not torch.bfloat16:
         grad_out = grad_out.to(torch.bfloat16)
     made = launched(
         found.backward,
         (*inputs, out, lse, grad_out),
-        (dq, dkv, dkv_fp32, dkv_sum, partition, None if sink is None else True),
-        (options.scale, options.free_multiprocessors, options.workspace_limit),
+        (dq, dkv, dkv_fp32, dkv_sum, partition, dsink),
+        _backward_scalars(options),
     )
-    if dkv_sum is None and queries is None:
-        return made[0], made[1], None if sink is None else made[2]
-    made = iter(made if type(made) is tuple else ())
-    return (
-        next(made) if dq is True else dq,
-        next(made) if dkv_sum is None else dkv_sum,
-        None if sink is None else next(made),
-    )
+    if dkv_sum is None:
+        return made[0], made[1], made[2] if dsink else None
+    return made[0], dkv_sum, made[1] if dsink else None
 
 
 def _gradients_made(inputs, options):
     """What a backward pass makes: dq, dkv of two types, dkv_sum, and dsink."""
+    dq = True if inputs[QUERIES] is None else 0.0  # of queries that a list leaves out
     wide = options.dkv_dtype is torch.float32
-    return True, None if wide else True, True if wide else None, None, None if inputs[4] is None else True
+    return dq, None if wide else True, True if wide else None, None, None if inputs[4] is None else True
 
 
 def _backward_scalars(options):
@@ -203,7 +198,7 @@ def _known(inputs, options, want_max):
     return _native.Known(
         _operators_of(inputs, options),
         FORWARD,
-        (True, True, True if want_max else None),
+        _results_made(inputs, want_max),
         (options.scale, options.free_multiprocessors),
         options,
         result=0,
@@ -488,7 +483,7 @@ def _look_through(given, said):
     choose(backend, "backend", BACKENDS)
     if dkv_dtype is not None:
         choose(dkv_dtype, "dkv_dtype", (torch.bfloat16, torch.float32))
-    q, kv, _, _, sink, queries, _ = inputs
+    q, kv, _, _, sink, _, _ = inputs
     refuse_tangents(q, kv, sink)
     dv = value_width(q.shape[-1]) if dv is None else whole(dv, "dv")
     topk = 0 if topk is None else whole(topk, "topk")
@@ -502,7 +497,7 @@ def _look_through(given, said):
         return _reference_forward(inputs, options)
     known = _known(inputs, options, want_max)
     known.operators[FORWARD] = found  # which is not kept of tensors that have no address, say
-    if queries is None and all(one is two for one, two in zip(given, inputs)):
+    if all(one is two for one, two in zip(given, inputs)):
         _calls.remember(*given, said, known)
     return _run(known, inputs, want_max)
 
@@ -645,7 +640,7 @@ def sparse_attention_backward(
     )
     which = _backward_pass(options)
     found = _operator(inputs, options, which, "smelt")
-    if dkv_sum is None and queries is None and all(one is two for one, two in zip(given, inputs)):
+    if dkv_sum is None and all(one is two for one, two in zip(given, inputs)):
         *made, dsink = _gradients_made(inputs, options)
         known = _native.Known(
             _operators_of(inputs, options),

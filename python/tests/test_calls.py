@@ -20,7 +20,10 @@ from torch.utils.checkpoint import checkpoint
 ELSEWHERE = {
     "sparse_attention": (_sparse_attention, "_prepared"),
     "sparse_attention_backward": (_sparse_attention, "_prepared"),
+    "indexer_windows": (_indexer, "tensors"),
+    "quantize": (_indexer, "tensors"),
     "indexer_logits": (_indexer, "tensors"),
+    "clean_logits_": (_indexer, "tensors"),
     "topk_select": (_indexer, "tensors"),
     "indexer_topk": (_indexer, "tensors"),
     "sparse_scores": (_indexer_training, "tensors"),
@@ -141,12 +144,52 @@ def test_what_is_told_apart(known):
     assert not knows(known)  # it is cast first
 
 
-def test_a_list_of_queries_is_pythons(known):
-    queries = torch.tensor([1, 0], dtype=torch.int32, device=known.q.device)
+def test_a_list_of_queries(known):
+    """What it leaves out is filled, in every call and in the gradients."""
+    listed = torch.tensor([3, 1], dtype=torch.int32, device=known.q.device)
+    wanted = {"return_lse": True, "return_max_logits": True}
+    plain = known.run(**wanted)
+    rest = [0, 2, 4]
+    assert not knows(known, queries=listed)
+    for only in (contextlib.nullcontext(), only_by_the_module("sparse_attention")):
+        known.run(queries=listed, **wanted)
+        with only:
+            out, lse, highest = known.run(queries=listed, **wanted)
+            dq, dkv, dsink = torch.autograd.grad(out, known.leaves(), known.grad_out)
+        for one, two in zip((out, lse, highest), plain):
+            assert torch.equal(one[[1, 3]], two[[1, 3]])
+        assert not out[rest].any() and not dq[rest].any()
+        for one in (lse, highest):
+            assert (one[rest] == float("-inf")).all()
+        of_listed = torch.zeros_like(known.grad_out)
+        of_listed[[1, 3]] = known.grad_out[[1, 3]]
+        want = torch.autograd.grad(known.run(), known.leaves(), of_listed)
+        for got, true in zip((dq, dkv, dsink), want):
+            check_grad(got, true)
+    target = smelt.sparse_scores(known.q, known.kv, known.indices, lse, known.scale, queries=listed)
+    again = smelt.sparse_scores(known.q, known.kv, known.indices, lse, known.scale, queries=listed)
+    assert torch.equal(target, again) and not again[rest].any() and again[[1, 3]].any()
+
+
+@pytest.mark.parametrize("shape", [(64,), (5, 64), (3, 2, 64), (2, 1, 3, 64), (0, 64)])
+def test_rows_of_any_dimensions(device, shape):
+    """quantize folds all but the last, of strided rows too, and gives them back."""
+    x = torch.randn(*shape[:-1], 128, device=device).to(torch.bfloat16)[..., :64]
+    factor = torch.rand(shape[:-1], device=device)
+    y, scales = smelt.quantize(x, factor=factor, backend="torch")
+    forget()
     for _ in range(2):
-        out = known.run(queries=queries)
-        assert not out[2:].any()
-    assert not knows(known, queries=queries)
+        got, of = smelt.quantize(x, factor=factor, backend="smelt")
+        assert got.shape == y.shape and of.shape == scales.shape
+        assert torch.equal(got.view(torch.uint8), y.view(torch.uint8))
+        torch.testing.assert_close(of, scales)
+    if len(shape) > 2:
+        turned = x.transpose(0, 1)  # its rows are no one dimension: copied first
+        for _ in range(2):
+            got, _ = smelt.quantize(turned, backend="smelt")
+            assert torch.equal(got.view(torch.uint8), y.transpose(0, 1).view(torch.uint8))
+        with pytest.raises(ValueError, match="factor"):
+            smelt.quantize(x, factor=factor.flatten(), backend="smelt")
 
 
 def test_lists_have_no_hash(known):
