@@ -28,6 +28,8 @@ enum {
     ERROR_INVALID_CLUSTER_SIZE = 912,
     STACK = 16,
     DRIVER_VERSION = 13000,
+    DEFAULT_MULTIPROCESSORS = 2, /* so that a persistent kernel goes round */
+    MOST_MULTIPROCESSORS = 1024, /* more than any GPU has */
 };
 
 struct CUctx_st {
@@ -62,9 +64,28 @@ static char handle; /* what streams and events point to */
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
+static const char multiprocessors_variable[] = "SMELT_EMU_MULTIPROCESSORS";
+
+/* How many multiprocessors the environment asks for; 0: it does not, -1: its text is no such
+ * number. */
+static int named_multiprocessors(void) {
+    const char *text = secure_getenv(multiprocessors_variable);
+    int number = 0;
+    if (!text || !*text)
+        return 0;
+    for (const char *digit = text; *digit; digit++) {
+        if (*digit < '0' || *digit > '9')
+            return -1;
+        number = number * 10 + *digit - '0';
+        if (number > MOST_MULTIPROCESSORS)
+            return -1;
+    }
+    return number > 0 ? number : -1;
+}
+
 EMU_EXPORT CUresult cuInit(unsigned int flags) {
     (void)flags;
-    return CUDA_SUCCESS;
+    return named_multiprocessors() < 0 ? ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 EMU_EXPORT CUresult cuDriverGetVersion(int *version) {
@@ -90,6 +111,15 @@ static CUresult refused; /* the last launch, with a report; CUDA_SUCCESS: it was
 
 /* A launch's failure is described by its first report. */
 EMU_EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
+    if (error == ERROR_INVALID_VALUE && named_multiprocessors() < 0) {
+        snprintf(
+            error_text, sizeof error_text,
+            "the emulator: the environment variable %s is \"%.200s\"; legal: 1 to %d, or unset",
+            multiprocessors_variable, secure_getenv(multiprocessors_variable),
+            MOST_MULTIPROCESSORS);
+        *text = error_text;
+        return CUDA_SUCCESS;
+    }
     snprintf(error_text, sizeof error_text, "the emulator: %.480s",
              error == ERROR_LAUNCH_FAILED || (refused && error == refused)
                  ? emu_first_report()
@@ -115,9 +145,8 @@ static void default_settings(void) {
         settings->minor = 0;
     }
     if (settings->multiprocessors == 0) {
-        const char *named = secure_getenv("SMELT_EMU_MULTIPROCESSORS");
-        const int number = named ? atoi(named) : 0;
-        settings->multiprocessors = number > 0 ? number : 2;
+        const int named = named_multiprocessors();
+        settings->multiprocessors = named > 0 ? named : DEFAULT_MULTIPROCESSORS;
     }
     if (settings->seconds <= 0)
         settings->seconds = 60;

@@ -31,6 +31,9 @@ static const char *folder;
 static const struct emu_interface *emulator;
 
 #define FUNCTIONS(X)                                                                               \
+    X(cuInit, (unsigned))                                                                          \
+    X(cuGetErrorString, (int, const char **))                                                      \
+    X(cuDeviceGetAttribute, (int *, int, int))                                                     \
     X(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                                           \
     X(cuCtxPushCurrent_v2, (CUcontext))                                                            \
     X(cuCtxPopCurrent_v2, (CUcontext *))                                                           \
@@ -414,6 +417,40 @@ static void test_launch_refused(void **state) {
     cuda.cuMemFree_v2(data);
 }
 
+/* ---- settings -------------------------------------------------------------------------------- */
+
+/* A number of multiprocessors that is none is refused, by name, with what is legal. */
+static void test_multiprocessors(void **state) {
+    (void)state;
+    static const char variable[] = "SMELT_EMU_MULTIPROCESSORS";
+    static const char *const bad[] = {"0", "-1", "many", "3x", " 3", "1025", "4294967298"};
+    const char *text = NULL;
+    const struct emu_settings plain = {.size = sizeof plain, .major = 9};
+    int number = 0;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char quoted[32];
+        snprintf(quoted, sizeof quoted, "is \"%s\"; legal: 1 to 1024", bad[i]);
+        assert_int_equal(setenv(variable, bad[i], 1), 0);
+        assert_int_equal(cuda.cuInit(0), INVALID_VALUE);
+        assert_int_equal(cuda.cuGetErrorString(INVALID_VALUE, &text), 0);
+        assert_non_null(strstr(text, variable));
+        assert_non_null(strstr(text, quoted));
+    }
+    static const struct {
+        const char *text;
+        int number;
+    } good[] = {{"1024", 1024}, {"1", 1}, {"007", 7}, {"", 2}};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_int_equal(setenv(variable, good[i].text, 1), 0);
+        emulator->configure(&plain);
+        assert_int_equal(cuda.cuInit(0), 0);
+        assert_int_equal(
+            cuda.cuDeviceGetAttribute(&number, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0), 0);
+        assert_int_equal(number, good[i].number);
+    }
+    assert_int_equal(unsetenv(variable), 0);
+}
+
 /* ---- clusters -------------------------------------------------------------------------------- */
 
 static int launch_cluster(const char *name, CUdeviceptr data, CUlaunchConfig config, unsigned x,
@@ -470,6 +507,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_shared_memory),
         cmocka_unit_test(test_beyond_shared_memory),
         cmocka_unit_test(test_launch_refused),
+        cmocka_unit_test(test_multiprocessors),
         cmocka_unit_test(test_clusters),
         cmocka_unit_test(test_cluster_of_the_kernel),
     };
