@@ -38,10 +38,11 @@ DEVICE void load_fragments(u32 *fragments, int tiles, u32 address, int pitch) {
 }
 
 /* sums += weights^T rows: `tiles` m16 tiles of the weights' columns by 32 columns of the rows,
- * depth 16 * steps. `weights`: of columns_first; `rows`: of rows_first. */
+ * depth 16 * steps, UNIT_UNROLL of them at once. `weights`: of columns_first; `rows`: of
+ * rows_first. */
 DEVICE void multiply_transposed(float *sums, int tiles, int steps, u32 weights, int weight_pitch,
                                 u32 rows, int pitch) {
-#pragma unroll
+#pragma unroll UNIT_UNROLL
     for (int step = 0; step < steps; ++step) {
         u32 a[16], b[8];
 #pragma unroll

@@ -47,6 +47,7 @@ enum {
     SCORE_DEPTH_GROUPS = 1,         /* over its depth: partial sums */
     LATENT_KEY_TILES = 4,           /* tiles of 16 keys in a unit of dKV, columns that are key and value */
     ROPE_KEY_TILES = 1,             /* columns that are key alone */
+    UNIT_UNROLL = 4,                /* k-steps of a unit of dKV that are written out */
     ENTRY_SLOTS = 4,                /* key blocks whose keys' numbers are kept */
     VECTOR_REDUCTIONS = 1,          /* 1: four values are added to global memory at once */
     THREADS = 256,                  /* of a thread block */
@@ -205,10 +206,11 @@ DEVICE void load_fragments(u32 *fragments, int tiles, u32 address, int pitch) {
 }
 
 /* sums += weights^T rows: `tiles` m16 tiles of the weights' columns by 32 columns of the rows,
- * depth 16 * steps. `weights`: of columns_first; `rows`: of rows_first. */
+ * depth 16 * steps, UNIT_UNROLL of them at once. `weights`: of columns_first; `rows`: of
+ * rows_first. */
 DEVICE void multiply_transposed(float *sums, int tiles, int steps, u32 weights, int weight_pitch,
                                 u32 rows, int pitch) {
-#pragma unroll
+#pragma unroll UNIT_UNROLL
     for (int step = 0; step < steps; ++step) {
         u32 a[16], b[8];
 #pragma unroll

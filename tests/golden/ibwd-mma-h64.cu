@@ -35,6 +35,7 @@ enum {
     QUERY_ROWS = 64,                /* rows of a query: heads, padded */
     BLOCK_HEADS = 64,               /* rows of an item */
     KEY_TILES = 2,                  /* tiles of 16 keys in a unit of dK */
+    UNIT_UNROLL = 4,                /* k-steps of a unit of dK that are written out */
     ENTRY_SLOTS = 4,                /* key blocks whose keys' numbers are kept */
     GROUP_TILES = 1,                /* its keys are one list, whoever has them */
     TENSOR_MAPS = 0,                /* no rows come by the copy engine */
@@ -194,10 +195,11 @@ DEVICE void load_fragments(u32 *fragments, int tiles, u32 address, int pitch) {
 }
 
 /* sums += weights^T rows: `tiles` m16 tiles of the weights' columns by 32 columns of the rows,
- * depth 16 * steps. `weights`: of columns_first; `rows`: of rows_first. */
+ * depth 16 * steps, UNIT_UNROLL of them at once. `weights`: of columns_first; `rows`: of
+ * rows_first. */
 DEVICE void multiply_transposed(float *sums, int tiles, int steps, u32 weights, int weight_pitch,
                                 u32 rows, int pitch) {
-#pragma unroll
+#pragma unroll UNIT_UNROLL
     for (int step = 0; step < steps; ++step) {
         u32 a[16], b[8];
 #pragma unroll

@@ -140,6 +140,8 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"QUERY_ROWS", NULL, choice->query_rows, "rows of a query: heads, padded"},
         {"BLOCK_HEADS", NULL, rows_of(choice), "rows of an item"},
         {"KEY_TILES", NULL, choice->key_tiles, "tiles of 16 keys in a unit of dK"},
+        {"UNIT_UNROLL", NULL, rows_of(choice) / TILE,
+         "k-steps of a unit of dK that are written out"},
         {"ENTRY_SLOTS", NULL, entry_slots(choice), "key blocks whose keys' numbers are kept"},
         {"GROUP_TILES", NULL, 1, "its keys are one list, whoever has them"},
         {"TENSOR_MAPS", NULL, 0, "no rows come by the copy engine"},

@@ -23,6 +23,7 @@ enum {
     UNIT_REGISTERS = 23,   /* the same where a unit of dKV is computed */
     LATE_REGISTERS = 9,    /* and so many more from BLACKWELL on, as its assembler has it */
     ROW_REGISTERS = 20,    /* or where it is stored as partial rows */
+    MUCH_OUTPUT = 128,     /* registers of dQ beside which a unit's partial rows have few */
     TILE_ALIGNMENT = 1024, /* bytes; the swizzle repeats every 1024 */
     SMALL_ALIGNMENT = 128,
     WEIGHT_ROW_BYTES = 128, /* at least: the swizzle needs them */
@@ -93,10 +94,14 @@ static int score_pairs(const struct choice *choice) {
     return choice->block_keys / TILE / choice->score_key_groups;
 }
 
+/* What a thread has of dQ. */
+static int output_registers(const struct choice *choice) {
+    return block_heads(choice) * choice->dqk / (choice->warps * WARP);
+}
+
 /* An estimate: dQ all along, then the largest of the three products' needs. The scores have two
  * products and two buffers of operands, the others one. */
 static int registers_needed(const struct choice *choice, const struct smelt__arch *arch) {
-    const int dq = block_heads(choice) * choice->dqk / (choice->warps * WARP);
     const int scores = 16 * score_tiles(choice) * score_pairs(choice) +
                        2 * (8 * score_tiles(choice) + 4 * score_pairs(choice));
     const int output = 4 * choice->block_tiles + 4;
@@ -105,7 +110,8 @@ static int registers_needed(const struct choice *choice, const struct smelt__arc
                      : arch->capability_major >= BLACKWELL ? LATE_REGISTERS
                                                            : 0;
     const int unit = UNIT_REGISTERS + more;
-    return dq + at_least(at_least(scores, output) + OTHER_REGISTERS, dkv + unit);
+    return output_registers(choice) +
+           at_least(at_least(scores, output) + OTHER_REGISTERS, dkv + unit);
 }
 
 static int fits(const struct choice *choice, const struct smelt__arch *arch,
@@ -258,6 +264,13 @@ static int choose(struct choice *choice, const struct smelt__spec *spec,
     return 0;
 }
 
+/* Of a unit, each a tile of heads: all, or two where dQ and partial rows leave few registers. Of
+ * more the assembler of CUDA 12.9 loads operands so far ahead that it spills up to 17. */
+static int unit_unroll(const struct choice *choice) {
+    return choice->deterministic && output_registers(choice) >= MUCH_OUTPUT ? 2
+                                                                            : choice->block_tiles;
+}
+
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           const struct smelt__arch *arch, struct smelt__plan *plan) {
     const struct {
@@ -290,6 +303,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"LATENT_KEY_TILES", choice->latent_key_tiles,
          "tiles of 16 keys in a unit of dKV, columns that are key and value"},
         {"ROPE_KEY_TILES", choice->rope_key_tiles, "columns that are key alone"},
+        {"UNIT_UNROLL", unit_unroll(choice), "k-steps of a unit of dKV that are written out"},
         {"ENTRY_SLOTS", entry_slots(choice), "key blocks whose keys' numbers are kept"},
         {"VECTOR_REDUCTIONS", arch->capability_major >= HOPPER,
          "1: four values are added to global memory at once"},
