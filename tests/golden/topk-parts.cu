@@ -7,6 +7,7 @@
  * variant  parts
  * kernel   smelt_topk_select_parts_k2048_index
  * knobs (by the spec, or by rule)
+ *   THREADS                        256  rule     of a thread block
  *   BLOCKS_PER_MULTIPROCESSOR        4  rule     resident at once, at least
  *   LEAST_SAMPLES                  512  rule     of a short window
  * shared memory (offset, bytes)

@@ -7,6 +7,7 @@
  * variant  rows
  * kernel   smelt_topk_select_rows_k2048_index
  * knobs (by the spec, or by rule)
+ *   THREADS                        256  rule     of a thread block
  *   BLOCKS_PER_MULTIPROCESSOR        4  rule     resident at once, at least
  *   LEAST_SAMPLES                  512  rule     of a short window
  *   PREFETCH_BYTES               65536  rule     of a window that are asked for at once

@@ -179,7 +179,7 @@ static void supported(void **state) {
     assert_int_equal(smelt_sparse_attn_supported(context, &spec, &why), SMELT_OK);
     assert_string_equal(why, "");
     assert_int_equal(smelt_sparse_attn_supported(context, &spec, NULL), SMELT_OK);
-    spec.knobs = "stages=4,block_keys=128"; /* more shared memory than there is */
+    spec.knobs = "fwd.stages=4,fwd.block_keys=128"; /* more shared memory than there is */
     assert_int_equal(smelt_sparse_attn_supported(context, &spec, &why), SMELT_ERROR_UNSUPPORTED);
     assert_non_null(strstr(why, "shared memory"));
     spec.knobs = NULL, spec.reserved = 5;

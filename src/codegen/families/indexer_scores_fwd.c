@@ -15,7 +15,7 @@ static const struct smelt__key keys[] = {
     SMELT__NAMED_KNOB("variant", "auto, mma, sm90", "which instructions the kernel is built on",
                       variant_names),
     SMELT__KNOB("warps", "auto, 4, 8", "warps of a thread block, with mma", 4, 8),
-    SMELT__KNOB("blocks", "auto, 1..4", "thread blocks resident at once, with mma", 1, 4),
+    SMELT__KNOB("blocks", "auto, 1..3", "thread blocks resident at once, with mma", 1, 3),
     SMELT__KNOB("warp_keys", "auto, 16, 32", "slots that a warp looks at together, with mma", 16,
                 32),
     SMELT__KNOB("groups", "auto, 2..4", "warpgroups that compute, with sm90", 2, 4),

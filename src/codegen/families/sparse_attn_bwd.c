@@ -16,9 +16,8 @@ static const struct smelt__key keys[] = {
     SMELT__SPARSE_ATTN_DETERMINISTIC,
     SMELT__NAMED_KNOB("variant", "auto, mma, sm90", "which instructions the kernel is built on",
                       variant_names),
-    SMELT__KNOB("block_keys", "auto, 16, 32, 64, 128", "KV rows of one step of the main loop", 16,
-                128),
-    SMELT__KNOB("stages", "auto, 1..4", "key blocks in flight, with mma", 1, 4),
+    SMELT__KNOB("block_keys", "auto, 16, 32, 64", "KV rows of one step of the main loop", 16, 64),
+    SMELT__KNOB("stages", "auto, 1..3", "key blocks in flight, with mma", 1, 3),
     SMELT__KNOB("warps", "auto, 4, 8", "warps of a thread block, with mma", 4, 8),
     SMELT__KNOB("blocks", "auto, 1..4", "thread blocks resident at once, with mma", 1, 4),
     SMELT__KNOB("block_heads", "auto, 16, 32, 48, 64", "heads of a thread block, with mma", 16, 64),
@@ -34,10 +33,10 @@ static const struct smelt__key keys[] = {
 };
 
 static int check(const struct smelt__spec *spec, struct smelt__message *message) {
-    static const int key_blocks[] = {16, 32, 64, 128}, warp_counts[] = {4, 8},
+    static const int key_blocks[] = {16, 32, 64}, warp_counts[] = {4, 8},
                      head_blocks[] = {16, 32, 48, 64}, groups[] = {1, 2, 4, 8};
     return smelt__sparse_attn_check(spec, message) ||
-                   smelt__check_one_of(spec, "block_keys", key_blocks, 4, message) ||
+                   smelt__check_one_of(spec, "block_keys", key_blocks, 3, message) ||
                    smelt__check_one_of(spec, "warps", warp_counts, 2, message) ||
                    smelt__check_one_of(spec, "block_heads", head_blocks, 4, message) ||
                    smelt__check_one_of(spec, "group", groups, 4, message)

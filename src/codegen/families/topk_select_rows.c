@@ -47,18 +47,35 @@ static const struct smelt__key keys[] = {
     SMELT__TOPK_KEYS,
     SMELT__REQUIRED_NAME("pass", "rows, parts, merge",
                          "rows: a block a row; parts, then merge: several blocks a row", passes),
-    SMELT__KNOB("threads", "auto, 128, 256, 512", "of a thread block, but of the pass merge", 128,
-                512),
-    SMELT__KNOB("blocks", "auto, 1..8", "resident thread blocks a multiprocessor is compiled for",
-                1, 8),
+    SMELT__KNOB("threads", "auto, 128, 256, 512", "of a thread block: rows, parts", 128, 512),
+    SMELT__KNOB("blocks", "auto, 1..8",
+                "resident thread blocks a multiprocessor is compiled for: rows, parts", 1, 8),
     SMELT__KNOB("samples", "auto, 256, 512, 1024, 2048",
                 "elements by which a bound is guessed, of long windows more", 256, 2048),
     SMELT__KNOB("prefetch", "auto, 0..256",
-                "KB of a window that are asked for at once, from 9.0 on", 0, 256),
+                "KB of a window that are asked for at once, from 9.0 on: rows", 0, 256),
 };
+
+/* Knobs that not every pass has: the merge's blocks are what they are, and only the pass rows asks
+ * for memory ahead. */
+static const struct {
+    const char *name;
+    int64_t last_pass; /* that has it */
+} knobs_of_passes[] = {
+    {"threads", SMELT__TOPK_PARTS}, {"blocks", SMELT__TOPK_PARTS}, {"prefetch", SMELT__TOPK_ROWS}};
+enum { KNOBS_OF_PASSES = sizeof knobs_of_passes / sizeof *knobs_of_passes };
 
 static int check(const struct smelt__spec *spec, struct smelt__message *message) {
     static const int threads[] = {128, 256, 512}, samples[] = {256, 512, 1024, 2048};
+    const int64_t pass = smelt__spec_get(spec, "pass");
+    for (int i = 0; i < KNOBS_OF_PASSES; i++) {
+        const char *const name = knobs_of_passes[i].name;
+        if (pass <= knobs_of_passes[i].last_pass || smelt__spec_get(spec, name) == SMELT__AUTO)
+            continue;
+        smelt__message_set(message, "%s: the pass %s has no knob %s; leave it out",
+                           spec->schema->name, passes[pass], name);
+        return -1;
+    }
     return smelt__check_one_of(spec, "threads", threads, 3, message) ||
                    smelt__check_one_of(spec, "samples", samples, 4, message)
                ? -1
@@ -70,9 +87,10 @@ static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__
         const char *name;
         int only_named, count, values[SMELT__MAX_TRIES];
     } tried[] = {
-        {"threads", 0, 3, {128, 256, 512}},  {"blocks", 0, 5, {2, 3, 4, 5, 6}},
+        {"threads", 0, 3, {128, 256, 512}},
+        {"blocks", 0, 5, {2, 3, 4, 5, 6}},
         {"samples", 1, 3, {256, 512, 1024}}, /* data decide */
-        {"read_again", 0, 2, {0, 1}},        {"prefetch", 0, 4, {0, 32, 64, 128}},
+        {"prefetch", 0, 4, {0, 32, 64, 128}},
     };
     for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
         if (strcmp(key->name, tried[i].name) != 0 || (tried[i].only_named && !named))
@@ -141,8 +159,8 @@ static int map_blocks(int topk, int list, int most) {
     return map;
 }
 
-static void plan_pass(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                      struct smelt__plan *plan) {
+static int plan_pass(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                     struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t pass = smelt__spec_get(spec, "pass");
     const int topk = (int)smelt__spec_get(spec, "topk");
     const int merge = pass == SMELT__TOPK_MERGE, parts = pass == SMELT__TOPK_PARTS;
@@ -156,8 +174,15 @@ static void plan_pass(const struct smelt__spec *spec, const struct smelt__arch *
                                                         : ROW_BLOCKS);
     const int prefetch = smelt__spec_knob(spec, "prefetch", PREFETCH_KB);
     const int map = parts ? 0 : map_blocks(topk, list, merge ? MERGE_MAP_BLOCKS : MAP_BLOCKS);
-    smelt__plan_set_threads(
-        plan, threads, resident_blocks(arch, threads, shared_bytes(threads, list, map), blocks));
+    const int resident = resident_blocks(arch, threads, shared_bytes(threads, list, map), blocks);
+    if (resident < smelt__spec_knob(spec, "blocks", 0)) {
+        smelt__message_set(message,
+                           "%s: blocks=%d of %d threads are not resident at once on %s; at most %d "
+                           "of them are",
+                           spec->schema->name, blocks, threads, arch->name, resident);
+        return -1;
+    }
+    smelt__plan_set_threads(plan, threads, resident);
     smelt__plan_add(plan, "TOPK", topk, SMELT__FROM_SPEC, "elements that are selected of a row");
     smelt__plan_add(plan, "ORDER_BY_SCORE", (int)smelt__spec_get(spec, "order"), SMELT__FROM_SPEC,
                     "1: descending by score, 0: ascending by index");
@@ -191,13 +216,13 @@ static void plan_pass(const struct smelt__spec *spec, const struct smelt__arch *
             smelt__plan_origin(spec, "prefetch"), "of a window that are asked for at once");
     }
     add_regions(plan, list, map);
+    return 0;
 }
 
 static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *arch,
                      struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t pass = smelt__spec_get(spec, "pass");
-    (void)message; /* every architecture has all */
-    plan->variant = passes[pass];
+    plan->variant = passes[pass]; /* every architecture has all */
     plan->template_name =
         pass == SMELT__TOPK_PARTS ? "topk_select_rows.parts.cu" : "topk_select_rows.cu";
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_topk_select_%s_k%d_%s",
@@ -205,8 +230,7 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
              smelt__topk_orders[smelt__spec_get(spec, "order")]);
     if (pass != SMELT__TOPK_PARTS)
         plan->item = "row";
-    plan_pass(spec, arch, plan);
-    return 0;
+    return plan_pass(spec, arch, plan, message);
 }
 
 /* All passes; a plan is named after its pass. */
@@ -232,5 +256,8 @@ void smelt__topk_select_expand(struct smelt__expansion *expansion, const struct 
         smelt__spec_set(kernel, "pass", i);
         if (i == SMELT__TOPK_PARTS) /* the same for both */
             smelt__spec_set(kernel, "order", SMELT__TOPK_BY_INDEX);
+        for (int k = 0; k < KNOBS_OF_PASSES; k++)
+            if (i > knobs_of_passes[k].last_pass)
+                smelt__spec_set(kernel, knobs_of_passes[k].name, SMELT__AUTO);
     }
 }

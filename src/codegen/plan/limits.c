@@ -23,15 +23,18 @@ int smelt__shared_of_block(const struct smelt__arch *arch, int blocks) {
     return share < arch->shared_per_block ? share : arch->shared_per_block;
 }
 
+/* A knob's, of the families that have it. */
+static enum smelt__origin origin_of(const struct smelt__plan *plan, const char *knob) {
+    return smelt__spec_key(plan->spec.schema, knob) < 0 ? SMELT__DERIVED
+                                                        : smelt__plan_origin(&plan->spec, knob);
+}
+
 void smelt__plan_set_threads(struct smelt__plan *plan, int threads, int blocks) {
     plan->threads = threads;
     plan->blocks_per_multiprocessor = blocks;
     plan->max_registers = smelt__registers_of_thread(plan->arch, threads, blocks);
-    smelt__plan_add(plan, "THREADS", threads, SMELT__DERIVED, "of a thread block");
-    smelt__plan_add(plan, "BLOCKS_PER_MULTIPROCESSOR", blocks,
-                    smelt__spec_key(plan->spec.schema, "blocks") < 0
-                        ? SMELT__DERIVED
-                        : smelt__plan_origin(&plan->spec, "blocks"),
+    smelt__plan_add(plan, "THREADS", threads, origin_of(plan, "threads"), "of a thread block");
+    smelt__plan_add(plan, "BLOCKS_PER_MULTIPROCESSOR", blocks, origin_of(plan, "blocks"),
                     "resident at once, at least");
 }
 

@@ -14,8 +14,8 @@ int smelt__registers_of_thread(const struct smelt__arch *arch, int threads, int 
 int smelt__shared_of_block(const struct smelt__arch *arch, int blocks);
 
 /* Sets the plan's threads, resident blocks and the registers that leaves, and adds the constants
- * THREADS and BLOCKS_PER_MULTIPROCESSOR, which is a knob, `blocks`, of the families that have it.
- */
+ * THREADS and BLOCKS_PER_MULTIPROCESSOR, which are knobs, `threads` and `blocks`, of the families
+ * that have them. */
 void smelt__plan_set_threads(struct smelt__plan *plan, int threads, int blocks);
 
 /* Refuses variant sm90 where there is no wgmma: -1, else 0. */

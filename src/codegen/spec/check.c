@@ -78,14 +78,42 @@ static int check_key(const char *name, const struct smelt__key *key, int64_t val
     return -1;
 }
 
+/* A knob for all that one member has no such value of, while another has: says who is who. */
+static void explain_members(const struct smelt__spec *spec, const struct smelt__knob *knob,
+                            int refusing, struct smelt__message *message) {
+    const struct smelt__member *members = spec->schema->members;
+    for (int i = 0; knob->for_all && i < spec->schema->member_count; i++) {
+        struct smelt__spec kernel;
+        struct smelt__message ignored;
+        const int key = smelt__knob_for(spec->schema, knob, i);
+        if (i == refusing || key < 0)
+            continue;
+        smelt__spec_init(&kernel, members[i].schema);
+        smelt__spec_hand_on(spec, i, &kernel);
+        if (smelt__spec_check(&kernel, &ignored))
+            continue;
+        const char *const name = members[i].schema->keys[key].name;
+        const int other = smelt__knob_for(spec->schema, knob, refusing);
+        smelt__message_set(message,
+                           "%s: %s=%d is not legal for %s; legal there: %s; %s alone takes it as "
+                           "%s.%s=%d",
+                           spec->schema->name, name, knob->value, members[refusing].prefix,
+                           members[refusing].schema->keys[other].legal, members[i].prefix,
+                           members[i].prefix, name, knob->value);
+        return;
+    }
+}
+
 /* A knob must be legal for every member it is for. */
 static int check_knob(const struct smelt__spec *spec, const struct smelt__knob *knob,
                       struct smelt__message *message) {
     for (int i = 0; i < spec->schema->member_count; i++) {
         const int key = smelt__knob_for(spec->schema, knob, i);
         const struct smelt__schema *member = spec->schema->members[i].schema;
-        if (key >= 0 && check_key(spec->schema->name, &member->keys[key], knob->value, message))
+        if (key >= 0 && check_key(spec->schema->name, &member->keys[key], knob->value, message)) {
+            explain_members(spec, knob, i, message);
             return -1;
+        }
     }
     return 0;
 }

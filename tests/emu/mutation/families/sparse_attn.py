@@ -17,7 +17,9 @@ WGMMA_PARTS = tuple(f"templates/common/{name}.cuh" for name in
 def check(name, keys, options, buckets="", bound="", partition="", **more):
     """A check of the operator with these keys and this list of buckets. What is mutated is the kernel
     of the bucket `bound`, else of topk, or the partition's pass."""
-    operator = "sparse_attn:" + keys + (",buckets=" + buckets if buckets else "")
+    # Knobs of these names the backward kernel has with fewer values.
+    own = re.sub("(block_keys|stages)=", r"fwd.\1=", keys)
+    operator = "sparse_attn:" + own + (",buckets=" + buckets if buckets else "")
     if partition:
         kernel = "sparse_attn_partition:pass=" + partition
     else:
