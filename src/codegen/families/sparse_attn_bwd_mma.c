@@ -23,7 +23,7 @@ enum {
     UNIT_REGISTERS = 23,   /* the same where a unit of dKV is computed */
     LATE_REGISTERS = 9,    /* and so many more from BLACKWELL on, as its assembler has it */
     ROW_REGISTERS = 20,    /* or where it is stored as partial rows */
-    MUCH_OUTPUT = 128,     /* registers of dQ beside which a unit's partial rows have few */
+    MUCH_OUTPUT = 96,      /* registers of dQ beside which a unit's partial rows have few */
     TILE_ALIGNMENT = 1024, /* bytes; the swizzle repeats every 1024 */
     SMALL_ALIGNMENT = 128,
     WEIGHT_ROW_BYTES = 128, /* at least: the swizzle needs them */

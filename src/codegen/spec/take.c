@@ -1,7 +1,7 @@
-/* See spec.h: knobs that are dropped, taken over and handed on. */
+/* See spec.h: knobs that are dropped and taken over. */
 #include <string.h>
 
-#include "codegen/spec/knobs.h"
+#include "codegen/spec/spec.h"
 
 void smelt__spec_strip_knobs(const struct smelt__spec *spec, struct smelt__spec *stripped) {
     *stripped = *spec;
@@ -26,18 +26,4 @@ int smelt__spec_tune(struct smelt__spec *spec, const char *knobs, struct smelt__
         spec->tuned |= UINT32_C(1) << i;
     }
     return 0;
-}
-
-void smelt__spec_hand_on(const struct smelt__spec *spec, int member, struct smelt__spec *kernel) {
-    for (int i = 0; i < kernel->schema->key_count; i++) {
-        const int own = smelt__spec_key(spec->schema, kernel->schema->keys[i].name);
-        if (own >= 0)
-            kernel->values[i] = spec->values[own];
-    }
-    /* Those for all come first, so that one for this member wins. */
-    for (int i = 0; i < spec->knob_count; i++) {
-        const int key = smelt__knob_for(spec->schema, &spec->knobs[i], member);
-        if (key >= 0)
-            kernel->values[key] = spec->knobs[i].value;
-    }
 }

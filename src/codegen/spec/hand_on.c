@@ -1,0 +1,16 @@
+/* See spec.h: what an operator's spec gives its members. */
+#include "codegen/spec/knobs.h"
+
+void smelt__spec_hand_on(const struct smelt__spec *spec, int member, struct smelt__spec *kernel) {
+    for (int i = 0; i < kernel->schema->key_count; i++) {
+        const int own = smelt__spec_key(spec->schema, kernel->schema->keys[i].name);
+        if (own >= 0)
+            kernel->values[i] = spec->values[own];
+    }
+    /* Those for all come first, so that one for this member wins. */
+    for (int i = 0; i < spec->knob_count; i++) {
+        const int key = smelt__knob_for(spec->schema, &spec->knobs[i], member);
+        if (key >= 0)
+            kernel->values[key] = spec->knobs[i].value;
+    }
+}
