@@ -41,7 +41,7 @@ CONFIGURATIONS = (
     check("indexer-bwd-alone", "heads=64,dim=64,topk=200", "--queries 7 --rows 300 --lists causal",
           knobs="group=1", schedules=2),
     # Lists of several blocks in each section.
-    check("indexer-bwd-sections", "heads=64,dim=64,topk=250", "--queries 5 --rows 900 --lists random", schedules=1),
+    check("indexer-bwd-sections", "heads=64,dim=64,topk=250", "--queries 5 --rows 900 --width 250 --lists random", schedules=1),
     # One block of keys is all that a thread block has.
     check("indexer-bwd-one-block", "heads=64,dim=64,topk=30", "--queries 4 --rows 150 --lists random", schedules=1),
     # Several items a thread block, of all lengths.

@@ -29,9 +29,10 @@ CONFIGURATIONS = (
     # Values are added one by one; one stage; four partial sums; an odd number of columns.
     check("bwd-one-by-one", "heads=8,dqk=192,dv=128,topk=100", "--rows 150 --lists window",
           knobs="stages=1,block_keys=32,warps=8", arch="sm_80"),
-    # Three stages of fewer keys than rows are gathered at once, two blocks of heads.
+    # Three stages of fewer keys than rows are gathered at once, two blocks of heads. Partial rows are
+    # stored as wide where values are added one by one.
     check("bwd-partial-rows", "heads=40,dqk=128,dv=64,topk=140,deterministic=1",
-          "--rows 200 --lists random", knobs="stages=3,block_keys=16,block_heads=32"),
+          "--rows 200 --lists random", knobs="stages=3,block_keys=16,block_heads=32", arch="sm_80"),
     check("bwd-four-warps", "heads=70,dqk=128,dv=64,topk=70", "--rows 150 --spiky --lists causal",
           knobs="warps=4,block_keys=32"),
     # Everybody's list has key 0.
