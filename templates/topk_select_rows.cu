@@ -11,9 +11,10 @@
  *   1. bound    of a sample of the window, an element so far below the wanted rank that hardly ever
  *               too few are above it
  *   2. list     the window is read once; scores above the bound are kept, about one and a half
- * times TOPK. If fewer than TOPK or more than LIST are, again with what the counts told
+ *               times TOPK. If fewer than TOPK or more than LIST are, again with what the counts
+ *               told
  *   3. rank     histograms of the list, each of the bin that the one before found, down to one
- * entry
+ *               entry
  *   4. emit     a map of bits and their sums, or a sort
  *
  * What many elements are equal to is not kept but counted, and the first of them are looked for at
@@ -25,11 +26,14 @@
  *
  * Shared memory:
  *   LIST          [LIST] u64: samples; then entries of the window; at last elements and keys in
- * order, [TOPK] u32 each, and at its end MAP, [MAP_BLOCKS * 32] u32: a bit an element HISTOGRAM
- * [BINS] u32; of pass `merge` first where each part's entries begin; at last the elements of the
- * map before each 64 EQUAL         [WARPS][32] u32: masks of a warp's lanes WARPS         [3][32]
- * u32: a number of each warp NUMBERS       [SHARED_NUMBERS] int KNOWN         struct known: what
- * earlier rounds of step 2 found out
+ *                 order, [TOPK] u32 each, and at its end MAP, [MAP_BLOCKS * 32] u32: a bit an
+ *                 element
+ *   HISTOGRAM     [BINS] u32; of pass `merge` first where each part's entries begin; at last the
+ *                 elements of the map before each 64
+ *   EQUAL         [WARPS][32] u32: masks of a warp's lanes
+ *   WARPS         [3][32] u32: a number of each warp
+ *   NUMBERS       [SHARED_NUMBERS] int
+ *   KNOWN         struct known: what earlier rounds of step 2 found out
  *
  * Barriers: all are the whole block's; each function says what it leaves open.
  *

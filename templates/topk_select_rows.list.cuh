@@ -56,7 +56,7 @@ DEVICE int read_blocks(const struct window *window, int begin, int end, struct b
         load_block(window, block, values);
         const u32 above = mask_greater(values, threshold);
         if (bound.counted && !has_all(bound)) {
-            equal += __popc(mask_greater(values, below) & ~above);
+            equal += __popc(mask_greater(values, below)) - __popc(above);
         }
         keep_elements(values, above, block);
     }

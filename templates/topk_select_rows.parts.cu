@@ -11,12 +11,13 @@
  * Shared memory: LIST, HISTOGRAM, WARPS, NUMBERS as there.
  */
 
-/* The lists are the second pass's alone: it begins when this one's blocks have ended. */
+/* The lists are the second pass's alone: it begins when this one's blocks have ended. Of a list
+ * that was too short, which may have gaps, it wants nothing but the count. */
 DEVICE void store_part(const struct topk_select_rows_params *params, i64 part, struct bound bound,
                        int equal) {
-    const int count = shared_numbers()[LIST_COUNT];
+    const int count = shared_numbers()[LIST_COUNT], kept = count <= PART_LIST ? count : 0;
     u64 *const entries = params->lists + part * PART_LIST;
-    for (int i = (int)thread_number(); i < minimum(count, PART_LIST); i += THREADS) {
+    for (int i = (int)thread_number(); i < kept; i += THREADS) {
         entries[i] = list()[i];
     }
     if (thread_number() == 0) {

@@ -95,7 +95,6 @@ struct range {
 
 DEVICE struct range range_of(u32 least, u32 most) {
     u32 *const all_least = warp_numbers(WARP_LEAST), *const all_most = warp_numbers(WARP_MOST);
-    struct range range;
     least = warp_reduce_min(least);
     most = warp_reduce_max(most);
     if (lane_number() == 0) {
@@ -105,8 +104,7 @@ DEVICE struct range range_of(u32 least, u32 most) {
     __syncthreads();
     least = warp_reduce_min(lane_number() < WARPS ? all_least[lane_number()] : ~0u);
     most = warp_reduce_max(lane_number() < WARPS ? all_most[lane_number()] : 0);
-    range.low = (u64)least << 32;
-    range.high = (u64)most << 32 | 0xffffffffu;
+    const struct range range = {(u64)least << 32, (u64)most << 32 | 0xffffffffu};
     return range;
 }
 

@@ -116,6 +116,8 @@ static void shape(struct smelt__problem *problem) {
     args->rows = problem->extents[TENSOR(S)] = problem->options.rows;
     problem->extents[TENSOR(K)] = spec->topk;
     args->index_offset = problem->options.own[WINDOWS] == RANDOM ? 1000 : 0;
+    if (problem->options.strided && !problem->options.own[VALUES])
+        args->values.strides[0] = spec->topk; /* of what is not there: without a meaning */
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {

@@ -95,8 +95,8 @@ static float make(enum smelt__topk_data data, int64_t row, int64_t column, int64
         return 0.75F;
     case SMELT__TOPK_ZEROS:
         return odd ? 0.0F : normal;
-    case SMELT__TOPK_NEGATIVE:
-        return !odd ? -fabsf(normal) : next ? 0.0F : -0.0F;
+    case SMELT__TOPK_NEGATIVE: /* zeros of both signs, in odd rows of one */
+        return !odd ? -fabsf(normal) : next && row % 2 == 0 ? 0.0F : -0.0F;
     case SMELT__TOPK_NARROW:
         return 1.0F + 0.01F * (float)(bits >> 40) / (float)(1 << 24);
     case SMELT__TOPK_INCREASING:
@@ -120,8 +120,10 @@ static float make(enum smelt__topk_data data, int64_t row, int64_t column, int64
         const float decoy = 1e6F * (float)(round + 1) + (float)(column % 1000);
         return round < 0 ? normal : row % 2 ? -decoy : decoy;
     }
-    case SMELT__TOPK_PLATEAU:
-        return sampled_in(column, columns) == 0 ? 1e6F : normal;
+    case SMELT__TOPK_PLATEAU: /* all that is sampled first, above most of the rest or below it */
+        if (sampled_in(column, columns) == 0)
+            return row % 2 ? -1e6F : 1e6F;
+        return (bits >> 40) % 64 == 0 ? 2e6F : normal;
     case SMELT__TOPK_ADJACENT: {
         const uint32_t size = (uint32_t)(bits >> 40 & 7);
         return from_bits(row % 2 ? 0x3f800000U + size : size | (next || !size ? 0x80000000U : 0));

@@ -458,7 +458,6 @@ struct range {
 
 DEVICE struct range range_of(u32 least, u32 most) {
     u32 *const all_least = warp_numbers(WARP_LEAST), *const all_most = warp_numbers(WARP_MOST);
-    struct range range;
     least = warp_reduce_min(least);
     most = warp_reduce_max(most);
     if (lane_number() == 0) {
@@ -468,8 +467,7 @@ DEVICE struct range range_of(u32 least, u32 most) {
     __syncthreads();
     least = warp_reduce_min(lane_number() < WARPS ? all_least[lane_number()] : ~0u);
     most = warp_reduce_max(lane_number() < WARPS ? all_most[lane_number()] : 0);
-    range.low = (u64)least << 32;
-    range.high = (u64)most << 32 | 0xffffffffu;
+    const struct range range = {(u64)least << 32, (u64)most << 32 | 0xffffffffu};
     return range;
 }
 
@@ -808,7 +806,7 @@ DEVICE int read_blocks(const struct window *window, int begin, int end, struct b
         load_block(window, block, values);
         const u32 above = mask_greater(values, threshold);
         if (bound.counted && !has_all(bound)) {
-            equal += __popc(mask_greater(values, below) & ~above);
+            equal += __popc(mask_greater(values, below)) - __popc(above);
         }
         keep_elements(values, above, block);
     }
@@ -881,12 +879,13 @@ DEVICE struct found find_list(const struct window *window, int wanted, int round
  * Shared memory: LIST, HISTOGRAM, WARPS, NUMBERS as there.
  */
 
-/* The lists are the second pass's alone: it begins when this one's blocks have ended. */
+/* The lists are the second pass's alone: it begins when this one's blocks have ended. Of a list
+ * that was too short, which may have gaps, it wants nothing but the count. */
 DEVICE void store_part(const struct topk_select_rows_params *params, i64 part, struct bound bound,
                        int equal) {
-    const int count = shared_numbers()[LIST_COUNT];
+    const int count = shared_numbers()[LIST_COUNT], kept = count <= PART_LIST ? count : 0;
     u64 *const entries = params->lists + part * PART_LIST;
-    for (int i = (int)thread_number(); i < minimum(count, PART_LIST); i += THREADS) {
+    for (int i = (int)thread_number(); i < kept; i += THREADS) {
         entries[i] = list()[i];
     }
     if (thread_number() == 0) {

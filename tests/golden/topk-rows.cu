@@ -473,7 +473,6 @@ struct range {
 
 DEVICE struct range range_of(u32 least, u32 most) {
     u32 *const all_least = warp_numbers(WARP_LEAST), *const all_most = warp_numbers(WARP_MOST);
-    struct range range;
     least = warp_reduce_min(least);
     most = warp_reduce_max(most);
     if (lane_number() == 0) {
@@ -483,8 +482,7 @@ DEVICE struct range range_of(u32 least, u32 most) {
     __syncthreads();
     least = warp_reduce_min(lane_number() < WARPS ? all_least[lane_number()] : ~0u);
     most = warp_reduce_max(lane_number() < WARPS ? all_most[lane_number()] : 0);
-    range.low = (u64)least << 32;
-    range.high = (u64)most << 32 | 0xffffffffu;
+    const struct range range = {(u64)least << 32, (u64)most << 32 | 0xffffffffu};
     return range;
 }
 
@@ -823,7 +821,7 @@ DEVICE int read_blocks(const struct window *window, int begin, int end, struct b
         load_block(window, block, values);
         const u32 above = mask_greater(values, threshold);
         if (bound.counted && !has_all(bound)) {
-            equal += __popc(mask_greater(values, below) & ~above);
+            equal += __popc(mask_greater(values, below)) - __popc(above);
         }
         keep_elements(values, above, block);
     }
@@ -1382,9 +1380,10 @@ DEVICE void emit_whole(const struct topk_select_rows_params *params, const struc
  *   1. bound    of a sample of the window, an element so far below the wanted rank that hardly ever
  *               too few are above it
  *   2. list     the window is read once; scores above the bound are kept, about one and a half
- * times TOPK. If fewer than TOPK or more than LIST are, again with what the counts told
+ *               times TOPK. If fewer than TOPK or more than LIST are, again with what the counts
+ *               told
  *   3. rank     histograms of the list, each of the bin that the one before found, down to one
- * entry
+ *               entry
  *   4. emit     a map of bits and their sums, or a sort
  *
  * What many elements are equal to is not kept but counted, and the first of them are looked for at
@@ -1396,11 +1395,14 @@ DEVICE void emit_whole(const struct topk_select_rows_params *params, const struc
  *
  * Shared memory:
  *   LIST          [LIST] u64: samples; then entries of the window; at last elements and keys in
- * order, [TOPK] u32 each, and at its end MAP, [MAP_BLOCKS * 32] u32: a bit an element HISTOGRAM
- * [BINS] u32; of pass `merge` first where each part's entries begin; at last the elements of the
- * map before each 64 EQUAL         [WARPS][32] u32: masks of a warp's lanes WARPS         [3][32]
- * u32: a number of each warp NUMBERS       [SHARED_NUMBERS] int KNOWN         struct known: what
- * earlier rounds of step 2 found out
+ *                 order, [TOPK] u32 each, and at its end MAP, [MAP_BLOCKS * 32] u32: a bit an
+ *                 element
+ *   HISTOGRAM     [BINS] u32; of pass `merge` first where each part's entries begin; at last the
+ *                 elements of the map before each 64
+ *   EQUAL         [WARPS][32] u32: masks of a warp's lanes
+ *   WARPS         [3][32] u32: a number of each warp
+ *   NUMBERS       [SHARED_NUMBERS] int
+ *   KNOWN         struct known: what earlier rounds of step 2 found out
  *
  * Barriers: all are the whole block's; each function says what it leaves open.
  *
@@ -1416,12 +1418,12 @@ DEVICE void prefetch_window(const struct window *window) {
     }
 }
 
-#line 89 "templates/topk_select_rows.cu"
+#line 93 "templates/topk_select_rows.cu"
 
 DEVICE struct found find_row(const struct topk_select_rows_params *params,
                              const struct window *window, int row, int wanted) {
     int round = 0;
-#line 102 "templates/topk_select_rows.cu"
+#line 106 "templates/topk_select_rows.cu"
     return find_list(window, wanted, round);
 }
 

@@ -56,12 +56,14 @@ CONFIGURATIONS = (
     # Windows that are chosen whole are sorted, too.
     check("score-short", "topk=700,order=score", "--queries 6 --rows 650 --windows random", schedules=1),
     # Every tensor's every dimension reaches past 2^32 elements.
-    check("far", "topk=20", "--far --queries 5 --rows 300 --windows random", schedules=1),
+    check("far", "topk=20", "--far --queries 5 --rows 300 --windows random --values", schedules=1),
     # More samples than the least.
     check("more", "topk=100,samples=256", "--queries 2 --rows 17000", schedules=1),
     # Longer than the map.
     check("long", "topk=600", "--queries 1 --rows 420001 --data levels --values", "merge", arch="sm_86",
           schedules=1),
+    # The last elements of the longest map, whose pairs are shared out among the threads as evenly as can be.
+    check("merge-map", "topk=100", "--queries 1 --rows 492000 --data increasing", "merge", schedules=1),
     check("merge-levels", "topk=100", "--queries 1 --rows 33001 --data levels --values", "merge",
           schedules=2),
     check("merge-gaussian", "topk=700", "--queries 2 --rows 33000", "merge", schedules=1),
@@ -72,4 +74,7 @@ CONFIGURATIONS = (
           "parts", schedules=3),
     # The last part of a row has more than its list holds.
     check("parts-decoy", "topk=700", "--queries 2 --rows 33000 --data decoy", "parts", schedules=1),
+    # Parts of six blocks, of which the first one's elements fill its list to the last entry.
+    check("parts-full", "topk=4096", "--queries 1 --rows 600000 --data decreasing", "parts", schedules=1,
+          variables={"SMELT_EMU_MULTIPROCESSORS": "24"}),
 )
