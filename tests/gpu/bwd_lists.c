@@ -455,6 +455,40 @@ static void check(struct test *test, const struct shape *shape, int far) {
     free_problem(test, &problem);
 }
 
+/* More vectors of zeros than 2^31, 32 GiB, and a vector behind them that stays as it is: where
+ * there is a GPU with so much memory left. */
+static void check_many_zeros(struct test *test) {
+    enum { LOOKED_AT = 1024 /* bytes, in several places */ };
+    static const long long vectors = (1LL << 31) + 77;
+    const size_t bytes = (size_t)vectors * ZERO_BYTES, end = bytes + ZERO_BYTES;
+    const size_t places[] = {0, (size_t)INT_MAX * ZERO_BYTES, bytes - LOOKED_AT};
+    static const unsigned char zeros[LOOKED_AT];
+    unsigned char behind[ZERO_BYTES];
+    void *memory;
+    if (test->counts.failures == MOST_FAILURES || !strstr("many zeros", test->counts.only))
+        return;
+    if (smelt_device_alloc(test->context, end, &memory) != SMELT_OK) {
+        printf("many zeros: not run, for want of 32 GiB\n");
+        return;
+    }
+    const struct sparse_attn_bwd_lists_params params = {
+        .zeros = memory, .zero_vectors = vectors, .group_queries = 1};
+    const struct smelt__launch launch = {.blocks = {1000}, .params = &params};
+    memset(behind, POISON, sizeof behind);
+    int good = works(smelt_device_fill(test->context, memory, POISON, end), "fill") &&
+               works(smelt_stream_synchronize(test->context, NULL), "synchronize") &&
+               works(smelt__kernel_launch(test->context, test->group, &launch, NULL), "launch") &&
+               works(smelt_stream_synchronize(test->context, NULL), "synchronize");
+    for (size_t i = 0; i < sizeof places / sizeof *places && good; i++)
+        good = same(test, "zeros", (char *)memory + places[i], zeros, LOOKED_AT, 1);
+    good = good && same(test, "behind the zeros", (char *)memory + bytes, behind, sizeof behind, 1);
+    test->counts.cases++;
+    test->counts.failures += !good;
+    if (!good)
+        printf("FAILED many zeros on %s\n", smelt_context_arch(test->context));
+    smelt_device_free(test->context, memory);
+}
+
 static struct shape draw_shape(struct random *random) {
     const int large = smelt__emulator() == NULL;
     const int width = 1 + random_below(random, random_below(random, 2) ? 40 : 600);
@@ -502,6 +536,8 @@ static int run(void *user, int listed, int random_cases) {
     for (size_t i = 0; i < sizeof large_shapes / sizeof *large_shapes && good && !smelt__emulator();
          i++)
         check(test, &large_shapes[i], 0);
+    if (good && !smelt__emulator())
+        check_many_zeros(test);
     for (int i = 0; i < random_cases && good; i++) {
         const struct shape shape = draw_shape(&test->random);
         check(test, &shape, 0);
