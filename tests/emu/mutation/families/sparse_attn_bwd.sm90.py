@@ -89,5 +89,9 @@ CONFIGURATIONS = (
           knobs="racecheck=1", schedules=1),
     check("bwd-sm90-halves-racecheck", "heads=65,dqk=576,dv=512,topk=100", "--queries 2 --rows 150 --lists random",
           knobs="racecheck=1", schedules=1),
+    # A tile of fragments is the second warpgroup's, too, in another kernel.
+    Check("fragments-of-two", "indexer_bwd:heads=40,dim=64,topk=100,main.variant=sm90",
+          "indexer_bwd_main:heads=40,dim=64,variant=sm90", "--queries 3 --rows 150 --lists random",
+          schedules=1, files=("templates/common/fragment_tile.cuh",)),
     check("bwd-sm90-empty", "heads=64,dqk=512,dv=512,topk=64", "--query-list empty --lists random", schedules=1),
 )
