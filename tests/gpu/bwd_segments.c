@@ -73,6 +73,7 @@ static const struct shape shapes[] = {
     {"chunks", 37, 2, 64, 500, 0, ANY, 0, 0, 1, 0, 12},
     {"chunks of several parts", 64, 0, 64, 200, 0, FEW, 3, 2, 2, 0, 16},
     {"chunks, united", 31, 0, 128, 300, 1, FEW, 2, 0, 1, 0, 8},
+    {"chunks, the last with fewer parts", 20, 0, 64, 100, 0, ANY, 2, 0, 1, 0, 8},
     {"a chunk each", 9, 1, 64, 100, 0, ANY, 0, 0, 1, 0, 1},
     {"lists past 2^32 entries", 21, FAR, 64, 100, 0, ANY, 3, 0, 1, 0, 8},
     {"lists past 2^32 entries, united", 21, FAR, 64, 100, 1, FEW, 3, 0, 1, 0, 8},
