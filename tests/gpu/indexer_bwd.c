@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "harness/random.h"
-#include "indexer_bwd_groups.h"
+#include "indexer_training_groups.h"
 #include "refusals.h"
 #include "smelt/indexer_bwd.h"
 #include "suite.h"
@@ -194,8 +194,10 @@ static void run_arguments(struct suite *suite) {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
-static const struct suite_group groups[] = {
-    {"arguments", run_arguments}, {"nonfinite", run_indexer_bwd_nonfinite}, {NULL, NULL}};
+static const struct suite_group groups[] = {{"arguments", run_arguments},
+                                            {"boundaries", run_indexer_bwd_boundaries},
+                                            {"nonfinite", run_indexer_bwd_nonfinite},
+                                            {NULL, NULL}};
 
 const struct suite_operator suite_operator_indexer_bwd = {.matrix = matrix_case,
                                                           .large = large,

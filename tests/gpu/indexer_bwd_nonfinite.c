@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "harness/grad_rows.h"
-#include "indexer_bwd_groups.h"
+#include "indexer_training_groups.h"
 #include "ops/indexer_bwd_tensors.h"
 #include "reference/bf16.h"
 #include "smelt/indexer_bwd.h"

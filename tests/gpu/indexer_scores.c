@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "harness/random.h"
+#include "indexer_training_groups.h"
 #include "ops/indexer_scores_tensors.h"
 #include "parts.h"
 #include "refusals.h"
@@ -197,8 +198,10 @@ static void run_arguments(struct suite *suite) {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
-static const struct suite_group groups[] = {
-    {"invariance", run_invariance}, {"arguments", run_arguments}, {NULL, NULL}};
+static const struct suite_group groups[] = {{"invariance", run_invariance},
+                                            {"boundaries", run_indexer_scores_boundaries},
+                                            {"arguments", run_arguments},
+                                            {NULL, NULL}};
 
 const struct suite_operator suite_operator_indexer_scores = {.matrix = matrix_case,
                                                              .large = large,

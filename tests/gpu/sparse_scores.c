@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/random.h"
+#include "indexer_training_groups.h"
 #include "ops/sparse_scores_tensors.h"
 #include "refusals.h"
 
@@ -357,6 +358,7 @@ static void run_scores_arguments(struct suite *suite) {
 static const struct suite_group groups[] = {
     {"invariance", run_invariance},
     {"ranks", run_ranks},
+    {"boundaries", run_sparse_scores_boundaries},
     {"arguments", run_scores_arguments},
     {NULL, NULL},
 };

@@ -1,0 +1,14 @@
+/* The groups of cases that what trains the indexer has beside those in each operator's own file. */
+#ifndef SMELT_TEST_GPU_INDEXER_TRAINING_GROUPS_H
+#define SMELT_TEST_GPU_INDEXER_TRAINING_GROUPS_H
+
+#include "suite.h"
+
+void run_indexer_bwd_nonfinite(struct suite *suite); /* NaN and infinity */
+
+/* No queries, no rows. */
+void run_indexer_bwd_boundaries(struct suite *suite);
+void run_indexer_scores_boundaries(struct suite *suite);
+void run_sparse_scores_boundaries(struct suite *suite);
+
+#endif
