@@ -651,6 +651,7 @@ static const struct emu_interface interface = {
     .statistics = get_statistics,
     .lend = lend,
     .take_back = take_back,
+    .rewritable = emu_memory_rewritable,
 };
 
 EMU_EXPORT const struct emu_interface *emu_get(void) {

@@ -103,6 +103,11 @@ struct emu_interface {
      * one's name. 0: there is no memory to keep track of it. Then take_back forgets all of them. */
     int (*lend)(uint64_t pointer, size_t bytes, const char *name);
     void (*take_back)(void);
+
+    /* Whether several threads of a launch may write the same bytes of the allocation that `pointer`
+     * lies in, in any order: results of an item that the launch has several times. Otherwise, and
+     * where one reads what another writes, that is a race. */
+    void (*rewritable)(uint64_t pointer, int may);
 };
 
 typedef const struct emu_interface *(*emu_get_function)(void);

@@ -383,6 +383,7 @@ bool emu_memory_free(u64 pointer);
 bool emu_memory_holds(u64 pointer, size_t bytes);
 void emu_memory_name(u64 pointer, const char *name);
 void emu_memory_forbid(u64 pointer, size_t bytes);
+void emu_memory_rewritable(u64 pointer, int may);
 /* The host writes device memory, which knows from now on of no kernel that did. */
 void emu_memory_overwritten(u64 pointer, size_t bytes);
 /* The stream does, between launches: a report, and false, where that must not be touched or where a

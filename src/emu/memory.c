@@ -47,6 +47,7 @@ struct allocation {
     struct forbidden *forbidden; /* ascending, disjoint, once `sorted` */
     size_t forbidden_count, forbidden_capacity;
     bool sorted;
+    bool rewritable;         /* by several threads of a launch */
     struct written *written; /* one per granule; pages exist when touched */
     struct reading *read;    /* likewise, behind them */
 };
@@ -178,6 +179,12 @@ void emu_memory_name(u64 pointer, const char *name) {
     struct allocation *allocation = find(pointer);
     if (allocation)
         snprintf(allocation->name, NAME, "%s", name);
+}
+
+void emu_memory_rewritable(u64 pointer, int may) {
+    struct allocation *allocation = find(pointer);
+    if (allocation)
+        allocation->rewritable = may != 0;
 }
 
 void emu_memory_forbid(u64 pointer, size_t bytes) {
@@ -391,6 +398,13 @@ static void report_stale(const struct allocation *allocation, const struct writt
             who, (unsigned long long)offset, name);
 }
 
+/* Whether a thread writes again what another of the launch wrote, where that is allowed. */
+static bool rewrites(const struct allocation *allocation, const struct written *before,
+                     enum emu_access access) {
+    return allocation->rewritable && access == EMU_WRITE && !before->atomic &&
+           before->gang >= emu.first_gang;
+}
+
 /* Two accesses of which one is a write, by threads that nothing orders: of two gangs, which may
  * run at the same time, of one, as its clocks say, or of two launches that overlap. Of the reads of
  * a granule the last is remembered. False: there was a report. */
@@ -405,7 +419,8 @@ static bool check_granule(struct allocation *allocation, u64 i, u64 offset, u8 t
         report_under_way(allocation, before, offset, access, at);
         return false;
     }
-    if (before->gang > 0 && !both_add && !happened(before->gang, before->slot, before->clock)) {
+    if (before->gang > 0 && !both_add && !rewrites(allocation, before, access) &&
+        !happened(before->gang, before->slot, before->clock)) {
         report_race(allocation, "written", before->gang, before->slot, before->at, offset, access,
                     at);
         return false;

@@ -20,8 +20,7 @@ enum smelt__query_list {
     SMELT__QUERY_LIST_CLAMPED = 2, /* count above capacity */
     SMELT__QUERY_LIST_WHOLE = 3,   /* no count: all of it */
     SMELT__QUERY_LIST_EMPTY = 4,   /* count below zero: nothing is computed */
-    SMELT__QUERY_LIST_REPEATED = 5 /* no count, and some queries several times; on a GPU: to the
-                                      emulator writing a result twice is a race */
+    SMELT__QUERY_LIST_REPEATED = 5 /* no count, and some queries several times */
 };
 
 /* How a gradient by keys is handed out. */

@@ -54,7 +54,8 @@ static smelt_status place(struct smelt__placed *placed, int tensor) {
 
 /* ---- what the emulator is told --------------------------------------------------------------- */
 
-/* Forbids what of an allocation lies outside the tensor's footprint. */
+/* Forbids what of an allocation lies outside the tensor's footprint, and has results of queries
+ * that are listed several times written as often. */
 static void forbid_rest(const struct emu_interface *emulator, const struct smelt__placed *placed,
                         int tensor) {
     const struct smelt__footprint *footprint = &placed->footprints.tensors[tensor];
@@ -64,6 +65,8 @@ static void forbid_rest(const struct emu_interface *emulator, const struct smelt
     if (!begin)
         return;
     emulator->name(begin, row_of(placed, tensor)->name);
+    emulator->rewritable(begin, is_output(placed, tensor) && placed->problem->options.query_list ==
+                                                                 SMELT__QUERY_LIST_REPEATED);
     emulator->forbid(begin, 0); /* forgets what was forbidden before */
     for (size_t i = 0; i < footprint->count; i++) {
         const uint64_t next = first + (uint64_t)footprint->intervals[i].begin;

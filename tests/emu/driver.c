@@ -451,6 +451,34 @@ static void test_multiprocessors(void **state) {
     assert_int_equal(unsetenv(variable), 0);
 }
 
+/* ---- results written twice ------------------------------------------------------------------- */
+
+/* That several blocks write one place is a race, unless that was allowed; that one reads there what
+ * another wrote is one all the same. */
+static void test_rewritable(void **state) {
+    (void)state;
+    CUdeviceptr data = make_words();
+    CUlaunchConfig config = shape(3, 1, 1);
+    assert_int_equal(cuda.cuMemsetD32Async(data, 0, 2, NULL), 0);
+    assert_int_equal(launch("again", &config, data), LAUNCH_FAILED);
+    assert_int_equal(emulator->report(0).kind, EMU_RACE);
+    emulator->clear();
+    emulator->rewritable(data, 1);
+    assert_int_equal(launch("again", &config, data), 0);
+    assert_int_equal(read_words(data)[0], 7);
+    assert_int_equal(cuda.cuMemsetD32Async(data + 4, 1, 1, NULL), 0);
+    assert_int_equal(launch("again", &config, data), LAUNCH_FAILED);
+    assert_int_equal(emulator->report(0).kind, EMU_RACE);
+    assert_non_null(strstr(emulator->report(0).text, "read of"));
+    emulator->clear();
+    assert_int_equal(cuda.cuMemsetD32Async(data + 4, 0, 1, NULL), 0);
+    emulator->rewritable(data, 0);
+    assert_int_equal(launch("again", &config, data), LAUNCH_FAILED);
+    assert_int_equal(emulator->report(0).kind, EMU_RACE);
+    emulator->clear();
+    cuda.cuMemFree_v2(data);
+}
+
 /* ---- clusters -------------------------------------------------------------------------------- */
 
 static int launch_cluster(const char *name, CUdeviceptr data, CUlaunchConfig config, unsigned x,
@@ -508,6 +536,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_beyond_shared_memory),
         cmocka_unit_test(test_launch_refused),
         cmocka_unit_test(test_multiprocessors),
+        cmocka_unit_test(test_rewritable),
         cmocka_unit_test(test_clusters),
         cmocka_unit_test(test_cluster_of_the_kernel),
     };

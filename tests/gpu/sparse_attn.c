@@ -104,7 +104,7 @@ static void draw_problem(const struct suite *suite, const struct shape *shape, i
     if (bucketed && smelt__random_below(&random, 2) == 0)
         problem->width = topk + 1 + smelt__random_below(&random, topk);
     problem->lists = (enum smelt__lists)((number + shape->variation + bucketed * number / 4) % 4);
-    problem->query_list = (enum smelt__query_list)(number % 9 < 5 ? number % 9 : 0);
+    problem->query_list = (enum smelt__query_list)(number % 9 < 6 ? number % 9 : 0);
     problem->spiky = number % 4 == 1;
     problem->topk_length = smelt__random_below(&random, 3) == 0;
     problem->strided = smelt__random_below(&random, 3) == 0;
