@@ -123,6 +123,16 @@ static int compare_candidates(const void *left, const void *right) {
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
+/* What is tried of a knob, or NULL. */
+static const struct smelt__tried *tried_of(const struct search *search,
+                                           const struct smelt__spec *spec, int key) {
+    const char *const name = spec->schema->keys[key].name;
+    for (const struct smelt__tried *tried = smelt__family_of(spec)->tried; tried->name; tried++)
+        if (strcmp(tried->name, name) == 0)
+            return tried->only_named && !search->named ? NULL : tried;
+    return NULL;
+}
+
 static void search_from(struct search *search, int next, const struct smelt__spec *spec) {
     struct smelt__plan plan;
     if (!plan_of(search, spec, &plan))
@@ -132,12 +142,10 @@ static void search_from(struct search *search, int next, const struct smelt__spe
         return;
     }
     search_from(search, next + 1, spec);
-    int64_t values[SMELT__MAX_TRIES];
-    const struct smelt__key *key = &spec->schema->keys[search->keys[next]];
-    const int count = smelt__family_of(spec)->tries(key, search->named, values);
-    for (int i = 0; i < count; i++) {
+    const struct smelt__tried *const tried = tried_of(search, spec, search->keys[next]);
+    for (int i = 0; tried && i < tried->count; i++) {
         struct smelt__spec named = *spec;
-        named.values[search->keys[next]] = values[i];
+        named.values[search->keys[next]] = tried->values[i];
         search_from(search, next + 1, &named);
     }
 }
@@ -187,7 +195,7 @@ int smelt__candidates_find(const struct smelt__spec *spec, const struct smelt__a
         smelt__plan_make(spec, arch, &rule, message))
         return -1;
     snprintf(search.variant, sizeof search.variant, "%s", rule.variant);
-    if (smelt__family_of(spec)->tries)
+    if (smelt__family_of(spec)->tried)
         choose_keys(&search, spec, knobs);
     search_from(&search, 0, spec);
     if (search.out_of_memory) {

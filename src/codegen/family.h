@@ -42,6 +42,13 @@ struct smelt__variant {
     const char *const *knobs; /* that not all variants have: NULL-terminated, or NULL */
 };
 
+/* Values of a knob that tuning tries. They need not be legal for every spec. */
+struct smelt__tried {
+    const char *name; /* NULL ends the table */
+    int only_named;   /* 1: when the user names it, since its best value depends on the data */
+    int count, values[SMELT__MAX_TRIES];
+};
+
 struct smelt__family {
     struct smelt__schema schema;
     const char *summary; /* one line: what it computes */
@@ -57,10 +64,8 @@ struct smelt__family {
     /* Kernels only. With several variants, the best first: a plan is that of the first which takes
      * the spec and its knobs, unless the spec names one. */
     const struct smelt__variant *variants;
-    /* The values of a knob that tuning tries, and how many; NULL: there is nothing to tune. They
-     * need not be legal for every spec. `named`: the user named the knobs to try, else 0 is the
-     * answer for one whose best value depends on the data. */
-    int (*tries)(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]);
+    /* What tuning tries of its knobs; NULL: there is nothing to tune. */
+    const struct smelt__tried *tried;
 };
 
 static inline int smelt__is_operator(const struct smelt__family *family) {

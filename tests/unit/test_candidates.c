@@ -106,6 +106,26 @@ static void lists(void **state) {
     }
 }
 
+/* What is tried are values of knobs that the family has, none twice. */
+static void tried_values(void **state) {
+    (void)state;
+    const struct smelt__family *family;
+    for (int f = 0; (family = smelt__family_at(f)); f++)
+        for (const struct smelt__tried *one = family->tried; one && one->name; one++) {
+            const int index = smelt__spec_key(&family->schema, one->name);
+            if (index < 0 || !family->schema.keys[index].knob)
+                fail_msg("%s has no knob %s", family->schema.name, one->name);
+            const struct smelt__key *key = &family->schema.keys[index];
+            assert_in_range(one->count, 1, SMELT__MAX_TRIES);
+            for (int i = 0; i < one->count; i++) {
+                if (!key->choices)
+                    assert_true(one->values[i] >= key->minimum && one->values[i] <= key->maximum);
+                for (int k = 0; k < i; k++)
+                    assert_int_not_equal(one->values[i], one->values[k]);
+            }
+        }
+}
+
 static void of_any_spec(void **state) {
     (void)state;
     struct random random = random_begin("of_any_spec");
@@ -154,6 +174,7 @@ static void named_knobs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists),
+        cmocka_unit_test(tried_values),
         cmocka_unit_test(of_any_spec),
         cmocka_unit_test(named_knobs),
     };

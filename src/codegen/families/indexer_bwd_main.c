@@ -3,7 +3,6 @@
  * topk: the kernel ahead of it leaves a plain list of keys, with their gradients, for each group of
  * queries.
  */
-#include <string.h>
 
 #include "codegen/families/indexer_bwd_main.h"
 #include "codegen/families/indexer_keys.h"
@@ -31,26 +30,13 @@ static int check(const struct smelt__spec *spec, struct smelt__message *message)
                : 0;
 }
 
-static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
-    static const struct {
-        const char *name;
-        int count, values[SMELT__MAX_TRIES];
-    } tried[] = {
-        {"variant", 2, {SMELT__INDEXER_BWD_MMA, SMELT__INDEXER_BWD_SM90}},
-        {"group", 4, {1, 2, 4, 8}},
-        {"stages", 3, {2, 3, 4}},
-        {"blocks", 3, {1, 2, 3}},
-    };
-    (void)named;
-    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
-        if (strcmp(key->name, tried[i].name) != 0)
-            continue;
-        for (int k = 0; k < tried[i].count; k++)
-            values[k] = tried[i].values[k];
-        return tried[i].count;
-    }
-    return 0;
-}
+static const struct smelt__tried tried[] = {
+    {"variant", 0, 2, {SMELT__INDEXER_BWD_MMA, SMELT__INDEXER_BWD_SM90}},
+    {"group", 0, 4, {1, 2, 4, 8}},
+    {"stages", 0, 3, {2, 3, 4}},
+    {"blocks", 0, 3, {1, 2, 3}},
+    {.name = NULL},
+};
 
 static const char *const mma_knobs[] = {"stages", "blocks", NULL};
 static const char *const sm90_knobs[] = {"racecheck", NULL};
@@ -69,5 +55,5 @@ const struct smelt__family smelt__indexer_bwd_main = {
                .check = check},
     .summary = "backward pass of the lightning indexer: dq, dweights, and sums of dk",
     .variants = variants,
-    .tries = tries,
+    .tried = tried,
 };

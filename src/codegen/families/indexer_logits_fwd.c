@@ -2,10 +2,9 @@
  * The kernel family indexer_logits_fwd: its keys, and which variant a spec gets. Asking for a
  * variant by name gets that one or the reason why not.
  */
-#include <string.h>
 
-#include "codegen/families/indexer_keys.h"
 #include "codegen/families/indexer_logits_fwd.h"
+#include "codegen/families/indexer_keys.h"
 
 static const char *const variant_names[] = {"mma", "sm90", NULL};
 
@@ -38,26 +37,12 @@ static int check(const struct smelt__spec *spec, struct smelt__message *message)
                : 0;
 }
 
-static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
-    static const struct {
-        const char *name;
-        int count, values[SMELT__MAX_TRIES];
-    } tried[] = {
-        {"warps", 2, {4, 8}},       {"blocks", 3, {1, 2, 3}},
-        {"warp_keys", 2, {32, 64}}, {"block_queries", 4, {32, 64, 128, 256}},
-        {"stages", 3, {2, 3, 4}},   {"groups", 2, {2, 3}},
-        {"columns", 2, {128, 256}},
-    };
-    (void)named;
-    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
-        if (strcmp(key->name, tried[i].name) != 0)
-            continue;
-        for (int k = 0; k < tried[i].count; k++)
-            values[k] = tried[i].values[k];
-        return tried[i].count;
-    }
-    return 0;
-}
+static const struct smelt__tried tried[] = {
+    {"warps", 0, 2, {4, 8}},       {"blocks", 0, 3, {1, 2, 3}},
+    {"warp_keys", 0, 2, {32, 64}}, {"block_queries", 0, 4, {32, 64, 128, 256}},
+    {"stages", 0, 3, {2, 3, 4}},   {"groups", 0, 2, {2, 3}},
+    {"columns", 0, 2, {128, 256}}, {.name = NULL},
+};
 
 static const char *const mma_knobs[] = {"warps",         "blocks", "warp_keys",
                                         "block_queries", "stages", NULL};
@@ -77,5 +62,5 @@ const struct smelt__family smelt__indexer_logits_fwd = {
                .check = check},
     .summary = "the lightning indexer's logits, windows masked",
     .variants = variants,
-    .tries = tries,
+    .tried = tried,
 };

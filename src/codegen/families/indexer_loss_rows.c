@@ -1,6 +1,5 @@
 /* The kernel family indexer_loss_rows: the loss of each query, and its gradient. */
 #include <stdio.h>
-#include <string.h>
 
 #include "codegen/families/indexer_loss.h"
 #include "codegen/plan/limits.h"
@@ -112,14 +111,11 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     return 0;
 }
 
-static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
-    enum { LEAST_BLOCKS = 2, BLOCKS = 4 };
-    (void)named;
-    const int blocks = strcmp(key->name, "blocks") == 0;
-    for (int i = 0; i < (blocks ? BLOCKS : VECTOR_CHOICES); i++)
-        values[i] = blocks ? LEAST_BLOCKS + i : registers_for[i].vectors;
-    return blocks ? BLOCKS : VECTOR_CHOICES;
-}
+static const struct smelt__tried tried[] = {
+    {"vectors", 0, VECTOR_CHOICES, {1, 2, 4}},
+    {"blocks", 0, 4, {2, 3, 4, 5}},
+    {.name = NULL},
+};
 
 static const struct smelt__variant variants[] = {
     {"rows", plan_rows, NULL},
@@ -133,5 +129,5 @@ const struct smelt__family smelt__indexer_loss_rows = {
                .check = check},
     .summary = "the indexer's loss of each query, and its gradient",
     .variants = variants,
-    .tries = tries,
+    .tried = tried,
 };

@@ -4,8 +4,6 @@
  */
 #include "codegen/families/indexer_scores_fwd.h"
 
-#include <string.h>
-
 #include "codegen/families/indexer_keys.h"
 
 static const char *const variant_names[] = {"mma", "sm90", NULL};
@@ -35,24 +33,15 @@ static int check(const struct smelt__spec *spec, struct smelt__message *message)
                : 0;
 }
 
-static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
-    static const struct {
-        const char *name;
-        int count, values[SMELT__MAX_TRIES];
-    } tried[] = {
-        {"warps", 2, {4, 8}},     {"blocks", 3, {1, 2, 3}},     {"warp_keys", 2, {16, 32}},
-        {"groups", 3, {2, 3, 4}}, {"block_keys", 2, {64, 128}}, {"stages", 3, {2, 3, 4}},
-    };
-    (void)named;
-    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
-        if (strcmp(key->name, tried[i].name) != 0)
-            continue;
-        for (int k = 0; k < tried[i].count; k++)
-            values[k] = tried[i].values[k];
-        return tried[i].count;
-    }
-    return 0;
-}
+static const struct smelt__tried tried[] = {
+    {"warps", 0, 2, {4, 8}},
+    {"blocks", 0, 3, {1, 2, 3}},
+    {"warp_keys", 0, 2, {16, 32}},
+    {"groups", 0, 3, {2, 3, 4}},
+    {"block_keys", 0, 2, {64, 128}},
+    {"stages", 0, 3, {2, 3, 4}},
+    {.name = NULL},
+};
 
 static const char *const mma_knobs[] = {"warps", "blocks", "warp_keys", NULL};
 static const char *const sm90_knobs[] = {"groups", "block_keys", "stages", "racecheck", NULL};
@@ -71,5 +60,5 @@ const struct smelt__family smelt__indexer_scores_fwd = {
                .check = check},
     .summary = "the lightning indexer's logits at selected slots",
     .variants = variants,
-    .tries = tries,
+    .tried = tried,
 };

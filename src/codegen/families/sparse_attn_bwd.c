@@ -4,7 +4,6 @@
  * buckets: the kernels ahead of it leave a plain list of keys for each group of queries, and for
  * each row what its softmax is divided by.
  */
-#include <string.h>
 
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/families/sparse_attn_keys.h"
@@ -44,29 +43,16 @@ static int check(const struct smelt__spec *spec, struct smelt__message *message)
                : 0;
 }
 
-static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
-    static const struct {
-        const char *name;
-        int count, values[SMELT__MAX_TRIES];
-    } tried[] = {
-        {"variant", 2, {SMELT__SPARSE_ATTN_BWD_MMA, SMELT__SPARSE_ATTN_BWD_SM90}},
-        {"block_keys", 3, {16, 32, 64}},
-        {"stages", 3, {1, 2, 3}},
-        {"warps", 2, {4, 8}},
-        {"blocks", 2, {1, 2}},
-        {"block_heads", 4, {16, 32, 48, 64}},
-        {"group", 4, {1, 2, 4, 8}},
-    };
-    (void)named;
-    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
-        if (strcmp(key->name, tried[i].name) != 0)
-            continue;
-        for (int k = 0; k < tried[i].count; k++)
-            values[k] = tried[i].values[k];
-        return tried[i].count;
-    }
-    return 0;
-}
+static const struct smelt__tried tried[] = {
+    {"variant", 0, 2, {SMELT__SPARSE_ATTN_BWD_MMA, SMELT__SPARSE_ATTN_BWD_SM90}},
+    {"block_keys", 0, 3, {16, 32, 64}},
+    {"stages", 0, 3, {1, 2, 3}},
+    {"warps", 0, 2, {4, 8}},
+    {"blocks", 0, 2, {1, 2}},
+    {"block_heads", 0, 4, {16, 32, 48, 64}},
+    {"group", 0, 4, {1, 2, 4, 8}},
+    {.name = NULL},
+};
 
 static const char *const mma_knobs[] = {"stages", "warps", "blocks", "block_heads", NULL};
 static const char *const sm90_knobs[] = {"group", "pairs", "racecheck", NULL};
@@ -85,5 +71,5 @@ const struct smelt__family smelt__sparse_attn_bwd = {
                .check = check},
     .summary = "backward pass of sparse attention: dq, and sums of dkv",
     .variants = variants,
-    .tries = tries,
+    .tried = tried,
 };

@@ -3,7 +3,6 @@
  * be planned, else mma. Measured on an H200 it is faster at any number of heads, also where it pads
  * them to 64 or 128 (bench/). Asking for a variant by name gets that one or the reason why not.
  */
-#include <string.h>
 
 #include "codegen/families/sparse_attn_fwd.h"
 #include "codegen/families/sparse_attn_keys.h"
@@ -50,32 +49,20 @@ static int check(const struct smelt__spec *spec, struct smelt__message *message)
                : 0;
 }
 
-static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
-    static const struct {
-        const char *name;
-        int only_named, count, values[SMELT__MAX_TRIES];
-    } tried[] = {
-        {"variant", 0, 2, {SMELT__SPARSE_ATTN_MMA, SMELT__SPARSE_ATTN_SM90}},
-        {"orientation", 0, 2, {SMELT__SPARSE_ATTN_HEADS, SMELT__SPARSE_ATTN_KEYS}},
-        {"compact", 1, 2, {0, 1}}, /* 0 wins on full lists alone */
-        {"block_keys", 0, 4, {16, 32, 64, 128}},
-        {"stages", 0, 3, {2, 3, 4}},
-        {"part_tiles", 0, 2, {2, 4}},
-        {"warps", 0, 2, {4, 8}},
-        {"blocks", 0, 3, {1, 2, 3}},
-        {"turn_steps", 0, 4, {4, 10, 16, 22}},
-        {"output_registers", 0, 2, {160, 168}},
-        {"gather_registers", 0, 7, {24, 32, 40, 48, 64, 72, 80}},
-    };
-    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
-        if (strcmp(key->name, tried[i].name) != 0 || (tried[i].only_named && !named))
-            continue;
-        for (int k = 0; k < tried[i].count; k++)
-            values[k] = tried[i].values[k];
-        return tried[i].count;
-    }
-    return 0;
-}
+static const struct smelt__tried tried[] = {
+    {"variant", 0, 2, {SMELT__SPARSE_ATTN_MMA, SMELT__SPARSE_ATTN_SM90}},
+    {"orientation", 0, 2, {SMELT__SPARSE_ATTN_HEADS, SMELT__SPARSE_ATTN_KEYS}},
+    {"compact", 1, 2, {0, 1}}, /* 0 wins on full lists alone */
+    {"block_keys", 0, 4, {16, 32, 64, 128}},
+    {"stages", 0, 3, {2, 3, 4}},
+    {"part_tiles", 0, 2, {2, 4}},
+    {"warps", 0, 2, {4, 8}},
+    {"blocks", 0, 3, {1, 2, 3}},
+    {"turn_steps", 0, 4, {4, 10, 16, 22}},
+    {"output_registers", 0, 2, {160, 168}},
+    {"gather_registers", 0, 7, {24, 32, 40, 48, 64, 72, 80}},
+    {.name = NULL},
+};
 
 static const char *const sm90_knobs[] = {
     "orientation",      "part_tiles", "turn_steps", "output_registers",
@@ -95,5 +82,5 @@ const struct smelt__family smelt__sparse_attn_fwd = {
                .check = check},
     .summary = "forward pass of sparse attention: out and log-sum-exp",
     .variants = variants,
-    .tries = tries,
+    .tried = tried,
 };

@@ -6,8 +6,6 @@
  */
 #include "codegen/families/sparse_scores_fwd.h"
 
-#include <string.h>
-
 #include "codegen/families/sparse_attn_keys.h"
 
 static const char *const variant_names[] = {"mma", "sm90", NULL};
@@ -38,28 +36,15 @@ static int check(const struct smelt__spec *spec, struct smelt__message *message)
                : 0;
 }
 
-static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
-    static const struct {
-        const char *name;
-        int count, values[SMELT__MAX_TRIES];
-    } tried[] = {
-        {"block_keys", 4, {16, 32, 64, 128}},
-        {"stages", 2, {2, 3}},
-        {"warps", 2, {4, 8}},
-        {"blocks", 2, {1, 2}},
-        {"query_buffers", 2, {1, 2}},
-        {"ring_tiles", 4, {10, 14, 18, 25}},
-    };
-    (void)named;
-    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
-        if (strcmp(key->name, tried[i].name) != 0)
-            continue;
-        for (int k = 0; k < tried[i].count; k++)
-            values[k] = tried[i].values[k];
-        return tried[i].count;
-    }
-    return 0;
-}
+static const struct smelt__tried tried[] = {
+    {"block_keys", 0, 4, {16, 32, 64, 128}},
+    {"stages", 0, 2, {2, 3}},
+    {"warps", 0, 2, {4, 8}},
+    {"blocks", 0, 2, {1, 2}},
+    {"query_buffers", 0, 2, {1, 2}},
+    {"ring_tiles", 0, 4, {10, 14, 18, 25}},
+    {.name = NULL},
+};
 
 static const char *const mma_knobs[] = {"block_keys", "stages", "warps", "blocks", NULL};
 static const char *const sm90_knobs[] = {"orientation", "ring_tiles", "query_buffers", "racecheck",
@@ -79,5 +64,5 @@ const struct smelt__family smelt__sparse_scores_fwd = {
                .check = check},
     .summary = "attention's probabilities at the selected slots, summed over the heads",
     .variants = variants,
-    .tries = tries,
+    .tried = tried,
 };

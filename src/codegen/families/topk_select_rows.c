@@ -4,7 +4,6 @@
  * all.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "codegen/families/sparse_attn_keys.h"
 #include "codegen/families/topk_select_rows.h"
@@ -82,25 +81,11 @@ static int check(const struct smelt__spec *spec, struct smelt__message *message)
                : 0;
 }
 
-static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
-    static const struct {
-        const char *name;
-        int only_named, count, values[SMELT__MAX_TRIES];
-    } tried[] = {
-        {"threads", 0, 3, {128, 256, 512}},
-        {"blocks", 0, 5, {2, 3, 4, 5, 6}},
-        {"samples", 1, 3, {256, 512, 1024}}, /* data decide */
-        {"prefetch", 0, 4, {0, 32, 64, 128}},
-    };
-    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
-        if (strcmp(key->name, tried[i].name) != 0 || (tried[i].only_named && !named))
-            continue;
-        for (int k = 0; k < tried[i].count; k++)
-            values[k] = tried[i].values[k];
-        return tried[i].count;
-    }
-    return 0;
-}
+static const struct smelt__tried tried[] = {
+    {"threads", 0, 3, {128, 256, 512}},   {"blocks", 0, 5, {2, 3, 4, 5, 6}},
+    {"samples", 1, 3, {256, 512, 1024}}, /* data decide */
+    {"prefetch", 0, 4, {0, 32, 64, 128}}, {.name = NULL},
+};
 
 /* Half as much again as is wanted, at the least, and what the sample's error asks for. */
 static int list_entries(int topk) {
@@ -246,7 +231,7 @@ const struct smelt__family smelt__topk_select_rows = {
                .check = check},
     .summary = "the largest elements of rows",
     .variants = variants,
-    .tries = tries,
+    .tried = tried,
 };
 
 void smelt__topk_select_expand(struct smelt__expansion *expansion, const struct smelt__spec *spec,

@@ -39,12 +39,7 @@ static int plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
     return 0;
 }
 
-static int tries(const struct smelt__key *key, int named, int64_t values[SMELT__MAX_TRIES]) {
-    (void)key, (void)named; /* there is one knob */
-    values[0] = 64;
-    values[1] = 256;
-    return 2;
-}
+static const struct smelt__tried tried[] = {{"threads", 0, 2, {64, 256}}, {.name = NULL}};
 
 static const struct smelt__variant variants[] = {{"mma", plan, NULL}, {NULL, NULL, NULL}};
 
@@ -54,7 +49,7 @@ static const struct smelt__family toy_scale = {
                .key_count = sizeof kernel_keys / sizeof *kernel_keys},
     .summary = "multiplies rows by a factor",
     .variants = variants,
-    .tries = tries,
+    .tried = tried,
 };
 
 /* ---- the operator ---------------------------------------------------------------------------- */
