@@ -82,10 +82,11 @@ def table(sizes: tuple, gradients: tuple = (), node=None, casts: bool = False):
     return made
 
 
-def is_plain(*tensors: Tensor) -> bool:
-    """Whether this is an eager call on plain tensors, which goes to the kernel directly."""
+def is_plain(*tensors: Tensor | None) -> bool:
+    """Whether this is an eager call on plain tensors, which goes to the kernel directly. Others, wrappers of a
+    tensor that a collective has yet to fill, say, go through the dispatcher, which knows what they hold."""
     for tensor in tensors:
-        if type(tensor) not in plain_types:
+        if tensor is not None and type(tensor) not in plain_types:
             return False
     return not is_watched()
 

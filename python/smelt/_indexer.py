@@ -104,7 +104,7 @@ def indexer_windows(
         raise ValueError(
             f"smelt: cu_seqlens must be [documents + 1], not {tuple(cu_seqlens.shape)}"
         )
-    run = _windows if is_plain(cu_seqlens) else _call_windows
+    run = _windows if is_plain(*given) else _call_windows
     return run(*given, *said)
 
 
@@ -166,7 +166,7 @@ def quantize(
             f"smelt: factor must be {tuple(x.shape[:-1])} torch.float32, not {tuple(factor.shape)} "
             f"{factor.dtype}"
         )
-    run = _quantize if is_plain(x) else _call_quantize
+    run = _quantize if is_plain(x, factor) else _call_quantize
     return run(x.detach(), None if factor is None else factor.detach(), scale, backend)
 
 
@@ -236,9 +236,9 @@ def indexer_logits(
         if found is not None:
             return found[0]
     _check_scores(q, k, weights, window_begin, window_end, k_scale)
-    run = _logits if is_plain(q, k) else _call_logits
-    scored = detached(q, k, weights)
-    return run(*scored, k_scale, window_begin, window_end, free_multiprocessors, backend)
+    given = (*detached(q, k, weights), k_scale, window_begin, window_end)
+    run = _logits if is_plain(*given) else _call_logits
+    return run(*given, free_multiprocessors, backend)
 
 
 _clean_calls = table((0, 0, 0))
@@ -270,7 +270,8 @@ def clean_logits_(
         if found is not None:
             return logits
     tensors(logits=logits, window_begin=window_begin, window_end=window_end)
-    (_clean if is_plain(logits) else _call_clean)(logits, window_begin, window_end, backend)
+    given = (logits, window_begin, window_end)
+    (_clean if is_plain(*given) else _call_clean)(*given, backend)
     return logits
 
 
@@ -338,7 +339,7 @@ def topk_select(
         raise TypeError(
             f"smelt: logits must be [T, S] torch.float32, not {tuple(logits.shape)} {logits.dtype}"
         )
-    run = _select if is_plain(logits) else _call_select
+    run = _select if is_plain(logits, window_begin, window_end, offset) else _call_select
     return run(
         logits.detach(), topk, window_begin, window_end, offset, index_offset, order, backend
     )
@@ -485,16 +486,11 @@ def indexer_topk(
     if q.dtype is not torch.bfloat16:  # e4m3 has no gradients
         q, k, weights = detached(q, k, weights)
     refuse_tangents(q, k, weights)
-    direct = is_plain(q, k) and not wants_gradients(q, k, weights)
+    given = (q, k, weights, k_scale, window_begin, window_end, offset)
+    direct = is_plain(*given) and not wants_gradients(q, k, weights)
     run = _topk if direct else _call_topk
     return run(
-        q,
-        k,
-        weights,
-        k_scale,
-        window_begin,
-        window_end,
-        offset,
+        *given,
         topk,
         index_offset,
         order,

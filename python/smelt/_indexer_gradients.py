@@ -114,6 +114,6 @@ def indexer_backward(
     tensors(grad=grad)
     if not grad.is_floating_point():
         raise TypeError(f"smelt: grad must be of a floating type, not {grad.dtype}")
-    run = _gradients if is_plain(q, k) else gradients_operator
-    given = detached(grad, q, k, weights)
-    return run(*given, indices, topk_length, *options)
+    given = (*detached(grad, q, k, weights), indices, topk_length)
+    run = _gradients if is_plain(*given) else gradients_operator
+    return run(*given, *options)

@@ -126,7 +126,7 @@ def sparse_scores(
     dv = value_width(q.shape[-1]) if dv is None else whole(dv, "dv")
     topk = 0 if topk is None else whole(topk, "topk")
     options = (scale, dv, topk, free_multiprocessors, backend)
-    return _scores(*given, *options, said=said) if is_plain(q, kv) else _call_scores(*given, *options)
+    return _scores(*given, *options, said=said) if is_plain(*given) else _call_scores(*given, *options)
 
 
 # ---- the indexer's logits at the slots, and its gradients -------------------------------------------
@@ -214,9 +214,9 @@ def indexer_scores(
             return found[0]
     check_selected(q, k, weights, indices, topk_length, dk_dtype)
     refuse_tangents(q, k, weights)
-    direct = is_plain(q, k) and not wants_gradients(q, k, weights)
-    run = _logits if direct else _call_logits
-    return run(q, k, weights, indices, topk_length, *options)
+    given = (q, k, weights, indices, topk_length)
+    direct = is_plain(*given) and not wants_gradients(q, k, weights)
+    return (_logits if direct else _call_logits)(*given, *options)
 
 
 # ---- the loss ---------------------------------------------------------------------------------------
@@ -331,6 +331,7 @@ def indexer_loss(
         nothing = logits.sum()
         return (nothing, logits.sum(1).detach()) if return_losses else nothing
     refuse_tangents(logits)
-    run = _loss if is_plain(logits, target) and not wanted else _call_loss
-    loss, losses, _ = run(logits, target.detach(), indices, topk_length, weight, *said)
+    given = (logits, target.detach(), indices, topk_length, weight)
+    run = _loss if is_plain(*given) and not wanted else _call_loss
+    loss, losses, _ = run(*given, *said)
     return (loss, losses) if return_losses else loss

@@ -489,7 +489,7 @@ def _look_through(given, said):
     topk = 0 if topk is None else whole(topk, "topk")
     bounds = _buckets(buckets)
     options = Options(scale, dv, topk, bounds, deterministic, dkv_dtype, free, limit, backend)
-    if not is_plain(q, kv):
+    if not is_plain(*inputs):
         return _run_operator(inputs, options)
     found = _operator(inputs, options, FORWARD, options.backend)
     if found is None:
@@ -638,6 +638,9 @@ def sparse_attention_backward(
         workspace_limit,
         "smelt",
     )
+    if dkv_sum is None and not is_plain(*inputs, grad_out, out, lse):
+        dq, dkv, dsink = _call_backward(grad_out, out, lse, *inputs, *options)
+        return dq, dkv, None if sink is None else dsink
     which = _backward_pass(options)
     found = _operator(inputs, options, which, "smelt")
     if dkv_sum is None and all(one is two for one, two in zip(given, inputs)):

@@ -3,6 +3,8 @@ crash of the interpreter, which these tests would not survive."""
 
 import contextlib
 import copy
+import importlib
+import inspect
 import os
 import pickle
 import random
@@ -14,8 +16,21 @@ import smelt
 import torch
 from conftest import Problem
 from smelt import _native, _runtime
+from torch.utils._pytree import tree_map_only
 
 REFUSALS = (TypeError, ValueError, RuntimeError, OverflowError, AttributeError, MemoryError)
+DROP_INS = "cudnn deep_gemm flash_mla megatron miles nemo prime_rl slime tilelang".split()
+SHAPES = (
+    (2, 3, 128),
+    (4, 128),
+    (4, 1, 128),
+    (1, 2, 3, 128),
+    (1, 4, 128),
+    (1, 4, 1, 128),
+    (2, 1, 3, 64),
+    (4, 1, 64),
+)
+LISTS = ((2, 3), (2, 1, 3), (1, 2, 3), (1, 2, 1, 3), (2,), (3,))
 # Without a GPU tensors among their arguments.
 NOT_CALLS = {"SmeltWarning", "presets", "warm"}
 DIFFERENTIABLE = {
@@ -299,6 +314,83 @@ def test_outputs_that_are_made(device):
         found[0].forward(*inputs, 1, True, None, problem.scale, 0)
 
 
+def calls_of(module):
+    """The public calls of a drop-in."""
+    for name, value in list(vars(module).items()):
+        value = getattr(value, "apply", value)
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and name[0] != "_":
+            yield name, value
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", DROP_INS)
+def test_arguments_of_drop_ins(device, name):
+    """Tensors of sizes that fit somewhere, in any order: a result, or an error that says something. Of what is no
+    tensor, errors are Python's own."""
+    module = importlib.import_module(f"smelt.compat.{name}")
+    random_, made = random.Random(name), torch.Generator().manual_seed(0)
+    pool = [torch.randn(*shape, generator=made).to(device, torch.bfloat16) for shape in SHAPES]
+    pool += [torch.randn(2, 3, generator=made).to(device), torch.ones(3, device=device)]
+    pool += [torch.randint(-1, 4, shape, generator=made).to(device, torch.int32) for shape in LISTS]
+    refused = 0
+    for _, function in calls_of(module):
+        parameters = [
+            each
+            for each in inspect.signature(function).parameters.values()
+            if each.kind is each.POSITIONAL_OR_KEYWORD
+        ]
+        for _ in range(25):
+            given = []
+            for each in parameters:
+                value = random_.choice(pool)
+                if each.default is not each.empty and random_.random() < 0.7:
+                    value = each.default
+                elif random_.random() < 0.3:
+                    value = random_.choice((changed(random_, value), random_.choice(ODD)))
+                given.append(value)
+            try:
+                with modes(random_):
+                    function(*given)
+            except (*REFUSALS, LookupError, ArithmeticError) as error:
+                assert str(error)
+                refused += 1
+    assert refused > 15
+
+
+class Wrapper(torch.Tensor):
+    """A tensor without an address that holds another one, as those that a collective has yet to fill."""
+
+    @staticmethod
+    def __new__(cls, held):
+        return torch.Tensor._make_wrapper_subclass(
+            cls, held.shape, dtype=held.dtype, device=held.device, strides=held.stride()
+        )
+
+    def __init__(self, held):
+        self.held = held
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        held = tree_map_only(Wrapper, lambda tensor: tensor.held, (args, kwargs or {}))
+        return tree_map_only(torch.Tensor, Wrapper, func(*held[0], **held[1]))
+
+
+@pytest.mark.parametrize("name", sorted(set(smelt.__all__) - NOT_CALLS))
+def test_wrappers(calls, name):
+    """Any of the tensors, and all of them; also of a call that was made before."""
+    want = tensors_of(call(name, fresh(calls[name])))
+    some = [each for each, value in calls[name].items() if isinstance(value, torch.Tensor)]
+    for wrapped in (*([each] for each in some), some):
+        given = fresh(calls[name])
+        for each in wrapped:
+            given[each] = Wrapper(given[each])
+        got = tensors_of(call(name, given))
+        assert len(got) == len(want)
+        for one, two in zip(got, want):
+            one = one.held if isinstance(one, Wrapper) else one
+            assert torch.equal(one.float(), two.float()), (name, wrapped)
+
+
 # ---- modes and transforms ---------------------------------------------------------------------------
 
 
@@ -311,6 +403,36 @@ def test_results_do_not_depend_on_the_mode(calls, mode):
         assert len(got) == len(want)
         for one, two in zip(got, want):
             assert torch.equal(one.float(), two.float()), name
+
+
+@contextlib.contextmanager
+def defaults(device, dtype):
+    """As programs set them that build their models so."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    torch.set_default_device(device)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+        torch.set_default_device(None)
+
+
+@pytest.mark.parametrize("cold", [False, True], ids=["warm", "cold"])
+def test_results_do_not_depend_on_defaults(calls, cold):
+    for name, arguments in calls.items():
+        given = with_leaves(name, arguments) if name in DIFFERENTIABLE else fresh(arguments)
+        want = tensors_of(call(name, fresh(arguments)))
+        if cold:
+            _runtime._forget()
+        with defaults("meta", torch.bfloat16):
+            got = tensors_of(call(name, given))
+            if name in DIFFERENTIABLE:
+                floats_of(tuple(got)).float().nan_to_num(neginf=0).sum().backward()
+        for one, two in zip(got, want, strict=True):
+            assert one.dtype is two.dtype and torch.equal(one.float(), two.float()), name
+        for each in DIFFERENTIABLE.get(name, ()):
+            assert given[each].grad.device == given[each].device, name
 
 
 def with_leaves(name, arguments):
@@ -336,6 +458,28 @@ def test_second_derivatives_are_refused(calls, name):
         return
     with pytest.raises(RuntimeError, match="second derivatives|once_differentiable"):
         sum(grad.float().sum() for grad in grads).backward()
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_what_a_graph_kept_may_not_change(calls, name):
+    """PyTorch's own rule, also for calls that the module makes by itself: an error, no wrong gradient."""
+    kept = {"indexer_loss": ()}.get(name, DIFFERENTIABLE[name])  # which keeps its gradient alone
+    for each in kept:
+        for _ in range(3):  # cold, and made before
+            given = with_leaves(name, calls[name])
+            given[each] = given[each].clone()
+            loss = floats_of(call(name, given)).float().nan_to_num(neginf=0).sum()
+            with torch.no_grad():
+                given[each].mul_(2)
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                loss.backward()
+    if name == "sparse_attention":
+        out = floats_of(call(name, with_leaves(name, calls[name])))
+        loss = (out * 2).float().sum()
+        with torch.no_grad():
+            out.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
 
 
 @pytest.mark.filterwarnings("ignore")  # vmap's fallback is slow, it says

@@ -40,8 +40,20 @@ def to_base2_with_sink(lse: Tensor, sink: Tensor) -> Tensor:
     return torch.logaddexp(lse, sink.float().expand_as(lse)) * LOG2E
 
 
+def need_dimensions(**given: tuple[Tensor, int]) -> None:
+    """Each tensor has at least so many dimensions: what follows counts on them."""
+    for name, (tensor, least) in given.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"smelt: {name} must be a torch.Tensor, not {type(tensor).__name__}")
+        if tensor.dim() < least:
+            raise ValueError(
+                f"smelt: {name} must have {least} dimensions or more, not {tensor.dim()}"
+            )
+
+
 def one_group(kv: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
     """kv [.., S, 1, D] and indices [.., T, 1, W] without the dimension of KV heads, int32 indices."""
+    need_dimensions(kv=(kv, 3), indices=(indices, 3))
     if kv.shape[-2] != 1 or indices.shape[-2] != 1:
         raise ValueError(
             f"smelt: one KV head is supported, not {kv.shape[-2]} (kv {tuple(kv.shape)}, "

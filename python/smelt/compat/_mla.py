@@ -6,11 +6,18 @@ from __future__ import annotations
 from torch import Tensor
 
 from .._sparse_attention import sparse_attention, sparse_attention_backward
-from ._conventions import from_base2, one_group, to_base2
+from ._conventions import from_base2, need_dimensions, one_group, to_base2
 
 
 def scale_of(q: Tensor, sm_scale: float | None) -> float:
+    need_dimensions(q=(q, 3))
     return q.shape[-1] ** -0.5 if sm_scale is None else sm_scale
+
+
+def values_of(q: Tensor) -> int | None:
+    """How wide DeepSeek's values are; None: as sparse_attention has it."""
+    need_dimensions(q=(q, 3))
+    return 512 if q.shape[-1] in (512, 576) else None
 
 
 def attend(

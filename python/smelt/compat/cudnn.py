@@ -19,7 +19,13 @@ from .._indexer import indexer_logits, topk_select
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_scores, sparse_scores
 from .._sparse_attention import sparse_attention, sparse_attention_backward
-from ._conventions import from_flash_mla, int32, of_heads_that_count, to_flash_mla
+from ._conventions import (
+    from_flash_mla,
+    int32,
+    need_dimensions,
+    of_heads_that_count,
+    to_flash_mla,
+)
 from ._mla import scale_of
 
 
@@ -124,6 +130,7 @@ def sparse_attention_backward_wrapper(
 def compactify_wrapper(indices: Tensor, stream=None) -> TupleDict:
     """{"indices", "topk_length"} of indices [N, topk] or [B, S_q, topk]: [B * S_q, topk], each row's valid slots first,
     in their order, then -1, and [B * S_q], how many they are. smelt needs neither."""
+    need_dimensions(indices=(indices, 2))
     with _on(stream):
         rows = int32(indices).flatten(0, -2)
         valid = rows >= 0
@@ -206,6 +213,7 @@ def _rows(keys: Tensor) -> Tensor:
 
 def _lists(topk_indices: Tensor, rows: int, are_global: bool) -> Tensor:
     """[B * T, topk] int32 that name rows of all batches; masked slots stay below 0."""
+    need_dimensions(topk_indices=(topk_indices, 3))
     lists = int32(topk_indices)
     if not are_global:
         first = torch.arange(lists.shape[0], device=lists.device, dtype=torch.int32) * rows
@@ -216,6 +224,8 @@ def _lists(topk_indices: Tensor, rows: int, are_global: bool) -> Tensor:
 
 def _ends(tokens: int, rows: int, offset, ratio: int, device) -> Tensor:
     """Of each of a document's queries, the number of keys that it sees."""
+    if ratio < 1:
+        raise ValueError(f"smelt: ratio must be positive, not {ratio}")
     end = torch.arange(1, tokens + 1, device=device, dtype=torch.int32)
     return ((end + offset) // ratio).clamp(0, rows)
 
@@ -223,6 +233,9 @@ def _ends(tokens: int, rows: int, offset, ratio: int, device) -> Tensor:
 def _documents(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets) -> tuple:
     """How wide a matrix of queries by keys is, and of each document (or batch) its queries, its keys and the offset
     of its first query. The host waits for cu_seqlens."""
+    need_dimensions(
+        q=(q, 4 if cu_seqlens_q is None else 3), k=(k, 3 if cu_seqlens_q is None else 2)
+    )
     if cu_seqlens_q is None:
         width, parts = k.shape[1], [(batch, batch) for batch in range(q.shape[0])]
     else:
@@ -301,6 +314,7 @@ def sparse_indexer_score_recompute_wrapper(
     stream=None,
 ) -> TupleDict:
     """{"predict"}: the softmax of the indexer's logits over each query's slots, [B, S_q, topk] fp32."""
+    need_dimensions(q_indexer=(q_indexer, 4), k_indexer=(k_indexer, 3), weights=(weights, 3))
     with _on(stream):
         q, given, length = _packed(q_indexer, weights.float(), topk_length)
         lists = _lists(topk_indices, k_indexer.shape[1], topk_indices_global)
@@ -326,6 +340,7 @@ def sparse_attn_score_recompute_wrapper(
 ) -> TupleDict:
     """{"target"}: attention's probabilities at each query's slots, summed over heads and divided by their sum,
     [B, S_q, topk] fp32."""
+    need_dimensions(q_attn=(q_attn, 4), k_attn=(k_attn, 3), lse=(lse, 3))
     with _on(stream):
         q, sums, length = _packed(q_attn, of_heads_that_count(lse), topk_length)
         target = sparse_scores(
@@ -371,6 +386,8 @@ def indexer_backward_wrapper(
 ) -> TupleDict:
     """{"d_index_q", "d_weights", "d_index_k"} of loss_coeff times the mean over queries of the divergence of
     index_score, the softmax of sm_scale times the logits, from attn_score. attn_score is left as it is."""
+    need_dimensions(index_q=(index_q, 4), index_k=(index_k, 3), weights=(weights, 3))
+    need_dimensions(attn_score=(attn_score, 3), index_score=(index_score, 3))
     with _on(stream):
         whole = attn_score.sum(-1, keepdim=True)
         share = _share(grad_loss, loss_coeff * sm_scale, index_score[..., 0].numel())

@@ -14,9 +14,18 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from .._indexer import CHUNK_BYTES, indexer_logits
+from ._conventions import need_dimensions
 
 # Widths of heads that smelt has; a narrower one is filled with zeros.
 _WIDTHS = (64, 128)
+
+
+def _pair(name: str, given) -> tuple:
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise TypeError(
+            f"smelt: {name} must be a tensor and its scales, not {type(given).__name__}"
+        )
+    return tuple(given)
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -51,7 +60,8 @@ def fp8_mqa_logits(
         raise TypeError(
             f"smelt: logits_dtype must be torch.float32 or bfloat16, not {logits_dtype}"
         )
-    k, k_scale = kv
+    k, k_scale = _pair("kv", kv)
+    need_dimensions(q=(q, 3), k=(k, 2))
     q, k, weights = _wide(q), _wide(k), weights.float()
     if not max_seqlen_k and logits_dtype is torch.float32:
         windows = cu_seq_len_k_start, cu_seq_len_k_end
@@ -79,7 +89,8 @@ def fp8_fp4_mqa_logits(
     logits_dtype: torch.dtype = torch.float32,
 ) -> Tensor:
     """fp8_mqa_logits of q = (q, None); q with scales is fp4, which is not there."""
-    if q[1] is not None:
+    q8, q_scale = _pair("q", q)
+    if q_scale is not None:
         raise NotImplementedError("smelt: fp8_fp4_mqa_logits of fp4 is not there")
     windows = cu_seq_len_k_start, cu_seq_len_k_end
-    return fp8_mqa_logits(q[0], kv, weights, *windows, clean_logits, max_seqlen_k, logits_dtype)
+    return fp8_mqa_logits(q8, kv, weights, *windows, clean_logits, max_seqlen_k, logits_dtype)

@@ -16,8 +16,8 @@ from .._indexer import indexer_logits, indexer_topk
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_loss, indexer_scores, sparse_scores
 from .._sparse_attention import sparse_attention
-from ._conventions import NEVER, int32
-from ._mla import attend, gradients
+from ._conventions import NEVER, int32, need_dimensions
+from ._mla import attend, gradients, values_of
 
 # ---- attention ----------------------------------------------------------------------------------
 
@@ -56,6 +56,7 @@ def sparse_mla_bwd(
     if o is None:
         if delta is None:
             raise ValueError("smelt: sparse_mla_bwd needs o or delta")
+        need_dimensions(do=(do, 3))
         o, _ = attend(q, kv, indices, sm_scale, do.shape[-1])
     return gradients(q, kv, o, do, indices, lse, sm_scale)
 
@@ -71,7 +72,7 @@ class SparseMLA:
     @staticmethod
     def apply(q: Tensor, kv: Tensor, indices: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
         """(out, lse in base 2), out differentiable."""
-        out, lse = attend(q, kv, indices, scaling, 512 if q.shape[-1] in (512, 576) else None)
+        out, lse = attend(q, kv, indices, scaling, values_of(q))
         return out, _full(lse)
 
 
@@ -108,6 +109,7 @@ def indexer_fwd_interface(
     use_relu: bool = True,
 ) -> Tensor:
     """logits [T, S] fp32, -inf outside the windows whatever clean_logits says."""
+    need_dimensions(q=(q, 3), kv=(kv, 2))
     begin, end = int32(cu_seqlen_ks), int32(cu_seqlen_ke)
     if not use_relu:
         return _windowed(_folded(q, kv, weights), begin, end)
@@ -124,6 +126,7 @@ def indexer_bwd_interface(
     use_relu: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(grad_q, grad_w fp32, grad_k), of the shapes of index_q, weights and index_k."""
+    need_dimensions(index_q=(index_q, 3), index_k=(index_k, 2), topk_indices=(topk_indices, 2))
     lists = int32(topk_indices)
     if use_relu:
         dq, dk, dw = indexer_backward(grad_scores, index_q, index_k, weights.float(), lists)
@@ -148,6 +151,7 @@ def lighting_indexer(
 ) -> tuple[Tensor, Tensor]:
     """(scores [T, topk] fp32, indices [T, topk] int32, -1 where there is none), by descending score, or the
     scores of topk_indices; scores are differentiable in index_q, index_k and weights. topk is at most S."""
+    need_dimensions(index_q=(index_q, 3), index_k=(index_k, 2))
     begin, end = int32(cu_seqlen_ks), int32(cu_seqlen_ke)
     topk = min(topk, index_k.shape[0])
     if topk_indices is None and not topk:
@@ -206,6 +210,7 @@ class SparseIndexerKLLoss:
     def apply(target: Tensor, index_logits: Tensor, valid_mask: Tensor) -> Tensor:
         """The sum over queries of the divergence of index_logits' softmax over the valid slots from target, which
         is normalised here; differentiable in index_logits."""
+        need_dimensions(valid_mask=(valid_mask, 2))
         slots = torch.arange(valid_mask.shape[1], device=valid_mask.device, dtype=torch.int32)
         return indexer_loss(
             index_logits, target, slots.masked_fill(~valid_mask, -1), backend="smelt"

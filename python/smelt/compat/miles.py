@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .._indexer import indexer_logits
 from .._sparse_attention import sparse_attention, sparse_attention_backward
-from ._conventions import LOG2E, from_base2, int32, to_base2_with_sink
+from ._conventions import LOG2E, from_base2, int32, need_dimensions, to_base2_with_sink
 from ._mla import scale_of
 from .slime import indexer_bwd_interface, lighting_indexer
 
@@ -75,6 +75,7 @@ def sparse_attn_tilelang(
     return_lse: bool = False,
 ):
     """out [B, T, H, D], differentiable; with return_lse also lse, as sparse_mqa_fwd_interface gives it."""
+    need_dimensions(q=(q, 4))
     out, lse = sparse_attention(
         q,
         kv,
@@ -141,6 +142,7 @@ def batched_indexer_fwd(
     q: Tensor, k: Tensor, weights: Tensor, cu_seqlen_ks: Tensor, cu_seqlen_ke: Tensor
 ) -> Tensor:
     """logits [B, T, S] fp32, -inf outside the windows."""
+    need_dimensions(q=(q, 4), k=(k, 3), weights=(weights, 3))
     windows = int32(cu_seqlen_ks), int32(cu_seqlen_ke).clamp(max=k.shape[0])
     return torch.stack(
         [
@@ -157,6 +159,8 @@ def batched_indexer_bwd(
     index_q: Tensor, weights: Tensor, index_k: Tensor, topk_indices: Tensor, grad_scores: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(grad_q, grad_w fp32, grad_k fp32)"""
+    need_dimensions(index_q=(index_q, 4), index_k=(index_k, 3), weights=(weights, 3))
+    need_dimensions(topk_indices=(topk_indices, 3), grad_scores=(grad_scores, 3))
     parts = [
         indexer_bwd_interface(
             index_q[:, batch],
@@ -182,6 +186,7 @@ def v4_lighting_indexer(
     cu_seqlen_ke: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(scores [B, T, topk] fp32, indices [B, T, topk] int32), differentiable in the three; topk is at most S."""
+    need_dimensions(index_q=(index_q, 4), index_k=(index_k, 3), weights=(weights, 3))
     rows = index_k.shape[0]
     if cu_seqlen_ks is None or cu_seqlen_ke is None:
         cu_seqlen_ks, cu_seqlen_ke = _make_causal_cu_seqlens(

@@ -8,7 +8,7 @@ from torch import Tensor
 from .. import _runtime
 from .._indexer import indexer_topk, indexer_windows
 from .._project import project_values
-from ._conventions import int32
+from ._conventions import int32, need_dimensions
 from .slime import SparseMLA
 
 _KERNELS = ("indexer", "sparse_attn")
@@ -72,6 +72,7 @@ def tilelang_indexer_topk(
     the padded layout. The host waits for nothing. A query that pads selects nothing (the original gives it
     its document's keys, and nobody looks at it).
     """
+    need_dimensions(index_q=(index_q, 3), index_k=(index_k, 2))
     begin, end = indexer_windows(
         int32(cu_seqlens),
         index_q.shape[0],
@@ -98,6 +99,11 @@ def _generate_padded_varlen_mask_params(
 ) -> tuple[Tensor, Tensor]:
     """(starts, ends) int32 of every row of the padded layout, as the original has them: a row that pads gets
     the keys of its document, and none gets an empty window."""
+    if cu_seqlens.shape != cu_seqlens_padded.shape or cu_seqlens.numel() < 2:
+        raise ValueError(
+            f"smelt: cu_seqlens and cu_seqlens_padded must be [documents + 1], not "
+            f"{tuple(cu_seqlens.shape)} and {tuple(cu_seqlens_padded.shape)}"
+        )
     sizes, places = int32(cu_seqlens).diff(), int32(cu_seqlens_padded)
     row = torch.arange(int(places[-1]), device=places.device, dtype=torch.int32)
     document = (torch.bucketize(row, places, right=True) - 1).clamp(0, sizes.shape[0] - 1)

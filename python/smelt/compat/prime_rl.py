@@ -12,15 +12,21 @@ import torch
 from torch import Tensor
 
 from .._indexer import indexer_topk, quantize
-from ._conventions import int32, one_group
+from ._conventions import int32, need_dimensions, one_group
 from ._mla import attend, gradients
 from .miles import sparse_attn_tilelang
 
 DEFAULT_BUCKET_SIZES = (256, 512, 1024, 1536, 2048)
 
 
+def _keys(kv: Tensor) -> Tensor:
+    """kv without the sentinel."""
+    need_dimensions(kv=(kv, 4))
+    return kv[:, :-1]
+
+
 def _backward(q, kv, o, do, indices, lse, sm_scale, buckets):
-    dq, dkv = gradients(q, kv[:, :-1], o, do, indices, lse, sm_scale, buckets)
+    dq, dkv = gradients(q, _keys(kv), o, do, indices, lse, sm_scale, buckets)
     return dq, torch.nn.functional.pad(dkv, (0, 0, 0, 0, 0, 1))  # nothing for the sentinel
 
 
@@ -29,7 +35,7 @@ def sparse_mla_fwd_interface(
     q: Tensor, kv: Tensor, indices: Tensor, sm_scale: float | None = None, d_v: int = 512, **tuning
 ) -> tuple[Tensor, Tensor]:
     """(out [1, T, H, d_v] bf16, lse [1, T, H] fp32 in base 2)"""
-    return attend(q, kv[:, :-1], indices, sm_scale, d_v)
+    return attend(q, _keys(kv), indices, sm_scale, d_v)
 
 
 @torch.no_grad()
@@ -57,7 +63,7 @@ def sparse_mla_fwd_bucketed(
     bucket_sizes: tuple[int, ...] = DEFAULT_BUCKET_SIZES,
 ) -> tuple[Tensor, Tensor]:
     """As sparse_mla_fwd_interface."""
-    return attend(q, kv[:, :-1], indices, sm_scale, d_v, bucket_sizes)
+    return attend(q, _keys(kv), indices, sm_scale, d_v, bucket_sizes)
 
 
 @torch.no_grad()
@@ -95,7 +101,7 @@ def dsv4_sparse_attn(
 ) -> tuple[Tensor, Tensor]:
     """(out [B, T, H, D], differentiable, and lse [B, T, H]: log2 of the denominator, the sink in it) of q
     [B, T, H, D], kv [B, S + 1, 1, D] with the sentinel's row, indices [B, T, 1, topk], sinks [H]."""
-    rows, lists = one_group(kv[:, :-1], indices)
+    rows, lists = one_group(_keys(kv), indices)
     return sparse_attn_tilelang(q, rows, sinks, lists, sm_scale, return_lse=True)
 
 

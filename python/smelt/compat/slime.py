@@ -13,7 +13,7 @@ from .._indexer import indexer_logits, indexer_topk, indexer_windows
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_scores
 from ._conventions import int32
-from ._mla import attend, gradients
+from ._mla import attend, gradients, values_of
 
 
 @torch.no_grad()
@@ -56,7 +56,7 @@ class SparseMLA:
     @staticmethod
     def apply(q: Tensor, kv: Tensor, indices: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
         """(out, lse in base 2), out differentiable."""
-        return attend(q, kv, indices, scaling, 512 if q.shape[-1] in (512, 576) else None)
+        return attend(q, kv, indices, scaling, values_of(q))
 
 
 def generate_varlen_mask_params(cu_seqlens: Tensor) -> tuple[Tensor, Tensor]:

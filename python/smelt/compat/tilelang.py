@@ -11,11 +11,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ._conventions import need_dimensions
 from ._mla import attend, gradients
 
 
 def _causal(indices: Tensor) -> Tensor:
     """Slots beyond the query's own number masked; indices [B, T, 1, topk]."""
+    need_dimensions(indices=(indices, 4))
     query = torch.arange(indices.shape[1], device=indices.device, dtype=indices.dtype)
     return indices.masked_fill(indices > query[:, None, None], -1)
 
