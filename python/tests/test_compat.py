@@ -4,6 +4,7 @@ The truth is computed here from each original's own definition, in double precis
 """
 
 import math
+import subprocess
 import sys
 import types
 
@@ -286,6 +287,14 @@ def test_nemo(problem, device):
     assert float((out.double() - want).norm()) <= 0.01 * float(want.norm())
 
 
+def test_modules_come_when_they_are_asked_for():
+    program = "import smelt.compat as c, sys; c.miles.v4_lighting_indexer; print('smelt.compat.nemo' in sys.modules)"
+    run = [sys.executable, "-c", program]
+    assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == "False\n"
+    with pytest.raises(AttributeError, match="nothing"):
+        smelt.compat.nothing  # noqa: B018
+
+
 class LazyCalls:
     """As cuDNN Frontend's namespace: it has nothing before it is asked for."""
 
@@ -321,6 +330,10 @@ def test_install(monkeypatch):
         first = installed.DSA
         smelt.compat.install("cudnn")  # once more: the same
         assert installed.DSA is first and first.aligned_hca_backward_wrapper == 1
+        del there.DSA
+        smelt.compat.install("cudnn")
+        with pytest.raises(AttributeError, match="aligned_hca_backward_wrapper"):
+            installed.DSA.aligned_hca_backward_wrapper  # noqa: B018
     finally:
         sys.modules.pop("flash_mla", None)
 

@@ -42,6 +42,26 @@ _PACKAGES = {
 }
 
 
+_MODULES = (
+    "cudnn",
+    "deep_gemm",
+    "flash_mla",
+    "megatron",
+    "miles",
+    "nemo",
+    "prime_rl",
+    "slime",
+    "tilelang",
+)
+
+
+def __getattr__(name: str):
+    """The modules, imported when they are asked for."""
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def _package(name: str) -> types.ModuleType:
     """The installed package, else an empty one in its place."""
     try:
@@ -57,7 +77,12 @@ class _Calls(types.SimpleNamespace):
     make it only when it is asked for."""
 
     def __getattr__(self, name):
-        return getattr(self.__dict__.get("_own"), name)
+        own = self.__dict__.get("_own")
+        if own is None:
+            raise AttributeError(
+                f"smelt: there is no {name} in the place of a package that is not here"
+            )
+        return getattr(own, name)
 
 
 def _install_megatron(name: str) -> None:
