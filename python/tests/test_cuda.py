@@ -1,11 +1,16 @@
 """What only a GPU shows: real sizes, streams, CUDA graphs, memory."""
 
 import gc
+import os
+import signal
+import subprocess
+import sys
 
 import pytest
 import smelt
 import torch
 from conftest import Problem, check_grad, check_out, check_sums
+from smelt.compat import cudnn
 
 pytestmark = pytest.mark.cuda
 
@@ -212,3 +217,94 @@ def test_cpu_tensors_are_refused(device):
         smelt.sparse_attention(
             problem.q.to(device), problem.kv, problem.indices.to(device), 0.1, backend="smelt"
         )
+
+
+def indexer_gradients(device):
+    """What cuDNN Frontend's wrappers of the indexer's training give, {name: gradients}, of a grad_loss."""
+    made = torch.Generator().manual_seed(1)
+    q = torch.randn(1, 128, 64, 128, generator=made).to(device, torch.bfloat16)
+    k = torch.randn(1, 128, 128, generator=made).to(device, torch.bfloat16)
+    weights = torch.randn(1, 128, 64, generator=made).to(device, torch.bfloat16)
+    target = torch.rand(1, 128, 128, generator=made).to(device).tril()
+    lists = torch.arange(128, dtype=torch.int32, device=device).expand(1, 128, 128).contiguous()
+    lists = lists.masked_fill(lists > torch.arange(128, device=device)[:, None], -1)
+    scores, lse = cudnn.dense_indexer_score_recompute_wrapper(q, k, weights)
+    predict = scores.softmax(-1)
+    share = target / target.sum(-1, keepdim=True)
+
+    def gradients(grad_loss):
+        dense = cudnn.dense_indexer_backward_wrapper(
+            q, weights, k, target, target.sum(-1), scores, lse, grad_loss, loss_coeff=128.0
+        )
+        sparse = cudnn.indexer_backward_wrapper(
+            q, weights, k, share, predict, lists, grad_loss, loss_coeff=128.0
+        )
+        return {"dense": tuple(dense), "sparse": tuple(sparse)}
+
+    return gradients
+
+
+def test_drop_ins_in_a_graph(device):
+    """grad_loss is read when the graph is replayed, and every key as a list is as good as none."""
+    gradients = indexer_gradients(device)
+    grad_loss = torch.ones(1, device=device)
+    want = gradients(grad_loss)
+    for one, two in zip(want["dense"], want["sparse"]):
+        assert float((one.float() - two.float()).norm()) <= 0.01 * float(two.float().norm())
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        got = gradients(grad_loss)
+    for factor in (0.5, 2.0):
+        grad_loss.fill_(factor)
+        graph.replay()
+        for name, each in got.items():
+            for one, two in zip(each, want[name]):
+                torch.testing.assert_close(one.float(), factor * two.float(), rtol=0.02, atol=1e-3)
+
+
+def test_exit_with_work_in_flight():
+    """Kernels still run, a graph and its operators are alive: the interpreter ends as any other."""
+    program = """
+import torch, smelt
+q = torch.randn(2048, 64, 576, device="cuda").bfloat16().requires_grad_()
+kv = torch.randn(4096, 576, device="cuda").bfloat16().requires_grad_()
+indices = torch.randint(0, 4096, (2048, 512), device="cuda", dtype=torch.int32)
+def step():
+    out = smelt.sparse_attention(q, kv, indices, 0.05, backend="smelt")
+    return torch.autograd.grad(out.float().sum(), (q, kv))
+side = torch.cuda.Stream()
+with torch.cuda.stream(side):
+    step()
+    graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph, stream=side):
+    kept = step()
+for _ in range(20):
+    graph.replay()
+    step()
+print("left")
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=110, check=False
+    )
+    assert run.returncode == 0 and run.stdout == "left\n", run.stderr
+    assert "Error" not in run.stderr, run.stderr
+
+
+@pytest.mark.filterwarnings("ignore:This process")  # has threads
+def test_fork_once_cuda_is_in_use(device):
+    """CUDA cannot go on in a child: an error there, and the parent's goes on."""
+    problem = Problem(device, grad=False)
+    want = problem.run()
+    torch.cuda.synchronize()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        status = 1
+        try:
+            problem.run()
+        except RuntimeError as error:
+            status = 0 if str(error) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert torch.equal(problem.run(), want)
