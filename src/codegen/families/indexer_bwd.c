@@ -43,16 +43,6 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
                     "dqk", smelt__spec_get(spec, "dim"));
 }
 
-/* docs/operators.md's table of models. */
-static const struct smelt__preset_row presets[] = {
-    {"glm-5.2", "heads=32,dim=128,topk=2048"},
-    {"glm-5.3-flash", "heads=32,dim=128,topk=2048"},
-    {"deepseek-v3.2", "heads=64,dim=128,topk=2048"},
-    {"deepseek-v4-flash", "heads=64,dim=128,topk=512"},
-    {"deepseek-v4-pro", "heads=64,dim=128,topk=1024"},
-    {NULL, NULL},
-};
-
 const struct smelt__family smelt__indexer_bwd = {
     .schema = {.name = "indexer_bwd",
                .keys = keys,
@@ -64,5 +54,5 @@ const struct smelt__family smelt__indexer_bwd = {
     .passes = SMELT__BACKWARD,
     .kernels = kernels,
     .expand = expand,
-    .presets = presets,
+    .presets = smelt__indexer_slot_presets,
 };

@@ -128,11 +128,7 @@ static int choose_rows(struct choice *choice, const struct smelt__spec *spec,
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           const struct smelt__arch *arch, struct smelt__plan *plan) {
-    const struct {
-        const char *name, *knob; /* knob: its key; NULL: derived */
-        int value;
-        const char *meaning;
-    } constants[] = {
+    const struct smelt__plan_row constants[] = {
         {"GROUP_QUERIES", "group", choice->group, "queries of an item"},
         {"STAGES", "stages", choice->stages, "key blocks in flight"},
         {"BLOCK_KEYS", NULL, KEYS, "rows of k of one step of the main loop"},
@@ -148,11 +144,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"VECTOR_REDUCTIONS", NULL, arch->capability_major >= HOPPER,
          "1: four values are added to global memory at once"},
     };
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        smelt__plan_add(plan, constants[i].name, constants[i].value,
-                        constants[i].knob ? smelt__plan_origin(spec, constants[i].knob)
-                                          : SMELT__DERIVED,
-                        constants[i].meaning);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
 int smelt__indexer_bwd_main_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,

@@ -72,11 +72,7 @@ static int number_stages(int tiles) {
 
 static void add_constants(const struct smelt__spec *spec, int group, int tiles,
                           struct smelt__plan *plan) {
-    const struct {
-        const char *name, *knob; /* knob: its key; NULL: derived */
-        int value;
-        const char *meaning;
-    } constants[] = {
+    const struct smelt__plan_row constants[] = {
         {"GROUP_QUERIES", "group", group, "queries of an item"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
@@ -95,11 +91,7 @@ static void add_constants(const struct smelt__spec *spec, int group, int tiles,
          "of a thread, dK"},
         {"GATHER_REGISTERS", NULL, GATHER_REGISTERS, "of a thread, the gather"},
     };
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        smelt__plan_add(plan, constants[i].name, constants[i].value,
-                        constants[i].knob ? smelt__plan_origin(spec, constants[i].knob)
-                                          : SMELT__DERIVED,
-                        constants[i].meaning);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
 static void add_regions(int column_tiles, int group, int tiles, struct smelt__plan *plan) {

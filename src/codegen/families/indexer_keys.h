@@ -2,6 +2,7 @@
 #ifndef SMELT_CODEGEN_INDEXER_KEYS_H
 #define SMELT_CODEGEN_INDEXER_KEYS_H
 
+#include "codegen/family.h"
 #include "codegen/spec/keys.h"
 
 enum { SMELT__INDEXER_MAX_HEADS = 128 };
@@ -24,6 +25,9 @@ extern const char *const smelt__indexer_dtypes[];
 /* Of operators on selected slots. */
 #define SMELT__INDEXER_TOPK                                                                        \
     SMELT__REQUIRED("topk", "1..1048576", "the most slots of a query", 1, 1 << 20)
+
+/* Of those, docs/operators.md's table of models. */
+extern const struct smelt__preset_row smelt__indexer_slot_presets[];
 
 /* What their ranges cannot say: dim's two values. 0, or -1 with a message. */
 int smelt__indexer_check(const struct smelt__spec *spec, struct smelt__message *message);

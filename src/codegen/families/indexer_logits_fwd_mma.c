@@ -65,11 +65,7 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
-    const struct {
-        const char *name, *knob; /* knob: its key; NULL: derived */
-        int value;
-        const char *meaning;
-    } constants[] = {
+    const struct smelt__plan_row constants[] = {
         {"WARPS", "warps", choice->warps, "of a thread block"},
         {"WARP_KEYS", "warp_keys", choice->warp_keys, "keys that a warp keeps in registers"},
         {"BLOCK_QUERIES", "block_queries", choice->block_queries, "queries of an item"},
@@ -81,11 +77,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"DEPENDENT_LAUNCH", NULL, plan->arch->dependent_launch,
          "1: may begin before the kernel ahead of it has ended"},
     };
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        smelt__plan_add(plan, constants[i].name, constants[i].value,
-                        constants[i].knob ? smelt__plan_origin(spec, constants[i].knob)
-                                          : SMELT__DERIVED,
-                        constants[i].meaning);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
 int smelt__indexer_logits_fwd_plan_mma(const struct smelt__spec *spec,

@@ -120,11 +120,7 @@ static int registers_needed(const struct choice *choice) {
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
-    const struct {
-        const char *name, *knob; /* knob: its key; NULL: derived */
-        int value;
-        const char *meaning;
-    } constants[] = {
+    const struct smelt__plan_row constants[] = {
         {"GROUPS", "groups", choice->groups, "warpgroups that compute"},
         {"PART_COLUMNS", "columns", choice->part_columns, "columns of a product"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
@@ -153,11 +149,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
          "pairs of heads of a box; 0: boxes know of no pairs"},
         {"MAP_KEYS", NULL, KEYS, "keys of a box"},
     };
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        smelt__plan_add(plan, constants[i].name, constants[i].value,
-                        constants[i].knob ? smelt__plan_origin(spec, constants[i].knob)
-                                          : SMELT__DERIVED,
-                        constants[i].meaning);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
 int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,

@@ -20,16 +20,6 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
     smelt__expansion_add(expansion, spec, FWD, pass);
 }
 
-/* docs/operators.md's table of models. */
-static const struct smelt__preset_row presets[] = {
-    {"glm-5.2", "heads=32,dim=128,topk=2048"},
-    {"glm-5.3-flash", "heads=32,dim=128,topk=2048"},
-    {"deepseek-v3.2", "heads=64,dim=128,topk=2048"},
-    {"deepseek-v4-flash", "heads=64,dim=128,topk=512"},
-    {"deepseek-v4-pro", "heads=64,dim=128,topk=1024"},
-    {NULL, NULL},
-};
-
 const struct smelt__family smelt__indexer_scores = {
     .schema = {.name = "indexer_scores",
                .keys = keys,
@@ -41,6 +31,6 @@ const struct smelt__family smelt__indexer_scores = {
     .passes = SMELT__FORWARD,
     .kernels = kernels,
     .expand = expand,
-    .presets = presets,
+    .presets = smelt__indexer_slot_presets,
     .training = 1,
 };

@@ -48,21 +48,13 @@ static int fits(const struct choice *choice, const struct smelt__arch *arch,
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
-    const struct {
-        const char *name, *knob; /* knob: its key; NULL: derived */
-        int value;
-        const char *meaning;
-    } constants[] = {
+    const struct smelt__plan_row constants[] = {
         {"WARPS", "warps", choice->warps, "of a thread block"},
         {"WARP_KEYS", "warp_keys", choice->warp_keys, "slots that a warp looks at together"},
         {"STAGES", NULL, QUERY_BUFFERS, "queries in shared memory"},
         {"ROW_BYTES", NULL, choice->row_bytes, "of a key, and of a head of a query"},
     };
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        smelt__plan_add(plan, constants[i].name, constants[i].value,
-                        constants[i].knob ? smelt__plan_origin(spec, constants[i].knob)
-                                          : SMELT__DERIVED,
-                        constants[i].meaning);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
 int smelt__indexer_scores_fwd_plan_mma(const struct smelt__spec *spec,

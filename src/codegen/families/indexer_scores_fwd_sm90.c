@@ -92,11 +92,7 @@ static int refuse_groups(const struct smelt__spec *spec, const struct choice *ch
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
-    const struct {
-        const char *name, *knob; /* knob: its key; NULL: derived */
-        int value;
-        const char *meaning;
-    } constants[] = {
+    const struct smelt__plan_row constants[] = {
         {"GROUPS", "groups", choice->groups, "warpgroups that compute"},
         {"STAGES", "stages", choice->stages, "blocks of keys in flight, of each"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
@@ -106,11 +102,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"MATH_REGISTERS", NULL, registers[choice->groups].math, "of a thread that computes"},
         {"GATHER_REGISTERS", NULL, registers[choice->groups].gather, "of a thread that gathers"},
     };
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        smelt__plan_add(plan, constants[i].name, constants[i].value,
-                        constants[i].knob ? smelt__plan_origin(spec, constants[i].knob)
-                                          : SMELT__DERIVED,
-                        constants[i].meaning);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
 int smelt__indexer_scores_fwd_plan_sm90(const struct smelt__spec *spec,

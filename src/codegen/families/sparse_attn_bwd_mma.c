@@ -273,44 +273,30 @@ static int unit_unroll(const struct choice *choice) {
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           const struct smelt__arch *arch, struct smelt__plan *plan) {
-    const struct {
-        const char *name, *knob;
-        int value;
-        const char *meaning;
-    } knobs[] = {
+    const struct smelt__plan_row constants[] = {
         {"BLOCK_KEYS", "block_keys", choice->block_keys, "KV rows of one step of the main loop"},
         {"STAGES", "stages", choice->stages, "key blocks in flight"},
         {"WARPS", "warps", choice->warps, "of a thread block"},
         {"BLOCK_HEADS", "block_heads", block_heads(choice), "heads of a thread block"},
-    };
-    for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
-        smelt__plan_add(plan, knobs[i].name, knobs[i].value,
-                        smelt__plan_origin(spec, knobs[i].knob), knobs[i].meaning);
-    const struct {
-        const char *name;
-        int value;
-        const char *meaning;
-    } derived[] = {
-        {"GROUP_QUERIES", 1, "queries of an item"},
-        {"QUERY_ROWS", choice->head_blocks * block_heads(choice), "heads, padded"},
-        {"HEAD_BLOCKS", choice->head_blocks, "items of a query"},
-        {"TENSOR_MAPS", 0, "no rows come by the copy engine"},
-        {"SUMS_BESIDE", 0, "sums of partial rows follow it"},
-        {"SLICE_BLOCKS", 0, "items are not sliced"},
-        {"SCORE_HEAD_GROUPS", choice->score_head_groups, "warps side by side over the heads of S"},
-        {"SCORE_KEY_GROUPS", choice->score_key_groups, "over its keys"},
-        {"SCORE_DEPTH_GROUPS", choice->score_depth_groups, "over its depth: partial sums"},
-        {"LATENT_KEY_TILES", choice->latent_key_tiles,
+        {"GROUP_QUERIES", NULL, 1, "queries of an item"},
+        {"QUERY_ROWS", NULL, choice->head_blocks * block_heads(choice), "heads, padded"},
+        {"HEAD_BLOCKS", NULL, choice->head_blocks, "items of a query"},
+        {"TENSOR_MAPS", NULL, 0, "no rows come by the copy engine"},
+        {"SUMS_BESIDE", NULL, 0, "sums of partial rows follow it"},
+        {"SLICE_BLOCKS", NULL, 0, "items are not sliced"},
+        {"SCORE_HEAD_GROUPS", NULL, choice->score_head_groups,
+         "warps side by side over the heads of S"},
+        {"SCORE_KEY_GROUPS", NULL, choice->score_key_groups, "over its keys"},
+        {"SCORE_DEPTH_GROUPS", NULL, choice->score_depth_groups, "over its depth: partial sums"},
+        {"LATENT_KEY_TILES", NULL, choice->latent_key_tiles,
          "tiles of 16 keys in a unit of dKV, columns that are key and value"},
-        {"ROPE_KEY_TILES", choice->rope_key_tiles, "columns that are key alone"},
-        {"UNIT_UNROLL", unit_unroll(choice), "k-steps of a unit of dKV that are written out"},
-        {"ENTRY_SLOTS", entry_slots(choice), "key blocks whose keys' numbers are kept"},
-        {"VECTOR_REDUCTIONS", arch->capability_major >= HOPPER,
+        {"ROPE_KEY_TILES", NULL, choice->rope_key_tiles, "columns that are key alone"},
+        {"UNIT_UNROLL", NULL, unit_unroll(choice), "k-steps of a unit of dKV that are written out"},
+        {"ENTRY_SLOTS", NULL, entry_slots(choice), "key blocks whose keys' numbers are kept"},
+        {"VECTOR_REDUCTIONS", NULL, arch->capability_major >= HOPPER,
          "1: four values are added to global memory at once"},
     };
-    for (size_t i = 0; i < sizeof derived / sizeof *derived; i++)
-        smelt__plan_add(plan, derived[i].name, derived[i].value, SMELT__DERIVED,
-                        derived[i].meaning);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
 int smelt__sparse_attn_bwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,

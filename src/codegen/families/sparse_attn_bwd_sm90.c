@@ -111,11 +111,7 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
     const int rows = padded_heads(heads);
     const int group = smelt__spec_knob(spec, "group", rows < ROWS ? ROWS / rows : 1);
     const int query_rows = group > 1 || rows < ROWS ? ROWS / group : rows;
-    const struct {
-        const char *name, *knob; /* knob: its key; NULL: derived */
-        int value;
-        const char *meaning;
-    } constants[] = {
+    const struct smelt__plan_row constants[] = {
         {"GROUP_QUERIES", "group", group, "queries of an item"},
         {"BLOCK_KEYS", "block_keys", KEYS, "KV rows of a key block"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
@@ -134,11 +130,7 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
         {"GATHER_REGISTERS", NULL, GATHER_REGISTERS, "of a thread, the gather and most of dQ"},
         {"SUMS_REGISTERS", NULL, SUMS_REGISTERS, "of a thread, dKV"},
     };
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        smelt__plan_add(plan, constants[i].name, constants[i].value,
-                        constants[i].knob ? smelt__plan_origin(spec, constants[i].knob)
-                                          : SMELT__DERIVED,
-                        constants[i].meaning);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
     plan->blocks_per_item = group * query_rows / ROWS;
 }
 

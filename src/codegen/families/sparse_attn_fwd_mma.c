@@ -259,50 +259,38 @@ static int choose(struct choice *choice, const struct smelt__spec *spec,
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
     const int compact = (int)smelt__spec_get(spec, "compact");
-    const struct {
-        const char *name, *knob;
-        int value;
-        const char *meaning;
-    } knobs[] = {
+    const struct smelt__plan_row constants[] = {
         {"COMPACT", "compact", smelt__spec_get(spec, "compact") == SMELT__AUTO ? 1 : compact,
          "1: masked slots are dropped before the gather"},
         {"BLOCK_KEYS", "block_keys", choice->block_keys, "KV rows of one step of the main loop"},
         {"STAGES", "stages", choice->stages, "key blocks in flight"},
         {"WARPS", "warps", choice->warps, "of a thread block"},
-    };
-    for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++) {
-        smelt__plan_add(plan, knobs[i].name, knobs[i].value,
-                        smelt__plan_origin(spec, knobs[i].knob), knobs[i].meaning);
-    }
-    const struct {
-        const char *name;
-        int value;
-        const char *meaning;
-    } derived[] = {
-        {"BLOCK_HEADS", choice->block_tiles * TILE, "heads of a thread block"},
-        {"HEAD_BLOCKS", choice->head_blocks, "thread blocks of a query"},
-        {"LAST_BLOCK_TILES", choice->last_block_tiles, "tiles of 16 heads in the last of them"},
-        {"RAGGED_HEADS", choice->last_block_tiles != choice->block_tiles,
+        {"BLOCK_HEADS", NULL, choice->block_tiles * TILE, "heads of a thread block"},
+        {"HEAD_BLOCKS", NULL, choice->head_blocks, "thread blocks of a query"},
+        {"LAST_BLOCK_TILES", NULL, choice->last_block_tiles,
+         "tiles of 16 heads in the last of them"},
+        {"RAGGED_HEADS", NULL, choice->last_block_tiles != choice->block_tiles,
          "1: the last one has fewer tiles than the others"},
-        {"ROPE_STAGES", choice->rope_stages, "buffers for the columns that are key alone"},
-        {"SCORE_HEAD_GROUPS", choice->score_head_groups, "warps side by side over the heads of QK"},
-        {"SCORE_KEY_GROUPS", choice->score_key_groups, "over its keys"},
-        {"SCORE_DEPTH_GROUPS", choice->score_depth_groups, "over its depth: partial sums"},
-        {"QUERY_IN_REGISTERS", choice->query_in_registers, "1: query fragments are loaded once"},
-        {"SCORE_UNROLL", choice->query_in_registers ? choice->dv / TILE : 8,
+        {"ROPE_STAGES", NULL, choice->rope_stages, "buffers for the columns that are key alone"},
+        {"SCORE_HEAD_GROUPS", NULL, choice->score_head_groups,
+         "warps side by side over the heads of QK"},
+        {"SCORE_KEY_GROUPS", NULL, choice->score_key_groups, "over its keys"},
+        {"SCORE_DEPTH_GROUPS", NULL, choice->score_depth_groups, "over its depth: partial sums"},
+        {"QUERY_IN_REGISTERS", NULL, choice->query_in_registers,
+         "1: query fragments are loaded once"},
+        {"SCORE_UNROLL", NULL, choice->query_in_registers ? choice->dv / TILE : 8,
          "k-steps of QK unrolled; all when the query is in registers"},
-        {"OUTPUT_UNROLL",
+        {"OUTPUT_UNROLL", NULL,
          choice->query_in_registers && choice->blocks > 1 ? 1 : choice->block_keys / TILE,
          "k-steps of PV unrolled; one where registers are scarcest"},
-        {"ROW_THREADS", row_threads(choice), "threads of a head in the softmax"},
-        {"OUTPUT_HEAD_GROUPS", choice->output_head_groups, "warps side by side over PV's heads"},
-        {"OUTPUT_COLUMN_GROUPS", choice->output_column_groups, "over its columns"},
-        {"TURNS_AHEAD", WARP, "entries of a query list that a warp holds"},
-        {"RING_ENTRIES", ring_entries(choice), "row numbers the ring holds, a power of two"},
+        {"ROW_THREADS", NULL, row_threads(choice), "threads of a head in the softmax"},
+        {"OUTPUT_HEAD_GROUPS", NULL, choice->output_head_groups,
+         "warps side by side over PV's heads"},
+        {"OUTPUT_COLUMN_GROUPS", NULL, choice->output_column_groups, "over its columns"},
+        {"TURNS_AHEAD", NULL, WARP, "entries of a query list that a warp holds"},
+        {"RING_ENTRIES", NULL, ring_entries(choice), "row numbers the ring holds, a power of two"},
     };
-    for (size_t i = 0; i < sizeof derived / sizeof *derived; i++)
-        smelt__plan_add(plan, derived[i].name, derived[i].value, SMELT__DERIVED,
-                        derived[i].meaning);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
 int smelt__sparse_attn_fwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,

@@ -156,11 +156,7 @@ static int refuse_choice(const struct smelt__spec *spec, const struct choice *ch
 
 static void add_constants(const struct smelt__spec *spec, const struct choice *choice,
                           struct smelt__plan *plan) {
-    const struct {
-        const char *name, *knob; /* knob: its key; NULL: derived */
-        int value;
-        const char *meaning;
-    } constants[] = {
+    const struct smelt__plan_row constants[] = {
         {"STAGES", "stages", choice->stages, "key blocks in flight"},
         {"BLOCK_KEYS", "block_keys", KEYS, "KV rows of a key block"},
         {"TURN_STEPS", "turn_steps", choice->turn_steps,
@@ -179,11 +175,7 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         {"TURNS_AHEAD", NULL, 1, "entries of a query list that a warp holds: registers are short"},
         {"RING_ENTRIES", NULL, RING_ENTRIES, "row numbers the ring holds"},
     };
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        smelt__plan_add(plan, constants[i].name, constants[i].value,
-                        constants[i].knob ? smelt__plan_origin(spec, constants[i].knob)
-                                          : SMELT__DERIVED,
-                        constants[i].meaning);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
 static void add_regions(const struct choice *choice, struct smelt__plan *plan) {

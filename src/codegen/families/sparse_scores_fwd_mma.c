@@ -153,11 +153,7 @@ static int choose(struct choice *choice, const struct smelt__spec *spec,
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
-    const struct {
-        const char *name, *knob; /* knob: its key; NULL: derived */
-        int value;
-        const char *meaning;
-    } constants[] = {
+    const struct smelt__plan_row constants[] = {
         {"BLOCK_KEYS", "block_keys", choice->block_keys, "slots of a step"},
         {"STAGES", "stages", choice->stages, "key blocks in flight"},
         {"WARPS", "warps", choice->warps, "of a thread block"},
@@ -174,11 +170,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"SCORE_UNROLL", NULL, SCORE_UNROLL, "k-steps unrolled"},
         {"RING_ENTRIES", NULL, ring_entries(choice), "row numbers the ring holds, a power of two"},
     };
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        smelt__plan_add(plan, constants[i].name, constants[i].value,
-                        constants[i].knob ? smelt__plan_origin(spec, constants[i].knob)
-                                          : SMELT__DERIVED,
-                        constants[i].meaning);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
 int smelt__sparse_scores_fwd_plan_mma(const struct smelt__spec *spec,

@@ -71,6 +71,15 @@ int smelt__plan_add_region(struct smelt__plan *plan, const char *name, int bytes
  * rule, when it is left to the plan. */
 enum smelt__origin smelt__plan_origin(const struct smelt__spec *spec, const char *knob);
 
+/* One of a table of constants. */
+struct smelt__plan_row {
+    const char *name, *knob; /* knob: its key; NULL: derived */
+    int value;
+    const char *meaning;
+};
+void smelt__plan_add_rows(struct smelt__plan *plan, const struct smelt__spec *spec,
+                          const struct smelt__plan_row *rows, int count);
+
 /* A constant's or a region offset's value; 0 when there is none of that name (*found tells,
  * unless it is NULL). */
 int smelt__plan_constant(const struct smelt__plan *plan, const char *name, int *found);
