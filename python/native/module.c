@@ -2,19 +2,6 @@
 #include "emu/emulator.h"
 #include "native.h"
 
-PyObject *layout_error;
-int exiting;
-
-PyObject *raise_status(smelt_status status) {
-    PyObject *type = PyExc_RuntimeError;
-    if (status == SMELT_ERROR_INVALID_ARGUMENT || status == SMELT_ERROR_INVALID_SPEC)
-        type = PyExc_ValueError;
-    else if (status == SMELT_ERROR_OUT_OF_MEMORY)
-        type = PyExc_MemoryError;
-    PyErr_Format(type, "smelt: %s", smelt_last_error());
-    return NULL;
-}
-
 static PyObject *version(PyObject *module, PyObject *ignored) {
     (void)module, (void)ignored;
     return PyUnicode_FromString(smelt_version());
