@@ -161,10 +161,12 @@ DEVICE void fill(float *from, float *to, bool slowly) {
     }
 }
 
-/* -inf into what the slabs of every gridDim.x-th batch leave out, row by row. */
+/* -inf into what the slabs leave out, row by row, of one batch in each gridDim.x of them: there and
+ * back, so that all fillers have as much of windows that grow with the queries. */
 DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
     const bool slowly = fills_slowly(params);
-    for (int batch = (int)blockIdx.x; batch < batch_count(params); batch += (int)gridDim.x) {
+    int step = 2 * (int)(gridDim.x - blockIdx.x) - 1; /* this and the next are 2 * gridDim.x */
+    for (int batch = (int)blockIdx.x; batch < batch_count(params);) {
         const int query = lane_query(batch);
         const struct key_range window = query_window(params, query);
         const struct key_range slabs = block_slabs(&window);
@@ -176,6 +178,8 @@ DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
             }
             __syncwarp((u32)ALL_LANES);
         }
+        batch += step;
+        step = 2 * (int)gridDim.x - step;
     }
     bulk_wait_read_0();
 }

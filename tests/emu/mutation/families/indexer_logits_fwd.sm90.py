@@ -26,8 +26,11 @@ CONFIGURATIONS = (
     # Blocks of 32 queries, the second not whole; an odd number of heads; windows that are empty,
     # inverted, out of range; rows that begin at odd places.
     check("logits-sm90", "heads=3,dim=64,dtype=fp8", "--queries 43 --rows 301 --lists adversarial --seed 3"),
-    # Fills longer than one bulk store.
-    check("logits-sm90-long", "heads=2,dim=64,dtype=fp8", "--queries 1 --rows 9003 --lists window", schedules=2),
+    # Fills longer than one bulk store, of all of what they are copied from, beside the weights of two blocks.
+    check("logits-sm90-long", "heads=2,dim=64,dtype=fp8", "--queries 130 --rows 9003 --lists window", schedules=1),
+    # One query in the last batch; a thread block that begins behind the middle of its only block.
+    check("logits-sm90-late", "heads=2,dim=64,dtype=fp8", "--queries 33 --rows 700 --lists full",
+          schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "8"}),
     # Weights a part at a time.
     check("logits-sm90-parts", "heads=67,dim=64,dtype=bf16", "--queries 7 --rows 140 --lists log", schedules=2),
     # Several sets and parts; whole blocks, whose inner slabs need no tests, and one that is not.
@@ -44,6 +47,8 @@ CONFIGURATIONS = (
     # Scales of the slab at hand, not of the next; a filler that waits for its stores.
     check("logits-sm90-near", "heads=20,dim=64,dtype=fp8", "--queries 40 --rows 300 --lists causal", schedules=1),
     check("logits-sm90-one", "heads=1,dim=64,dtype=bf16", "--queries 1 --rows 1 --lists full", schedules=1),
+    # Products of 64 columns into registers that earlier ones have left.
+    check("logits-sm90-two", "heads=1,dim=64,dtype=bf16", "--queries 2 --rows 500 --lists full", schedules=1),
     check("logits-sm90-racecheck", "heads=4,dim=64,dtype=fp8", "--queries 9 --rows 140 --lists random",
           knobs="racecheck=1", schedules=1),
     # Every tensor's every dimension reaches past 2^32 elements.
