@@ -111,8 +111,8 @@
  *                          there was taken, or P loaded
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  * Only who reads through the async proxy what others wrote by plain stores or cp.async has the
- * fence, after the wait. Named barriers: 1 the scores' warpgroup, 2 the gather's. All meet once,
- * when the first block is announced.
+ * fence, after the wait. Named barriers: 1 the scores' warpgroup, 2 the gather's. All meet
+ * when the first block is found, and when it is announced.
  *
  * Knobs: GROUP_QUERIES; legal values and the rule that picks it:
  * src/codegen/families/sparse_attn_bwd_sm90.c.
@@ -691,6 +691,10 @@ KERNEL void CLUSTERED __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     initialise_barriers();
     zero_empty_items(&params);
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
+    if (warpgroup == GATHER_WARPGROUP) {
+        find_first_block(&params);
+    }
+    __syncthreads();
     if (warpgroup == GATHER_WARPGROUP) {
         announce_first_block(&params);
     }

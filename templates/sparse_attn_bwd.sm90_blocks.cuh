@@ -382,17 +382,20 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
     }
 }
 
-/* The first block, by the gather, or that there is none, item -1; all of the thread block waits
- * for it afterwards. Of several
- * queries a function that is called: inlined, it costs the roles behind it a register that they do
- * not have. */
+/*
+ * The first block, by the gather, or that there is none, item -1: which one it is, by its first
+ * warp, and what there is to know of it. All of the thread block meets behind each of the two, not
+ * the gather alone behind the first: compute-sanitizer's racecheck takes a __syncthreads for no
+ * order where the writer's warps passed a named barrier of their own since the one before it
+ * (ARCHITECTURE.md, "Tests"). Of several queries functions that are called: inlined, they cost the
+ * roles behind them a register that they do not have.
+ */
 //@if GROUP_QUERIES > 1
 #define DEVICE_ONCE static __device__ __noinline__
 //@else
 #define DEVICE_ONCE DEVICE
 //@end
-DEVICE_ONCE void announce_first_block(const struct sparse_attn_bwd_params *params) {
-    struct entry entry;
+DEVICE_ONCE void find_first_block(const struct sparse_attn_bwd_params *params) {
     if (thread_number() % WARPGROUP < 32) {
         const int step = find_step(params);
         if (thread_number() % WARPGROUP == 0) {
@@ -404,7 +407,10 @@ DEVICE_ONCE void announce_first_block(const struct sparse_attn_bwd_params *param
             *own_step() = step;
         }
     }
-    barrier_sync(GATHER_BARRIER, WARPGROUP);
+}
+
+DEVICE_ONCE void announce_first_block(const struct sparse_attn_bwd_params *params) {
+    struct entry entry;
     if (cursor_at(0)->item >= 0) {
         fetch_entry(&entry, params, 0);
         write_block(&entry, params, 0);

@@ -1743,15 +1743,18 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
     }
 }
 
-/* The first block, by the gather, or that there is none, item -1; all of the thread block waits
- * for it afterwards. Of several
- * queries a function that is called: inlined, it costs the roles behind it a register that they do
- * not have. */
-#line 392 "templates/sparse_attn_bwd.sm90_blocks.cuh"
+/*
+ * The first block, by the gather, or that there is none, item -1: which one it is, by its first
+ * warp, and what there is to know of it. All of the thread block meets behind each of the two, not
+ * the gather alone behind the first: compute-sanitizer's racecheck takes a __syncthreads for no
+ * order where the writer's warps passed a named barrier of their own since the one before it
+ * (ARCHITECTURE.md, "Tests"). Of several queries functions that are called: inlined, they cost the
+ * roles behind them a register that they do not have.
+ */
+#line 396 "templates/sparse_attn_bwd.sm90_blocks.cuh"
 #define DEVICE_ONCE DEVICE
-#line 394 "templates/sparse_attn_bwd.sm90_blocks.cuh"
-DEVICE_ONCE void announce_first_block(const struct sparse_attn_bwd_params *params) {
-    struct entry entry;
+#line 398 "templates/sparse_attn_bwd.sm90_blocks.cuh"
+DEVICE_ONCE void find_first_block(const struct sparse_attn_bwd_params *params) {
     if (thread_number() % WARPGROUP < 32) {
         const int step = find_step(params);
         if (thread_number() % WARPGROUP == 0) {
@@ -1763,7 +1766,10 @@ DEVICE_ONCE void announce_first_block(const struct sparse_attn_bwd_params *param
             *own_step() = step;
         }
     }
-    barrier_sync(GATHER_BARRIER, WARPGROUP);
+}
+
+DEVICE_ONCE void announce_first_block(const struct sparse_attn_bwd_params *params) {
+    struct entry entry;
     if (cursor_at(0)->item >= 0) {
         fetch_entry(&entry, params, 0);
         write_block(&entry, params, 0);
@@ -2185,8 +2191,8 @@ DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
  *                          there was taken, or P loaded
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
  * Only who reads through the async proxy what others wrote by plain stores or cp.async has the
- * fence, after the wait. Named barriers: 1 the scores' warpgroup, 2 the gather's. All meet once,
- * when the first block is announced.
+ * fence, after the wait. Named barriers: 1 the scores' warpgroup, 2 the gather's. All meet
+ * when the first block is found, and when it is announced.
  *
  * Knobs: GROUP_QUERIES; legal values and the rule that picks it:
  * src/codegen/families/sparse_attn_bwd_sm90.c.
@@ -2765,6 +2771,10 @@ KERNEL void CLUSTERED __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     initialise_barriers();
     zero_empty_items(&params);
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
+    if (warpgroup == GATHER_WARPGROUP) {
+        find_first_block(&params);
+    }
+    __syncthreads();
     if (warpgroup == GATHER_WARPGROUP) {
         announce_first_block(&params);
     }
