@@ -29,7 +29,7 @@
  *     keys strictly ascending, then keys ascending, equal ones in the order of their masks,
  * and the second part begins at the first key that is not greater than the one before it. Lists of
  * more than MOST_WINDOWS windows are their second part alone, of a single bit each (of one query:
- * in slot order).
+ * in slot order, unless `firsts` wants them ascending).
  *
  * A query with more valid slots than params.topk: its row is cut behind the last one that counts,
  * found by a warp.
@@ -364,16 +364,18 @@ DEVICE void unite_lists(const struct sparse_attn_bwd_lists_params *params, i64 g
     struct list list = {params->keys + begin, params->group_queries > 1 ? params->masks + begin : 0,
                         0};
     open_members(params, group);
-    if (!has_windows(params)) {
-        go_through(params, APPEND, &list);
-        sort_appended(&list);
-    } else if (go_through(params, MARK, &list)) {
-        go_through(params, MARK_AND_APPEND, &list);
+    const bool again = !has_windows(params) || go_through(params, MARK, &list);
+    const int once = list.count;
+    if (again) {
+        go_through(params, has_windows(params) ? MARK_AND_APPEND : APPEND, &list);
         sort_appended(&list);
     }
     pad_list(&list, (int)threadIdx.x, THREADS);
     if (threadIdx.x == 0) {
         params->counts[group] = list.count;
+        if (params->firsts) {
+            params->firsts[group] = once;
+        }
     }
     __syncthreads();
 }
@@ -386,7 +388,8 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
         grid_launch_dependents();
     }
     fill_zeros(params.zeros, params.zero_vectors);
-    if (params.group_queries == 1 && (!params.ascending || !has_windows(&params))) {
+    if (params.group_queries == 1 && !params.firsts &&
+        (!params.ascending || !has_windows(&params))) {
         for (i64 group = blockIdx.x * (i64)WARPS + threadIdx.x / 32; group < params.groups;
              group += gridDim.x * (i64)WARPS) {
             copy_list(&params, group);

@@ -12,6 +12,8 @@ struct sparse_attn_bwd_lists_params {
                               ends; work.query_range is then null. Or null */
     int *members;          /* [groups, group_queries] */
     int *counts;           /* [groups] */
+    int *firsts;           /* [groups] keys of the list's first part, which ascend strictly; those
+                              behind it ascend. Or null: lists of one query may be in any order */
     int *keys;             /* [groups, key_stride] */
     unsigned char *masks;  /* [groups, key_stride]; not written when group_queries is 1 */
     float *zeros;          /* [zero_vectors, 4] is filled with zeros, too: what the main kernel adds
@@ -23,37 +25,25 @@ struct sparse_attn_bwd_lists_params {
     int key_stride;    /* a multiple of 64, at least group_queries * min(width, topk) */
     int topk;          /* valid slots of a query, at most */
     int ascending;     /* 1: lists are put into ascending order. Lists of several queries are
-                          always */
+                          always, and all are where there is `firsts` */
 };
 
 /*
- * Of the passes `count`, `scan` and `place`, which turn the lists of `groups` groups, from
- * first_group on, around, chunk by chunk: for each key the partial rows that are its own, by their
- * numbers (group of the chunk) * key_stride + place in the group's list, in the groups' order. A
- * column is a key of a chunk, number chunk * key_count + key. groups * key_stride and parts *
- * columns stay below 2^31. Equal keys of one list: in its order where `united` says that their rows
- * may differ, else in any.
+ * Of the pass `turn`, which turns the lists of `groups` groups, from first_group on, around, chunk
+ * by chunk: for each key the partial rows that are its own, by their numbers (group of the chunk) *
+ * key_stride + place in the group's list, in the groups' order and in each list's. groups *
+ * key_stride stays below 2^31.
  */
 struct sparse_attn_bwd_segments_params {
     const int *counts; /* as above, from the first group of all on */
+    const int *firsts;
     const int *keys;
-    int *cursors; /* [parts, columns] of a part's groups: how many partial rows a key has, zeros
-                     ahead of `count`; then where they go */
-    int *starts;  /* [columns + 1] where a column's begin in `entries` */
-    int *entries; /* [groups * key_stride] */
-    int *sums;    /* [scan_blocks] scratch of the scan: partial rows of each block's columns */
+    int *starts;  /* [chunks, key_count + 1] where a key's begin in `entries`, and where the last
+                     one's end */
+    int *entries; /* [groups * key_stride]; a chunk's begin at its first group's */
     int first_group, groups;
     int chunk;  /* groups of a chunk; the last may have fewer */
-    int chunks; /* columns / key_count */
-    int part;   /* groups of a part */
-    int parts;  /* of a chunk */
+    int chunks; /* that there are */
     int key_stride;
     int key_count; /* batches * rows */
-    int columns;
-    int united;    /* 1: the lists are of several queries each */
-    int scan_step; /* of the pass `scan`, which is launched twice: 0 sums up, 1 places */
-    int scan_rows; /* threads of the scan that share a column's parts: a power of two, at most
-                      THREADS / 32 */
-    int scan_keys; /* of a block of the scan: a multiple of its THREADS / scan_rows */
-    int scan_blocks;
 };

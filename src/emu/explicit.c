@@ -120,15 +120,13 @@ EMU_EXPORT unsigned emu_atomic_shared(int kind, unsigned address, unsigned value
     return before;
 }
 
-EMU_EXPORT unsigned emu_atomic_add_global(unsigned *to, unsigned value) {
+EMU_EXPORT void emu_reduce_add_global(unsigned *to, unsigned value) {
     site at = EMU_SITE;
     emu.statistics.instructions++;
-    emu_check_aligned(to, sizeof *to, "atom.global", at);
+    emu_check_aligned(to, sizeof *to, "red.global.add", at);
     emu_global_access(to, sizeof *to, EMU_ATOMIC, at);
-    const unsigned before = *to;
-    *to = before + value;
+    *to += value;
     emu_yield();
-    return before;
 }
 
 /* What the thread writes from here on is of a later time: this fence does not cover it. */

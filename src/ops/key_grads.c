@@ -82,14 +82,12 @@ static void place_partials(size_t *end, struct smelt__key_grads_layout *layout) 
     const int64_t groups = layout->round < layout->groups ? layout->round : layout->groups;
     const struct smelt__segments_layout segments =
         smelt__segments_layout(groups, layout->chunk, layout->key_stride, layout->key_count);
-    layout->cursors = smelt__workspace_place(end, segments.cursors, sizeof(int));
     for (int i = 0; i < 2; i++) {
         const int none = i > 0 && (layout->kept == 1 || groups == layout->groups);
         layout->starts[i] = smelt__workspace_place(end, none ? 0 : segments.starts, sizeof(int));
         layout->entry_list[i] =
             smelt__workspace_place(end, none ? 0 : segments.entries, sizeof(int));
     }
-    layout->scan_sums = smelt__workspace_place(end, segments.sums, sizeof(int));
     layout->partials = smelt__workspace_place(end, layout->kept, layout->kept_bytes);
 }
 
@@ -114,7 +112,7 @@ static void *at(const struct smelt__key_grads_call *call, size_t offset) {
 struct place {
     int64_t first;       /* group */
     int64_t in_round;    /* groups of its round ahead of it */
-    int64_t column;      /* of the lists by keys, of its round: where its begin */
+    int64_t starts;      /* of the lists by keys, of its round: where its begin */
     int partials, lists; /* of two that take turns, if two chunks' partial rows are kept */
 };
 
@@ -122,40 +120,33 @@ static struct place behind(const struct smelt__key_grads_layout *layout, struct 
     const int turns = layout->kept > 1;
     place.first += layout->chunk;
     place.in_round += layout->chunk;
-    place.column += layout->key_count;
+    place.starts += smelt__segments_starts(1, layout->key_count);
     place.partials ^= turns;
     if (place.in_round == layout->round) {
-        place.in_round = place.column = 0;
+        place.in_round = place.starts = 0;
         place.lists ^= turns;
     }
     return place;
 }
 
 /* The lists of a round's groups turned around: each key's partial rows, chunk by chunk. */
-static smelt_status launch_segments(struct smelt__key_grads_call *call, const struct place *place) {
+static smelt_status launch_segments(const struct smelt__key_grads_call *call,
+                                    const struct place *place) {
     const struct smelt__key_grads_layout *layout = call->layout;
-    const struct smelt__segments_kernels kernels = {call->count, call->scan, call->place};
     const int64_t left = layout->groups - place->first;
-    const int groups = (int)(left < layout->round ? left : layout->round);
-    struct sparse_attn_bwd_segments_params *const params = &call->segments;
-    if (params->groups != groups) {
-        *params = (struct sparse_attn_bwd_segments_params){
-            .groups = groups,
-            .chunk = (int)layout->chunk,
-            .key_stride = layout->key_stride,
-            .key_count = (int)layout->key_count,
-            .united = call->united,
-        };
-        smelt__segments_cut(params);
-    }
-    params->counts = at(call, layout->counts);
-    params->keys = at(call, layout->keys);
-    params->cursors = at(call, layout->cursors);
-    params->starts = at(call, layout->starts[place->lists]);
-    params->entries = at(call, layout->entry_list[place->lists]);
-    params->sums = at(call, layout->scan_sums);
-    params->first_group = (int)place->first;
-    return smelt__segments_launch(call->context, &kernels, params, call->stream);
+    const struct sparse_attn_bwd_segments_params params = {
+        .counts = at(call, layout->counts),
+        .firsts = at(call, layout->firsts),
+        .keys = at(call, layout->keys),
+        .starts = at(call, layout->starts[place->lists]),
+        .entries = at(call, layout->entry_list[place->lists]),
+        .first_group = (int)place->first,
+        .groups = (int)(left < layout->round ? left : layout->round),
+        .chunk = (int)layout->chunk,
+        .key_stride = layout->key_stride,
+        .key_count = (int)layout->key_count,
+    };
+    return smelt__segments_launch(call->context, call->turn, &params, call->stream);
 }
 
 /* The partial rows of a chunk. */
@@ -172,7 +163,7 @@ static smelt_status launch_sum(const struct smelt__key_grads_call *call, const s
     const int64_t teams = call->sum->threads / (call->shape.columns / SUM_COLUMNS);
     const struct sparse_attn_bwd_sum_params params = {
         .partials = partials_of(call, place),
-        .starts = (const int *)at(call, layout->starts[place->lists]) + place->column,
+        .starts = (const int *)at(call, layout->starts[place->lists]) + place->starts,
         .entries = at(call, layout->entry_list[place->lists]),
         .sums = at(call, layout->sums),
         .key_count = (int)layout->key_count,
@@ -192,8 +183,8 @@ static smelt_status launch_sum(const struct smelt__key_grads_call *call, const s
 
 /* A chunk with partial rows between: where two chunks' are kept, the chunk's `before` it are summed
  * while its own are made. */
-static smelt_status launch_chunk(struct smelt__key_grads_call *call, const struct place *place,
-                                 const struct place *before) {
+static smelt_status launch_chunk(const struct smelt__key_grads_call *call,
+                                 const struct place *place, const struct place *before) {
     const struct smelt__key_grads_layout *layout = call->layout;
     const int64_t left = layout->groups - place->first;
     const int beside = layout->kept > 1 && place->first > 0;
@@ -211,7 +202,7 @@ static smelt_status launch_chunk(struct smelt__key_grads_call *call, const struc
     return status;
 }
 
-smelt_status smelt__key_grads_launch(struct smelt__key_grads_call *call) {
+smelt_status smelt__key_grads_launch(const struct smelt__key_grads_call *call) {
     const struct smelt__key_grads_layout *layout = call->layout;
     const struct smelt__key_grads_chunk all = {.groups = layout->groups};
     struct place place = {0}, before = place;

@@ -30,8 +30,8 @@ struct smelt__key_grads_layout {
     int key_stride;
     size_t counts, keys;             /* the lists, as sparse_attn_bwd_lists has them */
     size_t sums;                     /* [key_count, columns] fp32 */
-    size_t cursors, scan_sums;       /* of lists by keys */
-    size_t starts[2], entry_list[2]; /* of two rounds, which take turns */
+    size_t firsts;                   /* of the lists, in deterministic mode; the caller's, too */
+    size_t starts[2], entry_list[2]; /* lists by keys of two rounds, which take turns */
     size_t partials;
     int64_t chunk; /* groups of a launch of the main kernel */
     /* In deterministic mode: of how many chunks partial rows are kept, 1 or 2; how many groups'
@@ -60,21 +60,17 @@ struct smelt__key_grads_call {
     const smelt_context *context;
     struct smelt__key_grads_shape shape;
     const struct smelt__key_grads_layout *layout;
-    const struct smelt__kernel *count, *scan, *place, *sum; /* in deterministic mode */
+    const struct smelt__kernel *turn, *sum; /* in deterministic mode */
     const struct smelt__kernel *finish;
     void *workspace;
-    int united; /* 1: lists are of several queries each, and may name a key twice */
     smelt_status (*launch_groups)(void *user, const struct smelt__key_grads_chunk *chunk);
     void *user;
     struct CUstream_st *stream;
-    /* As they were cut for a round of so many groups, and serve the next one of as many; all zeros:
-     * for none. */
-    struct sparse_attn_bwd_segments_params segments;
 };
 
 /* The main kernel over all groups, and with partial rows their sums. The lists and zeroed sums are
  * ahead of it in the stream, whose context is current. Errors: DRIVER, and launch_groups's. */
-smelt_status smelt__key_grads_launch(struct smelt__key_grads_call *call);
+smelt_status smelt__key_grads_launch(const struct smelt__key_grads_call *call);
 
 /* The caller's tensor out of the sums, which *params lack. Errors: DRIVER. */
 smelt_status smelt__key_grads_finish(const struct smelt__key_grads_call *call,

@@ -80,6 +80,8 @@ smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
     const int64_t keys = groups * layout.dkv.key_stride;
     layout.members = smelt__workspace_place(&layout.bytes, layout.entries, sizeof(int));
     layout.dkv.counts = smelt__workspace_place(&layout.bytes, groups, sizeof(int));
+    layout.dkv.firsts =
+        smelt__workspace_place(&layout.bytes, backward->deterministic ? groups : 0, sizeof(int));
     layout.dkv.keys = smelt__workspace_place(&layout.bytes, keys, sizeof(int));
     layout.masks = smelt__workspace_place(&layout.bytes, backward->group_queries > 1 ? keys : 0, 1);
     layout.statistics = smelt__workspace_place(&layout.bytes, layout.entries * backward->query_rows,

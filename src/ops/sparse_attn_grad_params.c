@@ -22,7 +22,7 @@ const struct smelt__kernel *smelt__grad_kernel(const struct smelt__sparse_attn_b
                                                enum smelt__sparse_attn_backward_kernel kernel) {
     int place = (int)kernel + (backward->shape.buckets ? 2 : 0);
     if (!backward->deterministic)
-        place -= kernel > SMELT__BACKWARD_SUM ? 4 : kernel >= SMELT__BACKWARD_MAIN ? 3 : 0;
+        place -= kernel > SMELT__BACKWARD_SUM ? 2 : kernel >= SMELT__BACKWARD_MAIN ? 1 : 0;
     return backward->chain[place];
 }
 
@@ -149,12 +149,9 @@ static struct smelt__key_grads_call prepare_dkv(const struct smelt__sparse_attn_
         .shape = smelt__grad_shape(backward),
         .layout = &prepared->layout.dkv,
         .finish = smelt__grad_kernel(backward, SMELT__BACKWARD_FINISH),
-        .united = backward->group_queries > 1,
     };
     if (backward->deterministic) {
-        dkv.count = smelt__grad_kernel(backward, SMELT__BACKWARD_COUNT);
-        dkv.scan = smelt__grad_kernel(backward, SMELT__BACKWARD_SCAN);
-        dkv.place = smelt__grad_kernel(backward, SMELT__BACKWARD_PLACE);
+        dkv.turn = smelt__grad_kernel(backward, SMELT__BACKWARD_TURN);
         dkv.sum = smelt__grad_kernel(backward, SMELT__BACKWARD_SUM);
     }
     return dkv;
@@ -283,6 +280,8 @@ static void point_lists(const struct smelt__sparse_attn_backward *backward,
     lists->work.query_count = args->query_count.data;
     lists->members = (int *)(void *)(workspace + layout->members);
     lists->counts = (int *)(void *)(workspace + layout->dkv.counts);
+    lists->firsts =
+        backward->deterministic ? (int *)(void *)(workspace + layout->dkv.firsts) : NULL;
     lists->keys = (int *)(void *)(workspace + layout->dkv.keys);
     lists->masks = (unsigned char *)workspace + layout->masks;
     lists->zeros = (float *)(void *)(workspace + layout->progress);

@@ -1,7 +1,6 @@
 /*
- * Lists by keys, for the deterministic backward pass: what belongs together of the passes count,
- * scan and place of sparse_attn_bwd_lists. Chunks of groups are cut into parts, whose lists are
- * turned around side by side, all of a round's at once.
+ * Lists by keys, for the deterministic backward pass: the workspace of the pass `turn` of
+ * sparse_attn_bwd_lists, and its launch. The lists of a round's chunks are turned around at once.
  */
 #ifndef SMELT_OPS_SPARSE_ATTN_SEGMENTS_H
 #define SMELT_OPS_SPARSE_ATTN_SEGMENTS_H
@@ -13,11 +12,11 @@
 
 /* How many ints each array of sparse_attn_bwd_segments_params must have room for. */
 struct smelt__segments_layout {
-    int64_t cursors, starts, entries, sums;
+    int64_t starts, entries;
 };
 
-/* How many chunks of so many groups a round has, 1 or more: so many that its passes fill a GPU, and
- * that its arrays stay below some 100 MB. */
+/* How many chunks of so many groups a round has, 1 or more: so many that the kernel fills a GPU,
+ * and that what it writes stays in the L2 cache. */
 int64_t smelt__segments_round(int64_t chunk, int64_t key_stride, int64_t key_count);
 
 /*
@@ -28,21 +27,14 @@ int64_t smelt__segments_round(int64_t chunk, int64_t key_stride, int64_t key_cou
 struct smelt__segments_layout smelt__segments_layout(int64_t groups, int64_t chunk,
                                                      int64_t key_stride, int64_t key_count);
 
-/* Cuts params->groups groups into chunks and parts, and the columns among the scan's blocks: sets
- * chunks, columns, part, parts, scan_rows, scan_keys and scan_blocks from groups, chunk, key_stride
- * and key_count, all of them above 0, within the layout of as many groups or more. */
-void smelt__segments_cut(struct sparse_attn_bwd_segments_params *params);
-
-/* The three kernels, the context's. */
-struct smelt__segments_kernels {
-    const struct smelt__kernel *count, *scan, *place;
-};
+/* Where the starts of a round's chunk number `chunk` begin. */
+int64_t smelt__segments_starts(int64_t chunk, int64_t key_count);
 
 /* Turns the lists of a round around, on the stream, behind what made them: `starts` and `entries`
  * are there for what follows. The context is entered (runtime/context.h). *params: everything set
- * but scan_step, the arrays' room the layout's; not NULL. Errors: DRIVER. */
-smelt_status smelt__segments_launch(const smelt_context *context,
-                                    const struct smelt__segments_kernels *kernels,
+ * but chunks, groups, chunk and key_count above 0, the arrays' room the layout's; not NULL. Errors:
+ * DRIVER. */
+smelt_status smelt__segments_launch(const smelt_context *context, const struct smelt__kernel *turn,
                                     const struct sparse_attn_bwd_segments_params *params,
                                     struct CUstream_st *stream);
 

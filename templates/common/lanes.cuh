@@ -10,18 +10,11 @@ DEVICE int lanes_sum(int value, int lanes) {
     return value;
 }
 
+/* (Not the smallest by negated values: of -a in the smallest of three ptxas of CUDA 13.0 drops the
+ * sign.) */
 DEVICE int lanes_maximum(int value, int lanes) {
     for (int step = lanes / 2; step > 0; step /= 2) {
         value = maximum(value, __shfl_xor_sync(0xffffffffu, value, step));
-    }
-    return value;
-}
-
-/* (The largest of the negated values would do, but for ptxas of CUDA 13.0: of -a in the smallest of
- * three it drops the sign.) */
-DEVICE int lanes_minimum(int value, int lanes) {
-    for (int step = lanes / 2; step > 0; step /= 2) {
-        value = minimum(value, __shfl_xor_sync(0xffffffffu, value, step));
     }
     return value;
 }

@@ -21,15 +21,6 @@ DEVICE u32 atomic_add_shared(u32 address, u32 value) {
     return before;
 }
 
-DEVICE u32 atomic_add_global(u32 *to, u32 value) {
-    u32 before;
-    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "l"(to), "r"(value)
-                 : "memory");
-    return before;
-}
-
 /* Without a result: nobody waits for it. */
 DEVICE void reduce_add_global(u32 *to, u32 value) {
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");

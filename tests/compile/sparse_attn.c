@@ -56,8 +56,7 @@ static const char *const tuned[] = {
 /* Kernels that not every operator has. */
 static const char *const kernels[] = {
     "sparse_attn_partition:pass=count", "sparse_attn_partition:pass=place",
-    "sparse_attn_bwd_lists:pass=group", "sparse_attn_bwd_lists:pass=count",
-    "sparse_attn_bwd_lists:pass=scan",  "sparse_attn_bwd_lists:pass=place",
+    "sparse_attn_bwd_lists:pass=group", "sparse_attn_bwd_lists:pass=turn",
     "sparse_attn_bwd_sum:dqk=64",       "sparse_attn_bwd_sum:dqk=192",
     "sparse_attn_bwd_sum:dqk=576",      NULL,
 };

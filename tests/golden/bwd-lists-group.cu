@@ -77,18 +77,11 @@ DEVICE int lanes_sum(int value, int lanes) {
     return value;
 }
 
+/* (Not the smallest by negated values: of -a in the smallest of three ptxas of CUDA 13.0 drops the
+ * sign.) */
 DEVICE int lanes_maximum(int value, int lanes) {
     for (int step = lanes / 2; step > 0; step /= 2) {
         value = maximum(value, __shfl_xor_sync(0xffffffffu, value, step));
-    }
-    return value;
-}
-
-/* (The largest of the negated values would do, but for ptxas of CUDA 13.0: of -a in the smallest of
- * three it drops the sign.) */
-DEVICE int lanes_minimum(int value, int lanes) {
-    for (int step = lanes / 2; step > 0; step /= 2) {
-        value = minimum(value, __shfl_xor_sync(0xffffffffu, value, step));
     }
     return value;
 }
@@ -261,15 +254,6 @@ DEVICE u32 atomic_add_shared(u32 address, u32 value) {
     return before;
 }
 
-DEVICE u32 atomic_add_global(u32 *to, u32 value) {
-    u32 before;
-    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "l"(to), "r"(value)
-                 : "memory");
-    return before;
-}
-
 /* Without a result: nobody waits for it. */
 DEVICE void reduce_add_global(u32 *to, u32 value) {
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
@@ -303,6 +287,8 @@ struct sparse_attn_bwd_lists_params {
                               ends; work.query_range is then null. Or null */
     int *members;          /* [groups, group_queries] */
     int *counts;           /* [groups] */
+    int *firsts;           /* [groups] keys of the list's first part, which ascend strictly; those
+                              behind it ascend. Or null: lists of one query may be in any order */
     int *keys;             /* [groups, key_stride] */
     unsigned char *masks;  /* [groups, key_stride]; not written when group_queries is 1 */
     float *zeros;          /* [zero_vectors, 4] is filled with zeros, too: what the main kernel adds
@@ -314,39 +300,27 @@ struct sparse_attn_bwd_lists_params {
     int key_stride;    /* a multiple of 64, at least group_queries * min(width, topk) */
     int topk;          /* valid slots of a query, at most */
     int ascending;     /* 1: lists are put into ascending order. Lists of several queries are
-                          always */
+                          always, and all are where there is `firsts` */
 };
 
 /*
- * Of the passes `count`, `scan` and `place`, which turn the lists of `groups` groups, from
- * first_group on, around, chunk by chunk: for each key the partial rows that are its own, by their
- * numbers (group of the chunk) * key_stride + place in the group's list, in the groups' order. A
- * column is a key of a chunk, number chunk * key_count + key. groups * key_stride and parts *
- * columns stay below 2^31. Equal keys of one list: in its order where `united` says that their rows
- * may differ, else in any.
+ * Of the pass `turn`, which turns the lists of `groups` groups, from first_group on, around, chunk
+ * by chunk: for each key the partial rows that are its own, by their numbers (group of the chunk) *
+ * key_stride + place in the group's list, in the groups' order and in each list's. groups *
+ * key_stride stays below 2^31.
  */
 struct sparse_attn_bwd_segments_params {
     const int *counts; /* as above, from the first group of all on */
+    const int *firsts;
     const int *keys;
-    int *cursors; /* [parts, columns] of a part's groups: how many partial rows a key has, zeros
-                     ahead of `count`; then where they go */
-    int *starts;  /* [columns + 1] where a column's begin in `entries` */
-    int *entries; /* [groups * key_stride] */
-    int *sums;    /* [scan_blocks] scratch of the scan: partial rows of each block's columns */
+    int *starts;  /* [chunks, key_count + 1] where a key's begin in `entries`, and where the last
+                     one's end */
+    int *entries; /* [groups * key_stride]; a chunk's begin at its first group's */
     int first_group, groups;
     int chunk;  /* groups of a chunk; the last may have fewer */
-    int chunks; /* columns / key_count */
-    int part;   /* groups of a part */
-    int parts;  /* of a chunk */
+    int chunks; /* that there are */
     int key_stride;
     int key_count; /* batches * rows */
-    int columns;
-    int united;    /* 1: the lists are of several queries each */
-    int scan_step; /* of the pass `scan`, which is launched twice: 0 sums up, 1 places */
-    int scan_rows; /* threads of the scan that share a column's parts: a power of two, at most
-                      THREADS / 32 */
-    int scan_keys; /* of a block of the scan: a multiple of its THREADS / scan_rows */
-    int scan_blocks;
 };
 
 #line 5 "templates/sparse_attn_bwd_lists.queries.cuh"
@@ -552,7 +526,7 @@ DEVICE void sort_entries(int *keys, unsigned char *masks, u32 count) {
  *     keys strictly ascending, then keys ascending, equal ones in the order of their masks,
  * and the second part begins at the first key that is not greater than the one before it. Lists of
  * more than MOST_WINDOWS windows are their second part alone, of a single bit each (of one query:
- * in slot order).
+ * in slot order, unless `firsts` wants them ascending).
  *
  * A query with more valid slots than params.topk: its row is cut behind the last one that counts,
  * found by a warp.
@@ -887,16 +861,18 @@ DEVICE void unite_lists(const struct sparse_attn_bwd_lists_params *params, i64 g
     struct list list = {params->keys + begin, params->group_queries > 1 ? params->masks + begin : 0,
                         0};
     open_members(params, group);
-    if (!has_windows(params)) {
-        go_through(params, APPEND, &list);
-        sort_appended(&list);
-    } else if (go_through(params, MARK, &list)) {
-        go_through(params, MARK_AND_APPEND, &list);
+    const bool again = !has_windows(params) || go_through(params, MARK, &list);
+    const int once = list.count;
+    if (again) {
+        go_through(params, has_windows(params) ? MARK_AND_APPEND : APPEND, &list);
         sort_appended(&list);
     }
     pad_list(&list, (int)threadIdx.x, THREADS);
     if (threadIdx.x == 0) {
         params->counts[group] = list.count;
+        if (params->firsts) {
+            params->firsts[group] = once;
+        }
     }
     __syncthreads();
 }
@@ -909,7 +885,8 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
         grid_launch_dependents();
     }
     fill_zeros(params.zeros, params.zero_vectors);
-    if (params.group_queries == 1 && (!params.ascending || !has_windows(&params))) {
+    if (params.group_queries == 1 && !params.firsts &&
+        (!params.ascending || !has_windows(&params))) {
         for (i64 group = blockIdx.x * (i64)WARPS + threadIdx.x / 32; group < params.groups;
              group += gridDim.x * (i64)WARPS) {
             copy_list(&params, group);

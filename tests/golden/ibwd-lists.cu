@@ -74,18 +74,11 @@ DEVICE int lanes_sum(int value, int lanes) {
     return value;
 }
 
+/* (Not the smallest by negated values: of -a in the smallest of three ptxas of CUDA 13.0 drops the
+ * sign.) */
 DEVICE int lanes_maximum(int value, int lanes) {
     for (int step = lanes / 2; step > 0; step /= 2) {
         value = maximum(value, __shfl_xor_sync(0xffffffffu, value, step));
-    }
-    return value;
-}
-
-/* (The largest of the negated values would do, but for ptxas of CUDA 13.0: of -a in the smallest of
- * three it drops the sign.) */
-DEVICE int lanes_minimum(int value, int lanes) {
-    for (int step = lanes / 2; step > 0; step /= 2) {
-        value = minimum(value, __shfl_xor_sync(0xffffffffu, value, step));
     }
     return value;
 }
@@ -155,15 +148,6 @@ DEVICE u32 atomic_add_shared(u32 address, u32 value) {
     asm volatile("atom.relaxed.cta.shared.add.u32 %0, [%1], %2;"
                  : "=r"(before)
                  : "r"(address), "r"(value)
-                 : "memory");
-    return before;
-}
-
-DEVICE u32 atomic_add_global(u32 *to, u32 value) {
-    u32 before;
-    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "l"(to), "r"(value)
                  : "memory");
     return before;
 }

@@ -45,10 +45,10 @@ enum list { ALL_QUERIES, LISTED, COUNTED, RANGED, BUCKETED, LISTS };
 struct shape {
     const char *name;
     int batches, tokens, rows, width, topk;
-    int group_queries, ascending;
-    int past;    /* ints that the first row starts past a multiple of 16 bytes */
-    int padding; /* ints between two rows */
-    int lengths; /* 1: topk_length is given */
+    int group_queries, ascending; /* 1: as the argument; 2: `firsts` is given */
+    int past;                     /* ints that the first row starts past a multiple of 16 bytes */
+    int padding;                  /* ints between two rows */
+    int lengths;                  /* 1: topk_length is given */
     enum fill fill;
     enum list list;
 };
@@ -65,6 +65,12 @@ static const struct shape shapes[] = {
     {"ascending, one row", 1, 3, 300, 300, 300, 1, 1, 0, 0, 0, ONE, ALL_QUERIES},
     {"ascending, two windows", 1, 3, 400000, 700, 700, 1, 1, 0, 0, 0, ANY, ALL_QUERIES},
     {"ascending, no map", 1, 3, 7000000, 700, 700, 1, 1, 0, 0, 0, ANY, ALL_QUERIES},
+    {"firsts", 1, 9, 5000, 700, 700, 1, 2, 0, 0, 0, DISTINCT, ALL_QUERIES},
+    {"firsts, again", 2, 9, 300, 97, 97, 1, 2, 3, 2, 1, ANY, LISTED},
+    {"firsts, two windows", 1, 3, 400000, 700, 700, 1, 2, 0, 0, 0, FEW, ALL_QUERIES},
+    {"firsts, no map", 1, 3, 7000000, 700, 700, 1, 2, 0, 0, 0, FEW, ALL_QUERIES},
+    {"firsts, nothing valid", 1, 20, 100, 64, 64, 1, 2, 0, 0, 0, NONE, ALL_QUERIES},
+    {"firsts, eights", 1, 20, 300, 100, 100, 8, 2, 0, 0, 0, FEW, ALL_QUERIES},
     {"pairs", 1, 33, 500, 200, 200, 2, 0, 0, 0, 0, DISTINCT, ALL_QUERIES},
     {"fours", 1, 30, 500, 200, 100, 4, 0, 1, 0, 1, ANY, LISTED},
     {"eights", 1, 60, 2000, 500, 500, 8, 0, 0, 0, 0, NEIGHBOURS, ALL_QUERIES},
@@ -238,9 +244,11 @@ static void make_problem(struct random *random, const struct shape *shape,
     host->groups = (work->query_capacity + shape->group_queries - 1) / shape->group_queries;
     host->key_stride = (used * shape->group_queries + 63) / 64 * 64 + 64 * random_below(random, 2);
     host->topk = shape->topk;
-    host->ascending = shape->ascending;
+    host->ascending = shape->ascending == 1;
     host->members = take((size_t)host->groups * (size_t)shape->group_queries * sizeof(int));
     host->counts = take((size_t)host->groups * sizeof(int));
+    if (shape->ascending == 2)
+        host->firsts = take((size_t)host->groups * sizeof(int));
     host->keys = take((size_t)list_slots(problem) * sizeof(int));
     host->masks = take((size_t)list_slots(problem));
     host->zero_vectors = random_below(random, 3) ? random_below(random, MOST_ZEROS) : 0;
@@ -262,6 +270,7 @@ static void free_problem(struct test *test, struct problem *problem) {
                           problem->host.last_range,
                           problem->host.members,
                           problem->host.counts,
+                          problem->host.firsts,
                           problem->host.keys,
                           problem->host.masks,
                           problem->host.zeros};
@@ -338,6 +347,7 @@ static void place_problem(struct test *test, struct problem *problem) {
     COPY(last_range, 2);
     COPY(members, (int64_t)host->groups * host->group_queries);
     COPY(counts, host->groups);
+    COPY(firsts, host->groups);
     COPY(zeros, (host->zero_vectors + 1) * ZERO_FLOATS);
 #undef COPY
     device->keys = copy_rows(test, problem, "keys", host->keys, list_rows(problem, sizeof(int)));
@@ -374,6 +384,9 @@ static int run_kernel(struct test *test, const struct problem *problem, uint32_t
     return works(smelt_device_fill(test->context, params->counts, POISON,
                                    (size_t)params->groups * sizeof(int)),
                  "fill") &&
+           (!params->firsts || works(smelt_device_fill(test->context, params->firsts, POISON,
+                                                       (size_t)params->groups * sizeof(int)),
+                                     "fill")) &&
            works(smelt_device_fill(test->context, params->zeros, POISON,
                                    (size_t)(params->zero_vectors + 1) * ZERO_BYTES),
                  "fill") &&
@@ -418,6 +431,8 @@ static int judge(struct test *test, const struct problem *problem) {
     return same(test, "members", device->members, host->members,
                 (int64_t)host->groups * host->group_queries, sizeof(int)) &&
            same(test, "counts", device->counts, host->counts, host->groups, sizeof(int)) &&
+           (!host->firsts ||
+            same(test, "firsts", device->firsts, host->firsts, host->groups, sizeof(int))) &&
            same(test, "zeros", device->zeros, host->zeros, (host->zero_vectors + 1) * ZERO_FLOATS,
                 sizeof(float)) &&
            same_rows(test, "keys", device->keys, host->keys, list_rows(problem, sizeof(int))) &&
@@ -499,7 +514,7 @@ static struct shape draw_shape(struct random *random) {
                           .width = width,
                           .topk = random_below(random, 2) ? width : 1 + random_below(random, width),
                           .group_queries = 1 << random_below(random, 4),
-                          .ascending = random_below(random, 2),
+                          .ascending = random_below(random, 3),
                           .past = random_below(random, 4),
                           .padding = random_below(random, 2) ? random_below(random, 9) : 0,
                           .lengths = random_below(random, 2),

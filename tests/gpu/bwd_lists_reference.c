@@ -70,9 +70,9 @@ static void append(const struct sparse_attn_bwd_lists_params *params, int group,
         params->masks[place] = (unsigned char)mask;
 }
 
-/* Sorted entries into keys that appear once; and then those named again. */
-static void unite(const struct sparse_attn_bwd_lists_params *params, int group, struct named *named,
-                  int count) {
+/* Sorted entries into keys that appear once, how many; and then those named again. */
+static int unite(const struct sparse_attn_bwd_lists_params *params, int group, struct named *named,
+                 int count) {
     for (int i = 1; i < count; i++)
         named[i].again = named[i].key == named[i - 1].key && named[i].member == named[i - 1].member;
     for (int i = 0; i < count;) {
@@ -82,9 +82,11 @@ static void unite(const struct sparse_attn_bwd_lists_params *params, int group, 
             mask |= 1 << named[i].member;
         append(params, group, key, mask);
     }
+    const int once = params->counts[group];
     for (int i = 0; i < count; i++)
         if (named[i].again)
             append(params, group, named[i].key, 1 << named[i].member);
+    return once;
 }
 
 void reference_lists(const struct sparse_attn_bwd_lists_params *params, long long most_rows) {
@@ -100,15 +102,19 @@ void reference_lists(const struct sparse_attn_bwd_lists_params *params, long lon
             if (query >= 0)
                 count += read_row(params, query, entry, i, named + count);
         }
+        const int ordered = members > 1 || params->firsts || (params->ascending && maps);
+        int once = 0;
         params->counts[group] = 0;
-        if (members > 1 || (params->ascending && maps))
+        if (ordered)
             qsort(named, (size_t)count, sizeof *named, by_key);
-        if (maps && (members > 1 || params->ascending)) {
-            unite(params, group, named, count);
+        if (ordered && maps) {
+            once = unite(params, group, named, count);
         } else {
             for (int i = 0; i < count; i++)
                 append(params, group, named[i].key, 1 << named[i].member);
         }
+        if (params->firsts)
+            params->firsts[group] = once;
         for (int i = params->counts[group]; i % LIST_STEP; i++) {
             const long long place = (long long)group * params->key_stride + i;
             params->keys[place] = -1;
@@ -121,29 +127,34 @@ void reference_lists(const struct sparse_attn_bwd_lists_params *params, long lon
 
 /* ---- lists by keys --------------------------------------------------------------------------- */
 
-void reference_segments(const struct sparse_attn_bwd_segments_params *params) {
-    const size_t columns = (size_t)params->columns;
-    int *next = take(columns * sizeof *next);
-    memset(next, 0, columns * sizeof *next);
+/* A chunk's lists. */
+static void turn_chunk(const struct sparse_attn_bwd_segments_params *params, int chunk, int *next) {
+    const int first = chunk * params->chunk, last = first + params->chunk;
+    int *const starts = params->starts + (long long)chunk * (params->key_count + 1);
+    memset(next, 0, (size_t)params->key_count * sizeof *next);
     for (int pass = 0; pass < 2; pass++) {
-        for (int group = 0; group < params->groups; group++) {
+        for (int group = first; group < last && group < params->groups; group++) {
             const long long list = (long long)params->first_group + group;
             for (int i = 0; i < params->counts[list]; i++) {
-                const int column = group / params->chunk * params->key_count +
-                                   params->keys[list * params->key_stride + i];
+                const int key = params->keys[list * params->key_stride + i];
                 if (pass == 0)
-                    next[column]++;
+                    next[key]++;
                 else
-                    params->entries[next[column]++] =
-                        group % params->chunk * params->key_stride + i;
+                    params->entries[next[key]++] = (group - first) * params->key_stride + i;
             }
         }
-        params->starts[0] = 0;
-        for (size_t column = 0; column < columns && pass == 0; column++) {
-            params->starts[column + 1] = params->starts[column] + next[column];
-            next[column] = params->starts[column];
+        starts[0] = first * params->key_stride;
+        for (int key = 0; key < params->key_count && pass == 0; key++) {
+            starts[key + 1] = starts[key] + next[key];
+            next[key] = starts[key];
         }
     }
+}
+
+void reference_segments(const struct sparse_attn_bwd_segments_params *params) {
+    int *next = take((size_t)params->key_count * sizeof *next);
+    for (int chunk = 0; chunk < params->chunks; chunk++)
+        turn_chunk(params, chunk, next);
     free(next);
 }
 

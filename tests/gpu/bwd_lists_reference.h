@@ -9,8 +9,7 @@
  * alone is left alone. */
 void reference_lists(const struct sparse_attn_bwd_lists_params *params, long long most_rows);
 
-/* The passes count, scan and place together: starts, and entries, those of one list in its order.
- */
+/* The pass `turn`. */
 void reference_segments(const struct sparse_attn_bwd_segments_params *params);
 
 /* sparse_attn_bwd_sum, bit for bit. */

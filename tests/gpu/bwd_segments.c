@@ -22,18 +22,23 @@ enum {
     DEFAULT_CASES = 10,
     POISON = 0xFF, /* of floats a NaN */
     WIDTHS = 2,
-    MOST_FAILURES = 1, /* after which no further case is run */
-    FAR = 1 << 26,     /* groups, of whose lists there is no memory ahead of the first one */
-    FAR_ROWS = 1 << 29 /* partial rows of which there is none, ahead of the first one */
+    MOST_FAILURES = 1,  /* after which no further case is run */
+    FAR = 1 << 26,      /* groups, of whose lists there is no memory ahead of the first one */
+    FAR_ROWS = 1 << 29, /* partial rows of which there is none, ahead of the first one */
+    RANGE = SMELT__BWD_TURN_RANGE,
+    PART = 384 /* groups, likewise: of the plan, which this program checks */
 };
+
+#define TURN "sparse_attn_bwd_lists:pass=turn"
 
 static const int widths[WIDTHS] = {64, 576};
 
 /* What the lists hold. */
 enum fill {
-    ANY,    /* any keys, in any order; ascending where united */
+    ANY,    /* any keys */
     FEW,    /* few keys, so that they stand often in each list */
     ONE,    /* the same key in every entry */
+    ONCE,   /* each list's keys once */
     SHARED, /* any keys, and one that every list has */
     EMPTY,
     FILLS
@@ -42,52 +47,46 @@ enum fill {
 struct shape {
     const char *name;
     int groups, first_group, key_stride, key_count;
-    int united;
     enum fill fill;
-    int parts; /* at the most; 0: the rule's */
-    int tiles; /* of a block of the scan; 0: the rule's */
+    int blocks; /* of the pass; 0: the launch's own */
     int head_blocks, width /* number of widths[] */;
     int chunk; /* groups of a chunk; 0: all of them */
 };
 
 static const struct shape shapes[] = {
-    {"one entry", 1, 0, 64, 1, 0, ANY, 0, 0, 1, 0, 0},
-    {"slot order", 40, 3, 128, 1000, 0, ANY, 0, 0, 1, 0, 0},
-    {"slot order, few keys", 30, 0, 128, 300, 0, FEW, 4, 0, 2, 0, 0},
-    {"united", 40, 1, 192, 1000, 1, ANY, 0, 0, 1, 0, 0},
-    {"united, few keys", 30, 2, 192, 300, 1, FEW, 3, 0, 2, 0, 0},
-    {"united, one part", 20, 0, 192, 300, 1, FEW, 1, 0, 1, 0, 0},
-    {"one key", 12, 0, 128, 100, 0, ONE, 0, 0, 1, 0, 0},
-    {"one key, united", 12, 0, 128, 100, 1, ONE, 0, 0, 3, 0, 0},
-    {"a shared key", 600, 0, 64, 500, 0, SHARED, 20, 0, 1, 0, 0},
-    {"as many entries as one team sums", 512, 0, 64, 500, 0, SHARED, 20, 0, 1, 0, 0},
-    {"wide rows", 20, 0, 64, 60, 1, FEW, 0, 0, 2, 1, 0},
-    {"wide rows, one key", 30, 0, 64, 60, 1, ONE, 0, 0, 1, 1, 0},
-    {"long lists", 3, 0, 6400, 5000, 0, ANY, 0, 0, 1, 0, 0},
-    {"long lists, united", 3, 0, 6400, 5000, 1, ANY, 0, 0, 1, 0, 0},
-    {"many keys", 4, 0, 64, 20000, 0, ANY, 0, 0, 1, 0, 0},
-    {"several tiles", 12, 0, 64, 3000, 1, ANY, 0, 3, 1, 0, 0},
-    {"several wide tiles", 12, 0, 64, 3000, 1, ANY, 1, 3, 1, 0, 0},
-    {"many keys, few parts", 4, 0, 64, 30000, 1, ANY, 2, 0, 1, 0, 0},
-    {"no entry", 5, 0, 64, 70, 1, EMPTY, 0, 0, 1, 0, 0},
-    {"chunks", 37, 2, 64, 500, 0, ANY, 0, 0, 1, 0, 12},
-    {"chunks of several parts", 64, 0, 64, 200, 0, FEW, 3, 2, 2, 0, 16},
-    {"chunks, united", 31, 0, 128, 300, 1, FEW, 2, 0, 1, 0, 8},
-    {"chunks, the last with fewer parts", 20, 0, 64, 100, 0, ANY, 2, 0, 1, 0, 8},
-    {"a chunk each", 9, 1, 64, 100, 0, ANY, 0, 0, 1, 0, 1},
-    {"lists past 2^32 entries", 21, FAR, 64, 100, 0, ANY, 3, 0, 1, 0, 8},
-    {"lists past 2^32 entries, united", 21, FAR, 64, 100, 1, FEW, 3, 0, 1, 0, 8},
-    {"chunks, a shared key", 1100, 0, 64, 100, 0, SHARED, 20, 0, 1, 0, 540},
+    {"one entry", 1, 0, 64, 1, ANY, 0, 1, 0, 0},
+    {"any keys", 40, 3, 128, 1000, ANY, 0, 1, 0, 0},
+    {"few keys", 30, 0, 128, 300, FEW, 1, 2, 0, 0},
+    {"few keys, long lists", 20, 2, 192, 300, FEW, 3, 1, 0, 0},
+    {"one key", 12, 0, 128, 100, ONE, 0, 3, 0, 0},
+    {"a shared key", 600, 0, 64, 500, SHARED, 0, 1, 0, 0},
+    {"as many entries as one team sums", 512, 0, 64, 500, SHARED, 0, 1, 0, 0},
+    {"wide rows", 20, 0, 64, 60, FEW, 0, 2, 1, 0},
+    {"wide rows, one key", 30, 0, 64, 60, ONE, 0, 1, 1, 0},
+    {"long lists", 3, 0, 6400, 5000, ANY, 0, 1, 0, 0},
+    {"many keys", 4, 0, 64, 20000, ANY, 0, 1, 0, 0},
+    {"keys of whole ranges", 12, 0, 64, 3 * RANGE, ANY, 0, 1, 0, 0},
+    {"a range and a key", 12, 0, 64, RANGE + 1, ANY, 2, 1, 0, 0},
+    {"no entry", 5, 0, 64, 70, EMPTY, 0, 1, 0, 0},
+    {"chunks", 37, 2, 64, 500, ANY, 0, 1, 0, 12},
+    {"chunks of several ranges", 64, 0, 64, 1200, FEW, 2, 2, 0, 16},
+    {"a chunk each", 9, 1, 64, 100, ANY, 0, 1, 0, 1},
+    {"a part", PART, 0, 64, 90, ONCE, 0, 1, 0, 0},
+    {"several parts", 2 * PART + 5, 0, 64, 700, ONCE, 0, 1, 0, 0},
+    {"several parts, keys named again", 2 * PART + 40, 0, 64, 700, SHARED, 1, 1, 0, PART + 7},
+    {"lists past 2^32 entries", 21, FAR, 64, 100, ANY, 0, 1, 0, 8},
+    {"chunks, a shared key", 1100, 0, 64, 100, SHARED, 0, 1, 0, 540},
 };
 
 /* Beyond the emulator's patience. */
 static const struct shape large_shapes[] = {
-    {"a chunk", 640, 640, 2048, 8192, 0, ANY, 0, 0, 1, 1, 0},
-    {"a chunk of many keys", 640, 0, 2048, 131072, 0, ANY, 0, 0, 1, 1, 0},
-    {"a chunk of unions", 80, 80, 16384, 32768, 1, ANY, 0, 0, 1, 1, 0},
-    {"a chunk, a shared key", 640, 0, 2048, 8192, 1, SHARED, 0, 0, 1, 1, 0},
-    {"a round", 1500, 0, 2048, 8192, 0, ANY, 0, 0, 1, 0, 339},
-    {"a round of many keys", 900, 0, 2048, 131072, 0, ANY, 0, 0, 1, 0, 339},
+    {"a chunk", 640, 640, 2048, 8192, ONCE, 0, 1, 1, 0},
+    {"a chunk of many keys", 640, 0, 2048, 131072, ANY, 0, 1, 1, 0},
+    {"a chunk of unions", 80, 80, 16384, 32768, ANY, 0, 1, 1, 0},
+    {"a chunk, a shared key", 640, 0, 2048, 8192, SHARED, 0, 1, 1, 0},
+    {"a round", 1500, 0, 2048, 8192, ONCE, 0, 1, 0, 339},
+    {"a round of many keys", 900, 0, 2048, 131072, ANY, 0, 1, 0, 339},
+    {"many short lists", 20000, 0, 64, 8192, ONCE, 0, 1, 0, 0},
 };
 
 struct problem {
@@ -105,7 +104,7 @@ struct problem {
 
 struct test {
     smelt_context *context;
-    struct smelt__segments_kernels kernels;
+    const struct smelt__kernel *turn;
     const struct smelt__kernel *sum[WIDTHS];
     struct sums_reference plan[WIDTHS];
     struct random random;
@@ -136,8 +135,8 @@ static int ascending(const void *a, const void *b) {
     return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
 }
 
-/* A sorted list: each key once, then the others. */
-static void split(int *keys, int count) {
+/* A sorted list: each key once, how many; then the others. */
+static int split(int *keys, int count) {
     int *again = take((size_t)count * sizeof *again);
     int once = 0, more = 0;
     for (int i = 0; i < count; i++) {
@@ -148,25 +147,27 @@ static void split(int *keys, int count) {
     }
     memcpy(keys + once, again, (size_t)more * sizeof *again);
     free(again);
+    return once;
 }
 
-static void fill_lists(struct random *random, struct problem *problem, int *counts, int *keys) {
+static void fill_lists(struct random *random, struct problem *problem, int *counts, int *firsts,
+                       int *keys) {
     const struct shape *shape = problem->shape;
     for (int64_t list = 0; list < problem->lists; list++) {
         int *const own = keys + list * shape->key_stride;
         const int full = random_below(random, 3) == 0;
-        const int count = shape->fill == EMPTY    ? 0
-                          : full                  ? shape->key_stride
-                          : shape->fill == SHARED ? 1 + random_below(random, shape->key_stride)
-                                                  : random_below(random, shape->key_stride + 1);
-        for (int i = 0; i < shape->key_stride; i++)
-            own[i] = i < count                    ? draw_key(random, shape, i)
-                     : i < (count + 63) / 64 * 64 ? -1
-                                                  : (int)random_next(random);
-        if (shape->united)
-            qsort(own, (size_t)count, sizeof *own, ascending);
-        if (shape->united && random_below(random, 4))
-            split(own, count);
+        int count = shape->fill == EMPTY    ? 0
+                    : full                  ? shape->key_stride
+                    : shape->fill == SHARED ? 1 + random_below(random, shape->key_stride)
+                                            : random_below(random, shape->key_stride + 1);
+        for (int i = 0; i < count; i++)
+            own[i] = draw_key(random, shape, i);
+        qsort(own, (size_t)count, sizeof *own, ascending);
+        firsts[list] = random_below(random, 4) || shape->fill == ONCE ? split(own, count) : 0;
+        if (shape->fill == ONCE)
+            count = firsts[list];
+        for (int i = count; i < shape->key_stride; i++)
+            own[i] = i < (count + 63) / 64 * 64 ? -1 : (int)random_next(random);
         counts[list] = count;
     }
 }
@@ -211,10 +212,12 @@ static void make_problem(struct random *random, const struct shape *shape,
         smelt__segments_layout(shape->groups, chunk, shape->key_stride, shape->key_count);
     int *counts = take((size_t)problem->lists * sizeof *counts);
     int *keys = take((size_t)problem->list_keys * sizeof *keys);
-    fill_lists(random, problem, counts, keys);
+    int *firsts = take((size_t)problem->lists * sizeof *firsts);
+    fill_lists(random, problem, counts, firsts, keys);
     struct sparse_attn_bwd_segments_params *host = &problem->host;
     *host = (struct sparse_attn_bwd_segments_params){
         .counts = begin_before(counts, problem->missing),
+        .firsts = begin_before(firsts, problem->missing),
         .keys = begin_before(keys, problem->missing * shape->key_stride),
         .starts = take((size_t)problem->layout.starts * sizeof(int)),
         .entries = take((size_t)problem->layout.entries * sizeof(int)),
@@ -223,21 +226,9 @@ static void make_problem(struct random *random, const struct shape *shape,
         .chunk = chunk,
         .key_stride = shape->key_stride,
         .key_count = shape->key_count,
-        .united = shape->united,
+        .chunks = (shape->groups + chunk - 1) / chunk,
     };
     memset(host->entries, POISON, (size_t)problem->layout.entries * sizeof(int));
-    smelt__segments_cut(host);
-    if (shape->parts) {
-        host->part = (chunk + shape->parts - 1) / shape->parts;
-        host->parts = (chunk + host->part - 1) / host->part;
-        const int64_t cursors = (int64_t)host->parts * host->columns;
-        if (problem->layout.cursors < cursors)
-            problem->layout.cursors = cursors;
-    }
-    if (shape->tiles) {
-        host->scan_keys = shape->tiles * SMELT__BWD_SCAN_THREADS / host->scan_rows;
-        host->scan_blocks = (host->columns + host->scan_keys - 1) / host->scan_keys;
-    }
     problem->host_sum = (struct sparse_attn_bwd_sum_params){
         .partials = fill_partials(random, problem),
         .starts = host->starts,
@@ -259,14 +250,18 @@ static const int *counts_of(const struct problem *problem) {
     return begin_before(problem->host.counts, -problem->missing);
 }
 
+static const int *firsts_of(const struct problem *problem) {
+    return begin_before(problem->host.firsts, -problem->missing);
+}
+
 static const int *keys_of(const struct problem *problem) {
     return begin_before(problem->host.keys, -problem->missing * problem->shape->key_stride);
 }
 
 static void free_problem(struct test *test, struct problem *problem) {
-    const void *host[] = {counts_of(problem),    keys_of(problem),           problem->host.starts,
-                          problem->host.entries, problem->host_sum.partials, problem->host_sum.sums,
-                          problem->sums_before};
+    const void *host[] = {counts_of(problem),     firsts_of(problem),    keys_of(problem),
+                          problem->host.starts,   problem->host.entries, problem->host_sum.partials,
+                          problem->host_sum.sums, problem->sums_before};
     for (size_t i = 0; i < sizeof host / sizeof *host; i++)
         free((void *)(uintptr_t)host[i]);
     for (int i = 0; i < problem->memories; i++)
@@ -319,13 +314,13 @@ static void place_problem(struct test *test, struct problem *problem) {
     *sum = problem->host_sum;
     device->counts = begin_before(
         copy(test, problem, "counts", counts_of(problem), problem->lists * 4), problem->missing);
+    device->firsts = begin_before(
+        copy(test, problem, "firsts", firsts_of(problem), problem->lists * 4), problem->missing);
     device->keys =
         begin_before(copy(test, problem, "keys", keys_of(problem), problem->list_keys * 4),
                      problem->missing * problem->shape->key_stride);
-    device->cursors = reserve(test, problem, "cursors", problem->layout.cursors);
     device->starts = reserve(test, problem, "starts", problem->layout.starts);
     device->entries = reserve(test, problem, "entries", problem->layout.entries);
-    device->sums = reserve(test, problem, "scratch", problem->layout.sums);
     sum->partials =
         copy(test, problem, "partials", problem->host_sum.partials, problem->partials * 2);
     sum->partials = (const void *)((uintptr_t)sum->partials - (uintptr_t)far_bytes(problem));
@@ -340,7 +335,7 @@ static struct sparse_attn_bwd_sum_params
 sum_of(const struct problem *problem, const struct sparse_attn_bwd_sum_params *all, int chunk) {
     struct sparse_attn_bwd_sum_params sum = *all;
     const int64_t row = 2 * widths[problem->shape->width];
-    sum.starts += chunk * problem->host.key_count;
+    sum.starts += smelt__segments_starts(chunk, problem->host.key_count);
     sum.partials = (const char *)sum.partials +
                    (int64_t)chunk * problem->host.chunk * sum.head_blocks * sum.key_stride * row;
     return sum;
@@ -359,12 +354,19 @@ static int run_sums(struct test *test, const struct problem *problem, uint32_t b
     return good;
 }
 
+/* The pass by its own launch, or with fewer blocks, each of which then takes several ranges. */
 static smelt_status launch_segments(const struct test *test, const struct problem *problem) {
+    const struct smelt__launch few = {.blocks = {(uint32_t)problem->shape->blocks},
+                                      .params = &problem->device};
     int pushed;
+    if (problem->shape->blocks)
+        return smelt__kernel_launch(test->context, test->turn, &few, NULL);
     smelt_status status = smelt__context_enter(test->context, &pushed);
     if (status)
         return status;
-    status = smelt__segments_launch(test->context, &test->kernels, &problem->device, NULL);
+    struct sparse_attn_bwd_segments_params params = problem->device;
+    params.chunks = 0; /* the launch's to set */
+    status = smelt__segments_launch(test->context, test->turn, &params, NULL);
     smelt__context_leave(test->context, pushed);
     return status;
 }
@@ -385,19 +387,6 @@ static int run_kernels(struct test *test, const struct problem *problem, uint32_
 }
 
 /* ---- judging --------------------------------------------------------------------------------- */
-
-/* Equal keys of one list may come in any order: puts those runs in order. */
-static void order_equals(const struct problem *problem, int *entries) {
-    const struct sparse_attn_bwd_segments_params *host = &problem->host;
-    for (int column = 0; column < host->columns && !host->united; column++)
-        for (int i = host->starts[column], next; i < host->starts[column + 1]; i = next) {
-            next = i + 1;
-            while (next < host->starts[column + 1] &&
-                   entries[next] / host->key_stride == entries[i] / host->key_stride)
-                next++;
-            qsort(entries + i, (size_t)(next - i), sizeof *entries, ascending);
-        }
-}
 
 static int same_ints(const char *what, const int *got, const int *wanted, int64_t count) {
     for (int64_t i = 0; i < count; i++)
@@ -433,8 +422,6 @@ static int judge(struct test *test, const struct problem *problem) {
         works(smelt_device_download(test->context, sums, problem->device_sum.sums, sums_bytes),
               "download") &&
         same_ints("starts", starts, problem->host.starts, layout->starts);
-    if (good)
-        order_equals(problem, entries);
     good = good && same_ints("entries", entries, problem->host.entries, layout->entries) &&
            same_sums(sums, problem->host_sum.sums, problem->sums);
     free(starts);
@@ -445,27 +432,6 @@ static int judge(struct test *test, const struct problem *problem) {
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-/* Equal keys of one list have equal partial rows unless it is of several queries: so that any order
- * of theirs gives the same bits. */
-static void equal_rows(struct problem *problem) {
-    const struct shape *shape = problem->shape;
-    const size_t row = (size_t)widths[shape->width];
-    unsigned short *const all = (unsigned short *)(uintptr_t)problem->host_sum.partials;
-    const int *entries = problem->host.entries, *starts = problem->host.starts;
-    for (int column = 0; column < problem->host.columns; column++)
-        for (int i = starts[column] + 1; i < starts[column + 1]; i++) {
-            const int64_t group = entries[i] / shape->key_stride;
-            unsigned short *const partials = all + (int64_t)(column / shape->key_count) *
-                                                       problem->host.chunk * shape->head_blocks *
-                                                       shape->key_stride * (int64_t)row;
-            if (group != entries[i - 1] / shape->key_stride)
-                continue;
-            const size_t rows = (size_t)shape->head_blocks * row;
-            memcpy(partials + (size_t)entries[i] * rows, partials + (size_t)entries[i - 1] * rows,
-                   rows * sizeof *partials);
-        }
-}
-
 static void check(struct test *test, const struct shape *shape) {
     if (test->counts.failures == MOST_FAILURES || !strstr(shape->name, test->counts.only))
         return;
@@ -474,8 +440,6 @@ static void check(struct test *test, const struct shape *shape) {
     const char *const arch = smelt_context_arch(test->context);
     make_problem(&test->random, shape, &problem);
     reference_segments(&problem.host);
-    if (!shape->united)
-        equal_rows(&problem);
     for (int chunk = 0; chunk < problem.host.chunks; chunk++) {
         const struct sparse_attn_bwd_sum_params sum = sum_of(&problem, &problem.host_sum, chunk);
         reference_sums(&sum, test->plan[shape->width]);
@@ -492,13 +456,11 @@ static void check(struct test *test, const struct shape *shape) {
     test->counts.failures += !good;
     if (!good)
         printf(
-            "FAILED %s on %s: %d groups from %d on in chunks of %d, %d parts, %d keys of a block, "
-            "key_stride %d, %d keys, united %d, fill %d, %d head blocks, width %d; random state "
-            "%llu\n",
-            shape->name, arch, shape->groups, shape->first_group, problem.host.chunk,
-            problem.host.parts, problem.host.scan_keys, shape->key_stride, shape->key_count,
-            shape->united, (int)shape->fill, shape->head_blocks, widths[shape->width],
-            (unsigned long long)seed);
+            "FAILED %s on %s: %d groups from %d on in chunks of %d, %d blocks, key_stride %d, %d "
+            "keys, fill %d, %d head blocks, width %d; random state %llu\n",
+            shape->name, arch, shape->groups, shape->first_group, problem.host.chunk, shape->blocks,
+            shape->key_stride, shape->key_count, (int)shape->fill, shape->head_blocks,
+            widths[shape->width], (unsigned long long)seed);
     free_problem(test, &problem);
 }
 
@@ -509,10 +471,8 @@ static struct shape draw_shape(struct random *random) {
                           .key_stride = 64 * (1 + random_below(random, 4)),
                           .key_count =
                               1 + random_below(random, random_below(random, 2) ? 50 : 3000),
-                          .united = random_below(random, 2),
                           .fill = (enum fill)random_below(random, FILLS),
-                          .parts = random_below(random, 2) ? 1 + random_below(random, 9) : 0,
-                          .tiles = random_below(random, 2) ? 1 + random_below(random, 4) : 0,
+                          .blocks = random_below(random, 2) ? 1 + random_below(random, 9) : 0,
                           .head_blocks = 1 + random_below(random, 3),
                           .width = random_below(random, 8) == 0,
                           .chunk = random_below(random, 2) ? 1 + random_below(random, 20) : 0};
@@ -536,17 +496,22 @@ static int get_sums(struct test *test) {
     return 1;
 }
 
+/* The plan has the range and the parts that cases are made for. */
+static int has_parts(const struct test *test) {
+    struct smelt__plan plan;
+    int found;
+    return works(smelt__plan_from_text(TURN, smelt_context_arch(test->context), &plan), "plan") &&
+           smelt__plan_constant(&plan, "RANGE", &found) == RANGE &&
+           smelt__plan_constant(&plan, "PART", &found) == PART;
+}
+
 static int run(void *user, int listed, int random_cases) {
     struct test *const test = user;
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     options.kind = SMELT_CONTEXT_DEVICE;
     if (!works(smelt_context_create(&test->context, &options), "context"))
         return 0;
-    int good =
-        get_kernel(test->context, "sparse_attn_bwd_lists:pass=count", &test->kernels.count) &&
-        get_kernel(test->context, "sparse_attn_bwd_lists:pass=scan", &test->kernels.scan) &&
-        get_kernel(test->context, "sparse_attn_bwd_lists:pass=place", &test->kernels.place) &&
-        get_sums(test);
+    int good = get_kernel(test->context, TURN, &test->turn) && has_parts(test) && get_sums(test);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes && listed && good; i++)
         check(test, &shapes[i]);
     for (size_t i = 0; i < sizeof large_shapes / sizeof *large_shapes && good && !smelt__emulator();

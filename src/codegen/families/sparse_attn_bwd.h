@@ -15,15 +15,10 @@ extern const struct smelt__family smelt__sparse_attn_bwd_finish;
 extern const struct smelt__family smelt__sparse_attn_bwd_sum;
 
 /* Values of the key `pass` of sparse_attn_bwd_lists. */
-enum smelt__sparse_attn_bwd_lists_pass {
-    SMELT__BWD_LISTS_GROUP = 0,
-    SMELT__BWD_LISTS_COUNT,
-    SMELT__BWD_LISTS_SCAN,
-    SMELT__BWD_LISTS_PLACE
-};
+enum smelt__sparse_attn_bwd_lists_pass { SMELT__BWD_LISTS_GROUP = 0, SMELT__BWD_LISTS_TURN };
 
-/* Threads of a block of the passes `group` and `scan`. */
-enum { SMELT__BWD_LISTS_THREADS = 256, SMELT__BWD_SCAN_THREADS = 256 };
+/* Threads of a block of the pass `group`; keys that one of the pass `turn` takes at a time. */
+enum { SMELT__BWD_LISTS_THREADS = 256, SMELT__BWD_TURN_RANGE = 512 };
 
 /* Values of the knob `variant`. */
 enum smelt__sparse_attn_bwd_variant { SMELT__SPARSE_ATTN_BWD_MMA = 0, SMELT__SPARSE_ATTN_BWD_SM90 };

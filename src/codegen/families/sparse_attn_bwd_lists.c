@@ -20,20 +20,20 @@ enum {
     MAP_BYTES = 48 * 1024,
     /* More windows than that take longer than sorting does. */
     MOST_WINDOWS = 16,
-    /* The others. A block of place is alone with its part: many threads hide its atomics. */
-    COUNT_THREADS = 256,
-    COUNT_BLOCKS = 8,
-    SCAN_THREADS = SMELT__BWD_SCAN_THREADS,
-    SCAN_BLOCKS = 4,
-    PLACE_THREADS = 512,
-    PLACE_BLOCKS = 2
+    /* Turn. A warp takes a list at a time, and waits for a handful of loads: the more warps, the
+     * better. A chunk of three waves of an H200's main kernel is one part. */
+    TURN_THREADS = 512,
+    TURN_BLOCKS = 3, /* four have too few registers */
+    TURN_RANGE = SMELT__BWD_TURN_RANGE,
+    TURN_PART = 384,
+    STRETCH_BYTES = 16
 };
 
-static const char *const passes[] = {"group", "count", "scan", "place", NULL};
+static const char *const passes[] = {"group", "turn", NULL};
 
 static const struct smelt__key keys[] = {
-    SMELT__REQUIRED_NAME("pass", "group, count, scan, place",
-                         "group: the lists of keys; the others: lists by keys", passes),
+    SMELT__REQUIRED_NAME("pass", "group, turn", "group: the lists of keys; turn: lists by keys",
+                         passes),
 };
 
 /* Blocks that a multiprocessor's shared memory has room for, at most `most`. */
@@ -66,24 +66,21 @@ static void plan_group(const struct smelt__arch *arch, struct smelt__plan *plan)
     smelt__plan_add_region(plan, "AGAIN_OFFSET", 4, 4, "keys named again");
 }
 
-static void plan_count(const struct smelt__arch *arch, struct smelt__plan *plan) {
-    const int most = arch->threads_per_multiprocessor / COUNT_THREADS;
-    plan->template_name = "sparse_attn_bwd_lists.count.cu";
-    smelt__plan_set_threads(plan, COUNT_THREADS, most < COUNT_BLOCKS ? most : COUNT_BLOCKS);
-}
-
-static void plan_scan(struct smelt__plan *plan) {
-    plan->template_name = "sparse_attn_bwd_lists.scan.cu";
-    smelt__plan_set_threads(plan, SCAN_THREADS, SCAN_BLOCKS);
-    smelt__plan_add_region(plan, "SUMS_OFFSET", SCAN_THREADS * 4, 4, "each thread's share");
-    smelt__plan_add_region(plan, "WARPS_OFFSET", SCAN_THREADS / 32 * 4, 4, "sums of warps");
-}
-
-static void plan_place(struct smelt__plan *plan) {
-    plan->template_name = "sparse_attn_bwd_lists.place.cu";
-    smelt__plan_set_threads(plan, PLACE_THREADS, PLACE_BLOCKS);
-    smelt__plan_add_region(plan, "FIRSTS_OFFSET", PLACE_THREADS / 32 * 4, 4,
-                           "where each warp found a list's second part");
+static void plan_turn(const struct smelt__arch *arch, struct smelt__plan *plan) {
+    const int warps = TURN_THREADS / 32, map = TURN_PART / 8 * TURN_RANGE;
+    const int bytes = map + TURN_RANGE * 4 + TURN_PART * STRETCH_BYTES + warps * 4;
+    plan->template_name = "sparse_attn_bwd_lists.turn.cu";
+    plan->item = "range";
+    plan->blocks_per_item = 1;
+    plan->persistent = 1;
+    smelt__plan_set_threads(plan, TURN_THREADS, resident_blocks(arch, bytes, TURN_BLOCKS));
+    smelt__plan_add(plan, "RANGE", TURN_RANGE, SMELT__DERIVED, "keys that a block takes at a time");
+    smelt__plan_add(plan, "PART", TURN_PART, SMELT__DERIVED, "groups, likewise");
+    smelt__plan_add_region(plan, "MAP_OFFSET", map, 16, "a bit for each key and group");
+    smelt__plan_add_region(plan, "PLACES_OFFSET", TURN_RANGE * 4, 16, "of each key's entries");
+    smelt__plan_add_region(plan, "STRETCHES_OFFSET", TURN_PART * STRETCH_BYTES, 16,
+                           "what of each list lies in the range");
+    smelt__plan_add_region(plan, "SUMS_OFFSET", warps * 4, 4, "of warps");
 }
 
 static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -95,12 +92,8 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
     (void)message; /* every architecture has all of them */
     if (pass == SMELT__BWD_LISTS_GROUP)
         plan_group(arch, plan);
-    else if (pass == SMELT__BWD_LISTS_COUNT)
-        plan_count(arch, plan);
-    else if (pass == SMELT__BWD_LISTS_SCAN)
-        plan_scan(plan);
     else
-        plan_place(plan);
+        plan_turn(arch, plan);
     return 0;
 }
 

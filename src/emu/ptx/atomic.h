@@ -4,11 +4,10 @@
 
 /* kind 0: or, 1: add */
 unsigned emu_atomic_shared(int kind, unsigned address, unsigned value);
-unsigned emu_atomic_add_global(unsigned *to, unsigned value);
+void emu_reduce_add_global(unsigned *to, unsigned value);
 
 #define atomic_or_shared(address, bits) emu_atomic_shared(0, address, bits)
 #define atomic_add_shared(address, value) emu_atomic_shared(1, address, value)
-#define atomic_add_global(to, value) emu_atomic_add_global(to, value)
-#define reduce_add_global(to, value) ((void)emu_atomic_add_global(to, value))
+#define reduce_add_global(to, value) emu_reduce_add_global(to, value)
 
 #endif

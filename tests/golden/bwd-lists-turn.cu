@@ -1,0 +1,530 @@
+/*
+ * Written by smelt; do not edit. To write it again:
+ *   smelt emit sparse_attn_bwd_lists:pass=turn --arch sm_90a
+ *
+ * spec     sparse_attn_bwd_lists:pass=turn
+ * arch     sm_90a
+ * variant  turn
+ * kernel   smelt_sparse_attn_bwd_lists_turn
+ * knobs (by the spec, or by rule)
+ * shared memory (offset, bytes)
+ *   MAP_OFFSET                       0    24576  a bit for each key and group
+ *   PLACES_OFFSET                24576     2048  of each key's entries
+ *   STRETCHES_OFFSET             26624     6144  what of each list lies in the range
+ *   SUMS_OFFSET                  32768       64  of warps
+ *   SHARED_BYTES                 32832  of 232448 that a block may have on sm_90a
+ * launch
+ *   512 threads a block, 3 blocks resident per multiprocessor, at most 40 registers a thread
+ *   1 block a range
+ *   persistent: one such block after another in a resident one
+ */
+
+enum {
+    THREADS = 512,                  /* of a thread block */
+    BLOCKS_PER_MULTIPROCESSOR = 3,  /* resident at once, at least */
+    RANGE = 512,                    /* keys that a block takes at a time */
+    PART = 384,                     /* groups, likewise */
+};
+
+/* Shared memory, in bytes from the arena's start. */
+enum {
+    MAP_OFFSET = 0,                 /* a bit for each key and group */
+    PLACES_OFFSET = 24576,          /* of each key's entries */
+    STRETCHES_OFFSET = 26624,       /* what of each list lies in the range */
+    SUMS_OFFSET = 32768,            /* of warps */
+    SHARED_BYTES = 32832,           /* the arena's size */
+};
+
+#define KERNEL_NAME smelt_sparse_attn_bwd_lists_turn
+
+#line 1 "templates/common/base.cuh"
+/* Names every part uses: short integer types, function kinds, the shared-memory arena. */
+
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+
+#ifdef __cplusplus
+#define KERNEL extern "C" __global__
+#else
+#define KERNEL __global__
+#endif
+#define DEVICE static __device__ __forceinline__
+
+/* The one dynamic shared-memory array. The plan's *_OFFSET constants are byte offsets into it. */
+extern __shared__ __align__(1024) unsigned char arena[];
+
+DEVICE int minimum(int a, int b) {
+    return a < b ? a : b;
+}
+
+DEVICE int maximum(int a, int b) {
+    return a > b ? a : b;
+}
+
+#line 2 "templates/common/lanes.cuh"
+
+/* Reductions over `lanes` neighbouring threads of a warp, a power of two: the same result in each
+ * of them. The whole warp takes part. */
+
+DEVICE int lanes_sum(int value, int lanes) {
+    for (int step = lanes / 2; step > 0; step /= 2) {
+        value += __shfl_xor_sync(0xffffffffu, value, step);
+    }
+    return value;
+}
+
+/* (Not the smallest by negated values: of -a in the smallest of three ptxas of CUDA 13.0 drops the
+ * sign.) */
+DEVICE int lanes_maximum(int value, int lanes) {
+    for (int step = lanes / 2; step > 0; step /= 2) {
+        value = maximum(value, __shfl_xor_sync(0xffffffffu, value, step));
+    }
+    return value;
+}
+
+#line 2 "templates/ptx/atomic.cuh"
+
+/* One thread after another changes a word; the result is what was there before. Nothing else is
+ * ordered by it (PTX ISA, "atom", "red", .relaxed). Shared memory is named by 32-bit addresses
+ * (ptx/shared.cuh). */
+DEVICE u32 atomic_or_shared(u32 address, u32 bits) {
+    u32 before;
+    asm volatile("atom.relaxed.cta.shared.or.b32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "r"(address), "r"(bits)
+                 : "memory");
+    return before;
+}
+
+DEVICE u32 atomic_add_shared(u32 address, u32 value) {
+    u32 before;
+    asm volatile("atom.relaxed.cta.shared.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "r"(address), "r"(value)
+                 : "memory");
+    return before;
+}
+
+/* Without a result: nobody waits for it. */
+DEVICE void reduce_add_global(u32 *to, u32 value) {
+    asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
+}
+
+#line 2 "templates/ptx/shared.cuh"
+
+/* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
+ * "State Spaces", .shared). */
+DEVICE u32 shared_address(u32 offset) {
+    return (u32)__cvta_generic_to_shared(arena) + offset;
+}
+
+#line 1 "templates/common/work.params.h"
+/*
+ * Which queries a kernel computes and where their index rows are: the part of the arguments that
+ * all kernels driven by queries have in common, what common/work.cuh reads. Included by the host
+ * code and, by the generator, by the CUDA source: plain C types only. Strides count elements.
+ */
+struct work_params {
+    const int *indices;     /* [batches, tokens, width] */
+    const int *topk_length; /* [batches, tokens] or null */
+    const int *queries;     /* query list: batch * tokens + token, or null for all queries */
+    const int *query_count; /* its length in device memory, or null for query_capacity */
+    const int *query_range; /* the first entry to take and how many, in device memory, instead of
+                               query_count; or null */
+    const int *extents;     /* with entry i of `queries`: slots up to its last valid one; or null */
+    long long indices_batch_stride, indices_token_stride;
+    long long topk_length_batch_stride, topk_length_token_stride;
+    int batches, tokens, rows, width;
+    int query_capacity; /* entries of `queries`, or batches * tokens */
+    int overlaps;       /* 1: launched early, behind a kernel of the same call: all it reads was
+                           there when it began, and it must not end before that one */
+};
+
+#line 2 "templates/sparse_attn_bwd_lists.params.h"
+/*
+ * Arguments of the sparse_attn_bwd_lists kernels. Included by the host code (behind
+ * common/work.params.h) and, by the generator, by the CUDA source: plain C types only. See
+ * sparse_attn_bwd.params.h for what groups and keys are.
+ */
+
+/* Of the pass `group`: each group's list of keys. */
+struct sparse_attn_bwd_lists_params {
+    struct work_params work;
+    const int *last_range; /* with buckets: the work range of the last of them, with which the list
+                              ends; work.query_range is then null. Or null */
+    int *members;          /* [groups, group_queries] */
+    int *counts;           /* [groups] */
+    int *firsts;           /* [groups] keys of the list's first part, which ascend strictly; those
+                              behind it ascend. Or null: lists of one query may be in any order */
+    int *keys;             /* [groups, key_stride] */
+    unsigned char *masks;  /* [groups, key_stride]; not written when group_queries is 1 */
+    float *zeros;          /* [zero_vectors, 4] is filled with zeros, too: what the main kernel adds
+                              to */
+    long long zero_vectors;
+    int groups;        /* entry i of the query list is member i % group_queries of group
+                          i / group_queries */
+    int group_queries; /* 1, 2, 4 or 8 */
+    int key_stride;    /* a multiple of 64, at least group_queries * min(width, topk) */
+    int topk;          /* valid slots of a query, at most */
+    int ascending;     /* 1: lists are put into ascending order. Lists of several queries are
+                          always, and all are where there is `firsts` */
+};
+
+/*
+ * Of the pass `turn`, which turns the lists of `groups` groups, from first_group on, around, chunk
+ * by chunk: for each key the partial rows that are its own, by their numbers (group of the chunk) *
+ * key_stride + place in the group's list, in the groups' order and in each list's. groups *
+ * key_stride stays below 2^31.
+ */
+struct sparse_attn_bwd_segments_params {
+    const int *counts; /* as above, from the first group of all on */
+    const int *firsts;
+    const int *keys;
+    int *starts;  /* [chunks, key_count + 1] where a key's begin in `entries`, and where the last
+                     one's end */
+    int *entries; /* [groups * key_stride]; a chunk's begin at its first group's */
+    int first_group, groups;
+    int chunk;  /* groups of a chunk; the last may have fewer */
+    int chunks; /* that there are */
+    int key_stride;
+    int key_count; /* batches * rows */
+};
+
+#line 6 "templates/sparse_attn_bwd_lists.turn.cu"
+/*
+ * Deterministic backward pass: the groups' lists turned around into lists by keys. What is written:
+ * sparse_attn_bwd_lists.params.h, starts and entries.
+ *
+ * A block takes RANGE keys of a chunk at a time; any grid is right. Both parts of a list ascend
+ * (sparse_attn_bwd_lists.group.cu), so that what lies in the range is a stretch of each, found by
+ * bisection; and what all of the chunk's lists have before it says where the range's entries begin:
+ * no block waits for another.
+ *
+ * The chunk's groups are taken PART at a time. A map in shared memory has a bit for each key of the
+ * range and group of the part: a list names a key once in its first part, so that entries set their
+ * bits in any order. How many bits a key has is how many entries the part gives it, and how many of
+ * them are below an entry's group says which of these the entry is. So that a chunk's parts are
+ * gone through twice, to count and to place, unless there is but one, whose map is still there.
+ *
+ * Second parts are rare, and keys stand in them several times. A part that has any in the range is
+ * placed group by group: each entry of a first part where its key's place is, then those of the
+ * second by their distances from the first of their key.
+ *
+ * Shared memory:
+ *   MAP       [PART / 32][RANGE] words: bit g % 32 of word g / 32: group g of the part has the key
+ *   PLACES    [RANGE] int: entries of each key so far; then where its next one goes
+ *   STRETCHES [PART] struct stretch
+ *   SUMS      [WARPS] int: of warps
+ *
+ * Barriers of a part: the map is empty, stretches are there; bits are set; places have moved on. Of
+ * a range besides: all were counted; sums of warps are there; places are; the range is done.
+ */
+
+enum { WARPS = THREADS / 32, PART_WORDS = PART / 32, ALL_LANES = -1 };
+
+/* What of a group's list lies in the range: of its first part, and of its second. */
+struct stretch {
+    int place[2], again[2]; /* from, and up to */
+};
+
+/* The block's range of keys, and groups of the chunk. */
+struct range {
+    int chunk; /* number */
+    int first_key, keys;
+    int first_group, groups; /* of the round; of the chunk */
+};
+
+/* Some of the chunk's groups. */
+struct part {
+    int first, groups;
+};
+
+DEVICE u32 *map_word(int word, int key) {
+    return (u32 *)(arena + MAP_OFFSET) + word * RANGE + key;
+}
+
+DEVICE int *places(void) {
+    return (int *)(arena + PLACES_OFFSET);
+}
+
+DEVICE struct stretch *stretches(void) {
+    return (struct stretch *)(arena + STRETCHES_OFFSET);
+}
+
+DEVICE int range_count(const struct sparse_attn_bwd_segments_params *params) {
+    return (params->key_count - 1) / RANGE + 1;
+}
+
+DEVICE struct range find_range(const struct sparse_attn_bwd_segments_params *params, int item) {
+    const int ranges = range_count(params);
+    struct range range;
+    range.chunk = item / ranges;
+    range.first_key = item % ranges * RANGE;
+    range.keys = minimum(params->key_count - range.first_key, RANGE);
+    range.first_group = range.chunk * params->chunk;
+    range.groups = minimum(params->groups - range.first_group, params->chunk);
+    return range;
+}
+
+DEVICE struct part find_part(const struct range *range, int first) {
+    const struct part part = {first, minimum(range->groups - first, PART)};
+    return part;
+}
+
+/* A list: group `group` of the part's. */
+DEVICE const int *list_keys(const struct sparse_attn_bwd_segments_params *params,
+                            const struct range *range, const struct part *part, int group) {
+    const i64 number = (i64)params->first_group + range->first_group + part->first + group;
+    return params->keys + number * params->key_stride;
+}
+
+/* The entry's number: of place `place` in group `group` of the part's list. */
+DEVICE int entry_number(const struct sparse_attn_bwd_segments_params *params,
+                        const struct part *part, int group, int place) {
+    return (part->first + group) * params->key_stride + place;
+}
+
+/* The first of the entries [begin, end), which ascend, whose key is not below `key`; or `end`. */
+DEVICE int bisect(const int *keys, int begin, int end, int key) {
+    while (begin < end) {
+        const int middle = begin + (end - begin) / 2;
+        if (keys[middle] < key) {
+            begin = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    return begin;
+}
+
+/* Finds the part's stretches, two threads a list. What lies before them, this thread's share. */
+DEVICE int find_stretches(const struct sparse_attn_bwd_segments_params *params,
+                          const struct range *range, const struct part *part) {
+    int before = 0;
+    for (int i = (int)threadIdx.x; i < 2 * part->groups; i += THREADS) {
+        const int group = i / 2, upper = i % 2;
+        const int key = range->first_key + (upper ? range->keys : 0);
+        const i64 number = (i64)params->first_group + range->first_group + part->first + group;
+        const int *const keys = params->keys + number * params->key_stride;
+        const int once = params->firsts[number];
+        const int place = bisect(keys, 0, once, key);
+        const int again = bisect(keys, once, params->counts[number], key);
+        stretches()[group].place[upper] = place;
+        stretches()[group].again[upper] = again;
+        before += upper ? 0 : place + again - once;
+    }
+    return before;
+}
+
+DEVICE void clear_map(void) {
+    for (int i = (int)threadIdx.x; i < PART_WORDS * RANGE; i += THREADS) {
+        *map_word(0, i) = 0;
+    }
+}
+
+/* Sets the bits of the part's entries, a warp a list. Whether a second part has any in the range is
+ * the same in all threads; a barrier. */
+DEVICE bool mark_part(const struct sparse_attn_bwd_segments_params *params,
+                      const struct range *range, const struct part *part) {
+    bool again = false;
+    for (int group = (int)threadIdx.x / 32; group < part->groups; group += WARPS) {
+        const struct stretch stretch = stretches()[group];
+        const int *const keys = list_keys(params, range, part, group);
+        for (int i = stretch.place[0] + (int)threadIdx.x % 32; i < stretch.place[1]; i += 32) {
+            const u32 word = (u32)(group / 32 * RANGE + keys[i] - range->first_key);
+            atomic_or_shared(shared_address(MAP_OFFSET + word * 4), 1u << group % 32);
+        }
+        again |= stretch.again[0] < stretch.again[1];
+    }
+    return __syncthreads_or(again);
+}
+
+/* The part's map, and its stretches. What lies before them, this thread's share. */
+DEVICE int open_part(const struct sparse_attn_bwd_segments_params *params,
+                     const struct range *range, const struct part *part, bool *again) {
+    clear_map();
+    const int before = find_stretches(params, range, part);
+    __syncthreads();
+    *again = mark_part(params, range, part);
+    return before;
+}
+
+/* Entries that the map gives a key. */
+DEVICE int count_bits(int key) {
+    int count = 0;
+#pragma unroll
+    for (int word = 0; word < PART_WORDS; ++word) {
+        count += __popc(*map_word(word, key));
+    }
+    return count;
+}
+
+/* A thread has every THREADS-th key here and where it moves places on. */
+DEVICE void add_bits(const struct range *range) {
+    for (int key = (int)threadIdx.x; key < range->keys; key += THREADS) {
+        places()[key] += count_bits(key);
+    }
+}
+
+/* Counts the entries of second parts. */
+DEVICE void add_again(const struct sparse_attn_bwd_segments_params *params,
+                      const struct range *range, const struct part *part) {
+    __syncthreads();
+    for (int group = (int)threadIdx.x / 32; group < part->groups; group += WARPS) {
+        const struct stretch stretch = stretches()[group];
+        const int *const keys = list_keys(params, range, part, group);
+        for (int i = stretch.again[0] + (int)threadIdx.x % 32; i < stretch.again[1]; i += 32) {
+            const u32 key = (u32)(keys[i] - range->first_key);
+            atomic_add_shared(shared_address(PLACES_OFFSET + key * 4), 1);
+        }
+    }
+}
+
+/* Sum of a value of each thread, the same in all; two barriers. */
+DEVICE int block_sum(int value) {
+    int *const sums = (int *)(arena + SUMS_OFFSET);
+    const int sum = lanes_sum(value, 32);
+    int all = 0;
+    if (threadIdx.x % 32 == 0) {
+        sums[threadIdx.x / 32] = sum;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w) {
+        all += sums[w];
+    }
+    __syncthreads();
+    return all;
+}
+
+/* From how many entries keys have to where they go, from `place` on: by one warp, a run of keys a
+ * lane. The result: where the last one ends. */
+DEVICE int scan_places(int place) {
+    enum { RUN = RANGE / 32 };
+    const int lane = (int)threadIdx.x;
+    int sum = 0;
+    for (int i = 0; i < RUN; ++i) {
+        sum += places()[lane * RUN + i];
+    }
+    int up_to = sum;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const int below = __shfl_up_sync((u32)ALL_LANES, up_to, step);
+        up_to += lane >= step ? below : 0;
+    }
+    int next = place + up_to - sum;
+    for (int i = 0; i < RUN; ++i) {
+        const int count = places()[lane * RUN + i];
+        places()[lane * RUN + i] = next;
+        next += count;
+    }
+    return next;
+}
+
+/* Places of the range's entries, and its starts. */
+DEVICE void find_places(const struct sparse_attn_bwd_segments_params *params,
+                        const struct range *range, int before) {
+    int *const starts =
+        params->starts + (i64)range->chunk * (params->key_count + 1) + range->first_key;
+    const int begin = range->first_group * params->key_stride + block_sum(before);
+    int end = 0;
+    if (threadIdx.x < 32) {
+        end = scan_places(begin);
+    }
+    if (threadIdx.x == 31 && range->first_key + range->keys == params->key_count) {
+        starts[range->keys] = end;
+    }
+    __syncthreads();
+    for (int key = (int)threadIdx.x; key < range->keys; key += THREADS) {
+        starts[key] = places()[key];
+    }
+    __syncthreads();
+}
+
+/* Writes the part's entries, of first parts alone, a warp a list. */
+DEVICE void place_part(const struct sparse_attn_bwd_segments_params *params,
+                       const struct range *range, const struct part *part) {
+    for (int group = (int)threadIdx.x / 32; group < part->groups; group += WARPS) {
+        const struct stretch stretch = stretches()[group];
+        const int *const keys = list_keys(params, range, part, group);
+        for (int i = stretch.place[0] + (int)threadIdx.x % 32; i < stretch.place[1]; i += 32) {
+            const int key = keys[i] - range->first_key;
+            int place = places()[key];
+            for (int word = 0; word < group / 32; ++word) {
+                place += __popc(*map_word(word, key));
+            }
+            place += __popc(*map_word(group / 32, key) & ((1u << group % 32) - 1u));
+            params->entries[place] = entry_number(params, part, group, i);
+        }
+    }
+    __syncthreads();
+    add_bits(range);
+}
+
+/* The same of a part with entries of second parts in the range, group by group. */
+DEVICE void place_again(const struct sparse_attn_bwd_segments_params *params,
+                        const struct range *range, const struct part *part) {
+    for (int group = 0; group < part->groups; ++group) {
+        const struct stretch stretch = stretches()[group];
+        const int *const keys = list_keys(params, range, part, group);
+        for (int i = stretch.place[0] + (int)threadIdx.x; i < stretch.place[1]; i += THREADS) {
+            const int key = keys[i] - range->first_key;
+            params->entries[places()[key]++] = entry_number(params, part, group, i);
+        }
+        __syncthreads();
+        for (int i = stretch.again[0] + (int)threadIdx.x; i < stretch.again[1]; i += THREADS) {
+            const int first = bisect(keys, stretch.again[0], i, keys[i]);
+            params->entries[places()[keys[i] - range->first_key] + i - first] =
+                entry_number(params, part, group, i);
+        }
+        __syncthreads();
+        for (int i = stretch.again[0] + (int)threadIdx.x; i < stretch.again[1]; i += THREADS) {
+            const int key = keys[i];
+            if (i + 1 == stretch.again[1] || keys[i + 1] != key) {
+                places()[key - range->first_key] += i + 1 - bisect(keys, stretch.again[0], i, key);
+            }
+        }
+        __syncthreads();
+    }
+}
+
+DEVICE void turn_range(const struct sparse_attn_bwd_segments_params *params,
+                       const struct range *range) {
+    bool again = false;
+    int before = 0;
+    for (int key = (int)threadIdx.x; key < RANGE; key += THREADS) {
+        places()[key] = 0;
+    }
+    for (int first = 0; first < range->groups; first += PART) {
+        const struct part part = find_part(range, first);
+        before += open_part(params, range, &part, &again);
+        add_bits(range);
+        if (again) {
+            add_again(params, range, &part);
+        }
+        __syncthreads();
+    }
+    find_places(params, range, before);
+    for (int first = 0; first < range->groups; first += PART) {
+        const struct part part = find_part(range, first);
+        if (range->groups > PART) {
+            open_part(params, range, &part, &again);
+        }
+        if (again) {
+            place_again(params, range, &part);
+        } else {
+            place_part(params, range, &part);
+        }
+        __syncthreads();
+    }
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_segments_params params) {
+    const int items = params.chunks * range_count(&params);
+    for (int item = (int)blockIdx.x; item < items; item += (int)gridDim.x) {
+        const struct range range = find_range(&params, item);
+        turn_range(&params, &range);
+    }
+}
