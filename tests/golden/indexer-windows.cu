@@ -9,8 +9,8 @@
  * knobs (by the spec, or by rule)
  * shared memory (offset, bytes)
  *   STARTS_OFFSET                    0     8196  where documents begin, behind the largest ahead of them
- *   LARGEST_OFFSET                8196       32  of each warp's entries
- *   SHARED_BYTES                  8228  of 232448 that a block may have on sm_90a
+ *   LARGEST_OFFSET                8208       32  of each warp's entries
+ *   SHARED_BYTES                  8240  of 232448 that a block may have on sm_90a
  * launch
  *   256 threads a block, 4 blocks resident per multiprocessor, at most 64 registers a thread
  */
@@ -25,8 +25,8 @@ enum {
 /* Shared memory, in bytes from the arena's start. */
 enum {
     STARTS_OFFSET = 0,              /* where documents begin, behind the largest ahead of them */
-    LARGEST_OFFSET = 8196,          /* of each warp's entries */
-    SHARED_BYTES = 8228,            /* the arena's size */
+    LARGEST_OFFSET = 8208,          /* of each warp's entries */
+    SHARED_BYTES = 8240,            /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_indexer_windows_build

@@ -23,7 +23,8 @@ static int plan_build(const struct smelt__spec *spec, const struct smelt__arch *
     smelt__plan_add(plan, "ENTRIES", entries, SMELT__DERIVED, "of cu_seqlens, staged at a time");
     smelt__plan_add_region(plan, "STARTS_OFFSET", (1 + entries) * 4, 4,
                            "where documents begin, behind the largest ahead of them");
-    smelt__plan_add_region(plan, "LARGEST_OFFSET", THREADS / 32 * 4, 4, "of each warp's entries");
+    /* Read 16 bytes at a time: none of them are STARTS'. */
+    smelt__plan_add_region(plan, "LARGEST_OFFSET", THREADS / 32 * 4, 16, "of each warp's entries");
     return 0;
 }
 
