@@ -84,7 +84,7 @@ def test_a_second_call_is_the_modules(calls, name):
         if "backward" in name:
             torch.testing.assert_close(one, two, rtol=0.02, atol=1e-2)
         else:
-            assert torch.equal(one, two)
+            assert torch.equal(one.float(), two.float())  # PyTorch 2.4 compares no e4m3
 
 
 @pytest.mark.parametrize("name", sorted(set(ELSEWHERE) & set(DIFFERENTIABLE)))
