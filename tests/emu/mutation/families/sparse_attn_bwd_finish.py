@@ -8,6 +8,13 @@ def check(name, keys, options, **more):
                  options, **more)
 
 
+def pairs(name, keys):
+    return Check(name, "sparse_attn:heads=72,dqk=512,dv=512,topk=321,passes=backward,variant=sm90",
+                 "sparse_attn_bwd_finish:dqk=512",
+                 f"--queries 2 --rows 400 --width 321 --valid {keys} --lists random", schedules=1,
+                 variables={"SMELT_EMU_MULTIPROCESSORS": "6"})
+
+
 UNSETTLED = "dq's slices: some were not tried since their cases were changed"
 
 # Together they reach every statement (coverage.py --suggest).
@@ -24,11 +31,14 @@ CONFIGURATIONS = (
           "sparse_attn_bwd_finish:dqk=512",
           "--far --batches 2 --queries 2 --rows 300 --seed 75 --query-list partial --lists adversarial",
           schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "6"}),
+    # Three groups, the second of which begins within the second thread block's share.
+    Check("finish-thirds", "sparse_attn:heads=24,dqk=512,dv=512,topk=200,passes=backward,variant=sm90",
+          "sparse_attn_bwd_finish:dqk=512", "--queries 6 --rows 300 --lists random", schedules=1,
+          variables={"SMELT_EMU_MULTIPROCESSORS": "5"}),
     # Of pairs of blocks of heads, four items for six thread blocks; a key more than two blocks have.
-    Check("finish-pairs", "sparse_attn:heads=72,dqk=512,dv=512,topk=321,passes=backward,variant=sm90",
-          "sparse_attn_bwd_finish:dqk=512",
-          "--queries 2 --rows 400 --width 321 --valid 129 --lists random", schedules=1,
-          variables={"SMELT_EMU_MULTIPROCESSORS": "6"}),
+    pairs("finish-pairs", 129),
+    # And as many.
+    pairs("finish-whole-blocks", 128),
     check("finish-far", "heads=2,dqk=128,dv=64,topk=30,sink=1",
           "--far --batches 2 --queries 2 --seed 70 --lists random", schedules=1),
     # More parts of dsink than a warp has lanes takes more than 512 queries.
