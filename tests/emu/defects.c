@@ -1,9 +1,21 @@
 /*
- * The emulator against known defects: each small kernel of defects/defects.cu is run under several
- * schedules, and must be reported as its heading says, at the line it marks, under each; those
- * without a defect must not be.
+ * The emulator against known defects: each small kernel of defects/ is run under several schedules,
+ * and must be reported as its heading says, at the line it marks, under each; those without a
+ * defect must not be.
  *
- *     defects FILE [NAME]      with SMELT_CUDA and SMELT_NVRTC naming the emulator
+ *     defects [--name TEXT] FILE...      with SMELT_CUDA and SMELT_NVRTC naming the emulator
+ *
+ * A case begins with
+ *
+ *     //! NAME: KIND[/KIND...], THREADS threads[, MANY of N][; WORDS]
+ *
+ * KIND is a report's kind (several where the schedule decides), or `none`: a kernel without a
+ * defect. WORDS stand in the report's text. MANY: `clusters of N` blocks, one of them; `grid of N`
+ * blocks; `chain of N` launches, the second and later ones early, of one block, two, and so on, so
+ * that gridDim.x tells them apart. The line that ends in HERE is the one the report must name. The
+ * kernel's parameter is the address of 4096 ints, 0, 1, 2, ...; its shared memory is 16 KB and of
+ * two regions: LEFT, 8192 bytes from 0 on, and RIGHT, 8180 from 8192 on. Word 4000 of the data is
+ * forbidden.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -20,6 +32,7 @@ struct defect {
     char name[96], kind[64], words[96];
     int threads, cluster, chain, grid;
     char *text;
+    const char *path;
     int line;   /* of the file, at which the text begins */
     int marked; /* line of the case's HERE, from 1; 0: none */
 };
@@ -86,20 +99,23 @@ static void read_heading(struct defect *defect, const char *heading, const char 
     snprintf(defect->words, sizeof defect->words, "%.95s", words ? words + 2 : "");
 }
 
-static int read_cases(const char *path, struct defect *defects) {
+/* Adds a file's cases to `count`; how many there are now. */
+static int read_cases(const char *path, struct defect *defects, int count) {
     char *line = NULL;
     size_t room = 0, used = 0;
-    int count = 0, number = 0;
+    int number = 0;
+    const int before = count;
     FILE *file = fopen(path, "r");
     if (!file)
         die(path, 0, "cannot be read");
     while (getline(&line, &room, file) > 0) {
-        struct defect *defect = count ? &defects[count - 1] : NULL;
+        struct defect *defect = count > before ? &defects[count - 1] : NULL;
         number++;
         if (strncmp(line, "//! ", 4) == 0) {
             if (count == MOST_CASES)
                 die(path, number, "too many cases");
             defect = &defects[count++];
+            defect->path = path;
             defect->line = number;
             read_heading(defect, line + 4, path);
             used = 0;
@@ -117,6 +133,8 @@ static int read_cases(const char *path, struct defect *defects) {
     }
     free(line);
     fclose(file);
+    if (count == before)
+        die(path, number, "it has no case");
     return count;
 }
 
@@ -232,7 +250,7 @@ static int verify(const struct emulator *emulator, const struct defect *defect, 
             strstr(report.text, defect->words) && (!defect->marked || strstr(report.text, place)))
             return 1;
     }
-    printf("FAILED defects.cu:%d %s, %s: wants %s%s%s%s%s, got\n", defect->line, defect->name,
+    printf("FAILED %s:%d %s, %s: wants %s%s%s%s%s, got\n", defect->path, defect->line, defect->name,
            schedule, defect->kind, *defect->words ? ", \"" : "", defect->words,
            *defect->words ? "\"" : "", defect->marked ? " at its marked line" : "");
     for (size_t i = 0; i < emu->report_count(); i++)
@@ -281,8 +299,10 @@ static int run(const struct emulator *emulator, const struct smelt__driver *driv
 int main(int argc, char **argv) {
     static struct defect defects[MOST_CASES];
     struct emulator emulator;
-    if (argc < 2) {
-        fprintf(stderr, "usage: defects FILE [NAME]\n");
+    const char *name = argc > 2 && strcmp(argv[1], "--name") == 0 ? argv[2] : NULL;
+    const int first = name ? 3 : 1;
+    if (argc <= first) {
+        fprintf(stderr, "usage: defects [--name TEXT] FILE...\n");
         return 2;
     }
     open_emulator(&emulator);
@@ -293,9 +313,11 @@ int main(int argc, char **argv) {
         fprintf(stderr, "SMELT_CUDA names no emulator\n");
         return 2;
     }
-    int count = read_cases(argv[1], defects), passed = 0, asked = 0;
+    int count = 0, passed = 0, asked = 0;
+    for (int i = first; i < argc; i++)
+        count = read_cases(argv[i], defects, count);
     for (int i = 0; i < count; i++) {
-        if (argc > 2 && !strstr(defects[i].name, argv[2]))
+        if (name && !strstr(defects[i].name, name))
             continue;
         asked++;
         passed += run(&emulator, driver, &defects[i]);
