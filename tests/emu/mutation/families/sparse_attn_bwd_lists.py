@@ -12,7 +12,7 @@ def lists(name, program, which, cases="4", only=""):
                    report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"})
 
 
-UNSETTLED = "the pass `turn` is new: not all of its mutants were run"
+UNSETTLED = "of the 374 mutants of the pass `turn` some 50 were run since it was written: none unexplained; the rest was not"
 
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("group", "turn")
@@ -20,7 +20,7 @@ COVERAGE = ("group", "turn")
 CONFIGURATIONS = (
     # A few cases, by which most mutants die; then all of them.
     lists("group-fours", "gpu_bwd_lists", "group", "0", "fours"),
-    lists("turn-few", "gpu_bwd_segments", "turn", "0", "few keys"),
+    lists("turn-few", "gpu_bwd_segments", "turn", "0", "several ranges"),
     lists("group", "gpu_bwd_lists", "group"),
     lists("turn", "gpu_bwd_segments", "turn"),
 )
