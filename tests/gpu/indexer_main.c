@@ -87,7 +87,8 @@ static void *draw_floats(struct random *random, size_t count) {
  * alone. */
 static void make_list(struct random *random, struct problem *problem, int group) {
     const int empty = group == 0 || group % BLOCKS == 1;
-    const int count = empty ? 0 : WIDTH - 64 + random_below(random, 64);
+    const int alone = group == 2 ? 1 : random_below(random, 64); /* in the last block of keys */
+    const int count = empty ? 0 : WIDTH - 64 + alone;
     const int half = problem->group_queries / 2, parts = problem->tiles > 1 && !empty;
     const int second = parts ? 20 : 0, first_end = parts ? 90 : count;
     problem->counts[group] = count;

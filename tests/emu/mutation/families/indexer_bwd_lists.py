@@ -4,8 +4,6 @@ from configurations import Check, Program
 
 FILES = ("templates/indexer_bwd_lists",)
 
-UNSETTLED = "some 90 have not been run since the last change, of store_entries, store_window and make_list most"
-
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("indexer-lists",)
 
