@@ -80,16 +80,20 @@ static inline void random_knobs(struct random *random, struct smelt__spec *spec)
     }
 }
 
-/* Any family of kernels. */
-static inline const struct smelt__family *random_kernel(struct random *random) {
+/* Any family; any of kernels. */
+static inline const struct smelt__family *random_family(struct random *random) {
     int count = 0;
     while (smelt__family_at(count))
         count++;
-    for (;;) {
-        const struct smelt__family *family = smelt__family_at(random_below(random, count));
-        if (!smelt__is_operator(family))
-            return family;
-    }
+    return smelt__family_at(random_below(random, count));
+}
+
+static inline const struct smelt__family *random_kernel(struct random *random) {
+    const struct smelt__family *family;
+    do
+        family = random_family(random);
+    while (smelt__is_operator(family));
+    return family;
 }
 
 /* What must be given is drawn until the family's check agrees; a kernel's knob is left to the plan

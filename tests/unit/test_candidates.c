@@ -130,7 +130,7 @@ static void of_any_spec(void **state) {
     (void)state;
     struct random random = random_begin("of_any_spec");
     for (int i = 0; i < 12; i++) {
-        struct smelt__spec spec = random_spec(&random, &smelt__sparse_attn_fwd);
+        struct smelt__spec spec = random_spec(&random, random_kernel(&random));
         struct smelt__candidates list;
         struct smelt__message message;
         const struct smelt__arch *arch = smelt__arch_at(random_below(&random, 16));
