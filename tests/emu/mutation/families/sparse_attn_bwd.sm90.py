@@ -23,7 +23,8 @@ def check(name, keys, options, knobs="", **more):
                  options, **more)
 
 
-UNSETTLED = "keeping in step, and the steps of pairs, are newer than the proofs"
+UNSETTLED = ("some 630 of 2,021, of slices and of the steps of pairs, were not tried since they are newer than the proofs; "
+             "find_step and has_key were, by themselves, and have no proofs yet")
 
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("bwd-sm90-halves", "bwd-sm90-drift", "bwd-sm90-full", "bwd-sm90", "bwd-sm90-groups",

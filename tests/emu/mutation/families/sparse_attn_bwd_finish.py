@@ -15,8 +15,6 @@ def pairs(name, keys):
                  variables={"SMELT_EMU_MULTIPROCESSORS": "6"})
 
 
-UNSETTLED = "dq's slices: some were not tried since their cases were changed"
-
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("finish-far", "finish-fp32", "finish-add", "finish-slices")
 
