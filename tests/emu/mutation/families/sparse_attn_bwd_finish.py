@@ -15,6 +15,9 @@ def pairs(name, keys):
                  variables={"SMELT_EMU_MULTIPROCESSORS": "6"})
 
 
+UNSETTLED = ("one is open: add_slices takes the upper half of a pair with a bit too few and the lower half's bits, which no "
+             "comparison is fine enough for: it wants the kernel by itself, bit for bit")
+
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("finish-far", "finish-fp32", "finish-add", "finish-slices")
 
