@@ -16,7 +16,8 @@ def check(name, keys, options, knobs="", **more):
     return Check(name, "indexer_logits:" + spec, "indexer_logits_fwd:" + spec, options, **more)
 
 
-UNSETTLED = "fills_slowly, take_scales, the addresses of a stage and groups of one batch are newer than the last run"
+UNSETTLED = ("of 1,084 mutants 315 were not tried in this form: sm90_copies.cuh, and the end of look_at_batch; of the others "
+             "one is open: run.inner that is not set, which the emulator does not tell from one that is")
 
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("logits-sm90-parts", "logits-sm90-many", "logits-sm90-sets", "logits-sm90-long",
@@ -28,18 +29,23 @@ CONFIGURATIONS = (
     check("logits-sm90", "heads=3,dim=64,dtype=fp8", "--queries 43 --rows 301 --lists adversarial --seed 3"),
     # Fills longer than one bulk store, of all of what they are copied from, beside the weights of two blocks.
     check("logits-sm90-long", "heads=2,dim=64,dtype=fp8", "--queries 130 --rows 9003 --lists window", schedules=1),
-    # One query in the last batch; a thread block that begins behind the middle of its only block.
-    check("logits-sm90-late", "heads=2,dim=64,dtype=fp8", "--queries 33 --rows 700 --lists full",
+    # One query in the last batch and one key in the last slab; a thread block that begins behind the middle of its
+    # only block.
+    check("logits-sm90-late", "heads=2,dim=64,dtype=fp8", "--queries 33 --rows 705 --lists full",
           schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "8"}),
     # Weights a part at a time.
     check("logits-sm90-parts", "heads=67,dim=64,dtype=bf16", "--queries 7 --rows 140 --lists log", schedules=2),
     # Several sets and parts; whole blocks, whose inner slabs need no tests, and one that is not.
-    check("logits-sm90-sets", "heads=12,dim=64,dtype=bf16", "--queries 37 --rows 200 --lists full", schedules=2),
-    check("logits-sm90-causal", "heads=20,dim=128,dtype=bf16", "--queries 13 --rows 200 --lists causal", schedules=2),
-    # More groups of batches than a lane adds up, more slabs than stages.
-    check("logits-sm90-many", "heads=2,dim=64,dtype=fp8", "--queries 2900 --rows 150 --lists causal", schedules=1),
+    check("logits-sm90-sets", "heads=12,dim=64,dtype=bf16", "--queries 37 --rows 200 --lists full", schedules=2,
+          variables={"SMELT_EMU_MULTIPROCESSORS": "5"}),
+    check("logits-sm90-causal", "heads=20,dim=128,dtype=bf16", "--queries 13 --rows 200 --lists causal", schedules=2,
+          variables={"SMELT_EMU_MULTIPROCESSORS": "5"}),
+    # Nearly as many batches as groups, each lane's among them; more slabs than stages.
+    check("logits-sm90-many", "heads=2,dim=64,dtype=fp8", "--queries 7300 --rows 130 --lists causal", schedules=1),
     # More batches than groups, which then have several each.
     check("logits-sm90-coarse", "heads=1,dim=64,dtype=fp8", "--queries 8230 --rows 70 --lists causal", schedules=1),
+    # More batches than are looked at together in all groups.
+    check("logits-sm90-most", "heads=1,dim=64,dtype=fp8", "--queries 32769 --rows 3 --lists full", schedules=1),
     check("logits-sm90-groups", "heads=5,dim=64,dtype=fp8", "--queries 21 --rows 400 --lists full",
           knobs="groups=2,columns=256", schedules=2),
     # A warpgroup has one stage alone, again and again.
@@ -49,9 +55,21 @@ CONFIGURATIONS = (
     check("logits-sm90-one", "heads=1,dim=64,dtype=bf16", "--queries 1 --rows 1 --lists full", schedules=1),
     # Products of 64 columns into registers that earlier ones have left.
     check("logits-sm90-two", "heads=1,dim=64,dtype=bf16", "--queries 2 --rows 500 --lists full", schedules=1),
+    # A whole block whose windows begin and end apart: in order, the last behind a slab's first key, and not.
+    check("logits-sm90-sliding", "heads=2,dim=64,dtype=fp8", "--queries 32 --rows 6400 --lists window --width 6335",
+          schedules=1),
+    check("logits-sm90-random", "heads=2,dim=64,dtype=fp8", "--queries 32 --rows 3000 --lists random --seed 1",
+          schedules=1),
+    # No window at all; infinite keys beside heads that are not there.
+    check("logits-sm90-none", "heads=1,dim=64,dtype=fp8", "--queries 1 --rows 301 --lists adversarial --seed 0",
+          schedules=1),
+    check("logits-sm90-odd", "heads=3,dim=64,dtype=bf16", "--queries 43 --rows 301 --lists adversarial --seed 3",
+          schedules=1),
     check("logits-sm90-racecheck", "heads=4,dim=64,dtype=fp8", "--queries 9 --rows 140 --lists random",
           knobs="racecheck=1", schedules=1),
     # Every tensor's every dimension reaches past 2^32 elements.
     check("logits-sm90-far", "heads=20,dim=64,dtype=bf16", "--far --queries 11 --rows 140 --lists full",
+          schedules=1),
+    check("logits-sm90-far-sets", "heads=3,dim=64,dtype=fp8", "--far --queries 40 --rows 140 --lists full",
           schedules=1),
 )
