@@ -461,7 +461,7 @@ def test_deep_gemm_narrow_heads(device):
     begin = torch.zeros(4, dtype=torch.int32, device=device)
     logits = deep_gemm.fp8_mqa_logits(q, (k, k_scale), weights, begin, begin + 6)
     true = scores(q.float(), k.float() * k_scale[:, None], weights, begin, begin + 6)
-    assert torch.allclose(logits.double(), true, rtol=1e-5, atol=1e-5)
+    assert torch.allclose(logits.double(), true, rtol=1e-3, atol=1e-3)
 
 
 def test_cudnn_top_k(device):
