@@ -19,7 +19,7 @@ def check(name, keys, options, knobs="", **more):
                  options, **more)
 
 
-UNSETTLED = "none open; 518 of 739 have not been run"
+UNSETTLED = "none open; 491 of 739 have not been run, none of them one that reasoning leaves in doubt"
 
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("indexer-bwd-mma-fours", "indexer-bwd-mma-alone")
