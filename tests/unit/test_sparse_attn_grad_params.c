@@ -247,7 +247,10 @@ static void boxes(void **state) {
     (void)state;
     backward.tensor_maps = 1;
     memset(args.q.strides, 0, sizeof args.q.strides);
-    args.batches = 1, args.tokens = 3;
+    args.batches = 1, args.tokens = 3; /* more than drawn, perhaps: tensors have other sizes */
+    place_tensors(&random, &args);
+    assert_int_equal(smelt__sparse_attn_backward_bytes(&backward, &args, &args.workspace_bytes),
+                     SMELT_OK);
     assert_int_equal(smelt__grad_prepare(&backward, &args, &prepared), SMELT_OK);
     assert_int_equal(prepared.q_box.extents[0], DQK);
     assert_int_equal(prepared.q_box.strides[1], 2 * DQK);
