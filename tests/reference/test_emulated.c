@@ -33,6 +33,7 @@ static struct {
     struct {
         uint64_t pointer;
         char name[16];
+        int rewritable;
     } names[MOST_NAMES];
     size_t name_count;
     struct emu_settings runs[MOST_RUNS];
@@ -67,6 +68,15 @@ static void name(uint64_t pointer, const char *text) {
     assert_true(told.name_count < MOST_NAMES);
     told.names[told.name_count].pointer = pointer;
     strcpy(told.names[told.name_count++].name, text);
+}
+
+static void rewritable(uint64_t pointer, int may) {
+    for (size_t i = told.name_count; i-- > 0;)
+        if (told.names[i].pointer == pointer) {
+            told.names[i].rewritable = may;
+            return;
+        }
+    fail_msg("rewritable: a pointer that was given no name");
 }
 
 static uint64_t named(const char *text) {
@@ -111,6 +121,7 @@ static const struct emu_interface recorder = {
     .kind_name = kind_name,
     .name = name,
     .forbid = forbid,
+    .rewritable = rewritable,
 };
 
 static int begin(void **state) {
@@ -287,6 +298,19 @@ static void make(struct smelt__problem *problem, int pass,
                      0);
 }
 
+/* Results may be written again where the list names queries again, and nothing else ever. */
+static void expect_rewritable(const struct smelt__placed *placed) {
+    const int repeated = placed->problem->options.query_list == SMELT__QUERY_LIST_REPEATED;
+    for (size_t i = 0; i < told.name_count; i++) {
+        int output = -1;
+        for (int tensor = 0; tensor < placed->pass->tensors->count; tensor++)
+            if (strcmp(placed->pass->tensors->rows[tensor].name, told.names[i].name) == 0)
+                output = placed->pass->tensors->rows[tensor].role != SMELT__INPUT;
+        assert_int_not_equal(output, -1);
+        assert_int_equal(told.names[i].rewritable, repeated && output);
+    }
+}
+
 static void test_forbidden(void **state) {
     (void)state;
     for (uint64_t number = 0; number < 120; number++) {
@@ -297,6 +321,7 @@ static void test_forbidden(void **state) {
         make(&problem, (int)(number % 2), &options);
         assert_int_equal(smelt__placed_create(&placed, context, &problem), SMELT_OK);
         expect_forbidden(&placed);
+        expect_rewritable(&placed);
         /* Other lists in the same place: what was forbidden before is forgotten. */
         options.seed += 1000;
         make(&other, (int)(number % 2), &options);

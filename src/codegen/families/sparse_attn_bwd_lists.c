@@ -23,7 +23,9 @@ enum {
     /* Turn. A warp takes a list at a time, and waits for a handful of loads: the more warps, the
      * better. A chunk of three waves of an H200's main kernel is one part. */
     TURN_THREADS = 512,
-    TURN_BLOCKS = 3, /* four have too few registers */
+    TURN_BLOCKS = 3,        /* of a multiprocessor; with four, registers would be too few */
+    SM_12X = 12,            /* the capability, major, where with three they are */
+    TURN_BLOCKS_SM_12X = 2, /* and so many are resident there */
     TURN_RANGE = SMELT__BWD_TURN_RANGE,
     TURN_PART = 384,
     STRETCH_BYTES = 16
@@ -73,7 +75,10 @@ static void plan_turn(const struct smelt__arch *arch, struct smelt__plan *plan) 
     plan->item = "range";
     plan->blocks_per_item = 1;
     plan->persistent = 1;
-    smelt__plan_set_threads(plan, TURN_THREADS, resident_blocks(arch, bytes, TURN_BLOCKS));
+    smelt__plan_set_threads(
+        plan, TURN_THREADS,
+        resident_blocks(arch, bytes,
+                        arch->capability_major == SM_12X ? TURN_BLOCKS_SM_12X : TURN_BLOCKS));
     smelt__plan_add(plan, "RANGE", TURN_RANGE, SMELT__DERIVED, "keys that a block takes at a time");
     smelt__plan_add(plan, "PART", TURN_PART, SMELT__DERIVED, "groups, likewise");
     smelt__plan_add_region(plan, "MAP_OFFSET", map, 16, "a bit for each key and group");
