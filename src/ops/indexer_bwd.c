@@ -18,13 +18,12 @@
 #include "runtime/tensor_map.h"
 
 enum {
-    KEY_STEP = 64,              /* lists are padded to whole blocks of it */
-    TENSOR_MAP_COLUMNS = 64,    /* of a box */
-    ZERO_WORDS = 4,             /* that are filled at a time */
-    TOPS = 1024,                /* blocks that find the largest addend, at most */
-    MOST_UNIT_BITS = 22,        /* an addend's, in units: fp32 holds so many, and one more */
-    BOUND_BITS = 31,            /* of all addends of a row together */
-    MOST_EXACT_GROUPS = 1 << 21 /* whose addends' rounding has room in a bound */
+    KEY_STEP = 64,           /* lists are padded to whole blocks of it */
+    TENSOR_MAP_COLUMNS = 64, /* of a box */
+    ZERO_WORDS = 4,          /* that are filled at a time */
+    TOPS = 1024,             /* blocks that find the largest addend, at most */
+    MOST_UNIT_BITS = 22,     /* an addend's, in units: fp32 holds so many, and one more */
+    BOUND_BITS = 31          /* of all addends of a row together */
 };
 
 /* Constants of the main kernel's plan (codegen/families/indexer_bwd_main.h says what they mean),
@@ -32,7 +31,7 @@ enum {
 struct smelt_indexer_bwd {
     struct smelt__operator kernels;
     int heads, dim, topk, deterministic;
-    int group_queries, block_heads, group_tiles, tensor_maps;
+    int group_queries, block_heads, group_tiles, tensor_maps, exact_groups;
 };
 
 _Static_assert(sizeof(smelt_indexer_bwd_spec) <= SMELT__MOST_SPEC_BYTES, "operator.c copies it");
@@ -105,6 +104,7 @@ static smelt_status keep_plan(smelt_indexer_bwd *made, const struct smelt__spec 
     made->block_heads = smelt__plan_constant(&plan, "BLOCK_HEADS", NULL);
     made->group_tiles = smelt__plan_constant(&plan, "GROUP_TILES", NULL);
     made->tensor_maps = smelt__plan_constant(&plan, "TENSOR_MAPS", NULL);
+    made->exact_groups = smelt__plan_constant(&plan, "EXACT_GROUPS", NULL);
     return SMELT_OK;
 }
 
@@ -153,7 +153,7 @@ static smelt_status read_args(const smelt_indexer_bwd *indexer, const smelt_inde
 /* Where each array lies in the workspace, bytes from its start. */
 struct layout {
     size_t members, runs, grads;
-    size_t reach, tops, grains;
+    size_t reach, tops, grains, totals;
     size_t bounds; /* ahead of the sums: zeroed together */
     struct smelt__key_grads_layout dk;
     size_t bytes; /* of all */
@@ -186,22 +186,14 @@ static struct layout find_layout(const smelt_indexer_bwd *indexer,
         layout.reach = smelt__workspace_place(&layout.bytes, entries, sizeof(float));
         layout.tops = smelt__workspace_place(&layout.bytes, TOPS, sizeof(float));
         layout.grains = smelt__workspace_place(&layout.bytes, args->rows, sizeof(float));
+        layout.totals = smelt__workspace_place(
+            &layout.bytes, groups > indexer->exact_groups ? args->rows * indexer->dim : 0,
+            sizeof(float));
     }
     layout.bounds = smelt__workspace_place(&layout.bytes, indexer->deterministic ? args->rows : 0,
                                            sizeof(unsigned));
     smelt__key_grads_place(&shape, 0, &layout.bytes, &layout.dk);
     return layout;
-}
-
-/* Whether so many queries can be added up exactly. */
-static smelt_status check_tokens(const smelt_indexer_bwd *indexer, int64_t tokens) {
-    const int64_t most = (int64_t)MOST_EXACT_GROUPS * indexer->group_queries;
-    if (!indexer->deterministic || tokens <= most)
-        return SMELT_OK;
-    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                       "tokens = %" PRId64 " is too large for deterministic=1, which adds up to "
-                       "%" PRId64 " queries exactly; split the call, and let dk_sum add the parts",
-                       tokens, most);
 }
 
 /* Exactly one kind of dk. */
@@ -228,8 +220,6 @@ static smelt_status check_args(const smelt_indexer_bwd *indexer, smelt_indexer_b
         smelt__check_extent("free_multiprocessors", args->free_multiprocessors, 0, INT32_MAX);
     if (status == SMELT_OK)
         status = smelt__check_extent("reserved", args->reserved, 0, 0);
-    if (status == SMELT_OK)
-        status = check_tokens(indexer, args->tokens);
     if (status == SMELT_OK)
         status = check_outputs(args);
     if (status == SMELT_OK)
@@ -325,43 +315,79 @@ static int unit_bits(int64_t groups) {
     return bits;
 }
 
-/* By what is rounded what is added to each row of dk. */
-static smelt_status launch_grains(const struct call *call) {
+/* Blocks of a kernel that are resident together, but no more than `most` and one an item. */
+static int64_t resident_for(const struct call *call, enum smelt__indexer_bwd_kernel number,
+                            int64_t items, int64_t most) {
+    const int64_t resident = kernel_of(call->indexer, number)->resident_blocks;
+    const int64_t blocks = items < resident ? items : resident;
+    return blocks < 1 ? 1 : blocks < most ? blocks : most;
+}
+
+/* Likewise, where a thread takes an item. */
+static int64_t resident_for_threads(const struct call *call, enum smelt__indexer_bwd_kernel number,
+                                    int64_t items) {
+    const int64_t threads = kernel_of(call->indexer, number)->threads;
+    return resident_for(call, number, smelt__divide_up(items, threads), UINT32_MAX);
+}
+
+/* Groups that one launch of the main kernel takes. */
+struct chunk {
+    int64_t first, groups;
+};
+
+/* What the passes of the grains have in common. */
+static struct indexer_bwd_grains_params grains_params(const struct call *call, struct chunk chunk) {
     const smelt_indexer_bwd *indexer = call->indexer;
     const smelt_indexer_bwd_args *args = call->args;
     const struct layout *layout = &call->layout;
-    const struct smelt__kernel *const reach = kernel_of(indexer, SMELT__INDEXER_BWD_REACH);
-    const int64_t groups = layout->dk.groups, most = reach->resident_blocks;
-    const int64_t blocks = groups < most ? groups : most;
-    const struct indexer_bwd_grains_params params = {
+    const int64_t place = chunk.first * indexer->group_queries, stride = layout->dk.key_stride;
+    return (struct indexer_bwd_grains_params){
         .q = args->q.data,
         .weights = args->weights.data,
-        .members = at(call, layout->members),
-        .counts = at(call, layout->dk.counts),
-        .keys = at(call, layout->dk.keys),
-        .grads = at(call, layout->grads),
-        .reach = at(call, layout->reach),
+        .members = (const int *)at(call, layout->members) + place,
+        .counts = (const int *)at(call, layout->dk.counts) + chunk.first,
+        .keys = (const int *)at(call, layout->dk.keys) + chunk.first * stride,
+        .grads = (const float *)at(call, layout->grads) + place * stride,
+        .reach = (float *)at(call, layout->reach) + place,
         .tops = at(call, layout->tops),
         .bounds = at(call, layout->bounds),
         .grains = at(call, layout->grains),
+        .sums = at(call, layout->dk.sums),
+        .totals = at(call, layout->totals),
         .q_token_stride = args->q.strides[0],
         .q_head_stride = args->q.strides[1],
         .weights_token_stride = args->weights.strides[0],
         .heads = indexer->heads,
         .dim = indexer->dim,
         .rows = (int)args->rows,
-        .groups = (int)groups,
+        .groups = (int)chunk.groups,
         .group_queries = indexer->group_queries,
         .key_stride = layout->dk.key_stride,
-        .top_count = (int)(blocks < TOPS ? blocks : TOPS),
-        .bits = unit_bits(groups),
+        .top_count = (int)resident_for(call, SMELT__INDEXER_BWD_REACH, chunk.groups, TOPS),
+        .bits = unit_bits(chunk.groups),
+        .first = chunk.first == 0,
+        .last = chunk.first + chunk.groups == layout->dk.groups,
     };
-    const int64_t bounds = kernel_of(indexer, SMELT__INDEXER_BWD_BOUNDS)->resident_blocks;
-    smelt_status status = launch(call, SMELT__INDEXER_BWD_REACH, params.top_count, &params);
+}
+
+/* By what is rounded what a chunk adds to each row of dk. Bounds are zeros ahead of the first. */
+static smelt_status launch_grains(const struct call *call, struct chunk chunk) {
+    const struct indexer_bwd_grains_params params = grains_params(call, chunk);
+    const int64_t rows = call->args->rows;
+    smelt_status status = SMELT_OK;
+    if (chunk.first > 0 && rows > 0)
+        status = smelt__fill_async(call->indexer->kernels.context, params.bounds, 0, (size_t)rows,
+                                   1, call->stream);
     if (status == SMELT_OK)
-        status =
-            launch(call, SMELT__INDEXER_BWD_BOUNDS, groups < bounds ? groups : bounds, &params);
-    return status == SMELT_OK ? launch(call, SMELT__INDEXER_BWD_GRAINS, blocks, &params) : status;
+        status = launch(call, SMELT__INDEXER_BWD_REACH, params.top_count, &params);
+    if (status == SMELT_OK)
+        status = launch(call, SMELT__INDEXER_BWD_BOUNDS,
+                        resident_for(call, SMELT__INDEXER_BWD_BOUNDS, chunk.groups, UINT32_MAX),
+                        &params);
+    if (status == SMELT_OK)
+        status = launch(call, SMELT__INDEXER_BWD_GRAINS,
+                        resident_for_threads(call, SMELT__INDEXER_BWD_GRAINS, rows), &params);
+    return status;
 }
 
 /* q, boxes of one query. */
@@ -389,12 +415,6 @@ static smelt_status make_map(const struct call *call, struct tensor_map *map) {
     }
     return smelt__tensor_map_make(indexer->kernels.context, &box, map);
 }
-
-/* A chunk's launch of the main kernel: all but what is the chunk's in `params`. */
-struct main_launch {
-    const struct call *call;
-    struct indexer_bwd_main_params params;
-};
 
 static smelt_status fill_main(const struct call *call, struct indexer_bwd_main_params *params) {
     const smelt_indexer_bwd_args *args = call->args;
@@ -426,50 +446,70 @@ static smelt_status fill_main(const struct call *call, struct indexer_bwd_main_p
     return call->indexer->tensor_maps ? make_map(call, &params->q_map) : SMELT_OK;
 }
 
-/* As smelt__key_grads_call has it. */
-static smelt_status launch_groups(void *user, const struct smelt__key_grads_chunk *chunk) {
-    struct main_launch *const main = user;
-    const struct call *call = main->call;
+/* *params: all but what is the chunk's. */
+static smelt_status launch_main(const struct call *call, struct indexer_bwd_main_params *params,
+                                struct chunk chunk) {
     const struct smelt__kernel *kernel = kernel_of(call->indexer, SMELT__INDEXER_BWD_MAIN);
     const int left = call->args->free_multiprocessors;
-    main->params.first_group = (int)chunk->first;
-    main->params.groups = (int)chunk->groups;
+    params->first_group = (int)chunk.first;
+    params->groups = (int)chunk.groups;
     return launch(call, SMELT__INDEXER_BWD_MAIN,
-                  smelt__blocks_for(kernel, chunk->groups, smelt__blocks_beside(kernel, left)),
-                  &main->params);
+                  smelt__blocks_for(kernel, chunk.groups, smelt__blocks_beside(kernel, left)),
+                  params);
 }
 
-static struct smelt__key_grads_call dk_of(const struct call *call) {
-    const smelt_indexer_bwd *indexer = call->indexer;
-    return (struct smelt__key_grads_call){
-        .context = indexer->kernels.context,
-        .shape = shape_of(indexer),
-        .layout = &call->layout.dk,
-        .finish = kernel_of(indexer, SMELT__INDEXER_BWD_FINISH),
-        .workspace = call->args->workspace,
-        .launch_groups = launch_groups,
-        .stream = call->stream,
-    };
+/* A chunk of several: its sums, added to those of the chunks before. */
+static smelt_status launch_totals(const struct call *call, struct chunk chunk) {
+    const struct indexer_bwd_grains_params params = grains_params(call, chunk);
+    const int64_t vectors = call->args->rows * (call->indexer->dim / ZERO_WORDS);
+    return launch(call, SMELT__INDEXER_BWD_TOTALS,
+                  resident_for_threads(call, SMELT__INDEXER_BWD_TOTALS, vectors), &params);
+}
+
+/* The sums of dk, chunk by chunk of as many groups as are exact at once: chunks of equal sizes, but
+ * for the last. */
+static smelt_status launch_exact(const struct call *call, struct indexer_bwd_main_params *params) {
+    const int64_t groups = call->layout.dk.groups;
+    const int64_t chunks = smelt__divide_up(groups, call->indexer->exact_groups);
+    struct chunk chunk = {.groups = smelt__divide_up(groups, chunks)};
+    smelt_status status = SMELT_OK;
+    for (; chunk.first < groups && status == SMELT_OK; chunk.first += chunk.groups) {
+        if (chunk.groups > groups - chunk.first)
+            chunk.groups = groups - chunk.first;
+        status = launch_grains(call, chunk);
+        if (status == SMELT_OK)
+            status = launch_main(call, params, chunk);
+        if (status == SMELT_OK && chunks > 1)
+            status = launch_totals(call, chunk);
+    }
+    return status;
 }
 
 /* dq and dweights, and the sums of dk. The main kernel's arguments come first: what they refuse is
  * refused before anything is launched. */
 static smelt_status launch_queries(const struct call *call) {
-    struct smelt__key_grads_call dk = dk_of(call);
-    struct main_launch main = {.call = call};
-    smelt_status status = fill_main(call, &main.params);
+    const struct chunk all = {.groups = call->layout.dk.groups};
+    struct indexer_bwd_main_params params;
+    smelt_status status = fill_main(call, &params);
     if (status == SMELT_OK)
         status = launch_lists(call);
-    if (status == SMELT_OK && call->indexer->deterministic)
-        status = launch_grains(call);
-    dk.user = &main;
-    return status == SMELT_OK ? smelt__key_grads_launch(&dk) : status;
+    if (status != SMELT_OK)
+        return status;
+    return call->indexer->deterministic ? launch_exact(call, &params)
+                                        : launch_main(call, &params, all);
 }
 
 /* The caller's dk. */
 static smelt_status launch_finish(const struct call *call) {
     const smelt_indexer_bwd_args *args = call->args;
-    const struct smelt__key_grads_call dk = dk_of(call);
+    const struct smelt__key_grads_call dk = {
+        .context = call->indexer->kernels.context,
+        .shape = shape_of(call->indexer),
+        .layout = &call->layout.dk,
+        .finish = kernel_of(call->indexer, SMELT__INDEXER_BWD_FINISH),
+        .workspace = args->workspace,
+        .stream = call->stream,
+    };
     const smelt_tensor *tensor = args->dk.data        ? &args->dk
                                  : args->dk_fp32.data ? &args->dk_fp32
                                                       : &args->dk_sum;

@@ -1,7 +1,7 @@
 /*
- * The kernels that find the grains of dk's rows in the indexer's deterministic backward pass, each
- * by itself, against a reference, bit for bit. Run by hand on a machine with a GPU, by `meson test`
- * on the emulator with several schedules.
+ * The kernels that find the grains of dk's rows in the indexer's deterministic backward pass, and
+ * the one that adds up sums of several grains, each by itself, against a reference, bit for bit.
+ * Run by hand on a machine with a GPU, by `meson test` on the emulator with several schedules.
  *
  *     gpu_indexer_grains [CASES [ARCH]]    random cases beside the listed ones; SMELT_TEST_SEED
  * repeats a run. ARCH: on the emulator, that one alone
@@ -35,7 +35,7 @@ enum {
     LEAST_NORMAL = -126,
     LARGEST_POWER = 127,
     DIGITS = 24, /* of fp32 */
-    MEMORIES = 10,
+    MEMORIES = 12,
     EMULATED_BLOCKS = 5,
     MOST_FAILURES = 2 /* after which no further case is run */
 };
@@ -100,7 +100,7 @@ struct problem {
     int memories;
 };
 
-enum { REACH, BOUNDS, GRAINS, PASSES };
+enum { REACH, BOUNDS, GRAINS, TOTALS, PASSES };
 
 struct test {
     smelt_context *context;
@@ -171,6 +171,10 @@ static float draw_grad(struct random *random, enum numbers numbers) {
 
 static int64_t place_count(const struct indexer_bwd_grains_params *host) {
     return (int64_t)host->groups * host->group_queries;
+}
+
+static size_t sum_count(const struct indexer_bwd_grains_params *host) {
+    return (size_t)host->rows * (size_t)host->dim;
 }
 
 static void *filled(size_t bytes, int byte) {
@@ -260,12 +264,15 @@ static void make_problem(struct random *random, const struct shape *shape,
     host->tops = take((size_t)host->top_count * sizeof(float));
     host->bounds = take((size_t)host->rows * sizeof(unsigned));
     host->grains = take((size_t)host->rows * sizeof(float));
+    host->sums = take(sum_count(host) * sizeof(float));
+    host->totals = take(sum_count(host) * sizeof(float));
 }
 
 static void free_problem(struct test *test, struct problem *problem) {
     const struct indexer_bwd_grains_params *host = &problem->host;
-    const void *arrays[] = {host->q,     host->weights, host->members, host->counts, host->keys,
-                            host->grads, host->reach,   host->tops,    host->bounds, host->grains};
+    const void *arrays[] = {host->q,      host->weights, host->members, host->counts,
+                            host->keys,   host->grads,   host->reach,   host->tops,
+                            host->bounds, host->grains,  host->sums,    host->totals};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         free((void *)(uintptr_t)arrays[i]);
     for (int i = 0; i < problem->memories; i++)
@@ -381,6 +388,35 @@ static void find_grains(const struct indexer_bwd_grains_params *host, int unit) 
         host->grains[key] = find_grain(host->bounds[key], unit);
 }
 
+/* One row in four was added nothing to. Of the others columns are numbers, infinities and NaN, and
+ * zeros of either sign. */
+static void draw_sums(struct random *random, const struct indexer_bwd_grains_params *host) {
+    for (int64_t row = 0; row < host->rows; row++) {
+        const int nothing = random_below(random, 4) == 0;
+        for (int column = 0; column < host->dim; column++) {
+            const float number = draw_sign(random) * (float)(1 + random_below(random, 1 << 20));
+            const float sum = random_below(random, 6) ? number : draw_odd(random);
+            host->sums[row * host->dim + column] = nothing || random_below(random, 2) ? 0.0F : sum;
+        }
+    }
+}
+
+/* What the pass leaves in sums and totals. Four columns that nothing was added to stay as they are
+ * between the first launch and the last, the sign of a zero, too. */
+static void add_totals(const struct indexer_bwd_grains_params *host) {
+    for (size_t i = 0; i < sum_count(host); i += 4) {
+        float *const sums = &host->sums[i], *const totals = &host->totals[i];
+        const int nothing = sums[0] == 0 && sums[1] == 0 && sums[2] == 0 && sums[3] == 0;
+        if (nothing && !host->first && !host->last)
+            continue;
+        for (int k = 0; k < 4; k++) {
+            const float after = (host->first ? 0.0F : totals[k]) + sums[k];
+            totals[k] = host->last ? totals[k] : after;
+            sums[k] = host->last ? after : 0.0F;
+        }
+    }
+}
+
 /* ---- the device ------------------------------------------------------------------------------ */
 
 /* Rows of so many bytes side by side on the host; on the device `stride` bytes from one to the
@@ -437,6 +473,8 @@ static void place_problem(struct test *test, struct problem *problem) {
     ROWS(bounds, host->rows, 1, 1);
     ROWS(grains, host->rows, 1, 1);
     ROWS(tops, host->top_count, 1, 1);
+    ROWS(sums, host->rows, host->dim, host->dim);
+    ROWS(totals, host->rows, host->dim, host->dim);
 #undef ROWS
 }
 
@@ -506,13 +544,52 @@ static int check_grains(struct test *test, const struct problem *problem, uint32
            same_words(test->context, "grains", device->grains, host->grains, rows);
 }
 
+/* As same_words, of any NaN for any other. */
+static int same_numbers(struct test *test, const char *what, const float *device,
+                        const float *wanted, size_t count) {
+    float *const got = take(count * sizeof *got);
+    int good =
+        works(smelt_device_download(test->context, got, device, count * sizeof *got), "download");
+    for (size_t i = 0; i < count && good; i++) {
+        good = (isnan(got[i]) && isnan(wanted[i])) || memcmp(&got[i], &wanted[i], sizeof *got) == 0;
+        if (!good)
+            printf("    %s[%zu] is %.9g, not %.9g\n", what, i, (double)got[i], (double)wanted[i]);
+    }
+    free(got);
+    return good;
+}
+
+/* Of three launches, the totals before the first of which mean nothing, and those before the second
+ * are zeros of the other sign where it adds nothing. */
+static int check_totals(struct test *test, struct problem *problem, uint32_t blocks) {
+    struct indexer_bwd_grains_params *const device = &problem->device, *const host = &problem->host;
+    const size_t count = sum_count(host), bytes = count * sizeof(float);
+    memset(host->totals, UNWRITTEN, bytes);
+    for (int launch = 0; launch < 3; launch++) {
+        device->first = host->first = launch == 0;
+        device->last = host->last = launch == 2;
+        draw_sums(&test->random, host);
+        for (size_t i = 0; i < count && launch == 1; i++)
+            host->totals[i] = host->totals[i] == 0 ? -0.0F : host->totals[i];
+        if (!upload_again(test, device->sums, host->sums, bytes) ||
+            !upload_again(test, device->totals, host->totals, bytes) ||
+            !run_kernel(test, problem, TOTALS, blocks))
+            return 0;
+        add_totals(host);
+        if (!same_numbers(test, "sums", device->sums, host->sums, count) ||
+            !same_numbers(test, "totals", device->totals, host->totals, count))
+            return 0;
+    }
+    return 1;
+}
+
 /* ---- cases ----------------------------------------------------------------------------------- */
 
 static uint32_t fewer(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }
 
-/* Every pass, once; the last with the bounds of the pass before and with edges. */
+/* Every pass, once; the grains with the bounds of the pass before and with edges. */
 static int check_passes(struct test *test, struct problem *problem, uint32_t blocks,
                         float largest) {
     const struct indexer_bwd_grains_params *host = &problem->host;
@@ -525,7 +602,7 @@ static int check_passes(struct test *test, struct problem *problem, uint32_t blo
         return 0;
     set_edges(host);
     find_grains(host, unit);
-    return check_grains(test, problem, blocks);
+    return check_grains(test, problem, blocks) && check_totals(test, problem, blocks);
 }
 
 static void check(struct test *test, const struct shape *shape) {
@@ -573,9 +650,9 @@ static struct shape draw_shape(struct random *random) {
 }
 
 static int run(void *user, int listed, int random_cases) {
-    static const char *const specs[PASSES] = {"indexer_bwd_grains:pass=reach",
-                                              "indexer_bwd_grains:pass=bounds",
-                                              "indexer_bwd_grains:pass=grains"};
+    static const char *const specs[PASSES] = {
+        "indexer_bwd_grains:pass=reach", "indexer_bwd_grains:pass=bounds",
+        "indexer_bwd_grains:pass=grains", "indexer_bwd_grains:pass=totals"};
     struct test *const test = user;
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     int good = 1;

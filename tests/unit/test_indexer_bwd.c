@@ -27,6 +27,10 @@ static void specs(void **state) {
         {"indexer_bwd:heads=64,dim=128,topk=5,deterministic=2", NULL, "0, 1"},
         {"indexer_bwd:heads=64,dim=128,topk=5,passes=backward", NULL, "passes"},
         {"indexer_bwd:heads=64,dim=128,topk=5,group=3", NULL, "1, 2, 4, 8"},
+        {"indexer_bwd:heads=64,dim=128,topk=5,deterministic=1,exact_groups=7",
+         "indexer_bwd:heads=64,dim=128,topk=5,deterministic=1,exact_groups=7", NULL},
+        {"indexer_bwd:heads=64,dim=128,topk=5,deterministic=1,exact_groups=0", NULL, "1..2097152"},
+        {"indexer_bwd:heads=64,dim=128,topk=5,exact_groups=7", NULL, "deterministic=1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         smelt_indexer_bwd_spec spec = SMELT_INDEXER_BWD_SPEC_INIT;
@@ -50,9 +54,9 @@ static void expansions(void **state) {
     (void)state;
     static const char *const plain[] = {"indexer_bwd_lists", "indexer_bwd_main",
                                         "sparse_attn_bwd_finish"};
-    static const char *const exact[] = {"indexer_bwd_lists",  "indexer_bwd_grains",
-                                        "indexer_bwd_grains", "indexer_bwd_grains",
-                                        "indexer_bwd_main",   "sparse_attn_bwd_finish"};
+    static const char *const exact[] = {
+        "indexer_bwd_lists",  "indexer_bwd_grains", "indexer_bwd_grains",    "indexer_bwd_grains",
+        "indexer_bwd_grains", "indexer_bwd_main",   "sparse_attn_bwd_finish"};
     for (int deterministic = 0; deterministic < 2; deterministic++) {
         struct smelt__expansion expansion;
         struct smelt__message message;
@@ -65,7 +69,7 @@ static void expansions(void **state) {
                          0);
         assert_int_equal(smelt__spec_passes(&spec), SMELT__BACKWARD);
         assert_int_equal(smelt__spec_expand(&spec, &expansion, &message), 0);
-        assert_int_equal(expansion.count, deterministic ? 6 : 3);
+        assert_int_equal(expansion.count, deterministic ? 7 : 3);
         for (int i = 0; i < expansion.count; i++) {
             assert_string_equal(expansion.kernels[i].schema->name, names[i]);
             assert_int_equal(expansion.pass[i], SMELT__BACKWARD);

@@ -6,13 +6,14 @@
 
 extern const struct smelt__family smelt__indexer_bwd;
 
-/* The operator's kernels in the order of its expansion; without `deterministic`, the three of the
+/* The operator's kernels in the order of its expansion; without `deterministic`, the four of the
  * grains are left out. */
 enum smelt__indexer_bwd_kernel {
     SMELT__INDEXER_BWD_LISTS,
     SMELT__INDEXER_BWD_REACH,
     SMELT__INDEXER_BWD_BOUNDS,
     SMELT__INDEXER_BWD_GRAINS,
+    SMELT__INDEXER_BWD_TOTALS,
     SMELT__INDEXER_BWD_MAIN,
     SMELT__INDEXER_BWD_FINISH
 };

@@ -1,7 +1,7 @@
 /*
  * The kernel family indexer_bwd_grains: for the deterministic mode, by what everything that is
- * added to a row of dk is rounded. Nothing of an operator is compiled in, so that all of them
- * share these kernels.
+ * added to a row of dk is rounded, and the sums of what was rounded by different grains. Nothing of
+ * an operator is compiled in, so that all of them share these kernels.
  */
 #include "codegen/families/indexer_bwd_grains.h"
 
@@ -19,13 +19,15 @@ enum {
     BINS = 16 * 1024, /* 64 KB: also of GPUs with little shared memory one block has them */
 };
 
-static const char *const passes[] = {"reach", "bounds", "grains", NULL};
+static const char *const passes[] = {"reach", "bounds", "grains", "totals", NULL};
 static const char *const templates[] = {
-    "indexer_bwd_grains.reach.cu", "indexer_bwd_grains.bounds.cu", "indexer_bwd_grains.grains.cu"};
+    "indexer_bwd_grains.reach.cu", "indexer_bwd_grains.bounds.cu", "indexer_bwd_grains.grains.cu",
+    "indexer_bwd_grains.totals.cu"};
 
 static const struct smelt__key keys[] = {
-    SMELT__REQUIRED_NAME("pass", "reach, bounds, grains",
-                         "what queries, then keys, come to at most; then the grains", passes),
+    SMELT__REQUIRED_NAME("pass", "reach, bounds, grains, totals",
+                         "what queries, then keys, come to at most; the grains; sums of sums",
+                         passes),
 };
 
 static int plan_grains(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -46,8 +48,9 @@ static int plan_grains(const struct smelt__spec *spec, const struct smelt__arch 
         smelt__plan_add(plan, "BINS", BINS, SMELT__DERIVED, "rows that are added up by blocks");
         smelt__plan_add_region(plan, "BINS_OFFSET", BINS * 4, 16, "sums of rows");
     }
-    smelt__plan_add_region(plan, "TOPS_OFFSET", plan->threads / 32 * 4, 4,
-                           "the largest of each warp");
+    if (pass != SMELT__GRAINS_TOTALS)
+        smelt__plan_add_region(plan, "TOPS_OFFSET", plan->threads / 32 * 4, 4,
+                               "the largest of each warp");
     return 0;
 }
 

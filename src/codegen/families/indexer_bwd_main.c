@@ -20,14 +20,20 @@ static const struct smelt__key keys[] = {
     SMELT__KNOB("blocks", "auto, 1..4", "thread blocks resident at once, with mma", 1, 4),
     SMELT__KNOB("racecheck", "auto, 0, 1",
                 "1: for compute-sanitizer, every lane arrives at barriers: sm90", 0, 1),
+    SMELT__KNOB("exact_groups", "auto, 1..2097152",
+                "groups whose sums of dk are exact at once, with deterministic=1", 1,
+                SMELT__INDEXER_BWD_MOST_EXACT),
 };
 
 static int check(const struct smelt__spec *spec, struct smelt__message *message) {
     static const int groups[] = {1, 2, 4, 8};
-    return smelt__indexer_check(spec, message) ||
-                   smelt__check_one_of(spec, "group", groups, 4, message)
-               ? -1
-               : 0;
+    if (smelt__indexer_check(spec, message) ||
+        smelt__check_one_of(spec, "group", groups, 4, message))
+        return -1;
+    if (smelt__spec_get(spec, "deterministic") || !smelt__spec_knob(spec, "exact_groups", 0))
+        return 0;
+    smelt__message_set(message, "%s: exact_groups is of deterministic=1 alone", spec->schema->name);
+    return -1;
 }
 
 static const struct smelt__tried tried[] = {

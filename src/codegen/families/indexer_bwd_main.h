@@ -10,6 +10,10 @@ extern const struct smelt__family smelt__indexer_bwd_main;
 /* Queries of a group at most. */
 enum { SMELT__INDEXER_BWD_MOST_GROUP = 8 };
 
+/* Groups that are added up exactly at once, at most: their bounds have room for what rounding adds,
+ * half a unit of the row's last place each. */
+enum { SMELT__INDEXER_BWD_MOST_EXACT = 1 << 21 };
+
 /* Values of the knob `variant`. */
 enum smelt__indexer_bwd_main_variant { SMELT__INDEXER_BWD_MMA = 0, SMELT__INDEXER_BWD_SM90 };
 
@@ -22,6 +26,7 @@ enum smelt__indexer_bwd_main_variant { SMELT__INDEXER_BWD_MMA = 0, SMELT__INDEXE
  *   GROUP_TILES    2: the kernel wants lists in three parts, by halves of the members
  *                  (indexer_bwd_main.params.h, runs); 1: it does not
  *   TENSOR_MAPS    1: the kernel reads q_map
+ *   EXACT_GROUPS   with DETERMINISTIC: groups of a launch at most
  */
 int smelt__indexer_bwd_main_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                      struct smelt__plan *plan, struct smelt__message *message);
@@ -30,7 +35,7 @@ int smelt__indexer_bwd_main_plan_sm90(const struct smelt__spec *spec,
                                       struct smelt__message *message);
 
 /* Names the kernel of a plan whose variant is set, and adds the constants that the spec gives:
- * HEADS, DIM, DETERMINISTIC. */
+ * HEADS, DIM, DETERMINISTIC; and EXACT_GROUPS. */
 void smelt__indexer_bwd_main_name(const struct smelt__spec *spec, struct smelt__plan *plan);
 
 #endif
