@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "../unit/random.h"
-#include "emu/layout.h"
+#include "emu/formats/layout.h"
 
 #include "operands_h200.inc"
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "../unit/random.h"
-#include "emu/numbers.h"
+#include "emu/formats/numbers.h"
 
 #include "sums_h200.inc"
 

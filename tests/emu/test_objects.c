@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "emu/objects.h"
+#include "emu/compiler/objects.h"
 
 static const char *const options[] = {"-O1", "-g"};
 static char folder[] = "/tmp/smelt-objects-XXXXXX";

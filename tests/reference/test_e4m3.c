@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "emu/numbers.h"
+#include "emu/formats/numbers.h"
 #include "reference/bf16.h"
 #include "reference/e4m3.h"
 

@@ -12,7 +12,8 @@ struct smelt__library_id {
     int is_emulator; /* smelt's emulator says so in a note of its own */
 };
 
-/* The note of the emulator's library (src/emu/nvrtc.c): its name and type; it holds nothing. */
+/* The note of the emulator's library (src/emu/compiler/nvrtc.c): its name and type; it holds
+ * nothing. */
 #define SMELT__EMULATOR_NOTE "smelt.emulator"
 enum { SMELT__EMULATOR_NOTE_TYPE = 1 };
 

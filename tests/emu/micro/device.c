@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "codegen/template/engine.h"
-#include "emu/compiler.h" /* the embedded templates' table */
+#include "emu/compiler/compiler.h" /* the embedded templates' table */
 #include "runtime/compiler/compile.h"
 #include "runtime/driver/driver.h"
 

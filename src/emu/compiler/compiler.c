@@ -1,0 +1,291 @@
+/* Running the C compiler: see compiler.h. */
+#include "emu/compiler/compiler.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "emu/compiler/objects.h"
+
+enum { MOST_ARGUMENTS = 96, MOST_WORDS = 64 /* of CC and SMELT_EMU_CFLAGS */ };
+
+/* Every plain access calls out (thread), and so does what no GPU would notice: an index outside a
+ * register array, an overflow. Optimised a little: at -O0 the calls alone would be four times as
+ * many. No contraction: a * b + c is what it says; the templates write fmaf where they mean it. */
+#define CHECKS "bounds,object-size,shift,signed-integer-overflow,integer-divide-by-zero,alignment"
+static const char *const options[] = {
+    "-std=gnu11",
+    "-O1",
+    "-gdwarf-4",
+    "-g1",               /* lines and what was inlined */
+    "-fno-var-tracking", /* lines are enough, and half the time goes there */
+    "-fPIC",
+    "-fno-strict-aliasing",
+    "-ffp-contract=off",
+    "-w",
+    "-fno-omit-frame-pointer",
+    "-fno-optimize-sibling-calls",
+    "-fsanitize=thread",
+    "-fsanitize=" CHECKS,
+    "-fsanitize-recover=" CHECKS,
+};
+/* gcc's passes that take long and do little for code whose every access is a call: without them it
+ * is done in three fifths of the time, and what it makes is as fast. clang does not know them all.
+ */
+static const char *const quick_options[] = {
+    "-fira-region=one",
+    "-fno-cse-follow-jumps",
+    "-fno-dce",
+    "-fno-dse",
+    "-fno-forward-propagate",
+    "-fno-guess-branch-probability",
+    "-fno-if-conversion",
+    "-fno-if-conversion2",
+    "-fno-move-loop-invariants",
+    "-fno-reorder-blocks",
+    "-fno-tree-bit-ccp",
+    "-fno-tree-dominator-opts",
+    "-fno-tree-dse",
+    "-fno-tree-pta",
+    "-fno-tree-sink",
+};
+enum { QUICK_OPTIONS = sizeof quick_options / sizeof quick_options[0] };
+static const char *const plain_options[] = {
+    /* under SMELT_EMU_CFLAGS=--coverage...: no callbacks */
+    "-std=gnu11", "-g", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-w",
+};
+
+/* Runs a program with its output in a file; its exit status, or -1 when it cannot be run. */
+static int run(char *const *arguments, const char *output) {
+    posix_spawn_file_actions_t actions;
+    extern char **environ;
+    pid_t child;
+    int status = 0;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    int failed = posix_spawnp(&child, arguments[0], &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (failed)
+        return -1;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* The compilers to try, best first. */
+static int list_compilers(const char *names[4]) {
+    const char *named = getenv("CC");
+    int count = 0;
+    if (named && *named)
+        names[count++] = named;
+    names[count++] = "cc";
+    names[count++] = "gcc";
+    names[count++] = "clang";
+    return count;
+}
+
+/* Splits at blanks, in place, after what is there. */
+static int split(char *words, char **arguments, int count) {
+    char *rest = NULL;
+    for (char *word = strtok_r(words, " ", &rest); word && count < MOST_WORDS;
+         word = strtok_r(NULL, " ", &rest))
+        arguments[count++] = word;
+    return count;
+}
+
+/* Whether a compiler takes the quick options: tried once for the first that is asked about. */
+static int takes_quick_options(char *const *compiler, int words) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static char asked[256];
+    static int answer;
+    char *arguments[MOST_ARGUMENTS];
+    char *const tail[] = {(char *)"-Werror", (char *)"-fsyntax-only", (char *)"-x",
+                          (char *)"c",       (char *)"/dev/null",     NULL};
+    pthread_mutex_lock(&lock);
+    if (strcmp(asked, compiler[words - 1]) != 0) {
+        memcpy(arguments, compiler, (size_t)words * sizeof *arguments);
+        for (int i = 0; i < QUICK_OPTIONS; i++)
+            arguments[words + i] = (char *)(uintptr_t)quick_options[i];
+        memcpy(arguments + words + QUICK_OPTIONS, tail, sizeof tail);
+        answer = run(arguments, "/dev/null") == 0;
+        snprintf(asked, sizeof asked, "%s", compiler[words - 1]);
+    }
+    const int takes = answer;
+    pthread_mutex_unlock(&lock);
+    return takes;
+}
+
+/* Compiles FOLDER/kernel.c to FOLDER/kernel.so with one compiler; run's status. */
+static int compile_with(const char *compiler, const char *folder, const char *output) {
+    char *arguments[MOST_ARGUMENTS];
+    char words[256], more[1024], source[512], object[512], library[512];
+    const char *extra = secure_getenv("SMELT_EMU_CFLAGS");
+    int coverage = extra && strstr(extra, "--coverage");
+    Dl_info self;
+    snprintf(source, sizeof source, "%s/kernel.c", folder);
+    snprintf(object, sizeof object, "%s/kernel.o", folder);
+    snprintf(library, sizeof library, "%s/kernel.so", folder);
+    snprintf(words, sizeof words, "%s", compiler);
+    snprintf(more, sizeof more, "%s", extra ? extra : "");
+    int begin = split(words, arguments, 0), count = begin;
+    if (coverage)
+        for (size_t i = 0; i < sizeof plain_options / sizeof plain_options[0]; i++)
+            arguments[count++] = (char *)(uintptr_t)plain_options[i];
+    else
+        for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+            arguments[count++] = (char *)(uintptr_t)options[i];
+    for (int i = 0; !coverage && i < QUICK_OPTIONS && takes_quick_options(arguments, begin); i++)
+        arguments[count++] = (char *)(uintptr_t)quick_options[i];
+    count = split(more, arguments, count);
+    char *const tail[] = {(char *)"-c", source, (char *)"-o", object, NULL};
+    memcpy(arguments + count, tail, sizeof tail);
+    int status = run(arguments, output);
+    if (status != 0 || !dladdr((const void *)(uintptr_t)emu_compile, &self))
+        return status;
+    count = begin;
+    /* The object names this library, already loaded, as where its calls go, and with it come libm
+     * and libc: without those to look through the linker is done in a third of the time. */
+    char *const link[] = {(char *)"-shared",
+                          object,
+                          (char *)"-o",
+                          library,
+                          (char *)(uintptr_t)self.dli_fname,
+                          (char *)(coverage ? "--coverage" : "-nostdlib"),
+                          (char *)"-lgcc", /* helpers of the compiler's own */
+                          NULL};
+    memcpy(arguments + count, link, sizeof link);
+    return run(arguments, output);
+}
+
+static void read_log(const char *path, char *log, size_t size) {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file >= 0 ? read(file, log, size - 1) : 0;
+    log[length > 0 ? length : 0] = '\0';
+    if (file >= 0)
+        close(file);
+}
+
+static int write_text(const char *folder, const char *text) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/kernel.c", folder);
+    FILE *file = fopen(path, "we");
+    if (!file)
+        return -1;
+    size_t length = strlen(text);
+    int failed = fwrite(text, 1, length, file) != length;
+    return fclose(file) || failed ? -1 : 0;
+}
+
+static int read_object(const char *folder, unsigned char **object, size_t *bytes) {
+    char path[512];
+    struct stat status;
+    snprintf(path, sizeof path, "%s/kernel.so", folder);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return -1;
+    int failed = fstat(file, &status) != 0;
+    *bytes = failed ? 0 : (size_t)status.st_size;
+    *object = failed ? NULL : malloc(*bytes);
+    if (*object && read(file, *object, *bytes) != (ssize_t)*bytes) {
+        free(*object);
+        *object = NULL;
+    }
+    close(file);
+    return *object ? 0 : -1;
+}
+
+static void remove_folder(const char *folder) {
+    static const char *const names[] = {"kernel.c", "kernel.o", "kernel.so", "output"};
+    char path[512];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+    rmdir(folder);
+}
+
+/* Where compiled kernels are kept, or NULL: not those of a developer who adds options, or wants to
+ * see what is made. Edited texts have a folder of their own. */
+static const char *objects_folder(int edited) {
+    const char *folder = secure_getenv(edited ? "SMELT_EMU_EDITED_OBJECTS" : "SMELT_EMU_OBJECTS");
+    const char *options_added = secure_getenv("SMELT_EMU_CFLAGS");
+    const char *kept = secure_getenv("SMELT_EMU_KEEP");
+    if ((options_added && *options_added) || (kept && *kept))
+        return NULL;
+    return folder && *folder ? folder : NULL;
+}
+
+/* The key of a text that this compiler makes an object of. Whether the compiler takes the quick
+ * options follows from which it is. */
+static int make_key(const char *compiler, const char *text, struct emu_object_key *key) {
+    enum { OPTIONS = sizeof options / sizeof options[0] };
+    const char *all[OPTIONS + QUICK_OPTIONS];
+    memcpy(all, options, sizeof options);
+    memcpy(all + OPTIONS, quick_options, sizeof quick_options);
+    return emu_object_key(compiler, all, sizeof all / sizeof all[0], text, key);
+}
+
+/* Compiles with the first compiler that can be run. status: run's, -1 or 127 where none can. */
+static int compile(const char *text, const char *folder, const char *output, unsigned char **object,
+                   size_t *bytes, char *log, size_t log_size) {
+    const char *compilers[4];
+    int status = -1;
+    if (write_text(folder, text)) {
+        snprintf(log, log_size, "%s/kernel.c cannot be written: %s", folder, strerror(errno));
+        return -1;
+    }
+    const int count = list_compilers(compilers);
+    for (int i = 0; i < count && (status == -1 || status == 127); i++)
+        status = compile_with(compilers[i], folder, output);
+    read_log(output, log, log_size);
+    if (status == -1 || status == 127)
+        snprintf(log, log_size,
+                 "the emulator needs a C compiler, and none of CC, cc, gcc and clang can be run: "
+                 "install gcc or clang, or name one in CC");
+    else if (status == 0 && read_object(folder, object, bytes)) {
+        snprintf(log, log_size, "%s/kernel.so cannot be read", folder);
+        status = -1;
+    }
+    return status == 0 ? 0 : -1;
+}
+
+int emu_compile(const char *text, int edited, unsigned char **object, size_t *bytes, char *log,
+                size_t log_size) {
+    const char *kept = secure_getenv("SMELT_EMU_KEEP"); /* a folder: what is made stays there */
+    const char *base = kept && *kept ? kept : getenv("TMPDIR");
+    const char *objects = objects_folder(edited);
+    char folder[256], output[512];
+    const char *compilers[4];
+    struct emu_object_key key;
+    log[0] = '\0';
+    list_compilers(compilers);
+    /* A first compiler that is not there: what the second makes is not kept. */
+    if (objects && make_key(compilers[0], text, &key) != 0)
+        objects = NULL;
+    if (objects && emu_object_find(objects, &key, object, bytes) == 0)
+        return 0;
+    snprintf(folder, sizeof folder, "%s/smelt-emu-XXXXXX", base && *base ? base : "/tmp");
+    if (!mkdtemp(folder)) {
+        snprintf(log, log_size, "no folder for temporary files can be made as %s: %s", folder,
+                 strerror(errno));
+        return -1;
+    }
+    snprintf(output, sizeof output, "%s/output", folder);
+    const int failed = compile(text, folder, output, object, bytes, log, log_size);
+    if (!failed && objects)
+        emu_object_keep(objects, &key, *object, *bytes);
+    if (!kept || !*kept)
+        remove_folder(folder);
+    return failed;
+}

@@ -1,0 +1,47 @@
+/* The driver's errors in words. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "emu/driver/driver.h"
+#include "emu/machine/report.h"
+
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
+EMU_EXPORT CUresult cuGetErrorName(CUresult error, const char **name) {
+    *name = error == ERROR_LAUNCH_FAILED          ? "CUDA_ERROR_LAUNCH_FAILED"
+            : error == CUDA_ERROR_OUT_OF_MEMORY   ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : error == ERROR_INVALID_VALUE        ? "CUDA_ERROR_INVALID_VALUE"
+            : error == CUDA_ERROR_INVALID_IMAGE   ? "CUDA_ERROR_INVALID_IMAGE"
+            : error == ERROR_NOT_FOUND            ? "CUDA_ERROR_NOT_FOUND"
+            : error == ERROR_NOT_SUPPORTED        ? "CUDA_ERROR_NOT_SUPPORTED"
+            : error == CUDA_ERROR_INVALID_CONTEXT ? "CUDA_ERROR_INVALID_CONTEXT"
+            : error == ERROR_INVALID_CLUSTER_SIZE ? "CUDA_ERROR_INVALID_CLUSTER_SIZE"
+                                                  : "CUDA_ERROR_UNKNOWN";
+    return CUDA_SUCCESS;
+}
+
+static char error_text[512];
+static CUresult refused;
+
+void emu_note_refusal(CUresult result) {
+    refused = result;
+}
+
+/* A launch's failure is described by its first report. */
+EMU_EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
+    if (error == ERROR_INVALID_VALUE && emu_named_multiprocessors() < 0) {
+        snprintf(
+            error_text, sizeof error_text,
+            "the emulator: the environment variable %s is \"%.200s\"; legal: 1 to %d, or unset",
+            emu_multiprocessors_variable, secure_getenv(emu_multiprocessors_variable),
+            MOST_MULTIPROCESSORS);
+        *text = error_text;
+        return CUDA_SUCCESS;
+    }
+    snprintf(error_text, sizeof error_text, "the emulator: %.480s",
+             error == ERROR_LAUNCH_FAILED || (refused && error == refused)
+                 ? emu_first_report()
+                 : "the call is not possible");
+    *text = error_text;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,377 @@
+/*
+ * Bulk copies, plain and by tensor map, and stores into the cluster (PTX ISA, "cp.async.bulk",
+ * "cp.reduce.async.bulk", "cp.async.bulk.tensor", "st.async"). Loads count their bytes down on an
+ * mbarrier; stores are waited for in groups. All but st.async work through the async proxy.
+ */
+#include "emu/instructions/bulk.h"
+
+#include <string.h>
+
+#include "emu/formats/layout.h"
+#include "emu/formats/numbers.h"
+#include "emu/instructions/mbarrier.h"
+#include "emu/machine/pool.h"
+#include "emu/machine/report.h"
+#include "emu/machine/schedule.h"
+#include "emu/memory/global.h"
+#include "emu/memory/registers.h"
+#include "emu/memory/shared.h"
+
+enum { PIECE = 16, BOX_ALIGNMENT = 128 }; /* bytes */
+
+/* ---- what arrives in shared memory ----------------------------------------------------------- */
+
+struct part { /* of a load: `bytes` at an offset */
+    u32 offset, bytes;
+    const u8 *source; /* NULL: zeros */
+    u8 kept[PIECE];   /* the values themselves, when they came in registers */
+};
+
+struct load {
+    struct deferred deferred;
+    struct mbarrier *barrier;
+    struct cta *cta;
+    struct epoch begun;
+    bool generic; /* not through the async proxy */
+    i64 bytes;
+    struct part *parts;
+    size_t count, capacity;
+};
+
+static void load_effect(struct deferred *deferred) {
+    struct load *load = (struct load *)deferred;
+    struct epoch done = {load->barrier->slot, load->barrier->phase + 1};
+    for (size_t i = 0; i < load->count; i++) {
+        const struct part *part = &load->parts[i];
+        u8 *to = load->cta->arena + part->offset;
+        if (part->source)
+            memcpy(to, part->source, part->bytes);
+        else if (part->bytes <= PIECE)
+            memcpy(to, part->kept, part->bytes);
+        emu_shared_write_end(load->cta, part->offset, part->bytes, load->begun, done);
+    }
+    struct mbarrier *barrier = load->barrier;
+    i64 bytes = load->bytes;
+    site at = deferred->at;
+    emu_give(load->parts);
+    emu_give(load);
+    emu_mbarrier_bytes(barrier, -bytes, at);
+}
+
+/* A load on its way to a barrier that `what` names; parts are added, then load_go. */
+static struct load *load_new(struct cta *cta, u32 barrier, const char *what, site at) {
+    struct load *load = emu_take(sizeof *load);
+    load->barrier = emu_mbarrier_at(barrier, false, what, at);
+    if (load->barrier->cta != cta)
+        emu_fatal(EMU_ILLEGAL, at, 0,
+                  "%s: %s into block %d of the cluster {1}, whose mbarrier is block %d's: it must "
+                  "lie beside the destination",
+                  emu_who(emu.self), what, cta->rank, load->barrier->cta->rank);
+    emu_mbarrier_check_fenced(load->barrier, what, at);
+    load->cta = cta;
+    load->begun = (struct epoch){load->barrier->slot, load->barrier->phase + 1};
+    load->deferred = (struct deferred){load_effect, NULL, emu.self, at};
+    return load;
+}
+
+static struct part *load_add(struct load *load, u32 offset, u32 bytes, const void *source) {
+    site at = load->deferred.at;
+    if (load->count == load->capacity) {
+        size_t more = load->capacity ? 2 * load->capacity : 16;
+        struct part *larger = emu_take(more * sizeof *larger);
+        if (load->count > 0)
+            memcpy(larger, load->parts, load->count * sizeof *larger);
+        emu_give(load->parts);
+        load->parts = larger;
+        load->capacity = more;
+    }
+    emu_shared_write_begin(load->cta, offset, bytes, !load->generic, load->begun, at);
+    struct part *part = &load->parts[load->count++];
+    memset(part, 0, sizeof *part);
+    part->offset = offset;
+    part->bytes = bytes;
+    part->source = source;
+    load->bytes += bytes;
+    return part;
+}
+
+static void load_go(struct load *load) {
+    if (emu_lands_now())
+        load_effect(&load->deferred);
+    else
+        emu_defer(&load->deferred);
+    emu_yield();
+}
+
+static void check_bulk(u32 bytes, const void *global, const char *what, site at) {
+    if (bytes == 0 || bytes % PIECE != 0)
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: %s of %u bytes, not a multiple of 16 {1}",
+                  emu_who(emu.self), what, bytes);
+    if ((uintptr_t)global % PIECE != 0)
+        emu_fatal(EMU_ALIGNMENT, at, 0,
+                  "%s: %s with a global address that is %u past a multiple of 16 {1}",
+                  emu_who(emu.self), what, (u32)((uintptr_t)global % PIECE));
+}
+
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
+EMU_EXPORT void emu_bulk_load(unsigned to, const void *from, unsigned bytes, unsigned barrier) {
+    site at = EMU_SITE;
+    emu.statistics.instructions++;
+    check_bulk(bytes, from, "cp.async.bulk", at);
+    struct place place = emu_shared_place(to, bytes, PIECE, "cp.async.bulk", at);
+    emu_global_access(from, bytes, EMU_READ, at);
+    struct load *load = load_new(place.cta, barrier, "cp.async.bulk", at);
+    load_add(load, place.offset, bytes, from);
+    load_go(load);
+}
+
+/* Moves nothing, but its rules are a load's. */
+EMU_EXPORT void emu_bulk_prefetch(const void *from, unsigned bytes) {
+    site at = EMU_SITE;
+    emu.statistics.instructions++;
+    check_bulk(bytes, from, "cp.async.bulk.prefetch", at);
+    emu_global_access(from, bytes, EMU_READ, at);
+}
+
+/* Shared to shared memory. */
+EMU_EXPORT void emu_bulk_copy_cluster(unsigned to, unsigned from, unsigned bytes,
+                                      unsigned barrier) {
+    site at = EMU_SITE;
+    emu.statistics.instructions++;
+    check_bulk(bytes, NULL, "cp.async.bulk in the cluster", at);
+    struct place place = emu_shared_place(to, bytes, PIECE, "cp.async.bulk in the cluster", at);
+    struct place source = emu_own_place(from, bytes, PIECE, "cp.async.bulk in the cluster", at);
+    struct load *load = load_new(place.cta, barrier, "cp.async.bulk in the cluster", at);
+    struct epoch done = load->begun;
+    emu_shared_read_begin(source.cta, source.offset, bytes, at);
+    load_add(load, place.offset, bytes, source.cta->arena + source.offset);
+    emu_shared_read_end(source.cta, source.offset, bytes, done, at);
+    load_go(load);
+}
+
+/* ---- tensor loads ---------------------------------------------------------------------------- */
+
+/* What createpolicy gives, opaque: of 64 bits of which neither half alone is one. */
+static const u64 evict_first = 0x12f0000000000001U, evict_last = 0x14f0000000000001U;
+
+EMU_EXPORT unsigned long long emu_policy(int first) {
+    return first ? evict_first : evict_last;
+}
+
+/* A hint to the cache changes no result; it must be one, or 0, for none. */
+static void check_policy(u64 policy, site at) {
+    if (policy != 0 && policy != evict_first && policy != evict_last)
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: cp.async.bulk.tensor: %#llx is no cache policy {1}",
+                  emu_who(emu.self), (unsigned long long)policy);
+}
+
+static const struct emu_tensor_map *find_map(const void *map, int rank, const char *what, site at) {
+    const struct emu_tensor_map *found = emu_tensor_map_at(map);
+    if (!found || found->rank != rank)
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: %s: there is no tensor map of rank %d there {1}",
+                  emu_who(emu.self), what, rank);
+    return found;
+}
+
+/* The box's coordinates; its shared address has been checked. */
+static void check_box(const struct emu_tensor_map *map, const int32_t *coordinates, u32 shared,
+                      site at) {
+    const char *problem = emu_tensor_problem(map, coordinates, shared);
+    if (problem)
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: cp.async.bulk.tensor: %s {1}", emu_who(emu.self),
+                  problem);
+}
+
+struct walk {
+    struct load *load; /* NULL: a store */
+    site at;
+};
+
+static void add_load_piece(void *context, const struct emu_tensor_piece *piece) {
+    const struct walk *walk = context;
+    const void *source = (const void *)(uintptr_t)piece->global;
+    struct place place =
+        emu_shared_place(piece->shared, piece->bytes, 1, "a tensor load", walk->at);
+    if (source)
+        emu_global_access(source, piece->bytes, EMU_READ, walk->at);
+    load_add(walk->load, place.offset, piece->bytes, source);
+}
+
+EMU_EXPORT void emu_tensor_load(unsigned to, const void *map, unsigned barrier, int rank, int x,
+                                int y, int z, int w, unsigned long long policy) {
+    site at = EMU_SITE;
+    const int32_t coordinates[EMU_TENSOR_RANK] = {x, y, z, w, 0};
+    check_policy(policy, at);
+    const struct emu_tensor_map *found = find_map(map, rank, "cp.async.bulk.tensor", at);
+    emu.statistics.instructions++;
+    struct place place = emu_shared_place(to, emu_tensor_box_bytes(found), BOX_ALIGNMENT,
+                                          "cp.async.bulk.tensor", at);
+    check_box(found, coordinates, to, at);
+    struct walk walk = {load_new(place.cta, barrier, "cp.async.bulk.tensor", at), at};
+    emu_tensor_walk(found, coordinates, to, add_load_piece, &walk);
+    load_go(walk.load);
+}
+
+/* st.async: values in registers, to any block of the cluster. */
+EMU_EXPORT void emu_cluster_store_async(unsigned to, const unsigned *values, int count,
+                                        unsigned barrier) {
+    site at = EMU_SITE;
+    u32 bytes = 4 * (u32)count;
+    emu.statistics.instructions++;
+    emu_registers_used(emu.self, values, bytes, false, at);
+    struct place place = emu_shared_place(to, bytes, bytes, "st.async", at);
+    struct load *load = load_new(place.cta, barrier, "st.async", at);
+    load->generic = true;
+    struct part *part = load_add(load, place.offset, bytes, NULL);
+    memcpy(part->kept, values, bytes);
+    load_go(load);
+}
+
+/* ---- stores and reductions to global memory -------------------------------------------------- */
+
+enum store_kind { STORE = 0, ADD_F32 = 1, ADD_BF16 = 2 };
+
+struct store_part {
+    struct store_part *next;
+    struct cta *cta;
+    u32 offset, bytes;
+    u8 *to;
+    u8 *kept; /* the source's bytes, once its reading is complete; NULL before */
+    enum store_kind kind;
+    int group; /* 0: not committed */
+    site at;
+};
+
+static void add_f32(u8 *to, const u8 *from, u32 bytes) {
+    for (u32 i = 0; i < bytes; i += 4) {
+        float sum, value;
+        memcpy(&sum, to + i, 4);
+        memcpy(&value, from + i, 4);
+        sum += value;
+        memcpy(to + i, &sum, 4);
+    }
+}
+
+static void add_bf16(u8 *to, const u8 *from, u32 bytes) {
+    for (u32 i = 0; i < bytes; i += 2) {
+        u16 sum, value;
+        memcpy(&sum, to + i, 2);
+        memcpy(&value, from + i, 2);
+        sum = emu_bf16_from_float(emu_float_from_bf16(sum) + emu_float_from_bf16(value));
+        memcpy(to + i, &sum, 2);
+    }
+}
+
+static void finish_reading(struct thread *thread, struct store_part *part) {
+    if (part->kept)
+        return;
+    struct epoch now = {(u16)thread->number, thread->clock[thread->number]};
+    part->kept = emu_take(part->bytes);
+    memcpy(part->kept, part->cta->arena + part->offset, part->bytes);
+    emu_shared_read_end(part->cta, part->offset, part->bytes, now, part->at);
+}
+
+static void finish_writing(struct thread *thread, struct store_part *part) {
+    finish_reading(thread, part);
+    if (part->kind == ADD_F32)
+        add_f32(part->to, part->kept, part->bytes);
+    else if (part->kind == ADD_BF16)
+        add_bf16(part->to, part->kept, part->bytes);
+    else
+        memcpy(part->to, part->kept, part->bytes);
+    emu_give(part->kept);
+    emu_give(part);
+}
+
+static void add_store(struct place from, void *to, u32 bytes, enum store_kind kind, site at) {
+    struct thread *self = emu.self;
+    struct store_part *part = emu_take(sizeof *part), **last = &self->bulk_stores;
+    emu_shared_read_begin(from.cta, from.offset, bytes, at);
+    emu_global_store_begin(to, bytes, kind == STORE ? EMU_WRITE : EMU_ATOMIC, at);
+    *part = (struct store_part){
+        .cta = from.cta, .offset = from.offset, .bytes = bytes, .to = to, .kind = kind, .at = at};
+    while (*last)
+        last = &(*last)->next;
+    *last = part;
+}
+
+EMU_EXPORT void emu_bulk_store(void *to, unsigned from, unsigned bytes, int kind) {
+    site at = EMU_SITE;
+    emu.statistics.instructions++;
+    check_bulk(bytes, to, "cp.async.bulk to global memory", at);
+    add_store(emu_own_place(from, bytes, PIECE, "cp.async.bulk to global memory", at), to, bytes,
+              (enum store_kind)kind, at);
+    emu_yield();
+}
+
+static void add_store_piece(void *context, const struct emu_tensor_piece *piece) {
+    const struct walk *walk = context;
+    void *to = (void *)(uintptr_t)piece->global;
+    if (to)
+        add_store(emu_own_place(piece->shared, piece->bytes, 1, "a tensor store", walk->at), to,
+                  piece->bytes, STORE, walk->at);
+}
+
+EMU_EXPORT void emu_tensor_prefetch(const void *map) {
+    if (!emu_tensor_map_at(map))
+        emu_fatal(EMU_ILLEGAL, EMU_SITE, 0, "%s: prefetch.tensormap: there is no tensor map {1}",
+                  emu_who(emu.self));
+}
+
+EMU_EXPORT void emu_tensor_store(const void *map, unsigned from, int rank, int x, int y, int z) {
+    site at = EMU_SITE;
+    const int32_t coordinates[EMU_TENSOR_RANK] = {x, y, z, 0, 0};
+    const struct emu_tensor_map *found = find_map(map, rank, "cp.async.bulk.tensor", at);
+    struct walk walk = {NULL, at};
+    emu.statistics.instructions++;
+    emu_own_place(from, emu_tensor_box_bytes(found), BOX_ALIGNMENT, "cp.async.bulk.tensor", at);
+    check_box(found, coordinates, from, at);
+    if (x < 0 || y < 0 || z < 0) /* an H200 takes it for an illegal instruction, unlike a load's */
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: a tensor store at a coordinate below 0 {1}",
+                  emu_who(emu.self));
+    emu_tensor_walk(found, coordinates, from, add_store_piece, &walk);
+    emu_yield();
+}
+
+EMU_EXPORT void emu_bulk_commit(void) {
+    struct thread *self = emu.self;
+    self->bulk_groups++;
+    for (struct store_part *part = self->bulk_stores; part; part = part->next)
+        if (part->group == 0)
+            part->group = self->bulk_groups;
+}
+
+EMU_EXPORT void emu_bulk_wait(int pending, int read_only) {
+    struct thread *self = emu.self;
+    int last = self->bulk_groups - pending;
+    emu.statistics.instructions++;
+    for (struct store_part **at = &self->bulk_stores; *at;) {
+        struct store_part *part = *at;
+        bool covered = part->group > 0 && part->group <= last;
+        if (covered && read_only)
+            finish_reading(self, part);
+        if (covered && !read_only) {
+            *at = part->next;
+            emu_global_store_end(part->to, part->bytes, part->at);
+            finish_writing(self, part);
+        } else {
+            at = &part->next;
+        }
+    }
+    emu_yield();
+}
+
+/* Shared memory ends with the block: its reading must have been waited for. The writes may be. */
+void emu_bulk_leave(struct thread *thread) {
+    while (thread->bulk_stores) {
+        struct store_part *part = thread->bulk_stores;
+        if (!part->kept)
+            emu_report(EMU_LEFTOVER, part->at, 0,
+                       "%s leaves before its bulk store {1} has read shared memory: no "
+                       "cp.async.bulk.wait_group covers it",
+                       emu_who(thread));
+        thread->bulk_stores = part->next;
+        finish_writing(thread, part);
+    }
+}

@@ -1,0 +1,266 @@
+/* See schedule.h. */
+#include "emu/machine/schedule.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "emu/machine/stack.h"
+
+static u64 ready[MAX_WARPS / 64]; /* warps with a lane that can run */
+static int laggard;               /* a warp that runs when no other can; -1: none */
+static struct fibre scheduler;
+static void (*thread_body)(void);
+
+static struct deferred *deferred, **deferred_end;
+static int deferred_count;
+static site last_deferred;
+
+static int pollers, fruitless; /* threads that poll; rounds of theirs in which nothing happened */
+
+/* ---- random numbers: xorshift64*, Vigna 2016 ------------------------------------------------- */
+
+static u64 state;
+
+u32 emu_random(void) {
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    return (u32)((state * 0x2545f4914f6cdd1dull) >> 32);
+}
+
+void emu_schedule_begin_launch(void) {
+    state = (emu.settings.seed + 1) * 0x9e3779b97f4a7c15ull | 1;
+}
+
+bool emu_lands_now(void) {
+    if (emu.settings.timing == EMU_RANDOM)
+        return emu_random() % 4 == 0;
+    return emu.settings.timing == EMU_EARLY;
+}
+
+/* ---- who runs -------------------------------------------------------------------------------- */
+
+static void set_ready(struct warp *warp, u32 lanes) {
+    warp->ready |= lanes;
+    ready[warp->number / 64] |= (u64)(warp->ready != 0) << (warp->number % 64);
+}
+
+static void set_waiting(struct thread *thread) {
+    struct warp *warp = thread->warp;
+    warp->ready &= ~(1u << thread->lane);
+    if (!warp->ready)
+        ready[warp->number / 64] &= ~((u64)1 << (warp->number % 64));
+}
+
+void emu_wake(struct thread *thread) {
+    if (thread->wait != POLLS)
+        fruitless = 0;
+    thread->wait = RUNS;
+    thread->wait_object = NULL;
+    set_ready(thread->warp, 1u << thread->lane);
+}
+
+/* The first warp that can run at or after (or, descending, at or before) `from`, going round; -1
+ * when none can. */
+static int find_warp(int from, int step) {
+    int last = -1;
+    for (int i = 0; i < emu.warp_count; i++) {
+        int number = (from + i * step + emu.warp_count) % emu.warp_count;
+        if (!(ready[number / 64] >> (number % 64) & 1))
+            continue;
+        if (number != laggard)
+            return number;
+        last = number;
+    }
+    return last;
+}
+
+static struct thread *pick(void) {
+    int from = 0, step = 1;
+    if (emu.settings.order == EMU_DESCENDING) {
+        from = emu.warp_count - 1;
+        step = -1;
+    } else if (emu.settings.order == EMU_SHUFFLED) {
+        from = (int)(emu_random() % (u32)emu.warp_count);
+    }
+    int number = find_warp(from, step);
+    if (number < 0)
+        return NULL;
+    struct warp *warp = &emu.warps[number];
+    u32 lanes = warp->ready;
+    if (emu.settings.order == EMU_DESCENDING)
+        return warp->threads[31 - __builtin_clz(lanes)];
+    if (emu.settings.order == EMU_SHUFFLED) {
+        u32 first = emu_random() % WARP;
+        u32 later = lanes >> first << first;
+        return warp->threads[__builtin_ctz(later ? later : lanes)];
+    }
+    return warp->threads[__builtin_ctz(lanes)];
+}
+
+static void to_scheduler(void) {
+    struct thread *self = emu.self;
+    fibre_switch(&self->fibre, &scheduler);
+}
+
+void emu_block(enum wait_kind kind, const char *name, void *object, site at) {
+    struct thread *self = emu.self;
+    self->wait = kind;
+    self->wait_name = name;
+    self->wait_object = object;
+    self->wait_site = at;
+    set_waiting(self);
+    to_scheduler();
+}
+
+void emu_yield(void) {
+    if (emu.settings.order != EMU_SHUFFLED)
+        return;
+    if (emu.self->warp->number == laggard || emu_random() % 16 == 0)
+        to_scheduler();
+}
+
+/* In a shuffled order, three times of four, one warp runs only when no other can: what works
+ * because nobody is late is found out. */
+static void choose_laggard(void) {
+    laggard = -1;
+    if (emu.settings.order == EMU_SHUFFLED && emu_random() % 4 != 0)
+        laggard = (int)(emu_random() % (u32)emu.warp_count);
+}
+
+static jmp_buf landing_jump; /* out of an effect that the scheduler let happen */
+static bool landing;
+
+void emu_end(void) {
+    emu.ended = true;
+    if (landing)
+        longjmp(landing_jump, 1);
+    to_scheduler();
+    abort(); /* the scheduler does not come back to an ended launch */
+}
+
+void emu_gone(void) {
+    struct thread *self = emu.self;
+    self->wait = GONE;
+    set_waiting(self);
+    emu.live--;
+}
+
+/* ---- those that poll ------------------------------------------------------------------------- */
+
+void emu_poll(const char *name, site at) {
+    pollers++;
+    emu_block(POLLS, name, NULL, at);
+}
+
+void emu_progress(void) {
+    fruitless = 0;
+}
+
+static bool wake_pollers(void) {
+    enum { FRUITLESS_ROUNDS = 200 };
+    if (pollers == 0 || fruitless++ > FRUITLESS_ROUNDS)
+        return false;
+    pollers = 0;
+    for (int i = 0; i < emu.thread_count; i++)
+        if (emu.threads[i].wait == POLLS)
+            emu_wake(&emu.threads[i]);
+    return true;
+}
+
+/* ---- what takes effect by itself ------------------------------------------------------------- */
+
+void emu_defer(struct deferred *one) {
+    one->next = NULL;
+    *deferred_end = one;
+    deferred_end = &one->next;
+    deferred_count++;
+    last_deferred = one->at;
+}
+
+int emu_deferred_count(void) {
+    return deferred_count;
+}
+
+site emu_deferred_last(void) {
+    return last_deferred;
+}
+
+/* Lets the oldest, or a random one, of the deferred effects happen. */
+static bool land_one(void) {
+    struct deferred **at = &deferred;
+    if (!*at)
+        return false;
+    if (emu.settings.timing == EMU_RANDOM)
+        for (u32 skip = emu_random() % (u32)deferred_count; skip > 0; skip--)
+            at = &(*at)->next;
+    struct deferred *one = *at;
+    *at = one->next;
+    if (deferred_end == &one->next)
+        deferred_end = at;
+    deferred_count--;
+    emu.self = one->thread;
+    landing = true;
+    if (setjmp(landing_jump) == 0)
+        one->effect(one);
+    landing = false;
+    emu.self = NULL;
+    fruitless = 0;
+    return true;
+}
+
+void emu_land_all(void) {
+    while (!emu.ended && land_one())
+        continue;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* What every fibre runs. */
+static void begin_thread(void) {
+    fibre_arrived();
+    thread_body();
+    to_scheduler();
+    abort();
+}
+
+void emu_schedule_thread(struct thread *thread, void (*body)(void)) {
+    thread_body = body;
+    emu_stack_prepare(thread, begin_thread);
+}
+
+void emu_schedule_begin_gang(void) {
+    memset(ready, 0, sizeof ready);
+    deferred = NULL;
+    deferred_end = &deferred;
+    deferred_count = 0;
+    pollers = fruitless = 0;
+    for (int i = 0; i < emu.warp_count; i++)
+        set_ready(&emu.warps[i], emu.warps[i].present);
+    choose_laggard();
+}
+
+enum emu_outcome emu_run_threads(void) {
+    while (emu.live > 0 && !emu.ended) {
+        struct thread *thread = pick();
+        if (emu.settings.timing == EMU_RANDOM && emu_random() % 8 == 0 && land_one() &&
+            (!thread || emu.ended))
+            continue; /* what landed may have woken somebody, or been reported */
+        /* The laggard waits for what takes effect by itself, too. */
+        if (thread && thread->warp->number == laggard && emu.settings.timing == EMU_RANDOM &&
+            emu_random() % 16 != 0 && land_one())
+            continue;
+        if (!thread) {
+            if (land_one() || wake_pollers())
+                continue;
+            return EMU_STUCK;
+        }
+        emu.self = thread;
+        fibre_switch(&scheduler, &thread->fibre);
+        emu.self = NULL;
+        if (emu.late)
+            return EMU_OUT_OF_TIME;
+    }
+    return EMU_ALL_GONE;
+}

@@ -1,0 +1,101 @@
+/* See chain.h. */
+#include "emu/memory/chain.h"
+
+#include "emu/machine/report.h"
+
+enum { REMEMBERED = 32 };
+static const u32 ALL = 0xffffffff;
+
+static u32 number;                    /* of the launch */
+static u32 first_gangs[REMEMBERED];   /* of launch n at n % REMEMBERED */
+static u32 at_start, after_wait;      /* masks of this launch, bit 0 unused */
+static u32 fresh;                     /* likewise: complete when L1 was last emptied */
+static u32 ended = 0xffffffff;        /* of the last one: bit 0 itself */
+static bool waited, begun_after_wait; /* some thread waited; every block did before it let go */
+static const void *stream;
+static bool interrupted; /* what the next launch follows on the stream is none */
+
+void emu_chain_begin(bool early, const void *on) {
+    u32 known = ended; /* by the one before */
+    early = early && on == stream && !interrupted;
+    if (early)
+        known = at_start | (begun_after_wait ? after_wait : 0);
+    if (on != stream)
+        known = ended = ALL; /* what orders streams is not looked at */
+    after_wait = ended << 1;
+    at_start = known << 1;
+    fresh = early ? fresh << 1 : at_start;
+    interrupted = false;
+    stream = on;
+    number++;
+    first_gangs[number % REMEMBERED] = emu.first_gang;
+    waited = false;
+    begun_after_wait = true;
+}
+
+void emu_chain_interrupt(const void *on) {
+    interrupted = interrupted || on == stream;
+}
+
+bool emu_chain_has_ended(u32 gang, const void *on) {
+    if (on != stream)
+        return true;
+    for (u32 k = 0; k < REMEMBERED && k < number; k++)
+        if (first_gangs[(number - k) % REMEMBERED] <= gang)
+            return ended >> k & 1;
+    return true;
+}
+
+void emu_chain_block_ends(const struct cta *cta) {
+    if (!cta->lets_begin && !cta->waited)
+        begun_after_wait = false;
+}
+
+void emu_chain_end(void) {
+    ended = at_start | (waited ? after_wait : 0) | 1;
+}
+
+/* Whether the launch that the gang was of is in a set. */
+static bool holds(u32 set, u32 gang) {
+    if ((set | 1) == ALL)
+        return true;
+    for (u32 k = 1; k < REMEMBERED && k < number; k++)
+        if (first_gangs[(number - k) % REMEMBERED] <= gang)
+            return set >> k & 1;
+    return true;
+}
+
+bool emu_chain_is_complete(u32 gang, const struct thread *thread) {
+    return holds(at_start | (thread->clock[emu_grid_slot()] ? after_wait : 0), gang);
+}
+
+bool emu_chain_is_fresh(u32 gang, const struct thread *thread, bool read_only) {
+    return holds(fresh | (thread->clock[emu_grid_slot()] && !read_only ? after_wait : 0), gang);
+}
+
+bool emu_chain_check_ended(void) {
+    if (ended == ALL)
+        return true;
+    emu_reports_begin();
+    emu_report(
+        EMU_RACE, 0, 0,
+        "the host reads device memory when the last launch has ended, but nothing made that "
+        "one end after those before it: one of its threads must execute griddepcontrol.wait");
+    emu_reports_end();
+    ended = ALL;
+    return false;
+}
+
+/* Blocks that have ended let go, too: emu_chain_block_ends. */
+void emu_chain_let_begin(void) {
+    struct thread *self = emu.self;
+    if (!self->cta->lets_begin && !self->clock[emu_grid_slot()])
+        begun_after_wait = false;
+    self->cta->lets_begin = true;
+}
+
+void emu_chain_wait(void) {
+    struct thread *self = emu.self;
+    self->clock[emu_grid_slot()] = 1;
+    self->cta->waited = waited = true;
+}

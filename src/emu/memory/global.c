@@ -1,0 +1,501 @@
+/* See global.h. */
+#include "emu/memory/global.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "emu/machine/report.h"
+#include "emu/memory/chain.h"
+#include "emu/memory/view.h"
+
+enum { PAGE = 4096, GUARD = 1 << 20, NAME = 48 };
+
+struct forbidden {
+    u64 begin, end;
+};
+
+/* Who wrote a granule of device memory in this launch, for races between blocks and threads. */
+enum { GRANULE = 2 }; /* bytes: what most kernels store, at the least */
+
+/* Which bytes of its granule an access touches: a single byte does not meet the other one. Of two
+ * that threads write by themselves, the last is remembered. */
+enum { FIRST_BYTE = 1, SECOND_BYTE = 2 };
+
+struct written {
+    u32 gang; /* emu.gang of the writer; older than emu.first_gang: an earlier launch; 0: nobody */
+    u32 clock, at; /* clock: UNDER_WAY of a bulk store nobody waited for */
+    u16 slot;
+    u8 atomic; /* by a reduction: those may meet */
+    u8 touched;
+};
+
+static const u32 UNDER_WAY = 0xffffffff; /* no clock reaches it */
+
+/* Who read a granule last, for those who write it later. */
+struct reading {
+    u32 gang, clock, at;
+    u16 slot, touched;
+};
+
+struct allocation {
+    u64 begin, bytes;
+    void *mapping; /* NULL: the host's, lent */
+    size_t mapped;
+    char name[NAME];
+    struct forbidden *forbidden; /* ascending, disjoint, once `sorted` */
+    size_t forbidden_count, forbidden_capacity;
+    bool sorted;
+    bool rewritable;         /* by several threads of a launch */
+    struct written *written; /* one per granule; pages exist when touched */
+    struct reading *read;    /* likewise, behind them */
+};
+
+static struct allocation *allocations;
+static size_t count, capacity;
+static size_t last_hit;
+
+static struct allocation *find(u64 pointer) {
+    if (last_hit < count && pointer - allocations[last_hit].begin < allocations[last_hit].bytes)
+        return &allocations[last_hit];
+    for (size_t i = 0; i < count; i++)
+        if (pointer - allocations[i].begin < allocations[i].bytes) {
+            last_hit = i;
+            return &allocations[i];
+        }
+    return NULL;
+}
+
+static size_t granules(size_t bytes) {
+    return bytes / GRANULE + 1;
+}
+
+/* Of what is remembered about so many bytes. */
+static size_t shadow_bytes(size_t bytes) {
+    return granules(bytes) * (sizeof(struct written) + sizeof(struct reading));
+}
+
+/* Adds an allocation, with nothing known of who wrote and read it. */
+static bool remember(void *mapping, size_t mapped, u64 begin, size_t bytes) {
+    if (count == capacity) {
+        size_t more = capacity ? 2 * capacity : 64;
+        struct allocation *larger = realloc(allocations, more * sizeof *larger);
+        if (!larger)
+            return false;
+        allocations = larger;
+        capacity = more;
+    }
+    void *shadow = mmap(NULL, shadow_bytes(bytes), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (shadow == MAP_FAILED)
+        return false;
+    allocations[count++] =
+        (struct allocation){.begin = begin,
+                            .bytes = bytes,
+                            .mapping = mapping,
+                            .mapped = mapped,
+                            .written = shadow,
+                            .read = (void *)((struct written *)shadow + granules(bytes))};
+    return true;
+}
+
+u64 emu_memory_allocate(size_t bytes, bool sparse) {
+    size_t mapped = (bytes + PAGE - 1) / PAGE * PAGE;
+    if (bytes == 0 || mapped < bytes)
+        return 0;
+    void *mapping = mmap(NULL, mapped + 2 * (size_t)GUARD, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping == MAP_FAILED)
+        return 0;
+    u8 *begin = (u8 *)mapping + GUARD;
+    if (mprotect(begin, mapped, PROT_READ | PROT_WRITE)) {
+        munmap(mapping, mapped + 2 * (size_t)GUARD);
+        return 0;
+    }
+    if (!sparse)
+        memset(begin, 0xff, bytes); /* what was never written is NaN, or an index out of range */
+    if (!remember(mapping, mapped + 2 * (size_t)GUARD, (u64)(uintptr_t)begin, bytes)) {
+        munmap(mapping, mapped + 2 * (size_t)GUARD);
+        return 0;
+    }
+    return (u64)(uintptr_t)begin;
+}
+
+/* The last one takes its place. */
+static void forget(struct allocation *allocation) {
+    if (allocation->mapping)
+        munmap(allocation->mapping, allocation->mapped);
+    munmap(allocation->written, shadow_bytes(allocation->bytes));
+    free(allocation->forbidden);
+    *allocation = allocations[--count];
+}
+
+int emu_memory_lend(u64 pointer, size_t bytes, const char *name) {
+    /* With what is lent already and overlaps it: one range. */
+    u64 begin = pointer, end = pointer + bytes;
+    char kept[NAME];
+    if (bytes == 0)
+        return 1;
+    snprintf(kept, sizeof kept, "%s", name);
+    for (size_t i = 0; i < count;) {
+        struct allocation *other = &allocations[i];
+        if (other->mapping || other->begin >= end || other->begin + other->bytes <= begin) {
+            i++;
+            continue;
+        }
+        memcpy(kept, other->name, sizeof kept);
+        begin = other->begin < begin ? other->begin : begin;
+        end = other->begin + other->bytes > end ? other->begin + other->bytes : end;
+        forget(other);
+        i = 0; /* what is lent by now may meet one that was passed */
+    }
+    if (!remember(NULL, 0, begin, (size_t)(end - begin)))
+        return 0;
+    memcpy(allocations[count - 1].name, kept, sizeof kept);
+    return 1;
+}
+
+void emu_memory_take_back(void) {
+    for (size_t i = count; i > 0; i--)
+        if (!allocations[i - 1].mapping)
+            forget(&allocations[i - 1]);
+}
+
+bool emu_memory_free(u64 pointer) {
+    struct allocation *allocation = find(pointer);
+    if (!allocation || allocation->begin != pointer || !allocation->mapping)
+        return false;
+    forget(allocation);
+    return true;
+}
+
+bool emu_memory_holds(u64 pointer, size_t bytes) {
+    const struct allocation *allocation = find(pointer);
+    return allocation && bytes <= allocation->bytes - (pointer - allocation->begin);
+}
+
+void emu_memory_name(u64 pointer, const char *name) {
+    struct allocation *allocation = find(pointer);
+    if (allocation)
+        snprintf(allocation->name, NAME, "%s", name);
+}
+
+void emu_memory_rewritable(u64 pointer, int may) {
+    struct allocation *allocation = find(pointer);
+    if (allocation)
+        allocation->rewritable = may != 0;
+}
+
+void emu_memory_forbid(u64 pointer, size_t bytes) {
+    struct allocation *allocation = find(pointer);
+    if (!allocation)
+        return;
+    if (bytes == 0) {
+        allocation->forbidden_count = 0;
+        return;
+    }
+    if (allocation->forbidden_count == allocation->forbidden_capacity) {
+        size_t more = allocation->forbidden_capacity ? 2 * allocation->forbidden_capacity : 64;
+        struct forbidden *larger = realloc(allocation->forbidden, more * sizeof *larger);
+        if (!larger)
+            return;
+        allocation->forbidden = larger;
+        allocation->forbidden_capacity = more;
+    }
+    allocation->forbidden[allocation->forbidden_count++] =
+        (struct forbidden){pointer, pointer + bytes};
+    allocation->sorted = false;
+}
+
+static int by_begin(const void *a, const void *b) {
+    const struct forbidden *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+static void sort_forbidden(struct allocation *allocation) {
+    size_t kept = 0;
+    struct forbidden *list = allocation->forbidden;
+    qsort(list, allocation->forbidden_count, sizeof *list, by_begin);
+    for (size_t i = 0; i < allocation->forbidden_count; i++) {
+        if (kept > 0 && list[i].begin <= list[kept - 1].end) {
+            if (list[i].end > list[kept - 1].end)
+                list[kept - 1].end = list[i].end;
+        } else {
+            list[kept++] = list[i];
+        }
+    }
+    allocation->forbidden_count = kept;
+    allocation->sorted = true;
+}
+
+/* Whether a forbidden range overlaps [pointer, pointer + bytes). */
+static bool is_forbidden(struct allocation *allocation, u64 pointer, size_t bytes) {
+    if (!allocation->sorted)
+        sort_forbidden(allocation);
+    size_t low = 0, high = allocation->forbidden_count;
+    while (low < high) { /* the first that ends after the pointer */
+        size_t middle = (low + high) / 2;
+        if (allocation->forbidden[middle].end > pointer)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low < allocation->forbidden_count && allocation->forbidden[low].begin < pointer + bytes;
+}
+
+/* The allocation that ends or begins nearest, for the message. */
+static const struct allocation *nearest(u64 pointer) {
+    const struct allocation *best = NULL;
+    u64 distance = (u64)1 << 40;
+    for (size_t i = 0; i < count; i++) {
+        const struct allocation *one = &allocations[i];
+        u64 away = pointer < one->begin ? one->begin - pointer : pointer - one->begin - one->bytes;
+        if (away < distance) {
+            distance = away;
+            best = one;
+        }
+    }
+    return best;
+}
+
+static const char *name_of(const struct allocation *allocation) {
+    return allocation->name[0] ? allocation->name : "a buffer";
+}
+
+static _Noreturn void outside(u64 pointer, size_t bytes, const char *what, site at) {
+    const struct allocation *near = nearest(pointer);
+    if (!near)
+        emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %zu bytes at %p, which is no device memory {1}",
+                  emu_who(emu.self), what, bytes, (void *)(uintptr_t)pointer);
+    bool before = pointer < near->begin;
+    emu_fatal(
+        EMU_BOUNDS, at, 0, "%s: %s of %zu bytes %llu bytes %s %s of %llu bytes {1}",
+        emu_who(emu.self), what, bytes,
+        (unsigned long long)(before ? near->begin - pointer : pointer - near->begin - near->bytes),
+        before ? "before" : "past the end of", name_of(near), (unsigned long long)near->bytes);
+}
+
+/* ---- what is no kernel's --------------------------------------------------------------------- */
+
+/* Sets memory of the shadow to zero; whole pages are given back to the system, which has zeros. */
+static void erase(void *from, size_t bytes) {
+    u8 *begin = from, *end = begin + bytes;
+    u8 *const pages = begin + (PAGE - (uintptr_t)begin % PAGE) % PAGE;
+    u8 *const pages_end = end - (uintptr_t)end % PAGE;
+    if (pages < pages_end && madvise(pages, (size_t)(pages_end - pages), MADV_DONTNEED) == 0) {
+        memset(begin, 0, (size_t)(pages - begin));
+        begin = pages_end;
+    }
+    memset(begin, 0, (size_t)(end - begin));
+}
+
+void emu_memory_overwritten(u64 pointer, size_t bytes) {
+    struct allocation *allocation = find(pointer);
+    if (!allocation || bytes == 0)
+        return;
+    const u64 offset = pointer - allocation->begin, first = offset / GRANULE;
+    const size_t number = (size_t)((offset + bytes - 1) / GRANULE - first + 1);
+    erase(&allocation->written[first], number * sizeof(struct written));
+    erase(&allocation->read[first], number * sizeof(struct reading));
+}
+
+bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream) {
+    struct allocation *allocation = find(pointer);
+    const u64 offset = pointer - allocation->begin;
+    if (allocation->forbidden_count > 0 && is_forbidden(allocation, pointer, bytes)) {
+        emu_report(
+            EMU_FORBIDDEN, 0, 0,
+            "a memset of %zu bytes from byte %llu of %s on, of which some must not be touched",
+            bytes, (unsigned long long)offset, name_of(allocation));
+        return false;
+    }
+    for (u64 i = offset / GRANULE; bytes > 0 && i <= (offset + bytes - 1) / GRANULE; i++) {
+        const u32 writer = allocation->written[i].gang, reader = allocation->read[i].gang;
+        const bool after_writes = writer == 0 || emu_chain_has_ended(writer, stream);
+        if (!after_writes || (reader > 0 && !emu_chain_has_ended(reader, stream))) {
+            emu_report(EMU_RACE, 0, 0,
+                       "a memset of byte %llu of %s, %s by an earlier launch that may not have "
+                       "ended when the last one has: one of that one's threads must execute "
+                       "griddepcontrol.wait",
+                       (unsigned long long)(i * GRANULE), name_of(allocation),
+                       after_writes ? "read" : "written");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- a kernel's accesses --------------------------------------------------------------------- */
+
+/* Whether what a slot of a gang did happened before the running thread's access. */
+static bool happened(u32 gang, u16 slot, u32 clock) {
+    const struct thread *self = emu.self;
+    if (gang < emu.first_gang)
+        return emu_chain_is_complete(gang, self);
+    if (gang != emu.gang)
+        return emu_view_orders(gang, slot, clock, self);
+    return slot == self->number || self->clock[slot] >= clock;
+}
+
+static bool writes(enum emu_access access) {
+    return access == EMU_WRITE || access == EMU_ATOMIC;
+}
+
+static void report_under_way(const struct allocation *allocation, const struct written *before,
+                             u64 offset, enum emu_access access, site at) {
+    emu_report(EMU_UNWAITED, at, before->at,
+               "%s: %s of byte %llu of %s {1}, to which a bulk store of %s is under way {2}: no "
+               "cp.async.bulk.wait_group covers it",
+               emu_who(emu.self), writes(access) ? "write" : "read", (unsigned long long)offset,
+               name_of(allocation), emu_who(&emu.threads[before->slot]));
+}
+
+/* The running thread's access, after one that `verb` says, at `before`. */
+static void report_race(const struct allocation *allocation, const char *verb, u32 gang, u16 slot,
+                        site before, u64 offset, enum emu_access access, site at) {
+    const char *what = writes(access) ? "write" : "read";
+    if (gang < emu.first_gang)
+        emu_report(EMU_RACE, at, 0,
+                   "%s: %s of byte %llu of %s {1}, %s by an earlier launch that may not have "
+                   "ended: no griddepcontrol.wait orders the two",
+                   emu_who(emu.self), what, (unsigned long long)offset, name_of(allocation), verb);
+    else
+        emu_report(EMU_RACE, at, before,
+                   "%s: %s of byte %llu of %s {1}, %s by %s {2}: nothing orders the two",
+                   emu_who(emu.self), what, (unsigned long long)offset, name_of(allocation), verb,
+                   gang == emu.gang ? emu_who(&emu.threads[slot]) : "an earlier block");
+}
+
+/* Whether a read may find in L1 what stood there before the write, though that happened before. */
+static bool is_stale(const struct written *before, enum emu_access access) {
+    if (access != EMU_CACHED && access != EMU_READ_ONLY)
+        return false;
+    if (before->gang >= emu.first_gang)
+        return access == EMU_READ_ONLY;
+    return !emu_chain_is_fresh(before->gang, emu.self, access == EMU_READ_ONLY);
+}
+
+static void report_stale(const struct allocation *allocation, const struct written *before,
+                         u64 offset, enum emu_access access, site at) {
+    const char *who = emu_who(emu.self), *name = name_of(allocation);
+    if (before->gang >= emu.first_gang)
+        emu_report(EMU_STALE, at, before->at,
+                   "%s: ld.global.nc of byte %llu of %s {1}, which this kernel writes itself {2}",
+                   who, (unsigned long long)offset, name);
+    else if (access == EMU_READ_ONLY)
+        emu_report(
+            EMU_STALE, at, 0,
+            "%s: ld.global.nc of byte %llu of %s {1}, which an earlier launch may still have "
+            "written when this one began",
+            who, (unsigned long long)offset, name);
+    else
+        emu_report(
+            EMU_STALE, at, 0,
+            "%s: a plain read of byte %llu of %s {1}, written by an earlier launch that this "
+            "one did not wait for: L1 may hold what stood there before; read past it "
+            "(ld.global.cg), or after griddepcontrol.wait",
+            who, (unsigned long long)offset, name);
+}
+
+/* Whether a thread writes again what another of the launch wrote, where that is allowed. */
+static bool rewrites(const struct allocation *allocation, const struct written *before,
+                     enum emu_access access) {
+    return allocation->rewritable && access == EMU_WRITE && !before->atomic &&
+           before->gang >= emu.first_gang;
+}
+
+/* Two accesses of which one is a write, by threads that nothing orders: of two gangs, which may
+ * run at the same time, of one, as its clocks say, or of two launches that overlap. Of the reads of
+ * a granule the last is remembered. False: there was a report. */
+static bool check_granule(struct allocation *allocation, u64 i, u64 offset, u8 touched,
+                          enum emu_access access, site at) {
+    static const struct written nothing;
+    const bool meet = allocation->written[i].touched & touched;
+    const struct written *before = meet ? &allocation->written[i] : &nothing;
+    const struct reading *read = &allocation->read[i];
+    const bool both_add = access == EMU_ATOMIC && before->atomic;
+    if (before->gang == emu.gang && before->clock == UNDER_WAY && !both_add) {
+        report_under_way(allocation, before, offset, access, at);
+        return false;
+    }
+    if (before->gang > 0 && !both_add && !rewrites(allocation, before, access) &&
+        !happened(before->gang, before->slot, before->clock)) {
+        report_race(allocation, "written", before->gang, before->slot, before->at, offset, access,
+                    at);
+        return false;
+    }
+    if (before->gang > 0 && is_stale(before, access)) {
+        report_stale(allocation, before, offset, access, at);
+        return false;
+    }
+    if (writes(access) && read->gang > 0 && (read->touched & touched) &&
+        !happened(read->gang, read->slot, read->clock)) {
+        report_race(allocation, "read", read->gang, read->slot, read->at, offset, access, at);
+        return false;
+    }
+    return true;
+}
+
+static void check_race(struct allocation *allocation, u64 offset, size_t bytes,
+                       enum emu_access access, site at) {
+    const struct thread *self = emu.self;
+    const u32 clock = self->clock[self->number];
+    const u64 last = offset + bytes - 1;
+    for (u64 i = offset / GRANULE; i <= last / GRANULE; i++) {
+        const u8 touched = (u8)((i * GRANULE >= offset ? FIRST_BYTE : 0) |
+                                (i * GRANULE + 1 <= last ? SECOND_BYTE : 0));
+        if (!check_granule(allocation, i, offset, touched, access, at))
+            return;
+        if (writes(access))
+            allocation->written[i] = (struct written){
+                emu.gang, clock, at, (u16)self->number, access == EMU_ATOMIC, touched};
+        else
+            allocation->read[i] = (struct reading){emu.gang, clock, at, (u16)self->number, touched};
+    }
+}
+
+void emu_check_aligned(const void *pointer, size_t bytes, const char *what, site at) {
+    if ((uintptr_t)pointer % bytes != 0)
+        emu_fatal(EMU_ALIGNMENT, at, 0, "%s: %s of %zu bytes at an address %zu past a multiple {1}",
+                  emu_who(emu.self), what, bytes, (size_t)((uintptr_t)pointer % bytes));
+}
+
+void emu_global_access(const void *pointer, size_t bytes, enum emu_access access, site at) {
+    u64 address = (u64)(uintptr_t)pointer;
+    const char *what = writes(access) ? "write" : "read";
+    struct allocation *allocation = find(address);
+    if (!allocation)
+        outside(address, bytes, what, at);
+    u64 offset = address - allocation->begin;
+    if (bytes > allocation->bytes - offset)
+        emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %zu bytes at byte %llu of %s, which has %llu {1}",
+                  emu_who(emu.self), what, bytes, (unsigned long long)offset, name_of(allocation),
+                  (unsigned long long)allocation->bytes);
+    if (allocation->forbidden_count > 0 && is_forbidden(allocation, address, bytes))
+        emu_fatal(EMU_FORBIDDEN, at, 0,
+                  "%s: %s of %zu bytes at byte %llu of %s, which must not be touched {1}",
+                  emu_who(emu.self), what, bytes, (unsigned long long)offset, name_of(allocation));
+    check_race(allocation, offset, bytes, access, at);
+}
+
+/* The granules that the running thread wrote at a place of the text, of `bytes` from `to` on. */
+static void stamp(const void *to, size_t bytes, site at, u32 from, u32 clock) {
+    struct allocation *allocation = find((u64)(uintptr_t)to);
+    const u64 offset = (u64)(uintptr_t)to - allocation->begin;
+    for (u64 i = offset / GRANULE; i <= (offset + bytes - 1) / GRANULE; i++) {
+        struct written *written = &allocation->written[i];
+        if (written->gang == emu.gang && written->slot == emu.self->number && written->at == at &&
+            written->clock == from)
+            written->clock = clock;
+    }
+}
+
+void emu_global_store_begin(const void *to, size_t bytes, enum emu_access access, site at) {
+    emu_global_access(to, bytes, access, at);
+    stamp(to, bytes, at, emu.self->clock[emu.self->number], UNDER_WAY);
+}
+
+void emu_global_store_end(const void *to, size_t bytes, site at) {
+    stamp(to, bytes, at, UNDER_WAY, emu.self->clock[emu.self->number]);
+}

@@ -1,0 +1,42 @@
+/*
+ * Device memory: one mapping an allocation, page-aligned inside guard zones of address space that
+ * nothing is mapped to, so that an overrun neither hits another allocation nor goes unseen. A
+ * device pointer is the host address.
+ */
+#ifndef SMELT_EMU_GLOBAL_H
+#define SMELT_EMU_GLOBAL_H
+
+#include "emu/machine/machine.h"
+
+u64 emu_memory_allocate(size_t bytes, bool sparse);
+int emu_memory_lend(u64 pointer, size_t bytes, const char *name);
+void emu_memory_take_back(void);
+bool emu_memory_free(u64 pointer);
+bool emu_memory_holds(u64 pointer, size_t bytes);
+void emu_memory_name(u64 pointer, const char *name);
+void emu_memory_forbid(u64 pointer, size_t bytes);
+void emu_memory_rewritable(u64 pointer, int may);
+/* The host writes device memory, which knows from now on of no kernel that did. */
+void emu_memory_overwritten(u64 pointer, size_t bytes);
+/* The stream does, between launches: a report, and false, where that must not be touched or where a
+ * launch that may run beside it wrote. The bytes lie in an allocation. */
+bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream);
+/* A kernel's access; ends the thread when it is outside every allocation. */
+enum emu_access {
+    EMU_READ,      /* past L1 */
+    EMU_CACHED,    /* a plain read: through L1, which does not follow what other SMs write */
+    EMU_READ_ONLY, /* ld.global.nc: of what nobody writes as long as the kernel runs */
+    EMU_WRITE,
+    EMU_ATOMIC /* a reduction or another atomic operation; or a counter's read */
+};
+void emu_global_access(const void *pointer, size_t bytes, enum emu_access access, site at);
+
+/* The same for a bulk store or reduction, which is complete for whoever comes after its wait alone.
+ */
+void emu_global_store_begin(const void *to, size_t bytes, enum emu_access access, site at);
+void emu_global_store_end(const void *to, size_t bytes, site at); /* by the thread that began it */
+
+/* An address that is no multiple of `bytes` ends the thread. */
+void emu_check_aligned(const void *pointer, size_t bytes, const char *what, site at);
+
+#endif

@@ -1,0 +1,504 @@
+/* See shared.h. */
+#include "emu/memory/shared.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "emu/machine/report.h"
+#include "emu/memory/cluster.h"
+
+static bool happened(const struct thread *thread, u16 slot, u32 clock) {
+    return slot == thread->number || thread->clock[slot] >= clock;
+}
+
+static bool fenced(const struct thread *thread, u16 slot, u32 clock) {
+    return thread->clock[emu.slots + slot] >= clock;
+}
+
+/* ---- readers of a byte since its last write -------------------------------------------------- */
+
+/*
+ * Most bytes have one reader, which the cell holds. The others name a set, a chain of nodes of a
+ * pool. Bytes of a tile are read by the same threads in the same order: they share a set, and the
+ * last step from one to the next is kept, so that it is computed once for all bytes that take it.
+ */
+enum { NODE_ENTRIES = 6, NO_NODE = 0 };
+
+struct node {
+    u32 next;
+    u32 bytes; /* of a set's first node: cells that name the set */
+    u16 count, slots[NODE_ENTRIES];
+    u32 clocks[NODE_ENTRIES];
+};
+
+static struct node *nodes; /* [0] is not used */
+static u32 node_count, node_capacity, free_node;
+
+/* A byte whose readers were (slot, clock) has those of the set `to` once the reader has joined. */
+static struct {
+    const struct thread *thread; /* whose clocks were looked at */
+    struct epoch reader;
+    u16 slot;
+    u32 clock, to; /* to: NO_NODE: nothing is kept */
+} step;
+
+/* A set of which all happened before this thread's next action. */
+static struct {
+    const struct thread *thread;
+    u32 set;
+} over;
+
+/* A set changes, or is no more. */
+static void forget_set(u32 set) {
+    if (step.to == set || (step.slot == MANY && step.clock == set))
+        step.to = NO_NODE;
+    if (over.set == set)
+        over.set = NO_NODE;
+}
+
+static u32 take_node(void) {
+    u32 index = free_node;
+    if (index) {
+        free_node = nodes[index].next;
+    } else {
+        if (node_count == node_capacity) {
+            u32 more = node_capacity ? 2 * node_capacity : 4096;
+            struct node *larger = realloc(nodes, more * sizeof *larger);
+            if (!larger)
+                return NO_NODE;
+            nodes = larger;
+            node_capacity = more;
+            node_count += node_count == 0;
+        }
+        index = node_count++;
+    }
+    memset(&nodes[index], 0, sizeof nodes[index]);
+    return index;
+}
+
+/* A cell names the set no more. */
+static void leave_set(u32 set) {
+    if (--nodes[set].bytes > 0)
+        return;
+    forget_set(set);
+    for (u32 index = set; index;) {
+        u32 next = nodes[index].next;
+        nodes[index].next = free_node;
+        free_node = index;
+        index = next;
+    }
+}
+
+static void forget_readers(struct cell *cell) {
+    if (cell->read_slot == MANY)
+        leave_set(cell->read_clock);
+    cell->read_slot = NOBODY;
+}
+
+/* A set of the same entries that one cell will name; NO_NODE: there is no memory. */
+static u32 copy_set(u32 set) {
+    u32 first = NO_NODE, last = NO_NODE;
+    for (u32 index = set; index; index = nodes[index].next) {
+        u32 copy = take_node();
+        if (!copy)
+            return NO_NODE;
+        nodes[copy] = nodes[index];
+        nodes[copy].next = NO_NODE;
+        if (last)
+            nodes[last].next = copy;
+        else
+            first = copy;
+        last = copy;
+    }
+    nodes[first].bytes = 1;
+    return first;
+}
+
+/* Whether the set has the reader as it is. */
+static bool set_has(u32 set, struct epoch reader) {
+    for (u32 index = set; index; index = nodes[index].next)
+        for (int i = 0; i < nodes[index].count; i++)
+            if (nodes[index].slots[i] == reader.slot)
+                return nodes[index].clocks[i] == reader.clock;
+    return false;
+}
+
+/* Puts a reader into a set: over its own older entry, or one that happened before it (whoever
+ * comes after the new one then comes after that one too), or at the end. */
+static void join_set(u32 set, struct epoch reader, const struct thread *thread) {
+    u32 index = set, last = NO_NODE;
+    for (; index; last = index, index = nodes[index].next)
+        for (int i = 0; i < nodes[index].count; i++) {
+            struct node *node = &nodes[index];
+            if (node->slots[i] == reader.slot ||
+                happened(thread, node->slots[i], node->clocks[i])) {
+                node->slots[i] = reader.slot;
+                node->clocks[i] = reader.clock;
+                return;
+            }
+        }
+    if (nodes[last].count == NODE_ENTRIES) {
+        index = take_node();
+        if (!index)
+            return;
+        nodes[last].next = index;
+        last = index;
+    }
+    struct node *node = &nodes[last];
+    node->slots[node->count] = reader.slot;
+    node->clocks[node->count++] = reader.clock;
+}
+
+/* The set of a cell's one reader and another, or of its set and another. */
+static u32 larger_set(const struct cell *cell, struct epoch reader, const struct thread *thread) {
+    u32 set = cell->read_slot == MANY ? copy_set(cell->read_clock) : take_node();
+    if (!set)
+        return NO_NODE;
+    if (cell->read_slot != MANY)
+        nodes[set] = (struct node){
+            .bytes = 1, .count = 1, .slots = {cell->read_slot}, .clocks = {cell->read_clock}};
+    join_set(set, reader, thread);
+    return set;
+}
+
+/* The cell's readers are several from here on. */
+static void add_reader(struct cell *cell, struct epoch reader, const struct thread *thread) {
+    const u16 slot = cell->read_slot;
+    const u32 clock = cell->read_clock;
+    u32 set = step.to;
+    if (set && step.slot == slot && step.clock == clock && step.thread == thread &&
+        step.reader.slot == reader.slot && step.reader.clock == reader.clock) {
+        nodes[set].bytes++;
+    } else {
+        if (slot == MANY && set_has(clock, reader))
+            return;
+        if (slot == MANY && nodes[clock].bytes == 1) {
+            forget_set(clock);
+            join_set(clock, reader, thread);
+            return;
+        }
+        set = larger_set(cell, reader, thread);
+        if (!set)
+            return;
+        step.thread = thread;
+        step.reader = reader;
+        step.slot = slot;
+        step.clock = clock;
+        step.to = set;
+    }
+    cell->read_slot = MANY;
+    cell->read_clock = set;
+    if (slot == MANY)
+        leave_set(clock);
+}
+
+static void note_reader(struct cell *cell, struct epoch reader, const struct thread *thread,
+                        site at) {
+    cell->read_site = at;
+    if (cell->read_slot == MANY || (cell->read_slot != NOBODY && cell->read_slot != reader.slot &&
+                                    !happened(thread, cell->read_slot, cell->read_clock))) {
+        add_reader(cell, reader, thread);
+        return;
+    }
+    cell->read_slot = reader.slot;
+    cell->read_clock = reader.clock;
+}
+
+/* The slot of a reader that did not happen before the thread's next action; NOBODY: none. */
+static u16 find_concurrent_reader(const struct cell *cell, const struct thread *thread) {
+    if (cell->read_slot == NOBODY)
+        return NOBODY;
+    if (cell->read_slot != MANY)
+        return happened(thread, cell->read_slot, cell->read_clock) ? NOBODY : cell->read_slot;
+    if (over.set == cell->read_clock && over.thread == thread)
+        return NOBODY;
+    for (u32 index = cell->read_clock; index; index = nodes[index].next)
+        for (int i = 0; i < nodes[index].count; i++)
+            if (!happened(thread, nodes[index].slots[i], nodes[index].clocks[i]))
+                return nodes[index].slots[i];
+    over.set = cell->read_clock;
+    over.thread = thread;
+    return NOBODY;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static const struct region *find_region(u32 offset) {
+    for (int i = 0; i < emu.kernel->region_count; i++) {
+        const struct region *region = &emu.kernel->regions[i];
+        if (offset >= region->offset && offset < region->offset + region->bytes)
+            return region;
+    }
+    return NULL;
+}
+
+const char *emu_shared_name(const struct cta *cta, u32 offset) {
+    static char buffers[4][112];
+    static int next;
+    char *text = buffers[next++ % 4];
+    const struct region *region = find_region(offset);
+    int used =
+        region ? snprintf(text, sizeof buffers[0], "%s + %u", region->name, offset - region->offset)
+               : snprintf(text, sizeof buffers[0], "shared memory byte %u", offset);
+    if (emu.ctas > 1 && used > 0)
+        snprintf(text + used, sizeof buffers[0] - (size_t)used, " of block %d of the cluster",
+                 cta->rank);
+    return text;
+}
+
+/* Who a slot stands for. */
+static const char *name_slot(u16 slot) {
+    static char buffers[4][128];
+    static int next;
+    char *text = buffers[next++ % 4];
+    int threads = emu.thread_count;
+    if (slot < threads)
+        snprintf(text, sizeof buffers[0], "%s", emu_who(&emu.threads[slot]));
+    else if (slot < 2 * threads)
+        snprintf(text, sizeof buffers[0], "a cp.async of %s",
+                 emu_who(&emu.threads[slot - threads]));
+    else if (slot < 2 * threads + emu.warp_count)
+        snprintf(text, sizeof buffers[0], "a wgmma of warp %d",
+                 emu.warps[slot - 2 * threads].index);
+    else
+        snprintf(text, sizeof buffers[0], "a bulk copy");
+    return text;
+}
+
+struct place emu_shared_place(u32 address, u32 bytes, u32 alignment, const char *what, site at) {
+    struct thread *self = emu.self;
+    struct place place = {self->cta, 0};
+    u32 rank = address >> CLUSTER_SHIFT, local = address & ((1u << CLUSTER_SHIFT) - 1);
+    if (rank > (u32)emu.ctas || local < SHARED_BASE ||
+        (u64)(local - SHARED_BASE) + bytes > emu.shared_bytes)
+        emu_fatal(EMU_BOUNDS, at, 0,
+                  "%s: %s of %u bytes at shared address 0x%x, outside the block's %u bytes (from "
+                  "0x%x on) {1}",
+                  emu_who(self), what, bytes, address, emu.shared_bytes, SHARED_BASE);
+    if (rank > 0)
+        place.cta = &emu.cta[rank - 1];
+    if (place.cta != self->cta)
+        emu_cluster_enter(place.cta, what, at);
+    place.offset = local - SHARED_BASE;
+    if (place.offset % alignment != 0)
+        emu_fatal(EMU_ALIGNMENT, at, 0, "%s: %s at %s, which is not a multiple of %u {1}",
+                  emu_who(self), what, emu_shared_name(place.cta, place.offset), alignment);
+    return place;
+}
+
+struct place emu_own_place(u32 address, u32 bytes, u32 alignment, const char *what, site at) {
+    struct place place = emu_shared_place(address, bytes, alignment, what, at);
+    if (place.cta != emu.self->cta)
+        emu_fatal(EMU_ILLEGAL, at, 0,
+                  "%s: %s at %s {1}: the instruction reaches its own block's shared memory only",
+                  emu_who(emu.self), what, emu_shared_name(place.cta, place.offset));
+    return place;
+}
+
+/* ---- accesses -------------------------------------------------------------------------------- */
+
+/* The mbarrier that lives in some of the bytes, or NULL. */
+static const struct mbarrier *find_mbarrier(const struct cta *cta, u32 offset, u32 bytes) {
+    for (int i = 0; i < cta->mbarrier_count; i++) {
+        const struct mbarrier *barrier = &cta->mbarriers[i];
+        if (barrier->live && offset < barrier->offset + 8 && barrier->offset < offset + bytes)
+            return barrier;
+    }
+    return NULL;
+}
+
+/* Of one region of the plan's map, which may be another plan's than the launch's; not beyond what
+ * the launch has, where no cell was made; and not of a living mbarrier. */
+static void check_region(const struct cta *cta, u32 offset, u32 bytes, const char *what, site at) {
+    const struct region *region = find_region(offset);
+    if (!region || offset + bytes > region->offset + region->bytes)
+        emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %u bytes at %s, %s {1}", emu_who(emu.self), what,
+                  bytes, emu_shared_name(cta, offset),
+                  region ? "beyond the region's end" : "outside the plan's map");
+    if ((u64)offset + bytes > emu.shared_bytes)
+        emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %u bytes at %s, beyond the launch's %u bytes {1}",
+                  emu_who(emu.self), what, bytes, emu_shared_name(cta, offset), emu.shared_bytes);
+    const struct mbarrier *barrier = find_mbarrier(cta, offset, bytes);
+    if (barrier)
+        emu_fatal(EMU_BARRIER, at, barrier->at,
+                  "%s: a plain %s of %u bytes at %s, where an mbarrier lives {1}; it was "
+                  "initialised {2}",
+                  emu_who(emu.self), what, bytes, emu_shared_name(cta, offset));
+}
+
+static void report_flight(const struct cta *cta, u32 offset, const char *what,
+                          const struct cell *cell, site at) {
+    emu_report(EMU_UNWAITED, at, cell->write_site,
+               "%s: %s of %s {1}, to which %s is under way {2}: no wait covers it",
+               emu_who(emu.self), what, emu_shared_name(cta, offset), name_slot(cell->write_slot));
+}
+
+static void report_race(const struct cta *cta, u32 offset, const char *what, const char *earlier,
+                        u16 slot, site before, site at) {
+    emu_report(EMU_RACE, at, before, "%s: %s of %s {1}, %s by %s {2}: no barrier orders the two",
+               emu_who(emu.self), what, emu_shared_name(cta, offset), earlier, name_slot(slot));
+}
+
+/* What a read needs of a byte. False when it was reported. */
+static bool may_read(const struct cta *cta, u32 offset, const char *what, site at) {
+    const struct cell *cell = &cta->cells[offset];
+    const struct thread *self = emu.self;
+    if (cell->flight) {
+        report_flight(cta, offset, what, cell, at);
+    } else if (cell->write_slot == NOBODY) {
+        emu_report(EMU_UNINITIALIZED, at, 0, "%s: %s of %s, which nobody wrote {1}", emu_who(self),
+                   what, emu_shared_name(cta, offset));
+    } else if (!happened(self, cell->write_slot, cell->write_clock)) {
+        report_race(cta, offset, what, "written", cell->write_slot, cell->write_site, at);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static bool may_write(const struct cta *cta, u32 offset, const char *what, site at) {
+    const struct cell *cell = &cta->cells[offset];
+    const struct thread *self = emu.self;
+    u16 reader;
+    if (cell->flight) {
+        report_flight(cta, offset, what, cell, at);
+    } else if (cell->pending_readers) {
+        emu_report(EMU_OVERWRITTEN, at, cell->read_site,
+                   "%s: %s of %s {1}, which an asynchronous operation may still be reading {2}",
+                   emu_who(self), what, emu_shared_name(cta, offset));
+    } else if (cell->write_slot != NOBODY && !happened(self, cell->write_slot, cell->write_clock)) {
+        report_race(cta, offset, what, "written", cell->write_slot, cell->write_site, at);
+    } else if ((reader = find_concurrent_reader(cell, self)) != NOBODY) {
+        report_race(cta, offset, what, "read", reader, cell->read_site, at);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+/* The last write was generic, and is fenced: what the async proxy needs of a byte. */
+static void check_proxy(const struct cta *cta, u32 offset, const char *what, site at) {
+    const struct cell *cell = &cta->cells[offset];
+    bool generic = cell->write_slot < 2 * emu.thread_count;
+    if (generic && !fenced(emu.self, cell->write_slot, cell->write_clock))
+        emu_report(
+            EMU_PROXY, at, cell->write_site,
+            "%s: %s of %s through the async proxy {1}, written through the generic one by %s "
+            "{2}: no fence.proxy.async lies between",
+            emu_who(emu.self), what, emu_shared_name(cta, offset), name_slot(cell->write_slot));
+}
+
+/* What holds of the one byte holds of the other, as far as its last write goes. */
+static bool same_write(const struct cell *one, const struct cell *other) {
+    return one->write_slot == other->write_slot && one->write_clock == other->write_clock &&
+           one->flight == other->flight;
+}
+
+void emu_shared_read(struct cta *cta, u32 offset, u32 bytes, site at) {
+    struct thread *self = emu.self;
+    struct epoch now = {(u16)self->number, self->clock[self->number]};
+    check_region(cta, offset, bytes, "read", at);
+    for (u32 i = offset; i < offset + bytes; i++) {
+        struct cell *cell = &cta->cells[i];
+        if ((i == offset || !same_write(cell, cell - 1)) && !may_read(cta, i, "read", at))
+            return;
+        note_reader(cell, now, self, at);
+    }
+}
+
+static void set_written(struct cell *cell, struct epoch epoch, bool flight, site at) {
+    if (cell->read_slot != NOBODY)
+        forget_readers(cell);
+    cell->write_slot = epoch.slot;
+    cell->write_clock = epoch.clock;
+    cell->write_site = at;
+    cell->flight = flight;
+    cell->atomic = false;
+}
+
+void emu_shared_write(struct cta *cta, u32 offset, u32 bytes, site at) {
+    struct thread *self = emu.self;
+    struct epoch now = {(u16)self->number, self->clock[self->number]};
+    check_region(cta, offset, bytes, "write", at);
+    for (u32 i = offset; i < offset + bytes; i++) {
+        if (!may_write(cta, i, "write", at))
+            return;
+        set_written(&cta->cells[i], now, false, at);
+    }
+}
+
+void emu_shared_atomic(struct cta *cta, u32 offset, u32 bytes, site at) {
+    struct thread *self = emu.self;
+    struct epoch now = {(u16)self->number, self->clock[self->number]};
+    check_region(cta, offset, bytes, "atomic operation", at);
+    for (u32 i = offset; i < offset + bytes; i++) {
+        struct cell *cell = &cta->cells[i];
+        const bool meets = cell->atomic && find_concurrent_reader(cell, self) == NOBODY;
+        if (!meets && (!may_read(cta, i, "atomic operation", at) ||
+                       !may_write(cta, i, "atomic operation", at)))
+            return;
+        set_written(cell, now, false, at);
+        cell->atomic = true;
+    }
+}
+
+void emu_shared_write_begin(struct cta *cta, u32 offset, u32 bytes, bool async_proxy,
+                            struct epoch done, site at) {
+    check_region(cta, offset, bytes, "copy to it", at);
+    for (u32 i = offset; i < offset + bytes; i++) {
+        if (!may_write(cta, i, "copy to it", at))
+            return;
+        if (async_proxy && cta->cells[i].write_slot != NOBODY)
+            check_proxy(cta, i, "a write", at);
+        set_written(&cta->cells[i], done, true, at);
+    }
+}
+
+void emu_shared_write_end(struct cta *cta, u32 offset, u32 bytes, struct epoch begun,
+                          struct epoch done) {
+    for (u32 i = offset; i < offset + bytes; i++) {
+        struct cell *cell = &cta->cells[i];
+        if (cell->write_slot != begun.slot || cell->write_clock != begun.clock)
+            continue;
+        cell->flight = false;
+        cell->write_clock = done.clock;
+    }
+}
+
+void emu_shared_read_begin(struct cta *cta, u32 offset, u32 bytes, site at) {
+    check_region(cta, offset, bytes, "asynchronous read", at);
+    for (u32 i = offset; i < offset + bytes; i++) {
+        struct cell *cell = &cta->cells[i];
+        if (i == offset || !same_write(cell, cell - 1)) {
+            if (!may_read(cta, i, "asynchronous read", at))
+                return;
+            check_proxy(cta, i, "a read", at);
+        }
+        cell->pending_readers++;
+        cell->read_site = at;
+    }
+}
+
+void emu_shared_read_end(struct cta *cta, u32 offset, u32 bytes, struct epoch done, site at) {
+    for (u32 i = offset; i < offset + bytes; i++) {
+        struct cell *cell = &cta->cells[i];
+        if (cell->pending_readers > 0)
+            cell->pending_readers--;
+        note_reader(cell, done, emu.self ? emu.self : &emu.threads[0], at);
+    }
+}
+
+void emu_shadow_begin(void) {
+    /* A NaN of every type the kernels use, and as an index far out of range. */
+    enum { POISON = 0xff };
+    for (int i = 0; i < emu.ctas; i++) {
+        struct cta *cta = &emu.cta[i];
+        memset(cta->arena, POISON, emu.shared_bytes);
+        for (u32 at = 0; at < emu.shared_bytes; at++)
+            cta->cells[at] = (struct cell){.write_slot = NOBODY, .read_slot = NOBODY};
+    }
+    node_count = node_capacity ? 1 : 0;
+    free_node = NO_NODE;
+    step.to = over.set = NO_NODE;
+}
