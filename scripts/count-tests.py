@@ -3,14 +3,24 @@
 
 The last line is `N passed, N failed`, with `, N skipped` when some were. The line before counts the
 cases (cmocka's, TAP's) inside those tests. Status 1 when a test failed or none ran.
+
+    count-tests.py --of NAMES --left FILE LOG
+
+is for a run that may have been ended early: one line, with `, N not run` of the tests that the file
+NAMES holds, which go into FILE, and in brackets what the tests themselves counted. Status 3 when
+nothing failed but something was not run.
 """
 
+import argparse
+import collections
 import json
+import pathlib
 import re
 import sys
 
 PASSED = {"OK", "EXPECTEDFAIL"}
 SKIPPED = {"SKIP", "IGNORED"}
+ENDED = {"INTERRUPT"}  # with the run
 
 
 def read_results(path):
@@ -21,30 +31,79 @@ def read_results(path):
         return []
 
 
+def output(result):
+    return result.get("stdout", "") + result.get("stderr", "")
+
+
 def count_cases(results):
     """cmocka ends each group with `[==========] N test(s) run.`, newer ones put the group's name
     before the number; TAP has one `ok` line a case."""
-    text = "\n".join(r.get("stdout", "") + r.get("stderr", "") for r in results)
+    text = "\n".join(map(output, results))
     groups = re.findall(r"^\[=+\] (?:.*: )?(\d+) test\(s\) run\.", text, re.MULTILINE)
     lines = re.findall(r"^(?:not )?ok\b(?!:)", text, re.MULTILINE)
     return sum(map(int, groups)) + len(lines)
 
 
-def main():
-    results = read_results(sys.argv[1])
+NUMBER = r"(?<!\bunder )(?<!\bon )\b\d+"  # not of `25 checks under 3 schedules`
+
+
+def add_up(results):
+    """The lines in which long tests say what they counted, `857 passed, 0 failed` say, those with
+    the same words added up."""
+    sums = collections.defaultdict(lambda: collections.Counter())
+    for result in results:
+        for line in re.findall(r"^\d+ .*\b(?:failed|stale proofs|not run)\b.*$", output(result),
+                               re.MULTILINE):
+            sums[re.sub(NUMBER, "{}", line)].update(enumerate(map(int, re.findall(NUMBER, line))))
+    return [words.format(*counts.values()) for words, counts in sums.items()]
+
+
+def summary(results, left=0):
     passed = sum(r["result"] in PASSED for r in results)
     skipped = sum(r["result"] in SKIPPED for r in results)
     failed = len(results) - passed - skipped
+    line = f"{passed} passed, {failed} failed"
+    line += f", {skipped} skipped" if skipped else ""
+    return line + (f", {left} not run" if left else ""), failed
+
+
+def count(path):
+    results = read_results(path)
     if not results:
-        print("no test ran: the build failed")
-        failed = 1
+        print("no test ran: the build failed\n0 passed, 0 failed")
+        return 1
     for result in results:
         if result["result"] not in PASSED:
             print(f"{result['result']}: {result['name']}")
-    print(f"{count_cases(results)} cases in {len(results)} tests")
-    line = f"{passed} passed, {failed} failed"
-    print(line + (f", {skipped} skipped" if skipped else ""))
+    line, failed = summary(results)
+    print(f"{count_cases(results)} cases in {len(results)} tests\n{line}")
     return 1 if failed else 0
+
+
+def count_ended(path, names, left):
+    results = [r for r in read_results(path) if r["result"] not in ENDED]
+    done = {r["name"] for r in results}
+    missing = [name for name in pathlib.Path(names).read_text(encoding="utf-8").splitlines()
+               if name not in done]
+    pathlib.Path(left).write_text("".join(name + "\n" for name in missing), encoding="utf-8")
+    line, failed = summary(results, len(missing))
+    cases = count_cases(results)
+    counted = add_up(results) + ([f"{cases} cases"] if cases else [])
+    print(line + (f" ({'; '.join(counted)})" if counted else ""))
+    if failed:
+        return 1
+    return 3 if missing or any("were not run" in text for text in counted) else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("log")
+    parser.add_argument("--of", metavar="NAMES", help="what was to be run, a name a line")
+    parser.add_argument("--left", metavar="FILE", help="where the names go of what was not")
+    arguments = parser.parse_args()
+    if arguments.of:
+        return count_ended(arguments.log, arguments.of, arguments.left)
+    return count(arguments.log)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# Checks that every C and CUDA file is as clang-format lays it out; with --fix, makes it so. The
-# goldens are what the generator writes, and stay that.
+# Checks that every C and CUDA file is as clang-format lays it out; with --fix, makes it so; with
+# --list, names them. The goldens are what the generator writes, and stay that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-mode=(--dry-run -Werror)
-[ "${1:-}" != --fix ] || mode=(-i)
-git ls-files -z --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' \
-    ':!tests/golden/*.cu' |
-    xargs -0 clang-format "${mode[@]}"
+files() {
+    git ls-files -z --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' \
+        ':!tests/golden/*.cu'
+}
+case ${1:-} in
+--list) files | tr '\0' '\n' ;;
+--fix) files | xargs -0 clang-format -i ;;
+*) files | xargs -0 clang-format --dry-run -Werror ;;
+esac

@@ -1,14 +1,21 @@
 #!/usr/bin/env bash
-# Everything `make test` leaves out, in steps; one line a step at the end, then `N passed, N failed`.
+# Everything `make test` leaves out, in steps; one line a step at the end, then
+# `N passed, N failed`, with `, N cut short` when the time was over for some.
 #
-#   scripts/test-full.sh [--at-once N] [--list] [STEP...]
+#   scripts/test-full.sh [--at-once N] [--limit SECONDS] [--mutants OPTIONS] [--list] [STEP...]
 #
-# A line says what of the machine's time and of its processors' time the step took.
+# A line says what of the clock's and of the processors' time the step took, how many of its tests
+# passed, and in brackets what they counted together. Status 0 when every step passed and is whole.
 #
-# Without names every step runs, one after the other. Many processors are kept busy by several steps
-# at once: two for every eight is a good number. First all that they need is built. What a step prints
-# is in build/test-full/STEP.log, too. Several machines share the mutants with
-# SMELT_MUTANTS='--shard I/N --json FILE'; `mutate.py --merge FILE...` says what they found together.
+# Without names every step runs, one after the other. --limit: no step takes longer, and what it had
+# not run by then is named. Many processors are kept busy by several steps at once: two for every
+# eight is a good number. First all that they need is built. What a step prints is in
+# build/test-full/STEP.log, too.
+#
+# The mutants are a sample of each family that is settled (tests/emu/mutation/mutate.py); the others
+# are named. --mutants: more of mutate.py's options: '--seed N' is another sample, '--all' takes every
+# mutant of all families, which is days; '--shard I/N --json FILE' is one machine's part of several,
+# of which `mutate.py --merge FILE...` says what they found together.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/nvrtc.sh
@@ -51,10 +58,17 @@ build_folder() {
 
 # meson_test STEP FOLDER ARGUMENT...: steps at the same time must not write one log, and take longer
 # than `make test` alone.
+# What it is to run is in STEP.tests, and where it says what became of that in STEP.results.
 meson_test() {
     local step=$1 folder=$2
     shift 2
-    meson test -C "$folder" --no-rebuild --print-errorlogs --logbase "testlog-$step" \
+    meson test -C "$folder" --no-rebuild --list "$@" 2>/dev/null | sed -n 's,^[^/]* / ,,p' \
+        >"$logs/$step.tests"
+    local setup=
+    [ "${1:-}" != --setup ] || setup=-$2
+    echo "$folder/meson-logs/testlog-$step$setup.json" >"$logs/$step.results"
+    ${limit:+timeout --kill-after=60 "$limit"} \
+        meson test -C "$folder" --no-rebuild --print-errorlogs --logbase "testlog-$step" \
         --timeout-multiplier 3 "$@"
 }
 
@@ -71,14 +85,12 @@ other_build() {
     meson_test "$step" "$folder" "$@" "${names[@]:?no tests in $folder}"
 }
 
-# Tests of the suite `full`, what each counted, and the end of what the last printed.
+# Tests of the suite `full`, and the end of what the last printed.
 long_tests() {
     local step=$1 status=0
-    local log=build/meson-logs/testlog-$step-full.txt
     shift
     meson_test "$step" build --setup full "$@" || status=$?
-    tail -n 45 "$log"
-    grep -E '^[0-9]+ .*(failed|stale)' "$log"
+    tail -n 45 "build/meson-logs/testlog-$step-full.txt"
     return $status
 }
 
@@ -87,9 +99,10 @@ run_compile() { long_tests compile 'compile matrix, whole'; }
 run_sweep() { long_tests sweep --suite full-sweep; }
 run_matrix() { long_tests matrix --suite full-matrix; }
 run_groups() { long_tests groups --suite full-groups; }
-# SMELT_MUTANTS: more options for mutate.py, a shard and where its results go, say.
+# Begins no mutant when most of the time is over, since one may take minutes.
 run_mutants() {
-    long_tests mutants 'emu/mutants' ${SMELT_MUTANTS:+--test-args="$SMELT_MUTANTS"}
+    local options="$mutants ${limit:+--seconds $((limit * 4 / 5))}"
+    long_tests mutants 'emu/mutants' --test-args="$options"
 }
 
 # The leaks of NVRTC and of the driver are theirs: tests/lsan.supp names them.
@@ -121,7 +134,9 @@ run_cuda12() {
         --no-suite golden --no-suite header --no-suite abi --no-suite cache --no-suite docs
 }
 
-run_format() { scripts/format.sh; }
+run_format() {
+    scripts/format.sh && echo "$(scripts/format.sh --list | wc -l) files" >"$logs/format.counts"
+}
 
 # ---- the command -------------------------------------------------------------------------------
 
@@ -142,6 +157,17 @@ processor_seconds() {
     rm "$1"
 }
 
+# count_step NAME: "N passed, N failed ..." of the step's tests. Status 3 when some were not run, whose
+# names go into NAME.left.
+count_step() {
+    local status=0
+    if [ -f "$logs/$1.results" ]; then
+        python3 scripts/count-tests.py --of "$logs/$1.tests" --left "$logs/$1.left" \
+            "$(cat "$logs/$1.results")" >"$logs/$1.counts" || status=$?
+    fi
+    return $status
+}
+
 # run_step NAME FOLDER TITLE: runs it and leaves its line, whatever happens.
 run_step() {
     local name=$1 folder=$2 title=$3 begin=$SECONDS verdict=ok
@@ -156,8 +182,16 @@ run_step() {
             (exit $status)
         fi
     } 2>&1 </dev/null | keep_log "$logs/$name.log" || verdict=FAILED
-    printf '%-42s %-6s %5d s %6d processor s\n' "$title" "$verdict" $((SECONDS - begin)) \
-        "$(cat "$logs/$name.processor" 2>/dev/null || echo 0)" >"$logs/$name.line"
+    local counted=0
+    count_step "$name" || counted=$?
+    case $counted in
+    0) ;;
+    3) [ -n "$limit" ] && verdict='cut short' ;; # and nothing of it failed
+    *) verdict=FAILED ;;
+    esac
+    printf '%-42s %-9s %5d s %6d processor s  %s\n' "$title" "$verdict" $((SECONDS - begin)) \
+        "$(cat "$logs/$name.processor" 2>/dev/null || echo 0)" \
+        "$(cat "$logs/$name.counts" 2>/dev/null || true)" >"$logs/$name.line"
 }
 
 list_steps() {
@@ -167,11 +201,23 @@ list_steps() {
     done
 }
 
-at_once=1 wanted=()
+# whole WHAT TEXT: TEXT is a number above 0.
+whole() {
+    case $2 in
+    '' | *[!0-9]* | 0*)
+        echo "test-full: $1 is a number above 0, not '$2'" >&2
+        exit 2
+        ;;
+    esac
+}
+
+at_once=1 limit='' mutants='' wanted=()
 while [ $# -gt 0 ]; do
     case $1 in
     --list) list_steps && exit ;;
-    --at-once) at_once=${2:?a number} && shift ;;
+    --at-once) at_once=${2:-} && whole --at-once "$at_once" && shift ;;
+    --limit) limit=${2:-} && whole --limit "$limit" && shift ;;
+    --mutants) mutants=${2:?options of mutate.py} && shift ;;
     *)
         if ! list_steps | grep -q "^$1 "; then
             echo "test-full: no step is called '$1'; --list names them" >&2
@@ -184,7 +230,7 @@ while [ $# -gt 0 ]; do
 done
 
 mkdir -p $logs
-rm -f $logs/*.line $logs/*.built $logs/*.processor
+rm -f $logs/*.{line,built,processor,tests,results,left,counts}
 chosen=()
 for step in "${steps[@]}"; do
     if [ ${#wanted[@]} = 0 ] || [[ " ${wanted[*]} " == *" ${step%%|*} "* ]]; then
@@ -212,6 +258,12 @@ printf '\n'
 for step in "${chosen[@]}"; do
     cat "$logs/${step%%|*}.line"
 done
+for step in "${chosen[@]}"; do
+    [ ! -s "$logs/${step%%|*}.left" ] ||
+        printf 'not run of %s: %s\n' "${step%%|*}" "$(paste -s -d, "$logs/${step%%|*}.left")"
+done
 passed=$(cat $logs/*.line | grep -c ' ok  ' || true)
-printf '%d passed, %d failed\n' "$passed" $((${#chosen[@]} - passed))
+cut=$(cat $logs/*.line | grep -c ' cut short ' || true)
+printf '%d passed, %d failed%s\n' "$passed" $((${#chosen[@]} - passed - cut)) \
+    "$([ "$cut" = 0 ] || echo ", $cut cut short")"
 [ "$passed" = ${#chosen[@]} ]

@@ -14,10 +14,11 @@ repeats is one site for each time it is emitted.
 
 Which are run: all (of hours), or with --full of each family as many as its file says, else at most
 FULL, those that are listed under one schedule alone; or with --sample N so many in all. That
-sample's size does not grow with the families: each has an equal share. It is drawn by the names and
-the seed alone, so that it is the same each time and an edit changes its part alone; listed mutants
-are left out of it, for each takes every configuration, and the full run tries them. So are families
-that say why they are not settled yet (UNSETTLED).
+sample's size does not grow with the families: each has an equal share; listed mutants are left out
+of it, for each takes every configuration, and the full run tries them. Either is drawn by the names
+and the seed alone, so that it is the same each time and an edit changes its part alone. Both leave
+out, and name, the families that say why they are not settled yet (UNSETTLED), unless --family asks
+for them; --all takes every mutant of every family after all.
 
 Exit status: 0 every mutant is accounted for; 1 not; 2 wrong use, or the kernels fail unchanged.
 """
@@ -191,13 +192,14 @@ def collect(subjects):
     return found
 
 
+def ticket(name, seed):
+    return hashlib.sha256(f"{seed} {name}".encode()).digest()
+
+
 def draw(names, count, seed):
     """`count` of the names, by the seed alone, in their order: of a sample, the part that an edit
     leaves alone stays, and a smaller one is part of it."""
-    def ticket(name):
-        return hashlib.sha256(f"{seed} {name}".encode()).digest()
-
-    chosen = set(sorted(names, key=ticket)[:count])
+    chosen = set(sorted(names, key=lambda name: ticket(name, seed))[:count])
     return [name for name in names if name in chosen]
 
 
@@ -215,12 +217,11 @@ def draw_shares(homes, count, seed):
     return [name for name in homes if name in chosen]
 
 
-def run_all(names, subjects, jobs, show, seconds=None, quick=()):
-    """fate() of each name, several at a time; what has not begun after `seconds` is left out.
+def run_all(names, subjects, jobs, show, end=float("inf"), quick=()):
+    """fate() of each name, several at a time; what has not begun at the time `end` is left out.
     quick: names of those that run under one schedule alone."""
     results = {}
     order = Order()
-    end = time.monotonic() + seconds if seconds else float("inf")
 
     def one(name):
         if time.monotonic() >= end:
@@ -324,10 +325,12 @@ def parse_arguments():
     configurations.add_tools(parser)
     parser.add_argument("--sample", type=int, default=0, help="so many mutants, drawn by --seed")
     parser.add_argument("--full", action="store_true",
-                        help=f"of each family {FULL}, or as many as its file says")
+                        help=f"of each settled family {FULL}, or as many as its file says")
+    parser.add_argument("--all", action="store_true",
+                        help="all of every family, whatever --sample and --full say")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shard", metavar="I/N", help="the I-th of N parts of these, from 0")
-    parser.add_argument("--seconds", type=float, help="begin no mutant after so many seconds")
+    parser.add_argument("--seconds", type=float, help="begin no mutant so many seconds after the start")
     parser.add_argument("--skip", action="append", default=[], metavar="JSON",
                         help="a result of --json: what was run there is not run again")
     parser.add_argument("--merge", action="append", default=[], metavar="JSON",
@@ -381,17 +384,39 @@ def choose(homes, families, listed, arguments):
         names = [n for n in names if n not in done]
     if arguments.only:
         names = [n for n in names if arguments.only in " | ".join(n)]
-    if arguments.sample:
-        settled = {family.name for family in families if not family.unsettled}
-        names = draw_shares({n: homes[n] for n in names if n not in listed and homes[n] in settled},
+    if drawn(arguments):
+        names = [n for n in names if homes[n] not in left_out(families, arguments)]
+    if drawn(arguments) and arguments.sample:
+        names = draw_shares({n: homes[n] for n in names if n not in listed},
                             arguments.sample, arguments.seed)
-    elif arguments.full:
+    elif drawn(arguments):
         sizes = {family.name: family.sample for family in families}
         names = [n for family in sizes
                  for n in draw([n for n in names if homes[n] == family],
                                FULL if sizes[family] is None else sizes[family],
                                arguments.seed)]
     return shard(names, arguments.shard) if arguments.shard else names
+
+
+def in_turn(names, listed, arguments):
+    """The order in which they begin: those that take longest, which are the listed ones, first. Where
+    the time may be over before all have begun they are last, and the others drawn, so that each
+    family has its share of what is run."""
+    if arguments.seconds:
+        return sorted(names, key=lambda name: (name in listed, ticket(name, arguments.seed)))
+    return sorted(names, key=lambda name: name not in listed)
+
+
+def drawn(arguments):
+    """Whether a sample is run, of all together or of each family."""
+    return (arguments.sample or arguments.full) and not arguments.all
+
+
+def left_out(families, arguments):
+    """{name: why} of the families that a sample has none of."""
+    if not drawn(arguments) or arguments.family:
+        return {}
+    return {family.name: family.unsettled for family in families if family.unsettled}
 
 
 def homes_of(subjects):
@@ -405,6 +430,7 @@ def homes_of(subjects):
 
 def main():
     arguments = parse_arguments()
+    begin = time.monotonic()
     tools = configurations.tools_of(arguments)
     families = configurations.families()
     planned = [c for family in families for c in family.configurations]
@@ -428,7 +454,6 @@ def main():
         return 0
     print(f"{len(mutants)} mutants in {len(subjects)} configurations; {len(chosen)} run, "
           f"seed {arguments.seed}, {arguments.jobs} at a time", flush=True)
-    begin = time.monotonic()
     done, written, shown = 0, begin, {}
 
     def show(name, result):
@@ -443,10 +468,10 @@ def main():
                   f"{result[0] or 'not caught'}", file=sys.stderr, flush=True)
 
     try:
-        # Listed ones take longest, so they begin first.
         results = merge(arguments.merge, set(chosen)) if arguments.merge else run_all(
-            sorted(chosen, key=lambda name: (name in listed) == bool(arguments.seconds)), subjects, arguments.jobs, show,
-            arguments.seconds, quick=listed if arguments.full else ())
+            in_turn(chosen, listed, arguments), subjects, arguments.jobs, show,
+            begin + (arguments.seconds or float("inf")),
+            quick=listed if arguments.full and not arguments.all else ())
     except UnchangedFails as failure:
         print(f"the unchanged kernels fail:\n{failure}")
         return 2
@@ -459,6 +484,9 @@ def main():
         print(f"{len(chosen) - len(results)} of {len(chosen)} were not run"
               f"{'' if arguments.merge else ': the time was over'}")
         status = status or int(bool(arguments.merge))
+    for family, why in left_out(families, arguments).items():
+        count = sum(home == family for home in homes.values())
+        print(f"left out, not settled yet: {family}, {count} mutants: {why}")
     print(f"{seconds:.0f} s")
     return status
 

@@ -233,7 +233,6 @@ class Samples(unittest.TestCase):
         shorter = [n for n in names if n in drawn or int(n) % 2]
         self.assertEqual(mutate.draw(shorter, 10, 7), drawn)
 
-
     def test_every_family_has_its_share(self):
         homes = {f"{family}{i}": family for family, count in (("a", 100), ("b", 3), ("c", 50))
                  for i in range(count)}
@@ -243,6 +242,28 @@ class Samples(unittest.TestCase):
         self.assertEqual(drawn, mutate.draw_shares(homes, 30, 7))
         self.assertNotEqual(drawn, mutate.draw_shares(homes, 30, 8))
         self.assertEqual(sorted(mutate.draw_shares(homes, 1000, 7)), sorted(homes))
+
+    def choose(self, **options):
+        """Of a settled family `a` with twelve mutants and `b`, which is not, with eight; how many of
+        each are run, and the families that are said to be left out."""
+        families = [configurations.Family("a", (), 5, "", ()),
+                    configurations.Family("b", (), None, "two are open", ())]
+        homes = {f"{family}{i}": family for family, count in (("a", 12), ("b", 8))
+                 for i in range(count)}
+        given = {"again": None, "skip": [], "only": None, "sample": 0, "full": False, "all": False,
+                 "seed": 1, "shard": None, "family": None, **options}
+        arguments = argparse.Namespace(**given)
+        chosen = mutate.choose(homes, families, {"a0", "b0"}, arguments)
+        return ([sum(homes[n] == family for n in chosen) for family in "ab"],
+                mutate.left_out(families, arguments))
+
+    def test_what_is_not_settled_is_left_out_and_named(self):
+        self.assertEqual(self.choose(), ([12, 8], {}))
+        self.assertEqual(self.choose(full=True), ([5, 0], {"b": "two are open"}))
+        self.assertEqual(self.choose(sample=20), ([11, 0], {"b": "two are open"}))
+        self.assertEqual(self.choose(full=True, family=["a", "b"]), ([5, 8], {}))
+        self.assertEqual(self.choose(full=True, all=True), ([12, 8], {}))
+        self.assertEqual(self.choose(sample=20, all=True), ([12, 8], {}))
 
     def test_shards_are_a_partition(self):
         names = [str(i) for i in range(11)]
