@@ -3,7 +3,9 @@ none; several head blocks, a query list that ends early."""
 
 from sparse_attn import FALL, FALL_OPTIONS, WGMMA_PARTS, check
 
-FILES = ("templates/sparse_attn_fwd.sm90.cu", *WGMMA_PARTS)
+FILES = ("templates/sparse_attn_fwd.sm90.cu",
+         *(f"templates/sparse_attn_fwd.sm90_{part}.cuh" for part in ("gather", "output", "scores", "shared")),
+         *WGMMA_PARTS)
 
 # All of them take more than an hour of two cores.
 SAMPLE = 50

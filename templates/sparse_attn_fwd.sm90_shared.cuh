@@ -1,0 +1,82 @@
+//@use common/base.cuh
+//@use common/warp_arrival.cuh
+//@use ptx/mbarrier.cuh
+/*
+ * What the roles of sparse_attn_fwd.sm90.cu share, whose head has the shared-memory map and says
+ * who arrives at each barrier: the sizes of a tile and of an item, the barriers' places, the word
+ * of a key block.
+ */
+
+enum {
+    WARPGROUP = 128, /* threads */
+    SCORES_WARPGROUP = 0,
+    OUTPUT_WARPGROUP = 1, /* and the next */
+    GATHER_WARPGROUP = 3,
+    SCORES_BARRIER = 1, /* a named one */
+
+    BLOCK_HEADS = 64, /* of an item: a product's rows */
+    TILE_ROWS = 64,   /* heads or keys */
+    TILE_COLUMNS = 64,
+    TILE_PITCH = 2 * TILE_COLUMNS, /* bytes of a row */
+    TILE_BYTES = TILE_ROWS * TILE_PITCH,
+    ATOM_BYTES = 8 * TILE_PITCH,     /* eight rows of a tile */
+    STEP_BYTES = 32,                 /* 16 columns of a row: a k-step of Q K^T */
+    KEY_STEP_BYTES = 2 * ATOM_BYTES, /* 16 keys of a tile: a k-step of P V */
+    LATENT_TILES = DV / TILE_COLUMNS,
+    STAGE_BYTES = LATENT_TILES * TILE_BYTES,
+    STEPS = DQK / 16,
+    LATENT_STEPS = DV / 16,
+    LATENT_SLICES = LATENT_STEPS - REGISTER_STEPS, /* k-steps of Q in shared memory, without rope */
+    SLICE_BYTES = BLOCK_HEADS * STEP_BYTES,        /* of one of them */
+    ROPE_STEPS = STEPS - LATENT_STEPS,
+    LAST_HEAD = HEADS - 1,
+    OUTPUT_COLUMNS = DV / 2, /* of a warpgroup */
+    OUTPUT_TILES = LATENT_TILES / 2,
+
+    SCORE_VALUES = 32,                    /* S of a thread */
+    OUTPUT_VALUES = OUTPUT_COLUMNS / 2,   /* O of a thread */
+    OUTPUT_HALF = OUTPUT_VALUES / 2,      /* of one wgmma */
+    QUERY_FRAGMENTS = REGISTER_STEPS * 4, /* registers */
+    QUAD_BYTES = 4 * 16                   /* of a row of O, stored at once by four threads */
+};
+
+/* Places in BARRIERS. */
+enum {
+    FULL = 0,
+    EMPTY_LOW = FULL + STAGES,
+    EMPTY_HIGH = EMPTY_LOW + STAGES,
+    P_FULL = EMPTY_HIGH + STAGES,
+    TURN = P_FULL + P_BUFFERS,
+    P_FREE = TURN + P_BUFFERS,
+    ROPE_FULL = P_FREE + P_BUFFERS,
+    ROPE_FREE = ROPE_FULL + 1
+};
+
+DEVICE u32 barrier_at(int number) {
+    return shared_address((u32)(BARRIERS_OFFSET + number * 8));
+}
+
+/* The word of a key block: how many keys it has, and where it stands in its query. */
+enum { FIRST_BLOCK = 256, LAST_BLOCK = 512, COUNT_MASK = 255 };
+
+DEVICE int *block_word(int stage) {
+    return (int *)(arena + WORDS_OFFSET) + stage;
+}
+
+DEVICE void initialise_barriers(void) {
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(barrier_at(FULL + stage), WARPGROUP + 1);
+            mbarrier_init(barrier_at(EMPTY_LOW + stage), 8 * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(EMPTY_HIGH + stage), 8 * WARP_ARRIVALS);
+        }
+        for (int buffer = 0; buffer < P_BUFFERS; ++buffer) {
+            mbarrier_init(barrier_at(P_FULL + buffer), 4 * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(TURN + buffer), 4 * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(P_FREE + buffer), 8 * WARP_ARRIVALS);
+        }
+        mbarrier_init(barrier_at(ROPE_FULL), WARPGROUP);
+        mbarrier_init(barrier_at(ROPE_FREE), 4 * WARP_ARRIVALS);
+    }
+    __syncthreads();
+}
