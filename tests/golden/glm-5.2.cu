@@ -101,35 +101,6 @@ DEVICE int maximum(int a, int b) {
     return a > b ? a : b;
 }
 
-#line 2 "templates/common/descriptor.cuh"
-/*
- * Matrices in shared memory as wgmma takes them (PTX ISA, "Asynchronous Warpgroup Level Matrix
- * Shared Memory Layout" and "Matrix Descriptor Format"). Rows are A's rows or B's columns. Both
- * kinds are made of atoms of 8 rows x swizzle bytes (K-major, depth contiguous) or 8 depths x
- * swizzle bytes of rows (transposed), each a run of 8 * swizzle bytes whose 16-byte chunks are
- * exchanged by the swizzle; without a swizzle the atom is 8 x 16 bytes.
- *
- *   K-major:    stride = bytes from 8 rows to the next 8; leading is ignored, but without a swizzle
- *               it is the bytes from 16 bytes of depth to the next 16
- *   transposed: stride = bytes from 8 depths to the next 8; leading = bytes from one atom's rows
- *               (swizzle / 2 of them) to the next atom's; without a swizzle the two are exchanged
- *
- * Atoms are aligned to their size. A step of k inside a swizzled K-major atom adds its bytes to the
- * address: the hardware swizzles the sum.
- */
-
-/* swizzle: 0, 32, 64 or 128 bytes. Offsets in bytes, multiples of 16. */
-DEVICE u64 shared_descriptor(u32 address, u32 leading, u32 stride, int swizzle) {
-    const u64 mode = swizzle == 128 ? 1u : swizzle == 64 ? 2u : swizzle == 32 ? 3u : 0u;
-    return (u64)((address & 0x3ffffu) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 |
-           mode << 62;
-}
-
-/* The descriptor of the same matrix `bytes` further on. */
-DEVICE u64 descriptor_advance(u64 descriptor, u32 bytes) {
-    return descriptor + (bytes >> 4);
-}
-
 #line 2 "templates/ptx/shared.cuh"
 
 /* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
@@ -404,161 +375,28 @@ DEVICE int work_slots(const struct work_params *params, const struct work *work)
     return index_slots(params, work_entry((u32)work->item), work->query);
 }
 
-#line 2 "templates/ptx/named_barrier.cuh"
+#line 2 "templates/sparse_attn_fwd.params.h"
 /*
- * The block's 16 hardware barriers (PTX ISA, "bar, barrier"); 0 is __syncthreads'. `threads`, a
- * multiple of 32, counts those that come, waiting or not. Whole warps come together. A constant
- * `id` reserves that barrier alone, a variable one all 16.
+ * Arguments of the sparse_attn_fwd kernels, every variant. Included by the host code (behind
+ * common/work.params.h) and, by the generator, by the CUDA source: plain C types only. Strides
+ * count elements. See include/smelt/sparse_attn.h for what each tensor holds.
  */
-
-/* Comes and waits for the others. */
-DEVICE void barrier_sync(int id, int threads) {
-    asm volatile("barrier.cta.sync.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
-}
-
-/* Comes and goes on; others wait with barrier_sync. */
-DEVICE void barrier_arrive(int id, int threads) {
-    asm volatile("barrier.cta.arrive.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
-}
-
-/* Comes, waits, and tells whether any thread's condition holds. */
-DEVICE bool barrier_or(int id, int threads, bool condition) {
-    u32 any;
-    asm volatile("{.reg .pred p, q;\n\t"
-                 "setp.ne.u32 p, %1, 0;\n\t"
-                 "barrier.cta.red.or.aligned.pred q, %2, %3, p;\n\t"
-                 "selp.u32 %0, 1, 0, q;}"
-                 : "=r"(any)
-                 : "r"((u32)condition), "r"(id), "r"(threads)
-                 : "memory");
-    return any != 0;
-}
-
-#line 4 "templates/common/warpgroup_slots.cuh"
-/*
- * The slots of a query's index row, compacted by one warpgroup into a ring of KV row numbers: the
- * valid ones, in slot order, at most TOPK of them. Two warps look at 64 slots at a time; a step's
- * slots are loaded one step ahead, a query's first ones while the query before is still gathered.
- *
- * The ring: RING_OFFSET, RING_ENTRIES ints, 128: what one step leaves over (at most 64) and the
- * next one's. The two warps' counts of valid slots: COUNTS_OFFSET.
- */
-
-enum {
-    RING_MASK = RING_ENTRIES - 1,
-    ALL_LANES = -1,
-    MASKED = -1,
-    SCAN_SLOTS = 64, /* of a step */
-    SCAN_BARRIER = 2 /* named; of the warpgroup */
+struct sparse_attn_fwd_params {
+    struct work_params work;
+    const void *q;     /* [batches, tokens, HEADS, DQK] bf16 */
+    const void *kv;    /* [batches, rows, DQK] bf16 */
+    const float *sink; /* [HEADS], read when HAS_SINK */
+    void *out;         /* [batches, tokens, HEADS, DV] bf16 */
+    float *lse;        /* [batches, tokens, HEADS] */
+    float *max_logits; /* [batches, tokens, HEADS], or null */
+    long long q_batch_stride, q_token_stride, q_head_stride;
+    long long kv_batch_stride;
+    long long out_batch_stride, out_token_stride, out_head_stride;
+    long long lse_batch_stride, lse_token_stride, lse_head_stride;
+    long long max_logits_batch_stride, max_logits_token_stride, max_logits_head_stride;
+    unsigned kv_row_bytes; /* from one KV row to the next */
+    float scale;           /* softmax scale, natural units */
 };
-
-struct warpgroup_scan {
-    const int *row; /* the query's indices */
-    int slots;      /* how many there are to scan */
-    int scanned;    /* looked at so far */
-    int value;      /* slot scanned + thread of the warpgroup, loaded ahead */
-};
-
-DEVICE void warpgroup_scan_load_ahead(struct warpgroup_scan *scan) {
-    const int thread = (int)(threadIdx.x % 128), slot = scan->scanned + thread;
-    scan->value = thread < SCAN_SLOTS && slot < scan->slots ? scan->row[slot] : MASKED;
-}
-
-/* Begins the row of an item; of no item, an empty one. */
-DEVICE void warpgroup_scan_open(struct warpgroup_scan *scan, const struct work_params *params,
-                                const struct work *work) {
-    scan->scanned = 0;
-    scan->slots = 0;
-    scan->row = params->indices;
-    if (work->query >= 0) {
-        scan->row = work_row(params, work);
-        scan->slots = work_slots(params, work);
-    }
-    warpgroup_scan_load_ahead(scan);
-}
-
-/* Scans 64 more slots and returns how many entries there are now, of `entries` before. `rows`: KV
- * rows, an index from 0 on and below this is valid. Two barriers: no thread writes the ring while
- * another still reads what came before, and all see what is new. */
-DEVICE int warpgroup_scan_more(struct warpgroup_scan *scan, int rows, int entries) {
-    int *const ring = (int *)(arena + RING_OFFSET);
-    int *const counts = (int *)(arena + COUNTS_OFFSET);
-    const u32 thread = threadIdx.x % 128, lane = thread % 32;
-    const bool valid = scan->value >= 0 && scan->value < rows;
-    const u32 votes = __ballot_sync((u32)ALL_LANES, valid);
-    if (thread == 0) {
-        counts[0] = __popc(votes);
-    } else if (thread == 32) {
-        counts[1] = __popc(votes);
-    }
-    barrier_sync(SCAN_BARRIER, 128);
-    const int first = counts[0], total = first + counts[1];
-    /* Of a valid slot: it counts itself. */
-    const int rank = entries + (thread < 32 ? 0 : first) + __popc(votes << (31 - lane)) - 1;
-    if (valid && rank < TOPK) {
-        ring[rank & RING_MASK] = scan->value;
-    }
-    scan->scanned += SCAN_SLOTS;
-    warpgroup_scan_load_ahead(scan);
-    barrier_sync(SCAN_BARRIER, 128);
-    return minimum(entries + total, TOPK);
-}
-
-/* Whether the row has no more entries. */
-DEVICE bool warpgroup_scan_ended(const struct warpgroup_scan *scan, int entries) {
-    return scan->scanned >= scan->slots || entries >= TOPK;
-}
-
-#line 2 "templates/common/quad.cuh"
-
-/* Turns a 4 x 4 matrix of words over its diagonal: each of a quad's threads (four neighbours in a
- * warp) holds a row before and a column after. */
-DEVICE void transpose_quad(u32 *x) {
-    const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
-    const u32 a = __shfl_xor_sync(0xffffffffu, odd ? x[0] : x[1], 1);
-    const u32 b = __shfl_xor_sync(0xffffffffu, odd ? x[2] : x[3], 1);
-    x[0] = odd ? a : x[0];
-    x[1] = odd ? x[1] : a;
-    x[2] = odd ? b : x[2];
-    x[3] = odd ? x[3] : b;
-    const u32 c = __shfl_xor_sync(0xffffffffu, upper ? x[0] : x[2], 2);
-    const u32 d = __shfl_xor_sync(0xffffffffu, upper ? x[1] : x[3], 2);
-    x[0] = upper ? c : x[0];
-    x[1] = upper ? d : x[1];
-    x[2] = upper ? x[2] : c;
-    x[3] = upper ? x[3] : d;
-}
-
-#line 2 "templates/common/ring.cuh"
-
-/* A place in a ring of stages or buffers, and the parity of the barrier phase that its current use
- * ends: the first use ends phase 0. */
-struct ring_place {
-    int index;
-    int parity;
-};
-
-DEVICE void ring_advance(struct ring_place *place, int size) {
-    if (++place->index == size) {
-        place->index = 0;
-        place->parity ^= 1;
-    }
-}
-
-#line 2 "templates/common/softmax.cuh"
-/*
- * Numbers of a streaming softmax (Milakov and Gimelshein, arXiv 1805.02867) in powers of two, whose
- * exponentials are one instruction. P is relative to a maximum, which begins as the true one of the
- * first scores, so that the largest P is 1 and loses nothing when it is rounded.
- */
-
-#define LOG2_E 1.4426950408889634f
-#define LN_2 0.6931471805599453f
-#define MINUS_INFINITY (-__int_as_float(0x7f800000))
-
-/* The maximum may lag behind the true one by so many powers of two before sums and outputs are
- * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
-#define RESCALE_THRESHOLD 8.0f
 
 #line 2 "templates/ptx/mbarrier.cuh"
 /*
@@ -710,6 +548,208 @@ DEVICE void arrive_warp(u32 barrier, int count) {
     }
 }
 
+#line 4 "templates/sparse_attn_fwd.sm90_shared.cuh"
+/*
+ * What the roles of sparse_attn_fwd.sm90.cu share, whose head has the shared-memory map and says
+ * who arrives at each barrier: the sizes of a tile and of an item, the barriers' places, the word
+ * of a key block.
+ */
+
+enum {
+    WARPGROUP = 128, /* threads */
+    SCORES_WARPGROUP = 0,
+    OUTPUT_WARPGROUP = 1, /* and the next */
+    GATHER_WARPGROUP = 3,
+    SCORES_BARRIER = 1, /* a named one */
+
+    BLOCK_HEADS = 64, /* of an item: a product's rows */
+    TILE_ROWS = 64,   /* heads or keys */
+    TILE_COLUMNS = 64,
+    TILE_PITCH = 2 * TILE_COLUMNS, /* bytes of a row */
+    TILE_BYTES = TILE_ROWS * TILE_PITCH,
+    ATOM_BYTES = 8 * TILE_PITCH,     /* eight rows of a tile */
+    STEP_BYTES = 32,                 /* 16 columns of a row: a k-step of Q K^T */
+    KEY_STEP_BYTES = 2 * ATOM_BYTES, /* 16 keys of a tile: a k-step of P V */
+    LATENT_TILES = DV / TILE_COLUMNS,
+    STAGE_BYTES = LATENT_TILES * TILE_BYTES,
+    STEPS = DQK / 16,
+    LATENT_STEPS = DV / 16,
+    LATENT_SLICES = LATENT_STEPS - REGISTER_STEPS, /* k-steps of Q in shared memory, without rope */
+    SLICE_BYTES = BLOCK_HEADS * STEP_BYTES,        /* of one of them */
+    ROPE_STEPS = STEPS - LATENT_STEPS,
+    LAST_HEAD = HEADS - 1,
+    OUTPUT_COLUMNS = DV / 2, /* of a warpgroup */
+    OUTPUT_TILES = LATENT_TILES / 2,
+
+    SCORE_VALUES = 32,                    /* S of a thread */
+    OUTPUT_VALUES = OUTPUT_COLUMNS / 2,   /* O of a thread */
+    OUTPUT_HALF = OUTPUT_VALUES / 2,      /* of one wgmma */
+    QUERY_FRAGMENTS = REGISTER_STEPS * 4, /* registers */
+    QUAD_BYTES = 4 * 16                   /* of a row of O, stored at once by four threads */
+};
+
+/* Places in BARRIERS. */
+enum {
+    FULL = 0,
+    EMPTY_LOW = FULL + STAGES,
+    EMPTY_HIGH = EMPTY_LOW + STAGES,
+    P_FULL = EMPTY_HIGH + STAGES,
+    TURN = P_FULL + P_BUFFERS,
+    P_FREE = TURN + P_BUFFERS,
+    ROPE_FULL = P_FREE + P_BUFFERS,
+    ROPE_FREE = ROPE_FULL + 1
+};
+
+DEVICE u32 barrier_at(int number) {
+    return shared_address((u32)(BARRIERS_OFFSET + number * 8));
+}
+
+/* The word of a key block: how many keys it has, and where it stands in its query. */
+enum { FIRST_BLOCK = 256, LAST_BLOCK = 512, COUNT_MASK = 255 };
+
+DEVICE int *block_word(int stage) {
+    return (int *)(arena + WORDS_OFFSET) + stage;
+}
+
+DEVICE void initialise_barriers(void) {
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(barrier_at(FULL + stage), WARPGROUP + 1);
+            mbarrier_init(barrier_at(EMPTY_LOW + stage), 8 * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(EMPTY_HIGH + stage), 8 * WARP_ARRIVALS);
+        }
+        for (int buffer = 0; buffer < P_BUFFERS; ++buffer) {
+            mbarrier_init(barrier_at(P_FULL + buffer), 4 * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(TURN + buffer), 4 * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(P_FREE + buffer), 8 * WARP_ARRIVALS);
+        }
+        mbarrier_init(barrier_at(ROPE_FULL), WARPGROUP);
+        mbarrier_init(barrier_at(ROPE_FREE), 4 * WARP_ARRIVALS);
+    }
+    __syncthreads();
+}
+
+#line 2 "templates/common/ring.cuh"
+
+/* A place in a ring of stages or buffers, and the parity of the barrier phase that its current use
+ * ends: the first use ends phase 0. */
+struct ring_place {
+    int index;
+    int parity;
+};
+
+DEVICE void ring_advance(struct ring_place *place, int size) {
+    if (++place->index == size) {
+        place->index = 0;
+        place->parity ^= 1;
+    }
+}
+
+#line 2 "templates/ptx/named_barrier.cuh"
+/*
+ * The block's 16 hardware barriers (PTX ISA, "bar, barrier"); 0 is __syncthreads'. `threads`, a
+ * multiple of 32, counts those that come, waiting or not. Whole warps come together. A constant
+ * `id` reserves that barrier alone, a variable one all 16.
+ */
+
+/* Comes and waits for the others. */
+DEVICE void barrier_sync(int id, int threads) {
+    asm volatile("barrier.cta.sync.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+/* Comes and goes on; others wait with barrier_sync. */
+DEVICE void barrier_arrive(int id, int threads) {
+    asm volatile("barrier.cta.arrive.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+/* Comes, waits, and tells whether any thread's condition holds. */
+DEVICE bool barrier_or(int id, int threads, bool condition) {
+    u32 any;
+    asm volatile("{.reg .pred p, q;\n\t"
+                 "setp.ne.u32 p, %1, 0;\n\t"
+                 "barrier.cta.red.or.aligned.pred q, %2, %3, p;\n\t"
+                 "selp.u32 %0, 1, 0, q;}"
+                 : "=r"(any)
+                 : "r"((u32)condition), "r"(id), "r"(threads)
+                 : "memory");
+    return any != 0;
+}
+
+#line 4 "templates/common/warpgroup_slots.cuh"
+/*
+ * The slots of a query's index row, compacted by one warpgroup into a ring of KV row numbers: the
+ * valid ones, in slot order, at most TOPK of them. Two warps look at 64 slots at a time; a step's
+ * slots are loaded one step ahead, a query's first ones while the query before is still gathered.
+ *
+ * The ring: RING_OFFSET, RING_ENTRIES ints, 128: what one step leaves over (at most 64) and the
+ * next one's. The two warps' counts of valid slots: COUNTS_OFFSET.
+ */
+
+enum {
+    RING_MASK = RING_ENTRIES - 1,
+    ALL_LANES = -1,
+    MASKED = -1,
+    SCAN_SLOTS = 64, /* of a step */
+    SCAN_BARRIER = 2 /* named; of the warpgroup */
+};
+
+struct warpgroup_scan {
+    const int *row; /* the query's indices */
+    int slots;      /* how many there are to scan */
+    int scanned;    /* looked at so far */
+    int value;      /* slot scanned + thread of the warpgroup, loaded ahead */
+};
+
+DEVICE void warpgroup_scan_load_ahead(struct warpgroup_scan *scan) {
+    const int thread = (int)(threadIdx.x % 128), slot = scan->scanned + thread;
+    scan->value = thread < SCAN_SLOTS && slot < scan->slots ? scan->row[slot] : MASKED;
+}
+
+/* Begins the row of an item; of no item, an empty one. */
+DEVICE void warpgroup_scan_open(struct warpgroup_scan *scan, const struct work_params *params,
+                                const struct work *work) {
+    scan->scanned = 0;
+    scan->slots = 0;
+    scan->row = params->indices;
+    if (work->query >= 0) {
+        scan->row = work_row(params, work);
+        scan->slots = work_slots(params, work);
+    }
+    warpgroup_scan_load_ahead(scan);
+}
+
+/* Scans 64 more slots and returns how many entries there are now, of `entries` before. `rows`: KV
+ * rows, an index from 0 on and below this is valid. Two barriers: no thread writes the ring while
+ * another still reads what came before, and all see what is new. */
+DEVICE int warpgroup_scan_more(struct warpgroup_scan *scan, int rows, int entries) {
+    int *const ring = (int *)(arena + RING_OFFSET);
+    int *const counts = (int *)(arena + COUNTS_OFFSET);
+    const u32 thread = threadIdx.x % 128, lane = thread % 32;
+    const bool valid = scan->value >= 0 && scan->value < rows;
+    const u32 votes = __ballot_sync((u32)ALL_LANES, valid);
+    if (thread == 0) {
+        counts[0] = __popc(votes);
+    } else if (thread == 32) {
+        counts[1] = __popc(votes);
+    }
+    barrier_sync(SCAN_BARRIER, 128);
+    const int first = counts[0], total = first + counts[1];
+    /* Of a valid slot: it counts itself. */
+    const int rank = entries + (thread < 32 ? 0 : first) + __popc(votes << (31 - lane)) - 1;
+    if (valid && rank < TOPK) {
+        ring[rank & RING_MASK] = scan->value;
+    }
+    scan->scanned += SCAN_SLOTS;
+    warpgroup_scan_load_ahead(scan);
+    barrier_sync(SCAN_BARRIER, 128);
+    return minimum(entries + total, TOPK);
+}
+
+/* Whether the row has no more entries. */
+DEVICE bool warpgroup_scan_ended(const struct warpgroup_scan *scan, int entries) {
+    return scan->scanned >= scan->slots || entries >= TOPK;
+}
+
 #line 2 "templates/ptx/cp_async.cuh"
 
 /* Copies 16 bytes from global to shared memory without registers, past L1; the last 16 - `bytes`
@@ -758,6 +798,230 @@ DEVICE void cp_async_arrive(u32 barrier) {
 DEVICE void cp_async_wait_all(void) {
     asm volatile("cp.async.wait_all;" : : : "memory");
 }
+
+#line 2 "templates/ptx/registers.cuh"
+/*
+ * Registers a thread may use from here on, moved between the warpgroups of a block (PTX ISA,
+ * "setmaxnreg"): 24 to 256, a multiple of 8, the same for all of a warpgroup, which runs it
+ * together. Increasing waits until the pool has them. Macros, because the number is part of the
+ * instruction.
+ */
+#define registers_increase(count)                                                                  \
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
+#define registers_decrease(count)                                                                  \
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
+
+#line 2 "templates/ptx/thread.cuh"
+
+/* This thread's number in its block, read anew at each call: what follows from it stays in no
+ * register in between (PTX ISA, "Special Registers: %tid"). */
+DEVICE u32 thread_number(void) {
+    u32 number;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+    return number;
+}
+
+#line 11 "templates/sparse_attn_fwd.sm90_gather.cuh"
+/* The gather's warpgroup of sparse_attn_fwd.sm90.cu: it scans the slots of its items and copies Q
+ * and the rows of KV that they name into the ring of stages. */
+
+/* Where a row of an item's Q begins. Rows past the last head repeat it, so that what is read is
+ * there; what is computed of them is not stored. */
+DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const struct work *work,
+                             int row) {
+    const int batch = work_batch(&params->work, work), token = work_token(&params->work, work);
+    const int head = minimum(work->head_block * BLOCK_HEADS + row, LAST_HEAD);
+    return (const char *)params->q +
+           2 * (batch * params->q_batch_stride + token * params->q_token_stride +
+                head * params->q_head_stride);
+}
+
+/* A thread's first 16 bytes in a tile. Eight threads copy a row, 16 rows at once. Registers are so
+ * short here that what follows from a thread's number is computed anew for each block. */
+DEVICE u32 thread_chunk(u32 thread) {
+    return shared_address(thread / 8 * TILE_PITCH + ((thread % 8) ^ (thread / 8 % 8)) * 16);
+}
+
+/* Waits until a stage's lower half is free, and says what will be in it. */
+DEVICE void claim_stage(const struct ring_place *stage, int word) {
+    mbarrier_wait(barrier_at(EMPTY_LOW + stage->index), stage->parity ^ 1);
+    if (threadIdx.x % WARPGROUP == 0) {
+        *block_word(stage->index) = word;
+        mbarrier_arrive(barrier_at(FULL + stage->index));
+    }
+}
+
+/* Starts the copy of a row's latent columns: `from` with this thread's offset in the row; zeros
+ * when it is not present. */
+DEVICE void copy_row(u32 to, const char *from, bool present) {
+#pragma unroll
+    for (int k = 0; k < LATENT_TILES; ++k) {
+        cp_async_16(to + (u32)(k * TILE_BYTES), from + k * TILE_PITCH, present ? 16 : 0);
+    }
+}
+
+/*
+ * Copies a key block into its stage, when the stage is free (its lower half is before the upper
+ * one), and the rope columns into theirs. Rows past the word's count become zeros. `source`: this
+ * thread's 16 bytes of KV row 0; `taken`: the block's first entry in the ring.
+ */
+DEVICE void fill_keys(const struct sparse_attn_fwd_params *params, const char *source,
+                      const struct ring_place *stage, int *rope_parity, int taken, int word) {
+    const int *const ring = (const int *)(arena + RING_OFFSET);
+    const u32 thread = thread_number() % WARPGROUP, chunk = thread_chunk(thread);
+    const u32 latent = chunk + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
+    const int first = (int)(thread / 8), count = word & COUNT_MASK;
+    claim_stage(stage, word);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (i == 2) {
+            mbarrier_wait(barrier_at(EMPTY_HIGH + stage->index), stage->parity ^ 1);
+        }
+        const bool present = first + i * 16 < count;
+        const u32 row = present ? (u32)ring[(taken + first + i * 16) & RING_MASK] : 0;
+        copy_row(latent + (u32)(i * 16 * TILE_PITCH), source + (u64)row * params->kv_row_bytes,
+                 present);
+    }
+    cp_async_arrive_noinc(barrier_at(FULL + stage->index));
+    if (ROPE_STEPS == 0) {
+        return;
+    }
+    mbarrier_wait(barrier_at(ROPE_FREE), *rope_parity ^ 1);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const bool present = first + i * 16 < count;
+        const u32 row = present ? (u32)ring[(taken + first + i * 16) & RING_MASK] : 0;
+        cp_async_16(chunk + (u32)(ROPE_OFFSET + i * 16 * TILE_PITCH),
+                    source + (u64)row * params->kv_row_bytes + DV * 2, present ? 16 : 0);
+    }
+    cp_async_arrive_noinc(barrier_at(ROPE_FULL));
+    *rope_parity ^= 1;
+}
+
+/* The same for an item's Q: its heads are the rows. */
+DEVICE void fill_query(const struct sparse_attn_fwd_params *params, const struct work *work,
+                       struct ring_place *stage) {
+    const u32 thread = thread_number() % WARPGROUP, chunk = thread_chunk(thread);
+    const u32 latent = chunk + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
+    const int first = (int)(thread / 8);
+    claim_stage(stage, 0);
+    mbarrier_wait(barrier_at(EMPTY_HIGH + stage->index), stage->parity ^ 1);
+#pragma unroll 1
+    for (int i = 0; i < 4; ++i) {
+        copy_row(latent + (u32)(i * 16 * TILE_PITCH),
+                 query_row(params, work, first + i * 16) + thread % 8 * 16, true);
+    }
+    cp_async_arrive_noinc(barrier_at(FULL + stage->index));
+    ring_advance(stage, STAGES);
+}
+
+/* Q's rope columns into theirs. */
+DEVICE void fill_query_rope(const struct sparse_attn_fwd_params *params, const struct work *work,
+                            int *rope_parity) {
+    const u32 thread = thread_number() % WARPGROUP, chunk = thread_chunk(thread);
+    const int first = (int)(thread / 8);
+    mbarrier_wait(barrier_at(ROPE_FREE), *rope_parity ^ 1);
+#pragma unroll 1
+    for (int i = 0; i < 4; ++i) {
+        cp_async_16(chunk + (u32)(ROPE_OFFSET + i * 16 * TILE_PITCH),
+                    query_row(params, work, first + i * 16) + DV * 2 + thread % 8 * 16, 16);
+    }
+    cp_async_arrive_noinc(barrier_at(ROPE_FULL));
+    *rope_parity ^= 1;
+}
+
+/* The gather's warpgroup. A block is filled when it is known whether it is the query's last; what
+ * the first one needs is scanned while the rope tile, or else Q's stage, is not free yet. A query
+ * without valid slots has one block of no keys. */
+DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
+    registers_decrease(GATHER_REGISTERS);
+    struct ring_place stage = {0, 0};
+    int rope_parity = 0;
+    struct warpgroup_scan scan;
+    struct work work = first_work(&params->work);
+    warpgroup_scan_open(&scan, &params->work, &work);
+    while (work.query >= 0) {
+        const char *const source =
+            (const char *)params->kv +
+            2 * (work_batch(&params->work, &work) * params->kv_batch_stride) +
+            thread_number() % 8 * 16;
+        int entries = 0, taken = 0, position = FIRST_BLOCK;
+        bool ended = false;
+        if (ROPE_STEPS > 0) {
+            fill_query(params, &work, &stage);
+        }
+        while (!ended) {
+            do {
+                entries = warpgroup_scan_more(&scan, params->work.rows, entries);
+                ended = warpgroup_scan_ended(&scan, entries);
+            } while (!ended && entries - taken <= BLOCK_KEYS);
+            if (!(position & FIRST_BLOCK)) {
+                /* Q is on its way. */
+            } else if (ROPE_STEPS > 0) {
+                fill_query_rope(params, &work, &rope_parity);
+            } else {
+                fill_query(params, &work, &stage);
+            }
+            if (ended) {
+                work = next_work(&params->work, &work);
+                warpgroup_scan_open(&scan, &params->work, &work);
+            }
+            while (entries - taken > BLOCK_KEYS || (ended && !(position & LAST_BLOCK))) {
+                const int count = minimum(entries - taken, BLOCK_KEYS);
+                position |= ended && entries - taken <= BLOCK_KEYS ? LAST_BLOCK : 0;
+                fill_keys(params, source, &stage, &rope_parity, taken, count | position);
+                ring_advance(&stage, STAGES);
+                taken += count;
+                position &= ~FIRST_BLOCK;
+            }
+        }
+    }
+    cp_async_wait_all();
+}
+
+#line 2 "templates/common/descriptor.cuh"
+/*
+ * Matrices in shared memory as wgmma takes them (PTX ISA, "Asynchronous Warpgroup Level Matrix
+ * Shared Memory Layout" and "Matrix Descriptor Format"). Rows are A's rows or B's columns. Both
+ * kinds are made of atoms of 8 rows x swizzle bytes (K-major, depth contiguous) or 8 depths x
+ * swizzle bytes of rows (transposed), each a run of 8 * swizzle bytes whose 16-byte chunks are
+ * exchanged by the swizzle; without a swizzle the atom is 8 x 16 bytes.
+ *
+ *   K-major:    stride = bytes from 8 rows to the next 8; leading is ignored, but without a swizzle
+ *               it is the bytes from 16 bytes of depth to the next 16
+ *   transposed: stride = bytes from 8 depths to the next 8; leading = bytes from one atom's rows
+ *               (swizzle / 2 of them) to the next atom's; without a swizzle the two are exchanged
+ *
+ * Atoms are aligned to their size. A step of k inside a swizzled K-major atom adds its bytes to the
+ * address: the hardware swizzles the sum.
+ */
+
+/* swizzle: 0, 32, 64 or 128 bytes. Offsets in bytes, multiples of 16. */
+DEVICE u64 shared_descriptor(u32 address, u32 leading, u32 stride, int swizzle) {
+    const u64 mode = swizzle == 128 ? 1u : swizzle == 64 ? 2u : swizzle == 32 ? 3u : 0u;
+    return (u64)((address & 0x3ffffu) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 |
+           mode << 62;
+}
+
+/* The descriptor of the same matrix `bytes` further on. */
+DEVICE u64 descriptor_advance(u64 descriptor, u32 bytes) {
+    return descriptor + (bytes >> 4);
+}
+
+#line 2 "templates/common/softmax.cuh"
+/*
+ * Numbers of a streaming softmax (Milakov and Gimelshein, arXiv 1805.02867) in powers of two, whose
+ * exponentials are one instruction. P is relative to a maximum, which begins as the true one of the
+ * first scores, so that the largest P is 1 and loses nothing when it is rounded.
+ */
+
+#define LOG2_E 1.4426950408889634f
+#define LN_2 0.6931471805599453f
+#define MINUS_INFINITY (-__int_as_float(0x7f800000))
+
+/* The maximum may lag behind the true one by so many powers of two before sums and outputs are
+ * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
+#define RESCALE_THRESHOLD 8.0f
 
 #line 2 "templates/ptx/ldmatrix.cuh"
 
@@ -820,18 +1084,6 @@ DEVICE void fence_proxy_async(void) {
     asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
 }
 
-#line 2 "templates/ptx/registers.cuh"
-/*
- * Registers a thread may use from here on, moved between the warpgroups of a block (PTX ISA,
- * "setmaxnreg"): 24 to 256, a multiple of 8, the same for all of a warpgroup, which runs it
- * together. Increasing waits until the pool has them. Macros, because the number is part of the
- * instruction.
- */
-#define registers_increase(count)                                                                  \
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
-#define registers_decrease(count)                                                                  \
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
-
 #line 2 "templates/ptx/stmatrix.cuh"
 
 /*
@@ -869,16 +1121,6 @@ DEVICE void stmatrix_x2_trans(u32 address, const u32 *r) {
                  :
                  : "r"(address), "r"(r[0]), "r"(r[1])
                  : "memory");
-}
-
-#line 2 "templates/ptx/thread.cuh"
-
-/* This thread's number in its block, read anew at each call: what follows from it stays in no
- * register in between (PTX ISA, "Special Registers: %tid"). */
-DEVICE u32 thread_number(void) {
-    u32 number;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
-    return number;
 }
 
 #line 2 "templates/ptx/wgmma.cuh"
@@ -1038,229 +1280,9 @@ DEVICE void wgmma_ss_n64_t00(float *d, u64 a, u64 b, int accumulate) {
 }
 // clang-format on
 
-#line 4 "templates/ptx/wgmma_ss.cuh"
-
-/*
- * d = a * b, or d += a * b when `accumulate`: 64 x 128, depth 16, bf16 in, fp32 accumulation, by
- * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
- * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
- * and at column 8 * (i / 4) + 2 * t + i % 2.
- */
-// clang-format off
-DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
-    asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %66, 0;\n\t"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%0, %1, %2, %3, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%4, %5, %6, %7, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%8, %9, %10, %11, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%12, %13, %14, %15, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%16, %17, %18, %19, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%20, %21, %22, %23, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%24, %25, %26, %27, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%28, %29, %30, %31, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%32, %33, %34, %35, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%36, %37, %38, %39, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%40, %41, %42, %43, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%44, %45, %46, %47, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%48, %49, %50, %51, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%52, %53, %54, %55, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%56, %57, %58, %59, "
-#line 19 "templates/ptx/wgmma_ss.cuh"
-                 "%60, %61, %62, %63}, "
-                 "%64, %65, p, 1, 1, 0, 1;}"
-                 :
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[0]), "+f"(d[1]),
-                 "+f"(d[2]), "+f"(d[3]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[4]), "+f"(d[5]),
-                 "+f"(d[6]), "+f"(d[7]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[8]), "+f"(d[9]),
-                 "+f"(d[10]), "+f"(d[11]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[12]), "+f"(d[13]),
-                 "+f"(d[14]), "+f"(d[15]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[16]), "+f"(d[17]),
-                 "+f"(d[18]), "+f"(d[19]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[20]), "+f"(d[21]),
-                 "+f"(d[22]), "+f"(d[23]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[24]), "+f"(d[25]),
-                 "+f"(d[26]), "+f"(d[27]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[28]), "+f"(d[29]),
-                 "+f"(d[30]), "+f"(d[31]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[32]), "+f"(d[33]),
-                 "+f"(d[34]), "+f"(d[35]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[36]), "+f"(d[37]),
-                 "+f"(d[38]), "+f"(d[39]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[40]), "+f"(d[41]),
-                 "+f"(d[42]), "+f"(d[43]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[44]), "+f"(d[45]),
-                 "+f"(d[46]), "+f"(d[47]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[48]), "+f"(d[49]),
-                 "+f"(d[50]), "+f"(d[51]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[52]), "+f"(d[53]),
-                 "+f"(d[54]), "+f"(d[55]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[56]), "+f"(d[57]),
-                 "+f"(d[58]), "+f"(d[59]),
-#line 26 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[60]), "+f"(d[61]),
-                 "+f"(d[62]), "+f"(d[63])
-                 : "l"(a), "l"(b), "r"(accumulate));
-}
-// clang-format on
-
-#line 2 "templates/sparse_attn_fwd.params.h"
-/*
- * Arguments of the sparse_attn_fwd kernels, every variant. Included by the host code (behind
- * common/work.params.h) and, by the generator, by the CUDA source: plain C types only. Strides
- * count elements. See include/smelt/sparse_attn.h for what each tensor holds.
- */
-struct sparse_attn_fwd_params {
-    struct work_params work;
-    const void *q;     /* [batches, tokens, HEADS, DQK] bf16 */
-    const void *kv;    /* [batches, rows, DQK] bf16 */
-    const float *sink; /* [HEADS], read when HAS_SINK */
-    void *out;         /* [batches, tokens, HEADS, DV] bf16 */
-    float *lse;        /* [batches, tokens, HEADS] */
-    float *max_logits; /* [batches, tokens, HEADS], or null */
-    long long q_batch_stride, q_token_stride, q_head_stride;
-    long long kv_batch_stride;
-    long long out_batch_stride, out_token_stride, out_head_stride;
-    long long lse_batch_stride, lse_token_stride, lse_head_stride;
-    long long max_logits_batch_stride, max_logits_token_stride, max_logits_head_stride;
-    unsigned kv_row_bytes; /* from one KV row to the next */
-    float scale;           /* softmax scale, natural units */
-};
-
-#line 25 "templates/sparse_attn_fwd.sm90.cu"
-/*
- * Sparse attention forward with wgmma, 64 heads at a time: heads are the matrices' rows.
- * Mathematics and shapes: include/smelt/sparse_attn.h.
- *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th item (a query and 64 of its
- * heads; common/work.cuh), so that the halves of a query's 128 heads run side by side. Four
- * warpgroups, each with its role; none waits for another but through the barriers below:
- *
- *   scores   S[64, 64] = Q K^T and its softmax; most of Q stays in registers, the rest in QUERY
- *   output   two of them, DV / 2 columns each: O[64, DV / 2] += P V, in registers
- *   gather   scans the slots and copies the rows they name, STAGES key blocks ahead, across queries
- *
- * Q travels through the ring of stages like a key block, its heads as the rows; the scores'
- * warpgroup takes it out at once. The next query's slots, Q and first rows are on their way while
- * the last blocks are computed, and its first scores are while O is written.
- *
- * What P is relative to, a row's maximum, begins as the true one of the first key block, so that
- * the largest P there is 1 and loses nothing when it is rounded to bf16. It moves only when the
- * true one is more than RESCALE_THRESHOLD above, and then by an integer (all of this in powers of
- * two): what O's rows are multiplied by is a power of two and fits into a byte.
- *
- * Shared memory (offsets and sizes: the plan above). A tile is 64 rows of 64 columns, 128-byte
- * swizzled:
- *   LATENT        [STAGES][LATENT_TILES] tiles: the columns that are key and value
- *   ROPE          one tile: the columns that are key alone
- *   PROBABILITIES [P_BUFFERS] tiles: P, BLOCK_HEADS by BLOCK_KEYS
- *   QUERY         [STEPS - REGISTER_STEPS][BLOCK_HEADS][16]: the last k-steps of Q, 32-byte
- * swizzled EXPONENTS     [P_BUFFERS][BLOCK_HEADS] bytes: what O's rows are multiplied by before P V
- * is added DENOMINATORS  [P_BUFFERS][BLOCK_HEADS] fp32: of a query, with its last block; 0 without
- * valid slots WORDS         [STAGES]: what a key block is (count, FIRST_BLOCK, LAST_BLOCK) RING,
- * COUNTS: common/warpgroup_slots.cuh; RANGE: common/work.cuh
- *
- * Barriers (parity counts uses; stages and buffers are used in turn, a stage s by
- * key blocks and Q, a buffer b by key blocks alone):
- *   barrier      count  who arrives                                   who waits
- *   FULL[s]       129   gather: every thread when its copies have     scores
- *                       landed, one for the word
- *   ROPE_FULL     128   gather: every thread when its copies landed   scores, before those k-steps
- *   ROPE_FREE       4   scores: warps, Q K^T complete, or Q taken     gather
- *   P_FULL[b]       4   scores: warps, P and its exponents written    output
- *   TURN[b]         4   scores: warps, next Q K^T almost issued (or   output, before P V, so that
- *                       at once after a query's last block)           Q K^T need not share
- *   P_FREE[b]       8   output: warps, P V complete                   scores, before the next P
- *   EMPTY_LOW[s]    8   output: warps, rows 0 to 31 used; of Q's      gather
- *                       stage the scores' warps twice each, Q taken
- *   EMPTY_HIGH[s]   8   the same, all rows                            gather
- * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
- * Only who reads through the async proxy what others wrote by plain stores or cp.async has the
- * fence: wgmma's warpgroups, after the wait. A writer's would wait for all its loads and stores.
- * Named barriers: 1 the scores' warpgroup, 2 the gather's.
- *
- * Knobs: STAGES, TURN_STEPS, OUTPUT_REGISTERS and GATHER_REGISTERS (and with them the scores' and
- * REGISTER_STEPS); legal values and the rule that picks them:
- * src/codegen/families/sparse_attn_fwd_sm90.c.
- */
-
-enum {
-    WARPGROUP = 128, /* threads */
-    SCORES_WARPGROUP = 0,
-    OUTPUT_WARPGROUP = 1, /* and the next */
-    GATHER_WARPGROUP = 3,
-    SCORES_BARRIER = 1, /* a named one */
-
-    BLOCK_HEADS = 64, /* of an item: a product's rows */
-    TILE_ROWS = 64,   /* heads or keys */
-    TILE_COLUMNS = 64,
-    TILE_PITCH = 2 * TILE_COLUMNS, /* bytes of a row */
-    TILE_BYTES = TILE_ROWS * TILE_PITCH,
-    ATOM_BYTES = 8 * TILE_PITCH,     /* eight rows of a tile */
-    STEP_BYTES = 32,                 /* 16 columns of a row: a k-step of Q K^T */
-    KEY_STEP_BYTES = 2 * ATOM_BYTES, /* 16 keys of a tile: a k-step of P V */
-    LATENT_TILES = DV / TILE_COLUMNS,
-    STAGE_BYTES = LATENT_TILES * TILE_BYTES,
-    STEPS = DQK / 16,
-    LATENT_STEPS = DV / 16,
-    LATENT_SLICES = LATENT_STEPS - REGISTER_STEPS, /* k-steps of Q in shared memory, without rope */
-    SLICE_BYTES = BLOCK_HEADS * STEP_BYTES,        /* of one of them */
-    ROPE_STEPS = STEPS - LATENT_STEPS,
-    LAST_HEAD = HEADS - 1,
-    OUTPUT_COLUMNS = DV / 2, /* of a warpgroup */
-    OUTPUT_TILES = LATENT_TILES / 2,
-
-    SCORE_VALUES = 32,                    /* S of a thread */
-    OUTPUT_VALUES = OUTPUT_COLUMNS / 2,   /* O of a thread */
-    OUTPUT_HALF = OUTPUT_VALUES / 2,      /* of one wgmma */
-    QUERY_FRAGMENTS = REGISTER_STEPS * 4, /* registers */
-    QUAD_BYTES = 4 * 16                   /* of a row of O, stored at once by four threads */
-};
-
-/* Places in BARRIERS. */
-enum {
-    FULL = 0,
-    EMPTY_LOW = FULL + STAGES,
-    EMPTY_HIGH = EMPTY_LOW + STAGES,
-    P_FULL = EMPTY_HIGH + STAGES,
-    TURN = P_FULL + P_BUFFERS,
-    P_FREE = TURN + P_BUFFERS,
-    ROPE_FULL = P_FREE + P_BUFFERS,
-    ROPE_FREE = ROPE_FULL + 1
-};
+#line 19 "templates/sparse_attn_fwd.sm90_scores.cuh"
+/* The scores' warpgroup of sparse_attn_fwd.sm90.cu: it takes Q, computes S = Q K^T and its softmax,
+ * and hands P, what O is multiplied by and the denominators to the output's warpgroups. */
 
 /* The longest step of a maximum: its factor is the least that a byte of exponent expresses; what a
  * still smaller one would leave of the old sum makes no difference to the new one. */
@@ -1268,193 +1290,6 @@ enum {
 /* Added to a number from 0 to 2^22 and taken away again, it leaves the nearest integer: two
  * additions, where ceilf is an instruction that the block's critical path would wait for. */
 #define ROUND_TO_INTEGER 12582912.0f
-
-DEVICE u32 barrier_at(int number) {
-    return shared_address((u32)(BARRIERS_OFFSET + number * 8));
-}
-
-/* The word of a key block: how many keys it has, and where it stands in its query. */
-enum { FIRST_BLOCK = 256, LAST_BLOCK = 512, COUNT_MASK = 255 };
-
-DEVICE int *block_word(int stage) {
-    return (int *)(arena + WORDS_OFFSET) + stage;
-}
-
-DEVICE void initialise_barriers(void) {
-    if (threadIdx.x == 0) {
-        for (int stage = 0; stage < STAGES; ++stage) {
-            mbarrier_init(barrier_at(FULL + stage), WARPGROUP + 1);
-            mbarrier_init(barrier_at(EMPTY_LOW + stage), 8 * WARP_ARRIVALS);
-            mbarrier_init(barrier_at(EMPTY_HIGH + stage), 8 * WARP_ARRIVALS);
-        }
-        for (int buffer = 0; buffer < P_BUFFERS; ++buffer) {
-            mbarrier_init(barrier_at(P_FULL + buffer), 4 * WARP_ARRIVALS);
-            mbarrier_init(barrier_at(TURN + buffer), 4 * WARP_ARRIVALS);
-            mbarrier_init(barrier_at(P_FREE + buffer), 8 * WARP_ARRIVALS);
-        }
-        mbarrier_init(barrier_at(ROPE_FULL), WARPGROUP);
-        mbarrier_init(barrier_at(ROPE_FREE), 4 * WARP_ARRIVALS);
-    }
-    __syncthreads();
-}
-
-/* Where a row of an item's Q begins. Rows past the last head repeat it, so that what is read is
- * there; what is computed of them is not stored. */
-DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const struct work *work,
-                             int row) {
-    const int batch = work_batch(&params->work, work), token = work_token(&params->work, work);
-    const int head = minimum(work->head_block * BLOCK_HEADS + row, LAST_HEAD);
-    return (const char *)params->q +
-           2 * (batch * params->q_batch_stride + token * params->q_token_stride +
-                head * params->q_head_stride);
-}
-
-/* ---- gather ---------------------------------------------------------------------------------- */
-
-/* A thread's first 16 bytes in a tile. Eight threads copy a row, 16 rows at once. Registers are so
- * short here that what follows from a thread's number is computed anew for each block. */
-DEVICE u32 thread_chunk(u32 thread) {
-    return shared_address(thread / 8 * TILE_PITCH + ((thread % 8) ^ (thread / 8 % 8)) * 16);
-}
-
-/* Waits until a stage's lower half is free, and says what will be in it. */
-DEVICE void claim_stage(const struct ring_place *stage, int word) {
-    mbarrier_wait(barrier_at(EMPTY_LOW + stage->index), stage->parity ^ 1);
-    if (threadIdx.x % WARPGROUP == 0) {
-        *block_word(stage->index) = word;
-        mbarrier_arrive(barrier_at(FULL + stage->index));
-    }
-}
-
-/* Starts the copy of a row's latent columns: `from` with this thread's offset in the row; zeros
- * when it is not present. */
-DEVICE void copy_row(u32 to, const char *from, bool present) {
-#pragma unroll
-    for (int k = 0; k < LATENT_TILES; ++k) {
-        cp_async_16(to + (u32)(k * TILE_BYTES), from + k * TILE_PITCH, present ? 16 : 0);
-    }
-}
-
-/*
- * Copies a key block into its stage, when the stage is free (its lower half is before the upper
- * one), and the rope columns into theirs. Rows past the word's count become zeros. `source`: this
- * thread's 16 bytes of KV row 0; `taken`: the block's first entry in the ring.
- */
-DEVICE void fill_keys(const struct sparse_attn_fwd_params *params, const char *source,
-                      const struct ring_place *stage, int *rope_parity, int taken, int word) {
-    const int *const ring = (const int *)(arena + RING_OFFSET);
-    const u32 thread = thread_number() % WARPGROUP, chunk = thread_chunk(thread);
-    const u32 latent = chunk + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
-    const int first = (int)(thread / 8), count = word & COUNT_MASK;
-    claim_stage(stage, word);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        if (i == 2) {
-            mbarrier_wait(barrier_at(EMPTY_HIGH + stage->index), stage->parity ^ 1);
-        }
-        const bool present = first + i * 16 < count;
-        const u32 row = present ? (u32)ring[(taken + first + i * 16) & RING_MASK] : 0;
-        copy_row(latent + (u32)(i * 16 * TILE_PITCH), source + (u64)row * params->kv_row_bytes,
-                 present);
-    }
-    cp_async_arrive_noinc(barrier_at(FULL + stage->index));
-    if (ROPE_STEPS == 0) {
-        return;
-    }
-    mbarrier_wait(barrier_at(ROPE_FREE), *rope_parity ^ 1);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const bool present = first + i * 16 < count;
-        const u32 row = present ? (u32)ring[(taken + first + i * 16) & RING_MASK] : 0;
-        cp_async_16(chunk + (u32)(ROPE_OFFSET + i * 16 * TILE_PITCH),
-                    source + (u64)row * params->kv_row_bytes + DV * 2, present ? 16 : 0);
-    }
-    cp_async_arrive_noinc(barrier_at(ROPE_FULL));
-    *rope_parity ^= 1;
-}
-
-/* The same for an item's Q: its heads are the rows. */
-DEVICE void fill_query(const struct sparse_attn_fwd_params *params, const struct work *work,
-                       struct ring_place *stage) {
-    const u32 thread = thread_number() % WARPGROUP, chunk = thread_chunk(thread);
-    const u32 latent = chunk + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
-    const int first = (int)(thread / 8);
-    claim_stage(stage, 0);
-    mbarrier_wait(barrier_at(EMPTY_HIGH + stage->index), stage->parity ^ 1);
-#pragma unroll 1
-    for (int i = 0; i < 4; ++i) {
-        copy_row(latent + (u32)(i * 16 * TILE_PITCH),
-                 query_row(params, work, first + i * 16) + thread % 8 * 16, true);
-    }
-    cp_async_arrive_noinc(barrier_at(FULL + stage->index));
-    ring_advance(stage, STAGES);
-}
-
-/* Q's rope columns into theirs. */
-DEVICE void fill_query_rope(const struct sparse_attn_fwd_params *params, const struct work *work,
-                            int *rope_parity) {
-    const u32 thread = thread_number() % WARPGROUP, chunk = thread_chunk(thread);
-    const int first = (int)(thread / 8);
-    mbarrier_wait(barrier_at(ROPE_FREE), *rope_parity ^ 1);
-#pragma unroll 1
-    for (int i = 0; i < 4; ++i) {
-        cp_async_16(chunk + (u32)(ROPE_OFFSET + i * 16 * TILE_PITCH),
-                    query_row(params, work, first + i * 16) + DV * 2 + thread % 8 * 16, 16);
-    }
-    cp_async_arrive_noinc(barrier_at(ROPE_FULL));
-    *rope_parity ^= 1;
-}
-
-/* The gather's warpgroup. A block is filled when it is known whether it is the query's last; what
- * the first one needs is scanned while the rope tile, or else Q's stage, is not free yet. A query
- * without valid slots has one block of no keys. */
-DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
-    registers_decrease(GATHER_REGISTERS);
-    struct ring_place stage = {0, 0};
-    int rope_parity = 0;
-    struct warpgroup_scan scan;
-    struct work work = first_work(&params->work);
-    warpgroup_scan_open(&scan, &params->work, &work);
-    while (work.query >= 0) {
-        const char *const source =
-            (const char *)params->kv +
-            2 * (work_batch(&params->work, &work) * params->kv_batch_stride) +
-            thread_number() % 8 * 16;
-        int entries = 0, taken = 0, position = FIRST_BLOCK;
-        bool ended = false;
-        if (ROPE_STEPS > 0) {
-            fill_query(params, &work, &stage);
-        }
-        while (!ended) {
-            do {
-                entries = warpgroup_scan_more(&scan, params->work.rows, entries);
-                ended = warpgroup_scan_ended(&scan, entries);
-            } while (!ended && entries - taken <= BLOCK_KEYS);
-            if (!(position & FIRST_BLOCK)) {
-                /* Q is on its way. */
-            } else if (ROPE_STEPS > 0) {
-                fill_query_rope(params, &work, &rope_parity);
-            } else {
-                fill_query(params, &work, &stage);
-            }
-            if (ended) {
-                work = next_work(&params->work, &work);
-                warpgroup_scan_open(&scan, &params->work, &work);
-            }
-            while (entries - taken > BLOCK_KEYS || (ended && !(position & LAST_BLOCK))) {
-                const int count = minimum(entries - taken, BLOCK_KEYS);
-                position |= ended && entries - taken <= BLOCK_KEYS ? LAST_BLOCK : 0;
-                fill_keys(params, source, &stage, &rope_parity, taken, count | position);
-                ring_advance(&stage, STAGES);
-                taken += count;
-                position &= ~FIRST_BLOCK;
-            }
-        }
-    }
-    cp_async_wait_all();
-}
-
-/* ---- scores ---------------------------------------------------------------------------------- */
 
 /* This thread's row of Q: its 16 bytes in a tile, for ldmatrix, and in a slice, for stmatrix. */
 DEVICE u32 query_in_tile(void) {
@@ -1772,7 +1607,128 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
     }
 }
 
-/* ---- output ---------------------------------------------------------------------------------- */
+#line 2 "templates/common/quad.cuh"
+
+/* Turns a 4 x 4 matrix of words over its diagonal: each of a quad's threads (four neighbours in a
+ * warp) holds a row before and a column after. */
+DEVICE void transpose_quad(u32 *x) {
+    const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+    const u32 a = __shfl_xor_sync(0xffffffffu, odd ? x[0] : x[1], 1);
+    const u32 b = __shfl_xor_sync(0xffffffffu, odd ? x[2] : x[3], 1);
+    x[0] = odd ? a : x[0];
+    x[1] = odd ? x[1] : a;
+    x[2] = odd ? b : x[2];
+    x[3] = odd ? x[3] : b;
+    const u32 c = __shfl_xor_sync(0xffffffffu, upper ? x[0] : x[2], 2);
+    const u32 d = __shfl_xor_sync(0xffffffffu, upper ? x[1] : x[3], 2);
+    x[0] = upper ? c : x[0];
+    x[1] = upper ? d : x[1];
+    x[2] = upper ? x[2] : c;
+    x[3] = upper ? x[3] : d;
+}
+
+#line 4 "templates/ptx/wgmma_ss.cuh"
+
+/*
+ * d = a * b, or d += a * b when `accumulate`: 64 x 128, depth 16, bf16 in, fp32 accumulation, by
+ * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
+ * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
+ * and at column 8 * (i / 4) + 2 * t + i % 2.
+ */
+// clang-format off
+DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
+    asm volatile("{.reg .pred p;\n\t"
+                 "setp.ne.s32 p, %66, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%0, %1, %2, %3, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%4, %5, %6, %7, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%8, %9, %10, %11, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%12, %13, %14, %15, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%16, %17, %18, %19, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%20, %21, %22, %23, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%24, %25, %26, %27, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%28, %29, %30, %31, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%32, %33, %34, %35, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%36, %37, %38, %39, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%40, %41, %42, %43, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%44, %45, %46, %47, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%48, %49, %50, %51, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%52, %53, %54, %55, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%56, %57, %58, %59, "
+#line 19 "templates/ptx/wgmma_ss.cuh"
+                 "%60, %61, %62, %63}, "
+                 "%64, %65, p, 1, 1, 0, 1;}"
+                 :
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[0]), "+f"(d[1]),
+                 "+f"(d[2]), "+f"(d[3]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[4]), "+f"(d[5]),
+                 "+f"(d[6]), "+f"(d[7]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[12]), "+f"(d[13]),
+                 "+f"(d[14]), "+f"(d[15]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[16]), "+f"(d[17]),
+                 "+f"(d[18]), "+f"(d[19]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[20]), "+f"(d[21]),
+                 "+f"(d[22]), "+f"(d[23]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[24]), "+f"(d[25]),
+                 "+f"(d[26]), "+f"(d[27]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[28]), "+f"(d[29]),
+                 "+f"(d[30]), "+f"(d[31]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[32]), "+f"(d[33]),
+                 "+f"(d[34]), "+f"(d[35]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[36]), "+f"(d[37]),
+                 "+f"(d[38]), "+f"(d[39]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[40]), "+f"(d[41]),
+                 "+f"(d[42]), "+f"(d[43]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[44]), "+f"(d[45]),
+                 "+f"(d[46]), "+f"(d[47]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[48]), "+f"(d[49]),
+                 "+f"(d[50]), "+f"(d[51]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[52]), "+f"(d[53]),
+                 "+f"(d[54]), "+f"(d[55]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[56]), "+f"(d[57]),
+                 "+f"(d[58]), "+f"(d[59]),
+#line 26 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[60]), "+f"(d[61]),
+                 "+f"(d[62]), "+f"(d[63])
+                 : "l"(a), "l"(b), "r"(accumulate));
+}
+// clang-format on
+
+#line 15 "templates/sparse_attn_fwd.sm90_output.cuh"
+/* The output's two warpgroups of sparse_attn_fwd.sm90.cu: each has half of O's columns in
+ * registers, adds P V to them and writes them over the denominators. */
 
 /* O's rows times the powers of two that the softmax asks for, unless all of the warp's are 1. */
 DEVICE void rescale_output(float *o, int buffer) {
@@ -1878,6 +1834,64 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
         store_output(params, o, denominators, &work, half);
     }
 }
+
+#line 8 "templates/sparse_attn_fwd.sm90.cu"
+/*
+ * Sparse attention forward with wgmma, 64 heads at a time: heads are the matrices' rows.
+ * Mathematics and shapes: include/smelt/sparse_attn.h.
+ *
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th item (a query and 64 of its
+ * heads; common/work.cuh), so that the halves of a query's 128 heads run side by side. Four
+ * warpgroups, each with its role; none waits for another but through the barriers below:
+ *
+ *   scores   S[64, 64] = Q K^T and its softmax; most of Q stays in registers, the rest in QUERY
+ *   output   two of them, DV / 2 columns each: O[64, DV / 2] += P V, in registers
+ *   gather   scans the slots and copies the rows they name, STAGES key blocks ahead, across queries
+ *
+ * Q travels through the ring of stages like a key block, its heads as the rows; the scores'
+ * warpgroup takes it out at once. The next query's slots, Q and first rows are on their way while
+ * the last blocks are computed, and its first scores are while O is written.
+ *
+ * What P is relative to, a row's maximum, begins as the true one of the first key block, so that
+ * the largest P there is 1 and loses nothing when it is rounded to bf16. It moves only when the
+ * true one is more than RESCALE_THRESHOLD above, and then by an integer (all of this in powers of
+ * two): what O's rows are multiplied by is a power of two and fits into a byte.
+ *
+ * Shared memory (offsets and sizes: the plan above). A tile is 64 rows of 64 columns, 128-byte
+ * swizzled:
+ *   LATENT         [STAGES][LATENT_TILES] tiles: the columns that are key and value
+ *   ROPE           one tile: the columns that are key alone
+ *   PROBABILITIES  [P_BUFFERS] tiles: P, BLOCK_HEADS by BLOCK_KEYS
+ *   QUERY          [STEPS - REGISTER_STEPS][BLOCK_HEADS][16]: Q's last k-steps, 32-byte swizzled
+ *   EXPONENTS      [P_BUFFERS][BLOCK_HEADS] bytes: what O's rows are multiplied by before P V
+ *   DENOMINATORS   [P_BUFFERS][BLOCK_HEADS] fp32: a query's, with its last block; 0: no valid slot
+ *   WORDS          [STAGES]: what a key block is (count, FIRST_BLOCK, LAST_BLOCK)
+ *   RING, COUNTS   common/warpgroup_slots.cuh
+ *   RANGE          common/work.cuh
+ *
+ * Barriers (parity counts uses; stages and buffers are used in turn, a stage s by
+ * key blocks and Q, a buffer b by key blocks alone):
+ *   barrier      count  who arrives                                   who waits
+ *   FULL[s]       129   gather: every thread when its copies have     scores
+ *                       landed, one for the word
+ *   ROPE_FULL     128   gather: every thread when its copies landed   scores, before those k-steps
+ *   ROPE_FREE       4   scores: warps, Q K^T complete, or Q taken     gather
+ *   P_FULL[b]       4   scores: warps, P and its exponents written    output
+ *   TURN[b]         4   scores: warps, next Q K^T almost issued (or   output, before P V, so that
+ *                       at once after a query's last block)           Q K^T need not share
+ *   P_FREE[b]       8   output: warps, P V complete                   scores, before the next P
+ *   EMPTY_LOW[s]    8   output: warps, rows 0 to 31 used; of Q's      gather
+ *                       stage the scores' warps twice each, Q taken
+ *   EMPTY_HIGH[s]   8   the same, all rows                            gather
+ * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
+ * Only who reads through the async proxy what others wrote by plain stores or cp.async has the
+ * fence: wgmma's warpgroups, after the wait. A writer's would wait for all its loads and stores.
+ * Named barriers: 1 the scores' warpgroup, 2 the gather's.
+ *
+ * Knobs: STAGES, TURN_STEPS, OUTPUT_REGISTERS and GATHER_REGISTERS (and with them the scores' and
+ * REGISTER_STEPS); legal values and the rule that picks them:
+ * src/codegen/families/sparse_attn_fwd_sm90.c.
+ */
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_fwd_params params) {
