@@ -6,11 +6,12 @@
  * more than there is.
  *
  * Launches of one group and of two read nothing that is another one's, either: how thread blocks
- * keep in step is found out from neighbouring groups.
+ * keep in step is found out from neighbouring groups. With `steps`: whether they keep in step as
+ * they should, which no result shows, but how often they have counted themselves in does.
  *
  * On the emulator, whose pages exist when touched.
  *
- *     gpu_bwd_main KERNEL_SPEC    such as
+ *     gpu_bwd_main KERNEL_SPEC [steps]    such as
  *                                 sparse_attn_bwd:heads=24,dqk=512,dv=512,deterministic=1,variant=sm90
  */
 #include <math.h>
@@ -28,8 +29,12 @@
 
 enum {
     GROUPS = 6,
-    ROWS = 90,
+    ROWS = 520,
     WIDTH = 128, /* of a list, at most */
+    BLOCK_KEYS = 64,
+    LOOSE_STEP = 2, /* key blocks: how often a thread block counts itself in */
+    CLOSE_STEP = 4,
+    ENDED = 1 << 24, /* and what it counts at its end */
     FAR_LISTS =
         1 << 20, /* entries from one to the next: 5 lists have 2^31 elements of rows of 512 */
     FAR_GROUP = 5 << 24, /* which has 32 rows of statistics at least */
@@ -39,10 +44,46 @@ enum {
     MEMORIES = 12
 };
 
-/* The number of the first group, entries from one list to the next, and how many of the groups the
- * launch leaves out at the front. */
+/* The number of the first group, entries from one list to the next, how many of the groups the
+ * launch leaves out at the front, and how its thread blocks are to keep in step. */
 struct layout {
-    int first_group, key_stride, left_out;
+    int first_group, key_stride, left_out, step;
+};
+
+/* Lists that share the keys of some places with the one before them, from one group to another; and
+ * how thread blocks then keep in step. */
+struct sharing {
+    const char *name;
+    int begin, end; /* places */
+    int first_group, last_group;
+    int left_out, asked; /* of the launch */
+    int step;
+    const int *counts; /* NULL: lists of a block */
+};
+
+static const int two_blocks[GROUPS] = {WIDTH, WIDTH, WIDTH, WIDTH, WIDTH, WIDTH};
+/* What stands where an empty list would begin is no key of it. */
+static const int empty_before[GROUPS] = {0, 1, 0, 1, 1, 1},
+                 empty_behind[GROUPS] = {1, 1, 0, 1, 0, 1};
+
+static const struct sharing sharings[] = {
+    {"all keys shared", 0, WIDTH, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, two_blocks},
+    {"no key shared", 0, 0, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, two_blocks},
+    {"the first half shared", 0, 32, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, NULL},
+    {"the last half shared", 32, 64, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, NULL},
+    {"the first three quarters shared", 0, 48, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, NULL},
+    {"the last three quarters shared", 16, 64, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, NULL},
+    {"three quarters in the middle shared", 20, 60, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, NULL},
+    {"shared by the first groups", 0, 64, 0, 3, 0, STEP_CLOSE, STEP_LOOSE, NULL},
+    {"shared by the last groups", 0, 64, 1, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, NULL},
+    {"shared by half of the groups", 0, 64, 2, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, NULL},
+    {"two groups, shared", 0, 64, 0, GROUPS, GROUPS - 2, STEP_CLOSE, STEP_LOOSE, NULL},
+    {"two groups, not shared", 0, 64, 0, GROUPS - 2, GROUPS - 2, STEP_CLOSE, STEP_CLOSE, NULL},
+    {"one group", 0, 64, 0, GROUPS, GROUPS - 1, STEP_CLOSE, STEP_CLOSE, NULL},
+    {"loose in any case", 0, 0, 0, GROUPS, 0, STEP_LOOSE, STEP_LOOSE, NULL},
+    {"not in step", 0, 64, 0, GROUPS, 0, STEP_NONE, STEP_NONE, NULL},
+    {"lists behind empty ones", 0, 64, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, empty_before},
+    {"lists ahead of empty ones", 0, 64, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, empty_behind},
 };
 
 /* Of the kernel's plan. */
@@ -65,6 +106,7 @@ struct problem {
 /* What a run gave; partial rows up to the lists' ends, the rest zeros. */
 struct results {
     uint16_t *dq, *partials;
+    unsigned progress;
 };
 
 struct test {
@@ -241,7 +283,7 @@ static int run(struct test *test, const struct problem *problem, const struct la
         .first_group = layout->first_group + layout->left_out,
         .groups = GROUPS - layout->left_out,
         .key_stride = layout->key_stride,
-        .step = STEP_CLOSE,
+        .step = layout->step,
         .scale = 0.125F,
     };
     const struct smelt__launch launch = {.blocks = {BLOCKS}, .params = &params};
@@ -253,6 +295,9 @@ static int run(struct test *test, const struct problem *problem, const struct la
         return 0;
     results->dq = take((size_t)q_bytes);
     if (!works(smelt_device_download(test->context, results->dq, params.dq, (size_t)q_bytes),
+               "download") ||
+        !works(smelt_device_download(test->context, &results->progress, params.progress,
+                                     sizeof results->progress),
                "download"))
         return 0;
     results->partials = fetch_partials(test, problem, layout, params.partials);
@@ -282,8 +327,10 @@ static int same(const char *what, const uint16_t *near, const uint16_t *far, siz
 
 static int check(struct test *test, const struct problem *problem) {
     /* Of few groups nothing is compared: the emulator says what is read where no group is. */
-    static const struct layout layouts[RUNS] = {
-        {0, WIDTH, 0}, {FAR_GROUP, FAR_LISTS, 0}, {0, WIDTH, GROUPS - 1}, {0, WIDTH, GROUPS - 2}};
+    static const struct layout layouts[RUNS] = {{0, WIDTH, 0, STEP_CLOSE},
+                                                {FAR_GROUP, FAR_LISTS, 0, STEP_CLOSE},
+                                                {0, WIDTH, GROUPS - 1, STEP_CLOSE},
+                                                {0, WIDTH, GROUPS - 2, STEP_CLOSE}};
     const size_t dqk = (size_t)problem->shape.dqk;
     struct results results[RUNS] = {{0}};
     int good = 1;
@@ -301,6 +348,61 @@ static int check(struct test *test, const struct problem *problem) {
     return good;
 }
 
+/* ---- in step --------------------------------------------------------------------------------- */
+
+static void share_lists(struct problem *problem, const struct sharing *sharing) {
+    for (int group = 0; group < GROUPS; group++) {
+        problem->counts[group] = sharing->counts ? sharing->counts[group] : BLOCK_KEYS;
+        for (int i = 0; i < WIDTH; i++) {
+            const int shared = i >= sharing->begin && i < sharing->end &&
+                               group >= sharing->first_group && group <= sharing->last_group;
+            problem->keys[group * WIDTH + i] = 4 * i + (shared ? 0 : 1 + group % 2);
+            problem->masks[group * WIDTH + i] = 1;
+        }
+    }
+}
+
+/* What thread blocks have counted when all have ended: items are theirs in turn, from the last on.
+ */
+static unsigned count_steps(const struct problem *problem, const struct sharing *sharing) {
+    const int head_blocks = problem->shape.head_blocks;
+    unsigned counted = 0;
+    for (int block = 0; block < BLOCKS && sharing->step != STEP_NONE; block++) {
+        int own = 0;
+        for (int item = GROUPS * head_blocks - 1 - block; item >= sharing->left_out * head_blocks;
+             item -= BLOCKS)
+            own += (problem->counts[item / head_blocks] + BLOCK_KEYS - 1) / BLOCK_KEYS;
+        counted += (unsigned)(sharing->step == STEP_LOOSE ? (own + LOOSE_STEP - 1) / LOOSE_STEP
+                                                          : own / CLOSE_STEP);
+        counted += ENDED;
+    }
+    return counted;
+}
+
+/* Returns 0 when thread blocks did not keep in step as they should. */
+static int check_step(struct test *test, struct problem *problem, const struct sharing *sharing) {
+    const struct layout layout = {0, WIDTH, sharing->left_out, sharing->asked};
+    struct results results = {0};
+    share_lists(problem, sharing);
+    const unsigned wanted = count_steps(problem, sharing);
+    int good = run(test, problem, &layout, &results);
+    if (good && results.progress != wanted) {
+        printf("    %s: thread blocks have counted %#x, not %#x\n", sharing->name, results.progress,
+               wanted);
+        good = 0;
+    }
+    free(results.dq);
+    free(results.partials);
+    return good;
+}
+
+static int check_steps(struct test *test, struct problem *problem) {
+    int good = 1;
+    for (size_t i = 0; i < sizeof sharings / sizeof *sharings && good; i++)
+        good = check_step(test, problem, &sharings[i]);
+    return good;
+}
+
 int main(int argc, char **argv) {
     static const char arch[] = "sm_90a";
     struct random random = random_begin("gpu_bwd_main");
@@ -308,8 +410,9 @@ int main(int argc, char **argv) {
     struct problem problem = {0};
     struct smelt__plan plan;
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    if (argc != 2 || !smelt__emulator()) {
-        fprintf(stderr, "usage: gpu_bwd_main KERNEL_SPEC, on the emulator\n");
+    const int steps = argc == 3 && strcmp(argv[2], "steps") == 0;
+    if ((argc != 2 && !steps) || !smelt__emulator()) {
+        fprintf(stderr, "usage: gpu_bwd_main KERNEL_SPEC [steps], on the emulator\n");
         return 2;
     }
     options.kind = SMELT_CONTEXT_DEVICE;
@@ -319,10 +422,13 @@ int main(int argc, char **argv) {
                get_kernel(test.context, argv[1], &test.kernel);
     if (good) {
         make_problem(&random, &plan, &problem);
-        good = check(&test, &problem);
+        good = steps ? check_steps(&test, &problem) : check(&test, &problem);
         free_problem(&problem);
     }
     smelt_context_destroy(&test.context);
-    printf("%s: %s\n", argv[1], good ? "the same near and far" : "FAILED");
+    printf("%s: %s\n", argv[1],
+           !good   ? "FAILED"
+           : steps ? "thread blocks keep in step as they should"
+                   : "the same near and far");
     return !good;
 }

@@ -1,6 +1,7 @@
-"""dkv out of its sums, dsink out of its parts, dq out of slices: through whole calls of small kernels."""
+"""dkv out of its sums, dsink out of its parts, dq out of slices: alone, compared with the reference bit for
+bit, and through whole calls of small kernels."""
 
-from configurations import Check
+from configurations import Check, Program
 
 
 def check(name, keys, options, **more):
@@ -15,13 +16,13 @@ def pairs(name, keys):
                  variables={"SMELT_EMU_MULTIPROCESSORS": "6"})
 
 
-UNSETTLED = ("one is open: add_slices takes the upper half of a pair with a bit too few and the lower half's bits, which no "
-             "comparison is fine enough for: it wants the kernel by itself, bit for bit")
-
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("finish-far", "finish-fp32", "finish-add", "finish-slices")
 
 CONFIGURATIONS = (
+    Program("finish-alone", "gpu_bwd_finish", ("4", "sm_90a"),
+            emitted_by=("smelt", "emit", "sparse_attn_bwd_finish:dqk=128", "--arch", "sm_90a"),
+            report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}),
     check("finish-add", "heads=2,dqk=128,dv=64,topk=30,sink=1",
           "--strided --dkv add --batches 2 --queries 3 --rows 300 --seed 70 --lists adversarial"),
     check("finish-fp32", "heads=2,dqk=128,dv=64,topk=30",
