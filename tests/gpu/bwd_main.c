@@ -32,6 +32,7 @@ enum {
     ROWS = 520,
     WIDTH = 128, /* of a list, at most */
     BLOCK_KEYS = 64,
+    SHORT = 61,     /* keys of a list: an odd number, and odd when halved */
     LOOSE_STEP = 2, /* key blocks: how often a thread block counts itself in */
     CLOSE_STEP = 4,
     ENDED = 1 << 24, /* and what it counts at its end */
@@ -58,10 +59,12 @@ struct sharing {
     int first_group, last_group;
     int left_out, asked; /* of the launch */
     int step;
-    const int *counts; /* NULL: lists of a block */
+    const int *counts; /* NULL: of SHORT keys each */
 };
 
 static const int two_blocks[GROUPS] = {WIDTH, WIDTH, WIDTH, WIDTH, WIDTH, WIDTH};
+static const int few_keys[GROUPS] = {7, 7, 7, 7, 7, 7};
+static const int long_and_short[GROUPS] = {WIDTH, 9, WIDTH, 9, WIDTH, 9};
 /* What stands where an empty list would begin is no key of it. */
 static const int empty_before[GROUPS] = {0, 1, 0, 1, 1, 1},
                  empty_behind[GROUPS] = {1, 1, 0, 1, 0, 1};
@@ -69,21 +72,23 @@ static const int empty_before[GROUPS] = {0, 1, 0, 1, 1, 1},
 static const struct sharing sharings[] = {
     {"all keys shared", 0, WIDTH, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, two_blocks},
     {"no key shared", 0, 0, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, two_blocks},
-    {"the first half shared", 0, 32, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, NULL},
-    {"the last half shared", 32, 64, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, NULL},
-    {"the first three quarters shared", 0, 48, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, NULL},
-    {"the last three quarters shared", 16, 64, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, NULL},
+    {"the first half shared", 0, 30, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, NULL},
+    {"the last half shared", 30, SHORT, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, NULL},
+    {"the first three quarters shared", 0, 45, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, NULL},
+    {"the last three quarters shared", 15, SHORT, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, NULL},
     {"three quarters in the middle shared", 20, 60, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, NULL},
-    {"shared by the first groups", 0, 64, 0, 3, 0, STEP_CLOSE, STEP_LOOSE, NULL},
-    {"shared by the last groups", 0, 64, 1, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, NULL},
-    {"shared by half of the groups", 0, 64, 2, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, NULL},
-    {"two groups, shared", 0, 64, 0, GROUPS, GROUPS - 2, STEP_CLOSE, STEP_LOOSE, NULL},
-    {"two groups, not shared", 0, 64, 0, GROUPS - 2, GROUPS - 2, STEP_CLOSE, STEP_CLOSE, NULL},
-    {"one group", 0, 64, 0, GROUPS, GROUPS - 1, STEP_CLOSE, STEP_CLOSE, NULL},
+    {"shared by the first groups", 0, SHORT, 0, 3, 0, STEP_CLOSE, STEP_LOOSE, NULL},
+    {"shared by the last groups", 0, SHORT, 1, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, NULL},
+    {"shared by half of the groups", 0, SHORT, 2, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, NULL},
+    {"two groups, shared", 0, SHORT, 0, GROUPS, GROUPS - 2, STEP_CLOSE, STEP_LOOSE, NULL},
+    {"two groups, not shared", 0, SHORT, 0, GROUPS - 2, GROUPS - 2, STEP_CLOSE, STEP_CLOSE, NULL},
+    {"one group", 0, SHORT, 0, GROUPS, GROUPS - 1, STEP_CLOSE, STEP_CLOSE, NULL},
     {"loose in any case", 0, 0, 0, GROUPS, 0, STEP_LOOSE, STEP_LOOSE, NULL},
-    {"not in step", 0, 64, 0, GROUPS, 0, STEP_NONE, STEP_NONE, NULL},
-    {"lists behind empty ones", 0, 64, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, empty_before},
-    {"lists ahead of empty ones", 0, 64, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, empty_behind},
+    {"not in step", 0, SHORT, 0, GROUPS, 0, STEP_NONE, STEP_NONE, NULL},
+    {"lists behind empty ones", 0, SHORT, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, empty_before},
+    {"lists ahead of empty ones", 0, SHORT, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, empty_behind},
+    {"three quarters of few keys", 0, 5, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, few_keys},
+    {"lists of two lengths", 0, WIDTH, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, long_and_short},
 };
 
 /* Of the kernel's plan. */
@@ -352,11 +357,14 @@ static int check(struct test *test, const struct problem *problem) {
 
 static void share_lists(struct problem *problem, const struct sharing *sharing) {
     for (int group = 0; group < GROUPS; group++) {
-        problem->counts[group] = sharing->counts ? sharing->counts[group] : BLOCK_KEYS;
+        problem->counts[group] = sharing->counts ? sharing->counts[group] : SHORT;
         for (int i = 0; i < WIDTH; i++) {
             const int shared = i >= sharing->begin && i < sharing->end &&
                                group >= sharing->first_group && group <= sharing->last_group;
-            problem->keys[group * WIDTH + i] = 4 * i + (shared ? 0 : 1 + group % 2);
+            const int behind =
+                i >= problem->counts[group] &&
+                i < (problem->counts[group] + BLOCK_KEYS - 1) / BLOCK_KEYS * BLOCK_KEYS;
+            problem->keys[group * WIDTH + i] = behind ? -1 : 4 * i + (shared ? 0 : 1 + group % 2);
             problem->masks[group * WIDTH + i] = 1;
         }
     }
