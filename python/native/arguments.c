@@ -7,8 +7,7 @@ enum { ROW_ALIGNMENT = 16 };
 
 /* Whether the shape ends with a 1 that the tensor has not: see native.h. */
 static int adds_one(const struct tensor_argument *argument) {
-    const size_t length = strlen(argument->shape);
-    return length > 1 && argument->shape[length - 1] == '1';
+    return argument->letters > 1 && argument->shape[argument->letters - 1] == '1';
 }
 
 /* What a letter of a shape is called in messages. */
@@ -80,7 +79,7 @@ static int check_kind(struct call *call, const struct tensor_argument *argument,
                          argument->name, device);
         return -1;
     }
-    const int whole = (int)strlen(argument->shape);
+    const int whole = argument->letters;
     if (*argument->shape == 'B' && call->batched < 0 && view->dims >= whole - 1 &&
         view->dims <= whole)
         call->batched = view->dims == whole;
@@ -92,7 +91,7 @@ static int check_kind(struct call *call, const struct tensor_argument *argument,
 
 static int check_extents(struct call *call, const struct tensor_argument *argument,
                          const struct view *view) {
-    const char *letters = argument->shape + ((int)strlen(argument->shape) - view->dims);
+    const char *letters = argument->shape + (argument->letters - view->dims);
     for (int i = 0; i < view->dims; i++) {
         if (letters[i] == '1') {
             if (view->sizes[i] == 1)
@@ -126,7 +125,7 @@ static int needs_copy(const struct tensor_argument *argument) {
 
 /* The leading dimensions of a FOLDED tensor, as one. */
 static int fold(struct call *call, const struct tensor_argument *argument, struct view *view) {
-    const int others = (int)strlen(argument->shape) - 1, count = view->dims - others;
+    const int others = argument->letters - 1, count = view->dims - others;
     int64_t size = 1, stride = others > 0 && view->dims > 0 ? view->sizes[view->dims - 1] : 1;
     if (count < 0)
         return wrong_dims(argument, view->dims, 1);
@@ -162,7 +161,7 @@ static int fold(struct call *call, const struct tensor_argument *argument, struc
 /* Strides as smelt/tensor.h wants them, one for each dimension but the last. */
 static int take_strides(const struct tensor_argument *argument, const struct view *view,
                         int64_t strides[SMELT_TENSOR_STRIDES]) {
-    const int last = view->dims - 1, missing = (int)strlen(argument->shape) - view->dims;
+    const int last = view->dims - 1, missing = argument->letters - view->dims;
     const size_t bytes = element_bytes(view->element);
     const int rows = argument->flags & ROWS;
     int steps = 0, all_zero = 1;

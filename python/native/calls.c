@@ -74,7 +74,7 @@ static int truth(PyObject *result) {
 }
 
 static int asked(int which) {
-    return truth(PyObject_CallObject(watched[which], NULL));
+    return truth(PyObject_CallNoArgs(watched[which]));
 }
 
 /* Whether nobody looks into the program: no mode, transform, profiler or derivative in forward

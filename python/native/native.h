@@ -82,6 +82,7 @@ enum { OPTIONAL = 1, ROWS = 2, OUTPUT = 4, FOLDED = 8 };
  * library counts and the tensor has not. */
 struct tensor_argument {
     const char *name, *shape;
+    int letters; /* how many the shape has */
     enum element element;
     unsigned flags;
     size_t offset; /* of a smelt_tensor or smelt_const_tensor */

@@ -6,7 +6,7 @@
 
 /* Rows of a pass's tables; ARGS is its args struct. */
 #define TENSOR(field, shape, element, flags)                                                       \
-    { #field, shape, element, flags, offsetof(ARGS, field) }
+    { #field, shape, sizeof(shape) - 1, element, flags, offsetof(ARGS, field) }
 #define SCALAR(field, kind)                                                                        \
     { #field, kind, offsetof(ARGS, field), 0 }
 /* An extent that no tensor of the call need have: Python gives it. */

@@ -50,7 +50,7 @@ static const struct tensor_argument backward_tensors[] = {
     TENSOR(dkv, "BSQ", BF16, ROWS | OPTIONAL | OUTPUT),
     TENSOR(dkv_fp32, "BSQ", FP32, ROWS | OPTIONAL | OUTPUT),
     TENSOR(dkv_sum, "BSQ", FP32, ROWS | OPTIONAL),
-    [PARTITION] = {"partition", "", UINT8, OPTIONAL, 0},
+    [PARTITION] = {"partition", "", 0, UINT8, OPTIONAL, 0},
     TENSOR(dsink, "H", FP32, OPTIONAL | OUTPUT),
 };
 

@@ -206,27 +206,64 @@ PyObject *quick_maker(enum place place, int device) {
     if (!found || place == ON_CPU)
         return found;
     long long current;
-    if (read_int(PyObject_CallObject(current_device, NULL), &current)) {
+    if (read_int(PyObject_CallNoArgs(current_device), &current)) {
         PyErr_Clear();
         return NULL;
     }
     return current == device ? found : NULL;
 }
 
-PyObject *make_tensor(PyObject *like, PyObject *quick, const struct view *shape) {
-    PyObject *const dtype = dtypes[shape->element];
-    PyObject *sizes = tuple_of(shape->sizes, shape->dims), *strides = NULL, *made = NULL;
-    if (sizes && quick) {
+/* The sizes and strides of contiguous tensors as tuples: those of a training step's are the same in
+ * every step. */
+struct kept_shape {
+    int dims;
+    int64_t sizes[MAX_DIMS];
+    PyObject *tuples[2]; /* sizes, strides; NULL: nothing is here yet */
+};
+
+/* New references to both. -1 with an exception. */
+static int shape_tuples(const struct view *shape, PyObject *tuples[2]) {
+    enum { BITS = 6 };
+    static struct kept_shape all[1 << BITS];
+    const size_t bytes = (size_t)shape->dims * sizeof *shape->sizes;
+    uint64_t hash = (uint64_t)shape->dims;
+    for (int i = 0; i < shape->dims; i++)
+        hash = (hash ^ (uint64_t)shape->sizes[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    struct kept_shape *kept = &all[hash >> (64 - BITS)];
+    if (!kept->tuples[0] || kept->dims != shape->dims ||
+        memcmp(kept->sizes, shape->sizes, bytes) != 0) {
         int64_t steps[MAX_DIMS], step = 1;
         for (int i = shape->dims; i-- > 0; step *= shape->sizes[i] > 1 ? shape->sizes[i] : 1)
             steps[i] = step;
-        if ((strides = tuple_of(steps, shape->dims)))
-            made = PyObject_CallFunctionObjArgs(quick, sizes, strides, dtype, NULL);
-    } else if (sizes) {
-        made = PyObject_CallFunctionObjArgs(maker, like, sizes, dtype, NULL);
+        PyObject *sizes = tuple_of(shape->sizes, shape->dims);
+        PyObject *strides = sizes ? tuple_of(steps, shape->dims) : NULL;
+        if (!strides) {
+            Py_XDECREF(sizes);
+            return -1;
+        }
+        Py_XDECREF(kept->tuples[0]);
+        Py_XDECREF(kept->tuples[1]);
+        kept->tuples[0] = sizes;
+        kept->tuples[1] = strides;
+        kept->dims = shape->dims;
+        memcpy(kept->sizes, shape->sizes, bytes);
     }
-    Py_XDECREF(strides);
-    Py_XDECREF(sizes);
+    for (int i = 0; i < 2; i++) { /* another thread may put others there while the tensor is made */
+        Py_INCREF(kept->tuples[i]);
+        tuples[i] = kept->tuples[i];
+    }
+    return 0;
+}
+
+PyObject *make_tensor(PyObject *like, PyObject *quick, const struct view *shape) {
+    PyObject *const dtype = dtypes[shape->element];
+    PyObject *tuples[2];
+    if (shape_tuples(shape, tuples))
+        return NULL;
+    PyObject *made = quick ? PyObject_CallFunctionObjArgs(quick, tuples[0], tuples[1], dtype, NULL)
+                           : PyObject_CallFunctionObjArgs(maker, like, tuples[0], dtype, NULL);
+    Py_DECREF(tuples[0]);
+    Py_DECREF(tuples[1]);
     return made;
 }
 
