@@ -55,13 +55,15 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx, local, shard):
         ctx.shard = shard
+        if hasattr(ctx, "set_output_grad_dtype"):  # older ones round the gradient to bf16 first
+            ctx.set_output_grad_dtype(torch.float32)
         whole = local.new_empty((shard.ranks * local.shape[0], *local.shape[1:]))
         dist.all_gather_into_tensor(whole, local.contiguous())
         return whole[shard.order]
 
     @staticmethod
     def backward(ctx, grad):
-        grad = grad.float()[ctx.shard.by_rank]  # ranks' sums without a rounding to bf16 in between
+        grad = grad.float()[ctx.shard.by_rank]  # ranks' sums are in fp32
         local = grad.new_empty((len(ctx.shard.rows), *grad.shape[1:]))
         dist.reduce_scatter_tensor(local, grad)
         return local, None

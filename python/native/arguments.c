@@ -127,6 +127,7 @@ static int needs_copy(const struct tensor_argument *argument) {
 static int fold(struct call *call, const struct tensor_argument *argument, struct view *view) {
     const int others = argument->letters - 1, count = view->dims - others;
     int64_t size = 1, stride = others > 0 && view->dims > 0 ? view->sizes[view->dims - 1] : 1;
+    int empty = 0;
     if (count < 0)
         return wrong_dims(argument, view->dims, 1);
     if (call->folded_dims < 0) {
@@ -139,7 +140,9 @@ static int fold(struct call *call, const struct tensor_argument *argument, struc
                      argument->name, call->pass->tensors[0].name);
         return -1;
     }
-    for (int i = count; i-- > 0;) {
+    for (int i = 0; i < count; i++)
+        empty |= view->sizes[i] == 0;
+    for (int i = count; !empty && i-- > 0;) {
         if (view->sizes[i] == 1)
             continue;
         if (size == 1)
@@ -152,7 +155,7 @@ static int fold(struct call *call, const struct tensor_argument *argument, struc
         view->sizes[1 + i] = view->sizes[count + i];
         view->strides[1 + i] = view->strides[count + i];
     }
-    view->sizes[0] = size;
+    view->sizes[0] = empty ? 0 : size;
     view->strides[0] = stride;
     view->dims = 1 + others;
     return 0;

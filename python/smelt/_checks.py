@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 
-from torch import Tensor
+from torch import SymFloat, SymInt, Tensor
 
 BACKENDS = ("auto", "smelt", "torch")
 
@@ -20,6 +20,18 @@ def whole(value, name: str) -> int | None:
     if not 0 < number < 1 << 31:
         raise ValueError(f"smelt: {name} must be positive, not {number}")
     return number
+
+
+def number(value, name: str):
+    """A float; an int or a symbolic number as it is."""
+    if isinstance(value, (float, int, SymFloat, SymInt)):
+        return value
+    try:
+        if hasattr(type(value), "__float__"):
+            return float(value)
+    except (TypeError, ValueError, RuntimeError):  # of a tensor of several
+        pass
+    raise TypeError(f"smelt: {name} must be a number, not {type(value).__name__}")
 
 
 def choose(value, name: str, legal: tuple) -> None:
@@ -41,3 +53,8 @@ def optional_tensors(**named) -> None:
             raise TypeError(
                 f"smelt: {name} must be a torch.Tensor or None, not {type(value).__name__}"
             )
+
+
+def one_masked(indices: Tensor) -> Tensor:
+    """Lists of one slot, which is masked, in the place of lists without a slot, which no kernel takes."""
+    return indices.new_full((*indices.shape[:-1], 1), -1)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from . import _indexer_reference as _reference
 from . import _native
-from ._checks import choose, optional_tensors, tensors
+from ._checks import choose, one_masked, optional_tensors, tensors
 from ._eager import detached, is_plain, is_watched, launched, operator_of, table
 from ._library import define, refuse_derivatives
 from ._sparse_attention import is_deterministic, topk_for
@@ -114,6 +114,10 @@ def indexer_backward(
     tensors(grad=grad)
     if not grad.is_floating_point():
         raise TypeError(f"smelt: grad must be of a floating type, not {grad.dtype}")
+    if not indices.shape[1] and grad.shape == indices.shape:
+        slot = one_masked(indices)
+        named = {"topk_length": topk_length, "dk_dtype": dk_dtype, "backend": backend}
+        return indexer_backward(grad.new_zeros(slot.shape), q, k, weights, slot, **named)
     given = (*detached(grad, q, k, weights), indices, topk_length)
     run = _gradients if is_plain(*given) else gradients_operator
     return run(*given, *options)

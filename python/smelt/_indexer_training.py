@@ -17,7 +17,7 @@ from torch import Tensor
 from . import _indexer_reference as _reference
 from . import _native
 from . import _reference as _attention_reference
-from ._checks import choose, optional_tensors, tensors, whole
+from ._checks import number, one_masked, optional_tensors, tensors, whole
 from ._eager import (
     detached,
     is_plain,
@@ -121,11 +121,17 @@ def sparse_scores(
             f"or [B, T, width], not of {indices.dim()}"
         )
     optional_tensors(topk_length=topk_length, sink=sink, queries=queries, query_count=query_count)
+    if not indices.shape[-1]:
+        options = {"dv": dv, "topk_length": topk_length, "sink": sink, "queries": queries}
+        options.update(query_count=query_count, backend=backend)
+        return sparse_scores(q, kv, one_masked(indices), lse, scale, **options)[..., :0]
     given = (*detached(q, kv), indices, topk_length)
     given += (None if sink is None else sink.detach().float(), queries, query_count, lse.detach())
     dv = value_width(q.shape[-1]) if dv is None else whole(dv, "dv")
     topk = 0 if topk is None else whole(topk, "topk")
-    options = (scale, dv, topk, free_multiprocessors, backend)
+    if isinstance(scale, Tensor):  # which may be another number at the next call
+        said = None
+    options = (number(scale, "scale"), dv, topk, free_multiprocessors, backend)
     return _scores(*given, *options, said=said) if is_plain(*given) else _call_scores(*given, *options)
 
 
@@ -162,9 +168,7 @@ def _keep(ctx, inputs, output):
 
 
 def _flow(ctx, grad):
-    given = ctx.saved_tensors
-    dq, dk, dweights = gradients_operator(grad, *given, *ctx.options)
-    return dq, dk.to(given[1].dtype), dweights, *(None,) * 6
+    return *gradients_operator(grad, *ctx.saved_tensors, *ctx.options), *(None,) * 6
 
 
 torch.library.register_autograd("smelt::indexer_scores", _flow, setup_context=_keep, lib=library)
@@ -180,9 +184,7 @@ class _ScoresNode(torch.autograd.Function):
     def backward(ctx, grad):
         if grad is None:
             return None, None, None, None
-        given = ctx.saved_tensors
-        dq, dk, dweights = gradients(grad, *given, *ctx.known.options)
-        return dq, dk if dk.dtype is given[1].dtype else dk.to(given[1].dtype), dweights, None
+        return *gradients(grad, *ctx.saved_tensors, *ctx.known.options), None
 
 
 _logits_calls = table((2, 0, 0, 1, 0), (0, 1, 2), _ScoresNode)
@@ -205,7 +207,8 @@ def indexer_scores(
     q [T, H, D] and k [S, D] bf16, weights [T, H] fp32, indices [T, width] int32 of which the first topk_length
     [T] count: sum over heads of weights * max(0, q . k[index]). Gradients flow to q, k and weights, k's with
     the same bits in every run where `deterministic` (None: as torch.use_deterministic_algorithms says), and
-    summed in fp32, which dk_dtype=torch.float32 hands out.
+    summed in fp32, which dk_dtype=torch.float32 hands out (PyTorch rounds it where k's gradient is not
+    declared to be in fp32: see sparse_attention's dkv_dtype).
     """
     options = (deterministic, dk_dtype, free_multiprocessors, backend)
     if not torch.compiler.is_compiling():
@@ -213,6 +216,10 @@ def indexer_scores(
         if found is not None:
             return found[0]
     check_selected(q, k, weights, indices, topk_length, dk_dtype)
+    if not indices.shape[1]:
+        slot = one_masked(indices)
+        named = {"topk_length": topk_length, "dk_dtype": dk_dtype, "backend": backend}
+        return indexer_scores(q, k, weights, slot, **named)[:, :0]
     refuse_tangents(q, k, weights)
     given = (q, k, weights, indices, topk_length)
     direct = is_plain(*given) and not wants_gradients(q, k, weights)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ._checks import tensors
+
 
 def project_values(out: Tensor, weight: Tensor) -> Tensor:
     """Each head's latent output times its own matrix, differentiable.
@@ -12,6 +14,7 @@ def project_values(out: Tensor, weight: Tensor) -> Tensor:
     out [.., T, H, dv] and weight [H, width, dv] give [.., T, H, width]: one batched product, whose
     batch is the heads.
     """
+    tensors(out=out, weight=weight)
     if (
         weight.dim() != 3
         or out.dim() < 2

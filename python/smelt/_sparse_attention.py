@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from . import _native, _reference, _runtime
-from ._checks import BACKENDS, choose, optional_tensors, tensors, whole
+from ._checks import BACKENDS, choose, number, one_masked, optional_tensors, tensors, whole
 from ._eager import (
     autocast_type,
     is_plain,
@@ -211,7 +211,7 @@ def _known(inputs, options, want_max):
 
 class _Call:
     """What a call with gradients brings beside q, kv and sink, and takes home beside out: neither passes
-    through autograd, whose work grows with every argument and result."""
+    through autograd, whose work grows with every argument and result. Its kv is what the kernels read."""
 
     __slots__ = ("inputs", "known", "lse", "max_logits", "want_max")
 
@@ -311,8 +311,17 @@ def _reference_forward(inputs, options):
     return out, lse, max_logits
 
 
+def _narrow(inputs, options):
+    """The inputs as kernels read them: kv comes in fp32 where its gradient shall be (see _kv_of_autograd)."""
+    q, kv, *others = inputs
+    if options.dkv_dtype is torch.float32 and kv.dtype is torch.float32:
+        kv = kv.to(q.dtype)
+    return (q, kv, *others)
+
+
 def _op_forward(*arguments):
     inputs, options = _split(arguments)
+    inputs = _narrow(inputs, options)
     found = _operator(inputs, options, FORWARD, options.backend)
     if found is None:
         with torch.no_grad():
@@ -332,6 +341,7 @@ def _fake_forward(*arguments):
 
 def _op_backward(grad_out, out, lse, *arguments):
     inputs, options = _split(arguments)
+    inputs = _narrow(inputs, options)
     found = _operator(inputs, options, _backward_pass(options), options.backend)
     if found is not None:
         dq, dkv, dsink = _backward(found, inputs, options, out, lse, grad_out)
@@ -369,8 +379,7 @@ def _op_gradients(ctx, grad_out, _lse, _max_logits):
         return none
     *inputs, out, lse = ctx.saved_tensors
     dq, dkv, dsink = _call_backward(grad_out, out, lse, *inputs, *ctx.options)
-    kv, sink = inputs[1], inputs[4]
-    return dq, dkv.to(kv.dtype), None, None, None if sink is None else dsink, *none[5:]
+    return dq, dkv, None, None, None if inputs[4] is None else dsink, *none[5:]
 
 
 _call = define(
@@ -453,16 +462,27 @@ def _prepared(inputs, autocast=True):
     if sink is not None:
         sink = sink.float()
     if indices.shape[-1] == 0:
-        indices = indices.new_full((*indices.shape[:-1], 1), -1)
+        indices = one_masked(indices)
     return q, kv, indices, topk_length, sink, queries, query_count
 
 
 _calls = table((2, 0, 1, 0, 0, 0, 0), (0, 1, 4), _Node, casts=True)
 
 
-def _run(known, inputs, want_max):
-    """out, lse and max_logits (or None) of plain tensors."""
-    q, kv, _, _, sink, _, _ = inputs
+def _kv_of_autograd(given, inputs, options):
+    """What autograd takes for kv. PyTorch rounds a gradient to the type of what it is the gradient of: one in
+    fp32 is there alone where it is that of kv in fp32, before autocast."""
+    kv = given[1]
+    wide = options.dkv_dtype is torch.float32 and kv.dtype is torch.float32
+    return kv if wide else inputs[1]
+
+
+def _run(known, inputs, want_max, kv):
+    """out, lse and max_logits (or None) of plain tensors; `kv`: _kv_of_autograd."""
+    q, read, *others = inputs
+    sink = inputs[4]
+    if kv is not read:
+        inputs = (q, read.detach(), *others)
     if not wants_gradients(q, kv, sink):
         return _forward(known.operators[FORWARD], inputs, known.options, want_max)[:3]
     call = _Call()
@@ -480,26 +500,29 @@ def _look_through(given, said):
     """A call that the module does not run by itself: not made before, or of no common kind."""
     inputs = _prepared(given)
     scale, dv, topk, buckets, deterministic, dkv_dtype, free, limit, backend, want_max = said
+    lasts = not isinstance(scale, Tensor)  # which may be another number at the next call
+    scale = number(scale, "scale")
     choose(backend, "backend", BACKENDS)
     if dkv_dtype is not None:
         choose(dkv_dtype, "dkv_dtype", (torch.bfloat16, torch.float32))
-    q, kv, _, _, sink, _, _ = inputs
-    refuse_tangents(q, kv, sink)
+    q, _, _, _, sink, _, _ = inputs
+    refuse_tangents(q, inputs[1], sink)
     dv = value_width(q.shape[-1]) if dv is None else whole(dv, "dv")
     topk = 0 if topk is None else whole(topk, "topk")
     bounds = _buckets(buckets)
     options = Options(scale, dv, topk, bounds, deterministic, dkv_dtype, free, limit, backend)
+    kv = _kv_of_autograd(given, inputs, options)
     if not is_plain(*inputs):
-        return _run_operator(inputs, options)
+        return _run_operator((q, kv, *inputs[2:]), options)
     found = _operator(inputs, options, FORWARD, options.backend)
     if found is None:
         _check_shapes(inputs, options.dv)
         return _reference_forward(inputs, options)
     known = _known(inputs, options, want_max)
     known.operators[FORWARD] = found  # which is not kept of tensors that have no address, say
-    if all(one is two for one, two in zip(given, inputs)):
+    if lasts and all(one is two for one, two in zip(given, inputs)):
         _calls.remember(*given, said, known)
-    return _run(known, inputs, want_max)
+    return _run(known, inputs, want_max, kv)
 
 
 def sparse_attention(
@@ -548,8 +571,10 @@ def sparse_attention(
         else has the same bits in every run anyway.
     return_lse, return_max_logits: also return these; `lse` "natural" or "base2" (log2 sum 2^..). They
         take no gradient.
-    dkv_dtype: in what the backward pass hands out kv's gradient: torch.bfloat16 or torch.float32 (worth
-        its memory where kv came from fp32 through a cast or autocast).
+    dkv_dtype: in what the backward pass hands out kv's gradient: torch.bfloat16 or torch.float32. PyTorch
+        rounds it to kv's type: fp32 is worth its memory where kv is in fp32 and autocast casts it, or
+        where kv's gradient is declared to be in fp32 (kv.grad_dtype, or ctx.set_output_grad_dtype of the
+        Function that made kv, in the PyTorch versions that have them).
     queries, query_count: compute only these queries (b * T + t); the others' out is 0, lse -inf.
     free_multiprocessors, workspace_limit: see smelt/sparse_attn.h.
     backend: "smelt" raises where no kernel can be had, "torch" is the eager reference, "auto" takes it
@@ -628,7 +653,7 @@ def sparse_attention_backward(
     if out.dim() != q.dim():
         raise ValueError(f"smelt: out must be of {q.dim()} dimensions as q is, not {out.dim()}")
     options = Options(
-        scale,
+        number(scale, "scale"),
         out.shape[-1],
         0 if topk is None else whole(topk, "topk"),
         _buckets(buckets),
@@ -643,7 +668,8 @@ def sparse_attention_backward(
         return dq, dkv, None if sink is None else dsink
     which = _backward_pass(options)
     found = _operator(inputs, options, which, "smelt")
-    if dkv_sum is None and all(one is two for one, two in zip(given, inputs)):
+    lasts = not isinstance(scale, Tensor)
+    if lasts and dkv_sum is None and all(one is two for one, two in zip(given, inputs)):
         *made, dsink = _gradients_made(inputs, options)
         known = _native.Known(
             _operators_of(inputs, options),

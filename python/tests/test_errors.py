@@ -49,7 +49,9 @@ BAD = {
     ),
     "scale of 0": ({"scale": 0.0}, ValueError, "scale"),
     "scale of NaN": ({"scale": float("nan")}, ValueError, "scale"),
-    "scale that is none": ({"scale": "x"}, TypeError, "scale must be a number, not .*str"),
+    "scale that is none": ({"scale": "x"}, TypeError, "scale must be a number, not str"),
+    "scale in text": ({"scale": "0.1"}, TypeError, "scale must be a number, not str"),
+    "scale of several": ({"scale": torch.ones(2)}, TypeError, "scale must be a number, not Tensor"),
     "topk": ({"topk": 4}, ValueError, "width"),
     "negative topk": ({"topk": -4}, ValueError, "topk must be positive"),
     "topk that is none": ({"topk": "all"}, TypeError, "topk must be an int"),
@@ -79,6 +81,20 @@ def test_bad_arguments(device, changes, kind, message):
         made[name] = value.to(device) if isinstance(value, torch.Tensor) else value
     with pytest.raises(kind, match=message):
         call(problem, **made)
+
+
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+def test_scale_in_a_tensor(device, backend):
+    """A number that changes in place is looked at in every call."""
+    problem = Problem(device, grad=False)
+    scale = torch.tensor(0.1, device=device)
+    one, two, three = (problem.q, problem.kv, problem.indices), [], []
+    for value in (0.1, 0.1, 0.3):
+        scale.fill_(value)
+        two.append(smelt.sparse_attention(*one, scale, backend=backend))
+        three.append(smelt.sparse_attention(*one, float(scale), backend=backend))
+    assert all(torch.equal(got, want) for got, want in zip(two, three))
+    assert not torch.equal(two[1], two[2])
 
 
 def test_meta_and_sparse(device):

@@ -296,6 +296,57 @@ def test_native_methods(calls, device, seed):
             make()
 
 
+WINDOWED = {"q": "THD", "k": "SD", "weights": "TH", "window_begin": "T", "window_end": "T"}
+# What the tensors' dimensions are, a letter each.
+EXTENTS = {
+    "sparse_attention": {"q": "THD", "kv": "SD", "indices": "TW"},
+    "sparse_scores": {"q": "THD", "kv": "SD", "indices": "TW", "lse": "TH"},
+    "quantize": {"x": "AT."},
+    "indexer_logits": WINDOWED,
+    "clean_logits_": {"logits": "TS", "window_begin": "T", "window_end": "T"},
+    "topk_select": {"logits": "TS"},
+    "indexer_topk": WINDOWED,
+    "indexer_scores": {"q": "THD", "k": "SD", "weights": "TH", "indices": "TW"},
+    "indexer_backward": {"grad": "TW", "q": "THD", "k": "SD", "weights": "TH", "indices": "TW"},
+    "indexer_loss": {"logits": "TW", "target": "TW", "indices": "TW"},
+    "project_values": {"out": "TH.", "weight": "H.."},
+}
+
+
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+@pytest.mark.parametrize("name", EXTENTS)
+def test_empty_tensors(calls, name, backend):
+    """Without queries, keys, slots or rows there is a result all the same, of the right shape, with gradients."""
+    chosen = {} if name == "project_values" else {"backend": backend}
+    letters = EXTENTS[name]
+    for empty in sorted(set("".join(letters.values())) & set("ATSW")):
+        given = with_leaves(name, calls[name]) if name in DIFFERENTIABLE else fresh(calls[name])
+        given.update(chosen)
+        if name == "quantize":
+            given["x"] = given["x"].expand(3, 2, *given["x"].shape)[:, :, 0]
+        whole = shapes_of(call(name, given))
+        cut = dict(given)
+        for each, extents in letters.items():
+            if empty in extents:
+                cut[each] = given[each].narrow(extents.index(empty), 0, 0)
+        result = call(name, cut)
+        for got, full in zip(shapes_of(result), whole):
+            assert len(got) == len(full) and (0 in got or got == full), (empty, got, full)
+        for made in tensors_of(result):
+            assert not made.dtype.is_floating_point or not made.float().isnan().any(), empty
+        differentiable = [each for each in tensors_of(result) if each.requires_grad]
+        if not differentiable:
+            assert name not in DIFFERENTIABLE
+            continue
+        differentiable[0].float().nan_to_num(neginf=0.0).sum().backward()
+        for leaf in DIFFERENTIABLE[name]:
+            assert given[leaf].grad is not None and given[leaf].grad.shape == given[leaf].shape, leaf
+
+
+def shapes_of(result):
+    return [tuple(each.shape) for each in tensors_of(result)]
+
+
 def test_outputs_that_are_made(device):
     """True is a new tensor in an output's place, and nothing in another's."""
     problem = Problem(device, grad=False)

@@ -1,11 +1,13 @@
 """Results and gradients against the eager reference in double precision."""
 
+import functools
 import math
 
 import pytest
 import smelt
 import torch
 from conftest import Problem, check_grad, check_out, check_sums
+from torch.utils._python_dispatch import TorchDispatchMode
 
 CASES = {
     "plain": {},
@@ -137,22 +139,62 @@ def test_lse_by_name(device):
         problem.run(return_lse=True, lse="e")
 
 
-def test_kv_gradient_in_fp32(device):
-    """Under autocast, kv in fp32 gets its gradient without a rounding to bf16."""
+def compiled(**options):
+    """sparse_attention in a graph of torch.compile."""
+
+    def call(q, kv, indices, scale):
+        return smelt.sparse_attention(q, kv, indices, scale, backend="smelt", **options)
+
+    return torch.compile(call, backend="aot_eager", fullgraph=True)
+
+
+@pytest.mark.parametrize("how", ["eager", "compiled"])
+def test_kv_gradient_in_fp32(device, how):
+    """Under autocast, kv in fp32 gets its gradient without a rounding to bf16 on request."""
     problem = Problem(device)
     kv = problem.kv.detach().float().requires_grad_()
     q = problem.q.detach().float().requires_grad_()
     grads = {}
     for kind in (torch.float32, torch.bfloat16):
+        call = functools.partial(smelt.sparse_attention, dkv_dtype=kind, backend="smelt")
+        if how == "compiled":
+            call = compiled(dkv_dtype=kind)
         with torch.autocast(device.type, torch.bfloat16):
-            out = smelt.sparse_attention(
-                q, kv, problem.indices, problem.scale, backend="smelt", dkv_dtype=kind
-            )
+            out = call(q, kv, problem.indices, problem.scale)
         assert out.dtype is torch.bfloat16
         _, grads[kind] = torch.autograd.grad(out, (q, kv), problem.grad_out)
         assert grads[kind].dtype is torch.float32
         check_grad(grads[kind], problem.truth()[3][1])
     assert torch.equal(grads[torch.bfloat16], grads[torch.bfloat16].bfloat16().float())
+    assert not torch.equal(grads[torch.float32], grads[torch.float32].bfloat16().float())
+    rounded = grads[torch.float32].bfloat16().float()
+    assert torch.allclose(rounded, grads[torch.bfloat16], rtol=2**-7, atol=1e-6)
+
+
+class Watched(TorchDispatchMode):
+    """Under a mode a call is the custom operator's."""
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        return function(*arguments, **(named or {}))
+
+
+@pytest.mark.skipif(not hasattr(torch.Tensor, "grad_dtype"), reason="this PyTorch declares no types")
+@pytest.mark.parametrize("how", ["eager", "again", "operator"])
+def test_kv_gradient_of_a_declared_type(device, how):
+    """A leaf in bf16 whose gradient is declared to be in fp32 gets the sum as it is."""
+    problem = Problem(device)
+    problem.kv.grad_dtype = torch.float32
+    for _ in range(2 if how == "again" else 1):  # then the module runs it by itself
+        problem.kv.grad = None
+        if how == "operator":
+            with Watched():
+                out = problem.run(dkv_dtype=torch.float32)
+        else:
+            out = problem.run(dkv_dtype=torch.float32)
+        out.backward(problem.grad_out)
+    got = problem.kv.grad
+    assert got.dtype is torch.float32 and not torch.equal(got, got.bfloat16().float())
+    check_grad(got, problem.truth()[3][1])
 
 
 def test_without_autograd(device):
