@@ -171,8 +171,9 @@ static void fill_weights(const struct fill *fill, int64_t query) {
         weights[h] = huge ? HUGE_WEIGHT : 0.3F * normal(fill, &random);
 }
 
-/* One in so many is LARGE times as large: a loss's gradients are as uneven. */
-enum { LARGE_ONE_IN = 32, LARGE = 40 };
+/* One in so many is LARGE times as large, and those of one key in so many are 2^-QUIET of the
+ * others': a loss's gradients are as uneven, the last ones in a softmax's tail. */
+enum { LARGE_ONE_IN = 32, LARGE = 40, QUIET_ONE_IN = 16, QUIET = 29 };
 
 /* Of masked slots NaN: who takes one gives himself away. */
 static void fill_grads(const struct fill *fill, int64_t query) {
@@ -184,7 +185,9 @@ static void fill_grads(const struct fill *fill, int64_t query) {
     for (int64_t i = 0; i < width; i++) {
         const int factor = smelt__random_below(&random, LARGE_ONE_IN) == 0 ? LARGE : 1;
         const float value = 0.07F * (float)factor * normal(fill, &random);
-        grad[i] = smelt__slots_row(fill->problem, &slots, query, i) >= 0 ? value : NAN;
+        const int64_t row = smelt__slots_row(fill->problem, &slots, query, i);
+        const int quiet = row % QUIET_ONE_IN == QUIET_ONE_IN - 1;
+        grad[i] = row < 0 ? NAN : quiet ? ldexpf(value, -QUIET) : value;
     }
 }
 

@@ -22,6 +22,7 @@ enum {
     TENSOR_MAP_COLUMNS = 64, /* of a box */
     ZERO_WORDS = 4,          /* that are filled at a time */
     TOPS = 1024,             /* blocks that find the largest addend, at most */
+    UNIT_KINDS = 2,          /* of a row's bound */
     MOST_UNIT_BITS = 22,     /* an addend's, in units: fp32 holds so many, and one more */
     BOUND_BITS = 31          /* of all addends of a row together */
 };
@@ -191,7 +192,7 @@ static struct layout find_layout(const smelt_indexer_bwd *indexer,
             sizeof(float));
     }
     layout.bounds = smelt__workspace_place(&layout.bytes, indexer->deterministic ? args->rows : 0,
-                                           sizeof(unsigned));
+                                           UNIT_KINDS * sizeof(unsigned));
     smelt__key_grads_place(&shape, 0, &layout.bytes, &layout.dk);
     return layout;
 }
@@ -376,8 +377,8 @@ static smelt_status launch_grains(const struct call *call, struct chunk chunk) {
     const int64_t rows = call->args->rows;
     smelt_status status = SMELT_OK;
     if (chunk.first > 0 && rows > 0)
-        status = smelt__fill_async(call->indexer->kernels.context, params.bounds, 0, (size_t)rows,
-                                   1, call->stream);
+        status = smelt__fill_async(call->indexer->kernels.context, params.bounds, 0,
+                                   (size_t)rows * UNIT_KINDS, 1, call->stream);
     if (status == SMELT_OK)
         status = launch(call, SMELT__INDEXER_BWD_REACH, params.top_count, &params);
     if (status == SMELT_OK)

@@ -8,24 +8,24 @@
  * kernel   smelt_indexer_bwd_grains_bounds
  * knobs (by the spec, or by rule)
  * shared memory (offset, bytes)
- *   BINS_OFFSET                      0    65536  sums of rows
- *   TOPS_OFFSET                  65536       64  the largest of each warp
- *   SHARED_BYTES                 65600  of 232448 that a block may have on sm_90a
+ *   BINS_OFFSET                      0   131072  sums of rows
+ *   TOPS_OFFSET                 131072      128  the largest of each warp
+ *   SHARED_BYTES                131200  of 232448 that a block may have on sm_90a
  * launch
- *   512 threads a block, 2 blocks resident per multiprocessor, at most 64 registers a thread
+ *   1024 threads a block, 1 block resident per multiprocessor, at most 64 registers a thread
  */
 
 enum {
-    THREADS = 512,                  /* of a thread block */
-    BLOCKS_PER_MULTIPROCESSOR = 2,  /* resident at once, at least */
+    THREADS = 1024,                 /* of a thread block */
+    BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once, at least */
     BINS = 16384,                   /* rows that are added up by blocks */
 };
 
 /* Shared memory, in bytes from the arena's start. */
 enum {
     BINS_OFFSET = 0,                /* sums of rows */
-    TOPS_OFFSET = 65536,            /* the largest of each warp */
-    SHARED_BYTES = 65600,           /* the arena's size */
+    TOPS_OFFSET = 131072,           /* the largest of each warp */
+    SHARED_BYTES = 131200,          /* the arena's size */
 };
 
 #define KERNEL_NAME smelt_indexer_bwd_grains_bounds
@@ -85,7 +85,8 @@ struct indexer_bwd_grains_params {
                          column, for a gradient of 1 */
     float *tops;      /* [top_count] of what is added to a row at once the largest, of some groups
                          each: a block of the pass `reach` writes one */
-    unsigned *bounds; /* [rows] sums of what is added, in units; zeros ahead of the pass `bounds` */
+    unsigned *bounds; /* [rows, 2] sums of what is added, in units: coarse ones, fine ones; zeros
+                         ahead of the pass `bounds` */
     float *grains;    /* [rows] */
     float *sums;      /* [rows, dim] of dk, of this launch's groups; columns in any order */
     float *totals;    /* [rows, dim] of the groups before; columns likewise */
@@ -96,8 +97,8 @@ struct indexer_bwd_grains_params {
     int groups, group_queries, key_stride;
     int top_count;   /* the blocks of the pass `reach` */
     int first, last; /* which of the launches that share the groups this one is */
-    /* The largest of all is 2^(bits - 1) to 2^bits units; groups * 2^bits stay below 2^31. At least
-     * 2, so that the inverse of every unit is a normal number. */
+    /* The largest of all is 2^(bits - 1) to 2^bits coarse units; groups * 2^bits stay below 2^31.
+     * At least 2, so that the inverse of every unit is a normal number. */
     int bits;
 };
 
@@ -148,16 +149,30 @@ DEVICE float block_maximum(const float *warps) {
 
 #line 4 "templates/indexer_bwd_grains.unit.cuh"
 /*
- * The unit that bounds are counted in: a power of two, so that the largest of all addends has
- * params.bits of them. As fp32's exponent field; where it would end below 0, addends are too small
- * for it to matter.
+ * The units that bounds are counted in, powers of two: coarse ones, of which the largest of all
+ * addends has params.bits, and fine ones. As fp32's exponent fields; where one would end below 0,
+ * addends are too small for it to matter.
  *
  * TOPS_OFFSET: [WARPS] float.
  */
 
 enum { EXPONENT_ONE = 127, EXPONENT_MOST = 254, MANTISSA_BITS = 23 };
 
-/* The exponent field of 1 / unit, the same in all threads; a barrier. */
+/* Kinds of units. A coarse one is 2^FINER fine ones: what comes to more than 2^bits of these is at
+ * least 2^(bits - FINER) coarse ones, 64 of as many groups as there are by rule. */
+enum { COARSE, FINE, UNITS };
+enum { FINER = 12 };
+
+/* The exponent field of 1 / unit of a kind, out of the coarse one's. */
+DEVICE int scale_exponent(int scale, int kind) {
+    return kind == COARSE ? scale : minimum(scale + FINER, EXPONENT_MOST);
+}
+
+DEVICE float scale_of(int scale, int kind) {
+    return __uint_as_float((u32)scale_exponent(scale, kind) << MANTISSA_BITS);
+}
+
+/* The exponent field of 1 / coarse unit, the same in all threads; a barrier. */
 DEVICE int find_scale(const struct indexer_bwd_grains_params *params) {
     float *const warps = (float *)(arena + TOPS_OFFSET);
     float largest = 0.0f;
@@ -211,42 +226,56 @@ DEVICE u32 shared_address(u32 offset) {
 /*
  * Deterministic backward pass of the indexer, second pass: adds up, for each key, what is added to
  * its row of dk at most, in whole units, each group's share rounded up. Integers, so that the
- * order does not matter.
+ * order does not matter. Large shares are counted in coarse units, small ones in fine ones: rows
+ * that are far from the largest of all have bounds of as many digits.
  *
  * A block takes a group at a time, a thread a key; any grid is right. A table of at most BINS rows
  * is added up in shared memory first, since additions to global memory take four times as long.
  *
- * Shared memory: BINS [BINS] u32, and what unit.cuh has. Barriers: find_scale's, behind which bins
- * are empty, too; bins are full.
+ * Shared memory: BINS [BINS][UNITS] u32, and what unit.cuh has. Barriers: find_scale's, behind
+ * which bins are empty, too; bins are full.
  */
 
-/* What a group adds to a key's row, in units: its entry number `entry` of the list. */
-DEVICE u32 count_units(const struct indexer_bwd_grains_params *params, i64 group, int entry,
-                       float scale) {
+/* What a group adds to a key's row at most: its entry number `entry` of the list. */
+DEVICE float find_share(const struct indexer_bwd_grains_params *params, i64 group, int entry) {
     float sum = 0.0f;
     for (int member = 0; member < params->group_queries; ++member) {
         const i64 place = group * params->group_queries + member;
         const float size = fabsf(params->grads[place * params->key_stride + entry]);
         sum += params->reach[place] * finite(size);
     }
-    /* What is too large for all of them counts as the largest that there may be. */
-    return (u32)fminf(ceilf(sum * scale), (float)(1u << params->bits));
+    return sum;
 }
 
-DEVICE u32 *bins(void) {
-    return (u32 *)(arena + BINS_OFFSET);
+/* Units of one kind. */
+struct units {
+    u32 count;
+    int kind;
+};
+
+/* In fine units, where they are no more than the most that a share may have; else in coarse ones,
+ * where what is too large for all of them counts as the largest that there may be. */
+DEVICE struct units count_units(const struct indexer_bwd_grains_params *params, float share,
+                                int scale) {
+    const float most = (float)(1u << params->bits);
+    const float coarse = ceilf(share * scale_of(scale, COARSE));
+    const float fine = ceilf(share * scale_of(scale, FINE));
+    const bool small = fine <= most;
+    const struct units units = {(u32)fminf(small ? fine : coarse, most), small ? FINE : COARSE};
+    return units;
 }
 
 /* The block's groups. */
-DEVICE void visit_groups(const struct indexer_bwd_grains_params *params, float scale, bool binned) {
+DEVICE void visit_groups(const struct indexer_bwd_grains_params *params, int scale, bool binned) {
     for (i64 group = blockIdx.x; group < params->groups; group += gridDim.x) {
         const int *const keys = params->keys + group * params->key_stride;
         for (int i = (int)threadIdx.x; i < params->counts[group]; i += THREADS) {
-            const u32 units = count_units(params, group, i, scale);
+            const struct units units = count_units(params, find_share(params, group, i), scale);
+            const i64 place = (i64)keys[i] * UNITS + units.kind;
             if (binned) {
-                atomic_add_shared(shared_address(BINS_OFFSET + (u32)keys[i] * 4), units);
+                atomic_add_shared(shared_address(BINS_OFFSET + (u32)place * 4), units.count);
             } else {
-                reduce_add_global(&params->bounds[keys[i]], units);
+                reduce_add_global(&params->bounds[place], units.count);
             }
         }
     }
@@ -254,16 +283,16 @@ DEVICE void visit_groups(const struct indexer_bwd_grains_params *params, float s
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_bwd_grains_params params) {
-    const bool binned = params.rows <= BINS;
-    for (int i = (int)threadIdx.x; i < params.rows && binned; i += THREADS) {
-        bins()[i] = 0;
+    const int binned = params.rows <= BINS ? params.rows * UNITS : 0;
+    u32 *const bins = (u32 *)(arena + BINS_OFFSET);
+    for (int i = (int)threadIdx.x; i < binned; i += THREADS) {
+        bins[i] = 0;
     }
-    const float scale = __uint_as_float((u32)find_scale(&params) << MANTISSA_BITS);
-    visit_groups(&params, scale, binned);
+    visit_groups(&params, find_scale(&params), binned > 0);
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < params.rows && binned; i += THREADS) {
-        if (bins()[i] > 0) {
-            reduce_add_global(&params.bounds[i], bins()[i]);
+    for (int i = (int)threadIdx.x; i < binned; i += THREADS) {
+        if (bins[i] > 0) {
+            reduce_add_global(&params.bounds[i], bins[i]);
         }
     }
 }

@@ -70,7 +70,8 @@ struct indexer_bwd_grains_params {
                          column, for a gradient of 1 */
     float *tops;      /* [top_count] of what is added to a row at once the largest, of some groups
                          each: a block of the pass `reach` writes one */
-    unsigned *bounds; /* [rows] sums of what is added, in units; zeros ahead of the pass `bounds` */
+    unsigned *bounds; /* [rows, 2] sums of what is added, in units: coarse ones, fine ones; zeros
+                         ahead of the pass `bounds` */
     float *grains;    /* [rows] */
     float *sums;      /* [rows, dim] of dk, of this launch's groups; columns in any order */
     float *totals;    /* [rows, dim] of the groups before; columns likewise */
@@ -81,8 +82,8 @@ struct indexer_bwd_grains_params {
     int groups, group_queries, key_stride;
     int top_count;   /* the blocks of the pass `reach` */
     int first, last; /* which of the launches that share the groups this one is */
-    /* The largest of all is 2^(bits - 1) to 2^bits units; groups * 2^bits stay below 2^31. At least
-     * 2, so that the inverse of every unit is a normal number. */
+    /* The largest of all is 2^(bits - 1) to 2^bits coarse units; groups * 2^bits stay below 2^31.
+     * At least 2, so that the inverse of every unit is a normal number. */
     int bits;
 };
 
@@ -133,16 +134,30 @@ DEVICE float block_maximum(const float *warps) {
 
 #line 4 "templates/indexer_bwd_grains.unit.cuh"
 /*
- * The unit that bounds are counted in: a power of two, so that the largest of all addends has
- * params.bits of them. As fp32's exponent field; where it would end below 0, addends are too small
- * for it to matter.
+ * The units that bounds are counted in, powers of two: coarse ones, of which the largest of all
+ * addends has params.bits, and fine ones. As fp32's exponent fields; where one would end below 0,
+ * addends are too small for it to matter.
  *
  * TOPS_OFFSET: [WARPS] float.
  */
 
 enum { EXPONENT_ONE = 127, EXPONENT_MOST = 254, MANTISSA_BITS = 23 };
 
-/* The exponent field of 1 / unit, the same in all threads; a barrier. */
+/* Kinds of units. A coarse one is 2^FINER fine ones: what comes to more than 2^bits of these is at
+ * least 2^(bits - FINER) coarse ones, 64 of as many groups as there are by rule. */
+enum { COARSE, FINE, UNITS };
+enum { FINER = 12 };
+
+/* The exponent field of 1 / unit of a kind, out of the coarse one's. */
+DEVICE int scale_exponent(int scale, int kind) {
+    return kind == COARSE ? scale : minimum(scale + FINER, EXPONENT_MOST);
+}
+
+DEVICE float scale_of(int scale, int kind) {
+    return __uint_as_float((u32)scale_exponent(scale, kind) << MANTISSA_BITS);
+}
+
+/* The exponent field of 1 / coarse unit, the same in all threads; a barrier. */
 DEVICE int find_scale(const struct indexer_bwd_grains_params *params) {
     float *const warps = (float *)(arena + TOPS_OFFSET);
     float largest = 0.0f;
@@ -158,27 +173,37 @@ DEVICE int find_scale(const struct indexer_bwd_grains_params *params) {
 
 #line 4 "templates/indexer_bwd_grains.grains.cu"
 /*
- * Deterministic backward pass of the indexer, third pass: each key's grain out of the bound of what
- * is added to its row. A quarter more makes room for what rounding to u adds, half a u an addend,
- * of which there are fewer than 2^21.
+ * Deterministic backward pass of the indexer, third pass: each key's grain out of the bounds of
+ * what is added to its row. A quarter more makes room for what rounding to u adds, half a u an
+ * addend, of which there are fewer than 2^21.
  *
  * A thread takes a key at a time; any grid is right.
  */
 
 enum { LEAST_EXPONENT = 24 /* 2^23 times the least normal number */ };
 
-/* 2^23 times the least u such that the bound is below 2^24 u. */
+/* 2^23 times the least u such that the bound is below 2^24 u; unit: as an exponent field. */
 DEVICE float find_grain(u32 bound, int unit) {
     const int digits = 32 - __clz(bound + bound / 4 + 1);
     const int exponent = minimum(maximum(unit + digits - 1, LEAST_EXPONENT), EXPONENT_MOST);
     return bound > 0 ? __uint_as_float((u32)exponent << MANTISSA_BITS) : 0.0f;
 }
 
+/* Out of a row's units: fine ones count as coarse ones, rounded up, where there are any of these.
+ */
+DEVICE float key_grain(const uint2 *bounds, int scale) {
+    const int coarse = scale_exponent(scale, COARSE), fine = scale_exponent(scale, FINE);
+    const uint2 units = *bounds; /* COARSE, FINE */
+    return units.x > 0
+               ? find_grain(units.x + (units.y >> (fine - coarse)) + 1, 2 * EXPONENT_ONE - coarse)
+               : find_grain(units.y, 2 * EXPONENT_ONE - fine);
+}
+
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_bwd_grains_params params) {
-    const int unit = 2 * EXPONENT_ONE - find_scale(&params);
+    const int scale = find_scale(&params);
     for (i64 key = blockIdx.x * (i64)THREADS + threadIdx.x; key < params.rows;
          key += gridDim.x * (i64)THREADS) {
-        params.grains[key] = find_grain(params.bounds[key], unit);
+        params.grains[key] = key_grain((const uint2 *)params.bounds + key, scale);
     }
 }

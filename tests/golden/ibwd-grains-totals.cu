@@ -68,7 +68,8 @@ struct indexer_bwd_grains_params {
                          column, for a gradient of 1 */
     float *tops;      /* [top_count] of what is added to a row at once the largest, of some groups
                          each: a block of the pass `reach` writes one */
-    unsigned *bounds; /* [rows] sums of what is added, in units; zeros ahead of the pass `bounds` */
+    unsigned *bounds; /* [rows, 2] sums of what is added, in units: coarse ones, fine ones; zeros
+                         ahead of the pass `bounds` */
     float *grains;    /* [rows] */
     float *sums;      /* [rows, dim] of dk, of this launch's groups; columns in any order */
     float *totals;    /* [rows, dim] of the groups before; columns likewise */
@@ -79,8 +80,8 @@ struct indexer_bwd_grains_params {
     int groups, group_queries, key_stride;
     int top_count;   /* the blocks of the pass `reach` */
     int first, last; /* which of the launches that share the groups this one is */
-    /* The largest of all is 2^(bits - 1) to 2^bits units; groups * 2^bits stay below 2^31. At least
-     * 2, so that the inverse of every unit is a normal number. */
+    /* The largest of all is 2^(bits - 1) to 2^bits coarse units; groups * 2^bits stay below 2^31.
+     * At least 2, so that the inverse of every unit is a normal number. */
     int bits;
 };
 

@@ -29,6 +29,7 @@ enum {
     GAP = 0x7f,       /* bytes of it are a number that outweighs all others, of either type */
     UNWRITTEN = 0xff, /* bytes of it are NaN */
     MOST_TOPS = 1024,
+    FINER = 12,      /* of a coarse unit's exponent, a fine one's */
     MOST_ADDED = 31, /* bits of a bound */
     LEAST_BITS = 2,  /* of an addend */
     MOST_BITS = 22,
@@ -39,6 +40,8 @@ enum {
     EMULATED_BLOCKS = 5,
     MOST_FAILURES = 2 /* after which no further case is run */
 };
+
+static const float PEAK = 63.0F / 64; /* more than any other gradient */
 
 /* What the tensors hold. */
 enum numbers {
@@ -99,6 +102,9 @@ struct problem {
     void *memory[MEMORIES]; /* the device's */
     int memories;
 };
+
+/* Of a row's bounds. */
+enum { COARSE_UNITS, FINE_UNITS, UNIT_KINDS };
 
 enum { REACH, BOUNDS, GRAINS, TOTALS, PASSES };
 
@@ -205,6 +211,24 @@ static int common_divisor(int a, int b) {
     return b ? common_divisor(b, a % b) : a;
 }
 
+/* Of a group's gradients of a key, where none is the PEAK: less by a power of two, so that sums
+ * come to both sides of where units become fine ones, and far below. Denormal sums have no digits
+ * left for that. */
+static void spread_grads(struct random *random, const struct indexer_bwd_grains_params *host,
+                         float *grads) {
+    static const int exponents[] = {0, 0, 0, FINER - 1, FINER, FINER + 1, FINER + 9, 3 * FINER};
+    for (int64_t group = 0; group < host->groups; group++) {
+        for (int i = 0; i < host->counts[group]; i++) {
+            float *const own = &grads[group * host->group_queries * host->key_stride + i];
+            int power = exponents[random_below(random, 8)];
+            for (int member = 0; member < host->group_queries; member++)
+                power = own[member * host->key_stride] == PEAK ? 0 : power;
+            for (int member = 0; member < host->group_queries; member++)
+                own[member * host->key_stride] = ldexpf(own[member * host->key_stride], -power);
+        }
+    }
+}
+
 /* Lists of any length, no key twice in one; what is past their ends must not be looked at. */
 static void fill_lists(struct random *random, struct problem *problem) {
     const struct shape *shape = problem->shape;
@@ -234,10 +258,12 @@ static void fill_lists(struct random *random, struct problem *problem) {
                                                       : draw_grad(random, shape->numbers);
         /* The largest where a loop's step may pass it over. */
         if (members[place] >= 0 && peak >= 0 && peak < count && shape->numbers < ODD)
-            grads[place * host->key_stride + peak] = 63.0F / 64;
+            grads[place * host->key_stride + peak] = PEAK;
     }
     host->members = members;
     host->counts = counts;
+    if (shape->numbers != TINY)
+        spread_grads(random, host, grads);
     host->keys = keys;
     host->grads = grads;
 }
@@ -262,7 +288,7 @@ static void make_problem(struct random *random, const struct shape *shape,
     fill_lists(random, problem);
     host->reach = take((size_t)place_count(host) * sizeof(float));
     host->tops = take((size_t)host->top_count * sizeof(float));
-    host->bounds = take((size_t)host->rows * sizeof(unsigned));
+    host->bounds = take((size_t)host->rows * UNIT_KINDS * sizeof(unsigned));
     host->grains = take((size_t)host->rows * sizeof(float));
     host->sums = take(sum_count(host) * sizeof(float));
     host->totals = take(sum_count(host) * sizeof(float));
@@ -318,8 +344,8 @@ static float find_top(const struct indexer_bwd_grains_params *host, int64_t grou
     return clamp(sum);
 }
 
-/* The unit's exponent, the least such that `largest` is below 2^bits units; at least that of the
- * largest power's inverse. */
+/* The coarse unit's exponent, the least such that `largest` is below 2^bits units; at least that of
+ * the largest power's inverse. */
 static int find_unit(float largest, int bits) {
     int exponent = -LARGEST_POWER; /* of 0 */
     if (largest > 0)
@@ -327,8 +353,12 @@ static int find_unit(float largest, int bits) {
     return exponent - bits > -LARGEST_POWER ? exponent - bits : -LARGEST_POWER;
 }
 
+static int finer(int unit) {
+    return unit - FINER > -LARGEST_POWER ? unit - FINER : -LARGEST_POWER;
+}
+
 static void find_bounds(const struct indexer_bwd_grains_params *host, int unit) {
-    memset(host->bounds, 0, (size_t)host->rows * sizeof *host->bounds);
+    memset(host->bounds, 0, (size_t)host->rows * UNIT_KINDS * sizeof *host->bounds);
     for (int64_t group = 0; group < host->groups; group++) {
         for (int i = 0; i < host->counts[group]; i++) {
             double sum = 0;
@@ -337,21 +367,33 @@ static void find_bounds(const struct indexer_bwd_grains_params *host, int unit) 
                 sum += (double)host->reach[place] *
                        size_of((double)host->grads[place * host->key_stride + i]);
             }
-            const double units = ceil(ldexp(sum, -unit)), most = ldexp(1, host->bits);
-            host->bounds[host->keys[group * host->key_stride + i]] +=
-                (unsigned)(units < most ? units : most);
+            const double coarse = ceil(ldexp(sum, -unit)), fine = ceil(ldexp(sum, -finer(unit)));
+            const double most = ldexp(1, host->bits);
+            unsigned *const bounds =
+                &host->bounds[(int64_t)host->keys[group * host->key_stride + i] * UNIT_KINDS];
+            if (fine <= most)
+                bounds[FINE_UNITS] += (unsigned)fine;
+            else
+                bounds[COARSE_UNITS] += (unsigned)(coarse < most ? coarse : most);
         }
     }
 }
 
 /* 2^23 u of the least power of two u, a normal number, such that a bound, a quarter more and one
  * unit are below 2^24 u. */
-static float find_grain(unsigned bound, int unit) {
-    const double sum = ldexp((double)(bound + (int64_t)bound / 4 + 1), unit);
+static float find_grain(int64_t bound, int unit) {
+    const double sum = ldexp((double)(bound + bound / 4 + 1), unit);
     int u = LEAST_NORMAL;
     while (u + DIGITS <= LARGEST_POWER && sum >= ldexp(1, u + DIGITS))
         u++;
     return bound ? ldexpf(1.0F, u + DIGITS - 1) : 0.0F;
+}
+
+/* Of a row's bounds: in coarse units, where there are any, the fine ones rounded up. */
+static float find_key_grain(const unsigned *bounds, int unit) {
+    const int64_t fine = bounds[FINE_UNITS] >> (unit - finer(unit));
+    return bounds[COARSE_UNITS] ? find_grain((int64_t)bounds[COARSE_UNITS] + fine + 1, unit)
+                                : find_grain(bounds[FINE_UNITS], finer(unit));
 }
 
 /* Reach, the largest of all, bounds: as the passes leave them to one another. */
@@ -369,23 +411,32 @@ static void reference(struct random *random, const struct indexer_bwd_grains_par
     find_bounds(host, find_unit(*largest, host->bits));
 }
 
+enum edges { OF_COARSE, OF_FINE, OF_BOTH, EDGES };
+
 /* Bounds on both sides of where a grain doubles, of each size; what adds up to them is another
  * pass's matter. */
-static void set_edges(const struct indexer_bwd_grains_params *host) {
+static void set_edges(const struct indexer_bwd_grains_params *host, enum edges edges) {
     for (int key = 0; key < host->rows; key++) {
         const int64_t power = INT64_C(1) << (key % MOST_ADDED + 1);
         int64_t edge = power * 4 / 5; /* the first that comes to `power` */
         while (edge > 0 && edge + edge / 4 + 1 >= power)
             edge--;
-        host->bounds[key] =
-            (unsigned)(edge + key / MOST_ADDED % 4 - 1 > 0 ? edge + key / MOST_ADDED % 4 - 1
-                                                           : key % 2);
+        const int64_t beside = edge + key / MOST_ADDED % 4 - 1;
+        const unsigned bound = (unsigned)(beside > 0 ? beside : key % 2);
+        unsigned *const bounds = &host->bounds[key * UNIT_KINDS];
+        bounds[COARSE_UNITS] = edges == OF_FINE ? 0 : bound;
+        bounds[FINE_UNITS] = edges == OF_COARSE ? 0 : bound;
+        if (edges == OF_BOTH && bound > 1) { /* the sum's edge, within a unit */
+            bounds[FINE_UNITS] = (unsigned)(key % 3) << FINER | (key % 2 ? (1U << FINER) - 1 : 0);
+            bounds[COARSE_UNITS] =
+                bound > bounds[FINE_UNITS] >> FINER ? bound - (bounds[FINE_UNITS] >> FINER) : 1;
+        }
     }
 }
 
 static void find_grains(const struct indexer_bwd_grains_params *host, int unit) {
     for (int key = 0; key < host->rows; key++)
-        host->grains[key] = find_grain(host->bounds[key], unit);
+        host->grains[key] = find_key_grain(&host->bounds[key * UNIT_KINDS], unit);
 }
 
 /* One row in four was added nothing to. Of the others columns are numbers, infinities and NaN, and
@@ -470,7 +521,7 @@ static void place_problem(struct test *test, struct problem *problem) {
     ROWS(members, places, 1, 1);
     ROWS(counts, host->groups, 1, 1);
     ROWS(reach, places, 1, 1);
-    ROWS(bounds, host->rows, 1, 1);
+    ROWS(bounds, host->rows, UNIT_KINDS, UNIT_KINDS);
     ROWS(grains, host->rows, 1, 1);
     ROWS(tops, host->top_count, 1, 1);
     ROWS(sums, host->rows, host->dim, host->dim);
@@ -527,17 +578,18 @@ static int check_bounds(struct test *test, const struct problem *problem, uint32
     return upload_again(test, device->reach, host->reach,
                         (size_t)place_count(host) * sizeof(float)) &&
            upload_again(test, device->tops, host->tops, (size_t)host->top_count * sizeof(float)) &&
-           works(smelt_device_fill(test->context, device->bounds, 0, rows * sizeof(unsigned)),
+           works(smelt_device_fill(test->context, device->bounds, 0,
+                                   rows * UNIT_KINDS * sizeof(unsigned)),
                  "fill") &&
            run_kernel(test, problem, BOUNDS, blocks) &&
-           same_words(test->context, "bounds", device->bounds, host->bounds, rows);
+           same_words(test->context, "bounds", device->bounds, host->bounds, rows * UNIT_KINDS);
 }
 
 /* With the host's bounds. */
 static int check_grains(struct test *test, const struct problem *problem, uint32_t blocks) {
     const struct indexer_bwd_grains_params *device = &problem->device, *host = &problem->host;
     const size_t rows = (size_t)host->rows;
-    return upload_again(test, device->bounds, host->bounds, rows * sizeof(unsigned)) &&
+    return upload_again(test, device->bounds, host->bounds, rows * UNIT_KINDS * sizeof(unsigned)) &&
            works(smelt_device_fill(test->context, device->grains, UNWRITTEN, rows * sizeof(float)),
                  "fill") &&
            run_kernel(test, problem, GRAINS, blocks) &&
@@ -600,9 +652,13 @@ static int check_passes(struct test *test, struct problem *problem, uint32_t blo
     find_grains(host, unit);
     if (!check_bounds(test, problem, blocks) || !check_grains(test, problem, blocks))
         return 0;
-    set_edges(host);
-    find_grains(host, unit);
-    return check_grains(test, problem, blocks) && check_totals(test, problem, blocks);
+    for (enum edges edges = 0; edges < EDGES; edges++) {
+        set_edges(host, edges);
+        find_grains(host, unit);
+        if (!check_grains(test, problem, blocks))
+            return 0;
+    }
+    return check_totals(test, problem, blocks);
 }
 
 static void check(struct test *test, const struct shape *shape) {

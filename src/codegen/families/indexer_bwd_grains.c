@@ -14,9 +14,9 @@ enum {
     THREADS = 256,
     BLOCKS = 4, /* of a multiprocessor: bound by memory */
     /* Of the pass `bounds`. */
-    BOUNDS_THREADS = 512,
-    BOUNDS_BLOCKS = 2,
-    BINS = 16 * 1024, /* 64 KB: also of GPUs with little shared memory one block has them */
+    BOUNDS_THREADS = 1024,
+    BIN_BYTES = 2 * 4, /* units of two kinds */
+    MOST_BINS = 16 * 1024,
 };
 
 static const char *const passes[] = {"reach", "bounds", "grains", "totals", NULL};
@@ -34,19 +34,18 @@ static int plan_grains(const struct smelt__spec *spec, const struct smelt__arch 
                        struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t pass = smelt__spec_get(spec, "pass");
     const int bounds = pass == SMELT__GRAINS_BOUNDS;
-    const int room = arch->shared_per_multiprocessor / (BINS * 4 + arch->shared_reserved + THREADS);
-    (void)message; /* every architecture has all of them */
+    const int bins = MOST_BINS * BIN_BYTES + BOUNDS_THREADS <= arch->shared_per_block
+                         ? MOST_BINS
+                         : MOST_BINS / 2; /* that every architecture has room for */
+    (void)message;                        /* every architecture has all of them */
     plan->variant = passes[pass];
     plan->template_name = templates[pass];
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_bwd_grains_%s",
              plan->variant);
-    smelt__plan_set_threads(plan, bounds ? BOUNDS_THREADS : THREADS,
-                            !bounds                ? BLOCKS
-                            : room < BOUNDS_BLOCKS ? room
-                                                   : BOUNDS_BLOCKS);
+    smelt__plan_set_threads(plan, bounds ? BOUNDS_THREADS : THREADS, bounds ? 1 : BLOCKS);
     if (bounds) {
-        smelt__plan_add(plan, "BINS", BINS, SMELT__DERIVED, "rows that are added up by blocks");
-        smelt__plan_add_region(plan, "BINS_OFFSET", BINS * 4, 16, "sums of rows");
+        smelt__plan_add(plan, "BINS", bins, SMELT__DERIVED, "rows that are added up by blocks");
+        smelt__plan_add_region(plan, "BINS_OFFSET", bins * BIN_BYTES, 16, "sums of rows");
     }
     if (pass != SMELT__GRAINS_TOTALS)
         smelt__plan_add_region(plan, "TOPS_OFFSET", plan->threads / 32 * 4, 4,
