@@ -15,16 +15,6 @@ DEVICE void bulk_load(u32 to, const void *from, u32 bytes, u32 barrier) {
                  : "memory");
 }
 
-/* Shared memory of this block to that of any block of the cluster: `to` and `barrier` are
- * cluster addresses of the same block. */
-DEVICE void bulk_copy_cluster(u32 to, u32 from, u32 bytes, u32 barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
-                 "[%0], [%1], %2, [%3];"
-                 :
-                 : "r"(to), "r"(from), "r"(bytes), "r"(barrier)
-                 : "memory");
-}
-
 /* Shared to global memory. */
 DEVICE void bulk_store(void *to, u32 from, u32 bytes) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
@@ -36,15 +26,6 @@ DEVICE void bulk_store(void *to, u32 from, u32 bytes) {
 /* Adds fp32 values in shared memory to those in global memory (PTX ISA, "cp.reduce.async.bulk"). */
 DEVICE void bulk_reduce_add_f32(void *to, u32 from, u32 bytes) {
     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"
-                 :
-                 : "l"(to), "r"(from), "r"(bytes)
-                 : "memory");
-}
-
-/* The same for bf16 values, each sum rounded to the nearest. */
-DEVICE void bulk_reduce_add_bf16(void *to, u32 from, u32 bytes) {
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16 "
-                 "[%0], [%1], %2;"
                  :
                  : "l"(to), "r"(from), "r"(bytes)
                  : "memory");

@@ -10,11 +10,6 @@ DEVICE void cp_async_arrive_noinc(u32 barrier) {
                  : "memory");
 }
 
-/* The same, but the arrival is not one of the expected: the current phase waits for one more. */
-DEVICE void cp_async_arrive(u32 barrier) {
-    asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
-}
-
 /* Waits for all of this thread's copies, committed or not (PTX ISA, "cp.async.wait_all"). */
 DEVICE void cp_async_wait_all(void) {
     asm volatile("cp.async.wait_all;" : : : "memory");

@@ -13,11 +13,6 @@ DEVICE void mbarrier_init(u32 barrier, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
 }
 
-/* The end of a barrier: its bytes may be used for other things (PTX ISA, "mbarrier.inval"). */
-DEVICE void mbarrier_invalidate(u32 barrier) {
-    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
-}
-
 /* Makes this thread's mbarrier_init known to the async proxy and the cluster (PTX ISA,
  * "fence.mbarrier_init"). */
 DEVICE void mbarrier_fence_init(void) {

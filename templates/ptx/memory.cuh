@@ -32,17 +32,10 @@ DEVICE u32 load_l2_32(const void *from) {
     return value;
 }
 
-/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", "st", .shared). */
+/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", .shared). */
 DEVICE void load_shared_16(u32 *values, u32 address) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
                  : "r"(address)
-                 : "memory");
-}
-
-DEVICE void store_shared_16(u32 address, const u32 *values) {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "r"(address), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
                  : "memory");
 }

@@ -6,10 +6,3 @@ DEVICE u64 policy_evict_first(void) {
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
     return policy;
 }
-
-/* Kept longest. */
-DEVICE u64 policy_evict_last(void) {
-    u64 policy;
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}

@@ -7,13 +7,6 @@ DEVICE void reduce_add_f32(float *to, float value) {
     asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" : : "l"(to), "f"(value) : "memory");
 }
 
-DEVICE void reduce_add_f32x2(float *to, const float *values) {
-    asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};"
-                 :
-                 : "l"(to), "f"(values[0]), "f"(values[1])
-                 : "memory");
-}
-
 DEVICE void reduce_add_f32x4(float *to, const float *values) {
     asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
                  :

@@ -21,15 +21,7 @@ DEVICE void stmatrix_x4_trans(u32 address, const u32 *r) {
                  : "memory");
 }
 
-/* Two matrices: the addresses of lanes 0 to 15 count. */
-DEVICE void stmatrix_x2(u32 address, const u32 *r) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};"
-                 :
-                 : "r"(address), "r"(r[0]), "r"(r[1])
-                 : "memory");
-}
-
-/* Two matrices, each transposed on the way. */
+/* Two matrices, each transposed on the way: the addresses of lanes 0 to 15 count. */
 DEVICE void stmatrix_x2_trans(u32 address, const u32 *r) {
     asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
                  :

@@ -4,7 +4,7 @@
  * Copies of a box of a tensor by the async proxy, issued by one thread (PTX ISA, "Data Movement and
  * Conversion Instructions: Tensor copy"). The map is a parameter of the kernel (in constant memory,
  * its address taken there). x counts elements of the innermost dimension, y, z and w the outer
- * ones; what lies outside of the tensor is zero when loaded and dropped when stored. Shared
+ * ones; what lies outside of the tensor is zero. Shared
  * addresses are multiples of 128, for a swizzle of 128 bytes of 1024, of 64 of 512, of 32 of 256.
  */
 
@@ -23,16 +23,7 @@ DEVICE void tensor_load_2d(u32 to, const struct tensor_map *map, u32 barrier, in
                  : "memory");
 }
 
-/* The same for tensors of three dimensions. */
-DEVICE void tensor_load_3d(u32 to, const struct tensor_map *map, u32 barrier, int x, int y, int z) {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%3, %4, %5}], [%2];"
-                 :
-                 : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
-                 : "memory");
-}
-
-/* With a policy of ptx/policy.cuh for the L2 cache. */
+/* The same with a policy of ptx/policy.cuh for the L2 cache. */
 DEVICE void tensor_load_2d_hint(u32 to, const struct tensor_map *map, u32 barrier, int x, int y,
                                 u64 policy) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
@@ -42,6 +33,7 @@ DEVICE void tensor_load_2d_hint(u32 to, const struct tensor_map *map, u32 barrie
                  : "memory");
 }
 
+/* For tensors of three dimensions. */
 DEVICE void tensor_load_3d_hint(u32 to, const struct tensor_map *map, u32 barrier, int x, int y,
                                 int z, u64 policy) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
@@ -59,20 +51,4 @@ DEVICE void tensor_load_4d_hint(u32 to, const struct tensor_map *map, u32 barrie
                  :
                  : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "l"(policy)
                  : "memory");
-}
-
-/* A box from shared memory, in the bulk group that bulk_commit closes. */
-DEVICE void tensor_store_2d(const struct tensor_map *map, u32 from, int x, int y) {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];"
-                 :
-                 : "l"(map), "r"(from), "r"(x), "r"(y)
-                 : "memory");
-}
-
-DEVICE void tensor_store_3d(const struct tensor_map *map, u32 from, int x, int y, int z) {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
-        :
-        : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z)
-        : "memory");
 }

@@ -289,13 +289,6 @@ DEVICE void reduce_add_f32(float *to, float value) {
     asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" : : "l"(to), "f"(value) : "memory");
 }
 
-DEVICE void reduce_add_f32x2(float *to, const float *values) {
-    asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};"
-                 :
-                 : "l"(to), "f"(values[0]), "f"(values[1])
-                 : "memory");
-}
-
 DEVICE void reduce_add_f32x4(float *to, const float *values) {
     asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
                  :
@@ -445,11 +438,6 @@ DEVICE void cp_async_arrive_noinc(u32 barrier) {
                  :
                  : "r"(barrier)
                  : "memory");
-}
-
-/* The same, but the arrival is not one of the expected: the current phase waits for one more. */
-DEVICE void cp_async_arrive(u32 barrier) {
-    asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
 }
 
 /* Waits for all of this thread's copies, committed or not (PTX ISA, "cp.async.wait_all"). */

@@ -178,11 +178,6 @@ DEVICE void mbarrier_init(u32 barrier, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
 }
 
-/* The end of a barrier: its bytes may be used for other things (PTX ISA, "mbarrier.inval"). */
-DEVICE void mbarrier_invalidate(u32 barrier) {
-    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
-}
-
 /* Makes this thread's mbarrier_init known to the async proxy and the cluster (PTX ISA,
  * "fence.mbarrier_init"). */
 DEVICE void mbarrier_fence_init(void) {
@@ -347,18 +342,11 @@ DEVICE u32 load_l2_32(const void *from) {
     return value;
 }
 
-/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", "st", .shared). */
+/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", .shared). */
 DEVICE void load_shared_16(u32 *values, u32 address) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
                  : "r"(address)
-                 : "memory");
-}
-
-DEVICE void store_shared_16(u32 address, const u32 *values) {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "r"(address), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
                  : "memory");
 }
 
@@ -686,11 +674,6 @@ DEVICE void cp_async_arrive_noinc(u32 barrier) {
                  :
                  : "r"(barrier)
                  : "memory");
-}
-
-/* The same, but the arrival is not one of the expected: the current phase waits for one more. */
-DEVICE void cp_async_arrive(u32 barrier) {
-    asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
 }
 
 /* Waits for all of this thread's copies, committed or not (PTX ISA, "cp.async.wait_all"). */
@@ -1151,15 +1134,7 @@ DEVICE void stmatrix_x4_trans(u32 address, const u32 *r) {
                  : "memory");
 }
 
-/* Two matrices: the addresses of lanes 0 to 15 count. */
-DEVICE void stmatrix_x2(u32 address, const u32 *r) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};"
-                 :
-                 : "r"(address), "r"(r[0]), "r"(r[1])
-                 : "memory");
-}
-
-/* Two matrices, each transposed on the way. */
+/* Two matrices, each transposed on the way: the addresses of lanes 0 to 15 count. */
 DEVICE void stmatrix_x2_trans(u32 address, const u32 *r) {
     asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
                  :

@@ -195,15 +195,7 @@ DEVICE void stmatrix_x4_trans(u32 address, const u32 *r) {
                  : "memory");
 }
 
-/* Two matrices: the addresses of lanes 0 to 15 count. */
-DEVICE void stmatrix_x2(u32 address, const u32 *r) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};"
-                 :
-                 : "r"(address), "r"(r[0]), "r"(r[1])
-                 : "memory");
-}
-
-/* Two matrices, each transposed on the way. */
+/* Two matrices, each transposed on the way: the addresses of lanes 0 to 15 count. */
 DEVICE void stmatrix_x2_trans(u32 address, const u32 *r) {
     asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
                  :
@@ -335,18 +327,11 @@ DEVICE u32 load_l2_32(const void *from) {
     return value;
 }
 
-/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", "st", .shared). */
+/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", .shared). */
 DEVICE void load_shared_16(u32 *values, u32 address) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
                  : "r"(address)
-                 : "memory");
-}
-
-DEVICE void store_shared_16(u32 address, const u32 *values) {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "r"(address), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
                  : "memory");
 }
 
@@ -357,13 +342,6 @@ DEVICE void store_shared_16(u32 address, const u32 *values) {
  * is not fixed. */
 DEVICE void reduce_add_f32(float *to, float value) {
     asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" : : "l"(to), "f"(value) : "memory");
-}
-
-DEVICE void reduce_add_f32x2(float *to, const float *values) {
-    asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};"
-                 :
-                 : "l"(to), "f"(values[0]), "f"(values[1])
-                 : "memory");
 }
 
 DEVICE void reduce_add_f32x4(float *to, const float *values) {
@@ -432,11 +410,6 @@ DEVICE void send_sums(char *to, const float *four, bool partial) {
  * copies and the cluster after mbarrier_fence_init (PTX ISA, "mbarrier.init"). */
 DEVICE void mbarrier_init(u32 barrier, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
-}
-
-/* The end of a barrier: its bytes may be used for other things (PTX ISA, "mbarrier.inval"). */
-DEVICE void mbarrier_invalidate(u32 barrier) {
-    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
 }
 
 /* Makes this thread's mbarrier_init known to the async proxy and the cluster (PTX ISA,
@@ -620,11 +593,6 @@ DEVICE void cp_async_arrive_noinc(u32 barrier) {
                  : "memory");
 }
 
-/* The same, but the arrival is not one of the expected: the current phase waits for one more. */
-DEVICE void cp_async_arrive(u32 barrier) {
-    asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
-}
-
 /* Waits for all of this thread's copies, committed or not (PTX ISA, "cp.async.wait_all"). */
 DEVICE void cp_async_wait_all(void) {
     asm volatile("cp.async.wait_all;" : : : "memory");
@@ -636,13 +604,6 @@ DEVICE void cp_async_wait_all(void) {
 DEVICE u64 policy_evict_first(void) {
     u64 policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
-
-/* Kept longest. */
-DEVICE u64 policy_evict_last(void) {
-    u64 policy;
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
     return policy;
 }
 
@@ -695,7 +656,7 @@ typedef char tensor_map_is_aligned[sizeof(struct tensor_map_alignment) == 192 ? 
  * Copies of a box of a tensor by the async proxy, issued by one thread (PTX ISA, "Data Movement and
  * Conversion Instructions: Tensor copy"). The map is a parameter of the kernel (in constant memory,
  * its address taken there). x counts elements of the innermost dimension, y, z and w the outer
- * ones; what lies outside of the tensor is zero when loaded and dropped when stored. Shared
+ * ones; what lies outside of the tensor is zero. Shared
  * addresses are multiples of 128, for a swizzle of 128 bytes of 1024, of 64 of 512, of 32 of 256.
  */
 
@@ -714,16 +675,7 @@ DEVICE void tensor_load_2d(u32 to, const struct tensor_map *map, u32 barrier, in
                  : "memory");
 }
 
-/* The same for tensors of three dimensions. */
-DEVICE void tensor_load_3d(u32 to, const struct tensor_map *map, u32 barrier, int x, int y, int z) {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%3, %4, %5}], [%2];"
-                 :
-                 : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
-                 : "memory");
-}
-
-/* With a policy of ptx/policy.cuh for the L2 cache. */
+/* The same with a policy of ptx/policy.cuh for the L2 cache. */
 DEVICE void tensor_load_2d_hint(u32 to, const struct tensor_map *map, u32 barrier, int x, int y,
                                 u64 policy) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
@@ -733,6 +685,7 @@ DEVICE void tensor_load_2d_hint(u32 to, const struct tensor_map *map, u32 barrie
                  : "memory");
 }
 
+/* For tensors of three dimensions. */
 DEVICE void tensor_load_3d_hint(u32 to, const struct tensor_map *map, u32 barrier, int x, int y,
                                 int z, u64 policy) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
@@ -750,22 +703,6 @@ DEVICE void tensor_load_4d_hint(u32 to, const struct tensor_map *map, u32 barrie
                  :
                  : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "l"(policy)
                  : "memory");
-}
-
-/* A box from shared memory, in the bulk group that bulk_commit closes. */
-DEVICE void tensor_store_2d(const struct tensor_map *map, u32 from, int x, int y) {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];"
-                 :
-                 : "l"(map), "r"(from), "r"(x), "r"(y)
-                 : "memory");
-}
-
-DEVICE void tensor_store_3d(const struct tensor_map *map, u32 from, int x, int y, int z) {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
-        :
-        : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z)
-        : "memory");
 }
 
 #line 2 "templates/ptx/wgmma.cuh"

@@ -115,19 +115,6 @@ DEVICE u32 pack_e4m3x2(float low, float high) {
     return packed;
 }
 
-/* The two e4m3 values in the lower half, exactly (PTX ISA, "cvt", .f16x2.e4m3x2). */
-DEVICE void unpack_e4m3x2(float *low, float *high, u32 packed) {
-    asm("{.reg .b16 pair, first, second;\n\t"
-        ".reg .b32 halves;\n\t"
-        "cvt.u16.u32 pair, %2;\n\t"
-        "cvt.rn.f16x2.e4m3x2 halves, pair;\n\t"
-        "mov.b32 {first, second}, halves;\n\t"
-        "cvt.f32.f16 %0, first;\n\t"
-        "cvt.f32.f16 %1, second;}"
-        : "=f"(*low), "=f"(*high)
-        : "r"(packed));
-}
-
 #line 2 "templates/ptx/shared.cuh"
 
 /* The arena's 32-bit address in the shared state space, which the wrappers below take (PTX ISA,
@@ -170,18 +157,11 @@ DEVICE u32 load_l2_32(const void *from) {
     return value;
 }
 
-/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", "st", .shared). */
+/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", .shared). */
 DEVICE void load_shared_16(u32 *values, u32 address) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
                  : "r"(address)
-                 : "memory");
-}
-
-DEVICE void store_shared_16(u32 address, const u32 *values) {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "r"(address), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
                  : "memory");
 }
 

@@ -209,11 +209,6 @@ DEVICE void mbarrier_init(u32 barrier, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
 }
 
-/* The end of a barrier: its bytes may be used for other things (PTX ISA, "mbarrier.inval"). */
-DEVICE void mbarrier_invalidate(u32 barrier) {
-    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
-}
-
 /* Makes this thread's mbarrier_init known to the async proxy and the cluster (PTX ISA,
  * "fence.mbarrier_init"). */
 DEVICE void mbarrier_fence_init(void) {
@@ -679,16 +674,6 @@ DEVICE void bulk_load(u32 to, const void *from, u32 bytes, u32 barrier) {
                  : "memory");
 }
 
-/* Shared memory of this block to that of any block of the cluster: `to` and `barrier` are
- * cluster addresses of the same block. */
-DEVICE void bulk_copy_cluster(u32 to, u32 from, u32 bytes, u32 barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
-                 "[%0], [%1], %2, [%3];"
-                 :
-                 : "r"(to), "r"(from), "r"(bytes), "r"(barrier)
-                 : "memory");
-}
-
 /* Shared to global memory. */
 DEVICE void bulk_store(void *to, u32 from, u32 bytes) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
@@ -705,15 +690,6 @@ DEVICE void bulk_reduce_add_f32(void *to, u32 from, u32 bytes) {
                  : "memory");
 }
 
-/* The same for bf16 values, each sum rounded to the nearest. */
-DEVICE void bulk_reduce_add_bf16(void *to, u32 from, u32 bytes) {
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16 "
-                 "[%0], [%1], %2;"
-                 :
-                 : "l"(to), "r"(from), "r"(bytes)
-                 : "memory");
-}
-
 /* Closes this thread's group of stores and reductions (PTX ISA, "cp.async.bulk.commit_group"). */
 DEVICE void bulk_commit(void) {
     asm volatile("cp.async.bulk.commit_group;" : : : "memory");
@@ -722,7 +698,7 @@ DEVICE void bulk_commit(void) {
 /* Waits until at most so many of this thread's groups are under way (PTX ISA,
  * "cp.async.bulk.wait_group"); _read: until the others have read their sources, which may then be
  * written again. */
-#line 62 "templates/ptx/bulk.cuh"
+#line 43 "templates/ptx/bulk.cuh"
 DEVICE void bulk_wait_0(void) {
     asm volatile("cp.async.bulk.wait_group 0;" : : : "memory");
 }
@@ -731,7 +707,7 @@ DEVICE void bulk_wait_read_0(void) {
     asm volatile("cp.async.bulk.wait_group.read 0;" : : : "memory");
 }
 
-#line 62 "templates/ptx/bulk.cuh"
+#line 43 "templates/ptx/bulk.cuh"
 DEVICE void bulk_wait_1(void) {
     asm volatile("cp.async.bulk.wait_group 1;" : : : "memory");
 }
@@ -740,7 +716,7 @@ DEVICE void bulk_wait_read_1(void) {
     asm volatile("cp.async.bulk.wait_group.read 1;" : : : "memory");
 }
 
-#line 62 "templates/ptx/bulk.cuh"
+#line 43 "templates/ptx/bulk.cuh"
 DEVICE void bulk_wait_2(void) {
     asm volatile("cp.async.bulk.wait_group 2;" : : : "memory");
 }
@@ -749,7 +725,7 @@ DEVICE void bulk_wait_read_2(void) {
     asm volatile("cp.async.bulk.wait_group.read 2;" : : : "memory");
 }
 
-#line 62 "templates/ptx/bulk.cuh"
+#line 43 "templates/ptx/bulk.cuh"
 DEVICE void bulk_wait_3(void) {
     asm volatile("cp.async.bulk.wait_group 3;" : : : "memory");
 }
@@ -764,13 +740,6 @@ DEVICE void bulk_wait_read_3(void) {
 DEVICE u64 policy_evict_first(void) {
     u64 policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
-
-/* Kept longest. */
-DEVICE u64 policy_evict_last(void) {
-    u64 policy;
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
     return policy;
 }
 
@@ -801,7 +770,7 @@ DEVICE u32 warp_reduce_max(u32 value) {
  * Copies of a box of a tensor by the async proxy, issued by one thread (PTX ISA, "Data Movement and
  * Conversion Instructions: Tensor copy"). The map is a parameter of the kernel (in constant memory,
  * its address taken there). x counts elements of the innermost dimension, y, z and w the outer
- * ones; what lies outside of the tensor is zero when loaded and dropped when stored. Shared
+ * ones; what lies outside of the tensor is zero. Shared
  * addresses are multiples of 128, for a swizzle of 128 bytes of 1024, of 64 of 512, of 32 of 256.
  */
 
@@ -820,16 +789,7 @@ DEVICE void tensor_load_2d(u32 to, const struct tensor_map *map, u32 barrier, in
                  : "memory");
 }
 
-/* The same for tensors of three dimensions. */
-DEVICE void tensor_load_3d(u32 to, const struct tensor_map *map, u32 barrier, int x, int y, int z) {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%3, %4, %5}], [%2];"
-                 :
-                 : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
-                 : "memory");
-}
-
-/* With a policy of ptx/policy.cuh for the L2 cache. */
+/* The same with a policy of ptx/policy.cuh for the L2 cache. */
 DEVICE void tensor_load_2d_hint(u32 to, const struct tensor_map *map, u32 barrier, int x, int y,
                                 u64 policy) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
@@ -839,6 +799,7 @@ DEVICE void tensor_load_2d_hint(u32 to, const struct tensor_map *map, u32 barrie
                  : "memory");
 }
 
+/* For tensors of three dimensions. */
 DEVICE void tensor_load_3d_hint(u32 to, const struct tensor_map *map, u32 barrier, int x, int y,
                                 int z, u64 policy) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
@@ -856,22 +817,6 @@ DEVICE void tensor_load_4d_hint(u32 to, const struct tensor_map *map, u32 barrie
                  :
                  : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "l"(policy)
                  : "memory");
-}
-
-/* A box from shared memory, in the bulk group that bulk_commit closes. */
-DEVICE void tensor_store_2d(const struct tensor_map *map, u32 from, int x, int y) {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];"
-                 :
-                 : "l"(map), "r"(from), "r"(x), "r"(y)
-                 : "memory");
-}
-
-DEVICE void tensor_store_3d(const struct tensor_map *map, u32 from, int x, int y, int z) {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
-        :
-        : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z)
-        : "memory");
 }
 
 #line 2 "templates/ptx/thread.cuh"

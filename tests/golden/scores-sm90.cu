@@ -148,18 +148,11 @@ DEVICE u32 load_l2_32(const void *from) {
     return value;
 }
 
-/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", "st", .shared). */
+/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", .shared). */
 DEVICE void load_shared_16(u32 *values, u32 address) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
                  : "r"(address)
-                 : "memory");
-}
-
-DEVICE void store_shared_16(u32 address, const u32 *values) {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "r"(address), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
                  : "memory");
 }
 
@@ -265,11 +258,6 @@ DEVICE void ring_advance(struct ring_place *place, int size) {
  * copies and the cluster after mbarrier_fence_init (PTX ISA, "mbarrier.init"). */
 DEVICE void mbarrier_init(u32 barrier, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
-}
-
-/* The end of a barrier: its bytes may be used for other things (PTX ISA, "mbarrier.inval"). */
-DEVICE void mbarrier_invalidate(u32 barrier) {
-    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
 }
 
 /* Makes this thread's mbarrier_init known to the async proxy and the cluster (PTX ISA,
@@ -555,11 +543,6 @@ DEVICE void cp_async_arrive_noinc(u32 barrier) {
                  :
                  : "r"(barrier)
                  : "memory");
-}
-
-/* The same, but the arrival is not one of the expected: the current phase waits for one more. */
-DEVICE void cp_async_arrive(u32 barrier) {
-    asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" : : "r"(barrier) : "memory");
 }
 
 /* Waits for all of this thread's copies, committed or not (PTX ISA, "cp.async.wait_all"). */

@@ -134,34 +134,18 @@ EMU_EXPORT void emu_bulk_prefetch(const void *from, unsigned bytes) {
     emu_global_access(from, bytes, EMU_READ, at);
 }
 
-/* Shared to shared memory. */
-EMU_EXPORT void emu_bulk_copy_cluster(unsigned to, unsigned from, unsigned bytes,
-                                      unsigned barrier) {
-    site at = EMU_SITE;
-    emu.statistics.instructions++;
-    check_bulk(bytes, NULL, "cp.async.bulk in the cluster", at);
-    struct place place = emu_shared_place(to, bytes, PIECE, "cp.async.bulk in the cluster", at);
-    struct place source = emu_own_place(from, bytes, PIECE, "cp.async.bulk in the cluster", at);
-    struct load *load = load_new(place.cta, barrier, "cp.async.bulk in the cluster", at);
-    struct epoch done = load->begun;
-    emu_shared_read_begin(source.cta, source.offset, bytes, at);
-    load_add(load, place.offset, bytes, source.cta->arena + source.offset);
-    emu_shared_read_end(source.cta, source.offset, bytes, done, at);
-    load_go(load);
-}
-
 /* ---- tensor loads ---------------------------------------------------------------------------- */
 
 /* What createpolicy gives, opaque: of 64 bits of which neither half alone is one. */
-static const u64 evict_first = 0x12f0000000000001U, evict_last = 0x14f0000000000001U;
+static const u64 evict_first = 0x12f0000000000001U;
 
-EMU_EXPORT unsigned long long emu_policy(int first) {
-    return first ? evict_first : evict_last;
+EMU_EXPORT unsigned long long emu_policy_evict_first(void) {
+    return evict_first;
 }
 
 /* A hint to the cache changes no result; it must be one, or 0, for none. */
 static void check_policy(u64 policy, site at) {
-    if (policy != 0 && policy != evict_first && policy != evict_last)
+    if (policy != 0 && policy != evict_first)
         emu_fatal(EMU_ILLEGAL, at, 0, "%s: cp.async.bulk.tensor: %#llx is no cache policy {1}",
                   emu_who(emu.self), (unsigned long long)policy);
 }
@@ -184,7 +168,7 @@ static void check_box(const struct emu_tensor_map *map, const int32_t *coordinat
 }
 
 struct walk {
-    struct load *load; /* NULL: a store */
+    struct load *load;
     site at;
 };
 
@@ -230,7 +214,7 @@ EMU_EXPORT void emu_cluster_store_async(unsigned to, const unsigned *values, int
 
 /* ---- stores and reductions to global memory -------------------------------------------------- */
 
-enum store_kind { STORE = 0, ADD_F32 = 1, ADD_BF16 = 2 };
+enum store_kind { STORE = 0, ADD_F32 = 1 };
 
 struct store_part {
     struct store_part *next;
@@ -253,16 +237,6 @@ static void add_f32(u8 *to, const u8 *from, u32 bytes) {
     }
 }
 
-static void add_bf16(u8 *to, const u8 *from, u32 bytes) {
-    for (u32 i = 0; i < bytes; i += 2) {
-        u16 sum, value;
-        memcpy(&sum, to + i, 2);
-        memcpy(&value, from + i, 2);
-        sum = emu_bf16_from_float(emu_float_from_bf16(sum) + emu_float_from_bf16(value));
-        memcpy(to + i, &sum, 2);
-    }
-}
-
 static void finish_reading(struct thread *thread, struct store_part *part) {
     if (part->kept)
         return;
@@ -276,8 +250,6 @@ static void finish_writing(struct thread *thread, struct store_part *part) {
     finish_reading(thread, part);
     if (part->kind == ADD_F32)
         add_f32(part->to, part->kept, part->bytes);
-    else if (part->kind == ADD_BF16)
-        add_bf16(part->to, part->kept, part->bytes);
     else
         memcpy(part->to, part->kept, part->bytes);
     emu_give(part->kept);
@@ -305,33 +277,10 @@ EMU_EXPORT void emu_bulk_store(void *to, unsigned from, unsigned bytes, int kind
     emu_yield();
 }
 
-static void add_store_piece(void *context, const struct emu_tensor_piece *piece) {
-    const struct walk *walk = context;
-    void *to = (void *)(uintptr_t)piece->global;
-    if (to)
-        add_store(emu_own_place(piece->shared, piece->bytes, 1, "a tensor store", walk->at), to,
-                  piece->bytes, STORE, walk->at);
-}
-
 EMU_EXPORT void emu_tensor_prefetch(const void *map) {
     if (!emu_tensor_map_at(map))
         emu_fatal(EMU_ILLEGAL, EMU_SITE, 0, "%s: prefetch.tensormap: there is no tensor map {1}",
                   emu_who(emu.self));
-}
-
-EMU_EXPORT void emu_tensor_store(const void *map, unsigned from, int rank, int x, int y, int z) {
-    site at = EMU_SITE;
-    const int32_t coordinates[EMU_TENSOR_RANK] = {x, y, z, 0, 0};
-    const struct emu_tensor_map *found = find_map(map, rank, "cp.async.bulk.tensor", at);
-    struct walk walk = {NULL, at};
-    emu.statistics.instructions++;
-    emu_own_place(from, emu_tensor_box_bytes(found), BOX_ALIGNMENT, "cp.async.bulk.tensor", at);
-    check_box(found, coordinates, from, at);
-    if (x < 0 || y < 0 || z < 0) /* an H200 takes it for an illegal instruction, unlike a load's */
-        emu_fatal(EMU_ILLEGAL, at, 0, "%s: a tensor store at a coordinate below 0 {1}",
-                  emu_who(emu.self));
-    emu_tensor_walk(found, coordinates, from, add_store_piece, &walk);
-    emu_yield();
 }
 
 EMU_EXPORT void emu_bulk_commit(void) {

@@ -160,13 +160,11 @@ static void arrival_effect(struct deferred *deferred) {
     emu_give(clock);
 }
 
-EMU_EXPORT void emu_cp_async_arrive(unsigned address, int increments) {
+EMU_EXPORT void emu_cp_async_arrive(unsigned address) {
     site at = EMU_SITE;
     struct mbarrier *barrier = emu_mbarrier_at(address, true, "cp.async.mbarrier.arrive", at);
     struct arrival *arrival = emu_take(sizeof *arrival);
     u32 *clock = emu_take(2 * (size_t)emu.slots * sizeof *clock);
-    if (increments)
-        barrier->pending++;
     arrival->deferred = (struct deferred){arrival_effect, NULL, emu.self, at};
     arrival->barrier = barrier;
     arrival->end = emu.self->copies_arriving = newest(emu.self);

@@ -51,16 +51,6 @@ EMU_EXPORT void emu_load_shared(unsigned *values, unsigned address, int count) {
     memcpy(values, place.cta->arena + place.offset, bytes);
 }
 
-EMU_EXPORT void emu_store_shared(unsigned address, const unsigned *values, int count) {
-    site at = EMU_SITE;
-    u32 bytes = 4 * (u32)count;
-    emu.statistics.instructions++;
-    struct place place = emu_own_place(address, bytes, bytes, "st.shared", at);
-    emu_registers_used(emu.self, values, bytes, false, at);
-    emu_shared_write(place.cta, place.offset, bytes, at);
-    memcpy(place.cta->arena + place.offset, values, bytes);
-}
-
 EMU_EXPORT unsigned emu_append_shared(unsigned address, unsigned wanted, unsigned low,
                                       unsigned high) {
     site at = EMU_SITE;

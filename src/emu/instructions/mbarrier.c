@@ -14,10 +14,10 @@
 
 enum { MOST_COUNT = (1 << 20) - 1 };
 
-/* The object's 8 bytes in the arena hold this while it lives; a plain access is reported. */
+/* It is there until its block ends; a plain access to its 8 bytes is reported. */
 static struct mbarrier *find(struct cta *cta, u32 offset) {
     for (int i = 0; i < cta->mbarrier_count; i++)
-        if (cta->mbarriers[i].live && cta->mbarriers[i].offset == offset)
+        if (cta->mbarriers[i].offset == offset)
             return &cta->mbarriers[i];
     return NULL;
 }
@@ -130,50 +130,23 @@ EMU_EXPORT void emu_mbarrier_init(unsigned address, int count) {
                   count);
     /* Its bytes must be free: no other object, nobody else's unordered access. */
     emu_shared_write(cta, place.offset, 8, at);
-    int index = 0;
-    while (index < cta->mbarrier_count && cta->mbarriers[index].live)
-        index++;
+    const int index = cta->mbarrier_count;
     if (index == MAX_MBARRIERS)
         emu_fatal(EMU_ILLEGAL, at, 0, "%s: more than %d mbarriers in a block {1}", emu_who(self),
                   MAX_MBARRIERS);
     struct mbarrier *barrier = &cta->mbarriers[index];
-    if (index == cta->mbarrier_count) {
-        cta->mbarrier_count++;
-        barrier->arriving = emu_clock_new();
-        barrier->released = emu_clock_new();
-    }
-    u32 *arriving = barrier->arriving, *released = barrier->released;
-    emu_clock_clear(arriving);
-    *barrier = (struct mbarrier){.live = true,
-                                 .cta = cta,
+    cta->mbarrier_count++;
+    *barrier = (struct mbarrier){.cta = cta,
                                  .offset = place.offset,
                                  .expected = count,
                                  .pending = count,
-                                 .phase = barrier->phase + (barrier->phase & 1),
-                                 .arriving = arriving,
-                                 .released = released,
+                                 .arriving = emu_clock_new(),
+                                 .released = emu_clock_new(),
                                  .init_slot = (u16)self->number,
                                  .init_clock = self->clock[self->number],
                                  .at = at};
     barrier->slot =
         (u16)(2 * emu.thread_count + emu.warp_count + cta->rank * MAX_MBARRIERS + index);
-    if (self->clock[barrier->slot] < barrier->phase)
-        self->clock[barrier->slot] = barrier->phase;
-}
-
-EMU_EXPORT void emu_mbarrier_invalidate(unsigned address) {
-    site at = EMU_SITE;
-    struct mbarrier *barrier = emu_mbarrier_at(address, true, "mbarrier.inval", at);
-    for (int i = 0; i < emu.thread_count; i++)
-        if (emu.threads[i].wait == AT_MBARRIER && emu.threads[i].wait_object == barrier)
-            emu_fatal(EMU_BARRIER, at, 0, "%s: the mbarrier %s ends {1} while %s waits for it",
-                      emu_who(emu.self), name(barrier), emu_who(&emu.threads[i]));
-    if (barrier->bytes != 0)
-        emu_fatal(EMU_BARRIER, at, 0, "%s: the mbarrier %s ends {1} with %lld bytes to come",
-                  emu_who(emu.self), name(barrier), (long long)barrier->bytes);
-    barrier->live = false;
-    /* Whoever uses the bytes comes after this. */
-    emu_shared_write(emu.self->cta, barrier->offset, 8, at);
 }
 
 /* Makes the thread's initialisations known to the async proxy and to the cluster. */
@@ -182,7 +155,7 @@ EMU_EXPORT void emu_mbarrier_fence_init(void) {
     for (int i = 0; i < emu.ctas; i++)
         for (int b = 0; b < emu.cta[i].mbarrier_count; b++) {
             struct mbarrier *barrier = &emu.cta[i].mbarriers[b];
-            if (!barrier->live || barrier->init_slot != self->number || barrier->init_fenced)
+            if (barrier->init_slot != self->number || barrier->init_fenced)
                 continue;
             barrier->init_fenced = true;
             barrier->fence_slot = (u16)self->number;
@@ -196,7 +169,7 @@ void emu_mbarriers_fenced(struct thread *thread) {
         struct mbarrier *barrier = &thread->cta->mbarriers[b];
         bool knows = barrier->init_slot == thread->number ||
                      thread->clock[barrier->init_slot] >= barrier->init_clock;
-        if (!barrier->live || barrier->init_fenced || !knows)
+        if (barrier->init_fenced || !knows)
             continue;
         barrier->init_fenced = true;
         barrier->fence_slot = (u16)thread->number;

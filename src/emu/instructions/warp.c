@@ -215,7 +215,7 @@ EMU_EXPORT unsigned emu_push_greater(unsigned mask, float threshold, unsigned x)
 }
 
 EMU_EXPORT float emu_minimum_nan(float x, float y) {
-    return isnan(x) || isnan(y) ? NAN : x < y ? x : y;
+    return isnan(x) || isnan(y) ? NAN : x < y || (x == y && signbit(x)) ? x : y; /* -0 below +0 */
 }
 
 EMU_EXPORT float emu_maximum_nan(float x, float y) {
@@ -232,9 +232,4 @@ EMU_EXPORT unsigned emu_pack_bf16x2(float low, float high) {
 
 EMU_EXPORT unsigned emu_pack_e4m3x2(float low, float high) {
     return emu_e4m3x2(low, high);
-}
-
-EMU_EXPORT void emu_unpack_e4m3x2(float *low, float *high, unsigned packed) {
-    *low = emu_float_from_e4m3((u8)packed);
-    *high = emu_float_from_e4m3((u8)(packed >> 8));
 }

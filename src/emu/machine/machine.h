@@ -178,7 +178,6 @@ struct barrier {
 };
 
 struct mbarrier {
-    bool live;
     struct cta *cta;
     u32 offset;
     int expected, pending;

@@ -302,7 +302,7 @@ struct place emu_own_place(u32 address, u32 bytes, u32 alignment, const char *wh
 static const struct mbarrier *find_mbarrier(const struct cta *cta, u32 offset, u32 bytes) {
     for (int i = 0; i < cta->mbarrier_count; i++) {
         const struct mbarrier *barrier = &cta->mbarriers[i];
-        if (barrier->live && offset < barrier->offset + 8 && barrier->offset < offset + bytes)
+        if (offset < barrier->offset + 8 && barrier->offset < offset + bytes)
             return barrier;
     }
     return NULL;

@@ -3,9 +3,7 @@
 #define EMU_PTX_MATH_FP8
 
 unsigned emu_pack_e4m3x2(float low, float high);
-void emu_unpack_e4m3x2(float *low, float *high, unsigned packed);
 
 #define pack_e4m3x2(low, high) emu_pack_e4m3x2(low, high)
-#define unpack_e4m3x2(low, high, packed) emu_unpack_e4m3x2(low, high, packed)
 
 #endif

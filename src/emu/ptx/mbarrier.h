@@ -3,7 +3,6 @@
 #define EMU_PTX_MBARRIER
 
 void emu_mbarrier_init(unsigned barrier, int count);
-void emu_mbarrier_invalidate(unsigned barrier);
 void emu_mbarrier_fence_init(void);
 void emu_mbarrier_arrive(unsigned barrier, int count);
 /* `barrier`: an address of the cluster. */
@@ -16,7 +15,6 @@ void emu_mbarrier_wait(unsigned barrier, int parity);
 void emu_mbarrier_wait_cluster(unsigned barrier, int parity);
 
 #define mbarrier_init(barrier, count) emu_mbarrier_init(barrier, count)
-#define mbarrier_invalidate(barrier) emu_mbarrier_invalidate(barrier)
 #define mbarrier_fence_init() emu_mbarrier_fence_init()
 #define mbarrier_arrive(barrier) emu_mbarrier_arrive(barrier, 1)
 #define mbarrier_arrive_count(barrier, count) emu_mbarrier_arrive(barrier, count)

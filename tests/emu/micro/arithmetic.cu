@@ -2,18 +2,19 @@
 //@use ptx/math.cuh
 //@use ptx/math_fp8.cuh
 //@use ptx/maximum.cuh
+//@use ptx/order.cuh
 /* One function over `count` inputs: a holds floats (pairs for the packing forms, the
- * maximum and the built-ins, words to unpack),
- * out what came of each. */
+ * maximum, the minimum and the built-ins), out what came of each. */
 
 enum {
     EXP2 = 0,
     LOG2 = 1,
     PACK_BF16 = 2,
     PACK_E4M3 = 3,
-    UNPACK_E4M3 = 4,
-    BUILT_INS = 5,
-    MAXIMUM = 6
+    BUILT_INS = 4,
+    MAXIMUM = 5,
+    MINIMUM = 6,
+    GREATER = 7 /* than each of 32 thresholds, the first inputs: a bit each */
 };
 
 /* One NaN for all: which one is not promised. */
@@ -54,10 +55,13 @@ KERNEL void KERNEL_NAME(const __grid_constant__ struct micro_params params) {
         built_ins(out + 8 * i, in[2 * i], in[2 * i + 1]);
     } else if (params.form == MAXIMUM) {
         out[i] = settled(maximum_nan(in[2 * i], in[2 * i + 1]));
+    } else if (params.form == MINIMUM) {
+        out[i] = settled(minimum_nan(in[2 * i], in[2 * i + 1]));
     } else {
-        float low, high;
-        unpack_e4m3x2(&low, &high, words[i]);
-        out[2 * i] = low;
-        out[2 * i + 1] = high;
+        u32 mask = 0;
+        for (int j = 0; j < 32; ++j) {
+            mask = push_greater(mask, in[j], words[i]);
+        }
+        packed[i] = mask;
     }
 }

@@ -2,6 +2,8 @@
 //@use ptx/grid.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/named_barrier.cuh
+//@use ptx/redux.cuh
+//@use ptx/thread.cuh
 //@use ptx/warp.cuh
 /*
  * Barriers inside a block, and what a warp's lanes tell each other. 256 threads.
@@ -12,13 +14,14 @@
 
 enum {
     PHASES = 0,      /* an mbarrier through ten phases, tested before and after each */
-    COUNTS = 1,      /* arrivals by count; an end and a new beginning */
+    COUNTS = 1,      /* arrivals by count */
     HAND_OVER = 2,   /* barrier_arrive on one side, barrier_sync on the other */
     ANY = 3,         /* barrier_or over half the block */
     WHOLE_BLOCK = 4, /* __syncthreads_or, _and, _count */
     LANES = 5,       /* shuffles, votes, redux */
     BITS = 6,
-    GRID = 7, /* griddepcontrol without a dependent launch: no effect */
+    REDUX = 7, /* sum, least and most of a warp's values */
+    GRID = 8,  /* griddepcontrol without a dependent launch: no effect */
 
     THREADS = 256,
     HALF = 128
@@ -55,11 +58,7 @@ DEVICE u32 counts(u32 barrier) {
     mbarrier_arrive_count(barrier, THREADS / 2);
     seen = seen * 2 + (u32)mbarrier_test(barrier, 1);
     seen = seen * 2 + (u32)mbarrier_test(barrier, 0);
-    mbarrier_invalidate(barrier);
-    mbarrier_init(barrier, 2);
-    mbarrier_arrive(barrier);
-    seen = seen * 2 + (u32)mbarrier_test(barrier, 0);
-    mbarrier_arrive(barrier);
+    mbarrier_arrive_count(barrier, THREADS);
     mbarrier_wait(barrier, 0);
     return seen * 2 + (u32)mbarrier_test(barrier, 0);
 }
@@ -151,6 +150,9 @@ KERNEL void __launch_bounds__(256, 1)
         result = lanes(in);
     } else if (params.form == BITS) {
         result = bits(in);
+    } else if (params.form == REDUX) {
+        const u32 value = in[thread_number()];
+        result = warp_reduce_add(value) + 3u * warp_reduce_min(value) + 5u * warp_reduce_max(value);
     } else {
         grid_launch_dependents();
         grid_wait();

@@ -12,7 +12,7 @@
 
 #include "params.h"
 
-enum { CASE_CONSTANTS = 2, CASE_REGIONS = 6, CASE_MAPS = 3, CASE_NAME = 64 };
+enum { CASE_CONSTANTS = 2, CASE_REGIONS = 6, CASE_MAPS = 3, CASE_RANK = 4, CASE_NAME = 64 };
 
 /* What a buffer holds before the launch. */
 enum fill {
@@ -30,7 +30,6 @@ enum fill {
     FILL_INTEGER_FLOAT, /* -64 .. 64 */
     FILL_RANDOM_FLOAT,  /* -1 .. 1 */
     FILL_WIDE_FLOAT,    /* special values, then any exponent, then -160 .. 160 */
-    FILL_CODES,         /* 0, 1, 2... as words */
     FILL_LANE_ROWS,     /* a permutation of 0 .. 31 as ints */
     FILL_BYTE_COUNTS,   /* ints from 0 to 16 */
     FILL_ROW_NUMBERS,   /* ints from 0 to 255, a quarter of them -1 */
@@ -43,15 +42,15 @@ enum comparison {
     ULPS,    /* floats, within 2 units in the last place or `tolerance` */
 };
 
-enum buffer { IN_A, IN_B, IN_OUT };
+enum buffer { IN_A, IN_B };
 
 /* A tensor in one of the buffers. */
 struct case_map {
     enum buffer buffer;
     size_t offset; /* bytes into it */
     int rank, element_bytes, swizzle;
-    int dimensions[3], box[3];
-    int strides[3]; /* bytes, of dimensions 1 and 2 (0: dense) */
+    int dimensions[CASE_RANK], box[CASE_RANK];
+    int strides[CASE_RANK]; /* bytes, of the dimensions but the first */
 };
 
 struct micro_case {

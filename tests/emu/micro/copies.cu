@@ -1,10 +1,15 @@
 //@use micro/params.h
+//@use ptx/append.cuh
+//@use ptx/atomic.cuh
 //@use ptx/bulk.cuh
 //@use ptx/counter.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
+//@use ptx/hint.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/memory.cuh
+//@use ptx/once.cuh
+//@use ptx/prefetch.cuh
 //@use ptx/proxy.cuh
 //@use ptx/reduce.cuh
 //@use ptx/stream.cuh
@@ -19,19 +24,21 @@ enum {
     CP_ASYNC = 0,        /* 0..16 bytes of 16, the others zero */
     CP_ASYNC_GROUPS = 1, /* three groups, the first waited for alone */
     CP_ASYNC_NOINC = 2,  /* arrivals on a barrier, among the expected */
-    CP_ASYNC_ARRIVE = 3, /* arrivals that are not */
-    CP_ASYNC_ALL = 4,    /* wait_all */
-    BULK_COPY = 5,       /* `bytes` in and out again */
-    BULK_ADD_F32 = 6,
-    BULK_ADD_BF16 = 7,
-    RED_F32 = 8, /* every thread on the same values */
-    RED_F32X2 = 9,
-    RED_F32X4 = 10,
-    STREAMING = 11, /* read-only 16-byte loads, streaming stores */
+    CP_ASYNC_ALL = 3,    /* wait_all */
+    BULK_COPY = 4,       /* `bytes` in and out again */
+    BULK_ADD_F32 = 5,
+    RED_F32 = 6, /* every thread on the same values */
+    RED_F32X4 = 7,
+    STREAMING = 8,    /* read-only 16-byte loads, streaming stores */
+    STREAMING_IN = 9, /* loads past L1 */
+    ONCE = 10,        /* the same of what may have been written before; 8-byte stores */
+    PREFETCHED = 11,
     THROUGH_L2 = 12,
-    SHARED_16 = 13, /* 16-byte loads and stores of shared memory */
-    COUNTER = 14,
-    STREAMING_IN = 15, /* loads past L1 */
+    SHARED_16 = 13, /* 16-byte loads of shared memory */
+    APPENDED = 14,  /* pairs of words to shared memory, if the second is odd */
+    ATOMICS = 15,   /* on words of each thread's own and of all */
+    HINT = 16,
+    COUNTER = 17,
 
     THREADS = 64
 };
@@ -52,7 +59,7 @@ DEVICE void copy_async(const struct micro_params *params) {
     const int bytes = ((const int *)params->b)[threadIdx.x];
     const u32 barrier = shared_address(BARRIER_OFFSET);
     if (threadIdx.x == 0) {
-        mbarrier_init(barrier, params->form == CP_ASYNC_NOINC ? THREADS : 1);
+        mbarrier_init(barrier, THREADS);
     }
     __syncthreads();
     cp_async_16(thread_tile(), from, bytes);
@@ -70,22 +77,11 @@ DEVICE void copy_async(const struct micro_params *params) {
     } else if (params->form == CP_ASYNC_NOINC) {
         cp_async_arrive_noinc(barrier);
         mbarrier_wait(barrier, 0);
-    } else if (params->form == CP_ASYNC_ARRIVE) {
-        cp_async_arrive(barrier);
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            mbarrier_arrive(barrier);
-        }
-        mbarrier_wait(barrier, 0);
     } else {
         cp_async_wait_all();
     }
     copy_out(params);
     cp_async_wait_all();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        mbarrier_invalidate(barrier);
-    }
 }
 
 DEVICE void wait_for_groups(void) {
@@ -122,10 +118,8 @@ DEVICE void copy_bulk(const struct micro_params *params) {
         const u32 from = tile + part * (bytes / 4);
         if (params->form == BULK_COPY) {
             bulk_store(to, from, bytes / 4);
-        } else if (params->form == BULK_ADD_F32) {
-            bulk_reduce_add_f32(to, from, bytes / 4);
         } else {
-            bulk_reduce_add_bf16(to, from, bytes / 4);
+            bulk_reduce_add_f32(to, from, bytes / 4);
         }
         bulk_commit();
     }
@@ -138,8 +132,6 @@ DEVICE void add(const struct micro_params *params) {
     for (int i = 0; i < params->count; ++i) {
         if (params->form == RED_F32) {
             reduce_add_f32(out + i, values[i % 4]);
-        } else if (params->form == RED_F32X2) {
-            reduce_add_f32x2(out + 2 * i, values + i % 3);
         } else {
             reduce_add_f32x4(out + 4 * i, values);
         }
@@ -154,28 +146,96 @@ DEVICE void load_and_store(const struct micro_params *params) {
         load_read_only_16(values, from);
     } else if (params->form == STREAMING_IN) {
         load_streaming_16(values, from);
+    } else if (params->form == ONCE) {
+        load_once_16(values, from);
+        store_streaming_8(to, values);
+        store_streaming_8(to + 8, values + 2);
+        return;
+    } else if (params->form == PREFETCHED) {
+        prefetch_l2(from, 16);
+        load_read_only_16(values, from);
     } else if (params->form == THROUGH_L2) {
         for (int i = 0; i < 4; ++i) {
             values[i] = load_l2_32(from + 4 * i);
         }
     } else {
         load_read_only_16(values, from);
-        store_shared_16(thread_tile(), values);
+        for (int i = 0; i < 4; ++i) {
+            ((u32 *)(arena + TILE_OFFSET))[4 * threadIdx.x + (u32)i] = values[i];
+        }
         __syncthreads();
         load_shared_16(values, shared_address((u32)TILE_OFFSET + (threadIdx.x ^ 1u) * 16u));
     }
     store_streaming_16(to, values);
 }
 
+/* What became of three words of the thread's tile, and how many bytes were appended. */
+DEVICE void append(const struct micro_params *params) {
+    const u32 *const values = (const u32 *)params->a + 4 * threadIdx.x;
+    u32 *const tile = (u32 *)(arena + TILE_OFFSET) + 4 * threadIdx.x;
+    u32 *const out = (u32 *)params->out + 4 * threadIdx.x;
+    u32 address = thread_tile();
+    for (u32 i = 0; i < 4; ++i) {
+        tile[i] = 0;
+    }
+    for (u32 i = 0; i < 4; i += 2) {
+        address = append_shared_8(address, values[i + 1] & 1u, values[i], values[i + 1]);
+    }
+    for (u32 i = 0; i < 3; ++i) {
+        out[i] = tile[i];
+    }
+    out[3] = address - thread_tile();
+}
+
+/* What stood before in a word that nobody else changes, and after all in those that all do. */
+DEVICE void change_words(const struct micro_params *params) {
+    const u32 *const values = (const u32 *)params->a + 4 * threadIdx.x;
+    u32 *const own = (u32 *)(arena + TILE_OFFSET) + threadIdx.x;
+    u32 *const shared = (u32 *)(arena + SECOND_OFFSET);
+    u32 *const out = (u32 *)params->out + 4 * threadIdx.x;
+    const u32 own_address = shared_address((u32)TILE_OFFSET + 4u * threadIdx.x);
+    *own = values[0];
+    if (threadIdx.x < 2) {
+        shared[threadIdx.x] = 0;
+    }
+    __syncthreads();
+    out[0] = atomic_add_shared(own_address, values[1]);
+    out[1] = atomic_or_shared(own_address, values[2]);
+    atomic_add_shared(shared_address(SECOND_OFFSET), values[3]);
+    atomic_or_shared(shared_address(SECOND_OFFSET + 4), values[3] & 1u << threadIdx.x % 32u);
+    reduce_add_global((u32 *)params->b, values[3]);
+    __syncthreads();
+    out[2] = *own;
+    out[3] = threadIdx.x % 4 < 2 ? shared[threadIdx.x % 2] : load_l2_32(params->b);
+}
+
+/* All threads hint; one waits until all have, and then for what never comes. What a wait found is a
+ * matter of time: that it ends is not. */
+DEVICE void hint(const struct micro_params *params) {
+    u32 *const out = (u32 *)params->out;
+    hint_add(out, threadIdx.x);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        out[1] = hint_wait(out, (u32)params->count, 1000) < 1000;
+        out[2] = hint_wait(out, (u32)params->count + 1u, 3) < 3;
+    }
+}
+
 KERNEL void KERNEL_NAME(const __grid_constant__ struct micro_params params) {
     if (params.form <= CP_ASYNC_ALL) {
         copy_async(&params);
-    } else if (params.form <= BULK_ADD_BF16) {
+    } else if (params.form <= BULK_ADD_F32) {
         copy_bulk(&params);
     } else if (params.form <= RED_F32X4) {
         add(&params);
-    } else if (params.form <= SHARED_16 || params.form == STREAMING_IN) {
+    } else if (params.form <= SHARED_16) {
         load_and_store(&params);
+    } else if (params.form == APPENDED) {
+        append(&params);
+    } else if (params.form == ATOMICS) {
+        change_words(&params);
+    } else if (params.form == HINT) {
+        hint(&params);
     } else {
         counter_add((u32 *)params.out, threadIdx.x + 1u);
         while (counter_read((const u32 *)params.out) < (u32)params.count) {

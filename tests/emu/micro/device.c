@@ -292,16 +292,14 @@ struct buffers {
 
 static int make_map(const struct case_map *it, const struct buffers *buffers,
                     struct tensor_map *map) {
-    CUdeviceptr base = it->buffer == IN_A   ? buffers->a
-                       : it->buffer == IN_B ? buffers->b
-                                            : buffers->out;
+    CUdeviceptr base = it->buffer == IN_A ? buffers->a : buffers->b;
     int swizzle = it->swizzle == 128 ? 3 : it->swizzle / 32; /* CU_TENSOR_MAP_SWIZZLE_* */
     int type = it->element_bytes == 2   ? MAP_BFLOAT16
                : it->element_bytes == 4 ? MAP_UINT32
                                         : MAP_UINT8;
-    uint64_t dimensions[3], strides[2];
-    uint32_t box[3], steps[3] = {1, 1, 1};
-    for (int i = 0; i < 3; i++) {
+    uint64_t dimensions[CASE_RANK], strides[CASE_RANK - 1];
+    uint32_t box[CASE_RANK], steps[CASE_RANK] = {1, 1, 1, 1};
+    for (int i = 0; i < it->rank; i++) {
         dimensions[i] = (uint64_t)it->dimensions[i];
         box[i] = (uint32_t)it->box[i];
         if (i > 0)

@@ -20,10 +20,9 @@ enum {
     LOAD_X2_TRANS = 3,
     STORE_X4 = 4,
     STORE_X4_TRANS = 5,
-    STORE_X2 = 6,
-    STORE_X2_TRANS = 7,
-    MMA = 8,
-    MMA_E4M3 = 9,
+    STORE_X2_TRANS = 6,
+    MMA = 7,
+    MMA_E4M3 = 8,
 
     TILE_WORDS = 128,
     A_WORDS = 128, /* of one product */
@@ -48,8 +47,6 @@ DEVICE void store(const struct micro_params *params, u32 address, const u32 *reg
         stmatrix_x4(address, registers);
     } else if (params->form == STORE_X4_TRANS) {
         stmatrix_x4_trans(address, registers);
-    } else if (params->form == STORE_X2) {
-        stmatrix_x2(address, registers);
     } else {
         stmatrix_x2_trans(address, registers);
     }

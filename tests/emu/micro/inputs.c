@@ -102,8 +102,6 @@ static uint32_t word(enum fill fill, size_t index, uint64_t *state) {
         return bits_of(unit(state));
     case FILL_WIDE_FLOAT:
         return bits_of(wide_float(index, state));
-    case FILL_CODES:
-        return (uint32_t)index;
     case FILL_BYTE_COUNTS:
         return (uint32_t)below(state, 17);
     case FILL_ROW_NUMBERS:

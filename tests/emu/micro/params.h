@@ -7,7 +7,7 @@ struct micro_params {
     void *out;
     int form; /* which wrapper of the family, or which arrangement */
     int count;
-    int x, y, z; /* a tensor's coordinates */
-    int swizzle; /* bytes: 0, 32, 64, 128 */
+    int x, y, z, w; /* a tensor's coordinates */
+    int swizzle;    /* bytes: 0, 32, 64, 128 */
     int bytes;
 };

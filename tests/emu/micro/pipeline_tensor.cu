@@ -9,13 +9,13 @@
 //@use ptx/tensor.cuh
 //@use ptx/wgmma_ss.cuh n = 64, ta = 0, tb = 0
 /*
- * A persistent matrix product with tensor copies in and out: C = A B^T in tiles of 128 x 64,
- * `count` tiles in columns of `x`, depth `y` steps of 64.
+ * A persistent matrix product with tensor copies in and bulk copies out: C = A B^T in tiles of 128
+ * x 64, `count` tiles in columns of `x`, depth `y` steps of 64.
  *
- * maps[0]: A, maps[1]: B, maps[2]: C, all bf16, boxes of 64 x 64 with the 128-byte swizzle.
+ * maps[0]: A, maps[1]: B, both bf16, boxes of 64 x 64 with the 128-byte swizzle; C: out, bf16.
  *
- * Warpgroup 0 loads (one thread of it), 1 and 2 each compute 64 rows of a tile, and one thread of
- * each stores them while the warpgroup goes on.
+ * Warpgroup 0 loads (one thread of it), 1 and 2 each compute 64 rows of a tile, and 64 threads of
+ * each store a row each while the warpgroup goes on.
  *
  * Shared memory: LEFT [STAGES][2][64][64] bf16: A for both; RIGHT [STAGES][64][64]: B; STAGED
  * [2][64][64]: C on its way out; BARRIERS:
@@ -25,8 +25,9 @@
  */
 
 enum {
+    ROWS = 64, /* of a warpgroup's part of a tile */
     ROW_BYTES = 128,
-    TILE_BYTES = 64 * ROW_BYTES,
+    TILE_BYTES = ROWS * ROW_BYTES,
     GROUP_BYTES = 8 * ROW_BYTES, /* of a swizzle atom */
     STEPS = 4,                   /* of 16 depths */
     WARPGROUP = 128,
@@ -136,14 +137,14 @@ DEVICE void stage_tile(const float *d, int half) {
         for (int i = 0; i < 4; ++i) {
             packed[i] = pack_bf16x2(d[8 * pair + 2 * i], d[8 * pair + 2 * i + 1]);
         }
-        stmatrix_x4(staged_tile(half) + (u32)(row * ROW_BYTES + ((chunk ^ (row & 7)) << 4)),
-                    packed);
+        stmatrix_x4(staged_tile(half) + (u32)(row * ROW_BYTES + chunk * 16), packed);
     }
 }
 
 /* Puts a tile on its way out; the one before has left STAGED by then. */
 DEVICE void store_tile(const struct micro_params *params, const float *d, int half, int tile) {
-    const bool issues = threadIdx.x % WARPGROUP == 0;
+    const int row = (int)threadIdx.x % WARPGROUP;
+    const bool issues = row < ROWS;
     if (issues) {
         bulk_wait_read_0();
     }
@@ -152,8 +153,9 @@ DEVICE void store_tile(const struct micro_params *params, const float *d, int ha
     fence_proxy_async();
     barrier_sync(1 + half, WARPGROUP);
     if (issues) {
-        tensor_store_2d(&params->maps[2], staged_tile(half), tile % params->x * 64,
-                        tile / params->x * 128 + 64 * half);
+        const int at = tile / params->x * 128 + ROWS * half + row;
+        bulk_store((char *)params->out + (at * params->x + tile % params->x) * ROW_BYTES,
+                   staged_tile(half) + (u32)(row * ROW_BYTES), ROW_BYTES);
         bulk_commit();
     }
 }
@@ -165,9 +167,7 @@ DEVICE void compute_tiles(const struct micro_params *params, int half) {
         compute_tile(params, d, half, &pipe);
         store_tile(params, d, half, tile);
     }
-    if (threadIdx.x % WARPGROUP == 0) {
-        bulk_wait_0();
-    }
+    bulk_wait_0();
 }
 
 KERNEL void __launch_bounds__(384, 1)

@@ -1,7 +1,6 @@
 //@use micro/params.h
 //@use ptx/proxy.cuh
 //@use ptx/shared.cuh
-//@use ptx/wgmma_fp8_rs.cuh n = N
 //@use ptx/wgmma_fp8_ss.cuh n = N
 //@use ptx/wgmma_rs.cuh n = N, tb = 0
 //@use ptx/wgmma_rs.cuh n = N, tb = 1
@@ -27,7 +26,6 @@ enum {
     RS_00 = 4,
     RS_01 = 5,
     FP8_SS = 6,
-    FP8_RS = 7,
 
     ROWS = 64,
     DEPTH_BYTES = 128, /* of a row of A or B */
@@ -113,10 +111,8 @@ DEVICE void multiply(float *d, int form, const u32 *fragment, u64 a, u64 b, int 
         wgmma_rs_n${n}_t00(d, fragment, b, accumulate);
     } else if (form == RS_01) {
         wgmma_rs_n${n}_t01(d, fragment, b, accumulate);
-    } else if (form == FP8_SS) {
-        wgmma_fp8_ss_n${n}(d, a, b, accumulate);
     } else {
-        wgmma_fp8_rs_n${n}(d, fragment, b, accumulate);
+        wgmma_fp8_ss_n${n}(d, a, b, accumulate);
     }
 }
 //@end
