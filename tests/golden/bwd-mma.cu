@@ -447,16 +447,8 @@ DEVICE void cp_async_wait_all(void) {
 
 #line 2 "templates/ptx/ldmatrix_x2.cuh"
 
-/* As ldmatrix_x4 (ptx/ldmatrix.cuh), two matrices: the addresses of lanes 0 to 15 count (PTX ISA,
- * "Warp-level matrix load instruction: ldmatrix"). */
-DEVICE void ldmatrix_x2(u32 *r, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(r[0]), "=r"(r[1])
-                 : "r"(address)
-                 : "memory");
-}
-
-/* The same, each matrix transposed on the way. */
+/* As ldmatrix_x4_trans (ptx/ldmatrix.cuh), two matrices: the addresses of lanes 0 to 15 count (PTX
+ * ISA, "Warp-level matrix load instruction: ldmatrix"). */
 DEVICE void ldmatrix_x2_trans(u32 *r, u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
                  : "=r"(r[0]), "=r"(r[1])

@@ -5,8 +5,6 @@
 void emu_op_ldmatrix(unsigned *registers, unsigned long room, unsigned address, int count,
                      int transposed);
 
-#define ldmatrix_x2(registers, address)                                                            \
-    emu_op_ldmatrix(registers, EMU_ROOM(registers), address, 2, 0)
 #define ldmatrix_x2_trans(registers, address)                                                      \
     emu_op_ldmatrix(registers, EMU_ROOM(registers), address, 2, 1)
 

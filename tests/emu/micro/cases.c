@@ -68,9 +68,8 @@ static void add_arithmetic(void) {
 }
 
 static void add_fragments(void) {
-    static const char *const moves[] = {
-        "ldmatrix_x4", "ldmatrix_x4_trans", "ldmatrix_x2",      "ldmatrix_x2_trans",
-        "stmatrix_x4", "stmatrix_x4_trans", "stmatrix_x2_trans"};
+    static const char *const moves[] = {"ldmatrix_x4", "ldmatrix_x4_trans", "ldmatrix_x2_trans",
+                                        "stmatrix_x4", "stmatrix_x4_trans", "stmatrix_x2_trans"};
     static const struct {
         const char *name;
         enum fill factors, before;

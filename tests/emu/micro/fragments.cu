@@ -16,13 +16,12 @@
 enum {
     LOAD_X4 = 0,
     LOAD_X4_TRANS = 1,
-    LOAD_X2 = 2,
-    LOAD_X2_TRANS = 3,
-    STORE_X4 = 4,
-    STORE_X4_TRANS = 5,
-    STORE_X2_TRANS = 6,
-    MMA = 7,
-    MMA_E4M3 = 8,
+    LOAD_X2_TRANS = 2,
+    STORE_X4 = 3,
+    STORE_X4_TRANS = 4,
+    STORE_X2_TRANS = 5,
+    MMA = 6,
+    MMA_E4M3 = 7,
 
     TILE_WORDS = 128,
     A_WORDS = 128, /* of one product */
@@ -35,8 +34,6 @@ DEVICE void load(const struct micro_params *params, u32 address, u32 *registers)
         ldmatrix_x4(registers, address);
     } else if (params->form == LOAD_X4_TRANS) {
         ldmatrix_x4_trans(registers, address);
-    } else if (params->form == LOAD_X2) {
-        ldmatrix_x2(registers, address);
     } else {
         ldmatrix_x2_trans(registers, address);
     }
