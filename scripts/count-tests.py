@@ -50,12 +50,12 @@ NUMBER = r"(?<!\bunder )(?<!\bon )\b\d+"  # not of `25 checks under 3 schedules`
 def add_up(results):
     """The lines in which long tests say what they counted, `857 passed, 0 failed` say, those with
     the same words added up."""
-    sums = collections.defaultdict(lambda: collections.Counter())
+    numbers = collections.defaultdict(list)
     for result in results:
         for line in re.findall(r"^\d+ .*\b(?:failed|stale proofs|not run)\b.*$", output(result),
                                re.MULTILINE):
-            sums[re.sub(NUMBER, "{}", line)].update(enumerate(map(int, re.findall(NUMBER, line))))
-    return [words.format(*counts.values()) for words, counts in sums.items()]
+            numbers[re.sub(NUMBER, "{}", line)].append(map(int, re.findall(NUMBER, line)))
+    return [words.format(*map(sum, zip(*rows))) for words, rows in numbers.items()]
 
 
 def summary(results, left=0):

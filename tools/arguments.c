@@ -75,15 +75,20 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_TOPK_LENGTH] = PROBLEM_OPTION("topk-length", NULL, "give topk_length too"),
     [TOOL_STRIDED] = PROBLEM_OPTION("strided", NULL, "tensors with gaps"),
     [TOOL_MAX_LOGITS] = PROBLEM_OPTION("max-logits", NULL, "ask for max_logits too"),
-    [TOOL_DKV] = PROBLEM_OPTION("dkv", "KIND", "the gradient by keys: bf16, fp32, add"),
-    [TOOL_DATA] =
-        PROBLEM_OPTION("data", "KIND", "scores to select from: gaussian, equal, levels, ..."),
-    [TOOL_WINDOWS] = PROBLEM_OPTION("windows", "KIND", "of these: whole, causal, random"),
-    [TOOL_VALUES] = PROBLEM_OPTION("values", NULL, "ask for the selected values too"),
+    [TOOL_DKV] =
+        PROBLEM_OPTION("dkv", "KIND", "what a backward pass gives: bf16, fp32, add (to fp32)"),
+    [TOOL_DATA] = PROBLEM_OPTION("data", "KIND",
+                                 "topk_select: the scores, gaussian or one of 14 that are hard"),
+    [TOOL_WINDOWS] =
+        PROBLEM_OPTION("windows", "KIND", "topk_select: of its rows: whole, causal, random"),
+    [TOOL_VALUES] =
+        PROBLEM_OPTION("values", NULL, "topk_select, indexer_topk: ask for the values too"),
     [TOOL_SCORES] = PROBLEM_OPTION(
-        "scores", "KIND", "of indexer_loss against its target: far-off, trained, odd, certain"),
-    [TOOL_WEIGHTED] = PROBLEM_OPTION("weighted", NULL, "give weights and grad_loss too"),
-    [TOOL_OUTPUTS] = PROBLEM_OPTION("outputs", "KIND", "of indexer_loss: grad, losses, loss"),
+        "scores", "KIND", "indexer_loss: beside its target: far-off, trained, odd, certain"),
+    [TOOL_WEIGHTED] =
+        PROBLEM_OPTION("weighted", NULL, "indexer_loss: give weights and grad_loss too"),
+    [TOOL_OUTPUTS] =
+        PROBLEM_OPTION("outputs", "KIND", "indexer_loss: what is asked for: grad, losses, loss"),
     [TOOL_SAMPLE] =
         NUMBER_OPTION(sample, 0, 1, INT32_MAX, "queries compared with the reference; default 32"),
     [TOOL_FAR] = PROBLEM_OPTION("far", NULL, "strides of billions; with --emulate"),

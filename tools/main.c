@@ -100,24 +100,30 @@ static void print_short_help(FILE *file) {
 static void print_long_help(void) {
     printf("smelt writes, compiles, caches and launches CUDA kernels for sparse attention.\n\n");
     print_short_help(stdout);
-    printf("\n%s\n"
-           "Every verb takes --json: one JSON document on standard output.\n\n"
-           "exit status:\n"
-           "  0  all well\n"
-           "  1  something failed: a check, a compilation\n"
-           "  2  a usage error or an impossible spec\n"
-           "  3  the machine lacks something: a GPU, a driver, NVRTC, a C compiler\n\n"
-           "environment:\n"
-           "  SMELT_CACHE_DIR           the cache's folder; default ~/.cache/smelt\n"
-           "  SMELT_CACHE_READONLY_DIR  a cache, or an exported file, that is looked at first\n"
-           "  SMELT_CACHE_CAP           the cache's size limit: bytes, or with K, M, G\n"
-           "  SMELT_TUNING              the tuning file; default `tuning` in the cache's folder\n"
-           "  SMELT_TUNING_DISABLE=1    plans are the rule's, whatever was tuned\n"
-           "  SMELT_NVRTC               the libnvrtc to use, and no other\n"
-           "  SMELT_EMULATOR            the emulator's library for check --emulate\n"
-           "  SMELT_LOG                 error, warning, info or debug\n"
-           "  NO_COLOR                  no colour and no progress bar\n",
-           SPEC_HELP);
+    printf(
+        "\n%s\n"
+        "Every verb takes --json: one JSON document on standard output.\n\n"
+        "exit status:\n"
+        "  0  all well\n"
+        "  1  something failed: a check, a compilation\n"
+        "  2  a usage error or an impossible spec\n"
+        "  3  the machine lacks something: a GPU, a driver, NVRTC, a C compiler\n\n"
+        "environment:\n"
+        "  SMELT_CACHE_DIR           the cache's folder; default $XDG_CACHE_HOME/smelt, else\n"
+        "                            ~/.cache/smelt\n"
+        "  SMELT_CACHE_READONLY_DIR  a cache, or an exported file, that is looked at first\n"
+        "  SMELT_CACHE_CAP           the cache's size limit: bytes, or with K, M, G; default 1G\n"
+        "  SMELT_CACHE_DISABLE=1     the cache is neither read nor written\n"
+        "  SMELT_CACHE_RECOMPILE=1   it is written, not read\n"
+        "  SMELT_TUNING              the tuning file; default `tuning` in the cache's folder\n"
+        "  SMELT_TUNING_DISABLE=1    plans are the rule's, whatever was tuned\n"
+        "  SMELT_NVRTC               the libnvrtc to use, and no other\n"
+        "  SMELT_EMULATOR            the emulator's library for check --emulate\n"
+        "  CC                        the C compiler for check --emulate\n"
+        "  SMELT_LOG                 error, warning, info or debug\n"
+        "  NO_COLOR                  no colour and no progress bar\n\n"
+        "The man page smelt(1) has them all, and examples.\n",
+        SPEC_HELP);
 }
 
 /* ---- dispatch -------------------------------------------------------------------------------- */

@@ -50,15 +50,18 @@ SMELT_API smelt_status smelt_cache_get_stats(const smelt_context *context,
 
 /* Called once per entry: what its header says, valid during the call. state: CACHED for a sound
  * entry, FAILED (with `error`) for one that is not: status UNSUPPORTED for an entry of another
- * version of smelt, CACHE for the rest. A value other than 0 ends the walk. */
+ * version of smelt, CACHE for the rest. A value other than 0 ends the walk, which then returns OK.
+ */
 typedef int (*smelt_cache_entry_function)(void *user, const char *file,
                                           const smelt_kernel_info *info);
 
-/* Walks the writable layer, reading every entry completely and checking it. */
+/* Walks the writable layer, reading every entry completely and checking it. Errors:
+ * INVALID_ARGUMENT, CACHE (a folder that cannot be used or read), OUT_OF_MEMORY. */
 SMELT_API smelt_status smelt_cache_walk(const smelt_context *context,
                                         smelt_cache_entry_function each, void *user);
 
-/* Walks, removes entries that are not sound, and counts both kinds. NULL counts are legal. */
+/* Walks, removes entries that are not sound, and counts both kinds. NULL counts are legal. Errors:
+ * INVALID_ARGUMENT, CACHE, OUT_OF_MEMORY. */
 SMELT_API smelt_status smelt_cache_verify(smelt_context *context, uint64_t *sound,
                                           uint64_t *removed);
 
@@ -117,7 +120,8 @@ SMELT_API smelt_status smelt_cache_import(smelt_context *context, const char *pa
                                           smelt_cache_transfer *result);
 
 /* Removes every entry and temporary of the writable layer and begins the counters anew (never the
- * lock file or anything that is not ours). *removed may be NULL. */
+ * lock file or anything that is not ours). *removed, which counts the entries, may be NULL. Errors:
+ * INVALID_ARGUMENT, CACHE, OUT_OF_MEMORY. */
 SMELT_API smelt_status smelt_cache_clear(smelt_context *context, uint64_t *removed);
 
 #ifdef __cplusplus

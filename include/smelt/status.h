@@ -48,7 +48,7 @@ SMELT_API const char *smelt_last_error(void);
 /* The library's version, "major.minor.patch". A constant string; any thread. */
 SMELT_API const char *smelt_version(void);
 
-/* Frees a string handed out by the library. NULL is legal. */
+/* Frees a string, or a cubin, that the library handed out. NULL is legal. Any thread. */
 SMELT_API void smelt_free(void *string);
 
 #ifdef __cplusplus

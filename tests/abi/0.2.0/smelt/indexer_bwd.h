@@ -19,8 +19,9 @@
  *
  * The same call gives the same dq and dweights, bit for bit, in every run; dk with deterministic =
  * 1 alone: what is added to a row is rounded then, to 24 bits of what all of it comes to at most,
- * so that fp32 additions are exact and their order does not matter. Neighbouring queries may share
- * a tile, so a query's dq may depend, within rounding, on what stands beside it.
+ * so that fp32 additions are exact and their order does not matter; of many queries that is done in
+ * parts, whose sums are added up in order. Neighbouring queries may share a tile, so a query's dq
+ * may depend, within rounding, on what stands beside it.
  *
  * Weights may have any sign. What is not finite goes on as arithmetic has it, x = NaN counting as
  * no x > 0, and no further than queries that share a tile (as many as GROUP_QUERIES of `smelt show`
@@ -127,7 +128,8 @@ SMELT_API smelt_status smelt_indexer_bwd_get_kernel_info(const smelt_indexer_bwd
 
 /* Bytes of workspace that a call with these arguments needs into *bytes. Of *args, tokens, rows
  * and width count: no other field need be set. About 4 * (1 + n) * T * width bytes,
- * n queries sharing a tile (the constant GROUP_QUERIES of `smelt show`), and 4 * S * D.
+ * n queries sharing a tile (the constant GROUP_QUERIES of `smelt show`), and 4 * S * D, or with
+ * deterministic = 1 and more than EXACT_GROUPS tiles twice that.
  * Pure; any thread. Errors: INVALID_ARGUMENT. */
 SMELT_API smelt_status smelt_indexer_bwd_backward_workspace(const smelt_indexer_bwd *indexer,
                                                             const smelt_indexer_bwd_args *args,

@@ -36,16 +36,19 @@ SMELT_API smelt_status smelt_spec_canonical(const char *spec, char **canonical);
 SMELT_API smelt_status smelt_spec_is_operator(const char *spec, int *is_operator);
 
 /* The kernels an operator needs for its passes, pass after pass, each in launch order; a kernel
- * expands to itself. UNSUPPORTED: a pass the operator has not. */
+ * expands to itself. Errors: INVALID_ARGUMENT, INVALID_SPEC, UNSUPPORTED (a pass the operator has
+ * not), CANCELLED, OUT_OF_MEMORY. */
 SMELT_API smelt_status smelt_spec_expand(const char *spec, smelt_text_function each, void *user);
 
 /* The operators a model needs on one of `tp` tensor-parallel ranks, for `passes` (of enum
  * smelt_pass; 0: all passes each operator has, which training needs). Errors: INVALID_SPEC for an
- * unknown preset, or a tp below 1 or that does not divide the model's heads. */
+ * unknown preset, or a tp below 1 or that does not divide the model's heads; INVALID_ARGUMENT,
+ * CANCELLED. */
 SMELT_API smelt_status smelt_preset_expand(const char *preset, int tp, unsigned passes,
                                            smelt_text_function each, void *user);
 
-/* What there is to choose from: preset names, family names, architecture names. */
+/* What there is to choose from: preset names, family names, architecture names. Errors:
+ * INVALID_ARGUMENT, CANCELLED. */
 SMELT_API smelt_status smelt_list_presets(smelt_text_function each, void *user);
 SMELT_API smelt_status smelt_list_families(smelt_text_function each, void *user);
 SMELT_API smelt_status smelt_list_archs(smelt_text_function each, void *user);
@@ -173,7 +176,9 @@ SMELT_API smelt_status smelt_kernel_plan(const smelt_context *context, const cha
 SMELT_API smelt_status smelt_kernel_source(const smelt_context *context, const char *kernel,
                                            const char *arch, char **source);
 
-/* The cubin of one kernel, from the cache or compiled. *cubin is freed by smelt_free. */
+/* The cubin of one kernel, from the cache or compiled (and then kept there), `*bytes` long, for an
+ * architecture (NULL: the context's). *cubin is freed by smelt_free. Any context, any thread.
+ * Errors: INVALID_ARGUMENT, INVALID_SPEC, UNSUPPORTED, NO_COMPILER, COMPILE, OUT_OF_MEMORY. */
 SMELT_API smelt_status smelt_kernel_cubin(smelt_context *context, const char *kernel,
                                           const char *arch, void **cubin, size_t *bytes);
 

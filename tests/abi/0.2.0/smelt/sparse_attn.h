@@ -137,7 +137,8 @@ typedef struct smelt_sparse_attn_args {
  * dq and dsink have the same bits in every run on the same arguments. dkv's sums are taken in any
  * order, and differ from run to run by rounding; an operator made with deterministic=1 takes them
  * in an order that the arguments alone fix; what dkv_sum held before is added once, at the end. A
- * query's dq may depend, within the tolerance, on the queries beside it.
+ * query's dq may depend, within the tolerance, on the queries beside it and, unless the operator is
+ * deterministic, on how many multiprocessors there are and free_multiprocessors.
  *
  * Every pointer is device memory; smelt/tensor.h says what strides mean. q, kv, out, grad_out, dq
  * and dkv of each kind start at multiples of 16 bytes, and so do their rows. out and lse are the
@@ -167,8 +168,9 @@ typedef struct smelt_sparse_attn_grad_args {
     smelt_tensor dkv_sum;  /* [B,S,dqk] fp32, added to */
     smelt_tensor dsink;    /* [H] fp32, overwritten; or NULL. With sink=1 alone */
     /* Query list, as the forward's: these queries alone give and get gradients; dq of the others
-     * stays untouched. A query listed several times adds to dkv and dsink as often; with fewer than
-     * 64 heads its dq is then one of several within the tolerance, which one is not fixed. */
+     * stays untouched. A query listed several times adds to dkv and dsink as often; its dq is then
+     * one of several within the tolerance, which one is not fixed (deterministic, with 64 heads or
+     * more, they are the same). */
     smelt_const_tensor queries;     /* [query_capacity] int32 */
     smelt_const_tensor query_count; /* [1] int32, clamped to 0..query_capacity; NULL: all of it */
     int64_t query_capacity;         /* length of `queries` */
