@@ -2,12 +2,13 @@
 """Times indexer_bwd beside cuDNN Frontend's indexer_backward_wrapper, in turn, in one process, and
 compares sampled rows of the gradients with double precision's.
 
-    python3 bench/peers/indexer_bwd.py [--rows NAME,...] [--knobs KNOBS]... [--rounds N]
-                                       [--deterministic] [--smelt-only]
+    python3 bench/peers/indexer_bwd.py [--library PATH]... [--rows NAME,...] [--knobs KNOBS]...
+                                       [--rounds N] [--deterministic] [--smelt-only]
 
 A row's name says its shape: h64-8192-random has 64 heads, 8192 queries and as many keys, 2048 random ones
-a query; drift: nine in ten of them are those of the query before. Several --knobs are several contenders;
---deterministic adds each with deterministic=1, whose dk is made twice and must be the same bits.
+a query; drift: nine in ten of them are those of the query before. Several --knobs are several contenders,
+and so are several libraries; --deterministic adds each with deterministic=1, whose dk is made twice and must
+be the same bits.
 cuDNN has 64 heads alone; it makes the loss's gradient first, from two matrices of probabilities, which is
 timed with it, and takes bf16 weights. smelt gets the gradient that it made, and the same weights.
 
@@ -17,6 +18,7 @@ GPU.
 """
 
 import argparse
+import itertools
 import pathlib
 import sys
 
@@ -76,7 +78,7 @@ class Smelt:
     def __init__(self, library, row, knobs, deterministic=False):
         knobs += ",deterministic=1" if deterministic else ""
         text = f"indexer_bwd:heads={row.heads},dim={DIM},topk={TOPK}{knobs}"
-        self.name, self.deterministic = "smelt" + knobs.replace(",", " ", 1), deterministic
+        self.name, self.deterministic = library.name + knobs.replace(",", " ", 1), deterministic
         self.operator = smelt_library.Operator(library, text)
         self.dq, self.dk = torch.empty_like(row.q), torch.empty_like(row.k)
         self.dweights = torch.empty_like(row.weights)
@@ -134,16 +136,16 @@ class Cudnn:
         self.wrapper(**self.inputs)
 
 
-def contenders_of(row, library, options):
+def contenders_of(row, libraries, options):
     found = []
     if not options.smelt_only and row.heads == CUDNN_HEADS:
         try:
             found.append(Cudnn(row))
         except Exception as error:  # pylint: disable=broad-except
             print(f"# {row.name}: {type(error).__name__}: {str(error)[:300]}")
-    for knobs in options.knobs or [""]:
-        for deterministic in [False, True] if options.deterministic else [False]:
-            found.append(Smelt(library, row, knobs and "," + knobs, deterministic))
+    modes = [False, True] if options.deterministic else [False]
+    for library, knobs, mode in itertools.product(libraries, options.knobs or [""], modes):
+        found.append(Smelt(library, row, knobs and "," + knobs, mode))
     return found
 
 
@@ -161,7 +163,7 @@ def off(row, contenders):
 def main():
     global torch
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--library", default=str(ROOT / "build" / "libsmelt.so"))
+    parser.add_argument("--library", action="append", default=[])
     parser.add_argument("--rows", default=ROWS)
     parser.add_argument("--knobs", action="append", default=[])
     parser.add_argument("--rounds", type=int, default=24)
@@ -175,14 +177,17 @@ def main():
         print("no GPU", file=sys.stderr)
         return 3
     torch.empty(1, device="cuda")
-    library = smelt_library.Library(options.library)
-    library.make_context()
-    print(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, smelt {library.version}")
+    libraries = []
+    for path in options.library or [str(ROOT / "build" / "libsmelt.so")]:
+        libraries.append(smelt_library.Library(path))
+        libraries[-1].make_context()
+        libraries[-1].name = pathlib.Path(path).stem if len(options.library) > 1 else "smelt"
+    print(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, smelt {libraries[0].version}")
     wrong = False
     for name in options.rows.replace("\n", "").split(","):
         row = Row(name)
         row.make()
-        contenders = contenders_of(row, library, options)
+        contenders = contenders_of(row, libraries, options)
         times = indexer.median_ms(contenders, options.rounds)
         same = [not (isinstance(c, Smelt) and c.differs()) for c in contenders]
         errors = off(row, contenders)
